@@ -1,0 +1,255 @@
+//! Buffers: owned, disjoint ranges of registered memory.
+//!
+//! Guarantees: no two live buffers overlap, so a buffer is as good as
+//! `Box<[u8]>`; it can be cut in pieces that move separately, also to another
+//! thread, and put together again without a copy. The memory goes back to the
+//! system when the last piece is dropped. Nothing here fails except getting
+//! the memory.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use memmap2::MmapMut;
+
+use crate::lazy::{OutOfMemory, map_zeroed};
+
+/// Memory that buffers are cut from. Its mapping is never touched except
+/// through them.
+struct Region {
+    _map: MmapMut,
+}
+
+/// An owned range of registered memory.
+pub struct Buffer {
+    ptr: NonNull<u8>,
+    len: u32,
+    /// `None` for a buffer that was always empty.
+    region: Option<Arc<Region>>,
+}
+
+// SAFETY: a buffer is the only way to its range, as `Box<[u8]>` is to its own.
+unsafe impl Send for Buffer {}
+// SAFETY: shared access gives only `&[u8]`.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// A buffer of no bytes. Costs nothing.
+    #[inline]
+    pub const fn empty() -> Buffer {
+        Buffer { ptr: NonNull::dangling(), len: 0, region: None }
+    }
+
+    /// A buffer of `len` zeros in memory of its own.
+    ///
+    /// # Panics
+    /// When `len` is 4 GiB or more.
+    pub fn zeroed(len: usize) -> Result<Buffer, OutOfMemory> {
+        if len == 0 {
+            return Ok(Buffer::empty());
+        }
+        Ok(Buffer::carve(1, len)?.remove(0))
+    }
+
+    /// `count` buffers of `each` zeros, side by side in one region. A pool for
+    /// the data path, which allocates nothing.
+    ///
+    /// # Panics
+    /// When `each` is 4 GiB or more.
+    pub fn carve(count: usize, each: usize) -> Result<Vec<Buffer>, OutOfMemory> {
+        let len = u32::try_from(each).expect("a buffer is less than 4 GiB");
+        if each == 0 {
+            return Ok((0..count).map(|_| Buffer::empty()).collect());
+        }
+        let mut map = map_zeroed((count * each) as u64, "buffers")?;
+        let start = NonNull::new(map.as_mut_ptr()).expect("a mapping is not null");
+        // SAFETY of sharing: the region's mapping is reached only through the
+        // disjoint buffers made here, so it may be dropped on any thread.
+        let region = Arc::new(Region { _map: map });
+        let one = |i: usize| Buffer {
+            // SAFETY: `i * each` is inside the mapping.
+            ptr: unsafe { start.add(i * each) },
+            len,
+            region: Some(region.clone()),
+        };
+        Ok((0..count).map(one).collect())
+    }
+
+    /// Bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// True when it has no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the range is mapped, initialised and this buffer's alone.
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len as usize) }
+    }
+
+    /// The bytes, to be changed.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len as usize) }
+    }
+
+    /// Cuts the first `n` bytes off and gives them.
+    ///
+    /// # Panics
+    /// When the buffer is shorter than `n`.
+    #[inline]
+    pub fn split_to(&mut self, n: usize) -> Buffer {
+        assert!(n <= self.len as usize, "a piece is not longer than its buffer");
+        let front = Buffer { ptr: self.ptr, len: n as u32, region: self.region.clone() };
+        // SAFETY: `n` is at most the length.
+        self.ptr = unsafe { self.ptr.add(n) };
+        self.len -= n as u32;
+        front
+    }
+}
+
+impl Default for Buffer {
+    fn default() -> Buffer {
+        Buffer::empty()
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len)
+    }
+}
+
+/// A buffer that is being handed out front to back and collected again in any
+/// order.
+#[derive(Debug, Default)]
+pub struct Pieces {
+    rest: Buffer,
+    start: usize,
+    len: u32,
+    back: u32,
+}
+
+impl Pieces {
+    /// Starts handing out `buffer`.
+    #[inline]
+    pub fn new(buffer: Buffer) -> Pieces {
+        Pieces { start: buffer.ptr.as_ptr() as usize, len: buffer.len, back: 0, rest: buffer }
+    }
+
+    /// The next `n` bytes. When they are all that the buffer has, no counter
+    /// is touched.
+    ///
+    /// # Panics
+    /// When fewer than `n` are left.
+    #[inline]
+    pub fn take(&mut self, n: usize) -> Buffer {
+        if n == self.len as usize && n == self.rest.len() {
+            return std::mem::take(&mut self.rest);
+        }
+        self.rest.split_to(n)
+    }
+
+    /// Takes a piece back.
+    ///
+    /// # Panics
+    /// When it is not a piece of this buffer.
+    #[inline]
+    pub fn give(&mut self, piece: Buffer) {
+        let at = piece.ptr.as_ptr() as usize;
+        if piece.len == self.len && at == self.start {
+            self.back = self.len;
+            self.rest = piece;
+            return;
+        }
+        let inside = at >= self.start && at + piece.len() <= self.start + self.len as usize;
+        assert!(piece.is_empty() || inside, "a piece comes back to its own buffer");
+        self.back += piece.len;
+    }
+
+    /// The whole buffer again.
+    ///
+    /// # Panics
+    /// When a piece is still out.
+    #[inline]
+    pub fn whole(mut self) -> Buffer {
+        if self.rest.len == self.len {
+            return self.rest;
+        }
+        assert!(self.back + self.rest.len == self.len, "all pieces are back");
+        let behind = (self.len - self.rest.len) as usize;
+        // SAFETY: pieces are disjoint and lie in the buffer that was split;
+        // all of its bytes are back, so nobody else holds any of them. `rest`
+        // is the end of the buffer, `behind` bytes after its start.
+        self.rest.ptr = unsafe { self.rest.ptr.sub(behind) };
+        self.rest.len = self.len;
+        self.rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn carved_buffers_do_not_touch() {
+        let mut all = Buffer::carve(3, 16).unwrap();
+        for (i, b) in all.iter_mut().enumerate() {
+            b.bytes_mut().fill(i as u8 + 1);
+        }
+        let kept = all.remove(1);
+        drop(all);
+        assert_eq!(kept.bytes(), [2; 16]);
+    }
+
+    #[test]
+    #[should_panic(expected = "all pieces are back")]
+    fn a_missing_piece_is_noticed() {
+        let mut pieces = Pieces::new(Buffer::zeroed(8).unwrap());
+        let _kept = pieces.take(4);
+        pieces.whole();
+    }
+
+    #[test]
+    #[should_panic(expected = "its own buffer")]
+    fn a_foreign_piece_is_noticed() {
+        let mut pieces = Pieces::new(Buffer::zeroed(8).unwrap());
+        let _kept = pieces.take(4);
+        pieces.give(Buffer::zeroed(4).unwrap());
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_come_back_in_any_order(cuts in prop::collection::vec(0usize..9, 1..8), seed in any::<u64>()) {
+            let total: usize = cuts.iter().sum();
+            let mut buffer = Buffer::zeroed(total).unwrap();
+            for (i, b) in buffer.bytes_mut().iter_mut().enumerate() {
+                *b = i as u8;
+            }
+            let mut pieces = Pieces::new(buffer);
+            let mut out: Vec<Buffer> = cuts.iter().map(|&n| pieces.take(n)).collect();
+            let mut s = seed;
+            while !out.is_empty() {
+                s = s.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let mut piece = out.swap_remove((s >> 33) as usize % out.len());
+                for b in piece.bytes_mut() {
+                    *b ^= 0xff;
+                }
+                pieces.give(piece);
+            }
+            let whole = pieces.whole();
+            prop_assert_eq!(whole.len(), total);
+            for (i, &b) in whole.bytes().iter().enumerate() {
+                prop_assert_eq!(b, !(i as u8));
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What all layers share.
+//!
+//! A layer is a [`Port`]: commands go in with the time, completions and the
+//! time of the next event come out. A port has no thread, no clock and no
+//! randomness of its own; whoever drives it owns time.
+//!
+//! Bytes travel in [`Buffer`]s: owned, disjoint ranges of registered memory
+//! that move with their command and come back in its completion on every
+//! path, errors included.
+
+pub mod block;
+pub mod buffer;
+pub mod lazy;
+mod port;
+pub mod ring;
+pub mod status;
+pub mod time;
+
+pub use block::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, SECTOR_BYTES, Shape};
+pub use buffer::{Buffer, Pieces};
+pub use lazy::{Lazy, OutOfMemory};
+pub use port::Port;
+pub use ring::Ring;
+pub use status::Status;
+pub use time::Time;

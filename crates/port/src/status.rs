@@ -1,0 +1,86 @@
+//! How a command ended: the NVMe status of the field.
+
+use std::fmt;
+
+/// An NVMe status: code type in bits 8 to 10, code in bits 0 to 7 (NVM Express
+/// base specification, "Completion Queue Entry: Status Field"). Zero is
+/// success. Media codes C0 to F2 are the Open-Channel SSD 2.0 specification's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Status(pub u16);
+
+impl Status {
+    /// All went well.
+    pub const SUCCESS: Status = Status(0x000);
+    /// The operation is not known here.
+    pub const INVALID_OPCODE: Status = Status(0x001);
+    /// A field of the command is wrong: length, count, alignment.
+    pub const INVALID_FIELD: Status = Status(0x002);
+    /// Something failed inside.
+    pub const INTERNAL: Status = Status(0x006);
+    /// The command was given up because the drive went away.
+    pub const ABORTED: Status = Status(0x007);
+    /// An address past the end of the drive.
+    pub const LBA_OUT_OF_RANGE: Status = Status(0x080);
+    /// No room is left to write.
+    pub const CAPACITY_EXCEEDED: Status = Status(0x081);
+    /// The drive takes no writes.
+    pub const READ_ONLY: Status = Status(0x182);
+    /// The medium could not store the data.
+    pub const WRITE_FAULT: Status = Status(0x280);
+    /// The medium could not give the data back.
+    pub const UNRECOVERED_READ: Status = Status(0x281);
+    /// The block was never written, or was given up.
+    pub const UNWRITTEN: Status = Status(0x287);
+    /// The chunk is offline.
+    pub const OFFLINE_CHUNK: Status = Status(0x2C0);
+    /// The chunk cannot be reset in its present state.
+    pub const INVALID_RESET: Status = Status(0x2C1);
+    /// Read, but at the limit of what can be corrected.
+    pub const HIGH_ECC: Status = Status(0x2D0);
+    /// This write failed; the chunk stays open and takes the next unit.
+    pub const WRITE_FAILED_WRITE_NEXT_UNIT: Status = Status(0x2F0);
+    /// This write failed and the chunk was closed; it is readable up to its
+    /// write pointer.
+    pub const CHUNK_EARLY_CLOSE: Status = Status(0x2F1);
+    /// The write is not at the chunk's write pointer.
+    pub const OUT_OF_ORDER_WRITE: Status = Status(0x2F2);
+
+    /// True when the command did what it was asked.
+    #[inline]
+    pub fn is_ok(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The first of two that is not success.
+    #[inline]
+    #[must_use]
+    pub fn and(self, other: Status) -> Status {
+        if self.is_ok() { other } else { self }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match *self {
+            Status::SUCCESS => "success",
+            Status::INVALID_OPCODE => "invalid operation",
+            Status::INVALID_FIELD => "invalid field in command",
+            Status::INTERNAL => "internal error",
+            Status::ABORTED => "aborted",
+            Status::LBA_OUT_OF_RANGE => "address out of range",
+            Status::CAPACITY_EXCEEDED => "capacity exceeded",
+            Status::READ_ONLY => "write to a read-only drive",
+            Status::WRITE_FAULT => "write fault",
+            Status::UNRECOVERED_READ => "unrecovered read error",
+            Status::UNWRITTEN => "unwritten block",
+            Status::OFFLINE_CHUNK => "offline chunk",
+            Status::INVALID_RESET => "invalid reset",
+            Status::HIGH_ECC => "high error rate",
+            Status::WRITE_FAILED_WRITE_NEXT_UNIT => "write failed, write next unit",
+            Status::CHUNK_EARLY_CLOSE => "chunk closed early",
+            Status::OUT_OF_ORDER_WRITE => "out-of-order write",
+            _ => "unknown status",
+        };
+        write!(f, "{words} (type {}, code {:#04x})", self.0 >> 8, self.0 & 0xff)
+    }
+}
