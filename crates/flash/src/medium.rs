@@ -1,0 +1,269 @@
+//! The medium: what moves the bytes. It knows no time.
+//!
+//! A medium keeps, of each logical block, a number of bytes (all of them, a
+//! 64-bit digest, or none) and always its out-of-band [`Tag`], so that
+//! garbage collection and recovery work on every medium. Buffers carry just
+//! the kept bytes.
+//!
+//! A medium that cannot move the bytes at once answers [`Moved::Pending`] and
+//! is asked again with the same arguments. Memory always answers at once.
+
+use std::collections::HashMap;
+
+use port::{Lazy, OutOfMemory};
+
+use crate::{Geometry, Ppa};
+
+/// Out-of-band bytes of a logical block.
+pub const TAG_BYTES: usize = 16;
+
+/// The out-of-band area: whose data a block holds and when it was written.
+/// The meaning is the target's; 16 bytes, little-endian, `id` first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tag {
+    /// Whose data: usually the logical block address.
+    pub id: u64,
+    /// When: a number that grows.
+    pub seq: u64,
+}
+
+impl Tag {
+    /// The tag at the start of `bytes`.
+    ///
+    /// # Panics
+    /// When there are fewer than [`TAG_BYTES`].
+    #[inline]
+    pub fn load(bytes: &[u8]) -> Tag {
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        Tag { id: word(0), seq: word(8) }
+    }
+
+    /// Puts the tag at the start of `bytes`.
+    ///
+    /// # Panics
+    /// When there are fewer than [`TAG_BYTES`].
+    #[inline]
+    pub fn store(self, bytes: &mut [u8]) {
+        bytes[..8].copy_from_slice(&self.id.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.seq.to_le_bytes());
+    }
+}
+
+/// Whether the bytes were moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// They were.
+    Done,
+    /// Not yet; ask again with the same arguments.
+    Pending,
+    /// They cannot be.
+    Failed,
+}
+
+/// Where the bytes are.
+pub trait Medium {
+    /// Bytes kept of each logical block: 4096, 8 or 0.
+    fn kept(&self) -> u32;
+
+    /// Stores `count` blocks from `at` on, all in one chunk: `count` times the
+    /// kept bytes of data and `count` tags.
+    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved;
+
+    /// Gets `count` blocks from `at` on, all in one chunk. `tags` is empty
+    /// when they are not wanted.
+    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved;
+
+    /// Forgets a chunk, given by its first address.
+    fn reset(&mut self, chunk: Ppa) -> Moved;
+
+    /// Done when everything programmed before it is durable.
+    fn barrier(&mut self) -> Moved;
+}
+
+/// A medium in memory.
+///
+/// Memory is taken when a block is first written. Tags take 8 bytes a block:
+/// a chunk's sequence numbers are kept relative to its first one. A chunk
+/// whose tags do not fit in that is kept whole in a side table.
+pub struct RamMedium {
+    geometry: Geometry,
+    kept: u32,
+    data: Lazy<u8>,
+    ids: Lazy<u32>,
+    seqs: Lazy<u32>,
+    /// Sequence number of each chunk's first block.
+    base: Lazy<u64>,
+    wide: HashMap<usize, Box<[Tag]>>,
+}
+
+impl RamMedium {
+    /// An empty medium that keeps `kept` bytes a block.
+    pub fn new(geometry: &Geometry, kept: u32) -> Result<RamMedium, OutOfMemory> {
+        let blocks = 1usize << geometry.address_bits();
+        Ok(RamMedium {
+            geometry: *geometry,
+            kept,
+            data: Lazy::zeroed(blocks * kept as usize, "the medium's data")?,
+            ids: Lazy::zeroed(blocks, "the medium's tags")?,
+            seqs: Lazy::zeroed(blocks, "the medium's tags")?,
+            base: Lazy::zeroed(geometry.chunk_slots(), "the medium's chunks")?,
+            wide: HashMap::new(),
+        })
+    }
+
+    fn store_tags(&mut self, at: Ppa, tags: &[u8]) {
+        let (chunk, start) = (self.geometry.chunk_index(at), at.0 as usize);
+        if self.geometry.block(at) == 0 {
+            self.base[chunk] = Tag::load(tags).seq;
+        }
+        let base = self.base[chunk];
+        for (i, bytes) in tags.chunks_exact(TAG_BYTES).enumerate() {
+            let tag = Tag::load(bytes);
+            // The all-ones id stands for padding and keeps its meaning.
+            let id = if tag.id == u64::MAX { Some(u32::MAX) } else { narrow(tag.id) };
+            match (id, narrow(tag.seq.wrapping_sub(base))) {
+                (Some(id), Some(seq)) if !self.is_wide(chunk) => {
+                    self.ids[start + i] = id;
+                    self.seqs[start + i] = seq;
+                }
+                _ => self.store_wide(at.0 + i as u64, tag),
+            }
+        }
+    }
+
+    #[inline]
+    fn is_wide(&self, chunk: usize) -> bool {
+        !self.wide.is_empty() && self.wide.contains_key(&chunk)
+    }
+
+    #[cold]
+    fn store_wide(&mut self, at: u64, tag: Tag) {
+        let chunk = self.geometry.chunk_index(Ppa(at));
+        let block = self.geometry.block(Ppa(at)) as usize;
+        if !self.wide.contains_key(&chunk) {
+            let first = self.geometry.chunk_start(chunk).0;
+            let size = u64::from(self.geometry.chunk_blocks());
+            let all = (first..first + size).map(|a| self.load_tag(chunk, a)).collect();
+            self.wide.insert(chunk, all);
+        }
+        self.wide.get_mut(&chunk).expect("it was put there")[block] = tag;
+    }
+
+    fn load_tag(&self, chunk: usize, at: u64) -> Tag {
+        if self.is_wide(chunk) {
+            return self.wide[&chunk][self.geometry.block(Ppa(at)) as usize];
+        }
+        let id = self.ids[at as usize];
+        Tag {
+            id: if id == u32::MAX { u64::MAX } else { u64::from(id) },
+            seq: self.base[chunk].wrapping_add(u64::from(self.seqs[at as usize])),
+        }
+    }
+}
+
+/// A number below the all-ones, in 32 bits.
+#[inline]
+fn narrow(x: u64) -> Option<u32> {
+    if x < u64::from(u32::MAX) { Some(x as u32) } else { None }
+}
+
+impl Medium for RamMedium {
+    #[inline]
+    fn kept(&self) -> u32 {
+        self.kept
+    }
+
+    #[inline]
+    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        if self.kept > 0 {
+            let (start, len) = (at.0 as usize * self.kept as usize, (count * self.kept) as usize);
+            self.data[start..start + len].copy_from_slice(data);
+        }
+        self.store_tags(at, tags);
+        Moved::Done
+    }
+
+    #[inline]
+    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
+        if self.kept > 0 {
+            let (start, len) = (at.0 as usize * self.kept as usize, (count * self.kept) as usize);
+            data.copy_from_slice(&self.data[start..start + len]);
+        }
+        if !tags.is_empty() {
+            let chunk = self.geometry.chunk_index(at);
+            for (i, bytes) in tags.chunks_exact_mut(TAG_BYTES).enumerate() {
+                self.load_tag(chunk, at.0 + i as u64).store(bytes);
+            }
+        }
+        Moved::Done
+    }
+
+    fn reset(&mut self, chunk: Ppa) -> Moved {
+        if !self.wide.is_empty() {
+            self.wide.remove(&self.geometry.chunk_index(chunk));
+        }
+        Moved::Done
+    }
+
+    fn barrier(&mut self) -> Moved {
+        Moved::Done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Dimensions;
+    use proptest::prelude::*;
+
+    fn geometry() -> Geometry {
+        let dim =
+            Dimensions { groups: 2, pus: 1, chunks: 3, pages: 4, planes: 2, page_bytes: 4096 };
+        Geometry::new(dim).unwrap()
+    }
+
+    #[test]
+    fn keeps_data_of_any_size() {
+        for kept in [4096u32, 8, 0] {
+            let g = geometry();
+            let mut m = RamMedium::new(&g, kept).unwrap();
+            let at = g.ppa(1, 0, 2, 6);
+            let data = vec![0x5a; 2 * kept as usize];
+            assert_eq!(m.program(at, 2, &data, &[0; 2 * TAG_BYTES]), Moved::Done);
+            let mut back = vec![0; 2 * kept as usize];
+            assert_eq!(m.read(at, 2, &mut back, &mut []), Moved::Done);
+            assert_eq!(back, data);
+        }
+    }
+
+    fn words() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            4 => 0u64..1000,
+            1 => Just(u64::MAX),
+            1 => Just(u64::from(u32::MAX)),
+            1 => any::<u64>()
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn tags_come_back_as_they_were(tags in prop::collection::vec((words(), words()), 8)) {
+            let g = geometry();
+            let mut m = RamMedium::new(&g, 0).unwrap();
+            // Twice over the same chunk, so that a wide chunk is reset too.
+            for _ in 0..2 {
+                for (i, &(id, seq)) in tags.iter().enumerate() {
+                    let mut bytes = [0; TAG_BYTES];
+                    Tag { id, seq }.store(&mut bytes);
+                    m.program(g.ppa(1, 0, 1, i as u32), 1, &[], &bytes);
+                }
+                let mut back = [0; 8 * TAG_BYTES];
+                m.read(g.ppa(1, 0, 1, 0), 8, &mut [], &mut back);
+                for (i, &(id, seq)) in tags.iter().enumerate() {
+                    prop_assert_eq!(Tag::load(&back[i * TAG_BYTES..]), Tag { id, seq });
+                }
+                m.reset(g.ppa(1, 0, 1, 0));
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! How long flash takes.
+
+use port::BLOCK_BYTES;
+
+use crate::medium::TAG_BYTES;
+
+/// Timings of a drive, in nanoseconds unless said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// tR: array to page register, for each page type. Row `r` of a chunk has
+    /// type `r % read.len()`. At least one.
+    pub read: Vec<u64>,
+    /// tPROG: page register to array, for each page type. At least one.
+    pub program: Vec<u64>,
+    /// tBERS: erase.
+    pub erase: u64,
+    /// Command and address cycles on the channel, before every operation.
+    pub command: u64,
+    /// Bytes a second on one channel; 0 for no transfer time.
+    pub channel_rate: u64,
+    /// Channels that carry one parallel unit's transfer together: 2 for a
+    /// super-channel with split transfers, else 1.
+    pub channel_split: u32,
+    /// Whether out-of-band bytes take channel time.
+    pub tags_on_channel: bool,
+    /// Reads go before programs and erases that wait.
+    pub reads_first: bool,
+    /// A read interrupts a program or erase in the array.
+    pub suspend: bool,
+    /// From the suspend command until the array is free.
+    pub suspend_time: u64,
+    /// From the resume command until the operation goes on.
+    pub resume_time: u64,
+    /// Suspensions of one operation; then it runs to its end.
+    pub suspend_limit: u32,
+    /// A read's transfer interrupts a write's transfer on the channel.
+    pub suspend_transfer: bool,
+    /// mw_cunits: programmed blocks at the end of an open chunk that cannot
+    /// be read yet.
+    pub unreadable: u32,
+    /// Erases that a chunk stands.
+    pub endurance: u32,
+}
+
+impl Default for Timing {
+    /// No time at all, and no wear.
+    fn default() -> Timing {
+        Timing {
+            read: vec![0],
+            program: vec![0],
+            erase: 0,
+            command: 0,
+            channel_rate: 0,
+            channel_split: 1,
+            tags_on_channel: false,
+            reads_first: true,
+            suspend: false,
+            suspend_time: 0,
+            resume_time: 0,
+            suspend_limit: u32::MAX,
+            suspend_transfer: false,
+            unreadable: 0,
+            endurance: u32::MAX,
+        }
+    }
+}
+
+impl Timing {
+    /// Channel time of `blocks` logical blocks, rounded up.
+    pub fn transfer(&self, blocks: u32) -> u64 {
+        if self.channel_rate == 0 {
+            return 0;
+        }
+        let tag = if self.tags_on_channel { TAG_BYTES as u64 } else { 0 };
+        let bytes = u128::from(blocks) * u128::from(BLOCK_BYTES + tag);
+        let rate = u128::from(self.channel_rate) * u128::from(self.channel_split);
+        (bytes * 1_000_000_000).div_ceil(rate) as u64
+    }
+
+    /// tR of a row.
+    #[inline]
+    pub fn read_of(&self, row: u32) -> u64 {
+        of_type(&self.read, row)
+    }
+
+    /// tPROG of a row.
+    #[inline]
+    pub fn program_of(&self, row: u32) -> u64 {
+        of_type(&self.program, row)
+    }
+}
+
+#[inline]
+fn of_type(times: &[u64], row: u32) -> u64 {
+    if times.len() == 1 { times[0] } else { times[row as usize % times.len()] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transfers_round_up() {
+        let t = Timing { channel_rate: 333_000_000, ..Timing::default() };
+        assert_eq!(t.transfer(1), 12_301);
+        assert_eq!(t.transfer(2), 24_601);
+        let split = Timing { channel_split: 2, ..t.clone() };
+        assert_eq!(split.transfer(1), 6_151);
+        let tags = Timing { tags_on_channel: true, ..t };
+        assert_eq!(tags.transfer(1), 12_349);
+        assert_eq!(Timing::default().transfer(64), 0);
+    }
+
+    #[test]
+    fn page_types_take_turns() {
+        let t = Timing { read: vec![10, 20, 30], ..Timing::default() };
+        assert_eq!([0, 1, 2, 3].map(|row| t.read_of(row)), [10, 20, 30, 10]);
+    }
+}
