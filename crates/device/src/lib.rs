@@ -1,3 +1,18 @@
 //! The open-channel drive and the drivers of its time.
+//!
+//! [`Device`] is a [`port::Port`] of vector commands: it checks them, schedules
+//! channels and dies, and moves the bytes through its medium. [`Link`] puts a
+//! host interface in front of any port. [`realtime`] looks at a port through
+//! the processor's clock.
 
+pub mod command;
+mod device;
+pub mod link;
 pub mod realtime;
+mod slots;
+mod timeline;
+mod units;
+
+pub use command::{Addresses, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp};
+pub use device::{Counters, Device, MAX_DEPTH};
+pub use link::{Link, LinkTiming, Payload};

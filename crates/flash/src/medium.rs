@@ -66,7 +66,7 @@ pub trait Medium {
     fn kept(&self) -> u32;
 
     /// Stores `count` blocks from `at` on, all in one chunk: `count` times the
-    /// kept bytes of data and `count` tags.
+    /// kept bytes of data and `count` tags, or no tags, which stores zeros.
     fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved;
 
     /// Gets `count` blocks from `at` on, all in one chunk. `tags` is empty
@@ -111,7 +111,13 @@ impl RamMedium {
         })
     }
 
-    fn store_tags(&mut self, at: Ppa, tags: &[u8]) {
+    fn store_tags(&mut self, at: Ppa, count: u32, tags: &[u8]) {
+        if tags.is_empty() {
+            for i in 0..u64::from(count) {
+                self.store_tags(Ppa(at.0 + i), 1, &[0; TAG_BYTES]);
+            }
+            return;
+        }
         let (chunk, start) = (self.geometry.chunk_index(at), at.0 as usize);
         if self.geometry.block(at) == 0 {
             self.base[chunk] = Tag::load(tags).seq;
@@ -179,7 +185,7 @@ impl Medium for RamMedium {
             let (start, len) = (at.0 as usize * self.kept as usize, (count * self.kept) as usize);
             self.data[start..start + len].copy_from_slice(data);
         }
-        self.store_tags(at, tags);
+        self.store_tags(at, count, tags);
         Moved::Done
     }
 

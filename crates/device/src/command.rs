@@ -1,0 +1,107 @@
+//! The vector command: what an open-channel drive is asked.
+//!
+//! After Open-Channel SSD 2.0, "Vector I/O": read, write, reset and copy of up
+//! to 64 addresses; the completion carries a bitmap of the addresses that
+//! failed. A run of neighbours in one chunk needs no list.
+
+use flash::{Chunk, Geometry, Ppa, TAG_BYTES, Timing};
+use port::{Buffer, Port, Status, Time};
+
+/// Most addresses of one command.
+pub const MAX_ADDRESSES: usize = 64;
+
+/// What a vector command asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum VectorOp {
+    /// Read blocks (0x92).
+    Read,
+    /// Write blocks at their chunks' write pointers (0x91).
+    Write,
+    /// Erase chunks, each given by its first block (0x90).
+    Reset,
+    /// Copy blocks inside the drive (0x93): `from` to `to` of the list.
+    Copy,
+}
+
+/// Addresses that are not one run. Boxed and recycled by its owner, as
+/// buffers are: it comes back in the completion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// The addresses; of a copy, its sources.
+    pub from: [Ppa; MAX_ADDRESSES],
+    /// Where a copy goes. Unused otherwise.
+    pub to: [Ppa; MAX_ADDRESSES],
+}
+
+impl Default for Addresses {
+    fn default() -> Addresses {
+        Addresses { from: [Ppa(0); MAX_ADDRESSES], to: [Ppa(0); MAX_ADDRESSES] }
+    }
+}
+
+/// A command to an open-channel drive.
+#[derive(Debug)]
+pub struct VectorCmd {
+    /// The caller's own number; comes back in the completion.
+    pub cookie: u64,
+    /// What to do.
+    pub op: VectorOp,
+    /// Whether the buffer carries out-of-band tags behind the data.
+    pub tags: bool,
+    /// How many addresses: 1 to [`MAX_ADDRESSES`]. A reset without a list has
+    /// one.
+    pub count: u8,
+    /// The first of `count` neighbours in one chunk, where there is no list.
+    pub ppa: Ppa,
+    /// The addresses, where they are not one run. A copy always has one.
+    pub list: Option<Box<Addresses>>,
+    /// Data of a read or write: the kept bytes of each block, then, if `tags`,
+    /// a tag of each. Empty for reset and copy.
+    pub buffer: Buffer,
+}
+
+impl VectorCmd {
+    /// Bytes that its buffer must have, on a medium that keeps `kept` a block.
+    #[inline]
+    pub fn buffer_bytes(&self, kept: u32) -> usize {
+        match self.op {
+            VectorOp::Read | VectorOp::Write => {
+                let tag = if self.tags { TAG_BYTES } else { 0 };
+                self.count as usize * (kept as usize + tag)
+            }
+            VectorOp::Reset | VectorOp::Copy => 0,
+        }
+    }
+}
+
+/// A completed vector command.
+#[derive(Debug)]
+pub struct VectorDone {
+    /// The command's number.
+    pub cookie: u64,
+    /// How it ended: the first failure, if any.
+    pub status: Status,
+    /// Bit `i` is set when address `i` failed.
+    pub failed: u64,
+    /// When the drive completed it.
+    pub at: Time,
+    /// The command's list.
+    pub list: Option<Box<Addresses>>,
+    /// The command's buffer.
+    pub buffer: Buffer,
+}
+
+/// An open-channel drive as a target sees it: the port, and what the admin
+/// commands say.
+pub trait OpenChannel: Port<Cmd = VectorCmd, Done = VectorDone> {
+    /// The geometry (0xE2).
+    fn geometry(&self) -> &Geometry;
+    /// The media timings (0xE2).
+    fn timing(&self) -> &Timing;
+    /// Bytes that the medium keeps of each block.
+    fn kept(&self) -> u32;
+    /// One chunk (log page 0xCA), by [`Geometry::chunk_index`].
+    fn chunk(&self, chunk_index: usize) -> Chunk;
+    /// How many commands may be inside at once.
+    fn depth(&self) -> usize;
+}

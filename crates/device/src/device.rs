@@ -1,0 +1,569 @@
+//! The open-channel drive.
+//!
+//! Guarantees: commands are checked against the geometry and the chunk rules
+//! before anything happens, and a refused command changes nothing; the write
+//! pointer moves when a write is taken, and a block can be read from the
+//! moment its program ends; a command completes when its last operation does,
+//! at that event's own time. The same commands at the same times give the same
+//! completions. It never fails as a whole: an error is the completion's.
+
+use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, TAG_BYTES, Timing};
+use port::{Buffer, OutOfMemory, Port, Ring, Status, Time};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::command::{Addresses, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use crate::slots::Slots;
+use crate::units::{Op, OpKind, Units};
+
+/// Commands that may be inside at once.
+pub const MAX_DEPTH: usize = 1024;
+
+/// Operations that may be inside at once.
+const MAX_OPS: usize = 8192;
+
+/// Copy commands that may be inside at once; each has a buffer.
+const MAX_COPIES: usize = 8;
+
+/// What a drive has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Array reads.
+    pub reads: u64,
+    /// Array programs.
+    pub programs: u64,
+    /// Erases.
+    pub erases: u64,
+    /// Blocks read.
+    pub blocks_read: u64,
+    /// Blocks programmed.
+    pub blocks_programmed: u64,
+    /// Programs and erases suspended for a read.
+    pub suspends: u64,
+}
+
+/// A command at work.
+struct Command {
+    cmd: VectorCmd,
+    /// Operations to go.
+    left: u32,
+    failed: u64,
+    status: Status,
+    /// Whether a copy is writing.
+    writing: bool,
+}
+
+impl Default for Command {
+    fn default() -> Command {
+        let cmd = VectorCmd {
+            cookie: 0,
+            op: VectorOp::Read,
+            tags: false,
+            count: 0,
+            ppa: Ppa(0),
+            list: None,
+            buffer: Buffer::empty(),
+        };
+        Command { cmd, left: 0, failed: 0, status: Status::SUCCESS, writing: false }
+    }
+}
+
+/// An open-channel drive over a medium.
+pub struct Device<M> {
+    geometry: Geometry,
+    chunks: Vec<Chunk>,
+    units: Units,
+    commands: Slots<Command>,
+    ready: Ring<VectorDone>,
+    copy_buffers: Vec<Buffer>,
+    medium: M,
+    counters: Counters,
+}
+
+/// Bits `first` to `first + count - 1`.
+#[inline]
+fn bits(first: usize, count: usize) -> u64 {
+    (u64::MAX >> (MAX_ADDRESSES - count)) << first
+}
+
+impl<M: Medium> Device<M> {
+    /// A drive with all chunks free.
+    pub fn new(geometry: &Geometry, timing: &Timing, medium: M) -> Result<Device<M>, OutOfMemory> {
+        let copy_bytes = MAX_ADDRESSES * (medium.kept() as usize + TAG_BYTES);
+        Ok(Device {
+            geometry: *geometry,
+            chunks: vec![Chunk::default(); geometry.chunk_slots()],
+            units: Units::new(geometry, timing, MAX_OPS),
+            commands: Slots::new(MAX_DEPTH),
+            ready: Ring::new(MAX_DEPTH),
+            copy_buffers: Buffer::carve(MAX_COPIES, copy_bytes)?,
+            medium,
+            counters: Counters::default(),
+        })
+    }
+
+    /// What it has done so far.
+    pub fn counters(&self) -> Counters {
+        Counters { suspends: self.units.suspends, ..self.counters }
+    }
+
+    /// Power goes: what was in flight is lost, the medium keeps what was
+    /// programmed.
+    pub fn cut(self) -> M {
+        self.medium
+    }
+
+    /// A drive made again from a medium and the chunks' descriptors, as after
+    /// a power cut. Writes that were in flight never happened.
+    pub fn restore(
+        geometry: &Geometry,
+        timing: &Timing,
+        medium: M,
+        chunks: &[Chunk],
+    ) -> Result<Device<M>, OutOfMemory> {
+        let mut device = Device::new(geometry, timing, medium)?;
+        assert_eq!(chunks.len(), device.chunks.len(), "descriptors of the same geometry");
+        device.chunks.copy_from_slice(chunks);
+        for chunk in &mut device.chunks {
+            chunk.wp = chunk.programmed;
+            if chunk.state != ChunkState::Offline {
+                chunk.state = match chunk.wp {
+                    0 => ChunkState::Free,
+                    wp if wp == geometry.chunk_blocks() => ChunkState::Closed,
+                    _ => ChunkState::Open,
+                };
+            }
+        }
+        Ok(device)
+    }
+
+    /// All chunk descriptors, by [`Geometry::chunk_index`].
+    pub fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
+    /// A hash of all chunk descriptors and counters: equal where two runs were
+    /// equal.
+    pub fn state_hash(&self) -> u64 {
+        let mut hash = Xxh3::new();
+        for c in &self.chunks {
+            for word in [c.state as u32, c.wp, c.programmed, c.wear] {
+                hash.update(&word.to_le_bytes());
+            }
+        }
+        let c = self.counters();
+        for word in [c.reads, c.programs, c.erases, c.blocks_read, c.blocks_programmed, c.suspends] {
+            hash.update(&word.to_le_bytes());
+        }
+        hash.digest()
+    }
+
+    /// The command's runs: neighbours in one row, with the number of the
+    /// first address.
+    fn for_each_run(
+        geometry: &Geometry,
+        cmd: &VectorCmd,
+        to: bool,
+        mut f: impl FnMut(Ppa, u8, u8),
+    ) {
+        let mask = u64::from(geometry.row_blocks() - 1);
+        let count = u64::from(cmd.count);
+        let address = |i: u64| match &cmd.list {
+            Some(list) if to => list.to[i as usize],
+            Some(list) => list.from[i as usize],
+            None => Ppa(cmd.ppa.0 + i),
+        };
+        let mut i = 0;
+        while i < count {
+            let start = address(i);
+            let row_left = mask + 1 - (u64::from(geometry.block(start)) & mask);
+            let mut n = 1;
+            while i + n < count && n < row_left && address(i + n).0 == start.0 + n {
+                n += 1;
+            }
+            f(start, i as u8, n as u8);
+            i += n;
+        }
+    }
+
+    /// Takes a command that was let in.
+    fn start(&mut self, now: Time, cmd: VectorCmd) {
+        if let Err((status, failed)) = self.check(&cmd) {
+            self.refuse(now, cmd, status, failed);
+            return;
+        }
+        let id = self.commands.take(Command { cmd, ..Command::default() });
+        if self.commands[id].cmd.op == VectorOp::Copy {
+            let scratch = self.copy_buffers.pop().expect("submit saw a copy buffer");
+            self.commands[id].cmd.buffer = scratch;
+        }
+        self.launch(now, id);
+    }
+
+    fn refuse(&mut self, now: Time, cmd: VectorCmd, status: Status, failed: u64) {
+        let VectorCmd { cookie, list, buffer, .. } = cmd;
+        let done = VectorDone { cookie, status, failed, at: now, list, buffer };
+        self.ready.push(done).expect("submit left room");
+    }
+
+    /// Whether a command can be done; a write or reset is then entered into
+    /// the chunks.
+    #[inline]
+    fn check(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+        let n = cmd.count as usize;
+        if n == 0 || n > MAX_ADDRESSES || cmd.buffer.len() != cmd.buffer_bytes(self.medium.kept()) {
+            return Err((Status::INVALID_FIELD, 0));
+        }
+        if cmd.list.is_none() {
+            let whole = cmd.op == VectorOp::Copy || (cmd.op == VectorOp::Reset && n != 1);
+            let last = Ppa(cmd.ppa.0.saturating_add(n as u64 - 1));
+            if whole {
+                return Err((Status::INVALID_FIELD, 0));
+            }
+            if !self.geometry.contains(cmd.ppa)
+                || !self.geometry.contains(last)
+                || self.geometry.chunk_index(cmd.ppa) != self.geometry.chunk_index(last)
+            {
+                return Err((Status::LBA_OUT_OF_RANGE, bits(0, n)));
+            }
+        } else {
+            self.check_list(cmd)?;
+        }
+        match cmd.op {
+            VectorOp::Read if cmd.list.is_none() => {
+                self.check_read(cmd.ppa, cmd.count).map_err(|status| (status, bits(0, n)))
+            }
+            VectorOp::Read | VectorOp::Copy => self.check_reads(cmd),
+            VectorOp::Write => self.enter_writes(cmd, false),
+            VectorOp::Reset => self.enter_resets(cmd),
+        }
+    }
+
+    fn check_list(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+        let list = cmd.list.as_ref().expect("the caller saw a list");
+        let mut failed = 0;
+        for i in 0..cmd.count as usize {
+            let to_ok = cmd.op != VectorOp::Copy || self.geometry.contains(list.to[i]);
+            if !self.geometry.contains(list.from[i]) || !to_ok {
+                failed |= bits(i, 1);
+            }
+        }
+        if failed == 0 { Ok(()) } else { Err((Status::LBA_OUT_OF_RANGE, failed)) }
+    }
+
+    #[inline]
+    fn check_read(&self, ppa: Ppa, count: u8) -> Result<(), Status> {
+        let chunk = &self.chunks[self.geometry.chunk_index(ppa)];
+        chunk.read(self.geometry.block(ppa), u32::from(count), self.units.timing().unreadable)
+    }
+
+    fn check_reads(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+        let (mut status, mut failed) = (Status::SUCCESS, 0);
+        Self::for_each_run(&self.geometry, cmd, false, |ppa, first, count| {
+            for i in 0..count {
+                if let Err(e) = self.check_read(Ppa(ppa.0 + u64::from(i)), 1) {
+                    status = status.and(e);
+                    failed |= bits(usize::from(first + i), 1);
+                }
+            }
+        });
+        if failed == 0 { Ok(()) } else { Err((status, failed)) }
+    }
+
+    /// Moves the write pointers of all that is written, or of nothing.
+    fn enter_writes(&mut self, cmd: &VectorCmd, to: bool) -> Result<(), (Status, u64)> {
+        let (unit, size) = (self.geometry.page_blocks(), self.geometry.chunk_blocks());
+        let mut saved = [(0usize, Chunk::default()); MAX_ADDRESSES];
+        let (mut entered, mut wrong) = (0, None);
+        let (geometry, chunks) = (&self.geometry, &mut self.chunks);
+        Self::for_each_run(geometry, cmd, to, |ppa, first, count| {
+            if wrong.is_some() {
+                return;
+            }
+            let index = geometry.chunk_index(ppa);
+            saved[entered] = (index, chunks[index]);
+            entered += 1;
+            let written = chunks[index].write(geometry.block(ppa), u32::from(count), unit, size);
+            if let Err(status) = written {
+                wrong = Some((status, bits(first as usize, count as usize)));
+            }
+        });
+        let Some(wrong) = wrong else { return Ok(()) };
+        for &(index, chunk) in saved[..entered].iter().rev() {
+            self.chunks[index] = chunk;
+        }
+        Err(wrong)
+    }
+
+    /// Resets all chunks named, or none. A chunk at the end of its endurance
+    /// goes offline and is reported.
+    fn enter_resets(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+        let address = |i: usize| cmd.list.as_ref().map_or(cmd.ppa, |list| list.from[i]);
+        let (mut status, mut failed) = (Status::SUCCESS, 0);
+        for i in 0..cmd.count as usize {
+            let index = self.geometry.chunk_index(address(i));
+            let twice = (0..i).any(|j| self.geometry.chunk_index(address(j)) == index);
+            let mut trial = self.chunks[index];
+            let result = if twice || self.geometry.block(address(i)) != 0 {
+                Err(Status::INVALID_RESET)
+            } else {
+                trial.reset(u32::MAX)
+            };
+            if let Err(e) = result {
+                status = status.and(e);
+                failed |= bits(i, 1);
+            }
+        }
+        if failed != 0 {
+            return Err((status, failed));
+        }
+        for i in 0..cmd.count as usize {
+            let index = self.geometry.chunk_index(address(i));
+            if let Err(e) = self.chunks[index].reset(self.units.timing().endurance) {
+                status = status.and(e);
+                failed |= bits(i, 1);
+            }
+        }
+        if failed == 0 { Ok(()) } else { Err((status, failed)) }
+    }
+
+    /// Gives the command's operations to the parallel units.
+    fn launch(&mut self, now: Time, id: u32) {
+        let command = &mut self.commands[id];
+        let cmd = &command.cmd;
+        let kind = match cmd.op {
+            VectorOp::Write => OpKind::Program,
+            VectorOp::Reset => OpKind::Erase,
+            VectorOp::Copy if command.writing => OpKind::Program,
+            VectorOp::Read | VectorOp::Copy => OpKind::Read,
+        };
+        if cmd.list.is_none() && cmd.count == 1 {
+            command.left = 1;
+            let op = Op::new(id, kind, cmd.ppa, 0, 1);
+            let finished = self.units.enqueue(now, op);
+            self.finish(now, finished);
+            return;
+        }
+        let mut ops = [(Ppa(0), 0u8, 0u8); MAX_ADDRESSES];
+        let mut n = 0;
+        if kind == OpKind::Erase {
+            let list = cmd.list.as_ref().expect("one reset was handled above");
+            for (i, &ppa) in list.from[..cmd.count as usize].iter().enumerate() {
+                ops[i] = (ppa, i as u8, 1);
+            }
+            n = cmd.count as usize;
+        } else {
+            Self::for_each_run(&self.geometry, cmd, command.writing, |ppa, first, count| {
+                ops[n] = (ppa, first, count);
+                n += 1;
+            });
+        }
+        command.left = n as u32;
+        for &(ppa, first, count) in &ops[..n] {
+            let finished = self.units.enqueue(now, Op::new(id, kind, ppa, first, count));
+            self.finish(now, finished);
+        }
+    }
+
+    /// Moves the bytes of finished operations, as long as there are any.
+    /// False when the medium has not moved them yet.
+    #[inline]
+    fn finish(&mut self, now: Time, mut finished: Option<u32>) -> bool {
+        while let Some(pu) = finished {
+            let op = self.units.active(pu);
+            let moved = self.move_bytes(&op);
+            if moved == Moved::Pending {
+                self.units.retry(now, pu);
+                return false;
+            }
+            finished = self.units.release(now, pu);
+            self.op_done(now, &op, moved);
+        }
+        true
+    }
+
+    #[inline]
+    fn move_bytes(&mut self, op: &Op) -> Moved {
+        let command = &mut self.commands[op.cmd];
+        let kept = self.medium.kept() as usize;
+        let (first, count) = (op.first as usize, op.count as usize);
+        let total = command.cmd.count as usize;
+        let with_tags = command.cmd.tags || command.cmd.op == VectorOp::Copy;
+        let data = first * kept..(first + count) * kept;
+        // Relative to the start of the data; the end of it without tags.
+        let (tag_first, tag_bytes) =
+            if with_tags { (first * TAG_BYTES, count * TAG_BYTES) } else { (0, 0) };
+        let tag_start = (total - first) * kept + tag_first;
+        let blocks = op.count as u32;
+        let moved = match op.kind {
+            OpKind::Read => {
+                let (front, rest) = command.cmd.buffer.bytes_mut().split_at_mut(data.end);
+                let tags = &mut rest[tag_start - count * kept..][..tag_bytes];
+                self.medium.read(op.ppa, blocks, &mut front[data.start..], tags)
+            }
+            OpKind::Program => {
+                let bytes = command.cmd.buffer.bytes();
+                let tags = &bytes[data.start + tag_start..][..tag_bytes];
+                self.medium.program(op.ppa, blocks, &bytes[data], tags)
+            }
+            OpKind::Erase => self.medium.reset(op.ppa),
+        };
+        if moved != Moved::Pending {
+            self.account(op);
+        }
+        moved
+    }
+
+    /// Enters an operation that has happened.
+    #[inline]
+    fn account(&mut self, op: &Op) {
+        let blocks = op.count as u32;
+        match op.kind {
+            OpKind::Read => {
+                self.counters.reads += 1;
+                self.counters.blocks_read += u64::from(blocks);
+            }
+            OpKind::Program => {
+                self.counters.programs += 1;
+                self.counters.blocks_programmed += u64::from(blocks);
+                self.chunks[self.geometry.chunk_index(op.ppa)].program(blocks);
+            }
+            OpKind::Erase => self.counters.erases += 1,
+        }
+    }
+
+    #[inline]
+    fn op_done(&mut self, now: Time, op: &Op, moved: Moved) {
+        let command = &mut self.commands[op.cmd];
+        if moved == Moved::Failed {
+            command.failed |= bits(op.first as usize, op.count as usize);
+            command.status = command.status.and(match op.kind {
+                OpKind::Read => Status::UNRECOVERED_READ,
+                OpKind::Program => Status::WRITE_FAILED_WRITE_NEXT_UNIT,
+                OpKind::Erase => Status::OFFLINE_CHUNK,
+            });
+            if op.kind == OpKind::Erase {
+                let index = self.geometry.chunk_index(op.ppa);
+                self.chunks[index].state = ChunkState::Offline;
+            }
+        }
+        command.left -= 1;
+        if command.left == 0 {
+            self.command_done(now, op.cmd);
+        }
+    }
+
+    #[inline]
+    fn command_done(&mut self, now: Time, id: u32) {
+        let command = &mut self.commands[id];
+        if command.cmd.op == VectorOp::Copy {
+            if !command.writing && command.status.is_ok() {
+                self.copy_write(now, id);
+                return;
+            }
+            self.copy_buffers.push(std::mem::take(&mut command.cmd.buffer));
+        }
+        let command = &mut self.commands[id];
+        let done = VectorDone {
+            cookie: command.cmd.cookie,
+            status: command.status,
+            failed: command.failed,
+            at: now,
+            list: command.cmd.list.take(),
+            buffer: std::mem::take(&mut command.cmd.buffer),
+        };
+        self.commands.give(id);
+        self.ready.push(done).expect("submit left room");
+    }
+
+    /// The second half of a copy: the blocks are in the drive's buffer.
+    #[cold]
+    fn copy_write(&mut self, now: Time, id: u32) {
+        self.commands[id].writing = true;
+        let command = std::mem::take(&mut self.commands[id]);
+        let entered = self.enter_writes(&command.cmd, true);
+        self.commands[id] = command;
+        match entered {
+            Ok(()) => self.launch(now, id),
+            Err((status, failed)) => {
+                self.commands[id].status = status;
+                self.commands[id].failed = failed;
+                self.command_done(now, id);
+            }
+        }
+    }
+
+    /// Whether the command at the front can be let in.
+    #[inline]
+    fn has_room(&self, cmd: &VectorCmd) -> bool {
+        self.commands.live() + self.ready.len() < MAX_DEPTH
+            && self.units.ops.room() >= MAX_ADDRESSES
+            && (cmd.op != VectorOp::Copy || !self.copy_buffers.is_empty())
+    }
+}
+
+impl<M: Medium> Port for Device<M> {
+    type Cmd = VectorCmd;
+    type Done = VectorDone;
+
+    #[inline]
+    fn submit(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
+        while let Some(cmd) = cmds.front() {
+            if !self.has_room(cmd) {
+                return;
+            }
+            let cmd = cmds.pop().expect("it was looked at");
+            self.start(now, cmd);
+        }
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<Time> {
+        match self.ready.front() {
+            Some(done) => Some(done.at),
+            None => self.units.next_event(),
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
+        while let Ok((now, finished)) = self.units.step(to) {
+            if !self.finish(now, finished) {
+                break;
+            }
+        }
+        self.ready.pour(done);
+    }
+}
+
+impl<M: Medium> OpenChannel for Device<M> {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn timing(&self) -> &Timing {
+        self.units.timing()
+    }
+
+    fn kept(&self) -> u32 {
+        self.medium.kept()
+    }
+
+    fn chunk(&self, chunk_index: usize) -> Chunk {
+        self.chunks[chunk_index]
+    }
+
+    fn depth(&self) -> usize {
+        MAX_DEPTH
+    }
+}
+
+/// A list for one or more addresses, as the vector commands take it.
+impl From<&[Ppa]> for Box<Addresses> {
+    /// # Panics
+    /// With more than [`MAX_ADDRESSES`] addresses.
+    fn from(from: &[Ppa]) -> Box<Addresses> {
+        let mut list = Box::<Addresses>::default();
+        list.from[..from.len()].copy_from_slice(from);
+        list
+    }
+}

@@ -1,0 +1,252 @@
+//! The link between host and drive: controller overhead, latency, bandwidth.
+//!
+//! A port over any port. A command goes down: its data, if it carries any,
+//! takes its turn on the wire, then latency and controller pass. The
+//! completion comes up: its data takes its turn on the way up, then latency
+//! passes. The two ways are independent, and each keeps order. A lone read
+//! takes latency + controller + the drive + its bytes at the rate + latency.
+
+use flash::{Chunk, Geometry, Timing};
+use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Time};
+
+use crate::command::{OpenChannel, VectorCmd, VectorDone, VectorOp};
+
+/// Times of a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkTiming {
+    /// The controller's work for one command, in ns. Commands overlap in it.
+    pub controller: u64,
+    /// One way, in ns.
+    pub latency: u64,
+    /// Bytes a second each way; 0 for no limit.
+    pub rate: u64,
+}
+
+impl LinkTiming {
+    /// Whether it takes any time at all.
+    pub fn is_instant(&self) -> bool {
+        *self == LinkTiming::default()
+    }
+
+    /// Wire time of `bytes`, in ns, rounded up.
+    #[inline]
+    pub fn wire(&self, bytes: u64) -> u64 {
+        if self.rate == 0 { 0 } else { (bytes * 1_000_000_000).div_ceil(self.rate) }
+    }
+}
+
+/// How many bytes a command or completion carries over the link. Model bytes:
+/// the length in blocks, whatever the medium keeps of them.
+pub trait Payload {
+    /// Bytes on the wire.
+    fn wire_bytes(&self) -> u64;
+}
+
+impl Payload for BlockReq {
+    fn wire_bytes(&self) -> u64 {
+        if self.op == BlockOp::Write { self.len } else { 0 }
+    }
+}
+
+impl Payload for VectorCmd {
+    fn wire_bytes(&self) -> u64 {
+        if self.op == VectorOp::Write { u64::from(self.count) * port::BLOCK_BYTES } else { 0 }
+    }
+}
+
+/// What a completion needs to know of its command: its bytes up.
+pub trait Answer<C> {
+    /// Bytes on the wire for the completion of `cmd`.
+    fn up_bytes(cmd: &C) -> u64;
+    /// The command's number.
+    fn number(cmd: &C) -> u64;
+    /// Puts another number in.
+    fn renumber(cmd: &mut C, number: u64);
+    /// The completion's number.
+    fn done_number(&self) -> u64;
+    /// Gives the completion its own number back and its time.
+    fn finish(&mut self, number: u64, at: Time);
+}
+
+impl Answer<BlockReq> for BlockDone {
+    fn up_bytes(cmd: &BlockReq) -> u64 {
+        if cmd.op == BlockOp::Read { cmd.len } else { 0 }
+    }
+    fn number(cmd: &BlockReq) -> u64 {
+        cmd.id
+    }
+    fn renumber(cmd: &mut BlockReq, number: u64) {
+        cmd.id = number;
+    }
+    fn done_number(&self) -> u64 {
+        self.id
+    }
+    fn finish(&mut self, number: u64, at: Time) {
+        (self.id, self.at) = (number, at);
+    }
+}
+
+impl Answer<VectorCmd> for VectorDone {
+    fn up_bytes(cmd: &VectorCmd) -> u64 {
+        if cmd.op == VectorOp::Read { u64::from(cmd.count) * port::BLOCK_BYTES } else { 0 }
+    }
+    fn number(cmd: &VectorCmd) -> u64 {
+        cmd.cookie
+    }
+    fn renumber(cmd: &mut VectorCmd, number: u64) {
+        cmd.cookie = number;
+    }
+    fn done_number(&self) -> u64 {
+        self.cookie
+    }
+    fn finish(&mut self, number: u64, at: Time) {
+        (self.cookie, self.at) = (number, at);
+    }
+}
+
+/// Commands that may be on the link or behind it.
+const LINK_DEPTH: usize = 1024;
+
+/// A link in front of `P`.
+pub struct Link<P: Port> {
+    timing: LinkTiming,
+    below: P,
+    /// On the way down, with arrival times that only grow.
+    down: Ring<(Time, P::Cmd)>,
+    down_free: Time,
+    /// Arrived, not yet taken below.
+    arrived: Ring<P::Cmd>,
+    /// Completed below, on the way up.
+    up: Ring<(Time, P::Done)>,
+    up_free: Time,
+    below_done: Ring<P::Done>,
+    /// Each command's own number and its bytes up, by the number it has below.
+    numbers: Vec<(u64, u64)>,
+    free: Vec<u32>,
+}
+
+impl<P: Port> Link<P>
+where
+    P::Cmd: Payload,
+    P::Done: Answer<P::Cmd>,
+{
+    /// Puts a link in front of `below`.
+    pub fn new(timing: LinkTiming, below: P) -> Link<P> {
+        Link {
+            timing,
+            below,
+            down: Ring::new(LINK_DEPTH),
+            down_free: Time::ZERO,
+            arrived: Ring::new(LINK_DEPTH),
+            up: Ring::new(LINK_DEPTH),
+            up_free: Time::ZERO,
+            below_done: Ring::new(LINK_DEPTH),
+            numbers: vec![(0, 0); LINK_DEPTH],
+            free: (0..LINK_DEPTH as u32).rev().collect(),
+        }
+    }
+
+    /// What the link leads to.
+    pub fn below(&self) -> &P {
+        &self.below
+    }
+
+    /// What the link leads to, to be changed while nothing is on its way.
+    pub fn below_mut(&mut self) -> &mut P {
+        &mut self.below
+    }
+
+    /// Takes the link away; what is on its way is lost.
+    pub fn into_below(self) -> P {
+        self.below
+    }
+
+    fn send_up(&mut self, at: Time, mut done: P::Done) {
+        let slot = done.done_number();
+        let (number, bytes) = self.numbers[slot as usize];
+        self.free.push(slot as u32);
+        self.up_free = self.up_free.max(at) + self.timing.wire(bytes);
+        let arrival = self.up_free + self.timing.latency;
+        done.finish(number, arrival);
+        let sent = self.up.push((arrival, done));
+        assert!(sent.is_ok(), "a link holds all that it let in");
+    }
+}
+
+impl<P: Port> Port for Link<P>
+where
+    P::Cmd: Payload,
+    P::Done: Answer<P::Cmd>,
+{
+    type Cmd = P::Cmd;
+    type Done = P::Done;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<P::Cmd>) {
+        // A slot stays taken until its completion is on the way up; completions
+        // on the way up take ring space, so both bound what is let in.
+        while self.free.len() > self.up.len() {
+            let Some(mut cmd) = cmds.pop() else { return };
+            let slot = self.free.pop().expect("a slot is free");
+            self.numbers[slot as usize] = (P::Done::number(&cmd), P::Done::up_bytes(&cmd));
+            P::Done::renumber(&mut cmd, u64::from(slot));
+            self.down_free = self.down_free.max(now) + self.timing.wire(cmd.wire_bytes());
+            let arrival = self.down_free + self.timing.latency + self.timing.controller;
+            let sent = self.down.push((arrival, cmd));
+            assert!(sent.is_ok(), "a link holds all that it let in");
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let down = self.down.front().map(|d| d.0);
+        let up = self.up.front().map(|u| u.0);
+        [down, up, self.below.next_event()].into_iter().flatten().min()
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
+        // Below first, so that what completes makes room for what arrives.
+        if self.below.next_event().is_some_and(|at| at <= to) {
+            self.below.advance(to, &mut self.below_done);
+        }
+        while self.down.front().is_some_and(|d| d.0 <= to) {
+            let (_, cmd) = self.down.pop().expect("it was looked at");
+            let kept = self.arrived.push(cmd);
+            assert!(kept.is_ok(), "a link holds all that it let in");
+        }
+        if !self.arrived.is_empty() {
+            self.below.submit(to, &mut self.arrived);
+        }
+        while let Some(completion) = self.below_done.pop() {
+            self.send_up(to, completion);
+        }
+        while done.room() > 0 && self.up.front().is_some_and(|u| u.0 <= to) {
+            let (_, completion) = self.up.pop().expect("it was looked at");
+            let _ = done.push(completion);
+        }
+    }
+
+    fn hint(&self, cmd: &P::Cmd) {
+        self.below.hint(cmd);
+    }
+}
+
+impl<P: OpenChannel> OpenChannel for Link<P> {
+    fn geometry(&self) -> &Geometry {
+        self.below.geometry()
+    }
+
+    fn timing(&self) -> &Timing {
+        self.below.timing()
+    }
+
+    fn kept(&self) -> u32 {
+        self.below.kept()
+    }
+
+    fn chunk(&self, chunk_index: usize) -> Chunk {
+        self.below.chunk(chunk_index)
+    }
+
+    fn depth(&self) -> usize {
+        self.below.depth().min(LINK_DEPTH)
+    }
+}

@@ -1,0 +1,181 @@
+//! A bounded table whose entries are taken and given back, and first-in,
+//! first-out lists of entries through a link in each.
+
+use std::ops::IndexMut;
+
+/// No entry.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A table that is never longer or shorter, indexed by number.
+pub(crate) struct Table<T>(Vec<T>);
+
+impl<T: Default> Table<T> {
+    pub fn new(len: usize) -> Table<T> {
+        Table((0..len).map(|_| T::default()).collect())
+    }
+}
+
+impl<T> std::ops::Index<u32> for Table<T> {
+    type Output = T;
+    #[inline]
+    fn index(&self, id: u32) -> &T {
+        &self.0[id as usize]
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Table<T> {
+    #[inline]
+    fn index_mut(&mut self, id: u32) -> &mut T {
+        &mut self.0[id as usize]
+    }
+}
+
+/// A table of at most `capacity` entries that are taken and given back.
+pub(crate) struct Slots<T> {
+    entries: Table<T>,
+    free: Vec<u32>,
+    capacity: usize,
+}
+
+impl<T: Default> Slots<T> {
+    pub fn new(capacity: usize) -> Slots<T> {
+        let free = (0..capacity as u32).rev().collect();
+        Slots { entries: Table::new(capacity), free, capacity }
+    }
+
+    /// How many entries are free.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.free.len()
+    }
+
+    /// How many entries are taken.
+    #[inline]
+    pub fn live(&self) -> usize {
+        self.capacity - self.free.len()
+    }
+
+    /// Takes an entry for `value`.
+    ///
+    /// # Panics
+    /// When none is free; the caller looks at [`Slots::room`] first.
+    #[inline]
+    pub fn take(&mut self, value: T) -> u32 {
+        let id = self.free.pop().expect("the caller saw a free entry");
+        self.entries[id] = value;
+        id
+    }
+
+    /// Gives an entry back.
+    #[inline]
+    pub fn give(&mut self, id: u32) {
+        self.free.push(id);
+        debug_assert!(self.free.len() <= self.capacity, "an entry is given back once");
+    }
+}
+
+impl<T> std::ops::Index<u32> for Slots<T> {
+    type Output = T;
+    #[inline]
+    fn index(&self, id: u32) -> &T {
+        &self.entries[id]
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Slots<T> {
+    #[inline]
+    fn index_mut(&mut self, id: u32) -> &mut T {
+        &mut self.entries[id]
+    }
+}
+
+/// An entry that can stand in a [`List`].
+pub(crate) trait Linked {
+    fn next(&mut self) -> &mut u32;
+}
+
+/// A first-in, first-out list of entries of a table.
+#[derive(Clone, Copy)]
+pub(crate) struct List {
+    head: u32,
+    tail: u32,
+}
+
+impl Default for List {
+    fn default() -> List {
+        List { head: NONE, tail: NONE }
+    }
+}
+
+impl List {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head == NONE
+    }
+
+    #[inline]
+    pub fn push<T: Linked>(&mut self, id: u32, table: &mut impl IndexMut<u32, Output = T>) {
+        *table[id].next() = NONE;
+        if self.head == NONE {
+            self.head = id;
+        } else {
+            *table[self.tail].next() = id;
+        }
+        self.tail = id;
+    }
+
+    /// Puts `id` before all others.
+    pub fn push_front<T: Linked>(&mut self, id: u32, table: &mut impl IndexMut<u32, Output = T>) {
+        *table[id].next() = self.head;
+        if self.head == NONE {
+            self.tail = id;
+        }
+        self.head = id;
+    }
+
+    #[inline]
+    pub fn pop<T: Linked>(&mut self, table: &mut impl IndexMut<u32, Output = T>) -> Option<u32> {
+        if self.head == NONE {
+            return None;
+        }
+        let id = self.head;
+        self.head = *table[id].next();
+        Some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Entry {
+        next: u32,
+    }
+
+    impl Linked for Entry {
+        fn next(&mut self) -> &mut u32 {
+            &mut self.next
+        }
+    }
+
+    #[test]
+    fn lists_keep_order() {
+        let mut slots: Slots<Entry> = Slots::new(4);
+        let ids: Vec<u32> = (0..4).map(|_| slots.take(Entry::default())).collect();
+        assert_eq!((slots.room(), slots.live()), (0, 4));
+        let mut list = List::default();
+        list.push(ids[0], &mut slots);
+        list.push(ids[1], &mut slots);
+        list.push_front(ids[2], &mut slots);
+        let order: Vec<u32> = std::iter::from_fn(|| list.pop(&mut slots)).collect();
+        assert_eq!(order, [ids[2], ids[0], ids[1]]);
+        list.push_front(ids[3], &mut slots);
+        list.push(ids[0], &mut slots);
+        let order: Vec<u32> = std::iter::from_fn(|| list.pop(&mut slots)).collect();
+        assert_eq!(order, [ids[3], ids[0]]);
+        assert!(list.is_empty());
+        slots.give(ids[1]);
+        assert_eq!(slots.take(Entry::default()), ids[1]);
+    }
+}

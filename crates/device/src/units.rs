@@ -1,0 +1,387 @@
+//! Parallel units and channels: who works when.
+//!
+//! An operation is one access of one parallel unit: a row read, a row
+//! program, an erase. Its life: command on the channel, transfer in (program),
+//! array, transfer out (read). Parallel units work in parallel unless they
+//! meet on their channel (C5); a parallel unit does one operation at a time
+//! (C6), and holds its page register until the transfer out is over. Reads go
+//! first where the drive says so, both at the die and on the channel, and may
+//! suspend a program or erase. Everything else is first come, first served.
+//!
+//! Each parallel unit and each channel has at most one pending event. A phase
+//! that takes no time makes no event.
+
+use flash::{Geometry, Ppa, Timing};
+use port::Time;
+
+use crate::slots::{Linked, List, NONE, Slots, Table};
+use crate::timeline::Timeline;
+
+/// What an operation does to the array.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum OpKind {
+    #[default]
+    Read,
+    Program,
+    Erase,
+}
+
+/// One access of one parallel unit.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Op {
+    next: u32,
+    /// The command it belongs to.
+    pub cmd: u32,
+    /// First block.
+    pub ppa: Ppa,
+    /// Which of the command's addresses is `ppa`.
+    pub first: u8,
+    /// Blocks.
+    pub count: u8,
+    pub kind: OpKind,
+    suspended: u32,
+}
+
+impl Op {
+    pub fn new(cmd: u32, kind: OpKind, ppa: Ppa, first: u8, count: u8) -> Op {
+        Op { next: NONE, cmd, ppa, first, count, kind, suspended: 0 }
+    }
+}
+
+impl Linked for Op {
+    #[inline]
+    fn next(&mut self) -> &mut u32 {
+        &mut self.next
+    }
+}
+
+/// What a parallel unit is doing with its active operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Idle,
+    /// Command and, for a program, data on the channel, or waiting for it.
+    In,
+    /// The array works until `array_end`.
+    Array,
+    /// Data out on the channel, or waiting for it.
+    Out,
+    /// A suspend command takes effect.
+    Suspending,
+    /// All is done but the bytes.
+    Finishing,
+}
+
+#[derive(Clone, Copy)]
+struct Unit {
+    next: u32,
+    state: State,
+    /// The operation at work.
+    active: u32,
+    /// A program or erase that was suspended, and its array time to go.
+    paused: u32,
+    paused_left: u64,
+    array_end: Time,
+    /// Channel time that it needs, or still needs.
+    bus_time: u64,
+    channel: u32,
+    /// Waiting reads, where reads go first.
+    reads: List,
+    /// Everything else that waits.
+    others: List,
+}
+
+impl Default for Unit {
+    fn default() -> Unit {
+        Unit {
+            next: NONE,
+            state: State::Idle,
+            active: NONE,
+            paused: NONE,
+            paused_left: 0,
+            array_end: Time::ZERO,
+            bus_time: 0,
+            channel: 0,
+            reads: List::default(),
+            others: List::default(),
+        }
+    }
+}
+
+impl Linked for Unit {
+    #[inline]
+    fn next(&mut self) -> &mut u32 {
+        &mut self.next
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Channel {
+    /// The parallel unit that has the channel.
+    owner: u32,
+    /// When its transfer ends.
+    end: Time,
+    /// Waiting for reads: commands and data out.
+    reads: List,
+    /// Waiting for programs and erases.
+    others: List,
+}
+
+impl Default for Channel {
+    fn default() -> Channel {
+        Channel { owner: NONE, end: Time::ZERO, reads: List::default(), others: List::default() }
+    }
+}
+
+/// All parallel units and channels of a drive. Where a function gives a
+/// parallel unit, its active operation is done but for the bytes: the caller
+/// moves them and then calls [`Units::release`], or [`Units::retry`].
+pub(crate) struct Units {
+    geometry: Geometry,
+    timing: Timing,
+    /// Transfer time by number of blocks.
+    transfer: Vec<u64>,
+    pub ops: Slots<Op>,
+    units: Table<Unit>,
+    channels: Table<Channel>,
+    timeline: Timeline,
+    /// Events from here on are channels'.
+    first_channel: usize,
+    /// Suspensions so far.
+    pub suspends: u64,
+}
+
+impl Units {
+    pub fn new(geometry: &Geometry, timing: &Timing, max_ops: usize) -> Units {
+        let first_channel = geometry.pu_slots();
+        let groups = geometry.dimensions().groups as usize;
+        let mut units = Table::new(first_channel);
+        for pu in geometry.pus_channels_first() {
+            let unit: &mut Unit = &mut units[pu as u32];
+            unit.channel = geometry.group_of_pu(pu) as u32;
+        }
+        Units {
+            geometry: *geometry,
+            timing: timing.clone(),
+            transfer: (0..=geometry.row_blocks().max(64)).map(|n| timing.transfer(n)).collect(),
+            ops: Slots::new(max_ops),
+            units,
+            channels: Table::new(groups),
+            timeline: Timeline::new(first_channel + groups),
+            first_channel,
+            suspends: 0,
+        }
+    }
+
+    pub fn timing(&self) -> &Timing {
+        &self.timing
+    }
+
+    #[inline]
+    pub fn next_event(&self) -> Option<Time> {
+        self.timeline.next()
+    }
+
+    /// The operation that a parallel unit works on.
+    #[inline]
+    pub fn active(&self, pu: u32) -> Op {
+        self.ops[self.units[pu].active]
+    }
+
+    /// Adds an operation to its parallel unit's queue.
+    #[inline]
+    pub fn enqueue(&mut self, now: Time, op: Op) -> Option<u32> {
+        let pu = self.geometry.pu_index(op.ppa) as u32;
+        let is_read = op.kind == OpKind::Read;
+        let id = self.ops.take(op);
+        let unit = &mut self.units[pu];
+        if is_read && self.timing.reads_first {
+            unit.reads.push(id, &mut self.ops);
+        } else {
+            unit.others.push(id, &mut self.ops);
+        }
+        match unit.state {
+            State::Idle => self.start_next(now, pu),
+            State::Array if is_read && self.timing.suspend => {
+                self.try_suspend(now, pu);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Handles one event that is due at `to`, at its own time. `Err` when
+    /// there is none.
+    #[inline]
+    pub fn step(&mut self, to: Time) -> Result<(Time, Option<u32>), ()> {
+        let (source, now) = self.timeline.due(to).ok_or(())?;
+        if source >= self.first_channel {
+            return Ok((now, self.bus_end(now, (source - self.first_channel) as u32)));
+        }
+        self.timeline.clear(source);
+        let pu = source as u32;
+        let finished = match self.units[pu].state {
+            State::Array => self.array_end(now, pu),
+            State::Suspending => self.start_next(now, pu),
+            State::Finishing => Some(pu),
+            State::Idle | State::In | State::Out => unreachable!("no event in this state"),
+        };
+        Ok((now, finished))
+    }
+
+    /// Ends the active operation and starts the next.
+    #[inline]
+    pub fn release(&mut self, now: Time, pu: u32) -> Option<u32> {
+        let unit = &mut self.units[pu];
+        self.ops.give(unit.active);
+        unit.active = NONE;
+        unit.state = State::Idle;
+        self.start_next(now, pu)
+    }
+
+    /// The bytes could not be moved yet: the end comes again.
+    pub fn retry(&mut self, now: Time, pu: u32) {
+        self.timeline.set(pu as usize, now);
+    }
+
+    fn start_next(&mut self, now: Time, pu: u32) -> Option<u32> {
+        let unit = &mut self.units[pu];
+        unit.state = State::Idle;
+        if let Some(id) = unit.reads.pop(&mut self.ops) {
+            return self.start(now, pu, id);
+        }
+        if unit.paused != NONE {
+            unit.active = std::mem::replace(&mut unit.paused, NONE);
+            let left = unit.paused_left + self.timing.resume_time;
+            return self.start_array(now, pu, left);
+        }
+        let id = unit.others.pop(&mut self.ops)?;
+        self.start(now, pu, id)
+    }
+
+    #[inline]
+    fn start(&mut self, now: Time, pu: u32, id: u32) -> Option<u32> {
+        self.units[pu].active = id;
+        let op = &self.ops[id];
+        let mut time = self.timing.command;
+        if op.kind == OpKind::Program {
+            time += self.transfer[op.count as usize];
+        }
+        self.use_bus(now, pu, State::In, time)
+    }
+
+    /// Takes the channel for `time`, at once or when its turn comes.
+    #[inline]
+    fn use_bus(&mut self, now: Time, pu: u32, state: State, time: u64) -> Option<u32> {
+        self.units[pu].state = state;
+        if time == 0 {
+            return self.bus_done(now, pu);
+        }
+        self.units[pu].bus_time = time;
+        let is_read = self.active(pu).kind == OpKind::Read;
+        let number = self.units[pu].channel;
+        let owner = self.channels[number].owner;
+        if owner == NONE {
+            self.grant(now, number, pu);
+        } else if is_read && self.timing.suspend_transfer && self.is_transfer_in(owner) {
+            let channel = &mut self.channels[number];
+            self.units[owner].bus_time = channel.end.since(now);
+            channel.others.push_front(owner, &mut self.units);
+            self.grant(now, number, pu);
+        } else if is_read && self.timing.reads_first {
+            self.channels[number].reads.push(pu, &mut self.units);
+        } else {
+            self.channels[number].others.push(pu, &mut self.units);
+        }
+        None
+    }
+
+    fn is_transfer_in(&self, pu: u32) -> bool {
+        self.active(pu).kind == OpKind::Program
+    }
+
+    #[inline]
+    fn grant(&mut self, now: Time, number: u32, pu: u32) {
+        let channel = &mut self.channels[number];
+        channel.owner = pu;
+        channel.end = now + self.units[pu].bus_time;
+        self.timeline.set(self.first_channel + number as usize, channel.end);
+    }
+
+    /// The channel's transfer is over: the next that waits has it.
+    #[inline]
+    fn bus_end(&mut self, now: Time, number: u32) -> Option<u32> {
+        let channel = &mut self.channels[number];
+        let pu = channel.owner;
+        let next = channel.reads.pop(&mut self.units);
+        match next.or_else(|| channel.others.pop(&mut self.units)) {
+            Some(next) => self.grant(now, number, next),
+            None => {
+                channel.owner = NONE;
+                self.timeline.clear(self.first_channel + number as usize);
+            }
+        }
+        self.bus_done(now, pu)
+    }
+
+    #[inline]
+    fn bus_done(&mut self, now: Time, pu: u32) -> Option<u32> {
+        if self.units[pu].state == State::Out {
+            self.units[pu].state = State::Finishing;
+            return Some(pu);
+        }
+        let op = self.active(pu);
+        let row = self.geometry.row(op.ppa);
+        let time = match op.kind {
+            OpKind::Read => self.timing.read_of(row),
+            OpKind::Program => self.timing.program_of(row),
+            OpKind::Erase => self.timing.erase,
+        };
+        self.start_array(now, pu, time)
+    }
+
+    #[inline]
+    fn start_array(&mut self, now: Time, pu: u32, time: u64) -> Option<u32> {
+        let unit = &mut self.units[pu];
+        unit.state = State::Array;
+        if time == 0 {
+            return self.array_end(now, pu);
+        }
+        unit.array_end = now + time;
+        self.timeline.set(pu as usize, unit.array_end);
+        if !unit.reads.is_empty() && self.timing.suspend {
+            self.try_suspend(now, pu);
+        }
+        None
+    }
+
+    #[inline]
+    fn array_end(&mut self, now: Time, pu: u32) -> Option<u32> {
+        let op = self.active(pu);
+        if op.kind == OpKind::Read {
+            return self.use_bus(now, pu, State::Out, self.transfer[op.count as usize]);
+        }
+        self.units[pu].state = State::Finishing;
+        Some(pu)
+    }
+
+    /// Suspends a program or erase for a read, where that is allowed and
+    /// sooner than waiting for the end.
+    fn try_suspend(&mut self, now: Time, pu: u32) {
+        let unit = &mut self.units[pu];
+        let op = &mut self.ops[unit.active];
+        let left = unit.array_end.since(now);
+        if op.kind == OpKind::Read
+            || op.suspended >= self.timing.suspend_limit
+            || left <= self.timing.suspend_time
+        {
+            return;
+        }
+        op.suspended += 1;
+        self.suspends += 1;
+        unit.paused = std::mem::replace(&mut unit.active, NONE);
+        unit.paused_left = left;
+        unit.state = State::Suspending;
+        self.timeline.set(pu as usize, now + self.timing.suspend_time);
+    }
+}
