@@ -83,14 +83,14 @@ pub trait Medium {
 /// A medium in memory.
 ///
 /// Memory is taken when a block is first written. Tags take 8 bytes a block:
-/// a chunk's sequence numbers are kept relative to its first one. A chunk
+/// a chunk's sequence numbers are kept as distances from its first one. A chunk
 /// whose tags do not fit in that is kept whole in a side table.
 pub struct RamMedium {
     geometry: Geometry,
     kept: u32,
     data: Lazy<u8>,
     ids: Lazy<u32>,
-    seqs: Lazy<u32>,
+    seqs: Lazy<i32>,
     /// Sequence number of each chunk's first block.
     base: Lazy<u64>,
     wide: HashMap<usize, Box<[Tag]>>,
@@ -127,7 +127,8 @@ impl RamMedium {
             let tag = Tag::load(bytes);
             // The all-ones id stands for padding and keeps its meaning.
             let id = if tag.id == u64::MAX { Some(u32::MAX) } else { narrow(tag.id) };
-            match (id, narrow(tag.seq.wrapping_sub(base))) {
+            let seq = i32::try_from(tag.seq.wrapping_sub(base) as i64).ok();
+            match (id, seq) {
                 (Some(id), Some(seq)) if !self.is_wide(chunk) => {
                     self.ids[start + i] = id;
                     self.seqs[start + i] = seq;
@@ -162,7 +163,7 @@ impl RamMedium {
         let id = self.ids[at as usize];
         Tag {
             id: if id == u32::MAX { u64::MAX } else { u64::from(id) },
-            seq: self.base[chunk].wrapping_add(u64::from(self.seqs[at as usize])),
+            seq: self.base[chunk].wrapping_add_signed(i64::from(self.seqs[at as usize])),
         }
     }
 }

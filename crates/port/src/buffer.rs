@@ -1,7 +1,7 @@
 //! Buffers: owned, disjoint ranges of registered memory.
 //!
-//! Guarantees: no two live buffers overlap, so a buffer is as good as
-//! `Box<[u8]>`; it can be cut in pieces that move separately, also to another
+//! Guarantees: no two live buffers overlap, unless one was lent and both can
+//! only be read, so a buffer is as good as `Box<[u8]>`; it can be cut in pieces that move separately, also to another
 //! thread, and put together again without a copy. The memory goes back to the
 //! system when the last piece is dropped. Nothing here fails except getting
 //! the memory.
@@ -23,6 +23,8 @@ struct Region {
 pub struct Buffer {
     ptr: NonNull<u8>,
     len: u32,
+    /// Another buffer shares the bytes: they may be read, not changed.
+    shared: bool,
     /// `None` for a buffer that was always empty.
     region: Option<Arc<Region>>,
 }
@@ -36,7 +38,7 @@ impl Buffer {
     /// A buffer of no bytes. Costs nothing.
     #[inline]
     pub const fn empty() -> Buffer {
-        Buffer { ptr: NonNull::dangling(), len: 0, region: None }
+        Buffer { ptr: NonNull::dangling(), len: 0, shared: false, region: None }
     }
 
     /// A buffer of `len` zeros in memory of its own.
@@ -69,6 +71,7 @@ impl Buffer {
             // SAFETY: `i * each` is inside the mapping.
             ptr: unsafe { start.add(i * each) },
             len,
+            shared: false,
             region: Some(region.clone()),
         };
         Ok((0..count).map(one).collect())
@@ -94,9 +97,14 @@ impl Buffer {
     }
 
     /// The bytes, to be changed.
+    ///
+    /// # Panics
+    /// When the bytes are lent or were borrowed ([`Buffer::lend`]).
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`, and `&mut self` makes the access exclusive.
+        assert!(!self.shared, "lent bytes are not changed");
+        // SAFETY: as in `bytes`; the range is not shared, and `&mut self`
+        // makes the access exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len as usize) }
     }
 
@@ -107,11 +115,38 @@ impl Buffer {
     #[inline]
     pub fn split_to(&mut self, n: usize) -> Buffer {
         assert!(n <= self.len as usize, "a piece is not longer than its buffer");
-        let front = Buffer { ptr: self.ptr, len: n as u32, region: self.region.clone() };
+        let front = Buffer {
+            ptr: self.ptr,
+            len: n as u32,
+            shared: self.shared,
+            region: self.region.clone(),
+        };
         // SAFETY: `n` is at most the length.
         self.ptr = unsafe { self.ptr.add(n) };
         self.len -= n as u32;
         front
+    }
+}
+
+impl Buffer {
+    /// A second buffer over the same bytes, to be read while a command moves
+    /// it. Neither can be changed until [`Buffer::reclaim`].
+    #[inline]
+    pub fn lend(&mut self) -> Buffer {
+        assert!(!self.shared, "a buffer is lent once");
+        self.shared = true;
+        Buffer { ptr: self.ptr, len: self.len, shared: true, region: self.region.clone() }
+    }
+
+    /// Takes back what was lent: the bytes can be changed again.
+    ///
+    /// # Panics
+    /// When `lent` is not the whole of what was lent from here.
+    #[inline]
+    pub fn reclaim(&mut self, lent: Buffer) {
+        let same = lent.ptr == self.ptr && lent.len == self.len;
+        assert!(self.shared && lent.shared && (same || self.is_empty()), "what was lent comes back");
+        self.shared = false;
     }
 }
 
@@ -224,6 +259,24 @@ mod tests {
         let mut pieces = Pieces::new(Buffer::zeroed(8).unwrap());
         let _kept = pieces.take(4);
         pieces.give(Buffer::zeroed(4).unwrap());
+    }
+
+    #[test]
+    fn lent_bytes_come_back() {
+        let mut mine = Buffer::zeroed(8).unwrap();
+        mine.bytes_mut().fill(7);
+        let lent = mine.lend();
+        assert_eq!(lent.bytes(), mine.bytes());
+        mine.reclaim(lent);
+        mine.bytes_mut()[0] = 1;
+    }
+
+    #[test]
+    #[should_panic(expected = "not changed")]
+    fn lent_bytes_are_not_changed() {
+        let mut mine = Buffer::zeroed(8).unwrap();
+        let _lent = mine.lend();
+        mine.bytes_mut()[0] = 1;
     }
 
     proptest! {

@@ -13,6 +13,7 @@ pub mod buffer;
 pub mod lazy;
 mod port;
 pub mod ring;
+pub mod slots;
 pub mod status;
 pub mod time;
 
@@ -21,5 +22,6 @@ pub use buffer::{Buffer, Pieces};
 pub use lazy::{Lazy, OutOfMemory};
 pub use port::Port;
 pub use ring::Ring;
+pub use slots::Slots;
 pub use status::Status;
 pub use time::Time;

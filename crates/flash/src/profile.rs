@@ -1,0 +1,338 @@
+//! Profiles: a kind of drive as data.
+//!
+//! A profile is a TOML file: geometry, timing, link, and where the translation
+//! layer runs. Some are built in. Every key can be set again by name, with the
+//! text that the file takes.
+//!
+//! Guarantees: what [`Profile::to_toml`] prints reads back as the same
+//! profile; an unknown key is refused; a profile that [`Profile::from_toml`]
+//! gave passes [`Profile::check`]. What may fail is only what a user wrote,
+//! and the error names the file, the key, and what it takes.
+
+mod keys;
+mod quantity;
+
+pub use keys::{KEYS, Key, SECTIONS};
+
+use port::BLOCK_BYTES;
+use thiserror::Error;
+
+use crate::{Dimensions, Geometry, GeometryError, Timing};
+
+/// The built-in profiles: name and text.
+const BUILTIN: [(&str, &str); 9] = [
+    ("ref", include_str!("../profiles/ref.toml")),
+    ("znand", include_str!("../profiles/znand.toml")),
+    ("bics", include_str!("../profiles/bics.toml")),
+    ("vnand", include_str!("../profiles/vnand.toml")),
+    ("tlc", include_str!("../profiles/tlc.toml")),
+    ("qlc", include_str!("../profiles/qlc.toml")),
+    ("pcm", include_str!("../profiles/pcm.toml")),
+    ("openssd", include_str!("../profiles/openssd.toml")),
+    ("null", include_str!("../profiles/null.toml")),
+];
+
+/// The way between host and drive, and the controller at its end. All zero
+/// means that there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkTiming {
+    /// Controller time, once a command, in ns.
+    pub controller: u64,
+    /// Latency, once each way, in ns.
+    pub latency: u64,
+    /// Bytes a second, each way; 0 for no transfer time.
+    pub rate: u64,
+}
+
+impl LinkTiming {
+    /// Whether it takes no time at all: there is no link.
+    pub fn is_instant(&self) -> bool {
+        *self == LinkTiming::default()
+    }
+
+    /// Wire time of `bytes`, in ns, rounded up.
+    pub fn wire(&self, bytes: u64) -> u64 {
+        if self.rate == 0 {
+            return 0;
+        }
+        (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(self.rate)) as u64
+    }
+}
+
+/// On which side of the link the translation layer runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Side {
+    /// Above the link: an open-channel drive.
+    Host,
+    /// Below the link: a conventional drive.
+    #[default]
+    Device,
+}
+
+impl Side {
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::Host => "host",
+            Side::Device => "device",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Side> {
+        [Side::Host, Side::Device].into_iter().find(|side| side.name() == name)
+    }
+}
+
+/// A kind of drive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// What it is, in a line.
+    pub about: String,
+    /// The numbers of its geometry. Pages are as the parallel unit programs
+    /// them: over all channels that share its transfers.
+    pub dimensions: Dimensions,
+    /// How long its flash takes.
+    pub timing: Timing,
+    /// How long its link takes.
+    pub link: LinkTiming,
+    /// Where translation runs.
+    pub side: Side,
+    /// (T - U) / T, 0.01 to 0.9: T the pages that hold data, U the logical
+    /// ones.
+    pub spare: f64,
+}
+
+/// A key or a value that cannot be.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum KeyError {
+    /// No such key.
+    #[error("unknown key `{key}`; the keys here are: {known}")]
+    Unknown {
+        /// What was given.
+        key: String,
+        /// What there is.
+        known: String,
+    },
+    /// The value is not one that the key takes.
+    #[error("`{key}` cannot be `{value}`: it takes {takes}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// What it takes.
+        takes: &'static str,
+    },
+}
+
+/// A profile that cannot be.
+#[derive(Debug, Error)]
+pub enum ProfileError {
+    /// Not TOML at all.
+    #[error("{origin} is not TOML: {source}")]
+    Syntax {
+        /// Which file.
+        origin: String,
+        /// Where and why.
+        source: Box<toml::de::Error>,
+    },
+    /// A key that is unknown or has a wrong value.
+    #[error("{origin}: {source}")]
+    Key {
+        /// Which file.
+        origin: String,
+        /// Which key.
+        source: KeyError,
+    },
+    /// A key that is not there.
+    #[error("{origin}: `{key}` is missing from [{section}]: it takes {takes}")]
+    Missing {
+        /// Which file.
+        origin: String,
+        /// Its section.
+        section: &'static str,
+        /// The key.
+        key: &'static str,
+        /// What it takes.
+        takes: &'static str,
+    },
+    /// Keys that are right by themselves and not together.
+    #[error("profile {name}: {source}")]
+    Geometry {
+        /// Which profile.
+        name: String,
+        /// Which numbers.
+        source: GeometryError,
+    },
+}
+
+impl Profile {
+    /// A profile with nothing set, to be filled.
+    fn blank() -> Profile {
+        let dimensions =
+            Dimensions { groups: 0, pus: 0, chunks: 0, pages: 0, planes: 0, page_bytes: 0 };
+        Profile {
+            name: String::new(),
+            about: String::new(),
+            dimensions,
+            timing: Timing::default(),
+            link: LinkTiming::default(),
+            side: Side::default(),
+            spare: 0.2,
+        }
+    }
+
+    /// The names of the built-in profiles.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        BUILTIN.iter().map(|(name, _)| *name)
+    }
+
+    /// The file of a built-in profile, whose comments say where its numbers
+    /// come from.
+    pub fn source(name: &str) -> Option<&'static str> {
+        BUILTIN.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+    }
+
+    /// A built-in profile.
+    pub fn builtin(name: &str) -> Option<Profile> {
+        let text = Profile::source(name)?;
+        Some(Profile::from_toml(text, name).expect("the built-in profiles are tested"))
+    }
+
+    /// Reads a profile; `origin` names it in errors, and the profile itself
+    /// where the file does not.
+    pub fn from_toml(text: &str, origin: &str) -> Result<Profile, ProfileError> {
+        let origin = || origin.to_string();
+        let table: toml::Table = text
+            .parse()
+            .map_err(|e| ProfileError::Syntax { origin: origin(), source: Box::new(e) })?;
+        let mut profile = Profile { name: origin(), ..Profile::blank() };
+        profile.fill(&table).map_err(|source| ProfileError::Key { origin: origin(), source })?;
+        let there = |key: &Key| table.get(key.section).is_some_and(|s| s.get(key.name).is_some());
+        if let Some(key) = KEYS.iter().find(|key| key.needed && !there(key)) {
+            let (section, key, takes) = (key.section, key.name, key.takes);
+            return Err(ProfileError::Missing { origin: origin(), section, key, takes });
+        }
+        profile.check()?;
+        Ok(profile)
+    }
+
+    /// Sets all that `table` has.
+    fn fill(&mut self, table: &toml::Table) -> Result<(), KeyError> {
+        for (name, value) in table {
+            match (name.as_str(), value) {
+                ("name", toml::Value::String(text)) if !text.is_empty() => self.name = text.clone(),
+                ("about", toml::Value::String(text)) => self.about = text.clone(),
+                ("name" | "about", other) => {
+                    let key = if name == "name" { "name" } else { "about" };
+                    let takes = "a text in quotes";
+                    return Err(KeyError::Value { key, value: other.to_string(), takes });
+                }
+                (section, toml::Value::Table(keys)) if SECTIONS.contains(&section) => {
+                    self.fill_section(section, keys)?;
+                }
+                _ => {
+                    let known = format!("name, about, [{}]", SECTIONS.join("], ["));
+                    return Err(KeyError::Unknown { key: name.clone(), known });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets all that a section has.
+    fn fill_section(&mut self, section: &str, keys: &toml::Table) -> Result<(), KeyError> {
+        for (name, value) in keys {
+            if keys::find(name).is_none_or(|key| key.section != section) {
+                let known = known(|key| key.section == section);
+                return Err(KeyError::Unknown { key: format!("{section}.{name}"), known });
+            }
+            self.set(name, &text_of(value))?;
+        }
+        Ok(())
+    }
+
+    /// Sets one key, as a drive's name does: `set("read", "50us")`. What the
+    /// keys give together is for [`Profile::check`].
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), KeyError> {
+        let found = keys::find(key)
+            .ok_or_else(|| KeyError::Unknown { key: key.into(), known: known(|_| true) })?;
+        (found.set)(self, value.trim()).ok_or_else(|| KeyError::Value {
+            key: found.name,
+            value: value.into(),
+            takes: found.takes,
+        })
+    }
+
+    /// Whether all keys together make a drive, and its geometry.
+    pub fn check(&self) -> Result<Geometry, ProfileError> {
+        let wrong = |source| ProfileError::Geometry { name: self.name.clone(), source };
+        let range = |what, value, range| wrong(GeometryError::Range { what, value, range });
+        let page = self.dimensions.page_bytes;
+        if !page.is_power_of_two() || !(BLOCK_BYTES as u32..=65536).contains(&page) {
+            let what = "page times channel_split";
+            return Err(range(what, page.into(), "4k, 8k, 16k, 32k or 64k"));
+        }
+        let geometry = Geometry::new(self.dimensions).map_err(wrong)?;
+        let unreadable = self.timing.unreadable;
+        if unreadable >= geometry.chunk_blocks() {
+            return Err(range("unreadable", unreadable.into(), "less than the blocks of a chunk"));
+        }
+        if !(0.01..=0.9).contains(&self.spare) {
+            let percent = (self.spare * 100.0) as u64;
+            return Err(range("spare in percent", percent, "1 to 90"));
+        }
+        Ok(geometry)
+    }
+
+    /// The whole profile as a file, each key with its meaning.
+    pub fn to_toml(&self) -> String {
+        let text = |s: &str| toml::Value::String(s.into()).to_string();
+        let mut out = format!("name = {}\nabout = {}\n", text(&self.name), text(&self.about));
+        for section in SECTIONS {
+            out += &format!("\n[{section}]\n");
+            for key in KEYS.iter().filter(|key| key.section == section) {
+                let line = format!("{} = {}", key.name, (key.get)(self));
+                out += &format!("{line:<31} # {}\n", key.about);
+            }
+        }
+        out
+    }
+
+    /// The whole profile as a table, for reports.
+    pub fn to_table(&self) -> toml::Table {
+        self.to_toml().parse().expect("what is printed is TOML")
+    }
+
+    /// How long one read of a logical block takes on an idle drive, in ns:
+    /// latency, controller, command, tR, channel, link, latency. The block is
+    /// in a page of the first type.
+    pub fn lone_read(&self) -> u64 {
+        let (t, link) = (&self.timing, &self.link);
+        let flash = t.command + t.read_of(0) + t.transfer(1);
+        link.latency + link.controller + flash + link.wire(BLOCK_BYTES) + link.latency
+    }
+}
+
+/// The names of some keys, for an error.
+fn known(which: impl Fn(&Key) -> bool) -> String {
+    let names: Vec<&str> = KEYS.iter().filter(|key| which(key)).map(|key| key.name).collect();
+    names.join(", ")
+}
+
+/// A TOML value as a drive's name would write it.
+fn text_of(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text.clone(),
+        toml::Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(text_of).collect();
+            items.join("/")
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

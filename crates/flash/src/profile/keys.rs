@@ -1,0 +1,223 @@
+//! The keys of a profile: one table for reading, printing and overriding.
+//!
+//! A key has the same name and takes the same text in a TOML file and in a
+//! drive's name, and no two sections share a name. Where a file takes a list,
+//! a drive's name takes the items with `/` between them.
+
+use super::{Profile, Side, quantity};
+
+/// One key of a profile.
+pub struct Key {
+    /// Its section in the file.
+    pub section: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// What it means, in a line.
+    pub about: &'static str,
+    /// What it takes, with an example.
+    pub takes: &'static str,
+    /// Whether a file must have it.
+    pub needed: bool,
+    /// Sets it; `None` for a text that is no such value.
+    pub(super) set: fn(&mut Profile, &str) -> Option<()>,
+    /// Its value as a TOML literal.
+    pub(super) get: fn(&Profile) -> String,
+}
+
+/// The sections, in the order in which they are printed.
+pub const SECTIONS: [&str; 4] = ["geometry", "timing", "link", "ftl"];
+
+const COUNT: &str = "a whole number, for example 8";
+const TIME: &str = "a time with its unit, for example 75us (ns, us, ms, s)";
+const TIMES: &str = "a time for each page type, for example 75us or 60us/75us/110us";
+const RATE: &str = "a decimal rate, for example 333MB/s, or none for no transfer time";
+const FLAG: &str = "true or false";
+const SPLIT: &str = "1, 2, 4 or 8";
+const LIMIT: &str = "a whole number, for example 3000, or none for no limit";
+
+/// A key that is one field: section, name, whether a file must have it, what
+/// it takes, where it is, how it is read and printed, and what it means.
+macro_rules! key {
+    ($section:literal, $name:literal, $needed:literal, $takes:expr,
+     $place:ident.$field:ident, $read:expr, $show:expr, $about:literal) => {
+        Key {
+            section: $section,
+            name: $name,
+            about: $about,
+            takes: $takes,
+            needed: $needed,
+            set: |p, text| {
+                p.$place.$field = $read(text)?;
+                Some(())
+            },
+            get: |p| $show(&p.$place.$field),
+        }
+    };
+}
+
+/// All keys, in the order in which they are printed.
+#[rustfmt::skip]
+pub static KEYS: [Key; 26] = [
+    key!("geometry", "groups", true, COUNT, dimensions.groups, count, show_count,
+        "channels; a super-channel counts once"),
+    key!("geometry", "pus", true, COUNT, dimensions.pus, count, show_count,
+        "parallel units (dies) a channel"),
+    key!("geometry", "planes", true, COUNT, dimensions.planes, count, show_count,
+        "planes a parallel unit: 1, 2, 4 or 8"),
+    key!("geometry", "chunks", true, COUNT, dimensions.chunks, count, show_count,
+        "chunks a parallel unit that hold data"),
+    key!("geometry", "pages", true, COUNT, dimensions.pages, count, show_count,
+        "pages a block"),
+    Key {
+        section: "geometry",
+        name: "page",
+        about: "bytes a page on one channel",
+        takes: "a size, for example 16k",
+        needed: true,
+        set: set_page,
+        get: |p| quoted(&quantity::show_size(page(p).into())),
+    },
+    key!("timing", "read", true, TIMES, timing.read, times, show_times,
+        "tR, for each page type"),
+    key!("timing", "program", true, TIMES, timing.program, times, show_times,
+        "tPROG, for each page type"),
+    key!("timing", "erase", true, TIME, timing.erase, quantity::time, show_time,
+        "tBERS"),
+    key!("timing", "command", false, TIME, timing.command, quantity::time, show_time,
+        "command cycles before each operation"),
+    key!("timing", "channel_rate", false, RATE, timing.channel_rate, quantity::rate, show_rate,
+        "bytes a second on one channel"),
+    Key {
+        section: "timing",
+        name: "channel_split",
+        about: "channels that share one transfer: 2 for a super-channel",
+        takes: SPLIT,
+        needed: false,
+        set: set_split,
+        get: |p| p.timing.channel_split.to_string(),
+    },
+    key!("timing", "tags_on_channel", false, FLAG, timing.tags_on_channel, flag, show_flag,
+        "out-of-band bytes take channel time"),
+    key!("timing", "reads_first", false, FLAG, timing.reads_first, flag, show_flag,
+        "reads go before programs and erases that wait"),
+    key!("timing", "suspend", false, FLAG, timing.suspend, flag, show_flag,
+        "a read interrupts a program or an erase"),
+    key!("timing", "suspend_time", false, TIME, timing.suspend_time, quantity::time, show_time,
+        "from the suspend command until the array is free"),
+    key!("timing", "resume_time", false, TIME, timing.resume_time, quantity::time, show_time,
+        "from the resume command until it goes on"),
+    key!("timing", "suspend_limit", false, LIMIT, timing.suspend_limit, limit, show_limit,
+        "suspensions of one operation"),
+    key!("timing", "suspend_transfer", false, FLAG, timing.suspend_transfer, flag, show_flag,
+        "a read's transfer interrupts a write's"),
+    key!("timing", "unreadable", false, COUNT, timing.unreadable, count, show_count,
+        "last blocks of an open chunk that cannot be read yet"),
+    key!("timing", "endurance", false, LIMIT, timing.endurance, limit, show_limit,
+        "erases that a chunk stands"),
+    key!("link", "controller", false, TIME, link.controller, quantity::time, show_time,
+        "controller time, once a command"),
+    key!("link", "link_latency", false, TIME, link.latency, quantity::time, show_time,
+        "latency, once each way"),
+    key!("link", "link_rate", false, RATE, link.rate, quantity::rate, show_rate,
+        "bytes a second, each way"),
+    Key {
+        section: "ftl",
+        name: "side",
+        about: "where translation runs: device (below the link) or host (above it)",
+        takes: "host or device",
+        needed: false,
+        set: |p, text| {
+            p.side = Side::from_name(text)?;
+            Some(())
+        },
+        get: |p| quoted(p.side.name()),
+    },
+    Key {
+        section: "ftl",
+        name: "spare",
+        about: "(T - U) / T: the share of the data pages that is not sold",
+        takes: "a number from 0.01 to 0.9, for example 0.2",
+        needed: false,
+        set: |p, text| {
+            p.spare = text.parse().ok().filter(|s| (0.01..=0.9).contains(s))?;
+            Some(())
+        },
+        get: |p| format!("{:?}", p.spare),
+    },
+];
+
+/// The key of that name.
+pub fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// Bytes a page on one channel. The parallel unit programs this much on each
+/// of the channels that share its transfers.
+fn page(p: &Profile) -> u32 {
+    p.dimensions.page_bytes / p.timing.channel_split.max(1)
+}
+
+fn set_page(p: &mut Profile, text: &str) -> Option<()> {
+    let bytes = u32::try_from(quantity::size(text)?).ok()?;
+    p.dimensions.page_bytes = bytes.checked_mul(p.timing.channel_split)?;
+    Some(())
+}
+
+/// Keeps the page, so that the order of the keys does not matter.
+fn set_split(p: &mut Profile, text: &str) -> Option<()> {
+    let split = count(text).filter(|n| matches!(n, 1 | 2 | 4 | 8))?;
+    p.dimensions.page_bytes = page(p).checked_mul(split)?;
+    p.timing.channel_split = split;
+    Some(())
+}
+
+fn count(text: &str) -> Option<u32> {
+    text.parse().ok()
+}
+
+/// All ones stands for no limit.
+fn limit(text: &str) -> Option<u32> {
+    if text == "none" { Some(u32::MAX) } else { count(text).filter(|&n| n < u32::MAX) }
+}
+
+fn flag(text: &str) -> Option<bool> {
+    text.parse().ok()
+}
+
+/// At most 64 page types, one of them at least.
+fn times(text: &str) -> Option<Vec<u64>> {
+    let all: Option<Vec<u64>> = text.split('/').map(quantity::time).collect();
+    all.filter(|all| all.len() <= 64)
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{text}\"")
+}
+
+fn show_count(n: &u32) -> String {
+    n.to_string()
+}
+
+fn show_limit(n: &u32) -> String {
+    if *n == u32::MAX { quoted("none") } else { n.to_string() }
+}
+
+fn show_flag(b: &bool) -> String {
+    b.to_string()
+}
+
+fn show_time(ns: &u64) -> String {
+    quoted(&quantity::show_time(*ns))
+}
+
+fn show_rate(rate: &u64) -> String {
+    quoted(&quantity::show_rate(*rate))
+}
+
+fn show_times(times: &[u64]) -> String {
+    if let [one] = times[..] {
+        return show_time(&one);
+    }
+    let all: Vec<String> = times.iter().map(show_time).collect();
+    format!("[{}]", all.join(", "))
+}

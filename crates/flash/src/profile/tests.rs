@@ -1,0 +1,176 @@
+//! Tests of profiles and of the numbers in the built-in ones.
+
+use super::*;
+use proptest::prelude::*;
+
+fn builtin() -> impl Iterator<Item = Profile> {
+    Profile::names().map(|name| Profile::builtin(name).unwrap())
+}
+
+#[test]
+fn the_built_in_ones_are_whole_and_print_as_they_are() {
+    for p in builtin() {
+        let text = Profile::source(&p.name).unwrap();
+        let table: toml::Table = text.parse().unwrap();
+        for key in &KEYS {
+            let there = table[key.section].get(key.name).is_some();
+            assert!(there, "{} says nothing of {}", p.name, key.name);
+        }
+        assert!(!p.about.is_empty());
+        assert_eq!(Profile::from_toml(&p.to_toml(), "printed").unwrap(), p);
+    }
+}
+
+#[test]
+fn names_are_the_files() {
+    assert_eq!(Profile::names().count(), 9);
+    for name in Profile::names() {
+        assert_eq!(Profile::builtin(name).unwrap().name, name);
+    }
+    assert!(Profile::builtin("nand").is_none());
+}
+
+/// The terms and the sum of the comment `# lone 4 KiB read = a + b = N ns`.
+fn written_sum(text: &str) -> (Vec<u64>, u64) {
+    let line = text.lines().find(|l| l.starts_with("# lone 4 KiB read = ")).unwrap();
+    let mut parts = line.split('=').skip(1);
+    let number = |s: &str| s.split_whitespace().next().unwrap().parse::<u64>().unwrap();
+    let terms = parts.next().unwrap().split('+').map(number).collect();
+    let sum = parts.next().unwrap();
+    assert!(sum.ends_with(" ns"), "{line}");
+    (terms, number(sum))
+}
+
+#[test]
+fn the_lone_read_is_what_the_comment_says() {
+    for p in builtin() {
+        let (terms, sum) = written_sum(Profile::source(&p.name).unwrap());
+        assert_eq!(terms.iter().sum::<u64>(), sum, "{}", p.name);
+        assert_eq!(p.lone_read(), sum, "{}", p.name);
+    }
+}
+
+#[test]
+fn the_reference_is_as_specified() {
+    let p = Profile::builtin("ref").unwrap();
+    let g = p.check().unwrap();
+    assert_eq!(g.blocks() * BLOCK_BYTES, 32 << 30);
+    assert_eq!(g.total_pus(), 64);
+    assert_eq!(p.lone_read(), 87_301);
+    assert!(p.link.is_instant());
+}
+
+#[test]
+fn the_others_fit_a_small_machine() {
+    for p in builtin().filter(|p| p.name != "ref") {
+        assert!(p.check().unwrap().blocks() * BLOCK_BYTES <= 8 << 30, "{}", p.name);
+    }
+}
+
+#[test]
+fn a_super_channel_programs_both_halves() {
+    let mut p = Profile::builtin("znand").unwrap();
+    assert_eq!((p.dimensions.page_bytes, p.timing.channel_split), (4096, 2));
+    p.set("channel_split", "1").unwrap();
+    p.set("page", "4k").unwrap();
+    assert_eq!(p.dimensions.page_bytes, 4096);
+    p.set("channel_split", "4").unwrap();
+    assert_eq!(p.dimensions.page_bytes, 16384);
+    p.set("page", "1k").unwrap();
+    p.set("channel_split", "1").unwrap();
+    let err = p.check().unwrap_err().to_string();
+    assert!(err.contains("page times channel_split = 1024"), "{err}");
+}
+
+#[test]
+fn keys_are_set_by_name() {
+    let mut p = Profile::builtin("ref").unwrap();
+    for (key, value) in
+        [("read", "50us/60us"), ("suspend", "true"), ("pages", "64"), ("endurance", "none")]
+    {
+        p.set(key, value).unwrap();
+    }
+    assert_eq!(p.timing.read, [50_000, 60_000]);
+    assert!(p.timing.suspend);
+    assert_eq!((p.dimensions.pages, p.timing.endurance), (64, u32::MAX));
+}
+
+#[test]
+fn wrong_keys_and_values_are_named() {
+    let mut p = Profile::builtin("ref").unwrap();
+    let err = p.set("raed", "50us").unwrap_err().to_string();
+    assert!(err.contains("`raed`") && err.contains("read, program"), "{err}");
+    let err = p.set("read", "50").unwrap_err().to_string();
+    assert!(err.contains("`read` cannot be `50`") && err.contains("75us"), "{err}");
+    assert!(p.set("spare", "NaN").is_err());
+    assert!(p.set("channel_split", "3").is_err());
+    assert!(p.set("suspend_limit", "4294967295").is_err(), "all ones is `none`");
+}
+
+#[test]
+fn no_key_is_in_two_sections() {
+    let mut names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), KEYS.len());
+    assert!(KEYS.iter().all(|key| SECTIONS.contains(&key.section)));
+}
+
+#[test]
+fn wrong_files_are_refused_with_a_reason() {
+    let good = Profile::builtin("ref").unwrap().to_toml();
+    let broken = |from: &str, to: &str| {
+        assert!(good.contains(from), "{from}");
+        Profile::from_toml(&good.replacen(from, to, 1), "x.toml").unwrap_err().to_string()
+    };
+    for (from, to, says) in [
+        ("groups = 8", "groups = ", "x.toml is not TOML"),
+        ("groups = 8", "grops = 8", "unknown key `geometry.grops`"),
+        ("groups = 8", "erase = \"1ms\"", "unknown key `geometry.erase`"),
+        ("groups = 8", "", "`groups` is missing from [geometry]"),
+        ("groups = 8", "groups = 0", "groups = 0 is out of range"),
+        ("groups = 8", "groups = -8", "`groups` cannot be `-8`"),
+        ("planes = 2", "planes = 3", "planes = 3"),
+        ("[ftl]", "[fpl]", "unknown key `fpl`"),
+        ("name = \"ref\"", "name = 7", "`name` cannot be `7`"),
+        ("read = \"75us\"", "read = []", "`read` cannot be"),
+        ("unreadable = 0", "unreadable = 512", "unreadable = 512"),
+        ("spare = 0.2", "spare = 0.95", "`spare` cannot be `0.95`"),
+    ] {
+        let err = broken(from, to);
+        assert!(err.contains(says), "{to}: {err}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_reads_back(
+        which in 0usize..9,
+        times in prop::collection::vec(0u64..10_000_000, 1..5),
+        rate in any::<u64>(),
+        limit in any::<u32>(),
+        flags in any::<[bool; 4]>(),
+        about in ".*",
+    ) {
+        let mut p = builtin().nth(which).unwrap();
+        p.timing.read = times.clone();
+        p.timing.program = times;
+        (p.timing.channel_rate, p.link.rate) = (rate, rate / 2);
+        (p.timing.suspend_limit, p.timing.endurance) = (limit, u32::MAX);
+        (p.timing.suspend, p.timing.reads_first) = (flags[0], flags[1]);
+        (p.timing.tags_on_channel, p.timing.suspend_transfer) = (flags[2], flags[3]);
+        p.about = about;
+        prop_assert_eq!(Profile::from_toml(&p.to_toml(), "printed").unwrap(), p);
+    }
+
+    #[test]
+    fn no_text_panics(key in "[a-z_]{0,12}", value in ".{0,20}", file in ".{0,200}") {
+        let mut p = Profile::builtin("null").unwrap();
+        let _ = p.set(&key, &value);
+        for key in &KEYS {
+            let _ = p.set(key.name, &value);
+        }
+        let _ = p.check();
+        let _ = Profile::from_toml(&file, "any");
+    }
+}

@@ -1,0 +1,79 @@
+//! A bounded table whose entries are taken and given back.
+
+/// A table of at most `capacity` entries. An entry's number stays its own
+/// until it is given back.
+#[derive(Debug)]
+pub struct Slots<T> {
+    entries: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T: Default> Slots<T> {
+    /// A table with all entries free.
+    pub fn new(capacity: usize) -> Slots<T> {
+        let entries = (0..capacity).map(|_| T::default()).collect();
+        Slots { entries, free: (0..capacity as u32).rev().collect() }
+    }
+}
+
+impl<T> Slots<T> {
+    /// How many entries are free.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.free.len()
+    }
+
+    /// How many entries are taken.
+    #[inline]
+    pub fn live(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// Takes an entry for `value`.
+    ///
+    /// # Panics
+    /// When none is free; the caller looks at [`Slots::room`] first.
+    #[inline]
+    pub fn take(&mut self, value: T) -> u32 {
+        let id = self.free.pop().expect("the caller saw a free entry");
+        self.entries[id as usize] = value;
+        id
+    }
+
+    /// Gives an entry back.
+    #[inline]
+    pub fn give(&mut self, id: u32) {
+        self.free.push(id);
+        debug_assert!(self.free.len() <= self.entries.len(), "an entry is given back once");
+    }
+}
+
+impl<T> std::ops::Index<u32> for Slots<T> {
+    type Output = T;
+    #[inline]
+    fn index(&self, id: u32) -> &T {
+        &self.entries[id as usize]
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Slots<T> {
+    #[inline]
+    fn index_mut(&mut self, id: u32) -> &mut T {
+        &mut self.entries[id as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_taken_and_given_back() {
+        let mut slots: Slots<u8> = Slots::new(2);
+        let (a, b) = (slots.take(1), slots.take(2));
+        assert_eq!((slots.room(), slots.live(), slots[a], slots[b]), (0, 2, 1, 2));
+        slots.give(a);
+        assert_eq!(slots.take(3), a);
+        assert_eq!(slots[a], 3);
+    }
+}

@@ -1,0 +1,5 @@
+//! Targets: what turns an open-channel drive into something to use.
+
+pub mod pblk;
+
+pub use pblk::{Pblk, PblkConfig, RESERVE_CHUNKS, Victim, WriteCounters};

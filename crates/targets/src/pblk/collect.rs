@@ -1,0 +1,345 @@
+//! Garbage collection, by parallel unit.
+//!
+//! A unit collects when as many of its chunks are closed as hold data. The
+//! valid blocks of the victim are read, gathered into rows of the collection
+//! stream and programmed in the same unit, with the tags that they had, so
+//! that recovery still finds the newest copy by its tag. The victim is erased
+//! when it has no valid block left and none of its blocks is on its way.
+//!
+//! Collection keeps pace with the user's writes to the unit; it runs free when
+//! the unit is short of chunks or has no user row on its way.
+
+use device::{OpenChannel, VectorDone, VectorOp};
+use flash::{Geometry, Ppa, TAG_BYTES, Tag};
+use port::{Buffer, OutOfMemory, Pieces, Status, Time};
+
+use super::map::Place;
+use super::space::OpenChunk;
+use super::units::Slot;
+use super::{Cookie, Pblk};
+
+/// Reads of one unit's collection that may be under way.
+pub(super) const READS_PER_PU: u32 = 2;
+
+/// Free chunks below which collection does not wait for the user.
+const URGENT_FREE: usize = 3;
+
+/// How far a chunk's collection is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stage {
+    phase: Phase,
+    /// Blocks read, or being read, that are not settled yet.
+    moving: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// Not a victim.
+    #[default]
+    None,
+    /// Its blocks are being read.
+    Reading,
+    /// All were read; some are on their way.
+    Draining,
+    /// It is being erased.
+    Erasing,
+}
+
+/// A collection read: where, and its buffer, of which a short read takes a
+/// piece.
+#[derive(Debug, Default)]
+pub(super) struct Survivors {
+    first: Ppa,
+    buffer: Pieces,
+}
+
+impl Survivors {
+    /// Buffers of `bytes` for all reads that may be under way.
+    pub fn all(geometry: &Geometry, bytes: usize) -> Result<Vec<Survivors>, OutOfMemory> {
+        let count = (geometry.total_pus() * READS_PER_PU) as usize;
+        let one = |buffer| Survivors { first: Ppa(0), buffer: Pieces::new(buffer) };
+        Ok(Buffer::carve(count, bytes)?.into_iter().map(one).collect())
+    }
+
+    fn give(&mut self, piece: Buffer) {
+        self.buffer.give(piece);
+        self.buffer = Pieces::new(std::mem::take(&mut self.buffer).whole());
+    }
+}
+
+/// The collection of one parallel unit.
+#[derive(Debug)]
+pub(super) struct Collector {
+    victim: Option<usize>,
+    /// Where in the victim to look next.
+    next: u32,
+    open: Option<OpenChunk>,
+    /// The row being gathered: which of the two units, 0 or 1.
+    gathering: u32,
+    /// Units that are full or being programmed, of the two.
+    busy: [bool; 2],
+    /// Slots that reads under way will need.
+    promised: u32,
+    /// Read buffers that are free, as a bit set.
+    buffers: u32,
+    /// Blocks that may be moved for what the user wrote, times 256.
+    credit: i64,
+    /// Blocks to move for each block written, times 256.
+    pace: i64,
+}
+
+impl Collector {
+    pub fn all(geometry: &Geometry) -> Vec<Collector> {
+        let one = || Collector {
+            victim: None,
+            next: 0,
+            open: None,
+            gathering: 0,
+            busy: [false; 2],
+            promised: 0,
+            buffers: (1 << READS_PER_PU) - 1,
+            credit: 0,
+            pace: 0,
+        };
+        (0..geometry.total_pus()).map(|_| one()).collect()
+    }
+
+    /// The user wrote to this unit: collection may go on by as much.
+    #[inline]
+    pub fn user_wrote(&mut self, blocks: u32) {
+        self.credit += i64::from(blocks) * self.pace;
+    }
+
+    /// Begins a victim. It is to be done, with a quarter to spare, when the
+    /// user has written what it frees.
+    fn begin(&mut self, chunk: usize, valid: u32, size: u32) {
+        self.victim = Some(chunk);
+        self.next = 0;
+        let freed = i64::from((size - valid).max(1));
+        self.pace = i64::from(valid) * 256 * 5 / 4 / freed + 1;
+        self.credit = i64::from(size / 8) * 256;
+    }
+}
+
+impl<D: OpenChannel> Pblk<D> {
+    /// Goes on with the collection of a parallel unit as far as it may.
+    #[inline]
+    pub(super) fn collect(&mut self, now: Time, pu: usize) {
+        let rank = self.stripe.rank(pu);
+        let pressed = self.space.pus[pu].closed >= self.config.data_chunks;
+        if self.collectors[rank].victim.is_some() || pressed {
+            self.collect_more(now, pu, rank);
+        }
+    }
+
+    fn collect_more(&mut self, now: Time, pu: usize, rank: usize) {
+        loop {
+            let Some(chunk) = self.collectors[rank].victim.or_else(|| self.choose_victim(pu, rank))
+            else {
+                return;
+            };
+            let Some((block, count)) =
+                self.space.next_valid_run(chunk, self.collectors[rank].next)
+            else {
+                self.collectors[rank].victim = None;
+                self.chunks[chunk].phase = Phase::Draining;
+                self.try_erase(now, chunk);
+                continue;
+            };
+            if !self.may_read(pu, rank, count) {
+                return;
+            }
+            self.read_survivors(rank, chunk, block, count);
+        }
+    }
+
+    fn choose_victim(&mut self, pu: usize, rank: usize) -> Option<usize> {
+        if self.space.pus[pu].closed < self.config.data_chunks {
+            return None;
+        }
+        let chunk = self.space.take_victim(pu)?;
+        let valid = self.space.valid_blocks(chunk);
+        self.collectors[rank].begin(chunk, valid, self.geometry.chunk_blocks());
+        self.chunks[chunk].phase = Phase::Reading;
+        self.counters.collections += 1;
+        Some(chunk)
+    }
+
+    /// Whether `count` more blocks can be read now: a buffer is free, there is
+    /// a place for the survivors, and it is time.
+    fn may_read(&self, pu: usize, rank: usize, count: u32) -> bool {
+        let c = &self.collectors[rank];
+        if c.buffers == 0
+            || self.gathering_room(rank) < c.promised + count
+            || !self.has_rows(pu, rank, count)
+        {
+            return false;
+        }
+        let in_time = c.credit >= i64::from(count) * 256;
+        in_time || self.space.pus[pu].free.len() < URGENT_FREE || self.stripe.rows(pu) == 0
+    }
+
+    /// Whether the rows that `count` more survivors need are there: in the
+    /// open chunk, or in the free one that the user leaves. What is read can
+    /// then always be programmed, and its victim erased.
+    fn has_rows(&self, pu: usize, rank: usize, count: u32) -> bool {
+        let c = &self.collectors[rank];
+        let row = self.geometry.row_blocks();
+        let size = self.geometry.chunk_blocks();
+        let open = c.open.map_or(0, |open| size - open.next);
+        let free = if self.space.pus[pu].free.is_empty() { 0 } else { size };
+        let gathered = |which: u32| {
+            let unit = self.units.collection(rank as u32, which);
+            if c.busy[which as usize] { 0 } else { self.units.unit(unit).filled }
+        };
+        (gathered(0) + gathered(1) + c.promised + count).next_multiple_of(row) <= open + free
+    }
+
+    /// Free slots in the two collection units.
+    fn gathering_room(&self, rank: usize) -> u32 {
+        let c = &self.collectors[rank];
+        let row = self.geometry.row_blocks();
+        let unit = self.units.collection(rank as u32, c.gathering);
+        let here =
+            if c.busy[c.gathering as usize] { 0 } else { row - self.units.unit(unit).filled };
+        let other = if c.busy[(c.gathering ^ 1) as usize] { 0 } else { row };
+        here + other
+    }
+
+    fn read_survivors(&mut self, rank: usize, chunk: usize, block: u32, count: u32) {
+        let c = &mut self.collectors[rank];
+        let which = c.buffers.trailing_zeros();
+        c.buffers &= !(1 << which);
+        c.promised += count;
+        c.next = block + count;
+        c.credit -= i64::from(count) * 256;
+        self.chunks[chunk].moving += count;
+        self.counters.moved += u64::from(count);
+        let number = rank as u32 * READS_PER_PU + which;
+        let ppa = Ppa(self.geometry.chunk_start(chunk).0 + u64::from(block));
+        let survivors = &mut self.survivors[number as usize];
+        survivors.first = ppa;
+        let piece = survivors.buffer.take(count as usize * (self.kept + TAG_BYTES));
+        self.send(Self::run(Cookie::Survivors(number), VectorOp::Read, ppa, count, true, piece));
+    }
+
+    /// Survivors have been read: those still valid go into the row being
+    /// gathered.
+    #[inline]
+    pub(super) fn survivors_done(&mut self, now: Time, number: u32, done: VectorDone) {
+        let rank = (number / READS_PER_PU) as usize;
+        let pu = self.stripe.pu(rank);
+        let row_bytes = self.kept + TAG_BYTES;
+        let count = (done.buffer.len() / row_bytes) as u32;
+        let first = self.survivors[number as usize].first;
+        let chunk = self.geometry.chunk_index(first);
+        self.collectors[rank].promised -= count;
+        self.collectors[rank].buffers |= 1 << (number % READS_PER_PU);
+        for i in 0..count {
+            let at = Ppa(first.0 + u64::from(i));
+            if done.status.is_ok() && self.space.is_valid(at) {
+                let bytes = done.buffer.bytes();
+                let start = i as usize * self.kept;
+                let tag = Tag::load(&bytes[count as usize * self.kept + i as usize * TAG_BYTES..]);
+                self.gather(rank, at, tag, &bytes[start..start + self.kept]);
+            } else {
+                // Given up meanwhile, or unreadable: then it stays where it
+                // is, and so does its chunk.
+                self.chunks[chunk].moving -= 1;
+            }
+        }
+        self.survivors[number as usize].give(done.buffer);
+        self.try_erase(now, chunk);
+        self.collect(now, pu);
+    }
+
+    /// Adds a survivor to the row being gathered, and sends the row when it is
+    /// full.
+    fn gather(&mut self, rank: usize, at: Ppa, tag: Tag, bytes: &[u8]) {
+        let c = &mut self.collectors[rank];
+        if c.busy[c.gathering as usize] {
+            c.gathering ^= 1;
+            assert!(!c.busy[c.gathering as usize], "room was promised");
+        }
+        let which = c.gathering;
+        let unit = self.units.collection(rank as u32, which);
+        let slot = Slot { lba: tag.id, old: Place::flash(at), live: true };
+        self.units.add(unit, slot, tag, |to| to.copy_from_slice(bytes));
+        if self.units.is_full(unit) {
+            self.collectors[rank].busy[which as usize] = true;
+            self.collectors[rank].gathering ^= 1;
+            self.send_moved_row(rank, unit);
+        }
+    }
+
+    fn send_moved_row(&mut self, rank: usize, unit: u32) {
+        let pu = self.stripe.pu(rank);
+        let open = match self.collectors[rank].open.take() {
+            Some(open) => open,
+            None => self.space.open(pu).expect("survivors are read only with rows for them"),
+        };
+        self.collectors[rank].open = self.advance_open(open);
+        self.counters.gc += u64::from(self.geometry.row_blocks());
+        self.refresh(pu);
+        self.program(unit, open);
+    }
+
+    /// A moved block is programmed at `at`.
+    #[inline]
+    pub(super) fn settle_moved(&mut self, now: Time, slot: u32, at: Ppa) {
+        let held = *self.units.slot(slot);
+        let from = held.old.ppa().expect("a survivor comes from flash");
+        let chunk = self.geometry.chunk_index(from);
+        self.chunks[chunk].moving -= 1;
+        if self.space.is_valid(from) {
+            self.space.set_valid(at);
+            if self.map.get(held.lba) == held.old {
+                self.map.set(held.lba, Place::flash(at));
+            } else {
+                self.relink(held.lba, held.old, Place::flash(at));
+            }
+            self.invalidate(now, from);
+        } else {
+            self.try_erase(now, chunk);
+        }
+    }
+
+    /// A row of survivors was programmed, or failed and is sent again.
+    pub(super) fn moved_row_done(&mut self, pu: usize, unit: u32, programmed: bool) {
+        let rank = self.stripe.rank(pu);
+        if !programmed {
+            self.send_moved_row(rank, unit);
+            return;
+        }
+        let which = unit - self.units.collection(rank as u32, 0);
+        self.units.unit_mut(unit).filled = 0;
+        self.collectors[rank].busy[which as usize] = false;
+    }
+
+    /// Erases a victim when nothing of it is needed any more.
+    #[inline]
+    pub(super) fn try_erase(&mut self, _now: Time, chunk: usize) {
+        let stage = self.chunks[chunk];
+        if stage.phase != Phase::Draining || stage.moving > 0 || self.space.valid_blocks(chunk) > 0 {
+            return;
+        }
+        self.chunks[chunk].phase = Phase::Erasing;
+        let ppa = self.geometry.chunk_start(chunk);
+        let cookie = Cookie::Reset(chunk as u32);
+        self.send(Self::run(cookie, VectorOp::Reset, ppa, 1, false, Buffer::empty()));
+    }
+
+    /// A chunk is erased, or worn out and lost.
+    pub(super) fn reset_done(&mut self, now: Time, chunk: usize, status: Status) {
+        self.chunks[chunk].phase = Phase::None;
+        if !status.is_ok() {
+            return;
+        }
+        self.counters.erases += 1;
+        self.space.give(chunk);
+        let pu = self.geometry.pu_index(self.geometry.chunk_start(chunk));
+        self.refresh(pu);
+        self.pump(now);
+        self.collect(now, pu);
+    }
+}

@@ -1,0 +1,81 @@
+//! How a block target is set up.
+
+use thiserror::Error;
+
+/// Chunks that each parallel unit has beyond those that hold data: two open
+/// ones, one being emptied, one waiting for its survivors, and the free
+/// reserve that keeps collection from stalling.
+pub const RESERVE_CHUNKS: u32 = 6;
+
+/// Which closed chunk is collected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Victim {
+    /// The one with the fewest valid blocks.
+    #[default]
+    Greedy,
+    /// The oldest.
+    Fifo,
+    /// Any.
+    Random,
+    /// The one with the fewest valid blocks of this many drawn at random.
+    DChoices(u32),
+}
+
+/// How a block target is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PblkConfig {
+    /// Logical capacity in bytes; a multiple of 4096.
+    pub bytes: u64,
+    /// Chunks that hold data, in each parallel unit (T of the formulas). The
+    /// geometry must have [`RESERVE_CHUNKS`] more.
+    pub data_chunks: u32,
+    /// Which chunk is collected.
+    pub victim: Victim,
+    /// Seed of the policies that draw.
+    pub seed: u64,
+}
+
+/// A target that cannot be set up.
+#[derive(Debug, Error)]
+pub enum PblkError {
+    /// Too few chunks for data and reserve.
+    #[error(
+        "a parallel unit has {chunks} chunks, but {data} for data and {RESERVE_CHUNKS} in reserve \
+         are needed; make the drive smaller or give it more chunks"
+    )]
+    TooFewChunks {
+        /// What there is.
+        chunks: u32,
+        /// What data needs.
+        data: u32,
+    },
+    /// The logical capacity leaves no space to collect.
+    #[error(
+        "{bytes} logical bytes do not fit in {space} physical bytes with room to collect; \
+         raise spare or take more chunks"
+    )]
+    NoSpare {
+        /// The logical capacity.
+        bytes: u64,
+        /// What the data chunks hold.
+        space: u64,
+    },
+    /// The capacity is not whole blocks, or zero.
+    #[error("the capacity of {0} bytes is not a whole number of 4096-byte blocks above zero")]
+    Capacity(u64),
+    /// The drive makes recent writes wait before they can be read.
+    #[error(
+        "this target cannot serve a drive whose last {0} blocks of an open chunk are unreadable \
+         (unreadable must be 0)"
+    )]
+    Unreadable(u32),
+    /// A policy that draws nothing.
+    #[error("victim d-choices:{0} must draw at least one chunk")]
+    NoChoices(u32),
+    /// Recovery met a device error.
+    #[error("recovery could not read the drive: {0}")]
+    Recovery(port::Status),
+    /// No memory.
+    #[error(transparent)]
+    Memory(#[from] port::OutOfMemory),
+}

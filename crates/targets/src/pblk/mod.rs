@@ -1,0 +1,342 @@
+//! pblk: a fully associative block target.
+//!
+//! Any logical block may be anywhere. Writes are gathered into rows, striped
+//! over the parallel units, and complete when they are in the buffer; a flush
+//! or FUA completes when they are in flash. What collection moves goes to
+//! chunks of its own. After the host-based translation layer of `003`
+//! (LightNVM, section 3) and of Linux.
+//!
+//! Guarantees: a read sees every write and trim that completed before it was
+//! submitted; at any time flash and buffer together hold the newest copy of
+//! each block, and flash alone the newest one that was flushed; reads never
+//! wait for collection above the drive. Bad requests and device errors come
+//! back as the request's status.
+//!
+//! Files: [`map`] where each block is, [`space`] chunks and victims,
+//! [`units`] rows on their way, `requests` the user's side, `programs` the way
+//! to flash, `collect` garbage collection, `recover` start-up.
+
+mod collect;
+mod config;
+mod map;
+mod programs;
+mod recover;
+mod requests;
+mod space;
+mod units;
+
+use std::collections::VecDeque;
+
+use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
+use flash::{Geometry, Ppa, TAG_BYTES};
+use port::{BLOCK_BYTES, BlockDone, BlockReq, Buffer, Port, Ring, Shape, Slots, Time};
+use xxhash_rust::xxh3::Xxh3;
+
+pub use config::{PblkConfig, PblkError, RESERVE_CHUNKS, Victim};
+
+use collect::Collector;
+use map::Map;
+use programs::Stripe;
+use requests::{Partial, Request};
+use space::Space;
+use units::Units;
+
+/// Requests that may be inside at once.
+const DEPTH: usize = 1024;
+
+/// The longest read or write.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Requests for parts of a block that may be inside at once.
+const PARTIALS: usize = 256;
+
+/// Commands that wait for the drive before requests are refused.
+const BACKLOG: usize = 1024;
+
+/// User rows gathered or on their way, for each parallel unit: one being
+/// programmed, one queued behind it, and two gathering.
+const USER_UNITS_PER_PU: u32 = 4;
+
+/// What was written, in logical blocks, and why; and what collection did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteCounters {
+    /// Programmed for the user.
+    pub user: u64,
+    /// Programmed by collection.
+    pub gc: u64,
+    /// Programmed to fill a row for a flush.
+    pub padding: u64,
+    /// Programmed for the target's own records.
+    pub metadata: u64,
+    /// Blocks written over while still in the buffer; never programmed.
+    pub absorbed: u64,
+    /// Chunks collected.
+    pub collections: u64,
+    /// Blocks read by collection.
+    pub moved: u64,
+    /// Chunks erased.
+    pub erases: u64,
+}
+
+/// The block target over an open-channel drive.
+pub struct Pblk<D> {
+    device: D,
+    geometry: Geometry,
+    config: PblkConfig,
+    shape: Shape,
+    kept: usize,
+    map: Map,
+    space: Space,
+    units: Units,
+    stripe: Stripe,
+    collectors: Vec<Collector>,
+    /// By chunk: how far its collection is.
+    chunks: Vec<collect::Stage>,
+    survivors: Vec<collect::Survivors>,
+
+    requests: Slots<Request>,
+    partials: Slots<Partial>,
+    scratch: Vec<Buffer>,
+    /// Writes whose blocks are not all in the buffer yet, oldest first.
+    waiting: VecDeque<u32>,
+    /// Parts of blocks whose old bytes have arrived, to be put in the buffer.
+    merges: VecDeque<u32>,
+    /// Flushes and FUA writes, with the unit that must be programmed.
+    flushes: VecDeque<(u64, u32)>,
+    /// The user unit being gathered.
+    filling: Option<u32>,
+
+    out: Ring<VectorCmd>,
+    device_done: Ring<VectorDone>,
+    ready: Ring<BlockDone>,
+    counters: WriteCounters,
+}
+
+/// What a completion of the drive belongs to, and which one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cookie {
+    /// A user read: request.
+    Read(u32),
+    /// The old bytes of a part of a block: partial.
+    Partial(u32),
+    /// A program: unit.
+    Program(u32),
+    /// A collection read: its buffer.
+    Survivors(u32),
+    /// An erase: chunk.
+    Reset(u32),
+}
+
+impl Cookie {
+    #[inline]
+    fn pack(self) -> u64 {
+        let (kind, number) = match self {
+            Cookie::Read(n) => (0, n),
+            Cookie::Partial(n) => (1, n),
+            Cookie::Program(n) => (2, n),
+            Cookie::Survivors(n) => (3, n),
+            Cookie::Reset(n) => (4, n),
+        };
+        (kind << 32) | u64::from(number)
+    }
+
+    #[inline]
+    fn unpack(cookie: u64) -> Cookie {
+        let number = cookie as u32;
+        match cookie >> 32 {
+            0 => Cookie::Read(number),
+            1 => Cookie::Partial(number),
+            2 => Cookie::Program(number),
+            3 => Cookie::Survivors(number),
+            _ => Cookie::Reset(number),
+        }
+    }
+}
+
+impl<D: OpenChannel> Pblk<D> {
+    /// A target on a drive whose chunks are all free.
+    pub fn new(device: D, config: PblkConfig) -> Result<Pblk<D>, PblkError> {
+        let mut pblk = Pblk::empty(device, config)?;
+        let geometry = pblk.geometry;
+        for pu in geometry.pus_channels_first() {
+            pblk.space.pus[pu].free.extend(0..geometry.chunks());
+            pblk.refresh(pu);
+        }
+        Ok(pblk)
+    }
+
+    /// A target that knows nothing of the drive's chunks yet.
+    fn empty(device: D, config: PblkConfig) -> Result<Pblk<D>, PblkError> {
+        let geometry = *device.geometry();
+        check(&device, &config)?;
+        let kept = device.kept();
+        let row = geometry.row_blocks();
+        let pus = geometry.total_pus();
+        let row_bytes = row as usize * (kept as usize + TAG_BYTES);
+        let keeps_data = u64::from(kept) == BLOCK_BYTES;
+        let partials = if keeps_data { PARTIALS } else { 0 };
+        Ok(Pblk {
+            shape: Shape { bytes: config.bytes, kept, max_bytes: MAX_BYTES, depth: DEPTH },
+            kept: kept as usize,
+            map: Map::new(config.bytes / BLOCK_BYTES, geometry.address_bits())?,
+            space: Space::new(&geometry, config.victim, config.seed)?,
+            units: Units::new((USER_UNITS_PER_PU * pus).max(16), pus, row, kept)?,
+            stripe: Stripe::new(&geometry),
+            collectors: Collector::all(&geometry),
+            chunks: vec![collect::Stage::default(); geometry.chunk_slots()],
+            survivors: collect::Survivors::all(&geometry, row_bytes)?,
+            requests: Slots::new(DEPTH),
+            partials: Slots::new(partials),
+            scratch: Buffer::carve(partials, BLOCK_BYTES as usize)?,
+            waiting: VecDeque::with_capacity(DEPTH),
+            merges: VecDeque::with_capacity(PARTIALS),
+            flushes: VecDeque::with_capacity(DEPTH),
+            filling: None,
+            out: Ring::new(2 * BACKLOG + 16 * pus as usize),
+            device_done: Ring::new(device.depth()),
+            ready: Ring::new(DEPTH),
+            counters: WriteCounters::default(),
+            device,
+            geometry,
+            config,
+        })
+    }
+
+    /// The outside of the drive.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// How it was set up.
+    pub fn config(&self) -> PblkConfig {
+        self.config
+    }
+
+    /// The drive below.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// What was written and collected so far.
+    pub fn counters(&self) -> WriteCounters {
+        self.counters
+    }
+
+    /// Free chunks of all parallel units.
+    pub fn free_chunks(&self) -> u64 {
+        self.space.pus.iter().map(|pu| pu.free.len() as u64).sum()
+    }
+
+    /// Takes the target away, as a power cut does: what was only in its buffer
+    /// is lost.
+    pub fn into_device(self) -> D {
+        self.device
+    }
+
+    /// A hash of the map and all counters: equal where two runs were equal.
+    pub fn state_hash(&self) -> u64 {
+        let mut hash = Xxh3::new();
+        for lba in 0..self.map.blocks() {
+            let ppa = self.map.get(lba).ppa().map_or(u64::MAX, |ppa| ppa.0);
+            hash.update(&ppa.to_le_bytes());
+        }
+        let c = self.counters;
+        for word in [c.user, c.gc, c.padding, c.metadata, c.absorbed, c.collections, c.moved] {
+            hash.update(&word.to_le_bytes());
+        }
+        hash.update(&self.space.total_valid().to_le_bytes());
+        hash.digest()
+    }
+
+    #[inline]
+    fn send(&mut self, cmd: VectorCmd) {
+        self.out.push(cmd).expect("requests are refused long before the backlog is full");
+    }
+
+    /// A command for `count` neighbours.
+    #[inline]
+    fn run(cookie: Cookie, op: VectorOp, ppa: Ppa, count: u32, tags: bool, buffer: Buffer) -> VectorCmd {
+        VectorCmd { cookie: cookie.pack(), op, tags, count: count as u8, ppa, list: None, buffer }
+    }
+
+    #[inline]
+    fn handle(&mut self, now: Time, done: VectorDone) {
+        match Cookie::unpack(done.cookie) {
+            Cookie::Read(request) => self.read_done(now, request, done),
+            Cookie::Partial(partial) => self.partial_done(now, partial, done),
+            Cookie::Program(unit) => self.program_done(now, unit, done),
+            Cookie::Survivors(buffer) => self.survivors_done(now, buffer, done),
+            Cookie::Reset(chunk) => self.reset_done(now, chunk as usize, done.status),
+        }
+    }
+}
+
+/// Whether this configuration works on this drive.
+fn check<D: OpenChannel>(device: &D, config: &PblkConfig) -> Result<(), PblkError> {
+    let geometry = device.geometry();
+    if config.bytes == 0 || !config.bytes.is_multiple_of(BLOCK_BYTES) {
+        return Err(PblkError::Capacity(config.bytes));
+    }
+    if geometry.chunks() < config.data_chunks + RESERVE_CHUNKS {
+        let (chunks, data) = (geometry.chunks(), config.data_chunks);
+        return Err(PblkError::TooFewChunks { chunks, data });
+    }
+    if device.timing().unreadable > 0 {
+        return Err(PblkError::Unreadable(device.timing().unreadable));
+    }
+    if config.victim == Victim::DChoices(0) {
+        return Err(PblkError::NoChoices(0));
+    }
+    let chunk = u64::from(geometry.chunk_blocks()) * BLOCK_BYTES;
+    let space = u64::from(geometry.total_pus()) * u64::from(config.data_chunks) * chunk;
+    if config.bytes >= space {
+        return Err(PblkError::NoSpare { bytes: config.bytes, space });
+    }
+    Ok(())
+}
+
+impl<D: OpenChannel> Port for Pblk<D> {
+    type Cmd = BlockReq;
+    type Done = BlockDone;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
+        if cmds.len() > 1 {
+            (0..cmds.len().min(64)).filter_map(|i| cmds.get(i)).for_each(|req| self.hint(req));
+        }
+        while let Some(req) = cmds.front() {
+            if !self.has_room(req) {
+                break;
+            }
+            let req = cmds.pop().expect("it was looked at");
+            self.accept(now, req);
+        }
+        self.device.submit(now, &mut self.out);
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<Time> {
+        match self.ready.front() {
+            Some(done) => Some(done.at),
+            None => self.device.next_event(),
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        if self.device.next_event().is_some_and(|at| at <= to) {
+            self.device.advance(to, &mut self.device_done);
+            while let Some(completion) = self.device_done.pop() {
+                self.handle(to, completion);
+            }
+            if !self.out.is_empty() {
+                self.device.submit(to, &mut self.out);
+            }
+        }
+        self.ready.pour(done);
+    }
+
+    #[inline]
+    fn hint(&self, req: &BlockReq) {
+        self.map.prefetch(req.offset / BLOCK_BYTES);
+    }
+}

@@ -1,0 +1,1 @@
+//! Start-up: the map from the tags in flash.

@@ -1,0 +1,457 @@
+//! The user's side: reads, writes, trims, flushes, and parts of blocks.
+
+use device::{OpenChannel, VectorDone, VectorOp};
+use flash::{Ppa, Tag};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Pieces, Status, Time};
+
+use super::map::Place;
+use super::units::Slot;
+use super::{BACKLOG, Cookie, DEPTH, Pblk};
+
+/// A request at work.
+#[derive(Debug)]
+pub(super) struct Request {
+    id: u64,
+    op: BlockOp,
+    fua: bool,
+    offset: u64,
+    len: u64,
+    /// The buffer of a read, in pieces.
+    pieces: Pieces,
+    /// The buffer of a write.
+    data: Buffer,
+    /// Parts not done yet.
+    left: u32,
+    /// Bytes of a write that are in the buffer or on their way to it.
+    taken: u64,
+    status: Status,
+}
+
+impl Default for Request {
+    fn default() -> Request {
+        Request {
+            id: 0,
+            op: BlockOp::Flush,
+            fua: false,
+            offset: 0,
+            len: 0,
+            pieces: Pieces::default(),
+            data: Buffer::empty(),
+            left: 0,
+            taken: 0,
+            status: Status::SUCCESS,
+        }
+    }
+}
+
+/// A part of a block whose old bytes are needed: to be read, or to be written
+/// around.
+#[derive(Debug)]
+pub(super) struct Partial {
+    request: u32,
+    lba: u64,
+    /// First byte and length in the block.
+    from: usize,
+    len: usize,
+    /// Where a write's bytes begin in its request's buffer.
+    source: usize,
+    /// A read's piece of its request's buffer.
+    piece: Buffer,
+    /// The block's old bytes.
+    scratch: Buffer,
+    /// Where they were read.
+    place: Place,
+}
+
+impl Default for Partial {
+    fn default() -> Partial {
+        Partial {
+            request: 0,
+            lba: 0,
+            from: 0,
+            len: 0,
+            source: 0,
+            piece: Buffer::empty(),
+            scratch: Buffer::empty(),
+            place: Place::UNMAPPED,
+        }
+    }
+}
+
+impl<D: OpenChannel> Pblk<D> {
+    /// Whether a request can be let in now.
+    #[inline]
+    pub(super) fn has_room(&self, req: &BlockReq) -> bool {
+        let whole = (req.offset | req.len).is_multiple_of(BLOCK_BYTES);
+        self.requests.live() + self.ready.len() < DEPTH
+            && self.out.len() < BACKLOG
+            && (whole || self.partials.room() >= 2 || self.kept as u64 != BLOCK_BYTES)
+    }
+
+    /// Lets a request in.
+    #[inline]
+    pub(super) fn accept(&mut self, now: Time, req: BlockReq) {
+        let status = self.shape.check(&req);
+        let BlockReq { id, op, fua, offset, len, buffer } = req;
+        if !status.is_ok() {
+            let done = BlockDone { id, op, status, at: now, buffer };
+            self.ready.push(done).expect("there was room");
+            return;
+        }
+        let mut request = Request { id, op, fua, offset, len, ..Request::default() };
+        if op == BlockOp::Read {
+            request.pieces = Pieces::new(buffer);
+            let slot = self.requests.take(request);
+            self.read(now, slot);
+            return;
+        }
+        request.data = buffer;
+        let slot = self.requests.take(request);
+        if op == BlockOp::Flush {
+            self.flush(now, slot);
+        } else {
+            self.waiting.push_back(slot);
+            self.stage_waiting(now);
+        }
+    }
+
+    /// Ends a request.
+    #[inline]
+    fn complete(&mut self, now: Time, slot: u32) {
+        let request = std::mem::take(&mut self.requests[slot]);
+        self.requests.give(slot);
+        let Request { id, op, status, pieces, data, .. } = request;
+        let buffer = if op == BlockOp::Read { pieces.whole() } else { data };
+        let done = BlockDone { id, op, status, at: now, buffer };
+        self.ready.push(done).expect("a request was let in only with room for its end");
+    }
+
+    /// The block at `at` bytes into a request, and the part of it that the
+    /// request covers: block, first byte, length.
+    #[inline]
+    fn part(request: &Request, at: u64) -> (u64, usize, usize) {
+        let position = request.offset + at;
+        let from = position % BLOCK_BYTES;
+        let len = (BLOCK_BYTES - from).min(request.len - at);
+        (position / BLOCK_BYTES, from as usize, len as usize)
+    }
+
+    fn read(&mut self, now: Time, slot: u32) {
+        let len = self.requests[slot].len;
+        let mut at = 0;
+        while at < len {
+            let (lba, from, part) = Self::part(&self.requests[slot], at);
+            let place = self.map.get(lba);
+            if part as u64 != BLOCK_BYTES {
+                self.read_part(slot, lba, from, part, place);
+                at += part as u64;
+            } else if let Some(ppa) = place.ppa() {
+                let whole_blocks = (len - at) / BLOCK_BYTES;
+                let count = self.neighbours(lba, ppa, whole_blocks);
+                let request = &mut self.requests[slot];
+                let piece = request.pieces.take(count as usize * self.kept);
+                request.left += 1;
+                self.send(Self::run(Cookie::Read(slot), VectorOp::Read, ppa, count, false, piece));
+                at += u64::from(count) * BLOCK_BYTES;
+            } else {
+                self.read_held(slot, place, 0, self.kept);
+                at += BLOCK_BYTES;
+            }
+        }
+        if self.requests[slot].left == 0 {
+            self.complete(now, slot);
+        }
+    }
+
+    /// How many blocks from `lba` on lie side by side in the row of `ppa`.
+    #[inline]
+    fn neighbours(&self, lba: u64, ppa: Ppa, most: u64) -> u32 {
+        let row = u64::from(self.geometry.row_blocks());
+        let most = most.min(row - (ppa.0 & (row - 1))).min(device::MAX_ADDRESSES as u64);
+        let mut count = 1;
+        while count < most && self.map.get(lba + count) == Place::flash(Ppa(ppa.0 + count)) {
+            count += 1;
+        }
+        count as u32
+    }
+
+    /// Reads what is in the buffer, or nowhere.
+    fn read_held(&mut self, slot: u32, place: Place, from: usize, len: usize) {
+        let pieces = &mut self.requests[slot].pieces;
+        let mut piece = pieces.take(len);
+        if len > 0 {
+            match place.slot() {
+                Some(held) => {
+                    piece.bytes_mut().copy_from_slice(&self.units.data(held)[from..from + len]);
+                }
+                None => piece.bytes_mut().fill(0),
+            }
+        }
+        pieces.give(piece);
+    }
+
+    fn read_part(&mut self, slot: u32, lba: u64, from: usize, len: usize, place: Place) {
+        if place.ppa().is_none() {
+            self.read_held(slot, place, from, len);
+            return;
+        }
+        let request = &mut self.requests[slot];
+        let piece = request.pieces.take(len);
+        request.left += 1;
+        let partial = Partial { request: slot, lba, from, len, piece, place, ..Partial::default() };
+        let number = self.partials.take(partial);
+        self.fetch(number);
+    }
+
+    /// Reads the old bytes of a partial's block.
+    fn fetch(&mut self, number: u32) {
+        let partial = &mut self.partials[number];
+        let ppa = partial.place.ppa().expect("only flash is fetched");
+        let scratch = match std::mem::take(&mut partial.scratch) {
+            held if !held.is_empty() => held,
+            _ => self.scratch.pop().expect("each partial has a scratch block"),
+        };
+        let cookie = Cookie::Partial(number);
+        self.send(Self::run(cookie, VectorOp::Read, ppa, 1, false, scratch));
+    }
+
+    #[inline]
+    pub(super) fn read_done(&mut self, now: Time, slot: u32, done: VectorDone) {
+        let request = &mut self.requests[slot];
+        request.status = request.status.and(done.status);
+        request.pieces.give(done.buffer);
+        request.left -= 1;
+        if request.left == 0 {
+            self.complete(now, slot);
+        }
+    }
+
+    pub(super) fn partial_done(&mut self, now: Time, number: u32, done: VectorDone) {
+        let partial = &mut self.partials[number];
+        partial.scratch = done.buffer;
+        let slot = partial.request;
+        if done.status.is_ok() && self.requests[slot].op != BlockOp::Read {
+            self.merges.push_back(number);
+            self.stage_waiting(now);
+            return;
+        }
+        let mut piece = std::mem::take(&mut partial.piece);
+        if done.status.is_ok() {
+            let range = partial.from..partial.from + partial.len;
+            piece.bytes_mut().copy_from_slice(&partial.scratch.bytes()[range]);
+        }
+        let request = &mut self.requests[slot];
+        if request.op == BlockOp::Read {
+            request.pieces.give(piece);
+        }
+        request.status = request.status.and(done.status);
+        self.end_partial(now, number);
+    }
+
+    fn end_partial(&mut self, now: Time, number: u32) {
+        let partial = std::mem::take(&mut self.partials[number]);
+        self.partials.give(number);
+        self.scratch.push(partial.scratch);
+        let request = &mut self.requests[partial.request];
+        request.left -= 1;
+        if request.left > 0 {
+            return;
+        }
+        if request.op == BlockOp::Read {
+            self.complete(now, partial.request);
+        } else if request.taken == request.len {
+            self.write_taken(now, partial.request);
+        }
+    }
+
+    /// Puts into the buffer what waits for it, as far as there is room.
+    pub(super) fn stage_waiting(&mut self, now: Time) {
+        while let Some(&number) = self.merges.front() {
+            if !self.merge(now, number) {
+                return;
+            }
+            self.merges.pop_front();
+        }
+        while let Some(&slot) = self.waiting.front() {
+            if !self.stage(now, slot) {
+                return;
+            }
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Takes the blocks of a write, zeroing or trim, one by one. False when
+    /// the buffer is full.
+    #[inline]
+    fn stage(&mut self, now: Time, slot: u32) -> bool {
+        loop {
+            let request = &self.requests[slot];
+            let (op, at) = (request.op, request.taken);
+            if at == request.len {
+                if request.left == 0 {
+                    self.write_taken(now, slot);
+                }
+                return true;
+            }
+            let (lba, from, part) = Self::part(request, at);
+            let whole = part as u64 == BLOCK_BYTES;
+            let taken = match (op, whole) {
+                (BlockOp::Trim | BlockOp::WriteZeroes, true) => {
+                    self.unmap(now, lba);
+                    true
+                }
+                (BlockOp::Trim, false) => true,
+                (_, true) => self.stage_block(now, slot, lba, at),
+                (_, false) => self.stage_part(now, slot, lba, from, part, at),
+            };
+            if !taken {
+                return false;
+            }
+            self.requests[slot].taken += part as u64;
+        }
+    }
+
+    /// All parts of a write are in the buffer.
+    fn write_taken(&mut self, now: Time, slot: u32) {
+        if self.requests[slot].fua {
+            self.flush(now, slot);
+        } else {
+            self.complete(now, slot);
+        }
+    }
+
+    #[inline]
+    fn stage_block(&mut self, now: Time, slot: u32, lba: u64, at: u64) -> bool {
+        let Some(held) = self.slot_for(lba) else { return false };
+        let start = (at / BLOCK_BYTES) as usize * self.kept;
+        let bytes = &self.requests[slot].data.bytes()[start..start + self.kept];
+        self.units.data_mut(held).copy_from_slice(bytes);
+        self.send_full_unit(now);
+        true
+    }
+
+    /// A slot in the unit being gathered for a new copy of `lba`; its bytes
+    /// are the caller's to write, and then [`Pblk::send_full_unit`].
+    #[inline]
+    fn slot_for(&mut self, lba: u64) -> Option<u32> {
+        let place = self.map.get(lba);
+        if let Some(held) = place.slot()
+            && self.filling == Some(self.units.unit_of(held))
+        {
+            self.counters.absorbed += 1;
+            return Some(held);
+        }
+        let unit = match self.filling {
+            Some(unit) => unit,
+            None => self.units.begin()?,
+        };
+        self.filling = Some(unit);
+        let tag = Tag { id: lba, seq: self.units.unit(unit).seq };
+        let held = self.units.add(unit, Slot { lba, old: place, live: true }, tag, |_| {});
+        self.map.set(lba, Place::buffer(held));
+        self.counters.user += 1;
+        Some(held)
+    }
+
+    #[inline]
+    fn send_full_unit(&mut self, now: Time) {
+        if let Some(unit) = self.filling
+            && self.units.is_full(unit)
+        {
+            self.filling = None;
+            self.stripe.ready.push_back(unit);
+            self.pump(now);
+        }
+    }
+
+    /// Takes a part of a block: around bytes that are in the buffer or zero at
+    /// once, around bytes in flash when they have been read.
+    fn stage_part(&mut self, now: Time, slot: u32, lba: u64, from: usize, len: usize, at: u64) -> bool {
+        let place = self.map.get(lba);
+        let source = at as usize;
+        let partial =
+            Partial { request: slot, lba, from, len, source, place, ..Partial::default() };
+        if place.ppa().is_some() {
+            self.requests[slot].left += 1;
+            let number = self.partials.take(partial);
+            self.fetch(number);
+            return true;
+        }
+        self.write_part(now, &partial)
+    }
+
+    /// Writes a part of a block into a new copy of it, whose other bytes come
+    /// from the buffer, from the partial's scratch block, or are zero.
+    fn write_part(&mut self, now: Time, partial: &Partial) -> bool {
+        let place = self.map.get(partial.lba);
+        let Some(held) = self.slot_for(partial.lba) else { return false };
+        match place.slot() {
+            Some(old) if old == held => {}
+            Some(old) => self.units.copy(old, held),
+            None if place == Place::UNMAPPED => self.units.data_mut(held).fill(0),
+            None => self.units.data_mut(held).copy_from_slice(partial.scratch.bytes()),
+        }
+        let range = partial.from..partial.from + partial.len;
+        let to = &mut self.units.data_mut(held)[range];
+        let request = &self.requests[partial.request];
+        if request.op == BlockOp::Write {
+            let end = partial.source + partial.len;
+            to.copy_from_slice(&request.data.bytes()[partial.source..end]);
+        } else {
+            to.fill(0);
+        }
+        self.send_full_unit(now);
+        true
+    }
+
+    /// The old bytes have arrived: writes around them, unless the block has
+    /// moved in flash meanwhile; then they are read again.
+    fn merge(&mut self, now: Time, number: u32) -> bool {
+        let place = self.map.get(self.partials[number].lba);
+        if place.ppa().is_some() && place != self.partials[number].place {
+            self.partials[number].place = place;
+            self.fetch(number);
+            return true;
+        }
+        let partial = std::mem::take(&mut self.partials[number]);
+        let written = self.write_part(now, &partial);
+        self.partials[number] = partial;
+        if written {
+            self.end_partial(now, number);
+        }
+        written
+    }
+
+    /// Gives a block up: it reads as zeros.
+    fn unmap(&mut self, now: Time, lba: u64) {
+        let place = self.map.get(lba);
+        if place != Place::UNMAPPED {
+            self.map.set(lba, Place::UNMAPPED);
+            self.drop_copies(now, place);
+        }
+    }
+
+    /// Completes a request when all that was in the buffer before it is in
+    /// flash.
+    fn flush(&mut self, now: Time, slot: u32) {
+        if let Some(unit) = self.filling.take() {
+            self.counters.padding += u64::from(self.units.pad(unit));
+            self.stripe.ready.push_back(unit);
+            self.pump(now);
+        }
+        self.flushes.push_back((self.units.last_seq(), slot));
+        self.end_flushes(now);
+    }
+
+    /// Completes the flushes whose units are all in flash.
+    #[inline]
+    pub(super) fn end_flushes(&mut self, now: Time) {
+        while let Some(&(seq, slot)) = self.flushes.front() {
+            if seq > self.units.durable_seq() {
+                return;
+            }
+            self.flushes.pop_front();
+            self.complete(now, slot);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Space: which chunks are free, open, closed or being collected, which of
+//! their blocks are valid, and which chunk to collect next.
+//!
+//! All by parallel unit: a unit's free chunks, its open chunks and its victims
+//! are its own, so that units never wait for each other's space.
+
+use std::collections::VecDeque;
+
+use flash::{Geometry, Ppa};
+use port::{Lazy, OutOfMemory};
+
+use super::Victim;
+
+/// Set in the valid count of a chunk that is not closed, so that one scan
+/// finds the closed chunk with the least.
+const NOT_CLOSED: u32 = 1 << 31;
+
+/// A chunk that is being filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OpenChunk {
+    /// By [`Geometry::chunk_index`].
+    pub chunk: usize,
+    /// The next block to write.
+    pub next: u32,
+}
+
+/// The chunks of one parallel unit.
+#[derive(Debug, Default)]
+pub(super) struct PuSpace {
+    /// Free chunks, longest free first, which spreads wear.
+    pub free: VecDeque<u32>,
+    /// Closed chunks, oldest first; kept only for policies that need it.
+    closed_list: VecDeque<u32>,
+    /// Closed chunks.
+    pub closed: u32,
+    /// Valid blocks in closed chunks.
+    pub closed_valid: u64,
+}
+
+/// A small generator for the random policies: splitmix64.
+#[derive(Debug)]
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (((u128::from(z ^ (z >> 31))) * n as u128) >> 64) as usize
+    }
+}
+
+/// The space of a drive.
+pub(super) struct Space {
+    geometry: Geometry,
+    policy: Victim,
+    random: Random,
+    /// Valid blocks by chunk, with [`NOT_CLOSED`].
+    valid: Vec<u32>,
+    /// A bit for each block, by address.
+    bits: Lazy<u64>,
+    pub pus: Vec<PuSpace>,
+}
+
+impl Space {
+    pub fn new(geometry: &Geometry, policy: Victim, seed: u64) -> Result<Space, OutOfMemory> {
+        let mut pus: Vec<PuSpace> = Vec::new();
+        pus.resize_with(geometry.pu_slots(), PuSpace::default);
+        Ok(Space {
+            geometry: *geometry,
+            policy,
+            random: Random(seed),
+            valid: vec![NOT_CLOSED; geometry.chunk_slots()],
+            bits: Lazy::zeroed((1usize << geometry.address_bits()).div_ceil(64), "valid bits")?,
+            pus,
+        })
+    }
+
+    /// Valid blocks of a chunk.
+    #[inline]
+    pub fn valid_blocks(&self, chunk: usize) -> u32 {
+        self.valid[chunk] & !NOT_CLOSED
+    }
+
+    #[inline]
+    pub fn is_valid(&self, ppa: Ppa) -> bool {
+        self.bits[(ppa.0 >> 6) as usize] >> (ppa.0 & 63) & 1 == 1
+    }
+
+    /// A block now holds what it will be asked for.
+    #[inline]
+    pub fn set_valid(&mut self, ppa: Ppa) {
+        debug_assert!(!self.is_valid(ppa));
+        self.bits[(ppa.0 >> 6) as usize] |= 1 << (ppa.0 & 63);
+        let chunk = self.geometry.chunk_index(ppa);
+        self.valid[chunk] += 1;
+        if self.valid[chunk] & NOT_CLOSED == 0 {
+            self.pus[self.geometry.pu_index(ppa)].closed_valid += 1;
+        }
+    }
+
+    /// A block is given up. Gives its chunk when that has no valid block left.
+    #[inline]
+    pub fn set_invalid(&mut self, ppa: Ppa) -> Option<usize> {
+        assert!(self.is_valid(ppa), "a block is given up once");
+        self.bits[(ppa.0 >> 6) as usize] &= !(1 << (ppa.0 & 63));
+        let chunk = self.geometry.chunk_index(ppa);
+        self.valid[chunk] -= 1;
+        if self.valid[chunk] & NOT_CLOSED == 0 {
+            self.pus[self.geometry.pu_index(ppa)].closed_valid -= 1;
+        }
+        if self.valid[chunk] & !NOT_CLOSED == 0 { Some(chunk) } else { None }
+    }
+
+    /// The next run of valid blocks in one row of a chunk, from block `from`
+    /// on: its first block and its length.
+    pub fn next_valid_run(&self, chunk: usize, from: u32) -> Option<(u32, u32)> {
+        let start = self.geometry.chunk_start(chunk).0;
+        let end = start + u64::from(self.geometry.chunk_blocks());
+        let first = self.next_valid(start + u64::from(from), end)?;
+        let row = u64::from(self.geometry.row_blocks());
+        let row_end = (first / row + 1) * row;
+        let mut last = first + 1;
+        while last < row_end && self.is_valid(Ppa(last)) {
+            last += 1;
+        }
+        Some(((first - start) as u32, (last - first) as u32))
+    }
+
+    fn next_valid(&self, from: u64, end: u64) -> Option<u64> {
+        let mut at = from;
+        while at < end {
+            let word = self.bits[(at >> 6) as usize] >> (at & 63);
+            if word != 0 {
+                let found = at + u64::from(word.trailing_zeros());
+                return if found < end { Some(found) } else { None };
+            }
+            at = (at | 63) + 1;
+        }
+        None
+    }
+
+    /// Takes the longest free chunk of a unit.
+    pub fn open(&mut self, pu: usize) -> Option<OpenChunk> {
+        let number = self.pus[pu].free.pop_front()?;
+        let chunk = self.geometry.chunk_of(pu, number);
+        debug_assert_eq!(self.valid_blocks(chunk), 0);
+        Some(OpenChunk { chunk, next: 0 })
+    }
+
+    /// A chunk is full: it may be collected.
+    pub fn close(&mut self, chunk: usize) {
+        assert!(self.valid[chunk] & NOT_CLOSED != 0, "a chunk is closed once");
+        self.valid[chunk] &= !NOT_CLOSED;
+        let (pu, number) = self.split(chunk);
+        let space = &mut self.pus[pu];
+        space.closed += 1;
+        space.closed_valid += u64::from(self.valid[chunk]);
+        if self.policy != Victim::Greedy {
+            space.closed_list.push_back(number);
+        }
+    }
+
+    /// Takes a closed chunk to collect, by the policy; `None` where that
+    /// would win nothing.
+    pub fn take_victim(&mut self, pu: usize) -> Option<usize> {
+        let size = u64::from(self.geometry.chunk_blocks());
+        let space = &self.pus[pu];
+        if space.closed == 0 || space.closed_valid == u64::from(space.closed) * size {
+            return None;
+        }
+        let chunk = match self.policy {
+            Victim::Greedy => self.least_valid(pu),
+            Victim::Fifo => {
+                let number = self.pus[pu].closed_list.pop_front().expect("a chunk is closed");
+                self.geometry.chunk_of(pu, number)
+            }
+            Victim::Random => self.sample(pu, 1),
+            Victim::DChoices(d) => self.sample(pu, d),
+        };
+        let space = &mut self.pus[pu];
+        space.closed -= 1;
+        space.closed_valid -= u64::from(self.valid[chunk]);
+        self.valid[chunk] |= NOT_CLOSED;
+        Some(chunk)
+    }
+
+    fn least_valid(&self, pu: usize) -> usize {
+        let first = self.geometry.chunk_of(pu, 0);
+        let counts = &self.valid[first..first + self.geometry.chunks() as usize];
+        let least = counts.iter().copied().min().expect("a unit has chunks");
+        first + counts.iter().position(|&v| v == least).expect("it is there")
+    }
+
+    /// The least valid of `d` closed chunks drawn at random.
+    fn sample(&mut self, pu: usize, d: u32) -> usize {
+        let list = &mut self.pus[pu].closed_list;
+        let mut best = (u32::MAX, 0, 0);
+        for _ in 0..d {
+            let at = self.random.below(list.len());
+            let chunk = self.geometry.chunk_of(pu, list[at]);
+            best = best.min((self.valid[chunk], at, chunk));
+        }
+        list.swap_remove_back(best.1);
+        best.2
+    }
+
+    /// Gives a chunk back, erased.
+    pub fn give(&mut self, chunk: usize) {
+        debug_assert_eq!(self.valid[chunk], NOT_CLOSED);
+        let (pu, number) = self.split(chunk);
+        self.pus[pu].free.push_back(number);
+    }
+
+    fn split(&self, chunk: usize) -> (usize, u32) {
+        let bits = self.geometry.chunk_bits();
+        (chunk >> bits, (chunk & ((1 << bits) - 1)) as u32)
+    }
+
+    /// All valid blocks, for hashing and checking.
+    pub fn total_valid(&self) -> u64 {
+        self.valid.iter().map(|v| u64::from(v & !NOT_CLOSED)).sum()
+    }
+}

@@ -1,0 +1,228 @@
+//! Write units: rows being gathered, on their way to flash.
+//!
+//! A unit holds one row of logical blocks, data first, then tags, just as the
+//! write command carries it. A logical block in a unit is a *slot*. Slots of
+//! one logical block form a chain from new to old that ends in flash: the map
+//! names the newest, each slot names what it replaces. The older copy stays
+//! valid until the newer one is programmed, so that a power cut never leaves
+//! neither.
+
+use std::collections::VecDeque;
+
+use flash::{Ppa, TAG_BYTES, Tag};
+use port::{Buffer, OutOfMemory};
+
+use super::map::Place;
+
+/// The logical block number of padding.
+pub(super) const PAD: u64 = u64::MAX;
+
+/// A logical block in a unit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub lba: u64,
+    /// What this copy replaces; for collection, where it was read.
+    pub old: Place,
+    /// Whether it will be the durable copy once programmed.
+    pub live: bool,
+}
+
+/// A row being gathered or programmed.
+#[derive(Debug, Default)]
+pub(super) struct Unit {
+    pub buffer: Buffer,
+    /// Slots in use.
+    pub filled: u32,
+    /// When it was begun: grows with every user unit.
+    pub seq: u64,
+    /// Where it is being programmed.
+    pub ppa: Ppa,
+}
+
+/// All units: the user's, shared, then two for each parallel unit's
+/// collection.
+pub(super) struct Units {
+    units: Vec<Unit>,
+    slots: Vec<Slot>,
+    row: u32,
+    kept: usize,
+    user_units: u32,
+    /// User units that are free.
+    free: Vec<u32>,
+    /// User units begun and not yet programmed, oldest first: whether each is
+    /// programmed. The first has sequence number `first_seq`.
+    outstanding: VecDeque<bool>,
+    first_seq: u64,
+    next_seq: u64,
+}
+
+impl Units {
+    pub fn new(user: u32, pus: u32, row: u32, kept: u32) -> Result<Units, OutOfMemory> {
+        let total = user + 2 * pus;
+        let bytes = row as usize * (kept as usize + TAG_BYTES);
+        let units = Buffer::carve(total as usize, bytes)?
+            .into_iter()
+            .map(|buffer| Unit { buffer, ..Unit::default() })
+            .collect();
+        let slot = Slot { lba: PAD, old: Place::UNMAPPED, live: false };
+        Ok(Units {
+            units,
+            slots: vec![slot; (total * row) as usize],
+            row,
+            kept: kept as usize,
+            user_units: user,
+            free: (0..user).rev().collect(),
+            outstanding: VecDeque::with_capacity(user as usize + 1),
+            first_seq: 1,
+            next_seq: 1,
+        })
+    }
+
+    /// Whether a unit belongs to the user stream.
+    #[inline]
+    pub fn is_user(&self, unit: u32) -> bool {
+        unit < self.user_units
+    }
+
+    /// One of the two collection units of the parallel unit with rank `rank`.
+    #[inline]
+    pub fn collection(&self, rank: u32, which: u32) -> u32 {
+        self.user_units + 2 * rank + which
+    }
+
+    /// The rank of the parallel unit that a collection unit belongs to.
+    pub fn rank_of(&self, unit: u32) -> u32 {
+        (unit - self.user_units) / 2
+    }
+
+    /// Begins a user unit.
+    #[inline]
+    pub fn begin(&mut self) -> Option<u32> {
+        let unit = self.free.pop()?;
+        self.units[unit as usize].filled = 0;
+        self.units[unit as usize].seq = self.next_seq;
+        self.outstanding.push_back(false);
+        self.next_seq += 1;
+        Some(unit)
+    }
+
+    /// A user unit is programmed.
+    #[inline]
+    pub fn end(&mut self, unit: u32) {
+        let at = (self.units[unit as usize].seq - self.first_seq) as usize;
+        self.outstanding[at] = true;
+        while self.outstanding.front() == Some(&true) {
+            self.outstanding.pop_front();
+            self.first_seq += 1;
+        }
+        self.free.push(unit);
+    }
+
+    /// Every user unit with a number up to this one is programmed.
+    #[inline]
+    pub fn durable_seq(&self) -> u64 {
+        self.first_seq - 1
+    }
+
+    /// The number of the unit begun last.
+    #[inline]
+    pub fn last_seq(&self) -> u64 {
+        self.next_seq - 1
+    }
+
+    /// Numbers go on after `seq`, as found on the drive.
+    pub fn continue_after(&mut self, seq: u64) {
+        assert!(self.outstanding.is_empty());
+        (self.first_seq, self.next_seq) = (seq + 1, seq + 1);
+    }
+
+    #[inline]
+    pub fn is_full(&self, unit: u32) -> bool {
+        self.units[unit as usize].filled == self.row
+    }
+
+    /// Adds a slot to a unit. `fill` writes the kept bytes.
+    #[inline]
+    pub fn add(&mut self, unit: u32, slot: Slot, tag: Tag, fill: impl FnOnce(&mut [u8])) -> u32 {
+        let (kept, row) = (self.kept, self.row as usize);
+        let u = &mut self.units[unit as usize];
+        let at = u.filled as usize;
+        assert!(at < row, "the caller saw room");
+        u.filled += 1;
+        let bytes = u.buffer.bytes_mut();
+        fill(&mut bytes[at * kept..(at + 1) * kept]);
+        tag.store(&mut bytes[row * kept + at * TAG_BYTES..]);
+        let number = unit * self.row + at as u32;
+        self.slots[number as usize] = slot;
+        number
+    }
+
+    /// Fills the rest of a unit with padding. Gives how many slots that took.
+    pub fn pad(&mut self, unit: u32) -> u32 {
+        let slot = Slot { lba: PAD, old: Place::UNMAPPED, live: false };
+        let (seq, missing) = {
+            let u = &self.units[unit as usize];
+            (u.seq, self.row - u.filled)
+        };
+        for _ in 0..missing {
+            self.add(unit, slot, Tag { id: PAD, seq }, |bytes| bytes.fill(0));
+        }
+        missing
+    }
+
+    #[inline]
+    pub fn unit(&self, unit: u32) -> &Unit {
+        &self.units[unit as usize]
+    }
+
+    #[inline]
+    pub fn unit_mut(&mut self, unit: u32) -> &mut Unit {
+        &mut self.units[unit as usize]
+    }
+
+    #[inline]
+    pub fn unit_of(&self, slot: u32) -> u32 {
+        slot / self.row
+    }
+
+    /// The number of slot `i` of a unit.
+    #[inline]
+    pub fn slot_number(&self, unit: u32, i: u32) -> u32 {
+        unit * self.row + i
+    }
+
+    #[inline]
+    pub fn slot(&self, slot: u32) -> &Slot {
+        &self.slots[slot as usize]
+    }
+
+    #[inline]
+    pub fn slot_mut(&mut self, slot: u32) -> &mut Slot {
+        &mut self.slots[slot as usize]
+    }
+
+    /// The kept bytes of a slot.
+    #[inline]
+    pub fn data(&self, slot: u32) -> &[u8] {
+        let (unit, at) = ((slot / self.row) as usize, (slot % self.row) as usize);
+        &self.units[unit].buffer.bytes()[at * self.kept..(at + 1) * self.kept]
+    }
+
+    /// The kept bytes of a slot of a unit that is still being gathered.
+    #[inline]
+    pub fn data_mut(&mut self, slot: u32) -> &mut [u8] {
+        let (unit, at) = ((slot / self.row) as usize, (slot % self.row) as usize);
+        &mut self.units[unit].buffer.bytes_mut()[at * self.kept..(at + 1) * self.kept]
+    }
+
+    /// Copies the kept bytes of one slot to another, in another unit.
+    pub fn copy(&mut self, from: u32, to: u32) {
+        let units = [(from / self.row) as usize, (to / self.row) as usize];
+        let [a, b] = self.units.get_disjoint_mut(units).expect("two units");
+        let range = |slot: u32| {
+            let at = (slot % self.row) as usize * self.kept;
+            at..at + self.kept
+        };
+        b.buffer.bytes_mut()[range(to)].copy_from_slice(&a.buffer.bytes()[range(from)]);
+    }
+}
