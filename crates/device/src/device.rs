@@ -24,6 +24,10 @@ const MAX_OPS: usize = 8192;
 /// Copy commands that may be inside at once; each has a buffer.
 const MAX_COPIES: usize = 8;
 
+/// Operations that must be free for a command to be let in: its own, and those
+/// of the second half of every copy.
+const OPS_NEEDED: usize = MAX_ADDRESSES * (1 + MAX_COPIES);
+
 /// What a drive has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -151,7 +155,8 @@ impl<M: Medium> Device<M> {
             }
         }
         let c = self.counters();
-        for word in [c.reads, c.programs, c.erases, c.blocks_read, c.blocks_programmed, c.suspends] {
+        for word in [c.reads, c.programs, c.erases, c.blocks_read, c.blocks_programmed, c.suspends]
+        {
             hash.update(&word.to_le_bytes());
         }
         hash.digest()
@@ -295,7 +300,7 @@ impl<M: Medium> Device<M> {
     }
 
     /// Resets all chunks named, or none. A chunk at the end of its endurance
-    /// goes offline and is reported.
+    /// goes offline and is reported; the others stay as they were.
     fn enter_resets(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
         let address = |i: usize| cmd.list.as_ref().map_or(cmd.ppa, |list| list.from[i]);
         let (mut status, mut failed) = (Status::SUCCESS, 0);
@@ -306,9 +311,12 @@ impl<M: Medium> Device<M> {
             let result = if twice || self.geometry.block(address(i)) != 0 {
                 Err(Status::INVALID_RESET)
             } else {
-                trial.reset(u32::MAX)
+                trial.reset(self.units.timing().endurance)
             };
             if let Err(e) = result {
+                if trial.state == ChunkState::Offline {
+                    self.chunks[index] = trial;
+                }
                 status = status.and(e);
                 failed |= bits(i, 1);
             }
@@ -318,12 +326,10 @@ impl<M: Medium> Device<M> {
         }
         for i in 0..cmd.count as usize {
             let index = self.geometry.chunk_index(address(i));
-            if let Err(e) = self.chunks[index].reset(self.units.timing().endurance) {
-                status = status.and(e);
-                failed |= bits(i, 1);
-            }
+            let reset = self.chunks[index].reset(self.units.timing().endurance);
+            reset.expect("the trial went well");
         }
-        if failed == 0 { Ok(()) } else { Err((status, failed)) }
+        Ok(())
     }
 
     /// Gives the command's operations to the parallel units.
@@ -394,12 +400,15 @@ impl<M: Medium> Device<M> {
             if with_tags { (first * TAG_BYTES, count * TAG_BYTES) } else { (0, 0) };
         let tag_start = (total - first) * kept + tag_first;
         let blocks = op.count as u32;
+        let chunk = self.geometry.chunk_index(op.ppa);
         let moved = match op.kind {
             OpKind::Read => {
                 let (front, rest) = command.cmd.buffer.bytes_mut().split_at_mut(data.end);
                 let tags = &mut rest[tag_start - count * kept..][..tag_bytes];
                 self.medium.read(op.ppa, blocks, &mut front[data.start..], tags)
             }
+            // The erase before it failed.
+            OpKind::Program if self.chunks[chunk].state == ChunkState::Offline => Moved::Failed,
             OpKind::Program => {
                 let bytes = command.cmd.buffer.bytes();
                 let tags = &bytes[data.start + tag_start..][..tag_bytes];
@@ -435,9 +444,12 @@ impl<M: Medium> Device<M> {
     fn op_done(&mut self, now: Time, op: &Op, moved: Moved) {
         let command = &mut self.commands[op.cmd];
         if moved == Moved::Failed {
+            let offline =
+                self.chunks[self.geometry.chunk_index(op.ppa)].state == ChunkState::Offline;
             command.failed |= bits(op.first as usize, op.count as usize);
             command.status = command.status.and(match op.kind {
                 OpKind::Read => Status::UNRECOVERED_READ,
+                OpKind::Program if offline => Status::OFFLINE_CHUNK,
                 OpKind::Program => Status::WRITE_FAILED_WRITE_NEXT_UNIT,
                 OpKind::Erase => Status::OFFLINE_CHUNK,
             });
@@ -496,7 +508,7 @@ impl<M: Medium> Device<M> {
     #[inline]
     fn has_room(&self, cmd: &VectorCmd) -> bool {
         self.commands.live() + self.ready.len() < MAX_DEPTH
-            && self.units.ops.room() >= MAX_ADDRESSES
+            && self.units.ops.room() >= OPS_NEEDED
             && (cmd.op != VectorOp::Copy || !self.copy_buffers.is_empty())
     }
 }

@@ -7,7 +7,9 @@
 
 pub mod command;
 mod device;
+pub mod hosted;
 pub mod link;
+pub mod queue;
 pub mod realtime;
 mod slots;
 mod timeline;

@@ -31,7 +31,11 @@ impl LinkTiming {
     /// Wire time of `bytes`, in ns, rounded up.
     #[inline]
     pub fn wire(&self, bytes: u64) -> u64 {
-        if self.rate == 0 { 0 } else { (bytes * 1_000_000_000).div_ceil(self.rate) }
+        if self.rate == 0 {
+            return 0;
+        }
+        // No buffer has 4 GiB, so a longer transfer cannot be.
+        (bytes.min(u64::from(u32::MAX)) * 1_000_000_000).div_ceil(self.rate)
     }
 }
 
@@ -64,6 +68,8 @@ pub trait Answer<C> {
     fn renumber(cmd: &mut C, number: u64);
     /// The completion's number.
     fn done_number(&self) -> u64;
+    /// When it completed.
+    fn at(&self) -> Time;
     /// Gives the completion its own number back and its time.
     fn finish(&mut self, number: u64, at: Time);
 }
@@ -80,6 +86,9 @@ impl Answer<BlockReq> for BlockDone {
     }
     fn done_number(&self) -> u64 {
         self.id
+    }
+    fn at(&self) -> Time {
+        self.at
     }
     fn finish(&mut self, number: u64, at: Time) {
         (self.id, self.at) = (number, at);
@@ -98,6 +107,9 @@ impl Answer<VectorCmd> for VectorDone {
     }
     fn done_number(&self) -> u64 {
         self.cookie
+    }
+    fn at(&self) -> Time {
+        self.at
     }
     fn finish(&mut self, number: u64, at: Time) {
         (self.cookie, self.at) = (number, at);
@@ -161,6 +173,28 @@ where
         self.below
     }
 
+    /// Lets the port below do all that it can at `to`, also with what is
+    /// refused or done at once.
+    fn work_below(&mut self, to: Time) {
+        loop {
+            // First what is due, so that completions make room for arrivals.
+            if self.below.next_event().is_some_and(|at| at <= to) {
+                self.below.advance(to, &mut self.below_done);
+            }
+            let waiting = self.arrived.len();
+            if waiting > 0 {
+                self.below.submit(to, &mut self.arrived);
+            }
+            let moved = self.arrived.len() < waiting || !self.below_done.is_empty();
+            while let Some(completion) = self.below_done.pop() {
+                self.send_up(to, completion);
+            }
+            if !moved || self.below.next_event().is_none_or(|at| at > to) {
+                return;
+            }
+        }
+    }
+
     fn send_up(&mut self, at: Time, mut done: P::Done) {
         let slot = done.done_number();
         let (number, bytes) = self.numbers[slot as usize];
@@ -203,21 +237,12 @@ where
     }
 
     fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
-        // Below first, so that what completes makes room for what arrives.
-        if self.below.next_event().is_some_and(|at| at <= to) {
-            self.below.advance(to, &mut self.below_done);
-        }
         while self.down.front().is_some_and(|d| d.0 <= to) {
             let (_, cmd) = self.down.pop().expect("it was looked at");
             let kept = self.arrived.push(cmd);
             assert!(kept.is_ok(), "a link holds all that it let in");
         }
-        if !self.arrived.is_empty() {
-            self.below.submit(to, &mut self.arrived);
-        }
-        while let Some(completion) = self.below_done.pop() {
-            self.send_up(to, completion);
-        }
+        self.work_below(to);
         while done.room() > 0 && self.up.front().is_some_and(|u| u.0 <= to) {
             let (_, completion) = self.up.pop().expect("it was looked at");
             let _ = done.push(completion);

@@ -28,18 +28,23 @@ impl Clock {
     }
 }
 
+/// Completions that may wait inside because a command came before the poll.
+const EARLY: usize = 1024;
+
 /// A port driven by the processor's clock, on the thread that polls it.
-pub struct RealTime<P> {
+pub struct RealTime<P: Port> {
     port: P,
     clock: Clock,
     /// The drive's time: the latest that the port was given.
     drive: Time,
+    /// Completed before a command arrived, not yet polled.
+    early: Ring<P::Done>,
 }
 
 impl<P: Port> RealTime<P> {
     /// Drives `port`, whose time begins now.
     pub fn new(port: P) -> RealTime<P> {
-        RealTime { port, clock: Clock::start(), drive: Time::ZERO }
+        RealTime { port, clock: Clock::start(), drive: Time::ZERO, early: Ring::new(EARLY) }
     }
 
     /// The clock, for latencies as the host sees them.
@@ -59,29 +64,60 @@ impl<P: Port> RealTime<P> {
 
     /// Submits a prefix of `cmds`; what stays was refused. Gives the arrival
     /// time that the drive saw.
+    ///
+    /// Events that are due before the arrival are handled first, so a command
+    /// never comes before what happened before it. While they cannot be, as
+    /// the medium has not moved the bytes or nobody polls, nothing is taken.
     #[inline]
     pub fn submit(&mut self, now: Time, cmds: &mut Ring<P::Cmd>) -> Time {
-        self.drive = self.drive.max(now);
-        self.port.submit(self.drive, cmds);
-        self.drive
+        let arrival = self.drive.max(now);
+        if cmds.is_empty() {
+            return arrival;
+        }
+        if Self::catch_up(&mut self.port, &mut self.drive, arrival, &mut self.early) {
+            self.drive = arrival;
+            self.port.submit(arrival, cmds);
+        }
+        arrival
     }
 
     /// Handles every event that is due at `now`, each at its own time, until
     /// `done` is full.
     #[inline]
     pub fn poll(&mut self, now: Time, done: &mut Ring<P::Done>) {
-        while let Some(at) = self.port.next_event() {
-            if at > now || done.room() == 0 {
-                return;
-            }
-            self.drive = self.drive.max(at);
-            self.port.advance(at, done);
+        if !self.early.is_empty() {
+            self.early.pour(done);
         }
+        Self::catch_up(&mut self.port, &mut self.drive, now, done);
+    }
+
+    /// Handles what is due at `to`. False when something is left: `done` is
+    /// full, or an event stays because the medium has not moved the bytes.
+    #[inline]
+    fn catch_up(port: &mut P, drive: &mut Time, to: Time, done: &mut Ring<P::Done>) -> bool {
+        while let Some(at) = port.next_event() {
+            if at > to {
+                return true;
+            }
+            let before = done.len();
+            if done.room() == 0 {
+                return false;
+            }
+            *drive = (*drive).max(at);
+            port.advance(at, done);
+            if port.next_event() == Some(at) && done.len() == before {
+                return false;
+            }
+        }
+        true
     }
 
     /// How long nothing will happen without a command: `None` for ever, zero
     /// when something is due.
     pub fn idle_for(&self) -> Option<Duration> {
+        if !self.early.is_empty() {
+            return Some(Duration::ZERO);
+        }
         let at = self.port.next_event()?;
         Some(Duration::from_nanos(at.since(self.clock.now())))
     }

@@ -39,6 +39,7 @@ pub(crate) struct Op {
     /// Blocks.
     pub count: u8,
     pub kind: OpKind,
+    /// Reads that went before it after it had begun.
     suspended: u32,
 }
 
@@ -202,7 +203,7 @@ impl Units {
         }
         match unit.state {
             State::Idle => self.start_next(now, pu),
-            State::Array if is_read && self.timing.suspend => {
+            State::Array if is_read && self.timing.suspend && self.timing.reads_first => {
                 self.try_suspend(now, pu);
                 None
             }
@@ -222,7 +223,7 @@ impl Units {
         let pu = source as u32;
         let finished = match self.units[pu].state {
             State::Array => self.array_end(now, pu),
-            State::Suspending => self.start_next(now, pu),
+            State::Suspending => self.start_read(now, pu),
             State::Finishing => Some(pu),
             State::Idle | State::In | State::Out => unreachable!("no event in this state"),
         };
@@ -247,9 +248,10 @@ impl Units {
     fn start_next(&mut self, now: Time, pu: u32) -> Option<u32> {
         let unit = &mut self.units[pu];
         unit.state = State::Idle;
-        if let Some(id) = unit.reads.pop(&mut self.ops) {
-            return self.start(now, pu, id);
+        if !unit.reads.is_empty() && self.may_pass(pu) {
+            return self.start_read(now, pu);
         }
+        let unit = &mut self.units[pu];
         if unit.paused != NONE {
             unit.active = std::mem::replace(&mut unit.paused, NONE);
             let left = unit.paused_left + self.timing.resume_time;
@@ -257,6 +259,27 @@ impl Units {
         }
         let id = unit.others.pop(&mut self.ops)?;
         self.start(now, pu, id)
+    }
+
+    /// Starts the first read that waits. Only called when one does.
+    #[inline]
+    fn start_read(&mut self, now: Time, pu: u32) -> Option<u32> {
+        let id = self.units[pu].reads.pop(&mut self.ops).expect("a read waits");
+        self.start(now, pu, id)
+    }
+
+    /// Whether one more read may go before a paused operation. Each counts as
+    /// a suspension of it, so that no stream of reads can starve it.
+    #[inline]
+    fn may_pass(&mut self, pu: u32) -> bool {
+        let paused = self.units[pu].paused;
+        if paused == NONE {
+            return true;
+        }
+        let passed = &mut self.ops[paused].suspended;
+        let may = *passed < self.timing.suspend_limit;
+        *passed = passed.saturating_add(1);
+        may || self.timing.suspend_limit == u32::MAX
     }
 
     #[inline]
@@ -377,7 +400,7 @@ impl Units {
         {
             return;
         }
-        op.suspended += 1;
+        op.suspended = op.suspended.saturating_add(1);
         self.suspends += 1;
         unit.paused = std::mem::replace(&mut unit.active, NONE);
         unit.paused_left = left;

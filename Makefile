@@ -1,0 +1,76 @@
+# make run [ARGS="bench mem:ref --rw randread"]   build and run ssdkit
+# make test     everything that must pass before a change is taken
+# make bench    benchmarks
+# make soak     the tests with many more cases, for hours when wanted
+# make fmt      format all code
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+CARGO ?= $(shell command -v cargo || echo "$$HOME/.cargo/bin/cargo")
+ARGS ?=
+SOAK_CASES ?= 20000
+
+# Foreign programs that the client tests use, each with its Debian package.
+CLIENTS := fio:fio nbdinfo:libnbd-bin nbdkit:nbdkit qemu-io:qemu-utils mke2fs:e2fsprogs
+
+# Tests are optimised a little: property tests and simulations then take
+# seconds, and overflow and debug assertions stay on.
+TEST_ENV := CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only
+
+.PHONY: run test bench soak fmt rust packages lint unit clients
+
+run: rust
+	$(CARGO) run --release --locked -p ssdkit -- $(ARGS)
+
+test: rust packages lint unit clients
+
+bench: rust
+	$(CARGO) bench --locked --workspace
+
+soak: rust
+	PROPTEST_CASES=$(SOAK_CASES) $(TEST_ENV) $(CARGO) test --locked --workspace -- --include-ignored
+
+fmt: rust
+	$(CARGO) fmt --all
+
+rust:
+	@"$(CARGO)" --version >/dev/null 2>&1 || { \
+	  echo "No Rust here: install the stable toolchain from https://rustup.rs," >&2; \
+	  echo "open a new shell, and run make again." >&2; \
+	  exit 1; }
+
+# Installs what is missing, and nothing when all is there.
+packages:
+	@missing=(); \
+	for client in $(CLIENTS); do \
+	  PATH="$$PATH:/usr/sbin:/sbin" command -v "$${client%%:*}" >/dev/null \
+	    || missing+=("$${client##*:}"); \
+	done; \
+	if (( $${#missing[@]} == 0 )); then exit 0; fi; \
+	root=(); \
+	if (( $$(id -u) != 0 )); then \
+	  if ! command -v sudo >/dev/null; then \
+	    echo "The client tests need: $${missing[*]}. Install them, then run make test." >&2; \
+	    exit 1; \
+	  fi; \
+	  root=(sudo); \
+	fi; \
+	echo "Installing $${missing[*]}"; \
+	"$${root[@]}" apt-get update -q && \
+	"$${root[@]}" env DEBIAN_FRONTEND=noninteractive \
+	  apt-get install -y -q --no-install-recommends "$${missing[@]}"
+
+lint: rust
+	$(CARGO) fmt --all --check
+	$(TEST_ENV) $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+unit: rust
+	$(TEST_ENV) $(CARGO) test --locked --workspace
+
+# Real clients against the real binary.
+clients: rust packages
+	$(CARGO) build --release --locked -p ssdkit
+	SSDKIT="$${CARGO_TARGET_DIR:-target}/release/ssdkit" tests/clients.sh

@@ -1,0 +1,480 @@
+//! A drive on a thread of its own.
+//!
+//! [`Hosted`] drives a port in real time on a device thread and serves queue
+//! pairs; the host keeps one [`Queue`] a thread. Guarantees: each command
+//! completes once, in the queue it came from, under the number it had there.
+//! The thread spins while the next event is nearer than it can wake up in
+//! time, sleeps until shortly before it otherwise, and with nothing to do it
+//! sleeps until a doorbell rings, using no processor time. A queue interrupts
+//! (wakes its host) only if the host waits, and as its [`Coalesce`] says.
+//!
+//! Making it can fail: a thread and one doorbell a queue are asked of the
+//! system. If the port panics, every waiting host wakes up and
+//! [`Hosted::stop`] passes the panic on.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use port::{Port, Ring, Time};
+use thiserror::Error;
+
+use crate::link::Answer;
+use crate::queue::{Doorbell, DriveEnd, HostEnd, queue_pair};
+use crate::realtime::{Clock, RealTime};
+
+/// When a waiting host is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coalesce {
+    /// As soon as so many completions wait; at least 1.
+    pub count: usize,
+    /// Or so many ns after the first of them.
+    pub time: u64,
+}
+
+impl Default for Coalesce {
+    /// At once.
+    fn default() -> Coalesce {
+        Coalesce { count: 1, time: 0 }
+    }
+}
+
+/// How a drive is hosted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostedOptions {
+    /// Queue pairs; at least 1.
+    pub queues: usize,
+    /// Commands outside a host's hands at once, for each queue; at least 1.
+    pub depth: usize,
+    /// Interrupt coalescing of each queue.
+    pub coalesce: Coalesce,
+    /// Nanoseconds that the thread stays awake after it has had work, waiting
+    /// for more. 0 sleeps at once.
+    pub linger: u64,
+}
+
+impl Default for HostedOptions {
+    /// One queue of 128, interrupts at once, 20 us awake after work.
+    fn default() -> HostedOptions {
+        HostedOptions { queues: 1, depth: 128, coalesce: Coalesce::default(), linger: 20_000 }
+    }
+}
+
+/// A drive that cannot be hosted.
+#[derive(Debug, Error)]
+pub enum HostedError {
+    /// A number is outside its range.
+    #[error("{what} = {value} is out of range: it must be {range}")]
+    Range {
+        /// Which number.
+        what: &'static str,
+        /// What it was.
+        value: usize,
+        /// What it may be.
+        range: &'static str,
+    },
+    /// The system refused.
+    #[error("the system gives no {what} for the device thread")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// What the device thread has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostedCounters {
+    /// Sleeps.
+    pub sleeps: u64,
+    /// Interrupts sent.
+    pub interrupts: u64,
+    /// How late a sleep ends, in ns, measured.
+    pub wake_error: u64,
+}
+
+/// What all sides see.
+struct Shared {
+    bell: Doorbell,
+    stopping: AtomicBool,
+    /// No command is taken any more.
+    closed: AtomicBool,
+    sleeps: AtomicU64,
+    interrupts: AtomicU64,
+    wake_error: AtomicU64,
+}
+
+/// A drive on a thread of its own. Dropping it without [`Hosted::stop`] stops
+/// it too and drops the port.
+pub struct Hosted<P> {
+    shared: Arc<Shared>,
+    clock: Clock,
+    thread: Option<JoinHandle<P>>,
+}
+
+/// A host's queue to a hosted drive.
+pub struct Queue<C, D> {
+    end: HostEnd<C, D>,
+    shared: Arc<Shared>,
+    interrupt: Arc<Doorbell>,
+}
+
+impl<P> Hosted<P>
+where
+    P: Port + Send + 'static,
+    P::Cmd: Send,
+    P::Done: Answer<P::Cmd> + Send,
+{
+    /// Starts the device thread. The drive's time begins now.
+    #[allow(clippy::type_complexity)]
+    pub fn start(
+        port: P,
+        options: HostedOptions,
+    ) -> Result<(Hosted<P>, Vec<Queue<P::Cmd, P::Done>>), HostedError> {
+        let range = |what, value, ok, range| {
+            if ok { Ok(()) } else { Err(HostedError::Range { what, value, range }) }
+        };
+        let HostedOptions { queues, depth, coalesce, .. } = options;
+        range("queues", queues, (1..=1024).contains(&queues), "1 to 1024")?;
+        range("depth", depth, (1..=65536).contains(&depth), "1 to 65536")?;
+        range("coalesce.count", coalesce.count, coalesce.count > 0, "at least 1")?;
+        let bell =
+            || Doorbell::new().map_err(|source| HostedError::System { what: "eventfd", source });
+        let shared = Arc::new(Shared {
+            bell: bell()?,
+            stopping: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            sleeps: AtomicU64::new(0),
+            interrupts: AtomicU64::new(0),
+            wake_error: AtomicU64::new(0),
+        });
+        let (mut hosts, mut lines) = (Vec::new(), Vec::new());
+        for _ in 0..queues {
+            let (host, drive) = queue_pair(depth);
+            let interrupt = Arc::new(bell()?);
+            hosts.push(Queue { end: host, shared: shared.clone(), interrupt: interrupt.clone() });
+            lines.push(Line { end: drive, interrupt, first: None });
+        }
+        let real = RealTime::new(port);
+        let clock = real.clock();
+        let slots = queues * depth;
+        let server = Server {
+            real,
+            clock,
+            lines,
+            shared: shared.clone(),
+            options,
+            slots: vec![(0, 0); slots],
+            free: (0..slots as u32).rev().collect(),
+            cmds: Ring::new(slots),
+            done: Ring::new(slots.min(1024)),
+        };
+        let thread = std::thread::Builder::new()
+            .name("device".into())
+            .spawn(move || server.run())
+            .map_err(|source| HostedError::System { what: "thread", source })?;
+        Ok((Hosted { shared, clock, thread: Some(thread) }, hosts))
+    }
+}
+
+impl<P> Hosted<P> {
+    /// The drive's clock, for latencies as the host sees them.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// What the device thread has done so far.
+    pub fn counters(&self) -> HostedCounters {
+        HostedCounters {
+            sleeps: self.shared.sleeps.load(Ordering::Relaxed),
+            interrupts: self.shared.interrupts.load(Ordering::Relaxed),
+            wake_error: self.shared.wake_error.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Takes no more commands, completes those that it has, and gives the port
+    /// back. What completed can still be polled. A command that another thread
+    /// submits while this is called may stay behind in its queue.
+    ///
+    /// # Panics
+    /// With the port's own panic, if it had one.
+    pub fn stop(mut self) -> P {
+        self.ask_to_stop();
+        let thread = self.thread.take().expect("it is taken once");
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    fn ask_to_stop(&self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        self.shared.bell.ring();
+    }
+}
+
+impl<P> Drop for Hosted<P> {
+    fn drop(&mut self) {
+        self.ask_to_stop();
+        if let Some(thread) = self.thread.take() {
+            // The port's panic was printed; a second one here helps nobody.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<C, D> Queue<C, D> {
+    /// Submits a prefix of `cmds` and rings the doorbell. What stays did not
+    /// fit: poll first. Nothing is taken once the drive stops. Gives how many
+    /// were taken.
+    pub fn submit(&mut self, cmds: &mut Ring<C>) -> usize {
+        if self.shared.stopping.load(Ordering::Acquire) {
+            return 0;
+        }
+        let n = self.end.submit(cmds);
+        if n > 0 {
+            self.shared.bell.ring();
+        }
+        n
+    }
+
+    /// Moves completions into `done` while it has room. Gives how many.
+    pub fn poll(&mut self, done: &mut Ring<D>) -> usize {
+        self.end.poll(done)
+    }
+
+    /// Sleeps until there are completions, the drive is gone, or `timeout` has
+    /// passed; `None` is for ever. True when there are completions.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> bool {
+        if self.end.has_completions() {
+            return true;
+        }
+        let until = timeout.and_then(|t| Instant::now().checked_add(t));
+        loop {
+            self.interrupt.arm();
+            if self.end.has_completions() || self.is_closed() {
+                self.interrupt.disarm();
+                return self.end.has_completions();
+            }
+            let left = until.map(|u| u.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                self.interrupt.disarm();
+                return self.end.has_completions();
+            }
+            self.interrupt.sleep(left);
+        }
+    }
+
+    /// Commands submitted and not yet polled.
+    pub fn outside(&self) -> usize {
+        self.end.outside()
+    }
+
+    /// Most commands that may be outside at once.
+    pub fn depth(&self) -> usize {
+        self.end.depth()
+    }
+
+    /// Whether the drive is gone: nothing more completes.
+    pub fn is_closed(&self) -> bool {
+        self.shared.closed.load(Ordering::SeqCst)
+    }
+}
+
+/// The drive's side of one queue.
+struct Line<C, D> {
+    end: DriveEnd<C, D>,
+    interrupt: Arc<Doorbell>,
+    /// When the first completion came that the host was not woken for.
+    first: Option<Time>,
+}
+
+impl<C, D> Line<C, D> {
+    fn complete(&mut self, now: Time, done: D) {
+        if self.end.waiting() == 0 || self.first.is_none() {
+            self.first = Some(now);
+        }
+        self.end.complete(done);
+    }
+
+    /// Interrupts where that is due. Gives when it will be, if the host waits.
+    fn interrupt(&mut self, now: Time, rule: Coalesce, sent: &AtomicU64) -> Option<Time> {
+        let first = self.first?;
+        if self.end.waiting() == 0 {
+            // The host has polled them without waiting.
+            self.first = None;
+            return None;
+        }
+        if !self.interrupt.is_armed() {
+            return None;
+        }
+        let due = Time(first.0.saturating_add(rule.time));
+        if now < due && self.end.waiting() < rule.count {
+            return Some(due);
+        }
+        self.first = None;
+        if self.interrupt.ring() {
+            sent.fetch_add(1, Ordering::Relaxed);
+        }
+        None
+    }
+}
+
+/// Closes the queues when the thread ends, however it ends.
+struct Closing {
+    shared: Arc<Shared>,
+    hosts: Vec<Arc<Doorbell>>,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        self.shared.closed.store(true, Ordering::SeqCst);
+        for host in &self.hosts {
+            host.ring();
+        }
+    }
+}
+
+/// The device thread's state.
+struct Server<P: Port> {
+    real: RealTime<P>,
+    clock: Clock,
+    lines: Vec<Line<P::Cmd, P::Done>>,
+    shared: Arc<Shared>,
+    options: HostedOptions,
+    /// The queue and number of each command inside, by its number inside.
+    slots: Vec<(u32, u64)>,
+    free: Vec<u32>,
+    /// Taken from the queues, not yet by the port.
+    cmds: Ring<P::Cmd>,
+    done: Ring<P::Done>,
+}
+
+/// A wake-up error that is thought possible; a longer one was an accident.
+const WORST_WAKE: u64 = 200_000;
+
+impl<P: Port> Server<P>
+where
+    P::Done: Answer<P::Cmd>,
+{
+    fn run(mut self) -> P {
+        let hosts = self.lines.iter().map(|l| l.interrupt.clone()).collect();
+        let _closing = Closing { shared: self.shared.clone(), hosts };
+        // A coarser timer only makes the thread spin longer.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let mut wake_error = self.measure_wake_error();
+        let mut busy_until = Time::ZERO;
+        loop {
+            let now = self.clock.now();
+            let worked = self.turn(now);
+            let due = self.interrupts(now);
+            if worked {
+                busy_until = Time(now.0.saturating_add(self.options.linger));
+            } else if self.shared.stopping.load(Ordering::SeqCst) && self.is_empty() {
+                return self.real.into_port();
+            } else if now >= busy_until {
+                self.rest(now, due, &mut wake_error);
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Takes commands, drives the port, gives completions. False when there
+    /// was nothing to do.
+    fn turn(&mut self, now: Time) -> bool {
+        let mut moved = 0;
+        for (number, line) in self.lines.iter_mut().enumerate() {
+            let room = self.cmds.room();
+            moved += line.end.take(room, |mut cmd| {
+                let slot = self.free.pop().expect("there are slots for all queues");
+                self.slots[slot as usize] = (number as u32, P::Done::number(&cmd));
+                P::Done::renumber(&mut cmd, u64::from(slot));
+                let pushed = self.cmds.push(cmd);
+                assert!(pushed.is_ok(), "the room was counted");
+            });
+        }
+        let before = self.cmds.len();
+        self.real.submit(now, &mut self.cmds);
+        moved += before - self.cmds.len();
+        self.real.poll(now, &mut self.done);
+        while let Some(mut done) = self.done.pop() {
+            let slot = done.done_number() as usize;
+            let (queue, number) = self.slots[slot];
+            self.free.push(slot as u32);
+            done.finish(number, done.at());
+            self.lines[queue as usize].complete(now, done);
+            moved += 1;
+        }
+        moved > 0
+    }
+
+    /// Sends the interrupts that are due; gives when the next one is.
+    fn interrupts(&mut self, now: Time) -> Option<Time> {
+        let (rule, sent) = (self.options.coalesce, &self.shared.interrupts);
+        self.lines.iter_mut().filter_map(|line| line.interrupt(now, rule, sent)).min()
+    }
+
+    /// Whether nothing is inside and nothing waits.
+    fn is_empty(&self) -> bool {
+        self.free.len() == self.slots.len() && !self.has_commands()
+    }
+
+    fn has_commands(&self) -> bool {
+        self.lines.iter().any(|line| line.end.has_commands())
+    }
+
+    /// Spins once, or sleeps until shortly before the next event or until the
+    /// doorbell rings. `due` is the next interrupt.
+    fn rest(&self, now: Time, due: Option<Time>, wake_error: &mut u64) {
+        let idle = self.real.idle_for().map(|d| d.as_nanos() as u64);
+        let interrupt = due.map(|at| at.since(now));
+        let left = [idle, interrupt].into_iter().flatten().min();
+        if left.is_some_and(|ns| ns <= *wake_error) {
+            std::hint::spin_loop();
+            return;
+        }
+        self.shared.bell.arm();
+        let stopping = self.shared.stopping.load(Ordering::SeqCst);
+        if self.has_commands() || (stopping && self.is_empty()) {
+            self.shared.bell.disarm();
+            return;
+        }
+        self.shared.sleeps.fetch_add(1, Ordering::Relaxed);
+        let asked = left.map(|ns| ns - *wake_error);
+        let start = self.clock.now();
+        let rang = self.shared.bell.sleep(asked.map(Duration::from_nanos));
+        if let (Some(asked), false) = (asked, rang) {
+            let late = (self.clock.now() - start).saturating_sub(asked);
+            self.learn(wake_error, late);
+        }
+    }
+
+    /// Takes a measured lateness into account: quickly up, slowly down.
+    fn learn(&self, wake_error: &mut u64, late: u64) {
+        let late = late.min(WORST_WAKE);
+        *wake_error = if late > *wake_error {
+            (*wake_error + late) / 2
+        } else {
+            (*wake_error * 15 + late) / 16
+        };
+        self.shared.wake_error.store(*wake_error, Ordering::Relaxed);
+    }
+
+    /// How late a short sleep ends: the median of a few.
+    fn measure_wake_error(&self) -> u64 {
+        const SLEEP: u64 = 20_000;
+        let mut late = [0; 9];
+        for one in &mut late {
+            let start = self.clock.now();
+            self.shared.bell.sleep(Some(Duration::from_nanos(SLEEP)));
+            *one = (self.clock.now() - start).saturating_sub(SLEEP);
+        }
+        late.sort_unstable();
+        let median = late[late.len() / 2].min(WORST_WAKE);
+        self.shared.wake_error.store(median, Ordering::Relaxed);
+        median
+    }
+}

@@ -1,0 +1,12 @@
+//! Fronts that show a live drive to other programs.
+//!
+//! [`SharedDrive`] is one drive, driven by the processor's clock, that many
+//! threads use. [`nbd`] serves it as a network block device, and has a client
+//! that is fast enough to measure with.
+//!
+//! Linux only: waiting is `ppoll` with nanoseconds, waking is an eventfd.
+
+pub mod drive;
+pub mod nbd;
+
+pub use drive::{DriveLost, SEATS, SharedDrive};

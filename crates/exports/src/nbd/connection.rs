@@ -1,0 +1,520 @@
+//! One client's connection, on a thread of its own.
+//!
+//! Data path: one `recv` of all that is there, one turn at the drive for all
+//! requests in it, replies sent in groups. A lone request that completes at
+//! once costs one `recv` that gives it and one `sendmsg`. Nothing is allocated after the
+//! negotiation.
+//!
+//! Ends when the client leaves, breaks the protocol, or the server stops; and
+//! then only after the drive has given back all that it took. A write whose
+//! data did not arrive whole is never given to the drive.
+
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use port::{BlockDone, BlockReq, OutOfMemory, Port, Ring};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recv, recvmsg, send, sendmsg,
+};
+use thiserror::Error;
+
+use super::patience::Patience;
+use super::protocol::Reply;
+use super::requests::Requests;
+use super::session::{Export, Io, Negotiation, Progress, Step, Transmission};
+use crate::drive::{DriveLost, Seat, SharedDrive, Wait, clear, sleep};
+
+/// Received bytes that wait to be looked at.
+const INBUF: usize = 256 << 10;
+/// Replies in one send, and the data after which no further one is added.
+const GROUP: usize = 8;
+const GROUP_BYTES: usize = 64 << 10;
+/// Parts of one send.
+const PARTS: usize = 64;
+/// Replies that may wait to be sent before no further request is looked at.
+const ANSWERS: usize = 512;
+/// How long a client may take to negotiate.
+pub const NEGOTIATION_TIME: Duration = Duration::from_secs(10);
+
+/// What reads of a drive without data give.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Why a connection ended, when not by the client's wish.
+#[derive(Debug, Error)]
+pub enum Ended {
+    /// The client broke the protocol or took too long to negotiate.
+    #[error("the client broke the protocol")]
+    Fault,
+    /// All seats at the drive are taken.
+    #[error("too many connections")]
+    Full,
+    /// The socket failed.
+    #[error("the connection failed: {0}")]
+    Socket(#[from] Errno),
+    /// There is no memory for another connection.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
+    /// The drive is lost.
+    #[error(transparent)]
+    Drive(#[from] DriveLost),
+}
+
+/// Serves one client until it leaves.
+pub fn serve<P>(sock: BorrowedFd<'_>, export: &Export, drive: &SharedDrive<P>) -> Result<(), Ended>
+where
+    P: Port<Cmd = BlockReq, Done = BlockDone>,
+{
+    let mut input = Input::new();
+    if !negotiate(sock, export, &mut input)? {
+        return Ok(());
+    }
+    let requests = Requests::new(export.shape())?;
+    let limit = requests.limit();
+    let seat = drive.sit(limit)?.ok_or(Ended::Full)?;
+    Connection {
+        sock,
+        seat,
+        session: Transmission::new(export),
+        requests,
+        input,
+        filling: None,
+        held: None,
+        cmds: Ring::new(limit),
+        done: Vec::with_capacity(limit),
+        answers: VecDeque::with_capacity(ANSWERS),
+        inside: 0,
+        others: false,
+        patience: Patience::default(),
+        leaving: None,
+    }
+    .run()
+}
+
+/// Runs the negotiation. Gives whether transmission follows.
+fn negotiate(sock: BorrowedFd<'_>, export: &Export, input: &mut Input) -> Result<bool, Ended> {
+    let until = Instant::now() + NEGOTIATION_TIME;
+    let mut out = Vec::new();
+    let mut negotiation = Negotiation::start(&mut out);
+    loop {
+        let (used, progress) = negotiation.step(export, input.bytes(), &mut out);
+        input.used(used);
+        // Answers go out before more is looked at, so that they are bounded.
+        send_all(sock, &out, until)?;
+        out.clear();
+        match progress {
+            Progress::Transmission => return Ok(true),
+            // Only bytes that cannot be answered are closed upon at once.
+            Progress::Close => return if used == 0 { Err(Ended::Fault) } else { Ok(false) },
+            Progress::More if used > 0 => continue,
+            Progress::More => {}
+        }
+        wait_until(sock, PollFlags::IN, until)?;
+        if input.receive(sock, RecvFlags::DONTWAIT)? == Some(0) {
+            return Ok(false);
+        }
+    }
+}
+
+/// Sends all of `bytes` before `until`, however slowly the client reads.
+fn send_all(sock: BorrowedFd<'_>, mut bytes: &[u8], until: Instant) -> Result<(), Ended> {
+    while !bytes.is_empty() {
+        match send(sock, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(n) => bytes = &bytes[n..],
+            Err(Errno::AGAIN) => wait_until(sock, PollFlags::OUT, until)?,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
+fn wait_until(sock: BorrowedFd<'_>, what: PollFlags, until: Instant) -> Result<(), Ended> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(Ended::Fault);
+    }
+    sleep(&mut [PollFd::from_borrowed_fd(sock, what)], Some(left));
+    Ok(())
+}
+
+/// Received bytes that have not been looked at.
+struct Input {
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    fn new() -> Input {
+        const { assert!(INBUF >= Negotiation::BUFFER) };
+        Input { buffer: vec![0; INBUF].into(), start: 0, end: 0 }
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    #[inline]
+    fn used(&mut self, n: usize) {
+        self.start += n;
+        debug_assert!(self.start <= self.end);
+    }
+
+    /// Moves what is left to the front, to make room.
+    #[inline]
+    fn compact(&mut self) {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+    }
+
+    /// Receives what is there: `None` when nothing is, zero at the end.
+    #[inline]
+    fn receive(&mut self, sock: BorrowedFd<'_>, flags: RecvFlags) -> Result<Option<usize>, Errno> {
+        self.compact();
+        let got = recv(sock, &mut self.buffer[self.end..], flags).map(|(n, _)| n);
+        let n = some_unless_empty(got)?;
+        self.end += n.unwrap_or(0);
+        Ok(n)
+    }
+}
+
+/// "Nothing there now" is not an error.
+#[inline]
+fn some_unless_empty(got: Result<usize, Errno>) -> Result<Option<usize>, Errno> {
+    match got {
+        Ok(n) => Ok(Some(n)),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// A reply that is due.
+#[derive(Clone, Copy)]
+enum Answer {
+    /// Of a request that has ended.
+    Ended(u16),
+    /// To a request that was refused.
+    Refused(Reply),
+}
+
+/// A write whose data are arriving.
+struct Filling {
+    slot: u16,
+    got: u32,
+}
+
+struct Connection<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> {
+    sock: BorrowedFd<'a>,
+    seat: Seat<'a, P>,
+    session: Transmission,
+    requests: Requests,
+    input: Input,
+    filling: Option<Filling>,
+    /// A request for which there is no room yet.
+    held: Option<Io>,
+    /// Commands that the drive has not taken.
+    cmds: Ring<BlockReq>,
+    done: Vec<BlockDone>,
+    answers: VecDeque<Answer>,
+    /// Commands that the drive has.
+    inside: usize,
+    /// Whether others use the drive too.
+    others: bool,
+    patience: Patience,
+    /// Set when no more is read: how this ends.
+    leaving: Option<Result<(), Ended>>,
+}
+
+impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
+    fn run(mut self) -> Result<(), Ended> {
+        loop {
+            self.parse();
+            if !self.cmds.is_empty() || self.inside > 0 {
+                self.turn()?;
+            }
+            let full = self.answers.len() >= ANSWERS || self.held.is_some();
+            self.send()?;
+            if full && self.room_came() {
+                continue;
+            }
+            if self.inside == 0 && self.cmds.is_empty() {
+                if let Some(end) = self.leaving {
+                    return end;
+                }
+                let mut patience = self.patience;
+                let got = patience.receive(|flags| self.receive(flags));
+                self.patience = patience;
+                self.received(got);
+            } else {
+                self.wait()?;
+            }
+        }
+    }
+
+    /// Whether what stopped the parser is gone, so that it is to go on with
+    /// the bytes that it has.
+    fn room_came(&self) -> bool {
+        self.leaving.is_none() && self.held.is_none_or(|io| self.requests.fits(&io))
+    }
+
+    /// Looks at what was received, as far as there is room for it.
+    fn parse(&mut self) {
+        while self.leaving.is_none() && self.answers.len() < ANSWERS {
+            if let Some(io) = self.held.take() {
+                if !self.admit(io) {
+                    return;
+                }
+                continue;
+            }
+            let (used, step) = self.session.step(self.input.bytes());
+            self.input.used(used);
+            match step {
+                Step::Serve(io) => {
+                    self.admit(io);
+                }
+                Step::Payload(due) | Step::Skip(due) => {
+                    if !self.payload(due) {
+                        return;
+                    }
+                }
+                Step::Refuse { cookie, error } => {
+                    self.answers.push_back(Answer::Refused(Reply { error, cookie }));
+                }
+                Step::More => return,
+                Step::Disconnect => self.leaving = Some(Ok(())),
+                Step::Garbage => self.leaving = Some(Err(Ended::Fault)),
+            }
+        }
+    }
+
+    /// Takes a request in, or holds it until there is room.
+    #[inline]
+    fn admit(&mut self, io: Io) -> bool {
+        let Some(slot) = self.requests.admit(io) else {
+            self.held = Some(io);
+            return false;
+        };
+        if io.op == port::BlockOp::Write {
+            self.filling = Some(Filling { slot, got: 0 });
+        } else {
+            self.requests.issue(slot, self.seat.number(), &mut self.cmds);
+        }
+        true
+    }
+
+    /// Takes the data that were received; gives whether they were all.
+    #[inline]
+    fn payload(&mut self, due: u32) -> bool {
+        let n = self.input.bytes().len().min(due as usize) as u32;
+        if let Some(Filling { slot, got }) = self.filling.as_ref()
+            && self.requests.has_data()
+        {
+            let (mut from, mut at) = (&self.input.bytes()[..n as usize], *got);
+            while !from.is_empty() {
+                let to = self.requests.fill(*slot, at);
+                let part = to.len().min(from.len());
+                to[..part].copy_from_slice(&from[..part]);
+                (from, at) = (&from[part..], at + part as u32);
+            }
+        }
+        self.input.used(n as usize);
+        self.payload_came(n);
+        n == due
+    }
+
+    /// `n` bytes of data are where they belong.
+    #[inline]
+    fn payload_came(&mut self, n: u32) {
+        self.session.took(n);
+        if let Some(filling) = &mut self.filling {
+            filling.got += n;
+            if self.session.data_due() == 0 {
+                let slot = filling.slot;
+                self.filling = None;
+                self.requests.issue(slot, self.seat.number(), &mut self.cmds);
+            }
+        }
+    }
+
+    /// A turn at the drive.
+    #[inline]
+    fn turn(&mut self) -> Result<(), Ended> {
+        let turn = self.seat.turn(&mut self.cmds, &mut self.done)?;
+        (self.inside, self.others) = (turn.inside, turn.others);
+        if turn.stopping && self.leaving.is_none() {
+            self.leaving = Some(Ok(()));
+        }
+        for done in self.done.drain(..) {
+            if let Some(slot) = self.requests.complete(done) {
+                self.answers.push_back(Answer::Ended(slot));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends all answers that are due. A client that is gone gets none.
+    fn send(&mut self) -> Result<(), Ended> {
+        while !self.answers.is_empty() {
+            let (mut n, mut bytes) = (0, 0);
+            while n < GROUP.min(self.answers.len()) && bytes < GROUP_BYTES {
+                if let Answer::Ended(slot) = self.answers[n] {
+                    bytes += self.requests.reply_bytes(slot);
+                }
+                n += 1;
+            }
+            match self.send_group(n) {
+                Ok(()) => {}
+                Err(Ended::Socket(e)) => self.leaving = Some(Err(Ended::Socket(e))),
+                Err(e) => return Err(e),
+            }
+            for answer in self.answers.drain(..n) {
+                if let Answer::Ended(slot) = answer {
+                    self.requests.retire(slot);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the first `n` answers.
+    fn send_group(&self, n: usize) -> Result<(), Ended> {
+        if matches!(self.leaving, Some(Err(Ended::Socket(_)))) {
+            return Ok(());
+        }
+        let mut heads = [[0; Reply::LEN]; GROUP];
+        for (head, answer) in heads.iter_mut().zip(self.answers.iter().take(n)) {
+            *head = match *answer {
+                Answer::Ended(slot) => self.requests.reply(slot).to_bytes(),
+                Answer::Refused(reply) => reply.to_bytes(),
+            };
+        }
+        let mut parts = Parts { to: self, parts: [IoSlice::new(&[]); PARTS], n: 0 };
+        for (head, answer) in heads.iter().zip(self.answers.iter().take(n)) {
+            parts.push(head)?;
+            let Answer::Ended(slot) = *answer else { continue };
+            let bytes = self.requests.reply_bytes(slot);
+            if bytes > 0 && self.requests.has_data() {
+                for part in self.requests.data(slot) {
+                    parts.push(part)?;
+                }
+            } else {
+                let mut left = bytes;
+                while left > 0 {
+                    let part = left.min(ZEROS.len());
+                    parts.push(&ZEROS[..part])?;
+                    left -= part;
+                }
+            }
+        }
+        parts.send()
+    }
+
+    /// Sends `parts`, all of them.
+    fn send_parts(&self, mut parts: &mut [IoSlice<'_>]) -> Result<(), Ended> {
+        // While others wait, nobody blocks who might be the one on watch.
+        let mut flags = SendFlags::NOSIGNAL;
+        flags.set(SendFlags::DONTWAIT, self.others);
+        while !parts.is_empty() {
+            match sendmsg(self.sock, parts, &mut SendAncillaryBuffer::default(), flags) {
+                Ok(n) => IoSlice::advance_slices(&mut parts, n),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    self.seat.away()?;
+                    flags.remove(SendFlags::DONTWAIT);
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives what is there: data of a write that is arriving go straight
+    /// to its buffers.
+    #[inline]
+    fn receive(&mut self, flags: RecvFlags) -> Result<Option<usize>, Errno> {
+        let Some(Filling { slot, got }) =
+            self.filling.as_ref().filter(|_| self.requests.has_data())
+        else {
+            return self.input.receive(self.sock, flags);
+        };
+        // The parser has taken all; what comes is data first.
+        self.input.compact();
+        let to = self.requests.fill(*slot, *got);
+        let room = to.len();
+        let last = room == self.session.data_due() as usize;
+        let rest = if last { &mut self.input.buffer[..] } else { &mut [] };
+        let mut parts = [IoSliceMut::new(to), IoSliceMut::new(rest)];
+        let mut nothing = RecvAncillaryBuffer::default();
+        let n = recvmsg(self.sock, &mut parts, &mut nothing, flags).map(|m| m.bytes);
+        let n = some_unless_empty(n)?;
+        if let Some(n) = n {
+            self.input.end = n.saturating_sub(room);
+            self.payload_came(n.min(room) as u32);
+        }
+        Ok(n)
+    }
+
+    /// Notes how a receive went.
+    fn received(&mut self, got: Result<Option<usize>, Errno>) {
+        match got {
+            Ok(Some(0)) => self.leaving = Some(Ok(())),
+            Ok(_) => {}
+            Err(e) => self.leaving = Some(Err(e.into())),
+        }
+    }
+
+    /// Waits for the drive, and for the client if there is room for more.
+    fn wait(&mut self) -> Result<(), Ended> {
+        let listens = self.leaving.is_none() && self.held.is_none();
+        if let Wait::Sleep(time) = self.seat.wait()? {
+            let bell = PollFd::from_borrowed_fd(self.seat.bell(), PollFlags::IN);
+            let client = PollFd::from_borrowed_fd(self.sock, PollFlags::IN);
+            let mut fds = [bell, client];
+            sleep(&mut fds[..1 + usize::from(listens)], time);
+            let (rang, came) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+            if rang {
+                clear(self.seat.bell());
+            }
+            if !came {
+                return Ok(());
+            }
+        }
+        if listens {
+            let got = self.receive(RecvFlags::DONTWAIT);
+            self.received(got);
+        }
+        Ok(())
+    }
+}
+
+/// Parts of a send that are being put together.
+struct Parts<'a, 'c, P: Port<Cmd = BlockReq, Done = BlockDone>> {
+    to: &'a Connection<'c, P>,
+    parts: [IoSlice<'a>; PARTS],
+    n: usize,
+}
+
+impl<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> Parts<'a, '_, P> {
+    #[inline]
+    fn push(&mut self, bytes: &'a [u8]) -> Result<(), Ended> {
+        if self.n == PARTS {
+            self.send()?;
+        }
+        self.parts[self.n] = IoSlice::new(bytes);
+        self.n += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn send(&mut self) -> Result<(), Ended> {
+        let n = std::mem::take(&mut self.n);
+        self.to.send_parts(&mut self.parts[..n])
+    }
+}

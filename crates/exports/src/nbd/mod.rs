@@ -1,0 +1,25 @@
+//! The network block device: a server for a live drive, and a client.
+//!
+//! ```text
+//!  socket → connection ─ session (pure: bytes → what they mean)
+//!              │        └ protocol (pure: one message ↔ its bytes)
+//!              ├ requests (what is in flight, and its buffers)
+//!              └ SharedDrive
+//! ```
+//!
+//! Fixed newstyle negotiation with simple replies; reads, writes, flushes,
+//! trims, zero writes, FUA, and several connections to one drive. No TLS, no
+//! structured replies, no extended headers: such options are answered as
+//! unsupported, and clients go on without them.
+
+pub mod client;
+mod connection;
+mod patience;
+pub mod protocol;
+mod requests;
+pub mod server;
+pub mod session;
+
+pub use client::{Client, ClientError};
+pub use server::{ListenAddr, Report, ServeError, Server, StopHandle};
+pub use session::{Export, NotServable};

@@ -1,0 +1,609 @@
+//! What a client's bytes mean: negotiation and transmission as state machines
+//! over bytes.
+//!
+//! Pure: no I/O, no clock. Any bytes in any portions give the same steps; none
+//! panics, and nothing here grows with what a client sends.
+
+use port::{BLOCK_BYTES, BlockOp, SECTOR_BYTES, Shape};
+use thiserror::Error;
+
+use super::protocol::*;
+
+/// The longest option data that is looked at, in bytes.
+const OPTION_DATA_MAX: u32 = 8 << 10;
+/// The longest option that is passed over; a longer one ends the session.
+const OPTION_SKIP_MAX: u32 = 60 << 10;
+/// How many options a client may send before it must enter transmission.
+const OPTIONS_MAX: u32 = 1000;
+
+/// The drive cannot be served.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum NotServable {
+    /// The drive keeps digests.
+    #[error(
+        "this drive keeps {kept} bytes of each {BLOCK_BYTES}-byte block, so clients could not read back what they wrote; make it with store=memory or a file"
+    )]
+    KeepsDigests {
+        /// Bytes kept of each block.
+        kept: u32,
+    },
+    /// The drive keeps nothing, and nobody said that this is wanted.
+    #[error(
+        "this drive keeps no data, so every read would give zeros; make it with store=memory or a file, or ask for it explicitly to measure speed"
+    )]
+    KeepsNothing,
+    /// The shape is not one of a block drive.
+    #[error(
+        "the drive's shape cannot be served: {bytes} bytes, requests of at most {max_bytes}; both must be multiples of {BLOCK_BYTES} and not zero"
+    )]
+    Shape {
+        /// Capacity in bytes.
+        bytes: u64,
+        /// Longest request in bytes.
+        max_bytes: u64,
+    },
+    /// A name or description is too long.
+    #[error("the export's {what} has {len} bytes; at most {MAX_STRING} are allowed")]
+    TooLong {
+        /// Which of the two.
+        what: &'static str,
+        /// Its bytes.
+        len: usize,
+    },
+}
+
+/// What clients are told of the drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    name: String,
+    description: String,
+    shape: Shape,
+}
+
+impl Export {
+    /// The export's name unless another is given. The empty name always
+    /// works too.
+    pub const NAME: &'static str = "ssdkit";
+
+    /// Exports a drive of this shape. Refuses a drive that does not keep the
+    /// data.
+    pub fn new(shape: Shape) -> Result<Export, NotServable> {
+        if shape.kept == 0 {
+            return Err(NotServable::KeepsNothing);
+        }
+        Export::even_without_data(shape)
+    }
+
+    /// As [`Export::new`], but also exports a drive that keeps nothing
+    /// (`kept` is 0): reads give zeros. For measuring speed.
+    pub fn even_without_data(shape: Shape) -> Result<Export, NotServable> {
+        let kept = u64::from(shape.kept);
+        if kept != 0 && kept != BLOCK_BYTES {
+            return Err(NotServable::KeepsDigests { kept: shape.kept });
+        }
+        let whole = |n: u64| n != 0 && n.is_multiple_of(BLOCK_BYTES);
+        if !whole(shape.bytes) || !whole(shape.max_bytes) {
+            return Err(NotServable::Shape { bytes: shape.bytes, max_bytes: shape.max_bytes });
+        }
+        Ok(Export { name: Export::NAME.into(), description: "ssdkit drive".into(), shape })
+    }
+
+    /// Gives the export a name and a description.
+    pub fn named(mut self, name: &str, description: &str) -> Result<Export, NotServable> {
+        for (what, s) in [("name", name), ("description", description)] {
+            if s.len() > MAX_STRING {
+                return Err(NotServable::TooLong { what, len: s.len() });
+            }
+        }
+        self.name = name.into();
+        self.description = description.into();
+        Ok(self)
+    }
+
+    /// The drive's shape.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The smallest request and the alignment of all, in bytes.
+    pub fn unit(&self) -> u32 {
+        if self.shape.kept == 0 { BLOCK_BYTES as u32 } else { SECTOR_BYTES as u32 }
+    }
+
+    /// The transmission flags.
+    pub fn flags(&self) -> u16 {
+        HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_TRIM | SEND_WRITE_ZEROES | CAN_MULTI_CONN
+    }
+
+    fn is(&self, name: &[u8]) -> bool {
+        name.is_empty() || name == self.name.as_bytes()
+    }
+}
+
+/// Where a negotiation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It needs more bytes.
+    More,
+    /// Transmission has begun; what was not used belongs to it.
+    Transmission,
+    /// The connection is to be closed once the answer is sent.
+    Close,
+}
+
+/// The server's side of a negotiation.
+#[derive(Debug, Default)]
+pub struct Negotiation {
+    greeted: bool,
+    no_zeroes: bool,
+    options: u32,
+}
+
+impl Negotiation {
+    /// Bytes that must fit in the caller's buffer: no message that is waited
+    /// for is longer.
+    pub const BUFFER: usize = OptionHeader::LEN + OPTION_SKIP_MAX as usize;
+
+    /// Starts a negotiation, and writes the greeting to `out`.
+    pub fn start(out: &mut Vec<u8>) -> Negotiation {
+        out.extend(greeting(FIXED_NEWSTYLE | NO_ZEROES));
+        Negotiation::default()
+    }
+
+    /// Takes one message off the front of `bytes` and writes the answer to
+    /// `out`. Gives how many bytes it used; with [`Progress::More`] and none
+    /// used, the message is not complete.
+    pub fn step(&mut self, export: &Export, bytes: &[u8], out: &mut Vec<u8>) -> (usize, Progress) {
+        if !self.greeted {
+            return self.client_flags(bytes);
+        }
+        let Some(head) = bytes.first_chunk() else {
+            return (0, Progress::More);
+        };
+        let Some(OptionHeader { option, len }) = OptionHeader::parse(head) else {
+            return (0, Progress::Close);
+        };
+        self.options += 1;
+        if len > OPTION_SKIP_MAX || self.options > OPTIONS_MAX {
+            return (0, Progress::Close);
+        }
+        let used = OptionHeader::LEN + len as usize;
+        let Some(data) = bytes.get(OptionHeader::LEN..used) else {
+            // Not counted until it is complete.
+            self.options -= 1;
+            return (0, Progress::More);
+        };
+        if len > OPTION_DATA_MAX {
+            answer(out, option, REP_ERR_TOO_BIG, b"this option's data is too long");
+            return (used, Progress::More);
+        }
+        (used, self.option(export, option, data, out))
+    }
+
+    fn client_flags(&mut self, bytes: &[u8]) -> (usize, Progress) {
+        let Some(flags) = Reader(bytes).u32() else {
+            return (0, Progress::More);
+        };
+        if flags & !u32::from(FIXED_NEWSTYLE | NO_ZEROES) != 0 {
+            return (0, Progress::Close);
+        }
+        self.greeted = true;
+        self.no_zeroes = flags & u32::from(NO_ZEROES) != 0;
+        (4, Progress::More)
+    }
+
+    fn option(&self, export: &Export, option: u32, data: &[u8], out: &mut Vec<u8>) -> Progress {
+        match option {
+            OPT_EXPORT_NAME => {
+                // This option has no error reply.
+                if !export.is(data) {
+                    return Progress::Close;
+                }
+                out.extend(export.shape.bytes.to_be_bytes());
+                out.extend(export.flags().to_be_bytes());
+                if !self.no_zeroes {
+                    out.extend([0; 124]);
+                }
+                return Progress::Transmission;
+            }
+            OPT_ABORT => {
+                answer(out, option, REP_ACK, b"");
+                return Progress::Close;
+            }
+            OPT_LIST if !data.is_empty() => {
+                answer(out, option, REP_ERR_INVALID, b"list takes no data");
+            }
+            OPT_LIST => {
+                let name = export.name.as_bytes();
+                let mut entry = (name.len() as u32).to_be_bytes().to_vec();
+                entry.extend(name);
+                answer(out, option, REP_SERVER, &entry);
+                answer(out, option, REP_ACK, b"");
+            }
+            OPT_INFO | OPT_GO => return info(export, option, data, out),
+            _ => answer(out, option, REP_ERR_UNSUP, b"this option is not known here"),
+        }
+        Progress::More
+    }
+}
+
+/// Answers `OPT_INFO` and `OPT_GO`.
+fn info(export: &Export, option: u32, data: &[u8], out: &mut Vec<u8>) -> Progress {
+    let Some(request) = InfoRequest::parse(data) else {
+        answer(out, option, REP_ERR_INVALID, b"the lengths in this option do not add up");
+        return Progress::More;
+    };
+    if !export.is(request.name) {
+        answer(out, option, REP_ERR_UNKNOWN, b"there is no export of this name");
+        return Progress::More;
+    }
+    let mut fact = Vec::with_capacity(16);
+    fact.extend(INFO_EXPORT.to_be_bytes());
+    fact.extend(export.shape.bytes.to_be_bytes());
+    fact.extend(export.flags().to_be_bytes());
+    answer(out, option, REP_INFO, &fact);
+    // Told even when not asked: clients that do not ask still need it.
+    fact.clear();
+    fact.extend(INFO_BLOCK_SIZE.to_be_bytes());
+    for n in [export.unit(), BLOCK_BYTES as u32, MAX_REQUEST] {
+        fact.extend(n.to_be_bytes());
+    }
+    answer(out, option, REP_INFO, &fact);
+    for (which, words) in [(INFO_NAME, &export.name), (INFO_DESCRIPTION, &export.description)] {
+        if request.asks(which) {
+            fact.clear();
+            fact.extend(which.to_be_bytes());
+            fact.extend(words.as_bytes());
+            answer(out, option, REP_INFO, &fact);
+        }
+    }
+    answer(out, option, REP_ACK, b"");
+    if option == OPT_GO { Progress::Transmission } else { Progress::More }
+}
+
+fn answer(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
+    out.extend(OptionReply { option, kind, len: data.len() as u32 }.to_bytes());
+    out.extend(data);
+}
+
+/// A request that the drive is to serve: aligned, inside the drive, and no
+/// longer than the protocol allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Io {
+    /// The client's number.
+    pub cookie: u64,
+    /// What to do.
+    pub op: BlockOp,
+    /// Answer when durable.
+    pub fua: bool,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes; for reads and writes at most [`MAX_REQUEST`].
+    pub len: u32,
+}
+
+/// What the next bytes of a transmission mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A request is not complete: more bytes are needed.
+    More,
+    /// Serve this. The data of a write come next.
+    Serve(Io),
+    /// This many bytes of data belong to the last write.
+    Payload(u32),
+    /// This many bytes of data belong to a write that is refused.
+    Skip(u32),
+    /// Answer with an error.
+    Refuse {
+        /// The client's number.
+        cookie: u64,
+        /// The error.
+        error: u32,
+    },
+    /// The client is done.
+    Disconnect,
+    /// The bytes make no sense, and no further ones can: close.
+    Garbage,
+}
+
+/// The server's side of a transmission.
+#[derive(Debug)]
+pub struct Transmission {
+    bytes: u64,
+    unit: u32,
+    /// Bytes of data still to come.
+    payload: u32,
+    /// The refusal due after them.
+    refusal: Option<(u64, u32)>,
+}
+
+impl Transmission {
+    /// Starts a transmission.
+    pub fn new(export: &Export) -> Transmission {
+        Transmission { bytes: export.shape.bytes, unit: export.unit(), payload: 0, refusal: None }
+    }
+
+    /// What the front of `bytes` means, and how many of them said so. While
+    /// data are due, says so again until [`took`](Self::took) took them.
+    #[inline]
+    pub fn step(&mut self, bytes: &[u8]) -> (usize, Step) {
+        if self.payload > 0 {
+            let n = self.payload;
+            return (0, if self.refusal.is_some() { Step::Skip(n) } else { Step::Payload(n) });
+        }
+        if let Some((cookie, error)) = self.refusal.take() {
+            return (0, Step::Refuse { cookie, error });
+        }
+        let Some(head) = bytes.first_chunk() else {
+            return (0, Step::More);
+        };
+        let Some(request) = Request::parse(head) else {
+            return (0, Step::Garbage);
+        };
+        (Request::LEN, self.request(&request))
+    }
+
+    /// Bytes of data that are due.
+    #[inline]
+    pub fn data_due(&self) -> u32 {
+        self.payload
+    }
+
+    /// `n` of the bytes of data that are due were taken.
+    ///
+    /// # Panics
+    /// When fewer were due.
+    #[inline]
+    pub fn took(&mut self, n: u32) {
+        assert!(n <= self.payload, "no more data than are due");
+        self.payload -= n;
+    }
+
+    #[inline]
+    fn request(&mut self, r: &Request) -> Step {
+        if r.command == CMD_DISC {
+            return Step::Disconnect;
+        }
+        let write = r.command == CMD_WRITE;
+        if write && r.len > MAX_REQUEST {
+            // Refusing it would mean to swallow its data first.
+            return Step::Garbage;
+        }
+        if write {
+            self.payload = r.len;
+        }
+        match self.judge(r) {
+            Ok(op) => Step::Serve(Io {
+                cookie: r.cookie,
+                op,
+                fua: r.flags & CMD_FLAG_FUA != 0,
+                offset: r.offset,
+                len: r.len,
+            }),
+            Err(error) if self.payload > 0 => {
+                // Answered after its data: a client may not listen before.
+                self.refusal = Some((r.cookie, error));
+                Step::Skip(self.payload)
+            }
+            Err(error) => Step::Refuse { cookie: r.cookie, error },
+        }
+    }
+
+    #[inline]
+    fn judge(&self, r: &Request) -> Result<BlockOp, u32> {
+        let (op, flags, past_end) = match r.command {
+            CMD_READ => (BlockOp::Read, CMD_FLAG_FUA, EINVAL),
+            CMD_WRITE => (BlockOp::Write, CMD_FLAG_FUA, ENOSPC),
+            CMD_FLUSH => (BlockOp::Flush, CMD_FLAG_FUA, EINVAL),
+            CMD_TRIM => (BlockOp::Trim, CMD_FLAG_FUA, EINVAL),
+            CMD_WRITE_ZEROES => (BlockOp::WriteZeroes, CMD_FLAG_FUA | CMD_FLAG_NO_HOLE, ENOSPC),
+            _ => return Err(EINVAL),
+        };
+        if r.flags & !flags != 0 {
+            return Err(EINVAL);
+        }
+        if op == BlockOp::Flush {
+            return if r.offset == 0 && r.len == 0 { Ok(op) } else { Err(EINVAL) };
+        }
+        let aligned = (r.offset | u64::from(r.len)).is_multiple_of(u64::from(self.unit));
+        if r.len == 0 || !aligned || (op == BlockOp::Read && r.len > MAX_REQUEST) {
+            return Err(EINVAL);
+        }
+        if r.offset.checked_add(u64::from(r.len)).is_none_or(|end| end > self.bytes) {
+            return Err(past_end);
+        }
+        Ok(op)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SHAPE: Shape = Shape { bytes: 1 << 20, kept: 4096, max_bytes: 1 << 16, depth: 8 };
+
+    fn export() -> Export {
+        Export::new(SHAPE).unwrap()
+    }
+
+    fn step_of(command: u16, flags: u16, offset: u64, len: u32) -> Step {
+        let r = Request { flags, command, cookie: 9, offset, len };
+        Transmission::new(&export()).step(&r.to_bytes()).1
+    }
+
+    #[test]
+    fn drives_without_data_are_refused() {
+        let kept = |kept| Shape { kept, ..SHAPE };
+        assert_eq!(Export::new(kept(8)), Err(NotServable::KeepsDigests { kept: 8 }));
+        assert_eq!(Export::even_without_data(kept(8)), Err(NotServable::KeepsDigests { kept: 8 }));
+        assert_eq!(Export::new(kept(0)), Err(NotServable::KeepsNothing));
+        assert_eq!(Export::even_without_data(kept(0)).unwrap().unit(), 4096);
+        assert!(matches!(Export::new(Shape { bytes: 0, ..SHAPE }), Err(NotServable::Shape { .. })));
+        let long = "x".repeat(5000);
+        assert!(matches!(
+            export().named(&long, ""),
+            Err(NotServable::TooLong { what: "name", .. })
+        ));
+    }
+
+    #[test]
+    fn each_wrong_request_has_its_error() {
+        let refused = |error| Step::Refuse { cookie: 9, error };
+        assert!(matches!(step_of(CMD_READ, 0, 512, 512), Step::Serve(_)));
+        assert_eq!(step_of(CMD_READ, 0, 1, 512), refused(EINVAL));
+        assert_eq!(step_of(CMD_READ, 0, 0, 0), refused(EINVAL));
+        assert_eq!(step_of(CMD_READ, 0, 1 << 20, 512), refused(EINVAL));
+        assert_eq!(step_of(CMD_READ, 0, u64::MAX - 511, 512), refused(EINVAL));
+        assert_eq!(step_of(CMD_READ, 0, 0, u32::MAX), refused(EINVAL));
+        assert_eq!(step_of(CMD_READ, 1 << 9, 0, 512), refused(EINVAL));
+        assert_eq!(step_of(CMD_FLUSH, 0, 0, 512), refused(EINVAL));
+        assert_eq!(step_of(CMD_TRIM, 0, 1 << 20, 512), refused(EINVAL));
+        assert_eq!(step_of(CMD_WRITE_ZEROES, 0, 1 << 20, 512), refused(ENOSPC));
+        assert_eq!(step_of(77, 0, 0, 512), refused(EINVAL));
+        assert_eq!(step_of(CMD_WRITE, 0, 0, MAX_REQUEST + 1), Step::Garbage);
+        assert_eq!(step_of(CMD_DISC, 0, 0, 0), Step::Disconnect);
+    }
+
+    #[test]
+    fn a_refused_write_is_answered_after_its_data() {
+        let mut t = Transmission::new(&export());
+        let r = Request { flags: 0, command: CMD_WRITE, cookie: 3, offset: 1 << 20, len: 1024 };
+        assert_eq!(t.step(&r.to_bytes()), (28, Step::Skip(1024)));
+        t.took(1000);
+        assert_eq!(t.step(&[]), (0, Step::Skip(24)));
+        t.took(24);
+        assert_eq!(t.step(&[]), (0, Step::Refuse { cookie: 3, error: ENOSPC }));
+        assert_eq!(t.step(&[]), (0, Step::More));
+    }
+
+    #[test]
+    fn options_are_bounded() {
+        let mut out = Vec::new();
+        let mut n = Negotiation::start(&mut out);
+        assert_eq!(n.step(&export(), &[0, 0, 0, 3], &mut out), (4, Progress::More));
+        let head = |option, len| OptionHeader { option, len }.to_bytes();
+        assert_eq!(n.step(&export(), &head(99, u32::MAX), &mut out), (0, Progress::Close));
+        let list = head(OPT_LIST, 0);
+        for _ in 1..OPTIONS_MAX {
+            assert_eq!(n.step(&export(), &list, &mut out), (16, Progress::More));
+        }
+        assert_eq!(n.step(&export(), &list, &mut out), (0, Progress::Close));
+    }
+
+    /// Runs a whole session over `bytes`, given in portions of at most
+    /// `portion`, the way a connection does, and says what happened.
+    fn run(bytes: &[u8], portion: usize) -> (Vec<u8>, Vec<Step>) {
+        let (export, mut out, mut steps) = (export(), Vec::new(), Vec::new());
+        let mut negotiation = Some(Negotiation::start(&mut out));
+        let mut session = Transmission::new(&export);
+        let (mut start, mut end) = (0, 0);
+        loop {
+            let seen = &bytes[start..end];
+            let (used, stop) = if let Some(n) = &mut negotiation {
+                let (used, progress) = n.step(&export, seen, &mut out);
+                if progress == Progress::Close {
+                    return (out, steps);
+                }
+                if progress == Progress::Transmission {
+                    negotiation = None;
+                }
+                (used, used == 0)
+            } else {
+                match session.step(seen) {
+                    (0, Step::More) => (0, true),
+                    (0, Step::Payload(due) | Step::Skip(due)) => {
+                        let n = seen.len().min(due as usize);
+                        session.took(n as u32);
+                        (n, n == 0)
+                    }
+                    (used, Step::Skip(_)) => (used, false),
+                    (used, step) => {
+                        steps.push(step);
+                        if matches!(step, Step::Garbage | Step::Disconnect) {
+                            return (out, steps);
+                        }
+                        (used, false)
+                    }
+                }
+            };
+            assert!(used <= seen.len());
+            start += used;
+            if stop {
+                if end == bytes.len() {
+                    return (out, steps);
+                }
+                end = bytes.len().min(end + portion);
+            }
+        }
+    }
+
+    fn option() -> impl Strategy<Value = Vec<u8>> {
+        let data = prop_oneof![
+            Just(Vec::new()),
+            prop::collection::vec(any::<u8>(), 0..40),
+            prop_oneof![Just(&b""[..]), Just(&b"ssdkit"[..]), Just(&b"other"[..])].prop_map(|n| {
+                let mut out = Vec::new();
+                InfoRequest::write(n, &[1, 2, 3], &mut out);
+                out
+            }),
+        ];
+        (0u32..12, data).prop_map(|(option, data)| {
+            let mut out = OptionHeader { option, len: data.len() as u32 }.to_bytes().to_vec();
+            out.extend(data);
+            out
+        })
+    }
+
+    fn request() -> impl Strategy<Value = Vec<u8>> {
+        let len = prop_oneof![0u32..4, 0u32..9000, any::<u32>(), Just(512), Just(4096)];
+        let offset = prop_oneof![0u64..1 << 21, any::<u64>(), Just(0), Just(8192)];
+        (0u16..9, prop_oneof![4 => Just(0u16), 1 => any::<u16>()], any::<u64>(), offset, len)
+            .prop_map(|(command, flags, cookie, offset, len)| {
+                let mut out = Request { flags, command, cookie, offset, len }.to_bytes().to_vec();
+                if command == CMD_WRITE {
+                    out.resize(28 + len.min(9000) as usize, 0x5a);
+                }
+                out
+            })
+    }
+
+    fn stream() -> impl Strategy<Value = Vec<u8>> {
+        let garbage = || prop::collection::vec(any::<u8>(), 0..60);
+        let piece = prop_oneof![3 => option(), 6 => request(), 1 => garbage()];
+        let opening = prop_oneof![4 => Just(vec![0, 0, 0, 3]), 1 => garbage()];
+        let go = prop_oneof![
+            3 => Just({
+                let mut data = Vec::new();
+                InfoRequest::write(b"", &[], &mut data);
+                let mut out = OptionHeader { option: OPT_GO, len: data.len() as u32 }.to_bytes().to_vec();
+                out.extend(data);
+                out
+            }),
+            1 => Just(Vec::new())
+        ];
+        (opening, prop::collection::vec(option(), 0..3), go, prop::collection::vec(piece, 0..8))
+            .prop_map(|(a, b, c, d)| [a, b.concat(), c, d.concat()].concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        #[test]
+        fn any_stream_is_survived_and_portions_do_not_matter(bytes in stream(), portion in 1usize..200) {
+            let whole = run(&bytes, usize::MAX / 2);
+            prop_assert_eq!(&run(&bytes, portion), &whole);
+            for step in whole.1 {
+                if let Step::Serve(io) = step {
+                    prop_assert!(io.offset + u64::from(io.len) <= SHAPE.bytes);
+                    prop_assert!((io.offset | u64::from(io.len)) % 512 == 0);
+                }
+            }
+        }
+
+        #[test]
+        fn pure_noise_is_survived(bytes in prop::collection::vec(any::<u8>(), 0..300), portion in 1usize..50) {
+            prop_assert_eq!(run(&bytes, portion), run(&bytes, 1000));
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Measuring a drive honestly.
+//!
+//! - [`Histogram`]: latencies, to 1 %, at a few nanoseconds each.
+//! - [`Series`]: what happened in each second of drive time.
+//! - [`Steady`]: whether the drive has settled.
+//! - [`formula`]: the write amplification that a correct drive must show.
+//! - [`units`]: sizes, times and rates, read and printed.
+//! - [`Report`]: all of it, as JSON or for a terminal.
+//!
+//! Nothing here reads a clock: all times are given by the caller.
+
+pub mod formula;
+pub mod histogram;
+pub mod report;
+pub mod series;
+pub mod steady;
+pub mod units;
+
+pub use histogram::{Histogram, Summary};
+pub use report::{Cpu, Direction, Gc, Report, SteadyState, WriteAmplification};
+pub use series::{Gauges, Row, Series};
+pub use steady::{Round, Steady, Verdict, Window};

@@ -1,0 +1,304 @@
+//! What happened when: a row for each second of drive time.
+//!
+//! Guarantees: memory is bounded for any length of run. At [`MAX_ROWS`] rows
+//! each two neighbours become one and rows are twice as long from then on.
+//! Percentiles of joined rows come from their joined histograms, never from
+//! averages. Recording costs one comparison more than a histogram; memory is
+//! taken only at the end of a row (8 bytes for each distinct latency bucket).
+//! Nothing here fails.
+
+use serde::Serialize;
+
+use crate::histogram::{Histogram, Packed};
+
+/// The most rows that are kept.
+pub const MAX_ROWS: usize = 2048;
+/// How long a row is at first.
+pub const ROW_NS: u64 = 1_000_000_000;
+
+/// What a drive's own counters say. All but `free_chunks` only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// Logical blocks written by the host.
+    pub user_blocks: u64,
+    /// Blocks programmed into flash for whatever reason.
+    pub programmed_blocks: u64,
+    /// Chunks that are free now.
+    pub free_chunks: u64,
+    /// Collections so far.
+    pub collections: u64,
+    /// Erases so far.
+    pub erases: u64,
+}
+
+/// One row of the series.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// When the row starts, in seconds of drive time since the start.
+    pub second: f64,
+    /// How long it is, in seconds. The last row may be shorter.
+    pub seconds: f64,
+    /// I/Os completed.
+    pub ios: u64,
+    /// I/Os per second.
+    pub iops: f64,
+    /// Median latency in nanoseconds; `None` without I/Os.
+    pub p50: Option<u64>,
+    /// 99.9th percentile of latency in nanoseconds, however few the I/Os.
+    pub p999: Option<u64>,
+    /// Blocks programmed for each block written in this row; `None` when
+    /// nothing was written.
+    pub write_amplification: Option<f64>,
+    /// Free chunks at the end of the row.
+    pub free_chunks: u64,
+    /// Collections in this row.
+    pub collections: u64,
+    /// Erases in this row.
+    pub erases: u64,
+}
+
+/// A closed row: what it counted, and the counters at its end.
+#[derive(Clone, Debug)]
+struct Closed {
+    ns: u64,
+    ios: u64,
+    latency: Packed,
+    end: Gauges,
+}
+
+impl Closed {
+    /// This row and the one after it.
+    fn join(&self, next: &Closed) -> Closed {
+        Closed {
+            ns: self.ns + next.ns,
+            ios: self.ios + next.ios,
+            latency: self.latency.merge(&next.latency),
+            end: next.end,
+        }
+    }
+
+    fn row(&self, start_ns: u64, before: &Gauges) -> Row {
+        let seconds = self.ns as f64 / 1e9;
+        let since = |now: u64, then: u64| now.saturating_sub(then);
+        let user = since(self.end.user_blocks, before.user_blocks);
+        let programmed = since(self.end.programmed_blocks, before.programmed_blocks);
+        Row {
+            second: start_ns as f64 / 1e9,
+            seconds,
+            ios: self.ios,
+            iops: if self.ns > 0 { self.ios as f64 / seconds } else { 0.0 },
+            p50: self.latency.percentile(50.0),
+            p999: self.latency.percentile(99.9),
+            write_amplification: (user > 0).then(|| programmed as f64 / user as f64),
+            free_chunks: self.end.free_chunks,
+            collections: since(self.end.collections, before.collections),
+            erases: since(self.end.erases, before.erases),
+        }
+    }
+}
+
+/// A series in the making.
+#[derive(Clone, Debug)]
+pub struct Series {
+    closed: Vec<Closed>,
+    /// The row that is filled now.
+    open: Histogram,
+    open_start: u64,
+    width: u64,
+    start_gauges: Gauges,
+}
+
+impl Series {
+    /// A series that starts at `start_ns` of drive time, when the drive's
+    /// counters were `gauges`.
+    pub fn new(start_ns: u64, gauges: Gauges) -> Series {
+        Series {
+            closed: Vec::with_capacity(MAX_ROWS),
+            open: Histogram::new(),
+            open_start: start_ns,
+            width: ROW_NS,
+            start_gauges: gauges,
+        }
+    }
+
+    /// Counts an I/O that completed at `at_ns` after `latency_ns`. `gauges`
+    /// is asked only when this I/O is the first of a new row. An I/O older
+    /// than the open row is counted in the open row.
+    #[inline]
+    pub fn record(&mut self, at_ns: u64, latency_ns: u64, gauges: impl FnOnce() -> Gauges) {
+        if at_ns.saturating_sub(self.open_start) >= self.width {
+            self.catch_up(at_ns, gauges());
+        }
+        self.open.record(latency_ns);
+    }
+
+    /// Closes the series at `at_ns` and gives its rows, oldest first.
+    pub fn finish(mut self, at_ns: u64, gauges: Gauges) -> Vec<Row> {
+        self.catch_up(at_ns, gauges);
+        let rest = at_ns.saturating_sub(self.open_start);
+        if rest > 0 {
+            self.close(rest, gauges);
+        } else if self.open.count() > 0
+            && let Some(last) = self.closed.last_mut()
+        {
+            // Completed at the very end: the last moment of the last row.
+            last.ios += self.open.count();
+            last.latency = last.latency.merge(&self.open.pack());
+            last.end = gauges;
+        }
+        let mut start = 0;
+        let mut before = self.start_gauges;
+        let row = |c: &Closed| {
+            let row = c.row(start, &before);
+            start += c.ns;
+            before = c.end;
+            row
+        };
+        self.closed.iter().map(row).collect()
+    }
+
+    /// Closes all rows that end at or before `at_ns`. What the drive counted
+    /// in rows without I/Os goes to the first of them.
+    #[cold]
+    fn catch_up(&mut self, at_ns: u64, gauges: Gauges) {
+        while at_ns.saturating_sub(self.open_start) >= self.width {
+            self.close(self.width, gauges);
+            if self.closed.len() == MAX_ROWS {
+                self.halve();
+            }
+        }
+    }
+
+    fn close(&mut self, ns: u64, end: Gauges) {
+        self.closed.push(Closed { ns, ios: self.open.count(), latency: self.open.pack(), end });
+        self.open.clear();
+        self.open_start += ns;
+    }
+
+    /// Joins each two neighbours; their number is even.
+    fn halve(&mut self) {
+        for i in 0..MAX_ROWS / 2 {
+            self.closed[i] = self.closed[2 * i].join(&self.closed[2 * i + 1]);
+        }
+        self.closed.truncate(MAX_ROWS / 2);
+        self.width *= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const S: u64 = ROW_NS;
+
+    fn gauges(user: u64, programmed: u64) -> Gauges {
+        Gauges { user_blocks: user, programmed_blocks: programmed, ..Gauges::default() }
+    }
+
+    #[test]
+    fn a_row_for_each_second() {
+        let mut s = Series::new(5 * S, gauges(100, 200));
+        let unasked = || panic!("no row has ended");
+        s.record(5 * S, 10, unasked);
+        s.record(5 * S + 1, 20, unasked);
+        s.record(6 * S, 30, || Gauges { erases: 4, free_chunks: 9, ..gauges(110, 230) });
+        let end = Gauges { erases: 5, free_chunks: 8, ..gauges(110, 230) };
+        let rows = s.finish(6 * S + S / 2, end);
+        let first = Row {
+            second: 0.0,
+            seconds: 1.0,
+            ios: 2,
+            iops: 2.0,
+            p50: Some(10),
+            p999: Some(20),
+            write_amplification: Some(3.0),
+            free_chunks: 9,
+            collections: 0,
+            erases: 4,
+        };
+        let second = Row {
+            second: 1.0,
+            seconds: 0.5,
+            ios: 1,
+            iops: 2.0,
+            p50: Some(30),
+            p999: Some(30),
+            write_amplification: None,
+            free_chunks: 8,
+            collections: 0,
+            erases: 1,
+        };
+        assert_eq!(rows, [first, second]);
+    }
+
+    #[test]
+    fn idle_seconds_are_rows_too() {
+        let mut s = Series::new(0, Gauges::default());
+        s.record(0, 1, Gauges::default);
+        s.record(3 * S, 1, Gauges::default);
+        let ios: Vec<u64> = s.finish(4 * S, Gauges::default()).iter().map(|r| r.ios).collect();
+        assert_eq!(ios, [1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn an_io_at_the_very_end_is_counted() {
+        let mut s = Series::new(0, Gauges::default());
+        s.record(1, 1, Gauges::default);
+        s.record(S, 7, Gauges::default);
+        let rows = s.finish(S, Gauges::default());
+        assert_eq!((rows.len(), rows[0].ios, rows[0].p999), (1, 2, Some(7)));
+    }
+
+    #[test]
+    fn a_late_report_counts_in_the_open_row() {
+        let mut s = Series::new(10 * S, Gauges::default());
+        s.record(3, 1, Gauges::default);
+        assert_eq!(s.finish(11 * S, Gauges::default())[0].ios, 1);
+    }
+
+    #[test]
+    fn memory_is_bounded_for_any_length() {
+        let mut s = Series::new(0, Gauges::default());
+        s.record(0, 1, Gauges::default);
+        s.record(u64::MAX - 1, 1, Gauges::default);
+        let rows = s.finish(u64::MAX, Gauges::default());
+        assert!(rows.len() <= MAX_ROWS && rows.len() >= MAX_ROWS / 2 - 1);
+        assert_eq!(rows.iter().map(|r| r.ios).sum::<u64>(), 2);
+    }
+
+    #[test]
+    fn joined_rows_keep_counts_and_percentiles() {
+        let mut s = Series::new(0, Gauges::default());
+        let seconds = MAX_ROWS as u64 + 3;
+        for t in 0..seconds {
+            for _ in 0..3 {
+                s.record(t * S, 100 + t % 2, || gauges(t * 10, t * 20));
+            }
+        }
+        let rows = s.finish(seconds * S, gauges(seconds * 10, seconds * 20));
+        assert_eq!(rows.len(), MAX_ROWS / 2 + 2);
+        assert!(rows[..MAX_ROWS / 2].iter().all(|r| r.seconds == 2.0 && r.ios == 6));
+        assert!(rows.iter().all(|r| r.write_amplification == Some(2.0)));
+        assert_eq!((rows[0].p50, rows[0].p999), (Some(100), Some(101)));
+        assert_eq!(rows.last().unwrap().seconds, 1.0);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost(gaps in prop::collection::vec(0u64..3 * S, 0..50)) {
+            let mut s = Series::new(0, Gauges::default());
+            let mut at = 0;
+            for gap in &gaps {
+                at += gap;
+                s.record(at, *gap, || Gauges { erases: at, ..Gauges::default() });
+            }
+            at += 1;
+            let rows = s.finish(at, Gauges { erases: at, ..Gauges::default() });
+            prop_assert_eq!(rows.iter().map(|r| r.ios).sum::<u64>(), gaps.len() as u64);
+            prop_assert_eq!(rows.iter().map(|r| r.erases).sum::<u64>(), at);
+            let ends = rows.windows(2).all(|w| (w[0].second + w[0].seconds - w[1].second).abs() < 1e-6);
+            prop_assert!(ends);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Whether a drive has settled: the steady-state rule, after the Performance
+//! Test Specification of SNIA.
+//!
+//! Guarantees: steady means that over the last [`WINDOW`] rounds the highest
+//! value is at most 20 % of the mean above the lowest, and the least-squares
+//! line through them rises or falls by at most 10 % of the mean across the
+//! window. Where rounds tell their write amplification, that of the last one
+//! must also differ from the one before by less than 0.5 % for each overwrite
+//! of the drive that the round made: IOPS may look settled long before
+//! collection is. After [`MAX_ROUNDS`] the search is given up, and a report
+//! must say so. Values that are not numbers are never steady.
+
+/// Rounds that are looked at.
+pub const WINDOW: usize = 5;
+/// Rounds after which the search is given up.
+pub const MAX_ROUNDS: usize = 25;
+/// How far the values may lie apart, in parts of their mean.
+const RANGE_LIMIT: f64 = 0.20;
+/// How much the line may rise or fall across the window, in parts of the mean.
+const RISE_LIMIT: f64 = 0.10;
+/// How much write amplification may change in one overwrite of the drive.
+const DRIFT_LIMIT: f64 = 0.005;
+
+/// What one round of the workload gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Round {
+    /// What must settle: usually I/Os per second.
+    pub value: f64,
+    /// Write amplification over this round; `None` when nothing was written.
+    pub write_amplification: Option<f64>,
+    /// How often the round wrote the drive's logical capacity.
+    pub overwrites: f64,
+}
+
+/// What to do after a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Run another round.
+    Continue,
+    /// The drive is steady.
+    Reached,
+    /// It was not steady in [`MAX_ROUNDS`].
+    GaveUp,
+}
+
+/// The arithmetic of the last [`WINDOW`] rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    /// The mean value.
+    pub mean: f64,
+    /// Highest less lowest, in parts of the mean.
+    pub range: f64,
+    /// How much the least-squares line rises across the window, in parts of
+    /// the mean; below zero when it falls.
+    pub rise: f64,
+    /// Relative change of write amplification in the last round, for each
+    /// overwrite of the drive; `None` when the rounds do not tell.
+    pub drift: Option<f64>,
+}
+
+/// The search for the steady state.
+#[derive(Clone, Debug, Default)]
+pub struct Steady {
+    rounds: Vec<Round>,
+}
+
+impl Steady {
+    /// A search that has seen no round.
+    pub fn new() -> Steady {
+        Steady { rounds: Vec::with_capacity(MAX_ROUNDS) }
+    }
+
+    /// Takes the next round and judges. Rounds beyond [`MAX_ROUNDS`] are not
+    /// taken.
+    pub fn push(&mut self, round: Round) -> Verdict {
+        if self.rounds.len() < MAX_ROUNDS {
+            self.rounds.push(round);
+        }
+        self.verdict()
+    }
+
+    /// How many rounds were taken.
+    pub fn rounds(&self) -> usize {
+        self.rounds.len()
+    }
+
+    /// What the rounds so far say.
+    pub fn verdict(&self) -> Verdict {
+        match self.window() {
+            Some(w) if w.is_steady() => Verdict::Reached,
+            _ if self.rounds.len() >= MAX_ROUNDS => Verdict::GaveUp,
+            _ => Verdict::Continue,
+        }
+    }
+
+    /// The arithmetic of the last rounds; `None` before there are enough.
+    pub fn window(&self) -> Option<Window> {
+        let last = self.rounds.last_chunk::<WINDOW>()?;
+        let values = last.map(|r| r.value);
+        let mean = values.iter().sum::<f64>() / WINDOW as f64;
+        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        Some(Window {
+            mean,
+            range: (high - low) / mean,
+            rise: slope(&values) * (WINDOW - 1) as f64 / mean,
+            drift: drift(&last[WINDOW - 2], &last[WINDOW - 1]),
+        })
+    }
+}
+
+impl Window {
+    /// Whether the rule holds.
+    fn is_steady(&self) -> bool {
+        // Written so that a value that is not a number fails.
+        self.mean > 0.0
+            && self.range <= RANGE_LIMIT
+            && self.rise.abs() <= RISE_LIMIT
+            && self.drift.is_none_or(|d| d < DRIFT_LIMIT)
+    }
+}
+
+/// The slope of the least-squares line through values one round apart.
+fn slope(values: &[f64; WINDOW]) -> f64 {
+    let middle = (WINDOW - 1) as f64 / 2.0;
+    let distance = |i: usize| i as f64 - middle;
+    let along: f64 = values.iter().enumerate().map(|(i, v)| distance(i) * v).sum();
+    let spread: f64 = (0..WINDOW).map(|i| distance(i) * distance(i)).sum();
+    along / spread
+}
+
+/// How much write amplification moved from one round to the next, for each
+/// overwrite of the drive.
+fn drift(before: &Round, last: &Round) -> Option<f64> {
+    let (old, new) = (before.write_amplification?, last.write_amplification?);
+    (last.overwrites > 0.0).then(|| ((new - old) / old).abs() / last.overwrites)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(values: &[f64]) -> (Steady, Verdict) {
+        let mut steady = Steady::new();
+        let round = |&value: &f64| Round { value, write_amplification: None, overwrites: 0.0 };
+        let verdict = values.iter().map(round).fold(Verdict::Continue, |_, r| steady.push(r));
+        (steady, verdict)
+    }
+
+    fn near(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-12
+    }
+
+    #[test]
+    fn needs_five_rounds() {
+        assert_eq!(run(&[100.0; 4]).1, Verdict::Continue);
+        assert_eq!(run(&[100.0; 5]).1, Verdict::Reached);
+    }
+
+    #[test]
+    fn the_arithmetic_by_hand() {
+        // Mean 104; 112 - 96 = 16; slope (-2*100 - 96 + 104 + 2*112)/10 = 3.2.
+        let (steady, verdict) = run(&[100.0, 96.0, 108.0, 104.0, 112.0]);
+        let w = steady.window().unwrap();
+        assert!(near(w.mean, 104.0));
+        assert!(near(w.range, 16.0 / 104.0));
+        assert!(near(w.rise, 3.2 * 4.0 / 104.0));
+        // 12.3 % of rise is too much.
+        assert_eq!(verdict, Verdict::Continue);
+    }
+
+    #[test]
+    fn limits_are_included() {
+        // Mean 100, slope 0.
+        assert_eq!(run(&[100.0, 90.0, 110.0, 110.0, 90.0]).1, Verdict::Reached, "range 20 %");
+        assert_eq!(run(&[100.0, 110.0, 80.0, 110.0, 100.0]).1, Verdict::Continue, "range 30 %");
+        // Slope 2.5, rise exactly 10 % of 100.
+        assert_eq!(run(&[95.0, 97.5, 100.0, 102.5, 105.0]).1, Verdict::Reached);
+        assert_eq!(run(&[94.0, 97.5, 100.0, 102.5, 106.0]).1, Verdict::Continue);
+        assert_eq!(run(&[106.0, 102.5, 100.0, 97.5, 94.0]).1, Verdict::Continue, "falling counts");
+    }
+
+    #[test]
+    fn only_the_last_five_count() {
+        let (steady, verdict) = run(&[900.0, 500.0, 100.0, 100.0, 100.0, 100.0, 100.0]);
+        assert_eq!((steady.rounds(), verdict), (7, Verdict::Reached));
+    }
+
+    #[test]
+    fn gives_up_after_the_limit() {
+        let wild: Vec<f64> = (0..24).map(|i| if i % 2 == 0 { 50.0 } else { 150.0 }).collect();
+        assert_eq!(run(&wild).1, Verdict::Continue);
+        let wild: Vec<f64> = (0..30).map(|i| if i % 2 == 0 { 50.0 } else { 150.0 }).collect();
+        let (steady, verdict) = run(&wild);
+        assert_eq!((steady.rounds(), verdict), (25, Verdict::GaveUp));
+    }
+
+    #[test]
+    fn no_number_is_steady_only_if_it_is_one() {
+        assert_eq!(run(&[f64::NAN; 5]).1, Verdict::Continue);
+        assert_eq!(run(&[f64::INFINITY; 5]).1, Verdict::Continue);
+        assert_eq!(run(&[0.0; 5]).1, Verdict::Continue);
+    }
+
+    #[test]
+    fn write_amplification_must_settle_too() {
+        let with = |last: f64, overwrites: f64| {
+            let mut steady = Steady::new();
+            for wa in [2.0, 2.0, 2.0, 2.0] {
+                steady.push(Round { value: 9.0, write_amplification: Some(wa), overwrites });
+            }
+            steady.push(Round { value: 9.0, write_amplification: Some(last), overwrites })
+        };
+        // 0.4 % in one overwrite, but 0.8 % for each when it took half a one.
+        assert_eq!(with(2.008, 1.0), Verdict::Reached);
+        assert_eq!(with(1.992, 1.0), Verdict::Reached);
+        assert_eq!(with(2.008, 0.5), Verdict::Continue);
+        assert_eq!(with(2.012, 1.0), Verdict::Continue);
+        assert_eq!(with(2.018, 2.0), Verdict::Reached);
+        // A round that wrote nothing says nothing.
+        assert_eq!(with(2.5, 0.0), Verdict::Reached);
+    }
+}

@@ -1,0 +1,457 @@
+//! The command line: what can be asked, parsed and checked.
+//!
+//! Parsing opens nothing and never panics. What clap cannot see (keys that
+//! contradict each other) is checked by [`BenchArgs::check`] and
+//! [`ServeArgs::check`]; both end with exit code 2.
+
+use std::fmt;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use measure::units;
+use port::{BLOCK_BYTES, SECTOR_BYTES};
+
+use crate::drive::{DriveSpec, MemorySpec, NbdAddress, Store};
+use crate::error::Error;
+
+const DRIVES: &str = "\
+Drives:
+  mem:PROFILE[,key=value...]   the whole stack in this process
+  nbd:PATH, nbd:HOST:PORT      a drive that somebody serves
+
+  PROFILE is a name (see `ssdkit profiles`) or the path of a TOML file.
+  size=8G       logical capacity; gives the number of chunks
+  spare=0.2     (T - U) / T, T the physical and U the logical pages of data
+  store=memory  what is kept: memory, checksum, none
+  target=pblk   what translates
+  victim=greedy how chunks to collect are chosen: greedy, fifo, random, d-choices:10
+  groups, pus, planes, chunks, pages, read, program, ...: any key of the profile
+
+  K, M, G and T are binary in drives and block sizes, decimal in counts and rates.";
+
+const EXAMPLES: &str = "\
+Examples:
+  ssdkit                          the main job: make a drive, age it, measure it
+  ssdkit bench mem:ref --rw randread --qd 64
+  ssdkit bench mem:tlc,size=4G --rw randrw --read-percent 70 --qd 32 --precondition steady
+  ssdkit serve mem:znand,size=1G --nbd /tmp/ssd.sock
+  ssdkit profiles znand";
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  ssdkit bench mem:ref --rw randread --bs 4k --qd 64 --ios 5M
+  ssdkit bench mem:ref,store=none --rw randwrite --qd 256 --precondition steady --time 5s
+  ssdkit bench mem:znand --rw randrw --read-percent 70 --rate 100k --json
+  ssdkit bench nbd:/tmp/ssd.sock --rw randwrite --verify --time 10s
+
+";
+
+/// A solid-state drive in software, the host stack above it, and the tools to
+/// measure it.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "ssdkit",
+    version,
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// What to do; with nothing, the main job.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Main job: print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Main job: what all random numbers come from.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// What can be done.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Run a workload on a drive and report.
+    #[command(after_help = format!("{BENCH_EXAMPLES}{DRIVES}"))]
+    Bench(BenchArgs),
+    /// Serve a drive over NBD until interrupted.
+    #[command(after_help = format!("{SERVE_EXAMPLES}{DRIVES}"))]
+    Serve(ServeArgs),
+    /// List the profiles, or print one as TOML.
+    #[command(after_help = PROFILES_EXAMPLES)]
+    Profiles(ProfilesArgs),
+    /// Run a study of a paper, or list the studies.
+    #[command(
+        after_help = "Examples:\n  ssdkit study\n  ssdkit study myths\n  ssdkit study ull --json"
+    )]
+    Study(StudyArgs),
+}
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  ssdkit serve mem:ref,size=1G --nbd /tmp/ssd.sock
+  nbdinfo 'nbd+unix:///?socket=/tmp/ssd.sock'
+  ssdkit serve mem:tlc,size=4G --nbd 127.0.0.1:10809
+
+";
+
+const PROFILES_EXAMPLES: &str = "\
+Examples:
+  ssdkit profiles
+  ssdkit profiles znand > mine.toml     then edit it and use mem:./mine.toml
+  ssdkit profiles mem:ref,read=50us     the effective profile of a drive";
+
+/// What a workload does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Rw {
+    /// Sequential reads.
+    Read,
+    /// Sequential writes.
+    Write,
+    /// Random reads.
+    Randread,
+    /// Random writes.
+    Randwrite,
+    /// Random reads and writes.
+    Randrw,
+    /// Random trims.
+    Trim,
+}
+
+impl Rw {
+    /// Whether addresses are random.
+    pub fn is_random(self) -> bool {
+        !matches!(self, Rw::Read | Rw::Write)
+    }
+
+    /// Whether it writes data.
+    pub fn writes(self) -> bool {
+        matches!(self, Rw::Write | Rw::Randwrite | Rw::Randrw)
+    }
+}
+
+/// What is done to a drive before it is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Precondition {
+    /// Nothing: a fresh drive.
+    #[default]
+    None,
+    /// Twice its capacity of 128 KiB sequential writes.
+    Seq,
+    /// That, then the workload itself until it is steady.
+    Steady,
+}
+
+/// Whose time it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ClockKind {
+    /// The drive's: jumps from event to event.
+    Virtual,
+    /// The processor's.
+    Real,
+}
+
+/// When requests of an open loop arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Arrivals {
+    /// At equal distances.
+    #[default]
+    Fixed,
+    /// At exponentially distributed ones.
+    Poisson,
+}
+
+/// A share of the space and the share of the accesses that go there, in
+/// percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hot {
+    /// Percent of the range that is hot, 1 to 99.
+    pub space: u32,
+    /// Percent of the accesses that go there, 1 to 99.
+    pub accesses: u32,
+}
+
+impl FromStr for Hot {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Hot, String> {
+        let number = |s: &str| s.parse().ok().filter(|n| (1..=99).contains(n));
+        let both = text.split_once(':').and_then(|(a, b)| Some((number(a)?, number(b)?)));
+        both.map(|(space, accesses)| Hot { space, accesses }).ok_or_else(|| {
+            "write SPACE:ACCESSES in percent from 1 to 99, for example 10:90".to_string()
+        })
+    }
+}
+
+/// A part of the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes, not zero.
+    pub len: u64,
+}
+
+impl FromStr for Range {
+    type Err = String;
+
+    /// `LENGTH` or `OFFSET+LENGTH`.
+    fn from_str(text: &str) -> Result<Range, String> {
+        let (offset, len) = text.split_once('+').unwrap_or(("0", text));
+        let size = |s: &str| units::size(s).map_err(|e| e.to_string());
+        let range = Range { offset: size(offset)?, len: size(len)? };
+        if range.len == 0 || range.offset.checked_add(range.len).is_none() {
+            return Err("write LENGTH or OFFSET+LENGTH, for example 1G or 512M+1G".into());
+        }
+        Ok(range)
+    }
+}
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// After so many requests.
+    Ios(u64),
+    /// After so much drive time, in ns.
+    Time(u64),
+}
+
+/// `ssdkit bench`.
+#[derive(Args, Clone, Debug)]
+pub struct BenchArgs {
+    /// The drive, for example mem:ref,size=8G.
+    #[arg(value_name = "DRIVE")]
+    pub drive: DriveSpec,
+    /// What to do.
+    #[arg(long, value_enum)]
+    pub rw: Rw,
+    /// Reads among the requests of randrw, in percent [default: 50].
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub read_percent: Option<u32>,
+    /// Bytes a request, 512 to 1M.
+    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = block_size)]
+    pub bs: u32,
+    /// Requests outstanding, of each thread.
+    #[arg(long, value_name = "DEPTH", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub qd: u32,
+    /// Submitters; in virtual time they share one thread of the system.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
+    /// End after so many requests [default: 1M, unless --time].
+    #[arg(long, value_name = "COUNT", value_parser = count, conflicts_with = "time")]
+    pub ios: Option<u64>,
+    /// End after so much drive time.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub time: Option<u64>,
+    /// Drive time before counting begins.
+    #[arg(long, value_name = "TIME", value_parser = units::duration_ns)]
+    pub ramp: Option<u64>,
+    /// End after so much time on the wall, in any case.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub max_time: Option<u64>,
+    /// Open loop: so many requests a second arrive, however long they take.
+    #[arg(long, value_name = "RATE", value_parser = count)]
+    pub rate: Option<u64>,
+    /// How the requests of an open loop arrive.
+    #[arg(long, value_enum, default_value_t, requires = "rate")]
+    pub arrivals: Arrivals,
+    /// What to do to the drive before.
+    #[arg(long, value_enum, default_value_t)]
+    pub precondition: Precondition,
+    /// Whose time it is [default: virtual; real for nbd].
+    #[arg(long, value_enum)]
+    pub clock: Option<ClockKind>,
+    /// What all random numbers come from.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Part of the drive to use: LENGTH or OFFSET+LENGTH.
+    #[arg(long, value_name = "RANGE")]
+    pub range: Option<Range>,
+    /// Skewed addresses after Zipf's law, theta above 0 and at most 5.
+    #[arg(long, value_name = "THETA", value_parser = theta, conflicts_with = "hot")]
+    pub zipf: Option<f64>,
+    /// Skewed addresses: so many percent of the space get so many of the accesses.
+    #[arg(long, value_name = "SPACE:ACCESSES")]
+    pub hot: Option<Hot>,
+    /// Every so many writes, one is durable when it completes.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub fua_every: Option<u32>,
+    /// After every so many writes, a flush.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub flush_every: Option<u32>,
+    /// Write recognisable data and check all that is read.
+    #[arg(long)]
+    pub verify: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl BenchArgs {
+    /// When the run ends.
+    pub fn end(&self) -> End {
+        match (self.ios, self.time) {
+            (Some(ios), _) => End::Ios(ios),
+            (None, Some(ns)) => End::Time(ns),
+            (None, None) => End::Ios(1_000_000),
+        }
+    }
+
+    /// Whose time it is.
+    pub fn clock(&self) -> ClockKind {
+        let real = matches!(self.drive, DriveSpec::Nbd(_));
+        self.clock.unwrap_or(if real { ClockKind::Real } else { ClockKind::Virtual })
+    }
+
+    /// Reads among the requests, in percent.
+    pub fn reads(&self) -> u32 {
+        match self.rw {
+            Rw::Read | Rw::Randread => 100,
+            Rw::Write | Rw::Randwrite | Rw::Trim => 0,
+            Rw::Randrw => self.read_percent.unwrap_or(50),
+        }
+    }
+
+    /// Whether the options agree with each other and with the drive.
+    pub fn check(&self) -> Result<(), Error> {
+        let refuse = |text: &str| Err(Error::Usage(text.into()));
+        if self.read_percent.is_some() && self.rw != Rw::Randrw {
+            return refuse("--read-percent is for --rw randrw only: leave it out");
+        }
+        if (self.zipf.is_some() || self.hot.is_some()) && !self.rw.is_random() {
+            return refuse(
+                "--zipf and --hot are for random addresses: take --rw randread or the like",
+            );
+        }
+        if (self.fua_every.is_some() || self.flush_every.is_some()) && !self.rw.writes() {
+            return refuse(
+                "--fua-every and --flush-every need writes: take --rw randwrite or the like",
+            );
+        }
+        if self.range.is_some_and(|r| r.len < u64::from(self.bs)) {
+            return refuse("--range is shorter than one request of --bs");
+        }
+        match &self.drive {
+            DriveSpec::Memory(spec) => self.check_memory(spec),
+            DriveSpec::Nbd(_) if self.clock == Some(ClockKind::Virtual) => {
+                refuse("--clock virtual needs a drive in this process: take mem: or --clock real")
+            }
+            DriveSpec::Nbd(_) => Ok(()),
+        }
+    }
+
+    /// Whether the options agree with what the drive keeps.
+    fn check_memory(&self, spec: &MemorySpec) -> Result<(), Error> {
+        let blocks = u64::from(self.bs).is_multiple_of(BLOCK_BYTES)
+            && self.range.is_none_or(|r| (r.offset | r.len).is_multiple_of(BLOCK_BYTES));
+        if spec.store != Store::Memory && !blocks {
+            return Err(Error::Usage(format!(
+                "store={} keeps no bytes of a block, so --bs and --range must be multiples of \
+                 4k: change them, or take store=memory",
+                spec.store.name()
+            )));
+        }
+        if self.verify && spec.store == Store::None {
+            let text = "--verify needs data to compare: take store=memory or store=checksum";
+            return Err(Error::Usage(text.into()));
+        }
+        Ok(())
+    }
+}
+
+/// `ssdkit serve`.
+#[derive(Args, Clone, Debug)]
+pub struct ServeArgs {
+    /// The drive, for example mem:ref,size=8G.
+    #[arg(value_name = "DRIVE")]
+    pub drive: DriveSpec,
+    /// Where to listen: a socket's path or HOST:PORT.
+    #[arg(long, value_name = "ADDRESS")]
+    pub nbd: NbdAddress,
+    /// Print one JSON object when ready and one at the end.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl ServeArgs {
+    /// The drive to serve: one in memory that keeps its data.
+    pub fn check(&self) -> Result<&MemorySpec, Error> {
+        match &self.drive {
+            DriveSpec::Memory(spec) if spec.store == Store::Memory => Ok(spec),
+            DriveSpec::Memory(spec) => Err(Error::Usage(format!(
+                "store={} keeps no data to serve: take store=memory",
+                spec.store.name()
+            ))),
+            DriveSpec::Nbd(_) => {
+                Err(Error::Usage("an nbd: drive is served already: take a mem: drive".into()))
+            }
+        }
+    }
+}
+
+/// `ssdkit profiles`.
+#[derive(Args, Clone, Debug)]
+pub struct ProfilesArgs {
+    /// A profile's name, the path of a TOML file, or a mem: drive.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ssdkit study`.
+#[derive(Args, Clone, Debug)]
+pub struct StudyArgs {
+    /// Which study; with nothing, the list.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl fmt::Display for Rw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value().expect("no value is hidden");
+        f.write_str(value.get_name())
+    }
+}
+
+/// A request's size.
+fn block_size(text: &str) -> Result<u32, String> {
+    let bytes = units::size(text).map_err(|e| e.to_string())?;
+    if !(SECTOR_BYTES..=1 << 20).contains(&bytes) || !bytes.is_multiple_of(SECTOR_BYTES) {
+        return Err("a request is 512 bytes to 1M, in multiples of 512".into());
+    }
+    Ok(bytes as u32)
+}
+
+/// A decimal count or rate that is not zero.
+fn count(text: &str) -> Result<u64, String> {
+    match units::rate(text) {
+        Ok(0) => Err("it must be more than zero".into()),
+        Ok(n) => Ok(n),
+        Err(_) => Err("write a number, for example 5M or 100k".into()),
+    }
+}
+
+/// A time that is not zero.
+fn duration(text: &str) -> Result<u64, String> {
+    match units::duration_ns(text) {
+        Ok(0) => Err("it must be more than zero".into()),
+        Ok(ns) => Ok(ns),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+/// The skew of Zipf's law.
+fn theta(text: &str) -> Result<f64, String> {
+    let theta = text.parse::<f64>().ok().filter(|t| *t > 0.0 && *t <= 5.0);
+    theta.ok_or_else(|| "write a number above 0 and at most 5, for example 0.99".into())
+}
+
+#[cfg(test)]
+mod tests;

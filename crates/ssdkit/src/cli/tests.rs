@@ -1,0 +1,147 @@
+//! Tests of the command line.
+
+use super::*;
+use clap::CommandFactory;
+use proptest::prelude::*;
+
+fn parse(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(line.split_whitespace())
+}
+
+fn bench(rest: &str) -> BenchArgs {
+    match parse(&format!("ssdkit bench {rest}")).unwrap().command {
+        Some(Command::Bench(args)) => args,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Why the options do not agree.
+fn refused(rest: &str) -> String {
+    let error = bench(rest).check().unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    error.to_string()
+}
+
+#[test]
+fn clap_finds_no_fault() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn nothing_is_the_main_job() {
+    let cli = parse("ssdkit").unwrap();
+    assert!(cli.command.is_none() && !cli.json);
+    assert!(parse("ssdkit --json").unwrap().json);
+}
+
+#[test]
+fn defaults_are_as_documented() {
+    let args = bench("mem:ref --rw randread");
+    assert_eq!((args.bs, args.qd, args.threads, args.seed), (4096, 1, 1, 1));
+    assert_eq!(args.clock(), ClockKind::Virtual);
+    assert_eq!(args.precondition, Precondition::None);
+    assert_eq!(args.end(), End::Ios(1_000_000));
+    assert_eq!(args.reads(), 100);
+    args.check().unwrap();
+    assert_eq!(bench("nbd:/tmp/a --rw read").clock(), ClockKind::Real);
+}
+
+#[test]
+fn numbers_have_the_units_of_their_kind() {
+    let args = bench(
+        "mem:ref --rw randrw --read-percent 70 --bs 4k --qd 64 --threads 4 --ios 5M --rate 100k \
+         --ramp 5s --range 512M+1G --hot 10:90 --fua-every 8 --flush-every 64 --arrivals poisson",
+    );
+    args.check().unwrap();
+    assert_eq!(args.end(), End::Ios(5_000_000));
+    assert_eq!((args.rate, args.ramp), (Some(100_000), Some(5_000_000_000)));
+    assert_eq!(args.range, Some(Range { offset: 512 << 20, len: 1 << 30 }));
+    assert_eq!(args.hot, Some(Hot { space: 10, accesses: 90 }));
+    assert_eq!(args.reads(), 70);
+    assert_eq!(bench("mem:ref --rw trim --time 250ms").end(), End::Time(250_000_000));
+}
+
+#[test]
+fn wrong_values_are_usage_errors() {
+    for (rest, says) in [
+        ("mem:ref --rw sideways", "possible values"),
+        ("mem:ref", "--rw"),
+        ("mem:shop,x=1 --rw read", "no key of a drive"),
+        ("what --rw read", "mem:PROFILE"),
+        ("mem:ref --rw read --bs 1000", "multiples of 512"),
+        ("mem:ref --rw read --bs 2M", "512 bytes to 1M"),
+        ("mem:ref --rw read --qd 0", "65536"),
+        ("mem:ref --rw read --ios 0", "more than zero"),
+        ("mem:ref --rw read --ios many", "5M"),
+        ("mem:ref --rw read --time 5", "no unit"),
+        ("mem:ref --rw read --time 5s --ios 5", "cannot be used with"),
+        ("mem:ref --rw randrw --read-percent 101", "101"),
+        ("mem:ref --rw randread --zipf 0", "at most 5"),
+        ("mem:ref --rw randread --zipf NaN", "at most 5"),
+        ("mem:ref --rw randread --hot 0:90", "SPACE:ACCESSES"),
+        ("mem:ref --rw randread --range 0", "OFFSET+LENGTH"),
+        ("mem:ref --rw randread --arrivals poisson", "--rate"),
+    ] {
+        let error = parse(&format!("ssdkit bench {rest}")).unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{rest}");
+        assert!(error.to_string().contains(says), "{rest}: {error}");
+    }
+}
+
+#[test]
+fn options_that_contradict_are_refused() {
+    for (rest, says) in [
+        ("mem:ref --rw read --read-percent 70", "randrw only"),
+        ("mem:ref --rw read --zipf 0.9", "random addresses"),
+        ("mem:ref --rw randread --fua-every 2", "need writes"),
+        ("mem:ref --rw randread --bs 8k --range 4k", "shorter than one request"),
+        ("nbd:/tmp/a --rw read --clock virtual", "--clock real"),
+        ("mem:ref,store=none --rw randread --bs 512", "multiples of 4k"),
+        ("mem:ref,store=checksum --rw randread --range 512+8k", "multiples of 4k"),
+        ("mem:ref,store=none --rw randwrite --verify", "store=checksum"),
+    ] {
+        let error = refused(rest);
+        assert!(error.contains(says), "{rest}: {error}");
+    }
+}
+
+#[test]
+fn only_a_drive_with_data_is_served() {
+    let serve = |rest: &str| match parse(&format!("ssdkit serve {rest}")).unwrap().command {
+        Some(Command::Serve(args)) => args,
+        other => panic!("{other:?}"),
+    };
+    let args = serve("mem:ref --nbd 127.0.0.1:10809");
+    assert_eq!(args.check().unwrap().profile, "ref");
+    assert_eq!(args.nbd, NbdAddress::Tcp("127.0.0.1".into(), 10809));
+    assert!(serve("mem:ref,store=none --nbd a").check().is_err());
+    assert!(serve("nbd:b --nbd a").check().is_err());
+    assert_eq!(parse("ssdkit serve mem:ref").unwrap_err().exit_code(), 2);
+}
+
+#[test]
+fn help_shows_examples_everywhere() {
+    for line in [
+        "ssdkit --help",
+        "ssdkit bench --help",
+        "ssdkit serve --help",
+        "ssdkit profiles --help",
+        "ssdkit study --help",
+    ] {
+        let help = parse(line).unwrap_err();
+        assert_eq!(help.exit_code(), 0, "{line}");
+        assert!(help.to_string().contains("Examples:"), "{line}");
+    }
+    assert!(parse("ssdkit --version").unwrap_err().to_string().starts_with("ssdkit "));
+}
+
+proptest! {
+    #[test]
+    fn no_argument_panics(drive in "\\PC{0,20}", bs in "\\PC{0,8}", hot in "\\PC{0,8}") {
+        let line = ["ssdkit", "bench", &drive, "--rw", "randrw", "--bs", &bs, "--hot", &hot];
+        if let Ok(Cli { command: Some(Command::Bench(args)), .. }) = Cli::try_parse_from(line) {
+            let _ = args.check();
+        }
+        let _ = hot.parse::<Range>();
+    }
+}

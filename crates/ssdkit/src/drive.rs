@@ -1,0 +1,562 @@
+//! Drives by name: `mem:PROFILE[,key=value ...]` and `nbd:ADDRESS`.
+//!
+//! A name is read in two steps. [`DriveSpec`] is the name, parsed and checked
+//! key by key, with no file opened; printing it gives a name that reads back
+//! as the same. [`MemorySpec::resolve`] loads the profile, applies the keys and
+//! derives capacity and chunks: a [`DriveConfig`].
+//!
+//! `spare` is (T - U) / T: T the physical pages that hold data, U the logical
+//! ones. The target's reserve is outside T and added on top.
+
+use std::fmt;
+use std::str::FromStr;
+
+use flash::profile::{KEYS, Key};
+use flash::{Dimensions, Geometry, GeometryError, KeyError, Profile, ProfileError};
+use measure::units::{self, UnitError};
+use port::BLOCK_BYTES;
+use serde_json::{Value, json};
+use thiserror::Error;
+
+/// What the medium keeps of each logical block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Store {
+    /// All of it, in memory.
+    #[default]
+    Memory,
+    /// A 64-bit digest: enough to verify, not to serve.
+    Checksum,
+    /// Nothing.
+    None,
+}
+
+impl Store {
+    /// Bytes kept of each logical block.
+    pub fn kept(self) -> u32 {
+        match self {
+            Store::Memory => BLOCK_BYTES as u32,
+            Store::Checksum => 8,
+            Store::None => 0,
+        }
+    }
+
+    /// Its name in drive names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Store::Memory => "memory",
+            Store::Checksum => "checksum",
+            Store::None => "none",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Store> {
+        [Store::Memory, Store::Checksum, Store::None].into_iter().find(|s| s.name() == name)
+    }
+}
+
+/// What translates addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// The page-mapped block target.
+    #[default]
+    Pblk,
+}
+
+impl Target {
+    /// Its name in drive names.
+    pub fn name(self) -> &'static str {
+        "pblk"
+    }
+
+    fn from_name(name: &str) -> Option<Target> {
+        (name == "pblk").then_some(Target::Pblk)
+    }
+}
+
+/// How a target chooses the chunk that it collects next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Victim {
+    /// The one with the fewest valid blocks.
+    #[default]
+    Greedy,
+    /// The one written longest ago.
+    Fifo,
+    /// Any.
+    Random,
+    /// The one with the fewest valid blocks of so many random ones, 1 to 1000.
+    DChoices(u32),
+}
+
+impl Victim {
+    fn from_name(name: &str) -> Option<Victim> {
+        Some(match name {
+            "greedy" => Victim::Greedy,
+            "fifo" => Victim::Fifo,
+            "random" => Victim::Random,
+            _ => {
+                let d = name.strip_prefix("d-choices:")?.parse().ok()?;
+                (1..=1000).contains(&d).then_some(Victim::DChoices(d))?
+            }
+        })
+    }
+}
+
+impl fmt::Display for Victim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Victim::Greedy => f.write_str("greedy"),
+            Victim::Fifo => f.write_str("fifo"),
+            Victim::Random => f.write_str("random"),
+            Victim::DChoices(d) => write!(f, "d-choices:{d}"),
+        }
+    }
+}
+
+/// Where an NBD server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NbdAddress {
+    /// A Unix socket: its path.
+    Unix(String),
+    /// A TCP socket: host and port.
+    Tcp(String, u16),
+}
+
+impl FromStr for NbdAddress {
+    type Err = DriveError;
+
+    /// With a `:` and no `/` it is `HOST:PORT`, else a path.
+    fn from_str(text: &str) -> Result<NbdAddress, DriveError> {
+        let wrong = || DriveError::Address { text: text.into() };
+        if text.contains('/') || !text.contains(':') {
+            return if text.is_empty() { Err(wrong()) } else { Ok(NbdAddress::Unix(text.into())) };
+        }
+        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let bare = !host.contains(':') || (host.starts_with('[') && host.ends_with(']'));
+        if host.is_empty() || !bare {
+            return Err(wrong());
+        }
+        Ok(NbdAddress::Tcp(host.into(), port.parse().map_err(|_| wrong())?))
+    }
+}
+
+impl fmt::Display for NbdAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NbdAddress::Unix(path) => f.write_str(path),
+            NbdAddress::Tcp(host, port) => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+/// A drive's name, parsed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DriveSpec {
+    /// `mem:`: the whole stack in this process.
+    Memory(MemorySpec),
+    /// `nbd:`: a drive that somebody serves.
+    Nbd(NbdAddress),
+}
+
+/// The name of a drive in memory, parsed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemorySpec {
+    /// A built-in profile, or the path of a TOML file.
+    pub profile: String,
+    /// Logical capacity in bytes, a multiple of 4 KiB; from geometry and spare
+    /// when not given.
+    pub size: Option<u64>,
+    /// What is kept.
+    pub store: Store,
+    /// What translates.
+    pub target: Target,
+    /// How victims are chosen.
+    pub victim: Victim,
+    /// Keys of the profile that are set again, in the order given.
+    pub overrides: Vec<(String, String)>,
+}
+
+/// A drive that cannot be: what, where, and what to do.
+#[derive(Debug, Error)]
+pub enum DriveError {
+    /// Not a drive's name at all.
+    #[error(
+        "`{text}` does not name a drive: write mem:PROFILE or nbd:ADDRESS, \
+         for example mem:ref,size=8G or nbd:/run/ssd.sock"
+    )]
+    Scheme {
+        /// What was given.
+        text: String,
+    },
+    /// An NBD address that is neither a path nor host and port.
+    #[error("`{text}` is no NBD address: write a socket's path or HOST:PORT")]
+    Address {
+        /// What was given.
+        text: String,
+    },
+    /// A part that is not `key=value`.
+    #[error("`{part}` in the drive's name is not key=value, as in size=8G")]
+    Part {
+        /// What was given.
+        part: String,
+    },
+    /// A key that no drive has.
+    #[error("`{key}` is no key of a drive; the keys are: {known}")]
+    UnknownKey {
+        /// What was given.
+        key: String,
+        /// What there is.
+        known: String,
+    },
+    /// A key that is there twice.
+    #[error("`{key}` is given twice in the drive's name: leave one out")]
+    Twice {
+        /// Which.
+        key: String,
+    },
+    /// A value that its key does not take.
+    #[error("`{key}` cannot be `{value}` in the drive's name: it takes {takes}")]
+    Value {
+        /// Which key.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// What it takes.
+        takes: &'static str,
+    },
+    /// A size that cannot be read.
+    #[error("`size` in the drive's name: {0}")]
+    Size(UnitError),
+    /// A value that a key of the profile does not take.
+    #[error("in the drive's name, {0}")]
+    Key(#[from] KeyError),
+    /// No such profile.
+    #[error(
+        "there is no profile `{name}`: the built-in ones are {known}; \
+         a file's name has a `/` or ends in .toml"
+    )]
+    NoProfile {
+        /// What was given.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A profile's file that cannot be read.
+    #[error("cannot read the profile {path}: {source}")]
+    Read {
+        /// Which file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A profile that cannot be.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// Keys that contradict each other.
+    #[error(
+        "size={} with spare={spare} needs {derived} chunks a parallel unit, \
+         but chunks={given}: leave out size or chunks, or make them agree",
+        show_size(*size)
+    )]
+    Contradiction {
+        /// Logical bytes.
+        size: u64,
+        /// The spare that was asked for.
+        spare: f64,
+        /// What the two give.
+        derived: u64,
+        /// What was given.
+        given: u32,
+    },
+    /// No logical block is left.
+    #[error("spare={spare} of {blocks} blocks leaves no logical block: make the drive larger")]
+    Empty {
+        /// The spare that was asked for.
+        spare: f64,
+        /// Data blocks in all.
+        blocks: u64,
+    },
+    /// More than a geometry can address.
+    #[error(
+        "the drive with its reserve is too large: {source}; take a smaller size or more groups"
+    )]
+    TooLarge {
+        /// Which number.
+        source: GeometryError,
+    },
+}
+
+const STORES: &str = "memory, checksum or none";
+const VICTIMS: &str = "greedy, fifo, random or d-choices:N with N from 1 to 1000";
+
+impl FromStr for DriveSpec {
+    type Err = DriveError;
+
+    fn from_str(text: &str) -> Result<DriveSpec, DriveError> {
+        match text.split_once(':') {
+            Some(("mem", rest)) => Ok(DriveSpec::Memory(MemorySpec::parse(rest)?)),
+            Some(("nbd", rest)) => Ok(DriveSpec::Nbd(rest.parse()?)),
+            _ => Err(DriveError::Scheme { text: text.into() }),
+        }
+    }
+}
+
+impl fmt::Display for DriveSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DriveSpec::Memory(spec) => spec.fmt(f),
+            DriveSpec::Nbd(address) => write!(f, "nbd:{address}"),
+        }
+    }
+}
+
+impl MemorySpec {
+    /// A profile with no key set.
+    pub fn new(profile: &str) -> MemorySpec {
+        MemorySpec {
+            profile: profile.into(),
+            size: None,
+            store: Store::default(),
+            target: Target::default(),
+            victim: Victim::default(),
+            overrides: Vec::new(),
+        }
+    }
+
+    /// What follows `mem:`.
+    fn parse(text: &str) -> Result<MemorySpec, DriveError> {
+        let mut parts = text.split(',');
+        let profile = parts.next().unwrap_or_default().trim();
+        if profile.is_empty() {
+            return Err(DriveError::Scheme { text: format!("mem:{text}") });
+        }
+        let mut spec = MemorySpec::new(profile);
+        let mut seen: Vec<&str> = Vec::new();
+        for part in parts {
+            let (key, value) =
+                part.split_once('=').ok_or_else(|| DriveError::Part { part: part.into() })?;
+            let (key, value) = (key.trim(), value.trim());
+            if seen.contains(&key) {
+                return Err(DriveError::Twice { key: key.into() });
+            }
+            seen.push(key);
+            spec.set(key, value)?;
+        }
+        Ok(spec)
+    }
+
+    /// Sets one key. A key of the profile is tried on a profile right away,
+    /// so that a wrong value is found before anything is loaded.
+    fn set(&mut self, key: &str, value: &str) -> Result<(), DriveError> {
+        let wrong = |key, takes| DriveError::Value { key, value: value.into(), takes };
+        match key {
+            "size" => self.size = Some(size_of(value)?),
+            "store" => {
+                self.store = Store::from_name(value).ok_or_else(|| wrong("store", STORES))?;
+            }
+            "target" => {
+                self.target = Target::from_name(value).ok_or_else(|| wrong("target", "pblk"))?;
+            }
+            "victim" => {
+                self.victim = Victim::from_name(value).ok_or_else(|| wrong("victim", VICTIMS))?;
+            }
+            _ if KEYS.iter().any(|k| k.name == key) => {
+                let mut any = Profile::builtin("null").expect("it is built in");
+                any.set(key, value)?;
+                self.overrides.push((key.into(), value.into()));
+            }
+            _ => return Err(DriveError::UnknownKey { key: key.into(), known: known_keys() }),
+        }
+        Ok(())
+    }
+
+    /// The profile with its keys set, and whether `chunks` was among them.
+    fn profile(&self) -> Result<(Profile, bool), DriveError> {
+        let mut profile = load(&self.profile)?;
+        for (key, value) in &self.overrides {
+            profile.set(key, value)?;
+        }
+        Ok((profile, self.overrides.iter().any(|(key, _)| key == "chunks")))
+    }
+
+    /// Loads the profile and derives the drive. `reserve` is what the target
+    /// needs beside the data: chunks a parallel unit for open chunks, free
+    /// ones and metadata.
+    pub fn resolve(&self, reserve: u32) -> Result<DriveConfig, DriveError> {
+        let (mut profile, chunks_given) = self.profile()?;
+        if let Some(size) = self.size {
+            let given = chunks_given.then_some(profile.dimensions.chunks);
+            profile.dimensions.chunks = 1;
+            let one = profile.check()?;
+            profile.dimensions.chunks = chunks_for(size, profile.spare, &one, given)?;
+        }
+        let data = profile.check()?;
+        let size = match self.size {
+            Some(size) => size,
+            None => logical_blocks(data.blocks(), profile.spare)? * BLOCK_BYTES,
+        };
+        let chunks = data.chunks().saturating_add(reserve);
+        let geometry = Geometry::new(Dimensions { chunks, ..profile.dimensions })
+            .map_err(|source| DriveError::TooLarge { source })?;
+        Ok(DriveConfig { spec: self.clone(), profile, size, reserve, geometry })
+    }
+}
+
+impl fmt::Display for MemorySpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "mem:{}", self.profile)?;
+        if let Some(size) = self.size {
+            write!(f, ",size={}", show_size(size))?;
+        }
+        if self.store != Store::default() {
+            write!(f, ",store={}", self.store.name())?;
+        }
+        if self.target != Target::default() {
+            write!(f, ",target={}", self.target.name())?;
+        }
+        if self.victim != Victim::default() {
+            write!(f, ",victim={}", self.victim)?;
+        }
+        self.overrides.iter().try_for_each(|(key, value)| write!(f, ",{key}={value}"))
+    }
+}
+
+/// A drive in memory with all its numbers.
+#[derive(Clone, Debug)]
+pub struct DriveConfig {
+    /// The name it came from: what is stored, and how victims are chosen.
+    pub spec: MemorySpec,
+    /// The profile with all keys set. Its `chunks` are those that hold data.
+    pub profile: Profile,
+    /// Logical capacity in bytes (U), a multiple of 4 KiB.
+    pub size: u64,
+    /// Chunks a parallel unit on top of those that hold data.
+    pub reserve: u32,
+    /// The geometry of the device: data and reserve.
+    pub geometry: Geometry,
+}
+
+impl DriveConfig {
+    /// Chunks a parallel unit that hold data (T).
+    pub fn data_chunks(&self) -> u32 {
+        self.profile.dimensions.chunks
+    }
+
+    /// Chunks a parallel unit in all.
+    pub fn total_chunks(&self) -> u32 {
+        self.geometry.chunks()
+    }
+
+    /// Physical blocks that hold data (T).
+    pub fn data_blocks(&self) -> u64 {
+        let chunks = u64::from(self.geometry.total_pus()) * u64::from(self.data_chunks());
+        chunks * u64::from(self.geometry.chunk_blocks())
+    }
+
+    /// Logical blocks (U).
+    pub fn logical_blocks(&self) -> u64 {
+        self.size / BLOCK_BYTES
+    }
+
+    /// (T - U) / T as it came out. Whole chunks make it at least the spare
+    /// that was asked for.
+    pub fn spare(&self) -> f64 {
+        let data = self.data_blocks();
+        (data - self.logical_blocks()) as f64 / data as f64
+    }
+
+    /// The effective configuration, for reports: every number, none implied.
+    pub fn effective(&self) -> Value {
+        let spec = &self.spec;
+        json!({
+            "name": spec.to_string(),
+            "size_bytes": self.size,
+            "spare": self.spare(),
+            "data_bytes": self.data_blocks() * BLOCK_BYTES,
+            "physical_bytes": self.geometry.blocks() * BLOCK_BYTES,
+            "parallel_units": self.geometry.total_pus(),
+            "chunk_bytes": u64::from(self.geometry.chunk_blocks()) * BLOCK_BYTES,
+            "data_chunks_per_pu": self.data_chunks(),
+            "reserve_chunks_per_pu": self.reserve,
+            "total_chunks_per_pu": self.total_chunks(),
+            "store": spec.store.name(),
+            "target": spec.target.name(),
+            "victim": spec.victim.to_string(),
+            "profile": self.profile.to_table(),
+        })
+    }
+}
+
+/// A built-in profile, or the one in a file.
+pub fn load(name: &str) -> Result<Profile, DriveError> {
+    if let Some(profile) = Profile::builtin(name) {
+        return Ok(profile);
+    }
+    if !name.contains('/') && !name.ends_with(".toml") {
+        let known = Profile::names().collect::<Vec<_>>().join(", ");
+        return Err(DriveError::NoProfile { name: name.into(), known });
+    }
+    let text = std::fs::read_to_string(name)
+        .map_err(|source| DriveError::Read { path: name.into(), source })?;
+    Ok(Profile::from_toml(&text, name)?)
+}
+
+/// Parts of a billion that the spare leaves: whole numbers keep `spare=0.7` of
+/// ten blocks at three blocks.
+fn left_of(spare: f64) -> u128 {
+    1_000_000_000 - (spare * 1e9).round() as u128
+}
+
+/// U for T blocks, rounded down.
+fn logical_blocks(data: u64, spare: f64) -> Result<u64, DriveError> {
+    let blocks = (u128::from(data) * left_of(spare) / 1_000_000_000) as u64;
+    if blocks == 0 {
+        return Err(DriveError::Empty { spare, blocks: data });
+    }
+    Ok(blocks)
+}
+
+/// The fewest chunks a parallel unit whose blocks, less the spare, are `size`
+/// bytes. `one` is the geometry with one chunk. Refused when `given` is
+/// another number.
+fn chunks_for(
+    size: u64,
+    spare: f64,
+    one: &Geometry,
+    given: Option<u32>,
+) -> Result<u32, DriveError> {
+    let data = (u128::from(size / BLOCK_BYTES) * 1_000_000_000).div_ceil(left_of(spare));
+    let derived = data.div_ceil(u128::from(one.blocks())) as u64;
+    match given {
+        Some(given) if u64::from(given) != derived => {
+            Err(DriveError::Contradiction { size, spare, derived, given })
+        }
+        _ => u32::try_from(derived).map_err(|_| DriveError::TooLarge {
+            source: GeometryError::Range { what: "chunks", value: derived, range: "1 to 16777216" },
+        }),
+    }
+}
+
+/// A logical capacity: at least a block, and a multiple of it.
+fn size_of(value: &str) -> Result<u64, DriveError> {
+    let bytes = units::size(value).map_err(DriveError::Size)?;
+    if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES) {
+        let takes = "a multiple of 4 KiB that is not zero, for example 8G";
+        return Err(DriveError::Value { key: "size", value: value.into(), takes });
+    }
+    Ok(bytes)
+}
+
+/// A size that [`units::size`] reads back: the largest binary unit that
+/// leaves a whole number.
+fn show_size(bytes: u64) -> String {
+    units::size_binary(bytes).replace(' ', "").replace("iB", "").replace('B', "")
+}
+
+/// All keys that a drive's name may have.
+fn known_keys() -> String {
+    let own = ["size", "store", "target", "victim"];
+    own.into_iter().chain(KEYS.iter().map(|k: &Key| k.name)).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests;

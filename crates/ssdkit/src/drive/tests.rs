@@ -1,0 +1,208 @@
+//! Tests of drive names and of what is derived from them.
+
+use super::*;
+use proptest::prelude::*;
+
+fn mem(text: &str) -> Result<DriveConfig, DriveError> {
+    match text.parse()? {
+        DriveSpec::Memory(spec) => spec.resolve(4),
+        DriveSpec::Nbd(_) => panic!("{text} is in memory"),
+    }
+}
+
+fn error(text: &str) -> String {
+    mem(text).unwrap_err().to_string()
+}
+
+#[test]
+fn capacity_follows_from_geometry_and_spare() {
+    let c = mem("mem:ref").unwrap();
+    assert_eq!(c.data_blocks(), 8 << 20);
+    assert_eq!(c.logical_blocks(), (8 << 20) * 8 / 10);
+    assert_eq!((c.data_chunks(), c.total_chunks()), (256, 260));
+    assert!((c.spare() - 0.2).abs() < 1e-6);
+}
+
+#[test]
+fn chunks_follow_from_the_capacity() {
+    // 8 GiB / 0.8 = 10 GiB; a chunk on each of 64 units is 128 MiB.
+    let c = mem("mem:ref,size=8G").unwrap();
+    assert_eq!((c.size, c.data_chunks(), c.spare()), (8 << 30, 80, 0.2));
+    // One block more needs one chunk more.
+    let c = mem(&format!("mem:ref,size={}", (8u64 << 30) + 4096)).unwrap();
+    assert_eq!(c.data_chunks(), 81);
+    assert!(c.spare() > 0.2);
+}
+
+#[test]
+fn a_small_drive_can_be_made() {
+    let c = mem("mem:null,groups=1,pus=1,planes=1,chunks=10,pages=1,spare=0.7").unwrap();
+    assert_eq!((c.data_blocks(), c.logical_blocks()), (10, 3));
+    let c = mem("mem:null,groups=1,pus=1,planes=1,chunks=10,pages=1,spare=0.9").unwrap();
+    assert_eq!(c.logical_blocks(), 1);
+    let err = error("mem:null,groups=1,pus=1,planes=1,chunks=5,pages=1,spare=0.9");
+    assert!(err.contains("leaves no logical block"), "{err}");
+}
+
+#[test]
+fn keys_that_contradict_are_refused() {
+    let err = error("mem:ref,size=8G,chunks=256");
+    assert!(
+        err.contains("size=8G with spare=0.2 needs 80 chunks") && err.contains("chunks=256"),
+        "{err}"
+    );
+    assert!(mem("mem:ref,size=8G,chunks=80").is_ok());
+    assert!(mem("mem:ref,size=8G,chunks=80,spare=0.2").is_ok());
+    assert!(mem("mem:ref,size=8G,chunks=80,spare=0.1").is_err());
+}
+
+#[test]
+fn wrong_names_are_told_apart() {
+    for (text, says) in [
+        ("ref", "mem:PROFILE or nbd:ADDRESS"),
+        ("mem:", "mem:PROFILE or nbd:ADDRESS"),
+        ("disk:ref", "mem:PROFILE or nbd:ADDRESS"),
+        ("mem:reff", "there is no profile `reff`: the built-in ones are ref, znand"),
+        ("mem:/no/such/file.toml", "cannot read the profile /no/such/file.toml"),
+        ("mem:ref,size", "`size` in the drive's name is not key=value"),
+        ("mem:ref,", "is not key=value"),
+        ("mem:ref,size=8Q", "\"8Q\" is not a size"),
+        ("mem:ref,size=1000", "a multiple of 4 KiB"),
+        ("mem:ref,size=0", "a multiple of 4 KiB"),
+        ("mem:ref,size=8G,size=8G", "`size` is given twice"),
+        ("mem:ref,read=1us,read=1us", "`read` is given twice"),
+        ("mem:ref,shop=1", "`shop` is no key of a drive; the keys are: size, store"),
+        ("mem:ref,store=disk", "memory, checksum or none"),
+        ("mem:ref,target=ftl", "it takes pblk"),
+        ("mem:ref,victim=d-choices", "d-choices:N"),
+        ("mem:ref,victim=d-choices:0", "d-choices:N"),
+        ("mem:ref,spare=0.95", "0.01 to 0.9"),
+        ("mem:ref,read=75", "`read` cannot be `75`"),
+        ("mem:ref,planes=3", "planes = 3 is out of range"),
+        ("mem:ref,size=16777215T", "too large"),
+        ("mem:ref,pages=65536,planes=8,page=64k,groups=256,pus=256", "blocks in all"),
+    ] {
+        let err = error(text);
+        assert!(err.contains(says), "{text}: {err}");
+    }
+}
+
+#[test]
+fn a_profile_may_be_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("mine.toml");
+    let mut profile = Profile::builtin("ref").unwrap();
+    profile.set("groups", "2").unwrap();
+    std::fs::write(&path, profile.to_toml()).unwrap();
+    let c = mem(&format!("mem:{},pus=1", path.display())).unwrap();
+    assert_eq!(c.geometry.total_pus(), 2);
+    std::fs::write(&path, "[geometry]\ngrops = 1\n").unwrap();
+    let err = error(&format!("mem:{}", path.display()));
+    assert!(err.contains("mine.toml: unknown key `geometry.grops`"), "{err}");
+}
+
+#[test]
+fn nbd_addresses() {
+    for (text, address) in [
+        ("/run/a.sock", NbdAddress::Unix("/run/a.sock".into())),
+        ("a.sock", NbdAddress::Unix("a.sock".into())),
+        ("./odd:name/a", NbdAddress::Unix("./odd:name/a".into())),
+        ("127.0.0.1:10809", NbdAddress::Tcp("127.0.0.1".into(), 10809)),
+        ("[::1]:10809", NbdAddress::Tcp("[::1]".into(), 10809)),
+    ] {
+        assert_eq!(text.parse::<NbdAddress>().unwrap(), address);
+        assert_eq!(address.to_string(), text);
+    }
+    for bad in ["", ":10809", "host:", "host:99999", "::1:10809"] {
+        assert!(bad.parse::<NbdAddress>().is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn the_effective_configuration_hides_nothing() {
+    let v = mem("mem:ref,size=8G,store=none,victim=fifo,read=50us").unwrap().effective();
+    assert_eq!(v["name"], "mem:ref,size=8G,store=none,victim=fifo,read=50us");
+    assert_eq!(v["size_bytes"], 8u64 << 30);
+    assert_eq!(v["profile"]["timing"]["read"], "50us");
+    assert_eq!(v["profile"]["geometry"]["chunks"], 80);
+    assert_eq!(v["total_chunks_per_pu"], 84);
+    assert_eq!((v["store"].as_str(), v["victim"].as_str()), (Some("none"), Some("fifo")));
+}
+
+fn specs() -> impl Strategy<Value = MemorySpec> {
+    let victims = prop_oneof![
+        Just(Victim::Greedy),
+        Just(Victim::Fifo),
+        Just(Victim::Random),
+        (1u32..=1000).prop_map(Victim::DChoices)
+    ];
+    let stores = prop_oneof![Just(Store::Memory), Just(Store::Checksum), Just(Store::None)];
+    let overrides = prop::sample::subsequence(
+        vec![
+            ("groups", "3"),
+            ("spare", "0.125"),
+            ("read", "1us/2us/3us"),
+            ("channel_rate", "none"),
+            ("suspend", "true"),
+            ("endurance", "none"),
+            ("side", "host"),
+            ("pages", "7"),
+        ],
+        0..8,
+    );
+    let profiles = prop_oneof![Just("ref"), Just("tlc"), Just("./a file=1.toml")];
+    (profiles, prop::option::of(1u64..1 << 40), stores, victims, overrides.prop_shuffle()).prop_map(
+        |(profile, blocks, store, victim, overrides)| MemorySpec {
+            profile: profile.into(),
+            size: blocks.map(|b| b * BLOCK_BYTES),
+            store,
+            target: Target::Pblk,
+            victim,
+            overrides: overrides.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_printed_name_reads_back(spec in specs()) {
+        let text = spec.to_string();
+        prop_assert_eq!(text.parse::<DriveSpec>().unwrap(), DriveSpec::Memory(spec));
+    }
+
+    #[test]
+    fn the_spare_is_kept_with_the_fewest_chunks(
+        blocks in 1u64..1 << 26,
+        spare in 1u32..=90,
+        groups in 1u32..9,
+        pages in 1u32..300,
+    ) {
+        let size = blocks * BLOCK_BYTES;
+        let spare = f64::from(spare) / 100.0;
+        let keys = format!("size={size},spare={spare},groups={groups},pages={pages}");
+        let c = mem(&format!("mem:ref,{keys}")).unwrap();
+        prop_assert_eq!(c.size, size);
+        prop_assert!(c.spare() >= spare - 1e-12);
+        let per_chunk = c.data_blocks() / u64::from(c.data_chunks());
+        let fewer = c.data_blocks() - per_chunk;
+        prop_assert!((fewer as f64) * (1.0 - spare) < blocks as f64 + 1e-6);
+    }
+
+    #[test]
+    fn without_a_size_none_is_left_over(spare in 1u32..=90, chunks in 1u32..300) {
+        let spare = f64::from(spare) / 100.0;
+        let c = mem(&format!("mem:ref,chunks={chunks},spare={spare}")).unwrap();
+        let exact = c.data_blocks() as f64 * (1.0 - spare);
+        prop_assert!((exact - c.logical_blocks() as f64) < 1.0 + 1e-6);
+        prop_assert!(c.logical_blocks() as f64 <= exact + 1e-6);
+    }
+
+    #[test]
+    fn no_text_panics(rest in "\\PC{0,60}") {
+        let _ = rest.parse::<DriveSpec>();
+        let _ = format!("nbd:{rest}").parse::<DriveSpec>();
+        if let Ok(DriveSpec::Memory(spec)) = format!("mem:ref,{rest}").parse::<DriveSpec>() {
+            let _ = spec.resolve(4);
+        }
+    }
+}

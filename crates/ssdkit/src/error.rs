@@ -1,0 +1,42 @@
+//! What a command can end with.
+//!
+//! Exit codes: 0 for success, 1 for a command that failed, 2 for a command
+//! that was asked for something impossible.
+
+use std::io;
+
+use thiserror::Error;
+
+use crate::drive::DriveError;
+
+/// Why a command did not do what it was asked.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The command line asks for something that cannot be.
+    #[error("{0}")]
+    Usage(String),
+    /// The drive cannot be.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    /// The command was right and failed.
+    #[error("{0}")]
+    Failed(String),
+    /// The output cannot be written.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl Error {
+    /// The process's exit code.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Usage(_) | Error::Drive(_) => 2,
+            Error::Failed(_) | Error::Output(_) => 1,
+        }
+    }
+
+    /// Whether the reader of our output went away: no reason to complain.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Error::Output(e) if e.kind() == io::ErrorKind::BrokenPipe)
+    }
+}

@@ -1,0 +1,43 @@
+//! The binary from outside: output, and exit codes.
+
+use std::process::{Command, Output};
+
+fn ssdkit(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ssdkit")).args(args).output().unwrap()
+}
+
+/// Exit code and standard error.
+fn failure(args: &[&str]) -> (Option<i32>, String) {
+    let out = ssdkit(args);
+    assert!(out.stdout.is_empty(), "{args:?} printed a result");
+    (out.status.code(), String::from_utf8(out.stderr).unwrap())
+}
+
+#[test]
+fn a_printed_profile_makes_the_same_drive() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("mine.toml");
+    let printed = ssdkit(&["profiles", "mem:tlc,size=1G"]);
+    assert_eq!(printed.status.code(), Some(0));
+    std::fs::write(&path, &printed.stdout).unwrap();
+    let again = ssdkit(&["profiles", path.to_str().unwrap()]);
+    assert_eq!(again.stdout, printed.stdout);
+}
+
+#[test]
+fn the_impossible_is_exit_code_2() {
+    let (code, text) = failure(&["profiles", "mem:ref,size=8G,chunks=3"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("needs 80 chunks"), "{text}");
+    assert_eq!(failure(&["profiles", "--shop"]).0, Some(2));
+    assert_eq!(failure(&["bench", "mem:ref", "--rw", "sideways"]).0, Some(2));
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    for args in [&["--help"][..], &["--version"], &["bench", "--help"]] {
+        let out = ssdkit(args);
+        assert_eq!(out.status.code(), Some(0), "{args:?}");
+        assert!(out.stderr.is_empty() && !out.stdout.is_empty(), "{args:?}");
+    }
+}

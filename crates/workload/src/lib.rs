@@ -1,0 +1,22 @@
+//! What to ask of a drive.
+//!
+//! - [`Pattern`] and [`Generator`]: which address, which operation.
+//! - [`content`]: data that tells, when read back, whose it is.
+//! - [`Arrivals`]: when to ask.
+//!
+//! Everything is decided by a seed: the same seed gives the same run on every
+//! machine. For that the random numbers and the mathematics behind them are
+//! this crate's own or in plain Rust, not the system's.
+
+pub mod arrivals;
+pub mod content;
+pub mod pattern;
+pub mod rng;
+pub mod versions;
+mod zipf;
+
+pub use arrivals::{Arrivals, Load, LoadError};
+pub use content::Mismatch;
+pub use pattern::{Access, Generator, Order, Pattern, PatternError};
+pub use rng::Rng;
+pub use versions::{Allowed, Refused, Versions};
