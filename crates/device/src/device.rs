@@ -196,8 +196,12 @@ impl<M: Medium> Device<M> {
             self.refuse(now, cmd, status, failed);
             return;
         }
-        let id = self.commands.take(Command { cmd, ..Command::default() });
-        if self.commands[id].cmd.op == VectorOp::Copy {
+        let is_copy = cmd.op == VectorOp::Copy;
+        let id = self.commands.take_as_is();
+        let command = &mut self.commands[id];
+        command.cmd = cmd;
+        (command.failed, command.status, command.writing) = (0, Status::SUCCESS, false);
+        if is_copy {
             let scratch = self.copy_buffers.pop().expect("submit saw a copy buffer");
             self.commands[id].cmd.buffer = scratch;
         }
@@ -218,29 +222,51 @@ impl<M: Medium> Device<M> {
         if n == 0 || n > MAX_ADDRESSES || cmd.buffer.len() != cmd.buffer_bytes(self.medium.kept()) {
             return Err((Status::INVALID_FIELD, 0));
         }
-        if cmd.list.is_none() {
-            let whole = cmd.op == VectorOp::Copy || (cmd.op == VectorOp::Reset && n != 1);
-            let last = Ppa(cmd.ppa.0.saturating_add(n as u64 - 1));
-            if whole {
-                return Err((Status::INVALID_FIELD, 0));
-            }
-            if !self.geometry.contains(cmd.ppa)
-                || !self.geometry.contains(last)
-                || self.geometry.chunk_index(cmd.ppa) != self.geometry.chunk_index(last)
-            {
-                return Err((Status::LBA_OUT_OF_RANGE, bits(0, n)));
-            }
-        } else {
+        if cmd.list.is_some() {
             self.check_list(cmd)?;
+        } else if cmd.op == VectorOp::Read {
+            return self.check_run(cmd);
+        } else {
+            self.check_run_address(cmd)?;
         }
         match cmd.op {
-            VectorOp::Read if cmd.list.is_none() => {
-                self.check_read(cmd.ppa, cmd.count).map_err(|status| (status, bits(0, n)))
-            }
             VectorOp::Read | VectorOp::Copy => self.check_reads(cmd),
             VectorOp::Write => self.enter_writes(cmd, false),
             VectorOp::Reset => self.enter_resets(cmd),
         }
+    }
+
+    /// A read of one run: what the chunk lets be read is on the drive.
+    #[inline]
+    fn check_run(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+        let window = self.units.timing().unreadable;
+        if let Some(chunk) = self.chunks.get(self.geometry.chunk_index(cmd.ppa)) {
+            let count = u32::from(cmd.count);
+            if chunk.read(self.geometry.block(cmd.ppa), count, window).is_ok() {
+                return Ok(());
+            }
+        }
+        self.check_run_address(cmd)?;
+        match self.check_read(cmd.ppa, cmd.count) {
+            Ok(()) => Ok(()),
+            Err(status) => Err((status, bits(0, cmd.count as usize))),
+        }
+    }
+
+    /// Whether a run lies in one chunk of the drive.
+    fn check_run_address(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+        let n = cmd.count as usize;
+        if cmd.op == VectorOp::Copy || (cmd.op == VectorOp::Reset && n != 1) {
+            return Err((Status::INVALID_FIELD, 0));
+        }
+        let last = Ppa(cmd.ppa.0.saturating_add(n as u64 - 1));
+        if !self.geometry.contains(cmd.ppa)
+            || !self.geometry.contains(last)
+            || self.geometry.chunk_index(cmd.ppa) != self.geometry.chunk_index(last)
+        {
+            return Err((Status::LBA_OUT_OF_RANGE, bits(0, n)));
+        }
+        Ok(())
     }
 
     fn check_list(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
@@ -342,9 +368,11 @@ impl<M: Medium> Device<M> {
             VectorOp::Copy if command.writing => OpKind::Program,
             VectorOp::Read | VectorOp::Copy => OpKind::Read,
         };
-        if cmd.list.is_none() && cmd.count == 1 {
+        let row = self.geometry.row_blocks();
+        let in_row = self.geometry.block(cmd.ppa) & (row - 1);
+        if cmd.list.is_none() && in_row + u32::from(cmd.count) <= row {
             command.left = 1;
-            let op = Op::new(id, kind, cmd.ppa, 0, 1);
+            let op = Op::new(id, kind, cmd.ppa, 0, cmd.count);
             let finished = self.units.enqueue(now, op);
             self.finish(now, finished);
             return;

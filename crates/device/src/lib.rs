@@ -3,14 +3,18 @@
 //! [`Device`] is a [`port::Port`] of vector commands: it checks them, schedules
 //! channels and dies, and moves the bytes through its medium. [`Link`] puts a
 //! host interface in front of any port. [`realtime`] looks at a port through
-//! the processor's clock.
+//! the processor's clock, [`hosted`] does so on a thread of its own and serves
+//! queue pairs ([`queue`]), and [`replay`] records a run to repeat it in virtual
+//! time. [`admin`] knows the bytes of the admin pages and commands.
 
+pub mod admin;
 pub mod command;
 mod device;
 pub mod hosted;
 pub mod link;
 pub mod queue;
 pub mod realtime;
+pub mod replay;
 mod slots;
 mod timeline;
 mod units;

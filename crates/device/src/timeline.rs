@@ -1,4 +1,4 @@
-//! The drive's future: at most one event for each die and each channel.
+//! The drive's future: at most one event for each parallel unit.
 //!
 //! A tournament tree over them. Setting an event costs one walk to the root
 //! without a branch that depends on the times; looking at the next costs
@@ -65,21 +65,29 @@ impl Timeline {
 
     #[inline]
     fn put(&mut self, source: usize, key: u64) {
-        let nodes = &mut self.nodes[..2 * self.leaves];
+        assert!(source < self.leaves, "a source has a leaf");
         let mut at = self.leaves + source;
         let mut key = key;
-        nodes[at] = key;
-        while at > 1 {
-            key = key.min(nodes[at ^ 1]);
-            at >>= 1;
-            nodes[at] = key;
+        // SAFETY: there are `2 * leaves` nodes and `at` is below that: at
+        // first because `source` is below `leaves`, then because it shrinks;
+        // so is its neighbour, because the count is even. Checked indexing
+        // costs a third of a simulated read.
+        unsafe {
+            *self.nodes.get_unchecked_mut(at) = key;
+            while at > 1 {
+                key = key.min(*self.nodes.get_unchecked(at ^ 1));
+                at >>= 1;
+                *self.nodes.get_unchecked_mut(at) = key;
+            }
         }
     }
 
-    /// Counts time from the earliest pending event, or from `at`.
+    /// Counts time from somewhat before the earliest pending event and `at`:
+    /// an event that is set later may still come sooner.
     #[cold]
     fn rebase(&mut self, at: u64) {
-        let base = self.next().map_or(at, |t| t.0.min(at));
+        let earliest = self.next().map_or(at, |t| t.0.min(at));
+        let base = earliest.saturating_sub(1 << (60 - self.bits)).max(self.base);
         let shift = (base - self.base) << self.bits;
         for key in self.nodes.iter_mut().filter(|key| **key != NEVER) {
             *key -= shift;
@@ -116,6 +124,15 @@ mod tests {
                 prop_assert_eq!(due, best);
             }
         }
+    }
+
+    #[test]
+    fn a_far_event_leaves_room_for_nearer_ones() {
+        let mut line = Timeline::new(2);
+        let far = 1 << 61;
+        line.set(0, Time(far));
+        line.set(1, Time(far - 1_000_000));
+        assert_eq!(line.due(Time(far)), Some((1, Time(far - 1_000_000))));
     }
 
     #[test]

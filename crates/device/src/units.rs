@@ -8,8 +8,9 @@
 //! first where the drive says so, both at the die and on the channel, and may
 //! suspend a program or erase. Everything else is first come, first served.
 //!
-//! Each parallel unit and each channel has at most one pending event. A phase
-//! that takes no time makes no event.
+//! Each parallel unit has at most one pending event: the end of its array's
+//! work or of its turn on the channel. A phase that takes no time makes no
+//! event.
 
 use flash::{Geometry, Ppa, Timing};
 use port::Time;
@@ -85,6 +86,8 @@ struct Unit {
     array_end: Time,
     /// Channel time that it needs, or still needs.
     bus_time: u64,
+    /// Whether it has an event on the timeline.
+    pending: bool,
     channel: u32,
     /// Waiting reads, where reads go first.
     reads: List,
@@ -102,6 +105,7 @@ impl Default for Unit {
             paused_left: 0,
             array_end: Time::ZERO,
             bus_time: 0,
+            pending: false,
             channel: 0,
             reads: List::default(),
             others: List::default(),
@@ -146,17 +150,14 @@ pub(crate) struct Units {
     units: Table<Unit>,
     channels: Table<Channel>,
     timeline: Timeline,
-    /// Events from here on are channels'.
-    first_channel: usize,
     /// Suspensions so far.
     pub suspends: u64,
 }
 
 impl Units {
     pub fn new(geometry: &Geometry, timing: &Timing, max_ops: usize) -> Units {
-        let first_channel = geometry.pu_slots();
         let groups = geometry.dimensions().groups as usize;
-        let mut units = Table::new(first_channel);
+        let mut units = Table::new(geometry.pu_slots());
         for pu in geometry.pus_channels_first() {
             let unit: &mut Unit = &mut units[pu as u32];
             unit.channel = geometry.group_of_pu(pu) as u32;
@@ -168,8 +169,7 @@ impl Units {
             ops: Slots::new(max_ops),
             units,
             channels: Table::new(groups),
-            timeline: Timeline::new(first_channel + groups),
-            first_channel,
+            timeline: Timeline::new(geometry.pu_slots()),
             suspends: 0,
         }
     }
@@ -216,18 +216,32 @@ impl Units {
     #[inline]
     pub fn step(&mut self, to: Time) -> Result<(Time, Option<u32>), ()> {
         let (source, now) = self.timeline.due(to).ok_or(())?;
-        if source >= self.first_channel {
-            return Ok((now, self.bus_end(now, (source - self.first_channel) as u32)));
-        }
-        self.timeline.clear(source);
         let pu = source as u32;
         let finished = match self.units[pu].state {
             State::Array => self.array_end(now, pu),
+            State::In | State::Out => self.bus_end(now, pu),
             State::Suspending => self.start_read(now, pu),
             State::Finishing => Some(pu),
-            State::Idle | State::In | State::Out => unreachable!("no event in this state"),
+            State::Idle => unreachable!("an idle unit has no event"),
         };
         Ok((now, finished))
+    }
+
+    /// Sets the event of a parallel unit, in place of the one it may have. An
+    /// event that was handled stays on the timeline until this or
+    /// [`Units::quiet`], which each way through a step reaches.
+    #[inline]
+    fn arm(&mut self, pu: u32, at: Time) {
+        self.units[pu].pending = true;
+        self.timeline.set(pu as usize, at);
+    }
+
+    /// The parallel unit has no event of its own: it waits for others.
+    #[inline]
+    fn quiet(&mut self, pu: u32) {
+        if std::mem::replace(&mut self.units[pu].pending, false) {
+            self.timeline.clear(pu as usize);
+        }
     }
 
     /// Ends the active operation and starts the next.
@@ -242,7 +256,7 @@ impl Units {
 
     /// The bytes could not be moved yet: the end comes again.
     pub fn retry(&mut self, now: Time, pu: u32) {
-        self.timeline.set(pu as usize, now);
+        self.arm(pu, now);
     }
 
     fn start_next(&mut self, now: Time, pu: u32) -> Option<u32> {
@@ -257,7 +271,10 @@ impl Units {
             let left = unit.paused_left + self.timing.resume_time;
             return self.start_array(now, pu, left);
         }
-        let id = unit.others.pop(&mut self.ops)?;
+        let Some(id) = unit.others.pop(&mut self.ops) else {
+            self.quiet(pu);
+            return None;
+        };
         self.start(now, pu, id)
     }
 
@@ -310,11 +327,14 @@ impl Units {
             let channel = &mut self.channels[number];
             self.units[owner].bus_time = channel.end.since(now);
             channel.others.push_front(owner, &mut self.units);
+            self.quiet(owner);
             self.grant(now, number, pu);
         } else if is_read && self.timing.reads_first {
             self.channels[number].reads.push(pu, &mut self.units);
+            self.quiet(pu);
         } else {
             self.channels[number].others.push(pu, &mut self.units);
+            self.quiet(pu);
         }
         None
     }
@@ -328,21 +348,20 @@ impl Units {
         let channel = &mut self.channels[number];
         channel.owner = pu;
         channel.end = now + self.units[pu].bus_time;
-        self.timeline.set(self.first_channel + number as usize, channel.end);
+        let end = channel.end;
+        self.arm(pu, end);
     }
 
     /// The channel's transfer is over: the next that waits has it.
     #[inline]
-    fn bus_end(&mut self, now: Time, number: u32) -> Option<u32> {
+    fn bus_end(&mut self, now: Time, pu: u32) -> Option<u32> {
+        let number = self.units[pu].channel;
         let channel = &mut self.channels[number];
-        let pu = channel.owner;
+        debug_assert_eq!(channel.owner, pu);
         let next = channel.reads.pop(&mut self.units);
         match next.or_else(|| channel.others.pop(&mut self.units)) {
             Some(next) => self.grant(now, number, next),
-            None => {
-                channel.owner = NONE;
-                self.timeline.clear(self.first_channel + number as usize);
-            }
+            None => channel.owner = NONE,
         }
         self.bus_done(now, pu)
     }
@@ -371,7 +390,9 @@ impl Units {
             return self.array_end(now, pu);
         }
         unit.array_end = now + time;
-        self.timeline.set(pu as usize, unit.array_end);
+        let end = unit.array_end;
+        self.arm(pu, end);
+        let unit = &self.units[pu];
         if !unit.reads.is_empty() && self.timing.suspend {
             self.try_suspend(now, pu);
         }
@@ -405,6 +426,6 @@ impl Units {
         unit.paused = std::mem::replace(&mut unit.active, NONE);
         unit.paused_left = left;
         unit.state = State::Suspending;
-        self.timeline.set(pu as usize, now + self.timing.suspend_time);
+        self.arm(pu, now + self.timing.suspend_time);
     }
 }

@@ -121,6 +121,35 @@ fn stopping_completes_what_was_taken() {
 }
 
 #[test]
+fn an_idle_drive_sleeps_until_it_is_asked() {
+    let (port, starts) = filled(&Timing { read: vec![1000], ..Timing::default() });
+    let (hosted, mut queues) = Hosted::start(port, HostedOptions::default()).unwrap();
+    let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
+    for i in 0..3 {
+        let mut read = cmd(i, VectorOp::Read, starts[0], 1);
+        read.buffer = Buffer::zeroed(8).unwrap();
+        cmds.push(read).unwrap();
+        queues[0].submit(&mut cmds);
+        while done.is_empty() {
+            queues[0].wait(None);
+            queues[0].poll(&mut done);
+        }
+        done.drain().for_each(drop);
+        // It falls asleep some time after; then nothing wakes it.
+        let before = loop {
+            let before = hosted.counters().sleeps;
+            std::thread::sleep(Duration::from_millis(20));
+            if before > 0 && hosted.counters().sleeps == before {
+                break before;
+            }
+        };
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(hosted.counters().sleeps, before, "a sleeping thread counts no sleeps");
+    }
+    hosted.stop();
+}
+
+#[test]
 fn a_wait_ends_at_its_timeout() {
     let (port, _) = filled(&Timing::default());
     let (hosted, mut queues) = Hosted::start(port, HostedOptions::default()).unwrap();

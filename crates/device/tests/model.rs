@@ -124,8 +124,9 @@ struct Expect {
     bytes: Vec<u8>,
     buffer_at: *const u8,
     list: Option<Box<Addresses>>,
-    /// Blocks that completion makes sure are programmed.
-    wrote: Vec<Ppa>,
+    /// Blocks that completion makes sure are programmed, with their chunks'
+    /// wear: a chunk may be reset before the whole command is done.
+    wrote: Vec<(Ppa, u32)>,
 }
 
 /// The drive and its model, side by side.
@@ -332,7 +333,7 @@ impl Both {
                 }
                 if cmd.op == Copy {
                     let list = cmd.list.as_ref().expect("it was looked at");
-                    return self.write(&list.to[..all.len()].to_vec());
+                    return self.write(&list.to[..all.len()]);
                 }
                 Ok(())
             }
@@ -350,7 +351,6 @@ impl Both {
         self.run_to(Time(at));
         cmd.cookie = self.next;
         self.next += 1;
-        // A quarter of the buffers hold what the block number says.
         let seed = cmd.cookie;
         for (i, byte) in cmd.buffer.bytes_mut().iter_mut().enumerate() {
             *byte = common::mix(seed * 0x1_0001 + i as u64 / 3) as u8;
@@ -396,6 +396,8 @@ impl Both {
                 Reset => {}
             }
         }
+        let wear = |ppa: Ppa| (ppa, self.known[self.g.chunk_index(ppa)].wear);
+        let wrote = wrote.into_iter().map(wear).collect();
         self.copies += usize::from(cmd.op == Copy);
         let expect = Expect {
             op: cmd.op,
@@ -436,8 +438,11 @@ impl Both {
         assert!(std::ptr::eq(done.buffer.bytes().as_ptr(), expect.buffer_at), "its own buffer");
         assert!(done.buffer.bytes() == expect.bytes, "{:?} of {}", expect.op, expect.count);
         self.copies -= usize::from(expect.op == Copy);
-        for ppa in expect.wrote {
+        for (ppa, wear) in expect.wrote {
             let index = self.g.chunk_index(ppa);
+            if self.known[index].wear != wear {
+                continue;
+            }
             self.sure[index] = self.sure[index].max(self.g.block(ppa) + 1);
         }
     }
@@ -774,7 +779,7 @@ fn copies_find_room_among_other_commands() {
     let scattered: Vec<Ppa> = (0..64).map(|i| g.ppa(0, i % 8, 0, i / 8 * 2)).collect();
     let rows: Vec<Ppa> = (0..64).map(|i| g.ppa(0, i / 16, 0, i % 16)).collect();
     let command = |i: u32| {
-        if i % 60 != 0 || i >= 480 {
+        if !i.is_multiple_of(60) || i >= 480 {
             return list_cmd(i.into(), Read, &scattered, &[]);
         }
         // Each copy has seven chunks of each parallel unit for itself.

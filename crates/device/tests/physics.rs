@@ -243,6 +243,18 @@ fn a_reads_transfer_interrupts_a_writes_where_asked() {
     }
 }
 
+#[test]
+fn an_interrupted_transfer_goes_on_before_others() {
+    let g = geometry(1, 3, 1);
+    let mut rig = written(&g, &Timing { suspend_transfer: true, ..base() });
+    rig.submit(0, cmd(1, Write, g.ppa(0, 0, 3, 0), 2));
+    rig.submit(0, cmd(2, Write, g.ppa(0, 1, 3, 0), 2));
+    rig.submit(0, cmd(3, Read, g.ppa(0, 2, 0, 0), 1));
+    rig.drain();
+    // The first write's data: 0 to 50 and 150 to 300; the second's: to 500.
+    assert_eq!([3, 1, 2].map(|i| rig.at(i)), [150 * US, 1200 * US, 1400 * US]);
+}
+
 fn suspending(limit: u32) -> Timing {
     Timing {
         read: vec![50],

@@ -3,12 +3,14 @@
 //! Its memory is taken once, when it is made. A full ring refuses; it never
 //! grows.
 
-use std::collections::VecDeque;
-
 /// A first-in, first-out queue of at most `capacity` items.
 #[derive(Debug)]
 pub struct Ring<T> {
-    items: VecDeque<T>,
+    /// A power of two of them; those that hold an item follow each other from
+    /// `head` on, round the end.
+    items: Box<[Option<T>]>,
+    head: usize,
+    len: usize,
     capacity: usize,
 }
 
@@ -19,7 +21,8 @@ impl<T> Ring<T> {
     /// When `capacity` is zero.
     pub fn new(capacity: usize) -> Ring<T> {
         assert!(capacity > 0, "a ring holds at least one item");
-        Ring { items: VecDeque::with_capacity(capacity), capacity }
+        let items = (0..capacity.next_power_of_two()).map(|_| None).collect();
+        Ring { items, head: 0, len: 0, capacity }
     }
 
     /// How many items it can hold.
@@ -31,61 +34,86 @@ impl<T> Ring<T> {
     /// How many items it holds.
     #[inline]
     pub fn len(&self) -> usize {
-        self.items.len()
+        self.len
     }
 
     /// True when it holds nothing.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
+        self.len == 0
     }
 
     /// How many more items fit.
     #[inline]
     pub fn room(&self) -> usize {
-        self.capacity - self.items.len()
+        self.capacity - self.len
+    }
+
+    /// Where item `i` is kept.
+    #[inline]
+    fn at(&self, i: usize) -> usize {
+        (self.head + i) & (self.items.len() - 1)
     }
 
     /// Puts `item` at the end, or gives it back when the ring is full.
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), T> {
-        if self.items.len() == self.capacity {
+        if self.len == self.capacity {
             return Err(item);
         }
-        self.items.push_back(item);
+        let at = self.at(self.len);
+        // What is replaced is `None`: nothing to drop.
+        std::mem::forget(self.items[at].replace(item));
+        self.len += 1;
         Ok(())
     }
 
     /// Takes the oldest item.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
-        self.items.pop_front()
+        let item = self.items[self.head].take();
+        if item.is_some() {
+            self.head = self.at(1);
+            self.len -= 1;
+        }
+        item
     }
 
     /// Looks at the oldest item.
     #[inline]
     pub fn front(&self) -> Option<&T> {
-        self.items.front()
+        self.items[self.head].as_ref()
     }
 
     /// Looks at item `i`, the oldest being 0.
     #[inline]
     pub fn get(&self, i: usize) -> Option<&T> {
-        self.items.get(i)
+        if i < self.len { self.items[self.at(i)].as_ref() } else { None }
     }
 
     /// Moves items to the end of `to` until this ring is empty or that one
-    /// is full. Gives how many were moved.
+    /// is full. Gives how many were moved. Between rings of one capacity, into
+    /// an empty one, no item is touched.
     #[inline]
     pub fn pour(&mut self, to: &mut Ring<T>) -> usize {
-        let n = self.len().min(to.room());
-        to.items.extend(self.items.drain(..n));
+        if self.len == 0 {
+            return 0;
+        }
+        if to.len == 0 && to.capacity == self.capacity {
+            std::mem::swap(self, to);
+            return to.len;
+        }
+        let n = self.len.min(to.room());
+        for _ in 0..n {
+            let item = self.pop().expect("it was counted");
+            assert!(to.push(item).is_ok(), "its room was counted");
+        }
         n
     }
 
     /// Takes all items, oldest first.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
-        self.items.drain(..)
+        std::iter::from_fn(|| self.pop())
     }
 }
 
@@ -115,5 +143,8 @@ mod tests {
         assert_eq!((a.len(), b.len()), (2, 2));
         assert_eq!(a.pour(&mut b), 0);
         assert_eq!(a.front(), Some(&2));
+        let mut c = Ring::new(4);
+        assert_eq!(a.pour(&mut c), 2);
+        assert_eq!((a.len(), c.drain().collect::<Vec<_>>()), (0, vec![2, 3]));
     }
 }

@@ -96,8 +96,13 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Loop<P> {
 
 fn main() {
     let arg = |i: usize, d: u64| std::env::args().nth(i).and_then(|a| a.parse().ok()).unwrap_or(d);
-    let (overwrites, chunks) = (arg(1, 3), arg(2, 256) as u32);
-    for instant in [false, true] {
+    let (overwrites, chunks, reads) = (arg(1, 3), arg(2, 256) as u32, arg(3, 4_000_000));
+    let modes: &[bool] = match arg(4, 2) {
+        0 => &[false],
+        1 => &[true],
+        _ => &[false, true],
+    };
+    for &instant in modes {
         let (mut dim, timing) = reference(instant);
         dim.chunks = chunks + RESERVE_CHUNKS;
         let geometry = Geometry::new(dim).unwrap();
@@ -124,7 +129,7 @@ fn main() {
         println!("instant={instant} fill            {:.2} M/s", fill / 1e6);
         let n = l.blocks;
         for depth in [1, 32, 64, 128] {
-            let r = l.run(BlockOp::Read, depth, 4_000_000, |rng| rng.below(n));
+            let r = l.run(BlockOp::Read, depth, reads, |rng| rng.below(n));
             println!("instant={instant} randread qd{depth}  {:.2} M/s", r / 1e6);
         }
         for _ in 0..overwrites {

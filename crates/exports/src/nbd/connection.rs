@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recv, recvmsg, send, sendmsg,
 };
+use rustix::thread::sched_yield;
 use thiserror::Error;
 
 use super::patience::Patience;
@@ -470,21 +471,27 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
         }
     }
 
+    /// Sleeps until the bell rings, `time` has passed, or, if it `listens`,
+    /// the client sends. Gives whether the client did.
+    fn sleep(&self, time: Option<Duration>, listens: bool) -> bool {
+        let bell = PollFd::from_borrowed_fd(self.seat.bell(), PollFlags::IN);
+        let client = PollFd::from_borrowed_fd(self.sock, PollFlags::IN);
+        let mut fds = [bell, client];
+        sleep(&mut fds[..1 + usize::from(listens)], time);
+        if !fds[0].revents().is_empty() {
+            clear(self.seat.bell());
+        }
+        !fds[1].revents().is_empty()
+    }
+
     /// Waits for the drive, and for the client if there is room for more.
     fn wait(&mut self) -> Result<(), Ended> {
         let listens = self.leaving.is_none() && self.held.is_none();
-        if let Wait::Sleep(time) = self.seat.wait()? {
-            let bell = PollFd::from_borrowed_fd(self.seat.bell(), PollFlags::IN);
-            let client = PollFd::from_borrowed_fd(self.sock, PollFlags::IN);
-            let mut fds = [bell, client];
-            sleep(&mut fds[..1 + usize::from(listens)], time);
-            let (rang, came) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
-            if rang {
-                clear(self.seat.bell());
-            }
-            if !came {
-                return Ok(());
-            }
+        match self.seat.wait()? {
+            // Whoever could run does, above all the client.
+            Wait::Spin => sched_yield(),
+            Wait::Sleep(time) if !self.sleep(time, listens) => return Ok(()),
+            Wait::Sleep(_) => {}
         }
         if listens {
             let got = self.receive(RecvFlags::DONTWAIT);

@@ -23,6 +23,7 @@ pub struct Ram {
     pub probe: Arc<Probe>,
     pub data: Vec<u8>,
     dirty: Vec<bool>,
+    dirty_count: usize,
     latency: fn(&BlockReq) -> u64,
     inside: BTreeMap<(Time, u64), BlockReq>,
     seq: u64,
@@ -36,6 +37,7 @@ impl Ram {
             data: vec![0; if shape.kept == 0 { 0 } else { shape.bytes as usize }],
             dirty: vec![false; (shape.bytes / SECTOR_BYTES) as usize],
             latency,
+            dirty_count: 0,
             inside: BTreeMap::new(),
             seq: 0,
         }
@@ -43,7 +45,10 @@ impl Ram {
 
     fn set_dirty(&mut self, req: &BlockReq, dirty: bool) {
         let first = (req.offset / SECTOR_BYTES) as usize;
-        self.dirty[first..first + (req.len / SECTOR_BYTES) as usize].fill(dirty);
+        for d in &mut self.dirty[first..first + (req.len / SECTOR_BYTES) as usize] {
+            self.dirty_count = self.dirty_count + usize::from(dirty) - usize::from(*d);
+            *d = dirty;
+        }
     }
 
     fn perform(&mut self, req: &mut BlockReq) -> Status {
@@ -60,14 +65,16 @@ impl Ram {
             BlockOp::Read if keeps => req.buffer.bytes_mut().copy_from_slice(&self.data[at..end]),
             BlockOp::Write if keeps => self.data[at..end].copy_from_slice(req.buffer.bytes()),
             BlockOp::Trim | BlockOp::WriteZeroes if keeps => self.data[at..end].fill(0),
-            BlockOp::Flush => self.dirty.fill(false),
+            BlockOp::Flush => {
+                self.dirty.fill(false);
+                self.dirty_count = 0;
+            }
             _ => {}
         }
         if !matches!(req.op, BlockOp::Read | BlockOp::Flush) {
             self.set_dirty(req, !req.fua);
         }
-        let dirty = self.dirty.iter().filter(|&&d| d).count();
-        self.probe.dirty.store(dirty, Ordering::SeqCst);
+        self.probe.dirty.store(self.dirty_count, Ordering::SeqCst);
         Status::SUCCESS
     }
 }

@@ -323,8 +323,8 @@ impl<D: OpenChannel> Port for Pblk<D> {
 
     #[inline]
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
-        if self.device.next_event().is_some_and(|at| at <= to) {
-            self.device.advance(to, &mut self.device_done);
+        self.device.advance(to, &mut self.device_done);
+        if !self.device_done.is_empty() {
             while let Some(completion) = self.device_done.pop() {
                 self.handle(to, completion);
             }

@@ -16,9 +16,9 @@ pub(super) struct Request {
     fua: bool,
     offset: u64,
     len: u64,
-    /// The buffer of a read, in pieces.
+    /// The buffer of a read that goes in pieces.
     pieces: Pieces,
-    /// The buffer of a write.
+    /// The buffer of a write, or of a read that was done in one.
     data: Buffer,
     /// Parts not done yet.
     left: u32,
@@ -98,15 +98,24 @@ impl<D: OpenChannel> Pblk<D> {
             self.ready.push(done).expect("there was room");
             return;
         }
-        let mut request = Request { id, op, fua, offset, len, ..Request::default() };
+        let is_block = op == BlockOp::Read && len == BLOCK_BYTES;
+        let one_block = if is_block { self.one_block(offset) } else { None };
+        let slot = self.requests.take_as_is();
+        let request = &mut self.requests[slot];
+        (request.id, request.op, request.fua) = (id, op, fua);
+        (request.offset, request.len, request.taken) = (offset, len, 0);
+        (request.left, request.status) = (0, Status::SUCCESS);
         if op == BlockOp::Read {
+            if let Some(ppa) = one_block {
+                request.left = 1;
+                self.send(Self::run(Cookie::Read(slot), VectorOp::Read, ppa, 1, false, buffer));
+                return;
+            }
             request.pieces = Pieces::new(buffer);
-            let slot = self.requests.take(request);
             self.read(now, slot);
             return;
         }
         request.data = buffer;
-        let slot = self.requests.take(request);
         if op == BlockOp::Flush {
             self.flush(now, slot);
         } else {
@@ -115,15 +124,32 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
+    /// Where the block at `offset` is, if that is in flash and the offset is a
+    /// block's.
+    #[inline]
+    fn one_block(&self, offset: u64) -> Option<Ppa> {
+        if !offset.is_multiple_of(BLOCK_BYTES) {
+            return None;
+        }
+        self.map.get(offset / BLOCK_BYTES).ppa()
+    }
+
     /// Ends a request.
     #[inline]
     fn complete(&mut self, now: Time, slot: u32) {
-        let request = std::mem::take(&mut self.requests[slot]);
-        self.requests.give(slot);
-        let Request { id, op, status, pieces, data, .. } = request;
-        let buffer = if op == BlockOp::Read { pieces.whole() } else { data };
+        let request = &mut self.requests[slot];
+        let buffer = std::mem::take(&mut request.data);
+        let (id, op, status) = (request.id, request.op, request.status);
         let done = BlockDone { id, op, status, at: now, buffer };
         self.ready.push(done).expect("a request was let in only with room for its end");
+        self.requests.give(slot);
+    }
+
+    /// Ends a read whose pieces are all back.
+    fn complete_pieces(&mut self, now: Time, slot: u32) {
+        let request = &mut self.requests[slot];
+        request.data = std::mem::take(&mut request.pieces).whole();
+        self.complete(now, slot);
     }
 
     /// The block at `at` bytes into a request, and the part of it that the
@@ -159,7 +185,7 @@ impl<D: OpenChannel> Pblk<D> {
             }
         }
         if self.requests[slot].left == 0 {
-            self.complete(now, slot);
+            self.complete_pieces(now, slot);
         }
     }
 
@@ -219,10 +245,15 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn read_done(&mut self, now: Time, slot: u32, done: VectorDone) {
         let request = &mut self.requests[slot];
         request.status = request.status.and(done.status);
-        request.pieces.give(done.buffer);
         request.left -= 1;
-        if request.left == 0 {
+        if request.len == BLOCK_BYTES && request.offset.is_multiple_of(BLOCK_BYTES) {
+            request.data = done.buffer;
             self.complete(now, slot);
+            return;
+        }
+        request.pieces.give(done.buffer);
+        if request.left == 0 {
+            self.complete_pieces(now, slot);
         }
     }
 
@@ -258,7 +289,7 @@ impl<D: OpenChannel> Pblk<D> {
             return;
         }
         if request.op == BlockOp::Read {
-            self.complete(now, partial.request);
+            self.complete_pieces(now, partial.request);
         } else if request.taken == request.len {
             self.write_taken(now, partial.request);
         }
