@@ -196,19 +196,18 @@ impl Units {
         let is_read = op.kind == OpKind::Read;
         let id = self.ops.take(op);
         let unit = &mut self.units[pu];
+        if unit.state == State::Idle {
+            return self.start(now, pu, id);
+        }
         if is_read && self.timing.reads_first {
             unit.reads.push(id, &mut self.ops);
+            if unit.state == State::Array && self.timing.suspend {
+                self.try_suspend(now, pu);
+            }
         } else {
             unit.others.push(id, &mut self.ops);
         }
-        match unit.state {
-            State::Idle => self.start_next(now, pu),
-            State::Array if is_read && self.timing.suspend && self.timing.reads_first => {
-                self.try_suspend(now, pu);
-                None
-            }
-            _ => None,
-        }
+        None
     }
 
     /// Handles one event that is due at `to`, at its own time. `Err` when
@@ -218,7 +217,7 @@ impl Units {
         let (source, now) = self.timeline.due(to).ok_or(())?;
         let pu = source as u32;
         let finished = match self.units[pu].state {
-            State::Array => self.array_end(now, pu),
+            State::Array => self.go(now, pu, State::Array, 0),
             State::In | State::Out => self.bus_end(now, pu),
             State::Suspending => self.start_read(now, pu),
             State::Finishing => Some(pu),
@@ -269,7 +268,7 @@ impl Units {
         if unit.paused != NONE {
             unit.active = std::mem::replace(&mut unit.paused, NONE);
             let left = unit.paused_left + self.timing.resume_time;
-            return self.start_array(now, pu, left);
+            return self.go(now, pu, State::Array, left);
         }
         let Some(id) = unit.others.pop(&mut self.ops) else {
             self.quiet(pu);
@@ -307,19 +306,48 @@ impl Units {
         if op.kind == OpKind::Program {
             time += self.transfer[op.count as usize];
         }
-        self.use_bus(now, pu, State::In, time)
+        self.go(now, pu, State::In, time)
+    }
+
+    /// Takes the active operation through its phases, from one that takes
+    /// `time`, until one takes some or all are over.
+    #[inline]
+    fn go(&mut self, now: Time, pu: u32, mut state: State, mut time: u64) -> Option<u32> {
+        let Op { kind, count, ppa, .. } = self.ops[self.units[pu].active];
+        loop {
+            if time > 0 {
+                self.units[pu].state = state;
+                if state == State::Array {
+                    self.start_array(now, pu, time);
+                } else {
+                    self.use_bus(now, pu, kind, time);
+                }
+                return None;
+            }
+            (state, time) = match (state, kind) {
+                (State::In, OpKind::Read) => {
+                    (State::Array, self.timing.read_of(self.geometry.row(ppa)))
+                }
+                (State::In, OpKind::Program) => {
+                    (State::Array, self.timing.program_of(self.geometry.row(ppa)))
+                }
+                (State::In, OpKind::Erase) => (State::Array, self.timing.erase),
+                (State::Array, OpKind::Read) => (State::Out, self.transfer[count as usize]),
+                _ => {
+                    self.units[pu].state = State::Finishing;
+                    return Some(pu);
+                }
+            };
+        }
     }
 
     /// Takes the channel for `time`, at once or when its turn comes.
     #[inline]
-    fn use_bus(&mut self, now: Time, pu: u32, state: State, time: u64) -> Option<u32> {
-        self.units[pu].state = state;
-        if time == 0 {
-            return self.bus_done(now, pu);
-        }
-        self.units[pu].bus_time = time;
-        let is_read = self.active(pu).kind == OpKind::Read;
-        let number = self.units[pu].channel;
+    fn use_bus(&mut self, now: Time, pu: u32, kind: OpKind, time: u64) {
+        let is_read = kind == OpKind::Read;
+        let unit = &mut self.units[pu];
+        unit.bus_time = time;
+        let number = unit.channel;
         let owner = self.channels[number].owner;
         if owner == NONE {
             self.grant(now, number, pu);
@@ -329,14 +357,13 @@ impl Units {
             channel.others.push_front(owner, &mut self.units);
             self.quiet(owner);
             self.grant(now, number, pu);
-        } else if is_read && self.timing.reads_first {
-            self.channels[number].reads.push(pu, &mut self.units);
-            self.quiet(pu);
         } else {
-            self.channels[number].others.push(pu, &mut self.units);
+            let channel = &mut self.channels[number];
+            let first = is_read && self.timing.reads_first;
+            let list = if first { &mut channel.reads } else { &mut channel.others };
+            list.push(pu, &mut self.units);
             self.quiet(pu);
         }
-        None
     }
 
     fn is_transfer_in(&self, pu: u32) -> bool {
@@ -363,50 +390,17 @@ impl Units {
             Some(next) => self.grant(now, number, next),
             None => channel.owner = NONE,
         }
-        self.bus_done(now, pu)
+        self.go(now, pu, self.units[pu].state, 0)
     }
 
     #[inline]
-    fn bus_done(&mut self, now: Time, pu: u32) -> Option<u32> {
-        if self.units[pu].state == State::Out {
-            self.units[pu].state = State::Finishing;
-            return Some(pu);
-        }
-        let op = self.active(pu);
-        let row = self.geometry.row(op.ppa);
-        let time = match op.kind {
-            OpKind::Read => self.timing.read_of(row),
-            OpKind::Program => self.timing.program_of(row),
-            OpKind::Erase => self.timing.erase,
-        };
-        self.start_array(now, pu, time)
-    }
-
-    #[inline]
-    fn start_array(&mut self, now: Time, pu: u32, time: u64) -> Option<u32> {
-        let unit = &mut self.units[pu];
-        unit.state = State::Array;
-        if time == 0 {
-            return self.array_end(now, pu);
-        }
-        unit.array_end = now + time;
-        let end = unit.array_end;
+    fn start_array(&mut self, now: Time, pu: u32, time: u64) {
+        let end = now + time;
+        self.units[pu].array_end = end;
         self.arm(pu, end);
-        let unit = &self.units[pu];
-        if !unit.reads.is_empty() && self.timing.suspend {
+        if self.timing.suspend && !self.units[pu].reads.is_empty() {
             self.try_suspend(now, pu);
         }
-        None
-    }
-
-    #[inline]
-    fn array_end(&mut self, now: Time, pu: u32) -> Option<u32> {
-        let op = self.active(pu);
-        if op.kind == OpKind::Read {
-            return self.use_bus(now, pu, State::Out, self.transfer[op.count as usize]);
-        }
-        self.units[pu].state = State::Finishing;
-        Some(pu)
     }
 
     /// Suspends a program or erase for a read, where that is allowed and

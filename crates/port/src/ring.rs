@@ -3,12 +3,16 @@
 //! Its memory is taken once, when it is made. A full ring refuses; it never
 //! grows.
 
+use std::mem::MaybeUninit;
+
 /// A first-in, first-out queue of at most `capacity` items.
-#[derive(Debug)]
+///
+/// Items are written and read in place: a copy that goes through the stack
+/// stalls the processor, and there are six of them in a request's life.
 pub struct Ring<T> {
-    /// A power of two of them; those that hold an item follow each other from
-    /// `head` on, round the end.
-    items: Box<[Option<T>]>,
+    /// A power of two of them. The `len` from `head` on, round the end, hold
+    /// items; the others hold nothing.
+    items: Box<[MaybeUninit<T>]>,
     head: usize,
     len: usize,
     capacity: usize,
@@ -21,7 +25,7 @@ impl<T> Ring<T> {
     /// When `capacity` is zero.
     pub fn new(capacity: usize) -> Ring<T> {
         assert!(capacity > 0, "a ring holds at least one item");
-        let items = (0..capacity.next_power_of_two()).map(|_| None).collect();
+        let items = Box::new_uninit_slice(capacity.next_power_of_two());
         Ring { items, head: 0, len: 0, capacity }
     }
 
@@ -49,46 +53,53 @@ impl<T> Ring<T> {
         self.capacity - self.len
     }
 
-    /// Where item `i` is kept.
+    /// Where item `i` is kept: always inside `items`.
     #[inline]
     fn at(&self, i: usize) -> usize {
         (self.head + i) & (self.items.len() - 1)
     }
 
     /// Puts `item` at the end, or gives it back when the ring is full.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, item: T) -> Result<(), T> {
         if self.len == self.capacity {
             return Err(item);
         }
         let at = self.at(self.len);
-        // What is replaced is `None`: nothing to drop.
-        std::mem::forget(self.items[at].replace(item));
+        // SAFETY: `at` is masked to the length of `items`.
+        unsafe { self.items.get_unchecked_mut(at) }.write(item);
         self.len += 1;
         Ok(())
     }
 
     /// Takes the oldest item.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self) -> Option<T> {
-        let item = self.items[self.head].take();
-        if item.is_some() {
-            self.head = self.at(1);
-            self.len -= 1;
+        if self.len == 0 {
+            return None;
         }
-        item
+        let at = self.head;
+        self.head = self.at(1);
+        self.len -= 1;
+        // SAFETY: `at` was the head of at least one item, so it is inside and
+        // holds an item; it is outside the items from now on.
+        Some(unsafe { self.items.get_unchecked(at).assume_init_read() })
     }
 
     /// Looks at the oldest item.
     #[inline]
     pub fn front(&self) -> Option<&T> {
-        self.items[self.head].as_ref()
+        self.get(0)
     }
 
     /// Looks at item `i`, the oldest being 0.
     #[inline]
     pub fn get(&self, i: usize) -> Option<&T> {
-        if i < self.len { self.items[self.at(i)].as_ref() } else { None }
+        if i >= self.len {
+            return None;
+        }
+        // SAFETY: items 0 to `len - 1` are there, and `at` is masked.
+        Some(unsafe { self.items.get_unchecked(self.at(i)).assume_init_ref() })
     }
 
     /// Moves items to the end of `to` until this ring is empty or that one
@@ -117,6 +128,18 @@ impl<T> Ring<T> {
     }
 }
 
+impl<T> Drop for Ring<T> {
+    fn drop(&mut self) {
+        self.drain().for_each(drop);
+    }
+}
+
+impl<T> std::fmt::Debug for Ring<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ring({} of {})", self.len, self.capacity)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +154,20 @@ mod tests {
         assert_eq!(r.push(3), Ok(()));
         assert_eq!(r.drain().collect::<Vec<_>>(), [2, 3]);
         assert_eq!(r.pop(), None);
+    }
+
+    #[test]
+    fn drops_what_it_holds_once() {
+        let counted = std::rc::Rc::new(());
+        let mut r = Ring::new(3);
+        for _ in 0..3 {
+            r.push(counted.clone()).unwrap();
+        }
+        drop(r.pop());
+        r.push(counted.clone()).unwrap();
+        assert_eq!(std::rc::Rc::strong_count(&counted), 4);
+        drop(r);
+        assert_eq!(std::rc::Rc::strong_count(&counted), 1);
     }
 
     #[test]
