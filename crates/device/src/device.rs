@@ -8,11 +8,10 @@
 //! completions. It never fails as a whole: an error is the completion's.
 
 use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, TAG_BYTES, Timing};
-use port::{Buffer, OutOfMemory, Port, Ring, Status, Time};
+use port::{Buffer, OutOfMemory, Port, Ring, Slots, Status, Time};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::command::{Addresses, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use crate::slots::Slots;
 use crate::units::{Op, OpKind, Units};
 
 /// Commands that may be inside at once.
@@ -190,7 +189,9 @@ impl<M: Medium> Device<M> {
         }
     }
 
-    /// Takes a command that was let in.
+    /// Takes a command that was let in. Fields are moved one by one: a wider
+    /// copy right after they were written stalls the processor.
+    #[inline(always)]
     fn start(&mut self, now: Time, cmd: VectorCmd) {
         if let Err((status, failed)) = self.check(&cmd) {
             self.refuse(now, cmd, status, failed);
@@ -199,7 +200,11 @@ impl<M: Medium> Device<M> {
         let is_copy = cmd.op == VectorOp::Copy;
         let id = self.commands.take_as_is();
         let command = &mut self.commands[id];
-        command.cmd = cmd;
+        let VectorCmd { cookie, op, tags, count, ppa, list, buffer } = cmd;
+        let held = &mut command.cmd;
+        (held.cookie, held.ppa, held.op) = (cookie, ppa, op);
+        (held.tags, held.count) = (tags, count);
+        (held.list, held.buffer) = (list, buffer);
         (command.failed, command.status, command.writing) = (0, Status::SUCCESS, false);
         if is_copy {
             let scratch = self.copy_buffers.pop().expect("submit saw a copy buffer");
@@ -210,8 +215,7 @@ impl<M: Medium> Device<M> {
 
     fn refuse(&mut self, now: Time, cmd: VectorCmd, status: Status, failed: u64) {
         let VectorCmd { cookie, list, buffer, .. } = cmd;
-        let done = VectorDone { cookie, status, failed, at: now, list, buffer };
-        self.ready.push(done).expect("submit left room");
+        self.ready.put(|| VectorDone { cookie, status, failed, at: now, list, buffer });
     }
 
     /// Whether a command can be done; a write or reset is then entered into
@@ -502,17 +506,16 @@ impl<M: Medium> Device<M> {
             }
             self.copy_buffers.push(std::mem::take(&mut command.cmd.buffer));
         }
+        self.commands.give(id);
         let command = &mut self.commands[id];
-        let done = VectorDone {
+        self.ready.put(|| VectorDone {
             cookie: command.cmd.cookie,
             status: command.status,
             failed: command.failed,
             at: now,
             list: command.cmd.list.take(),
             buffer: std::mem::take(&mut command.cmd.buffer),
-        };
-        self.commands.give(id);
-        self.ready.push(done).expect("submit left room");
+        });
     }
 
     /// The second half of a copy: the blocks are in the drive's buffer.

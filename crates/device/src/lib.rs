@@ -15,7 +15,7 @@ pub mod link;
 pub mod queue;
 pub mod realtime;
 pub mod replay;
-mod slots;
+mod list;
 mod timeline;
 mod units;
 

@@ -13,9 +13,9 @@
 //! event.
 
 use flash::{Geometry, Ppa, Timing};
-use port::Time;
+use port::{Slots, Time};
 
-use crate::slots::{Linked, List, NONE, Slots, Table};
+use crate::list::{Linked, List, NONE, Table};
 use crate::timeline::Timeline;
 
 /// What an operation does to the array.

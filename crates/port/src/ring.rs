@@ -72,6 +72,20 @@ impl<T> Ring<T> {
         Ok(())
     }
 
+    /// Puts what `make` gives at the end. It is made in its place: the room is
+    /// looked at first, so nothing can go wrong once it is made.
+    ///
+    /// # Panics
+    /// When the ring is full; the caller looked at [`Ring::room`].
+    #[inline(always)]
+    pub fn put(&mut self, make: impl FnOnce() -> T) {
+        assert!(self.len < self.capacity, "the caller saw room");
+        let at = self.at(self.len);
+        // SAFETY: `at` is masked to the length of `items`.
+        unsafe { self.items.get_unchecked_mut(at) }.write(make());
+        self.len += 1;
+    }
+
     /// Takes the oldest item.
     #[inline(always)]
     pub fn pop(&mut self) -> Option<T> {

@@ -5,14 +5,16 @@
 #[derive(Debug)]
 pub struct Slots<T> {
     entries: Vec<T>,
-    free: Vec<u32>,
+    /// The first `room` are free.
+    free: Box<[u32]>,
+    room: usize,
 }
 
 impl<T: Default> Slots<T> {
     /// A table with all entries free.
     pub fn new(capacity: usize) -> Slots<T> {
         let entries = (0..capacity).map(|_| T::default()).collect();
-        Slots { entries, free: (0..capacity as u32).rev().collect() }
+        Slots { entries, free: (0..capacity as u32).rev().collect(), room: capacity }
     }
 }
 
@@ -20,13 +22,13 @@ impl<T> Slots<T> {
     /// How many entries are free.
     #[inline]
     pub fn room(&self) -> usize {
-        self.free.len()
+        self.room
     }
 
     /// How many entries are taken.
     #[inline]
     pub fn live(&self) -> usize {
-        self.entries.len() - self.free.len()
+        self.entries.len() - self.room
     }
 
     /// Takes an entry for `value`.
@@ -35,7 +37,7 @@ impl<T> Slots<T> {
     /// When none is free; the caller looks at [`Slots::room`] first.
     #[inline]
     pub fn take(&mut self, value: T) -> u32 {
-        let id = self.free.pop().expect("the caller saw a free entry");
+        let id = self.take_as_is();
         self.entries[id as usize] = value;
         id
     }
@@ -46,14 +48,19 @@ impl<T> Slots<T> {
     /// When none is free.
     #[inline]
     pub fn take_as_is(&mut self) -> u32 {
-        self.free.pop().expect("the caller saw a free entry")
+        self.room = self.room.checked_sub(1).expect("the caller saw a free entry");
+        self.free[self.room]
     }
 
-    /// Gives an entry back.
+    /// Gives an entry back. What it holds stays until it is taken again.
+    ///
+    /// # Panics
+    /// When no entry is taken.
     #[inline]
     pub fn give(&mut self, id: u32) {
-        self.free.push(id);
-        debug_assert!(self.free.len() <= self.entries.len(), "an entry is given back once");
+        // Past the end when an entry is given back twice too often.
+        self.free[self.room] = id;
+        self.room += 1;
     }
 }
 

@@ -84,7 +84,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Loop<P> {
                     let block = std::mem::replace(&mut self.ahead[at], next(&mut self.rng));
                     let hint = self.ahead[(at + 8) % ahead];
                     self.port.hint(&req(hint));
-                    let _ = self.queue.push(req(block));
+                    self.queue.put(|| req(block));
                     issued += 1;
                 }
             }

@@ -220,7 +220,7 @@ impl<D: OpenChannel> Pblk<D> {
         let survivors = &mut self.survivors[number as usize];
         survivors.first = ppa;
         let piece = survivors.buffer.take(count as usize * (self.kept + TAG_BYTES));
-        self.send(Self::run(Cookie::Survivors(number), VectorOp::Read, ppa, count, true, piece));
+        self.send(|| Self::run(Cookie::Survivors(number), VectorOp::Read, ppa, count, true, piece));
     }
 
     /// Survivors have been read: those still valid go into the row being
@@ -326,7 +326,7 @@ impl<D: OpenChannel> Pblk<D> {
         self.chunks[chunk].phase = Phase::Erasing;
         let ppa = self.geometry.chunk_start(chunk);
         let cookie = Cookie::Reset(chunk as u32);
-        self.send(Self::run(cookie, VectorOp::Reset, ppa, 1, false, Buffer::empty()));
+        self.send(|| Self::run(cookie, VectorOp::Reset, ppa, 1, false, Buffer::empty()));
     }
 
     /// A chunk is erased, or worn out and lost.

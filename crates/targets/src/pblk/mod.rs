@@ -248,21 +248,23 @@ impl<D: OpenChannel> Pblk<D> {
         hash.digest()
     }
 
-    #[inline]
-    fn send(&mut self, cmd: VectorCmd) {
-        self.out.push(cmd).expect("requests are refused long before the backlog is full");
+    /// Sends a command down. Requests are refused long before the backlog is
+    /// full.
+    #[inline(always)]
+    fn send(&mut self, make: impl FnOnce() -> VectorCmd) {
+        self.out.put(make);
     }
 
     /// A command for `count` neighbours.
-    #[inline]
+    #[inline(always)]
     fn run(cookie: Cookie, op: VectorOp, ppa: Ppa, count: u32, tags: bool, buffer: Buffer) -> VectorCmd {
         VectorCmd { cookie: cookie.pack(), op, tags, count: count as u8, ppa, list: None, buffer }
     }
 
-    #[inline]
+    #[inline(always)]
     fn handle(&mut self, now: Time, done: VectorDone) {
         match Cookie::unpack(done.cookie) {
-            Cookie::Read(request) => self.read_done(now, request, done),
+            Cookie::Read(request) => self.read_done(now, request, done.status, done.buffer),
             Cookie::Partial(partial) => self.partial_done(now, partial, done),
             Cookie::Program(unit) => self.program_done(now, unit, done),
             Cookie::Survivors(buffer) => self.survivors_done(now, buffer, done),

@@ -152,7 +152,7 @@ impl<D: OpenChannel> Pblk<D> {
         let held = self.units.unit_mut(unit);
         held.ppa = ppa;
         let buffer = held.buffer.lend();
-        self.send(Self::run(Cookie::Program(unit), VectorOp::Write, ppa, row, true, buffer));
+        self.send(|| Self::run(Cookie::Program(unit), VectorOp::Write, ppa, row, true, buffer));
     }
 
     #[inline]

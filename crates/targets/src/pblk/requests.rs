@@ -94,8 +94,7 @@ impl<D: OpenChannel> Pblk<D> {
         let status = self.shape.check(&req);
         let BlockReq { id, op, fua, offset, len, buffer } = req;
         if !status.is_ok() {
-            let done = BlockDone { id, op, status, at: now, buffer };
-            self.ready.push(done).expect("there was room");
+            self.ready.put(|| BlockDone { id, op, status, at: now, buffer });
             return;
         }
         let is_block = op == BlockOp::Read && len == BLOCK_BYTES;
@@ -108,7 +107,7 @@ impl<D: OpenChannel> Pblk<D> {
         if op == BlockOp::Read {
             if let Some(ppa) = one_block {
                 request.left = 1;
-                self.send(Self::run(Cookie::Read(slot), VectorOp::Read, ppa, 1, false, buffer));
+                self.send(|| Self::run(Cookie::Read(slot), VectorOp::Read, ppa, 1, false, buffer));
                 return;
             }
             request.pieces = Pieces::new(buffer);
@@ -137,12 +136,15 @@ impl<D: OpenChannel> Pblk<D> {
     /// Ends a request.
     #[inline]
     fn complete(&mut self, now: Time, slot: u32) {
-        let request = &mut self.requests[slot];
-        let buffer = std::mem::take(&mut request.data);
-        let (id, op, status) = (request.id, request.op, request.status);
-        let done = BlockDone { id, op, status, at: now, buffer };
-        self.ready.push(done).expect("a request was let in only with room for its end");
         self.requests.give(slot);
+        let request = &mut self.requests[slot];
+        self.ready.put(|| BlockDone {
+            id: request.id,
+            op: request.op,
+            status: request.status,
+            at: now,
+            buffer: std::mem::take(&mut request.data),
+        });
     }
 
     /// Ends a read whose pieces are all back.
@@ -177,7 +179,7 @@ impl<D: OpenChannel> Pblk<D> {
                 let request = &mut self.requests[slot];
                 let piece = request.pieces.take(count as usize * self.kept);
                 request.left += 1;
-                self.send(Self::run(Cookie::Read(slot), VectorOp::Read, ppa, count, false, piece));
+                self.send(|| Self::run(Cookie::Read(slot), VectorOp::Read, ppa, count, false, piece));
                 at += u64::from(count) * BLOCK_BYTES;
             } else {
                 self.read_held(slot, place, 0, self.kept);
@@ -238,20 +240,20 @@ impl<D: OpenChannel> Pblk<D> {
             _ => self.scratch.pop().expect("each partial has a scratch block"),
         };
         let cookie = Cookie::Partial(number);
-        self.send(Self::run(cookie, VectorOp::Read, ppa, 1, false, scratch));
+        self.send(|| Self::run(cookie, VectorOp::Read, ppa, 1, false, scratch));
     }
 
-    #[inline]
-    pub(super) fn read_done(&mut self, now: Time, slot: u32, done: VectorDone) {
+    #[inline(always)]
+    pub(super) fn read_done(&mut self, now: Time, slot: u32, status: Status, buffer: Buffer) {
         let request = &mut self.requests[slot];
-        request.status = request.status.and(done.status);
+        request.status = request.status.and(status);
         request.left -= 1;
         if request.len == BLOCK_BYTES && request.offset.is_multiple_of(BLOCK_BYTES) {
-            request.data = done.buffer;
+            request.data = buffer;
             self.complete(now, slot);
             return;
         }
-        request.pieces.give(done.buffer);
+        request.pieces.give(buffer);
         if request.left == 0 {
             self.complete_pieces(now, slot);
         }

@@ -1,5 +1,4 @@
-//! A bounded table whose entries are taken and given back, and first-in,
-//! first-out lists of entries through a link in each.
+//! First-in, first-out lists of a table's entries, through a link in each.
 
 use std::ops::IndexMut;
 
@@ -27,71 +26,6 @@ impl<T> std::ops::IndexMut<u32> for Table<T> {
     #[inline]
     fn index_mut(&mut self, id: u32) -> &mut T {
         &mut self.0[id as usize]
-    }
-}
-
-/// A table of at most `capacity` entries that are taken and given back.
-pub(crate) struct Slots<T> {
-    entries: Table<T>,
-    free: Vec<u32>,
-    capacity: usize,
-}
-
-impl<T: Default> Slots<T> {
-    pub fn new(capacity: usize) -> Slots<T> {
-        let free = (0..capacity as u32).rev().collect();
-        Slots { entries: Table::new(capacity), free, capacity }
-    }
-
-    /// How many entries are free.
-    #[inline]
-    pub fn room(&self) -> usize {
-        self.free.len()
-    }
-
-    /// How many entries are taken.
-    #[inline]
-    pub fn live(&self) -> usize {
-        self.capacity - self.free.len()
-    }
-
-    /// Takes an entry for `value`.
-    ///
-    /// # Panics
-    /// When none is free; the caller looks at [`Slots::room`] first.
-    #[inline]
-    pub fn take(&mut self, value: T) -> u32 {
-        let id = self.free.pop().expect("the caller saw a free entry");
-        self.entries[id] = value;
-        id
-    }
-
-    /// Takes an entry as whoever had it last left it.
-    #[inline]
-    pub fn take_as_is(&mut self) -> u32 {
-        self.free.pop().expect("the caller saw a free entry")
-    }
-
-    /// Gives an entry back.
-    #[inline]
-    pub fn give(&mut self, id: u32) {
-        self.free.push(id);
-        debug_assert!(self.free.len() <= self.capacity, "an entry is given back once");
-    }
-}
-
-impl<T> std::ops::Index<u32> for Slots<T> {
-    type Output = T;
-    #[inline]
-    fn index(&self, id: u32) -> &T {
-        &self.entries[id]
-    }
-}
-
-impl<T> std::ops::IndexMut<u32> for Slots<T> {
-    #[inline]
-    fn index_mut(&mut self, id: u32) -> &mut T {
-        &mut self.entries[id]
     }
 }
 
@@ -152,6 +86,8 @@ impl List {
 
 #[cfg(test)]
 mod tests {
+    use port::Slots;
+
     use super::*;
 
     #[derive(Default)]
@@ -169,7 +105,6 @@ mod tests {
     fn lists_keep_order() {
         let mut slots: Slots<Entry> = Slots::new(4);
         let ids: Vec<u32> = (0..4).map(|_| slots.take(Entry::default())).collect();
-        assert_eq!((slots.room(), slots.live()), (0, 4));
         let mut list = List::default();
         list.push(ids[0], &mut slots);
         list.push(ids[1], &mut slots);
@@ -181,7 +116,5 @@ mod tests {
         let order: Vec<u32> = std::iter::from_fn(|| list.pop(&mut slots)).collect();
         assert_eq!(order, [ids[3], ids[0]]);
         assert!(list.is_empty());
-        slots.give(ids[1]);
-        assert_eq!(slots.take(Entry::default()), ids[1]);
     }
 }
