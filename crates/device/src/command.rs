@@ -104,4 +104,8 @@ pub trait OpenChannel: Port<Cmd = VectorCmd, Done = VectorDone> {
     fn chunk(&self, chunk_index: usize) -> Chunk;
     /// How many commands may be inside at once.
     fn depth(&self) -> usize;
+    /// Says that a block will probably be read soon, so that what is known of
+    /// it can be fetched into the cache. Changes nothing that can be observed.
+    #[inline]
+    fn hint_block(&self, _ppa: Ppa) {}
 }

@@ -20,6 +20,9 @@ pub const MAX_DEPTH: usize = 1024;
 /// Operations that may be inside at once.
 const MAX_OPS: usize = 8192;
 
+/// How many commands ahead of the one being taken the medium is told of.
+const HINTED_AHEAD: usize = 3;
+
 /// Copy commands that may be inside at once; each has a buffer.
 const MAX_COPIES: usize = 8;
 
@@ -554,6 +557,11 @@ impl<M: Medium> Port for Device<M> {
             if !self.has_room(cmd) {
                 return;
             }
+            if let Some(ahead) = cmds.get(HINTED_AHEAD)
+                && ahead.op == VectorOp::Read
+            {
+                self.medium.hint(ahead.ppa);
+            }
             let cmd = cmds.pop().expect("it was looked at");
             self.start(now, cmd);
         }
@@ -597,6 +605,14 @@ impl<M: Medium> OpenChannel for Device<M> {
 
     fn depth(&self) -> usize {
         MAX_DEPTH
+    }
+
+    #[inline]
+    fn hint_block(&self, ppa: Ppa) {
+        if let Some(chunk) = self.chunks.get(self.geometry.chunk_index(ppa)) {
+            port::lazy::prefetch(std::ptr::from_ref(chunk).cast());
+            self.medium.hint(ppa);
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! passes. The two ways are independent, and each keeps order. A lone read
 //! takes latency + controller + the drive + its bytes at the rate + latency.
 
-use flash::{Chunk, Geometry, Timing};
+use flash::{Chunk, Geometry, Ppa, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Time};
 
 use crate::command::{OpenChannel, VectorCmd, VectorDone, VectorOp};
@@ -273,5 +273,9 @@ impl<P: OpenChannel> OpenChannel for Link<P> {
 
     fn depth(&self) -> usize {
         self.below.depth().min(LINK_DEPTH)
+    }
+
+    fn hint_block(&self, ppa: Ppa) {
+        self.below.hint_block(ppa);
     }
 }

@@ -14,8 +14,9 @@ use flash::{Geometry, Ppa, TAG_BYTES, Tag};
 use port::{Buffer, OutOfMemory, Pieces, Status, Time};
 
 use super::map::Place;
+use super::programs::USER_LEAVES;
 use super::space::OpenChunk;
-use super::units::Slot;
+use super::units::{PAD, Slot};
 use super::{Cookie, Pblk};
 
 /// Reads of one unit's collection that may be under way.
@@ -86,6 +87,9 @@ pub(super) struct Collector {
     credit: i64,
     /// Blocks to move for each block written, times 256.
     pace: i64,
+    /// Recovery found no free chunk: until there is one, only the victim that
+    /// needs the least room is sure to fit.
+    pub(super) rescue: bool,
 }
 
 impl Collector {
@@ -100,8 +104,14 @@ impl Collector {
             buffers: (1 << READS_PER_PU) - 1,
             credit: 0,
             pace: 0,
+            rescue: false,
         };
         (0..geometry.total_pus()).map(|_| one()).collect()
+    }
+
+    /// Goes on with a chunk that was begun before the start.
+    pub fn go_on(&mut self, open: OpenChunk) {
+        self.open = Some(open);
     }
 
     /// The user wrote to this unit: collection may go on by as much.
@@ -126,7 +136,8 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     pub(super) fn collect(&mut self, now: Time, pu: usize) {
         let rank = self.stripe.rank(pu);
-        let pressed = self.space.pus[pu].closed >= self.config.data_chunks;
+        let space = &self.space.pus[pu];
+        let pressed = space.closed >= self.config.data_chunks || space.free.len() <= USER_LEAVES;
         if self.collectors[rank].victim.is_some() || pressed {
             self.collect_more(now, pu, rank);
         }
@@ -136,9 +147,10 @@ impl<D: OpenChannel> Pblk<D> {
         loop {
             let Some(chunk) = self.collectors[rank].victim.or_else(|| self.choose_victim(pu, rank))
             else {
+                self.send_part_row(pu, rank);
                 return;
             };
-            let Some((block, count)) =
+            let Some((block, run)) =
                 self.space.next_valid_run(chunk, self.collectors[rank].next)
             else {
                 self.collectors[rank].victim = None;
@@ -146,7 +158,8 @@ impl<D: OpenChannel> Pblk<D> {
                 self.try_erase(now, chunk);
                 continue;
             };
-            if !self.may_read(pu, rank, count) {
+            let count = run.min(self.rows_left(pu, rank));
+            if count == 0 || !self.may_read(pu, rank, count) {
                 return;
             }
             self.read_survivors(rank, chunk, block, count);
@@ -157,7 +170,7 @@ impl<D: OpenChannel> Pblk<D> {
         if self.space.pus[pu].closed < self.config.data_chunks {
             return None;
         }
-        let chunk = self.space.take_victim(pu)?;
+        let chunk = self.space.take_victim(pu, self.collectors[rank].rescue)?;
         let valid = self.space.valid_blocks(chunk);
         self.collectors[rank].begin(chunk, valid, self.geometry.chunk_blocks());
         self.chunks[chunk].phase = Phase::Reading;
@@ -169,30 +182,50 @@ impl<D: OpenChannel> Pblk<D> {
     /// a place for the survivors, and it is time.
     fn may_read(&self, pu: usize, rank: usize, count: u32) -> bool {
         let c = &self.collectors[rank];
-        if c.buffers == 0
-            || self.gathering_room(rank) < c.promised + count
-            || !self.has_rows(pu, rank, count)
-        {
+        if c.buffers == 0 || self.gathering_room(rank) < c.promised + count {
             return false;
         }
         let in_time = c.credit >= i64::from(count) * 256;
         in_time || self.space.pus[pu].free.len() < URGENT_FREE || self.stripe.rows(pu) == 0
     }
 
-    /// Whether the rows that `count` more survivors need are there: in the
-    /// open chunk, or in the free one that the user leaves. What is read can
-    /// then always be programmed, and its victim erased.
-    fn has_rows(&self, pu: usize, rank: usize, count: u32) -> bool {
+    /// How many more survivors have rows to go to: in the open chunk, and in
+    /// the free one that the user leaves. What is read can then always be
+    /// programmed, and its victim erased.
+    fn rows_left(&self, pu: usize, rank: usize) -> u32 {
         let c = &self.collectors[rank];
-        let row = self.geometry.row_blocks();
         let size = self.geometry.chunk_blocks();
         let open = c.open.map_or(0, |open| size - open.next);
         let free = if self.space.pus[pu].free.is_empty() { 0 } else { size };
-        let gathered = |which: u32| {
+        (open + free).saturating_sub(self.gathered(rank) + c.promised)
+    }
+
+    /// Survivors in rows that are not full yet.
+    fn gathered(&self, rank: usize) -> u32 {
+        let filled = |which: u32| {
             let unit = self.units.collection(rank as u32, which);
-            if c.busy[which as usize] { 0 } else { self.units.unit(unit).filled }
+            if self.collectors[rank].busy[which as usize] { 0 } else { self.units.unit(unit).filled }
         };
-        (gathered(0) + gathered(1) + c.promised + count).next_multiple_of(row) <= open + free
+        filled(0) + filled(1)
+    }
+
+    /// With no victim to fill it up and the user out of space, the row being
+    /// gathered is sent as it is, so that the chunks its blocks came from can
+    /// be erased.
+    fn send_part_row(&mut self, pu: usize, rank: usize) {
+        let c = &self.collectors[rank];
+        let waits = c.promised > 0 || c.busy != [false; 2] || self.gathered(rank) == 0;
+        if waits || !self.stripe.is_idle(pu) || self.space.pus[pu].free.len() > USER_LEAVES {
+            return;
+        }
+        let which = c.gathering;
+        let unit = self.units.collection(rank as u32, which);
+        let padding = u64::from(self.units.pad(unit));
+        self.collectors[rank].busy[which as usize] = true;
+        self.collectors[rank].gathering ^= 1;
+        self.send_moved_row(rank, unit);
+        self.counters.gc -= padding;
+        self.counters.padding += padding;
     }
 
     /// Free slots in the two collection units.
@@ -288,6 +321,9 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     pub(super) fn settle_moved(&mut self, now: Time, slot: u32, at: Ppa) {
         let held = *self.units.slot(slot);
+        if held.lba == PAD {
+            return;
+        }
         let from = held.old.ppa().expect("a survivor comes from flash");
         let chunk = self.geometry.chunk_index(from);
         self.chunks[chunk].moving -= 1;
@@ -338,6 +374,8 @@ impl<D: OpenChannel> Pblk<D> {
         self.counters.erases += 1;
         self.space.give(chunk);
         let pu = self.geometry.pu_index(self.geometry.chunk_start(chunk));
+        let rank = self.stripe.rank(pu);
+        self.collectors[rank].rescue = false;
         self.refresh(pu);
         self.pump(now);
         self.collect(now, pu);

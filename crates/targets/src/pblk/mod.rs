@@ -25,6 +25,7 @@ mod requests;
 mod space;
 mod units;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
@@ -56,6 +57,12 @@ const BACKLOG: usize = 1024;
 /// User rows gathered or on their way, for each parallel unit: one being
 /// programmed, one queued behind it, and two gathering.
 const USER_UNITS_PER_PU: u32 = 4;
+
+/// Hints between that of a request's map entry and that of its block.
+const HINT_LAG: usize = 4;
+
+/// Logical blocks from which on a drive's tables exceed the processor's caches.
+const HINTED_BLOCKS: u64 = 1 << 24;
 
 /// What was written, in logical blocks, and why; and what collection did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,6 +117,10 @@ pub struct Pblk<D> {
     device_done: Ring<VectorDone>,
     ready: Ring<BlockDone>,
     counters: WriteCounters,
+    /// The blocks hinted last, oldest first.
+    hinted: [Cell<u64>; HINT_LAG],
+    /// Hints so far.
+    hints: Cell<usize>,
 }
 
 /// What a completion of the drive belongs to, and which one.
@@ -196,6 +207,8 @@ impl<D: OpenChannel> Pblk<D> {
             device_done: Ring::new(device.depth()),
             ready: Ring::new(DEPTH),
             counters: WriteCounters::default(),
+            hinted: [const { Cell::new(u64::MAX) }; HINT_LAG],
+            hints: Cell::new(0),
             device,
             geometry,
             config,
@@ -259,6 +272,18 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline(always)]
     fn run(cookie: Cookie, op: VectorOp, ppa: Ppa, count: u32, tags: bool, buffer: Buffer) -> VectorCmd {
         VectorCmd { cookie: cookie.pack(), op, tags, count: count as u8, ppa, list: None, buffer }
+    }
+
+    fn hint_block(&self, lba: u64) {
+        let turn = self.hints.get();
+        self.hints.set(turn.wrapping_add(1));
+        let before = self.hinted[turn % HINT_LAG].replace(lba);
+        if before < self.map.blocks()
+            && let Some(ppa) = self.map.get(before).ppa()
+        {
+            self.device.hint_block(ppa);
+            self.space.prefetch(ppa);
+        }
     }
 
     #[inline(always)]
@@ -337,8 +362,15 @@ impl<D: OpenChannel> Port for Pblk<D> {
         self.ready.pour(done);
     }
 
+    /// Fetches the map entry; on a drive whose tables exceed the processor's
+    /// caches, also what is known of the block of the request hinted a few
+    /// before, whose entry has arrived by now.
     #[inline]
     fn hint(&self, req: &BlockReq) {
-        self.map.prefetch(req.offset / BLOCK_BYTES);
+        let lba = req.offset / BLOCK_BYTES;
+        self.map.prefetch(lba);
+        if self.map.blocks() >= HINTED_BLOCKS {
+            self.hint_block(lba);
+        }
     }
 }

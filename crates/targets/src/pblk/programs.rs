@@ -15,7 +15,7 @@ use super::{Cookie, Pblk};
 const ROWS_PER_PU: u8 = 2;
 
 /// Free chunks that the user stream leaves to collection.
-const USER_LEAVES: usize = 1;
+pub(super) const USER_LEAVES: usize = 1;
 
 #[derive(Debug, Default)]
 struct PuStripe {
@@ -62,10 +62,22 @@ impl Stripe {
         self.pus[rank].pu
     }
 
+    /// A parallel unit goes on with a chunk that was begun before the start.
+    pub fn go_on(&mut self, pu: usize, open: OpenChunk) {
+        self.pus[self.ranks[pu] as usize].open = Some(open);
+    }
+
     /// User rows on their way to a parallel unit.
     #[inline]
     pub fn rows(&self, pu: usize) -> u8 {
         self.pus[self.ranks[pu] as usize].rows
+    }
+
+    /// No user row is on its way to a parallel unit, and no chunk is open for
+    /// one.
+    pub fn is_idle(&self, pu: usize) -> bool {
+        let stripe = &self.pus[self.ranks[pu] as usize];
+        stripe.rows == 0 && stripe.open.is_none()
     }
 
     /// The next rank that can take a row.

@@ -22,7 +22,7 @@
 
 use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Chunk, ChunkState, Geometry, Ppa, TAG_BYTES, Tag};
-use port::{BLOCK_BYTES, Buffer, Lazy, OutOfMemory, Pieces, Ring, Status, Time};
+use port::{Buffer, Lazy, OutOfMemory, Pieces, Ring, Status, Time};
 
 use super::map::{Map, Place};
 use super::space::OpenChunk;
@@ -31,6 +31,9 @@ use super::{Pblk, PblkConfig, PblkError};
 
 /// Commands under way for each parallel unit: one at work, one behind it.
 const COMMANDS_PER_PU: usize = 2;
+
+/// The highest sequence number that is believed; a drive never comes to it.
+const LAST_SEQ: u64 = 1 << 62;
 
 /// A command to do: neighbours in one row, or a chunk's first block.
 #[derive(Clone, Copy)]
@@ -126,7 +129,10 @@ impl<'a, D: OpenChannel> Runner<'a, D> {
 
 /// All rows of a drive up to what each chunk has programmed, a row on each
 /// parallel unit in turn, so that all of them work.
-fn programmed_rows<'a>(geometry: &'a Geometry, chunks: &'a [Chunk]) -> impl Iterator<Item = Job> + 'a {
+fn programmed_rows<'a>(
+    geometry: &'a Geometry,
+    chunks: &'a [Chunk],
+) -> impl Iterator<Item = Job> + 'a {
     let row = geometry.row_blocks();
     let rows = geometry.chunk_blocks() / row;
     (0..geometry.chunks())
@@ -135,7 +141,13 @@ fn programmed_rows<'a>(geometry: &'a Geometry, chunks: &'a [Chunk]) -> impl Iter
             geometry.pus_channels_first().map(move |pu| (geometry.chunk_of(pu, number), block))
         })
         .flat_map(move |(chunk, block)| {
-            pieces(geometry, VectorOp::Read, chunk, block, chunks[chunk].programmed.min(block + row))
+            pieces(
+                geometry,
+                VectorOp::Read,
+                chunk,
+                block,
+                chunks[chunk].programmed.min(block + row),
+            )
         })
 }
 
@@ -164,6 +176,7 @@ fn pieces(
 
 /// What the tags say.
 struct Scan {
+    geometry: Geometry,
     /// By chunk: the descriptor; of an offline one, nothing is programmed.
     chunks: Vec<Chunk>,
     /// By chunk: the highest sequence number in it.
@@ -176,20 +189,17 @@ struct Scan {
 
 impl Scan {
     fn new<D: OpenChannel>(device: &D, blocks: u64) -> Result<Scan, OutOfMemory> {
-        let geometry = device.geometry();
+        let geometry = *device.geometry();
         let slots = geometry.chunk_slots();
         let mut chunks = vec![Chunk::default(); slots];
-        for pu in geometry.pus_channels_first() {
-            for number in 0..geometry.chunks() {
-                let index = geometry.chunk_of(pu, number);
-                chunks[index] = device.chunk(index);
-                if chunks[index].state == ChunkState::Offline {
-                    chunks[index].programmed = 0;
-                }
+        for index in all_chunks(&geometry) {
+            chunks[index] = device.chunk(index);
+            if chunks[index].state == ChunkState::Offline {
+                chunks[index].programmed = 0;
             }
         }
         let seqs = Lazy::zeroed(blocks as usize, "recovery's sequence numbers")?;
-        Ok(Scan { chunks, newest: vec![0; slots], seqs, highest: 0 })
+        Ok(Scan { geometry, chunks, newest: vec![0; slots], seqs, highest: 0 })
     }
 
     /// Takes note of one tag. Equal numbers are copies of the same bytes, one
@@ -197,17 +207,19 @@ impl Scan {
     /// taken, so that what collection had done stays done and its victim is
     /// all but empty. Collection may have no more room than it needs for what
     /// it had not done yet.
-    fn see(&mut self, geometry: &Geometry, map: &mut Map, at: Ppa, tag: Tag) {
-        let chunk = geometry.chunk_index(at);
+    fn see(&mut self, map: &mut Map, at: Ppa, tag: Tag) {
+        // Others are not this target's.
+        if !(1..=LAST_SEQ).contains(&tag.seq) {
+            return;
+        }
+        let chunk = self.geometry.chunk_index(at);
         self.highest = self.highest.max(tag.seq);
         self.newest[chunk] = self.newest[chunk].max(tag.seq);
-        // Number 0 is never given: such a block was written by someone else.
-        if tag.id >= map.blocks() || tag.seq == 0 {
+        if tag.id >= map.blocks() {
             return;
         }
         let seq = &mut self.seqs[tag.id as usize];
-        let size = geometry.chunk_blocks();
-        let is_open = self.chunks[chunk].programmed < size;
+        let is_open = self.chunks[chunk].programmed < self.geometry.chunk_blocks();
         if tag.seq > *seq || (tag.seq == *seq && is_open) {
             *seq = tag.seq;
             map.set(tag.id, Place::flash(at));
@@ -215,56 +227,173 @@ impl Scan {
     }
 }
 
+/// All chunks of a drive, unit by unit.
+fn all_chunks(geometry: &Geometry) -> impl Iterator<Item = usize> + use<> {
+    let geometry = *geometry;
+    let of_pu = move |pu| (0..geometry.chunks()).map(move |n| geometry.chunk_of(pu, n));
+    geometry.pus_channels_first().flat_map(of_pu)
+}
+
 /// What becomes of the chunks with something in them.
 #[derive(Default)]
 struct Plan {
+    /// Chunks without a valid block.
     erase: Vec<usize>,
-    /// Full chunks, oldest first.
+    /// Chunks that are full, or will be when padded.
     full: Vec<usize>,
-    /// Chunk and the blocks, from and to, to be padded.
+    /// A chunk and its blocks, from and to, that are padded.
     pad: Vec<(usize, u32, u32)>,
-    /// By rank: where collection and the user go on.
-    collect: Vec<Option<OpenChunk>>,
-    user: Vec<Option<OpenChunk>>,
+    /// Unit, and the chunk with which it goes on.
+    collect: Vec<(usize, OpenChunk)>,
+    user: Vec<(usize, OpenChunk)>,
 }
 
 impl<D: OpenChannel> Pblk<D> {
     /// A target on a drive that this target wrote, after a power cut or a
     /// clean end. Gives it and the time at which it is ready: recovery drives
-    /// the device itself, from `now` on. Takes 8 bytes of memory for each
-    /// logical block while it runs. Counters begin at zero; what recovery
-    /// padded and erased is counted.
+    /// the device itself, from `now` on. It takes 8 bytes of memory for each
+    /// logical block while it runs. Counters begin at zero; what recovery pads
+    /// and erases is counted.
     ///
     /// `config` is the one that the drive was made with; blocks beyond a
     /// smaller capacity are forgotten.
     ///
     /// # Errors
     /// As [`Pblk::new`], and [`PblkError::Recovery`] with the drive's status
-    /// when a programmed block cannot be read or a row not padded; with
-    /// [`Status::ABORTED`] when the drive stops answering.
+    /// when a programmed block cannot be read, a row not padded or a chunk not
+    /// erased; with [`Status::ABORTED`] when the drive stops answering. A
+    /// chunk that goes offline when erased is left out.
     pub fn recover(device: D, config: PblkConfig, now: Time) -> Result<(Pblk<D>, Time), PblkError> {
         let mut pblk = Pblk::empty(device, config)?;
-        let geometry = pblk.geometry;
-        let mut scan = Scan::new(&pblk.device, config.bytes / BLOCK_BYTES)?;
-        let mut runner = Runner::new(&mut pblk.device, now)?;
+        let (scan, now) = pblk.scan(now)?;
+        for lba in 0..pblk.map.blocks() {
+            if let Some(ppa) = pblk.map.get(lba).ppa() {
+                pblk.space.set_valid(ppa);
+            }
+        }
+        pblk.units.continue_after(scan.highest);
+        let plan = pblk.plan(&scan);
+        let now = pblk.carry_out(&plan, &scan, now)?;
+        pblk.go_on(&plan, now);
+        Ok((pblk, now))
+    }
+
+    /// Reads all tags and makes the map.
+    fn scan(&mut self, now: Time) -> Result<(Scan, Time), PblkError> {
+        let mut scan = Scan::new(&self.device, self.map.blocks())?;
         let chunks = scan.chunks.clone();
-        runner.run(programmed_rows(&geometry, &chunks), 0, |job, status, tags| {
+        let mut runner = Runner::new(&mut self.device, now)?;
+        runner.run(programmed_rows(&self.geometry, &chunks), 0, |job, status, tags| {
             if !status.is_ok() {
                 return Err(PblkError::Recovery(status));
             }
             for (i, tag) in tags.chunks_exact(TAG_BYTES).enumerate() {
-                let at = Ppa(job.ppa.0 + i as u64);
-                scan.see(&geometry, &mut pblk.map, at, Tag::load(tag));
+                scan.see(&mut self.map, Ppa(job.ppa.0 + i as u64), Tag::load(tag));
             }
             Ok(())
         })?;
-        for ppa in (0..pblk.map.blocks()).filter_map(|lba| pblk.map.get(lba).ppa()) {
-            pblk.space.set_valid(ppa);
+        let now = runner.now;
+        Ok((scan, now))
+    }
+
+    /// Decides what becomes of each chunk.
+    fn plan(&self, scan: &Scan) -> Plan {
+        let size = self.geometry.chunk_blocks();
+        let row = self.geometry.row_blocks();
+        let mut plan = Plan::default();
+        for pu in self.geometry.pus_channels_first() {
+            let mut partly = Vec::new();
+            for chunk in (0..self.geometry.chunks()).map(|n| self.geometry.chunk_of(pu, n)) {
+                let programmed = scan.chunks[chunk].programmed;
+                if programmed == 0 {
+                    continue;
+                } else if self.space.valid_blocks(chunk) == 0 {
+                    plan.erase.push(chunk);
+                } else if programmed == size {
+                    plan.full.push(chunk);
+                } else {
+                    partly.push((programmed, chunk));
+                }
+            }
+            // The one with the most room is collection's.
+            partly.sort_unstable();
+            for (i, &(programmed, chunk)) in partly.iter().enumerate() {
+                let next = if i < 2 { programmed.next_multiple_of(row) } else { size };
+                plan.pad.push((chunk, programmed, next));
+                match i {
+                    _ if next == size => plan.full.push(chunk),
+                    0 => plan.collect.push((pu, OpenChunk { chunk, next })),
+                    _ => plan.user.push((pu, OpenChunk { chunk, next })),
+                }
+            }
         }
-        pblk.units.continue_after(scan.highest);
-        let plan = pblk.plan(&scan);
-        let ready = pblk.carry_out(&plan, &scan, runner_time)?;
-        pblk.go_on(plan, ready);
-        Ok((pblk, ready))
+        // The policies that want the oldest take the newest block's age for
+        // the chunk's.
+        plan.full.sort_by_key(|&chunk| scan.newest[chunk]);
+        plan
+    }
+
+    /// Pads and erases.
+    fn carry_out(&mut self, plan: &Plan, scan: &Scan, now: Time) -> Result<Time, PblkError> {
+        let geometry = self.geometry;
+        let mut runner = Runner::new(&mut self.device, now)?;
+        let pads = plan.pad.iter();
+        let pads =
+            pads.flat_map(|&(chunk, from, to)| pieces(&geometry, VectorOp::Write, chunk, from, to));
+        runner.run(pads, scan.highest, |job, status, _| {
+            self.counters.padding += u64::from(job.count);
+            if status.is_ok() { Ok(()) } else { Err(PblkError::Recovery(status)) }
+        })?;
+        let reset = |&chunk: &usize| Job {
+            op: VectorOp::Reset,
+            ppa: geometry.chunk_start(chunk),
+            count: 1,
+        };
+        let mut refused = Vec::new();
+        let mut erased = Vec::new();
+        runner.run(plan.erase.iter().map(reset), 0, |job, status, _| {
+            let chunk = geometry.chunk_index(job.ppa);
+            if status.is_ok() {
+                erased.push(chunk)
+            } else {
+                refused.push((chunk, status))
+            }
+            Ok(())
+        })?;
+        let now = runner.now;
+        for (chunk, status) in refused {
+            if self.device.chunk(chunk).state != ChunkState::Offline {
+                return Err(PblkError::Recovery(status));
+            }
+        }
+        self.counters.erases += erased.len() as u64;
+        let unwritten = |&chunk: &usize| {
+            scan.chunks[chunk].programmed == 0 && scan.chunks[chunk].state != ChunkState::Offline
+        };
+        let mut free: Vec<usize> = all_chunks(&geometry).filter(unwritten).chain(erased).collect();
+        free.sort_by_key(|&chunk| (scan.chunks[chunk].wear, chunk));
+        free.into_iter().for_each(|chunk| self.space.give(chunk));
+        Ok(now)
+    }
+
+    /// Goes on where the target was.
+    fn go_on(&mut self, plan: &Plan, now: Time) {
+        plan.full.iter().for_each(|&chunk| self.space.close(chunk));
+        for &(pu, open) in &plan.user {
+            self.stripe.go_on(pu, open);
+        }
+        for &(pu, open) in &plan.collect {
+            let rank = self.stripe.rank(pu);
+            self.collectors[rank].go_on(open);
+        }
+        for pu in self.geometry.pus_channels_first() {
+            let rank = self.stripe.rank(pu);
+            if self.space.pus[pu].free.is_empty() {
+                self.collectors[rank].rescue = true;
+            }
+            self.refresh(pu);
+            self.collect(now, pu);
+        }
+        self.device.submit(now, &mut self.out);
     }
 }

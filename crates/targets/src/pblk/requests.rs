@@ -356,7 +356,7 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     fn stage_block(&mut self, now: Time, slot: u32, lba: u64, at: u64) -> bool {
         let Some(held) = self.slot_for(lba) else { return false };
-        let start = (at / BLOCK_BYTES) as usize * self.kept;
+        let start = (at * self.kept as u64 / BLOCK_BYTES) as usize;
         let bytes = &self.requests[slot].data.bytes()[start..start + self.kept];
         self.units.data_mut(held).copy_from_slice(bytes);
         self.send_full_unit(now);
@@ -459,6 +459,11 @@ impl<D: OpenChannel> Pblk<D> {
     fn unmap(&mut self, now: Time, lba: u64) {
         let place = self.map.get(lba);
         if place != Place::UNMAPPED {
+            if let Some(held) = place.slot()
+                && self.filling == Some(self.units.unit_of(held))
+            {
+                self.units.void(held);
+            }
             self.map.set(lba, Place::UNMAPPED);
             self.drop_copies(now, place);
         }

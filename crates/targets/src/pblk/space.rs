@@ -88,6 +88,12 @@ impl Space {
         self.bits[(ppa.0 >> 6) as usize] >> (ppa.0 & 63) & 1 == 1
     }
 
+    /// Fetches what is known of a block into the cache.
+    #[inline]
+    pub fn prefetch(&self, ppa: Ppa) {
+        self.bits.prefetch((ppa.0 >> 6) as usize);
+    }
+
     /// A block now holds what it will be asked for.
     #[inline]
     pub fn set_valid(&mut self, ppa: Ppa) {
@@ -162,9 +168,10 @@ impl Space {
         }
     }
 
-    /// Takes a closed chunk to collect, by the policy; `None` where that
-    /// would win nothing.
-    pub fn take_victim(&mut self, pu: usize) -> Option<usize> {
+    /// Takes a closed chunk to collect, by the policy, or to the `rescue` of a
+    /// unit without a free chunk the least valid; `None` where that would win
+    /// nothing.
+    pub fn take_victim(&mut self, pu: usize, rescue: bool) -> Option<usize> {
         let size = u64::from(self.geometry.chunk_blocks());
         let space = &self.pus[pu];
         if space.closed == 0 || space.closed_valid == u64::from(space.closed) * size {
@@ -172,6 +179,12 @@ impl Space {
         }
         let chunk = match self.policy {
             Victim::Greedy => self.least_valid(pu),
+            _ if rescue => {
+                let chunk = self.least_valid(pu);
+                let number = self.split(chunk).1;
+                self.pus[pu].closed_list.retain(|&closed| closed != number);
+                chunk
+            }
             Victim::Fifo => {
                 let number = self.pus[pu].closed_list.pop_front().expect("a chunk is closed");
                 self.geometry.chunk_of(pu, number)

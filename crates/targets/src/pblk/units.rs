@@ -170,6 +170,17 @@ impl Units {
         missing
     }
 
+    /// Makes a slot of a unit that is still being gathered padding. The block
+    /// may be written again into the same unit, and of two tags with one
+    /// sequence number recovery could not tell the newer.
+    pub fn void(&mut self, slot: u32) {
+        let (kept, row) = (self.kept, self.row as usize);
+        let (unit, at) = ((slot / self.row) as usize, (slot % self.row) as usize);
+        let unit = &mut self.units[unit];
+        let start = row * kept + at * TAG_BYTES;
+        Tag { id: PAD, seq: unit.seq }.store(&mut unit.buffer.bytes_mut()[start..]);
+    }
+
     #[inline]
     pub fn unit(&self, unit: u32) -> &Unit {
         &self.units[unit as usize]

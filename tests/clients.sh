@@ -1,0 +1,189 @@
+#!/usr/bin/env bash
+# Real clients against the real binary: a live drive in memory, served over NBD.
+#
+# SSDKIT names the binary. Each test starts its own server, so that one that
+# breaks the drive is seen by its own name. Needs nbdinfo, nbdcopy and nbdfuse
+# (libnbd-bin), qemu-io (qemu-utils), fio, mkfs.ext4 and e2fsck (e2fsprogs).
+# The file system test needs root, /dev/fuse and loop devices; where they are
+# missing it is said and counted as skipped.
+set -euo pipefail
+
+SSDKIT=$(realpath "${SSDKIT:?set SSDKIT to the ssdkit binary}")
+PATH=$PATH:/usr/sbin:/sbin
+DIR=$(mktemp -d)
+SOCKET=$DIR/nbd.sock
+URI="nbd+unix:///?socket=$SOCKET"
+passed=0 failed=0 skipped=0
+server=
+
+start() {
+  "$SSDKIT" serve "$1" --nbd "${2:-$SOCKET}" >"$DIR/server.log" 2>&1 &
+  server=$!
+  for _ in $(seq 200); do
+    if nbdinfo --size "${3:-$URI}" >/dev/null 2>&1; then return 0; fi
+    kill -0 $server 2>/dev/null || break
+    sleep 0.05
+  done
+  echo "the server did not start:"
+  cat "$DIR/server.log"
+  return 1
+}
+
+stop() {
+  [ -n "$server" ] || return 0
+  kill -TERM "$server" 2>/dev/null || true
+  local code=0
+  wait "$server" || code=$?
+  server=
+  if [ $code -ne 0 ]; then
+    echo "the server ended with $code:"
+    cat "$DIR/server.log"
+    return 1
+  fi
+}
+
+clean_up() {
+  umount "$DIR/mnt" 2>/dev/null || true
+  [ -z "${loop:-}" ] || losetup -d "$loop" 2>/dev/null || true
+  umount "$DIR/fuse" 2>/dev/null || true
+  [ -z "$server" ] || kill -KILL "$server" 2>/dev/null || true
+  rm -rf "$DIR"
+}
+trap clean_up EXIT
+
+# Runs the function of that name; what it prints is shown when it fails.
+check() {
+  local log=$DIR/$1.log code=0
+  # Not in a condition: there, errors inside the function would be ignored.
+  set +e
+  (set -e; trap - EXIT; "$1"; stop) >"$log" 2>&1
+  code=$?
+  set -e
+  pkill -KILL -f "serve .*$DIR" 2>/dev/null || true
+  case $code in
+    0) passed=$((passed + 1)); echo "ok      $1" ;;
+    77) skipped=$((skipped + 1)); echo "skipped $1: $(tail -n 1 "$log")" ;;
+    *) failed=$((failed + 1)); echo "FAILED  $1"; sed 's/^/        /' "$log" ;;
+  esac
+  rm -f "$SOCKET"
+}
+
+nbdinfo_reads_the_export() {
+  start mem:znand,size=256M
+  nbdinfo "$URI" | tee "$DIR/info"
+  grep -q "export-size: $((256 << 20))" "$DIR/info"
+  grep -q "can_flush: true" "$DIR/info"
+  grep -q "can_fua: true" "$DIR/info"
+  grep -q "can_trim: true" "$DIR/info"
+  grep -q "can_zero: true" "$DIR/info"
+  grep -q "can_multi_conn: true" "$DIR/info"
+  nbdinfo --list "nbd+unix:///?socket=$SOCKET" | grep -q "export="
+}
+
+tcp_works_too() {
+  local port=$((20000 + RANDOM % 20000))
+  start mem:null,size=64M "127.0.0.1:$port" "nbd://127.0.0.1:$port"
+  [ "$(nbdinfo --size "nbd://127.0.0.1:$port")" -eq $((64 << 20)) ]
+}
+
+nbdcopy_brings_back_what_it_put() {
+  start mem:tlc,size=256M
+  head -c 128M /dev/urandom >"$DIR/in"
+  truncate -s 256M "$DIR/in"
+  nbdcopy --connections=4 "$DIR/in" "$URI"
+  nbdcopy --connections=4 "$URI" "$DIR/out"
+  cmp "$DIR/in" "$DIR/out"
+}
+
+qemu_io_reads_writes_and_discards() {
+  start mem:znand,size=256M
+  qemu-io -f raw "$URI" \
+    -c "write -P 0x5a 0 1M" -c "read -P 0x5a 0 1M" \
+    -c "write -P 0xa5 4608 512" -c "read -P 0xa5 4608 512" \
+    -c "read -P 0x5a 4096 512" -c "read -P 0x5a 5120 512" \
+    -c "write -f -P 0x11 2M 64k" -c "flush" -c "read -P 0x11 2M 64k" \
+    -c "discard 0 512k" -c "read -P 0 0 512k" -c "read -P 0x5a 512k 512k" \
+    -c "write -z 768k 64k" -c "read -P 0 768k 64k" \
+    -c "write -z 700000k 512" 2>&1 | tee "$DIR/qemu" || true
+  ! grep -q "verification failed" "$DIR/qemu"
+  [ "$(grep -c "^read .* bytes at offset" "$DIR/qemu")" -eq 8 ]
+  # Out of range is an error to the client and to nobody else.
+  qemu-io -f raw "$URI" -c "read -P 0x11 2M 64k" | grep -q "^read 65536/65536"
+}
+
+fio_verifies_what_it_wrote() {
+  start mem:znand,size=512M
+  for job in "randwrite 4k 32" "randwrite 512 8" "write 256k 4" "randwrite 12k 16"; do
+    set -- $job
+    fio --name=verify --ioengine=nbd --uri="$URI" --rw="$1" --bs="$2" --iodepth="$3" \
+      --size=64M --io_size=48M --verify=crc32c --do_verify=1 --verify_fatal=1 --randrepeat=1 \
+      --output="$DIR/fio.out"
+    cat "$DIR/fio.out"
+    grep -q "err= 0" "$DIR/fio.out"
+  done
+}
+
+fio_verifies_under_collection() {
+  start mem:znand,size=128M,spare=0.10
+  fio --name=verify --ioengine=nbd --uri="$URI" --rw=randwrite --bs=4k --iodepth=64 \
+    --size=128M --loops=4 --verify=crc32c --do_verify=1 --verify_fatal=1 --output="$DIR/fio.out"
+  cat "$DIR/fio.out"
+  grep -q "err= 0" "$DIR/fio.out"
+}
+
+a_hostile_client_harms_nobody() {
+  start mem:znand,size=64M
+  qemu-io -f raw "$URI" -c "write -P 0x77 0 64k" >/dev/null
+  for _ in $(seq 20); do
+    head -c $((RANDOM % 5000)) /dev/urandom | timeout 1 nc -U "$SOCKET" >/dev/null 2>&1 || true
+    head -c $((RANDOM % 5000)) /dev/urandom \
+      | timeout 5 python3 -c '
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.recv(18)
+s.sendall(sys.stdin.buffer.read())
+s.close()' "$SOCKET" 2>/dev/null || true
+  done
+  qemu-io -f raw "$URI" -c "read -P 0x77 0 64k" | grep -q "^read 65536/65536"
+}
+
+a_file_system_lives_on_it() {
+  [ "$(id -u)" -eq 0 ] && [ -e /dev/fuse ] && [ -e /dev/loop-control ] \
+    || { echo "needs root, /dev/fuse and loop devices"; exit 77; }
+  start mem:znand,size=512M
+  mkdir -p "$DIR/fuse" "$DIR/mnt"
+  nbdfuse "$DIR/fuse/nbd" "$URI" &
+  for _ in $(seq 100); do [ -e "$DIR/fuse/nbd" ] && break; sleep 0.05; done
+  [ -e "$DIR/fuse/nbd" ] || { echo "nbdfuse cannot mount here"; exit 77; }
+  mkfs.ext4 -q -F "$DIR/fuse/nbd"
+  loop=$(losetup --find --show "$DIR/fuse/nbd") || { echo "no loop device here"; exit 77; }
+  mount -t ext4 "$loop" "$DIR/mnt"
+  cp -a "$(dirname "$0")/../crates" "$DIR/mnt/tree"
+  head -c 32M /dev/urandom >"$DIR/mnt/random"
+  sync -f "$DIR/mnt/random"
+  cp "$DIR/mnt/random" "$DIR/random"
+  umount "$DIR/mnt"
+  mount -t ext4 "$loop" "$DIR/mnt"
+  diff -r "$(dirname "$0")/../crates" "$DIR/mnt/tree"
+  cmp "$DIR/random" "$DIR/mnt/random"
+  umount "$DIR/mnt"
+  e2fsck -f -n "$loop"
+  losetup -d "$loop"
+  umount "$DIR/fuse"
+}
+
+for name in \
+  nbdinfo_reads_the_export \
+  tcp_works_too \
+  nbdcopy_brings_back_what_it_put \
+  qemu_io_reads_writes_and_discards \
+  fio_verifies_what_it_wrote \
+  fio_verifies_under_collection \
+  a_hostile_client_harms_nobody \
+  a_file_system_lives_on_it; do
+  check $name
+done
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
