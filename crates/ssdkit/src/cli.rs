@@ -333,6 +333,12 @@ impl BenchArgs {
         if self.range.is_some_and(|r| r.len < u64::from(self.bs)) {
             return refuse("--range is shorter than one request of --bs");
         }
+        if self.verify && self.rw == Rw::Trim && !u64::from(self.bs).is_multiple_of(BLOCK_BYTES) {
+            return refuse(
+                "--verify of trims needs whole blocks, as a drive may ignore the trim of a part: \
+                 take a --bs that is a multiple of 4k",
+            );
+        }
         match &self.drive {
             DriveSpec::Memory(spec) => self.check_memory(spec),
             DriveSpec::Nbd(_) if self.clock == Some(ClockKind::Virtual) => {

@@ -16,6 +16,7 @@ use flash::{Dimensions, Geometry, GeometryError, KeyError, Profile, ProfileError
 use measure::units::{self, UnitError};
 use port::BLOCK_BYTES;
 use serde_json::{Value, json};
+use targets::Victim;
 use thiserror::Error;
 
 /// What the medium keeps of each logical block.
@@ -73,42 +74,26 @@ impl Target {
     }
 }
 
-/// How a target chooses the chunk that it collects next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Victim {
-    /// The one with the fewest valid blocks.
-    #[default]
-    Greedy,
-    /// The one written longest ago.
-    Fifo,
-    /// Any.
-    Random,
-    /// The one with the fewest valid blocks of so many random ones, 1 to 1000.
-    DChoices(u32),
-}
-
-impl Victim {
-    fn from_name(name: &str) -> Option<Victim> {
-        Some(match name {
-            "greedy" => Victim::Greedy,
-            "fifo" => Victim::Fifo,
-            "random" => Victim::Random,
-            _ => {
-                let d = name.strip_prefix("d-choices:")?.parse().ok()?;
-                (1..=1000).contains(&d).then_some(Victim::DChoices(d))?
-            }
-        })
-    }
-}
-
-impl fmt::Display for Victim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Victim::Greedy => f.write_str("greedy"),
-            Victim::Fifo => f.write_str("fifo"),
-            Victim::Random => f.write_str("random"),
-            Victim::DChoices(d) => write!(f, "d-choices:{d}"),
+/// A policy by its name: greedy, fifo, random or d-choices:N, N from 1 to 1000.
+fn victim_from_name(name: &str) -> Option<Victim> {
+    Some(match name {
+        "greedy" => Victim::Greedy,
+        "fifo" => Victim::Fifo,
+        "random" => Victim::Random,
+        _ => {
+            let d = name.strip_prefix("d-choices:")?.parse().ok()?;
+            (1..=1000).contains(&d).then_some(Victim::DChoices(d))?
         }
+    })
+}
+
+/// The name that [`victim_from_name`] reads.
+fn victim_name(victim: Victim) -> String {
+    match victim {
+        Victim::Greedy => "greedy".into(),
+        Victim::Fifo => "fifo".into(),
+        Victim::Random => "random".into(),
+        Victim::DChoices(d) => format!("d-choices:{d}"),
     }
 }
 
@@ -357,7 +342,7 @@ impl MemorySpec {
                 self.target = Target::from_name(value).ok_or_else(|| wrong("target", "pblk"))?;
             }
             "victim" => {
-                self.victim = Victim::from_name(value).ok_or_else(|| wrong("victim", VICTIMS))?;
+                self.victim = victim_from_name(value).ok_or_else(|| wrong("victim", VICTIMS))?;
             }
             _ if KEYS.iter().any(|k| k.name == key) => {
                 let mut any = Profile::builtin("null").expect("it is built in");
@@ -414,7 +399,7 @@ impl fmt::Display for MemorySpec {
             write!(f, ",target={}", self.target.name())?;
         }
         if self.victim != Victim::default() {
-            write!(f, ",victim={}", self.victim)?;
+            write!(f, ",victim={}", victim_name(self.victim))?;
         }
         self.overrides.iter().try_for_each(|(key, value)| write!(f, ",{key}={value}"))
     }
@@ -480,7 +465,7 @@ impl DriveConfig {
             "total_chunks_per_pu": self.total_chunks(),
             "store": spec.store.name(),
             "target": spec.target.name(),
-            "victim": spec.victim.to_string(),
+            "victim": victim_name(spec.victim),
             "profile": self.profile.to_table(),
         })
     }

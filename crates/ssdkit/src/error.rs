@@ -5,6 +5,8 @@
 
 use std::io;
 
+use port::OutOfMemory;
+use targets::pblk::PblkError;
 use thiserror::Error;
 
 use crate::drive::DriveError;
@@ -18,6 +20,12 @@ pub enum Error {
     /// The drive cannot be.
     #[error(transparent)]
     Drive(#[from] DriveError),
+    /// The target cannot work on this drive.
+    #[error("the drive cannot be made: {0}")]
+    Target(#[from] PblkError),
+    /// No memory.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
     /// The command was right and failed.
     #[error("{0}")]
     Failed(String),
@@ -30,8 +38,9 @@ impl Error {
     /// The process's exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::Usage(_) | Error::Drive(_) => 2,
-            Error::Failed(_) | Error::Output(_) => 1,
+            Error::Target(PblkError::Memory(_) | PblkError::Recovery(_)) => 1,
+            Error::Usage(_) | Error::Drive(_) | Error::Target(_) => 2,
+            Error::Failed(_) | Error::Output(_) | Error::Memory(_) => 1,
         }
     }
 

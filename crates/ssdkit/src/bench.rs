@@ -1,0 +1,395 @@
+//! `ssdkit bench`: from the command line to the report.
+//!
+//! Preconditioning and reading back are always in virtual time for a drive in
+//! this process: they are not measured, and drive time costs nothing. Fails
+//! when options contradict the drive, when somebody stops it before anything
+//! was measured, and, after the report, when a request failed or gave wrong
+//! data.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use measure::{Cpu, Direction, Gc, Report, SteadyState, WriteAmplification, units};
+use port::{BlockOp, Shape};
+use serde_json::{Value, json};
+use targets::RESERVE_CHUNKS;
+use workload::{Arrivals as Starts, Load as Rate, Order, Pattern};
+
+use crate::cli::{Arrivals, BenchArgs, ClockKind, End, Precondition, Range, Rw};
+use crate::cpu::CpuTime;
+use crate::drive::{DriveConfig, DriveSpec, NbdAddress};
+use crate::driver::{Driver, Real, Virtual};
+use crate::error::Error;
+use crate::load::{Load, Pace};
+use crate::nbd::Served;
+use crate::runner::{Plan, Runner, Until};
+use crate::stack::{Drive, Stack, Visitor};
+use crate::tally::Tally;
+use crate::verify::Verifier;
+use crate::watch::Watch;
+
+/// What a measurement gave, before it is printed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The report. Its drive is in few words.
+    pub report: Report,
+    /// The drive's effective configuration.
+    pub drive: Value,
+    /// Flushes, where there were any.
+    pub flush: Option<Direction>,
+    /// What was wrong with the first request that failed.
+    pub first_error: Option<String>,
+    /// Whether somebody stopped it.
+    pub interrupted: bool,
+}
+
+/// Runs, and prints the report to `out`.
+pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<(), Error> {
+    args.check()?;
+    let mut watch = Watch::terminal(args.max_time.map(Duration::from_nanos))?;
+    if reads_nothing(args) {
+        eprintln!(
+            "ssdkit: nothing was written to this drive, and what was never written is read in no \
+             time; --precondition seq writes it first"
+        );
+    }
+    let outcome = measure(args, &mut watch);
+    watch.end();
+    outcome?.print(args.json, out)
+}
+
+/// Whether it reads a drive in memory that has nothing on it.
+fn reads_nothing(args: &BenchArgs) -> bool {
+    let fresh = args.precondition == Precondition::None && args.reads() == 100;
+    fresh && matches!(args.drive, DriveSpec::Memory(_))
+}
+
+/// Runs.
+pub fn measure(args: &BenchArgs, watch: &mut Watch) -> Result<Outcome, Error> {
+    match &args.drive {
+        DriveSpec::Memory(spec) => {
+            let config = spec.resolve(RESERVE_CHUNKS)?;
+            let stack = Stack::build(&config, args.seed)?;
+            stack.visit(InMemory { args, config: &config, watch })
+        }
+        DriveSpec::Nbd(address) => served(args, address, watch),
+    }
+}
+
+/// What the command line asks of a drive of this shape.
+pub fn pattern(args: &BenchArgs, shape: &Shape) -> Result<Pattern, Error> {
+    let Range { offset, len: length } = args.range.unwrap_or(Range { offset: 0, len: shape.bytes });
+    // The command line made sure that the sum is a number.
+    if offset + length > shape.bytes {
+        return Err(Error::Usage(format!(
+            "--range ends at {}, but the drive has {} bytes: make the range smaller",
+            offset + length,
+            shape.bytes
+        )));
+    }
+    let order = match (args.zipf, args.hot) {
+        (Some(theta), _) => Order::Zipf { theta },
+        (None, Some(hot)) => {
+            Order::HotCold { accesses_percent: hot.accesses as u8, range_percent: hot.space as u8 }
+        }
+        (None, None) if args.rw.is_random() => Order::Uniform,
+        (None, None) => Order::Sequential,
+    };
+    let pattern = Pattern {
+        offset,
+        length,
+        bs: args.bs.into(),
+        read_percent: args.reads() as u8,
+        trim_percent: if args.rw == Rw::Trim { 100 } else { 0 },
+        order,
+        fua_every: args.fua_every.unwrap_or(0),
+        flush_every: args.flush_every.unwrap_or(0),
+    };
+    pattern.check().map_err(|e| Error::Usage(e.to_string()))?;
+    Ok(pattern)
+}
+
+fn load(args: &BenchArgs, shape: &Shape, pattern: &Pattern) -> Result<Load, Error> {
+    let pace = match (args.rate, args.arrivals) {
+        (None, _) => Pace::Closed { depth: args.qd },
+        (Some(rate), arrivals) => {
+            let rate = match arrivals {
+                Arrivals::Fixed => Rate::Fixed { rate },
+                Arrivals::Poisson => Rate::Exponential { rate },
+            };
+            let starts = Starts::new(rate, args.seed, 0);
+            Pace::Open(starts.map_err(|e| Error::Usage(e.to_string()))?)
+        }
+    };
+    Load::new(shape, pattern, pace, args.threads, args.seed)
+}
+
+fn plan(args: &BenchArgs) -> Plan {
+    let until = match args.end() {
+        End::Ios(ios) => Until::Ios(ios),
+        End::Time(ns) => Until::Time(ns),
+    };
+    Plan { ramp: args.ramp.unwrap_or(0), until, count: true }
+}
+
+/// Measures a drive in memory.
+struct InMemory<'a> {
+    args: &'a BenchArgs,
+    config: &'a DriveConfig,
+    watch: &'a mut Watch,
+}
+
+impl Visitor for InMemory<'_> {
+    type Out = Result<Outcome, Error>;
+
+    fn visit<D: Drive>(self, drive: D) -> Self::Out {
+        let InMemory { args, config, watch } = self;
+        let shape = drive.shape();
+        let pattern = pattern(args, &shape)?;
+        let mut load = load(args, &shape, &pattern)?;
+        let mut driver = Virtual::new(drive);
+        let mut bench = Bench::new(args, &shape, pattern, watch)?;
+        let steady = bench.prepare(&mut driver, &mut load)?;
+        let measured;
+        (measured, driver) = match args.clock() {
+            ClockKind::Virtual => (bench.measure(&mut driver, &mut load)?, driver),
+            ClockKind::Real => {
+                let mut real = Real::new(driver);
+                let measured = bench.measure(&mut real, &mut load)?;
+                (measured, real.into_virtual())
+            }
+        };
+        let measured = bench.read_back(&mut driver, measured)?;
+        Ok(bench.outcome(measured, steady, config.effective(), in_few_words(config)))
+    }
+}
+
+/// Measures a drive that somebody serves.
+fn served(args: &BenchArgs, address: &NbdAddress, watch: &mut Watch) -> Result<Outcome, Error> {
+    if args.rate.is_some() {
+        let text = "--rate is not for nbd: drives, which are driven in a closed loop: take --qd";
+        return Err(Error::Usage(text.into()));
+    }
+    let mut driver = Served::connect(address)?;
+    let shape = driver.shape();
+    let pattern = pattern(args, &shape)?;
+    if !pattern.bs.is_multiple_of(driver.unit()) {
+        let unit = driver.unit();
+        return Err(Error::Usage(format!(
+            "this server takes multiples of {unit} bytes: raise --bs"
+        )));
+    }
+    let mut load = load(args, &shape, &pattern)?;
+    let mut bench = Bench::new(args, &shape, pattern, watch)?;
+    let steady = bench.prepare(&mut driver, &mut load)?;
+    let measured = bench.measure(&mut driver, &mut load)?;
+    let measured = bench.read_back(&mut driver, measured)?;
+    driver.close()?;
+    let drive = json!({ "name": args.drive.to_string(), "size_bytes": shape.bytes });
+    Ok(bench.outcome(measured, steady, drive.clone(), drive))
+}
+
+/// The drive in one line.
+fn in_few_words(config: &DriveConfig) -> Value {
+    json!({
+        "name": config.spec.to_string(),
+        "size": units::bytes_decimal(config.size as f64).replace(' ', ""),
+        "spare": (config.spare() * 1e4).round() / 1e4,
+        "data_chunks": u64::from(config.data_chunks()) * u64::from(config.geometry.total_pus()),
+    })
+}
+
+/// What was measured, and how long that took.
+struct Measured {
+    tally: Tally,
+    wall: f64,
+    cpu: (f64, f64),
+}
+
+/// A measurement under way.
+struct Bench<'a> {
+    args: &'a BenchArgs,
+    shape: Shape,
+    pattern: Pattern,
+    runner: Runner<'a>,
+    real: bool,
+}
+
+impl<'a> Bench<'a> {
+    fn new(
+        args: &'a BenchArgs,
+        shape: &Shape,
+        pattern: Pattern,
+        watch: &'a mut Watch,
+    ) -> Result<Bench<'a>, Error> {
+        let unit = if pattern.offset.is_multiple_of(port::BLOCK_BYTES) { pattern.bs } else { 512 };
+        let verifier = match args.verify {
+            true => Some(Verifier::new(shape, unit, args.seed)?),
+            false => None,
+        };
+        let real = args.clock() == ClockKind::Real;
+        Ok(Bench { args, shape: *shape, pattern, runner: Runner { watch, verifier }, real })
+    }
+
+    /// Preconditions. A workload that writes nothing leaves the drive as it
+    /// is, which is steady.
+    fn prepare<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        load: &mut Load,
+    ) -> Result<Option<SteadyState>, Error> {
+        if self.args.precondition == Precondition::None {
+            return Ok(None);
+        }
+        self.runner.precondition(driver, &self.shape, self.args.seed)?;
+        match self.args.precondition {
+            Precondition::Steady if self.args.rw.writes() => {
+                self.runner.settle(driver, &self.shape, load).map(Some)
+            }
+            Precondition::Steady => Ok(Some(SteadyState { reached: true, rounds: 0 })),
+            _ => Ok(None),
+        }
+    }
+
+    fn measure<D: Driver>(&mut self, driver: &mut D, load: &mut Load) -> Result<Measured, Error> {
+        self.runner.watch.phase("measuring");
+        let (wall, cpu) = (Instant::now(), CpuTime::now());
+        let tally = self.runner.run(driver, load, plan(self.args))?;
+        let wall = wall.elapsed().as_secs_f64();
+        Ok(Measured { tally, wall, cpu: CpuTime::now().since(&cpu) })
+    }
+
+    /// With verification, reads back what was written.
+    fn read_back<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        mut measured: Measured,
+    ) -> Result<Measured, Error> {
+        let tally = &mut measured.tally;
+        if self.runner.verifier.is_none() || self.args.reads() == 100 || tally.interrupted {
+            return Ok(measured);
+        }
+        let back = self.runner.read_back(driver, &self.shape, &self.pattern, self.args.seed)?;
+        tally.errors += back.errors;
+        tally.first_error = tally.first_error.take().or(back.first_error);
+        Ok(measured)
+    }
+
+    /// The workload's effective configuration.
+    fn workload(&self) -> Value {
+        let a = self.args;
+        let percent = (a.rw == Rw::Randrw).then(|| a.reads());
+        let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
+        json!({
+            "rw": a.rw.to_string(),
+            "read_percent": percent,
+            "bs": a.bs,
+            "qd": a.rate.is_none().then_some(a.qd),
+            "threads": a.threads,
+            "rate": a.rate,
+            "arrivals": a.rate.map(|_| format!("{:?}", a.arrivals).to_lowercase()),
+            "clock": if self.real { "real" } else { "virtual" },
+            "precondition": format!("{:?}", a.precondition).to_lowercase(),
+            "ios": if let End::Ios(n) = a.end() { Some(n) } else { None },
+            "seconds": if let End::Time(ns) = a.end() { seconds(Some(ns)) } else { None },
+            "ramp_seconds": seconds(a.ramp),
+            "range": a.range.map(|r| json!({ "offset": r.offset, "bytes": r.len })),
+            "zipf": a.zipf,
+            "hot": a.hot.map(|h| json!({ "space_percent": h.space, "accesses_percent": h.accesses })),
+            "fua_every": a.fua_every,
+            "flush_every": a.flush_every,
+            "verify": a.verify.then_some(true),
+        })
+    }
+
+    fn outcome(
+        &self,
+        measured: Measured,
+        steady: Option<SteadyState>,
+        drive: Value,
+        few_words: Value,
+    ) -> Outcome {
+        let Measured { tally, wall, cpu } = measured;
+        let (seconds, all) = (tally.seconds(), tally.all());
+        let ios = all.count();
+        let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+        let of = |op| {
+            Direction::new(tally.latency(op), tally.latency(op).count() * self.pattern.bs, seconds)
+        };
+        let (read, write) = (of(BlockOp::Read), of(BlockOp::Write));
+        let flush = Direction::new(tally.latency(BlockOp::Flush), 0, seconds);
+        let both = read.ios > 0 && write.ios > 0;
+        let (before, after) = (&tally.before, &tally.after);
+        let grew = |get: fn(&targets::WriteCounters) -> u64| get(after) - get(before);
+        let bytes = read.bytes + write.bytes;
+        let report = Report {
+            drive: few_words,
+            workload: self.workload(),
+            ios,
+            bytes,
+            seconds,
+            wall_seconds: wall,
+            iops: per_second(ios),
+            bytes_per_second: per_second(bytes),
+            latency_ns: all.summary(),
+            read: both.then_some(read),
+            write: both.then_some(write),
+            write_amplification: WriteAmplification::from_blocks(
+                grew(|c| c.user),
+                grew(|c| c.gc),
+                grew(|c| c.padding),
+                grew(|c| c.metadata),
+            ),
+            steady,
+            gc: Gc { collections: grew(|c| c.collections), moved: grew(|c| c.moved) },
+            erases: grew(|c| c.erases),
+            self_check_ns: tally.late.percentile(99.9),
+            cpu: Cpu::new(cpu.0, cpu.1, ios),
+            series: tally.rows,
+            errors: tally.errors,
+            seed: self.args.seed,
+            version: env!("CARGO_PKG_VERSION").into(),
+        };
+        Outcome {
+            report,
+            drive,
+            flush: (flush.ios > 0).then_some(flush),
+            first_error: tally.first_error,
+            interrupted: tally.interrupted,
+        }
+    }
+}
+
+impl Outcome {
+    /// As one JSON object.
+    pub fn to_json(&self) -> Value {
+        let mut json = self.report.to_json();
+        json["drive"] = self.drive.clone();
+        json["interrupted"] = self.interrupted.into();
+        if let Some(flush) = &self.flush {
+            json["flush"] = json!(flush);
+        }
+        json
+    }
+
+    /// Prints it. Fails afterwards when requests failed.
+    pub fn print(&self, json: bool, out: &mut dyn Write) -> Result<(), Error> {
+        if json {
+            writeln!(out, "{:#}", self.to_json())?;
+        } else {
+            write!(out, "{}", self.report.to_text())?;
+            if let Some(flush) = &self.flush {
+                let mean = units::time_ns(flush.latency_ns.mean.unwrap_or(0.0));
+                writeln!(out, "flushes     {}, {mean} on average", units::count(flush.ios as f64))?;
+            }
+            if self.interrupted {
+                writeln!(out, "stopped     before its end: the figures are those so far")?;
+            }
+        }
+        out.flush()?;
+        match (&self.first_error, self.report.errors) {
+            (Some(first), n) => Err(Error::Failed(format!("{n} requests failed, first: {first}"))),
+            (None, _) => Ok(()),
+        }
+    }
+}

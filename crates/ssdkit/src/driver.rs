@@ -1,0 +1,200 @@
+//! Drivers: who owns time while a load runs.
+//!
+//! [`Virtual`] jumps to the next event, so nothing depends on how fast this
+//! machine is. [`Real`] reads the processor's clock once a turn and takes all
+//! that is due. Both give the same drive the same rules: a late poll delays
+//! what is seen, never what the drive does.
+//!
+//! May fail: a drive that stops with requests inside, which is a fault of its
+//! own.
+
+use device::realtime::RealTime;
+use measure::Gauges;
+use port::{BlockDone, BlockReq, Ring, Time};
+use targets::WriteCounters;
+
+use crate::error::Error;
+use crate::stack::Drive;
+
+/// Moves requests into a drive, completions out, and time on.
+pub trait Driver {
+    /// Whether completions are seen later than they happen.
+    const REAL: bool;
+
+    /// The time that the last turn ended with.
+    fn now(&self) -> Time;
+
+    /// Submits a prefix of `queue`, goes on to the next thing that happens,
+    /// and puts completions into `done`. In virtual time it goes no further
+    /// than `arrival`, when the next request is to start. Gives the new time.
+    fn turn(
+        &mut self,
+        arrival: Option<Time>,
+        queue: &mut Ring<BlockReq>,
+        done: &mut Ring<BlockDone>,
+    ) -> Result<Time, Error>;
+
+    /// Says that `req` will come soon.
+    #[inline]
+    fn hint(&self, _req: &BlockReq) {}
+
+    /// With nothing outside, lets the drive finish what it does by itself.
+    /// Where time is not ours to jump, it does nothing.
+    fn rest(&mut self) {}
+
+    /// What the drive wrote and collected; zeros where nobody tells.
+    fn counters(&self) -> WriteCounters {
+        WriteCounters::default()
+    }
+
+    /// Free chunks; zero where nobody tells.
+    fn free_chunks(&self) -> u64 {
+        0
+    }
+
+    /// What a series wants to know.
+    #[cold]
+    fn gauges(&self) -> Gauges {
+        let c = self.counters();
+        Gauges {
+            user_blocks: c.user,
+            programmed_blocks: c.user + c.gc + c.padding + c.metadata,
+            free_chunks: self.free_chunks(),
+            collections: c.collections,
+            erases: c.erases,
+        }
+    }
+}
+
+/// A drive in virtual time.
+pub struct Virtual<D> {
+    drive: D,
+    now: Time,
+}
+
+impl<D: Drive> Virtual<D> {
+    /// A drive that is switched on now, at time zero.
+    pub fn new(drive: D) -> Virtual<D> {
+        Virtual { drive, now: Time::ZERO }
+    }
+
+    /// The drive.
+    pub fn drive(&self) -> &D {
+        &self.drive
+    }
+}
+
+impl<D: Drive> Driver for Virtual<D> {
+    const REAL: bool = false;
+
+    #[inline]
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    #[inline]
+    fn turn(
+        &mut self,
+        arrival: Option<Time>,
+        queue: &mut Ring<BlockReq>,
+        done: &mut Ring<BlockDone>,
+    ) -> Result<Time, Error> {
+        if !queue.is_empty() {
+            self.drive.submit(self.now, queue);
+        }
+        match (self.drive.next_event(), arrival) {
+            (Some(event), arrival) if arrival.is_none_or(|at| event <= at) => {
+                self.now = event;
+                self.drive.advance(event, done);
+            }
+            (_, Some(at)) => self.now = self.now.max(at),
+            (_, None) => return Err(stopped()),
+        }
+        Ok(self.now)
+    }
+
+    #[inline]
+    fn hint(&self, req: &BlockReq) {
+        self.drive.hint(req);
+    }
+
+    fn rest(&mut self) {
+        // Nothing is out, so nothing completes.
+        let mut done = Ring::new(1);
+        while let Some(event) = self.drive.next_event() {
+            self.now = event;
+            self.drive.advance(event, &mut done);
+        }
+    }
+
+    fn counters(&self) -> WriteCounters {
+        self.drive.counters()
+    }
+
+    fn free_chunks(&self) -> u64 {
+        self.drive.free_chunks()
+    }
+}
+
+#[cold]
+fn stopped() -> Error {
+    Error::Failed("the drive stopped with requests inside: this is a fault in it, report it".into())
+}
+
+/// A drive on the processor's clock, polled by this thread.
+pub struct Real<D: Drive> {
+    real: RealTime<D>,
+    /// The drive's time when the clock started.
+    base: Time,
+    now: Time,
+}
+
+impl<D: Drive> Real<D> {
+    /// Goes on in real time where `from` stopped.
+    pub fn new(from: Virtual<D>) -> Real<D> {
+        let (base, real) = (from.now, RealTime::new(from.drive));
+        Real { real, base, now: base }
+    }
+
+    /// Goes on in virtual time. Nothing may be inside.
+    pub fn into_virtual(self) -> Virtual<D> {
+        Virtual { now: self.now, drive: self.real.into_port() }
+    }
+}
+
+impl<D: Drive> Driver for Real<D> {
+    const REAL: bool = true;
+
+    #[inline]
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    #[inline]
+    fn turn(
+        &mut self,
+        _arrival: Option<Time>,
+        queue: &mut Ring<BlockReq>,
+        done: &mut Ring<BlockDone>,
+    ) -> Result<Time, Error> {
+        if !queue.is_empty() {
+            self.real.submit(self.now, queue);
+        }
+        self.now = self.base + self.real.clock().now().0;
+        self.real.poll(self.now, done);
+        Ok(self.now)
+    }
+
+    #[inline]
+    fn hint(&self, req: &BlockReq) {
+        self.real.port().hint(req);
+    }
+
+    fn counters(&self) -> WriteCounters {
+        self.real.port().counters()
+    }
+
+    fn free_chunks(&self) -> u64 {
+        self.real.port().free_chunks()
+    }
+}

@@ -1,0 +1,187 @@
+//! `ssdkit study`: the papers' experiments, repeated.
+//!
+//! A study is one file. It measures in a [`Lab`] and gives an [`Outcome`]:
+//! rows of the paper's value beside ours, each with a rule that was fixed
+//! beforehand. A study never carries a value of ours.
+//!
+//! Files: [`row`] a claim and its verdict, [`runs`] repeated runs of a figure,
+//! [`outcome`] what is printed, [`lab`] what measures, [`queue_pair`] a drive
+//! on a thread of its own, [`file`] real storage; then a file for each study.
+//!
+//! Fails when there is no such study, when something could not be measured,
+//! and, after printing, when a row that is judged did not pass.
+
+pub mod file;
+pub mod lab;
+pub mod outcome;
+pub mod queue_pair;
+pub mod row;
+pub mod runs;
+pub mod simulator;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
+use serde_json::{Value, json};
+
+pub use lab::{Lab, Run};
+pub use outcome::{Manifest, Outcome, Step};
+pub use row::{Reference, Row, Rule, Verdict};
+pub use runs::Runs;
+
+use crate::cli::{Cli, StudyArgs};
+use crate::error::Error;
+use crate::watch::Watch;
+
+/// How a study is run.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Shorter runs, to see that it works: seconds, not minutes.
+    #[arg(long, requires = "name")]
+    pub quick: bool,
+    /// What all random numbers come from.
+    #[arg(long, default_value_t = 1, requires = "name")]
+    pub seed: u64,
+    /// Where studies of real storage make a file [default: the system's
+    /// directory for temporary files].
+    #[arg(long, requires = "name")]
+    pub dir: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { quick: false, seed: 1, dir: None }
+    }
+}
+
+impl Options {
+    /// The directory for files.
+    pub fn dir(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    /// `full`, or `quick` if that was asked for.
+    pub fn pick<T>(&self, full: T, quick: T) -> T {
+        if self.quick { quick } else { full }
+    }
+}
+
+/// What a study finds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Findings {
+    /// Rows, in the paper's order.
+    pub rows: Vec<Row>,
+    /// What a reader must know to read them.
+    pub notes: Vec<String>,
+}
+
+/// A study.
+#[derive(Clone, Copy, Debug)]
+pub struct Study {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is about, in a line.
+    pub about: &'static str,
+    /// Measures.
+    pub run: fn(&mut Lab) -> Result<Findings, Error>,
+}
+
+impl Study {
+    /// All studies.
+    pub const ALL: [Study; 1] = [simulator::STUDY];
+
+    /// The study of this name.
+    pub fn named(name: &str) -> Result<Study, Error> {
+        let found = Study::ALL.into_iter().find(|study| study.name == name);
+        found.ok_or_else(|| {
+            let known: Vec<&str> = Study::ALL.iter().map(|study| study.name).collect();
+            Error::Usage(format!("there is no study `{name}`; there are: {}", known.join(", ")))
+        })
+    }
+
+    /// Runs it.
+    pub fn measure(&self, options: &Options, watch: &mut Watch) -> Result<Outcome, Error> {
+        let mut lab = Lab::new(options, watch);
+        let findings = (self.run)(&mut lab)?;
+        Ok(lab.finish(self, findings))
+    }
+}
+
+/// The command line of the whole program, with the options of a study.
+fn command() -> clap::Command {
+    Cli::command().mut_subcommand("study", Options::augment_args)
+}
+
+fn read(matches: &ArgMatches) -> Result<(Cli, Options), clap::Error> {
+    let study = matches.subcommand_matches("study");
+    let options = study.map(Options::from_arg_matches).transpose()?.unwrap_or_default();
+    Ok((Cli::from_arg_matches(matches)?, options))
+}
+
+/// Reads the program's command line, with the options of a study where it has
+/// one. Ends the process as clap does when it asks for help or is wrong.
+pub fn parse() -> (Cli, Options) {
+    read(&command().get_matches()).unwrap_or_else(|e| e.exit())
+}
+
+/// Runs the study that was named, or lists them all, to `out`.
+pub fn run(args: &StudyArgs, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
+    let Some(name) = &args.name else { return list(args.json, out) };
+    let study = Study::named(name)?;
+    let mut watch = Watch::terminal(None)?;
+    let outcome = study.measure(options, &mut watch);
+    watch.end();
+    outcome?.print(args.json, out)
+}
+
+fn list(json: bool, out: &mut dyn Write) -> Result<(), Error> {
+    if json {
+        let all = Study::ALL.map(|s| json!({ "name": s.name, "about": s.about }));
+        writeln!(out, "{:#}", Value::from_iter(all))?;
+        return Ok(());
+    }
+    for study in Study::ALL {
+        writeln!(out, "{:<12} {}", study.name, study.about)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Options, clap::Error> {
+        Ok(read(&command().try_get_matches_from(words)?)?.1)
+    }
+
+    #[test]
+    fn options_are_read_from_the_command_line() {
+        command().debug_assert();
+        let all = ["ssdkit", "study", "simulator", "--quick", "--seed", "9", "--dir", "/x"];
+        let dir = Some(PathBuf::from("/x"));
+        assert_eq!(parse(&all).unwrap(), Options { quick: true, seed: 9, dir });
+        assert_eq!(parse(&["ssdkit", "study"]).unwrap(), Options::default());
+        assert_eq!(parse(&["ssdkit", "profiles"]).unwrap(), Options::default());
+        assert!(parse(&["ssdkit", "study", "--quick"]).is_err());
+    }
+
+    #[test]
+    fn studies_are_listed_and_found() {
+        let printed = |json| {
+            let mut out = Vec::new();
+            let args = StudyArgs { name: None, json };
+            run(&args, &Options::default(), &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let json: Value = serde_json::from_str(&printed(true)).unwrap();
+        for (i, study) in Study::ALL.iter().enumerate() {
+            assert!(printed(false).contains(study.name));
+            assert_eq!(json[i]["name"], study.name);
+            assert_eq!(Study::named(study.name).unwrap().about, study.about);
+        }
+        let error = Study::named("none").unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("simulator"), "{error}");
+    }
+}

@@ -1,0 +1,105 @@
+//! A drive behind a real queue pair: the drive on a thread of its own, the
+//! load on this one, submission and completion queues in memory between them.
+//!
+//! Guarantees: the same rules as every driver of a load; both threads poll, so
+//! neither is woken. May fail: the system gives no thread or doorbell, or the
+//! drive is gone.
+
+use device::hosted::{Hosted, HostedOptions, Queue};
+use device::realtime::Clock;
+use port::{BlockDone, BlockReq, Ring, Time};
+
+use crate::driver::Driver;
+use crate::error::Error;
+use crate::stack::Drive;
+
+/// How long the device thread stays awake without work, in ns: longer than
+/// any pause of a load that polls.
+const LINGER: u64 = 1_000_000;
+
+/// The host's side of a drive behind a queue pair.
+pub struct QueuePair<D> {
+    hosted: Hosted<D>,
+    queue: Queue<BlockReq, BlockDone>,
+    clock: Clock,
+    now: Time,
+}
+
+impl<D: Drive + 'static> QueuePair<D> {
+    /// Starts the device thread, with `depth` entries in each queue.
+    pub fn start(drive: D, depth: usize) -> Result<QueuePair<D>, Error> {
+        let options = HostedOptions { depth, linger: LINGER, ..HostedOptions::default() };
+        let (hosted, mut queues) =
+            Hosted::start(drive, options).map_err(|e| Error::Failed(e.to_string()))?;
+        let queue = queues.pop().expect("one queue was asked for");
+        let clock = hosted.clock();
+        Ok(QueuePair { hosted, queue, clock, now: clock.now() })
+    }
+
+    /// Stops the device thread and gives the drive back.
+    pub fn stop(self) -> D {
+        self.hosted.stop()
+    }
+}
+
+impl<D> Driver for QueuePair<D> {
+    const REAL: bool = true;
+
+    #[inline]
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    #[inline]
+    fn turn(
+        &mut self,
+        _arrival: Option<Time>,
+        queue: &mut Ring<BlockReq>,
+        done: &mut Ring<BlockDone>,
+    ) -> Result<Time, Error> {
+        if !queue.is_empty() {
+            self.queue.submit(queue);
+        }
+        if self.queue.poll(done) == 0 {
+            if self.queue.is_closed() {
+                return Err(Error::Failed("the device thread is gone".into()));
+            }
+            std::hint::spin_loop();
+        }
+        self.now = self.clock.now();
+        Ok(self.now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::DriveSpec;
+    use crate::load::{Load, Pace};
+    use crate::runner::{Plan, Runner, Until};
+    use crate::stack::Stack;
+    use crate::verify::Verifier;
+    use crate::watch::Watch;
+    use targets::RESERVE_CHUNKS;
+    use workload::Pattern;
+
+    #[test]
+    fn what_is_written_through_it_is_read_back() {
+        let Ok(DriveSpec::Memory(spec)) = "mem:null,size=8M".parse() else { panic!("a drive") };
+        let config = spec.resolve(RESERVE_CHUNKS).unwrap();
+        let Ok(Stack::Plain(drive)) = Stack::build(&config, 1) else { panic!("no link") };
+        let shape = drive.shape();
+        let mut pair = QueuePair::start(drive, 8).unwrap();
+        let pattern = Pattern::uniform(shape.bytes, 50);
+        let mut load = Load::new(&shape, &pattern, Pace::Closed { depth: 8 }, 1, 1).unwrap();
+        let verifier = Some(Verifier::new(&shape, pattern.bs, 1).unwrap());
+        let mut runner = Runner { watch: &mut Watch::quiet(), verifier };
+        let plan = Plan { ramp: 0, until: Until::Ios(4000), count: true };
+        let tally = runner.run(&mut pair, &mut load, plan).unwrap();
+        assert_eq!((tally.all().count(), tally.errors), (4000, 0), "{:?}", tally.first_error);
+        assert!(tally.seconds() > 0.0);
+        let back = runner.read_back(&mut pair, &shape, &pattern, 1).unwrap();
+        assert_eq!(back.errors, 0, "{:?}", back.first_error);
+        assert!(pair.stop().counters().user > 0);
+    }
+}

@@ -1,0 +1,398 @@
+//! A row: one claim of a paper beside what we measured, and its verdict.
+//!
+//! Guarantees: the rule is given with the row, before anybody has seen the
+//! verdict, and the verdict is arithmetic on the two sides alone. A row whose
+//! runs are void is not judged. What is no number passes no rule. Nothing here
+//! fails.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use measure::units;
+use serde_json::{Value, json};
+
+use super::runs::Runs;
+
+/// What ours is held against.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reference {
+    /// A number of the paper.
+    Paper(f64),
+    /// What the paper says in words: it gives no number.
+    Says(String),
+    /// Our own prediction, which is no figure of the paper.
+    Model(f64),
+    /// Nothing: the paper is silent.
+    Silent,
+}
+
+impl Reference {
+    fn number(&self) -> Option<f64> {
+        match self {
+            Reference::Paper(n) | Reference::Model(n) => Some(*n),
+            Reference::Says(_) | Reference::Silent => None,
+        }
+    }
+}
+
+/// What makes a row pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rule {
+    /// Ours is above zero (or below), as the paper's is.
+    Sign {
+        /// Whether above.
+        positive: bool,
+    },
+    /// Each of ours is greater than the next, in the paper's order.
+    Order,
+    /// Ours lies between the two, ends included: where a curve bends.
+    Knee {
+        /// The least.
+        from: f64,
+        /// The greatest.
+        to: f64,
+    },
+    /// Ours divided by the reference lies between the two, ends included.
+    Band {
+        /// The least ratio.
+        low: f64,
+        /// The greatest ratio.
+        high: f64,
+    },
+    /// None: the row is shown and not judged.
+    Shown,
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rule::Sign { positive: true } => f.write_str("sign +"),
+            Rule::Sign { positive: false } => f.write_str("sign -"),
+            Rule::Order => f.write_str("order"),
+            Rule::Knee { from, to } => write!(f, "knee {from}..{to}"),
+            Rule::Band { low, high } => write!(f, "band {low}..{high}"),
+            Rule::Shown => f.write_str("none"),
+        }
+    }
+}
+
+/// How a row was judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// By its rule, ours is as the reference.
+    Pass,
+    /// It is not.
+    Fail,
+    /// Nobody judged, and why.
+    NotGated(String),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verdict::Pass => "pass",
+            Verdict::Fail => "fail",
+            Verdict::NotGated(_) => "not gated",
+        })
+    }
+}
+
+/// One claim, and what we measured of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    figure: String,
+    what: String,
+    unit: &'static str,
+    reference: Reference,
+    /// One, or in the paper's order, with their names.
+    ours: Vec<(String, Runs)>,
+    rule: Rule,
+    /// Why it is not judged, where nothing else says so.
+    why: String,
+}
+
+impl Row {
+    fn new(
+        figure: &str,
+        what: &str,
+        unit: &'static str,
+        reference: Reference,
+        ours: Vec<(String, Runs)>,
+        rule: Rule,
+    ) -> Row {
+        let (figure, what) = (figure.into(), what.into());
+        Row { figure, what, unit, reference, ours, rule, why: String::new() }
+    }
+
+    /// The ratio of ours to a number is to lie in `band`. `figure` says where
+    /// in the paper, `what` is measured in `unit`.
+    pub fn band(
+        figure: &str,
+        what: &str,
+        unit: &'static str,
+        reference: Reference,
+        ours: Runs,
+        band: RangeInclusive<f64>,
+    ) -> Row {
+        let (low, high) = band.into_inner();
+        let ours = vec![(String::new(), ours)];
+        Row::new(figure, what, unit, reference, ours, Rule::Band { low, high })
+    }
+
+    /// Each of `ours` is to be greater than the next. `says` is the paper's
+    /// reason to expect it.
+    pub fn order(
+        figure: &str,
+        unit: &'static str,
+        says: &str,
+        ours: impl IntoIterator<Item = (&'static str, Runs)>,
+    ) -> Row {
+        let ours: Vec<_> = ours.into_iter().map(|(name, runs)| (name.into(), runs)).collect();
+        let names: Vec<&str> = ours.iter().map(|(name, _): &(String, Runs)| &name[..]).collect();
+        let what = names.join(" > ");
+        Row::new(figure, &what, unit, Reference::Says(says.into()), ours, Rule::Order)
+    }
+
+    /// Ours is to be above zero (`positive`), or below. `says` is what the
+    /// paper says of it.
+    pub fn sign(
+        figure: &str,
+        what: &str,
+        unit: &'static str,
+        says: &str,
+        ours: Runs,
+        positive: bool,
+    ) -> Row {
+        let (ours, rule) = (vec![(String::new(), ours)], Rule::Sign { positive });
+        Row::new(figure, what, unit, Reference::Says(says.into()), ours, rule)
+    }
+
+    /// The bend of a curve, which the paper has at `paper`, is to lie `within`.
+    pub fn knee(
+        figure: &str,
+        what: &str,
+        unit: &'static str,
+        paper: f64,
+        ours: Runs,
+        within: RangeInclusive<f64>,
+    ) -> Row {
+        let (from, to) = within.into_inner();
+        let ours = vec![(String::new(), ours)];
+        Row::new(figure, what, unit, Reference::Paper(paper), ours, Rule::Knee { from, to })
+    }
+
+    /// Shown, and not judged because of `why`.
+    pub fn shown(
+        figure: &str,
+        what: &str,
+        unit: &'static str,
+        reference: Reference,
+        ours: Runs,
+        why: &str,
+    ) -> Row {
+        let ours = vec![(String::new(), ours)];
+        Row { why: why.into(), ..Row::new(figure, what, unit, reference, ours, Rule::Shown) }
+    }
+
+    /// Where in the paper it is.
+    pub fn figure(&self) -> &str {
+        &self.figure
+    }
+
+    /// What was measured.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// Ours divided by the reference, or, of an order, the first of ours
+    /// divided by the second.
+    pub fn ratio(&self) -> Option<f64> {
+        let median = |i: usize| self.ours.get(i).map(|(_, runs)| runs.median());
+        let against = match self.rule {
+            Rule::Order => median(1)?,
+            _ => self.reference.number()?,
+        };
+        Some(median(0)? / against)
+    }
+
+    /// Its verdict.
+    pub fn verdict(&self) -> Verdict {
+        if self.rule == Rule::Shown {
+            return Verdict::NotGated(self.why.clone());
+        }
+        if let Some(why) = self.ours.iter().find_map(|(_, runs)| runs.void()) {
+            return Verdict::NotGated(why.into());
+        }
+        if self.holds() { Verdict::Pass } else { Verdict::Fail }
+    }
+
+    fn holds(&self) -> bool {
+        let medians: Vec<f64> = self.ours.iter().map(|(_, runs)| runs.median()).collect();
+        match self.rule {
+            Rule::Sign { positive: true } => medians[0] > 0.0,
+            Rule::Sign { positive: false } => medians[0] < 0.0,
+            Rule::Order => medians.windows(2).all(|pair| pair[0] > pair[1]),
+            Rule::Knee { from, to } => (from..=to).contains(&medians[0]),
+            Rule::Band { low, high } => self.ratio().is_some_and(|r| (low..=high).contains(&r)),
+            Rule::Shown => false,
+        }
+    }
+
+    /// The reference, for a terminal.
+    pub fn show_reference(&self) -> String {
+        match &self.reference {
+            Reference::Paper(n) => units::count(*n),
+            Reference::Model(n) => format!("({})", units::count(*n)),
+            Reference::Says(_) | Reference::Silent => "-".into(),
+        }
+    }
+
+    /// Ours with its unit, for a terminal.
+    pub fn show_ours(&self) -> String {
+        let medians: Vec<_> = self.ours.iter().map(|(_, r)| units::count(r.median())).collect();
+        format!("{} {}", medians.join(" > "), self.unit)
+    }
+
+    /// The greatest spread of its runs, in percent, for a terminal.
+    pub fn show_spread(&self) -> String {
+        let widest = self.ours.iter().filter_map(|(_, runs)| runs.spread()).reduce(f64::max);
+        widest.map_or("-".into(), |s| format!("{:.0} %", s * 100.0))
+    }
+
+    /// What else is to be said: the paper's words, and why it is not judged.
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if let Reference::Says(words) = &self.reference {
+            remarks.push(format!("paper: {words}"));
+        }
+        if let Verdict::NotGated(why) = self.verdict() {
+            remarks.push(format!("not gated: {why}"));
+        }
+        remarks
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> Value {
+        let (paper, says, model) = match &self.reference {
+            Reference::Paper(n) => (Some(*n), None, None),
+            Reference::Says(words) => (None, Some(words), None),
+            Reference::Model(n) => (None, None, Some(*n)),
+            Reference::Silent => (None, None, None),
+        };
+        let verdict = self.verdict();
+        let why = if let Verdict::NotGated(why) = &verdict { Some(why) } else { None };
+        let ours = match &self.ours[..] {
+            [(_, runs)] => runs.to_json(),
+            many => many
+                .iter()
+                .map(|(name, runs)| json!({ "name": name, "runs": runs.to_json() }))
+                .collect(),
+        };
+        json!({
+            "figure": self.figure,
+            "what": self.what,
+            "paper": paper,
+            "paper_says": says,
+            "model": model,
+            "ours": ours,
+            "unit": self.unit,
+            "ratio": self.ratio(),
+            "rule": self.rule.to_string(),
+            "verdict": verdict.to_string(),
+            "reason": why,
+        })
+    }
+
+    /// Its rule.
+    pub fn rule(&self) -> Rule {
+        self.rule
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn band(paper: f64, ours: f64) -> Row {
+        Row::band("f", "w", "IOPS", Reference::Paper(paper), Runs::one(ours), 0.5..=2.0)
+    }
+
+    #[test]
+    fn a_band_is_on_the_ratio_with_its_ends() {
+        for (ours, verdict) in [
+            (49.9, Verdict::Fail),
+            (50.0, Verdict::Pass),
+            (200.0, Verdict::Pass),
+            (200.1, Verdict::Fail),
+            (f64::NAN, Verdict::Fail),
+        ] {
+            assert_eq!(band(100.0, ours).verdict(), verdict, "{ours}");
+        }
+        assert_eq!(band(100.0, 150.0).ratio(), Some(1.5));
+    }
+
+    #[test]
+    fn a_band_without_a_number_does_not_pass() {
+        let row = Row::band("f", "w", "s", Reference::Silent, Runs::one(1.0), 0.0..=9.0);
+        assert_eq!((row.ratio(), row.verdict()), (None, Verdict::Fail));
+        assert_eq!(band(0.0, 0.0).verdict(), Verdict::Fail);
+    }
+
+    #[test]
+    fn an_order_falls_strictly() {
+        let row = |values: [f64; 3]| {
+            let [a, b, c] = values.map(Runs::one);
+            Row::order("f", "IOPS", "faster", [("a", a), ("b", b), ("c", c)])
+        };
+        assert_eq!(row([3.0, 2.0, 1.0]).verdict(), Verdict::Pass);
+        assert_eq!(row([3.0, 1.0, 2.0]).verdict(), Verdict::Fail);
+        assert_eq!(row([3.0, 3.0, 1.0]).verdict(), Verdict::Fail);
+        assert_eq!(row([3.0, 2.0, 1.0]).ratio(), Some(1.5));
+        assert_eq!(row([3.0, 2.0, 1.0]).what(), "a > b > c");
+    }
+
+    #[test]
+    fn a_sign_is_strict() {
+        let row = |x, positive| Row::sign("f", "w", "ns", "costs", Runs::one(x), positive);
+        assert_eq!(row(1.0, true).verdict(), Verdict::Pass);
+        assert_eq!(row(0.0, true).verdict(), Verdict::Fail);
+        assert_eq!(row(-1.0, true).verdict(), Verdict::Fail);
+        assert_eq!(row(-1.0, false).verdict(), Verdict::Pass);
+    }
+
+    #[test]
+    fn a_knee_lies_within() {
+        let row = |x| Row::knee("f", "w", "entries", 8.0, Runs::one(x), 8.0..=16.0);
+        assert_eq!(row(16.0).verdict(), Verdict::Pass);
+        assert_eq!(row(17.0).verdict(), Verdict::Fail);
+        assert_eq!(row(16.0).ratio(), Some(2.0));
+    }
+
+    #[test]
+    fn what_is_void_or_shown_is_not_judged() {
+        let void = Runs::one(1.0).voided("the machine was busy");
+        let row = Row::order("f", "IOPS", "says", [("a", Runs::one(0.0)), ("b", void)]);
+        assert_eq!(row.verdict(), Verdict::NotGated("the machine was busy".into()));
+        let row = Row::shown("f", "w", "IOPS", Reference::Paper(2.0), Runs::one(1.0), "no depth");
+        assert_eq!(row.verdict(), Verdict::NotGated("no depth".into()));
+        assert_eq!(row.to_json()["reason"], "no depth");
+        assert_eq!(row.to_json()["ratio"], 0.5);
+    }
+
+    proptest! {
+        #[test]
+        fn the_middle_run_decides(values in prop::collection::vec(1.0f64..1e9, 1..9)) {
+            let runs = Runs::new(values);
+            let (least, greatest) = runs.range();
+            let median = runs.median();
+            prop_assert!(least <= median && median <= greatest);
+            let at = |reference| {
+                let reference = Reference::Model(reference);
+                Row::band("f", "w", "s", reference, runs.clone(), 0.99..=1.01).verdict()
+            };
+            prop_assert_eq!(at(median), Verdict::Pass);
+            prop_assert_eq!(at(median * 1.02), Verdict::Fail);
+        }
+    }
+}

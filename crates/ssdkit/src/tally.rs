@@ -1,0 +1,180 @@
+//! The tally of a run: what was measured, before anybody reports it.
+//!
+//! Guarantees: counts only requests that began after it did; recording
+//! allocates nothing but the row of a series, once a second of drive time.
+//! Nothing here fails.
+
+use measure::series::ROW_NS;
+use measure::{Gauges, Histogram, Row, Series};
+use port::{BlockOp, Time};
+use targets::WriteCounters;
+
+/// Less than this at the end is no row of its own.
+const MOMENT_NS: u64 = 100_000_000;
+
+/// What happened in a run.
+pub struct Tally {
+    /// When counting began; later than all time while it has not.
+    pub start: Time,
+    /// When the last request was seen.
+    pub end: Time,
+    latency: [Histogram; 4],
+    series: Option<Series>,
+    /// Lateness of what was seen, in real time.
+    pub late: Histogram,
+    /// The drive's counters when counting began, and at the end.
+    pub before: WriteCounters,
+    /// As `before`.
+    pub after: WriteCounters,
+    /// Rows of the series, when it is over.
+    pub rows: Vec<Row>,
+    /// Bytes of writes, counted or not.
+    pub written: u64,
+    /// Requests that failed or gave wrong data, counted or not.
+    pub errors: u64,
+    /// What was wrong with the first.
+    pub first_error: Option<String>,
+    /// Whether somebody stopped the run before its end.
+    pub interrupted: bool,
+}
+
+fn place(op: BlockOp) -> usize {
+    match op {
+        BlockOp::Read => 0,
+        BlockOp::Write => 1,
+        BlockOp::Trim | BlockOp::WriteZeroes => 2,
+        BlockOp::Flush => 3,
+    }
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally::new()
+    }
+}
+
+impl Tally {
+    /// A tally that has not begun.
+    pub fn new() -> Tally {
+        Tally {
+            start: Time(u64::MAX),
+            end: Time::ZERO,
+            latency: Default::default(),
+            series: None,
+            late: Histogram::new(),
+            before: WriteCounters::default(),
+            after: WriteCounters::default(),
+            rows: Vec::new(),
+            written: 0,
+            errors: 0,
+            first_error: None,
+            interrupted: false,
+        }
+    }
+
+    /// Begins to count.
+    pub fn begin(&mut self, now: Time, counters: WriteCounters, gauges: Gauges) {
+        (self.start, self.end, self.before) = (now, now, counters);
+        self.series = Some(Series::new(now.0, gauges));
+    }
+
+    /// Whether it counts.
+    #[inline]
+    pub fn counts(&self) -> bool {
+        self.series.is_some()
+    }
+
+    /// Counts a request that was seen to be done at `now`. Flushes do not
+    /// count among the others.
+    #[inline]
+    pub fn record(
+        &mut self,
+        op: BlockOp,
+        now: Time,
+        latency: u64,
+        gauges: impl FnOnce() -> Gauges,
+    ) {
+        self.latency[place(op)].record(latency);
+        self.end = now;
+        if op != BlockOp::Flush
+            && let Some(series) = &mut self.series
+        {
+            series.record(now.0, latency, gauges);
+        }
+    }
+
+    /// Ends the count. What came in a last moment, while the last requests
+    /// ended, belongs to the row before: a rate over so little says nothing.
+    pub fn finish(&mut self, counters: WriteCounters, gauges: Gauges) {
+        self.after = counters;
+        if let Some(series) = self.series.take() {
+            let passed = self.end.since(self.start);
+            let rest = passed % ROW_NS;
+            let short = passed > ROW_NS && rest < MOMENT_NS;
+            self.rows = series.finish(self.end.0 - if short { rest } else { 0 }, gauges);
+        }
+    }
+
+    /// Takes note of a request that failed.
+    #[cold]
+    pub fn failed(&mut self, what: impl FnOnce() -> String) {
+        self.errors += 1;
+        self.first_error.get_or_insert_with(what);
+    }
+
+    /// Seconds from the beginning to the last request.
+    pub fn seconds(&self) -> f64 {
+        self.end.since(self.start) as f64 / 1e9
+    }
+
+    /// Latencies of one kind of request, in ns.
+    pub fn latency(&self, op: BlockOp) -> &Histogram {
+        &self.latency[place(op)]
+    }
+
+    /// Latencies of reads, writes and trims together.
+    pub fn all(&self) -> Histogram {
+        let mut all = self.latency[0].clone();
+        all.merge(&self.latency[1]);
+        all.merge(&self.latency[2]);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(ends: &[u64]) -> Tally {
+        let mut t = Tally::new();
+        t.begin(Time(5), WriteCounters::default(), Gauges::default());
+        for &end in ends {
+            t.record(BlockOp::Read, Time(5 + end), 9, Gauges::default);
+        }
+        t.finish(WriteCounters::default(), Gauges::default());
+        t
+    }
+
+    #[test]
+    fn a_last_moment_is_no_row() {
+        let t = tally(&[1, ROW_NS + 1]);
+        assert_eq!(t.rows.iter().map(|r| r.ios).collect::<Vec<_>>(), [2]);
+        let t = tally(&[1, ROW_NS + MOMENT_NS]);
+        assert_eq!(t.rows.iter().map(|r| r.ios).collect::<Vec<_>>(), [1, 1]);
+        assert_eq!(t.seconds(), 1.1);
+        assert_eq!(tally(&[1, 1000]).rows.len(), 1);
+    }
+
+    #[test]
+    fn flushes_are_apart() {
+        let mut t = tally(&[]);
+        t.record(BlockOp::Flush, Time(20), 7, Gauges::default);
+        t.record(BlockOp::Trim, Time(20), 7, Gauges::default);
+        assert_eq!((t.all().count(), t.latency(BlockOp::Flush).count()), (1, 1));
+    }
+
+    #[test]
+    fn one_that_never_began_took_no_time() {
+        assert_eq!(Tally::new().seconds(), 0.0);
+    }
+}

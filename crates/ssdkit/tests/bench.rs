@@ -1,0 +1,244 @@
+//! `ssdkit bench` from outside: the report's arithmetic, determinism, errors.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn ssdkit(line: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ssdkit")).args(line.split_whitespace()).output().unwrap()
+}
+
+/// The report of a run that must succeed.
+fn report(rest: &str) -> Value {
+    let out = ssdkit(&format!("bench {rest} --json"));
+    let errors = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(0), "{rest}: {errors}");
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{rest}: {e}"))
+}
+
+/// Exit code and message of a run that must fail.
+fn failure(rest: &str) -> (Option<i32>, String) {
+    let out = ssdkit(&format!("bench {rest}"));
+    assert!(out.stdout.is_empty(), "{rest} printed a result");
+    (out.status.code(), String::from_utf8(out.stderr).unwrap())
+}
+
+fn number(json: &Value, path: &str) -> f64 {
+    json.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path} in {json}"))
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+/// What holds for every report.
+fn check(json: &Value) {
+    for key in [
+        "drive",
+        "ios",
+        "bytes",
+        "seconds",
+        "wall_seconds",
+        "iops",
+        "latency_ns",
+        "write_amplification",
+        "steady",
+        "gc",
+        "erases",
+        "errors",
+        "seed",
+        "version",
+        "series",
+        "interrupted",
+    ] {
+        assert!(json.get(key).is_some(), "{key} in {json}");
+    }
+    let (ios, seconds) = (number(json, "/ios"), number(json, "/seconds"));
+    if seconds > 0.0 {
+        assert!(near(number(json, "/iops"), ios / seconds));
+    }
+    assert_eq!(number(json, "/latency_ns/n"), ios);
+    if !json["write_amplification"].is_null() {
+        let part = |key: &str| number(json, &format!("/write_amplification/{key}"));
+        assert!(near(part("total"), 1.0 + part("gc") + part("padding") + part("metadata")));
+    }
+    let rows = json["series"].as_array().unwrap();
+    if seconds > 0.0 {
+        assert_eq!(rows.iter().map(|r| number(r, "/ios")).sum::<f64>(), ios);
+    }
+    assert_eq!(number(json, "/errors"), 0.0);
+}
+
+#[test]
+fn every_kind_of_workload_runs() {
+    for rw in ["read", "write", "randread", "randwrite", "randrw", "trim"] {
+        let json = report(&format!(
+            "mem:znand,size=64M,store=none --rw {rw} --qd 8 --threads 2 --ios 20k --precondition seq"
+        ));
+        check(&json);
+        assert_eq!(number(&json, "/ios"), 20_000.0, "{rw}");
+        let bytes = if rw == "trim" { 0.0 } else { 20_000.0 * 4096.0 };
+        assert_eq!(number(&json, "/bytes"), bytes, "{rw}");
+        assert_eq!(json.get("read").is_some(), rw == "randrw");
+        assert!(number(&json, "/seconds") > 0.0);
+    }
+}
+
+#[test]
+fn both_directions_add_up() {
+    let json = report(
+        "mem:ref,size=64M --rw randrw --read-percent 70 --qd 32 --ios 50k --precondition seq",
+    );
+    check(&json);
+    let (reads, writes) = (number(&json, "/read/ios"), number(&json, "/write/ios"));
+    assert_eq!(reads + writes, 50_000.0);
+    assert!((reads / 50_000.0 - 0.7).abs() < 0.01);
+    let mean = |key: &str| number(&json, &format!("{key}/latency_ns/mean"));
+    let both = (mean("/read") * reads + mean("/write") * writes) / 50_000.0;
+    assert!((mean("") / both - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_lone_read_takes_the_sum_of_its_parts() {
+    let json = report("mem:ref,size=64M,store=none --rw randread --ios 1000 --precondition seq");
+    assert_eq!(number(&json, "/latency_ns/min"), 87_301.0);
+    assert_eq!(number(&json, "/latency_ns/mean"), 87_301.0);
+    assert!(near(number(&json, "/seconds"), 87_301e-9 * 1000.0));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_report() {
+    let line = "mem:tlc,size=64M,victim=d-choices:3 --rw randrw --qd 16 --ios 40k --zipf 0.9 \
+                --precondition seq --seed";
+    let run = |seed: u32| {
+        let mut json = report(&format!("{line} {seed}"));
+        for key in ["wall_seconds", "cpu"] {
+            json.as_object_mut().unwrap().remove(key).unwrap();
+        }
+        json
+    };
+    assert_eq!(run(5), run(5));
+    assert_ne!(run(5)["seconds"], run(6)["seconds"]);
+}
+
+#[test]
+fn a_good_drive_passes_verification() {
+    for rest in [
+        "mem:ref,size=16M --rw randrw --bs 512 --qd 16 --ios 10k",
+        "mem:ref,size=16M --rw randwrite --bs 12k --qd 16 --ios 5k --fua-every 5 --flush-every 7",
+        "mem:znand,size=16M,side=host --rw write --bs 1M --qd 2 --ios 40",
+        "mem:ref,size=16M --rw randrw --zipf 2 --qd 64 --ios 10k --precondition seq",
+        "mem:ref,size=16M,store=checksum --rw randrw --hot 10:90 --qd 32 --ios 20k",
+        "mem:ref,size=16M --rw trim --qd 4 --ios 1k --precondition seq",
+        "mem:null,size=16M --rw randrw --qd 4 --ios 5k --range 1M+2M",
+    ] {
+        check(&report(&format!("{rest} --verify")));
+    }
+}
+
+#[test]
+fn flushes_are_reported_apart() {
+    let json = report("mem:ref,size=64M,store=none --rw randwrite --ios 1k --flush-every 7");
+    check(&json);
+    assert!((142.0..=143.0).contains(&number(&json, "/flush/ios")));
+    assert!(number(&json, "/write_amplification/padding") > 0.0);
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate() {
+    for arrivals in ["fixed", "poisson"] {
+        let json = report(&format!(
+            "mem:ref,size=64M,store=none --rw randread --rate 10k --arrivals {arrivals} --time 1s \
+             --precondition seq"
+        ));
+        check(&json);
+        assert!((number(&json, "/iops") / 10_000.0 - 1.0).abs() < 0.05, "{arrivals}");
+    }
+    // More than the drive can do: latency counts from the intended start.
+    let json = report(
+        "mem:ref,size=64M,store=none,groups=1,pus=1 --rw randread --rate 100k --time 500ms \
+         --precondition seq",
+    );
+    assert_eq!(number(&json, "/ios"), 50_000.0);
+    assert!(number(&json, "/iops") < 20_000.0);
+    assert!(number(&json, "/latency_ns/max") > 2e9);
+}
+
+#[test]
+fn time_and_ramp_are_drive_time() {
+    let json = report(
+        "mem:ref,size=64M,store=none --rw randread --qd 4 --time 2s --ramp 1s --precondition seq",
+    );
+    check(&json);
+    assert!((2.0..2.01).contains(&number(&json, "/seconds")));
+    let rows = json["series"].as_array().unwrap();
+    assert_eq!(rows.len(), 2, "a moment at the end is no row");
+    // Without time, the wall's counts.
+    let json = report("mem:null,size=64M,store=none --rw randread --time 100ms --ramp 10ms");
+    assert!((0.1..10.0).contains(&number(&json, "/wall_seconds")));
+    assert_eq!(number(&json, "/seconds"), 0.0);
+}
+
+#[test]
+fn steady_state_is_told() {
+    let json = report(
+        "mem:null,groups=1,pus=1,pages=64,size=16M,store=none --rw randwrite --precondition steady --ios 10k --qd 32",
+    );
+    assert_eq!(json["steady"]["rounds"].as_u64().map(|n| (5..=25).contains(&n)), Some(true));
+    assert!(number(&json, "/write_amplification/gc") > 0.5);
+    let json = report("mem:ref,size=16M,store=none --rw randread --precondition steady --ios 1k");
+    assert_eq!(
+        (json["steady"]["reached"].as_bool(), number(&json, "/steady/rounds")),
+        (Some(true), 0.0)
+    );
+}
+
+#[test]
+fn the_real_clock_checks_itself() {
+    let json = report(
+        "mem:znand,size=64M --rw randrw --qd 4 --time 200ms --clock real --verify --precondition seq",
+    );
+    check(&json);
+    assert!((0.2..5.0).contains(&number(&json, "/seconds")));
+    assert!(number(&json, "/self_check_ns") > 0.0);
+    assert!(number(&json, "/read/latency_ns/min") >= 5_000.0);
+}
+
+#[test]
+fn the_text_report_is_for_people() {
+    let out =
+        ssdkit("bench mem:ref,size=64M,store=none --rw randread --ios 10k --precondition seq");
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(out.status.code(), Some(0));
+    for word in ["IOPS", "p99.9", "87.3 us", "mem:ref,size=64M,store=none"] {
+        assert!(text.contains(word), "{word} in\n{text}");
+    }
+    assert!(out.stderr.is_empty(), "no bar where there is no terminal");
+}
+
+#[test]
+fn what_cannot_be_is_refused_clearly() {
+    for (line, words) in [
+        ("mem:nand --rw read", "there is no profile `nand`"),
+        ("mem:ref,size=1T,store=memory,groups=0 --rw read", "groups"),
+        ("mem:ref,store=none --rw read --verify", "--verify needs data"),
+        ("mem:ref,store=none --rw read --bs 512", "multiples of 4k"),
+        ("mem:ref,store=checksum --rw read --bs 6k", "multiples of 4k"),
+        ("mem:ref,size=64M --rw read --range 32M+33M", "--range ends at"),
+        ("mem:ref,size=64M --rw read --range 1k+33M", "not a multiple"),
+        ("mem:ref,size=64M --rw randread --qd 60000 --threads 1000", "too many at once"),
+        ("mem:ref,size=64M --rw randread --qd 8192 --bs 1M", "too many at once"),
+        ("mem:ref,size=64M --rw randread --read-percent 3", "--read-percent is for"),
+        ("mem:ref,unreadable=8,size=64M --rw read", "unreadable must be 0"),
+        ("mem:ref,size=64M --rw trim --bs 512 --verify", "whole blocks"),
+        ("mem:ref,size=64M --rw read --rate 2G", "rate"),
+        ("nbd:/no/such/socket --rw read --rate 5", "closed loop"),
+    ] {
+        let (code, text) = failure(line);
+        assert_eq!(code, Some(2), "{line}: {text}");
+        assert!(text.contains(words), "{line}: {text}");
+    }
+    let (code, text) = failure("nbd:/no/such/socket --rw read");
+    assert_eq!(code, Some(1));
+    assert!(text.contains("is a server running there"), "{text}");
+}
