@@ -238,6 +238,7 @@ impl<M: Medium> Device<M> {
         }
         match cmd.op {
             VectorOp::Read | VectorOp::Copy => self.check_reads(cmd),
+            VectorOp::Write if cmd.list.is_none() => self.enter_run(cmd),
             VectorOp::Write => self.enter_writes(cmd, false),
             VectorOp::Reset => self.enter_resets(cmd),
         }
@@ -305,6 +306,19 @@ impl<M: Medium> Device<M> {
             }
         });
         if failed == 0 { Ok(()) } else { Err((status, failed)) }
+    }
+
+    /// Moves the write pointer of the chunk of one run. What is wrong with a
+    /// bad one is found row by row.
+    #[inline]
+    fn enter_run(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+        let (unit, size) = (self.geometry.page_blocks(), self.geometry.chunk_blocks());
+        let chunk = &mut self.chunks[self.geometry.chunk_index(cmd.ppa)];
+        let block = self.geometry.block(cmd.ppa);
+        match chunk.write(block, u32::from(cmd.count), unit, size) {
+            Ok(()) => Ok(()),
+            Err(_) => self.enter_writes(cmd, false),
+        }
     }
 
     /// Moves the write pointers of all that is written, or of nothing.

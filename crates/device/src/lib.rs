@@ -21,4 +21,5 @@ mod units;
 
 pub use command::{Addresses, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp};
 pub use device::{Counters, Device, MAX_DEPTH};
-pub use link::{Link, LinkTiming, Payload};
+pub use flash::LinkTiming;
+pub use link::{Link, Payload};

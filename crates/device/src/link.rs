@@ -6,38 +6,10 @@
 //! passes. The two ways are independent, and each keeps order. A lone read
 //! takes latency + controller + the drive + its bytes at the rate + latency.
 
-use flash::{Chunk, Geometry, Ppa, Timing};
+use flash::{Chunk, Geometry, LinkTiming, Ppa, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Time};
 
 use crate::command::{OpenChannel, VectorCmd, VectorDone, VectorOp};
-
-/// Times of a link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkTiming {
-    /// The controller's work for one command, in ns. Commands overlap in it.
-    pub controller: u64,
-    /// One way, in ns.
-    pub latency: u64,
-    /// Bytes a second each way; 0 for no limit.
-    pub rate: u64,
-}
-
-impl LinkTiming {
-    /// Whether it takes any time at all.
-    pub fn is_instant(&self) -> bool {
-        *self == LinkTiming::default()
-    }
-
-    /// Wire time of `bytes`, in ns, rounded up.
-    #[inline]
-    pub fn wire(&self, bytes: u64) -> u64 {
-        if self.rate == 0 {
-            return 0;
-        }
-        // No buffer has 4 GiB, so a longer transfer cannot be.
-        (bytes.min(u64::from(u32::MAX)) * 1_000_000_000).div_ceil(self.rate)
-    }
-}
 
 /// How many bytes a command or completion carries over the link. Model bytes:
 /// the length in blocks, whatever the medium keeps of them.

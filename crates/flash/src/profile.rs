@@ -51,11 +51,13 @@ impl LinkTiming {
     }
 
     /// Wire time of `bytes`, in ns, rounded up.
+    #[inline]
     pub fn wire(&self, bytes: u64) -> u64 {
         if self.rate == 0 {
             return 0;
         }
-        (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(self.rate)) as u64
+        // No buffer has 4 GiB, so a longer transfer cannot be.
+        (bytes.min(u64::from(u32::MAX)) * 1_000_000_000).div_ceil(self.rate)
     }
 }
 

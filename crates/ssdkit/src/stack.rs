@@ -9,7 +9,7 @@
 //! May fail: no memory for its tables, or a profile that the target cannot
 //! work on.
 
-use device::{Counters, Device, Link, LinkTiming};
+use device::{Counters, Device, Link};
 use flash::{RamMedium, Side};
 use port::{BlockDone, BlockReq, Port, Shape};
 use targets::{Pblk, PblkConfig, WriteCounters};
@@ -137,9 +137,7 @@ impl Stack {
             victim: config.spec.victim,
             seed,
         };
-        let link = &config.profile.link;
-        let timing =
-            LinkTiming { controller: link.controller, latency: link.latency, rate: link.rate };
+        let timing = config.profile.link;
         Ok(match config.profile.side {
             _ if timing.is_instant() => Stack::Plain(Pblk::new(device, target)?),
             Side::Host => Stack::Host(Pblk::new(Link::new(timing, device), target)?),

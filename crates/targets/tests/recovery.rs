@@ -199,6 +199,9 @@ struct Seen {
     collections: u64,
 }
 
+/// A request at work: operation, FUA, first sector, count, when it began.
+type Request = (BlockOp, bool, usize, usize, u64);
+
 /// A drive at work.
 struct Run {
     drive: Drive,
@@ -207,8 +210,8 @@ struct Run {
     now: Time,
     queue: Ring<BlockReq>,
     done: Ring<BlockDone>,
-    /// By slot: operation, FUA, first sector, count, when it began.
-    open: Vec<Option<(BlockOp, bool, usize, usize, u64)>>,
+    /// By the number of the request.
+    open: Vec<Option<Request>>,
 }
 
 const AT_ONCE: usize = 24;

@@ -240,6 +240,12 @@ impl<D: OpenChannel> Pblk<D> {
         self.space.pus.iter().map(|pu| pu.free.len() as u64).sum()
     }
 
+    /// Pages of the map, 4 KiB each, that changed since the start: what a
+    /// checkpoint would write.
+    pub fn dirty_map_pages(&self) -> u64 {
+        self.map.dirty_pages()
+    }
+
     /// Takes the target away, as a power cut does: what was only in its buffer
     /// is lost.
     pub fn into_device(self) -> D {

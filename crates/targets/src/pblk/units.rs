@@ -90,11 +90,6 @@ impl Units {
         self.user_units + 2 * rank + which
     }
 
-    /// The rank of the parallel unit that a collection unit belongs to.
-    pub fn rank_of(&self, unit: u32) -> u32 {
-        (unit - self.user_units) / 2
-    }
-
     /// Begins a user unit.
     #[inline]
     pub fn begin(&mut self) -> Option<u32> {
