@@ -20,12 +20,12 @@ CLIENTS := fio:fio nbdinfo:libnbd-bin nbdkit:nbdkit qemu-io:qemu-utils mke2fs:e2
 # seconds, and overflow and debug assertions stay on.
 TEST_ENV := CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 
-.PHONY: run test bench soak fmt rust packages lint unit clients
+.PHONY: run test bench soak fmt rust packages lint unit builds clients
 
 run: rust
 	$(CARGO) run --release --locked -p ssdkit -- $(ARGS)
 
-test: rust packages lint unit clients
+test: rust packages lint unit builds clients
 
 bench: rust
 	$(CARGO) bench --locked --workspace
@@ -69,6 +69,14 @@ lint: rust
 
 unit: rust
 	$(TEST_ENV) $(CARGO) test --locked --workspace
+	$(CARGO) test --release --locked -p ssdkit-targets --test amplification
+
+# The same results from both builds.
+builds: rust
+	$(TEST_ENV) $(CARGO) build --locked -p ssdkit
+	$(CARGO) build --release --locked -p ssdkit
+	DEBUG="$${CARGO_TARGET_DIR:-target}/debug/ssdkit" \
+	  RELEASE="$${CARGO_TARGET_DIR:-target}/release/ssdkit" tests/builds.sh
 
 # Real clients against the real binary.
 clients: rust packages

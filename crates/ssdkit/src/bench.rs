@@ -41,6 +41,9 @@ pub struct Outcome {
     pub first_error: Option<String>,
     /// Whether somebody stopped it.
     pub interrupted: bool,
+    /// A hash of the drive's final state, where JSON was asked for: the same
+    /// run gives the same one, whatever the machine and the build.
+    pub state_hash: Option<u64>,
 }
 
 /// Runs, and prints the report to `out`.
@@ -160,7 +163,10 @@ impl Visitor for InMemory<'_> {
             }
         };
         let measured = bench.read_back(&mut driver, measured)?;
-        Ok(bench.outcome(measured, steady, config.effective(), in_few_words(config)))
+        let mut outcome =
+            bench.outcome(measured, steady, config.effective(), in_few_words(config));
+        outcome.state_hash = args.json.then(|| driver.drive().state_hash());
+        Ok(outcome)
     }
 }
 
@@ -356,6 +362,7 @@ impl<'a> Bench<'a> {
             flush: (flush.ios > 0).then_some(flush),
             first_error: tally.first_error,
             interrupted: tally.interrupted,
+            state_hash: None,
         }
     }
 }
@@ -368,6 +375,9 @@ impl Outcome {
         json["interrupted"] = self.interrupted.into();
         if let Some(flush) = &self.flush {
             json["flush"] = json!(flush);
+        }
+        if let Some(hash) = self.state_hash {
+            json["state_hash"] = format!("{hash:016x}").into();
         }
         json
     }

@@ -9,8 +9,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use device::{Device, Link, LinkTiming, OpenChannel, VectorCmd, VectorDone};
-use flash::{Chunk, Dimensions, Geometry, RamMedium, Timing};
+use device::{Device, Link, LinkTiming, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use flash::{Chunk, Dimensions, Geometry, RamMedium, TAG_BYTES, Tag, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
 use targets::pblk::PblkError;
@@ -564,10 +564,17 @@ fn a_block_written_twice_in_a_row_keeps_the_second() {
     one(&mut bench, &mut run, BlockOp::Trim, 1, 0);
     one(&mut bench, &mut run, BlockOp::Write, 1, 22);
     one(&mut bench, &mut run, BlockOp::Flush, 0, 0);
+    // Until its chunk is full.
+    for block in 2..2 + 2 * u64::from(bench.geometry.chunk_blocks()) {
+        one(&mut bench, &mut run, BlockOp::Write, block, 33);
+    }
+    one(&mut bench, &mut run, BlockOp::Flush, 0, 0);
     bench.cut(run);
     let mut run = bench.recover(u64::MAX).unwrap();
     bench.read_all(&mut run, |_, sector, value| {
-        assert_eq!(value, if sector / SECTORS == 1 { 22 } else { 0 });
+        if sector / SECTORS == 1 {
+            assert_eq!(value, 22);
+        }
     });
 }
 
@@ -598,6 +605,91 @@ fn a_clean_end_loses_nothing_on_any_medium() {
         });
     }
     assert!(states.iter().all(|&state| state == states[0]), "{states:x?}");
+}
+
+/// Programs a chunk row by row: the tags of its blocks, whose content is the
+/// address.
+fn program(device: &mut Device<RamMedium>, chunk: u32, tags: &[Tag]) {
+    let geometry = *device.geometry();
+    let row = geometry.row_blocks() as usize;
+    let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
+    for (i, tags) in tags.chunks_exact(row).enumerate() {
+        let mut buffer = Buffer::zeroed(row * (8 + TAG_BYTES)).unwrap();
+        for (j, tag) in tags.iter().enumerate() {
+            buffer.bytes_mut()[j * 8..][..8].copy_from_slice(&tag.id.to_le_bytes());
+            tag.store(&mut buffer.bytes_mut()[row * 8 + j * TAG_BYTES..]);
+        }
+        let ppa = geometry.ppa(0, 0, chunk, (i * row) as u32);
+        let (op, count) = (VectorOp::Write, row as u8);
+        cmds.push(VectorCmd { cookie: 0, op, tags: true, count, ppa, list: None, buffer }).unwrap();
+        device.submit(Time::ZERO, &mut cmds);
+        device.advance(Time::ZERO, &mut done);
+        assert_eq!(done.pop().expect("no time passes").status, Status::SUCCESS);
+    }
+}
+
+/// The tightest cut: no chunk is free, collection's has one row left, and the
+/// victim's last survivors just fit in it. Recovery must see that the others
+/// were moved, and must take that victim, whatever the policy.
+fn tightest(victim: Victim) {
+    let dim = Dimensions {
+        groups: 1,
+        pus: 1,
+        chunks: 6 + RESERVE_CHUNKS,
+        pages: 4,
+        planes: 1,
+        page_bytes: 16384,
+    };
+    let geometry = Geometry::new(dim).unwrap();
+    let medium = RamMedium::new(&geometry, 8).unwrap();
+    let mut device = Device::new(&geometry, &Timing::default(), medium).unwrap();
+    let pad = Tag { id: u64::MAX, seq: 1 };
+    let mut next = 0;
+    let mut fresh = |count: u64| -> Vec<Tag> {
+        next += count;
+        (next - count..next).map(|id| Tag { id, seq: 10 + id }).collect()
+    };
+    for chunk in 0..10 {
+        program(&mut device, chunk, &[vec![pad; 10], fresh(6)].concat());
+    }
+    let (earlier, moved, left) = (fresh(4), fresh(8), fresh(4));
+    program(&mut device, 10, &[vec![pad; 4], moved.clone(), left].concat());
+    program(&mut device, 11, &[earlier, moved].concat());
+    let blocks = 80;
+    let config = PblkConfig { bytes: blocks * BLOCK, data_chunks: 6, victim, seed: 1 };
+    let (mut drive, _) = Pblk::recover(device, config, Time::ZERO).unwrap();
+    assert_eq!(drive.free_chunks(), 0);
+    let (mut queue, mut done) = (Ring::new(1), Ring::new(1));
+    let mut one = |op, block: u64, value: u64| -> u64 {
+        let mut buffer = Buffer::zeroed(8).unwrap();
+        buffer.bytes_mut().copy_from_slice(&value.to_le_bytes());
+        let offset = block * BLOCK;
+        queue.push(BlockReq { id: 0, op, fua: false, offset, len: BLOCK, buffer }).unwrap();
+        drive.submit(Time::ZERO, &mut queue);
+        while done.is_empty() {
+            let at = drive.next_event().unwrap_or_else(|| panic!("{victim:?} hangs"));
+            drive.advance(at, &mut done);
+        }
+        let done = done.pop().expect("it is not empty");
+        assert_eq!(done.status, Status::SUCCESS);
+        u64::from_le_bytes(done.buffer.bytes().try_into().unwrap())
+    };
+    for block in 0..76 {
+        assert_eq!(one(BlockOp::Read, block, 99), block);
+    }
+    for i in 0..blocks * 10 {
+        one(BlockOp::Write, i * 7 % blocks, i * 7 % blocks + 1000);
+    }
+    for block in 0..blocks {
+        assert_eq!(one(BlockOp::Read, block, 99), block + 1000);
+    }
+}
+
+#[test]
+fn collection_goes_on_after_the_tightest_cut() {
+    for victim in [Victim::Greedy, Victim::Fifo, Victim::Random, Victim::DChoices(2)] {
+        tightest(victim);
+    }
 }
 
 /// A drive that stops answering is an error, and recovers when it is back.
