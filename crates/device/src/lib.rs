@@ -12,10 +12,10 @@ pub mod command;
 mod device;
 pub mod hosted;
 pub mod link;
+mod list;
 pub mod queue;
 pub mod realtime;
 pub mod replay;
-mod list;
 mod timeline;
 mod units;
 

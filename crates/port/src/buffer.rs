@@ -145,7 +145,10 @@ impl Buffer {
     #[inline]
     pub fn reclaim(&mut self, lent: Buffer) {
         let same = lent.ptr == self.ptr && lent.len == self.len;
-        assert!(self.shared && lent.shared && (same || self.is_empty()), "what was lent comes back");
+        assert!(
+            self.shared && lent.shared && (same || self.is_empty()),
+            "what was lent comes back"
+        );
         self.shared = false;
     }
 }

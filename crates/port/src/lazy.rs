@@ -12,7 +12,9 @@ use thiserror::Error;
 
 /// Address space for an array could not be had.
 #[derive(Debug, Error)]
-#[error("cannot get {bytes} bytes of memory for {what}: {source}; choose a smaller drive or store=checksum")]
+#[error(
+    "cannot get {bytes} bytes of memory for {what}: {source}; choose a smaller drive or store=checksum"
+)]
 pub struct OutOfMemory {
     /// What the array is for.
     pub what: &'static str,

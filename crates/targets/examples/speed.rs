@@ -48,7 +48,13 @@ struct Loop<P> {
 }
 
 impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Loop<P> {
-    fn run(&mut self, op: BlockOp, depth: u64, ios: u64, mut next: impl FnMut(&mut Rng) -> u64) -> f64 {
+    fn run(
+        &mut self,
+        op: BlockOp,
+        depth: u64,
+        ios: u64,
+        mut next: impl FnMut(&mut Rng) -> u64,
+    ) -> f64 {
         let start = Instant::now();
         let mut issued = 0;
         let mut finished = 0;
@@ -106,8 +112,11 @@ fn main() {
         let (mut dim, timing) = reference(instant);
         dim.chunks = chunks + RESERVE_CHUNKS;
         let geometry = Geometry::new(dim).unwrap();
-        let device = Device::new(&geometry, &timing, RamMedium::new(&geometry, 0).unwrap()).unwrap();
-        let data = u64::from(geometry.total_pus()) * u64::from(chunks) * u64::from(geometry.chunk_blocks());
+        let device =
+            Device::new(&geometry, &timing, RamMedium::new(&geometry, 0).unwrap()).unwrap();
+        let data = u64::from(geometry.total_pus())
+            * u64::from(chunks)
+            * u64::from(geometry.chunk_blocks());
         let bytes = data * 4 / 5 * 4096;
         let config = PblkConfig { bytes, data_chunks: chunks, victim: Victim::Greedy, seed: 1 };
         let port = Pblk::new(device, config).unwrap();

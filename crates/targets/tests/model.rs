@@ -92,9 +92,10 @@ impl Model {
     /// wholly between that write's end and the read.
     fn allows(&self, sector: usize, value: u64, from: u64) -> bool {
         let writes = &self.sectors[sector];
-        writes.iter().filter(|w| w.value == value).any(|w| {
-            !writes.iter().any(|other| other.begin > w.end && other.end < from)
-        })
+        writes
+            .iter()
+            .filter(|w| w.value == value)
+            .any(|w| !writes.iter().any(|other| other.begin > w.end && other.end < from))
     }
 }
 
@@ -130,6 +131,10 @@ struct Run {
     /// By id: operation, first sector, count, and when it was submitted.
     open: Vec<Option<(BlockOp, usize, usize, u64)>>,
     reads_seen: u64,
+    /// Whether writes may be refused because the drive is worn out, and how
+    /// many were.
+    refusable: bool,
+    refused: u64,
 }
 
 impl Run {
@@ -143,6 +148,8 @@ impl Run {
             queue: Ring::new(2048),
             open: Vec::new(),
             reads_seen: 0,
+            refusable: false,
+            refused: 0,
         }
     }
 
@@ -162,9 +169,14 @@ impl Run {
 
     fn reap(&mut self) {
         while let Some(done) = self.done.pop() {
-            assert_eq!(done.status, Status::SUCCESS);
             let (op, first, count, begin) =
                 self.open[done.id as usize].take().expect("completes once");
+            if self.refusable && done.status == Status::READ_ONLY {
+                // It may have been written or not: it stays in flight.
+                self.refused += 1;
+                continue;
+            }
+            assert_eq!(done.status, Status::SUCCESS);
             assert_eq!(done.op, op);
             match op {
                 BlockOp::Read => self.check(first, begin, done.buffer.bytes()),
@@ -314,5 +326,33 @@ fn collection_keeps_up_with_every_policy() {
         assert!(c.collections > 50, "{victim:?}: {c:?}");
         assert!(c.gc > 0 && c.erases > 50, "{victim:?}: {c:?}");
         assert!(c.erases <= c.collections);
+    }
+}
+
+/// Writes until the drive is worn out: it turns read-only, no write stays
+/// behind, and all data can still be read.
+#[test]
+fn a_worn_out_drive_is_read_only() {
+    let worn = Timing { endurance: 6, ..timing(false, false) };
+    for victim in [Victim::Greedy, Victim::Random] {
+        let mut run = Run::new(drive(dimensions(2, 2, 1, 4096), &worn, 4096, victim));
+        let blocks = run.drive.shape().bytes / BLOCK;
+        let mut refused = 0;
+        let mut x = 1u64;
+        for i in 0..blocks * 40 {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let block = (x >> 33) % blocks;
+            let step =
+                Step { op: BlockOp::Write, at: block * 8, len: 8, fua: i % 97 == 0, pause: 0 };
+            run.refusable = true;
+            run.submit(&step);
+            run.settle();
+            refused = run.refused;
+            if refused > 20 {
+                break;
+            }
+        }
+        assert!(refused > 20, "{victim:?}: the drive did not wear out");
+        run.read_all();
     }
 }

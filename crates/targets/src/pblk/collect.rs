@@ -137,7 +137,7 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn collect(&mut self, now: Time, pu: usize) {
         let rank = self.stripe.rank(pu);
         let space = &self.space.pus[pu];
-        let pressed = space.closed >= self.config.data_chunks || space.free.len() <= USER_LEAVES;
+        let pressed = self.space.is_full(pu) || space.free.len() <= USER_LEAVES;
         if self.collectors[rank].victim.is_some() || pressed {
             self.collect_more(now, pu, rank);
         }
@@ -150,8 +150,7 @@ impl<D: OpenChannel> Pblk<D> {
                 self.send_part_row(pu, rank);
                 return;
             };
-            let Some((block, run)) =
-                self.space.next_valid_run(chunk, self.collectors[rank].next)
+            let Some((block, run)) = self.space.next_valid_run(chunk, self.collectors[rank].next)
             else {
                 self.collectors[rank].victim = None;
                 self.chunks[chunk].phase = Phase::Draining;
@@ -167,7 +166,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     fn choose_victim(&mut self, pu: usize, rank: usize) -> Option<usize> {
-        if self.space.pus[pu].closed < self.config.data_chunks {
+        if !self.space.is_full(pu) {
             return None;
         }
         let chunk = self.space.take_victim(pu, self.collectors[rank].rescue)?;
@@ -204,7 +203,11 @@ impl<D: OpenChannel> Pblk<D> {
     fn gathered(&self, rank: usize) -> u32 {
         let filled = |which: u32| {
             let unit = self.units.collection(rank as u32, which);
-            if self.collectors[rank].busy[which as usize] { 0 } else { self.units.unit(unit).filled }
+            if self.collectors[rank].busy[which as usize] {
+                0
+            } else {
+                self.units.unit(unit).filled
+            }
         };
         filled(0) + filled(1)
     }
@@ -356,7 +359,8 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     pub(super) fn try_erase(&mut self, _now: Time, chunk: usize) {
         let stage = self.chunks[chunk];
-        if stage.phase != Phase::Draining || stage.moving > 0 || self.space.valid_blocks(chunk) > 0 {
+        if stage.phase != Phase::Draining || stage.moving > 0 || self.space.valid_blocks(chunk) > 0
+        {
             return;
         }
         self.chunks[chunk].phase = Phase::Erasing;
@@ -368,11 +372,12 @@ impl<D: OpenChannel> Pblk<D> {
     /// A chunk is erased, or worn out and lost.
     pub(super) fn reset_done(&mut self, now: Time, chunk: usize, status: Status) {
         self.chunks[chunk].phase = Phase::None;
-        if !status.is_ok() {
-            return;
+        if status.is_ok() {
+            self.counters.erases += 1;
+            self.space.give(chunk);
+        } else {
+            self.lose(now, chunk);
         }
-        self.counters.erases += 1;
-        self.space.give(chunk);
         let pu = self.geometry.pu_index(self.geometry.chunk_start(chunk));
         let rank = self.stripe.rank(pu);
         self.collectors[rank].rescue = false;

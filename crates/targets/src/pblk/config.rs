@@ -69,6 +69,12 @@ pub enum PblkError {
          (unreadable must be 0)"
     )]
     Unreadable(u32),
+    /// A row does not fit in one command.
+    #[error(
+        "a row of {0} blocks is more than the 64 that one command takes; take fewer planes or \
+         smaller pages"
+    )]
+    Row(u32),
     /// A policy that draws nothing.
     #[error("victim d-choices:{0} must draw at least one chunk")]
     NoChoices(u32),

@@ -112,6 +112,8 @@ pub struct Pblk<D> {
     flushes: VecDeque<(u64, u32)>,
     /// The user unit being gathered.
     filling: Option<u32>,
+    /// So many chunks are worn out that nothing more is written.
+    read_only: bool,
 
     out: Ring<VectorCmd>,
     device_done: Ring<VectorDone>,
@@ -190,7 +192,7 @@ impl<D: OpenChannel> Pblk<D> {
             shape: Shape { bytes: config.bytes, kept, max_bytes: MAX_BYTES, depth: DEPTH },
             kept: kept as usize,
             map: Map::new(config.bytes / BLOCK_BYTES, geometry.address_bits())?,
-            space: Space::new(&geometry, config.victim, config.seed)?,
+            space: Space::new(&geometry, config.victim, config.seed, config.data_chunks)?,
             units: Units::new((USER_UNITS_PER_PU * pus).max(16), pus, row, kept)?,
             stripe: Stripe::new(&geometry),
             collectors: Collector::all(&geometry),
@@ -203,6 +205,7 @@ impl<D: OpenChannel> Pblk<D> {
             merges: VecDeque::with_capacity(PARTIALS),
             flushes: VecDeque::with_capacity(DEPTH),
             filling: None,
+            read_only: false,
             out: Ring::new(2 * BACKLOG + 16 * pus as usize),
             device_done: Ring::new(device.depth()),
             ready: Ring::new(DEPTH),
@@ -276,7 +279,14 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// A command for `count` neighbours.
     #[inline(always)]
-    fn run(cookie: Cookie, op: VectorOp, ppa: Ppa, count: u32, tags: bool, buffer: Buffer) -> VectorCmd {
+    fn run(
+        cookie: Cookie,
+        op: VectorOp,
+        ppa: Ppa,
+        count: u32,
+        tags: bool,
+        buffer: Buffer,
+    ) -> VectorCmd {
         VectorCmd { cookie: cookie.pack(), op, tags, count: count as u8, ppa, list: None, buffer }
     }
 
@@ -319,6 +329,9 @@ fn check<D: OpenChannel>(device: &D, config: &PblkConfig) -> Result<(), PblkErro
     }
     if config.victim == Victim::DChoices(0) {
         return Err(PblkError::NoChoices(0));
+    }
+    if geometry.row_blocks() as usize > device::MAX_ADDRESSES {
+        return Err(PblkError::Row(geometry.row_blocks()));
     }
     let chunk = u64::from(geometry.chunk_blocks()) * BLOCK_BYTES;
     let space = u64::from(geometry.total_pus()) * u64::from(config.data_chunks) * chunk;

@@ -378,6 +378,12 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Goes on where the target was.
     fn go_on(&mut self, plan: &Plan, now: Time) {
+        let geometry = self.geometry;
+        for chunk in all_chunks(&geometry) {
+            if self.device.chunk(chunk).state == ChunkState::Offline {
+                self.lose(now, chunk);
+            }
+        }
         plan.full.iter().for_each(|&chunk| self.space.close(chunk));
         for &(pu, open) in &plan.user {
             self.stripe.go_on(pu, open);

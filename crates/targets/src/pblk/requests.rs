@@ -91,7 +91,10 @@ impl<D: OpenChannel> Pblk<D> {
     /// Lets a request in.
     #[inline]
     pub(super) fn accept(&mut self, now: Time, req: BlockReq) {
-        let status = self.shape.check(&req);
+        let mut status = self.shape.check(&req);
+        if self.read_only && !matches!(req.op, BlockOp::Read | BlockOp::Flush) {
+            status = status.and(Status::READ_ONLY);
+        }
         let BlockReq { id, op, fua, offset, len, buffer } = req;
         if !status.is_ok() {
             self.ready.put(|| BlockDone { id, op, status, at: now, buffer });
@@ -179,7 +182,9 @@ impl<D: OpenChannel> Pblk<D> {
                 let request = &mut self.requests[slot];
                 let piece = request.pieces.take(count as usize * self.kept);
                 request.left += 1;
-                self.send(|| Self::run(Cookie::Read(slot), VectorOp::Read, ppa, count, false, piece));
+                self.send(|| {
+                    Self::run(Cookie::Read(slot), VectorOp::Read, ppa, count, false, piece)
+                });
                 at += u64::from(count) * BLOCK_BYTES;
             } else {
                 self.read_held(slot, place, 0, self.kept);
@@ -399,7 +404,15 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Takes a part of a block: around bytes that are in the buffer or zero at
     /// once, around bytes in flash when they have been read.
-    fn stage_part(&mut self, now: Time, slot: u32, lba: u64, from: usize, len: usize, at: u64) -> bool {
+    fn stage_part(
+        &mut self,
+        now: Time,
+        slot: u32,
+        lba: u64,
+        from: usize,
+        len: usize,
+        at: u64,
+    ) -> bool {
         let place = self.map.get(lba);
         let source = at as usize;
         let partial =
@@ -479,6 +492,32 @@ impl<D: OpenChannel> Pblk<D> {
         }
         self.flushes.push_back((self.units.last_seq(), slot));
         self.end_flushes(now);
+    }
+
+    /// A chunk is worn out. When the others have no more room than the data
+    /// and one chunk a unit for what is in the buffer, the drive turns
+    /// read-only, and writes that wait for the buffer are given up.
+    pub(super) fn lose(&mut self, now: Time, chunk: usize) {
+        let left = self.space.lose(chunk);
+        let size = u64::from(self.geometry.chunk_blocks());
+        let needed = self.map.blocks().div_ceil(size) + u64::from(self.geometry.total_pus());
+        if left > needed || self.read_only {
+            return;
+        }
+        self.read_only = true;
+        while let Some(number) = self.merges.pop_front() {
+            let slot = self.partials[number].request;
+            self.requests[slot].status = Status::READ_ONLY;
+            self.end_partial(now, number);
+        }
+        while let Some(slot) = self.waiting.pop_front() {
+            let request = &mut self.requests[slot];
+            request.status = Status::READ_ONLY;
+            request.taken = request.len;
+            if request.left == 0 {
+                self.write_taken(now, slot);
+            }
+        }
     }
 
     /// Completes the flushes whose units are all in flash.

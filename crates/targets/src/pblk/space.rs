@@ -33,6 +33,8 @@ pub(super) struct PuSpace {
     closed_list: VecDeque<u32>,
     /// Closed chunks.
     pub closed: u32,
+    /// Chunks that hold data: as many are closed before one is collected.
+    pub quota: u32,
     /// Valid blocks in closed chunks.
     pub closed_valid: u64,
 }
@@ -64,9 +66,18 @@ pub(super) struct Space {
 }
 
 impl Space {
-    pub fn new(geometry: &Geometry, policy: Victim, seed: u64) -> Result<Space, OutOfMemory> {
+    /// Space of which `quota` chunks of each unit hold data.
+    pub fn new(
+        geometry: &Geometry,
+        policy: Victim,
+        seed: u64,
+        quota: u32,
+    ) -> Result<Space, OutOfMemory> {
         let mut pus: Vec<PuSpace> = Vec::new();
         pus.resize_with(geometry.pu_slots(), PuSpace::default);
+        for pu in geometry.pus_channels_first() {
+            pus[pu].quota = quota;
+        }
         Ok(Space {
             geometry: *geometry,
             policy,
@@ -217,6 +228,19 @@ impl Space {
         }
         list.swap_remove_back(best.1);
         best.2
+    }
+
+    /// As many closed chunks as hold data: the next one closed is one too many.
+    #[inline]
+    pub fn is_full(&self, pu: usize) -> bool {
+        self.pus[pu].closed >= self.pus[pu].quota
+    }
+
+    /// A chunk is worn out. Gives how many are left to hold data, in all.
+    pub fn lose(&mut self, chunk: usize) -> u64 {
+        let (pu, _) = self.split(chunk);
+        self.pus[pu].quota = self.pus[pu].quota.saturating_sub(1);
+        self.pus.iter().map(|pu| u64::from(pu.quota)).sum()
     }
 
     /// Gives a chunk back, erased.
