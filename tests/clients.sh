@@ -116,7 +116,7 @@ fio_verifies_what_it_wrote() {
   for job in "randwrite 4k 32" "randwrite 512 8" "write 256k 4" "randwrite 12k 16"; do
     set -- $job
     fio --name=verify --ioengine=nbd --uri="$URI" --rw="$1" --bs="$2" --iodepth="$3" \
-      --size=64M --io_size=48M --verify=crc32c --do_verify=1 --verify_fatal=1 --randrepeat=1 \
+      --size=64M --io_size=48M --verify=crc32c --do_verify=1 --verify_fatal=1 --verify_state_save=0 --randrepeat=1 \
       --output="$DIR/fio.out"
     cat "$DIR/fio.out"
     grep -q "err= 0" "$DIR/fio.out"
@@ -126,7 +126,7 @@ fio_verifies_what_it_wrote() {
 fio_verifies_under_collection() {
   start mem:znand,size=128M,spare=0.10
   fio --name=verify --ioengine=nbd --uri="$URI" --rw=randwrite --bs=4k --iodepth=64 \
-    --size=128M --loops=4 --verify=crc32c --do_verify=1 --verify_fatal=1 --output="$DIR/fio.out"
+    --size=128M --loops=4 --verify=crc32c --do_verify=1 --verify_fatal=1 --verify_state_save=0 --output="$DIR/fio.out"
   cat "$DIR/fio.out"
   grep -q "err= 0" "$DIR/fio.out"
 }
