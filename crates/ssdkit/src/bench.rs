@@ -163,8 +163,7 @@ impl Visitor for InMemory<'_> {
             }
         };
         let measured = bench.read_back(&mut driver, measured)?;
-        let mut outcome =
-            bench.outcome(measured, steady, config.effective(), in_few_words(config));
+        let mut outcome = bench.outcome(measured, steady, config.effective(), in_few_words(config));
         outcome.state_hash = args.json.then(|| driver.drive().state_hash());
         Ok(outcome)
     }

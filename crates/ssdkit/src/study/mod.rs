@@ -34,6 +34,12 @@ use crate::cli::{Cli, StudyArgs};
 use crate::error::Error;
 use crate::watch::Watch;
 
+const EXAMPLES: &str = "\
+Examples:
+  ssdkit study
+  ssdkit study simulator
+  ssdkit study simulator --quick --json";
+
 /// How a study is run.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -110,7 +116,10 @@ impl Study {
 
 /// The command line of the whole program, with the options of a study.
 fn command() -> clap::Command {
-    Cli::command().mut_subcommand("study", Options::augment_args)
+    Cli::command().mut_subcommand("study", |study| {
+        let about = study.get_about().cloned().unwrap_or_default();
+        Options::augment_args(study).about(about).after_help(EXAMPLES)
+    })
 }
 
 fn read(matches: &ArgMatches) -> Result<(Cli, Options), clap::Error> {
@@ -158,6 +167,10 @@ mod tests {
     #[test]
     fn options_are_read_from_the_command_line() {
         command().debug_assert();
+        let about = |c: &clap::Command| {
+            c.find_subcommand("study").and_then(|s| s.get_about().map(|a| a.to_string()))
+        };
+        assert_eq!(about(&command()), about(&Cli::command()));
         let all = ["ssdkit", "study", "simulator", "--quick", "--seed", "9", "--dir", "/x"];
         let dir = Some(PathBuf::from("/x"));
         assert_eq!(parse(&all).unwrap(), Options { quick: true, seed: 9, dir });

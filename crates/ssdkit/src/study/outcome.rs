@@ -146,7 +146,7 @@ impl Outcome {
             if m.quick { ", quick: shorter runs" } else { "" }
         )?;
         for step in &m.steps {
-            writeln!(out, "  {:<32} {}", step.what, step.command)?;
+            writeln!(out, "  {:<36} {}", step.what, step.command)?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //!
 //! Guarantees: the same rules as every driver of a load; both threads poll, so
 //! neither is woken. May fail: the system gives no thread or doorbell, or the
-//! drive is gone.
+//! drive is gone or does not answer any more.
 
 use device::hosted::{Hosted, HostedOptions, Queue};
 use device::realtime::Clock;
@@ -13,9 +13,11 @@ use crate::driver::Driver;
 use crate::error::Error;
 use crate::stack::Drive;
 
-/// How long the device thread stays awake without work, in ns: longer than
-/// any pause of a load that polls.
-const LINGER: u64 = 1_000_000;
+/// The device thread never sleeps once it has had work.
+const LINGER: u64 = u64::MAX;
+
+/// How long a drive may take for a request before it is given up, in ns.
+const PATIENCE: u64 = 5_000_000_000;
 
 /// The host's side of a drive behind a queue pair.
 pub struct QueuePair<D> {
@@ -23,6 +25,8 @@ pub struct QueuePair<D> {
     queue: Queue<BlockReq, BlockDone>,
     clock: Clock,
     now: Time,
+    /// When something last completed, or nothing was out.
+    answered: Time,
 }
 
 impl<D: Drive + 'static> QueuePair<D> {
@@ -33,12 +37,40 @@ impl<D: Drive + 'static> QueuePair<D> {
             Hosted::start(drive, options).map_err(|e| Error::Failed(e.to_string()))?;
         let queue = queues.pop().expect("one queue was asked for");
         let clock = hosted.clock();
-        Ok(QueuePair { hosted, queue, clock, now: clock.now() })
+        let now = clock.now();
+        Ok(QueuePair { hosted, queue, clock, now, answered: now })
     }
 
     /// Stops the device thread and gives the drive back.
     pub fn stop(self) -> D {
         self.hosted.stop()
+    }
+}
+
+impl<D> QueuePair<D> {
+    /// Nothing completed in this turn.
+    #[inline]
+    fn wait(&mut self) -> Result<(), Error> {
+        if self.queue.outside() == 0 {
+            self.answered = self.now;
+        } else if self.queue.is_closed() || self.now.since(self.answered) > PATIENCE {
+            return Err(self.lost());
+        }
+        std::hint::spin_loop();
+        Ok(())
+    }
+
+    #[cold]
+    fn lost(&self) -> Error {
+        if self.queue.is_closed() {
+            return Error::Failed("the device thread is gone".into());
+        }
+        let (n, c) = (self.queue.outside(), self.hosted.counters());
+        Error::Failed(format!(
+            "the drive behind the queue pair has {n} requests and completes none; its thread slept \
+             {} times: this is a fault in it, report it",
+            c.sleeps
+        ))
     }
 }
 
@@ -60,13 +92,13 @@ impl<D> Driver for QueuePair<D> {
         if !queue.is_empty() {
             self.queue.submit(queue);
         }
-        if self.queue.poll(done) == 0 {
-            if self.queue.is_closed() {
-                return Err(Error::Failed("the device thread is gone".into()));
-            }
-            std::hint::spin_loop();
-        }
+        let completed = self.queue.poll(done);
         self.now = self.clock.now();
+        if completed > 0 {
+            self.answered = self.now;
+        } else {
+            self.wait()?;
+        }
         Ok(self.now)
     }
 }

@@ -195,7 +195,7 @@ fn notes(m: &Measured) -> Vec<String> {
          run\"); ch. 5 does not say"
             .into(),
         "depth 2 in ch. 6 is Little's law on table 3: IOPS times average latency is 1.99 to 2.00 in \
-         all but one row"
+         every row"
             .into(),
         "table 3's firmware FTL, 721 IOPS, reads, modifies and writes below 16 KB: not a drive of \
          ours"
@@ -255,8 +255,16 @@ fn null_pair_once(
     let mut pair = QueuePair::start(drive, depth)?;
     let mut runner = Runner { watch, verifier: None };
     let (wall, cpu) = (Instant::now(), CpuTime::now());
-    let tally = runner.run(&mut pair, &mut load, plan)?;
+    let run = runner.run(&mut pair, &mut load, plan);
     let (wall, (user, system)) = (wall.elapsed().as_secs_f64(), CpuTime::now().since(&cpu));
+    let tally = match run {
+        Ok(tally) => tally,
+        Err(error) => {
+            // The thread of a drive that does not answer may never end.
+            std::mem::forget(pair);
+            return Err(error);
+        }
+    };
     pair.stop();
     if let Some(first) = &tally.first_error {
         return Err(Error::Failed(format!("a request failed: {first}")));
