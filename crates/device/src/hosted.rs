@@ -432,7 +432,8 @@ where
         let idle = self.real.idle_for().map(|d| d.as_nanos() as u64);
         let interrupt = due.map(|at| at.since(now));
         let left = [idle, interrupt].into_iter().flatten().min();
-        if left.is_some_and(|ns| ns <= *wake_error) {
+        // Commands that the drive did not take yet go in at the next turn.
+        if left.is_some_and(|ns| ns <= *wake_error) || !self.cmds.is_empty() {
             std::hint::spin_loop();
             return;
         }

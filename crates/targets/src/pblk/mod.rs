@@ -369,14 +369,19 @@ impl<D: OpenChannel> Port for Pblk<D> {
 
     #[inline]
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
-        self.device.advance(to, &mut self.device_done);
-        if !self.device_done.is_empty() {
+        loop {
+            self.device.advance(to, &mut self.device_done);
+            if self.device_done.is_empty() {
+                break;
+            }
             while let Some(completion) = self.device_done.pop() {
                 self.handle(to, completion);
             }
-            if !self.out.is_empty() {
-                self.device.submit(to, &mut self.out);
+            if self.out.is_empty() {
+                break;
             }
+            // What is sent now may be done at once.
+            self.device.submit(to, &mut self.out);
         }
         self.ready.pour(done);
     }
