@@ -421,7 +421,7 @@ impl<M: Medium> Device<M> {
 
     /// Moves the bytes of finished operations, as long as there are any.
     /// False when the medium has not moved them yet.
-    #[inline]
+    #[inline(always)]
     fn finish(&mut self, now: Time, mut finished: Option<u32>) -> bool {
         while let Some(pu) = finished {
             let op = self.units.active(pu);
@@ -436,7 +436,7 @@ impl<M: Medium> Device<M> {
         true
     }
 
-    #[inline]
+    #[inline(always)]
     fn move_bytes(&mut self, op: &Op) -> Moved {
         let command = &mut self.commands[op.cmd];
         let kept = self.medium.kept() as usize;
@@ -489,7 +489,7 @@ impl<M: Medium> Device<M> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn op_done(&mut self, now: Time, op: &Op, moved: Moved) {
         let command = &mut self.commands[op.cmd];
         if moved == Moved::Failed {
@@ -513,7 +513,7 @@ impl<M: Medium> Device<M> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn command_done(&mut self, now: Time, id: u32) {
         let command = &mut self.commands[id];
         if command.cmd.op == VectorOp::Copy {

@@ -189,12 +189,17 @@ impl Units {
         self.ops[self.units[pu].active]
     }
 
-    /// Adds an operation to its parallel unit's queue.
-    #[inline]
+    /// Adds an operation to its parallel unit's queue. Its fields are moved
+    /// one by one: a wider copy right after they were written stalls the
+    /// processor.
+    #[inline(always)]
     pub fn enqueue(&mut self, now: Time, op: Op) -> Option<u32> {
         let pu = self.geometry.pu_index(op.ppa) as u32;
         let is_read = op.kind == OpKind::Read;
-        let id = self.ops.take(op);
+        let id = self.ops.take_as_is();
+        let held = &mut self.ops[id];
+        (held.cmd, held.ppa, held.kind) = (op.cmd, op.ppa, op.kind);
+        (held.first, held.count, held.suspended) = (op.first, op.count, 0);
         let unit = &mut self.units[pu];
         if unit.state == State::Idle {
             return self.start(now, pu, id);
@@ -278,7 +283,7 @@ impl Units {
     }
 
     /// Starts the first read that waits. Only called when one does.
-    #[inline]
+    #[inline(always)]
     fn start_read(&mut self, now: Time, pu: u32) -> Option<u32> {
         let id = self.units[pu].reads.pop(&mut self.ops).expect("a read waits");
         self.start(now, pu, id)
@@ -298,7 +303,7 @@ impl Units {
         may || self.timing.suspend_limit == u32::MAX
     }
 
-    #[inline]
+    #[inline(always)]
     fn start(&mut self, now: Time, pu: u32, id: u32) -> Option<u32> {
         self.units[pu].active = id;
         let op = &self.ops[id];
@@ -342,7 +347,7 @@ impl Units {
     }
 
     /// Takes the channel for `time`, at once or when its turn comes.
-    #[inline]
+    #[inline(always)]
     fn use_bus(&mut self, now: Time, pu: u32, kind: OpKind, time: u64) {
         let is_read = kind == OpKind::Read;
         let unit = &mut self.units[pu];
@@ -370,7 +375,7 @@ impl Units {
         self.active(pu).kind == OpKind::Program
     }
 
-    #[inline]
+    #[inline(always)]
     fn grant(&mut self, now: Time, number: u32, pu: u32) {
         let channel = &mut self.channels[number];
         channel.owner = pu;
@@ -380,7 +385,7 @@ impl Units {
     }
 
     /// The channel's transfer is over: the next that waits has it.
-    #[inline]
+    #[inline(always)]
     fn bus_end(&mut self, now: Time, pu: u32) -> Option<u32> {
         let number = self.units[pu].channel;
         let channel = &mut self.channels[number];
@@ -393,7 +398,7 @@ impl Units {
         self.go(now, pu, self.units[pu].state, 0)
     }
 
-    #[inline]
+    #[inline(always)]
     fn start_array(&mut self, now: Time, pu: u32, time: u64) {
         let end = now + time;
         self.units[pu].array_end = end;
