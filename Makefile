@@ -27,8 +27,10 @@ run: rust
 
 test: rust packages lint unit builds clients
 
-bench: rust
-	$(CARGO) bench --locked --workspace
+bench: rust packages
+	$(CARGO) bench --locked -p ssdkit
+	$(CARGO) build --release --locked -p ssdkit
+	SSDKIT="$${CARGO_TARGET_DIR:-target}/release/ssdkit" benches/nbd.sh
 
 soak: rust
 	PROPTEST_CASES=$(SOAK_CASES) $(TEST_ENV) $(CARGO) test --locked --workspace -- --include-ignored
