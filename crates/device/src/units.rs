@@ -144,6 +144,8 @@ impl Default for Channel {
 pub(crate) struct Units {
     geometry: Geometry,
     timing: Timing,
+    /// tR, where all pages have the same.
+    same_read: Option<u64>,
     /// Transfer time by number of blocks.
     transfer: Vec<u64>,
     pub ops: Slots<Op>,
@@ -165,6 +167,7 @@ impl Units {
         Units {
             geometry: *geometry,
             timing: timing.clone(),
+            same_read: if timing.read.len() == 1 { Some(timing.read[0]) } else { None },
             transfer: (0..=geometry.row_blocks().max(64)).map(|n| timing.transfer(n)).collect(),
             ops: Slots::new(max_ops),
             units,
@@ -331,7 +334,8 @@ impl Units {
             }
             (state, time) = match (state, kind) {
                 (State::In, OpKind::Read) => {
-                    (State::Array, self.timing.read_of(self.geometry.row(ppa)))
+                    let row = || self.geometry.row(ppa);
+                    (State::Array, self.same_read.unwrap_or_else(|| self.timing.read_of(row())))
                 }
                 (State::In, OpKind::Program) => {
                     (State::Array, self.timing.program_of(self.geometry.row(ppa)))

@@ -102,15 +102,24 @@ impl<D: Drive> Driver for Virtual<D> {
         if !queue.is_empty() {
             self.drive.submit(self.now, queue);
         }
-        match (self.drive.next_event(), arrival) {
-            (Some(event), arrival) if arrival.is_none_or(|at| event <= at) => {
-                self.now = event;
-                self.drive.advance(event, done);
+        // Events that complete nothing concern nobody out here, unless the
+        // queue holds requests that were refused.
+        loop {
+            match (self.drive.next_event(), arrival) {
+                (Some(event), arrival) if arrival.is_none_or(|at| event <= at) => {
+                    self.now = event;
+                    self.drive.advance(event, done);
+                    if !done.is_empty() || !queue.is_empty() {
+                        return Ok(self.now);
+                    }
+                }
+                (_, Some(at)) => {
+                    self.now = self.now.max(at);
+                    return Ok(self.now);
+                }
+                (_, None) => return Err(stopped()),
             }
-            (_, Some(at)) => self.now = self.now.max(at),
-            (_, None) => return Err(stopped()),
         }
-        Ok(self.now)
     }
 
     #[inline]
