@@ -37,8 +37,8 @@ measure() { # client depth
   case $1 in
     fio)
       fio --name=r --ioengine=nbd --uri="nbd+unix:///?socket=$DIR/s" --rw=randread --bs=4k \
-        --iodepth="$2" --size=1G --time_based --runtime="$SECONDS_EACH" --output-format=json \
-        | python3 -c 'import json,sys; print(json.load(sys.stdin)["jobs"][0]["read"]["iops"]/1e3)' ;;
+        --iodepth="$2" --size=1G --time_based --runtime="$SECONDS_EACH" --output-format=json --output="$DIR/fio.json" >/dev/null
+      python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["jobs"][0]["read"]["iops"]/1e3)' "$DIR/fio.json" ;;
     ssdkit)
       "$SSDKIT" bench "nbd:$DIR/s" --rw randread --bs 4k --qd "$2" --time "${SECONDS_EACH}s" --json \
         | python3 -c 'import json,sys; print(json.load(sys.stdin)["iops"]/1e3)' ;;
