@@ -299,6 +299,7 @@ impl<D: OpenChannel> Pblk<D> {
         }
         let which = c.gathering;
         let unit = self.units.collection(rank as u32, which);
+        self.map.prefetch(tag.id);
         let slot = Slot { lba: tag.id, old: Place::flash(at), live: true };
         self.units.add(unit, slot, tag, |to| to.copy_from_slice(bytes));
         if self.units.is_full(unit) {

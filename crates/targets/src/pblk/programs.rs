@@ -175,6 +175,7 @@ impl<D: OpenChannel> Pblk<D> {
         let (chunk, pu) = (self.geometry.chunk_index(ppa), self.geometry.pu_index(ppa));
         let is_user = self.units.is_user(unit);
         if done.status.is_ok() {
+            self.fetch_slots(unit);
             for i in 0..self.geometry.row_blocks() {
                 let slot = self.units.slot_number(unit, i);
                 let at = Ppa(ppa.0 + u64::from(i));
@@ -200,6 +201,18 @@ impl<D: OpenChannel> Pblk<D> {
             self.moved_row_done(pu, unit, done.status.is_ok());
         }
         self.collect(now, pu);
+    }
+
+    /// Fetches what settling a unit's slots will look at, all at once.
+    #[inline]
+    fn fetch_slots(&self, unit: u32) {
+        for i in 0..self.geometry.row_blocks() {
+            let held = self.units.slot(self.units.slot_number(unit, i));
+            self.map.prefetch(held.lba);
+            if let Some(ppa) = held.old.ppa() {
+                self.space.prefetch(ppa);
+            }
+        }
     }
 
     /// A user slot is programmed at `at`: it replaces all older copies, and
