@@ -13,6 +13,7 @@ use port::{BLOCK_BYTES, SECTOR_BYTES};
 
 use crate::drive::{DriveSpec, MemorySpec, NbdAddress, Store};
 use crate::error::Error;
+use crate::study::Options;
 
 const DRIVES: &str = "\
 Drives:
@@ -81,9 +82,8 @@ pub enum Command {
     #[command(after_help = PROFILES_EXAMPLES)]
     Profiles(ProfilesArgs),
     /// Run a study of a paper, or list the studies.
-    #[command(
-        after_help = "Examples:\n  ssdkit study\n  ssdkit study myths\n  ssdkit study ull --json"
-    )]
+    #[command(after_help = "Examples:\n  ssdkit study\n  ssdkit study simulator\n  \
+                      ssdkit study simulator --quick --json")]
     Study(StudyArgs),
 }
 
@@ -417,6 +417,9 @@ pub struct StudyArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// How it is run.
+    #[command(flatten)]
+    pub options: Options,
 }
 
 impl fmt::Display for Rw {

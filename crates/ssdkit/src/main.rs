@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use clap::Parser;
 use ssdkit::cli::{Cli, Command};
 use ssdkit::{Error, bench, job, profiles, serve, study};
 
 fn main() -> ExitCode {
-    let (cli, options) = study::parse();
-    match run(cli, &options) {
+    match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
@@ -18,14 +18,14 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli, options: &study::Options) -> Result<(), Error> {
+fn run(cli: Cli) -> Result<(), Error> {
     let mut out = io::stdout().lock();
     match cli.command {
         None => job::run(cli.seed, cli.json, &mut out)?,
         Some(Command::Bench(args)) => bench::run(&args, &mut out)?,
         Some(Command::Serve(args)) => serve::run(&args, &mut out)?,
         Some(Command::Profiles(args)) => profiles::run(&args, &mut out)?,
-        Some(Command::Study(args)) => study::run(&args, options, &mut out)?,
+        Some(Command::Study(args)) => study::run(&args, &mut out)?,
     }
     out.flush()?;
     Ok(())

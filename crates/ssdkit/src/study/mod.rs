@@ -22,7 +22,7 @@ pub mod simulator;
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
+use clap::Args;
 use serde_json::{Value, json};
 
 pub use lab::{Lab, Run};
@@ -30,15 +30,9 @@ pub use outcome::{Manifest, Outcome, Step};
 pub use row::{Reference, Row, Rule, Verdict};
 pub use runs::Runs;
 
-use crate::cli::{Cli, StudyArgs};
+use crate::cli::StudyArgs;
 use crate::error::Error;
 use crate::watch::Watch;
-
-const EXAMPLES: &str = "\
-Examples:
-  ssdkit study
-  ssdkit study simulator
-  ssdkit study simulator --quick --json";
 
 /// How a study is run.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -114,32 +108,12 @@ impl Study {
     }
 }
 
-/// The command line of the whole program, with the options of a study.
-fn command() -> clap::Command {
-    Cli::command().mut_subcommand("study", |study| {
-        let about = study.get_about().cloned().unwrap_or_default();
-        Options::augment_args(study).about(about).after_help(EXAMPLES)
-    })
-}
-
-fn read(matches: &ArgMatches) -> Result<(Cli, Options), clap::Error> {
-    let study = matches.subcommand_matches("study");
-    let options = study.map(Options::from_arg_matches).transpose()?.unwrap_or_default();
-    Ok((Cli::from_arg_matches(matches)?, options))
-}
-
-/// Reads the program's command line, with the options of a study where it has
-/// one. Ends the process as clap does when it asks for help or is wrong.
-pub fn parse() -> (Cli, Options) {
-    read(&command().get_matches()).unwrap_or_else(|e| e.exit())
-}
-
 /// Runs the study that was named, or lists them all, to `out`.
-pub fn run(args: &StudyArgs, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
+pub fn run(args: &StudyArgs, out: &mut dyn Write) -> Result<(), Error> {
     let Some(name) = &args.name else { return list(args.json, out) };
     let study = Study::named(name)?;
     let mut watch = Watch::terminal(None)?;
-    let outcome = study.measure(options, &mut watch);
+    let outcome = study.measure(&args.options, &mut watch);
     watch.end();
     outcome?.print(args.json, out)
 }
@@ -158,24 +132,24 @@ fn list(json: bool, out: &mut dyn Write) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::cli::{Cli, Command};
 
     fn parse(words: &[&str]) -> Result<Options, clap::Error> {
-        Ok(read(&command().try_get_matches_from(words)?)?.1)
+        match Cli::try_parse_from(words)?.command {
+            Some(Command::Study(args)) => Ok(args.options),
+            other => panic!("{other:?} is no study"),
+        }
     }
 
     #[test]
     fn options_are_read_from_the_command_line() {
-        command().debug_assert();
-        let about = |c: &clap::Command| {
-            c.find_subcommand("study").and_then(|s| s.get_about().map(|a| a.to_string()))
-        };
-        assert_eq!(about(&command()), about(&Cli::command()));
         let all = ["ssdkit", "study", "simulator", "--quick", "--seed", "9", "--dir", "/x"];
         let dir = Some(PathBuf::from("/x"));
         assert_eq!(parse(&all).unwrap(), Options { quick: true, seed: 9, dir });
         assert_eq!(parse(&["ssdkit", "study"]).unwrap(), Options::default());
-        assert_eq!(parse(&["ssdkit", "profiles"]).unwrap(), Options::default());
         assert!(parse(&["ssdkit", "study", "--quick"]).is_err());
     }
 
@@ -183,8 +157,8 @@ mod tests {
     fn studies_are_listed_and_found() {
         let printed = |json| {
             let mut out = Vec::new();
-            let args = StudyArgs { name: None, json };
-            run(&args, &Options::default(), &mut out).unwrap();
+            let args = StudyArgs { name: None, json, options: Options::default() };
+            run(&args, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
         let json: Value = serde_json::from_str(&printed(true)).unwrap();
