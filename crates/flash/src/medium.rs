@@ -119,6 +119,22 @@ impl RamMedium {
         })
     }
 
+    /// Takes the memory for all blocks now, so that real time never waits for
+    /// the system to find it.
+    pub fn populate(&self) {
+        let blocks = u64::from(self.geometry.chunk_blocks());
+        for pu in self.geometry.pus_channels_first() {
+            for number in 0..self.geometry.chunks() {
+                let start = self.geometry.chunk_start(self.geometry.chunk_of(pu, number)).0;
+                let range = start as usize..(start + blocks) as usize;
+                let kept = self.kept as usize;
+                self.data.populate(range.start * kept..range.end * kept);
+                self.ids.populate(range.clone());
+                self.seqs.populate(range);
+            }
+        }
+    }
+
     fn store_tags(&mut self, at: Ppa, count: u32, tags: &[u8]) {
         if tags.is_empty() {
             for i in 0..u64::from(count) {

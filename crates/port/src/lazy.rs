@@ -4,7 +4,7 @@
 //! have holes. A hole is never touched and never costs anything but address
 //! space.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use memmap2::{Advice, MmapMut, MmapOptions};
@@ -41,12 +41,13 @@ pub(crate) fn map_zeroed(bytes: u64, what: &'static str) -> Result<MmapMut, OutO
 
 /// A fixed array of zeros, mapped when touched.
 pub struct Lazy<T> {
+    /// Into `map`.
     ptr: *mut T,
     len: usize,
-    _map: MmapMut,
+    map: MmapMut,
 }
 
-// SAFETY: `ptr` points into `_map`, which this value owns alone.
+// SAFETY: `ptr` points into `map`, which this value owns alone.
 unsafe impl<T: Send> Send for Lazy<T> {}
 // SAFETY: shared access gives only `&[T]`.
 unsafe impl<T: Sync> Sync for Lazy<T> {}
@@ -57,7 +58,23 @@ impl<T: AnyBitPattern + NoUninit> Lazy<T> {
         let mut map = map_zeroed((len * size_of::<T>()) as u64, what)?;
         // A mapping is aligned to a page, so to any `T` here.
         assert!(align_of::<T>() <= 4096);
-        Ok(Lazy { ptr: map.as_mut_ptr().cast(), len, _map: map })
+        Ok(Lazy { ptr: map.as_mut_ptr().cast(), len, map })
+    }
+
+    /// Takes memory for elements `range` now, so that no later write to them
+    /// waits for it. Where the system cannot, nothing happens: then the first
+    /// writes wait.
+    ///
+    /// # Panics
+    /// When the range is not in the array.
+    pub fn populate(&self, range: Range<usize>) {
+        assert!(range.start <= range.end && range.end <= self.len, "a range of the array");
+        let size = size_of::<T>();
+        let (offset, len) = (range.start * size, range.len() * size);
+        #[cfg(target_os = "linux")]
+        let _ = self.map.advise_range(Advice::PopulateWrite, offset, len);
+        #[cfg(not(target_os = "linux"))]
+        let _ = (offset, len, &self.map);
     }
 
     /// Fetches element `i` into the cache; nothing when `i` is past the end.
@@ -108,6 +125,7 @@ mod tests {
     fn starts_as_zeros_and_keeps_what_is_written() {
         let mut a: Lazy<u32> = Lazy::zeroed(3000, "a test").unwrap();
         assert!(a.iter().all(|&x| x == 0));
+        a.populate(100..2500);
         a[2999] = 7;
         a.prefetch(2999);
         a.prefetch(3000);

@@ -72,7 +72,13 @@ pub fn measure(args: &BenchArgs, watch: &mut Watch) -> Result<Outcome, Error> {
     match &args.drive {
         DriveSpec::Memory(spec) => {
             let config = spec.resolve(RESERVE_CHUNKS)?;
-            let stack = Stack::build(&config, args.seed)?;
+            let stack = match args.clock() {
+                ClockKind::Virtual => Stack::build(&config, args.seed)?,
+                ClockKind::Real => {
+                    watch.phase("taking memory");
+                    Stack::build_populated(&config, args.seed)?
+                }
+            };
             stack.visit(InMemory { args, config: &config, watch })
         }
         DriveSpec::Nbd(address) => served(args, address, watch),

@@ -128,8 +128,19 @@ pub trait Visitor {
 impl Stack {
     /// Builds the drive, empty. `seed` decides what its policies draw.
     pub fn build(config: &DriveConfig, seed: u64) -> Result<Stack, Error> {
+        Stack::over(config, seed, RamMedium::new(&config.geometry, config.spec.store.kept())?)
+    }
+
+    /// The same, with all its memory taken now: a drive whose real time is
+    /// measured does not wait for the system's.
+    pub fn build_populated(config: &DriveConfig, seed: u64) -> Result<Stack, Error> {
+        let medium = RamMedium::new(&config.geometry, config.spec.store.kept())?;
+        medium.populate();
+        Stack::over(config, seed, medium)
+    }
+
+    fn over(config: &DriveConfig, seed: u64, medium: RamMedium) -> Result<Stack, Error> {
         let geometry = &config.geometry;
-        let medium = RamMedium::new(geometry, config.spec.store.kept())?;
         let device = Device::new(geometry, &config.profile.timing, medium)?;
         let target = PblkConfig {
             bytes: config.size,
