@@ -17,11 +17,11 @@ pub const MAX_NS: u64 = 1 << 42;
 
 /// One bucket for each value below `SUB`, then `SUB` for each power of two,
 /// and one for `MAX_NS` and above.
-const BUCKETS: usize = bucket_of(MAX_NS) + 1;
+pub(crate) const BUCKETS: usize = bucket_of(MAX_NS) + 1;
 
 /// The bucket that counts `ns`, which is at most [`MAX_NS`].
 #[inline]
-const fn bucket_of(ns: u64) -> usize {
+pub(crate) const fn bucket_of(ns: u64) -> usize {
     // For values below `SUB` the shift is zero and the bucket the value.
     let shift = 63 - SUB_BITS - (ns | SUB).leading_zeros();
     (((shift as u64) << SUB_BITS) + (ns >> shift)) as usize
@@ -55,6 +55,17 @@ impl Histogram {
         let counts = vec![0; BUCKETS].into_boxed_slice();
         let counts = counts.try_into().expect("the vector has just this length");
         Histogram { counts, count: 0, sum: 0, min: u64::MAX, max: 0 }
+    }
+
+    /// A histogram of counts that were kept elsewhere.
+    pub(crate) fn of(counts: impl Iterator<Item = u64>, sum: u64, min: u64, max: u64) -> Histogram {
+        let mut histogram = Histogram::new();
+        for (mine, n) in histogram.counts.iter_mut().zip(counts) {
+            *mine = n;
+            histogram.count += n;
+        }
+        (histogram.sum, histogram.min, histogram.max) = (sum.into(), min, max);
+        histogram
     }
 
     /// Counts one value, in nanoseconds.

@@ -1,6 +1,7 @@
 //! Measuring a drive honestly.
 //!
 //! - [`Histogram`]: latencies, to 1 %, at a few nanoseconds each.
+//! - [`live`]: counters and histograms that others read while they are counted.
 //! - [`Series`]: what happened in each second of drive time.
 //! - [`Steady`]: whether the drive has settled.
 //! - [`formula`]: the write amplification that a correct drive must show.
@@ -11,12 +12,14 @@
 
 pub mod formula;
 pub mod histogram;
+pub mod live;
 pub mod report;
 pub mod series;
 pub mod steady;
 pub mod units;
 
 pub use histogram::{Histogram, Summary};
+pub use live::{Counter, LiveHistogram};
 pub use report::{Cpu, Direction, Gc, Report, SteadyState, WriteAmplification};
 pub use series::{Gauges, Row, Series};
 pub use steady::{Round, Steady, Verdict, Window};

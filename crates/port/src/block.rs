@@ -86,6 +86,7 @@ impl Shape {
 
     /// Whether a request can be served at all: alignment, range, length and
     /// buffer. A target answers what this says without looking further.
+    #[inline]
     pub fn check(&self, req: &BlockReq) -> Status {
         let data = matches!(req.op, BlockOp::Read | BlockOp::Write);
         if req.op == BlockOp::Flush {

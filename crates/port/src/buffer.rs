@@ -126,6 +126,41 @@ impl Buffer {
         self.len -= n as u32;
         front
     }
+
+    /// Whether `next` begins where this one ends, so that [`Buffer::join`]
+    /// can make one of the two: memory carved together, both lent or neither,
+    /// and less than 4 GiB in all. A buffer of no bytes adjoins every other.
+    #[inline]
+    pub fn adjoins(&self, next: &Buffer) -> bool {
+        if self.is_empty() || next.is_empty() {
+            return true;
+        }
+        let same = match (&self.region, &next.region) {
+            (Some(mine), Some(other)) => Arc::ptr_eq(mine, other),
+            _ => false,
+        };
+        let end = self.ptr.as_ptr() as usize + self.len();
+        same && self.shared == next.shared
+            && end == next.ptr.as_ptr() as usize
+            && self.len.checked_add(next.len).is_some()
+    }
+
+    /// Puts `next` behind this one: the opposite of [`Buffer::split_to`]. No
+    /// byte is copied. Gives `next` back when the two do not adjoin.
+    #[inline]
+    pub fn join(&mut self, next: Buffer) -> Result<(), Buffer> {
+        if !self.adjoins(&next) {
+            return Err(next);
+        }
+        if self.is_empty() {
+            *self = next;
+        } else {
+            // `next` was the only way to its range, or one of the two ways
+            // where both buffers are lent; from now on this one is.
+            self.len += next.len;
+        }
+        Ok(())
+    }
 }
 
 impl Buffer {
@@ -246,6 +281,40 @@ mod tests {
         let kept = all.remove(1);
         drop(all);
         assert_eq!(kept.bytes(), [2; 16]);
+    }
+
+    #[test]
+    fn only_neighbours_are_joined() {
+        let mut all = Buffer::carve(3, 4).unwrap();
+        let (mut c, mut b, mut a) = (all.remove(2), all.remove(1), all.remove(0));
+        for (piece, byte) in [(&mut a, 1), (&mut b, 2), (&mut c, 3)] {
+            piece.bytes_mut().fill(byte);
+        }
+        let c = a.join(c).unwrap_err();
+        let mut a = b.join(a).unwrap_err();
+        let foreign = Buffer::zeroed(4).unwrap();
+        assert!(!a.adjoins(&foreign) && !foreign.adjoins(&a));
+        assert!(a.adjoins(&b) && !b.adjoins(&a) && b.adjoins(&c));
+        a.join(b).unwrap();
+        a.join(Buffer::empty()).unwrap();
+        a.join(c).unwrap();
+        assert_eq!(a.bytes(), [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3]);
+        let mut none = Buffer::empty();
+        none.join(a).unwrap();
+        assert_eq!((none.split_to(5).len(), none.bytes()), (5, &[2, 2, 2, 3, 3, 3, 3][..]));
+    }
+
+    #[test]
+    fn a_lent_buffer_joins_lent_ones_only() {
+        let mut all = Buffer::carve(2, 4).unwrap();
+        let (mut b, mut a) = (all.remove(1), all.remove(0));
+        let mut lent = a.lend();
+        assert!(!lent.adjoins(&b));
+        lent.join(b.lend()).unwrap();
+        assert_eq!(lent.len(), 8);
+        a.reclaim(lent.split_to(4));
+        b.reclaim(lent);
+        (a.bytes_mut()[0], b.bytes_mut()[0]) = (1, 1);
     }
 
     #[test]

@@ -116,6 +116,35 @@ impl<T> Ring<T> {
         Some(unsafe { self.items.get_unchecked(self.at(i)).assume_init_ref() })
     }
 
+    /// Looks at item `i`, the oldest being 0, to change it in its place.
+    #[inline]
+    pub fn get_mut(&mut self, i: usize) -> Option<&mut T> {
+        if i >= self.len {
+            return None;
+        }
+        let at = self.at(i);
+        // SAFETY: items 0 to `len - 1` are there, and `at` is masked.
+        Some(unsafe { self.items.get_unchecked_mut(at).assume_init_mut() })
+    }
+
+    /// Takes item `i` out, the oldest being 0; those behind it move up. Costs
+    /// a move for each of them: not for the usual case.
+    #[cold]
+    pub fn remove(&mut self, i: usize) -> Option<T> {
+        if i >= self.len {
+            return None;
+        }
+        for behind in i..self.len - 1 {
+            let (a, b) = (self.at(behind), self.at(behind + 1));
+            self.items.swap(a, b);
+        }
+        self.len -= 1;
+        let at = self.at(self.len);
+        // SAFETY: item `i` was swapped to the end, which is outside the items
+        // from now on.
+        Some(unsafe { self.items[at].assume_init_read() })
+    }
+
     /// Moves items to the end of `to` until this ring is empty or that one
     /// is full. Gives how many were moved. Between rings of one capacity, into
     /// an empty one, no item is touched.
@@ -129,9 +158,11 @@ impl<T> Ring<T> {
             return to.len;
         }
         let n = self.len.min(to.room());
-        for _ in 0..n {
-            let item = self.pop().expect("it was counted");
-            assert!(to.push(item).is_ok(), "its room was counted");
+        let left = self.len - n;
+        while self.len > left
+            && let Some(item) = self.pop()
+        {
+            to.put(|| item);
         }
         n
     }
@@ -168,6 +199,24 @@ mod tests {
         assert_eq!(r.push(3), Ok(()));
         assert_eq!(r.drain().collect::<Vec<_>>(), [2, 3]);
         assert_eq!(r.pop(), None);
+    }
+
+    #[test]
+    fn items_are_changed_and_removed_in_their_place() {
+        let mut r = Ring::new(3);
+        for i in 0..5 {
+            if r.room() == 0 {
+                r.pop();
+            }
+            r.push(i).unwrap();
+        }
+        *r.get_mut(1).unwrap() += 10;
+        assert_eq!(r.get_mut(3), None);
+        assert_eq!(r.remove(3), None);
+        assert_eq!(r.remove(0), Some(2));
+        r.push(7).unwrap();
+        assert_eq!(r.remove(1), Some(4));
+        assert_eq!(r.drain().collect::<Vec<_>>(), [13, 7]);
     }
 
     #[test]

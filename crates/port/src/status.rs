@@ -45,6 +45,9 @@ impl Status {
     /// The write is not at the chunk's write pointer.
     pub const OUT_OF_ORDER_WRITE: Status = Status(0x2F2);
 
+    /// The host gave the command up: it took too long.
+    pub const ABORTED_BY_HOST: Status = Status(0x371);
+
     /// True when the command did what it was asked.
     #[inline]
     pub fn is_ok(self) -> bool {
@@ -79,6 +82,7 @@ impl fmt::Display for Status {
             Status::WRITE_FAILED_WRITE_NEXT_UNIT => "write failed, write next unit",
             Status::CHUNK_EARLY_CLOSE => "chunk closed early",
             Status::OUT_OF_ORDER_WRITE => "out-of-order write",
+            Status::ABORTED_BY_HOST => "aborted by the host",
             _ => "unknown status",
         };
         write!(f, "{words} (type {}, code {:#04x})", self.0 >> 8, self.0 & 0xff)

@@ -3,6 +3,7 @@
 //! - [`Pattern`] and [`Generator`]: which address, which operation.
 //! - [`content`]: data that tells, when read back, whose it is.
 //! - [`Arrivals`]: when to ask.
+//! - [`Tight`]: as much as possible, for what is below to show its cost.
 //!
 //! Everything is decided by a seed: the same seed gives the same run on every
 //! machine. For that the random numbers and the mathematics behind them are
@@ -12,6 +13,7 @@ pub mod arrivals;
 pub mod content;
 pub mod pattern;
 pub mod rng;
+pub mod tight;
 pub mod versions;
 mod zipf;
 
@@ -19,4 +21,5 @@ pub use arrivals::{Arrivals, Load, LoadError};
 pub use content::Mismatch;
 pub use pattern::{Access, Generator, Order, Pattern, PatternError};
 pub use rng::Rng;
+pub use tight::{Tight, TightOptions};
 pub use versions::{Allowed, Refused, Versions};
