@@ -1,0 +1,592 @@
+//! One set of tags for several users: dispatch queues or cores.
+//!
+//! Guarantees: a tag is with one user at a time; what its holder wrote before
+//! giving it back is visible to the next; a tag given back can be had again;
+//! no user takes beyond its share; waiting is fair (see `waiters.rs`). Taking
+//! and giving back never block while nobody waits; joining and leaving the
+//! line takes a short lock. Nothing allocates but making a set or a user.
+//!
+//! A user that is dropped while it holds tags leaves them taken for ever.
+
+use std::sync::Arc;
+
+use crossbeam_utils::CachePadded;
+
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::waiters::{Line, Place, Seat, Waker};
+use crate::{BadDepth, check_depth};
+
+/// No share is smaller than this, whatever the number of users.
+const LEAST_SHARE: u32 = 4;
+
+/// Up to 64 tags.
+struct Word {
+    /// The tags that are out or in `cleared`. Bits past the depth are always
+    /// set. Takers write it.
+    taken: CachePadded<AtomicU64>,
+    /// The tags that were given back since they were moved last. Givers write
+    /// it. A bit here is also set in `taken`.
+    cleared: CachePadded<AtomicU64>,
+}
+
+/// A set of tags, used through [`TagUser`]s.
+///
+/// ```
+/// let set = tags::SharedTags::new(32)?;
+/// let (mut a, mut b) = (set.user(), set.user());
+/// let mut mine = Vec::new();
+/// assert_eq!(a.take_batch(8, &mut |tag| mine.push(tag)), 8);
+/// let other = b.take().unwrap();
+/// assert!(!mine.contains(&other));
+/// a.give_batch(&mine);
+/// b.give(other);
+/// # Ok::<(), tags::BadDepth>(())
+/// ```
+pub struct SharedTags {
+    words: Box<[Word]>,
+    /// log2 of the bits used of each word.
+    shift: u32,
+    depth: u32,
+    /// Users that take tags now and then. Changes only when one becomes
+    /// active or idle.
+    active: CachePadded<AtomicU32>,
+    line: Line,
+    /// Users that there are, and that there ever were.
+    users: AtomicUsize,
+    numbers: AtomicUsize,
+}
+
+/// One user's handle: one for each dispatch queue or core. It remembers where
+/// to look first and how many tags it holds. A tag is given back through the
+/// handle that it was taken with.
+///
+/// A user takes part in the shares from its first tag until
+/// [`TagUser::set_idle`]. A user that finds no tag stands in line from then
+/// on: [`TagUser::take`] gives it none until [`TagUser::may_try`] says so.
+pub struct TagUser {
+    set: Arc<SharedTags>,
+    seat: Arc<Seat>,
+    /// Where it stands in line.
+    place: Option<Place>,
+    /// The word to look into first.
+    hint: usize,
+    held: u32,
+    active: bool,
+    /// Its share when `share_of` users were active.
+    share: u32,
+    share_of: u32,
+}
+
+impl SharedTags {
+    /// A set of tags 0 to `depth` − 1.
+    ///
+    /// # Errors
+    /// When `depth` is not from 1 to [`MAX_DEPTH`](crate::MAX_DEPTH).
+    pub fn new(depth: u32) -> Result<Arc<SharedTags>, BadDepth> {
+        check_depth(depth)?;
+        let shift = word_shift(depth);
+        let bits = 1 << shift;
+        let word = |i: u32| Word {
+            taken: CachePadded::new(AtomicU64::new(!ones((depth - i * bits).min(bits)))),
+            cleared: CachePadded::new(AtomicU64::new(0)),
+        };
+        Ok(Arc::new(SharedTags {
+            words: (0..depth.div_ceil(bits)).map(word).collect(),
+            shift,
+            depth,
+            active: CachePadded::new(AtomicU32::new(0)),
+            line: Line::new(depth),
+            users: AtomicUsize::new(0),
+            numbers: AtomicUsize::new(0),
+        }))
+    }
+
+    /// A new user, idle, that polls when it has to wait.
+    pub fn user(self: &Arc<Self>) -> TagUser {
+        self.new_user(None)
+    }
+
+    /// A new user, idle, whose `waker` is called whenever
+    /// [`TagUser::may_try`] turns true.
+    pub fn user_with_waker(self: &Arc<Self>, waker: Waker) -> TagUser {
+        self.new_user(Some(waker))
+    }
+
+    fn new_user(self: &Arc<Self>, waker: Option<Waker>) -> TagUser {
+        let users = self.users.fetch_add(1, Ordering::Relaxed) + 1;
+        self.line.reserve(users);
+        TagUser {
+            // Users start in different words.
+            hint: self.numbers.fetch_add(1, Ordering::Relaxed) % self.words.len(),
+            set: self.clone(),
+            seat: Seat::new(waker),
+            place: None,
+            held: 0,
+            active: false,
+            share: 0,
+            share_of: 0,
+        }
+    }
+
+    /// How many tags there are.
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// How many tags are in a word: 64, or as many fewer as it takes to have
+    /// at least four words, so that the users of a small set do not all meet
+    /// at one; with fewer than four tags, one word. Depths from 4 to 7 have
+    /// one tag in a word, to 15 two, to 31 four, to 63 eight, to 127 sixteen,
+    /// to 255 thirty-two.
+    pub fn bits_per_word(&self) -> u32 {
+        1 << self.shift
+    }
+
+    /// How many tags are given back for a wake, and how many users are woken.
+    pub fn wake_batch(&self) -> u32 {
+        self.line.batch()
+    }
+
+    /// How many users are active.
+    pub fn active_users(&self) -> u32 {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// How many tags are out. Exact while nobody takes or gives; else near.
+    pub fn live(&self) -> u32 {
+        let bits = |word: &Word| {
+            let cleared = word.cleared.load(Ordering::Relaxed);
+            (word.taken.load(Ordering::Relaxed) & !cleared).count_ones()
+        };
+        let past_the_depth = self.words.len() as u32 * 64 - self.depth;
+        self.words.iter().map(bits).sum::<u32>().saturating_sub(past_the_depth)
+    }
+
+    /// Takes up to `n` tags of a word, as bits. `n` is at least 1.
+    #[inline]
+    fn take_bits(&self, word: &Word, n: u32) -> u64 {
+        let mut taken = word.taken.load(Ordering::Relaxed);
+        while taken != u64::MAX {
+            let pick = lowest(!taken, n);
+            // Acquire: what the last holder wrote. It came here by way of
+            // the one that moved `cleared`.
+            let won = word.taken.compare_exchange_weak(
+                taken,
+                taken | pick,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            );
+            match won {
+                Ok(_) => return pick,
+                Err(now) => taken = now,
+            }
+        }
+        self.take_cleared(word, n)
+    }
+
+    /// Takes up to `n` of the tags that were given back, and moves the rest
+    /// to where all can take them.
+    fn take_cleared(&self, word: &Word, n: u32) -> u64 {
+        if word.cleared.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        let cleared = word.cleared.swap(0, Ordering::AcqRel);
+        let pick = lowest(cleared, n);
+        let rest = cleared & !pick;
+        if rest != 0 {
+            word.taken.fetch_and(!rest, Ordering::SeqCst);
+            // Until now the rest could not be seen. Who looked meanwhile
+            // stands in line.
+            if self.line.has_waiters() {
+                self.line.wake(1);
+            }
+        }
+        pick
+    }
+
+    /// Gives tags of a word back.
+    #[inline]
+    fn give_bits(&self, word: &Word, bits: u64) {
+        let before = word.cleared.fetch_or(bits, Ordering::SeqCst);
+        debug_assert!(before & bits == 0, "a tag was given back twice");
+    }
+
+    /// The word and the bit of a tag.
+    #[inline]
+    fn locate(&self, tag: u32) -> (usize, u64) {
+        assert!(tag < self.depth, "tag {tag} of a set of {}", self.depth);
+        ((tag >> self.shift) as usize, 1 << (tag & (self.bits_per_word() - 1)))
+    }
+}
+
+impl TagUser {
+    /// A tag, or `None` when none is free, or this user is at its share, or
+    /// others are first. In the first and the last case it now stands in line
+    /// and should ask [`TagUser::may_try`] before it tries again.
+    #[inline]
+    pub fn take(&mut self) -> Option<u32> {
+        if self.is_let_in() && self.room() > 0 {
+            let free = !self.set.words[self.hint].taken.load(Ordering::Relaxed);
+            if let Some(tag) = self.take_lowest(free) {
+                return Some(tag);
+            }
+        }
+        self.take_anywhere()
+    }
+
+    /// Takes the lowest of the tags `free` of the word at the hint, if there
+    /// is one and nobody was faster.
+    #[inline]
+    fn take_lowest(&mut self, free: u64) -> Option<u32> {
+        if free == 0 {
+            return None;
+        }
+        let bit = free & free.wrapping_neg();
+        let word = &self.set.words[self.hint];
+        // Acquire: as in `take_bits`.
+        let won =
+            word.taken.compare_exchange(!free, !free | bit, Ordering::Acquire, Ordering::Relaxed);
+        won.ok()?;
+        self.held += 1;
+        Some(((self.hint as u32) << self.set.shift) + bit.trailing_zeros())
+    }
+
+    /// [`TagUser::take`] when the first look found nothing.
+    fn take_anywhere(&mut self) -> Option<u32> {
+        let mut taken = None;
+        self.take_batch(1, &mut |tag| taken = Some(tag));
+        taken
+    }
+
+    /// Gives `put` up to `n` tags, as many as are free and in this user's
+    /// share. Returns how many. When there is none, as [`TagUser::take`].
+    #[inline]
+    pub fn take_batch(&mut self, n: u32, put: &mut impl FnMut(u32)) -> u32 {
+        if !self.is_let_in() {
+            return self.take_late(n, put);
+        }
+        let n = n.min(self.room());
+        if n == 0 {
+            return 0;
+        }
+        match self.scan(n, put) {
+            0 => self.wait(n, put),
+            got => got,
+        }
+    }
+
+    /// Gives a tag back that this user holds.
+    ///
+    /// # Panics
+    /// When the tag is not of this set, or this user holds none. In debug
+    /// builds also when the tag was given back already.
+    #[inline]
+    pub fn give(&mut self, tag: u32) {
+        let (word, bit) = self.set.locate(tag);
+        self.set.give_bits(&self.set.words[word], bit);
+        self.given(1);
+    }
+
+    /// Gives tags back that this user holds. Neighbours from the same word,
+    /// as [`TagUser::take_batch`] gives them, go back with one operation.
+    ///
+    /// # Panics
+    /// As [`TagUser::give`].
+    #[inline]
+    pub fn give_batch(&mut self, tags: &[u32]) {
+        let Some(&first) = tags.first() else { return };
+        let (mut word, mut bits) = self.set.locate(first);
+        for &tag in &tags[1..] {
+            let (next, bit) = self.set.locate(tag);
+            if next != word {
+                self.set.give_bits(&self.set.words[word], bits);
+                (word, bits) = (next, 0);
+            }
+            debug_assert!(bits & bit == 0, "tag {tag} was given back twice");
+            bits |= bit;
+        }
+        self.set.give_bits(&self.set.words[word], bits);
+        self.given(tags.len() as u32);
+    }
+
+    /// Whether to try is worth while: this user was woken, or it is not in
+    /// line and holds less than its share. Does not say that a tag is free.
+    #[inline]
+    pub fn may_try(&mut self) -> bool {
+        if self.place.is_some() { self.seat.is_woken() } else { self.room() > 0 }
+    }
+
+    /// As [`TagUser::may_try`], by the share that this user last knew of.
+    #[inline]
+    pub fn might_try(&self) -> bool {
+        if self.place.is_some() { self.seat.is_woken() } else { self.held < self.share.max(1) }
+    }
+
+    /// Whether this user stands in line.
+    #[inline]
+    pub fn is_waiting(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// How many tags this user holds.
+    #[inline]
+    pub fn held(&self) -> u32 {
+        self.held
+    }
+
+    /// How many tags this user may hold now. It may hold more for a while
+    /// after another user became active.
+    #[inline]
+    pub fn share(&mut self) -> u32 {
+        // An idle user would count when it takes its first tag.
+        let idle = u32::from(!self.active);
+        let users = self.set.active.load(Ordering::Relaxed) + idle;
+        if users != self.share_of {
+            self.share_of = users;
+            let even = self.set.depth.div_ceil(users.max(1));
+            self.share = even.max(LEAST_SHARE).min(self.set.depth);
+        }
+        self.share
+    }
+
+    /// Leaves the line, for a user that has no use for a tag any more.
+    pub fn stop_waiting(&mut self) {
+        self.leave_line();
+    }
+
+    /// Leaves the line and gives this user's share to the others, until it
+    /// takes its next tag. Changes nothing while it holds tags. Returns
+    /// whether the user is idle.
+    pub fn set_idle(&mut self) -> bool {
+        if self.held > 0 {
+            return false;
+        }
+        self.leave_line();
+        if self.active {
+            self.active = false;
+            self.set.active.fetch_sub(1, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// The set.
+    pub fn set(&self) -> &Arc<SharedTags> {
+        &self.set
+    }
+
+    /// Whether nothing but its share keeps this user from taking tags.
+    #[inline]
+    fn is_let_in(&self) -> bool {
+        self.place.is_none() && self.active && self.set.line.is_open()
+    }
+
+    /// How many tags more this user may take.
+    #[inline]
+    fn room(&mut self) -> u32 {
+        self.share().saturating_sub(self.held)
+    }
+
+    /// Takes up to `n` tags wherever they are. `n` is at least 1.
+    #[inline]
+    fn scan(&mut self, n: u32, put: &mut impl FnMut(u32)) -> u32 {
+        let set = &*self.set;
+        let mut left = n;
+        for _ in 0..set.words.len() {
+            let base = (self.hint as u32) << set.shift;
+            // A second look into a word, because what was given back to it
+            // comes apart from what was never taken.
+            for _ in 0..2 {
+                let mut bits = set.take_bits(&set.words[self.hint], left);
+                while bits != 0 {
+                    put(base + bits.trailing_zeros());
+                    bits &= bits - 1;
+                    left -= 1;
+                }
+                if left == 0 {
+                    self.held += n;
+                    return n;
+                }
+            }
+            self.hint = if self.hint + 1 == set.words.len() { 0 } else { self.hint + 1 };
+        }
+        self.held += n - left;
+        n - left
+    }
+
+    /// Takes when this is the first time, or somebody waits.
+    #[cold]
+    fn take_late(&mut self, n: u32, put: &mut impl FnMut(u32)) -> u32 {
+        if self.place.is_some() {
+            return self.take_in_line(n, put);
+        }
+        if n > 0 && !self.active {
+            self.active = true;
+            self.set.active.fetch_add(1, Ordering::Relaxed);
+        }
+        let n = n.min(self.room());
+        if n == 0 {
+            return 0;
+        }
+        let got = if self.set.line.is_open() { self.scan(n, put) } else { 0 };
+        if got > 0 { got } else { self.wait(n, put) }
+    }
+
+    /// Takes if it is this user's turn.
+    fn take_in_line(&mut self, n: u32, put: &mut impl FnMut(u32)) -> u32 {
+        if n == 0 || !self.seat.is_woken() {
+            return 0;
+        }
+        let n = n.min(self.room());
+        let mut got = 0;
+        if n > 0 {
+            got = self.scan(n, put);
+            if got == 0 {
+                self.place = self.place.map(|place| self.set.line.back_to_front(&self.seat, place));
+                got = self.look_again(n, put);
+            }
+        }
+        // It has tags, or its share is used up: the turn goes to the next.
+        if got > 0 || n == 0 {
+            self.leave_line();
+        }
+        got
+    }
+
+    /// Joins the line.
+    #[cold]
+    fn wait(&mut self, n: u32, put: &mut impl FnMut(u32)) -> u32 {
+        let (place, first) = self.set.line.enrol(&self.seat);
+        self.place = Some(place);
+        let got = if first { self.look_again(n, put) } else { 0 };
+        if got > 0 {
+            self.leave_line();
+        }
+        got
+    }
+
+    /// Looks for tags after joining the line: whatever is given back and not
+    /// seen here is given by one that sees this user in line.
+    fn look_again(&mut self, n: u32, put: &mut impl FnMut(u32)) -> u32 {
+        fence(Ordering::SeqCst);
+        self.scan(n, put)
+    }
+
+    fn leave_line(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.set.line.leave(&self.seat, place);
+        }
+    }
+
+    /// Counts `n` tags given back and looks for waiters.
+    #[inline]
+    fn given(&mut self, n: u32) {
+        assert!(n <= self.held, "{n} tags given back by a user that holds {}", self.held);
+        self.held -= n;
+        if self.set.line.has_waiters() {
+            self.set.line.freed(n, self.held == 0);
+        }
+    }
+}
+
+impl Drop for TagUser {
+    fn drop(&mut self) {
+        self.leave_line();
+        if self.active {
+            self.set.active.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.set.users.fetch_sub(1, Ordering::Relaxed);
+        // The tags that it still holds never come back, so those before them
+        // are the last.
+        if self.held > 0 && self.set.line.has_waiters() {
+            self.set.line.freed(0, true);
+        }
+    }
+}
+
+/// log2 of the bits used of each word.
+fn word_shift(depth: u32) -> u32 {
+    const WORDS: u32 = 4;
+    if depth < WORDS { 6 } else { (depth / WORDS).ilog2().min(6) }
+}
+
+/// The `n` lowest bits, all set.
+fn ones(n: u32) -> u64 {
+    if n >= 64 { u64::MAX } else { (1 << n) - 1 }
+}
+
+/// The `n` lowest of the set bits; all when there are no more.
+#[inline]
+fn lowest(bits: u64, n: u32) -> u64 {
+    let mut rest = bits;
+    for _ in 0..n {
+        if rest == 0 {
+            break;
+        }
+        rest &= rest - 1;
+    }
+    bits & !rest
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::MAX_DEPTH;
+
+    #[test]
+    fn bounds_of_depth() {
+        assert_eq!(SharedTags::new(0).err(), Some(BadDepth(0)));
+        assert_eq!(SharedTags::new(MAX_DEPTH + 1).err(), Some(BadDepth(MAX_DEPTH + 1)));
+        let set = SharedTags::new(MAX_DEPTH).unwrap();
+        let mut last = 0;
+        assert_eq!(set.user().take_batch(MAX_DEPTH, &mut |tag| last = tag), MAX_DEPTH);
+        assert_eq!(last, MAX_DEPTH - 1);
+    }
+
+    #[test]
+    fn small_sets_have_small_words() {
+        let bits = |depth| SharedTags::new(depth).unwrap().bits_per_word();
+        let expected =
+            [(1, 64), (3, 64), (4, 1), (7, 1), (8, 2), (32, 8), (255, 32), (256, 64), (9999, 64)];
+        for (depth, word) in expected {
+            assert_eq!(bits(depth), word, "depth {depth}");
+        }
+    }
+
+    #[test]
+    fn users_start_apart() {
+        let set = SharedTags::new(64).unwrap();
+        let mut users: Vec<_> = (0..4).map(|_| set.user()).collect();
+        let words: Vec<_> = users.iter_mut().map(|user| user.take().unwrap() / 16).collect();
+        assert_eq!(words, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    #[should_panic(expected = "tag 5 of a set of 5")]
+    fn a_foreign_tag_is_noticed() {
+        let mut user = SharedTags::new(5).unwrap().user();
+        user.take();
+        user.give(5);
+    }
+
+    #[test]
+    #[should_panic(expected = "given back by a user that holds 0")]
+    fn one_too_many_given_back_is_noticed() {
+        let set = SharedTags::new(5).unwrap();
+        let (mut a, mut b) = (set.user(), set.user());
+        let tag = a.take().unwrap();
+        b.give(tag);
+    }
+
+    proptest! {
+        #[test]
+        fn lowest_bits(bits in any::<u64>(), n in 0u32..70) {
+            let low = lowest(bits, n);
+            prop_assert_eq!(low & !bits, 0);
+            prop_assert_eq!(low.count_ones(), n.min(bits.count_ones()));
+            let rest = bits & !low;
+            prop_assert!(rest == 0 || low < (rest & rest.wrapping_neg()));
+        }
+    }
+}
