@@ -77,6 +77,11 @@ impl Default for Command {
 pub struct Device<M> {
     geometry: Geometry,
     chunks: Vec<Chunk>,
+    /// A bit for each chunk: closed, and all of it programmed. So that a read
+    /// mostly needs no descriptor; those of a large drive exceed the caches.
+    whole: Vec<u64>,
+    /// No operation takes any time.
+    instant: bool,
     units: Units,
     commands: Slots<Command>,
     ready: Ring<VectorDone>,
@@ -98,6 +103,8 @@ impl<M: Medium> Device<M> {
         Ok(Device {
             geometry: *geometry,
             chunks: vec![Chunk::default(); geometry.chunk_slots()],
+            whole: vec![0; geometry.chunk_slots().div_ceil(64)],
+            instant: timing.is_instant(),
             units: Units::new(geometry, timing, MAX_OPS),
             commands: Slots::new(MAX_DEPTH),
             ready: Ring::new(MAX_DEPTH),
@@ -139,7 +146,38 @@ impl<M: Medium> Device<M> {
                 };
             }
         }
+        (0..chunks.len()).for_each(|index| device.note_whole(index));
         Ok(device)
+    }
+
+    /// Whether all of a chunk can be read, by [`Geometry::chunk_index`]. False
+    /// past the end.
+    #[inline]
+    fn is_whole(&self, index: usize) -> bool {
+        self.whole.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+    }
+
+    /// Looks again whether all of a chunk can be read.
+    #[inline]
+    fn note_whole(&mut self, index: usize) {
+        let chunk = &self.chunks[index];
+        let whole =
+            chunk.state == ChunkState::Closed && chunk.programmed == self.geometry.chunk_blocks();
+        let bit = 1 << (index % 64);
+        if whole {
+            self.whole[index / 64] |= bit;
+        } else {
+            self.whole[index / 64] &= !bit;
+        }
+    }
+
+    /// Whether `count` blocks can be done at once: nothing is under way, no
+    /// operation takes time, and they are neighbours in one row.
+    #[inline]
+    fn is_at_once(&self, ppa: Ppa, count: u32) -> bool {
+        let row = self.geometry.row_blocks();
+        let in_row = self.geometry.block(ppa) & (row - 1);
+        self.instant && self.commands.live() == 0 && count > 0 && in_row + count <= row
     }
 
     /// All chunk descriptors, by [`Geometry::chunk_index`].
@@ -247,18 +285,25 @@ impl<M: Medium> Device<M> {
     /// A read of one run: what the chunk lets be read is on the drive.
     #[inline]
     fn check_run(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
-        let window = self.units.timing().unreadable;
-        if let Some(chunk) = self.chunks.get(self.geometry.chunk_index(cmd.ppa)) {
-            let count = u32::from(cmd.count);
-            if chunk.read(self.geometry.block(cmd.ppa), count, window).is_ok() {
-                return Ok(());
-            }
+        if self.can_read(cmd.ppa, u32::from(cmd.count)) {
+            return Ok(());
         }
         self.check_run_address(cmd)?;
         match self.check_read(cmd.ppa, cmd.count) {
             Ok(()) => Ok(()),
             Err(status) => Err((status, bits(0, cmd.count as usize))),
         }
+    }
+
+    /// Whether `count` blocks can be read.
+    #[inline]
+    fn can_read(&self, ppa: Ppa, count: u32) -> bool {
+        let (index, block) = (self.geometry.chunk_index(ppa), self.geometry.block(ppa));
+        if self.is_whole(index) {
+            return block + count <= self.geometry.chunk_blocks();
+        }
+        let window = self.units.timing().unreadable;
+        self.chunks.get(index).is_some_and(|chunk| chunk.read(block, count, window).is_ok())
     }
 
     /// Whether a run lies in one chunk of the drive.
@@ -363,6 +408,7 @@ impl<M: Medium> Device<M> {
             if let Err(e) = result {
                 if trial.state == ChunkState::Offline {
                     self.chunks[index] = trial;
+                    self.note_whole(index);
                 }
                 status = status.and(e);
                 failed |= bits(i, 1);
@@ -375,6 +421,7 @@ impl<M: Medium> Device<M> {
             let index = self.geometry.chunk_index(address(i));
             let reset = self.chunks[index].reset(self.units.timing().endurance);
             reset.expect("the trial went well");
+            self.note_whole(index);
         }
         Ok(())
     }
@@ -483,9 +530,18 @@ impl<M: Medium> Device<M> {
             OpKind::Program => {
                 self.counters.programs += 1;
                 self.counters.blocks_programmed += u64::from(blocks);
-                self.chunks[self.geometry.chunk_index(op.ppa)].program(blocks);
+                self.programmed(self.geometry.chunk_index(op.ppa), blocks);
             }
             OpKind::Erase => self.counters.erases += 1,
+        }
+    }
+
+    /// Blocks of a chunk are programmed.
+    #[inline]
+    fn programmed(&mut self, index: usize, blocks: u32) {
+        self.chunks[index].program(blocks);
+        if self.chunks[index].programmed == self.geometry.chunk_blocks() {
+            self.note_whole(index);
         }
     }
 
@@ -505,8 +561,10 @@ impl<M: Medium> Device<M> {
             if op.kind == OpKind::Erase {
                 let index = self.geometry.chunk_index(op.ppa);
                 self.chunks[index].state = ChunkState::Offline;
+                self.note_whole(index);
             }
         }
+        let command = &mut self.commands[op.cmd];
         command.left -= 1;
         if command.left == 0 {
             self.command_done(now, op.cmd);
@@ -623,10 +681,54 @@ impl<M: Medium> OpenChannel for Device<M> {
 
     #[inline]
     fn hint_block(&self, ppa: Ppa) {
-        if let Some(chunk) = self.chunks.get(self.geometry.chunk_index(ppa)) {
-            port::lazy::prefetch(std::ptr::from_ref(chunk).cast());
+        if self.geometry.chunk_index(ppa) < self.chunks.len() {
             self.medium.hint(ppa);
         }
+    }
+
+    #[inline(always)]
+    fn read_at_once(
+        &mut self,
+        ppa: Ppa,
+        count: u32,
+        data: &mut [u8],
+        tags: &mut [u8],
+    ) -> Option<Status> {
+        let fits = data.len() == count as usize * self.medium.kept() as usize
+            && (tags.is_empty() || tags.len() == count as usize * TAG_BYTES);
+        if !fits || !self.is_at_once(ppa, count) || !self.can_read(ppa, count) {
+            return None;
+        }
+        let moved = self.medium.read(ppa, count, data, tags);
+        if moved == Moved::Pending {
+            return None;
+        }
+        self.counters.reads += 1;
+        self.counters.blocks_read += u64::from(count);
+        Some(if moved == Moved::Done { Status::SUCCESS } else { Status::UNRECOVERED_READ })
+    }
+
+    #[inline]
+    fn write_at_once(&mut self, ppa: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Option<Status> {
+        let fits = data.len() == count as usize * self.medium.kept() as usize
+            && tags.len() == count as usize * TAG_BYTES;
+        if !fits || !self.is_at_once(ppa, count) || !self.geometry.contains(ppa) {
+            return None;
+        }
+        let (unit, size) = (self.geometry.page_blocks(), self.geometry.chunk_blocks());
+        let index = self.geometry.chunk_index(ppa);
+        let mut entered = self.chunks[index];
+        entered.write(self.geometry.block(ppa), count, unit, size).ok()?;
+        let moved = self.medium.program(ppa, count, data, tags);
+        if moved == Moved::Pending {
+            return None;
+        }
+        self.chunks[index] = entered;
+        self.counters.programs += 1;
+        self.counters.blocks_programmed += u64::from(count);
+        self.programmed(index, count);
+        let failed = Status::WRITE_FAILED_WRITE_NEXT_UNIT;
+        Some(if moved == Moved::Done { Status::SUCCESS } else { failed })
     }
 }
 

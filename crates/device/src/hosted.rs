@@ -6,16 +6,19 @@
 //! The thread spins while the next event is nearer than it can wake up in
 //! time, sleeps until shortly before it otherwise, and with nothing to do it
 //! sleeps until a doorbell rings, using no processor time. A queue interrupts
-//! (wakes its host) only if the host waits, and as its [`Coalesce`] says.
+//! (wakes its host) only if the host waits, and as its [`Coalesce`] says. A
+//! host may also ask to be woken at a time ([`Queue::wait_until`]): the device
+//! thread looks at the clock anyway, and a host that sets no timer of its own
+//! spends less to sleep.
 //!
-//! Making it can fail: a thread and one doorbell a queue are asked of the
-//! system. If the port panics, every waiting host wakes up and
+//! Making it can fail: a thread, its core and one doorbell a queue are asked of
+//! the system. If the port panics, every waiting host wakes up and
 //! [`Hosted::stop`] passes the panic on.
 
 use std::io;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,7 +27,7 @@ use thiserror::Error;
 
 use crate::link::Answer;
 use crate::queue::{Doorbell, DriveEnd, HostEnd, queue_pair};
-use crate::realtime::{Clock, RealTime};
+use crate::realtime::{Clock, RealTime, fine_timers, pin};
 
 /// When a waiting host is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +57,15 @@ pub struct HostedOptions {
     /// Nanoseconds that the thread stays awake after it has had work, waiting
     /// for more. 0 sleeps at once.
     pub linger: u64,
+    /// The core that the thread runs on; `None` leaves it to the system.
+    pub core: Option<usize>,
 }
 
 impl Default for HostedOptions {
     /// One queue of 128, interrupts at once, 20 us awake after work.
     fn default() -> HostedOptions {
-        HostedOptions { queues: 1, depth: 128, coalesce: Coalesce::default(), linger: 20_000 }
+        let coalesce = Coalesce::default();
+        HostedOptions { queues: 1, depth: 128, coalesce, linger: 20_000, core: None }
     }
 }
 
@@ -93,6 +99,8 @@ pub struct HostedCounters {
     pub sleeps: u64,
     /// Interrupts sent.
     pub interrupts: u64,
+    /// Hosts woken at the time they asked for.
+    pub alarms: u64,
     /// How late a sleep ends, in ns, measured.
     pub wake_error: u64,
 }
@@ -105,7 +113,18 @@ struct Shared {
     closed: AtomicBool,
     sleeps: AtomicU64,
     interrupts: AtomicU64,
+    alarms: AtomicU64,
     wake_error: AtomicU64,
+}
+
+/// No alarm is set.
+const NEVER: u64 = u64::MAX;
+
+/// How one queue's host is woken.
+struct Wake {
+    bell: Doorbell,
+    /// When the host wants to be woken whatever completes, in drive time.
+    alarm: AtomicU64,
 }
 
 /// A drive on a thread of its own. Dropping it without [`Hosted::stop`] stops
@@ -120,7 +139,8 @@ pub struct Hosted<P> {
 pub struct Queue<C, D> {
     end: HostEnd<C, D>,
     shared: Arc<Shared>,
-    interrupt: Arc<Doorbell>,
+    wake: Arc<Wake>,
+    clock: Clock,
 }
 
 impl<P> Hosted<P>
@@ -150,17 +170,18 @@ where
             closed: AtomicBool::new(false),
             sleeps: AtomicU64::new(0),
             interrupts: AtomicU64::new(0),
+            alarms: AtomicU64::new(0),
             wake_error: AtomicU64::new(0),
         });
+        let real = RealTime::new(port);
+        let clock = real.clock();
         let (mut hosts, mut lines) = (Vec::new(), Vec::new());
         for _ in 0..queues {
             let (host, drive) = queue_pair(depth);
-            let interrupt = Arc::new(bell()?);
-            hosts.push(Queue { end: host, shared: shared.clone(), interrupt: interrupt.clone() });
-            lines.push(Line { end: drive, interrupt, first: None });
+            let wake = Arc::new(Wake { bell: bell()?, alarm: AtomicU64::new(NEVER) });
+            hosts.push(Queue { end: host, shared: shared.clone(), wake: wake.clone(), clock });
+            lines.push(Line { end: drive, wake, first: None });
         }
-        let real = RealTime::new(port);
-        let clock = real.clock();
         let slots = queues * depth;
         let server = Server {
             real,
@@ -173,11 +194,28 @@ where
             cmds: Ring::new(slots),
             done: Ring::new(slots.min(1024)),
         };
+        let thread = Some(Self::spawn(server, options.core)?);
+        Ok((Hosted { shared, clock, thread }, hosts))
+    }
+
+    /// Starts the thread, on its core.
+    fn spawn(server: Server<P>, core: Option<usize>) -> Result<JoinHandle<P>, HostedError> {
+        let (say, hear) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("device".into())
-            .spawn(move || server.run())
+            .spawn(move || {
+                let pinned = core.map_or(Ok(()), pin);
+                let on_its_core = pinned.is_ok();
+                // The starter waits for it.
+                let _ = say.send(pinned);
+                if on_its_core { server.run() } else { server.real.into_port() }
+            })
             .map_err(|source| HostedError::System { what: "thread", source })?;
-        Ok((Hosted { shared, clock, thread: Some(thread) }, hosts))
+        match hear.recv() {
+            Ok(Err(source)) => Err(HostedError::System { what: "core", source }),
+            // It hears nothing only of a thread that died: `stop` tells why.
+            Ok(Ok(())) | Err(_) => Ok(thread),
+        }
     }
 }
 
@@ -192,6 +230,7 @@ impl<P> Hosted<P> {
         HostedCounters {
             sleeps: self.shared.sleeps.load(Ordering::Relaxed),
             interrupts: self.shared.interrupts.load(Ordering::Relaxed),
+            alarms: self.shared.alarms.load(Ordering::Relaxed),
             wake_error: self.shared.wake_error.load(Ordering::Relaxed),
         }
     }
@@ -244,6 +283,12 @@ impl<C, D> Queue<C, D> {
         self.end.poll(done)
     }
 
+    /// Whether there are completions to poll.
+    #[inline]
+    pub fn has_completions(&self) -> bool {
+        self.end.has_completions()
+    }
+
     /// Sleeps until there are completions, the drive is gone, or `timeout` has
     /// passed; `None` is for ever. True when there are completions.
     pub fn wait(&mut self, timeout: Option<Duration>) -> bool {
@@ -251,19 +296,51 @@ impl<C, D> Queue<C, D> {
             return true;
         }
         let until = timeout.and_then(|t| Instant::now().checked_add(t));
+        let bell = &self.wake.bell;
         loop {
-            self.interrupt.arm();
+            bell.arm();
             if self.end.has_completions() || self.is_closed() {
-                self.interrupt.disarm();
+                bell.disarm();
                 return self.end.has_completions();
             }
             let left = until.map(|u| u.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
-                self.interrupt.disarm();
+                bell.disarm();
                 return self.end.has_completions();
             }
-            self.interrupt.sleep(left);
+            bell.sleep(left);
         }
+    }
+
+    /// Sleeps until there are completions, the drive is gone, or its clock
+    /// shows `until`, and sets no timer for it: the device thread rings. When
+    /// that thread sleeps itself, this is [`Queue::wait`] with a timeout. True
+    /// when there are completions.
+    pub fn wait_until(&mut self, until: Time) -> bool {
+        let Wake { bell, alarm } = &*self.wake;
+        bell.arm();
+        alarm.store(until.0, Ordering::SeqCst);
+        // The thread arms its own bell and then looks at alarms: either it
+        // sees this one, or it is seen asleep here.
+        if self.shared.bell.is_armed() {
+            alarm.store(NEVER, Ordering::Relaxed);
+            bell.disarm();
+            let left = until.since(self.clock.now());
+            return self.wait(Some(Duration::from_nanos(left)));
+        }
+        while !self.end.has_completions() && !self.is_closed() && self.clock.now() < until {
+            bell.sleep(None);
+            bell.arm();
+        }
+        alarm.store(NEVER, Ordering::Relaxed);
+        bell.disarm();
+        self.end.has_completions()
+    }
+
+    /// The drive's clock.
+    #[inline]
+    pub fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Commands submitted and not yet polled.
@@ -285,7 +362,7 @@ impl<C, D> Queue<C, D> {
 /// The drive's side of one queue.
 struct Line<C, D> {
     end: DriveEnd<C, D>,
-    interrupt: Arc<Doorbell>,
+    wake: Arc<Wake>,
     /// When the first completion came that the host was not woken for.
     first: Option<Time>,
 }
@@ -299,23 +376,39 @@ impl<C, D> Line<C, D> {
     }
 
     /// Interrupts where that is due. Gives when it will be, if the host waits.
-    fn interrupt(&mut self, now: Time, rule: Coalesce, sent: &AtomicU64) -> Option<Time> {
-        let first = self.first?;
+    fn interrupt(&mut self, now: Time, rule: Coalesce, shared: &Shared) -> Option<Time> {
+        let alarm = self.alarm(now, shared);
+        let Some(first) = self.first else { return alarm };
         if self.end.waiting() == 0 {
             // The host has polled them without waiting.
             self.first = None;
-            return None;
+            return alarm;
         }
-        if !self.interrupt.is_armed() {
-            return None;
+        if !self.wake.bell.is_armed() {
+            return alarm;
         }
         let due = Time(first.0.saturating_add(rule.time));
         if now < due && self.end.waiting() < rule.count {
-            return Some(due);
+            return Some(alarm.map_or(due, |at| at.min(due)));
         }
         self.first = None;
-        if self.interrupt.ring() {
-            sent.fetch_add(1, Ordering::Relaxed);
+        if self.wake.bell.ring() {
+            shared.interrupts.fetch_add(1, Ordering::Relaxed);
+        }
+        None
+    }
+
+    /// Wakes the host at the time it asked for. Gives when that will be.
+    fn alarm(&self, now: Time, shared: &Shared) -> Option<Time> {
+        let at = self.wake.alarm.load(Ordering::Relaxed);
+        if at == NEVER || now < Time(at) {
+            return (at != NEVER).then_some(Time(at));
+        }
+        // The host may have set another meanwhile; then that one stays.
+        let taken =
+            self.wake.alarm.compare_exchange(at, NEVER, Ordering::SeqCst, Ordering::Relaxed);
+        if taken.is_ok() && self.wake.bell.ring() {
+            shared.alarms.fetch_add(1, Ordering::Relaxed);
         }
         None
     }
@@ -324,7 +417,7 @@ impl<C, D> Line<C, D> {
 /// Closes the queues when the thread ends, however it ends.
 struct Closing {
     shared: Arc<Shared>,
-    hosts: Vec<Arc<Doorbell>>,
+    hosts: Vec<Arc<Wake>>,
 }
 
 impl Drop for Closing {
@@ -332,7 +425,7 @@ impl Drop for Closing {
         self.shared.stopping.store(true, Ordering::SeqCst);
         self.shared.closed.store(true, Ordering::SeqCst);
         for host in &self.hosts {
-            host.ring();
+            host.bell.ring();
         }
     }
 }
@@ -360,10 +453,10 @@ where
     P::Done: Answer<P::Cmd>,
 {
     fn run(mut self) -> P {
-        let hosts = self.lines.iter().map(|l| l.interrupt.clone()).collect();
+        let hosts = self.lines.iter().map(|l| l.wake.clone()).collect();
         let _closing = Closing { shared: self.shared.clone(), hosts };
         // A coarser timer only makes the thread spin longer.
-        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        fine_timers();
         let mut wake_error = self.measure_wake_error();
         let mut busy_until = Time::ZERO;
         loop {
@@ -413,8 +506,8 @@ where
 
     /// Sends the interrupts that are due; gives when the next one is.
     fn interrupts(&mut self, now: Time) -> Option<Time> {
-        let (rule, sent) = (self.options.coalesce, &self.shared.interrupts);
-        self.lines.iter_mut().filter_map(|line| line.interrupt(now, rule, sent)).min()
+        let (rule, shared) = (self.options.coalesce, &*self.shared);
+        self.lines.iter_mut().filter_map(|line| line.interrupt(now, rule, shared)).min()
     }
 
     /// Whether nothing is inside and nothing waits.
@@ -439,7 +532,10 @@ where
         }
         self.shared.bell.arm();
         let stopping = self.shared.stopping.load(Ordering::SeqCst);
-        if self.has_commands() || (stopping && self.is_empty()) {
+        let alarm = self.lines.iter().map(|l| l.wake.alarm.load(Ordering::SeqCst)).min();
+        // An alarm that was set since this turn began is looked at in the next.
+        let set = alarm.is_some_and(|at| at != NEVER && due.is_none_or(|due| at < due.0));
+        if set || self.has_commands() || (stopping && self.is_empty()) {
             self.shared.bell.disarm();
             return;
         }

@@ -77,6 +77,12 @@ impl Timing {
         (bytes * 1_000_000_000).div_ceil(rate) as u64
     }
 
+    /// Whether no operation takes any time.
+    pub fn is_instant(&self) -> bool {
+        let operations = self.read.iter().chain(&self.program).chain([&self.erase, &self.command]);
+        self.channel_rate == 0 && operations.into_iter().all(|&time| time == 0)
+    }
+
     /// tR of a row.
     #[inline]
     pub fn read_of(&self, row: u32) -> u64 {
@@ -109,6 +115,19 @@ mod tests {
         let tags = Timing { tags_on_channel: true, ..t };
         assert_eq!(tags.transfer(1), 12_349);
         assert_eq!(Timing::default().transfer(64), 0);
+    }
+
+    #[test]
+    fn instant_is_no_time_at_all() {
+        assert!(Timing::default().is_instant());
+        let slow = [
+            Timing { read: vec![0, 1], ..Timing::default() },
+            Timing { program: vec![1], ..Timing::default() },
+            Timing { erase: 1, ..Timing::default() },
+            Timing { command: 1, ..Timing::default() },
+            Timing { channel_rate: 1 << 40, ..Timing::default() },
+        ];
+        assert!(slow.iter().all(|timing| !timing.is_instant()));
     }
 
     #[test]

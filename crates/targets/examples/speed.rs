@@ -1,34 +1,107 @@
-//! How fast simulated time passes on this machine: the loops behind the
-//! figures, without workload and report.
+//! How fast pblk and the drive below it are on this machine: the loops behind
+//! the figures, without a front, a workload's description or a report.
+//!
+//! `speed CASE [KEY=VALUE ...]`; the cases:
+//! - `reads`: a drive of profile `null` (it takes no time) that is written in
+//!   full, then random reads of 4 KiB: in batches of 32 and 128, one by one
+//!   with 32 in flight, and one at a time;
+//! - `fresh`: random writes of 4 KiB in batches to a drive never written;
+//! - `steady`: random overwrites in batches, `warm` times the drive first, so
+//!   that collection is in its steady state;
+//! - `both`: `reads`, then `steady`, on one drive;
+//! - `virtual`: profile `ref` event by event, in drive time.
+//!
+//! One by one, the clock is read at each request, which makes the processor
+//! wait for all before it, and then once in 32 requests; and then also with
+//! each request hinted eight before it is submitted, as a front does that knows
+//! what comes.
+//!
+//! Rates are of processor time, as the kernel counts it for the thread, and in
+//! brackets of the clock's: on a busy machine they differ.
+//!
+//! Keys: `size` logical GiB, `spare`, `rounds` of `ios` requests, of which the
+//! median is printed in millions a second, `warm`, `batch` and `depth` (0 for
+//! all), `fixed=N`: N requests and no clock, for counting instructions.
+//!
+//! Each turn of a batched loop reads the clock once; each request has its address from
+//! a generator, is counted, and its latency goes into a histogram.
 
+use std::process::exit;
 use std::time::Instant;
 
 use device::Device;
-use flash::{Dimensions, Geometry, RamMedium, Timing};
+use device::realtime::Clock;
+use flash::{Dimensions, Geometry, Profile, RamMedium};
+use measure::Histogram;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
 use targets::{Pblk, PblkConfig, RESERVE_CHUNKS, Victim};
 
-fn reference(instant: bool) -> (Dimensions, Timing) {
-    let dim = Dimensions {
-        groups: 8,
-        pus: 8,
-        chunks: 256 + RESERVE_CHUNKS,
-        pages: 256,
-        planes: 2,
-        page_bytes: 4096,
-    };
-    let timing = Timing {
-        read: vec![75_000],
-        program: vec![750_000],
-        erase: 3_800_000,
-        channel_rate: 333_000_000,
-        ..Timing::default()
-    };
-    (dim, if instant { Timing::default() } else { timing })
+type Drive = Pblk<Device<RamMedium>>;
+
+/// The command line.
+struct Args {
+    case: String,
+    size: u64,
+    spare: f64,
+    rounds: usize,
+    ios: u64,
+    warm: f64,
+    batch: usize,
+    depth: usize,
+    fixed: Option<u64>,
+}
+
+impl Args {
+    fn parse() -> Option<Args> {
+        let mut words = std::env::args().skip(1);
+        let mut args = Args {
+            case: words.next()?,
+            size: 256,
+            spare: 0.2,
+            rounds: 5,
+            ios: 20_000_000,
+            warm: 2.0,
+            batch: 0,
+            depth: 0,
+            fixed: None,
+        };
+        for word in words {
+            let (key, value) = word.split_once('=')?;
+            match key {
+                "size" => args.size = value.parse().ok()?,
+                "spare" => args.spare = value.parse().ok()?,
+                "rounds" => args.rounds = value.parse().ok().filter(|&n| n > 0)?,
+                "ios" => args.ios = value.parse().ok()?,
+                "warm" => args.warm = value.parse().ok()?,
+                "batch" => args.batch = value.parse().ok()?,
+                "depth" => args.depth = value.parse().ok()?,
+                "fixed" => args.fixed = Some(value.parse().ok()?),
+                _ => return None,
+            }
+        }
+        Some(args)
+    }
+}
+
+/// A drive that keeps nothing, of `size` logical GiB.
+fn drive(profile: &str, size: u64, spare: f64) -> Drive {
+    let profile = Profile::builtin(profile).expect("it is built in");
+    let one = Geometry::new(Dimensions { chunks: 1, ..profile.dimensions }).expect("it is checked");
+    let bytes = size << 30;
+    let data = (bytes / 4096) as f64 / (1.0 - spare);
+    let data_chunks = (data / one.blocks() as f64).ceil() as u32;
+    let chunks = data_chunks + RESERVE_CHUNKS;
+    let geometry = Geometry::new(Dimensions { chunks, ..profile.dimensions }).expect("it fits");
+    let medium = RamMedium::new(&geometry, 0).expect("there is memory");
+    let device = Device::new(&geometry, &profile.timing, medium).expect("there is memory");
+    let config = PblkConfig { bytes, data_chunks, victim: Victim::Greedy, seed: 1 };
+    Pblk::new(device, config).expect("it is set up well")
 }
 
 struct Rng(u64);
+
 impl Rng {
+    #[inline]
     fn below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -37,121 +110,317 @@ impl Rng {
     }
 }
 
-struct Loop<P> {
-    port: P,
-    now: Time,
-    rng: Rng,
-    ahead: Vec<u64>,
-    blocks: u64,
-    queue: Ring<BlockReq>,
-    done: Ring<BlockDone>,
+/// How many requests before its turn one is hinted.
+const HINTED: usize = 8;
+
+/// How requests go one by one.
+#[derive(Clone, Copy)]
+struct Single {
+    /// In flight.
+    depth: usize,
+    /// Requests for each look at the clock.
+    clock: usize,
+    hinted: bool,
 }
 
-impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Loop<P> {
-    fn run(
-        &mut self,
-        op: BlockOp,
-        depth: u64,
-        ios: u64,
-        mut next: impl FnMut(&mut Rng) -> u64,
-    ) -> f64 {
-        let start = Instant::now();
-        let mut issued = 0;
-        let mut finished = 0;
-        let req = |block: u64| BlockReq {
-            id: 0,
+/// Requests that may be in flight.
+const MOST: usize = 256;
+
+struct Loop {
+    port: Drive,
+    blocks: u64,
+    rng: Rng,
+    clock: Clock,
+    last: Time,
+    queue: Ring<BlockReq>,
+    done: Ring<BlockDone>,
+    /// Completions of one, where requests go one by one.
+    single: Ring<BlockDone>,
+    /// When each was submitted, by number.
+    stamps: Box<[Time; MOST]>,
+    latency: Histogram,
+    finished: u64,
+    /// The addresses hinted last.
+    ahead: [u64; HINTED],
+}
+
+impl Loop {
+    fn new(port: Drive) -> Loop {
+        Loop {
+            blocks: port.shape().bytes / 4096,
+            port,
+            rng: Rng(88172645463325252),
+            clock: Clock::start(),
+            last: Time::ZERO,
+            queue: Ring::new(MOST),
+            done: Ring::new(1024),
+            single: Ring::new(1),
+            stamps: Box::new([Time::ZERO; MOST]),
+            latency: Histogram::new(),
+            finished: 0,
+            ahead: [0; HINTED],
+        }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, now: Time, id: usize, op: BlockOp) {
+        let offset = self.rng.below(self.blocks) * 4096;
+        self.stamps[id] = now;
+        let id = id as u64;
+        self.queue.put(|| BlockReq {
+            id,
             op,
             fua: false,
-            offset: block * 4096,
+            offset,
             len: 4096,
             buffer: Buffer::empty(),
-        };
-        let ahead = 64usize;
-        self.ahead.clear();
-        for _ in 0..ahead {
-            self.ahead.push(next(&mut self.rng));
+        });
+    }
+
+    #[inline(always)]
+    fn count(&mut self, now: Time, done: &BlockDone) {
+        assert!(done.status.is_ok());
+        self.latency.record(now.since(self.stamps[done.id as usize & (MOST - 1)]));
+        self.finished += 1;
+    }
+
+    /// The clock; where it is not to be read, the time it had last.
+    #[inline(always)]
+    fn now(&mut self, timed: bool) -> Time {
+        if timed {
+            self.last = self.clock.now();
         }
-        while issued < depth.min(ios) {
-            self.queue.push(req(next(&mut self.rng))).unwrap();
-            issued += 1;
-        }
-        self.port.submit(self.now, &mut self.queue);
-        while finished < ios {
-            let at = self.port.next_event().expect("busy");
-            self.now = at;
-            self.port.advance(at, &mut self.done);
-            if self.done.is_empty() && self.queue.is_empty() {
-                continue;
+        self.last
+    }
+
+    /// `ios` requests in batches.
+    fn batches(&mut self, op: BlockOp, batch: usize, ios: u64, timed: bool) {
+        let until = self.finished + ios;
+        let mut now = self.now(timed);
+        while self.finished < until {
+            for id in 0..batch {
+                self.push(now, id, op);
             }
-            while self.done.pop().is_some() {
-                finished += 1;
-                if issued < ios {
-                    let at = issued as usize % ahead;
-                    let block = std::mem::replace(&mut self.ahead[at], next(&mut self.rng));
-                    let hint = self.ahead[(at + 8) % ahead];
-                    self.port.hint(&req(hint));
-                    self.queue.put(|| req(block));
-                    issued += 1;
+            while !self.queue.is_empty() || self.port.next_event().is_some() {
+                self.port.submit(now, &mut self.queue);
+                while let Some(at) = self.port.next_event() {
+                    self.port.advance(at, &mut self.done);
                 }
             }
-            self.port.submit(at, &mut self.queue);
+            now = self.now(timed);
+            while let Some(done) = self.done.pop() {
+                self.count(now, &done);
+            }
         }
-        ios as f64 / start.elapsed().as_secs_f64()
+    }
+
+    /// `ios` requests: one is submitted when one has completed, as `way` says.
+    fn one_by_one(&mut self, op: BlockOp, way: Single, ios: u64, timed: bool) {
+        let until = self.finished + ios;
+        let mut now = self.now(timed);
+        for id in 0..way.depth - 1 {
+            self.push(now, id, op);
+        }
+        self.port.submit(now, &mut self.queue);
+        let mut id = way.depth - 1;
+        let mut turn = 0;
+        while self.finished < until {
+            self.push(now, id, op);
+            if way.hinted {
+                self.swap_ahead(turn);
+            }
+            self.port.submit(now, &mut self.queue);
+            let at = self.port.next_event().expect("some are in flight");
+            self.port.advance(at, &mut self.single);
+            turn += 1;
+            if turn % way.clock == 0 {
+                now = self.now(timed);
+            }
+            let done = self.single.pop().expect("reads take no time");
+            self.count(now, &done);
+            id = done.id as usize;
+        }
+        while self.port.next_event().is_some() {
+            self.port.advance(now, &mut self.done);
+            self.done.drain().for_each(drop);
+        }
+    }
+
+    /// Hints the request that was made last and puts the one in its place that
+    /// was hinted before.
+    #[inline(always)]
+    fn swap_ahead(&mut self, turn: usize) {
+        let mut req = self.queue.pop().expect("it was put there");
+        self.port.hint(&req);
+        let ahead = &mut self.ahead[turn % HINTED];
+        req.offset = std::mem::replace(ahead, req.offset);
+        self.queue.put(|| req);
+    }
+
+    /// Writes the whole drive in order.
+    fn fill(&mut self) {
+        let len = 1 << 20;
+        let mut offset = 0;
+        while offset < self.blocks * 4096 {
+            let op = BlockOp::Write;
+            let buffer = Buffer::empty();
+            self.queue.put(|| BlockReq { id: 0, op, fua: false, offset, len, buffer });
+            offset += len;
+            while !self.queue.is_empty() || self.port.next_event().is_some() {
+                self.port.submit(Time::ZERO, &mut self.queue);
+                while let Some(at) = self.port.next_event() {
+                    self.port.advance(at, &mut self.done);
+                }
+                self.done.drain().for_each(drop);
+            }
+        }
+    }
+}
+
+/// Processor time of this thread in seconds, where the system tells.
+fn processor() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let ns: u64 = text.split(' ').next()?.parse().ok()?;
+    Some(ns as f64 / 1e9)
+}
+
+/// The middle, least and most of some rates.
+fn middle(rates: impl Iterator<Item = f64>) -> (f64, f64, f64) {
+    let mut rates: Vec<f64> = rates.collect();
+    rates.sort_by(f64::total_cmp);
+    (rates[rates.len() / 2], rates[0], rates[rates.len() - 1])
+}
+
+/// Runs the rounds of one figure and prints the median.
+fn figure(l: &mut Loop, args: &Args, name: &str, mut run: impl FnMut(&mut Loop, u64, bool)) {
+    if let Some(ios) = args.fixed {
+        run(l, ios, false);
+        println!("{name}: {ios} requests, state {:016x}", l.port.device().state_hash());
+        return;
+    }
+    let before = l.port.counters();
+    l.latency.clear();
+    let rates: Vec<(f64, f64)> = (0..args.rounds)
+        .map(|_| {
+            let (start, used, from) = (Instant::now(), processor(), l.finished);
+            run(l, args.ios, true);
+            let wall = start.elapsed().as_secs_f64();
+            let busy = used.zip(processor()).map_or(wall, |(before, after)| after - before);
+            let millions = (l.finished - from) as f64 / 1e6;
+            (millions / busy, millions / wall)
+        })
+        .collect();
+    let (rate, least, most) = middle(rates.iter().map(|rate| rate.0));
+    let wall = middle(rates.iter().map(|rate| rate.1)).0;
+    let after = l.port.counters();
+    let (user, gc) = (after.user - before.user, after.gc - before.gc);
+    let amplification = if user == 0 { 0.0 } else { 1.0 + gc as f64 / user as f64 };
+    println!(
+        "{name}: {rate:.2} M/s, {least:.2} to {most:.2} ({wall:.2}), p50 {} ns, p99 {} ns, \
+         write amplification {:.3}",
+        l.latency.percentile(50.0).unwrap_or(0),
+        l.latency.percentile(99.0).unwrap_or(0),
+        amplification,
+    );
+}
+
+fn batches_of(args: &Args) -> Vec<usize> {
+    if args.batch > 0 { vec![args.batch.min(MOST)] } else { vec![32, 128] }
+}
+
+fn reads(l: &mut Loop, args: &Args) {
+    if args.depth == 0 {
+        for batch in batches_of(args) {
+            let name = format!("reads in batches of {batch}");
+            figure(l, args, &name, |l, n, timed| l.batches(BlockOp::Read, batch, n, timed));
+        }
+    }
+    if args.batch == 0 {
+        let depths = if args.depth > 0 { vec![args.depth.min(MOST)] } else { vec![32, 1] };
+        let ways = |depth| [(1, false), (32, false), (32, true)].map(|way| (depth, way));
+        for (depth, (clock, hinted)) in depths.into_iter().flat_map(ways) {
+            if depth == 1 && clock > 1 {
+                continue;
+            }
+            let also = if hinted { ", hinted" } else { "" };
+            let name = format!("reads one by one, depth {depth}, clock read in {clock}{also}");
+            let way = Single { depth, clock, hinted };
+            figure(l, args, &name, |l, n, timed| l.one_by_one(BlockOp::Read, way, n, timed));
+        }
+    }
+}
+
+fn writes(l: &mut Loop, args: &Args, kind: &str) {
+    for batch in batches_of(args) {
+        let name = format!("{kind} writes in batches of {batch}");
+        figure(l, args, &name, |l, n, timed| l.batches(BlockOp::Write, batch, n, timed));
+    }
+}
+
+fn steady(l: &mut Loop, args: &Args) {
+    let warm = (args.warm * l.blocks as f64) as u64;
+    l.batches(BlockOp::Write, 32, warm, false);
+    writes(l, args, "steady");
+}
+
+/// A timed drive in drive time, with `depth` requests in flight.
+fn in_drive_time(l: &mut Loop, op: BlockOp, depth: usize, ios: u64) {
+    let until = l.finished + ios;
+    let mut now = l.last;
+    for id in 0..depth {
+        l.push(now, id, op);
+    }
+    l.port.submit(now, &mut l.queue);
+    let mut left = ios.saturating_sub(depth as u64);
+    while l.finished < until {
+        let at = l.port.next_event().expect("busy");
+        now = now.max(at);
+        l.port.advance(at, &mut l.done);
+        while let Some(done) = l.done.pop() {
+            l.count(now, &done);
+            if left > 0 {
+                left -= 1;
+                l.push(now, done.id as usize, op);
+            }
+        }
+        l.port.submit(now, &mut l.queue);
+    }
+    l.last = now;
+}
+
+fn drive_time(args: &Args) {
+    let mut l = Loop::new(drive("ref", args.size, args.spare));
+    let blocks = l.blocks;
+    in_drive_time(&mut l, BlockOp::Write, 64, blocks);
+    for (name, op) in [("reads", BlockOp::Read), ("writes", BlockOp::Write)] {
+        figure(&mut l, args, &format!("{name} in drive time, depth 64"), |l, n, _| {
+            in_drive_time(l, op, 64, n);
+        });
     }
 }
 
 fn main() {
-    let arg = |i: usize, d: u64| std::env::args().nth(i).and_then(|a| a.parse().ok()).unwrap_or(d);
-    let (overwrites, chunks, reads) = (arg(1, 3), arg(2, 256) as u32, arg(3, 4_000_000));
-    let modes: &[bool] = match arg(4, 2) {
-        0 => &[false],
-        1 => &[true],
-        _ => &[false, true],
+    let Some(args) = Args::parse() else {
+        eprintln!("usage: speed reads|fresh|steady|both|virtual [KEY=VALUE ...]");
+        exit(2);
     };
-    for &instant in modes {
-        let (mut dim, timing) = reference(instant);
-        dim.chunks = chunks + RESERVE_CHUNKS;
-        let geometry = Geometry::new(dim).unwrap();
-        let device =
-            Device::new(&geometry, &timing, RamMedium::new(&geometry, 0).unwrap()).unwrap();
-        let data = u64::from(geometry.total_pus())
-            * u64::from(chunks)
-            * u64::from(geometry.chunk_blocks());
-        let bytes = data * 4 / 5 * 4096;
-        let config = PblkConfig { bytes, data_chunks: chunks, victim: Victim::Greedy, seed: 1 };
-        let port = Pblk::new(device, config).unwrap();
-        let blocks = bytes / 4096;
-        let mut l = Loop {
-            port,
-            now: Time::ZERO,
-            rng: Rng(88172645463325252),
-            ahead: Vec::new(),
-            blocks,
-            queue: Ring::new(256),
-            done: Ring::new(256),
-        };
-        let mut at = 0;
-        let fill = l.run(BlockOp::Write, 64, blocks, |_| {
-            at += 1;
-            (at - 1) % blocks
-        });
-        println!("instant={instant} fill            {:.2} M/s", fill / 1e6);
-        let n = l.blocks;
-        for depth in [1, 32, 64, 128] {
-            let r = l.run(BlockOp::Read, depth, reads, |rng| rng.below(n));
-            println!("instant={instant} randread qd{depth}  {:.2} M/s", r / 1e6);
+    if args.case == "virtual" {
+        return drive_time(&args);
+    }
+    let mut l = Loop::new(drive("null", args.size, args.spare));
+    if args.case != "fresh" {
+        let start = Instant::now();
+        l.fill();
+        println!("filled in {:.1} s", start.elapsed().as_secs_f64());
+    }
+    match args.case.as_str() {
+        "reads" => reads(&mut l, &args),
+        "fresh" => writes(&mut l, &args, "fresh"),
+        "steady" => steady(&mut l, &args),
+        "both" => {
+            reads(&mut l, &args);
+            steady(&mut l, &args);
         }
-        for _ in 0..overwrites {
-            let before = l.port.counters();
-            let t0 = l.now;
-            let r = l.run(BlockOp::Write, 64, blocks, |rng| rng.below(n));
-            let c = l.port.counters();
-            println!(
-                "instant={instant} randwrite {:.2} M/s  wa {:.3}  drive {:.0} IOPS",
-                r / 1e6,
-                1.0 + (c.gc - before.gc) as f64 / (c.user - before.user) as f64,
-                blocks as f64 / ((l.now - t0) as f64 / 1e9),
-            );
-        }
+        other => eprintln!("no case {other}"),
     }
 }

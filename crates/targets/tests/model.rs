@@ -6,12 +6,52 @@
 //! overlapped it.
 
 use device::Device;
-use flash::{Dimensions, Geometry, RamMedium, Timing};
+use flash::{Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
 use targets::{Pblk, PblkConfig, RESERVE_CHUNKS, Victim};
 
-type Drive = Pblk<Device<RamMedium>>;
+type Drive = Pblk<Device<Slow>>;
+
+/// A medium that may want to be asked several times before it does a thing, so
+/// that a drive without time does some at once and some by command.
+struct Slow {
+    inner: RamMedium,
+    random: u64,
+    /// The most times that it is asked in vain; 0 for never.
+    most: u64,
+    /// Answers to go, while something is asked.
+    left: Option<u64>,
+}
+
+impl Slow {
+    fn waits(&mut self) -> bool {
+        let left = self.left.take().unwrap_or_else(|| {
+            self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (self.random >> 33) % (self.most + 1)
+        });
+        self.left = left.checked_sub(1);
+        left > 0
+    }
+}
+
+impl Medium for Slow {
+    fn kept(&self) -> u32 {
+        self.inner.kept()
+    }
+    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        if self.waits() { Moved::Pending } else { self.inner.program(at, count, data, tags) }
+    }
+    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
+        if self.waits() { Moved::Pending } else { self.inner.read(at, count, data, tags) }
+    }
+    fn reset(&mut self, chunk: Ppa) -> Moved {
+        if self.waits() { Moved::Pending } else { self.inner.reset(chunk) }
+    }
+    fn barrier(&mut self) -> Moved {
+        self.inner.barrier()
+    }
+}
 
 const BLOCK: u64 = 4096;
 
@@ -37,9 +77,10 @@ fn timing(instant: bool, suspend: bool) -> Timing {
     }
 }
 
-fn drive(dim: Dimensions, timing: &Timing, kept: u32, victim: Victim) -> Drive {
+fn drive(dim: Dimensions, timing: &Timing, kept: u32, victim: Victim, slow: u64) -> Drive {
     let geometry = Geometry::new(dim).unwrap();
-    let medium = RamMedium::new(&geometry, kept).unwrap();
+    let inner = RamMedium::new(&geometry, kept).unwrap();
+    let medium = Slow { inner, random: slow, most: slow, left: None };
     let device = Device::new(&geometry, timing, medium).unwrap();
     let data_chunks = geometry.chunks() - RESERVE_CHUNKS;
     let blocks = u64::from(data_chunks * geometry.chunk_blocks() * geometry.total_pus());
@@ -131,6 +172,9 @@ struct Run {
     /// By id: operation, first sector, count, and when it was submitted.
     open: Vec<Option<(BlockOp, usize, usize, u64)>>,
     reads_seen: u64,
+    /// Requests without a pause are submitted before what has completed is
+    /// taken.
+    rush: bool,
     /// Whether writes may be refused because the drive is worn out, and how
     /// many were.
     refusable: bool,
@@ -148,6 +192,7 @@ impl Run {
             queue: Ring::new(2048),
             open: Vec::new(),
             reads_seen: 0,
+            rush: false,
             refusable: false,
             refused: 0,
         }
@@ -198,7 +243,9 @@ impl Run {
     }
 
     fn submit(&mut self, step: &Step) {
-        self.run_to(self.now + step.pause);
+        if step.pause > 0 || !self.rush {
+            self.run_to(self.now + step.pause);
+        }
         let total = self.model.sectors.len() as u64;
         let mut first = step.at % total;
         if step.len == 8 {
@@ -284,11 +331,14 @@ proptest! {
         steps in prop::collection::vec(step(), 1..1200),
         shape in (1u32..3, 1u32..3, 0u32..2, 0u32..2),
         victim in victims(),
-        instant in prop::bool::weighted(0.2),
+        instant in prop::bool::weighted(0.4),
+        slow in prop_oneof![Just(0u64), 1u64..4],
         suspend in any::<bool>(),
+        rush in any::<bool>(),
     ) {
         let dim = dimensions(shape.0, shape.1, 1 << shape.2, 4096 << shape.3);
-        let mut run = Run::new(drive(dim, &timing(instant, suspend), 4096, victim));
+        let mut run = Run::new(drive(dim, &timing(instant, suspend), 4096, victim, slow));
+        run.rush = rush;
         for step in &steps {
             run.submit(step);
         }
@@ -300,8 +350,9 @@ proptest! {
 
 /// Overwrites a full drive many times: collection must keep up, the counts
 /// must add up, and every block must be there at the end.
-fn overwrite(victim: Victim, times: u64) -> targets::WriteCounters {
-    let mut run = Run::new(drive(dimensions(2, 2, 2, 4096), &timing(false, true), 4096, victim));
+fn overwrite(victim: Victim, times: u64, instant: bool, slow: u64) -> targets::WriteCounters {
+    let timing = timing(instant, true);
+    let mut run = Run::new(drive(dimensions(2, 2, 2, 4096), &timing, 4096, victim, slow));
     let blocks = run.drive.shape().bytes / BLOCK;
     let mut x = 1u64;
     for i in 0..blocks * times {
@@ -322,10 +373,12 @@ fn overwrite(victim: Victim, times: u64) -> targets::WriteCounters {
 #[test]
 fn collection_keeps_up_with_every_policy() {
     for victim in [Victim::Greedy, Victim::Fifo, Victim::Random, Victim::DChoices(4)] {
-        let c = overwrite(victim, 12);
-        assert!(c.collections > 50, "{victim:?}: {c:?}");
-        assert!(c.gc > 0 && c.erases > 50, "{victim:?}: {c:?}");
-        assert!(c.erases <= c.collections);
+        for (instant, slow) in [(false, 0), (true, 0), (true, 2)] {
+            let c = overwrite(victim, 12, instant, slow);
+            assert!(c.collections > 50, "{victim:?}: {c:?}");
+            assert!(c.gc > 0 && c.erases > 50, "{victim:?}: {c:?}");
+            assert!(c.erases <= c.collections);
+        }
     }
 }
 
@@ -334,8 +387,11 @@ fn collection_keeps_up_with_every_policy() {
 #[test]
 fn a_worn_out_drive_is_read_only() {
     let worn = Timing { endurance: 6, ..timing(false, false) };
-    for victim in [Victim::Greedy, Victim::Random] {
-        let mut run = Run::new(drive(dimensions(2, 2, 1, 4096), &worn, 4096, victim));
+    let at_once = Timing { endurance: 6, ..timing(true, false) };
+    for (victim, worn) in
+        [(Victim::Greedy, &worn), (Victim::Random, &worn), (Victim::Greedy, &at_once)]
+    {
+        let mut run = Run::new(drive(dimensions(2, 2, 1, 4096), worn, 4096, victim, 0));
         let blocks = run.drive.shape().bytes / BLOCK;
         let mut refused = 0;
         let mut x = 1u64;

@@ -13,6 +13,7 @@ use device::{OpenChannel, VectorDone, VectorOp};
 use flash::{Geometry, Ppa, TAG_BYTES, Tag};
 use port::{Buffer, OutOfMemory, Pieces, Status, Time};
 
+use super::gulp::Gulped;
 use super::map::Place;
 use super::programs::USER_LEAVES;
 use super::space::OpenChunk;
@@ -30,7 +31,7 @@ const URGENT_FREE: usize = 3;
 pub(super) struct Stage {
     phase: Phase,
     /// Blocks read, or being read, that are not settled yet.
-    moving: u32,
+    pub(super) moving: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,20 +72,20 @@ impl Survivors {
 /// The collection of one parallel unit.
 #[derive(Debug)]
 pub(super) struct Collector {
-    victim: Option<usize>,
+    pub(super) victim: Option<usize>,
     /// Where in the victim to look next.
-    next: u32,
+    pub(super) next: u32,
     open: Option<OpenChunk>,
     /// The row being gathered: which of the two units, 0 or 1.
     gathering: u32,
     /// Units that are full or being programmed, of the two.
     busy: [bool; 2],
     /// Slots that reads under way will need.
-    promised: u32,
+    pub(super) promised: u32,
     /// Read buffers that are free, as a bit set.
     buffers: u32,
     /// Blocks that may be moved for what the user wrote, times 256.
-    credit: i64,
+    pub(super) credit: i64,
     /// Blocks to move for each block written, times 256.
     pace: i64,
     /// Recovery found no free chunk: until there is one, only the victim that
@@ -120,6 +121,12 @@ impl Collector {
         self.credit += i64::from(blocks) * self.pace;
     }
 
+    /// Whether the user has written enough for `count` blocks to be moved.
+    #[inline]
+    pub fn has_credit(&self, count: u32) -> bool {
+        self.credit >= i64::from(count) * 256
+    }
+
     /// Begins a victim. It is to be done, with a quarter to spare, when the
     /// user has written what it frees.
     fn begin(&mut self, chunk: usize, valid: u32, size: u32) {
@@ -145,9 +152,12 @@ impl<D: OpenChannel> Pblk<D> {
 
     fn collect_more(&mut self, now: Time, pu: usize, rank: usize) {
         loop {
+            if self.instant && self.waits_for_gulp(pu, rank) {
+                return;
+            }
             let Some(chunk) = self.collectors[rank].victim.or_else(|| self.choose_victim(pu, rank))
             else {
-                self.send_part_row(pu, rank);
+                self.send_part_row(now, pu, rank);
                 return;
             };
             let Some((block, run)) = self.space.next_valid_run(chunk, self.collectors[rank].next)
@@ -157,6 +167,13 @@ impl<D: OpenChannel> Pblk<D> {
                 self.try_erase(now, chunk);
                 continue;
             };
+            if self.instant {
+                match self.gulp(now, pu, rank, chunk) {
+                    Gulped::Some => continue,
+                    Gulped::Full => return,
+                    Gulped::No => {}
+                }
+            }
             let count = run.min(self.rows_left(pu, rank));
             if count == 0 || !self.may_read(pu, rank, count) {
                 return;
@@ -184,14 +201,20 @@ impl<D: OpenChannel> Pblk<D> {
         if c.buffers == 0 || self.gathering_room(rank) < c.promised + count {
             return false;
         }
-        let in_time = c.credit >= i64::from(count) * 256;
-        in_time || self.space.pus[pu].free.len() < URGENT_FREE || self.stripe.rows(pu) == 0
+        c.has_credit(count) || self.is_urgent(pu) || self.stripe.rows(pu) == 0
+    }
+
+    /// Whether a unit is so short of chunks that collection does not wait for
+    /// the user.
+    #[inline]
+    pub(super) fn is_urgent(&self, pu: usize) -> bool {
+        self.space.pus[pu].free.len() < URGENT_FREE
     }
 
     /// How many more survivors have rows to go to: in the open chunk, and in
     /// the free one that the user leaves. What is read can then always be
     /// programmed, and its victim erased.
-    fn rows_left(&self, pu: usize, rank: usize) -> u32 {
+    pub(super) fn rows_left(&self, pu: usize, rank: usize) -> u32 {
         let c = &self.collectors[rank];
         let size = self.geometry.chunk_blocks();
         let open = c.open.map_or(0, |open| size - open.next);
@@ -215,7 +238,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// With no victim to fill it up and the user out of space, the row being
     /// gathered is sent as it is, so that the chunks its blocks came from can
     /// be erased.
-    fn send_part_row(&mut self, pu: usize, rank: usize) {
+    fn send_part_row(&mut self, now: Time, pu: usize, rank: usize) {
         let c = &self.collectors[rank];
         let waits = c.promised > 0 || c.busy != [false; 2] || self.gathered(rank) == 0;
         if waits || !self.stripe.is_idle(pu) || self.space.pus[pu].free.len() > USER_LEAVES {
@@ -226,13 +249,14 @@ impl<D: OpenChannel> Pblk<D> {
         let padding = u64::from(self.units.pad(unit));
         self.collectors[rank].busy[which as usize] = true;
         self.collectors[rank].gathering ^= 1;
-        self.send_moved_row(rank, unit);
         self.counters.gc -= padding;
         self.counters.padding += padding;
+        self.send_moved_row(now, rank, unit);
     }
 
     /// Free slots in the two collection units.
-    fn gathering_room(&self, rank: usize) -> u32 {
+    #[inline]
+    pub(super) fn gathering_room(&self, rank: usize) -> u32 {
         let c = &self.collectors[rank];
         let row = self.geometry.row_blocks();
         let unit = self.units.collection(rank as u32, c.gathering);
@@ -277,7 +301,7 @@ impl<D: OpenChannel> Pblk<D> {
                 let bytes = done.buffer.bytes();
                 let start = i as usize * self.kept;
                 let tag = Tag::load(&bytes[count as usize * self.kept + i as usize * TAG_BYTES..]);
-                self.gather(rank, at, tag, &bytes[start..start + self.kept]);
+                self.gather(now, rank, at, tag, &bytes[start..start + self.kept]);
             } else {
                 // Given up meanwhile, or unreadable: then it stays where it
                 // is, and so does its chunk.
@@ -291,7 +315,8 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Adds a survivor to the row being gathered, and sends the row when it is
     /// full.
-    fn gather(&mut self, rank: usize, at: Ppa, tag: Tag, bytes: &[u8]) {
+    #[inline]
+    pub(super) fn gather(&mut self, now: Time, rank: usize, at: Ppa, tag: Tag, bytes: &[u8]) {
         let c = &mut self.collectors[rank];
         if c.busy[c.gathering as usize] {
             c.gathering ^= 1;
@@ -305,11 +330,39 @@ impl<D: OpenChannel> Pblk<D> {
         if self.units.is_full(unit) {
             self.collectors[rank].busy[which as usize] = true;
             self.collectors[rank].gathering ^= 1;
-            self.send_moved_row(rank, unit);
+            self.send_moved_row(now, rank, unit);
         }
     }
 
-    fn send_moved_row(&mut self, rank: usize, unit: u32) {
+    /// Sends a row of survivors to flash, or programs it at once.
+    fn send_moved_row(&mut self, now: Time, rank: usize, unit: u32) {
+        let open = self.next_moved_row(rank);
+        if !self.move_at_once(now, rank, unit, open) {
+            self.program(unit, open);
+        }
+    }
+
+    /// Programs a row of survivors at once, and settles it. False where that
+    /// cannot be. A row that fails is sent as a command.
+    fn move_at_once(&mut self, now: Time, rank: usize, unit: u32, open: OpenChunk) -> bool {
+        let Some(status) = self.write_at_once(unit, open) else { return false };
+        if status.is_ok() {
+            for i in 0..self.geometry.row_blocks() {
+                let at = Ppa(self.units.unit(unit).ppa.0 + u64::from(i));
+                self.settle_moved(now, self.units.slot_number(unit, i), at);
+            }
+            self.free_moved(rank, unit);
+        }
+        self.close_full(open);
+        if !status.is_ok() {
+            let next = self.next_moved_row(rank);
+            self.program(unit, next);
+        }
+        true
+    }
+
+    /// The next row for a unit's survivors.
+    fn next_moved_row(&mut self, rank: usize) -> OpenChunk {
         let pu = self.stripe.pu(rank);
         let open = match self.collectors[rank].open.take() {
             Some(open) => open,
@@ -318,7 +371,7 @@ impl<D: OpenChannel> Pblk<D> {
         self.collectors[rank].open = self.advance_open(open);
         self.counters.gc += u64::from(self.geometry.row_blocks());
         self.refresh(pu);
-        self.program(unit, open);
+        open
     }
 
     /// A moved block is programmed at `at`.
@@ -345,12 +398,18 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// A row of survivors was programmed, or failed and is sent again.
-    pub(super) fn moved_row_done(&mut self, pu: usize, unit: u32, programmed: bool) {
+    pub(super) fn moved_row_done(&mut self, now: Time, pu: usize, unit: u32, programmed: bool) {
         let rank = self.stripe.rank(pu);
-        if !programmed {
-            self.send_moved_row(rank, unit);
-            return;
+        if programmed {
+            self.free_moved(rank, unit);
+        } else {
+            self.send_moved_row(now, rank, unit);
         }
+    }
+
+    /// A row of survivors can be gathered again.
+    #[inline]
+    fn free_moved(&mut self, rank: usize, unit: u32) {
         let which = unit - self.units.collection(rank as u32, 0);
         self.units.unit_mut(unit).filled = 0;
         self.collectors[rank].busy[which as usize] = false;
@@ -384,6 +443,7 @@ impl<D: OpenChannel> Pblk<D> {
         self.collectors[rank].rescue = false;
         self.refresh(pu);
         self.pump(now);
+        self.stage_waiting(now);
         self.collect(now, pu);
     }
 }

@@ -14,10 +14,12 @@
 //!
 //! Files: [`map`] where each block is, [`space`] chunks and victims,
 //! [`units`] rows on their way, `requests` the user's side, `programs` the way
-//! to flash, `collect` garbage collection, `recover` start-up.
+//! to flash, `collect` garbage collection, `gulp` the same on a drive that takes
+//! no time, `recover` start-up.
 
 mod collect;
 mod config;
+mod gulp;
 mod map;
 mod programs;
 mod recover;
@@ -30,12 +32,13 @@ use std::collections::VecDeque;
 
 use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Geometry, Ppa, TAG_BYTES};
-use port::{BLOCK_BYTES, BlockDone, BlockReq, Buffer, Port, Ring, Shape, Slots, Time};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Slots, Time};
 use xxhash_rust::xxh3::Xxh3;
 
 pub use config::{PblkConfig, PblkError, RESERVE_CHUNKS, Victim};
 
 use collect::Collector;
+use gulp::Gulp;
 use map::Map;
 use programs::Stripe;
 use requests::{Partial, Request};
@@ -60,6 +63,16 @@ const USER_UNITS_PER_PU: u32 = 4;
 
 /// Hints between that of a request's map entry and that of its block.
 const HINT_LAG: usize = 4;
+
+/// How many requests of a batch ahead map entries are fetched.
+const FETCH_ENTRIES: usize = 32;
+
+/// How many requests of a batch ahead their blocks are, whose map entries have
+/// arrived by then.
+const FETCH_BLOCKS: usize = 12;
+
+/// Reads that came one by one and may wait for their map entries.
+const LATER: usize = 8;
 
 /// Logical blocks from which on a drive's tables exceed the processor's caches.
 const HINTED_BLOCKS: u64 = 1 << 24;
@@ -100,6 +113,10 @@ pub struct Pblk<D> {
     /// By chunk: how far its collection is.
     chunks: Vec<collect::Stage>,
     survivors: Vec<collect::Survivors>,
+    /// Taken while it is used.
+    gulp: Option<Box<Gulp>>,
+    /// The drive takes no time: most is done without a command.
+    instant: bool,
 
     requests: Slots<Request>,
     partials: Slots<Partial>,
@@ -115,6 +132,10 @@ pub struct Pblk<D> {
     /// So many chunks are worn out that nothing more is written.
     read_only: bool,
 
+    /// Reads of one block that came one by one while earlier completions wait
+    /// to be taken: their map entries are on their way. Served when the next
+    /// ones come, before anything but a read, or when nothing else waits.
+    later: Ring<(Time, BlockReq)>,
     out: Ring<VectorCmd>,
     device_done: Ring<VectorDone>,
     ready: Ring<BlockDone>,
@@ -198,6 +219,8 @@ impl<D: OpenChannel> Pblk<D> {
             collectors: Collector::all(&geometry),
             chunks: vec![collect::Stage::default(); geometry.chunk_slots()],
             survivors: collect::Survivors::all(&geometry, row_bytes)?,
+            gulp: Some(Gulp::new(kept as usize)),
+            instant: device.timing().is_instant(),
             requests: Slots::new(DEPTH),
             partials: Slots::new(partials),
             scratch: Buffer::carve(partials, BLOCK_BYTES as usize)?,
@@ -206,6 +229,7 @@ impl<D: OpenChannel> Pblk<D> {
             flushes: VecDeque::with_capacity(DEPTH),
             filling: None,
             read_only: false,
+            later: Ring::new(LATER),
             out: Ring::new(2 * BACKLOG + 16 * pus as usize),
             device_done: Ring::new(device.depth()),
             ready: Ring::new(DEPTH),
@@ -290,15 +314,109 @@ impl<D: OpenChannel> Pblk<D> {
         VectorCmd { cookie: cookie.pack(), op, tags, count: count as u8, ppa, list: None, buffer }
     }
 
-    fn hint_block(&self, lba: u64) {
+    fn hint_block(&self, op: BlockOp, lba: u64) {
         let turn = self.hints.get();
         self.hints.set(turn.wrapping_add(1));
         let before = self.hinted[turn % HINT_LAG].replace(lba);
-        if before < self.map.blocks()
-            && let Some(ppa) = self.map.get(before).ppa()
+        self.fetch_known(op, before);
+    }
+
+    /// Puts a read of one block off while earlier completions wait to be taken:
+    /// so the memory of several that come one by one is fetched together.
+    /// Only on a drive without time.
+    #[inline]
+    fn put_off(&mut self, now: Time, cmds: &mut Ring<BlockReq>) -> bool {
+        if !self.instant || self.ready.is_empty() {
+            return false;
+        }
+        let Some(req) = cmds.front() else { return false };
+        if req.op != BlockOp::Read
+            || req.len != BLOCK_BYTES
+            || !req.offset.is_multiple_of(BLOCK_BYTES)
         {
-            self.device.hint_block(ppa);
-            self.space.prefetch(ppa);
+            return false;
+        }
+        if self.requests.live() + self.ready.len() + LATER >= DEPTH || !self.out.is_empty() {
+            return false;
+        }
+        self.map.prefetch(req.offset / BLOCK_BYTES);
+        if self.later.room() == 0 {
+            let (at, first) = self.later.pop().expect("it is full");
+            self.accept(at, first);
+            self.submit_out(now);
+        }
+        let req = cmds.pop().expect("it was looked at");
+        self.later.put(|| (now, req));
+        true
+    }
+
+    /// Serves the reads that were put off up to `to`.
+    #[inline]
+    fn serve_later(&mut self, to: Time) {
+        while self.later.front().is_some_and(|(at, _)| *at <= to) {
+            let (at, req) = self.later.pop().expect("it was looked at");
+            self.accept(at, req);
+        }
+    }
+
+    /// Gives the drive what waits for it.
+    #[inline]
+    fn submit_out(&mut self, now: Time) {
+        if !self.out.is_empty() {
+            self.device.submit(now, &mut self.out);
+        }
+    }
+
+    /// Fetches what the first of a batch of requests will look at.
+    #[inline]
+    fn fetch_first(&self, cmds: &Ring<BlockReq>) {
+        if cmds.len() < 2 {
+            return;
+        }
+        (0..cmds.len().min(FETCH_ENTRIES)).for_each(|i| self.fetch_entry(cmds, i));
+        if self.map.blocks() >= HINTED_BLOCKS {
+            (0..cmds.len().min(FETCH_BLOCKS)).for_each(|i| self.fetch_block(cmds, i));
+        }
+    }
+
+    /// Fetches what requests further behind will look at.
+    #[inline]
+    fn fetch_next(&self, cmds: &Ring<BlockReq>) {
+        self.fetch_entry(cmds, FETCH_ENTRIES);
+        if self.map.blocks() >= HINTED_BLOCKS {
+            self.fetch_block(cmds, FETCH_BLOCKS);
+        }
+    }
+
+    /// Fetches the map entry of request `i`.
+    #[inline]
+    fn fetch_entry(&self, cmds: &Ring<BlockReq>, i: usize) {
+        if let Some(req) = cmds.get(i) {
+            self.map.prefetch(req.offset / BLOCK_BYTES);
+        }
+    }
+
+    /// Fetches what is known of the block that request `i` writes over.
+    #[inline]
+    fn fetch_block(&self, cmds: &Ring<BlockReq>, i: usize) {
+        if let Some(req) = cmds.get(i)
+            && (req.op != BlockOp::Read || self.kept > 0)
+        {
+            self.fetch_known(req.op, req.offset / BLOCK_BYTES);
+        }
+    }
+
+    /// Fetches what is known of where a logical block is.
+    #[inline]
+    fn fetch_known(&self, op: BlockOp, lba: u64) {
+        if lba < self.map.blocks()
+            && let Some(ppa) = self.map.get(lba).ppa()
+        {
+            if op == BlockOp::Read {
+                self.device.hint_block(ppa);
+            } else {
+                self.space.prefetch(ppa);
+            }
         }
     }
 
@@ -346,24 +464,31 @@ impl<D: OpenChannel> Port for Pblk<D> {
     type Done = BlockDone;
 
     fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
-        if cmds.len() > 1 {
-            (0..cmds.len().min(64)).filter_map(|i| cmds.get(i)).for_each(|req| self.hint(req));
+        if cmds.len() == 1 && self.put_off(now, cmds) {
+            return;
         }
+        self.serve_later(now);
+        self.fetch_first(cmds);
         while let Some(req) = cmds.front() {
             if !self.has_room(req) {
                 break;
             }
+            self.fetch_next(cmds);
             let req = cmds.pop().expect("it was looked at");
             self.accept(now, req);
         }
-        self.device.submit(now, &mut self.out);
+        self.submit_out(now);
     }
 
     #[inline]
     fn next_event(&self) -> Option<Time> {
-        match self.ready.front() {
-            Some(done) => Some(done.at),
-            None => self.device.next_event(),
+        if let Some(done) = self.ready.front() {
+            return Some(done.at);
+        }
+        let later = self.later.front().map(|(at, _)| *at);
+        match (later, self.device.next_event()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
         }
     }
 
@@ -384,6 +509,12 @@ impl<D: OpenChannel> Port for Pblk<D> {
             self.device.submit(to, &mut self.out);
         }
         self.ready.pour(done);
+        if self.ready.is_empty() && self.later.front().is_some_and(|(at, _)| *at <= to) {
+            self.serve_later(to);
+            self.submit_out(to);
+            // Once more, for what is done now: nothing is put off up to `to`.
+            self.advance(to, done);
+        }
     }
 
     /// Fetches the map entry; on a drive whose tables exceed the processor's
@@ -393,8 +524,8 @@ impl<D: OpenChannel> Port for Pblk<D> {
     fn hint(&self, req: &BlockReq) {
         let lba = req.offset / BLOCK_BYTES;
         self.map.prefetch(lba);
-        if self.map.blocks() >= HINTED_BLOCKS {
-            self.hint_block(lba);
+        if self.map.blocks() >= HINTED_BLOCKS && (req.op != BlockOp::Read || self.kept > 0) {
+            self.hint_block(req.op, lba);
         }
     }
 }

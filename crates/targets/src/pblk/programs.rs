@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use device::{OpenChannel, VectorDone, VectorOp};
 use flash::{Geometry, Ppa};
-use port::Time;
+use port::{Status, Time};
 
 use super::map::Place;
 use super::space::OpenChunk;
@@ -140,13 +140,55 @@ impl<D: OpenChannel> Pblk<D> {
             None => self.space.open(pu).expect("an able unit has a chunk"),
         };
         let after = self.advance_open(open);
-        let stripe = &mut self.stripe.pus[rank];
-        stripe.open = after;
-        stripe.rows += 1;
-        self.refresh(pu);
-        self.program(unit, open);
+        self.stripe.pus[rank].open = after;
         self.collectors[rank].user_wrote(row);
+        if !self.program_at_once(now, unit, open) {
+            self.stripe.pus[rank].rows += 1;
+            self.program(unit, open);
+        }
+        self.refresh(pu);
         self.collect(now, pu);
+    }
+
+    /// Programs a unit of the user's at once, and settles it. False where that
+    /// cannot be.
+    fn program_at_once(&mut self, now: Time, unit: u32, open: OpenChunk) -> bool {
+        let Some(status) = self.write_at_once(unit, open) else { return false };
+        if status.is_ok() {
+            for i in 0..self.geometry.row_blocks() {
+                let at = Ppa(self.units.unit(unit).ppa.0 + u64::from(i));
+                self.settle(now, self.units.slot_number(unit, i), at);
+            }
+            self.units.end(unit);
+            self.end_flushes(now);
+        } else {
+            self.stripe.ready.push_front(unit);
+        }
+        self.close_full(open);
+        true
+    }
+
+    /// Writes a unit to the next row of an open chunk, if that can be done at
+    /// once.
+    #[inline]
+    pub(super) fn write_at_once(&mut self, unit: u32, open: OpenChunk) -> Option<Status> {
+        if !self.instant {
+            return None;
+        }
+        let row = self.geometry.row_blocks();
+        let ppa = Ppa(self.geometry.chunk_start(open.chunk).0 + u64::from(open.next));
+        let held = self.units.unit_mut(unit);
+        held.ppa = ppa;
+        let (data, tags) = held.buffer.bytes().split_at(row as usize * self.kept);
+        self.device.write_at_once(ppa, row, data, tags)
+    }
+
+    /// Closes the chunk whose row `open` was, if that was its last.
+    #[inline]
+    pub(super) fn close_full(&mut self, open: OpenChunk) {
+        if self.advance_open(open).is_none() {
+            self.space.close(open.chunk);
+        }
     }
 
     /// The open chunk after one more row; none when it is full.
@@ -198,7 +240,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.pump(now);
             self.end_flushes(now);
         } else {
-            self.moved_row_done(pu, unit, done.status.is_ok());
+            self.moved_row_done(now, pu, unit, done.status.is_ok());
         }
         self.collect(now, pu);
     }

@@ -88,9 +88,79 @@ impl<D: OpenChannel> Pblk<D> {
             && (whole || self.partials.room() >= 2 || self.kept as u64 != BLOCK_BYTES)
     }
 
-    /// Lets a request in.
+    /// Lets a request in. One whole block is the usual case: it is told by a
+    /// few comparisons, and its fields stay in registers.
     #[inline]
     pub(super) fn accept(&mut self, now: Time, req: BlockReq) {
+        let BlockReq { id, op, fua, offset, len, buffer } = req;
+        let is_block = len == BLOCK_BYTES
+            && offset.is_multiple_of(BLOCK_BYTES)
+            && offset < self.shape.bytes
+            && buffer.len() == self.kept;
+        if is_block && op == BlockOp::Read {
+            self.read_block(now, id, offset, buffer);
+        } else if is_block && op == BlockOp::Write && !fua && self.write_block(now, offset, &buffer)
+        {
+            self.ready.put(|| BlockDone { id, op, status: Status::SUCCESS, at: now, buffer });
+        } else {
+            self.accept_any(now, BlockReq { id, op, fua, offset, len, buffer });
+        }
+    }
+
+    /// Reads one whole block: at once, or with a command.
+    #[inline]
+    fn read_block(&mut self, now: Time, id: u64, offset: u64, mut buffer: Buffer) {
+        let (op, len) = (BlockOp::Read, BLOCK_BYTES);
+        let place = self.map.get(offset / BLOCK_BYTES);
+        let at_once = match place.ppa() {
+            Some(_) if !self.instant => None,
+            Some(ppa) => self.device.read_at_once(ppa, 1, buffer.bytes_mut(), &mut []),
+            None => {
+                self.copy_held(place, buffer.bytes_mut());
+                Some(Status::SUCCESS)
+            }
+        };
+        if let Some(status) = at_once {
+            self.ready.put(|| BlockDone { id, op, status, at: now, buffer });
+            return;
+        }
+        let ppa = place.ppa().expect("what is held is read at once");
+        let slot = self.requests.take_as_is();
+        let request = &mut self.requests[slot];
+        (request.id, request.op, request.fua) = (id, op, false);
+        (request.offset, request.len, request.taken) = (offset, len, 0);
+        (request.left, request.status) = (1, Status::SUCCESS);
+        self.send(|| Self::run(Cookie::Read(slot), VectorOp::Read, ppa, 1, false, buffer));
+    }
+
+    /// Copies a block that is in the buffer, or nowhere.
+    fn copy_held(&self, place: Place, to: &mut [u8]) {
+        if to.is_empty() {
+            return;
+        }
+        match place.slot() {
+            Some(held) => to.copy_from_slice(self.units.data(held)),
+            None => to.fill(0),
+        }
+    }
+
+    /// Takes one whole block of a write, if there is room and nothing waits
+    /// for it.
+    #[inline]
+    fn write_block(&mut self, now: Time, offset: u64, buffer: &Buffer) -> bool {
+        if self.read_only || !self.waiting.is_empty() || !self.merges.is_empty() {
+            return false;
+        }
+        let Some(held) = self.slot_for(offset / BLOCK_BYTES) else { return false };
+        if !buffer.is_empty() {
+            self.units.data_mut(held).copy_from_slice(buffer.bytes());
+        }
+        self.send_full_unit(now);
+        true
+    }
+
+    /// Lets any request in.
+    fn accept_any(&mut self, now: Time, req: BlockReq) {
         let mut status = self.shape.check(&req);
         if self.read_only && !matches!(req.op, BlockOp::Read | BlockOp::Flush) {
             status = status.and(Status::READ_ONLY);
@@ -100,19 +170,12 @@ impl<D: OpenChannel> Pblk<D> {
             self.ready.put(|| BlockDone { id, op, status, at: now, buffer });
             return;
         }
-        let is_block = op == BlockOp::Read && len == BLOCK_BYTES;
-        let one_block = if is_block { self.one_block(offset) } else { None };
         let slot = self.requests.take_as_is();
         let request = &mut self.requests[slot];
         (request.id, request.op, request.fua) = (id, op, fua);
         (request.offset, request.len, request.taken) = (offset, len, 0);
         (request.left, request.status) = (0, Status::SUCCESS);
         if op == BlockOp::Read {
-            if let Some(ppa) = one_block {
-                request.left = 1;
-                self.send(|| Self::run(Cookie::Read(slot), VectorOp::Read, ppa, 1, false, buffer));
-                return;
-            }
             request.pieces = Pieces::new(buffer);
             self.read(now, slot);
             return;
@@ -124,16 +187,6 @@ impl<D: OpenChannel> Pblk<D> {
             self.waiting.push_back(slot);
             self.stage_waiting(now);
         }
-    }
-
-    /// Where the block at `offset` is, if that is in flash and the offset is a
-    /// block's.
-    #[inline]
-    fn one_block(&self, offset: u64) -> Option<Ppa> {
-        if !offset.is_multiple_of(BLOCK_BYTES) {
-            return None;
-        }
-        self.map.get(offset / BLOCK_BYTES).ppa()
     }
 
     /// Ends a request.

@@ -15,6 +15,9 @@ use super::Victim;
 /// finds the closed chunk with the least.
 const NOT_CLOSED: u32 = 1 << 31;
 
+/// Chunks whose least count is kept.
+const GROUP: usize = 64;
+
 /// A chunk that is being filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OpenChunk {
@@ -59,10 +62,21 @@ pub(super) struct Space {
     policy: Victim,
     random: Random,
     /// Valid blocks by chunk, with [`NOT_CLOSED`].
-    valid: Vec<u32>,
+    valid: Lazy<u32>,
+    /// By group of chunks of one unit: at most the least of `valid`. So that
+    /// the least of a unit is found without looking at each chunk.
+    least: Vec<u32>,
+    /// Chunks a group: [`GROUP`], or all of a unit.
+    group: usize,
     /// A bit for each block, by address.
     bits: Lazy<u64>,
     pub pus: Vec<PuSpace>,
+}
+
+/// Where the first of the least is.
+fn first_least(counts: &[u32]) -> usize {
+    let least = counts.iter().copied().min().expect("there is one");
+    counts.iter().position(|&count| count == least).expect("it is there")
 }
 
 impl Space {
@@ -78,11 +92,17 @@ impl Space {
         for pu in geometry.pus_channels_first() {
             pus[pu].quota = quota;
         }
+        let slots = geometry.chunk_slots();
+        let mut valid = Lazy::zeroed(slots, "valid counts")?;
+        valid.fill(NOT_CLOSED);
+        let group = GROUP.min(1 << geometry.chunk_bits());
         Ok(Space {
             geometry: *geometry,
             policy,
             random: Random(seed),
-            valid: vec![NOT_CLOSED; geometry.chunk_slots()],
+            valid,
+            least: vec![NOT_CLOSED; slots / group],
+            group,
             bits: Lazy::zeroed((1usize << geometry.address_bits()).div_ceil(64), "valid bits")?,
             pus,
         })
@@ -103,6 +123,7 @@ impl Space {
     #[inline]
     pub fn prefetch(&self, ppa: Ppa) {
         self.bits.prefetch((ppa.0 >> 6) as usize);
+        self.valid.prefetch(self.geometry.chunk_index(ppa));
     }
 
     /// A block now holds what it will be asked for.
@@ -126,6 +147,7 @@ impl Space {
         self.valid[chunk] -= 1;
         if self.valid[chunk] & NOT_CLOSED == 0 {
             self.pus[self.geometry.pu_index(ppa)].closed_valid -= 1;
+            self.note_least(chunk);
         }
         if self.valid[chunk] & !NOT_CLOSED == 0 { Some(chunk) } else { None }
     }
@@ -170,6 +192,7 @@ impl Space {
     pub fn close(&mut self, chunk: usize) {
         assert!(self.valid[chunk] & NOT_CLOSED != 0, "a chunk is closed once");
         self.valid[chunk] &= !NOT_CLOSED;
+        self.note_least(chunk);
         let (pu, number) = self.split(chunk);
         let space = &mut self.pus[pu];
         space.closed += 1;
@@ -210,11 +233,27 @@ impl Space {
         Some(chunk)
     }
 
-    fn least_valid(&self, pu: usize) -> usize {
-        let first = self.geometry.chunk_of(pu, 0);
-        let counts = &self.valid[first..first + self.geometry.chunks() as usize];
-        let least = counts.iter().copied().min().expect("a unit has chunks");
-        first + counts.iter().position(|&v| v == least).expect("it is there")
+    /// The count of a closed chunk became less.
+    #[inline]
+    fn note_least(&mut self, chunk: usize) {
+        let least = &mut self.least[chunk / self.group];
+        *least = (*least).min(self.valid[chunk]);
+    }
+
+    /// The first of a unit's closed chunks with the fewest valid blocks.
+    fn least_valid(&mut self, pu: usize) -> usize {
+        let first = self.geometry.chunk_of(pu, 0) / self.group;
+        let groups = (self.geometry.chunks() as usize).div_ceil(self.group);
+        loop {
+            let group = first + first_least(&self.least[first..first + groups]);
+            let counts = &self.valid[group * self.group..][..self.group];
+            let chunk = first_least(counts);
+            let least = counts[chunk];
+            // A count may have gone up, or its chunk away.
+            if std::mem::replace(&mut self.least[group], least) == least {
+                return group * self.group + chunk;
+            }
+        }
     }
 
     /// The least valid of `d` closed chunks drawn at random.

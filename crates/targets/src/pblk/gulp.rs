@@ -1,0 +1,126 @@
+//! Collection on a drive that takes no time: many survivors at once.
+//!
+//! Where reads and programs are done at once, nothing is gained by two reads
+//! under way. Survivors are read by the dozen instead, so that the map entries
+//! of all of them are fetched while the first are moved. The rules are those
+//! of `collect`: what is read has rows to go to, and collection keeps pace
+//! with the user, in gulps.
+
+use device::OpenChannel;
+use flash::{Ppa, TAG_BYTES, Tag};
+use port::Time;
+
+use super::Pblk;
+
+/// Survivors read before the first is moved.
+const GULP: usize = 32;
+
+/// Survivors that have been read.
+pub(super) struct Gulp {
+    at: [Ppa; GULP],
+    tags: [u8; GULP * TAG_BYTES],
+    /// The kept bytes of each.
+    data: Vec<u8>,
+}
+
+impl Gulp {
+    /// Room for survivors of `kept` bytes each.
+    pub fn new(kept: usize) -> Box<Gulp> {
+        let data = vec![0; GULP * kept];
+        Box::new(Gulp { at: [Ppa(0); GULP], tags: [0; GULP * TAG_BYTES], data })
+    }
+}
+
+/// What became of a gulp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gulped {
+    /// Some blocks of the victim were dealt with.
+    Some,
+    /// There is no room for survivors.
+    Full,
+    /// The drive does not read at once.
+    No,
+}
+
+impl<D: OpenChannel> Pblk<D> {
+    /// Whether a unit's collection has to wait until the user has written
+    /// more. Only on a drive that takes no time.
+    #[inline]
+    pub(super) fn waits_for_gulp(&self, pu: usize, rank: usize) -> bool {
+        let c = &self.collectors[rank];
+        c.victim.is_some() && !c.has_credit(GULP as u32) && !self.is_urgent(pu)
+    }
+
+    /// Moves the next survivors of a victim, as many as have rows to go to.
+    pub(super) fn gulp(&mut self, now: Time, pu: usize, rank: usize, chunk: usize) -> Gulped {
+        let most = (GULP as u32).min(self.rows_left(pu, rank));
+        let Some(mut gulp) = self.gulp.take() else { return Gulped::No };
+        let gulped = match self.read_gulp(&mut gulp, rank, chunk, most as usize) {
+            _ if most == 0 => Gulped::Full,
+            None => Gulped::No,
+            Some(count) => self.move_gulp(now, &gulp, rank, chunk, count),
+        };
+        self.gulp = Some(gulp);
+        gulped
+    }
+
+    /// Reads up to `most` survivors. Gives how many; `None` where the drive
+    /// does not read at once. One that cannot be read stays where it is, and
+    /// so does its chunk.
+    fn read_gulp(
+        &mut self,
+        gulp: &mut Gulp,
+        rank: usize,
+        chunk: usize,
+        most: usize,
+    ) -> Option<usize> {
+        let (kept, start) = (self.kept, self.geometry.chunk_start(chunk).0);
+        let mut n = 0;
+        while n < most {
+            let from = self.collectors[rank].next;
+            let Some((block, run)) = self.space.next_valid_run(chunk, from) else { break };
+            let count = (run as usize).min(most - n);
+            let ppa = Ppa(start + u64::from(block));
+            let data = &mut gulp.data[n * kept..(n + count) * kept];
+            let tags = &mut gulp.tags[n * TAG_BYTES..(n + count) * TAG_BYTES];
+            let Some(status) = self.device.read_at_once(ppa, count as u32, data, tags) else {
+                return if n > 0 { Some(n) } else { None };
+            };
+            self.collectors[rank].next = block + count as u32;
+            if status.is_ok() {
+                for i in 0..count {
+                    gulp.at[n + i] = Ppa(ppa.0 + i as u64);
+                    self.map.prefetch(Tag::load(&tags[i * TAG_BYTES..]).id);
+                }
+                n += count;
+            }
+        }
+        Some(n)
+    }
+
+    /// Moves the first `count` survivors of a gulp; those that find no room
+    /// are read again later.
+    fn move_gulp(
+        &mut self,
+        now: Time,
+        gulp: &Gulp,
+        rank: usize,
+        chunk: usize,
+        count: usize,
+    ) -> Gulped {
+        for i in 0..count {
+            let at = gulp.at[i];
+            // Reads under way as commands have been promised theirs.
+            if self.gathering_room(rank) <= self.collectors[rank].promised {
+                self.collectors[rank].next = self.geometry.block(at);
+                return Gulped::Full;
+            }
+            self.collectors[rank].credit -= 256;
+            self.chunks[chunk].moving += 1;
+            self.counters.moved += 1;
+            let tag = Tag::load(&gulp.tags[i * TAG_BYTES..]);
+            self.gather(now, rank, at, tag, &gulp.data[i * self.kept..(i + 1) * self.kept]);
+        }
+        Gulped::Some
+    }
+}
