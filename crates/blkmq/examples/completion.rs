@@ -1,0 +1,371 @@
+//! How submitters wait, measured: poll, interrupt, hybrid, adaptive, each over
+//! a device of a fixed time on a thread of its own.
+//!
+//! `completion [KEY=VALUE ...]`; the keys:
+//! - `rounds` of `ms` each for every strategy, interleaved; medians are
+//!   printed. IOPS are beside those of polling in the same round. A round in
+//!   which something else had the cores is not counted: the device thread and
+//!   the submitter that polls then have less than 97 % of theirs.
+//! - `submitter` and `device`: the cores of the two threads.
+//! - `takes=N`: only the cases of a device of N us.
+//! - `work=1`: the submitter has other work, in quanta of `quantum` ns.
+//!
+//! The columns: I/O operations a second, and beside polling; latencies as the
+//! submitter sees them; processor time of the submitter (user and system) and
+//! of the device thread, as shares of the time; the share that was useful
+//! work. "alarm" is the adaptive strategy whose sleeps the device thread ends.
+
+use std::hint::black_box;
+use std::process::exit;
+use std::time::{Duration, Instant};
+
+use blkmq::completion::{Strategy, Waiter};
+use blkmq::driver::hosted::{HostedDriver, HostedQueue};
+use blkmq::driver::timed::{Timed, TimedOptions};
+use blkmq::{Driver, HardwareQueue};
+use device::hosted::HostedOptions;
+use device::realtime::{pin, process_cpu, thread_cpu};
+use measure::Histogram;
+use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
+
+/// The command line.
+struct Args {
+    rounds: usize,
+    ms: u64,
+    submitter: usize,
+    device: usize,
+    takes: Option<u64>,
+    work: bool,
+    quantum: u64,
+}
+
+impl Args {
+    fn parse() -> Option<Args> {
+        let mut args = Args {
+            rounds: 5,
+            ms: 500,
+            submitter: 0,
+            device: 1,
+            takes: None,
+            work: false,
+            quantum: 1000,
+        };
+        for word in std::env::args().skip(1) {
+            let (key, value) = word.split_once('=')?;
+            match key {
+                "rounds" => args.rounds = value.parse().ok().filter(|&n| n > 0)?,
+                "ms" => args.ms = value.parse().ok()?,
+                "submitter" => args.submitter = value.parse().ok()?,
+                "device" => args.device = value.parse().ok()?,
+                "takes" => args.takes = Some(value.parse().ok()?),
+                "work" => args.work = value == "1",
+                "quantum" => args.quantum = value.parse().ok()?,
+                _ => return None,
+            }
+        }
+        Some(args)
+    }
+}
+
+/// A load: bursts of requests to a device that takes so long for each.
+#[derive(Clone, Copy)]
+struct Load {
+    takes: u64,
+    burst: usize,
+    /// From the last completion of a burst to the next burst, in ns.
+    pause: u64,
+}
+
+/// How the submitter waits.
+#[derive(Clone, Copy)]
+struct How {
+    name: &'static str,
+    strategy: Strategy,
+    alarms: bool,
+    work: bool,
+}
+
+/// What one run came to. Shares are of the wall clock's time.
+#[derive(Clone, Copy, Default)]
+struct Outcome {
+    iops: f64,
+    p50: u64,
+    p999: u64,
+    user: f64,
+    system: f64,
+    device: f64,
+    work: f64,
+    sleeps: f64,
+    wake_error: u64,
+    sleep_cost: u64,
+}
+
+/// Useful work: a quantum of a fixed number of steps.
+#[derive(Clone, Copy)]
+struct Quantum {
+    steps: u64,
+    ns: f64,
+}
+
+impl Quantum {
+    /// One of about `ns`.
+    fn of(ns: u64) -> Quantum {
+        const STEPS: u64 = 100_000;
+        let each = |_| {
+            let start = Instant::now();
+            Quantum { steps: STEPS, ns: 0.0 }.work();
+            start.elapsed().as_nanos() as f64 / STEPS as f64
+        };
+        let step = (0..20).map(each).fold(f64::MAX, f64::min);
+        let steps = (ns as f64 / step).max(1.0) as u64;
+        Quantum { steps, ns: steps as f64 * step }
+    }
+
+    fn work(self) {
+        let mut x = 1u64;
+        for _ in 0..self.steps {
+            x = black_box(x).wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        }
+        black_box(x);
+    }
+}
+
+/// Ticks of user and system time of this thread: only their ratio is used.
+fn ticks() -> (f64, f64) {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
+    let behind = stat.rsplit(')').next().unwrap_or_default();
+    let mut fields = behind.split_whitespace().skip(11).map(|f| f.parse().unwrap_or(0.0));
+    (fields.next().unwrap_or(0.0), fields.next().unwrap_or(0.0))
+}
+
+/// The submitter's side of a run.
+struct Submitter {
+    queue: HostedQueue,
+    waiter: Waiter,
+    quantum: Option<Quantum>,
+    quanta: u64,
+    cmds: Ring<BlockReq>,
+    done: Ring<BlockDone>,
+    sent: Vec<Time>,
+    latency: Histogram,
+}
+
+impl Submitter {
+    fn new(queue: HostedQueue, strategy: Strategy, quantum: Option<Quantum>) -> Submitter {
+        let depth = queue.depth();
+        Submitter {
+            waiter: Waiter::new(strategy, depth),
+            queue,
+            quantum,
+            quanta: 0,
+            cmds: Ring::new(depth),
+            done: Ring::new(depth),
+            sent: vec![Time::ZERO; depth],
+            latency: Histogram::new(),
+        }
+    }
+
+    fn wait(&mut self, until: Option<Time>) {
+        let Some(quantum) = self.quantum else {
+            self.waiter.wait(&mut self.queue, until);
+            return;
+        };
+        let quanta = &mut self.quanta;
+        self.waiter.wait_with(&mut self.queue, until, &mut || {
+            quantum.work();
+            *quanta += 1;
+        });
+    }
+
+    /// One burst, and the pause after it.
+    fn burst(&mut self, load: Load) {
+        let now = self.queue.now();
+        for tag in 0..load.burst as u64 {
+            let buffer = Buffer::empty();
+            let op = BlockOp::Read;
+            let read = BlockReq { id: tag, op, fua: false, offset: 0, len: 4096, buffer };
+            self.cmds.push(read).expect("a burst is at most the depth");
+            self.waiter.submitted(tag, op, 4096, now);
+            self.sent[tag as usize] = now;
+        }
+        self.queue.submit(now, &mut self.cmds);
+        let mut left = load.burst;
+        let mut now = now;
+        while left > 0 {
+            self.wait(None);
+            now = self.queue.now();
+            self.queue.advance(now, &mut self.done);
+            for done in self.done.drain() {
+                self.waiter.completed(done.id, done.at, now);
+                self.latency.record(now.since(self.sent[done.id as usize]));
+                left -= 1;
+            }
+        }
+        if load.pause > 0 {
+            let until = now + load.pause;
+            while self.queue.now() < until {
+                self.wait(Some(until));
+            }
+        }
+    }
+}
+
+/// Runs `load` for `ms`, after a tenth of that which is not counted.
+fn run(load: Load, how: How, quantum: Quantum, args: &Args) -> Outcome {
+    let options = TimedOptions { completion_nsec: load.takes, ..TimedOptions::default() };
+    let timed = Timed::new(options).expect("the options are in their ranges");
+    let shape = timed.shape();
+    let port = timed.open().remove(0);
+    // The thread never sleeps: its own lateness is nobody's here.
+    let options = HostedOptions {
+        depth: load.burst.max(2),
+        linger: 1_000_000_000,
+        core: Some(args.device),
+        ..HostedOptions::default()
+    };
+    let started = HostedDriver::start(port, shape, options, how.alarms);
+    let (driver, hosted) = started.unwrap_or_else(|e| {
+        eprintln!("completion: {e}");
+        exit(1)
+    });
+    let queue = driver.open().remove(0);
+    let mut submitter = Submitter::new(queue, how.strategy, how.work.then_some(quantum));
+    let warm = Instant::now() + Duration::from_millis(args.ms / 10);
+    while Instant::now() < warm {
+        submitter.burst(load);
+    }
+    submitter.latency.clear();
+    submitter.quanta = 0;
+    let sleeps = submitter.waiter.sleeps();
+    let (cpu, all, (user, system), start) = (thread_cpu(), process_cpu(), ticks(), Instant::now());
+    let until = start + Duration::from_millis(args.ms);
+    while Instant::now() < until {
+        submitter.burst(load);
+    }
+    let wall = start.elapsed().as_nanos() as f64;
+    let (cpu, all) = ((thread_cpu() - cpu) as f64, (process_cpu() - all) as f64);
+    let (user, system) = (ticks().0 - user, ticks().1 - system);
+    drop(hosted);
+    let ios = submitter.latency.count() as f64;
+    let percentile = |p| submitter.latency.percentile(p).unwrap_or(0);
+    let part = |ticks: f64| ticks / (user + system).max(1.0) * cpu / wall;
+    Outcome {
+        iops: ios * 1e9 / wall,
+        p50: percentile(50.0),
+        p999: percentile(99.9),
+        user: part(user),
+        system: part(system),
+        device: (all - cpu) / wall,
+        work: submitter.quanta as f64 * quantum.ns / wall,
+        sleeps: (submitter.waiter.sleeps() - sleeps) as f64 / ios,
+        wake_error: submitter.waiter.wake_error(),
+        sleep_cost: submitter.waiter.sleep_cost(),
+    }
+}
+
+fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_unstable_by(f64::total_cmp);
+    of[of.len() / 2]
+}
+
+/// All ways to wait, interleaved; the outcomes of each, of the rounds in which
+/// nothing else ran. Of all rounds if there is none such, with a warning.
+fn table(load: Load, hows: &[How], quantum: Quantum, args: &Args) -> Vec<Vec<Outcome>> {
+    let round = |_| hows.iter().map(|how| run(load, *how, quantum, args)).collect();
+    let rounds: Vec<Vec<Outcome>> = (0..args.rounds).map(round).collect();
+    let alone = |round: &&Vec<Outcome>| {
+        round.iter().all(|o| o.device > 0.97) && round[0].user + round[0].system > 0.97
+    };
+    let mut counted: Vec<_> = rounds.iter().filter(alone).collect();
+    if counted.is_empty() {
+        println!("\nThe machine was busy in every round: the figures mean little.");
+        counted = rounds.iter().collect();
+    } else if counted.len() < rounds.len() {
+        println!(
+            "\nThe machine was busy in {} rounds of {}.",
+            rounds.len() - counted.len(),
+            rounds.len()
+        );
+    }
+    (0..hows.len()).map(|i| counted.iter().map(|round| round[i]).collect()).collect()
+}
+
+fn print(load: Load, hows: &[How], all: &[Vec<Outcome>]) {
+    println!(
+        "\n{} us, bursts of {}, pauses of {} us",
+        load.takes / 1000,
+        load.burst,
+        load.pause / 1000
+    );
+    println!(
+        "{:10} {:>9} {:>7} {:>7} {:>8} {:>6} {:>6} {:>6} {:>6} {:>6} {:>7} {:>6} {:>6}",
+        "",
+        "IOPS",
+        "/poll",
+        "p50 us",
+        "p99.9 us",
+        "user%",
+        "sys%",
+        "cpu%",
+        "dev%",
+        "work%",
+        "sleeps",
+        "late",
+        "cost"
+    );
+    for (how, outcomes) in hows.iter().zip(all) {
+        let of = |f: fn(&Outcome) -> f64| median(outcomes.iter().map(f).collect());
+        let beside = outcomes.iter().zip(&all[0]).map(|(a, poll)| a.iops / poll.iops).collect();
+        println!(
+            "{:10} {:9.0} {:6.1}% {:7.2} {:8.1} {:6.1} {:6.1} {:6.1} {:6.1} {:6.1} {:7.2} {:6.1} {:6.1}",
+            how.name,
+            of(|o| o.iops),
+            100.0 * median(beside),
+            of(|o| o.p50 as f64) / 1e3,
+            of(|o| o.p999 as f64) / 1e3,
+            100.0 * of(|o| o.user),
+            100.0 * of(|o| o.system),
+            100.0 * of(|o| o.user + o.system),
+            100.0 * of(|o| o.device),
+            100.0 * of(|o| o.work),
+            of(|o| o.sleeps),
+            of(|o| o.wake_error as f64) / 1e3,
+            of(|o| o.sleep_cost as f64) / 1e3,
+        );
+    }
+}
+
+fn main() {
+    let Some(args) = Args::parse() else {
+        eprintln!(
+            "usage: completion [rounds=5] [ms=500] [submitter=0] [device=1] [takes=US] [work=1] [quantum=1000]"
+        );
+        exit(2);
+    };
+    if let Err(e) = pin(args.submitter) {
+        eprintln!("completion: core {}: {e}", args.submitter);
+        exit(1);
+    }
+    let lone = |us: u64| Load { takes: us * 1000, burst: 1, pause: 0 };
+    let burst = Load { takes: 80_000, burst: 16, pause: 200_000 };
+    let loads = if args.work {
+        vec![lone(5), lone(10), lone(20), lone(80)]
+    } else {
+        vec![lone(5), lone(10), lone(20), lone(80), burst]
+    };
+    let how = |name, strategy| How { name, strategy, alarms: false, work: false };
+    let mut hows: Vec<How> = Strategy::ALL.iter().map(|&s| how(s.name(), s)).collect();
+    hows.push(How { alarms: true, ..how("alarm", Strategy::Adaptive) });
+    if args.work {
+        hows.truncate(1);
+        for (name, strategy) in [("always", Strategy::Poll), ("adaptive", Strategy::Adaptive)] {
+            hows.push(How { work: true, ..how(name, strategy) });
+        }
+    }
+    let quantum = Quantum::of(args.quantum);
+    for load in loads {
+        if args.takes.is_none_or(|us| us * 1000 == load.takes) {
+            print(load, &hows, &table(load, &hows, quantum, &args));
+        }
+    }
+}

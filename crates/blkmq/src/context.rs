@@ -1,0 +1,688 @@
+//! A core's context: where its requests enter and its completions come out.
+//!
+//! A context belongs to one thread at a time and is a port, so it stands
+//! wherever a block target stands. Requests that find their dispatch queue
+//! free go past the staging queue; where both queues are the core's alone and
+//! nothing is reordered, merged or held back, they are given their tags in the
+//! caller's own ring and move no further.
+//!
+//! Guarantees: every request that was taken completes exactly once, also when
+//! the driver loses it or the device goes (with [`Status::ABORTED_BY_HOST`] or
+//! [`Status::ABORTED`]; the buffer is then empty unless the driver gave it
+//! back). At most [`Context::limit`] requests are outside. Cores that share a
+//! queue wait for each other; a core that shares nothing waits for nobody and
+//! writes nothing that another core reads or writes, its accounts aside.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Status, Time};
+use tags::Inbox;
+
+use crate::account::{LaneAccount, StagingAccount};
+use crate::config::{Config, Merge, Steering};
+use crate::dispatch::{Dispatch, Past, Slot};
+use crate::driver::{HardwareQueue, QueueKind};
+use crate::error::Fault;
+use crate::held::Held;
+use crate::peers::Peers;
+use crate::staging::{Parts, Staging};
+use crate::trace::{Life, Tap};
+
+/// A completion on its way from the core that found it.
+pub(crate) struct Found {
+    done: BlockDone,
+    past: Past,
+    /// The dispatch queue.
+    queue: u32,
+    /// Whether its latency was recorded.
+    recorded: bool,
+}
+
+/// One of the requests that a merged one was made of: whose it is, when it
+/// was submitted, and its completion.
+type Part = (u32, Time, BlockDone);
+
+/// A core's way through one staging queue to one dispatch queue.
+pub(crate) struct Lane<Q> {
+    pub staging: Held<Staging>,
+    pub staged: Arc<StagingAccount>,
+    pub queue: Held<Dispatch<Q>>,
+    /// The dispatch queue's number.
+    pub number: u32,
+    pub account: Arc<LaneAccount>,
+    /// The staging queue's number.
+    pub staging_number: u32,
+    /// The cores that look at the device for this one, if it does not itself.
+    pub lookers: Option<[u32; 2]>,
+    /// Whether nothing of this lane is shared, reordered or merged.
+    pub in_place: bool,
+    /// Whether requests may go past the staging queue.
+    pub direct: bool,
+}
+
+/// Which requests go which lane.
+#[derive(Clone, Copy)]
+struct Routes {
+    /// The lane of each kind of request.
+    kinds: [u8; 3],
+    polled: bool,
+}
+
+impl Routes {
+    #[inline]
+    fn lane_of(&self, op: BlockOp) -> usize {
+        let data = matches!(op, BlockOp::Read | BlockOp::Write);
+        let kind = match op {
+            _ if self.polled && data => QueueKind::Poll,
+            BlockOp::Read => QueueKind::Read,
+            _ => QueueKind::Default,
+        };
+        self.kinds[kind as usize].into()
+    }
+}
+
+/// A core's context.
+pub struct Context<Q: HardwareQueue> {
+    core: u32,
+    lanes: Vec<Lane<Q>>,
+    routes: Routes,
+    steering: Steering,
+    merge: Merge,
+    /// Completions that other cores found.
+    inbox: Option<Inbox<Found>>,
+    peers: Arc<Peers<Found>>,
+    /// Finished, but the caller's ring was full.
+    ready: Ring<BlockDone>,
+    /// What a shared queue gave while its lock was held.
+    seen: Ring<BlockDone>,
+    pasts: Ring<Past>,
+    parts: Ring<Part>,
+    tap: Tap,
+    outside: usize,
+    limit: usize,
+    last: Time,
+    /// There is one lane, and it is short in every way.
+    solo: bool,
+}
+
+impl<Q: HardwareQueue> Context<Q> {
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn new(
+        core: u32,
+        lanes: Vec<Lane<Q>>,
+        kinds: [u8; 3],
+        config: &Config,
+        inbox: Inbox<Found>,
+        peers: Arc<Peers<Found>>,
+        limit: usize,
+        deepest: usize,
+    ) -> Context<Q> {
+        let solo = matches!(&lanes[..], [lane] if lane.in_place && lane.direct);
+        Context {
+            core,
+            solo,
+            lanes,
+            routes: Routes { kinds, polled: false },
+            steering: config.steering,
+            merge: config.merge,
+            inbox: Some(inbox),
+            peers,
+            ready: Ring::new(limit),
+            seen: Ring::new(deepest),
+            pasts: Ring::new(deepest),
+            parts: Ring::new(limit),
+            tap: Tap::off(),
+            outside: 0,
+            limit,
+            last: Time::ZERO,
+        }
+    }
+
+    /// Its core's number.
+    pub fn core(&self) -> usize {
+        self.core as usize
+    }
+
+    /// Requests taken and not yet given back.
+    pub fn outside(&self) -> usize {
+        self.outside
+    }
+
+    /// The most requests that may be outside.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Whether reads and writes go to the driver's queues for polling, if it
+    /// has any: for a submitter that will poll for them.
+    pub fn set_polled(&mut self, polled: bool) {
+        self.routes.polled = polled;
+    }
+
+    /// Records the life of each request through `tap` whenever its tracer is
+    /// on: of all that this core finds completed, or gives up. A merged
+    /// request is one record, submitted when its first part was.
+    pub fn set_tap(&mut self, tap: Tap) {
+        self.tap = tap;
+    }
+
+    /// Lets plugged requests go at the next call.
+    pub fn unplug(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.staging.lock().unplug());
+    }
+
+    /// What drivers did wrong on the queues of this core, and devices that
+    /// went, since this was last asked. Of many only the first are kept.
+    pub fn faults(&mut self) -> Vec<Fault> {
+        self.lanes.iter_mut().flat_map(|lane| lane.queue.lock().faults()).collect()
+    }
+
+    /// Sleeps until there is something to see, or until `timeout` has passed;
+    /// `None` is for ever. True when there may be something to see. Where the
+    /// core has several dispatch queues or shares one, it returns at once.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> bool {
+        if !self.ready.is_empty() || self.has_mail() {
+            return true;
+        }
+        match &mut self.lanes[..] {
+            [Lane { queue: Held::Alone(dispatch), .. }] => dispatch.queue_mut().wait(timeout),
+            _ => true,
+        }
+    }
+
+    /// Stages what did not go past the staging queues, and lets them go on.
+    #[inline(never)]
+    fn submit_staged(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
+        while let Some(front) = reqs.front() {
+            let lane = self.routes.lane_of(front.op);
+            if self.outside == self.limit || !self.stage(now, lane, reqs) {
+                break;
+            }
+        }
+        (0..self.lanes.len()).for_each(|lane| self.run(now, lane));
+    }
+
+    /// Stages requests until one is for another lane or there is no room.
+    /// False when there was none for the first.
+    fn stage(&mut self, now: Time, number: usize, reqs: &mut Ring<BlockReq>) -> bool {
+        let (routes, lane) = (self.routes, &mut self.lanes[number]);
+        // Whether the device is busy matters to merging only.
+        let busy = self.merge != Merge::Off && !lane.queue.lock().has_room();
+        let mut staging = lane.staging.lock();
+        let before = self.outside;
+        while let Some(front) = reqs.front() {
+            let full = staging.room() == 0 || self.outside == self.limit;
+            if full || routes.lane_of(front.op) != number {
+                break;
+            }
+            let Some(req) = reqs.pop() else { break };
+            staging.insert(now, self.core, busy, req);
+            self.outside += 1;
+        }
+        self.outside > before
+    }
+
+    /// Moves staged requests to the dispatch queue while there are tags, and
+    /// what is there to the driver.
+    fn run(&mut self, now: Time, number: usize) {
+        let lane = &mut self.lanes[number];
+        let mut staging = lane.staging.lock();
+        let mut queue = lane.queue.lock();
+        let mut moved = 0;
+        while !staging.is_empty() && queue.has_room() {
+            let Some(tag) = queue.take_tag() else { break };
+            let Some(outgoing) = staging.next(now) else {
+                queue.return_tag(tag);
+                break;
+            };
+            queue.enter(now, self.core, lane.staging_number, tag, outgoing);
+            moved += 1;
+        }
+        let counters = staging.counters();
+        lane.staged.publish(&counters, staging.len());
+        queue.want(lane.staging_number, !staging.is_empty());
+        drop(staging);
+        queue.send(now);
+        lane.account.dispatched.add(moved);
+    }
+
+    /// Looks at a lane that is shared, or whose requests are more than one.
+    fn look(&mut self, to: Time, number: usize, done: &mut Ring<BlockDone>) {
+        if !self.looks(number) {
+            return;
+        }
+        let lane = &mut self.lanes[number];
+        let (account, seen, pasts) = (&lane.account, &mut self.seen, &mut self.pasts);
+        let mut queue = lane.queue.lock();
+        let mut errors = 0;
+        queue.advance_in_place(to, seen, |tag, slot, one| {
+            pasts.put(|| slot.past(tag));
+            errors += u64::from(!one.status.is_ok());
+        });
+        account.strays.add(queue.take_strays());
+        drop(queue);
+        account.completed.add(seen.len() as u64);
+        account.errors.add(errors);
+        while let (Some(one), Some(past)) = (self.seen.pop(), self.pasts.pop()) {
+            self.trace(to, number, &past, &one);
+            self.deliver(to, number, past, one, done);
+        }
+    }
+
+    /// Records the life of a request, if somebody wants it.
+    #[inline]
+    fn trace(&mut self, seen: Time, number: usize, past: &Past, one: &BlockDone) {
+        if self.tap.is_on() {
+            self.trace_one(seen, number, past, one);
+        }
+    }
+
+    #[cold]
+    fn trace_one(&mut self, seen: Time, number: usize, past: &Past, one: &BlockDone) {
+        let lane = &mut self.lanes[number];
+        let mut record = life(lane.staging_number, lane.number, seen, past, one);
+        // Parts are another core's when that one has its staging queue alone;
+        // then nobody here can tell how many they are.
+        if !past.parts.is_none() && past.staging == lane.staging_number {
+            record.parts = lane.staging.lock().count(past.parts) as u16;
+        }
+        self.tap.record(record);
+    }
+
+    /// Gives up what takes too long on a lane, or everything if `all` is asked
+    /// for or its device is gone, and puts it among what is ready.
+    #[cold]
+    #[inline(never)]
+    fn give_up(&mut self, now: Time, number: usize, all: bool) {
+        let lane = &mut self.lanes[number];
+        let (account, seen, pasts) = (&lane.account, &mut self.seen, &mut self.pasts);
+        lane.queue.lock().give_up(now, all, |past, one| {
+            account.completed.add(1);
+            account.errors.add(1);
+            account.timed_out.add(u64::from(one.status == Status::ABORTED_BY_HOST));
+            pasts.put(|| *past);
+            seen.put(|| one);
+        });
+        let mut none = Ring::new(1);
+        while let (Some(one), Some(past)) = (self.seen.pop(), self.pasts.pop()) {
+            self.trace(now, number, &past, &one);
+            self.deliver(now, number, past, one, &mut none);
+        }
+        // What is ready still counts as outside.
+        self.outside += none.pour(&mut self.ready);
+    }
+
+    /// Brings a completion to its submitter; one of merged requests to each of
+    /// them, by way of the core that has them.
+    fn deliver(
+        &mut self,
+        now: Time,
+        number: usize,
+        past: Past,
+        one: BlockDone,
+        done: &mut Ring<BlockDone>,
+    ) {
+        if past.parts.is_none() {
+            self.finish(now, number, past, one, done);
+        } else if past.staging == self.lanes[number].staging_number {
+            self.split(now, number, past, one, done);
+        } else {
+            self.hand_over(past.core, number, one, past, false);
+        }
+    }
+
+    /// Gives each of merged requests its own completion.
+    #[cold]
+    fn split(
+        &mut self,
+        now: Time,
+        number: usize,
+        past: Past,
+        one: BlockDone,
+        done: &mut Ring<BlockDone>,
+    ) {
+        let BlockDone { status, at, buffer, .. } = one;
+        let (lane, parts) = (&mut self.lanes[number], &mut self.parts);
+        lane.staging.lock().split(past.parts, status, at, buffer, &mut |from, submitted, part| {
+            parts.put(|| (from, submitted, part));
+        });
+        while let Some((from, submitted, part)) = self.parts.pop() {
+            let past = Past { from, submitted, parts: Parts::NONE, ..past };
+            self.finish(now, number, past, part, done);
+        }
+    }
+
+    /// Records a request's latency where it is to be finished, and hands it to
+    /// its submitter.
+    fn finish(
+        &mut self,
+        now: Time,
+        number: usize,
+        past: Past,
+        one: BlockDone,
+        done: &mut Ring<BlockDone>,
+    ) {
+        let finisher = match self.steering {
+            Steering::Submitter => past.from,
+            Steering::Finder | Steering::One(_) => self.core,
+            Steering::Split(a, b) => (if past.tag.is_multiple_of(2) { a } else { b }) as u32,
+        };
+        if finisher != self.core {
+            self.hand_over(finisher, number, one, past, false);
+            return;
+        }
+        self.lanes[number].account.latency.record(now.since(past.submitted));
+        self.give(number, past, one, done);
+    }
+
+    /// Gives a finished request to its submitter.
+    fn give(&mut self, number: usize, past: Past, one: BlockDone, done: &mut Ring<BlockDone>) {
+        if past.from != self.core {
+            self.hand_over(past.from, number, one, past, true);
+        } else if self.ready.is_empty() && done.room() > 0 {
+            self.outside -= 1;
+            done.put(|| one);
+        } else {
+            self.ready.put(|| one);
+        }
+    }
+
+    fn hand_over(&self, core: u32, lane: usize, done: BlockDone, past: Past, recorded: bool) {
+        let queue = self.lanes[lane].number;
+        self.peers.send(core, Found { done, past, queue, recorded });
+    }
+
+    /// Whether this core looks at the device behind a lane.
+    #[inline]
+    fn looks(&self, number: usize) -> bool {
+        match self.lanes[number].lookers {
+            None => true,
+            // If they went, somebody must.
+            Some([a, b]) => !self.peers.is_here(a) && !self.peers.is_here(b),
+        }
+    }
+
+    #[inline]
+    fn has_mail(&self) -> bool {
+        self.inbox.as_ref().is_some_and(|inbox| !inbox.is_empty())
+    }
+
+    /// Takes what other cores found.
+    #[cold]
+    fn take_inbox(&mut self, now: Time, done: &mut Ring<BlockDone>) {
+        while let Some(found) = self.inbox.as_mut().and_then(Inbox::pop) {
+            self.take_found(now, found, done);
+        }
+    }
+
+    fn take_found(&mut self, now: Time, found: Found, done: &mut Ring<BlockDone>) {
+        let Found { done: one, past, queue, recorded } = found;
+        // Who shares no dispatch queue with the finder shares a staging queue;
+        // it counts under the lane that it would have used.
+        let mine = self.lanes.iter().position(|lane| lane.number == queue);
+        let number = mine.unwrap_or_else(|| self.routes.lane_of(one.op));
+        if recorded {
+            self.give(number, past, one, done);
+        } else if !past.parts.is_none() {
+            self.split(now, number, past, one, done);
+        } else {
+            // This core is the one that finishes it, whoever found it.
+            self.lanes[number].account.latency.record(now.since(past.submitted));
+            self.give(number, past, one, done);
+        }
+    }
+
+    /// Passes on what was handed to cores that went.
+    #[cold]
+    fn take_left_behind(&mut self, now: Time, done: &mut Ring<BlockDone>) {
+        while let Some(found) = self.peers.left_behind() {
+            let past = found.past;
+            let staging = |lane: &Lane<Q>| lane.staging_number == past.staging;
+            if past.parts.is_none() && past.from == self.core {
+                self.take_found(now, found, done);
+            } else if past.parts.is_none() {
+                // Its submitter, if that one went too, never asks for it.
+                if self.peers.is_here(past.from) {
+                    self.peers.send(past.from, found);
+                }
+            } else if let Some(number) = self.lanes.iter().position(staging) {
+                self.split(now, number, past, found.done, done);
+            }
+            // Else its staging queue went with the core that went, and so did
+            // all whose requests these were.
+        }
+    }
+
+    /// Looks at a lane that is this core's alone.
+    #[inline(always)]
+    fn look_in_place(&mut self, to: Time, number: usize, done: &mut Ring<BlockDone>) {
+        let lane = &mut self.lanes[number];
+        let account = &lane.account;
+        let Held::Alone(queue) = &mut lane.queue else { unreachable!("it is alone") };
+        let (before, mut errors) = (done.len(), 0);
+        if self.tap.is_on() {
+            let (tap, staging) = (&mut self.tap, lane.staging_number);
+            look_and_trace(queue, to, done, |tag, slot, one| {
+                account.latency.record(to.since(slot.submitted));
+                errors += u64::from(!one.status.is_ok());
+                tap.record(life(staging, lane.number, to, &slot.past(tag), one));
+            });
+        } else {
+            queue.advance_in_place(to, done, |_, slot, one| {
+                account.latency.record(to.since(slot.submitted));
+                errors += u64::from(!one.status.is_ok());
+            });
+        }
+        let n = done.len() - before;
+        self.outside -= n;
+        account.completed.add(n as u64);
+        if errors > 0 {
+            account.errors.add(errors);
+        }
+        if queue.has_strays() {
+            account.strays.add(queue.take_strays());
+        }
+    }
+
+    /// What a lane needs besides looking at the device.
+    fn keep_going(&mut self, now: Time, number: usize) {
+        let (looks, free) = (self.looks(number), self.ready.is_empty());
+        let lane = &mut self.lanes[number];
+        let queue = lane.queue.lock();
+        let (give_up, sending) = (looks && free && queue.must_give_up(now), queue.is_sending());
+        let waiting = queue.is_waiting();
+        drop(queue);
+        if give_up {
+            self.give_up(now, number, false);
+        }
+        if sending || waiting || !self.lanes[number].staging.lock().is_empty() {
+            self.run(now, number);
+        }
+    }
+}
+
+/// Looks while somebody traces: apart, so that who does not trace has less
+/// code to run through.
+#[cold]
+#[inline(never)]
+fn look_and_trace<Q: HardwareQueue>(
+    queue: &mut Dispatch<Q>,
+    to: Time,
+    done: &mut Ring<BlockDone>,
+    seen: impl FnMut(u32, &Slot, &BlockDone),
+) {
+    queue.advance_in_place(to, done, seen);
+}
+
+/// What a trace says of a request that left.
+fn life(staging: u32, queue: u32, seen: Time, past: &Past, one: &BlockDone) -> Life {
+    Life {
+        id: one.id,
+        core: past.from as u16,
+        staging: staging as u16,
+        queue: queue as u16,
+        tag: past.tag,
+        op: one.op,
+        fua: past.fua,
+        offset: past.offset,
+        len: past.len,
+        status: one.status,
+        parts: if past.parts.is_none() { 1 } else { 2 },
+        submitted: past.submitted,
+        dispatched: past.dispatched,
+        completed: one.at,
+        seen,
+    }
+}
+
+impl<Q: HardwareQueue> Port for Context<Q> {
+    type Cmd = BlockReq;
+    type Done = BlockDone;
+
+    #[inline]
+    fn submit(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
+        self.last = now;
+        if self.solo {
+            self.submit_solo(now, reqs);
+            return;
+        }
+        if let [lane] = &mut self.lanes[..]
+            && lane.direct
+            && lane.staging.alone().is_some_and(|staging| staging.is_empty())
+            && self.limit - self.outside >= reqs.len()
+        {
+            let taken = lane.queue.lock().submit_in_place(now, self.core, reqs);
+            lane.account.dispatched.add(taken as u64);
+            self.outside += taken;
+            if reqs.is_empty() {
+                return;
+            }
+        }
+        self.submit_staged(now, reqs);
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<Time> {
+        if !self.ready.is_empty() || self.has_mail() {
+            return Some(self.last);
+        }
+        let mut next: Option<Time> = None;
+        let mut at = |time: Time| next = Some(next.map_or(time, |n| n.min(time)));
+        for (number, lane) in self.lanes.iter().enumerate() {
+            let queue = lane.queue.peek();
+            if self.looks(number)
+                && let Some(event) = queue.next_event()
+            {
+                at(event);
+            }
+            let staging = lane.staging.peek();
+            match staging.next_event() {
+                Some(opens) if opens > self.last => at(opens),
+                _ if !staging.is_empty() && queue.has_room() => at(self.last),
+                _ => {}
+            }
+        }
+        next.map(|time| time.max(self.last))
+    }
+
+    #[inline]
+    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        self.last = to;
+        if self.solo && self.ready.is_empty() {
+            self.look_in_place(to, 0, done);
+            if self.lanes[0].needs_more(to) {
+                self.keep_going(to, 0);
+            }
+            return;
+        }
+        self.advance_all(to, done);
+    }
+
+    #[inline]
+    fn hint(&self, req: &BlockReq) {
+        if let [Lane { queue: Held::Alone(queue), .. }] = &self.lanes[..] {
+            queue.queue().hint(req);
+        }
+    }
+}
+
+impl<Q: HardwareQueue> Lane<Q> {
+    /// Whether a lane that is a core's alone has more to do than look.
+    #[inline(always)]
+    fn needs_more(&mut self, now: Time) -> bool {
+        let (Held::Alone(queue), Held::Alone(staging)) = (&self.queue, &self.staging) else {
+            return true;
+        };
+        let more = queue.is_sending() || queue.is_waiting() || !staging.is_empty();
+        more || queue.must_give_up(now)
+    }
+}
+
+impl<Q: HardwareQueue> Context<Q> {
+    /// Submits where nothing is shared, reordered, merged or held back.
+    #[inline(always)]
+    fn submit_solo(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
+        let lane = &mut self.lanes[0];
+        let (Held::Alone(queue), Held::Alone(staging)) = (&mut lane.queue, &lane.staging) else {
+            return;
+        };
+        if staging.is_empty() && self.limit - self.outside >= reqs.len() {
+            let taken = queue.submit_in_place(now, self.core, reqs);
+            lane.account.dispatched.add(taken as u64);
+            self.outside += taken;
+            if reqs.is_empty() {
+                return;
+            }
+        }
+        self.submit_staged(now, reqs);
+    }
+
+    /// Looks at all lanes, and at what other cores found.
+    fn advance_all(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        if !self.ready.is_empty() {
+            self.outside -= self.ready.pour(done);
+        }
+        for number in 0..self.lanes.len() {
+            if self.lanes[number].in_place {
+                self.look_in_place(to, number, done);
+            } else {
+                self.look(to, number, done);
+            }
+            self.keep_going(to, number);
+        }
+        if self.has_mail() {
+            self.take_inbox(to, done);
+        }
+        if self.peers.any_left() {
+            self.take_left_behind(to, done);
+        }
+        if !self.ready.is_empty() {
+            self.outside -= self.ready.pour(done);
+        }
+    }
+}
+
+impl<Q: HardwareQueue> Drop for Context<Q> {
+    /// What this core has outside is given up. What others have is not lost
+    /// with it: they look into its inbox from now on, and requests of theirs
+    /// that are in a queue whose last core this is come back to them aborted.
+    fn drop(&mut self) {
+        for number in 0..self.lanes.len() {
+            let lane = &mut self.lanes[number];
+            let mut queue = lane.queue.lock();
+            if lane.staging.is_alone() {
+                queue.want(lane.staging_number, false);
+            }
+            let last = queue.leave();
+            drop(queue);
+            if last {
+                self.ready.drain().for_each(drop);
+                self.give_up(self.last, number, true);
+            }
+        }
+        if let Some(inbox) = self.inbox.take() {
+            self.peers.leave(self.core, inbox);
+        }
+    }
+}

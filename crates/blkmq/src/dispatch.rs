@@ -1,0 +1,444 @@
+//! A dispatch queue: requests that have a tag and are the driver's.
+//!
+//! A request enters with the next free tag and keeps its place in the table
+//! of tags until it completes; the driver is given the tag as the request's
+//! id, so a completion finds its request without a search (thesis, section
+//! 3.2.3). The id carries the place's generation too: a tag completed twice,
+//! late, or made up is told from a live one by one comparison.
+//!
+//! Guarantees: every request that entered leaves exactly once, by its
+//! completion, by its timeout, or because the device went; at most `depth`
+//! are inside. No allocation after it is made. Faults of the driver are kept,
+//! the first [`MOST_FAULTS`] of them, and counted all.
+
+use port::{BlockDone, BlockOp, BlockReq, Buffer, Ring, Status, Time};
+
+use crate::driver::{Abort, HardwareQueue};
+use crate::error::Fault;
+use crate::queue_tags::Tags;
+use crate::staging::{Outgoing, Parts};
+
+/// Faults that are kept until somebody reads them.
+pub const MOST_FAULTS: usize = 64;
+
+const NEVER: Time = Time(u64::MAX);
+
+/// A tag's request. While its generation is odd it is in flight.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Slot {
+    id: u64,
+    pub submitted: Time,
+    dispatched: Time,
+    offset: u64,
+    len: u64,
+    generation: u32,
+    /// The core that dispatched it.
+    core: u32,
+    /// The core that submitted it.
+    from: u32,
+    parts: Parts,
+    /// The staging queue that has its parts.
+    staging: u32,
+    /// The generation that was given up last.
+    lost: u32,
+    op: BlockOp,
+    fua: bool,
+}
+
+const FREE: Slot = Slot {
+    id: 0,
+    submitted: Time::ZERO,
+    dispatched: Time::ZERO,
+    offset: 0,
+    len: 0,
+    generation: 0,
+    core: 0,
+    from: 0,
+    parts: Parts::NONE,
+    staging: 0,
+    lost: 0,
+    op: BlockOp::Flush,
+    fua: false,
+};
+
+impl Slot {
+    /// Takes a request in.
+    #[inline(always)]
+    fn begin(&mut self, req: &BlockReq, from: u32, submitted: Time, parts: Parts) {
+        self.generation = self.generation.wrapping_add(1);
+        (self.id, self.op, self.fua) = (req.id, req.op, req.fua);
+        (self.offset, self.len) = (req.offset, req.len);
+        (self.from, self.submitted, self.parts) = (from, submitted, parts);
+    }
+
+    #[inline]
+    fn is_live(&self) -> bool {
+        self.generation % 2 == 1
+    }
+
+    /// What is known of it.
+    #[inline]
+    pub fn past(&self, tag: u32) -> Past {
+        Past {
+            tag,
+            core: self.core,
+            from: self.from,
+            parts: self.parts,
+            staging: self.staging,
+            submitted: self.submitted,
+            dispatched: self.dispatched,
+            offset: self.offset,
+            len: self.len,
+            fua: self.fua,
+        }
+    }
+
+    /// The id that the driver is given.
+    #[inline]
+    fn name(&self, tag: u32) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(tag)
+    }
+}
+
+/// What is known of a request that left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Past {
+    pub tag: u32,
+    pub core: u32,
+    pub from: u32,
+    pub parts: Parts,
+    pub staging: u32,
+    pub submitted: Time,
+    pub dispatched: Time,
+    pub offset: u64,
+    pub len: u64,
+    pub fua: bool,
+}
+
+/// A dispatch queue over the driver's queue.
+pub(crate) struct Dispatch<Q> {
+    number: u32,
+    queue: Q,
+    tags: Tags,
+    slots: Box<[Slot]>,
+    /// Has its tag, and the driver had no room for it yet.
+    out: Ring<BlockReq>,
+    timeout: u64,
+    /// When the requests in flight are looked at for one that takes too long.
+    next_scan: Time,
+    /// Staging queues with requests that need a tag, at most one for each core
+    /// that uses this queue.
+    wanting: Vec<u32>,
+    /// Cores that use this queue and are still there.
+    users: usize,
+    faults: Ring<Fault>,
+    strays: u64,
+    gone: bool,
+}
+
+impl<Q> Dispatch<Q> {
+    /// A core leaves. Whether it was the last.
+    pub fn leave(&mut self) -> bool {
+        self.users -= 1;
+        self.users == 0
+    }
+
+    /// Says whether something is in staging queue `number` that a tag is needed
+    /// for. When nothing is in any, the queue leaves the line for tags.
+    #[inline]
+    pub fn want(&mut self, number: u32, wants: bool) {
+        if !wants && self.wanting.is_empty() {
+            return;
+        }
+        self.want_late(number, wants);
+    }
+
+    #[cold]
+    fn want_late(&mut self, number: u32, wants: bool) {
+        let known = self.wanting.iter().position(|&n| n == number);
+        match known {
+            Some(at) if !wants => drop(self.wanting.swap_remove(at)),
+            None if wants => self.wanting.push(number),
+            _ => {}
+        }
+        if self.wanting.is_empty() && self.tags.is_waiting() {
+            self.tags.step_out();
+        }
+    }
+}
+
+impl<Q: HardwareQueue> Dispatch<Q> {
+    pub fn new(number: u32, queue: Q, tags: Tags, users: usize, timeout: u64) -> Dispatch<Q> {
+        let slots = tags.depth();
+        Dispatch {
+            number,
+            tags,
+            slots: vec![FREE; slots].into_boxed_slice(),
+            out: Ring::new(slots),
+            timeout,
+            next_scan: NEVER,
+            wanting: Vec::with_capacity(users),
+            users,
+            faults: Ring::new(MOST_FAULTS),
+            strays: 0,
+            gone: false,
+            queue,
+        }
+    }
+
+    /// The driver's queue.
+    pub fn queue(&self) -> &Q {
+        &self.queue
+    }
+
+    /// The driver's queue, to wait on it.
+    pub fn queue_mut(&mut self) -> &mut Q {
+        &mut self.queue
+    }
+
+    /// Whether another request can enter, as far as can be told without
+    /// taking a tag.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.tags.may_take()
+    }
+
+    /// Faults since they were last asked for.
+    pub fn faults(&mut self) -> Vec<Fault> {
+        self.faults.drain().collect()
+    }
+
+    #[cold]
+    fn fault(&mut self, fault: Fault) {
+        // When nobody reads them, the first say most.
+        let _ = self.faults.push(fault);
+    }
+
+    /// When something happens next: in the driver, or a timeout.
+    #[inline]
+    pub fn next_event(&self) -> Option<Time> {
+        let event = self.queue.next_event();
+        if self.tags.live() == 0 {
+            return event;
+        }
+        if self.queue.is_gone() {
+            return Some(Time::ZERO);
+        }
+        Some(event.map_or(self.next_scan, |at| at.min(self.next_scan)))
+    }
+
+    /// Gives tags to the requests of `reqs` where they are, and the requests
+    /// to the driver. What stays found no tag. Gives how many entered.
+    #[inline(always)]
+    pub fn submit_in_place(&mut self, now: Time, core: u32, reqs: &mut Ring<BlockReq>) -> usize {
+        let wanted = reqs.len();
+        let (slots, mut at) = (&mut self.slots, 0);
+        let taken = self.tags.take_batch(wanted, |tag| {
+            let req = reqs.get_mut(at).expect("no more tags than requests");
+            let slot = &mut slots[tag as usize];
+            slot.begin(req, core, now, Parts::NONE);
+            (slot.core, slot.dispatched) = (core, now);
+            req.id = slot.name(tag);
+            at += 1;
+        });
+        if taken == 0 {
+            return 0;
+        }
+        if self.next_scan == NEVER {
+            self.next_scan = now + self.timeout;
+        }
+        if taken == wanted && self.out.is_empty() {
+            self.queue.submit(now, reqs);
+            if !reqs.is_empty() {
+                reqs.pour(&mut self.out);
+            }
+        } else {
+            self.send_first(now, taken, reqs);
+        }
+        taken
+    }
+
+    /// Gives the driver the first `taken` of `reqs`, which have their tags.
+    #[cold]
+    fn send_first(&mut self, now: Time, taken: usize, reqs: &mut Ring<BlockReq>) {
+        for req in reqs.drain().take(taken) {
+            self.out.put(|| req);
+        }
+        self.send(now);
+    }
+
+    /// Gives a staged request a tag. The caller holds the tag already.
+    pub fn enter(&mut self, now: Time, core: u32, staging: u32, tag: u32, outgoing: Outgoing) {
+        let Outgoing { mut req, from, submitted, parts } = outgoing;
+        let slot = &mut self.slots[tag as usize];
+        slot.begin(&req, from, submitted, parts);
+        (slot.core, slot.staging, slot.dispatched) = (core, staging, now);
+        assert!(slot.is_live(), "a tag is given to one request");
+        req.id = slot.name(tag);
+        if self.next_scan == NEVER {
+            self.next_scan = now + self.timeout;
+        }
+        self.out.put(|| req);
+    }
+
+    /// A tag for [`Dispatch::enter`].
+    pub fn take_tag(&mut self) -> Option<u32> {
+        self.tags.take()
+    }
+
+    /// Gives a tag back that was not used.
+    pub fn return_tag(&mut self, tag: u32) {
+        self.tags.give(tag);
+    }
+
+    /// Gives the driver what entered.
+    #[inline]
+    pub fn send(&mut self, now: Time) {
+        if !self.out.is_empty() {
+            self.queue.submit(now, &mut self.out);
+        }
+    }
+
+    /// Whether it stands in line for a tag.
+    #[inline]
+    pub fn is_waiting(&self) -> bool {
+        self.tags.is_waiting()
+    }
+
+    /// Whether requests with a tag wait for the driver.
+    pub fn is_sending(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Lets the driver put completions into `done`, and names them as their
+    /// submitter did, where they are. `seen` is given each that left.
+    #[inline(always)]
+    pub fn advance_in_place(
+        &mut self,
+        to: Time,
+        done: &mut Ring<BlockDone>,
+        mut seen: impl FnMut(u32, &Slot, &BlockDone),
+    ) {
+        let mut at = done.len();
+        self.queue.advance(to, done);
+        while let Some(one) = done.get_mut(at) {
+            let (tag, generation) = (one.id as u32, (one.id >> 32) as u32);
+            match self.slots.get_mut(tag as usize) {
+                Some(slot) if slot.generation == generation && slot.is_live() => {
+                    slot.generation = slot.generation.wrapping_add(1);
+                    one.id = slot.id;
+                    self.tags.give_later(tag);
+                    seen(tag, slot, one);
+                    at += 1;
+                }
+                _ => {
+                    let id = one.id;
+                    drop(done.remove(at));
+                    self.stray(id);
+                }
+            }
+        }
+        self.tags.flush();
+    }
+
+    /// Notes a completion that answers nothing.
+    #[cold]
+    fn stray(&mut self, id: u64) {
+        let (queue, tag, generation) = (self.number, id as u32, (id >> 32) as u32);
+        let late = self.slots.get(tag as usize).is_some_and(|slot| slot.lost == generation);
+        self.strays += 1;
+        self.fault(if late && generation != 0 {
+            Fault::Late { queue, tag: tag.into() }
+        } else {
+            Fault::NotInFlight { queue, tag: tag.into() }
+        });
+    }
+
+    /// Whether some completions answered nothing.
+    #[inline]
+    pub fn has_strays(&self) -> bool {
+        self.strays > 0
+    }
+
+    /// Completions that answered nothing, since this was last asked.
+    #[inline]
+    pub fn take_strays(&mut self) -> u64 {
+        std::mem::take(&mut self.strays)
+    }
+
+    /// Whether something must be given up: the device is gone, or it is time
+    /// to look for a request that takes too long.
+    #[inline]
+    pub fn must_give_up(&self, now: Time) -> bool {
+        now >= self.next_scan || (self.queue.is_gone() && !(self.gone && self.tags.live() == 0))
+    }
+
+    /// Gives up what takes too long; everything when `all` is asked for or the
+    /// device is gone. `left` is given each request that left.
+    #[cold]
+    pub fn give_up(&mut self, now: Time, all: bool, mut left: impl FnMut(&Past, BlockDone)) {
+        if self.queue.is_gone() && !self.gone {
+            self.gone = true;
+            self.fault(Fault::Gone { queue: self.number });
+        }
+        let all = all || self.queue.is_gone();
+        self.next_scan = NEVER;
+        if self.tags.live() == 0 {
+            self.tags.rest();
+        }
+        for tag in 0..self.slots.len() as u32 {
+            let slot = &self.slots[tag as usize];
+            if !slot.is_live() {
+                continue;
+            }
+            let due = slot.dispatched + self.timeout;
+            if all || due <= now {
+                let (past, done) = self.give_up_one(now, tag, all);
+                left(&past, done);
+            } else {
+                self.next_scan = self.next_scan.min(due);
+            }
+        }
+        self.tags.flush();
+    }
+
+    fn give_up_one(&mut self, now: Time, tag: u32, all: bool) -> (Past, BlockDone) {
+        let slot = &mut self.slots[tag as usize];
+        let (name, past) = (slot.name(tag), slot.past(tag));
+        let (id, op, since) = (slot.id, slot.op, slot.dispatched);
+        slot.lost = slot.generation;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.tags.give_later(tag);
+        let status = if all { Status::ABORTED } else { Status::ABORTED_BY_HOST };
+        if !all {
+            self.fault(Fault::TimedOut { queue: self.number, tag: tag.into(), since });
+        }
+        (past, BlockDone { id, op, status, at: now, buffer: self.recall(name) })
+    }
+
+    /// The buffer of a request that was given up, if it can be had.
+    fn recall(&mut self, name: u64) -> Buffer {
+        let mine = (0..self.out.len()).find(|&i| self.out.get(i).is_some_and(|r| r.id == name));
+        if let Some(req) = mine.and_then(|i| self.out.remove(i)) {
+            return req.buffer;
+        }
+        match self.queue.abort(name) {
+            Abort::Given(buffer) => buffer,
+            Abort::Lost => Buffer::empty(),
+        }
+    }
+}
+
+impl<Q> Drop for Dispatch<Q> {
+    /// What is in flight goes with the driver's queue; other queues may share
+    /// its tags.
+    fn drop(&mut self) {
+        for (tag, slot) in self.slots.iter().enumerate() {
+            if slot.is_live() {
+                self.tags.give_later(tag as u32);
+            }
+        }
+        self.tags.flush();
+    }
+}

@@ -1,0 +1,90 @@
+//! A block drive below the block layer, on the thread that polls it: one
+//! dispatch queue over any port of block requests.
+//!
+//! In virtual time it is the port itself. On the processor's clock it handles
+//! each event at that event's own time, however late the poll comes
+//! (`device::realtime`). Nothing here fails.
+
+use device::realtime::RealTime;
+use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
+
+use super::{Driver, HardwareQueue};
+
+/// The driver of one inline drive.
+pub struct Inline<P> {
+    port: P,
+    shape: Shape,
+    depth: usize,
+}
+
+impl<P> Inline<P> {
+    /// A drive of this shape with `depth` requests inside at most; at least 1.
+    pub fn new(port: P, shape: Shape, depth: usize) -> Inline<P> {
+        Inline { port, shape, depth: depth.max(1) }
+    }
+}
+
+impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Driver for Inline<P> {
+    type Queue = InlineQueue<P>;
+
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn queues(&self) -> [usize; 3] {
+        [1, 0, 0]
+    }
+
+    fn open(self) -> Vec<InlineQueue<P>> {
+        vec![InlineQueue { real: RealTime::new(self.port), depth: self.depth }]
+    }
+}
+
+/// The queue of an inline drive.
+pub struct InlineQueue<P: Port> {
+    real: RealTime<P>,
+    depth: usize,
+}
+
+impl<P: Port> InlineQueue<P> {
+    /// The drive.
+    pub fn drive(&self) -> &P {
+        self.real.port()
+    }
+
+    /// The drive again, without its queue.
+    pub fn into_drive(self) -> P {
+        self.real.into_port()
+    }
+}
+
+impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for InlineQueue<P> {
+    type Cmd = BlockReq;
+    type Done = BlockDone;
+
+    #[inline]
+    fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
+        self.real.submit(now, cmds);
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<Time> {
+        self.real.next_event()
+    }
+
+    #[inline]
+    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        self.real.poll(to, done);
+    }
+
+    #[inline]
+    fn hint(&self, req: &BlockReq) {
+        self.real.port().hint(req);
+    }
+}
+
+impl<P: Port<Cmd = BlockReq, Done = BlockDone>> HardwareQueue for InlineQueue<P> {
+    fn depth(&self) -> usize {
+        self.depth
+    }
+}

@@ -1,0 +1,121 @@
+//! What a driver offers to the block layer.
+//!
+//! ```text
+//!  Driver  ──open──▶  one HardwareQueue for each dispatch queue
+//!    │                  │
+//!    │ how many queues, │ a port: block requests in, completions out,
+//!    │ of which kinds,  │ whose ids are the block layer's tags
+//!    │ which core's     │
+//!    │ requests go where
+//! ```
+//!
+//! A queue is a [`Port`], so every block target of ours is one, and a filter
+//! that is a port over a port fits between. It promises what ports promise,
+//! with one relaxation: a driver of something outside this process, or on
+//! another thread, may be advanced later than its next event and says what it
+//! sees then; while it has requests inside its next event is the time it was
+//! last given, which means "look again".
+//!
+//! Nothing here fails.
+
+pub mod hosted;
+pub mod inline;
+pub mod null;
+pub mod timed;
+
+use std::time::Duration;
+
+use port::{BlockDone, BlockReq, Buffer, Port, Shape};
+
+use crate::topology::{Spread, Topology};
+
+/// The kinds of dispatch queues, as Linux has them. A driver may have queues
+/// of the first kind only; requests of a kind it has no queue for go there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QueueKind {
+    /// For everything that has no queue of its own kind.
+    Default = 0,
+    /// For reads.
+    Read = 1,
+    /// For requests whose submitter polls.
+    Poll = 2,
+}
+
+impl QueueKind {
+    /// All kinds, in the order in which a driver's queues are numbered.
+    pub const ALL: [QueueKind; 3] = [QueueKind::Default, QueueKind::Read, QueueKind::Poll];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            QueueKind::Default => "default",
+            QueueKind::Read => "read",
+            QueueKind::Poll => "poll",
+        }
+    }
+}
+
+/// What became of a request that its driver was asked to give up.
+#[derive(Debug)]
+pub enum Abort {
+    /// The driver gave it up: it will not complete, and here is its buffer.
+    Given(Buffer),
+    /// The driver cannot tell. If it completes after all, the completion is
+    /// counted and dropped with its buffer.
+    Lost,
+}
+
+/// A driver's side of one dispatch queue. The ids of its requests and
+/// completions are tags, which the block layer chose.
+pub trait HardwareQueue: Port<Cmd = BlockReq, Done = BlockDone> {
+    /// Most requests inside at once; at least 1.
+    fn depth(&self) -> usize;
+
+    /// Whether the device went away: nothing that is inside completes any
+    /// more, and nothing is taken.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
+    /// Asks for a request back that takes too long, or whose device is gone.
+    fn abort(&mut self, _id: u64) -> Abort {
+        Abort::Lost
+    }
+
+    /// Sleeps until there is something to see, or until `timeout` has passed;
+    /// `None` is for ever. True when there is something to see. A queue that
+    /// only polls returns at once.
+    fn wait(&mut self, _timeout: Option<Duration>) -> bool {
+        true
+    }
+}
+
+/// A device's driver.
+pub trait Driver {
+    /// Its queues.
+    type Queue: HardwareQueue;
+
+    /// The outside of the device.
+    fn shape(&self) -> Shape;
+
+    /// How many dispatch queues it has of each kind, in the order of
+    /// [`QueueKind::ALL`].
+    fn queues(&self) -> [usize; 3];
+
+    /// Which of its queues of `kind` takes the requests of `core`; smaller
+    /// than the number of them. The default spreads cores over queues so that
+    /// neighbours share.
+    fn map(&self, topology: &Topology, kind: QueueKind, core: usize) -> usize {
+        let queues = self.queues()[kind as usize];
+        Spread::over(queues).place(topology, core)
+    }
+
+    /// Whether all its queues share one set of tags, as a device with one
+    /// command table for all of them has.
+    fn shares_tags(&self) -> bool {
+        false
+    }
+
+    /// Opens the queues: all of the first kind, then the others.
+    fn open(self) -> Vec<Self::Queue>;
+}

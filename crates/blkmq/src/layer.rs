@@ -1,0 +1,252 @@
+//! A block layer, put together.
+//!
+//! [`build`] opens a driver's queues, makes the staging queues, and gives one
+//! [`Context`] for each core. Fails where the configuration, the driver's
+//! mapping or its number of queues cannot be; nothing was opened then.
+
+use std::sync::Arc;
+
+use port::Shape;
+use tags::{SharedTags, inbox};
+
+use crate::account::{LaneAccount, Monitor, StagingAccount};
+use crate::config::{Config, MOST_QUEUES, Steering};
+use crate::context::{Context, Lane};
+use crate::dispatch::Dispatch;
+use crate::driver::{Driver, HardwareQueue, QueueKind};
+use crate::error::ConfigError;
+use crate::held::Held;
+use crate::peers::Peers;
+use crate::queue_tags::Tags;
+use crate::scheduler::SchedulerKind;
+use crate::staging::{Staging, StagingOptions};
+
+/// A context for each core, and what reads their accounts.
+pub type Layer<Q> = (Vec<Context<Q>>, Monitor);
+
+/// Puts a block layer over `driver`.
+pub fn build<D: Driver>(config: &Config, driver: D) -> Result<Layer<D::Queue>, ConfigError> {
+    let plan = Plan::new(config, &driver)?;
+    let shape = driver.shape();
+    let shares_tags = driver.shares_tags();
+    let opened = driver.open();
+    if opened.len() != plan.queues {
+        return Err(ConfigError::Queues { opened: opened.len(), said: plan.queues });
+    }
+    Builder { config, plan, shape, shares_tags }.build(opened)
+}
+
+/// Which core uses which queues.
+struct Plan {
+    /// Dispatch queues in all.
+    queues: usize,
+    /// The kinds that have queues of their own.
+    kinds: Vec<QueueKind>,
+    /// By core, then as `kinds`: its dispatch queue.
+    maps: Vec<Vec<usize>>,
+}
+
+impl Plan {
+    fn new<D: Driver>(config: &Config, driver: &D) -> Result<Plan, ConfigError> {
+        let counts = driver.queues();
+        ConfigError::range("queues of the driver", counts[0], 1, MOST_QUEUES)?;
+        let queues = counts.iter().sum();
+        ConfigError::range("queues of the driver", queues, 1, MOST_QUEUES)?;
+        let staging = config.staging.count(&config.topology);
+        ConfigError::range("staging queues", staging, 1, config.topology.cores())?;
+        ConfigError::range("timeout", config.timeout.min(1 << 62) as usize, 1, 1 << 62)?;
+        let last = config.topology.cores() - 1;
+        match config.steering {
+            Steering::One(core) => ConfigError::range("the completing core", core, 0, last)?,
+            Steering::Split(a, b) => {
+                ConfigError::range("the first completing core", a, 0, last)?;
+                ConfigError::range("the second completing core", b, 0, last)?;
+            }
+            Steering::Submitter | Steering::Finder => {}
+        }
+        let kinds: Vec<QueueKind> =
+            QueueKind::ALL.into_iter().filter(|&kind| counts[kind as usize] > 0).collect();
+        let mut maps = Vec::new();
+        for core in 0..config.topology.cores() {
+            let mut map = Vec::new();
+            for &kind in &kinds {
+                let queue = driver.map(&config.topology, kind, core);
+                let count = counts[kind as usize];
+                if queue >= count {
+                    let kind = kind.name();
+                    return Err(ConfigError::Mapping { core, kind, queue, count });
+                }
+                map.push(counts[..kind as usize].iter().sum::<usize>() + queue);
+            }
+            maps.push(map);
+        }
+        Ok(Plan { queues, kinds, maps })
+    }
+
+    /// How many cores use a dispatch queue.
+    fn users(&self, queue: usize) -> usize {
+        self.maps.iter().filter(|map| map.contains(&queue)).count()
+    }
+
+    /// The place of each kind among a core's lanes.
+    fn places(&self) -> [u8; 3] {
+        let place = |kind: QueueKind| self.kinds.iter().position(|&k| k == kind).unwrap_or(0);
+        QueueKind::ALL.map(|kind| place(kind) as u8)
+    }
+}
+
+struct Builder<'a> {
+    config: &'a Config,
+    plan: Plan,
+    shape: Shape,
+    shares_tags: bool,
+}
+
+impl Builder<'_> {
+    fn build<Q: HardwareQueue>(self, opened: Vec<Q>) -> Result<Layer<Q>, ConfigError> {
+        let cores = self.config.topology.cores();
+        let depths: Vec<usize> = opened.iter().map(HardwareQueue::depth).collect();
+        let mut dispatch = self.dispatch(opened)?;
+        let (mut staging, staged) = self.staging()?;
+        let limits: Vec<usize> = (0..cores).map(|core| self.limit(core, &depths)).collect();
+        let deepest = depths.iter().copied().max().unwrap_or(1);
+        // One who finishes for others may have all their requests at once.
+        let all = limits.iter().sum();
+        let room = |core: usize| match self.config.steering {
+            Steering::Submitter | Steering::Finder => limits[core],
+            Steering::One(_) | Steering::Split(..) => all,
+        };
+        let inboxes = (0..cores).map(|core| inbox(room(core))).collect::<Result<Vec<_>, _>>()?;
+        let (inboxes, senders): (Vec<_>, Vec<_>) = inboxes.into_iter().unzip();
+        let peers = Arc::new(Peers::new(senders));
+        let mut accounts: Vec<Vec<Arc<LaneAccount>>> = vec![Vec::new(); self.plan.queues];
+        let mut contexts = Vec::new();
+        for (core, inbox) in inboxes.into_iter().enumerate() {
+            let mut lanes = Vec::new();
+            for (kind, &queue) in self.plan.maps[core].iter().enumerate() {
+                let account = Arc::new(LaneAccount::default());
+                accounts[queue].push(account.clone());
+                let place = self.place(kind, core);
+                let lane = Lane {
+                    staging: staging[place].pop().expect("one for each core"),
+                    staged: staged[place].clone(),
+                    queue: dispatch[queue].pop().expect("one for each core"),
+                    number: queue as u32,
+                    account,
+                    staging_number: place as u32,
+                    lookers: self.lookers(core, queue),
+                    in_place: false,
+                    direct: false,
+                };
+                lanes.push(self.finish(lane));
+            }
+            let (kinds, limit, peers) = (self.plan.places(), limits[core], peers.clone());
+            let core = core as u32;
+            contexts.push(Context::new(
+                core,
+                lanes,
+                kinds,
+                self.config,
+                inbox,
+                peers,
+                limit,
+                deepest,
+            ));
+        }
+        Ok((contexts, Monitor { staging: staged, dispatch: accounts }))
+    }
+
+    /// Decides which ways a lane is short.
+    fn finish<Q>(&self, lane: Lane<Q>) -> Lane<Q> {
+        let config = self.config;
+        let alone = lane.staging.is_alone() && lane.queue.is_alone() && lane.lookers.is_none();
+        let own = matches!(config.steering, Steering::Submitter | Steering::Finder);
+        let none = config.scheduler == SchedulerKind::None;
+        Lane {
+            in_place: alone && own && config.merge == crate::Merge::Off,
+            direct: lane.staging.is_alone() && none && config.plug.is_none(),
+            ..lane
+        }
+    }
+
+    /// Who looks at the device behind a queue for a core that uses it; `None`
+    /// when it does so itself. A queue that no completing core uses is looked
+    /// at by those that use it.
+    fn lookers(&self, core: usize, queue: usize) -> Option<[u32; 2]> {
+        let named = match self.config.steering {
+            Steering::Submitter | Steering::Finder => return None,
+            Steering::One(one) => [one, one],
+            Steering::Split(a, b) => [a, b],
+        };
+        let users: Vec<usize> =
+            named.into_iter().filter(|&named| self.plan.maps[named].contains(&queue)).collect();
+        match users[..] {
+            [] => None,
+            _ if users.contains(&core) => None,
+            [one] => Some([one as u32; 2]),
+            _ => Some(named.map(|named| named as u32)),
+        }
+    }
+
+    /// The most requests that a core may have outside.
+    fn limit(&self, core: usize, depths: &[usize]) -> usize {
+        let map = &self.plan.maps[core];
+        map.iter().map(|&queue| depths[queue] + self.config.staging_depth).sum()
+    }
+
+    /// The number of a core's staging queue for a kind.
+    fn place(&self, kind: usize, core: usize) -> usize {
+        let topology = &self.config.topology;
+        kind * self.config.staging.count(topology) + self.config.staging.place(topology, core)
+    }
+
+    /// A handle of each dispatch queue for each core that uses it.
+    fn dispatch<Q: HardwareQueue>(
+        &self,
+        opened: Vec<Q>,
+    ) -> Result<Vec<Vec<Held<Dispatch<Q>>>>, ConfigError> {
+        let deepest = opened.iter().map(HardwareQueue::depth).max().unwrap_or(1);
+        let depth = |n: usize| ConfigError::range("depth of the driver's queue", n, 1, 65_535);
+        depth(deepest)?;
+        let set = if self.shares_tags { Some(SharedTags::new(deepest as u32)?) } else { None };
+        let mut all = Vec::new();
+        for (number, queue) in opened.into_iter().enumerate() {
+            depth(queue.depth())?;
+            let tags = match &set {
+                Some(set) => Tags::shared(set.user()),
+                None => Tags::own(queue.depth() as u32)?,
+            };
+            let (users, timeout) = (self.plan.users(number), self.config.timeout);
+            let dispatch = Dispatch::new(number as u32, queue, tags, users, timeout);
+            all.push(Held::among(dispatch, users));
+        }
+        Ok(all)
+    }
+
+    /// A handle of each staging queue for each core that uses it.
+    #[allow(clippy::type_complexity)]
+    fn staging(&self) -> Result<(Vec<Vec<Held<Staging>>>, Vec<Arc<StagingAccount>>), ConfigError> {
+        let config = self.config;
+        let (cores, spread) = (config.topology.cores(), config.staging);
+        let options = StagingOptions {
+            depth: config.staging_depth,
+            scheduler: config.scheduler.clone(),
+            merge: config.merge,
+            merge_idle: config.merge_idle,
+            plug: config.plug,
+            cores,
+            shape: self.shape,
+        };
+        let count = spread.count(&config.topology);
+        let mut all = Vec::new();
+        for _ in &self.plan.kinds {
+            for number in 0..count {
+                let uses = |core: &usize| spread.place(&config.topology, *core) == number;
+                let users = (0..cores).filter(uses).count();
+                all.push(Held::among(Staging::new(&options)?, users));
+            }
+        }
+        let accounts = all.iter().map(|_| Arc::default()).collect();
+        Ok((all, accounts))
+    }
+}

@@ -1,0 +1,78 @@
+//! The multi-queue block layer: from many cores to a device's queues.
+//!
+//! After *Linux Block IO: Introducing Multi-queue SSD Access on Multi-core
+//! Systems* (Bjørling, Axboe, Nellans and Bonnet, SYSTOR 2013), as a library
+//! that any driver in user space can sit under.
+//!
+//! ```text
+//!  core 0        core 1        core 2     one Context each: a port of block requests
+//!    │             │             │
+//!  staging      staging       staging     one, per socket or per core:
+//!    │             └──────┬──────┘        order, plug, merge, fairness
+//!    ▼                    ▼
+//!  dispatch            dispatch           as many as the driver has; its mapping function
+//!    │ tags               │ tags          says which core goes where: bounded by tags
+//!    ▼                    ▼
+//!  HardwareQueue       HardwareQueue      the driver: a port whose ids are tags
+//! ```
+//!
+//! - [`build`] puts a layer over a [`Driver`]; each core gets a [`Context`].
+//! - [`driver`]: the null and the timed null driver, a drive on this thread or
+//!   on a thread of its own; the crate `storage` has real devices.
+//! - [`scheduler`], [`staging`], [`config`]: what happens to requests on their
+//!   way, each switched apart from the others.
+//! - [`completion`]: how a submitter waits.
+//! - [`Monitor`] reads live accounts, [`trace`] records each request's life.
+//! - [`ConfigError`] is what cannot be; [`Fault`] what a driver did wrong.
+//!
+//! Time is given by the caller, so a whole layer also runs in virtual time. On
+//! the way of a request there is no allocation, no system call and no clock
+//! read; where its queues are its core's alone, also no lock, no locked
+//! operation, and no write to a cache line that another core uses.
+//!
+//! ```
+//! use blkmq::driver::null::{Null, NullOptions};
+//! use blkmq::{Config, Topology, build};
+//! use port::{BlockOp, BlockReq, Buffer, Port, Ring, Time};
+//!
+//! let two_cores = Config::new(Topology::new(2, 1)?);
+//! let driver = Null::new(NullOptions { submit_queues: 2, ..NullOptions::default() })?;
+//! let (mut contexts, monitor) = build(&two_cores, driver)?;
+//!
+//! let (mut reqs, mut done) = (Ring::new(32), Ring::new(32));
+//! let (op, buffer) = (BlockOp::Read, Buffer::empty());
+//! reqs.push(BlockReq { id: 7, op, fua: false, offset: 4096, len: 4096, buffer }).unwrap();
+//! contexts[1].submit(Time(100), &mut reqs);
+//! contexts[1].advance(Time(400), &mut done);
+//!
+//! assert_eq!(done.pop().unwrap().id, 7);
+//! assert_eq!(monitor.dispatch()[1].latency.max(), Some(300));
+//! # Ok::<(), blkmq::ConfigError>(())
+//! ```
+
+pub mod account;
+pub mod baseline;
+pub mod completion;
+pub mod config;
+mod context;
+mod dispatch;
+pub mod driver;
+pub mod error;
+mod held;
+mod layer;
+mod merge;
+mod peers;
+mod queue_tags;
+pub mod scheduler;
+pub mod staging;
+pub mod topology;
+pub mod trace;
+
+pub use account::{DispatchStats, Monitor, StagingStats};
+pub use config::{Config, Merge, Plug, Steering};
+pub use context::Context;
+pub use driver::{Abort, Driver, HardwareQueue, QueueKind};
+pub use error::{ConfigError, Fault};
+pub use layer::{Layer, build};
+pub use scheduler::SchedulerKind;
+pub use topology::{Spread, Topology};

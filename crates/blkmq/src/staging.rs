@@ -1,0 +1,404 @@
+//! A staging queue: where requests wait until the device has room, are put in
+//! order and merged.
+//!
+//! Between a core's context and a dispatch queue (thesis, section 3.2). Its
+//! scheduler orders what is staged; a plug holds all of it back for a moment,
+//! so that there is something to order and merge.
+//!
+//! Guarantees: what goes in comes out exactly once, alone or as a part of a
+//! merged request; at most `depth` requests are inside (merged ones count as
+//! one); the same calls give the same answers. No allocation after it is
+//! made.
+//!
+//! Order. As in every block layer, two requests that are inside at once have
+//! no order, also where they overlap; who needs one waits for the first to
+//! complete. What holds all the same: without a scheduler, requests go out in
+//! the order in which they came, and a core's own do with `fair`. Merging
+//! changes that order only between requests that do not overlap, or that both
+//! read: a request never joins one that was staged before another which it
+//! overlaps, nor one before a flush. For what `deadline` keeps, see there;
+//! there a request may also join one found by its address, if none that is
+//! sorted with it starts inside its range.
+//!
+//! Nothing fails but options outside their range, and memory for bounce
+//! buffers.
+
+use std::mem;
+
+use port::{BlockDone, BlockOp, BlockReq, Buffer, Shape, Slots, Status, Time};
+
+use crate::config::{Merge, Plug};
+use crate::error::ConfigError;
+use crate::merge::{self, Merger, Side};
+use crate::scheduler::{Order, SchedulerKind};
+
+pub use crate::merge::Parts;
+
+/// The most requests in a staging queue.
+pub const MOST_STAGED: usize = 65_535;
+/// With so many of the newest requests a new one is merged, if
+/// [`Merge::Full`].
+pub const NEWEST: usize = 8;
+
+/// How a staging queue is set up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StagingOptions {
+    /// Requests that it holds at most, 1 to [`MOST_STAGED`].
+    pub depth: usize,
+    /// How they are ordered.
+    pub scheduler: SchedulerKind,
+    /// Which are merged.
+    pub merge: Merge,
+    /// Whether they are merged while the device has room, too.
+    pub merge_idle: bool,
+    /// Whether it is plugged.
+    pub plug: Option<Plug>,
+    /// All cores of the layer: the number of a submitter is below it.
+    pub cores: usize,
+    /// The outside of the device.
+    pub shape: Shape,
+}
+
+/// A request on its way to a dispatch queue.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// The request. Of a merged one, the id is that of one of its parts.
+    pub req: BlockReq,
+    /// The core that submitted it, or the first of its parts.
+    pub from: u32,
+    /// When.
+    pub submitted: Time,
+    /// Its parts, if it is merged: give them to [`Staging::split`] when it
+    /// has completed.
+    pub parts: Parts,
+}
+
+/// What a staging queue did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StagingCounters {
+    /// Requests that came.
+    pub inserted: u64,
+    /// Requests that went out, a merged one as one.
+    pub dispatched: u64,
+    /// Requests that joined another.
+    pub merged: u64,
+    /// How often the plug opened because there were so many requests, or as
+    /// many as the queue holds.
+    pub opened_by_requests: u64,
+    /// Because the newest was so long.
+    pub opened_by_bytes: u64,
+    /// Because the first had waited so long.
+    pub opened_by_time: u64,
+    /// Because it was asked to.
+    pub opened_by_hand: u64,
+}
+
+/// An entry of the table.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub out: Outgoing,
+    /// How many were staged before it; [`GONE`] when it is free.
+    stamp: u64,
+}
+
+/// The stamp of a free entry.
+const GONE: u64 = u64::MAX;
+
+impl Default for Staged {
+    fn default() -> Staged {
+        let (op, buffer) = (BlockOp::Flush, Buffer::empty());
+        let req = BlockReq { id: 0, op, fua: false, offset: 0, len: 0, buffer };
+        let out = Outgoing { req, from: 0, submitted: Time::ZERO, parts: Parts::NONE };
+        Staged { out, stamp: GONE }
+    }
+}
+
+/// Requests move field by field: a copy of a whole one goes through the stack,
+/// and waiting for that costs more than all else here.
+impl Staged {
+    /// Takes a request into a free entry.
+    #[inline(always)]
+    fn enter(&mut self, stamp: u64, now: Time, from: u32, req: BlockReq) {
+        self.stamp = stamp;
+        let BlockReq { id, op, fua, offset, len, buffer } = req;
+        let out = &mut self.out;
+        (out.req.id, out.req.op, out.req.fua) = (id, op, fua);
+        (out.req.offset, out.req.len, out.req.buffer) = (offset, len, buffer);
+        (out.from, out.submitted, out.parts) = (from, now, Parts::NONE);
+    }
+
+    /// Takes the request out.
+    #[inline(always)]
+    fn leave(&mut self) -> Outgoing {
+        self.stamp = GONE;
+        let Outgoing { req, from, submitted, parts } = &mut self.out;
+        let buffer = mem::take(&mut req.buffer);
+        let BlockReq { id, op, fua, offset, len, .. } = *req;
+        let req = BlockReq { id, op, fua, offset, len, buffer };
+        Outgoing { req, from: *from, submitted: *submitted, parts: *parts }
+    }
+}
+
+/// What is staged. A free entry's buffer is empty.
+pub(crate) type Table = Slots<Staged>;
+
+/// A staging queue.
+#[derive(Debug)]
+pub struct Staging {
+    table: Table,
+    order: Order,
+    /// Holds everything back.
+    plugged: bool,
+    plug: Option<Plug>,
+    /// When the first came since it was empty; kept only where it is plugged.
+    first: Time,
+    merge: Merge,
+    merge_idle: bool,
+    merger: Merger,
+    /// How many were staged, merged ones not counted.
+    staged: u64,
+    /// The entries that were staged last, each at its stamp's place.
+    newest: [u32; NEWEST],
+    counters: StagingCounters,
+}
+
+impl Staging {
+    /// An empty staging queue.
+    pub fn new(options: &StagingOptions) -> Result<Staging, ConfigError> {
+        let StagingOptions { depth, merge, merge_idle, plug, cores, shape, .. } = *options;
+        ConfigError::range("staging_depth", depth, 1, MOST_STAGED)?;
+        if let Some(plug) = plug {
+            ConfigError::range("plug.requests", plug.requests, 1, usize::MAX)?;
+            let bytes = usize::try_from(plug.bytes).unwrap_or(usize::MAX);
+            ConfigError::range("plug.bytes", bytes, 1, usize::MAX)?;
+        }
+        let merger = match merge {
+            Merge::Off => Merger::off(shape),
+            Merge::Simple | Merge::Full => Merger::new(depth, shape)?,
+        };
+        Ok(Staging {
+            table: Slots::new(depth),
+            order: Order::new(&options.scheduler, depth, cores)?,
+            plugged: plug.is_some(),
+            plug,
+            first: Time::ZERO,
+            merge,
+            merge_idle,
+            merger,
+            staged: 0,
+            newest: [0; NEWEST],
+            counters: StagingCounters::default(),
+        })
+    }
+
+    /// How many more requests fit.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.table.room()
+    }
+
+    /// How many requests are inside, a merged one as one.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.table.live()
+    }
+
+    /// True when none is inside.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.table.live() == 0
+    }
+
+    /// What it did so far.
+    pub fn counters(&self) -> StagingCounters {
+        self.counters
+    }
+
+    /// Takes a request of core `from`, submitted at `now`. `busy`: there is no
+    /// tag for it; only then it is merged, unless `merge_idle`.
+    ///
+    /// # Panics
+    /// Without room; the caller looks at [`Staging::room`]. With `fair`, when
+    /// `from` is not below `cores`.
+    #[inline(always)]
+    pub fn insert(&mut self, now: Time, from: u32, busy: bool, req: BlockReq) {
+        self.counters.inserted += 1;
+        if self.plug.is_some() && self.is_empty() {
+            self.first = now;
+        }
+        if self.merge != Merge::Off && (busy || self.merge_idle) && !self.is_empty() {
+            return self.merge_or_stage(now, from, req);
+        }
+        let slot = self.stage(now, from, req);
+        if self.plugged {
+            self.look_at_plug(slot);
+        }
+    }
+
+    /// Puts a request into the table.
+    #[inline(always)]
+    fn stage(&mut self, now: Time, from: u32, req: BlockReq) -> u32 {
+        let stamp = self.staged;
+        self.staged += 1;
+        let slot = self.table.take_as_is();
+        let entry = &mut self.table[slot];
+        entry.enter(stamp, now, from, req);
+        self.order.push(slot, &entry.out);
+        self.newest[stamp as usize % NEWEST] = slot;
+        slot
+    }
+
+    /// Lets a request join one that is staged, or puts it into the table.
+    #[inline(never)]
+    fn merge_or_stage(&mut self, now: Time, from: u32, req: BlockReq) {
+        let slot = match self.place(from, &req) {
+            Some((slot, side)) => self.join(slot, side, now, from, req),
+            None => self.stage(now, from, req),
+        };
+        if self.plugged {
+            self.look_at_plug(slot);
+        }
+    }
+
+    /// The entry that a request joins, and on which side.
+    fn place(&self, from: u32, req: &BlockReq) -> Option<(u32, Side)> {
+        if !self.merger.accepts(req) {
+            return None;
+        }
+        let reach = if self.merge == Merge::Full { NEWEST as u64 } else { 1 };
+        for stamp in (self.staged.saturating_sub(reach)..self.staged).rev() {
+            let slot = self.newest[stamp as usize % NEWEST];
+            // It may have gone out, and another have its place.
+            let old = &self.table[slot];
+            if old.stamp != stamp {
+                continue;
+            }
+            if let Some(side) = self.joins(&old.out, from, req) {
+                return Some((slot, side));
+            }
+            if merge::conflicts(&old.out.req, req) {
+                return None;
+            }
+        }
+        if self.merge != Merge::Full {
+            return None;
+        }
+        self.order
+            .beside(req)
+            .into_iter()
+            .flatten()
+            .find_map(|slot| Some((slot, self.joins(&self.table[slot].out, from, req)?)))
+    }
+
+    /// Where a request joins one that is staged, if it may.
+    #[inline]
+    fn joins(&self, old: &Outgoing, from: u32, req: &BlockReq) -> Option<Side> {
+        let side = merge::side(&old.req, req)?;
+        (self.order.mixes(old.from, from) && self.merger.allows(old, side, req)).then_some(side)
+    }
+
+    /// Lets a request join an entry.
+    fn join(&mut self, slot: u32, side: Side, now: Time, from: u32, req: BlockReq) -> u32 {
+        let out = &mut self.table[slot].out;
+        self.merger.join(out, side, now, from, req);
+        self.counters.merged += 1;
+        if side == Side::Front {
+            self.order.readdress(slot, &out.req);
+        }
+        slot
+    }
+
+    /// The next request to dispatch; `None` when it is empty or plugged.
+    #[inline(always)]
+    pub fn next(&mut self, now: Time) -> Option<Outgoing> {
+        if self.plugged && !self.opens(now) {
+            return None;
+        }
+        let slot = self.order.pop(now, &self.table)?;
+        self.table.give(slot);
+        self.counters.dispatched += 1;
+        if self.is_empty() {
+            self.plugged = self.plug.is_some();
+        }
+        let entry = &mut self.table[slot];
+        if !entry.out.parts.is_none() {
+            self.merger.gather(&mut entry.out);
+        }
+        Some(entry.leave())
+    }
+
+    /// Takes a merged request apart that completed with `status` at `at` and
+    /// gave `buffer` back. `each` is given the core, the time of submission
+    /// and the completion of every request that it was made of, with its own
+    /// id and buffer, in the order of their addresses. A buffer other than the
+    /// one that went out (a request that its driver lost has an empty one) is
+    /// dropped, and a read cannot have succeeded with it: its status is then
+    /// [`Status::INTERNAL`].
+    ///
+    /// # Panics
+    /// When `parts` is none, or was taken apart already.
+    pub fn split(
+        &mut self,
+        parts: Parts,
+        status: Status,
+        at: Time,
+        buffer: Buffer,
+        each: &mut impl FnMut(u32, Time, BlockDone),
+    ) {
+        self.merger.split(parts, status, at, buffer, each);
+    }
+
+    /// How many requests a merged one was made of. `parts` is not none, and was
+    /// not taken apart.
+    pub fn count(&self, parts: Parts) -> usize {
+        self.merger.count(parts)
+    }
+
+    /// When the plug opens by itself; `None` while it holds nothing back.
+    #[inline]
+    pub fn next_event(&self) -> Option<Time> {
+        (self.plugged && !self.is_empty()).then(|| self.opening())
+    }
+
+    /// Opens the plug, until the queue is empty. Nothing, if it is.
+    pub fn unplug(&mut self) {
+        if self.plugged && !self.is_empty() {
+            self.plugged = false;
+            self.counters.opened_by_hand += 1;
+        }
+    }
+
+    /// When the plug has held back for long enough.
+    fn opening(&self) -> Time {
+        let ns = self.plug.map_or(0, |plug| plug.ns);
+        Time(self.first.0.saturating_add(ns))
+    }
+
+    /// Whether the plug opens now.
+    #[cold]
+    fn opens(&mut self, now: Time) -> bool {
+        if self.is_empty() || now < self.opening() {
+            return false;
+        }
+        self.plugged = false;
+        self.counters.opened_by_time += 1;
+        true
+    }
+
+    /// Opens the plug if what came to entry `slot` is the last that it holds
+    /// back.
+    fn look_at_plug(&mut self, slot: u32) {
+        let Some(plug) = self.plug else { return };
+        if self.len() >= plug.requests || self.room() == 0 {
+            self.counters.opened_by_requests += 1;
+        } else if self.table[slot].out.req.len >= plug.bytes {
+            self.counters.opened_by_bytes += 1;
+        } else {
+            return;
+        }
+        self.plugged = false;
+    }
+}
+
+#[cfg(test)]
+mod tests;
