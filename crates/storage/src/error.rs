@@ -1,0 +1,109 @@
+//! Why storage cannot be opened: what, where, and what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use blkmq::ConfigError;
+use thiserror::Error;
+
+/// Storage that cannot be opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// An option is outside its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Polling was asked for together with the page cache.
+    #[error(
+        "poll_queues needs direct: the page cache cannot be polled; set direct, or no poll_queues"
+    )]
+    PollNeedsDirect,
+    /// There is nothing of this name.
+    #[error("{path}: no such file or device; create the file with the size of the drive first")]
+    Missing {
+        /// What was to be opened.
+        path: PathBuf,
+    },
+    /// It is neither a file nor a block device.
+    #[error("{path} is {kind}: a drive is a regular file or a block device")]
+    NotADrive {
+        /// What was to be opened.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// Somebody else has it.
+    #[error("{path} is in use: {by}; unmount or close it there, or open it with read_only")]
+    InUse {
+        /// What was to be opened.
+        path: PathBuf,
+        /// Who has it.
+        by: &'static str,
+    },
+    /// It cannot be opened for writing.
+    #[error(
+        "{path} cannot be written: {source}; open it with read_only, or change its permissions"
+    )]
+    NoWrite {
+        /// What was to be opened.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file system knows no direct access.
+    #[error("{path}: its file system has no direct access (O_DIRECT); open it with direct=false")]
+    NoDirect {
+        /// What was to be opened.
+        path: PathBuf,
+    },
+    /// The device cannot be polled.
+    #[error("{path} cannot be polled: {why}; use poll=auto, or no poll_queues")]
+    NoPoll {
+        /// What was to be opened.
+        path: PathBuf,
+        /// What is missing.
+        why: &'static str,
+    },
+    /// It is smaller than a logical block.
+    #[error("{path} has {bytes} bytes: a drive has at least one block of 4096; make it larger")]
+    TooSmall {
+        /// What was to be opened.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+    },
+    /// The system refused for another reason.
+    #[error("{path}: {doing}: {source}")]
+    System {
+        /// What was to be opened.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The kernel gives no ring.
+    #[error(
+        "io_uring: {doing}: {source}; it needs Linux 5.11 or later, \
+         kernel.io_uring_disabled=0, and no seccomp filter against it"
+    )]
+    NoRing {
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Memory could not be registered.
+    #[error(
+        "registering {bytes} bytes of buffers: {source}; \
+         raise the limit of locked memory (ulimit -l), or register fewer regions"
+    )]
+    Register {
+        /// How many bytes, for one queue.
+        bytes: usize,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The memory that is needed to open it could not be had.
+    #[error(transparent)]
+    Memory(#[from] port::OutOfMemory),
+}
