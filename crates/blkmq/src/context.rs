@@ -178,6 +178,14 @@ impl<Q: HardwareQueue> Context<Q> {
         self.lanes.iter_mut().flat_map(|lane| lane.queue.lock().faults()).collect()
     }
 
+    /// The driver's queue, where this core has just one and has it alone.
+    pub fn queue(&self) -> Option<&Q> {
+        match &self.lanes[..] {
+            [Lane { queue: Held::Alone(dispatch), .. }] => Some(dispatch.queue()),
+            _ => None,
+        }
+    }
+
     /// Sleeps until there is something to see, or until `timeout` has passed;
     /// `None` is for ever. True when there may be something to see. Where the
     /// core has several dispatch queues or shares one, it returns at once.
@@ -564,26 +572,15 @@ impl<Q: HardwareQueue> Port for Context<Q> {
 
     #[inline]
     fn next_event(&self) -> Option<Time> {
-        if !self.ready.is_empty() || self.has_mail() {
-            return Some(self.last);
+        if self.solo
+            && let Held::Alone(queue) = &self.lanes[0].queue
+            && let Held::Alone(staging) = &self.lanes[0].staging
+            && staging.is_empty()
+            && self.ready.is_empty()
+        {
+            return queue.next_event().map(|time| time.max(self.last));
         }
-        let mut next: Option<Time> = None;
-        let mut at = |time: Time| next = Some(next.map_or(time, |n| n.min(time)));
-        for (number, lane) in self.lanes.iter().enumerate() {
-            let queue = lane.queue.peek();
-            if self.looks(number)
-                && let Some(event) = queue.next_event()
-            {
-                at(event);
-            }
-            let staging = lane.staging.peek();
-            match staging.next_event() {
-                Some(opens) if opens > self.last => at(opens),
-                _ if !staging.is_empty() && queue.has_room() => at(self.last),
-                _ => {}
-            }
-        }
-        next.map(|time| time.max(self.last))
+        self.next_of_all()
     }
 
     #[inline]
@@ -604,6 +601,32 @@ impl<Q: HardwareQueue> Port for Context<Q> {
         if let [Lane { queue: Held::Alone(queue), .. }] = &self.lanes[..] {
             queue.queue().hint(req);
         }
+    }
+}
+
+impl<Q: HardwareQueue> Context<Q> {
+    /// The next event of all lanes and of what other cores found.
+    fn next_of_all(&self) -> Option<Time> {
+        if !self.ready.is_empty() || self.has_mail() {
+            return Some(self.last);
+        }
+        let mut next: Option<Time> = None;
+        let mut at = |time: Time| next = Some(next.map_or(time, |n| n.min(time)));
+        for (number, lane) in self.lanes.iter().enumerate() {
+            let queue = lane.queue.peek();
+            if self.looks(number)
+                && let Some(event) = queue.next_event()
+            {
+                at(event);
+            }
+            let staging = lane.staging.peek();
+            match staging.next_event() {
+                Some(opens) if opens > self.last => at(opens),
+                _ if !staging.is_empty() && queue.has_room() => at(self.last),
+                _ => {}
+            }
+        }
+        next.map(|time| time.max(self.last))
     }
 }
 

@@ -121,7 +121,7 @@ impl<P: Port> RealTime<P> {
         if cmds.is_empty() {
             return arrival;
         }
-        if Self::catch_up(&mut self.port, &mut self.drive, arrival, &mut self.early) {
+        if self.catch_up_inside(arrival) {
             self.drive = arrival;
             self.port.submit(arrival, cmds);
         }
@@ -136,6 +136,17 @@ impl<P: Port> RealTime<P> {
             self.early.pour(done);
         }
         Self::catch_up(&mut self.port, &mut self.drive, now, done);
+    }
+
+    /// Handles what happens inside until `to`. False when something is left.
+    #[inline]
+    fn catch_up_inside(&mut self, to: Time) -> bool {
+        match self.port.next_inside() {
+            Some(at) if at <= to => {
+                Self::catch_up(&mut self.port, &mut self.drive, to, &mut self.early)
+            }
+            _ => true,
+        }
     }
 
     /// Handles what is due at `to`. False when something is left: `done` is

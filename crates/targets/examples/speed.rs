@@ -23,12 +23,17 @@
 //! median is printed in millions a second, `warm`, `batch` and `depth` (0 for
 //! all), `fixed=N`: N requests and no clock, for counting instructions.
 //!
+//! `via=blkmq` puts the block layer above the drive: one core, one dispatch
+//! queue, no scheduler. Latencies are then counted by the layer.
+//!
 //! Each turn of a batched loop reads the clock once; each request has its address from
 //! a generator, is counted, and its latency goes into a histogram.
 
 use std::process::exit;
 use std::time::Instant;
 
+use blkmq::driver::inline::{Inline, InlineQueue};
+use blkmq::{Config, Context, Monitor, Topology, build};
 use device::Device;
 use device::realtime::Clock;
 use flash::{Dimensions, Geometry, Profile, RamMedium};
@@ -37,6 +42,69 @@ use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
 use targets::{Pblk, PblkConfig, RESERVE_CHUNKS, Victim};
 
 type Drive = Pblk<Device<RamMedium>>;
+
+/// What the loops drive.
+enum Top {
+    Drive(Box<Drive>),
+    Layer(Box<Context<InlineQueue<Drive>>>, Monitor),
+}
+
+impl Top {
+    fn new(drive: Drive, layer: bool) -> Top {
+        if !layer {
+            return Top::Drive(Box::new(drive));
+        }
+        let shape = drive.shape();
+        let config = Config::new(Topology::new(1, 1).expect("one core"));
+        let driver = Inline::new(drive, shape, MOST);
+        let (mut contexts, monitor) = build(&config, driver).expect("a good layer");
+        Top::Layer(Box::new(contexts.remove(0)), monitor)
+    }
+
+    fn drive(&self) -> &Drive {
+        match self {
+            Top::Drive(drive) => drive,
+            Top::Layer(context, _) => context.queue().expect("it is one core's").drive(),
+        }
+    }
+}
+
+impl Port for Top {
+    type Cmd = BlockReq;
+    type Done = BlockDone;
+
+    #[inline(always)]
+    fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
+        match self {
+            Top::Drive(drive) => drive.submit(now, cmds),
+            Top::Layer(context, _) => context.submit(now, cmds),
+        }
+    }
+
+    #[inline(always)]
+    fn next_event(&self) -> Option<Time> {
+        match self {
+            Top::Drive(drive) => drive.next_event(),
+            Top::Layer(context, _) => context.next_event(),
+        }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        match self {
+            Top::Drive(drive) => drive.advance(to, done),
+            Top::Layer(context, _) => context.advance(to, done),
+        }
+    }
+
+    #[inline(always)]
+    fn hint(&self, req: &BlockReq) {
+        match self {
+            Top::Drive(drive) => drive.hint(req),
+            Top::Layer(context, _) => context.hint(req),
+        }
+    }
+}
 
 /// The command line.
 struct Args {
@@ -49,6 +117,7 @@ struct Args {
     batch: usize,
     depth: usize,
     fixed: Option<u64>,
+    layer: bool,
 }
 
 impl Args {
@@ -64,6 +133,7 @@ impl Args {
             batch: 0,
             depth: 0,
             fixed: None,
+            layer: false,
         };
         for word in words {
             let (key, value) = word.split_once('=')?;
@@ -76,6 +146,7 @@ impl Args {
                 "batch" => args.batch = value.parse().ok()?,
                 "depth" => args.depth = value.parse().ok()?,
                 "fixed" => args.fixed = Some(value.parse().ok()?),
+                "via" if value == "blkmq" => args.layer = true,
                 _ => return None,
             }
         }
@@ -127,7 +198,7 @@ struct Single {
 const MOST: usize = 256;
 
 struct Loop {
-    port: Drive,
+    port: Top,
     blocks: u64,
     rng: Rng,
     clock: Clock,
@@ -145,10 +216,10 @@ struct Loop {
 }
 
 impl Loop {
-    fn new(port: Drive) -> Loop {
+    fn new(drive: Drive, layer: bool) -> Loop {
         Loop {
-            blocks: port.shape().bytes / 4096,
-            port,
+            blocks: drive.shape().bytes / 4096,
+            port: Top::new(drive, layer),
             rng: Rng(88172645463325252),
             clock: Clock::start(),
             last: Time::ZERO,
@@ -180,7 +251,9 @@ impl Loop {
     #[inline(always)]
     fn count(&mut self, now: Time, done: &BlockDone) {
         assert!(done.status.is_ok());
-        self.latency.record(now.since(self.stamps[done.id as usize & (MOST - 1)]));
+        if let Top::Drive(_) = self.port {
+            self.latency.record(now.since(self.stamps[done.id as usize & (MOST - 1)]));
+        }
         self.finished += 1;
     }
 
@@ -191,6 +264,13 @@ impl Loop {
             self.last = self.clock.now();
         }
         self.last
+    }
+
+    /// When completions are taken: at the drive's event, or, above the block
+    /// layer, as its host sees them.
+    #[inline(always)]
+    fn taken(&mut self, at: Time, timed: bool) -> Time {
+        if let Top::Layer(..) = self.port { self.now(timed) } else { at }
     }
 
     /// `ios` requests in batches.
@@ -204,10 +284,13 @@ impl Loop {
             while !self.queue.is_empty() || self.port.next_event().is_some() {
                 self.port.submit(now, &mut self.queue);
                 while let Some(at) = self.port.next_event() {
-                    self.port.advance(at, &mut self.done);
+                    now = self.taken(at, timed);
+                    self.port.advance(now, &mut self.done);
                 }
             }
-            now = self.now(timed);
+            if let Top::Drive(_) = self.port {
+                now = self.now(timed);
+            }
             while let Some(done) = self.done.pop() {
                 self.count(now, &done);
             }
@@ -231,11 +314,14 @@ impl Loop {
             }
             self.port.submit(now, &mut self.queue);
             let at = self.port.next_event().expect("some are in flight");
-            self.port.advance(at, &mut self.single);
             turn += 1;
-            if turn % way.clock == 0 {
-                now = self.now(timed);
-            }
+            let look = turn % way.clock == 0;
+            let to = self.taken(at, timed && look);
+            self.port.advance(to, &mut self.single);
+            now = match self.port {
+                Top::Layer(..) => to,
+                Top::Drive(_) => self.now(timed && look),
+            };
             let done = self.single.pop().expect("reads take no time");
             self.count(now, &done);
             id = done.id as usize;
@@ -295,10 +381,10 @@ fn middle(rates: impl Iterator<Item = f64>) -> (f64, f64, f64) {
 fn figure(l: &mut Loop, args: &Args, name: &str, mut run: impl FnMut(&mut Loop, u64, bool)) {
     if let Some(ios) = args.fixed {
         run(l, ios, false);
-        println!("{name}: {ios} requests, state {:016x}", l.port.device().state_hash());
+        println!("{name}: {ios} requests, state {:016x}", l.port.drive().device().state_hash());
         return;
     }
-    let before = l.port.counters();
+    let before = l.port.drive().counters();
     l.latency.clear();
     let rates: Vec<(f64, f64)> = (0..args.rounds)
         .map(|_| {
@@ -312,9 +398,12 @@ fn figure(l: &mut Loop, args: &Args, name: &str, mut run: impl FnMut(&mut Loop, 
         .collect();
     let (rate, least, most) = middle(rates.iter().map(|rate| rate.0));
     let wall = middle(rates.iter().map(|rate| rate.1)).0;
-    let after = l.port.counters();
+    let after = l.port.drive().counters();
     let (user, gc) = (after.user - before.user, after.gc - before.gc);
     let amplification = if user == 0 { 0.0 } else { 1.0 + gc as f64 / user as f64 };
+    if let Top::Layer(_, monitor) = &l.port {
+        l.latency = monitor.dispatch().remove(0).latency;
+    }
     println!(
         "{name}: {rate:.2} M/s, {least:.2} to {most:.2} ({wall:.2}), p50 {} ns, p99 {} ns, \
          write amplification {:.3}",
@@ -389,7 +478,7 @@ fn in_drive_time(l: &mut Loop, op: BlockOp, depth: usize, ios: u64) {
 }
 
 fn drive_time(args: &Args) {
-    let mut l = Loop::new(drive("ref", args.size, args.spare));
+    let mut l = Loop::new(drive("ref", args.size, args.spare), args.layer);
     let blocks = l.blocks;
     in_drive_time(&mut l, BlockOp::Write, 64, blocks);
     for (name, op) in [("reads", BlockOp::Read), ("writes", BlockOp::Write)] {
@@ -407,7 +496,7 @@ fn main() {
     if args.case == "virtual" {
         return drive_time(&args);
     }
-    let mut l = Loop::new(drive("null", args.size, args.spare));
+    let mut l = Loop::new(drive("null", args.size, args.spare), args.layer);
     if args.case != "fresh" {
         let start = Instant::now();
         l.fill();

@@ -492,6 +492,13 @@ impl<D: OpenChannel> Port for Pblk<D> {
         }
     }
 
+    /// The device's next event: reads that are put off are as if they were
+    /// done.
+    #[inline]
+    fn next_inside(&self) -> Option<Time> {
+        self.device.next_event()
+    }
+
     #[inline]
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
         loop {
