@@ -35,6 +35,8 @@ pub(crate) struct Found {
     past: Past,
     /// The dispatch queue.
     queue: u32,
+    /// When it was found: the core it goes to may have read its clock before.
+    seen: Time,
     /// Whether its latency was recorded.
     recorded: bool,
 }
@@ -397,8 +399,8 @@ impl<Q: HardwareQueue> Context<Q> {
     }
 
     fn hand_over(&self, core: u32, lane: usize, done: BlockDone, past: Past, recorded: bool) {
-        let queue = self.lanes[lane].number;
-        self.peers.send(core, Found { done, past, queue, recorded });
+        let (queue, seen) = (self.lanes[lane].number, self.last);
+        self.peers.send(core, Found { done, past, queue, seen, recorded });
     }
 
     /// Whether this core looks at the device behind a lane.
@@ -425,7 +427,8 @@ impl<Q: HardwareQueue> Context<Q> {
     }
 
     fn take_found(&mut self, now: Time, found: Found, done: &mut Ring<BlockDone>) {
-        let Found { done: one, past, queue, recorded } = found;
+        let Found { done: one, past, queue, seen, recorded } = found;
+        let now = now.max(seen);
         // Who shares no dispatch queue with the finder shares a staging queue;
         // it counts under the lane that it would have used.
         let mine = self.lanes.iter().position(|lane| lane.number == queue);

@@ -1,7 +1,7 @@
 //! What the block layer costs on one core, over the null driver.
 //!
-//! `speed` prints million requests a second, the median of 9 rounds, for each
-//! case. `speed CASE DEPTH BATCH COUNT` makes one run of COUNT requests with
+//! `layer_speed` prints million requests a second, the median of 9 rounds, for each
+//! case. `layer_speed CASE DEPTH BATCH COUNT` makes one run of COUNT requests with
 //! no clock at all, for counting instructions.
 
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! How fast pblk and the drive below it are on this machine: the loops behind
 //! the figures, without a front, a workload's description or a report.
 //!
-//! `speed CASE [KEY=VALUE ...]`; the cases:
+//! `pblk_speed CASE [KEY=VALUE ...]`; the cases:
 //! - `reads`: a drive of profile `null` (it takes no time) that is written in
 //!   full, then random reads of 4 KiB: in batches of 32 and 128, one by one
 //!   with 32 in flight, and one at a time;
@@ -490,7 +490,7 @@ fn drive_time(args: &Args) {
 
 fn main() {
     let Some(args) = Args::parse() else {
-        eprintln!("usage: speed reads|fresh|steady|both|virtual [KEY=VALUE ...]");
+        eprintln!("usage: pblk_speed reads|fresh|steady|both|virtual [KEY=VALUE ...]");
         exit(2);
     };
     if args.case == "virtual" {
