@@ -15,18 +15,24 @@ use serde_json::{Value, json};
 use targets::RESERVE_CHUNKS;
 use workload::{Arrivals as Starts, Load as Rate, Order, Pattern};
 
+use crate::below::{self, Below};
+use crate::blocks::Accounts;
 use crate::cli::{Arrivals, BenchArgs, ClockKind, End, Precondition, Range, Rw};
 use crate::cpu::CpuTime;
 use crate::drive::{DriveConfig, DriveSpec, NbdAddress};
 use crate::driver::{Driver, Real, Virtual};
 use crate::error::Error;
-use crate::load::{Load, Pace};
+use crate::load::{Load, Pace, Share};
 use crate::nbd::Served;
+use crate::real::share;
 use crate::runner::{Plan, Runner, Until};
 use crate::stack::{Drive, Stack, Visitor};
 use crate::tally::Tally;
 use crate::verify::Verifier;
 use crate::watch::Watch;
+
+/// Warnings that are printed.
+const WARNINGS: usize = 8;
 
 /// What a measurement gave, before it is printed.
 #[derive(Clone, Debug)]
@@ -44,6 +50,10 @@ pub struct Outcome {
     /// A hash of the drive's final state, where JSON was asked for: the same
     /// run gives the same one, whatever the machine and the build.
     pub state_hash: Option<u64>,
+    /// What the block layer did, where there was one.
+    pub block_layer: Option<Accounts>,
+    /// What went wrong without making the run fail.
+    pub warnings: Vec<String>,
 }
 
 /// Runs, and prints the report to `out`.
@@ -79,9 +89,15 @@ pub fn measure(args: &BenchArgs, watch: &mut Watch) -> Result<Outcome, Error> {
                     Stack::build_populated(&config, args.seed)?
                 }
             };
-            stack.visit(InMemory { args, config: &config, watch })
+            if args.blocks.are_given() {
+                stack.visit(Below { args, config: &config, watch })
+            } else {
+                stack.visit(InMemory { args, config: &config, watch })
+            }
         }
         DriveSpec::Nbd(address) => served(args, address, watch),
+        DriveSpec::Null(spec) => below::null(args, spec, watch),
+        DriveSpec::Storage(spec) => below::storage(args, spec, watch),
     }
 }
 
@@ -118,22 +134,30 @@ pub fn pattern(args: &BenchArgs, shape: &Shape) -> Result<Pattern, Error> {
     Ok(pattern)
 }
 
-fn load(args: &BenchArgs, shape: &Shape, pattern: &Pattern) -> Result<Load, Error> {
-    let pace = match (args.rate, args.arrivals) {
+/// The load that the command line asks of a drive of this shape, of all cores.
+pub(crate) fn load(args: &BenchArgs, shape: &Shape, pattern: &Pattern) -> Result<Load, Error> {
+    let submitters = args.threads * args.blocks.cores.unwrap_or(1);
+    let pace = pace(args, args.rate, 0)?;
+    let load = Load::part(shape, pattern, pace, Share::whole(submitters), args.seed)?;
+    Ok(load.in_batches(args.blocks.batch.unwrap_or(1) as usize))
+}
+
+/// When requests start: `rate` is that of this load, the `stream`-th.
+fn pace(args: &BenchArgs, rate: Option<u64>, stream: u64) -> Result<Pace, Error> {
+    Ok(match (rate, args.arrivals) {
         (None, _) => Pace::Closed { depth: args.qd },
         (Some(rate), arrivals) => {
             let rate = match arrivals {
                 Arrivals::Fixed => Rate::Fixed { rate },
                 Arrivals::Poisson => Rate::Exponential { rate },
             };
-            let starts = Starts::new(rate, args.seed, 0);
+            let starts = Starts::new(rate, args.seed, stream);
             Pace::Open(starts.map_err(|e| Error::Usage(e.to_string()))?)
         }
-    };
-    Load::new(shape, pattern, pace, args.threads, args.seed)
+    })
 }
 
-fn plan(args: &BenchArgs) -> Plan {
+pub(crate) fn plan(args: &BenchArgs) -> Plan {
     let until = match args.end() {
         End::Ios(ios) => Until::Ios(ios),
         End::Time(ns) => Until::Time(ns),
@@ -201,7 +225,7 @@ fn served(args: &BenchArgs, address: &NbdAddress, watch: &mut Watch) -> Result<O
 }
 
 /// The drive in one line.
-fn in_few_words(config: &DriveConfig) -> Value {
+pub(crate) fn in_few_words(config: &DriveConfig) -> Value {
     json!({
         "name": config.spec.to_string(),
         "size": units::bytes_decimal(config.size as f64).replace(' ', ""),
@@ -211,23 +235,23 @@ fn in_few_words(config: &DriveConfig) -> Value {
 }
 
 /// What was measured, and how long that took.
-struct Measured {
-    tally: Tally,
+pub(crate) struct Measured {
+    pub tally: Tally,
     wall: f64,
     cpu: (f64, f64),
 }
 
 /// A measurement under way.
-struct Bench<'a> {
-    args: &'a BenchArgs,
+pub(crate) struct Bench<'a> {
+    pub args: &'a BenchArgs,
     shape: Shape,
-    pattern: Pattern,
+    pub pattern: Pattern,
     runner: Runner<'a>,
     real: bool,
 }
 
 impl<'a> Bench<'a> {
-    fn new(
+    pub fn new(
         args: &'a BenchArgs,
         shape: &Shape,
         pattern: Pattern,
@@ -244,7 +268,7 @@ impl<'a> Bench<'a> {
 
     /// Preconditions. A workload that writes nothing leaves the drive as it
     /// is, which is steady.
-    fn prepare<D: Driver>(
+    pub fn prepare<D: Driver>(
         &mut self,
         driver: &mut D,
         load: &mut Load,
@@ -262,16 +286,44 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn measure<D: Driver>(&mut self, driver: &mut D, load: &mut Load) -> Result<Measured, Error> {
+    pub fn measure<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        load: &mut Load,
+    ) -> Result<Measured, Error> {
+        let plan = plan(self.args);
+        self.timed(|runner| runner.run(driver, load, plan))
+    }
+
+    /// Measures what `run` does.
+    pub fn timed(
+        &mut self,
+        run: impl FnOnce(&mut Runner) -> Result<Tally, Error>,
+    ) -> Result<Measured, Error> {
         self.runner.watch.phase("measuring");
         let (wall, cpu) = (Instant::now(), CpuTime::now());
-        let tally = self.runner.run(driver, load, plan(self.args))?;
+        let tally = run(&mut self.runner)?;
         let wall = wall.elapsed().as_secs_f64();
         Ok(Measured { tally, wall, cpu: CpuTime::now().since(&cpu) })
     }
 
+    /// The part of core `core` in the load of `cores`.
+    pub fn load_of_core(&self, shape: &Shape, core: usize, cores: usize) -> Result<Load, Error> {
+        let args = self.args;
+        let (core32, cores32) = (core as u32, cores as u32);
+        let rate = args.rate.map(|rate| share(rate, core, cores));
+        let share = Share {
+            first: core32 * args.threads,
+            count: args.threads,
+            all: cores32 * args.threads,
+        };
+        let pace = pace(args, rate, core as u64)?;
+        let load = Load::part(shape, &self.pattern, pace, share, args.seed)?;
+        Ok(load.in_batches(args.blocks.batch.unwrap_or(1) as usize))
+    }
+
     /// With verification, reads back what was written.
-    fn read_back<D: Driver>(
+    pub fn read_back<D: Driver>(
         &mut self,
         driver: &mut D,
         mut measured: Measured,
@@ -313,7 +365,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    fn outcome(
+    pub fn outcome(
         &self,
         measured: Measured,
         steady: Option<SteadyState>,
@@ -368,6 +420,8 @@ impl<'a> Bench<'a> {
             first_error: tally.first_error,
             interrupted: tally.interrupted,
             state_hash: None,
+            block_layer: None,
+            warnings: Vec::new(),
         }
     }
 }
@@ -384,7 +438,21 @@ impl Outcome {
         if let Some(hash) = self.state_hash {
             json["state_hash"] = format!("{hash:016x}").into();
         }
+        if let Some(accounts) = &self.block_layer {
+            json["block_layer"] = accounts.to_json();
+            json["warnings"] = json!(self.warnings);
+        }
         json
+    }
+
+    /// Tells on standard error what went wrong without making the run fail.
+    fn warn(&self) {
+        for text in self.warnings.iter().take(WARNINGS) {
+            eprintln!("ssdkit: warning: {text}");
+        }
+        if let Some(more) = self.warnings.len().checked_sub(WARNINGS).filter(|&n| n > 0) {
+            eprintln!("ssdkit: warning: and {more} more like these: --json has all");
+        }
     }
 
     /// Prints it. Fails afterwards when requests failed.
@@ -397,11 +465,15 @@ impl Outcome {
                 let mean = units::time_ns(flush.latency_ns.mean.unwrap_or(0.0));
                 writeln!(out, "flushes     {}, {mean} on average", units::count(flush.ios as f64))?;
             }
+            if let Some(accounts) = &self.block_layer {
+                write!(out, "{}", accounts.to_text())?;
+            }
             if self.interrupted {
                 writeln!(out, "stopped     before its end: the figures are those so far")?;
             }
         }
         out.flush()?;
+        self.warn();
         match (&self.first_error, self.report.errors) {
             (Some(first), n) => Err(Error::Failed(format!("{n} requests failed, first: {first}"))),
             (None, _) => Ok(()),

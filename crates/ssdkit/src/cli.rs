@@ -9,16 +9,20 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use measure::units;
-use port::{BLOCK_BYTES, SECTOR_BYTES};
+use port::SECTOR_BYTES;
 
+use crate::blocks::{BlockArgs, Dispatch};
 use crate::drive::{DriveSpec, MemorySpec, NbdAddress, Store};
 use crate::error::Error;
 use crate::study::Options;
+use crate::trace::{self, TraceArgs};
 
 const DRIVES: &str = "\
 Drives:
   mem:PROFILE[,key=value...]   the whole stack in this process
   nbd:PATH, nbd:HOST:PORT      a drive that somebody serves
+  null:[key=value,...]         the bare null driver (bench only)
+  PATH, file:PATH[,key=value]  a block device or file (bench only)
 
   PROFILE is a name (see `ssdkit profiles`) or the path of a TOML file.
   size=8G       logical capacity; gives the number of chunks
@@ -28,6 +32,11 @@ Drives:
   victim=greedy how chunks to collect are chosen: greedy, fifo, random, d-choices:10
   groups, pus, planes, chunks, pages, read, program, ...: any key of the profile
 
+  null: submit_queues=1, poll_queues=0, hw_queue_depth=64, gb=250, shared_tags=no; and one that
+  takes time: completion_nsec=10us, servers, shared_servers, mbps, slow=TIME:PERCENT
+  file: size=1G (to make it), direct=yes, poll=no|auto|iopoll|hybrid, queues, depth=128,
+  read_only=no, sqpoll=TIME; what has a `/` in it is a path also without `file:`
+
   K, M, G and T are binary in drives and block sizes, decimal in counts and rates.";
 
 const EXAMPLES: &str = "\
@@ -35,6 +44,7 @@ Examples:
   ssdkit                          the main job: make a drive, age it, measure it
   ssdkit bench mem:ref --rw randread --qd 64
   ssdkit bench mem:tlc,size=4G --rw randrw --read-percent 70 --qd 32 --precondition steady
+  ssdkit bench /dev/nvme0n1 --rw randread --qd 32 --time 10s
   ssdkit serve mem:znand,size=1G --nbd /tmp/ssd.sock
   ssdkit profiles znand";
 
@@ -44,6 +54,11 @@ Examples:
   ssdkit bench mem:ref,store=none --rw randwrite --qd 256 --precondition steady --time 5s
   ssdkit bench mem:znand --rw randrw --read-percent 70 --rate 100k --json
   ssdkit bench nbd:/tmp/ssd.sock --rw randwrite --verify --time 10s
+  ssdkit bench null:submit_queues=2 --rw randread --cores 2 --qd 32 --batch 32 --time 1s
+  ssdkit bench null:completion_nsec=10us,servers=4 --rw randread --qd 8 --clock virtual
+  ssdkit bench file:/tmp/drive,size=1G --rw randrw --qd 32 --time 5s --completion adaptive
+  ssdkit bench mem:ref --rw randwrite --cores 2 --qd 64 --dispatch-depth 8 --scheduler fair \
+    --weights 1,4 --trace run.trace
 
 ";
 
@@ -71,6 +86,7 @@ pub struct Cli {
 
 /// What can be done.
 #[derive(Clone, Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one, and it is parsed once")]
 pub enum Command {
     /// Run a workload on a drive and report.
     #[command(after_help = format!("{BENCH_EXAMPLES}{DRIVES}"))]
@@ -85,6 +101,9 @@ pub enum Command {
     #[command(after_help = "Examples:\n  ssdkit study\n  ssdkit study simulator\n  \
                       ssdkit study simulator --quick --json")]
     Study(StudyArgs),
+    /// Show what a request trace says.
+    #[command(after_help = trace::EXAMPLES)]
+    Trace(TraceArgs),
 }
 
 const SERVE_EXAMPLES: &str = "\
@@ -235,7 +254,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "DEPTH", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub qd: u32,
-    /// Submitters; in virtual time they share one thread of the system.
+    /// Submitters; those of a core share one thread of the system.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
@@ -260,7 +279,7 @@ pub struct BenchArgs {
     /// What to do to the drive before.
     #[arg(long, value_enum, default_value_t)]
     pub precondition: Precondition,
-    /// Whose time it is [default: virtual; real for nbd].
+    /// Whose time it is [default: virtual for mem: that is not hosted, else real].
     #[arg(long, value_enum)]
     pub clock: Option<ClockKind>,
     /// What all random numbers come from.
@@ -284,9 +303,15 @@ pub struct BenchArgs {
     /// Write recognisable data and check all that is read.
     #[arg(long)]
     pub verify: bool,
+    /// Write over what is on a block device or file.
+    #[arg(long)]
+    pub destroy: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// The block layer above the drive.
+    #[command(flatten)]
+    pub blocks: BlockArgs,
 }
 
 impl BenchArgs {
@@ -301,8 +326,14 @@ impl BenchArgs {
 
     /// Whose time it is.
     pub fn clock(&self) -> ClockKind {
-        let real = matches!(self.drive, DriveSpec::Nbd(_));
-        self.clock.unwrap_or(if real { ClockKind::Real } else { ClockKind::Virtual })
+        let hosted = matches!(self.blocks.dispatch, Some(Dispatch::Hosted(_)));
+        let ours = matches!(self.drive, DriveSpec::Memory(_)) && !hosted;
+        self.clock.unwrap_or(if ours { ClockKind::Virtual } else { ClockKind::Real })
+    }
+
+    /// Whether it writes to the drive, or trims it.
+    pub fn writes(&self) -> bool {
+        self.precondition != Precondition::None || self.reads() < 100
     }
 
     /// Reads among the requests, in percent.
@@ -312,58 +343,6 @@ impl BenchArgs {
             Rw::Write | Rw::Randwrite | Rw::Trim => 0,
             Rw::Randrw => self.read_percent.unwrap_or(50),
         }
-    }
-
-    /// Whether the options agree with each other and with the drive.
-    pub fn check(&self) -> Result<(), Error> {
-        let refuse = |text: &str| Err(Error::Usage(text.into()));
-        if self.read_percent.is_some() && self.rw != Rw::Randrw {
-            return refuse("--read-percent is for --rw randrw only: leave it out");
-        }
-        if (self.zipf.is_some() || self.hot.is_some()) && !self.rw.is_random() {
-            return refuse(
-                "--zipf and --hot are for random addresses: take --rw randread or the like",
-            );
-        }
-        if (self.fua_every.is_some() || self.flush_every.is_some()) && !self.rw.writes() {
-            return refuse(
-                "--fua-every and --flush-every need writes: take --rw randwrite or the like",
-            );
-        }
-        if self.range.is_some_and(|r| r.len < u64::from(self.bs)) {
-            return refuse("--range is shorter than one request of --bs");
-        }
-        if self.verify && self.rw == Rw::Trim && !u64::from(self.bs).is_multiple_of(BLOCK_BYTES) {
-            return refuse(
-                "--verify of trims needs whole blocks, as a drive may ignore the trim of a part: \
-                 take a --bs that is a multiple of 4k",
-            );
-        }
-        match &self.drive {
-            DriveSpec::Memory(spec) => self.check_memory(spec),
-            DriveSpec::Nbd(_) if self.clock == Some(ClockKind::Virtual) => {
-                refuse("--clock virtual needs a drive in this process: take mem: or --clock real")
-            }
-            DriveSpec::Nbd(_) => Ok(()),
-        }
-    }
-
-    /// Whether the options agree with what the drive keeps.
-    fn check_memory(&self, spec: &MemorySpec) -> Result<(), Error> {
-        let blocks = u64::from(self.bs).is_multiple_of(BLOCK_BYTES)
-            && self.range.is_none_or(|r| (r.offset | r.len).is_multiple_of(BLOCK_BYTES));
-        if spec.store != Store::Memory && !blocks {
-            return Err(Error::Usage(format!(
-                "store={} keeps no bytes of a block, so --bs and --range must be multiples of \
-                 4k: change them, or take store=memory",
-                spec.store.name()
-            )));
-        }
-        if self.verify && spec.store == Store::None {
-            let text = "--verify needs data to compare: take store=memory or store=checksum";
-            return Err(Error::Usage(text.into()));
-        }
-        Ok(())
     }
 }
 
@@ -392,6 +371,9 @@ impl ServeArgs {
             ))),
             DriveSpec::Nbd(_) => {
                 Err(Error::Usage("an nbd: drive is served already: take a mem: drive".into()))
+            }
+            DriveSpec::Null(_) | DriveSpec::Storage(_) => {
+                Err(Error::Usage("only mem: drives are served: take one".into()))
             }
         }
     }
@@ -448,7 +430,7 @@ fn count(text: &str) -> Result<u64, String> {
 }
 
 /// A time that is not zero.
-fn duration(text: &str) -> Result<u64, String> {
+pub(crate) fn duration(text: &str) -> Result<u64, String> {
     match units::duration_ns(text) {
         Ok(0) => Err("it must be more than zero".into()),
         Ok(ns) => Ok(ns),
@@ -462,5 +444,6 @@ fn theta(text: &str) -> Result<f64, String> {
     theta.ok_or_else(|| "write a number above 0 and at most 5, for example 0.99".into())
 }
 
+mod check;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,5 @@
-//! Drives by name: `mem:PROFILE[,key=value ...]` and `nbd:ADDRESS`.
+//! Drives by name: `mem:PROFILE[,key=value ...]`, `null:[key=value ...]`, a
+//! block device or file, and `nbd:ADDRESS`.
 //!
 //! A name is read in two steps. [`DriveSpec`] is the name, parsed and checked
 //! key by key, with no file opened; printing it gives a name that reads back
@@ -18,6 +19,12 @@ use port::BLOCK_BYTES;
 use serde_json::{Value, json};
 use targets::Victim;
 use thiserror::Error;
+
+mod null;
+mod storage;
+
+pub use null::NullSpec;
+pub use storage::{Found, StorageSpec};
 
 /// What the medium keeps of each logical block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -140,6 +147,10 @@ pub enum DriveSpec {
     Memory(MemorySpec),
     /// `nbd:`: a drive that somebody serves.
     Nbd(NbdAddress),
+    /// `null:`: the bare null driver.
+    Null(NullSpec),
+    /// `file:`, or a path: a block device or file.
+    Storage(StorageSpec),
 }
 
 /// The name of a drive in memory, parsed.
@@ -166,7 +177,7 @@ pub enum DriveError {
     /// Not a drive's name at all.
     #[error(
         "`{text}` does not name a drive: write mem:PROFILE or nbd:ADDRESS, \
-         for example mem:ref,size=8G or nbd:/run/ssd.sock"
+         null: or a path with a `/`, for example mem:ref,size=8G or nbd:/run/ssd.sock"
     )]
     Scheme {
         /// What was given.
@@ -207,6 +218,15 @@ pub enum DriveError {
         value: String,
         /// What it takes.
         takes: &'static str,
+    },
+    /// A key of a null drive that takes time, on one that takes none.
+    #[error(
+        "`{key}` is for a null drive that takes time: add completion_nsec, \
+         for example completion_nsec=10us"
+    )]
+    NeedsTime {
+        /// Which key.
+        key: String,
     },
     /// A size that cannot be read.
     #[error("`size` in the drive's name: {0}")]
@@ -276,10 +296,17 @@ const VICTIMS: &str = "greedy, fifo, random or d-choices:N with N from 1 to 1000
 impl FromStr for DriveSpec {
     type Err = DriveError;
 
+    /// What has a `/` before any `:` is a path.
     fn from_str(text: &str) -> Result<DriveSpec, DriveError> {
         match text.split_once(':') {
             Some(("mem", rest)) => Ok(DriveSpec::Memory(MemorySpec::parse(rest)?)),
             Some(("nbd", rest)) => Ok(DriveSpec::Nbd(rest.parse()?)),
+            Some(("null", rest)) => Ok(DriveSpec::Null(NullSpec::parse(rest)?)),
+            Some(("file", rest)) => Ok(DriveSpec::Storage(StorageSpec::parse(rest)?)),
+            Some((scheme, _)) if scheme.contains('/') => {
+                Ok(DriveSpec::Storage(StorageSpec::parse(text)?))
+            }
+            None if text.contains('/') => Ok(DriveSpec::Storage(StorageSpec::parse(text)?)),
             _ => Err(DriveError::Scheme { text: text.into() }),
         }
     }
@@ -290,6 +317,8 @@ impl fmt::Display for DriveSpec {
         match self {
             DriveSpec::Memory(spec) => spec.fmt(f),
             DriveSpec::Nbd(address) => write!(f, "nbd:{address}"),
+            DriveSpec::Null(spec) => spec.fmt(f),
+            DriveSpec::Storage(spec) => spec.fmt(f),
         }
     }
 }
@@ -309,21 +338,12 @@ impl MemorySpec {
 
     /// What follows `mem:`.
     fn parse(text: &str) -> Result<MemorySpec, DriveError> {
-        let mut parts = text.split(',');
-        let profile = parts.next().unwrap_or_default().trim();
-        if profile.is_empty() {
+        let (profile, rest) = text.split_once(',').map_or((text, None), |(p, r)| (p, Some(r)));
+        if profile.trim().is_empty() {
             return Err(DriveError::Scheme { text: format!("mem:{text}") });
         }
-        let mut spec = MemorySpec::new(profile);
-        let mut seen: Vec<&str> = Vec::new();
-        for part in parts {
-            let (key, value) =
-                part.split_once('=').ok_or_else(|| DriveError::Part { part: part.into() })?;
-            let (key, value) = (key.trim(), value.trim());
-            if seen.contains(&key) {
-                return Err(DriveError::Twice { key: key.into() });
-            }
-            seen.push(key);
+        let mut spec = MemorySpec::new(profile.trim());
+        for (key, value) in rest.map(pairs).transpose()?.unwrap_or_default() {
             spec.set(key, value)?;
         }
         Ok(spec)
@@ -519,6 +539,45 @@ fn chunks_for(
             source: GeometryError::Range { what: "chunks", value: derived, range: "1 to 16777216" },
         }),
     }
+}
+
+/// The `key=value` parts of a drive's name, each key once.
+fn pairs(text: &str) -> Result<Vec<(&str, &str)>, DriveError> {
+    let mut pairs: Vec<(&str, &str)> = Vec::new();
+    for part in text.split(',') {
+        let (key, value) =
+            part.split_once('=').ok_or_else(|| DriveError::Part { part: part.into() })?;
+        let (key, value) = (key.trim(), value.trim());
+        if pairs.iter().any(|(seen, _)| *seen == key) {
+            return Err(DriveError::Twice { key: key.into() });
+        }
+        pairs.push((key, value));
+    }
+    Ok(pairs)
+}
+
+/// A number without a unit.
+fn number<T: FromStr>(key: &'static str, value: &str) -> Result<T, DriveError> {
+    let takes = "a number";
+    value.parse().map_err(|_| DriveError::Value { key, value: value.into(), takes })
+}
+
+/// Yes or no.
+fn flag(key: &'static str, value: &str) -> Result<bool, DriveError> {
+    match value {
+        "yes" | "true" => Ok(true),
+        "no" | "false" => Ok(false),
+        _ => Err(DriveError::Value { key, value: value.into(), takes: "yes or no" }),
+    }
+}
+
+/// A time that [`units::duration_ns`] reads back: the largest unit that leaves
+/// a whole number.
+fn time_text(ns: u64) -> String {
+    let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000)];
+    let fits = units.into_iter().find(|(_, unit)| ns > 0 && ns.is_multiple_of(*unit));
+    let (name, unit) = fits.unwrap_or(("ns", 1));
+    format!("{}{name}", ns / unit)
 }
 
 /// A logical capacity: at least a block, and a multiple of it.

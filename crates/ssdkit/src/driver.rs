@@ -14,7 +14,10 @@ use port::{BlockDone, BlockReq, Ring, Time};
 use targets::WriteCounters;
 
 use crate::error::Error;
-use crate::stack::Drive;
+use crate::stack::{Drive, Observed};
+
+/// How often somebody is asked whether to go on, in turns that never sleep.
+pub const TURNS: u32 = 16384;
 
 /// Moves requests into a drive, completions out, and time on.
 pub trait Driver {
@@ -41,6 +44,11 @@ pub trait Driver {
     /// With nothing outside, lets the drive finish what it does by itself.
     /// Where time is not ours to jump, it does nothing.
     fn rest(&mut self) {}
+
+    /// After how many turns somebody is asked whether to go on.
+    fn patience(&self) -> u32 {
+        TURNS
+    }
 
     /// What the drive wrote and collected; zeros where nobody tells.
     fn counters(&self) -> WriteCounters {
@@ -72,10 +80,25 @@ pub struct Virtual<D> {
     now: Time,
 }
 
-impl<D: Drive> Virtual<D> {
+impl<D: Observed> Virtual<D> {
     /// A drive that is switched on now, at time zero.
     pub fn new(drive: D) -> Virtual<D> {
         Virtual { drive, now: Time::ZERO }
+    }
+
+    /// A drive whose time is `now`: what was due until then happens first.
+    /// Nothing may be inside.
+    pub fn at(mut drive: D, now: Time) -> Virtual<D> {
+        let mut none = Ring::new(1);
+        while let Some(event) = drive.next_event().filter(|&at| at <= now) {
+            drive.advance(event, &mut none);
+        }
+        Virtual { drive, now }
+    }
+
+    /// The drive and its time.
+    pub fn into_drive(self) -> (D, Time) {
+        (self.drive, self.now)
     }
 
     /// The drive.
@@ -84,7 +107,7 @@ impl<D: Drive> Virtual<D> {
     }
 }
 
-impl<D: Drive> Driver for Virtual<D> {
+impl<D: Observed> Driver for Virtual<D> {
     const REAL: bool = false;
 
     #[inline]

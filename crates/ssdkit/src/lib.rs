@@ -3,24 +3,33 @@
 //!
 //! This crate is the front door: drives by name ([`drive`]), the stacks that
 //! they stand for ([`stack`]), loads and the runner that drives them
-//! ([`load`], [`runner`]), and the command line ([`cli`], [`bench`],
-//! [`serve`]).
+//! ([`load`], [`runner`]), and the command line ([`cli`], [`mod@bench`],
+//! [`serve`], [`trace`]). Drives below the block layer ([`blocks`]) run in
+//! virtual time on one thread ([`cores`]) or on the clock with a thread for
+//! each core ([`clocked`], [`real`]).
 
+mod below;
 pub mod bench;
+pub mod blocks;
 pub mod cli;
+pub mod clocked;
+pub mod cores;
 pub mod cpu;
 pub mod drive;
 pub mod driver;
 pub mod error;
 pub mod job;
+pub mod lent;
 pub mod load;
 pub mod nbd;
 pub mod profiles;
+pub mod real;
 pub mod runner;
 pub mod serve;
 pub mod stack;
 pub mod study;
 pub mod tally;
+pub mod trace;
 pub mod verify;
 pub mod watch;
 

@@ -83,6 +83,24 @@ pub enum Pace {
     Open(Arrivals),
 }
 
+/// Which submitters a load has, of all that follow one pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The number of the first.
+    pub first: u32,
+    /// How many there are in this load.
+    pub count: u32,
+    /// How many there are in all loads.
+    pub all: u32,
+}
+
+impl Share {
+    /// All of them.
+    pub fn whole(submitters: u32) -> Share {
+        Share { first: 0, count: submitters, all: submitters }
+    }
+}
+
 /// A load and what it needs.
 pub struct Load {
     submitters: Vec<Submitter>,
@@ -97,6 +115,8 @@ pub struct Load {
     bs: u64,
     /// Whether requests carry bytes: the drive keeps some.
     bytes: bool,
+    /// In a closed loop, the next requests wait until so many can go at once.
+    batch: usize,
     pub(crate) queue: Ring<BlockReq>,
     pub(crate) done: Ring<BlockDone>,
 }
@@ -111,22 +131,34 @@ impl Load {
         submitters: u32,
         seed: u64,
     ) -> Result<Load, Error> {
+        Load::part(shape, pattern, pace, Share::whole(submitters), seed)
+    }
+
+    /// A part of such a load. The bounds are those of all parts together.
+    pub fn part(
+        shape: &Shape,
+        pattern: &Pattern,
+        pace: Pace,
+        share: Share,
+        seed: u64,
+    ) -> Result<Load, Error> {
+        let Share { first, count, all } = share;
         let (slots, depth, arrivals) = match pace {
-            Pace::Closed { depth } => (u64::from(depth) * u64::from(submitters), depth, None),
+            Pace::Closed { depth } => (u64::from(depth) * u64::from(count), depth, None),
             Pace::Open(arrivals) => (shape.depth as u64, 1, Some(arrivals)),
         };
         let each = shape.stored(pattern.bs);
-        if slots > MOST_SLOTS || slots * each as u64 > MOST_BUFFERS {
+        let most = slots * u64::from(all.div_ceil(count.max(1)));
+        if most > MOST_SLOTS || most * each as u64 > MOST_BUFFERS {
             return Err(Error::Usage(format!(
-                "{slots} requests of {} bytes are too many at once: at most {MOST_SLOTS}, with 4 GiB \
-                 of buffers; lower --qd, --threads or --bs",
+                "{most} requests of {} bytes are too many at once: at most {MOST_SLOTS}, with 4 GiB \
+                 of buffers; lower --qd, --threads, --cores or --bs",
                 pattern.bs
             )));
         }
-        let generator =
-            |i| Ok(Submitter::new(Generator::new(pattern, seed, i, submitters)?, pattern.bs));
+        let generator = |i| Ok(Submitter::new(Generator::new(pattern, seed, i, all)?, pattern.bs));
         let submitters: Result<_, workload::PatternError> =
-            (0..submitters).map(generator).collect();
+            (first..first + count).map(generator).collect();
         let none = Access { op: BlockOp::Flush, offset: 0, len: 0, fua: false };
         let slot = |(i, buffer)| {
             let submitter = i as u32 / depth;
@@ -142,9 +174,17 @@ impl Load {
             turn: 0,
             bs: pattern.bs,
             bytes: each > 0,
+            batch: 1,
             queue: Ring::new(slots),
             done: Ring::new(slots),
         })
+    }
+
+    /// The same load, which in a closed loop makes requests `batch` at a time:
+    /// at least 1, and at most as many as it has slots.
+    pub fn in_batches(mut self, batch: usize) -> Load {
+        self.batch = batch.clamp(1, self.slots.len());
+        self
     }
 
     /// Room for requests.
@@ -202,6 +242,9 @@ impl Load {
         driver: &D,
         verifier: &mut Option<Verifier>,
     ) -> Result<(), Error> {
+        if self.idle.len() < self.batch && self.arrivals.is_none() {
+            return Ok(());
+        }
         while *left > 0
             && let Some(&slot) = self.idle.last()
         {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use ssdkit::cli::{Cli, Command};
-use ssdkit::{Error, bench, job, profiles, serve, study};
+use ssdkit::{Error, bench, job, profiles, serve, study, trace};
 
 fn main() -> ExitCode {
     match run(Cli::parse()) {
@@ -26,6 +26,7 @@ fn run(cli: Cli) -> Result<(), Error> {
         Some(Command::Serve(args)) => serve::run(&args, &mut out)?,
         Some(Command::Profiles(args)) => profiles::run(&args, &mut out)?,
         Some(Command::Study(args)) => study::run(&args, &mut out)?,
+        Some(Command::Trace(args)) => trace::run(&args, &mut out)?,
     }
     out.flush()?;
     Ok(())

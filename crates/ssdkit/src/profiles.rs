@@ -43,7 +43,7 @@ fn profile(name: &str) -> Result<Profile, Error> {
     match name.parse()? {
         // The reserve changes nothing in the profile.
         DriveSpec::Memory(spec) => Ok(spec.resolve(0)?.profile),
-        DriveSpec::Nbd(_) => Err(Error::Usage(format!("{name} has no profile"))),
+        _ => Err(Error::Usage(format!("{name} has no profile"))),
     }
 }
 

@@ -22,12 +22,10 @@ use crate::tally::Tally;
 use crate::verify::Verifier;
 use crate::watch::Watch;
 
-/// How often somebody is asked whether to go on, in turns.
-const TURNS: u32 = 16384;
 /// The least drive time of a round.
 const ROUND_NS: u64 = 60_000_000_000;
 /// Requests out while preconditioning.
-const DEPTH: u32 = 32;
+pub const DEPTH: u32 = 32;
 
 /// When a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +171,7 @@ impl Runner<'_> {
             now = driver.turn(arrival, &mut load.queue, &mut load.done)?;
             load.complete(now, &mut tally, driver, &mut self.verifier);
             turns += 1;
-            if turns == TURNS {
+            if turns >= driver.patience() {
                 turns = 0;
                 course.look_at_wall(now, tally.written);
                 if !self.watch.look(course.part(now, tally.written)) {

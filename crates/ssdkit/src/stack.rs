@@ -20,23 +20,32 @@ use crate::error::Error;
 /// A device in memory.
 pub type Raw = Device<RamMedium>;
 
+/// Something that takes block requests, and may tell what it does.
+pub trait Observed: Port<Cmd = BlockReq, Done = BlockDone> {
+    /// What its target wrote and collected; zeros where nobody tells.
+    fn counters(&self) -> WriteCounters {
+        WriteCounters::default()
+    }
+
+    /// Free chunks of all parallel units; zero where nobody tells.
+    fn free_chunks(&self) -> u64 {
+        0
+    }
+}
+
 /// A whole block drive, whatever it is made of.
-pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Send {
+pub trait Drive: Observed + Send + 'static {
     /// Its outside.
     fn shape(&self) -> Shape;
-    /// What its target wrote and collected.
-    fn counters(&self) -> WriteCounters;
     /// What its device did.
     fn device_counters(&self) -> Counters;
-    /// Free chunks of all parallel units.
-    fn free_chunks(&self) -> u64;
     /// A hash of target and device: equal where two runs were equal. Reads
     /// the whole map.
     fn state_hash(&self) -> u64;
 }
 
 /// What gives a device's figures, with a link before it or none.
-pub trait Below: device::OpenChannel + Send {
+pub trait Below: device::OpenChannel + Send + 'static {
     /// What it did.
     fn device_counters(&self) -> Counters;
     /// A hash of its state.
@@ -63,25 +72,37 @@ impl Below for Link<Raw> {
     }
 }
 
+impl<D: Below> Observed for Pblk<D> {
+    fn counters(&self) -> WriteCounters {
+        Pblk::counters(self)
+    }
+
+    fn free_chunks(&self) -> u64 {
+        Pblk::free_chunks(self)
+    }
+}
+
 impl<D: Below> Drive for Pblk<D> {
     fn shape(&self) -> Shape {
         Pblk::shape(self)
-    }
-
-    fn counters(&self) -> WriteCounters {
-        Pblk::counters(self)
     }
 
     fn device_counters(&self) -> Counters {
         self.device().device_counters()
     }
 
-    fn free_chunks(&self) -> u64 {
-        Pblk::free_chunks(self)
-    }
-
     fn state_hash(&self) -> u64 {
         Pblk::state_hash(self) ^ self.device().device_hash().rotate_left(32)
+    }
+}
+
+impl<D: Observed> Observed for Link<D> {
+    fn counters(&self) -> WriteCounters {
+        self.below().counters()
+    }
+
+    fn free_chunks(&self) -> u64 {
+        self.below().free_chunks()
     }
 }
 
@@ -90,16 +111,8 @@ impl<D: Drive> Drive for Link<D> {
         self.below().shape()
     }
 
-    fn counters(&self) -> WriteCounters {
-        self.below().counters()
-    }
-
     fn device_counters(&self) -> Counters {
         self.below().device_counters()
-    }
-
-    fn free_chunks(&self) -> u64 {
-        self.below().free_chunks()
     }
 
     fn state_hash(&self) -> u64 {

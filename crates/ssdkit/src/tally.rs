@@ -115,6 +115,31 @@ impl Tally {
         }
     }
 
+    /// The tallies of cores that ran at the same time, as one: from the first
+    /// that began to the last that ended. Histograms are merged; rows of the
+    /// series have no percentiles then, as those cannot be.
+    pub fn merge(tallies: Vec<Tally>) -> Tally {
+        let mut tallies = tallies.into_iter();
+        let mut whole = tallies.next().unwrap_or_default();
+        for one in tallies {
+            if one.end > whole.end {
+                whole.after = one.after;
+            }
+            whole.start = whole.start.min(one.start);
+            whole.end = whole.end.max(one.end);
+            for (mine, theirs) in whole.latency.iter_mut().zip(&one.latency) {
+                mine.merge(theirs);
+            }
+            whole.late.merge(&one.late);
+            whole.written += one.written;
+            whole.errors += one.errors;
+            whole.first_error = whole.first_error.or(one.first_error);
+            whole.interrupted |= one.interrupted;
+            whole.rows = merge_rows(whole.rows, one.rows);
+        }
+        whole
+    }
+
     /// Takes note of a request that failed.
     #[cold]
     pub fn failed(&mut self, what: impl FnOnce() -> String) {
@@ -139,6 +164,21 @@ impl Tally {
         all.merge(&self.latency[2]);
         all
     }
+}
+
+/// Rows of two cores as one. What the drive tells is the same in both.
+fn merge_rows(mut rows: Vec<Row>, others: Vec<Row>) -> Vec<Row> {
+    for (i, other) in others.into_iter().enumerate() {
+        let Some(row) = rows.get_mut(i) else {
+            rows.push(Row { p50: None, p999: None, ..other });
+            continue;
+        };
+        row.ios += other.ios;
+        row.seconds = row.seconds.max(other.seconds);
+        row.iops = if row.seconds > 0.0 { row.ios as f64 / row.seconds } else { 0.0 };
+        (row.p50, row.p999) = (None, None);
+    }
+    rows
 }
 
 #[cfg(test)]
@@ -171,6 +211,17 @@ mod tests {
         t.record(BlockOp::Flush, Time(20), 7, Gauges::default);
         t.record(BlockOp::Trim, Time(20), 7, Gauges::default);
         assert_eq!((t.all().count(), t.latency(BlockOp::Flush).count()), (1, 1));
+    }
+
+    #[test]
+    fn tallies_of_cores_add_up() {
+        let (a, b) = (tally(&[7, ROW_NS / 2]), tally(&[3, 5, 2 * ROW_NS]));
+        let whole = Tally::merge(vec![a, b]);
+        assert_eq!((whole.all().count(), whole.seconds()), (5, 2.0));
+        let rows = whole.rows.iter().map(|row| (row.ios, row.p50));
+        assert_eq!(rows.collect::<Vec<_>>(), [(4, None), (1, None)]);
+        assert_eq!(Tally::merge(Vec::new()).all().count(), 0);
+        assert_eq!(Tally::merge(vec![tally(&[1])]).rows[0].p50, Some(9));
     }
 
     #[test]

@@ -44,6 +44,11 @@ impl Watch {
         Ok(Watch { bar, stop: interrupted()?, deadline })
     }
 
+    /// One without a bar for another thread: it ends when this one does.
+    pub fn helper(&self) -> Watch {
+        Watch { bar: None, stop: self.stop.clone(), deadline: self.deadline }
+    }
+
     /// Something else begins.
     pub fn phase(&mut self, name: &str) {
         if let Some(bar) = &self.bar {

@@ -1,6 +1,8 @@
 //! Tests of the command line.
 
 use super::*;
+use blkmq::scheduler::{FairOptions, SchedulerKind};
+use blkmq::{Merge, Plug, Spread};
 use clap::CommandFactory;
 use proptest::prelude::*;
 
@@ -43,7 +45,11 @@ fn defaults_are_as_documented() {
     assert_eq!(args.end(), End::Ios(1_000_000));
     assert_eq!(args.reads(), 100);
     args.check().unwrap();
-    assert_eq!(bench("nbd:/tmp/a --rw read").clock(), ClockKind::Real);
+    for real in ["nbd:/tmp/a", "null:", "/tmp/a", "mem:ref --dispatch hosted"] {
+        assert_eq!(bench(&format!("{real} --rw read")).clock(), ClockKind::Real, "{real}");
+    }
+    assert!(!args.blocks.are_given() && !args.destroy);
+    assert_eq!(args.blocks.cores(), 1);
 }
 
 #[test]
@@ -81,6 +87,16 @@ fn wrong_values_are_usage_errors() {
         ("mem:ref --rw randread --hot 0:90", "SPACE:ACCESSES"),
         ("mem:ref --rw randread --range 0", "OFFSET+LENGTH"),
         ("mem:ref --rw randread --arrivals poisson", "--rate"),
+        ("mem:ref --rw read --cores 0", "1024"),
+        ("mem:ref --rw read --staging two", "possible values"),
+        ("mem:ref --rw read --dispatch hosted:0", "1 to 1024"),
+        ("mem:ref --rw read --dispatch outside", "inline, hosted"),
+        ("mem:ref --rw read --weights 0,1", "1000"),
+        ("mem:ref --rw read --timeout 5", "no unit"),
+        ("null:size=1G --rw read", "no key of a drive"),
+        ("null:mbps=100 --rw read", "add completion_nsec"),
+        ("file: --rw read", "a path with a `/`"),
+        ("file:a,direct=perhaps --rw read", "yes or no"),
     ] {
         let error = parse(&format!("ssdkit bench {rest}")).unwrap_err();
         assert_eq!(error.exit_code(), 2, "{rest}");
@@ -99,10 +115,54 @@ fn options_that_contradict_are_refused() {
         ("mem:ref,store=none --rw randread --bs 512", "multiples of 4k"),
         ("mem:ref,store=checksum --rw randread --range 512+8k", "multiples of 4k"),
         ("mem:ref,store=none --rw randwrite --verify", "store=checksum"),
+        ("mem:ref --rw read --weights 1", "--scheduler fair only"),
+        ("mem:ref --rw read --weights 1,2 --scheduler fair", "raise --cores"),
+        ("mem:ref --rw read --sockets 2", "more than --cores"),
+        ("mem:ref --rw read --batch 2", "more than --qd"),
+        ("mem:ref --rw read --completion adaptive", "--dispatch hosted"),
+        ("mem:ref --rw read --dispatch hosted --clock virtual", "--clock real"),
+        ("mem:ref --rw read --pin", "--clock real"),
+        ("mem:ref --rw read --rate 3 --cores 4", "lower --cores"),
+        ("mem:ref --rw randrw --verify --clock real --cores 2", "--cores 1"),
+        ("nbd:/tmp/a --rw read --cores 2", "no block layer here"),
+        ("null: --rw read --clock virtual", "completion_nsec"),
+        ("null: --rw randwrite --verify", "keeps nothing"),
+        ("null: --rw randwrite --precondition seq", "keeps nothing"),
+        ("null: --rw randread --bs 512", "multiples of 4k"),
+        ("null: --rw randread --completion interrupt", "wakes nobody"),
+        ("null: --rw randread --dispatch inline", "submit_queues="),
+        ("./a --rw read --clock virtual", "mem: or null:"),
+        ("./a,read_only=yes --rw write", "takes no writes"),
+        ("./a,poll=auto,direct=no --rw read", "direct=yes"),
+        ("./a --rw read --dispatch-depth 4", "queues= and depth="),
     ] {
         let error = refused(rest);
         assert!(error.contains(says), "{rest}: {error}");
     }
+}
+
+#[test]
+fn options_of_the_block_layer_make_its_configuration() {
+    let args = bench(
+        "mem:ref --rw randread --qd 64 --cores 4 --sockets 2 --staging socket --dispatch-depth 8 \
+         --scheduler fair --weights 1,4 --merge simple --plug=16 --timeout 1s --batch 8",
+    );
+    args.check().unwrap();
+    let config = args.blocks.config().unwrap();
+    assert_eq!((config.topology.cores(), config.topology.sockets()), (4, 2));
+    assert_eq!((config.staging, config.timeout), (Spread::PerSocket, 1_000_000_000));
+    assert_eq!((config.merge, config.merge_idle), (Merge::Simple, true));
+    assert_eq!(config.plug.map(|p| p.requests), Some(16));
+    let weights = vec![1, 4];
+    assert_eq!(config.scheduler, SchedulerKind::Fair(FairOptions { weights }));
+    let staging = |rest: &str| {
+        bench(&format!("mem:ref --rw read --cores 2 {rest}")).blocks.config().unwrap().staging
+    };
+    assert_eq!(staging(""), Spread::PerCore);
+    assert_eq!(staging("--scheduler fair"), Spread::One, "shares are of one queue");
+    let plug = bench("mem:ref --rw read --plug").blocks;
+    assert_eq!(plug.config().unwrap().plug, Some(Plug::default()));
+    assert!(plug.are_given() && bench("mem:ref --rw read --pin").blocks.are_given());
 }
 
 #[test]
@@ -115,7 +175,9 @@ fn only_a_drive_with_data_is_served() {
     assert_eq!(args.check().unwrap().profile, "ref");
     assert_eq!(args.nbd, NbdAddress::Tcp("127.0.0.1".into(), 10809));
     assert!(serve("mem:ref,store=none --nbd a").check().is_err());
-    assert!(serve("nbd:b --nbd a").check().is_err());
+    for other in ["nbd:b", "null:", "/dev/sda"] {
+        assert!(serve(&format!("{other} --nbd a")).check().is_err(), "{other}");
+    }
     assert_eq!(parse("ssdkit serve mem:ref").unwrap_err().exit_code(), 2);
 }
 
@@ -127,6 +189,7 @@ fn help_shows_examples_everywhere() {
         "ssdkit serve --help",
         "ssdkit profiles --help",
         "ssdkit study --help",
+        "ssdkit trace --help",
     ] {
         let help = parse(line).unwrap_err();
         assert_eq!(help.exit_code(), 0, "{line}");

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 fn mem(text: &str) -> Result<DriveConfig, DriveError> {
     match text.parse()? {
         DriveSpec::Memory(spec) => spec.resolve(4),
-        DriveSpec::Nbd(_) => panic!("{text} is in memory"),
+        _ => panic!("{text} is in memory"),
     }
 }
 
@@ -129,6 +129,85 @@ fn the_effective_configuration_hides_nothing() {
     assert_eq!((v["store"].as_str(), v["victim"].as_str()), (Some("none"), Some("fifo")));
 }
 
+fn null(text: &str) -> NullSpec {
+    match text.parse() {
+        Ok(DriveSpec::Null(spec)) => spec,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+fn file(text: &str) -> StorageSpec {
+    match text.parse() {
+        Ok(DriveSpec::Storage(spec)) => spec,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn null_drives_have_the_keys_of_null_blk() {
+    let plain = null("null:");
+    assert!(!plain.is_timed());
+    assert_eq!(plain.untimed(), blkmq::driver::null::NullOptions::default());
+    let text = "null:submit_queues=2,poll_queues=1,hw_queue_depth=32,gb=8,shared_tags=yes,\
+                completion_nsec=10us,mbps=100,servers=4,shared_servers=yes,slow=1ms:50,\
+                lost_every=7,gone_after=9";
+    let timed = null(text);
+    assert_eq!(timed.to_string(), text);
+    assert_eq!(timed.options.completion_nsec, 10_000);
+    let slow = timed.options.slow.unwrap();
+    assert_eq!((slow.completion_nsec, slow.in_65536), (1_000_000, 1 << 15));
+    assert_eq!(null("null:completion_nsec=5").options.completion_nsec, 5, "as null_blk has it");
+    for (text, says) in [
+        ("null:slow=1ms:1", "add completion_nsec"),
+        ("null:completion_nsec=1us,slow=1ms", "TIME:PERCENT"),
+        ("null:completion_nsec=1us,slow=1ms:101", "TIME:PERCENT"),
+        ("null:completion_nsec=fast", "a time"),
+        ("null:servers=4", "add completion_nsec"),
+        ("null:home=1", "the keys are: submit_queues"),
+        ("null:gb=1,gb=1", "given twice"),
+        ("null:gb=-1", "a number"),
+        ("null:shared_tags=1", "yes or no"),
+        ("null:gb", "not key=value"),
+    ] {
+        let error = text.parse::<DriveSpec>().unwrap_err().to_string();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}
+
+#[test]
+fn what_has_a_slash_is_a_path() {
+    for (text, path) in [
+        ("/dev/sda", "/dev/sda"),
+        ("./a", "./a"),
+        ("/dev/disk/by-path/pci-0000:00", "/dev/disk/by-path/pci-0000:00"),
+        ("file:a", "a"),
+        ("file:a:b,direct=no", "a:b"),
+    ] {
+        assert_eq!(file(text).path, path);
+    }
+    let text = "file:a/b,size=1G,direct=no,poll=hybrid,queues=3,depth=64,read_only=yes,sqpoll=2ms";
+    let spec = file(text);
+    assert_eq!(spec.to_string(), text);
+    let options = spec.options(4, true);
+    assert_eq!((options.queues, options.poll_queues, options.depth), (3, 3, 64));
+    assert!(options.shared && options.read_only && !options.direct);
+    let options = file("./a").options(4, false);
+    assert_eq!((options.queues, options.poll_queues), (4, 0));
+    assert!(!options.shared && options.read_only, "what is not written is not opened for it");
+    for (text, says) in [
+        ("file:", "a path with a `/`"),
+        ("a", "a path with a `/`"),
+        ("./a,", "not key=value"),
+        ("./a,poll=often", "no, auto, iopoll or hybrid"),
+        ("./a,sqpoll=10us", "1ms or more"),
+        ("./a,size=1000", "a multiple of 4 KiB"),
+        ("./a,spare=1", "the keys are: size, direct"),
+    ] {
+        let error = text.parse::<DriveSpec>().unwrap_err().to_string();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}
+
 fn specs() -> impl Strategy<Value = MemorySpec> {
     let victims = prop_oneof![
         Just(Victim::Greedy),
@@ -200,7 +279,11 @@ proptest! {
     #[test]
     fn no_text_panics(rest in "\\PC{0,60}") {
         let _ = rest.parse::<DriveSpec>();
-        let _ = format!("nbd:{rest}").parse::<DriveSpec>();
+        for scheme in ["nbd:", "null:", "file:", "/"] {
+            if let Ok(spec) = format!("{scheme}{rest}").parse::<DriveSpec>() {
+                prop_assert_eq!(spec.to_string().parse::<DriveSpec>().unwrap(), spec);
+            }
+        }
         if let Ok(DriveSpec::Memory(spec)) = format!("mem:ref,{rest}").parse::<DriveSpec>() {
             let _ = spec.resolve(4);
         }

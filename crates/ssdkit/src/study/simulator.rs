@@ -211,7 +211,7 @@ fn notes(m: &Measured) -> Vec<String> {
 fn config(name: &str) -> Result<DriveConfig, Error> {
     match name.parse()? {
         DriveSpec::Memory(spec) => Ok(spec.resolve(RESERVE_CHUNKS)?),
-        DriveSpec::Nbd(_) => Err(Error::Usage(format!("{name} is not in this process"))),
+        _ => Err(Error::Usage(format!("{name} is not in this process"))),
     }
 }
 
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn the_quick_study_has_all_rows() {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options { quick: true, seed: 1, dir: Some(dir.path().into()) };
+        let options = Options { quick: true, dir: Some(dir.path().into()), ..Options::default() };
         let outcome = STUDY.measure(&options, &mut Watch::quiet()).unwrap();
         let json = outcome.to_json();
         let rows = json["rows"].as_array().unwrap();

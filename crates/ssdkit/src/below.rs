@@ -1,0 +1,418 @@
+//! Benches of drives below a block layer: a `mem:` drive that was lent to it,
+//! the null drivers, and block devices and files.
+//!
+//! ```text
+//!  load ─▶ Virtual ─▶ Cores ─▶ contexts        one thread, virtual time
+//!  load ─▶ Clocked ─▶ context   (each core)    a thread a core, real time
+//! ```
+//!
+//! A `mem:` drive is preconditioned and read back in virtual time without the
+//! layer. Storage is preconditioned through a layer of its own, so that the
+//! accounts are of what is measured. Fails as a bench does, and when a drive
+//! would be written over that nobody said may be.
+
+use std::sync::Arc;
+
+use blkmq::completion::Strategy;
+use blkmq::driver::hosted::HostedDriver;
+use blkmq::driver::inline::Inline;
+use blkmq::driver::null::Null;
+use blkmq::driver::timed::{Timed, TimedOptions};
+use blkmq::{Config, Context, Driver as BlockDriver, HardwareQueue, Monitor, Topology, build};
+use device::hosted::{Hosted, HostedError, HostedOptions};
+use device::realtime::Clock;
+use measure::{SteadyState, units};
+use port::{Shape, Time};
+use serde_json::{Value, json};
+use storage::Storage;
+
+use crate::bench::{Bench, Measured, Outcome, in_few_words, load, pattern, plan};
+use crate::blocks::{Accounts, Completion, Dispatch, Tracing};
+use crate::cli::{BenchArgs, ClockKind, Precondition};
+use crate::clocked::{Clocked, Ways};
+use crate::cores::{Cores, Route};
+use crate::drive::{DriveConfig, Found, NullSpec, StorageSpec};
+use crate::driver::Virtual;
+use crate::error::Error;
+use crate::lent::{Figures, Lent, Owner};
+use crate::real::{self, Course};
+use crate::stack::{Drive, Visitor};
+use crate::tally::Tally;
+use crate::watch::Watch;
+
+/// What is known of a drive besides its queues.
+struct Known {
+    shape: Shape,
+    /// What it tells of itself, if it does.
+    figures: Option<Arc<Figures>>,
+    /// Whether it says when it completed a request.
+    tells_when: bool,
+    strategy: Strategy,
+}
+
+/// A measurement through a block layer.
+struct Run {
+    measured: Measured,
+    accounts: Accounts,
+    warnings: Vec<String>,
+}
+
+impl Run {
+    fn finish(
+        self,
+        bench: &Bench,
+        steady: Option<SteadyState>,
+        drive: Value,
+        few_words: Value,
+    ) -> Outcome {
+        let mut outcome = bench.outcome(self.measured, steady, drive, few_words);
+        outcome.block_layer = Some(self.accounts);
+        outcome.warnings = self.warnings;
+        outcome
+    }
+}
+
+/// A bench that goes through contexts.
+struct Layer<'a, 'b, Q: HardwareQueue> {
+    bench: &'b mut Bench<'a>,
+    contexts: Vec<Context<Q>>,
+    monitor: Monitor,
+    known: Known,
+}
+
+impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
+    /// Measures in virtual time, on this thread, from `now` on. The drive is
+    /// let go.
+    fn in_virtual_time(self, now: Time) -> Result<Run, Error> {
+        let Layer { bench, contexts, monitor, known } = self;
+        let args = bench.args;
+        let mut load = load(args, &known.shape, &bench.pattern)?;
+        let each = args.qd * args.threads;
+        let route = if args.rate.is_some() { Route::Turns } else { Route::Places(each.into()) };
+        let mut cores = Cores::new(contexts, route, load.slots(), known.figures);
+        let name = args.drive.to_string();
+        let tracing = Tracing::start(&args.blocks, cores.contexts(), &name, now)?;
+        let mut driver = Virtual::at(cores, now);
+        let measured = bench.measure(&mut driver, &mut load);
+        let mut cores = driver.into_drive().0;
+        let mut warnings = faults(cores.contexts());
+        warnings.extend(tracing.stop()?);
+        let done = cores.done().to_vec();
+        let accounts = Accounts::read(&args.blocks, &monitor, None, done);
+        Ok(Run { measured: measured?, accounts, warnings })
+    }
+
+    /// Measures on the clock, with a thread for each core, and reads back what
+    /// was written if `read_back`. The contexts are let go.
+    fn on_the_clock(self, clock: Clock, read_back: bool) -> Result<Run, Error> {
+        if self.known.tells_when {
+            self.on_the_clock_as::<true>(clock, read_back)
+        } else {
+            self.on_the_clock_as::<false>(clock, read_back)
+        }
+    }
+
+    fn on_the_clock_as<const LATE: bool>(
+        self,
+        clock: Clock,
+        read_back: bool,
+    ) -> Result<Run, Error> {
+        let Layer { bench, mut contexts, monitor, known } = self;
+        let args = bench.args;
+        let cores = contexts.len();
+        let mut loads = (0..cores)
+            .map(|core| bench.load_of_core(&known.shape, core, cores))
+            .collect::<Result<Vec<_>, _>>()?;
+        let strategy = known.strategy;
+        let config = args.blocks.config()?;
+        let plug = config.plug.map(|p| p.ns);
+        let ways = Ways { strategy, plug, shared: cores > 1, figures: known.figures };
+        let course = Course { clock, ways, plan: plan(args), pin: args.blocks.pin };
+        let name = args.drive.to_string();
+        let tracing = Tracing::start(&args.blocks, &mut contexts, &name, clock.now())?;
+        let mut done = Vec::new();
+        let measured = bench.timed(|runner| {
+            let tallies = real::run::<Q, LATE>(&mut contexts, &mut loads, runner, &course)?;
+            done = tallies.iter().map(|tally| tally.all().count()).collect();
+            Ok(Tally::merge(tallies))
+        });
+        // Also when it failed: faults may be why, and the trace shall end.
+        let mut warnings = faults(&mut contexts);
+        warnings.extend(tracing.stop()?);
+        let accounts = Accounts::read(&args.blocks, &monitor, Some(strategy), done);
+        let mut measured = measured?;
+        if read_back && let Some(first) = contexts.first_mut() {
+            let slots = crate::runner::DEPTH as usize;
+            let mut driver = Clocked::<Q, LATE>::new(first, clock, slots, course.ways.clone());
+            measured = bench.read_back(&mut driver, measured)?;
+        }
+        Ok(Run { measured, accounts, warnings })
+    }
+}
+
+/// What went wrong in the layer, in words.
+fn faults<Q: HardwareQueue>(contexts: &mut [Context<Q>]) -> Vec<String> {
+    contexts.iter_mut().flat_map(Context::faults).map(|fault| fault.to_string()).collect()
+}
+
+/// Measures a drive in memory below a block layer.
+pub(crate) struct Below<'a> {
+    pub args: &'a BenchArgs,
+    pub config: &'a DriveConfig,
+    pub watch: &'a mut Watch,
+}
+
+impl Visitor for Below<'_> {
+    type Out = Result<Outcome, Error>;
+
+    fn visit<D: Drive>(self, drive: D) -> Self::Out {
+        let Below { args, config, watch } = self;
+        let shape = drive.shape();
+        let pattern = pattern(args, &shape)?;
+        let mut load = load(args, &shape, &pattern)?;
+        let mut bare = Virtual::new(drive);
+        let mut bench = Bench::new(args, &shape, pattern, watch)?;
+        let steady = bench.prepare(&mut bare, &mut load)?;
+        drop(load);
+        let (drive, now) = bare.into_drive();
+        let (mut run, drive, now) = match args.clock() {
+            ClockKind::Virtual => in_virtual_time(args, &mut bench, drive, now)?,
+            ClockKind::Real => on_the_clock(args, &mut bench, drive, now)?,
+        };
+        let mut bare = Virtual::at(drive, now);
+        run.measured = bench.read_back(&mut bare, run.measured)?;
+        let hash = args.json.then(|| bare.drive().state_hash());
+        let mut outcome = run.finish(&bench, steady, config.effective(), in_few_words(config));
+        outcome.state_hash = hash;
+        Ok(outcome)
+    }
+}
+
+/// Requests inside a dispatch queue of a mem: drive.
+fn dispatch_depth(args: &BenchArgs, shape: &Shape) -> usize {
+    args.blocks.dispatch_depth.map_or(shape.depth, |n| n as usize)
+}
+
+fn in_virtual_time<D: Drive>(
+    args: &BenchArgs,
+    bench: &mut Bench<'_>,
+    drive: D,
+    now: Time,
+) -> Result<(Run, D, Time), Error> {
+    let shape = drive.shape();
+    let (lent, owner) = Lent::new(drive, Time::ZERO);
+    let driver = Inline::new(lent, shape, dispatch_depth(args, &shape));
+    let (contexts, monitor) = build(&args.blocks.config()?, driver)?;
+    let known = known(shape, &owner, Strategy::Poll);
+    let run = Layer { bench, contexts, monitor, known }.in_virtual_time(now)?;
+    let end = run.measured.tally.end.max(now);
+    Ok((run, owner.take_back()?, end))
+}
+
+/// On the clock the layer's time begins at zero, where the drive's is `base`.
+fn on_the_clock<D: Drive>(
+    args: &BenchArgs,
+    bench: &mut Bench<'_>,
+    drive: D,
+    base: Time,
+) -> Result<(Run, D, Time), Error> {
+    let shape = drive.shape();
+    let depth = dispatch_depth(args, &shape);
+    let (lent, owner) = Lent::new(drive, base);
+    let config = args.blocks.config()?;
+    let (run, clock) = match args.blocks.dispatch.unwrap_or_default() {
+        Dispatch::Inline => {
+            let (contexts, monitor) = build(&config, Inline::new(lent, shape, depth))?;
+            let (known, clock) = (known(shape, &owner, Strategy::Poll), Clock::start());
+            let layer = Layer { bench, contexts, monitor, known };
+            (layer.on_the_clock(clock, false)?, clock)
+        }
+        Dispatch::Hosted(queues) => {
+            let core = args.blocks.pin.then_some(args.blocks.cores());
+            let options = HostedOptions { queues, depth, core, ..HostedOptions::default() };
+            let (driver, hosted) = host(lent, shape, options)?;
+            let (contexts, monitor) = build(&config, driver)?;
+            let known = known(shape, &owner, strategy(args, queues, false)?);
+            let layer = Layer { bench, contexts, monitor, known };
+            let clock = hosted.clock();
+            let run = layer.on_the_clock(clock, false);
+            drop(hosted.stop());
+            (run?, clock)
+        }
+    };
+    Ok((run, owner.take_back()?, base + clock.now().0))
+}
+
+fn host<D: Drive>(
+    lent: Lent<D>,
+    shape: Shape,
+    options: HostedOptions,
+) -> Result<(HostedDriver, Hosted<Lent<D>>), Error> {
+    HostedDriver::start(lent, shape, options, false).map_err(|e| match &e {
+        HostedError::System { what: "core", source } => Error::Usage(format!(
+            "the drive's thread cannot be pinned to processor {}, behind those of the cores: \
+             {source}; lower --cores, or leave --pin out",
+            options.core.unwrap_or(0)
+        )),
+        _ => Error::Failed(e.to_string()),
+    })
+}
+
+fn known<D>(shape: Shape, owner: &Owner<D>, strategy: Strategy) -> Known {
+    Known { shape, figures: Some(owner.figures.clone()), tells_when: true, strategy }
+}
+
+/// How completions of a drive that interrupts are waited for.
+fn strategy(args: &BenchArgs, queues: usize, polled: bool) -> Result<Strategy, Error> {
+    let shared = args.blocks.cores() > queues;
+    match args.blocks.completion {
+        Some(Completion::Poll) => Ok(Strategy::Poll),
+        None if shared || polled => Ok(Strategy::Poll),
+        None => Ok(Strategy::Interrupt),
+        Some(_) if polled => Err(Error::Usage(
+            "poll= in the drive's name is for submitters that poll: take --completion poll, \
+             or poll=no"
+                .into(),
+        )),
+        Some(_) if shared => Err(Error::Usage(format!(
+            "cores that share a dispatch queue poll it: take --completion poll, or a queue for \
+             each of the {} cores",
+            args.blocks.cores()
+        ))),
+        Some(other) => Ok(other.strategy()),
+    }
+}
+
+/// Measures the null driver, or the timed one.
+pub(crate) fn null(args: &BenchArgs, spec: &NullSpec, watch: &mut Watch) -> Result<Outcome, Error> {
+    if spec.is_timed() {
+        let driver = Timed::new(TimedOptions { seed: args.seed, ..spec.options })?;
+        nothing(args, driver, true, watch)
+    } else {
+        nothing(args, Null::new(spec.untimed())?, false, watch)
+    }
+}
+
+/// Measures a driver that keeps nothing.
+fn nothing<D>(
+    args: &BenchArgs,
+    driver: D,
+    tells_when: bool,
+    watch: &mut Watch,
+) -> Result<Outcome, Error>
+where
+    D: BlockDriver,
+    D::Queue: Send,
+{
+    let shape = driver.shape();
+    let pattern = pattern(args, &shape)?;
+    let mut bench = Bench::new(args, &shape, pattern, watch)?;
+    let polled = driver.queues()[2] > 0;
+    let (mut contexts, monitor) = build(&args.blocks.config()?, driver)?;
+    contexts.iter_mut().for_each(|context| context.set_polled(polled));
+    let known = Known { shape, figures: None, tells_when, strategy: Strategy::Poll };
+    let layer = Layer { bench: &mut bench, contexts, monitor, known };
+    let run = match args.clock() {
+        ClockKind::Virtual => layer.in_virtual_time(Time::ZERO)?,
+        ClockKind::Real => layer.on_the_clock(Clock::start(), false)?,
+    };
+    let drive = json!({ "name": args.drive.to_string(), "size_bytes": shape.bytes });
+    Ok(run.finish(&bench, None, drive.clone(), drive))
+}
+
+/// Measures a block device or file.
+pub(crate) fn storage(
+    args: &BenchArgs,
+    spec: &StorageSpec,
+    watch: &mut Watch,
+) -> Result<Outcome, Error> {
+    let writes = args.writes();
+    find_or_make(args, spec, writes)?;
+    let cores = args.blocks.cores();
+    let options = spec.options(cores, writes);
+    let strategy = strategy(args, options.queues, spec.poll.is_some())?;
+    let mut opened = Storage::open(&spec.path, options.clone())?;
+    let shape = opened.shape();
+    let pattern = pattern(args, &shape)?;
+    let mut bench = Bench::new(args, &shape, pattern, watch)?;
+    let ways = Ways { strategy, plug: None, shared: false, figures: None };
+    let mut steady = None;
+    if args.precondition != Precondition::None {
+        steady = prepare(args, &mut bench, opened, ways)?;
+        opened = Storage::open(&spec.path, options.clone())?;
+    }
+    let polls = opened.polls();
+    let (mut contexts, monitor) = build(&args.blocks.config()?, opened)?;
+    contexts.iter_mut().for_each(|context| context.set_polled(options.poll_queues > 0));
+    let known = Known { shape, figures: None, tells_when: false, strategy };
+    let layer = Layer { bench: &mut bench, contexts, monitor, known };
+    let run = layer.on_the_clock(Clock::start(), true)?;
+    let name = args.drive.to_string();
+    let drive = json!({
+        "name": name,
+        "size_bytes": shape.bytes,
+        "direct": options.direct,
+        "queues": options.queues,
+        "depth": options.depth,
+        "polls": polls,
+        "read_only": options.read_only,
+    });
+    let few_words = json!({ "name": name, "size_bytes": shape.bytes });
+    Ok(run.finish(&bench, steady, drive, few_words))
+}
+
+/// Preconditions storage through one core of a plain layer.
+fn prepare(
+    args: &BenchArgs,
+    bench: &mut Bench<'_>,
+    opened: Storage,
+    ways: Ways,
+) -> Result<Option<SteadyState>, Error> {
+    let shape = opened.shape();
+    let mut load = load(args, &shape, &bench.pattern)?;
+    let (mut contexts, _) = build(&Config::new(Topology::new(1, 1)?), opened)?;
+    let slots = load.slots().max(crate::runner::DEPTH as usize);
+    let Some(first) = contexts.first_mut() else { return Ok(None) };
+    let mut driver = Clocked::<_, false>::new(first, Clock::start(), slots, ways);
+    bench.prepare(&mut driver, &mut load)
+}
+
+/// Makes sure that there is something, and that it may be written.
+fn find_or_make(args: &BenchArgs, spec: &StorageSpec, writes: bool) -> Result<(), Error> {
+    let path = &spec.path;
+    let kind = match (spec.find()?, spec.size) {
+        (Found::Nothing, Some(_)) if spec.read_only => {
+            return Err(Error::Usage(format!(
+                "{path} does not exist, and with read_only=yes nothing is made: leave it out"
+            )));
+        }
+        (Found::Nothing, Some(size)) => return spec.create(size),
+        (Found::Nothing, None) => {
+            return Err(Error::Usage(format!(
+                "{path} does not exist: make it, or add its size to be made, \
+                 as in file:{path},size=1G"
+            )));
+        }
+        (Found::File(bytes), Some(size)) if bytes != size => {
+            return Err(Error::Usage(format!(
+                "{path} is a file of {}, not of {}: leave out size, or remove the file",
+                units::size_binary(bytes),
+                units::size_binary(size)
+            )));
+        }
+        (Found::File(0), _) | (Found::Other, _) => return Ok(()),
+        (Found::File(bytes), _) => format!("the file {path}, {}", units::size_binary(bytes)),
+        (Found::Device, Some(_)) => {
+            return Err(Error::Usage(format!(
+                "{path} is a device, which has its size: leave size out"
+            )));
+        }
+        (Found::Device, None) => format!("the block device {path}"),
+    };
+    if writes && !args.destroy {
+        return Err(Error::Usage(format!(
+            "this writes over what is on {kind}: add --destroy if it may be lost"
+        )));
+    }
+    Ok(())
+}
