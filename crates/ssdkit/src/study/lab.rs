@@ -30,6 +30,67 @@ const TRIES: usize = 5;
 /// The least share of a run that its threads must have had a processor.
 const SHARE: f64 = 0.9;
 
+/// Runs by turns that a figure needs.
+pub const ROUNDS: usize = 5;
+
+/// Something to be measured by turns with others.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// What it is, for the manifest.
+    pub what: String,
+    /// How to call it.
+    pub command: String,
+    /// Its effective configuration.
+    pub configuration: Value,
+}
+
+/// What the runs of one case gave.
+#[derive(Clone, Debug)]
+pub struct Turns<T> {
+    good: Vec<T>,
+    disturbed: Vec<T>,
+    void: Option<String>,
+}
+
+impl<T> Default for Turns<T> {
+    fn default() -> Turns<T> {
+        Turns { good: Vec::new(), disturbed: Vec::new(), void: None }
+    }
+}
+
+impl<T> Turns<T> {
+    fn note(&mut self, (run, share): (T, Option<f64>)) {
+        let good = share.is_none_or(|share| share >= SHARE);
+        if good { &mut self.good } else { &mut self.disturbed }.push(run);
+    }
+
+    /// If too few runs counted, all are shown and none is judged.
+    fn end(&mut self, wanted: usize) {
+        let (good, tried) = (self.good.len(), self.good.len() + self.disturbed.len());
+        if good < wanted {
+            self.void = Some(busy(good, tried));
+            self.good.append(&mut self.disturbed);
+        }
+    }
+
+    /// One figure of each run.
+    pub fn runs(&self, figure: impl Fn(&T) -> f64) -> Runs {
+        let runs = Runs::new(self.good.iter().map(figure).collect());
+        match &self.void {
+            Some(why) => runs.voided(why),
+            None => runs,
+        }
+    }
+}
+
+/// Why runs are void.
+fn busy(good: usize, tried: usize) -> String {
+    format!(
+        "the machine was busy: only {good} of {tried} runs had a processor for {:.0} % of their time",
+        SHARE * 100.0
+    )
+}
+
 /// One run in real time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Run {
@@ -97,7 +158,40 @@ impl<'a> Lab<'a> {
         Ok(runs)
     }
 
-    fn note_step(&mut self, what: &str, command: String, configuration: Value) {
+    /// Measures `cases` by turns, so that what changes on the machine meanwhile
+    /// meets all of them: [`ROUNDS`] times each, those runs not counted that
+    /// were disturbed. `once` runs the case of a number and tells the share of
+    /// its processors' time that was its own.
+    pub fn by_turns<T>(
+        &mut self,
+        cases: &[Case],
+        mut once: impl FnMut(usize) -> Result<(T, Option<f64>), Error>,
+    ) -> Result<Vec<Turns<T>>, Error> {
+        let wanted = self.options.pick(ROUNDS, RUNS);
+        let mut all: Vec<Turns<T>> = cases.iter().map(|_| Turns::default()).collect();
+        for round in 0..wanted + TRIES {
+            for (i, (case, turns)) in cases.iter().zip(&mut all).enumerate() {
+                self.watch.phase(&case.what);
+                if !self.watch.look(round as f64 / wanted as f64) {
+                    return Err(Error::Failed("stopped before its end".into()));
+                }
+                if turns.good.len() < wanted {
+                    turns.note(once(i)?);
+                }
+            }
+            if all.iter().all(|turns| turns.good.len() == wanted) {
+                break;
+            }
+        }
+        all.iter_mut().for_each(|turns| turns.end(wanted));
+        for Case { what, command, configuration } in cases {
+            self.note_step(what, command.clone(), configuration.clone());
+        }
+        Ok(all)
+    }
+
+    /// Writes down how something was measured.
+    pub fn note_step(&mut self, what: &str, command: String, configuration: Value) {
         self.steps.push(Step { what: what.into(), command, configuration });
     }
 
@@ -138,12 +232,7 @@ fn repeat(mut once: impl FnMut() -> Result<Run, Error>) -> Result<Runs, Error> {
     if good.len() == RUNS {
         return Ok(Runs::new(good));
     }
-    let why = format!(
-        "the machine was busy: only {} of {} runs had a processor for {:.0} % of their time",
-        good.len(),
-        all.len(),
-        SHARE * 100.0
-    );
+    let why = busy(good.len(), all.len());
     Ok(Runs::new(all).voided(why))
 }
 
@@ -173,6 +262,33 @@ mod tests {
         let runs = runs(&[cut, full, cut, full, cut]);
         assert_eq!(runs.count(), 5);
         assert!(runs.void().unwrap().contains("2 of 5"), "{runs:?}");
+    }
+
+    #[test]
+    fn cases_by_turns_are_repeated_apart() {
+        let options = Options { quick: true, ..Options::default() };
+        let mut watch = Watch::quiet();
+        let mut lab = Lab::new(&options, &mut watch);
+        let case = |what: &str| Case {
+            what: what.into(),
+            command: String::new(),
+            configuration: Value::Null,
+        };
+        let mut order = Vec::new();
+        let cases = [case("steady"), case("disturbed once"), case("disturbed")];
+        let all = lab
+            .by_turns(&cases, |i| {
+                order.push(i);
+                let share = if i == 2 || order.len() == 2 { 0.5 } else { 1.0 };
+                Ok((order.len() as f64, Some(share)))
+            })
+            .unwrap();
+        assert_eq!(order[..10], [0, 1, 2, 0, 1, 2, 0, 1, 2, 1]);
+        assert_eq!(all[0].runs(|&x| x), Runs::new(vec![1.0, 4.0, 7.0]));
+        assert_eq!(all[1].runs(|&x| x), Runs::new(vec![5.0, 8.0, 10.0]));
+        let void = all[2].runs(|&x| x);
+        assert_eq!(void.count(), RUNS + TRIES);
+        assert!(void.void().unwrap().contains("only 0 of 8"), "{void:?}");
     }
 
     #[test]

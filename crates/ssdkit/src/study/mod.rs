@@ -6,26 +6,37 @@
 //!
 //! Files: [`row`] a claim and its verdict, [`runs`] repeated runs of a figure,
 //! [`outcome`] what is printed, [`lab`] what measures, [`queue_pair`] a drive
-//! on a thread of its own, [`file`] real storage; then a file for each study.
+//! on a thread of its own, [`file`] real storage, [`threads`] one load on many
+//! cores, [`layers`] block layers to compare, [`aio`] a front that shares,
+//! [`lines`] writes to shared cache lines, [`scsi`] a command set in between;
+//! then a file for each study.
 //!
 //! Fails when there is no such study, when something could not be measured,
 //! and, after printing, when a row that is judged did not pass.
 
+pub mod aio;
+pub mod blkmq;
 pub mod file;
 pub mod lab;
+pub mod layers;
+pub mod lines;
 pub mod outcome;
+pub mod pessimistic;
 pub mod queue_pair;
 pub mod row;
 pub mod runs;
+pub mod scsi;
 pub mod simulator;
+pub mod threads;
 
 use std::io::Write;
 use std::path::PathBuf;
 
+use ::blkmq::Topology;
 use clap::Args;
 use serde_json::{Value, json};
 
-pub use lab::{Lab, Run};
+pub use lab::{Case, Lab, Run, Turns};
 pub use outcome::{Manifest, Outcome, Step};
 pub use row::{Reference, Row, Rule, Verdict};
 pub use runs::Runs;
@@ -47,11 +58,20 @@ pub struct Options {
     /// directory for temporary files].
     #[arg(long, requires = "name")]
     pub dir: Option<PathBuf>,
+    /// Cores that studies of many cores use [default: all].
+    #[arg(long, value_name = "N", requires = "name")]
+    pub cores: Option<usize>,
+    /// Sockets that these are divided into, the first cores being in the first.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "name")]
+    pub sockets: usize,
+    /// A case to be run for another process that watches it.
+    #[arg(long, hide = true, requires = "name")]
+    pub watched: Option<String>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { quick: false, seed: 1, dir: None }
+        Options { quick: false, seed: 1, dir: None, cores: None, sockets: 1, watched: None }
     }
 }
 
@@ -59,6 +79,20 @@ impl Options {
     /// The directory for files.
     pub fn dir(&self) -> PathBuf {
         self.dir.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    /// The cores that a study of many may use, by their numbers in the system,
+    /// and how they lie in sockets. Fails when there are not so many.
+    pub fn topology(&self) -> Result<(Vec<usize>, Topology), Error> {
+        let mut all = threads::cores()?;
+        let cores = self.cores.unwrap_or(all.len());
+        if cores == 0 || cores > all.len() {
+            let has = all.len();
+            return Err(Error::Usage(format!("--cores {cores}: this process may use 1 to {has}")));
+        }
+        all.truncate(cores);
+        let topology = Topology::new(cores, self.sockets);
+        Ok((all, topology.map_err(|e| Error::Usage(format!("--sockets {}: {e}", self.sockets)))?))
     }
 
     /// `full`, or `quick` if that was asked for.
@@ -89,7 +123,7 @@ pub struct Study {
 
 impl Study {
     /// All studies.
-    pub const ALL: [Study; 1] = [simulator::STUDY];
+    pub const ALL: [Study; 3] = [blkmq::STUDY, pessimistic::STUDY, simulator::STUDY];
 
     /// The study of this name.
     pub fn named(name: &str) -> Result<Study, Error> {
@@ -112,6 +146,9 @@ impl Study {
 pub fn run(args: &StudyArgs, out: &mut dyn Write) -> Result<(), Error> {
     let Some(name) = &args.name else { return list(args.json, out) };
     let study = Study::named(name)?;
+    if let Some(case) = &args.options.watched {
+        return lines::be_watched(case, &args.options, out);
+    }
     let mut watch = Watch::terminal(None)?;
     let outcome = study.measure(&args.options, &mut watch);
     watch.end();
@@ -148,9 +185,23 @@ mod tests {
     fn options_are_read_from_the_command_line() {
         let all = ["ssdkit", "study", "simulator", "--quick", "--seed", "9", "--dir", "/x"];
         let dir = Some(PathBuf::from("/x"));
-        assert_eq!(parse(&all).unwrap(), Options { quick: true, seed: 9, dir });
+        let expected = Options { quick: true, seed: 9, dir, ..Options::default() };
+        assert_eq!(parse(&all).unwrap(), expected);
+        let cores = ["ssdkit", "study", "blkmq", "--cores", "4", "--sockets", "2"];
+        let parsed = parse(&cores).unwrap();
+        assert_eq!((parsed.cores, parsed.sockets), (Some(4), 2));
         assert_eq!(parse(&["ssdkit", "study"]).unwrap(), Options::default());
         assert!(parse(&["ssdkit", "study", "--quick"]).is_err());
+    }
+
+    #[test]
+    fn cores_that_are_not_there_are_refused() {
+        let of = |cores, sockets| Options { cores, sockets, ..Options::default() }.topology();
+        let (all, topology) = of(None, 1).unwrap();
+        assert_eq!(all.len(), topology.cores());
+        for (cores, sockets) in [(Some(0), 1), (Some(all.len() + 1), 1), (Some(1), 2), (None, 0)] {
+            assert_eq!(of(cores, sockets).unwrap_err().exit_code(), 2);
+        }
     }
 
     #[test]

@@ -52,6 +52,13 @@ pub enum Rule {
         /// The greatest.
         to: f64,
     },
+    /// Ours lies between the two, ends included: what the paper says in words.
+    Within {
+        /// The least.
+        from: f64,
+        /// The greatest.
+        to: f64,
+    },
     /// Ours divided by the reference lies between the two, ends included.
     Band {
         /// The least ratio.
@@ -70,6 +77,8 @@ impl fmt::Display for Rule {
             Rule::Sign { positive: false } => f.write_str("sign -"),
             Rule::Order => f.write_str("order"),
             Rule::Knee { from, to } => write!(f, "knee {from}..{to}"),
+            Rule::Within { from, to } if *to == f64::INFINITY => write!(f, "at least {from}"),
+            Rule::Within { from, to } => write!(f, "within {from}..{to}"),
             Rule::Band { low, high } => write!(f, "band {low}..{high}"),
             Rule::Shown => f.write_str("none"),
         }
@@ -141,11 +150,11 @@ impl Row {
 
     /// Each of `ours` is to be greater than the next. `says` is the paper's
     /// reason to expect it.
-    pub fn order(
+    pub fn order<N: Into<String>>(
         figure: &str,
         unit: &'static str,
         says: &str,
-        ours: impl IntoIterator<Item = (&'static str, Runs)>,
+        ours: impl IntoIterator<Item = (N, Runs)>,
     ) -> Row {
         let ours: Vec<_> = ours.into_iter().map(|(name, runs)| (name.into(), runs)).collect();
         let names: Vec<&str> = ours.iter().map(|(name, _): &(String, Runs)| &name[..]).collect();
@@ -179,6 +188,20 @@ impl Row {
         let (from, to) = within.into_inner();
         let ours = vec![(String::new(), ours)];
         Row::new(figure, what, unit, Reference::Paper(paper), ours, Rule::Knee { from, to })
+    }
+
+    /// Ours is to lie `within`, which is what the paper `says` in words.
+    pub fn within(
+        figure: &str,
+        what: &str,
+        unit: &'static str,
+        says: &str,
+        ours: Runs,
+        within: RangeInclusive<f64>,
+    ) -> Row {
+        let (from, to) = within.into_inner();
+        let (ours, rule) = (vec![(String::new(), ours)], Rule::Within { from, to });
+        Row::new(figure, what, unit, Reference::Says(says.into()), ours, rule)
     }
 
     /// Shown, and not judged because of `why`.
@@ -232,7 +255,9 @@ impl Row {
             Rule::Sign { positive: true } => medians[0] > 0.0,
             Rule::Sign { positive: false } => medians[0] < 0.0,
             Rule::Order => medians.windows(2).all(|pair| pair[0] > pair[1]),
-            Rule::Knee { from, to } => (from..=to).contains(&medians[0]),
+            Rule::Knee { from, to } | Rule::Within { from, to } => {
+                (from..=to).contains(&medians[0])
+            }
             Rule::Band { low, high } => self.ratio().is_some_and(|r| (low..=high).contains(&r)),
             Rule::Shown => false,
         }
@@ -367,6 +392,17 @@ mod tests {
         assert_eq!(row(16.0).verdict(), Verdict::Pass);
         assert_eq!(row(17.0).verdict(), Verdict::Fail);
         assert_eq!(row(16.0).ratio(), Some(2.0));
+    }
+
+    #[test]
+    fn what_is_said_in_words_lies_within() {
+        let row = |x| Row::within("f", "w", "x", "little", Runs::one(x), 0.8..=1.25);
+        assert_eq!(row(1.25).verdict(), Verdict::Pass);
+        assert_eq!(row(1.26).verdict(), Verdict::Fail);
+        assert_eq!((row(1.0).ratio(), row(f64::NAN).verdict()), (None, Verdict::Fail));
+        assert_eq!(row(1.0).rule().to_string(), "within 0.8..1.25");
+        let much = Row::within("f", "w", "x", "much", Runs::one(9.0), 1.5..=f64::INFINITY);
+        assert_eq!((much.verdict(), &*much.rule().to_string()), (Verdict::Pass, "at least 1.5"));
     }
 
     #[test]

@@ -60,10 +60,18 @@ impl Runs {
         (least, greatest)
     }
 
-    /// Greatest less least, as a share of the median; `None` for a single run.
+    /// Greatest less least, as a share of the median; `None` for a single run,
+    /// or a median of zero.
     pub fn spread(&self) -> Option<f64> {
         let (least, greatest) = self.range();
-        (self.values.len() > 1).then(|| (greatest - least) / self.median())
+        let shares = self.values.len() > 1 && self.median() != 0.0;
+        shares.then(|| (greatest - least) / self.median())
+    }
+
+    /// `f` of each run. Void when these are.
+    #[must_use]
+    pub fn map(&self, f: impl Fn(f64) -> f64) -> Runs {
+        Runs { values: self.values.iter().map(|&x| f(x)).collect(), void: self.void.clone() }
     }
 
     /// `f` of each run and the other's run of the same number. Void when
@@ -101,6 +109,7 @@ mod tests {
     fn one_run_has_no_spread() {
         assert_eq!((Runs::one(5.0).median(), Runs::one(5.0).spread()), (5.0, None));
         assert!(Runs::new(vec![]).median().is_nan());
+        assert_eq!(Runs::new(vec![0.0, 0.0, 1.0]).spread(), None);
     }
 
     #[test]
@@ -110,5 +119,6 @@ mod tests {
         assert_eq!(runs.to_json()["void"], "late");
         let both = Runs::new(vec![1.0, 2.0]).with(&runs, |a, b| b - a);
         assert_eq!((both.count(), both.median(), both.void()), (1, 4.0, Some("late")));
+        assert_eq!(runs.map(|x| 2.0 * x), Runs::one(10.0).voided("late"));
     }
 }
