@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use blkmq::driver::null::{Null, NullOptions};
 use blkmq::{Config, Driver, Topology, build};
+use device::realtime::Clock;
 use port::{BlockDone, BlockOp, BlockReq, Port, Time};
 use workload::{Tight, TightOptions};
 
@@ -33,12 +34,12 @@ fn measure<P>(drive: &mut P, tight: &mut Tight, every: u64) -> f64
 where
     P: Port<Cmd = BlockReq, Done = BlockDone>,
 {
-    let start = Instant::now();
+    let clock = Clock::start();
     let mut rates: Vec<f64> = (0..ROUNDS)
         .map(|_| {
             let (from, began) = (tight.completed(), Instant::now());
             while tight.completed() < from + TURN {
-                let now = Time(start.elapsed().as_nanos() as u64);
+                let now = clock.now();
                 let next = tight.completed() + every;
                 loop {
                     tight.turn(now, drive);

@@ -426,7 +426,7 @@ fn reads(l: &mut Loop, args: &Args) {
     }
     if args.batch == 0 {
         let depths = if args.depth > 0 { vec![args.depth.min(MOST)] } else { vec![32, 1] };
-        let ways = |depth| [(1, false), (32, false), (32, true)].map(|way| (depth, way));
+        let ways = |depth| [(1, false), (1, true), (32, false), (32, true)].map(|w| (depth, w));
         for (depth, (clock, hinted)) in depths.into_iter().flat_map(ways) {
             if depth == 1 && clock > 1 {
                 continue;
