@@ -240,7 +240,9 @@ impl<Q: HardwareQueue> Context<Q> {
         let mut staging = lane.staging.lock();
         let mut queue = lane.queue.lock();
         let mut moved = 0;
-        while !staging.is_empty() && queue.has_room() {
+        let mut share = queue.share_left(lane.staging_number);
+        while share > 0 && !staging.is_empty() && queue.has_room() {
+            share -= 1;
             let Some(tag) = queue.take_tag() else { break };
             let Some(outgoing) = staging.next(now) else {
                 queue.return_tag(tag);
@@ -563,11 +565,15 @@ impl<Q: HardwareQueue> Port for Context<Q> {
             && lane.staging.alone().is_some_and(|staging| staging.is_empty())
             && self.limit - self.outside >= reqs.len()
         {
-            let taken = lane.queue.lock().submit_in_place(now, self.core, reqs);
-            lane.account.dispatched.add(taken as u64);
-            self.outside += taken;
-            if reqs.is_empty() {
-                return;
+            let mut queue = lane.queue.lock();
+            if queue.share_left(lane.staging_number) >= reqs.len() {
+                let taken = queue.submit_in_place(now, self.core, lane.staging_number, reqs);
+                drop(queue);
+                lane.account.dispatched.add(taken as u64);
+                self.outside += taken;
+                if reqs.is_empty() {
+                    return;
+                }
             }
         }
         self.submit_staged(now, reqs);
@@ -625,7 +631,8 @@ impl<Q: HardwareQueue> Context<Q> {
             let staging = lane.staging.peek();
             match staging.next_event() {
                 Some(opens) if opens > self.last => at(opens),
-                _ if !staging.is_empty() && queue.has_room() => at(self.last),
+                _ if staging.is_empty() || !queue.has_room() => {}
+                _ if queue.share_left(lane.staging_number) > 0 => at(self.last),
                 _ => {}
             }
         }
@@ -654,7 +661,7 @@ impl<Q: HardwareQueue> Context<Q> {
             return;
         };
         if staging.is_empty() && self.limit - self.outside >= reqs.len() {
-            let taken = queue.submit_in_place(now, self.core, reqs);
+            let taken = queue.submit_in_place(now, self.core, lane.staging_number, reqs);
             lane.account.dispatched.add(taken as u64);
             self.outside += taken;
             if reqs.is_empty() {

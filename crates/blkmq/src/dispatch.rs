@@ -21,6 +21,10 @@ use crate::staging::{Outgoing, Parts};
 /// Faults that are kept until somebody reads them.
 pub const MOST_FAULTS: usize = 64;
 
+/// Tags that a staging queue may have however many others wait for some, if
+/// there are so many: as in Linux's shared tag sets.
+const LEAST_SHARE: usize = 4;
+
 const NEVER: Time = Time(u64::MAX);
 
 /// A tag's request. While its generation is odd it is in flight.
@@ -130,6 +134,8 @@ pub(crate) struct Dispatch<Q> {
     /// Staging queues with requests that need a tag, at most one for each core
     /// that uses this queue.
     wanting: Vec<u32>,
+    /// Requests in flight of each staging queue, where several feed this one.
+    held: Vec<(u32, u32)>,
     /// Cores that use this queue and are still there.
     users: usize,
     faults: Ring<Fault>,
@@ -138,6 +144,42 @@ pub(crate) struct Dispatch<Q> {
 }
 
 impl<Q> Dispatch<Q> {
+    /// Says which staging queues feed this one. Where they are several, each
+    /// has its share of the tags while others want some.
+    pub fn fed_by(&mut self, staging: impl Iterator<Item = u32>) {
+        for number in staging {
+            if !self.held.iter().any(|&(known, _)| known == number) {
+                self.held.push((number, 0));
+            }
+        }
+        if self.held.len() == 1 {
+            self.held.clear();
+        }
+    }
+
+    /// Counts requests of a staging queue, where several feed this one.
+    #[inline]
+    fn hold(&mut self, number: u32, more: i32) {
+        if let Some((_, n)) = self.held.iter_mut().find(|(known, _)| *known == number) {
+            *n = n.wrapping_add_signed(more);
+        }
+    }
+
+    /// How many requests more a staging queue may have in flight: all, unless
+    /// others wait; then it has at least [`LEAST_SHARE`], and an even share of
+    /// the tags among those that have or want some.
+    #[inline]
+    pub fn share_left(&self, number: u32) -> usize {
+        if self.held.is_empty() || self.wanting.iter().all(|&other| other == number) {
+            return usize::MAX;
+        }
+        let active = |(known, n): &&(u32, u32)| *n > 0 || self.wanting.contains(known);
+        let users = self.held.iter().filter(active).count().max(1);
+        let share = self.slots.len().div_ceil(users).max(LEAST_SHARE);
+        let mine = self.held.iter().find(|(known, _)| *known == number).map_or(0, |&(_, n)| n);
+        share.saturating_sub(mine as usize)
+    }
+
     /// A core leaves. Whether it was the last.
     pub fn leave(&mut self) -> bool {
         self.users -= 1;
@@ -179,6 +221,7 @@ impl<Q: HardwareQueue> Dispatch<Q> {
             timeout,
             next_scan: NEVER,
             wanting: Vec::with_capacity(users),
+            held: Vec::new(),
             users,
             faults: Ring::new(MOST_FAULTS),
             strays: 0,
@@ -231,19 +274,28 @@ impl<Q: HardwareQueue> Dispatch<Q> {
     /// Gives tags to the requests of `reqs` where they are, and the requests
     /// to the driver. What stays found no tag. Gives how many entered.
     #[inline(always)]
-    pub fn submit_in_place(&mut self, now: Time, core: u32, reqs: &mut Ring<BlockReq>) -> usize {
+    pub fn submit_in_place(
+        &mut self,
+        now: Time,
+        core: u32,
+        staging: u32,
+        reqs: &mut Ring<BlockReq>,
+    ) -> usize {
         let wanted = reqs.len();
         let (slots, mut at) = (&mut self.slots, 0);
         let taken = self.tags.take_batch(wanted, |tag| {
             let req = reqs.get_mut(at).expect("no more tags than requests");
             let slot = &mut slots[tag as usize];
             slot.begin(req, core, now, Parts::NONE);
-            (slot.core, slot.dispatched) = (core, now);
+            (slot.core, slot.staging, slot.dispatched) = (core, staging, now);
             req.id = slot.name(tag);
             at += 1;
         });
         if taken == 0 {
             return 0;
+        }
+        if !self.held.is_empty() {
+            self.hold(staging, taken as i32);
         }
         if self.next_scan == NEVER {
             self.next_scan = now + self.timeout;
@@ -276,6 +328,7 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         (slot.core, slot.staging, slot.dispatched) = (core, staging, now);
         assert!(slot.is_live(), "a tag is given to one request");
         req.id = slot.name(tag);
+        self.hold(staging, 1);
         if self.next_scan == NEVER {
             self.next_scan = now + self.timeout;
         }
@@ -330,6 +383,10 @@ impl<Q: HardwareQueue> Dispatch<Q> {
                     one.id = slot.id;
                     self.tags.give_later(tag);
                     seen(tag, slot, one);
+                    if !self.held.is_empty() {
+                        let staging = slot.staging;
+                        self.hold(staging, -1);
+                    }
                     at += 1;
                 }
                 _ => {
@@ -409,6 +466,7 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         let (id, op, since) = (slot.id, slot.op, slot.dispatched);
         slot.lost = slot.generation;
         slot.generation = slot.generation.wrapping_add(1);
+        self.hold(past.staging, -1);
         self.tags.give_later(tag);
         let status = if all { Status::ABORTED } else { Status::ABORTED_BY_HOST };
         if !all {

@@ -217,10 +217,20 @@ impl Builder<'_> {
                 None => Tags::own(queue.depth() as u32)?,
             };
             let (users, timeout) = (self.plan.users(number), self.config.timeout);
-            let dispatch = Dispatch::new(number as u32, queue, tags, users, timeout);
+            let mut dispatch = Dispatch::new(number as u32, queue, tags, users, timeout);
+            dispatch.fed_by(self.feeders(number));
             all.push(Held::among(dispatch, users));
         }
         Ok(all)
+    }
+
+    /// The staging queues from which requests come to a dispatch queue.
+    fn feeders(&self, queue: usize) -> impl Iterator<Item = u32> {
+        let lanes = self.plan.maps.iter().enumerate();
+        lanes.filter_map(move |(core, map)| {
+            let kind = map.iter().position(|&mapped| mapped == queue)?;
+            Some(self.place(kind, core) as u32)
+        })
     }
 
     /// A handle of each staging queue for each core that uses it.

@@ -11,14 +11,17 @@ use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
 const SERVICE: u64 = 20_000;
 
 fn layer(scheduler: SchedulerKind) -> Vec<Context<TimedQueue>> {
+    staged(Spread::One, scheduler)
+}
+
+fn staged(staging: Spread, scheduler: SchedulerKind) -> Vec<Context<TimedQueue>> {
     let options = TimedOptions {
         hw_queue_depth: 8,
         servers: Some(8),
         completion_nsec: SERVICE,
         ..TimedOptions::default()
     };
-    let config =
-        Config { staging: Spread::One, scheduler, ..Config::new(Topology::new(2, 1).unwrap()) };
+    let config = Config { staging, scheduler, ..Config::new(Topology::new(2, 1).unwrap()) };
     build(&config, Timed::new(options).unwrap()).unwrap().0
 }
 
@@ -83,4 +86,19 @@ fn shares_are_by_weight() {
         let total = (a.count() + b.count()) as f64;
         assert!(total > 0.99 * 8.0 * 400_000_000.0 / SERVICE as f64, "{total}");
     }
+}
+
+#[test]
+fn staging_queues_share_the_tags_of_their_dispatch_queue() {
+    let layer = || staged(Spread::PerCore, SchedulerKind::None);
+    let [a, b] = run(&mut layer(), [128, 128], 100_000_000);
+    let ratio = b.count() as f64 / a.count() as f64;
+    assert!((ratio - 1.0).abs() < 0.05, "one has {ratio} times what the other has");
+    let [large, small] = run(&mut layer(), [128, 1], 100_000_000);
+    let p99 = small.percentile(99.0).unwrap();
+    println!("separate staging queues: {ratio:.4}; p99 of the small one {p99} ns");
+    assert!(p99 <= 2 * SERVICE, "{p99} ns");
+    // What the small one does not want is the other's.
+    let total = (large.count() + small.count()) as f64;
+    assert!(total > 0.99 * 8.0 * 100_000_000.0 / SERVICE as f64, "{total}");
 }
