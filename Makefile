@@ -14,18 +14,18 @@ ARGS ?=
 SOAK_CASES ?= 20000
 
 # Foreign programs that the client tests use, each with its Debian package.
-CLIENTS := fio:fio nbdinfo:libnbd-bin nbdkit:nbdkit qemu-io:qemu-utils mke2fs:e2fsprogs
+CLIENTS := fio:fio nbdinfo:libnbd-bin nbdkit:nbdkit qemu-io:qemu-utils mke2fs:e2fsprogs valgrind:valgrind
 
 # Tests are optimised a little: property tests and simulations then take
 # seconds, and overflow and debug assertions stay on.
 TEST_ENV := CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 
-.PHONY: run test bench soak fmt rust packages lint unit builds clients
+.PHONY: run test bench soak fmt rust packages lint unit loom instructions builds clients
 
 run: rust
 	$(CARGO) run --release --locked -p ssdkit -- $(ARGS)
 
-test: rust packages lint unit builds clients
+test: rust packages lint unit loom instructions builds clients
 
 bench: rust packages
 	$(CARGO) bench --locked -p ssdkit
@@ -33,7 +33,7 @@ bench: rust packages
 	SSDKIT="$${CARGO_TARGET_DIR:-target}/release/ssdkit" benches/nbd.sh
 
 soak: rust
-	PROPTEST_CASES=$(SOAK_CASES) $(TEST_ENV) $(CARGO) test --locked --workspace -- --include-ignored
+	STRESS_REQUESTS=100000000 PROPTEST_CASES=$(SOAK_CASES) $(TEST_ENV) $(CARGO) test --locked --workspace -- --include-ignored
 
 fmt: rust
 	$(CARGO) fmt --all
@@ -72,6 +72,15 @@ lint: rust
 unit: rust
 	$(TEST_ENV) $(CARGO) test --locked --workspace
 	$(CARGO) test --release --locked -p ssdkit-targets --test amplification
+
+# Every order in which threads may meet, for what they share without a lock.
+loom: rust
+	CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-target}/loom" RUSTFLAGS="--cfg loom" \
+	  $(CARGO) test --release --locked -p ssdkit-tags --test loom
+
+# A request costs no more instructions than is written down.
+instructions: rust packages
+	tests/instructions.sh
 
 # The same results from both builds.
 builds: rust
