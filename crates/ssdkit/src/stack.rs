@@ -149,7 +149,13 @@ impl Stack {
     pub fn build_populated(config: &DriveConfig, seed: u64) -> Result<Stack, Error> {
         let medium = RamMedium::new(&config.geometry, config.spec.store.kept())?;
         medium.populate();
-        Stack::over(config, seed, medium)
+        let stack = Stack::over(config, seed, medium)?;
+        match &stack {
+            Stack::Plain(drive) => drive.populate(),
+            Stack::Host(drive) => drive.populate(),
+            Stack::Device(link) => link.below().populate(),
+        }
+        Ok(stack)
     }
 
     fn over(config: &DriveConfig, seed: u64, medium: RamMedium) -> Result<Stack, Error> {

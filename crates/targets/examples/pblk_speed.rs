@@ -23,6 +23,9 @@
 //! median is printed in millions a second, `warm`, `batch` and `depth` (0 for
 //! all), `fixed=N`: N requests and no clock, for counting instructions.
 //!
+//! `memory=taken` takes all memory before anything is measured, so that no
+//! request waits for the system to find some.
+//!
 //! `via=blkmq` puts the block layer above the drive: one core, one dispatch
 //! queue, no scheduler. Latencies are then counted by the layer.
 //!
@@ -118,6 +121,7 @@ struct Args {
     depth: usize,
     fixed: Option<u64>,
     layer: bool,
+    taken: bool,
 }
 
 impl Args {
@@ -134,6 +138,7 @@ impl Args {
             depth: 0,
             fixed: None,
             layer: false,
+            taken: false,
         };
         for word in words {
             let (key, value) = word.split_once('=')?;
@@ -147,6 +152,7 @@ impl Args {
                 "depth" => args.depth = value.parse().ok()?,
                 "fixed" => args.fixed = Some(value.parse().ok()?),
                 "via" if value == "blkmq" => args.layer = true,
+                "memory" if value == "taken" => args.taken = true,
                 _ => return None,
             }
         }
@@ -155,7 +161,8 @@ impl Args {
 }
 
 /// A drive that keeps nothing, of `size` logical GiB.
-fn drive(profile: &str, size: u64, spare: f64) -> Drive {
+fn drive(profile: &str, args: &Args) -> Drive {
+    let Args { size, spare, taken, .. } = *args;
     let profile = Profile::builtin(profile).expect("it is built in");
     let one = Geometry::new(Dimensions { chunks: 1, ..profile.dimensions }).expect("it is checked");
     let bytes = size << 30;
@@ -164,9 +171,16 @@ fn drive(profile: &str, size: u64, spare: f64) -> Drive {
     let chunks = data_chunks + RESERVE_CHUNKS;
     let geometry = Geometry::new(Dimensions { chunks, ..profile.dimensions }).expect("it fits");
     let medium = RamMedium::new(&geometry, 0).expect("there is memory");
+    if taken {
+        medium.populate();
+    }
     let device = Device::new(&geometry, &profile.timing, medium).expect("there is memory");
     let config = PblkConfig { bytes, data_chunks, victim: Victim::Greedy, seed: 1 };
-    Pblk::new(device, config).expect("it is set up well")
+    let drive = Pblk::new(device, config).expect("it is set up well");
+    if taken {
+        drive.populate();
+    }
+    drive
 }
 
 struct Rng(u64);
@@ -478,7 +492,7 @@ fn in_drive_time(l: &mut Loop, op: BlockOp, depth: usize, ios: u64) {
 }
 
 fn drive_time(args: &Args) {
-    let mut l = Loop::new(drive("ref", args.size, args.spare), args.layer);
+    let mut l = Loop::new(drive("ref", args), args.layer);
     let blocks = l.blocks;
     in_drive_time(&mut l, BlockOp::Write, 64, blocks);
     for (name, op) in [("reads", BlockOp::Read), ("writes", BlockOp::Write)] {
@@ -496,7 +510,7 @@ fn main() {
     if args.case == "virtual" {
         return drive_time(&args);
     }
-    let mut l = Loop::new(drive("null", args.size, args.spare), args.layer);
+    let mut l = Loop::new(drive("null", &args), args.layer);
     if args.case != "fresh" {
         let start = Instant::now();
         l.fill();

@@ -74,6 +74,15 @@ impl Map {
         Ok(Map { entries, dirty: vec![0; pages / 64 + 1], page_shift, blocks })
     }
 
+    /// Takes the memory for all entries now.
+    pub fn populate(&self) {
+        let all = 0..self.blocks as usize;
+        match &self.entries {
+            Entries::Four(entries) => entries.populate(all),
+            Entries::Eight(entries) => entries.populate(all),
+        }
+    }
+
     /// Logical blocks.
     #[inline]
     pub fn blocks(&self) -> u64 {

@@ -247,6 +247,13 @@ impl<D: OpenChannel> Pblk<D> {
         self.shape
     }
 
+    /// Takes the memory for all its tables now, so that real time never waits
+    /// for the system to find it.
+    pub fn populate(&self) {
+        self.map.populate();
+        self.space.populate();
+    }
+
     /// How it was set up.
     pub fn config(&self) -> PblkConfig {
         self.config

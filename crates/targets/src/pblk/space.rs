@@ -108,6 +108,17 @@ impl Space {
         })
     }
 
+    /// Takes the memory for the bits of all chunks now.
+    pub fn populate(&self) {
+        let words = u64::from(self.geometry.chunk_blocks()).div_ceil(64);
+        for pu in self.geometry.pus_channels_first() {
+            for number in 0..self.geometry.chunks() {
+                let start = self.geometry.chunk_start(self.geometry.chunk_of(pu, number)).0 / 64;
+                self.bits.populate(start as usize..(start + words) as usize);
+            }
+        }
+    }
+
     /// Valid blocks of a chunk.
     #[inline]
     pub fn valid_blocks(&self, chunk: usize) -> u32 {
