@@ -276,9 +276,14 @@ impl<Q: HardwareQueue> Context<Q> {
         drop(queue);
         account.completed.add(seen.len() as u64);
         account.errors.add(errors);
+        self.deliver_seen(to, number, done);
+    }
+
+    /// Brings all that a lane gave to its submitters.
+    fn deliver_seen(&mut self, now: Time, number: usize, done: &mut Ring<BlockDone>) {
         while let (Some(one), Some(past)) = (self.seen.pop(), self.pasts.pop()) {
-            self.trace(to, number, &past, &one);
-            self.deliver(to, number, past, one, done);
+            self.trace(now, number, &past, &one);
+            self.deliver(now, number, past, one, done);
         }
     }
 
@@ -317,10 +322,7 @@ impl<Q: HardwareQueue> Context<Q> {
             seen.put(|| one);
         });
         let mut none = Ring::new(1);
-        while let (Some(one), Some(past)) = (self.seen.pop(), self.pasts.pop()) {
-            self.trace(now, number, &past, &one);
-            self.deliver(now, number, past, one, &mut none);
-        }
+        self.deliver_seen(now, number, &mut none);
         // What is ready still counts as outside.
         self.outside += none.pour(&mut self.ready);
     }
@@ -384,6 +386,17 @@ impl<Q: HardwareQueue> Context<Q> {
             self.hand_over(finisher, number, one, past, false);
             return;
         }
+        self.record_and_give(now, number, past, one, done);
+    }
+
+    fn record_and_give(
+        &mut self,
+        now: Time,
+        number: usize,
+        past: Past,
+        one: BlockDone,
+        done: &mut Ring<BlockDone>,
+    ) {
         self.lanes[number].account.latency.record(now.since(past.submitted));
         self.give(number, past, one, done);
     }
@@ -441,8 +454,7 @@ impl<Q: HardwareQueue> Context<Q> {
             self.split(now, number, past, one, done);
         } else {
             // This core is the one that finishes it, whoever found it.
-            self.lanes[number].account.latency.record(now.since(past.submitted));
-            self.give(number, past, one, done);
+            self.record_and_give(now, number, past, one, done);
         }
     }
 
