@@ -393,13 +393,14 @@ pub struct Entry {
     pub to: Option<Target>,
 }
 
-/// The operation code of an operation.
+/// The operation code of an operation; a flush has that of the NVM command set.
 pub const fn opcode(op: VectorOp) -> u8 {
     match op {
         VectorOp::Reset => 0x90,
         VectorOp::Write => 0x91,
         VectorOp::Read => 0x92,
         VectorOp::Copy => 0x93,
+        VectorOp::Flush => 0x00,
     }
 }
 
@@ -411,6 +412,9 @@ impl Entry {
         let field = |field, at, value, range| Err(AdminError::Field { field, at, value, range });
         if self.count == 0 || usize::from(self.count) > MAX_ADDRESSES {
             return field("count", 48, self.count.into(), "1 to 64");
+        }
+        if self.op == VectorOp::Flush {
+            return field("opcode", 0, 0, "0x90 to 0x93: a flush is no vector command");
         }
         let word = |target| match target {
             Target::Address(ppa) => (ppa.0, self.count == 1),

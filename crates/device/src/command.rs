@@ -5,7 +5,7 @@
 //! failed. A run of neighbours in one chunk needs no list.
 
 use flash::{Chunk, Geometry, Ppa, TAG_BYTES, Timing};
-use port::{Buffer, Port, Status, Time};
+use port::{BLOCK_BYTES, Buffer, Port, Status, Time};
 
 /// Most addresses of one command.
 pub const MAX_ADDRESSES: usize = 64;
@@ -19,8 +19,40 @@ pub enum VectorOp {
     Write,
     /// Erase chunks, each given by its first block (0x90).
     Reset,
-    /// Copy blocks inside the drive (0x93): `from` to `to` of the list.
+    /// Copy blocks inside the drive (0x93): `from` to `to` of the list. Blocks
+    /// written as [`Content::Whole`] are not to be copied.
     Copy,
+    /// Make all writes and resets that completed before durable. No address.
+    Flush,
+}
+
+/// What the buffer of a read or write has of each block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Content {
+    /// The bytes that the medium keeps of it.
+    #[default]
+    Data,
+    /// Those, and behind them all out-of-band tags.
+    Tagged,
+    /// Only the tag, and only to be read: the data stays in the page register.
+    Tags,
+    /// All 4096 bytes, and behind them the tags: a target's own records, which
+    /// every medium keeps whole. A read finds what was written so.
+    Whole,
+}
+
+impl Content {
+    /// Bytes of data and of tags that a block has in the buffer, on a medium
+    /// that keeps `kept` of it.
+    #[inline]
+    pub fn each(self, kept: u32) -> (usize, usize) {
+        match self {
+            Content::Data => (kept as usize, 0),
+            Content::Tagged => (kept as usize, TAG_BYTES),
+            Content::Tags => (0, TAG_BYTES),
+            Content::Whole => (BLOCK_BYTES as usize, TAG_BYTES),
+        }
+    }
 }
 
 /// Addresses that are not one run. Boxed and recycled by its owner, as
@@ -46,17 +78,17 @@ pub struct VectorCmd {
     pub cookie: u64,
     /// What to do.
     pub op: VectorOp,
-    /// Whether the buffer carries out-of-band tags behind the data.
-    pub tags: bool,
+    /// What the buffer has of each block.
+    pub content: Content,
     /// How many addresses: 1 to [`MAX_ADDRESSES`]. A reset without a list has
-    /// one.
+    /// one; of a flush it is not looked at.
     pub count: u8,
     /// The first of `count` neighbours in one chunk, where there is no list.
     pub ppa: Ppa,
     /// The addresses, where they are not one run. A copy always has one.
     pub list: Option<Box<Addresses>>,
-    /// Data of a read or write: the kept bytes of each block, then, if `tags`,
-    /// a tag of each. Empty for reset and copy.
+    /// Data of a read or write, then tags, as `content` says. Empty for the
+    /// others.
     pub buffer: Buffer,
 }
 
@@ -66,10 +98,10 @@ impl VectorCmd {
     pub fn buffer_bytes(&self, kept: u32) -> usize {
         match self.op {
             VectorOp::Read | VectorOp::Write => {
-                let tag = if self.tags { TAG_BYTES } else { 0 };
-                self.count as usize * (kept as usize + tag)
+                let (data, tag) = self.content.each(kept);
+                self.count as usize * (data + tag)
             }
-            VectorOp::Reset | VectorOp::Copy => 0,
+            VectorOp::Reset | VectorOp::Copy | VectorOp::Flush => 0,
         }
     }
 }
@@ -104,6 +136,8 @@ pub trait OpenChannel: Port<Cmd = VectorCmd, Done = VectorDone> {
     fn chunk(&self, chunk_index: usize) -> Chunk;
     /// How many commands may be inside at once.
     fn depth(&self) -> usize;
+    /// Whether what is written is durable only after a [`VectorOp::Flush`].
+    fn is_cached(&self) -> bool;
     /// Says that a block will probably be read soon, so that what is known of
     /// it can be fetched into the cache. Changes nothing that can be observed.
     #[inline]

@@ -7,11 +7,15 @@
 //! at that event's own time. The same commands at the same times give the same
 //! completions. It never fails as a whole: an error is the completion's.
 
+use std::collections::VecDeque;
+
 use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, TAG_BYTES, Timing};
 use port::{Buffer, OutOfMemory, Port, Ring, Slots, Status, Time};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::command::{Addresses, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use crate::command::{
+    Addresses, Content, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp,
+};
 use crate::units::{Op, OpKind, Units};
 
 /// Commands that may be inside at once.
@@ -63,7 +67,7 @@ impl Default for Command {
         let cmd = VectorCmd {
             cookie: 0,
             op: VectorOp::Read,
-            tags: false,
+            content: Content::Data,
             count: 0,
             ppa: Ppa(0),
             list: None,
@@ -86,6 +90,9 @@ pub struct Device<M> {
     commands: Slots<Command>,
     ready: Ring<VectorDone>,
     copy_buffers: Vec<Buffer>,
+    /// Flushes for which the medium has been asked, or is to be, oldest first,
+    /// and when they came.
+    flushes: VecDeque<(Time, u32)>,
     medium: M,
     counters: Counters,
 }
@@ -109,6 +116,7 @@ impl<M: Medium> Device<M> {
             commands: Slots::new(MAX_DEPTH),
             ready: Ring::new(MAX_DEPTH),
             copy_buffers: Buffer::carve(MAX_COPIES, copy_bytes)?,
+            flushes: VecDeque::new(),
             medium,
             counters: Counters::default(),
         })
@@ -238,20 +246,41 @@ impl<M: Medium> Device<M> {
             self.refuse(now, cmd, status, failed);
             return;
         }
-        let is_copy = cmd.op == VectorOp::Copy;
+        let (is_copy, is_flush) = (cmd.op == VectorOp::Copy, cmd.op == VectorOp::Flush);
         let id = self.commands.take_as_is();
         let command = &mut self.commands[id];
-        let VectorCmd { cookie, op, tags, count, ppa, list, buffer } = cmd;
+        let VectorCmd { cookie, op, content, count, ppa, list, buffer } = cmd;
         let held = &mut command.cmd;
         (held.cookie, held.ppa, held.op) = (cookie, ppa, op);
-        (held.tags, held.count) = (tags, count);
+        (held.content, held.count) = (content, count);
         (held.list, held.buffer) = (list, buffer);
         (command.failed, command.status, command.writing) = (0, Status::SUCCESS, false);
         if is_copy {
             let scratch = self.copy_buffers.pop().expect("submit saw a copy buffer");
             self.commands[id].cmd.buffer = scratch;
+        } else if is_flush {
+            self.flushes.push_back((now, id));
+            self.ask_barrier(now);
+            return;
         }
         self.launch(now, id);
+    }
+
+    /// Asks the medium for the barrier of the oldest flush, and once more for
+    /// the next: a barrier covers only what was done before it.
+    fn ask_barrier(&mut self, to: Time) {
+        while let Some(&(at, id)) = self.flushes.front() {
+            if at > to {
+                return;
+            }
+            match self.medium.barrier() {
+                Moved::Pending => return,
+                Moved::Done => {}
+                Moved::Failed => self.commands[id].status = Status::WRITE_FAULT,
+            }
+            self.flushes.pop_front();
+            self.command_done(at, id);
+        }
     }
 
     fn refuse(&mut self, now: Time, cmd: VectorCmd, status: Status, failed: u64) {
@@ -264,7 +293,12 @@ impl<M: Medium> Device<M> {
     #[inline]
     fn check(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
         let n = cmd.count as usize;
-        if n == 0 || n > MAX_ADDRESSES || cmd.buffer.len() != cmd.buffer_bytes(self.medium.kept()) {
+        let length_ok = cmd.buffer.len() == cmd.buffer_bytes(self.medium.kept());
+        if cmd.op == VectorOp::Flush && length_ok {
+            return Ok(());
+        }
+        let tags_written = cmd.op == VectorOp::Write && cmd.content == Content::Tags;
+        if n == 0 || n > MAX_ADDRESSES || !length_ok || tags_written {
             return Err((Status::INVALID_FIELD, 0));
         }
         if cmd.list.is_some() {
@@ -279,6 +313,7 @@ impl<M: Medium> Device<M> {
             VectorOp::Write if cmd.list.is_none() => self.enter_run(cmd),
             VectorOp::Write => self.enter_writes(cmd, false),
             VectorOp::Reset => self.enter_resets(cmd),
+            VectorOp::Flush => Ok(()),
         }
     }
 
@@ -409,6 +444,7 @@ impl<M: Medium> Device<M> {
                 if trial.state == ChunkState::Offline {
                     self.chunks[index] = trial;
                     self.note_whole(index);
+                    self.describe(index);
                 }
                 status = status.and(e);
                 failed |= bits(i, 1);
@@ -435,12 +471,14 @@ impl<M: Medium> Device<M> {
             VectorOp::Reset => OpKind::Erase,
             VectorOp::Copy if command.writing => OpKind::Program,
             VectorOp::Read | VectorOp::Copy => OpKind::Read,
+            VectorOp::Flush => unreachable!("a flush is no operation of a unit"),
         };
+        let tags = cmd.content == Content::Tags;
         let row = self.geometry.row_blocks();
         let in_row = self.geometry.block(cmd.ppa) & (row - 1);
         if cmd.list.is_none() && in_row + u32::from(cmd.count) <= row {
             command.left = 1;
-            let op = Op::new(id, kind, cmd.ppa, 0, cmd.count);
+            let op = Op::new(id, kind, cmd.ppa, 0, cmd.count).of_tags(tags);
             let finished = self.units.enqueue(now, op);
             self.finish(now, finished);
             return;
@@ -461,7 +499,8 @@ impl<M: Medium> Device<M> {
         }
         command.left = n as u32;
         for &(ppa, first, count) in &ops[..n] {
-            let finished = self.units.enqueue(now, Op::new(id, kind, ppa, first, count));
+            let op = Op::new(id, kind, ppa, first, count).of_tags(tags);
+            let finished = self.units.enqueue(now, op);
             self.finish(now, finished);
         }
     }
@@ -486,14 +525,15 @@ impl<M: Medium> Device<M> {
     #[inline(always)]
     fn move_bytes(&mut self, op: &Op) -> Moved {
         let command = &mut self.commands[op.cmd];
-        let kept = self.medium.kept() as usize;
+        let is_copy = command.cmd.op == VectorOp::Copy;
+        let content = if is_copy { Content::Tagged } else { command.cmd.content };
+        // Bytes of a block, and of its tag.
+        let (kept, tag) = content.each(self.medium.kept());
         let (first, count) = (op.first as usize, op.count as usize);
         let total = command.cmd.count as usize;
-        let with_tags = command.cmd.tags || command.cmd.op == VectorOp::Copy;
         let data = first * kept..(first + count) * kept;
         // Relative to the start of the data; the end of it without tags.
-        let (tag_first, tag_bytes) =
-            if with_tags { (first * TAG_BYTES, count * TAG_BYTES) } else { (0, 0) };
+        let (tag_first, tag_bytes) = (first * tag, count * tag);
         let tag_start = (total - first) * kept + tag_first;
         let blocks = op.count as u32;
         let chunk = self.geometry.chunk_index(op.ppa);
@@ -518,6 +558,12 @@ impl<M: Medium> Device<M> {
         moved
     }
 
+    /// Tells the medium what is known of a chunk.
+    #[inline]
+    fn describe(&mut self, index: usize) {
+        self.medium.describe(index, &self.chunks[index]);
+    }
+
     /// Enters an operation that has happened.
     #[inline]
     fn account(&mut self, op: &Op) {
@@ -532,7 +578,10 @@ impl<M: Medium> Device<M> {
                 self.counters.blocks_programmed += u64::from(blocks);
                 self.programmed(self.geometry.chunk_index(op.ppa), blocks);
             }
-            OpKind::Erase => self.counters.erases += 1,
+            OpKind::Erase => {
+                self.counters.erases += 1;
+                self.describe(self.geometry.chunk_index(op.ppa));
+            }
         }
     }
 
@@ -543,6 +592,7 @@ impl<M: Medium> Device<M> {
         if self.chunks[index].programmed == self.geometry.chunk_blocks() {
             self.note_whole(index);
         }
+        self.describe(index);
     }
 
     #[inline(always)]
@@ -562,6 +612,7 @@ impl<M: Medium> Device<M> {
                 let index = self.geometry.chunk_index(op.ppa);
                 self.chunks[index].state = ChunkState::Offline;
                 self.note_whole(index);
+                self.describe(index);
             }
         }
         let command = &mut self.commands[op.cmd];
@@ -641,9 +692,13 @@ impl<M: Medium> Port for Device<M> {
 
     #[inline]
     fn next_event(&self) -> Option<Time> {
-        match self.ready.front() {
-            Some(done) => Some(done.at),
-            None => self.units.next_event(),
+        if let Some(done) = self.ready.front() {
+            return Some(done.at);
+        }
+        match (self.flushes.front(), self.units.next_event()) {
+            (None, event) => event,
+            (Some(&(at, _)), None) => Some(at),
+            (Some(&(at, _)), Some(event)) => Some(at.min(event)),
         }
     }
 
@@ -653,6 +708,9 @@ impl<M: Medium> Port for Device<M> {
             if !self.finish(now, finished) {
                 break;
             }
+        }
+        if !self.flushes.is_empty() {
+            self.ask_barrier(to);
         }
         self.ready.pour(done);
     }
@@ -677,6 +735,10 @@ impl<M: Medium> OpenChannel for Device<M> {
 
     fn depth(&self) -> usize {
         MAX_DEPTH
+    }
+
+    fn is_cached(&self) -> bool {
+        self.medium.is_cached()
     }
 
     #[inline]

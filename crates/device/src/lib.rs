@@ -19,7 +19,9 @@ pub mod replay;
 mod timeline;
 mod units;
 
-pub use command::{Addresses, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp};
+pub use command::{
+    Addresses, Content, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp,
+};
 pub use device::{Counters, Device, MAX_DEPTH};
 pub use flash::LinkTiming;
 pub use link::{Link, Payload};

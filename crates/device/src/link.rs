@@ -6,10 +6,10 @@
 //! passes. The two ways are independent, and each keeps order. A lone read
 //! takes latency + controller + the drive + its bytes at the rate + latency.
 
-use flash::{Chunk, Geometry, LinkTiming, Ppa, Timing};
+use flash::{Chunk, Geometry, LinkTiming, Ppa, TAG_BYTES, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Time};
 
-use crate::command::{OpenChannel, VectorCmd, VectorDone, VectorOp};
+use crate::command::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 
 /// How many bytes a command or completion carries over the link. Model bytes:
 /// the length in blocks, whatever the medium keeps of them.
@@ -24,9 +24,16 @@ impl Payload for BlockReq {
     }
 }
 
+/// Bytes of the blocks that a vector command moves; tags ride along, unless
+/// they are all.
+fn data_bytes(cmd: &VectorCmd) -> u64 {
+    let each = if cmd.content == Content::Tags { TAG_BYTES as u64 } else { port::BLOCK_BYTES };
+    u64::from(cmd.count) * each
+}
+
 impl Payload for VectorCmd {
     fn wire_bytes(&self) -> u64 {
-        if self.op == VectorOp::Write { u64::from(self.count) * port::BLOCK_BYTES } else { 0 }
+        if self.op == VectorOp::Write { data_bytes(self) } else { 0 }
     }
 }
 
@@ -69,7 +76,7 @@ impl Answer<BlockReq> for BlockDone {
 
 impl Answer<VectorCmd> for VectorDone {
     fn up_bytes(cmd: &VectorCmd) -> u64 {
-        if cmd.op == VectorOp::Read { u64::from(cmd.count) * port::BLOCK_BYTES } else { 0 }
+        if cmd.op == VectorOp::Read { data_bytes(cmd) } else { 0 }
     }
     fn number(cmd: &VectorCmd) -> u64 {
         cmd.cookie
@@ -245,6 +252,10 @@ impl<P: OpenChannel> OpenChannel for Link<P> {
 
     fn depth(&self) -> usize {
         self.below.depth().min(LINK_DEPTH)
+    }
+
+    fn is_cached(&self) -> bool {
+        self.below.is_cached()
     }
 
     fn hint_block(&self, ppa: Ppa) {

@@ -11,7 +11,7 @@ use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
 
 use flash::Ppa;
 
-use crate::command::{Addresses, VectorCmd, VectorDone, VectorOp};
+use crate::command::{Addresses, Content, VectorCmd, VectorDone, VectorOp};
 
 /// A command that can be noted in few bytes.
 pub trait Recorded: Sized {
@@ -42,7 +42,7 @@ pub struct VectorBrief {
     list: Option<u32>,
     buffer: u32,
     op: VectorOp,
-    tags: bool,
+    content: Content,
     count: u8,
 }
 
@@ -60,13 +60,13 @@ impl Recorded for VectorCmd {
             words.extend(list.from[..n].iter().map(|p| p.0));
             words.extend(list.to[..n].iter().map(|p| p.0));
         }
-        let VectorCmd { cookie, op, tags, count, ppa, .. } = *self;
+        let VectorCmd { cookie, op, content, count, ppa, .. } = *self;
         let buffer = self.buffer.len() as u32;
-        Some(VectorBrief { cookie, ppa, list: at, buffer, op, tags, count })
+        Some(VectorBrief { cookie, ppa, list: at, buffer, op, content, count })
     }
 
     fn again(brief: &VectorBrief, words: &[u64], _kept: u32) -> VectorCmd {
-        let VectorBrief { cookie, op, tags, count, ppa, .. } = *brief;
+        let VectorBrief { cookie, op, content, count, ppa, .. } = *brief;
         let list = brief.list.map(|at| {
             let mut list = Box::<Addresses>::default();
             let n = usize::from(count).min(list.from.len());
@@ -77,7 +77,7 @@ impl Recorded for VectorCmd {
             list
         });
         let buffer = zeros(brief.buffer as usize);
-        VectorCmd { cookie, op, tags, count, ppa, list, buffer }
+        VectorCmd { cookie, op, content, count, ppa, list, buffer }
     }
 }
 

@@ -40,13 +40,20 @@ pub(crate) struct Op {
     /// Blocks.
     pub count: u8,
     pub kind: OpKind,
+    /// A read of which only the tags are wanted.
+    pub tags: bool,
     /// Reads that went before it after it had begun.
     suspended: u32,
 }
 
 impl Op {
     pub fn new(cmd: u32, kind: OpKind, ppa: Ppa, first: u8, count: u8) -> Op {
-        Op { next: NONE, cmd, ppa, first, count, kind, suspended: 0 }
+        Op { next: NONE, cmd, ppa, first, count, kind, tags: false, suspended: 0 }
+    }
+
+    /// The same, of which only the tags are wanted, or not.
+    pub fn of_tags(self, tags: bool) -> Op {
+        Op { tags, ..self }
     }
 }
 
@@ -148,6 +155,8 @@ pub(crate) struct Units {
     same_read: Option<u64>,
     /// Transfer time by number of blocks.
     transfer: Vec<u64>,
+    /// The same of the tags alone.
+    transfer_tags: Vec<u64>,
     pub ops: Slots<Op>,
     units: Table<Unit>,
     channels: Table<Channel>,
@@ -164,11 +173,13 @@ impl Units {
             let unit: &mut Unit = &mut units[pu as u32];
             unit.channel = geometry.group_of_pu(pu) as u32;
         }
+        let most = geometry.row_blocks().max(64);
         Units {
             geometry: *geometry,
             timing: timing.clone(),
             same_read: if timing.read.len() == 1 { Some(timing.read[0]) } else { None },
-            transfer: (0..=geometry.row_blocks().max(64)).map(|n| timing.transfer(n)).collect(),
+            transfer: (0..=most).map(|n| timing.transfer(n)).collect(),
+            transfer_tags: (0..=most).map(|n| timing.transfer_tags(n)).collect(),
             ops: Slots::new(max_ops),
             units,
             channels: Table::new(groups),
@@ -203,6 +214,7 @@ impl Units {
         let held = &mut self.ops[id];
         (held.cmd, held.ppa, held.kind) = (op.cmd, op.ppa, op.kind);
         (held.first, held.count, held.suspended) = (op.first, op.count, 0);
+        held.tags = op.tags;
         let unit = &mut self.units[pu];
         if unit.state == State::Idle {
             return self.start(now, pu, id);
@@ -321,7 +333,7 @@ impl Units {
     /// `time`, until one takes some or all are over.
     #[inline]
     fn go(&mut self, now: Time, pu: u32, mut state: State, mut time: u64) -> Option<u32> {
-        let Op { kind, count, ppa, .. } = self.ops[self.units[pu].active];
+        let Op { kind, count, ppa, tags, .. } = self.ops[self.units[pu].active];
         loop {
             if time > 0 {
                 self.units[pu].state = state;
@@ -341,6 +353,9 @@ impl Units {
                     (State::Array, self.timing.program_of(self.geometry.row(ppa)))
                 }
                 (State::In, OpKind::Erase) => (State::Array, self.timing.erase),
+                (State::Array, OpKind::Read) if tags => {
+                    (State::Out, self.transfer_tags[count as usize])
+                }
                 (State::Array, OpKind::Read) => (State::Out, self.transfer[count as usize]),
                 _ => {
                     self.units[pu].state = State::Finishing;

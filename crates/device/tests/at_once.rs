@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Flaky, Rig, Slow, cmd, drive, geometry};
-use device::{Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use device::{Content, Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Geometry, Medium, Ppa, RamMedium, TAG_BYTES, Timing};
 use port::{Buffer, Port, Status, Time};
 use proptest::prelude::*;
@@ -51,14 +51,15 @@ fn command<D: OpenChannel>(device: &D, act: &Act) -> VectorCmd {
         _ => (act.block, act.count),
     };
     let ppa = Ppa(g.chunk_start(act.chunk).0 + u64::from(block));
-    let bytes = VectorCmd { tags: true, ..cmd(0, act.op, ppa, count) }.buffer_bytes(KEPT as u32);
+    let bytes = VectorCmd { content: Content::Tagged, ..cmd(0, act.op, ppa, count) }
+        .buffer_bytes(KEPT as u32);
     let mut buffer = Buffer::zeroed(bytes).unwrap();
     let mut value = act.value;
     buffer.bytes_mut().fill_with(|| {
         value = value.wrapping_add(1);
         value
     });
-    VectorCmd { buffer, tags: true, ..cmd(0, act.op, ppa, count) }
+    VectorCmd { buffer, content: Content::Tagged, ..cmd(0, act.op, ppa, count) }
 }
 
 fn by_command<P>(rig: &mut Rig<P>, cmd: VectorCmd) -> (Status, Vec<u8>)

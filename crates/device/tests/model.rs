@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use common::{Flaky, Rig, Slow, cmd, drive, geometry, list_cmd};
 use device::realtime::RealTime;
-use device::{Addresses, Device, MAX_DEPTH, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use device::{Addresses, Content, Device, MAX_DEPTH, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Chunk, ChunkState, Dimensions, Geometry, Medium, Ppa, RamMedium, TAG_BYTES, Timing};
 use port::{Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
@@ -198,7 +198,8 @@ impl Both {
     /// C1: whole units only, and inside the drive.
     fn shape(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
         let n = usize::from(cmd.count);
-        let each = self.setup.kept as usize + if cmd.tags { TAG_BYTES } else { 0 };
+        let each =
+            self.setup.kept as usize + if cmd.content == Content::Tagged { TAG_BYTES } else { 0 };
         let data = matches!(cmd.op, Read | Write);
         if n == 0 || n > 64 || cmd.buffer.len() != if data { n * each } else { 0 } {
             return Err((Status::INVALID_FIELD, 0));
@@ -317,6 +318,7 @@ impl Both {
         self.shape(cmd)?;
         let all = Self::addresses(cmd);
         match cmd.op {
+            VectorOp::Flush => unreachable!("none is sent"),
             Read | Copy => {
                 let (mut status, mut failed) = (Status::SUCCESS, 0);
                 for (i, &ppa) in all.iter().enumerate() {
@@ -363,11 +365,12 @@ impl Both {
         if ok.is_ok() {
             let all = Self::addresses(&cmd);
             match cmd.op {
+                VectorOp::Flush => {}
                 Write => {
                     for (i, &ppa) in all.iter().enumerate() {
                         let data = bytes[i * kept..(i + 1) * kept].to_vec();
                         let tags = n * kept + i * TAG_BYTES;
-                        let tag = if cmd.tags {
+                        let tag = if cmd.content == Content::Tagged {
                             bytes[tags..tags + TAG_BYTES].to_vec()
                         } else {
                             vec![0; TAG_BYTES]
@@ -380,7 +383,7 @@ impl Both {
                     for (i, &ppa) in all.iter().enumerate() {
                         let (data, tag) = self.stored(ppa);
                         bytes[i * kept..(i + 1) * kept].copy_from_slice(&data);
-                        if cmd.tags {
+                        if cmd.content == Content::Tagged {
                             bytes[n * kept + i * TAG_BYTES..][..TAG_BYTES].copy_from_slice(&tag);
                         }
                     }
@@ -477,7 +480,8 @@ impl Both {
     fn data(&self, op: VectorOp, from: &[Ppa], list: bool) -> VectorCmd {
         let mut c =
             if list { list_cmd(0, op, from, &[]) } else { cmd(0, op, from[0], from.len() as u8) };
-        (c.tags, c.buffer) = (self.setup.tags, self.buffer(from.len()));
+        c.content = if self.setup.tags { Content::Tagged } else { Content::Data };
+        c.buffer = self.buffer(from.len());
         c
     }
 

@@ -368,3 +368,39 @@ fn a_link_over_an_instant_drive_keeps_the_rule_of_events() {
     let ends: Vec<_> = done.drain().map(|d| (d.cookie, d.status, d.at)).collect();
     assert_eq!(ends, [(1, Status::SUCCESS, Time(7)), (2, Status::UNWRITTEN, Time(7))]);
 }
+
+/// Tags alone take the array's time and little of the channel's; what a medium
+/// keeps whole comes back whole.
+#[test]
+fn tags_alone_and_whole_blocks() {
+    use device::{Content, VectorCmd};
+    use flash::TAG_BYTES;
+    use port::Buffer;
+
+    let dim = Dimensions { groups: 1, pus: 1, chunks: 2, pages: 4, planes: 1, page_bytes: 16384 };
+    let geometry = Geometry::new(dim).unwrap();
+    let timing = Timing { read: vec![50_000], channel_rate: 400_000_000, ..Timing::default() };
+    let mut drive = drive(&geometry, &timing, 0);
+    let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
+    let mut ask = |op, content, bytes: &[u8], at: u64| {
+        let mut buffer = Buffer::zeroed(bytes.len()).unwrap();
+        buffer.bytes_mut().copy_from_slice(bytes);
+        cmds.push(VectorCmd { buffer, content, ..cmd(1, op, Ppa(0), 4) }).unwrap();
+        drive.submit(Time(at), &mut cmds);
+        while done.is_empty() {
+            let next = drive.next_event().expect("it completes");
+            drive.advance(next, &mut done);
+        }
+        let done = done.pop().unwrap();
+        assert_eq!(done.status, Status::SUCCESS);
+        (done.at.0 - at, done.buffer.bytes().to_vec())
+    };
+    let block = 4096 + TAG_BYTES;
+    let bytes: Vec<u8> = (0..4 * block).map(|i| i as u8).collect();
+    ask(Write, Content::Whole, &bytes, 0);
+    assert_eq!(ask(VectorOp::Flush, Content::Data, &[], 1_000_000), (0, vec![]));
+    let (time, tags) = ask(Read, Content::Tags, &[0; 4 * TAG_BYTES], 2_000_000);
+    assert_eq!((time, &tags[..]), (50_160, &bytes[4 * 4096..]));
+    let (time, whole) = ask(Read, Content::Whole, &vec![0; 4 * block], 3_000_000);
+    assert_eq!((time, whole), (50_000 + 40_960, bytes));
+}

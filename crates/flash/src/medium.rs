@@ -10,9 +10,9 @@
 
 use std::collections::HashMap;
 
-use port::{Lazy, OutOfMemory};
+use port::{BLOCK_BYTES, Lazy, OutOfMemory};
 
-use crate::{Geometry, Ppa};
+use crate::{Chunk, Geometry, Ppa};
 
 /// Out-of-band bytes of a logical block.
 pub const TAG_BYTES: usize = 16;
@@ -66,18 +66,33 @@ pub trait Medium {
     fn kept(&self) -> u32;
 
     /// Stores `count` blocks from `at` on, all in one chunk: `count` times the
-    /// kept bytes of data and `count` tags, or no tags, which stores zeros.
+    /// kept bytes of data, or `count` times 4096, which are kept whole and read
+    /// so; and `count` tags, or no tags, which stores zeros.
     fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved;
 
-    /// Gets `count` blocks from `at` on, all in one chunk. `tags` is empty
-    /// when they are not wanted.
+    /// Gets `count` blocks from `at` on, all in one chunk, as they were stored.
+    /// `data` or `tags` is empty when they are not wanted. What was not stored
+    /// whole cannot be read whole: that fails, where it is not all that is kept.
     fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved;
 
     /// Forgets a chunk, given by its first address.
     fn reset(&mut self, chunk: Ppa) -> Moved;
 
-    /// Done when everything programmed before it is durable.
+    /// Done when everything that was done before it was first asked for is
+    /// durable.
     fn barrier(&mut self) -> Moved;
+
+    /// Whether what is done is durable only after a barrier.
+    fn is_cached(&self) -> bool {
+        false
+    }
+
+    /// Takes note of what the drive knows of a chunk, by
+    /// [`Geometry::chunk_index`], whenever that has changed: after each program
+    /// and reset, and when it goes offline. A medium that outlives its drive
+    /// keeps it and gives it back when it is opened. Never fails by itself; the
+    /// next barrier does.
+    fn describe(&mut self, _chunk_index: usize, _chunk: &Chunk) {}
 
     /// Says that a block will be read soon, so that its first bytes can be
     /// fetched into the cache. Changes nothing that can be observed.
@@ -102,7 +117,12 @@ pub struct RamMedium {
     /// Sequence number of each chunk's first block.
     base: Lazy<u64>,
     wide: HashMap<usize, Box<[Tag]>>,
+    /// By chunk, blocks stored whole though the medium keeps less.
+    whole: HashMap<usize, Vec<WholeBlock>>,
 }
+
+/// A block that was stored whole: its number in its chunk, and its bytes.
+type WholeBlock = (u32, Box<[u8]>);
 
 impl RamMedium {
     /// An empty medium that keeps `kept` bytes a block.
@@ -116,6 +136,7 @@ impl RamMedium {
             seqs: Lazy::zeroed(blocks, "the medium's tags")?,
             base: Lazy::zeroed(geometry.chunk_slots(), "the medium's chunks")?,
             wide: HashMap::new(),
+            whole: HashMap::new(),
         })
     }
 
@@ -162,6 +183,34 @@ impl RamMedium {
         }
     }
 
+    /// Whether `data` is more than the medium keeps of `count` blocks.
+    #[inline]
+    fn is_whole(&self, count: u32, len: usize) -> bool {
+        len > (count * self.kept) as usize
+    }
+
+    #[cold]
+    fn store_whole(&mut self, at: Ppa, data: &[u8]) -> Moved {
+        let blocks = self.whole.entry(self.geometry.chunk_index(at)).or_default();
+        for (block, bytes) in (self.geometry.block(at)..).zip(data.chunks(BLOCK_BYTES as usize)) {
+            blocks.push((block, bytes.into()));
+        }
+        Moved::Done
+    }
+
+    #[cold]
+    fn load_whole(&self, at: Ppa, data: &mut [u8]) -> Moved {
+        let blocks = self.whole.get(&self.geometry.chunk_index(at)).map_or(&[][..], Vec::as_slice);
+        for (block, to) in (self.geometry.block(at)..).zip(data.chunks_mut(BLOCK_BYTES as usize)) {
+            // Blocks are programmed in their order.
+            let Ok(found) = blocks.binary_search_by_key(&block, |held| held.0) else {
+                return Moved::Failed;
+            };
+            to.copy_from_slice(&blocks[found].1);
+        }
+        Moved::Done
+    }
+
     #[inline]
     fn is_wide(&self, chunk: usize) -> bool {
         !self.wide.is_empty() && self.wide.contains_key(&chunk)
@@ -206,19 +255,24 @@ impl Medium for RamMedium {
 
     #[inline]
     fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        self.store_tags(at, count, tags);
+        if self.is_whole(count, data.len()) {
+            return self.store_whole(at, data);
+        }
         if self.kept > 0 {
             let (start, len) = (at.0 as usize * self.kept as usize, (count * self.kept) as usize);
             self.data[start..start + len].copy_from_slice(data);
         }
-        self.store_tags(at, count, tags);
         Moved::Done
     }
 
     #[inline]
     fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
-        if self.kept > 0 {
-            let (start, len) = (at.0 as usize * self.kept as usize, (count * self.kept) as usize);
-            data.copy_from_slice(&self.data[start..start + len]);
+        if self.is_whole(count, data.len()) && self.load_whole(at, data) == Moved::Failed {
+            return Moved::Failed;
+        } else if self.kept > 0 && data.len() == (count * self.kept) as usize {
+            let start = at.0 as usize * self.kept as usize;
+            data.copy_from_slice(&self.data[start..start + data.len()]);
         }
         if !tags.is_empty() {
             let chunk = self.geometry.chunk_index(at);
@@ -232,6 +286,9 @@ impl Medium for RamMedium {
     fn reset(&mut self, chunk: Ppa) -> Moved {
         if !self.wide.is_empty() {
             self.wide.remove(&self.geometry.chunk_index(chunk));
+        }
+        if !self.whole.is_empty() {
+            self.whole.remove(&self.geometry.chunk_index(chunk));
         }
         Moved::Done
     }
@@ -272,6 +329,29 @@ mod tests {
             let mut back = vec![0; 2 * kept as usize];
             assert_eq!(m.read(at, 2, &mut back, &mut []), Moved::Done);
             assert_eq!(back, data);
+        }
+    }
+
+    #[test]
+    fn whole_blocks_come_back_whole_on_every_medium() {
+        for kept in [4096u32, 8, 0] {
+            let g = geometry();
+            let mut m = RamMedium::new(&g, kept).unwrap();
+            let data: Vec<u8> = (0..2 * BLOCK_BYTES).map(|i| i as u8).collect();
+            let mut back = vec![0; data.len()];
+            for at in [g.ppa(0, 0, 1, 4), g.ppa(0, 0, 1, 6)] {
+                assert_eq!(m.program(at, 2, &data, &[7; 2 * TAG_BYTES]), Moved::Done);
+            }
+            let (mut tags, at) = ([0; TAG_BYTES], g.ppa(0, 0, 1, 5));
+            assert_eq!(m.read(at, 1, &mut back[..4096], &mut tags), Moved::Done);
+            assert_eq!((&back[..4096], tags), (&data[4096..], [7; TAG_BYTES]));
+            assert_eq!(m.read(at, 2, &mut back, &mut []), Moved::Done);
+            assert_eq!(back[4096..], data[..4096]);
+            // Tags alone, and what was given up.
+            assert_eq!(m.read(at, 1, &mut [], &mut tags), Moved::Done);
+            assert_eq!(m.reset(g.ppa(0, 0, 1, 0)), Moved::Done);
+            let gone = if kept == 4096 { Moved::Done } else { Moved::Failed };
+            assert_eq!(m.read(at, 1, &mut back[..4096], &mut []), gone);
         }
     }
 

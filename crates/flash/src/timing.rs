@@ -77,6 +77,17 @@ impl Timing {
         (bytes * 1_000_000_000).div_ceil(rate) as u64
     }
 
+    /// Channel time of the out-of-band tags of `blocks` logical blocks alone,
+    /// rounded up.
+    pub fn transfer_tags(&self, blocks: u32) -> u64 {
+        if self.channel_rate == 0 {
+            return 0;
+        }
+        let bytes = u128::from(blocks) * TAG_BYTES as u128;
+        let rate = u128::from(self.channel_rate) * u128::from(self.channel_split);
+        (bytes * 1_000_000_000).div_ceil(rate) as u64
+    }
+
     /// Whether no operation takes any time.
     pub fn is_instant(&self) -> bool {
         let operations = self.read.iter().chain(&self.program).chain([&self.erase, &self.command]);
@@ -114,6 +125,7 @@ mod tests {
         assert_eq!(split.transfer(1), 6_151);
         let tags = Timing { tags_on_channel: true, ..t };
         assert_eq!(tags.transfer(1), 12_349);
+        assert_eq!(tags.transfer_tags(8), 385);
         assert_eq!(Timing::default().transfer(64), 0);
     }
 

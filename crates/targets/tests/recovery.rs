@@ -9,7 +9,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use device::{Device, Link, LinkTiming, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use device::{Content, Device, Link, LinkTiming, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Chunk, Dimensions, Geometry, RamMedium, TAG_BYTES, Tag, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
@@ -72,6 +72,10 @@ impl OpenChannel for Fuse {
 
     fn depth(&self) -> usize {
         self.device.borrow().depth()
+    }
+
+    fn is_cached(&self) -> bool {
+        self.device.borrow().is_cached()
     }
 }
 
@@ -621,7 +625,16 @@ fn program(device: &mut Device<RamMedium>, chunk: u32, tags: &[Tag]) {
         }
         let ppa = geometry.ppa(0, 0, chunk, (i * row) as u32);
         let (op, count) = (VectorOp::Write, row as u8);
-        cmds.push(VectorCmd { cookie: 0, op, tags: true, count, ppa, list: None, buffer }).unwrap();
+        cmds.push(VectorCmd {
+            cookie: 0,
+            op,
+            content: Content::Tagged,
+            count,
+            ppa,
+            list: None,
+            buffer,
+        })
+        .unwrap();
         device.submit(Time::ZERO, &mut cmds);
         device.advance(Time::ZERO, &mut done);
         assert_eq!(done.pop().expect("no time passes").status, Status::SUCCESS);

@@ -3,7 +3,7 @@
 
 #![allow(dead_code)]
 
-use device::{Addresses, Device, VectorCmd, VectorDone, VectorOp};
+use device::{Addresses, Content, Device, VectorCmd, VectorDone, VectorOp};
 use flash::{Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, Timing};
 use port::{Buffer, Port, Ring, Status, Time};
 
@@ -20,7 +20,15 @@ pub fn drive(geometry: &Geometry, timing: &Timing, kept: u32) -> Device<RamMediu
 
 /// A command without a list. Its buffer fits a medium that keeps nothing.
 pub fn cmd(cookie: u64, op: VectorOp, ppa: Ppa, count: u8) -> VectorCmd {
-    VectorCmd { cookie, op, tags: false, count, ppa, list: None, buffer: Buffer::empty() }
+    VectorCmd {
+        cookie,
+        op,
+        content: Content::Data,
+        count,
+        ppa,
+        list: None,
+        buffer: Buffer::empty(),
+    }
 }
 
 /// A command with a list, as `cmd`.

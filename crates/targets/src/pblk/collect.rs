@@ -9,7 +9,7 @@
 //! Collection keeps pace with the user's writes to the unit; it runs free when
 //! the unit is short of chunks or has no user row on its way.
 
-use device::{OpenChannel, VectorDone, VectorOp};
+use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::{Geometry, Ppa, TAG_BYTES, Tag};
 use port::{Buffer, OutOfMemory, Pieces, Status, Time};
 
@@ -280,7 +280,9 @@ impl<D: OpenChannel> Pblk<D> {
         let survivors = &mut self.survivors[number as usize];
         survivors.first = ppa;
         let piece = survivors.buffer.take(count as usize * (self.kept + TAG_BYTES));
-        self.send(|| Self::run(Cookie::Survivors(number), VectorOp::Read, ppa, count, true, piece));
+        self.send(|| {
+            Self::run(Cookie::Survivors(number), VectorOp::Read, ppa, count, Content::Tagged, piece)
+        });
     }
 
     /// Survivors have been read: those still valid go into the row being
@@ -426,7 +428,7 @@ impl<D: OpenChannel> Pblk<D> {
         self.chunks[chunk].phase = Phase::Erasing;
         let ppa = self.geometry.chunk_start(chunk);
         let cookie = Cookie::Reset(chunk as u32);
-        self.send(|| Self::run(cookie, VectorOp::Reset, ppa, 1, false, Buffer::empty()));
+        self.send(|| Self::run(cookie, VectorOp::Reset, ppa, 1, Content::Data, Buffer::empty()));
     }
 
     /// A chunk is erased, or worn out and lost.

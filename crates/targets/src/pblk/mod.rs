@@ -30,7 +30,7 @@ mod units;
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
+use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Geometry, Ppa, TAG_BYTES};
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Slots, Time};
 use xxhash_rust::xxh3::Xxh3;
@@ -315,10 +315,11 @@ impl<D: OpenChannel> Pblk<D> {
         op: VectorOp,
         ppa: Ppa,
         count: u32,
-        tags: bool,
+        content: Content,
         buffer: Buffer,
     ) -> VectorCmd {
-        VectorCmd { cookie: cookie.pack(), op, tags, count: count as u8, ppa, list: None, buffer }
+        let (cookie, count) = (cookie.pack(), count as u8);
+        VectorCmd { cookie, op, content, count, ppa, list: None, buffer }
     }
 
     fn hint_block(&self, op: BlockOp, lba: u64) {

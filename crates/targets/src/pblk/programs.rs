@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use device::{OpenChannel, VectorDone, VectorOp};
+use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::{Geometry, Ppa};
 use port::{Status, Time};
 
@@ -206,7 +206,9 @@ impl<D: OpenChannel> Pblk<D> {
         let held = self.units.unit_mut(unit);
         held.ppa = ppa;
         let buffer = held.buffer.lend();
-        self.send(|| Self::run(Cookie::Program(unit), VectorOp::Write, ppa, row, true, buffer));
+        self.send(|| {
+            Self::run(Cookie::Program(unit), VectorOp::Write, ppa, row, Content::Tagged, buffer)
+        });
     }
 
     #[inline]

@@ -20,7 +20,7 @@
 //! for collection; a drive that this target wrote has no more. Others are
 //! padded to their end.
 
-use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
+use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Chunk, ChunkState, Geometry, Ppa, TAG_BYTES, Tag};
 use port::{Buffer, Lazy, OutOfMemory, Pieces, Ring, Status, Time};
 
@@ -109,9 +109,9 @@ impl<'a, D: OpenChannel> Runner<'a, D> {
     fn push(&mut self, number: usize, job: Job, pad_seq: u64) {
         let lane = &mut self.lanes[number];
         lane.job = job;
-        let (blocks, tags) = match job.op {
-            VectorOp::Read | VectorOp::Write => (job.count as usize, true),
-            VectorOp::Reset | VectorOp::Copy => (0, false),
+        let (blocks, content) = match job.op {
+            VectorOp::Read | VectorOp::Write => (job.count as usize, Content::Tagged),
+            VectorOp::Reset | VectorOp::Copy | VectorOp::Flush => (0, Content::Data),
         };
         let mut buffer = lane.buffer.take(blocks * (self.kept + TAG_BYTES));
         if job.op == VectorOp::Write {
@@ -122,7 +122,7 @@ impl<'a, D: OpenChannel> Runner<'a, D> {
         }
         let Job { op, ppa, count } = job;
         let (cookie, count) = (number as u64, count as u8);
-        let cmd = VectorCmd { cookie, op, tags, count, ppa, list: None, buffer };
+        let cmd = VectorCmd { cookie, op, content, count, ppa, list: None, buffer };
         self.out.push(cmd).expect("there is a place for each lane");
     }
 }

@@ -1,6 +1,6 @@
 //! The user's side: reads, writes, trims, flushes, and parts of blocks.
 
-use device::{OpenChannel, VectorDone, VectorOp};
+use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::{Ppa, Tag};
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Pieces, Status, Time};
 
@@ -130,7 +130,7 @@ impl<D: OpenChannel> Pblk<D> {
         (request.id, request.op, request.fua) = (id, op, false);
         (request.offset, request.len, request.taken) = (offset, len, 0);
         (request.left, request.status) = (1, Status::SUCCESS);
-        self.send(|| Self::run(Cookie::Read(slot), VectorOp::Read, ppa, 1, false, buffer));
+        self.send(|| Self::run(Cookie::Read(slot), VectorOp::Read, ppa, 1, Content::Data, buffer));
     }
 
     /// Copies a block that is in the buffer, or nowhere.
@@ -236,7 +236,7 @@ impl<D: OpenChannel> Pblk<D> {
                 let piece = request.pieces.take(count as usize * self.kept);
                 request.left += 1;
                 self.send(|| {
-                    Self::run(Cookie::Read(slot), VectorOp::Read, ppa, count, false, piece)
+                    Self::run(Cookie::Read(slot), VectorOp::Read, ppa, count, Content::Data, piece)
                 });
                 at += u64::from(count) * BLOCK_BYTES;
             } else {
@@ -298,7 +298,7 @@ impl<D: OpenChannel> Pblk<D> {
             _ => self.scratch.pop().expect("each partial has a scratch block"),
         };
         let cookie = Cookie::Partial(number);
-        self.send(|| Self::run(cookie, VectorOp::Read, ppa, 1, false, scratch));
+        self.send(|| Self::run(cookie, VectorOp::Read, ppa, 1, Content::Data, scratch));
     }
 
     #[inline(always)]
