@@ -1,7 +1,8 @@
 //! Admin pages and command entries of Open-Channel SSD 2.0, as bytes.
 //!
-//! The geometry page (admin command 0xE2), chunk descriptors (log page 0xCA)
-//! and the 64-byte submission entries of the vector commands. All numbers are
+//! The geometry page (admin command 0xE2), chunk descriptors (log page 0xCA),
+//! notices (log page 0xD0) and the 64-byte submission entries of the vector
+//! commands. All numbers are
 //! little-endian. Writing them fails where a field is too narrow for a number;
 //! reading them gives an error for bytes that no drive of ours writes, and
 //! never panics.
@@ -13,6 +14,7 @@ use port::BLOCK_BYTES;
 use thiserror::Error;
 
 use crate::command::{MAX_ADDRESSES, VectorOp};
+use crate::notices::{Notice, NoticeMask, NoticeState};
 
 /// Bytes of the geometry page.
 pub const GEOMETRY_BYTES: usize = 4096;
@@ -24,6 +26,10 @@ pub const ENTRY_BYTES: usize = 64;
 pub const GEOMETRY_OPCODE: u8 = 0xE2;
 /// The log page that holds the chunk descriptors.
 pub const CHUNK_LOG: u8 = 0xCA;
+/// Bytes of a notice.
+pub const NOTICE_BYTES: usize = 64;
+/// The log page that holds the notices.
+pub const NOTICE_LOG: u8 = 0xD0;
 
 /// Bytes or numbers that do not fit the format.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -112,7 +118,8 @@ pub struct GeometryPage {
     pub lbaf: [u8; 4],
     /// Capabilities: bit 0 vector copy, bit 1 several resets of a free chunk.
     pub mccap: u32,
-    /// Wear-level index difference at which the drive warns; 0 for never.
+    /// Wear-level index difference at which the drive warns; 0 for never
+    /// (`Reliability::wear_notice`).
     pub wit: u8,
     /// Groups.
     pub num_grp: u16,
@@ -362,6 +369,63 @@ pub fn chunk_log(
     Ok(())
 }
 
+/// The state field of each notice: bits 0 to 4 of byte 20, bit 0 of byte 21.
+const NOTICE_STATES: [(NoticeState, u16); 6] = [
+    (NoticeState::RateLow, 1),
+    (NoticeState::RateMedium, 1 << 1),
+    (NoticeState::RateHigh, 1 << 2),
+    (NoticeState::Unrecoverable, 1 << 3),
+    (NoticeState::Refreshed, 1 << 4),
+    (NoticeState::Worn, 1 << 8),
+];
+
+/// The mask field (byte 22).
+const NOTICE_MASKS: [(NoticeMask, u8); 3] =
+    [(NoticeMask::Block, 1), (NoticeMask::Chunk, 1 << 1), (NoticeMask::Unit, 1 << 2)];
+
+impl Notice {
+    /// The notice's entry in the log, for the namespace `nsid`. Fails when it
+    /// is of no block or of more than 65536.
+    pub fn to_bytes(&self, nsid: u32) -> Result<[u8; NOTICE_BYTES], AdminError> {
+        let blocks = self.blocks.checked_sub(1).and_then(|n| u16::try_from(n).ok());
+        let value = self.blocks.into();
+        let range = "1 to 65536, written less one";
+        let blocks = blocks.ok_or(AdminError::Field { field: "nlb", at: 32, value, range })?;
+        let mut b = [0; NOTICE_BYTES];
+        put(&mut b, 0, &self.number.to_le_bytes());
+        put(&mut b, 8, &self.ppa.0.to_le_bytes());
+        put(&mut b, 16, &nsid.to_le_bytes());
+        let state = NOTICE_STATES.iter().find(|(state, _)| *state == self.state);
+        put(&mut b, 20, &state.map_or(0, |s| s.1).to_le_bytes());
+        let mask = NOTICE_MASKS.iter().find(|(mask, _)| *mask == self.mask);
+        b[22] = mask.map_or(0, |m| m.1);
+        put(&mut b, 32, &blocks.to_le_bytes());
+        Ok(b)
+    }
+
+    /// Reads an entry: the notice and its namespace. Fails on another length,
+    /// and where not exactly one state and one mask is set.
+    pub fn parse(bytes: &[u8]) -> Result<(Notice, u32), AdminError> {
+        length("a notice", bytes, NOTICE_BYTES)?;
+        let field = |field, at, value, range| AdminError::Field { field, at, value, range };
+        let (state, mask) = (u16_at(bytes, 20), bytes[22]);
+        let of_state = NOTICE_STATES.iter().find(|(_, bits)| *bits == state);
+        let (of_state, _) =
+            of_state.ok_or_else(|| field("state", 20, state.into(), "one of bits 0 to 4 and 8"))?;
+        let of_mask = NOTICE_MASKS.iter().find(|(_, bits)| *bits == mask);
+        let (of_mask, _) =
+            of_mask.ok_or_else(|| field("mask", 22, mask.into(), "one of bits 0 to 2"))?;
+        let notice = Notice {
+            number: u64_at(bytes, 0),
+            ppa: Ppa(u64_at(bytes, 8)),
+            state: *of_state,
+            mask: *of_mask,
+            blocks: u32::from(u16_at(bytes, 32)) + 1,
+        };
+        Ok((notice, u32_at(bytes, 16)))
+    }
+}
+
 /// Where a vector command's addresses are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -557,6 +621,29 @@ mod tests {
     }
 
     #[test]
+    fn a_notice_has_its_fields_in_their_places() {
+        let notice = Notice {
+            number: 0x0807_0605_0403_0201,
+            ppa: Ppa(0x18),
+            state: NoticeState::Worn,
+            mask: NoticeMask::Chunk,
+            blocks: 0x0203,
+        };
+        let b = notice.to_bytes(0x0c0b_0a09).unwrap();
+        let mut expected = [0; NOTICE_BYTES];
+        put(&mut expected, 0, &[1, 2, 3, 4, 5, 6, 7, 8, 0x18]);
+        put(&mut expected, 16, &[9, 10, 11, 12, 0, 1, 2]);
+        put(&mut expected, 32, &[2, 2]);
+        assert_eq!(b, expected);
+        let none = Notice { blocks: 0, ..notice };
+        assert!(none.to_bytes(1).is_err() && Notice { blocks: 65537, ..none }.to_bytes(1).is_err());
+        let high = Notice { state: NoticeState::RateHigh, mask: NoticeMask::Block, ..notice };
+        let b = high.to_bytes(1).unwrap();
+        assert_eq!(b[20..23], [4, 0, 1]);
+        assert!(Notice::parse(&b[..63]).is_err());
+    }
+
+    #[test]
     fn an_entry_has_its_fields_in_their_places() {
         let entry = Entry {
             op: VectorOp::Copy,
@@ -657,6 +744,27 @@ mod tests {
                 prop_assert_eq!(cut, 32);
                 let mut same = d.to_bytes();
                 same[3..8].copy_from_slice(&bytes[3..8]);
+                prop_assert_eq!(&same[..], &bytes[..]);
+            }
+        }
+
+        #[test]
+        fn notices_come_back(
+            number in any::<u64>(), ppa in any::<u64>(), state in 0usize..6, mask in 0usize..3,
+            blocks in 1u32..65537, nsid in any::<u32>(),
+        ) {
+            let (state, mask) = (NOTICE_STATES[state].0, NOTICE_MASKS[mask].0);
+            let notice = Notice { number, ppa: Ppa(ppa), state, mask, blocks };
+            let bytes = notice.to_bytes(nsid).unwrap();
+            prop_assert_eq!(Notice::parse(&bytes), Ok((notice, nsid)));
+        }
+
+        #[test]
+        fn any_notice_is_read_or_refused(bytes in near(64)) {
+            if let Ok((notice, nsid)) = Notice::parse(&bytes) {
+                let mut same = notice.to_bytes(nsid).unwrap();
+                same[23..32].copy_from_slice(&bytes[23..32]);
+                same[34..].copy_from_slice(&bytes[34..]);
                 prop_assert_eq!(&same[..], &bytes[..]);
             }
         }

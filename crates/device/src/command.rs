@@ -7,6 +7,8 @@
 use flash::{Chunk, Geometry, Ppa, TAG_BYTES, Timing};
 use port::{BLOCK_BYTES, Buffer, Port, Status, Time};
 
+use crate::notices::Notice;
+
 /// Most addresses of one command.
 pub const MAX_ADDRESSES: usize = 64;
 
@@ -138,6 +140,10 @@ pub trait OpenChannel: Port<Cmd = VectorCmd, Done = VectorDone> {
     fn depth(&self) -> usize;
     /// Whether what is written is durable only after a [`VectorOp::Flush`].
     fn is_cached(&self) -> bool;
+    /// Takes the oldest notice that the drive has (log page 0xD0), if any.
+    fn take_notice(&mut self) -> Option<Notice> {
+        None
+    }
     /// Says that a block will probably be read soon, so that what is known of
     /// it can be fetched into the cache. Changes nothing that can be observed.
     #[inline]

@@ -5,24 +5,38 @@
 //! pointer moves when a write is taken, and a block can be read from the
 //! moment its program ends; a command completes when its last operation does,
 //! at that event's own time. The same commands at the same times give the same
-//! completions. It never fails as a whole: an error is the completion's.
+//! completions. A block whose program failed is never read until its chunk is
+//! erased. It never fails as a whole: an error is the completion's.
+
+mod flaws;
+mod health;
+
+pub use flaws::ErrorCounters;
+pub use health::{Health, WEAR_RANGES, Wear};
 
 use std::collections::VecDeque;
 
-use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, TAG_BYTES, Timing};
+use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, Reliability, TAG_BYTES, Timing};
 use port::{Buffer, OutOfMemory, Port, Ring, Slots, Status, Time};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::command::{
     Addresses, Content, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp,
 };
+use crate::notices::Notice;
 use crate::units::{Op, OpKind, Units};
+use flaws::Flaws;
 
 /// Commands that may be inside at once.
 pub const MAX_DEPTH: usize = 1024;
 
-/// Operations that may be inside at once.
+/// Operations that may be inside at once, and on a drive of few units: enough
+/// there for a command of one operation in each place.
 const MAX_OPS: usize = 8192;
+const FEW_OPS: usize = 2048;
+
+/// Parallel units up to which a drive has few.
+const FEW_UNITS: u32 = 8;
 
 /// How many commands ahead of the one being taken the medium is told of.
 const HINTED_AHEAD: usize = 3;
@@ -84,8 +98,14 @@ pub struct Device<M> {
     /// A bit for each chunk: closed, and all of it programmed. So that a read
     /// mostly needs no descriptor; those of a large drive exceed the caches.
     whole: Vec<u64>,
-    /// No operation takes any time.
+    /// No operation takes any time, and none is looked at closely.
     instant: bool,
+    /// Errors or energy are modelled, or something has failed: operations are
+    /// looked at closely.
+    closely: bool,
+    /// Erases after which a chunk goes offline whatever the erase does.
+    cliff: u32,
+    flaws: Box<Flaws>,
     units: Units,
     commands: Slots<Command>,
     ready: Ring<VectorDone>,
@@ -106,13 +126,18 @@ fn bits(first: usize, count: usize) -> u64 {
 impl<M: Medium> Device<M> {
     /// A drive with all chunks free.
     pub fn new(geometry: &Geometry, timing: &Timing, medium: M) -> Result<Device<M>, OutOfMemory> {
+        let few = geometry.total_pus() <= FEW_UNITS;
+        let ops = if few { FEW_OPS } else { MAX_OPS };
         let copy_bytes = MAX_ADDRESSES * (medium.kept() as usize + TAG_BYTES);
         Ok(Device {
             geometry: *geometry,
             chunks: vec![Chunk::default(); geometry.chunk_slots()],
             whole: vec![0; geometry.chunk_slots().div_ceil(64)],
             instant: timing.is_instant(),
-            units: Units::new(geometry, timing, MAX_OPS),
+            closely: false,
+            cliff: timing.endurance,
+            flaws: Box::new(Flaws::new(geometry)),
+            units: Units::new(geometry, timing, ops),
             commands: Slots::new(MAX_DEPTH),
             ready: Ring::new(MAX_DEPTH),
             copy_buffers: Buffer::carve(MAX_COPIES, copy_bytes)?,
@@ -120,6 +145,21 @@ impl<M: Medium> Device<M> {
             medium,
             counters: Counters::default(),
         })
+    }
+
+    /// A drive that errs as `reliability` says, its draws decided by `seed`.
+    /// The chunks that are bad from the factory are offline, the others free.
+    pub fn with(
+        geometry: &Geometry,
+        timing: &Timing,
+        reliability: &Reliability,
+        seed: u64,
+        medium: M,
+    ) -> Result<Device<M>, OutOfMemory> {
+        let mut device = Device::new(geometry, timing, medium)?;
+        device.set_model(reliability, seed);
+        device.leave_factory();
+        Ok(device)
     }
 
     /// What it has done so far.
@@ -141,20 +181,43 @@ impl<M: Medium> Device<M> {
         medium: M,
         chunks: &[Chunk],
     ) -> Result<Device<M>, OutOfMemory> {
+        Device::restore_with(geometry, timing, &Reliability::default(), 0, medium, chunks)
+    }
+
+    /// The same of a drive that errs. Its data keep their age where its clock
+    /// goes on from where it was.
+    pub fn restore_with(
+        geometry: &Geometry,
+        timing: &Timing,
+        reliability: &Reliability,
+        seed: u64,
+        medium: M,
+        chunks: &[Chunk],
+    ) -> Result<Device<M>, OutOfMemory> {
         let mut device = Device::new(geometry, timing, medium)?;
         assert_eq!(chunks.len(), device.chunks.len(), "descriptors of the same geometry");
         device.chunks.copy_from_slice(chunks);
+        let size = geometry.chunk_blocks();
         for chunk in &mut device.chunks {
+            let closed_early = chunk.is_closed_early(size);
             chunk.wp = chunk.programmed;
             if chunk.state != ChunkState::Offline {
                 chunk.state = match chunk.wp {
                     0 => ChunkState::Free,
-                    wp if wp == geometry.chunk_blocks() => ChunkState::Closed,
+                    wp if wp == size || closed_early => ChunkState::Closed,
                     _ => ChunkState::Open,
                 };
             }
+            if chunk.state == ChunkState::Free {
+                // Its erase may not have ended before the cut.
+                chunk.erased();
+            }
         }
         (0..chunks.len()).for_each(|index| device.note_whole(index));
+        if chunks.iter().any(Chunk::has_failed) {
+            device.look_closely();
+        }
+        device.set_model(reliability, seed);
         Ok(device)
     }
 
@@ -180,7 +243,7 @@ impl<M: Medium> Device<M> {
     }
 
     /// Whether `count` blocks can be done at once: nothing is under way, no
-    /// operation takes time, and they are neighbours in one row.
+    /// operation takes time or may err, and they are neighbours in one row.
     #[inline]
     fn is_at_once(&self, ppa: Ppa, count: u32) -> bool {
         let row = self.geometry.row_blocks();
@@ -207,6 +270,7 @@ impl<M: Medium> Device<M> {
         {
             hash.update(&word.to_le_bytes());
         }
+        self.flaw_words().for_each(|word| hash.update(&word.to_le_bytes()));
         hash.digest()
     }
 
@@ -438,7 +502,7 @@ impl<M: Medium> Device<M> {
             let result = if twice || self.geometry.block(address(i)) != 0 {
                 Err(Status::INVALID_RESET)
             } else {
-                trial.reset(self.units.timing().endurance)
+                trial.reset(self.cliff)
             };
             if let Err(e) = result {
                 if trial.state == ChunkState::Offline {
@@ -455,7 +519,7 @@ impl<M: Medium> Device<M> {
         }
         for i in 0..cmd.count as usize {
             let index = self.geometry.chunk_index(address(i));
-            let reset = self.chunks[index].reset(self.units.timing().endurance);
+            let reset = self.chunks[index].reset(self.cliff);
             reset.expect("the trial went well");
             self.note_whole(index);
         }
@@ -510,52 +574,73 @@ impl<M: Medium> Device<M> {
     #[inline(always)]
     fn finish(&mut self, now: Time, mut finished: Option<u32>) -> bool {
         while let Some(pu) = finished {
+            if self.closely && self.units.is_sensing(pu) {
+                finished = self.sense(now, pu);
+                continue;
+            }
             let op = self.units.active(pu);
-            let moved = self.move_bytes(&op);
+            let moved = self.move_bytes(now, pu, &op);
             if moved == Moved::Pending {
                 self.units.retry(now, pu);
                 return false;
             }
             finished = self.units.release(now, pu);
-            self.op_done(now, &op, moved);
+            self.op_done(now, pu, &op, moved);
         }
         true
     }
 
+    /// Moves the bytes of an operation, and enters it when they were.
     #[inline(always)]
-    fn move_bytes(&mut self, op: &Op) -> Moved {
+    fn move_bytes(&mut self, now: Time, pu: u32, op: &Op) -> Moved {
+        let mut moved = Moved::Failed;
+        if !self.closely {
+            moved = self.transfer(op, 0, op.count);
+            if moved == Moved::Failed && op.kind == OpKind::Read {
+                // Which of its blocks was it?
+                self.look_closely();
+            }
+        }
+        if self.closely {
+            moved = self.move_closely(pu, op);
+        }
+        if moved != Moved::Pending {
+            self.account(now, pu, op, moved);
+        }
+        moved
+    }
+
+    /// Moves the bytes of `count` blocks of an operation, from its `from`th on.
+    #[inline(always)]
+    fn transfer(&mut self, op: &Op, from: u8, count: u8) -> Moved {
         let command = &mut self.commands[op.cmd];
         let is_copy = command.cmd.op == VectorOp::Copy;
         let content = if is_copy { Content::Tagged } else { command.cmd.content };
         // Bytes of a block, and of its tag.
         let (kept, tag) = content.each(self.medium.kept());
-        let (first, count) = (op.first as usize, op.count as usize);
+        let (first, blocks) = ((op.first + from) as usize, count as usize);
         let total = command.cmd.count as usize;
-        let data = first * kept..(first + count) * kept;
+        let data = first * kept..(first + blocks) * kept;
         // Relative to the start of the data; the end of it without tags.
-        let (tag_first, tag_bytes) = (first * tag, count * tag);
+        let (tag_first, tag_bytes) = (first * tag, blocks * tag);
         let tag_start = (total - first) * kept + tag_first;
-        let blocks = op.count as u32;
-        let chunk = self.geometry.chunk_index(op.ppa);
-        let moved = match op.kind {
+        let ppa = Ppa(op.ppa.0 + u64::from(from));
+        let chunk = self.geometry.chunk_index(ppa);
+        match op.kind {
             OpKind::Read => {
                 let (front, rest) = command.cmd.buffer.bytes_mut().split_at_mut(data.end);
-                let tags = &mut rest[tag_start - count * kept..][..tag_bytes];
-                self.medium.read(op.ppa, blocks, &mut front[data.start..], tags)
+                let tags = &mut rest[tag_start - blocks * kept..][..tag_bytes];
+                self.medium.read(ppa, count.into(), &mut front[data.start..], tags)
             }
             // The erase before it failed.
             OpKind::Program if self.chunks[chunk].state == ChunkState::Offline => Moved::Failed,
             OpKind::Program => {
                 let bytes = command.cmd.buffer.bytes();
                 let tags = &bytes[data.start + tag_start..][..tag_bytes];
-                self.medium.program(op.ppa, blocks, &bytes[data], tags)
+                self.medium.program(ppa, count.into(), &bytes[data], tags)
             }
-            OpKind::Erase => self.medium.reset(op.ppa),
-        };
-        if moved != Moved::Pending {
-            self.account(op);
+            OpKind::Erase => self.medium.reset(ppa),
         }
-        moved
     }
 
     /// Tells the medium what is known of a chunk.
@@ -565,8 +650,11 @@ impl<M: Medium> Device<M> {
     }
 
     /// Enters an operation that has happened.
-    #[inline]
-    fn account(&mut self, op: &Op) {
+    #[inline(always)]
+    fn account(&mut self, now: Time, pu: u32, op: &Op, moved: Moved) {
+        if self.closely {
+            self.account_closely(now, pu, op);
+        }
         let blocks = op.count as u32;
         match op.kind {
             OpKind::Read => {
@@ -576,11 +664,19 @@ impl<M: Medium> Device<M> {
             OpKind::Program => {
                 self.counters.programs += 1;
                 self.counters.blocks_programmed += u64::from(blocks);
-                self.programmed(self.geometry.chunk_index(op.ppa), blocks);
+                if moved == Moved::Failed {
+                    self.program_failed(op.ppa, blocks);
+                } else {
+                    self.programmed(self.geometry.chunk_index(op.ppa), blocks);
+                }
             }
             OpKind::Erase => {
+                let index = self.geometry.chunk_index(op.ppa);
                 self.counters.erases += 1;
-                self.describe(self.geometry.chunk_index(op.ppa));
+                if moved == Moved::Done {
+                    self.chunks[index].erased();
+                }
+                self.describe(index);
             }
         }
     }
@@ -596,24 +692,14 @@ impl<M: Medium> Device<M> {
     }
 
     #[inline(always)]
-    fn op_done(&mut self, now: Time, op: &Op, moved: Moved) {
-        let command = &mut self.commands[op.cmd];
+    fn op_done(&mut self, now: Time, pu: u32, op: &Op, moved: Moved) {
         if moved == Moved::Failed {
-            let offline =
-                self.chunks[self.geometry.chunk_index(op.ppa)].state == ChunkState::Offline;
-            command.failed |= bits(op.first as usize, op.count as usize);
-            command.status = command.status.and(match op.kind {
-                OpKind::Read => Status::UNRECOVERED_READ,
-                OpKind::Program if offline => Status::OFFLINE_CHUNK,
-                OpKind::Program => Status::WRITE_FAILED_WRITE_NEXT_UNIT,
-                OpKind::Erase => Status::OFFLINE_CHUNK,
-            });
-            if op.kind == OpKind::Erase {
-                let index = self.geometry.chunk_index(op.ppa);
-                self.chunks[index].state = ChunkState::Offline;
-                self.note_whole(index);
-                self.describe(index);
-            }
+            let (status, failed) = self.op_failed(pu, op);
+            let command = &mut self.commands[op.cmd];
+            command.status = command.status.and(status);
+            command.failed |= failed;
+        } else if self.closely {
+            self.op_went_well(pu);
         }
         let command = &mut self.commands[op.cmd];
         command.left -= 1;
@@ -741,6 +827,10 @@ impl<M: Medium> OpenChannel for Device<M> {
         self.medium.is_cached()
     }
 
+    fn take_notice(&mut self) -> Option<Notice> {
+        self.flaws.take_notice()
+    }
+
     #[inline]
     fn hint_block(&self, ppa: Ppa) {
         if self.geometry.chunk_index(ppa) < self.chunks.len() {
@@ -761,13 +851,13 @@ impl<M: Medium> OpenChannel for Device<M> {
         if !fits || !self.is_at_once(ppa, count) || !self.can_read(ppa, count) {
             return None;
         }
-        let moved = self.medium.read(ppa, count, data, tags);
-        if moved == Moved::Pending {
+        // A command finds out which blocks it is that fail.
+        if self.medium.read(ppa, count, data, tags) != Moved::Done {
             return None;
         }
         self.counters.reads += 1;
         self.counters.blocks_read += u64::from(count);
-        Some(if moved == Moved::Done { Status::SUCCESS } else { Status::UNRECOVERED_READ })
+        Some(Status::SUCCESS)
     }
 
     #[inline]
@@ -788,9 +878,12 @@ impl<M: Medium> OpenChannel for Device<M> {
         self.chunks[index] = entered;
         self.counters.programs += 1;
         self.counters.blocks_programmed += u64::from(count);
+        if moved == Moved::Failed {
+            self.program_failed(ppa, count);
+            return Some(self.program_status(ppa));
+        }
         self.programmed(index, count);
-        let failed = Status::WRITE_FAILED_WRITE_NEXT_UNIT;
-        Some(if moved == Moved::Done { Status::SUCCESS } else { failed })
+        Some(Status::SUCCESS)
     }
 }
 

@@ -5,7 +5,7 @@
 //! host interface in front of any port. [`realtime`] looks at a port through
 //! the processor's clock, [`hosted`] does so on a thread of its own and serves
 //! queue pairs ([`queue`]), and [`replay`] records a run to repeat it in virtual
-//! time. [`admin`] knows the bytes of the admin pages and commands.
+//! time. [`notices`] are what a drive tells unasked. [`admin`] knows the bytes of the admin pages and commands.
 
 pub mod admin;
 pub mod command;
@@ -13,6 +13,7 @@ mod device;
 pub mod hosted;
 pub mod link;
 mod list;
+pub mod notices;
 pub mod queue;
 pub mod realtime;
 pub mod replay;
@@ -22,6 +23,7 @@ mod units;
 pub use command::{
     Addresses, Content, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp,
 };
-pub use device::{Counters, Device, MAX_DEPTH};
+pub use device::{Counters, Device, ErrorCounters, Health, MAX_DEPTH, WEAR_RANGES, Wear};
 pub use flash::LinkTiming;
 pub use link::{Link, Payload};
+pub use notices::{Notice, NoticeMask, NoticeState};

@@ -10,6 +10,7 @@ use flash::{Chunk, Geometry, LinkTiming, Ppa, TAG_BYTES, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Time};
 
 use crate::command::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use crate::notices::Notice;
 
 /// How many bytes a command or completion carries over the link. Model bytes:
 /// the length in blocks, whatever the medium keeps of them.
@@ -256,6 +257,10 @@ impl<P: OpenChannel> OpenChannel for Link<P> {
 
     fn is_cached(&self) -> bool {
         self.below.is_cached()
+    }
+
+    fn take_notice(&mut self) -> Option<Notice> {
+        self.below.take_notice()
     }
 
     fn hint_block(&self, ppa: Ppa) {

@@ -71,6 +71,8 @@ enum State {
     Idle,
     /// Command and, for a program, data on the channel, or waiting for it.
     In,
+    /// A read is about to enter the array, and it is asked how long it takes.
+    Sensing,
     /// The array works until `array_end`.
     Array,
     /// Data out on the channel, or waiting for it.
@@ -147,12 +149,16 @@ impl Default for Channel {
 
 /// All parallel units and channels of a drive. Where a function gives a
 /// parallel unit, its active operation is done but for the bytes: the caller
-/// moves them and then calls [`Units::release`], or [`Units::retry`].
+/// moves them and then calls [`Units::release`], or [`Units::retry`]. Or, where
+/// reads are asked how long they take, [`Units::is_sensing`] is true and
+/// [`Units::sense`] lets it go on.
 pub(crate) struct Units {
     geometry: Geometry,
     timing: Timing,
     /// tR, where all pages have the same.
     same_read: Option<u64>,
+    /// Whether each read is asked how long its array read takes.
+    senses: bool,
     /// Transfer time by number of blocks.
     transfer: Vec<u64>,
     /// The same of the tags alone.
@@ -178,6 +184,7 @@ impl Units {
             geometry: *geometry,
             timing: timing.clone(),
             same_read: if timing.read.len() == 1 { Some(timing.read[0]) } else { None },
+            senses: false,
             transfer: (0..=most).map(|n| timing.transfer(n)).collect(),
             transfer_tags: (0..=most).map(|n| timing.transfer_tags(n)).collect(),
             ops: Slots::new(max_ops),
@@ -186,6 +193,27 @@ impl Units {
             timeline: Timeline::new(geometry.pu_slots()),
             suspends: 0,
         }
+    }
+
+    /// From now on each read is asked how long its array read takes, or not.
+    /// Only while nothing is under way.
+    pub fn set_senses(&mut self, senses: bool) {
+        self.senses = senses;
+    }
+
+    /// Whether the read that a parallel unit works on waits for
+    /// [`Units::sense`].
+    #[inline]
+    pub fn is_sensing(&self, pu: u32) -> bool {
+        self.units[pu].state == State::Sensing
+    }
+
+    /// Lets a read enter the array, which repeats it so many times: each takes
+    /// a command and a tR more.
+    pub fn sense(&mut self, now: Time, pu: u32, retries: u32) -> Option<u32> {
+        let read = self.timing.read_of(self.geometry.row(self.active(pu).ppa));
+        let time = read + u64::from(retries) * (self.timing.command + read);
+        self.go(now, pu, State::Array, time)
     }
 
     pub fn timing(&self) -> &Timing {
@@ -241,7 +269,7 @@ impl Units {
             State::In | State::Out => self.bus_end(now, pu),
             State::Suspending => self.start_read(now, pu),
             State::Finishing => Some(pu),
-            State::Idle => unreachable!("an idle unit has no event"),
+            State::Idle | State::Sensing => unreachable!("such a unit has no event"),
         };
         Ok((now, finished))
     }
@@ -345,6 +373,10 @@ impl Units {
                 return None;
             }
             (state, time) = match (state, kind) {
+                (State::In, OpKind::Read) if self.senses => {
+                    self.units[pu].state = State::Sensing;
+                    return Some(pu);
+                }
                 (State::In, OpKind::Read) => {
                     let row = || self.geometry.row(ppa);
                     (State::Array, self.same_read.unwrap_or_else(|| self.timing.read_of(row())))

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Flaky, Rig, Slow, cmd, drive, geometry};
 use device::{Content, Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{Geometry, Medium, Ppa, RamMedium, TAG_BYTES, Timing};
+use flash::{Geometry, Medium, Ppa, RamMedium, Reliability, TAG_BYTES, Timing};
 use port::{Buffer, Port, Status, Time};
 use proptest::prelude::*;
 
@@ -137,6 +137,11 @@ fn only_where_nothing_takes_time_or_is_under_way() {
     assert_eq!(write(&mut instant, 0), None, "out of order");
     assert_eq!(instant.chunk(0).wp, row);
     assert!(instant.next_event().is_none(), "nothing is to come");
+
+    let errs = Reliability { errors: true, ..Reliability::default() };
+    let ram = RamMedium::new(&g, 0).unwrap();
+    let mut errs = Device::with(&g, &Timing::default(), &errs, 1, ram).unwrap();
+    assert_eq!(write(&mut errs, 0), None, "it may err");
 
     let mut timed = drive(&g, &Timing { erase: 1, ..Timing::default() }, 0);
     assert_eq!(write(&mut timed, 0), None);

@@ -693,26 +693,33 @@ proptest! {
         let ram = RamMedium::new(&g, 8).unwrap();
         let mut rig = Rig::new(Device::new(&g, &t, Flaky::new(ram, seed)).unwrap(), 8);
         let start = g.ppa(0, 1, 2, 0);
-        let blocks = g.chunk_blocks();
-        let expected = |kind: u64| {
-            (0..blocks).filter(|b| {
-                let row = b - b % g.row_blocks();
-                Flaky::<RamMedium>::fails(seed, kind, Ppa(start.0 + u64::from(row)))
-            }).fold(0u64, |bits, b| bits | 1 << b)
+        let (blocks, row) = (g.chunk_blocks(), g.row_blocks());
+        let at = |block: u32| Ppa(start.0 + u64::from(block));
+        let fails = |kind: u64, block| Flaky::<RamMedium>::fails(seed, kind, at(block));
+        let bits = |f: &dyn Fn(u32) -> bool| {
+            (0..blocks).filter(|&b| f(b)).fold(0u64, |bits, b| bits | 1 << b)
         };
+        // The third row that fails closes the chunk: it ends there.
+        let rows: Vec<u32> = (0..blocks).step_by(row as usize).filter(|&r| fails(0, r)).collect();
+        let end = rows.get(2).copied().unwrap_or(blocks);
+        let lost = bits(&|b| fails(0, b - b % row) || b >= end);
+        let unread = bits(&|b| b < end && (lost >> b & 1 == 1 || fails(1, b - b % row) && fails(1, b)));
         let status = |bits, error| if bits == 0 { Status::SUCCESS } else { error };
-        for (kind, op, error) in [
-            (0, Write, Status::WRITE_FAILED_WRITE_NEXT_UNIT), (1, Read, Status::UNRECOVERED_READ),
+        for (kind, op, count, expected, error) in [
+            (0, Write, blocks, lost, Status::WRITE_FAILED_WRITE_NEXT_UNIT),
+            (1, Read, end, unread, Status::UNRECOVERED_READ),
         ] {
-            let mut command = cmd(kind, op, start, blocks as u8);
-            command.buffer = Buffer::zeroed(8 * blocks as usize).unwrap();
+            let mut command = cmd(kind, op, start, count as u8);
+            command.buffer = Buffer::zeroed(8 * count as usize).unwrap();
             rig.submit(rig.now.0, command);
             rig.drain();
             let done = rig.all.pop().unwrap();
-            prop_assert_eq!(done.failed, expected(kind));
-            prop_assert_eq!(done.status, status(expected(kind), error));
-            prop_assert_eq!(done.buffer.len(), 8 * blocks as usize);
+            prop_assert_eq!(done.failed, expected);
+            prop_assert_eq!(done.status, status(expected, error));
+            prop_assert_eq!(done.buffer.len(), 8 * count as usize);
         }
+        let chunk = rig.port.chunk(g.chunk_index(start));
+        prop_assert_eq!((chunk.state, chunk.wp, chunk.programmed), (ChunkState::Closed, end, end));
         rig.submit(rig.now.0, cmd(2, Reset, start, 1));
         let mut behind = cmd(3, Write, start, 2);
         behind.buffer = Buffer::zeroed(16).unwrap();

@@ -4,8 +4,25 @@
 //! are whole units, (C2) a chunk is erased before it is written again, (C3)
 //! writes go in order, (C4) erases wear it out. (C5) and (C6), what runs in
 //! parallel and what does not, are the scheduler's.
+//!
+//! A chunk also remembers what must outlive a restart for its errors to be
+//! right: which of its programs failed, since when it holds data, how often it
+//! was read. It is 32 bytes, in memory and, by [`Chunk::to_bytes`], in a file.
 
 use port::Status;
+use thiserror::Error;
+
+use crate::ErrorLevel;
+
+/// Failed programs that a chunk remembers; the next closes it early.
+pub const MAX_FAILED: usize = 2;
+
+/// Bytes of [`Chunk::to_bytes`].
+pub const CHUNK_BYTES: usize = 32;
+
+/// The unit of [`Chunk::since`]: 2^26 ns of drive time, 67 ms, so that 32 bits
+/// hold nine years.
+pub const SINCE_BITS: u32 = 26;
 
 /// The state of a chunk, numbered as in the chunk descriptor of Open-Channel
 /// SSD 2.0.
@@ -23,6 +40,37 @@ pub enum ChunkState {
     Offline = 8,
 }
 
+impl ChunkState {
+    /// The state of that number.
+    pub fn from_number(number: u8) -> Option<ChunkState> {
+        [ChunkState::Free, ChunkState::Closed, ChunkState::Open, ChunkState::Offline]
+            .into_iter()
+            .find(|&state| state as u8 == number)
+    }
+}
+
+/// Neighbouring blocks whose program failed: at most 64, or none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FailedRun(u32);
+
+impl FailedRun {
+    /// `count` blocks, 1 to 64, from `block` on, which is below 2^25.
+    fn new(block: u32, count: u32) -> FailedRun {
+        debug_assert!(block < 1 << 25 && (1..=64).contains(&count));
+        FailedRun(block << 7 | count)
+    }
+
+    /// The first of them.
+    pub fn block(self) -> u32 {
+        self.0 >> 7
+    }
+
+    /// How many they are.
+    pub fn count(self) -> u32 {
+        self.0 & 0x7f
+    }
+}
+
 /// What the drive knows of one chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
@@ -32,8 +80,35 @@ pub struct Chunk {
     pub wp: u32,
     /// Blocks that are programmed: at most `wp`, less by what is on its way.
     pub programmed: u32,
-    /// Erases so far.
+    /// Erases so far. A chunk that is offline without any was bad from the
+    /// factory.
     pub wear: u32,
+    /// Array reads since its erase, where errors are modelled.
+    pub reads: u32,
+    /// When its first block was programmed, in units of 2^[`SINCE_BITS`] ns of
+    /// drive time, where errors are modelled.
+    pub since: u32,
+    /// Blocks below `programmed` that cannot be read: their programs failed.
+    pub failed: [FailedRun; MAX_FAILED],
+    /// The worst that its reads came to since its erase, as far as the drive
+    /// has said so.
+    pub level: ErrorLevel,
+    /// Whether the drive has said that it is worn more than the others.
+    pub worn: bool,
+}
+
+/// Bytes that describe no chunk.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("{field} of a chunk descriptor, at byte {at}, is {value}: it must be {range}")]
+pub struct ChunkError {
+    /// Which field.
+    pub field: &'static str,
+    /// Where it is.
+    pub at: usize,
+    /// What it holds.
+    pub value: u32,
+    /// What it may hold.
+    pub range: &'static str,
 }
 
 impl Chunk {
@@ -76,7 +151,122 @@ impl Chunk {
         if block + count > limit { Err(Status::UNWRITTEN) } else { Ok(()) }
     }
 
+    /// Takes note that the program of `count` blocks at `block` failed. True
+    /// when the chunk goes on: the blocks count as programmed and cannot be
+    /// read. Else it is closed early, at what was programmed so far, and this
+    /// program and all behind it were never taken; each is to be given here.
+    pub fn fail(&mut self, block: u32, count: u32) -> bool {
+        let free = self.failed.iter_mut().find(|run| run.count() == 0);
+        match free {
+            Some(free) if block == self.programmed => {
+                *free = FailedRun::new(block, count);
+                self.program(count);
+                true
+            }
+            _ => {
+                self.state = ChunkState::Closed;
+                self.wp -= count;
+                false
+            }
+        }
+    }
+
+    /// Which of `count` blocks at `block`, at most 64, cannot be read as their
+    /// programs failed: bit `i` stands for block `i`.
+    pub fn failed_of(&self, block: u32, count: u32) -> u64 {
+        let of = |run: &FailedRun| {
+            let from = run.block().max(block);
+            let end = (run.block() + run.count()).min(block + count);
+            if from < end { (u64::MAX >> (64 - (end - from))) << (from - block) } else { 0 }
+        };
+        self.failed.iter().map(of).fold(0, |all, bits| all | bits)
+    }
+
+    /// Whether any of its programs failed that it remembers.
+    pub fn has_failed(&self) -> bool {
+        self.failed.iter().any(|run| run.count() > 0)
+    }
+
+    /// Whether a failed program closed it before its end. `size` is the
+    /// chunk's blocks.
+    pub fn is_closed_early(&self, size: u32) -> bool {
+        self.state == ChunkState::Closed && self.wp < size
+    }
+
+    /// Its age at `now`, in ns: how long its oldest data are there.
+    pub fn age(&self, now: u64) -> u64 {
+        now.saturating_sub(u64::from(self.since) << SINCE_BITS)
+    }
+
+    /// Takes note that its first block was programmed at `now`, in ns.
+    pub fn begin(&mut self, now: u64) {
+        self.since = u32::try_from(now >> SINCE_BITS).unwrap_or(u32::MAX);
+    }
+
+    /// Takes note that the erase of a reset is over: what was known of the
+    /// data is no more.
+    pub fn erased(&mut self) {
+        (self.reads, self.since) = (0, 0);
+        (self.failed, self.level) = (Default::default(), ErrorLevel::Fine);
+    }
+
+    /// Whether it remembers anything beyond states and erases.
+    pub fn has_history(&self) -> bool {
+        let rest = Chunk { state: self.state, ..Chunk::default() };
+        *self != Chunk { wp: self.wp, programmed: self.programmed, wear: self.wear, ..rest }
+    }
+
+    /// All of it, little-endian: byte 0 state, 1 level, 2 whether worn, 3
+    /// zero; then 32-bit words: wp, programmed, wear, reads, since, and for
+    /// each failed run its first block times 128 plus its count.
+    pub fn to_bytes(&self) -> [u8; CHUNK_BYTES] {
+        let mut bytes = [0; CHUNK_BYTES];
+        bytes[..3].copy_from_slice(&[self.state as u8, self.level as u8, self.worn.into()]);
+        for (to, word) in bytes[4..].chunks_exact_mut(4).zip(self.words()) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads what [`Chunk::to_bytes`] wrote. Fails on anything that no chunk
+    /// is; whether it fits the geometry is the caller's to see.
+    pub fn from_bytes(bytes: &[u8; CHUNK_BYTES]) -> Result<Chunk, ChunkError> {
+        let wrong = |field, at, value, range| ChunkError { field, at, value, range };
+        let word = |n: usize| {
+            let bytes = &bytes[4 + 4 * n..][..4];
+            bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte))
+        };
+        let number = |at: usize| u32::from(bytes[at]);
+        let state = ChunkState::from_number(bytes[0])
+            .ok_or_else(|| wrong("state", 0, number(0), "1, 2, 4 or 8"))?;
+        let level = ErrorLevel::from_number(bytes[1])
+            .ok_or_else(|| wrong("level", 1, number(1), "0 to 4"))?;
+        if bytes[2] > 1 || bytes[3] != 0 {
+            let at = if bytes[2] > 1 { 2 } else { 3 };
+            return Err(wrong("flags", at, number(at), "0 or 1, then 0"));
+        }
+        let [wp, programmed, wear, reads, since] = [0, 1, 2, 3, 4].map(word);
+        if programmed > wp {
+            return Err(wrong("programmed", 8, programmed, "at most the write pointer"));
+        }
+        let failed = [word(5), word(6)].map(FailedRun);
+        for (at, run) in [24, 28].into_iter().zip(failed) {
+            if run.count() > 64 || run.block() + run.count() > programmed {
+                return Err(wrong("failed", at, run.0, "a run of programmed blocks"));
+            }
+        }
+        let worn = bytes[2] == 1;
+        Ok(Chunk { state, wp, programmed, wear, reads, since, failed, level, worn })
+    }
+
+    fn words(&self) -> [u32; 7] {
+        let [first, second] = self.failed;
+        [self.wp, self.programmed, self.wear, self.reads, self.since, first.0, second.0]
+    }
+
     /// Takes a reset. At the end of its `endurance` the chunk goes offline.
+    /// What is known of its data stays until [`Chunk::erased`]: reads that came
+    /// before may still be waiting.
     pub fn reset(&mut self, endurance: u32) -> Result<(), Status> {
         match self.state {
             ChunkState::Offline => return Err(Status::OFFLINE_CHUNK),
@@ -129,6 +319,99 @@ mod tests {
         assert_eq!(c.write(0, 1, 2, 4), Err(Status::INVALID_FIELD));
         assert_eq!(c.write(0, 6, 2, 4), Err(Status::INVALID_FIELD));
         assert_eq!(c.write(0, 0, 2, 4), Err(Status::INVALID_FIELD));
+    }
+
+    /// A chunk of 12 blocks with `taken` on their way.
+    fn taken(taken: u32) -> Chunk {
+        let mut c = Chunk::default();
+        c.write(0, taken, 2, 12).unwrap();
+        c
+    }
+
+    #[test]
+    fn failed_programs_cannot_be_read() {
+        let mut c = taken(12);
+        c.program(2);
+        assert!(c.fail(2, 4), "the first is remembered");
+        c.program(2);
+        assert!(c.fail(8, 2));
+        assert_eq!((c.state, c.wp, c.programmed), (ChunkState::Closed, 12, 10));
+        assert_eq!(c.failed_of(0, 12), 0b0011_0011_1100);
+        assert_eq!(c.failed_of(3, 6), 0b10_0111);
+        assert_eq!(c.failed_of(6, 2), 0);
+        assert_eq!(taken(2).failed_of(0, 64), 0);
+        c.program(2);
+        c.reset(9).unwrap();
+        assert_eq!(c.failed_of(2, 1), 1, "a read that waits must not see old data");
+        c.erased();
+        assert_eq!(c, Chunk { wear: 1, ..Chunk::default() });
+    }
+
+    #[test]
+    fn one_failure_too_many_closes_it_early() {
+        let mut c = taken(10);
+        assert!(c.fail(0, 2) && c.fail(2, 2));
+        c.program(2);
+        assert!(!c.fail(6, 2), "the third");
+        assert!(!c.fail(8, 2), "what was behind it");
+        assert_eq!((c.state, c.wp, c.programmed), (ChunkState::Closed, 6, 6));
+        assert!(c.is_closed_early(12));
+        assert_eq!(c.read(4, 2, 0), Ok(()), "readable up to its write pointer");
+        assert_eq!(c.read(6, 1, 0), Err(Status::UNWRITTEN));
+        assert_eq!(c.write(6, 2, 2, 12), Err(Status::OUT_OF_ORDER_WRITE));
+        assert_eq!(c.reset(9), Ok(()));
+    }
+
+    #[test]
+    fn it_is_small_and_knows_its_age() {
+        assert!(size_of::<Chunk>() <= CHUNK_BYTES);
+        let mut c = Chunk::default();
+        assert!(!c.has_history());
+        c.begin(10_000_000_000);
+        assert!(c.has_history());
+        let age = c.age(15_000_000_000);
+        assert!((5_000_000_000..5_000_000_000 + (1 << SINCE_BITS)).contains(&age));
+        assert_eq!(c.age(0), 0, "a clock that began again");
+        c.begin(u64::MAX);
+        assert_eq!(c.since, u32::MAX);
+    }
+
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bytes_come_back(words in any::<[u32; 5]>(), runs in any::<[(u32, u32); 2]>(), small in any::<[u8; 3]>()) {
+            let (wp, programmed) = (words[0].max(words[1]), words[0].min(words[1]));
+            let run = |(block, count): (u32, u32)| {
+                let count = 1 + count % 64;
+                if programmed < count { return FailedRun::default() }
+                FailedRun::new(block % (programmed - count + 1).min(1 << 25), count)
+            };
+            let states = [ChunkState::Free, ChunkState::Closed, ChunkState::Open, ChunkState::Offline];
+            let c = Chunk {
+                state: states[usize::from(small[0] % 4)],
+                level: ErrorLevel::ALL[usize::from(small[1] % 5)],
+                worn: small[2] % 2 == 1,
+                wp, programmed, wear: words[2], reads: words[3], since: words[4],
+                failed: runs.map(run),
+            };
+            prop_assert_eq!(Chunk::from_bytes(&c.to_bytes()), Ok(c));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in any::<[u8; 32]>(), tidy in any::<bool>()) {
+            let mut bytes = bytes;
+            if tidy {
+                let small = [1 << (bytes[0] % 4), bytes[1] % 5, bytes[2] % 2, 0];
+                bytes[..4].copy_from_slice(&small);
+                bytes[7] = 0xff;
+                bytes[24..].fill(0);
+            }
+            if let Ok(c) = Chunk::from_bytes(&bytes) {
+                prop_assert_eq!(c.to_bytes(), bytes);
+                prop_assert!(c.programmed <= c.wp);
+            }
+        }
     }
 
     #[test]

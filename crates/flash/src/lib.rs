@@ -1,16 +1,22 @@
 //! Flash: what a drive is made of.
 //!
-//! Geometry and packed addresses, chunk states and their rules, timings and
-//! profiles, and the media that keep the bytes. Nothing here knows time or commands.
+//! Geometry and packed addresses, chunk states and their rules, timings,
+//! reliability, energy and profiles, and the media that keep the bytes. Nothing
+//! here knows time or commands.
 
 pub mod chunk;
+pub mod energy;
 pub mod geometry;
 pub mod medium;
+pub mod numbers;
 pub mod profile;
+pub mod reliability;
 pub mod timing;
 
-pub use chunk::{Chunk, ChunkState};
+pub use chunk::{Chunk, ChunkState, FailedRun};
+pub use energy::{Energy, EnergyCosts, EnergyCounts};
 pub use geometry::{Dimensions, Geometry, GeometryError, Ppa};
 pub use medium::{Medium, Moved, RamMedium, TAG_BYTES, Tag};
 pub use profile::{KeyError, LinkTiming, Profile, ProfileError, Side};
+pub use reliability::{ErrorLevel, Reliability, Sensed};
 pub use timing::Timing;

@@ -75,11 +75,16 @@ pub trait Medium {
     /// whole cannot be read whole: that fails, where it is not all that is kept.
     fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved;
 
-    /// Forgets a chunk, given by its first address.
+    /// Forgets a chunk, given by its first address. On a medium that outlives
+    /// its drive an erase is never durable before what was done before it: so
+    /// what was moved out of the chunk is not lost with it. Until it is
+    /// durable, after a cut the chunk may have all that it had.
     fn reset(&mut self, chunk: Ppa) -> Moved;
 
     /// Done when everything that was done before it was first asked for is
-    /// durable.
+    /// durable. Without one, what was done becomes durable in any order, but
+    /// for this: in a chunk in the order in which it was done, and an erase
+    /// never before anything that was done, in any chunk, before it.
     fn barrier(&mut self) -> Moved;
 
     /// Whether what is done is durable only after a barrier.
@@ -89,7 +94,8 @@ pub trait Medium {
 
     /// Takes note of what the drive knows of a chunk, by
     /// [`Geometry::chunk_index`], whenever that has changed: after each program
-    /// and reset, and when it goes offline. A medium that outlives its drive
+    /// and reset, when it goes offline, and now and then when it is read, which
+    /// need not be durable with a barrier. A medium that outlives its drive
     /// keeps it and gives it back when it is opened. Never fails by itself; the
     /// next barrier does.
     fn describe(&mut self, _chunk_index: usize, _chunk: &Chunk) {}
@@ -116,6 +122,8 @@ pub struct RamMedium {
     seqs: Lazy<i32>,
     /// Sequence number of each chunk's first block.
     base: Lazy<u64>,
+    /// A bit for each chunk that is in one of the side tables.
+    aside: Vec<u64>,
     wide: HashMap<usize, Box<[Tag]>>,
     /// By chunk, blocks stored whole though the medium keeps less.
     whole: HashMap<usize, Vec<WholeBlock>>,
@@ -135,6 +143,7 @@ impl RamMedium {
             ids: Lazy::zeroed(blocks, "the medium's tags")?,
             seqs: Lazy::zeroed(blocks, "the medium's tags")?,
             base: Lazy::zeroed(geometry.chunk_slots(), "the medium's chunks")?,
+            aside: vec![0; geometry.chunk_slots().div_ceil(64)],
             wide: HashMap::new(),
             whole: HashMap::new(),
         })
@@ -191,7 +200,11 @@ impl RamMedium {
 
     #[cold]
     fn store_whole(&mut self, at: Ppa, data: &[u8]) -> Moved {
-        let blocks = self.whole.entry(self.geometry.chunk_index(at)).or_default();
+        let chunk = self.geometry.chunk_index(at);
+        self.aside[chunk / 64] |= 1 << (chunk % 64);
+        let blocks = self.whole.entry(chunk).or_default();
+        // A chunk whose erase was cut short may be written again without one.
+        blocks.truncate(blocks.partition_point(|held| held.0 < self.geometry.block(at)));
         for (block, bytes) in (self.geometry.block(at)..).zip(data.chunks(BLOCK_BYTES as usize)) {
             blocks.push((block, bytes.into()));
         }
@@ -211,9 +224,15 @@ impl RamMedium {
         Moved::Done
     }
 
+    /// Whether something of a chunk is in a side table.
+    #[inline]
+    fn is_aside(&self, chunk: usize) -> bool {
+        self.aside[chunk / 64] >> (chunk % 64) & 1 == 1
+    }
+
     #[inline]
     fn is_wide(&self, chunk: usize) -> bool {
-        !self.wide.is_empty() && self.wide.contains_key(&chunk)
+        self.is_aside(chunk) && self.wide.contains_key(&chunk)
     }
 
     #[cold]
@@ -225,6 +244,7 @@ impl RamMedium {
             let size = u64::from(self.geometry.chunk_blocks());
             let all = (first..first + size).map(|a| self.load_tag(chunk, a)).collect();
             self.wide.insert(chunk, all);
+            self.aside[chunk / 64] |= 1 << (chunk % 64);
         }
         self.wide.get_mut(&chunk).expect("it was put there")[block] = tag;
     }
@@ -284,11 +304,11 @@ impl Medium for RamMedium {
     }
 
     fn reset(&mut self, chunk: Ppa) -> Moved {
-        if !self.wide.is_empty() {
-            self.wide.remove(&self.geometry.chunk_index(chunk));
-        }
-        if !self.whole.is_empty() {
-            self.whole.remove(&self.geometry.chunk_index(chunk));
+        let chunk = self.geometry.chunk_index(chunk);
+        if self.is_aside(chunk) {
+            self.wide.remove(&chunk);
+            self.whole.remove(&chunk);
+            self.aside[chunk / 64] &= !(1 << (chunk % 64));
         }
         Moved::Done
     }

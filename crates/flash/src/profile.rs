@@ -1,7 +1,7 @@
 //! Profiles: a kind of drive as data.
 //!
-//! A profile is a TOML file: geometry, timing, link, and where the translation
-//! layer runs. Some are built in. Every key can be set again by name, with the
+//! A profile is a TOML file: geometry, timing, link, where the translation
+//! layer runs, reliability and energy. Some are built in. Every key can be set again by name, with the
 //! text that the file takes.
 //!
 //! Guarantees: what [`Profile::to_toml`] prints reads back as the same
@@ -17,7 +17,7 @@ pub use keys::{KEYS, Key, SECTIONS};
 use port::BLOCK_BYTES;
 use thiserror::Error;
 
-use crate::{Dimensions, Geometry, GeometryError, Timing};
+use crate::{Dimensions, EnergyCosts, Geometry, GeometryError, Reliability, Timing};
 
 /// The built-in profiles: name and text.
 const BUILTIN: [(&str, &str); 9] = [
@@ -104,6 +104,10 @@ pub struct Profile {
     /// (T - U) / T, 0.01 to 0.9: T the pages that hold data, U the logical
     /// ones.
     pub spare: f64,
+    /// How its flash errs. The erases that it stands are in `timing`.
+    pub reliability: Reliability,
+    /// What its operations take of energy.
+    pub energy: EnergyCosts,
 }
 
 /// A key or a value that cannot be.
@@ -183,6 +187,8 @@ impl Profile {
             link: LinkTiming::default(),
             side: Side::default(),
             spare: 0.2,
+            reliability: Reliability::default(),
+            energy: EnergyCosts::default(),
         }
     }
 

@@ -9,14 +9,11 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use memmap2::MmapMut;
+use crate::lazy::{OutOfMemory, Zeroed};
 
-use crate::lazy::{OutOfMemory, map_zeroed};
-
-/// Memory that buffers are cut from. Its mapping is never touched except
-/// through them.
+/// Memory that buffers are cut from, never touched except through them.
 struct Region {
-    _map: MmapMut,
+    _memory: Zeroed,
 }
 
 /// An owned range of registered memory.
@@ -62,13 +59,13 @@ impl Buffer {
         if each == 0 {
             return Ok((0..count).map(|_| Buffer::empty()).collect());
         }
-        let mut map = map_zeroed((count * each) as u64, "buffers")?;
-        let start = NonNull::new(map.as_mut_ptr()).expect("a mapping is not null");
-        // SAFETY of sharing: the region's mapping is reached only through the
+        let memory = Zeroed::new((count * each) as u64, "buffers")?;
+        let start = memory.start();
+        // SAFETY of sharing: the region's memory is reached only through the
         // disjoint buffers made here, so it may be dropped on any thread.
-        let region = Arc::new(Region { _map: map });
+        let region = Arc::new(Region { _memory: memory });
         let one = |i: usize| Buffer {
-            // SAFETY: `i * each` is inside the mapping.
+            // SAFETY: `i * each` is inside the memory.
             ptr: unsafe { start.add(i * each) },
             len,
             shared: false,
@@ -92,7 +89,7 @@ impl Buffer {
     /// The bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the range is mapped, initialised and this buffer's alone.
+        // SAFETY: the range is there, initialised and this buffer's alone.
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len as usize) }
     }
 

@@ -2,9 +2,12 @@
 //!
 //! Map, validity and media arrays are indexed by packed addresses, so they
 //! have holes. A hole is never touched and never costs anything but address
-//! space.
+//! space. Small arrays come from the heap: the system's work for a mapping is
+//! more than they are worth.
 
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::{Deref, DerefMut, Range};
+use std::ptr::NonNull;
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use memmap2::{Advice, MmapMut, MmapOptions};
@@ -24,30 +27,89 @@ pub struct OutOfMemory {
     pub source: std::io::Error,
 }
 
-/// Maps `bytes` of zeros, without reserving memory for them. Asks for huge
-/// pages where the array is large enough to use them.
-pub(crate) fn map_zeroed(bytes: u64, what: &'static str) -> Result<MmapMut, OutOfMemory> {
-    const HUGE_PAGE: usize = 2 << 20;
-    let fail = |source| OutOfMemory { what, bytes, source };
-    let len = usize::try_from(bytes.max(1))
-        .map_err(|_| fail(std::io::Error::from(std::io::ErrorKind::OutOfMemory)))?;
-    let map = MmapOptions::new().len(len).no_reserve_swap().map_anon().map_err(fail)?;
-    if len >= HUGE_PAGE {
-        // Advice only: where it is refused, the array works with small pages.
-        let _ = map.advise(Advice::HugePage);
+/// Bytes up to which memory comes from the heap.
+const HEAP_BYTES: usize = 64 << 10;
+
+/// Bytes from which memory begins at a page, as a mapping does: direct I/O
+/// asks for it.
+const PAGED_BYTES: usize = 512;
+
+/// A page, in bytes.
+const PAGE: usize = 4096;
+
+/// Zeroed memory that its owner alone reaches.
+pub(crate) struct Zeroed {
+    start: NonNull<u8>,
+    held: Held,
+}
+
+/// Where memory is from.
+enum Held {
+    Map(MmapMut),
+    Heap(Layout),
+}
+
+// SAFETY: the memory is this value's alone, as a `Box<[u8]>`'s is.
+unsafe impl Send for Zeroed {}
+// SAFETY: shared access gives only the address.
+unsafe impl Sync for Zeroed {}
+
+impl Zeroed {
+    /// `bytes` of zeros; `what` names them in the error. A mapping reserves no
+    /// memory, and asks for huge pages where it is large enough to use them.
+    pub fn new(bytes: u64, what: &'static str) -> Result<Zeroed, OutOfMemory> {
+        const HUGE_PAGE: usize = 2 << 20;
+        let fail = |source| OutOfMemory { what, bytes, source };
+        let none = || fail(std::io::Error::from(std::io::ErrorKind::OutOfMemory));
+        let len = usize::try_from(bytes.max(1)).map_err(|_| none())?;
+        if len <= HEAP_BYTES {
+            let align = if len >= PAGED_BYTES { PAGE } else { 64 };
+            let layout = Layout::from_size_align(len, align).map_err(|_| none())?;
+            // SAFETY: the layout has at least one byte.
+            let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(none)?;
+            return Ok(Zeroed { start, held: Held::Heap(layout) });
+        }
+        let mut map = MmapOptions::new().len(len).no_reserve_swap().map_anon().map_err(fail)?;
+        if len >= HUGE_PAGE {
+            // Advice only: where it is refused, the array works with small pages.
+            let _ = map.advise(Advice::HugePage);
+        }
+        let start = NonNull::new(map.as_mut_ptr()).expect("a mapping is not null");
+        Ok(Zeroed { start, held: Held::Map(map) })
     }
-    Ok(map)
+
+    /// Its first byte, aligned to 64 bytes, or to a page from 512 bytes on.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Takes memory now for `len` bytes from `offset` on.
+    #[cfg(target_os = "linux")]
+    fn populate(&self, offset: usize, len: usize) {
+        if let Held::Map(map) = &self.held {
+            let _ = map.advise_range(Advice::PopulateWrite, offset, len);
+        }
+    }
+}
+
+impl Drop for Zeroed {
+    fn drop(&mut self) {
+        if let Held::Heap(layout) = self.held {
+            // SAFETY: it was allocated so, and is given back once.
+            unsafe { dealloc(self.start.as_ptr(), layout) };
+        }
+    }
 }
 
 /// A fixed array of zeros, mapped when touched.
 pub struct Lazy<T> {
-    /// Into `map`.
+    /// Into `memory`.
     ptr: *mut T,
     len: usize,
-    map: MmapMut,
+    memory: Zeroed,
 }
 
-// SAFETY: `ptr` points into `map`, which this value owns alone.
+// SAFETY: `ptr` points into `memory`, which this value owns alone.
 unsafe impl<T: Send> Send for Lazy<T> {}
 // SAFETY: shared access gives only `&[T]`.
 unsafe impl<T: Sync> Sync for Lazy<T> {}
@@ -55,10 +117,9 @@ unsafe impl<T: Sync> Sync for Lazy<T> {}
 impl<T: AnyBitPattern + NoUninit> Lazy<T> {
     /// An array of `len` zeros; `what` names it in the error.
     pub fn zeroed(len: usize, what: &'static str) -> Result<Lazy<T>, OutOfMemory> {
-        let mut map = map_zeroed((len * size_of::<T>()) as u64, what)?;
-        // A mapping is aligned to a page, so to any `T` here.
-        assert!(align_of::<T>() <= 4096);
-        Ok(Lazy { ptr: map.as_mut_ptr().cast(), len, map })
+        let memory = Zeroed::new((len * size_of::<T>()) as u64, what)?;
+        assert!(align_of::<T>() <= 64, "what all memory here is aligned to");
+        Ok(Lazy { ptr: memory.start().as_ptr().cast(), len, memory })
     }
 
     /// Takes memory for elements `range` now, so that no later write to them
@@ -72,16 +133,16 @@ impl<T: AnyBitPattern + NoUninit> Lazy<T> {
         let size = size_of::<T>();
         let (offset, len) = (range.start * size, range.len() * size);
         #[cfg(target_os = "linux")]
-        let _ = self.map.advise_range(Advice::PopulateWrite, offset, len);
+        self.memory.populate(offset, len);
         #[cfg(not(target_os = "linux"))]
-        let _ = (offset, len, &self.map);
+        let _ = (offset, len, &self.memory);
     }
 
     /// Fetches element `i` into the cache; nothing when `i` is past the end.
     #[inline]
     pub fn prefetch(&self, i: usize) {
         if i < self.len {
-            // SAFETY: `i` is inside the mapping.
+            // SAFETY: `i` is inside the memory.
             prefetch(unsafe { self.ptr.add(i) }.cast());
         }
     }
@@ -91,7 +152,7 @@ impl<T> Deref for Lazy<T> {
     type Target = [T];
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: the mapping holds `len` elements, zeroed, and any bits are
+        // SAFETY: the memory holds `len` elements, zeroed, and any bits are
         // a valid `T`.
         unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
     }
@@ -130,6 +191,21 @@ mod tests {
         a.prefetch(2999);
         a.prefetch(3000);
         assert_eq!(a[2999], 7);
+    }
+
+    #[test]
+    fn small_and_large_begin_as_zeros_and_aligned() {
+        for len in [1, 511, 512, 4096, HEAP_BYTES, HEAP_BYTES + 1] {
+            // Twice: memory of the heap may have been used before.
+            for _ in 0..2 {
+                let mut a: Lazy<u8> = Lazy::zeroed(len, "a test").unwrap();
+                assert!(a.iter().all(|&x| x == 0));
+                let align = if len < PAGED_BYTES { 64 } else { PAGE };
+                assert_eq!(a.as_ptr() as usize % align, 0);
+                a.populate(0..len);
+                a.fill(7);
+            }
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct Key {
 }
 
 /// The sections, in the order in which they are printed.
-pub const SECTIONS: [&str; 4] = ["geometry", "timing", "link", "ftl"];
+pub const SECTIONS: [&str; 6] = ["geometry", "timing", "link", "ftl", "reliability", "energy"];
 
 const COUNT: &str = "a whole number, for example 8";
 const TIME: &str = "a time with its unit, for example 75us (ns, us, ms, s)";
@@ -34,6 +34,13 @@ const RATE: &str = "a decimal rate, for example 333MB/s, or none for no transfer
 const FLAG: &str = "true or false";
 const SPLIT: &str = "1, 2, 4 or 8";
 const LIMIT: &str = "a whole number, for example 3000, or none for no limit";
+const SHARE: &str = "a number from 0 to 0.5, for example 1e-4";
+const CHANCE: &str = "a number from 0 to 1, for example 1e-5";
+const POWER: &str = "a number from 0.1 to 10, for example 1.5";
+const AGE: &str = "a time in s, min, h or d, for example 30d, or none for never";
+const ENERGY: &str = "an energy with its unit, for example 12.5uJ (pJ, nJ, uJ, mJ)";
+const NANO: &str = "an energy of whole nJ, for example 12.5uJ (nJ, uJ, mJ)";
+const WATTS: &str = "a power of whole mW, for example 0.5W (mW, W)";
 
 /// A key that is one field: section, name, whether a file must have it, what
 /// it takes, where it is, how it is read and printed, and what it means.
@@ -57,7 +64,7 @@ macro_rules! key {
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 26] = [
+pub static KEYS: [Key; 49] = [
     key!("geometry", "groups", true, COUNT, dimensions.groups, count, show_count,
         "channels; a super-channel counts once"),
     key!("geometry", "pus", true, COUNT, dimensions.pus, count, show_count,
@@ -144,6 +151,52 @@ pub static KEYS: [Key; 26] = [
         },
         get: |p| format!("{:?}", p.spare),
     },
+    key!("reliability", "errors", false, FLAG, reliability.errors, flag, show_flag,
+        "whether the rest of this section is modelled"),
+    key!("reliability", "rber_base", false, SHARE, reliability.rber_base, share, show_number,
+        "raw bit error rate of new flash"),
+    key!("reliability", "rber_wear", false, SHARE, reliability.rber_wear, share, show_number,
+        "what wear adds to it at the endurance"),
+    key!("reliability", "wear_power", false, POWER, reliability.wear_power, power, show_number,
+        "the power of the wear with which that grows"),
+    key!("reliability", "retention_time", false, AGE, reliability.retention_time, quantity::age,
+        show_age, "age at which new data's rate has doubled"),
+    key!("reliability", "retention_power", false, POWER, reliability.retention_power, power,
+        show_number, "the power of the age with which that grows"),
+    key!("reliability", "read_disturb", false, SHARE, reliability.read_disturb, share, show_number,
+        "what a read adds to its chunk's rate at the endurance"),
+    key!("reliability", "codeword", false, "512, 1k, 2k or 4k", reliability.codeword, codeword,
+        show_codeword, "bytes that are corrected together"),
+    key!("reliability", "correctable", false, COUNT, reliability.correctable, correctable,
+        show_count, "bits that are corrected in a codeword"),
+    key!("reliability", "read_retries", false, "0 to 100", reliability.read_retries, retries,
+        show_count, "most repetitions of an array read"),
+    key!("reliability", "retry_gain", false, CHANCE, reliability.retry_gain, chance, show_number,
+        "what each repetition leaves of the rate"),
+    key!("reliability", "program_failure", false, CHANCE, reliability.program_failure, chance,
+        show_number, "probability that a program fails at the endurance"),
+    key!("reliability", "erase_failure", false, CHANCE, reliability.erase_failure, chance,
+        show_number, "probability that an erase fails at the endurance"),
+    key!("reliability", "failure_power", false, POWER, reliability.failure_power, power,
+        show_number, "the power of the wear with which both grow"),
+    key!("reliability", "factory_bad", false, SHARE, reliability.factory_bad, share, show_number,
+        "share of the chunks that are bad from the factory"),
+    key!("reliability", "endurance_cliff", false, FLAG, reliability.endurance_cliff, flag,
+        show_flag, "whether every chunk ends at the endurance"),
+    key!("reliability", "wear_notice", false, "0 to 255", reliability.wear_notice, wear_notice,
+        show_count, "wear index above the mean that is told; 0 never"),
+    key!("energy", "energy", false, FLAG, energy.counted, flag, show_flag,
+        "whether energy is counted"),
+    key!("energy", "read_energy", false, NANO, energy.read, quantity::energy, show_energy,
+        "array read of a page of one plane"),
+    key!("energy", "program_energy", false, NANO, energy.program, quantity::energy, show_energy,
+        "array program of a page of one plane"),
+    key!("energy", "erase_energy", false, NANO, energy.erase, quantity::energy, show_energy,
+        "erase of a block of one plane"),
+    key!("energy", "byte_energy", false, ENERGY, energy.byte, quantity::small_energy,
+        show_small_energy, "a byte on a channel"),
+    key!("energy", "idle_power", false, WATTS, energy.idle, quantity::power, show_power,
+        "what the drive takes at all times"),
 ];
 
 /// The key of that name.
@@ -190,6 +243,41 @@ fn times(text: &str) -> Option<Vec<u64>> {
     all.filter(|all| all.len() <= 64)
 }
 
+/// A number in a range; what is no number is in none.
+fn within(text: &str, least: f64, most: f64) -> Option<f64> {
+    text.parse().ok().filter(|number| (least..=most).contains(number))
+}
+
+fn share(text: &str) -> Option<f64> {
+    within(text, 0.0, 0.5)
+}
+
+fn chance(text: &str) -> Option<f64> {
+    within(text, 0.0, 1.0)
+}
+
+fn power(text: &str) -> Option<f64> {
+    within(text, 0.1, 10.0)
+}
+
+fn codeword(text: &str) -> Option<u32> {
+    let bytes = quantity::size(text)?;
+    matches!(bytes, 512 | 1024 | 2048 | 4096).then_some(bytes as u32)
+}
+
+/// At most as many as the largest codeword has bits.
+fn correctable(text: &str) -> Option<u32> {
+    count(text).filter(|&bits| bits <= 4096 * 8)
+}
+
+fn retries(text: &str) -> Option<u32> {
+    count(text).filter(|&most| most <= 100)
+}
+
+fn wear_notice(text: &str) -> Option<u32> {
+    count(text).filter(|&index| index <= 255)
+}
+
 fn quoted(text: &str) -> String {
     format!("\"{text}\"")
 }
@@ -208,6 +296,30 @@ fn show_flag(b: &bool) -> String {
 
 fn show_time(ns: &u64) -> String {
     quoted(&quantity::show_time(*ns))
+}
+
+fn show_number(number: &f64) -> String {
+    format!("{number:?}")
+}
+
+fn show_age(ns: &u64) -> String {
+    quoted(&quantity::show_age(*ns))
+}
+
+fn show_codeword(bytes: &u32) -> String {
+    quoted(&quantity::show_size((*bytes).into()))
+}
+
+fn show_energy(nj: &u64) -> String {
+    quoted(&quantity::show_energy(*nj))
+}
+
+fn show_small_energy(pj: &u64) -> String {
+    quoted(&quantity::show_small_energy(*pj))
+}
+
+fn show_power(mw: &u64) -> String {
+    quoted(&quantity::show_power(*mw))
 }
 
 fn show_rate(rate: &u64) -> String {

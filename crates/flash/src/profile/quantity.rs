@@ -7,6 +7,17 @@ const TIME: &[(&str, u64)] = &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s"
 const RATE: &[(&str, u64)] =
     &[("B/s", 1), ("kB/s", 1_000), ("MB/s", 1_000_000), ("GB/s", 1_000_000_000)];
 const SIZE: &[(&str, u64)] = &[("", 1), ("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30)];
+const AGE: &[(&str, u64)] = &[
+    ("ns", 1),
+    ("s", 1_000_000_000),
+    ("min", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
+const SMALL_ENERGY: &[(&str, u64)] =
+    &[("pJ", 1), ("nJ", 1_000), ("uJ", 1_000_000), ("mJ", 1_000_000_000)];
+const ENERGY: &[(&str, u64)] = &[("nJ", 1), ("uJ", 1_000), ("mJ", 1_000_000)];
+const POWER: &[(&str, u64)] = &[("mW", 1), ("W", 1_000)];
 
 /// The longest time a profile may name: 1000 s.
 const LONGEST: u64 = 1_000_000_000_000;
@@ -30,6 +41,34 @@ pub fn size(text: &str) -> Option<u64> {
     let text = text.trim().to_ascii_lowercase();
     let text = text.strip_suffix("ib").or_else(|| text.strip_suffix('b')).unwrap_or(&text);
     scaled(text, SIZE)
+}
+
+/// Nanoseconds of an age; `none` is 0, which stands for never.
+pub fn age(text: &str) -> Option<u64> {
+    match text.trim() {
+        "none" => Some(0),
+        text => scaled(text, AGE).filter(|&ns| ns > 0),
+    }
+}
+
+/// Picojoules.
+pub fn small_energy(text: &str) -> Option<u64> {
+    with_zero(text, SMALL_ENERGY)
+}
+
+/// Nanojoules.
+pub fn energy(text: &str) -> Option<u64> {
+    with_zero(text, ENERGY)
+}
+
+/// Milliwatts.
+pub fn power(text: &str) -> Option<u64> {
+    with_zero(text, POWER)
+}
+
+/// `0` needs no unit.
+fn with_zero(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    if text.trim() == "0" { Some(0) } else { scaled(text, units) }
 }
 
 /// A number followed by a unit, when it is a whole number of the smallest
@@ -68,6 +107,26 @@ pub fn show_size(bytes: u64) -> String {
     show(bytes, SIZE, 0)
 }
 
+/// An age as [`age`] reads it.
+pub fn show_age(ns: u64) -> String {
+    if ns == 0 { "none".into() } else { show(ns, AGE, 0) }
+}
+
+/// An energy as [`small_energy`] reads it.
+pub fn show_small_energy(pj: u64) -> String {
+    show(pj, SMALL_ENERGY, 3)
+}
+
+/// An energy as [`energy`] reads it.
+pub fn show_energy(nj: u64) -> String {
+    show(nj, ENERGY, 3)
+}
+
+/// A power as [`power`] reads it.
+pub fn show_power(mw: u64) -> String {
+    show(mw, POWER, 3)
+}
+
 /// With the largest unit that leaves at least one and at most so many decimal
 /// digits behind the point, so that nothing is lost.
 fn show(value: u64, units: &[(&str, u64)], digits: u32) -> String {
@@ -95,6 +154,11 @@ mod tests {
         assert_eq!(rate("333MB/s"), Some(333_000_000));
         assert_eq!(rate("2.4GB/s"), Some(2_400_000_000));
         assert_eq!(rate("none"), Some(0));
+        assert_eq!(age("30d"), Some(30 * 86_400_000_000_000));
+        assert_eq!((age("1.5h"), age("none")), (Some(5_400_000_000_000), Some(0)));
+        assert_eq!((energy("12.5uJ"), energy("0")), (Some(12_500), Some(0)));
+        assert_eq!((small_energy("40pJ"), power("0.5W")), (Some(40), Some(500)));
+        assert_eq!((energy("5pJ"), power("1"), age("0"), age("3 weeks")), (None, None, None, None));
         assert_eq!(size("4k"), Some(4096));
         assert_eq!(size("1.5KiB"), Some(1536));
         assert_eq!(size("512"), Some(512));
@@ -136,11 +200,16 @@ mod tests {
             prop_assert_eq!(time(&show_time(n % (LONGEST + 1))), Some(n % (LONGEST + 1)));
             prop_assert_eq!(rate(&show_rate(n)), Some(n));
             prop_assert_eq!(size(&show_size(n)), Some(n));
+            prop_assert_eq!(age(&show_age(n)), Some(n));
+            prop_assert_eq!(energy(&show_energy(n)), Some(n));
+            prop_assert_eq!(small_energy(&show_small_energy(n)), Some(n));
+            prop_assert_eq!(power(&show_power(n)), Some(n));
         }
 
         #[test]
         fn no_text_panics(text in ".*") {
             let _ = (time(&text), rate(&text), size(&text));
+            let _ = (age(&text), energy(&text), small_energy(&text), power(&text));
         }
     }
 }

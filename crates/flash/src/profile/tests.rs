@@ -96,6 +96,54 @@ fn keys_are_set_by_name() {
 }
 
 #[test]
+fn errors_and_energy_are_off_until_asked_for() {
+    for mut p in builtin() {
+        assert!(!p.reliability.errors && !p.energy.counted, "{}", p.name);
+        p.set("errors", "true").unwrap();
+        assert!(p.reliability.errors);
+    }
+    let mut p = Profile::builtin("tlc").unwrap();
+    for (key, value) in [("rber_base", "2e-4"), ("retention_time", "90d"), ("codeword", "2k")] {
+        p.set(key, value).unwrap();
+    }
+    assert_eq!((p.reliability.rber_base, p.reliability.codeword), (2e-4, 2048));
+    for (key, value) in [
+        ("rber_base", "0.6"),
+        ("rber_base", "NaN"),
+        ("rber_wear", "-1e-4"),
+        ("codeword", "3k"),
+        ("correctable", "99999"),
+        ("retention_time", "0"),
+        ("wear_power", "inf"),
+        ("read_energy", "5"),
+        ("read_energy", "0.5nJ"),
+        ("wear_notice", "256"),
+    ] {
+        assert!(p.set(key, value).is_err(), "{key} {value}");
+    }
+}
+
+/// At its endurance and after a year, a drive's data can still be read; that
+/// is what endurance is rated by (JESD218 asks for it of client drives).
+#[test]
+fn data_last_a_year_at_the_rated_endurance() {
+    let year = 365 * 86_400_000_000_000;
+    for p in builtin().filter(|p| p.reliability.rber_base > 0.0) {
+        let r = &p.reliability;
+        let unread = |age, retries: i32| {
+            let rate = r.rber(1.0, age, 0) * r.retry_gain.powi(retries);
+            1.0 - r.correctable_share(rate)
+        };
+        let name = &p.name;
+        assert!(unread(0, 0) < 1e-6, "{name}: a worn drive reads fresh data at the first try");
+        assert!(unread(year, r.read_retries as i32) < 1e-12, "{name}: and old data in the end");
+        let mut beyond = p.clone();
+        beyond.reliability.read_retries = 0;
+        assert!(beyond.reliability.rber(10.0, 3 * year, 0) > r.rber(1.0, year, 0) * 3.0);
+    }
+}
+
+#[test]
 fn wrong_keys_and_values_are_named() {
     let mut p = Profile::builtin("ref").unwrap();
     let err = p.set("raed", "50us").unwrap_err().to_string();
@@ -151,6 +199,8 @@ proptest! {
         limit in any::<u32>(),
         flags in any::<[bool; 4]>(),
         about in ".*",
+        numbers in prop::collection::vec(0.0f64..0.5, 8),
+        whole in any::<[u32; 4]>(),
     ) {
         let mut p = builtin().nth(which).unwrap();
         p.timing.read = times.clone();
@@ -160,6 +210,15 @@ proptest! {
         (p.timing.suspend, p.timing.reads_first) = (flags[0], flags[1]);
         (p.timing.tags_on_channel, p.timing.suspend_transfer) = (flags[2], flags[3]);
         p.about = about;
+        let r = &mut p.reliability;
+        (r.errors, r.endurance_cliff) = (flags[0], flags[1]);
+        (r.rber_base, r.rber_wear, r.read_disturb) = (numbers[0], numbers[1] / 1e6, numbers[2] / 1e12);
+        (r.wear_power, r.retention_power) = (numbers[3] + 0.1, numbers[4] * 10.0 + 0.1);
+        (r.retry_gain, r.factory_bad, r.program_failure) = (numbers[5], numbers[6], numbers[7]);
+        (r.retention_time, r.correctable) = (rate, whole[0] % 32768);
+        (r.codeword, r.read_retries, r.wear_notice) = (512 << (whole[1] % 4), whole[2] % 101, whole[3] % 256);
+        (p.energy.read, p.energy.byte, p.energy.idle) = (rate / 3, rate / 5, rate / 7);
+        p.energy.counted = flags[2];
         prop_assert_eq!(Profile::from_toml(&p.to_toml(), "printed").unwrap(), p);
     }
 

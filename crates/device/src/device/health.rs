@@ -1,0 +1,113 @@
+//! How a drive is: wear, bad chunks, errors and energy in one summary, as
+//! `ssdkit info` prints it. Computed from the chunks when it is asked for;
+//! counts of errors and energy are since the drive was made or restored.
+
+use flash::{Chunk, ChunkState, Energy, Medium};
+use port::Time;
+
+use super::{Device, ErrorCounters};
+
+/// Ranges of the wear histogram.
+pub const WEAR_RANGES: usize = 16;
+
+/// How the wear of some chunks is spread.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Wear {
+    /// The fewest erases of a chunk.
+    pub least: u32,
+    /// The mean.
+    pub mean: f64,
+    /// The most.
+    pub most: u32,
+    /// Erases in one range of the histogram, at least 1.
+    pub range: u32,
+    /// How many chunks have 0 to `range` - 1 erases, the next `range`, and so
+    /// on.
+    pub histogram: [u64; WEAR_RANGES],
+}
+
+/// How a drive is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Health {
+    /// Chunks in all.
+    pub chunks: u64,
+    /// Free, open and closed ones. Those closed early are among the closed.
+    pub free: u64,
+    /// Written in part.
+    pub open: u64,
+    /// Written to their end, or closed early.
+    pub closed: u64,
+    /// Closed before their end, as programs failed.
+    pub closed_early: u64,
+    /// Bad from the factory.
+    pub factory_bad: u64,
+    /// Given up since.
+    pub grown_bad: u64,
+    /// Erases of all chunks that were not bad from the factory.
+    pub wear: Wear,
+    /// What went wrong.
+    pub errors: ErrorCounters,
+    /// What it took; zero where energy is not counted.
+    pub energy: Energy,
+}
+
+impl Wear {
+    /// Of chunks with these erases.
+    pub fn of(wear: &[u32]) -> Wear {
+        let sum: u64 = wear.iter().map(|&erases| u64::from(erases)).sum();
+        let least = wear.iter().copied().min().unwrap_or(0);
+        let most = wear.iter().copied().max().unwrap_or(0);
+        let range = most / WEAR_RANGES as u32 + 1;
+        let mut histogram = [0; WEAR_RANGES];
+        wear.iter().for_each(|erases| histogram[(erases / range) as usize] += 1);
+        Wear { least, mean: sum as f64 / wear.len().max(1) as f64, most, range, histogram }
+    }
+}
+
+impl<M: Medium> Device<M> {
+    /// The energy taken until `now`; zero where it is not counted.
+    pub fn energy(&self, now: Time) -> Energy {
+        self.flaws.costs.sum(&self.flaws.counts, now.0)
+    }
+
+    /// How the drive is at `now`.
+    pub fn health(&self, now: Time) -> Health {
+        let g = &self.geometry;
+        let chunks = || {
+            let of_unit = |pu| (0..g.chunks()).map(move |n| &self.chunks[g.chunk_of(pu, n)]);
+            g.pus_channels_first().flat_map(of_unit)
+        };
+        let count = |f: fn(&Chunk) -> bool| chunks().filter(|&c| f(c)).count() as u64;
+        let used = chunks().filter(|c| c.state != ChunkState::Offline || c.wear > 0);
+        Health {
+            chunks: chunks().count() as u64,
+            free: count(|c| c.state == ChunkState::Free),
+            open: count(|c| c.state == ChunkState::Open),
+            closed: count(|c| c.state == ChunkState::Closed),
+            closed_early: chunks().filter(|c| c.is_closed_early(g.chunk_blocks())).count() as u64,
+            factory_bad: count(|c| c.state == ChunkState::Offline && c.wear == 0),
+            grown_bad: count(|c| c.state == ChunkState::Offline && c.wear > 0),
+            wear: Wear::of(&used.map(|c| c.wear).collect::<Vec<_>>()),
+            errors: self.errors(),
+            energy: self.energy(now),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_chunk_is_in_one_range() {
+        let wear = Wear::of(&[0, 1, 15, 16, 159, 160]);
+        assert_eq!((wear.least, wear.most, wear.range), (0, 160, 11));
+        assert_eq!((wear.histogram[0], wear.histogram[1], wear.histogram[14]), (2, 2, 2));
+        assert_eq!(wear.histogram.iter().sum::<u64>(), 6);
+        assert_eq!(wear.mean, 351.0 / 6.0);
+        let most = Wear::of(&[u32::MAX]);
+        assert_eq!((most.histogram[15], most.range), (1, 1 << 28));
+        assert_eq!(Wear::of(&[]), Wear { range: 1, ..Wear::default() });
+        assert_eq!(Wear::of(&[0, 0]).histogram[0], 2);
+    }
+}
