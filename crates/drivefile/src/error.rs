@@ -1,0 +1,157 @@
+//! What can be wrong with a drive file: what, where, and what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// A drive file that cannot be made, opened, written or read.
+#[derive(Clone, Debug, Error)]
+pub enum FileError {
+    /// There is nothing of this name.
+    #[error("{path}: no such file; make it with `ssdkit create`")]
+    Missing {
+        /// What was to be opened.
+        path: PathBuf,
+    },
+    /// There is something of this name already.
+    #[error("{path} exists already; remove it first, or take another name")]
+    Exists {
+        /// What was to be made.
+        path: PathBuf,
+    },
+    /// It is not a regular file.
+    #[error("{path} is {kind}: a drive file is a regular file")]
+    NotAFile {
+        /// What was to be opened.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// Somebody else has it open.
+    #[error("{path} is in use by {by}; close it there first")]
+    InUse {
+        /// What was to be opened.
+        path: PathBuf,
+        /// Who has it: a process's number where the system says so.
+        by: String,
+    },
+    /// It may not be written.
+    #[error(
+        "{path} cannot be written: {reason}; open it for reading only, or change its permissions"
+    )]
+    NoWrite {
+        /// What was to be opened.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// It was opened for reading only, and something was to be changed.
+    #[error("the drive file was opened for reading only; open it for writing to change the drive")]
+    ReadOnly,
+    /// It does not begin as a drive file does.
+    #[error("this is not a drive file: it does not begin with `ssdkitDF`")]
+    Foreign,
+    /// It is of a version that this program does not know.
+    #[error("the drive file is of version {found}, this program knows {known}; use a newer ssdkit")]
+    Version {
+        /// Its version.
+        found: u32,
+        /// The version that is known.
+        known: u32,
+    },
+    /// Its header is damaged.
+    #[error("the drive file's header is damaged: {what}; restore the file from a copy")]
+    Header {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// It is not as long as its header says.
+    #[error(
+        "the drive file has {found} bytes and its header asks for {expected}: it was cut or \
+         extended; restore it from a copy"
+    )]
+    Length {
+        /// How long it is.
+        found: u64,
+        /// How long it should be.
+        expected: u64,
+    },
+    /// What is known of a chunk is damaged.
+    #[error(
+        "the drive file's descriptor of chunk {chunk} (byte {offset}) is damaged: {what}; \
+         the drive cannot be trusted without it: restore the file from a copy"
+    )]
+    Descriptor {
+        /// The chunk, by [`flash::Geometry::chunk_index`].
+        chunk: usize,
+        /// Where the descriptor lies in the file.
+        offset: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A header that cannot be written.
+    #[error("a drive file cannot have {what} = {value}: it must be {range}")]
+    Range {
+        /// What is wrong.
+        what: &'static str,
+        /// What it was.
+        value: u64,
+        /// What it may be.
+        range: &'static str,
+    },
+    /// A chunk was said to have changed as none can.
+    #[error(
+        "chunk {chunk} cannot have come from {from} erases to {to}; this is a bug of the drive"
+    )]
+    Life {
+        /// The chunk, by [`flash::Geometry::chunk_index`].
+        chunk: usize,
+        /// Erases that were known.
+        from: u32,
+        /// Erases that were told.
+        to: u32,
+    },
+    /// A block cannot be read where all are needed.
+    #[error("block {ppa:#x} cannot be read; the copy would not be the same drive")]
+    Unreadable {
+        /// Its physical address.
+        ppa: u64,
+    },
+    /// A block cannot be written.
+    #[error("block {ppa:#x} cannot be written to the copy")]
+    Write {
+        /// Its physical address.
+        ppa: u64,
+    },
+    /// The system refused.
+    #[error("the drive file: {doing}: {reason}{}", advice(*kind))]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        reason: String,
+        /// Of which kind that is.
+        kind: io::ErrorKind,
+    },
+}
+
+impl FileError {
+    /// What the system said while `doing` something.
+    pub(crate) fn system(doing: &'static str, source: &io::Error) -> FileError {
+        FileError::System { doing, reason: source.to_string(), kind: source.kind() }
+    }
+}
+
+/// What to do about an error of the system.
+fn advice(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; make room on the file system and open the drive again"
+        }
+        io::ErrorKind::FileTooLarge => {
+            "; the file system or a limit (ulimit -f) allows no file of this size"
+        }
+        _ => "",
+    }
+}

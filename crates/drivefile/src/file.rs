@@ -1,0 +1,439 @@
+//! The drive file as a medium.
+//!
+//! A program writes data, then entries; the drive's description of the chunk
+//! follows it. So after a kill, where what was written is there in its order,
+//! descriptors never tell of what is not. After a crash of the host, where it
+//! is not, blocks behind what was synced are looked at again when the file is
+//! opened ([`crate::DriveFile::open`]).
+//!
+//! A chunk that was reset keeps what it had until a sync that began after the
+//! reset has ended. One is begun by the reset, and a program of the chunk
+//! answers pending until it has. Its failed programs, which store nothing, do
+//! not wait; a further reset after them does.
+//!
+//! What reads have changed of a chunk, as how many there were, is written and
+//! survives a kill, but makes no work for a barrier, and is nothing that a file
+//! opened for reading only would have to refuse.
+//!
+//! After an error that a write or sync met, everything that changes the drive
+//! fails: what the system says later proves nothing about what it lost.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use flash::{Chunk, Medium, Moved, Ppa};
+
+use crate::blocks::{Blocks, When};
+use crate::descriptor::{Descriptor, at_rest, next_life};
+use crate::header::State;
+use crate::layout::Layout;
+use crate::sync::{Job, Outcome, Syncer, write_first_state, write_state};
+use crate::{FileError, FileStorage, Header, Storage};
+
+/// Blocks that are programmed before a sync is begun unasked: 64 MiB.
+const MAX_UNSYNCED: u32 = 1 << 14;
+
+/// A drive in a file. Dropping it is as the process being killed;
+/// [`DriveFile::close`] ends it cleanly.
+pub struct DriveFile {
+    pub(crate) header: Header,
+    pub(crate) layout: Layout,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) blocks: Blocks,
+    /// By the chunk's number in the file.
+    pub(crate) chunks: Vec<Descriptor>,
+    pub(crate) session: u32,
+    /// What is written now belongs to this generation.
+    pub(crate) generation: u64,
+    /// The last generation that is durable.
+    pub(crate) completed: u64,
+    /// The last generation in which something was written.
+    pub(crate) written: u64,
+    /// The generation that a barrier under way waits for.
+    pub(crate) target: Option<u64>,
+    /// Chunks erased since the last sync began, by number in the file.
+    pub(crate) erased: Vec<u32>,
+    /// Blocks programmed since the last sync began.
+    pub(crate) unsynced: u32,
+    /// None: read only.
+    pub(crate) syncer: Option<Syncer>,
+    pub(crate) error: Option<FileError>,
+}
+
+/// A drive file that was opened.
+pub struct Opened {
+    /// The medium; its [`DriveFile::header`] says what drive this is.
+    pub medium: DriveFile,
+    /// What is known of each chunk, by [`flash::Geometry::chunk_index`]: for
+    /// `Device::restore`.
+    pub chunks: Vec<Chunk>,
+    /// Whether it was closed, so that nothing had to be looked at again.
+    pub clean: bool,
+    /// Chunks of which programmed blocks, never synced, were lost.
+    pub cut_chunks: usize,
+}
+
+impl DriveFile {
+    /// Makes the file of an empty drive, which must not exist, and locks it.
+    pub fn create(path: &Path, header: &Header) -> Result<DriveFile, FileError> {
+        header.check()?;
+        let storage = Arc::new(FileStorage::create(path)?);
+        let made = DriveFile::create_on(storage, header, true).and_then(|drive| {
+            sync_folder(path)?;
+            Ok(drive)
+        });
+        if made.is_err() {
+            // It is no drive file, and was none before.
+            let _ = std::fs::remove_file(path);
+        }
+        made
+    }
+
+    /// Opens and locks a drive file: alone, or together with others that only
+    /// read. Reading only, whatever would change the drive fails.
+    pub fn open(path: &Path, read_only: bool) -> Result<Opened, FileError> {
+        let storage = Arc::new(FileStorage::open(path, read_only)?);
+        DriveFile::open_on(storage, read_only, true)
+    }
+
+    /// As [`DriveFile::create`], on any empty storage. `threaded`: syncs run on
+    /// a thread of their own; else in the call that asks for them.
+    pub fn create_on(
+        storage: Arc<dyn Storage>,
+        header: &Header,
+        threaded: bool,
+    ) -> Result<DriveFile, FileError> {
+        header.check()?;
+        let layout = Layout::new(&header.geometry, header.kept);
+        let failed = |e: io::Error| FileError::system("making it", &e);
+        storage.set_bytes(layout.len).map_err(failed)?;
+        storage.write(0, &header.encode()).map_err(failed)?;
+        storage.sync().map_err(failed)?;
+        let state = State { session: 1, synced: 1, clean: false };
+        write_first_state(&*storage, &state)?;
+        let syncer = Syncer::new(Arc::clone(&storage), layout, threaded)?;
+        let chunks = vec![Descriptor::default(); layout.chunks()];
+        Ok(DriveFile::assemble(header.clone(), storage, chunks, state, Some(syncer)))
+    }
+
+    /// A drive file whose parts have all been looked at.
+    pub(crate) fn assemble(
+        header: Header,
+        storage: Arc<dyn Storage>,
+        chunks: Vec<Descriptor>,
+        state: State,
+        syncer: Option<Syncer>,
+    ) -> DriveFile {
+        DriveFile {
+            layout: Layout::new(&header.geometry, header.kept),
+            blocks: Blocks::new(Arc::clone(&storage), &header.geometry, header.kept),
+            header,
+            storage,
+            chunks,
+            session: state.session,
+            generation: state.synced + 1,
+            completed: state.synced,
+            written: state.synced,
+            target: None,
+            erased: Vec::new(),
+            unsynced: 0,
+            syncer,
+            error: None,
+        }
+    }
+
+    /// What drive it is.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The first error that a write or a sync met. From then on nothing can be
+    /// changed; what was programmed before can still be read.
+    pub fn error(&self) -> Option<&FileError> {
+        self.error.as_ref()
+    }
+
+    /// Bytes that the file takes on the disk.
+    pub fn used_bytes(&self) -> Result<u64, FileError> {
+        self.storage.used().map_err(|e| FileError::system("asking its space", &e))
+    }
+
+    /// Makes everything durable and marks the clean end. Waits for the disk.
+    /// Fails with [`DriveFile::error`], if there was one.
+    pub fn close(mut self) -> Result<(), FileError> {
+        while self.barrier() == Moved::Pending {
+            let outcome = self.syncer.as_mut().and_then(Syncer::wait);
+            self.take(outcome);
+        }
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        if self.syncer.take().is_none() {
+            return Ok(());
+        }
+        let state = State { session: self.session, synced: self.completed, clean: true };
+        write_state(&*self.storage, &state)?;
+        self.storage.sync().map_err(|e| FileError::system("syncing", &e))
+    }
+
+    /// Takes note of an error. The first one stays.
+    #[cold]
+    fn fail(&mut self, error: FileError) -> Moved {
+        self.error.get_or_insert(error);
+        Moved::Failed
+    }
+
+    #[cold]
+    fn fail_writing(&mut self, doing: &'static str, e: &io::Error) -> Moved {
+        self.fail(FileError::system(doing, e))
+    }
+
+    /// Takes note of a sync that ended.
+    fn take(&mut self, outcome: Option<Outcome>) {
+        match outcome {
+            Some(Outcome { generation, spare, result: Ok(()) }) => {
+                self.completed = generation;
+                if self.erased.is_empty() {
+                    self.erased = spare;
+                }
+            }
+            Some(Outcome { result: Err(e), .. }) => {
+                self.fail(e);
+            }
+            None => {}
+        }
+    }
+
+    /// Whether `generation` is durable. If not, sees to it that it will be.
+    fn want(&mut self, generation: u64) -> bool {
+        // A sync made in the call that begins it has ended then.
+        for _ in 0..2 {
+            let Some(syncer) = &mut self.syncer else { return true };
+            if syncer.is_busy() {
+                let outcome = syncer.poll();
+                self.take(outcome);
+            }
+            if self.completed >= generation || self.error.is_some() {
+                return self.completed >= generation;
+            }
+            self.begin_sync();
+        }
+        self.completed >= generation
+    }
+
+    /// Begins to sync the generation, if no sync is under way.
+    fn begin_sync(&mut self) {
+        let Some(syncer) = self.syncer.as_mut().filter(|syncer| !syncer.is_busy()) else { return };
+        let state = State { session: self.session, synced: self.generation, clean: false };
+        self.generation += 1;
+        self.unsynced = 0;
+        syncer.begin(Job { state, erased: std::mem::take(&mut self.erased) });
+    }
+
+    /// Whether nothing may be changed.
+    #[inline]
+    fn is_stopped(&mut self) -> bool {
+        if self.syncer.is_none() {
+            self.fail(FileError::ReadOnly);
+        }
+        self.error.is_some()
+    }
+
+    /// Syncs now and then, so that little is to be looked at when the file is
+    /// opened after a kill.
+    #[inline]
+    fn count_unsynced(&mut self, blocks: u32) -> Moved {
+        self.unsynced = self.unsynced.saturating_add(blocks);
+        if self.unsynced >= MAX_UNSYNCED {
+            let outcome = self.syncer.as_mut().and_then(Syncer::poll);
+            self.take(outcome);
+            self.begin_sync();
+        }
+        Moved::Done
+    }
+
+    /// Begins the next life of a chunk whose erase is durable.
+    #[inline]
+    fn settle(&mut self, number: usize) {
+        let chunk = &mut self.chunks[number];
+        if chunk.next.is_some() && chunk.generation <= self.completed {
+            chunk.begin_next();
+        }
+    }
+
+    /// Writes a descriptor that tells of something new.
+    fn write_change(&mut self, number: usize) {
+        self.written = self.generation;
+        self.write_descriptor(number);
+    }
+
+    fn write_descriptor(&mut self, number: usize) {
+        let bytes = self.chunks[number].encode(number as u64);
+        if let Err(e) = self.storage.write(self.layout.descriptor(number), &bytes) {
+            self.fail_writing("writing a chunk's descriptor", &e);
+        }
+    }
+
+    /// Takes note of what reads have changed of a chunk. Its generation stays,
+    /// as its blocks do.
+    fn note_reads(&mut self, number: usize, chunk: &Chunk) {
+        if self.syncer.is_some() && self.error.is_none() && self.chunks[number].chunk != *chunk {
+            self.chunks[number].chunk = *chunk;
+            self.write_descriptor(number);
+        }
+    }
+
+    /// Ends a chunk's life. What is known of it stays, in case the erase is
+    /// undone.
+    fn erase(&mut self, number: usize, next: Chunk) {
+        let chunk = &mut self.chunks[number];
+        chunk.turn(self.generation);
+        chunk.next = Some(next);
+        self.erased.push(number as u32);
+        self.write_change(number);
+        self.begin_sync();
+    }
+
+    /// Takes note of a chunk, at rest, whose erase is not durable yet. False
+    /// where it cannot have become so.
+    fn describe_next(&mut self, number: usize, chunk: &Chunk) -> bool {
+        let held = &mut self.chunks[number];
+        let next = next_life(chunk).filter(|next| held.may_be_next(next.wear));
+        if next.is_some() && next != held.next {
+            // Still of its generation: what is behind it may be gone already.
+            held.next = next;
+            self.write_change(number);
+        }
+        next.is_some()
+    }
+
+    /// Takes note of a chunk, at rest. False where it cannot have become so.
+    fn describe_at_rest(&mut self, number: usize, chunk: &Chunk) -> bool {
+        let (generation, held) = (self.generation, &mut self.chunks[number]);
+        if held.next.is_some() {
+            return self.describe_next(number, chunk);
+        }
+        let (before, is_empty) = (held.chunk, (held.chunk.programmed | chunk.programmed) == 0);
+        if chunk.wear == before.wear || is_empty {
+            held.turn(generation);
+            held.chunk = *chunk;
+            // A drive that was taken back to an earlier time has fewer.
+            held.ends = held.ends.map(|end| end.min(chunk.programmed));
+            self.write_change(number);
+            return true;
+        }
+        let erased = chunk.wear == held.next_wear() && chunk.programmed == 0;
+        if erased {
+            self.erase(number, *chunk);
+        }
+        erased
+    }
+}
+
+/// Makes the name of a new file durable.
+pub(crate) fn sync_folder(path: &Path) -> Result<(), FileError> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let folder = std::fs::File::open(parent.unwrap_or(Path::new(".")));
+    let synced = folder.and_then(|folder| folder.sync_all());
+    synced.map_err(|e| FileError::system("syncing its folder", &e))
+}
+
+impl Medium for DriveFile {
+    fn kept(&self) -> u32 {
+        self.header.kept
+    }
+
+    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        if self.is_stopped() || !self.header.geometry.contains(at) {
+            return Moved::Failed;
+        }
+        let number = self.layout.number(self.header.geometry.chunk_index(at));
+        let chunk = &self.chunks[number];
+        if chunk.next.is_some() {
+            if !self.want(chunk.generation) {
+                return if self.error.is_some() { Moved::Failed } else { Moved::Pending };
+            }
+            self.settle(number);
+        }
+        let when = When { life: self.chunks[number].chunk.wear, session: self.session };
+        self.written = self.generation;
+        match self.blocks.program(at, count, data, tags, when) {
+            Ok(()) => self.count_unsynced(count),
+            Err(e) => self.fail_writing("writing a block", &e),
+        }
+    }
+
+    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
+        let number = self.layout.number(self.header.geometry.chunk_index(at));
+        // Of an erased chunk the life before cannot be read any more.
+        let chunk = self.chunks.get(number).filter(|chunk| chunk.next.is_none());
+        let life = chunk.map(|chunk| chunk.chunk.wear);
+        match life.map(|life| self.blocks.read(at, count, data, tags, life)) {
+            Some(Ok(())) => Moved::Done,
+            Some(Err(_)) => Moved::Failed,
+            None => {
+                data.fill(0);
+                tags.fill(0);
+                Moved::Failed
+            }
+        }
+    }
+
+    fn reset(&mut self, chunk: Ppa) -> Moved {
+        if self.is_stopped() || !self.header.geometry.contains(chunk) {
+            return Moved::Failed;
+        }
+        let number = self.layout.number(self.header.geometry.chunk_index(chunk));
+        let (begun, generation) = {
+            let held = &self.chunks[number];
+            (held.next.is_some_and(|next| next.programmed > 0), held.generation)
+        };
+        // One erase at a time: programs that failed have come since the last.
+        if begun && !self.want(generation) {
+            return if self.error.is_some() { Moved::Failed } else { Moved::Pending };
+        }
+        self.settle(number);
+        let held = &self.chunks[number];
+        if held.next.is_none() {
+            let (wear, worn) = (held.next_wear(), held.chunk.worn);
+            self.erase(number, Chunk { wear, worn, ..Chunk::default() });
+        }
+        if self.error.is_some() { Moved::Failed } else { Moved::Done }
+    }
+
+    fn barrier(&mut self) -> Moved {
+        if self.error.is_some() {
+            return Moved::Failed;
+        }
+        let target = *self.target.get_or_insert(self.written);
+        let durable = self.want(target);
+        if durable || self.error.is_some() {
+            self.target = None;
+        }
+        match (durable, &self.error) {
+            (_, Some(_)) => Moved::Failed,
+            (true, None) => Moved::Done,
+            (false, None) => Moved::Pending,
+        }
+    }
+
+    fn is_cached(&self) -> bool {
+        true
+    }
+
+    fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {
+        let number = self.layout.number(chunk_index);
+        if number >= self.chunks.len() {
+            return;
+        }
+        let chunk = at_rest(chunk, self.header.geometry.chunk_blocks());
+        self.settle(number);
+        if self.chunks[number].was_only_read(&chunk) {
+            self.note_reads(number, &chunk);
+        } else if !self.is_stopped() && !self.describe_at_rest(number, &chunk) {
+            let (from, to) = (self.chunks[number].chunk.wear, chunk.wear);
+            self.fail(FileError::Life { chunk: chunk_index, from, to });
+        }
+    }
+}

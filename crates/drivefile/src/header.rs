@@ -1,0 +1,332 @@
+//! The header: what a drive is, and how far it is written.
+//!
+//! Guarantees: what was encoded decodes as the same; anything else is refused
+//! with what is wrong. A newer version is told from damage.
+
+use flash::{Dimensions, Geometry};
+
+use crate::FileError;
+use crate::layout::{Layout, STATE_OFFSETS};
+
+/// The version of the format that this crate writes, and the only one that it
+/// reads.
+pub const VERSION: u32 = 1;
+
+/// Most bytes of each of a header's two texts.
+pub const MAX_TEXT: usize = 64 << 10;
+
+/// What a drive file begins with.
+const MAGIC: &[u8; 8] = b"ssdkitDF";
+
+/// Bytes of the header before its texts.
+pub const FIXED_BYTES: usize = 64;
+
+/// Bytes of the state.
+pub const STATE_BYTES: usize = 32;
+
+const _: () = assert!((FIXED_BYTES + 2 * MAX_TEXT) as u64 <= STATE_OFFSETS[0]);
+
+/// What the drive does with its writes; for the layers above, which read it
+/// back. The file itself is always cached by the system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheMode {
+    /// A volatile cache: a write is durable after a flush.
+    #[default]
+    Volatile,
+    /// Protected against power loss: a write is durable when it completes.
+    Protected,
+}
+
+/// What a drive is. Does not change after the file was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Its geometry.
+    pub geometry: Geometry,
+    /// Bytes kept of each block: 4096, 8 or 0.
+    pub kept: u32,
+    /// What it does with its writes.
+    pub cache: CacheMode,
+    /// Its profile, usually [`flash::Profile::to_toml`]. At most [`MAX_TEXT`]
+    /// bytes; not looked at here.
+    pub profile: String,
+    /// What the target on it is made of: capacity, chunks, policy, seed. At most
+    /// [`MAX_TEXT`] bytes; not looked at here.
+    pub drive: String,
+}
+
+impl Header {
+    /// Whether it can be a drive's.
+    pub(crate) fn check(&self) -> Result<(), FileError> {
+        let range = |what, value, range| Err(FileError::Range { what, value, range });
+        if !matches!(self.kept, 0 | 8 | 4096) {
+            return range("kept", self.kept.into(), "4096, 8 or 0 bytes a block");
+        }
+        for (what, text) in
+            [("bytes of the profile", &self.profile), ("bytes of the drive's text", &self.drive)]
+        {
+            if text.len() > MAX_TEXT {
+                return range(what, text.len() as u64, "at most 65536");
+            }
+        }
+        Ok(())
+    }
+
+    /// Its bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; FIXED_BYTES];
+        bytes[..8].copy_from_slice(MAGIC);
+        put_u32(&mut bytes, 8, VERSION);
+        put_u32(&mut bytes, 16, self.kept);
+        put_u32(&mut bytes, 20, u32::from(self.cache == CacheMode::Protected));
+        let dim = self.geometry.dimensions();
+        let numbers = [dim.groups, dim.pus, dim.chunks, dim.pages, dim.planes, dim.page_bytes];
+        for (i, number) in numbers.into_iter().enumerate() {
+            put_u32(&mut bytes, 24 + 4 * i, number);
+        }
+        put_u32(&mut bytes, 48, self.profile.len() as u32);
+        put_u32(&mut bytes, 52, self.drive.len() as u32);
+        put_u64(&mut bytes, 56, Layout::new(&self.geometry, self.kept).len);
+        bytes.extend_from_slice(self.profile.as_bytes());
+        bytes.extend_from_slice(self.drive.as_bytes());
+        let sum = checksum(&bytes[16..]);
+        put_u32(&mut bytes, 12, sum);
+        bytes
+    }
+
+    /// How many bytes the header has that begins with `fixed`.
+    pub(crate) fn bytes(fixed: &[u8; FIXED_BYTES]) -> Result<usize, FileError> {
+        if &fixed[..8] != MAGIC {
+            return Err(FileError::Foreign);
+        }
+        let found = u32_at(fixed, 8);
+        if found != VERSION {
+            return Err(match found {
+                0 => damaged("there is no version 0"),
+                _ => FileError::Version { found, known: VERSION },
+            });
+        }
+        let texts = [u32_at(fixed, 48), u32_at(fixed, 52)];
+        if texts.iter().any(|&text| text as usize > MAX_TEXT) {
+            return Err(damaged("a text is longer than there can be"));
+        }
+        Ok(FIXED_BYTES + (texts[0] + texts[1]) as usize)
+    }
+
+    /// The header that has all these bytes, as many as [`Header::bytes`] said.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Header, FileError> {
+        let fixed = bytes.first_chunk().ok_or_else(|| damaged("it ends too early"))?;
+        if Header::bytes(fixed)? != bytes.len() {
+            return Err(damaged("it ends too early"));
+        }
+        if u32_at(bytes, 12) != checksum(&bytes[16..]) {
+            return Err(damaged("its checksum is wrong"));
+        }
+        let number = |i: usize| u32_at(bytes, 24 + 4 * i);
+        let dimensions = Dimensions {
+            groups: number(0),
+            pus: number(1),
+            chunks: number(2),
+            pages: number(3),
+            planes: number(4),
+            page_bytes: number(5),
+        };
+        let geometry = Geometry::new(dimensions).map_err(|e| damaged(&e.to_string()))?;
+        let cache = match u32_at(bytes, 20) {
+            0 => CacheMode::Volatile,
+            1 => CacheMode::Protected,
+            _ => return Err(damaged("it has no known cache mode")),
+        };
+        let (profile, drive) = bytes[FIXED_BYTES..].split_at(u32_at(bytes, 48) as usize);
+        let text = |bytes: &[u8]| {
+            String::from_utf8(bytes.into()).map_err(|_| damaged("a text is not UTF-8"))
+        };
+        let header = Header {
+            geometry,
+            kept: u32_at(bytes, 16),
+            cache,
+            profile: text(profile)?,
+            drive: text(drive)?,
+        };
+        header.check().map_err(|e| damaged(&e.to_string()))?;
+        if u64_at(bytes, 56) != Layout::new(&header.geometry, header.kept).len {
+            return Err(damaged("its length is not that of its geometry"));
+        }
+        Ok(header)
+    }
+}
+
+fn damaged(what: &str) -> FileError {
+    FileError::Header { what: what.into() }
+}
+
+/// How far a drive file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    /// How many times it was opened for writing, and made.
+    pub session: u32,
+    /// The last sync generation that is durable.
+    pub synced: u64,
+    /// Nothing was written after it.
+    pub clean: bool,
+}
+
+impl State {
+    /// Its bytes.
+    pub fn encode(&self) -> [u8; STATE_BYTES] {
+        let mut bytes = [0; STATE_BYTES];
+        put_u32(&mut bytes, 4, self.session);
+        put_u64(&mut bytes, 8, self.synced);
+        put_u32(&mut bytes, 16, self.clean.into());
+        let sum = checksum(&bytes[4..]);
+        put_u32(&mut bytes, 0, sum);
+        bytes
+    }
+
+    /// The state in these bytes, if there is one.
+    pub fn decode(bytes: &[u8; STATE_BYTES]) -> Option<State> {
+        let whole = u32_at(bytes, 0) == checksum(&bytes[4..]);
+        let rest_is_zero = bytes[20..].iter().all(|&byte| byte == 0);
+        let clean = u32_at(bytes, 16);
+        (whole && clean <= 1 && rest_is_zero).then(|| State {
+            session: u32_at(bytes, 4),
+            synced: u64_at(bytes, 8),
+            clean: clean == 1,
+        })
+    }
+
+    /// The newer of the two copies; one may be damaged or older.
+    pub fn newest(copies: [Option<State>; 2]) -> Result<State, FileError> {
+        let order = |state: &State| (state.session, state.synced, state.clean);
+        copies
+            .into_iter()
+            .flatten()
+            .max_by_key(order)
+            .ok_or_else(|| damaged("both copies of its state are damaged"))
+    }
+}
+
+/// CRC-32 as in zlib.
+#[inline]
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes)
+}
+
+/// The little-endian number at `at`.
+#[inline]
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
+}
+
+/// The little-endian number at `at`.
+#[inline]
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+}
+
+/// Puts a number at `at`, little-endian.
+#[inline]
+pub(crate) fn put_u32(bytes: &mut [u8], at: usize, number: u32) {
+    bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+}
+
+/// Puts a number at `at`, little-endian.
+#[inline]
+pub(crate) fn put_u64(bytes: &mut [u8], at: usize, number: u64) {
+    bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn headers() -> impl Strategy<Value = Header> {
+        let kept = prop::sample::select(vec![0u32, 8, 4096]);
+        (
+            (1u32..9, 1u32..9, 1u32..99),
+            (1u32..99, 0u32..3, 0u32..3),
+            kept,
+            any::<bool>(),
+            ".*",
+            ".*",
+        )
+            .prop_map(
+                |((groups, pus, chunks), (pages, planes, page), kept, cache, profile, drive)| {
+                    let (planes, page_bytes) = (1 << planes, 4096 << page);
+                    let dim = Dimensions { groups, pus, chunks, pages, planes, page_bytes };
+                    let cache = if cache { CacheMode::Protected } else { CacheMode::Volatile };
+                    let geometry = Geometry::new(dim).unwrap();
+                    Header { geometry, kept, cache, profile, drive }
+                },
+            )
+    }
+
+    /// As a file is read.
+    fn decode(bytes: &[u8]) -> Result<Header, FileError> {
+        let fixed = bytes.first_chunk().ok_or(FileError::Foreign)?;
+        let len = Header::bytes(fixed)?;
+        Header::decode(bytes.get(..len).ok_or_else(|| damaged("short"))?)
+    }
+
+    proptest! {
+        #[test]
+        fn it_comes_back(header in headers()) {
+            prop_assert_eq!(decode(&header.encode()).unwrap(), header);
+        }
+
+        #[test]
+        fn a_changed_header_is_refused(header in headers(), at: prop::sample::Index, flip in 1u8..) {
+            let mut bytes = header.encode();
+            let at = at.index(bytes.len());
+            bytes[at] ^= flip;
+            prop_assert!(decode(&bytes).is_err());
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(header in headers(), changes in prop::collection::vec(
+            (0usize..64, any::<u8>()), 0..8), junk in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let _ = decode(&junk);
+            let mut bytes = header.encode();
+            for (at, byte) in changes {
+                if at >= 16 {
+                    bytes[at] = byte;
+                }
+            }
+            bytes.extend(junk);
+            // With the right checksum: what is behind it is looked at, too.
+            let Ok(len) = Header::bytes(bytes.first_chunk().unwrap()) else { return Ok(()) };
+            if let Some(sum) = bytes.get(16..len).map(checksum) {
+                put_u32(&mut bytes, 12, sum);
+                if let Ok(header) = decode(&bytes) {
+                    prop_assert_eq!(&header.encode()[..], &bytes[..len]);
+                }
+            }
+        }
+
+        #[test]
+        fn a_state_comes_back(session: u32, synced: u64, clean: bool, at in 0usize..32, flip in 1u8..) {
+            let state = State { session, synced, clean };
+            let mut bytes = state.encode();
+            prop_assert_eq!(State::decode(&bytes), Some(state));
+            bytes[at] ^= flip;
+            prop_assert_eq!(State::decode(&bytes), None);
+        }
+    }
+
+    #[test]
+    fn another_version_is_told() {
+        let dim =
+            Dimensions { groups: 1, pus: 1, chunks: 1, pages: 1, planes: 1, page_bytes: 4096 };
+        let geometry = Geometry::new(dim).unwrap();
+        let (profile, drive) = (String::new(), String::new());
+        let header = Header { geometry, kept: 8, cache: CacheMode::Volatile, profile, drive };
+        let mut bytes = header.encode();
+        put_u32(&mut bytes, 8, VERSION + 1);
+        let said = decode(&bytes).unwrap_err().to_string();
+        assert!(said.contains("version 2") && said.contains("newer ssdkit"), "{said}");
+        let long = Header { drive: "x".repeat(MAX_TEXT + 1), ..header.clone() };
+        assert!(matches!(long.check(), Err(FileError::Range { .. })));
+        assert!(matches!(Header { kept: 7, ..header }.check(), Err(FileError::Range { .. })));
+    }
+}

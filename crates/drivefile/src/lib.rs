@@ -1,0 +1,40 @@
+//! The drive file: a medium that outlives its process, and its format.
+//!
+//! A [`DriveFile`] is a [`flash::Medium`] in a sparse file: the blocks, their
+//! out-of-band tags, and the drive's chunk descriptors. `docs/formats.md`,
+//! "Drive file", draws the bytes.
+//!
+//! Guarantees:
+//! - what a [`barrier`](flash::Medium::barrier) covered is there when the file
+//!   is opened again, whatever happened to the process or the host; what came
+//!   after it is there or not, in each chunk a prefix of what was programmed;
+//! - a block that was changed in any way since it was programmed is an error,
+//!   never wrong data;
+//! - a chunk that was reset keeps what it had until a sync that began after
+//!   the reset has ended, so that what was moved out of it is never lost;
+//! - two processes cannot have one file open, unless both only read.
+//!
+//! It assumes that the system writes a sector of 512 bytes as a whole.
+//! A full disk or a failed write is [`flash::Moved::Failed`], from then on for
+//! everything that changes the drive, and [`DriveFile::error`] says why.
+
+mod blocks;
+mod copy;
+mod descriptor;
+mod entry;
+mod error;
+mod file;
+mod header;
+mod layout;
+mod open;
+mod storage;
+mod sync;
+
+pub use copy::{clone, load, save};
+pub use error::FileError;
+pub use file::{DriveFile, Opened};
+pub use header::{CacheMode, Header, MAX_TEXT, VERSION};
+pub use storage::{FileStorage, Storage};
+
+#[cfg(test)]
+mod tests;

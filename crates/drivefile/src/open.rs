@@ -1,0 +1,206 @@
+//! Opening a drive file.
+//!
+//! Guarantees: what was synced is as it was, or there is an error; of a chunk
+//! that was written after the last sync, what is told is a prefix of what was
+//! programmed, ends where a program ended, and can all be read; everything that
+//! is told is durable before this returns. It may itself be cut, any number
+//! of times. Fails where the header or a descriptor is damaged: a drive whose
+//! chunks are not known would give older data for newer.
+
+use std::io;
+use std::sync::Arc;
+
+use flash::Chunk;
+
+use crate::blocks::Blocks;
+use crate::descriptor::{DESCRIPTOR_BYTES, Descriptor, MAX_GENERATION};
+use crate::entry::MAX_SESSION;
+use crate::header::{FIXED_BYTES, Header, STATE_BYTES, State};
+use crate::layout::{Layout, STATE_OFFSETS};
+use crate::sync::{Syncer, write_first_state};
+use crate::{DriveFile, FileError, Opened, Storage};
+
+/// Descriptors that are read at once.
+const AT_ONCE: usize = 2048;
+
+impl DriveFile {
+    /// As [`DriveFile::open`], on any storage.
+    pub fn open_on(
+        storage: Arc<dyn Storage>,
+        read_only: bool,
+        threaded: bool,
+    ) -> Result<Opened, FileError> {
+        let header = read_header(&*storage)?;
+        let layout = Layout::new(&header.geometry, header.kept);
+        let state = read_state(&*storage)?;
+        let mut chunks = read_table(&*storage, &layout, &header)?;
+        let mut blocks = Blocks::new(Arc::clone(&storage), &header.geometry, header.kept);
+        let mut looked = Looked::default();
+        for (number, chunk) in chunks.iter_mut().enumerate() {
+            look(&mut blocks, &layout, &state, number, chunk, &mut looked)?;
+        }
+        if state.clean && looked.recent {
+            return Err(FileError::Header {
+                what: "its state says that it was closed before it was last written".into(),
+            });
+        }
+        let (mut now, mut syncer) = (state, None);
+        if !read_only {
+            now = begin_session(&*storage, &layout, &state, &mut chunks, &looked)?;
+            syncer = Some(Syncer::new(Arc::clone(&storage), layout, threaded)?);
+        }
+        let mut told = vec![Chunk::default(); header.geometry.chunk_slots()];
+        for (number, chunk) in chunks.iter().enumerate() {
+            told[layout.index(number)] = chunk.chunk;
+        }
+        let medium = DriveFile::assemble(header, storage, chunks, now, syncer);
+        Ok(Opened { medium, chunks: told, clean: state.clean, cut_chunks: looked.cut })
+    }
+}
+
+fn reading(e: io::Error) -> FileError {
+    FileError::system("reading it", &e)
+}
+
+/// The header, and whether the file is as long as it says.
+pub(crate) fn read_header(storage: &dyn Storage) -> Result<Header, FileError> {
+    let found = storage.bytes().map_err(reading)?;
+    let mut fixed = [0; FIXED_BYTES];
+    if found < FIXED_BYTES as u64 {
+        return Err(FileError::Foreign);
+    }
+    storage.read(0, &mut fixed).map_err(reading)?;
+    let len = Header::bytes(&fixed)?;
+    if found < len as u64 {
+        return Err(FileError::Header { what: "the file ends in it".into() });
+    }
+    let mut bytes = vec![0; len];
+    storage.read(0, &mut bytes).map_err(reading)?;
+    let header = Header::decode(&bytes)?;
+    let expected = Layout::new(&header.geometry, header.kept).len;
+    if found != expected {
+        return Err(FileError::Length { found, expected });
+    }
+    Ok(header)
+}
+
+fn read_state(storage: &dyn Storage) -> Result<State, FileError> {
+    let mut copies = [None; 2];
+    for (copy, offset) in copies.iter_mut().zip(STATE_OFFSETS) {
+        let mut bytes = [0; STATE_BYTES];
+        storage.read(offset, &mut bytes).map_err(reading)?;
+        *copy = State::decode(&bytes);
+    }
+    let state = State::newest(copies)?;
+    if state.synced >= MAX_GENERATION - 4 || state.session >= MAX_SESSION {
+        return Err(FileError::Header { what: "its counts are at their end".into() });
+    }
+    Ok(state)
+}
+
+fn read_table(
+    storage: &dyn Storage,
+    layout: &Layout,
+    header: &Header,
+) -> Result<Vec<Descriptor>, FileError> {
+    let size = header.geometry.chunk_blocks();
+    let mut chunks = Vec::with_capacity(layout.chunks());
+    let mut bytes = vec![0; AT_ONCE * DESCRIPTOR_BYTES];
+    while chunks.len() < layout.chunks() {
+        let offset = layout.descriptor(chunks.len());
+        let n = AT_ONCE.min(layout.chunks() - chunks.len());
+        let piece = &mut bytes[..n * DESCRIPTOR_BYTES];
+        storage.read(offset, piece).map_err(reading)?;
+        for bytes in piece.chunks_exact(DESCRIPTOR_BYTES) {
+            let number = chunks.len();
+            let read = Descriptor::decode(bytes, number as u64, size);
+            chunks.push(read.map_err(|what| FileError::Descriptor {
+                chunk: layout.index(number),
+                offset: layout.descriptor(number),
+                what,
+            })?);
+        }
+    }
+    Ok(chunks)
+}
+
+/// What was found in the chunks.
+#[derive(Default)]
+struct Looked {
+    /// A chunk was written after the last sync.
+    recent: bool,
+    /// Chunks that lost blocks.
+    cut: usize,
+    /// The last generation of any.
+    generation: u64,
+    /// Those whose descriptor is no longer right, by number.
+    changed: Vec<usize>,
+    /// Those whose space may still be taken by the life before.
+    erased: Vec<usize>,
+}
+
+/// Decides what a chunk has.
+fn look(
+    blocks: &mut Blocks,
+    layout: &Layout,
+    state: &State,
+    number: usize,
+    chunk: &mut Descriptor,
+    looked: &mut Looked,
+) -> Result<(), FileError> {
+    looked.generation = looked.generation.max(chunk.generation);
+    let recent = chunk.generation > state.synced;
+    looked.recent |= recent;
+    if !recent {
+        if chunk.next.is_some() && chunk.generation == state.synced {
+            looked.erased.push(number);
+        }
+        chunk.begin_next();
+        return Ok(());
+    }
+    // An erase that was not synced has not happened, and so nothing after it.
+    let mut changed = chunk.next.take().is_some();
+    let start = blocks.start(layout.index(number));
+    let durable = chunk.durable(state.synced);
+    let until = blocks.good_until(start, durable, &chunk.chunk, state.session).map_err(reading)?;
+    if until < chunk.chunk.programmed {
+        (looked.cut, changed) = (looked.cut + 1, true);
+        chunk.cut(until, layout.chunk_blocks());
+    }
+    chunk.ends = [durable; 2];
+    if changed {
+        looked.changed.push(number);
+    }
+    Ok(())
+}
+
+/// Makes what was decided durable, and then begins a session. Until the state
+/// is written the session before is still the last one, and what is rewritten
+/// here is decided in the same way again.
+fn begin_session(
+    storage: &dyn Storage,
+    layout: &Layout,
+    state: &State,
+    chunks: &mut [Descriptor],
+    looked: &Looked,
+) -> Result<State, FileError> {
+    let synced = looked.generation.max(state.synced) + 1;
+    let failed = |e: io::Error| FileError::system("bringing it up to date", &e);
+    for &number in &looked.changed {
+        chunks[number].generation = synced;
+        let bytes = chunks[number].encode(number as u64);
+        storage.write(layout.descriptor(number), &bytes).map_err(failed)?;
+    }
+    storage.sync().map_err(failed)?;
+    let now = State { session: state.session + 1, synced, clean: false };
+    write_first_state(storage, &now)?;
+    if !state.clean {
+        for &number in &looked.erased {
+            for (offset, len) in layout.ranges(number).into_iter().filter(|range| range.1 > 0) {
+                // Where it cannot be, the chunk only keeps its space.
+                let _ = storage.punch(offset, len);
+            }
+        }
+    }
+    Ok(now)
+}

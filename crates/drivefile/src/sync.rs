@@ -1,0 +1,205 @@
+//! Syncs, one at a time, on a thread of their own.
+//!
+//! A sync ends a *generation*: everything that was written in it and before is
+//! made durable, then the state says so, then the space of the chunks that
+//! were erased in it is given back. A later step never happens without the
+//! earlier ones.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
+use std::thread::JoinHandle;
+
+use crate::header::State;
+use crate::layout::{Layout, STATE_OFFSETS};
+use crate::{FileError, Storage};
+
+/// A sync to be made.
+pub struct Job {
+    /// What the state will say.
+    pub state: State,
+    /// The chunks erased, by their number in the file.
+    pub erased: Vec<u32>,
+}
+
+/// A sync that ended.
+pub struct Outcome {
+    /// The generation that it ended.
+    pub generation: u64,
+    /// The job's list, empty.
+    pub spare: Vec<u32>,
+    /// How.
+    pub result: Result<(), FileError>,
+}
+
+/// Makes syncs.
+pub struct Syncer {
+    storage: Arc<dyn Storage>,
+    layout: Layout,
+    worker: Worker,
+    busy: bool,
+}
+
+/// Who makes them.
+enum Worker {
+    /// The caller, when it asks.
+    Inline(Option<Outcome>),
+    /// A thread.
+    Thread {
+        jobs: Option<SyncSender<Job>>,
+        done: Receiver<Outcome>,
+        handle: Option<JoinHandle<()>>,
+    },
+    /// A test: it begins at once and ends when it was polled so often.
+    #[cfg(test)]
+    Deferred { polls: u32, left: u32, job: Option<(Job, io::Result<()>)> },
+}
+
+impl Syncer {
+    /// A thread for syncs, or none: then each is made in the call that begins
+    /// it.
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        layout: Layout,
+        threaded: bool,
+    ) -> Result<Syncer, FileError> {
+        let worker = if threaded {
+            let (jobs, todo) = mpsc::sync_channel::<Job>(1);
+            let (finished, done) = mpsc::sync_channel(1);
+            let storage = Arc::clone(&storage);
+            let work = move || {
+                for job in todo {
+                    let begun = storage.sync();
+                    if finished.send(finish(&*storage, &layout, job, begun)).is_err() {
+                        return;
+                    }
+                }
+            };
+            let spawned = std::thread::Builder::new().name("drivefile-sync".into()).spawn(work);
+            let handle = spawned.map_err(|e| FileError::system("starting its thread", &e))?;
+            Worker::Thread { jobs: Some(jobs), done, handle: Some(handle) }
+        } else {
+            Worker::Inline(None)
+        };
+        Ok(Syncer { storage, layout, worker, busy: false })
+    }
+
+    /// From now on syncs end at the `polls`th poll.
+    #[cfg(test)]
+    pub fn defer(&mut self, polls: u32) {
+        self.worker = Worker::Deferred { polls, left: 0, job: None };
+    }
+
+    /// Whether a sync is under way.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// Begins a sync. None may be under way.
+    pub fn begin(&mut self, job: Job) {
+        assert!(!self.busy, "one sync at a time");
+        self.busy = true;
+        match &mut self.worker {
+            Worker::Inline(outcome) => {
+                let begun = self.storage.sync();
+                *outcome = Some(finish(&*self.storage, &self.layout, job, begun));
+            }
+            Worker::Thread { jobs, .. } => {
+                let jobs = jobs.as_ref().expect("taken only when dropped");
+                // Without a thread nobody answers, which poll reports.
+                let _ = jobs.try_send(job);
+            }
+            #[cfg(test)]
+            Worker::Deferred { polls, left, job: held } => {
+                *held = Some((job, self.storage.sync()));
+                *left = *polls;
+            }
+        }
+    }
+
+    /// The sync that ended, once.
+    pub fn poll(&mut self) -> Option<Outcome> {
+        let outcome = match &mut self.worker {
+            Worker::Inline(outcome) => outcome.take(),
+            Worker::Thread { done, .. } => match done.try_recv() {
+                Ok(outcome) => Some(outcome),
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => Some(gone()),
+            },
+            #[cfg(test)]
+            Worker::Deferred { left, job, .. } => {
+                *left = left.saturating_sub(1);
+                let due = if *left == 0 { job.take() } else { None };
+                due.map(|(job, begun)| finish(&*self.storage, &self.layout, job, begun))
+            }
+        };
+        self.busy &= outcome.is_none();
+        outcome
+    }
+
+    /// Waits for the sync that is under way.
+    pub fn wait(&mut self) -> Option<Outcome> {
+        if self.busy
+            && let Worker::Thread { done, .. } = &self.worker
+        {
+            self.busy = false;
+            return Some(done.recv().unwrap_or_else(|_| gone()));
+        }
+        self.poll()
+    }
+}
+
+/// The thread has ended, which it does only by a panic.
+fn gone() -> Outcome {
+    let doing = "syncing";
+    let result = Err(FileError::system(doing, &io::Error::other("the sync thread has ended")));
+    Outcome { generation: 0, spare: Vec::new(), result }
+}
+
+impl Drop for Syncer {
+    /// Waits for the thread, which has the file open, so that it can be opened
+    /// again at once.
+    fn drop(&mut self) {
+        if let Worker::Thread { jobs, handle, .. } = &mut self.worker {
+            jobs.take();
+            // It holds one outcome at most, for which there is room.
+            let _ = handle.take().map(JoinHandle::join);
+        }
+    }
+}
+
+/// What follows the sync itself.
+fn finish(storage: &dyn Storage, layout: &Layout, mut job: Job, begun: io::Result<()>) -> Outcome {
+    let synced = begun.map_err(|e| FileError::system("syncing", &e));
+    let result = synced.and_then(|()| write_state(storage, &job.state));
+    if result.is_ok() {
+        for &number in &job.erased {
+            for (offset, len) in layout.ranges(number as usize) {
+                if len > 0 {
+                    // Where it cannot be, the chunk only keeps its space.
+                    let _ = storage.punch(offset, len);
+                }
+            }
+        }
+    }
+    job.erased.clear();
+    Outcome { generation: job.state.synced, spare: job.erased, result }
+}
+
+/// Writes the state. The first copy is durable when this returns; the second
+/// is when the next sync has ended, and is as old as that if the first tears.
+pub fn write_state(storage: &dyn Storage, state: &State) -> Result<(), FileError> {
+    let bytes = state.encode();
+    let failed = |e: io::Error| FileError::system("writing its state", &e);
+    storage.write_durable(STATE_OFFSETS[0], &bytes).map_err(failed)?;
+    storage.write(STATE_OFFSETS[1], &bytes).map_err(failed)
+}
+
+/// Writes the state that begins a session, and makes both copies durable: an
+/// older session's would have all blocks of this one thrown away.
+pub fn write_first_state(storage: &dyn Storage, state: &State) -> Result<(), FileError> {
+    write_state(storage, state)?;
+    let second = storage.write_durable(STATE_OFFSETS[1], &state.encode());
+    second.map_err(|e| FileError::system("writing its state", &e))
+}

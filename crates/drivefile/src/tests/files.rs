@@ -1,0 +1,167 @@
+//! Real files: locks, kinds, sparseness, copies.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use flash::{Dimensions, Geometry, Medium, Moved, Ppa, RamMedium};
+
+use super::{Block, chunk, header, program, reads_as};
+use crate::{DriveFile, FileError, Header, clone, load, save};
+
+/// Why it does not open.
+fn refusal(path: &std::path::Path, read_only: bool) -> FileError {
+    DriveFile::open(path, read_only).map(|_| ()).unwrap_err()
+}
+
+/// A drive may be hosted by another thread than the one that opened it.
+const _: fn() = || {
+    fn goes_to_another_thread<T: Send>() {}
+    goes_to_another_thread::<DriveFile>();
+};
+
+#[test]
+fn a_second_opener_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive");
+    let drive = DriveFile::create(&path, &header(8)).unwrap();
+    for read_only in [false, true] {
+        let said = refusal(&path, read_only).to_string();
+        assert!(said.contains(&format!("process {}", std::process::id())), "{said}");
+        assert!(said.contains("close it there"), "{said}");
+    }
+    drive.close().unwrap();
+    let readers = [(); 2].map(|()| DriveFile::open(&path, true).unwrap());
+    assert!(matches!(refusal(&path, false), FileError::InUse { .. }));
+    drop(readers);
+    drop(DriveFile::open(&path, false).unwrap());
+    assert!(!DriveFile::open(&path, true).unwrap().clean, "it was not closed");
+    assert!(matches!(DriveFile::create(&path, &header(8)), Err(FileError::Exists { .. })));
+}
+
+#[test]
+fn what_is_no_drive_file_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(refusal(folder.path(), false), FileError::NotAFile { .. }));
+    assert!(matches!(refusal("/dev/null".as_ref(), false), FileError::NotAFile { .. }));
+    let path = folder.path().join("other");
+    assert!(matches!(refusal(&path, false), FileError::Missing { .. }));
+    fs::write(&path, [b'x'; 5000]).unwrap();
+    assert!(matches!(refusal(&path, true), FileError::Foreign));
+    let wrong = Header { kept: 512, ..header(8) };
+    let path = folder.path().join("never");
+    assert!(matches!(DriveFile::create(&path, &wrong), Err(FileError::Range { .. })));
+    assert!(!path.exists());
+}
+
+#[test]
+fn read_only_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive");
+    let mut drive = DriveFile::create(&path, &header(0)).unwrap();
+    let block = Block { number: 7, whole: false };
+    let at = drive.header().geometry.chunk_start(1);
+    assert_eq!(program(&mut drive, at, &[block; 2]), Moved::Done);
+    drive.describe(1, &chunk(0, 2, 8));
+    // Not closed: what is looked at again is not written either.
+    drop(drive);
+    let before = fs::read(&path).unwrap();
+    let mut opened = DriveFile::open(&path, true).unwrap();
+    assert_eq!(opened.chunks[1], chunk(0, 2, 8));
+    assert_eq!(reads_as(&mut opened.medium, at, block), Some(true));
+    assert_eq!(opened.medium.barrier(), Moved::Done);
+    assert_eq!(program(&mut opened.medium, Ppa(at.0 + 2), &[block; 2]), Moved::Failed);
+    assert_eq!(opened.medium.reset(at), Moved::Failed);
+    assert!(matches!(opened.medium.error(), Some(FileError::ReadOnly)));
+    assert!(matches!(opened.medium.close(), Err(FileError::ReadOnly)));
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+/// A terabyte and more, of which some numbers are no powers of two.
+fn large(kept: u32) -> Header {
+    let dim =
+        Dimensions { groups: 12, pus: 3, chunks: 3736, pages: 1024, planes: 2, page_bytes: 4096 };
+    let geometry = Geometry::new(dim).unwrap();
+    assert!(geometry.blocks() * 4096 > 1 << 40);
+    Header { geometry, ..header(kept) }
+}
+
+#[test]
+fn an_empty_terabyte_costs_little() {
+    let folder = tempfile::tempdir().unwrap();
+    for kept in [4096, 8] {
+        let path = folder.path().join(format!("drive{kept}"));
+        let drive = DriveFile::create(&path, &large(kept)).unwrap();
+        let used = drive.used_bytes().unwrap();
+        assert!(used <= 64 << 10, "{used} bytes");
+        drive.close().unwrap();
+        let opened = DriveFile::open(&path, false).unwrap();
+        assert!(opened.clean && opened.chunks.iter().all(|c| *c == chunk(0, 0, 9)));
+        assert!(opened.medium.used_bytes().unwrap() <= 64 << 10);
+    }
+}
+
+#[test]
+fn a_reset_gives_its_space_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive");
+    let mut drive = DriveFile::create(&path, &large(4096)).unwrap();
+    let at = drive.header().geometry.chunk_start(77);
+    let row = [Block { number: 7, whole: true }; 128];
+    for first in (0..2048).step_by(128) {
+        assert_eq!(program(&mut drive, Ppa(at.0 + first), &row), Moved::Done);
+    }
+    drive.describe(77, &chunk(0, 2048, 2048));
+    while drive.barrier() == Moved::Pending {}
+    let full = drive.used_bytes().unwrap();
+    assert!(full > 8 << 20, "{full}");
+    assert_eq!(drive.reset(at), Moved::Done);
+    drive.describe(77, &chunk(1, 0, 2048));
+    while program(&mut drive, at, &row[..2]) == Moved::Pending {}
+    assert!(drive.error().is_none());
+    let left = drive.used_bytes().unwrap();
+    // A file system without holes keeps it.
+    assert!(left < 1 << 20 || left >= full, "{left}");
+}
+
+#[test]
+fn a_clone_is_the_same_and_sparse() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("drive"), folder.path().join("copy"));
+    let mut drive = DriveFile::create(&path, &large(4096)).unwrap();
+    let (at, block) = (drive.header().geometry.chunk_start(4099), Block { number: 9, whole: true });
+    assert_eq!(program(&mut drive, at, &[block; 4]), Moved::Done);
+    drive.describe(4099, &chunk(0, 4, 2048));
+    assert!(matches!(clone(&path, &copy), Err(FileError::InUse { .. })));
+    drive.close().unwrap();
+    clone(&path, &copy).unwrap();
+    assert!(matches!(clone(&path, &copy), Err(FileError::Exists { .. })));
+    assert!(fs::metadata(&copy).unwrap().blocks() * 512 < 1 << 20);
+    let mut opened = DriveFile::open(&copy, false).unwrap();
+    assert!(opened.clean);
+    assert_eq!(opened.medium.header(), &large(4096));
+    assert_eq!(opened.chunks[4099], chunk(0, 4, 2048));
+    assert_eq!(reads_as(&mut opened.medium, Ppa(at.0 + 3), block), Some(true));
+}
+
+#[test]
+fn a_block_that_cannot_be_read_stays_so_in_a_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("drive"), folder.path().join("copy"));
+    let (header, block) = (header(8), Block { number: 9, whole: false });
+    let mut drive = DriveFile::create(&path, &header).unwrap();
+    let at = header.geometry.chunk_start(0);
+    // The first two were never written.
+    assert_eq!(program(&mut drive, Ppa(at.0 + 2), &[block; 2]), Moved::Done);
+    let mut chunks = vec![chunk(0, 0, 8); header.geometry.chunk_slots()];
+    (chunks[0], chunks[1]) = (chunk(0, 4, 8), chunk(3, 0, 8));
+    chunks[2].state = flash::ChunkState::Offline;
+    save(&copy, &header, &chunks, &mut drive).unwrap();
+    let mut opened = DriveFile::open(&copy, true).unwrap();
+    assert_eq!(opened.chunks, chunks);
+    assert_eq!(reads_as(&mut opened.medium, at, block), None);
+    assert_eq!(reads_as(&mut opened.medium, Ppa(at.0 + 2), block), Some(true));
+    let mut ram = RamMedium::new(&header.geometry, 8).unwrap();
+    assert!(matches!(load(&mut opened, &mut ram), Err(FileError::Unreadable { ppa: 0 })));
+    let mut ram = RamMedium::new(&header.geometry, 4096).unwrap();
+    assert!(matches!(load(&mut opened, &mut ram), Err(FileError::Range { .. })));
+}
