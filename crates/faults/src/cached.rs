@@ -1,0 +1,626 @@
+//! A medium with a cache that loses what was not synced when power goes: a
+//! drive file in the cache of a host that crashes.
+//!
+//! Guarantees: what was done before a barrier was asked for is there after a
+//! cut when the barrier was done. Of what came later a cut keeps any part, in
+//! any order: each block is old, new or torn, each descriptor one of those it
+//! had. With [`Promise::Resets`] (the default, and what a drive file does)
+//! an erase is never there without all that was done before it, and an erased
+//! chunk is programmed only when its erase is durable; without, old blocks can
+//! be gone while the copies that replaced them are lost.
+//!
+//! What was not synced is held here, up to a limit; then it is written back.
+//! Where the medium below fails to take it, the next barrier fails.
+
+use std::collections::BTreeMap;
+
+use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, TAG_BYTES};
+use port::{BLOCK_BYTES, Lazy, OutOfMemory, SECTOR_BYTES};
+
+use crate::PowerCut;
+use crate::medium::{each, settle};
+use crate::random::Random;
+
+/// Blocks that are held at most, unless told otherwise.
+const LIMIT: usize = 1 << 16;
+
+/// What a cache promises of the order in which it writes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Promise {
+    /// Erases come after all that was done before them, and before programs
+    /// of the erased chunk.
+    #[default]
+    Resets,
+    /// Nothing but barriers.
+    Nothing,
+}
+
+/// Something that was done and is not durable.
+#[derive(Clone, Copy)]
+enum Step {
+    /// Blocks `first` to `first + count - 1` of those that are held.
+    Program { first: usize, count: u32 },
+    /// The erase of a chunk.
+    Reset { index: usize },
+    /// What a chunk was, and what it is.
+    Describe { index: usize, was: Chunk, now: Chunk },
+}
+
+/// A block that is held: where its bytes are.
+#[derive(Clone, Copy)]
+struct Held {
+    ppa: u64,
+    at: usize,
+    bytes: usize,
+}
+
+/// A medium that must be synced.
+pub struct CachedMedium<M> {
+    geometry: Geometry,
+    below: M,
+    promise: Promise,
+    limit: usize,
+    steps: Vec<Step>,
+    held: Vec<Held>,
+    bytes: Vec<u8>,
+    tags: Vec<u8>,
+    /// Number in `held`, plus one, of the newest copy of a block; 0 for none.
+    newest: Lazy<u32>,
+    /// By chunk, whether a reset of it is held.
+    erased: Vec<bool>,
+    /// By chunk, blocks from its start that the medium below may have.
+    stored: Vec<u32>,
+    /// What the drive said of each chunk last.
+    chunks: Vec<Chunk>,
+    /// Steps that the medium below has.
+    sent: usize,
+    /// Steps that the barrier below covers that is asked for.
+    asked: Option<usize>,
+    /// Steps that were forgotten since the beginning, being durable.
+    durable: u64,
+    /// Steps since the beginning that the barrier from above covers.
+    wanted: Option<u64>,
+    /// The medium below refused something that was done here.
+    failed: bool,
+}
+
+impl<M: Medium> CachedMedium<M> {
+    /// A cache over `below`, which is empty.
+    pub fn new(geometry: &Geometry, below: M) -> Result<CachedMedium<M>, OutOfMemory> {
+        let slots = geometry.chunk_slots();
+        Ok(CachedMedium {
+            geometry: *geometry,
+            below,
+            promise: Promise::default(),
+            limit: LIMIT,
+            steps: Vec::new(),
+            held: Vec::new(),
+            bytes: Vec::new(),
+            tags: Vec::new(),
+            newest: Lazy::zeroed(1 << geometry.address_bits(), "the medium's cache")?,
+            erased: vec![false; slots],
+            stored: vec![0; slots],
+            chunks: vec![Chunk::default(); slots],
+            sent: 0,
+            asked: None,
+            durable: 0,
+            wanted: None,
+            failed: false,
+        })
+    }
+
+    /// The same over a medium that has contents already.
+    ///
+    /// # Panics
+    /// When the descriptors are of another geometry.
+    pub fn with_chunks(mut self, chunks: &[Chunk]) -> CachedMedium<M> {
+        self.chunks.copy_from_slice(chunks);
+        for (stored, chunk) in self.stored.iter_mut().zip(chunks) {
+            *stored = chunk.programmed;
+        }
+        self
+    }
+
+    /// The same with another promise.
+    pub fn with_promise(self, promise: Promise) -> CachedMedium<M> {
+        CachedMedium { promise, ..self }
+    }
+
+    /// The same that holds at most `blocks` blocks, or those of one program
+    /// where that is more.
+    pub fn with_limit(self, blocks: usize) -> CachedMedium<M> {
+        CachedMedium { limit: blocks, ..self }
+    }
+
+    /// The medium below.
+    pub fn below(&self) -> &M {
+        &self.below
+    }
+
+    /// The medium below, to be changed while nothing is held.
+    pub fn below_mut(&mut self) -> &mut M {
+        &mut self.below
+    }
+
+    /// Takes the cache away; what is held is lost.
+    pub fn into_below(self) -> M {
+        self.below
+    }
+
+    /// Blocks that a cut may lose.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Gives the medium below all steps up to `upto`.
+    fn write_back(&mut self, upto: usize) -> Moved {
+        while self.sent < upto {
+            let moved = match self.steps[self.sent] {
+                Step::Program { first, count } => {
+                    let Held { ppa, at, bytes } = self.held[first];
+                    self.make_room(Ppa(ppa));
+                    let data = &self.bytes[at..at + bytes * count as usize];
+                    let tags = &self.tags[first * TAG_BYTES..][..count as usize * TAG_BYTES];
+                    self.below.program(Ppa(ppa), count, data, tags)
+                }
+                Step::Reset { index } => self.below.reset(self.geometry.chunk_start(index)),
+                Step::Describe { index, now, .. } => {
+                    self.below.describe(index, &now);
+                    Moved::Done
+                }
+            };
+            if moved == Moved::Pending {
+                return Moved::Pending;
+            }
+            self.failed |= moved == Moved::Failed;
+            match self.steps[self.sent] {
+                Step::Program { first, count } => {
+                    let ppa = Ppa(self.held[first].ppa);
+                    let stored = &mut self.stored[self.geometry.chunk_index(ppa)];
+                    *stored = (*stored).max(self.geometry.block(ppa) + count);
+                }
+                Step::Reset { index } => self.stored[index] = 0,
+                Step::Describe { .. } => {}
+            }
+            self.sent += 1;
+        }
+        Moved::Done
+    }
+
+    /// Takes what the medium below has at `ppa` and behind it in the chunk
+    /// away, so that it can be programmed. After a cut there may be something.
+    fn make_room(&mut self, ppa: Ppa) {
+        let (index, block) = (self.geometry.chunk_index(ppa), self.geometry.block(ppa));
+        if block >= self.stored[index] {
+            return;
+        }
+        let mut blocks = BTreeMap::new();
+        self.gather(index, block, &mut blocks);
+        self.rewrite(index, true, &blocks);
+    }
+
+    /// Adds the blocks that the medium below has of a chunk, up to block
+    /// `end`, to those that are there.
+    fn gather(&mut self, index: usize, end: u32, blocks: &mut BTreeMap<u32, Piece>) {
+        let start = self.geometry.chunk_start(index).0;
+        for block in 0..end {
+            if !blocks.contains_key(&block)
+                && let Some(piece) = self.piece_below(start + u64::from(block))
+            {
+                blocks.insert(block, piece);
+            }
+        }
+    }
+
+    /// Makes a chunk of the medium below have these blocks, after a reset or
+    /// besides those that it has.
+    fn rewrite(&mut self, index: usize, reset: bool, blocks: &BTreeMap<u32, Piece>) {
+        let start = self.geometry.chunk_start(index);
+        if reset {
+            self.failed |= settle(|| self.below.reset(start)) == Moved::Failed;
+            self.stored[index] = 0;
+        }
+        for (&block, piece) in blocks {
+            let at = Ppa(start.0 + u64::from(block));
+            let moved = settle(|| self.below.program(at, 1, &piece.data, &piece.tag));
+            self.failed |= moved == Moved::Failed;
+            self.stored[index] = self.stored[index].max(block + 1);
+        }
+    }
+
+    /// A block as the medium below has it, whole if it was stored so.
+    fn piece_below(&mut self, ppa: u64) -> Option<Piece> {
+        [BLOCK_BYTES as usize, self.below.kept() as usize].into_iter().find_map(|bytes| {
+            let mut piece = Piece { data: vec![0; bytes], tag: [0; TAG_BYTES] };
+            let read = settle(|| self.below.read(Ppa(ppa), 1, &mut piece.data, &mut piece.tag));
+            (read == Moved::Done).then_some(piece)
+        })
+    }
+
+    /// Asks for a barrier below that covers all steps, or goes on with one.
+    fn sync(&mut self) -> Moved {
+        let covered = *self.asked.get_or_insert(self.steps.len());
+        if self.write_back(covered) == Moved::Pending {
+            return Moved::Pending;
+        }
+        let moved = self.below.barrier();
+        if moved != Moved::Pending {
+            self.failed |= moved == Moved::Failed;
+            self.asked = None;
+            self.forget(covered);
+        }
+        moved
+    }
+
+    /// Forgets the first `n` steps, which are durable.
+    fn forget(&mut self, n: usize) {
+        self.durable += n as u64;
+        for step in self.steps.drain(..n) {
+            match step {
+                Step::Program { first, count } => {
+                    let held = &self.held[first..first + count as usize];
+                    held.iter().for_each(|held| self.newest[held.ppa as usize] = 0);
+                }
+                Step::Reset { index } => self.erased[index] = false,
+                Step::Describe { .. } => {}
+            }
+        }
+        self.sent -= n;
+        let first = self.steps.iter().find_map(|step| match step {
+            Step::Program { first, .. } => Some(*first),
+            _ => None,
+        });
+        let gone = first.unwrap_or(self.held.len());
+        let bytes = self.held.get(gone).map_or(self.bytes.len(), |held| held.at);
+        self.held.drain(..gone);
+        self.bytes.drain(..bytes);
+        self.tags.drain(..gone * TAG_BYTES);
+        for (number, held) in self.held.iter_mut().enumerate() {
+            held.at -= bytes;
+            self.newest[held.ppa as usize] = number as u32 + 1;
+        }
+        for step in &mut self.steps {
+            match step {
+                Step::Program { first, .. } => *first -= gone,
+                Step::Reset { index } => self.erased[*index] = true,
+                Step::Describe { .. } => {}
+            }
+        }
+    }
+
+    /// The newest copy of a block, if it is held: its number in `held`.
+    fn held_at(&self, ppa: u64) -> Option<usize> {
+        (self.newest[ppa as usize] as usize).checked_sub(1)
+    }
+}
+
+impl<M: Medium> Medium for CachedMedium<M> {
+    fn kept(&self) -> u32 {
+        self.below.kept()
+    }
+
+    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        let index = self.geometry.chunk_index(at);
+        let waits = |m: &Self| {
+            let full = m.held.len() + count as usize > m.limit && !m.steps.is_empty();
+            full || (m.promise == Promise::Resets && m.erased[index])
+        };
+        while waits(self) {
+            if self.sync() == Moved::Pending {
+                return Moved::Pending;
+            }
+        }
+        let (first, bytes) = (self.held.len(), each(data.len(), count));
+        for i in 0..count as usize {
+            let ppa = at.0 + i as u64;
+            self.held.push(Held { ppa, at: self.bytes.len() + i * bytes, bytes });
+            self.newest[ppa as usize] = self.held.len() as u32;
+        }
+        self.bytes.extend_from_slice(data);
+        self.tags.extend_from_slice(tags);
+        self.tags.resize(self.held.len() * TAG_BYTES, 0);
+        self.steps.push(Step::Program { first, count });
+        Moved::Done
+    }
+
+    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
+        let end = at.0 + u64::from(count);
+        if self.held.is_empty() || (at.0..end).all(|ppa| self.held_at(ppa).is_none()) {
+            return self.below.read(at, count, data, tags);
+        }
+        let wanted = each(data.len(), count);
+        for i in 0..count as usize {
+            let ppa = at.0 + i as u64;
+            let data = &mut data[i * wanted..][..wanted];
+            let tag = match tags.is_empty() {
+                true => &mut [][..],
+                false => &mut tags[i * TAG_BYTES..][..TAG_BYTES],
+            };
+            let Some(number) = self.held_at(ppa) else {
+                let moved = self.below.read(Ppa(ppa), 1, data, tag);
+                if moved != Moved::Done {
+                    return moved;
+                }
+                continue;
+            };
+            let held = self.held[number];
+            if wanted != 0 && wanted != held.bytes {
+                return Moved::Failed;
+            }
+            data.copy_from_slice(&self.bytes[held.at..held.at + wanted]);
+            if !tag.is_empty() {
+                tag.copy_from_slice(&self.tags[number * TAG_BYTES..][..TAG_BYTES]);
+            }
+        }
+        Moved::Done
+    }
+
+    fn reset(&mut self, chunk: Ppa) -> Moved {
+        let index = self.geometry.chunk_index(chunk);
+        self.erased[index] = true;
+        self.steps.push(Step::Reset { index });
+        Moved::Done
+    }
+
+    fn barrier(&mut self) -> Moved {
+        let all = self.durable + self.steps.len() as u64;
+        let wanted = *self.wanted.get_or_insert(all);
+        // A barrier that was asked for earlier covers only what was before it.
+        loop {
+            if self.sync() == Moved::Pending {
+                return Moved::Pending;
+            }
+            if self.durable >= wanted {
+                break;
+            }
+        }
+        self.wanted = None;
+        if std::mem::take(&mut self.failed) { Moved::Failed } else { Moved::Done }
+    }
+
+    fn is_cached(&self) -> bool {
+        true
+    }
+
+    fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {
+        let was = std::mem::replace(&mut self.chunks[chunk_index], *chunk);
+        self.steps.push(Step::Describe { index: chunk_index, was, now: *chunk });
+    }
+
+    fn hint(&self, at: Ppa) {
+        self.below.hint(at);
+    }
+}
+
+/// A block's bytes.
+#[derive(Clone)]
+struct Piece {
+    data: Vec<u8>,
+    tag: [u8; TAG_BYTES],
+}
+
+/// What a cut leaves of a chunk.
+#[derive(Default)]
+struct Left {
+    /// Its old blocks are gone.
+    erased: bool,
+    /// Its new ones, torn or not.
+    blocks: BTreeMap<u32, Piece>,
+}
+
+/// What happens to a block that is written when power goes.
+#[derive(Clone, Copy)]
+enum Fate {
+    New,
+    Lost,
+    Torn,
+}
+
+/// A cut at work.
+struct Cut<'a, M> {
+    cache: &'a mut CachedMedium<M>,
+    chunks: &'a mut [Chunk],
+    left: BTreeMap<usize, Left>,
+    random: Random,
+}
+
+impl<M: Medium> Cut<'_, M> {
+    /// Applies a step.
+    fn apply(&mut self, step: Step, mut fate: impl FnMut(&mut Random) -> Fate) {
+        match step {
+            Step::Program { first, count } => {
+                for number in first..first + count as usize {
+                    let fate = fate(&mut self.random);
+                    self.store(number, fate);
+                }
+            }
+            Step::Reset { index } => {
+                let left = self.left.entry(index).or_default();
+                left.erased = true;
+                left.blocks.clear();
+            }
+            Step::Describe { index, now, .. } => {
+                self.chunks[index] = now;
+            }
+        }
+    }
+
+    /// Stores a block that is held, or a part of it, or nothing.
+    fn store(&mut self, number: usize, fate: Fate) {
+        let held = self.cache.held[number];
+        let mut piece = Piece {
+            data: self.cache.bytes[held.at..held.at + held.bytes].to_vec(),
+            tag: self.cache.tags[number * TAG_BYTES..][..TAG_BYTES].try_into().expect("a tag"),
+        };
+        let index = self.cache.geometry.chunk_index(Ppa(held.ppa));
+        let block = self.cache.geometry.block(Ppa(held.ppa));
+        let left = self.left.entry(index).or_default();
+        match fate {
+            Fate::Lost => return,
+            Fate::New => {}
+            Fate::Torn => {
+                let old = match left.blocks.get(&block) {
+                    Some(piece) => Some(piece.clone()),
+                    None if left.erased || block >= self.cache.stored[index] => None,
+                    None => self.cache.piece_below(held.ppa),
+                };
+                tear(&mut piece, old.as_ref(), &mut self.random);
+            }
+        }
+        self.left.get_mut(&index).expect("it was looked at").blocks.insert(block, piece);
+    }
+
+    /// Applies some of the steps from `from` on, in any order.
+    fn scatter(&mut self, from: usize) {
+        let keeps_order = self.cache.promise == Promise::Resets;
+        let mut chosen: Vec<(Step, u64)> = Vec::new();
+        // Whether only erases came so far, and all were made; whose were, and
+        // whose were not.
+        let (mut ahead, mut made, mut later) = (true, Vec::new(), Vec::new());
+        for &step in &self.cache.steps[from..] {
+            let kept = match step {
+                // The erase that was not made, and what came of it.
+                Step::Reset { .. } if keeps_order && !ahead => false,
+                Step::Describe { index, .. } if later.contains(&index) => false,
+                // An erase is made by saying so.
+                Step::Describe { index, .. } if made.contains(&index) => true,
+                _ => self.random.chance(0.6),
+            };
+            let how = self.random.bits();
+            if kept {
+                chosen.push((step, how));
+            }
+            match step {
+                Step::Reset { index } if keeps_order && kept => made.push(index),
+                Step::Reset { index } if keeps_order => later.push(index),
+                _ => {}
+            }
+            ahead &= kept && matches!(step, Step::Reset { .. });
+        }
+        for i in (1..chosen.len()).rev() {
+            let other = self.random.below(i as u64 + 1) as usize;
+            chosen.swap(i, other);
+        }
+        for (step, how) in chosen {
+            // Half of the programs are stored whole.
+            self.apply(step, |random| match random.below(8) {
+                _ if how & 1 == 1 => Fate::New,
+                0..3 => Fate::Torn,
+                3..5 => Fate::Lost,
+                _ => Fate::New,
+            });
+        }
+    }
+
+    /// Makes the medium below have what is left.
+    fn realise(self) {
+        let Cut { cache, left, .. } = self;
+        for (index, Left { erased, mut blocks }) in left {
+            let stored = cache.stored[index];
+            let over = blocks.keys().next().is_some_and(|&block| block < stored);
+            if !erased && over {
+                cache.gather(index, stored, &mut blocks);
+            }
+            cache.rewrite(index, erased || over, &blocks);
+        }
+    }
+}
+
+/// Leaves some sectors of `piece` as they were. Its tag is the last one.
+fn tear(piece: &mut Piece, old: Option<&Piece>, random: &mut Random) {
+    let bytes = piece.data.len();
+    let sector = if bytes as u64 == BLOCK_BYTES { SECTOR_BYTES as usize } else { 4 };
+    let data: Vec<u8> = match old {
+        Some(old) if old.data.len() == bytes => old.data.clone(),
+        _ => vec![0; bytes],
+    };
+    let sectors = bytes / sector + 1;
+    // Neither all nor none.
+    let new = random.between(1, ((1 << sectors) - 2).max(1));
+    for s in (0..sectors - 1).filter(|s| new >> s & 1 == 0) {
+        let part = s * sector..(s + 1) * sector;
+        piece.data[part.clone()].copy_from_slice(&data[part]);
+    }
+    if new >> (sectors - 1) & 1 == 0 {
+        piece.tag = old.map_or([0; TAG_BYTES], |old| old.tag);
+    } else if sectors == 1 {
+        // A block without data is torn in its tag.
+        piece.tag[8..].copy_from_slice(&old.map_or([0; TAG_BYTES], |old| old.tag)[8..]);
+    }
+}
+
+impl<M: Medium> CachedMedium<M> {
+    /// Power goes and comes back: the medium as it is found, with nothing
+    /// held, and the descriptors that it has. They may say more than is there,
+    /// or less; a [`crate::CheckedMedium`] above finds out.
+    pub fn cut(mut self, seed: u64) -> (CachedMedium<M>, Vec<Chunk>) {
+        let mut chunks = self.chunks.clone();
+        self.power_cut(seed, &mut chunks);
+        (self, chunks)
+    }
+}
+
+impl<M: Medium> PowerCut for CachedMedium<M> {
+    fn power_cut(&mut self, seed: u64, chunks: &mut [Chunk]) {
+        let (sent, len) = (self.sent, self.steps.len());
+        for step in self.steps[sent..].iter().rev() {
+            if let Step::Describe { index, was, .. } = *step {
+                chunks[index] = was;
+            }
+        }
+        let mut random = Random::new(seed, 0);
+        let (kind, some) = (random.below(6), random.between(sent as u64, len as u64) as usize);
+        // All is lost; nothing is; what came last is; and any part of it is.
+        let mut whole = match kind {
+            0 => sent,
+            1 => len,
+            _ => some,
+        };
+        // An erase is made by saying so.
+        let erase = whole > sent && matches!(self.steps[whole - 1], Step::Reset { .. });
+        whole += usize::from(erase && self.promise == Promise::Resets && whole < len);
+        let mut cut = Cut { cache: self, chunks, left: BTreeMap::new(), random };
+        for number in sent..whole {
+            cut.apply(cut.cache.steps[number], |_| Fate::New);
+        }
+        match kind {
+            2 if whole < len => {
+                if let step @ Step::Program { count, .. } = cut.cache.steps[whole] {
+                    let (torn, mut i) = (cut.random.below(count.into()), 0);
+                    cut.apply(step, |_| {
+                        i += 1;
+                        if i <= torn {
+                            Fate::New
+                        } else if i == torn + 1 {
+                            Fate::Torn
+                        } else {
+                            Fate::Lost
+                        }
+                    });
+                }
+            }
+            3.. => cut.scatter(whole),
+            _ => {}
+        }
+        cut.realise();
+        self.sent = len;
+        self.forget(len);
+        (self.asked, self.wanted, self.failed) = (None, None, false);
+        for chunk in chunks.iter_mut() {
+            settle_chunk(chunk, self.geometry.chunk_blocks());
+        }
+        self.chunks.copy_from_slice(chunks);
+    }
+}
+
+/// A chunk with nothing on its way.
+pub(crate) fn settle_chunk(chunk: &mut Chunk, size: u32) {
+    chunk.wp = chunk.programmed;
+    if chunk.state != ChunkState::Offline {
+        chunk.state = match chunk.wp {
+            0 => ChunkState::Free,
+            wp if wp == size => ChunkState::Closed,
+            _ => ChunkState::Open,
+        };
+    }
+}

@@ -1,0 +1,156 @@
+//! The port that makes operations late.
+//!
+//! A port over any port of block requests or vector commands. The port below
+//! does a command at its own time; its completion is held back, so that a late
+//! write is still in its place. Completions come out in the order of their
+//! times, which are the delayed ones. Nothing fails here.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use port::{Port, Ring, Slots, Time};
+
+use crate::command::{Command, Completion};
+use crate::passage::{DEPTH, Passage, open_channel_of_below};
+use crate::rule::{Counter, DelayRule, Operation, WrongPort};
+
+/// A rule at work.
+struct Active {
+    rule: DelayRule,
+    counter: Counter,
+}
+
+/// Delays in front of `P`.
+pub struct DelayPort<P: Port> {
+    /// Each command's delay in ns.
+    passage: Passage<P, u64>,
+    rules: Vec<Active>,
+    /// Completed below.
+    held: Slots<Option<P::Done>>,
+    /// When each held completion is due; those due together in the order in
+    /// which they came.
+    due: BinaryHeap<Reverse<(Time, u64, u32)>>,
+    came: u64,
+}
+
+impl<P> DelayPort<P>
+where
+    P: Port,
+    P::Cmd: Command<Done = P::Done>,
+    P::Done: Completion,
+{
+    /// Puts the rules in front of `below`. The delays of all rules that strike
+    /// a command add up. Random strikes and delays come from `seed`.
+    pub fn new(below: P, rules: &[DelayRule], seed: u64) -> Result<DelayPort<P>, WrongPort> {
+        let active = |(index, rule): (usize, &DelayRule)| {
+            P::Cmd::check(rule.operation, rule.trigger.span.as_ref())?;
+            let counter = Counter::new(rule.trigger.clone(), seed, index);
+            Ok(Active { rule: rule.clone(), counter })
+        };
+        Ok(DelayPort {
+            passage: Passage::new(below),
+            rules: rules.iter().enumerate().map(active).collect::<Result<_, _>>()?,
+            held: Slots::new(DEPTH),
+            due: BinaryHeap::with_capacity(DEPTH),
+            came: 0,
+        })
+    }
+
+    /// How often each rule struck.
+    pub fn struck(&self) -> impl Iterator<Item = u64> + '_ {
+        self.rules.iter().map(|active| active.counter.struck())
+    }
+
+    /// How late a command is to be, in ns.
+    fn delay_of(&mut self, cmd: &P::Cmd) -> u64 {
+        let operation = cmd.operation();
+        let mut sum = 0u64;
+        for Active { rule, counter } in &mut self.rules {
+            if !rule.operation.takes(operation)
+                || (counter.has_span() && operation == Operation::Flush)
+            {
+                continue;
+            }
+            for i in 0..cmd.count() {
+                let outside = |range| counter.part_of(&range).is_empty();
+                if counter.has_span() && cmd.covers(i).into_iter().all(outside) {
+                    continue;
+                }
+                if counter.strikes() {
+                    let delay = counter.random().between(rule.delay.least, rule.delay.most);
+                    sum = sum.saturating_add(delay);
+                }
+            }
+        }
+        sum
+    }
+}
+
+impl<P: Port> DelayPort<P> {
+    /// The port below.
+    pub fn below(&self) -> &P {
+        self.passage.below()
+    }
+
+    /// The port below, to be changed while nothing is inside.
+    pub fn below_mut(&mut self) -> &mut P {
+        self.passage.below_mut()
+    }
+
+    /// Takes the delays away; what is inside is lost.
+    pub fn into_below(self) -> P {
+        self.passage.into_below()
+    }
+}
+
+impl<P> Port for DelayPort<P>
+where
+    P: Port,
+    P::Cmd: Command<Done = P::Done>,
+    P::Done: Completion,
+{
+    type Cmd = P::Cmd;
+    type Done = P::Done;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<P::Cmd>) {
+        if !self.passage.clear(now) {
+            return;
+        }
+        while self.passage.live() + self.held.live() < DEPTH {
+            let Some(cmd) = cmds.pop() else { break };
+            let delay = self.delay_of(&cmd);
+            self.passage.send(cmd, delay);
+        }
+        self.passage.clear(now);
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let held = self.due.peek().map(|Reverse((at, ..))| *at);
+        [held, self.passage.next_event()].into_iter().flatten().min()
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
+        let (held, due, came) = (&mut self.held, &mut self.due, &mut self.came);
+        self.passage.work(to, |mut completion, delay| {
+            let at = Time(completion.at().0.saturating_add(delay));
+            completion.set_at(at);
+            *came += 1;
+            due.push(Reverse((at, *came, held.take(Some(completion)))));
+        });
+        while done.room() > 0
+            && let Some(&Reverse((at, _, id))) = due.peek()
+            && at <= to
+        {
+            due.pop();
+            let completion = held[id].take().expect("what is due is held");
+            held.give(id);
+            done.put(|| completion);
+        }
+    }
+
+    fn hint(&self, cmd: &P::Cmd) {
+        self.below().hint(cmd);
+    }
+}
+
+open_channel_of_below!(DelayPort);
