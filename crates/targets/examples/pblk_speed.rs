@@ -42,7 +42,7 @@ use device::realtime::Clock;
 use flash::{Dimensions, Geometry, Profile, RamMedium};
 use measure::Histogram;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
-use targets::{Pblk, PblkConfig, RESERVE_CHUNKS, Victim};
+use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
 type Drive = Pblk<Device<RamMedium>>;
 
@@ -168,8 +168,8 @@ fn drive(profile: &str, args: &Args) -> Drive {
     let bytes = size << 30;
     let data = (bytes / 4096) as f64 / (1.0 - spare);
     let data_chunks = (data / one.blocks() as f64).ceil() as u32;
-    let chunks = data_chunks + RESERVE_CHUNKS;
-    let geometry = Geometry::new(Dimensions { chunks, ..profile.dimensions }).expect("it fits");
+    let dim = with_reserve(Dimensions { chunks: data_chunks, ..profile.dimensions });
+    let geometry = Geometry::new(dim).expect("it fits");
     let medium = RamMedium::new(&geometry, 0).expect("there is memory");
     if taken {
         medium.populate();

@@ -2,4 +2,4 @@
 
 pub mod pblk;
 
-pub use pblk::{Pblk, PblkConfig, RESERVE_CHUNKS, Victim, WriteCounters};
+pub use pblk::{Pblk, PblkConfig, Victim, WriteCounters, reserve_chunks, with_reserve};

@@ -16,7 +16,7 @@ use device::Device;
 use flash::{Dimensions, Geometry, RamMedium, Timing};
 use measure::formula;
 use port::{BlockOp, BlockReq, Buffer, Port, Ring, Time};
-use targets::{Pblk, PblkConfig, RESERVE_CHUNKS, Victim, WriteCounters};
+use targets::{Pblk, PblkConfig, Victim, WriteCounters, with_reserve};
 
 /// How far a drive may be from its formula.
 const TOLERANCE: f64 = 0.02;
@@ -36,15 +36,8 @@ impl Load {
     /// A drive of `chunks` chunks of `pages` blocks for data, of which `spare`
     /// is not addressed, filled once in order.
     fn new(victim: Victim, chunks: u32, pages: u32, spare: f64) -> Load {
-        let dim = Dimensions {
-            groups: 1,
-            pus: 1,
-            chunks: chunks + RESERVE_CHUNKS,
-            pages,
-            planes: 1,
-            page_bytes: 4096,
-        };
-        let geometry = Geometry::new(dim).unwrap();
+        let dim = Dimensions { groups: 1, pus: 1, chunks, pages, planes: 1, page_bytes: 4096 };
+        let geometry = Geometry::new(with_reserve(dim)).unwrap();
         let medium = RamMedium::new(&geometry, 0).unwrap();
         let device = Device::new(&geometry, &Timing::default(), medium).unwrap();
         let blocks = (f64::from(chunks * pages) * (1.0 - spare)).round() as u64;

@@ -9,7 +9,7 @@ use device::Device;
 use flash::{Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
-use targets::{Pblk, PblkConfig, RESERVE_CHUNKS, Victim};
+use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
 type Drive = Pblk<Device<Slow>>;
 
@@ -55,8 +55,11 @@ impl Medium for Slow {
 
 const BLOCK: u64 = 4096;
 
+/// Chunks of each parallel unit that hold data.
+const DATA_CHUNKS: u32 = 8;
+
 fn dimensions(groups: u32, pus: u32, planes: u32, page_bytes: u32) -> Dimensions {
-    Dimensions { groups, pus, chunks: 8 + RESERVE_CHUNKS, pages: 4, planes, page_bytes }
+    with_reserve(Dimensions { groups, pus, chunks: DATA_CHUNKS, pages: 4, planes, page_bytes })
 }
 
 fn timing(instant: bool, suspend: bool) -> Timing {
@@ -82,7 +85,7 @@ fn drive(dim: Dimensions, timing: &Timing, kept: u32, victim: Victim, slow: u64)
     let inner = RamMedium::new(&geometry, kept).unwrap();
     let medium = Slow { inner, random: slow, most: slow, left: None };
     let device = Device::new(&geometry, timing, medium).unwrap();
-    let data_chunks = geometry.chunks() - RESERVE_CHUNKS;
+    let data_chunks = DATA_CHUNKS;
     let blocks = u64::from(data_chunks * geometry.chunk_blocks() * geometry.total_pus());
     let bytes = blocks * 3 / 4 * BLOCK;
     Pblk::new(device, PblkConfig { bytes, data_chunks, victim, seed: 7 }).unwrap()

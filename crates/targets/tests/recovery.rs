@@ -14,10 +14,13 @@ use flash::{Chunk, Dimensions, Geometry, RamMedium, TAG_BYTES, Tag, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
 use targets::pblk::PblkError;
-use targets::{Pblk, PblkConfig, RESERVE_CHUNKS, Victim};
+use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
 const BLOCK: u64 = 4096;
 const SECTORS: usize = 8;
+
+/// Chunks of each parallel unit that hold data.
+const DATA_CHUNKS: u32 = 6;
 
 type Shared = Rc<RefCell<Device<RamMedium>>>;
 
@@ -86,12 +89,11 @@ struct Write {
     begin: u64,
     end: u64,
     durable: bool,
-    trim: bool,
 }
 
 impl Write {
     fn settled(value: u64) -> Write {
-        Write { value, begin: 0, end: 0, durable: true, trim: false }
+        Write { value, begin: 0, end: 0, durable: true }
     }
 }
 
@@ -122,18 +124,14 @@ impl Model {
     /// All writes that had ended at `when` are durable now.
     fn flushed(&mut self, when: u64) {
         let writes = self.sectors.iter_mut().flatten();
-        writes.filter(|w| w.end < when && !w.trim).for_each(|w| w.durable = true);
+        writes.filter(|w| w.end < when).for_each(|w| w.durable = true);
     }
 
-    /// Whether a sector may have this value after a cut. A trim that no
-    /// durable write followed may have happened or not, and any content may
-    /// have come back.
+    /// Whether a sector may have this value after a cut.
     fn allows_after_cut(&self, sector: usize, value: u64) -> bool {
         let writes = &self.sectors[sector];
         let stands = |w: &Write| !writes.iter().any(|d| d.durable && d.begin > w.end);
-        let trimmed = writes.iter().any(|w| w.trim && stands(w));
         writes.iter().any(|w| w.value == value && stands(w))
-            || (trimmed && self.past[sector].contains(&value))
     }
 
     /// Whether a sector may have this value when all writes have ended.
@@ -222,7 +220,7 @@ const AT_ONCE: usize = 24;
 
 impl Bench {
     fn new(setup: Setup) -> Bench {
-        let geometry = Geometry::new(setup.dim).unwrap();
+        let geometry = Geometry::new(with_reserve(setup.dim)).unwrap();
         let medium = RamMedium::new(&geometry, setup.kept).unwrap();
         let device = Device::new(&geometry, &setup.timing(), medium).unwrap();
         let chunks = device.chunks().to_vec();
@@ -243,7 +241,7 @@ impl Bench {
     }
 
     fn config(&self) -> PblkConfig {
-        let data_chunks = self.geometry.chunks() - RESERVE_CHUNKS;
+        let data_chunks = DATA_CHUNKS;
         let blocks = data_chunks * self.geometry.chunk_blocks() * self.geometry.total_pus();
         let bytes = u64::from(blocks) * self.setup.fill / 100 * BLOCK;
         PblkConfig { bytes, data_chunks, victim: self.setup.victim, seed: 7 }
@@ -319,7 +317,7 @@ impl Bench {
                 BlockOp::Read => {}
                 _ => self.model.each(first, count, begin, |w| {
                     w.end = end;
-                    w.durable |= fua && !w.trim;
+                    w.durable |= fua;
                 }),
             }
         }
@@ -362,7 +360,7 @@ impl Bench {
             let trim = op != BlockOp::Write;
             for sector in first..first + count {
                 let value = if trim { 0 } else { self.value(sector) };
-                let write = Write { value, begin, end: u64::MAX, durable: false, trim };
+                let write = Write { value, begin, end: u64::MAX, durable: false };
                 self.model.begin(sector, write);
             }
         }
@@ -496,7 +494,7 @@ fn setups() -> impl Strategy<Value = Setup> {
             let dim = Dimensions {
                 groups: shape.0,
                 pus: shape.1,
-                chunks: 6 + RESERVE_CHUNKS,
+                chunks: DATA_CHUNKS,
                 pages: shape.2,
                 planes: 1 << shape.3,
                 page_bytes: 4096 << shape.4,
@@ -520,7 +518,7 @@ fn plain(kept: u32) -> Bench {
     let dim = Dimensions {
         groups: 2,
         pus: 1,
-        chunks: 6 + RESERVE_CHUNKS,
+        chunks: DATA_CHUNKS,
         pages: 4,
         planes: 2,
         page_bytes: 8192,
@@ -648,12 +646,12 @@ fn tightest(victim: Victim) {
     let dim = Dimensions {
         groups: 1,
         pus: 1,
-        chunks: 6 + RESERVE_CHUNKS,
+        chunks: DATA_CHUNKS,
         pages: 4,
         planes: 1,
         page_bytes: 16384,
     };
-    let geometry = Geometry::new(dim).unwrap();
+    let geometry = Geometry::new(with_reserve(dim)).unwrap();
     let medium = RamMedium::new(&geometry, 8).unwrap();
     let mut device = Device::new(&geometry, &Timing::default(), medium).unwrap();
     let pad = Tag { id: u64::MAX, seq: 1 };
@@ -662,16 +660,19 @@ fn tightest(victim: Victim) {
         next += count;
         (next - count..next).map(|id| Tag { id, seq: 10 + id }).collect()
     };
-    for chunk in 0..10 {
+    // Behind the chunks for roots.
+    for chunk in 3..13 {
         program(&mut device, chunk, &[vec![pad; 10], fresh(6)].concat());
     }
     let (earlier, moved, left) = (fresh(4), fresh(8), fresh(4));
-    program(&mut device, 10, &[vec![pad; 4], moved.clone(), left].concat());
-    program(&mut device, 11, &[earlier, moved].concat());
+    program(&mut device, 13, &[vec![pad; 4], moved.clone(), left].concat());
+    program(&mut device, 14, &[earlier, moved].concat());
     let blocks = 80;
     let config = PblkConfig { bytes: blocks * BLOCK, data_chunks: 6, victim, seed: 1 };
     let (mut drive, _) = Pblk::recover(device, config, Time::ZERO).unwrap();
-    assert_eq!(drive.free_chunks(), 0);
+    // Only what is kept back for the target's own blocks is left.
+    let own = u64::from(geometry.chunks() - 3 - 12);
+    assert!(drive.free_chunks() <= own);
     let (mut queue, mut done) = (Ring::new(1), Ring::new(1));
     let mut one = |op, block: u64, value: u64| -> u64 {
         let mut buffer = Buffer::zeroed(8).unwrap();

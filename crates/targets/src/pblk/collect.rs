@@ -9,11 +9,15 @@
 //! Collection keeps pace with the user's writes to the unit; it runs free when
 //! the unit is short of chunks or has no user row on its way.
 
+use std::collections::VecDeque;
+
 use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::{Geometry, Ppa, TAG_BYTES, Tag};
 use port::{Buffer, OutOfMemory, Pieces, Status, Time};
 
+use super::failures::{is_lost, is_read};
 use super::gulp::Gulped;
+use super::limiter::CREDIT;
 use super::map::Place;
 use super::programs::USER_LEAVES;
 use super::space::OpenChunk;
@@ -23,15 +27,27 @@ use super::{Cookie, Pblk};
 /// Reads of one unit's collection that may be under way.
 pub(super) const READS_PER_PU: u32 = 2;
 
-/// Free chunks below which collection does not wait for the user.
-const URGENT_FREE: usize = 3;
-
 /// How far a chunk's collection is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stage {
     phase: Phase,
     /// Blocks read, or being read, that are not settled yet.
     pub(super) moving: u32,
+    /// Rows on their way to it.
+    pub(super) rows: u16,
+    /// A program failed: it is never written or erased again.
+    pub(super) failed: bool,
+    /// It is among those that were asked for.
+    pub(super) asked: bool,
+    /// The last record that gave up a block of it.
+    pub(super) given_up: u64,
+}
+
+impl Stage {
+    /// Whether it is being erased.
+    pub fn is_erasing(&self) -> bool {
+        self.phase == Phase::Erasing
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,11 +91,25 @@ pub(super) struct Collector {
     pub(super) victim: Option<usize>,
     /// Where in the victim to look next.
     pub(super) next: u32,
-    open: Option<OpenChunk>,
+    pub(super) open: Option<OpenChunk>,
     /// The row being gathered: which of the two units, 0 or 1.
     gathering: u32,
     /// Units that are full or being programmed, of the two.
     busy: [bool; 2],
+    /// Chunks to collect before all others, whatever they win.
+    pub(super) asked: VecDeque<u32>,
+    /// Blocks to be read by themselves, since a longer read failed.
+    again: VecDeque<Ppa>,
+    /// The chunk that wear leveling looks at next.
+    pub(super) looked: u32,
+    /// The victim holds what nobody writes.
+    is_cold: bool,
+    /// Whether the victim will be free again.
+    pub(super) wins: bool,
+    /// Victims of which all was read, and that are not erased yet.
+    pub(super) draining: u32,
+    /// Erases under way.
+    pub(super) erasing: u32,
     /// Slots that reads under way will need.
     pub(super) promised: u32,
     /// Read buffers that are free, as a bit set.
@@ -87,7 +117,7 @@ pub(super) struct Collector {
     /// Blocks that may be moved for what the user wrote, times 256.
     pub(super) credit: i64,
     /// Blocks to move for each block written, times 256.
-    pace: i64,
+    pub(super) pace: i64,
     /// Recovery found no free chunk: until there is one, only the victim that
     /// needs the least room is sure to fit.
     pub(super) rescue: bool,
@@ -99,6 +129,13 @@ impl Collector {
             victim: None,
             next: 0,
             open: None,
+            asked: VecDeque::new(),
+            again: VecDeque::new(),
+            looked: 0,
+            is_cold: false,
+            wins: true,
+            draining: 0,
+            erasing: 0,
             gathering: 0,
             busy: [false; 2],
             promised: 0,
@@ -115,37 +152,58 @@ impl Collector {
         self.open = Some(open);
     }
 
-    /// The user wrote to this unit: collection may go on by as much.
-    #[inline]
-    pub fn user_wrote(&mut self, blocks: u32) {
-        self.credit += i64::from(blocks) * self.pace;
+    /// Whether no read is under way, and no row on its way.
+    pub fn is_at_rest(&self) -> bool {
+        self.buffers == (1 << READS_PER_PU) - 1 && self.busy == [false; 2]
     }
 
     /// Whether the user has written enough for `count` blocks to be moved.
     #[inline]
     pub fn has_credit(&self, count: u32) -> bool {
-        self.credit >= i64::from(count) * 256
+        self.credit >= i64::from(count) * CREDIT
     }
 
-    /// Begins a victim. It is to be done, with a quarter to spare, when the
-    /// user has written what it frees.
+    /// Units that are full or being programmed.
+    pub(super) fn busy_units(&self) -> usize {
+        self.busy.iter().filter(|&&busy| busy).count()
+    }
+
+    /// Begins a victim. It is to be done when the user has written what it
+    /// frees.
     fn begin(&mut self, chunk: usize, valid: u32, size: u32) {
         self.victim = Some(chunk);
         self.next = 0;
         let freed = i64::from((size - valid).max(1));
-        self.pace = i64::from(valid) * 256 * 5 / 4 / freed + 1;
-        self.credit = i64::from(size / 8) * 256;
+        self.pace = i64::from(valid) * CREDIT / freed + 1;
+        self.credit = 0;
+        self.wins = true;
+        self.is_cold = false;
+    }
+
+    /// Begins a chunk that was asked for: block by block with the user, since
+    /// it may win nothing.
+    fn begin_asked(&mut self, chunk: usize, wins: bool) {
+        self.victim = Some(chunk);
+        self.next = 0;
+        self.pace = CREDIT;
+        self.credit = 0;
+        self.wins = wins;
+        self.is_cold = wins;
     }
 }
 
 impl<D: OpenChannel> Pblk<D> {
     /// Goes on with the collection of a parallel unit as far as it may.
-    #[inline]
+    #[inline(always)]
     pub(super) fn collect(&mut self, now: Time, pu: usize) {
+        if self.load.is_some() || self.checkpoint.closing {
+            return;
+        }
         let rank = self.stripe.rank(pu);
         let space = &self.space.pus[pu];
-        let pressed = self.space.is_full(pu) || space.free.len() <= USER_LEAVES;
-        if self.collectors[rank].victim.is_some() || pressed {
+        let pressed = self.space.is_full(pu) || space.free() <= USER_LEAVES;
+        let c = &self.collectors[rank];
+        if c.victim.is_some() || pressed || !c.asked.is_empty() || !c.again.is_empty() {
             self.collect_more(now, pu, rank);
         }
     }
@@ -155,6 +213,12 @@ impl<D: OpenChannel> Pblk<D> {
             if self.instant && self.waits_for_gulp(pu, rank) {
                 return;
             }
+            if !self.collectors[rank].again.is_empty() {
+                if !self.read_again(now, pu, rank) {
+                    return;
+                }
+                continue;
+            }
             let Some(chunk) = self.collectors[rank].victim.or_else(|| self.choose_victim(pu, rank))
             else {
                 self.send_part_row(now, pu, rank);
@@ -163,6 +227,9 @@ impl<D: OpenChannel> Pblk<D> {
             let Some((block, run)) = self.space.next_valid_run(chunk, self.collectors[rank].next)
             else {
                 self.collectors[rank].victim = None;
+                if self.collectors[rank].wins {
+                    self.collectors[rank].draining += 1;
+                }
                 self.chunks[chunk].phase = Phase::Draining;
                 self.try_erase(now, chunk);
                 continue;
@@ -178,11 +245,57 @@ impl<D: OpenChannel> Pblk<D> {
             if count == 0 || !self.may_read(pu, rank, count) {
                 return;
             }
-            self.read_survivors(rank, chunk, block, count);
+            self.collectors[rank].next = block + count;
+            self.chunks[chunk].moving += count;
+            self.counters.moved += u64::from(count);
+            let first = Ppa(self.geometry.chunk_start(chunk).0 + u64::from(block));
+            self.read_survivors(rank, first, count);
         }
     }
 
+    /// Reads the next block that could not be read with its neighbours. False
+    /// where that has to wait.
+    fn read_again(&mut self, now: Time, pu: usize, rank: usize) -> bool {
+        let at = self.collectors[rank].again[0];
+        let chunk = self.geometry.chunk_index(at);
+        let is_valid = self.space.is_valid(at);
+        if is_valid && (self.rows_left(pu, rank) == 0 || !self.may_read(pu, rank, 1)) {
+            return false;
+        }
+        self.collectors[rank].again.pop_front();
+        if is_valid {
+            self.read_survivors(rank, at, 1);
+        } else {
+            self.chunks[chunk].moving -= 1;
+            self.try_erase(now, chunk);
+        }
+        true
+    }
+
+    /// The next chunk that was asked for, and was not collected meanwhile.
+    fn take_asked(&mut self, pu: usize, rank: usize) -> Option<usize> {
+        while let Some(number) = self.collectors[rank].asked.pop_front() {
+            let chunk = self.geometry.chunk_of(pu, number);
+            self.chunks[chunk].asked = false;
+            let failed = self.chunks[chunk].failed;
+            if !failed && !self.space.is_closed(chunk) {
+                continue;
+            }
+            if !failed {
+                self.space.take(chunk);
+            }
+            self.collectors[rank].begin_asked(chunk, !failed);
+            self.chunks[chunk].phase = Phase::Reading;
+            self.counters.collections += 1;
+            return Some(chunk);
+        }
+        None
+    }
+
     fn choose_victim(&mut self, pu: usize, rank: usize) -> Option<usize> {
+        if let Some(chunk) = self.take_asked(pu, rank) {
+            return Some(chunk);
+        }
         if !self.space.is_full(pu) {
             return None;
         }
@@ -201,47 +314,60 @@ impl<D: OpenChannel> Pblk<D> {
         if c.buffers == 0 || self.gathering_room(rank) < c.promised + count {
             return false;
         }
-        c.has_credit(count) || self.is_urgent(pu) || self.stripe.rows(pu) == 0
+        c.has_credit(count) || self.stripe.rows(pu) == 0 || self.is_urgent(pu, rank)
     }
 
-    /// Whether a unit is so short of chunks that collection does not wait for
-    /// the user.
+    /// Whether collection does not wait for the user, since the user waits for
+    /// it.
     #[inline]
-    pub(super) fn is_urgent(&self, pu: usize) -> bool {
-        self.space.pus[pu].free.len() < URGENT_FREE
+    pub(super) fn is_urgent(&self, pu: usize, rank: usize) -> bool {
+        !self.has_level(pu, rank) || self.space.pus[pu].free() <= USER_LEAVES
     }
 
     /// How many more survivors have rows to go to: in the open chunk, and in
     /// the free one that the user leaves. What is read can then always be
-    /// programmed, and its victim erased.
+    /// programmed, and its victim erased. Where programs failed so often that
+    /// there is neither, rows go to other units, as the user's do.
     pub(super) fn rows_left(&self, pu: usize, rank: usize) -> u32 {
         let c = &self.collectors[rank];
         let size = self.geometry.chunk_blocks();
+        if !self.has_moved_row(rank) {
+            return self.geometry.row_blocks();
+        }
         let open = c.open.map_or(0, |open| size - open.next);
-        let free = if self.space.pus[pu].free.is_empty() { 0 } else { size };
+        let free = if self.space.pus[pu].free() == 0 { 0 } else { size };
         (open + free).saturating_sub(self.gathered(rank) + c.promised)
     }
 
-    /// Survivors in rows that are not full yet.
-    fn gathered(&self, rank: usize) -> u32 {
+    /// Whether collection has a row in its own unit.
+    pub(super) fn has_moved_row(&self, rank: usize) -> bool {
+        let pu = self.stripe.pu(rank);
+        self.collectors[rank].open.is_some() || self.space.pus[pu].free() > 0
+    }
+
+    /// Survivors in rows that have not been sent.
+    pub(super) fn gathered(&self, rank: usize) -> u32 {
         let filled = |which: u32| {
-            let unit = self.units.collection(rank as u32, which);
-            if self.collectors[rank].busy[which as usize] {
-                0
-            } else {
-                self.units.unit(unit).filled
-            }
+            let unit = self.units.unit(self.units.collection(rank as u32, which));
+            if unit.sent { 0 } else { unit.filled }
         };
         filled(0) + filled(1)
     }
 
     /// With no victim to fill it up and the user out of space, the row being
     /// gathered is sent as it is, so that the chunks its blocks came from can
-    /// be erased.
+    /// be erased. A chunk that is being erased is space that comes by itself:
+    /// padding would spend as much as it wins, and could go on without end.
     fn send_part_row(&mut self, now: Time, pu: usize, rank: usize) {
         let c = &self.collectors[rank];
-        let waits = c.promised > 0 || c.busy != [false; 2] || self.gathered(rank) == 0;
-        if waits || !self.stripe.is_idle(pu) || self.space.pus[pu].free.len() > USER_LEAVES {
+        let waits =
+            c.promised > 0 || c.erasing > 0 || c.busy != [false; 2] || self.gathered(rank) == 0;
+        if waits || !self.stripe.is_idle(pu) || self.space.pus[pu].free() > USER_LEAVES {
+            return;
+        }
+        // Nor where the user has space in other units: this one may hold so much
+        // that is valid that nothing can be won in it.
+        if self.stripe.is_able() {
             return;
         }
         let which = c.gathering;
@@ -249,9 +375,10 @@ impl<D: OpenChannel> Pblk<D> {
         let padding = u64::from(self.units.pad(unit));
         self.collectors[rank].busy[which as usize] = true;
         self.collectors[rank].gathering ^= 1;
-        self.counters.gc -= padding;
         self.counters.padding += padding;
         self.send_moved_row(now, rank, unit);
+        // The row was counted whole.
+        self.counters.gc = self.counters.gc.saturating_sub(padding);
     }
 
     /// Free slots in the two collection units.
@@ -266,17 +393,13 @@ impl<D: OpenChannel> Pblk<D> {
         here + other
     }
 
-    fn read_survivors(&mut self, rank: usize, chunk: usize, block: u32, count: u32) {
+    fn read_survivors(&mut self, rank: usize, ppa: Ppa, count: u32) {
         let c = &mut self.collectors[rank];
         let which = c.buffers.trailing_zeros();
         c.buffers &= !(1 << which);
         c.promised += count;
-        c.next = block + count;
-        c.credit -= i64::from(count) * 256;
-        self.chunks[chunk].moving += count;
-        self.counters.moved += u64::from(count);
+        c.credit -= i64::from(count) * CREDIT;
         let number = rank as u32 * READS_PER_PU + which;
-        let ppa = Ppa(self.geometry.chunk_start(chunk).0 + u64::from(block));
         let survivors = &mut self.survivors[number as usize];
         survivors.first = ppa;
         let piece = survivors.buffer.take(count as usize * (self.kept + TAG_BYTES));
@@ -297,22 +420,45 @@ impl<D: OpenChannel> Pblk<D> {
         let chunk = self.geometry.chunk_index(first);
         self.collectors[rank].promised -= count;
         self.collectors[rank].buffers |= 1 << (number % READS_PER_PU);
+        // A read that names no block was not tried.
+        let is_whole = is_read(done.status) || done.failed != 0;
+        let unread = if is_read(done.status) { 0 } else { done.failed };
         for i in 0..count {
             let at = Ppa(first.0 + u64::from(i));
-            if done.status.is_ok() && self.space.is_valid(at) {
+            let failed = unread >> i & 1 == 1;
+            if failed && self.space.is_valid(at) && is_lost(done.status) {
+                self.survivor_failed(now, rank, at, count);
+            } else if !failed && is_whole && self.space.is_valid(at) {
                 let bytes = done.buffer.bytes();
                 let start = i as usize * self.kept;
                 let tag = Tag::load(&bytes[count as usize * self.kept + i as usize * TAG_BYTES..]);
                 self.gather(now, rank, at, tag, &bytes[start..start + self.kept]);
             } else {
-                // Given up meanwhile, or unreadable: then it stays where it
-                // is, and so does its chunk.
+                // Given up meanwhile; or the drive did not even try to read:
+                // then it stays where it is, and so does its chunk.
                 self.chunks[chunk].moving -= 1;
             }
         }
         self.survivors[number as usize].give(done.buffer);
         self.try_erase(now, chunk);
+        if self.checkpoint.closing {
+            self.checkpoint_step(now);
+        }
         self.collect(now, pu);
+        self.refresh(pu);
+        self.pump(now);
+    }
+
+    /// A survivor could not be read: by itself, or among `count`, of which it
+    /// may not be the culprit.
+    #[cold]
+    fn survivor_failed(&mut self, now: Time, rank: usize, at: Ppa, count: u32) {
+        if count > 1 {
+            self.collectors[rank].again.push_back(at);
+        } else {
+            self.chunks[self.geometry.chunk_index(at)].moving -= 1;
+            self.lose_at(now, at);
+        }
     }
 
     /// Adds a survivor to the row being gathered, and sends the row when it is
@@ -336,44 +482,69 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
-    /// Sends a row of survivors to flash, or programs it at once.
-    fn send_moved_row(&mut self, now: Time, rank: usize, unit: u32) {
-        let open = self.next_moved_row(rank);
-        if !self.move_at_once(now, rank, unit, open) {
-            self.program(unit, open);
+    /// Makes padding of the survivors of a row that have been given up or
+    /// replaced: what is sent holds only copies that count.
+    pub(super) fn void_stale(&mut self, now: Time, unit: u32) {
+        for i in 0..self.geometry.row_blocks() {
+            let slot = self.units.slot_number(unit, i);
+            let held = *self.units.slot(slot);
+            let from = held.old.ppa().filter(|_| held.lba != PAD);
+            let Some(from) = from.filter(|&from| !self.space.is_valid(from)) else { continue };
+            self.units.void(slot);
+            self.units.slot_mut(slot).lba = PAD;
+            let chunk = self.geometry.chunk_index(from);
+            self.chunks[chunk].moving -= 1;
+            self.try_erase(now, chunk);
         }
     }
 
-    /// Programs a row of survivors at once, and settles it. False where that
-    /// cannot be. A row that fails is sent as a command.
-    fn move_at_once(&mut self, now: Time, rank: usize, unit: u32, open: OpenChunk) -> bool {
-        let Some(status) = self.write_at_once(unit, open) else { return false };
-        if status.is_ok() {
-            for i in 0..self.geometry.row_blocks() {
-                let at = Ppa(self.units.unit(unit).ppa.0 + u64::from(i));
-                self.settle_moved(now, self.units.slot_number(unit, i), at);
+    /// Sends a row of survivors to flash, or programs it at once. One that
+    /// fails at once goes to the next chunk; where there is none, to another
+    /// unit.
+    pub(super) fn send_moved_row(&mut self, now: Time, rank: usize, unit: u32) {
+        if self.checkpoint.is_settling() {
+            self.checkpoint.hold(unit);
+            return;
+        }
+        self.void_stale(now, unit);
+        self.count_row();
+        while let Some(open) = self.next_moved_row(rank) {
+            match self.write_at_once(unit, open) {
+                None => return self.program(unit, open),
+                Some(status) if status.is_ok() => {
+                    self.settle_moved_row(now, unit);
+                    return self.close_full(open);
+                }
+                Some(_) => self.fail_chunk(open.chunk),
             }
-            self.free_moved(rank, unit);
         }
-        self.close_full(open);
-        if !status.is_ok() {
-            let next = self.next_moved_row(rank);
-            self.program(unit, next);
+        self.stripe.stranded.push_back(unit);
+    }
+
+    /// A row of survivors is programmed.
+    pub(super) fn settle_moved_row(&mut self, now: Time, unit: u32) {
+        for i in 0..self.geometry.row_blocks() {
+            let at = Ppa(self.units.unit(unit).ppa.0 + u64::from(i));
+            self.settle_moved(now, self.units.slot_number(unit, i), at);
         }
-        true
+        self.free_moved(unit);
     }
 
     /// The next row for a unit's survivors.
-    fn next_moved_row(&mut self, rank: usize) -> OpenChunk {
+    fn next_moved_row(&mut self, rank: usize) -> Option<OpenChunk> {
         let pu = self.stripe.pu(rank);
-        let open = match self.collectors[rank].open.take() {
+        let began = self.collectors[rank].open.take();
+        let open = match began {
             Some(open) => open,
-            None => self.space.open(pu).expect("survivors are read only with rows for them"),
+            None if self.collectors[rank].is_cold => self.space.open_worn(pu)?,
+            None => self.space.open(pu)?,
         };
         self.collectors[rank].open = self.advance_open(open);
         self.counters.gc += u64::from(self.geometry.row_blocks());
-        self.refresh(pu);
-        open
+        if began.is_none() {
+            self.refresh(pu);
+        }
+        Some(open)
     }
 
     /// A moved block is programmed at `at`.
@@ -400,18 +571,23 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// A row of survivors was programmed, or failed and is sent again.
+    /// It was programmed at parallel unit `pu`, which need not be its own.
     pub(super) fn moved_row_done(&mut self, now: Time, pu: usize, unit: u32, programmed: bool) {
-        let rank = self.stripe.rank(pu);
+        let rank = self.units.rank_of(unit);
         if programmed {
-            self.free_moved(rank, unit);
+            self.free_moved(unit);
         } else {
             self.send_moved_row(now, rank, unit);
+        }
+        if self.stripe.pu(rank) != pu {
+            self.collect(now, self.stripe.pu(rank));
         }
     }
 
     /// A row of survivors can be gathered again.
     #[inline]
-    fn free_moved(&mut self, rank: usize, unit: u32) {
+    fn free_moved(&mut self, unit: u32) {
+        let rank = self.units.rank_of(unit);
         let which = unit - self.units.collection(rank as u32, 0);
         self.units.unit_mut(unit).filled = 0;
         self.collectors[rank].busy[which as usize] = false;
@@ -419,13 +595,29 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Erases a victim when nothing of it is needed any more.
     #[inline]
-    pub(super) fn try_erase(&mut self, _now: Time, chunk: usize) {
+    pub(super) fn try_erase(&mut self, now: Time, chunk: usize) {
         let stage = self.chunks[chunk];
         if stage.phase != Phase::Draining || stage.moving > 0 || self.space.valid_blocks(chunk) > 0
         {
             return;
         }
+        // Older copies of what was given up may be elsewhere: only the record
+        // tells that they do not count.
+        if stage.given_up > self.log.durable {
+            if !self.log.held.contains(&chunk) {
+                self.log.held.push(chunk);
+            }
+            self.send_log(now);
+            return;
+        }
         self.chunks[chunk].phase = Phase::Erasing;
+        if stage.failed {
+            // Whoever counts on its end comes later.
+            self.leaving.push(chunk);
+            return;
+        }
+        let rank = self.rank_of_chunk(chunk);
+        self.collectors[rank].erasing += 1;
         let ppa = self.geometry.chunk_start(chunk);
         let cookie = Cookie::Reset(chunk as u32);
         self.send(|| Self::run(cookie, VectorOp::Reset, ppa, 1, Content::Data, Buffer::empty()));
@@ -433,19 +625,45 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// A chunk is erased, or worn out and lost.
     pub(super) fn reset_done(&mut self, now: Time, chunk: usize, status: Status) {
-        self.chunks[chunk].phase = Phase::None;
+        let pu = self.geometry.pu_index(self.geometry.chunk_start(chunk));
+        let rank = self.stripe.rank(pu);
+        self.chunks[chunk] = Stage { asked: self.chunks[chunk].asked, ..Stage::default() };
+        if self.meta.chunks.remove(&chunk).is_some() {
+            self.space.keep_back(pu);
+        } else {
+            self.collectors[rank].draining -= 1;
+            self.collectors[rank].erasing -= 1;
+        }
+        self.space.note_wear(chunk, self.device.chunk(chunk).wear);
+        self.lost_chunk.take_if(|(known, _)| *known == chunk);
         if status.is_ok() {
             self.counters.erases += 1;
             self.space.give(chunk);
         } else {
             self.lose(now, chunk);
         }
-        let pu = self.geometry.pu_index(self.geometry.chunk_start(chunk));
-        let rank = self.stripe.rank(pu);
-        self.collectors[rank].rescue = false;
-        self.refresh(pu);
-        self.pump(now);
-        self.stage_waiting(now);
+        if self.space.pus[pu].free() > 0 {
+            self.collectors[rank].rescue = false;
+        }
+        self.level_wear(pu, rank);
         self.collect(now, pu);
+        self.refresh(pu);
+        self.stage_waiting(now);
+        self.pump(now);
+        self.unstick_own_rows(now);
+        if self.checkpoint.closing {
+            self.checkpoint_step(now);
+        }
+    }
+
+    /// Whether nothing is on its way to flash, and nothing being moved or
+    /// erased.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.units.is_at_rest()
+            && self.filling.is_none()
+            && self.stripe.ready.is_empty()
+            && self.collectors.iter().all(Collector::is_at_rest)
+            && !self.chunks.iter().any(Stage::is_erasing)
+            && !self.meta.chunks.values().any(|own| own.erasing)
     }
 }

@@ -1,11 +1,27 @@
 //! How a block target is set up.
 
+use flash::Dimensions;
 use thiserror::Error;
 
-/// Chunks that each parallel unit has beyond those that hold data: two open
-/// ones, one being emptied, one waiting for its survivors, and the free
-/// reserve that keeps collection from stalling.
-pub const RESERVE_CHUNKS: u32 = 6;
+use super::meta::{ANCHORS, metadata_chunks};
+
+/// Chunks of each parallel unit for collection: two open ones, one being
+/// emptied, one waiting for its survivors, and the free reserve that keeps
+/// collection from stalling.
+const COLLECTION_CHUNKS: u32 = 6;
+
+/// Chunks that each parallel unit needs beyond those that hold data: for
+/// collection, for roots, and for the target's own blocks. `dim.chunks` are
+/// those that hold data.
+pub fn reserve_chunks(dim: &Dimensions) -> u32 {
+    COLLECTION_CHUNKS + ANCHORS + metadata_chunks(dim, dim.chunks)
+}
+
+/// The numbers of a drive with what [`reserve_chunks`] adds to those chunks
+/// that hold data.
+pub fn with_reserve(data: Dimensions) -> Dimensions {
+    Dimensions { chunks: data.chunks + reserve_chunks(&data), ..data }
+}
 
 /// Which closed chunk is collected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +43,7 @@ pub struct PblkConfig {
     /// Logical capacity in bytes; a multiple of 4096.
     pub bytes: u64,
     /// Chunks that hold data, in each parallel unit (T of the formulas). The
-    /// geometry must have [`RESERVE_CHUNKS`] more.
+    /// geometry must have [`reserve_chunks`] more.
     pub data_chunks: u32,
     /// Which chunk is collected.
     pub victim: Victim,
@@ -40,7 +56,7 @@ pub struct PblkConfig {
 pub enum PblkError {
     /// Too few chunks for data and reserve.
     #[error(
-        "a parallel unit has {chunks} chunks, but {data} for data and {RESERVE_CHUNKS} in reserve \
+        "a parallel unit has {chunks} chunks, but {data} for data and {reserve} in reserve \
          are needed; make the drive smaller or give it more chunks"
     )]
     TooFewChunks {
@@ -48,6 +64,8 @@ pub enum PblkError {
         chunks: u32,
         /// What data needs.
         data: u32,
+        /// What is needed beyond.
+        reserve: u32,
     },
     /// The logical capacity leaves no space to collect.
     #[error(
@@ -81,6 +99,29 @@ pub enum PblkError {
     /// Recovery met a device error.
     #[error("recovery could not read the drive: {0}")]
     Recovery(port::Status),
+    /// There was a checkpoint and no root of it is whole.
+    #[error("the drive's checkpoint is damaged: what it held cannot be found any more")]
+    Root,
+    /// The log is damaged.
+    #[error("the drive's log is damaged: what was trimmed is not known any more")]
+    Log,
+    /// A later version wrote the drive.
+    #[error("the drive was written by a later version (checkpoint format {0}): use that version")]
+    Version(u64),
+    /// The drive was made with another configuration.
+    #[error(
+        "the drive was made with another configuration ({found} logical blocks, not {config}): \
+         open it with the one it was made with"
+    )]
+    Mismatch {
+        /// Logical blocks that were found.
+        found: u64,
+        /// Logical blocks that were asked for.
+        config: u64,
+    },
+    /// The chunks for roots are bad.
+    #[error("the drive has no two good chunks for its checkpoints at the beginning of a unit")]
+    Anchors,
     /// No memory.
     #[error(transparent)]
     Memory(#[from] port::OutOfMemory),

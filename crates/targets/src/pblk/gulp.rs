@@ -11,6 +11,8 @@ use flash::{Ppa, TAG_BYTES, Tag};
 use port::Time;
 
 use super::Pblk;
+use super::failures::{is_lost, is_read};
+use super::limiter::CREDIT;
 
 /// Survivors read before the first is moved.
 const GULP: usize = 32;
@@ -48,14 +50,14 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     pub(super) fn waits_for_gulp(&self, pu: usize, rank: usize) -> bool {
         let c = &self.collectors[rank];
-        c.victim.is_some() && !c.has_credit(GULP as u32) && !self.is_urgent(pu)
+        c.victim.is_some() && !c.has_credit(GULP as u32) && !self.is_urgent(pu, rank)
     }
 
     /// Moves the next survivors of a victim, as many as have rows to go to.
     pub(super) fn gulp(&mut self, now: Time, pu: usize, rank: usize, chunk: usize) -> Gulped {
         let most = (GULP as u32).min(self.rows_left(pu, rank));
         let Some(mut gulp) = self.gulp.take() else { return Gulped::No };
-        let gulped = match self.read_gulp(&mut gulp, rank, chunk, most as usize) {
+        let gulped = match self.read_gulp(now, &mut gulp, rank, chunk, most as usize) {
             _ if most == 0 => Gulped::Full,
             None => Gulped::No,
             Some(count) => self.move_gulp(now, &gulp, rank, chunk, count),
@@ -65,29 +67,36 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Reads up to `most` survivors. Gives how many; `None` where the drive
-    /// does not read at once. One that cannot be read stays where it is, and
-    /// so does its chunk.
+    /// does not read at once. After one that cannot be read, each is read by
+    /// itself, so that only those are lost that cannot be.
     fn read_gulp(
         &mut self,
+        now: Time,
         gulp: &mut Gulp,
         rank: usize,
         chunk: usize,
         most: usize,
     ) -> Option<usize> {
         let (kept, start) = (self.kept, self.geometry.chunk_start(chunk).0);
-        let mut n = 0;
+        let (mut n, mut longest) = (0, usize::MAX);
         while n < most {
             let from = self.collectors[rank].next;
             let Some((block, run)) = self.space.next_valid_run(chunk, from) else { break };
-            let count = (run as usize).min(most - n);
+            let count = (run as usize).min(most - n).min(longest);
             let ppa = Ppa(start + u64::from(block));
             let data = &mut gulp.data[n * kept..(n + count) * kept];
             let tags = &mut gulp.tags[n * TAG_BYTES..(n + count) * TAG_BYTES];
             let Some(status) = self.device.read_at_once(ppa, count as u32, data, tags) else {
                 return if n > 0 { Some(n) } else { None };
             };
+            if is_lost(status) && count > 1 {
+                longest = 1;
+                continue;
+            }
             self.collectors[rank].next = block + count as u32;
-            if status.is_ok() {
+            if is_lost(status) {
+                self.lose_at(now, ppa);
+            } else if is_read(status) {
                 for i in 0..count {
                     gulp.at[n + i] = Ppa(ppa.0 + i as u64);
                     self.map.prefetch(Tag::load(&tags[i * TAG_BYTES..]).id);
@@ -115,7 +124,7 @@ impl<D: OpenChannel> Pblk<D> {
                 self.collectors[rank].next = self.geometry.block(at);
                 return Gulped::Full;
             }
-            self.collectors[rank].credit -= 256;
+            self.collectors[rank].credit -= CREDIT;
             self.chunks[chunk].moving += 1;
             self.counters.moved += 1;
             let tag = Tag::load(&gulp.tags[i * TAG_BYTES..]);

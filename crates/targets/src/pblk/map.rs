@@ -5,7 +5,7 @@
 //! untouched page costs no memory.
 
 use flash::Ppa;
-use port::{Lazy, OutOfMemory};
+use port::{BLOCK_BYTES, Lazy, OutOfMemory};
 
 /// Where a logical block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,9 @@ const BUFFERED: u64 = 1 << 63;
 impl Place {
     /// Nowhere: reads as zeros.
     pub const UNMAPPED: Place = Place(0);
+
+    /// It was somewhere and cannot be read any more: reads as an error.
+    pub const LOST: Place = Place(BUFFERED - 1);
 
     #[inline]
     pub fn flash(ppa: Ppa) -> Place {
@@ -31,7 +34,7 @@ impl Place {
     /// The flash address, if that is where it is.
     #[inline]
     pub fn ppa(self) -> Option<Ppa> {
-        if self.0 == 0 || self.0 & BUFFERED != 0 { None } else { Some(Ppa(self.0 - 1)) }
+        if self.0.wrapping_sub(1) >= BUFFERED - 2 { None } else { Some(Ppa(self.0 - 1)) }
     }
 
     /// The buffer slot, if that is where it is.
@@ -49,6 +52,9 @@ enum Entries {
 
 /// Address bits that four-byte entries hold.
 const FOUR_BYTE_BITS: u32 = 30;
+
+/// [`Place::LOST`] in four bytes.
+const FOUR_LOST: u32 = 0x7fff_ffff;
 
 /// The map.
 pub(super) struct Map {
@@ -93,8 +99,11 @@ impl Map {
     pub fn get(&self, lba: u64) -> Place {
         match &self.entries {
             Entries::Four(e) => {
-                let raw = u64::from(e[lba as usize]);
-                Place(((raw >> 31) << 63) | (raw & 0x7fff_ffff))
+                let raw = e[lba as usize];
+                if raw == FOUR_LOST {
+                    return Place::LOST;
+                }
+                Place(u64::from(raw >> 31) << 63 | u64::from(raw & 0x7fff_ffff))
             }
             Entries::Eight(e) => Place(e[lba as usize]),
         }
@@ -104,8 +113,8 @@ impl Map {
     pub fn set(&mut self, lba: u64, place: Place) {
         match &mut self.entries {
             Entries::Four(e) => {
-                debug_assert!(place.0 & !BUFFERED < 1 << 31);
-                e[lba as usize] = ((place.0 >> 63) << 31) as u32 | place.0 as u32;
+                debug_assert!(place == Place::LOST || place.0 & !BUFFERED < 1 << 31);
+                e[lba as usize] = ((place.0 >> 63) << 31) as u32 | (place.0 as u32 & FOUR_LOST);
             }
             Entries::Eight(e) => e[lba as usize] = place.0,
         }
@@ -122,9 +131,147 @@ impl Map {
         }
     }
 
-    /// Map pages changed since the map was made.
+    /// Map pages that changed since a checkpoint wrote them.
     pub fn dirty_pages(&self) -> u64 {
         self.dirty.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Bytes of an entry.
+    pub fn entry_bytes(&self) -> u64 {
+        BLOCK_BYTES >> self.page_shift
+    }
+
+    /// Pages of 4 KiB.
+    pub fn pages(&self) -> u64 {
+        self.blocks.div_ceil(1 << self.page_shift)
+    }
+
+    /// Pages of the map of a drive.
+    pub fn pages_of(blocks: u64, address_bits: u32) -> u64 {
+        let shift = if address_bits <= FOUR_BYTE_BITS { 10 } else { 9 };
+        blocks.div_ceil(1 << shift)
+    }
+
+    /// The page that a block's entry is in.
+    #[inline]
+    pub fn page_of(&self, lba: u64) -> u64 {
+        lba >> self.page_shift
+    }
+
+    /// The blocks of a page.
+    pub fn blocks_of(&self, page: u64) -> std::ops::Range<u64> {
+        let first = page << self.page_shift;
+        first..(first + (1 << self.page_shift)).min(self.blocks)
+    }
+
+    /// Takes the next page from `from` on that changed.
+    pub fn take_dirty(&mut self, from: u64) -> Option<u64> {
+        let mut at = (from >> 6) as usize;
+        let mut mask = u64::MAX << (from & 63);
+        while at < self.dirty.len() {
+            let word = self.dirty[at] & mask;
+            if word != 0 {
+                let bit = word.trailing_zeros();
+                self.dirty[at] &= !(1 << bit);
+                return Some((at as u64) << 6 | u64::from(bit));
+            }
+            (at, mask) = (at + 1, u64::MAX);
+        }
+        None
+    }
+
+    /// A page is to be written again.
+    pub fn touch(&mut self, page: u64) {
+        self.dirty[(page >> 6) as usize] |= 1 << (page & 63);
+    }
+
+    /// Writes a page as flash has it: little-endian entries. What is only in
+    /// the buffer is asked of `durable`.
+    pub fn encode(&self, page: u64, to: &mut [u8], durable: impl Fn(Place) -> Place) {
+        let blocks = self.blocks_of(page);
+        let range = blocks.start as usize..blocks.end as usize;
+        let (used, rest) = to.split_at_mut(range.len() * self.entry_bytes() as usize);
+        rest.fill(0);
+        match &self.entries {
+            Entries::Four(e) => encode_entries(&e[range], used, 31, |raw| {
+                durable(Place::buffer(raw & FOUR_LOST)).0 as u32 & FOUR_LOST
+            }),
+            Entries::Eight(e) => encode_entries(&e[range], used, 63, |raw| durable(Place(raw)).0),
+        }
+    }
+
+    /// The entry at `at` of a page as flash has it; `None` where there cannot
+    /// be one.
+    pub fn decode(&self, page: &[u8], at: usize) -> Option<Place> {
+        let raw = match &self.entries {
+            Entries::Four(_) => {
+                let raw = u32::from_le_bytes(page[at * 4..at * 4 + 4].try_into().expect("4 bytes"));
+                if raw == FOUR_LOST { Place::LOST.0 } else { raw.into() }
+            }
+            Entries::Eight(_) => super::record::word(page, at * 8),
+        };
+        (raw & BUFFERED == 0 && (raw <= 1 << 44 || raw == Place::LOST.0)).then_some(Place(raw))
+    }
+
+    /// Sets an entry as it was loaded: its page has not changed.
+    pub fn install(&mut self, lba: u64, place: Place) {
+        match &mut self.entries {
+            Entries::Four(e) => e[lba as usize] = place.0 as u32 & FOUR_LOST,
+            Entries::Eight(e) => e[lba as usize] = place.0,
+        }
+    }
+
+    /// Bytes of memory, when all of it is used.
+    pub fn bytes(&self) -> u64 {
+        self.blocks * self.entry_bytes()
+    }
+}
+
+/// An entry as flash has it.
+trait Entry<const N: usize>: Copy {
+    fn bytes(self) -> [u8; N];
+    /// Whether the highest bit is set.
+    fn is_high(self, bit: u32) -> bool;
+}
+
+impl Entry<4> for u32 {
+    #[inline]
+    fn bytes(self) -> [u8; 4] {
+        self.to_le_bytes()
+    }
+    #[inline]
+    fn is_high(self, bit: u32) -> bool {
+        self >> bit == 1
+    }
+}
+
+impl Entry<8> for u64 {
+    #[inline]
+    fn bytes(self) -> [u8; 8] {
+        self.to_le_bytes()
+    }
+    #[inline]
+    fn is_high(self, bit: u32) -> bool {
+        self >> bit == 1
+    }
+}
+
+/// Entries that are written at once when none of them is in the buffer.
+const AT_ONCE: usize = 32;
+
+/// Writes entries; those with the highest bit as `slow` says.
+fn encode_entries<const N: usize, E: Entry<N>>(
+    from: &[E],
+    to: &mut [u8],
+    bit: u32,
+    slow: impl Fn(E) -> E,
+) {
+    for (from, to) in from.chunks(AT_ONCE).zip(to.chunks_mut(AT_ONCE * N)) {
+        let all_on_flash = from.iter().fold(true, |all, entry| all & !entry.is_high(bit));
+        for (entry, to) in from.iter().zip(to.as_chunks_mut().0) {
+            let stays = all_on_flash || !entry.is_high(bit);
+            *to = if stays { entry.bytes() } else { slow(*entry).bytes() };
+        }
     }
 }
 
@@ -138,7 +285,8 @@ mod tests {
             let mut map = Map::new(5000, bits).unwrap();
             assert_eq!(map.get(4999), Place::UNMAPPED);
             let last = Ppa((1 << bits) - 1);
-            for place in [Place::flash(Ppa(0)), Place::flash(last), Place::buffer(77)] {
+            for place in [Place::flash(Ppa(0)), Place::flash(last), Place::LOST, Place::buffer(77)]
+            {
                 map.set(4999, place);
                 assert_eq!(map.get(4999), place);
                 assert_eq!(map.get(4998), Place::UNMAPPED);
@@ -149,6 +297,41 @@ mod tests {
             map.set(0, Place::flash(last));
             assert_eq!(map.get(0).ppa(), Some(last));
             assert_eq!(map.dirty_pages(), 2);
+            assert_eq!(Place::LOST.ppa(), None);
+            assert_eq!(Place::LOST.slot(), None);
+        }
+    }
+
+    #[test]
+    fn pages_go_to_flash_and_back() {
+        for bits in [30, 40] {
+            let mut map = Map::new(1500, bits).unwrap();
+            let places = [Place::flash(Ppa((1 << bits) - 1)), Place::LOST, Place::UNMAPPED];
+            (0..3).for_each(|i| map.set(1497 + i as u64, places[i]));
+            map.set(0, Place::buffer(3));
+            assert_eq!(map.pages(), Map::pages_of(1500, bits));
+            let last = map.page_of(1499);
+            assert_eq!((map.take_dirty(0), map.take_dirty(1)), (Some(0), Some(last)));
+            assert_eq!(map.take_dirty(0), None);
+            let mut page = [0xff; 4096];
+            map.encode(last, &mut page, |_| unreachable!());
+            let blocks = map.blocks_of(last);
+            assert_eq!(blocks.end, 1500);
+            for (i, place) in places.into_iter().enumerate() {
+                let at = (1497 + i as u64 - blocks.start) as usize;
+                assert_eq!(map.decode(&page, at), Some(place));
+                map.install(1497 + i as u64, Place::UNMAPPED);
+                map.install(1497 + i as u64, place);
+                assert_eq!(map.get(1497 + i as u64), place);
+            }
+            for durable in [Place::flash(Ppa(9)), Place::LOST, Place::UNMAPPED] {
+                map.encode(0, &mut page, |place| {
+                    assert_eq!(place, Place::buffer(3));
+                    durable
+                });
+                assert_eq!(map.decode(&page, 0), Some(durable));
+            }
+            assert_eq!(map.dirty_pages(), 0);
         }
     }
 }

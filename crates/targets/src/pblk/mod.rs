@@ -14,35 +14,58 @@
 //!
 //! Files: [`map`] where each block is, [`space`] chunks and victims,
 //! [`units`] rows on their way, `requests` the user's side, `programs` the way
-//! to flash, `collect` garbage collection, `gulp` the same on a drive that takes
-//! no time, `recover` start-up.
+//! to flash, `limiter` the pace of collection, `wear` leveling, `failures` what
+//! becomes of what fails, `refresh` chunks moved on request, `collect` garbage
+//! collection, `gulp` the same on a drive that takes no time. What makes it
+//! durable: `checkpoint` writes the map, `meta` is the stream that it goes with
+//! and where its pages are, `table` what is known of chunks, `root` where all
+//! begins, `log` what was given up, `record` the bytes of these; `recover`
+//! start-up, `load` the map's pages after it.
 
+mod checkpoint;
 mod collect;
 mod config;
+mod failures;
 mod gulp;
+mod limiter;
+mod load;
+mod log;
 mod map;
+mod meta;
 mod programs;
+mod record;
 mod recover;
+mod refresh;
 mod requests;
+mod root;
 mod space;
+mod table;
 mod units;
+mod wear;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 
 use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{Geometry, Ppa, TAG_BYTES};
+use flash::{ChunkState, Dimensions, Geometry, Ppa, TAG_BYTES};
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Slots, Time};
 use xxhash_rust::xxh3::Xxh3;
 
-pub use config::{PblkConfig, PblkError, RESERVE_CHUNKS, Victim};
+pub use config::{PblkConfig, PblkError, Victim, reserve_chunks, with_reserve};
+pub use recover::Peek;
 
+use checkpoint::Checkpoint;
 use collect::Collector;
 use gulp::Gulp;
+use load::Load;
+use log::Log;
 use map::Map;
+use meta::{ANCHORS, Meta, metadata_chunks};
 use programs::Stripe;
-use requests::{Partial, Request};
+use requests::{Flush, Partial, Request};
+use root::{Mirror, Root};
 use space::Space;
+use table::Table;
 use units::Units;
 
 /// Requests that may be inside at once.
@@ -56,6 +79,10 @@ const PARTIALS: usize = 256;
 
 /// Commands that wait for the drive before requests are refused.
 const BACKLOG: usize = 1024;
+
+/// Rows of own blocks beside those that a checkpoint has on their way: for the
+/// log and the root.
+const OWN_ROWS: usize = 5;
 
 /// User rows gathered or on their way, for each parallel unit: one being
 /// programmed, one queued behind it, and two gathering.
@@ -96,6 +123,79 @@ pub struct WriteCounters {
     pub moved: u64,
     /// Chunks erased.
     pub erases: u64,
+    /// Chunks given up because a program of theirs failed.
+    pub retired: u64,
+    /// Logical blocks of which the newest copy in flash could not be read.
+    pub lost: u64,
+    /// Chunks that the drive wanted refreshed, put down to be collected.
+    pub refreshed: u64,
+    /// Little worn chunks put down to be collected, to level wear.
+    pub leveled: u64,
+}
+
+impl WriteCounters {
+    /// How many numbers they are.
+    pub const WORDS: usize = 12;
+
+    /// All of them, in an order that formats keep.
+    pub fn words(&self) -> [u64; Self::WORDS] {
+        let c = self;
+        [
+            c.user,
+            c.gc,
+            c.padding,
+            c.metadata,
+            c.absorbed,
+            c.collections,
+            c.moved,
+            c.erases,
+            c.retired,
+            c.lost,
+            c.refreshed,
+            c.leveled,
+        ]
+    }
+
+    /// The opposite of [`WriteCounters::words`].
+    pub fn from_words(words: [u64; Self::WORDS]) -> WriteCounters {
+        let [user, gc, padding, metadata, absorbed, collections, moved, erases, ..] = words;
+        let [.., retired, lost, refreshed, leveled] = words;
+        WriteCounters {
+            user,
+            gc,
+            padding,
+            metadata,
+            absorbed,
+            collections,
+            moved,
+            erases,
+            retired,
+            lost,
+            refreshed,
+            leveled,
+        }
+    }
+}
+
+/// Bytes of memory that the target's tables take when the drive is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The map.
+    pub map: u64,
+    /// Where the map's pages are on flash.
+    pub directory: u64,
+    /// Which blocks are valid, and how many of each chunk.
+    pub valid: u64,
+    /// What the last checkpoint says of the chunks, and how far their
+    /// collection is.
+    pub chunks: u64,
+}
+
+impl Memory {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.map + self.directory + self.valid + self.chunks
+    }
 }
 
 /// The block target over an open-channel drive.
@@ -113,6 +213,17 @@ pub struct Pblk<D> {
     /// By chunk: how far its collection is.
     chunks: Vec<collect::Stage>,
     survivors: Vec<collect::Survivors>,
+    meta: Meta,
+    table: Table,
+    log: Log,
+    checkpoint: Checkpoint,
+    mirrors: [Mirror; 2],
+    /// Pages of the map that are not there yet.
+    load: Option<Box<Load>>,
+    /// Chunks that are empty and to be retired.
+    leaving: Vec<usize>,
+    /// By block, what a chunk held of which a block could not be read.
+    lost_chunk: Option<(usize, Vec<u64>)>,
     /// Taken while it is used.
     gulp: Option<Box<Gulp>>,
     /// The drive takes no time: most is done without a command.
@@ -125,12 +236,18 @@ pub struct Pblk<D> {
     waiting: VecDeque<u32>,
     /// Parts of blocks whose old bytes have arrived, to be put in the buffer.
     merges: VecDeque<u32>,
-    /// Flushes and FUA writes, with the unit that must be programmed.
-    flushes: VecDeque<(u64, u32)>,
+    /// Flushes and FUA writes, with what must be programmed.
+    flushes: VecDeque<Flush>,
+    /// Of these, those that the drive's flush under way covers.
+    syncing: usize,
     /// The user unit being gathered.
     filling: Option<u32>,
     /// So many chunks are worn out that nothing more is written.
     read_only: bool,
+    /// Nothing can be made durable any more.
+    dead: bool,
+    /// What waits for the buffer is being put there.
+    staging: bool,
 
     /// Reads of one block that came one by one while earlier completions wait
     /// to be taken: their map entries are on their way. Served when the next
@@ -159,6 +276,16 @@ enum Cookie {
     Survivors(u32),
     /// An erase: chunk.
     Reset(u32),
+    /// A program of own blocks: row.
+    Own(u32),
+    /// An erase of a chunk for roots: mirror.
+    Anchor(u32),
+    /// A read of pages of the map: which.
+    Load(u32),
+    /// The drive's flush for the user's.
+    Flush,
+    /// The drive's flush for a checkpoint.
+    Sync,
 }
 
 impl Cookie {
@@ -170,6 +297,11 @@ impl Cookie {
             Cookie::Program(n) => (2, n),
             Cookie::Survivors(n) => (3, n),
             Cookie::Reset(n) => (4, n),
+            Cookie::Own(n) => (5, n),
+            Cookie::Anchor(n) => (6, n),
+            Cookie::Load(n) => (7, n),
+            Cookie::Flush => (8, 0),
+            Cookie::Sync => (9, 0),
         };
         (kind << 32) | u64::from(number)
     }
@@ -182,21 +314,42 @@ impl Cookie {
             1 => Cookie::Partial(number),
             2 => Cookie::Program(number),
             3 => Cookie::Survivors(number),
-            _ => Cookie::Reset(number),
+            4 => Cookie::Reset(number),
+            5 => Cookie::Own(number),
+            6 => Cookie::Anchor(number),
+            7 => Cookie::Load(number),
+            8 => Cookie::Flush,
+            _ => Cookie::Sync,
         }
     }
 }
 
 impl<D: OpenChannel> Pblk<D> {
-    /// A target on a drive whose chunks are all free.
+    /// A target on a drive whose chunks are all free, or offline from the
+    /// factory. A drive with too few that are not is read-only.
     pub fn new(device: D, config: PblkConfig) -> Result<Pblk<D>, PblkError> {
         let mut pblk = Pblk::empty(device, config)?;
         let geometry = pblk.geometry;
         for pu in geometry.pus_channels_first() {
-            pblk.space.pus[pu].free.extend(0..geometry.chunks());
+            for chunk in (0..geometry.chunks()).map(|n| geometry.chunk_of(pu, n)) {
+                if pblk.is_anchor(chunk) {
+                    continue;
+                } else if pblk.device.chunk(chunk).state == ChunkState::Offline {
+                    pblk.lose(Time::ZERO, chunk);
+                } else {
+                    pblk.space.give(chunk);
+                }
+            }
             pblk.refresh(pu);
         }
         Ok(pblk)
+    }
+
+    /// Whether a chunk is kept for roots.
+    fn is_anchor(&self, chunk: usize) -> bool {
+        let pu = self.geometry.pu_index(self.geometry.chunk_start(chunk));
+        let first = self.geometry.chunk_of(pu, 0);
+        chunk - first < ANCHORS as usize && self.stripe.rank(pu) < self.mirrors.len()
     }
 
     /// A target that knows nothing of the drive's chunks yet.
@@ -208,17 +361,38 @@ impl<D: OpenChannel> Pblk<D> {
         let pus = geometry.total_pus();
         let row_bytes = row as usize * (kept as usize + TAG_BYTES);
         let keeps_data = u64::from(kept) == BLOCK_BYTES;
+        let slots = geometry.chunk_slots();
+        let blocks = config.bytes / BLOCK_BYTES;
+        let pages = Map::pages_of(blocks, geometry.address_bits()) + Table::pages_of(slots);
+        let meta = Meta::new(&geometry, pus as usize + OWN_ROWS, pages)?;
+        let mirrors = mirrors(&device)?;
+        let root_bytes = Root::rows(meta.directory.len(), row) as usize * row as usize;
+        let own = metadata_chunks(&geometry.dimensions(), config.data_chunks);
         let partials = if keeps_data { PARTIALS } else { 0 };
+        let mut space = Space::new(&geometry, config.victim, config.seed, config.data_chunks, own)?;
+        for pu in geometry.pus_channels_first() {
+            for chunk in (0..geometry.chunks()).map(|number| geometry.chunk_of(pu, number)) {
+                space.note_wear(chunk, device.chunk(chunk).wear);
+            }
+        }
         Ok(Pblk {
             shape: Shape { bytes: config.bytes, kept, max_bytes: MAX_BYTES, depth: DEPTH },
             kept: kept as usize,
             map: Map::new(config.bytes / BLOCK_BYTES, geometry.address_bits())?,
-            space: Space::new(&geometry, config.victim, config.seed, config.data_chunks)?,
+            space,
+            meta,
+            table: Table::new(slots),
+            log: Log::new(row),
+            checkpoint: Checkpoint::new(root_bytes * BLOCK_BYTES as usize, pus, slots),
+            mirrors,
+            load: None,
             units: Units::new((USER_UNITS_PER_PU * pus).max(16), pus, row, kept)?,
             stripe: Stripe::new(&geometry),
             collectors: Collector::all(&geometry),
-            chunks: vec![collect::Stage::default(); geometry.chunk_slots()],
+            chunks: vec![collect::Stage::default(); slots],
             survivors: collect::Survivors::all(&geometry, row_bytes)?,
+            leaving: Vec::new(),
+            lost_chunk: None,
             gulp: Some(Gulp::new(kept as usize)),
             instant: device.timing().is_instant(),
             requests: Slots::new(DEPTH),
@@ -227,8 +401,11 @@ impl<D: OpenChannel> Pblk<D> {
             waiting: VecDeque::with_capacity(DEPTH),
             merges: VecDeque::with_capacity(PARTIALS),
             flushes: VecDeque::with_capacity(DEPTH),
+            syncing: 0,
             filling: None,
             read_only: false,
+            dead: false,
+            staging: false,
             later: Ring::new(LATER),
             out: Ring::new(2 * BACKLOG + 16 * pus as usize),
             device_done: Ring::new(device.depth()),
@@ -271,11 +448,38 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Free chunks of all parallel units.
     pub fn free_chunks(&self) -> u64 {
-        self.space.pus.iter().map(|pu| pu.free.len() as u64).sum()
+        self.space.all_free()
     }
 
-    /// Pages of the map, 4 KiB each, that changed since the start: what a
-    /// checkpoint would write.
+    /// Bytes of memory that its tables take.
+    pub fn memory(&self) -> Memory {
+        let slots = self.geometry.chunk_slots() as u64;
+        Memory {
+            map: self.map.bytes(),
+            directory: 8 * self.meta.len(),
+            valid: (1 << self.geometry.address_bits()) / 8 + 4 * slots,
+            chunks: slots * (16 + size_of::<collect::Stage>() as u64),
+        }
+    }
+
+    /// Rows sent since the last whole checkpoint began: what recovery would
+    /// read.
+    pub fn since_checkpoint(&self) -> u64 {
+        self.checkpoint.since()
+    }
+
+    /// Data rows after which the next checkpoint begins.
+    pub fn checkpoint_rows(&self) -> u64 {
+        self.checkpoint.interval()
+    }
+
+    /// Whether pages of the map have not been read since the start.
+    pub fn is_loading(&self) -> bool {
+        self.load.is_some()
+    }
+
+    /// Pages of the map, 4 KiB each, that changed since a checkpoint wrote
+    /// them.
     pub fn dirty_map_pages(&self) -> u64 {
         self.map.dirty_pages()
     }
@@ -436,8 +640,26 @@ impl<D: OpenChannel> Pblk<D> {
             Cookie::Program(unit) => self.program_done(now, unit, done),
             Cookie::Survivors(buffer) => self.survivors_done(now, buffer, done),
             Cookie::Reset(chunk) => self.reset_done(now, chunk as usize, done.status),
+            Cookie::Own(row) => self.own_done(now, row, done),
+            // A chunk that was not erased fails what is written to it next.
+            Cookie::Anchor(_) => {}
+            Cookie::Load(number) => self.load_done(now, number, done),
+            Cookie::Flush => self.flush_done(now, done.status),
+            Cookie::Sync => self.checkpoint_synced(now, done.status),
         }
     }
+}
+
+/// The chunks for roots, of the first two parallel units, or of the only one.
+fn mirrors<D: OpenChannel>(device: &D) -> Result<[Mirror; 2], PblkError> {
+    let geometry = *device.geometry();
+    let mut mirrors: [Mirror; 2] = Default::default();
+    for (mirror, pu) in mirrors.iter_mut().zip(geometry.pus_channels_first()) {
+        let chunks = (0..ANCHORS).map(|number| geometry.chunk_of(pu, number));
+        let good = |&chunk: &usize| device.chunk(chunk).state != ChunkState::Offline;
+        mirror.chunks = chunks.filter(good).collect();
+    }
+    if mirrors.iter().any(Mirror::is_usable) { Ok(mirrors) } else { Err(PblkError::Anchors) }
 }
 
 /// Whether this configuration works on this drive.
@@ -446,9 +668,11 @@ fn check<D: OpenChannel>(device: &D, config: &PblkConfig) -> Result<(), PblkErro
     if config.bytes == 0 || !config.bytes.is_multiple_of(BLOCK_BYTES) {
         return Err(PblkError::Capacity(config.bytes));
     }
-    if geometry.chunks() < config.data_chunks + RESERVE_CHUNKS {
+    let of_data = Dimensions { chunks: config.data_chunks, ..geometry.dimensions() };
+    let reserve = reserve_chunks(&of_data);
+    if u64::from(geometry.chunks()) < u64::from(config.data_chunks) + u64::from(reserve) {
         let (chunks, data) = (geometry.chunks(), config.data_chunks);
-        return Err(PblkError::TooFewChunks { chunks, data });
+        return Err(PblkError::TooFewChunks { chunks, data, reserve });
     }
     if device.timing().unreadable > 0 {
         return Err(PblkError::Unreadable(device.timing().unreadable));
@@ -472,6 +696,9 @@ impl<D: OpenChannel> Port for Pblk<D> {
     type Done = BlockDone;
 
     fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
+        if self.load.is_some() {
+            return self.submit_loading(now, cmds);
+        }
         if cmds.len() == 1 && self.put_off(now, cmds) {
             return;
         }
@@ -485,7 +712,10 @@ impl<D: OpenChannel> Port for Pblk<D> {
             let req = cmds.pop().expect("it was looked at");
             self.accept(now, req);
         }
+        self.look_at_checkpoint(now);
+        self.retire_leaving(now);
         self.submit_out(now);
+        self.look_for_end(now);
     }
 
     #[inline]
@@ -517,12 +747,18 @@ impl<D: OpenChannel> Port for Pblk<D> {
             while let Some(completion) = self.device_done.pop() {
                 self.handle(to, completion);
             }
+            self.retire_leaving(to);
+            if self.load.is_some() {
+                self.load_step(to);
+            }
+            self.look_at_checkpoint(to);
             if self.out.is_empty() {
                 break;
             }
             // What is sent now may be done at once.
             self.device.submit(to, &mut self.out);
         }
+        self.look_for_end(to);
         self.ready.pour(done);
         if self.ready.is_empty() && self.later.front().is_some_and(|(at, _)| *at <= to) {
             self.serve_later(to);

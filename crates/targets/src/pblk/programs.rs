@@ -23,6 +23,10 @@ struct PuStripe {
     open: Option<OpenChunk>,
     /// User rows on their way.
     rows: u8,
+    /// Of 256 turns, how many it lets pass, since it is more worn than others.
+    rest: u8,
+    /// The sum of these, up to 256.
+    rested: u8,
 }
 
 /// Round robin over the parallel units that can take a row, channels first.
@@ -36,6 +40,8 @@ pub(super) struct Stripe {
     next: usize,
     /// Full units that wait for a parallel unit.
     pub ready: VecDeque<u32>,
+    /// The same of collection, whose own parallel units have no row for them.
+    pub stranded: VecDeque<u32>,
 }
 
 impl Stripe {
@@ -47,7 +53,8 @@ impl Stripe {
             pus.push(PuStripe { pu, ..PuStripe::default() });
         }
         let able = vec![0; pus.len().div_ceil(64)];
-        Stripe { pus, ranks, able, next: 0, ready: VecDeque::with_capacity(64) }
+        let (ready, stranded) = (VecDeque::with_capacity(64), VecDeque::new());
+        Stripe { pus, ranks, able, next: 0, ready, stranded }
     }
 
     /// A parallel unit's place in the round.
@@ -67,6 +74,17 @@ impl Stripe {
         self.pus[self.ranks[pu] as usize].open = Some(open);
     }
 
+    /// The chunk open for the user at a place in the round.
+    #[inline]
+    pub fn open(&self, rank: usize) -> Option<OpenChunk> {
+        self.pus[rank].open
+    }
+
+    /// A chunk is no longer open for the user, if it was.
+    pub fn leave(&mut self, rank: usize, chunk: usize) {
+        self.pus[rank].open.take_if(|open| open.chunk == chunk);
+    }
+
     /// User rows on their way to a parallel unit.
     #[inline]
     pub fn rows(&self, pu: usize) -> u8 {
@@ -80,9 +98,40 @@ impl Stripe {
         stripe.rows == 0 && stripe.open.is_none()
     }
 
-    /// The next rank that can take a row.
+    /// Full units that wait for a parallel unit.
+    #[inline]
+    pub fn waiting(&self) -> usize {
+        self.ready.len() + self.stranded.len()
+    }
+
+    /// Whether any parallel unit can take a row.
+    pub fn is_able(&self) -> bool {
+        self.able.iter().any(|&word| word != 0)
+    }
+
+    /// Of 256 turns, `rest` are let pass by a parallel unit.
+    pub fn rest(&mut self, rank: usize, rest: u8) {
+        self.pus[rank].rest = rest;
+    }
+
+    /// The next rank that can take a row. One that lets its turn pass has the
+    /// next one, so that a row never waits for it.
     #[inline]
     fn choose(&mut self) -> Option<usize> {
+        let rank = self.choose_next()?;
+        if self.pus[rank].rest == 0 { Some(rank) } else { self.choose_rested(rank) }
+    }
+
+    #[cold]
+    fn choose_rested(&mut self, rank: usize) -> Option<usize> {
+        let stripe = &mut self.pus[rank];
+        let (rested, passes) = stripe.rested.overflowing_add(stripe.rest);
+        stripe.rested = rested;
+        if passes { self.choose_next() } else { Some(rank) }
+    }
+
+    #[inline(always)]
+    fn choose_next(&mut self) -> Option<usize> {
         let words = self.able.len();
         let (start, bit) = (self.next / 64, self.next % 64);
         for i in 0..=words {
@@ -117,14 +166,17 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn refresh(&mut self, pu: usize) {
         let rank = self.stripe.rank(pu);
         let stripe = &self.stripe.pus[rank];
-        let space = stripe.open.is_some() || self.space.pus[pu].free.len() > USER_LEAVES;
-        let able = space && stripe.rows < ROWS_PER_PU;
+        let space = stripe.open.is_some() || self.space.pus[pu].free() > USER_LEAVES;
+        let able = space && stripe.rows < ROWS_PER_PU && self.has_level(pu, rank);
         self.stripe.set_able(rank, able);
     }
 
     /// Sends full units while parallel units can take them.
     #[inline]
     pub(super) fn pump(&mut self, now: Time) {
+        if !self.stripe.stranded.is_empty() {
+            self.pump_stranded(now);
+        }
         while let Some(&unit) = self.stripe.ready.front() {
             let Some(rank) = self.stripe.choose() else { return };
             self.stripe.ready.pop_front();
@@ -132,8 +184,28 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
+    /// Sends units of collection that had no row: to their own parallel unit,
+    /// if it has one by now, or to any that can take it.
+    #[cold]
+    fn pump_stranded(&mut self, now: Time) {
+        if self.checkpoint.is_settling() {
+            return;
+        }
+        for _ in 0..self.stripe.stranded.len() {
+            let Some(unit) = self.stripe.stranded.pop_front() else { return };
+            let rank = self.units.rank_of(unit);
+            if self.has_moved_row(rank) {
+                self.send_moved_row(now, rank, unit);
+                self.collect(now, self.stripe.pu(rank));
+            } else if let Some(other) = self.stripe.choose() {
+                self.send_row(now, unit, other);
+            } else {
+                self.stripe.stranded.push_back(unit);
+            }
+        }
+    }
+
     fn send_row(&mut self, now: Time, unit: u32, rank: usize) {
-        let row = self.geometry.row_blocks();
         let pu = self.stripe.pu(rank);
         let open = match self.stripe.pus[rank].open {
             Some(open) => open,
@@ -141,20 +213,38 @@ impl<D: OpenChannel> Pblk<D> {
         };
         let after = self.advance_open(open);
         self.stripe.pus[rank].open = after;
-        self.collectors[rank].user_wrote(row);
+        self.user_wrote(pu, rank);
+        let is_user = self.units.is_user(unit);
+        if !is_user {
+            self.void_stale(now, unit);
+            self.counters.gc += u64::from(self.geometry.row_blocks());
+        }
         if !self.program_at_once(now, unit, open) {
             self.stripe.pus[rank].rows += 1;
+            self.units.unit_mut(unit).striped = true;
             self.program(unit, open);
+        } else if !is_user {
+            self.collect(now, self.stripe.pu(self.units.rank_of(unit)));
         }
-        self.refresh(pu);
+        self.count_row();
         self.collect(now, pu);
+        self.refresh(pu);
     }
 
-    /// Programs a unit of the user's at once, and settles it. False where that
-    /// cannot be.
+    /// Programs a unit at once, and settles it; one that fails goes elsewhere.
+    /// False where that cannot be.
     fn program_at_once(&mut self, now: Time, unit: u32, open: OpenChunk) -> bool {
         let Some(status) = self.write_at_once(unit, open) else { return false };
-        if status.is_ok() {
+        if !status.is_ok() {
+            self.fail_chunk(open.chunk);
+            if self.units.is_user(unit) {
+                self.send_again(now, unit);
+            } else {
+                self.stripe.stranded.push_back(unit);
+            }
+            return true;
+        }
+        if self.units.is_user(unit) {
             for i in 0..self.geometry.row_blocks() {
                 let at = Ppa(self.units.unit(unit).ppa.0 + u64::from(i));
                 self.settle(now, self.units.slot_number(unit, i), at);
@@ -162,10 +252,33 @@ impl<D: OpenChannel> Pblk<D> {
             self.units.end(unit);
             self.end_flushes(now);
         } else {
-            self.stripe.ready.push_front(unit);
+            self.settle_moved_row(now, unit);
         }
         self.close_full(open);
         true
+    }
+
+    /// A unit that failed stays in the buffer and goes elsewhere, before
+    /// others.
+    pub(super) fn send_again(&mut self, now: Time, unit: u32) {
+        if self.checkpoint.is_settling() {
+            self.checkpoint.hold(unit);
+            return;
+        }
+        self.void_dead(now, unit);
+        self.stripe.ready.push_front(unit);
+    }
+
+    /// Makes padding of the copies of a unit that do not count any more: it
+    /// failed, and is sent again after newer ones may have been programmed.
+    fn void_dead(&mut self, now: Time, unit: u32) {
+        for i in 0..self.geometry.row_blocks() {
+            let slot = self.units.slot_number(unit, i);
+            if !self.units.slot(slot).live {
+                self.units.void(slot);
+            }
+        }
+        self.flush_records(now);
     }
 
     /// Writes a unit to the next row of an open chunk, if that can be done at
@@ -203,8 +316,9 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn program(&mut self, unit: u32, open: OpenChunk) {
         let row = self.geometry.row_blocks();
         let ppa = Ppa(self.geometry.chunk_start(open.chunk).0 + u64::from(open.next));
+        self.chunks[open.chunk].rows += 1;
         let held = self.units.unit_mut(unit);
-        held.ppa = ppa;
+        (held.ppa, held.sent) = (ppa, true);
         let buffer = held.buffer.lend();
         self.send(|| {
             Self::run(Cookie::Program(unit), VectorOp::Write, ppa, row, Content::Tagged, buffer)
@@ -215,10 +329,17 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn program_done(&mut self, now: Time, unit: u32, done: VectorDone) {
         let held = self.units.unit_mut(unit);
         held.buffer.reclaim(done.buffer);
-        let ppa = held.ppa;
+        held.sent = false;
+        let before = std::mem::take(&mut held.before);
+        let (ppa, striped) = (held.ppa, std::mem::take(&mut held.striped));
         let (chunk, pu) = (self.geometry.chunk_index(ppa), self.geometry.pu_index(ppa));
         let is_user = self.units.is_user(unit);
-        if done.status.is_ok() {
+        self.chunks[chunk].rows -= 1;
+        if !done.status.is_ok() {
+            self.fail_chunk(chunk);
+        }
+        let programmed = !self.chunks[chunk].failed;
+        if programmed {
             self.fetch_slots(unit);
             for i in 0..self.geometry.row_blocks() {
                 let slot = self.units.slot_number(unit, i);
@@ -226,25 +347,38 @@ impl<D: OpenChannel> Pblk<D> {
                 if is_user { self.settle(now, slot, at) } else { self.settle_moved(now, slot, at) }
             }
         }
-        if self.geometry.block(ppa) + self.geometry.row_blocks() == self.geometry.chunk_blocks() {
+        if !programmed {
+            self.ask_failed(chunk);
+        } else if self.is_last_row(ppa) {
             self.space.close(chunk);
         }
-        if is_user {
+        if striped {
             self.stripe.pus[self.stripe.ranks[pu] as usize].rows -= 1;
-            if done.status.is_ok() {
-                self.units.end(unit);
-            } else {
-                // The row stays in the buffer and goes elsewhere.
-                self.stripe.ready.push_front(unit);
-            }
-            self.refresh(pu);
-            self.stage_waiting(now);
-            self.pump(now);
+        }
+        if !is_user {
+            self.moved_row_done(now, pu, unit, programmed);
+        } else if programmed {
+            self.units.end(unit);
             self.end_flushes(now);
         } else {
-            self.moved_row_done(now, pu, unit, done.status.is_ok());
+            self.send_again(now, unit);
+        }
+        if before {
+            self.checkpoint.settled();
+        }
+        if before || self.checkpoint.closing {
+            self.checkpoint_step(now);
         }
         self.collect(now, pu);
+        self.refresh(pu);
+        self.stage_waiting(now);
+        self.pump(now);
+    }
+
+    /// Whether a row is the last of its chunk.
+    #[inline]
+    fn is_last_row(&self, ppa: Ppa) -> bool {
+        self.geometry.block(ppa) + self.geometry.row_blocks() == self.geometry.chunk_blocks()
     }
 
     /// Fetches what settling a unit's slots will look at, all at once.
@@ -265,6 +399,10 @@ impl<D: OpenChannel> Pblk<D> {
     fn settle(&mut self, now: Time, slot: u32, at: Ppa) {
         let held = *self.units.slot(slot);
         if !held.live {
+            // Perhaps given up while it was on its way: then it is the newest
+            // copy on flash until the record is there, too.
+            let given_up = &mut self.chunks[self.geometry.chunk_index(at)].given_up;
+            *given_up = (*given_up).max(self.log.last);
             return;
         }
         self.space.set_valid(at);
@@ -277,7 +415,9 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// In the chain of `lba`, below the map, puts `to` in the place of `from`.
+    /// The map's page changes with it: it says what is on flash.
     pub(super) fn relink(&mut self, lba: u64, from: Place, to: Place) {
+        self.map.touch(self.map.page_of(lba));
         let mut slot = self.map.get(lba).slot();
         while let Some(number) = slot {
             let held = self.units.slot_mut(number);

@@ -1,33 +1,44 @@
-//! Start-up: the map from the tags in flash.
+//! Start-up after a cut, or after a clean end.
 //!
-//! Every programmed block carries the address and the sequence number of what
-//! it holds. A scan of all tags therefore gives the map back: of each address
-//! the copy with the highest number is the newest. Nothing else is needed, so
-//! that a cut at any moment, also during recovery, leaves a drive that
-//! recovers.
+//! The root says where the directory is, the directory where the pages are.
+//! The pages of the map stay where they are until they are asked for (`load`).
+//! The chunk table, compared with what the drive says of its chunks, says
+//! which rows were written after the checkpoint began; their tags are read,
+//! and the log since. Of each block the copy with the highest number counts,
+//! unless a record gave it up (`checkpoint` says why that is enough).
 //!
-//! Guarantees: every block that a completed flush or FUA covered is there;
-//! any other is as one of its writes left it; collection finds room to go on
-//! however full the drive was at the cut. A trim is not recorded in flash: a
-//! block that was trimmed, and not written since, may come back with any
-//! content it once had.
+//! On a drive that was never checkpointed all rows are such rows.
 //!
-//! Fails, and leaves the data in flash as it was, when a tag cannot be read,
-//! when a row cannot be padded, or when the drive stops answering.
+//! Guarantees: every block that a completed flush or FUA covered is there,
+//! trims too; any other is as one of its writes or trims left it. What is read
+//! grows with what was written since the checkpoint, and by some bytes for each
+//! chunk. A cut at any moment, also during recovery, leaves a drive that
+//! recovers. Collection finds room to go on however full the drive was.
 //!
-//! What it writes: chunks without a valid block are erased. Each parallel
-//! unit goes on with up to two partly written chunks, one for the user and one
-//! for collection; a drive that this target wrote has no more. Others are
-//! padded to their end.
+//! Fails, and leaves the drive as it was, when no root can be read though
+//! there was one, when the directory, the chunk table, the log or a tag that
+//! is needed cannot be read, or when the drive stops answering. A map page
+//! that cannot be read costs only its own blocks.
+//!
+//! What it writes: each parallel unit goes on with up to two partly written
+//! chunks of data, one for the user and one for collection; a drive that this
+//! target wrote has no more. Others are padded to their end.
+
+use std::collections::BTreeMap;
 
 use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Chunk, ChunkState, Geometry, Ppa, TAG_BYTES, Tag};
-use port::{Buffer, Lazy, OutOfMemory, Pieces, Ring, Status, Time};
+use port::{BLOCK_BYTES, Buffer, OutOfMemory, Pieces, Ring, Status, Time};
 
-use super::map::{Map, Place};
+use super::load::{Gone, Load};
+use super::map::Place;
+use super::meta::{place_word, word_place};
+use super::record::{Kind, Record, load_page, own};
+use super::root::{NoRoot, Root};
 use super::space::OpenChunk;
+use super::table::Use;
 use super::units::PAD;
-use super::{Pblk, PblkConfig, PblkError};
+use super::{Memory, Pblk, PblkConfig, PblkError, WriteCounters};
 
 /// Commands under way for each parallel unit: one at work, one behind it.
 const COMMANDS_PER_PU: usize = 2;
@@ -39,6 +50,7 @@ const LAST_SEQ: u64 = 1 << 62;
 #[derive(Clone, Copy)]
 struct Job {
     op: VectorOp,
+    content: Content,
     ppa: Ppa,
     count: u32,
 }
@@ -49,36 +61,51 @@ struct Lane {
     buffer: Pieces,
 }
 
+/// How a job ended: data and tags of a read.
+struct Ended<'a> {
+    status: Status,
+    /// The blocks that failed.
+    failed: u64,
+    data: &'a [u8],
+    tags: &'a [u8],
+}
+
+impl Ended<'_> {
+    fn check(&self) -> Result<(), PblkError> {
+        if self.status.is_ok() { Ok(()) } else { Err(PblkError::Recovery(self.status)) }
+    }
+}
+
 /// The drive, and room for the commands under way.
 struct Runner<'a, D> {
     device: &'a mut D,
     lanes: Vec<Lane>,
     out: Ring<VectorCmd>,
     done: Ring<VectorDone>,
-    kept: usize,
+    kept: u32,
     now: Time,
 }
 
 impl<'a, D: OpenChannel> Runner<'a, D> {
     fn new(device: &'a mut D, now: Time) -> Result<Runner<'a, D>, OutOfMemory> {
         let geometry = *device.geometry();
-        let kept = device.kept() as usize;
+        let kept = device.kept();
         let count = (geometry.total_pus() as usize * COMMANDS_PER_PU).min(device.depth());
         let row = (geometry.row_blocks() as usize).min(device::MAX_ADDRESSES);
-        let job = Job { op: VectorOp::Read, ppa: Ppa(0), count: 0 };
+        let job = Job { op: VectorOp::Read, content: Content::Data, ppa: Ppa(0), count: 0 };
         let lane = |buffer| Lane { job, buffer: Pieces::new(buffer) };
-        let buffers = Buffer::carve(count, row * (kept + TAG_BYTES))?;
+        let buffers = Buffer::carve(count, row * (BLOCK_BYTES as usize + TAG_BYTES))?;
         let lanes = buffers.into_iter().map(lane).collect();
         Ok(Runner { device, lanes, out: Ring::new(count), done: Ring::new(count), kept, now })
     }
 
     /// Does all jobs, as many at once as there are lanes. `done` is given
-    /// each job, how it ended, and the bytes of its tags.
+    /// each job and how it ended.
     fn run(
         &mut self,
         mut jobs: impl Iterator<Item = Job>,
         pad_seq: u64,
-        mut done: impl FnMut(Job, Status, &[u8]) -> Result<(), PblkError>,
+        mut done: impl FnMut(Job, Ended) -> Result<(), PblkError>,
     ) -> Result<(), PblkError> {
         let mut free: Vec<usize> = (0..self.lanes.len()).collect();
         loop {
@@ -97,11 +124,17 @@ impl<'a, D: OpenChannel> Runner<'a, D> {
             while let Some(completion) = self.done.pop() {
                 let number = completion.cookie as usize;
                 let lane = &mut self.lanes[number];
-                let tags = completion.buffer.bytes().get(lane.job.count as usize * self.kept..);
-                done(lane.job, completion.status, tags.unwrap_or_default())?;
+                let (each, _) = lane.job.content.each(self.kept);
+                let bytes = completion.buffer.bytes();
+                let (data, tags) =
+                    bytes.split_at((lane.job.count as usize * each).min(bytes.len()));
+                let (status, failed) = (completion.status, completion.failed);
+                let ended = done(lane.job, Ended { status, failed, data, tags });
+                // Also when it failed: the next job may still be done.
                 lane.buffer.give(completion.buffer);
                 lane.buffer = Pieces::new(std::mem::take(&mut lane.buffer).whole());
                 free.push(number);
+                ended?;
             }
         }
     }
@@ -109,52 +142,41 @@ impl<'a, D: OpenChannel> Runner<'a, D> {
     fn push(&mut self, number: usize, job: Job, pad_seq: u64) {
         let lane = &mut self.lanes[number];
         lane.job = job;
-        let (blocks, content) = match job.op {
-            VectorOp::Read | VectorOp::Write => (job.count as usize, Content::Tagged),
-            VectorOp::Reset | VectorOp::Copy | VectorOp::Flush => (0, Content::Data),
+        let Job { op, content, ppa, count } = job;
+        let (data, tag) = match op {
+            VectorOp::Read | VectorOp::Write => content.each(self.kept),
+            VectorOp::Reset | VectorOp::Copy | VectorOp::Flush => (0, 0),
         };
-        let mut buffer = lane.buffer.take(blocks * (self.kept + TAG_BYTES));
-        if job.op == VectorOp::Write {
-            let (data, tags) = buffer.bytes_mut().split_at_mut(blocks * self.kept);
+        let mut buffer = lane.buffer.take(count as usize * (data + tag));
+        if op == VectorOp::Write {
+            let (data, tags) = buffer.bytes_mut().split_at_mut(count as usize * data);
             data.fill(0);
             let pad = Tag { id: PAD, seq: pad_seq };
             tags.chunks_exact_mut(TAG_BYTES).for_each(|tag| pad.store(tag));
         }
-        let Job { op, ppa, count } = job;
         let (cookie, count) = (number as u64, count as u8);
         let cmd = VectorCmd { cookie, op, content, count, ppa, list: None, buffer };
         self.out.push(cmd).expect("there is a place for each lane");
     }
-}
 
-/// All rows of a drive up to what each chunk has programmed, a row on each
-/// parallel unit in turn, so that all of them work.
-fn programmed_rows<'a>(
-    geometry: &'a Geometry,
-    chunks: &'a [Chunk],
-) -> impl Iterator<Item = Job> + 'a {
-    let row = geometry.row_blocks();
-    let rows = geometry.chunk_blocks() / row;
-    (0..geometry.chunks())
-        .flat_map(move |number| (0..rows).map(move |r| (number, r * row)))
-        .flat_map(move |(number, block)| {
-            geometry.pus_channels_first().map(move |pu| (geometry.chunk_of(pu, number), block))
-        })
-        .flat_map(move |(chunk, block)| {
-            pieces(
-                geometry,
-                VectorOp::Read,
-                chunk,
-                block,
-                chunks[chunk].programmed.min(block + row),
-            )
-        })
+    /// Reads one block whole, and its tag.
+    fn read_block(&mut self, ppa: Ppa, to: &mut Vec<u8>) -> Result<Tag, PblkError> {
+        let job = Job { op: VectorOp::Read, content: Content::Whole, ppa, count: 1 };
+        let mut tag = Tag::default();
+        self.run(std::iter::once(job), 0, |_, ended| {
+            ended.check()?;
+            to.extend_from_slice(ended.data);
+            tag = Tag::load(ended.tags);
+            Ok(())
+        })?;
+        Ok(tag)
+    }
 }
 
 /// The blocks `from` to `to` of a chunk, in commands that stay in one row.
 fn pieces(
     geometry: &Geometry,
-    op: VectorOp,
+    (op, content): (VectorOp, Content),
     chunk: usize,
     from: u32,
     to: u32,
@@ -170,61 +192,8 @@ fn pieces(
         let count = row_left.min(to - block).min(device::MAX_ADDRESSES as u32);
         let ppa = Ppa(start + u64::from(block));
         block += count;
-        Some(Job { op, ppa, count })
+        Some(Job { op, content, ppa, count })
     })
-}
-
-/// What the tags say.
-struct Scan {
-    geometry: Geometry,
-    /// By chunk: the descriptor; of an offline one, nothing is programmed.
-    chunks: Vec<Chunk>,
-    /// By chunk: the highest sequence number in it.
-    newest: Vec<u64>,
-    /// By logical block: the sequence number of the copy in the map; 0 none.
-    seqs: Lazy<u64>,
-    /// The highest sequence number of all.
-    highest: u64,
-}
-
-impl Scan {
-    fn new<D: OpenChannel>(device: &D, blocks: u64) -> Result<Scan, OutOfMemory> {
-        let geometry = *device.geometry();
-        let slots = geometry.chunk_slots();
-        let mut chunks = vec![Chunk::default(); slots];
-        for index in all_chunks(&geometry) {
-            chunks[index] = device.chunk(index);
-            if chunks[index].state == ChunkState::Offline {
-                chunks[index].programmed = 0;
-            }
-        }
-        let seqs = Lazy::zeroed(blocks as usize, "recovery's sequence numbers")?;
-        Ok(Scan { geometry, chunks, newest: vec![0; slots], seqs, highest: 0 })
-    }
-
-    /// Takes note of one tag. Equal numbers are copies of the same bytes, one
-    /// of which collection made: then the one in a partly written chunk is
-    /// taken, so that what collection had done stays done and its victim is
-    /// all but empty. Collection may have no more room than it needs for what
-    /// it had not done yet.
-    fn see(&mut self, map: &mut Map, at: Ppa, tag: Tag) {
-        // Others are not this target's.
-        if !(1..=LAST_SEQ).contains(&tag.seq) {
-            return;
-        }
-        let chunk = self.geometry.chunk_index(at);
-        self.highest = self.highest.max(tag.seq);
-        self.newest[chunk] = self.newest[chunk].max(tag.seq);
-        if tag.id >= map.blocks() {
-            return;
-        }
-        let seq = &mut self.seqs[tag.id as usize];
-        let is_open = self.chunks[chunk].programmed < self.geometry.chunk_blocks();
-        if tag.seq > *seq || (tag.seq == *seq && is_open) {
-            *seq = tag.seq;
-            map.set(tag.id, Place::flash(at));
-        }
-    }
 }
 
 /// All chunks of a drive, unit by unit.
@@ -234,11 +203,118 @@ fn all_chunks(geometry: &Geometry) -> impl Iterator<Item = usize> + use<> {
     geometry.pus_channels_first().flat_map(of_pu)
 }
 
+/// A copy that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Copy {
+    lba: u64,
+    seq: u64,
+    /// Equal numbers are copies of the same bytes, one of which collection
+    /// made: then the one in a partly written chunk is taken, so that what
+    /// collection had done stays done and its victim is all but empty.
+    /// Collection may have no more room than it needs for what it had not done
+    /// yet.
+    in_open: bool,
+    at: Ppa,
+}
+
+/// What was written since the checkpoint.
+#[derive(Default)]
+struct Scan {
+    copies: Vec<Copy>,
+    records: Vec<Record>,
+    /// Pages of the log: number and where.
+    log: Vec<(u64, Ppa)>,
+    /// By chunk that was read: the highest number in it, and whether it holds
+    /// own blocks.
+    chunks: BTreeMap<usize, (u64, bool)>,
+    /// The highest sequence number of all.
+    highest: u64,
+    /// Rows read.
+    rows: u64,
+}
+
+impl Scan {
+    /// Takes note of one tag.
+    fn see(&mut self, at: Ppa, chunk: usize, in_open: bool, blocks: u64, tag: Tag) {
+        // Others are not this target's.
+        if !(1..=LAST_SEQ).contains(&tag.seq) {
+            return;
+        }
+        let newest = self.chunks.entry(chunk).or_default();
+        if let Some((kind, number)) = own(tag.id) {
+            newest.1 = true;
+            if kind == Kind::Log {
+                self.log.push((number, at));
+            }
+            return;
+        }
+        newest.0 = newest.0.max(tag.seq);
+        self.highest = self.highest.max(tag.seq);
+        if tag.id < blocks {
+            self.copies.push(Copy { lba: tag.id, seq: tag.seq, in_open, at });
+        }
+    }
+
+    /// The ranges that records gave up, each with what counts last.
+    fn gone(&mut self) -> Vec<Gone> {
+        let mut ranges: BTreeMap<u64, Gone> = BTreeMap::new();
+        self.records.sort_by_key(|record| record.number);
+        for record in &self.records {
+            let (lba, end) = (record.lba, record.lba.saturating_add(record.count.into()));
+            // What lies across an end is cut there.
+            for cut in [lba, end] {
+                if let Some((_, gone)) = ranges.range_mut(..cut).next_back()
+                    && gone.end > cut
+                {
+                    let rest = Gone { lba: cut, ..*gone };
+                    gone.end = cut;
+                    ranges.insert(cut, rest);
+                }
+            }
+            let inside: Vec<u64> = ranges.range(lba..end).map(|(&lba, _)| lba).collect();
+            for lba in inside {
+                ranges.remove(&lba);
+            }
+            let Record { upto, lost, .. } = *record;
+            ranges.insert(lba, Gone { lba, end, upto, lost });
+        }
+        ranges.into_values().collect()
+    }
+
+    /// Of each block the copy that counts, unless it is among the `gone`.
+    fn newest(&mut self, gone: &[Gone]) -> Vec<(u64, Place)> {
+        self.copies.sort_unstable();
+        let mut newest: Vec<(u64, Place)> = Vec::new();
+        for of_block in self.copies.chunk_by(|a, b| a.lba == b.lba) {
+            let last = of_block[of_block.len() - 1];
+            let at = gone.partition_point(|gone| gone.end <= last.lba);
+            let is_gone =
+                gone.get(at).is_some_and(|gone| gone.lba <= last.lba && last.seq <= gone.upto);
+            if !is_gone {
+                newest.push((last.lba, Place::flash(last.at)));
+            }
+        }
+        newest
+    }
+}
+
+/// What the last checkpoint says, as [`Pblk::peek`] finds it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peek {
+    /// What was written up to it since the target was made.
+    pub counters: WriteCounters,
+    /// It was written by a shutdown. More may have been written since, which
+    /// the medium knows.
+    pub clean: bool,
+    /// Its number; zero where there never was one.
+    pub checkpoint: u64,
+    /// What the target's tables take in memory.
+    pub memory: Memory,
+}
+
 /// What becomes of the chunks with something in them.
 #[derive(Default)]
 struct Plan {
-    /// Chunks without a valid block.
-    erase: Vec<usize>,
     /// Chunks that are full, or will be when padded.
     full: Vec<usize>,
     /// A chunk and its blocks, from and to, that are padded.
@@ -251,52 +327,230 @@ struct Plan {
 impl<D: OpenChannel> Pblk<D> {
     /// A target on a drive that this target wrote, after a power cut or a
     /// clean end. Gives it and the time at which it is ready: recovery drives
-    /// the device itself, from `now` on. It takes 8 bytes of memory for each
-    /// logical block while it runs. Counters begin at zero; what recovery pads
-    /// and erases is counted.
+    /// the device itself, from `now` on.
     ///
-    /// `config` is the one that the drive was made with; blocks beyond a
-    /// smaller capacity are forgotten.
+    /// `config` is the one that the drive was made with.
     ///
     /// # Errors
     /// As [`Pblk::new`], and [`PblkError::Recovery`] with the drive's status
-    /// when a programmed block cannot be read, a row not padded or a chunk not
-    /// erased; with [`Status::ABORTED`] when the drive stops answering. A
-    /// chunk that goes offline when erased is left out.
+    /// when what is needed cannot be read, or a row not padded; with
+    /// [`Status::ABORTED`] when the drive stops answering.
+    /// [`PblkError::Root`] when there was a root and none is whole,
+    /// [`PblkError::Version`] when a later version wrote it, and
+    /// [`PblkError::Mismatch`] when the drive was made otherwise.
     pub fn recover(device: D, config: PblkConfig, now: Time) -> Result<(Pblk<D>, Time), PblkError> {
         let mut pblk = Pblk::empty(device, config)?;
-        let (scan, now) = pblk.scan(now)?;
-        for lba in 0..pblk.map.blocks() {
-            if let Some(ppa) = pblk.map.get(lba).ppa() {
-                pblk.space.set_valid(ppa);
-            }
-        }
-        pblk.units.continue_after(scan.highest);
+        let (root, now) = pblk.find_root(now)?;
+        let now = pblk.load_tables(&root, now)?;
+        let (mut scan, mut load, now) = pblk.scan(&root, now)?;
+        load.gone = scan.gone();
+        load.written = scan.newest(&load.gone);
+        let given_up = scan.records.iter().map(|record| record.upto).max().unwrap_or(0);
+        pblk.units.continue_after(root.seq.max(scan.highest).max(given_up));
+        let last = scan.records.iter().map(|record| record.number).max().unwrap_or(0);
+        let page = scan.log.iter().map(|(number, _)| number + 1).max().unwrap_or(0);
+        let row = u64::from(pblk.geometry.row_blocks());
+        let mut rows: Vec<u64> = scan.log.iter().map(|(_, ppa)| ppa.0 / row).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        let rows = rows.len() as u64;
+        pblk.log.continue_after(root.record.max(last), root.log_page.max(page), rows);
+        pblk.counters = root.counters;
         let plan = pblk.plan(&scan);
-        let now = pblk.carry_out(&plan, &scan, now)?;
-        pblk.go_on(&plan, now);
+        let now = pblk.pad(&plan, &scan, now)?;
+        pblk.checkpoint.rows = scan.rows;
+        let log_page = root.log_page;
+        pblk.checkpoint.root = root;
+        pblk.go_on(&plan, log_page, load, now);
         Ok((pblk, now))
     }
 
-    /// Reads all tags and makes the map.
-    fn scan(&mut self, now: Time) -> Result<(Scan, Time), PblkError> {
-        let mut scan = Scan::new(&self.device, self.map.blocks())?;
-        let chunks = scan.chunks.clone();
+    /// What the last checkpoint says of a drive, without opening it: nothing
+    /// is written, and little more than the root is read.
+    ///
+    /// # Errors
+    /// As [`Pblk::recover`], but of the root alone.
+    pub fn peek(device: D, config: PblkConfig) -> Result<Peek, PblkError> {
+        let mut pblk = Pblk::empty(device, config)?;
+        let memory = pblk.memory();
+        let (root, _) = pblk.find_root(Time::ZERO)?;
+        let Root { counters, clean, number, .. } = root;
+        Ok(Peek { counters, clean, checkpoint: number, memory })
+    }
+
+    /// Finds the last whole root; an empty one when there never was one. Its
+    /// number is the highest of all that were begun.
+    fn find_root(&mut self, now: Time) -> Result<(Root, Time), PblkError> {
+        let geometry = self.geometry;
         let mut runner = Runner::new(&mut self.device, now)?;
-        runner.run(programmed_rows(&self.geometry, &chunks), 0, |job, status, tags| {
-            if !status.is_ok() {
-                return Err(PblkError::Recovery(status));
+        let mut search = Search::default();
+        for (m, mirror) in self.mirrors.iter_mut().enumerate() {
+            for (i, &chunk) in mirror.chunks.iter().enumerate() {
+                let programmed = runner.device.chunk(chunk).programmed;
+                let found = search.chunk(&mut runner, &geometry, chunk, programmed, m)?;
+                let newest = search.newest[m].0;
+                if programmed > 0 && found.max(1) > newest {
+                    search.newest[m] = (found.max(1), i);
+                }
             }
-            for (i, tag) in tags.chunks_exact(TAG_BYTES).enumerate() {
-                scan.see(&mut self.map, Ppa(job.ppa.0 + i as u64), Tag::load(tag));
+            // The next goes behind the newest.
+            mirror.current = search.newest[m].1;
+            mirror.last = search.whole[m].map(|(_, chunk)| chunk);
+            let programmed = mirror.chunks.get(mirror.current);
+            let programmed = programmed.map_or(0, |&chunk| runner.device.chunk(chunk).programmed);
+            let whole_rows = programmed.is_multiple_of(geometry.row_blocks());
+            mirror.next = if whole_rows { programmed } else { geometry.chunk_blocks() };
+        }
+        let now = runner.now;
+        let Search { best, highest, damaged, newest_damaged, .. } = search;
+        let Some(root) = best else {
+            return if damaged { Err(PblkError::Root) } else { Ok((Root::default(), now)) };
+        };
+        // What only an older root leads to may be gone.
+        if newest_damaged > root.number {
+            return Err(PblkError::Root);
+        }
+        let made = (self.map.blocks(), self.map.entry_bytes(), geometry.chunk_slots() as u64);
+        let found = (root.blocks, root.entry, root.chunks);
+        if found != made || root.directory.len() != self.meta.directory.len() {
+            return Err(PblkError::Mismatch { found: root.blocks, config: self.map.blocks() });
+        }
+        if root.directory.iter().filter_map(|&at| word_place(at)).any(|at| !geometry.contains(at)) {
+            return Err(PblkError::Root);
+        }
+        Ok((Root { number: highest.max(root.number), ..root }, now))
+    }
+
+    /// Reads the directory, and the chunk table.
+    fn load_tables(&mut self, root: &Root, now: Time) -> Result<Time, PblkError> {
+        if !root.directory.is_empty() {
+            self.meta.directory.copy_from_slice(&root.directory);
+        }
+        let mut runner = Runner::new(&mut self.device, now)?;
+        let read = |ppa| Job { op: VectorOp::Read, content: Content::Whole, ppa, count: 1 };
+        let meta = &mut self.meta;
+        let places: Vec<Ppa> = root.directory.iter().filter_map(|&at| word_place(at)).collect();
+        let mut wrong = false;
+        runner.run(places.into_iter().map(read), 0, |job, ended| {
+            ended.check()?;
+            let number = own(Tag::load(ended.tags).id).filter(|own| own.0 == Kind::Directory);
+            let number = number.map(|own| own.1).filter(|&n| n < meta.directory.len() as u64);
+            match number {
+                Some(n) if meta.directory[n as usize] == place_word(Some(job.ppa)) => {
+                    wrong |= !meta.load_directory(n, ended.data);
+                }
+                _ => wrong = true,
             }
             Ok(())
         })?;
-        let now = runner.now;
-        Ok((scan, now))
+        if wrong {
+            return Err(PblkError::Root);
+        }
+        let map_pages = self.map.pages();
+        let pages: Vec<Ppa> = (map_pages..meta.len()).filter_map(|page| meta.page(page)).collect();
+        let table = &mut self.table;
+        runner.run(pages.into_iter().map(read), 0, |job, ended| {
+            ended.check()?;
+            match own(Tag::load(ended.tags).id) {
+                Some((Kind::Page, n))
+                    if (map_pages..meta.len()).contains(&n) && meta.page(n) == Some(job.ppa) =>
+                {
+                    table.load(n - map_pages, ended.data);
+                }
+                _ => wrong = true,
+            }
+            Ok(())
+        })?;
+        if wrong { Err(PblkError::Root) } else { Ok(runner.now) }
     }
 
-    /// Decides what becomes of each chunk.
+    /// Reads what was written since the checkpoint: tags, then the log.
+    fn scan(&mut self, root: &Root, now: Time) -> Result<(Scan, Box<Load>, Time), PblkError> {
+        let geometry = self.geometry;
+        let size = geometry.chunk_blocks();
+        let (meta, blocks) = (&self.meta, self.map.blocks());
+        let mut load = Load::new(&geometry, self.map.pages(), |page| meta.page(page))?;
+        let mut scan = Scan::default();
+        let mut by_pu: Vec<Vec<(usize, u32, u32)>> = vec![Vec::new(); geometry.pu_slots()];
+        for chunk in all_chunks(&geometry) {
+            let (of, entry) = (self.device.chunk(chunk), self.table.get(chunk));
+            let same = of.wear == entry.wear;
+            load.erased[chunk] = !same || of.programmed == 0;
+            let from = match entry.used {
+                _ if !same => 0,
+                Use::None => 0,
+                Use::Data | Use::Own => entry.next,
+            };
+            let is_data = of.state != ChunkState::Offline && !self.is_anchor(chunk);
+            if is_data && from < of.programmed {
+                by_pu[geometry.pu_index(geometry.chunk_start(chunk))].push((
+                    chunk,
+                    from,
+                    of.programmed,
+                ));
+            }
+            if same && entry.used == Use::Own && of.programmed > 0 {
+                scan.chunks.insert(chunk, (0, true));
+            }
+        }
+        let of_pu = |chunks: Vec<(usize, u32, u32)>| {
+            let read = (VectorOp::Read, Content::Tags);
+            chunks
+                .into_iter()
+                .flat_map(move |(chunk, from, to)| pieces(&geometry, read, chunk, from, to))
+        };
+        // All units at once.
+        let mut units: Vec<_> = by_pu.into_iter().map(of_pu).collect();
+        let mut turn = 0;
+        let jobs = std::iter::from_fn(|| {
+            while !units.is_empty() {
+                turn %= units.len();
+                if let Some(job) = units[turn].next() {
+                    turn += 1;
+                    return Some(job);
+                }
+                drop(units.remove(turn));
+            }
+            None
+        });
+        let chunks: Vec<Chunk> =
+            (0..geometry.chunk_slots()).map(|i| self.device.chunk(i)).collect();
+        let mut runner = Runner::new(&mut self.device, now)?;
+        runner.run(jobs, 0, |job, ended| {
+            scan.rows += 1;
+            let chunk = geometry.chunk_index(job.ppa);
+            // What a failed program was to write went elsewhere.
+            let known = chunks[chunk].failed_of(geometry.block(job.ppa), job.count);
+            if ended.failed == 0 || ended.failed & !known != 0 {
+                ended.check()?;
+            }
+            let in_open = chunks[chunk].programmed < size;
+            for (i, tag) in ended.tags.chunks_exact(TAG_BYTES).enumerate() {
+                if ended.failed >> i & 1 == 1 {
+                    continue;
+                }
+                scan.see(Ppa(job.ppa.0 + i as u64), chunk, in_open, blocks, Tag::load(tag));
+            }
+            Ok(())
+        })?;
+        scan.log.retain(|(number, _)| *number >= root.log_page);
+        let mut page = Vec::new();
+        for &(_, ppa) in &scan.log {
+            page.clear();
+            runner.read_block(ppa, &mut page)?;
+            let records = load_page(&page).ok_or(PblkError::Log)?;
+            let inside = |record: &Record| record.lba.saturating_add(record.count.into()) <= blocks;
+            for record in records.filter(|record| record.number > root.record) {
+                if !inside(&record) || record.upto > LAST_SEQ {
+                    return Err(PblkError::Log);
+                }
+                scan.records.push(record);
+            }
+        }
+        Ok((scan, Box::new(load), runner.now))
+    }
+
+    /// Decides what becomes of each chunk of data.
     fn plan(&self, scan: &Scan) -> Plan {
         let size = self.geometry.chunk_blocks();
         let row = self.geometry.row_blocks();
@@ -304,15 +558,16 @@ impl<D: OpenChannel> Pblk<D> {
         for pu in self.geometry.pus_channels_first() {
             let mut partly = Vec::new();
             for chunk in (0..self.geometry.chunks()).map(|n| self.geometry.chunk_of(pu, n)) {
-                let programmed = scan.chunks[chunk].programmed;
-                if programmed == 0 {
+                let of = self.device.chunk(chunk);
+                let is_own = scan.chunks.get(&chunk).is_some_and(|found| found.1);
+                let is_data = of.state != ChunkState::Offline && !self.is_anchor(chunk) && !is_own;
+                if !is_data || of.programmed == 0 {
                     continue;
-                } else if self.space.valid_blocks(chunk) == 0 {
-                    plan.erase.push(chunk);
-                } else if programmed == size {
+                } else if of.programmed == size || of.state == ChunkState::Closed {
+                    // Closed early: a program failed.
                     plan.full.push(chunk);
                 } else {
-                    partly.push((programmed, chunk));
+                    partly.push((of.programmed, chunk));
                 }
             }
             // The one with the most room is collection's.
@@ -327,60 +582,71 @@ impl<D: OpenChannel> Pblk<D> {
                 }
             }
         }
-        // The policies that want the oldest take the newest block's age for
-        // the chunk's.
-        plan.full.sort_by_key(|&chunk| scan.newest[chunk]);
+        // The policies that want the oldest.
+        let age = |chunk: &usize| {
+            let found = scan.chunks.get(chunk).map(|found| found.0);
+            found.unwrap_or_else(|| self.table.get(*chunk).age)
+        };
+        plan.full.sort_by_key(age);
         plan
     }
 
-    /// Pads and erases.
-    fn carry_out(&mut self, plan: &Plan, scan: &Scan, now: Time) -> Result<Time, PblkError> {
+    /// Pads what is to be padded.
+    fn pad(&mut self, plan: &Plan, scan: &Scan, now: Time) -> Result<Time, PblkError> {
         let geometry = self.geometry;
         let mut runner = Runner::new(&mut self.device, now)?;
+        let write = (VectorOp::Write, Content::Tagged);
         let pads = plan.pad.iter();
-        let pads =
-            pads.flat_map(|&(chunk, from, to)| pieces(&geometry, VectorOp::Write, chunk, from, to));
-        runner.run(pads, scan.highest, |job, status, _| {
-            self.counters.padding += u64::from(job.count);
-            if status.is_ok() { Ok(()) } else { Err(PblkError::Recovery(status)) }
-        })?;
-        let reset = |&chunk: &usize| Job {
-            op: VectorOp::Reset,
-            ppa: geometry.chunk_start(chunk),
-            count: 1,
-        };
-        let mut refused = Vec::new();
-        let mut erased = Vec::new();
-        runner.run(plan.erase.iter().map(reset), 0, |job, status, _| {
-            let chunk = geometry.chunk_index(job.ppa);
-            if status.is_ok() {
-                erased.push(chunk)
-            } else {
-                refused.push((chunk, status))
-            }
-            Ok(())
+        let pads = pads.flat_map(|&(chunk, from, to)| pieces(&geometry, write, chunk, from, to));
+        let counters = &mut self.counters;
+        runner.run(pads, scan.highest.max(1), |job, ended| {
+            counters.padding += u64::from(job.count);
+            ended.check()
         })?;
         let now = runner.now;
-        for (chunk, status) in refused {
-            if self.device.chunk(chunk).state != ChunkState::Offline {
-                return Err(PblkError::Recovery(status));
-            }
-        }
-        self.counters.erases += erased.len() as u64;
-        let unwritten = |&chunk: &usize| {
-            scan.chunks[chunk].programmed == 0 && scan.chunks[chunk].state != ChunkState::Offline
-        };
-        let mut free: Vec<usize> = all_chunks(&geometry).filter(unwritten).chain(erased).collect();
-        free.sort_by_key(|&chunk| (scan.chunks[chunk].wear, chunk));
-        free.into_iter().for_each(|chunk| self.space.give(chunk));
+        self.adopt(plan, scan);
         Ok(now)
     }
 
+    /// Gives each chunk its place: free, or of the target's own blocks.
+    fn adopt(&mut self, plan: &Plan, scan: &Scan) {
+        let geometry = self.geometry;
+        let row = geometry.row_blocks();
+        for (&chunk, _) in scan.chunks.iter().filter(|(_, found)| found.1) {
+            let pu = geometry.pu_index(geometry.chunk_start(chunk));
+            self.meta.own(chunk);
+            self.space.found_own(pu);
+            let of = self.device.chunk(chunk);
+            let rank = self.stripe.rank(pu);
+            let goes_on = of.programmed < geometry.chunk_blocks()
+                && of.state == ChunkState::Open
+                && of.programmed.is_multiple_of(row);
+            if goes_on && self.meta.open[rank].is_none() {
+                self.meta.open[rank] = Some(OpenChunk { chunk, next: of.programmed });
+            }
+        }
+        for &(number, ppa) in &scan.log {
+            let own = self.meta.chunks.get_mut(&geometry.chunk_index(ppa));
+            let own = own.expect("it holds own blocks");
+            own.log_end = own.log_end.max(number + 1);
+        }
+        self.meta.count_all();
+        debug_assert!(plan.full.iter().all(|chunk| !self.meta.chunks.contains_key(chunk)));
+        let is_free = |chunk: &usize| {
+            let of = self.device.chunk(*chunk);
+            of.programmed == 0 && of.state != ChunkState::Offline
+        };
+        let mut free: Vec<usize> = all_chunks(&geometry).filter(is_free).collect();
+        free.retain(|&chunk| !self.is_anchor(chunk));
+        free.sort_by_key(|&chunk| (self.device.chunk(chunk).wear, chunk));
+        free.into_iter().for_each(|chunk| self.space.give(chunk));
+    }
+
     /// Goes on where the target was.
-    fn go_on(&mut self, plan: &Plan, now: Time) {
+    fn go_on(&mut self, plan: &Plan, log_page: u64, load: Box<Load>, now: Time) {
         let geometry = self.geometry;
         for chunk in all_chunks(&geometry) {
-            if self.device.chunk(chunk).state == ChunkState::Offline {
+            if self.device.chunk(chunk).state == ChunkState::Offline && !self.is_anchor(chunk) {
                 self.lose(now, chunk);
             }
         }
@@ -392,14 +658,122 @@ impl<D: OpenChannel> Pblk<D> {
             let rank = self.stripe.rank(pu);
             self.collectors[rank].go_on(open);
         }
-        for pu in self.geometry.pus_channels_first() {
+        for pu in geometry.pus_channels_first() {
             let rank = self.stripe.rank(pu);
-            if self.space.pus[pu].free.is_empty() {
+            if self.space.pus[pu].free() == 0 {
                 self.collectors[rank].rescue = true;
             }
             self.refresh(pu);
-            self.collect(now, pu);
         }
-        self.device.submit(now, &mut self.out);
+        self.erase_dead_own(log_page);
+        self.begin_load(now, load);
+        self.submit_out(now);
+    }
+}
+
+/// The search for the last whole root.
+#[derive(Default)]
+struct Search {
+    best: Option<Root>,
+    /// The highest number that any root had.
+    highest: u64,
+    /// A root was there and is not whole, or cannot be read.
+    damaged: bool,
+    /// The highest number of a root that was whole and is not any more.
+    newest_damaged: u64,
+    /// By mirror: the highest number, and in which of its chunks.
+    newest: [(u64, usize); 2],
+    /// By mirror: the last whole root, and its chunk.
+    whole: [Option<(u64, usize)>; 2],
+}
+
+impl Search {
+    /// Looks for the last whole root of a chunk, from its end. Gives the
+    /// highest number in it.
+    fn chunk<D: OpenChannel>(
+        &mut self,
+        runner: &mut Runner<D>,
+        geometry: &Geometry,
+        chunk: usize,
+        programmed: u32,
+        mirror: usize,
+    ) -> Result<u64, PblkError> {
+        let row = geometry.row_blocks();
+        let start = geometry.chunk_start(chunk).0;
+        let mut newest = 0;
+        let mut rows = programmed / row;
+        while rows > 0 {
+            let at = |row_number: u32| Ppa(start + u64::from(row_number * row));
+            rows -= 1;
+            let mut bytes = Vec::new();
+            let Some((first, number)) = self.root_tag(runner, at(rows), &mut bytes)? else {
+                continue;
+            };
+            newest = newest.max(number);
+            self.highest = self.highest.max(number);
+            // The root's first row, if all of it is in this chunk.
+            let Some(begin) = rows.checked_sub(first / row) else {
+                self.damaged = true;
+                continue;
+            };
+            bytes.clear();
+            let blocks = (begin * row..(rows + 1) * row).map(|block| Ppa(start + u64::from(block)));
+            for ppa in blocks {
+                if let Err(e) = runner.read_block(ppa, &mut bytes) {
+                    stopped(&e)?;
+                }
+            }
+            match Root::load(&bytes) {
+                Ok(root) => {
+                    let whole = &mut self.whole[mirror];
+                    *whole = (*whole).max(Some((root.number, chunk)));
+                    if self.best.as_ref().is_none_or(|best| best.number < root.number) {
+                        self.best = Some(root);
+                    }
+                    return Ok(newest);
+                }
+                Err(NoRoot::Version(version)) => return Err(PblkError::Version(version)),
+                Err(NoRoot::Damaged) => {
+                    if !Root::is_cut_short(&bytes) {
+                        self.damaged = true;
+                        self.newest_damaged = self.newest_damaged.max(number);
+                    }
+                    rows = begin;
+                }
+            }
+        }
+        Ok(newest)
+    }
+
+    /// The number of a row's first block in its root, and the root's. `None`
+    /// for what is no part of a root or cannot be read.
+    fn root_tag<D: OpenChannel>(
+        &mut self,
+        runner: &mut Runner<D>,
+        at: Ppa,
+        bytes: &mut Vec<u8>,
+    ) -> Result<Option<(u32, u64)>, PblkError> {
+        match runner.read_block(at, bytes) {
+            Err(e) => {
+                stopped(&e)?;
+                self.damaged |= !matches!(e, PblkError::Recovery(Status::UNWRITTEN));
+                Ok(None)
+            }
+            Ok(tag) => match own(tag.id) {
+                Some((Kind::Root, first)) => Ok(Some((first as u32, tag.seq))),
+                _ => {
+                    self.damaged = true;
+                    Ok(None)
+                }
+            },
+        }
+    }
+}
+
+/// Only a block that cannot be read is gone past; not a drive that stops.
+fn stopped(e: &PblkError) -> Result<(), PblkError> {
+    match e {
+        PblkError::Recovery(status) if *status != Status::ABORTED => Ok(()),
+        _ => Err(PblkError::Recovery(Status::ABORTED)),
     }
 }

@@ -44,6 +44,16 @@ impl Default for Request {
     }
 }
 
+/// A flush, or a write that ends with one, that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flush {
+    /// User rows up to this number must be programmed.
+    seq: u64,
+    /// Records up to this number must be.
+    record: u64,
+    request: u32,
+}
+
 /// A part of a block whose old bytes are needed: to be read, or to be written
 /// around.
 #[derive(Debug)]
@@ -115,6 +125,7 @@ impl<D: OpenChannel> Pblk<D> {
         let at_once = match place.ppa() {
             Some(_) if !self.instant => None,
             Some(ppa) => self.device.read_at_once(ppa, 1, buffer.bytes_mut(), &mut []),
+            None if place == Place::LOST => Some(Status::UNRECOVERED_READ),
             None => {
                 self.copy_held(place, buffer.bytes_mut());
                 Some(Status::SUCCESS)
@@ -261,8 +272,12 @@ impl<D: OpenChannel> Pblk<D> {
         count as u32
     }
 
-    /// Reads what is in the buffer, or nowhere.
+    /// Reads what is in the buffer, nowhere, or lost.
     fn read_held(&mut self, slot: u32, place: Place, from: usize, len: usize) {
+        if place == Place::LOST {
+            let status = &mut self.requests[slot].status;
+            *status = status.and(Status::UNRECOVERED_READ);
+        }
         let pieces = &mut self.requests[slot].pieces;
         let mut piece = pieces.take(len);
         if len > 0 {
@@ -355,8 +370,22 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
-    /// Puts into the buffer what waits for it, as far as there is room.
+    /// Puts into the buffer what waits for it, as far as there is room. What
+    /// that leads to may ask for it again, or turn the drive read-only: then
+    /// the rest is given up at the end.
     pub(super) fn stage_waiting(&mut self, now: Time) {
+        if self.staging || (self.waiting.is_empty() && self.merges.is_empty()) {
+            return;
+        }
+        self.staging = true;
+        self.stage_all(now);
+        self.staging = false;
+        if self.read_only {
+            self.give_up_waiting(now);
+        }
+    }
+
+    fn stage_all(&mut self, now: Time) {
         while let Some(&number) = self.merges.front() {
             if !self.merge(now, number) {
                 return;
@@ -387,10 +416,7 @@ impl<D: OpenChannel> Pblk<D> {
             let (lba, from, part) = Self::part(request, at);
             let whole = part as u64 == BLOCK_BYTES;
             let taken = match (op, whole) {
-                (BlockOp::Trim | BlockOp::WriteZeroes, true) => {
-                    self.unmap(now, lba);
-                    true
-                }
+                (BlockOp::Trim | BlockOp::WriteZeroes, true) => self.unmap(now, lba),
                 (BlockOp::Trim, false) => true,
                 (_, true) => self.stage_block(now, slot, lba, at),
                 (_, false) => self.stage_part(now, slot, lba, from, part, at),
@@ -476,6 +502,12 @@ impl<D: OpenChannel> Pblk<D> {
             self.fetch(number);
             return true;
         }
+        if place == Place::LOST {
+            // The bytes around it cannot be had.
+            let status = &mut self.requests[slot].status;
+            *status = status.and(Status::UNRECOVERED_READ);
+            return true;
+        }
         self.write_part(now, &partial)
     }
 
@@ -487,7 +519,8 @@ impl<D: OpenChannel> Pblk<D> {
         match place.slot() {
             Some(old) if old == held => {}
             Some(old) => self.units.copy(old, held),
-            None if place == Place::UNMAPPED => self.units.data_mut(held).fill(0),
+            // Of a lost block no other byte is known: the rest reads as zeros.
+            None if place.ppa().is_none() => self.units.data_mut(held).fill(0),
             None => self.units.data_mut(held).copy_from_slice(partial.scratch.bytes()),
         }
         let range = partial.from..partial.from + partial.len;
@@ -521,43 +554,118 @@ impl<D: OpenChannel> Pblk<D> {
         written
     }
 
-    /// Gives a block up: it reads as zeros.
-    fn unmap(&mut self, now: Time, lba: u64) {
+    /// Gives a block up: it reads as zeros. False when the log has no room to
+    /// record it.
+    fn unmap(&mut self, now: Time, lba: u64) -> bool {
         let place = self.map.get(lba);
-        if place != Place::UNMAPPED {
-            if let Some(held) = place.slot()
-                && self.filling == Some(self.units.unit_of(held))
-            {
-                self.units.void(held);
+        if place == Place::UNMAPPED {
+            return true;
+        }
+        if !self.log_has_room() {
+            self.send_log(now);
+            if !self.log_has_room() {
+                return false;
             }
-            self.map.set(lba, Place::UNMAPPED);
-            self.drop_copies(now, place);
+        }
+        let record = self.give_up(lba, false);
+        self.map.set(lba, Place::UNMAPPED);
+        self.void_unsent(now, place);
+        if let Some(ppa) = self.oldest(place).ppa() {
+            let chunk = self.geometry.chunk_index(ppa);
+            self.chunks[chunk].given_up = record;
+        }
+        self.drop_copies(now, place);
+        true
+    }
+
+    /// The durable one of a block's copies.
+    fn oldest(&self, mut place: Place) -> Place {
+        while let Some(slot) = place.slot() {
+            place = self.units.slot(slot).old;
+        }
+        place
+    }
+
+    /// Makes padding of a block's copies that have not been sent.
+    fn void_unsent(&mut self, now: Time, mut place: Place) {
+        while let Some(slot) = place.slot() {
+            place = self.units.slot(slot).old;
+            if !self.units.unit(self.units.unit_of(slot)).sent {
+                self.units.void(slot);
+                self.flush_records(now);
+            }
         }
     }
 
-    /// Completes a request when all that was in the buffer before it is in
-    /// flash.
-    fn flush(&mut self, now: Time, slot: u32) {
+    /// A copy that a flush waits for was given up and will not be on flash: in
+    /// its place the flush waits for the record that says so.
+    pub(super) fn flush_records(&mut self, now: Time) {
+        let last = self.log.last;
+        self.flushes.iter_mut().skip(self.syncing).for_each(|flush| flush.record = last);
+        if self.flushes.len() > self.syncing && last > self.log.durable {
+            self.send_log(now);
+        }
+    }
+
+    /// Sends the row being gathered, full or not.
+    pub(super) fn send_part_unit(&mut self, now: Time) {
         if let Some(unit) = self.filling.take() {
             self.counters.padding += u64::from(self.units.pad(unit));
             self.stripe.ready.push_back(unit);
             self.pump(now);
         }
-        self.flushes.push_back((self.units.last_seq(), slot));
+    }
+
+    /// Completes a request when all that was in the buffer before it is in
+    /// flash, and what was given up is recorded there.
+    fn flush(&mut self, now: Time, slot: u32) {
+        if self.dead {
+            self.requests[slot].status = self.requests[slot].status.and(Status::WRITE_FAULT);
+            self.complete(now, slot);
+            return;
+        }
+        self.send_part_unit(now);
+        if self.log.last > self.log.durable {
+            self.send_log(now);
+        }
+        let (seq, record) = (self.units.last_seq(), self.log.last);
+        self.flushes.push_back(Flush { seq, record, request: slot });
         self.end_flushes(now);
     }
 
-    /// A chunk is worn out. When the others have no more room than the data
-    /// and one chunk a unit for what is in the buffer, the drive turns
-    /// read-only, and writes that wait for the buffer are given up.
+    /// A chunk is worn out or retired. When the others have no more room than
+    /// the data and one chunk a unit for what is in the buffer, the drive turns
+    /// read-only.
     pub(super) fn lose(&mut self, now: Time, chunk: usize) {
         let left = self.space.lose(chunk);
         let size = u64::from(self.geometry.chunk_blocks());
         let needed = self.map.blocks().div_ceil(size) + u64::from(self.geometry.total_pus());
-        if left > needed || self.read_only {
+        if left <= needed {
+            self.stop_writing(now);
+        }
+    }
+
+    /// Nothing new can be made durable any more: the drive turns read-only, and
+    /// flushes that wait fail.
+    pub(super) fn give_up_writing(&mut self, now: Time) {
+        self.dead = true;
+        self.stop_writing(now);
+        self.fail_flushes(now);
+    }
+
+    /// Turns read-only: writes that wait for the buffer are given up.
+    pub(super) fn stop_writing(&mut self, now: Time) {
+        if self.read_only {
             return;
         }
         self.read_only = true;
+        if !self.staging {
+            self.give_up_waiting(now);
+        }
+    }
+
+    /// Writes that wait for the buffer of a drive that is read-only.
+    fn give_up_waiting(&mut self, now: Time) {
         while let Some(number) = self.merges.pop_front() {
             let slot = self.partials[number].request;
             self.requests[slot].status = Status::READ_ONLY;
@@ -573,15 +681,47 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
-    /// Completes the flushes whose units are all in flash.
+    /// Completes all flushes with an error: what they wait for is not to be
+    /// had.
+    pub(super) fn fail_flushes(&mut self, now: Time) {
+        self.syncing = 0;
+        while let Some(flush) = self.flushes.pop_front() {
+            let status = &mut self.requests[flush.request].status;
+            *status = status.and(Status::WRITE_FAULT);
+            self.complete(now, flush.request);
+        }
+    }
+
+    /// Completes the flushes whose rows are all in flash; where the drive has a
+    /// cache, after it was flushed too.
     #[inline]
     pub(super) fn end_flushes(&mut self, now: Time) {
-        while let Some(&(seq, slot)) = self.flushes.front() {
-            if seq > self.units.durable_seq() {
-                return;
-            }
-            self.flushes.pop_front();
-            self.complete(now, slot);
+        if self.flushes.is_empty() || self.syncing > 0 {
+            return;
         }
+        let (seq, record) = (self.units.durable_seq(), self.log.durable);
+        let ready = |flush: &&Flush| flush.seq <= seq && flush.record <= record;
+        let count = self.flushes.iter().take_while(ready).count();
+        if count > 0 && self.device.is_cached() {
+            self.syncing = count;
+            let (cookie, op) = (Cookie::Flush, VectorOp::Flush);
+            self.send(|| Self::run(cookie, op, Ppa(0), 0, Content::Data, Buffer::empty()));
+            return;
+        }
+        for _ in 0..count {
+            let flush = self.flushes.pop_front().expect("they were counted");
+            self.complete(now, flush.request);
+        }
+    }
+
+    /// The drive's flush is over.
+    pub(super) fn flush_done(&mut self, now: Time, status: Status) {
+        for _ in 0..std::mem::take(&mut self.syncing) {
+            let flush = self.flushes.pop_front().expect("they were counted");
+            let request = &mut self.requests[flush.request];
+            request.status = request.status.and(status);
+            self.complete(now, flush.request);
+        }
+        self.end_flushes(now);
     }
 }

@@ -30,8 +30,12 @@ pub(super) struct OpenChunk {
 /// The chunks of one parallel unit.
 #[derive(Debug, Default)]
 pub(super) struct PuSpace {
-    /// Free chunks, longest free first, which spreads wear.
-    pub free: VecDeque<u32>,
+    /// Free chunks, least worn first; of equals the longest free.
+    free: VecDeque<u32>,
+    /// Chunks for the target's own blocks, and how many have some. So many
+    /// free ones as are left are kept back.
+    own: u32,
+    own_used: u32,
     /// Closed chunks, oldest first; kept only for policies that need it.
     closed_list: VecDeque<u32>,
     /// Closed chunks.
@@ -40,6 +44,21 @@ pub(super) struct PuSpace {
     pub quota: u32,
     /// Valid blocks in closed chunks.
     pub closed_valid: u64,
+    /// Erases of all its chunks.
+    pub wear: u64,
+}
+
+impl PuSpace {
+    /// Free chunks for data.
+    #[inline]
+    pub fn free(&self) -> usize {
+        self.free.len().saturating_sub(self.own.saturating_sub(self.own_used) as usize)
+    }
+
+    /// Own chunks in use above which older ones are emptied.
+    pub fn own_span(&self) -> u32 {
+        self.own / 2 - 1
+    }
 }
 
 /// A small generator for the random policies: splitmix64.
@@ -70,6 +89,10 @@ pub(super) struct Space {
     group: usize,
     /// A bit for each block, by address.
     bits: Lazy<u64>,
+    /// Erases by chunk.
+    wear: Vec<u32>,
+    /// Erases of all chunks.
+    total_wear: u64,
     pub pus: Vec<PuSpace>,
 }
 
@@ -80,17 +103,20 @@ fn first_least(counts: &[u32]) -> usize {
 }
 
 impl Space {
-    /// Space of which `quota` chunks of each unit hold data.
+    /// Space of which `quota` chunks of each unit hold data, and `own` the
+    /// target's own blocks.
     pub fn new(
         geometry: &Geometry,
         policy: Victim,
         seed: u64,
         quota: u32,
+        own: u32,
     ) -> Result<Space, OutOfMemory> {
         let mut pus: Vec<PuSpace> = Vec::new();
         pus.resize_with(geometry.pu_slots(), PuSpace::default);
         for pu in geometry.pus_channels_first() {
             pus[pu].quota = quota;
+            pus[pu].own = own;
         }
         let slots = geometry.chunk_slots();
         let mut valid = Lazy::zeroed(slots, "valid counts")?;
@@ -104,8 +130,33 @@ impl Space {
             least: vec![NOT_CLOSED; slots / group],
             group,
             bits: Lazy::zeroed((1usize << geometry.address_bits()).div_ceil(64), "valid bits")?,
+            wear: vec![0; slots],
+            total_wear: 0,
             pus,
         })
+    }
+
+    /// A chunk has been erased so many times.
+    pub fn note_wear(&mut self, chunk: usize, wear: u32) {
+        let before = std::mem::replace(&mut self.wear[chunk], wear);
+        self.total_wear = self.total_wear + u64::from(wear) - u64::from(before);
+        let of_pu = &mut self.pus[chunk >> self.geometry.chunk_bits()].wear;
+        *of_pu = *of_pu + u64::from(wear) - u64::from(before);
+    }
+
+    /// Erases of a chunk.
+    pub fn wear(&self, chunk: usize) -> u32 {
+        self.wear[chunk]
+    }
+
+    /// Erases of all chunks.
+    pub fn total_wear(&self) -> u64 {
+        self.total_wear
+    }
+
+    /// Whether a chunk is full and waits to be collected.
+    pub fn is_closed(&self, chunk: usize) -> bool {
+        self.valid[chunk] & NOT_CLOSED == 0
     }
 
     /// Takes the memory for the bits of all chunks now.
@@ -191,12 +242,63 @@ impl Space {
         None
     }
 
-    /// Takes the longest free chunk of a unit.
-    pub fn open(&mut self, pu: usize) -> Option<OpenChunk> {
+    /// The numbers of a unit's free chunks.
+    pub fn free(&self, pu: usize) -> impl Iterator<Item = u32> + '_ {
+        self.pus[pu].free.iter().copied()
+    }
+
+    /// Free chunks of all units, those kept back too.
+    pub fn all_free(&self) -> u64 {
+        self.pus.iter().map(|pu| pu.free.len() as u64).sum()
+    }
+
+    /// Whether a unit has a chunk for the target's own blocks.
+    pub fn has_own(&self, pu: usize) -> bool {
+        self.pus[pu].own_used < self.pus[pu].own && !self.pus[pu].free.is_empty()
+    }
+
+    /// Takes one of them.
+    pub fn open_own(&mut self, pu: usize) -> Option<OpenChunk> {
+        if !self.has_own(pu) {
+            return None;
+        }
         let number = self.pus[pu].free.pop_front()?;
+        self.pus[pu].own_used += 1;
+        Some(OpenChunk { chunk: self.geometry.chunk_of(pu, number), next: 0 })
+    }
+
+    /// A chunk of own blocks was found on the drive.
+    pub fn found_own(&mut self, pu: usize) {
+        self.pus[pu].own_used += 1;
+    }
+
+    /// An own chunk is no longer one: another is kept back.
+    pub fn keep_back(&mut self, pu: usize) {
+        self.pus[pu].own_used -= 1;
+    }
+
+    /// Takes the least worn free chunk of a unit for data.
+    pub fn open(&mut self, pu: usize) -> Option<OpenChunk> {
+        if self.pus[pu].free() == 0 {
+            return None;
+        }
+        let number = self.pus[pu].free.pop_front()?;
+        Some(self.opened(pu, number))
+    }
+
+    /// Takes the most worn free chunk of a unit, for what will stay.
+    pub fn open_worn(&mut self, pu: usize) -> Option<OpenChunk> {
+        if self.pus[pu].free() == 0 {
+            return None;
+        }
+        let number = self.pus[pu].free.pop_back()?;
+        Some(self.opened(pu, number))
+    }
+
+    fn opened(&self, pu: usize, number: u32) -> OpenChunk {
         let chunk = self.geometry.chunk_of(pu, number);
         debug_assert_eq!(self.valid_blocks(chunk), 0);
-        Some(OpenChunk { chunk, next: 0 })
+        OpenChunk { chunk, next: 0 }
     }
 
     /// A chunk is full: it may be collected.
@@ -237,11 +339,24 @@ impl Space {
             Victim::Random => self.sample(pu, 1),
             Victim::DChoices(d) => self.sample(pu, d),
         };
+        self.leave_closed(pu, chunk);
+        Some(chunk)
+    }
+
+    /// Takes a certain closed chunk to collect.
+    pub fn take(&mut self, chunk: usize) {
+        let (pu, number) = self.split(chunk);
+        if self.policy != Victim::Greedy {
+            self.pus[pu].closed_list.retain(|&closed| closed != number);
+        }
+        self.leave_closed(pu, chunk);
+    }
+
+    fn leave_closed(&mut self, pu: usize, chunk: usize) {
         let space = &mut self.pus[pu];
         space.closed -= 1;
         space.closed_valid -= u64::from(self.valid[chunk]);
         self.valid[chunk] |= NOT_CLOSED;
-        Some(chunk)
     }
 
     /// The count of a closed chunk became less.
@@ -297,7 +412,10 @@ impl Space {
     pub fn give(&mut self, chunk: usize) {
         debug_assert_eq!(self.valid[chunk], NOT_CLOSED);
         let (pu, number) = self.split(chunk);
-        self.pus[pu].free.push_back(number);
+        let first = self.geometry.chunk_of(pu, 0);
+        let (wear, free) = (&self.wear, &mut self.pus[pu].free);
+        let at = free.partition_point(|&other| wear[first + other as usize] <= wear[chunk]);
+        free.insert(at, number);
     }
 
     fn split(&self, chunk: usize) -> (usize, u32) {

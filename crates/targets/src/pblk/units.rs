@@ -37,6 +37,12 @@ pub(super) struct Unit {
     pub seq: u64,
     /// Where it is being programmed.
     pub ppa: Ppa,
+    /// It is on its way.
+    pub sent: bool,
+    /// It was on its way when the checkpoint under way began.
+    pub before: bool,
+    /// It went where the stripe had room, as the user's do.
+    pub striped: bool,
 }
 
 /// All units: the user's, shared, then two for each parallel unit's
@@ -88,6 +94,12 @@ impl Units {
     #[inline]
     pub fn collection(&self, rank: u32, which: u32) -> u32 {
         self.user_units + 2 * rank + which
+    }
+
+    /// The rank of the parallel unit whose collection a unit belongs to.
+    #[inline]
+    pub fn rank_of(&self, unit: u32) -> usize {
+        ((unit - self.user_units) / 2) as usize
     }
 
     /// Begins a user unit.
@@ -165,9 +177,21 @@ impl Units {
         missing
     }
 
-    /// Makes a slot of a unit that is still being gathered padding. The block
-    /// may be written again into the same unit, and of two tags with one
-    /// sequence number recovery could not tell the newer.
+    /// Marks the units that are on their way: a checkpoint begins. Gives how
+    /// many they are.
+    pub fn mark_sent(&mut self) -> u32 {
+        let sent = self.units.iter_mut().filter(|unit| unit.sent);
+        sent.map(|unit| unit.before = true).count() as u32
+    }
+
+    /// Whether every user unit is programmed, and none is on its way.
+    pub fn is_at_rest(&self) -> bool {
+        self.outstanding.is_empty() && self.units.iter().all(|unit| !unit.sent)
+    }
+
+    /// Makes a slot of a unit that was not sent padding: its copy does not
+    /// count any more, and recovery must not find it. Nor could it tell the
+    /// newer of two copies with one sequence number.
     pub fn void(&mut self, slot: u32) {
         let (kept, row) = (self.kept, self.row as usize);
         let (unit, at) = ((slot / self.row) as usize, (slot % self.row) as usize);

@@ -1,0 +1,783 @@
+//! Checkpoints: the map to flash, while the drive serves.
+//!
+//! A checkpoint begins at a moment T0. It notes how far each chunk is written,
+//! waits until the rows sent before have settled, writes the pages of map and
+//! chunk table that changed, then the pages of the directory that these moved,
+//! and ends with a root. It is fuzzy: pages are written as they are at their
+//! turn. It is incremental: what did not change stays where it is.
+//!
+//! Why recovery needs to read only the rows sent after T0, and may let their
+//! copies win over the pages':
+//! - what was sent before T0 has settled before the first page is written;
+//! - a row, when it is sent, holds only copies that still count: a copy that
+//!   was replaced or given up while it waited becomes padding. Rows whose
+//!   copies may be older than some on their way, those of collection and those
+//!   that failed, are not sent before what was on its way at T0 has settled;
+//! - of two copies sent after T0 the one with the higher number is the newer,
+//!   and a record made after T0 tells which copies it gives up;
+//! - a chunk is erased only when newer copies of its blocks are programmed, or
+//!   the records that gave them up are.
+//!
+//! The old root and all it leads to stay until the new one is durable.
+
+use device::{Content, OpenChannel, VectorDone, VectorOp};
+use flash::{Chunk, ChunkState, Ppa, Tag};
+use port::{BLOCK_BYTES, Buffer, Status, Time};
+
+use super::map::Place;
+use super::meta::{Purpose, log_rows};
+use super::record::{Kind, PAGE_RECORDS, own, own_id, store_page};
+use super::root::Root;
+use super::table::{Entry, Use};
+use super::{Cookie, Pblk};
+
+/// Rows written between checkpoints, for each row that the last one wrote: so
+/// that they take little of the drive.
+const ROWS_PER_ROW: u64 = 256;
+
+/// Rows between checkpoints for each parallel unit, at least and at most. The
+/// most bounds how long recovery reads.
+const LEAST_ROWS: u64 = 16;
+const MOST_ROWS: u64 = 4096;
+
+/// A drive with many chunks looks at all of them at T0: rows between
+/// checkpoints are at least a part of their number.
+const CHUNKS_PER_ROW: u64 = 8;
+
+/// Data rows after which is looked again whether the pages are late.
+const ROWS_PER_LOOK: u64 = 16;
+
+/// Rows left to a root when the log is written.
+const ROOT_ROWS: usize = 2;
+
+/// Rows left to both when pages are written.
+const PAGES_LEAVE: usize = ROOT_ROWS + 2;
+
+/// How far a checkpoint is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// None is under way.
+    #[default]
+    Idle,
+    /// Rows that were on their way at T0 are to settle.
+    Settling,
+    /// Pages of the map, from this one on.
+    Map(u64),
+    /// Pages of the chunk table.
+    Table(u64),
+    /// All pages are on their way.
+    Placing,
+    /// Pages of the directory.
+    Directory(u64),
+    /// Those are on their way.
+    Closing,
+    /// What the root leads to is made durable.
+    Syncing,
+    /// The root is on its way.
+    Root,
+    /// The root is made durable.
+    Ending,
+}
+
+/// Checkpoints: the one under way, and when the next is due.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoint {
+    phase: Phase,
+    /// Data rows on their way that were sent before T0.
+    settling: u32,
+    /// Units that are not sent before those have settled.
+    held: Vec<u32>,
+    /// The row being gathered.
+    gathering: Option<u32>,
+    /// Rows of pages on their way.
+    outstanding: usize,
+    /// The drive's flush is on its way.
+    syncing: bool,
+    /// Rows written by the one under way, and how many it was to be at T0.
+    written: u64,
+    planned: u64,
+    /// Rows sent since the last T0, and between the T0 before and that.
+    pub rows: u64,
+    rows_before: u64,
+    /// Data rows after which the next begins.
+    interval: u64,
+    /// Something happened after which it may go on.
+    look: bool,
+    /// The root under way, or the last one.
+    pub root: Root,
+    /// Its bytes.
+    bytes: Vec<u8>,
+    /// The drive is being shut down.
+    pub closing: bool,
+    /// It is.
+    pub closed: bool,
+}
+
+impl Checkpoint {
+    /// With a root of at most `bytes`.
+    pub fn new(bytes: usize, pus: u32, chunks: usize) -> Checkpoint {
+        let mut checkpoint =
+            Checkpoint { bytes: Vec::with_capacity(bytes), ..Checkpoint::default() };
+        checkpoint.interval = Checkpoint::rows_after(0, pus, chunks);
+        checkpoint
+    }
+
+    /// Whether a data row is the one to go on at.
+    #[inline]
+    fn is_due(&self) -> bool {
+        match self.phase {
+            Phase::Idle => self.rows >= self.interval,
+            _ => self.rows.is_multiple_of(ROWS_PER_LOOK),
+        }
+    }
+
+    /// Rows sent since the T0 of the last root that is durable.
+    pub fn since(&self) -> u64 {
+        self.rows + self.rows_before
+    }
+
+    /// Whether the pages should be further: they are to be on flash when half
+    /// of the rows to the next checkpoint are sent.
+    fn is_late(&self) -> bool {
+        self.written * self.interval < 2 * self.planned * self.rows
+    }
+
+    /// Data rows from one to the next.
+    pub fn interval(&self) -> u64 {
+        self.interval
+    }
+
+    /// Rows until the next, when the last wrote `written` rows.
+    fn rows_after(written: u64, pus: u32, chunks: usize) -> u64 {
+        let pus = u64::from(pus);
+        let least = (LEAST_ROWS * pus).max(chunks as u64 / CHUNKS_PER_ROW);
+        (written * ROWS_PER_ROW).clamp(least, (MOST_ROWS * pus).max(least))
+    }
+
+    /// Whether rows of older copies have to wait.
+    #[inline]
+    pub fn is_settling(&self) -> bool {
+        self.settling > 0
+    }
+
+    /// A unit waits until the others have settled.
+    pub fn hold(&mut self, unit: u32) {
+        self.held.push(unit);
+    }
+
+    /// One of the rows sent before T0 has settled.
+    pub fn settled(&mut self) {
+        self.settling -= 1;
+    }
+}
+
+impl<D: OpenChannel> Pblk<D> {
+    /// Shuts the target down: what is in the buffer is written, then a
+    /// checkpoint. Nothing may be inside, and nothing be submitted after.
+    /// Done when [`Pblk::is_closed`] says so, which takes the drive's events.
+    pub fn close(&mut self, now: Time) {
+        self.checkpoint.closing = true;
+        self.send_part_unit(now);
+        self.checkpoint_step(now);
+        self.submit_out(now);
+    }
+
+    /// Whether it is shut down: all is durable and opens at once.
+    pub fn is_closed(&self) -> bool {
+        self.checkpoint.closed
+    }
+
+    /// A data row is sent. Whether a checkpoint goes on is looked at later: T0
+    /// is never while a row is being settled.
+    #[inline]
+    pub(super) fn count_row(&mut self) {
+        self.checkpoint.rows += 1;
+        self.checkpoint.look |= self.checkpoint.is_due();
+    }
+
+    /// Goes on with checkpoints where that was asked for. Nothing is half done.
+    #[inline]
+    pub(super) fn look_at_checkpoint(&mut self, now: Time) {
+        if std::mem::take(&mut self.checkpoint.look) {
+            self.checkpoint_step(now);
+        }
+    }
+
+    /// Whether a checkpoint is due.
+    fn is_due(&self) -> bool {
+        let c = &self.checkpoint;
+        if self.load.is_some() || c.closed {
+            return false;
+        }
+        if c.closing {
+            return self.is_at_rest();
+        }
+        !self.read_only && (c.rows >= c.interval || self.log.rows >= self.log_limit().div_ceil(2))
+    }
+
+    /// Rows of the log that may be written between two checkpoints.
+    fn log_limit(&self) -> u64 {
+        let pus = u64::from(self.geometry.total_pus());
+        u64::from(log_rows(self.geometry.dimensions().pages)) * pus
+    }
+
+    /// Goes on with checkpoints as far as can be.
+    pub(super) fn checkpoint_step(&mut self, now: Time) {
+        while self.checkpoint_once(now) {}
+    }
+
+    /// Does one thing for a checkpoint. False when something must happen first.
+    fn checkpoint_once(&mut self, now: Time) -> bool {
+        match self.checkpoint.phase {
+            Phase::Idle if self.is_due() => self.begin_checkpoint(),
+            Phase::Idle => return false,
+            Phase::Settling if self.checkpoint.settling > 0 => return false,
+            Phase::Settling => {
+                self.checkpoint.phase = Phase::Map(0);
+                self.send_held(now);
+            }
+            Phase::Map(from) => return self.write_map_page(now, from),
+            Phase::Table(from) => return self.write_table_page(now, from),
+            Phase::Placing | Phase::Closing if self.checkpoint.outstanding > 0 => return false,
+            Phase::Placing => self.checkpoint.phase = Phase::Directory(0),
+            Phase::Directory(from) => return self.write_directory_page(now, from),
+            Phase::Closing => {
+                self.checkpoint.phase = Phase::Syncing;
+                return !self.sync_checkpoint();
+            }
+            // Rows that are sent meanwhile ask, too.
+            Phase::Syncing | Phase::Ending if self.checkpoint.syncing => return false,
+            Phase::Syncing => {
+                self.checkpoint.phase = Phase::Root;
+                self.begin_root(now);
+            }
+            Phase::Root if self.mirrors.iter().any(|mirror| mirror.busy) => return false,
+            Phase::Root => {
+                self.checkpoint.phase = Phase::Ending;
+                return !self.sync_checkpoint();
+            }
+            Phase::Ending => self.end_checkpoint(now),
+        }
+        true
+    }
+
+    /// Sends the units that waited for others to settle.
+    fn send_held(&mut self, now: Time) {
+        for unit in std::mem::take(&mut self.checkpoint.held) {
+            if self.units.is_user(unit) {
+                self.send_again(now, unit);
+            } else {
+                self.send_moved_row(now, self.units.rank_of(unit), unit);
+            }
+        }
+        self.pump(now);
+    }
+
+    /// Makes durable what was programmed, where that takes a command. False
+    /// where it does not.
+    fn sync_checkpoint(&mut self) -> bool {
+        if !self.device.is_cached() {
+            return false;
+        }
+        self.checkpoint.syncing = true;
+        let (cookie, op) = (Cookie::Sync, VectorOp::Flush);
+        self.send(|| Self::run(cookie, op, Ppa(0), 0, Content::Data, Buffer::empty()));
+        true
+    }
+
+    /// The drive's flush for a checkpoint is over.
+    pub(super) fn checkpoint_synced(&mut self, now: Time, status: Status) {
+        self.checkpoint.syncing = false;
+        if status.is_ok() {
+            self.checkpoint_step(now);
+        } else {
+            // Nothing new can be made durable: the old root stays the one.
+            self.give_up_writing(now);
+        }
+    }
+
+    /// T0.
+    fn begin_checkpoint(&mut self) {
+        let seq = self.units.last_seq();
+        self.checkpoint.root = Root {
+            number: self.checkpoint.root.number + 1,
+            blocks: self.map.blocks(),
+            entry: self.map.entry_bytes(),
+            chunks: self.geometry.chunk_slots() as u64,
+            seq,
+            record: self.log.last,
+            log_page: self.log.page,
+            clean: self.checkpoint.closing,
+            counters: self.counters,
+            directory: std::mem::take(&mut self.checkpoint.root.directory),
+        };
+        self.log.seal();
+        self.note_chunks(seq);
+        self.condemn();
+        self.checkpoint.settling = self.units.mark_sent();
+        let pages = self.map.dirty_pages() + self.table.dirty_pages();
+        let c = &mut self.checkpoint;
+        c.planned = pages.div_ceil(self.geometry.row_blocks().into());
+        (c.rows_before, c.rows, c.written) = (c.rows, 0, 0);
+        self.checkpoint.phase = Phase::Settling;
+    }
+
+    /// Enters all chunks into the table as they are now.
+    fn note_chunks(&mut self, seq: u64) {
+        let geometry = self.geometry;
+        let size = geometry.chunk_blocks();
+        for pu in geometry.pus_channels_first() {
+            for chunk in (0..geometry.chunks()).map(|n| geometry.chunk_of(pu, n)) {
+                let of = self.device.chunk(chunk);
+                let before = self.table.get(chunk);
+                let entry = if of.state == ChunkState::Offline {
+                    Entry { wear: of.wear, ..Entry::default() }
+                } else {
+                    let wear = self.settled_wear(chunk, &of);
+                    let same =
+                        before.used == Use::Data && (before.wear, before.next) == (wear, size);
+                    let age = if same { before.age } else { seq };
+                    Entry { wear, used: Use::Data, next: size, age }
+                };
+                self.table.set(chunk, entry);
+            }
+            let rank = self.stripe.rank(pu);
+            let open = [self.stripe.open(rank), self.collectors[rank].open];
+            for open in open.into_iter().flatten() {
+                let entry = Entry { next: open.next, age: seq, ..self.table.get(open.chunk) };
+                self.table.set(open.chunk, Entry { used: Use::Data, ..entry });
+            }
+            for number in self.space.free(pu) {
+                let chunk = geometry.chunk_of(pu, number);
+                let wear = self.device.chunk(chunk).wear;
+                self.table.set(chunk, Entry { wear, ..Entry::default() });
+            }
+        }
+        for (&chunk, own) in &self.meta.chunks {
+            let rank = self.stripe.rank(geometry.pu_index(geometry.chunk_start(chunk)));
+            let open = self.meta.open[rank].filter(|open| open.chunk == chunk);
+            let of = self.device.chunk(chunk);
+            let entered = own.erasing && of.wp == 0;
+            let (wear, next) = (of.wear - u32::from(entered), open.map_or(size, |open| open.next));
+            self.table.set(chunk, Entry { wear, used: Use::Own, next, age: own.order });
+        }
+        let anchors = self.mirrors.iter().flat_map(|mirror| &mirror.chunks);
+        anchors.for_each(|&chunk| self.table.set(chunk, Entry::default()));
+    }
+
+    /// The wear that tells a chunk's life for certain. The drive counts an erase
+    /// when it takes it, but power may go before it is done, and the old life
+    /// be back: its copies are not new.
+    fn settled_wear(&self, chunk: usize, of: &Chunk) -> u32 {
+        of.wear - u32::from(self.chunks[chunk].is_erasing() && of.wp == 0)
+    }
+
+    /// Units that have begun many own chunks empty the older ones: their pages
+    /// are written again.
+    fn condemn(&mut self) {
+        let geometry = self.geometry;
+        let mut by_pu = std::collections::BTreeMap::<usize, Vec<(u64, usize)>>::new();
+        for (&chunk, own) in self.meta.chunks.iter().filter(|(_, own)| !own.erasing) {
+            let pu = geometry.pu_index(geometry.chunk_start(chunk));
+            by_pu.entry(pu).or_default().push((own.order, chunk));
+        }
+        let mut condemned = std::collections::BTreeSet::new();
+        for (pu, mut chunks) in by_pu {
+            if chunks.len() as u32 > self.space.pus[pu].own_span() {
+                chunks.sort_unstable();
+                chunks.pop();
+                condemned.extend(chunks.into_iter().map(|(_, chunk)| chunk));
+            }
+        }
+        if condemned.is_empty() {
+            return;
+        }
+        let map_pages = self.map.pages();
+        for page in 0..self.meta.len() {
+            let Some(ppa) = self.meta.page(page) else { continue };
+            if !condemned.contains(&geometry.chunk_index(ppa)) {
+                continue;
+            }
+            match page.checked_sub(map_pages) {
+                None => self.map.touch(page),
+                Some(page) => self.table.touch(page),
+            }
+        }
+        condemned.into_iter().for_each(|chunk| self.meta.touch_directory_in(chunk));
+    }
+
+    /// The row that pages are gathered in, if there is one.
+    fn own_row(&mut self) -> Option<u32> {
+        if self.checkpoint.gathering.is_none() {
+            let pus = self.geometry.total_pus() as usize;
+            let most = if self.checkpoint.is_late() { pus } else { (pus / 8).max(1) };
+            if self.checkpoint.outstanding >= most {
+                return None;
+            }
+            self.checkpoint.gathering = self.meta.take_row(Purpose::Pages, PAGES_LEAVE);
+        }
+        self.checkpoint.gathering
+    }
+
+    fn write_map_page(&mut self, now: Time, from: u64) -> bool {
+        let Some(row) = self.own_row() else { return false };
+        let Some(page) = self.map.take_dirty(from) else {
+            self.checkpoint.phase = Phase::Table(0);
+            return true;
+        };
+        let tag = Tag { id: own_id(Kind::Page, page), seq: self.checkpoint.root.number };
+        let (map, units) = (&self.map, &self.units);
+        let durable = |mut place: Place| {
+            while let Some(slot) = place.slot() {
+                place = units.slot(slot).old;
+            }
+            place
+        };
+        self.meta.add(row, tag, |bytes| map.encode(page, bytes, durable));
+        self.checkpoint.phase = Phase::Map(page + 1);
+        self.send_full_own_row(now, row);
+        true
+    }
+
+    fn write_table_page(&mut self, now: Time, from: u64) -> bool {
+        let Some(row) = self.own_row() else { return false };
+        let Some(page) = self.table.take_dirty(from) else {
+            self.send_last_own_row(now);
+            self.checkpoint.phase = Phase::Placing;
+            return true;
+        };
+        let number = self.map.pages() + page;
+        let tag = Tag { id: own_id(Kind::Page, number), seq: self.checkpoint.root.number };
+        let table = &self.table;
+        self.meta.add(row, tag, |bytes| bytes.copy_from_slice(table.page(page)));
+        self.checkpoint.phase = Phase::Table(page + 1);
+        self.send_full_own_row(now, row);
+        true
+    }
+
+    fn write_directory_page(&mut self, now: Time, from: u64) -> bool {
+        let Some(row) = self.own_row() else { return false };
+        let Some(page) = self.meta.take_dirty_directory(from) else {
+            self.send_last_own_row(now);
+            self.checkpoint.phase = Phase::Closing;
+            return true;
+        };
+        let tag = Tag { id: own_id(Kind::Directory, page), seq: self.checkpoint.root.number };
+        let mut bytes = [0; BLOCK_BYTES as usize];
+        self.meta.encode_directory(page, &mut bytes);
+        self.meta.add(row, tag, |to| to.copy_from_slice(&bytes));
+        self.checkpoint.phase = Phase::Directory(page + 1);
+        self.send_full_own_row(now, row);
+        true
+    }
+
+    fn send_full_own_row(&mut self, now: Time, row: u32) {
+        if self.meta.is_full(row) {
+            self.checkpoint.gathering = None;
+            self.checkpoint.outstanding += 1;
+            self.send_own_row(now, row);
+        }
+    }
+
+    /// The last row of a kind, full or not.
+    fn send_last_own_row(&mut self, now: Time) {
+        let Some(row) = self.checkpoint.gathering.take() else { return };
+        if self.meta.rows[row as usize].filled == 0 {
+            self.meta.free.push(row);
+            return;
+        }
+        self.checkpoint.outstanding += 1;
+        self.send_own_row(now, row);
+    }
+
+    /// Sends a row of own blocks to the next parallel unit, or keeps it until
+    /// one has a chunk for it.
+    fn send_own_row(&mut self, now: Time, row: u32) {
+        self.meta.pad(row, self.checkpoint.root.number);
+        self.resend_own_row(now, row);
+    }
+
+    fn resend_own_row(&mut self, now: Time, row: u32) {
+        let (space, stripe) = (&self.space, &self.stripe);
+        let Some(rank) = self.meta.choose(|rank| space.has_own(stripe.pu(rank))) else {
+            self.meta.stuck.push_back(row);
+            // With none being erased, more were lost than are kept back.
+            if !self.meta.chunks.values().any(|own| own.erasing) {
+                self.give_up_writing(now);
+            }
+            return;
+        };
+        let pu = self.stripe.pu(rank);
+        let at = match self.meta.open[rank] {
+            Some(open) => open,
+            None => {
+                let open = self.space.open_own(pu).expect("an able unit has a chunk");
+                self.meta.own(open.chunk);
+                open
+            }
+        };
+        self.meta.open[rank] = self.advance_open(at);
+        let ppa = Ppa(self.geometry.chunk_start(at.chunk).0 + u64::from(at.next));
+        let own = self.meta.chunks.get_mut(&at.chunk).expect("it is open");
+        own.rows += 1;
+        let held = &mut self.meta.rows[row as usize];
+        held.ppa = ppa;
+        if let Purpose::Log(_) = held.purpose {
+            own.log_end = self.log.page;
+        }
+        self.write_own(row, ppa);
+    }
+
+    /// Sends the rows again for which there was no chunk.
+    pub(super) fn unstick_own_rows(&mut self, now: Time) {
+        for _ in 0..self.meta.stuck.len() {
+            if let Some(row) = self.meta.stuck.pop_front() {
+                self.resend_own_row(now, row);
+            }
+        }
+    }
+
+    /// Programs a row of own blocks at `ppa`.
+    fn write_own(&mut self, row: u32, ppa: Ppa) {
+        let count = self.geometry.row_blocks();
+        let buffer = self.meta.rows[row as usize].buffer.lend();
+        self.counters.metadata += u64::from(count);
+        self.checkpoint.written += 1;
+        // Recovery reads these, too.
+        self.checkpoint.rows += 1;
+        let (cookie, op) = (Cookie::Own(row), VectorOp::Write);
+        self.send(|| Self::run(cookie, op, ppa, count, Content::Whole, buffer));
+    }
+
+    /// A row of own blocks is programmed, or failed.
+    pub(super) fn own_done(&mut self, now: Time, number: u32, done: VectorDone) {
+        let row = &mut self.meta.rows[number as usize];
+        row.buffer.reclaim(done.buffer);
+        let (ppa, purpose) = (row.ppa, row.purpose);
+        if let Purpose::Root(mirror) = purpose {
+            self.meta.free.push(number);
+            self.root_row_done(now, mirror, done.status);
+        } else {
+            let chunk = self.geometry.chunk_index(ppa);
+            self.meta.chunks.get_mut(&chunk).expect("it is written to").rows -= 1;
+            if !done.status.is_ok() {
+                self.chunks[chunk].failed = true;
+                let rank = self.stripe.rank(self.geometry.pu_index(ppa));
+                if self.meta.open[rank].is_some_and(|open| open.chunk == chunk) {
+                    self.meta.open[rank] = None;
+                }
+                self.resend_own_row(now, number);
+                return;
+            }
+            self.place_own_row(number, ppa);
+            self.meta.free.push(number);
+            match purpose {
+                Purpose::Log(last) => self.log_programmed(now, last),
+                _ => self.checkpoint.outstanding -= 1,
+            }
+        }
+        if self.log.wanted {
+            self.send_log(now);
+        }
+        self.checkpoint_step(now);
+        self.stage_waiting(now);
+    }
+
+    /// Enters where the pages of a row are.
+    fn place_own_row(&mut self, number: u32, ppa: Ppa) {
+        for i in 0..self.geometry.row_blocks() {
+            let at = Ppa(ppa.0 + u64::from(i));
+            match own(self.meta.tag(number, i).id) {
+                Some((Kind::Page, page)) => self.meta.set_page(page, at),
+                Some((Kind::Directory, page)) => self.meta.set_directory(page, at),
+                _ => {}
+            }
+        }
+    }
+
+    /// Writes the root to its mirrors.
+    fn begin_root(&mut self, now: Time) {
+        let c = &mut self.checkpoint;
+        c.root.directory.clear();
+        c.root.directory.extend_from_slice(&self.meta.directory);
+        let rows = Root::rows(c.root.directory.len(), self.geometry.row_blocks());
+        let row_bytes = self.geometry.row_blocks() as usize * BLOCK_BYTES as usize;
+        c.bytes.resize(rows as usize * row_bytes, 0);
+        c.root.store(&mut c.bytes);
+        for mirror in 0..self.mirrors.len() {
+            if self.mirrors[mirror].is_usable() {
+                self.mirrors[mirror].done = 0;
+                self.make_room_for_root(mirror, rows);
+                self.send_root_row(mirror);
+            }
+        }
+        if !self.mirrors.iter().any(|mirror| mirror.busy) {
+            self.give_up_writing(now);
+        }
+    }
+
+    /// Goes on to the mirror's next chunk where this one is full, and erases
+    /// that.
+    fn make_room_for_root(&mut self, mirror: usize, rows: u32) {
+        let geometry = self.geometry;
+        let held = &mut self.mirrors[mirror];
+        if held.next + rows * geometry.row_blocks() <= geometry.chunk_blocks() {
+            return;
+        }
+        held.go_on();
+        if !held.is_usable() {
+            return;
+        }
+        let chunk = held.chunk();
+        if self.device.chunk(chunk).wp > 0 {
+            let (cookie, ppa) = (Cookie::Anchor(mirror as u32), geometry.chunk_start(chunk));
+            self.send(|| {
+                Self::run(cookie, VectorOp::Reset, ppa, 1, Content::Data, Buffer::empty())
+            });
+        }
+    }
+
+    /// Sends the next row of the root to a mirror, if that is usable.
+    fn send_root_row(&mut self, mirror: usize) {
+        self.mirrors[mirror].busy = self.mirrors[mirror].is_usable();
+        if !self.mirrors[mirror].busy {
+            return;
+        }
+        let row = self.meta.take_row(Purpose::Root(mirror), 0).expect("pages are all written");
+        let count = self.geometry.row_blocks();
+        let held = &mut self.mirrors[mirror];
+        let ppa = Ppa(self.geometry.chunk_start(held.chunk()).0 + u64::from(held.next));
+        held.next += count;
+        let first = held.done * count;
+        for i in first..first + count {
+            let tag =
+                Tag { id: own_id(Kind::Root, u64::from(i)), seq: self.checkpoint.root.number };
+            let start = i as usize * BLOCK_BYTES as usize;
+            let bytes = &self.checkpoint.bytes[start..start + BLOCK_BYTES as usize];
+            self.meta.add(row, tag, |to| to.copy_from_slice(bytes));
+        }
+        self.meta.rows[row as usize].ppa = ppa;
+        self.write_own(row, ppa);
+    }
+
+    /// A row of a root is programmed. One that failed is begun again in the
+    /// mirror's next chunk.
+    fn root_row_done(&mut self, now: Time, mirror: usize, status: Status) {
+        let rows = Root::rows(self.checkpoint.root.directory.len(), self.geometry.row_blocks());
+        let held = &mut self.mirrors[mirror];
+        if !status.is_ok() {
+            (held.done, held.next) = (0, self.geometry.chunk_blocks());
+            held.drop_current();
+            if held.is_usable() {
+                self.make_room_for_root(mirror, rows);
+            }
+            self.send_root_row(mirror);
+        } else if held.done + 1 < rows {
+            held.done += 1;
+            self.send_root_row(mirror);
+        } else {
+            (held.busy, held.last) = (false, Some(held.chunk()));
+        }
+        if !self.mirrors.iter().any(|mirror| mirror.is_usable()) {
+            self.give_up_writing(now);
+        }
+    }
+
+    /// The root is durable: what only older ones led to is erased.
+    fn end_checkpoint(&mut self, now: Time) {
+        let pus = self.geometry.total_pus();
+        let c = &mut self.checkpoint;
+        c.interval = Checkpoint::rows_after(c.written, pus, self.geometry.chunk_slots());
+        c.phase = Phase::Idle;
+        c.rows_before = 0;
+        (c.closed, c.root.clean) = (c.root.clean, false);
+        let (record, log_page) = (c.root.record, c.root.log_page);
+        self.log.covered(record);
+        self.erase_dead_own(log_page);
+        self.release_erases(now);
+        self.stage_waiting(now);
+        self.end_flushes(now);
+    }
+
+    /// Erases own chunks to which nothing leads any more, and retires those of
+    /// which a program failed.
+    pub(super) fn erase_dead_own(&mut self, log_page: u64) {
+        let geometry = self.geometry;
+        let mut dead = Vec::new();
+        for (&chunk, own) in &mut self.meta.chunks {
+            let rank = self.stripe.rank(geometry.pu_index(geometry.chunk_start(chunk)));
+            let is_open = self.meta.open[rank].is_some_and(|open| open.chunk == chunk);
+            let needed = is_open || own.live > 0 || own.rows > 0 || own.log_end > log_page;
+            if !needed && !own.erasing {
+                own.erasing = true;
+                dead.push(chunk);
+            }
+        }
+        for chunk in dead {
+            if self.chunks[chunk].failed {
+                self.meta.chunks.remove(&chunk);
+                self.space.keep_back(geometry.pu_index(geometry.chunk_start(chunk)));
+                self.leaving.push(chunk);
+                continue;
+            }
+            let (cookie, ppa) = (Cookie::Reset(chunk as u32), geometry.chunk_start(chunk));
+            self.send(|| {
+                Self::run(cookie, VectorOp::Reset, ppa, 1, Content::Data, Buffer::empty())
+            });
+        }
+    }
+
+    /// Whether one more record can be taken now.
+    #[inline]
+    pub(super) fn log_has_room(&self) -> bool {
+        let (rows, needed) = (self.log.rows, self.log.needed_rows());
+        self.log.has_room() && rows < self.log_limit() && needed < 2 * self.log_limit()
+    }
+
+    /// Records that the copies of a block that were made so far do not count.
+    /// Gives the record's number.
+    pub(super) fn give_up(&mut self, lba: u64, lost: bool) -> u64 {
+        // Copies in the row being gathered are voided instead.
+        let upto = match self.filling {
+            Some(unit) => self.units.unit(unit).seq - 1,
+            None => self.units.last_seq(),
+        };
+        self.log.give_up(lba, upto, lost)
+    }
+
+    /// Sends the records that are pending, now or when there is a row for
+    /// them.
+    pub(super) fn send_log(&mut self, now: Time) {
+        if self.log.pending.is_empty() {
+            self.log.wanted = false;
+            return;
+        }
+        self.log.wanted = true;
+        let Some(row) = self.meta.take_row(Purpose::Log(0), ROOT_ROWS) else { return };
+        let seq = self.checkpoint.root.number + 1;
+        let mut page = self.log.page;
+        for records in self.log.first().chunks(PAGE_RECORDS) {
+            let tag = Tag { id: own_id(Kind::Log, page), seq };
+            page += 1;
+            self.meta.add(row, tag, |bytes| store_page(bytes, records));
+        }
+        self.log.page = page;
+        self.meta.rows[row as usize].purpose = Purpose::Log(self.log.send());
+        self.send_own_row(now, row);
+        self.checkpoint.look |= self.log.rows >= self.log_limit().div_ceil(2);
+    }
+
+    /// Records up to this one are programmed.
+    fn log_programmed(&mut self, now: Time, last: u64) {
+        self.log.programmed(last);
+        self.release_erases(now);
+        self.end_flushes(now);
+    }
+
+    /// Tries the erases again that waited for records.
+    fn release_erases(&mut self, now: Time) {
+        for chunk in std::mem::take(&mut self.log.held) {
+            self.try_erase(now, chunk);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Failures: programs that fail, and blocks that cannot be read.
+//!
+//! A chunk of which a program failed is written no more. What was on its way
+//! to it goes elsewhere; what it holds is moved before anything else is
+//! collected; then it is retired: neither erased nor opened again, and its
+//! unit has a chunk less.
+//!
+//! A survivor that cannot be read is lost: it reads as an error until it is
+//! written or trimmed, and its chunk becomes free as any other. Other blocks
+//! are not touched.
+//!
+//! Guarantees: a row that fails is programmed in the end, as long as any unit
+//! has a row to give. Where none has, the drive is read-only, flushes of what
+//! is still in the buffer fail, and all that was written can be read.
+
+use device::OpenChannel;
+use flash::Ppa;
+use port::{Status, Time};
+
+use super::Pblk;
+use super::collect::Collector;
+use super::map::Place;
+
+/// Whether a read gave the data.
+#[inline]
+pub(super) fn is_read(status: Status) -> bool {
+    status.is_ok() || status == Status::HIGH_ECC
+}
+
+/// Whether a read failed for good. Other errors say nothing of the medium.
+#[inline]
+pub(super) fn is_lost(status: Status) -> bool {
+    matches!(status, Status::UNRECOVERED_READ | Status::OFFLINE_CHUNK | Status::UNWRITTEN)
+}
+
+impl<D: OpenChannel> Pblk<D> {
+    /// A program failed: its chunk is written no more. It is collected when
+    /// nothing is on its way to it.
+    #[cold]
+    pub(super) fn fail_chunk(&mut self, chunk: usize) {
+        let rank = self.rank_of_chunk(chunk);
+        self.chunks[chunk].failed = true;
+        self.stripe.leave(rank, chunk);
+        self.collectors[rank].open.take_if(|open| open.chunk == chunk);
+        self.ask_failed(chunk);
+    }
+
+    /// Puts a failed chunk down to be collected once nothing is on its way to
+    /// it.
+    #[cold]
+    pub(super) fn ask_failed(&mut self, chunk: usize) {
+        if self.chunks[chunk].rows == 0 {
+            self.ask(chunk);
+        }
+    }
+
+    /// Retires the failed chunks that are empty.
+    #[inline]
+    pub(super) fn retire_leaving(&mut self, now: Time) {
+        while let Some(chunk) = self.leaving.pop() {
+            self.retire(now, chunk);
+        }
+    }
+
+    #[cold]
+    fn retire(&mut self, now: Time, chunk: usize) {
+        self.counters.retired += 1;
+        self.lose(now, chunk);
+        let rank = self.rank_of_chunk(chunk);
+        let pu = self.stripe.pu(rank);
+        self.collect(now, pu);
+        self.refresh(pu);
+        self.pump(now);
+    }
+
+    /// The place in the round of a chunk's parallel unit.
+    pub(super) fn rank_of_chunk(&self, chunk: usize) -> usize {
+        self.stripe.rank(self.geometry.pu_index(self.geometry.chunk_start(chunk)))
+    }
+
+    /// A survivor cannot be read. Whose it was is found in the map: a pass over
+    /// all of it, once for each chunk with such blocks.
+    #[cold]
+    pub(super) fn lose_at(&mut self, now: Time, at: Ppa) {
+        let chunk = self.geometry.chunk_index(at);
+        let held = match self.lost_chunk.take() {
+            Some((known, held)) if known == chunk => held,
+            _ => self.held_by(chunk),
+        };
+        let lba = held[self.geometry.block(at) as usize];
+        self.lost_chunk = Some((chunk, held));
+        self.lose_block(now, lba, at);
+    }
+
+    /// Of each valid block of a victim, whose it is.
+    fn held_by(&self, chunk: usize) -> Vec<u64> {
+        let mut held = vec![u64::MAX; self.geometry.chunk_blocks() as usize];
+        for lba in 0..self.map.blocks() {
+            let mut place = self.map.get(lba);
+            while let Some(slot) = place.slot() {
+                place = self.units.slot(slot).old;
+            }
+            if let Some(at) = place.ppa()
+                && self.geometry.chunk_index(at) == chunk
+            {
+                held[self.geometry.block(at) as usize] = lba;
+            }
+        }
+        held
+    }
+
+    /// The copy of `lba` at `at`, the newest in flash, cannot be read.
+    #[cold]
+    pub(super) fn lose_block(&mut self, now: Time, lba: u64, at: Ppa) {
+        let place = Place::flash(at);
+        if self.map.get(lba) == place {
+            self.map.set(lba, Place::LOST);
+        } else {
+            self.relink(lba, place, Place::LOST);
+        }
+        self.counters.lost += 1;
+        let record = self.record_lost(lba);
+        let chunk = self.geometry.chunk_index(at);
+        self.chunks[chunk].given_up = self.chunks[chunk].given_up.max(record);
+        self.invalidate(now, at);
+    }
+
+    /// Records that the newest copy of a block in flash is lost, but not those
+    /// in the buffer. Gives the record's number.
+    fn record_lost(&mut self, lba: u64) -> u64 {
+        let mut upto = self.units.last_seq();
+        let mut place = self.map.get(lba);
+        while let Some(slot) = place.slot() {
+            upto = self.units.unit(self.units.unit_of(slot)).seq - 1;
+            place = self.units.slot(slot).old;
+        }
+        self.log.give_up(lba, upto, true)
+    }
+
+    /// Looks whether rows wait for room that nothing under way will give.
+    #[inline]
+    pub(super) fn look_for_end(&mut self, now: Time) {
+        if self.stripe.waiting() > 0 && self.out.is_empty() && self.device.next_event().is_none() {
+            self.end_without_room(now);
+        }
+    }
+
+    /// Whether the drive has a command that will give room or needs it. One
+    /// that stopped answering still has them.
+    fn is_at_work(&self) -> bool {
+        let busy: usize = self.collectors.iter().map(Collector::busy_units).sum();
+        let at_work = |(rank, c): (usize, &Collector)| {
+            c.promised > 0 || c.erasing > 0 || self.stripe.rows(self.stripe.pu(rank)) > 0
+        };
+        busy > self.stripe.stranded.len() || self.collectors.iter().enumerate().any(at_work)
+    }
+
+    /// Where rows wait and the drive does nothing, tries all units once more;
+    /// if that changes nothing, the drive is at its end.
+    #[cold]
+    fn end_without_room(&mut self, now: Time) {
+        if self.is_at_work() || self.load.is_some() {
+            return;
+        }
+        let waiting = self.stripe.waiting();
+        for rank in 0..self.collectors.len() {
+            let pu = self.stripe.pu(rank);
+            self.collect(now, pu);
+            self.refresh(pu);
+        }
+        self.pump(now);
+        self.retire_leaving(now);
+        self.submit_out(now);
+        // On a drive that takes no time all may be done by now.
+        let is_stuck = self.stripe.waiting() >= waiting && !self.is_at_work();
+        if is_stuck && self.device.next_event().is_none() {
+            self.stop_writing(now);
+            self.fail_flushes(now);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Wear leveling.
+//!
+//! Dynamic: rows go to the least worn free chunk of their unit.
+//!
+//! Static: a chunk that holds what nobody writes is never collected, and stays
+//! behind while the others wear. With each erase a few chunks of the unit are
+//! looked at; one that is 1 part in [`BEHIND`] of the endurance behind the mean
+//! of its unit is collected, its blocks go to the most worn free chunk, and it
+//! is used itself. Each chunk is moved for that at most once while the others
+//! wear by as much: with an endurance of E, that adds at most [`BEHIND`] / E to
+//! the erases.
+//!
+//! Across units: one that is more worn than the mean lets turns of the stripe
+//! pass.
+
+use device::OpenChannel;
+
+use super::Pblk;
+
+/// How far a chunk may fall behind, as a part of the endurance: 1 in this.
+const BEHIND: u64 = 100;
+
+/// A unit that is this part of the endurance ahead, 1 in this, rests most.
+const AHEAD: u64 = 200;
+
+/// Of 256 turns, the most that a unit lets pass.
+const MOST_REST: u64 = 192;
+
+/// Chunks looked at after each erase.
+const LOOKS: u32 = 16;
+
+impl<D: OpenChannel> Pblk<D> {
+    /// A chunk of a unit was erased: looks whether the unit is ahead, and
+    /// whether one of a few chunks has fallen behind, which is put down to be
+    /// collected. Bounded: one at a time in each unit.
+    pub(super) fn level_wear(&mut self, pu: usize, rank: usize) {
+        let chunks = u64::from(self.geometry.chunks());
+        let endurance = u64::from(self.device.timing().endurance);
+        let wear = self.space.pus[pu].wear;
+        let mean = self.space.total_wear() / u64::from(self.geometry.total_pus());
+        let ahead = wear.saturating_sub(mean) * AHEAD * MOST_REST / (chunks * endurance.max(1));
+        self.stripe.rest(rank, ahead.min(MOST_REST) as u8);
+        if !self.collectors[rank].asked.is_empty() {
+            return;
+        }
+        let behind = (endurance / BEHIND).max(2);
+        for _ in 0..LOOKS.min(self.geometry.chunks()) {
+            let number = self.collectors[rank].looked;
+            let next = number + 1;
+            self.collectors[rank].looked = if u64::from(next) == chunks { 0 } else { next };
+            let chunk = self.geometry.chunk_of(pu, number);
+            let is_behind = u64::from(self.space.wear(chunk)) + behind < wear / chunks;
+            if is_behind && self.space.is_closed(chunk) && self.ask(chunk) {
+                self.counters.leveled += 1;
+                return;
+            }
+        }
+    }
+}
