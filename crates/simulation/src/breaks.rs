@@ -1,0 +1,172 @@
+//! Ways to break the contract, from outside the target, to show that each is
+//! found: a checker that finds nothing may have looked at nothing.
+
+use flash::{Chunk, Geometry, Medium, Moved, Ppa, RamMedium, TAG_BYTES, Tag};
+use workload::Rng;
+
+use crate::power::EarlyDone;
+
+/// One way to break the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Break {
+    /// A flush is answered and not done.
+    DropFlush,
+    /// FUA is forgotten on the way to the target.
+    DropFua,
+    /// A trim or write zeroes is answered and not done.
+    DropTrim,
+    /// A program is said to be done when it is sent.
+    EarlyDone,
+    /// One program in 32 stores nothing, and says that it did.
+    LoseProgram,
+    /// One program in 32 stores its first two blocks in each other's place.
+    SwapBlocks,
+    /// One program in 32 stores half of its first block.
+    TearBlock,
+    /// One read in 64 gives the tags of the read before it.
+    StaleTags,
+    /// Tags are stored with every second number only.
+    SameSeq,
+    /// The drive forgets one change in 32 of a chunk's descriptor.
+    ForgetDescriptor,
+    /// An erase takes the first row of a neighbouring chunk with it.
+    EraseNeighbour,
+    /// One read in 64 gives the block beside the first.
+    MisdirectRead,
+    /// One read in 64 has a wrong bit.
+    RotBit,
+}
+
+impl Break {
+    /// All of them.
+    pub const ALL: [Break; 13] = [
+        Break::DropFlush,
+        Break::DropFua,
+        Break::DropTrim,
+        Break::EarlyDone,
+        Break::LoseProgram,
+        Break::SwapBlocks,
+        Break::TearBlock,
+        Break::StaleTags,
+        Break::SameSeq,
+        Break::ForgetDescriptor,
+        Break::EraseNeighbour,
+        Break::MisdirectRead,
+        Break::RotBit,
+    ];
+
+    /// The one of this name, as `Debug` writes it.
+    pub fn named(name: &str) -> Option<Break> {
+        Break::ALL.into_iter().find(|one| format!("{one:?}").eq_ignore_ascii_case(name))
+    }
+}
+
+/// What goes wrong with flash.
+pub(crate) struct Wrong {
+    broken: Option<Break>,
+    geometry: Geometry,
+    rng: Rng,
+    last_tags: Vec<u8>,
+}
+
+impl Wrong {
+    pub fn new(broken: Option<Break>, geometry: &Geometry, seed: u64) -> Wrong {
+        Wrong { broken, geometry: *geometry, rng: Rng::new(seed, 9), last_tags: Vec::new() }
+    }
+
+    /// What says that programs are done, where that is broken.
+    pub fn early(&self) -> Option<EarlyDone> {
+        (self.broken == Some(Break::EarlyDone)).then(EarlyDone::default)
+    }
+
+    fn is(&mut self, broken: Break, one_in: u64) -> bool {
+        self.broken == Some(broken) && self.rng.below(one_in) == 0
+    }
+
+    pub fn program(
+        &mut self,
+        medium: &mut RamMedium,
+        powered: bool,
+        at: Ppa,
+        count: u32,
+        data: &[u8],
+        tags: &[u8],
+    ) -> Moved {
+        let each = data.len() / count as usize;
+        if !powered {
+            return Moved::Failed;
+        }
+        if self.is(Break::LoseProgram, 32) {
+            return Moved::Done;
+        }
+        let (mut data, mut tags) = (data.to_vec(), tags.to_vec());
+        if count > 1 && self.is(Break::SwapBlocks, 32) {
+            let (first, rest) = data.split_at_mut(each);
+            first.swap_with_slice(&mut rest[..each]);
+        }
+        if self.is(Break::TearBlock, 32) {
+            data[each / 2..each].fill(0);
+        }
+        if self.broken == Some(Break::SameSeq) {
+            for bytes in tags.chunks_exact_mut(TAG_BYTES) {
+                let tag = Tag::load(bytes);
+                Tag { seq: (tag.seq & !1).max(1), ..tag }.store(bytes);
+            }
+        }
+        medium.program(at, count, &data, &tags)
+    }
+
+    pub fn read(
+        &mut self,
+        medium: &mut RamMedium,
+        at: Ppa,
+        count: u32,
+        data: &mut [u8],
+        tags: &mut [u8],
+    ) -> Moved {
+        let mut from = at;
+        if count == 1 && self.is(Break::MisdirectRead, 64) {
+            from = Ppa(at.0 ^ 1);
+        }
+        let moved = medium.read(from, count, data, tags);
+        if !data.is_empty() && self.is(Break::RotBit, 64) {
+            let bit = self.rng.below(data.len() as u64 * 8);
+            data[bit as usize / 8] ^= 1 << (bit % 8);
+        }
+        if !tags.is_empty() {
+            let now = tags.to_vec();
+            if self.last_tags.len() == now.len() && self.is(Break::StaleTags, 64) {
+                tags.copy_from_slice(&self.last_tags);
+            }
+            self.last_tags = now;
+        }
+        moved
+    }
+
+    /// Before a chunk is erased.
+    pub fn reset(&mut self, medium: &mut RamMedium, chunks: &[Chunk], chunk: Ppa) {
+        if self.broken != Some(Break::EraseNeighbour) {
+            return;
+        }
+        let index = self.geometry.chunk_index(chunk) ^ 1;
+        let row = self.geometry.row_blocks();
+        if index < chunks.len() && chunks[index].programmed >= row {
+            let kept = medium.kept() as usize;
+            let mut tags = vec![0; row as usize * TAG_BYTES];
+            let gone = Tag { id: u64::MAX, seq: 1 };
+            tags.chunks_exact_mut(TAG_BYTES).for_each(|tag| gone.store(tag));
+            let at = self.geometry.chunk_start(index);
+            medium.program(at, row, &vec![0; row as usize * kept], &tags);
+        }
+    }
+
+    /// The drive says what it knows of a chunk.
+    pub fn describe(&mut self, known: &mut Chunk, gone: bool, chunk: &Chunk) {
+        if gone {
+            return;
+        }
+        if !self.is(Break::ForgetDescriptor, 32) {
+            *known = *chunk;
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! What may be read: the durability contract as a model.
+//!
+//! After a cut each write that completed before a successful flush was sent,
+//! each FUA write, and each trim so completed, reads back unless it was
+//! overwritten later. Any other *cell* has a value that one of its writes gave
+//! it, none older than the last durable one. While there is power a read gives
+//! the newest value, or that of a write under way beside it. What was read
+//! after a cut is then the only value, until it is written again.
+//!
+//! A cell is a sector where parts of blocks are written, else a block. Each
+//! write has a number, and a cell's value says both, so that a value is nobody
+//! else's. Time is a count of what was sent and what completed.
+//!
+//! Work is divided in *spans* that end with a check of all cells, so memory is
+//! bounded by what was written between two checks.
+
+/// Bits of a value that are the cell's number.
+const CELL_BITS: u32 = 24;
+
+/// The end of what has not ended.
+const OPEN: u32 = u32::MAX;
+
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// A write, trim or write zeroes.
+#[derive(Clone, Copy, Debug)]
+struct Op {
+    begin: u32,
+    end: u32,
+    first: u32,
+    count: u32,
+    fua: bool,
+    zero: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    /// What it had when the span began.
+    base: u64,
+    /// The newest entry of the span.
+    head: u32,
+}
+
+/// An operation of a cell, and the one before it.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    op: u32,
+    before: u32,
+}
+
+/// Why a value is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The cell.
+    pub cell: u64,
+    /// The value that was seen.
+    pub seen: u64,
+    /// What would have been right, and what was seen, in words.
+    pub words: String,
+}
+
+/// The model.
+pub struct Contract {
+    /// Cells of a block: 8 or 1.
+    pub cells_per_block: u64,
+    clock: u32,
+    /// What ended before this is durable.
+    flushed: u32,
+    /// The number of the span's first operation.
+    first_number: u64,
+    ops: Vec<Op>,
+    entries: Vec<Entry>,
+    cells: Vec<Cell>,
+}
+
+impl Contract {
+    /// A drive of zeros.
+    ///
+    /// # Panics
+    /// With 2^24 cells or more.
+    pub fn new(blocks: u64, cells_per_block: u64) -> Contract {
+        let cells = blocks * cells_per_block;
+        assert!(cells < 1 << CELL_BITS, "a simulated drive is small");
+        Contract {
+            cells_per_block,
+            clock: 0,
+            flushed: 0,
+            first_number: 1,
+            ops: Vec::new(),
+            entries: Vec::new(),
+            cells: vec![Cell { base: 0, head: NONE }; cells as usize],
+        }
+    }
+
+    /// Cells in all.
+    pub fn cells(&self) -> u64 {
+        self.cells.len() as u64
+    }
+
+    fn tick(&mut self) -> u32 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// A read or flush is sent. Gives the time of that.
+    pub fn sent(&mut self) -> u32 {
+        self.tick()
+    }
+
+    /// A write is sent to `count` cells; `zero` for a trim or write zeroes.
+    /// Gives its place.
+    pub fn begin(&mut self, first: u64, count: u64, zero: bool, fua: bool) -> u32 {
+        let begin = self.tick();
+        let op = self.ops.len() as u32;
+        let (first, count) = (first as u32, count as u32);
+        self.ops.push(Op { begin, end: OPEN, first, count, fua, zero });
+        for cell in &mut self.cells[first as usize..(first + count) as usize] {
+            self.entries.push(Entry { op, before: cell.head });
+            cell.head = self.entries.len() as u32 - 1;
+        }
+        op
+    }
+
+    /// The value that operation `op` gives a cell.
+    #[inline]
+    pub fn value(&self, op: u32, cell: u64) -> u64 {
+        if self.ops[op as usize].zero {
+            return 0;
+        }
+        ((self.first_number + u64::from(op)) << CELL_BITS) | cell
+    }
+
+    /// A write completed.
+    pub fn end(&mut self, op: u32) {
+        self.ops[op as usize].end = self.tick();
+    }
+
+    /// A flush completed that was sent at `sent`.
+    pub fn flushed(&mut self, sent: u32) {
+        self.flushed = self.flushed.max(sent);
+    }
+
+    /// Whether an operation survives a cut, when no later one replaces it.
+    #[inline]
+    fn is_durable(&self, op: &Op) -> bool {
+        op.end != OPEN && (op.fua || op.end < self.flushed)
+    }
+
+    /// When the newest of a cell's operations began that `settles` holds for:
+    /// what ended before is gone.
+    #[inline]
+    fn horizon(&self, cell: u64, settles: impl Fn(&Op) -> bool) -> u32 {
+        let (mut at, mut horizon) = (self.cells[cell as usize].head, 0);
+        while at != NONE {
+            let entry = self.entries[at as usize];
+            let op = &self.ops[entry.op as usize];
+            if op.begin > horizon && settles(op) {
+                horizon = op.begin;
+            }
+            at = entry.before;
+        }
+        horizon
+    }
+
+    /// Whether a cell may have a value, when what ended before `horizon` is
+    /// gone.
+    fn is_left(&self, cell: u64, value: u64, horizon: u32) -> bool {
+        let held = &self.cells[cell as usize];
+        if value == held.base && horizon == 0 {
+            return true;
+        }
+        if value == 0 {
+            return self.any_left(cell, horizon, |op| op.zero);
+        }
+        self.op_of(cell, value).is_some_and(|op| op.end > horizon)
+    }
+
+    fn any_left(&self, cell: u64, horizon: u32, which: impl Fn(&Op) -> bool) -> bool {
+        let mut at = self.cells[cell as usize].head;
+        while at != NONE {
+            let entry = self.entries[at as usize];
+            let op = &self.ops[entry.op as usize];
+            if op.end > horizon && which(op) {
+                return true;
+            }
+            at = entry.before;
+        }
+        false
+    }
+
+    /// The span's operation that gave a cell this value.
+    #[inline]
+    fn op_of(&self, cell: u64, value: u64) -> Option<&Op> {
+        let number = (value >> CELL_BITS).checked_sub(self.first_number)?;
+        let op = self.ops.get(number as usize)?;
+        let own = value & ((1 << CELL_BITS) - 1) == cell;
+        let covers = (u64::from(op.first)..u64::from(op.first + op.count)).contains(&cell);
+        if own && covers && !op.zero { Some(op) } else { None }
+    }
+
+    /// Whether `value` may be read from a cell by a read sent at `sent`.
+    #[inline]
+    pub fn may_read(&self, cell: u64, value: u64, sent: u32) -> bool {
+        let held = &self.cells[cell as usize];
+        if held.head == NONE {
+            return value == held.base;
+        }
+        let horizon = self.horizon(cell, |op| op.end < sent);
+        self.is_left(cell, value, horizon)
+    }
+
+    /// Whether a cell may have `value` after a cut.
+    #[inline]
+    pub fn may_remain(&self, cell: u64, value: u64) -> bool {
+        let held = &self.cells[cell as usize];
+        if held.head == NONE {
+            return value == held.base;
+        }
+        let horizon = self.horizon(cell, |op| self.is_durable(op));
+        self.is_left(cell, value, horizon)
+    }
+
+    /// Whether a block's cells, from `first` on, can be of one moment: where
+    /// one shows an operation, no other that this covers shows only what was
+    /// before it. Gives the cell that is torn.
+    pub fn torn(&self, first: u64, values: &[u64]) -> Option<u64> {
+        for (i, &value) in values.iter().enumerate() {
+            let Some(op) = self.op_of(first + i as u64, value) else { continue };
+            for (j, &other) in values.iter().enumerate() {
+                let cell = first + j as u64;
+                let covers = (u64::from(op.first)..u64::from(op.first + op.count)).contains(&cell);
+                if covers && !self.is_left(cell, other, op.begin) {
+                    return Some(cell);
+                }
+            }
+        }
+        None
+    }
+
+    /// A cell was read after a cut: it has this value and no other.
+    #[inline]
+    pub fn settle(&mut self, cell: u64, value: u64) {
+        self.cells[cell as usize] = Cell { base: value, head: NONE };
+    }
+
+    /// All cells were settled: a new span begins.
+    pub fn next_span(&mut self) {
+        self.first_number += self.ops.len() as u64;
+        self.ops.clear();
+        self.entries.clear();
+        (self.clock, self.flushed) = (0, 0);
+    }
+
+    /// What is wrong with a value, in words.
+    pub fn explain(&self, cell: u64, seen: u64) -> Wrong {
+        let held = &self.cells[cell as usize];
+        let name = |value: u64| match value {
+            0 => "zeros".to_string(),
+            _ => {
+                let (number, of) = (value >> CELL_BITS, value & ((1 << CELL_BITS) - 1));
+                if of == cell {
+                    format!("write {number}")
+                } else {
+                    format!("write {number} of cell {of}")
+                }
+            }
+        };
+        let mut words = format!("saw {}; it had {} before", name(seen), name(held.base));
+        let (mut list, mut at) = (Vec::new(), held.head);
+        while at != NONE {
+            let entry = self.entries[at as usize];
+            let op = &self.ops[entry.op as usize];
+            let number = self.first_number + u64::from(entry.op);
+            let what = if op.zero { "zeroed by" } else { "written by" };
+            let end = if op.end == OPEN { "open".into() } else { format!("{}", op.end) };
+            let durable = if self.is_durable(op) { ", durable" } else { "" };
+            list.push(format!("{what} {number} from {} to {end}{durable}", op.begin));
+            at = entry.before;
+        }
+        list.iter().rev().for_each(|line| words += &format!("; {line}"));
+        Wrong { cell, seen, words }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_was_flushed_remains() {
+        let mut c = Contract::new(4, 1);
+        let a = c.begin(2, 1, false, false);
+        c.end(a);
+        assert!(c.may_remain(2, 0) && c.may_remain(2, c.value(a, 2)));
+        let flush = c.sent();
+        let b = c.begin(2, 1, false, false);
+        c.flushed(flush);
+        assert!(!c.may_remain(2, 0), "a was flushed");
+        assert!(c.may_remain(2, c.value(a, 2)) && c.may_remain(2, c.value(b, 2)));
+        assert!(!c.may_remain(2, c.value(a, 1)) && !c.may_remain(1, c.value(a, 1)));
+        let read = c.sent();
+        assert!(c.may_read(2, c.value(b, 2), read) && c.may_read(2, c.value(a, 2), read));
+        c.end(b);
+        let read = c.sent();
+        assert!(!c.may_read(2, c.value(a, 2), read));
+        assert!(c.may_remain(2, c.value(a, 2)), "b was not flushed");
+    }
+
+    #[test]
+    fn a_flush_covers_what_completed_before_it_was_sent() {
+        let mut c = Contract::new(1, 1);
+        let a = c.begin(0, 1, false, false);
+        let flush = c.sent();
+        c.end(a);
+        c.flushed(flush);
+        assert!(c.may_remain(0, 0));
+    }
+
+    #[test]
+    fn trims_are_as_durable_as_writes() {
+        let mut c = Contract::new(1, 1);
+        c.settle(0, 5 << CELL_BITS);
+        c.first_number = 6;
+        let trim = c.begin(0, 1, true, true);
+        c.end(trim);
+        assert!(c.may_remain(0, 0));
+        assert!([3, 5, 7].iter().all(|write| !c.may_remain(0, write << CELL_BITS)));
+    }
+
+    #[test]
+    fn a_block_of_two_moments_is_torn() {
+        let mut c = Contract::new(1, 8);
+        let a = c.begin(0, 8, false, false);
+        c.end(a);
+        let b = c.begin(0, 8, false, false);
+        let mut values: Vec<u64> = (0..8).map(|i| c.value(a, i)).collect();
+        assert_eq!(c.torn(0, &values), None);
+        values[3] = c.value(b, 3);
+        assert_eq!(c.torn(0, &values), Some(0));
+        values.iter_mut().enumerate().for_each(|(i, v)| *v = c.value(b, i as u64));
+        assert_eq!(c.torn(0, &values), None);
+        values[7] = 0;
+        assert_eq!(c.torn(0, &values), Some(7));
+    }
+
+    /// What happens to one cell: 0 write, 1 zero, 2 FUA write, 3 flush, 4 and
+    /// more: the operation of that place among those under way ends.
+    fn steps() -> impl Strategy<Value = Vec<usize>> {
+        prop::collection::vec(0usize..8, 0..24)
+    }
+
+    proptest! {
+        /// The definition, word by word, against the quick form.
+        #[test]
+        fn it_is_the_definition(steps in steps()) {
+            let mut c = Contract::new(1, 1);
+            // Begin, end, durable, value.
+            let mut all: Vec<(u32, u32, bool, u64)> = vec![(0, 0, true, 0)];
+            let mut open: Vec<(usize, u32)> = Vec::new();
+            for step in steps {
+                match step {
+                    0..3 => {
+                        let op = c.begin(0, 1, step == 1, step == 2);
+                        open.push((all.len(), op));
+                        all.push((c.clock, OPEN, false, c.value(op, 0)));
+                    }
+                    3 => {
+                        let sent = c.sent();
+                        all.iter_mut().for_each(|w| w.2 |= w.1 < sent);
+                        c.flushed(sent);
+                    }
+                    _ if open.is_empty() => {}
+                    _ => {
+                        let (at, op) = open.remove((step - 4) % open.len());
+                        c.end(op);
+                        all[at].1 = c.clock;
+                        all[at].2 = c.ops[op as usize].fua;
+                    }
+                }
+            }
+            let stands = |w: &(u32, u32, bool, u64)| !all.iter().any(|d| d.2 && d.0 > w.1);
+            let reads = |w: &(u32, u32, bool, u64)| !all.iter().any(|d| d.1 != OPEN && d.0 > w.1);
+            let sent = c.sent();
+            for value in all.iter().map(|w| w.3) {
+                let remain = all.iter().any(|w| w.3 == value && stands(w));
+                prop_assert_eq!(c.may_remain(0, value), remain);
+                let read = all.iter().any(|w| w.3 == value && reads(w));
+                prop_assert_eq!(c.may_read(0, value, sent), read);
+            }
+        }
+    }
+}

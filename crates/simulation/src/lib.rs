@@ -1,0 +1,30 @@
+//! The simulator: the whole stack in virtual time, from a seed.
+//!
+//! A life is a small random drive, random work on it, power cuts at random
+//! events, also in recovery, and a check of every value that is read against
+//! what the contract allows. The same seed gives the same life, to the bit, in
+//! every build.
+//!
+//! Files: [`setup`] which drive and which work, [`power`] what a cut takes and
+//! what it leaves, [`contract`] what may be read, [`machine`] a drive and a
+//! host that remembers, [`life`] random work, [`script`] short work cut at
+//! every event, [`breaks`] ways to break the contract, to show that each is
+//! found.
+//!
+//! Nothing here fails but by a [`Violation`]: what was expected, what was seen,
+//! and the command that shows it again.
+
+pub mod breaks;
+pub mod contract;
+pub mod life;
+pub mod machine;
+pub mod power;
+pub mod script;
+pub mod setup;
+pub mod stack;
+
+pub use breaks::Break;
+pub use contract::Contract;
+pub use life::{Counts, Plan, live};
+pub use machine::{Machine, Violation};
+pub use setup::{LinkAt, Setup};

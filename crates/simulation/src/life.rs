@@ -1,0 +1,288 @@
+//! A life: random work on a random drive, cut again and again.
+
+use port::{BLOCK_BYTES, BlockOp, SECTOR_BYTES};
+use serde::Serialize;
+use workload::Rng;
+
+use crate::breaks::Break;
+use crate::machine::{Ask, MOST_AT_ONCE, Machine, Violation};
+use crate::setup::Setup;
+
+/// Requests of a cycle before power may go.
+pub const CYCLE_REQUESTS: u64 = 200;
+
+/// Sectors of a block.
+const SECTORS: u64 = BLOCK_BYTES / SECTOR_BYTES;
+
+/// What is simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// The seed: the drive, the work, and the cuts.
+    pub seed: u64,
+    /// Cycles of work, cut, recovery and check.
+    pub cycles: u64,
+    /// What is broken, to see whether it is found.
+    pub broken: Option<Break>,
+    /// A block whose history is kept.
+    pub traced: Option<u64>,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Drives.
+    pub lives: u64,
+    /// Cycles of at least [`CYCLE_REQUESTS`] requests, a cut, recovery and a
+    /// check.
+    pub cycles: u64,
+    /// Cycles that met collection.
+    pub cycles_collecting: u64,
+    /// Cuts at work: those of the cycles, and some soon after recovery.
+    pub cuts: u64,
+    /// Cuts in recovery.
+    pub cut_recoveries: u64,
+    /// Requests sent.
+    pub requests: u64,
+    /// Reads among them.
+    pub reads: u64,
+    /// Flushes among them.
+    pub flushes: u64,
+    /// Trims and write zeroes among them.
+    pub trims: u64,
+    /// Requests with FUA among them.
+    pub fua: u64,
+    /// Chunks collected.
+    pub collections: u64,
+    /// Chunks erased.
+    pub erases: u64,
+}
+
+impl Counts {
+    /// One more request.
+    pub(crate) fn note(&mut self, op: BlockOp, fua: bool) {
+        self.requests += 1;
+        self.fua += u64::from(fua);
+        match op {
+            BlockOp::Read => self.reads += 1,
+            BlockOp::Flush => self.flushes += 1,
+            BlockOp::Trim | BlockOp::WriteZeroes => self.trims += 1,
+            BlockOp::Write => {}
+        }
+    }
+
+    /// Adds another's.
+    pub fn add(&mut self, other: &Counts) {
+        self.lives += other.lives;
+        self.cycles += other.cycles;
+        self.cycles_collecting += other.cycles_collecting;
+        self.cuts += other.cuts;
+        self.cut_recoveries += other.cut_recoveries;
+        self.requests += other.requests;
+        self.reads += other.reads;
+        self.flushes += other.flushes;
+        self.trims += other.trims;
+        self.fua += other.fua;
+        self.collections += other.collections;
+        self.erases += other.erases;
+    }
+}
+
+/// How a life ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What was done.
+    pub counts: Counts,
+    /// A hash of all that was seen and of the last state.
+    pub hash: u64,
+    /// What was found.
+    pub violation: Option<Violation>,
+    /// The traced block's history.
+    pub trace: Vec<String>,
+}
+
+/// Lives the life of a plan.
+pub fn live(plan: &Plan) -> Outcome {
+    let setup = Setup::of(plan.seed);
+    let machine = Machine::new(setup, plan.broken, plan.traced);
+    let mut life = Life { machine, rng: Rng::new(plan.seed, 2) };
+    let violation = life.all(plan.cycles).err();
+    let machine = life.machine;
+    let mut counts = machine.counts;
+    counts.lives = 1;
+    let hash = machine.hash() ^ machine.state_hash().rotate_left(17);
+    Outcome { counts, hash, violation, trace: machine.trace().to_vec() }
+}
+
+struct Life {
+    machine: Machine,
+    rng: Rng,
+}
+
+impl Life {
+    fn chance(&mut self, one_in: u64) -> bool {
+        self.rng.below(one_in) == 0
+    }
+
+    /// A number of events: often few, sometimes many.
+    fn events(&mut self) -> u64 {
+        let most = [4, 24, 120][self.rng.below(3) as usize];
+        self.rng.below(most)
+    }
+
+    fn all(&mut self, cycles: u64) -> Result<(), Violation> {
+        self.machine.power_up(u64::MAX)?;
+        for _ in 0..cycles {
+            let requests = CYCLE_REQUESTS + self.rng.below(8);
+            let before = self.machine.counts.collections;
+            self.work(requests)?;
+            self.machine.power_down();
+            let collected = self.machine.counts.collections > before;
+            self.machine.counts.cycles_collecting += u64::from(collected);
+            self.recover()?;
+            self.machine.counts.cycles += 1;
+            // Now and then power goes again before much was done.
+            while self.chance(12) {
+                let requests = self.rng.below(24);
+                self.work(requests)?;
+                self.machine.power_down();
+                self.recover()?;
+            }
+        }
+        self.rest()
+    }
+
+    /// The quiet end of a life.
+    fn rest(&mut self) -> Result<(), Violation> {
+        for _ in 0..CYCLE_REQUESTS / 2 {
+            self.one_more()?;
+        }
+        self.machine.drain()?;
+        self.machine.check_now()
+    }
+
+    /// Power comes, perhaps goes in recovery, and all is checked.
+    fn recover(&mut self) -> Result<(), Violation> {
+        while self.chance(3) {
+            let events = self.events();
+            if self.machine.power_up(events)? {
+                // It was quick enough; then power goes now.
+                self.machine.power_down();
+            }
+        }
+        self.machine.power_up(u64::MAX)?;
+        self.machine.check_all()
+    }
+
+    /// Work until power goes: at some event after `requests`.
+    fn work(&mut self, requests: u64) -> Result<(), Violation> {
+        for _ in 0..requests {
+            self.one_more()?;
+        }
+        if self.chance(8) {
+            // A host that stops, and sometimes flushes before.
+            self.machine.drain()?;
+            if self.chance(2) {
+                self.one(BlockOp::Flush)?;
+                self.machine.drain()?;
+            }
+        }
+        let events = self.events();
+        self.machine.flash.power().lasts(events);
+        while !self.machine.is_off() {
+            self.one_more()?;
+        }
+        Ok(())
+    }
+
+    /// One more request, when fewer than the work's depth are under way, and
+    /// perhaps some time.
+    fn one_more(&mut self) -> Result<(), Violation> {
+        let depth = self.machine.setup.work.depth.min(MOST_AT_ONCE);
+        while self.machine.under_way() >= depth {
+            if !self.machine.step()? {
+                return Ok(());
+            }
+        }
+        let op = self.op();
+        self.one(op)?;
+        let pause = self.machine.setup.work.pause;
+        for _ in 0..self.rng.below(pause + 1) {
+            if self.machine.is_off() || self.machine.under_way() == 0 {
+                break;
+            }
+            self.machine.step()?;
+        }
+        if pause > 0 && self.chance(4) {
+            let ns = self.rng.below(50_000);
+            self.machine.pass(ns);
+        }
+        Ok(())
+    }
+
+    fn op(&mut self) -> BlockOp {
+        let work = self.machine.setup.work;
+        let mut at = self.rng.below(1000);
+        for (share, op) in [
+            (work.reads, BlockOp::Read),
+            (work.flushes, BlockOp::Flush),
+            (work.trims, BlockOp::Trim),
+            (work.zeroes, BlockOp::WriteZeroes),
+        ] {
+            if at < share {
+                return op;
+            }
+            at -= share;
+        }
+        BlockOp::Write
+    }
+
+    /// One request of a kind.
+    fn one(&mut self, op: BlockOp) -> Result<(), Violation> {
+        if op == BlockOp::Flush {
+            return self.machine.send(Ask { op, fua: false, sector: 0, count: 0 });
+        }
+        let work = self.machine.setup.work;
+        let blocks = self.machine.setup.blocks();
+        let hot = self.rng.below(1000) < work.skew;
+        let first = self.rng.below(if hot { blocks.div_ceil(10) } else { blocks });
+        let count = (1 + self.rng.below(work.blocks)).min(blocks - first);
+        let (mut sector, mut count) = (first * SECTORS, count * SECTORS);
+        if self.machine.setup.parts && self.chance(2) {
+            let skip = self.rng.below(SECTORS);
+            sector += skip;
+            count -= skip + self.rng.below(count - skip);
+        }
+        let fua = op != BlockOp::Read && self.rng.below(1000) < work.fua;
+        self.machine.send(Ask { op, fua, sector, count })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(seed: u64) -> Plan {
+        Plan { seed, cycles: 8, broken: None, traced: None }
+    }
+
+    #[test]
+    fn lives_keep_the_contract_and_meet_what_they_should() {
+        let mut counts = Counts::default();
+        for seed in 0..120 {
+            let outcome = live(&plan(seed));
+            assert_eq!(outcome.violation, None, "seed {seed}: {}", Setup::of(seed).in_words());
+            counts.add(&outcome.counts);
+        }
+        assert_eq!((counts.lives, counts.cycles), (120, 960));
+        assert!(counts.requests >= 960 * CYCLE_REQUESTS && counts.cuts > counts.cycles);
+        assert!(counts.cycles_collecting * 2 > counts.cycles, "{counts:?}");
+        assert!(counts.cut_recoveries > 100 && counts.trims > 1000 && counts.fua > 1000);
+    }
+
+    #[test]
+    fn a_seed_is_one_life() {
+        let (a, b) = (live(&plan(3)), live(&plan(3)));
+        assert_eq!((a.hash, a.counts), (b.hash, b.counts));
+        assert_ne!(a.hash, live(&plan(4)).hash);
+    }
+}

@@ -1,0 +1,487 @@
+//! A drive, its power, and a host that remembers what it was promised.
+//!
+//! Everything that is read is checked against the contract, and each command
+//! must complete, once, without an error. What does not is a [`Violation`].
+
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Ring, SECTOR_BYTES, Time};
+use thiserror::Error;
+
+use crate::breaks::Break;
+use crate::contract::Contract;
+use crate::life::Counts;
+use crate::power::Flash;
+use crate::setup::Setup;
+use crate::stack::Stack;
+
+/// Requests that may be under way.
+pub const MOST_AT_ONCE: usize = 32;
+
+/// Blocks of one read of a check.
+const CHECK_BLOCKS: u64 = 64;
+
+/// The contract was broken.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{words}")]
+pub struct Violation {
+    /// The block, where it is about one.
+    pub block: Option<u64>,
+    /// What was expected and what was seen.
+    pub words: String,
+}
+
+impl Violation {
+    fn of(words: impl Into<String>) -> Violation {
+        Violation { block: None, words: words.into() }
+    }
+}
+
+/// A request under way.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    op: BlockOp,
+    /// Its first block, and how many it touches.
+    block: u64,
+    blocks: u64,
+    /// Of a read, its first cell.
+    cell: u64,
+    /// When it was sent; of what writes, its place in the contract.
+    at: u32,
+}
+
+/// What a request is about: a range in sectors.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    /// What to do.
+    pub op: BlockOp,
+    /// With FUA.
+    pub fua: bool,
+    /// First sector.
+    pub sector: u64,
+    /// Sectors; none of a flush.
+    pub count: u64,
+}
+
+/// A drive, its power, and its host.
+pub struct Machine {
+    /// Which drive.
+    pub setup: Setup,
+    /// What the host was promised.
+    pub contract: Contract,
+    /// What was done.
+    pub counts: Counts,
+    /// The flash, and the power.
+    pub flash: Flash,
+    drive: Option<Stack>,
+    now: Time,
+    queue: Ring<BlockReq>,
+    done: Ring<BlockDone>,
+    open: [Option<Request>; MOST_AT_ONCE],
+    free: Vec<usize>,
+    /// Sectors of a cell.
+    cell_sectors: u64,
+    broken: Option<Break>,
+    /// Something was written to the flash, or may have been.
+    used: bool,
+    hash: u64,
+    traced: Option<u64>,
+    trace: Vec<String>,
+}
+
+impl Machine {
+    /// A new drive, without power. `traced` is a block whose history is kept.
+    pub fn new(setup: Setup, broken: Option<Break>, traced: Option<u64>) -> Machine {
+        let flash = Flash::new(&setup.geometry, setup.kept, broken, setup.config.seed);
+        let cells_per_block = if setup.parts { BLOCK_BYTES / SECTOR_BYTES } else { 1 };
+        Machine {
+            contract: Contract::new(setup.blocks(), cells_per_block),
+            counts: Counts::default(),
+            flash: flash.expect("memory for a small drive"),
+            drive: None,
+            now: Time::ZERO,
+            queue: Ring::new(MOST_AT_ONCE),
+            done: Ring::new(MOST_AT_ONCE),
+            open: [None; MOST_AT_ONCE],
+            free: Vec::with_capacity(MOST_AT_ONCE),
+            cell_sectors: BLOCK_BYTES / SECTOR_BYTES / cells_per_block,
+            broken,
+            used: false,
+            hash: 0,
+            traced,
+            trace: Vec::new(),
+            setup,
+        }
+    }
+
+    /// Sectors of the drive.
+    pub fn sectors(&self) -> u64 {
+        self.setup.config.bytes / SECTOR_BYTES
+    }
+
+    /// Requests under way.
+    pub fn under_way(&self) -> usize {
+        MOST_AT_ONCE - self.free.len()
+    }
+
+    /// Whether power is gone.
+    #[inline]
+    pub fn is_off(&self) -> bool {
+        self.flash.power().is_gone()
+    }
+
+    /// A hash of all values that checks saw, and when.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// A hash of the target's and the drive's state.
+    pub fn state_hash(&self) -> u64 {
+        self.drive.as_ref().map_or(0, Stack::state_hash)
+    }
+
+    /// What happened to the traced block.
+    pub fn trace(&self) -> &[String] {
+        &self.trace
+    }
+
+    /// Adds a line to the trace, if it is about the traced block or all.
+    fn note(&mut self, blocks: Option<(u64, u64)>, words: impl FnOnce() -> String) {
+        let Some(traced) = self.traced else { return };
+        if blocks.is_none_or(|(first, count)| (first..first + count).contains(&traced)) {
+            self.trace.push(format!("{:>12} ns  {}", self.now.0, words()));
+        }
+    }
+
+    /// Power comes, and goes instead of the event after `events`. False when
+    /// it went before the drive was ready.
+    pub fn power_up(&mut self, events: u64) -> Result<bool, Violation> {
+        assert!(self.drive.is_none(), "power comes after it went");
+        self.flash.power().on(events);
+        (self.now, self.open) = (Time::ZERO, [None; MOST_AT_ONCE]);
+        self.free.clear();
+        self.free.extend((0..MOST_AT_ONCE).rev());
+        let fresh = !std::mem::replace(&mut self.used, true);
+        let started = Stack::start(&self.setup, &self.flash, fresh);
+        match started {
+            Ok((stack, now)) => {
+                self.drive = Some(stack);
+                self.now = now;
+                self.note(None, || "power comes; the drive is ready".into());
+                Ok(true)
+            }
+            Err(_) if self.is_off() && !self.flash.power().is_wasted() => {
+                self.counts.cut_recoveries += 1;
+                self.note(None, || format!("power goes in recovery, after {events} events"));
+                Ok(false)
+            }
+            Err(error) => Err(Violation::of(format!("recovery failed: {error}"))),
+        }
+    }
+
+    /// Power is gone, or goes now.
+    pub fn power_down(&mut self) {
+        self.flash.power().off();
+        self.note(None, || "power goes".into());
+        if let Some(drive) = self.drive.take() {
+            let counters = drive.counters();
+            self.counts.cuts += 1;
+            self.counts.collections += counters.collections;
+            self.counts.erases += counters.erases;
+        }
+        while self.queue.pop().is_some() {}
+        while self.done.pop().is_some() {}
+    }
+
+    /// The range of a request in cells. A trim takes only whole blocks.
+    fn cells(&self, ask: &Ask) -> (u64, u64) {
+        let (mut first, mut end) = (ask.sector, ask.sector + ask.count);
+        if ask.op == BlockOp::Trim {
+            first = first.next_multiple_of(BLOCK_BYTES / SECTOR_BYTES);
+            end = (end - end % (BLOCK_BYTES / SECTOR_BYTES)).max(first);
+        }
+        (first / self.cell_sectors, (end - first) / self.cell_sectors)
+    }
+
+    /// Sends a request. There must be room: at most [`MOST_AT_ONCE`].
+    pub fn send(&mut self, ask: Ask) -> Result<(), Violation> {
+        let slot = self.free.pop().expect("the caller saw room");
+        let (cell, cells) = self.cells(&ask);
+        let per_block = BLOCK_BYTES / SECTOR_BYTES;
+        let block = ask.sector / per_block;
+        let blocks = (ask.sector + ask.count).div_ceil(per_block) - block;
+        let at = match ask.op {
+            BlockOp::Read => self.contract.sent(),
+            BlockOp::Flush => self.contract.sent(),
+            BlockOp::Write => self.contract.begin(cell, cells, false, ask.fua),
+            BlockOp::Trim | BlockOp::WriteZeroes => self.contract.begin(cell, cells, true, ask.fua),
+        };
+        self.open[slot] = Some(Request { op: ask.op, block, blocks, cell, at });
+        self.counts.note(ask.op, ask.fua);
+        let about = (ask.op != BlockOp::Flush).then_some((block, blocks));
+        self.note(about, || format!("sent {ask:?} as {slot}, at {at} of the contract"));
+        if self.answers_itself(ask.op) {
+            let slot = slot as u64;
+            let done = BlockDone {
+                id: slot,
+                op: ask.op,
+                status: port::Status::SUCCESS,
+                at: self.now,
+                buffer: Buffer::empty(),
+            };
+            return self.completed(done);
+        }
+        let req = self.request(slot, ask, cell, cells, at);
+        self.queue.push(req).expect("there is a place for each");
+        self.submit();
+        if self.flash.power().is_wasted() { Err(self.hangs()) } else { Ok(()) }
+    }
+
+    /// Whether a broken host answers without asking the drive.
+    fn answers_itself(&self, op: BlockOp) -> bool {
+        match self.broken {
+            Some(Break::DropFlush) => op == BlockOp::Flush,
+            Some(Break::DropTrim) => matches!(op, BlockOp::Trim | BlockOp::WriteZeroes),
+            _ => false,
+        }
+    }
+
+    fn request(&self, slot: usize, ask: Ask, cell: u64, cells: u64, at: u32) -> BlockReq {
+        let Ask { op, fua, sector, count } = ask;
+        let (offset, len) = match op {
+            BlockOp::Flush => (0, 0),
+            _ => (sector * SECTOR_BYTES, count * SECTOR_BYTES),
+        };
+        let buffer = match op {
+            BlockOp::Read | BlockOp::Write => self.buffer(len),
+            _ => Buffer::empty(),
+        };
+        let fua = fua && self.broken != Some(Break::DropFua);
+        let mut req = BlockReq { id: slot as u64, op, fua, offset, len, buffer };
+        if op == BlockOp::Write {
+            let each = req.buffer.len() / cells as usize;
+            for (i, bytes) in req.buffer.bytes_mut().chunks_exact_mut(each).enumerate() {
+                let value = self.contract.value(at, cell + i as u64).to_le_bytes();
+                bytes.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&value));
+            }
+        }
+        req
+    }
+
+    fn buffer(&self, len: u64) -> Buffer {
+        let stored = match u64::from(self.setup.kept) {
+            BLOCK_BYTES => len,
+            kept => len / BLOCK_BYTES * kept,
+        };
+        Buffer::zeroed(stored as usize).expect("memory for a request")
+    }
+
+    fn submit(&mut self) {
+        if let Some(drive) = &mut self.drive
+            && !self.queue.is_empty()
+        {
+            drive.submit(self.now, &mut self.queue);
+        }
+    }
+
+    /// Lets some time pass, without an event.
+    pub fn pass(&mut self, ns: u64) {
+        let next = self.drive.as_ref().and_then(Stack::next_event);
+        let later = Time(self.now.0 + ns);
+        self.now = next.map_or(later, |next| later.min(next)).max(self.now);
+    }
+
+    /// Lets the next thing happen. False when nothing will, or power is gone.
+    pub fn step(&mut self) -> Result<bool, Violation> {
+        let Some(drive) = &mut self.drive else { return Ok(false) };
+        if self.flash.power().is_wasted() {
+            return Err(self.hangs());
+        }
+        if self.flash.power().is_gone() {
+            return Ok(false);
+        }
+        let Some(at) = drive.next_event() else {
+            if self.free.len() < MOST_AT_ONCE {
+                return Err(self.hangs());
+            }
+            return Ok(false);
+        };
+        self.now = self.now.max(at);
+        drive.advance(self.now, &mut self.done);
+        if self.flash.power().is_wasted() {
+            return Err(self.hangs());
+        }
+        // What ends in the moment of the cut never reaches the host.
+        if self.flash.power().is_gone() {
+            return Ok(false);
+        }
+        while let Some(done) = self.done.pop() {
+            self.completed(done)?;
+        }
+        self.submit();
+        Ok(true)
+    }
+
+    fn hangs(&self) -> Violation {
+        let open: Vec<&Request> = self.open.iter().flatten().collect();
+        let counters = self.drive.as_ref().map(Stack::counters);
+        Violation::of(format!("the drive hangs; it did {counters:?}; under way are {open:?}"))
+    }
+
+    /// Lets things happen until all that was sent has completed. False when
+    /// power went.
+    pub fn drain(&mut self) -> Result<bool, Violation> {
+        while self.free.len() < MOST_AT_ONCE {
+            if !self.step()? {
+                return Ok(false);
+            }
+        }
+        Ok(!self.is_off())
+    }
+
+    fn completed(&mut self, done: BlockDone) -> Result<(), Violation> {
+        let slot = done.id as usize;
+        let Some(request) = self.open.get_mut(slot).and_then(Option::take) else {
+            return Err(Violation::of(format!("request {slot} completed twice: {done:?}")));
+        };
+        self.free.push(slot);
+        self.flash.power().progress();
+        if !done.status.is_ok() {
+            let words = format!("{request:?} failed: {}", done.status);
+            return Err(Violation { block: Some(request.block), words });
+        }
+        match request.op {
+            BlockOp::Flush => self.contract.flushed(request.at),
+            BlockOp::Read => {
+                let seen =
+                    |contract: &Contract, cell, value| contract.may_read(cell, value, request.at);
+                self.check(request.cell, done.buffer.bytes(), "a read", seen)?;
+            }
+            _ => self.contract.end(request.at),
+        }
+        let about = (request.op != BlockOp::Flush).then_some((request.block, request.blocks));
+        self.note(about, || format!("done {:?} {slot}", request.op));
+        Ok(())
+    }
+
+    /// The value of a cell: all its words are one.
+    fn value(bytes: &[u8]) -> Option<u64> {
+        let word = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+        let same = bytes.chunks_exact(8).all(|w| w == &bytes[..8]);
+        same.then_some(word)
+    }
+
+    /// Checks what was read of the cells from `first` on.
+    fn check(
+        &self,
+        first: u64,
+        bytes: &[u8],
+        what: &str,
+        allows: impl Fn(&Contract, u64, u64) -> bool,
+    ) -> Result<(), Violation> {
+        let per_block = self.contract.cells_per_block;
+        let each = self.setup.kept as usize / per_block as usize;
+        let wrong = |cell: u64, words: String| {
+            let sector = cell * self.cell_sectors;
+            let block = cell / per_block;
+            let words = format!("{what} of block {block} (sector {sector}): {words}");
+            Violation { block: Some(block), words }
+        };
+        let mut values = [0u64; 8];
+        for (i, bytes) in bytes.chunks_exact(each).enumerate() {
+            let cell = first + i as u64;
+            let Some(value) = Self::value(bytes) else {
+                return Err(wrong(cell, "its words differ".into()));
+            };
+            if !allows(&self.contract, cell, value) {
+                return Err(wrong(cell, self.contract.explain(cell, value).words));
+            }
+            // A block that was seen as a whole is looked at as a whole.
+            let at = cell % per_block;
+            values[at as usize] = value;
+            if per_block > 1 && at == per_block - 1 && i as u64 >= at {
+                let torn = self.contract.torn(cell - at, &values[..per_block as usize]);
+                if let Some(torn) = torn {
+                    return Err(wrong(torn, format!("the block is torn: {values:x?}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After a cut: reads everything and checks it. What was read is then the
+    /// only value that each cell may have.
+    pub fn check_all(&mut self) -> Result<(), Violation> {
+        self.read_all("after a cut", |contract, cell, value| contract.may_remain(cell, value))
+    }
+
+    /// With nothing under way: reads everything, which must be as it was
+    /// written last.
+    pub fn check_now(&mut self) -> Result<(), Violation> {
+        let sent = self.contract.sent();
+        self.read_all("at rest", move |contract, cell, value| contract.may_read(cell, value, sent))
+    }
+
+    fn read_all(
+        &mut self,
+        when: &str,
+        allows: impl Fn(&Contract, u64, u64) -> bool + Copy,
+    ) -> Result<(), Violation> {
+        let (blocks, kept) = (self.setup.blocks(), u64::from(self.setup.kept));
+        let mut all = Buffer::zeroed((blocks * kept) as usize).expect("memory for a small drive");
+        let (mut next, mut left) = (0, blocks);
+        while left > 0 {
+            while next < blocks && self.queue.room() > 0 {
+                let count = CHECK_BLOCKS.min(blocks - next);
+                let buffer = all.split_to((count * kept) as usize);
+                let (offset, len) = (next * BLOCK_BYTES, count * BLOCK_BYTES);
+                let (op, fua) = (BlockOp::Read, false);
+                let req = BlockReq { id: next, op, fua, offset, len, buffer };
+                self.queue.push(req).expect("there is room");
+                next += count;
+            }
+            self.submit();
+            let drive = self.drive.as_mut().expect("there is power");
+            let at = drive.next_event().ok_or_else(|| Violation::of("a check's read hangs"))?;
+            self.now = self.now.max(at);
+            drive.advance(self.now, &mut self.done);
+            if self.is_off() {
+                return Err(self.hangs());
+            }
+            while let Some(done) = self.done.pop() {
+                self.flash.power().progress();
+                left -= done.buffer.len() as u64 / kept;
+                self.seen(when, done, allows)?;
+            }
+        }
+        self.contract.next_span();
+        Ok(())
+    }
+
+    /// Some blocks of a check.
+    fn seen(
+        &mut self,
+        when: &str,
+        done: BlockDone,
+        allows: impl Fn(&Contract, u64, u64) -> bool,
+    ) -> Result<(), Violation> {
+        if !done.status.is_ok() {
+            let words = format!("block {}, {when}: {}", done.id, done.status);
+            return Err(Violation { block: Some(done.id), words });
+        }
+        let per_block = self.contract.cells_per_block;
+        let first = done.id * per_block;
+        let bytes = done.buffer.bytes();
+        self.check(first, bytes, when, allows)?;
+        let each = self.setup.kept as usize / per_block as usize;
+        for (i, bytes) in bytes.chunks_exact(each).enumerate() {
+            let value = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+            let cell = first + i as u64;
+            self.contract.settle(cell, value);
+            self.hash = (self.hash ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+            if self.traced == Some(cell / per_block) {
+                self.note(None, || format!("{when} cell {cell} has value {value:#x}"));
+            }
+        }
+        self.hash = self.hash.wrapping_add(self.now.0);
+        Ok(())
+    }
+}

@@ -1,0 +1,409 @@
+//! Power: what a cut takes, and what it leaves.
+//!
+//! A cut leaves the flash: what was programmed, and what the drive told the
+//! medium of its chunks. It takes everything else. Power goes at a chosen
+//! event: an event of the drive, or, where one moment or one call moves the
+//! bytes of several operations, between any two of them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use device::{Device, OpenChannel, VectorCmd, VectorDone};
+use flash::{Chunk, Geometry, Medium, Moved, Ppa, RamMedium, Timing};
+use port::{OutOfMemory, Port, Ring, Status, Time};
+
+use crate::breaks::{Break, Wrong};
+
+/// Events without a completion after which a drive is said to hang.
+const PATIENCE: u64 = 1_000_000;
+
+/// Whether there is power, and how many events it lasts.
+#[derive(Debug)]
+pub struct Power {
+    left: Cell<u64>,
+    gone: Cell<bool>,
+    /// Events since the host last saw something complete.
+    since: Cell<u64>,
+    /// The event of the drive that was counted last has moved no bytes yet.
+    fresh: Cell<bool>,
+}
+
+impl Power {
+    fn new() -> Power {
+        Power {
+            left: Cell::new(u64::MAX),
+            gone: Cell::new(true),
+            since: Cell::new(0),
+            fresh: Cell::new(false),
+        }
+    }
+
+    /// Power comes. It goes instead of the event after `events` more.
+    pub fn on(&self, events: u64) {
+        self.left.set(events);
+        self.gone.set(false);
+        self.fresh.set(false);
+        self.since.set(0);
+    }
+
+    /// The host saw something complete.
+    #[inline]
+    pub fn progress(&self) {
+        self.since.set(0);
+    }
+
+    /// Whether power went because a drive worked without end and completed
+    /// nothing.
+    pub fn is_wasted(&self) -> bool {
+        self.since.get() > PATIENCE
+    }
+
+    /// Power goes now.
+    pub fn off(&self) {
+        self.gone.set(true);
+    }
+
+    /// From now on, power lasts `events` more.
+    pub fn lasts(&self, events: u64) {
+        self.left.set(events);
+    }
+
+    /// Whether power is gone.
+    #[inline]
+    pub fn is_gone(&self) -> bool {
+        self.gone.get()
+    }
+
+    /// One more event. False when power went instead.
+    #[inline]
+    fn event(&self) -> bool {
+        if self.gone.get() {
+            return false;
+        }
+        let (left, since) = (self.left.get(), self.since.get() + 1);
+        self.since.set(since);
+        if left == 0 || since > PATIENCE {
+            self.gone.set(true);
+            return false;
+        }
+        self.left.set(left - 1);
+        true
+    }
+
+    /// An event of the drive.
+    #[inline]
+    fn drive_event(&self) -> bool {
+        self.fresh.set(true);
+        self.event()
+    }
+
+    /// An operation moves its bytes. The first of an event is that event.
+    #[inline]
+    fn operation(&self) -> bool {
+        if self.fresh.replace(false) { !self.gone.get() } else { self.event() }
+    }
+}
+
+/// What a cut leaves.
+pub struct Remains {
+    geometry: Geometry,
+    medium: RamMedium,
+    chunks: Vec<Chunk>,
+    wrong: Wrong,
+}
+
+/// Flash that outlives its drives, and the power of all of them.
+#[derive(Clone)]
+pub struct Flash {
+    remains: Rc<RefCell<Remains>>,
+    power: Rc<Power>,
+    kept: u32,
+    /// Nothing is broken.
+    sound: bool,
+}
+
+impl Flash {
+    /// Erased flash, and no power. `broken` is what goes wrong with it.
+    pub fn new(
+        geometry: &Geometry,
+        kept: u32,
+        broken: Option<Break>,
+        seed: u64,
+    ) -> Result<Flash, OutOfMemory> {
+        let remains = Remains {
+            geometry: *geometry,
+            medium: RamMedium::new(geometry, kept)?,
+            chunks: vec![Chunk::default(); geometry.chunk_slots()],
+            wrong: Wrong::new(broken, geometry, seed),
+        };
+        let (remains, power) = (Rc::new(RefCell::new(remains)), Rc::new(Power::new()));
+        Ok(Flash { remains, power, kept, sound: broken.is_none() })
+    }
+
+    /// Its power.
+    pub fn power(&self) -> &Power {
+        &self.power
+    }
+
+    /// A drive on it, as after a cut.
+    pub fn drive(&self, timing: &Timing) -> Result<Powered, OutOfMemory> {
+        let (geometry, chunks) = {
+            let remains = self.remains.borrow();
+            (remains.geometry, remains.chunks.clone())
+        };
+        let device = Device::restore(&geometry, timing, self.clone(), &chunks)?;
+        let early = self.remains.borrow().wrong.early();
+        Ok(Powered { device, power: self.power.clone(), early })
+    }
+}
+
+impl Medium for Flash {
+    #[inline]
+    fn kept(&self) -> u32 {
+        self.kept
+    }
+
+    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        let powered = self.power.operation();
+        let remains = &mut *self.remains.borrow_mut();
+        if !self.sound {
+            return remains.wrong.program(&mut remains.medium, powered, at, count, data, tags);
+        }
+        if powered { remains.medium.program(at, count, data, tags) } else { Moved::Failed }
+    }
+
+    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
+        if !self.power.operation() {
+            return Moved::Failed;
+        }
+        let remains = &mut *self.remains.borrow_mut();
+        if !self.sound {
+            return remains.wrong.read(&mut remains.medium, at, count, data, tags);
+        }
+        remains.medium.read(at, count, data, tags)
+    }
+
+    fn reset(&mut self, chunk: Ppa) -> Moved {
+        if !self.power.operation() {
+            return Moved::Failed;
+        }
+        let remains = &mut *self.remains.borrow_mut();
+        if !self.sound {
+            remains.wrong.reset(&mut remains.medium, &remains.chunks, chunk);
+        }
+        remains.medium.reset(chunk)
+    }
+
+    fn barrier(&mut self) -> Moved {
+        if self.power.operation() {
+            self.remains.borrow_mut().medium.barrier()
+        } else {
+            Moved::Failed
+        }
+    }
+
+    fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {
+        let remains = &mut *self.remains.borrow_mut();
+        if self.sound && !self.power.is_gone() {
+            remains.chunks[chunk_index] = *chunk;
+        } else if !self.sound {
+            let gone = self.power.is_gone();
+            remains.wrong.describe(&mut remains.chunks[chunk_index], gone, chunk);
+        }
+    }
+}
+
+/// A drive that stops for ever when power goes.
+pub struct Powered {
+    device: Device<Flash>,
+    power: Rc<Power>,
+    early: Option<EarlyDone>,
+}
+
+/// Programs that are said to be done when they are sent; their true
+/// completions are dropped.
+#[derive(Default)]
+pub struct EarlyDone {
+    done: VecDeque<VectorDone>,
+}
+
+/// Marks the true completion of a program that was said to be done.
+const SAID: u64 = 1 << 63;
+
+impl EarlyDone {
+    /// Says that all programs of `cmds` are done.
+    fn say(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
+        for i in 0..cmds.len() {
+            let Some(cmd) = cmds.get_mut(i) else { break };
+            if cmd.op != device::VectorOp::Write || cmd.cookie & SAID != 0 {
+                continue;
+            }
+            let mut copy = port::Buffer::zeroed(cmd.buffer.len()).expect("a row of memory");
+            copy.bytes_mut().copy_from_slice(cmd.buffer.bytes());
+            let buffer = std::mem::replace(&mut cmd.buffer, copy);
+            let (cookie, status) = (cmd.cookie, Status::SUCCESS);
+            self.done.push_back(VectorDone {
+                cookie,
+                status,
+                failed: 0,
+                at: now,
+                list: None,
+                buffer,
+            });
+            cmd.cookie |= SAID;
+        }
+    }
+
+    /// Puts what was said in the place of what is true.
+    fn instead(&mut self, done: &mut Ring<VectorDone>) {
+        for _ in 0..done.len() {
+            let one = done.pop().expect("it was counted");
+            if one.cookie & SAID == 0 {
+                done.push(one).expect("there was room");
+            }
+        }
+        while done.room() > 0 {
+            let Some(one) = self.done.pop_front() else { break };
+            done.push(one).expect("there is room");
+        }
+    }
+}
+
+impl Port for Powered {
+    type Cmd = VectorCmd;
+    type Done = VectorDone;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
+        if self.power.is_gone() {
+            return;
+        }
+        if let Some(early) = &mut self.early {
+            early.say(now, cmds);
+        }
+        self.device.submit(now, cmds);
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<Time> {
+        if self.power.is_gone() {
+            return None;
+        }
+        let early = self.early.as_ref().and_then(|early| early.done.front());
+        early.map(|done| done.at).or_else(|| self.device.next_event())
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
+        if self.power.is_gone() {
+            return;
+        }
+        if self.device.next_event().is_some_and(|at| at <= to) {
+            if !self.power.drive_event() {
+                return;
+            }
+            self.device.advance(to, done);
+            if self.power.is_gone() {
+                // What ends in the moment of the cut reaches nobody.
+                while done.pop().is_some() {}
+                return;
+            }
+        }
+        if let Some(early) = &mut self.early {
+            early.instead(done);
+        }
+    }
+}
+
+impl OpenChannel for Powered {
+    fn geometry(&self) -> &Geometry {
+        self.device.geometry()
+    }
+
+    fn timing(&self) -> &Timing {
+        self.device.timing()
+    }
+
+    fn kept(&self) -> u32 {
+        self.device.kept()
+    }
+
+    fn chunk(&self, chunk_index: usize) -> Chunk {
+        self.device.chunk(chunk_index)
+    }
+
+    fn depth(&self) -> usize {
+        self.device.depth()
+    }
+
+    fn is_cached(&self) -> bool {
+        self.device.is_cached()
+    }
+
+    fn read_at_once(
+        &mut self,
+        ppa: Ppa,
+        count: u32,
+        data: &mut [u8],
+        tags: &mut [u8],
+    ) -> Option<Status> {
+        let status = self.device.read_at_once(ppa, count, data, tags);
+        if self.power.is_gone() { None } else { status }
+    }
+
+    fn write_at_once(&mut self, ppa: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Option<Status> {
+        if self.early.is_some() || self.power.is_gone() {
+            return None;
+        }
+        let status = self.device.write_at_once(ppa, count, data, tags);
+        if self.power.is_gone() { None } else { status }
+    }
+}
+
+impl Powered {
+    /// The device itself.
+    pub fn device(&self) -> &Device<Flash> {
+        &self.device
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn power_goes_instead_of_an_event() {
+        let power = Power::new();
+        assert!(power.is_gone() && !power.drive_event());
+        power.on(2);
+        // An event, the operation that is it, and another at the same moment.
+        assert!(power.drive_event() && power.operation() && power.operation());
+        assert!(!power.operation() && power.is_gone());
+        assert!(!power.drive_event() && !power.operation());
+    }
+
+    #[test]
+    fn what_was_programmed_is_left() {
+        let dim = flash::Dimensions {
+            groups: 1,
+            pus: 1,
+            chunks: 2,
+            pages: 2,
+            planes: 1,
+            page_bytes: 4096,
+        };
+        let geometry = Geometry::new(dim).unwrap();
+        let mut flash = Flash::new(&geometry, 8, None, 0).unwrap();
+        flash.power().on(1);
+        let chunk = Chunk { programmed: 1, wp: 1, ..Chunk::default() };
+        assert_eq!(flash.program(Ppa(0), 1, &[1; 8], &[0; 16]), Moved::Done);
+        flash.describe(0, &chunk);
+        assert_eq!(flash.program(Ppa(1), 1, &[2; 8], &[0; 16]), Moved::Failed);
+        flash.describe(0, &Chunk { programmed: 2, wp: 2, ..chunk });
+        flash.power().on(9);
+        let drive = flash.drive(&Timing::default()).unwrap();
+        assert_eq!(drive.chunk(0).programmed, 1);
+        let mut data = [0; 8];
+        assert_eq!(flash.read(Ppa(0), 1, &mut data, &mut []), Moved::Done);
+        assert_eq!(data, [1; 8]);
+    }
+}

@@ -1,0 +1,219 @@
+//! Which drive, and which work, a seed stands for.
+
+use device::LinkTiming;
+use flash::{Dimensions, Geometry, Timing};
+use port::BLOCK_BYTES;
+use targets::{PblkConfig, Victim, with_reserve};
+use workload::Rng;
+
+/// Where the link is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkAt {
+    /// There is none.
+    Nowhere,
+    /// Under the target: an open-channel drive.
+    Below,
+    /// Over the target: a conventional drive.
+    Above,
+}
+
+/// Shares of the requests, in 1000, and their shape. What is left are writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// Reads.
+    pub reads: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Trims.
+    pub trims: u64,
+    /// Write zeroes.
+    pub zeroes: u64,
+    /// Of the writes, trims and write zeroes, those with FUA.
+    pub fua: u64,
+    /// Most blocks of a request.
+    pub blocks: u64,
+    /// Requests at once.
+    pub depth: usize,
+    /// Of the requests, those that go to the hot tenth of the drive.
+    pub skew: u64,
+    /// Most events between two requests.
+    pub pause: u64,
+}
+
+/// A drive and its work.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Its geometry.
+    pub geometry: Geometry,
+    /// Its times; all zero on a drive that takes none.
+    pub timing: Timing,
+    /// Bytes that the medium keeps of a block: 4096 or 8.
+    pub kept: u32,
+    /// Parts of blocks are read and written, too. Only where all is kept.
+    pub parts: bool,
+    /// Where the link is.
+    pub link_at: LinkAt,
+    /// The link's times.
+    pub link: LinkTiming,
+    /// The target's configuration.
+    pub config: PblkConfig,
+    /// The work.
+    pub work: Work,
+}
+
+/// One of a few, with equal chances.
+fn one_of<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+    of[rng.below(of.len() as u64) as usize]
+}
+
+/// From `low` to `high`, both included.
+fn between(rng: &mut Rng, low: u64, high: u64) -> u64 {
+    low + rng.below(high - low + 1)
+}
+
+impl Setup {
+    /// The setup of a seed.
+    pub fn of(seed: u64) -> Setup {
+        let mut rng = Rng::new(seed, 1);
+        let rng = &mut rng;
+        let whole = rng.below(8) == 0;
+        let data_chunks = between(rng, 3, 6) as u32;
+        let dimensions = Dimensions {
+            groups: between(rng, 1, 2) as u32,
+            pus: if rng.below(3) == 0 { 2 } else { 1 },
+            chunks: data_chunks,
+            pages: between(rng, 2, 6) as u32,
+            planes: one_of(rng, &[1, 1, 2]),
+            page_bytes: one_of(rng, &[4096, 8192, 16384, 16384]),
+        };
+        let geometry =
+            Geometry::new(with_reserve(dimensions)).expect("the ranges are those of a geometry");
+        let link_at = one_of(rng, &[LinkAt::Nowhere, LinkAt::Below, LinkAt::Above]);
+        Setup {
+            geometry,
+            timing: timing(rng),
+            kept: if whole { BLOCK_BYTES as u32 } else { 8 },
+            parts: whole && rng.below(4) > 0,
+            link_at,
+            link: link(rng),
+            config: config(rng, &geometry, data_chunks),
+            work: work(rng),
+        }
+    }
+
+    /// Logical blocks.
+    pub fn blocks(&self) -> u64 {
+        self.config.bytes / BLOCK_BYTES
+    }
+
+    /// In a line, for a report.
+    pub fn in_words(&self) -> String {
+        let dim = self.geometry.dimensions();
+        format!(
+            "{} x {} units of {} chunks of {} rows of {} blocks, {} logical, {:?}, {} kept{}, link \
+             {:?}{}, {:?}",
+            dim.groups,
+            dim.pus,
+            dim.chunks,
+            dim.pages,
+            self.geometry.row_blocks(),
+            self.blocks(),
+            self.config.victim,
+            self.kept,
+            if self.parts { " and parts" } else { "" },
+            self.link_at,
+            if self.timing.is_instant() { ", no time" } else { "" },
+            self.work,
+        )
+    }
+}
+
+fn timing(rng: &mut Rng) -> Timing {
+    if rng.below(6) == 0 {
+        return Timing::default();
+    }
+    Timing {
+        read: vec![between(rng, 3, 60) * 1000],
+        program: one_of(
+            rng,
+            &[&[600_000, 900_000][..], &[100_000], &[200_000, 700_000, 1_500_000]],
+        )
+        .to_vec(),
+        erase: between(rng, 1, 10) * 500_000,
+        command: 100,
+        channel_rate: one_of(rng, &[0, 400_000_000, 1_200_000_000]),
+        tags_on_channel: rng.below(2) == 0,
+        reads_first: rng.below(4) > 0,
+        suspend: rng.below(2) == 0,
+        suspend_time: 5_000,
+        resume_time: 5_000,
+        suspend_limit: between(rng, 1, 8) as u32,
+        suspend_transfer: rng.below(4) == 0,
+        ..Timing::default()
+    }
+}
+
+fn link(rng: &mut Rng) -> LinkTiming {
+    let rate = one_of(rng, &[0, 1_000_000_000, 3_200_000_000]);
+    LinkTiming { controller: rng.below(5_000), latency: rng.below(10_000), rate }
+}
+
+fn config(rng: &mut Rng, geometry: &Geometry, data_chunks: u32) -> PblkConfig {
+    let space = u64::from(data_chunks * geometry.chunk_blocks() * geometry.total_pus());
+    let fill = if rng.below(8) == 0 { between(rng, 80, 95) } else { between(rng, 50, 75) };
+    let victim = match rng.below(6) {
+        0 => Victim::Fifo,
+        1 => Victim::Random,
+        2 => Victim::DChoices(between(rng, 1, 4) as u32),
+        _ => Victim::Greedy,
+    };
+    let bytes = (space * fill / 100).max(1) * BLOCK_BYTES;
+    PblkConfig { bytes, data_chunks, victim, seed: rng.bits() }
+}
+
+fn work(rng: &mut Rng) -> Work {
+    let trims = if rng.below(3) == 0 { 0 } else { between(rng, 5, 120) };
+    Work {
+        reads: between(rng, 50, 450),
+        flushes: between(rng, 5, 50),
+        trims,
+        zeroes: trims / 3,
+        fua: one_of(rng, &[0, 20, 60]),
+        blocks: one_of(rng, &[1, 1, 2, 4, 8]),
+        depth: one_of(rng, &[1, 2, 4, 8, 16, 32]),
+        skew: one_of(rng, &[0, 0, 500, 900]),
+        pause: one_of(rng, &[0, 2, 6]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seeds_reach_all_kinds_of_drives() {
+        let all: Vec<Setup> = (0..400).map(Setup::of).collect();
+        let some = |f: &dyn Fn(&Setup) -> bool| all.iter().filter(|s| f(s)).count() >= 10;
+        assert!(some(&|s| s.kept == 8) && some(&|s| s.kept == 4096 && !s.parts));
+        assert!(some(&|s| s.parts) && some(&|s| s.timing.is_instant()));
+        assert!(some(&|s| s.timing.suspend) && some(&|s| s.work.depth == 32));
+        for at in [LinkAt::Nowhere, LinkAt::Below, LinkAt::Above] {
+            assert!(some(&|s| s.link_at == at));
+        }
+        for victim in [Victim::Greedy, Victim::Fifo, Victim::Random] {
+            assert!(some(&|s| s.config.victim == victim));
+        }
+        let fill = |s: &Setup| {
+            let space = s.config.data_chunks * s.geometry.chunk_blocks() * s.geometry.total_pus();
+            s.blocks() * 100 / u64::from(space)
+        };
+        assert!(all.iter().all(|s| (45..=95).contains(&fill(s))));
+        assert!(some(&|s| fill(s) >= 85) && some(&|s| fill(s) < 60));
+    }
+
+    #[test]
+    fn a_seed_is_one_setup() {
+        assert_eq!(Setup::of(7).in_words(), Setup::of(7).in_words());
+        assert_ne!(Setup::of(7).in_words(), Setup::of(8).in_words());
+    }
+}

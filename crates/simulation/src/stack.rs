@@ -1,0 +1,110 @@
+//! The stacks that are simulated: a target, a drive, and a link somewhere.
+
+use device::Link;
+use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
+use targets::pblk::PblkError;
+use targets::{Pblk, WriteCounters};
+
+use crate::power::{Flash, Powered};
+use crate::setup::{LinkAt, Setup};
+
+/// A block drive, from the host's side down to the flash.
+pub enum Stack {
+    /// No link.
+    Bare(Box<Pblk<Powered>>),
+    /// An open-channel drive behind a link.
+    Below(Box<Pblk<Link<Powered>>>),
+    /// A conventional drive behind a link.
+    Above(Box<Link<Pblk<Powered>>>),
+}
+
+/// Calls the same of whichever stack it is.
+macro_rules! each {
+    ($stack:expr, $port:ident => $call:expr) => {
+        match $stack {
+            Stack::Bare($port) => $call,
+            Stack::Below($port) => $call,
+            Stack::Above($port) => $call,
+        }
+    };
+}
+
+impl Stack {
+    /// The stack of a setup over flash: `fresh` where nothing was written to
+    /// it, else recovered. Gives it and the time at which it is ready.
+    pub fn start(setup: &Setup, flash: &Flash, fresh: bool) -> Result<(Stack, Time), PblkError> {
+        let drive = flash.drive(&setup.timing)?;
+        let config = setup.config;
+        Ok(match setup.link_at {
+            LinkAt::Below => {
+                let (pblk, at) = start(Link::new(setup.link, drive), config, fresh)?;
+                (Stack::Below(Box::new(pblk)), at)
+            }
+            LinkAt::Nowhere => {
+                let (pblk, at) = start(drive, config, fresh)?;
+                (Stack::Bare(Box::new(pblk)), at)
+            }
+            LinkAt::Above => {
+                let (pblk, at) = start(drive, config, fresh)?;
+                (Stack::Above(Box::new(Link::new(setup.link, pblk))), at)
+            }
+        })
+    }
+
+    /// The outside of the drive.
+    pub fn shape(&self) -> Shape {
+        match self {
+            Stack::Bare(pblk) => pblk.shape(),
+            Stack::Below(pblk) => pblk.shape(),
+            Stack::Above(link) => link.below().shape(),
+        }
+    }
+
+    /// What the target wrote and collected since power came.
+    pub fn counters(&self) -> WriteCounters {
+        match self {
+            Stack::Bare(pblk) => pblk.counters(),
+            Stack::Below(pblk) => pblk.counters(),
+            Stack::Above(link) => link.below().counters(),
+        }
+    }
+
+    /// A hash of the target and of the drive.
+    pub fn state_hash(&self) -> u64 {
+        let (target, drive) = match self {
+            Stack::Bare(pblk) => (pblk.state_hash(), pblk.device()),
+            Stack::Below(pblk) => (pblk.state_hash(), pblk.device().below()),
+            Stack::Above(link) => (link.below().state_hash(), link.below().device()),
+        };
+        workload::rng::mix(target) ^ drive.device().state_hash()
+    }
+
+    /// As [`Port::submit`].
+    #[inline]
+    pub fn submit(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
+        each!(self, port => port.submit(now, reqs));
+    }
+
+    /// As [`Port::next_event`].
+    #[inline]
+    pub fn next_event(&self) -> Option<Time> {
+        each!(self, port => port.next_event())
+    }
+
+    /// As [`Port::advance`].
+    #[inline]
+    pub fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        each!(self, port => port.advance(to, done));
+    }
+}
+
+fn start<D: device::OpenChannel>(
+    drive: D,
+    config: targets::PblkConfig,
+    fresh: bool,
+) -> Result<(Pblk<D>, Time), PblkError> {
+    if fresh {
+        return Ok((Pblk::new(drive, config)?, Time::ZERO));
+    }
+    Pblk::recover(drive, config, Time::ZERO)
+}
