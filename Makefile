@@ -1,7 +1,8 @@
 # make run [ARGS="bench mem:ref --rw randread"]   build and run ssdkit
 # make test     everything that must pass before a change is taken
 # make bench    benchmarks
-# make soak     the tests with many more cases, for hours when wanted
+# make soak     the tests with many more cases, for hours when wanted; the
+#               simulator for SOAK_HOURS from seed SOAK_FROM on
 # make fmt      format all code
 
 SHELL := bash
@@ -12,6 +13,10 @@ SHELL := bash
 CARGO ?= $(shell command -v cargo || echo "$$HOME/.cargo/bin/cargo")
 ARGS ?=
 SOAK_CASES ?= 20000
+SOAK_HOURS ?= 1
+SOAK_FROM ?= 0
+SOAK_JOBS ?= $(shell nproc)
+TARGET_DIR := $${CARGO_TARGET_DIR:-target}
 
 # Foreign programs that the client tests use, each with its Debian package.
 CLIENTS := fio:fio nbdinfo:libnbd-bin nbdkit:nbdkit qemu-io:qemu-utils mke2fs:e2fsprogs valgrind:valgrind
@@ -20,12 +25,12 @@ CLIENTS := fio:fio nbdinfo:libnbd-bin nbdkit:nbdkit qemu-io:qemu-utils mke2fs:e2
 # seconds, and overflow and debug assertions stay on.
 TEST_ENV := CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 
-.PHONY: run test bench soak fmt rust packages lint unit loom instructions builds clients
+.PHONY: run test bench soak fmt rust packages lint unit loom instructions builds simulate clients
 
 run: rust
 	$(CARGO) run --release --locked -p ssdkit -- $(ARGS)
 
-test: rust packages lint unit loom instructions builds clients
+test: rust packages lint unit loom instructions builds simulate clients
 
 bench: rust packages
 	$(CARGO) bench --locked -p ssdkit
@@ -33,7 +38,9 @@ bench: rust packages
 	SSDKIT="$${CARGO_TARGET_DIR:-target}/release/ssdkit" benches/nbd.sh
 
 soak: rust
-	STRESS_REQUESTS=100000000 PROPTEST_CASES=$(SOAK_CASES) $(TEST_ENV) $(CARGO) test --locked --workspace -- --include-ignored
+	SSDKIT_KILLS=50 STRESS_REQUESTS=100000000 PROPTEST_CASES=$(SOAK_CASES) $(TEST_ENV) $(CARGO) test --locked --workspace -- --include-ignored
+	$(CARGO) build --release --locked -p ssdkit-simulation
+	$(TARGET_DIR)/release/simulate --hours $(SOAK_HOURS) --from $(SOAK_FROM) --jobs $(SOAK_JOBS)
 
 fmt: rust
 	$(CARGO) fmt --all
@@ -71,7 +78,7 @@ lint: rust
 
 unit: rust
 	$(TEST_ENV) $(CARGO) test --locked --workspace
-	$(CARGO) test --release --locked -p ssdkit-targets --test amplification
+	$(CARGO) test --release --locked -p ssdkit-targets --test amplification --test pace --test wear
 
 # Every order in which threads may meet, for what they share without a lock.
 loom: rust
@@ -88,6 +95,17 @@ builds: rust
 	$(CARGO) build --release --locked -p ssdkit
 	DEBUG="$${CARGO_TARGET_DIR:-target}/debug/ssdkit" \
 	  RELEASE="$${CARGO_TARGET_DIR:-target}/release/ssdkit" tests/builds.sh
+
+# A minute of lives with power cuts, every break found, and the same lives from
+# both builds.
+simulate: rust
+	$(TEST_ENV) $(CARGO) build --locked -p ssdkit-simulation
+	$(CARGO) build --release --locked -p ssdkit-simulation
+	@for build in debug release; do \
+	  $(TARGET_DIR)/$$build/simulate --lives 100 --json | grep -o '"hash":"[^"]*"'; \
+	done | uniq | wc -l | grep -qx 1 || { echo "The two builds live different lives." >&2; exit 1; }
+	$(TARGET_DIR)/release/simulate --breaks
+	$(TARGET_DIR)/release/simulate --minutes 1
 
 # Real clients against the real binary.
 clients: rust packages

@@ -316,6 +316,8 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Seat<'_, P> {
             return Ok(Wait::Spin);
         }
         let wait = match inner.real.port().next_event() {
+            // What refused it is over, and nothing else will wake anybody.
+            None if inner.places[me].refused => Wait::Spin,
             None => Wait::Sleep(None),
             Some(at) if inner.watch.is_some_and(|w| w.seat != me && w.until <= at) => {
                 Wait::Sleep(None)
@@ -404,6 +406,41 @@ mod tests {
         let opens = Arc::new(AtomicU64::new(FAR));
         let port = Gate { opens: opens.clone(), held: VecDeque::new() };
         (SharedDrive::new(port).unwrap(), opens)
+    }
+
+    /// Refuses what comes first, and has nothing else to do.
+    struct Shy {
+        refuses: u32,
+        taken: Option<BlockReq>,
+    }
+
+    impl Port for Shy {
+        type Cmd = BlockReq;
+        type Done = BlockDone;
+
+        fn submit(&mut self, _now: Time, cmds: &mut Ring<BlockReq>) {
+            match self.refuses.checked_sub(1) {
+                Some(left) => self.refuses = left,
+                None => self.taken = cmds.pop(),
+            }
+        }
+
+        fn next_event(&self) -> Option<Time> {
+            self.taken.as_ref().map(|_| Time::ZERO)
+        }
+
+        fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+            if let Some(BlockReq { id, op, buffer, .. }) = self.taken.take() {
+                done.push(BlockDone { id, op, status: Status::SUCCESS, at: to, buffer }).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn who_was_refused_asks_again() {
+        let drive = SharedDrive::new(Shy { refuses: 3, taken: None }).unwrap();
+        // It would sleep for ever.
+        assert_eq!(drive.flush(), Ok(Status::SUCCESS));
     }
 
     /// A turn of `seat` with one flush, numbered `id`, or none; gives what

@@ -11,7 +11,6 @@ use ssdkit::load::{Load, Pace};
 use ssdkit::runner::{Plan, Runner, Until};
 use ssdkit::stack::{Drive, Stack, Visitor};
 use ssdkit::watch::Watch;
-use targets::RESERVE_CHUNKS;
 use workload::Pattern;
 
 /// Requests in an iteration: what criterion counts as one.
@@ -56,7 +55,7 @@ impl Visitor for Case<'_> {
 
 fn case(criterion: &mut Criterion, name: &str, drive: &str, reads: u8, depth: u32) {
     let Ok(DriveSpec::Memory(spec)) = drive.parse() else { panic!("{drive} is no drive") };
-    let config = spec.resolve(RESERVE_CHUNKS).expect("a good drive");
+    let config = spec.resolve().expect("a good drive");
     let stack = Stack::build(&config, 1).expect("memory for a drive");
     stack.visit(Case { criterion, name, reads, depth });
 }

@@ -26,7 +26,9 @@ use port::{Shape, Time};
 use serde_json::{Value, json};
 use storage::Storage;
 
-use crate::bench::{Bench, Measured, Outcome, in_few_words, load, pattern, plan};
+use crate::bench::{
+    Bench, Measured, Outcome, Prepared, ended, in_few_words, load, pattern, plan, put_away,
+};
 use crate::blocks::{Accounts, Completion, Dispatch, Tracing};
 use crate::cli::{BenchArgs, ClockKind, Precondition};
 use crate::clocked::{Clocked, Ways};
@@ -36,7 +38,7 @@ use crate::driver::Virtual;
 use crate::error::Error;
 use crate::lent::{Figures, Lent, Owner};
 use crate::real::{self, Course};
-use crate::stack::{Drive, Visitor};
+use crate::stack::{Backing, Drive, Visitor};
 use crate::tally::Tally;
 use crate::watch::Watch;
 
@@ -155,24 +157,29 @@ fn faults<Q: HardwareQueue>(contexts: &mut [Context<Q>]) -> Vec<String> {
     contexts.iter_mut().flat_map(Context::faults).map(|fault| fault.to_string()).collect()
 }
 
-/// Measures a drive in memory below a block layer.
+/// Measures a drive in this process below a block layer.
 pub(crate) struct Below<'a> {
     pub args: &'a BenchArgs,
     pub config: &'a DriveConfig,
     pub watch: &'a mut Watch,
+    pub ready: Time,
+    pub prepared: Option<Prepared>,
 }
 
-impl Visitor for Below<'_> {
+impl<M: Backing> Visitor<M> for Below<'_> {
     type Out = Result<Outcome, Error>;
 
-    fn visit<D: Drive>(self, drive: D) -> Self::Out {
-        let Below { args, config, watch } = self;
+    fn visit<D: Drive<Medium = M>>(self, drive: D) -> Self::Out {
+        let Below { args, config, watch, ready, prepared } = self;
         let shape = drive.shape();
         let pattern = pattern(args, &shape)?;
         let mut load = load(args, &shape, &pattern)?;
-        let mut bare = Virtual::new(drive);
+        let mut bare = Virtual::at(drive, ready);
         let mut bench = Bench::new(args, &shape, pattern, watch)?;
-        let steady = bench.prepare(&mut bare, &mut load)?;
+        let steady = match bench.prepare(&mut bare, &mut load, prepared) {
+            Ok(steady) => steady,
+            Err(e) => return Err(ended(bare, e)),
+        };
         drop(load);
         let (drive, now) = bare.into_drive();
         let (mut run, drive, now) = match args.clock() {
@@ -180,10 +187,14 @@ impl Visitor for Below<'_> {
             ClockKind::Real => on_the_clock(args, &mut bench, drive, now)?,
         };
         let mut bare = Virtual::at(drive, now);
-        run.measured = bench.read_back(&mut bare, run.measured)?;
+        run.measured = match bench.read_back(&mut bare, run.measured) {
+            Ok(measured) => measured,
+            Err(e) => return Err(ended(bare, e)),
+        };
         let hash = args.json.then(|| bare.drive().state_hash());
         let mut outcome = run.finish(&bench, steady, config.effective(), in_few_words(config));
         outcome.state_hash = hash;
+        outcome.warnings.extend(put_away(bare));
         Ok(outcome)
     }
 }
@@ -374,7 +385,7 @@ fn prepare(
     let slots = load.slots().max(crate::runner::DEPTH as usize);
     let Some(first) = contexts.first_mut() else { return Ok(None) };
     let mut driver = Clocked::<_, false>::new(first, Clock::start(), slots, ways);
-    bench.prepare(&mut driver, &mut load)
+    bench.prepare(&mut driver, &mut load, None)
 }
 
 /// Makes sure that there is something, and that it may be written.

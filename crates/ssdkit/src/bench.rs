@@ -1,8 +1,8 @@
 //! `ssdkit bench`: from the command line to the report.
 //!
 //! Preconditioning and reading back are always in virtual time for a drive in
-//! this process: they are not measured, and drive time costs nothing. Fails
-//! when options contradict the drive, when somebody stops it before anything
+//! this process: they are not measured, and drive time costs nothing. A drive
+//! in a file is shut down when the bench ends or is stopped. Fails when options contradict the drive, when somebody stops it before anything
 //! was measured, and, after the report, when a request failed or gave wrong
 //! data.
 
@@ -10,23 +10,24 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use measure::{Cpu, Direction, Gc, Report, SteadyState, WriteAmplification, units};
-use port::{BlockOp, Shape};
+use port::{BlockOp, Shape, Time};
 use serde_json::{Value, json};
-use targets::RESERVE_CHUNKS;
 use workload::{Arrivals as Starts, Load as Rate, Order, Pattern};
 
 use crate::below::{self, Below};
 use crate::blocks::Accounts;
 use crate::cli::{Arrivals, BenchArgs, ClockKind, End, Precondition, Range, Rw};
 use crate::cpu::CpuTime;
-use crate::drive::{DriveConfig, DriveSpec, NbdAddress};
+use crate::drive::{DriveConfig, DriveSpec, FileSpec, NbdAddress};
 use crate::driver::{Driver, Real, Virtual};
 use crate::error::Error;
 use crate::load::{Load, Pace, Share};
 use crate::nbd::Served;
 use crate::real::share;
+use crate::restore::{Recovery, Restored};
 use crate::runner::{Plan, Runner, Until};
-use crate::stack::{Drive, Stack, Visitor};
+use crate::snapshot;
+use crate::stack::{Backing, Drive, Ended, Stack, Visitor};
 use crate::tally::Tally;
 use crate::verify::Verifier;
 use crate::watch::Watch;
@@ -54,10 +55,13 @@ pub struct Outcome {
     pub block_layer: Option<Accounts>,
     /// What went wrong without making the run fail.
     pub warnings: Vec<String>,
+    /// How the drive was found again, where it was.
+    pub recovery: Option<Recovery>,
 }
 
 /// Runs, and prints the report to `out`.
 pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<(), Error> {
+    let args = &BenchArgs { drive: args.drive.found()?, ..args.clone() };
     args.check()?;
     let mut watch = Watch::terminal(args.max_time.map(Duration::from_nanos))?;
     if reads_nothing(args) {
@@ -77,11 +81,12 @@ fn reads_nothing(args: &BenchArgs) -> bool {
     fresh && matches!(args.drive, DriveSpec::Memory(_))
 }
 
-/// Runs.
+/// Runs. A path that leads to a drive file must have been found
+/// ([`DriveSpec::found`]).
 pub fn measure(args: &BenchArgs, watch: &mut Watch) -> Result<Outcome, Error> {
     match &args.drive {
         DriveSpec::Memory(spec) => {
-            let config = spec.resolve(RESERVE_CHUNKS)?;
+            let config = spec.resolve()?;
             let stack = match args.clock() {
                 ClockKind::Virtual => Stack::build(&config, args.seed)?,
                 ClockKind::Real => {
@@ -89,15 +94,105 @@ pub fn measure(args: &BenchArgs, watch: &mut Watch) -> Result<Outcome, Error> {
                     Stack::build_populated(&config, args.seed)?
                 }
             };
-            if args.blocks.are_given() {
-                stack.visit(Below { args, config: &config, watch })
-            } else {
-                stack.visit(InMemory { args, config: &config, watch })
-            }
+            let seed = args.seed;
+            ours(args, Restored { config, seed, stack, recovery: None }, watch)
         }
+        DriveSpec::File(spec) => in_a_file(args, spec, watch),
         DriveSpec::Nbd(address) => served(args, address, watch),
         DriveSpec::Null(spec) => below::null(args, spec, watch),
         DriveSpec::Storage(spec) => below::storage(args, spec, watch),
+    }
+}
+
+/// Measures a drive file, or a copy of it in memory.
+fn in_a_file(args: &BenchArgs, spec: &FileSpec, watch: &mut Watch) -> Result<Outcome, Error> {
+    watch.phase("opening the drive");
+    let open = spec.open(false)?;
+    args.check_kept(&open.config.spec)?;
+    if spec.copy {
+        return ours(args, Restored::copied(open)?, watch);
+    }
+    let drive = Restored::opened(open)?;
+    if args.writes() && !args.destroy && drive.was_written() {
+        let path = &spec.path;
+        drive.put_away()?;
+        return Err(Error::Usage(format!(
+            "this writes over what is on the drive in {path}: add --destroy if it may be lost, \
+             or measure a copy in memory, ssd:{path},copy=yes"
+        )));
+    }
+    ours(args, drive, watch)
+}
+
+/// Measures a drive in this process.
+fn ours<M: Backing>(
+    args: &BenchArgs,
+    mut drive: Restored<M>,
+    watch: &mut Watch,
+) -> Result<Outcome, Error> {
+    let fresh = args.precondition != Precondition::None || !drive.was_written();
+    if args.verify && !fresh {
+        drive.put_away()?;
+        return Err(Error::Usage(
+            "--verify knows only what it wrote, and something is on this drive: add \
+             --precondition seq, which writes over all of it"
+                .into(),
+        ));
+    }
+    let mut prepared = None;
+    if let Some(path) = &args.snapshot {
+        let ready = drive.ready();
+        let Restored { config, seed, stack, .. } = drive;
+        let (ended, about) = stack.visit(Prepare { args, ready, watch })?;
+        watch.phase("saving the snapshot");
+        let mut ended = ended;
+        snapshot::save(path, &config, seed, &mut ended)?;
+        let Ended { medium, chunks, .. } = ended;
+        drive = Restored::recovered(config, seed, medium, &chunks, true)?;
+        prepared = Some(about);
+    }
+    let recovery = drive.recovery;
+    let ready = drive.ready();
+    let Restored { config, stack, .. } = drive;
+    let config = &config;
+    let mut outcome = if args.blocks.are_given() {
+        stack.visit(Below { args, config, watch, ready, prepared })?
+    } else {
+        stack.visit(InProcess { args, config, watch, ready, prepared })?
+    };
+    outcome.recovery = recovery;
+    Ok(outcome)
+}
+
+/// What was done to a drive before it is measured: its steady state, and who
+/// verifies.
+pub(crate) struct Prepared {
+    steady: Option<SteadyState>,
+    verifier: Option<Verifier>,
+}
+
+/// Preconditions a drive and ends it.
+struct Prepare<'a> {
+    args: &'a BenchArgs,
+    ready: Time,
+    watch: &'a mut Watch,
+}
+
+impl<M: Backing> Visitor<M> for Prepare<'_> {
+    type Out = Result<(Ended<M>, Prepared), Error>;
+
+    fn visit<D: Drive<Medium = M>>(self, drive: D) -> Self::Out {
+        let Prepare { args, ready, watch } = self;
+        let shape = drive.shape();
+        let pattern = pattern(args, &shape)?;
+        let mut load = load(args, &shape, &pattern)?;
+        let mut bench = Bench::new(args, &shape, pattern, watch)?;
+        let mut driver = Virtual::at(drive, ready);
+        let steady = bench.prepare(&mut driver, &mut load, None);
+        let verifier = bench.runner.verifier.take();
+        let (drive, now) = driver.into_drive();
+        let ended = drive.end(now);
+        Ok((ended?, Prepared { steady: steady?, verifier }))
     }
 }
 
@@ -165,37 +260,66 @@ pub(crate) fn plan(args: &BenchArgs) -> Plan {
     Plan { ramp: args.ramp.unwrap_or(0), until, count: true }
 }
 
-/// Measures a drive in memory.
-struct InMemory<'a> {
+/// Measures a drive in this process, without a block layer.
+struct InProcess<'a> {
     args: &'a BenchArgs,
     config: &'a DriveConfig,
     watch: &'a mut Watch,
+    ready: Time,
+    prepared: Option<Prepared>,
 }
 
-impl Visitor for InMemory<'_> {
+impl<M: Backing> Visitor<M> for InProcess<'_> {
     type Out = Result<Outcome, Error>;
 
-    fn visit<D: Drive>(self, drive: D) -> Self::Out {
-        let InMemory { args, config, watch } = self;
+    fn visit<D: Drive<Medium = M>>(self, drive: D) -> Self::Out {
+        let InProcess { args, config, watch, ready, prepared } = self;
         let shape = drive.shape();
         let pattern = pattern(args, &shape)?;
         let mut load = load(args, &shape, &pattern)?;
-        let mut driver = Virtual::new(drive);
+        let mut driver = Virtual::at(drive, ready);
         let mut bench = Bench::new(args, &shape, pattern, watch)?;
-        let steady = bench.prepare(&mut driver, &mut load)?;
+        let steady = match bench.prepare(&mut driver, &mut load, prepared) {
+            Ok(steady) => steady,
+            Err(e) => return Err(ended(driver, e)),
+        };
         let measured;
         (measured, driver) = match args.clock() {
-            ClockKind::Virtual => (bench.measure(&mut driver, &mut load)?, driver),
+            ClockKind::Virtual => (bench.measure(&mut driver, &mut load), driver),
             ClockKind::Real => {
                 let mut real = Real::new(driver);
-                let measured = bench.measure(&mut real, &mut load)?;
+                let measured = bench.measure(&mut real, &mut load);
                 (measured, real.into_virtual())
             }
         };
-        let measured = bench.read_back(&mut driver, measured)?;
+        let measured = measured.and_then(|measured| bench.read_back(&mut driver, measured));
+        let measured = match measured {
+            Ok(measured) => measured,
+            Err(e) => return Err(ended(driver, e)),
+        };
         let mut outcome = bench.outcome(measured, steady, config.effective(), in_few_words(config));
         outcome.state_hash = args.json.then(|| driver.drive().state_hash());
+        outcome.warnings.extend(put_away(driver));
         Ok(outcome)
+    }
+}
+
+/// Shuts a drive down that outlives the process. Gives what went wrong.
+pub(crate) fn put_away<D: Drive>(driver: Virtual<D>) -> Option<String> {
+    if !D::Medium::OUTLIVES {
+        return None;
+    }
+    let (drive, now) = driver.into_drive();
+    let put_away = drive.end(now).and_then(|ended| ended.medium.put_away());
+    put_away.err().map(|e| format!("the drive was not shut down: {e}"))
+}
+
+/// Shuts a drive down after an error. Gives the error, and before it why the
+/// drive failed, if it did.
+pub(crate) fn ended<D: Drive>(driver: Virtual<D>, e: Error) -> Error {
+    match put_away(driver) {
+        None => e,
+        Some(why) => Error::Failed(format!("{why}; {e}")),
     }
 }
 
@@ -216,7 +340,7 @@ fn served(args: &BenchArgs, address: &NbdAddress, watch: &mut Watch) -> Result<O
     }
     let mut load = load(args, &shape, &pattern)?;
     let mut bench = Bench::new(args, &shape, pattern, watch)?;
-    let steady = bench.prepare(&mut driver, &mut load)?;
+    let steady = bench.prepare(&mut driver, &mut load, None)?;
     let measured = bench.measure(&mut driver, &mut load)?;
     let measured = bench.read_back(&mut driver, measured)?;
     driver.close()?;
@@ -227,7 +351,7 @@ fn served(args: &BenchArgs, address: &NbdAddress, watch: &mut Watch) -> Result<O
 /// The drive in one line.
 pub(crate) fn in_few_words(config: &DriveConfig) -> Value {
     json!({
-        "name": config.spec.to_string(),
+        "name": config.name,
         "size": units::bytes_decimal(config.size as f64).replace(' ', ""),
         "spare": (config.spare() * 1e4).round() / 1e4,
         "data_chunks": u64::from(config.data_chunks()) * u64::from(config.geometry.total_pus()),
@@ -266,13 +390,18 @@ impl<'a> Bench<'a> {
         Ok(Bench { args, shape: *shape, pattern, runner: Runner { watch, verifier }, real })
     }
 
-    /// Preconditions. A workload that writes nothing leaves the drive as it
-    /// is, which is steady.
+    /// Preconditions, unless that was done. A workload that writes nothing
+    /// leaves the drive as it is, which is steady.
     pub fn prepare<D: Driver>(
         &mut self,
         driver: &mut D,
         load: &mut Load,
+        prepared: Option<Prepared>,
     ) -> Result<Option<SteadyState>, Error> {
+        if let Some(prepared) = prepared {
+            self.runner.verifier = prepared.verifier;
+            return Ok(prepared.steady);
+        }
         if self.args.precondition == Precondition::None {
             return Ok(None);
         }
@@ -422,6 +551,7 @@ impl<'a> Bench<'a> {
             state_hash: None,
             block_layer: None,
             warnings: Vec::new(),
+            recovery: None,
         }
     }
 }
@@ -440,7 +570,12 @@ impl Outcome {
         }
         if let Some(accounts) = &self.block_layer {
             json["block_layer"] = accounts.to_json();
+        }
+        if self.block_layer.is_some() || !self.warnings.is_empty() {
             json["warnings"] = json!(self.warnings);
+        }
+        if let Some(recovery) = &self.recovery {
+            json["recovery"] = recovery.to_json();
         }
         json
     }
@@ -467,6 +602,9 @@ impl Outcome {
             }
             if let Some(accounts) = &self.block_layer {
                 write!(out, "{}", accounts.to_text())?;
+            }
+            if let Some(recovery) = self.recovery.filter(Recovery::took_long) {
+                writeln!(out, "recovery    {recovery}")?;
             }
             if self.interrupted {
                 writeln!(out, "stopped     before its end: the figures are those so far")?;

@@ -12,7 +12,7 @@ use measure::units;
 use port::SECTOR_BYTES;
 
 use crate::blocks::{BlockArgs, Dispatch};
-use crate::drive::{DriveSpec, MemorySpec, NbdAddress, Store};
+use crate::drive::{DriveSpec, NbdAddress, Store};
 use crate::error::Error;
 use crate::study::Options;
 use crate::trace::{self, TraceArgs};
@@ -20,6 +20,7 @@ use crate::trace::{self, TraceArgs};
 const DRIVES: &str = "\
 Drives:
   mem:PROFILE[,key=value...]   the whole stack in this process
+  FILE, ssd:FILE[,copy=yes]    a drive file of `ssdkit create`; copy=yes: a copy of it in memory
   nbd:PATH, nbd:HOST:PORT      a drive that somebody serves
   null:[key=value,...]         the bare null driver (bench only)
   PATH, file:PATH[,key=value]  a block device or file (bench only)
@@ -46,6 +47,8 @@ Examples:
   ssdkit bench mem:tlc,size=4G --rw randrw --read-percent 70 --qd 32 --precondition steady
   ssdkit bench /dev/nvme0n1 --rw randread --qd 32 --time 10s
   ssdkit serve mem:znand,size=1G --nbd /tmp/ssd.sock
+  ssdkit create drive.ssd --profile tlc --size 8G
+  ssdkit info drive.ssd
   ssdkit profiles znand";
 
 const BENCH_EXAMPLES: &str = "\
@@ -59,6 +62,8 @@ Examples:
   ssdkit bench file:/tmp/drive,size=1G --rw randrw --qd 32 --time 5s --completion adaptive
   ssdkit bench mem:ref --rw randwrite --cores 2 --qd 64 --dispatch-depth 8 --scheduler fair \
     --weights 1,4 --trace run.trace
+  ssdkit bench mem:tlc,size=1G --rw randread --precondition seq --snapshot aged.ssd --ios 10k
+  ssdkit bench ssd:aged.ssd,copy=yes --rw randwrite --qd 32 --ios 100k
 
 ";
 
@@ -94,6 +99,15 @@ pub enum Command {
     /// Serve a drive over NBD until interrupted.
     #[command(after_help = format!("{SERVE_EXAMPLES}{DRIVES}"))]
     Serve(ServeArgs),
+    /// Make a drive in a file.
+    #[command(after_help = CREATE_EXAMPLES)]
+    Create(CreateArgs),
+    /// Tell what a drive is and how it is.
+    #[command(after_help = INFO_EXAMPLES)]
+    Info(InfoArgs),
+    /// Copy a drive file that nobody has open.
+    #[command(after_help = SNAPSHOT_EXAMPLES)]
+    Snapshot(SnapshotArgs),
     /// List the profiles, or print one as TOML.
     #[command(after_help = PROFILES_EXAMPLES)]
     Profiles(ProfilesArgs),
@@ -113,6 +127,27 @@ Examples:
   ssdkit serve mem:tlc,size=4G --nbd 127.0.0.1:10809
 
 ";
+
+const CREATE_EXAMPLES: &str = "\
+Examples:
+  ssdkit create drive.ssd --profile tlc --size 8G --spare 0.1
+  ssdkit create drive.ssd --profile ref --size 1T --store checksum groups=8 suspend=true
+  ssdkit serve ./drive.ssd --nbd /tmp/ssd.sock
+  ssdkit bench ./drive.ssd --rw randwrite --qd 32 --time 5s --destroy
+
+K, M, G and T are binary.";
+
+const INFO_EXAMPLES: &str = "\
+Examples:
+  ssdkit info drive.ssd
+  ssdkit info ./drive.ssd --json
+  ssdkit info mem:ref,size=1T           what such a drive would be";
+
+const SNAPSHOT_EXAMPLES: &str = "\
+Examples:
+  ssdkit snapshot drive.ssd before.ssd
+  ssdkit bench mem:tlc,size=1G --rw randwrite --precondition steady --snapshot aged.ssd
+  ssdkit bench ssd:aged.ssd,copy=yes --rw randread --qd 32   the aged drive, in memory";
 
 const PROFILES_EXAMPLES: &str = "\
 Examples:
@@ -279,7 +314,7 @@ pub struct BenchArgs {
     /// What to do to the drive before.
     #[arg(long, value_enum, default_value_t)]
     pub precondition: Precondition,
-    /// Whose time it is [default: virtual for mem: that is not hosted, else real].
+    /// Whose time it is [default: virtual for mem: and drive files that are not hosted, else real].
     #[arg(long, value_enum)]
     pub clock: Option<ClockKind>,
     /// What all random numbers come from.
@@ -303,9 +338,12 @@ pub struct BenchArgs {
     /// Write recognisable data and check all that is read.
     #[arg(long)]
     pub verify: bool,
-    /// Write over what is on a block device or file.
+    /// Write over what is on a block device or file, or in a drive file.
     #[arg(long)]
     pub destroy: bool,
+    /// Save the drive in a new drive file when it is preconditioned, then measure.
+    #[arg(long, value_name = "FILE")]
+    pub snapshot: Option<String>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -327,7 +365,7 @@ impl BenchArgs {
     /// Whose time it is.
     pub fn clock(&self) -> ClockKind {
         let hosted = matches!(self.blocks.dispatch, Some(Dispatch::Hosted(_)));
-        let ours = matches!(self.drive, DriveSpec::Memory(_)) && !hosted;
+        let ours = matches!(self.drive, DriveSpec::Memory(_) | DriveSpec::File(_)) && !hosted;
         self.clock.unwrap_or(if ours { ClockKind::Virtual } else { ClockKind::Real })
     }
 
@@ -361,22 +399,105 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// The drive to serve: one in memory that keeps its data.
-    pub fn check(&self) -> Result<&MemorySpec, Error> {
+    /// Whether the drive can be served, as far as its name tells.
+    pub fn check(&self) -> Result<(), Error> {
         match &self.drive {
-            DriveSpec::Memory(spec) if spec.store == Store::Memory => Ok(spec),
-            DriveSpec::Memory(spec) => Err(Error::Usage(format!(
-                "store={} keeps no data to serve: take store=memory",
-                spec.store.name()
-            ))),
+            DriveSpec::Memory(spec) => self.check_kept(spec.store),
+            DriveSpec::File(_) => Ok(()),
             DriveSpec::Nbd(_) => {
                 Err(Error::Usage("an nbd: drive is served already: take a mem: drive".into()))
             }
-            DriveSpec::Null(_) | DriveSpec::Storage(_) => {
-                Err(Error::Usage("only mem: drives are served: take one".into()))
-            }
+            DriveSpec::Null(_) | DriveSpec::Storage(_) => Err(Error::Usage(
+                "only mem: drives and drive files are served: take one, or make one with \
+                 `ssdkit create`"
+                    .into(),
+            )),
         }
     }
+
+    /// Whether a drive that keeps so much can be served.
+    pub fn check_kept(&self, store: Store) -> Result<(), Error> {
+        match store {
+            Store::Memory => Ok(()),
+            store => Err(Error::Usage(format!(
+                "store={} keeps no data to serve: take store=memory",
+                store.name()
+            ))),
+        }
+    }
+}
+
+/// What a drive does with its writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Cache {
+    /// A write is durable after a flush.
+    #[default]
+    Volatile,
+    /// A write is durable when it completes; not there yet.
+    Protected,
+}
+
+/// `ssdkit create`.
+#[derive(Args, Clone, Debug)]
+pub struct CreateArgs {
+    /// The file to make.
+    #[arg(value_name = "FILE")]
+    pub file: String,
+    /// A profile's name (see `ssdkit profiles`), or the path of a TOML file.
+    #[arg(long, value_name = "NAME|FILE.toml")]
+    pub profile: String,
+    /// Logical capacity [default: from the profile's geometry and spare].
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<String>,
+    /// (T - U) / T, T the physical and U the logical pages of data [default: the profile's].
+    #[arg(long, value_name = "PART")]
+    pub spare: Option<String>,
+    /// What is kept of each block: memory (all of it), checksum, none [default: memory].
+    #[arg(long, value_name = "WHAT")]
+    pub store: Option<String>,
+    /// How chunks to collect are chosen: greedy, fifo, random, d-choices:N [default: greedy].
+    #[arg(long, value_name = "POLICY")]
+    pub victim: Option<String>,
+    /// What the drive does with its writes.
+    #[arg(long, value_enum, default_value_t)]
+    pub cache: Cache,
+    /// What the random numbers of the drive's policies come from.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    pub seed: u64,
+    /// Replace a drive file that is there.
+    #[arg(long)]
+    pub force: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Keys of the profile that are set again, as in a drive's name.
+    #[arg(value_name = "KEY=VALUE", value_parser = key_value)]
+    pub keys: Vec<(String, String)>,
+}
+
+/// `ssdkit info`.
+#[derive(Args, Clone, Debug)]
+pub struct InfoArgs {
+    /// A drive file, or a mem: drive.
+    #[arg(value_name = "DRIVE")]
+    pub drive: String,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ssdkit snapshot`.
+#[derive(Args, Clone, Debug)]
+pub struct SnapshotArgs {
+    /// The drive file; nobody may have it open for writing.
+    #[arg(value_name = "FILE")]
+    pub file: String,
+    /// The copy, which must not exist.
+    #[arg(value_name = "COPY")]
+    pub copy: String,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `ssdkit profiles`.
@@ -418,6 +539,12 @@ fn block_size(text: &str) -> Result<u32, String> {
         return Err("a request is 512 bytes to 1M, in multiples of 512".into());
     }
     Ok(bytes as u32)
+}
+
+/// A key and what it is set to.
+fn key_value(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, for example suspend=true")?;
+    Ok((key.trim().into(), value.trim().into()))
 }
 
 /// A decimal count or rate that is not zero.

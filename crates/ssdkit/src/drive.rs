@@ -1,5 +1,5 @@
-//! Drives by name: `mem:PROFILE[,key=value ...]`, `null:[key=value ...]`, a
-//! block device or file, and `nbd:ADDRESS`.
+//! Drives by name: `mem:PROFILE[,key=value ...]`, `ssd:FILE[,copy=yes]`,
+//! `null:[key=value ...]`, a block device or file, and `nbd:ADDRESS`.
 //!
 //! A name is read in two steps. [`DriveSpec`] is the name, parsed and checked
 //! key by key, with no file opened; printing it gives a name that reads back
@@ -20,9 +20,11 @@ use serde_json::{Value, json};
 use targets::Victim;
 use thiserror::Error;
 
+pub mod file;
 mod null;
 mod storage;
 
+pub use file::FileSpec;
 pub use null::NullSpec;
 pub use storage::{Found, StorageSpec};
 
@@ -149,8 +151,11 @@ pub enum DriveSpec {
     Nbd(NbdAddress),
     /// `null:`: the bare null driver.
     Null(NullSpec),
-    /// `file:`, or a path: a block device or file.
+    /// `file:`, or a path: a block device or file, or a drive file
+    /// ([`DriveSpec::found`]).
     Storage(StorageSpec),
+    /// `ssd:`: a drive file.
+    File(FileSpec),
 }
 
 /// The name of a drive in memory, parsed.
@@ -176,7 +181,7 @@ pub struct MemorySpec {
 pub enum DriveError {
     /// Not a drive's name at all.
     #[error(
-        "`{text}` does not name a drive: write mem:PROFILE or nbd:ADDRESS, \
+        "`{text}` does not name a drive: write mem:PROFILE, ssd:FILE or nbd:ADDRESS, \
          null: or a path with a `/`, for example mem:ref,size=8G or nbd:/run/ssd.sock"
     )]
     Scheme {
@@ -302,6 +307,7 @@ impl FromStr for DriveSpec {
             Some(("mem", rest)) => Ok(DriveSpec::Memory(MemorySpec::parse(rest)?)),
             Some(("nbd", rest)) => Ok(DriveSpec::Nbd(rest.parse()?)),
             Some(("null", rest)) => Ok(DriveSpec::Null(NullSpec::parse(rest)?)),
+            Some(("ssd", rest)) => Ok(DriveSpec::File(FileSpec::parse(rest)?)),
             Some(("file", rest)) => Ok(DriveSpec::Storage(StorageSpec::parse(rest)?)),
             Some((scheme, _)) if scheme.contains('/') => {
                 Ok(DriveSpec::Storage(StorageSpec::parse(text)?))
@@ -319,6 +325,7 @@ impl fmt::Display for DriveSpec {
             DriveSpec::Nbd(address) => write!(f, "nbd:{address}"),
             DriveSpec::Null(spec) => spec.fmt(f),
             DriveSpec::Storage(spec) => spec.fmt(f),
+            DriveSpec::File(spec) => spec.fmt(f),
         }
     }
 }
@@ -351,7 +358,7 @@ impl MemorySpec {
 
     /// Sets one key. A key of the profile is tried on a profile right away,
     /// so that a wrong value is found before anything is loaded.
-    fn set(&mut self, key: &str, value: &str) -> Result<(), DriveError> {
+    pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<(), DriveError> {
         let wrong = |key, takes| DriveError::Value { key, value: value.into(), takes };
         match key {
             "size" => self.size = Some(size_of(value)?),
@@ -383,10 +390,9 @@ impl MemorySpec {
         Ok((profile, self.overrides.iter().any(|(key, _)| key == "chunks")))
     }
 
-    /// Loads the profile and derives the drive. `reserve` is what the target
-    /// needs beside the data: chunks a parallel unit for open chunks, free
-    /// ones and metadata.
-    pub fn resolve(&self, reserve: u32) -> Result<DriveConfig, DriveError> {
+    /// Loads the profile and derives the drive, with the chunks that the target
+    /// needs beside the data: for open chunks, free ones and metadata.
+    pub fn resolve(&self) -> Result<DriveConfig, DriveError> {
         let (mut profile, chunks_given) = self.profile()?;
         if let Some(size) = self.size {
             let given = chunks_given.then_some(profile.dimensions.chunks);
@@ -399,10 +405,12 @@ impl MemorySpec {
             Some(size) => size,
             None => logical_blocks(data.blocks(), profile.spare)? * BLOCK_BYTES,
         };
+        let reserve = targets::reserve_chunks(&data.dimensions());
         let chunks = data.chunks().saturating_add(reserve);
         let geometry = Geometry::new(Dimensions { chunks, ..profile.dimensions })
             .map_err(|source| DriveError::TooLarge { source })?;
-        Ok(DriveConfig { spec: self.clone(), profile, size, reserve, geometry })
+        let name = self.to_string();
+        Ok(DriveConfig { name, spec: self.clone(), profile, size, reserve, geometry })
     }
 }
 
@@ -425,10 +433,12 @@ impl fmt::Display for MemorySpec {
     }
 }
 
-/// A drive in memory with all its numbers.
+/// A drive with all its numbers.
 #[derive(Clone, Debug)]
 pub struct DriveConfig {
-    /// The name it came from: what is stored, and how victims are chosen.
+    /// The name it came from.
+    pub name: String,
+    /// What is stored, and how victims are chosen.
     pub spec: MemorySpec,
     /// The profile with all keys set. Its `chunks` are those that hold data.
     pub profile: Profile,
@@ -473,7 +483,7 @@ impl DriveConfig {
     pub fn effective(&self) -> Value {
         let spec = &self.spec;
         json!({
-            "name": spec.to_string(),
+            "name": self.name,
             "size_bytes": self.size,
             "spare": self.spare(),
             "data_bytes": self.data_blocks() * BLOCK_BYTES,

@@ -19,6 +19,33 @@ use crate::stack::{Drive, Observed};
 /// How often somebody is asked whether to go on, in turns that never sleep.
 pub const TURNS: u32 = 16384;
 
+/// Events at one moment after which a drive may be waiting for a disk.
+const SAME_EVENTS: u32 = 64;
+
+/// Gives the processor to others when a drive's next event does not move on:
+/// in virtual time one that waits for a disk is asked again and again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Patience {
+    event: Time,
+    same: u32,
+}
+
+impl Patience {
+    /// Takes note of an event that completed nothing.
+    #[inline]
+    pub fn look(&mut self, event: Time) {
+        if event != self.event {
+            (self.event, self.same) = (event, 0);
+            return;
+        }
+        self.same += 1;
+        if self.same >= SAME_EVENTS {
+            self.same = 0;
+            std::thread::yield_now();
+        }
+    }
+}
+
 /// Moves requests into a drive, completions out, and time on.
 pub trait Driver {
     /// Whether completions are seen later than they happen.
@@ -78,22 +105,25 @@ pub trait Driver {
 pub struct Virtual<D> {
     drive: D,
     now: Time,
+    patience: Patience,
 }
 
 impl<D: Observed> Virtual<D> {
     /// A drive that is switched on now, at time zero.
     pub fn new(drive: D) -> Virtual<D> {
-        Virtual { drive, now: Time::ZERO }
+        Virtual { drive, now: Time::ZERO, patience: Patience::default() }
     }
 
     /// A drive whose time is `now`: what was due until then happens first.
     /// Nothing may be inside.
     pub fn at(mut drive: D, now: Time) -> Virtual<D> {
         let mut none = Ring::new(1);
+        let mut patience = Patience::default();
         while let Some(event) = drive.next_event().filter(|&at| at <= now) {
             drive.advance(event, &mut none);
+            patience.look(event);
         }
-        Virtual { drive, now }
+        Virtual { drive, now, patience }
     }
 
     /// The drive and its time.
@@ -132,7 +162,11 @@ impl<D: Observed> Driver for Virtual<D> {
                 (Some(event), arrival) if arrival.is_none_or(|at| event <= at) => {
                     self.now = event;
                     self.drive.advance(event, done);
-                    if !done.is_empty() || !queue.is_empty() {
+                    if !done.is_empty() {
+                        return Ok(self.now);
+                    }
+                    self.patience.look(event);
+                    if !queue.is_empty() {
                         return Ok(self.now);
                     }
                 }
@@ -156,6 +190,7 @@ impl<D: Observed> Driver for Virtual<D> {
         while let Some(event) = self.drive.next_event() {
             self.now = event;
             self.drive.advance(event, &mut done);
+            self.patience.look(event);
         }
     }
 
@@ -190,7 +225,7 @@ impl<D: Drive> Real<D> {
 
     /// Goes on in virtual time. Nothing may be inside.
     pub fn into_virtual(self) -> Virtual<D> {
-        Virtual { now: self.now, drive: self.real.into_port() }
+        Virtual { now: self.now, drive: self.real.into_port(), patience: Patience::default() }
     }
 }
 

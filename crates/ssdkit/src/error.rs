@@ -23,6 +23,14 @@ pub enum Error {
     /// The target cannot work on this drive.
     #[error("the drive cannot be made: {0}")]
     Target(#[from] PblkError),
+    /// What the drive was cannot be found again.
+    #[error("{name}: {source}")]
+    Recovery {
+        /// Which drive.
+        name: String,
+        /// Why.
+        source: PblkError,
+    },
     /// No memory.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
@@ -40,7 +48,7 @@ impl Error {
         match self {
             Error::Target(PblkError::Memory(_) | PblkError::Recovery(_)) => 1,
             Error::Usage(_) | Error::Drive(_) | Error::Target(_) => 2,
-            Error::Failed(_) | Error::Output(_) | Error::Memory(_) => 1,
+            Error::Failed(_) | Error::Output(_) | Error::Memory(_) | Error::Recovery { .. } => 1,
         }
     }
 

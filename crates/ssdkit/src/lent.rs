@@ -3,7 +3,7 @@
 //! Whoever owns it can still read its figures, from any thread, and gets it
 //! back when the layer is dropped. It may be told to count time from a later
 //! moment, so that a drive that was preconditioned in virtual time goes on
-//! with a clock that starts at zero. Costs nine plain stores a look.
+//! with a clock that starts at zero. Costs a plain store of each number a look.
 //!
 //! Guarantees: the drive comes back exactly once, in the state it was left.
 //! Fails when the layer is still there, or its thread died.
@@ -18,32 +18,34 @@ use targets::WriteCounters;
 use crate::error::Error;
 use crate::stack::{Drive, Observed};
 
+/// Numbers that a drive's counters are.
+const COUNTERS: usize = WriteCounters::WORDS;
+
 /// What a drive tells of itself: its counters, then its free chunks. One
 /// thread writes at a time; a reader may see some newer than others.
 #[derive(Debug, Default)]
-pub struct Figures([AtomicU64; 9]);
+pub struct Figures {
+    counters: [AtomicU64; COUNTERS],
+    free_chunks: AtomicU64,
+}
 
 impl Figures {
     fn publish(&self, counters: &WriteCounters, free_chunks: u64) {
-        let WriteCounters { user, gc, padding, metadata, absorbed, collections, moved, erases } =
-            *counters;
-        let values =
-            [user, gc, padding, metadata, absorbed, collections, moved, erases, free_chunks];
-        for (place, value) in self.0.iter().zip(values) {
+        for (place, value) in self.counters.iter().zip(counters.words()) {
             place.store(value, Ordering::Relaxed);
         }
+        self.free_chunks.store(free_chunks, Ordering::Relaxed);
     }
 
     /// The drive's counters.
     pub fn counters(&self) -> WriteCounters {
-        let [user, gc, padding, metadata, absorbed, collections, moved, erases, _] =
-            self.0.each_ref().map(|place| place.load(Ordering::Relaxed));
-        WriteCounters { user, gc, padding, metadata, absorbed, collections, moved, erases }
+        let words = self.counters.each_ref().map(|place| place.load(Ordering::Relaxed));
+        WriteCounters::from_words(words)
     }
 
     /// Its free chunks.
     pub fn free_chunks(&self) -> u64 {
-        self.0[8].load(Ordering::Relaxed)
+        self.free_chunks.load(Ordering::Relaxed)
     }
 }
 
@@ -156,7 +158,6 @@ mod tests {
     use crate::driver::Virtual;
     use crate::stack::{Stack, Visitor};
     use port::{BlockOp, Buffer};
-    use targets::RESERVE_CHUNKS;
 
     /// Writes a block at `now`; gives when it completed.
     fn write<P: Port<Cmd = BlockReq, Done = BlockDone>>(drive: &mut P, now: u64) -> Time {
@@ -201,7 +202,7 @@ mod tests {
     #[test]
     fn a_lent_drive_tells_and_comes_back() {
         let Ok(DriveSpec::Memory(spec)) = "mem:ref,size=16M".parse() else { panic!("a drive") };
-        let config = spec.resolve(RESERVE_CHUNKS).unwrap();
+        let config = spec.resolve().unwrap();
         Stack::build(&config, 1).unwrap().visit(Lend);
     }
 }

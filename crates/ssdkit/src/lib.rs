@@ -4,7 +4,8 @@
 //! This crate is the front door: drives by name ([`drive`]), the stacks that
 //! they stand for ([`stack`]), loads and the runner that drives them
 //! ([`load`], [`runner`]), and the command line ([`cli`], [`mod@bench`],
-//! [`serve`], [`trace`]). Drives below the block layer ([`blocks`]) run in
+//! [`serve`], [`trace`]). Drives in files are made by [`create`], looked at by
+//! [`info`], copied by [`snapshot`] and found again by [`restore`]. Drives below the block layer ([`blocks`]) run in
 //! virtual time on one thread ([`cores`]) or on the clock with a thread for
 //! each core ([`clocked`], [`real`]).
 
@@ -15,17 +16,21 @@ pub mod cli;
 pub mod clocked;
 pub mod cores;
 pub mod cpu;
+pub mod create;
 pub mod drive;
 pub mod driver;
 pub mod error;
+pub mod info;
 pub mod job;
 pub mod lent;
 pub mod load;
 pub mod nbd;
 pub mod profiles;
 pub mod real;
+pub mod restore;
 pub mod runner;
 pub mod serve;
+pub mod snapshot;
 pub mod stack;
 pub mod study;
 pub mod tally;

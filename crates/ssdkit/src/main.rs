@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use ssdkit::cli::{Cli, Command};
-use ssdkit::{Error, bench, job, profiles, serve, study, trace};
+use ssdkit::{Error, bench, create, info, job, profiles, serve, snapshot, study, trace};
 
 fn main() -> ExitCode {
     match run(Cli::parse()) {
@@ -24,6 +24,9 @@ fn run(cli: Cli) -> Result<(), Error> {
         None => job::run(cli.seed, cli.json, &mut out)?,
         Some(Command::Bench(args)) => bench::run(&args, &mut out)?,
         Some(Command::Serve(args)) => serve::run(&args, &mut out)?,
+        Some(Command::Create(args)) => create::run(&args, &mut out)?,
+        Some(Command::Info(args)) => info::run(&args, &mut out)?,
+        Some(Command::Snapshot(args)) => snapshot::run(&args, &mut out)?,
         Some(Command::Profiles(args)) => profiles::run(&args, &mut out)?,
         Some(Command::Study(args)) => study::run(&args, &mut out)?,
         Some(Command::Trace(args)) => trace::run(&args, &mut out)?,

@@ -42,7 +42,7 @@ fn profile(name: &str) -> Result<Profile, Error> {
     }
     match name.parse()? {
         // The reserve changes nothing in the profile.
-        DriveSpec::Memory(spec) => Ok(spec.resolve(0)?.profile),
+        DriveSpec::Memory(spec) => Ok(spec.resolve()?.profile),
         _ => Err(Error::Usage(format!("{name} has no profile"))),
     }
 }

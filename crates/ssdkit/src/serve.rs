@@ -1,64 +1,122 @@
-//! `ssdkit serve`: a drive in memory, in real time, over NBD.
+//! `ssdkit serve`: a drive in memory or in a file, in real time, over NBD.
 //!
 //! Serves until Ctrl-C or SIGTERM; then finishes what was received, flushes,
-//! and removes the socket. May fail: the address cannot be listened on, or
-//! the drive does not take the last flush.
+//! shuts a drive in a file down, and removes the socket. May fail: the address
+//! cannot be listened on, the drive cannot be opened, or it does not take the
+//! last flush.
 
 use std::io::Write;
+use std::time::Duration;
 
+use device::realtime::Clock;
 use exports::SharedDrive;
 use exports::nbd::{Export, Server, StopHandle};
 use measure::units;
+use port::Time;
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use targets::RESERVE_CHUNKS;
 
 use crate::cli::ServeArgs;
+use crate::drive::DriveSpec;
 use crate::error::Error;
+use crate::lent::Lent;
 use crate::nbd::resolve;
-use crate::stack::{Drive, Stack, Visitor};
+use crate::restore::{Recovery, Restored};
+use crate::stack::{Backing, Drive, Stack, Visitor};
 
 /// Seed of the drive's policies: nothing else of a served drive repeats.
 const SEED: u64 = 1;
 
 /// Serves, and tells `out` where.
 pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
-    let config = args.check()?.resolve(RESERVE_CHUNKS)?;
-    let server = Server::bind(&resolve(&args.nbd)?).map_err(|e| Error::Failed(e.to_string()))?;
-    let stack = Stack::build(&config, SEED)?;
-    let name = args.drive.to_string();
-    stack.visit(Serving { args, server, name: &name, out })
+    let args = &ServeArgs { drive: args.drive.found()?, ..args.clone() };
+    args.check()?;
+    let server = |nbd| Server::bind(&resolve(nbd)?).map_err(|e| Error::Failed(e.to_string()));
+    match &args.drive {
+        DriveSpec::File(spec) => {
+            let open = spec.open(false)?;
+            args.check_kept(open.config.spec.store)?;
+            // Before the drive is touched.
+            let server = server(&args.nbd)?;
+            if spec.copy {
+                served(args, server, Restored::copied(open)?, out)
+            } else {
+                served(args, server, Restored::opened(open)?, out)
+            }
+        }
+        DriveSpec::Memory(spec) => {
+            let (config, seed) = (spec.resolve()?, SEED);
+            let server = server(&args.nbd)?;
+            let stack = Stack::build(&config, seed)?;
+            served(args, server, Restored { config, seed, stack, recovery: None }, out)
+        }
+        _ => Err(Error::Usage("only mem: drives and drive files are served: take one".into())),
+    }
+}
+
+/// Serves a drive.
+fn served<M: Backing>(
+    args: &ServeArgs,
+    server: Server,
+    drive: Restored<M>,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let ready = drive.ready();
+    if let Some(recovery) = drive.recovery {
+        if recovery.took_long() {
+            eprintln!("ssdkit: recovered {recovery}");
+        }
+        // Not ready before a drive of this kind would be.
+        std::thread::sleep(Duration::from_nanos(ready.0).saturating_sub(recovery.wall));
+    }
+    let (name, recovery) = (drive.config.name, drive.recovery);
+    drive.stack.visit(Serving { args, server, name: &name, ready, recovery, out })
 }
 
 struct Serving<'a> {
     args: &'a ServeArgs,
     server: Server,
     name: &'a str,
+    ready: Time,
+    recovery: Option<Recovery>,
     out: &'a mut dyn Write,
 }
 
-impl Visitor for Serving<'_> {
+impl<M: Backing> Visitor<M> for Serving<'_> {
     type Out = Result<(), Error>;
 
-    fn visit<D: Drive>(self, drive: D) -> Self::Out {
-        let Serving { args, server, name, out } = self;
+    fn visit<D: Drive<Medium = M>>(self, drive: D) -> Self::Out {
+        let Serving { args, server, name, ready, recovery, out } = self;
         let failed = |e: &dyn std::fmt::Display| Error::Failed(e.to_string());
         let export = Export::new(drive.shape()).map_err(|e| Error::Usage(e.to_string()))?;
         let bytes = drive.shape().bytes;
-        let shared = SharedDrive::new(drive)?;
+        // Time begins anew where recovery ended.
+        let clock = Clock::start();
+        let (lent, owner) = Lent::new(drive, ready);
+        let shared = SharedDrive::new(lent)?;
         let stop = StopHandle::new()?;
         watch_signals(stop.clone())?;
         let at = server.addr()?.to_string();
         if args.json {
-            writeln!(out, "{}", json!({ "serving": at, "drive": name, "size_bytes": bytes }))?;
+            let mut json = json!({ "serving": at, "drive": name, "size_bytes": bytes });
+            if let Some(recovery) = recovery {
+                json["recovery"] = recovery.to_json();
+            }
+            writeln!(out, "{json}")?;
         } else {
             let size = units::size_binary(bytes);
             writeln!(out, "serving {name} ({size}) at {at}\nCtrl-C stops it")?;
         }
         out.flush()?;
         let report = server.run(&export, &shared, &stop).map_err(|e| failed(&e))?;
-        let counters = shared.into_port().map_err(|e| failed(&e))?.counters();
+        drop(shared.into_port().map_err(|e| failed(&e))?);
+        let drive = owner.take_back()?;
+        let counters = drive.counters();
+        let ended = match M::OUTLIVES {
+            true => drive.end(ready + clock.now().0).and_then(|ended| ended.medium.put_away()),
+            false => Ok(()),
+        };
         if args.json {
             let json = json!({
                 "connections": report.connections,
@@ -71,14 +129,17 @@ impl Visitor for Serving<'_> {
                 "erases": counters.erases,
             });
             writeln!(out, "{json}")?;
-        } else {
+        } else if ended.is_ok() {
             writeln!(
                 out,
-                "stopped after {} connections ({} refused, {} faulty); the drive is flushed",
-                report.connections, report.refused, report.faults
+                "stopped after {} connections ({} refused, {} faulty); the drive is {}",
+                report.connections,
+                report.refused,
+                report.faults,
+                if M::OUTLIVES { "shut down" } else { "flushed" },
             )?;
         }
-        Ok(())
+        ended
     }
 }
 

@@ -6,19 +6,73 @@
 //! it is compiled for it and the hot loop has no call through a table: a
 //! [`Visitor`] is given the one that was built.
 //!
-//! May fail: no memory for its tables, or a profile that the target cannot
-//! work on.
+//! A stack is over a medium in memory or in a drive file. It is built empty, or
+//! recovered from what a medium holds, and can be ended, so that its medium
+//! holds all of it.
+//!
+//! May fail: no memory for its tables, a profile that the target cannot work
+//! on, or a medium that cannot be read or written.
 
 use device::{Counters, Device, Link};
-use flash::{RamMedium, Side};
-use port::{BlockDone, BlockReq, Port, Shape};
+use drivefile::DriveFile;
+use flash::{Chunk, Medium, RamMedium, Side};
+use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
+use targets::pblk::Memory;
 use targets::{Pblk, PblkConfig, WriteCounters};
 
 use crate::drive::DriveConfig;
+use crate::driver::Patience;
 use crate::error::Error;
 
-/// A device in memory.
-pub type Raw = Device<RamMedium>;
+/// Completions that are taken at a time while a drive is ended.
+const DONE: usize = 64;
+
+/// Where a drive's bytes are.
+pub trait Backing: Medium + Send + 'static {
+    /// Whether it is there after the process has ended, so that a drive on it
+    /// is to be ended well.
+    const OUTLIVES: bool;
+
+    /// Why nothing more can be written, if that is so.
+    fn fault(&self) -> Option<Error>;
+
+    /// Puts it away after the drive on it was ended.
+    fn put_away(self) -> Result<(), Error>;
+}
+
+impl Backing for RamMedium {
+    const OUTLIVES: bool = false;
+
+    fn fault(&self) -> Option<Error> {
+        None
+    }
+
+    fn put_away(self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl Backing for DriveFile {
+    const OUTLIVES: bool = true;
+
+    fn fault(&self) -> Option<Error> {
+        self.error().map(|e| Error::Failed(e.to_string()))
+    }
+
+    fn put_away(self) -> Result<(), Error> {
+        self.close().map_err(|e| Error::Failed(e.to_string()))
+    }
+}
+
+/// A drive that was ended.
+pub struct Ended<M> {
+    /// What it left.
+    pub medium: M,
+    /// Its chunks, by `Geometry::chunk_index`.
+    pub chunks: Vec<Chunk>,
+    /// When.
+    pub at: Time,
+}
 
 /// Something that takes block requests, and may tell what it does.
 pub trait Observed: Port<Cmd = BlockReq, Done = BlockDone> {
@@ -35,6 +89,8 @@ pub trait Observed: Port<Cmd = BlockReq, Done = BlockDone> {
 
 /// A whole block drive, whatever it is made of.
 pub trait Drive: Observed + Send + 'static {
+    /// Where its bytes are.
+    type Medium: Backing;
     /// Its outside.
     fn shape(&self) -> Shape;
     /// What its device did.
@@ -42,33 +98,46 @@ pub trait Drive: Observed + Send + 'static {
     /// A hash of target and device: equal where two runs were equal. Reads
     /// the whole map.
     fn state_hash(&self) -> u64;
+    /// Bytes of memory that its target's tables take.
+    fn memory(&self) -> Memory;
+    /// Shuts it down: what is in its buffer and all it knows goes to the
+    /// medium. No request may be inside. `now` is not before anything that
+    /// happened in it. Fails when its medium does, or it does not come to
+    /// rest; what was flushed is then on the medium as after a power cut.
+    fn end(self, now: Time) -> Result<Ended<Self::Medium>, Error>;
 }
 
-/// What gives a device's figures, with a link before it or none.
+/// A device, with a link before it or none.
 pub trait Below: device::OpenChannel + Send + 'static {
-    /// What it did.
-    fn device_counters(&self) -> Counters;
-    /// A hash of its state.
-    fn device_hash(&self) -> u64;
+    /// Where its bytes are.
+    type Medium: Backing;
+    /// The device itself.
+    fn device(&self) -> &Device<Self::Medium>;
+    /// The device without a link.
+    fn into_device(self) -> Device<Self::Medium>;
 }
 
-impl Below for Raw {
-    fn device_counters(&self) -> Counters {
-        self.counters()
+impl<M: Backing> Below for Device<M> {
+    type Medium = M;
+
+    fn device(&self) -> &Device<M> {
+        self
     }
 
-    fn device_hash(&self) -> u64 {
-        self.state_hash()
+    fn into_device(self) -> Device<M> {
+        self
     }
 }
 
-impl Below for Link<Raw> {
-    fn device_counters(&self) -> Counters {
-        self.below().counters()
+impl<M: Backing> Below for Link<Device<M>> {
+    type Medium = M;
+
+    fn device(&self) -> &Device<M> {
+        self.below()
     }
 
-    fn device_hash(&self) -> u64 {
-        self.below().state_hash()
+    fn into_device(self) -> Device<M> {
+        self.into_below()
     }
 }
 
@@ -83,16 +152,53 @@ impl<D: Below> Observed for Pblk<D> {
 }
 
 impl<D: Below> Drive for Pblk<D> {
+    type Medium = D::Medium;
+
     fn shape(&self) -> Shape {
         Pblk::shape(self)
     }
 
     fn device_counters(&self) -> Counters {
-        self.device().device_counters()
+        self.device().device().counters()
     }
 
     fn state_hash(&self) -> u64 {
-        Pblk::state_hash(self) ^ self.device().device_hash().rotate_left(32)
+        Pblk::state_hash(self) ^ self.device().device().state_hash().rotate_left(32)
+    }
+
+    fn memory(&self) -> Memory {
+        Pblk::memory(self)
+    }
+
+    fn end(mut self, now: Time) -> Result<Ended<D::Medium>, Error> {
+        let mut done = Ring::new(DONE);
+        let mut patience = Patience::default();
+        let mut at = now;
+        let mut rest = |pblk: &mut Pblk<D>, until: Option<Time>| {
+            // Also what comes after the end: erases that nothing waits for.
+            while let Some(event) = pblk.next_event().filter(|&e| until.is_none_or(|u| e <= u)) {
+                at = at.max(event);
+                pblk.advance(event, &mut done);
+                done.drain().for_each(drop);
+                patience.look(event);
+            }
+        };
+        rest(&mut self, Some(now));
+        self.close(now);
+        rest(&mut self, None);
+        let closed = self.is_closed();
+        let device = Pblk::into_device(self).into_device();
+        let chunks = device.chunks().to_vec();
+        let medium = device.cut();
+        match medium.fault() {
+            Some(fault) => Err(fault),
+            None if closed => Ok(Ended { medium, chunks, at }),
+            None => Err(Error::Failed(
+                "the drive could not be shut down, as too much of it is worn out or failed; \
+                 what was flushed is there"
+                    .into(),
+            )),
+        }
     }
 }
 
@@ -107,6 +213,8 @@ impl<D: Observed> Observed for Link<D> {
 }
 
 impl<D: Drive> Drive for Link<D> {
+    type Medium = D::Medium;
+
     fn shape(&self) -> Shape {
         self.below().shape()
     }
@@ -118,24 +226,32 @@ impl<D: Drive> Drive for Link<D> {
     fn state_hash(&self) -> u64 {
         self.below().state_hash()
     }
+
+    fn memory(&self) -> Memory {
+        self.below().memory()
+    }
+
+    fn end(self, now: Time) -> Result<Ended<D::Medium>, Error> {
+        self.into_below().end(now)
+    }
 }
 
-/// A drive in memory.
-pub enum Stack {
+/// A drive.
+pub enum Stack<M: Medium = RamMedium> {
     /// The link takes no time, so there is none.
-    Plain(Pblk<Raw>),
+    Plain(Pblk<Device<M>>),
     /// The translation layer on the host, above the link.
-    Host(Pblk<Link<Raw>>),
+    Host(Pblk<Link<Device<M>>>),
     /// The translation layer in the drive, below the link.
-    Device(Link<Pblk<Raw>>),
+    Device(Link<Pblk<Device<M>>>),
 }
 
-/// What is done with a drive, whatever its kind.
-pub trait Visitor {
+/// What is done with a drive on a medium, whatever its kind.
+pub trait Visitor<M: Backing = RamMedium> {
     /// What comes of it.
     type Out;
     /// Does it.
-    fn visit<D: Drive>(self, drive: D) -> Self::Out;
+    fn visit<D: Drive<Medium = M>>(self, drive: D) -> Self::Out;
 }
 
 impl Stack {
@@ -150,33 +266,102 @@ impl Stack {
         let medium = RamMedium::new(&config.geometry, config.spec.store.kept())?;
         medium.populate();
         let stack = Stack::over(config, seed, medium)?;
-        match &stack {
-            Stack::Plain(drive) => drive.populate(),
-            Stack::Host(drive) => drive.populate(),
-            Stack::Device(link) => link.below().populate(),
-        }
+        stack.populate();
         Ok(stack)
     }
 
+    /// Whether there can be such a drive, wherever its bytes are. Gives what
+    /// its tables take in memory.
+    pub fn check(config: &DriveConfig, seed: u64) -> Result<Memory, Error> {
+        // Only blocks that are written take memory, and none is.
+        let stack = Stack::over(config, seed, RamMedium::new(&config.geometry, 0)?)?;
+        Ok(match &stack {
+            Stack::Plain(drive) => drive.memory(),
+            Stack::Host(drive) => drive.memory(),
+            Stack::Device(link) => link.memory(),
+        })
+    }
+
     fn over(config: &DriveConfig, seed: u64, medium: RamMedium) -> Result<Stack, Error> {
-        let geometry = &config.geometry;
-        let device = Device::new(geometry, &config.profile.timing, medium)?;
-        let target = PblkConfig {
-            bytes: config.size,
-            data_chunks: config.data_chunks(),
-            victim: config.spec.victim,
-            seed,
-        };
-        let timing = config.profile.link;
-        Ok(match config.profile.side {
+        let profile = &config.profile;
+        let device = new_device(config, seed, medium)?;
+        let target = target(config, seed);
+        let timing = profile.link;
+        Ok(match profile.side {
             _ if timing.is_instant() => Stack::Plain(Pblk::new(device, target)?),
             Side::Host => Stack::Host(Pblk::new(Link::new(timing, device), target)?),
             Side::Device => Stack::Device(Link::new(timing, Pblk::new(device, target)?)),
         })
     }
+}
+
+/// A new device, as it leaves the factory.
+pub(crate) fn new_device(
+    config: &DriveConfig,
+    seed: u64,
+    medium: RamMedium,
+) -> Result<Device<RamMedium>, Error> {
+    let (geometry, profile) = (&config.geometry, &config.profile);
+    let mut device = Device::with(geometry, &profile.timing, &profile.reliability, seed, medium)?;
+    device.set_energy(&profile.energy);
+    Ok(device)
+}
+
+/// How the target is set up.
+pub(crate) fn target(config: &DriveConfig, seed: u64) -> PblkConfig {
+    PblkConfig {
+        bytes: config.size,
+        data_chunks: config.data_chunks(),
+        victim: config.spec.victim,
+        seed,
+    }
+}
+
+impl<M: Backing> Stack<M> {
+    /// The drive that a medium holds, as it was left: ended, or cut. `chunks`
+    /// by `Geometry::chunk_index`. Gives the time at which it is ready, which
+    /// recovery began at zero.
+    pub fn recover(
+        config: &DriveConfig,
+        seed: u64,
+        medium: M,
+        chunks: &[Chunk],
+    ) -> Result<(Stack<M>, Time), Error> {
+        let (geometry, profile) = (&config.geometry, &config.profile);
+        let (timing, reliability) = (&profile.timing, &profile.reliability);
+        let mut device = Device::restore_with(geometry, timing, reliability, seed, medium, chunks)?;
+        device.set_energy(&profile.energy);
+        let target = target(config, seed);
+        let timing = config.profile.link;
+        let failed = |source| Error::Recovery { name: config.name.clone(), source };
+        Ok(match config.profile.side {
+            _ if timing.is_instant() => {
+                let (pblk, at) = Pblk::recover(device, target, Time::ZERO).map_err(failed)?;
+                (Stack::Plain(pblk), at)
+            }
+            Side::Host => {
+                let device = Link::new(timing, device);
+                let (pblk, at) = Pblk::recover(device, target, Time::ZERO).map_err(failed)?;
+                (Stack::Host(pblk), at)
+            }
+            Side::Device => {
+                let (pblk, at) = Pblk::recover(device, target, Time::ZERO).map_err(failed)?;
+                (Stack::Device(Link::new(timing, pblk)), at)
+            }
+        })
+    }
+
+    /// Takes the memory for the target's tables now.
+    pub fn populate(&self) {
+        match self {
+            Stack::Plain(drive) => drive.populate(),
+            Stack::Host(drive) => drive.populate(),
+            Stack::Device(link) => link.below().populate(),
+        }
+    }
 
     /// Gives the drive to `visitor`.
-    pub fn visit<V: Visitor>(self, visitor: V) -> V::Out {
+    pub fn visit<V: Visitor<M>>(self, visitor: V) -> V::Out {
         match self {
             Stack::Plain(drive) => visitor.visit(drive),
             Stack::Host(drive) => visitor.visit(drive),
@@ -189,7 +374,6 @@ impl Stack {
 mod tests {
     use super::*;
     use crate::drive::DriveSpec;
-    use targets::RESERVE_CHUNKS;
 
     struct Kind;
     impl Visitor for Kind {
@@ -201,7 +385,7 @@ mod tests {
 
     fn build(name: &str) -> Stack {
         let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
-        Stack::build(&spec.resolve(RESERVE_CHUNKS).unwrap(), 1).unwrap()
+        Stack::build(&spec.resolve().unwrap(), 1).unwrap()
     }
 
     #[test]

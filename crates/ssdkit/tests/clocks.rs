@@ -5,14 +5,13 @@ use device::realtime::RealTime;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Ring, Time};
 use ssdkit::DriveSpec;
 use ssdkit::stack::{Drive, Stack, Visitor};
-use targets::RESERVE_CHUNKS;
 use workload::{Access, Generator, Pattern};
 
 const IOS: usize = 3000;
 
 fn stack(name: &str) -> Stack {
     let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
-    Stack::build(&spec.resolve(RESERVE_CHUNKS).unwrap(), 1).unwrap()
+    Stack::build(&spec.resolve().unwrap(), 1).unwrap()
 }
 
 fn request(id: usize, access: &Access) -> BlockReq {

@@ -36,8 +36,24 @@ impl BenchArgs {
                  take a --bs that is a multiple of 4k",
             );
         }
+        let is_ours = matches!(self.drive, DriveSpec::Memory(_) | DriveSpec::File(_));
+        match &self.snapshot {
+            Some(_) if !is_ours => {
+                return refuse("--snapshot saves a drive of this process: take mem: or ssd:");
+            }
+            Some(path) => crate::snapshot::check_new(path)?,
+            None => {}
+        }
         match &self.drive {
-            DriveSpec::Memory(spec) => self.check_memory(spec),
+            DriveSpec::Memory(spec) => {
+                if self.blocks.are_given() {
+                    self.check_below()?;
+                }
+                self.check_kept(spec)
+            }
+            // What it keeps is known when it is open.
+            DriveSpec::File(_) if self.blocks.are_given() => self.check_below(),
+            DriveSpec::File(_) => Ok(()),
             DriveSpec::Nbd(_) if self.clock == Some(ClockKind::Virtual) => {
                 refuse("--clock virtual needs a drive in this process: take mem: or --clock real")
             }
@@ -146,10 +162,7 @@ impl BenchArgs {
     }
 
     /// Whether the options agree with what the drive keeps.
-    fn check_memory(&self, spec: &MemorySpec) -> Result<(), Error> {
-        if self.blocks.are_given() {
-            self.check_below()?;
-        }
+    pub fn check_kept(&self, spec: &MemorySpec) -> Result<(), Error> {
         let blocks = u64::from(self.bs).is_multiple_of(BLOCK_BYTES)
             && self.range.is_none_or(|r| (r.offset | r.len).is_multiple_of(BLOCK_BYTES));
         if spec.store != Store::Memory && !blocks {

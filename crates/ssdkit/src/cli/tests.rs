@@ -172,7 +172,8 @@ fn only_a_drive_with_data_is_served() {
         other => panic!("{other:?}"),
     };
     let args = serve("mem:ref --nbd 127.0.0.1:10809");
-    assert_eq!(args.check().unwrap().profile, "ref");
+    args.check().unwrap();
+    serve("ssd:a --nbd b").check().unwrap();
     assert_eq!(args.nbd, NbdAddress::Tcp("127.0.0.1".into(), 10809));
     assert!(serve("mem:ref,store=none --nbd a").check().is_err());
     for other in ["nbd:b", "null:", "/dev/sda"] {
@@ -182,11 +183,38 @@ fn only_a_drive_with_data_is_served() {
 }
 
 #[test]
+fn a_drive_file_is_made_of_options_and_keys() {
+    let Some(Command::Create(args)) = parse(
+        "ssdkit create a.ssd --profile tlc --size 8G --spare 0.2 --cache volatile suspend=true",
+    )
+    .unwrap()
+    .command
+    else {
+        panic!("it is a create");
+    };
+    assert_eq!((args.file.as_str(), args.cache), ("a.ssd", Cache::Volatile));
+    assert_eq!(args.keys, [("suspend".to_string(), "true".to_string())]);
+    for line in
+        ["create a", "create --profile ref", "create a --profile ref key", "info", "snapshot a"]
+    {
+        assert_eq!(parse(&format!("ssdkit {line}")).unwrap_err().exit_code(), 2, "{line}");
+    }
+    for (rest, clock) in
+        [("ssd:a", ClockKind::Virtual), ("ssd:a --dispatch hosted", ClockKind::Real)]
+    {
+        assert_eq!(bench(&format!("{rest} --rw read")).clock(), clock);
+    }
+}
+
+#[test]
 fn help_shows_examples_everywhere() {
     for line in [
         "ssdkit --help",
         "ssdkit bench --help",
         "ssdkit serve --help",
+        "ssdkit create --help",
+        "ssdkit info --help",
+        "ssdkit snapshot --help",
         "ssdkit profiles --help",
         "ssdkit study --help",
         "ssdkit trace --help",

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 fn mem(text: &str) -> Result<DriveConfig, DriveError> {
     match text.parse()? {
-        DriveSpec::Memory(spec) => spec.resolve(4),
+        DriveSpec::Memory(spec) => spec.resolve(),
         _ => panic!("{text} is in memory"),
     }
 }
@@ -19,7 +19,8 @@ fn capacity_follows_from_geometry_and_spare() {
     let c = mem("mem:ref").unwrap();
     assert_eq!(c.data_blocks(), 8 << 20);
     assert_eq!(c.logical_blocks(), (8 << 20) * 8 / 10);
-    assert_eq!((c.data_chunks(), c.total_chunks()), (256, 260));
+    let reserve = targets::reserve_chunks(&c.profile.dimensions);
+    assert_eq!((c.data_chunks(), c.total_chunks()), (256, 256 + reserve));
     assert!((c.spare() - 0.2).abs() < 1e-6);
 }
 
@@ -59,9 +60,9 @@ fn keys_that_contradict_are_refused() {
 #[test]
 fn wrong_names_are_told_apart() {
     for (text, says) in [
-        ("ref", "mem:PROFILE or nbd:ADDRESS"),
-        ("mem:", "mem:PROFILE or nbd:ADDRESS"),
-        ("disk:ref", "mem:PROFILE or nbd:ADDRESS"),
+        ("ref", "mem:PROFILE, ssd:FILE or nbd:ADDRESS"),
+        ("mem:", "mem:PROFILE, ssd:FILE or nbd:ADDRESS"),
+        ("disk:ref", "mem:PROFILE, ssd:FILE or nbd:ADDRESS"),
         ("mem:reff", "there is no profile `reff`: the built-in ones are ref, znand"),
         ("mem:/no/such/file.toml", "cannot read the profile /no/such/file.toml"),
         ("mem:ref,size", "`size` in the drive's name is not key=value"),
@@ -125,7 +126,8 @@ fn the_effective_configuration_hides_nothing() {
     assert_eq!(v["size_bytes"], 8u64 << 30);
     assert_eq!(v["profile"]["timing"]["read"], "50us");
     assert_eq!(v["profile"]["geometry"]["chunks"], 80);
-    assert_eq!(v["total_chunks_per_pu"], 84);
+    let reserve = v["reserve_chunks_per_pu"].as_u64().unwrap();
+    assert!(reserve > 6 && v["total_chunks_per_pu"] == 80 + reserve);
     assert_eq!((v["store"].as_str(), v["victim"].as_str()), (Some("none"), Some("fifo")));
 }
 
@@ -285,7 +287,7 @@ proptest! {
             }
         }
         if let Ok(DriveSpec::Memory(spec)) = format!("mem:ref,{rest}").parse::<DriveSpec>() {
-            let _ = spec.resolve(4);
+            let _ = spec.resolve();
         }
     }
 }

@@ -112,13 +112,12 @@ mod tests {
     use crate::stack::Stack;
     use crate::verify::Verifier;
     use crate::watch::Watch;
-    use targets::RESERVE_CHUNKS;
     use workload::Pattern;
 
     #[test]
     fn what_is_written_through_it_is_read_back() {
         let Ok(DriveSpec::Memory(spec)) = "mem:null,size=8M".parse() else { panic!("a drive") };
-        let config = spec.resolve(RESERVE_CHUNKS).unwrap();
+        let config = spec.resolve().unwrap();
         let Ok(Stack::Plain(drive)) = Stack::build(&config, 1) else { panic!("no link") };
         let shape = drive.shape();
         let mut pair = QueuePair::start(drive, 8).unwrap();

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use port::BLOCK_BYTES;
 use serde_json::{Value, json};
-use targets::RESERVE_CHUNKS;
 use workload::Pattern;
 
 use super::file::Target;
@@ -210,7 +209,7 @@ fn notes(m: &Measured) -> Vec<String> {
 /// The drive of this name.
 fn config(name: &str) -> Result<DriveConfig, Error> {
     match name.parse()? {
-        DriveSpec::Memory(spec) => Ok(spec.resolve(RESERVE_CHUNKS)?),
+        DriveSpec::Memory(spec) => Ok(spec.resolve()?),
         _ => Err(Error::Usage(format!("{name} is not in this process"))),
     }
 }

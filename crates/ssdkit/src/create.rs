@@ -1,0 +1,133 @@
+//! `ssdkit create`: a new drive in a file.
+//!
+//! Guarantees: the file is a whole, empty drive when the command ends, or
+//! there is none; what was there before stays unless `--force` was given and
+//! the new one is whole. Fails when the drive cannot be, or the file cannot be
+//! made.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use drivefile::{CacheMode, DriveFile};
+use measure::units;
+use port::BLOCK_BYTES;
+use serde_json::json;
+
+use crate::cli::{Cache, CreateArgs};
+use crate::drive::file::{cache_name, file_error, header};
+use crate::drive::{DriveConfig, MemorySpec};
+use crate::error::Error;
+use crate::snapshot::check_new;
+use crate::stack::Stack;
+
+/// Makes the drive, and tells `out` what it is.
+pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
+    let config = spec(args)?.resolve()?;
+    let cache = match args.cache {
+        Cache::Volatile => CacheMode::Volatile,
+        Cache::Protected => {
+            return Err(Error::Usage(
+                "a protected cache is not there yet: what is only in the drive's buffer does not \
+                 outlive the process; take --cache volatile, and flush or FUA what must stay"
+                    .into(),
+            ));
+        }
+    };
+    // What no target can work on is no drive.
+    Stack::check(&config, args.seed)?;
+    let used = make(args, &config, cache)?;
+    let raw = config.geometry.blocks() * BLOCK_BYTES;
+    let pus = config.geometry.total_pus();
+    if args.json {
+        let json = json!({
+            "file": args.file,
+            "size_bytes": config.size,
+            "raw_bytes": raw,
+            "parallel_units": pus,
+            "used_bytes": used,
+            "cache": cache_name(cache),
+            "drive": config.effective(),
+        });
+        writeln!(out, "{json:#}")?;
+    } else {
+        writeln!(
+            out,
+            "{}: a drive of {} ({} of flash on {pus} parallel units, spare {:.4}, profile {}); \
+             {} on the disk",
+            args.file,
+            units::size_binary(config.size),
+            units::size_binary(raw),
+            config.spare(),
+            config.profile.name,
+            units::size_binary(used),
+        )?;
+    }
+    Ok(())
+}
+
+/// The drive as a name in memory would say it.
+fn spec(args: &CreateArgs) -> Result<MemorySpec, Error> {
+    let mut spec = MemorySpec::new(&args.profile);
+    let given = [
+        ("size", &args.size),
+        ("spare", &args.spare),
+        ("store", &args.store),
+        ("victim", &args.victim),
+    ];
+    for (key, value) in given.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
+        if args.keys.iter().any(|(other, _)| other == key) {
+            return Err(Error::Usage(format!("`{key}` is given twice: leave one out")));
+        }
+        spec.set(key, value)?;
+    }
+    for (i, (key, value)) in args.keys.iter().enumerate() {
+        if args.keys[..i].iter().any(|(other, _)| other == key) {
+            return Err(Error::Usage(format!("`{key}` is given twice: leave one out")));
+        }
+        spec.set(key, value)?;
+    }
+    Ok(spec)
+}
+
+/// Makes the file; gives the bytes that it takes on the disk. One that is to
+/// be replaced is there until the new one is whole.
+fn make(args: &CreateArgs, config: &DriveConfig, cache: CacheMode) -> Result<u64, Error> {
+    let path = Path::new(&args.file);
+    let header = header(config, args.seed, cache)?;
+    let failed = |e| file_error(&args.file, e);
+    if !args.force {
+        check_new(&args.file)?;
+        return create(path, &header).map_err(failed);
+    }
+    if path.exists() {
+        // Nobody may have it open, and it must be a file.
+        drop(drivefile::FileStorage::open(path, false).map_err(failed)?);
+    }
+    let beside = beside(path);
+    let used = create(&beside, &header).map_err(failed)?;
+    let replaced = std::fs::rename(&beside, path).and_then(|()| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    });
+    replaced.map_err(|e| {
+        let _ = std::fs::remove_file(&beside);
+        Error::Failed(format!("{}: it cannot be replaced: {e}", args.file))
+    })?;
+    Ok(used)
+}
+
+/// A name beside a file, for the one that is to replace it.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".new-{}", std::process::id()));
+    path.with_file_name(name)
+}
+
+fn create(path: &Path, header: &drivefile::Header) -> Result<u64, drivefile::FileError> {
+    let file = DriveFile::create(path, header)?;
+    let ended = file.used_bytes().and_then(|used| file.close().map(|()| used));
+    if ended.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    ended
+}

@@ -1,0 +1,296 @@
+//! Drive files: drives that outlive the process, by name `ssd:FILE`.
+//!
+//! A path of another name that leads to a drive file is one, too:
+//! [`DriveSpec::found`] looks. The drive file's header says what drive it is:
+//! the profile, and [`Target::text`](DriveConfig), drawn in `docs/formats.md`.
+//!
+//! Guarantees: what [`header`] says [`DriveConfig`] reads back; a text of a
+//! later version, with an unknown key, or that contradicts the geometry is
+//! refused. Fails with the file's name and what to do.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use drivefile::{CacheMode, DriveFile, FileError, Header, Opened};
+use flash::{Dimensions, Profile};
+use port::BLOCK_BYTES;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    DriveConfig, DriveError, DriveSpec, MemorySpec, StorageSpec, Store, Target, flag, pairs,
+    victim_from_name, victim_name,
+};
+use crate::error::Error;
+
+const KEYS: &str = "copy";
+
+/// What a drive file begins with.
+const MAGIC: &[u8; 8] = b"ssdkitDF";
+
+/// The version of a drive's text that this program writes, and the only one
+/// that it reads.
+const TEXT_VERSION: u32 = 1;
+
+/// The name of a drive file, parsed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSpec {
+    /// Where it is.
+    pub path: String,
+    /// Loaded into memory: the file stays as it is.
+    pub copy: bool,
+}
+
+impl FileSpec {
+    /// A drive file at `path`, itself.
+    pub fn new(path: &str) -> FileSpec {
+        FileSpec { path: path.into(), copy: false }
+    }
+
+    /// Reads a path and the keys that follow it.
+    pub(super) fn parse(text: &str) -> Result<FileSpec, DriveError> {
+        let (path, rest) = text.split_once(',').map_or((text, None), |(p, r)| (p, Some(r)));
+        if path.is_empty() {
+            return Err(DriveError::Scheme { text: format!("ssd:{text}") });
+        }
+        let mut spec = FileSpec::new(path);
+        for (key, value) in rest.map(pairs).transpose()?.unwrap_or_default() {
+            match key {
+                "copy" => spec.copy = flag("copy", value)?,
+                _ => return Err(DriveError::UnknownKey { key: key.into(), known: KEYS.into() }),
+            }
+        }
+        Ok(spec)
+    }
+
+    /// Opens it: for writing, unless it is only copied or `read_only`.
+    pub fn open(&self, read_only: bool) -> Result<OpenFile, Error> {
+        let path = Path::new(&self.path);
+        let opened = DriveFile::open(path, read_only || self.copy);
+        let opened = opened.map_err(|e| file_error(&self.path, e))?;
+        let header = opened.medium.header();
+        let (config, seed) = config(header, &self.path, self.to_string())?;
+        Ok(OpenFile { config, seed, cache: header.cache, opened })
+    }
+}
+
+impl fmt::Display for FileSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ssd:{}{}", self.path, if self.copy { ",copy=yes" } else { "" })
+    }
+}
+
+/// A drive file that was opened.
+pub struct OpenFile {
+    /// What drive it is.
+    pub config: DriveConfig,
+    /// The seed of the drive's policies.
+    pub seed: u64,
+    /// What the drive does with its writes.
+    pub cache: CacheMode,
+    /// Its bytes.
+    pub opened: Opened,
+}
+
+impl DriveSpec {
+    /// The same, or the drive file that its path leads to. Looks only whether
+    /// a file begins as a drive file does.
+    pub fn found(&self) -> Result<DriveSpec, Error> {
+        let DriveSpec::Storage(spec) = self else { return Ok(self.clone()) };
+        if !is_drive_file(&spec.path) {
+            return Ok(self.clone());
+        }
+        let Ok(plain) = StorageSpec::parse(&spec.path) else { return Ok(self.clone()) };
+        if *spec != plain {
+            return Err(Error::Usage(format!(
+                "{} is a drive file, and the keys behind its name are for other files: leave \
+                 them out, or name it ssd:{}",
+                spec.path, spec.path
+            )));
+        }
+        Ok(DriveSpec::File(FileSpec::new(&spec.path)))
+    }
+}
+
+/// Whether there is a regular file that begins as a drive file does.
+fn is_drive_file(path: &str) -> bool {
+    let mut begin = [0; MAGIC.len()];
+    let regular = std::fs::metadata(path).is_ok_and(|about| about.is_file());
+    let mut read = || File::open(path).and_then(|mut file| file.read_exact(&mut begin));
+    regular && read().is_ok() && begin == *MAGIC
+}
+
+/// What went wrong with a drive file, with its name.
+pub fn file_error(path: &str, source: FileError) -> Error {
+    let text = source.to_string();
+    let text = if text.contains(path) { text } else { format!("{path}: {text}") };
+    match source {
+        FileError::Missing { .. }
+        | FileError::Exists { .. }
+        | FileError::NotAFile { .. }
+        | FileError::Foreign
+        | FileError::Range { .. } => Error::Usage(text),
+        _ => Error::Failed(text),
+    }
+}
+
+/// What the target on a drive file is made of, as the header has it.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    version: u32,
+    /// The version of the program that made the file.
+    software: String,
+    size: u64,
+    data_chunks: u32,
+    store: String,
+    target: String,
+    victim: String,
+    seed: u64,
+    cache: String,
+}
+
+/// The name of a cache mode.
+pub fn cache_name(cache: CacheMode) -> &'static str {
+    match cache {
+        CacheMode::Volatile => "volatile",
+        CacheMode::Protected => "protected",
+    }
+}
+
+/// The header of a drive's file. `seed` is that of the drive's policies, at
+/// most `i64::MAX`.
+pub fn header(config: &DriveConfig, seed: u64, cache: CacheMode) -> Result<Header, Error> {
+    let text = Text {
+        version: TEXT_VERSION,
+        software: env!("CARGO_PKG_VERSION").into(),
+        size: config.size,
+        data_chunks: config.data_chunks(),
+        store: config.spec.store.name().into(),
+        target: config.spec.target.name().into(),
+        victim: victim_name(config.spec.victim),
+        seed,
+        cache: cache_name(cache).into(),
+    };
+    let drive = toml::to_string(&text)
+        .map_err(|e| Error::Usage(format!("the drive cannot be written down: {e}")))?;
+    Ok(Header {
+        geometry: config.geometry,
+        kept: config.spec.store.kept(),
+        cache,
+        profile: config.profile.to_toml(),
+        drive,
+    })
+}
+
+/// The drive that a header tells of, and the seed of its policies.
+fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64), Error> {
+    let wrong = |what: &dyn fmt::Display| {
+        Error::Failed(format!("{path}: the drive file's header makes no sense: {what}"))
+    };
+    let table: toml::Table = header.drive.parse().map_err(|e| wrong(&e))?;
+    let version = table.get("version").and_then(toml::Value::as_integer).unwrap_or(0);
+    if version > i64::from(TEXT_VERSION) {
+        return Err(Error::Failed(format!(
+            "{path}: the drive was made by a newer ssdkit (its text is of version {version}, \
+             this program knows {TEXT_VERSION}); use that one"
+        )));
+    }
+    let text: Text = toml::from_str(&header.drive).map_err(|e| wrong(&e.message()))?;
+    let profile = Profile::from_toml(&header.profile, path).map_err(|e| wrong(&e))?;
+    profile.check().map_err(|e| wrong(&e))?;
+    let store = Store::from_name(&text.store).ok_or_else(|| wrong(&"its store is unknown"))?;
+    let target = Target::from_name(&text.target).ok_or_else(|| wrong(&"its target is unknown"))?;
+    let victim = victim_from_name(&text.victim).ok_or_else(|| wrong(&"its victim is unknown"))?;
+    let all = header.geometry.dimensions();
+    let data = Dimensions { chunks: text.data_chunks, ..all };
+    let reserve = all.chunks.saturating_sub(text.data_chunks);
+    let agree = profile.dimensions == data
+        && store.kept() == header.kept
+        && cache_name(header.cache) == text.cache
+        && text.data_chunks < all.chunks
+        && text.size > 0
+        && text.size.is_multiple_of(BLOCK_BYTES);
+    if !agree {
+        return Err(wrong(&"its parts contradict each other"));
+    }
+    let spec = MemorySpec {
+        size: Some(text.size),
+        store,
+        target,
+        victim,
+        ..MemorySpec::new(&profile.name)
+    };
+    let (geometry, size) = (header.geometry, text.size);
+    let config = DriveConfig { name, spec, profile, size, reserve, geometry };
+    if config.size / BLOCK_BYTES >= config.data_blocks() {
+        return Err(wrong(&"it is larger than its flash"));
+    }
+    Ok((config, text.seed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(name: &str) -> DriveConfig {
+        let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
+        spec.resolve().unwrap()
+    }
+
+    #[test]
+    fn a_header_reads_back() {
+        for name in [
+            "mem:ref,size=64M",
+            "mem:tlc,size=1G,spare=0.1,store=checksum,victim=d-choices:3,suspend=true",
+            "mem:null,size=16M,store=none,victim=fifo",
+        ] {
+            let config = made(name);
+            let head = header(&config, 7, CacheMode::Volatile).unwrap();
+            let (back, seed) = super::config(&head, "x", "ssd:x".into()).unwrap();
+            assert_eq!((seed, back.size, back.reserve), (7, config.size, config.reserve));
+            assert_eq!((&back.profile, back.geometry), (&config.profile, config.geometry));
+            assert_eq!(
+                (back.spec.store, back.spec.victim),
+                (config.spec.store, config.spec.victim)
+            );
+            assert_eq!(back.name, "ssd:x");
+        }
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        let good = header(&made("mem:ref,size=64M"), 1, CacheMode::Volatile).unwrap();
+        for (from, to, says) in [
+            ("version = 1", "version = 2", "newer ssdkit"),
+            ("victim = \"greedy\"", "victim = \"nearest\"", "victim is unknown"),
+            ("seed = 1", "seed = 1\nspeed = 3", "unknown field `speed`"),
+            ("seed = 1\n", "", "missing field `seed`"),
+            ("size = 67108864", "size = 67108865", "contradict"),
+            ("size = 67108864", "size = 671088640000", "larger than its flash"),
+            ("cache = \"volatile\"", "cache = \"protected\"", "contradict"),
+            ("store = \"memory\"", "store = \"none\"", "contradict"),
+            ("data_chunks = 1", "data_chunks = 2", "contradict"),
+            ("version = 1", "version = = 1", "makes no sense"),
+        ] {
+            assert!(good.drive.contains(from), "{from} in {}", good.drive);
+            let head = Header { drive: good.drive.replace(from, to), ..good.clone() };
+            let error = super::config(&head, "x", "ssd:x".into()).unwrap_err();
+            assert!(error.to_string().contains(says), "{to}: {error}");
+            assert_eq!(error.exit_code(), 1);
+        }
+    }
+
+    #[test]
+    fn names_read_back() {
+        for name in ["ssd:a", "ssd:/x/y,copy=yes"] {
+            let spec: DriveSpec = name.parse().unwrap();
+            assert_eq!(spec.to_string(), name);
+            assert!(matches!(spec, DriveSpec::File(_)));
+        }
+        for name in ["ssd:", "ssd:a,size=3", "ssd:a,copy=perhaps"] {
+            assert!(name.parse::<DriveSpec>().is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! `ssdkit info`: what a drive is, and how it is.
+//!
+//! A drive file is opened for reading only and nothing of it is changed: what
+//! it tells is what the file says, with the counters of the last checkpoint.
+//! Fails when somebody has it open for writing, or it is damaged.
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use device::Device;
+use drivefile::Opened;
+use flash::{Chunk, ChunkState, Geometry};
+use measure::{WriteAmplification, units};
+use port::BLOCK_BYTES;
+use serde_json::{Value, json};
+use targets::pblk::{Memory, Peek};
+use targets::{Pblk, WriteCounters};
+
+use crate::cli::InfoArgs;
+use crate::drive::file::{OpenFile, cache_name, file_error};
+use crate::drive::{DriveConfig, DriveSpec, FileSpec};
+use crate::error::Error;
+use crate::stack::{Stack, target};
+
+/// Steps of the wear's distribution, at most.
+const STEPS: u32 = 10;
+
+/// Bytes of a terabyte, by which map memory is told.
+const TERABYTE: f64 = 1e12;
+
+/// Characters of a distribution's longest bar.
+const BAR: u64 = 40;
+
+/// Prints what was asked to `out`.
+pub fn run(args: &InfoArgs, out: &mut dyn Write) -> Result<(), Error> {
+    let info = look(&args.drive)?;
+    if args.json {
+        writeln!(out, "{:#}", info.to_json())?;
+    } else {
+        write!(out, "{}", info.to_text())?;
+    }
+    Ok(())
+}
+
+/// The drive of a name; what is no other drive's name is a file's.
+fn look(name: &str) -> Result<Info, Error> {
+    let spec = match name.parse() {
+        Ok(DriveSpec::Memory(spec)) => {
+            let config = spec.resolve()?;
+            let memory = Stack::check(&config, 1)?;
+            return Ok(Info { config, memory, file: None });
+        }
+        Ok(DriveSpec::File(spec)) => spec,
+        Ok(DriveSpec::Storage(_)) | Err(_) if !name.starts_with("mem:") => FileSpec::new(name),
+        Ok(_) => {
+            let text = format!("{name} tells nothing of itself: take a drive file or a mem: drive");
+            return Err(Error::Usage(text));
+        }
+        Err(e) => return Err(e.into()),
+    };
+    let OpenFile { config, seed, cache, opened } = spec.open(true)?;
+    let Opened { medium, chunks, clean, cut_chunks } = opened;
+    let used_bytes = medium.used_bytes().map_err(|e| file_error(&spec.path, e))?;
+    let device = Device::restore(&config.geometry, &config.profile.timing, medium, &chunks)?;
+    let failed = |source| Error::Recovery { name: spec.path.clone(), source };
+    let peek = Pblk::peek(device, target(&config, seed)).map_err(failed)?;
+    let health = Health::of(&config.geometry, &chunks);
+    let cache = cache_name(cache);
+    // A new one has no checkpoint and nothing in it.
+    let clean = clean && (peek.clean || peek.checkpoint == 0);
+    let memory = peek.memory;
+    let file = InFile { path: spec.path, cache, clean, cut_chunks, used_bytes, peek, health };
+    Ok(Info { config, memory, file: Some(file) })
+}
+
+/// What is known of a drive.
+struct Info {
+    config: DriveConfig,
+    memory: Memory,
+    file: Option<InFile>,
+}
+
+/// What a file says of its drive.
+struct InFile {
+    path: String,
+    cache: &'static str,
+    /// It was shut down.
+    clean: bool,
+    cut_chunks: usize,
+    used_bytes: u64,
+    peek: Peek,
+    health: Health,
+}
+
+/// Chunks by their states, and their wear.
+#[derive(Debug, Default, PartialEq)]
+struct Health {
+    free: u64,
+    open: u64,
+    closed: u64,
+    /// Given up: before they were ever erased, and later.
+    factory_bad: u64,
+    grown_bad: u64,
+    least: u32,
+    most: u32,
+    mean: f64,
+    steps: Vec<Step>,
+}
+
+/// A step of the wear's distribution.
+#[derive(Debug, PartialEq, Eq)]
+struct Step {
+    from: u32,
+    to: u32,
+    chunks: u64,
+}
+
+impl Health {
+    fn of(geometry: &Geometry, chunks: &[Chunk]) -> Health {
+        let mut health = Health::default();
+        let there = |&(index, _): &(usize, &Chunk)| geometry.contains(geometry.chunk_start(index));
+        let chunks: Vec<&Chunk> =
+            chunks.iter().enumerate().filter(there).map(|(_, chunk)| chunk).collect();
+        for chunk in &chunks {
+            *match chunk.state {
+                ChunkState::Free => &mut health.free,
+                ChunkState::Open => &mut health.open,
+                ChunkState::Closed => &mut health.closed,
+                ChunkState::Offline if chunk.wear == 0 => &mut health.factory_bad,
+                ChunkState::Offline => &mut health.grown_bad,
+            } += 1;
+        }
+        let wear = || chunks.iter().map(|chunk| chunk.wear);
+        health.least = wear().min().unwrap_or(0);
+        health.most = wear().max().unwrap_or(0);
+        let sum: u64 = wear().map(u64::from).sum();
+        health.mean = sum as f64 / chunks.len().max(1) as f64;
+        let width = (health.most - health.least) / STEPS + 1;
+        let mut from = health.least;
+        loop {
+            let to = from.saturating_add(width - 1).min(health.most);
+            let chunks = wear().filter(|wear| (from..=to).contains(wear)).count() as u64;
+            health.steps.push(Step { from, to, chunks });
+            if to == health.most {
+                return health;
+            }
+            from = to + 1;
+        }
+    }
+
+    fn chunks(&self) -> u64 {
+        self.free + self.open + self.closed + self.factory_bad + self.grown_bad
+    }
+
+    fn to_json(&self, endurance: Option<u32>) -> Value {
+        let steps = self
+            .steps
+            .iter()
+            .map(|step| json!({ "from": step.from, "to": step.to, "chunks": step.chunks }));
+        json!({
+            "chunks": {
+                "all": self.chunks(),
+                "free": self.free,
+                "open": self.open,
+                "closed": self.closed,
+                "offline": self.factory_bad + self.grown_bad,
+                "factory_bad": self.factory_bad,
+                "grown_bad": self.grown_bad,
+            },
+            "wear": {
+                "min": self.least,
+                "mean": self.mean,
+                "max": self.most,
+                "endurance": endurance,
+                "used_percent": endurance.map(|e| 100.0 * self.mean / f64::from(e.max(1))),
+                "distribution": Value::from_iter(steps),
+            },
+        })
+    }
+}
+
+impl Info {
+    /// Erases that a chunk stands, where that is limited.
+    fn endurance(&self) -> Option<u32> {
+        Some(self.config.profile.timing.endurance).filter(|&n| n < u32::MAX)
+    }
+
+    /// Map memory for each terabyte of logical capacity.
+    fn map_per_terabyte(&self) -> f64 {
+        self.memory.total() as f64 * TERABYTE / self.config.size as f64
+    }
+
+    fn to_json(&self) -> Value {
+        let memory = &self.memory;
+        let mut json = json!({
+            "drive": self.config.effective(),
+            "memory": {
+                "map_bytes": memory.map,
+                "directory_bytes": memory.directory,
+                "valid_bytes": memory.valid,
+                "chunks_bytes": memory.chunks,
+                "total_bytes": memory.total(),
+                "bytes_per_terabyte": self.map_per_terabyte(),
+            },
+        });
+        let Some(file) = &self.file else { return json };
+        json["file"] = file.path.clone().into();
+        json["cache"] = file.cache.into();
+        json["clean"] = file.clean.into();
+        json["cut_chunks"] = file.cut_chunks.into();
+        json["used_bytes"] = file.used_bytes.into();
+        json["checkpoint"] = file.peek.checkpoint.into();
+        let c = file.peek.counters;
+        json["written"] = json!({
+            "user_blocks": c.user,
+            "gc_blocks": c.gc,
+            "padding_blocks": c.padding,
+            "metadata_blocks": c.metadata,
+            "absorbed_blocks": c.absorbed,
+            "collections": c.collections,
+            "erases": c.erases,
+        });
+        json["write_amplification"] = json!(amplification(&c));
+        if let Value::Object(health) = file.health.to_json(self.endurance()) {
+            health.into_iter().for_each(|(key, value)| json[key] = value);
+        }
+        json
+    }
+
+    fn to_text(&self) -> String {
+        let mut out = String::new();
+        let mut line = |label: &str, text: String| {
+            let _ = writeln!(out, "{label:<12}{text}");
+        };
+        let (config, binary) = (&self.config, units::size_binary);
+        let raw = config.geometry.blocks() * BLOCK_BYTES;
+        let about = &config.profile;
+        line("drive", config.name.clone());
+        line("profile", format!("{}: {}", about.name, about.about));
+        line(
+            "capacity",
+            format!(
+                "{} of {} of flash on {} parallel units; spare {:.4}, store {}",
+                binary(config.size),
+                binary(raw),
+                config.geometry.total_pus(),
+                config.spare(),
+                config.spec.store.name(),
+            ),
+        );
+        if let Some(file) = &self.file {
+            self.file_text(file, &mut line);
+        }
+        line(
+            "memory",
+            format!(
+                "{} for the target's tables: {} a terabyte",
+                binary(self.memory.total()),
+                units::bytes_decimal(self.map_per_terabyte()),
+            ),
+        );
+        out
+    }
+
+    fn file_text(&self, file: &InFile, line: &mut impl FnMut(&str, String)) {
+        let (health, c) = (&file.health, file.peek.counters);
+        line(
+            "file",
+            format!("{} on the disk, cache {}", units::size_binary(file.used_bytes), file.cache),
+        );
+        line(
+            "state",
+            match (file.clean, file.peek.checkpoint) {
+                (true, 0) => "new, never written".into(),
+                (true, _) => "shut down cleanly: opens at once".into(),
+                (false, _) => "cut: it recovers when it is opened, and what was flushed is there; \
+                               counters are those of its last checkpoint"
+                    .into(),
+            },
+        );
+        line(
+            "chunks",
+            format!(
+                "{}: {} free, {} open, {} closed, {} offline ({} from the factory, {} grown)",
+                health.chunks(),
+                health.free,
+                health.open,
+                health.closed,
+                health.factory_bad + health.grown_bad,
+                health.factory_bad,
+                health.grown_bad,
+            ),
+        );
+        let rated = match self.endurance() {
+            Some(n) => {
+                format!("rated {n}: {:.2} % used", 100.0 * health.mean / f64::from(n.max(1)))
+            }
+            None => "rated without limit".into(),
+        };
+        line(
+            "wear",
+            format!(
+                "{} to {} erases, {:.2} on average; {rated}",
+                health.least, health.most, health.mean
+            ),
+        );
+        let longest = health.steps.iter().map(|step| step.chunks).max().unwrap_or(1).max(1);
+        for step in health.steps.iter().filter(|_| health.steps.len() > 1) {
+            let range = match step.to {
+                to if to == step.from => to.to_string(),
+                to => format!("{}-{to}", step.from),
+            };
+            let bar = "█".repeat((step.chunks * BAR).div_ceil(longest) as usize);
+            line("", format!("{range:>11} {:>8} {bar}", step.chunks));
+        }
+        let written = units::bytes_decimal((c.user * BLOCK_BYTES) as f64);
+        line(
+            "written",
+            match amplification(&c) {
+                None => "nothing since it was made".into(),
+                Some(wa) => format!(
+                    "{written} since it was made; write amplification {:.3} = 1 user + {:.3} \
+                     collection + {:.3} padding + {:.3} metadata",
+                    wa.total, wa.gc, wa.padding, wa.metadata
+                ),
+            },
+        );
+    }
+}
+
+fn amplification(c: &WriteCounters) -> Option<WriteAmplification> {
+    WriteAmplification::from_blocks(c.user, c.gc, c.padding, c.metadata)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flash::Dimensions;
+
+    #[test]
+    fn wear_is_spread_over_steps_that_count_every_chunk() {
+        let dim =
+            Dimensions { groups: 3, pus: 1, chunks: 40, pages: 1, planes: 1, page_bytes: 4096 };
+        let geometry = Geometry::new(dim).unwrap();
+        for most in [0u32, 1, 9, 10, 11, 100, 3000] {
+            let mut chunks = vec![Chunk { wear: 7777, ..Chunk::default() }; geometry.chunk_slots()];
+            let (mut n, mut sum) = (0u32, 0);
+            for (index, chunk) in chunks.iter_mut().enumerate() {
+                if geometry.contains(geometry.chunk_start(index)) {
+                    chunk.wear = n * 7 % (most + 1);
+                    (n, sum) = (n + 1, sum + u64::from(chunk.wear));
+                }
+            }
+            let health = Health::of(&geometry, &chunks);
+            assert_eq!((health.chunks(), health.free), (120, 120));
+            assert!(health.steps.len() <= STEPS as usize, "{most}: {:?}", health.steps);
+            assert_eq!(health.steps.iter().map(|step| step.chunks).sum::<u64>(), 120);
+            assert!(health.most <= most && health.least == 0);
+            assert_eq!(health.mean, sum as f64 / 120.0);
+            assert!(health.steps.windows(2).all(|w| w[0].to + 1 == w[1].from));
+        }
+    }
+
+    #[test]
+    fn states_are_told_apart() {
+        let dim =
+            Dimensions { groups: 1, pus: 1, chunks: 5, pages: 1, planes: 1, page_bytes: 4096 };
+        let geometry = Geometry::new(dim).unwrap();
+        let mut chunks = vec![Chunk::default(); geometry.chunk_slots()];
+        chunks[1].state = ChunkState::Open;
+        chunks[2].state = ChunkState::Closed;
+        (chunks[3].state, chunks[3].wear) = (ChunkState::Offline, 3);
+        chunks[4].state = ChunkState::Offline;
+        let health = Health::of(&geometry, &chunks);
+        assert_eq!((health.free, health.open, health.closed), (1, 1, 1));
+        assert_eq!((health.factory_bad, health.grown_bad), (1, 1));
+    }
+}

@@ -1,0 +1,53 @@
+//! The examples in the documents of drive files do what they say.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The lines below `Examples:` that call this program, in order, to the next
+/// heading.
+fn examples(page: &str) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands");
+    let text = fs::read_to_string(folder.join(page)).unwrap();
+    let below = text.split_once("\nExamples:").expect("a page has examples").1;
+    let below = below.split("\n#").next().unwrap_or(below);
+    let line = |line: &str| line.strip_prefix("    ssdkit ").map(str::to_string);
+    below.lines().filter_map(line).collect()
+}
+
+/// Runs them in a folder of their own.
+fn run(page: &str, only: impl Fn(&str) -> bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let lines: Vec<String> = examples(page).into_iter().filter(|line| only(line)).collect();
+    assert!(lines.len() >= 3, "{page}: {lines:?}");
+    for line in lines {
+        let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+            .args(line.split_whitespace())
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{page}: ssdkit {line}: {errors}");
+        assert!(!out.stdout.is_empty(), "{page}: ssdkit {line}");
+    }
+}
+
+#[test]
+fn create_makes_drives() {
+    run("create.md", |_| true);
+}
+
+#[test]
+fn info_tells() {
+    run("info.md", |_| true);
+}
+
+#[test]
+fn snapshots_are_drives() {
+    run("snapshot.md", |_| true);
+}
+
+#[test]
+fn benches_use_them() {
+    run("bench.md", |line| line.contains("aged.ssd"));
+}
