@@ -1,7 +1,8 @@
-//! Ways to break the contract, from outside the target, to show that each is
-//! found: a checker that finds nothing may have looked at nothing.
+//! Ways to break the contract, from outside the target and inside it, to show
+//! that each is found: a checker that finds nothing may have looked at nothing.
 
 use flash::{Chunk, Geometry, Medium, Moved, Ppa, RamMedium, TAG_BYTES, Tag};
+use targets::pblk::mutation::Mutation;
 use workload::Rng;
 
 use crate::power::EarlyDone;
@@ -35,11 +36,13 @@ pub enum Break {
     MisdirectRead,
     /// One read in 64 has a wrong bit.
     RotBit,
+    /// The target itself breaks a promise.
+    Inside(Mutation),
 }
 
 impl Break {
-    /// All of them.
-    pub const ALL: [Break; 13] = [
+    /// Those from outside the target.
+    const OUTSIDE: [Break; 13] = [
         Break::DropFlush,
         Break::DropFua,
         Break::DropTrim,
@@ -55,9 +58,14 @@ impl Break {
         Break::RotBit,
     ];
 
+    /// All of them, those inside the target last.
+    pub fn all() -> impl Iterator<Item = Break> {
+        Break::OUTSIDE.into_iter().chain(Mutation::ALL.map(Break::Inside))
+    }
+
     /// The one of this name, as `Debug` writes it.
     pub fn named(name: &str) -> Option<Break> {
-        Break::ALL.into_iter().find(|one| format!("{one:?}").eq_ignore_ascii_case(name))
+        Break::all().find(|one| format!("{one:?}").eq_ignore_ascii_case(name))
     }
 }
 

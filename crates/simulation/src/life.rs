@@ -103,6 +103,10 @@ pub struct Outcome {
 /// Lives the life of a plan.
 pub fn live(plan: &Plan) -> Outcome {
     let setup = Setup::of(plan.seed);
+    targets::pblk::mutation::set(match plan.broken {
+        Some(Break::Inside(mutation)) => Some(mutation),
+        _ => None,
+    });
     let machine = Machine::new(setup, plan.broken, plan.traced);
     let mut life = Life { machine, rng: Rng::new(plan.seed, 2) };
     let violation = life.all(plan.cycles).err();

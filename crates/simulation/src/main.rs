@@ -65,7 +65,7 @@ struct Args {
 }
 
 fn broken(name: &str) -> Result<Break, String> {
-    let known = || Break::ALL.map(|one| format!("{one:?}")).join(", ");
+    let known = || Break::all().map(|one| format!("{one:?}")).collect::<Vec<_>>().join(", ");
     Break::named(name).ok_or_else(|| format!("the breaks are {}", known()))
 }
 
@@ -218,7 +218,7 @@ fn find_breaks(args: &Args) -> bool {
     // Panics are findings here, and are not printed.
     std::panic::set_hook(Box::new(|_| {}));
     let mut all = true;
-    for broken in Break::ALL {
+    for broken in Break::all() {
         let start = Instant::now();
         let (mut cycles, mut found) = (0, None);
         for seed in args.from.. {

@@ -26,6 +26,7 @@ use port::{BLOCK_BYTES, Buffer, Status, Time};
 
 use super::map::Place;
 use super::meta::{Purpose, log_rows};
+use super::mutation::{Mutation, is};
 use super::record::{Kind, PAGE_RECORDS, own, own_id, store_page};
 use super::root::Root;
 use super::table::{Entry, Use};
@@ -231,14 +232,19 @@ impl<D: OpenChannel> Pblk<D> {
         match self.checkpoint.phase {
             Phase::Idle if self.is_due() => self.begin_checkpoint(),
             Phase::Idle => return false,
-            Phase::Settling if self.checkpoint.settling > 0 => return false,
+            Phase::Settling if self.checkpoint.settling > 0 && !is(Mutation::NoSettling) => {
+                return false;
+            }
             Phase::Settling => {
                 self.checkpoint.phase = Phase::Map(0);
                 self.send_held(now);
             }
             Phase::Map(from) => return self.write_map_page(now, from),
             Phase::Table(from) => return self.write_table_page(now, from),
-            Phase::Placing | Phase::Closing if self.checkpoint.outstanding > 0 => return false,
+            Phase::Placing if self.checkpoint.outstanding > 0 => return false,
+            Phase::Closing if self.checkpoint.outstanding > 0 && !is(Mutation::RootFirst) => {
+                return false;
+            }
             Phase::Placing => self.checkpoint.phase = Phase::Directory(0),
             Phase::Directory(from) => return self.write_directory_page(now, from),
             Phase::Closing => {
@@ -343,7 +349,7 @@ impl<D: OpenChannel> Pblk<D> {
             }
             let rank = self.stripe.rank(pu);
             let open = [self.stripe.open(rank), self.collectors[rank].open];
-            for open in open.into_iter().flatten() {
+            for open in open.into_iter().flatten().filter(|_| !is(Mutation::SkipOpenChunks)) {
                 let entry = Entry { next: open.next, age: seq, ..self.table.get(open.chunk) };
                 self.table.set(open.chunk, Entry { used: Use::Data, ..entry });
             }
@@ -426,6 +432,10 @@ impl<D: OpenChannel> Pblk<D> {
             return true;
         };
         let tag = Tag { id: own_id(Kind::Page, page), seq: self.checkpoint.root.number };
+        if is(Mutation::SkipPage) && (page + self.checkpoint.root.number).is_multiple_of(3) {
+            self.checkpoint.phase = Phase::Map(page + 1);
+            return true;
+        }
         let (map, units) = (&self.map, &self.units);
         let durable = |mut place: Place| {
             while let Some(slot) = place.slot() {
@@ -737,6 +747,9 @@ impl<D: OpenChannel> Pblk<D> {
     /// Records that the copies of a block that were made so far do not count.
     /// Gives the record's number.
     pub(super) fn give_up(&mut self, lba: u64, lost: bool) -> u64 {
+        if is(Mutation::TrimInMemory) {
+            return 0;
+        }
         // Copies in the row being gathered are voided instead.
         let upto = match self.filling {
             Some(unit) => self.units.unit(unit).seq - 1,

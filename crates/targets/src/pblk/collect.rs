@@ -19,6 +19,7 @@ use super::failures::{is_lost, is_read};
 use super::gulp::Gulped;
 use super::limiter::CREDIT;
 use super::map::Place;
+use super::mutation::{Mutation, is};
 use super::programs::USER_LEAVES;
 use super::space::OpenChunk;
 use super::units::{PAD, Slot};
@@ -485,6 +486,9 @@ impl<D: OpenChannel> Pblk<D> {
     /// Makes padding of the survivors of a row that have been given up or
     /// replaced: what is sent holds only copies that count.
     pub(super) fn void_stale(&mut self, now: Time, unit: u32) {
+        if is(Mutation::SendStale) {
+            return;
+        }
         for i in 0..self.geometry.row_blocks() {
             let slot = self.units.slot_number(unit, i);
             let held = *self.units.slot(slot);
@@ -603,7 +607,7 @@ impl<D: OpenChannel> Pblk<D> {
         }
         // Older copies of what was given up may be elsewhere: only the record
         // tells that they do not count.
-        if stage.given_up > self.log.durable {
+        if stage.given_up > self.log.durable && !is(Mutation::EraseBeforeRecord) {
             if !self.log.held.contains(&chunk) {
                 self.log.held.push(chunk);
             }

@@ -32,6 +32,7 @@ mod load;
 mod log;
 mod map;
 mod meta;
+pub mod mutation;
 mod programs;
 mod record;
 mod recover;
@@ -747,6 +748,7 @@ impl<D: OpenChannel> Port for Pblk<D> {
             while let Some(completion) = self.device_done.pop() {
                 self.handle(to, completion);
             }
+            self.heed_notices(to);
             self.retire_leaving(to);
             if self.load.is_some() {
                 self.load_step(to);

@@ -33,6 +33,7 @@ use port::{BLOCK_BYTES, Buffer, OutOfMemory, Pieces, Ring, Status, Time};
 use super::load::{Gone, Load};
 use super::map::Place;
 use super::meta::{place_word, word_place};
+use super::mutation::{Mutation, is};
 use super::record::{Kind, Record, load_page, own};
 use super::root::{NoRoot, Root};
 use super::space::OpenChunk;
@@ -286,7 +287,10 @@ impl Scan {
         self.copies.sort_unstable();
         let mut newest: Vec<(u64, Place)> = Vec::new();
         for of_block in self.copies.chunk_by(|a, b| a.lba == b.lba) {
-            let last = of_block[of_block.len() - 1];
+            let last = match is(Mutation::OldestWins) {
+                true => of_block[0],
+                false => of_block[of_block.len() - 1],
+            };
             let at = gone.partition_point(|gone| gone.end <= last.lba);
             let is_gone =
                 gone.get(at).is_some_and(|gone| gone.lba <= last.lba && last.seq <= gone.upto);
@@ -343,6 +347,9 @@ impl<D: OpenChannel> Pblk<D> {
         let (root, now) = pblk.find_root(now)?;
         let now = pblk.load_tables(&root, now)?;
         let (mut scan, mut load, now) = pblk.scan(&root, now)?;
+        if is(Mutation::ForgetRecords) {
+            scan.records.clear();
+        }
         load.gone = scan.gone();
         load.written = scan.newest(&load.gone);
         let given_up = scan.records.iter().map(|record| record.upto).max().unwrap_or(0);

@@ -4,6 +4,7 @@
 //! Each parallel unit has a queue of them. It is bounded: a chunk is in it once.
 
 use device::OpenChannel;
+use device::notices::NoticeState;
 use flash::Ppa;
 use port::Time;
 
@@ -26,6 +27,17 @@ impl<D: OpenChannel> Pblk<D> {
         self.collect(now, self.geometry.pu_index(ppa));
         self.submit_out(now);
         true
+    }
+
+    /// Refreshes the chunks of which the drive tells that their error rate is
+    /// high, or that something in them could not be read.
+    #[inline]
+    pub(super) fn heed_notices(&mut self, now: Time) {
+        while let Some(notice) = self.device.take_notice() {
+            if matches!(notice.state, NoticeState::RateHigh | NoticeState::Unrecoverable) {
+                self.refresh_chunk(now, notice.ppa);
+            }
+        }
     }
 
     /// Puts a chunk down to be collected next. False where it is already.

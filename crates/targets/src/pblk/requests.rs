@@ -5,6 +5,7 @@ use flash::{Ppa, Tag};
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Pieces, Status, Time};
 
 use super::map::Place;
+use super::mutation::{Mutation, is};
 use super::units::Slot;
 use super::{BACKLOG, Cookie, DEPTH, Pblk};
 
@@ -590,7 +591,7 @@ impl<D: OpenChannel> Pblk<D> {
     fn void_unsent(&mut self, now: Time, mut place: Place) {
         while let Some(slot) = place.slot() {
             place = self.units.slot(slot).old;
-            if !self.units.unit(self.units.unit_of(slot)).sent {
+            if !self.units.unit(self.units.unit_of(slot)).sent && !is(Mutation::SendStale) {
                 self.units.void(slot);
                 self.flush_records(now);
             }
@@ -628,7 +629,12 @@ impl<D: OpenChannel> Pblk<D> {
         if self.log.last > self.log.durable {
             self.send_log(now);
         }
-        let (seq, record) = (self.units.last_seq(), self.log.last);
+        let (mut seq, mut record) = (self.units.last_seq(), self.log.last);
+        if is(Mutation::FlushEarly) {
+            seq = seq.saturating_sub(1);
+        } else if is(Mutation::FlushWithoutLog) {
+            record = 0;
+        }
         self.flushes.push_back(Flush { seq, record, request: slot });
         self.end_flushes(now);
     }
