@@ -371,11 +371,11 @@ fn factory_bad_chunks_are_left_out() {
         let medium = medium(&geometry, Rates::default(), 1);
         let device = Device::restore(&geometry, &timing(false), medium, &chunks).unwrap();
         let drive = Pblk::new(device, config(&geometry, Victim::Greedy, 70)).unwrap();
-        // The first three of the first two units are kept for roots.
+        // The first three of each unit are kept for roots.
         let is_bad =
             |pu, number| chunks[geometry.chunk_of(pu, number)].state == ChunkState::Offline;
-        let firsts = geometry.pus_channels_first().take(2);
-        let roots = firsts.flat_map(|pu| (0..3).map(move |number| (pu, number)));
+        let roots =
+            geometry.pus_channels_first().flat_map(|pu| (0..3).map(move |number| (pu, number)));
         let roots = roots.filter(|&(pu, number)| !is_bad(pu, number)).count() as u64;
         let all = u64::from(geometry.total_pus() * geometry.chunks());
         assert_eq!(drive.free_chunks(), all - bad - roots);

@@ -76,12 +76,13 @@ impl Life {
         }
     }
 
-    /// Erases of all chunks: mean and most. Of one that is worn out, as many
-    /// as it stood.
+    /// Erases of all chunks but the first of each unit, which are kept for
+    /// roots and hardly ever erased: mean and most. Of one that is worn
+    /// out, as many as it stood.
     fn wear(&self, endurance: u32) -> (f64, u32) {
         let (mut sum, mut most, mut count) = (0u64, 0, 0u64);
         for pu in self.geometry.pus_channels_first() {
-            for number in 0..self.geometry.chunks() {
+            for number in 3..self.geometry.chunks() {
                 let chunk = self.drive.device().chunks()[self.geometry.chunk_of(pu, number)];
                 let offline = chunk.state == ChunkState::Offline;
                 let wear = if offline { endurance } else { chunk.wear };

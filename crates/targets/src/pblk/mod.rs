@@ -346,11 +346,11 @@ impl<D: OpenChannel> Pblk<D> {
         Ok(pblk)
     }
 
-    /// Whether a chunk is kept for roots.
+    /// Whether a chunk is kept for roots. Only the first two units have some;
+    /// the others leave as many unused, so that all wear alike.
     fn is_anchor(&self, chunk: usize) -> bool {
         let pu = self.geometry.pu_index(self.geometry.chunk_start(chunk));
-        let first = self.geometry.chunk_of(pu, 0);
-        chunk - first < ANCHORS as usize && self.stripe.rank(pu) < self.mirrors.len()
+        chunk - self.geometry.chunk_of(pu, 0) < ANCHORS as usize
     }
 
     /// A target that knows nothing of the drive's chunks yet.
@@ -372,7 +372,7 @@ impl<D: OpenChannel> Pblk<D> {
         let partials = if keeps_data { PARTIALS } else { 0 };
         let mut space = Space::new(&geometry, config.victim, config.seed, config.data_chunks, own)?;
         for pu in geometry.pus_channels_first() {
-            for chunk in (0..geometry.chunks()).map(|number| geometry.chunk_of(pu, number)) {
+            for chunk in (ANCHORS..geometry.chunks()).map(|number| geometry.chunk_of(pu, number)) {
                 space.note_wear(chunk, device.chunk(chunk).wear);
             }
         }

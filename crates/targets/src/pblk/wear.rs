@@ -16,9 +16,10 @@
 use device::OpenChannel;
 
 use super::Pblk;
+use super::meta::ANCHORS;
 
 /// How far a chunk may fall behind, as a part of the endurance: 1 in this.
-const BEHIND: u64 = 100;
+const BEHIND: u64 = 150;
 
 /// A unit that is this part of the endurance ahead, 1 in this, rests most.
 const AHEAD: u64 = 200;
@@ -34,7 +35,8 @@ impl<D: OpenChannel> Pblk<D> {
     /// whether one of a few chunks has fallen behind, which is put down to be
     /// collected. Bounded: one at a time in each unit.
     pub(super) fn level_wear(&mut self, pu: usize, rank: usize) {
-        let chunks = u64::from(self.geometry.chunks());
+        // Not those for roots, which are hardly ever erased.
+        let chunks = u64::from(self.geometry.chunks() - ANCHORS);
         let endurance = u64::from(self.device.timing().endurance);
         let wear = self.space.pus[pu].wear;
         let mean = self.space.total_wear() / u64::from(self.geometry.total_pus());
@@ -47,7 +49,7 @@ impl<D: OpenChannel> Pblk<D> {
         for _ in 0..LOOKS.min(self.geometry.chunks()) {
             let number = self.collectors[rank].looked;
             let next = number + 1;
-            self.collectors[rank].looked = if u64::from(next) == chunks { 0 } else { next };
+            self.collectors[rank].looked = if next == self.geometry.chunks() { 0 } else { next };
             let chunk = self.geometry.chunk_of(pu, number);
             let is_behind = u64::from(self.space.wear(chunk)) + behind < wear / chunks;
             if is_behind && self.space.is_closed(chunk) && self.ask(chunk) {
