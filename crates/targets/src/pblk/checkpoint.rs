@@ -28,6 +28,7 @@ use super::map::Place;
 use super::meta::{Purpose, log_rows};
 use super::mutation::{Mutation, is};
 use super::record::{Kind, PAGE_RECORDS, own, own_id, store_page};
+use super::recover::all_chunks;
 use super::root::Root;
 use super::table::{Entry, Use};
 use super::{Cookie, Pblk};
@@ -359,12 +360,15 @@ impl<D: OpenChannel> Pblk<D> {
                 self.table.set(chunk, Entry { wear, ..Entry::default() });
             }
         }
+        // Rows of own blocks that are on their way do not settle before the root
+        // is durable: they are not counted. Without them the chunk may not be
+        // begun, and be another's in the same life.
+        let row = geometry.row_blocks();
         for (&chunk, own) in &self.meta.chunks {
-            let rank = self.stripe.rank(geometry.pu_index(geometry.chunk_start(chunk)));
-            let open = self.meta.open[rank].filter(|open| open.chunk == chunk);
             let of = self.device.chunk(chunk);
             let entered = own.erasing && of.wp == 0;
-            let (wear, next) = (of.wear - u32::from(entered), open.map_or(size, |open| open.next));
+            let begun = if own.erasing { size } else { of.programmed / row * row };
+            let (wear, next) = (of.wear - u32::from(entered), begun);
             self.table.set(chunk, Entry { wear, used: Use::Own, next, age: own.order });
         }
         let anchors = self.mirrors.iter().flat_map(|mirror| &mirror.chunks);
@@ -693,8 +697,20 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
+    /// Whether what the chunk table says to be written is programmed. It must
+    /// be when the root is durable: recovery does not look at it again.
+    fn is_table_true(&self) -> bool {
+        all_chunks(&self.geometry).all(|chunk| {
+            let (of, entry) = (self.device.chunk(chunk), self.table.get(chunk));
+            let is_over = of.wear != entry.wear || entry.used == Use::None || of.wp == 0;
+            // One of which a program failed is closed early.
+            is_over || of.state != ChunkState::Open || entry.next <= of.programmed
+        })
+    }
+
     /// The root is durable: what only older ones led to is erased.
     fn end_checkpoint(&mut self, now: Time) {
+        debug_assert!(self.is_table_true() || is(Mutation::NoSettling));
         let pus = self.geometry.total_pus();
         let c = &mut self.checkpoint;
         c.interval = Checkpoint::rows_after(c.written, pus, self.geometry.chunk_slots());

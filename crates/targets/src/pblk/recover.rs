@@ -198,7 +198,7 @@ fn pieces(
 }
 
 /// All chunks of a drive, unit by unit.
-fn all_chunks(geometry: &Geometry) -> impl Iterator<Item = usize> + use<> {
+pub(super) fn all_chunks(geometry: &Geometry) -> impl Iterator<Item = usize> + use<> {
     let geometry = *geometry;
     let of_pu = move |pu| (0..geometry.chunks()).map(move |n| geometry.chunk_of(pu, n));
     geometry.pus_channels_first().flat_map(of_pu)
@@ -496,7 +496,7 @@ impl<D: OpenChannel> Pblk<D> {
                     of.programmed,
                 ));
             }
-            if same && entry.used == Use::Own && of.programmed > 0 {
+            if same && entry.used == Use::Own && entry.next > 0 && of.programmed > 0 {
                 scan.chunks.insert(chunk, (0, true));
             }
         }
