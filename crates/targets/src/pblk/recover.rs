@@ -669,6 +669,7 @@ impl<D: OpenChannel> Pblk<D> {
             let rank = self.stripe.rank(pu);
             if self.space.pus[pu].free() == 0 {
                 self.collectors[rank].rescue = true;
+                self.space.lend(pu);
             }
             self.refresh(pu);
         }

@@ -36,6 +36,8 @@ pub(super) struct PuSpace {
     /// free ones as are left are kept back.
     own: u32,
     own_used: u32,
+    /// Of those, lent to collection after a start that found no free chunk.
+    lent: u32,
     /// Closed chunks, oldest first; kept only for policies that need it.
     closed_list: VecDeque<u32>,
     /// Closed chunks.
@@ -52,7 +54,12 @@ impl PuSpace {
     /// Free chunks for data.
     #[inline]
     pub fn free(&self) -> usize {
-        self.free.len().saturating_sub(self.own.saturating_sub(self.own_used) as usize)
+        self.free.len().saturating_sub(self.kept_back() as usize)
+    }
+
+    /// Free chunks that are kept back for own blocks.
+    fn kept_back(&self) -> u32 {
+        self.own.saturating_sub(self.own_used + self.lent)
     }
 
     /// Own chunks in use above which older ones are emptied.
@@ -277,6 +284,16 @@ impl Space {
         self.pus[pu].own_used -= 1;
     }
 
+    /// Lends collection a chunk that is kept back, if there is one. A cut spoils
+    /// the rows that are being programmed, and may do so again and again: the
+    /// room that was left may be gone, and nothing be won. The next chunks that
+    /// come back repay it.
+    pub fn lend(&mut self, pu: usize) {
+        let pu = &mut self.pus[pu];
+        let kept = pu.kept_back();
+        pu.lent += (kept + 1).saturating_sub(pu.free.len() as u32).min(kept);
+    }
+
     /// Takes the least worn free chunk of a unit for data.
     pub fn open(&mut self, pu: usize) -> Option<OpenChunk> {
         if self.pus[pu].free() == 0 {
@@ -416,6 +433,8 @@ impl Space {
         let (wear, free) = (&self.wear, &mut self.pus[pu].free);
         let at = free.partition_point(|&other| wear[first + other as usize] <= wear[chunk]);
         free.insert(at, number);
+        let lent = &mut self.pus[pu].lent;
+        *lent = lent.saturating_sub(1);
     }
 
     fn split(&self, chunk: usize) -> (usize, u32) {
