@@ -55,7 +55,7 @@ pub struct FailedRun(u32);
 
 impl FailedRun {
     /// `count` blocks, 1 to 64, from `block` on, which is below 2^25.
-    fn new(block: u32, count: u32) -> FailedRun {
+    pub fn new(block: u32, count: u32) -> FailedRun {
         debug_assert!(block < 1 << 25 && (1..=64).contains(&count));
         FailedRun(block << 7 | count)
     }

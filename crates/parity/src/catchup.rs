@@ -1,0 +1,260 @@
+//! Lanes, for what takes several steps, and the first of it: a superblock that
+//! was written before the start, or that lost its place among the open ones,
+//! is made ready to be written on.
+//!
+//! Stripe by stripe, from the first without parity: the rows that are there are
+//! read for the sum; rows that are owed are padded with zeros; then the parity
+//! row is programmed, if the stripe is whole, else the sum is gone on with. A
+//! cut at any moment leaves a superblock of which the same is to be done.
+//!
+//! What cannot be read or programmed closes the superblock early.
+
+use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use flash::TAG_BYTES;
+use port::{BLOCK_BYTES, Buffer, OutOfMemory, Pieces, Slots};
+
+use crate::commands::Cookie;
+use crate::parity::Parity;
+use crate::reads::Plan;
+use crate::superblock::{NONE, Stored};
+
+/// What a lane is for.
+pub(crate) enum Job {
+    /// Reading blocks of a command one by one, or rebuilding them.
+    Repair(Plan),
+    /// Making a superblock ready.
+    CatchUp(CatchUp),
+    /// Programming the first page of a superblock, so that its erase counts;
+    /// for address `.1` of a reset.
+    Touch(u32, u8),
+}
+
+/// How far a superblock is ready.
+#[derive(Clone, Copy)]
+pub(crate) struct CatchUp {
+    sb: usize,
+    /// The stripe that it is at, and its place in the table.
+    number: u32,
+    stripe: u32,
+    /// Reads of the data members, their pads, the parity.
+    step: u32,
+}
+
+/// A place for work of several steps, one command at a time.
+pub(crate) struct Lane {
+    buffer: Pieces,
+    pub job: Job,
+}
+
+impl Default for Lane {
+    fn default() -> Lane {
+        Lane { buffer: Pieces::default(), job: Job::Touch(0, 0) }
+    }
+}
+
+impl Lane {
+    /// Gives each lane its buffer.
+    pub fn furnish(lanes: &mut Slots<Lane>, count: usize) -> Result<(), OutOfMemory> {
+        let bytes = device::MAX_ADDRESSES * (BLOCK_BYTES as usize + TAG_BYTES);
+        for (id, buffer) in (0..).zip(Buffer::carve(count, bytes)?) {
+            lanes[id].buffer = Pieces::new(buffer);
+        }
+        Ok(())
+    }
+
+    /// The first `bytes` of its buffer.
+    pub fn take(&mut self, bytes: usize) -> Buffer {
+        self.buffer.take(bytes)
+    }
+
+    /// Takes them back.
+    pub fn give(&mut self, buffer: Buffer) {
+        self.buffer.give(buffer);
+        self.buffer = Pieces::new(std::mem::take(&mut self.buffer).whole());
+    }
+}
+
+impl<D: OpenChannel> Parity<D> {
+    /// Opens a superblock of which `from` blocks are written. False where it
+    /// has to be made ready first, or there is no room yet.
+    pub(crate) fn open(&mut self, sb: usize, from: u32, stored: Stored) -> bool {
+        if self.stripes.opens.room() == 0 && !self.close_oldest(sb) {
+            return false;
+        }
+        let number = self.members(sb).parity().programmed / self.layout.row;
+        let is_ready = self.is_ready(sb, from);
+        if !is_ready && (self.lanes.room() == 0 || !self.make_room_for(1, sb)) {
+            return false;
+        }
+        let open = self.stripes.open(sb);
+        let of = &mut self.supers[sb];
+        debug_assert_eq!(of.base, from, "what was written is known when it is opened");
+        (of.open, of.stored) = (open, stored);
+        if is_ready {
+            return true;
+        }
+        of.busy = true;
+        let stripe = self.stripes.begin(sb, number, 0, stored);
+        let lane = self.lanes.take_as_is();
+        self.catch_up(lane, CatchUp { sb, number, stripe, step: 0 });
+        false
+    }
+
+    /// Whether a superblock ends with a whole stripe and nothing is owed.
+    fn is_ready(&self, sb: usize, from: u32) -> bool {
+        let members = self.members(sb);
+        let rows = from / self.layout.stripe_blocks() * self.layout.row;
+        let mut all = members.all();
+        from.is_multiple_of(self.layout.stripe_blocks()) && all.all(|c| c.programmed >= rows)
+    }
+
+    /// Blocks of a stripe that data member `data` has, and that it should have.
+    fn have_and_want(&self, at: &CatchUp, data: u32) -> (u32, u32) {
+        let (row, members) = (self.layout.row, self.members(at.sb));
+        let of_stripe = |blocks: u32| blocks.saturating_sub(at.number * row).min(row);
+        let base = self.supers[at.sb].base;
+        (of_stripe(members.chunk(data).programmed), of_stripe(members.owed(data, base)))
+    }
+
+    /// Does the next step.
+    fn catch_up(&mut self, lane: u32, mut at: CatchUp) {
+        let (count, per_stripe) = (self.layout.data_members(), self.layout.stripe_blocks());
+        let base = self.supers[at.sb].base;
+        while at.number * per_stripe < base {
+            let is_whole = (at.number + 1) * per_stripe <= base;
+            if at.step < 2 * count {
+                let data = at.step % count;
+                let (have, want) = self.have_and_want(&at, data);
+                let chunk = self.layout.chunk(at.sb, data);
+                if at.step < count && have > 0 {
+                    return self.step(lane, at, VectorOp::Read, chunk, 0, have);
+                } else if at.step >= count && have < want {
+                    self.counters.padded += u64::from(want - have);
+                    return self.step(lane, at, VectorOp::Write, chunk, have, want);
+                }
+            } else if at.step == 2 * count && is_whole {
+                let row = self.layout.row;
+                let parity = self.members(at.sb).parity().programmed;
+                let have = parity.saturating_sub(at.number * row);
+                if have < row {
+                    let chunk = self.layout.parity_chunk(at.sb);
+                    self.counters.parity += u64::from(row - have);
+                    return self.step(lane, at, VectorOp::Write, chunk, have, row);
+                }
+            } else if at.step > 2 * count {
+                if !is_whole {
+                    break;
+                }
+                self.stripes.give(at.stripe);
+                let stored = self.supers[at.sb].stored;
+                let (number, sb) = (at.number + 1, at.sb);
+                // There is room: one was just given back.
+                let stripe = self.stripes.begin(sb, number, 0, stored);
+                at = CatchUp { sb, number, stripe, step: 0 };
+                continue;
+            }
+            at.step += 1;
+        }
+        self.ready_to_write(lane, at);
+    }
+
+    /// Sends one command: the blocks `from` to `to` of a stripe's row.
+    fn step(&mut self, lane: u32, at: CatchUp, op: VectorOp, chunk: usize, from: u32, to: u32) {
+        let stripe = &self.stripes.table[at.stripe];
+        let (content, each) = (stripe.content(), stripe.each(self.kept as usize));
+        let (row, blocks) = (self.layout.row as usize, (to - from) as usize);
+        let mut buffer = self.lanes[lane].take(blocks * (each + TAG_BYTES));
+        if op == VectorOp::Write {
+            let (data, tags) = buffer.bytes_mut().split_at_mut(blocks * each);
+            if chunk == self.layout.parity_chunk(at.sb) {
+                let (sums, sum_tags) = stripe.sum.bytes().split_at(row * each);
+                let from = from as usize;
+                data.copy_from_slice(&sums[from * each..]);
+                tags.copy_from_slice(&sum_tags[from * TAG_BYTES..]);
+            } else {
+                data.fill(0);
+                tags.fill(0);
+            }
+        }
+        let ppa = self.layout.at(chunk, at.number * self.layout.row + from);
+        self.lanes[lane].job = Job::CatchUp(at);
+        let cmd =
+            VectorCmd { cookie: 0, op, content, count: blocks as u8, ppa, list: None, buffer };
+        self.send(Cookie::Lane(lane), cmd);
+    }
+
+    /// The superblock can be written on.
+    fn ready_to_write(&mut self, lane: u32, at: CatchUp) {
+        let (per_stripe, of) = (self.layout.stripe_blocks(), &mut self.supers[at.sb]);
+        of.busy = false;
+        let written = of.base % per_stripe;
+        if written > 0 {
+            self.stripes.table[at.stripe].left = per_stripe - written;
+            self.stripes.opens[of.open].stripes.push_back(at.stripe);
+        } else {
+            self.stripes.give(at.stripe);
+        }
+        self.lanes.give(lane);
+        self.stirred = true;
+    }
+
+    fn catch_up_done(&mut self, lane: u32, mut at: CatchUp, done: VectorDone) {
+        if !done.status.is_ok() {
+            self.lanes[lane].give(done.buffer);
+            self.lanes.give(lane);
+            self.stripes.give(at.stripe);
+            self.supers[at.sb].busy = false;
+            self.fail(at.sb);
+            self.stirred = true;
+            return;
+        }
+        if at.step < self.layout.data_members() {
+            let stripe = &mut self.stripes.table[at.stripe];
+            let each = stripe.each(self.kept as usize);
+            let count = done.buffer.len() / (each + TAG_BYTES);
+            self.counters.read += count as u64;
+            let (data, tags) = done.buffer.bytes().split_at(count * each);
+            stripe.add(self.kept as usize, self.layout.row as usize, 0, data, tags);
+        }
+        self.lanes[lane].give(done.buffer);
+        at.step += 1;
+        self.catch_up(lane, at);
+    }
+
+    pub(crate) fn lane_done(&mut self, lane: u32, mut done: VectorDone) {
+        self.lists.extend(done.list.take());
+        self.stirred = true;
+        match &mut self.lanes[lane].job {
+            Job::CatchUp(at) => {
+                let at = *at;
+                self.catch_up_done(lane, at, done);
+            }
+            Job::Repair(plan) => {
+                let plan = std::mem::take(plan);
+                self.repair_done(lane, plan, done);
+            }
+            Job::Touch(id, i) => {
+                let (id, i) = (*id, *i);
+                self.lanes[lane].give(done.buffer);
+                self.lanes.give(lane);
+                // Failed or not, the chunk is not free any more.
+                self.touched(id, i);
+            }
+        }
+    }
+
+    /// Programs the first page of a superblock.
+    pub(crate) fn touch(&mut self, sb: usize, id: u32, i: u8) {
+        debug_assert_eq!(self.supers[sb].open, NONE);
+        let lane = self.lanes.take_as_is();
+        let count = self.layout.lower.page_blocks();
+        let bytes = count as usize * (self.kept as usize + TAG_BYTES);
+        let mut buffer = self.lanes[lane].take(bytes);
+        buffer.bytes_mut().fill(0);
+        self.lanes[lane].job = Job::Touch(id, i);
+        let (op, content, count) = (VectorOp::Write, Content::Tagged, count as u8);
+        let ppa = self.layout.at(self.layout.chunk(sb, 0), 0);
+        let cmd = VectorCmd { cookie: 0, op, content, count, ppa, list: None, buffer };
+        self.send(Cookie::Lane(lane), cmd);
+    }
+}

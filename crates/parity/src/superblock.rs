@@ -1,0 +1,203 @@
+//! What is known of a superblock, beyond what its members' chunks say.
+//!
+//! The write pointer is the superblock's own while the drive is on. At the
+//! start it is found: behind the last block that any member has. Blocks below
+//! that which no member has were on their way when the power went: they are
+//! *owed*, and read as zeros with a zero tag, before and after they are padded.
+
+use device::OpenChannel;
+use flash::{Chunk, ChunkState, FailedRun};
+
+use crate::layout::Layout;
+
+/// No open slot.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// What the blocks of a superblock are stored as, where the medium keeps less
+/// than all of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// Not known: nothing was written since the start.
+    #[default]
+    Unknown,
+    /// What the medium keeps.
+    Kept,
+    /// All bytes.
+    Whole,
+}
+
+/// A superblock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Super {
+    /// Write pointer: blocks that were written, or wait to be.
+    pub wp: u32,
+    /// Blocks that were there when its stripes were last forgotten; what of
+    /// them is not programmed is owed.
+    pub base: u32,
+    /// Its slot among the open ones, or [`NONE`].
+    pub open: u32,
+    /// Writes and resets inside.
+    pub inside: u32,
+    /// The last pass over what waits that left something of it waiting.
+    pub pass: u32,
+    /// Erases, the last accepted one among them.
+    pub life: u32,
+    /// It takes no more writes until it is erased: a program failed, or a
+    /// member is lost.
+    pub closed: bool,
+    /// It is being made ready; writes wait.
+    pub busy: bool,
+    /// The notice that it should be collected was given.
+    pub told: bool,
+    pub stored: Stored,
+}
+
+/// The descriptors of a superblock's members.
+pub(crate) struct Members<'a, D> {
+    pub layout: &'a Layout,
+    pub device: &'a D,
+    pub sb: usize,
+}
+
+impl<D: OpenChannel> Members<'_, D> {
+    /// The chunk of data member `data`; after them comes the parity's.
+    #[inline]
+    pub fn chunk(&self, data: u32) -> Chunk {
+        self.device.chunk(self.layout.chunk(self.sb, data))
+    }
+
+    pub fn parity(&self) -> Chunk {
+        self.chunk(self.layout.data_members())
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = Chunk> + '_ {
+        (0..self.layout.width).map(|data| self.chunk(data))
+    }
+
+    /// Whether a member is offline.
+    pub fn is_lame(&self) -> bool {
+        self.all().any(|chunk| chunk.state == ChunkState::Offline)
+    }
+
+    /// The block behind the last that any member has.
+    fn end(&self) -> u32 {
+        let mut end = 0;
+        for (data, chunk) in (0..).zip(self.all()) {
+            if chunk.state == ChunkState::Offline || chunk.programmed == 0 {
+                continue;
+            }
+            let of_member = if data == self.layout.data_members() {
+                chunk.programmed.div_ceil(self.layout.row) * self.layout.stripe_blocks()
+            } else {
+                self.layout.block_of(data, chunk.programmed - 1) + 1
+            };
+            end = end.max(of_member);
+        }
+        end
+    }
+
+    /// Whether a row of data is missing under a parity row: the medium lost
+    /// what it had, and the parity is not of what is there.
+    fn has_gap(&self) -> bool {
+        let (row, parity) = (self.layout.row, self.parity());
+        let rows = parity.programmed.div_ceil(row) * row;
+        // The parity's own chunk is the last; it may be short of its row.
+        let mut data = self.all().take(self.layout.data_members() as usize);
+        parity.state != ChunkState::Offline && data.any(|chunk| chunk.programmed < rows)
+    }
+
+    /// The superblock as it is found.
+    pub fn survey(&self) -> Super {
+        let size = self.layout.chunk_blocks_below();
+        let end = self.end();
+        let is_over = |chunk: Chunk| {
+            chunk.state == ChunkState::Offline || chunk.has_failed() || chunk.is_closed_early(size)
+        };
+        Super {
+            wp: end,
+            base: end,
+            open: NONE,
+            closed: end > 0 && (self.all().any(is_over) || self.has_gap()),
+            ..Super::default()
+        }
+    }
+
+    /// The first block of the superblock that is not there and is not owed
+    /// either: all before it can be read.
+    fn programmed(&self, of: &Super) -> u32 {
+        if of.inside == 0 || of.closed {
+            return of.wp;
+        }
+        let mut first = of.wp;
+        for data in 0..self.layout.data_members() {
+            let there = self.chunk(data).programmed.max(self.owed(data, of.base));
+            if there < self.layout.chunk_blocks_below() {
+                first = first.min(self.layout.block_of(data, there));
+            }
+        }
+        first
+    }
+
+    /// How many blocks data member `data` has of the first `base` of the
+    /// superblock.
+    pub fn owed(&self, data: u32, base: u32) -> u32 {
+        let (row, stripe_blocks) = (self.layout.row, self.layout.stripe_blocks());
+        let within = (base % stripe_blocks).saturating_sub(data * row).min(row);
+        base / stripe_blocks * row + within
+    }
+
+    /// The superblock as a chunk.
+    pub fn describe(&self, of: &Super) -> Chunk {
+        let mut chunk = Chunk::default();
+        for member in self.all() {
+            chunk.reads = chunk.reads.max(member.reads);
+            chunk.since = match chunk.since {
+                0 => member.since,
+                since if member.since == 0 => since,
+                since => since.min(member.since),
+            };
+            chunk.level = chunk.level.max(member.level);
+            chunk.worn |= member.worn;
+        }
+        let lame = self.is_lame();
+        chunk.wear = self.chunk(0).wear.max(of.life);
+        (chunk.wp, chunk.programmed) = (of.wp, self.programmed(of));
+        chunk.state = match of.wp {
+            0 if lame => ChunkState::Offline,
+            0 => ChunkState::Free,
+            wp if wp == self.layout.size() || of.closed || lame => ChunkState::Closed,
+            _ => ChunkState::Open,
+        };
+        chunk.failed = self.failed(chunk.programmed);
+        chunk
+    }
+
+    /// The failed programs of all members, in as few runs as a chunk has: each
+    /// begins with a failed block and may have others in it.
+    fn failed(&self, programmed: u32) -> [FailedRun; flash::chunk::MAX_FAILED] {
+        let mut runs = <[FailedRun; flash::chunk::MAX_FAILED]>::default();
+        if !(0..self.layout.data_members()).any(|data| self.chunk(data).has_failed()) {
+            return runs;
+        }
+        let mut from = 0;
+        for run in &mut runs {
+            let mut next = programmed;
+            for data in 0..self.layout.data_members() {
+                let failed = self.chunk(data).failed;
+                let blocks = failed.iter().flat_map(|run| run.block()..run.block() + run.count());
+                for block in blocks.map(|block| self.layout.block_of(data, block)) {
+                    if (from..programmed).contains(&block) {
+                        next = next.min(block);
+                    }
+                }
+            }
+            if next == programmed {
+                break;
+            }
+            let end = (next + 64).min(programmed);
+            *run = FailedRun::new(next, end - next);
+            from = end;
+        }
+        runs
+    }
+}
