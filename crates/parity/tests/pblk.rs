@@ -383,13 +383,14 @@ fn it_costs_one_in_width() {
         let below = run.device.borrow().counters();
         let capacity =
             run.drive.device().geometry().blocks() as f64 / bench.geometry.blocks() as f64;
-        let factor = below.blocks_programmed as f64 / above.total() as f64;
+        let written = above.user + above.gc + above.padding + above.metadata;
+        let factor = below.blocks_programmed as f64 / written as f64;
         let expected = f64::from(width) / f64::from(width - 1);
         let user = above.user as f64;
         println!(
             "width {width}: capacity {capacity:.3}; programmed below {factor:.3} times what pblk \
              writes ({expected:.3}); write amplification of pblk {:.2}, in all {:.2}",
-            above.total() as f64 / user,
+            written as f64 / user,
             below.blocks_programmed as f64 / user,
         );
         assert!((capacity - 1.0 / expected).abs() < 1e-9);
