@@ -421,14 +421,15 @@ fn two_lost_units_are_an_error() {
 fn a_short_read_is_one_read() {
     let mut bench = full(4);
     let reads = |bench: &Bench| bench.drive.below().device.borrow().counters().reads;
+    let content = if bench.models[0].whole { Content::Whole } else { Content::Data };
     let (before, now) = (reads(&bench), bench.now);
-    bench.read(&[(0, 3)], Content::Data, |_, _| false);
+    bench.read(&[(0, 3)], content, |_, _| false);
     assert_eq!(reads(&bench), before + 1);
     let alone = bench.now.since(now);
     let home = bench.drive.below().geometry().pus_channels_first().nth(1).unwrap();
     bench.broken.units.borrow_mut().insert(home);
     let now = bench.now;
-    bench.read(&[(0, 3)], Content::Data, |_, _| false);
+    bench.read(&[(0, 3)], content, |_, _| false);
     let rebuilt = bench.now.since(now);
     assert!(rebuilt > alone && rebuilt < 4 * alone, "{alone} ns, rebuilt {rebuilt} ns");
     println!("a read takes {alone} ns, one that is rebuilt {rebuilt} ns");
