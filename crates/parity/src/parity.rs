@@ -151,11 +151,16 @@ impl<D: OpenChannel> Parity<D> {
         Members { layout: &self.layout, device: &self.device, sb }
     }
 
-    /// Finds out how far all superblocks are written.
+    /// Finds out how far all superblocks are written. Those that will not be
+    /// written on and have no parity for all of their stripes should be
+    /// collected.
     fn survey(&mut self) {
         for sb in self.layout.superblocks() {
-            self.supers[sb] = self.members(sb).survey();
-            if self.supers[sb].wp > 0 && self.members(sb).is_lame() {
+            let members = self.members(sb);
+            let of = members.survey();
+            let is_short = members.parity().programmed < self.layout.chunk_blocks_below();
+            self.supers[sb] = of;
+            if of.wp > 0 && (of.closed || (of.wp == self.layout.size() && is_short)) {
                 self.tell(sb);
             }
         }

@@ -30,6 +30,8 @@ struct Model {
     /// A unit was lost or a program failed: it takes no more.
     closed: bool,
     wear: u32,
+    /// Blocks that were there after the last cut.
+    after_cut: usize,
 }
 
 struct Bench {
@@ -300,6 +302,7 @@ impl Bench {
                 assert!(blocks.iter().skip(chunk.wp as usize).all(|block| !block.is_sure));
                 assert!(chunk.wp as usize <= blocks.len());
                 blocks.truncate(chunk.wp as usize);
+                self.models[of].after_cut = chunk.wp as usize;
             }
         }
     }
@@ -321,10 +324,12 @@ impl Bench {
         }
     }
 
-    /// Whether the stripe of a block has its parity.
+    /// Whether the stripe of a block has its parity. That of the last may have
+    /// been on its way when the power went; it comes with the next write.
     fn is_protected(&self, of: usize, block: usize) -> bool {
         let stripe = (self.width - 1) as usize * self.drive.geometry().row_blocks() as usize;
-        (block / stripe + 1) * stripe <= self.models[of].blocks.len()
+        let (end, len) = ((block / stripe + 1) * stripe, self.models[of].blocks.len());
+        end < len || (end == len && self.models[of].after_cut < len)
     }
 }
 
