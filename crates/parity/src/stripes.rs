@@ -18,8 +18,7 @@ use crate::superblock::Stored;
 #[derive(Default)]
 pub(crate) struct Open {
     pub sb: usize,
-    /// Its stripes without parity, oldest first. They are few: there is room
-    /// for all that a command may touch.
+    /// Its stripes without parity, oldest first.
     pub stripes: std::collections::VecDeque<u32>,
     /// When it was last written, by a count of writes.
     pub used: u64,
@@ -94,7 +93,7 @@ impl Stripes {
         }
         let mut opens: Slots<Open> = Slots::new(open_count as usize);
         for id in 0..open_count {
-            opens[id].stripes.reserve(device::MAX_ADDRESSES + 2);
+            opens[id].stripes.reserve(stripes);
         }
         Ok(Stripes { opens, table, open_count, writes: 0, row, kept: kept as usize })
     }
@@ -109,19 +108,21 @@ impl Stripes {
         id
     }
 
-    /// Closes it, and forgets its stripes that have no parity under way. Gives
-    /// those that owned one to `owner`.
-    pub fn close(&mut self, id: u32, mut owner: impl FnMut(u32)) {
-        while let Some(stripe) = self.opens[id].stripes.pop_front() {
-            if self.table[stripe].sent {
-                // Its completion will find it alone.
-                continue;
-            }
-            self.table[stripe].owner.take().into_iter().for_each(&mut owner);
-            self.give(stripe);
+    /// Forgets the oldest stripe of an open superblock, and gives its owner.
+    /// One whose parity is on its way is left to its completion, and has none
+    /// to give. `None` when there is no stripe any more: the slot is free.
+    pub fn close_one(&mut self, id: u32) -> Option<Option<u32>> {
+        let Some(stripe) = self.opens[id].stripes.pop_front() else {
+            self.opens[id].taken = false;
+            self.opens.give(id);
+            return None;
+        };
+        if self.table[stripe].sent {
+            return Some(None);
         }
-        self.opens[id].taken = false;
-        self.opens.give(id);
+        let owner = self.table[stripe].owner.take();
+        self.give(stripe);
+        Some(owner)
     }
 
     /// Notes that an open superblock is written.
@@ -190,9 +191,9 @@ mod tests {
         let stripe = stripes.begin(11, 0, 4, Stored::Kept);
         stripes.table[stripe].owner = Some(5);
         stripes.opens[b].stripes.push_back(stripe);
-        let mut owners = Vec::new();
-        stripes.close(b, |owner| owners.push(owner));
-        assert_eq!((owners, stripes.table.live()), (vec![5], 0));
+        assert_eq!(stripes.close_one(b), Some(Some(5)));
+        assert_eq!(stripes.close_one(b), None);
+        assert_eq!(stripes.table.live(), 0);
         assert_eq!(stripes.oldest(|_| true), Some(a));
     }
 }

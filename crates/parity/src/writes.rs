@@ -136,14 +136,10 @@ impl<D: OpenChannel> Parity<D> {
         if open == NONE {
             return;
         }
-        let mut owners = [0; device::MAX_ADDRESSES + 2];
-        let mut count = 0;
-        self.stripes.close(open, |owner| {
-            owners[count] = owner;
-            count += 1;
-        });
-        for &owner in &owners[..count] {
-            self.write_part_done(owner, sb);
+        while let Some(owner) = self.stripes.close_one(open) {
+            if let Some(owner) = owner {
+                self.write_part_done(owner, sb);
+            }
         }
         self.stirred = true;
     }
