@@ -14,6 +14,10 @@ pub struct EnergyCosts {
     pub program: u64,
     /// Erase of a block of one plane, in nJ.
     pub erase: u64,
+    /// Array read of a page of one plane in the SLC cache, in nJ.
+    pub slc_read: u64,
+    /// Array program of a page of one plane in the SLC cache, in nJ.
+    pub slc_program: u64,
     /// A byte on the channel, in pJ.
     pub byte: u64,
     /// What the drive takes at all times, in mW.
@@ -29,6 +33,10 @@ pub struct EnergyCounts {
     pub programs: u64,
     /// Blocks erased, of one plane.
     pub erases: u64,
+    /// Pages read in the SLC cache, of one plane, by commands and folds.
+    pub slc_reads: u64,
+    /// Pages programmed in the SLC cache, of one plane.
+    pub slc_programs: u64,
     /// Bytes on the channels.
     pub bytes: u64,
 }
@@ -59,8 +67,16 @@ impl EnergyCosts {
             u64::try_from(all).unwrap_or(u64::MAX)
         };
         Energy {
-            read: times(self.read, counts.reads, 1),
-            program: times(self.program, counts.programs, 1),
+            read: times(self.read, counts.reads, 1).saturating_add(times(
+                self.slc_read,
+                counts.slc_reads,
+                1,
+            )),
+            program: times(self.program, counts.programs, 1).saturating_add(times(
+                self.slc_program,
+                counts.slc_programs,
+                1,
+            )),
             erase: times(self.erase, counts.erases, 1),
             channel: times(self.byte, counts.bytes, 1000),
             // A mW for a ns is a pJ.
@@ -84,9 +100,22 @@ mod tests {
 
     #[test]
     fn sums_are_counts_times_costs() {
-        let costs =
-            EnergyCosts { counted: true, read: 3, program: 50, erase: 70, byte: 40, idle: 500 };
-        let counts = EnergyCounts { reads: 10, programs: 4, erases: 1, bytes: 4096 };
+        let costs = EnergyCosts {
+            counted: true,
+            read: 3,
+            program: 50,
+            erase: 70,
+            slc_read: 2,
+            slc_program: 7,
+            byte: 40,
+            idle: 500,
+        };
+        let plain =
+            EnergyCounts { reads: 10, programs: 4, erases: 1, bytes: 4096, ..Default::default() };
+        let cached = EnergyCounts { slc_reads: 5, slc_programs: 3, ..plain };
+        let e = costs.sum(&cached, 0);
+        assert_eq!((e.read, e.program, e.erase), (40, 221, 70));
+        let counts = plain;
         let e = costs.sum(&counts, 1_000_000);
         assert_eq!((e.read, e.program, e.erase), (30, 200, 70));
         assert_eq!((e.channel, e.idle), (163, 500_000), "half a watt for a millisecond");

@@ -11,6 +11,7 @@ pub mod medium;
 pub mod numbers;
 pub mod profile;
 pub mod reliability;
+pub mod slc;
 pub mod timing;
 
 pub use chunk::{Chunk, ChunkState, FailedRun};
@@ -19,4 +20,5 @@ pub use geometry::{Dimensions, Geometry, GeometryError, Ppa};
 pub use medium::{Medium, Moved, RamMedium, TAG_BYTES, Tag};
 pub use profile::{KeyError, LinkTiming, Profile, ProfileError, Side};
 pub use reliability::{ErrorLevel, Reliability, Sensed};
+pub use slc::{SlcCache, SlcSize};
 pub use timing::Timing;

@@ -1,7 +1,7 @@
 //! Profiles: a kind of drive as data.
 //!
 //! A profile is a TOML file: geometry, timing, link, where the translation
-//! layer runs, reliability and energy. Some are built in. Every key can be set again by name, with the
+//! layer runs, its SLC cache, reliability and energy. Some are built in. Every key can be set again by name, with the
 //! text that the file takes.
 //!
 //! Guarantees: what [`Profile::to_toml`] prints reads back as the same
@@ -287,6 +287,14 @@ impl Profile {
         let unreadable = self.timing.unreadable;
         if unreadable >= geometry.chunk_blocks() {
             return Err(range("unreadable", unreadable.into(), "less than the blocks of a chunk"));
+        }
+        let slc = &self.timing.slc;
+        if slc.is_on() && slc.bytes(&geometry) > geometry.blocks() * BLOCK_BYTES {
+            let (what, bytes) = ("slc_cache in bytes", slc.bytes(&geometry));
+            return Err(range(what, bytes, "at most the flash that holds data"));
+        }
+        if slc.is_on() && slc.program == 0 {
+            return Err(range("slc_program in ns", 0, "more than 0 where there is an SLC cache"));
         }
         if !(0.01..=0.9).contains(&self.spare) {
             let percent = (self.spare * 100.0) as u64;

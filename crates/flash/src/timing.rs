@@ -3,6 +3,7 @@
 use port::BLOCK_BYTES;
 
 use crate::medium::TAG_BYTES;
+use crate::slc::SlcCache;
 
 /// Timings of a drive, in nanoseconds unless said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub struct Timing {
     pub unreadable: u32,
     /// Erases that a chunk stands.
     pub endurance: u32,
+    /// The flash that takes programs first, with one bit a cell.
+    pub slc: SlcCache,
 }
 
 impl Default for Timing {
@@ -61,6 +64,7 @@ impl Default for Timing {
             suspend_transfer: false,
             unreadable: 0,
             endurance: u32::MAX,
+            slc: SlcCache::default(),
         }
     }
 }
@@ -88,16 +92,22 @@ impl Timing {
         (bytes * 1_000_000_000).div_ceil(rate) as u64
     }
 
-    /// Whether no operation takes any time.
+    /// Whether no operation takes any time, and there is no SLC cache to keep.
     pub fn is_instant(&self) -> bool {
         let operations = self.read.iter().chain(&self.program).chain([&self.erase, &self.command]);
-        self.channel_rate == 0 && operations.into_iter().all(|&time| time == 0)
+        let slow = self.slc.is_on() || self.channel_rate != 0;
+        !slow && operations.into_iter().all(|&time| time == 0)
     }
 
     /// tR of a row.
     #[inline]
     pub fn read_of(&self, row: u32) -> u64 {
         of_type(&self.read, row)
+    }
+
+    /// Bits of a cell: as many as there are page types.
+    pub fn cell_bits(&self) -> u32 {
+        self.read.len().max(self.program.len()) as u32
     }
 
     /// tPROG of a row.
@@ -115,6 +125,7 @@ fn of_type(times: &[u64], row: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SlcSize;
 
     #[test]
     fn transfers_round_up() {
@@ -138,6 +149,10 @@ mod tests {
             Timing { erase: 1, ..Timing::default() },
             Timing { command: 1, ..Timing::default() },
             Timing { channel_rate: 1 << 40, ..Timing::default() },
+            Timing {
+                slc: SlcCache { size: SlcSize::Bytes(1), ..SlcCache::default() },
+                ..Timing::default()
+            },
         ];
         assert!(slow.iter().all(|timing| !timing.is_instant()));
     }

@@ -5,6 +5,8 @@
 //! a drive's name takes the items with `/` between them.
 
 use super::{Profile, Side, quantity};
+use crate::SlcSize;
+use crate::slc::WHOLE;
 
 /// One key of a profile.
 pub struct Key {
@@ -25,7 +27,8 @@ pub struct Key {
 }
 
 /// The sections, in the order in which they are printed.
-pub const SECTIONS: [&str; 6] = ["geometry", "timing", "link", "ftl", "reliability", "energy"];
+pub const SECTIONS: [&str; 7] =
+    ["geometry", "timing", "slc", "link", "ftl", "reliability", "energy"];
 
 const COUNT: &str = "a whole number, for example 8";
 const TIME: &str = "a time with its unit, for example 75us (ns, us, ms, s)";
@@ -36,6 +39,8 @@ const SPLIT: &str = "1, 2, 4 or 8";
 const LIMIT: &str = "a whole number, for example 3000, or none for no limit";
 const SHARE: &str = "a number from 0 to 0.5, for example 1e-4";
 const CHANCE: &str = "a number from 0 to 1, for example 1e-5";
+const EXTENT: &str = "a share of the flash or a size, for example 4% or 512m, or none for no cache";
+const PERCENT: &str = "a share from 0% to 100%, for example 90%";
 const POWER: &str = "a number from 0.1 to 10, for example 1.5";
 const AGE: &str = "a time in s, min, h or d, for example 30d, or none for never";
 const ENERGY: &str = "an energy with its unit, for example 12.5uJ (pJ, nJ, uJ, mJ)";
@@ -46,7 +51,7 @@ const WATTS: &str = "a power of whole mW, for example 0.5W (mW, W)";
 /// it takes, where it is, how it is read and printed, and what it means.
 macro_rules! key {
     ($section:literal, $name:literal, $needed:literal, $takes:expr,
-     $place:ident.$field:ident, $read:expr, $show:expr, $about:literal) => {
+     $place:ident.$($field:ident).+, $read:expr, $show:expr, $about:literal) => {
         Key {
             section: $section,
             name: $name,
@@ -54,17 +59,17 @@ macro_rules! key {
             takes: $takes,
             needed: $needed,
             set: |p, text| {
-                p.$place.$field = $read(text)?;
+                p.$place.$($field).+ = $read(text)?;
                 Some(())
             },
-            get: |p| $show(&p.$place.$field),
+            get: |p| $show(&p.$place.$($field).+),
         }
     };
 }
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 49] = [
+pub static KEYS: [Key; 56] = [
     key!("geometry", "groups", true, COUNT, dimensions.groups, count, show_count,
         "channels; a super-channel counts once"),
     key!("geometry", "pus", true, COUNT, dimensions.pus, count, show_count,
@@ -121,6 +126,16 @@ pub static KEYS: [Key; 49] = [
         "last blocks of an open chunk that cannot be read yet"),
     key!("timing", "endurance", false, LIMIT, timing.endurance, limit, show_limit,
         "erases that a chunk stands"),
+    key!("slc", "slc_cache", false, EXTENT, timing.slc.size, extent, show_extent,
+        "flash with one bit a cell, for what is written first"),
+    key!("slc", "slc_read", false, TIME, timing.slc.read, quantity::time, show_time,
+        "tR of a page in it"),
+    key!("slc", "slc_program", false, TIME, timing.slc.program, quantity::time, show_time,
+        "tPROG of a page in it"),
+    key!("slc", "slc_idle", false, TIME, timing.slc.idle, quantity::time, show_time,
+        "how long a die has nothing to do before it folds"),
+    key!("slc", "slc_mark", false, PERCENT, timing.slc.mark, percent, show_percent,
+        "how full it is when a die folds without that wait"),
     key!("link", "controller", false, TIME, link.controller, quantity::time, show_time,
         "controller time, once a command"),
     key!("link", "link_latency", false, TIME, link.latency, quantity::time, show_time,
@@ -193,6 +208,10 @@ pub static KEYS: [Key; 49] = [
         "array program of a page of one plane"),
     key!("energy", "erase_energy", false, NANO, energy.erase, quantity::energy, show_energy,
         "erase of a block of one plane"),
+    key!("energy", "slc_read_energy", false, NANO, energy.slc_read, quantity::energy, show_energy,
+        "array read of a page of one plane in the SLC cache"),
+    key!("energy", "slc_program_energy", false, NANO, energy.slc_program, quantity::energy,
+        show_energy, "array program of a page of one plane in the SLC cache"),
     key!("energy", "byte_energy", false, ENERGY, energy.byte, quantity::small_energy,
         show_small_energy, "a byte on a channel"),
     key!("energy", "idle_power", false, WATTS, energy.idle, quantity::power, show_power,
@@ -235,6 +254,19 @@ fn limit(text: &str) -> Option<u32> {
 
 fn flag(text: &str) -> Option<bool> {
     text.parse().ok()
+}
+
+/// A share of at most all, in parts of [`WHOLE`].
+fn percent(text: &str) -> Option<u32> {
+    quantity::percent(text).filter(|&share| share <= u64::from(WHOLE)).map(|share| share as u32)
+}
+
+fn extent(text: &str) -> Option<SlcSize> {
+    match text {
+        "none" => Some(SlcSize::Bytes(0)),
+        text if text.ends_with('%') => percent(text).filter(|&share| share > 0).map(SlcSize::Share),
+        text => quantity::size(text).filter(|&bytes| bytes > 0).map(SlcSize::Bytes),
+    }
 }
 
 /// At most 64 page types, one of them at least.
@@ -292,6 +324,18 @@ fn show_limit(n: &u32) -> String {
 
 fn show_flag(b: &bool) -> String {
     b.to_string()
+}
+
+fn show_percent(share: &u32) -> String {
+    quoted(&quantity::show_percent((*share).into()))
+}
+
+fn show_extent(size: &SlcSize) -> String {
+    match size {
+        SlcSize::Bytes(0) => quoted("none"),
+        SlcSize::Bytes(bytes) => quoted(&quantity::show_size(*bytes)),
+        SlcSize::Share(share) => show_percent(share),
+    }
 }
 
 fn show_time(ns: &u64) -> String {

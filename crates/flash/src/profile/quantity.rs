@@ -17,6 +17,7 @@ const AGE: &[(&str, u64)] = &[
 const SMALL_ENERGY: &[(&str, u64)] =
     &[("pJ", 1), ("nJ", 1_000), ("uJ", 1_000_000), ("mJ", 1_000_000_000)];
 const ENERGY: &[(&str, u64)] = &[("nJ", 1), ("uJ", 1_000), ("mJ", 1_000_000)];
+const PERCENT: &[(&str, u64)] = &[("%", 1_000)];
 const POWER: &[(&str, u64)] = &[("mW", 1), ("W", 1_000)];
 
 /// The longest time a profile may name: 1000 s.
@@ -49,6 +50,11 @@ pub fn age(text: &str) -> Option<u64> {
         "none" => Some(0),
         text => scaled(text, AGE).filter(|&ns| ns > 0),
     }
+}
+
+/// Thousandths of a percent.
+pub fn percent(text: &str) -> Option<u64> {
+    scaled(text, PERCENT)
 }
 
 /// Picojoules.
@@ -110,6 +116,12 @@ pub fn show_size(bytes: u64) -> String {
 /// An age as [`age`] reads it.
 pub fn show_age(ns: u64) -> String {
     if ns == 0 { "none".into() } else { show(ns, AGE, 0) }
+}
+
+/// A share as [`percent`] reads it.
+pub fn show_percent(share: u64) -> String {
+    let text = format!("{}.{:03}", share / 1000, share % 1000);
+    format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// An energy as [`small_energy`] reads it.
@@ -201,6 +213,7 @@ mod tests {
             prop_assert_eq!(rate(&show_rate(n)), Some(n));
             prop_assert_eq!(size(&show_size(n)), Some(n));
             prop_assert_eq!(age(&show_age(n)), Some(n));
+            prop_assert_eq!(percent(&show_percent(n)), Some(n));
             prop_assert_eq!(energy(&show_energy(n)), Some(n));
             prop_assert_eq!(small_energy(&show_small_energy(n)), Some(n));
             prop_assert_eq!(power(&show_power(n)), Some(n));
@@ -209,7 +222,7 @@ mod tests {
         #[test]
         fn no_text_panics(text in ".*") {
             let _ = (time(&text), rate(&text), size(&text));
-            let _ = (age(&text), energy(&text), small_energy(&text), power(&text));
+            let _ = (percent(&text), age(&text), energy(&text), small_energy(&text), power(&text));
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Tests of profiles and of the numbers in the built-in ones.
 
 use super::*;
+use crate::SlcSize;
+use crate::slc::WHOLE;
 use proptest::prelude::*;
 
 fn builtin() -> impl Iterator<Item = Profile> {
@@ -144,6 +146,44 @@ fn data_last_a_year_at_the_rated_endurance() {
 }
 
 #[test]
+fn the_slc_cache_is_off_until_asked_for() {
+    for p in builtin() {
+        assert!(!p.timing.slc.is_on(), "{}", p.name);
+        assert!(p.check().is_ok());
+    }
+    let mut p = Profile::builtin("tlc").unwrap();
+    for (value, size) in [
+        ("4%", SlcSize::Share(4_000)),
+        ("0.125%", SlcSize::Share(125)),
+        ("512m", SlcSize::Bytes(512 << 20)),
+        ("none", SlcSize::Bytes(0)),
+        ("100%", SlcSize::Share(WHOLE)),
+    ] {
+        p.set("slc_cache", value).unwrap();
+        assert_eq!(p.timing.slc.size, size);
+        assert!(p.check().is_ok());
+    }
+    for (key, value) in [
+        ("slc_cache", "101%"),
+        ("slc_cache", "0%"),
+        ("slc_cache", "0"),
+        ("slc_cache", "0.0001%"),
+        ("slc_cache", "some"),
+        ("slc_mark", "1"),
+        ("slc_mark", "100.5%"),
+    ] {
+        assert!(p.set(key, value).is_err(), "{key} {value}");
+    }
+    p.set("slc_cache", "1000g").unwrap();
+    let err = p.check().unwrap_err().to_string();
+    assert!(err.contains("slc_cache in bytes"), "{err}");
+    let mut instant = Profile::builtin("null").unwrap();
+    instant.set("slc_cache", "1%").unwrap();
+    let err = instant.check().unwrap_err().to_string();
+    assert!(err.contains("slc_program"), "{err}");
+}
+
+#[test]
 fn wrong_keys_and_values_are_named() {
     let mut p = Profile::builtin("ref").unwrap();
     let err = p.set("raed", "50us").unwrap_err().to_string();
@@ -204,7 +244,7 @@ proptest! {
     ) {
         let mut p = builtin().nth(which).unwrap();
         p.timing.read = times.clone();
-        p.timing.program = times;
+        p.timing.program = times.clone();
         (p.timing.channel_rate, p.link.rate) = (rate, rate / 2);
         (p.timing.suspend_limit, p.timing.endurance) = (limit, u32::MAX);
         (p.timing.suspend, p.timing.reads_first) = (flags[0], flags[1]);
@@ -219,6 +259,15 @@ proptest! {
         (r.codeword, r.read_retries, r.wear_notice) = (512 << (whole[1] % 4), whole[2] % 101, whole[3] % 256);
         (p.energy.read, p.energy.byte, p.energy.idle) = (rate / 3, rate / 5, rate / 7);
         p.energy.counted = flags[2];
+        let slc = &mut p.timing.slc;
+        (slc.read, slc.idle, slc.mark) = (times[0], times[0] / 2, whole[0] % (WHOLE + 1));
+        slc.program = 1 + times[0];
+        slc.size = match (flags[0], flags[1]) {
+            (false, _) => SlcSize::Bytes(0),
+            (true, false) => SlcSize::Bytes(1 + u64::from(whole[1])),
+            (true, true) => SlcSize::Share(1 + whole[1] % WHOLE),
+        };
+        prop_assume!(p.check().is_ok());
         prop_assert_eq!(Profile::from_toml(&p.to_toml(), "printed").unwrap(), p);
     }
 
