@@ -521,6 +521,7 @@ impl<M: Medium> Device<M> {
             let index = self.geometry.chunk_index(address(i));
             let reset = self.chunks[index].reset(self.cliff);
             reset.expect("the trial went well");
+            self.units.forget(index);
             self.note_whole(index);
         }
         Ok(())

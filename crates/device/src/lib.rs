@@ -17,6 +17,7 @@ pub mod notices;
 pub mod queue;
 pub mod realtime;
 pub mod replay;
+mod slc;
 mod timeline;
 mod units;
 
@@ -27,3 +28,4 @@ pub use device::{Counters, Device, ErrorCounters, Health, MAX_DEPTH, WEAR_RANGES
 pub use flash::LinkTiming;
 pub use link::{Link, Payload};
 pub use notices::{Notice, NoticeMask, NoticeState};
+pub use slc::SlcHealth;

@@ -11,11 +11,18 @@
 //! Each parallel unit has at most one pending event: the end of its array's
 //! work or of its turn on the channel. A phase that takes no time makes no
 //! event.
+//!
+//! Where there is an SLC cache, a program goes to the area of its parallel unit
+//! if that has room, and to the slow cells if not. A parallel unit that has had
+//! nothing to do for a while folds, row by row: it reads the row in its area
+//! and programs it into the slow cells, without the channel. A fold stands as
+//! an operation that belongs to no command; it may be suspended as a program.
 
 use flash::{Geometry, Ppa, Timing};
 use port::{Slots, Time};
 
 use crate::list::{Linked, List, NONE, Table};
+use crate::slc::{Slc, SlcHealth, Upkeep};
 use crate::timeline::Timeline;
 
 /// What an operation does to the array.
@@ -31,7 +38,8 @@ pub(crate) enum OpKind {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Op {
     next: u32,
-    /// The command it belongs to.
+    /// The command it belongs to. [`NONE`] where the parallel unit keeps its SLC
+    /// area: that is an erase, whatever it does.
     pub cmd: u32,
     /// First block.
     pub ppa: Ppa,
@@ -65,10 +73,12 @@ impl Linked for Op {
 }
 
 /// What a parallel unit is doing with its active operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd)]
 enum State {
     #[default]
     Idle,
+    /// Nothing to do, and when that has lasted for a while it folds.
+    Resting,
     /// Command and, for a program, data on the channel, or waiting for it.
     In,
     /// A read is about to enter the array, and it is asked how long it takes.
@@ -155,7 +165,7 @@ impl Default for Channel {
 pub(crate) struct Units {
     geometry: Geometry,
     timing: Timing,
-    /// tR, where all pages have the same.
+    /// tR, where all pages have the same and none is in an SLC cache.
     same_read: Option<u64>,
     /// Whether each read is asked how long its array read takes.
     senses: bool,
@@ -167,6 +177,8 @@ pub(crate) struct Units {
     units: Table<Unit>,
     channels: Table<Channel>,
     timeline: Timeline,
+    /// The SLC cache, if there is one.
+    slc: Option<Box<Slc>>,
     /// Suspensions so far.
     pub suspends: u64,
 }
@@ -180,17 +192,22 @@ impl Units {
             unit.channel = geometry.group_of_pu(pu) as u32;
         }
         let most = geometry.row_blocks().max(64);
+        let slc = Slc::new(geometry, timing);
+        // One for each parallel unit that may fold.
+        let folds = if slc.is_some() { geometry.total_pus() as usize } else { 0 };
+        let same_read = timing.read.len() == 1 && slc.is_none();
         Units {
             geometry: *geometry,
             timing: timing.clone(),
-            same_read: if timing.read.len() == 1 { Some(timing.read[0]) } else { None },
+            same_read: same_read.then(|| timing.read[0]),
             senses: false,
             transfer: (0..=most).map(|n| timing.transfer(n)).collect(),
             transfer_tags: (0..=most).map(|n| timing.transfer_tags(n)).collect(),
-            ops: Slots::new(max_ops),
+            ops: Slots::new(max_ops + folds),
             units,
             channels: Table::new(groups),
             timeline: Timeline::new(geometry.pu_slots()),
+            slc,
             suspends: 0,
         }
     }
@@ -211,7 +228,8 @@ impl Units {
     /// Lets a read enter the array, which repeats it so many times: each takes
     /// a command and a tR more.
     pub fn sense(&mut self, now: Time, pu: u32, retries: u32) -> Option<u32> {
-        let read = self.timing.read_of(self.geometry.row(self.active(pu).ppa));
+        let op = self.active(pu);
+        let read = self.read_time(op.ppa, op.count);
         let time = read + u64::from(retries) * (self.timing.command + read);
         self.go(now, pu, State::Array, time)
     }
@@ -244,7 +262,7 @@ impl Units {
         (held.first, held.count, held.suspended) = (op.first, op.count, 0);
         held.tags = op.tags;
         let unit = &mut self.units[pu];
-        if unit.state == State::Idle {
+        if unit.state <= State::Resting {
             return self.start(now, pu, id);
         }
         if is_read && self.timing.reads_first {
@@ -269,6 +287,7 @@ impl Units {
             State::In | State::Out => self.bus_end(now, pu),
             State::Suspending => self.start_read(now, pu),
             State::Finishing => Some(pu),
+            State::Resting => self.keep(now, pu),
             State::Idle | State::Sensing => unreachable!("such a unit has no event"),
         };
         Ok((now, finished))
@@ -319,8 +338,7 @@ impl Units {
             return self.go(now, pu, State::Array, left);
         }
         let Some(id) = unit.others.pop(&mut self.ops) else {
-            self.quiet(pu);
-            return None;
+            return self.rest(now, pu);
         };
         self.start(now, pu, id)
     }
@@ -361,7 +379,7 @@ impl Units {
     /// `time`, until one takes some or all are over.
     #[inline]
     fn go(&mut self, now: Time, pu: u32, mut state: State, mut time: u64) -> Option<u32> {
-        let Op { kind, count, ppa, tags, .. } = self.ops[self.units[pu].active];
+        let Op { cmd, kind, count, ppa, tags, .. } = self.ops[self.units[pu].active];
         loop {
             if time > 0 {
                 self.units[pu].state = state;
@@ -378,17 +396,16 @@ impl Units {
                     return Some(pu);
                 }
                 (State::In, OpKind::Read) => {
-                    let row = || self.geometry.row(ppa);
-                    (State::Array, self.same_read.unwrap_or_else(|| self.timing.read_of(row())))
+                    let time = self.same_read.unwrap_or_else(|| self.read_time(ppa, count));
+                    (State::Array, time)
                 }
-                (State::In, OpKind::Program) => {
-                    (State::Array, self.timing.program_of(self.geometry.row(ppa)))
-                }
+                (State::In, OpKind::Program) => (State::Array, self.program_time(pu, ppa, count)),
                 (State::In, OpKind::Erase) => (State::Array, self.timing.erase),
                 (State::Array, OpKind::Read) if tags => {
                     (State::Out, self.transfer_tags[count as usize])
                 }
                 (State::Array, OpKind::Read) => (State::Out, self.transfer[count as usize]),
+                (State::Array, OpKind::Erase) if cmd == NONE => return self.kept(now, pu),
                 _ => {
                     self.units[pu].state = State::Finishing;
                     return Some(pu);
@@ -477,5 +494,110 @@ impl Units {
         unit.paused_left = left;
         unit.state = State::Suspending;
         self.arm(pu, now + self.timing.suspend_time);
+    }
+
+    /// tR of neighbours in a row.
+    #[inline]
+    fn read_time(&self, ppa: Ppa, count: u8) -> u64 {
+        match &self.slc {
+            Some(slc) if slc.has(ppa, count.into()) => slc.config.read,
+            _ => self.timing.read_of(self.geometry.row(ppa)),
+        }
+    }
+
+    /// tPROG of a program that enters the array now: in the SLC cache, where
+    /// that takes it, else in the slow cells.
+    #[inline]
+    fn program_time(&mut self, pu: u32, ppa: Ppa, count: u8) -> u64 {
+        if let Some(slc) = &mut self.slc
+            && slc.take(pu, ppa, count)
+        {
+            return slc.config.program;
+        }
+        self.timing.program_of(self.geometry.row(ppa))
+    }
+
+    /// The parallel unit has nothing to do.
+    #[inline]
+    fn rest(&mut self, now: Time, pu: u32) -> Option<u32> {
+        match self.slc {
+            None => self.quiet(pu),
+            Some(_) => self.rest_with_area(now, pu),
+        }
+        None
+    }
+
+    /// The same where there is an SLC cache: it is kept after a while, or at
+    /// once if its area is pressed.
+    #[cold]
+    fn rest_with_area(&mut self, now: Time, pu: u32) {
+        let slc = self.slc.as_mut().expect("the caller saw it");
+        if slc.next(pu).is_none() {
+            self.quiet(pu);
+        } else if slc.is_pressed(pu) {
+            self.keep(now, pu);
+        } else {
+            let at = now + slc.config.idle;
+            self.units[pu].state = State::Resting;
+            self.arm(pu, at);
+        }
+    }
+
+    /// Begins the next work on the SLC area of a parallel unit that has nothing
+    /// else to do, if there is any.
+    #[cold]
+    fn keep(&mut self, now: Time, pu: u32) -> Option<u32> {
+        self.units[pu].state = State::Idle;
+        let slc = self.slc.as_mut().expect("the unit has an area");
+        let Some(upkeep) = slc.next(pu) else {
+            self.quiet(pu);
+            return None;
+        };
+        slc.begin(pu, upkeep);
+        let (ppa, time) = match upkeep {
+            Upkeep::Erase => (Ppa(0), self.timing.erase),
+            Upkeep::Fold(ppa) => {
+                let slow = self.timing.program_of(self.geometry.row(ppa));
+                (ppa, slc.config.read + slow)
+            }
+        };
+        let id = self.ops.take(Op::new(NONE, OpKind::Erase, ppa, 0, 0));
+        let unit = &mut self.units[pu];
+        (unit.active, unit.state) = (id, State::Array);
+        self.start_array(now, pu, time);
+        None
+    }
+
+    /// A piece of work on an SLC area is done: what waits comes next, then more
+    /// of the same.
+    #[cold]
+    fn kept(&mut self, now: Time, pu: u32) -> Option<u32> {
+        self.slc.as_mut().expect("the unit has an area").end(pu);
+        let unit = &mut self.units[pu];
+        self.ops.give(unit.active);
+        unit.active = NONE;
+        if unit.reads.is_empty() && unit.others.is_empty() {
+            return self.keep(now, pu);
+        }
+        self.start_next(now, pu)
+    }
+
+    /// Whether neighbours in a row are in the SLC cache.
+    #[inline]
+    pub fn is_in_slc(&self, ppa: Ppa, blocks: u32) -> bool {
+        self.slc.as_ref().is_some_and(|slc| slc.has(ppa, blocks))
+    }
+
+    /// A chunk is reset: what the SLC cache has of it need not be folded.
+    #[inline]
+    pub fn forget(&mut self, chunk_index: usize) {
+        if let Some(slc) = &mut self.slc {
+            slc.forget(chunk_index);
+        }
+    }
+
+    /// How the SLC cache is; zeros where there is none.
+    pub fn slc_health(&self) -> SlcHealth {
+        self.slc.as_ref().map_or_else(SlcHealth::default, |slc| slc.health())
     }
 }

@@ -9,7 +9,10 @@ use std::collections::{BTreeSet, HashMap};
 use common::{Flaky, Rig, Slow, cmd, drive, geometry, list_cmd};
 use device::realtime::RealTime;
 use device::{Addresses, Content, Device, MAX_DEPTH, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{Chunk, ChunkState, Dimensions, Geometry, Medium, Ppa, RamMedium, TAG_BYTES, Timing};
+use flash::{
+    Chunk, ChunkState, Dimensions, Geometry, Medium, Ppa, RamMedium, SlcCache, SlcSize, TAG_BYTES,
+    Timing,
+};
 use port::{Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
 
@@ -80,7 +83,16 @@ fn setups() -> impl Strategy<Value = Setup> {
     let medium = (prop_oneof![Just(4096u32), Just(8), Just(0)], any::<bool>(), 1usize..5);
     let times = (0u64..3, 0u64..60, 0u64..900, 0u64..2000, 0u64..2_000_000_000);
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), 0u32..4, 0u32..5);
-    (shape, medium, times, flags).prop_map(|(shape, medium, times, flags)| Setup {
+    // None half the time; the largest holds 12 rows a unit.
+    let slc = (0u64..400_000, 0u64..30, 0u64..300, 0u64..2000, 0u32..=flash::slc::WHOLE);
+    let slc = (any::<bool>(), slc).prop_map(|(on, (bytes, read, program, idle, mark))| SlcCache {
+        size: SlcSize::Bytes(if on { bytes } else { 0 }),
+        read,
+        program,
+        idle,
+        mark,
+    });
+    (shape, medium, times, flags, slc).prop_map(|(shape, medium, times, flags, slc)| Setup {
         groups: shape.0,
         pus: shape.1,
         planes: 1 << shape.2,
@@ -101,6 +113,7 @@ fn setups() -> impl Strategy<Value = Setup> {
             resume_time: 5,
             unreadable: flags.4,
             endurance: ENDURANCE,
+            slc,
             ..Timing::default()
         },
     })

@@ -788,8 +788,15 @@ fn notices_without_room_are_counted_and_told_later() {
 #[test]
 fn energy_is_the_sum_of_what_was_done() {
     let g = geometry(1, 1, 2);
-    let costs =
-        EnergyCosts { counted: true, read: 10, program: 100, erase: 1000, byte: 50, idle: 3 };
+    let costs = EnergyCosts {
+        counted: true,
+        read: 10,
+        program: 100,
+        erase: 1000,
+        byte: 50,
+        idle: 3,
+        ..EnergyCosts::default()
+    };
     let mut d = drive(&g, &timing(), KEPT as u32);
     d.set_energy(&costs);
     let mut rig = Rig::new(d, 8);

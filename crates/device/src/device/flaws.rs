@@ -369,18 +369,32 @@ impl<M: Medium> Device<M> {
         let first = self.geometry.block(op.ppa) / page;
         let last = (self.geometry.block(op.ppa) + u32::from(op.count) - 1) / page;
         let pages = u64::from(last - first + 1);
+        let in_slc = self.units.is_in_slc(op.ppa, op.count.into());
         let (counts, blocks) = (&mut self.flaws.counts, u64::from(op.count));
         let tag = if self.units.timing().tags_on_channel { TAG_BYTES as u64 } else { 0 };
         match op.kind {
             OpKind::Read => {
-                counts.reads += pages * u64::from(1 + self.flaws.outcomes[pu as usize].retries);
+                let times = u64::from(1 + self.flaws.outcomes[pu as usize].retries);
+                *if in_slc { &mut counts.slc_reads } else { &mut counts.reads } += pages * times;
                 counts.bytes += blocks * if op.tags { TAG_BYTES as u64 } else { BLOCK_BYTES + tag };
             }
             OpKind::Program => {
-                counts.programs += pages;
+                *if in_slc { &mut counts.slc_programs } else { &mut counts.programs } += pages;
                 counts.bytes += blocks * (BLOCK_BYTES + tag);
             }
             OpKind::Erase => counts.erases += u64::from(planes),
+        }
+    }
+
+    /// What was done, with what the SLC cache did unasked.
+    pub(super) fn energy_counts(&self) -> EnergyCounts {
+        let (slc, counts) = (self.units.slc_health(), self.flaws.counts);
+        let planes = u64::from(self.geometry.dimensions().planes);
+        EnergyCounts {
+            slc_reads: counts.slc_reads + slc.folded_pages,
+            programs: counts.programs + slc.folded_pages,
+            erases: counts.erases + slc.erases * planes,
+            ..counts
         }
     }
 
@@ -395,7 +409,7 @@ impl<M: Medium> Device<M> {
             };
             [index as u64, word(0), word(8), word(16), word(24)]
         });
-        let (e, c) = (self.errors(), self.flaws.counts);
+        let (e, c, slc) = (self.errors(), self.flaws.counts, self.units.slc_health());
         let counters = [
             (1, e.corrected_reads),
             (2, e.retried_reads),
@@ -410,6 +424,13 @@ impl<M: Medium> Device<M> {
             (11, c.programs),
             (12, c.erases),
             (13, c.bytes),
+            (14, c.slc_reads),
+            (15, c.slc_programs),
+            (16, slc.written),
+            (17, slc.folded),
+            (18, slc.dropped),
+            (19, slc.direct),
+            (20, slc.erases),
         ];
         words.chain(counters.into_iter().filter(|c| c.1 != 0).flat_map(|c| [c.0, c.1]))
     }

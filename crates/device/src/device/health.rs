@@ -6,6 +6,7 @@ use flash::{Chunk, ChunkState, Energy, Medium};
 use port::Time;
 
 use super::{Device, ErrorCounters};
+use crate::slc::SlcHealth;
 
 /// Ranges of the wear histogram.
 pub const WEAR_RANGES: usize = 16;
@@ -47,6 +48,8 @@ pub struct Health {
     pub wear: Wear,
     /// What went wrong.
     pub errors: ErrorCounters,
+    /// The SLC cache, of which wear is counted apart; zeros where there is none.
+    pub slc: SlcHealth,
     /// What it took; zero where energy is not counted.
     pub energy: Energy,
 }
@@ -67,7 +70,7 @@ impl Wear {
 impl<M: Medium> Device<M> {
     /// The energy taken until `now`; zero where it is not counted.
     pub fn energy(&self, now: Time) -> Energy {
-        self.flaws.costs.sum(&self.flaws.counts, now.0)
+        self.flaws.costs.sum(&self.energy_counts(), now.0)
     }
 
     /// How the drive is at `now`.
@@ -89,6 +92,7 @@ impl<M: Medium> Device<M> {
             grown_bad: count(|c| c.state == ChunkState::Offline && c.wear > 0),
             wear: Wear::of(&used.map(|c| c.wear).collect::<Vec<_>>()),
             errors: self.errors(),
+            slc: self.units.slc_health(),
             energy: self.energy(now),
         }
     }

@@ -1,0 +1,228 @@
+//! The SLC cache's books: what each parallel unit has in its area, and what is
+//! to be folded next.
+//!
+//! The area of a parallel unit is a ring of blocks, each programmed row by row
+//! with one bit a cell and erased as a whole. A program takes the next row; a
+//! fold takes the oldest; a block whose rows are all folded or dropped is
+//! erased before it is programmed again. So all blocks of an area wear alike.
+//!
+//! Guarantees: an area never holds more rows than it has; each row that was
+//! cached is folded once, dropped once, or still there. It only keeps books:
+//! times are the parallel units', bytes the medium's. Nothing here fails.
+
+use flash::slc::WHOLE;
+use flash::{Geometry, Ppa, SlcCache, Timing};
+
+/// What the SLC cache has done since the drive was made or restored, and what
+/// it is. Rows are programs as the array had them: of one row, or a part of
+/// it. A cache that is off has zeros.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlcHealth {
+    /// Rows that it has room for, in all areas.
+    pub rows: u64,
+    /// Rows that it holds and that will be folded.
+    pub cached: u64,
+    /// Programs that it took.
+    pub written: u64,
+    /// Rows programmed into the slow cells out of it.
+    pub folded: u64,
+    /// Rows whose chunk was reset before they were folded.
+    pub dropped: u64,
+    /// Programs that found it full and went to the slow cells.
+    pub direct: u64,
+    /// Its blocks.
+    pub blocks: u64,
+    /// Erases of them; its wear is `erases` / `blocks` each, evenly.
+    pub erases: u64,
+    /// Pages of one plane that were folded.
+    pub folded_pages: u64,
+}
+
+/// What a parallel unit is to do for its area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Upkeep {
+    /// Read this row and program it into the slow cells.
+    Fold(Ppa),
+    /// Erase the oldest block.
+    Erase,
+}
+
+/// A row in an area. One that was dropped has no blocks.
+#[derive(Clone, Copy, Default)]
+struct Row {
+    ppa: Ppa,
+    blocks: u8,
+}
+
+/// The area of one parallel unit. Rows are counted from its first on; row `n`
+/// is in place `n % rows`.
+struct Area {
+    rows: Box<[Row]>,
+    /// Rows programmed, folded or dropped, and erased: each at most the one
+    /// before, and at most all rows behind the first.
+    written: u64,
+    folded: u64,
+    erased: u64,
+    /// What the parallel unit does for it now.
+    doing: Option<Upkeep>,
+}
+
+/// All areas of a drive.
+pub(crate) struct Slc {
+    pub config: SlcCache,
+    geometry: Geometry,
+    /// Rows of a block.
+    block_rows: u64,
+    /// Rows in use from which on an area is pressed.
+    mark: u64,
+    areas: Box<[Area]>,
+    /// A bit for each page of the drive: the SLC cache has it.
+    pages: Box<[u64]>,
+    counts: SlcHealth,
+}
+
+impl Slc {
+    /// The cache of a drive, if it has one.
+    pub fn new(geometry: &Geometry, timing: &Timing) -> Option<Box<Slc>> {
+        let config = timing.slc;
+        if !config.is_on() {
+            return None;
+        }
+        let block_rows = (geometry.dimensions().pages / timing.cell_bits()).max(1);
+        let blocks = config.blocks_per_pu(geometry, block_rows);
+        let rows = blocks * u64::from(block_rows);
+        let mut areas: Vec<Area> = (0..geometry.pu_slots()).map(|_| Area::of(0)).collect();
+        geometry.pus_channels_first().for_each(|pu| areas[pu] = Area::of(rows as usize));
+        let pages = (1usize << geometry.address_bits()) / geometry.page_blocks() as usize;
+        let units = u64::from(geometry.total_pus());
+        let mark = u128::from(rows) * u128::from(config.mark) / u128::from(WHOLE);
+        let counts =
+            SlcHealth { rows: rows * units, blocks: blocks * units, ..SlcHealth::default() };
+        Some(Box::new(Slc {
+            config,
+            geometry: *geometry,
+            block_rows: block_rows.into(),
+            mark: mark as u64,
+            areas: areas.into(),
+            pages: vec![0; pages.div_ceil(64)].into(),
+            counts,
+        }))
+    }
+
+    /// A program begins in the array: whether its area takes it. Otherwise it
+    /// is a direct one.
+    pub fn take(&mut self, pu: u32, ppa: Ppa, blocks: u8) -> bool {
+        let area = &mut self.areas[pu as usize];
+        if area.used() == area.rows.len() as u64 {
+            self.counts.direct += 1;
+            return false;
+        }
+        let place = area.place(area.written);
+        area.rows[place] = Row { ppa, blocks };
+        area.written += 1;
+        self.counts.written += 1;
+        self.set_pages(ppa, blocks.into(), true);
+        true
+    }
+
+    /// Whether all of some neighbours in a row are in the cache.
+    pub fn has(&self, ppa: Ppa, blocks: u32) -> bool {
+        self.pages_of(ppa, blocks).all(|page| self.pages[page / 64] >> (page % 64) & 1 == 1)
+    }
+
+    /// What the parallel unit can do for its area, if anything.
+    pub fn next(&mut self, pu: u32) -> Option<Upkeep> {
+        let area = &mut self.areas[pu as usize];
+        while area.folded < area.written && area.rows[area.place(area.folded)].blocks == 0 {
+            area.folded += 1;
+        }
+        if area.folded - area.erased >= self.block_rows {
+            return Some(Upkeep::Erase);
+        }
+        (area.folded < area.written).then(|| Upkeep::Fold(area.rows[area.place(area.folded)].ppa))
+    }
+
+    /// Whether the area is so full that its parallel unit is not to wait.
+    pub fn is_pressed(&self, pu: u32) -> bool {
+        self.areas[pu as usize].used() >= self.mark
+    }
+
+    /// The parallel unit begins to do this.
+    pub fn begin(&mut self, pu: u32, upkeep: Upkeep) {
+        self.areas[pu as usize].doing = Some(upkeep);
+    }
+
+    /// It has done what it began.
+    pub fn end(&mut self, pu: u32) {
+        let area = &mut self.areas[pu as usize];
+        match area.doing.take().expect("it began") {
+            Upkeep::Erase => {
+                area.erased += self.block_rows;
+                self.counts.erases += 1;
+            }
+            Upkeep::Fold(_) => {
+                let Row { ppa, blocks } = area.rows[area.place(area.folded)];
+                area.folded += 1;
+                self.counts.folded += 1;
+                self.counts.folded_pages += self.pages_of(ppa, blocks.into()).count() as u64;
+                self.set_pages(ppa, blocks.into(), false);
+            }
+        }
+    }
+
+    /// A chunk is reset: its rows need not be folded. One that is being folded
+    /// will have been.
+    pub fn forget(&mut self, chunk: usize) {
+        let geometry = self.geometry;
+        let area = &mut self.areas[geometry.pu_index(geometry.chunk_start(chunk))];
+        let folding = u64::from(matches!(area.doing, Some(Upkeep::Fold(_))));
+        for number in area.folded + folding..area.written {
+            let place = area.place(number);
+            let row = &mut area.rows[place];
+            if row.blocks > 0 && geometry.chunk_index(row.ppa) == chunk {
+                row.blocks = 0;
+                self.counts.dropped += 1;
+            }
+        }
+        self.set_pages(geometry.chunk_start(chunk), geometry.chunk_blocks(), false);
+    }
+
+    /// What it has done, and what it is.
+    pub fn health(&self) -> SlcHealth {
+        let c = self.counts;
+        SlcHealth { cached: c.written - c.folded - c.dropped, ..c }
+    }
+
+    /// The numbers of pages, through the whole (sparse) drive.
+    fn pages_of(&self, ppa: Ppa, blocks: u32) -> impl Iterator<Item = usize> + use<> {
+        let page = u64::from(self.geometry.page_blocks());
+        (ppa.0 / page) as usize..(ppa.0 + u64::from(blocks)).div_ceil(page) as usize
+    }
+
+    fn set_pages(&mut self, ppa: Ppa, blocks: u32, cached: bool) {
+        for page in self.pages_of(ppa, blocks) {
+            let bit = 1 << (page % 64);
+            if cached {
+                self.pages[page / 64] |= bit;
+            } else {
+                self.pages[page / 64] &= !bit;
+            }
+        }
+    }
+}
+
+impl Area {
+    fn of(rows: usize) -> Area {
+        let rows = vec![Row::default(); rows].into();
+        Area { rows, written: 0, folded: 0, erased: 0, doing: None }
+    }
+
+    fn place(&self, number: u64) -> usize {
+        (number % self.rows.len() as u64) as usize
+    }
+
+    /// Rows that cannot be programmed until they are erased.
+    fn used(&self) -> u64 {
+        self.written - self.erased
+    }
+}
