@@ -47,6 +47,32 @@ fn snapshots_are_drives() {
     run("snapshot.md", |_| true);
 }
 
+/// What docs/slc-cache.md says of its examples: a burst, a fall, and a drive
+/// without a cache.
+#[test]
+fn the_slc_cache_is_fast_until_it_is_full() {
+    let lines = examples("../slc-cache.md");
+    let report = |line: &String| -> serde_json::Value {
+        let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+            .args(line.split_whitespace())
+            .arg("--json")
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
+        serde_json::from_slice(&out.stdout).unwrap()
+    };
+    let [burst, fall, without] = &lines[..] else { panic!("three examples: {lines:?}") };
+    let iops = |report: &serde_json::Value, second: usize| {
+        report["series"][second]["iops"].as_f64().expect("a second of the series")
+    };
+    let (burst, fall, without) = (report(burst), report(fall), report(without));
+    let slow = iops(&without, 5);
+    assert!(iops(&burst, 0) > 8.0 * slow, "3052 against 336");
+    assert!(iops(&fall, 0) > 3.0 * slow, "1246 against 336");
+    let after = iops(&fall, 5);
+    assert!((0.97..1.03).contains(&(after / slow)), "{after} against {slow}");
+}
+
 #[test]
 fn benches_use_them() {
     run("bench.md", |line| line.contains("aged.ssd"));
