@@ -13,6 +13,8 @@
 use flash::slc::WHOLE;
 use flash::{Geometry, Ppa, SlcCache, Timing};
 
+use crate::list::NONE;
+
 /// What the SLC cache has done since the drive was made or restored, and what
 /// it is. Rows are programs as the array had them: of one row, or a part of
 /// it. A cache that is off has zeros.
@@ -63,6 +65,8 @@ struct Area {
     written: u64,
     folded: u64,
     erased: u64,
+    /// The number of the operation that stands for that work.
+    op: u32,
     /// What the parallel unit does for it now.
     doing: Option<Upkeep>,
 }
@@ -82,8 +86,13 @@ pub(crate) struct Slc {
 }
 
 impl Slc {
-    /// The cache of a drive, if it has one.
-    pub fn new(geometry: &Geometry, timing: &Timing) -> Option<Box<Slc>> {
+    /// The cache of a drive, if it has one. `op` gives an operation's number for
+    /// each parallel unit.
+    pub fn new(
+        geometry: &Geometry,
+        timing: &Timing,
+        mut op: impl FnMut() -> u32,
+    ) -> Option<Box<Slc>> {
         let config = timing.slc;
         if !config.is_on() {
             return None;
@@ -91,8 +100,10 @@ impl Slc {
         let block_rows = (geometry.dimensions().pages / timing.cell_bits()).max(1);
         let blocks = config.blocks_per_pu(geometry, block_rows);
         let rows = blocks * u64::from(block_rows);
-        let mut areas: Vec<Area> = (0..geometry.pu_slots()).map(|_| Area::of(0)).collect();
-        geometry.pus_channels_first().for_each(|pu| areas[pu] = Area::of(rows as usize));
+        let mut areas: Vec<Area> = (0..geometry.pu_slots()).map(|_| Area::of(0, NONE)).collect();
+        for pu in geometry.pus_channels_first() {
+            areas[pu] = Area::of(rows as usize, op());
+        }
         let pages = (1usize << geometry.address_bits()) / geometry.page_blocks() as usize;
         let units = u64::from(geometry.total_pus());
         let mark = u128::from(rows) * u128::from(config.mark) / u128::from(WHOLE);
@@ -145,6 +156,11 @@ impl Slc {
     /// Whether the area is so full that its parallel unit is not to wait.
     pub fn is_pressed(&self, pu: u32) -> bool {
         self.areas[pu as usize].used() >= self.mark
+    }
+
+    /// The operation that stands for what the parallel unit does for its area.
+    pub fn op(&self, pu: u32) -> u32 {
+        self.areas[pu as usize].op
     }
 
     /// The parallel unit begins to do this.
@@ -212,9 +228,9 @@ impl Slc {
 }
 
 impl Area {
-    fn of(rows: usize) -> Area {
+    fn of(rows: usize, op: u32) -> Area {
         let rows = vec![Row::default(); rows].into();
-        Area { rows, written: 0, folded: 0, erased: 0, doing: None }
+        Area { rows, written: 0, folded: 0, erased: 0, op, doing: None }
     }
 
     fn place(&self, number: u64) -> usize {

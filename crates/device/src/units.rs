@@ -192,9 +192,10 @@ impl Units {
             unit.channel = geometry.group_of_pu(pu) as u32;
         }
         let most = geometry.row_blocks().max(64);
-        let slc = Slc::new(geometry, timing);
-        // One for each parallel unit that may fold.
-        let folds = if slc.is_some() { geometry.total_pus() as usize } else { 0 };
+        // One more for each parallel unit that may fold, which it keeps.
+        let folds = if timing.slc.is_on() { geometry.total_pus() as usize } else { 0 };
+        let mut ops = Slots::new(max_ops + folds);
+        let slc = Slc::new(geometry, timing, || ops.take(Op::default()));
         let same_read = timing.read.len() == 1 && slc.is_none();
         Units {
             geometry: *geometry,
@@ -203,7 +204,7 @@ impl Units {
             senses: false,
             transfer: (0..=most).map(|n| timing.transfer(n)).collect(),
             transfer_tags: (0..=most).map(|n| timing.transfer_tags(n)).collect(),
-            ops: Slots::new(max_ops + folds),
+            ops,
             units,
             channels: Table::new(groups),
             timeline: Timeline::new(geometry.pu_slots()),
@@ -561,7 +562,8 @@ impl Units {
                 (ppa, slc.config.read + slow)
             }
         };
-        let id = self.ops.take(Op::new(NONE, OpKind::Erase, ppa, 0, 0));
+        let id = slc.op(pu);
+        self.ops[id] = Op::new(NONE, OpKind::Erase, ppa, 0, 0);
         let unit = &mut self.units[pu];
         (unit.active, unit.state) = (id, State::Array);
         self.start_array(now, pu, time);
@@ -574,7 +576,6 @@ impl Units {
     fn kept(&mut self, now: Time, pu: u32) -> Option<u32> {
         self.slc.as_mut().expect("the unit has an area").end(pu);
         let unit = &mut self.units[pu];
-        self.ops.give(unit.active);
         unit.active = NONE;
         if unit.reads.is_empty() && unit.others.is_empty() {
             return self.keep(now, pu);
