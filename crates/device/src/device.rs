@@ -167,6 +167,16 @@ impl<M: Medium> Device<M> {
         Counters { suspends: self.units.suspends, ..self.counters }
     }
 
+    /// The medium.
+    pub fn medium(&self) -> &M {
+        &self.medium
+    }
+
+    /// The medium, to be told how it is to err. Its bytes are the drive's.
+    pub fn medium_mut(&mut self) -> &mut M {
+        &mut self.medium
+    }
+
     /// Power goes: what was in flight is lost, the medium keeps what was
     /// programmed.
     pub fn cut(self) -> M {

@@ -3,8 +3,9 @@
 //! The sum covers the block's bytes, its tag, its address and the life of its
 //! chunk (how often it was erased). So a damaged, torn, stale, lost or
 //! misdirected block reads as [`Moved::Failed`], never as wrong data. A block
-//! that was never programmed through this medium cannot be read. Nor can the
-//! kept bytes of a block that was stored whole, where they are not all of it.
+//! that was never programmed through this medium cannot be read, unless it was
+//! there from the start ([`CheckedMedium::over`]). Nor can the kept bytes of a
+//! block that was stored whole, where they are not all of it.
 //!
 //! Real drives store the sum beside its block. Here it is in a table, 4 bytes
 //! a block of address space, which is for small drives. Sums that were
@@ -89,6 +90,35 @@ impl<M: Medium> CheckedMedium<M> {
             refused: 0,
             below,
         })
+    }
+
+    /// Sums over `below`, which holds what `chunks` say, by
+    /// [`Geometry::chunk_index`]: all of it is read once, and taken for right.
+    /// What cannot be read now stays so.
+    pub fn over(
+        geometry: &Geometry,
+        below: M,
+        chunks: &[Chunk],
+    ) -> Result<CheckedMedium<M>, OutOfMemory> {
+        let mut medium = CheckedMedium::new(geometry, below)?;
+        let kept = medium.below.kept() as usize;
+        let (mut data, mut tag) = ([0; BLOCK_BYTES as usize], [0; TAG_BYTES]);
+        for (index, chunk) in chunks.iter().enumerate() {
+            medium.described[index].0 = *chunk;
+            medium.lives[index].begun = chunk.programmed > 0;
+            let start = geometry.chunk_start(index).0;
+            for ppa in start..start + u64::from(chunk.programmed) {
+                // Whole, where it was stored so, else as much as is kept.
+                for bytes in [BLOCK_BYTES as usize, kept] {
+                    let data = &mut data[..bytes];
+                    if settle(|| medium.below.read(Ppa(ppa), 1, data, &mut tag)) == Moved::Done {
+                        medium.sums[ppa as usize] = medium.sum(ppa, 0, data, &tag);
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(medium)
     }
 
     /// The medium below.

@@ -42,18 +42,28 @@ where
     /// Puts the rules in front of `below`. The delays of all rules that strike
     /// a command add up. Random strikes and delays come from `seed`.
     pub fn new(below: P, rules: &[DelayRule], seed: u64) -> Result<DelayPort<P>, WrongPort> {
+        let mut port = DelayPort {
+            passage: Passage::new(below),
+            rules: Vec::new(),
+            held: Slots::new(DEPTH),
+            due: BinaryHeap::with_capacity(DEPTH),
+            came: 0,
+        };
+        port.set_rules(rules, seed)?;
+        Ok(port)
+    }
+
+    /// From now on there are these rules, with nothing counted; none takes all
+    /// delays away but those of what is inside. Fails, with the rules as they
+    /// were, when one can strike nothing here.
+    pub fn set_rules(&mut self, rules: &[DelayRule], seed: u64) -> Result<(), WrongPort> {
         let active = |(index, rule): (usize, &DelayRule)| {
             P::Cmd::check(rule.operation, rule.trigger.span.as_ref())?;
             let counter = Counter::new(rule.trigger.clone(), seed, index);
             Ok(Active { rule: rule.clone(), counter })
         };
-        Ok(DelayPort {
-            passage: Passage::new(below),
-            rules: rules.iter().enumerate().map(active).collect::<Result<_, _>>()?,
-            held: Slots::new(DEPTH),
-            due: BinaryHeap::with_capacity(DEPTH),
-            came: 0,
-        })
+        self.rules = rules.iter().enumerate().map(active).collect::<Result<_, _>>()?;
+        Ok(())
     }
 
     /// How often each rule struck.

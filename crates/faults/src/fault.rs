@@ -70,6 +70,16 @@ where
     /// Puts the rules in front of `below`. All of them see every command; the
     /// first that strikes gives the status. Random strikes come from `seed`.
     pub fn new(below: P, rules: &[FaultRule], seed: u64) -> Result<FaultPort<P>, WrongPort> {
+        let passage = Passage::new(below);
+        let mut port = FaultPort { passage, rules: Vec::new(), ready: Ring::new(DEPTH) };
+        port.set_rules(rules, seed)?;
+        Ok(port)
+    }
+
+    /// From now on there are these rules, with nothing counted; none takes all
+    /// faults away. Fails, with the rules as they were, when one can strike
+    /// nothing here.
+    pub fn set_rules(&mut self, rules: &[FaultRule], seed: u64) -> Result<(), WrongPort> {
         let active = |(index, rule): (usize, &FaultRule)| {
             P::Cmd::check(rule.operation, rule.trigger.span.as_ref())?;
             Ok(Active {
@@ -80,8 +90,8 @@ where
                 bad_flush: false,
             })
         };
-        let rules = rules.iter().enumerate().map(active).collect::<Result<_, _>>()?;
-        Ok(FaultPort { passage: Passage::new(below), rules, ready: Ring::new(DEPTH) })
+        self.rules = rules.iter().enumerate().map(active).collect::<Result<_, _>>()?;
+        Ok(())
     }
 
     /// How often each rule struck; what fails again for good is not counted.

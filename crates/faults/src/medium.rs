@@ -119,6 +119,24 @@ impl<M: Medium> FaultyMedium<M> {
         rules: &[MediumRule],
         seed: u64,
     ) -> Result<FaultyMedium<M>, WrongPort> {
+        let mut medium = FaultyMedium {
+            geometry: *geometry,
+            below,
+            rules: Vec::new(),
+            asked: Vec::new(),
+            wrong: HashMap::with_capacity(USUAL),
+            store: Vec::new(),
+            free: Vec::new(),
+            flips: HashMap::with_capacity(USUAL),
+        };
+        medium.set_rules(rules, seed)?;
+        Ok(medium)
+    }
+
+    /// From now on there are these rules, with nothing counted. What is
+    /// damaged stays so. Fails, with the rules as they were, when one can
+    /// strike nothing here.
+    pub fn set_rules(&mut self, rules: &[MediumRule], seed: u64) -> Result<(), WrongPort> {
         let active = |(index, rule): (usize, &MediumRule)| {
             if let Some(Span::Offset(_)) = rule.trigger.span {
                 let (kind, takes, given) = ("medium", "ppa", "offset");
@@ -127,16 +145,8 @@ impl<M: Medium> FaultyMedium<M> {
             let counter = Counter::new(rule.trigger.clone(), seed, index);
             Ok(Active { fault: rule.fault, counter, bad: Ranges::default(), bad_flush: false })
         };
-        Ok(FaultyMedium {
-            geometry: *geometry,
-            below,
-            rules: rules.iter().enumerate().map(active).collect::<Result<_, _>>()?,
-            asked: Vec::new(),
-            wrong: HashMap::with_capacity(USUAL),
-            store: Vec::new(),
-            free: Vec::new(),
-            flips: HashMap::with_capacity(USUAL),
-        })
+        self.rules = rules.iter().enumerate().map(active).collect::<Result<_, _>>()?;
+        Ok(())
     }
 
     /// The medium below.

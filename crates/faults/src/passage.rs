@@ -135,6 +135,10 @@ macro_rules! open_channel_of_below {
                 self.below().is_cached()
             }
 
+            fn take_notice(&mut self) -> Option<device::Notice> {
+                self.below_mut().take_notice()
+            }
+
             fn hint_block(&self, ppa: flash::Ppa) {
                 self.below().hint_block(ppa);
             }

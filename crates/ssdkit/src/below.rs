@@ -181,7 +181,8 @@ impl<M: Backing> Visitor<M> for Below<'_> {
             Err(e) => return Err(ended(bare, e)),
         };
         drop(load);
-        let (drive, now) = bare.into_drive();
+        let (mut drive, now) = bare.into_drive();
+        drive.begin_faults();
         let (mut run, drive, now) = match args.clock() {
             ClockKind::Virtual => in_virtual_time(args, &mut bench, drive, now)?,
             ClockKind::Real => on_the_clock(args, &mut bench, drive, now)?,
@@ -194,6 +195,7 @@ impl<M: Backing> Visitor<M> for Below<'_> {
         let hash = args.json.then(|| bare.drive().state_hash());
         let mut outcome = run.finish(&bench, steady, config.effective(), in_few_words(config));
         outcome.state_hash = hash;
+        outcome.injected = bare.drive().injected();
         outcome.warnings.extend(put_away(bare));
         Ok(outcome)
     }

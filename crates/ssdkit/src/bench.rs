@@ -21,6 +21,7 @@ use crate::cpu::CpuTime;
 use crate::drive::{DriveConfig, DriveSpec, FileSpec, NbdAddress};
 use crate::driver::{Driver, Real, Virtual};
 use crate::error::Error;
+use crate::fault_rules::Injected;
 use crate::load::{Load, Pace, Share};
 use crate::nbd::Served;
 use crate::real::share;
@@ -57,6 +58,11 @@ pub struct Outcome {
     pub warnings: Vec<String>,
     /// How the drive was found again, where it was.
     pub recovery: Option<Recovery>,
+    /// Fault rules, and how often each struck.
+    pub injected: Vec<Injected>,
+    /// With fault rules, the requests that failed, which are no errors then,
+    /// and the first of them.
+    pub failed: Option<(u64, String)>,
 }
 
 /// Runs, and prints the report to `out`.
@@ -86,7 +92,8 @@ fn reads_nothing(args: &BenchArgs) -> bool {
 pub fn measure(args: &BenchArgs, watch: &mut Watch) -> Result<Outcome, Error> {
     match &args.drive {
         DriveSpec::Memory(spec) => {
-            let config = spec.resolve()?;
+            let mut config = spec.resolve()?;
+            config.faults = args.faults.read(args.seed)?;
             let stack = match args.clock() {
                 ClockKind::Virtual => Stack::build(&config, args.seed)?,
                 ClockKind::Real => {
@@ -107,7 +114,9 @@ pub fn measure(args: &BenchArgs, watch: &mut Watch) -> Result<Outcome, Error> {
 /// Measures a drive file, or a copy of it in memory.
 fn in_a_file(args: &BenchArgs, spec: &FileSpec, watch: &mut Watch) -> Result<Outcome, Error> {
     watch.phase("opening the drive");
-    let open = spec.open(false)?;
+    let faults = args.faults.read(args.seed)?;
+    let mut open = spec.open(false)?;
+    open.config.faults = faults;
     args.check_kept(&open.config.spec)?;
     if spec.copy {
         return ours(args, Restored::copied(open)?, watch);
@@ -283,6 +292,7 @@ impl<M: Backing> Visitor<M> for InProcess<'_> {
             Ok(steady) => steady,
             Err(e) => return Err(ended(driver, e)),
         };
+        driver.drive_mut().begin_faults();
         let measured;
         (measured, driver) = match args.clock() {
             ClockKind::Virtual => (bench.measure(&mut driver, &mut load), driver),
@@ -299,6 +309,7 @@ impl<M: Backing> Visitor<M> for InProcess<'_> {
         };
         let mut outcome = bench.outcome(measured, steady, config.effective(), in_few_words(config));
         outcome.state_hash = args.json.then(|| driver.drive().state_hash());
+        outcome.injected = driver.drive().injected();
         outcome.warnings.extend(put_away(driver));
         Ok(outcome)
     }
@@ -462,8 +473,7 @@ impl<'a> Bench<'a> {
             return Ok(measured);
         }
         let back = self.runner.read_back(driver, &self.shape, &self.pattern, self.args.seed)?;
-        tally.errors += back.errors;
-        tally.first_error = tally.first_error.take().or(back.first_error);
+        tally.add_errors(&back);
         Ok(measured)
     }
 
@@ -514,6 +524,12 @@ impl<'a> Bench<'a> {
         let (before, after) = (&tally.before, &tally.after);
         let grew = |get: fn(&targets::WriteCounters) -> u64| get(after) - get(before);
         let bytes = read.bytes + write.bytes;
+        // What fails on purpose is no error; wrong data always is.
+        let (errors, first_error, failed) = match self.args.faults.are_given() {
+            false => (tally.errors, tally.first_error, None),
+            true if tally.errors == tally.wrong => (tally.wrong, tally.first_wrong, None),
+            true => (tally.wrong, tally.first_wrong, tally.first_error),
+        };
         let report = Report {
             drive: few_words,
             workload: self.workload(),
@@ -538,7 +554,7 @@ impl<'a> Bench<'a> {
             self_check_ns: tally.late.percentile(99.9),
             cpu: Cpu::new(cpu.0, cpu.1, ios),
             series: tally.rows,
-            errors: tally.errors,
+            errors,
             seed: self.args.seed,
             version: env!("CARGO_PKG_VERSION").into(),
         };
@@ -546,12 +562,14 @@ impl<'a> Bench<'a> {
             report,
             drive,
             flush: (flush.ios > 0).then_some(flush),
-            first_error: tally.first_error,
+            first_error,
             interrupted: tally.interrupted,
             state_hash: None,
             block_layer: None,
             warnings: Vec::new(),
             recovery: None,
+            injected: Vec::new(),
+            failed: failed.map(|first| (tally.errors - tally.wrong, first)),
         }
     }
 }
@@ -576,6 +594,10 @@ impl Outcome {
         }
         if let Some(recovery) = &self.recovery {
             json["recovery"] = recovery.to_json();
+        }
+        if !self.injected.is_empty() {
+            json["injected"] = self.injected.iter().map(Injected::to_json).collect();
+            json["failed_requests"] = self.failed.as_ref().map_or(0, |failed| failed.0).into();
         }
         json
     }
@@ -605,6 +627,13 @@ impl Outcome {
             }
             if let Some(recovery) = self.recovery.filter(Recovery::took_long) {
                 writeln!(out, "recovery    {recovery}")?;
+            }
+            for (i, one) in self.injected.iter().enumerate() {
+                let label = if i == 0 { "faults" } else { "" };
+                writeln!(out, "{label:<12}{} times {}", one.times, one.rule)?;
+            }
+            if let Some((n, first)) = &self.failed {
+                writeln!(out, "failed      {n} requests, first: {first}")?;
             }
             if self.interrupted {
                 writeln!(out, "stopped     before its end: the figures are those so far")?;

@@ -14,6 +14,7 @@ use port::SECTOR_BYTES;
 use crate::blocks::{BlockArgs, Dispatch};
 use crate::drive::{DriveSpec, NbdAddress, Store};
 use crate::error::Error;
+use crate::fault_rules::FaultArgs;
 use crate::study::Options;
 use crate::trace::{self, TraceArgs};
 
@@ -64,6 +65,8 @@ Examples:
     --weights 1,4 --trace run.trace
   ssdkit bench mem:tlc,size=1G --rw randread --precondition seq --snapshot aged.ssd --ios 10k
   ssdkit bench ssd:aged.ssd,copy=yes --rw randwrite --qd 32 --ios 100k
+  ssdkit bench mem:tlc,size=1G --rw randrw --verify --fault below:write,probability=1e-4 \
+    --fault above:read,every=1000,delay=5ms
 
 ";
 
@@ -125,6 +128,7 @@ Examples:
   ssdkit serve mem:ref,size=1G --nbd /tmp/ssd.sock
   nbdinfo 'nbd+unix:///?socket=/tmp/ssd.sock'
   ssdkit serve mem:tlc,size=4G --nbd 127.0.0.1:10809
+  ssdkit serve mem:tlc,size=4G --nbd /tmp/ssd.sock --fault medium:bitrot,probability=1e-4
 
 ";
 
@@ -347,6 +351,9 @@ pub struct BenchArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// What goes wrong on purpose while it is measured.
+    #[command(flatten)]
+    pub faults: FaultArgs,
     /// The block layer above the drive.
     #[command(flatten)]
     pub blocks: BlockArgs,
@@ -393,6 +400,12 @@ pub struct ServeArgs {
     /// Where to listen: a socket's path or HOST:PORT.
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: NbdAddress,
+    /// What the random numbers of a mem: drive's policies and of faults come from.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// What goes wrong on purpose.
+    #[command(flatten)]
+    pub faults: FaultArgs,
     /// Print one JSON object when ready and one at the end.
     #[arg(long)]
     pub json: bool,

@@ -20,6 +20,8 @@ use serde_json::{Value, json};
 use targets::Victim;
 use thiserror::Error;
 
+use crate::fault_rules::Rules;
+
 pub mod file;
 mod null;
 mod storage;
@@ -410,7 +412,8 @@ impl MemorySpec {
         let geometry = Geometry::new(Dimensions { chunks, ..profile.dimensions })
             .map_err(|source| DriveError::TooLarge { source })?;
         let name = self.to_string();
-        Ok(DriveConfig { name, spec: self.clone(), profile, size, reserve, geometry })
+        let faults = Rules::default();
+        Ok(DriveConfig { name, spec: self.clone(), profile, size, reserve, geometry, faults })
     }
 }
 
@@ -448,6 +451,8 @@ pub struct DriveConfig {
     pub reserve: u32,
     /// The geometry of the device: data and reserve.
     pub geometry: Geometry,
+    /// What goes wrong in it on purpose; nothing unless it was asked for.
+    pub faults: Rules,
 }
 
 impl DriveConfig {
@@ -482,7 +487,7 @@ impl DriveConfig {
     /// The effective configuration, for reports: every number, none implied.
     pub fn effective(&self) -> Value {
         let spec = &self.spec;
-        json!({
+        let mut json = json!({
             "name": self.name,
             "size_bytes": self.size,
             "spare": self.spare(),
@@ -497,7 +502,11 @@ impl DriveConfig {
             "target": spec.target.name(),
             "victim": victim_name(spec.victim),
             "profile": self.profile.to_table(),
-        })
+        });
+        if !self.faults.is_empty() {
+            json["faults"] = self.faults.to_json();
+        }
+        json
     }
 }
 

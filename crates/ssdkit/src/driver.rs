@@ -135,6 +135,11 @@ impl<D: Observed> Virtual<D> {
     pub fn drive(&self) -> &D {
         &self.drive
     }
+
+    /// The drive, to be told something while nothing is inside.
+    pub fn drive_mut(&mut self) -> &mut D {
+        &mut self.drive
+    }
 }
 
 impl<D: Observed> Driver for Virtual<D> {

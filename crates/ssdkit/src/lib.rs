@@ -20,6 +20,8 @@ pub mod create;
 pub mod drive;
 pub mod driver;
 pub mod error;
+pub mod fault_rules;
+pub mod faulty;
 pub mod info;
 pub mod job;
 pub mod lent;

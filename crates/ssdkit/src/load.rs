@@ -321,7 +321,7 @@ impl Load {
             if let Some(verifier) = verifier {
                 let judged = verifier.after(id as u32, &slot.access, status.is_ok(), &slot.buffer);
                 if let Err(mismatch) = judged {
-                    tally.failed(|| mismatch.to_string());
+                    tally.gave_wrong(|| mismatch.to_string());
                 }
             }
             if op == BlockOp::Write {

@@ -18,7 +18,7 @@ use targets::WriteCounters;
 use crate::drive::DriveConfig;
 use crate::drive::file::{OpenFile, file_error};
 use crate::error::Error;
-use crate::stack::{Backing, Drive, Stack, Visitor};
+use crate::stack::{Backing, Drive, Observed, Stack, Visitor};
 
 /// A recovery that took longer than this, on the wall or of drive time, is
 /// told of, in ns.
@@ -118,6 +118,7 @@ impl<M: Backing> Restored<M> {
             Stack::Plain(drive) => drive.counters(),
             Stack::Host(drive) => drive.counters(),
             Stack::Device(link) => link.below().counters(),
+            Stack::Faulty(drive) => drive.counters(),
         };
         user + absorbed > 0
     }

@@ -18,24 +18,24 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::ServeArgs;
-use crate::drive::DriveSpec;
+use crate::drive::{DriveConfig, DriveSpec};
 use crate::error::Error;
+use crate::fault_rules::Injected;
 use crate::lent::Lent;
 use crate::nbd::resolve;
 use crate::restore::{Recovery, Restored};
 use crate::stack::{Backing, Drive, Stack, Visitor};
 
-/// Seed of the drive's policies: nothing else of a served drive repeats.
-const SEED: u64 = 1;
-
 /// Serves, and tells `out` where.
 pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
     let args = &ServeArgs { drive: args.drive.found()?, ..args.clone() };
     args.check()?;
+    let faults = args.faults.read(args.seed)?;
     let server = |nbd| Server::bind(&resolve(nbd)?).map_err(|e| Error::Failed(e.to_string()));
     match &args.drive {
         DriveSpec::File(spec) => {
-            let open = spec.open(false)?;
+            let mut open = spec.open(false)?;
+            open.config.faults = faults;
             args.check_kept(open.config.spec.store)?;
             // Before the drive is touched.
             let server = server(&args.nbd)?;
@@ -46,7 +46,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
             }
         }
         DriveSpec::Memory(spec) => {
-            let (config, seed) = (spec.resolve()?, SEED);
+            let (config, seed) = (DriveConfig { faults, ..spec.resolve()? }, args.seed);
             let server = server(&args.nbd)?;
             let stack = Stack::build(&config, seed)?;
             served(args, server, Restored { config, seed, stack, recovery: None }, out)
@@ -86,13 +86,14 @@ struct Serving<'a> {
 impl<M: Backing> Visitor<M> for Serving<'_> {
     type Out = Result<(), Error>;
 
-    fn visit<D: Drive<Medium = M>>(self, drive: D) -> Self::Out {
+    fn visit<D: Drive<Medium = M>>(self, mut drive: D) -> Self::Out {
         let Serving { args, server, name, ready, recovery, out } = self;
         let failed = |e: &dyn std::fmt::Display| Error::Failed(e.to_string());
         let export = Export::new(drive.shape()).map_err(|e| Error::Usage(e.to_string()))?;
         let bytes = drive.shape().bytes;
         // Time begins anew where recovery ended.
         let clock = Clock::start();
+        drive.begin_faults();
         let (lent, owner) = Lent::new(drive, ready);
         let shared = SharedDrive::new(lent)?;
         let stop = StopHandle::new()?;
@@ -112,13 +113,13 @@ impl<M: Backing> Visitor<M> for Serving<'_> {
         let report = server.run(&export, &shared, &stop).map_err(|e| failed(&e))?;
         drop(shared.into_port().map_err(|e| failed(&e))?);
         let drive = owner.take_back()?;
-        let counters = drive.counters();
+        let (counters, injected) = (drive.counters(), drive.injected());
         let ended = match M::OUTLIVES {
             true => drive.end(ready + clock.now().0).and_then(|ended| ended.medium.put_away()),
             false => Ok(()),
         };
         if args.json {
-            let json = json!({
+            let mut json = json!({
                 "connections": report.connections,
                 "refused": report.refused,
                 "faults": report.faults,
@@ -128,6 +129,9 @@ impl<M: Backing> Visitor<M> for Serving<'_> {
                 "metadata_blocks": counters.metadata,
                 "erases": counters.erases,
             });
+            if !injected.is_empty() {
+                json["injected"] = injected.iter().map(Injected::to_json).collect();
+            }
             writeln!(out, "{json}")?;
         } else if ended.is_ok() {
             writeln!(
@@ -138,6 +142,9 @@ impl<M: Backing> Visitor<M> for Serving<'_> {
                 report.faults,
                 if M::OUTLIVES { "shut down" } else { "flushed" },
             )?;
+            for one in &injected {
+                writeln!(out, "fault {}: {} times", one.rule, one.times)?;
+            }
         }
         ended
     }

@@ -23,6 +23,8 @@ use targets::{Pblk, PblkConfig, WriteCounters};
 use crate::drive::DriveConfig;
 use crate::driver::Patience;
 use crate::error::Error;
+use crate::fault_rules::Injected;
+use crate::faulty::Faulty;
 
 /// Completions that are taken at a time while a drive is ended.
 const DONE: usize = 64;
@@ -74,6 +76,22 @@ pub struct Ended<M> {
     pub at: Time,
 }
 
+impl<M: Backing> Ended<M> {
+    /// What a drive left, if all of it is there. `closed`: its target was shut
+    /// down.
+    pub(crate) fn of(medium: M, chunks: Vec<Chunk>, at: Time, closed: bool) -> Result<Self, Error> {
+        match medium.fault() {
+            Some(fault) => Err(fault),
+            None if closed => Ok(Ended { medium, chunks, at }),
+            None => Err(Error::Failed(
+                "the drive could not be shut down, as too much of it is worn out or failed; \
+                 what was flushed is there"
+                    .into(),
+            )),
+        }
+    }
+}
+
 /// Something that takes block requests, and may tell what it does.
 pub trait Observed: Port<Cmd = BlockReq, Done = BlockDone> {
     /// What its target wrote and collected; zeros where nobody tells.
@@ -100,6 +118,12 @@ pub trait Drive: Observed + Send + 'static {
     fn state_hash(&self) -> u64;
     /// Bytes of memory that its target's tables take.
     fn memory(&self) -> Memory;
+    /// From now on the fault rules that it was made with strike.
+    fn begin_faults(&mut self) {}
+    /// How often each of them struck.
+    fn injected(&self) -> Vec<Injected> {
+        Vec::new()
+    }
     /// Shuts it down: what is in its buffer and all it knows goes to the
     /// medium. No request may be inside. `now` is not before anything that
     /// happened in it. Fails when its medium does, or it does not come to
@@ -170,36 +194,34 @@ impl<D: Below> Drive for Pblk<D> {
         Pblk::memory(self)
     }
 
-    fn end(mut self, now: Time) -> Result<Ended<D::Medium>, Error> {
-        let mut done = Ring::new(DONE);
-        let mut patience = Patience::default();
-        let mut at = now;
-        let mut rest = |pblk: &mut Pblk<D>, until: Option<Time>| {
-            // Also what comes after the end: erases that nothing waits for.
-            while let Some(event) = pblk.next_event().filter(|&e| until.is_none_or(|u| e <= u)) {
-                at = at.max(event);
-                pblk.advance(event, &mut done);
-                done.drain().for_each(drop);
-                patience.look(event);
-            }
-        };
-        rest(&mut self, Some(now));
-        self.close(now);
-        rest(&mut self, None);
-        let closed = self.is_closed();
-        let device = Pblk::into_device(self).into_device();
+    fn end(self, now: Time) -> Result<Ended<D::Medium>, Error> {
+        let (device, at, closed) = shut_down(self, now);
+        let device = device.into_device();
         let chunks = device.chunks().to_vec();
-        let medium = device.cut();
-        match medium.fault() {
-            Some(fault) => Err(fault),
-            None if closed => Ok(Ended { medium, chunks, at }),
-            None => Err(Error::Failed(
-                "the drive could not be shut down, as too much of it is worn out or failed; \
-                 what was flushed is there"
-                    .into(),
-            )),
-        }
+        Ended::of(device.cut(), chunks, at, closed)
     }
+}
+
+/// Shuts a target down. Gives what is below it, when that was, and whether it
+/// could be.
+pub(crate) fn shut_down<D: device::OpenChannel>(mut pblk: Pblk<D>, now: Time) -> (D, Time, bool) {
+    let mut done = Ring::new(DONE);
+    let mut patience = Patience::default();
+    let mut at = now;
+    let mut rest = |pblk: &mut Pblk<D>, until: Option<Time>| {
+        // Also what comes after the end: erases that nothing waits for.
+        while let Some(event) = pblk.next_event().filter(|&e| until.is_none_or(|u| e <= u)) {
+            at = at.max(event);
+            pblk.advance(event, &mut done);
+            done.drain().for_each(drop);
+            patience.look(event);
+        }
+    };
+    rest(&mut pblk, Some(now));
+    pblk.close(now);
+    rest(&mut pblk, None);
+    let closed = pblk.is_closed();
+    (pblk.into_device(), at, closed)
 }
 
 impl<D: Observed> Observed for Link<D> {
@@ -237,13 +259,15 @@ impl<D: Drive> Drive for Link<D> {
 }
 
 /// A drive.
-pub enum Stack<M: Medium = RamMedium> {
+pub enum Stack<M: Backing = RamMedium> {
     /// The link takes no time, so there is none.
     Plain(Pblk<Device<M>>),
     /// The translation layer on the host, above the link.
     Host(Pblk<Link<Device<M>>>),
     /// The translation layer in the drive, below the link.
     Device(Link<Pblk<Device<M>>>),
+    /// Either, with things that go wrong on purpose.
+    Faulty(Faulty<M>),
 }
 
 /// What is done with a drive on a medium, whatever its kind.
@@ -279,10 +303,14 @@ impl Stack {
             Stack::Plain(drive) => drive.memory(),
             Stack::Host(drive) => drive.memory(),
             Stack::Device(link) => link.memory(),
+            Stack::Faulty(drive) => drive.memory(),
         })
     }
 
     fn over(config: &DriveConfig, seed: u64, medium: RamMedium) -> Result<Stack, Error> {
+        if !config.faults.is_empty() {
+            return Ok(Stack::Faulty(Faulty::new(config, seed, medium)?));
+        }
         let profile = &config.profile;
         let device = new_device(config, seed, medium)?;
         let target = target(config, seed);
@@ -327,6 +355,10 @@ impl<M: Backing> Stack<M> {
         medium: M,
         chunks: &[Chunk],
     ) -> Result<(Stack<M>, Time), Error> {
+        if !config.faults.is_empty() {
+            let (drive, at) = Faulty::recover(config, seed, medium, chunks)?;
+            return Ok((Stack::Faulty(drive), at));
+        }
         let (geometry, profile) = (&config.geometry, &config.profile);
         let (timing, reliability) = (&profile.timing, &profile.reliability);
         let mut device = Device::restore_with(geometry, timing, reliability, seed, medium, chunks)?;
@@ -357,6 +389,7 @@ impl<M: Backing> Stack<M> {
             Stack::Plain(drive) => drive.populate(),
             Stack::Host(drive) => drive.populate(),
             Stack::Device(link) => link.below().populate(),
+            Stack::Faulty(drive) => drive.populate(),
         }
     }
 
@@ -366,6 +399,7 @@ impl<M: Backing> Stack<M> {
             Stack::Plain(drive) => visitor.visit(drive),
             Stack::Host(drive) => visitor.visit(drive),
             Stack::Device(drive) => visitor.visit(drive),
+            Stack::Faulty(drive) => visitor.visit(drive),
         }
     }
 }

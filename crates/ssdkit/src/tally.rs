@@ -34,6 +34,10 @@ pub struct Tally {
     pub errors: u64,
     /// What was wrong with the first.
     pub first_error: Option<String>,
+    /// Those of the errors that were wrong data.
+    pub wrong: u64,
+    /// What was wrong with the first of these.
+    pub first_wrong: Option<String>,
     /// Whether somebody stopped the run before its end.
     pub interrupted: bool,
 }
@@ -68,6 +72,8 @@ impl Tally {
             written: 0,
             errors: 0,
             first_error: None,
+            wrong: 0,
+            first_wrong: None,
             interrupted: false,
         }
     }
@@ -132,9 +138,8 @@ impl Tally {
             }
             whole.late.merge(&one.late);
             whole.written += one.written;
-            whole.errors += one.errors;
-            whole.first_error = whole.first_error.or(one.first_error);
             whole.interrupted |= one.interrupted;
+            whole.add_errors(&one);
             whole.rows = merge_rows(whole.rows, one.rows);
         }
         whole
@@ -145,6 +150,23 @@ impl Tally {
     pub fn failed(&mut self, what: impl FnOnce() -> String) {
         self.errors += 1;
         self.first_error.get_or_insert_with(what);
+    }
+
+    /// Takes note of a request that gave wrong data.
+    #[cold]
+    pub fn gave_wrong(&mut self, what: impl FnOnce() -> String) {
+        let what = what();
+        self.wrong += 1;
+        self.first_wrong.get_or_insert_with(|| what.clone());
+        self.failed(|| what);
+    }
+
+    /// Adds what went wrong in a run beside this one, or after it.
+    pub fn add_errors(&mut self, other: &Tally) {
+        self.errors += other.errors;
+        self.wrong += other.wrong;
+        self.first_error = self.first_error.take().or_else(|| other.first_error.clone());
+        self.first_wrong = self.first_wrong.take().or_else(|| other.first_wrong.clone());
     }
 
     /// Seconds from the beginning to the last request.

@@ -37,6 +37,18 @@ impl BenchArgs {
             );
         }
         let is_ours = matches!(self.drive, DriveSpec::Memory(_) | DriveSpec::File(_));
+        if self.faults.are_given() {
+            if !is_ours {
+                return refuse("--fault is for a drive of this process: take mem: or a drive file");
+            }
+            if self.snapshot.is_some() {
+                return refuse(
+                    "--snapshot saves a drive without faults: save it first, and give --fault to \
+                     the bench of ssd:FILE,copy=yes",
+                );
+            }
+            self.faults.read(self.seed)?;
+        }
         match &self.snapshot {
             Some(_) if !is_ours => {
                 return refuse("--snapshot saves a drive of this process: take mem: or ssd:");

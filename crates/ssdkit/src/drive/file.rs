@@ -23,6 +23,7 @@ use super::{
     victim_from_name, victim_name,
 };
 use crate::error::Error;
+use crate::fault_rules::Rules;
 
 const KEYS: &str = "copy";
 
@@ -223,7 +224,8 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
         ..MemorySpec::new(&profile.name)
     };
     let (geometry, size) = (header.geometry, text.size);
-    let config = DriveConfig { name, spec, profile, size, reserve, geometry };
+    let faults = Rules::default();
+    let config = DriveConfig { name, spec, profile, size, reserve, geometry, faults };
     if config.size / BLOCK_BYTES >= config.data_blocks() {
         return Err(wrong(&"it is larger than its flash"));
     }

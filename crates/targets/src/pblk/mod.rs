@@ -442,6 +442,11 @@ impl<D: OpenChannel> Pblk<D> {
         &self.device
     }
 
+    /// The drive below, to be told how it is to err while nothing is inside.
+    pub fn device_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
     /// What was written and collected so far.
     pub fn counters(&self) -> WriteCounters {
         self.counters

@@ -1,0 +1,391 @@
+//! A drive in which things go wrong on purpose.
+//!
+//! ```text
+//! DelayPort, FaultPort      above:   requests are late, or fail
+//! Link, target
+//! DelayPort, FaultPort      below:   the flash's commands
+//! Device
+//! CheckedMedium, FaultyMedium        what is stored; only with such rules
+//! medium
+//! ```
+//!
+//! With the link on the other side of the target it is above the lower ports.
+//! This chain is put together when a drive is made; a drive without rules has
+//! none of it. Rules strike from [`Drive::begin_faults`] on, so that a drive is
+//! recovered and preconditioned without, and no longer when it is ended:
+//! what is damaged stays so. Fails as making a drive does.
+
+use device::{Counters, Device, Link, LinkTiming, Notice, OpenChannel, VectorCmd, VectorDone};
+use faults::{CheckedMedium, DelayPort, FaultPort, FaultyMedium};
+use flash::{Chunk, Geometry, Medium, Ppa, Side, Timing};
+use port::{BlockDone, BlockReq, OutOfMemory, Port, Ring, Shape, Time};
+use targets::pblk::{Memory, PblkError};
+use targets::{Pblk, WriteCounters};
+
+use crate::drive::DriveConfig;
+use crate::error::Error;
+use crate::fault_rules::{Injected, Layer, Rules};
+use crate::stack::{Backing, Drive, Ended, Observed, shut_down, target};
+
+/// A medium that may be damaged, and knows when it is.
+type Damaged<M> = CheckedMedium<FaultyMedium<M>>;
+
+/// A device with the lower ports before it.
+type Struck<M> = DelayPort<FaultPort<Device<M>>>;
+
+/// What is below the target, whatever it is made of.
+trait Lower<M>: OpenChannel + Send {
+    /// From now on these rules strike.
+    fn set_rules(&mut self, rules: &Rules);
+    /// How often the rules of a layer and kind struck.
+    fn times(&self, layer: Layer, is_delay: bool) -> Vec<u64>;
+    fn counters(&self) -> Counters;
+    fn state_hash(&self) -> u64;
+    fn take_apart(self: Box<Self>) -> (Vec<Chunk>, M);
+}
+
+/// A medium with another below it, or none.
+trait Layered<M>: Medium + Send {
+    fn set_rules(&mut self, _rules: &Rules) {}
+    fn times(&self) -> Vec<u64> {
+        Vec::new()
+    }
+    fn into_lowest(self) -> M;
+}
+
+impl<M: Backing> Layered<M> for M {
+    fn into_lowest(self) -> M {
+        self
+    }
+}
+
+impl<M: Backing> Layered<M> for Damaged<M> {
+    fn set_rules(&mut self, rules: &Rules) {
+        let seed = rules.seed(Layer::Medium, false);
+        self.below_mut().set_rules(&rules.medium(), seed).expect(CHECKED);
+    }
+
+    fn times(&self) -> Vec<u64> {
+        self.below().struck().collect()
+    }
+
+    fn into_lowest(self) -> M {
+        self.into_below().into_below()
+    }
+}
+
+/// Rules were checked when they were read.
+const CHECKED: &str = "each rule is in a layer that it can strike";
+
+/// Sets the rules of a layer's two ports.
+fn set_rules<P>(port: &mut DelayPort<FaultPort<P>>, layer: Layer, rules: &Rules)
+where
+    P: Port,
+    P::Cmd: faults::Command<Done = P::Done>,
+    P::Done: faults::Completion,
+{
+    port.set_rules(&rules.delays(layer), rules.seed(layer, true)).expect(CHECKED);
+    let port = port.below_mut();
+    port.set_rules(&rules.faults(layer), rules.seed(layer, false)).expect(CHECKED);
+}
+
+/// Puts a layer's two ports before `below`, without rules.
+fn two_ports<P>(below: P) -> DelayPort<FaultPort<P>>
+where
+    P: Port,
+    P::Cmd: faults::Command<Done = P::Done>,
+    P::Done: faults::Completion,
+{
+    let port = FaultPort::new(below, &[], 0).expect(CHECKED);
+    DelayPort::new(port, &[], 0).expect(CHECKED)
+}
+
+impl<M: Send, L: Layered<M>> Lower<M> for Struck<L> {
+    fn set_rules(&mut self, rules: &Rules) {
+        set_rules(self, Layer::Below, rules);
+        self.below_mut().below_mut().medium_mut().set_rules(rules);
+    }
+
+    fn times(&self, layer: Layer, is_delay: bool) -> Vec<u64> {
+        match (layer, is_delay) {
+            (Layer::Below, true) => self.struck().collect(),
+            (Layer::Below, false) => self.below().struck().collect(),
+            (Layer::Medium, false) => self.below().below().medium().times(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.below().below().counters()
+    }
+
+    fn state_hash(&self) -> u64 {
+        self.below().below().state_hash()
+    }
+
+    fn take_apart(self: Box<Self>) -> (Vec<Chunk>, M) {
+        let device = self.into_below().into_below();
+        (device.chunks().to_vec(), device.cut().into_lowest())
+    }
+}
+
+impl<M: Send, L: Layered<M>> Lower<M> for Link<Struck<L>> {
+    fn set_rules(&mut self, rules: &Rules) {
+        Lower::<M>::set_rules(self.below_mut(), rules);
+    }
+
+    fn times(&self, layer: Layer, is_delay: bool) -> Vec<u64> {
+        Lower::<M>::times(self.below(), layer, is_delay)
+    }
+
+    fn counters(&self) -> Counters {
+        Lower::<M>::counters(self.below())
+    }
+
+    fn state_hash(&self) -> u64 {
+        Lower::<M>::state_hash(self.below())
+    }
+
+    fn take_apart(self: Box<Self>) -> (Vec<Chunk>, M) {
+        Box::new(self.into_below()).take_apart()
+    }
+}
+
+/// All that is below the target.
+struct Flash<M>(Box<dyn Lower<M>>);
+
+impl<M> Port for Flash<M> {
+    type Cmd = VectorCmd;
+    type Done = VectorDone;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
+        self.0.submit(now, cmds);
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        self.0.next_event()
+    }
+
+    fn next_inside(&self) -> Option<Time> {
+        self.0.next_inside()
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
+        self.0.advance(to, done);
+    }
+
+    fn hint(&self, cmd: &VectorCmd) {
+        self.0.hint(cmd);
+    }
+}
+
+/// What is done at once would pass the ports by, so that is declined.
+impl<M> OpenChannel for Flash<M> {
+    fn geometry(&self) -> &Geometry {
+        self.0.geometry()
+    }
+
+    fn timing(&self) -> &Timing {
+        self.0.timing()
+    }
+
+    fn kept(&self) -> u32 {
+        self.0.kept()
+    }
+
+    fn chunk(&self, chunk_index: usize) -> Chunk {
+        self.0.chunk(chunk_index)
+    }
+
+    fn depth(&self) -> usize {
+        self.0.depth()
+    }
+
+    fn is_cached(&self) -> bool {
+        self.0.is_cached()
+    }
+
+    fn take_notice(&mut self) -> Option<Notice> {
+        self.0.take_notice()
+    }
+
+    fn hint_block(&self, ppa: Ppa) {
+        self.0.hint_block(ppa);
+    }
+}
+
+/// The device that is there again, or a new one without `chunks`.
+fn device<L: Medium>(
+    config: &DriveConfig,
+    seed: u64,
+    medium: L,
+    chunks: Option<&[Chunk]>,
+) -> Result<Device<L>, OutOfMemory> {
+    let (geometry, profile) = (&config.geometry, &config.profile);
+    let (timing, errors) = (&profile.timing, &profile.reliability);
+    let mut device = match chunks {
+        None => Device::with(geometry, timing, errors, seed, medium)?,
+        Some(chunks) => Device::restore_with(geometry, timing, errors, seed, medium, chunks)?,
+    };
+    device.set_energy(&profile.energy);
+    Ok(device)
+}
+
+impl<M: Backing> Flash<M> {
+    /// The flash of a drive on a medium that holds what `chunks` say.
+    fn new(
+        config: &DriveConfig,
+        seed: u64,
+        medium: M,
+        chunks: Option<&[Chunk]>,
+    ) -> Result<Flash<M>, OutOfMemory> {
+        if config.faults.medium().is_empty() {
+            return Ok(Flash::before(config, device(config, seed, medium, chunks)?));
+        }
+        let geometry = &config.geometry;
+        let medium = FaultyMedium::new(geometry, medium, &[], 0).expect(CHECKED);
+        let medium: Damaged<M> = CheckedMedium::over(geometry, medium, chunks.unwrap_or(&[]))?;
+        Ok(Flash::before(config, device(config, seed, medium, chunks)?))
+    }
+
+    /// Puts the lower ports before a device, and the link where it is there.
+    fn before<L: Layered<M> + 'static>(config: &DriveConfig, device: Device<L>) -> Flash<M> {
+        let struck = two_ports(device);
+        match config.profile.side {
+            Side::Device => Flash(Box::new(struck)),
+            Side::Host => Flash(Box::new(Link::new(config.profile.link, struck))),
+        }
+    }
+}
+
+/// A drive with fault rules.
+pub struct Faulty<M> {
+    port: DelayPort<FaultPort<Link<Pblk<Flash<M>>>>>,
+    rules: Rules,
+}
+
+impl<M: Backing> Faulty<M> {
+    /// A new drive.
+    pub fn new(config: &DriveConfig, seed: u64, medium: M) -> Result<Faulty<M>, Error> {
+        let flash = Flash::new(config, seed, medium, None)?;
+        Ok(Faulty::above(config, Pblk::new(flash, target(config, seed))?))
+    }
+
+    /// The drive that a medium holds, as [`crate::stack::Stack::recover`]
+    /// finds it.
+    pub fn recover(
+        config: &DriveConfig,
+        seed: u64,
+        medium: M,
+        chunks: &[Chunk],
+    ) -> Result<(Faulty<M>, Time), Error> {
+        let flash = Flash::new(config, seed, medium, Some(chunks))?;
+        let failed = |source: PblkError| Error::Recovery { name: config.name.clone(), source };
+        let (pblk, at) = Pblk::recover(flash, target(config, seed), Time::ZERO).map_err(failed)?;
+        Ok((Faulty::above(config, pblk), at))
+    }
+
+    fn above(config: &DriveConfig, pblk: Pblk<Flash<M>>) -> Faulty<M> {
+        let timing = match config.profile.side {
+            Side::Device => config.profile.link,
+            // It is below: this one takes no time.
+            Side::Host => LinkTiming::default(),
+        };
+        Faulty { port: two_ports(Link::new(timing, pblk)), rules: config.faults.clone() }
+    }
+
+    fn pblk(&self) -> &Pblk<Flash<M>> {
+        self.port.below().below().below()
+    }
+
+    fn pblk_mut(&mut self) -> &mut Pblk<Flash<M>> {
+        self.port.below_mut().below_mut().below_mut()
+    }
+
+    /// Takes the memory for the target's tables now.
+    pub fn populate(&self) {
+        self.pblk().populate();
+    }
+
+    /// From now on these rules strike.
+    fn set_rules(&mut self, rules: &Rules) {
+        set_rules(&mut self.port, Layer::Above, rules);
+        self.pblk_mut().device_mut().0.set_rules(rules);
+    }
+}
+
+impl<M: Backing> Port for Faulty<M> {
+    type Cmd = BlockReq;
+    type Done = BlockDone;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
+        self.port.submit(now, cmds);
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        self.port.next_event()
+    }
+
+    fn next_inside(&self) -> Option<Time> {
+        self.port.next_inside()
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        self.port.advance(to, done);
+    }
+
+    fn hint(&self, cmd: &BlockReq) {
+        self.port.hint(cmd);
+    }
+}
+
+impl<M: Backing> Observed for Faulty<M> {
+    fn counters(&self) -> WriteCounters {
+        self.pblk().counters()
+    }
+
+    fn free_chunks(&self) -> u64 {
+        self.pblk().free_chunks()
+    }
+}
+
+impl<M: Backing> Drive for Faulty<M> {
+    type Medium = M;
+
+    fn shape(&self) -> Shape {
+        self.pblk().shape()
+    }
+
+    fn device_counters(&self) -> Counters {
+        self.pblk().device().0.counters()
+    }
+
+    fn state_hash(&self) -> u64 {
+        self.pblk().state_hash() ^ self.pblk().device().0.state_hash().rotate_left(32)
+    }
+
+    fn memory(&self) -> Memory {
+        self.pblk().memory()
+    }
+
+    fn begin_faults(&mut self) {
+        let rules = self.rules.clone();
+        self.set_rules(&rules);
+    }
+
+    fn injected(&self) -> Vec<Injected> {
+        self.rules.injected(|layer, is_delay| match (layer, is_delay) {
+            (Layer::Above, true) => self.port.struck().collect(),
+            (Layer::Above, false) => self.port.below().struck().collect(),
+            _ => self.pblk().device().0.times(layer, is_delay),
+        })
+    }
+
+    fn end(mut self, now: Time) -> Result<Ended<M>, Error> {
+        self.set_rules(&Rules::default());
+        let pblk = self.port.into_below().into_below().into_below();
+        let (flash, at, closed) = shut_down(pblk, now);
+        let (chunks, medium) = flash.0.take_apart();
+        Ended::of(medium, chunks, at, closed)
+    }
+}
