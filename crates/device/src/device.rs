@@ -48,6 +48,19 @@ const MAX_COPIES: usize = 8;
 /// of the second half of every copy.
 const OPS_NEEDED: usize = MAX_ADDRESSES * (1 + MAX_COPIES);
 
+/// On a clock, a medium that has not moved the bytes yet is asked again after
+/// the first of these times, in ns. For a flush that is a quarter of the time
+/// that it took so far, within the two.
+const RETRY: (u64, u64) = (100_000, 2_000_000);
+
+/// A flush inside the drive.
+struct Flush {
+    came: Time,
+    /// When the medium is to be asked, again perhaps.
+    ask: Time,
+    command: u32,
+}
+
 /// What a drive has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -110,9 +123,10 @@ pub struct Device<M> {
     commands: Slots<Command>,
     ready: Ring<VectorDone>,
     copy_buffers: Vec<Buffer>,
-    /// Flushes for which the medium has been asked, or is to be, oldest first,
-    /// and when they came.
-    flushes: VecDeque<(Time, u32)>,
+    /// Flushes for which the medium has been asked, or is to be, oldest first.
+    flushes: VecDeque<Flush>,
+    /// Time passes while the medium moves bytes.
+    on_a_clock: bool,
     medium: M,
     counters: Counters,
 }
@@ -142,6 +156,7 @@ impl<M: Medium> Device<M> {
             ready: Ring::new(MAX_DEPTH),
             copy_buffers: Buffer::carve(MAX_COPIES, copy_bytes)?,
             flushes: VecDeque::new(),
+            on_a_clock: false,
             medium,
             counters: Counters::default(),
         })
@@ -165,6 +180,15 @@ impl<M: Medium> Device<M> {
     /// What it has done so far.
     pub fn counters(&self) -> Counters {
         Counters { suspends: self.units.suspends, ..self.counters }
+    }
+
+    /// Whether its time is a clock's. If not, time stands still while the
+    /// medium has not moved the bytes of an operation or flush, so that its
+    /// completion does not depend on how long that took. On a clock only what
+    /// waits is late: the medium is asked again a little later, and all else
+    /// goes on.
+    pub fn set_on_a_clock(&mut self, on_a_clock: bool) {
+        self.on_a_clock = on_a_clock;
     }
 
     /// The medium.
@@ -333,7 +357,7 @@ impl<M: Medium> Device<M> {
             let scratch = self.copy_buffers.pop().expect("submit saw a copy buffer");
             self.commands[id].cmd.buffer = scratch;
         } else if is_flush {
-            self.flushes.push_back((now, id));
+            self.flushes.push_back(Flush { came: now, ask: now, command: id });
             self.ask_barrier(now);
             return;
         }
@@ -343,12 +367,19 @@ impl<M: Medium> Device<M> {
     /// Asks the medium for the barrier of the oldest flush, and once more for
     /// the next: a barrier covers only what was done before it.
     fn ask_barrier(&mut self, to: Time) {
-        while let Some(&(at, id)) = self.flushes.front() {
-            if at > to {
+        while let Some(flush) = self.flushes.front_mut() {
+            if flush.ask > to {
                 return;
             }
+            // Off the clock time has stood still since it came.
+            let (at, id) = (if self.on_a_clock { to } else { flush.ask }, flush.command);
             match self.medium.barrier() {
-                Moved::Pending => return,
+                Moved::Pending => {
+                    if self.on_a_clock {
+                        flush.ask = to + (to.since(flush.came) / 4).clamp(RETRY.0, RETRY.1);
+                    }
+                    return;
+                }
                 Moved::Done => {}
                 Moved::Failed => self.commands[id].status = Status::WRITE_FAULT,
             }
@@ -592,8 +623,8 @@ impl<M: Medium> Device<M> {
             let op = self.units.active(pu);
             let moved = self.move_bytes(now, pu, &op);
             if moved == Moved::Pending {
-                self.units.retry(now, pu);
-                return false;
+                self.units.retry(if self.on_a_clock { now + RETRY.0 } else { now }, pu);
+                return self.on_a_clock;
             }
             finished = self.units.release(now, pu);
             self.op_done(now, pu, &op, moved);
@@ -794,8 +825,8 @@ impl<M: Medium> Port for Device<M> {
         }
         match (self.flushes.front(), self.units.next_event()) {
             (None, event) => event,
-            (Some(&(at, _)), None) => Some(at),
-            (Some(&(at, _)), Some(event)) => Some(at.min(event)),
+            (Some(flush), None) => Some(flush.ask),
+            (Some(flush), Some(event)) => Some(flush.ask.min(event)),
         }
     }
 

@@ -321,9 +321,9 @@ impl Units {
         self.start_next(now, pu)
     }
 
-    /// The bytes could not be moved yet: the end comes again.
-    pub fn retry(&mut self, now: Time, pu: u32) {
-        self.arm(pu, now);
+    /// The bytes could not be moved yet: the end comes again, at `at`.
+    pub fn retry(&mut self, at: Time, pu: u32) {
+        self.arm(pu, at);
     }
 
     fn start_next(&mut self, now: Time, pu: u32) -> Option<u32> {
