@@ -137,6 +137,12 @@ pub enum FileError {
 }
 
 impl FileError {
+    /// Whether there was no room for what was to be written.
+    pub fn is_full(&self) -> bool {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        matches!(self, FileError::System { kind: StorageFull | QuotaExceeded | FileTooLarge, .. })
+    }
+
     /// What the system said while `doing` something.
     pub(crate) fn system(doing: &'static str, source: &io::Error) -> FileError {
         FileError::System { doing, reason: source.to_string(), kind: source.kind() }

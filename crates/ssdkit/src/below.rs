@@ -226,9 +226,10 @@ fn in_virtual_time<D: Drive>(
 fn on_the_clock<D: Drive>(
     args: &BenchArgs,
     bench: &mut Bench<'_>,
-    drive: D,
+    mut drive: D,
     base: Time,
 ) -> Result<(Run, D, Time), Error> {
+    drive.set_on_a_clock(true);
     let shape = drive.shape();
     let depth = dispatch_depth(args, &shape);
     let (lent, owner) = Lent::new(drive, base);
@@ -253,7 +254,9 @@ fn on_the_clock<D: Drive>(
             (run?, clock)
         }
     };
-    Ok((run, owner.take_back()?, base + clock.now().0))
+    let mut drive = owner.take_back()?;
+    drive.set_on_a_clock(false);
+    Ok((run, drive, base + clock.now().0))
 }
 
 fn host<D: Drive>(

@@ -8,7 +8,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use drivefile::{CacheMode, DriveFile};
+use drivefile::{CacheMode, DriveFile, Header};
 use measure::units;
 use port::BLOCK_BYTES;
 use serde_json::json;
@@ -18,7 +18,7 @@ use crate::drive::file::{cache_name, file_error, header};
 use crate::drive::{DriveConfig, MemorySpec};
 use crate::error::Error;
 use crate::snapshot::check_new;
-use crate::stack::Stack;
+use crate::stack::{Stack, new_device};
 
 /// Makes the drive, and tells `out` what it is.
 pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
@@ -97,14 +97,14 @@ fn make(args: &CreateArgs, config: &DriveConfig, cache: CacheMode) -> Result<u64
     let failed = |e| file_error(&args.file, e);
     if !args.force {
         check_new(&args.file)?;
-        return create(path, &header).map_err(failed);
+        return create(path, config, args, &header);
     }
     if path.exists() {
         // Nobody may have it open, and it must be a file.
         drop(drivefile::FileStorage::open(path, false).map_err(failed)?);
     }
     let beside = beside(path);
-    let used = create(&beside, &header).map_err(failed)?;
+    let used = create(&beside, config, args, &header)?;
     let replaced = std::fs::rename(&beside, path).and_then(|()| {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
@@ -123,9 +123,22 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn create(path: &Path, header: &drivefile::Header) -> Result<u64, drivefile::FileError> {
-    let file = DriveFile::create(path, header)?;
-    let ended = file.used_bytes().and_then(|used| file.close().map(|()| used));
+/// Makes the file of the drive as it leaves the factory, with the chunks that
+/// are bad from there.
+fn create(
+    path: &Path,
+    config: &DriveConfig,
+    args: &CreateArgs,
+    header: &Header,
+) -> Result<u64, Error> {
+    let failed = |e| file_error(&args.file, e);
+    let file = DriveFile::create(path, header).map_err(failed)?;
+    let made = new_device(config, args.seed, file).map_err(Error::from);
+    let ended = made.and_then(|device| {
+        let file = device.cut();
+        let used = file.used_bytes().map_err(failed)?;
+        file.close().map(|()| used).map_err(failed)
+    });
     if ended.is_err() {
         let _ = std::fs::remove_file(path);
     }

@@ -8,6 +8,8 @@
 //! May fail: a drive that stops with requests inside, which is a fault of its
 //! own.
 
+use std::time::Duration;
+
 use device::realtime::RealTime;
 use measure::Gauges;
 use port::{BlockDone, BlockReq, Ring, Time};
@@ -21,6 +23,12 @@ pub const TURNS: u32 = 16384;
 
 /// Events at one moment after which a drive may be waiting for a disk.
 const SAME_EVENTS: u32 = 64;
+
+/// And after which it is waiting for one.
+const WAITING: u32 = 64 * SAME_EVENTS;
+
+/// How long to sleep then.
+const NAP: Duration = Duration::from_micros(50);
 
 /// Gives the processor to others when a drive's next event does not move on:
 /// in virtual time one that waits for a disk is asked again and again.
@@ -39,8 +47,9 @@ impl Patience {
             return;
         }
         self.same += 1;
-        if self.same >= SAME_EVENTS {
-            self.same = 0;
+        if self.same >= WAITING {
+            std::thread::sleep(NAP);
+        } else if self.same.is_multiple_of(SAME_EVENTS) {
             std::thread::yield_now();
         }
     }
@@ -223,14 +232,17 @@ pub struct Real<D: Drive> {
 
 impl<D: Drive> Real<D> {
     /// Goes on in real time where `from` stopped.
-    pub fn new(from: Virtual<D>) -> Real<D> {
+    pub fn new(mut from: Virtual<D>) -> Real<D> {
+        from.drive.set_on_a_clock(true);
         let (base, real) = (from.now, RealTime::new(from.drive));
         Real { real, base, now: base }
     }
 
     /// Goes on in virtual time. Nothing may be inside.
     pub fn into_virtual(self) -> Virtual<D> {
-        Virtual { now: self.now, drive: self.real.into_port(), patience: Patience::default() }
+        let mut drive = self.real.into_port();
+        drive.set_on_a_clock(false);
+        Virtual { now: self.now, drive, patience: Patience::default() }
     }
 }
 

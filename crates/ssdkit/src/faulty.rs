@@ -25,7 +25,7 @@ use targets::{Pblk, WriteCounters};
 use crate::drive::DriveConfig;
 use crate::error::Error;
 use crate::fault_rules::{Injected, Layer, Rules};
-use crate::stack::{Backing, Drive, Ended, Observed, shut_down, target};
+use crate::stack::{Backing, Drive, Ended, Observed, new_device, shut_down, target};
 
 /// A medium that may be damaged, and knows when it is.
 type Damaged<M> = CheckedMedium<FaultyMedium<M>>;
@@ -39,6 +39,8 @@ trait Lower<M>: OpenChannel + Send {
     fn set_rules(&mut self, rules: &Rules);
     /// How often the rules of a layer and kind struck.
     fn times(&self, layer: Layer, is_delay: bool) -> Vec<u64>;
+    fn set_on_a_clock(&mut self, on_a_clock: bool);
+    fn medium(&self) -> &M;
     fn counters(&self) -> Counters;
     fn state_hash(&self) -> u64;
     fn take_apart(self: Box<Self>) -> (Vec<Chunk>, M);
@@ -50,10 +52,15 @@ trait Layered<M>: Medium + Send {
     fn times(&self) -> Vec<u64> {
         Vec::new()
     }
+    fn lowest(&self) -> &M;
     fn into_lowest(self) -> M;
 }
 
 impl<M: Backing> Layered<M> for M {
+    fn lowest(&self) -> &M {
+        self
+    }
+
     fn into_lowest(self) -> M {
         self
     }
@@ -67,6 +74,10 @@ impl<M: Backing> Layered<M> for Damaged<M> {
 
     fn times(&self) -> Vec<u64> {
         self.below().struck().collect()
+    }
+
+    fn lowest(&self) -> &M {
+        self.below().below()
     }
 
     fn into_lowest(self) -> M {
@@ -115,6 +126,14 @@ impl<M: Send, L: Layered<M>> Lower<M> for Struck<L> {
         }
     }
 
+    fn set_on_a_clock(&mut self, on_a_clock: bool) {
+        self.below_mut().below_mut().set_on_a_clock(on_a_clock);
+    }
+
+    fn medium(&self) -> &M {
+        self.below().below().medium().lowest()
+    }
+
     fn counters(&self) -> Counters {
         self.below().below().counters()
     }
@@ -136,6 +155,14 @@ impl<M: Send, L: Layered<M>> Lower<M> for Link<Struck<L>> {
 
     fn times(&self, layer: Layer, is_delay: bool) -> Vec<u64> {
         Lower::<M>::times(self.below(), layer, is_delay)
+    }
+
+    fn set_on_a_clock(&mut self, on_a_clock: bool) {
+        Lower::<M>::set_on_a_clock(self.below_mut(), on_a_clock);
+    }
+
+    fn medium(&self) -> &M {
+        Lower::<M>::medium(self.below())
     }
 
     fn counters(&self) -> Counters {
@@ -221,12 +248,10 @@ fn device<L: Medium>(
     medium: L,
     chunks: Option<&[Chunk]>,
 ) -> Result<Device<L>, OutOfMemory> {
+    let Some(chunks) = chunks else { return new_device(config, seed, medium) };
     let (geometry, profile) = (&config.geometry, &config.profile);
     let (timing, errors) = (&profile.timing, &profile.reliability);
-    let mut device = match chunks {
-        None => Device::with(geometry, timing, errors, seed, medium)?,
-        Some(chunks) => Device::restore_with(geometry, timing, errors, seed, medium, chunks)?,
-    };
+    let mut device = Device::restore_with(geometry, timing, errors, seed, medium, chunks)?;
     device.set_energy(&profile.energy);
     Ok(device)
 }
@@ -368,6 +393,15 @@ impl<M: Backing> Drive for Faulty<M> {
         self.pblk().memory()
     }
 
+    fn fault(&self) -> Option<(Error, bool)> {
+        let medium = self.pblk().device().0.medium();
+        medium.fault().map(|fault| (fault, medium.is_full()))
+    }
+
+    fn set_on_a_clock(&mut self, on_a_clock: bool) {
+        self.pblk_mut().device_mut().0.set_on_a_clock(on_a_clock);
+    }
+
     fn begin_faults(&mut self) {
         let rules = self.rules.clone();
         self.set_rules(&rules);
@@ -383,6 +417,7 @@ impl<M: Backing> Drive for Faulty<M> {
 
     fn end(mut self, now: Time) -> Result<Ended<M>, Error> {
         self.set_rules(&Rules::default());
+        self.set_on_a_clock(false);
         let pblk = self.port.into_below().into_below().into_below();
         let (flash, at, closed) = shut_down(pblk, now);
         let (chunks, medium) = flash.0.take_apart();

@@ -4,6 +4,8 @@
 //! back when the layer is dropped. It may be told to count time from a later
 //! moment, so that a drive that was preconditioned in virtual time goes on
 //! with a clock that starts at zero. Costs a plain store of each number a look.
+//! When the disk below a drive file is full or fails, that is told once on
+//! standard error, and requests that fail for want of room say so.
 //!
 //! Guarantees: the drive comes back exactly once, in the state it was left.
 //! Fails when the layer is still there, or its thread died.
@@ -12,11 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use port::{BlockDone, BlockReq, Port, Ring, Time};
+use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Status, Time};
 use targets::WriteCounters;
 
 use crate::error::Error;
-use crate::stack::{Drive, Observed};
+use crate::stack::{Backing, Drive, Observed};
 
 /// Numbers that a drive's counters are.
 const COUNTERS: usize = WriteCounters::WORDS;
@@ -57,6 +59,8 @@ pub struct Lent<D: Drive> {
     base: u64,
     figures: Arc<Figures>,
     back: Sender<D>,
+    /// Its medium failed, and that was told.
+    told: bool,
 }
 
 /// Who lent it.
@@ -81,12 +85,31 @@ impl<D: Drive> Lent<D> {
         let figures = Arc::new(Figures::default());
         figures.publish(&drive.counters(), drive.free_chunks());
         let owner = Owner { figures: figures.clone(), back: receiver };
-        (Lent { drive: Some(drive), base: base.0, figures, back }, owner)
+        (Lent { drive: Some(drive), base: base.0, figures, back, told: false }, owner)
     }
 
     #[inline]
     fn drive(&self) -> &D {
         self.drive.as_ref().expect("it is there until this is dropped")
+    }
+
+    /// Of the completions from `first` on, those that failed for want of room
+    /// on the disk say so.
+    fn explain(&mut self, first: usize, done: &mut Ring<BlockDone>) {
+        for i in first..done.len() {
+            let Some(one) = done.get_mut(i) else { return };
+            if one.status.is_ok() || one.op == BlockOp::Read {
+                continue;
+            }
+            let Some((why, is_full)) = self.drive().fault() else { return };
+            if is_full {
+                one.status = Status::CAPACITY_EXCEEDED;
+            }
+            if !self.told {
+                self.told = true;
+                eprintln!("ssdkit: {why}; until then the drive can only be read");
+            }
+        }
     }
 
     #[inline]
@@ -117,6 +140,9 @@ impl<D: Drive> Port for Lent<D> {
         drive.advance(to + base, done);
         let (counters, free_chunks) = (drive.counters(), drive.free_chunks());
         self.figures.publish(&counters, free_chunks);
+        if D::Medium::OUTLIVES {
+            self.explain(before, done);
+        }
         if base > 0 {
             for i in before..done.len() {
                 if let Some(one) = done.get_mut(i) {
@@ -157,7 +183,7 @@ mod tests {
     use crate::drive::DriveSpec;
     use crate::driver::Virtual;
     use crate::stack::{Stack, Visitor};
-    use port::{BlockOp, Buffer};
+    use port::Buffer;
 
     /// Writes a block at `now`; gives when it completed.
     fn write<P: Port<Cmd = BlockReq, Done = BlockDone>>(drive: &mut P, now: u64) -> Time {

@@ -5,9 +5,10 @@
 //! they stand for ([`stack`]), loads and the runner that drives them
 //! ([`load`], [`runner`]), and the command line ([`cli`], [`mod@bench`],
 //! [`serve`], [`trace`]). Drives in files are made by [`create`], looked at by
-//! [`info`], copied by [`snapshot`] and found again by [`restore`]. Drives below the block layer ([`blocks`]) run in
-//! virtual time on one thread ([`cores`]) or on the clock with a thread for
-//! each core ([`clocked`], [`real`]).
+//! [`info`], copied by [`snapshot`] and found again by [`restore`]. Things go
+//! wrong in a drive ([`faulty`]) as rules say ([`fault_rules`]). Drives below the
+//! block layer ([`blocks`]) run in virtual time on one thread ([`cores`]) or on
+//! the clock with a thread for each core ([`clocked`], [`real`]).
 
 mod below;
 pub mod bench;

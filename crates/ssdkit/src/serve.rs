@@ -93,6 +93,7 @@ impl<M: Backing> Visitor<M> for Serving<'_> {
         let bytes = drive.shape().bytes;
         // Time begins anew where recovery ended.
         let clock = Clock::start();
+        drive.set_on_a_clock(true);
         drive.begin_faults();
         let (lent, owner) = Lent::new(drive, ready);
         let shared = SharedDrive::new(lent)?;

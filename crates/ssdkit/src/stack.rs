@@ -14,9 +14,9 @@
 //! on, or a medium that cannot be read or written.
 
 use device::{Counters, Device, Link};
-use drivefile::DriveFile;
+use drivefile::{DriveFile, FileError};
 use flash::{Chunk, Medium, RamMedium, Side};
-use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
+use port::{BlockDone, BlockReq, OutOfMemory, Port, Ring, Shape, Time};
 use targets::pblk::Memory;
 use targets::{Pblk, PblkConfig, WriteCounters};
 
@@ -37,6 +37,11 @@ pub trait Backing: Medium + Send + 'static {
 
     /// Why nothing more can be written, if that is so.
     fn fault(&self) -> Option<Error>;
+
+    /// Whether that is because there is no room where its bytes are.
+    fn is_full(&self) -> bool {
+        false
+    }
 
     /// Puts it away after the drive on it was ended.
     fn put_away(self) -> Result<(), Error>;
@@ -59,6 +64,10 @@ impl Backing for DriveFile {
 
     fn fault(&self) -> Option<Error> {
         self.error().map(|e| Error::Failed(e.to_string()))
+    }
+
+    fn is_full(&self) -> bool {
+        self.error().is_some_and(FileError::is_full)
     }
 
     fn put_away(self) -> Result<(), Error> {
@@ -118,6 +127,12 @@ pub trait Drive: Observed + Send + 'static {
     fn state_hash(&self) -> u64;
     /// Bytes of memory that its target's tables take.
     fn memory(&self) -> Memory;
+    /// Whether its time is a clock's, so that it passes while the drive waits
+    /// for a disk ([`Device::set_on_a_clock`]).
+    fn set_on_a_clock(&mut self, on_a_clock: bool);
+    /// Why its medium can be written no more, if that is so, and whether that
+    /// is for want of room.
+    fn fault(&self) -> Option<(Error, bool)>;
     /// From now on the fault rules that it was made with strike.
     fn begin_faults(&mut self) {}
     /// How often each of them struck.
@@ -137,6 +152,8 @@ pub trait Below: device::OpenChannel + Send + 'static {
     type Medium: Backing;
     /// The device itself.
     fn device(&self) -> &Device<Self::Medium>;
+    /// The device itself.
+    fn device_mut(&mut self) -> &mut Device<Self::Medium>;
     /// The device without a link.
     fn into_device(self) -> Device<Self::Medium>;
 }
@@ -145,6 +162,10 @@ impl<M: Backing> Below for Device<M> {
     type Medium = M;
 
     fn device(&self) -> &Device<M> {
+        self
+    }
+
+    fn device_mut(&mut self) -> &mut Device<M> {
         self
     }
 
@@ -158,6 +179,10 @@ impl<M: Backing> Below for Link<Device<M>> {
 
     fn device(&self) -> &Device<M> {
         self.below()
+    }
+
+    fn device_mut(&mut self) -> &mut Device<M> {
+        self.below_mut()
     }
 
     fn into_device(self) -> Device<M> {
@@ -194,7 +219,17 @@ impl<D: Below> Drive for Pblk<D> {
         Pblk::memory(self)
     }
 
-    fn end(self, now: Time) -> Result<Ended<D::Medium>, Error> {
+    fn fault(&self) -> Option<(Error, bool)> {
+        let medium = Pblk::device(self).device().medium();
+        medium.fault().map(|fault| (fault, medium.is_full()))
+    }
+
+    fn set_on_a_clock(&mut self, on_a_clock: bool) {
+        Pblk::device_mut(self).device_mut().set_on_a_clock(on_a_clock);
+    }
+
+    fn end(mut self, now: Time) -> Result<Ended<D::Medium>, Error> {
+        self.set_on_a_clock(false);
         let (device, at, closed) = shut_down(self, now);
         let device = device.into_device();
         let chunks = device.chunks().to_vec();
@@ -251,6 +286,14 @@ impl<D: Drive> Drive for Link<D> {
 
     fn memory(&self) -> Memory {
         self.below().memory()
+    }
+
+    fn fault(&self) -> Option<(Error, bool)> {
+        self.below().fault()
+    }
+
+    fn set_on_a_clock(&mut self, on_a_clock: bool) {
+        self.below_mut().set_on_a_clock(on_a_clock);
     }
 
     fn end(self, now: Time) -> Result<Ended<D::Medium>, Error> {
@@ -324,11 +367,11 @@ impl Stack {
 }
 
 /// A new device, as it leaves the factory.
-pub(crate) fn new_device(
+pub(crate) fn new_device<M: Medium>(
     config: &DriveConfig,
     seed: u64,
-    medium: RamMedium,
-) -> Result<Device<RamMedium>, Error> {
+    medium: M,
+) -> Result<Device<M>, OutOfMemory> {
     let (geometry, profile) = (&config.geometry, &config.profile);
     let mut device = Device::with(geometry, &profile.timing, &profile.reliability, seed, medium)?;
     device.set_energy(&profile.energy);
