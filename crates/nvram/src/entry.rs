@@ -1,0 +1,88 @@
+//! An entry of a journal: what one write, trim or write zeroes did.
+
+use port::BlockOp;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Bytes of an entry before its data, and what entries begin at multiples of.
+pub const ENTRY_BYTES: usize = 64;
+
+/// What an entry is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A request that changes the drive: write, trim or write zeroes.
+    Op(BlockOp),
+    /// A request that failed below: it is not written again.
+    Void,
+}
+
+/// An entry without its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its position.
+    pub at: u64,
+    /// What it does.
+    pub kind: Kind,
+    /// First byte on the drive.
+    pub offset: u64,
+    /// Bytes on the drive.
+    pub len: u64,
+    /// Bytes of data that follow.
+    pub data: u32,
+    /// Checksum of the data; of no meaning in a void entry.
+    pub sum: u64,
+}
+
+impl Entry {
+    /// Bytes that an entry with so much data takes.
+    #[inline]
+    pub fn space(data: usize) -> u64 {
+        (ENTRY_BYTES + data).next_multiple_of(ENTRY_BYTES) as u64
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub fn encode(&self) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        for (i, number) in [self.at, self.offset, self.len, self.sum].into_iter().enumerate() {
+            bytes[8 + 8 * i..16 + 8 * i].copy_from_slice(&number.to_le_bytes());
+        }
+        bytes[40..44].copy_from_slice(&self.data.to_le_bytes());
+        bytes[44] = match self.kind {
+            Kind::Void => 0,
+            Kind::Op(BlockOp::Trim) => 2,
+            Kind::Op(BlockOp::WriteZeroes) => 3,
+            Kind::Op(_) => 1,
+        };
+        let sum = xxh3_64(&bytes[8..]);
+        bytes[..8].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// The entry in these bytes, which should be that at `at`; else what is
+    /// wrong.
+    pub fn decode(bytes: &[u8; ENTRY_BYTES], at: u64) -> Result<Entry, &'static str> {
+        let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        if number(0) != xxh3_64(&bytes[8..]) {
+            return Err("its checksum is wrong");
+        }
+        let kind = match bytes[44] {
+            0 => Kind::Void,
+            1 => Kind::Op(BlockOp::Write),
+            2 => Kind::Op(BlockOp::Trim),
+            3 => Kind::Op(BlockOp::WriteZeroes),
+            _ => return Err("its operation is unknown"),
+        };
+        let data = u32::from_le_bytes(bytes[40..44].try_into().expect("4 bytes"));
+        let entry = Entry { at, kind, offset: number(16), len: number(24), data, sum: number(32) };
+        if number(8) != at {
+            return Err("it belongs elsewhere");
+        }
+        if bytes[45..].iter().any(|&byte| byte != 0) {
+            return Err("there is something where there is nothing");
+        }
+        if matches!(kind, Kind::Op(BlockOp::Trim | BlockOp::WriteZeroes)) && data > 0 {
+            return Err("it has data and should have none");
+        }
+        Ok(entry)
+    }
+}

@@ -1,0 +1,573 @@
+//! The port that makes a volatile cache below it one that outlives a cut.
+//!
+//! A write, trim or write zeroes is appended to the journal and committed
+//! before the port below gets it; it completes when that one has taken it, so
+//! reads go straight through and see what they should. A flush is answered at
+//! once, and FUA is a plain write; where the store has a host below it, both
+//! wait for a sync of the store.
+//!
+//! **Order.** A port does not say in which order two overlapping requests that
+//! are inside together take effect. So there are none: what overlaps a write
+//! under way waits here until that one has ended. Thus the journal's order is
+//! that of the drive.
+//!
+//! **Space.** When the journal is half full, what is in it is flushed below as
+//! soon as it has completed there; then its space is free. When it is full,
+//! writes wait for that.
+//!
+//! **Errors.** A request that fails below fails, and its entry is made void. A
+//! flush below that fails is told by every flush until one below succeeds; all
+//! that was acknowledged stays in the journal meanwhile, and goes to the drive
+//! at the next start. When the journal fills up over it writes fail with that
+//! status. After an error of the store writes and flushes fail, as nothing new
+//! can be protected. How a drive is served that refuses, at the start, what
+//! its journal has, `start` says.
+
+use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Slots, Status, Time};
+
+use crate::busy::Busy;
+use crate::{Fill, Journal, JournalError, NonVolatile};
+
+/// The number of a flush of our own.
+const OWN: u64 = u64::MAX;
+
+/// What is kept of a request below.
+#[derive(Clone, Copy, Default)]
+struct Note {
+    id: u64,
+    offset: u64,
+    len: u64,
+    /// Its entry; of a write, trim or write zeroes.
+    at: u64,
+    /// Bytes of data in its entry.
+    data: u32,
+    fua: bool,
+    changes: bool,
+    /// Which of the two counts of requests under way it is in.
+    half: bool,
+}
+
+/// How far the making of space is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reclaim {
+    /// Nothing under way.
+    Idle,
+    /// Up to this position, once all before it has completed.
+    Drain(u64),
+    /// The port below flushes.
+    Flush(u64),
+    /// The store syncs what was written up to this.
+    Free(u64),
+}
+
+/// What a protected cache did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Entries that were appended.
+    pub entries: u64,
+    /// Flushes of the port below, to make space.
+    pub flushes: u64,
+    /// Flushes that were asked for.
+    pub asked: u64,
+    /// Writes that waited for space.
+    pub full: u64,
+    /// Writes that waited for one that they overlap.
+    pub met: u64,
+}
+
+/// A drive that is not written to: what its journal has could not be written.
+pub(crate) struct Frozen {
+    /// What the drive said.
+    pub status: Status,
+    /// First bytes and lengths of what is only in the journal.
+    pub ranges: Vec<(u64, u64)>,
+}
+
+/// A protected cache over `P`, with its journal in `N`.
+pub struct Protected<P, N> {
+    below: P,
+    shape: Shape,
+    journal: Journal<N>,
+    slots: Slots<Note>,
+    busy: Busy,
+    /// On its way below.
+    down: Ring<BlockReq>,
+    came: Ring<BlockDone>,
+    /// Completed.
+    ready: Ring<BlockDone>,
+    /// Completed once the store has synced what was written up to a number.
+    synced: Ring<(u64, BlockDone)>,
+    /// A request that has to wait for space, or for one that it overlaps.
+    held: Option<BlockReq>,
+    reclaim: Reclaim,
+    /// Requests that change something and are under way: before and after the
+    /// making of space began, in turns.
+    under_way: [u32; 2],
+    half: bool,
+    /// What the last flush of our own said.
+    fault: Status,
+    /// What the store said.
+    broken: Option<JournalError>,
+    frozen: Option<Frozen>,
+    counters: Counters,
+    now: Time,
+}
+
+impl<P, N> Protected<P, N>
+where
+    P: Port<Cmd = BlockReq, Done = BlockDone>,
+    N: NonVolatile,
+{
+    pub(crate) fn assemble(
+        below: P,
+        shape: Shape,
+        journal: Journal<N>,
+        now: Time,
+        frozen: Option<Frozen>,
+    ) -> Protected<P, N> {
+        let depth = shape.depth.max(1);
+        Protected {
+            below,
+            shape,
+            journal,
+            slots: Slots::new(depth),
+            busy: Busy::new(),
+            down: Ring::new(depth + 1),
+            came: Ring::new(depth + 1),
+            ready: Ring::new(depth),
+            synced: Ring::new(depth),
+            held: None,
+            reclaim: Reclaim::Idle,
+            under_way: [0; 2],
+            half: false,
+            fault: Status::SUCCESS,
+            broken: None,
+            frozen,
+            counters: Counters::default(),
+            now,
+        }
+    }
+
+    /// The port below.
+    pub fn below(&self) -> &P {
+        &self.below
+    }
+
+    /// Its outside, that of the port below.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// How full the journal is.
+    pub fn fill(&self) -> Fill {
+        self.journal.fill()
+    }
+
+    /// What it did.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The first error of the store. Nothing is written after it.
+    pub fn error(&self) -> Option<&JournalError> {
+        self.broken.as_ref()
+    }
+
+    /// What the drive said that could not take what its journal has: then it
+    /// is only read.
+    pub fn frozen(&self) -> Option<Status> {
+        self.frozen.as_ref().map(|frozen| frozen.status)
+    }
+
+    /// Whether nothing is inside and no space is being made.
+    pub fn is_idle(&self) -> bool {
+        self.inside() == 0 && self.reclaim == Reclaim::Idle && !self.journal.is_syncing()
+    }
+
+    /// Power goes: what outlives it.
+    pub fn cut(self) -> (P, N) {
+        (self.below, self.journal.into_store())
+    }
+
+    /// Takes it off the port below, with nothing inside. When all that was
+    /// taken there is durable, the journal is [cleared](Journal::clear). There
+    /// is none where it must be kept, as the drive did not take what it has.
+    pub fn into_below(self) -> (P, Option<Journal<N>>) {
+        (self.below, Some(self.journal).filter(|_| self.frozen.is_none()))
+    }
+
+    fn inside(&self) -> usize {
+        self.slots.live() + self.ready.len() + self.synced.len() + usize::from(self.held.is_some())
+    }
+
+    /// Ends a request that did not go below.
+    fn answer(&mut self, req: BlockReq, status: Status) {
+        let (at, BlockReq { id, op, buffer, .. }) = (self.now, req);
+        self.ready.put(|| BlockDone { id, op, status, at, buffer });
+    }
+
+    /// Why nothing is written any more.
+    fn refusal(&self) -> Option<Status> {
+        match (&self.frozen, &self.broken) {
+            (Some(frozen), _) => Some(frozen.status),
+            (None, Some(_)) => Some(Status::WRITE_FAULT),
+            (None, None) => None,
+        }
+    }
+
+    /// Takes a request in.
+    #[inline]
+    fn take(&mut self, req: BlockReq) {
+        let status = self.shape.check(&req);
+        if !status.is_ok() {
+            return self.answer(req, status);
+        }
+        match req.op {
+            BlockOp::Read => self.read(req),
+            BlockOp::Flush => self.flush(req),
+            _ => self.change(req),
+        }
+    }
+
+    #[inline]
+    fn read(&mut self, req: BlockReq) {
+        if let Some(frozen) = &self.frozen {
+            let (from, to) = (req.offset, req.offset + req.len);
+            if frozen.ranges.iter().any(|&(at, len)| at < to && from < at + len) {
+                return self.answer(req, Status::UNRECOVERED_READ);
+            }
+        }
+        self.send(req, Note::default());
+    }
+
+    /// Puts a request on its way below, for which there is a slot.
+    #[inline]
+    fn send(&mut self, mut req: BlockReq, note: Note) {
+        let slot = self.slots.take(Note { id: req.id, ..note });
+        req.id = u64::from(slot);
+        self.down.put(|| req);
+    }
+
+    /// What completed before is in the journal.
+    fn flush(&mut self, req: BlockReq) {
+        self.counters.asked += 1;
+        let status = self.refusal().unwrap_or(self.fault);
+        if !status.is_ok() {
+            self.answer(req, status);
+            if self.reclaim == Reclaim::Idle && self.refusal().is_none() {
+                self.begin_reclaim();
+            }
+            return;
+        }
+        let (at, BlockReq { id, op, buffer, .. }) = (self.now, req);
+        let done = BlockDone { id, op, status, at, buffer };
+        self.after_sync(done);
+    }
+
+    /// Completes something when what was written before now is synced.
+    #[inline]
+    fn after_sync(&mut self, done: BlockDone) {
+        let need = self.journal.written();
+        match self.journal.sync_to(need) {
+            Ok(true) if self.synced.is_empty() => self.ready.put(|| done),
+            Ok(_) => self.synced.put(|| (need, done)),
+            Err(e) => {
+                self.ready.put(|| BlockDone { status: Status::WRITE_FAULT, ..done });
+                self.fail(e);
+            }
+        }
+    }
+
+    /// A write, trim or write zeroes.
+    #[inline]
+    fn change(&mut self, req: BlockReq) {
+        if let Some(status) = self.refusal() {
+            return self.answer(req, status);
+        }
+        if !self.journal.has_room(req.buffer.len()) {
+            self.counters.full += 1;
+            self.held = Some(req);
+        } else if self.busy.meets(req.offset, req.len) {
+            self.counters.met += 1;
+            self.held = Some(req);
+        } else {
+            self.enter(req);
+        }
+    }
+
+    /// Writes a request into the journal, and sends it.
+    #[inline]
+    fn enter(&mut self, mut req: BlockReq) {
+        let (range, data) = ((req.offset, req.len), req.buffer.len() as u32);
+        let at = match self.journal.append(req.op, range, req.buffer.bytes()) {
+            Ok(at) => at,
+            Err(e) => {
+                self.answer(req, Status::WRITE_FAULT);
+                return self.fail(e);
+            }
+        };
+        self.counters.entries += 1;
+        self.busy.enter(range.0, range.1);
+        self.under_way[usize::from(self.half)] += 1;
+        let fua = std::mem::take(&mut req.fua);
+        let (offset, len) = range;
+        let half = self.half;
+        self.send(req, Note { id: 0, offset, len, at, data, fua, changes: true, half });
+        let Fill { bytes, used } = self.journal.fill();
+        if used > bytes / 2 && self.reclaim == Reclaim::Idle && self.fault.is_ok() {
+            self.begin_reclaim();
+        }
+    }
+
+    /// Commits what was appended, and sends it. Nothing is below that is not
+    /// in the journal. Says whether the port below took all.
+    #[inline]
+    fn send_down(&mut self) -> bool {
+        if self.journal.is_open() {
+            if self.broken.is_none()
+                && let Err(e) = self.journal.commit()
+            {
+                self.fail(e);
+            }
+            if self.broken.is_some() {
+                self.take_back();
+            }
+        }
+        if !self.down.is_empty() {
+            self.below.submit(self.now, &mut self.down);
+        }
+        self.down.is_empty()
+    }
+
+    /// What was not committed does not go below.
+    #[cold]
+    fn take_back(&mut self) {
+        for _ in 0..self.down.len() {
+            let Some(req) = self.down.pop() else { break };
+            let changes = req.id != OWN && self.slots[req.id as u32].changes;
+            // What waits below a full port was committed before.
+            if changes && self.slots[req.id as u32].at >= self.journal.committed() {
+                let (at, BlockReq { id, op, buffer, .. }) = (self.now, req);
+                self.ended(BlockDone { id, op, status: Status::WRITE_FAULT, at, buffer });
+            } else {
+                self.down.put(|| req);
+            }
+        }
+    }
+
+    /// The store failed.
+    #[cold]
+    fn fail(&mut self, error: JournalError) {
+        self.broken.get_or_insert(error);
+        self.reclaim = match self.reclaim {
+            // Its completion is still to come.
+            Reclaim::Flush(to) => Reclaim::Flush(to),
+            _ => Reclaim::Idle,
+        };
+        while let Some((_, done)) = self.synced.pop() {
+            self.ready.put(|| BlockDone { status: Status::WRITE_FAULT, ..done });
+        }
+        if let Some(req) = self.held.take() {
+            self.answer(req, Status::WRITE_FAULT);
+        }
+    }
+
+    fn begin_reclaim(&mut self) {
+        // What is under way now is in one count, what comes in the other.
+        self.half = !self.half;
+        self.reclaim = Reclaim::Drain(self.journal.end());
+    }
+
+    /// Goes on with making space. Says whether anything happened.
+    fn reclaim(&mut self) -> bool {
+        match self.reclaim {
+            Reclaim::Drain(to) if self.under_way[usize::from(!self.half)] == 0 => {
+                let (id, op) = (OWN, BlockOp::Flush);
+                let (fua, offset, len) = (false, 0, 0);
+                let buffer = Buffer::empty();
+                self.down.put(|| BlockReq { id, op, fua, offset, len, buffer });
+                self.counters.flushes += 1;
+                self.reclaim = Reclaim::Flush(to);
+                true
+            }
+            Reclaim::Free(need) => match self.journal.sync_to(need) {
+                Ok(true) => {
+                    self.journal.reuse();
+                    self.reclaim = Reclaim::Idle;
+                    true
+                }
+                Ok(false) => false,
+                Err(e) => {
+                    self.fail(e);
+                    true
+                }
+            },
+            _ => false,
+        }
+    }
+
+    /// A flush of our own ended.
+    fn flushed(&mut self, status: Status) {
+        let Reclaim::Flush(to) = self.reclaim else { return };
+        self.fault = status;
+        self.reclaim = Reclaim::Idle;
+        if self.broken.is_some() {
+            return;
+        }
+        if status.is_ok() {
+            match self.journal.free_to(to) {
+                Ok(()) => self.reclaim = Reclaim::Free(self.journal.written()),
+                Err(e) => self.fail(e),
+            }
+        } else if let Some(req) = self.held.take() {
+            if self.journal.has_room(req.buffer.len()) {
+                self.held = Some(req);
+            } else {
+                self.answer(req, status);
+            }
+        }
+    }
+
+    /// Something completed below.
+    #[inline]
+    fn ended(&mut self, mut done: BlockDone) {
+        if done.id == OWN {
+            return self.flushed(done.status);
+        }
+        let slot = done.id as u32;
+        let Note { id, offset, len, at, data, fua, changes, half } = self.slots[slot];
+        self.slots.give(slot);
+        done.id = id;
+        if changes {
+            self.busy.leave(offset, len);
+            self.under_way[usize::from(half)] -= 1;
+            if !done.status.is_ok()
+                && self.broken.is_none()
+                && let Err(e) = self.journal.void(at, data as usize)
+            {
+                self.fail(e);
+            }
+            if fua && done.status.is_ok() {
+                if self.broken.is_some() {
+                    done.status = Status::WRITE_FAULT;
+                } else {
+                    return self.after_sync(done);
+                }
+            }
+        }
+        self.ready.put(|| done);
+    }
+
+    /// Goes on with the request that waits. Says whether it does not any more.
+    fn resume(&mut self) -> bool {
+        let Some(req) = self.held.take() else { return false };
+        if !self.journal.has_room(req.buffer.len()) {
+            self.held = Some(req);
+            if self.reclaim == Reclaim::Idle {
+                self.begin_reclaim();
+                return true;
+            }
+            return false;
+        }
+        if self.busy.meets(req.offset, req.len) {
+            self.held = Some(req);
+            return false;
+        }
+        self.enter(req);
+        true
+    }
+
+    /// Completes what waited for a sync. Says whether anything did.
+    fn look_at_sync(&mut self) -> bool {
+        let mut any = false;
+        while let Some(&(need, _)) = self.synced.front() {
+            match self.journal.sync_to(need) {
+                Ok(true) => {
+                    let now = self.now;
+                    if let Some((_, done)) = self.synced.pop() {
+                        self.ready.put(|| BlockDone { at: done.at.max(now), ..done });
+                    }
+                }
+                Ok(false) => return any,
+                Err(e) => self.fail(e),
+            }
+            any = true;
+        }
+        any
+    }
+
+    /// All that needs nothing from below to go on. Says whether anything did.
+    #[inline]
+    fn step(&mut self) -> bool {
+        let mut any = false;
+        if self.reclaim != Reclaim::Idle {
+            any |= self.reclaim();
+        }
+        if !self.synced.is_empty() {
+            any |= self.look_at_sync();
+        }
+        if self.held.is_some() {
+            any |= self.resume();
+        }
+        any
+    }
+}
+
+impl<P, N> Port for Protected<P, N>
+where
+    P: Port<Cmd = BlockReq, Done = BlockDone>,
+    N: NonVolatile,
+{
+    type Cmd = BlockReq;
+    type Done = BlockDone;
+
+    #[inline]
+    fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
+        self.now = self.now.max(now);
+        if !self.down.is_empty() && !self.send_down() {
+            return;
+        }
+        while self.held.is_none() && self.inside() < self.shape.depth {
+            let Some(req) = cmds.pop() else { break };
+            self.take(req);
+        }
+        while self.step() {}
+        self.send_down();
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<Time> {
+        let ready = self.ready.front().map(|done| done.at);
+        let sync = self.journal.is_syncing().then_some(self.now);
+        [ready, sync, self.below.next_event()].into_iter().flatten().min()
+    }
+
+    #[inline]
+    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        self.now = self.now.max(to);
+        loop {
+            if self.below.next_event().is_some_and(|at| at <= to) {
+                self.below.advance(to, &mut self.came);
+            }
+            let mut moved = !self.came.is_empty();
+            while let Some(one) = self.came.pop() {
+                self.ended(one);
+            }
+            while self.step() {
+                moved = true;
+            }
+            let waiting = self.down.len();
+            self.send_down();
+            moved |= self.down.len() < waiting;
+            if !moved {
+                break;
+            }
+        }
+        self.ready.pour(done);
+    }
+
+    #[inline]
+    fn hint(&self, req: &BlockReq) {
+        self.below.hint(req);
+    }
+}

@@ -1,0 +1,162 @@
+//! The start: what is in the journal is written again.
+//!
+//! Entries go below one after the other, in their order, and are flushed; then
+//! the journal is empty. Until that is synced nothing of the journal changes,
+//! so a start that is cut begins again.
+//!
+//! A drive that refuses one of them, as one does at the end of its life, is
+//! still there to be read: the journal stays as it is, what it has reads as an
+//! error, as the drive has it older or not at all, and nothing is written. The
+//! next start tries again.
+
+use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Status, Time};
+
+use crate::entry::{Entry, Kind};
+use crate::protected::Frozen;
+use crate::{Journal, JournalError, NonVolatile, Protected};
+
+/// Events at one moment after which the drive may be waiting for a disk.
+const SAME_EVENTS: u32 = 64;
+
+/// What a start did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Started {
+    /// When it was done, in drive time.
+    pub ready: Time,
+    /// Entries that were written again.
+    pub entries: u64,
+    /// Bytes of the journal that went with a crash of the host: never synced,
+    /// so nothing that was flushed is among them.
+    pub gone: u64,
+}
+
+impl<P, N> Protected<P, N>
+where
+    P: Port<Cmd = BlockReq, Done = BlockDone>,
+    N: NonVolatile,
+{
+    /// Puts the journal in `store` in front of `below`, a drive of this shape
+    /// with nothing inside, and writes into it what the journal has. Begins at
+    /// `now`.
+    ///
+    /// # Errors
+    /// [`JournalError`]: the journal is damaged, of another version, too small
+    /// for the drive's longest request, or cannot be read or written; the
+    /// drive does not take the flush, or stops answering.
+    pub fn start(
+        below: P,
+        shape: Shape,
+        store: N,
+        now: Time,
+    ) -> Result<(Protected<P, N>, Started), JournalError> {
+        let mut journal = Journal::open(store)?;
+        let bytes = journal.fill().bytes;
+        if bytes < 4 * Entry::space(shape.stored(shape.max_bytes)) {
+            let range = "it must have four times the drive's longest request";
+            return Err(JournalError::Size { bytes, range });
+        }
+        let mut again = Again { below, shape, now, event: now, same: 0 };
+        let mut started = Started::default();
+        let (frozen, gone) = again.all(&mut journal, &mut started)?;
+        started.gone = gone;
+        if frozen.ranges.is_empty() {
+            if started.entries > 0 {
+                let flush = again.one(BlockOp::Flush, 0, 0, Buffer::empty())?;
+                if !flush.is_ok() {
+                    return Err(JournalError::Flush { status: flush });
+                }
+            }
+            journal.begin()?;
+        }
+        started.ready = again.now;
+        let frozen = Some(frozen).filter(|frozen| !frozen.ranges.is_empty());
+        Ok((Protected::assemble(again.below, shape, journal, again.now, frozen), started))
+    }
+}
+
+/// Writes entries again.
+struct Again<P> {
+    below: P,
+    shape: Shape,
+    now: Time,
+    /// The last event, and how often it came.
+    event: Time,
+    same: u32,
+}
+
+impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Again<P> {
+    /// All of a journal. Gives what was refused, and the bytes that are gone.
+    fn all<N: NonVolatile>(
+        &mut self,
+        journal: &mut Journal<N>,
+        started: &mut Started,
+    ) -> Result<(Frozen, u64), JournalError> {
+        let mut frozen = Frozen { status: Status::SUCCESS, ranges: Vec::new() };
+        let (mut at, end) = journal.ends();
+        let mut data = Vec::new();
+        while at < end {
+            let Some(entry) = journal.read(at, &mut data)? else { break };
+            let offset = at;
+            at += Entry::space(data.len());
+            let Kind::Op(op) = entry.kind else { continue };
+            let mut buffer = Buffer::zeroed(data.len())?;
+            if !data.is_empty() {
+                buffer.bytes_mut().copy_from_slice(&data);
+            }
+            let (first, len) = (entry.offset, entry.len);
+            if !self.belongs(op, first, len, data.len()) {
+                let (offset, what) = (offset % journal.fill().bytes, "it is of another drive");
+                return Err(JournalError::Entry { offset: crate::AREA_START + offset, what });
+            }
+            started.entries += 1;
+            let status = self.one(op, first, len, buffer)?;
+            if !status.is_ok() {
+                frozen.status = frozen.status.and(status);
+                frozen.ranges.push((first, len));
+            }
+        }
+        Ok((frozen, end - at))
+    }
+
+    /// Whether an entry is about this drive.
+    fn belongs(&self, op: BlockOp, offset: u64, len: u64, data: usize) -> bool {
+        let stored = if op == BlockOp::Write { self.shape.stored(len) } else { 0 };
+        let longest = if op == BlockOp::Write { self.shape.max_bytes } else { u64::MAX };
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.shape.bytes);
+        inside && len > 0 && len <= longest && stored == data
+    }
+
+    /// One request, alone.
+    fn one(
+        &mut self,
+        op: BlockOp,
+        offset: u64,
+        len: u64,
+        buffer: Buffer,
+    ) -> Result<Status, JournalError> {
+        let (mut cmds, mut done) = (Ring::new(1), Ring::<BlockDone>::new(1));
+        cmds.put(|| BlockReq { id: 0, op, fua: false, offset, len, buffer });
+        loop {
+            if !cmds.is_empty() {
+                self.below.submit(self.now, &mut cmds);
+            }
+            let event = self.below.next_event().ok_or(JournalError::Stopped)?;
+            self.now = self.now.max(event);
+            self.below.advance(event, &mut done);
+            if let Some(done) = done.pop() {
+                return Ok(done.status);
+            }
+            self.be_patient(event);
+        }
+    }
+
+    /// Gives the processor to others when the drive waits for a disk.
+    fn be_patient(&mut self, event: Time) {
+        self.same = if event == self.event { self.same + 1 } else { 0 };
+        self.event = event;
+        if self.same >= SAME_EVENTS {
+            self.same = 0;
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The cache against a model, with cuts, kills, crashes of the host, failures
+//! below, and damage.
+
+mod damage;
+mod fickle;
+mod model;
+
+use port::{BlockOp, Status, Time};
+
+use crate::{AREA_START, JournalError, LEAST_BYTES, NvRam, Protected, format, peek};
+use fickle::{Fickle, Hosted, Mortal};
+use model::{Host, ram};
+
+#[test]
+fn flush_and_fua_take_no_time() {
+    let mut host = Host::new(Fickle::new(1), ram(), 1);
+    let written = host.one(BlockOp::Write, 0, 4, true);
+    assert!(written.status.is_ok());
+    let flushed = host.one(BlockOp::Flush, 0, 0, false);
+    assert_eq!((flushed.status, flushed.at), (Status::SUCCESS, host.now));
+    assert_eq!(host.port.counters().flushes, 0);
+    assert!(host.port.fill().used > 0);
+}
+
+#[test]
+fn what_is_not_right_is_refused_and_not_journaled() {
+    let mut host = Host::new(Fickle::new(1), ram(), 1);
+    assert_eq!(host.one(BlockOp::Write, 48, 1, false).status, Status::LBA_OUT_OF_RANGE);
+    assert_eq!(host.one(BlockOp::Write, 0, 9, false).status, Status::INVALID_FIELD);
+    assert_eq!(host.port.fill().used, 0);
+}
+
+#[test]
+fn the_store_must_be_large_enough_and_a_journal() {
+    let shape = Fickle::shape();
+    let start = |ram| Protected::start(Fickle::new(1), shape, ram, Time::ZERO).err().unwrap();
+    assert!(matches!(start(NvRam::new(4096)), JournalError::Size { .. }));
+    assert!(matches!(start(NvRam::new(LEAST_BYTES as usize)), JournalError::State { .. }));
+    let mut newer = ram();
+    newer.all()[8] = 9;
+    assert!(start(newer).to_string().contains("newer ssdkit"));
+    let long = port::Shape { max_bytes: 64 << 20, bytes: 1 << 30, ..shape };
+    let error = Protected::start(Fickle::new(1), long, ram(), Time::ZERO).err().unwrap();
+    assert!(error.to_string().contains("four times"), "{error}");
+    assert!(format(&mut NvRam::new(70_000)).is_err());
+    assert_eq!(peek(&mut ram()).unwrap().bytes, LEAST_BYTES - AREA_START);
+}
+
+#[test]
+fn a_drive_that_refuses_stays_readable_and_loses_nothing() {
+    let mut host = Host::new(Fickle::new(3), ram(), 3);
+    for lba in 0..8 {
+        assert!(host.one(BlockOp::Write, lba, 1, false).status.is_ok());
+    }
+    let (below, mut store, known) = host.cut();
+    let used = peek(&mut store).unwrap().used;
+    below.set_read_only(true);
+    let mut host = Host::again(below, store, known);
+    assert_eq!(host.port.frozen(), Some(Status::READ_ONLY));
+    assert_eq!(host.one(BlockOp::Read, 3, 1, false).status, Status::UNRECOVERED_READ);
+    assert!(host.one(BlockOp::Read, 8, 4, false).status.is_ok());
+    assert_eq!(host.one(BlockOp::Write, 20, 1, false).status, Status::READ_ONLY);
+    assert_eq!(host.one(BlockOp::Flush, 0, 0, false).status, Status::READ_ONLY);
+    let (below, mut store, known) = host.cut();
+    assert_eq!(peek(&mut store).unwrap().used, used);
+    // It takes writes again: all is there.
+    below.set_read_only(false);
+    let mut host = Host::again(below, store, known);
+    assert_eq!((host.started.entries, host.port.frozen()), (8, None));
+    host.verify();
+}
+
+#[test]
+fn flushes_tell_of_one_that_failed_below() {
+    let mut host = Host::new(Fickle::new(5), ram(), 5);
+    let mut refused = false;
+    for i in 0..3000 {
+        if i == 100 {
+            host.below.set_failing(100);
+        }
+        refused |= !host.one(BlockOp::Write, i % 40, 8, false).status.is_ok();
+    }
+    assert!(refused);
+    assert_eq!(host.one(BlockOp::Flush, 0, 0, false).status, Status::WRITE_FAULT);
+    // The flush below that this one begins succeeds.
+    host.below.set_failing(0);
+    assert_eq!(host.one(BlockOp::Flush, 0, 0, false).status, Status::WRITE_FAULT);
+    host.settle();
+    assert_eq!(host.one(BlockOp::Flush, 0, 0, false).status, Status::SUCCESS);
+    assert!(host.one(BlockOp::Write, 3, 1, false).status.is_ok());
+    let (below, store, known) = host.cut();
+    Host::again(below, store, known).verify();
+}
+
+#[test]
+fn a_store_that_fails_stops_writes_and_not_reads() {
+    let mut host = Host::new(Fickle::new(1), Mortal { ram: ram(), left: 20_000 }, 1);
+    let mut last = 0;
+    while host.port.error().is_none() {
+        host.one(BlockOp::Write, last % 40, 4, last % 3 == 0);
+        last += 1;
+    }
+    assert!(last > 10);
+    assert_eq!(host.one(BlockOp::Write, 3, 1, false).status, Status::WRITE_FAULT);
+    assert_eq!(host.one(BlockOp::Flush, 0, 0, false).status, Status::WRITE_FAULT);
+    assert!(host.one(BlockOp::Read, 3, 1, false).status.is_ok());
+    host.settle();
+}
+
+#[test]
+fn trims_are_kept_too() {
+    let mut host = Host::new(Fickle::new(1), ram(), 1);
+    assert!(host.one(BlockOp::Write, 0, 8, false).status.is_ok());
+    assert!(host.one(BlockOp::Trim, 0, 48, true).status.is_ok());
+    assert!(host.one(BlockOp::WriteZeroes, 1, 3, false).status.is_ok());
+    let (below, store, known) = host.cut();
+    let mut host = Host::again(below, store, known);
+    assert_eq!(host.started.entries, 3);
+    host.verify();
+}
+
+#[test]
+fn a_full_journal_makes_room_and_wraps() {
+    let mut host = Host::new(Fickle::new(2), ram(), 2);
+    // Entries of one block take 128 bytes.
+    for i in 0..3000 {
+        host.ask(BlockOp::Write, i * 7 % 48, 1, false);
+        while host.is_full() {
+            host.pass();
+        }
+        let fill = host.port.fill();
+        assert!(fill.used <= fill.bytes);
+    }
+    host.settle();
+    let counters = host.port.counters();
+    assert_eq!(counters.entries, 3000);
+    assert!(counters.flushes >= 6, "{counters:?}");
+    assert!(host.port.fill().used <= host.port.fill().bytes / 2);
+    let (below, store, known) = host.cut();
+    Host::again(below, store, known).verify();
+}
+
+#[test]
+fn writes_that_overlap_end_in_the_journals_order() {
+    let mut met = 0;
+    for seed in 0..200 {
+        let mut host = Host::new(Fickle::new(seed), ram(), seed);
+        for _ in 0..12 {
+            host.ask(BlockOp::Write, 5, 1, false);
+        }
+        host.verify();
+        met += host.port.counters().met;
+        let (below, store, known) = host.cut();
+        Host::again(below, store, known).verify();
+    }
+    assert!(met > 100);
+}
+
+/// Rounds of work, each ended by a cut; some starts are cut, too, and starts
+/// after them.
+fn cuts(seed: u64, failing: u64) -> u64 {
+    let mut host = Host::new(Fickle::new(seed), ram(), seed);
+    let mut full = 0;
+    for _ in 0..6 {
+        host.below.set_failing(failing);
+        host.work();
+        full += host.port.counters().full;
+        let (below, store, mut known) = host.cut();
+        below.set_failing(0);
+        while known.rng.below(2) == 0 {
+            below.stop_after(known.rng.below(60));
+            drop(Protected::start(below.clone(), Fickle::shape(), store.clone(), Time::ZERO));
+            below.cut();
+        }
+        host = Host::again(below, store, known);
+        host.verify();
+    }
+    full
+}
+
+#[test]
+fn what_completed_survives_cuts() {
+    let full: u64 = (0..300).map(|seed| cuts(seed, 0)).sum();
+    assert!(full > 100, "hardly a journal was ever full: {full}");
+}
+
+#[test]
+fn what_completed_survives_cuts_and_failures() {
+    (1000..1300).for_each(|seed| {
+        cuts(seed, 10);
+    });
+}
+
+#[test]
+fn what_completed_survives_kills_in_a_write() {
+    let mut killed = 0;
+    for seed in 0..600 {
+        let left = 200 + seed * 37 % 30_000;
+        let mut host = Host::new(Fickle::new(seed), Mortal { ram: ram(), left }, seed);
+        (0..4).for_each(|_| host.work());
+        killed += u32::from(host.port.error().is_some());
+        let (below, store, known) = host.cut();
+        let mut host = Host::again(below, store.ram, known);
+        host.verify();
+        host.work();
+        let (below, store, known) = host.cut();
+        Host::again(below, store, known).verify();
+    }
+    assert!(killed > 100, "{killed}");
+}
+
+#[test]
+fn what_was_flushed_survives_crashes_of_the_host() {
+    let mut gone = 0;
+    for seed in 0..400 {
+        let mut store = ram();
+        store.set_life(Some([1; 16]));
+        format(&mut store).unwrap();
+        let mut host = Host::new(Fickle::new(seed), Hosted::new(store, seed), seed).on_a_host();
+        for life in 2..8 {
+            for _ in 0..1 + host.known.rng.below(3) {
+                host.work();
+            }
+            let (below, store, known) = host.cut();
+            let store = Hosted::new(store.crash(life), seed + u64::from(life));
+            host = Host::again(below, store, known);
+            gone += u64::from(host.started.gone > 0);
+            host.verify();
+        }
+    }
+    assert!(gone > 100, "few crashes lost anything: {gone}");
+}
