@@ -29,7 +29,7 @@ use crate::descriptor::{Descriptor, at_rest, next_life};
 use crate::header::State;
 use crate::layout::Layout;
 use crate::sync::{Job, Outcome, Syncer, write_first_state, write_state};
-use crate::{FileError, FileStorage, Header, Storage};
+use crate::{Area, FileError, FileStorage, Header, Storage};
 
 /// Blocks that are programmed before a sync is begun unasked: 64 MiB.
 const MAX_UNSYNCED: u32 = 1 << 14;
@@ -107,8 +107,12 @@ impl DriveFile {
         header.check()?;
         let layout = Layout::new(&header.geometry, header.kept);
         let failed = |e: io::Error| FileError::system("making it", &e);
-        storage.set_bytes(layout.len).map_err(failed)?;
+        storage.set_bytes(header.file_bytes()).map_err(failed)?;
         storage.write(0, &header.encode()).map_err(failed)?;
+        if let Some(mut area) = area(header, &storage) {
+            let made = nvram::format(&mut area);
+            made.map_err(|e| FileError::system("making its journal", &io::Error::other(e)))?;
+        }
         storage.sync().map_err(failed)?;
         let state = State { session: 1, synced: 1, clean: false };
         write_first_state(&*storage, &state)?;
@@ -146,6 +150,12 @@ impl DriveFile {
     /// What drive it is.
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// The area for the journal of a protected cache; none of a volatile one.
+    /// Two of one file are one and the same.
+    pub fn area(&self) -> Option<Area> {
+        area(&self.header, &self.storage)
     }
 
     /// The first error that a write or a sync met. From then on nothing can be
@@ -329,6 +339,13 @@ impl DriveFile {
         }
         erased
     }
+}
+
+/// The area behind the drive, if there is one.
+fn area(header: &Header, storage: &Arc<dyn Storage>) -> Option<Area> {
+    let journal = header.cache.journal();
+    let start = header.file_bytes() - journal;
+    (journal > 0).then(|| Area::new(Arc::clone(storage), start, journal))
 }
 
 /// Makes the name of a new file durable.

@@ -15,6 +15,9 @@ pub const VERSION: u32 = 1;
 /// Most bytes of each of a header's two texts.
 pub const MAX_TEXT: usize = 64 << 10;
 
+/// Most bytes of the area for a journal.
+const MAX_JOURNAL: u64 = 1 << 40;
+
 /// What a drive file begins with.
 const MAGIC: &[u8; 8] = b"ssdkitDF";
 
@@ -34,7 +37,37 @@ pub enum CacheMode {
     #[default]
     Volatile,
     /// Protected against power loss: a write is durable when it completes.
-    Protected,
+    Protected {
+        /// Bytes of the area for its journal: a multiple of 4096, at least
+        /// [`nvram::LEAST_BYTES`].
+        journal: u64,
+    },
+}
+
+impl CacheMode {
+    /// Bytes of the area for a journal.
+    pub(crate) fn journal(self) -> u64 {
+        match self {
+            CacheMode::Volatile => 0,
+            CacheMode::Protected { journal } => journal,
+        }
+    }
+
+    /// Of what a header says: the number of the mode, and the bytes that the
+    /// file has beyond those of the drive.
+    fn from_numbers(mode: u32, journal: u64) -> Option<CacheMode> {
+        match mode {
+            0 if journal == 0 => Some(CacheMode::Volatile),
+            1 if CacheMode::is_area(journal) => Some(CacheMode::Protected { journal }),
+            _ => None,
+        }
+    }
+
+    /// Whether an area may have so many bytes.
+    fn is_area(journal: u64) -> bool {
+        let range = nvram::LEAST_BYTES..=MAX_JOURNAL;
+        range.contains(&journal) && journal.is_multiple_of(4096)
+    }
 }
 
 /// What a drive is. Does not change after the file was made.
@@ -61,6 +94,11 @@ impl Header {
         if !matches!(self.kept, 0 | 8 | 4096) {
             return range("kept", self.kept.into(), "4096, 8 or 0 bytes a block");
         }
+        if let CacheMode::Protected { journal } = self.cache
+            && !CacheMode::is_area(journal)
+        {
+            return range("bytes for a journal", journal, "a multiple of 4096 from 8192 to 2^40");
+        }
         for (what, text) in
             [("bytes of the profile", &self.profile), ("bytes of the drive's text", &self.drive)]
         {
@@ -71,13 +109,18 @@ impl Header {
         Ok(())
     }
 
+    /// How long the file is.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        Layout::new(&self.geometry, self.kept).len + self.cache.journal()
+    }
+
     /// Its bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; FIXED_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
         put_u32(&mut bytes, 8, VERSION);
         put_u32(&mut bytes, 16, self.kept);
-        put_u32(&mut bytes, 20, u32::from(self.cache == CacheMode::Protected));
+        put_u32(&mut bytes, 20, u32::from(self.cache != CacheMode::Volatile));
         let dim = self.geometry.dimensions();
         let numbers = [dim.groups, dim.pus, dim.chunks, dim.pages, dim.planes, dim.page_bytes];
         for (i, number) in numbers.into_iter().enumerate() {
@@ -85,7 +128,7 @@ impl Header {
         }
         put_u32(&mut bytes, 48, self.profile.len() as u32);
         put_u32(&mut bytes, 52, self.drive.len() as u32);
-        put_u64(&mut bytes, 56, Layout::new(&self.geometry, self.kept).len);
+        put_u64(&mut bytes, 56, self.file_bytes());
         bytes.extend_from_slice(self.profile.as_bytes());
         bytes.extend_from_slice(self.drive.as_bytes());
         let sum = checksum(&bytes[16..]);
@@ -131,26 +174,22 @@ impl Header {
             page_bytes: number(5),
         };
         let geometry = Geometry::new(dimensions).map_err(|e| damaged(&e.to_string()))?;
-        let cache = match u32_at(bytes, 20) {
-            0 => CacheMode::Volatile,
-            1 => CacheMode::Protected,
-            _ => return Err(damaged("it has no known cache mode")),
+        let kept = u32_at(bytes, 16);
+        let drive_bytes = match kept {
+            0 | 8 | 4096 => Layout::new(&geometry, kept).len,
+            _ => return Err(damaged("it keeps no known part of a block")),
         };
+        let Some(journal) = u64_at(bytes, 56).checked_sub(drive_bytes) else {
+            return Err(damaged("its length is not that of its geometry"));
+        };
+        let cache = CacheMode::from_numbers(u32_at(bytes, 20), journal)
+            .ok_or_else(|| damaged("its length is not that of its geometry and cache"))?;
         let (profile, drive) = bytes[FIXED_BYTES..].split_at(u32_at(bytes, 48) as usize);
         let text = |bytes: &[u8]| {
             String::from_utf8(bytes.into()).map_err(|_| damaged("a text is not UTF-8"))
         };
-        let header = Header {
-            geometry,
-            kept: u32_at(bytes, 16),
-            cache,
-            profile: text(profile)?,
-            drive: text(drive)?,
-        };
+        let header = Header { geometry, kept, cache, profile: text(profile)?, drive: text(drive)? };
         header.check().map_err(|e| damaged(&e.to_string()))?;
-        if u64_at(bytes, 56) != Layout::new(&header.geometry, header.kept).len {
-            return Err(damaged("its length is not that of its geometry"));
-        }
         Ok(header)
     }
 }
@@ -246,7 +285,7 @@ mod tests {
             (1u32..9, 1u32..9, 1u32..99),
             (1u32..99, 0u32..3, 0u32..3),
             kept,
-            any::<bool>(),
+            prop::option::of(2u64..5000),
             ".*",
             ".*",
         )
@@ -254,7 +293,8 @@ mod tests {
                 |((groups, pus, chunks), (pages, planes, page), kept, cache, profile, drive)| {
                     let (planes, page_bytes) = (1 << planes, 4096 << page);
                     let dim = Dimensions { groups, pus, chunks, pages, planes, page_bytes };
-                    let cache = if cache { CacheMode::Protected } else { CacheMode::Volatile };
+                    let protected = |pages| CacheMode::Protected { journal: pages * 4096 };
+                    let cache = cache.map_or(CacheMode::Volatile, protected);
                     let geometry = Geometry::new(dim).unwrap();
                     Header { geometry, kept, cache, profile, drive }
                 },

@@ -18,6 +18,7 @@
 //! A full disk or a failed write is [`flash::Moved::Failed`], from then on for
 //! everything that changes the drive, and [`DriveFile::error`] says why.
 
+mod area;
 mod blocks;
 mod copy;
 mod descriptor;
@@ -30,6 +31,7 @@ mod open;
 mod storage;
 mod sync;
 
+pub use area::Area;
 pub use copy::{clone, load, save};
 pub use error::FileError;
 pub use file::{DriveFile, Opened};

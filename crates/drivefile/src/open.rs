@@ -77,7 +77,7 @@ pub(crate) fn read_header(storage: &dyn Storage) -> Result<Header, FileError> {
     let mut bytes = vec![0; len];
     storage.read(0, &mut bytes).map_err(reading)?;
     let header = Header::decode(&bytes)?;
-    let expected = Layout::new(&header.geometry, header.kept).len;
+    let expected = header.file_bytes();
     if found != expected {
         return Err(FileError::Length { found, expected });
     }

@@ -18,7 +18,7 @@ fn header(kept: u32) -> Header {
     let dim = Dimensions { groups: 2, pus: 1, chunks: 3, pages: 4, planes: 1, page_bytes: 8192 };
     let geometry = Geometry::new(dim).unwrap();
     let (profile, drive) = ("name = \"test\"".to_string(), "size = 1".to_string());
-    Header { geometry, kept, cache: CacheMode::Protected, profile, drive }
+    Header { geometry, kept, cache: CacheMode::Volatile, profile, drive }
 }
 
 /// Numbers that look random, from a seed.

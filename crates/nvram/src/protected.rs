@@ -153,6 +153,11 @@ where
         &self.below
     }
 
+    /// The port below, to set it up: what goes past the cache is not protected.
+    pub fn below_mut(&mut self) -> &mut P {
+        &mut self.below
+    }
+
     /// Its outside, that of the port below.
     pub fn shape(&self) -> Shape {
         self.shape

@@ -249,10 +249,10 @@ fn cuts(seed: u64, rounds: u32) -> (u64, u64, u64) {
 #[test]
 fn what_completed_survives_cuts() {
     let (mut ended, mut again, mut flushes) = (0, 0, 0);
-    for seed in 0..25 {
-        let did = cuts(seed, 12);
+    for seed in 0..4 {
+        let did = cuts(seed, 9);
         (ended, again, flushes) = (ended + did.0, again + did.1, flushes + did.2);
     }
     println!("{ended} writes and trims, {again} written again at a start, {flushes} flushes below");
-    assert!(ended > 10_000 && again > 1_000 && flushes > 10, "{ended} {again} {flushes}");
+    assert!(ended > 2000 && again > 500 && flushes > 0, "{ended} {again} {flushes}");
 }

@@ -446,7 +446,7 @@ pub enum Cache {
     /// A write is durable after a flush.
     #[default]
     Volatile,
-    /// A write is durable when it completes; not there yet.
+    /// A write is durable when it completes.
     Protected,
 }
 

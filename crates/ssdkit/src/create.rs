@@ -25,13 +25,7 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
     let config = spec(args)?.resolve()?;
     let cache = match args.cache {
         Cache::Volatile => CacheMode::Volatile,
-        Cache::Protected => {
-            return Err(Error::Usage(
-                "a protected cache is not there yet: what is only in the drive's buffer does not \
-                 outlive the process; take --cache volatile, and flush or FUA what must stay"
-                    .into(),
-            ));
-        }
+        Cache::Protected => CacheMode::Protected { journal: journal_bytes(config.size) },
     };
     // What no target can work on is no drive.
     Stack::check(&config, args.seed)?;
@@ -63,6 +57,13 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
         )?;
     }
     Ok(())
+}
+
+/// Bytes for the journal of a protected cache: a sixteenth of the drive, from
+/// 8 to 32 MiB. What it holds is written again after a cut, and each half of it
+/// costs a flush in the drive.
+fn journal_bytes(size: u64) -> u64 {
+    (size / 16).clamp(8 << 20, 32 << 20).next_multiple_of(4096)
 }
 
 /// The drive as a name in memory would say it.

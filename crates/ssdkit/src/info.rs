@@ -11,6 +11,7 @@ use device::Device;
 use drivefile::Opened;
 use flash::{Chunk, ChunkState, Geometry};
 use measure::{WriteAmplification, units};
+use nvram::Fill;
 use port::BLOCK_BYTES;
 use serde_json::{Value, json};
 use targets::pblk::{Memory, Peek};
@@ -60,6 +61,10 @@ fn look(name: &str) -> Result<Info, Error> {
     };
     let OpenFile { config, seed, cache, opened } = spec.open(true)?;
     let Opened { medium, chunks, clean, cut_chunks } = opened;
+    let journal = match medium.area() {
+        Some(mut area) => Some(nvram::peek(&mut area).map_err(|e| Error::Failed(e.to_string()))?),
+        None => None,
+    };
     let used_bytes = medium.used_bytes().map_err(|e| file_error(&spec.path, e))?;
     let device = Device::restore(&config.geometry, &config.profile.timing, medium, &chunks)?;
     let failed = |source| Error::Recovery { name: spec.path.clone(), source };
@@ -67,9 +72,11 @@ fn look(name: &str) -> Result<Info, Error> {
     let health = Health::of(&config.geometry, &chunks);
     let cache = cache_name(cache);
     // A new one has no checkpoint and nothing in it.
-    let clean = clean && (peek.clean || peek.checkpoint == 0);
+    let is_empty = journal.is_none_or(|fill| fill.used == 0);
+    let clean = clean && is_empty && (peek.clean || peek.checkpoint == 0);
     let memory = peek.memory;
-    let file = InFile { path: spec.path, cache, clean, cut_chunks, used_bytes, peek, health };
+    let path = spec.path;
+    let file = InFile { path, cache, journal, clean, cut_chunks, used_bytes, peek, health };
     Ok(Info { config, memory, file: Some(file) })
 }
 
@@ -84,6 +91,8 @@ struct Info {
 struct InFile {
     path: String,
     cache: &'static str,
+    /// How full the journal of a protected cache is.
+    journal: Option<Fill>,
     /// It was shut down.
     clean: bool,
     cut_chunks: usize,
@@ -206,6 +215,9 @@ impl Info {
         let Some(file) = &self.file else { return json };
         json["file"] = file.path.clone().into();
         json["cache"] = file.cache.into();
+        if let Some(Fill { bytes, used }) = file.journal {
+            json["journal"] = json!({ "bytes": bytes, "used_bytes": used });
+        }
         json["clean"] = file.clean.into();
         json["cut_chunks"] = file.cut_chunks.into();
         json["used_bytes"] = file.used_bytes.into();
@@ -268,6 +280,10 @@ impl Info {
             "file",
             format!("{} on the disk, cache {}", units::size_binary(file.used_bytes), file.cache),
         );
+        if let Some(Fill { bytes, used }) = file.journal {
+            let (used, bytes) = (units::size_binary(used), units::size_binary(bytes));
+            line("journal", format!("{used} of {bytes} to be written again when it is opened"));
+        }
         line(
             "state",
             match (file.clean, file.peek.checkpoint) {

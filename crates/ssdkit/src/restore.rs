@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use drivefile::{DriveFile, Opened};
 use flash::{Chunk, RamMedium};
 use measure::units;
+use nvram::{NvRam, Started};
 use port::Time;
 use serde_json::{Value, json};
 use targets::WriteCounters;
@@ -18,7 +19,7 @@ use targets::WriteCounters;
 use crate::drive::DriveConfig;
 use crate::drive::file::{OpenFile, file_error};
 use crate::error::Error;
-use crate::stack::{Backing, Drive, Observed, Stack, Visitor};
+use crate::stack::{Backing, Drive, Observed, Stack, Store, Visitor};
 
 /// A recovery that took longer than this, on the wall or of drive time, is
 /// told of, in ns.
@@ -33,12 +34,15 @@ pub struct Recovery {
     pub drive: Time,
     /// Whether it had been shut down.
     pub clean: bool,
+    /// What its protected cache did, if it has one.
+    pub journal: Option<Started>,
 }
 
 impl Recovery {
-    /// Whether it took more than a moment.
+    /// Whether it took more than a moment, or something is to be told.
     pub fn took_long(&self) -> bool {
-        self.drive.0.max(self.wall.as_nanos() as u64) > MOMENT
+        let gone = self.journal.is_some_and(|started| started.gone > 0);
+        gone || self.drive.0.max(self.wall.as_nanos() as u64) > MOMENT
     }
 
     /// As JSON.
@@ -47,6 +51,8 @@ impl Recovery {
             "wall_seconds": self.wall.as_secs_f64(),
             "drive_seconds": self.drive.0 as f64 / 1e9,
             "clean": self.clean,
+            "written_again": self.journal.map(|started| started.entries),
+            "gone_bytes": self.journal.map(|started| started.gone),
         })
     }
 }
@@ -56,7 +62,13 @@ impl fmt::Display for Recovery {
         let (wall, drive) = (self.wall.as_nanos() as f64, self.drive.0 as f64);
         let after = if self.clean { "a clean end" } else { "a cut" };
         let (wall, drive) = (units::time_ns(wall), units::time_ns(drive));
-        write!(f, "after {after}: {wall} on the wall, {drive} of drive time")
+        write!(f, "after {after}: {wall} on the wall, {drive} of drive time")?;
+        let Some(Started { entries, gone, .. }) = self.journal else { return Ok(()) };
+        write!(f, "; {entries} requests written again from the protected cache")?;
+        if gone > 0 {
+            write!(f, ", and {gone} bytes of it gone with the host, none of them flushed")?;
+        }
+        Ok(())
     }
 }
 
@@ -87,8 +99,16 @@ impl Restored<RamMedium> {
         let OpenFile { config, seed, mut opened, .. } = open;
         let mut medium = RamMedium::new(&config.geometry, config.spec.store.kept())?;
         drivefile::load(&mut opened, &mut medium).map_err(|e| file_error(&config.name, e))?;
+        let journal = match opened.medium.area() {
+            Some(mut area) => {
+                let copied = NvRam::copy_of(&mut area);
+                let failed = |e| Error::Failed(format!("{}: its cache: {e}", config.name));
+                Some(Box::new(copied.map_err(failed)?) as Store)
+            }
+            None => None,
+        };
         let Opened { chunks, clean, .. } = opened;
-        Restored::recovered(config, seed, medium, &chunks, clean)
+        Restored::over(config, seed, medium, &chunks, clean, journal)
     }
 }
 
@@ -101,9 +121,22 @@ impl<M: Backing> Restored<M> {
         chunks: &[Chunk],
         clean: bool,
     ) -> Result<Restored<M>, Error> {
+        let journal = medium.journal();
+        Restored::over(config, seed, medium, chunks, clean, journal)
+    }
+
+    /// The same, with the journal of a protected cache.
+    fn over(
+        config: DriveConfig,
+        seed: u64,
+        medium: M,
+        chunks: &[Chunk],
+        clean: bool,
+        journal: Option<Store>,
+    ) -> Result<Restored<M>, Error> {
         let began = Instant::now();
-        let (stack, drive) = Stack::recover(&config, seed, medium, chunks)?;
-        let recovery = Some(Recovery { wall: began.elapsed(), drive, clean });
+        let (stack, drive, journal) = Stack::recover(&config, seed, medium, chunks, journal)?;
+        let recovery = Some(Recovery { wall: began.elapsed(), drive, clean, journal });
         Ok(Restored { config, seed, stack, recovery })
     }
 
@@ -119,6 +152,8 @@ impl<M: Backing> Restored<M> {
             Stack::Host(drive) => drive.counters(),
             Stack::Device(link) => link.below().counters(),
             Stack::Faulty(drive) => drive.counters(),
+            Stack::ProtectedHost(drive) => drive.below().counters(),
+            Stack::ProtectedDevice(link) => link.below().below().counters(),
         };
         user + absorbed > 0
     }

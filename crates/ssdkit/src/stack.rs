@@ -4,7 +4,9 @@
 //! drive, its translation layer on the host), or above the target (a
 //! conventional drive). Each kind is a type of its own, so that what runs on
 //! it is compiled for it and the hot loop has no call through a table: a
-//! [`Visitor`] is given the one that was built.
+//! [`Visitor`] is given the one that was built. A cache that is protected
+//! against power loss is above the target, and below the link of a conventional
+//! drive; that of an open-channel drive is the host's.
 //!
 //! A stack is over a medium in memory or in a drive file. It is built empty, or
 //! recovered from what a medium holds, and can be ended, so that its medium
@@ -16,6 +18,7 @@
 use device::{Counters, Device, Link};
 use drivefile::{DriveFile, FileError};
 use flash::{Chunk, Medium, RamMedium, Side};
+use nvram::{NonVolatile, Protected, Started};
 use port::{BlockDone, BlockReq, OutOfMemory, Port, Ring, Shape, Time};
 use targets::pblk::Memory;
 use targets::{Pblk, PblkConfig, WriteCounters};
@@ -29,6 +32,9 @@ use crate::faulty::Faulty;
 /// Completions that are taken at a time while a drive is ended.
 const DONE: usize = 64;
 
+/// What the journal of a protected cache lies in.
+pub type Store = Box<dyn NonVolatile + Send>;
+
 /// Where a drive's bytes are.
 pub trait Backing: Medium + Send + 'static {
     /// Whether it is there after the process has ended, so that a drive on it
@@ -41,6 +47,11 @@ pub trait Backing: Medium + Send + 'static {
     /// Whether that is because there is no room where its bytes are.
     fn is_full(&self) -> bool {
         false
+    }
+
+    /// What it keeps beside the drive for the journal of a protected cache.
+    fn journal(&self) -> Option<Store> {
+        None
     }
 
     /// Puts it away after the drive on it was ended.
@@ -68,6 +79,10 @@ impl Backing for DriveFile {
 
     fn is_full(&self) -> bool {
         self.error().is_some_and(FileError::is_full)
+    }
+
+    fn journal(&self) -> Option<Store> {
+        self.area().map(|area| Box::new(area) as Store)
     }
 
     fn put_away(self) -> Result<(), Error> {
@@ -301,6 +316,64 @@ impl<D: Drive> Drive for Link<D> {
     }
 }
 
+impl<D: Observed> Observed for Protected<D, Store> {
+    fn counters(&self) -> WriteCounters {
+        self.below().counters()
+    }
+
+    fn free_chunks(&self) -> u64 {
+        self.below().free_chunks()
+    }
+}
+
+impl<D: Drive> Drive for Protected<D, Store> {
+    type Medium = D::Medium;
+
+    fn shape(&self) -> Shape {
+        Protected::shape(self)
+    }
+
+    fn device_counters(&self) -> Counters {
+        self.below().device_counters()
+    }
+
+    fn state_hash(&self) -> u64 {
+        self.below().state_hash()
+    }
+
+    fn memory(&self) -> Memory {
+        self.below().memory()
+    }
+
+    fn fault(&self) -> Option<(Error, bool)> {
+        self.below().fault()
+    }
+
+    fn set_on_a_clock(&mut self, on_a_clock: bool) {
+        self.below_mut().set_on_a_clock(on_a_clock);
+    }
+
+    fn end(mut self, now: Time) -> Result<Ended<D::Medium>, Error> {
+        let mut done = Ring::new(DONE);
+        let mut patience = Patience::default();
+        let mut at = now;
+        while !self.is_idle() {
+            let Some(event) = self.next_event() else { break };
+            at = at.max(event);
+            self.advance(event, &mut done);
+            done.drain().for_each(drop);
+            patience.look(event);
+        }
+        let (below, journal) = self.into_below();
+        let ended = below.end(at)?;
+        // All is in flash: nothing is to be written again.
+        if let Some(mut journal) = journal {
+            journal.clear().map_err(|e| Error::Failed(e.to_string()))?;
+        }
+        Ok(ended)
+    }
+}
+
 /// A drive.
 pub enum Stack<M: Backing = RamMedium> {
     /// The link takes no time, so there is none.
@@ -311,6 +384,11 @@ pub enum Stack<M: Backing = RamMedium> {
     Device(Link<Pblk<Device<M>>>),
     /// Either, with things that go wrong on purpose.
     Faulty(Faulty<M>),
+    /// The translation layer on the host, with a protected cache.
+    ProtectedHost(Protected<Pblk<Link<Device<M>>>, Store>),
+    /// Translation layer and protected cache in the drive, below the link, also
+    /// where that takes no time.
+    ProtectedDevice(Link<Protected<Pblk<Device<M>>, Store>>),
 }
 
 /// What is done with a drive on a medium, whatever its kind.
@@ -347,6 +425,8 @@ impl Stack {
             Stack::Host(drive) => drive.memory(),
             Stack::Device(link) => link.memory(),
             Stack::Faulty(drive) => drive.memory(),
+            Stack::ProtectedHost(drive) => drive.memory(),
+            Stack::ProtectedDevice(link) => link.memory(),
         })
     }
 
@@ -390,17 +470,25 @@ pub(crate) fn target(config: &DriveConfig, seed: u64) -> PblkConfig {
 
 impl<M: Backing> Stack<M> {
     /// The drive that a medium holds, as it was left: ended, or cut. `chunks`
-    /// by `Geometry::chunk_index`. Gives the time at which it is ready, which
-    /// recovery began at zero.
+    /// by `Geometry::chunk_index`. It has a protected cache where there is a
+    /// `journal`. Gives the time at which it is ready, which recovery began at
+    /// zero, and what the start of the protected cache did.
     pub fn recover(
         config: &DriveConfig,
         seed: u64,
         medium: M,
         chunks: &[Chunk],
-    ) -> Result<(Stack<M>, Time), Error> {
+        journal: Option<Store>,
+    ) -> Result<(Stack<M>, Time, Option<Started>), Error> {
         if !config.faults.is_empty() {
+            if journal.is_some() {
+                return Err(Error::Failed(
+                    "fault rules on a drive with a protected cache: take one with --cache volatile"
+                        .into(),
+                ));
+            }
             let (drive, at) = Faulty::recover(config, seed, medium, chunks)?;
-            return Ok((Stack::Faulty(drive), at));
+            return Ok((Stack::Faulty(drive), at, None));
         }
         let (geometry, profile) = (&config.geometry, &config.profile);
         let (timing, reliability) = (&profile.timing, &profile.reliability);
@@ -409,7 +497,10 @@ impl<M: Backing> Stack<M> {
         let target = target(config, seed);
         let timing = config.profile.link;
         let failed = |source| Error::Recovery { name: config.name.clone(), source };
-        Ok(match config.profile.side {
+        if let Some(journal) = journal {
+            return Stack::recover_protected(config, seed, device, journal);
+        }
+        let (stack, at) = match config.profile.side {
             _ if timing.is_instant() => {
                 let (pblk, at) = Pblk::recover(device, target, Time::ZERO).map_err(failed)?;
                 (Stack::Plain(pblk), at)
@@ -423,7 +514,31 @@ impl<M: Backing> Stack<M> {
                 let (pblk, at) = Pblk::recover(device, target, Time::ZERO).map_err(failed)?;
                 (Stack::Device(Link::new(timing, pblk)), at)
             }
-        })
+        };
+        Ok((stack, at, None))
+    }
+
+    /// The same with a protected cache, whose journal is written again.
+    fn recover_protected(
+        config: &DriveConfig,
+        seed: u64,
+        device: Device<M>,
+        journal: Store,
+    ) -> Result<(Stack<M>, Time, Option<Started>), Error> {
+        let (target, timing) = (target(config, seed), config.profile.link);
+        let failed = |source| Error::Recovery { name: config.name.clone(), source };
+        let started = |e| Error::Failed(format!("{}: {e}", config.name));
+        if config.profile.side == Side::Host && !timing.is_instant() {
+            let device = Link::new(timing, device);
+            let (pblk, at) = Pblk::recover(device, target, Time::ZERO).map_err(failed)?;
+            let shape = pblk.shape();
+            let (drive, did) = Protected::start(pblk, shape, journal, at).map_err(started)?;
+            return Ok((Stack::ProtectedHost(drive), did.ready, Some(did)));
+        }
+        let (pblk, at) = Pblk::recover(device, target, Time::ZERO).map_err(failed)?;
+        let shape = pblk.shape();
+        let (drive, did) = Protected::start(pblk, shape, journal, at).map_err(started)?;
+        Ok((Stack::ProtectedDevice(Link::new(timing, drive)), did.ready, Some(did)))
     }
 
     /// Takes the memory for the target's tables now.
@@ -433,6 +548,8 @@ impl<M: Backing> Stack<M> {
             Stack::Host(drive) => drive.populate(),
             Stack::Device(link) => link.below().populate(),
             Stack::Faulty(drive) => drive.populate(),
+            Stack::ProtectedHost(drive) => drive.below().populate(),
+            Stack::ProtectedDevice(link) => link.below().below().populate(),
         }
     }
 
@@ -443,6 +560,8 @@ impl<M: Backing> Stack<M> {
             Stack::Host(drive) => visitor.visit(drive),
             Stack::Device(drive) => visitor.visit(drive),
             Stack::Faulty(drive) => visitor.visit(drive),
+            Stack::ProtectedHost(drive) => visitor.visit(drive),
+            Stack::ProtectedDevice(drive) => visitor.visit(drive),
         }
     }
 }

@@ -202,6 +202,31 @@ fn a_drive_has_one_user() {
 }
 
 #[test]
+fn a_protected_cache_answers_flushes_at_once_and_tells_how_full_it_is() {
+    let at = Place::new();
+    let load = "--rw randwrite --bs 4k --qd 1 --ios 2000 --flush-every 1 --clock virtual";
+    let mut flush = Vec::new();
+    for cache in ["volatile", "protected"] {
+        let made =
+            at.json(&format!("create {cache} --profile tlc --size 64M --cache {cache} {SMALL}"));
+        assert_eq!(made["cache"], cache);
+        let report = at.json(&format!("bench ./{cache} {load}"));
+        flush.push(report.to_string());
+        let info = at.json(&format!("info {cache}"));
+        assert_eq!((&info["cache"], &info["clean"]), (&cache.into(), &true.into()));
+        println!("{cache}: {report}");
+    }
+    let info = at.json("info protected");
+    assert_eq!(info["journal"]["bytes"], (8 << 20) - 4096);
+    assert_eq!(info["journal"]["used_bytes"], 0);
+    assert!(at.json("info volatile")["journal"].is_null());
+    // A copy has the journal, too.
+    at.json("snapshot protected copy");
+    at.json("bench ssd:protected,copy=yes --rw randread --ios 10");
+    assert_eq!(at.json("info copy")["journal"], info["journal"]);
+}
+
+#[test]
 fn what_cannot_be_made_is_refused() {
     let at = Place::new();
     fs::write(at.path("full"), "not empty").unwrap();
@@ -217,7 +242,7 @@ fn what_cannot_be_made_is_refused() {
         ("create a --profile ref --size 1G --victim me", 2, "greedy"),
         ("create a --profile ref --size 1G --spare 2", 2, "spare"),
         ("create a --profile ref --size 64M unreadable=8", 2, "unreadable must be 0"),
-        ("create a --profile ref --size 64M --cache protected", 2, "take --cache volatile"),
+        ("create a --profile ref --size 64M --cache none", 2, "protected"),
         ("create full --profile ref --size 64M", 2, "exists already"),
         ("create folder --profile ref --size 64M --force", 2, "a directory"),
         ("create no/such/a --profile ref --size 64M", 2, "no folder"),

@@ -2,7 +2,8 @@
 //!
 //! What the server said was durable is there when it is served again: each
 //! write and trim that ended before a successful flush began, and each with
-//! FUA. Anything else is old or new, never torn, never another block's.
+//! FUA. Anything else is old or new, never torn, never another block's. A drive
+//! with a protected cache is never flushed, and all that ended is there.
 //!
 //! `SSDKIT_KILLS` says how often (12 if it does not), `SSDKIT_SEED` begins
 //! where an earlier run began; the time at which a kill meets the server is
@@ -97,10 +98,13 @@ struct Model {
     ended: Vec<(usize, usize, u64)>,
     acknowledged: u64,
     made_durable: u64,
+    /// The drive's cache is protected: what ended is durable, and nothing is
+    /// flushed.
+    protected: bool,
 }
 
 impl Model {
-    fn new(seed: u64) -> Model {
+    fn new(seed: u64, protected: bool) -> Model {
         let first = Write { number: 0, version: ZERO, ended: true };
         Model {
             seed,
@@ -111,6 +115,7 @@ impl Model {
             ended: Vec::new(),
             acknowledged: 0,
             made_durable: 0,
+            protected,
         }
     }
 
@@ -121,8 +126,8 @@ impl Model {
     /// The next request, if its blocks are free.
     fn next(&mut self) -> Option<Request> {
         let kind = self.below(100);
-        let fua = self.below(16) == 0;
-        if kind < 3 {
+        let fua = self.below(16) == 0 && !self.protected;
+        if kind < 3 && !self.protected {
             let (op, fua, first, count, number) = (BlockOp::Flush, false, 0, 0, self.ended.len());
             return Some(Request { op, fua, first, count, number: number as u64, window: vec![] });
         }
@@ -198,7 +203,7 @@ impl Model {
                         write.ended = true;
                     }
                 }
-                if fua {
+                if fua || self.protected {
                     self.durable(first, count, number);
                 } else {
                     self.ended.push((first, count, number));
@@ -318,9 +323,10 @@ fn kill(kind: &[&str], kills: u32, seed: u64) {
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let mut model = Model::new(seed);
+    let protected = kind.contains(&"protected");
+    let mut model = Model::new(seed, protected);
     let address = ListenAddr::Unix(socket.clone());
-    let mut recoveries = 0.0f64;
+    let (mut recoveries, mut again) = (0.0f64, 0);
     for round in 0..kills {
         if model.below(4) == 0 {
             // Also while it starts.
@@ -332,6 +338,7 @@ fn kill(kind: &[&str], kills: u32, seed: u64) {
         let Server { mut child, ready } = Server::start(&drive, &socket, seed);
         assert!(round == 0 || ready["recovery"]["clean"] == false, "seed {seed}: {ready}");
         recoveries = recoveries.max(ready["recovery"]["wall_seconds"].as_f64().unwrap());
+        again += ready["recovery"]["written_again"].as_u64().unwrap_or(0);
         let mut client = Client::connect(&address).unwrap();
         model.verify(&mut client);
         let after = Duration::from_millis(20 + model.below(1500));
@@ -361,26 +368,38 @@ fn kill(kind: &[&str], kills: u32, seed: u64) {
     assert_eq!(info["clean"], true, "seed {seed}: {info}");
     println!(
         "{kind:?}: {} writes and trims answered, {} of them known to be durable, {} erases, \
-         slowest recovery {:.1} ms",
+         {again} written again, slowest recovery {:.1} ms",
         model.acknowledged,
         model.made_durable,
         info["written"]["erases"],
         recoveries * 1e3,
     );
     assert!(model.made_durable > u64::from(kills), "seed {seed}: hardly anything was flushed");
+    assert!(!protected || again > 0, "seed {seed}: nothing was ever in the journal");
 }
 
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
-#[test]
-fn what_was_flushed_survives_kills() {
+/// Small chunks, so that they are collected; one without time, one with.
+fn kill_both(cache: &str) {
     let kills = number("SSDKIT_KILLS", 12) as u32;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let seed = number("SSDKIT_SEED", now.unwrap().as_nanos() as u64);
-    // Small chunks, so that they are collected; one without time, one with.
-    let small = ["groups=2", "pus=2", "planes=1", "pages=64"];
-    kill(&[&["--profile", "null"][..], &small].concat(), kills.div_ceil(2), seed);
-    kill(&[&["--profile", "znand"][..], &small].concat(), kills / 2, seed + 1);
+    let kind = |profile| {
+        ["--cache", cache, "--profile", profile, "groups=2", "pus=2", "planes=1", "pages=64"]
+    };
+    kill(&kind("null"), kills.div_ceil(2), seed);
+    kill(&kind("znand"), kills / 2, seed + 1);
+}
+
+#[test]
+fn what_was_flushed_survives_kills() {
+    kill_both("volatile");
+}
+
+#[test]
+fn what_ended_survives_kills_in_a_protected_cache() {
+    kill_both("protected");
 }

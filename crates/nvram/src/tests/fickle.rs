@@ -52,7 +52,7 @@ impl Fickle {
 
     /// Digests, of 8 bytes a block.
     pub fn shape() -> Shape {
-        Shape { bytes: BLOCKS as u64 * 4096, kept: 8, max_bytes: 8 * 4096, depth: 16 }
+        Shape { bytes: BLOCKS as u64 * 4096, kept: 8, max_bytes: 8 * 4096, depth: 40 }
     }
 
     /// So many writes and flushes in 100 fail.

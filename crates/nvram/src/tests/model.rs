@@ -139,7 +139,7 @@ impl<N: NonVolatile> Host<N> {
         known.ended.clear();
         let started = Protected::start(below.clone(), Fickle::shape(), store, Time::ZERO);
         let (port, started) = started.unwrap_or_else(|e| panic!("{e}"));
-        let (done, queue) = (Ring::new(16), Ring::new(16));
+        let (done, queue) = (Ring::new(40), Ring::new(40));
         Host { port, below, started, now: started.ready, known, done, queue }
     }
 
@@ -241,14 +241,14 @@ impl<N: NonVolatile> Host<N> {
                 28..34 => BlockOp::WriteZeroes,
                 _ => BlockOp::Write,
             };
-            if self.queue.room() > 0 && self.known.flights.len() < 16 {
+            if self.queue.room() > 0 && self.known.flights.len() < 40 {
                 match op {
                     BlockOp::Flush => self.ask(op, 0, 0, false),
                     BlockOp::Read => self.ask(op, first, count, false),
                     _ => self.ask(op, first, count, fua),
                 };
             }
-            for _ in 0..self.known.rng.below(4) {
+            for _ in 0..self.known.rng.below(3) {
                 self.pass();
             }
         }

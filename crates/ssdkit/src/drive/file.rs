@@ -156,7 +156,7 @@ struct Text {
 pub fn cache_name(cache: CacheMode) -> &'static str {
     match cache {
         CacheMode::Volatile => "volatile",
-        CacheMode::Protected => "protected",
+        CacheMode::Protected { .. } => "protected",
     }
 }
 
