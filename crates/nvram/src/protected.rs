@@ -551,8 +551,8 @@ where
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
         self.now = self.now.max(to);
         loop {
-            if self.below.next_event().is_some_and(|at| at <= to) {
-                self.below.advance(to, &mut self.came);
+            if let Some(at) = self.below.next_event().filter(|&at| at <= to) {
+                self.below.advance(at, &mut self.came);
             }
             let mut moved = !self.came.is_empty();
             while let Some(one) = self.came.pop() {
