@@ -57,7 +57,8 @@ pub struct Parity<D> {
     pub(crate) out: Ring<VectorCmd>,
     came: Ring<VectorDone>,
     ready: Ring<VectorDone>,
-    /// Lists for commands below.
+    /// Lists for commands below. A command takes its list boxed.
+    #[allow(clippy::vec_box)]
     pub(crate) lists: Vec<Box<Addresses>>,
     pub(crate) lanes: Slots<Lane>,
     /// Writes that cannot be sent yet, and resets, oldest first.

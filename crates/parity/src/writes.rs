@@ -169,7 +169,7 @@ impl<D: OpenChannel> Parity<D> {
             let held = &mut self.stripes.table[stripe];
             held.add(kept, row as usize, (block % row) as usize, data, tags);
             block += n;
-            if block % per_stripe == 0 {
+            if block.is_multiple_of(per_stripe) {
                 held.owner = Some(id);
                 command.left += 1;
             }
