@@ -506,7 +506,9 @@ impl<M: Medium> Device<M> {
         }
     }
 
-    /// Moves the write pointers of all that is written, or of nothing.
+    /// Moves the write pointers of all that is written, or of nothing. Apart,
+    /// as what it saves needs much of the stack.
+    #[inline(never)]
     fn enter_writes(&mut self, cmd: &VectorCmd, to: bool) -> Result<(), (Status, u64)> {
         let (unit, size) = (self.geometry.page_blocks(), self.geometry.chunk_blocks());
         let mut saved = [(0usize, Chunk::default()); MAX_ADDRESSES];
@@ -589,6 +591,15 @@ impl<M: Medium> Device<M> {
             self.finish(now, finished);
             return;
         }
+        self.launch_many(now, id, kind);
+    }
+
+    /// Gives the operations of a command of several runs to the parallel units.
+    #[inline(never)]
+    fn launch_many(&mut self, now: Time, id: u32, kind: OpKind) {
+        let command = &mut self.commands[id];
+        let cmd = &command.cmd;
+        let tags = cmd.content == Content::Tags;
         let mut ops = [(Ppa(0), 0u8, 0u8); MAX_ADDRESSES];
         let mut n = 0;
         if kind == OpKind::Erase {
@@ -608,6 +619,15 @@ impl<M: Medium> Device<M> {
             let op = Op::new(id, kind, ppa, first, count).of_tags(tags);
             let finished = self.units.enqueue(now, op);
             self.finish(now, finished);
+        }
+    }
+
+    /// Handles all events that are due at `to`.
+    fn step(&mut self, to: Time) {
+        while let Ok((now, finished)) = self.units.step(to) {
+            if !self.finish(now, finished) {
+                return;
+            }
         }
     }
 
@@ -832,10 +852,8 @@ impl<M: Medium> Port for Device<M> {
 
     #[inline]
     fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
-        while let Ok((now, finished)) = self.units.step(to) {
-            if !self.finish(now, finished) {
-                break;
-            }
+        if self.units.has_due(to) {
+            self.step(to);
         }
         if !self.flushes.is_empty() {
             self.ask_barrier(to);
@@ -906,18 +924,24 @@ impl<M: Medium> OpenChannel for Device<M> {
     fn write_at_once(&mut self, ppa: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Option<Status> {
         let fits = data.len() == count as usize * self.medium.kept() as usize
             && tags.len() == count as usize * TAG_BYTES;
-        if !fits || !self.is_at_once(ppa, count) || !self.geometry.contains(ppa) {
+        if !fits || !self.is_at_once(ppa, count) {
             return None;
         }
         let (unit, size) = (self.geometry.page_blocks(), self.geometry.chunk_blocks());
-        let index = self.geometry.chunk_index(ppa);
-        let mut entered = self.chunks[index];
-        entered.write(self.geometry.block(ppa), count, unit, size).ok()?;
-        let moved = self.medium.program(ppa, count, data, tags);
-        if moved == Moved::Pending {
+        let (index, block) = (self.geometry.chunk_index(ppa), self.geometry.block(ppa));
+        // What is behind a first block of the drive, and in order, is in its chunk.
+        if block == 0 && !self.geometry.contains(ppa) {
             return None;
         }
-        self.chunks[index] = entered;
+        let chunk = self.chunks.get_mut(index)?;
+        let before = (chunk.state, chunk.wp);
+        chunk.write(block, count, unit, size).ok()?;
+        let moved = self.medium.program(ppa, count, data, tags);
+        if moved == Moved::Pending {
+            let chunk = &mut self.chunks[index];
+            (chunk.state, chunk.wp) = before;
+            return None;
+        }
         self.counters.programs += 1;
         self.counters.blocks_programmed += u64::from(count);
         if moved == Moved::Failed {

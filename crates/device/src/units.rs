@@ -277,6 +277,12 @@ impl Units {
         None
     }
 
+    /// Whether an event is due at `to`.
+    #[inline]
+    pub fn has_due(&self, to: Time) -> bool {
+        self.timeline.due(to).is_some()
+    }
+
     /// Handles one event that is due at `to`, at its own time. `Err` when
     /// there is none.
     #[inline]

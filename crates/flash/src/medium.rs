@@ -176,26 +176,35 @@ impl RamMedium {
         if self.geometry.block(at) == 0 {
             self.base[chunk] = Tag::load(tags).seq;
         }
-        let base = self.base[chunk];
-        for (i, bytes) in tags.chunks_exact(TAG_BYTES).enumerate() {
-            let tag = Tag::load(bytes);
-            // The all-ones id stands for padding and keeps its meaning.
-            let id = if tag.id == u64::MAX { Some(u32::MAX) } else { narrow(tag.id) };
-            let seq = i32::try_from(tag.seq.wrapping_sub(base) as i64).ok();
-            match (id, seq) {
-                (Some(id), Some(seq)) if !self.is_wide(chunk) => {
-                    self.ids[start + i] = id;
-                    self.seqs[start + i] = seq;
-                }
-                _ => self.store_wide(at.0 + i as u64, tag),
-            }
+        let stored = if self.is_wide(chunk) { 0 } else { self.store_narrow(chunk, start, tags) };
+        for (i, bytes) in tags.chunks_exact(TAG_BYTES).enumerate().skip(stored) {
+            self.store_wide((start + i) as u64, Tag::load(bytes));
         }
+    }
+
+    /// Stores tags of a chunk whose tags all fit so far. Gives how many fit.
+    #[inline]
+    fn store_narrow(&mut self, chunk: usize, start: usize, tags: &[u8]) -> usize {
+        let (tags, base) = (tags.as_chunks::<TAG_BYTES>().0, self.base[chunk]);
+        let ids = &mut self.ids[start..start + tags.len()];
+        let seqs = &mut self.seqs[start..start + tags.len()];
+        for (i, ((id, seq), bytes)) in ids.iter_mut().zip(seqs).zip(tags).enumerate() {
+            let tag = Tag::load(bytes);
+            let (low, far) = (tag.id as u32, tag.seq.wrapping_sub(base) as i64);
+            // The all-ones id stands for padding and keeps its meaning.
+            let fits = if low == u32::MAX { tag.id == u64::MAX } else { tag.id >> 32 == 0 };
+            if !fits || far != i64::from(far as i32) {
+                return i;
+            }
+            (*id, *seq) = (low, far as i32);
+        }
+        tags.len()
     }
 
     /// Whether `data` is more than the medium keeps of `count` blocks.
     #[inline]
     fn is_whole(&self, count: u32, len: usize) -> bool {
-        len > (count * self.kept) as usize
+        len > count as usize * self.kept as usize
     }
 
     #[cold]
@@ -261,12 +270,6 @@ impl RamMedium {
     }
 }
 
-/// A number below the all-ones, in 32 bits.
-#[inline]
-fn narrow(x: u64) -> Option<u32> {
-    if x < u64::from(u32::MAX) { Some(x as u32) } else { None }
-}
-
 impl Medium for RamMedium {
     #[inline]
     fn kept(&self) -> u32 {
@@ -290,7 +293,7 @@ impl Medium for RamMedium {
     fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
         if self.is_whole(count, data.len()) && self.load_whole(at, data) == Moved::Failed {
             return Moved::Failed;
-        } else if self.kept > 0 && data.len() == (count * self.kept) as usize {
+        } else if self.kept > 0 && data.len() == count as usize * self.kept as usize {
             let start = at.0 as usize * self.kept as usize;
             data.copy_from_slice(&self.data[start..start + data.len()]);
         }

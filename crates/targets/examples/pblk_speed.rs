@@ -395,12 +395,14 @@ fn middle(rates: impl Iterator<Item = f64>) -> (f64, f64, f64) {
 
 /// Runs the rounds of one figure and prints the median.
 fn figure(l: &mut Loop, args: &Args, name: &str, mut run: impl FnMut(&mut Loop, u64, bool)) {
+    let before = l.port.drive().counters();
     if let Some(ios) = args.fixed {
         run(l, ios, false);
-        println!("{name}: {ios} requests, state {:016x}", l.port.drive().device().state_hash());
+        let (after, state) = (l.port.drive().counters(), l.port.drive().device().state_hash());
+        let moved = after.moved - before.moved;
+        println!("{name}: {ios} requests, {moved} blocks moved, state {state:016x}");
         return;
     }
-    let before = l.port.drive().counters();
     l.latency.clear();
     let rates: Vec<(f64, f64)> = (0..args.rounds)
         .map(|_| {

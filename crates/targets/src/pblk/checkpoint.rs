@@ -104,7 +104,7 @@ pub(super) struct Checkpoint {
     /// Data rows after which the next begins.
     interval: u64,
     /// Something happened after which it may go on.
-    look: bool,
+    pub look: bool,
     /// The root under way, or the last one.
     pub root: Root,
     /// Its bytes.

@@ -113,6 +113,8 @@ pub(super) struct Collector {
     pub(super) erasing: u32,
     /// Slots that reads under way will need.
     pub(super) promised: u32,
+    /// Slots in rows that have not been sent.
+    gathered: u32,
     /// Read buffers that are free, as a bit set.
     buffers: u32,
     /// Blocks that may be moved for what the user wrote, times 256.
@@ -140,6 +142,7 @@ impl Collector {
             gathering: 0,
             busy: [false; 2],
             promised: 0,
+            gathered: 0,
             buffers: (1 << READS_PER_PU) - 1,
             credit: 0,
             pace: 0,
@@ -347,12 +350,27 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Survivors in rows that have not been sent.
+    #[inline]
     pub(super) fn gathered(&self, rank: usize) -> u32 {
+        let gathered = self.collectors[rank].gathered;
+        debug_assert_eq!(gathered, self.count_gathered(rank));
+        gathered
+    }
+
+    fn count_gathered(&self, rank: usize) -> u32 {
         let filled = |which: u32| {
             let unit = self.units.unit(self.units.collection(rank as u32, which));
             if unit.sent { 0 } else { unit.filled }
         };
         filled(0) + filled(1)
+    }
+
+    /// A row of survivors is on its way, or is back and was not programmed.
+    #[inline]
+    pub(super) fn note_sent(&mut self, unit: u32, sent: bool) {
+        let (rank, filled) = (self.units.rank_of(unit), self.units.unit(unit).filled);
+        let gathered = &mut self.collectors[rank].gathered;
+        *gathered = if sent { *gathered - filled } else { *gathered + filled };
     }
 
     /// With no victim to fill it up and the user out of space, the row being
@@ -376,6 +394,7 @@ impl<D: OpenChannel> Pblk<D> {
         let padding = u64::from(self.units.pad(unit));
         self.collectors[rank].busy[which as usize] = true;
         self.collectors[rank].gathering ^= 1;
+        self.collectors[rank].gathered += padding as u32;
         self.counters.padding += padding;
         self.send_moved_row(now, rank, unit);
         // The row was counted whole.
@@ -476,6 +495,7 @@ impl<D: OpenChannel> Pblk<D> {
         self.map.prefetch(tag.id);
         let slot = Slot { lba: tag.id, old: Place::flash(at), live: true };
         self.units.add(unit, slot, tag, |to| to.copy_from_slice(bytes));
+        c.gathered += 1;
         if self.units.is_full(unit) {
             self.collectors[rank].busy[which as usize] = true;
             self.collectors[rank].gathering ^= 1;
@@ -485,21 +505,28 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Makes padding of the survivors of a row that have been given up or
     /// replaced: what is sent holds only copies that count.
+    #[inline]
     pub(super) fn void_stale(&mut self, now: Time, unit: u32) {
         if is(Mutation::SendStale) {
             return;
         }
         for i in 0..self.geometry.row_blocks() {
             let slot = self.units.slot_number(unit, i);
-            let held = *self.units.slot(slot);
-            let from = held.old.ppa().filter(|_| held.lba != PAD);
-            let Some(from) = from.filter(|&from| !self.space.is_valid(from)) else { continue };
-            self.units.void(slot);
-            self.units.slot_mut(slot).lba = PAD;
-            let chunk = self.geometry.chunk_index(from);
-            self.chunks[chunk].moving -= 1;
-            self.try_erase(now, chunk);
+            if let Some(from) = self.units.slot(slot).old.ppa()
+                && !self.space.is_valid(from)
+            {
+                self.void_survivor(now, slot, from);
+            }
         }
+    }
+
+    fn void_survivor(&mut self, now: Time, slot: u32, from: Ppa) {
+        self.units.void(slot);
+        let held = self.units.slot_mut(slot);
+        (held.lba, held.old) = (PAD, Place::UNMAPPED);
+        let chunk = self.geometry.chunk_index(from);
+        self.chunks[chunk].moving -= 1;
+        self.try_erase(now, chunk);
     }
 
     /// Sends a row of survivors to flash, or programs it at once. One that
@@ -526,9 +553,11 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// A row of survivors is programmed.
+    #[inline]
     pub(super) fn settle_moved_row(&mut self, now: Time, unit: u32) {
+        let first = self.units.unit(unit).ppa;
         for i in 0..self.geometry.row_blocks() {
-            let at = Ppa(self.units.unit(unit).ppa.0 + u64::from(i));
+            let at = Ppa(first.0 + u64::from(i));
             self.settle_moved(now, self.units.slot_number(unit, i), at);
         }
         self.free_moved(unit);
@@ -592,6 +621,7 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     fn free_moved(&mut self, unit: u32) {
         let rank = self.units.rank_of(unit);
+        self.note_sent(unit, true);
         let which = unit - self.units.collection(rank as u32, 0);
         self.units.unit_mut(unit).filled = 0;
         self.collectors[rank].busy[which as usize] = false;

@@ -40,13 +40,12 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     pub(super) fn level(&self, pu: usize, rank: usize) -> i64 {
         let size = i64::from(self.geometry.chunk_blocks());
-        let space = &self.space.pus[pu];
         let c = &self.collectors[rank];
         let left = |open: super::space::OpenChunk| size - i64::from(open.next);
         let open = self.stripe.open(rank).map_or(0, left) + c.open.map_or(0, left);
-        let won = if c.victim.is_some() && c.wins { i64::from(c.next) } else { 0 }
-            - i64::from(self.gathered(rank));
-        (space.free() as i64 + i64::from(c.draining)) * size + open + won - i64::from(c.promised)
+        let won = if c.victim.is_some() && c.wins { i64::from(c.next) } else { 0 };
+        let taken = i64::from(self.gathered(rank) + c.promised);
+        (self.space.pus[pu].free() as i64 + i64::from(c.draining)) * size + open + won - taken
     }
 
     /// Whether the user may write a row to a parallel unit, as far as the level

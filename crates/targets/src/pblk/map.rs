@@ -18,8 +18,10 @@ impl Place {
     /// Nowhere: reads as zeros.
     pub const UNMAPPED: Place = Place(0);
 
-    /// It was somewhere and cannot be read any more: reads as an error.
-    pub const LOST: Place = Place(BUFFERED - 1);
+    /// It was somewhere and cannot be read any more: reads as an error. The
+    /// number of a slot that there never is, so that what is on flash, the
+    /// usual case, is told by one comparison.
+    pub const LOST: Place = Place(BUFFERED | FOUR_LOST as u64);
 
     #[inline]
     pub fn flash(ppa: Ppa) -> Place {
@@ -34,13 +36,13 @@ impl Place {
     /// The flash address, if that is where it is.
     #[inline]
     pub fn ppa(self) -> Option<Ppa> {
-        if self.0.wrapping_sub(1) >= BUFFERED - 2 { None } else { Some(Ppa(self.0 - 1)) }
+        if self.0.wrapping_sub(1) >= BUFFERED - 1 { None } else { Some(Ppa(self.0 - 1)) }
     }
 
     /// The buffer slot, if that is where it is.
     #[inline]
     pub fn slot(self) -> Option<u32> {
-        if self.0 & BUFFERED != 0 { Some(self.0 as u32) } else { None }
+        if self.0 & BUFFERED != 0 && self != Place::LOST { Some(self.0 as u32) } else { None }
     }
 }
 
@@ -53,8 +55,11 @@ enum Entries {
 /// Address bits that four-byte entries hold.
 const FOUR_BYTE_BITS: u32 = 30;
 
-/// [`Place::LOST`] in four bytes.
+/// [`Place::LOST`] in four bytes on flash, where no place has the highest bit.
 const FOUR_LOST: u32 = 0x7fff_ffff;
+
+/// The same in eight.
+const EIGHT_LOST: u64 = BUFFERED - 1;
 
 /// The map.
 pub(super) struct Map {
@@ -100,10 +105,7 @@ impl Map {
         match &self.entries {
             Entries::Four(e) => {
                 let raw = e[lba as usize];
-                if raw == FOUR_LOST {
-                    return Place::LOST;
-                }
-                Place(u64::from(raw >> 31) << 63 | u64::from(raw & 0x7fff_ffff))
+                Place(u64::from(raw >> 31) << 63 | u64::from(raw & FOUR_LOST))
             }
             Entries::Eight(e) => Place(e[lba as usize]),
         }
@@ -113,8 +115,8 @@ impl Map {
     pub fn set(&mut self, lba: u64, place: Place) {
         match &mut self.entries {
             Entries::Four(e) => {
-                debug_assert!(place == Place::LOST || place.0 & !BUFFERED < 1 << 31);
-                e[lba as usize] = ((place.0 >> 63) << 31) as u32 | (place.0 as u32 & FOUR_LOST);
+                debug_assert!(place.0 & !BUFFERED < 1 << 31);
+                e[lba as usize] = Map::four(place);
             }
             Entries::Eight(e) => e[lba as usize] = place.0,
         }
@@ -194,31 +196,46 @@ impl Map {
         rest.fill(0);
         match &self.entries {
             Entries::Four(e) => encode_entries(&e[range], used, 31, |raw| {
-                durable(Place::buffer(raw & FOUR_LOST)).0 as u32 & FOUR_LOST
+                let place = Place(BUFFERED | u64::from(raw & FOUR_LOST));
+                if place == Place::LOST { FOUR_LOST } else { Map::four(durable(place)) & FOUR_LOST }
             }),
-            Entries::Eight(e) => encode_entries(&e[range], used, 63, |raw| durable(Place(raw)).0),
+            Entries::Eight(e) => encode_entries(&e[range], used, 63, |raw| {
+                let place =
+                    if Place(raw) == Place::LOST { Place::LOST } else { durable(Place(raw)) };
+                if place == Place::LOST { EIGHT_LOST } else { place.0 }
+            }),
         }
     }
 
     /// The entry at `at` of a page as flash has it; `None` where there cannot
     /// be one.
     pub fn decode(&self, page: &[u8], at: usize) -> Option<Place> {
-        let raw = match &self.entries {
+        let (raw, lost) = match &self.entries {
             Entries::Four(_) => {
                 let raw = u32::from_le_bytes(page[at * 4..at * 4 + 4].try_into().expect("4 bytes"));
-                if raw == FOUR_LOST { Place::LOST.0 } else { raw.into() }
+                (raw.into(), FOUR_LOST.into())
             }
-            Entries::Eight(_) => super::record::word(page, at * 8),
+            Entries::Eight(_) => (super::record::word(page, at * 8), EIGHT_LOST),
         };
-        (raw & BUFFERED == 0 && (raw <= 1 << 44 || raw == Place::LOST.0)).then_some(Place(raw))
+        if raw == lost {
+            return Some(Place::LOST);
+        }
+        let highest = if lost == EIGHT_LOST { 1 << 44 } else { u64::from(FOUR_LOST) };
+        (raw <= highest).then_some(Place(raw))
     }
 
     /// Sets an entry as it was loaded: its page has not changed.
     pub fn install(&mut self, lba: u64, place: Place) {
         match &mut self.entries {
-            Entries::Four(e) => e[lba as usize] = place.0 as u32 & FOUR_LOST,
+            Entries::Four(e) => e[lba as usize] = Map::four(place),
             Entries::Eight(e) => e[lba as usize] = place.0,
         }
+    }
+
+    /// A place in four bytes of memory.
+    #[inline]
+    fn four(place: Place) -> u32 {
+        ((place.0 >> 63) << 31) as u32 | (place.0 as u32 & FOUR_LOST)
     }
 
     /// Bytes of memory, when all of it is used.
@@ -267,10 +284,12 @@ fn encode_entries<const N: usize, E: Entry<N>>(
     slow: impl Fn(E) -> E,
 ) {
     for (from, to) in from.chunks(AT_ONCE).zip(to.chunks_mut(AT_ONCE * N)) {
-        let all_on_flash = from.iter().fold(true, |all, entry| all & !entry.is_high(bit));
-        for (entry, to) in from.iter().zip(to.as_chunks_mut().0) {
-            let stays = all_on_flash || !entry.is_high(bit);
-            *to = if stays { entry.bytes() } else { slow(*entry).bytes() };
+        let entries = from.iter().zip(to.as_chunks_mut().0);
+        if from.iter().fold(true, |all, entry| all & !entry.is_high(bit)) {
+            entries.for_each(|(entry, to)| *to = entry.bytes());
+        } else {
+            let bytes = |entry: E| if entry.is_high(bit) { slow(entry) } else { entry }.bytes();
+            entries.for_each(|(entry, to)| *to = bytes(*entry));
         }
     }
 }

@@ -638,6 +638,58 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
+    /// Goes on to `to`, but for reads that were put off.
+    #[inline]
+    fn advance_inside(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        self.device.advance(to, &mut self.device_done);
+        if !self.device_done.is_empty() {
+            self.handle_all(to);
+        }
+        self.look_for_end(to);
+        self.ready.pour(done);
+    }
+
+    /// Serves the reads that were put off up to `to`.
+    #[inline(never)]
+    fn advance_later(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        if self.later.front().is_some_and(|(at, _)| *at <= to) {
+            self.serve_later(to);
+            self.submit_out(to);
+            self.advance_inside(to, done);
+        }
+    }
+
+    /// Does what follows from requests that were taken.
+    #[inline(never)]
+    fn follow(&mut self, now: Time) {
+        self.look_at_checkpoint(now);
+        self.retire_leaving(now);
+        self.submit_out(now);
+        self.look_for_end(now);
+    }
+
+    /// Handles what the drive has done, and what that leads to up to `to`.
+    #[inline(never)]
+    fn handle_all(&mut self, to: Time) {
+        while !self.device_done.is_empty() {
+            while let Some(completion) = self.device_done.pop() {
+                self.handle(to, completion);
+            }
+            self.heed_notices(to);
+            self.retire_leaving(to);
+            if self.load.is_some() {
+                self.load_step(to);
+            }
+            self.look_at_checkpoint(to);
+            if self.out.is_empty() {
+                return;
+            }
+            // What is sent now may be done at once.
+            self.device.submit(to, &mut self.out);
+            self.device.advance(to, &mut self.device_done);
+        }
+    }
+
     #[inline(always)]
     fn handle(&mut self, now: Time, done: VectorDone) {
         match Cookie::unpack(done.cookie) {
@@ -718,10 +770,11 @@ impl<D: OpenChannel> Port for Pblk<D> {
             let req = cmds.pop().expect("it was looked at");
             self.accept(now, req);
         }
-        self.look_at_checkpoint(now);
-        self.retire_leaving(now);
-        self.submit_out(now);
-        self.look_for_end(now);
+        // Mostly nothing of this is there: one branch tells.
+        let due = self.leaving.len() | self.out.len() | self.stripe.waiting();
+        if due | usize::from(self.checkpoint.look) != 0 {
+            self.follow(now);
+        }
     }
 
     #[inline]
@@ -745,33 +798,9 @@ impl<D: OpenChannel> Port for Pblk<D> {
 
     #[inline]
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
-        loop {
-            self.device.advance(to, &mut self.device_done);
-            if self.device_done.is_empty() {
-                break;
-            }
-            while let Some(completion) = self.device_done.pop() {
-                self.handle(to, completion);
-            }
-            self.heed_notices(to);
-            self.retire_leaving(to);
-            if self.load.is_some() {
-                self.load_step(to);
-            }
-            self.look_at_checkpoint(to);
-            if self.out.is_empty() {
-                break;
-            }
-            // What is sent now may be done at once.
-            self.device.submit(to, &mut self.out);
-        }
-        self.look_for_end(to);
-        self.ready.pour(done);
-        if self.ready.is_empty() && self.later.front().is_some_and(|(at, _)| *at <= to) {
-            self.serve_later(to);
-            self.submit_out(to);
-            // Once more, for what is done now: nothing is put off up to `to`.
-            self.advance(to, done);
+        self.advance_inside(to, done);
+        if !self.later.is_empty() && self.ready.is_empty() {
+            self.advance_later(to, done);
         }
     }
 

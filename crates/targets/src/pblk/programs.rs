@@ -198,64 +198,92 @@ impl<D: OpenChannel> Pblk<D> {
                 self.send_moved_row(now, rank, unit);
                 self.collect(now, self.stripe.pu(rank));
             } else if let Some(other) = self.stripe.choose() {
-                self.send_row(now, unit, other);
+                self.send_stranded_row(now, unit, other);
             } else {
                 self.stripe.stranded.push_back(unit);
             }
         }
     }
 
+    /// Sends a row of the user to a parallel unit, or programs it at once. One
+    /// that fails at once goes elsewhere.
     fn send_row(&mut self, now: Time, unit: u32, rank: usize) {
+        let (pu, open) = self.take_row(rank);
+        match self.write_at_once(unit, open) {
+            Some(status) if status.is_ok() => {
+                self.settle_row(now, unit, open);
+                self.close_full(open);
+            }
+            Some(_) => {
+                self.fail_chunk(open.chunk);
+                self.send_again(now, unit);
+            }
+            None => self.program_striped(unit, open, rank),
+        }
+        self.row_sent(now, pu);
+    }
+
+    /// The same of a row of collection.
+    #[cold]
+    fn send_stranded_row(&mut self, now: Time, unit: u32, rank: usize) {
+        let (pu, open) = self.take_row(rank);
+        self.void_stale(now, unit);
+        self.counters.gc += u64::from(self.geometry.row_blocks());
+        let status = self.write_at_once(unit, open);
+        match status {
+            Some(status) if status.is_ok() => {
+                self.settle_moved_row(now, unit);
+                self.close_full(open);
+            }
+            Some(_) => {
+                self.fail_chunk(open.chunk);
+                self.stripe.stranded.push_back(unit);
+            }
+            None => self.program_striped(unit, open, rank),
+        }
+        if status.is_some() {
+            self.collect(now, self.stripe.pu(self.units.rank_of(unit)));
+        }
+        self.row_sent(now, pu);
+    }
+
+    /// The next row of the parallel unit at a place in the round.
+    #[inline]
+    fn take_row(&mut self, rank: usize) -> (usize, OpenChunk) {
         let pu = self.stripe.pu(rank);
         let open = match self.stripe.pus[rank].open {
             Some(open) => open,
             None => self.space.open(pu).expect("an able unit has a chunk"),
         };
-        let after = self.advance_open(open);
-        self.stripe.pus[rank].open = after;
+        self.stripe.pus[rank].open = self.advance_open(open);
         self.user_wrote(pu, rank);
-        let is_user = self.units.is_user(unit);
-        if !is_user {
-            self.void_stale(now, unit);
-            self.counters.gc += u64::from(self.geometry.row_blocks());
-        }
-        if !self.program_at_once(now, unit, open) {
-            self.stripe.pus[rank].rows += 1;
-            self.units.unit_mut(unit).striped = true;
-            self.program(unit, open);
-        } else if !is_user {
-            self.collect(now, self.stripe.pu(self.units.rank_of(unit)));
-        }
+        (pu, open)
+    }
+
+    /// A row was sent to a parallel unit.
+    #[inline]
+    fn row_sent(&mut self, now: Time, pu: usize) {
         self.count_row();
         self.collect(now, pu);
         self.refresh(pu);
     }
 
-    /// Programs a unit at once, and settles it; one that fails goes elsewhere.
-    /// False where that cannot be.
-    fn program_at_once(&mut self, now: Time, unit: u32, open: OpenChunk) -> bool {
-        let Some(status) = self.write_at_once(unit, open) else { return false };
-        if !status.is_ok() {
-            self.fail_chunk(open.chunk);
-            if self.units.is_user(unit) {
-                self.send_again(now, unit);
-            } else {
-                self.stripe.stranded.push_back(unit);
-            }
-            return true;
+    fn program_striped(&mut self, unit: u32, open: OpenChunk, rank: usize) {
+        self.stripe.pus[rank].rows += 1;
+        self.units.unit_mut(unit).striped = true;
+        self.program(unit, open);
+    }
+
+    /// A row of the user is programmed at once.
+    #[inline]
+    fn settle_row(&mut self, now: Time, unit: u32, open: OpenChunk) {
+        let first = self.row_start(open);
+        for i in 0..self.geometry.row_blocks() {
+            let at = Ppa(first.0 + u64::from(i));
+            self.settle(now, self.units.slot_number(unit, i), at);
         }
-        if self.units.is_user(unit) {
-            for i in 0..self.geometry.row_blocks() {
-                let at = Ppa(self.units.unit(unit).ppa.0 + u64::from(i));
-                self.settle(now, self.units.slot_number(unit, i), at);
-            }
-            self.units.end(unit);
-            self.end_flushes(now);
-        } else {
-            self.settle_moved_row(now, unit);
-        }
-        self.close_full(open);
-        true
+        self.units.end(unit);
+        self.end_flushes(now);
     }
 
     /// A unit that failed stays in the buffer and goes elsewhere, before
@@ -288,12 +316,17 @@ impl<D: OpenChannel> Pblk<D> {
         if !self.instant {
             return None;
         }
-        let row = self.geometry.row_blocks();
-        let ppa = Ppa(self.geometry.chunk_start(open.chunk).0 + u64::from(open.next));
+        let (row, ppa) = (self.geometry.row_blocks(), self.row_start(open));
         let held = self.units.unit_mut(unit);
         held.ppa = ppa;
         let (data, tags) = held.buffer.bytes().split_at(row as usize * self.kept);
         self.device.write_at_once(ppa, row, data, tags)
+    }
+
+    /// Where the next row of an open chunk begins.
+    #[inline]
+    fn row_start(&self, open: OpenChunk) -> Ppa {
+        Ppa(self.geometry.chunk_start(open.chunk).0 + u64::from(open.next))
     }
 
     /// Closes the chunk whose row `open` was, if that was its last.
@@ -314,12 +347,14 @@ impl<D: OpenChannel> Pblk<D> {
     /// Sends a unit to the next row of an open chunk.
     #[inline]
     pub(super) fn program(&mut self, unit: u32, open: OpenChunk) {
-        let row = self.geometry.row_blocks();
-        let ppa = Ppa(self.geometry.chunk_start(open.chunk).0 + u64::from(open.next));
+        let (row, ppa) = (self.geometry.row_blocks(), self.row_start(open));
         self.chunks[open.chunk].rows += 1;
         let held = self.units.unit_mut(unit);
         (held.ppa, held.sent) = (ppa, true);
         let buffer = held.buffer.lend();
+        if !self.units.is_user(unit) {
+            self.note_sent(unit, true);
+        }
         self.send(|| {
             Self::run(Cookie::Program(unit), VectorOp::Write, ppa, row, Content::Tagged, buffer)
         });
@@ -335,6 +370,9 @@ impl<D: OpenChannel> Pblk<D> {
         let (chunk, pu) = (self.geometry.chunk_index(ppa), self.geometry.pu_index(ppa));
         let is_user = self.units.is_user(unit);
         self.chunks[chunk].rows -= 1;
+        if !is_user {
+            self.note_sent(unit, false);
+        }
         if !done.status.is_ok() {
             self.fail_chunk(chunk);
         }
@@ -395,7 +433,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// A user slot is programmed at `at`: it replaces all older copies, and
     /// becomes what the map, or a newer slot, leads to.
-    #[inline]
+    #[inline(always)]
     fn settle(&mut self, now: Time, slot: u32, at: Ppa) {
         let held = *self.units.slot(slot);
         if !held.live {

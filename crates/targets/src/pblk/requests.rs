@@ -702,9 +702,12 @@ impl<D: OpenChannel> Pblk<D> {
     /// cache, after it was flushed too.
     #[inline]
     pub(super) fn end_flushes(&mut self, now: Time) {
-        if self.flushes.is_empty() || self.syncing > 0 {
-            return;
+        if !self.flushes.is_empty() && self.syncing == 0 {
+            self.end_ready_flushes(now);
         }
+    }
+
+    fn end_ready_flushes(&mut self, now: Time) {
         let (seq, record) = (self.units.durable_seq(), self.log.durable);
         let ready = |flush: &&Flush| flush.seq <= seq && flush.record <= record;
         let count = self.flushes.iter().take_while(ready).count();

@@ -32,12 +32,13 @@ pub(super) struct OpenChunk {
 pub(super) struct PuSpace {
     /// Free chunks, least worn first; of equals the longest free.
     free: VecDeque<u32>,
-    /// Chunks for the target's own blocks, and how many have some. So many
-    /// free ones as are left are kept back.
+    /// Chunks for the target's own blocks, and how many have some.
     own: u32,
     own_used: u32,
     /// Of those, lent to collection after a start that found no free chunk.
     lent: u32,
+    /// So many free ones as are left of these are kept back.
+    kept_back: usize,
     /// Closed chunks, oldest first; kept only for policies that need it.
     closed_list: VecDeque<u32>,
     /// Closed chunks.
@@ -54,12 +55,13 @@ impl PuSpace {
     /// Free chunks for data.
     #[inline]
     pub fn free(&self) -> usize {
-        self.free.len().saturating_sub(self.kept_back() as usize)
+        self.free.len().saturating_sub(self.kept_back)
     }
 
-    /// Free chunks that are kept back for own blocks.
-    fn kept_back(&self) -> u32 {
-        self.own.saturating_sub(self.own_used + self.lent)
+    /// So many chunks have own blocks, and so many are lent.
+    fn set_own_used(&mut self, used: u32, lent: u32) {
+        (self.own_used, self.lent) = (used, lent);
+        self.kept_back = self.own.saturating_sub(used + lent) as usize;
     }
 
     /// Own chunks in use above which older ones are emptied.
@@ -124,6 +126,7 @@ impl Space {
         for pu in geometry.pus_channels_first() {
             pus[pu].quota = quota;
             pus[pu].own = own;
+            pus[pu].set_own_used(0, 0);
         }
         let slots = geometry.chunk_slots();
         let mut valid = Lazy::zeroed(slots, "valid counts")?;
@@ -270,18 +273,21 @@ impl Space {
             return None;
         }
         let number = self.pus[pu].free.pop_front()?;
-        self.pus[pu].own_used += 1;
+        let pu = &mut self.pus[pu];
+        pu.set_own_used(pu.own_used + 1, pu.lent);
         Some(OpenChunk { chunk: self.geometry.chunk_of(pu, number), next: 0 })
     }
 
     /// A chunk of own blocks was found on the drive.
     pub fn found_own(&mut self, pu: usize) {
-        self.pus[pu].own_used += 1;
+        let pu = &mut self.pus[pu];
+        pu.set_own_used(pu.own_used + 1, pu.lent);
     }
 
     /// An own chunk is no longer one: another is kept back.
     pub fn keep_back(&mut self, pu: usize) {
-        self.pus[pu].own_used -= 1;
+        let pu = &mut self.pus[pu];
+        pu.set_own_used(pu.own_used - 1, pu.lent);
     }
 
     /// Lends collection a chunk that is kept back, if there is one. A cut spoils
@@ -290,8 +296,8 @@ impl Space {
     /// come back repay it.
     pub fn lend(&mut self, pu: usize) {
         let pu = &mut self.pus[pu];
-        let kept = pu.kept_back();
-        pu.lent += (kept + 1).saturating_sub(pu.free.len() as u32).min(kept);
+        let more = (pu.kept_back + 1).saturating_sub(pu.free.len()).min(pu.kept_back);
+        pu.set_own_used(pu.own_used, pu.lent + more as u32);
     }
 
     /// Takes the least worn free chunk of a unit for data.
@@ -433,8 +439,10 @@ impl Space {
         let (wear, free) = (&self.wear, &mut self.pus[pu].free);
         let at = free.partition_point(|&other| wear[first + other as usize] <= wear[chunk]);
         free.insert(at, number);
-        let lent = &mut self.pus[pu].lent;
-        *lent = lent.saturating_sub(1);
+        let pu = &mut self.pus[pu];
+        if pu.lent > 0 {
+            pu.set_own_used(pu.own_used, pu.lent - 1);
+        }
     }
 
     fn split(&self, chunk: usize) -> (usize, u32) {
