@@ -249,23 +249,27 @@ impl RamMedium {
         let chunk = self.geometry.chunk_index(Ppa(at));
         let block = self.geometry.block(Ppa(at)) as usize;
         if !self.wide.contains_key(&chunk) {
-            let first = self.geometry.chunk_start(chunk).0;
-            let size = u64::from(self.geometry.chunk_blocks());
-            let all = (first..first + size).map(|a| self.load_tag(chunk, a)).collect();
-            self.wide.insert(chunk, all);
+            let mut bytes = vec![0; self.geometry.chunk_blocks() as usize * TAG_BYTES];
+            self.load_tags(self.geometry.chunk_start(chunk), &mut bytes);
+            self.wide.insert(chunk, bytes.chunks_exact(TAG_BYTES).map(Tag::load).collect());
             self.aside[chunk / 64] |= 1 << (chunk % 64);
         }
         self.wide.get_mut(&chunk).expect("it was put there")[block] = tag;
     }
 
-    fn load_tag(&self, chunk: usize, at: u64) -> Tag {
+    fn load_tags(&self, at: Ppa, tags: &mut [u8]) {
+        let (chunk, start) = (self.geometry.chunk_index(at), at.0 as usize);
+        let tags = tags.as_chunks_mut::<TAG_BYTES>().0;
         if self.is_wide(chunk) {
-            return self.wide[&chunk][self.geometry.block(Ppa(at)) as usize];
+            let held = &self.wide[&chunk][self.geometry.block(at) as usize..];
+            tags.iter_mut().zip(held).for_each(|(bytes, tag)| tag.store(bytes));
+            return;
         }
-        let id = self.ids[at as usize];
-        Tag {
-            id: if id == u32::MAX { u64::MAX } else { u64::from(id) },
-            seq: self.base[chunk].wrapping_add_signed(i64::from(self.seqs[at as usize])),
+        let (ids, seqs) = (&self.ids[start..][..tags.len()], &self.seqs[start..][..tags.len()]);
+        let base = self.base[chunk];
+        for ((bytes, &id), &seq) in tags.iter_mut().zip(ids).zip(seqs) {
+            let id = if id == u32::MAX { u64::MAX } else { u64::from(id) };
+            Tag { id, seq: base.wrapping_add_signed(i64::from(seq)) }.store(bytes);
         }
     }
 }
@@ -298,10 +302,7 @@ impl Medium for RamMedium {
             data.copy_from_slice(&self.data[start..start + data.len()]);
         }
         if !tags.is_empty() {
-            let chunk = self.geometry.chunk_index(at);
-            for (i, bytes) in tags.chunks_exact_mut(TAG_BYTES).enumerate() {
-                self.load_tag(chunk, at.0 + i as u64).store(bytes);
-            }
+            self.load_tags(at, tags);
         }
         Moved::Done
     }

@@ -413,6 +413,14 @@ impl<D: OpenChannel> Pblk<D> {
         here + other
     }
 
+    /// Whether there is a slot that no read under way was promised.
+    #[inline]
+    pub(super) fn has_gathering_room(&self, rank: usize) -> bool {
+        let c = &self.collectors[rank];
+        let is_clear = c.promised == 0 && !c.busy[c.gathering as usize];
+        is_clear || self.gathering_room(rank) > c.promised
+    }
+
     fn read_survivors(&mut self, rank: usize, ppa: Ppa, count: u32) {
         let c = &mut self.collectors[rank];
         let which = c.buffers.trailing_zeros();
@@ -494,7 +502,11 @@ impl<D: OpenChannel> Pblk<D> {
         let unit = self.units.collection(rank as u32, which);
         self.map.prefetch(tag.id);
         let slot = Slot { lba: tag.id, old: Place::flash(at), live: true };
-        self.units.add(unit, slot, tag, |to| to.copy_from_slice(bytes));
+        self.units.add(unit, slot, tag, |to| {
+            if !to.is_empty() {
+                to.copy_from_slice(bytes);
+            }
+        });
         c.gathered += 1;
         if self.units.is_full(unit) {
             self.collectors[rank].busy[which as usize] = true;
@@ -581,7 +593,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// A moved block is programmed at `at`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn settle_moved(&mut self, now: Time, slot: u32, at: Ppa) {
         let held = *self.units.slot(slot);
         if held.lba == PAD {

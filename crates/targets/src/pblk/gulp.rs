@@ -13,6 +13,7 @@ use port::Time;
 use super::Pblk;
 use super::failures::{is_lost, is_read};
 use super::limiter::CREDIT;
+use super::programs::USER_LEAVES;
 
 /// Survivors read before the first is moved.
 const GULP: usize = 32;
@@ -51,6 +52,13 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn waits_for_gulp(&self, pu: usize, rank: usize) -> bool {
         let c = &self.collectors[rank];
         c.victim.is_some() && !c.has_credit(GULP as u32) && !self.is_urgent(pu, rank)
+    }
+
+    /// The same where a victim is known to be under way and the level not low.
+    #[inline]
+    pub(super) fn waits_calmly(&self, pu: usize, rank: usize) -> bool {
+        let has_credit = self.collectors[rank].has_credit(GULP as u32);
+        !has_credit && self.space.pus[pu].free() > USER_LEAVES
     }
 
     /// Moves the next survivors of a victim, as many as have rows to go to.
@@ -120,7 +128,7 @@ impl<D: OpenChannel> Pblk<D> {
         for i in 0..count {
             let at = gulp.at[i];
             // Reads under way as commands have been promised theirs.
-            if self.gathering_room(rank) <= self.collectors[rank].promised {
+            if !self.has_gathering_room(rank) {
                 self.collectors[rank].next = self.geometry.block(at);
                 return Gulped::Full;
             }

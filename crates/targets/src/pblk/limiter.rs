@@ -30,7 +30,7 @@ const HIGH: i64 = 42;
 
 /// Free chunks that are above [`LOW`] by themselves, less the two rows that
 /// collection may have gathered.
-const PLENTY: usize = 5;
+pub(super) const PLENTY: usize = 5;
 
 /// One block of credit.
 pub(super) const CREDIT: i64 = 256;
@@ -60,13 +60,15 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// The user wrote a row to a parallel unit: its collection may go on by as
-    /// much as the level asks for.
+    /// much as the level asks for. True when it is under way and the level does
+    /// not make the user wait.
     #[inline]
-    pub(super) fn user_wrote(&mut self, pu: usize, rank: usize) {
-        let Collector { victim: Some(_), pace, .. } = self.collectors[rank] else { return };
+    pub(super) fn user_wrote(&mut self, pu: usize, rank: usize) -> bool {
+        let Collector { victim: Some(_), pace, .. } = self.collectors[rank] else { return false };
         let size = i64::from(self.geometry.chunk_blocks());
         let above = (HIGH * size - self.level(pu, rank) * 8).max(0);
         let row = i64::from(self.geometry.row_blocks());
         self.collectors[rank].credit += row * pace * above / ((HIGH - EVEN) * size);
+        above <= (HIGH - LOW) * size
     }
 }

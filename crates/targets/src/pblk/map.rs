@@ -273,8 +273,9 @@ impl Entry<8> for u64 {
     }
 }
 
-/// Entries that are written at once when none of them is in the buffer.
-const AT_ONCE: usize = 32;
+/// Entries that are written at once when none of them is in the buffer: 64
+/// bytes of them, which the processor's wide registers take.
+const AT_ONCE: usize = 16;
 
 /// Writes entries; those with the highest bit as `slow` says.
 fn encode_entries<const N: usize, E: Entry<N>>(
@@ -283,15 +284,18 @@ fn encode_entries<const N: usize, E: Entry<N>>(
     bit: u32,
     slow: impl Fn(E) -> E,
 ) {
-    for (from, to) in from.chunks(AT_ONCE).zip(to.chunks_mut(AT_ONCE * N)) {
-        let entries = from.iter().zip(to.as_chunks_mut().0);
+    let one = |entry: E| if entry.is_high(bit) { slow(entry) } else { entry }.bytes();
+    let (all, rest) = from.as_chunks::<AT_ONCE>();
+    let (to, _) = to.as_chunks_mut::<N>();
+    let (to_all, to_rest) = to.as_chunks_mut::<AT_ONCE>();
+    for (from, to) in all.iter().zip(to_all) {
         if from.iter().fold(true, |all, entry| all & !entry.is_high(bit)) {
-            entries.for_each(|(entry, to)| *to = entry.bytes());
+            *to = from.map(E::bytes);
         } else {
-            let bytes = |entry: E| if entry.is_high(bit) { slow(entry) } else { entry }.bytes();
-            entries.for_each(|(entry, to)| *to = bytes(*entry));
+            *to = from.map(one);
         }
     }
+    rest.iter().zip(to_rest).for_each(|(entry, to)| *to = one(*entry));
 }
 
 #[cfg(test)]

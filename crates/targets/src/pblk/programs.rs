@@ -7,6 +7,7 @@ use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::{Geometry, Ppa};
 use port::{Status, Time};
 
+use super::limiter::PLENTY;
 use super::map::Place;
 use super::space::OpenChunk;
 use super::{Cookie, Pblk};
@@ -109,6 +110,11 @@ impl Stripe {
         self.able.iter().any(|&word| word != 0)
     }
 
+    /// Whether the parallel unit at a place in the round can.
+    pub fn is_able_at(&self, rank: usize) -> bool {
+        self.able[rank / 64] >> (rank % 64) & 1 == 1
+    }
+
     /// Of 256 turns, `rest` are let pass by a parallel unit.
     pub fn rest(&mut self, rank: usize, rest: u8) {
         self.pus[rank].rest = rest;
@@ -208,11 +214,12 @@ impl<D: OpenChannel> Pblk<D> {
     /// Sends a row of the user to a parallel unit, or programs it at once. One
     /// that fails at once goes elsewhere.
     fn send_row(&mut self, now: Time, unit: u32, rank: usize) {
-        let (pu, open) = self.take_row(rank);
+        let (pu, open, is_calm) = self.take_row(rank);
         match self.write_at_once(unit, open) {
             Some(status) if status.is_ok() => {
                 self.settle_row(now, unit, open);
                 self.close_full(open);
+                return self.row_settled(now, pu, rank, is_calm);
             }
             Some(_) => {
                 self.fail_chunk(open.chunk);
@@ -226,7 +233,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// The same of a row of collection.
     #[cold]
     fn send_stranded_row(&mut self, now: Time, unit: u32, rank: usize) {
-        let (pu, open) = self.take_row(rank);
+        let (pu, open, _) = self.take_row(rank);
         self.void_stale(now, unit);
         self.counters.gc += u64::from(self.geometry.row_blocks());
         let status = self.write_at_once(unit, open);
@@ -247,17 +254,18 @@ impl<D: OpenChannel> Pblk<D> {
         self.row_sent(now, pu);
     }
 
-    /// The next row of the parallel unit at a place in the round.
+    /// The next row of the parallel unit at a place in the round, and whether
+    /// its collection is under way and has no hurry.
     #[inline]
-    fn take_row(&mut self, rank: usize) -> (usize, OpenChunk) {
+    fn take_row(&mut self, rank: usize) -> (usize, OpenChunk, bool) {
         let pu = self.stripe.pu(rank);
         let open = match self.stripe.pus[rank].open {
             Some(open) => open,
             None => self.space.open(pu).expect("an able unit has a chunk"),
         };
         self.stripe.pus[rank].open = self.advance_open(open);
-        self.user_wrote(pu, rank);
-        (pu, open)
+        let is_calm = self.user_wrote(pu, rank);
+        (pu, open, is_calm)
     }
 
     /// A row was sent to a parallel unit.
@@ -268,6 +276,23 @@ impl<D: OpenChannel> Pblk<D> {
         self.refresh(pu);
     }
 
+    /// A row was programmed at once in a parallel unit that can take rows.
+    /// Mostly its collection waits, and nothing has changed that decides
+    /// whether it can take more.
+    #[inline]
+    fn row_settled(&mut self, now: Time, pu: usize, rank: usize, is_calm: bool) {
+        self.count_row();
+        if is_calm && self.waits_calmly(pu, rank) {
+            debug_assert!(self.waits_for_gulp(pu, rank) && self.stripe.is_able_at(rank));
+            return;
+        }
+        self.collect(now, pu);
+        if self.space.pus[pu].free() < PLENTY {
+            self.refresh(pu);
+        }
+    }
+
+    #[inline]
     fn program_striped(&mut self, unit: u32, open: OpenChunk, rank: usize) {
         self.stripe.pus[rank].rows += 1;
         self.units.unit_mut(unit).striped = true;
