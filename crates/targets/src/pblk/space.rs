@@ -273,8 +273,8 @@ impl Space {
             return None;
         }
         let number = self.pus[pu].free.pop_front()?;
-        let pu = &mut self.pus[pu];
-        pu.set_own_used(pu.own_used + 1, pu.lent);
+        let of_pu = &mut self.pus[pu];
+        of_pu.set_own_used(of_pu.own_used + 1, of_pu.lent);
         Some(OpenChunk { chunk: self.geometry.chunk_of(pu, number), next: 0 })
     }
 
