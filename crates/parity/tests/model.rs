@@ -324,12 +324,22 @@ impl Bench {
         }
     }
 
-    /// Whether the stripe of a block has its parity. That of the last may have
-    /// been on its way when the power went; it comes with the next write.
+    /// Whether the stripe of a block has its parity. Of a superblock that was
+    /// not written since a cut the last stripes may have none; else each has.
     fn is_protected(&self, of: usize, block: usize) -> bool {
-        let stripe = (self.width - 1) as usize * self.drive.geometry().row_blocks() as usize;
-        let (end, len) = ((block / stripe + 1) * stripe, self.models[of].blocks.len());
-        end < len || (end == len && self.models[of].after_cut < len)
+        let (upper, below) = (*self.drive.geometry(), *self.drive.below().geometry());
+        let (unit, number) = (of as u32 / upper.chunks(), of as u32 % upper.chunks());
+        let member = unit * self.width + number % self.width;
+        let unit = below.pus_channels_first().nth(member as usize).unwrap();
+        let parity = self.drive.below().chunk(below.chunk_of(unit, number)).programmed;
+        let stripe_blocks = (self.width - 1) * upper.row_blocks();
+        let stripe = block as u32 / stripe_blocks;
+        let has_parity = parity >= (stripe + 1) * upper.row_blocks();
+        let model = &self.models[of];
+        let is_whole = (stripe + 1) * stripe_blocks <= model.blocks.len() as u32;
+        assert!(has_parity || !is_whole || model.after_cut == model.blocks.len());
+        assert!(is_whole || !has_parity);
+        has_parity
     }
 }
 
