@@ -42,7 +42,7 @@ impl Cookie {
 /// A command from above.
 pub(crate) struct Command {
     pub cmd: VectorCmd,
-    /// The list that it has below, while it is there.
+    /// Parts to go: its own commands below, and parity rows.
     pub left: u32,
     pub status: Status,
     /// Addresses that failed.
