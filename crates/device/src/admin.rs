@@ -464,6 +464,7 @@ pub const fn opcode(op: VectorOp) -> u8 {
         VectorOp::Write => 0x91,
         VectorOp::Read => 0x92,
         VectorOp::Copy => 0x93,
+        VectorOp::Retire => 0x94,
         VectorOp::Flush => 0x00,
     }
 }
@@ -478,7 +479,7 @@ impl Entry {
             return field("count", 48, self.count.into(), "1 to 64");
         }
         if self.op == VectorOp::Flush {
-            return field("opcode", 0, 0, "0x90 to 0x93: a flush is no vector command");
+            return field("opcode", 0, 0, "0x90 to 0x94: a flush is no vector command");
         }
         let word = |target| match target {
             Target::Address(ppa) => (ppa.0, self.count == 1),
@@ -515,7 +516,8 @@ impl Entry {
             0x91 => VectorOp::Write,
             0x92 => VectorOp::Read,
             0x93 => VectorOp::Copy,
-            other => return Err(field("opcode", 0, other.into(), "0x90 to 0x93")),
+            0x94 => VectorOp::Retire,
+            other => return Err(field("opcode", 0, other.into(), "0x90 to 0x94")),
         };
         if bytes[1] != 0 {
             return Err(field("flags", 1, bytes[1].into(), "0: no fused commands, no SGL"));
@@ -674,6 +676,7 @@ mod tests {
             Just(VectorOp::Read),
             Just(VectorOp::Write),
             Just(VectorOp::Reset),
+            Just(VectorOp::Retire),
             Just(VectorOp::Copy)
         ];
         (op, any::<(u16, u32, u64, [u64; 2])>(), 1u8..65, any::<[u64; 2]>()).prop_map(

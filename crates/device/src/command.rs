@@ -21,11 +21,25 @@ pub enum VectorOp {
     Write,
     /// Erase chunks, each given by its first block (0x90).
     Reset,
+    /// Take chunks out of use for good, each given by its first block: their
+    /// data go with an erase, and they are offline then, if the erase fails,
+    /// too. No write or reset of them may be on its way. In place of the bad
+    /// block table of Open-Channel SSD 1.2; 2.0 has none, so it is a
+    /// vendor's command here (0x94).
+    Retire,
     /// Copy blocks inside the drive (0x93): `from` to `to` of the list. Blocks
     /// written as [`Content::Whole`] are not to be copied.
     Copy,
     /// Make all writes and resets that completed before durable. No address.
     Flush,
+}
+
+impl VectorOp {
+    /// Whether it names chunks and erases them.
+    #[inline]
+    pub fn erases(self) -> bool {
+        matches!(self, VectorOp::Reset | VectorOp::Retire)
+    }
 }
 
 /// What the buffer of a read or write has of each block.
@@ -82,8 +96,8 @@ pub struct VectorCmd {
     pub op: VectorOp,
     /// What the buffer has of each block.
     pub content: Content,
-    /// How many addresses: 1 to [`MAX_ADDRESSES`]. A reset without a list has
-    /// one; of a flush it is not looked at.
+    /// How many addresses: 1 to [`MAX_ADDRESSES`]. A reset or
+    /// retirement without a list has one; of a flush it is not looked at.
     pub count: u8,
     /// The first of `count` neighbours in one chunk, where there is no list.
     pub ppa: Ppa,
@@ -103,7 +117,7 @@ impl VectorCmd {
                 let (data, tag) = self.content.each(kept);
                 self.count as usize * (data + tag)
             }
-            VectorOp::Reset | VectorOp::Copy | VectorOp::Flush => 0,
+            VectorOp::Reset | VectorOp::Retire | VectorOp::Copy | VectorOp::Flush => 0,
         }
     }
 }

@@ -242,7 +242,7 @@ impl<M: Medium> Device<M> {
                     _ => ChunkState::Open,
                 };
             }
-            if chunk.state == ChunkState::Free {
+            if chunk.programmed == 0 {
                 // Its erase may not have ended before the cut.
                 chunk.erased();
             }
@@ -417,7 +417,7 @@ impl<M: Medium> Device<M> {
             VectorOp::Read | VectorOp::Copy => self.check_reads(cmd),
             VectorOp::Write if cmd.list.is_none() => self.enter_run(cmd),
             VectorOp::Write => self.enter_writes(cmd, false),
-            VectorOp::Reset => self.enter_resets(cmd),
+            VectorOp::Reset | VectorOp::Retire => self.enter_resets(cmd),
             VectorOp::Flush => Ok(()),
         }
     }
@@ -449,7 +449,7 @@ impl<M: Medium> Device<M> {
     /// Whether a run lies in one chunk of the drive.
     fn check_run_address(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
         let n = cmd.count as usize;
-        if cmd.op == VectorOp::Copy || (cmd.op == VectorOp::Reset && n != 1) {
+        if cmd.op == VectorOp::Copy || (cmd.op.erases() && n != 1) {
             return Err((Status::INVALID_FIELD, 0));
         }
         let last = Ppa(cmd.ppa.0.saturating_add(n as u64 - 1));
@@ -533,10 +533,12 @@ impl<M: Medium> Device<M> {
         Err(wrong)
     }
 
-    /// Resets all chunks named, or none. A chunk at the end of its endurance
+    /// Resets or retires all chunks named, or none. A chunk at the end of its endurance
     /// goes offline and is reported; the others stay as they were.
     fn enter_resets(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
         let address = |i: usize| cmd.list.as_ref().map_or(cmd.ppa, |list| list.from[i]);
+        let (retires, cliff) = (cmd.op == VectorOp::Retire, self.cliff);
+        let enter = |chunk: &mut Chunk| if retires { chunk.retire() } else { chunk.reset(cliff) };
         let (mut status, mut failed) = (Status::SUCCESS, 0);
         for i in 0..cmd.count as usize {
             let index = self.geometry.chunk_index(address(i));
@@ -545,7 +547,7 @@ impl<M: Medium> Device<M> {
             let result = if twice || self.geometry.block(address(i)) != 0 {
                 Err(Status::INVALID_RESET)
             } else {
-                trial.reset(self.cliff)
+                enter(&mut trial)
             };
             if let Err(e) = result {
                 if trial.state == ChunkState::Offline {
@@ -562,8 +564,8 @@ impl<M: Medium> Device<M> {
         }
         for i in 0..cmd.count as usize {
             let index = self.geometry.chunk_index(address(i));
-            let reset = self.chunks[index].reset(self.cliff);
-            reset.expect("the trial went well");
+            let entered = enter(&mut self.chunks[index]);
+            entered.expect("the trial went well");
             self.units.forget(index);
             self.note_whole(index);
         }
@@ -576,7 +578,7 @@ impl<M: Medium> Device<M> {
         let cmd = &command.cmd;
         let kind = match cmd.op {
             VectorOp::Write => OpKind::Program,
-            VectorOp::Reset => OpKind::Erase,
+            VectorOp::Reset | VectorOp::Retire => OpKind::Erase,
             VectorOp::Copy if command.writing => OpKind::Program,
             VectorOp::Read | VectorOp::Copy => OpKind::Read,
             VectorOp::Flush => unreachable!("a flush is no operation of a unit"),

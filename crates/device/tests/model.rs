@@ -331,7 +331,7 @@ impl Both {
         self.shape(cmd)?;
         let all = Self::addresses(cmd);
         match cmd.op {
-            VectorOp::Flush => unreachable!("none is sent"),
+            VectorOp::Flush | VectorOp::Retire => unreachable!("none is sent"),
             Read | Copy => {
                 let (mut status, mut failed) = (Status::SUCCESS, 0);
                 for (i, &ppa) in all.iter().enumerate() {
@@ -378,7 +378,7 @@ impl Both {
         if ok.is_ok() {
             let all = Self::addresses(&cmd);
             match cmd.op {
-                VectorOp::Flush => {}
+                VectorOp::Flush | VectorOp::Retire => {}
                 Write => {
                     for (i, &ppa) in all.iter().enumerate() {
                         let data = bytes[i * kept..(i + 1) * kept].to_vec();

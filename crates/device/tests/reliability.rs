@@ -278,7 +278,7 @@ impl Oracle {
         let chunk = &mut self.chunks[index];
         chunk.reset(u32::MAX).expect("the test resets what can be");
         if self.model.erase_fails(self.seed, cmd.ppa, chunk.wear, ENDURANCE) {
-            chunk.state = ChunkState::Offline;
+            chunk.give_up();
             self.errors.failed_erases += 1;
             return (Status::OFFLINE_CHUNK, 1);
         }
@@ -331,7 +331,7 @@ proptest! {
                     (Status::SUCCESS, _) => oracle.write(&kept, true),
                     failure => failure,
                 },
-                VectorOp::Flush => unreachable!("none is sent"),
+                VectorOp::Flush | VectorOp::Retire => unreachable!("none is sent"),
             };
             let done = run(&mut rig, cmd);
             prop_assert_eq!((done.status, done.failed), (status, failed), "{:?}", act);

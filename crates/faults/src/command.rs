@@ -147,7 +147,7 @@ impl Command for VectorCmd {
         match self.op {
             VectorOp::Read => Operation::Read,
             VectorOp::Write => Operation::Write,
-            VectorOp::Reset => Operation::Reset,
+            VectorOp::Reset | VectorOp::Retire => Operation::Reset,
             VectorOp::Copy => Operation::Copy,
             VectorOp::Flush => Operation::Flush,
         }

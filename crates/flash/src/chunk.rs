@@ -218,7 +218,9 @@ impl Chunk {
 
     /// All of it, little-endian: byte 0 state, 1 level, 2 whether worn, 3
     /// zero; then 32-bit words: wp, programmed, wear, reads, since, and for
-    /// each failed run its first block times 128 plus its count.
+    /// each failed run its first block times 128 plus its count. Failed runs of
+    /// data that an erase on its way takes are left out: they are not among the
+    /// programmed blocks.
     pub fn to_bytes(&self) -> [u8; CHUNK_BYTES] {
         let mut bytes = [0; CHUNK_BYTES];
         bytes[..3].copy_from_slice(&[self.state as u8, self.level as u8, self.worn.into()]);
@@ -260,8 +262,30 @@ impl Chunk {
     }
 
     fn words(&self) -> [u32; 7] {
-        let [first, second] = self.failed;
-        [self.wp, self.programmed, self.wear, self.reads, self.since, first.0, second.0]
+        let known = |run: FailedRun| run.block() + run.count() <= self.programmed;
+        let [first, second] = self.failed.map(|run| if known(run) { run.0 } else { 0 });
+        [self.wp, self.programmed, self.wear, self.reads, self.since, first, second]
+    }
+
+    /// An erase failed: the chunk is given up, with all that was known of it.
+    pub fn give_up(&mut self) {
+        self.erased();
+        self.state = ChunkState::Offline;
+    }
+
+    /// Takes the chunk out of use for good. Its data end with an erase, which
+    /// counts, so that it is told from one that was bad from the factory.
+    /// What is known of them stays until then, as with [`Chunk::reset`].
+    pub fn retire(&mut self) -> Result<(), Status> {
+        if self.state == ChunkState::Offline {
+            return Err(Status::OFFLINE_CHUNK);
+        }
+        if self.programmed != self.wp {
+            return Err(Status::INVALID_RESET);
+        }
+        (self.wp, self.programmed, self.wear) = (0, 0, self.wear.saturating_add(1));
+        self.state = ChunkState::Offline;
+        Ok(())
     }
 
     /// Takes a reset. At the end of its `endurance` the chunk goes offline.
@@ -412,6 +436,74 @@ mod tests {
                 prop_assert!(c.programmed <= c.wp);
             }
         }
+    }
+
+    /// What becomes of a chunk, as a drive may have it.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Write(u32),
+        Program,
+        Fail,
+        Reset,
+        Erase,
+        EraseFails,
+        Read(u32),
+        Retire,
+    }
+
+    fn steps() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => (1u32..4).prop_map(Step::Write),
+            6 => Just(Step::Program),
+            3 => Just(Step::Fail),
+            2 => Just(Step::Reset),
+            3 => Just(Step::Erase),
+            1 => Just(Step::EraseFails),
+            1 => any::<u32>().prop_map(Step::Read),
+            1 => Just(Step::Retire),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn all_that_a_chunk_can_be_comes_back(all in prop::collection::vec(steps(), 0..80)) {
+            let (size, mut c, mut erasing) = (12, Chunk::default(), false);
+            for step in all {
+                let next = c.wp - c.programmed;
+                match step {
+                    Step::Write(rows) => { let _ = c.write(c.wp, 2 * rows, 2, size); },
+                    Step::Program if next > 0 && !erasing => c.program(2),
+                    Step::Fail if next > 0 && !erasing && c.state != ChunkState::Offline => {
+                        c.fail(c.programmed, 2);
+                    }
+                    Step::Reset if !erasing => erasing = c.reset(9).is_ok(),
+                    Step::Erase if erasing => { c.erased(); erasing = false; }
+                    Step::EraseFails if erasing => { c.give_up(); erasing = false; }
+                    Step::Read(n) => c.reads = c.reads.saturating_add(n),
+                    Step::Retire if !erasing => erasing = c.retire().is_ok(),
+                    _ => {}
+                }
+                let back = Chunk::from_bytes(&c.to_bytes());
+                // What an erase on its way takes is left out.
+                let failed = if erasing { Default::default() } else { c.failed };
+                prop_assert_eq!(back, Ok(Chunk { failed, ..c }));
+            }
+        }
+    }
+
+    #[test]
+    fn a_retired_chunk_is_out_of_use_for_good() {
+        let mut c = taken(4);
+        assert_eq!(c.retire(), Err(Status::INVALID_RESET), "a write is on its way");
+        c.program(2);
+        assert!(c.fail(2, 2));
+        assert_eq!(c.retire(), Ok(()));
+        assert_eq!((c.state, c.wp, c.programmed, c.wear), (ChunkState::Offline, 0, 0, 1));
+        assert_eq!(c.failed_of(2, 2), 3, "a read that waits must not see them");
+        assert_eq!(c.retire(), Err(Status::OFFLINE_CHUNK));
+        assert_eq!(c.reset(9), Err(Status::OFFLINE_CHUNK));
+        let mut free = Chunk::default();
+        assert_eq!((free.retire(), free.wear), (Ok(()), 1), "not bad from the factory");
     }
 
     #[test]

@@ -281,7 +281,7 @@ impl<M: Medium> Device<M> {
             }
             OpKind::Program => (self.program_status(op.ppa), all),
             OpKind::Erase => {
-                self.chunks[index].state = ChunkState::Offline;
+                self.chunks[index].give_up();
                 self.flaws.errors.failed_erases += 1;
                 self.note_whole(index);
                 self.describe(index);

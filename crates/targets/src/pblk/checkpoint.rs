@@ -337,7 +337,9 @@ impl<D: OpenChannel> Pblk<D> {
             for chunk in (0..geometry.chunks()).map(|n| geometry.chunk_of(pu, n)) {
                 let of = self.device.chunk(chunk);
                 let before = self.table.get(chunk);
-                let entry = if of.state == ChunkState::Offline {
+                // One that is being retired may yet be as it was.
+                let is_leaving = self.chunks[chunk].is_erasing() && of.wp == 0;
+                let entry = if of.state == ChunkState::Offline && !is_leaving {
                     Entry { wear: of.wear, ..Entry::default() }
                 } else {
                     let wear = self.settled_wear(chunk, &of);
@@ -631,18 +633,25 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Goes on to the mirror's next chunk where this one is full, and erases
-    /// that.
+    /// that. One of which a program has failed is retired.
     fn make_room_for_root(&mut self, mirror: usize, rows: u32) {
         let geometry = self.geometry;
-        let held = &mut self.mirrors[mirror];
+        let held = &self.mirrors[mirror];
         if held.next + rows * geometry.row_blocks() <= geometry.chunk_blocks() {
             return;
         }
-        held.go_on();
-        if !held.is_usable() {
-            return;
-        }
-        let chunk = held.chunk();
+        let chunk = loop {
+            self.mirrors[mirror].go_on();
+            if !self.mirrors[mirror].is_usable() {
+                return;
+            }
+            let chunk = self.mirrors[mirror].chunk();
+            if !self.device.chunk(chunk).has_failed() {
+                break chunk;
+            }
+            self.mirrors[mirror].drop_current();
+            self.send_retire(Cookie::Anchor(mirror as u32), chunk);
+        };
         if self.device.chunk(chunk).wp > 0 {
             let (cookie, ppa) = (Cookie::Anchor(mirror as u32), geometry.chunk_start(chunk));
             self.send(|| {

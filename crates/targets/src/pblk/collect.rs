@@ -36,7 +36,7 @@ pub(super) struct Stage {
     pub(super) moving: u32,
     /// Rows on their way to it.
     pub(super) rows: u16,
-    /// A program failed: it is never written or erased again.
+    /// A program failed: it is never written again.
     pub(super) failed: bool,
     /// It is among those that were asked for.
     pub(super) asked: bool,
@@ -45,6 +45,16 @@ pub(super) struct Stage {
 }
 
 impl Stage {
+    /// Of a chunk that is out of use.
+    pub(super) fn retired() -> Stage {
+        Stage { failed: true, ..Stage::default() }
+    }
+
+    /// It is being erased, or retired.
+    pub(super) fn begin_erasing(&mut self) {
+        self.phase = Phase::Erasing;
+    }
+
     /// Whether it is being erased.
     pub fn is_erasing(&self) -> bool {
         self.phase == Phase::Erasing

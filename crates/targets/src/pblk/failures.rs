@@ -2,8 +2,10 @@
 //!
 //! A chunk of which a program failed is written no more. What was on its way
 //! to it goes elsewhere; what it holds is moved before anything else is
-//! collected; then it is retired: neither erased nor opened again, and its
-//! unit has a chunk less.
+//! collected; then it is retired: the drive is asked to take it offline, which
+//! it remembers, and its unit has a chunk less. After a cut before that it is
+//! found again by the drive's own record of the failed program, and treated in
+//! the same way.
 //!
 //! A survivor that cannot be read is lost: it reads as an error until it is
 //! written or trimmed, and its chunk becomes free as any other. Other blocks
@@ -13,13 +15,13 @@
 //! has a row to give. Where none has, the drive is read-only, flushes of what
 //! is still in the buffer fail, and all that was written can be read.
 
-use device::OpenChannel;
+use device::{Content, OpenChannel, VectorOp};
 use flash::Ppa;
-use port::{Status, Time};
+use port::{Buffer, Status, Time};
 
-use super::Pblk;
-use super::collect::Collector;
+use super::collect::{Collector, Stage};
 use super::map::Place;
+use super::{Cookie, Pblk};
 
 /// Whether a read gave the data.
 #[inline]
@@ -54,6 +56,12 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
+    /// Takes up a chunk, found at the start, of which a program has failed.
+    pub(super) fn found_failed(&mut self, chunk: usize) {
+        self.chunks[chunk].failed = true;
+        self.ask_failed(chunk);
+    }
+
     /// Retires the failed chunks that are empty.
     #[inline]
     pub(super) fn retire_leaving(&mut self, now: Time) {
@@ -65,12 +73,32 @@ impl<D: OpenChannel> Pblk<D> {
     #[cold]
     fn retire(&mut self, now: Time, chunk: usize) {
         self.counters.retired += 1;
+        self.chunks[chunk].begin_erasing();
         self.lose(now, chunk);
+        self.send_retire(Cookie::Retire(chunk as u32), chunk);
         let rank = self.rank_of_chunk(chunk);
         let pu = self.stripe.pu(rank);
         self.collect(now, pu);
         self.refresh(pu);
         self.pump(now);
+    }
+
+    /// Asks the drive to take a chunk offline. Behind all that was sent before.
+    pub(super) fn send_retire(&mut self, cookie: Cookie, chunk: usize) {
+        let (op, ppa) = (VectorOp::Retire, self.geometry.chunk_start(chunk));
+        self.send(|| Self::run(cookie, op, ppa, 1, Content::Data, Buffer::empty()));
+    }
+
+    /// A chunk is offline. A drive that will not have it so knows at least of
+    /// the failed program, or else the chunk may be used after a restart.
+    #[cold]
+    pub(super) fn retire_done(&mut self, now: Time, chunk: usize) {
+        self.chunks[chunk] = Stage::retired();
+        self.lost_chunk.take_if(|(known, _)| *known == chunk);
+        self.space.note_wear(chunk, self.device.chunk(chunk).wear);
+        if self.checkpoint.closing {
+            self.checkpoint_step(now);
+        }
     }
 
     /// The place in the round of a chunk's parallel unit.

@@ -279,8 +279,10 @@ enum Cookie {
     Reset(u32),
     /// A program of own blocks: row.
     Own(u32),
-    /// An erase of a chunk for roots: mirror.
+    /// An erase, or retirement, of a chunk for roots: mirror.
     Anchor(u32),
+    /// A retirement: chunk.
+    Retire(u32),
     /// A read of pages of the map: which.
     Load(u32),
     /// The drive's flush for the user's.
@@ -303,6 +305,7 @@ impl Cookie {
             Cookie::Load(n) => (7, n),
             Cookie::Flush => (8, 0),
             Cookie::Sync => (9, 0),
+            Cookie::Retire(n) => (10, n),
         };
         (kind << 32) | u64::from(number)
     }
@@ -320,6 +323,7 @@ impl Cookie {
             6 => Cookie::Anchor(number),
             7 => Cookie::Load(number),
             8 => Cookie::Flush,
+            10 => Cookie::Retire(number),
             _ => Cookie::Sync,
         }
     }
@@ -701,6 +705,7 @@ impl<D: OpenChannel> Pblk<D> {
             Cookie::Own(row) => self.own_done(now, row, done),
             // A chunk that was not erased fails what is written to it next.
             Cookie::Anchor(_) => {}
+            Cookie::Retire(chunk) => self.retire_done(now, chunk as usize),
             Cookie::Load(number) => self.load_done(now, number, done),
             Cookie::Flush => self.flush_done(now, done.status),
             Cookie::Sync => self.checkpoint_synced(now, done.status),

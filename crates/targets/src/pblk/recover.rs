@@ -146,7 +146,7 @@ impl<'a, D: OpenChannel> Runner<'a, D> {
         let Job { op, content, ppa, count } = job;
         let (data, tag) = match op {
             VectorOp::Read | VectorOp::Write => content.each(self.kept),
-            VectorOp::Reset | VectorOp::Copy | VectorOp::Flush => (0, 0),
+            VectorOp::Reset | VectorOp::Retire | VectorOp::Copy | VectorOp::Flush => (0, 0),
         };
         let mut buffer = lane.buffer.take(count as usize * (data + tag));
         if op == VectorOp::Write {
@@ -319,6 +319,8 @@ pub struct Peek {
 /// What becomes of the chunks with something in them.
 #[derive(Default)]
 struct Plan {
+    /// Chunks of data of which a program failed: to be retired.
+    failed: Vec<usize>,
     /// Chunks that are full, or will be when padded.
     full: Vec<usize>,
     /// A chunk and its blocks, from and to, that are padded.
@@ -405,7 +407,9 @@ impl<D: OpenChannel> Pblk<D> {
             mirror.last = search.whole[m].map(|(_, chunk)| chunk);
             let programmed = mirror.chunks.get(mirror.current);
             let programmed = programmed.map_or(0, |&chunk| runner.device.chunk(chunk).programmed);
-            let whole_rows = programmed.is_multiple_of(geometry.row_blocks());
+            let is_bad = |&chunk: &usize| runner.device.chunk(chunk).has_failed();
+            let is_bad = mirror.chunks.get(mirror.current).is_some_and(is_bad);
+            let whole_rows = programmed.is_multiple_of(geometry.row_blocks()) && !is_bad;
             mirror.next = if whole_rows { programmed } else { geometry.chunk_blocks() };
         }
         let now = runner.now;
@@ -570,8 +574,9 @@ impl<D: OpenChannel> Pblk<D> {
                 let is_data = of.state != ChunkState::Offline && !self.is_anchor(chunk) && !is_own;
                 if !is_data || of.programmed == 0 {
                     continue;
-                } else if of.programmed == size || of.state == ChunkState::Closed {
-                    // Closed early: a program failed.
+                } else if of.has_failed() || of.is_closed_early(size) {
+                    plan.failed.push(chunk);
+                } else if of.programmed == size {
                     plan.full.push(chunk);
                 } else {
                     partly.push((of.programmed, chunk));
@@ -618,14 +623,16 @@ impl<D: OpenChannel> Pblk<D> {
     /// Gives each chunk its place: free, or of the target's own blocks.
     fn adopt(&mut self, plan: &Plan, scan: &Scan) {
         let geometry = self.geometry;
-        let row = geometry.row_blocks();
+        let (row, size) = (geometry.row_blocks(), geometry.chunk_blocks());
         for (&chunk, _) in scan.chunks.iter().filter(|(_, found)| found.1) {
             let pu = geometry.pu_index(geometry.chunk_start(chunk));
             self.meta.own(chunk);
             self.space.found_own(pu);
             let of = self.device.chunk(chunk);
             let rank = self.stripe.rank(pu);
-            let goes_on = of.programmed < geometry.chunk_blocks()
+            self.chunks[chunk].failed = of.has_failed() || of.is_closed_early(size);
+            let goes_on = !self.chunks[chunk].failed
+                && of.programmed < geometry.chunk_blocks()
                 && of.state == ChunkState::Open
                 && of.programmed.is_multiple_of(row);
             if goes_on && self.meta.open[rank].is_none() {
@@ -658,6 +665,7 @@ impl<D: OpenChannel> Pblk<D> {
             }
         }
         plan.full.iter().for_each(|&chunk| self.space.close(chunk));
+        plan.failed.iter().for_each(|&chunk| self.found_failed(chunk));
         for &(pu, open) in &plan.user {
             self.stripe.go_on(pu, open);
         }
