@@ -437,7 +437,6 @@ impl<D: OpenChannel> Pblk<D> {
             self.checkpoint.phase = Phase::Table(0);
             return true;
         };
-        let tag = Tag { id: own_id(Kind::Page, page), seq: self.checkpoint.root.number };
         if is(Mutation::SkipPage) && (page + self.checkpoint.root.number).is_multiple_of(3) {
             self.checkpoint.phase = Phase::Map(page + 1);
             return true;
@@ -449,7 +448,9 @@ impl<D: OpenChannel> Pblk<D> {
             }
             place
         };
-        self.meta.add(row, tag, |bytes| map.encode(page, bytes, durable));
+        let number = self.checkpoint.root.number;
+        let what = (Kind::Page, page);
+        self.meta.add_page(row, what, number, |bytes| map.encode(page, bytes, durable));
         self.checkpoint.phase = Phase::Map(page + 1);
         self.send_full_own_row(now, row);
         true
@@ -462,10 +463,9 @@ impl<D: OpenChannel> Pblk<D> {
             self.checkpoint.phase = Phase::Placing;
             return true;
         };
-        let number = self.map.pages() + page;
-        let tag = Tag { id: own_id(Kind::Page, number), seq: self.checkpoint.root.number };
-        let table = &self.table;
-        self.meta.add(row, tag, |bytes| bytes.copy_from_slice(table.page(page)));
+        let what = (Kind::Page, self.map.pages() + page);
+        let (table, number) = (&self.table, self.checkpoint.root.number);
+        self.meta.add_page(row, what, number, |bytes| bytes.copy_from_slice(table.page(page)));
         self.checkpoint.phase = Phase::Table(page + 1);
         self.send_full_own_row(now, row);
         true
@@ -478,10 +478,10 @@ impl<D: OpenChannel> Pblk<D> {
             self.checkpoint.phase = Phase::Closing;
             return true;
         };
-        let tag = Tag { id: own_id(Kind::Directory, page), seq: self.checkpoint.root.number };
+        let (what, number) = ((Kind::Directory, page), self.checkpoint.root.number);
         let mut bytes = [0; BLOCK_BYTES as usize];
         self.meta.encode_directory(page, &mut bytes);
-        self.meta.add(row, tag, |to| to.copy_from_slice(&bytes));
+        self.meta.add_page(row, what, number, |to| to.copy_from_slice(&bytes));
         self.checkpoint.phase = Phase::Directory(page + 1);
         self.send_full_own_row(now, row);
         true

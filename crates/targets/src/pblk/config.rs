@@ -105,8 +105,11 @@ pub enum PblkError {
     /// The log is damaged.
     #[error("the drive's log is damaged: what was trimmed is not known any more")]
     Log,
-    /// A later version wrote the drive.
-    #[error("the drive was written by a later version (checkpoint format {0}): use that version")]
+    /// Another version wrote the drive.
+    #[error(
+        "the drive was written by another version (checkpoint format {0}, this one reads 2): \
+         use that version"
+    )]
     Version(u64),
     /// The drive was made with another configuration.
     #[error(

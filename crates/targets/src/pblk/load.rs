@@ -16,7 +16,7 @@ use flash::{Geometry, Ppa, TAG_BYTES, Tag};
 use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, OutOfMemory, Ring, Time};
 
 use super::map::Place;
-use super::record::{Kind, own};
+use super::record::{Kind, is_whole, own};
 use super::{Cookie, DEPTH, Pblk};
 
 /// Reads under way for each parallel unit, at most.
@@ -148,6 +148,19 @@ impl Load {
         self.left == 0 && self.parked.is_empty() && self.free.len() == self.reads.len()
     }
 
+    /// Where all was read and pages are missing, which came damaged among
+    /// others, asks for each of them alone. False where that is not so.
+    fn ask_for_the_rest(&mut self, pages: u64) -> bool {
+        let is_idle = self.free.len() == self.reads.len() && self.wanted.is_empty();
+        if self.left == 0 || !is_idle || !self.jobs.as_slice().is_empty() {
+            return false;
+        }
+        let missing = (0..pages).filter(|&page| self.is_absent(page));
+        let missing: Vec<u64> = missing.collect();
+        self.wanted.extend(missing);
+        true
+    }
+
     /// What lies over a page's blocks: first what was given up, then what was
     /// written.
     fn gone_in(&self, blocks: &std::ops::Range<u64>) -> &[Gone] {
@@ -237,6 +250,10 @@ impl<D: OpenChannel> Pblk<D> {
             self.read_pages(&mut load, number, job);
         }
         if !load.is_done() {
+            if load.ask_for_the_rest(self.map.pages()) {
+                self.load = Some(load);
+                return self.load_more(now);
+            }
             self.load = Some(load);
             return;
         }
@@ -266,14 +283,21 @@ impl<D: OpenChannel> Pblk<D> {
         let whole = std::mem::take(rest);
         for (i, (ppa, (page, tag))) in blocks.into_iter().enumerate() {
             if done.status.is_ok() || (done.failed != 0 && done.failed >> i & 1 == 0) {
-                let number = own(Tag::load(tag).id).filter(|own| own.0 == Kind::Page);
+                let tag = Tag::load(tag);
+                let number = own(tag.id).filter(|own| own.0 == Kind::Page);
                 if let Some((_, number)) = number
                     && number < self.map.pages()
                     && self.meta.page(number) == Some(ppa)
-                    && load.is_absent(number)
+                    && is_whole(tag, page)
                 {
-                    self.install_page(&mut load, number, Some(page));
+                    if load.is_absent(number) {
+                        self.install_page(&mut load, number, Some(page));
+                    }
+                } else if job.count == 1 {
+                    retry.push(ppa);
                 }
+                // Else it is none of them, or it is tried alone when all else
+                // is done.
             } else {
                 retry.push(ppa);
             }

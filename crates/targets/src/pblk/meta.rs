@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use flash::{Dimensions, Geometry, Ppa, TAG_BYTES, Tag};
 use port::{BLOCK_BYTES, Buffer, OutOfMemory};
 
+use super::record::{Kind, page_tag};
 use super::space::OpenChunk;
 use super::units::PAD;
 
@@ -107,6 +108,11 @@ pub(super) struct Meta {
     pub directory: Vec<u64>,
     /// By page of the directory: changed since it was written.
     directory_dirty: Vec<bool>,
+}
+
+/// Where the tag of block `at` is, of a row of `row` blocks.
+fn tag_at(row: u32, at: u32) -> usize {
+    row as usize * BLOCK_BYTES as usize + at as usize * TAG_BYTES
 }
 
 /// Where something is, as the directory says it: 0 for nowhere.
@@ -256,6 +262,24 @@ impl Meta {
         tag.store(&mut bytes[row * block + at * TAG_BYTES..]);
     }
 
+    /// Adds a page to a row, with its checksum in the tag. `fill` writes its
+    /// 4096 bytes.
+    pub fn add_page(
+        &mut self,
+        row: u32,
+        (kind, page): (Kind, u64),
+        checkpoint: u64,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
+        let mut tag = Tag::default();
+        let at = self.rows[row as usize].filled;
+        self.add(row, tag, |bytes| {
+            fill(bytes);
+            tag = page_tag(kind, page, checkpoint, bytes);
+        });
+        tag.store(&mut self.rows[row as usize].buffer.bytes_mut()[tag_at(self.row, at)..]);
+    }
+
     pub fn is_full(&self, number: u32) -> bool {
         self.rows[number as usize].filled == self.row
     }
@@ -269,8 +293,7 @@ impl Meta {
 
     /// The tag of block `at` of a row.
     pub fn tag(&self, number: u32, at: u32) -> Tag {
-        let start = (self.row as usize) * BLOCK_BYTES as usize + at as usize * TAG_BYTES;
-        Tag::load(&self.rows[number as usize].buffer.bytes()[start..])
+        Tag::load(&self.rows[number as usize].buffer.bytes()[tag_at(self.row, at)..])
     }
 
     /// The rank whose turn it is, of those that have a chunk open, or for

@@ -4,6 +4,7 @@
 //! which no logical block number and no padding has, then the kind and a
 //! number.
 
+use flash::Tag;
 use port::BLOCK_BYTES;
 
 /// Set in the ids of own blocks.
@@ -43,6 +44,31 @@ pub(super) fn own(id: u64) -> Option<(Kind, u64)> {
         _ => Kind::Root,
     };
     Some((kind, id & ((1 << NUMBER_BITS) - 1)))
+}
+
+/// Checkpoint numbers that the tag of a page tells apart.
+const CHECKPOINTS: u64 = (1 << 30) - 1;
+
+/// Where in the tag of a page its checksum begins.
+const SUM_SHIFT: u32 = 30;
+
+/// The tag of a page of map, table or directory, with its checksum: so that
+/// what is damaged is told, whatever the drive says.
+pub(super) fn page_tag(kind: Kind, number: u64, checkpoint: u64, page: &[u8]) -> Tag {
+    let id = own_id(kind, number);
+    // Never 0, and below 2^62: recovery looks at such tags only.
+    Tag { id, seq: page_sum(id, page) << SUM_SHIFT | (checkpoint % CHECKPOINTS + 1) }
+}
+
+/// Whether a page of map, table or directory is as it was written, and the one
+/// that its tag says.
+pub(super) fn is_whole(tag: Tag, page: &[u8]) -> bool {
+    tag.seq >> SUM_SHIFT == page_sum(tag.id, page)
+}
+
+/// 32 bits that depend on a page and on which it is.
+fn page_sum(id: u64, page: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(page, id) & u64::from(u32::MAX)
 }
 
 /// Blocks whose older copies no longer count.
@@ -126,6 +152,21 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_damaged_page_is_told(
+            number in 0u64..1 << 56, checkpoint in any::<u64>(), seed in any::<u8>(), flip in 0usize..4096 * 8,
+        ) {
+            let mut page: Vec<u8> = (0..4096u32).map(|i| (i as u8).wrapping_mul(seed)).collect();
+            let tag = page_tag(Kind::Page, number, checkpoint, &page);
+            prop_assert_eq!(own(tag.id), Some((Kind::Page, number)));
+            prop_assert!((1..1 << 62).contains(&tag.seq));
+            prop_assert!(is_whole(tag, &page));
+            let other = Tag { id: tag.id ^ 1, ..tag };
+            prop_assert!(!is_whole(other, &page));
+            page[flip / 8] ^= 1 << (flip % 8);
+            prop_assert!(!is_whole(tag, &page));
+        }
+
         #[test]
         fn pages_read_back(
             parts in prop::collection::vec((any::<[u64; 3]>(), any::<u32>(), any::<bool>()), 0..=PAGE_RECORDS),

@@ -34,8 +34,8 @@ use super::load::{Gone, Load};
 use super::map::Place;
 use super::meta::{place_word, word_place};
 use super::mutation::{Mutation, is};
-use super::record::{Kind, Record, load_page, own};
-use super::root::{NoRoot, Root};
+use super::record::{Kind, Record, is_whole, load_page, own};
+use super::root::{Mirror, NoRoot, Root};
 use super::space::OpenChunk;
 use super::table::Use;
 use super::units::PAD;
@@ -342,7 +342,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// when what is needed cannot be read, or a row not padded; with
     /// [`Status::ABORTED`] when the drive stops answering.
     /// [`PblkError::Root`] when there was a root and none is whole,
-    /// [`PblkError::Version`] when a later version wrote it, and
+    /// [`PblkError::Version`] when another version wrote it, and
     /// [`PblkError::Mismatch`] when the drive was made otherwise.
     pub fn recover(device: D, config: PblkConfig, now: Time) -> Result<(Pblk<D>, Time), PblkError> {
         let mut pblk = Pblk::empty(device, config)?;
@@ -392,7 +392,8 @@ impl<D: OpenChannel> Pblk<D> {
     fn find_root(&mut self, now: Time) -> Result<(Root, Time), PblkError> {
         let geometry = self.geometry;
         let mut runner = Runner::new(&mut self.device, now)?;
-        let mut search = Search::default();
+        let bytes = Root::bytes(self.meta.directory.len());
+        let mut search = Search { bytes, ..Search::default() };
         for (m, mirror) in self.mirrors.iter_mut().enumerate() {
             for (i, &chunk) in mirror.chunks.iter().enumerate() {
                 let programmed = runner.device.chunk(chunk).programmed;
@@ -413,14 +414,11 @@ impl<D: OpenChannel> Pblk<D> {
             mirror.next = if whole_rows { programmed } else { geometry.chunk_blocks() };
         }
         let now = runner.now;
-        let Search { best, highest, damaged, newest_damaged, .. } = search;
-        let Some(root) = best else {
-            return if damaged { Err(PblkError::Root) } else { Ok((Root::default(), now)) };
+        let good = good_mirrors(&self.device, &self.mirrors);
+        let highest = search.highest;
+        let Some(root) = search.newest_root(good)? else {
+            return Ok((Root::default(), now));
         };
-        // What only an older root leads to may be gone.
-        if newest_damaged > root.number {
-            return Err(PblkError::Root);
-        }
         let made = (self.map.blocks(), self.map.entry_bytes(), geometry.chunk_slots() as u64);
         let found = (root.blocks, root.entry, root.chunks);
         if found != made || root.directory.len() != self.meta.directory.len() {
@@ -444,7 +442,9 @@ impl<D: OpenChannel> Pblk<D> {
         let mut wrong = false;
         runner.run(places.into_iter().map(read), 0, |job, ended| {
             ended.check()?;
-            let number = own(Tag::load(ended.tags).id).filter(|own| own.0 == Kind::Directory);
+            let tag = Tag::load(ended.tags);
+            let is_page = |own: &(Kind, u64)| own.0 == Kind::Directory && is_whole(tag, ended.data);
+            let number = own(tag.id).filter(is_page);
             let number = number.map(|own| own.1).filter(|&n| n < meta.directory.len() as u64);
             match number {
                 Some(n) if meta.directory[n as usize] == place_word(Some(job.ppa)) => {
@@ -462,7 +462,8 @@ impl<D: OpenChannel> Pblk<D> {
         let table = &mut self.table;
         runner.run(pages.into_iter().map(read), 0, |job, ended| {
             ended.check()?;
-            match own(Tag::load(ended.tags).id) {
+            let tag = Tag::load(ended.tags);
+            match own(tag.id).filter(|_| is_whole(tag, ended.data)) {
                 Some((Kind::Page, n))
                     if (map_pages..meta.len()).contains(&n) && meta.page(n) == Some(job.ppa) =>
                 {
@@ -690,13 +691,17 @@ impl<D: OpenChannel> Pblk<D> {
 /// The search for the last whole root.
 #[derive(Default)]
 struct Search {
+    /// Bytes of a root of this target.
+    bytes: usize,
     best: Option<Root>,
     /// The highest number that any root had.
     highest: u64,
     /// A root was there and is not whole, or cannot be read.
     damaged: bool,
-    /// The highest number of a root that was whole and is not any more.
-    newest_damaged: u64,
+    /// The highest number of a root of another version, and that.
+    version: (u64, u64),
+    /// By mirror: the highest number that a root that is damaged may have.
+    suspect: [u64; 2],
     /// By mirror: the highest number, and in which of its chunks.
     newest: [(u64, usize); 2],
     /// By mirror: the last whole root, and its chunk.
@@ -704,6 +709,26 @@ struct Search {
 }
 
 impl Search {
+    /// The root that holds; none where there never was one. A damaged one that
+    /// may be newer is gone past only if a `good` mirror shows that it was not
+    /// finished: what only an older root leads to may be gone.
+    fn newest_root(self, good: [bool; 2]) -> Result<Option<Root>, PblkError> {
+        let number = self.best.as_ref().map_or(0, |best| best.number);
+        if self.version.0 > number {
+            return Err(PblkError::Version(self.version.1));
+        }
+        let shows = |m: usize| {
+            let last = self.whole[m].map_or(0, |(last, _)| last);
+            good[m] && last == number && self.suspect[m] <= number
+        };
+        let is_suspect = self.suspect.iter().any(|&suspect| suspect > number);
+        let is_lost = self.best.is_none() && self.damaged;
+        if is_lost || (is_suspect && !shows(0) && !shows(1)) {
+            return Err(PblkError::Root);
+        }
+        Ok(self.best)
+    }
+
     /// Looks for the last whole root of a chunk, from its end. Gives the
     /// highest number in it.
     fn chunk<D: OpenChannel>(
@@ -716,13 +741,17 @@ impl Search {
     ) -> Result<u64, PblkError> {
         let row = geometry.row_blocks();
         let start = geometry.chunk_start(chunk).0;
-        let mut newest = 0;
+        let of = runner.device.chunk(chunk);
+        // A row that cannot be read, or is no part of a root; of a failed
+        // program it is no loss.
+        let (mut newest, mut unknown) = (0, false);
         let mut rows = programmed / row;
         while rows > 0 {
             let at = |row_number: u32| Ppa(start + u64::from(row_number * row));
             rows -= 1;
             let mut bytes = Vec::new();
             let Some((first, number)) = self.root_tag(runner, at(rows), &mut bytes)? else {
+                unknown |= of.failed_of(rows * row, 1) == 0;
                 continue;
             };
             newest = newest.max(number);
@@ -730,33 +759,51 @@ impl Search {
             // The root's first row, if all of it is in this chunk.
             let Some(begin) = rows.checked_sub(first / row) else {
                 self.damaged = true;
+                self.suspect[mirror] = self.suspect[mirror].max(number);
                 continue;
             };
             bytes.clear();
+            let mut all_read = true;
             let blocks = (begin * row..(rows + 1) * row).map(|block| Ppa(start + u64::from(block)));
             for ppa in blocks {
                 if let Err(e) = runner.read_block(ppa, &mut bytes) {
                     stopped(&e)?;
+                    all_read &= of.failed_of(geometry.block(ppa), 1) != 0;
                 }
             }
             match Root::load(&bytes) {
-                Ok(root) => {
+                Ok(root) if root.number == number => {
                     let whole = &mut self.whole[mirror];
                     *whole = (*whole).max(Some((root.number, chunk)));
+                    if unknown {
+                        self.suspect[mirror] = self.suspect[mirror].max(root.number + 1);
+                    }
                     if self.best.as_ref().is_none_or(|best| best.number < root.number) {
                         self.best = Some(root);
                     }
                     return Ok(newest);
                 }
-                Err(NoRoot::Version(version)) => return Err(PblkError::Version(version)),
-                Err(NoRoot::Damaged) => {
-                    if !Root::is_cut_short(&bytes) {
+                // Its tag is damaged: these are not all its rows, or more.
+                Ok(root) => {
+                    self.damaged = true;
+                    self.suspect[mirror] = self.suspect[mirror].max(number).max(root.number);
+                }
+                Err(wrong) => {
+                    if let NoRoot::Version(version) = wrong {
+                        self.version = self.version.max((number, version));
+                    }
+                    // The first rows of one that was not written to its end
+                    // are no damage.
+                    if !all_read || bytes.len() >= self.bytes {
                         self.damaged = true;
-                        self.newest_damaged = self.newest_damaged.max(number);
+                        self.suspect[mirror] = self.suspect[mirror].max(number);
                     }
                     rows = begin;
                 }
             }
+        }
+        if unknown {
+            self.suspect[mirror] = u64::MAX;
         }
         Ok(newest)
     }
@@ -792,4 +839,12 @@ fn stopped(e: &PblkError) -> Result<(), PblkError> {
         PblkError::Recovery(status) if *status != Status::ABORTED => Ok(()),
         _ => Err(PblkError::Recovery(Status::ABORTED)),
     }
+}
+
+/// Whether in a mirror no program failed of late: then it has every root that
+/// was ever finished.
+fn good_mirrors<D: OpenChannel>(device: &D, of: &[Mirror; 2]) -> [bool; 2] {
+    let has_failed = |&chunk: &usize| device.chunk(chunk).has_failed();
+    let is_good = |m: &Mirror| m.is_usable() && !m.chunks.iter().any(has_failed);
+    [is_good(&of[0]), is_good(&of[1])]
 }

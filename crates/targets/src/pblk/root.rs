@@ -18,7 +18,7 @@ use super::record::{put_word, word};
 const MAGIC: u64 = u64::from_le_bytes(*b"ssdkit R");
 
 /// The format.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// Bytes before the directory.
 const HEADER_BYTES: usize = 256;
@@ -56,7 +56,7 @@ pub(super) struct Root {
 pub(super) enum NoRoot {
     /// Damaged, or something else.
     Damaged,
-    /// Of a later version of this software.
+    /// Of another version of this software.
     Version(u64),
 }
 
@@ -132,14 +132,6 @@ impl Root {
             counters: WriteCounters::from_words(counters),
             directory: from[HEADER_BYTES..].chunks_exact(8).map(|bytes| word(bytes, 0)).collect(),
         })
-    }
-}
-
-impl Root {
-    /// Whether these are the first rows of a root that was not written to its
-    /// end.
-    pub fn is_cut_short(from: &[u8]) -> bool {
-        from.len() >= HEADER_BYTES && word(from, 0) == MAGIC && word(from, 24) > from.len() as u64
     }
 }
 
