@@ -218,8 +218,9 @@ impl<M: Medium> Device<M> {
         Device::restore_with(geometry, timing, &Reliability::default(), 0, medium, chunks)
     }
 
-    /// The same of a drive that errs. Its data keep their age where its clock
-    /// goes on from where it was.
+    /// The same of a drive that errs. Its data keep their age where the medium
+    /// kept the drive's time, or its clock goes on from where it was; see
+    /// [`Device::let_time_pass`].
     pub fn restore_with(
         geometry: &Geometry,
         timing: &Timing,
@@ -252,6 +253,7 @@ impl<M: Medium> Device<M> {
             device.look_closely();
         }
         device.set_model(reliability, seed);
+        device.resume_clock();
         Ok(device)
     }
 
@@ -367,12 +369,14 @@ impl<M: Medium> Device<M> {
     /// Asks the medium for the barrier of the oldest flush, and once more for
     /// the next: a barrier covers only what was done before it.
     fn ask_barrier(&mut self, to: Time) {
+        let time = self.drive_time(to);
         while let Some(flush) = self.flushes.front_mut() {
             if flush.ask > to {
                 return;
             }
             // Off the clock time has stood still since it came.
             let (at, id) = (if self.on_a_clock { to } else { flush.ask }, flush.command);
+            self.medium.note_time(time);
             match self.medium.barrier() {
                 Moved::Pending => {
                     if self.on_a_clock {

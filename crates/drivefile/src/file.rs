@@ -56,6 +56,8 @@ pub struct DriveFile {
     pub(crate) erased: Vec<u32>,
     /// Blocks programmed since the last sync began.
     pub(crate) unsynced: u32,
+    /// The drive's own time, in ns, as far as it was told.
+    pub(crate) time: u64,
     /// None: read only.
     pub(crate) syncer: Option<Syncer>,
     pub(crate) error: Option<FileError>,
@@ -114,7 +116,7 @@ impl DriveFile {
             made.map_err(|e| FileError::system("making its journal", &io::Error::other(e)))?;
         }
         storage.sync().map_err(failed)?;
-        let state = State { session: 1, synced: 1, clean: false };
+        let state = State { session: 1, synced: 1, clean: false, time: 0 };
         write_first_state(&*storage, &state)?;
         let syncer = Syncer::new(Arc::clone(&storage), layout, threaded)?;
         let chunks = vec![Descriptor::default(); layout.chunks()];
@@ -142,6 +144,7 @@ impl DriveFile {
             target: None,
             erased: Vec::new(),
             unsynced: 0,
+            time: state.time,
             syncer,
             error: None,
         }
@@ -182,7 +185,8 @@ impl DriveFile {
         if self.syncer.take().is_none() {
             return Ok(());
         }
-        let state = State { session: self.session, synced: self.completed, clean: true };
+        let state =
+            State { session: self.session, synced: self.completed, clean: true, time: self.time };
         write_state(&*self.storage, &state)?;
         self.storage.sync().map_err(|e| FileError::system("syncing", &e))
     }
@@ -235,7 +239,8 @@ impl DriveFile {
     /// Begins to sync the generation, if no sync is under way.
     fn begin_sync(&mut self) {
         let Some(syncer) = self.syncer.as_mut().filter(|syncer| !syncer.is_busy()) else { return };
-        let state = State { session: self.session, synced: self.generation, clean: false };
+        let state =
+            State { session: self.session, synced: self.generation, clean: false, time: self.time };
         self.generation += 1;
         self.unsynced = 0;
         syncer.begin(Job { state, erased: std::mem::take(&mut self.erased) });
@@ -437,6 +442,14 @@ impl Medium for DriveFile {
 
     fn is_cached(&self) -> bool {
         true
+    }
+
+    fn note_time(&mut self, ns: u64) {
+        self.time = self.time.max(ns);
+    }
+
+    fn time(&self) -> u64 {
+        self.time
     }
 
     fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {

@@ -207,6 +207,8 @@ pub(crate) struct State {
     pub synced: u64,
     /// Nothing was written after it.
     pub clean: bool,
+    /// The drive's own time, in ns, as it was told last; it only grows.
+    pub time: u64,
 }
 
 impl State {
@@ -216,6 +218,7 @@ impl State {
         put_u32(&mut bytes, 4, self.session);
         put_u64(&mut bytes, 8, self.synced);
         put_u32(&mut bytes, 16, self.clean.into());
+        put_u64(&mut bytes, 24, self.time);
         let sum = checksum(&bytes[4..]);
         put_u32(&mut bytes, 0, sum);
         bytes
@@ -224,12 +227,13 @@ impl State {
     /// The state in these bytes, if there is one.
     pub fn decode(bytes: &[u8; STATE_BYTES]) -> Option<State> {
         let whole = u32_at(bytes, 0) == checksum(&bytes[4..]);
-        let rest_is_zero = bytes[20..].iter().all(|&byte| byte == 0);
+        let rest_is_zero = bytes[20..24].iter().all(|&byte| byte == 0);
         let clean = u32_at(bytes, 16);
         (whole && clean <= 1 && rest_is_zero).then(|| State {
             session: u32_at(bytes, 4),
             synced: u64_at(bytes, 8),
             clean: clean == 1,
+            time: u64_at(bytes, 24),
         })
     }
 
@@ -345,8 +349,8 @@ mod tests {
         }
 
         #[test]
-        fn a_state_comes_back(session: u32, synced: u64, clean: bool, at in 0usize..32, flip in 1u8..) {
-            let state = State { session, synced, clean };
+        fn a_state_comes_back(session: u32, synced: u64, clean: bool, time: u64, at in 0usize..32, flip in 1u8..) {
+            let state = State { session, synced, clean, time };
             let mut bytes = state.encode();
             prop_assert_eq!(State::decode(&bytes), Some(state));
             bytes[at] ^= flip;

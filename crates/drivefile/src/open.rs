@@ -192,7 +192,7 @@ fn begin_session(
         storage.write(layout.descriptor(number), &bytes).map_err(failed)?;
     }
     storage.sync().map_err(failed)?;
-    let now = State { session: state.session + 1, synced, clean: false };
+    let now = State { session: state.session + 1, synced, clean: false, time: state.time };
     write_first_state(storage, &now)?;
     if !state.clean {
         for &number in &looked.erased {

@@ -14,7 +14,7 @@ pub mod reliability;
 pub mod slc;
 pub mod timing;
 
-pub use chunk::{CHUNK_BYTES, Chunk, ChunkState, FailedRun};
+pub use chunk::{CHUNK_BYTES, Chunk, ChunkState, FailedRun, SINCE_BITS};
 pub use energy::{Energy, EnergyCosts, EnergyCounts};
 pub use geometry::{Dimensions, Geometry, GeometryError, Ppa};
 pub use medium::{Medium, Moved, RamMedium, TAG_BYTES, Tag};

@@ -100,6 +100,17 @@ pub trait Medium {
     /// next barrier does.
     fn describe(&mut self, _chunk_index: usize, _chunk: &Chunk) {}
 
+    /// Takes note of the drive's own time, in ns, by which data age. A medium
+    /// that outlives its drive keeps the highest, durable with the next barrier
+    /// that has something to make durable, and when it is closed.
+    fn note_time(&mut self, _ns: u64) {}
+
+    /// The highest time that it was ever told, as far as it was kept; 0 where
+    /// none is: then the drive's clock begins at zero, or goes on by itself.
+    fn time(&self) -> u64 {
+        0
+    }
+
     /// Says that a block will be read soon, so that its first bytes can be
     /// fetched into the cache. Changes nothing that can be observed.
     #[inline]

@@ -9,7 +9,7 @@ use targets::{Pblk, PblkConfig, Victim, with_reserve};
 const DATA_CHUNKS: u32 = 8;
 
 /// Every read of a block adds to the error rate of its chunk, and much.
-fn reliability() -> Reliability {
+fn disturbed() -> Reliability {
     Reliability {
         errors: true,
         rber_base: 1e-3,
@@ -22,6 +22,21 @@ fn reliability() -> Reliability {
     }
 }
 
+const DAY: u64 = 86_400_000_000_000;
+
+/// Age makes data unreadable within months. Reads change nothing.
+fn forgetful() -> Reliability {
+    Reliability {
+        errors: true,
+        rber_base: 3e-3,
+        retention_time: 10 * DAY,
+        correctable: 100,
+        read_retries: 1,
+        retry_gain: 0.8,
+        ..Reliability::default()
+    }
+}
+
 struct Rig {
     drive: Pblk<Device<RamMedium>>,
     now: Time,
@@ -30,7 +45,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn new() -> Rig {
+    fn new(reliability: &Reliability) -> Rig {
         let data = Dimensions {
             groups: 2,
             pus: 1,
@@ -48,7 +63,7 @@ impl Rig {
             ..Timing::default()
         };
         let medium = RamMedium::new(&geometry, 8).unwrap();
-        let device = Device::with(&geometry, &timing, &reliability(), 7, medium).unwrap();
+        let device = Device::with(&geometry, &timing, reliability, 7, medium).unwrap();
         let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
         let blocks = space * 3 / 4;
         let bytes = blocks * BLOCK_BYTES;
@@ -60,6 +75,20 @@ impl Rig {
 
     /// One block, written with `value` or read; gives what was read.
     fn one(&mut self, op: BlockOp, block: u64, value: u64) -> u64 {
+        let (status, read) = self.try_one(op, block, value);
+        assert_eq!(status, Status::SUCCESS);
+        read
+    }
+
+    /// Lets all that is under way end.
+    fn rest(&mut self) {
+        while let Some(at) = self.drive.next_event() {
+            self.now = self.now.max(at);
+            self.drive.advance(self.now, &mut Ring::new(1));
+        }
+    }
+
+    fn try_one(&mut self, op: BlockOp, block: u64, value: u64) -> (Status, u64) {
         let mut buffer = Buffer::zeroed(8).unwrap();
         buffer.bytes_mut().copy_from_slice(&value.to_le_bytes());
         let offset = block * BLOCK_BYTES;
@@ -72,14 +101,13 @@ impl Rig {
             self.drive.advance(self.now, &mut done);
         }
         let done = done.pop().unwrap();
-        assert_eq!(done.status, Status::SUCCESS);
-        u64::from_le_bytes(done.buffer.bytes().try_into().unwrap())
+        (done.status, u64::from_le_bytes(done.buffer.bytes().try_into().unwrap()))
     }
 }
 
 #[test]
 fn what_is_read_often_is_written_anew() {
-    let mut rig = Rig::new();
+    let mut rig = Rig::new(&disturbed());
     for i in 0..rig.blocks * 12 {
         rig.one(BlockOp::Write, i * 7 % rig.blocks, i * 7 % rig.blocks + 1);
     }
@@ -94,4 +122,46 @@ fn what_is_read_often_is_written_anew() {
         assert_eq!(rig.one(BlockOp::Read, block, 0), block + 1);
     }
     assert_eq!(rig.drive.counters().lost, 0);
+}
+
+/// Written once and left for months: with a read of one block now and then all
+/// is written anew in time, also what nobody reads. Without it is lost.
+#[test]
+fn what_nobody_reads_is_written_anew_before_it_is_lost() {
+    for is_looked_after in [true, false] {
+        let mut rig = Rig::new(&forgetful());
+        for block in 0..rig.blocks {
+            rig.one(BlockOp::Write, block, block + 1);
+        }
+        // So that no chunk stays open with what is looked for.
+        for i in 0..rig.blocks / 2 {
+            rig.one(BlockOp::Write, rig.blocks - 1 - i % 4, rig.blocks - i % 4);
+        }
+        rig.rest();
+        for i in 0..360 {
+            rig.now = Time(rig.now.0 + DAY / 3);
+            if is_looked_after {
+                rig.one(BlockOp::Write, rig.blocks - 1 - i % 4, rig.blocks - i % 4);
+                rig.one(BlockOp::Read, rig.blocks - 1, 0);
+                rig.rest();
+            }
+        }
+        let mut lost = 0;
+        for block in 0..rig.blocks {
+            match rig.try_one(BlockOp::Read, block, 0) {
+                (Status::SUCCESS, read) => assert_eq!(read, block + 1),
+                (status, _) => {
+                    assert_eq!(status, Status::UNRECOVERED_READ);
+                    lost += 1;
+                }
+            }
+        }
+        let refreshed = rig.drive.counters().refreshed;
+        if is_looked_after {
+            assert_eq!((lost, rig.drive.counters().lost), (0, 0), "refreshed {refreshed}");
+            assert!(refreshed > 30, "{refreshed}");
+        } else {
+            assert!(lost > rig.blocks / 2, "{lost} of {}", rig.blocks);
+        }
+    }
 }

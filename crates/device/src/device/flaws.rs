@@ -10,7 +10,7 @@
 //! repeated, and so how long it takes. A program or an erase is decided when
 //! it ends.
 
-use flash::{Chunk, ChunkState};
+use flash::{Chunk, ChunkState, SINCE_BITS, Sensed};
 use flash::{
     EnergyCosts, EnergyCounts, ErrorLevel, Geometry, Medium, Moved, Ppa, Reliability, TAG_BYTES,
 };
@@ -75,7 +75,31 @@ pub(super) struct Flaws {
     outcomes: Box<[Outcome]>,
     /// Erases of all chunks.
     total_wear: u64,
+    /// The drive's own time at [`Time::ZERO`], in ns: what passed before it was
+    /// restored.
+    passed: u64,
+    patrol: Patrol,
 }
+
+/// The patrol: a look at all chunks that are full, in turn, for data that have
+/// grown old where nobody reads. It looks at descriptors only.
+#[derive(Clone, Copy, Default)]
+struct Patrol {
+    /// The chunk to look at next.
+    next: usize,
+    /// The drive's own time up to which it has looked.
+    until: u64,
+}
+
+/// Rounds of the patrol in the time in which the error rate of new data
+/// doubles.
+const ROUNDS: u64 = 64;
+
+/// Chunks that the patrol looks at in one go, at most.
+const MOST_LOOKS: u64 = 1024;
+
+/// Of all codewords of a chunk the patrol expects one as bad as this.
+const BAD_SHARE: f64 = 0.9999;
 
 impl Flaws {
     pub fn new(geometry: &Geometry) -> Flaws {
@@ -89,6 +113,8 @@ impl Flaws {
             notices: Notices::new(),
             outcomes: vec![Outcome::default(); geometry.pu_slots()].into(),
             total_wear: 0,
+            passed: 0,
+            patrol: Patrol::default(),
         }
     }
 
@@ -124,6 +150,75 @@ impl<M: Medium> Device<M> {
         (self.closely, self.instant) = (true, false);
     }
 
+    /// The drive's own time, by which its data age, in ns.
+    pub fn drive_time(&self, now: Time) -> u64 {
+        self.flaws.passed.saturating_add(now.0)
+    }
+
+    /// Lets time pass in which the drive was off, in ns: its data age by that.
+    /// Before the first command.
+    pub fn let_time_pass(&mut self, ns: u64) {
+        self.flaws.passed = self.flaws.passed.saturating_add(ns);
+    }
+
+    /// Goes on from the time that the medium has kept. No chunk was begun after
+    /// it, whatever of it was lost.
+    pub(super) fn resume_clock(&mut self) {
+        let kept = self.medium.time();
+        if kept > 0 {
+            let begun = self.chunks.iter().map(|chunk| chunk.since).max().unwrap_or(0);
+            self.flaws.passed = kept.max(u64::from(begun) << SINCE_BITS);
+            self.flaws.patrol.until = self.flaws.passed;
+        }
+    }
+
+    /// Goes on with the patrol, as far as it is due: so that all chunks are
+    /// looked at again in a part of the retention time. Tells of full chunks of
+    /// which the error rate must be high by now, as a read would; each round
+    /// once more, until they are written anew.
+    #[cold]
+    fn patrol(&mut self, now: Time) {
+        let time = self.drive_time(now);
+        let (flaws, slots) = (&mut self.flaws, self.chunks.len() as u64);
+        let step = (flaws.model.retention_time / ROUNDS / slots).max(1);
+        let due = time.saturating_sub(flaws.patrol.until) / step;
+        if !flaws.model.errors || flaws.model.retention_time == 0 || due == 0 {
+            return;
+        }
+        // More than a round behind, one round is enough.
+        if due > slots {
+            flaws.patrol.until = time - slots * step;
+        }
+        for _ in 0..due.min(MOST_LOOKS) {
+            let index = self.flaws.patrol.next;
+            if !self.look_at_age(time, index) {
+                return;
+            }
+            let patrol = &mut self.flaws.patrol;
+            patrol.next = (index + 1) % self.chunks.len();
+            patrol.until += step;
+        }
+    }
+
+    /// Looks at one chunk. False where there was something to tell and no room.
+    fn look_at_age(&mut self, time: u64, index: usize) -> bool {
+        let chunk = self.chunks[index];
+        let flaws = &mut self.flaws;
+        let is_full = chunk.state == ChunkState::Closed && chunk.programmed == chunk.wp;
+        if !is_full || chunk.age(time) < flaws.model.retention_time / ROUNDS {
+            return true;
+        }
+        let share = Reliability::wear_share(chunk.wear, flaws.endurance);
+        let rber = flaws.model.rber(share, chunk.age(time), chunk.reads);
+        let worst = flaws.model.errors_at(rber, BAD_SHARE);
+        let level = flaws.model.level(&Sensed { worst, ..Sensed::default() });
+        if level < ErrorLevel::High && chunk.level < ErrorLevel::High {
+            return true;
+        }
+        let start = self.geometry.chunk_start(index);
+        flaws.notices.raise(start, NoticeState::RateHigh, NoticeMask::Chunk, 1)
+    }
+
     /// From now on energy is counted, if it is to be.
     pub fn set_energy(&mut self, costs: &EnergyCosts) {
         self.flaws.costs = *costs;
@@ -150,12 +245,14 @@ impl<M: Medium> Device<M> {
     /// go on for as long as it takes.
     #[cold]
     pub(super) fn sense(&mut self, now: Time, pu: u32) -> Option<u32> {
+        self.patrol(now);
+        let time = self.drive_time(now);
         let op = self.units.active(pu);
         let index = self.geometry.chunk_index(op.ppa);
         let (chunk, count) = (self.chunks[index], u32::from(op.count));
         let flaws = &mut self.flaws;
         let share = Reliability::wear_share(chunk.wear, flaws.endurance);
-        let rber = flaws.model.rber(share, chunk.age(now.0), chunk.reads);
+        let rber = flaws.model.rber(share, chunk.age(time), chunk.reads);
         let mut sensed = flaws.model.sense(flaws.seed, op.ppa, count, &chunk, rber);
         let level = flaws.model.level(&sensed);
         // What was never programmed is not corrected by any repetition.
@@ -335,7 +432,7 @@ impl<M: Medium> Device<M> {
         let index = self.geometry.chunk_index(op.ppa);
         match op.kind {
             OpKind::Program if self.flaws.model.errors && self.chunks[index].programmed == 0 => {
-                self.chunks[index].begin(now.0);
+                self.chunks[index].begin(self.flaws.passed.saturating_add(now.0));
             }
             OpKind::Erase => self.note_wear(index),
             _ => {}
