@@ -3,7 +3,8 @@
 //! After a cut each write that completed before a successful flush was sent,
 //! each FUA write, and each trim so completed, reads back unless it was
 //! overwritten later. Any other *cell* has a value that one of its writes gave
-//! it, none older than the last durable one. While there is power a read gives
+//! it, none older than the last durable one. After a clean end all that completed
+//! is durable. While there is power a read gives
 //! the newest value, or that of a write under way beside it. What was read
 //! after a cut is then the only value, until it is written again.
 //!
@@ -139,6 +140,12 @@ impl Contract {
     /// A flush completed that was sent at `sent`.
     pub fn flushed(&mut self, sent: u32) {
         self.flushed = self.flushed.max(sent);
+    }
+
+    /// The drive was shut down in good order: what completed is durable, flushed
+    /// or not.
+    pub fn closed(&mut self) {
+        self.flushed = self.tick();
     }
 
     /// Whether an operation survives a cut, when no later one replaces it.
@@ -316,6 +323,17 @@ mod tests {
         c.end(a);
         c.flushed(flush);
         assert!(c.may_remain(0, 0));
+    }
+
+    #[test]
+    fn a_clean_end_leaves_nothing_behind() {
+        let mut c = Contract::new(2, 1);
+        let a = c.begin(0, 1, false, false);
+        c.end(a);
+        let b = c.begin(1, 1, false, false);
+        c.closed();
+        assert!(!c.may_remain(0, 0) && c.may_remain(0, c.value(a, 0)));
+        assert!(c.may_remain(1, 0) && c.may_remain(1, c.value(b, 1)), "b is not done");
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct Counts {
     pub cuts: u64,
     /// Cuts in recovery.
     pub cut_recoveries: u64,
+    /// Drives that were shut down in good order, and not cut.
+    pub clean_closes: u64,
     /// Requests sent.
     pub requests: u64,
     /// Reads among them.
@@ -77,6 +79,7 @@ impl Counts {
         self.cycles_collecting += other.cycles_collecting;
         self.cuts += other.cuts;
         self.cut_recoveries += other.cut_recoveries;
+        self.clean_closes += other.clean_closes;
         self.requests += other.requests;
         self.reads += other.reads;
         self.flushes += other.flushes;
@@ -190,11 +193,28 @@ impl Life {
                 self.machine.drain()?;
             }
         }
+        if self.chance(10) {
+            return self.shut_down();
+        }
         let events = self.events();
         self.machine.flash.power().lasts(events);
         while !self.machine.is_off() {
             self.one_more()?;
         }
+        Ok(())
+    }
+
+    /// An orderly end, in a quarter of the cases with power for some events
+    /// only.
+    fn shut_down(&mut self) -> Result<(), Violation> {
+        if !self.machine.drain()? {
+            return Ok(());
+        }
+        if self.chance(4) {
+            let events = self.events();
+            self.machine.flash.power().lasts(events);
+        }
+        self.machine.close()?;
         Ok(())
     }
 
@@ -280,6 +300,7 @@ mod tests {
         assert_eq!((counts.lives, counts.cycles), (120, 960));
         assert!(counts.requests >= 960 * CYCLE_REQUESTS && counts.cuts > counts.cycles);
         assert!(counts.cycles_collecting * 2 > counts.cycles, "{counts:?}");
+        assert!(counts.clean_closes > 50, "{counts:?}");
         assert!(counts.cut_recoveries > 100 && counts.trims > 1000 && counts.fua > 1000);
     }
 

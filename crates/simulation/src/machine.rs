@@ -191,6 +191,32 @@ impl Machine {
         while self.done.pop().is_some() {}
     }
 
+    /// Shuts the drive down in good order. Nothing may be under way. False when
+    /// power went before it was.
+    pub fn close(&mut self) -> Result<bool, Violation> {
+        assert_eq!(self.under_way(), 0, "a drive is shut down at rest");
+        let Some(drive) = &mut self.drive else { return Ok(false) };
+        drive.close(self.now);
+        loop {
+            let Some(drive) = &mut self.drive else { return Ok(false) };
+            let (closed, next) = (drive.is_closed(), drive.next_event());
+            if self.flash.power().is_wasted() {
+                return Err(self.hangs());
+            } else if self.flash.power().is_gone() {
+                return Ok(false);
+            } else if closed {
+                break;
+            }
+            let Some(at) = next else { return Err(Violation::of("the shutdown hangs")) };
+            self.now = self.now.max(at);
+            drive.advance(self.now, &mut self.done);
+        }
+        self.contract.closed();
+        self.counts.clean_closes += 1;
+        self.note(None, || "the drive is shut down".into());
+        Ok(true)
+    }
+
     /// The range of a request in cells. A trim takes only whole blocks.
     fn cells(&self, ask: &Ask) -> (u64, u64) {
         let (mut first, mut end) = (ask.sector, ask.sector + ask.count);

@@ -204,7 +204,10 @@ fn print(args: &Args, report: &Report) {
         report.cycles_per_cpu_minute,
         c.cycles_collecting
     );
-    println!("{} cuts at work, {} in recovery", c.cuts, c.cut_recoveries);
+    println!(
+        "{} cuts at work, {} in recovery; {} clean closes",
+        c.cuts, c.cut_recoveries, c.clean_closes
+    );
     println!(
         "{} requests: {} reads, {} flushes, {} trims, {} with FUA",
         c.requests, c.reads, c.flushes, c.trims, c.fua

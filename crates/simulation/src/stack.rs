@@ -79,6 +79,24 @@ impl Stack {
         workload::rng::mix(target) ^ drive.device().state_hash()
     }
 
+    /// Shuts the target down; nothing is inside. See [`Pblk::close`].
+    pub fn close(&mut self, now: Time) {
+        match self {
+            Stack::Bare(pblk) => pblk.close(now),
+            Stack::Below(pblk) => pblk.close(now),
+            Stack::Above(link) => link.below_mut().close(now),
+        }
+    }
+
+    /// Whether it is shut down, and all is durable.
+    pub fn is_closed(&self) -> bool {
+        match self {
+            Stack::Bare(pblk) => pblk.is_closed(),
+            Stack::Below(pblk) => pblk.is_closed(),
+            Stack::Above(link) => link.below().is_closed(),
+        }
+    }
+
     /// As [`Port::submit`].
     #[inline]
     pub fn submit(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
