@@ -180,6 +180,9 @@ impl<D: OpenChannel> Pblk<D> {
     pub fn close(&mut self, now: Time) {
         self.checkpoint.closing = true;
         self.send_part_unit(now);
+        for pu in self.geometry.pus_channels_first() {
+            self.collect(now, pu);
+        }
         self.checkpoint_step(now);
         self.submit_out(now);
     }

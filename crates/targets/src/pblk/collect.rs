@@ -210,7 +210,9 @@ impl<D: OpenChannel> Pblk<D> {
     /// Goes on with the collection of a parallel unit as far as it may.
     #[inline(always)]
     pub(super) fn collect(&mut self, now: Time, pu: usize) {
-        if self.load.is_some() || self.checkpoint.closing {
+        // A shutdown waits for rows, and these perhaps for room: else it begins
+        // nothing more.
+        if self.load.is_some() || (self.checkpoint.closing && self.stripe.waiting() == 0) {
             return;
         }
         let rank = self.stripe.rank(pu);
