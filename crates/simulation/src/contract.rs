@@ -12,8 +12,15 @@
 //! write has a number, and a cell's value says both, so that a value is nobody
 //! else's. Time is a count of what was sent and what completed.
 //!
+//! Where faults are injected, some reads may fail: those of a block of which a
+//! copy was struck that could be read now, and no others. A read that fails is
+//! as one that saw that copy. A write that fails may have been done or not, and
+//! so it is as one that never completes.
+//!
 //! Work is divided in *spans* that end with a check of all cells, so memory is
 //! bounded by what was written between two checks.
+
+use std::collections::HashMap;
 
 /// Bits of a value that are the cell's number.
 const CELL_BITS: u32 = 24;
@@ -23,6 +30,10 @@ const OPEN: u32 = u32::MAX;
 
 /// No entry.
 const NONE: u32 = u32::MAX;
+
+/// The value of a cell of which no more is known than what it may be: it could
+/// not be read when all was checked.
+const UNSURE: u64 = u64::MAX;
 
 /// A write, trim or write zeroes.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +84,13 @@ pub struct Contract {
     ops: Vec<Op>,
     entries: Vec<Entry>,
     cells: Vec<Cell>,
+    /// What unsure cells may be.
+    unsure: HashMap<u64, Vec<u64>>,
+    /// By block, copies that could not be read: what they say, cell by cell.
+    struck: HashMap<u64, Vec<Vec<u64>>>,
+    /// When a part of the map could not be read: what was not written since may
+    /// be lost.
+    map_struck: Option<u32>,
 }
 
 impl Contract {
@@ -91,6 +109,9 @@ impl Contract {
             ops: Vec::new(),
             entries: Vec::new(),
             cells: vec![Cell { base: 0, head: NONE }; cells as usize],
+            unsure: HashMap::new(),
+            struck: HashMap::new(),
+            map_struck: None,
         }
     }
 
@@ -173,14 +194,20 @@ impl Contract {
     /// Whether a cell may have a value, when what ended before `horizon` is
     /// gone.
     fn is_left(&self, cell: u64, value: u64, horizon: u32) -> bool {
-        let held = &self.cells[cell as usize];
-        if value == held.base && horizon == 0 {
+        if horizon == 0 && self.is_base(cell, value) {
             return true;
         }
         if value == 0 {
             return self.any_left(cell, horizon, |op| op.zero);
         }
         self.op_of(cell, value).is_some_and(|op| op.end > horizon)
+    }
+
+    /// Whether a cell may have had a value when the span began.
+    #[inline]
+    fn is_base(&self, cell: u64, value: u64) -> bool {
+        let base = self.cells[cell as usize].base;
+        value == base || (base == UNSURE && self.unsure[&cell].contains(&value))
     }
 
     fn any_left(&self, cell: u64, horizon: u32, which: impl Fn(&Op) -> bool) -> bool {
@@ -211,7 +238,7 @@ impl Contract {
     pub fn may_read(&self, cell: u64, value: u64, sent: u32) -> bool {
         let held = &self.cells[cell as usize];
         if held.head == NONE {
-            return value == held.base;
+            return self.is_base(cell, value);
         }
         let horizon = self.horizon(cell, |op| op.end < sent);
         self.is_left(cell, value, horizon)
@@ -222,7 +249,7 @@ impl Contract {
     pub fn may_remain(&self, cell: u64, value: u64) -> bool {
         let held = &self.cells[cell as usize];
         if held.head == NONE {
-            return value == held.base;
+            return self.is_base(cell, value);
         }
         let horizon = self.horizon(cell, |op| self.is_durable(op));
         self.is_left(cell, value, horizon)
@@ -251,8 +278,83 @@ impl Contract {
         self.cells[cell as usize] = Cell { base: value, head: NONE };
     }
 
-    /// All cells were settled: a new span begins.
+    /// A copy of a block could not be read, of which the cells have `values`.
+    pub fn strike(&mut self, block: u64, values: Vec<u64>) {
+        self.struck.entry(block).or_default().push(values);
+    }
+
+    /// A block of the target's own could not be read.
+    pub fn strike_map(&mut self) {
+        self.map_struck = Some(self.tick());
+    }
+
+    /// Whether a read of a block, sent at `sent`, may fail.
+    pub fn may_fail(&self, block: u64, sent: u32) -> bool {
+        self.is_struck(block, &|op: &Op| op.end < sent)
+    }
+
+    /// Whether a block may be lost after a cut.
+    pub fn may_be_lost(&self, block: u64) -> bool {
+        self.is_struck(block, &|op: &Op| self.is_durable(op))
+    }
+
+    fn is_struck(&self, block: u64, settles: &impl Fn(&Op) -> bool) -> bool {
+        let first = block * self.cells_per_block;
+        let cells = first..first + self.cells_per_block;
+        let horizon = |cell: u64| self.horizon(cell, settles);
+        let unsure = |cell: u64| self.cells[cell as usize].base == UNSURE && horizon(cell) == 0;
+        if cells.clone().any(unsure) {
+            return true;
+        }
+        if self.map_struck.is_some_and(|at| cells.clone().any(|cell| horizon(cell) <= at)) {
+            return true;
+        }
+        let all_left = |values: &Vec<u64>| {
+            let mut each = cells.clone().zip(values);
+            each.all(|(cell, &value)| self.is_left(cell, value, horizon(cell)))
+        };
+        self.struck.get(&block).is_some_and(|copies| copies.iter().any(all_left))
+    }
+
+    /// A block could not be read after a cut, though it was tried again: it may
+    /// still be what it may be now.
+    pub fn lose(&mut self, block: u64) {
+        let first = block * self.cells_per_block;
+        for cell in first..first + self.cells_per_block {
+            let values = self.all_left(cell);
+            self.unsure.insert(cell, values);
+            self.cells[cell as usize] = Cell { base: UNSURE, head: NONE };
+        }
+    }
+
+    /// All values that a cell may have after a cut.
+    fn all_left(&self, cell: u64) -> Vec<u64> {
+        let held = &self.cells[cell as usize];
+        let mut values = match held.base {
+            UNSURE => self.unsure[&cell].clone(),
+            base => vec![base],
+        };
+        let mut at = held.head;
+        while at != NONE {
+            let entry = self.entries[at as usize];
+            values.push(self.value(entry.op, cell));
+            at = entry.before;
+        }
+        values.retain(|&value| self.may_remain(cell, value));
+        values
+    }
+
+    /// A new drive takes this one's place: all is zeros.
+    pub fn replace(&mut self) {
+        self.cells.fill(Cell { base: 0, head: NONE });
+        self.next_span();
+    }
+
+    /// All cells were settled or lost: a new span begins.
     pub fn next_span(&mut self) {
+        // Of what is lost the cells know by themselves.
+        self.struck.clear();
+        self.map_struck = None;
         self.first_number += self.ops.len() as u64;
         self.ops.clear();
         self.entries.clear();
@@ -273,7 +375,11 @@ impl Contract {
                 }
             }
         };
-        let mut words = format!("saw {}; it had {} before", name(seen), name(held.base));
+        let before = match held.base {
+            UNSURE => self.unsure[&cell].iter().map(|&v| name(v)).collect::<Vec<_>>().join(" or "),
+            base => name(base),
+        };
+        let mut words = format!("saw {}; it had {before} before", name(seen));
         let (mut list, mut at) = (Vec::new(), held.head);
         while at != NONE {
             let entry = self.entries[at as usize];
@@ -361,6 +467,38 @@ mod tests {
         assert_eq!(c.torn(0, &values), None);
         values[7] = 0;
         assert_eq!(c.torn(0, &values), Some(7));
+    }
+
+    #[test]
+    fn a_read_may_fail_where_its_copy_was_struck() {
+        let mut c = Contract::new(2, 1);
+        let a = c.begin(0, 1, false, false);
+        c.end(a);
+        assert!(!c.may_fail(0, u32::MAX) && !c.may_be_lost(0));
+        c.strike(0, vec![c.value(a, 0)]);
+        assert!(c.may_fail(0, c.clock + 1) && c.may_be_lost(0) && !c.may_fail(1, u32::MAX));
+        let b = c.begin(0, 1, false, true);
+        assert!(c.may_fail(0, c.clock + 1), "b is not done");
+        c.end(b);
+        let read = c.sent();
+        assert!(!c.may_fail(0, read) && !c.may_be_lost(0), "b took its place, and is durable");
+    }
+
+    #[test]
+    fn a_lost_block_may_be_what_it_was_until_it_is_written() {
+        let mut c = Contract::new(1, 1);
+        let a = c.begin(0, 1, false, false);
+        c.end(a);
+        let value = c.value(a, 0);
+        c.lose(0);
+        c.next_span();
+        assert!(c.may_fail(0, u32::MAX) && c.may_be_lost(0));
+        assert!([0, value].iter().all(|&v| c.may_remain(0, v) && c.may_read(0, v, u32::MAX)));
+        assert!(!c.may_remain(0, value + 1));
+        let b = c.begin(0, 1, false, true);
+        c.end(b);
+        let read = c.sent();
+        assert!(!c.may_fail(0, read) && !c.may_be_lost(0) && !c.may_remain(0, value));
     }
 
     /// What happens to one cell: 0 write, 1 zero, 2 FUA write, 3 flush, 4 and

@@ -5,7 +5,8 @@
 //! what the contract allows. The same seed gives the same life, to the bit, in
 //! every build.
 //!
-//! Files: [`setup`] which drive and which work, [`power`] what a cut takes and
+//! Files: [`setup`] which drive and which work, [`trouble`] which faults,
+//! [`drive`] the drive with faults in front, [`power`] what a cut takes and
 //! what it leaves, [`contract`] what may be read, [`machine`] a drive and a
 //! host that remembers, [`life`] random work, [`script`] short work cut at
 //! every event, [`breaks`] ways to break the contract, to show that each is
@@ -16,15 +17,18 @@
 
 pub mod breaks;
 pub mod contract;
+pub mod drive;
 pub mod life;
 pub mod machine;
 pub mod power;
 pub mod script;
 pub mod setup;
 pub mod stack;
+pub mod trouble;
 
 pub use breaks::Break;
 pub use contract::Contract;
 pub use life::{Counts, Plan, live};
 pub use machine::{Machine, Violation};
 pub use setup::{LinkAt, Setup};
+pub use trouble::{Struck, Troubles};

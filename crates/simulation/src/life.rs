@@ -7,9 +7,16 @@ use workload::Rng;
 use crate::breaks::Break;
 use crate::machine::{Ask, MOST_AT_ONCE, Machine, Violation};
 use crate::setup::Setup;
+use crate::trouble::{Struck, Troubles};
 
 /// Requests of a cycle before power may go.
 pub const CYCLE_REQUESTS: u64 = 200;
+
+/// How often a drive is started that refuses to: then it never will.
+const STARTS: u32 = 64;
+
+/// Cycles that a read-only drive lives on.
+const READ_ONLY_CYCLES: u32 = 2;
 
 /// Sectors of a block.
 const SECTORS: u64 = BLOCK_BYTES / SECTOR_BYTES;
@@ -43,6 +50,20 @@ pub struct Counts {
     pub cut_recoveries: u64,
     /// Drives that were shut down in good order, and not cut.
     pub clean_closes: u64,
+    /// Recoveries that were refused, since something needed could not be read
+    /// or written.
+    pub refusals: u64,
+    /// Drives that were replaced: read-only for long, or never to start again.
+    pub replaced: u64,
+    /// Drives that were read-only when power went.
+    pub ends_of_life: u64,
+    /// Requests that failed where a fault allows it.
+    pub errors: u64,
+    /// Blocks that could not be read in a check where a fault allows it.
+    pub lost: u64,
+    /// Faults.
+    #[serde(flatten)]
+    pub struck: Struck,
     /// Requests sent.
     pub requests: u64,
     /// Reads among them.
@@ -80,6 +101,12 @@ impl Counts {
         self.cuts += other.cuts;
         self.cut_recoveries += other.cut_recoveries;
         self.clean_closes += other.clean_closes;
+        self.refusals += other.refusals;
+        self.replaced += other.replaced;
+        self.ends_of_life += other.ends_of_life;
+        self.errors += other.errors;
+        self.lost += other.lost;
+        self.struck.add(&other.struck);
         self.requests += other.requests;
         self.reads += other.reads;
         self.flushes += other.flushes;
@@ -105,16 +132,21 @@ pub struct Outcome {
 
 /// Lives the life of a plan.
 pub fn live(plan: &Plan) -> Outcome {
-    let setup = Setup::of(plan.seed);
+    let mut setup = Setup::of(plan.seed);
+    if plan.broken.is_some() {
+        // What is broken is to be told from what fails.
+        setup.troubles = Troubles::default();
+    }
     targets::pblk::mutation::set(match plan.broken {
         Some(Break::Inside(mutation)) => Some(mutation),
         _ => None,
     });
     let machine = Machine::new(setup, plan.broken, plan.traced);
-    let mut life = Life { machine, rng: Rng::new(plan.seed, 2) };
+    let mut life = Life { machine, rng: Rng::new(plan.seed, 2), read_only: 0 };
     let violation = life.all(plan.cycles).err();
     let machine = life.machine;
     let mut counts = machine.counts;
+    counts.struck.add(&machine.flash.struck());
     counts.lives = 1;
     let hash = machine.hash() ^ machine.state_hash().rotate_left(17);
     Outcome { counts, hash, violation, trace: machine.trace().to_vec() }
@@ -123,6 +155,8 @@ pub fn live(plan: &Plan) -> Outcome {
 struct Life {
     machine: Machine,
     rng: Rng,
+    /// Cycles at whose end the drive was read-only, one after the other.
+    read_only: u32,
 }
 
 impl Life {
@@ -142,6 +176,7 @@ impl Life {
             let requests = CYCLE_REQUESTS + self.rng.below(8);
             let before = self.machine.counts.collections;
             self.work(requests)?;
+            self.look_for_end();
             self.machine.power_down();
             let collected = self.machine.counts.collections > before;
             self.machine.counts.cycles_collecting += u64::from(collected);
@@ -167,6 +202,11 @@ impl Life {
         self.machine.check_now()
     }
 
+    /// A drive that stays read-only is replaced after a while.
+    fn look_for_end(&mut self) {
+        self.read_only = if self.machine.is_read_only() { self.read_only + 1 } else { 0 };
+    }
+
     /// Power comes, perhaps goes in recovery, and all is checked.
     fn recover(&mut self) -> Result<(), Violation> {
         while self.chance(3) {
@@ -176,8 +216,28 @@ impl Life {
                 self.machine.power_down();
             }
         }
+        for _ in 0..STARTS {
+            if self.machine.power_up(u64::MAX)? {
+                self.machine.check_all()?;
+                if self.read_only > READ_ONLY_CYCLES {
+                    self.replace()?;
+                }
+                return Ok(());
+            }
+            if self.machine.setup.troubles.fatal {
+                return self.replace();
+            }
+        }
+        Err(Violation { block: None, words: format!("{STARTS} starts were refused") })
+    }
+
+    /// A new drive, with power.
+    fn replace(&mut self) -> Result<(), Violation> {
+        self.machine.replace();
+        self.machine.counts.replaced += 1;
+        self.read_only = 0;
         self.machine.power_up(u64::MAX)?;
-        self.machine.check_all()
+        Ok(())
     }
 
     /// Work until power goes: at some event after `requests`.

@@ -3,7 +3,8 @@
 //! Everything that is read is checked against the contract, and each command
 //! must complete, once, without an error. What does not is a [`Violation`].
 
-use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Ring, SECTOR_BYTES, Time};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Ring, SECTOR_BYTES, Status, Time};
+use targets::pblk::PblkError;
 use thiserror::Error;
 
 use crate::breaks::Break;
@@ -12,12 +13,16 @@ use crate::life::Counts;
 use crate::power::Flash;
 use crate::setup::Setup;
 use crate::stack::Stack;
+use crate::trouble::{Strike, Struck};
 
 /// Requests that may be under way.
 pub const MOST_AT_ONCE: usize = 32;
 
 /// Blocks of one read of a check.
 const CHECK_BLOCKS: u64 = 64;
+
+/// How often a check reads a block that it does not get.
+const TRIES: u32 = 4;
 
 /// The contract was broken.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -82,6 +87,10 @@ pub struct Machine {
     broken: Option<Break>,
     /// Something was written to the flash, or may have been.
     used: bool,
+    /// How often power came.
+    starts: u64,
+    /// The drive refused to start, since something could not be read or written.
+    refused: bool,
     hash: u64,
     traced: Option<u64>,
     trace: Vec<String>,
@@ -105,6 +114,8 @@ impl Machine {
             cell_sectors: BLOCK_BYTES / SECTOR_BYTES / cells_per_block,
             broken,
             used: false,
+            starts: 0,
+            refused: false,
             hash: 0,
             traced,
             trace: Vec::new(),
@@ -156,11 +167,15 @@ impl Machine {
     pub fn power_up(&mut self, events: u64) -> Result<bool, Violation> {
         assert!(self.drive.is_none(), "power comes after it went");
         self.flash.power().on(events);
-        (self.now, self.open) = (Time::ZERO, [None; MOST_AT_ONCE]);
+        (self.now, self.open, self.refused) = (Time::ZERO, [None; MOST_AT_ONCE], false);
         self.free.clear();
         self.free.extend((0..MOST_AT_ONCE).rev());
         let fresh = !std::mem::replace(&mut self.used, true);
-        let started = Stack::start(&self.setup, &self.flash, fresh);
+        self.starts += 1;
+        let before = self.flash.struck();
+        let seed = self.setup.config.seed.wrapping_add(self.starts);
+        let started = Stack::start(&self.setup, &self.flash, fresh, seed);
+        self.take_strikes();
         match started {
             Ok((stack, now)) => {
                 self.drive = Some(stack);
@@ -173,7 +188,67 @@ impl Machine {
                 self.note(None, || format!("power goes in recovery, after {events} events"));
                 Ok(false)
             }
+            Err(error) if self.may_refuse(&error, before) => {
+                self.flash.power().off();
+                self.counts.refusals += 1;
+                self.refused = true;
+                self.note(None, || format!("recovery is refused: {error}"));
+                Ok(false)
+            }
             Err(error) => Err(Violation::of(format!("recovery failed: {error}"))),
+        }
+    }
+
+    /// Whether recovery may fail: something could not be read that is needed, or
+    /// a row not padded.
+    fn may_refuse(&self, error: &PblkError, before: Struck) -> bool {
+        let now = self.flash.struck();
+        let (read, written) = (now.reads > before.reads, now.programs > before.programs);
+        match error {
+            PblkError::Recovery(Status::UNRECOVERED_READ) | PblkError::Root => read,
+            PblkError::Recovery(Status::WRITE_FAILED_WRITE_NEXT_UNIT) => written,
+            _ => false,
+        }
+    }
+
+    /// Whether the drive refused to start when power came last.
+    pub fn is_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// A new drive in the place of one that is of no more use, with other
+    /// faults.
+    pub fn replace(&mut self) {
+        self.power_down();
+        self.counts.struck.add(&self.flash.struck());
+        let Setup { geometry, kept, .. } = self.setup;
+        let seed = self.setup.config.seed.wrapping_add(self.starts);
+        let flash = Flash::new(&geometry, kept, self.broken, seed);
+        self.flash = flash.expect("memory for a small drive");
+        self.contract.replace();
+        self.used = false;
+        self.note(None, || "a new drive takes its place".into());
+    }
+
+    /// Whether the drive takes no more writes.
+    pub fn is_read_only(&self) -> bool {
+        self.drive.as_ref().is_some_and(Stack::is_read_only)
+    }
+
+    /// Tells the contract what faults struck.
+    fn take_strikes(&mut self) {
+        if self.setup.troubles.is_none() {
+            return;
+        }
+        for strike in self.flash.take_strikes() {
+            match strike {
+                Strike::Copy { block, values } if block < self.setup.blocks() => {
+                    self.note(Some((block, 1)), || format!("a copy cannot be read: {values:x?}"));
+                    self.contract.strike(block, values);
+                }
+                Strike::Copy { .. } => {}
+                Strike::Own => self.contract.strike_map(),
+            }
         }
     }
 
@@ -186,6 +261,8 @@ impl Machine {
             self.counts.cuts += 1;
             self.counts.collections += counters.collections;
             self.counts.erases += counters.erases;
+            self.counts.struck.delays += drive.drive().delays();
+            self.counts.ends_of_life += u64::from(drive.is_read_only());
         }
         while self.queue.pop().is_some() {}
         while self.done.pop().is_some() {}
@@ -207,9 +284,14 @@ impl Machine {
             } else if closed {
                 break;
             }
-            let Some(at) = next else { return Err(Violation::of("the shutdown hangs")) };
+            let Some(at) = next else {
+                // What is in the buffer has nowhere to go.
+                let worn = drive.is_read_only() && self.flash.struck().has_worn();
+                return if worn { Ok(false) } else { Err(Violation::of("the shutdown hangs")) };
+            };
             self.now = self.now.max(at);
             drive.advance(self.now, &mut self.done);
+            self.take_strikes();
         }
         self.contract.closed();
         self.counts.clean_closes += 1;
@@ -332,6 +414,7 @@ impl Machine {
         };
         self.now = self.now.max(at);
         drive.advance(self.now, &mut self.done);
+        self.take_strikes();
         if self.flash.power().is_wasted() {
             return Err(self.hangs());
         }
@@ -371,8 +454,7 @@ impl Machine {
         self.free.push(slot);
         self.flash.power().progress();
         if !done.status.is_ok() {
-            let words = format!("{request:?} failed: {}", done.status);
-            return Err(Violation { block: Some(request.block), words });
+            return self.failed(&request, done.status);
         }
         match request.op {
             BlockOp::Flush => self.contract.flushed(request.at),
@@ -385,6 +467,36 @@ impl Machine {
         }
         let about = (request.op != BlockOp::Flush).then_some((request.block, request.blocks));
         self.note(about, || format!("done {:?} {slot}", request.op));
+        Ok(())
+    }
+
+    /// A request failed: it may where a fault was injected that concerns it.
+    /// What it was to write is then written or not.
+    fn failed(&mut self, request: &Request, status: Status) -> Result<(), Violation> {
+        let Request { op, block, blocks, at, .. } = *request;
+        // A part of a block needs the rest of it.
+        let needed = match op {
+            BlockOp::Read | BlockOp::Write | BlockOp::WriteZeroes => block..block + blocks,
+            BlockOp::Flush | BlockOp::Trim => 0..0,
+        };
+        let writes = op != BlockOp::Read;
+        let allowed = match status {
+            Status::UNRECOVERED_READ => {
+                (op == BlockOp::Read || self.setup.parts)
+                    && needed.clone().any(|block| self.contract.may_fail(block, at))
+            }
+            Status::READ_ONLY | Status::WRITE_FAULT => {
+                writes && self.is_read_only() && self.flash.struck().has_worn()
+            }
+            _ => false,
+        };
+        if self.setup.troubles.is_none() || !allowed {
+            let words = format!("{request:?} failed: {status}");
+            return Err(Violation { block: Some(block), words });
+        }
+        self.counts.errors += 1;
+        let about = (op != BlockOp::Flush).then_some((block, blocks));
+        self.note(about, || format!("{op:?} at {at} failed: {status}"));
         Ok(())
     }
 
@@ -436,49 +548,108 @@ impl Machine {
     /// After a cut: reads everything and checks it. What was read is then the
     /// only value that each cell may have.
     pub fn check_all(&mut self) -> Result<(), Violation> {
-        self.read_all("after a cut", |contract, cell, value| contract.may_remain(cell, value))
+        let seen = |contract: &Contract, cell, value| contract.may_remain(cell, value);
+        self.read_all("after a cut", seen, |contract, block| contract.may_be_lost(block))
     }
 
     /// With nothing under way: reads everything, which must be as it was
     /// written last.
     pub fn check_now(&mut self) -> Result<(), Violation> {
         let sent = self.contract.sent();
-        self.read_all("at rest", move |contract, cell, value| contract.may_read(cell, value, sent))
+        let seen = move |contract: &Contract, cell, value| contract.may_read(cell, value, sent);
+        self.read_all("at rest", seen, |contract, block| contract.may_fail(block, u32::MAX))
     }
 
     fn read_all(
         &mut self,
         when: &str,
         allows: impl Fn(&Contract, u64, u64) -> bool + Copy,
+        may_fail: impl Fn(&Contract, u64) -> bool,
     ) -> Result<(), Violation> {
         let (blocks, kept) = (self.setup.blocks(), u64::from(self.setup.kept));
         let mut all = Buffer::zeroed((blocks * kept) as usize).expect("memory for a small drive");
-        let (mut next, mut left) = (0, blocks);
+        let (mut next, mut left, mut missed) = (0, blocks, Vec::new());
         while left > 0 {
             while next < blocks && self.queue.room() > 0 {
                 let count = CHECK_BLOCKS.min(blocks - next);
-                let buffer = all.split_to((count * kept) as usize);
-                let (offset, len) = (next * BLOCK_BYTES, count * BLOCK_BYTES);
-                let (op, fua) = (BlockOp::Read, false);
-                let req = BlockReq { id: next, op, fua, offset, len, buffer };
-                self.queue.push(req).expect("there is room");
+                self.ask_check(next, count, all.split_to((count * kept) as usize));
                 next += count;
             }
-            self.submit();
-            let drive = self.drive.as_mut().expect("there is power");
-            let at = drive.next_event().ok_or_else(|| Violation::of("a check's read hangs"))?;
-            self.now = self.now.max(at);
-            drive.advance(self.now, &mut self.done);
-            if self.is_off() {
-                return Err(self.hangs());
-            }
+            self.wait_for_check()?;
             while let Some(done) = self.done.pop() {
-                self.flash.power().progress();
-                left -= done.buffer.len() as u64 / kept;
-                self.seen(when, done, allows)?;
+                let count = done.buffer.len() as u64 / kept;
+                left -= count;
+                if done.status.is_ok() {
+                    self.seen(when, &done, allows)?;
+                } else {
+                    missed.extend((done.id..done.id + count).map(|block| (block, done.status)));
+                }
             }
         }
+        for (block, status) in missed {
+            self.read_again(when, block, status, allows, &may_fail)?;
+        }
         self.contract.next_span();
+        Ok(())
+    }
+
+    /// Reads a block by itself that was not read with others, or not at once.
+    fn read_again(
+        &mut self,
+        when: &str,
+        block: u64,
+        first: Status,
+        allows: impl Fn(&Contract, u64, u64) -> bool + Copy,
+        may_fail: impl Fn(&Contract, u64) -> bool,
+    ) -> Result<(), Violation> {
+        let mut status = first;
+        if self.setup.troubles.is_none() {
+            let words = format!("block {block}, {when}: {status}");
+            return Err(Violation { block: Some(block), words });
+        }
+        for _ in 0..TRIES {
+            let buffer = Buffer::zeroed(self.setup.kept as usize).expect("memory for a block");
+            self.ask_check(block, 1, buffer);
+            while self.done.is_empty() {
+                self.wait_for_check()?;
+            }
+            let done = self.done.pop().expect("it was looked at");
+            if done.status.is_ok() {
+                return self.seen(when, &done, allows);
+            }
+            status = done.status;
+        }
+        if status != Status::UNRECOVERED_READ || !may_fail(&self.contract, block) {
+            let words = format!("block {block}, {when}: {status}");
+            return Err(Violation { block: Some(block), words });
+        }
+        self.note(Some((block, 1)), || format!("{when} block {block} is lost"));
+        self.contract.lose(block);
+        self.counts.lost += 1;
+        Ok(())
+    }
+
+    fn ask_check(&mut self, block: u64, count: u64, buffer: Buffer) {
+        let (offset, len) = (block * BLOCK_BYTES, count * BLOCK_BYTES);
+        let (op, fua) = (BlockOp::Read, false);
+        let req = BlockReq { id: block, op, fua, offset, len, buffer };
+        self.queue.push(req).expect("there is room");
+    }
+
+    /// Lets the next thing happen in a check.
+    fn wait_for_check(&mut self) -> Result<(), Violation> {
+        self.submit();
+        let drive = self.drive.as_mut().expect("there is power");
+        let at = drive.next_event().ok_or_else(|| Violation::of("a check's read hangs"))?;
+        self.now = self.now.max(at);
+        drive.advance(self.now, &mut self.done);
+        self.take_strikes();
+        if self.is_off() {
+            return Err(self.hangs());
+        }
+        if !self.done.is_empty() {
+            self.flash.power().progress();
+        }
         Ok(())
     }
 
@@ -486,13 +657,9 @@ impl Machine {
     fn seen(
         &mut self,
         when: &str,
-        done: BlockDone,
+        done: &BlockDone,
         allows: impl Fn(&Contract, u64, u64) -> bool,
     ) -> Result<(), Violation> {
-        if !done.status.is_ok() {
-            let words = format!("block {}, {when}: {}", done.id, done.status);
-            return Err(Violation { block: Some(done.id), words });
-        }
         let per_block = self.contract.cells_per_block;
         let first = done.id * per_block;
         let bytes = done.buffer.bytes();

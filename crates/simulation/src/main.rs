@@ -212,6 +212,16 @@ fn print(args: &Args, report: &Report) {
         "{} requests: {} reads, {} flushes, {} trims, {} with FUA",
         c.requests, c.reads, c.flushes, c.trims, c.fua
     );
+    let s = &c.struck;
+    println!(
+        "faults: {} blocks not read, {} programs, {} erases failed, {} operations late",
+        s.reads, s.programs, s.erases, s.delays
+    );
+    println!(
+        "{} errors to the host, {} blocks lost, {} recoveries refused, {} ends of life, {} drives \
+         replaced",
+        c.errors, c.lost, c.refusals, c.ends_of_life, c.replaced
+    );
     println!("{} collections, {} erases", c.collections, c.erases);
     println!("{} violations; hash {}", report.violations.len(), report.hash);
 }

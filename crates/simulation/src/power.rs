@@ -9,11 +9,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use device::{Device, OpenChannel, VectorCmd, VectorDone};
-use flash::{Chunk, Geometry, Medium, Moved, Ppa, RamMedium, Timing};
+use device::{Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use flash::{Chunk, Geometry, Medium, Moved, Ppa, RamMedium, TAG_BYTES, Tag, Timing};
 use port::{OutOfMemory, Port, Ring, Status, Time};
 
 use crate::breaks::{Break, Wrong};
+use crate::trouble::{Strike, Struck};
 
 /// Events without a completion after which a drive is said to hang.
 const PATIENCE: u64 = 1_000_000;
@@ -111,7 +112,40 @@ pub struct Remains {
     medium: RamMedium,
     chunks: Vec<Chunk>,
     wrong: Wrong,
+    /// What faults struck since the host looked, and in all.
+    strikes: Vec<Strike>,
+    struck: Struck,
 }
+
+impl Remains {
+    /// What the copy at `at` is of.
+    fn strike(&mut self, at: Ppa) -> Option<Strike> {
+        let mut tag = [0; TAG_BYTES];
+        if self.medium.read(at, 1, &mut [], &mut tag) != Moved::Done {
+            return None;
+        }
+        let block = Tag::load(&tag).id;
+        if block == u64::MAX {
+            return None;
+        } else if block >= OWN {
+            return Some(Strike::Own);
+        }
+        let mut data = vec![0; self.medium.kept() as usize];
+        if self.medium.read(at, 1, &mut data, &mut []) != Moved::Done {
+            return None;
+        }
+        Some(Strike::Copy { block, values: words(&data) })
+    }
+}
+
+/// The first word of each sector of a block, or of all that is kept of it.
+fn words(data: &[u8]) -> Vec<u64> {
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+    data.chunks(port::SECTOR_BYTES as usize).map(word).collect()
+}
+
+/// The least tag id of the target's own blocks.
+const OWN: u64 = 1 << 62;
 
 /// Flash that outlives its drives, and the power of all of them.
 #[derive(Clone)]
@@ -136,6 +170,8 @@ impl Flash {
             medium: RamMedium::new(geometry, kept)?,
             chunks: vec![Chunk::default(); geometry.chunk_slots()],
             wrong: Wrong::new(broken, geometry, seed),
+            strikes: Vec::new(),
+            struck: Struck::default(),
         };
         let (remains, power) = (Rc::new(RefCell::new(remains)), Rc::new(Power::new()));
         Ok(Flash { remains, power, kept, sound: broken.is_none() })
@@ -144,6 +180,39 @@ impl Flash {
     /// Its power.
     pub fn power(&self) -> &Power {
         &self.power
+    }
+
+    /// Its power, to be kept.
+    pub fn shared_power(&self) -> &Rc<Power> {
+        &self.power
+    }
+
+    /// Takes note of an operation that failed: what it concerned. `failed` says
+    /// which blocks from `ppa` on.
+    pub fn note_failed(&self, op: VectorOp, ppa: Ppa, status: Status, failed: u64) {
+        let remains = &mut *self.remains.borrow_mut();
+        match op {
+            VectorOp::Read if status == Status::UNRECOVERED_READ => {
+                for i in (0..u64::from(u64::BITS)).filter(|i| failed >> i & 1 == 1) {
+                    remains.struck.reads += 1;
+                    let strike = remains.strike(Ppa(ppa.0 + i));
+                    remains.strikes.extend(strike);
+                }
+            }
+            VectorOp::Write => remains.struck.programs += 1,
+            VectorOp::Reset => remains.struck.erases += 1,
+            _ => {}
+        }
+    }
+
+    /// Takes what was struck since this was last asked.
+    pub fn take_strikes(&self) -> Vec<Strike> {
+        std::mem::take(&mut self.remains.borrow_mut().strikes)
+    }
+
+    /// How often faults struck.
+    pub fn struck(&self) -> Struck {
+        self.remains.borrow().struck
     }
 
     /// A drive on it, as after a cut.

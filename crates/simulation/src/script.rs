@@ -26,6 +26,7 @@ use thiserror::Error;
 
 use crate::machine::{Ask, MOST_AT_ONCE, Machine, Violation};
 use crate::setup::{LinkAt, Setup, Work};
+use crate::trouble::Troubles;
 
 /// Sectors of a block.
 const SECTORS: u64 = BLOCK_BYTES / SECTOR_BYTES;
@@ -316,6 +317,7 @@ fn drive(timing: Timing, link_at: LinkAt) -> Setup {
         link,
         config: PblkConfig { bytes, data_chunks, victim: Victim::Greedy, seed: 7 },
         work,
+        troubles: Troubles::default(),
     }
 }
 

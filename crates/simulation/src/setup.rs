@@ -6,6 +6,8 @@ use port::BLOCK_BYTES;
 use targets::{PblkConfig, Victim, with_reserve};
 use workload::Rng;
 
+use crate::trouble::Troubles;
+
 /// Where the link is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkAt {
@@ -59,6 +61,8 @@ pub struct Setup {
     pub config: PblkConfig,
     /// The work.
     pub work: Work,
+    /// The faults.
+    pub troubles: Troubles,
 }
 
 /// One of a few, with equal chances.
@@ -98,6 +102,7 @@ impl Setup {
             link: link(rng),
             config: config(rng, &geometry, data_chunks),
             work: work(rng),
+            troubles: Troubles::of(seed, &geometry),
         }
     }
 
@@ -111,7 +116,7 @@ impl Setup {
         let dim = self.geometry.dimensions();
         format!(
             "{} x {} units of {} chunks of {} rows of {} blocks, {} logical, {:?}, {} kept{}, link \
-             {:?}{}, {:?}",
+             {:?}{}, {:?}, {}",
             dim.groups,
             dim.pus,
             dim.chunks,
@@ -124,6 +129,7 @@ impl Setup {
             self.link_at,
             if self.timing.is_instant() { ", no time" } else { "" },
             self.work,
+            self.troubles.in_words(),
         )
     }
 }

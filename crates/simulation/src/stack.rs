@@ -5,17 +5,18 @@ use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
 use targets::pblk::PblkError;
 use targets::{Pblk, WriteCounters};
 
-use crate::power::{Flash, Powered};
+use crate::drive::Drive;
+use crate::power::Flash;
 use crate::setup::{LinkAt, Setup};
 
 /// A block drive, from the host's side down to the flash.
 pub enum Stack {
     /// No link.
-    Bare(Box<Pblk<Powered>>),
+    Bare(Box<Pblk<Drive>>),
     /// An open-channel drive behind a link.
-    Below(Box<Pblk<Link<Powered>>>),
+    Below(Box<Pblk<Link<Drive>>>),
     /// A conventional drive behind a link.
-    Above(Box<Link<Pblk<Powered>>>),
+    Above(Box<Link<Pblk<Drive>>>),
 }
 
 /// Calls the same of whichever stack it is.
@@ -31,9 +32,17 @@ macro_rules! each {
 
 impl Stack {
     /// The stack of a setup over flash: `fresh` where nothing was written to
-    /// it, else recovered. Gives it and the time at which it is ready.
-    pub fn start(setup: &Setup, flash: &Flash, fresh: bool) -> Result<(Stack, Time), PblkError> {
+    /// it, else recovered. `seed` decides its faults. Gives it and the time at
+    /// which it is ready.
+    pub fn start(
+        setup: &Setup,
+        flash: &Flash,
+        fresh: bool,
+        seed: u64,
+    ) -> Result<(Stack, Time), PblkError> {
         let drive = flash.drive(&setup.timing)?;
+        let drive = Drive::new(drive, flash, &setup.troubles, seed);
+        let drive = drive.expect("the rules are for vector commands");
         let config = setup.config;
         Ok(match setup.link_at {
             LinkAt::Below => {
@@ -69,14 +78,32 @@ impl Stack {
         }
     }
 
+    /// Whether the target takes no more writes.
+    pub fn is_read_only(&self) -> bool {
+        match self {
+            Stack::Bare(pblk) => pblk.is_read_only(),
+            Stack::Below(pblk) => pblk.is_read_only(),
+            Stack::Above(link) => link.below().is_read_only(),
+        }
+    }
+
+    /// The drive below the target.
+    pub fn drive(&self) -> &Drive {
+        match self {
+            Stack::Bare(pblk) => pblk.device(),
+            Stack::Below(pblk) => pblk.device().below(),
+            Stack::Above(link) => link.below().device(),
+        }
+    }
+
     /// A hash of the target and of the drive.
     pub fn state_hash(&self) -> u64 {
-        let (target, drive) = match self {
-            Stack::Bare(pblk) => (pblk.state_hash(), pblk.device()),
-            Stack::Below(pblk) => (pblk.state_hash(), pblk.device().below()),
-            Stack::Above(link) => (link.below().state_hash(), link.below().device()),
+        let target = match self {
+            Stack::Bare(pblk) => pblk.state_hash(),
+            Stack::Below(pblk) => pblk.state_hash(),
+            Stack::Above(link) => link.below().state_hash(),
         };
-        workload::rng::mix(target) ^ drive.device().state_hash()
+        workload::rng::mix(target) ^ self.drive().state_hash()
     }
 
     /// Shuts the target down; nothing is inside. See [`Pblk::close`].

@@ -483,6 +483,12 @@ impl<D: OpenChannel> Pblk<D> {
         self.checkpoint.interval()
     }
 
+    /// Whether it takes no more writes: too much is worn out, or nothing can be
+    /// made durable any more.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
     /// Whether pages of the map have not been read since the start.
     pub fn is_loading(&self) -> bool {
         self.load.is_some()

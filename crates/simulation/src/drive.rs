@@ -1,0 +1,219 @@
+//! The drive that a target has: as it is, or with faults in front.
+//!
+//! With faults each read that fails is noted with what it was to give, so that
+//! the host knows which errors it may see.
+
+use std::rc::Rc;
+
+use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
+use faults::{DelayPort, FaultPort, WrongPort};
+use flash::{Chunk, Geometry, Ppa, Timing};
+use port::{Port, Ring, Slots, Status, Time};
+
+use crate::power::{Flash, Power, Powered};
+use crate::trouble::Troubles;
+
+/// Commands that may be on their way through the faults.
+const DEPTH: usize = 1024;
+
+/// Marks a command that has its number below already.
+const NUMBERED: u64 = 1 << 63;
+
+/// A drive, and the faults in front of it, if there are any.
+pub enum Drive {
+    /// No faults.
+    Sound(Powered),
+    /// With faults.
+    Faulty(Box<Faulty>),
+}
+
+/// A command on its way: its own number, and what it is about.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    cookie: u64,
+    op: VectorOp,
+    ppa: Ppa,
+}
+
+impl Default for Sent {
+    fn default() -> Sent {
+        Sent { cookie: 0, op: VectorOp::Flush, ppa: Ppa(0) }
+    }
+}
+
+/// Faults in front of a drive.
+pub struct Faulty {
+    below: DelayPort<FaultPort<Powered>>,
+    flash: Flash,
+    sent: Slots<Sent>,
+    down: Ring<VectorCmd>,
+}
+
+impl Drive {
+    /// The drive with these troubles, decided by `seed`.
+    ///
+    /// # Errors
+    /// Where a rule is not for vector commands.
+    pub fn new(
+        drive: Powered,
+        flash: &Flash,
+        troubles: &Troubles,
+        seed: u64,
+    ) -> Result<Drive, WrongPort> {
+        if troubles.is_none() {
+            return Ok(Drive::Sound(drive));
+        }
+        let below = FaultPort::new(drive, &troubles.operations, seed)?;
+        let below = DelayPort::new(below, &troubles.delays, seed)?;
+        let (sent, down) = (Slots::new(DEPTH), Ring::new(DEPTH));
+        Ok(Drive::Faulty(Box::new(Faulty { below, flash: flash.clone(), sent, down })))
+    }
+
+    fn powered(&self) -> &Powered {
+        match self {
+            Drive::Sound(drive) => drive,
+            Drive::Faulty(faulty) => faulty.below.below().below(),
+        }
+    }
+
+    /// Operations that were late so far.
+    pub fn delays(&self) -> u64 {
+        match self {
+            Drive::Sound(_) => 0,
+            Drive::Faulty(faulty) => faulty.below.struck().sum(),
+        }
+    }
+
+    /// A hash of the device's state.
+    pub fn state_hash(&self) -> u64 {
+        self.powered().device().state_hash()
+    }
+}
+
+impl Faulty {
+    fn power(&self) -> &Rc<Power> {
+        self.flash.shared_power()
+    }
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
+        while self.sent.room() > 0
+            && self.down.room() > 0
+            && let Some(mut cmd) = cmds.pop()
+        {
+            let sent = Sent { cookie: cmd.cookie, op: cmd.op, ppa: cmd.ppa };
+            cmd.cookie = NUMBERED | u64::from(self.sent.take(sent));
+            self.down.put(|| cmd);
+        }
+        self.below.submit(now, &mut self.down);
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
+        let before = done.len();
+        if !self.down.is_empty() {
+            self.below.submit(to, &mut self.down);
+        }
+        self.below.advance(to, done);
+        if self.power().is_gone() {
+            // What ends in the moment of the cut reaches nobody.
+            while done.pop().is_some() {}
+            return;
+        }
+        for i in before..done.len() {
+            let one = done.get_mut(i).expect("it is in the ring");
+            let number = (one.cookie & !NUMBERED) as u32;
+            let Sent { cookie, op, ppa } = self.sent[number];
+            self.sent.give(number);
+            one.cookie = cookie;
+            if !one.status.is_ok() && one.status != Status::HIGH_ECC {
+                self.flash.note_failed(op, ppa, one.status, one.failed);
+            }
+        }
+    }
+}
+
+impl Port for Drive {
+    type Cmd = VectorCmd;
+    type Done = VectorDone;
+
+    #[inline]
+    fn submit(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
+        match self {
+            Drive::Sound(drive) => drive.submit(now, cmds),
+            Drive::Faulty(faulty) if faulty.power().is_gone() => {}
+            Drive::Faulty(faulty) => faulty.submit(now, cmds),
+        }
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<Time> {
+        match self {
+            Drive::Sound(drive) => drive.next_event(),
+            Drive::Faulty(faulty) if faulty.power().is_gone() => None,
+            Drive::Faulty(faulty) => faulty.below.next_event(),
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
+        match self {
+            Drive::Sound(drive) => drive.advance(to, done),
+            Drive::Faulty(faulty) if faulty.power().is_gone() => {}
+            Drive::Faulty(faulty) => faulty.advance(to, done),
+        }
+    }
+}
+
+impl OpenChannel for Drive {
+    fn geometry(&self) -> &Geometry {
+        self.powered().geometry()
+    }
+
+    fn timing(&self) -> &Timing {
+        self.powered().timing()
+    }
+
+    fn kept(&self) -> u32 {
+        self.powered().kept()
+    }
+
+    fn chunk(&self, chunk_index: usize) -> Chunk {
+        self.powered().chunk(chunk_index)
+    }
+
+    fn depth(&self) -> usize {
+        self.powered().depth().min(DEPTH)
+    }
+
+    fn is_cached(&self) -> bool {
+        self.powered().is_cached()
+    }
+
+    fn take_notice(&mut self) -> Option<device::Notice> {
+        match self {
+            Drive::Sound(drive) => drive.take_notice(),
+            Drive::Faulty(faulty) => faulty.below.take_notice(),
+        }
+    }
+
+    #[inline]
+    fn read_at_once(
+        &mut self,
+        ppa: Ppa,
+        count: u32,
+        data: &mut [u8],
+        tags: &mut [u8],
+    ) -> Option<Status> {
+        match self {
+            Drive::Sound(drive) => drive.read_at_once(ppa, count, data, tags),
+            Drive::Faulty(_) => None,
+        }
+    }
+
+    #[inline]
+    fn write_at_once(&mut self, ppa: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Option<Status> {
+        match self {
+            Drive::Sound(drive) => drive.write_at_once(ppa, count, data, tags),
+            Drive::Faulty(_) => None,
+        }
+    }
+}

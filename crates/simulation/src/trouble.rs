@@ -1,0 +1,150 @@
+//! Which faults a life has, and what they struck.
+//!
+//! Half of all lives have none. Of the others operations fail or are late, for
+//! a moment or for good. All of it comes from the life's seed.
+
+use faults::{Delay, DelayRule, FaultRule, Operation, Rule, Span, Trigger};
+use flash::Geometry;
+use serde::Serialize;
+use workload::Rng;
+
+/// The faults of a life.
+#[derive(Clone, Debug, Default)]
+pub struct Troubles {
+    /// Operations that fail, between target and drive.
+    pub operations: Vec<FaultRule>,
+    /// Operations that are late, there too.
+    pub delays: Vec<DelayRule>,
+    /// Something cannot be read for good, also after a restart: a drive may be
+    /// lost.
+    pub fatal: bool,
+}
+
+/// How often faults struck, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Struck {
+    /// Blocks that a read did not give.
+    pub reads: u64,
+    /// Programs that failed.
+    pub programs: u64,
+    /// Erases that failed.
+    pub erases: u64,
+    /// Operations that were late.
+    pub delays: u64,
+}
+
+impl Struck {
+    /// Whether a program or an erase failed, so that there is less room.
+    pub fn has_worn(&self) -> bool {
+        self.programs + self.erases > 0
+    }
+
+    /// Adds another's.
+    pub fn add(&mut self, other: &Struck) {
+        self.reads += other.reads;
+        self.programs += other.programs;
+        self.erases += other.erases;
+        self.delays += other.delays;
+    }
+}
+
+/// What a failed read concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Strike {
+    /// A copy of a block, and the values of its cells.
+    Copy {
+        /// The logical block.
+        block: u64,
+        /// What the copy says, cell by cell.
+        values: Vec<u64>,
+    },
+    /// A block of the target's own: the map's pages are among them.
+    Own,
+}
+
+fn one_of<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+    of[rng.below(of.len() as u64) as usize]
+}
+
+fn fails(operation: Operation, trigger: Trigger, permanent: bool) -> FaultRule {
+    FaultRule { operation, trigger, status: None, permanent, place: None }
+}
+
+fn with(probability: f64) -> Trigger {
+    Trigger { probability, ..Trigger::default() }
+}
+
+impl Troubles {
+    /// The troubles of a seed's life.
+    pub fn of(seed: u64, geometry: &Geometry) -> Troubles {
+        let mut rng = Rng::new(seed, 3);
+        let rng = &mut rng;
+        let mut troubles = Troubles::default();
+        if rng.below(2) == 0 {
+            return troubles;
+        }
+        troubles.fail_some(rng, geometry);
+        if rng.below(2) == 0 {
+            troubles.delay_some(rng);
+        }
+        troubles
+    }
+
+    /// Whether there are none.
+    pub fn is_none(&self) -> bool {
+        self.operations.is_empty() && self.delays.is_empty()
+    }
+
+    /// As rules, for a report.
+    pub fn in_words(&self) -> String {
+        let operations = self.operations.iter().cloned().map(Rule::Fault);
+        let delays = self.delays.iter().cloned().map(Rule::Delay);
+        let all: Vec<String> = operations.chain(delays).map(|rule| rule.to_string()).collect();
+        if all.is_empty() { "no faults".into() } else { format!("faults {}", all.join("; ")) }
+    }
+
+    /// Reads, programs and erases that fail: now and then, or a few at once;
+    /// for this time, until the restart, or for good.
+    fn fail_some(&mut self, rng: &mut Rng, geometry: &Geometry) {
+        let kinds = 1 + rng.below(7);
+        for (bit, operation, rates) in [
+            (1, Operation::Read, [1e-3, 1e-4]),
+            (2, Operation::Write, [2e-4, 2e-5]),
+            (4, Operation::Reset, [2e-3, 2e-4]),
+        ] {
+            if kinds & bit == 0 {
+                continue;
+            }
+            let mut trigger = with(one_of(rng, &rates));
+            if rng.below(4) == 0 {
+                // A few, one after the other.
+                let count = Some(1 + rng.below(3));
+                trigger = Trigger { from: 1 + rng.below(3000), count, ..Trigger::default() };
+            }
+            self.operations.push(fails(operation, trigger, rng.below(3) == 0));
+        }
+        if rng.below(8) == 0 {
+            self.fatal = true;
+            self.operations.push(self.bad_place(rng, geometry));
+        }
+    }
+
+    /// One block or two that can never be read.
+    fn bad_place(&self, rng: &mut Rng, geometry: &Geometry) -> FaultRule {
+        let dim = geometry.dimensions();
+        let (group, pu) = (rng.below(dim.groups.into()), rng.below(dim.pus.into()));
+        let chunk = rng.below(dim.chunks.into());
+        let block = rng.below(geometry.chunk_blocks().into());
+        let ppa = geometry.ppa(group as u32, pu as u32, chunk as u32, block as u32).0;
+        let span = Some(Span::Ppa(ppa..ppa + 1 + rng.below(2)));
+        fails(Operation::Read, Trigger { span, ..Trigger::default() }, true)
+    }
+
+    /// Operations that are late, so that they complete in another order.
+    fn delay_some(&mut self, rng: &mut Rng) {
+        let operations = [Operation::Any, Operation::Read, Operation::Write, Operation::Reset];
+        let trigger = with(one_of(rng, &[0.02, 0.002]));
+        let delay = Delay { least: 1_000, most: one_of(rng, &[50_000, 2_000_000, 20_000_000]) };
+        self.delays.push(DelayRule { operation: one_of(rng, &operations), trigger, delay });
+    }
+}
