@@ -340,9 +340,12 @@ impl<D: OpenChannel> Pblk<D> {
             for chunk in (0..geometry.chunks()).map(|n| geometry.chunk_of(pu, n)) {
                 let of = self.device.chunk(chunk);
                 let before = self.table.get(chunk);
-                // One that is being retired may yet be as it was.
+                // One that is being retired may yet be as it was; one that was
+                // erased though the erase failed may be begun again after a
+                // restart.
                 let is_leaving = self.chunks[chunk].is_erasing() && of.wp == 0;
-                let entry = if of.state == ChunkState::Offline && !is_leaving {
+                let is_gone = of.state == ChunkState::Offline || of.wp == 0;
+                let entry = if is_gone && !is_leaving {
                     Entry { wear: of.wear, ..Entry::default() }
                 } else {
                     let wear = self.settled_wear(chunk, &of);

@@ -36,6 +36,8 @@ pub(super) struct Stage {
     pub(super) moving: u32,
     /// Rows on their way to it.
     pub(super) rows: u16,
+    /// Its last row is programmed, but not all before it.
+    pub(super) ended: bool,
     /// A program failed: it is never written again.
     pub(super) failed: bool,
     /// It is among those that were asked for.

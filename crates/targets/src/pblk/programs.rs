@@ -412,8 +412,8 @@ impl<D: OpenChannel> Pblk<D> {
         }
         if !programmed {
             self.ask_failed(chunk);
-        } else if self.is_last_row(ppa) {
-            self.space.close(chunk);
+        } else {
+            self.row_ended(chunk, ppa);
         }
         if striped {
             self.stripe.pus[self.stripe.ranks[pu] as usize].rows -= 1;
@@ -436,6 +436,19 @@ impl<D: OpenChannel> Pblk<D> {
         self.refresh(pu);
         self.stage_waiting(now);
         self.pump(now);
+    }
+
+    /// A row of a chunk is programmed. Its last one need not be the last to say
+    /// so: the chunk is closed when all have.
+    #[inline]
+    fn row_ended(&mut self, chunk: usize, ppa: Ppa) {
+        let is_last = self.is_last_row(ppa);
+        let stage = &mut self.chunks[chunk];
+        stage.ended |= is_last;
+        if stage.ended && stage.rows == 0 {
+            stage.ended = false;
+            self.space.close(chunk);
+        }
     }
 
     /// Whether a row is the last of its chunk.
