@@ -88,6 +88,9 @@ pub struct Contract {
     unsure: HashMap<u64, Vec<u64>>,
     /// By block, copies that could not be read: what they say, cell by cell.
     struck: HashMap<u64, Vec<Vec<u64>>>,
+    /// Those of the span before: the target may have given a block up after it
+    /// was checked.
+    struck_before: HashMap<u64, Vec<Vec<u64>>>,
     /// When a part of the map could not be read: what was not written since may
     /// be lost.
     map_struck: Option<u32>,
@@ -111,6 +114,7 @@ impl Contract {
             cells: vec![Cell { base: 0, head: NONE }; cells as usize],
             unsure: HashMap::new(),
             struck: HashMap::new(),
+            struck_before: HashMap::new(),
             map_struck: None,
         }
     }
@@ -313,7 +317,8 @@ impl Contract {
             let mut each = cells.clone().zip(values);
             each.all(|(cell, &value)| self.is_left(cell, value, horizon(cell)))
         };
-        self.struck.get(&block).is_some_and(|copies| copies.iter().any(all_left))
+        let mut spans = [&self.struck, &self.struck_before].into_iter();
+        spans.any(|copies| copies.get(&block).is_some_and(|copies| copies.iter().any(all_left)))
     }
 
     /// A block could not be read after a cut, though it was tried again: it may
@@ -352,8 +357,7 @@ impl Contract {
 
     /// All cells were settled or lost: a new span begins.
     pub fn next_span(&mut self) {
-        // Of what is lost the cells know by themselves.
-        self.struck.clear();
+        self.struck_before = std::mem::take(&mut self.struck);
         self.map_struck = None;
         self.first_number += self.ops.len() as u64;
         self.ops.clear();

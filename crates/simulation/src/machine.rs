@@ -21,6 +21,10 @@ pub const MOST_AT_ONCE: usize = 32;
 /// Blocks of one read of a check.
 const CHECK_BLOCKS: u64 = 64;
 
+/// Starts that are refused one after the other, after which only those faults
+/// are left that are for good.
+const REFUSALS: u32 = 4;
+
 /// How often a check reads a block that it does not get.
 const TRIES: u32 = 4;
 
@@ -89,8 +93,8 @@ pub struct Machine {
     used: bool,
     /// How often power came.
     starts: u64,
-    /// The drive refused to start, since something could not be read or written.
-    refused: bool,
+    /// How often the drive refused to start since it last did.
+    refusals: u32,
     hash: u64,
     traced: Option<u64>,
     trace: Vec<String>,
@@ -115,7 +119,7 @@ impl Machine {
             broken,
             used: false,
             starts: 0,
-            refused: false,
+            refusals: 0,
             hash: 0,
             traced,
             trace: Vec::new(),
@@ -167,19 +171,26 @@ impl Machine {
     pub fn power_up(&mut self, events: u64) -> Result<bool, Violation> {
         assert!(self.drive.is_none(), "power comes after it went");
         self.flash.power().on(events);
-        (self.now, self.open, self.refused) = (Time::ZERO, [None; MOST_AT_ONCE], false);
+        (self.now, self.open) = (Time::ZERO, [None; MOST_AT_ONCE]);
         self.free.clear();
         self.free.extend((0..MOST_AT_ONCE).rev());
         let fresh = !std::mem::replace(&mut self.used, true);
         self.starts += 1;
         let before = self.flash.struck();
         let seed = self.setup.config.seed.wrapping_add(self.starts);
-        let started = Stack::start(&self.setup, &self.flash, fresh, seed);
+        let for_good;
+        let mut troubles = &self.setup.troubles;
+        if self.refusals >= REFUSALS {
+            for_good = troubles.for_good();
+            troubles = &for_good;
+        }
+        let started = Stack::start(&self.setup, &self.flash, fresh, troubles, seed);
         self.take_strikes();
         match started {
             Ok((stack, now)) => {
                 self.drive = Some(stack);
                 self.now = now;
+                self.refusals = 0;
                 self.note(None, || "power comes; the drive is ready".into());
                 Ok(true)
             }
@@ -191,7 +202,7 @@ impl Machine {
             Err(error) if self.may_refuse(&error, before) => {
                 self.flash.power().off();
                 self.counts.refusals += 1;
-                self.refused = true;
+                self.refusals += 1;
                 self.note(None, || format!("recovery is refused: {error}"));
                 Ok(false)
             }
@@ -211,11 +222,6 @@ impl Machine {
         }
     }
 
-    /// Whether the drive refused to start when power came last.
-    pub fn is_refused(&self) -> bool {
-        self.refused
-    }
-
     /// A new drive in the place of one that is of no more use, with other
     /// faults.
     pub fn replace(&mut self) {
@@ -226,7 +232,7 @@ impl Machine {
         let flash = Flash::new(&geometry, kept, self.broken, seed);
         self.flash = flash.expect("memory for a small drive");
         self.contract.replace();
-        self.used = false;
+        (self.used, self.refusals) = (false, 0);
         self.note(None, || "a new drive takes its place".into());
     }
 

@@ -8,6 +8,7 @@ use targets::{Pblk, WriteCounters};
 use crate::drive::Drive;
 use crate::power::Flash;
 use crate::setup::{LinkAt, Setup};
+use crate::trouble::Troubles;
 
 /// A block drive, from the host's side down to the flash.
 pub enum Stack {
@@ -32,16 +33,17 @@ macro_rules! each {
 
 impl Stack {
     /// The stack of a setup over flash: `fresh` where nothing was written to
-    /// it, else recovered. `seed` decides its faults. Gives it and the time at
+    /// it, else recovered. It has these troubles, decided by `seed`. Gives it and the time at
     /// which it is ready.
     pub fn start(
         setup: &Setup,
         flash: &Flash,
         fresh: bool,
+        troubles: &Troubles,
         seed: u64,
     ) -> Result<(Stack, Time), PblkError> {
         let drive = flash.drive(&setup.timing)?;
-        let drive = Drive::new(drive, flash, &setup.troubles, seed);
+        let drive = Drive::new(drive, flash, troubles, seed);
         let drive = drive.expect("the rules are for vector commands");
         let config = setup.config;
         Ok(match setup.link_at {

@@ -90,6 +90,13 @@ impl Troubles {
         troubles
     }
 
+    /// Those of a start after the last few were refused: only what is for good.
+    pub fn for_good(&self) -> Troubles {
+        let mut troubles = self.clone();
+        troubles.operations.retain(|rule| rule.trigger.span.is_some());
+        troubles
+    }
+
     /// Whether there are none.
     pub fn is_none(&self) -> bool {
         self.operations.is_empty() && self.delays.is_empty()
