@@ -340,11 +340,13 @@ impl<D: OpenChannel> Pblk<D> {
             for chunk in (0..geometry.chunks()).map(|n| geometry.chunk_of(pu, n)) {
                 let of = self.device.chunk(chunk);
                 let before = self.table.get(chunk);
-                // One that is being retired may yet be as it was; one that was
-                // erased though the erase failed may be begun again after a
-                // restart.
-                let is_leaving = self.chunks[chunk].is_erasing() && of.wp == 0;
-                let is_gone = of.state == ChunkState::Offline || of.wp == 0;
+                // One that is being retired, or to which rows are on their way, may
+                // yet be as it was; one that was erased though the erase failed
+                // may be begun again after a restart.
+                let stage = &self.chunks[chunk];
+                let is_empty = of.wp == 0 && stage.rows == 0;
+                let is_leaving = stage.is_erasing() && of.wp == 0;
+                let is_gone = of.state == ChunkState::Offline || is_empty;
                 let entry = if is_gone && !is_leaving {
                     Entry { wear: of.wear, ..Entry::default() }
                 } else {
@@ -352,7 +354,10 @@ impl<D: OpenChannel> Pblk<D> {
                     let same =
                         before.used == Use::Data && (before.wear, before.next) == (wear, size);
                     let age = if same { before.age } else { seq };
-                    Entry { wear, used: Use::Data, next: size, age }
+                    // One that failed takes no more rows now, but perhaps after a
+                    // restart: these must be found.
+                    let next = if stage.failed && stage.rows == 0 { of.wp } else { size };
+                    Entry { wear, used: Use::Data, next, age }
                 };
                 self.table.set(chunk, entry);
             }
