@@ -134,7 +134,7 @@ fn a_full_journal_makes_room_and_wraps() {
     host.settle();
     let counters = host.port.counters();
     assert_eq!(counters.entries, 3000);
-    assert!(counters.flushes >= 6, "{counters:?}");
+    assert!(counters.flushes >= 6 && counters.full > 0, "{counters:?}");
     assert!(host.port.fill().used <= host.port.fill().bytes / 2);
     let (below, store, known) = host.cut();
     Host::again(below, store, known).verify();
@@ -160,11 +160,11 @@ fn writes_that_overlap_end_in_the_journals_order() {
 /// after them.
 fn cuts(seed: u64, failing: u64) -> u64 {
     let mut host = Host::new(Fickle::new(seed), ram(), seed);
-    let mut full = 0;
+    let mut flushes = 0;
     for _ in 0..6 {
         host.below.set_failing(failing);
         host.work();
-        full += host.port.counters().full;
+        flushes += host.port.counters().flushes;
         let (below, store, mut known) = host.cut();
         below.set_failing(0);
         while known.rng.below(2) == 0 {
@@ -175,13 +175,13 @@ fn cuts(seed: u64, failing: u64) -> u64 {
         host = Host::again(below, store, known);
         host.verify();
     }
-    full
+    flushes
 }
 
 #[test]
 fn what_completed_survives_cuts() {
-    let full: u64 = (0..300).map(|seed| cuts(seed, 0)).sum();
-    assert!(full > 100, "hardly a journal was ever full: {full}");
+    let flushes: u64 = (0..300).map(|seed| cuts(seed, 0)).sum();
+    assert!(flushes > 1000, "hardly a journal was ever half full: {flushes}");
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn cuts(seed: u64, rounds: u32) -> (u64, u64, u64) {
                 let mut now = started.ready;
                 if left.get() == u64::MAX {
                     now = model.verify(&mut drive, now);
-                    left.set(1 + model.rng.below(3000));
+                    left.set(1 + model.rng.below(500));
                 }
                 model.work(&mut drive, now, &left);
                 flushes += drive.counters().flushes;
@@ -249,10 +249,10 @@ fn cuts(seed: u64, rounds: u32) -> (u64, u64, u64) {
 #[test]
 fn what_completed_survives_cuts() {
     let (mut ended, mut again, mut flushes) = (0, 0, 0);
-    for seed in 0..4 {
+    for seed in 0..3 {
         let did = cuts(seed, 9);
         (ended, again, flushes) = (ended + did.0, again + did.1, flushes + did.2);
     }
     println!("{ended} writes and trims, {again} written again at a start, {flushes} flushes below");
-    assert!(ended > 2000 && again > 500 && flushes > 0, "{ended} {again} {flushes}");
+    assert!(ended > 1000 && again > 300 && flushes > 0, "{ended} {again} {flushes}");
 }
