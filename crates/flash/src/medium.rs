@@ -138,6 +138,9 @@ pub struct RamMedium {
     wide: HashMap<usize, Box<[Tag]>>,
     /// By chunk, blocks stored whole though the medium keeps less.
     whole: HashMap<usize, Vec<WholeBlock>>,
+    /// Memory of such blocks that were forgotten, for the next ones: to give it
+    /// back to the system and fetch it again costs more than to fill it.
+    unused: Vec<Box<[u8]>>,
 }
 
 /// A block that was stored whole: its number in its chunk, and its bytes.
@@ -157,6 +160,7 @@ impl RamMedium {
             aside: vec![0; geometry.chunk_slots().div_ceil(64)],
             wide: HashMap::new(),
             whole: HashMap::new(),
+            unused: Vec::new(),
         })
     }
 
@@ -224,9 +228,17 @@ impl RamMedium {
         self.aside[chunk / 64] |= 1 << (chunk % 64);
         let blocks = self.whole.entry(chunk).or_default();
         // A chunk whose erase was cut short may be written again without one.
-        blocks.truncate(blocks.partition_point(|held| held.0 < self.geometry.block(at)));
+        let stays = blocks.partition_point(|held| held.0 < self.geometry.block(at));
+        self.unused.extend(blocks.drain(stays..).map(|held| held.1));
         for (block, bytes) in (self.geometry.block(at)..).zip(data.chunks(BLOCK_BYTES as usize)) {
-            blocks.push((block, bytes.into()));
+            let held = match self.unused.pop() {
+                Some(mut held) => {
+                    held.copy_from_slice(bytes);
+                    held
+                }
+                None => bytes.into(),
+            };
+            blocks.push((block, held));
         }
         Moved::Done
     }
@@ -322,7 +334,8 @@ impl Medium for RamMedium {
         let chunk = self.geometry.chunk_index(chunk);
         if self.is_aside(chunk) {
             self.wide.remove(&chunk);
-            self.whole.remove(&chunk);
+            let whole = self.whole.remove(&chunk).unwrap_or_default();
+            self.unused.extend(whole.into_iter().map(|held| held.1));
             self.aside[chunk / 64] &= !(1 << (chunk % 64));
         }
         Moved::Done
