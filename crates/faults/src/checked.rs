@@ -314,6 +314,14 @@ impl<M: Medium> Medium for CheckedMedium<M> {
         self.below.is_cached()
     }
 
+    fn note_time(&mut self, ns: u64) {
+        self.below.note_time(ns);
+    }
+
+    fn time(&self) -> u64 {
+        self.below.time()
+    }
+
     fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {
         let life = self.lives[chunk_index].now;
         let (was, before) = std::mem::replace(&mut self.described[chunk_index], (*chunk, life));

@@ -440,6 +440,14 @@ impl<M: Medium> Medium for FaultyMedium<M> {
         self.below.is_cached()
     }
 
+    fn note_time(&mut self, ns: u64) {
+        self.below.note_time(ns);
+    }
+
+    fn time(&self) -> u64 {
+        self.below.time()
+    }
+
     fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {
         self.below.describe(chunk_index, chunk);
     }
