@@ -1,11 +1,11 @@
 //! Ways to break the contract, from outside the target and inside it, to show
 //! that each is found: a checker that finds nothing may have looked at nothing.
 
-use flash::{Chunk, Geometry, Medium, Moved, Ppa, RamMedium, TAG_BYTES, Tag};
+use flash::{Chunk, Geometry, Medium, Moved, Ppa, TAG_BYTES, Tag};
 use targets::pblk::mutation::Mutation;
 use workload::Rng;
 
-use crate::power::EarlyDone;
+use crate::power::{EarlyDone, Store};
 
 /// One way to break the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Wrong {
 
     pub fn program(
         &mut self,
-        medium: &mut RamMedium,
+        medium: &mut Store,
         powered: bool,
         at: Ppa,
         count: u32,
@@ -126,7 +126,7 @@ impl Wrong {
 
     pub fn read(
         &mut self,
-        medium: &mut RamMedium,
+        medium: &mut Store,
         at: Ppa,
         count: u32,
         data: &mut [u8],
@@ -152,7 +152,7 @@ impl Wrong {
     }
 
     /// Before a chunk is erased.
-    pub fn reset(&mut self, medium: &mut RamMedium, chunks: &[Chunk], chunk: Ppa) {
+    pub fn reset(&mut self, medium: &mut Store, chunks: &[Chunk], chunk: Ppa) {
         if self.broken != Some(Break::EraseNeighbour) {
             return;
         }

@@ -48,6 +48,8 @@ pub struct Counts {
     pub cuts: u64,
     /// Cuts in recovery.
     pub cut_recoveries: u64,
+    /// Cuts at work of drives with a cache.
+    pub cached_cuts: u64,
     /// Drives that were shut down in good order, and not cut.
     pub clean_closes: u64,
     /// Recoveries that were refused, since something needed could not be read
@@ -100,6 +102,7 @@ impl Counts {
         self.cycles_collecting += other.cycles_collecting;
         self.cuts += other.cuts;
         self.cut_recoveries += other.cut_recoveries;
+        self.cached_cuts += other.cached_cuts;
         self.clean_closes += other.clean_closes;
         self.refusals += other.refusals;
         self.replaced += other.replaced;

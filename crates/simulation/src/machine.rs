@@ -103,7 +103,13 @@ pub struct Machine {
 impl Machine {
     /// A new drive, without power. `traced` is a block whose history is kept.
     pub fn new(setup: Setup, broken: Option<Break>, traced: Option<u64>) -> Machine {
-        let flash = Flash::new(&setup.geometry, setup.kept, broken, setup.config.seed);
+        let flash = Flash::new(
+            &setup.geometry,
+            setup.kept,
+            setup.troubles.cached,
+            broken,
+            setup.config.seed,
+        );
         let cells_per_block = if setup.parts { BLOCK_BYTES / SECTOR_BYTES } else { 1 };
         Machine {
             contract: Contract::new(setup.blocks(), cells_per_block),
@@ -229,7 +235,7 @@ impl Machine {
         self.counts.struck.add(&self.flash.struck());
         let Setup { geometry, kept, .. } = self.setup;
         let seed = self.setup.config.seed.wrapping_add(self.starts);
-        let flash = Flash::new(&geometry, kept, self.broken, seed);
+        let flash = Flash::new(&geometry, kept, self.setup.troubles.cached, self.broken, seed);
         self.flash = flash.expect("memory for a small drive");
         self.contract.replace();
         (self.used, self.refusals) = (false, 0);
@@ -263,6 +269,7 @@ impl Machine {
         self.flash.power().off();
         self.note(None, || "power goes".into());
         if let Some(drive) = self.drive.take() {
+            self.counts.cached_cuts += u64::from(self.setup.troubles.cached);
             let counters = drive.counters();
             self.counts.cuts += 1;
             self.counts.collections += counters.collections;

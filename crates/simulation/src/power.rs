@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use device::{Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use faults::{CachedMedium, CheckedMedium, PowerCut};
 use flash::{Chunk, Geometry, Medium, Moved, Ppa, RamMedium, TAG_BYTES, Tag, Timing};
 use port::{OutOfMemory, Port, Ring, Status, Time};
 
@@ -106,10 +107,79 @@ impl Power {
     }
 }
 
+/// What holds the bytes.
+pub(crate) enum Store {
+    /// Durable at once.
+    Ram(RamMedium),
+    /// Durable when it was flushed: a cut keeps any part of the rest.
+    Cached(Box<CheckedMedium<CachedMedium<RamMedium>>>),
+}
+
+/// Calls the same of whichever medium it is.
+macro_rules! store {
+    ($store:expr, $medium:ident => $call:expr) => {
+        match $store {
+            Store::Ram($medium) => $call,
+            Store::Cached($medium) => $call,
+        }
+    };
+}
+
+impl Store {
+    fn new(geometry: &Geometry, kept: u32, cached: bool) -> Result<Store, OutOfMemory> {
+        let ram = RamMedium::new(geometry, kept)?;
+        if !cached {
+            return Ok(Store::Ram(ram));
+        }
+        let cache = CachedMedium::new(geometry, ram)?;
+        Ok(Store::Cached(Box::new(CheckedMedium::new(geometry, cache)?)))
+    }
+
+    /// Power went: what was not flushed is there or not, as `seed` says.
+    fn cut(&mut self, seed: u64, chunks: &mut [Chunk]) {
+        store!(self, medium => medium.power_cut(seed, chunks));
+    }
+}
+
+impl Medium for Store {
+    #[inline]
+    fn kept(&self) -> u32 {
+        store!(self, medium => medium.kept())
+    }
+
+    #[inline]
+    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        store!(self, medium => medium.program(at, count, data, tags))
+    }
+
+    #[inline]
+    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
+        store!(self, medium => medium.read(at, count, data, tags))
+    }
+
+    #[inline]
+    fn reset(&mut self, chunk: Ppa) -> Moved {
+        store!(self, medium => medium.reset(chunk))
+    }
+
+    fn barrier(&mut self) -> Moved {
+        store!(self, medium => medium.barrier())
+    }
+
+    fn is_cached(&self) -> bool {
+        store!(self, medium => medium.is_cached())
+    }
+
+    #[inline]
+    fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {
+        store!(self, medium => medium.describe(chunk_index, chunk));
+    }
+}
+
 /// What a cut leaves.
 pub struct Remains {
     geometry: Geometry,
-    medium: RamMedium,
+    medium: Store,
     chunks: Vec<Chunk>,
     wrong: Wrong,
     /// What faults struck since the host looked, and in all.
@@ -153,28 +223,31 @@ pub struct Flash {
     remains: Rc<RefCell<Remains>>,
     power: Rc<Power>,
     kept: u32,
+    cached: bool,
     /// Nothing is broken.
     sound: bool,
 }
 
 impl Flash {
-    /// Erased flash, and no power. `broken` is what goes wrong with it.
+    /// Erased flash, and no power. What is done is durable at once, or, with
+    /// `cached`, when it was flushed. `broken` is what goes wrong with it.
     pub fn new(
         geometry: &Geometry,
         kept: u32,
+        cached: bool,
         broken: Option<Break>,
         seed: u64,
     ) -> Result<Flash, OutOfMemory> {
         let remains = Remains {
             geometry: *geometry,
-            medium: RamMedium::new(geometry, kept)?,
+            medium: Store::new(geometry, kept, cached)?,
             chunks: vec![Chunk::default(); geometry.chunk_slots()],
             wrong: Wrong::new(broken, geometry, seed),
             strikes: Vec::new(),
             struck: Struck::default(),
         };
         let (remains, power) = (Rc::new(RefCell::new(remains)), Rc::new(Power::new()));
-        Ok(Flash { remains, power, kept, sound: broken.is_none() })
+        Ok(Flash { remains, power, kept, cached, sound: broken.is_none() })
     }
 
     /// Its power.
@@ -215,10 +288,12 @@ impl Flash {
         self.remains.borrow().struck
     }
 
-    /// A drive on it, as after a cut.
-    pub fn drive(&self, timing: &Timing) -> Result<Powered, OutOfMemory> {
+    /// A drive on it, as after a cut; `seed` decides what that kept of what was
+    /// not flushed.
+    pub fn drive(&self, timing: &Timing, seed: u64) -> Result<Powered, OutOfMemory> {
         let (geometry, chunks) = {
-            let remains = self.remains.borrow();
+            let remains = &mut *self.remains.borrow_mut();
+            remains.medium.cut(seed, &mut remains.chunks);
             (remains.geometry, remains.chunks.clone())
         };
         let device = Device::restore(&geometry, timing, self.clone(), &chunks)?;
@@ -272,10 +347,15 @@ impl Medium for Flash {
         }
     }
 
+    fn is_cached(&self) -> bool {
+        self.cached
+    }
+
     fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {
         let remains = &mut *self.remains.borrow_mut();
         if self.sound && !self.power.is_gone() {
             remains.chunks[chunk_index] = *chunk;
+            remains.medium.describe(chunk_index, chunk);
         } else if !self.sound {
             let gone = self.power.is_gone();
             remains.wrong.describe(&mut remains.chunks[chunk_index], gone, chunk);
@@ -461,7 +541,7 @@ mod tests {
             page_bytes: 4096,
         };
         let geometry = Geometry::new(dim).unwrap();
-        let mut flash = Flash::new(&geometry, 8, None, 0).unwrap();
+        let mut flash = Flash::new(&geometry, 8, false, None, 0).unwrap();
         flash.power().on(1);
         let chunk = Chunk { programmed: 1, wp: 1, ..Chunk::default() };
         assert_eq!(flash.program(Ppa(0), 1, &[1; 8], &[0; 16]), Moved::Done);
@@ -469,7 +549,7 @@ mod tests {
         assert_eq!(flash.program(Ppa(1), 1, &[2; 8], &[0; 16]), Moved::Failed);
         flash.describe(0, &Chunk { programmed: 2, wp: 2, ..chunk });
         flash.power().on(9);
-        let drive = flash.drive(&Timing::default()).unwrap();
+        let drive = flash.drive(&Timing::default(), 0).unwrap();
         assert_eq!(drive.chunk(0).programmed, 1);
         let mut data = [0; 8];
         assert_eq!(flash.read(Ppa(0), 1, &mut data, &mut []), Moved::Done);

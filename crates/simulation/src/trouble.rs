@@ -1,6 +1,7 @@
 //! Which faults a life has, and what they struck.
 //!
-//! Half of all lives have none. Of the others operations fail or are late, for
+//! Half of all lives have none. Of the others the medium has a cache that a cut
+//! loses, or operations fail or are late, for
 //! a moment or for good. All of it comes from the life's seed.
 
 use faults::{Delay, DelayRule, FaultRule, Operation, Rule, Span, Trigger};
@@ -15,6 +16,9 @@ pub struct Troubles {
     pub operations: Vec<FaultRule>,
     /// Operations that are late, there too.
     pub delays: Vec<DelayRule>,
+    /// What is done is durable only when it was flushed: a cut loses, tears and
+    /// reorders the rest.
+    pub cached: bool,
     /// Something cannot be read for good, also after a restart: a drive may be
     /// lost.
     pub fatal: bool,
@@ -87,7 +91,11 @@ impl Troubles {
         if rng.below(2) == 0 {
             troubles.delay_some(rng);
         }
-        troubles
+        match Rng::new(seed, 4).below(6) {
+            0 | 1 => Troubles { cached: true, ..Troubles::default() },
+            2 => Troubles { cached: true, ..troubles },
+            _ => troubles,
+        }
     }
 
     /// Those of a start after the last few were refused: only what is for good.
@@ -97,7 +105,7 @@ impl Troubles {
         troubles
     }
 
-    /// Whether there are none.
+    /// Whether all operations are done, and in time.
     pub fn is_none(&self) -> bool {
         self.operations.is_empty() && self.delays.is_empty()
     }
@@ -107,7 +115,9 @@ impl Troubles {
         let operations = self.operations.iter().cloned().map(Rule::Fault);
         let delays = self.delays.iter().cloned().map(Rule::Delay);
         let all: Vec<String> = operations.chain(delays).map(|rule| rule.to_string()).collect();
-        if all.is_empty() { "no faults".into() } else { format!("faults {}", all.join("; ")) }
+        let cached = if self.cached { "cached, " } else { "" };
+        let faults = if all.is_empty() { "no faults".into() } else { all.join("; ") };
+        format!("{cached}{faults}")
     }
 
     /// Reads, programs and erases that fail: now and then, or a few at once;
