@@ -20,6 +20,7 @@ const DEPTH: usize = 1024;
 const NUMBERED: u64 = 1 << 63;
 
 /// A drive, and the faults in front of it, if there are any.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Drive {
     /// No faults.
     Sound(Powered),

@@ -108,6 +108,7 @@ impl Power {
 }
 
 /// What holds the bytes.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub(crate) enum Store {
     /// Durable at once.
     Ram(RamMedium),
