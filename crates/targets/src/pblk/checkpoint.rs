@@ -89,6 +89,8 @@ pub(super) struct Checkpoint {
     settling: u32,
     /// Units that are not sent before those have settled.
     held: Vec<u32>,
+    /// Chunks that had failed at T0 while rows were on their way to them.
+    failing: Vec<usize>,
     /// The row being gathered.
     gathering: Option<u32>,
     /// Rows of pages on their way.
@@ -241,6 +243,7 @@ impl<D: OpenChannel> Pblk<D> {
             }
             Phase::Settling => {
                 self.checkpoint.phase = Phase::Map(0);
+                self.note_failing();
                 self.send_held(now);
             }
             Phase::Map(from) => return self.write_map_page(now, from),
@@ -354,9 +357,10 @@ impl<D: OpenChannel> Pblk<D> {
                     let same =
                         before.used == Use::Data && (before.wear, before.next) == (wear, size);
                     let age = if same { before.age } else { seq };
-                    // One that failed takes no more rows now, but perhaps after a
-                    // restart: these must be found.
-                    let next = if stage.failed && stage.rows == 0 { of.wp } else { size };
+                    let next = if stage.failed { self.end_of_failed(chunk) } else { size };
+                    if stage.failed && stage.rows > 0 {
+                        self.checkpoint.failing.push(chunk);
+                    }
                     Entry { wear, used: Use::Data, next, age }
                 };
                 self.table.set(chunk, entry);
@@ -386,6 +390,24 @@ impl<D: OpenChannel> Pblk<D> {
         }
         let anchors = self.mirrors.iter().flat_map(|mirror| &mirror.chunks);
         anchors.for_each(|&chunk| self.table.set(chunk, Entry::default()));
+    }
+
+    /// How far a failed chunk is written. It takes no more rows now, but perhaps
+    /// after a restart: these must be found. One that is being retired may
+    /// then be as it was, with copies that are not new.
+    fn end_of_failed(&self, chunk: usize) -> u32 {
+        let wp = self.device.chunk(chunk).wp;
+        if wp == 0 { self.chunks[chunk].end } else { wp }
+    }
+
+    /// All that was on its way at T0 has settled: the failed chunks that some of
+    /// it went to are now as they stay.
+    fn note_failing(&mut self) {
+        for chunk in std::mem::take(&mut self.checkpoint.failing) {
+            let next = self.end_of_failed(chunk);
+            let entry = self.table.get(chunk);
+            self.table.set(chunk, Entry { next, ..entry });
+        }
     }
 
     /// The wear that tells a chunk's life for certain. The drive counts an erase

@@ -36,6 +36,8 @@ pub(super) struct Stage {
     pub(super) moving: u32,
     /// Rows on their way to it.
     pub(super) rows: u16,
+    /// Of one that is being retired, or is, how far it was written.
+    pub(super) end: u32,
     /// Its last row is programmed, but not all before it.
     pub(super) ended: bool,
     /// A program failed: it is never written again.
@@ -47,9 +49,9 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Of a chunk that is out of use.
-    pub(super) fn retired() -> Stage {
-        Stage { failed: true, ..Stage::default() }
+    /// Of a chunk that is out of use, and was written up to `end`.
+    pub(super) fn retired(end: u32) -> Stage {
+        Stage { failed: true, end, ..Stage::default() }
     }
 
     /// It is being erased, or retired.

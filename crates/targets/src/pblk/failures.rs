@@ -74,6 +74,7 @@ impl<D: OpenChannel> Pblk<D> {
     fn retire(&mut self, now: Time, chunk: usize) {
         self.counters.retired += 1;
         self.chunks[chunk].begin_erasing();
+        self.chunks[chunk].end = self.device.chunk(chunk).wp;
         self.lose(now, chunk);
         self.send_retire(Cookie::Retire(chunk as u32), chunk);
         let rank = self.rank_of_chunk(chunk);
@@ -93,7 +94,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// the failed program, or else the chunk may be used after a restart.
     #[cold]
     pub(super) fn retire_done(&mut self, now: Time, chunk: usize) {
-        self.chunks[chunk] = Stage::retired();
+        self.chunks[chunk] = Stage::retired(self.chunks[chunk].end);
         self.lost_chunk.take_if(|(known, _)| *known == chunk);
         self.space.note_wear(chunk, self.device.chunk(chunk).wear);
         if self.checkpoint.closing {
