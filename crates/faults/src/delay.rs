@@ -42,11 +42,24 @@ where
     /// Puts the rules in front of `below`. The delays of all rules that strike
     /// a command add up. Random strikes and delays come from `seed`.
     pub fn new(below: P, rules: &[DelayRule], seed: u64) -> Result<DelayPort<P>, WrongPort> {
+        DelayPort::with_depth(below, rules, seed, DEPTH)
+    }
+
+    /// The same, with at most `depth` commands inside at once, from 1 to
+    /// [`DEPTH`]: it takes memory for so many.
+    pub fn with_depth(
+        below: P,
+        rules: &[DelayRule],
+        seed: u64,
+        depth: usize,
+    ) -> Result<DelayPort<P>, WrongPort> {
+        let passage = Passage::new(below, depth);
+        let depth = passage.depth();
         let mut port = DelayPort {
-            passage: Passage::new(below),
+            passage,
             rules: Vec::new(),
-            held: Slots::new(DEPTH),
-            due: BinaryHeap::with_capacity(DEPTH),
+            held: Slots::new(depth),
+            due: BinaryHeap::with_capacity(depth),
             came: 0,
         };
         port.set_rules(rules, seed)?;
@@ -126,7 +139,7 @@ where
         if !self.passage.clear(now) {
             return;
         }
-        while self.passage.live() + self.held.live() < DEPTH {
+        while self.passage.live() + self.held.live() < self.passage.depth() {
             let Some(cmd) = cmds.pop() else { break };
             let delay = self.delay_of(&cmd);
             self.passage.send(cmd, delay);

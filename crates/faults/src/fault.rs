@@ -70,8 +70,20 @@ where
     /// Puts the rules in front of `below`. All of them see every command; the
     /// first that strikes gives the status. Random strikes come from `seed`.
     pub fn new(below: P, rules: &[FaultRule], seed: u64) -> Result<FaultPort<P>, WrongPort> {
-        let passage = Passage::new(below);
-        let mut port = FaultPort { passage, rules: Vec::new(), ready: Ring::new(DEPTH) };
+        FaultPort::with_depth(below, rules, seed, DEPTH)
+    }
+
+    /// The same, with at most `depth` commands inside at once, from 1 to
+    /// [`DEPTH`]: it takes memory for so many.
+    pub fn with_depth(
+        below: P,
+        rules: &[FaultRule],
+        seed: u64,
+        depth: usize,
+    ) -> Result<FaultPort<P>, WrongPort> {
+        let passage = Passage::new(below, depth);
+        let ready = Ring::new(passage.depth());
+        let mut port = FaultPort { passage, rules: Vec::new(), ready };
         port.set_rules(rules, seed)?;
         Ok(port)
     }
@@ -152,7 +164,7 @@ where
         if !self.passage.clear(now) {
             return;
         }
-        while self.passage.live() + self.ready.len() < DEPTH {
+        while self.passage.live() + self.ready.len() < self.passage.depth() {
             let Some(cmd) = cmds.pop() else { break };
             let (verdict, before) = self.judge(&cmd);
             if before {

@@ -5,7 +5,8 @@ use port::{Port, Ring, Slots, Time};
 
 use crate::command::{Command, Completion};
 
-/// Commands that may be inside a port of this crate at once.
+/// Commands that may be inside a port of this crate at once, unless it is made
+/// for fewer.
 pub const DEPTH: usize = 1024;
 
 /// The port below, and what is kept of each command inside it.
@@ -19,6 +20,8 @@ pub(crate) struct Passage<P: Port, T> {
     slots: Slots<(u64, T)>,
     /// The latest time seen.
     now: Time,
+    /// Commands that may be inside at once.
+    depth: usize,
 }
 
 impl<P, T> Passage<P, T>
@@ -28,13 +31,15 @@ where
     P::Done: Completion,
     T: Copy + Default,
 {
-    pub fn new(below: P) -> Passage<P, T> {
+    pub fn new(below: P, depth: usize) -> Passage<P, T> {
+        let depth = depth.clamp(1, DEPTH);
         Passage {
             below,
-            down: Ring::new(DEPTH),
-            came: Ring::new(DEPTH),
-            slots: Slots::new(DEPTH),
+            down: Ring::new(depth),
+            came: Ring::new(depth),
+            slots: Slots::new(depth),
             now: Time::ZERO,
+            depth,
         }
     }
 
@@ -53,8 +58,8 @@ where
         self.down.is_empty()
     }
 
-    /// Puts a command on its way. The caller saw fewer than [`DEPTH`] inside,
-    /// and calls [`Passage::clear`] after the last.
+    /// Puts a command on its way. The caller saw fewer than
+    /// [`Passage::depth`] inside, and calls [`Passage::clear`] after the last.
     pub fn send(&mut self, mut cmd: P::Cmd, note: T) {
         let slot = self.slots.take((cmd.number(), note));
         cmd.renumber(u64::from(slot));
@@ -93,6 +98,11 @@ where
 }
 
 impl<P: Port, T> Passage<P, T> {
+    /// Commands that may be inside at once.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
     pub fn below(&self) -> &P {
         &self.below
     }
@@ -128,7 +138,7 @@ macro_rules! open_channel_of_below {
             }
 
             fn depth(&self) -> usize {
-                self.below().depth().min($crate::passage::DEPTH)
+                self.below().depth().min(self.passage.depth())
             }
 
             fn is_cached(&self) -> bool {

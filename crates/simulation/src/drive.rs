@@ -14,7 +14,7 @@ use crate::power::{Flash, Power, Powered};
 use crate::trouble::Troubles;
 
 /// Commands that may be on their way through the faults.
-const DEPTH: usize = 1024;
+const DEPTH: usize = 256;
 
 /// Marks a command that has its number below already.
 const NUMBERED: u64 = 1 << 63;
@@ -64,8 +64,8 @@ impl Drive {
         if troubles.is_none() {
             return Ok(Drive::Sound(drive));
         }
-        let below = FaultPort::new(drive, &troubles.operations, seed)?;
-        let below = DelayPort::new(below, &troubles.delays, seed)?;
+        let below = FaultPort::with_depth(drive, &troubles.operations, seed, DEPTH)?;
+        let below = DelayPort::with_depth(below, &troubles.delays, seed, DEPTH)?;
         let (sent, down) = (Slots::new(DEPTH), Ring::new(DEPTH));
         Ok(Drive::Faulty(Box::new(Faulty { below, flash: flash.clone(), sent, down })))
     }
