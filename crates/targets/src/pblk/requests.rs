@@ -520,7 +520,7 @@ impl<D: OpenChannel> Pblk<D> {
         match place.slot() {
             Some(old) if old == held => {}
             Some(old) => self.units.copy(old, held),
-            // Of a lost block no other byte is known: the rest reads as zeros.
+            // It was given up. Of a lost one no part is written.
             None if place.ppa().is_none() => self.units.data_mut(held).fill(0),
             None => self.units.data_mut(held).copy_from_slice(partial.scratch.bytes()),
         }
@@ -539,8 +539,15 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// The old bytes have arrived: writes around them, unless the block has
     /// moved in flash meanwhile; then they are read again.
+    /// Bytes of a block that was lost meanwhile are as good as not read.
     fn merge(&mut self, now: Time, number: u32) -> bool {
         let place = self.map.get(self.partials[number].lba);
+        if place == Place::LOST {
+            let request = &mut self.requests[self.partials[number].request];
+            request.status = request.status.and(Status::UNRECOVERED_READ);
+            self.end_partial(now, number);
+            return true;
+        }
         if place.ppa().is_some() && place != self.partials[number].place {
             self.partials[number].place = place;
             self.fetch(number);
