@@ -12,6 +12,7 @@ use std::collections::HashMap;
 
 use port::{BLOCK_BYTES, Lazy, OutOfMemory};
 
+use crate::slabs::{Page, Slabs};
 use crate::{Chunk, Geometry, Ppa};
 
 /// Out-of-band bytes of a logical block.
@@ -138,13 +139,12 @@ pub struct RamMedium {
     wide: HashMap<usize, Box<[Tag]>>,
     /// By chunk, blocks stored whole though the medium keeps less.
     whole: HashMap<usize, Vec<WholeBlock>>,
-    /// Memory of such blocks that were forgotten, for the next ones: to give it
-    /// back to the system and fetch it again costs more than to fill it.
-    unused: Vec<Box<[u8]>>,
+    /// Their memory.
+    pages: Slabs,
 }
 
 /// A block that was stored whole: its number in its chunk, and its bytes.
-type WholeBlock = (u32, Box<[u8]>);
+type WholeBlock = (u32, Page);
 
 impl RamMedium {
     /// An empty medium that keeps `kept` bytes a block.
@@ -160,7 +160,7 @@ impl RamMedium {
             aside: vec![0; geometry.chunk_slots().div_ceil(64)],
             wide: HashMap::new(),
             whole: HashMap::new(),
-            unused: Vec::new(),
+            pages: Slabs::default(),
         })
     }
 
@@ -229,16 +229,11 @@ impl RamMedium {
         let blocks = self.whole.entry(chunk).or_default();
         // A chunk whose erase was cut short may be written again without one.
         let stays = blocks.partition_point(|held| held.0 < self.geometry.block(at));
-        self.unused.extend(blocks.drain(stays..).map(|held| held.1));
+        self.pages.give(blocks.drain(stays..).map(|held| held.1));
         for (block, bytes) in (self.geometry.block(at)..).zip(data.chunks(BLOCK_BYTES as usize)) {
-            let held = match self.unused.pop() {
-                Some(mut held) => {
-                    held.copy_from_slice(bytes);
-                    held
-                }
-                None => bytes.into(),
-            };
-            blocks.push((block, held));
+            let Some(page) = self.pages.take() else { return Moved::Failed };
+            self.pages.bytes_mut(&page).copy_from_slice(bytes);
+            blocks.push((block, page));
         }
         Moved::Done
     }
@@ -251,7 +246,7 @@ impl RamMedium {
             let Ok(found) = blocks.binary_search_by_key(&block, |held| held.0) else {
                 return Moved::Failed;
             };
-            to.copy_from_slice(&blocks[found].1);
+            to.copy_from_slice(self.pages.bytes(&blocks[found].1));
         }
         Moved::Done
     }
@@ -335,7 +330,7 @@ impl Medium for RamMedium {
         if self.is_aside(chunk) {
             self.wide.remove(&chunk);
             let whole = self.whole.remove(&chunk).unwrap_or_default();
-            self.unused.extend(whole.into_iter().map(|held| held.1));
+            self.pages.give(whole.into_iter().map(|held| held.1));
             self.aside[chunk / 64] &= !(1 << (chunk % 64));
         }
         Moved::Done
