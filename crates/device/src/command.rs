@@ -154,6 +154,11 @@ pub trait OpenChannel: Port<Cmd = VectorCmd, Done = VectorDone> {
     fn depth(&self) -> usize;
     /// Whether what is written is durable only after a [`VectorOp::Flush`].
     fn is_cached(&self) -> bool;
+    /// Rows of one parallel unit that can be programmed at the same time: more
+    /// than one where a unit stands for several.
+    fn rows_at_once(&self) -> u32 {
+        1
+    }
     /// Takes the oldest notice that the drive has (log page 0xD0), if any.
     fn take_notice(&mut self) -> Option<Notice> {
         None

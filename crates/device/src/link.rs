@@ -266,4 +266,8 @@ impl<P: OpenChannel> OpenChannel for Link<P> {
     fn hint_block(&self, ppa: Ppa) {
         self.below.hint_block(ppa);
     }
+
+    fn rows_at_once(&self) -> u32 {
+        self.below.rows_at_once()
+    }
 }

@@ -152,6 +152,10 @@ macro_rules! open_channel_of_below {
             fn hint_block(&self, ppa: flash::Ppa) {
                 self.below().hint_block(ppa);
             }
+
+            fn rows_at_once(&self) -> u32 {
+                self.below().rows_at_once()
+            }
         }
     };
 }

@@ -20,6 +20,14 @@ pub const MIN_WIDTH: u32 = 3;
 /// The most: a command of 64 addresses then names a block of each other.
 pub const MAX_WIDTH: u32 = 64;
 
+/// The geometry that is seen above parity of a width, over that of a drive.
+///
+/// # Errors
+/// As [`crate::Parity::new`].
+pub fn geometry(lower: &Geometry, width: u32) -> Result<Geometry, ParityError> {
+    Ok(Layout::new(lower, width)?.upper)
+}
+
 /// The two geometries, and how they belong together.
 pub(crate) struct Layout {
     /// The drive below.

@@ -19,5 +19,5 @@ mod superblock;
 mod writes;
 
 pub use error::ParityError;
-pub use layout::{MAX_WIDTH, MIN_WIDTH};
+pub use layout::{MAX_WIDTH, MIN_WIDTH, geometry};
 pub use parity::{Parity, ParityCounters};

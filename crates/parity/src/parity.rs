@@ -366,6 +366,11 @@ impl<D: OpenChannel> OpenChannel for Parity<D> {
         Some(Notice { number: self.told, ..notice })
     }
 
+    /// A row of each member that holds data.
+    fn rows_at_once(&self) -> u32 {
+        self.layout.data_members() * self.device.rows_at_once()
+    }
+
     fn hint_block(&self, ppa: Ppa) {
         if self.layout.upper.contains(ppa) {
             self.device.hint_block(self.layout.home(ppa));

@@ -7,7 +7,8 @@
 //! derives capacity and chunks: a [`DriveConfig`].
 //!
 //! `spare` is (T - U) / T: T the physical pages that hold data, U the logical
-//! ones. The target's reserve is outside T and added on top.
+//! ones. The target's reserve is outside T and added on top, and so is parity:
+//! with `size` the flash is larger by its part, without it the drive smaller.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,6 +16,7 @@ use std::str::FromStr;
 use flash::profile::{KEYS, Key};
 use flash::{Dimensions, Geometry, GeometryError, KeyError, Profile, ProfileError};
 use measure::units::{self, UnitError};
+use parity::{MAX_WIDTH, MIN_WIDTH, ParityError};
 use port::BLOCK_BYTES;
 use serde_json::{Value, json};
 use targets::Victim;
@@ -174,6 +176,8 @@ pub struct MemorySpec {
     pub target: Target,
     /// How victims are chosen.
     pub victim: Victim,
+    /// Parallel units to a superblock with parity; 0 for none.
+    pub parity: u32,
     /// Keys of the profile that are set again, in the order given.
     pub overrides: Vec<(String, String)>,
 }
@@ -279,6 +283,9 @@ pub enum DriveError {
         /// What was given.
         given: u32,
     },
+    /// The drive cannot have that parity.
+    #[error("`parity` in the drive's name: {0}")]
+    Parity(#[from] ParityError),
     /// No logical block is left.
     #[error("spare={spare} of {blocks} blocks leaves no logical block: make the drive larger")]
     Empty {
@@ -298,6 +305,7 @@ pub enum DriveError {
 }
 
 const STORES: &str = "memory, checksum or none";
+const WIDTHS: &str = "0 for none, or 3 to 64 parallel units";
 const VICTIMS: &str = "greedy, fifo, random or d-choices:N with N from 1 to 1000";
 
 impl FromStr for DriveSpec {
@@ -341,6 +349,7 @@ impl MemorySpec {
             store: Store::default(),
             target: Target::default(),
             victim: Victim::default(),
+            parity: 0,
             overrides: Vec::new(),
         }
     }
@@ -373,6 +382,7 @@ impl MemorySpec {
             "victim" => {
                 self.victim = victim_from_name(value).ok_or_else(|| wrong("victim", VICTIMS))?;
             }
+            "parity" => self.parity = width_of(value)?,
             _ if KEYS.iter().any(|k| k.name == key) => {
                 let mut any = Profile::builtin("null").expect("it is built in");
                 any.set(key, value)?;
@@ -399,10 +409,10 @@ impl MemorySpec {
         if let Some(size) = self.size {
             let given = chunks_given.then_some(profile.dimensions.chunks);
             profile.dimensions.chunks = 1;
-            let one = profile.check()?;
+            let one = above(&profile.check()?, self.parity)?;
             profile.dimensions.chunks = chunks_for(size, profile.spare, &one, given)?;
         }
-        let data = profile.check()?;
+        let data = above(&profile.check()?, self.parity)?;
         let size = match self.size {
             Some(size) => size,
             None => logical_blocks(data.blocks(), profile.spare)? * BLOCK_BYTES,
@@ -411,9 +421,11 @@ impl MemorySpec {
         let chunks = data.chunks().saturating_add(reserve);
         let geometry = Geometry::new(Dimensions { chunks, ..profile.dimensions })
             .map_err(|source| DriveError::TooLarge { source })?;
+        let above = above(&geometry, self.parity)?;
         let name = self.to_string();
         let faults = Rules::default();
-        Ok(DriveConfig { name, spec: self.clone(), profile, size, reserve, geometry, faults })
+        let spec = self.clone();
+        Ok(DriveConfig { name, spec, profile, size, reserve, geometry, above, faults })
     }
 }
 
@@ -431,6 +443,9 @@ impl fmt::Display for MemorySpec {
         }
         if self.victim != Victim::default() {
             write!(f, ",victim={}", victim_name(self.victim))?;
+        }
+        if self.parity > 0 {
+            write!(f, ",parity={}", self.parity)?;
         }
         self.overrides.iter().try_for_each(|(key, value)| write!(f, ",{key}={value}"))
     }
@@ -451,6 +466,8 @@ pub struct DriveConfig {
     pub reserve: u32,
     /// The geometry of the device: data and reserve.
     pub geometry: Geometry,
+    /// What the target sees: that, or with parity fewer and larger units.
+    pub above: Geometry,
     /// What goes wrong in it on purpose; nothing unless it was asked for.
     pub faults: Rules,
 }
@@ -466,10 +483,20 @@ impl DriveConfig {
         self.geometry.chunks()
     }
 
-    /// Physical blocks that hold data (T).
+    /// Physical blocks that hold data (T), without those that hold parity.
     pub fn data_blocks(&self) -> u64 {
-        let chunks = u64::from(self.geometry.total_pus()) * u64::from(self.data_chunks());
-        chunks * u64::from(self.geometry.chunk_blocks())
+        let chunks = u64::from(self.above.total_pus()) * u64::from(self.data_chunks());
+        chunks * u64::from(self.above.chunk_blocks())
+    }
+
+    /// Bytes of flash, of those in the geometry, that parity takes.
+    pub fn parity_bytes(&self) -> u64 {
+        (self.geometry.blocks() - self.above.blocks()) * BLOCK_BYTES
+    }
+
+    /// Whether it has layers that most drives have not.
+    pub fn is_layered(&self) -> bool {
+        self.spec.parity > 0 || !self.faults.is_empty()
     }
 
     /// Logical blocks (U).
@@ -503,6 +530,13 @@ impl DriveConfig {
             "victim": victim_name(spec.victim),
             "profile": self.profile.to_table(),
         });
+        if spec.parity > 0 {
+            json["parity"] = json!({
+                "width": spec.parity,
+                "bytes": self.parity_bytes(),
+                "superblock_bytes": u64::from(self.above.chunk_blocks()) * BLOCK_BYTES,
+            });
+        }
         if !self.faults.is_empty() {
             json["faults"] = self.faults.to_json();
         }
@@ -522,6 +556,15 @@ pub fn load(name: &str) -> Result<Profile, DriveError> {
     let text = std::fs::read_to_string(name)
         .map_err(|source| DriveError::Read { path: name.into(), source })?;
     Ok(Profile::from_toml(&text, name)?)
+}
+
+/// What a target on a drive of this geometry sees, with parity of a width or
+/// none.
+fn above(geometry: &Geometry, parity: u32) -> Result<Geometry, ParityError> {
+    match parity {
+        0 => Ok(*geometry),
+        width => parity::geometry(geometry, width),
+    }
 }
 
 /// Parts of a billion that the spare leaves: whole numbers keep `spare=0.7` of
@@ -609,6 +652,15 @@ fn size_of(value: &str) -> Result<u64, DriveError> {
     Ok(bytes)
 }
 
+/// A width of parity, or 0 for none.
+fn width_of(value: &str) -> Result<u32, DriveError> {
+    let takes = WIDTHS;
+    match number("parity", value) {
+        Ok(width) if width == 0 || (MIN_WIDTH..=MAX_WIDTH).contains(&width) => Ok(width),
+        _ => Err(DriveError::Value { key: "parity", value: value.into(), takes }),
+    }
+}
+
 /// A size that [`units::size`] reads back: the largest binary unit that
 /// leaves a whole number.
 fn show_size(bytes: u64) -> String {
@@ -617,7 +669,7 @@ fn show_size(bytes: u64) -> String {
 
 /// All keys that a drive's name may have.
 fn known_keys() -> String {
-    let own = ["size", "store", "target", "victim"];
+    let own = ["size", "store", "target", "victim", "parity"];
     own.into_iter().chain(KEYS.iter().map(|k: &Key| k.name)).collect::<Vec<_>>().join(", ")
 }
 

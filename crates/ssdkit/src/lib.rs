@@ -5,8 +5,9 @@
 //! they stand for ([`stack`]), loads and the runner that drives them
 //! ([`load`], [`runner`]), and the command line ([`cli`], [`mod@bench`],
 //! [`serve`], [`trace`]). Drives in files are made by [`create`], looked at by
-//! [`info`], copied by [`snapshot`] and found again by [`restore`]. Things go
-//! wrong in a drive ([`faulty`]) as rules say ([`fault_rules`]). Drives below the
+//! [`info`], copied by [`snapshot`] and found again by [`restore`]. A
+//! drive may have parity, and things go wrong in it as rules say ([`layered`],
+//! [`fault_rules`]). Drives below the
 //! block layer ([`blocks`]) run in virtual time on one thread ([`cores`]) or on
 //! the clock with a thread for each core ([`clocked`], [`real`]).
 
@@ -22,9 +23,9 @@ pub mod drive;
 pub mod driver;
 pub mod error;
 pub mod fault_rules;
-pub mod faulty;
 pub mod info;
 pub mod job;
+pub mod layered;
 pub mod lent;
 pub mod load;
 pub mod nbd;

@@ -151,7 +151,7 @@ impl<M: Backing> Restored<M> {
             Stack::Plain(drive) => drive.counters(),
             Stack::Host(drive) => drive.counters(),
             Stack::Device(link) => link.below().counters(),
-            Stack::Faulty(drive) => drive.counters(),
+            Stack::Layered(drive) => drive.counters(),
             Stack::ProtectedHost(drive) => drive.below().counters(),
             Stack::ProtectedDevice(link) => link.below().below().counters(),
         };

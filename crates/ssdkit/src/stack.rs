@@ -19,6 +19,7 @@ use device::{Counters, Device, Link};
 use drivefile::{DriveFile, FileError};
 use flash::{Chunk, Medium, RamMedium, Side};
 use nvram::{NonVolatile, Protected, Started};
+use parity::ParityCounters;
 use port::{BlockDone, BlockReq, OutOfMemory, Port, Ring, Shape, Time};
 use targets::pblk::Memory;
 use targets::{Pblk, PblkConfig, WriteCounters};
@@ -27,7 +28,7 @@ use crate::drive::DriveConfig;
 use crate::driver::Patience;
 use crate::error::Error;
 use crate::fault_rules::Injected;
-use crate::faulty::Faulty;
+use crate::layered::Layered;
 
 /// Completions that are taken at a time while a drive is ended.
 const DONE: usize = 64;
@@ -148,6 +149,10 @@ pub trait Drive: Observed + Send + 'static {
     /// Why its medium can be written no more, if that is so, and whether that
     /// is for want of room.
     fn fault(&self) -> Option<(Error, bool)>;
+    /// What was done for the sake of parity, where it has that.
+    fn parity(&self) -> Option<ParityCounters> {
+        None
+    }
     /// From now on the fault rules that it was made with strike.
     fn begin_faults(&mut self) {}
     /// How often each of them struck.
@@ -382,8 +387,9 @@ pub enum Stack<M: Backing = RamMedium> {
     Host(Pblk<Link<Device<M>>>),
     /// The translation layer in the drive, below the link.
     Device(Link<Pblk<Device<M>>>),
-    /// Either, with things that go wrong on purpose.
-    Faulty(Faulty<M>),
+    /// Either, with parity below the target, things that go wrong on purpose, or
+    /// both.
+    Layered(Layered<M>),
     /// The translation layer on the host, with a protected cache.
     ProtectedHost(Protected<Pblk<Link<Device<M>>>, Store>),
     /// Translation layer and protected cache in the drive, below the link, also
@@ -424,15 +430,15 @@ impl Stack {
             Stack::Plain(drive) => drive.memory(),
             Stack::Host(drive) => drive.memory(),
             Stack::Device(link) => link.memory(),
-            Stack::Faulty(drive) => drive.memory(),
+            Stack::Layered(drive) => drive.memory(),
             Stack::ProtectedHost(drive) => drive.memory(),
             Stack::ProtectedDevice(link) => link.memory(),
         })
     }
 
     fn over(config: &DriveConfig, seed: u64, medium: RamMedium) -> Result<Stack, Error> {
-        if !config.faults.is_empty() {
-            return Ok(Stack::Faulty(Faulty::new(config, seed, medium)?));
+        if config.is_layered() {
+            return Ok(Stack::Layered(Layered::new(config, seed, medium)?));
         }
         let profile = &config.profile;
         let device = new_device(config, seed, medium)?;
@@ -480,15 +486,16 @@ impl<M: Backing> Stack<M> {
         chunks: &[Chunk],
         journal: Option<Store>,
     ) -> Result<(Stack<M>, Time, Option<Started>), Error> {
-        if !config.faults.is_empty() {
+        if config.is_layered() {
             if journal.is_some() {
-                return Err(Error::Failed(
-                    "fault rules on a drive with a protected cache: take one with --cache volatile"
+                return Err(Error::Usage(
+                    "fault rules or parity on a drive with a protected cache: take one with \
+                     --cache volatile"
                         .into(),
                 ));
             }
-            let (drive, at) = Faulty::recover(config, seed, medium, chunks)?;
-            return Ok((Stack::Faulty(drive), at, None));
+            let (drive, at) = Layered::recover(config, seed, medium, chunks)?;
+            return Ok((Stack::Layered(drive), at, None));
         }
         let (geometry, profile) = (&config.geometry, &config.profile);
         let (timing, reliability) = (&profile.timing, &profile.reliability);
@@ -547,7 +554,7 @@ impl<M: Backing> Stack<M> {
             Stack::Plain(drive) => drive.populate(),
             Stack::Host(drive) => drive.populate(),
             Stack::Device(link) => link.below().populate(),
-            Stack::Faulty(drive) => drive.populate(),
+            Stack::Layered(drive) => drive.populate(),
             Stack::ProtectedHost(drive) => drive.below().populate(),
             Stack::ProtectedDevice(link) => link.below().below().populate(),
         }
@@ -559,7 +566,7 @@ impl<M: Backing> Stack<M> {
             Stack::Plain(drive) => visitor.visit(drive),
             Stack::Host(drive) => visitor.visit(drive),
             Stack::Device(drive) => visitor.visit(drive),
-            Stack::Faulty(drive) => visitor.visit(drive),
+            Stack::Layered(drive) => visitor.visit(drive),
             Stack::ProtectedHost(drive) => visitor.visit(drive),
             Stack::ProtectedDevice(drive) => visitor.visit(drive),
         }

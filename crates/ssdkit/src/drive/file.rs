@@ -19,7 +19,7 @@ use port::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DriveConfig, DriveError, DriveSpec, MemorySpec, StorageSpec, Store, Target, flag, pairs,
+    DriveConfig, DriveError, DriveSpec, MemorySpec, StorageSpec, Store, Target, above, flag, pairs,
     victim_from_name, victim_name,
 };
 use crate::error::Error;
@@ -150,6 +150,14 @@ struct Text {
     victim: String,
     seed: u64,
     cache: String,
+    /// Parallel units to a superblock with parity; not there without.
+    #[serde(default, skip_serializing_if = "is_none")]
+    parity: u32,
+}
+
+/// Whether a drive has no parity.
+fn is_none(width: &u32) -> bool {
+    *width == 0
 }
 
 /// The name of a cache mode.
@@ -173,6 +181,7 @@ pub fn header(config: &DriveConfig, seed: u64, cache: CacheMode) -> Result<Heade
         victim: victim_name(config.spec.victim),
         seed,
         cache: cache_name(cache).into(),
+        parity: config.spec.parity,
     };
     let drive = toml::to_string(&text)
         .map_err(|e| Error::Usage(format!("the drive cannot be written down: {e}")))?;
@@ -221,11 +230,13 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
         store,
         target,
         victim,
+        parity: text.parity,
         ..MemorySpec::new(&profile.name)
     };
     let (geometry, size) = (header.geometry, text.size);
+    let above = above(&geometry, spec.parity).map_err(|e| wrong(&e))?;
     let faults = Rules::default();
-    let config = DriveConfig { name, spec, profile, size, reserve, geometry, faults };
+    let config = DriveConfig { name, spec, profile, size, reserve, geometry, above, faults };
     if config.size / BLOCK_BYTES >= config.data_blocks() {
         return Err(wrong(&"it is larger than its flash"));
     }
@@ -247,6 +258,7 @@ mod tests {
             "mem:ref,size=64M",
             "mem:tlc,size=1G,spare=0.1,store=checksum,victim=d-choices:3,suspend=true",
             "mem:null,size=16M,store=none,victim=fifo",
+            "mem:tlc,size=1G,parity=8",
         ] {
             let config = made(name);
             let head = header(&config, 7, CacheMode::Volatile).unwrap();
@@ -257,6 +269,7 @@ mod tests {
                 (back.spec.store, back.spec.victim),
                 (config.spec.store, config.spec.victim)
             );
+            assert_eq!((back.spec.parity, back.above), (config.spec.parity, config.above));
             assert_eq!(back.name, "ssd:x");
         }
     }
@@ -274,6 +287,7 @@ mod tests {
             ("cache = \"volatile\"", "cache = \"protected\"", "contradict"),
             ("store = \"memory\"", "store = \"none\"", "contradict"),
             ("data_chunks = 1", "data_chunks = 2", "contradict"),
+            ("seed = 1", "seed = 1\nparity = 7", "divides 64"),
             ("version = 1", "version = = 1", "makes no sense"),
         ] {
             assert!(good.drive.contains(from), "{from} in {}", good.drive);

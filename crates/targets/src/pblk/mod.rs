@@ -364,6 +364,7 @@ impl<D: OpenChannel> Pblk<D> {
         let kept = device.kept();
         let row = geometry.row_blocks();
         let pus = geometry.total_pus();
+        let at_once = device.rows_at_once();
         let row_bytes = row as usize * (kept as usize + TAG_BYTES);
         let keeps_data = u64::from(kept) == BLOCK_BYTES;
         let slots = geometry.chunk_slots();
@@ -391,8 +392,8 @@ impl<D: OpenChannel> Pblk<D> {
             checkpoint: Checkpoint::new(root_bytes * BLOCK_BYTES as usize, pus, slots),
             mirrors,
             load: None,
-            units: Units::new((USER_UNITS_PER_PU * pus).max(16), pus, row, kept)?,
-            stripe: Stripe::new(&geometry),
+            units: Units::new((USER_UNITS_PER_PU * pus * at_once).max(16), pus, row, kept)?,
+            stripe: Stripe::new(&geometry, at_once),
             collectors: Collector::all(&geometry),
             chunks: vec![collect::Stage::default(); slots],
             survivors: collect::Survivors::all(&geometry, row_bytes)?,

@@ -12,8 +12,9 @@ use super::map::Place;
 use super::space::OpenChunk;
 use super::{Cookie, Pblk};
 
-/// User rows at one parallel unit: one being programmed, one behind it.
-const ROWS_PER_PU: u8 = 2;
+/// User rows at one parallel unit for each that it can program at once: one
+/// being programmed, one behind it.
+const ROWS_PER_PU: u32 = 2;
 
 /// Free chunks that the user stream leaves to collection.
 pub(super) const USER_LEAVES: usize = 1;
@@ -39,6 +40,8 @@ pub(super) struct Stripe {
     /// A bit for each rank: can take a row.
     able: Vec<u64>,
     next: usize,
+    /// User rows at one parallel unit, at most.
+    most: u8,
     /// Full units that wait for a parallel unit.
     pub ready: VecDeque<u32>,
     /// The same of collection, whose own parallel units have no row for them.
@@ -46,7 +49,8 @@ pub(super) struct Stripe {
 }
 
 impl Stripe {
-    pub fn new(geometry: &Geometry) -> Stripe {
+    /// For parallel units that program `at_once` rows at a time.
+    pub fn new(geometry: &Geometry, at_once: u32) -> Stripe {
         let mut ranks = vec![u32::MAX; geometry.pu_slots()];
         let mut pus = Vec::new();
         for (rank, pu) in geometry.pus_channels_first().enumerate() {
@@ -55,7 +59,8 @@ impl Stripe {
         }
         let able = vec![0; pus.len().div_ceil(64)];
         let (ready, stranded) = (VecDeque::with_capacity(64), VecDeque::new());
-        Stripe { pus, ranks, able, next: 0, ready, stranded }
+        let most = ROWS_PER_PU.saturating_mul(at_once).min(u8::MAX.into()) as u8;
+        Stripe { pus, ranks, able, next: 0, most, ready, stranded }
     }
 
     /// A parallel unit's place in the round.
@@ -173,7 +178,7 @@ impl<D: OpenChannel> Pblk<D> {
         let rank = self.stripe.rank(pu);
         let stripe = &self.stripe.pus[rank];
         let space = stripe.open.is_some() || self.space.pus[pu].free() > USER_LEAVES;
-        let able = space && stripe.rows < ROWS_PER_PU && self.has_level(pu, rank);
+        let able = space && stripe.rows < self.stripe.most && self.has_level(pu, rank);
         self.stripe.set_able(rank, able);
     }
 

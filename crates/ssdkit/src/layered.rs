@@ -1,28 +1,32 @@
-//! A drive in which things go wrong on purpose.
+//! A drive with layers that most have not: parity across superblocks, and
+//! things that go wrong on purpose.
 //!
 //! ```text
 //! DelayPort, FaultPort      above:   requests are late, or fail
 //! Link, target
+//! Parity                             where the drive has it
 //! DelayPort, FaultPort      below:   the flash's commands
 //! Device
 //! CheckedMedium, FaultyMedium        what is stored; only with such rules
 //! medium
 //! ```
 //!
-//! With the link on the other side of the target it is above the lower ports.
-//! This chain is put together when a drive is made; a drive without rules has
-//! none of it. Rules strike from [`Drive::begin_faults`] on, so that a drive is
+//! With the link on the other side of the target it is between parity and the
+//! lower ports. So what the flash fails to give, parity rebuilds. This chain is
+//! put together when a drive is made; a drive without rules and parity has none
+//! of it. Rules strike from [`Drive::begin_faults`] on, so that a drive is
 //! recovered and preconditioned without, and no longer when it is ended:
 //! what is damaged stays so. Fails as making a drive does.
 
 use device::{Counters, Device, Link, LinkTiming, Notice, OpenChannel, VectorCmd, VectorDone};
 use faults::{CheckedMedium, DelayPort, FaultPort, FaultyMedium};
 use flash::{Chunk, Geometry, Medium, Ppa, Side, Timing};
+use parity::{Parity, ParityCounters};
 use port::{BlockDone, BlockReq, OutOfMemory, Port, Ring, Shape, Time};
 use targets::pblk::{Memory, PblkError};
 use targets::{Pblk, WriteCounters};
 
-use crate::drive::DriveConfig;
+use crate::drive::{DriveConfig, DriveError};
 use crate::error::Error;
 use crate::fault_rules::{Injected, Layer, Rules};
 use crate::stack::{Backing, Drive, Ended, Observed, new_device, shut_down, target};
@@ -44,10 +48,14 @@ trait Lower<M>: OpenChannel + Send {
     fn counters(&self) -> Counters;
     fn state_hash(&self) -> u64;
     fn take_apart(self: Box<Self>) -> (Vec<Chunk>, M);
+    /// What was done for the sake of parity, where there is any.
+    fn parity(&self) -> Option<ParityCounters> {
+        None
+    }
 }
 
 /// A medium with another below it, or none.
-trait Layered<M>: Medium + Send {
+trait Stored<M>: Medium + Send {
     fn set_rules(&mut self, _rules: &Rules) {}
     fn times(&self) -> Vec<u64> {
         Vec::new()
@@ -56,7 +64,7 @@ trait Layered<M>: Medium + Send {
     fn into_lowest(self) -> M;
 }
 
-impl<M: Backing> Layered<M> for M {
+impl<M: Backing> Stored<M> for M {
     fn lowest(&self) -> &M {
         self
     }
@@ -66,7 +74,7 @@ impl<M: Backing> Layered<M> for M {
     }
 }
 
-impl<M: Backing> Layered<M> for Damaged<M> {
+impl<M: Backing> Stored<M> for Damaged<M> {
     fn set_rules(&mut self, rules: &Rules) {
         let seed = rules.seed(Layer::Medium, false);
         self.below_mut().set_rules(&rules.medium(), seed).expect(CHECKED);
@@ -111,7 +119,7 @@ where
     DelayPort::new(port, &[], 0).expect(CHECKED)
 }
 
-impl<M: Send, L: Layered<M>> Lower<M> for Struck<L> {
+impl<M: Send, L: Stored<M>> Lower<M> for Struck<L> {
     fn set_rules(&mut self, rules: &Rules) {
         set_rules(self, Layer::Below, rules);
         self.below_mut().below_mut().medium_mut().set_rules(rules);
@@ -148,7 +156,7 @@ impl<M: Send, L: Layered<M>> Lower<M> for Struck<L> {
     }
 }
 
-impl<M: Send, L: Layered<M>> Lower<M> for Link<Struck<L>> {
+impl<M: Send, L: Stored<M>> Lower<M> for Link<Struck<L>> {
     fn set_rules(&mut self, rules: &Rules) {
         Lower::<M>::set_rules(self.below_mut(), rules);
     }
@@ -175,6 +183,40 @@ impl<M: Send, L: Layered<M>> Lower<M> for Link<Struck<L>> {
 
     fn take_apart(self: Box<Self>) -> (Vec<Chunk>, M) {
         Box::new(self.into_below()).take_apart()
+    }
+}
+
+impl<M, D: Lower<M>> Lower<M> for Parity<D> {
+    fn set_rules(&mut self, rules: &Rules) {
+        self.below_mut().set_rules(rules);
+    }
+
+    fn times(&self, layer: Layer, is_delay: bool) -> Vec<u64> {
+        self.below().times(layer, is_delay)
+    }
+
+    fn set_on_a_clock(&mut self, on_a_clock: bool) {
+        self.below_mut().set_on_a_clock(on_a_clock);
+    }
+
+    fn medium(&self) -> &M {
+        self.below().medium()
+    }
+
+    fn counters(&self) -> Counters {
+        self.below().counters()
+    }
+
+    fn state_hash(&self) -> u64 {
+        self.below().state_hash()
+    }
+
+    fn take_apart(self: Box<Self>) -> (Vec<Chunk>, M) {
+        Box::new(self.into_below()).take_apart()
+    }
+
+    fn parity(&self) -> Option<ParityCounters> {
+        Some(Parity::counters(self))
     }
 }
 
@@ -239,6 +281,10 @@ impl<M> OpenChannel for Flash<M> {
     fn hint_block(&self, ppa: Ppa) {
         self.0.hint_block(ppa);
     }
+
+    fn rows_at_once(&self) -> u32 {
+        self.0.rows_at_once()
+    }
 }
 
 /// The device that is there again, or a new one without `chunks`.
@@ -263,37 +309,49 @@ impl<M: Backing> Flash<M> {
         seed: u64,
         medium: M,
         chunks: Option<&[Chunk]>,
-    ) -> Result<Flash<M>, OutOfMemory> {
+    ) -> Result<Flash<M>, Error> {
         if config.faults.medium().is_empty() {
-            return Ok(Flash::before(config, device(config, seed, medium, chunks)?));
+            return Flash::before(config, device(config, seed, medium, chunks)?);
         }
         let geometry = &config.geometry;
         let medium = FaultyMedium::new(geometry, medium, &[], 0).expect(CHECKED);
         let medium: Damaged<M> = CheckedMedium::over(geometry, medium, chunks.unwrap_or(&[]))?;
-        Ok(Flash::before(config, device(config, seed, medium, chunks)?))
+        Flash::before(config, device(config, seed, medium, chunks)?)
     }
 
-    /// Puts the lower ports before a device, and the link where it is there.
-    fn before<L: Layered<M> + 'static>(config: &DriveConfig, device: Device<L>) -> Flash<M> {
+    /// Puts the lower ports before a device, the link where it is there, and
+    /// parity.
+    fn before<L: Stored<M> + 'static>(
+        config: &DriveConfig,
+        device: Device<L>,
+    ) -> Result<Flash<M>, Error> {
         let struck = two_ports(device);
         match config.profile.side {
-            Side::Device => Flash(Box::new(struck)),
-            Side::Host => Flash(Box::new(Link::new(config.profile.link, struck))),
+            Side::Device => Flash::protected(config, struck),
+            Side::Host => Flash::protected(config, Link::new(config.profile.link, struck)),
         }
+    }
+
+    /// Parity over it, where the drive has that.
+    fn protected<D: Lower<M> + 'static>(config: &DriveConfig, below: D) -> Result<Flash<M>, Error> {
+        Ok(match config.spec.parity {
+            0 => Flash(Box::new(below)),
+            width => Flash(Box::new(Parity::new(below, width).map_err(DriveError::from)?)),
+        })
     }
 }
 
-/// A drive with fault rules.
-pub struct Faulty<M> {
+/// A drive with fault rules, parity, or both.
+pub struct Layered<M> {
     port: DelayPort<FaultPort<Link<Pblk<Flash<M>>>>>,
     rules: Rules,
 }
 
-impl<M: Backing> Faulty<M> {
+impl<M: Backing> Layered<M> {
     /// A new drive.
-    pub fn new(config: &DriveConfig, seed: u64, medium: M) -> Result<Faulty<M>, Error> {
+    pub fn new(config: &DriveConfig, seed: u64, medium: M) -> Result<Layered<M>, Error> {
         let flash = Flash::new(config, seed, medium, None)?;
-        Ok(Faulty::above(config, Pblk::new(flash, target(config, seed))?))
+        Ok(Layered::above(config, Pblk::new(flash, target(config, seed))?))
     }
 
     /// The drive that a medium holds, as [`crate::stack::Stack::recover`]
@@ -303,20 +361,20 @@ impl<M: Backing> Faulty<M> {
         seed: u64,
         medium: M,
         chunks: &[Chunk],
-    ) -> Result<(Faulty<M>, Time), Error> {
+    ) -> Result<(Layered<M>, Time), Error> {
         let flash = Flash::new(config, seed, medium, Some(chunks))?;
         let failed = |source: PblkError| Error::Recovery { name: config.name.clone(), source };
         let (pblk, at) = Pblk::recover(flash, target(config, seed), Time::ZERO).map_err(failed)?;
-        Ok((Faulty::above(config, pblk), at))
+        Ok((Layered::above(config, pblk), at))
     }
 
-    fn above(config: &DriveConfig, pblk: Pblk<Flash<M>>) -> Faulty<M> {
+    fn above(config: &DriveConfig, pblk: Pblk<Flash<M>>) -> Layered<M> {
         let timing = match config.profile.side {
             Side::Device => config.profile.link,
             // It is below: this one takes no time.
             Side::Host => LinkTiming::default(),
         };
-        Faulty { port: two_ports(Link::new(timing, pblk)), rules: config.faults.clone() }
+        Layered { port: two_ports(Link::new(timing, pblk)), rules: config.faults.clone() }
     }
 
     fn pblk(&self) -> &Pblk<Flash<M>> {
@@ -339,7 +397,7 @@ impl<M: Backing> Faulty<M> {
     }
 }
 
-impl<M: Backing> Port for Faulty<M> {
+impl<M: Backing> Port for Layered<M> {
     type Cmd = BlockReq;
     type Done = BlockDone;
 
@@ -364,7 +422,7 @@ impl<M: Backing> Port for Faulty<M> {
     }
 }
 
-impl<M: Backing> Observed for Faulty<M> {
+impl<M: Backing> Observed for Layered<M> {
     fn counters(&self) -> WriteCounters {
         self.pblk().counters()
     }
@@ -374,7 +432,7 @@ impl<M: Backing> Observed for Faulty<M> {
     }
 }
 
-impl<M: Backing> Drive for Faulty<M> {
+impl<M: Backing> Drive for Layered<M> {
     type Medium = M;
 
     fn shape(&self) -> Shape {
@@ -400,6 +458,10 @@ impl<M: Backing> Drive for Faulty<M> {
 
     fn set_on_a_clock(&mut self, on_a_clock: bool) {
         self.pblk_mut().device_mut().0.set_on_a_clock(on_a_clock);
+    }
+
+    fn parity(&self) -> Option<ParityCounters> {
+        self.pblk().device().0.parity()
     }
 
     fn begin_faults(&mut self) {
