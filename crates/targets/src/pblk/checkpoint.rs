@@ -25,7 +25,7 @@ use flash::{Chunk, ChunkState, Ppa, Tag};
 use port::{BLOCK_BYTES, Buffer, Status, Time};
 
 use super::map::Place;
-use super::meta::{Purpose, log_rows};
+use super::meta::{ANCHORS, Purpose, log_rows};
 use super::mutation::{Mutation, is};
 use super::record::{Kind, PAGE_RECORDS, own, own_id, store_page};
 use super::recover::all_chunks;
@@ -89,8 +89,6 @@ pub(super) struct Checkpoint {
     settling: u32,
     /// Units that are not sent before those have settled.
     held: Vec<u32>,
-    /// Chunks that had failed at T0 while rows were on their way to them.
-    failing: Vec<usize>,
     /// The row being gathered.
     gathering: Option<u32>,
     /// Rows of pages on their way.
@@ -243,7 +241,7 @@ impl<D: OpenChannel> Pblk<D> {
             }
             Phase::Settling => {
                 self.checkpoint.phase = Phase::Map(0);
-                self.note_failing();
+                self.note_failed();
                 self.send_held(now);
             }
             Phase::Map(from) => return self.write_map_page(now, from),
@@ -358,9 +356,6 @@ impl<D: OpenChannel> Pblk<D> {
                         before.used == Use::Data && (before.wear, before.next) == (wear, size);
                     let age = if same { before.age } else { seq };
                     let next = if stage.failed { self.end_of_failed(chunk) } else { size };
-                    if stage.failed && stage.rows > 0 {
-                        self.checkpoint.failing.push(chunk);
-                    }
                     Entry { wear, used: Use::Data, next, age }
                 };
                 self.table.set(chunk, entry);
@@ -388,8 +383,11 @@ impl<D: OpenChannel> Pblk<D> {
             let (wear, next) = (of.wear - u32::from(entered), begun);
             self.table.set(chunk, Entry { wear, used: Use::Own, next, age: own.order });
         }
-        let anchors = self.mirrors.iter().flat_map(|mirror| &mirror.chunks);
-        anchors.for_each(|&chunk| self.table.set(chunk, Entry::default()));
+        // Also those that were given up: they never hold data.
+        for pu in geometry.pus_channels_first() {
+            let anchors = (0..ANCHORS).map(|number| geometry.chunk_of(pu, number));
+            anchors.for_each(|chunk| self.table.set(chunk, Entry::default()));
+        }
     }
 
     /// How far a failed chunk is written. It takes no more rows now, but perhaps
@@ -400,13 +398,18 @@ impl<D: OpenChannel> Pblk<D> {
         if wp == 0 { self.chunks[chunk].end } else { wp }
     }
 
-    /// All that was on its way at T0 has settled: the failed chunks that some of
-    /// it went to are now as they stay.
-    fn note_failing(&mut self) {
-        for chunk in std::mem::take(&mut self.checkpoint.failing) {
-            let next = self.end_of_failed(chunk);
-            let entry = self.table.get(chunk);
-            self.table.set(chunk, Entry { next, ..entry });
+    /// All that was on its way at T0 has settled, or has failed: the chunks of
+    /// which a program failed are now as they stay.
+    fn note_failed(&mut self) {
+        let geometry = self.geometry;
+        for chunk in all_chunks(&geometry) {
+            if !self.chunks[chunk].failed {
+                continue;
+            }
+            let (entry, next) = (self.table.get(chunk), self.end_of_failed(chunk));
+            if entry.used == Use::Data && next < entry.next {
+                self.table.set(chunk, Entry { next, ..entry });
+            }
         }
     }
 
