@@ -54,11 +54,13 @@ impl Status {
         self.0 == 0
     }
 
-    /// The first of two that is not success.
+    /// The first of two that is not success. What was read at the limit of what
+    /// can be corrected hides no failure.
     #[inline]
     #[must_use]
     pub fn and(self, other: Status) -> Status {
-        if self.is_ok() { other } else { self }
+        let gives_way = self.is_ok() || (self == Status::HIGH_ECC && !other.is_ok());
+        if gives_way { other } else { self }
     }
 }
 
@@ -86,5 +88,17 @@ impl fmt::Display for Status {
             _ => "unknown status",
         };
         write!(f, "{words} (type {}, code {:#04x})", self.0 >> 8, self.0 & 0xff)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_the_failure_counts() {
+        let (ok, weak, lost) = (Status::SUCCESS, Status::HIGH_ECC, Status::UNRECOVERED_READ);
+        assert_eq!((ok.and(ok), ok.and(weak), weak.and(ok)), (ok, weak, weak));
+        assert_eq!((weak.and(lost), lost.and(weak), lost.and(Status::ABORTED)), (lost, lost, lost));
     }
 }

@@ -44,6 +44,12 @@ impl Violation {
     }
 }
 
+/// Whether a request did what it was asked. What was read at the limit of what
+/// can be corrected was read.
+fn is_done(status: Status) -> bool {
+    status.is_ok() || status == Status::HIGH_ECC
+}
+
 /// A request under way.
 #[derive(Clone, Copy, Debug)]
 struct Request {
@@ -466,7 +472,7 @@ impl Machine {
         };
         self.free.push(slot);
         self.flash.power().progress();
-        if !done.status.is_ok() {
+        if !is_done(done.status) {
             return self.failed(&request, done.status);
         }
         match request.op {
@@ -592,7 +598,7 @@ impl Machine {
             while let Some(done) = self.done.pop() {
                 let count = done.buffer.len() as u64 / kept;
                 left -= count;
-                if done.status.is_ok() {
+                if is_done(done.status) {
                     self.seen(when, &done, allows)?;
                 } else {
                     missed.extend((done.id..done.id + count).map(|block| (block, done.status)));
@@ -627,7 +633,7 @@ impl Machine {
                 self.wait_for_check()?;
             }
             let done = self.done.pop().expect("it was looked at");
-            if done.status.is_ok() {
+            if is_done(done.status) {
                 return self.seen(when, &done, allows);
             }
             status = done.status;

@@ -6,6 +6,7 @@
 
 use faults::{Delay, DelayRule, FaultRule, Operation, Rule, Span, Trigger};
 use flash::Geometry;
+use port::Status;
 use serde::Serialize;
 use workload::Rng;
 
@@ -90,6 +91,11 @@ impl Troubles {
         troubles.fail_some(rng, geometry);
         if rng.below(2) == 0 {
             troubles.delay_some(rng);
+        }
+        if Rng::new(seed, 5).below(4) == 0 {
+            // These fail nothing, though their status is none of success.
+            let rule = fails(Operation::Read, with(1e-2), false);
+            troubles.operations.push(FaultRule { status: Some(Status::HIGH_ECC), ..rule });
         }
         match Rng::new(seed, 4).below(6) {
             0 | 1 => Troubles { cached: true, ..Troubles::default() },

@@ -15,6 +15,7 @@ use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::{Geometry, Ppa, TAG_BYTES, Tag};
 use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, OutOfMemory, Ring, Time};
 
+use super::failures::is_read;
 use super::map::Place;
 use super::record::{Kind, is_whole, own};
 use super::{Cookie, DEPTH, Pblk};
@@ -282,7 +283,7 @@ impl<D: OpenChannel> Pblk<D> {
         let blocks: Vec<_> = (job.ppa.0..).map(Ppa).zip(blocks).collect();
         let whole = std::mem::take(rest);
         for (i, (ppa, (page, tag))) in blocks.into_iter().enumerate() {
-            if done.status.is_ok() || (done.failed != 0 && done.failed >> i & 1 == 0) {
+            if is_read(done.status) || (done.failed != 0 && done.failed >> i & 1 == 0) {
                 let tag = Tag::load(tag);
                 let number = own(tag.id).filter(|own| own.0 == Kind::Page);
                 if let Some((_, number)) = number

@@ -30,6 +30,7 @@ use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Chunk, ChunkState, Geometry, Ppa, TAG_BYTES, Tag};
 use port::{BLOCK_BYTES, Buffer, OutOfMemory, Pieces, Ring, Status, Time};
 
+use super::failures::is_read;
 use super::load::{Gone, Load};
 use super::map::Place;
 use super::meta::{place_word, word_place};
@@ -73,7 +74,7 @@ struct Ended<'a> {
 
 impl Ended<'_> {
     fn check(&self) -> Result<(), PblkError> {
-        if self.status.is_ok() { Ok(()) } else { Err(PblkError::Recovery(self.status)) }
+        if is_read(self.status) { Ok(()) } else { Err(PblkError::Recovery(self.status)) }
     }
 }
 
@@ -129,7 +130,9 @@ impl<'a, D: OpenChannel> Runner<'a, D> {
                 let bytes = completion.buffer.bytes();
                 let (data, tags) =
                     bytes.split_at((lane.job.count as usize * each).min(bytes.len()));
-                let (status, failed) = (completion.status, completion.failed);
+                // What was read at the limit of what can be corrected was read.
+                let status = completion.status;
+                let failed = if is_read(status) { 0 } else { completion.failed };
                 let ended = done(lane.job, Ended { status, failed, data, tags });
                 // Also when it failed: the next job may still be done.
                 lane.buffer.give(completion.buffer);

@@ -4,6 +4,7 @@ use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::{Ppa, Tag};
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Pieces, Status, Time};
 
+use super::failures::is_read;
 use super::map::Place;
 use super::mutation::{Mutation, is};
 use super::units::Slot;
@@ -337,13 +338,14 @@ impl<D: OpenChannel> Pblk<D> {
         let partial = &mut self.partials[number];
         partial.scratch = done.buffer;
         let slot = partial.request;
-        if done.status.is_ok() && self.requests[slot].op != BlockOp::Read {
+        let is_read = is_read(done.status);
+        if is_read && self.requests[slot].op != BlockOp::Read {
             self.merges.push_back(number);
             self.stage_waiting(now);
             return;
         }
         let mut piece = std::mem::take(&mut partial.piece);
-        if done.status.is_ok() {
+        if is_read {
             let range = partial.from..partial.from + partial.len;
             piece.bytes_mut().copy_from_slice(&partial.scratch.bytes()[range]);
         }
