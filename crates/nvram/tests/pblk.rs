@@ -178,16 +178,16 @@ impl Model {
         // By number, the blocks and what they get.
         let mut flights: [Option<(usize, usize, u64)>; 8] = [None; 8];
         loop {
-            for slot in 0..8 {
+            for (slot, flight) in flights.iter_mut().enumerate() {
                 let first = self.rng.below((BLOCKS as u64) - MOST_BLOCKS) as usize;
                 let count = 1 + self.rng.below(MOST_BLOCKS) as usize;
                 let kind = self.rng.below(20);
                 let range = first..first + count;
                 let taken = self.blocks[range.clone()].iter().any(|block| block.may.is_some());
-                if flights[slot].is_some() || taken || cmds.room() == 0 {
+                if flight.is_some() || taken || cmds.room() == 0 {
                     continue;
                 }
-                let (id, fua) = (slot as u64, kind % 4 == 0);
+                let (id, fua) = (slot as u64, kind.is_multiple_of(4));
                 let (offset, len) = ((first * BLOCK) as u64, (count * BLOCK) as u64);
                 self.version += 1;
                 let (op, value) = match kind {
@@ -201,7 +201,7 @@ impl Model {
                     words.for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
                 }
                 self.blocks[range].iter_mut().for_each(|block| block.may = Some(value));
-                flights[slot] = Some((first, count, value));
+                *flight = Some((first, count, value));
                 cmds.put(|| BlockReq { id, op, fua, offset, len, buffer });
             }
             drive.submit(now, &mut cmds);

@@ -440,16 +440,6 @@ impl ServeArgs {
     }
 }
 
-/// What a drive does with its writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Cache {
-    /// A write is durable after a flush.
-    #[default]
-    Volatile,
-    /// A write is durable when it completes.
-    Protected,
-}
-
 /// `ssdkit create`.
 #[derive(Args, Clone, Debug)]
 pub struct CreateArgs {
@@ -471,9 +461,9 @@ pub struct CreateArgs {
     /// How chunks to collect are chosen: greedy, fifo, random, d-choices:N [default: greedy].
     #[arg(long, value_name = "POLICY")]
     pub victim: Option<String>,
-    /// What the drive does with its writes.
-    #[arg(long, value_enum, default_value_t)]
-    pub cache: Cache,
+    /// When writes are durable: volatile (after a flush), protected (when they complete) [default: volatile].
+    #[arg(long, value_name = "KIND")]
+    pub cache: Option<String>,
     /// What the random numbers of the drive's policies come from.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     pub seed: u64,

@@ -8,13 +8,13 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use drivefile::{CacheMode, DriveFile, Header};
+use drivefile::{DriveFile, Header};
 use measure::units;
 use port::BLOCK_BYTES;
 use serde_json::json;
 
-use crate::cli::{Cache, CreateArgs};
-use crate::drive::file::{cache_name, file_error, header};
+use crate::cli::CreateArgs;
+use crate::drive::file::{file_error, header};
 use crate::drive::{DriveConfig, MemorySpec};
 use crate::error::Error;
 use crate::snapshot::check_new;
@@ -23,13 +23,9 @@ use crate::stack::{Stack, new_device};
 /// Makes the drive, and tells `out` what it is.
 pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
     let config = spec(args)?.resolve()?;
-    let cache = match args.cache {
-        Cache::Volatile => CacheMode::Volatile,
-        Cache::Protected => CacheMode::Protected { journal: journal_bytes(config.size) },
-    };
     // What no target can work on is no drive.
     Stack::check(&config, args.seed)?;
-    let used = make(args, &config, cache)?;
+    let used = make(args, &config)?;
     let raw = config.geometry.blocks() * BLOCK_BYTES;
     let pus = config.geometry.total_pus();
     if args.json {
@@ -39,7 +35,7 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
             "raw_bytes": raw,
             "parallel_units": pus,
             "used_bytes": used,
-            "cache": cache_name(cache),
+            "cache": config.spec.cache.name(),
             "drive": config.effective(),
         });
         writeln!(out, "{json:#}")?;
@@ -59,13 +55,6 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
     Ok(())
 }
 
-/// Bytes for the journal of a protected cache: a sixteenth of the drive, from
-/// 8 to 32 MiB. What it holds is written again after a cut, and each half of it
-/// costs a flush in the drive.
-fn journal_bytes(size: u64) -> u64 {
-    (size / 16).clamp(8 << 20, 32 << 20).next_multiple_of(4096)
-}
-
 /// The drive as a name in memory would say it.
 fn spec(args: &CreateArgs) -> Result<MemorySpec, Error> {
     let mut spec = MemorySpec::new(&args.profile);
@@ -74,6 +63,7 @@ fn spec(args: &CreateArgs) -> Result<MemorySpec, Error> {
         ("spare", &args.spare),
         ("store", &args.store),
         ("victim", &args.victim),
+        ("cache", &args.cache),
     ];
     for (key, value) in given.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
         if args.keys.iter().any(|(other, _)| other == key) {
@@ -92,9 +82,9 @@ fn spec(args: &CreateArgs) -> Result<MemorySpec, Error> {
 
 /// Makes the file; gives the bytes that it takes on the disk. One that is to
 /// be replaced is there until the new one is whole.
-fn make(args: &CreateArgs, config: &DriveConfig, cache: CacheMode) -> Result<u64, Error> {
+fn make(args: &CreateArgs, config: &DriveConfig) -> Result<u64, Error> {
     let path = Path::new(&args.file);
-    let header = header(config, args.seed, cache)?;
+    let header = header(config, args.seed)?;
     let failed = |e| file_error(&args.file, e);
     if !args.force {
         check_new(&args.file)?;

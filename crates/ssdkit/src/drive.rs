@@ -13,6 +13,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use drivefile::CacheMode;
 use flash::profile::{KEYS, Key};
 use flash::{Dimensions, Geometry, GeometryError, KeyError, Profile, ProfileError};
 use measure::units::{self, UnitError};
@@ -65,6 +66,30 @@ impl Store {
 
     fn from_name(name: &str) -> Option<Store> {
         [Store::Memory, Store::Checksum, Store::None].into_iter().find(|s| s.name() == name)
+    }
+}
+
+/// What the drive does with its writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cache {
+    /// They are durable after a flush, or with FUA.
+    #[default]
+    Volatile,
+    /// They are durable when they complete: power loss does not end the cache.
+    Protected,
+}
+
+impl Cache {
+    /// Its name in drive names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cache::Volatile => "volatile",
+            Cache::Protected => "protected",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Cache> {
+        [Cache::Volatile, Cache::Protected].into_iter().find(|c| c.name() == name)
     }
 }
 
@@ -178,6 +203,8 @@ pub struct MemorySpec {
     pub victim: Victim,
     /// Parallel units to a superblock with parity; 0 for none.
     pub parity: u32,
+    /// What it does with its writes.
+    pub cache: Cache,
     /// Keys of the profile that are set again, in the order given.
     pub overrides: Vec<(String, String)>,
 }
@@ -306,6 +333,7 @@ pub enum DriveError {
 
 const STORES: &str = "memory, checksum or none";
 const WIDTHS: &str = "0 for none, or 3 to 64 parallel units";
+const CACHES: &str = "volatile or protected";
 const VICTIMS: &str = "greedy, fifo, random or d-choices:N with N from 1 to 1000";
 
 impl FromStr for DriveSpec {
@@ -350,6 +378,7 @@ impl MemorySpec {
             target: Target::default(),
             victim: Victim::default(),
             parity: 0,
+            cache: Cache::default(),
             overrides: Vec::new(),
         }
     }
@@ -383,6 +412,9 @@ impl MemorySpec {
                 self.victim = victim_from_name(value).ok_or_else(|| wrong("victim", VICTIMS))?;
             }
             "parity" => self.parity = width_of(value)?,
+            "cache" => {
+                self.cache = Cache::from_name(value).ok_or_else(|| wrong("cache", CACHES))?;
+            }
             _ if KEYS.iter().any(|k| k.name == key) => {
                 let mut any = Profile::builtin("null").expect("it is built in");
                 any.set(key, value)?;
@@ -447,6 +479,9 @@ impl fmt::Display for MemorySpec {
         if self.parity > 0 {
             write!(f, ",parity={}", self.parity)?;
         }
+        if self.cache != Cache::default() {
+            write!(f, ",cache={}", self.cache.name())?;
+        }
         self.overrides.iter().try_for_each(|(key, value)| write!(f, ",{key}={value}"))
     }
 }
@@ -481,6 +516,19 @@ impl DriveConfig {
     /// Chunks a parallel unit in all.
     pub fn total_chunks(&self) -> u32 {
         self.geometry.chunks()
+    }
+
+    /// What a file of it does with its writes, and with how large a journal: a
+    /// sixteenth of the drive, from 8 to 32 MiB. What that holds is written
+    /// again after a cut, and each half of it costs a flush in the drive.
+    pub fn cache_mode(&self) -> CacheMode {
+        match self.spec.cache {
+            Cache::Volatile => CacheMode::Volatile,
+            Cache::Protected => {
+                let journal = (self.size / 16).clamp(8 << 20, 32 << 20);
+                CacheMode::Protected { journal: journal.next_multiple_of(4096) }
+            }
+        }
     }
 
     /// Physical blocks that hold data (T), without those that hold parity.
@@ -528,6 +576,7 @@ impl DriveConfig {
             "store": spec.store.name(),
             "target": spec.target.name(),
             "victim": victim_name(spec.victim),
+            "cache": spec.cache.name(),
             "profile": self.profile.to_table(),
         });
         if spec.parity > 0 {
@@ -669,7 +718,7 @@ fn show_size(bytes: u64) -> String {
 
 /// All keys that a drive's name may have.
 fn known_keys() -> String {
-    let own = ["size", "store", "target", "victim", "parity"];
+    let own = ["size", "store", "target", "victim", "parity", "cache"];
     own.into_iter().chain(KEYS.iter().map(|k: &Key| k.name)).collect::<Vec<_>>().join(", ")
 }
 

@@ -19,7 +19,7 @@ use targets::WriteCounters;
 use crate::drive::DriveConfig;
 use crate::drive::file::{OpenFile, file_error};
 use crate::error::Error;
-use crate::stack::{Backing, Drive, Observed, Stack, Store, Visitor};
+use crate::stack::{Backing, Drive, Observed, Stack, Store, Visitor, empty_journal};
 
 /// A recovery that took longer than this, on the wall or of drive time, is
 /// told of, in ns.
@@ -121,7 +121,11 @@ impl<M: Backing> Restored<M> {
         chunks: &[Chunk],
         clean: bool,
     ) -> Result<Restored<M>, Error> {
-        let journal = medium.journal();
+        let journal = match medium.journal() {
+            // One that was shut down has nothing in its journal.
+            None if clean => empty_journal(&config)?,
+            journal => journal,
+        };
         Restored::over(config, seed, medium, chunks, clean, journal)
     }
 

@@ -9,7 +9,6 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use drivefile::CacheMode;
 use measure::units;
 use serde_json::json;
 
@@ -60,7 +59,7 @@ pub fn save<M: Backing>(
     seed: u64,
     ended: &mut Ended<M>,
 ) -> Result<(), Error> {
-    let header = header(config, seed, CacheMode::Volatile)?;
+    let header = header(config, seed)?;
     let Ended { medium, chunks, .. } = ended;
     drivefile::save(Path::new(path), &header, chunks, medium).map_err(|e| file_error(path, e))
 }

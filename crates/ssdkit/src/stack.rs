@@ -16,15 +16,15 @@
 //! on, or a medium that cannot be read or written.
 
 use device::{Counters, Device, Link};
-use drivefile::{DriveFile, FileError};
+use drivefile::{CacheMode, DriveFile, FileError};
 use flash::{Chunk, Medium, RamMedium, Side};
-use nvram::{NonVolatile, Protected, Started};
+use nvram::{NonVolatile, NvRam, Protected, Started};
 use parity::ParityCounters;
 use port::{BlockDone, BlockReq, OutOfMemory, Port, Ring, Shape, Time};
 use targets::pblk::Memory;
 use targets::{Pblk, PblkConfig, WriteCounters};
 
-use crate::drive::DriveConfig;
+use crate::drive::{Cache, DriveConfig};
 use crate::driver::Patience;
 use crate::error::Error;
 use crate::fault_rules::Injected;
@@ -437,6 +437,7 @@ impl Stack {
     }
 
     fn over(config: &DriveConfig, seed: u64, medium: RamMedium) -> Result<Stack, Error> {
+        refuse_layers(config)?;
         if config.is_layered() {
             return Ok(Stack::Layered(Layered::new(config, seed, medium)?));
         }
@@ -444,12 +445,44 @@ impl Stack {
         let device = new_device(config, seed, medium)?;
         let target = target(config, seed);
         let timing = profile.link;
+        if let Some(journal) = empty_journal(config)? {
+            let started = |e| Error::Failed(format!("{}: {e}", config.name));
+            if profile.side == Side::Host && !timing.is_instant() {
+                let pblk = Pblk::new(Link::new(timing, device), target)?;
+                let shape = pblk.shape();
+                let drive = Protected::start(pblk, shape, journal, Time::ZERO);
+                return Ok(Stack::ProtectedHost(drive.map_err(started)?.0));
+            }
+            let pblk = Pblk::new(device, target)?;
+            let shape = pblk.shape();
+            let drive = Protected::start(pblk, shape, journal, Time::ZERO);
+            return Ok(Stack::ProtectedDevice(Link::new(timing, drive.map_err(started)?.0)));
+        }
         Ok(match profile.side {
             _ if timing.is_instant() => Stack::Plain(Pblk::new(device, target)?),
             Side::Host => Stack::Host(Pblk::new(Link::new(timing, device), target)?),
             Side::Device => Stack::Device(Link::new(timing, Pblk::new(device, target)?)),
         })
     }
+}
+
+/// The journal of a drive in memory with a protected cache, empty.
+pub(crate) fn empty_journal(config: &DriveConfig) -> Result<Option<Store>, Error> {
+    let CacheMode::Protected { journal } = config.cache_mode() else { return Ok(None) };
+    let mut store = NvRam::new(journal as usize);
+    nvram::format(&mut store).map_err(|e| Error::Failed(format!("{}: {e}", config.name)))?;
+    Ok(Some(Box::new(store)))
+}
+
+/// Layers that most drives have not are not for those with a protected cache.
+fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
+    if config.spec.cache == Cache::Volatile || !config.is_layered() {
+        return Ok(());
+    }
+    let what = if config.faults.is_empty() { "parity" } else { "--fault" };
+    Err(Error::Usage(format!(
+        "{what} is not for a drive with a protected cache: take one whose cache is volatile"
+    )))
 }
 
 /// A new device, as it leaves the factory.
@@ -486,14 +519,8 @@ impl<M: Backing> Stack<M> {
         chunks: &[Chunk],
         journal: Option<Store>,
     ) -> Result<(Stack<M>, Time, Option<Started>), Error> {
+        refuse_layers(config)?;
         if config.is_layered() {
-            if journal.is_some() {
-                return Err(Error::Usage(
-                    "fault rules or parity on a drive with a protected cache: take one with \
-                     --cache volatile"
-                        .into(),
-                ));
-            }
             let (drive, at) = Layered::recover(config, seed, medium, chunks)?;
             return Ok((Stack::Layered(drive), at, None));
         }
@@ -592,10 +619,13 @@ mod tests {
     }
 
     #[test]
-    fn link_and_side_decide_the_kind() {
+    fn link_side_and_cache_decide_the_kind() {
         assert!(matches!(build("mem:null,size=64M"), Stack::Plain(_)));
         assert!(matches!(build("mem:znand,size=64M"), Stack::Device(_)));
         assert!(matches!(build("mem:znand,size=64M,side=host"), Stack::Host(_)));
+        let protected = |rest: &str| build(&format!("mem:znand,size=64M,cache=protected{rest}"));
+        assert!(matches!(protected(""), Stack::ProtectedDevice(_)));
+        assert!(matches!(protected(",side=host"), Stack::ProtectedHost(_)));
     }
 
     #[test]
@@ -606,6 +636,7 @@ mod tests {
         assert_eq!((bytes, kept), (64 << 20, 8));
         assert!(free > 0);
         assert_eq!(of(",side=host"), of(""));
+        assert_eq!(of(",cache=protected"), of(""));
         assert_eq!(of(",link_latency=0ns,link_rate=none,controller=0ns"), of(""));
     }
 }

@@ -242,7 +242,7 @@ fn what_cannot_be_made_is_refused() {
         ("create a --profile ref --size 1G --victim me", 2, "greedy"),
         ("create a --profile ref --size 1G --spare 2", 2, "spare"),
         ("create a --profile ref --size 64M unreadable=8", 2, "unreadable must be 0"),
-        ("create a --profile ref --size 64M --cache none", 2, "protected"),
+        ("create a --profile ref --size 64M --cache none", 2, "volatile or protected"),
         ("create full --profile ref --size 64M", 2, "exists already"),
         ("create folder --profile ref --size 64M --force", 2, "a directory"),
         ("create no/such/a --profile ref --size 64M", 2, "no folder"),

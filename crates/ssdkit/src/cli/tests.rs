@@ -192,7 +192,7 @@ fn a_drive_file_is_made_of_options_and_keys() {
     else {
         panic!("it is a create");
     };
-    assert_eq!((args.file.as_str(), args.cache), ("a.ssd", Cache::Volatile));
+    assert_eq!((args.file.as_str(), args.cache.as_deref()), ("a.ssd", Some("volatile")));
     assert_eq!(args.keys, [("suspend".to_string(), "true".to_string())]);
     for line in
         ["create a", "create --profile ref", "create a --profile ref key", "info", "snapshot a"]

@@ -19,8 +19,8 @@ use port::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DriveConfig, DriveError, DriveSpec, MemorySpec, StorageSpec, Store, Target, above, flag, pairs,
-    victim_from_name, victim_name,
+    Cache, DriveConfig, DriveError, DriveSpec, MemorySpec, StorageSpec, Store, Target, above, flag,
+    pairs, victim_from_name, victim_name,
 };
 use crate::error::Error;
 use crate::fault_rules::Rules;
@@ -162,15 +162,20 @@ fn is_none(width: &u32) -> bool {
 
 /// The name of a cache mode.
 pub fn cache_name(cache: CacheMode) -> &'static str {
+    cache_of(cache).name()
+}
+
+fn cache_of(cache: CacheMode) -> Cache {
     match cache {
-        CacheMode::Volatile => "volatile",
-        CacheMode::Protected { .. } => "protected",
+        CacheMode::Volatile => Cache::Volatile,
+        CacheMode::Protected { .. } => Cache::Protected,
     }
 }
 
 /// The header of a drive's file. `seed` is that of the drive's policies, at
 /// most `i64::MAX`.
-pub fn header(config: &DriveConfig, seed: u64, cache: CacheMode) -> Result<Header, Error> {
+pub fn header(config: &DriveConfig, seed: u64) -> Result<Header, Error> {
+    let cache = config.cache_mode();
     let text = Text {
         version: TEXT_VERSION,
         software: env!("CARGO_PKG_VERSION").into(),
@@ -231,6 +236,7 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
         target,
         victim,
         parity: text.parity,
+        cache: cache_of(header.cache),
         ..MemorySpec::new(&profile.name)
     };
     let (geometry, size) = (header.geometry, text.size);
@@ -259,9 +265,10 @@ mod tests {
             "mem:tlc,size=1G,spare=0.1,store=checksum,victim=d-choices:3,suspend=true",
             "mem:null,size=16M,store=none,victim=fifo",
             "mem:tlc,size=1G,parity=8",
+            "mem:tlc,size=1G,cache=protected",
         ] {
             let config = made(name);
-            let head = header(&config, 7, CacheMode::Volatile).unwrap();
+            let head = header(&config, 7).unwrap();
             let (back, seed) = super::config(&head, "x", "ssd:x".into()).unwrap();
             assert_eq!((seed, back.size, back.reserve), (7, config.size, config.reserve));
             assert_eq!((&back.profile, back.geometry), (&config.profile, config.geometry));
@@ -270,13 +277,14 @@ mod tests {
                 (config.spec.store, config.spec.victim)
             );
             assert_eq!((back.spec.parity, back.above), (config.spec.parity, config.above));
+            assert_eq!((back.spec.cache, head.cache), (config.spec.cache, config.cache_mode()));
             assert_eq!(back.name, "ssd:x");
         }
     }
 
     #[test]
     fn what_contradicts_itself_is_refused() {
-        let good = header(&made("mem:ref,size=64M"), 1, CacheMode::Volatile).unwrap();
+        let good = header(&made("mem:ref,size=64M"), 1).unwrap();
         for (from, to, says) in [
             ("version = 1", "version = 2", "newer ssdkit"),
             ("victim = \"greedy\"", "victim = \"nearest\"", "victim is unknown"),

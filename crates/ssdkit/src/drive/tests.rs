@@ -77,6 +77,7 @@ fn wrong_names_are_told_apart() {
         ("mem:ref,target=ftl", "it takes pblk"),
         ("mem:ref,victim=d-choices", "d-choices:N"),
         ("mem:ref,victim=d-choices:0", "d-choices:N"),
+        ("mem:ref,cache=none", "volatile or protected"),
         ("mem:ref,spare=0.95", "0.01 to 0.9"),
         ("mem:ref,read=75", "`read` cannot be `75`"),
         ("mem:ref,planes=3", "planes = 3 is out of range"),
@@ -129,6 +130,10 @@ fn the_effective_configuration_hides_nothing() {
     let reserve = v["reserve_chunks_per_pu"].as_u64().unwrap();
     assert!(reserve > 6 && v["total_chunks_per_pu"] == 80 + reserve);
     assert_eq!((v["store"].as_str(), v["victim"].as_str()), (Some("none"), Some("fifo")));
+    assert_eq!(v["cache"], "volatile");
+    let size = mem("mem:ref,size=1G,cache=protected").unwrap();
+    assert_eq!(size.effective()["cache"], "protected");
+    assert_eq!(size.cache_mode(), CacheMode::Protected { journal: 32 << 20 });
 }
 
 fn null(text: &str) -> NullSpec {
@@ -218,6 +223,8 @@ fn specs() -> impl Strategy<Value = MemorySpec> {
         (1u32..=1000).prop_map(Victim::DChoices)
     ];
     let stores = prop_oneof![Just(Store::Memory), Just(Store::Checksum), Just(Store::None)];
+    let widths = prop_oneof![Just(0u32), 3u32..=64];
+    let caches = prop_oneof![Just(Cache::Volatile), Just(Cache::Protected)];
     let overrides = prop::sample::subsequence(
         vec![
             ("groups", "3"),
@@ -232,13 +239,16 @@ fn specs() -> impl Strategy<Value = MemorySpec> {
         0..8,
     );
     let profiles = prop_oneof![Just("ref"), Just("tlc"), Just("./a file=1.toml")];
-    (profiles, prop::option::of(1u64..1 << 40), stores, victims, overrides.prop_shuffle()).prop_map(
-        |(profile, blocks, store, victim, overrides)| MemorySpec {
+    let sizes = prop::option::of(1u64..1 << 40);
+    (profiles, sizes, stores, victims, (widths, caches), overrides.prop_shuffle()).prop_map(
+        |(profile, blocks, store, victim, (parity, cache), overrides)| MemorySpec {
             profile: profile.into(),
             size: blocks.map(|b| b * BLOCK_BYTES),
             store,
             target: Target::Pblk,
             victim,
+            parity,
+            cache,
             overrides: overrides.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
         },
     )
