@@ -44,6 +44,21 @@ pub struct ParityCounters {
     pub read: u64,
 }
 
+impl ParityCounters {
+    /// What was done since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &ParityCounters) -> ParityCounters {
+        ParityCounters {
+            written: self.written - earlier.written,
+            parity: self.parity - earlier.parity,
+            padded: self.padded - earlier.padded,
+            rebuilt: self.rebuilt - earlier.rebuilt,
+            lost: self.lost - earlier.lost,
+            read: self.read - earlier.read,
+        }
+    }
+}
+
 /// An open-channel drive with parity over one without.
 pub struct Parity<D> {
     pub(crate) device: D,
@@ -141,6 +156,12 @@ impl<D: OpenChannel> Parity<D> {
     /// Takes the parity away; what is inside is lost.
     pub fn into_below(self) -> D {
         self.device
+    }
+
+    /// How many superblocks have an offline member, so that nothing more of
+    /// them may be lost.
+    pub fn degraded(&self) -> usize {
+        self.layout.superblocks().filter(|&sb| self.members(sb).is_lame()).count()
     }
 
     /// Units to a superblock.

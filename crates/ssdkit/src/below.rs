@@ -183,6 +183,7 @@ impl<M: Backing> Visitor<M> for Below<'_> {
         drop(load);
         let (mut drive, now) = bare.into_drive();
         drive.begin_faults();
+        let before = drive.parity();
         let (mut run, drive, now) = match args.clock() {
             ClockKind::Virtual => in_virtual_time(args, &mut bench, drive, now)?,
             ClockKind::Real => on_the_clock(args, &mut bench, drive, now)?,
@@ -196,6 +197,7 @@ impl<M: Backing> Visitor<M> for Below<'_> {
         let mut outcome = run.finish(&bench, steady, config.effective(), in_few_words(config));
         outcome.state_hash = hash;
         outcome.injected = bare.drive().injected();
+        outcome.add_parity(before, bare.drive().parity());
         outcome.warnings.extend(put_away(bare));
         Ok(outcome)
     }

@@ -10,6 +10,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use measure::{Cpu, Direction, Gc, Report, SteadyState, WriteAmplification, units};
+use parity::ParityCounters;
 use port::{BlockOp, Shape, Time};
 use serde_json::{Value, json};
 use workload::{Arrivals as Starts, Load as Rate, Order, Pattern};
@@ -25,6 +26,7 @@ use crate::fault_rules::Injected;
 use crate::load::{Load, Pace, Share};
 use crate::nbd::Served;
 use crate::real::share;
+use crate::redundancy::Redundancy;
 use crate::restore::{Recovery, Restored};
 use crate::runner::{Plan, Runner, Until};
 use crate::snapshot;
@@ -60,6 +62,8 @@ pub struct Outcome {
     pub recovery: Option<Recovery>,
     /// Fault rules, and how often each struck.
     pub injected: Vec<Injected>,
+    /// What was done for the sake of parity, where there is any.
+    pub parity: Option<Redundancy>,
     /// With fault rules, the requests that failed, which are no errors then,
     /// and the first of them.
     pub failed: Option<(u64, String)>,
@@ -293,6 +297,7 @@ impl<M: Backing> Visitor<M> for InProcess<'_> {
             Err(e) => return Err(ended(driver, e)),
         };
         driver.drive_mut().begin_faults();
+        let before = driver.drive().parity();
         let measured;
         (measured, driver) = match args.clock() {
             ClockKind::Virtual => (bench.measure(&mut driver, &mut load), driver),
@@ -310,6 +315,7 @@ impl<M: Backing> Visitor<M> for InProcess<'_> {
         let mut outcome = bench.outcome(measured, steady, config.effective(), in_few_words(config));
         outcome.state_hash = args.json.then(|| driver.drive().state_hash());
         outcome.injected = driver.drive().injected();
+        outcome.add_parity(before, driver.drive().parity());
         outcome.warnings.extend(put_away(driver));
         Ok(outcome)
     }
@@ -569,12 +575,25 @@ impl<'a> Bench<'a> {
             warnings: Vec::new(),
             recovery: None,
             injected: Vec::new(),
+            parity: None,
             failed: failed.map(|first| (tally.errors - tally.wrong, first)),
         }
     }
 }
 
 impl Outcome {
+    /// What was done for the sake of parity since it was `before`.
+    pub(crate) fn add_parity(
+        &mut self,
+        before: Option<ParityCounters>,
+        after: Option<ParityCounters>,
+    ) {
+        let amplification = self.report.write_amplification.as_ref().map(|wa| wa.total);
+        self.parity = before
+            .zip(after)
+            .map(|(before, after)| Redundancy::new(after.since(&before), amplification));
+    }
+
     /// As one JSON object.
     pub fn to_json(&self) -> Value {
         let mut json = self.report.to_json();
@@ -594,6 +613,9 @@ impl Outcome {
         }
         if let Some(recovery) = &self.recovery {
             json["recovery"] = recovery.to_json();
+        }
+        if let Some(parity) = &self.parity {
+            json["parity"] = parity.to_json();
         }
         if !self.injected.is_empty() {
             json["injected"] = self.injected.iter().map(Injected::to_json).collect();
@@ -627,6 +649,9 @@ impl Outcome {
             }
             if let Some(recovery) = self.recovery.filter(Recovery::took_long) {
                 writeln!(out, "recovery    {recovery}")?;
+            }
+            if let Some(parity) = &self.parity {
+                writeln!(out, "parity      {parity}")?;
             }
             for (i, one) in self.injected.iter().enumerate() {
                 let label = if i == 0 { "faults" } else { "" };

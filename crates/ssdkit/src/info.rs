@@ -12,6 +12,7 @@ use drivefile::Opened;
 use flash::{Chunk, ChunkState, Geometry};
 use measure::{WriteAmplification, units};
 use nvram::Fill;
+use parity::Parity;
 use port::BLOCK_BYTES;
 use serde_json::{Value, json};
 use targets::pblk::{Memory, Peek};
@@ -19,7 +20,7 @@ use targets::{Pblk, WriteCounters};
 
 use crate::cli::InfoArgs;
 use crate::drive::file::{OpenFile, cache_name, file_error};
-use crate::drive::{DriveConfig, DriveSpec, FileSpec};
+use crate::drive::{DriveConfig, DriveError, DriveSpec, FileSpec};
 use crate::error::Error;
 use crate::stack::{Stack, target};
 
@@ -68,7 +69,15 @@ fn look(name: &str) -> Result<Info, Error> {
     let used_bytes = medium.used_bytes().map_err(|e| file_error(&spec.path, e))?;
     let device = Device::restore(&config.geometry, &config.profile.timing, medium, &chunks)?;
     let failed = |source| Error::Recovery { name: spec.path.clone(), source };
-    let peek = Pblk::peek(device, target(&config, seed)).map_err(failed)?;
+    let target = target(&config, seed);
+    let (peek, degraded) = match config.spec.parity {
+        0 => (Pblk::peek(device, target).map_err(failed)?, 0),
+        width => {
+            let parity = Parity::new(device, width).map_err(DriveError::from)?;
+            let degraded = parity.degraded();
+            (Pblk::peek(parity, target).map_err(failed)?, degraded)
+        }
+    };
     let health = Health::of(&config.geometry, &chunks);
     let cache = cache_name(cache);
     // A new one has no checkpoint and nothing in it.
@@ -76,7 +85,8 @@ fn look(name: &str) -> Result<Info, Error> {
     let clean = clean && is_empty && (peek.clean || peek.checkpoint == 0);
     let memory = peek.memory;
     let path = spec.path;
-    let file = InFile { path, cache, journal, clean, cut_chunks, used_bytes, peek, health };
+    let file =
+        InFile { path, cache, journal, clean, cut_chunks, used_bytes, peek, degraded, health };
     Ok(Info { config, memory, file: Some(file) })
 }
 
@@ -98,6 +108,8 @@ struct InFile {
     cut_chunks: usize,
     used_bytes: u64,
     peek: Peek,
+    /// Superblocks with an offline member, where there is parity.
+    degraded: usize,
     health: Health,
 }
 
@@ -199,6 +211,13 @@ impl Info {
         self.memory.total() as f64 * TERABYTE / self.config.size as f64
     }
 
+    /// Write amplification with the parity of what was written: a row for each
+    /// stripe.
+    fn with_parity(&self, wa: &WriteAmplification) -> f64 {
+        let width = f64::from(self.config.spec.parity);
+        wa.total * width / (width - 1.0)
+    }
+
     fn to_json(&self) -> Value {
         let memory = &self.memory;
         let mut json = json!({
@@ -233,6 +252,13 @@ impl Info {
             "erases": c.erases,
         });
         json["write_amplification"] = json!(amplification(&c));
+        if self.config.spec.parity > 0 {
+            json["parity"] = json!({
+                "superblocks": superblocks(&self.config),
+                "degraded": file.degraded,
+                "write_amplification": amplification(&c).map(|wa| self.with_parity(&wa)),
+            });
+        }
         if let Value::Object(health) = file.health.to_json(self.endurance()) {
             health.into_iter().for_each(|(key, value)| json[key] = value);
         }
@@ -260,6 +286,10 @@ impl Info {
                 config.spec.store.name(),
             ),
         );
+        if config.spec.parity > 0 {
+            let (width, of) = (config.spec.parity, config.parity_bytes());
+            line("parity", format!("across {width} parallel units: {} of the flash", binary(of)));
+        }
         if let Some(file) = &self.file {
             self.file_text(file, &mut line);
         }
@@ -329,6 +359,13 @@ impl Info {
             let bar = "█".repeat((step.chunks * BAR).div_ceil(longest) as usize);
             line("", format!("{range:>11} {:>8} {bar}", step.chunks));
         }
+        if self.config.spec.parity > 0 {
+            let (all, degraded) = (superblocks(&self.config), file.degraded);
+            let wa = amplification(&c).map_or(String::new(), |wa| {
+                format!("; write amplification {:.3} with it", self.with_parity(&wa))
+            });
+            line("superblocks", format!("{all}: {degraded} with an offline chunk{wa}"));
+        }
         let written = units::bytes_decimal((c.user * BLOCK_BYTES) as f64);
         line(
             "written",
@@ -342,6 +379,11 @@ impl Info {
             },
         );
     }
+}
+
+/// Superblocks of a drive with parity.
+fn superblocks(config: &DriveConfig) -> u64 {
+    u64::from(config.above.total_pus()) * u64::from(config.total_chunks())
 }
 
 fn amplification(c: &WriteCounters) -> Option<WriteAmplification> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use device::realtime::Clock;
 use exports::SharedDrive;
 use exports::nbd::{Export, Server, StopHandle};
-use measure::units;
+use measure::{WriteAmplification, units};
 use port::Time;
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::fault_rules::Injected;
 use crate::lent::Lent;
 use crate::nbd::resolve;
+use crate::redundancy::Redundancy;
 use crate::restore::{Recovery, Restored};
 use crate::stack::{Backing, Drive, Stack, Visitor};
 
@@ -115,6 +116,7 @@ impl<M: Backing> Visitor<M> for Serving<'_> {
         drop(shared.into_port().map_err(|e| failed(&e))?);
         let drive = owner.take_back()?;
         let (counters, injected) = (drive.counters(), drive.injected());
+        let parity = drive.parity();
         let ended = match M::OUTLIVES {
             true => drive.end(ready + clock.now().0).and_then(|ended| ended.medium.put_away()),
             false => Ok(()),
@@ -130,6 +132,12 @@ impl<M: Backing> Visitor<M> for Serving<'_> {
                 "metadata_blocks": counters.metadata,
                 "erases": counters.erases,
             });
+            if let Some(parity) = parity {
+                let c = &counters;
+                let all = WriteAmplification::from_blocks(c.user, c.gc, c.padding, c.metadata);
+                let all = all.map(|wa| wa.total);
+                json["parity"] = Redundancy::new(parity, all).to_json();
+            }
             if !injected.is_empty() {
                 json["injected"] = injected.iter().map(Injected::to_json).collect();
             }
