@@ -32,6 +32,17 @@ fn run(page: &str, only: impl Fn(&str) -> bool) {
     }
 }
 
+/// The report of a bench.
+fn report(line: &String) -> serde_json::Value {
+    let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+        .args(line.split_whitespace())
+        .arg("--json")
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
 #[test]
 fn create_makes_drives() {
     run("create.md", |_| true);
@@ -52,15 +63,6 @@ fn snapshots_are_drives() {
 #[test]
 fn the_slc_cache_is_fast_until_it_is_full() {
     let lines = examples("../slc-cache.md");
-    let report = |line: &String| -> serde_json::Value {
-        let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-            .args(line.split_whitespace())
-            .arg("--json")
-            .output()
-            .unwrap();
-        assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
-        serde_json::from_slice(&out.stdout).unwrap()
-    };
     let [burst, fall, without] = &lines[..] else { panic!("three examples: {lines:?}") };
     let iops = |report: &serde_json::Value, second: usize| {
         report["series"][second]["iops"].as_f64().expect("a second of the series")
@@ -71,6 +73,19 @@ fn the_slc_cache_is_fast_until_it_is_full() {
     assert!(iops(&fall, 0) > 3.0 * slow, "1246 against 336");
     let after = iops(&fall, 5);
     assert!((0.97..1.03).contains(&(after / slow)), "{after} against {slow}");
+}
+
+/// What docs/parity.md says of its examples: a unit's reads fail, and requests
+/// with them; with parity none does.
+#[test]
+fn parity_gives_back_a_lost_unit() {
+    let lines = examples("../parity.md");
+    let [without, with] = &lines[..] else { panic!("two examples: {lines:?}") };
+    let [without, with] = [without, with].map(report);
+    let failed = |report: &serde_json::Value| report["failed_requests"].as_u64().unwrap();
+    assert!(failed(&without) > 1000 && without["parity"].is_null(), "{without}");
+    assert_eq!((failed(&with), &with["parity"]["lost_blocks"]), (0, &0.into()), "{with}");
+    assert!(with["parity"]["rebuilt_blocks"].as_u64().unwrap() > 500, "{with}");
 }
 
 #[test]
