@@ -71,8 +71,10 @@ impl FailedRun {
     }
 }
 
-/// What the drive knows of one chunk.
+/// What the drive knows of one chunk. Aligned, so that it is in one line of the
+/// processor's caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(align(32))]
 pub struct Chunk {
     /// Its state.
     pub state: ChunkState,

@@ -100,44 +100,46 @@ impl Survivors {
     }
 }
 
-/// The collection of one parallel unit.
+/// The collection of one parallel unit. What each user row looks at comes
+/// first: of many units each line of the caches counts.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Collector {
     pub(super) victim: Option<usize>,
+    pub(super) open: Option<OpenChunk>,
+    /// Blocks that may be moved for what the user wrote, times 256.
+    pub(super) credit: i64,
+    /// Blocks to move for each block written, times 256.
+    pub(super) pace: i64,
     /// Where in the victim to look next.
     pub(super) next: u32,
-    pub(super) open: Option<OpenChunk>,
-    /// The row being gathered: which of the two units, 0 or 1.
-    gathering: u32,
+    /// Victims of which all was read, and that are not erased yet.
+    pub(super) draining: u32,
+    /// Slots that reads under way will need.
+    pub(super) promised: u32,
+    /// Slots in rows that have not been sent.
+    gathered: u32,
+    /// Whether the victim will be free again.
+    pub(super) wins: bool,
+    /// The victim holds what nobody writes.
+    is_cold: bool,
+    /// Recovery found no free chunk: until there is one, only the victim that
+    /// needs the least room is sure to fit.
+    pub(super) rescue: bool,
     /// Units that are full or being programmed, of the two.
     busy: [bool; 2],
+    /// The row being gathered: which of the two units, 0 or 1.
+    gathering: u32,
+    /// Read buffers that are free, as a bit set.
+    buffers: u32,
     /// Chunks to collect before all others, whatever they win.
     pub(super) asked: VecDeque<u32>,
     /// Blocks to be read by themselves, since a longer read failed.
     again: VecDeque<Ppa>,
     /// The chunk that wear leveling looks at next.
     pub(super) looked: u32,
-    /// The victim holds what nobody writes.
-    is_cold: bool,
-    /// Whether the victim will be free again.
-    pub(super) wins: bool,
-    /// Victims of which all was read, and that are not erased yet.
-    pub(super) draining: u32,
     /// Erases under way.
     pub(super) erasing: u32,
-    /// Slots that reads under way will need.
-    pub(super) promised: u32,
-    /// Slots in rows that have not been sent.
-    gathered: u32,
-    /// Read buffers that are free, as a bit set.
-    buffers: u32,
-    /// Blocks that may be moved for what the user wrote, times 256.
-    pub(super) credit: i64,
-    /// Blocks to move for each block written, times 256.
-    pub(super) pace: i64,
-    /// Recovery found no free chunk: until there is one, only the victim that
-    /// needs the least room is sure to fit.
-    pub(super) rescue: bool,
 }
 
 impl Collector {

@@ -19,7 +19,9 @@ const ROWS_PER_PU: u32 = 2;
 /// Free chunks that the user stream leaves to collection.
 pub(super) const USER_LEAVES: usize = 1;
 
+/// What the stripe knows of a parallel unit, in one line of the caches.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 struct PuStripe {
     pu: usize,
     open: Option<OpenChunk>,

@@ -27,26 +27,28 @@ pub(super) struct OpenChunk {
     pub next: u32,
 }
 
-/// The chunks of one parallel unit.
+/// The chunks of one parallel unit. What each row looks at comes first, in one
+/// line of the caches.
 #[derive(Debug, Default)]
+#[repr(C, align(64))]
 pub(super) struct PuSpace {
     /// Free chunks, least worn first; of equals the longest free.
     free: VecDeque<u32>,
+    /// So many of the free ones are kept back for the target's own blocks.
+    kept_back: usize,
+    /// Valid blocks in closed chunks.
+    pub closed_valid: u64,
+    /// Closed chunks.
+    pub closed: u32,
+    /// Chunks that hold data: as many are closed before one is collected.
+    pub quota: u32,
     /// Chunks for the target's own blocks, and how many have some.
     own: u32,
     own_used: u32,
     /// Of those, lent to collection after a start that found no free chunk.
     lent: u32,
-    /// So many free ones as are left of these are kept back.
-    kept_back: usize,
     /// Closed chunks, oldest first; kept only for policies that need it.
     closed_list: VecDeque<u32>,
-    /// Closed chunks.
-    pub closed: u32,
-    /// Chunks that hold data: as many are closed before one is collected.
-    pub quota: u32,
-    /// Valid blocks in closed chunks.
-    pub closed_valid: u64,
     /// Erases of all its chunks.
     pub wear: u64,
 }
