@@ -90,5 +90,5 @@ fn parity_gives_back_a_lost_unit() {
 
 #[test]
 fn benches_use_them() {
-    run("bench.md", |line| line.contains("aged.ssd"));
+    run("bench.md", |line| line.contains("aged.ssd") || line.contains("--fua-every"));
 }

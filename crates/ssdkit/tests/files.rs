@@ -227,6 +227,30 @@ fn a_protected_cache_answers_flushes_at_once_and_tells_how_full_it_is() {
 }
 
 #[test]
+fn a_protected_cache_in_memory_takes_no_time_for_fua() {
+    let at = Place::new();
+    let seconds = |cache: &str, every: &str| {
+        let drive = format!("mem:tlc,size=64M,cache={cache}");
+        let report = at.json(&format!("bench {drive} --rw randwrite --ios 2k {every}"));
+        report["seconds"].as_f64().expect("it took drive time")
+    };
+    let plain = seconds("protected", "");
+    assert_eq!(plain, seconds("protected", "--fua-every 1"));
+    assert!(seconds("volatile", "--fua-every 1") > 10.0 * plain);
+}
+
+#[test]
+fn a_snapshot_of_a_protected_drive_is_protected() {
+    let at = Place::new();
+    let load = "--rw randwrite --ios 100 --precondition seq --snapshot aged";
+    at.json(&format!("bench mem:tlc,size=64M,cache=protected {load}"));
+    let info = at.json("info aged");
+    assert_eq!((&info["cache"], &info["clean"]), (&"protected".into(), &true.into()));
+    let report = at.json("bench ssd:aged,copy=yes --rw randread --ios 10");
+    assert_eq!(report["recovery"]["written_again"], 0);
+}
+
+#[test]
 fn what_cannot_be_made_is_refused() {
     let at = Place::new();
     fs::write(at.path("full"), "not empty").unwrap();
@@ -255,6 +279,11 @@ fn what_cannot_be_made_is_refused() {
         ("info mem:nand", 2, "there is no profile"),
         ("serve ssd:full --nbd sock", 2, "not a drive file"),
         ("bench ssd:nothing --rw read", 2, "no such file"),
+        (
+            "bench mem:ref,size=16M,cache=protected --rw read --fault read,status=0x281",
+            2,
+            "a drive with a protected cache",
+        ),
         ("bench null: --rw read --snapshot b", 2, "--snapshot saves"),
         ("bench mem:ref,size=16M --rw read --snapshot full", 2, "exists already"),
     ] {
