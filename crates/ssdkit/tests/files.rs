@@ -280,7 +280,7 @@ fn what_cannot_be_made_is_refused() {
         ("serve ssd:full --nbd sock", 2, "not a drive file"),
         ("bench ssd:nothing --rw read", 2, "no such file"),
         (
-            "bench mem:ref,size=16M,cache=protected --rw read --fault read,status=0x281",
+            "bench mem:ref,size=16M,cache=protected --rw write --fault write,status=0x281",
             2,
             "a drive with a protected cache",
         ),
