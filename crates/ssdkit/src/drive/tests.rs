@@ -36,6 +36,19 @@ fn chunks_follow_from_the_capacity() {
 }
 
 #[test]
+fn parity_takes_flash_or_capacity() {
+    // Sized, the drive stays as large; not sized, the flash stays.
+    let sized = mem("mem:tlc,size=1G,parity=8").unwrap();
+    assert_eq!(sized.size, 1 << 30);
+    assert!(sized.spare() >= sized.profile.spare - 1e-9, "{}", sized.spare());
+    assert_eq!(sized.parity_bytes() * 8, sized.geometry.blocks() * BLOCK_BYTES);
+    let (plain, with) = (mem("mem:tlc").unwrap(), mem("mem:tlc,parity=8").unwrap());
+    assert_eq!(with.data_chunks(), plain.data_chunks());
+    assert_eq!(with.data_blocks() * 8, plain.data_blocks() * 7);
+    assert_eq!((plain.above, plain.parity_bytes()), (plain.geometry, 0));
+}
+
+#[test]
 fn a_small_drive_can_be_made() {
     let c = mem("mem:null,groups=1,pus=1,planes=1,chunks=10,pages=1,spare=0.7").unwrap();
     assert_eq!((c.data_blocks(), c.logical_blocks()), (10, 3));
