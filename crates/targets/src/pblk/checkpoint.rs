@@ -812,11 +812,17 @@ impl<D: OpenChannel> Pblk<D> {
             return 0;
         }
         // Copies in the row being gathered are voided instead.
-        let upto = match self.filling {
+        let upto = self.sent_seq();
+        self.log.give_up(lba, upto, lost)
+    }
+
+    /// The number of the last row that takes no more blocks: those of the row
+    /// being gathered may be newer than a record.
+    pub(super) fn sent_seq(&self) -> u64 {
+        match self.filling {
             Some(unit) => self.units.unit(unit).seq - 1,
             None => self.units.last_seq(),
-        };
-        self.log.give_up(lba, upto, lost)
+        }
     }
 
     /// Sends the records that are pending, now or when there is a row for

@@ -155,9 +155,10 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Records that the newest copy of a block in flash is lost, but not those
-    /// in the buffer. Gives the record's number.
+    /// in the buffer, or that will be in the row being gathered. Gives the
+    /// record's number.
     fn record_lost(&mut self, lba: u64) -> u64 {
-        let mut upto = self.units.last_seq();
+        let mut upto = self.sent_seq();
         let mut place = self.map.get(lba);
         while let Some(slot) = place.slot() {
             upto = self.units.unit(self.units.unit_of(slot)).seq - 1;
