@@ -25,12 +25,12 @@ CLIENTS := fio:fio nbdinfo:libnbd-bin nbdkit:nbdkit qemu-io:qemu-utils mke2fs:e2
 # seconds, and overflow and debug assertions stay on.
 TEST_ENV := CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 
-.PHONY: run test bench soak fmt rust packages lint unit loom instructions builds simulate clients
+.PHONY: run test bench soak fmt rust packages lint unit loom instructions builds job simulate clients
 
 run: rust
 	$(CARGO) run --release --locked -p ssdkit -- $(ARGS)
 
-test: rust packages lint unit loom instructions builds simulate clients
+test: rust packages lint unit loom instructions builds job simulate clients
 
 bench: rust packages
 	$(CARGO) bench --locked -p ssdkit
@@ -95,6 +95,12 @@ builds: rust
 	$(CARGO) build --release --locked -p ssdkit
 	DEBUG="$${CARGO_TARGET_DIR:-target}/debug/ssdkit" \
 	  RELEASE="$${CARGO_TARGET_DIR:-target}/release/ssdkit" tests/builds.sh
+
+# What `make run` does, to its end: the drive comes to its steady state.
+job: rust
+	$(CARGO) build --release --locked -p ssdkit
+	@$(TARGET_DIR)/release/ssdkit | grep "steady state reached" \
+	  || { echo "The main job does not reach a steady state." >&2; exit 1; }
 
 # A minute of lives with power cuts, every break found, and the same lives from
 # both builds.
