@@ -44,7 +44,14 @@ impl Default for Sent {
 
 /// Faults in front of a drive.
 pub struct Faulty {
-    below: DelayPort<FaultPort<Powered>>,
+    below: DelayPort<Noted>,
+    flash: Flash,
+}
+
+/// Operations that fail, of each of which note is taken when it does: when its
+/// late completion comes, what it concerned may be erased.
+struct Noted {
+    below: FaultPort<Powered>,
     flash: Flash,
     sent: Slots<Sent>,
     down: Ring<VectorCmd>,
@@ -65,15 +72,16 @@ impl Drive {
             return Ok(Drive::Sound(drive));
         }
         let below = FaultPort::with_depth(drive, &troubles.operations, seed, DEPTH)?;
-        let below = DelayPort::with_depth(below, &troubles.delays, seed, DEPTH)?;
         let (sent, down) = (Slots::new(DEPTH), Ring::new(DEPTH));
-        Ok(Drive::Faulty(Box::new(Faulty { below, flash: flash.clone(), sent, down })))
+        let below = Noted { below, flash: flash.clone(), sent, down };
+        let below = DelayPort::with_depth(below, &troubles.delays, seed, DEPTH)?;
+        Ok(Drive::Faulty(Box::new(Faulty { below, flash: flash.clone() })))
     }
 
     fn powered(&self) -> &Powered {
         match self {
             Drive::Sound(drive) => drive,
-            Drive::Faulty(faulty) => faulty.below.below().below(),
+            Drive::Faulty(faulty) => faulty.below.below().below.below(),
         }
     }
 
@@ -96,6 +104,19 @@ impl Faulty {
         self.flash.shared_power()
     }
 
+    fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
+        self.below.advance(to, done);
+        if self.power().is_gone() {
+            // What ends in the moment of the cut reaches nobody.
+            while done.pop().is_some() {}
+        }
+    }
+}
+
+impl Port for Noted {
+    type Cmd = VectorCmd;
+    type Done = VectorDone;
+
     fn submit(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
         while self.sent.room() > 0
             && self.down.room() > 0
@@ -108,15 +129,17 @@ impl Faulty {
         self.below.submit(now, &mut self.down);
     }
 
+    fn next_event(&self) -> Option<Time> {
+        self.below.next_event()
+    }
+
     fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
         let before = done.len();
         if !self.down.is_empty() {
             self.below.submit(to, &mut self.down);
         }
         self.below.advance(to, done);
-        if self.power().is_gone() {
-            // What ends in the moment of the cut reaches nobody.
-            while done.pop().is_some() {}
+        if self.flash.shared_power().is_gone() {
             return;
         }
         for i in before..done.len() {
@@ -141,7 +164,7 @@ impl Port for Drive {
         match self {
             Drive::Sound(drive) => drive.submit(now, cmds),
             Drive::Faulty(faulty) if faulty.power().is_gone() => {}
-            Drive::Faulty(faulty) => faulty.submit(now, cmds),
+            Drive::Faulty(faulty) => faulty.below.submit(now, cmds),
         }
     }
 
@@ -192,7 +215,7 @@ impl OpenChannel for Drive {
     fn take_notice(&mut self) -> Option<device::Notice> {
         match self {
             Drive::Sound(drive) => drive.take_notice(),
-            Drive::Faulty(faulty) => faulty.below.take_notice(),
+            Drive::Faulty(faulty) => faulty.below.below_mut().below.take_notice(),
         }
     }
 
