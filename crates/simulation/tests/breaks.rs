@@ -5,7 +5,7 @@ use std::panic::catch_unwind;
 use simulation::{Break, Plan, live};
 
 /// Lives in which each must be found.
-const LIVES: u64 = 60;
+const LIVES: u64 = 600;
 
 #[test]
 fn every_break_is_found() {
