@@ -496,12 +496,10 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// A survivor could not be read: by itself, or among `count`, of which it
-    /// may not be the culprit. It is read again, also while a checkpoint waits
-    /// for rows sent before T0: a newer copy on its way in one would be in no row
-    /// that recovery reads, and a record made now would give it up there.
+    /// may not be the culprit.
     #[cold]
     fn survivor_failed(&mut self, now: Time, rank: usize, at: Ppa, count: u32) {
-        if count > 1 || self.checkpoint.is_settling() {
+        if count > 1 {
             self.collectors[rank].again.push_back(at);
         } else {
             self.chunks[self.geometry.chunk_index(at)].moving -= 1;
