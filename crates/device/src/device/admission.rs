@@ -1,0 +1,190 @@
+//! Which commands are let in: each is checked against the geometry and the
+//! rules of chunks before anything happens; one that is taken is entered into
+//! the chunks, and one that is refused changes nothing.
+
+use flash::{Chunk, ChunkState, Medium, Ppa};
+use port::Status;
+
+use super::{Device, bits};
+use crate::command::{Content, MAX_ADDRESSES, VectorCmd, VectorOp};
+
+impl<M: Medium> Device<M> {
+    /// Whether a command can be done; a write or reset is then entered into
+    /// the chunks.
+    #[inline]
+    pub(super) fn check(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+        let n = cmd.count as usize;
+        let length_ok = cmd.buffer.len() == cmd.buffer_bytes(self.medium.kept());
+        if cmd.op == VectorOp::Flush && length_ok {
+            return Ok(());
+        }
+        let tags_written = cmd.op == VectorOp::Write && cmd.content == Content::Tags;
+        if n == 0 || n > MAX_ADDRESSES || !length_ok || tags_written {
+            return Err((Status::INVALID_FIELD, 0));
+        }
+        if cmd.list.is_some() {
+            self.check_list(cmd)?;
+        } else if cmd.op == VectorOp::Read {
+            return self.check_run(cmd);
+        } else {
+            self.check_run_address(cmd)?;
+        }
+        match cmd.op {
+            VectorOp::Read | VectorOp::Copy => self.check_reads(cmd),
+            VectorOp::Write if cmd.list.is_none() => self.enter_run(cmd),
+            VectorOp::Write => self.enter_writes(cmd, false),
+            VectorOp::Reset | VectorOp::Retire => self.enter_resets(cmd),
+            VectorOp::Flush => Ok(()),
+        }
+    }
+
+    /// A read of one run: what the chunk lets be read is on the drive.
+    #[inline]
+    fn check_run(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+        if self.can_read(cmd.ppa, u32::from(cmd.count)) {
+            return Ok(());
+        }
+        self.check_run_address(cmd)?;
+        match self.check_read(cmd.ppa, cmd.count) {
+            Ok(()) => Ok(()),
+            Err(status) => Err((status, bits(0, cmd.count as usize))),
+        }
+    }
+
+    /// Whether `count` blocks can be read.
+    #[inline]
+    pub(super) fn can_read(&self, ppa: Ppa, count: u32) -> bool {
+        let (index, block) = (self.geometry.chunk_index(ppa), self.geometry.block(ppa));
+        if self.is_whole(index) {
+            return block + count <= self.geometry.chunk_blocks();
+        }
+        let window = self.units.timing().unreadable;
+        self.chunks.get(index).is_some_and(|chunk| chunk.read(block, count, window).is_ok())
+    }
+
+    /// Whether a run lies in one chunk of the drive.
+    fn check_run_address(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+        let n = cmd.count as usize;
+        if cmd.op == VectorOp::Copy || (cmd.op.erases() && n != 1) {
+            return Err((Status::INVALID_FIELD, 0));
+        }
+        let last = Ppa(cmd.ppa.0.saturating_add(n as u64 - 1));
+        if !self.geometry.contains(cmd.ppa)
+            || !self.geometry.contains(last)
+            || self.geometry.chunk_index(cmd.ppa) != self.geometry.chunk_index(last)
+        {
+            return Err((Status::LBA_OUT_OF_RANGE, bits(0, n)));
+        }
+        Ok(())
+    }
+
+    fn check_list(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+        let list = cmd.list.as_ref().expect("the caller saw a list");
+        let mut failed = 0;
+        for i in 0..cmd.count as usize {
+            let to_ok = cmd.op != VectorOp::Copy || self.geometry.contains(list.to[i]);
+            if !self.geometry.contains(list.from[i]) || !to_ok {
+                failed |= bits(i, 1);
+            }
+        }
+        if failed == 0 { Ok(()) } else { Err((Status::LBA_OUT_OF_RANGE, failed)) }
+    }
+
+    #[inline]
+    fn check_read(&self, ppa: Ppa, count: u8) -> Result<(), Status> {
+        let chunk = &self.chunks[self.geometry.chunk_index(ppa)];
+        chunk.read(self.geometry.block(ppa), u32::from(count), self.units.timing().unreadable)
+    }
+
+    fn check_reads(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+        let (mut status, mut failed) = (Status::SUCCESS, 0);
+        Self::for_each_run(&self.geometry, cmd, false, |ppa, first, count| {
+            for i in 0..count {
+                if let Err(e) = self.check_read(Ppa(ppa.0 + u64::from(i)), 1) {
+                    status = status.and(e);
+                    failed |= bits(usize::from(first + i), 1);
+                }
+            }
+        });
+        if failed == 0 { Ok(()) } else { Err((status, failed)) }
+    }
+
+    /// Moves the write pointer of the chunk of one run. What is wrong with a
+    /// bad one is found row by row.
+    #[inline]
+    fn enter_run(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+        let (unit, size) = (self.geometry.page_blocks(), self.geometry.chunk_blocks());
+        let chunk = &mut self.chunks[self.geometry.chunk_index(cmd.ppa)];
+        let block = self.geometry.block(cmd.ppa);
+        match chunk.write(block, u32::from(cmd.count), unit, size) {
+            Ok(()) => Ok(()),
+            Err(_) => self.enter_writes(cmd, false),
+        }
+    }
+
+    /// Moves the write pointers of all that is written, or of nothing. Apart,
+    /// as what it saves needs much of the stack.
+    #[inline(never)]
+    pub(super) fn enter_writes(&mut self, cmd: &VectorCmd, to: bool) -> Result<(), (Status, u64)> {
+        let (unit, size) = (self.geometry.page_blocks(), self.geometry.chunk_blocks());
+        let mut saved = [(0usize, Chunk::default()); MAX_ADDRESSES];
+        let (mut entered, mut wrong) = (0, None);
+        let (geometry, chunks) = (&self.geometry, &mut self.chunks);
+        Self::for_each_run(geometry, cmd, to, |ppa, first, count| {
+            if wrong.is_some() {
+                return;
+            }
+            let index = geometry.chunk_index(ppa);
+            saved[entered] = (index, chunks[index]);
+            entered += 1;
+            let written = chunks[index].write(geometry.block(ppa), u32::from(count), unit, size);
+            if let Err(status) = written {
+                wrong = Some((status, bits(first as usize, count as usize)));
+            }
+        });
+        let Some(wrong) = wrong else { return Ok(()) };
+        for &(index, chunk) in saved[..entered].iter().rev() {
+            self.chunks[index] = chunk;
+        }
+        Err(wrong)
+    }
+
+    /// Resets or retires all chunks named, or none. A chunk at the end of its endurance
+    /// goes offline and is reported; the others stay as they were.
+    fn enter_resets(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+        let address = |i: usize| cmd.list.as_ref().map_or(cmd.ppa, |list| list.from[i]);
+        let (retires, cliff) = (cmd.op == VectorOp::Retire, self.cliff);
+        let enter = |chunk: &mut Chunk| if retires { chunk.retire() } else { chunk.reset(cliff) };
+        let (mut status, mut failed) = (Status::SUCCESS, 0);
+        for i in 0..cmd.count as usize {
+            let index = self.geometry.chunk_index(address(i));
+            let twice = (0..i).any(|j| self.geometry.chunk_index(address(j)) == index);
+            let mut trial = self.chunks[index];
+            let result = if twice || self.geometry.block(address(i)) != 0 {
+                Err(Status::INVALID_RESET)
+            } else {
+                enter(&mut trial)
+            };
+            if let Err(e) = result {
+                if trial.state == ChunkState::Offline {
+                    self.chunks[index] = trial;
+                    self.note_whole(index);
+                    self.describe(index);
+                }
+                status = status.and(e);
+                failed |= bits(i, 1);
+            }
+        }
+        if failed != 0 {
+            return Err((status, failed));
+        }
+        for i in 0..cmd.count as usize {
+            let index = self.geometry.chunk_index(address(i));
+            let entered = enter(&mut self.chunks[index]);
+            entered.expect("the trial went well");
+            self.units.forget(index);
+            self.note_whole(index);
+        }
+        Ok(())
+    }
+}
