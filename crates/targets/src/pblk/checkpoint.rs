@@ -241,6 +241,8 @@ impl<D: OpenChannel> Pblk<D> {
             }
             Phase::Settling => {
                 self.checkpoint.phase = Phase::Map(0);
+                self.checkpoint.root.settled = self.log.last;
+                self.log.seal();
                 self.note_failed();
                 self.send_held(now);
             }
@@ -317,12 +319,14 @@ impl<D: OpenChannel> Pblk<D> {
             chunks: self.geometry.chunk_slots() as u64,
             seq,
             record: self.log.last,
+            settled: self.log.last,
             log_page: self.log.page,
             clean: self.checkpoint.closing,
             counters: self.counters,
             directory: std::mem::take(&mut self.checkpoint.root.directory),
         };
         self.log.seal();
+        self.log.begin_rows();
         self.note_chunks(seq);
         self.condemn();
         self.checkpoint.settling = self.units.mark_sent();

@@ -34,6 +34,9 @@ pub(super) struct Gone {
     /// Copies up to this number do not count.
     pub upto: u64,
     pub lost: bool,
+    /// The pages know it, and what came after: it says only which copies that
+    /// were found do not count.
+    pub in_pages: bool,
 }
 
 /// A read of neighbours in one row.
@@ -357,7 +360,7 @@ impl<D: OpenChannel> Pblk<D> {
     fn finish_page(&mut self, load: &mut Load, page: u64) {
         let blocks = self.map.blocks_of(page);
         let mut changed = false;
-        for gone in load.gone_in(&blocks) {
+        for gone in load.gone_in(&blocks).iter().filter(|gone| !gone.in_pages) {
             let place = if gone.lost { Place::LOST } else { Place::UNMAPPED };
             for lba in gone.lba.max(blocks.start)..gone.end.min(blocks.end) {
                 self.map.install(lba, place);

@@ -18,7 +18,8 @@ pub(super) struct Log {
     /// Records that have not been sent.
     pub pending: Vec<Record>,
     most: usize,
-    /// Pending records that a checkpoint began after: they do not grow.
+    /// Pending records of before the last moment of [`Log::seal`]: they do not
+    /// grow.
     sealed: usize,
     /// The number of the last record.
     pub last: u64,
@@ -102,10 +103,14 @@ impl Log {
         last
     }
 
-    /// A checkpoint begins: it holds what was recorded so far, and not what
-    /// comes.
+    /// What was recorded so far is not for the same pages as what comes: no
+    /// record grows across this moment.
     pub fn seal(&mut self) {
         self.sealed = self.pending.len();
+    }
+
+    /// A checkpoint begins: rows from here on count towards the next.
+    pub fn begin_rows(&mut self) {
         self.rows_before += std::mem::take(&mut self.rows);
     }
 

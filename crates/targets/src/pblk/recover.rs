@@ -260,7 +260,8 @@ impl Scan {
     }
 
     /// The ranges that records gave up, each with what counts last.
-    fn gone(&mut self) -> Vec<Gone> {
+    /// Those up to number `settled` are in the pages.
+    fn gone(&mut self, settled: u64) -> Vec<Gone> {
         let mut ranges: BTreeMap<u64, Gone> = BTreeMap::new();
         self.records.sort_by_key(|record| record.number);
         for record in &self.records {
@@ -280,7 +281,8 @@ impl Scan {
                 ranges.remove(&lba);
             }
             let Record { upto, lost, .. } = *record;
-            ranges.insert(lba, Gone { lba, end, upto, lost });
+            let in_pages = record.number <= settled;
+            ranges.insert(lba, Gone { lba, end, upto, lost, in_pages });
         }
         ranges.into_values().collect()
     }
@@ -355,7 +357,7 @@ impl<D: OpenChannel> Pblk<D> {
         if is(Mutation::ForgetRecords) {
             scan.records.clear();
         }
-        load.gone = scan.gone();
+        load.gone = scan.gone(root.settled);
         load.written = scan.newest(&load.gone);
         let given_up = scan.records.iter().map(|record| record.upto).max().unwrap_or(0);
         pblk.units.continue_after(root.seq.max(scan.highest).max(given_up));

@@ -26,6 +26,9 @@ const HEADER_BYTES: usize = 256;
 /// Where in the header the counters begin.
 const COUNTERS_AT: usize = 96;
 
+/// Where in the header `settled` is: at its end, since the counters may grow.
+const SETTLED_AT: usize = HEADER_BYTES - 8;
+
 /// What a root says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Root {
@@ -41,6 +44,9 @@ pub(super) struct Root {
     pub seq: u64,
     /// Records up to this number are in the pages.
     pub record: u64,
+    /// Records up to this number, those behind `record` too, are in the pages
+    /// of the map, but not in the copies that were sent since.
+    pub settled: u64,
     /// Pages of the log from this number on may have newer records.
     pub log_page: u64,
     /// The target was at rest and nothing came after.
@@ -90,10 +96,11 @@ impl Root {
             u64::from(self.clean),
         ];
         let counters = self.counters.words();
-        assert!(COUNTERS_AT + 8 * counters.len() <= HEADER_BYTES, "counters fit in the header");
+        assert!(COUNTERS_AT + 8 * counters.len() <= SETTLED_AT, "counters fit in the header");
         for (i, &word) in words.iter().chain(&counters).enumerate() {
             put_word(to, 8 * i, word);
         }
+        put_word(to, SETTLED_AT, self.settled);
         for (i, &word) in self.directory.iter().enumerate() {
             put_word(to, HEADER_BYTES + 8 * i, word);
         }
@@ -127,6 +134,8 @@ impl Root {
             chunks: at(7),
             seq: at(8),
             record: at(9),
+            // Zero in a root that was written without it.
+            settled: word(from, SETTLED_AT).max(at(9)),
             log_page: at(10),
             clean: at(11) == 1,
             counters: WriteCounters::from_words(counters),
@@ -189,14 +198,14 @@ mod tests {
     proptest! {
         #[test]
         fn roots_read_back(
-            w in any::<[u64; 7]>(),
+            w in any::<[u64; 8]>(),
             clean: bool,
             directory in prop::collection::vec(any::<u64>(), 0..300),
             flip in any::<usize>(),
         ) {
             let root = Root {
                 number: w[0], blocks: w[1], entry: w[2], chunks: w[3], seq: w[4], record: w[5],
-                log_page: w[6], clean, counters: WriteCounters { user: w[0], ..WriteCounters::default() }, directory,
+                settled: w[5].max(w[7]), log_page: w[6], clean, counters: WriteCounters { user: w[0], ..WriteCounters::default() }, directory,
             };
             let rows = Root::rows(root.directory.len(), 2) as usize;
             let mut bytes = vec![1; rows * 8192];
