@@ -226,9 +226,11 @@ impl<D: OpenChannel> Pblk<D> {
         u64::from(log_rows(self.geometry.dimensions().pages)) * pus
     }
 
-    /// Goes on with checkpoints as far as can be.
+    /// Goes on with checkpoints as far as can be. With nothing to be made
+    /// durable any more, the one under way has no root: what the last one leads
+    /// to stays.
     pub(super) fn checkpoint_step(&mut self, now: Time) {
-        while self.checkpoint_once(now) {}
+        while !self.dead && self.checkpoint_once(now) {}
     }
 
     /// Does one thing for a checkpoint. False when something must happen first.
