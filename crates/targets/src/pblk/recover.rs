@@ -368,7 +368,9 @@ impl<D: OpenChannel> Pblk<D> {
         rows.sort_unstable();
         rows.dedup();
         let rows = rows.len() as u64;
-        pblk.log.continue_after(root.record.max(last), root.log_page.max(page), rows);
+        // Not those that were never sent: the root says of them what it does not
+        // of others.
+        pblk.log.continue_after(root.settled.max(last), root.log_page.max(page), rows);
         pblk.counters = root.counters;
         let plan = pblk.plan(&scan);
         let now = pblk.pad(&plan, &scan, now)?;
