@@ -288,6 +288,19 @@ impl<D: OpenChannel> Pblk<D> {
         self.pump(now);
     }
 
+    /// Writes the root that a start took up once more, under a new number.
+    pub(super) fn renew_root(&mut self, now: Time) {
+        let root = &mut self.checkpoint.root;
+        (root.number, root.clean) = (root.number + 1, false);
+        self.checkpoint.phase = Phase::Closing;
+        self.checkpoint_step(now);
+    }
+
+    /// Whether a checkpoint is under way.
+    pub(super) fn is_checkpointing(&self) -> bool {
+        self.checkpoint.phase != Phase::Idle
+    }
+
     /// Makes durable what was programmed, where that takes a command. False
     /// where it does not.
     fn sync_checkpoint(&mut self) -> bool {

@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 
 use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Chunk, ChunkState, Geometry, Ppa, TAG_BYTES, Tag};
-use port::{BLOCK_BYTES, Buffer, OutOfMemory, Pieces, Ring, Status, Time};
+use port::{BLOCK_BYTES, Buffer, OutOfMemory, Pieces, Port, Ring, Status, Time};
 
 use super::failures::is_read;
 use super::load::{Gone, Load};
@@ -351,7 +351,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// [`PblkError::Mismatch`] when the drive was made otherwise.
     pub fn recover(device: D, config: PblkConfig, now: Time) -> Result<(Pblk<D>, Time), PblkError> {
         let mut pblk = Pblk::empty(device, config)?;
-        let (root, now) = pblk.find_root(now)?;
+        let (root, is_everywhere, now) = pblk.find_root(now)?;
         let now = pblk.load_tables(&root, now)?;
         let (mut scan, mut load, now) = pblk.scan(&root, now)?;
         if is(Mutation::ForgetRecords) {
@@ -368,16 +368,16 @@ impl<D: OpenChannel> Pblk<D> {
         rows.sort_unstable();
         rows.dedup();
         let rows = rows.len() as u64;
-        // Not those that were never sent: the root says of them what it does not
-        // of others.
+        // Also behind those that were never sent, but the pages know: their
+        // numbers must not be others'.
         pblk.log.continue_after(root.settled.max(last), root.log_page.max(page), rows);
         pblk.counters = root.counters;
         let plan = pblk.plan(&scan);
         let now = pblk.pad(&plan, &scan, now)?;
         pblk.checkpoint.rows = scan.rows;
-        let log_page = root.log_page;
         pblk.checkpoint.root = root;
-        pblk.go_on(&plan, log_page, load, now);
+        pblk.go_on(&plan, load, now);
+        let now = pblk.settle_root(is_everywhere, now)?;
         Ok((pblk, now))
     }
 
@@ -389,14 +389,15 @@ impl<D: OpenChannel> Pblk<D> {
     pub fn peek(device: D, config: PblkConfig) -> Result<Peek, PblkError> {
         let mut pblk = Pblk::empty(device, config)?;
         let memory = pblk.memory();
-        let (root, _) = pblk.find_root(Time::ZERO)?;
+        let (root, ..) = pblk.find_root(Time::ZERO)?;
         let Root { counters, clean, number, .. } = root;
         Ok(Peek { counters, clean, checkpoint: number, memory })
     }
 
     /// Finds the last whole root; an empty one when there never was one. Its
-    /// number is the highest of all that were begun.
-    fn find_root(&mut self, now: Time) -> Result<(Root, Time), PblkError> {
+    /// number is the highest of all that were begun. Also says whether each
+    /// mirror has it, and nothing newer.
+    fn find_root(&mut self, now: Time) -> Result<(Root, bool, Time), PblkError> {
         let geometry = self.geometry;
         let mut runner = Runner::new(&mut self.device, now)?;
         let bytes = Root::bytes(self.meta.directory.len());
@@ -422,10 +423,13 @@ impl<D: OpenChannel> Pblk<D> {
         }
         let now = runner.now;
         let good = good_mirrors(&self.device, &self.mirrors);
-        let highest = search.highest;
+        let (highest, whole) = (search.highest, search.whole);
         let Some(root) = search.newest_root(good)? else {
-            return Ok((Root::default(), now));
+            return Ok((Root::default(), true, now));
         };
+        let has_it = |m: usize| whole[m].is_some_and(|(number, _)| number == root.number);
+        let is_everywhere = highest <= root.number
+            && (0..self.mirrors.len()).all(|m| !self.mirrors[m].is_usable() || has_it(m));
         let made = (self.map.blocks(), self.map.entry_bytes(), geometry.chunk_slots() as u64);
         let found = (root.blocks, root.entry, root.chunks);
         if found != made || root.directory.len() != self.meta.directory.len() {
@@ -434,7 +438,7 @@ impl<D: OpenChannel> Pblk<D> {
         if root.directory.iter().filter_map(|&at| word_place(at)).any(|at| !geometry.contains(at)) {
             return Err(PblkError::Root);
         }
-        Ok((Root { number: highest.max(root.number), ..root }, now))
+        Ok((Root { number: highest.max(root.number), ..root }, is_everywhere, now))
     }
 
     /// Reads the directory, and the chunk table.
@@ -665,7 +669,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Goes on where the target was.
-    fn go_on(&mut self, plan: &Plan, log_page: u64, load: Box<Load>, now: Time) {
+    fn go_on(&mut self, plan: &Plan, load: Box<Load>, now: Time) {
         let geometry = self.geometry;
         for chunk in all_chunks(&geometry) {
             if self.device.chunk(chunk).state == ChunkState::Offline && !self.is_anchor(chunk) {
@@ -689,9 +693,28 @@ impl<D: OpenChannel> Pblk<D> {
             }
             self.refresh(pu);
         }
-        self.erase_dead_own(log_page);
         self.begin_load(now, load);
-        self.submit_out(now);
+    }
+
+    /// Makes sure that the next start takes up the same root, and nothing older:
+    /// one that a mirror has not is written anew to both. Only then what older
+    /// ones lead to is erased, and the host served. Gives the time at which that
+    /// is so.
+    fn settle_root(&mut self, is_everywhere: bool, now: Time) -> Result<Time, PblkError> {
+        if is_everywhere {
+            self.erase_dead_own(self.checkpoint.root.log_page);
+            self.submit_out(now);
+            return Ok(now);
+        }
+        self.renew_root(now);
+        let (mut now, mut none) = (now, Ring::new(1));
+        while self.is_checkpointing() && !self.dead {
+            self.submit_out(now);
+            let at = self.next_event().ok_or(PblkError::Recovery(Status::ABORTED))?;
+            now = now.max(at);
+            self.advance(now, &mut none);
+        }
+        Ok(now)
     }
 }
 
