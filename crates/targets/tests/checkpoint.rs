@@ -50,9 +50,9 @@ impl Medium for Weak {
     }
 }
 
-fn geometry(groups: u32) -> Geometry {
+fn geometry(groups: u32, pages: u32) -> Geometry {
     let chunks = DATA_CHUNKS;
-    let dim = Dimensions { groups, pus: 1, chunks, pages: 4, planes: 1, page_bytes: 8192 };
+    let dim = Dimensions { groups, pus: 1, chunks, pages, planes: 1, page_bytes: 8192 };
     Geometry::new(with_reserve(dim)).unwrap()
 }
 
@@ -78,8 +78,8 @@ struct Host {
 }
 
 impl Host {
-    fn new(groups: u32) -> Host {
-        let geometry = geometry(groups);
+    fn new(groups: u32, pages: u32) -> Host {
+        let geometry = geometry(groups, pages);
         let refused = Rc::new(RefCell::new(Refused::default()));
         let inner = RamMedium::new(&geometry, 8).unwrap();
         let medium = Weak { inner, refused: refused.clone() };
@@ -183,46 +183,40 @@ fn tags(medium: &mut Weak, geometry: &Geometry, chunk: usize, programmed: u32) -
 #[test]
 fn what_is_lost_while_rows_settle_is_not_what_came_after() {
     const NEW: u64 = 77;
-    let (mut lost, mut survived) = (0, 0);
-    for (rows_before, steps) in (0..4).flat_map(|rows| (0..3).map(move |steps| (rows, steps))) {
-        let mut host = Host::new(2);
+    for rows_before in 0..4 {
+        let mut host = Host::new(4, 4);
         // Block 0 is the first of the first unit's first chunk of data.
-        for block in 0..16 + 2 * rows_before {
+        for block in 0..32 + 2 * rows_before {
             host.one(BlockOp::Write, block, 1000 + block);
         }
         // The next row begins a checkpoint.
         while host.drive.since_checkpoint() + 1 < host.drive.checkpoint_rows() {
-            let block = 2 * (host.drive.since_checkpoint() % 8) + 16;
+            let block = 2 * (host.drive.since_checkpoint() % 8) + 32;
             host.one(BlockOp::Write, block, 5);
             host.one(BlockOp::Write, block + 1, 5);
             host.rest();
         }
         let at = host.geometry.chunk_start(host.geometry.chunk_of(0, 3));
         host.refused.borrow_mut().reads.insert(at.0);
-        let before = host.drive.counters();
         host.one(BlockOp::Write, 0, NEW);
-        host.one(BlockOp::Write, 40, NEW);
-        for _ in 0..steps {
-            host.step();
-        }
-        host.drive.refresh_chunk(host.now, at);
+        host.one(BlockOp::Write, 60, NEW);
+        assert!(host.drive.refresh_chunk(host.now, at));
         host.rest();
         host.flush();
         host.rest();
-        lost += host.drive.counters().lost - before.lost;
+        assert_eq!(host.drive.counters().lost, 1);
+        assert!(host.drive.since_checkpoint() < 20, "there was a checkpoint");
         assert_eq!(host.one(BlockOp::Read, 0, 0), (Status::SUCCESS, NEW));
         let mut host = host.restart().unwrap();
-        assert_eq!(host.one(BlockOp::Read, 0, 0), (Status::SUCCESS, NEW), "{rows_before} {steps}");
-        survived += 1;
+        assert_eq!(host.one(BlockOp::Read, 0, 0), (Status::SUCCESS, NEW));
     }
-    assert!(lost > 0 && survived == 12, "{lost}");
 }
 
 /// Where no anchor takes a root any more, what the last one leads to stays.
 #[test]
 fn without_an_anchor_the_last_root_holds() {
     for late in 0..24 {
-        let mut host = Host::new(1);
+        let mut host = Host::new(1, 2);
         let mut values = vec![0; host.blocks() as usize];
         for i in 0..400 + 7 * late {
             let block = i * 5 % host.blocks();
@@ -234,13 +228,11 @@ fn without_an_anchor_the_last_root_holds() {
             let blocks = host.of_chunk(host.geometry.chunk_of(0, number));
             host.refused.borrow_mut().programs.extend(blocks);
         }
-        let mut newer = values.clone();
         for i in 1000.. {
             let block = i * 5 % host.blocks();
             if host.one(BlockOp::Write, block, i).0 != Status::SUCCESS {
                 break;
             }
-            newer[block as usize] = i;
             assert!(i < 3000, "it never ends");
         }
         host.rest();
@@ -249,7 +241,8 @@ fn without_an_anchor_the_last_root_holds() {
         let mut host = host.restart().expect("the last root leads to all that it needs");
         for (block, read) in host.all().into_iter().enumerate() {
             assert_eq!(read.0, Status::SUCCESS);
-            assert!(read.1 == values[block] || read.1 > 999, "{block}: {}", read.1);
+            let is_later = read.1 > 999 && read.1 * 5 % host.blocks() == block as u64;
+            assert!(read.1 == values[block] || is_later, "{block}: {}", read.1);
         }
     }
 }
@@ -266,7 +259,7 @@ fn newest_of(roots: &[(Ppa, Tag)]) -> u64 {
 fn what_one_start_takes_up_the_next_does() {
     let (mut alone, mut same, mut refusals) = (0, 0, 0);
     for events in 0..400 {
-        let mut host = Host::new(2);
+        let mut host = Host::new(2, 4);
         for i in 0..110 {
             let block = i * 5 % host.blocks();
             let (op, value) = if i % 4 == 3 { (BlockOp::Trim, 0) } else { (BlockOp::Write, i + 1) };
