@@ -24,9 +24,8 @@ pub(crate) enum Job {
     Repair(Plan),
     /// Making a superblock ready.
     CatchUp(CatchUp),
-    /// Programming the first page of a superblock, so that its erase counts;
-    /// for address `.1` of a reset.
-    Touch(u32, u8),
+    /// Erasing what the members of a superblock have that is not begun.
+    Clean(usize),
 }
 
 /// How far a superblock is ready.
@@ -48,7 +47,7 @@ pub(crate) struct Lane {
 
 impl Default for Lane {
     fn default() -> Lane {
-        Lane { buffer: Pieces::default(), job: Job::Touch(0, 0) }
+        Lane { buffer: Pieces::default(), job: Job::Clean(0) }
     }
 }
 
@@ -78,6 +77,10 @@ impl<D: OpenChannel> Parity<D> {
     /// Opens a superblock of which `from` blocks are written. False where it
     /// has to be made ready first, or there is no room yet.
     pub(crate) fn open(&mut self, sb: usize, from: u32, stored: Stored) -> bool {
+        if from == 0 && !self.is_bare(sb) {
+            self.clean(sb);
+            return false;
+        }
         if self.stripes.opens.room() == 0 && !self.close_oldest(sb) {
             return false;
         }
@@ -233,28 +236,26 @@ impl<D: OpenChannel> Parity<D> {
                 let plan = std::mem::take(plan);
                 self.repair_done(lane, plan, done);
             }
-            Job::Touch(id, i) => {
-                let (id, i) = (*id, *i);
-                self.lanes[lane].give(done.buffer);
+            Job::Clean(sb) => {
+                let sb = *sb;
                 self.lanes.give(lane);
-                // Failed or not, the chunk is not free any more.
-                self.touched(id, i);
+                self.supers[sb].busy = false;
+                if !self.is_bare(sb) || self.members(sb).is_lame() {
+                    self.fail(sb);
+                }
             }
         }
     }
 
-    /// Programs the first page of a superblock.
-    pub(crate) fn touch(&mut self, sb: usize, id: u32, i: u8) {
-        debug_assert_eq!(self.supers[sb].open, NONE);
+    /// Erases what is left of before in a superblock of which nothing is there.
+    /// Does nothing where there is no lane.
+    fn clean(&mut self, sb: usize) {
+        if self.lanes.room() == 0 {
+            return;
+        }
         let lane = self.lanes.take_as_is();
-        let count = self.layout.lower.page_blocks();
-        let bytes = count as usize * (self.kept as usize + TAG_BYTES);
-        let mut buffer = self.lanes[lane].take(bytes);
-        buffer.bytes_mut().fill(0);
-        self.lanes[lane].job = Job::Touch(id, i);
-        let (op, content, count) = (VectorOp::Write, Content::Tagged, count as u8);
-        let ppa = self.layout.at(self.layout.chunk(sb, 0), 0);
-        let cmd = VectorCmd { cookie: 0, op, content, count, ppa, list: None, buffer };
-        self.send(Cookie::Lane(lane), cmd);
+        self.lanes[lane].job = Job::Clean(sb);
+        self.supers[sb].busy = self.erase(sb, self.layout.width, Cookie::Lane(lane));
+        debug_assert!(self.supers[sb].busy, "there is something to erase");
     }
 }

@@ -83,9 +83,8 @@ pub struct Parity<D> {
     pub(crate) stirred: bool,
     /// Reads of which a block is to be rebuilt.
     pub(crate) repairs: VecDeque<u32>,
-    /// Resets of which the first page is to be programmed before: a command
-    /// and which of its addresses.
-    pub(crate) touches: VecDeque<(u32, u8)>,
+    /// Writes that are done, but for the first block of their superblock.
+    pub(crate) early: Vec<u32>,
     notices: Ring<(Ppa, NoticeState)>,
     told: u64,
     pub(crate) counters: ParityCounters,
@@ -125,7 +124,7 @@ impl<D: OpenChannel> Parity<D> {
             pass: 0,
             stirred: false,
             repairs: VecDeque::with_capacity(depth),
-            touches: VecDeque::with_capacity(device::MAX_ADDRESSES),
+            early: Vec::with_capacity(depth),
             notices: Ring::new(NOTICES),
             told: 0,
             counters: ParityCounters::default(),
@@ -286,9 +285,6 @@ impl<D: OpenChannel> Parity<D> {
     fn go_on(&mut self) {
         while std::mem::take(&mut self.stirred) && !self.waiting.is_empty() {
             self.retry_waiting();
-        }
-        if !self.touches.is_empty() {
-            self.pump_touches();
         }
         if !self.repairs.is_empty() {
             self.pump_repairs();

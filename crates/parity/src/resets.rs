@@ -1,10 +1,13 @@
 //! Resets: all members that hold anything are erased.
 //!
-//! The erase count of a superblock is that of the member with its first row.
-//! That one is erased each time, so no other is erased more often: where the
-//! power went before its first row was programmed, and others have something,
-//! its first page is programmed before. So a superblock is never taken for
-//! what it was before its erase.
+//! The member with the first row is erased first, and the others when that is
+//! done; its erase count is the superblock's. So a cut leaves a superblock as it
+//! was, or one whose first member is erased: then nothing of it is there (see
+//! `superblock`), whatever the others still have. They are erased before it is
+//! written again.
+//!
+//! Were some rows of an erased superblock to be found again, in its next life
+//! by the erase count, the layer above would take them for newly written.
 //!
 //! A superblock of which a member is lost is offline once the others are
 //! erased.
@@ -26,7 +29,7 @@ impl<D: OpenChannel> Parity<D> {
         let count = cmd.count;
         let id = self.commands.take(Command::new(cmd));
         self.commands[id].left = u32::from(count);
-        self.commands[id].again = self.layout.width * u32::from(count);
+        self.commands[id].again = (1 + self.layout.width) * u32::from(count);
         for i in 0..count {
             let sb = self.layout.upper.chunk_index(address(&self.commands[id].cmd, i.into()));
             self.close(sb);
@@ -36,14 +39,10 @@ impl<D: OpenChannel> Parity<D> {
             (of.wp, of.base, of.closed, of.told) = (0, 0, false, false);
             of.stored = Stored::Unknown;
             of.inside += 1;
-            if self.members(sb).chunk(0).state == ChunkState::Free && !self.is_bare(sb) {
-                self.supers[sb].busy = true;
-                self.touches.push_back((id, i));
-            } else {
-                self.send_reset(id, i);
-            }
+            // What is written next waits until all members are erased.
+            of.busy = true;
+            self.send_reset(id, i);
         }
-        self.pump_touches();
     }
 
     /// Whether all superblocks named can be erased.
@@ -68,62 +67,56 @@ impl<D: OpenChannel> Parity<D> {
         if failed == 0 { Ok(()) } else { Err((status, failed)) }
     }
 
-    /// Programs first pages, as long as there are lanes.
-    pub(crate) fn pump_touches(&mut self) {
-        while self.lanes.room() > 0
-            && let Some((id, i)) = self.touches.pop_front()
-        {
-            let sb = self.layout.upper.chunk_index(address(&self.commands[id].cmd, i.into()));
-            self.touch(sb, id, i);
+    /// Erases the member with the first row, if that is written, else the
+    /// others that are.
+    fn send_reset(&mut self, id: u32, i: u8) {
+        let sb = self.layout.upper.chunk_index(address(&self.commands[id].cmd, i.into()));
+        let count = if self.members(sb).is_begun() { 1 } else { self.layout.width };
+        if !self.erase(sb, count, Cookie::Reset(id, i)) {
+            self.reset_over(id, i, sb);
         }
     }
 
-    /// The first page of a superblock is programmed.
-    pub(crate) fn touched(&mut self, id: u32, i: u8) {
-        let sb = self.layout.upper.chunk_index(address(&self.commands[id].cmd, i.into()));
-        self.supers[sb].busy = false;
-        self.send_reset(id, i);
-    }
-
-    /// Erases the members of a superblock that are written.
-    fn send_reset(&mut self, id: u32, i: u8) {
-        let sb = self.layout.upper.chunk_index(address(&self.commands[id].cmd, i.into()));
+    /// Erases those of the first `count` members that are written. False where
+    /// none is.
+    pub(crate) fn erase(&mut self, sb: usize, count: u32, cookie: Cookie) -> bool {
         let mut list = self.list();
         let (layout, device) = (&self.layout, &self.device);
         let is_written = |chunk: &usize| {
             matches!(device.chunk(*chunk).state, ChunkState::Open | ChunkState::Closed)
         };
-        let written = layout.chunks(sb).filter(is_written).map(|chunk| layout.at(chunk, 0));
+        let chunks = layout.chunks(sb).take(count as usize);
+        let written = chunks.filter(is_written).map(|chunk| layout.at(chunk, 0));
         let count = fill(&mut list, written);
         if count == 0 {
             self.lists.push(list);
-            self.reset_over(id, i, sb);
-            return;
+            return false;
         }
         let buffer = port::Buffer::empty();
         let (op, content, list) = (VectorOp::Reset, Default::default(), Some(list));
         let cmd = VectorCmd { cookie: 0, op, content, count, ppa: Ppa(0), list, buffer };
-        self.send(Cookie::Reset(id, i), cmd);
+        self.send(cookie, cmd);
+        true
     }
 
     pub(crate) fn reset_done(&mut self, id: u32, i: u8, mut done: VectorDone) {
         self.lists.extend(done.list.take());
         let sb = self.layout.upper.chunk_index(address(&self.commands[id].cmd, i.into()));
+        let is_begun = self.members(sb).is_begun();
         let command = &mut self.commands[id];
         if !done.status.is_ok() {
             command.status = command.status.and(done.status);
             command.failed |= bits(i.into(), 1);
-            // One at its end makes the drive refuse all; the others are erased
-            // without it.
-            if done.status == Status::OFFLINE_CHUNK && command.again > 0 {
-                command.again -= 1;
-                if !self.is_bare(sb) && self.supers[sb].wp == 0 {
-                    self.send_reset(id, i);
-                    return;
-                }
-            }
         }
-        self.reset_over(id, i, sb);
+        // One at its end makes the drive refuse all; the others are erased
+        // without it. Without the first they stay as they are.
+        let may_go_on = matches!(done.status, Status::SUCCESS | Status::OFFLINE_CHUNK);
+        if may_go_on && !is_begun && command.again > 0 {
+            command.again -= 1;
+            self.send_reset(id, i);
+        } else {
+            self.reset_over(id, i, sb);
+        }
     }
 
     fn reset_over(&mut self, id: u32, i: u8, sb: usize) {
@@ -138,6 +131,7 @@ impl<D: OpenChannel> Parity<D> {
         let is_last = command.left == 0;
         let of = &mut self.supers[sb];
         of.inside -= 1;
+        of.busy = false;
         if has_failed && of.inside == 0 {
             let (life, pass) = (of.life, of.pass);
             self.supers[sb] = self.members(sb).survey();

@@ -4,6 +4,12 @@
 //! start it is found: behind the last block that any member has. Blocks below
 //! that which no member has were on their way when the power went: they are
 //! *owed*, and read as zeros with a zero tag, before and after they are padded.
+//!
+//! A superblock has *begun* when the member with its first row has a block. No
+//! write to it completes before, and that member is erased before all others.
+//! So of one that has not begun nothing is there, whatever the other members
+//! have: rows of which none was completed, or what a reset had not erased yet.
+//! And where it has begun all that its members have is of this life.
 
 use device::OpenChannel;
 use flash::{Chunk, ChunkState, FailedRun};
@@ -79,8 +85,18 @@ impl<D: OpenChannel> Members<'_, D> {
         self.all().any(|chunk| chunk.state == ChunkState::Offline)
     }
 
-    /// The block behind the last that any member has.
+    /// Whether the member with the first row has anything.
+    #[inline]
+    pub fn is_begun(&self) -> bool {
+        let first = self.chunk(0);
+        first.programmed > 0 && first.state != ChunkState::Offline
+    }
+
+    /// The block behind the last that any member has; 0 where it has not begun.
     fn end(&self) -> u32 {
+        if !self.is_begun() {
+            return 0;
+        }
         let mut end = 0;
         for (data, chunk) in (0..).zip(self.all()) {
             if chunk.state == ChunkState::Offline || chunk.programmed == 0 {
@@ -149,7 +165,9 @@ impl<D: OpenChannel> Members<'_, D> {
     /// The superblock as a chunk.
     pub fn describe(&self, of: &Super) -> Chunk {
         let mut chunk = Chunk::default();
-        for member in self.all() {
+        // Of one that has not begun the members' data are not its own.
+        let own = if of.wp > 0 { self.layout.width } else { 0 };
+        for member in self.all().take(own as usize) {
             chunk.reads = chunk.reads.max(member.reads);
             chunk.since = match chunk.since {
                 0 => member.since,
@@ -157,8 +175,8 @@ impl<D: OpenChannel> Members<'_, D> {
                 since => since.min(member.since),
             };
             chunk.level = chunk.level.max(member.level);
-            chunk.worn |= member.worn;
         }
+        chunk.worn = self.all().any(|member| member.worn);
         let lame = self.is_lame();
         chunk.wear = self.chunk(0).wear.max(of.life);
         (chunk.wp, chunk.programmed) = (of.wp, self.programmed(of));

@@ -1,7 +1,8 @@
 //! Writes: rows to their members, and the parity row when a stripe is whole.
 //!
-//! A write completes when its own rows are programmed and, if it wrote the
-//! last row of a stripe, that stripe's parity too. A failed program, of data or
+//! A write completes when its own rows are programmed, and the superblock's
+//! first block, and, if it wrote the last row of a stripe, that stripe's parity
+//! too. A failed program, of data or
 //! parity, fails its write and closes the superblock early: what is on its way
 //! to it ends, nothing more is written, and its last stripes stay without
 //! parity.
@@ -207,6 +208,30 @@ impl<D: OpenChannel> Parity<D> {
             self.fail(sb);
         }
         self.write_part_done(id, sb);
+        if from == 0 {
+            self.begun(sb);
+        }
+    }
+
+    /// The program of a superblock's first block is over: so are the writes
+    /// that waited for it.
+    fn begun(&mut self, sb: usize) {
+        let is_there = self.members(sb).is_begun();
+        let mut i = 0;
+        while let Some(&id) = self.early.get(i) {
+            let command = &mut self.commands[id];
+            if self.layout.upper.chunk_index(address(&command.cmd, 0)) != sb {
+                i += 1;
+                continue;
+            }
+            if !is_there {
+                // Nothing would be there after a cut.
+                command.status = command.status.and(Status::CHUNK_EARLY_CLOSE);
+                command.failed = bits(0, usize::from(command.cmd.count));
+            }
+            self.early.swap_remove(i);
+            self.end_write(id, sb);
+        }
     }
 
     /// A program of a superblock failed: it is closed.
@@ -280,8 +305,14 @@ impl<D: OpenChannel> Parity<D> {
     fn write_part_done(&mut self, id: u32, sb: usize) {
         let command = &mut self.commands[id];
         command.left -= 1;
-        if command.left == 0 {
+        if command.left > 0 {
+            return;
+        }
+        let is_first = self.layout.upper.block(address(&command.cmd, 0)) == 0;
+        if is_first || self.members(sb).is_begun() {
             self.end_write(id, sb);
+        } else {
+            self.early.push(id);
         }
     }
 

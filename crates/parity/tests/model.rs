@@ -287,8 +287,9 @@ impl Bench {
             Parity::new(Fuse::new(dummy, 0), self.width).unwrap(),
         ));
         let device = std::rc::Rc::into_inner(device).unwrap().into_inner();
-        let chunks = device.chunks().to_vec();
-        let device = Device::restore(&geometry, &self.timing, device.cut(), &chunks).unwrap();
+        let mut medium = device.cut();
+        let chunks = medium.power_cut(self.random.below(u64::MAX));
+        let device = Device::restore(&geometry, &self.timing, medium, &chunks).unwrap();
         self.drive = Parity::new(Fuse::new(device, u64::MAX), self.width).unwrap();
         self.now = Time::ZERO;
         for of in 0..self.models.len() {

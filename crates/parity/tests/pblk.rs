@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use common::{Broken, Fragile, Fuse, Random, timing};
 use device::{Device, OpenChannel};
-use flash::{Chunk, Dimensions, Geometry};
+use flash::{Dimensions, Geometry};
 use parity::Parity;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
@@ -39,6 +39,8 @@ struct Setup {
     width: u32,
     /// Of all blocks that hold data, in percent.
     fill: u64,
+    /// The medium has a cache.
+    cached: bool,
     seed: u64,
 }
 
@@ -46,7 +48,7 @@ struct Bench {
     setup: Setup,
     geometry: Geometry,
     broken: Broken,
-    off: Option<(Fragile, Vec<Chunk>)>,
+    off: Option<Fragile>,
     random: Random,
     clock: u64,
     blocks: Vec<Vec<Write>>,
@@ -70,9 +72,8 @@ impl Bench {
     fn new(setup: Setup) -> Bench {
         let geometry = Geometry::new(setup.dim).unwrap();
         let broken = Broken::default();
-        let medium = Fragile::new(&geometry, 8, &broken);
-        let chunks = vec![Chunk::default(); geometry.chunk_slots()];
-        let (off, random) = (Some((medium, chunks)), Random(setup.seed));
+        let new = if setup.cached { Fragile::cached } else { Fragile::new };
+        let (off, random) = (Some(new(&geometry, 8, &broken)), Random(setup.seed));
         let (clock, collections) = (1, 0);
         let (blocks, may_fail, errors) = (Vec::new(), false, 0);
         let mut bench = Bench {
@@ -100,7 +101,8 @@ impl Bench {
     }
 
     fn recover(&mut self, events: u64) -> Option<Run> {
-        let (medium, chunks) = self.off.take().expect("power is off");
+        let mut medium = self.off.take().expect("power is off");
+        let chunks = medium.power_cut(self.random.below(u64::MAX));
         let device = Device::restore(&self.geometry, &timing(), medium, &chunks).unwrap();
         let fuse = Fuse::new(device, events);
         let (device, left) = (fuse.device.clone(), fuse.left.clone());
@@ -120,8 +122,7 @@ impl Bench {
 
     fn take(&mut self, device: common::Shared) {
         let device = Rc::into_inner(device).expect("the drive is gone").into_inner();
-        let chunks = device.chunks().to_vec();
-        self.off = Some((device.cut(), chunks));
+        self.off = Some(device.cut());
     }
 
     fn cut(&mut self, run: Run) {
@@ -280,11 +281,12 @@ proptest! {
         shape in prop_oneof![Just((3, 1, 3)), Just((4, 1, 4)), Just((4, 2, 4)), Just((2, 3, 3)), Just((5, 1, 5))],
         pages in 2u32..5,
         fill in 60u64..85,
+        cached: bool,
         seed: u64,
         cuts in 1u64..5,
     ) {
         let (groups, pus, width) = shape;
-        let mut bench = Bench::new(Setup { dim: dim(groups, pus, pages, width), width, fill, seed });
+        let mut bench = Bench::new(Setup { dim: dim(groups, pus, pages, width), width, fill, cached, seed });
         for _ in 0..=cuts {
             while bench.random.below(3) == 0 {
                 let events = bench.random.below(60);
@@ -312,7 +314,7 @@ proptest! {
 /// collected, and the drive goes on.
 #[test]
 fn a_lost_chunk_costs_nothing() {
-    let setup = Setup { dim: dim(4, 1, 6, 4), width: 4, fill: 70, seed: 3 };
+    let setup = Setup { dim: dim(4, 1, 6, 4), width: 4, fill: 70, cached: false, seed: 3 };
     let mut bench = Bench::new(setup);
     let mut run = bench.recover(u64::MAX).unwrap();
     bench.write_all(&mut run);
@@ -345,7 +347,7 @@ fn a_lost_chunk_costs_nothing() {
 /// drive goes on with the other units.
 #[test]
 fn a_lost_unit_costs_little() {
-    let setup = Setup { dim: dim(4, 4, 6, 4), width: 4, fill: 35, seed: 3 };
+    let setup = Setup { dim: dim(4, 4, 6, 4), width: 4, fill: 35, cached: false, seed: 3 };
     let mut bench = Bench::new(setup);
     let mut run = bench.recover(u64::MAX).unwrap();
     bench.write_all(&mut run);
@@ -377,7 +379,7 @@ fn a_lost_unit_costs_little() {
 #[test]
 fn it_costs_one_in_width() {
     for width in [4u32, 8] {
-        let setup = Setup { dim: dim(4, 2, 8, width), width, fill: 80, seed: 3 };
+        let setup = Setup { dim: dim(4, 2, 8, width), width, fill: 80, cached: false, seed: 3 };
         let mut bench = Bench::new(setup);
         let mut run = bench.recover(u64::MAX).unwrap();
         bench.write_all(&mut run);

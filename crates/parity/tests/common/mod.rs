@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use device::{Device, OpenChannel, VectorCmd, VectorDone};
+use faults::{CachedMedium, CheckedMedium, PowerCut};
 use flash::{Chunk, Geometry, Medium, Moved, Ppa, RamMedium, Timing};
 use port::{Port, Ring, Time};
 
@@ -20,9 +21,29 @@ pub struct Broken {
     pub programs: Rc<Cell<u64>>,
 }
 
+/// What holds the bytes.
+enum Store {
+    /// Durable at once.
+    Ram(RamMedium),
+    /// Durable when it was flushed, as a drive file: a cut keeps any part of
+    /// the rest.
+    Cached(Box<CheckedMedium<CachedMedium<RamMedium>>>),
+}
+
+impl Store {
+    fn medium(&mut self) -> &mut dyn Medium {
+        match self {
+            Store::Ram(medium) => medium,
+            Store::Cached(medium) => medium.as_mut(),
+        }
+    }
+}
+
 /// A medium that is broken in parts.
 pub struct Fragile {
-    inner: RamMedium,
+    inner: Store,
+    /// What it was told of the chunks.
+    chunks: Vec<Chunk>,
     geometry: Geometry,
     broken: Broken,
     random: u64,
@@ -30,8 +51,27 @@ pub struct Fragile {
 
 impl Fragile {
     pub fn new(geometry: &Geometry, kept: u32, broken: &Broken) -> Fragile {
-        let inner = RamMedium::new(geometry, kept).unwrap();
-        Fragile { inner, geometry: *geometry, broken: broken.clone(), random: 1 }
+        let inner = Store::Ram(RamMedium::new(geometry, kept).unwrap());
+        let chunks = vec![Chunk::default(); geometry.chunk_slots()];
+        Fragile { inner, chunks, geometry: *geometry, broken: broken.clone(), random: 1 }
+    }
+
+    /// The same, with a cache.
+    pub fn cached(geometry: &Geometry, kept: u32, broken: &Broken) -> Fragile {
+        let cache = CachedMedium::new(geometry, RamMedium::new(geometry, kept).unwrap()).unwrap();
+        let checked = CheckedMedium::new(geometry, cache).unwrap();
+        let inner = Store::Cached(Box::new(checked));
+        Fragile { inner, ..Fragile::new(geometry, kept, broken) }
+    }
+
+    /// Power goes and comes back; `seed` decides what is left of what was not
+    /// flushed. Gives the chunks as they are found.
+    pub fn power_cut(&mut self, seed: u64) -> Vec<Chunk> {
+        match &mut self.inner {
+            Store::Ram(medium) => medium.power_cut(seed, &mut self.chunks),
+            Store::Cached(medium) => medium.power_cut(seed, &mut self.chunks),
+        }
+        self.chunks.clone()
     }
 
     fn is_dead(&self, at: Ppa) -> bool {
@@ -41,7 +81,10 @@ impl Fragile {
 
 impl Medium for Fragile {
     fn kept(&self) -> u32 {
-        self.inner.kept()
+        match &self.inner {
+            Store::Ram(medium) => medium.kept(),
+            Store::Cached(medium) => medium.kept(),
+        }
     }
     fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
         self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(99);
@@ -49,7 +92,7 @@ impl Medium for Fragile {
         if fails || self.is_dead(at) {
             return Moved::Failed;
         }
-        self.inner.program(at, count, data, tags)
+        self.inner.medium().program(at, count, data, tags)
     }
     fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
         let is_bad = self.broken.chunks.borrow().contains(&self.geometry.chunk_index(at));
@@ -58,17 +101,24 @@ impl Medium for Fragile {
             tags.fill(0xee);
             return Moved::Failed;
         }
-        self.inner.read(at, count, data, tags)
+        self.inner.medium().read(at, count, data, tags)
     }
     fn reset(&mut self, chunk: Ppa) -> Moved {
         if self.is_dead(chunk) {
             return Moved::Failed;
         }
         self.broken.chunks.borrow_mut().remove(&self.geometry.chunk_index(chunk));
-        self.inner.reset(chunk)
+        self.inner.medium().reset(chunk)
     }
     fn barrier(&mut self) -> Moved {
-        self.inner.barrier()
+        self.inner.medium().barrier()
+    }
+    fn is_cached(&self) -> bool {
+        matches!(self.inner, Store::Cached(_))
+    }
+    fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {
+        self.chunks[chunk_index] = *chunk;
+        self.inner.medium().describe(chunk_index, chunk);
     }
 }
 
