@@ -2,21 +2,22 @@
 //! was written before the start, or that lost its place among the open ones,
 //! is made ready to be written on.
 //!
-//! Stripe by stripe, from the first without parity: the rows that are there are
-//! read for the sum; rows that are owed are padded with zeros; then the parity
+//! Stripe by stripe, from the first of which a row is missing: the rows that are
+//! there are read for the sum; a row that is missing under its parity is the sum
+//! of the others, any other that is owed is padded with zeros; then the parity
 //! row is programmed, if the stripe is whole, else the sum is gone on with. A
 //! cut at any moment leaves a superblock of which the same is to be done.
 //!
 //! What cannot be read or programmed closes the superblock early.
 
-use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::TAG_BYTES;
 use port::{BLOCK_BYTES, Buffer, OutOfMemory, Pieces, Slots};
 
 use crate::commands::Cookie;
 use crate::parity::Parity;
 use crate::reads::Plan;
-use crate::superblock::{NONE, Stored};
+use crate::superblock::Stored;
 
 /// What a lane is for.
 pub(crate) enum Job {
@@ -35,7 +36,7 @@ pub(crate) struct CatchUp {
     /// The stripe that it is at, and its place in the table.
     number: u32,
     stripe: u32,
-    /// Reads of the data members, their pads, the parity.
+    /// Reads of all members, pads of those with data, the parity.
     step: u32,
 }
 
@@ -84,7 +85,8 @@ impl<D: OpenChannel> Parity<D> {
         if self.stripes.opens.room() == 0 && !self.close_oldest(sb) {
             return false;
         }
-        let number = self.members(sb).parity().programmed / self.layout.row;
+        let least = self.members(sb).all().map(|chunk| chunk.programmed).min();
+        let number = least.unwrap_or(0) / self.layout.row;
         let is_ready = self.is_ready(sb, from);
         if !is_ready && (self.lanes.room() == 0 || !self.make_room_for(1, sb)) {
             return false;
@@ -111,54 +113,52 @@ impl<D: OpenChannel> Parity<D> {
         from.is_multiple_of(self.layout.stripe_blocks()) && all.all(|c| c.programmed >= rows)
     }
 
-    /// Blocks of a stripe that data member `data` has, and that it should have.
-    fn have_and_want(&self, at: &CatchUp, data: u32) -> (u32, u32) {
+    /// Blocks of a stripe that member `of` has, and that it should have.
+    fn have_and_want(&self, at: &CatchUp, of: u32) -> (u32, u32) {
         let (row, members) = (self.layout.row, self.members(at.sb));
         let of_stripe = |blocks: u32| blocks.saturating_sub(at.number * row).min(row);
         let base = self.supers[at.sb].base;
-        (of_stripe(members.chunk(data).programmed), of_stripe(members.owed(data, base)))
+        (of_stripe(members.chunk(of).programmed), of_stripe(members.owed(of, base)))
     }
 
     /// Does the next step.
     fn catch_up(&mut self, lane: u32, mut at: CatchUp) {
-        let (count, per_stripe) = (self.layout.data_members(), self.layout.stripe_blocks());
-        let base = self.supers[at.sb].base;
+        let (width, per_stripe) = (self.layout.width, self.layout.stripe_blocks());
+        let (parity, base) = (self.layout.data_members(), self.supers[at.sb].base);
         while at.number * per_stripe < base {
-            let is_whole = (at.number + 1) * per_stripe <= base;
-            if at.step < 2 * count {
-                let data = at.step % count;
-                let (have, want) = self.have_and_want(&at, data);
-                let chunk = self.layout.chunk(at.sb, data);
-                if at.step < count && have > 0 {
-                    return self.step(lane, at, VectorOp::Read, chunk, 0, have);
-                } else if at.step >= count && have < want {
-                    self.counters.padded += u64::from(want - have);
-                    return self.step(lane, at, VectorOp::Write, chunk, have, want);
-                }
-            } else if at.step == 2 * count && is_whole {
-                let row = self.layout.row;
-                let parity = self.members(at.sb).parity().programmed;
-                let have = parity.saturating_sub(at.number * row);
-                if have < row {
-                    let chunk = self.layout.parity_chunk(at.sb);
-                    self.counters.parity += u64::from(row - have);
-                    return self.step(lane, at, VectorOp::Write, chunk, have, row);
-                }
-            } else if at.step > 2 * count {
-                if !is_whole {
+            if at.step == 2 * width {
+                if (at.number + 1) * per_stripe > base {
                     break;
                 }
-                self.stripes.give(at.stripe);
-                let stored = self.supers[at.sb].stored;
-                let (number, sb) = (at.number + 1, at.sb);
-                // There is room: one was just given back.
-                let stripe = self.stripes.begin(sb, number, 0, stored);
-                at = CatchUp { sb, number, stripe, step: 0 };
+                at = self.next_stripe(at);
                 continue;
+            }
+            let (of, is_read) = (at.step % width, at.step < width);
+            let (have, want) = self.have_and_want(&at, of);
+            let chunk = self.layout.chunk(at.sb, of);
+            if is_read && have > 0 {
+                return self.step(lane, at, VectorOp::Read, chunk, 0, have);
+            } else if !is_read && have < want {
+                let missing = u64::from(want - have);
+                if of == parity {
+                    self.counters.parity += missing;
+                } else {
+                    self.counters.padded += missing;
+                }
+                return self.step(lane, at, VectorOp::Write, chunk, have, want);
             }
             at.step += 1;
         }
         self.ready_to_write(lane, at);
+    }
+
+    /// The stripe behind this one, of which nothing is missing any more.
+    fn next_stripe(&mut self, at: CatchUp) -> CatchUp {
+        let (sb, number, stored) = (at.sb, at.number + 1, self.supers[at.sb].stored);
+        self.stripes.give(at.stripe);
+        // There is room: one was just given back.
+        let stripe = self.stripes.begin(sb, number, 0, stored);
+        CatchUp { sb, number, stripe, step: 0 }
     }
 
     /// Sends one command: the blocks `from` to `to` of a stripe's row.
@@ -168,16 +168,19 @@ impl<D: OpenChannel> Parity<D> {
         let (row, blocks) = (self.layout.row as usize, (to - from) as usize);
         let mut buffer = self.lanes[lane].take(blocks * (each + TAG_BYTES));
         if op == VectorOp::Write {
+            // The parity is the sum, and so is a row of which it is there.
+            let parity = self.layout.data_members();
+            let summed = match chunk == self.layout.chunk(at.sb, parity) {
+                true => to,
+                false => self.have_and_want(&at, parity).0.clamp(from, to),
+            };
+            let (from, n) = (from as usize, (summed - from) as usize);
+            let (sums, sum_tags) = stripe.sum.bytes().split_at(row * each);
             let (data, tags) = buffer.bytes_mut().split_at_mut(blocks * each);
-            if chunk == self.layout.parity_chunk(at.sb) {
-                let (sums, sum_tags) = stripe.sum.bytes().split_at(row * each);
-                let from = from as usize;
-                data.copy_from_slice(&sums[from * each..]);
-                tags.copy_from_slice(&sum_tags[from * TAG_BYTES..]);
-            } else {
-                data.fill(0);
-                tags.fill(0);
-            }
+            data.fill(0);
+            tags.fill(0);
+            data[..n * each].copy_from_slice(&sums[from * each..][..n * each]);
+            tags[..n * TAG_BYTES].copy_from_slice(&sum_tags[from * TAG_BYTES..][..n * TAG_BYTES]);
         }
         let ppa = self.layout.at(chunk, at.number * self.layout.row + from);
         self.lanes[lane].job = Job::CatchUp(at);
@@ -211,7 +214,7 @@ impl<D: OpenChannel> Parity<D> {
             self.stirred = true;
             return;
         }
-        if at.step < self.layout.data_members() {
+        if at.step < self.layout.width {
             let stripe = &mut self.stripes.table[at.stripe];
             let each = stripe.each(self.kept as usize);
             let count = done.buffer.len() / (each + TAG_BYTES);

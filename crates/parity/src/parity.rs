@@ -173,13 +173,14 @@ impl<D: OpenChannel> Parity<D> {
     }
 
     /// Finds out how far all superblocks are written. Those that will not be
-    /// written on and have no parity for all of their stripes should be
-    /// collected.
+    /// written on and of which a row is missing, of data or of parity, should
+    /// be collected.
     fn survey(&mut self) {
         for sb in self.layout.superblocks() {
             let members = self.members(sb);
             let of = members.survey();
-            let is_short = members.parity().programmed < self.layout.chunk_blocks_below();
+            let size = self.layout.chunk_blocks_below();
+            let is_short = members.all().any(|chunk| chunk.programmed < size);
             self.supers[sb] = of;
             if of.wp > 0 && (of.closed || (of.wp == self.layout.size() && is_short)) {
                 self.tell(sb);

@@ -4,7 +4,8 @@
 //! A block is rebuilt from the same block of all other members' rows, if its
 //! stripe has its parity and each of them can be read. What cannot be rebuilt
 //! is an error. A block whose own program failed is never rebuilt: nobody was
-//! told that it is there. One that is owed reads as zeros, with a zero tag.
+//! told that it is there. One that is owed reads as zeros, with a zero tag,
+//! unless it can be rebuilt.
 
 use device::{MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{ChunkState, Ppa};
@@ -20,7 +21,7 @@ use crate::stripes::xor;
 enum Spot {
     /// With its member.
     There,
-    /// With a member that is lost.
+    /// With a member that is lost, or that lost it and only it.
     Lost,
     /// Nowhere; it reads as zeros.
     Owed,
@@ -57,6 +58,7 @@ impl<D: OpenChannel> Parity<D> {
         match () {
             () if chunk.state == ChunkState::Offline => Spot::Lost,
             () if self.layout.lower.block(home) < chunk.programmed => Spot::There,
+            () if block < of.base && self.can_rebuild(ppa) => Spot::Lost,
             () if block < of.base => Spot::Owed,
             () => Spot::Unwritten,
         }

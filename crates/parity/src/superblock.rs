@@ -4,6 +4,9 @@
 //! start it is found: behind the last block that any member has. Blocks below
 //! that which no member has were on their way when the power went: they are
 //! *owed*, and read as zeros with a zero tag, before and after they are padded.
+//! But where a cache below lost a row and not its stripe's parity the row is
+//! rebuilt from that. A parity row is always of the rows as they were written in
+//! this life.
 //!
 //! A superblock has *begun* when the member with its first row has a block. No
 //! write to it completes before, and that member is erased before all others.
@@ -112,30 +115,26 @@ impl<D: OpenChannel> Members<'_, D> {
         end
     }
 
-    /// Whether a row of data is missing under a parity row: the medium lost
-    /// what it had, and the parity is not of what is there.
-    fn has_gap(&self) -> bool {
-        let (row, parity) = (self.layout.row, self.parity());
-        let rows = parity.programmed.div_ceil(row) * row;
-        // The parity's own chunk is the last; it may be short of its row.
-        let mut data = self.all().take(self.layout.data_members() as usize);
-        parity.state != ChunkState::Offline && data.any(|chunk| chunk.programmed < rows)
+    /// Whether of some stripe with parity more than one row of data is missing:
+    /// the medium lost what it had. These rows are gone; one alone is rebuilt.
+    fn is_torn(&self) -> bool {
+        let parity = self.parity().programmed;
+        let data = self.all().take(self.layout.data_members() as usize);
+        data.filter(|chunk| chunk.programmed < parity).count() > 1
     }
 
-    /// The superblock as it is found.
+    /// The superblock as it is found. One that is torn takes no more writes and
+    /// is full: what it never had is owed.
     pub fn survey(&self) -> Super {
         let size = self.layout.chunk_blocks_below();
         let end = self.end();
         let is_over = |chunk: Chunk| {
             chunk.state == ChunkState::Offline || chunk.has_failed() || chunk.is_closed_early(size)
         };
-        Super {
-            wp: end,
-            base: end,
-            open: NONE,
-            closed: end > 0 && (self.all().any(is_over) || self.has_gap()),
-            ..Super::default()
-        }
+        let closed = end > 0 && self.all().any(is_over);
+        let is_torn = end > 0 && !closed && self.is_torn();
+        let wp = if is_torn { self.layout.size() } else { end };
+        Super { wp, base: wp, open: NONE, closed, ..Super::default() }
     }
 
     /// The first block of the superblock that is not there and is not owed
@@ -154,11 +153,11 @@ impl<D: OpenChannel> Members<'_, D> {
         first
     }
 
-    /// How many blocks data member `data` has of the first `base` of the
-    /// superblock.
-    pub fn owed(&self, data: u32, base: u32) -> u32 {
+    /// How many blocks member `of` has of the first `base` of the superblock;
+    /// the parity's has those of whole stripes.
+    pub fn owed(&self, of: u32, base: u32) -> u32 {
         let (row, stripe_blocks) = (self.layout.row, self.layout.stripe_blocks());
-        let within = (base % stripe_blocks).saturating_sub(data * row).min(row);
+        let within = (base % stripe_blocks).saturating_sub(of * row).min(row);
         base / stripe_blocks * row + within
     }
 

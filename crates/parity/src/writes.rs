@@ -208,29 +208,35 @@ impl<D: OpenChannel> Parity<D> {
             self.fail(sb);
         }
         self.write_part_done(id, sb);
-        if from == 0 {
+        if from == 0 && !self.early.is_empty() {
             self.begun(sb);
         }
     }
 
-    /// The program of a superblock's first block is over: so are the writes
-    /// that waited for it.
+    /// The program of a superblock's first block is over: the writes that
+    /// waited for it are looked at again.
     fn begun(&mut self, sb: usize) {
-        let is_there = self.members(sb).is_begun();
-        let mut i = 0;
-        while let Some(&id) = self.early.get(i) {
-            let command = &mut self.commands[id];
-            if self.layout.upper.chunk_index(address(&command.cmd, 0)) != sb {
-                i += 1;
-                continue;
-            }
-            if !is_there {
-                // Nothing would be there after a cut.
-                command.status = command.status.and(Status::CHUNK_EARLY_CLOSE);
-                command.failed = bits(0, usize::from(command.cmd.count));
-            }
-            self.early.swap_remove(i);
+        for _ in 0..self.early.len() {
+            let id = self.early.remove(0);
+            let of = self.layout.upper.chunk_index(address(&self.commands[id].cmd, 0));
+            if of == sb { self.written(id, sb) } else { self.early.push(id) }
+        }
+    }
+
+    /// All parts of a write are over. Where the superblock has not begun it
+    /// waits for that, or fails: nothing would be there after a cut.
+    fn written(&mut self, id: u32, sb: usize) {
+        let command = &self.commands[id];
+        let is_first = self.layout.upper.block(address(&command.cmd, 0)) == 0;
+        if is_first || self.members(sb).is_begun() {
             self.end_write(id, sb);
+        } else if self.supers[sb].closed {
+            let command = &mut self.commands[id];
+            command.status = command.status.and(Status::CHUNK_EARLY_CLOSE);
+            command.failed = bits(0, usize::from(command.cmd.count));
+            self.end_write(id, sb);
+        } else {
+            self.early.push(id);
         }
     }
 
@@ -305,14 +311,8 @@ impl<D: OpenChannel> Parity<D> {
     fn write_part_done(&mut self, id: u32, sb: usize) {
         let command = &mut self.commands[id];
         command.left -= 1;
-        if command.left > 0 {
-            return;
-        }
-        let is_first = self.layout.upper.block(address(&command.cmd, 0)) == 0;
-        if is_first || self.members(sb).is_begun() {
-            self.end_write(id, sb);
-        } else {
-            self.early.push(id);
+        if command.left == 0 {
+            self.written(id, sb);
         }
     }
 

@@ -24,7 +24,7 @@ pub struct Broken {
 /// What holds the bytes.
 enum Store {
     /// Durable at once.
-    Ram(RamMedium),
+    Ram(Box<RamMedium>),
     /// Durable when it was flushed, as a drive file: a cut keeps any part of
     /// the rest.
     Cached(Box<CheckedMedium<CachedMedium<RamMedium>>>),
@@ -33,7 +33,7 @@ enum Store {
 impl Store {
     fn medium(&mut self) -> &mut dyn Medium {
         match self {
-            Store::Ram(medium) => medium,
+            Store::Ram(medium) => medium.as_mut(),
             Store::Cached(medium) => medium.as_mut(),
         }
     }
@@ -51,7 +51,7 @@ pub struct Fragile {
 
 impl Fragile {
     pub fn new(geometry: &Geometry, kept: u32, broken: &Broken) -> Fragile {
-        let inner = Store::Ram(RamMedium::new(geometry, kept).unwrap());
+        let inner = Store::Ram(Box::new(RamMedium::new(geometry, kept).unwrap()));
         let chunks = vec![Chunk::default(); geometry.chunk_slots()];
         Fragile { inner, chunks, geometry: *geometry, broken: broken.clone(), random: 1 }
     }
