@@ -27,6 +27,8 @@ pub(crate) enum Job {
     CatchUp(CatchUp),
     /// Erasing what the members of a superblock have that is not begun.
     Clean(usize),
+    /// Making the erase of a superblock durable, by a flush of this number.
+    Flush(usize, u64),
 }
 
 /// How far a superblock is ready.
@@ -78,7 +80,7 @@ impl<D: OpenChannel> Parity<D> {
     /// Opens a superblock of which `from` blocks are written. False where it
     /// has to be made ready first, or there is no room yet.
     pub(crate) fn open(&mut self, sb: usize, from: u32, stored: Stored) -> bool {
-        if from == 0 && !self.is_bare(sb) {
+        if from == 0 && !self.is_clean(sb) {
             self.clean(sb);
             return false;
         }
@@ -242,23 +244,42 @@ impl<D: OpenChannel> Parity<D> {
             Job::Clean(sb) => {
                 let sb = *sb;
                 self.lanes.give(lane);
-                self.supers[sb].busy = false;
+                let of = &mut self.supers[sb];
+                (of.busy, of.erased) = (false, self.flushes);
                 if !self.is_bare(sb) || self.members(sb).is_lame() {
+                    self.fail(sb);
+                }
+            }
+            Job::Flush(sb, number) => {
+                let (sb, number) = (*sb, *number);
+                self.lanes.give(lane);
+                self.supers[sb].busy = false;
+                self.flush_done(number, done.status);
+                if !done.status.is_ok() {
                     self.fail(sb);
                 }
             }
         }
     }
 
-    /// Erases what is left of before in a superblock of which nothing is there.
-    /// Does nothing where there is no lane.
+    /// Whether a superblock of which nothing is there can be begun: nothing of
+    /// before is in its members, and that is durable.
+    fn is_clean(&self, sb: usize) -> bool {
+        let is_durable = !self.device.is_cached() || self.flushed > self.supers[sb].erased;
+        is_durable && self.is_bare(sb)
+    }
+
+    /// Does what is to be done for that. Nothing where there is no lane.
     fn clean(&mut self, sb: usize) {
         if self.lanes.room() == 0 {
             return;
         }
         let lane = self.lanes.take_as_is();
-        self.lanes[lane].job = Job::Clean(sb);
-        self.supers[sb].busy = self.erase(sb, self.layout.width, Cookie::Lane(lane));
-        debug_assert!(self.supers[sb].busy, "there is something to erase");
+        self.supers[sb].busy = true;
+        self.lanes[lane].job = if self.erase(sb, self.layout.width, Cookie::Lane(lane)) {
+            Job::Clean(sb)
+        } else {
+            Job::Flush(sb, self.send_flush(Cookie::Lane(lane), Buffer::empty()))
+        };
     }
 }

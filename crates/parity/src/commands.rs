@@ -53,6 +53,8 @@ pub(crate) struct Command {
     pub tried: u64,
     /// Of a reset: how often it may still be sent again.
     pub again: u32,
+    /// Of a flush: its number.
+    pub flush: u64,
 }
 
 impl Default for Command {
@@ -72,7 +74,7 @@ impl Default for Command {
 impl Command {
     pub fn new(cmd: VectorCmd) -> Command {
         let status = Status::SUCCESS;
-        Command { cmd, left: 1, status, failed: 0, todo: 0, tried: 0, again: 0 }
+        Command { cmd, left: 1, status, failed: 0, todo: 0, tried: 0, again: 0, flush: 0 }
     }
 }
 

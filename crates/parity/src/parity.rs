@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use device::{
-    Addresses, Notice, NoticeMask, NoticeState, OpenChannel, VectorCmd, VectorDone, VectorOp,
+    Addresses, Content, Notice, NoticeMask, NoticeState, OpenChannel, VectorCmd, VectorDone,
+    VectorOp,
 };
 use flash::{Chunk, Geometry, Ppa, Timing};
-use port::{Port, Ring, Slots, Status, Time};
+use port::{Buffer, Port, Ring, Slots, Status, Time};
 
 use crate::catchup::Lane;
 use crate::commands::{Command, Cookie};
@@ -85,6 +86,10 @@ pub struct Parity<D> {
     pub(crate) repairs: VecDeque<u32>,
     /// Writes that are done, but for the first block of their superblock.
     pub(crate) early: Vec<u32>,
+    /// The number of the last flush that was sent below, and the highest of
+    /// those that are done. Of what was found at the start all is durable.
+    pub(crate) flushes: u64,
+    pub(crate) flushed: u64,
     notices: Ring<(Ppa, NoticeState)>,
     told: u64,
     pub(crate) counters: ParityCounters,
@@ -125,6 +130,8 @@ impl<D: OpenChannel> Parity<D> {
             stirred: false,
             repairs: VecDeque::with_capacity(depth),
             early: Vec::with_capacity(depth),
+            flushes: 1,
+            flushed: 1,
             notices: Ring::new(NOTICES),
             told: 0,
             counters: ParityCounters::default(),
@@ -210,6 +217,21 @@ impl<D: OpenChannel> Parity<D> {
         self.out.put(|| cmd);
     }
 
+    /// Sends a flush below, and gives its number.
+    pub(crate) fn send_flush(&mut self, cookie: Cookie, buffer: Buffer) -> u64 {
+        let (op, content, count, ppa) = (VectorOp::Flush, Content::Data, 0, Ppa(0));
+        self.send(cookie, VectorCmd { cookie: 0, op, content, count, ppa, list: None, buffer });
+        self.flushes += 1;
+        self.flushes
+    }
+
+    /// A flush is done.
+    pub(crate) fn flush_done(&mut self, number: u64, status: Status) {
+        if status.is_ok() {
+            self.flushed = self.flushed.max(number);
+        }
+    }
+
     fn push_down(&mut self) {
         if !self.out.is_empty() {
             self.device.submit(self.now, &mut self.out);
@@ -230,11 +252,8 @@ impl<D: OpenChannel> Parity<D> {
         match cmd.op {
             VectorOp::Flush => {
                 let id = self.commands.take(Command::new(cmd));
-                let held = &mut self.commands[id].cmd;
-                let buffer = std::mem::take(&mut held.buffer);
-                let (op, content, count, ppa) = (held.op, held.content, 0, Ppa(0));
-                let flush = VectorCmd { cookie: 0, op, content, count, ppa, list: None, buffer };
-                self.send(Cookie::Command(id), flush);
+                let buffer = std::mem::take(&mut self.commands[id].cmd.buffer);
+                self.commands[id].flush = self.send_flush(Cookie::Command(id), buffer);
             }
             VectorOp::Copy => self.refuse(cmd, Status::INVALID_OPCODE, 0),
             op => match crate::commands::check(&self.layout.upper, &cmd, self.kept) {
@@ -277,6 +296,8 @@ impl<D: OpenChannel> Parity<D> {
             VectorOp::Write => self.write_done(id, done),
             _ => {
                 (held.status, held.failed) = (done.status, done.failed);
+                let number = held.flush;
+                self.flush_done(number, done.status);
                 self.complete(id);
             }
         }

@@ -4,7 +4,8 @@
 //! done; its erase count is the superblock's. So a cut leaves a superblock as it
 //! was, or one whose first member is erased: then nothing of it is there (see
 //! `superblock`), whatever the others still have. They are erased before it is
-//! written again.
+//! written again, and over a cache also flushed: programs may become durable
+//! before erases of other chunks.
 //!
 //! Were some rows of an erased superblock to be found again, in its next life
 //! by the erase count, the layer above would take them for newly written.
@@ -18,7 +19,7 @@ use port::Status;
 
 use crate::commands::{Command, Cookie, address, bits, fill};
 use crate::parity::Parity;
-use crate::superblock::Stored;
+use crate::superblock::{Stored, Super};
 
 impl<D: OpenChannel> Parity<D> {
     pub(crate) fn start_reset(&mut self, cmd: VectorCmd) {
@@ -132,10 +133,10 @@ impl<D: OpenChannel> Parity<D> {
         let of = &mut self.supers[sb];
         of.inside -= 1;
         of.busy = false;
+        of.erased = self.flushes;
         if has_failed && of.inside == 0 {
-            let (life, pass) = (of.life, of.pass);
-            self.supers[sb] = self.members(sb).survey();
-            (self.supers[sb].life, self.supers[sb].pass) = (life, pass);
+            let (life, pass, erased) = (of.life, of.pass, of.erased);
+            self.supers[sb] = Super { life, pass, erased, ..self.members(sb).survey() };
         } else if has_failed {
             self.fail(sb);
         }

@@ -12,7 +12,8 @@
 //! write to it completes before, and that member is erased before all others.
 //! So of one that has not begun nothing is there, whatever the other members
 //! have: rows of which none was completed, or what a reset had not erased yet.
-//! And where it has begun all that its members have is of this life.
+//! It is begun only when the erases of all members are durable: so where it has
+//! begun all that its members have is of this life.
 
 use device::OpenChannel;
 use flash::{Chunk, ChunkState, FailedRun};
@@ -51,6 +52,9 @@ pub(crate) struct Super {
     pub pass: u32,
     /// Erases, the last accepted one among them.
     pub life: u32,
+    /// The number of the last flush that was sent before its members were
+    /// erased; one sent later makes the erase durable.
+    pub erased: u64,
     /// It takes no more writes until it is erased: a program failed, or a
     /// member is lost.
     pub closed: bool,
