@@ -164,9 +164,13 @@ impl RamMedium {
         })
     }
 
-    /// Takes the memory for all blocks now, so that real time never waits for
-    /// the system to find it.
-    pub fn populate(&self) {
+    /// Takes the memory for all blocks now, and for `whole` of them to be stored
+    /// whole where the medium keeps less, so that real time never waits for the
+    /// system to find it. Where the system has none, the first writes fail.
+    pub fn populate(&mut self, whole: u64) {
+        if u64::from(self.kept) < BLOCK_BYTES {
+            self.pages.reserve(whole as usize);
+        }
         let blocks = u64::from(self.geometry.chunk_blocks());
         for pu in self.geometry.pus_channels_first() {
             for number in 0..self.geometry.chunks() {

@@ -42,10 +42,34 @@ impl Slabs {
             self.slabs.push(Lazy::zeroed(pages * PAGE, "blocks stored whole").ok()?);
             self.fresh = pages;
         }
-        let slab = self.slabs.len() - 1;
+        self.take_fresh()
+    }
+
+    /// The next page of the last slab that was never taken.
+    fn take_fresh(&mut self) -> Option<Page> {
+        let slab = self.slabs.len().checked_sub(1)?;
+        let left = self.fresh.checked_sub(1)?;
         let at = self.slabs[slab].len() / PAGE - self.fresh;
-        self.fresh -= 1;
+        self.fresh = left;
         Some(Page { slab: slab as u32, at: at as u32 })
+    }
+
+    /// Takes the memory for so many more pages now, in one slab. Where the
+    /// system has none, [`Slabs::take`] finds out.
+    pub fn reserve(&mut self, pages: usize) {
+        let bytes = pages * PAGE;
+        let Ok(slab) = Lazy::zeroed(bytes, "blocks stored whole") else { return };
+        slab.populate(0..bytes);
+        // What is left of the last slab is not lost.
+        let rest = self.pages_left();
+        self.unused.extend(rest);
+        self.slabs.push(slab);
+        self.fresh = pages;
+    }
+
+    /// Takes the rest of the last slab.
+    fn pages_left(&mut self) -> Vec<Page> {
+        (0..self.fresh).filter_map(|_| self.take_fresh()).collect()
     }
 
     /// Gives pages back.
@@ -82,5 +106,20 @@ mod tests {
         let again: Vec<Page> = (0..100).map(|_| slabs.take().unwrap()).collect();
         assert_eq!(slabs.slabs.len(), 4, "no new memory");
         assert_eq!((again[0].slab, again[0].at), (3, 35), "the last first");
+    }
+
+    #[test]
+    fn what_is_taken_ahead_is_used_and_the_rest_of_a_slab_too() {
+        let mut slabs = Slabs::default();
+        let first = slabs.take().unwrap();
+        slabs.reserve(40);
+        let mut all: Vec<(u32, u32)> =
+            (0..55).map(|_| slabs.take().unwrap()).map(|page| (page.slab, page.at)).collect();
+        assert_eq!(slabs.slabs.len(), 2, "15 of the first slab, 40 of the second");
+        all.push((first.slab, first.at));
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 56, "each once");
+        assert_eq!(slabs.take().unwrap().slab, 2);
     }
 }

@@ -17,7 +17,7 @@
 
 use device::{Counters, Device, Link};
 use drivefile::{CacheMode, DriveFile, FileError};
-use flash::{Chunk, Medium, RamMedium, Side};
+use flash::{Chunk, Dimensions, Medium, RamMedium, Side};
 use nvram::{NonVolatile, NvRam, Protected, Started};
 use parity::ParityCounters;
 use port::{BlockDone, BlockReq, OutOfMemory, Port, Ring, Shape, Time};
@@ -414,8 +414,9 @@ impl Stack {
     /// The same, with all its memory taken now: a drive whose real time is
     /// measured does not wait for the system's.
     pub fn build_populated(config: &DriveConfig, seed: u64) -> Result<Stack, Error> {
-        let medium = RamMedium::new(&config.geometry, config.spec.store.kept())?;
-        medium.populate();
+        let mut medium = RamMedium::new(&config.geometry, config.spec.store.kept())?;
+        let data = Dimensions { chunks: config.data_chunks(), ..config.above.dimensions() };
+        medium.populate(targets::own_blocks(&data));
         let stack = Stack::over(config, seed, medium)?;
         stack.populate();
         Ok(stack)

@@ -43,7 +43,7 @@ use flash::{Dimensions, Geometry, Profile, RamMedium};
 use measure::Histogram;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
 use rustix::time::{ClockId, clock_gettime};
-use targets::{Pblk, PblkConfig, Victim, with_reserve};
+use targets::{Pblk, PblkConfig, Victim, own_blocks, with_reserve};
 
 type Drive = Pblk<Device<RamMedium>>;
 
@@ -169,11 +169,11 @@ fn drive(profile: &str, args: &Args) -> Drive {
     let bytes = size << 30;
     let data = (bytes / 4096) as f64 / (1.0 - spare);
     let data_chunks = (data / one.blocks() as f64).ceil() as u32;
-    let dim = with_reserve(Dimensions { chunks: data_chunks, ..profile.dimensions });
-    let geometry = Geometry::new(dim).expect("it fits");
-    let medium = RamMedium::new(&geometry, 0).expect("there is memory");
+    let data = Dimensions { chunks: data_chunks, ..profile.dimensions };
+    let geometry = Geometry::new(with_reserve(data)).expect("it fits");
+    let mut medium = RamMedium::new(&geometry, 0).expect("there is memory");
     if taken {
-        medium.populate();
+        medium.populate(own_blocks(&data));
     }
     let device = Device::new(&geometry, &profile.timing, medium).expect("there is memory");
     let config = PblkConfig { bytes, data_chunks, victim: Victim::Greedy, seed: 1 };

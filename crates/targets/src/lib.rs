@@ -2,4 +2,4 @@
 
 pub mod pblk;
 
-pub use pblk::{Pblk, PblkConfig, Victim, WriteCounters, reserve_chunks, with_reserve};
+pub use pblk::{Pblk, PblkConfig, Victim, WriteCounters, own_blocks, reserve_chunks, with_reserve};

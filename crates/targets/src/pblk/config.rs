@@ -1,6 +1,7 @@
 //! How a block target is set up.
 
 use flash::Dimensions;
+use port::BLOCK_BYTES;
 use thiserror::Error;
 
 use super::meta::{ANCHORS, metadata_chunks};
@@ -15,6 +16,16 @@ const COLLECTION_CHUNKS: u32 = 6;
 /// those that hold data.
 pub fn reserve_chunks(dim: &Dimensions) -> u32 {
     COLLECTION_CHUNKS + ANCHORS + metadata_chunks(dim, dim.chunks)
+}
+
+/// Blocks that a target writes for itself before chunks with the first of them
+/// are free again, of a drive whose chunks hold data: about as many of them
+/// there are at a time.
+pub fn own_blocks(data: &Dimensions) -> u64 {
+    let row_blocks = u64::from(data.planes) * u64::from(data.page_bytes) / BLOCK_BYTES;
+    let chunk_blocks = u64::from(data.pages) * row_blocks;
+    let pus = u64::from(data.groups) * u64::from(data.pus);
+    u64::from(metadata_chunks(data, data.chunks) / 2) * pus * chunk_blocks
 }
 
 /// The numbers of a drive with what [`reserve_chunks`] adds to those chunks

@@ -52,7 +52,7 @@ use flash::{ChunkState, Dimensions, Geometry, Ppa, TAG_BYTES};
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Slots, Time};
 use xxhash_rust::xxh3::Xxh3;
 
-pub use config::{PblkConfig, PblkError, Victim, reserve_chunks, with_reserve};
+pub use config::{PblkConfig, PblkError, Victim, own_blocks, reserve_chunks, with_reserve};
 pub use recover::Peek;
 
 use checkpoint::Checkpoint;
