@@ -121,6 +121,12 @@ pub trait Medium {
 /// Cache lines that a hint fetches; the processor goes on by itself.
 const HINTED_LINES: usize = 8;
 
+/// Elements by which each parallel unit's part of an array is shifted against
+/// the one before: a line of the caches of the smallest. Units are a power of
+/// two apart and are written in turn, at about the same place in each: without
+/// a shift these would all be in the same few lines of the caches.
+const SHIFT: usize = 16;
+
 /// A medium in memory.
 ///
 /// Memory is taken when a block is first written. Tags take 8 bytes a block:
@@ -149,7 +155,7 @@ type WholeBlock = (u32, Page);
 impl RamMedium {
     /// An empty medium that keeps `kept` bytes a block.
     pub fn new(geometry: &Geometry, kept: u32) -> Result<RamMedium, OutOfMemory> {
-        let blocks = 1usize << geometry.address_bits();
+        let blocks = (1usize << geometry.address_bits()) + geometry.pu_slots() * SHIFT;
         Ok(RamMedium {
             geometry: *geometry,
             kept,
@@ -171,17 +177,23 @@ impl RamMedium {
         if u64::from(self.kept) < BLOCK_BYTES {
             self.pages.reserve(whole as usize);
         }
-        let blocks = u64::from(self.geometry.chunk_blocks());
+        let blocks = self.geometry.chunk_blocks() as usize;
         for pu in self.geometry.pus_channels_first() {
             for number in 0..self.geometry.chunks() {
-                let start = self.geometry.chunk_start(self.geometry.chunk_of(pu, number)).0;
-                let range = start as usize..(start + blocks) as usize;
+                let start = self.geometry.chunk_start(self.geometry.chunk_of(pu, number));
+                let range = self.place(start)..self.place(start) + blocks;
                 let kept = self.kept as usize;
                 self.data.populate(range.start * kept..range.end * kept);
                 self.ids.populate(range.clone());
                 self.seqs.populate(range);
             }
         }
+    }
+
+    /// Where a block is in the arrays: neighbours of a unit are neighbours.
+    #[inline]
+    fn place(&self, at: Ppa) -> usize {
+        at.0 as usize + self.geometry.pu_index(at) * SHIFT
     }
 
     fn store_tags(&mut self, at: Ppa, count: u32, tags: &[u8]) {
@@ -191,13 +203,13 @@ impl RamMedium {
             }
             return;
         }
-        let (chunk, start) = (self.geometry.chunk_index(at), at.0 as usize);
+        let (chunk, start) = (self.geometry.chunk_index(at), self.place(at));
         if self.geometry.block(at) == 0 {
             self.base[chunk] = Tag::load(tags).seq;
         }
         let stored = if self.is_wide(chunk) { 0 } else { self.store_narrow(chunk, start, tags) };
         for (i, bytes) in tags.chunks_exact(TAG_BYTES).enumerate().skip(stored) {
-            self.store_wide((start + i) as u64, Tag::load(bytes));
+            self.store_wide(Ppa(at.0 + i as u64), Tag::load(bytes));
         }
     }
 
@@ -267,9 +279,9 @@ impl RamMedium {
     }
 
     #[cold]
-    fn store_wide(&mut self, at: u64, tag: Tag) {
-        let chunk = self.geometry.chunk_index(Ppa(at));
-        let block = self.geometry.block(Ppa(at)) as usize;
+    fn store_wide(&mut self, at: Ppa, tag: Tag) {
+        let chunk = self.geometry.chunk_index(at);
+        let block = self.geometry.block(at) as usize;
         if !self.wide.contains_key(&chunk) {
             let mut bytes = vec![0; self.geometry.chunk_blocks() as usize * TAG_BYTES];
             self.load_tags(self.geometry.chunk_start(chunk), &mut bytes);
@@ -280,7 +292,7 @@ impl RamMedium {
     }
 
     fn load_tags(&self, at: Ppa, tags: &mut [u8]) {
-        let (chunk, start) = (self.geometry.chunk_index(at), at.0 as usize);
+        let (chunk, start) = (self.geometry.chunk_index(at), self.place(at));
         let tags = tags.as_chunks_mut::<TAG_BYTES>().0;
         if self.is_wide(chunk) {
             let held = &self.wide[&chunk][self.geometry.block(at) as usize..];
@@ -309,7 +321,7 @@ impl Medium for RamMedium {
             return self.store_whole(at, data);
         }
         if self.kept > 0 {
-            let (start, len) = (at.0 as usize * self.kept as usize, (count * self.kept) as usize);
+            let (start, len) = (self.place(at) * self.kept as usize, (count * self.kept) as usize);
             self.data[start..start + len].copy_from_slice(data);
         }
         Moved::Done
@@ -320,7 +332,7 @@ impl Medium for RamMedium {
         if self.is_whole(count, data.len()) && self.load_whole(at, data) == Moved::Failed {
             return Moved::Failed;
         } else if self.kept > 0 && data.len() == count as usize * self.kept as usize {
-            let start = at.0 as usize * self.kept as usize;
+            let start = self.place(at) * self.kept as usize;
             data.copy_from_slice(&self.data[start..start + data.len()]);
         }
         if !tags.is_empty() {
@@ -347,7 +359,7 @@ impl Medium for RamMedium {
     #[inline]
     fn hint(&self, at: Ppa) {
         if self.kept > 0 {
-            let start = at.0 as usize * self.kept as usize;
+            let start = self.place(at) * self.kept as usize;
             (0..HINTED_LINES).for_each(|line| self.data.prefetch(start + line * 64));
         }
     }
