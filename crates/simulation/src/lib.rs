@@ -6,7 +6,7 @@
 //! every build.
 //!
 //! Files: [`setup`] which drive and which work, [`trouble`] which faults,
-//! [`drive`] the drive with faults in front, [`power`] what a cut takes and
+//! [`nature`] which flash and caches, [`drive`] the drive with faults in front, [`power`] what a cut takes and
 //! what it leaves, [`contract`] what may be read, [`machine`] a drive and a
 //! host that remembers, [`life`] random work, [`script`] short work cut at
 //! every event, [`breaks`] ways to break the contract, to show that each is
@@ -20,6 +20,7 @@ pub mod contract;
 pub mod drive;
 pub mod life;
 pub mod machine;
+pub mod nature;
 pub mod power;
 pub mod script;
 pub mod setup;

@@ -6,14 +6,19 @@ use workload::Rng;
 
 use crate::breaks::Break;
 use crate::machine::{Ask, MOST_AT_ONCE, Machine, Violation};
+use crate::nature::Kind;
 use crate::setup::Setup;
-use crate::trouble::{Struck, Troubles};
+use crate::trouble::Struck;
 
 /// Requests of a cycle before power may go.
 pub const CYCLE_REQUESTS: u64 = 200;
 
 /// How often a drive is started that refuses to: then it never will.
 const STARTS: u32 = 64;
+
+/// Requests after which power goes though the drive did nothing for them: one
+/// that was read-only from the beginning answers all at once.
+const QUIET_REQUESTS: u32 = 1000;
 
 /// Cycles that a read-only drive lives on.
 const READ_ONLY_CYCLES: u32 = 2;
@@ -32,6 +37,13 @@ pub struct Plan {
     pub broken: Option<Break>,
     /// A block whose history is kept.
     pub traced: Option<u64>,
+}
+
+impl Plan {
+    /// Its drive and work. What is broken is to be told from what fails.
+    pub fn setup(&self) -> Setup {
+        if self.broken.is_some() { Setup::sound(self.seed) } else { Setup::of(self.seed) }
+    }
 }
 
 /// What was done.
@@ -59,6 +71,15 @@ pub struct Counts {
     pub replaced: u64,
     /// Drives that were read-only when power went.
     pub ends_of_life: u64,
+    /// Lives with flash that errs and wears out.
+    pub wearing: Kind,
+    /// Lives with an SLC cache.
+    pub slc: Kind,
+    /// Chunks that were bad when their drive or its life ended, and those of
+    /// them that were so from the factory.
+    pub bad_chunks: u64,
+    /// See above.
+    pub factory_bad: u64,
     /// Requests that failed where a fault allows it.
     pub errors: u64,
     /// Blocks that could not be read in a check where a fault allows it.
@@ -107,6 +128,10 @@ impl Counts {
         self.refusals += other.refusals;
         self.replaced += other.replaced;
         self.ends_of_life += other.ends_of_life;
+        self.wearing.add(&other.wearing);
+        self.slc.add(&other.slc);
+        self.bad_chunks += other.bad_chunks;
+        self.factory_bad += other.factory_bad;
         self.errors += other.errors;
         self.lost += other.lost;
         self.struck.add(&other.struck);
@@ -135,11 +160,7 @@ pub struct Outcome {
 
 /// Lives the life of a plan.
 pub fn live(plan: &Plan) -> Outcome {
-    let mut setup = Setup::of(plan.seed);
-    if plan.broken.is_some() {
-        // What is broken is to be told from what fails.
-        setup.troubles = Troubles::default();
-    }
+    let setup = plan.setup();
     targets::pblk::mutation::set(match plan.broken {
         Some(Break::Inside(mutation)) => Some(mutation),
         _ => None,
@@ -147,10 +168,12 @@ pub fn live(plan: &Plan) -> Outcome {
     let machine = Machine::new(setup, plan.broken, plan.traced);
     let mut life = Life { machine, rng: Rng::new(plan.seed, 2), read_only: 0 };
     let violation = life.all(plan.cycles).err();
-    let machine = life.machine;
-    let mut counts = machine.counts;
-    counts.struck.add(&machine.flash.struck());
+    let mut machine = life.machine;
+    machine.count_flash();
+    let (setup, mut counts) = (&machine.setup, machine.counts);
     counts.lives = 1;
+    counts.wearing = Kind::of(setup.troubles.wear.is_some(), counts.cycles);
+    counts.slc = Kind::of(setup.timing.slc.is_on(), counts.cycles);
     let hash = machine.hash() ^ machine.state_hash().rotate_left(17);
     Outcome { counts, hash, violation, trace: machine.trace().to_vec() }
 }
@@ -174,7 +197,7 @@ impl Life {
     }
 
     fn all(&mut self, cycles: u64) -> Result<(), Violation> {
-        self.machine.power_up(u64::MAX)?;
+        self.first_start()?;
         for _ in 0..cycles {
             let requests = CYCLE_REQUESTS + self.rng.below(8);
             let before = self.machine.counts.collections;
@@ -227,7 +250,7 @@ impl Life {
                 }
                 return Ok(());
             }
-            if self.machine.setup.troubles.fatal {
+            if self.machine.setup.troubles.fatal || self.machine.is_hopeless() {
                 return self.replace();
             }
         }
@@ -239,7 +262,15 @@ impl Life {
         self.machine.replace();
         self.machine.counts.replaced += 1;
         self.read_only = 0;
-        self.machine.power_up(u64::MAX)?;
+        self.first_start()
+    }
+
+    /// The first start of a drive. One with too many bad chunks is sent back.
+    fn first_start(&mut self) -> Result<(), Violation> {
+        while !self.machine.power_up(u64::MAX)? || self.machine.is_read_only() {
+            self.machine.replace();
+            self.machine.counts.replaced += 1;
+        }
         Ok(())
     }
 
@@ -261,7 +292,10 @@ impl Life {
         }
         let events = self.events();
         self.machine.flash.power().lasts(events);
-        while !self.machine.is_off() {
+        for _ in 0..QUIET_REQUESTS {
+            if self.machine.is_off() {
+                break;
+            }
             self.one_more()?;
         }
         Ok(())
@@ -357,7 +391,7 @@ mod tests {
         let mut counts = Counts::default();
         for seed in 0..120 {
             let outcome = live(&plan(seed));
-            assert_eq!(outcome.violation, None, "seed {seed}: {}", Setup::of(seed).in_words());
+            assert_eq!(outcome.violation, None, "seed {seed}: {}", plan(seed).setup().in_words());
             counts.add(&outcome.counts);
         }
         assert_eq!((counts.lives, counts.cycles), (120, 960));

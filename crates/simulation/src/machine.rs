@@ -109,13 +109,7 @@ pub struct Machine {
 impl Machine {
     /// A new drive, without power. `traced` is a block whose history is kept.
     pub fn new(setup: Setup, broken: Option<Break>, traced: Option<u64>) -> Machine {
-        let flash = Flash::new(
-            &setup.geometry,
-            setup.kept,
-            setup.troubles.cached,
-            broken,
-            setup.config.seed,
-        );
+        let flash = Flash::new(&setup, broken, setup.config.seed);
         let cells_per_block = if setup.parts { BLOCK_BYTES / SECTOR_BYTES } else { 1 };
         Machine {
             contract: Contract::new(setup.blocks(), cells_per_block),
@@ -230,18 +224,38 @@ impl Machine {
         match error {
             PblkError::Recovery(Status::UNRECOVERED_READ) | PblkError::Root => read,
             PblkError::Recovery(Status::WRITE_FAILED_WRITE_NEXT_UNIT) => written,
+            PblkError::Anchors => self.flash.bad_chunks().0 > 0,
             _ => false,
         }
+    }
+
+    /// Counts what became of the flash, at its end.
+    pub fn count_flash(&mut self) {
+        self.counts.struck.add(&self.flash.struck());
+        let (bad, factory_bad) = self.flash.bad_chunks();
+        self.counts.bad_chunks += bad;
+        self.counts.factory_bad += factory_bad;
+    }
+
+    /// Whether flash that wears out refused so many starts that it is too bad to
+    /// be read.
+    pub fn is_hopeless(&self) -> bool {
+        self.setup.troubles.wear.is_some() && self.refusals > 2 * REFUSALS
+    }
+
+    /// Whether the drive has reason to take no more writes: it has less room
+    /// than when all was good.
+    fn has_worn(&self) -> bool {
+        self.flash.struck().has_worn() || self.flash.bad_chunks().0 > 0
     }
 
     /// A new drive in the place of one that is of no more use, with other
     /// faults.
     pub fn replace(&mut self) {
         self.power_down();
-        self.counts.struck.add(&self.flash.struck());
-        let Setup { geometry, kept, .. } = self.setup;
+        self.count_flash();
         let seed = self.setup.config.seed.wrapping_add(self.starts);
-        let flash = Flash::new(&geometry, kept, self.setup.troubles.cached, self.broken, seed);
+        let flash = Flash::new(&self.setup, self.broken, seed);
         self.flash = flash.expect("memory for a small drive");
         self.contract.replace();
         (self.used, self.refusals) = (false, 0);
@@ -305,7 +319,7 @@ impl Machine {
             }
             let Some(at) = next else {
                 // What is in the buffer has nowhere to go.
-                let worn = drive.is_read_only() && self.flash.struck().has_worn();
+                let worn = drive.is_read_only() && self.has_worn();
                 return if worn { Ok(false) } else { Err(Violation::of("the shutdown hangs")) };
             };
             self.now = self.now.max(at);
@@ -505,7 +519,7 @@ impl Machine {
                     && needed.clone().any(|block| self.contract.may_fail(block, at))
             }
             Status::READ_ONLY | Status::WRITE_FAULT => {
-                writes && self.is_read_only() && self.flash.struck().has_worn()
+                writes && self.is_read_only() && self.has_worn()
             }
             _ => false,
         };

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use serde::Serialize;
 use simulation::life::Outcome;
+use simulation::nature::Kind;
 use simulation::script::{SCRIPTS, Script, drives};
-use simulation::{Break, Counts, Plan, Setup, live};
+use simulation::{Break, Counts, Plan, live};
 
 /// Lines of a failing block's history that are printed.
 const TRACE_LINES: usize = 60;
@@ -178,12 +179,16 @@ fn explain(args: &Args, seed: u64, block: Option<u64>) {
     let outcome = caught(&Plan { traced: block, ..plan(args, seed) });
     let words = outcome.violation.map_or("not seen again".into(), |v| v.words);
     eprintln!("seed {seed}: {words}");
-    eprintln!("  drive: {}", Setup::of(seed).in_words());
+    eprintln!("  drive: {}", plan(args, seed).setup().in_words());
     let skip = outcome.trace.len().saturating_sub(TRACE_LINES);
     outcome.trace[skip..].iter().for_each(|line| eprintln!("  {line}"));
     let trace = block.map_or(String::new(), |block| format!(" --trace {block}"));
     let broken = args.broken.map_or(String::new(), |one| format!(" --break {one:?}"));
     eprintln!("again: simulate --seed {seed} --cycles {}{broken}{trace}", args.cycles);
+}
+
+fn kind(kind: &Kind) -> String {
+    format!("{} lives, {} cycles", kind.lives, kind.cycles)
 }
 
 fn print(args: &Args, report: &Report) {
@@ -221,6 +226,13 @@ fn print(args: &Args, report: &Report) {
         "{} errors to the host, {} blocks lost, {} recoveries refused, {} ends of life, {} drives \
          replaced",
         c.errors, c.lost, c.refusals, c.ends_of_life, c.replaced
+    );
+    println!(
+        "flash that wears: {}; {} chunks went bad, {} were from the factory; SLC caches: {}",
+        kind(&c.wearing),
+        c.bad_chunks - c.factory_bad,
+        c.factory_bad,
+        kind(&c.slc)
     );
     println!("{} collections, {} erases", c.collections, c.erases);
     println!("{} violations; hash {}", report.violations.len(), report.hash);

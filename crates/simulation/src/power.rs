@@ -9,12 +9,16 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use device::notices::Notice;
 use device::{Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use faults::{CachedMedium, CheckedMedium, PowerCut};
-use flash::{Chunk, Geometry, Medium, Moved, Ppa, RamMedium, TAG_BYTES, Tag, Timing};
+use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, RamMedium, TAG_BYTES, Tag, Timing};
 use port::{OutOfMemory, Port, Ring, Status, Time};
+use workload::Rng;
 
 use crate::breaks::{Break, Wrong};
+use crate::nature::Wear;
+use crate::setup::Setup;
 use crate::trouble::{Strike, Struck};
 
 /// Events without a completion after which a drive is said to hang.
@@ -107,6 +111,9 @@ impl Power {
     }
 }
 
+/// Stream of the random numbers of times without power.
+const OFF: u64 = 6;
+
 /// What holds the bytes.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub(crate) enum Store {
@@ -183,6 +190,11 @@ pub struct Remains {
     medium: Store,
     chunks: Vec<Chunk>,
     wrong: Wrong,
+    /// How the flash wears out; its draws are decided by `seed`.
+    wear: Option<Wear>,
+    seed: u64,
+    /// The drive's own time, as it was told last.
+    time: u64,
     /// What faults struck since the host looked, and in all.
     strikes: Vec<Strike>,
     struck: Struck,
@@ -192,6 +204,11 @@ impl Remains {
     /// What the copy at `at` is of.
     fn strike(&mut self, at: Ppa) -> Option<Strike> {
         let mut tag = [0; TAG_BYTES];
+        let chunk = &self.chunks[self.geometry.chunk_index(at)];
+        if chunk.failed_of(self.geometry.block(at), 1) != 0 {
+            // It was never programmed.
+            return None;
+        }
         if self.medium.read(at, 1, &mut [], &mut tag) != Moved::Done {
             return None;
         }
@@ -230,20 +247,19 @@ pub struct Flash {
 }
 
 impl Flash {
-    /// Erased flash, and no power. What is done is durable at once, or, with
-    /// `cached`, when it was flushed. `broken` is what goes wrong with it.
-    pub fn new(
-        geometry: &Geometry,
-        kept: u32,
-        cached: bool,
-        broken: Option<Break>,
-        seed: u64,
-    ) -> Result<Flash, OutOfMemory> {
+    /// Erased flash of a setup, and no power. What is done is durable at once,
+    /// or, with a cache, when it was flushed. `broken` is what goes wrong with
+    /// it.
+    pub fn new(setup: &Setup, broken: Option<Break>, seed: u64) -> Result<Flash, OutOfMemory> {
+        let (geometry, kept, cached) = (&setup.geometry, setup.kept, setup.troubles.cached);
         let remains = Remains {
             geometry: *geometry,
             medium: Store::new(geometry, kept, cached)?,
             chunks: vec![Chunk::default(); geometry.chunk_slots()],
             wrong: Wrong::new(broken, geometry, seed),
+            wear: setup.troubles.wear.clone(),
+            seed,
+            time: 0,
             strikes: Vec::new(),
             struck: Struck::default(),
         };
@@ -289,15 +305,37 @@ impl Flash {
         self.remains.borrow().struck
     }
 
-    /// A drive on it, as after a cut; `seed` decides what that kept of what was
-    /// not flushed.
-    pub fn drive(&self, timing: &Timing, seed: u64) -> Result<Powered, OutOfMemory> {
-        let (geometry, chunks) = {
+    /// Chunks that are given up, and those of them that were so from the
+    /// factory.
+    pub fn bad_chunks(&self) -> (u64, u64) {
+        let remains = self.remains.borrow();
+        let bad = remains.chunks.iter().filter(|chunk| chunk.state == ChunkState::Offline);
+        bad.fold((0, 0), |(all, new), chunk| (all + 1, new + u64::from(chunk.wear == 0)))
+    }
+
+    /// A drive on it, `fresh` from the factory or as after a cut; `seed` decides
+    /// what that kept of what was not flushed, and how long it took.
+    pub fn drive(&self, timing: &Timing, fresh: bool, seed: u64) -> Result<Powered, OutOfMemory> {
+        let (geometry, chunks, wear, own) = {
             let remains = &mut *self.remains.borrow_mut();
             remains.medium.cut(seed, &mut remains.chunks);
-            (remains.geometry, remains.chunks.clone())
+            (remains.geometry, remains.chunks.clone(), remains.wear.clone(), remains.seed)
         };
-        let device = Device::restore(&geometry, timing, self.clone(), &chunks)?;
+        let medium = self.clone();
+        let device = match wear {
+            None => Device::restore(&geometry, timing, medium, &chunks)?,
+            Some(wear) if fresh => Device::with(&geometry, timing, &wear.reliability, own, medium)?,
+            Some(wear) => {
+                let model = &wear.reliability;
+                let mut device =
+                    Device::restore_with(&geometry, timing, model, own, medium, &chunks)?;
+                let mut rng = Rng::new(seed, OFF);
+                if wear.longest_off > 0 && rng.below(4) == 0 {
+                    device.let_time_pass(rng.below(wear.longest_off));
+                }
+                device
+            }
+        };
         let early = self.remains.borrow().wrong.early();
         Ok(Powered { device, power: self.power.clone(), early })
     }
@@ -350,6 +388,17 @@ impl Medium for Flash {
 
     fn is_cached(&self) -> bool {
         self.cached
+    }
+
+    fn note_time(&mut self, ns: u64) {
+        if !self.power.is_gone() {
+            let time = &mut self.remains.borrow_mut().time;
+            *time = ns.max(*time);
+        }
+    }
+
+    fn time(&self) -> u64 {
+        self.remains.borrow().time
     }
 
     fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {
@@ -489,6 +538,10 @@ impl OpenChannel for Powered {
         self.device.is_cached()
     }
 
+    fn take_notice(&mut self) -> Option<Notice> {
+        self.device.take_notice()
+    }
+
     fn read_at_once(
         &mut self,
         ppa: Ppa,
@@ -542,7 +595,8 @@ mod tests {
             page_bytes: 4096,
         };
         let geometry = Geometry::new(dim).unwrap();
-        let mut flash = Flash::new(&geometry, 8, false, None, 0).unwrap();
+        let setup = Setup { geometry, kept: 8, ..Setup::sound(0) };
+        let mut flash = Flash::new(&setup, None, 0).unwrap();
         flash.power().on(1);
         let chunk = Chunk { programmed: 1, wp: 1, ..Chunk::default() };
         assert_eq!(flash.program(Ppa(0), 1, &[1; 8], &[0; 16]), Moved::Done);
@@ -550,7 +604,7 @@ mod tests {
         assert_eq!(flash.program(Ppa(1), 1, &[2; 8], &[0; 16]), Moved::Failed);
         flash.describe(0, &Chunk { programmed: 2, wp: 2, ..chunk });
         flash.power().on(9);
-        let drive = flash.drive(&Timing::default(), 0).unwrap();
+        let drive = flash.drive(&Timing::default(), false, 0).unwrap();
         assert_eq!(drive.chunk(0).programmed, 1);
         let mut data = [0; 8];
         assert_eq!(flash.read(Ppa(0), 1, &mut data, &mut []), Moved::Done);

@@ -1,11 +1,12 @@
 //! Which drive, and which work, a seed stands for.
 
 use device::LinkTiming;
-use flash::{Dimensions, Geometry, Timing};
+use flash::{Dimensions, Geometry, SlcCache, Timing};
 use port::BLOCK_BYTES;
 use targets::{PblkConfig, Victim, with_reserve};
 use workload::Rng;
 
+use crate::nature::{Nature, Wear, slc};
 use crate::trouble::Troubles;
 
 /// Where the link is.
@@ -93,7 +94,7 @@ impl Setup {
         let geometry =
             Geometry::new(with_reserve(dimensions)).expect("the ranges are those of a geometry");
         let link_at = one_of(rng, &[LinkAt::Nowhere, LinkAt::Below, LinkAt::Above]);
-        Setup {
+        let mut setup = Setup {
             geometry,
             timing: timing(rng),
             kept: if whole { BLOCK_BYTES as u32 } else { 8 },
@@ -103,7 +104,33 @@ impl Setup {
             config: config(rng, &geometry, data_chunks),
             work: work(rng),
             troubles: Troubles::of(seed, &geometry),
+        };
+        setup.take_nature(seed);
+        setup
+    }
+
+    fn take_nature(&mut self, seed: u64) {
+        let Nature { wears, slc: has_slc } = Nature::of(seed);
+        if wears {
+            let wear = Wear::of(seed);
+            self.timing.endurance = wear.endurance;
+            self.config.data_chunks += wear.spare;
+            let data = Dimensions { chunks: self.config.data_chunks, ..self.geometry.dimensions() };
+            self.geometry = Geometry::new(with_reserve(data)).expect("a few chunks more");
+            self.troubles.wear = Some(wear);
         }
+        if has_slc {
+            self.timing.slc = slc(seed);
+        }
+    }
+
+    /// The setup of a seed with nothing that may fail, and no cache: what is
+    /// broken on purpose is to be told from that.
+    pub fn sound(seed: u64) -> Setup {
+        let mut setup = Setup::of(seed);
+        setup.troubles = Troubles::default();
+        (setup.timing.endurance, setup.timing.slc) = (u32::MAX, SlcCache::default());
+        setup
     }
 
     /// Logical blocks.
@@ -116,7 +143,7 @@ impl Setup {
         let dim = self.geometry.dimensions();
         format!(
             "{} x {} units of {} chunks of {} rows of {} blocks, {} logical, {:?}, {} kept{}, link \
-             {:?}{}, {:?}, {}",
+             {:?}{}{}, {:?}, {}",
             dim.groups,
             dim.pus,
             dim.chunks,
@@ -128,6 +155,7 @@ impl Setup {
             if self.parts { " and parts" } else { "" },
             self.link_at,
             if self.timing.is_instant() { ", no time" } else { "" },
+            if self.timing.slc.is_on() { ", an SLC cache" } else { "" },
             self.work,
             self.troubles.in_words(),
         )

@@ -42,7 +42,7 @@ impl Stack {
         troubles: &Troubles,
         seed: u64,
     ) -> Result<(Stack, Time), PblkError> {
-        let drive = flash.drive(&setup.timing, seed)?;
+        let drive = flash.drive(&setup.timing, fresh, seed)?;
         let drive = Drive::new(drive, flash, troubles, seed);
         let drive = drive.expect("the rules are for vector commands");
         let config = setup.config;

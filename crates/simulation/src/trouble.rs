@@ -10,6 +10,8 @@ use port::Status;
 use serde::Serialize;
 use workload::Rng;
 
+use crate::nature::Wear;
+
 /// The faults of a life.
 #[derive(Clone, Debug, Default)]
 pub struct Troubles {
@@ -23,6 +25,8 @@ pub struct Troubles {
     /// Something cannot be read for good, also after a restart: a drive may be
     /// lost.
     pub fatal: bool,
+    /// Flash errs and wears out.
+    pub wear: Option<Wear>,
 }
 
 /// How often faults struck, by kind.
@@ -113,7 +117,7 @@ impl Troubles {
 
     /// Whether all operations are done, and in time.
     pub fn is_none(&self) -> bool {
-        self.operations.is_empty() && self.delays.is_empty()
+        self.operations.is_empty() && self.delays.is_empty() && self.wear.is_none()
     }
 
     /// As rules, for a report.
@@ -123,7 +127,8 @@ impl Troubles {
         let all: Vec<String> = operations.chain(delays).map(|rule| rule.to_string()).collect();
         let cached = if self.cached { "cached, " } else { "" };
         let faults = if all.is_empty() { "no faults".into() } else { all.join("; ") };
-        format!("{cached}{faults}")
+        let wear = self.wear.as_ref().map_or(String::new(), |wear| format!(", {wear:?}"));
+        format!("{cached}{faults}{wear}")
     }
 
     /// Reads, programs and erases that fail: now and then, or a few at once;

@@ -1,0 +1,133 @@
+//! Which lives have flash that errs and wears out, a cache of SLC flash, media
+//! that damage, a protected cache: what a life's drive is, beside its faults.
+//!
+//! A third of all lives have none of it. All of it comes from the life's seed.
+
+use flash::{Reliability, SlcCache, SlcSize};
+use serde::Serialize;
+use workload::Rng;
+
+/// Stream of the random numbers of what is here.
+const STREAM: u64 = 10;
+
+/// Which of it a life has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Nature {
+    /// Flash that errs and wears out.
+    pub wears: bool,
+    /// An SLC cache.
+    pub slc: bool,
+}
+
+impl Nature {
+    /// That of a seed's life.
+    pub fn of(seed: u64) -> Nature {
+        let mut rng = Rng::new(seed, STREAM);
+        if rng.below(3) == 0 {
+            return Nature::default();
+        }
+        let kinds = 1 + rng.below(3);
+        Nature { wears: kinds & 1 > 0, slc: kinds & 2 > 0 }
+    }
+}
+
+/// Lives of one nature.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Kind {
+    /// Lives.
+    pub lives: u64,
+    /// Their cycles.
+    pub cycles: u64,
+}
+
+impl Kind {
+    /// One life of so many cycles, if it is of this nature.
+    pub fn of(is: bool, cycles: u64) -> Kind {
+        if is { Kind { lives: 1, cycles } } else { Kind::default() }
+    }
+
+    /// Adds another's.
+    pub fn add(&mut self, other: &Kind) {
+        self.lives += other.lives;
+        self.cycles += other.cycles;
+    }
+}
+
+/// How flash wears out.
+#[derive(Clone, Debug)]
+pub struct Wear {
+    /// Its errors.
+    pub reliability: Reliability,
+    /// Erases that a chunk is rated for.
+    pub endurance: u32,
+    /// The longest time without power, in ns.
+    pub longest_off: u64,
+    /// Chunks of a unit beyond those of other lives, to be lost.
+    pub spare: u32,
+}
+
+fn one_of<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+    of[rng.below(of.len() as u64) as usize]
+}
+
+impl Wear {
+    /// That of a seed's life. A chunk is erased some ten times a cycle, so that
+    /// many drives come to their end within a life.
+    pub fn of(seed: u64) -> Wear {
+        let mut rng = Rng::new(seed, STREAM + 1);
+        let rng = &mut rng;
+        let retention_time = one_of(rng, &[0, 200_000_000, 5_000_000_000]);
+        let endurance_cliff = rng.below(2) == 0;
+        let erase_failures: &[f64] = if endurance_cliff { &[0.0, 1e-2, 0.1] } else { &[1e-2, 0.1] };
+        let reliability = Reliability {
+            errors: true,
+            rber_base: one_of(rng, &[0.0, 1e-5]),
+            rber_wear: one_of(rng, &[1e-6, 3e-5, 1e-4]),
+            wear_power: 1.5,
+            retention_time,
+            retention_power: 0.5,
+            read_disturb: one_of(rng, &[0.0, 1e-7, 1e-6]),
+            // One draw a block, and short sums: the model is the same.
+            codeword: 4096,
+            correctable: 12,
+            read_retries: rng.below(4) as u32,
+            retry_gain: 0.7,
+            program_failure: one_of(rng, &[0.0, 1e-3, 1e-2]),
+            erase_failure: one_of(rng, erase_failures),
+            failure_power: one_of(rng, &[0.2, 3.0]),
+            factory_bad: one_of(rng, &[0.0, 0.0, 0.02, 0.05]),
+            endurance_cliff,
+            wear_notice: 26,
+        };
+        let endurance = one_of(rng, &[40, 150, 600]);
+        let spare = rng.below(5) as u32;
+        Wear { reliability, endurance, longest_off: 4 * retention_time, spare }
+    }
+}
+
+/// The SLC cache of a seed's life, small enough to be full often.
+pub fn slc(seed: u64) -> SlcCache {
+    let mut rng = Rng::new(seed, STREAM + 2);
+    let rng = &mut rng;
+    SlcCache {
+        size: SlcSize::Share(one_of(rng, &[1, 2_000, 10_000, 50_000])),
+        read: one_of(rng, &[1_000, 25_000]),
+        program: one_of(rng, &[10_000, 250_000]),
+        idle: one_of(rng, &[1_000, 100_000, 20_000_000]),
+        mark: one_of(rng, &[0, 50_000, 90_000, 100_000]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_third_of_the_lives_have_none_and_all_of_it_is_met() {
+        let all: Vec<Nature> = (0..3000).map(Nature::of).collect();
+        let share = |of: &dyn Fn(&Nature) -> bool| all.iter().filter(|n| of(n)).count();
+        assert!((900..1100).contains(&share(&|n| *n == Nature::default())));
+        assert!(share(&|n| n.wears) > 800 && share(&|n| n.slc) > 800);
+        assert!(share(&|n| n.wears && n.slc) > 300);
+    }
+}
