@@ -68,6 +68,8 @@ pub struct CachedMedium<M> {
     newest: Lazy<u32>,
     /// By chunk, whether a reset of it is held.
     erased: Vec<bool>,
+    /// By chunk, whether a reset came since the chunk was described.
+    resets: Vec<bool>,
     /// By chunk, blocks from its start that the medium below may have.
     stored: Vec<u32>,
     /// What the drive said of each chunk last.
@@ -99,6 +101,7 @@ impl<M: Medium> CachedMedium<M> {
             tags: Vec::new(),
             newest: Lazy::zeroed(1 << geometry.address_bits(), "the medium's cache")?,
             erased: vec![false; slots],
+            resets: vec![false; slots],
             stored: vec![0; slots],
             chunks: vec![Chunk::default(); slots],
             sent: 0,
@@ -357,7 +360,7 @@ impl<M: Medium> Medium for CachedMedium<M> {
 
     fn reset(&mut self, chunk: Ppa) -> Moved {
         let index = self.geometry.chunk_index(chunk);
-        self.erased[index] = true;
+        (self.erased[index], self.resets[index]) = (true, true);
         self.steps.push(Step::Reset { index });
         Moved::Done
     }
@@ -384,6 +387,13 @@ impl<M: Medium> Medium for CachedMedium<M> {
 
     fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {
         let was = std::mem::replace(&mut self.chunks[chunk_index], *chunk);
+        let was_reset = std::mem::take(&mut self.resets[chunk_index]);
+        if chunk.wear > was.wear && chunk.programmed == 0 && !was_reset {
+            // An erase that failed, or a chunk that was retired: it is gone as
+            // if it had been erased, and comes after what was done before.
+            self.erased[chunk_index] = true;
+            self.steps.push(Step::Reset { index: chunk_index });
+        }
         self.steps.push(Step::Describe { index: chunk_index, was, now: *chunk });
     }
 
@@ -610,6 +620,7 @@ impl<M: Medium> PowerCut for CachedMedium<M> {
             settle_chunk(chunk, self.geometry.chunk_blocks());
         }
         self.chunks.copy_from_slice(chunks);
+        self.resets.fill(false);
     }
 }
 

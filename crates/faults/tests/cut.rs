@@ -354,6 +354,40 @@ fn damage_is_never_wrong_data_after_a_cut() {
     assert!(refused > 1000, "{refused} reads found damage");
 }
 
+/// An erase that fails is told by the chunk's descriptor alone. It must not be
+/// there without the copies that were made before it.
+#[test]
+fn a_failed_erase_comes_after_what_was_done_before_it() {
+    let (g, row) = (geometry(), 4);
+    let (mut gone, mut kept) = (0, 0);
+    for seed in 0..400 {
+        let mut medium = CheckedMedium::new(&g, cached(ram(8), Promise::Resets, 1 << 10)).unwrap();
+        let write = |medium: &mut CheckedMedium<_>, chunk: usize| {
+            let at = g.chunk_start(chunk);
+            let (data, tags) = ([7; 32], [3; 4 * TAG_BYTES]);
+            assert_eq!(medium.program(at, row, &data, &tags), Moved::Done);
+            let state = ChunkState::Open;
+            medium.describe(chunk, &Chunk { state, wp: row, programmed: row, ..Chunk::default() });
+        };
+        let (from, to) = (g.chunk_of(0, 0), g.chunk_of(1, 0));
+        write(&mut medium, from);
+        assert_eq!(done(|| medium.barrier()), Moved::Done);
+        write(&mut medium, to);
+        let offline = Chunk { state: ChunkState::Offline, wear: 1, ..Chunk::default() };
+        medium.describe(from, &offline);
+        let (mut medium, chunks) = medium.cut(seed);
+        let mut reads = |chunk| medium.read(g.chunk_start(chunk), row, &mut [0; 32], &mut []);
+        if chunks[from] == offline {
+            gone += 1;
+            assert_eq!((chunks[to].programmed, reads(to)), (row, Moved::Done), "seed {seed}");
+        } else {
+            kept += 1;
+            assert_eq!((chunks[from].programmed, reads(from)), (row, Moved::Done), "seed {seed}");
+        }
+    }
+    assert!(gone > 20 && kept > 20, "{gone} and {kept}");
+}
+
 #[test]
 fn a_failed_write_back_is_the_next_barriers() {
     let g = geometry();
