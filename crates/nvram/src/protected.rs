@@ -184,6 +184,12 @@ where
         self.frozen.as_ref().map(|frozen| frozen.status)
     }
 
+    /// Whether a read of these bytes fails since they are only in the journal.
+    pub fn withholds(&self, offset: u64, len: u64) -> bool {
+        let meets = |&(at, n): &(u64, u64)| at < offset + len && offset < at + n;
+        self.frozen.as_ref().is_some_and(|frozen| frozen.ranges.iter().any(meets))
+    }
+
     /// Whether nothing is inside and no space is being made.
     pub fn is_idle(&self) -> bool {
         self.inside() == 0 && self.reclaim == Reclaim::Idle && !self.journal.is_syncing()
@@ -236,11 +242,8 @@ where
 
     #[inline]
     fn read(&mut self, req: BlockReq) {
-        if let Some(frozen) = &self.frozen {
-            let (from, to) = (req.offset, req.offset + req.len);
-            if frozen.ranges.iter().any(|&(at, len)| at < to && from < at + len) {
-                return self.answer(req, Status::UNRECOVERED_READ);
-            }
+        if self.withholds(req.offset, req.len) {
+            return self.answer(req, Status::UNRECOVERED_READ);
         }
         self.send(req, Note::default());
     }

@@ -2,7 +2,7 @@
 //!
 //! After a cut each write that completed before a successful flush was sent,
 //! each FUA write, and each trim so completed, reads back unless it was
-//! overwritten later. Any other *cell* has a value that one of its writes gave
+//! overwritten later; over a protected cache all that completed does. Any other *cell* has a value that one of its writes gave
 //! it, none older than the last durable one. After a clean end all that completed
 //! is durable. While there is power a read gives
 //! the newest value, or that of a write under way beside it. What was read
@@ -91,6 +91,8 @@ pub struct Contract {
     /// Those of the span before: the target may have given a block up after it
     /// was checked.
     struck_before: HashMap<u64, Vec<Vec<u64>>>,
+    /// What completed is durable at once.
+    pub protected: bool,
     /// When a part of the map could not be read: what was not written since may
     /// be lost.
     map_struck: Option<u32>,
@@ -115,6 +117,7 @@ impl Contract {
             unsure: HashMap::new(),
             struck: HashMap::new(),
             struck_before: HashMap::new(),
+            protected: false,
             map_struck: None,
         }
     }
@@ -176,7 +179,7 @@ impl Contract {
     /// Whether an operation survives a cut, when no later one replaces it.
     #[inline]
     fn is_durable(&self, op: &Op) -> bool {
-        op.end != OPEN && (op.fua || op.end < self.flushed)
+        op.end != OPEN && (self.protected || op.fua || op.end < self.flushed)
     }
 
     /// When the newest of a cell's operations began that `settles` holds for:
@@ -444,6 +447,15 @@ mod tests {
         c.closed();
         assert!(!c.may_remain(0, 0) && c.may_remain(0, c.value(a, 0)));
         assert!(c.may_remain(1, 0) && c.may_remain(1, c.value(b, 1)), "b is not done");
+    }
+
+    #[test]
+    fn with_a_protected_cache_all_that_completed_remains() {
+        let mut c = Contract { protected: true, ..Contract::new(1, 1) };
+        let a = c.begin(0, 1, false, false);
+        assert!(c.may_remain(0, 0) && c.may_remain(0, c.value(a, 0)));
+        c.end(a);
+        assert!(!c.may_remain(0, 0) && c.may_remain(0, c.value(a, 0)));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //!
 //! Files: [`setup`] which drive and which work, [`trouble`] which faults,
 //! [`nature`] which flash and caches, [`drive`] the drive with faults in front, [`power`] what a cut takes and
-//! what it leaves, [`contract`] what may be read, [`machine`] a drive and a
+//! what it leaves, [`battery`] the memory of a protected cache, [`contract`] what may be read, [`machine`] a drive and a
 //! host that remembers, [`life`] random work, [`script`] short work cut at
 //! every event, [`breaks`] ways to break the contract, to show that each is
 //! found.
@@ -15,6 +15,7 @@
 //! Nothing here fails but by a [`Violation`]: what was expected, what was seen,
 //! and the command that shows it again.
 
+pub mod battery;
 pub mod breaks;
 pub mod contract;
 pub mod drive;

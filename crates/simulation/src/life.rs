@@ -75,6 +75,12 @@ pub struct Counts {
     pub wearing: Kind,
     /// Lives with an SLC cache.
     pub slc: Kind,
+    /// Lives with a protected cache.
+    pub protected: Kind,
+    /// Starts that found the drive unable to take what the protected cache had.
+    pub frozen: u64,
+    /// Blocks that these did not give in a check.
+    pub withheld: u64,
     /// Chunks that were bad when their drive or its life ended, and those of
     /// them that were so from the factory.
     pub bad_chunks: u64,
@@ -130,6 +136,9 @@ impl Counts {
         self.ends_of_life += other.ends_of_life;
         self.wearing.add(&other.wearing);
         self.slc.add(&other.slc);
+        self.protected.add(&other.protected);
+        self.frozen += other.frozen;
+        self.withheld += other.withheld;
         self.bad_chunks += other.bad_chunks;
         self.factory_bad += other.factory_bad;
         self.errors += other.errors;
@@ -174,6 +183,7 @@ pub fn live(plan: &Plan) -> Outcome {
     counts.lives = 1;
     counts.wearing = Kind::of(setup.troubles.wear.is_some(), counts.cycles);
     counts.slc = Kind::of(setup.timing.slc.is_on(), counts.cycles);
+    counts.protected = Kind::of(setup.protected, counts.cycles);
     let hash = machine.hash() ^ machine.state_hash().rotate_left(17);
     Outcome { counts, hash, violation, trace: machine.trace().to_vec() }
 }

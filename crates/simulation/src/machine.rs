@@ -3,23 +3,25 @@
 //! Everything that is read is checked against the contract, and each command
 //! must complete, once, without an error. What does not is a [`Violation`].
 
+use nvram::JournalError;
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Ring, SECTOR_BYTES, Status, Time};
 use targets::pblk::PblkError;
 use thiserror::Error;
 
+use crate::battery::Battery;
 use crate::breaks::Break;
 use crate::contract::Contract;
 use crate::life::Counts;
 use crate::power::Flash;
 use crate::setup::Setup;
-use crate::stack::Stack;
+use crate::stack::{Stack, StartError, protected_bytes};
 use crate::trouble::{Strike, Struck};
 
 /// Requests that may be under way.
 pub const MOST_AT_ONCE: usize = 32;
 
 /// Blocks of one read of a check.
-const CHECK_BLOCKS: u64 = 64;
+pub const CHECK_BLOCKS: u64 = 64;
 
 /// Starts that are refused one after the other, after which only those faults
 /// are left that are for good.
@@ -48,6 +50,12 @@ impl Violation {
 /// can be corrected was read.
 fn is_done(status: Status) -> bool {
     status.is_ok() || status == Status::HIGH_ECC
+}
+
+/// The memory of a setup's protected cache, if it has one.
+fn battery(setup: &Setup, flash: &Flash, seed: u64) -> Option<Battery> {
+    let bytes = protected_bytes(setup.kept);
+    setup.protected.then(|| Battery::new(bytes, flash.shared_power(), seed))
 }
 
 /// A request under way.
@@ -86,6 +94,8 @@ pub struct Machine {
     pub counts: Counts,
     /// The flash, and the power.
     pub flash: Flash,
+    /// The memory of the protected cache, if there is one.
+    battery: Option<Battery>,
     drive: Option<Stack>,
     now: Time,
     queue: Ring<BlockReq>,
@@ -110,11 +120,15 @@ impl Machine {
     /// A new drive, without power. `traced` is a block whose history is kept.
     pub fn new(setup: Setup, broken: Option<Break>, traced: Option<u64>) -> Machine {
         let flash = Flash::new(&setup, broken, setup.config.seed);
+        let flash = flash.expect("memory for a small drive");
         let cells_per_block = if setup.parts { BLOCK_BYTES / SECTOR_BYTES } else { 1 };
+        let mut contract = Contract::new(setup.blocks(), cells_per_block);
+        contract.protected = setup.protected;
         Machine {
-            contract: Contract::new(setup.blocks(), cells_per_block),
+            contract,
             counts: Counts::default(),
-            flash: flash.expect("memory for a small drive"),
+            battery: battery(&setup, &flash, setup.config.seed),
+            flash,
             drive: None,
             now: Time::ZERO,
             queue: Ring::new(MOST_AT_ONCE),
@@ -190,13 +204,15 @@ impl Machine {
             for_good = troubles.for_good();
             troubles = &for_good;
         }
-        let started = Stack::start(&self.setup, &self.flash, fresh, troubles, seed);
+        let started =
+            Stack::start(&self.setup, (&self.flash, self.battery.as_ref()), fresh, troubles, seed);
         self.take_strikes();
         match started {
             Ok((stack, now)) => {
                 self.drive = Some(stack);
                 self.now = now;
                 self.refusals = 0;
+                self.counts.frozen += u64::from(self.is_frozen());
                 self.note(None, || "power comes; the drive is ready".into());
                 Ok(true)
             }
@@ -218,9 +234,15 @@ impl Machine {
 
     /// Whether recovery may fail: something could not be read that is needed, or
     /// a row not padded.
-    fn may_refuse(&self, error: &PblkError, before: Struck) -> bool {
+    fn may_refuse(&self, error: &StartError, before: Struck) -> bool {
         let now = self.flash.struck();
         let (read, written) = (now.reads > before.reads, now.programs > before.programs);
+        let error = match error {
+            StartError::Target(error) => error,
+            // A flush that the target refuses.
+            StartError::Cache(JournalError::Flush { .. }) => return self.has_worn(),
+            StartError::Cache(_) => return false,
+        };
         match error {
             PblkError::Recovery(Status::UNRECOVERED_READ) | PblkError::Root => read,
             PblkError::Recovery(Status::WRITE_FAILED_WRITE_NEXT_UNIT) => written,
@@ -257,6 +279,7 @@ impl Machine {
         let seed = self.setup.config.seed.wrapping_add(self.starts);
         let flash = Flash::new(&self.setup, self.broken, seed);
         self.flash = flash.expect("memory for a small drive");
+        self.battery = battery(&self.setup, &self.flash, seed);
         self.contract.replace();
         (self.used, self.refusals) = (false, 0);
         self.note(None, || "a new drive takes its place".into());
@@ -265,6 +288,16 @@ impl Machine {
     /// Whether the drive takes no more writes.
     pub fn is_read_only(&self) -> bool {
         self.drive.as_ref().is_some_and(Stack::is_read_only)
+    }
+
+    /// Whether the drive did not take what its protected cache has.
+    fn is_frozen(&self) -> bool {
+        self.drive.as_ref().is_some_and(Stack::is_frozen)
+    }
+
+    /// Whether what a block has is only in the cache of a frozen drive.
+    fn withholds(&self, block: u64) -> bool {
+        self.drive.as_ref().is_some_and(|drive| drive.withholds(block))
     }
 
     /// Tells the contract what faults struck.
@@ -305,8 +338,12 @@ impl Machine {
     /// power went before it was.
     pub fn close(&mut self) -> Result<bool, Violation> {
         assert_eq!(self.under_way(), 0, "a drive is shut down at rest");
-        let Some(drive) = &mut self.drive else { return Ok(false) };
-        drive.close(self.now);
+        while self.drive.as_ref().is_some_and(|drive| !drive.is_idle()) {
+            if !self.step()? {
+                return Ok(false);
+            }
+        }
+        self.drive = self.drive.take().map(|drive| drive.close(self.now));
         loop {
             let Some(drive) = &mut self.drive else { return Ok(false) };
             let (closed, next) = (drive.is_closed(), drive.next_event());
@@ -325,6 +362,12 @@ impl Machine {
             self.now = self.now.max(at);
             drive.advance(self.now, &mut self.done);
             self.take_strikes();
+        }
+        let cleared = self.drive.as_mut().map_or(Ok(()), Stack::clear);
+        if let Err(error) = cleared
+            && !self.is_off()
+        {
+            return Err(Violation::of(format!("the cache is not cleared: {error}")));
         }
         self.contract.closed();
         self.counts.clean_closes += 1;
@@ -514,9 +557,16 @@ impl Machine {
         };
         let writes = op != BlockOp::Read;
         let allowed = match status {
+            // A part of a block that cannot be read was in the cache: the drive
+            // takes nothing until it can.
+            Status::UNRECOVERED_READ if writes && self.is_frozen() => {
+                self.setup.parts && self.flash.struck().reads > 0
+            }
             Status::UNRECOVERED_READ => {
                 (op == BlockOp::Read || self.setup.parts)
-                    && needed.clone().any(|block| self.contract.may_fail(block, at))
+                    && needed
+                        .clone()
+                        .any(|block| self.contract.may_fail(block, at) || self.withholds(block))
             }
             Status::READ_ONLY | Status::WRITE_FAULT => {
                 writes && self.is_read_only() && self.has_worn()
@@ -652,13 +702,16 @@ impl Machine {
             }
             status = done.status;
         }
-        if status != Status::UNRECOVERED_READ || !may_fail(&self.contract, block) {
+        let explained = may_fail(&self.contract, block) || self.withholds(block);
+        if status != Status::UNRECOVERED_READ || !explained {
             let words = format!("block {block}, {when}: {status}");
             return Err(Violation { block: Some(block), words });
         }
         self.note(Some((block, 1)), || format!("{when} block {block} is lost"));
         self.contract.lose(block);
-        self.counts.lost += 1;
+        let withheld = u64::from(self.withholds(block));
+        (self.counts.withheld, self.counts.lost) =
+            (self.counts.withheld + withheld, self.counts.lost + 1 - withheld);
         Ok(())
     }
 

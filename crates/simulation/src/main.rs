@@ -234,6 +234,12 @@ fn print(args: &Args, report: &Report) {
         c.factory_bad,
         kind(&c.slc)
     );
+    println!(
+        "protected caches: {}; {} starts frozen, {} blocks withheld",
+        kind(&c.protected),
+        c.frozen,
+        c.withheld
+    );
     println!("{} collections, {} erases", c.collections, c.erases);
     println!("{} violations; hash {}", report.violations.len(), report.hash);
 }

@@ -17,6 +17,8 @@ pub struct Nature {
     pub wears: bool,
     /// An SLC cache.
     pub slc: bool,
+    /// A protected cache above the target.
+    pub protected: bool,
 }
 
 impl Nature {
@@ -26,8 +28,8 @@ impl Nature {
         if rng.below(3) == 0 {
             return Nature::default();
         }
-        let kinds = 1 + rng.below(3);
-        Nature { wears: kinds & 1 > 0, slc: kinds & 2 > 0 }
+        let kinds = 1 + rng.below(7);
+        Nature { wears: kinds & 1 > 0, slc: kinds & 2 > 0, protected: kinds & 4 > 0 }
     }
 }
 
@@ -128,6 +130,7 @@ mod tests {
         let share = |of: &dyn Fn(&Nature) -> bool| all.iter().filter(|n| of(n)).count();
         assert!((900..1100).contains(&share(&|n| *n == Nature::default())));
         assert!(share(&|n| n.wears) > 800 && share(&|n| n.slc) > 800);
-        assert!(share(&|n| n.wears && n.slc) > 300);
+        assert!(share(&|n| n.protected) > 800);
+        assert!(share(&|n| n.wears && n.slc && n.protected) > 150);
     }
 }

@@ -36,7 +36,8 @@ pub struct Power {
 }
 
 impl Power {
-    fn new() -> Power {
+    /// No power.
+    pub(crate) fn new() -> Power {
         Power {
             left: Cell::new(u64::MAX),
             gone: Cell::new(true),
@@ -106,7 +107,7 @@ impl Power {
 
     /// An operation moves its bytes. The first of an event is that event.
     #[inline]
-    fn operation(&self) -> bool {
+    pub(crate) fn operation(&self) -> bool {
         if self.fresh.replace(false) { !self.gone.get() } else { self.event() }
     }
 }

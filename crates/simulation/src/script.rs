@@ -318,6 +318,7 @@ fn drive(timing: Timing, link_at: LinkAt) -> Setup {
         config: PblkConfig { bytes, data_chunks, victim: Victim::Greedy, seed: 7 },
         work,
         troubles: Troubles::default(),
+        protected: false,
     }
 }
 

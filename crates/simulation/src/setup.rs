@@ -64,6 +64,8 @@ pub struct Setup {
     pub work: Work,
     /// The faults.
     pub troubles: Troubles,
+    /// There is a protected cache above the target.
+    pub protected: bool,
 }
 
 /// One of a few, with equal chances.
@@ -104,13 +106,15 @@ impl Setup {
             config: config(rng, &geometry, data_chunks),
             work: work(rng),
             troubles: Troubles::of(seed, &geometry),
+            protected: false,
         };
         setup.take_nature(seed);
         setup
     }
 
     fn take_nature(&mut self, seed: u64) {
-        let Nature { wears, slc: has_slc } = Nature::of(seed);
+        let Nature { wears, slc: has_slc, protected } = Nature::of(seed);
+        self.protected = protected;
         if wears {
             let wear = Wear::of(seed);
             self.timing.endurance = wear.endurance;
@@ -130,6 +134,7 @@ impl Setup {
         let mut setup = Setup::of(seed);
         setup.troubles = Troubles::default();
         (setup.timing.endurance, setup.timing.slc) = (u32::MAX, SlcCache::default());
+        setup.protected = false;
         setup
     }
 
@@ -143,7 +148,7 @@ impl Setup {
         let dim = self.geometry.dimensions();
         format!(
             "{} x {} units of {} chunks of {} rows of {} blocks, {} logical, {:?}, {} kept{}, link \
-             {:?}{}{}, {:?}, {}",
+             {:?}{}{}{}, {:?}, {}",
             dim.groups,
             dim.pus,
             dim.chunks,
@@ -156,6 +161,7 @@ impl Setup {
             self.link_at,
             if self.timing.is_instant() { ", no time" } else { "" },
             if self.timing.slc.is_on() { ", an SLC cache" } else { "" },
+            if self.protected { ", a protected cache" } else { "" },
             self.work,
             self.troubles.in_words(),
         )

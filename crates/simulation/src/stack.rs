@@ -1,17 +1,33 @@
-//! The stacks that are simulated: a target, a drive, and a link somewhere.
+//! The stacks that are simulated: a target, a drive, a link somewhere, and
+//! perhaps a protected cache above all.
 
 use device::Link;
-use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
+use nvram::{Journal, JournalError, Protected};
+use port::{BLOCK_BYTES, BlockDone, BlockReq, Port, Ring, Shape, Time};
 use targets::pblk::PblkError;
 use targets::{Pblk, WriteCounters};
+use thiserror::Error;
 
+use crate::battery::Battery;
 use crate::drive::Drive;
+use crate::machine::{CHECK_BLOCKS, MOST_AT_ONCE};
 use crate::power::Flash;
 use crate::setup::{LinkAt, Setup};
 use crate::trouble::Troubles;
 
-/// A block drive, from the host's side down to the flash.
-pub enum Stack {
+/// A drive that does not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The target does not.
+    #[error(transparent)]
+    Target(#[from] PblkError),
+    /// The protected cache does not.
+    #[error(transparent)]
+    Cache(#[from] JournalError),
+}
+
+/// A target, and a link somewhere.
+pub enum Under {
     /// No link.
     Bare(Box<Pblk<Drive>>),
     /// An open-channel drive behind a link.
@@ -24,24 +40,36 @@ pub enum Stack {
 macro_rules! each {
     ($stack:expr, $port:ident => $call:expr) => {
         match $stack {
-            Stack::Bare($port) => $call,
-            Stack::Below($port) => $call,
-            Stack::Above($port) => $call,
+            Under::Bare($port) => $call,
+            Under::Below($port) => $call,
+            Under::Above($port) => $call,
         }
     };
 }
 
-impl Stack {
-    /// The stack of a setup over flash: `fresh` where nothing was written to
-    /// it, else recovered. It has these troubles, decided by `seed`. Gives it and the time at
-    /// which it is ready.
-    pub fn start(
+/// Calls the same of the target.
+macro_rules! target {
+    ($stack:expr, $pblk:ident => $call:expr) => {
+        match $stack {
+            Under::Bare($pblk) => $call,
+            Under::Below($pblk) => $call,
+            Under::Above(link) => {
+                let $pblk = link.below();
+                $call
+            }
+        }
+    };
+}
+
+impl Under {
+    /// See [`Stack::start`].
+    fn start(
         setup: &Setup,
         flash: &Flash,
         fresh: bool,
         troubles: &Troubles,
         seed: u64,
-    ) -> Result<(Stack, Time), PblkError> {
+    ) -> Result<(Under, Time), PblkError> {
         let drive = flash.drive(&setup.timing, fresh, seed)?;
         let drive = Drive::new(drive, flash, troubles, seed);
         let drive = drive.expect("the rules are for vector commands");
@@ -49,100 +77,203 @@ impl Stack {
         Ok(match setup.link_at {
             LinkAt::Below => {
                 let (pblk, at) = start(Link::new(setup.link, drive), config, fresh)?;
-                (Stack::Below(Box::new(pblk)), at)
+                (Under::Below(Box::new(pblk)), at)
             }
             LinkAt::Nowhere => {
                 let (pblk, at) = start(drive, config, fresh)?;
-                (Stack::Bare(Box::new(pblk)), at)
+                (Under::Bare(Box::new(pblk)), at)
             }
             LinkAt::Above => {
                 let (pblk, at) = start(drive, config, fresh)?;
-                (Stack::Above(Box::new(Link::new(setup.link, pblk))), at)
+                (Under::Above(Box::new(Link::new(setup.link, pblk))), at)
             }
         })
     }
 
-    /// The outside of the drive.
-    pub fn shape(&self) -> Shape {
+    fn shape(&self) -> Shape {
+        target!(self, pblk => pblk.shape())
+    }
+
+    fn drive(&self) -> &Drive {
         match self {
-            Stack::Bare(pblk) => pblk.shape(),
-            Stack::Below(pblk) => pblk.shape(),
-            Stack::Above(link) => link.below().shape(),
+            Under::Bare(pblk) => pblk.device(),
+            Under::Below(pblk) => pblk.device().below(),
+            Under::Above(link) => link.below().device(),
+        }
+    }
+
+    fn close(&mut self, now: Time) {
+        match self {
+            Under::Bare(pblk) => pblk.close(now),
+            Under::Below(pblk) => pblk.close(now),
+            Under::Above(link) => link.below_mut().close(now),
+        }
+    }
+}
+
+impl Port for Under {
+    type Cmd = BlockReq;
+    type Done = BlockDone;
+
+    #[inline]
+    fn submit(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
+        each!(self, port => port.submit(now, reqs));
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<Time> {
+        each!(self, port => port.next_event())
+    }
+
+    #[inline]
+    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        each!(self, port => port.advance(to, done));
+    }
+}
+
+/// A block drive, from the host's side down to the flash.
+pub enum Stack {
+    /// The target, and the journal of a cache that was above it until it was
+    /// shut down.
+    Plain(Under, Option<Journal<Battery>>),
+    /// With a protected cache.
+    Protected(Box<Protected<Under, Battery>>),
+}
+
+impl Stack {
+    /// The stack of a setup over flash: `fresh` where nothing was written to
+    /// it, else recovered. It has these troubles, decided by `seed`, and a
+    /// protected cache in the battery's memory where there is one. Gives it and
+    /// the time at which it is ready.
+    pub fn start(
+        setup: &Setup,
+        (flash, battery): (&Flash, Option<&Battery>),
+        fresh: bool,
+        troubles: &Troubles,
+        seed: u64,
+    ) -> Result<(Stack, Time), StartError> {
+        let (under, at) = Under::start(setup, flash, fresh, troubles, seed)?;
+        let Some(battery) = battery else { return Ok((Stack::Plain(under, None), at)) };
+        if fresh {
+            battery.format()?;
+        }
+        let shape = protected_shape(under.shape());
+        let (protected, started) = Protected::start(under, shape, battery.clone(), at)?;
+        Ok((Stack::Protected(Box::new(protected)), started.ready))
+    }
+
+    fn under(&self) -> &Under {
+        match self {
+            Stack::Plain(under, _) => under,
+            Stack::Protected(protected) => protected.below(),
         }
     }
 
     /// What the target wrote and collected since power came.
     pub fn counters(&self) -> WriteCounters {
-        match self {
-            Stack::Bare(pblk) => pblk.counters(),
-            Stack::Below(pblk) => pblk.counters(),
-            Stack::Above(link) => link.below().counters(),
-        }
+        target!(self.under(), pblk => pblk.counters())
     }
 
-    /// Whether the target takes no more writes.
+    /// Whether the target, or the cache above it, takes no more writes.
     pub fn is_read_only(&self) -> bool {
+        self.is_frozen() || target!(self.under(), pblk => pblk.is_read_only())
+    }
+
+    /// Whether the drive did not take what its cache has.
+    pub fn is_frozen(&self) -> bool {
+        matches!(self, Stack::Protected(protected) if protected.frozen().is_some())
+    }
+
+    /// Whether what a block has is only in the cache of a frozen drive.
+    pub fn withholds(&self, block: u64) -> bool {
         match self {
-            Stack::Bare(pblk) => pblk.is_read_only(),
-            Stack::Below(pblk) => pblk.is_read_only(),
-            Stack::Above(link) => link.below().is_read_only(),
+            Stack::Plain(..) => false,
+            Stack::Protected(protected) => protected.withholds(block * BLOCK_BYTES, BLOCK_BYTES),
         }
     }
 
     /// The drive below the target.
     pub fn drive(&self) -> &Drive {
-        match self {
-            Stack::Bare(pblk) => pblk.device(),
-            Stack::Below(pblk) => pblk.device().below(),
-            Stack::Above(link) => link.below().device(),
-        }
+        self.under().drive()
     }
 
     /// A hash of the target and of the drive.
     pub fn state_hash(&self) -> u64 {
-        let target = match self {
-            Stack::Bare(pblk) => pblk.state_hash(),
-            Stack::Below(pblk) => pblk.state_hash(),
-            Stack::Above(link) => link.below().state_hash(),
-        };
+        let target = target!(self.under(), pblk => pblk.state_hash());
         workload::rng::mix(target) ^ self.drive().state_hash()
     }
 
-    /// Shuts the target down; nothing is inside. See [`Pblk::close`].
-    pub fn close(&mut self, now: Time) {
+    /// Whether it can be shut down: nothing is inside.
+    pub fn is_idle(&self) -> bool {
         match self {
-            Stack::Bare(pblk) => pblk.close(now),
-            Stack::Below(pblk) => pblk.close(now),
-            Stack::Above(link) => link.below_mut().close(now),
+            Stack::Plain(..) => true,
+            Stack::Protected(protected) => protected.is_idle(),
         }
+    }
+
+    /// Shuts it down; it is idle. A protected cache is taken off. See
+    /// [`Pblk::close`].
+    pub fn close(self, now: Time) -> Stack {
+        let (mut under, journal) = match self {
+            Stack::Plain(under, journal) => (under, journal),
+            Stack::Protected(protected) => protected.into_below(),
+        };
+        under.close(now);
+        Stack::Plain(under, journal)
     }
 
     /// Whether it is shut down, and all is durable.
     pub fn is_closed(&self) -> bool {
+        target!(self.under(), pblk => pblk.is_closed())
+    }
+
+    /// Forgets what the protected cache had, which is all on flash now.
+    pub fn clear(&mut self) -> Result<(), JournalError> {
         match self {
-            Stack::Bare(pblk) => pblk.is_closed(),
-            Stack::Below(pblk) => pblk.is_closed(),
-            Stack::Above(link) => link.below().is_closed(),
+            Stack::Plain(_, Some(journal)) => journal.clear(),
+            _ => Ok(()),
         }
     }
 
     /// As [`Port::submit`].
     #[inline]
     pub fn submit(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
-        each!(self, port => port.submit(now, reqs));
+        match self {
+            Stack::Plain(under, _) => under.submit(now, reqs),
+            Stack::Protected(protected) => protected.submit(now, reqs),
+        }
     }
 
     /// As [`Port::next_event`].
     #[inline]
     pub fn next_event(&self) -> Option<Time> {
-        each!(self, port => port.next_event())
+        match self {
+            Stack::Plain(under, _) => under.next_event(),
+            Stack::Protected(protected) => protected.next_event(),
+        }
     }
 
     /// As [`Port::advance`].
     #[inline]
     pub fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
-        each!(self, port => port.advance(to, done));
+        match self {
+            Stack::Plain(under, _) => under.advance(to, done),
+            Stack::Protected(protected) => protected.advance(to, done),
+        }
     }
+}
+
+/// What a protected cache lets in: no more than the machine sends, so that its
+/// journal may be small.
+fn protected_shape(shape: Shape) -> Shape {
+    Shape { max_bytes: CHECK_BLOCKS * BLOCK_BYTES, depth: MOST_AT_ONCE, ..shape }
+}
+
+/// Bytes of a protected cache that is often full.
+pub fn protected_bytes(kept: u32) -> usize {
+    let longest = CHECK_BLOCKS as usize * kept as usize;
+    // The journal's own bytes; then four of the longest requests.
+    4096 + (4 * (longest + 512)).next_multiple_of(4096)
 }
 
 fn start<D: device::OpenChannel>(
