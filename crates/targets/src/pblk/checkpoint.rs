@@ -296,9 +296,9 @@ impl<D: OpenChannel> Pblk<D> {
         self.checkpoint_step(now);
     }
 
-    /// Whether a checkpoint is under way.
-    pub(super) fn is_checkpointing(&self) -> bool {
-        self.checkpoint.phase != Phase::Idle
+    /// Whether the checkpoint of this number is under way.
+    pub(super) fn is_checkpointing(&self, number: u64) -> bool {
+        self.checkpoint.phase != Phase::Idle && self.checkpoint.root.number == number
     }
 
     /// Makes durable what was programmed, where that takes a command. False

@@ -376,8 +376,8 @@ impl<D: OpenChannel> Pblk<D> {
         let now = pblk.pad(&plan, &scan, now)?;
         pblk.checkpoint.rows = scan.rows;
         pblk.checkpoint.root = root;
-        pblk.go_on(&plan, load, now);
-        let now = pblk.settle_root(is_everywhere, now)?;
+        pblk.go_on(&plan, is_everywhere, load, now);
+        let now = pblk.await_root(is_everywhere, now)?;
         Ok((pblk, now))
     }
 
@@ -668,8 +668,10 @@ impl<D: OpenChannel> Pblk<D> {
         free.into_iter().for_each(|chunk| self.space.give(chunk));
     }
 
-    /// Goes on where the target was.
-    fn go_on(&mut self, plan: &Plan, load: Box<Load>, now: Time) {
+    /// Goes on where the target was. A root that not every mirror has is written
+    /// anew, before what older ones lead to is erased: else the next start might
+    /// take up an older one.
+    fn go_on(&mut self, plan: &Plan, is_everywhere: bool, load: Box<Load>, now: Time) {
         let geometry = self.geometry;
         for chunk in all_chunks(&geometry) {
             if self.device.chunk(chunk).state == ChunkState::Offline && !self.is_anchor(chunk) {
@@ -693,23 +695,21 @@ impl<D: OpenChannel> Pblk<D> {
             }
             self.refresh(pu);
         }
-        self.begin_load(now, load);
-    }
-
-    /// Makes sure that the next start takes up the same root, and nothing older:
-    /// one that a mirror has not is written anew to both. Only then what older
-    /// ones lead to is erased, and the host served. Gives the time at which that
-    /// is so.
-    fn settle_root(&mut self, is_everywhere: bool, now: Time) -> Result<Time, PblkError> {
         if is_everywhere {
             self.erase_dead_own(self.checkpoint.root.log_page);
-            self.submit_out(now);
-            return Ok(now);
+        } else {
+            self.renew_root(now);
         }
-        self.renew_root(now);
+        self.begin_load(now, load);
+        self.submit_out(now);
+    }
+
+    /// The host is served only when every mirror has the root. Gives the time at
+    /// which that is so.
+    fn await_root(&mut self, is_everywhere: bool, now: Time) -> Result<Time, PblkError> {
         let (mut now, mut none) = (now, Ring::new(1));
-        while self.is_checkpointing() && !self.dead {
-            self.submit_out(now);
+        let number = self.checkpoint.root.number;
+        while !is_everywhere && self.is_checkpointing(number) && !self.dead {
             let at = self.next_event().ok_or(PblkError::Recovery(Status::ABORTED))?;
             now = now.max(at);
             self.advance(now, &mut none);
