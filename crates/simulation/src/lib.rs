@@ -7,7 +7,8 @@
 //!
 //! Files: [`setup`] which drive and which work, [`trouble`] which faults,
 //! [`nature`] which flash and caches, [`drive`] the drive with faults in front, [`power`] what a cut takes and
-//! what it leaves, [`battery`] the memory of a protected cache, [`contract`] what may be read, [`machine`] a drive and a
+//! what it leaves, [`battery`] the memory of a protected cache, `damaged`
+//! media that damage, [`contract`] what may be read, [`machine`] a drive and a
 //! host that remembers, [`life`] random work, [`script`] short work cut at
 //! every event, [`breaks`] ways to break the contract, to show that each is
 //! found.
@@ -18,6 +19,7 @@
 pub mod battery;
 pub mod breaks;
 pub mod contract;
+mod damaged;
 pub mod drive;
 pub mod life;
 pub mod machine;

@@ -81,6 +81,8 @@ pub struct Counts {
     pub frozen: u64,
     /// Blocks that these did not give in a check.
     pub withheld: u64,
+    /// Lives with media that damage what they store.
+    pub damaged: Kind,
     /// Chunks that were bad when their drive or its life ended, and those of
     /// them that were so from the factory.
     pub bad_chunks: u64,
@@ -137,6 +139,7 @@ impl Counts {
         self.wearing.add(&other.wearing);
         self.slc.add(&other.slc);
         self.protected.add(&other.protected);
+        self.damaged.add(&other.damaged);
         self.frozen += other.frozen;
         self.withheld += other.withheld;
         self.bad_chunks += other.bad_chunks;
@@ -184,6 +187,7 @@ pub fn live(plan: &Plan) -> Outcome {
     counts.wearing = Kind::of(setup.troubles.wear.is_some(), counts.cycles);
     counts.slc = Kind::of(setup.timing.slc.is_on(), counts.cycles);
     counts.protected = Kind::of(setup.protected, counts.cycles);
+    counts.damaged = Kind::of(!setup.troubles.damage.is_empty(), counts.cycles);
     let hash = machine.hash() ^ machine.state_hash().rotate_left(17);
     Outcome { counts, hash, violation, trace: machine.trace().to_vec() }
 }

@@ -259,10 +259,11 @@ impl Machine {
         self.counts.factory_bad += factory_bad;
     }
 
-    /// Whether flash that wears out refused so many starts that it is too bad to
-    /// be read.
+    /// Whether flash that wears out, or was damaged, refused so many starts that
+    /// it is too bad to be read.
     pub fn is_hopeless(&self) -> bool {
-        self.setup.troubles.wear.is_some() && self.refusals > 2 * REFUSALS
+        let may_be = self.setup.troubles.wear.is_some() || self.flash.struck().damage > 0;
+        may_be && self.refusals > 2 * REFUSALS
     }
 
     /// Whether the drive has reason to take no more writes: it has less room

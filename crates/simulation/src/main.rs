@@ -240,6 +240,12 @@ fn print(args: &Args, report: &Report) {
         c.frozen,
         c.withheld
     );
+    println!(
+        "media that damage: {}; {} operations harmed, {} reads found damage",
+        kind(&c.damaged),
+        s.damage,
+        s.detected
+    );
     println!("{} collections, {} erases", c.collections, c.erases);
     println!("{} violations; hash {}", report.violations.len(), report.hash);
 }

@@ -3,6 +3,7 @@
 //!
 //! A third of all lives have none of it. All of it comes from the life's seed.
 
+use faults::{Access, MediumFault, MediumRule, Trigger};
 use flash::{Reliability, SlcCache, SlcSize};
 use serde::Serialize;
 use workload::Rng;
@@ -19,6 +20,8 @@ pub struct Nature {
     pub slc: bool,
     /// A protected cache above the target.
     pub protected: bool,
+    /// A medium that damages what it stores.
+    pub damages: bool,
 }
 
 impl Nature {
@@ -28,8 +31,9 @@ impl Nature {
         if rng.below(3) == 0 {
             return Nature::default();
         }
-        let kinds = 1 + rng.below(7);
-        Nature { wears: kinds & 1 > 0, slc: kinds & 2 > 0, protected: kinds & 4 > 0 }
+        let kinds = 1 + rng.below(15);
+        let has = |kind: u64| kinds & kind > 0;
+        Nature { wears: has(1), slc: has(2), protected: has(4), damages: has(8) }
     }
 }
 
@@ -120,6 +124,30 @@ pub fn slc(seed: u64) -> SlcCache {
     }
 }
 
+/// The damage of a seed's life: blocks that are torn, lost, stored elsewhere or
+/// rot, and a medium that is slow or refuses.
+pub fn damage(seed: u64) -> Vec<MediumRule> {
+    let mut rng = Rng::new(seed, STREAM + 4);
+    let rng = &mut rng;
+    let kinds = 1 + rng.below(63);
+    let on = one_of(rng, &[Access::Program, Access::Read, Access::Reset]);
+    let permanent = rng.below(3) == 0;
+    let all = [
+        (MediumFault::Torn, [2e-4, 1e-5]),
+        (MediumFault::Lost, [2e-4, 1e-5]),
+        (MediumFault::Misdirected, [2e-4, 1e-5]),
+        (MediumFault::BitRot, [1e-4, 1e-6]),
+        (MediumFault::Fail { on, permanent }, [1e-4, 1e-5]),
+        (MediumFault::Slow { on: Access::Any, pending: 2 }, [1e-2, 1e-3]),
+    ];
+    let chosen = all.into_iter().enumerate().filter(|(bit, _)| kinds >> bit & 1 == 1);
+    let rule = |(_, (fault, rates)): (usize, (MediumFault, [f64; 2]))| {
+        let probability = one_of(rng, &rates);
+        MediumRule { fault, trigger: Trigger { probability, ..Trigger::default() } }
+    };
+    chosen.map(rule).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,7 +158,7 @@ mod tests {
         let share = |of: &dyn Fn(&Nature) -> bool| all.iter().filter(|n| of(n)).count();
         assert!((900..1100).contains(&share(&|n| *n == Nature::default())));
         assert!(share(&|n| n.wears) > 800 && share(&|n| n.slc) > 800);
-        assert!(share(&|n| n.protected) > 800);
-        assert!(share(&|n| n.wears && n.slc && n.protected) > 150);
+        assert!(share(&|n| n.protected) > 800 && share(&|n| n.damages) > 800);
+        assert!(share(&|n| n.wears && n.slc && n.protected && n.damages) > 80);
     }
 }

@@ -17,6 +17,7 @@ use port::{OutOfMemory, Port, Ring, Status, Time};
 use workload::Rng;
 
 use crate::breaks::{Break, Wrong};
+use crate::damaged::Damaged;
 use crate::nature::Wear;
 use crate::setup::Setup;
 use crate::trouble::{Strike, Struck};
@@ -122,6 +123,8 @@ pub(crate) enum Store {
     Ram(RamMedium),
     /// Durable when it was flushed: a cut keeps any part of the rest.
     Cached(Box<CheckedMedium<CachedMedium<RamMedium>>>),
+    /// Durable at once, and damaged now and then.
+    Damaged(Box<Damaged>),
 }
 
 /// Calls the same of whichever medium it is.
@@ -130,14 +133,20 @@ macro_rules! store {
         match $store {
             Store::Ram($medium) => $call,
             Store::Cached($medium) => $call,
+            Store::Damaged($medium) => $call,
         }
     };
 }
 
 impl Store {
-    fn new(geometry: &Geometry, kept: u32, cached: bool) -> Result<Store, OutOfMemory> {
-        let ram = RamMedium::new(geometry, kept)?;
-        if !cached {
+    fn new(setup: &Setup, seed: u64) -> Result<Store, OutOfMemory> {
+        let geometry = &setup.geometry;
+        let ram = RamMedium::new(geometry, setup.kept)?;
+        let damage = &setup.troubles.damage;
+        if !damage.is_empty() {
+            return Ok(Store::Damaged(Box::new(Damaged::new(setup, ram, damage, seed)?)));
+        }
+        if !setup.troubles.cached {
             return Ok(Store::Ram(ram));
         }
         let cache = CachedMedium::new(geometry, ram)?;
@@ -202,6 +211,14 @@ pub struct Remains {
 }
 
 impl Remains {
+    /// Reads a block as it was programmed, whatever became of it.
+    fn truth(&mut self, at: Ppa, data: &mut [u8], tag: &mut [u8]) -> Moved {
+        match &mut self.medium {
+            Store::Damaged(medium) => medium.truth(at, data, tag),
+            medium => medium.read(at, 1, data, tag),
+        }
+    }
+
     /// What the copy at `at` is of.
     fn strike(&mut self, at: Ppa) -> Option<Strike> {
         let mut tag = [0; TAG_BYTES];
@@ -210,7 +227,7 @@ impl Remains {
             // It was never programmed.
             return None;
         }
-        if self.medium.read(at, 1, &mut [], &mut tag) != Moved::Done {
+        if self.truth(at, &mut [], &mut tag) != Moved::Done {
             return None;
         }
         let block = Tag::load(&tag).id;
@@ -220,7 +237,7 @@ impl Remains {
             return Some(Strike::Own);
         }
         let mut data = vec![0; self.medium.kept() as usize];
-        if self.medium.read(at, 1, &mut data, &mut []) != Moved::Done {
+        if self.truth(at, &mut data, &mut []) != Moved::Done {
             return None;
         }
         Some(Strike::Copy { block, values: words(&data) })
@@ -255,7 +272,7 @@ impl Flash {
         let (geometry, kept, cached) = (&setup.geometry, setup.kept, setup.troubles.cached);
         let remains = Remains {
             geometry: *geometry,
-            medium: Store::new(geometry, kept, cached)?,
+            medium: Store::new(setup, seed)?,
             chunks: vec![Chunk::default(); geometry.chunk_slots()],
             wrong: Wrong::new(broken, geometry, seed),
             wear: setup.troubles.wear.clone(),
@@ -303,7 +320,14 @@ impl Flash {
 
     /// How often faults struck.
     pub fn struck(&self) -> Struck {
-        self.remains.borrow().struck
+        let remains = self.remains.borrow();
+        match &remains.medium {
+            Store::Damaged(medium) => {
+                let (damage, detected) = medium.struck();
+                Struck { damage, detected, ..remains.struck }
+            }
+            _ => remains.struck,
+        }
     }
 
     /// Chunks that are given up, and those of them that were so from the

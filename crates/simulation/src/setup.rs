@@ -6,7 +6,7 @@ use port::BLOCK_BYTES;
 use targets::{PblkConfig, Victim, with_reserve};
 use workload::Rng;
 
-use crate::nature::{Nature, Wear, slc};
+use crate::nature::{Nature, Wear, damage, slc};
 use crate::trouble::Troubles;
 
 /// Where the link is.
@@ -113,7 +113,7 @@ impl Setup {
     }
 
     fn take_nature(&mut self, seed: u64) {
-        let Nature { wears, slc: has_slc, protected } = Nature::of(seed);
+        let Nature { wears, slc: has_slc, protected, damages } = Nature::of(seed);
         self.protected = protected;
         if wears {
             let wear = Wear::of(seed);
@@ -122,6 +122,10 @@ impl Setup {
             let data = Dimensions { chunks: self.config.data_chunks, ..self.geometry.dimensions() };
             self.geometry = Geometry::new(with_reserve(data)).expect("a few chunks more");
             self.troubles.wear = Some(wear);
+        }
+        // What a cut leaves of a cache is damage enough.
+        if damages && !self.troubles.cached {
+            self.troubles.damage = damage(seed);
         }
         if has_slc {
             self.timing.slc = slc(seed);

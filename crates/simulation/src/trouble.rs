@@ -4,7 +4,7 @@
 //! loses, or operations fail or are late, for
 //! a moment or for good. All of it comes from the life's seed.
 
-use faults::{Delay, DelayRule, FaultRule, Operation, Rule, Span, Trigger};
+use faults::{Delay, DelayRule, FaultRule, MediumRule, Operation, Rule, Span, Trigger};
 use flash::Geometry;
 use port::Status;
 use serde::Serialize;
@@ -27,6 +27,9 @@ pub struct Troubles {
     pub fatal: bool,
     /// Flash errs and wears out.
     pub wear: Option<Wear>,
+    /// The medium damages what it stores, or refuses, or is slow. What is
+    /// damaged is known by its checksum.
+    pub damage: Vec<MediumRule>,
 }
 
 /// How often faults struck, by kind.
@@ -40,6 +43,10 @@ pub struct Struck {
     pub erases: u64,
     /// Operations that were late.
     pub delays: u64,
+    /// Operations of the medium that were damaged or refused.
+    pub damage: u64,
+    /// Reads of the medium that found damage.
+    pub detected: u64,
 }
 
 impl Struck {
@@ -54,6 +61,8 @@ impl Struck {
         self.programs += other.programs;
         self.erases += other.erases;
         self.delays += other.delays;
+        self.damage += other.damage;
+        self.detected += other.detected;
     }
 }
 
@@ -117,14 +126,19 @@ impl Troubles {
 
     /// Whether all operations are done, and in time.
     pub fn is_none(&self) -> bool {
-        self.operations.is_empty() && self.delays.is_empty() && self.wear.is_none()
+        self.operations.is_empty()
+            && self.delays.is_empty()
+            && self.wear.is_none()
+            && self.damage.is_empty()
     }
 
     /// As rules, for a report.
     pub fn in_words(&self) -> String {
         let operations = self.operations.iter().cloned().map(Rule::Fault);
         let delays = self.delays.iter().cloned().map(Rule::Delay);
-        let all: Vec<String> = operations.chain(delays).map(|rule| rule.to_string()).collect();
+        let damage = self.damage.iter().cloned().map(Rule::Medium);
+        let all: Vec<String> =
+            operations.chain(delays).chain(damage).map(|rule| rule.to_string()).collect();
         let cached = if self.cached { "cached, " } else { "" };
         let faults = if all.is_empty() { "no faults".into() } else { all.join("; ") };
         let wear = self.wear.as_ref().map_or(String::new(), |wear| format!(", {wear:?}"));
