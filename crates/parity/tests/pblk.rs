@@ -275,7 +275,6 @@ fn dim(groups: u32, pus: u32, pages: u32, width: u32) -> Dimensions {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: std::env::var("SOAK").map_or(64, |n| n.parse().unwrap()), ..ProptestConfig::default() })]
     #[test]
     fn what_was_flushed_survives_any_cut(
         shape in prop_oneof![Just((3, 1, 3)), Just((4, 1, 4)), Just((4, 2, 4)), Just((2, 3, 3)), Just((5, 1, 5))],

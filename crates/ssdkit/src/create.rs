@@ -18,12 +18,11 @@ use crate::drive::file::{file_error, header};
 use crate::drive::{DriveConfig, MemorySpec};
 use crate::error::Error;
 use crate::snapshot::check_new;
-use crate::stack::{Stack, new_device, refuse_parity};
+use crate::stack::{Stack, new_device};
 
 /// Makes the drive, and tells `out` what it is.
 pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
     let config = spec(args)?.resolve()?;
-    refuse_parity(&config)?;
     // What no target can work on is no drive.
     Stack::check(&config, args.seed)?;
     let used = make(args, &config)?;
@@ -43,17 +42,29 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
     } else {
         writeln!(
             out,
-            "{}: a drive of {} ({} of flash on {pus} parallel units, spare {:.4}, profile {}); \
+            "{}: a drive of {} ({} of flash on {pus} parallel units{}, spare {:.4}, profile {}); \
              {} on the disk",
             args.file,
             units::size_binary(config.size),
             units::size_binary(raw),
+            parity(&config),
             config.spare(),
             config.profile.name,
             units::size_binary(used),
         )?;
     }
     Ok(())
+}
+
+/// What parity takes of the flash, in words, where there is any.
+fn parity(config: &DriveConfig) -> String {
+    match config.spec.parity {
+        0 => String::new(),
+        width => {
+            let bytes = units::size_binary(config.parity_bytes());
+            format!(", {bytes} of it parity across {width} of them")
+        }
+    }
 }
 
 /// The drive as a name in memory would say it.

@@ -486,18 +486,6 @@ fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
     )))
 }
 
-/// Parity is not for drives in files: kills lost what was flushed there.
-pub(crate) fn refuse_parity(config: &DriveConfig) -> Result<(), Error> {
-    if config.spec.parity == 0 {
-        return Ok(());
-    }
-    Err(Error::Usage(
-        "parity is not for drives in files, where a kill may lose what was flushed: take a \
-         mem: drive, or open the file with copy=yes"
-            .into(),
-    ))
-}
-
 /// A new device, as it leaves the factory.
 pub(crate) fn new_device<M: Medium>(
     config: &DriveConfig,
@@ -532,9 +520,6 @@ impl<M: Backing> Stack<M> {
         chunks: &[Chunk],
         journal: Option<Store>,
     ) -> Result<(Stack<M>, Time, Option<Started>), Error> {
-        if M::OUTLIVES {
-            refuse_parity(config)?;
-        }
         refuse_layers(config)?;
         if config.is_layered() {
             let (drive, at) = Layered::recover(config, seed, medium, chunks)?;

@@ -400,6 +400,15 @@ fn what_was_flushed_survives_kills() {
 }
 
 #[test]
+fn what_was_flushed_survives_kills_with_parity() {
+    let kills = number("SSDKIT_KILLS", 12) as u32;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let seed = number("SSDKIT_SEED", now.unwrap().as_nanos() as u64);
+    let kind = ["--profile", "znand", "groups=2", "pus=2", "planes=1", "pages=64", "parity=4"];
+    kill(&kind, kills / 2, seed);
+}
+
+#[test]
 fn what_ended_survives_kills_in_a_protected_cache() {
     kill_both("protected");
 }
