@@ -1,4 +1,5 @@
-//! The drive that a target has: as it is, or with faults in front.
+//! The drive that a target has: as it is, or with faults in front; and perhaps
+//! with parity across its units.
 //!
 //! With faults each read that fails is noted with what it was to give, so that
 //! the host knows which errors it may see.
@@ -8,6 +9,7 @@ use std::rc::Rc;
 use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
 use faults::{DelayPort, FaultPort, WrongPort};
 use flash::{Chunk, Geometry, Ppa, Timing};
+use parity::{Parity, ParityError};
 use port::{Port, Ring, Slots, Status, Time};
 
 use crate::power::{Flash, Power, Powered};
@@ -19,13 +21,15 @@ const DEPTH: usize = 256;
 /// Marks a command that has its number below already.
 const NUMBERED: u64 = 1 << 63;
 
-/// A drive, and the faults in front of it, if there are any.
+/// A drive, the faults in front of it, if there are any, and parity.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Drive {
     /// No faults.
     Sound(Powered),
     /// With faults.
     Faulty(Box<Faulty>),
+    /// With parity over one of these.
+    Parity(Box<Parity<Drive>>),
 }
 
 /// A command on its way: its own number, and what it is about.
@@ -78,11 +82,28 @@ impl Drive {
         Ok(Drive::Faulty(Box::new(Faulty { below, flash: flash.clone() })))
     }
 
+    /// The same with parity of this width; none where it is 0.
+    ///
+    /// # Errors
+    /// As [`Parity::new`].
+    pub fn with_parity(self, width: u32) -> Result<Drive, ParityError> {
+        if width == 0 {
+            return Ok(self);
+        }
+        Ok(Drive::Parity(Box::new(Parity::new(self, width)?)))
+    }
+
     fn powered(&self) -> &Powered {
         match self {
             Drive::Sound(drive) => drive,
             Drive::Faulty(faulty) => faulty.below.below().below.below(),
+            Drive::Parity(parity) => parity.below().powered(),
         }
+    }
+
+    /// Whether power is.
+    fn is_gone(&self) -> bool {
+        self.powered().is_gone()
     }
 
     /// Operations that were late so far.
@@ -90,6 +111,7 @@ impl Drive {
         match self {
             Drive::Sound(_) => 0,
             Drive::Faulty(faulty) => faulty.below.struck().sum(),
+            Drive::Parity(parity) => parity.below().delays(),
         }
     }
 
@@ -165,6 +187,7 @@ impl Port for Drive {
             Drive::Sound(drive) => drive.submit(now, cmds),
             Drive::Faulty(faulty) if faulty.power().is_gone() => {}
             Drive::Faulty(faulty) => faulty.below.submit(now, cmds),
+            Drive::Parity(parity) => parity.submit(now, cmds),
         }
     }
 
@@ -174,6 +197,8 @@ impl Port for Drive {
             Drive::Sound(drive) => drive.next_event(),
             Drive::Faulty(faulty) if faulty.power().is_gone() => None,
             Drive::Faulty(faulty) => faulty.below.next_event(),
+            Drive::Parity(parity) if parity.below().is_gone() => None,
+            Drive::Parity(parity) => parity.next_event(),
         }
     }
 
@@ -183,13 +208,18 @@ impl Port for Drive {
             Drive::Sound(drive) => drive.advance(to, done),
             Drive::Faulty(faulty) if faulty.power().is_gone() => {}
             Drive::Faulty(faulty) => faulty.advance(to, done),
+            Drive::Parity(parity) if parity.below().is_gone() => {}
+            Drive::Parity(parity) => parity.advance(to, done),
         }
     }
 }
 
 impl OpenChannel for Drive {
     fn geometry(&self) -> &Geometry {
-        self.powered().geometry()
+        match self {
+            Drive::Parity(parity) => parity.geometry(),
+            drive => drive.powered().geometry(),
+        }
     }
 
     fn timing(&self) -> &Timing {
@@ -201,11 +231,24 @@ impl OpenChannel for Drive {
     }
 
     fn chunk(&self, chunk_index: usize) -> Chunk {
-        self.powered().chunk(chunk_index)
+        match self {
+            Drive::Parity(parity) => parity.chunk(chunk_index),
+            drive => drive.powered().chunk(chunk_index),
+        }
     }
 
     fn depth(&self) -> usize {
-        self.powered().depth().min(DEPTH)
+        match self {
+            Drive::Parity(parity) => parity.depth(),
+            drive => drive.powered().depth().min(DEPTH),
+        }
+    }
+
+    fn rows_at_once(&self) -> u32 {
+        match self {
+            Drive::Parity(parity) => parity.rows_at_once(),
+            drive => drive.powered().rows_at_once(),
+        }
     }
 
     fn is_cached(&self) -> bool {
@@ -216,6 +259,7 @@ impl OpenChannel for Drive {
         match self {
             Drive::Sound(drive) => drive.take_notice(),
             Drive::Faulty(faulty) => faulty.below.below_mut().below.take_notice(),
+            Drive::Parity(parity) => parity.take_notice(),
         }
     }
 
@@ -230,6 +274,7 @@ impl OpenChannel for Drive {
         match self {
             Drive::Sound(drive) => drive.read_at_once(ppa, count, data, tags),
             Drive::Faulty(_) => None,
+            Drive::Parity(parity) => parity.read_at_once(ppa, count, data, tags),
         }
     }
 
@@ -237,7 +282,7 @@ impl OpenChannel for Drive {
     fn write_at_once(&mut self, ppa: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Option<Status> {
         match self {
             Drive::Sound(drive) => drive.write_at_once(ppa, count, data, tags),
-            Drive::Faulty(_) => None,
+            Drive::Faulty(_) | Drive::Parity(_) => None,
         }
     }
 }

@@ -588,6 +588,12 @@ impl OpenChannel for Powered {
 }
 
 impl Powered {
+    /// Whether power is gone.
+    #[inline]
+    pub fn is_gone(&self) -> bool {
+        self.power.is_gone()
+    }
+
     /// The device itself.
     pub fn device(&self) -> &Device<Flash> {
         &self.device

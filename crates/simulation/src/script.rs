@@ -319,6 +319,7 @@ fn drive(timing: Timing, link_at: LinkAt) -> Setup {
         work,
         troubles: Troubles::default(),
         protected: false,
+        parity: 0,
     }
 }
 

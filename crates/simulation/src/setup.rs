@@ -66,6 +66,8 @@ pub struct Setup {
     pub troubles: Troubles,
     /// There is a protected cache above the target.
     pub protected: bool,
+    /// Units to a unit of the target, one of them parity; 0 without parity.
+    pub parity: u32,
 }
 
 /// One of a few, with equal chances.
@@ -107,7 +109,9 @@ impl Setup {
             work: work(rng),
             troubles: Troubles::of(seed, &geometry),
             protected: false,
+            parity: 0,
         };
+        setup.take_parity(seed);
         setup.take_nature(seed);
         setup
     }
@@ -115,6 +119,8 @@ impl Setup {
     fn take_nature(&mut self, seed: u64) {
         let Nature { wears, slc: has_slc, protected, damages } = Nature::of(seed);
         self.protected = protected;
+        // What wears out, or is damaged, below parity is its own tests' matter.
+        let (wears, damages) = (wears && self.parity == 0, damages && self.parity == 0);
         if wears {
             let wear = Wear::of(seed);
             self.timing.endurance = wear.endurance;
@@ -142,6 +148,34 @@ impl Setup {
         setup
     }
 
+    /// Some drives have parity: more units, as full as the drive was. Not where
+    /// operations fail, as what a failed read of parity concerns is not told.
+    fn take_parity(&mut self, seed: u64) {
+        let mut rng = Rng::new(seed, 12);
+        let rng = &mut rng;
+        if rng.below(8) > 0 || !self.troubles.operations.is_empty() {
+            return;
+        }
+        let data_chunks = self.config.data_chunks;
+        let space = |of: &Geometry| u64::from(data_chunks * of.chunk_blocks() * of.total_pus());
+        let fill = self.blocks() * 100 / space(&self.geometry);
+        self.parity = between(rng, 3, 4) as u32;
+        let (width, units) = (self.parity, between(rng, 1, 2) as u32);
+        let of_width = if width == 4 && rng.below(2) == 0 { (2, 2) } else { (width, 1) };
+        let dim = Dimensions {
+            groups: of_width.0,
+            pus: of_width.1 * units,
+            chunks: data_chunks,
+            ..self.geometry.dimensions()
+        };
+        let seen = Dimensions { groups: 1, pus: units, pages: dim.pages * (width - 1), ..dim };
+        let chunks = with_reserve(seen).chunks;
+        let geometry = Geometry::new(Dimensions { chunks, ..dim });
+        self.geometry = geometry.expect("the ranges are those of a geometry");
+        let seen = parity::geometry(&self.geometry, width).expect("the width divides the units");
+        self.config.bytes = space(&seen) * fill / 100 * BLOCK_BYTES;
+    }
+
     /// Logical blocks.
     pub fn blocks(&self) -> u64 {
         self.config.bytes / BLOCK_BYTES
@@ -151,10 +185,11 @@ impl Setup {
     pub fn in_words(&self) -> String {
         let dim = self.geometry.dimensions();
         format!(
-            "{} x {} units of {} chunks of {} rows of {} blocks, {} logical, {:?}, {} kept{}, link \
+            "{} x {} units{} of {} chunks of {} rows of {} blocks, {} logical, {:?}, {} kept{}, link \
              {:?}{}{}{}, {:?}, {}",
             dim.groups,
             dim.pus,
+            if self.parity > 0 { format!(", parity {},", self.parity) } else { String::new() },
             dim.chunks,
             dim.pages,
             self.geometry.row_blocks(),
@@ -247,8 +282,14 @@ mod tests {
         for victim in [Victim::Greedy, Victim::Fifo, Victim::Random] {
             assert!(some(&|s| s.config.victim == victim));
         }
+        assert!(some(&|s| s.parity == 3 && !s.troubles.cached));
+        assert!(some(&|s| s.parity == 4 && s.troubles.cached));
         let fill = |s: &Setup| {
-            let space = s.config.data_chunks * s.geometry.chunk_blocks() * s.geometry.total_pus();
+            let seen = match s.parity {
+                0 => s.geometry,
+                width => parity::geometry(&s.geometry, width).unwrap(),
+            };
+            let space = s.config.data_chunks * seen.chunk_blocks() * seen.total_pus();
             s.blocks() * 100 / u64::from(space)
         };
         assert!(all.iter().all(|s| (45..=95).contains(&fill(s))));

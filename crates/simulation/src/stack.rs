@@ -73,6 +73,7 @@ impl Under {
         let drive = flash.drive(&setup.timing, fresh, seed)?;
         let drive = Drive::new(drive, flash, troubles, seed);
         let drive = drive.expect("the rules are for vector commands");
+        let drive = drive.with_parity(setup.parity).expect("a setup's width fits its drive");
         let config = setup.config;
         Ok(match setup.link_at {
             LinkAt::Below => {
