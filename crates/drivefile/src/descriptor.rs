@@ -8,7 +8,7 @@
 //! generations, too. So at an open it is known how much of a chunk was synced:
 //! damage there is damage, and what came after may rightly be lost.
 
-use flash::{Chunk, ChunkState};
+use flash::{Cause, Chunk, ChunkState};
 
 use crate::header::{checksum, put_u32, put_u64, u32_at, u64_at};
 
@@ -33,6 +33,10 @@ const WORN: u8 = 2;
 
 /// The life after ended, too, without a block: two erases have been.
 const TWICE: u8 = 4;
+
+/// Two bits from here on: why the chunk is offline in the life after.
+const CAUSE_BITS: u8 = 3;
+const CAUSE: u8 = 3 << CAUSE_BITS;
 
 /// What the file knows of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,6 +120,7 @@ impl Descriptor {
     pub fn cut(&mut self, until: u32, size: u32) {
         let chunk = &mut self.chunk;
         (chunk.programmed, chunk.state) = (until, ChunkState::Open);
+        chunk.cause = Cause::Untold;
         for run in &mut chunk.failed {
             if run.block() + run.count() > until {
                 *run = Default::default();
@@ -149,6 +154,7 @@ impl Descriptor {
         if let Some(next) = &self.next {
             let flag = |set: bool, flag: u8| if set { flag } else { 0 };
             bytes[18] = ERASED | flag(next.worn, WORN) | flag(next.wear > self.next_wear(), TWICE);
+            bytes[18] |= (next.cause as u8) << CAUSE_BITS;
             bytes[19] = next.state as u8;
             bytes[NEXT..CHUNK].copy_from_slice(&next.to_bytes()[NEXT..]);
         }
@@ -179,7 +185,7 @@ impl Descriptor {
         }
         let generation = u64_at(bytes, 12) & MAX_GENERATION;
         let mut descriptor = Descriptor { chunk, ends, generation, next: None };
-        if bytes[18] & !(ERASED | WORN | TWICE) != 0 {
+        if bytes[18] & !(ERASED | WORN | TWICE | CAUSE) != 0 {
             return Err("it has unknown flags");
         }
         if bytes[18] & ERASED != 0 {
@@ -206,6 +212,7 @@ fn decode_chunk(bytes: &[u8; CHUNK_BYTES], size: u32) -> Result<Chunk, &'static 
 fn decode_next(bytes: &[u8], wear: u32, size: u32) -> Result<Chunk, &'static str> {
     let mut next = [0; CHUNK_BYTES];
     (next[0], next[2]) = (bytes[19], u8::from(bytes[18] & WORN != 0));
+    next[3] = (bytes[18] & CAUSE) >> CAUSE_BITS;
     next[NEXT..].copy_from_slice(&bytes[NEXT..CHUNK]);
     // A run's low seven bits are its count.
     let programmed = (u32_at(&next, 24) & 0x7f) + (u32_at(&next, 28) & 0x7f);

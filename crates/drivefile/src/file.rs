@@ -58,6 +58,8 @@ pub struct DriveFile {
     pub(crate) unsynced: u32,
     /// The drive's own time, in ns, as far as it was told.
     pub(crate) time: u64,
+    /// The host's time then, in seconds since 1970; 0 where it is not known.
+    pub(crate) told: u32,
     /// None: read only.
     pub(crate) syncer: Option<Syncer>,
     pub(crate) error: Option<FileError>,
@@ -74,6 +76,9 @@ pub struct Opened {
     pub clean: bool,
     /// Chunks of which programmed blocks, never synced, were lost.
     pub cut_chunks: usize,
+    /// The host's time when the drive was last told its own, in seconds since
+    /// 1970; where it is known.
+    pub last_used: Option<u64>,
 }
 
 impl DriveFile {
@@ -116,7 +121,7 @@ impl DriveFile {
             made.map_err(|e| FileError::system("making its journal", &io::Error::other(e)))?;
         }
         storage.sync().map_err(failed)?;
-        let state = State { session: 1, synced: 1, clean: false, time: 0 };
+        let state = State { session: 1, synced: 1, clean: false, time: 0, told: 0 };
         write_first_state(&*storage, &state)?;
         let syncer = Syncer::new(Arc::clone(&storage), layout, threaded)?;
         let chunks = vec![Descriptor::default(); layout.chunks()];
@@ -145,6 +150,7 @@ impl DriveFile {
             erased: Vec::new(),
             unsynced: 0,
             time: state.time,
+            told: state.told,
             syncer,
             error: None,
         }
@@ -185,10 +191,14 @@ impl DriveFile {
         if self.syncer.take().is_none() {
             return Ok(());
         }
-        let state =
-            State { session: self.session, synced: self.completed, clean: true, time: self.time };
+        let state = self.state(self.completed, true);
         write_state(&*self.storage, &state)?;
         self.storage.sync().map_err(|e| FileError::system("syncing", &e))
+    }
+
+    /// The state in which generation `synced` is durable.
+    fn state(&self, synced: u64, clean: bool) -> State {
+        State { session: self.session, synced, clean, time: self.time, told: self.told }
     }
 
     /// Takes note of an error. The first one stays.
@@ -238,9 +248,8 @@ impl DriveFile {
 
     /// Begins to sync the generation, if no sync is under way.
     fn begin_sync(&mut self) {
+        let state = self.state(self.generation, false);
         let Some(syncer) = self.syncer.as_mut().filter(|syncer| !syncer.is_busy()) else { return };
-        let state =
-            State { session: self.session, synced: self.generation, clean: false, time: self.time };
         self.generation += 1;
         self.unsynced = 0;
         syncer.begin(Job { state, erased: std::mem::take(&mut self.erased) });
@@ -445,7 +454,9 @@ impl Medium for DriveFile {
     }
 
     fn note_time(&mut self, ns: u64) {
-        self.time = self.time.max(ns);
+        if ns >= self.time {
+            (self.time, self.told) = (ns, self.storage.seconds());
+        }
     }
 
     fn time(&self) -> u64 {

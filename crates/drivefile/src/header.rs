@@ -8,9 +8,13 @@ use flash::{Dimensions, Geometry};
 use crate::FileError;
 use crate::layout::{Layout, STATE_OFFSETS};
 
-/// The version of the format that this crate writes, and the only one that it
-/// reads.
-pub const VERSION: u32 = 1;
+/// The version of the format that this crate writes. It also reads version 1,
+/// and makes that one of this version when it is opened for writing.
+pub const VERSION: u32 = 2;
+
+/// The version in which nothing was kept of why a chunk is offline, and of when
+/// the drive was last used.
+const OLDER: u32 = 1;
 
 /// Most bytes of each of a header's two texts.
 pub const MAX_TEXT: usize = 64 << 10;
@@ -131,9 +135,14 @@ impl Header {
         put_u64(&mut bytes, 56, self.file_bytes());
         bytes.extend_from_slice(self.profile.as_bytes());
         bytes.extend_from_slice(self.drive.as_bytes());
-        let sum = checksum(&bytes[16..]);
+        let sum = header_sum(VERSION, &bytes);
         put_u32(&mut bytes, 12, sum);
         bytes
+    }
+
+    /// What makes a header one of this version, in its place.
+    pub(crate) fn upgrade(&self) -> (u64, [u8; 8]) {
+        (8, *self.encode()[8..].first_chunk().expect("a header is longer"))
     }
 
     /// How many bytes the header has that begins with `fixed`.
@@ -142,7 +151,7 @@ impl Header {
             return Err(FileError::Foreign);
         }
         let found = u32_at(fixed, 8);
-        if found != VERSION {
+        if found != VERSION && found != OLDER {
             return Err(match found {
                 0 => damaged("there is no version 0"),
                 _ => FileError::Version { found, known: VERSION },
@@ -161,7 +170,7 @@ impl Header {
         if Header::bytes(fixed)? != bytes.len() {
             return Err(damaged("it ends too early"));
         }
-        if u32_at(bytes, 12) != checksum(&bytes[16..]) {
+        if u32_at(bytes, 12) != header_sum(u32_at(bytes, 8), bytes) {
             return Err(damaged("its checksum is wrong"));
         }
         let number = |i: usize| u32_at(bytes, 24 + 4 * i);
@@ -194,6 +203,16 @@ impl Header {
     }
 }
 
+/// The checksum of a whole header. Version 1 left itself out.
+fn header_sum(version: u32, bytes: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    if version != OLDER {
+        sum.update(&version.to_le_bytes());
+    }
+    sum.update(&bytes[16..]);
+    sum.finalize()
+}
+
 fn damaged(what: &str) -> FileError {
     FileError::Header { what: what.into() }
 }
@@ -209,6 +228,8 @@ pub(crate) struct State {
     pub clean: bool,
     /// The drive's own time, in ns, as it was told last; it only grows.
     pub time: u64,
+    /// The host's time then, in seconds since 1970; 0 where it is not known.
+    pub told: u32,
 }
 
 impl State {
@@ -218,6 +239,7 @@ impl State {
         put_u32(&mut bytes, 4, self.session);
         put_u64(&mut bytes, 8, self.synced);
         put_u32(&mut bytes, 16, self.clean.into());
+        put_u32(&mut bytes, 20, self.told);
         put_u64(&mut bytes, 24, self.time);
         let sum = checksum(&bytes[4..]);
         put_u32(&mut bytes, 0, sum);
@@ -227,13 +249,13 @@ impl State {
     /// The state in these bytes, if there is one.
     pub fn decode(bytes: &[u8; STATE_BYTES]) -> Option<State> {
         let whole = u32_at(bytes, 0) == checksum(&bytes[4..]);
-        let rest_is_zero = bytes[20..24].iter().all(|&byte| byte == 0);
         let clean = u32_at(bytes, 16);
-        (whole && clean <= 1 && rest_is_zero).then(|| State {
+        (whole && clean <= 1).then(|| State {
             session: u32_at(bytes, 4),
             synced: u64_at(bytes, 8),
             clean: clean == 1,
             time: u64_at(bytes, 24),
+            told: u32_at(bytes, 20),
         })
     }
 
@@ -340,7 +362,8 @@ mod tests {
             bytes.extend(junk);
             // With the right checksum: what is behind it is looked at, too.
             let Ok(len) = Header::bytes(bytes.first_chunk().unwrap()) else { return Ok(()) };
-            if let Some(sum) = bytes.get(16..len).map(checksum) {
+            if let Some(header) = bytes.get(..len) {
+                let sum = header_sum(VERSION, header);
                 put_u32(&mut bytes, 12, sum);
                 if let Ok(header) = decode(&bytes) {
                     prop_assert_eq!(&header.encode()[..], &bytes[..len]);
@@ -349,8 +372,8 @@ mod tests {
         }
 
         #[test]
-        fn a_state_comes_back(session: u32, synced: u64, clean: bool, time: u64, at in 0usize..32, flip in 1u8..) {
-            let state = State { session, synced, clean, time };
+        fn a_state_comes_back(session: u32, synced: u64, clean: bool, time: u64, told: u32, at in 0usize..32, flip in 1u8..) {
+            let state = State { session, synced, clean, time, told };
             let mut bytes = state.encode();
             prop_assert_eq!(State::decode(&bytes), Some(state));
             bytes[at] ^= flip;
@@ -368,7 +391,16 @@ mod tests {
         let mut bytes = header.encode();
         put_u32(&mut bytes, 8, VERSION + 1);
         let said = decode(&bytes).unwrap_err().to_string();
-        assert!(said.contains("version 2") && said.contains("newer ssdkit"), "{said}");
+        assert!(said.contains("version 3") && said.contains("newer ssdkit"), "{said}");
+        // The one before is read.
+        put_u32(&mut bytes, 8, OLDER);
+        assert!(decode(&bytes).is_err(), "the checksum is of another version");
+        let sum = checksum(&bytes[16..]);
+        put_u32(&mut bytes, 12, sum);
+        assert_eq!(decode(&bytes).unwrap(), header);
+        let (at, upgrade) = header.upgrade();
+        bytes[at as usize..][..8].copy_from_slice(&upgrade);
+        assert_eq!(bytes, header.encode());
         let long = Header { drive: "x".repeat(MAX_TEXT + 1), ..header.clone() };
         assert!(matches!(long.check(), Err(FileError::Range { .. })));
         assert!(matches!(Header { kept: 7, ..header }.check(), Err(FileError::Range { .. })));

@@ -46,6 +46,7 @@ impl DriveFile {
         }
         let (mut now, mut syncer) = (state, None);
         if !read_only {
+            upgrade(&*storage, &header)?;
             now = begin_session(&*storage, &layout, &state, &mut chunks, &looked)?;
             syncer = Some(Syncer::new(Arc::clone(&storage), layout, threaded)?);
         }
@@ -53,8 +54,9 @@ impl DriveFile {
         for (number, chunk) in chunks.iter().enumerate() {
             told[layout.index(number)] = chunk.chunk;
         }
+        let last_used = Some(u64::from(state.told)).filter(|&told| told > 0);
         let medium = DriveFile::assemble(header, storage, chunks, now, syncer);
-        Ok(Opened { medium, chunks: told, clean: state.clean, cut_chunks: looked.cut })
+        Ok(Opened { medium, chunks: told, clean: state.clean, cut_chunks: looked.cut, last_used })
     }
 }
 
@@ -82,6 +84,19 @@ pub(crate) fn read_header(storage: &dyn Storage) -> Result<Header, FileError> {
         return Err(FileError::Length { found, expected });
     }
     Ok(header)
+}
+
+/// Makes a file of the version before one of this version. What is written from
+/// now on that one does not know.
+fn upgrade(storage: &dyn Storage, header: &Header) -> Result<(), FileError> {
+    let (at, bytes) = header.upgrade();
+    let mut found = [0; 8];
+    storage.read(at, &mut found).map_err(reading)?;
+    if found == bytes {
+        return Ok(());
+    }
+    let written = storage.write_durable(at, &bytes);
+    written.map_err(|e| FileError::system("making it one of this version", &e))
 }
 
 fn read_state(storage: &dyn Storage) -> Result<State, FileError> {
@@ -192,7 +207,7 @@ fn begin_session(
         storage.write(layout.descriptor(number), &bytes).map_err(failed)?;
     }
     storage.sync().map_err(failed)?;
-    let now = State { session: state.session + 1, synced, clean: false, time: state.time };
+    let now = State { session: state.session + 1, synced, clean: false, ..*state };
     write_first_state(storage, &now)?;
     if !state.clean {
         for &number in &looked.erased {

@@ -7,7 +7,7 @@ mod files;
 mod model;
 
 use flash::{
-    Chunk, ChunkState, Dimensions, ErrorLevel, Geometry, Medium, Moved, Ppa, TAG_BYTES, Tag,
+    Cause, Chunk, ChunkState, Dimensions, ErrorLevel, Geometry, Medium, Moved, Ppa, TAG_BYTES, Tag,
 };
 use port::BLOCK_BYTES;
 
@@ -129,6 +129,7 @@ pub(crate) fn random_chunk(rng: &mut Rng, size: u32) -> Chunk {
     }
     if rng.one_in(12) {
         chunk.state = ChunkState::Offline;
+        chunk.cause = Cause::from_number(rng.below(4) as u8).unwrap();
     }
     chunk
 }

@@ -49,6 +49,30 @@ impl ChunkState {
     }
 }
 
+/// Why a chunk is offline, numbered as in [`Chunk::to_bytes`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Cause {
+    /// It is not; or it is, and was kept by a format that did not say why.
+    #[default]
+    Untold = 0,
+    /// It was bad from the factory.
+    Factory = 1,
+    /// It grew bad: an erase failed, or its endurance was at its end.
+    Grown = 2,
+    /// The target gave it up, as programs in it failed.
+    Retired = 3,
+}
+
+impl Cause {
+    /// The cause of that number.
+    pub fn from_number(number: u8) -> Option<Cause> {
+        [Cause::Untold, Cause::Factory, Cause::Grown, Cause::Retired]
+            .into_iter()
+            .find(|&cause| cause as u8 == number)
+    }
+}
+
 /// Neighbouring blocks whose program failed: at most 64, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FailedRun(u32);
@@ -82,8 +106,7 @@ pub struct Chunk {
     pub wp: u32,
     /// Blocks that are programmed: at most `wp`, less by what is on its way.
     pub programmed: u32,
-    /// Erases so far. A chunk that is offline without any was bad from the
-    /// factory.
+    /// Erases so far.
     pub wear: u32,
     /// Array reads since its erase, where errors are modelled.
     pub reads: u32,
@@ -97,6 +120,8 @@ pub struct Chunk {
     pub level: ErrorLevel,
     /// Whether the drive has said that it is worn more than the others.
     pub worn: bool,
+    /// Why it is offline, if it is: [`Chunk::why_offline`].
+    pub cause: Cause,
 }
 
 /// Bytes that describe no chunk.
@@ -214,18 +239,35 @@ impl Chunk {
 
     /// Whether it remembers anything beyond states and erases.
     pub fn has_history(&self) -> bool {
-        let rest = Chunk { state: self.state, ..Chunk::default() };
+        let rest = Chunk { state: self.state, cause: self.cause, ..Chunk::default() };
         *self != Chunk { wp: self.wp, programmed: self.programmed, wear: self.wear, ..rest }
     }
 
-    /// All of it, little-endian: byte 0 state, 1 level, 2 whether worn, 3
-    /// zero; then 32-bit words: wp, programmed, wear, reads, since, and for
+    /// Why it is offline, if it is. Where nothing was told, one that was never
+    /// erased was bad from the factory, and others are taken to have grown bad.
+    pub fn why_offline(&self) -> Option<Cause> {
+        match (self.state, self.cause) {
+            (ChunkState::Offline, Cause::Untold) if self.wear == 0 => Some(Cause::Factory),
+            (ChunkState::Offline, Cause::Untold) => Some(Cause::Grown),
+            (ChunkState::Offline, cause) => Some(cause),
+            _ => None,
+        }
+    }
+
+    /// It is bad from the factory.
+    pub fn leave_factory_bad(&mut self) {
+        (self.state, self.cause) = (ChunkState::Offline, Cause::Factory);
+    }
+
+    /// All of it, little-endian: byte 0 state, 1 level, 2 whether worn, 3 why
+    /// it is offline; then 32-bit words: wp, programmed, wear, reads, since, and for
     /// each failed run its first block times 128 plus its count. Failed runs of
     /// data that an erase on its way takes are left out: they are not among the
     /// programmed blocks.
     pub fn to_bytes(&self) -> [u8; CHUNK_BYTES] {
         let mut bytes = [0; CHUNK_BYTES];
-        bytes[..3].copy_from_slice(&[self.state as u8, self.level as u8, self.worn.into()]);
+        let small = [self.state as u8, self.level as u8, self.worn.into(), self.cause as u8];
+        bytes[..4].copy_from_slice(&small);
         for (to, word) in bytes[4..].chunks_exact_mut(4).zip(self.words()) {
             to.copy_from_slice(&word.to_le_bytes());
         }
@@ -245,10 +287,12 @@ impl Chunk {
             .ok_or_else(|| wrong("state", 0, number(0), "1, 2, 4 or 8"))?;
         let level = ErrorLevel::from_number(bytes[1])
             .ok_or_else(|| wrong("level", 1, number(1), "0 to 4"))?;
-        if bytes[2] > 1 || bytes[3] != 0 {
-            let at = if bytes[2] > 1 { 2 } else { 3 };
-            return Err(wrong("flags", at, number(at), "0 or 1, then 0"));
+        if bytes[2] > 1 {
+            return Err(wrong("worn", 2, number(2), "0 or 1"));
         }
+        let cause = Cause::from_number(bytes[3])
+            .filter(|&cause| cause == Cause::Untold || state == ChunkState::Offline)
+            .ok_or_else(|| wrong("cause", 3, number(3), "0, or 1 to 3 of an offline chunk"))?;
         let [wp, programmed, wear, reads, since] = [0, 1, 2, 3, 4].map(word);
         if programmed > wp {
             return Err(wrong("programmed", 8, programmed, "at most the write pointer"));
@@ -260,7 +304,7 @@ impl Chunk {
             }
         }
         let worn = bytes[2] == 1;
-        Ok(Chunk { state, wp, programmed, wear, reads, since, failed, level, worn })
+        Ok(Chunk { state, wp, programmed, wear, reads, since, failed, level, worn, cause })
     }
 
     fn words(&self) -> [u32; 7] {
@@ -272,12 +316,13 @@ impl Chunk {
     /// An erase failed: the chunk is given up, with all that was known of it.
     pub fn give_up(&mut self) {
         self.erased();
-        self.state = ChunkState::Offline;
+        if self.state != ChunkState::Offline {
+            (self.state, self.cause) = (ChunkState::Offline, Cause::Grown);
+        }
     }
 
     /// Takes the chunk out of use for good. Its data end with an erase, which
-    /// counts, so that it is told from one that was bad from the factory.
-    /// What is known of them stays until then, as with [`Chunk::reset`].
+    /// counts. What is known of them stays until then, as with [`Chunk::reset`].
     pub fn retire(&mut self) -> Result<(), Status> {
         if self.state == ChunkState::Offline {
             return Err(Status::OFFLINE_CHUNK);
@@ -286,7 +331,7 @@ impl Chunk {
             return Err(Status::INVALID_RESET);
         }
         (self.wp, self.programmed, self.wear) = (0, 0, self.wear.saturating_add(1));
-        self.state = ChunkState::Offline;
+        (self.state, self.cause) = (ChunkState::Offline, Cause::Retired);
         Ok(())
     }
 
@@ -305,7 +350,7 @@ impl Chunk {
         self.wear += 1;
         (self.wp, self.programmed) = (0, 0);
         if self.wear > endurance {
-            self.state = ChunkState::Offline;
+            (self.state, self.cause) = (ChunkState::Offline, Cause::Grown);
             return Err(Status::OFFLINE_CHUNK);
         }
         self.state = ChunkState::Free;
@@ -406,7 +451,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_come_back(words in any::<[u32; 5]>(), runs in any::<[(u32, u32); 2]>(), small in any::<[u8; 3]>()) {
+        fn bytes_come_back(words in any::<[u32; 5]>(), runs in any::<[(u32, u32); 2]>(), small in any::<[u8; 4]>()) {
             let (wp, programmed) = (words[0].max(words[1]), words[0].min(words[1]));
             let run = |(block, count): (u32, u32)| {
                 let count = 1 + count % 64;
@@ -414,8 +459,11 @@ mod tests {
                 FailedRun::new(block % (programmed - count + 1).min(1 << 25), count)
             };
             let states = [ChunkState::Free, ChunkState::Closed, ChunkState::Open, ChunkState::Offline];
+            let state = states[usize::from(small[0] % 4)];
+            let cause = Cause::from_number(small[3] % 4).unwrap();
             let c = Chunk {
-                state: states[usize::from(small[0] % 4)],
+                state,
+                cause: if state == ChunkState::Offline { cause } else { Cause::Untold },
                 level: ErrorLevel::ALL[usize::from(small[1] % 5)],
                 worn: small[2] % 2 == 1,
                 wp, programmed, wear: words[2], reads: words[3], since: words[4],
@@ -428,7 +476,7 @@ mod tests {
         fn any_bytes_are_read_or_refused(bytes in any::<[u8; 32]>(), tidy in any::<bool>()) {
             let mut bytes = bytes;
             if tidy {
-                let small = [1 << (bytes[0] % 4), bytes[1] % 5, bytes[2] % 2, 0];
+                let small = [1 << (bytes[0] % 4), bytes[1] % 5, bytes[2] % 2, bytes[3] % 4];
                 bytes[..4].copy_from_slice(&small);
                 bytes[7] = 0xff;
                 bytes[24..].fill(0);
@@ -505,7 +553,41 @@ mod tests {
         assert_eq!(c.retire(), Err(Status::OFFLINE_CHUNK));
         assert_eq!(c.reset(9), Err(Status::OFFLINE_CHUNK));
         let mut free = Chunk::default();
-        assert_eq!((free.retire(), free.wear), (Ok(()), 1), "not bad from the factory");
+        assert_eq!((free.retire(), free.wear), (Ok(()), 1));
+    }
+
+    #[test]
+    fn it_is_told_why_a_chunk_is_offline() {
+        let mut bad = Chunk::default();
+        assert_eq!(bad.why_offline(), None);
+        bad.leave_factory_bad();
+        let mut retired = Chunk::default();
+        retired.retire().unwrap();
+        // Its last erase failed, too: it is still the target that gave it up.
+        retired.give_up();
+        let mut grown = Chunk { wear: 3, ..Chunk::default() };
+        grown.give_up();
+        let mut worn_out = taken(2);
+        worn_out.program(2);
+        assert_eq!(worn_out.reset(0), Err(Status::OFFLINE_CHUNK));
+        for (chunk, cause) in [
+            (bad, Cause::Factory),
+            (retired, Cause::Retired),
+            (grown, Cause::Grown),
+            (worn_out, Cause::Grown),
+        ] {
+            let back = Chunk::from_bytes(&chunk.to_bytes()).unwrap();
+            assert_eq!(back.why_offline(), Some(cause));
+        }
+        // Bytes from before it was told.
+        for (wear, cause) in [(0, Cause::Factory), (1, Cause::Grown)] {
+            let state = ChunkState::Offline;
+            let old = Chunk { state, wear, ..Chunk::default() };
+            assert_eq!(old.why_offline(), Some(cause));
+        }
+        let mut free = Chunk::default().to_bytes();
+        free[3] = Cause::Grown as u8;
+        assert_eq!(Chunk::from_bytes(&free).unwrap_err().field, "cause");
     }
 
     #[test]

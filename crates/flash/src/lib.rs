@@ -15,7 +15,7 @@ mod slabs;
 pub mod slc;
 pub mod timing;
 
-pub use chunk::{CHUNK_BYTES, Chunk, ChunkState, FailedRun, SINCE_BITS};
+pub use chunk::{CHUNK_BYTES, Cause, Chunk, ChunkState, FailedRun, SINCE_BITS};
 pub use energy::{Energy, EnergyCosts, EnergyCounts};
 pub use geometry::{Dimensions, Geometry, GeometryError, Ppa};
 pub use medium::{Medium, Moved, RamMedium, TAG_BYTES, Tag};

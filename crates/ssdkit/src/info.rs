@@ -9,7 +9,7 @@ use std::io::Write;
 
 use device::Device;
 use drivefile::Opened;
-use flash::{Chunk, ChunkState, Geometry};
+use flash::{Cause, Chunk, ChunkState, Geometry};
 use measure::{WriteAmplification, units};
 use nvram::Fill;
 use parity::Parity;
@@ -61,7 +61,7 @@ fn look(name: &str) -> Result<Info, Error> {
         Err(e) => return Err(e.into()),
     };
     let OpenFile { config, seed, cache, opened } = spec.open(true)?;
-    let Opened { medium, chunks, clean, cut_chunks } = opened;
+    let Opened { medium, chunks, clean, cut_chunks, .. } = opened;
     let journal = match medium.area() {
         Some(mut area) => Some(nvram::peek(&mut area).map_err(|e| Error::Failed(e.to_string()))?),
         None => None,
@@ -119,9 +119,11 @@ struct Health {
     free: u64,
     open: u64,
     closed: u64,
-    /// Given up: before they were ever erased, and later.
+    /// Offline: bad from the factory, gone bad since, and given up by the
+    /// target.
     factory_bad: u64,
     grown_bad: u64,
+    retired: u64,
     least: u32,
     most: u32,
     mean: f64,
@@ -147,8 +149,11 @@ impl Health {
                 ChunkState::Free => &mut health.free,
                 ChunkState::Open => &mut health.open,
                 ChunkState::Closed => &mut health.closed,
-                ChunkState::Offline if chunk.wear == 0 => &mut health.factory_bad,
-                ChunkState::Offline => &mut health.grown_bad,
+                ChunkState::Offline => match chunk.why_offline() {
+                    Some(Cause::Factory) => &mut health.factory_bad,
+                    Some(Cause::Retired) => &mut health.retired,
+                    _ => &mut health.grown_bad,
+                },
             } += 1;
         }
         let wear = || chunks.iter().map(|chunk| chunk.wear);
@@ -169,8 +174,12 @@ impl Health {
         }
     }
 
+    fn offline(&self) -> u64 {
+        self.factory_bad + self.grown_bad + self.retired
+    }
+
     fn chunks(&self) -> u64 {
-        self.free + self.open + self.closed + self.factory_bad + self.grown_bad
+        self.free + self.open + self.closed + self.offline()
     }
 
     fn to_json(&self, endurance: Option<u32>) -> Value {
@@ -184,9 +193,10 @@ impl Health {
                 "free": self.free,
                 "open": self.open,
                 "closed": self.closed,
-                "offline": self.factory_bad + self.grown_bad,
+                "offline": self.offline(),
                 "factory_bad": self.factory_bad,
                 "grown_bad": self.grown_bad,
+                "retired": self.retired,
             },
             "wear": {
                 "min": self.least,
@@ -327,14 +337,16 @@ impl Info {
         line(
             "chunks",
             format!(
-                "{}: {} free, {} open, {} closed, {} offline ({} from the factory, {} grown)",
+                "{}: {} free, {} open, {} closed, {} offline ({} bad from the factory, {} grown \
+                 bad, {} retired)",
                 health.chunks(),
                 health.free,
                 health.open,
                 health.closed,
-                health.factory_bad + health.grown_bad,
+                health.offline(),
                 health.factory_bad,
                 health.grown_bad,
+                health.retired,
             ),
         );
         let rated = match self.endurance() {
@@ -422,15 +434,19 @@ mod tests {
     #[test]
     fn states_are_told_apart() {
         let dim =
-            Dimensions { groups: 1, pus: 1, chunks: 5, pages: 1, planes: 1, page_bytes: 4096 };
+            Dimensions { groups: 1, pus: 1, chunks: 7, pages: 1, planes: 1, page_bytes: 4096 };
         let geometry = Geometry::new(dim).unwrap();
         let mut chunks = vec![Chunk::default(); geometry.chunk_slots()];
         chunks[1].state = ChunkState::Open;
         chunks[2].state = ChunkState::Closed;
         (chunks[3].state, chunks[3].wear) = (ChunkState::Offline, 3);
+        // Nothing was told of it.
         chunks[4].state = ChunkState::Offline;
+        chunks[5].leave_factory_bad();
+        chunks[6].retire().unwrap();
         let health = Health::of(&geometry, &chunks);
         assert_eq!((health.free, health.open, health.closed), (1, 1, 1));
-        assert_eq!((health.factory_bad, health.grown_bad), (1, 1));
+        assert_eq!((health.factory_bad, health.grown_bad, health.retired), (2, 1, 1));
+        assert_eq!((health.offline(), health.chunks()), (4, 7));
     }
 }

@@ -520,7 +520,7 @@ proptest! {
         let chunks = device.chunks().to_vec();
         let medium = device.cut();
         let offline = |chunk: &&Chunk| chunk.state == ChunkState::Offline;
-        prop_assert_eq!(health.grown_bad, chunks.iter().filter(offline).count() as u64);
+        prop_assert_eq!(health.grown_bad + health.retired, chunks.iter().filter(offline).count() as u64);
         prop_assert_eq!(health.factory_bad, 0);
         let torn = medium.torn.clone();
         let device = Device::restore(&geometry, &timing, medium, &chunks).unwrap();

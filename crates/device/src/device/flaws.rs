@@ -175,9 +175,10 @@ impl<M: Medium> Device<M> {
     /// Goes on with the patrol, as far as it is due: so that all chunks are
     /// looked at again in a part of the retention time. Tells of full chunks of
     /// which the error rate must be high by now, as a read would; each round
-    /// once more, until they are written anew.
+    /// once more, until they are written anew. Reads and programs see to it by
+    /// themselves; where there are none, it is to be called now and then.
     #[cold]
-    fn patrol(&mut self, now: Time) {
+    pub fn patrol(&mut self, now: Time) {
         let time = self.drive_time(now);
         let (flaws, slots) = (&mut self.flaws, self.chunks.len() as u64);
         let step = (flaws.model.retention_time / ROUNDS / slots).max(1);
@@ -234,7 +235,7 @@ impl<M: Medium> Device<M> {
                 let index = self.geometry.chunk_of(pu, number);
                 let start = self.geometry.chunk_start(index);
                 if self.flaws.model.is_factory_bad(self.flaws.seed, start) {
-                    self.chunks[index].state = ChunkState::Offline;
+                    self.chunks[index].leave_factory_bad();
                     self.describe(index);
                 }
             }

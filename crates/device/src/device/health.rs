@@ -2,7 +2,7 @@
 //! `ssdkit info` prints it. Computed from the chunks when it is asked for;
 //! counts of errors and energy are since the drive was made or restored.
 
-use flash::{Chunk, ChunkState, Energy, Medium};
+use flash::{Cause, Chunk, ChunkState, Energy, Medium};
 use port::Time;
 
 use super::{Device, ErrorCounters};
@@ -42,8 +42,10 @@ pub struct Health {
     pub closed_early: u64,
     /// Bad from the factory.
     pub factory_bad: u64,
-    /// Given up since.
+    /// Grown bad since: an erase failed, or the endurance was at its end.
     pub grown_bad: u64,
+    /// Given up by the target.
+    pub retired: u64,
     /// Erases of all chunks that were not bad from the factory.
     pub wear: Wear,
     /// What went wrong.
@@ -73,6 +75,11 @@ impl<M: Medium> Device<M> {
         self.flaws.costs.sum(&self.energy_counts(), now.0)
     }
 
+    /// The SLC cache alone; zeros where there is none.
+    pub fn slc_health(&self) -> SlcHealth {
+        self.units.slc_health()
+    }
+
     /// How the drive is at `now`.
     pub fn health(&self, now: Time) -> Health {
         let g = &self.geometry;
@@ -81,15 +88,17 @@ impl<M: Medium> Device<M> {
             g.pus_channels_first().flat_map(of_unit)
         };
         let count = |f: fn(&Chunk) -> bool| chunks().filter(|&c| f(c)).count() as u64;
-        let used = chunks().filter(|c| c.state != ChunkState::Offline || c.wear > 0);
+        let offline = |cause| chunks().filter(|c| c.why_offline() == Some(cause)).count() as u64;
+        let used = chunks().filter(|c| c.why_offline() != Some(Cause::Factory));
         Health {
             chunks: chunks().count() as u64,
             free: count(|c| c.state == ChunkState::Free),
             open: count(|c| c.state == ChunkState::Open),
             closed: count(|c| c.state == ChunkState::Closed),
             closed_early: chunks().filter(|c| c.is_closed_early(g.chunk_blocks())).count() as u64,
-            factory_bad: count(|c| c.state == ChunkState::Offline && c.wear == 0),
-            grown_bad: count(|c| c.state == ChunkState::Offline && c.wear > 0),
+            factory_bad: offline(Cause::Factory),
+            grown_bad: offline(Cause::Grown),
+            retired: offline(Cause::Retired),
             wear: Wear::of(&used.map(|c| c.wear).collect::<Vec<_>>()),
             errors: self.errors(),
             slc: self.units.slc_health(),

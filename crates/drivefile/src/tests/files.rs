@@ -165,3 +165,65 @@ fn a_block_that_cannot_be_read_stays_so_in_a_copy() {
     let mut ram = RamMedium::new(&header.geometry, 4096).unwrap();
     assert!(matches!(load(&mut opened, &mut ram), Err(FileError::Range { .. })));
 }
+
+/// Makes a header one of version 1, whose checksum left the version out.
+fn make_older(path: &std::path::Path, header: &Header) {
+    let mut bytes = fs::read(path).unwrap();
+    let len = header.encode().len();
+    let sum = crc32fast::hash(&bytes[16..len]);
+    bytes[8..12].copy_from_slice(&1u32.to_le_bytes());
+    bytes[12..16].copy_from_slice(&sum.to_le_bytes());
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn the_version_before_is_read_and_becomes_this_one_when_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive");
+    let (header, block) = (header(8), Block { number: 9, whole: false });
+    let mut drive = DriveFile::create(&path, &header).unwrap();
+    let at = header.geometry.chunk_start(0);
+    assert_eq!(program(&mut drive, at, &[block; 4]), Moved::Done);
+    drive.describe(0, &chunk(0, 4, 8));
+    // Offline, and nothing more is told of it.
+    drive.describe(1, &flash::Chunk { state: flash::ChunkState::Offline, ..chunk(0, 0, 8) });
+    drive.close().unwrap();
+    make_older(&path, &header);
+    let version = || u32::from_le_bytes(fs::read(&path).unwrap()[8..12].try_into().unwrap());
+    for read_only in [true, false] {
+        let mut opened = DriveFile::open(&path, read_only).unwrap();
+        assert_eq!(opened.medium.header(), &header);
+        assert_eq!(reads_as(&mut opened.medium, at, block), Some(true));
+        assert_eq!(opened.chunks[1].why_offline(), Some(flash::Cause::Factory));
+        assert_eq!(version(), if read_only { 1 } else { 2 });
+        opened.medium.close().unwrap();
+    }
+    let retired = flash::Chunk {
+        state: flash::ChunkState::Offline,
+        cause: flash::Cause::Retired,
+        ..chunk(1, 0, 8)
+    };
+    let mut drive = DriveFile::open(&path, false).unwrap().medium;
+    drive.describe(2, &retired);
+    drive.close().unwrap();
+    assert_eq!(DriveFile::open(&path, true).unwrap().chunks[2], retired);
+}
+
+#[test]
+fn it_is_known_when_a_drive_was_last_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive");
+    let mut drive = DriveFile::create(&path, &header(8)).unwrap();
+    let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let before = now();
+    drive.close().unwrap();
+    // Nobody told it the drive's time.
+    let opened = DriveFile::open(&path, false).unwrap();
+    assert_eq!(opened.last_used, None);
+    drive = opened.medium;
+    drive.note_time(5);
+    drive.close().unwrap();
+    let opened = DriveFile::open(&path, true).unwrap();
+    assert_eq!(opened.medium.time(), 5);
+    assert!((before..=now()).contains(&opened.last_used.unwrap()));
+}
