@@ -23,9 +23,9 @@ pub enum VectorOp {
     Reset,
     /// Take chunks out of use for good, each given by its first block: their
     /// data go with an erase, and they are offline then, if the erase fails,
-    /// too. No write or reset of them may be on its way. In place of the bad
-    /// block table of Open-Channel SSD 1.2; 2.0 has none, so it is a
-    /// vendor's command here (0x94).
+    /// too. While a write or reset of one is on its way it is refused with
+    /// `INVALID_RESET`. In place of the bad block table of Open-Channel SSD
+    /// 1.2; 2.0 has none, so it is a vendor's command here (0x94).
     Retire,
     /// Copy blocks inside the drive (0x93): `from` to `to` of the list. Blocks
     /// written as [`Content::Whole`] are not to be copied.

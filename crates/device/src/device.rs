@@ -112,6 +112,8 @@ pub struct Device<M> {
     /// A bit for each chunk: closed, and all of it programmed. So that a read
     /// mostly needs no descriptor; those of a large drive exceed the caches.
     whole: Vec<u64>,
+    /// A bit for each chunk: its erase is on its way.
+    erasing: Vec<u64>,
     /// No operation takes any time, and none is looked at closely.
     instant: bool,
     /// Errors or energy are modelled, or something has failed: operations are
@@ -148,6 +150,7 @@ impl<M: Medium> Device<M> {
             geometry: *geometry,
             chunks: vec![Chunk::default(); geometry.chunk_slots()],
             whole: vec![0; geometry.chunk_slots().div_ceil(64)],
+            erasing: vec![0; geometry.chunk_slots().div_ceil(64)],
             instant: timing.is_instant(),
             closely: false,
             cliff: timing.endurance,
@@ -563,6 +566,7 @@ impl<M: Medium> Device<M> {
             OpKind::Erase => {
                 let index = self.geometry.chunk_index(op.ppa);
                 self.counters.erases += 1;
+                self.erasing[index / 64] &= !(1 << (index % 64));
                 if moved == Moved::Done {
                     self.chunks[index].erased();
                 }

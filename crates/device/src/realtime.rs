@@ -138,6 +138,18 @@ impl<P: Port> RealTime<P> {
         Self::catch_up(&mut self.port, &mut self.drive, now, done);
     }
 
+    /// Lets `f` do something to the port itself, after what is due at `now`.
+    /// False, and nothing was done, where that cannot be handled yet.
+    pub fn tend(&mut self, now: Time, f: impl FnOnce(&mut P, Time)) -> bool {
+        let at = self.drive.max(now);
+        let caught_up = self.catch_up_inside(at);
+        if caught_up {
+            self.drive = at;
+            f(&mut self.port, at);
+        }
+        caught_up
+    }
+
     /// Handles what happens inside until `to`. False when something is left.
     #[inline]
     fn catch_up_inside(&mut self, to: Time) -> bool {

@@ -8,9 +8,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use common::{Rig, cmd, geometry, mix};
-use device::{Device, VectorOp};
+use device::{Device, OpenChannel, VectorOp};
 use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, RamMedium, Reliability, Timing};
-use port::Time;
+use port::{Status, Time};
 use proptest::prelude::*;
 
 /// A medium that keeps what it is told, as a file would.
@@ -119,8 +119,7 @@ proptest! {
                 0..11 => (VectorOp::Write, of.wp, 2 + 2 * below(4)),
                 11..18 => (VectorOp::Read, below(12) as u32, 1 + below(6)),
                 18..23 => (VectorOp::Reset, 0, 1),
-                // Not while an erase may be on its way.
-                _ if of.wp > 0 && is_idle && below(4) == 0 => (VectorOp::Retire, 0, 1),
+                _ if is_idle && below(4) == 0 => (VectorOp::Retire, 0, 1),
                 _ => (VectorOp::Read, 0, 1),
             };
             let mut cmd = cmd(cookie, op, Ppa(start.0 + u64::from(block)), count as u8);
@@ -129,12 +128,11 @@ proptest! {
             step(&mut rig, &g, &retired, Some(now));
             // What is under way may have changed it meanwhile.
             let of = rig.port.chunks()[chunk];
-            let taken = op == VectorOp::Retire && of.wp > 0 && of.wp == of.programmed;
-            if op == VectorOp::Retire && !taken {
-                continue;
-            }
             rig.submit(now, cmd);
-            retired[chunk] |= taken && of.state != ChunkState::Offline;
+            let gone = rig.port.chunks()[chunk].state == ChunkState::Offline;
+            // Refused while a write or a reset of it is on its way.
+            retired[chunk] |=
+                op == VectorOp::Retire && of.state != ChunkState::Offline && gone;
             check(&rig.port, &g, &retired);
         }
         step(&mut rig, &g, &retired, None);
@@ -156,9 +154,39 @@ proptest! {
         }
         let after = again.health(Time(now));
         prop_assert_eq!(
-            (health.grown_bad, health.factory_bad, health.closed_early),
-            (after.grown_bad, after.factory_bad, after.closed_early)
+            (health.grown_bad, health.factory_bad, health.retired, health.closed_early),
+            (after.grown_bad, after.factory_bad, after.retired, after.closed_early)
         );
-        prop_assert!(after.grown_bad >= retired.iter().filter(|&&retired| retired).count() as u64);
+        prop_assert_eq!(after.retired, retired.iter().filter(|&&retired| retired).count() as u64);
     }
+}
+
+#[test]
+fn a_chunk_is_not_retired_while_its_reset_is_on_its_way() {
+    let g = geometry(1, 1, 1);
+    let mut rig = Rig::new(common::drive(&g, &timing(), 0), 8);
+    let (busy, other) = (g.chunk_start(0), g.chunk_start(1));
+    rig.submit(0, cmd(0, VectorOp::Write, busy, 2));
+    rig.drain();
+    let now = rig.now.0;
+    rig.submit(now, cmd(1, VectorOp::Reset, busy, 1));
+    rig.submit(now, cmd(2, VectorOp::Retire, busy, 1));
+    rig.submit(now, common::list_cmd(3, VectorOp::Retire, &[other, busy], &[]));
+    rig.drain();
+    let status = |cookie| {
+        let done = rig.all.iter().find(|done| done.cookie == cookie).unwrap();
+        (done.status, done.failed)
+    };
+    assert_eq!(status(1), (Status::SUCCESS, 0));
+    assert_eq!(status(2), (Status::INVALID_RESET, 1));
+    assert_eq!(status(3), (Status::INVALID_RESET, 0b10), "all or none");
+    assert_eq!(rig.port.chunk(0), Chunk { wear: 1, ..Chunk::default() });
+    assert_eq!(rig.port.chunk(1), Chunk::default());
+    // When the erase has ended it is free like any other.
+    rig.submit(rig.now.0, cmd(4, VectorOp::Retire, busy, 1));
+    rig.drain();
+    assert_eq!(rig.all.last().unwrap().status, Status::SUCCESS);
+    assert_eq!(rig.port.chunk(0).why_offline(), Some(flash::Cause::Retired));
+    let health = rig.port.health(rig.now);
+    assert_eq!((health.retired, health.grown_bad, health.factory_bad), (1, 0, 0));
 }

@@ -149,8 +149,9 @@ impl<M: Medium> Device<M> {
         Err(wrong)
     }
 
-    /// Resets or retires all chunks named, or none. A chunk at the end of its endurance
-    /// goes offline and is reported; the others stay as they were.
+    /// Resets or retires all chunks named, or none. A chunk of which a reset is
+    /// on its way is refused. One at the end of its endurance goes offline and
+    /// is reported; the others stay as they were.
     fn enter_resets(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
         let address = |i: usize| cmd.list.as_ref().map_or(cmd.ppa, |list| list.from[i]);
         let (retires, cliff) = (cmd.op == VectorOp::Retire, self.cliff);
@@ -160,7 +161,10 @@ impl<M: Medium> Device<M> {
             let index = self.geometry.chunk_index(address(i));
             let twice = (0..i).any(|j| self.geometry.chunk_index(address(j)) == index);
             let mut trial = self.chunks[index];
-            let result = if twice || self.geometry.block(address(i)) != 0 {
+            // Free, but its reset is on its way: it is not erased once more.
+            let is_erasing = trial.state == ChunkState::Free
+                && self.erasing[index / 64] >> (index % 64) & 1 == 1;
+            let result = if twice || is_erasing || self.geometry.block(address(i)) != 0 {
                 Err(Status::INVALID_RESET)
             } else {
                 enter(&mut trial)
@@ -182,6 +186,7 @@ impl<M: Medium> Device<M> {
             let index = self.geometry.chunk_index(address(i));
             let entered = enter(&mut self.chunks[index]);
             entered.expect("the trial went well");
+            self.erasing[index / 64] |= 1 << (index % 64);
             self.units.forget(index);
             self.note_whole(index);
         }
