@@ -88,6 +88,11 @@ impl NonVolatile for Area {
         self.storage.write(self.place(at, bytes.len())?, bytes)
     }
 
+    #[inline]
+    fn write_both(&mut self, at: u64, first: &[u8], second: &[u8]) -> io::Result<()> {
+        self.storage.write_both(self.place(at, first.len() + second.len())?, first, second)
+    }
+
     fn sync(&mut self) -> Poll<io::Result<()>> {
         let gone = || Poll::Ready(Err(io::Error::other("the sync thread has ended")));
         let busy = self.busy;

@@ -5,10 +5,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock, major, minor};
-use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+use rustix::io::{Errno, ReadWriteFlags, pwritev, pwritev2};
 
 use crate::FileError;
 
@@ -19,6 +19,11 @@ pub trait Storage: Send + Sync {
     fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
     /// Writes all of `bytes` at `offset`.
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Writes all of `first` at `offset`, and all of `second` behind it.
+    fn write_both(&self, offset: u64, first: &[u8], second: &[u8]) -> io::Result<()> {
+        self.write(offset, first)?;
+        self.write(offset + first.len() as u64, second)
+    }
     /// Writes all of `bytes` at `offset`; they are durable when it returns.
     /// Nothing else need be.
     fn write_durable(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
@@ -34,7 +39,14 @@ pub trait Storage: Send + Sync {
     fn set_bytes(&self, bytes: u64) -> io::Result<()>;
     /// Bytes that it takes on the disk.
     fn used(&self) -> io::Result<u64>;
+    /// The host's time, in seconds since 1970; 0 where it is not known.
+    fn seconds(&self) -> u32 {
+        0
+    }
 }
+
+/// The beginning of 2020: a clock that is before it was never set.
+const CLOCK_SET: u32 = 1_577_836_800;
 
 /// A locked file of the system: alone, or together with others that only read.
 #[derive(Debug)]
@@ -150,6 +162,18 @@ impl Storage for FileStorage {
         self.file.write_all_at(bytes, offset)
     }
 
+    fn write_both(&self, offset: u64, first: &[u8], second: &[u8]) -> io::Result<()> {
+        match pwritev(&self.file, &[IoSlice::new(first), IoSlice::new(second)], offset) {
+            Ok(written) if written == first.len() + second.len() => Ok(()),
+            // Cut short, or interrupted.
+            Ok(_) | Err(Errno::INTR) => {
+                self.file.write_all_at(first, offset)?;
+                self.file.write_all_at(second, offset + first.len() as u64)
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
     fn write_durable(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         match pwritev2(&self.file, &[IoSlice::new(bytes)], offset, ReadWriteFlags::DSYNC) {
             Ok(written) if written == bytes.len() => Ok(()),
@@ -182,5 +206,10 @@ impl Storage for FileStorage {
 
     fn used(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.blocks() * 512)
+    }
+
+    fn seconds(&self) -> u32 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u32::try_from(now.as_secs()).ok().filter(|&now| now >= CLOCK_SET).unwrap_or(0)
     }
 }

@@ -207,8 +207,15 @@ impl<N: NonVolatile> Journal<N> {
         let at = self.end;
         let (kind, sum) = (Kind::Op(op), xxh3_64(data));
         let entry = Entry { at, kind, offset, len, data: data.len() as u32, sum };
-        self.write_at(at, &entry.encode())?;
-        if !data.is_empty() {
+        let head = entry.encode();
+        let start = at % self.state.bytes;
+        if start + Entry::space(data.len()) <= self.state.bytes {
+            self.writes += 1;
+            let written = self.store.write_both(AREA_START + start, &head, data);
+            written.map_err(JournalError::store("writing an entry"))?;
+        } else {
+            // Round the end.
+            self.write_at(at, &head)?;
             self.write_at(at + ENTRY_BYTES as u64, data)?;
         }
         self.end += Entry::space(data.len());

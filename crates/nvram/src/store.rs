@@ -1,5 +1,6 @@
 //! What a journal lies in: bytes that outlive the cut.
 
+use std::hint::black_box;
 use std::io;
 use std::task::Poll;
 
@@ -18,6 +19,13 @@ pub trait NonVolatile {
 
     /// Writes all of `bytes` at `at`. Fails past the end.
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Writes `first` at `at` and `second` behind it: at once where that can
+    /// be. Fails past the end.
+    fn write_both(&mut self, at: u64, first: &[u8], second: &[u8]) -> io::Result<()> {
+        self.write(at, first)?;
+        self.write(at + first.len() as u64, second)
+    }
 
     /// Makes what was written durable against the loss of the host. The call
     /// that follows an answer begins a sync of all that was written before it;
@@ -45,6 +53,11 @@ impl<N: NonVolatile + ?Sized> NonVolatile for Box<N> {
     }
 
     #[inline]
+    fn write_both(&mut self, at: u64, first: &[u8], second: &[u8]) -> io::Result<()> {
+        (**self).write_both(at, first, second)
+    }
+
+    #[inline]
     fn sync(&mut self) -> Poll<io::Result<()>> {
         (**self).sync()
     }
@@ -53,6 +66,9 @@ impl<N: NonVolatile + ?Sized> NonVolatile for Box<N> {
         (**self).life()
     }
 }
+
+/// Bytes that the system finds memory for at once, at least.
+const PAGE: usize = 4096;
 
 /// Memory that has a battery: for drives in memory, and for tests. It is as
 /// durable as it is alive: a stack that is cut gives it back
@@ -64,9 +80,12 @@ pub struct NvRam {
 }
 
 impl NvRam {
-    /// So many zeros. A journal needs [`crate::format`] first.
+    /// So many zeros, in memory that is taken now: no write waits for the
+    /// system to find it. A journal needs [`crate::format`] first.
     pub fn new(bytes: usize) -> NvRam {
-        NvRam { bytes: vec![0; bytes].into(), life: Some(*b"outlives the cut") }
+        let mut bytes: Box<[u8]> = vec![0; bytes].into();
+        bytes.iter_mut().step_by(PAGE).for_each(|byte| *byte = black_box(0));
+        NvRam { bytes, life: Some(*b"outlives the cut") }
     }
 
     /// What another store has, in the same life.
