@@ -172,6 +172,19 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
         }
     }
 
+    /// Lets `f` look after the drive, at the time it is given, if nobody has
+    /// anything inside; those who have poll it. Gives how long it rests until
+    /// its next event: with nobody there, that is the caller's to wait for.
+    pub fn tend(&self, f: impl FnOnce(&mut P, Time)) -> Result<Option<Duration>, DriveLost> {
+        let mut inner = self.lock()?;
+        if inner.places.iter().any(|place| place.inside > 0 || place.refused) {
+            return Ok(None);
+        }
+        let now = inner.real.clock().now();
+        inner.real.tend(now, f);
+        Ok(inner.real.idle_for())
+    }
+
     /// Whether the drive panicked.
     pub fn is_lost(&self) -> bool {
         self.inner.is_poisoned()
@@ -434,6 +447,27 @@ mod tests {
                 done.push(BlockDone { id, op, status: Status::SUCCESS, at: to, buffer }).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn a_drive_is_looked_after_when_nobody_uses_it() {
+        let (drive, opens) = gate();
+        assert_eq!(drive.tend(|_, _| ()), Ok(None), "it rests for ever");
+        let mut times = 0;
+        let seat = drive.sit(1).unwrap().unwrap();
+        turn(&seat, Some(1));
+        assert_eq!(drive.tend(|_, _| times += 1), Ok(None));
+        assert_eq!(times, 0, "who has something inside sees to it");
+        opens.store(0, Ordering::Relaxed);
+        while turn(&seat, None).is_empty() {}
+        // What that begins has a time of its own.
+        opens.store(FAR, Ordering::Relaxed);
+        let left = drive.tend(|gate, _| {
+            let (op, buffer) = (BlockOp::Flush, Buffer::empty());
+            gate.held.push_back(BlockReq { id: 0, op, fua: false, offset: 0, len: 0, buffer });
+        });
+        let left = left.unwrap().expect("something is to come");
+        assert!(left > Duration::ZERO && left <= Duration::from_nanos(FAR));
     }
 
     #[test]

@@ -38,6 +38,7 @@ use crate::driver::Virtual;
 use crate::error::Error;
 use crate::lent::{Figures, Lent, Owner};
 use crate::real::{self, Course};
+use crate::slc::SlcReport;
 use crate::stack::{Backing, Drive, Visitor};
 use crate::tally::Tally;
 use crate::watch::Watch;
@@ -183,7 +184,7 @@ impl<M: Backing> Visitor<M> for Below<'_> {
         drop(load);
         let (mut drive, now) = bare.into_drive();
         drive.begin_faults();
-        let before = drive.parity();
+        let before = (drive.parity(), drive.slc());
         let (mut run, drive, now) = match args.clock() {
             ClockKind::Virtual => in_virtual_time(args, &mut bench, drive, now)?,
             ClockKind::Real => on_the_clock(args, &mut bench, drive, now)?,
@@ -197,7 +198,8 @@ impl<M: Backing> Visitor<M> for Below<'_> {
         let mut outcome = run.finish(&bench, steady, config.effective(), in_few_words(config));
         outcome.state_hash = hash;
         outcome.injected = bare.drive().injected();
-        outcome.add_parity(before, bare.drive().parity());
+        outcome.add_parity(before.0, bare.drive().parity());
+        outcome.slc = SlcReport::new(&config.geometry, &before.1, &bare.drive().slc());
         outcome.warnings.extend(put_away(bare));
         Ok(outcome)
     }

@@ -29,6 +29,7 @@ use crate::real::share;
 use crate::redundancy::Redundancy;
 use crate::restore::{Recovery, Restored};
 use crate::runner::{Plan, Runner, Until};
+use crate::slc::SlcReport;
 use crate::snapshot;
 use crate::stack::{Backing, Drive, Ended, Stack, Visitor};
 use crate::tally::Tally;
@@ -64,6 +65,8 @@ pub struct Outcome {
     pub injected: Vec<Injected>,
     /// What was done for the sake of parity, where there is any.
     pub parity: Option<Redundancy>,
+    /// What the SLC cache did, where there is one.
+    pub slc: Option<SlcReport>,
     /// With fault rules, the requests that failed, which are no errors then,
     /// and the first of them.
     pub failed: Option<(u64, String)>,
@@ -297,7 +300,7 @@ impl<M: Backing> Visitor<M> for InProcess<'_> {
             Err(e) => return Err(ended(driver, e)),
         };
         driver.drive_mut().begin_faults();
-        let before = driver.drive().parity();
+        let before = (driver.drive().parity(), driver.drive().slc());
         let measured;
         (measured, driver) = match args.clock() {
             ClockKind::Virtual => (bench.measure(&mut driver, &mut load), driver),
@@ -315,7 +318,8 @@ impl<M: Backing> Visitor<M> for InProcess<'_> {
         let mut outcome = bench.outcome(measured, steady, config.effective(), in_few_words(config));
         outcome.state_hash = args.json.then(|| driver.drive().state_hash());
         outcome.injected = driver.drive().injected();
-        outcome.add_parity(before, driver.drive().parity());
+        outcome.add_parity(before.0, driver.drive().parity());
+        outcome.slc = SlcReport::new(&config.geometry, &before.1, &driver.drive().slc());
         outcome.warnings.extend(put_away(driver));
         Ok(outcome)
     }
@@ -576,6 +580,7 @@ impl<'a> Bench<'a> {
             recovery: None,
             injected: Vec::new(),
             parity: None,
+            slc: None,
             failed: failed.map(|first| (tally.errors - tally.wrong, first)),
         }
     }
@@ -617,6 +622,9 @@ impl Outcome {
         if let Some(parity) = &self.parity {
             json["parity"] = parity.to_json();
         }
+        if let Some(slc) = &self.slc {
+            json["slc_cache"] = slc.to_json();
+        }
         if !self.injected.is_empty() {
             json["injected"] = self.injected.iter().map(Injected::to_json).collect();
             json["failed_requests"] = self.failed.as_ref().map_or(0, |failed| failed.0).into();
@@ -652,6 +660,9 @@ impl Outcome {
             }
             if let Some(parity) = &self.parity {
                 writeln!(out, "parity      {parity}")?;
+            }
+            if let Some(slc) = &self.slc {
+                writeln!(out, "SLC cache   {slc}")?;
             }
             for (i, one) in self.injected.iter().enumerate() {
                 let label = if i == 0 { "faults" } else { "" };

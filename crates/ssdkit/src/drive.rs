@@ -214,8 +214,8 @@ pub struct MemorySpec {
 pub enum DriveError {
     /// Not a drive's name at all.
     #[error(
-        "`{text}` does not name a drive: write mem:PROFILE, ssd:FILE or nbd:ADDRESS, \
-         null: or a path with a `/`, for example mem:ref,size=8G or nbd:/run/ssd.sock"
+        "`{text}` does not name a drive: write mem:PROFILE, nbd:ADDRESS, null:, or of a file \
+         ssd:FILE or a path with a `/`, for example mem:ref,size=8G or ./drive.ssd"
     )]
     Scheme {
         /// What was given.
@@ -323,7 +323,8 @@ pub enum DriveError {
     },
     /// More than a geometry can address.
     #[error(
-        "the drive with its reserve is too large: {source}; take a smaller size or more groups"
+        "the drive with its reserve is too large: {source}; take a smaller size, or more groups \
+         or pages"
     )]
     TooLarge {
         /// Which number.
@@ -443,8 +444,18 @@ impl MemorySpec {
             profile.dimensions.chunks = 1;
             let one = above(&profile.check()?, self.parity)?;
             profile.dimensions.chunks = chunks_for(size, profile.spare, &one, given)?;
+            if given.is_none() && self.parity == 0 {
+                make_up_for_bad_chunks(&mut profile, size);
+            }
         }
-        let data = above(&profile.check()?, self.parity)?;
+        let checked = profile.check().map_err(|e| match e {
+            // It follows from the size.
+            ProfileError::Geometry { source, .. } if self.size.is_some() && !chunks_given => {
+                DriveError::TooLarge { source }
+            }
+            e => e.into(),
+        })?;
+        let data = above(&checked, self.parity)?;
         let size = match self.size {
             Some(size) => size,
             None => logical_blocks(data.blocks(), profile.spare)? * BLOCK_BYTES,
@@ -535,6 +546,14 @@ impl DriveConfig {
     pub fn data_blocks(&self) -> u64 {
         let chunks = u64::from(self.above.total_pus()) * u64::from(self.data_chunks());
         chunks * u64::from(self.above.chunk_blocks())
+    }
+
+    /// What to take instead, where too many chunks are bad from the factory.
+    pub fn with_more_chunks(&self) -> String {
+        match self.spec.parity {
+            0 => format!("name size={} and leave out chunks, so that", show_size(self.size)),
+            _ => "take more spare, or a larger size, so that".into(),
+        }
     }
 
     /// Bytes of flash, of those in the geometry, that parity takes.
@@ -650,6 +669,36 @@ fn chunks_for(
             source: GeometryError::Range { what: "chunks", value: derived, range: "1 to 16777216" },
         }),
     }
+}
+
+/// Adds chunks for data where so many may be bad from the factory that a drive
+/// of this size has no room to be written: a small one, of few chunks. As many
+/// as are expected, and six deviations.
+fn make_up_for_bad_chunks(profile: &mut Profile, size: u64) {
+    let share = match &profile.reliability {
+        model if model.errors => model.factory_bad,
+        _ => return,
+    };
+    loop {
+        let dim = profile.dimensions;
+        let pus = u64::from(dim.groups) * u64::from(dim.pus);
+        let all = u64::from(dim.chunks) + u64::from(targets::reserve_chunks(&dim));
+        let expected = (pus * all) as f64 * share;
+        let bad = (expected + 6.0 * expected.sqrt()).ceil() as u64;
+        let Ok(geometry) = profile.check() else { return };
+        if share == 0.0 || room(&geometry, size).is_some_and(|n| n > bad) {
+            return;
+        }
+        profile.dimensions.chunks += 1;
+    }
+}
+
+/// How many chunks of data a drive can lose, and more: with one chunk a
+/// parallel unit beside those that are full of data it can only be read.
+fn room(data: &Geometry, size: u64) -> Option<u64> {
+    let (pus, chunks) = (u64::from(data.total_pus()), u64::from(data.chunks()));
+    let full = size.div_ceil(u64::from(data.chunk_blocks()) * BLOCK_BYTES);
+    (pus * chunks).checked_sub(full + pus)
 }
 
 /// The `key=value` parts of a drive's name, each key once.

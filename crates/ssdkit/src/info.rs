@@ -9,7 +9,7 @@ use std::io::Write;
 
 use device::Device;
 use drivefile::Opened;
-use flash::{Cause, Chunk, ChunkState, Geometry};
+use flash::{Cause, Chunk, ChunkState, Geometry, RamMedium};
 use measure::{WriteAmplification, units};
 use nvram::Fill;
 use parity::Parity;
@@ -22,6 +22,7 @@ use crate::cli::InfoArgs;
 use crate::drive::file::{OpenFile, cache_name, file_error};
 use crate::drive::{DriveConfig, DriveError, DriveSpec, FileSpec};
 use crate::error::Error;
+use crate::slc::SlcReport;
 use crate::stack::{Stack, target};
 
 /// Steps of the wear's distribution, at most.
@@ -50,7 +51,8 @@ fn look(name: &str) -> Result<Info, Error> {
         Ok(DriveSpec::Memory(spec)) => {
             let config = spec.resolve()?;
             let memory = Stack::check(&config, 1)?;
-            return Ok(Info { config, memory, file: None });
+            let slc = slc(&config)?;
+            return Ok(Info { config, memory, slc, file: None });
         }
         Ok(DriveSpec::File(spec)) => spec,
         Ok(DriveSpec::Storage(_)) | Err(_) if !name.starts_with("mem:") => FileSpec::new(name),
@@ -60,7 +62,7 @@ fn look(name: &str) -> Result<Info, Error> {
         }
         Err(e) => return Err(e.into()),
     };
-    let OpenFile { config, seed, cache, opened } = spec.open(true)?;
+    let OpenFile { config, seed, cache, opened, .. } = spec.open(true)?;
     let Opened { medium, chunks, clean, cut_chunks, .. } = opened;
     let journal = match medium.area() {
         Some(mut area) => Some(nvram::peek(&mut area).map_err(|e| Error::Failed(e.to_string()))?),
@@ -87,13 +89,22 @@ fn look(name: &str) -> Result<Info, Error> {
     let path = spec.path;
     let file =
         InFile { path, cache, journal, clean, cut_chunks, used_bytes, peek, degraded, health };
-    Ok(Info { config, memory, file: Some(file) })
+    let slc = slc(&config)?;
+    Ok(Info { config, memory, slc, file: Some(file) })
+}
+
+/// The SLC cache of a drive that has one, before it has done anything.
+fn slc(config: &DriveConfig) -> Result<Option<SlcReport>, Error> {
+    let (geometry, timing) = (&config.geometry, &config.profile.timing);
+    let health = Device::new(geometry, timing, RamMedium::new(geometry, 0)?)?.slc_health();
+    Ok(SlcReport::new(geometry, &health, &health))
 }
 
 /// What is known of a drive.
 struct Info {
     config: DriveConfig,
     memory: Memory,
+    slc: Option<SlcReport>,
     file: Option<InFile>,
 }
 
@@ -241,6 +252,9 @@ impl Info {
                 "bytes_per_terabyte": self.map_per_terabyte(),
             },
         });
+        if let Some(slc) = &self.slc {
+            json["slc_cache"] = slc.size_json();
+        }
         let Some(file) = &self.file else { return json };
         json["file"] = file.path.clone().into();
         json["cache"] = file.cache.into();
@@ -299,6 +313,10 @@ impl Info {
         if config.spec.parity > 0 {
             let (width, of) = (config.spec.parity, config.parity_bytes());
             line("parity", format!("across {width} parallel units: {} of the flash", binary(of)));
+        }
+        if let Some(slc) = &self.slc {
+            let off = if self.file.is_some() { "; empty while the drive is off" } else { "" };
+            line("SLC cache", format!("{}{off}", slc.size_text()));
         }
         if let Some(file) = &self.file {
             self.file_text(file, &mut line);

@@ -18,7 +18,9 @@
 //! recovered and preconditioned without, and no longer when it is ended:
 //! what is damaged stays so. Fails as making a drive does.
 
-use device::{Counters, Device, Link, LinkTiming, Notice, OpenChannel, VectorCmd, VectorDone};
+use device::{
+    Counters, Device, Link, LinkTiming, Notice, OpenChannel, SlcHealth, VectorCmd, VectorDone,
+};
 use faults::{CheckedMedium, DelayPort, FaultPort, FaultyMedium};
 use flash::{Chunk, Geometry, Medium, Ppa, Side, Timing};
 use parity::{Parity, ParityCounters};
@@ -29,7 +31,7 @@ use targets::{Pblk, WriteCounters};
 use crate::drive::{DriveConfig, DriveError};
 use crate::error::Error;
 use crate::fault_rules::{Injected, Layer, Rules};
-use crate::stack::{Backing, Drive, Ended, Observed, new_device, shut_down, target};
+use crate::stack::{Backing, Drive, Ended, Observed, new_device, new_target, shut_down, target};
 
 /// A medium that may be damaged, and knows when it is.
 type Damaged<M> = CheckedMedium<FaultyMedium<M>>;
@@ -44,6 +46,10 @@ trait Lower<M>: OpenChannel + Send {
     /// How often the rules of a layer and kind struck.
     fn times(&self, layer: Layer, is_delay: bool) -> Vec<u64>;
     fn set_on_a_clock(&mut self, on_a_clock: bool);
+    /// The SLC cache of the device.
+    fn slc(&self) -> SlcHealth;
+    /// Looks for data that have grown old where nobody reads.
+    fn patrol(&mut self, now: Time);
     fn medium(&self) -> &M;
     fn counters(&self) -> Counters;
     fn state_hash(&self) -> u64;
@@ -138,6 +144,14 @@ impl<M: Send, L: Stored<M>> Lower<M> for Struck<L> {
         self.below_mut().below_mut().set_on_a_clock(on_a_clock);
     }
 
+    fn slc(&self) -> SlcHealth {
+        self.below().below().slc_health()
+    }
+
+    fn patrol(&mut self, now: Time) {
+        self.below_mut().below_mut().patrol(now);
+    }
+
     fn medium(&self) -> &M {
         self.below().below().medium().lowest()
     }
@@ -169,6 +183,14 @@ impl<M: Send, L: Stored<M>> Lower<M> for Link<Struck<L>> {
         Lower::<M>::set_on_a_clock(self.below_mut(), on_a_clock);
     }
 
+    fn slc(&self) -> SlcHealth {
+        Lower::<M>::slc(self.below())
+    }
+
+    fn patrol(&mut self, now: Time) {
+        Lower::<M>::patrol(self.below_mut(), now);
+    }
+
     fn medium(&self) -> &M {
         Lower::<M>::medium(self.below())
     }
@@ -197,6 +219,14 @@ impl<M, D: Lower<M>> Lower<M> for Parity<D> {
 
     fn set_on_a_clock(&mut self, on_a_clock: bool) {
         self.below_mut().set_on_a_clock(on_a_clock);
+    }
+
+    fn slc(&self) -> SlcHealth {
+        self.below().slc()
+    }
+
+    fn patrol(&mut self, now: Time) {
+        self.below_mut().patrol(now);
     }
 
     fn medium(&self) -> &M {
@@ -287,36 +317,42 @@ impl<M> OpenChannel for Flash<M> {
     }
 }
 
-/// The device that is there again, or a new one without `chunks`.
+/// Of a drive that is there again: its chunks, and for how long it was off, in
+/// ns. Nothing of a new one.
+type Found<'a> = Option<(&'a [Chunk], u64)>;
+
+/// The device that is there again, or a new one.
 fn device<L: Medium>(
     config: &DriveConfig,
     seed: u64,
     medium: L,
-    chunks: Option<&[Chunk]>,
+    found: Found<'_>,
 ) -> Result<Device<L>, OutOfMemory> {
-    let Some(chunks) = chunks else { return new_device(config, seed, medium) };
+    let Some((chunks, away)) = found else { return new_device(config, seed, medium) };
     let (geometry, profile) = (&config.geometry, &config.profile);
     let (timing, errors) = (&profile.timing, &profile.reliability);
     let mut device = Device::restore_with(geometry, timing, errors, seed, medium, chunks)?;
     device.set_energy(&profile.energy);
+    device.let_time_pass(away);
     Ok(device)
 }
 
 impl<M: Backing> Flash<M> {
-    /// The flash of a drive on a medium that holds what `chunks` say.
+    /// The flash of a drive on a medium that holds what was found.
     fn new(
         config: &DriveConfig,
         seed: u64,
         medium: M,
-        chunks: Option<&[Chunk]>,
+        found: Found<'_>,
     ) -> Result<Flash<M>, Error> {
         if config.faults.medium().is_empty() {
-            return Flash::before(config, device(config, seed, medium, chunks)?);
+            return Flash::before(config, device(config, seed, medium, found)?);
         }
         let geometry = &config.geometry;
         let medium = FaultyMedium::new(geometry, medium, &[], 0).expect(CHECKED);
-        let medium: Damaged<M> = CheckedMedium::over(geometry, medium, chunks.unwrap_or(&[]))?;
-        Flash::before(config, device(config, seed, medium, chunks)?)
+        let chunks = found.map_or(&[][..], |(chunks, _)| chunks);
+        let medium: Damaged<M> = CheckedMedium::over(geometry, medium, chunks)?;
+        Flash::before(config, device(config, seed, medium, found)?)
     }
 
     /// Puts the lower ports before a device, the link where it is there, and
@@ -351,7 +387,7 @@ impl<M: Backing> Layered<M> {
     /// A new drive.
     pub fn new(config: &DriveConfig, seed: u64, medium: M) -> Result<Layered<M>, Error> {
         let flash = Flash::new(config, seed, medium, None)?;
-        Ok(Layered::above(config, Pblk::new(flash, target(config, seed))?))
+        Ok(Layered::above(config, new_target(config, flash, target(config, seed))?))
     }
 
     /// The drive that a medium holds, as [`crate::stack::Stack::recover`]
@@ -361,8 +397,9 @@ impl<M: Backing> Layered<M> {
         seed: u64,
         medium: M,
         chunks: &[Chunk],
+        away: u64,
     ) -> Result<(Layered<M>, Time), Error> {
-        let flash = Flash::new(config, seed, medium, Some(chunks))?;
+        let flash = Flash::new(config, seed, medium, Some((chunks, away)))?;
         let failed = |source: PblkError| Error::Recovery { name: config.name.clone(), source };
         let (pblk, at) = Pblk::recover(flash, target(config, seed), Time::ZERO).map_err(failed)?;
         Ok((Layered::above(config, pblk), at))
@@ -458,6 +495,16 @@ impl<M: Backing> Drive for Layered<M> {
 
     fn set_on_a_clock(&mut self, on_a_clock: bool) {
         self.pblk_mut().device_mut().0.set_on_a_clock(on_a_clock);
+    }
+
+    fn slc(&self) -> SlcHealth {
+        self.pblk().device().0.slc()
+    }
+
+    fn tend(&mut self, now: Time) {
+        let pblk = self.pblk_mut();
+        pblk.device_mut().0.patrol(now);
+        pblk.heed_notices(now);
     }
 
     fn parity(&self) -> Option<ParityCounters> {

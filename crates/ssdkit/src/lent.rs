@@ -112,6 +112,12 @@ impl<D: Drive> Lent<D> {
         }
     }
 
+    /// Looks after what nobody reads, at the time here.
+    pub fn tend(&mut self, now: Time) {
+        let now = now + self.base;
+        self.drive_mut().tend(now);
+    }
+
     #[inline]
     fn drive_mut(&mut self) -> &mut D {
         self.drive.as_mut().expect("it is there until this is dropped")

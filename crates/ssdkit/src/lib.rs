@@ -35,6 +35,7 @@ pub mod redundancy;
 pub mod restore;
 pub mod runner;
 pub mod serve;
+pub mod slc;
 pub mod snapshot;
 pub mod stack;
 pub mod study;

@@ -87,9 +87,10 @@ pub struct Restored<M: Backing> {
 impl Restored<DriveFile> {
     /// The drive in a file.
     pub fn opened(open: OpenFile) -> Result<Restored<DriveFile>, Error> {
-        let OpenFile { config, seed, opened, .. } = open;
+        let OpenFile { config, seed, away, opened, .. } = open;
         let Opened { medium, chunks, clean, .. } = opened;
-        Restored::recovered(config, seed, medium, &chunks, clean)
+        let journal = medium.journal();
+        Restored::over(config, seed, medium, (&chunks, away), clean, journal)
     }
 }
 
@@ -108,7 +109,7 @@ impl Restored<RamMedium> {
             None => None,
         };
         let Opened { chunks, clean, .. } = opened;
-        Restored::over(config, seed, medium, &chunks, clean, journal)
+        Restored::over(config, seed, medium, (&chunks, 0), clean, journal)
     }
 }
 
@@ -126,20 +127,21 @@ impl<M: Backing> Restored<M> {
             None if clean => empty_journal(&config)?,
             journal => journal,
         };
-        Restored::over(config, seed, medium, chunks, clean, journal)
+        Restored::over(config, seed, medium, (chunks, 0), clean, journal)
     }
 
-    /// The same, with the journal of a protected cache.
+    /// The same, of chunks that it was off with for so many ns, and with the
+    /// journal of a protected cache.
     fn over(
         config: DriveConfig,
         seed: u64,
         medium: M,
-        chunks: &[Chunk],
+        (chunks, away): (&[Chunk], u64),
         clean: bool,
         journal: Option<Store>,
     ) -> Result<Restored<M>, Error> {
         let began = Instant::now();
-        let (stack, drive, journal) = Stack::recover(&config, seed, medium, chunks, journal)?;
+        let (stack, drive, journal) = Stack::recover(&config, seed, medium, chunks, away, journal)?;
         let recovery = Some(Recovery { wall: began.elapsed(), drive, clean, journal });
         Ok(Restored { config, seed, stack, recovery })
     }
@@ -177,5 +179,125 @@ impl<M: Backing> Visitor<M> for PutAway {
 
     fn visit<D: Drive<Medium = M>>(self, drive: D) -> Self::Out {
         drive.end(self.0)?.medium.put_away()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use crate::drive::file::FileSpec;
+    use clap::Parser;
+    use port::{BlockDone, BlockOp, BlockReq, Buffer, Ring, Status};
+
+    const DAY: u64 = 86_400_000_000_000;
+
+    fn create(line: &str) {
+        let cli = Cli::parse_from(["ssdkit"].into_iter().chain(line.split_whitespace()));
+        let Some(Command::Create(args)) = cli.command else { panic!("{line}") };
+        crate::create::run(&args, &mut Vec::new()).unwrap();
+    }
+
+    /// One request at `now`; gives its status and when it ended.
+    fn act<D: Drive>(drive: &mut D, now: Time, op: BlockOp, offset: u64) -> (Status, Time) {
+        let (mut cmds, mut done) = (Ring::new(1), Ring::<BlockDone>::new(1));
+        let len = if op == BlockOp::Flush { 0 } else { 64 << 10 };
+        let buffer = Buffer::zeroed(len as usize).unwrap();
+        cmds.put(|| BlockReq { id: 0, op, fua: false, offset, len, buffer });
+        drive.submit(now, &mut cmds);
+        loop {
+            let at = drive.next_event().expect("it is inside");
+            drive.advance(at, &mut done);
+            if let Some(done) = done.pop() {
+                return (done.status, at);
+            }
+        }
+    }
+
+    /// Lets all happen that is under way.
+    fn settle<D: Drive>(drive: &mut D) -> Time {
+        let (mut done, mut now) = (Ring::new(8), Time::ZERO);
+        while let Some(at) = drive.next_event() {
+            drive.advance(at, &mut done);
+            now = at;
+        }
+        now
+    }
+
+    /// Fills a drive, and flushes.
+    struct Fill;
+    impl<M: Backing> Visitor<M> for Fill {
+        type Out = ();
+        fn visit<D: Drive<Medium = M>>(self, mut drive: D) {
+            let mut now = Time::ZERO;
+            for offset in (0..drive.shape().bytes).step_by(64 << 10) {
+                now = act(&mut drive, now, BlockOp::Write, offset).1;
+            }
+            now = act(&mut drive, now, BlockOp::Flush, 0).1;
+            drive.end(now).unwrap().medium.put_away().unwrap();
+        }
+    }
+
+    /// Looks after a drive so often; gives how many chunks were refreshed, and
+    /// whether all can be read.
+    struct Tend(u32);
+    impl<M: Backing> Visitor<M> for Tend {
+        type Out = (u64, bool);
+        fn visit<D: Drive<Medium = M>>(self, mut drive: D) -> (u64, bool) {
+            let mut now = settle(&mut drive);
+            for _ in 0..self.0 {
+                now += DAY / 4;
+                drive.tend(now);
+                now = now.max(settle(&mut drive));
+            }
+            let mut good = true;
+            for offset in (0..drive.shape().bytes).step_by(64 << 10) {
+                let (status, at) = act(&mut drive, now, BlockOp::Read, offset);
+                (now, good) = (at, good && status.is_ok());
+            }
+            (drive.counters().refreshed, good)
+        }
+    }
+
+    #[test]
+    fn data_age_while_a_drive_is_off_and_are_refreshed_while_it_is_idle() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.ssd").display().to_string();
+        let line = format!(
+            "create {path} --profile tlc --size 8M groups=2 pus=2 pages=16 errors=true \
+             factory_bad=0 program_failure=0 erase_failure=0 retention_time=1d correctable=120"
+        );
+        create(&line);
+        let open = |away| {
+            let mut open = FileSpec::new(&path).open(false).unwrap();
+            open.away = away;
+            Restored::opened(open).unwrap().stack
+        };
+        open(0).visit(Fill);
+        assert_eq!(open(0).visit(Tend(0)), (0, true));
+        assert!(!open(3000 * DAY).visit(Tend(0)).1, "too old to be read");
+        // Ten days at rest, looked after: written anew before that.
+        let (refreshed, good) = open(0).visit(Tend(40));
+        assert!(good && refreshed > 0, "{refreshed}");
+    }
+
+    #[test]
+    fn time_off_counts_from_the_last_use() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.ssd").display().to_string();
+        create(&format!("create {path} --profile null --size 8M"));
+        let mut open = FileSpec::new(&path).open(true).unwrap();
+        open.count_time_off();
+        assert_eq!(open.away, 0, "it was never used");
+        for (ago, away) in [(0, 0..60), (1000, 1000..1060)] {
+            let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+            open.opened.last_used = Some(now - ago);
+            open.count_time_off();
+            assert!(away.contains(&(open.away / 1_000_000_000)), "{}", open.away);
+        }
+        // A clock that was set back.
+        open.opened.last_used = Some(u64::from(u32::MAX));
+        open.count_time_off();
+        assert_eq!(open.away, 0);
     }
 }

@@ -6,8 +6,10 @@
 //! last flush.
 
 use std::io::Write;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use device::SlcHealth;
 use device::realtime::Clock;
 use exports::SharedDrive;
 use exports::nbd::{Export, Server, StopHandle};
@@ -25,7 +27,14 @@ use crate::lent::Lent;
 use crate::nbd::resolve;
 use crate::redundancy::Redundancy;
 use crate::restore::{Recovery, Restored};
+use crate::slc::SlcReport;
 use crate::stack::{Backing, Drive, Stack, Visitor};
+
+/// How often a drive is looked after that nobody uses.
+const BEAT: Duration = Duration::from_secs(10);
+
+/// The shortest sleep while it is at work by itself.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Serves, and tells `out` where.
 pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
@@ -43,6 +52,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
             if spec.copy {
                 served(args, server, Restored::copied(open)?, out)
             } else {
+                open.count_time_off();
                 served(args, server, Restored::opened(open)?, out)
             }
         }
@@ -71,14 +81,14 @@ fn served<M: Backing>(
         // Not ready before a drive of this kind would be.
         std::thread::sleep(Duration::from_nanos(ready.0).saturating_sub(recovery.wall));
     }
-    let (name, recovery) = (drive.config.name, drive.recovery);
-    drive.stack.visit(Serving { args, server, name: &name, ready, recovery, out })
+    let (config, recovery) = (&drive.config, drive.recovery);
+    drive.stack.visit(Serving { args, server, config, ready, recovery, out })
 }
 
 struct Serving<'a> {
     args: &'a ServeArgs,
     server: Server,
-    name: &'a str,
+    config: &'a DriveConfig,
     ready: Time,
     recovery: Option<Recovery>,
     out: &'a mut dyn Write,
@@ -88,7 +98,8 @@ impl<M: Backing> Visitor<M> for Serving<'_> {
     type Out = Result<(), Error>;
 
     fn visit<D: Drive<Medium = M>>(self, mut drive: D) -> Self::Out {
-        let Serving { args, server, name, ready, recovery, out } = self;
+        let Serving { args, server, config, ready, recovery, out } = self;
+        let (name, geometry) = (&config.name, &config.geometry);
         let failed = |e: &dyn std::fmt::Display| Error::Failed(e.to_string());
         let export = Export::new(drive.shape()).map_err(|e| Error::Usage(e.to_string()))?;
         let bytes = drive.shape().bytes;
@@ -112,11 +123,19 @@ impl<M: Backing> Visitor<M> for Serving<'_> {
             writeln!(out, "serving {name} ({size}) at {at}\nCtrl-C stops it")?;
         }
         out.flush()?;
-        let report = server.run(&export, &shared, &stop).map_err(|e| failed(&e))?;
+        let (running, ended) = channel();
+        let report = std::thread::scope(|scope| {
+            scope.spawn(|| tend(&shared, ended));
+            let report = server.run(&export, &shared, &stop);
+            drop(running);
+            report
+        });
+        let report = report.map_err(|e| failed(&e))?;
         drop(shared.into_port().map_err(|e| failed(&e))?);
         let drive = owner.take_back()?;
         let (counters, injected) = (drive.counters(), drive.injected());
-        let parity = drive.parity();
+        let (parity, slc) = (drive.parity(), drive.slc());
+        let slc = SlcReport::new(geometry, &SlcHealth::default(), &slc);
         let ended = match M::OUTLIVES {
             true => drive.end(ready + clock.now().0).and_then(|ended| ended.medium.put_away()),
             false => Ok(()),
@@ -138,6 +157,9 @@ impl<M: Backing> Visitor<M> for Serving<'_> {
                 let all = all.map(|wa| wa.total);
                 json["parity"] = Redundancy::new(parity, all).to_json();
             }
+            if let Some(slc) = slc {
+                json["slc_cache"] = slc.to_json();
+            }
             if !injected.is_empty() {
                 json["injected"] = injected.iter().map(Injected::to_json).collect();
             }
@@ -156,6 +178,18 @@ impl<M: Backing> Visitor<M> for Serving<'_> {
             }
         }
         ended
+    }
+}
+
+/// Looks after a drive that nobody uses, until the other end is dropped: its
+/// data grow old. Sleeps for a [`BEAT`], or until what that began goes on.
+fn tend<D: Drive>(shared: &SharedDrive<Lent<D>>, ended: Receiver<()>) {
+    // A drive that is lost is told of by those who use it.
+    while let Ok(next) = shared.tend(|drive, now| drive.tend(now)) {
+        let wait = next.map_or(BEAT, |next| next.clamp(SHORTEST, BEAT));
+        if ended.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
+            return;
+        }
     }
 }
 

@@ -15,9 +15,9 @@
 //! May fail: no memory for its tables, a profile that the target cannot work
 //! on, or a medium that cannot be read or written.
 
-use device::{Counters, Device, Link};
+use device::{Counters, Device, Link, SlcHealth};
 use drivefile::{CacheMode, DriveFile, FileError};
-use flash::{Chunk, Dimensions, Medium, RamMedium, Side};
+use flash::{Chunk, ChunkState, Dimensions, Medium, RamMedium, Side};
 use nvram::{NonVolatile, NvRam, Protected, Started};
 use parity::ParityCounters;
 use port::{BlockDone, BlockReq, OutOfMemory, Port, Ring, Shape, Time};
@@ -146,6 +146,11 @@ pub trait Drive: Observed + Send + 'static {
     /// Whether its time is a clock's, so that it passes while the drive waits
     /// for a disk ([`Device::set_on_a_clock`]).
     fn set_on_a_clock(&mut self, on_a_clock: bool);
+    /// Looks after what nobody reads: data that have grown old are written
+    /// anew. For a drive on a clock, now and then.
+    fn tend(&mut self, now: Time);
+    /// The SLC cache of its device; zeros where it has none.
+    fn slc(&self) -> SlcHealth;
     /// Why its medium can be written no more, if that is so, and whether that
     /// is for want of room.
     fn fault(&self) -> Option<(Error, bool)>;
@@ -248,6 +253,15 @@ impl<D: Below> Drive for Pblk<D> {
         Pblk::device_mut(self).device_mut().set_on_a_clock(on_a_clock);
     }
 
+    fn slc(&self) -> SlcHealth {
+        Pblk::device(self).device().slc_health()
+    }
+
+    fn tend(&mut self, now: Time) {
+        Pblk::device_mut(self).device_mut().patrol(now);
+        self.heed_notices(now);
+    }
+
     fn end(mut self, now: Time) -> Result<Ended<D::Medium>, Error> {
         self.set_on_a_clock(false);
         let (device, at, closed) = shut_down(self, now);
@@ -316,6 +330,14 @@ impl<D: Drive> Drive for Link<D> {
         self.below_mut().set_on_a_clock(on_a_clock);
     }
 
+    fn slc(&self) -> SlcHealth {
+        self.below().slc()
+    }
+
+    fn tend(&mut self, now: Time) {
+        self.below_mut().tend(now);
+    }
+
     fn end(self, now: Time) -> Result<Ended<D::Medium>, Error> {
         self.into_below().end(now)
     }
@@ -356,6 +378,14 @@ impl<D: Drive> Drive for Protected<D, Store> {
 
     fn set_on_a_clock(&mut self, on_a_clock: bool) {
         self.below_mut().set_on_a_clock(on_a_clock);
+    }
+
+    fn slc(&self) -> SlcHealth {
+        self.below().slc()
+    }
+
+    fn tend(&mut self, now: Time) {
+        self.below_mut().tend(now);
     }
 
     fn end(mut self, now: Time) -> Result<Ended<D::Medium>, Error> {
@@ -449,22 +479,49 @@ impl Stack {
         if let Some(journal) = empty_journal(config)? {
             let started = |e| Error::Failed(format!("{}: {e}", config.name));
             if profile.side == Side::Host && !timing.is_instant() {
-                let pblk = Pblk::new(Link::new(timing, device), target)?;
+                let pblk = new_target(config, Link::new(timing, device), target)?;
                 let shape = pblk.shape();
                 let drive = Protected::start(pblk, shape, journal, Time::ZERO);
                 return Ok(Stack::ProtectedHost(drive.map_err(started)?.0));
             }
-            let pblk = Pblk::new(device, target)?;
+            let pblk = new_target(config, device, target)?;
             let shape = pblk.shape();
             let drive = Protected::start(pblk, shape, journal, Time::ZERO);
             return Ok(Stack::ProtectedDevice(Link::new(timing, drive.map_err(started)?.0)));
         }
         Ok(match profile.side {
-            _ if timing.is_instant() => Stack::Plain(Pblk::new(device, target)?),
-            Side::Host => Stack::Host(Pblk::new(Link::new(timing, device), target)?),
-            Side::Device => Stack::Device(Link::new(timing, Pblk::new(device, target)?)),
+            _ if timing.is_instant() => Stack::Plain(new_target(config, device, target)?),
+            Side::Host => Stack::Host(new_target(config, Link::new(timing, device), target)?),
+            Side::Device => Stack::Device(Link::new(timing, new_target(config, device, target)?)),
         })
     }
+}
+
+/// A target on a new drive. Refused where so many chunks are bad from the
+/// factory that nothing could ever be written.
+pub(crate) fn new_target<D: device::OpenChannel>(
+    config: &DriveConfig,
+    device: D,
+    target: PblkConfig,
+) -> Result<Pblk<D>, Error> {
+    let pblk = Pblk::new(device, target)?;
+    if !pblk.is_read_only() {
+        return Ok(pblk);
+    }
+    let (geometry, device) = (&config.above, pblk.device());
+    let chunks = geometry.pus_channels_first();
+    let chunks = chunks.flat_map(|pu| (0..geometry.chunks()).map(move |n| (pu, n)));
+    let is_bad = |&(pu, n): &(usize, u32)| {
+        device.chunk(geometry.chunk_of(pu, n)).state == ChunkState::Offline
+    };
+    let lost = chunks.filter(is_bad).count() as u64;
+    Err(Error::Usage(format!(
+        "{}: {lost} of its {} chunks are bad from the factory, and the others leave no room to \
+         write: {} there are more of them, or take factory_bad=0",
+        config.name,
+        u64::from(geometry.total_pus()) * u64::from(geometry.chunks()),
+        config.with_more_chunks(),
+    )))
 }
 
 /// The journal of a drive in memory with a protected cache, empty.
@@ -509,8 +566,9 @@ pub(crate) fn target(config: &DriveConfig, seed: u64) -> PblkConfig {
 }
 
 impl<M: Backing> Stack<M> {
-    /// The drive that a medium holds, as it was left: ended, or cut. `chunks`
-    /// by `Geometry::chunk_index`. It has a protected cache where there is a
+    /// The drive that a medium holds, as it was left: ended, or cut, `away` ns
+    /// ago, by which its data are older. `chunks` by `Geometry::chunk_index`.
+    /// It has a protected cache where there is a
     /// `journal`. Gives the time at which it is ready, which recovery began at
     /// zero, and what the start of the protected cache did.
     pub fn recover(
@@ -518,17 +576,19 @@ impl<M: Backing> Stack<M> {
         seed: u64,
         medium: M,
         chunks: &[Chunk],
+        away: u64,
         journal: Option<Store>,
     ) -> Result<(Stack<M>, Time, Option<Started>), Error> {
         refuse_layers(config)?;
         if config.is_layered() {
-            let (drive, at) = Layered::recover(config, seed, medium, chunks)?;
+            let (drive, at) = Layered::recover(config, seed, medium, chunks, away)?;
             return Ok((Stack::Layered(drive), at, None));
         }
         let (geometry, profile) = (&config.geometry, &config.profile);
         let (timing, reliability) = (&profile.timing, &profile.reliability);
         let mut device = Device::restore_with(geometry, timing, reliability, seed, medium, chunks)?;
         device.set_energy(&profile.energy);
+        device.let_time_pass(away);
         let target = target(config, seed);
         let timing = config.profile.link;
         let failed = |source| Error::Recovery { name: config.name.clone(), source };

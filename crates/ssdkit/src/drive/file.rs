@@ -12,6 +12,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use drivefile::{CacheMode, DriveFile, FileError, Header, Opened};
 use flash::{Dimensions, Profile};
@@ -72,7 +73,7 @@ impl FileSpec {
         let opened = opened.map_err(|e| file_error(&self.path, e))?;
         let header = opened.medium.header();
         let (config, seed) = config(header, &self.path, self.to_string())?;
-        Ok(OpenFile { config, seed, cache: header.cache, opened })
+        Ok(OpenFile { config, seed, cache: header.cache, away: 0, opened })
     }
 }
 
@@ -90,8 +91,21 @@ pub struct OpenFile {
     pub seed: u64,
     /// What the drive does with its writes.
     pub cache: CacheMode,
+    /// For how long it was off, in ns, as far as that counts: its data are so
+    /// much older.
+    pub away: u64,
     /// Its bytes.
     pub opened: Opened,
+}
+
+impl OpenFile {
+    /// The time on the host since it was last used counts. None where either is
+    /// not known.
+    pub fn count_time_off(&mut self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let last = self.opened.last_used.unwrap_or(u64::MAX);
+        self.away = now.as_secs().saturating_sub(last).saturating_mul(1_000_000_000);
+    }
 }
 
 impl DriveSpec {
@@ -115,7 +129,7 @@ impl DriveSpec {
 }
 
 /// Whether there is a regular file that begins as a drive file does.
-fn is_drive_file(path: &str) -> bool {
+pub fn is_drive_file(path: &str) -> bool {
     let mut begin = [0; MAGIC.len()];
     let regular = std::fs::metadata(path).is_ok_and(|about| about.is_file());
     let mut read = || File::open(path).and_then(|mut file| file.read_exact(&mut begin));

@@ -32,7 +32,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// Refreshes the chunks of which the drive tells that their error rate is
     /// high, or that something in them could not be read.
     #[inline]
-    pub(super) fn heed_notices(&mut self, now: Time) {
+    pub fn heed_notices(&mut self, now: Time) {
         while let Some(notice) = self.device.take_notice() {
             if matches!(notice.state, NoticeState::RateHigh | NoticeState::Unrecoverable) {
                 self.refresh_chunk(now, notice.ppa);
