@@ -15,10 +15,14 @@
 //!   that failed, are not sent before what was on its way at T0 has settled;
 //! - of two copies sent after T0 the one with the higher number is the newer,
 //!   and a record made after T0 tells which copies it gives up;
+//! - a record that was made before the first page was written gives up no entry
+//!   of a page: it may be older than that. A lost block's next copy may be in
+//!   a row sent before T0, which the page knows, and no row that is read;
 //! - a chunk is erased only when newer copies of its blocks are programmed, or
 //!   the records that gave them up are.
 //!
-//! The old root and all it leads to stay until the new one is durable.
+//! The old root and all it leads to stay until the new one is durable; where no
+//! mirror takes that, they stay.
 
 use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::{Chunk, ChunkState, Ppa, Tag};
