@@ -157,8 +157,8 @@ fn timings() -> [Timing; 2] {
 fn a_root_is_not_written_before_what_it_leads_to_is_durable() {
     for timing in timings() {
         let mut drive = Drive::new(timing);
-        let ended = drive.work(30_000, 256);
-        assert_eq!(ended.len(), 30_000);
+        let ended = drive.work(60_000, 256);
+        assert_eq!(ended.len(), 60_000);
         assert!(ended.iter().all(|status| status.is_ok()));
         assert!(drive.seen.roots.get() > 10, "{} roots", drive.seen.roots.get());
         assert_eq!(drive.seen.early.get(), 0, "of {} roots", drive.seen.roots.get());
