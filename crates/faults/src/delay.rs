@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 use port::{Port, Ring, Slots, Time};
 
 use crate::command::{Command, Completion};
-use crate::passage::{DEPTH, Passage, open_channel_of_below};
+use crate::passage::{DEPTH, Passage, over_another_port};
 use crate::rule::{Counter, DelayRule, Operation, WrongPort};
 
 /// A rule at work.
@@ -109,23 +109,6 @@ where
     }
 }
 
-impl<P: Port> DelayPort<P> {
-    /// The port below.
-    pub fn below(&self) -> &P {
-        self.passage.below()
-    }
-
-    /// The port below, to be changed while nothing is inside.
-    pub fn below_mut(&mut self) -> &mut P {
-        self.passage.below_mut()
-    }
-
-    /// Takes the delays away; what is inside is lost.
-    pub fn into_below(self) -> P {
-        self.passage.into_below()
-    }
-}
-
 impl<P> Port for DelayPort<P>
 where
     P: Port,
@@ -176,4 +159,4 @@ where
     }
 }
 
-open_channel_of_below!(DelayPort);
+over_another_port!(DelayPort);

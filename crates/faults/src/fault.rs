@@ -8,7 +8,7 @@
 use port::{Port, Ring, Status, Time};
 
 use crate::command::{Command, Completion};
-use crate::passage::{DEPTH, Passage, open_channel_of_below};
+use crate::passage::{DEPTH, Passage, over_another_port};
 use crate::ranges::Ranges;
 use crate::rule::{Counter, FaultRule, Operation, Place, WrongPort};
 
@@ -134,23 +134,6 @@ where
     }
 }
 
-impl<P: Port> FaultPort<P> {
-    /// The port below.
-    pub fn below(&self) -> &P {
-        self.passage.below()
-    }
-
-    /// The port below, to be changed while nothing is inside.
-    pub fn below_mut(&mut self) -> &mut P {
-        self.passage.below_mut()
-    }
-
-    /// Takes the faults away; what is inside is lost.
-    pub fn into_below(self) -> P {
-        self.passage.into_below()
-    }
-}
-
 impl<P> Port for FaultPort<P>
 where
     P: Port,
@@ -197,4 +180,4 @@ where
     }
 }
 
-open_channel_of_below!(FaultPort);
+over_another_port!(FaultPort);

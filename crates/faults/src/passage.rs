@@ -116,10 +116,28 @@ impl<P: Port, T> Passage<P, T> {
     }
 }
 
-/// The vector port that is a [`device::OpenChannel`] because the port below is
-/// one. What is done at once would pass by, so it is declined.
-macro_rules! open_channel_of_below {
+/// A port with a passage to the port below: that one, and the vector port that
+/// is a [`device::OpenChannel`] because the port below is one. What is done at
+/// once would pass by, so it is declined.
+macro_rules! over_another_port {
     ($port:ident) => {
+        impl<P: Port> $port<P> {
+            /// The port below.
+            pub fn below(&self) -> &P {
+                self.passage.below()
+            }
+
+            /// The port below, to be changed while nothing is inside.
+            pub fn below_mut(&mut self) -> &mut P {
+                self.passage.below_mut()
+            }
+
+            /// The port below without this one; what is inside is lost.
+            pub fn into_below(self) -> P {
+                self.passage.into_below()
+            }
+        }
+
         impl<P: device::OpenChannel> device::OpenChannel for $port<P> {
             fn geometry(&self) -> &flash::Geometry {
                 self.below().geometry()
@@ -159,4 +177,4 @@ macro_rules! open_channel_of_below {
         }
     };
 }
-pub(crate) use open_channel_of_below;
+pub(crate) use over_another_port;
