@@ -22,7 +22,7 @@ const DRIVES: &str = "\
 Drives:
   mem:PROFILE[,key=value...]   the whole stack in this process
   FILE, ssd:FILE[,copy=yes]    a drive file of `ssdkit create`; copy=yes: a copy of it in memory
-  nbd:PATH, nbd:HOST:PORT      a drive that somebody serves
+  nbd:PATH, nbd:HOST:PORT      a drive that somebody serves (bench only)
   null:[key=value,...]         the bare null driver (bench only)
   PATH, file:PATH[,key=value]  a block device or file (bench only)
 
@@ -32,6 +32,8 @@ Drives:
   store=memory  what is kept: memory, checksum, none
   target=pblk   what translates
   victim=greedy how chunks to collect are chosen: greedy, fifo, random, d-choices:10
+  parity=0      parallel units to a superblock with parity; 0: none
+  cache=volatile when writes are durable: volatile (after a flush), protected (at once)
   groups, pus, planes, chunks, pages, read, program, ...: any key of the profile
 
   null: submit_queues=1, poll_queues=0, hw_queue_depth=64, gb=250, shared_tags=no; and one that

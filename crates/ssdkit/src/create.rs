@@ -14,7 +14,7 @@ use port::BLOCK_BYTES;
 use serde_json::json;
 
 use crate::cli::CreateArgs;
-use crate::drive::file::{file_error, header};
+use crate::drive::file::{file_error, header, is_drive_file};
 use crate::drive::{DriveConfig, MemorySpec};
 use crate::error::Error;
 use crate::snapshot::check_new;
@@ -105,6 +105,13 @@ fn make(args: &CreateArgs, config: &DriveConfig) -> Result<u64, Error> {
     if path.exists() {
         // Nobody may have it open, and it must be a file.
         drop(drivefile::FileStorage::open(path, false).map_err(failed)?);
+        if !is_drive_file(&args.file) {
+            return Err(Error::Usage(format!(
+                "{} is no drive file, and --force replaces nothing else: remove it first, or take \
+                 another name",
+                args.file
+            )));
+        }
     }
     let beside = beside(path);
     let used = create(&beside, config, args, &header)?;

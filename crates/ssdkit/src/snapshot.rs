@@ -21,6 +21,7 @@ use crate::stack::{Backing, Ended};
 /// Copies a drive file, and tells `out`.
 pub fn run(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Error> {
     let (from, to) = (Path::new(&args.file), Path::new(&args.copy));
+    check_new(&args.copy)?;
     let began = Instant::now();
     drivefile::clone(from, to).map_err(|e| {
         let text = e.to_string();

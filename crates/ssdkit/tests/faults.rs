@@ -1,29 +1,16 @@
 //! Things that go wrong on purpose, or on a full disk, through the binary.
 
+mod common;
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 
+use common::{json, number, run};
 use exports::nbd::{Client, ListenAddr};
 use port::BlockOp;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-
-fn run(at: &Path, line: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-        .args(line.split_whitespace())
-        .current_dir(at)
-        .output()
-        .unwrap()
-}
-
-/// What a command says that must succeed.
-fn json(at: &Path, line: &str) -> Value {
-    let out = run(at, &format!("{line} --json"));
-    let errors = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert_eq!(out.status.code(), Some(0), "{line}: {errors}");
-    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{line}: {e}"))
-}
 
 /// A report without what differs from run to run.
 fn lasting(mut json: Value) -> Value {
@@ -125,6 +112,40 @@ fn bad_chunks_of_the_factory_are_in_the_file() {
     // They stay, and the drive works.
     assert_eq!(json(at, "bench ./a.ssd --rw randwrite --qd 8 --ios 5k --verify")["errors"], 0);
     assert_eq!(json(at, "info a.ssd")["chunks"]["factory_bad"], n);
+}
+
+#[test]
+fn a_drive_with_bad_chunks_can_be_written_or_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    let work = "--rw randwrite --qd 8 --ios 2k --verify";
+    for (drive, seed) in [("qlc,size=96M", 1), ("qlc,size=4M", 2), ("tlc,size=64M", 3)] {
+        let line = format!("bench mem:{drive},errors=true,store=checksum {work} --seed {seed}");
+        let report = json(at, &line);
+        assert_eq!((&report["errors"], &report["failed_requests"]), (&0.into(), &0.into()));
+    }
+    json(at, "create a.ssd --profile qlc --size 4M --store checksum errors=true");
+    assert_eq!(json(at, &format!("bench ./a.ssd {work}"))["failed_requests"], 0);
+    // Errors alone change nothing: only what may be bad from the factory does.
+    let bytes = |keys: &str| {
+        number(&json(at, &format!("info mem:qlc,size=96M{keys}"))["drive"]["physical_bytes"])
+    };
+    let (plain, none) = (bytes(""), bytes(",errors=true,factory_bad=0"));
+    assert!(plain == none && bytes(",errors=true") > plain, "{plain} {none}");
+    for line in [
+        "bench mem:qlc,chunks=1,errors=true,store=none --rw write --ios 9",
+        "create b.ssd --profile qlc --store none chunks=1 errors=true",
+        "info mem:qlc,chunks=1,errors=true",
+    ] {
+        let out = run(at, line);
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(2), "{line}: {text}");
+        assert!(text.contains("bad from the factory") && text.contains("name size="), "{text}");
+    }
+    assert!(!at.join("b.ssd").exists());
+    // What it says does work.
+    let line = "bench mem:qlc,size=209712K,errors=true,store=none --rw write --ios 9";
+    assert_eq!(json(at, line)["failed_requests"], 0);
 }
 
 /// A server that is there.

@@ -1,30 +1,9 @@
 //! Drives with parity, through the binary: what they are, that they live
 //! through the loss of chunks and units, and what is refused.
 
-use std::path::Path;
-use std::process::{Command, Output};
+mod common;
 
-use serde_json::Value;
-
-fn run(at: &Path, line: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-        .args(line.split_whitespace())
-        .current_dir(at)
-        .output()
-        .unwrap()
-}
-
-/// What a command says that must succeed.
-fn json(at: &Path, line: &str) -> Value {
-    let out = run(at, &format!("{line} --json"));
-    let errors = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert_eq!(out.status.code(), Some(0), "{line}: {errors}");
-    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{line}: {e}"))
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value}"))
-}
+use common::{json, number, run};
 
 /// Eight units; those of the first are addresses below 0x8000.
 const KEYS: &str = "groups=4 pus=2 parity=8";
