@@ -22,7 +22,8 @@
 //!
 //! What it writes: each parallel unit goes on with up to two partly written
 //! chunks of data, one for the user and one for collection; a drive that this
-//! target wrote has no more. Others are padded to their end.
+//! target wrote has no more. Others are padded to their end. A root that not
+//! every mirror has is written anew to all.
 
 use std::collections::BTreeMap;
 
