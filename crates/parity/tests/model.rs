@@ -295,6 +295,8 @@ impl Bench {
         for of in 0..self.models.len() {
             let chunk = self.drive.chunk(self.sbs[of]);
             assert!(chunk.wear >= self.models[of].wear);
+            // What a cut reset left is of the life that it was written in.
+            assert!(chunk.wp == 0 || chunk.wear == self.models[of].wear);
             if self.models[of].closed && chunk.wp == 0 {
                 // It was erased.
                 self.models[of] = Model { wear: chunk.wear, ..Model::default() };
