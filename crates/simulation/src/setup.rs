@@ -175,7 +175,6 @@ impl Setup {
         let seen = parity::geometry(&self.geometry, width).expect("the width divides the units");
         self.config.bytes = space(&seen) * fill / 100 * BLOCK_BYTES;
     }
-
     /// Logical blocks.
     pub fn blocks(&self) -> u64 {
         self.config.bytes / BLOCK_BYTES
