@@ -424,9 +424,11 @@ impl<D: OpenChannel> OpenChannel for Parity<D> {
         data: &mut [u8],
         tags: &mut [u8],
     ) -> Option<Status> {
-        let in_row = self.layout.upper.block(ppa) % self.layout.row;
+        let block = self.layout.upper.block(ppa);
         let quiet = self.commands.live() == 0 && self.layout.upper.contains(ppa);
-        if !quiet || count == 0 || in_row + count > self.layout.row {
+        let in_row = count > 0 && block % self.layout.row + count <= self.layout.row;
+        // Members may hold what is not the superblock's any more.
+        if !quiet || !in_row || block + count > self.supers[self.layout.upper.chunk_index(ppa)].wp {
             return None;
         }
         let home = self.layout.home(ppa);
