@@ -265,20 +265,22 @@ mod tests {
         let path = dir.path().join("a.ssd").display().to_string();
         let line = format!(
             "create {path} --profile tlc --size 8M groups=2 pus=2 pages=16 errors=true \
-             factory_bad=0 program_failure=0 erase_failure=0 retention_time=1d correctable=120"
+             factory_bad=0 program_failure=0 erase_failure=0 read_retries=0 correctable=40 \
+             retention_time=1d retention_power=1"
         );
         create(&line);
-        let open = |away| {
+        let open = |days| {
             let mut open = FileSpec::new(&path).open(false).unwrap();
-            open.away = away;
-            Restored::opened(open).unwrap().stack
+            open.away = days * DAY;
+            Restored::opened(open).map(|drive| drive.stack)
         };
-        open(0).visit(Fill);
-        assert_eq!(open(0).visit(Tend(0)), (0, true));
-        assert!(!open(3000 * DAY).visit(Tend(0)).1, "too old to be read");
-        // Ten days at rest, looked after: written anew before that.
-        let (refreshed, good) = open(0).visit(Tend(40));
+        open(0).unwrap().visit(Fill);
+        assert_eq!(open(0).unwrap().visit(Tend(0)), (0, true));
+        // Two months at rest, looked after: written anew before they are over.
+        let (refreshed, good) = open(0).unwrap().visit(Tend(240));
         assert!(good && refreshed > 0, "{refreshed}");
+        // The same time off: too old to be read, if it is found at all.
+        assert!(open(60).map_or(true, |drive| !drive.visit(Tend(0)).1));
     }
 
     #[test]

@@ -73,9 +73,9 @@ fn keys_that_contradict_are_refused() {
 #[test]
 fn wrong_names_are_told_apart() {
     for (text, says) in [
-        ("ref", "mem:PROFILE, ssd:FILE or nbd:ADDRESS"),
-        ("mem:", "mem:PROFILE, ssd:FILE or nbd:ADDRESS"),
-        ("disk:ref", "mem:PROFILE, ssd:FILE or nbd:ADDRESS"),
+        ("ref", "write mem:PROFILE, nbd:ADDRESS, null:, or of a file"),
+        ("mem:", "write mem:PROFILE, nbd:ADDRESS, null:, or of a file"),
+        ("disk:ref", "write mem:PROFILE, nbd:ADDRESS, null:, or of a file"),
         ("mem:reff", "there is no profile `reff`: the built-in ones are ref, znand"),
         ("mem:/no/such/file.toml", "cannot read the profile /no/such/file.toml"),
         ("mem:ref,size", "`size` in the drive's name is not key=value"),
