@@ -275,7 +275,6 @@ fn what_cannot_be_made_is_refused() {
         ("snapshot nothing b", 2, "no such file"),
         ("snapshot full b", 2, "not a drive file"),
         ("snapshot full no/such/b", 2, "no folder"),
-        ("serve full --nbd sock", 2, "ssd:FILE or a path"),
         ("info nothing", 2, "no such file"),
         ("info full", 2, "not a drive file"),
         ("info folder", 2, "a directory"),
@@ -339,12 +338,13 @@ fn damage_is_told() {
     let patch =
         |offset: u64, byte: u8| move |file: &fs::File| file.write_all_at(&[byte], offset).unwrap();
     type How = Box<dyn Fn(&fs::File)>;
-    let cases: [(How, i32, &str); 7] = [
+    let cases: [(How, i32, &str); 8] = [
         (Box::new(move |f| f.set_len(len / 2).unwrap()), 1, "restore it from a copy"),
         (Box::new(|f| f.set_len(100).unwrap()), 1, "the file ends in it"),
         (Box::new(|f| f.set_len(5).unwrap()), 2, "not a drive file"),
         (Box::new(patch(0, b'x')), 2, "not a drive file"),
-        (Box::new(patch(8, 2)), 1, "use a newer ssdkit"),
+        (Box::new(patch(8, 3)), 1, "use a newer ssdkit"),
+        (Box::new(patch(8, 1)), 1, "header is damaged"),
         (Box::new(patch(30, 77)), 1, "header is damaged"),
         (Box::new(patch(600, 1)), 1, "header is damaged"),
     ];
