@@ -233,7 +233,7 @@ fn without_an_anchor_the_last_root_holds() {
             if host.one(BlockOp::Write, block, i).0 != Status::SUCCESS {
                 break;
             }
-            assert!(i < 3000, "it never ends");
+            assert!(i < 6000, "it never ends");
         }
         host.rest();
         assert!(host.drive.is_read_only());

@@ -588,6 +588,8 @@ impl<D: OpenChannel> Pblk<D> {
             None => {
                 let open = self.space.open_own(pu).expect("an able unit has a chunk");
                 self.meta.own(open.chunk);
+                // Where one was lent, data have one less.
+                self.refresh(pu);
                 open
             }
         };
@@ -809,8 +811,11 @@ impl<D: OpenChannel> Pblk<D> {
         }
         for chunk in dead {
             if self.chunks[chunk].failed {
+                let pu = geometry.pu_index(geometry.chunk_start(chunk));
                 self.meta.chunks.remove(&chunk);
-                self.space.keep_back(geometry.pu_index(geometry.chunk_start(chunk)));
+                self.space.keep_back(pu);
+                // One less for data: this one does not come back.
+                self.refresh(pu);
                 self.leaving.push(chunk);
                 continue;
             }
