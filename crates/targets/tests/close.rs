@@ -11,20 +11,16 @@ const DATA_CHUNKS: u32 = 5;
 
 type Drive = Pblk<Device<RamMedium>>;
 
-fn drive(timing: &Timing) -> Drive {
-    let dim = Dimensions {
-        groups: 1,
-        pus: 1,
-        chunks: DATA_CHUNKS,
-        pages: 2,
-        planes: 1,
-        page_bytes: 16384,
-    };
+/// One unit whose chunks for data have `pages` rows of 4 blocks, and are full to
+/// so many tenths.
+fn drive(timing: &Timing, pages: u32, tenths: u64, victim: Victim) -> Drive {
+    let dim =
+        Dimensions { groups: 1, pus: 1, chunks: DATA_CHUNKS, pages, planes: 1, page_bytes: 16384 };
     let geometry = Geometry::new(with_reserve(dim)).unwrap();
     let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
     let device = Device::new(&geometry, timing, RamMedium::new(&geometry, 8).unwrap()).unwrap();
-    let bytes = space * 9 / 10 * BLOCK;
-    let config = PblkConfig { bytes, data_chunks: DATA_CHUNKS, victim: Victim::Greedy, seed: 1 };
+    let bytes = space * tenths / 10 * BLOCK;
+    let config = PblkConfig { bytes, data_chunks: DATA_CHUNKS, victim, seed: 1 };
     Pblk::new(device, config).unwrap()
 }
 
@@ -77,7 +73,7 @@ fn a_drive_short_of_space_is_shut_down() {
     for timing in [timed, Timing::default()] {
         let mut random = 1;
         for round in 0..40 {
-            let mut drive = drive(&timing);
+            let mut drive = drive(&timing, 2, 9, Victim::Greedy);
             let (mut now, mut done) = (Time::ZERO, Ring::new(64));
             write(&mut drive, &mut now, 300 + round, &mut random);
             drive.close(now);
@@ -88,6 +84,38 @@ fn a_drive_short_of_space_is_shut_down() {
             while step(&mut drive, &mut now, &mut done) {}
             let config = drive.config();
             assert!(Pblk::peek(drive.into_device(), config).unwrap().clean);
+        }
+    }
+}
+
+/// A start leaves collection behind, and it catches up when the map is loaded.
+/// Without time no completion tells that there is room by then.
+#[test]
+fn a_drive_is_shut_down_soon_after_a_start() {
+    let mut random = 7;
+    for round in 0..900 {
+        let victim = [Victim::Greedy, Victim::Random, Victim::DChoices(1)][round as usize % 3];
+        let mut drive = drive(&Timing::default(), 2 + round as u32 / 3 % 5, 5 + round % 5, victim);
+        let (mut now, mut done) = (Time::ZERO, Ring::new(64));
+        write(&mut drive, &mut now, 200 + round % 100, &mut random);
+        for start in 0..4 {
+            if start % 2 == round % 2 {
+                drive.close(now);
+                while !drive.is_closed() {
+                    assert!(step(&mut drive, &mut now, &mut done), "round {round}: it hangs");
+                }
+            }
+            let config = drive.config();
+            (drive, now) = Pblk::recover(drive.into_device(), config, now).unwrap();
+            while drive.is_loading() {
+                assert!(step(&mut drive, &mut now, &mut done), "round {round}: it never loads");
+            }
+            let count = if start == 1 { 60 } else { 1 + round % 3 };
+            write(&mut drive, &mut now, count, &mut random);
+        }
+        drive.close(now);
+        while !drive.is_closed() {
+            assert!(step(&mut drive, &mut now, &mut done), "round {round}: it hangs");
         }
     }
 }

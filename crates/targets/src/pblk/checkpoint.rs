@@ -128,11 +128,11 @@ impl Checkpoint {
         checkpoint
     }
 
-    /// Whether a data row is the one to go on at.
+    /// Whether a data row is the one to go on at. A shutdown may wait for any.
     #[inline]
     fn is_due(&self) -> bool {
         match self.phase {
-            Phase::Idle => self.rows >= self.interval,
+            Phase::Idle => self.rows >= self.interval || self.closing,
             _ => self.rows.is_multiple_of(ROWS_PER_LOOK),
         }
     }
@@ -184,11 +184,16 @@ impl<D: OpenChannel> Pblk<D> {
     pub fn close(&mut self, now: Time) {
         self.checkpoint.closing = true;
         self.send_part_unit(now);
+        // On a drive that takes no time that may make room at once, and no
+        // completion tells of it.
         for pu in self.geometry.pus_channels_first() {
             self.collect(now, pu);
+            self.refresh(pu);
         }
+        self.pump(now);
         self.checkpoint_step(now);
         self.submit_out(now);
+        self.look_for_end(now);
     }
 
     /// Whether it is shut down: all is durable and opens at once.
@@ -575,9 +580,13 @@ impl<D: OpenChannel> Pblk<D> {
     fn resend_own_row(&mut self, now: Time, row: u32) {
         let (space, stripe) = (&self.space, &self.stripe);
         let Some(rank) = self.meta.choose(|rank| space.has_own(stripe.pu(rank))) else {
+            // One comes back that is being erased; or what a unit keeps back is
+            // lent to collection, or still has old copies in it. Whether that ever
+            // comes is looked at when the drive has nothing to do.
             self.meta.stuck.push_back(row);
-            // With none being erased, more were lost than are kept back.
-            if !self.meta.chunks.values().any(|own| own.erasing) {
+            self.checkpoint.look = true;
+            let is_erasing = self.meta.chunks.values().any(|own| own.erasing);
+            if !is_erasing && !self.space.owes_own() {
                 self.give_up_writing(now);
             }
             return;
@@ -588,7 +597,7 @@ impl<D: OpenChannel> Pblk<D> {
             None => {
                 let open = self.space.open_own(pu).expect("an able unit has a chunk");
                 self.meta.own(open.chunk);
-                // Where one was lent, data have one less.
+                // Where it was lent, data have one less.
                 self.refresh(pu);
                 open
             }

@@ -218,7 +218,7 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn collect(&mut self, now: Time, pu: usize) {
         // A shutdown waits for rows, and these perhaps for room: else it begins
         // nothing more.
-        if self.load.is_some() || (self.checkpoint.closing && self.stripe.waiting() == 0) {
+        if self.load.is_some() || (self.checkpoint.closing && self.waiting_rows() == 0) {
             return;
         }
         let rank = self.stripe.rank(pu);

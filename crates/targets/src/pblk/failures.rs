@@ -167,10 +167,16 @@ impl<D: OpenChannel> Pblk<D> {
         self.log.give_up(lba, upto, true)
     }
 
+    /// Rows that wait for room, the target's own too.
+    #[inline]
+    pub(super) fn waiting_rows(&self) -> usize {
+        self.stripe.waiting() + self.meta.stuck.len()
+    }
+
     /// Looks whether rows wait for room that nothing under way will give.
     #[inline]
     pub(super) fn look_for_end(&mut self, now: Time) {
-        if self.stripe.waiting() > 0 && self.out.is_empty() && self.device.next_event().is_none() {
+        if self.waiting_rows() > 0 && self.out.is_empty() && self.device.next_event().is_none() {
             self.end_without_room(now);
         }
     }
@@ -182,30 +188,39 @@ impl<D: OpenChannel> Pblk<D> {
         let at_work = |(rank, c): (usize, &Collector)| {
             c.promised > 0 || c.erasing > 0 || self.stripe.rows(self.stripe.pu(rank)) > 0
         };
-        busy > self.stripe.stranded.len() || self.collectors.iter().enumerate().any(at_work)
+        busy > self.stripe.stranded.len()
+            || self.collectors.iter().enumerate().any(at_work)
+            || self.meta.chunks.values().any(|own| own.erasing || own.rows > 0)
     }
 
     /// Where rows wait and the drive does nothing, tries all units once more;
     /// if that changes nothing, the drive is at its end.
     #[cold]
     fn end_without_room(&mut self, now: Time) {
-        if self.is_at_work() || self.load.is_some() {
+        if self.dead || self.is_at_work() || self.load.is_some() {
             return;
         }
-        let waiting = self.stripe.waiting();
+        let waiting = self.waiting_rows();
         for rank in 0..self.collectors.len() {
             let pu = self.stripe.pu(rank);
             self.collect(now, pu);
             self.refresh(pu);
         }
+        self.unstick_own_rows(now);
         self.pump(now);
         self.retire_leaving(now);
+        self.look_at_checkpoint(now);
         self.submit_out(now);
         // On a drive that takes no time all may be done by now.
-        let is_stuck = self.stripe.waiting() >= waiting && !self.is_at_work();
-        if is_stuck && self.device.next_event().is_none() {
+        let is_stuck = self.waiting_rows() >= waiting && !self.is_at_work();
+        if !is_stuck || self.device.next_event().is_some() {
+            return;
+        }
+        if self.meta.stuck.is_empty() {
             self.stop_writing(now);
             self.fail_flushes(now);
+        } else {
+            self.give_up_writing(now);
         }
     }
 }

@@ -263,7 +263,9 @@ impl<D: OpenChannel> Pblk<D> {
         }
         for pu in self.geometry.pus_channels_first() {
             self.collect(now, pu);
+            self.refresh(pu);
         }
+        self.pump(now);
         self.checkpoint_step(now);
     }
 

@@ -269,6 +269,12 @@ impl Space {
         self.pus[pu].own_used < self.pus[pu].own && !self.pus[pu].free.is_empty()
     }
 
+    /// Whether a unit has fewer chunks of own blocks than it may have: the next
+    /// that is erased, whosever it is, may become one.
+    pub fn owes_own(&self) -> bool {
+        self.pus.iter().any(|pu| pu.own_used < pu.own)
+    }
+
     /// Takes one of them.
     pub fn open_own(&mut self, pu: usize) -> Option<OpenChunk> {
         if !self.has_own(pu) {
