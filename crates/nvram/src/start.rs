@@ -8,8 +8,14 @@
 //! still there to be read: the journal stays as it is, what it has reads as an
 //! error, as the drive has it older or not at all, and nothing is written. The
 //! next start tries again.
+//!
+//! A part of a block is refused, too, where the rest of the block cannot be
+//! read. It is tried a few times. A later entry that covers all of the block
+//! makes it good: then nothing is held back. Where there is none the drive is
+//! read-only, until a start can read that block: to let other writes in, the
+//! journal would have to hold the part beside them for as long.
 
-use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Status, Time};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Status, Time};
 
 use crate::entry::{Entry, Kind};
 use crate::protected::Frozen;
@@ -17,6 +23,9 @@ use crate::{Journal, JournalError, NonVolatile, Protected};
 
 /// Events at one moment after which the drive may be waiting for a disk.
 const SAME_EVENTS: u32 = 64;
+
+/// How often an entry is tried whose block cannot be read.
+const TRIES: u32 = 4;
 
 /// What a start did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +83,14 @@ where
     }
 }
 
+/// Whether what was written to the first range, its offset and length, leaves
+/// nothing of any block that the second one touches. A trim may leave the parts
+/// of blocks at its ends, so whole blocks must be inside.
+fn covers((first, len): (u64, u64), (offset, count): (u64, u64)) -> bool {
+    let start = offset / BLOCK_BYTES * BLOCK_BYTES;
+    first <= start && (offset + count).next_multiple_of(BLOCK_BYTES) <= first + len
+}
+
 /// Writes entries again.
 struct Again<P> {
     below: P,
@@ -99,18 +116,16 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Again<P> {
             let offset = at;
             at += Entry::space(data.len());
             let Kind::Op(op) = entry.kind else { continue };
-            let mut buffer = Buffer::zeroed(data.len())?;
-            if !data.is_empty() {
-                buffer.bytes_mut().copy_from_slice(&data);
-            }
             let (first, len) = (entry.offset, entry.len);
             if !self.belongs(op, first, len, data.len()) {
                 let (offset, what) = (offset % journal.fill().bytes, "it is of another drive");
                 return Err(JournalError::Entry { offset: crate::AREA_START + offset, what });
             }
             started.entries += 1;
-            let status = self.one(op, first, len, buffer)?;
-            if !status.is_ok() {
+            let status = self.tried(op, first, len, &data)?;
+            if status.is_ok() {
+                frozen.ranges.retain(|&range| !covers((first, len), range));
+            } else {
                 frozen.status = frozen.status.and(status);
                 frozen.ranges.push((first, len));
             }
@@ -124,6 +139,28 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Again<P> {
         let longest = if op == BlockOp::Write { self.shape.max_bytes } else { u64::MAX };
         let inside = offset.checked_add(len).is_some_and(|end| end <= self.shape.bytes);
         inside && len > 0 && len <= longest && stored == data
+    }
+
+    /// An entry, again where a block could not be read.
+    fn tried(
+        &mut self,
+        op: BlockOp,
+        offset: u64,
+        len: u64,
+        data: &[u8],
+    ) -> Result<Status, JournalError> {
+        let mut status = Status::SUCCESS;
+        for _ in 0..TRIES {
+            let mut buffer = Buffer::zeroed(data.len())?;
+            if !data.is_empty() {
+                buffer.bytes_mut().copy_from_slice(data);
+            }
+            status = self.one(op, offset, len, buffer)?;
+            if status != Status::UNRECOVERED_READ {
+                break;
+            }
+        }
+        Ok(status)
     }
 
     /// One request, alone.

@@ -71,6 +71,37 @@ fn a_drive_that_refuses_stays_readable_and_loses_nothing() {
 }
 
 #[test]
+fn an_entry_whose_block_cannot_be_read_is_tried_again_or_made_good() {
+    // Refusals of block 3, whether a later write covers it, and whether the
+    // drive takes writes then.
+    for (refusals, later, takes) in
+        [(3, false, true), (4, true, true), (4, false, false), (9, true, false)]
+    {
+        let mut host = Host::new(Fickle::new(4), ram(), 4);
+        for (lba, count) in [(1, 1), (3, 1), (7, 2)] {
+            assert!(host.one(BlockOp::Write, lba, count, false).status.is_ok());
+        }
+        if later {
+            assert!(host.one(BlockOp::Write, 3, 2, false).status.is_ok());
+        }
+        let (below, store, known) = host.cut();
+        below.set_unread(3, refusals);
+        let mut host = Host::again(below, store, known);
+        let frozen = (!takes).then_some(Status::UNRECOVERED_READ);
+        assert_eq!(host.port.frozen(), frozen, "{refusals} refusals, later: {later}");
+        assert_eq!(host.port.withholds(3 * 4096, 512), !takes);
+        assert!(!host.port.withholds(4096, 8192) && !host.port.withholds(7 * 4096, 8192));
+        assert_eq!(host.one(BlockOp::Write, 20, 1, false).status.is_ok(), takes);
+        assert!(host.one(BlockOp::Read, 7, 2, false).status.is_ok());
+        let (below, store, known) = host.cut();
+        below.set_unread(3, 0);
+        let mut host = Host::again(below, store, known);
+        assert_eq!(host.port.frozen(), None);
+        host.verify();
+    }
+}
+
+#[test]
 fn flushes_tell_of_one_that_failed_below() {
     let mut host = Host::new(Fickle::new(5), ram(), 5);
     let mut refused = false;

@@ -33,6 +33,9 @@ struct Inner {
     rng: Rng,
     failing: u64,
     read_only: bool,
+    /// A block, and how many writes of it are yet to be refused, as parts of
+    /// one are whose rest cannot be read.
+    unread: (usize, u32),
     /// Completions until power goes.
     left: u64,
 }
@@ -46,6 +49,7 @@ impl Fickle {
             rng: Rng::new(seed, 7),
             failing: 0,
             read_only: false,
+            unread: (0, 0),
             left: u64::MAX,
         })))
     }
@@ -63,6 +67,11 @@ impl Fickle {
     /// All writes are refused.
     pub fn set_read_only(&self, read_only: bool) {
         self.0.borrow_mut().read_only = read_only;
+    }
+
+    /// So many writes that begin at a block are refused since it cannot be read.
+    pub fn set_unread(&self, block: usize, times: u32) {
+        self.0.borrow_mut().unread = (block, times);
     }
 
     /// Nothing happens any more after so many completions.
@@ -135,6 +144,10 @@ impl Inner {
                 }
             }
             _ if self.read_only => status = Status::READ_ONLY,
+            _ if self.unread.0 == first && self.unread.1 > 0 => {
+                self.unread.1 -= 1;
+                status = Status::UNRECOVERED_READ;
+            }
             _ => {
                 apply(blocks, rng, &req, fails);
                 status = if fails { Status::WRITE_FAULT } else { status };
