@@ -18,6 +18,7 @@
 
 pub mod battery;
 pub mod breaks;
+mod buffers;
 pub mod contract;
 mod damaged;
 pub mod drive;

@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use crate::battery::Battery;
 use crate::breaks::Break;
+use crate::buffers::Buffers;
 use crate::contract::Contract;
 use crate::life::Counts;
 use crate::power::Flash;
@@ -102,6 +103,7 @@ pub struct Machine {
     done: Ring<BlockDone>,
     open: [Option<Request>; MOST_AT_ONCE],
     free: Vec<usize>,
+    buffers: Buffers,
     /// Sectors of a cell.
     cell_sectors: u64,
     broken: Option<Break>,
@@ -124,6 +126,7 @@ impl Machine {
         let cells_per_block = if setup.parts { BLOCK_BYTES / SECTOR_BYTES } else { 1 };
         let mut contract = Contract::new(setup.blocks(), cells_per_block);
         contract.protected = setup.protected;
+        let pieces = setup.blocks().div_ceil(CHECK_BLOCKS);
         Machine {
             contract,
             counts: Counts::default(),
@@ -135,6 +138,7 @@ impl Machine {
             done: Ring::new(MOST_AT_ONCE),
             open: [None; MOST_AT_ONCE],
             free: Vec::with_capacity(MOST_AT_ONCE),
+            buffers: Buffers::new(setup.kept, setup.work.blocks, pieces),
             cell_sectors: BLOCK_BYTES / SECTOR_BYTES / cells_per_block,
             broken,
             used: false,
@@ -429,14 +433,14 @@ impl Machine {
         }
     }
 
-    fn request(&self, slot: usize, ask: Ask, cell: u64, cells: u64, at: u32) -> BlockReq {
+    fn request(&mut self, slot: usize, ask: Ask, cell: u64, cells: u64, at: u32) -> BlockReq {
         let Ask { op, fua, sector, count } = ask;
         let (offset, len) = match op {
             BlockOp::Flush => (0, 0),
             _ => (sector * SECTOR_BYTES, count * SECTOR_BYTES),
         };
         let buffer = match op {
-            BlockOp::Read | BlockOp::Write => self.buffer(len),
+            BlockOp::Read | BlockOp::Write => self.buffer(slot, op, len),
             _ => Buffer::empty(),
         };
         let fua = fua && self.broken != Some(Break::DropFua);
@@ -451,12 +455,16 @@ impl Machine {
         req
     }
 
-    fn buffer(&self, len: u64) -> Buffer {
+    fn buffer(&mut self, slot: usize, op: BlockOp, len: u64) -> Buffer {
         let stored = match u64::from(self.setup.kept) {
             BLOCK_BYTES => len,
             kept => len / BLOCK_BYTES * kept,
         };
-        Buffer::zeroed(stored as usize).expect("memory for a request")
+        let mut buffer = self.buffers.request(slot, stored as usize);
+        if op == BlockOp::Read {
+            self.buffers.mark(&mut buffer);
+        }
+        buffer
     }
 
     fn submit(&mut self) {
@@ -531,6 +539,7 @@ impl Machine {
         self.free.push(slot);
         self.flash.power().progress();
         if !is_done(done.status) {
+            self.buffers.request_done(slot, done.buffer);
             return self.failed(&request, done.status);
         }
         match request.op {
@@ -542,6 +551,7 @@ impl Machine {
             }
             _ => self.contract.end(request.at),
         }
+        self.buffers.request_done(slot, done.buffer);
         let about = (request.op != BlockOp::Flush).then_some((request.block, request.blocks));
         self.note(about, || format!("done {:?} {slot}", request.op));
         Ok(())
@@ -651,12 +661,12 @@ impl Machine {
         may_fail: impl Fn(&Contract, u64) -> bool,
     ) -> Result<(), Violation> {
         let (blocks, kept) = (self.setup.blocks(), u64::from(self.setup.kept));
-        let mut all = Buffer::zeroed((blocks * kept) as usize).expect("memory for a small drive");
         let (mut next, mut left, mut missed) = (0, blocks, Vec::new());
         while left > 0 {
             while next < blocks && self.queue.room() > 0 {
                 let count = CHECK_BLOCKS.min(blocks - next);
-                self.ask_check(next, count, all.split_to((count * kept) as usize));
+                let buffer = self.buffers.check(next / CHECK_BLOCKS, (count * kept) as usize);
+                self.ask_check(next, count, buffer);
                 next += count;
             }
             self.wait_for_check()?;
@@ -668,6 +678,7 @@ impl Machine {
                 } else {
                     missed.extend((done.id..done.id + count).map(|block| (block, done.status)));
                 }
+                self.buffers.check_done(done.id / CHECK_BLOCKS, done.buffer);
             }
         }
         for (block, status) in missed {
