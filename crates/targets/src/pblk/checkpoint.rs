@@ -238,6 +238,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// Goes on with checkpoints as far as can be. With nothing to be made
     /// durable any more, the one under way has no root: what the last one leads
     /// to stays.
+    #[cold]
     pub(super) fn checkpoint_step(&mut self, now: Time) {
         while !self.dead && self.checkpoint_once(now) {}
     }
@@ -323,6 +324,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// The drive's flush for a checkpoint is over.
+    #[cold]
     pub(super) fn checkpoint_synced(&mut self, now: Time, status: Status) {
         self.checkpoint.syncing = false;
         if status.is_ok() {
@@ -636,6 +638,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// A row of own blocks is programmed, or failed.
+    #[cold]
     pub(super) fn own_done(&mut self, now: Time, number: u32, done: VectorDone) {
         let row = &mut self.meta.rows[number as usize];
         row.buffer.reclaim(done.buffer);
@@ -864,6 +867,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Sends the records that are pending, now or when there is a row for
     /// them.
+    #[cold]
     pub(super) fn send_log(&mut self, now: Time) {
         if self.log.pending.is_empty() {
             self.log.wanted = false;

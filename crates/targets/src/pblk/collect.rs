@@ -277,6 +277,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Reads the next block that could not be read with its neighbours. False
     /// where that has to wait.
+    #[inline(never)]
     fn read_again(&mut self, now: Time, pu: usize, rank: usize) -> bool {
         let at = self.collectors[rank].again[0];
         let chunk = self.geometry.chunk_index(at);
@@ -314,6 +315,7 @@ impl<D: OpenChannel> Pblk<D> {
         None
     }
 
+    #[inline(never)]
     fn choose_victim(&mut self, pu: usize, rank: usize) -> Option<usize> {
         if let Some(chunk) = self.take_asked(pu, rank) {
             return Some(chunk);
@@ -688,6 +690,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// A chunk is erased, or worn out and lost.
+    #[cold]
     pub(super) fn reset_done(&mut self, now: Time, chunk: usize, status: Status) {
         let pu = self.geometry.pu_index(self.geometry.chunk_start(chunk));
         let rank = self.stripe.rank(pu);

@@ -278,6 +278,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Pages have been read, or cannot be.
+    #[cold]
     pub(super) fn load_done(&mut self, now: Time, number: u32, done: VectorDone) {
         let mut load = self.load.take().expect("a read is under way");
         let (job, rest) = &mut load.reads[number as usize];
@@ -318,6 +319,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Lets in what can be let in, and reads on.
+    #[cold]
     pub(super) fn load_step(&mut self, now: Time) {
         self.unpark(now);
         self.load_more(now);

@@ -701,6 +701,8 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
+    /// Handles one completion. What is rare is out of line, and marked cold: the
+    /// code of the usual events fills the instruction cache as it is.
     #[inline(always)]
     fn handle(&mut self, now: Time, done: VectorDone) {
         match Cookie::unpack(done.cookie) {

@@ -320,6 +320,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// A unit that failed stays in the buffer and goes elsewhere, before
     /// others.
+    #[cold]
     pub(super) fn send_again(&mut self, now: Time, unit: u32) {
         if self.checkpoint.is_settling() {
             self.checkpoint.hold(unit);

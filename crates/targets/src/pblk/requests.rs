@@ -233,6 +233,7 @@ impl<D: OpenChannel> Pblk<D> {
         (position / BLOCK_BYTES, from as usize, len as usize)
     }
 
+    #[inline(never)]
     fn read(&mut self, now: Time, slot: u32) {
         let len = self.requests[slot].len;
         let mut at = 0;
@@ -334,6 +335,7 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
+    #[cold]
     pub(super) fn partial_done(&mut self, now: Time, number: u32, done: VectorDone) {
         let partial = &mut self.partials[number];
         partial.scratch = done.buffer;
@@ -486,6 +488,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Takes a part of a block: around bytes that are in the buffer or zero at
     /// once, around bytes in flash when they have been read.
+    #[inline(never)]
     fn stage_part(
         &mut self,
         now: Time,
@@ -542,6 +545,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// The old bytes have arrived: writes around them, unless the block has
     /// moved in flash meanwhile; then they are read again.
     /// Bytes of a block that was lost meanwhile are as good as not read.
+    #[inline(never)]
     fn merge(&mut self, now: Time, number: u32) -> bool {
         let place = self.map.get(self.partials[number].lba);
         if place == Place::LOST {
@@ -566,6 +570,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Gives a block up: it reads as zeros. False when the log has no room to
     /// record it.
+    #[inline(never)]
     fn unmap(&mut self, now: Time, lba: u64) -> bool {
         let place = self.map.get(lba);
         if place == Place::UNMAPPED {
@@ -680,6 +685,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Writes that wait for the buffer of a drive that is read-only.
+    #[cold]
     fn give_up_waiting(&mut self, now: Time) {
         while let Some(number) = self.merges.pop_front() {
             let slot = self.partials[number].request;
@@ -733,6 +739,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// The drive's flush is over.
+    #[cold]
     pub(super) fn flush_done(&mut self, now: Time, status: Status) {
         for _ in 0..std::mem::take(&mut self.syncing) {
             let flush = self.flushes.pop_front().expect("they were counted");
