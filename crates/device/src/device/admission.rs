@@ -68,16 +68,14 @@ impl<M: Medium> Device<M> {
         if cmd.op == VectorOp::Copy || (cmd.op.erases() && n != 1) {
             return Err((Status::INVALID_FIELD, 0));
         }
-        let last = Ppa(cmd.ppa.0.saturating_add(n as u64 - 1));
-        if !self.geometry.contains(cmd.ppa)
-            || !self.geometry.contains(last)
-            || self.geometry.chunk_index(cmd.ppa) != self.geometry.chunk_index(last)
-        {
+        let end = self.geometry.block(cmd.ppa) + u32::from(cmd.count);
+        if !self.geometry.contains(cmd.ppa) || end > self.geometry.chunk_blocks() {
             return Err((Status::LBA_OUT_OF_RANGE, bits(0, n)));
         }
         Ok(())
     }
 
+    #[inline(never)]
     fn check_list(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
         let list = cmd.list.as_ref().expect("the caller saw a list");
         let mut failed = 0;
@@ -96,6 +94,7 @@ impl<M: Medium> Device<M> {
         chunk.read(self.geometry.block(ppa), u32::from(count), self.units.timing().unreadable)
     }
 
+    #[inline(never)]
     fn check_reads(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
         let (mut status, mut failed) = (Status::SUCCESS, 0);
         Self::for_each_run(&self.geometry, cmd, false, |ppa, first, count| {
@@ -152,6 +151,7 @@ impl<M: Medium> Device<M> {
     /// Resets or retires all chunks named, or none. A chunk of which a reset is
     /// on its way is refused. One at the end of its endurance goes offline and
     /// is reported; the others stay as they were.
+    #[inline(never)]
     fn enter_resets(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
         let address = |i: usize| cmd.list.as_ref().map_or(cmd.ppa, |list| list.from[i]);
         let (retires, cliff) = (cmd.op == VectorOp::Retire, self.cliff);
