@@ -290,8 +290,9 @@ impl Run {
         run
     }
 
+    /// All that is under way ends, or power goes.
     fn settle(&mut self) {
-        while self.under_way > 0 {
+        while self.under_way > 0 && !self.is_cut() {
             self.step();
         }
     }
