@@ -193,8 +193,9 @@ impl<D: OpenChannel> Pblk<D> {
             || self.meta.chunks.values().any(|own| own.erasing || own.rows > 0)
     }
 
-    /// Where rows wait and the drive does nothing, tries all units once more;
-    /// if that changes nothing, the drive is at its end.
+    /// Where rows wait and the drive does nothing, tries all units once more,
+    /// lending each a chunk that is kept back; if that changes nothing, the drive
+    /// is at its end.
     #[cold]
     fn end_without_room(&mut self, now: Time) {
         if self.dead || self.is_at_work() || self.load.is_some() {
@@ -203,6 +204,7 @@ impl<D: OpenChannel> Pblk<D> {
         let waiting = self.waiting_rows();
         for rank in 0..self.collectors.len() {
             let pu = self.stripe.pu(rank);
+            self.space.lend_one(pu);
             self.collect(now, pu);
             self.refresh(pu);
         }

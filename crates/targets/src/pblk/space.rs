@@ -308,6 +308,15 @@ impl Space {
         pu.set_own_used(pu.own_used, pu.lent + more as u32);
     }
 
+    /// The same where all that is free is kept back and nothing is lent: a start
+    /// may have found nothing to lend, and what came back since was kept back.
+    pub fn lend_one(&mut self, pu: usize) {
+        let of_pu = &self.pus[pu];
+        if of_pu.free() == 0 && !of_pu.free.is_empty() && of_pu.lent == 0 {
+            self.lend(pu);
+        }
+    }
+
     /// Takes the least worn free chunk of a unit for data.
     pub fn open(&mut self, pu: usize) -> Option<OpenChunk> {
         if self.pus[pu].free() == 0 {
