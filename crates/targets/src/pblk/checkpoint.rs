@@ -290,7 +290,7 @@ impl<D: OpenChannel> Pblk<D> {
     fn send_held(&mut self, now: Time) {
         for unit in std::mem::take(&mut self.checkpoint.held) {
             if self.units.is_user(unit) {
-                self.send_again(now, unit);
+                self.send_again(unit);
             } else {
                 self.send_moved_row(now, self.units.rank_of(unit), unit);
             }

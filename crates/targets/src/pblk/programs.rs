@@ -191,6 +191,9 @@ impl<D: OpenChannel> Pblk<D> {
             self.pump_stranded(now);
         }
         while let Some(&unit) = self.stripe.ready.front() {
+            if self.units.unit(unit).again && !self.may_send_again(now, unit) {
+                continue;
+            }
             let Some(rank) = self.stripe.choose() else { return };
             self.stripe.ready.pop_front();
             self.send_row(now, unit, rank);
@@ -230,7 +233,7 @@ impl<D: OpenChannel> Pblk<D> {
             }
             Some(_) => {
                 self.fail_chunk(open.chunk);
-                self.send_again(now, unit);
+                self.send_again(unit);
             }
             None => self.program_striped(unit, open, rank),
         }
@@ -321,13 +324,28 @@ impl<D: OpenChannel> Pblk<D> {
     /// A unit that failed stays in the buffer and goes elsewhere, before
     /// others.
     #[cold]
-    pub(super) fn send_again(&mut self, now: Time, unit: u32) {
+    pub(super) fn send_again(&mut self, unit: u32) {
         if self.checkpoint.is_settling() {
             self.checkpoint.hold(unit);
             return;
         }
-        self.void_dead(now, unit);
+        self.units.unit_mut(unit).again = true;
         self.stripe.ready.push_front(unit);
+    }
+
+    /// A unit that failed may have waited for a row while newer copies were
+    /// programmed and a checkpoint began: those that do not count any more
+    /// become padding now, when it is sent, or it waits until the rows before
+    /// the checkpoint have settled.
+    #[cold]
+    fn may_send_again(&mut self, now: Time, unit: u32) -> bool {
+        if self.checkpoint.is_settling() {
+            self.stripe.ready.pop_front();
+            self.checkpoint.hold(unit);
+            return false;
+        }
+        self.void_dead(now, unit);
+        true
     }
 
     /// Makes padding of the copies of a unit that do not count any more: it
@@ -432,7 +450,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.units.end(unit);
             self.end_flushes(now);
         } else {
-            self.send_again(now, unit);
+            self.send_again(unit);
         }
         if before {
             self.checkpoint.settled();

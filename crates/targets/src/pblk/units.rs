@@ -41,6 +41,8 @@ pub(super) struct Unit {
     pub sent: bool,
     /// It was on its way when the checkpoint under way began.
     pub before: bool,
+    /// Its program failed: it is sent again.
+    pub again: bool,
     /// It went where the stripe had room, as the user's do.
     pub striped: bool,
 }
@@ -107,6 +109,7 @@ impl Units {
     pub fn begin(&mut self) -> Option<u32> {
         let unit = self.free.pop()?;
         self.units[unit as usize].filled = 0;
+        self.units[unit as usize].again = false;
         self.units[unit as usize].seq = self.next_seq;
         self.outstanding.push_back(false);
         self.next_seq += 1;
