@@ -8,6 +8,7 @@
 //! that move with their command and come back in its completion on every
 //! path, errors included.
 
+pub mod batch;
 pub mod block;
 pub mod buffer;
 pub mod lazy;
@@ -17,6 +18,7 @@ pub mod slots;
 pub mod status;
 pub mod time;
 
+pub use batch::{BatchDone, BatchOp, BatchReq, BatchShape, Desc, MAX_BATCH_PAGES};
 pub use block::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, SECTOR_BYTES, Shape};
 pub use buffer::{Buffer, Pieces};
 pub use lazy::{Lazy, OutOfMemory};
