@@ -8,6 +8,7 @@
 //! time. [`notices`] are what a drive tells unasked. [`admin`] knows the bytes of the admin pages and commands.
 
 pub mod admin;
+pub mod batched;
 pub mod command;
 mod device;
 pub mod hosted;
@@ -21,6 +22,7 @@ mod slc;
 mod timeline;
 mod units;
 
+pub use batched::{BatchHost, BatchHostError, Ticket};
 pub use command::{
     Addresses, Content, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp,
 };

@@ -7,6 +7,7 @@
 //! takes latency + controller + the drive + its bytes at the rate + latency.
 
 use flash::{Chunk, Geometry, LinkTiming, Ppa, TAG_BYTES, Timing};
+use port::{BLOCK_BYTES, BatchDone, BatchOp, BatchReq, Desc};
 use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Time};
 
 use crate::command::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
@@ -25,10 +26,23 @@ impl Payload for BlockReq {
     }
 }
 
+impl Payload for BatchReq {
+    /// A batch is its DESC and its pages; a bad one is what its buffer has.
+    fn wire_bytes(&self) -> u64 {
+        match self.op {
+            BatchOp::WriteBatch => match Desc::parse(self.buffer.bytes()) {
+                Some(desc) => (1 + desc.count() as u64) * BLOCK_BYTES,
+                None => self.buffer.len() as u64,
+            },
+            BatchOp::Read | BatchOp::Flush => 0,
+        }
+    }
+}
+
 /// Bytes of the blocks that a vector command moves; tags ride along, unless
 /// they are all.
 fn data_bytes(cmd: &VectorCmd) -> u64 {
-    let each = if cmd.content == Content::Tags { TAG_BYTES as u64 } else { port::BLOCK_BYTES };
+    let each = if cmd.content == Content::Tags { TAG_BYTES as u64 } else { BLOCK_BYTES };
     u64::from(cmd.count) * each
 }
 
@@ -62,6 +76,27 @@ impl Answer<BlockReq> for BlockDone {
         cmd.id
     }
     fn renumber(cmd: &mut BlockReq, number: u64) {
+        cmd.id = number;
+    }
+    fn done_number(&self) -> u64 {
+        self.id
+    }
+    fn at(&self) -> Time {
+        self.at
+    }
+    fn finish(&mut self, number: u64, at: Time) {
+        (self.id, self.at) = (number, at);
+    }
+}
+
+impl Answer<BatchReq> for BatchDone {
+    fn up_bytes(cmd: &BatchReq) -> u64 {
+        if cmd.op == BatchOp::Read { BLOCK_BYTES } else { 0 }
+    }
+    fn number(cmd: &BatchReq) -> u64 {
+        cmd.id
+    }
+    fn renumber(cmd: &mut BatchReq, number: u64) {
         cmd.id = number;
     }
     fn done_number(&self) -> u64 {

@@ -1,5 +1,8 @@
 //! Targets: what turns an open-channel drive into something to use.
 
+pub mod batch;
 pub mod pblk;
 
 pub use pblk::{Pblk, PblkConfig, Victim, WriteCounters, own_blocks, reserve_chunks, with_reserve};
+pub use batch::{Batch, BatchConfig, BatchCounters, BatchError};
+pub use pblk::{Pblk, PblkConfig, Victim, WriteCounters, reserve_chunks, with_reserve};

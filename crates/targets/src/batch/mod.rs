@@ -1,0 +1,655 @@
+//! batch: a target with a multi-page write interface.
+//!
+//! After Do, Lomet and Picoli, "Improving CPU I/O Performance via SSD Controller
+//! FTL Support for Batched Writes" (DaMoN 2019). The host writes buffers of many
+//! unrelated logical pages (LPAGEs), each named by its LPID, and reads single
+//! ones. A batch is acknowledged when it is durable; there is no write cache.
+//!
+//! Guarantees, section 3.1 of the paper:
+//! - a read that completed before a batch was submitted sees nothing of it;
+//! - a read submitted after a batch was acknowledged sees all of it;
+//! - reads in between see a prefix, in the order of the log, of the batches on
+//!   their way, each whole; and a read sees no less than one that completed
+//!   before it was submitted;
+//! - of each batch all pages appear or none, also after a power cut; and those
+//!   that appear are a prefix in the order of the log.
+//!
+//! What may fail: a bad request gets a status and changes nothing. A program
+//! that fails is done elsewhere. When the log or the checkpoint record cannot be
+//! written any more ([`Batch::fault`]), writes are refused, and all that was
+//! acknowledged can be read.
+//!
+//! The paper's words: RBLOCK is the drive's logical block of 4 KiB, WBLOCK a row
+//! of a chunk, EBLOCK a chunk, TAG the out-of-band bytes. The batches of
+//! collection and of tables' pages go through the log as the host's do.
+//!
+//! Files: `map`, `garbage`, `wear` the tables, `paged` and `dirty` what is known
+//! of their pages, `tables` their pages by name, `page` names and TAGs, `side`
+//! the side table; `record` the log's records, `log` its rows; `space` chunks and
+//! streams; `write` the life of a batch, `read` reads and flushes; `collect`
+//! collection; `checkpoint`, `slot` checkpoints and their record; `recover`
+//! start-up, `walk` the log as recovery reads it, `runner` the drive meanwhile;
+//! `scan` the full TAG scan that recovery is held against. See
+//! `docs/targets/batch.md`.
+
+mod checkpoint;
+mod collect;
+mod config;
+mod dirty;
+mod garbage;
+mod location;
+mod log;
+mod map;
+mod page;
+mod paged;
+mod read;
+mod record;
+mod recover;
+mod runner;
+mod scan;
+mod side;
+mod slot;
+mod space;
+mod tables;
+mod walk;
+mod wear;
+mod write;
+
+use std::collections::VecDeque;
+
+use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use flash::{Geometry, Ppa, TAG_BYTES};
+use port::{BLOCK_BYTES, BatchDone, BatchOp, BatchReq, BatchShape, Buffer, Port, Ring, Time};
+use port::{Slots as Table, Status};
+
+pub use config::{BatchConfig, BatchError};
+pub use scan::ScanError;
+
+use checkpoint::{Checkpoint, PAGES_AT_ONCE, record_bytes};
+use collect::{Collector, runs_of};
+use config::Layout;
+use garbage::Garbage;
+use log::Log;
+use map::Map;
+use read::{Flush, Read};
+use record::What;
+use side::Side;
+use slot::Slots;
+use space::{Space, Stream};
+use wear::Wear;
+use write::{Stage, Write};
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// Batches of tables' pages that may be on their way, beside collection's.
+const PAGE_WRITES: usize = 4;
+
+/// Rows of tables' pages on their way at once.
+const WHOLE_ROWS: usize = 32;
+
+/// Pages of MAP being read, and reads through buffers of the target's.
+const BLOCK_BUFFERS: usize = 64;
+
+/// Erases at once, and rows of the log and of a checkpoint record.
+const OTHERS: usize = 64 + 4;
+
+/// What the target has done since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchCounters {
+    /// Batches acknowledged.
+    pub batches: u64,
+    /// Logical pages taken to be written.
+    pub user: u64,
+    /// Pages of batches that came again later in their batch: never written.
+    pub superseded: u64,
+    /// Reads completed.
+    pub reads: u64,
+    /// Blocks programmed to fill rows of pages.
+    pub padding: u64,
+    /// Rows of log written, failed tries too.
+    pub log_rows: u64,
+    /// Pages of tables written.
+    pub table_pages: u64,
+    /// Pages of MAP read.
+    pub map_loads: u64,
+    /// Programs that failed.
+    pub failed_programs: u64,
+    /// Pages that went elsewhere, by an RDESC_A.
+    pub amended: u64,
+    /// Chunks taken to be collected.
+    pub collections: u64,
+    /// Reads of rows by collection.
+    pub collect_reads: u64,
+    /// Chunks erased.
+    pub erases: u64,
+    /// Chunks given up.
+    pub retired: u64,
+    /// Chunks that stay since a block that counts cannot be read.
+    pub stuck: u64,
+    /// Pages of MAP that could not be read.
+    pub lost: u64,
+    /// Checkpoints begun.
+    pub checkpoints: u64,
+    /// Blocks programmed in all.
+    pub programmed: u64,
+}
+
+/// What a start found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// The drive was empty.
+    pub fresh: bool,
+    /// Number of the checkpoint record that was used.
+    pub checkpoint: u64,
+    /// Rows of log read.
+    pub rows: u64,
+    /// Entries of records read.
+    pub entries: u64,
+    /// Batches whose flash locations were read, as no done record covers them.
+    pub verified: u64,
+    /// Batches that had begun and were dropped.
+    pub dropped: u64,
+    /// LSNs that no batch has, from the first to the last: of those that were
+    /// dropped, and some more that a lost row of the log may have named.
+    pub unused: (u64, u64),
+    /// Pages of MAP read.
+    pub map_pages: u64,
+    /// Drive time that it took, in ns.
+    pub time: u64,
+}
+
+/// What a completion of the drive belongs to, and which one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cookie {
+    /// A host's read.
+    Read(u32),
+    /// A host's read through a buffer of the target's.
+    Bounce(u32),
+    /// A page of MAP, to its slot.
+    Load(u32),
+    /// A row of the log.
+    Log,
+    /// A row of pages: batch, row.
+    Pages(u32, u32),
+    /// A collector's read: collector, run.
+    Survivors(u32, u32),
+    /// An erase or retirement: chunk.
+    Erase(u32),
+    /// A row of a checkpoint record.
+    SlotRow,
+    /// An erase of a slot's chunk.
+    SlotErase,
+    /// The drive's flush.
+    Flush,
+}
+
+/// Bits of each of a cookie's numbers.
+const COOKIE_BITS: u32 = 28;
+
+impl Cookie {
+    fn pack(self) -> u64 {
+        let (kind, a, b) = match self {
+            Cookie::Read(id) => (0, id, 0),
+            Cookie::Bounce(id) => (1, id, 0),
+            Cookie::Load(slot) => (2, slot, 0),
+            Cookie::Log => (3, 0, 0),
+            Cookie::Pages(id, row) => (4, id, row),
+            Cookie::Survivors(c, run) => (5, c, run),
+            Cookie::Erase(chunk) => (6, chunk, 0),
+            Cookie::SlotRow => (7, 0, 0),
+            Cookie::SlotErase => (8, 0, 0),
+            Cookie::Flush => (9, 0, 0),
+        };
+        kind << (2 * COOKIE_BITS) | u64::from(a) << COOKIE_BITS | u64::from(b)
+    }
+
+    fn unpack(word: u64) -> Cookie {
+        let part = |shift: u32| (word >> shift) as u32 & ((1 << COOKIE_BITS) - 1);
+        let (a, b) = (part(COOKIE_BITS), part(0));
+        match word >> (2 * COOKIE_BITS) {
+            0 => Cookie::Read(a),
+            1 => Cookie::Bounce(a),
+            2 => Cookie::Load(a),
+            3 => Cookie::Log,
+            4 => Cookie::Pages(a, b),
+            5 => Cookie::Survivors(a, b),
+            6 => Cookie::Erase(a),
+            7 => Cookie::SlotRow,
+            8 => Cookie::SlotErase,
+            _ => Cookie::Flush,
+        }
+    }
+}
+
+/// Whether a read gave the data.
+#[inline]
+fn is_read(status: Status) -> bool {
+    status.is_ok() || status == Status::HIGH_ECC
+}
+
+/// The target with batched writes over an open-channel drive.
+pub struct Batch<D> {
+    device: D,
+    geometry: Geometry,
+    config: BatchConfig,
+    layout: Layout,
+    shape: BatchShape,
+    kept: usize,
+    cached: bool,
+    now: Time,
+
+    map: Map,
+    garbage: Garbage,
+    wear: Wear,
+    side: Side,
+    space: Space,
+    log: Log,
+    slots: Slots,
+    checkpoint: Checkpoint,
+    collectors: Vec<Collector>,
+
+    /// The host's batches, then those of collection, then those of tables'
+    /// pages.
+    writes: Vec<Write>,
+    /// Host's batches that are not put down for the log yet, oldest first.
+    arrivals: VecDeque<u32>,
+    /// How many came.
+    arrived: u64,
+    /// In the log and not installed, by LSN.
+    order: VecDeque<u32>,
+    /// Rows whose records are durable, to be programmed in this order.
+    issue: VecDeque<(u32, u32)>,
+    next_lsn: u64,
+    /// All batches up to this LSN are installed.
+    applied: u64,
+
+    reads: Table<Read>,
+    /// Reads that find no slot for their page of MAP.
+    stalled: VecDeque<u32>,
+    /// Reads that wait for a buffer of the target's.
+    bounces: VecDeque<u32>,
+    flushes: VecDeque<Flush>,
+    /// Slots whose pages of MAP are to be read.
+    loads: VecDeque<u32>,
+
+    /// Chunks with nothing valid, each with the LSN that the durable log must
+    /// say to be installed before it is erased.
+    leaving: VecDeque<(usize, u64)>,
+    erasing: usize,
+    /// A host's batch waits for free chunks.
+    short_of_room: bool,
+    /// Somebody waits for a slot of the cache.
+    short_of_slots: bool,
+    clean_hand: usize,
+    /// A chunk failed since the start.
+    failed_waits: bool,
+    /// Chunks that became collectable or free: a count.
+    changes: u64,
+    /// The state in which no victim was found.
+    no_victim: u64,
+    /// Checkpoints made in the hope for room.
+    forced: u32,
+    fault: Option<BatchError>,
+
+    data_rows: Vec<Buffer>,
+    whole_rows: Vec<Buffer>,
+    blocks: Vec<Buffer>,
+    slot_row: Option<Buffer>,
+    scratch: Vec<(u64, u32)>,
+    /// The drive's flush is on its way.
+    syncing: bool,
+
+    out: Ring<VectorCmd>,
+    device_done: Ring<VectorDone>,
+    ready: Ring<BatchDone>,
+    counters: BatchCounters,
+    recovery: Recovery,
+}
+
+impl<D: OpenChannel> Batch<D> {
+    /// A target that knows nothing of its drive yet.
+    fn build(device: D, config: BatchConfig, now: Time) -> Result<Batch<D>, BatchError> {
+        let geometry = *device.geometry();
+        let unreadable = device.timing().unreadable;
+        if unreadable > 0 {
+            return Err(BatchError::Unreadable(unreadable));
+        }
+        let row = geometry.row_blocks() as usize;
+        if row > device::MAX_ADDRESSES {
+            return Err(BatchError::Row(row as u32));
+        }
+        let layout = config.check(&geometry)?;
+        let kept = device.kept();
+        let map = Map::new(config.pages, layout.cache_slots())?;
+        let garbage = Garbage::new(&geometry)?;
+        let wear = Wear::new(&geometry);
+        let locations = map.tiny.len() + garbage.tiny.len() + wear.small.len();
+        let slots = Slots::new(&geometry, locations);
+        if slots.record_blocks > geometry.chunk_blocks() {
+            return Err(BatchError::Slots);
+        }
+        let units = geometry.total_pus() as usize;
+        let collectors = config.collectors as usize;
+        let (rows, runs) = ((2 * units).clamp(8, 256), runs_of(geometry.row_blocks()));
+        let whole = row * (BLOCK + TAG_BYTES);
+        let mut wholes = Buffer::carve(WHOLE_ROWS + 2, whole)?;
+        let (slot_row, log_row) = (wholes.pop(), wholes.pop());
+        let users = config.batches;
+        let mut writes: Vec<Write> = Vec::new();
+        writes.resize_with(users, || Write::new(Stream::User, config.max_pages as usize));
+        let mut made = Vec::new();
+        for c in 0..collectors {
+            let data = writes.len() as u32;
+            writes.push(Write::new(Stream::Collect, What::Collect.capacity()));
+            writes.push(Write::new(Stream::Meta, What::Collect.capacity()));
+            let both = &mut writes[data as usize..];
+            both.iter_mut().for_each(|write| write.owner = Some(c as u8));
+            made.push(Collector::new(data, data + 1, Buffer::carve(runs, whole)?));
+        }
+        let count = writes.len() + PAGE_WRITES;
+        writes.resize_with(count, || Write::new(Stream::Meta, PAGES_AT_ONCE));
+        let pending = users * config.max_pages as usize + collectors * What::Collect.capacity();
+        let commands =
+            config.depth + rows + WHOLE_ROWS + BLOCK_BUFFERS + collectors * runs + OTHERS;
+        let checkpoint = Checkpoint::new(record_bytes(&slots));
+        let each = kept as usize + TAG_BYTES;
+        Ok(Batch {
+            geometry,
+            config,
+            layout,
+            shape: BatchShape {
+                pages: config.pages,
+                kept,
+                max_pages: config.max_pages,
+                depth: config.depth,
+            },
+            kept: kept as usize,
+            cached: device.is_cached(),
+            now,
+            map,
+            garbage,
+            wear,
+            side: Side::new(pending),
+            space: Space::new(&geometry, layout.user_lanes, layout.side_lanes),
+            log: Log::new(layout.log_lanes, log_row.expect("it was carved")),
+            slots,
+            checkpoint,
+            collectors: made,
+            writes,
+            arrivals: VecDeque::with_capacity(users),
+            arrived: 0,
+            order: VecDeque::with_capacity(count),
+            issue: VecDeque::with_capacity(1024),
+            next_lsn: 1,
+            applied: 0,
+            reads: Table::new(config.depth),
+            stalled: VecDeque::with_capacity(config.depth),
+            bounces: VecDeque::with_capacity(config.depth),
+            flushes: VecDeque::with_capacity(config.depth),
+            loads: VecDeque::new(),
+            leaving: VecDeque::new(),
+            erasing: 0,
+            short_of_room: false,
+            short_of_slots: false,
+            clean_hand: 0,
+            failed_waits: false,
+            changes: 0,
+            no_victim: u64::MAX,
+            forced: 0,
+            fault: None,
+            data_rows: Buffer::carve(rows, row * each)?,
+            whole_rows: wholes,
+            blocks: Buffer::carve(BLOCK_BUFFERS, BLOCK + TAG_BYTES)?,
+            slot_row,
+            scratch: Vec::with_capacity(config.max_pages as usize),
+            syncing: false,
+            out: Ring::new(commands),
+            device_done: Ring::new(commands),
+            ready: Ring::new(config.depth),
+            counters: BatchCounters::default(),
+            recovery: Recovery::default(),
+            device,
+        })
+    }
+
+    /// The outside of the target.
+    pub fn shape(&self) -> &BatchShape {
+        &self.shape
+    }
+
+    /// What it has done since it was started.
+    pub fn counters(&self) -> BatchCounters {
+        self.counters
+    }
+
+    /// What its start found.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// Why it takes no writes any more, if so.
+    pub fn fault(&self) -> Option<&BatchError> {
+        self.fault.as_ref()
+    }
+
+    /// The latest time that it was told. After a start it is later than the time
+    /// that was given: the drive was at work.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The drive below.
+    pub fn below(&self) -> &D {
+        &self.device
+    }
+
+    /// Takes the target away; what is on its way is lost.
+    pub fn into_below(self) -> D {
+        self.device
+    }
+
+    /// Asks for a checkpoint; it begins when the one under way, if any, is over.
+    pub fn request_checkpoint(&mut self) {
+        self.checkpoint.asked = true;
+    }
+
+    /// Whether a checkpoint is under way or asked for.
+    pub fn is_checkpointing(&self) -> bool {
+        self.checkpoint.is_at_work()
+    }
+
+    /// Rows of log since the last checkpoint began.
+    pub fn log_rows(&self) -> u64 {
+        self.log.written - self.checkpoint.rows
+    }
+
+    fn send(
+        &mut self,
+        cookie: Cookie,
+        op: VectorOp,
+        content: Content,
+        ppa: Ppa,
+        count: u8,
+        buffer: Buffer,
+    ) {
+        if op == VectorOp::Write {
+            self.counters.programmed += u64::from(count);
+        }
+        let cookie = cookie.pack();
+        self.out.put(|| VectorCmd { cookie, op, content, count, ppa, list: None, buffer });
+    }
+
+    /// Requests inside.
+    fn inside(&self) -> usize {
+        let users = self.writes[..self.config.batches].iter();
+        let batches = users.filter(|write| write.stage != Stage::Idle).count();
+        batches + self.reads.live() + self.flushes.len() + self.ready.len()
+    }
+
+    /// Does all that can be done now.
+    fn pump(&mut self, now: Time) {
+        loop {
+            let mut any = self.install(now);
+            if self.fault.is_none() {
+                any |= self.admit(now);
+                any |= self.checkpoint(now);
+                any |= self.clean();
+                any |= self.collect(now);
+                any |= self.start_row(now);
+            }
+            any |= self.send_rows();
+            any |= self.retry_reads(now);
+            any |= self.sync();
+            if !any {
+                break;
+            }
+        }
+        self.device.submit(now, &mut self.out);
+    }
+
+    /// Goes on with reads that found no slot or buffer.
+    fn retry_reads(&mut self, now: Time) -> bool {
+        self.send_loads();
+        self.send_bounces();
+        let count = self.stalled.len();
+        for _ in 0..count {
+            let id = self.stalled.pop_front().expect("they were counted");
+            self.start_read(now, id);
+        }
+        self.stalled.len() < count
+    }
+
+    /// On a drive with a cache: has it made durable what is programmed and
+    /// waits for that.
+    fn sync(&mut self) -> bool {
+        if !self.cached || self.syncing {
+            return false;
+        }
+        let waits = |write: &Write| write.stage == Stage::Written;
+        let wanted = self.log.wants_sync()
+            || self.checkpoint.wants_sync()
+            || self.order.iter().any(|&id| waits(&self.writes[id as usize]));
+        if !wanted {
+            return false;
+        }
+        self.syncing = true;
+        self.log.note_sync();
+        self.checkpoint.syncing = self.checkpoint.wants_sync();
+        for &id in &self.order {
+            let write = &mut self.writes[id as usize];
+            write.syncing = waits(write);
+        }
+        self.send(Cookie::Flush, VectorOp::Flush, Content::Data, Ppa(0), 0, Buffer::empty());
+        true
+    }
+
+    fn sync_done(&mut self, now: Time, status: Status) {
+        self.syncing = false;
+        if !status.is_ok() {
+            self.fail_target(now, BatchError::Flush(status));
+            return;
+        }
+        for &id in &self.order {
+            let write = &mut self.writes[id as usize];
+            if std::mem::take(&mut write.syncing) {
+                write.stage = Stage::Synced;
+            }
+        }
+        if self.log.is_synced() {
+            self.row_durable();
+        }
+        if self.checkpoint.syncing {
+            self.record_durable_at_slot();
+        }
+    }
+
+    /// A command of the drive is over.
+    fn complete(&mut self, now: Time, done: VectorDone) {
+        let VectorDone { cookie, status, failed, buffer, .. } = done;
+        match Cookie::unpack(cookie) {
+            Cookie::Read(id) => self.read_done(now, id, status, buffer),
+            Cookie::Bounce(id) => self.bounce_done(now, id, status, buffer),
+            Cookie::Load(slot) => self.load_done(now, slot, status, buffer),
+            Cookie::Log => self.row_done(now, status, buffer),
+            Cookie::Pages(id, row) => self.pages_done(now, id, row, (status, failed), buffer),
+            Cookie::Survivors(c, run) => self.survivors_done(c, run, (status, failed), buffer),
+            Cookie::Erase(chunk) => self.erase_done(chunk as usize, status),
+            Cookie::SlotRow => self.record_row_done(now, status, buffer),
+            Cookie::SlotErase => self.slot_erased(now, status),
+            Cookie::Flush => self.sync_done(now, status),
+        }
+    }
+
+    fn take(&mut self, now: Time, req: BatchReq) {
+        let status = self.shape.check(&req);
+        let refused = match req.op {
+            BatchOp::WriteBatch if status.is_ok() && self.fault.is_some() => Status::READ_ONLY,
+            _ => status,
+        };
+        if !refused.is_ok() {
+            let BatchReq { id, op, buffer, .. } = req;
+            self.ready.put(|| BatchDone { id, op, status: refused, at: now, buffer });
+            return;
+        }
+        match req.op {
+            BatchOp::Read => self.take_read(now, req.id, req.lpid, req.buffer),
+            BatchOp::WriteBatch => self.take_batch(req),
+            BatchOp::Flush => self.take_flush(now, req.id),
+        }
+    }
+
+    /// Lets all that is due at `to` happen.
+    fn work(&mut self, to: Time) {
+        self.now = self.now.max(to);
+        loop {
+            if self.device.next_event().is_some_and(|at| at <= to) {
+                self.device.advance(to, &mut self.device_done);
+            }
+            let (waiting, moved) = (self.out.len(), !self.device_done.is_empty());
+            while let Some(done) = self.device_done.pop() {
+                self.complete(self.now, done);
+            }
+            self.pump(self.now);
+            let moved = moved || self.out.len() < waiting;
+            if !moved || self.device.next_event().is_none_or(|at| at > to) {
+                return;
+            }
+        }
+    }
+}
+
+impl<D: OpenChannel> Port for Batch<D> {
+    type Cmd = BatchReq;
+    type Done = BatchDone;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<BatchReq>) {
+        self.now = self.now.max(now);
+        let mut room = self.config.depth - self.inside();
+        while room > 0 {
+            let Some(req) = cmds.front() else { break };
+            let users = &self.writes[..self.config.batches];
+            if req.op == BatchOp::WriteBatch && users.iter().all(|write| write.stage != Stage::Idle)
+            {
+                break;
+            }
+            let req = cmds.pop().expect("it was looked at");
+            self.take(self.now, req);
+            room -= 1;
+        }
+        self.pump(self.now);
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        match self.ready.front() {
+            Some(done) => Some(done.at),
+            None => self.device.next_event(),
+        }
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<BatchDone>) {
+        if self.ready.is_empty() {
+            self.work(to);
+        }
+        self.ready.pour(done);
+    }
+}

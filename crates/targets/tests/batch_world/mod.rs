@@ -1,0 +1,632 @@
+//! A batched target, a model of it, and power that goes.
+//!
+//! Batches are acknowledged in the order in which they were taken, so what a
+//! drive holds is always a state S(k): the first k batches, and nothing of the
+//! others. A value that is read says which k it can be of; the rules of section
+//! 3.1 of the paper say which k are allowed.
+
+// Each test uses a part of it.
+#![allow(dead_code)]
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+
+use device::{Content, Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use faults::{FaultPort, FaultRule, PowerCut};
+use flash::{Chunk, Dimensions, Geometry, Tag, Timing};
+use port::{BatchDone, BatchOp, BatchReq, Buffer, Desc, Port, Ring, Status, Time};
+use targets::batch::BatchError;
+use targets::{Batch, BatchConfig};
+
+pub const BLOCK: usize = 4096;
+
+/// A drive that stops for ever after a number of events.
+pub struct Fuse<M> {
+    device: Rc<RefCell<Device<M>>>,
+    geometry: Geometry,
+    timing: Timing,
+    left: Rc<Cell<u64>>,
+    /// So many of the next writes of log rows fail, though they are done.
+    fail_log: Rc<Cell<u32>>,
+    failing: Vec<u64>,
+}
+
+impl<M> Fuse<M> {
+    fn choose(&mut self, cmds: &Ring<VectorCmd>) {
+        for cmd in (0..cmds.len()).filter_map(|i| cmds.get(i)) {
+            let log = cmd.op == VectorOp::Write && cmd.content == Content::Whole && {
+                let tag = Tag::load(&cmd.buffer.bytes()[cmd.count as usize * BLOCK..]);
+                tag.id >> 56 == 6
+            };
+            if log && self.fail_log.get() > 0 && !self.failing.contains(&cmd.cookie) {
+                self.failing.push(cmd.cookie);
+                self.fail_log.set(self.fail_log.get() - 1);
+            }
+        }
+    }
+}
+
+impl<M: PowerCut> Port for Fuse<M> {
+    type Cmd = VectorCmd;
+    type Done = VectorDone;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
+        if self.left.get() > 0 {
+            self.choose(cmds);
+            self.device.borrow_mut().submit(now, cmds);
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        if self.left.get() > 0 { self.device.borrow().next_event() } else { None }
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
+        if self.left.get() > 0 {
+            if self.device.borrow().next_event().is_some_and(|at| at <= to) {
+                self.left.set(self.left.get() - 1);
+            }
+            self.device.borrow_mut().advance(to, done);
+            for _ in 0..done.len() {
+                let mut one = done.pop().unwrap();
+                if let Some(at) = self.failing.iter().position(|&cookie| cookie == one.cookie) {
+                    self.failing.swap_remove(at);
+                    (one.status, one.failed) = (Status::WRITE_FAULT, u64::MAX);
+                }
+                done.push(one).unwrap();
+            }
+        }
+    }
+}
+
+impl<M: PowerCut> OpenChannel for Fuse<M> {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn timing(&self) -> &Timing {
+        &self.timing
+    }
+
+    fn kept(&self) -> u32 {
+        self.device.borrow().kept()
+    }
+
+    fn chunk(&self, chunk_index: usize) -> Chunk {
+        self.device.borrow().chunk(chunk_index)
+    }
+
+    fn depth(&self) -> usize {
+        self.device.borrow().depth()
+    }
+
+    fn is_cached(&self) -> bool {
+        self.device.borrow().is_cached()
+    }
+}
+
+/// Numbers from a seed.
+#[derive(Clone)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % n.max(1)
+    }
+}
+
+/// What was written: of each page its values, each with the number of the batch
+/// that wrote it. Value 0 is that of a page that was never written.
+#[derive(Clone, Default)]
+pub struct Model {
+    pages: Vec<Vec<(u64, u64)>>,
+    /// Batches taken, and acknowledged.
+    pub taken: u64,
+    pub acked: u64,
+    /// No read that comes may see less.
+    seen: u64,
+    values: u64,
+}
+
+impl Model {
+    pub fn new(pages: u64) -> Model {
+        Model { pages: vec![vec![(0, 0)]; pages as usize], ..Model::default() }
+    }
+
+    /// A batch is taken: gives the value of each of its pages.
+    pub fn take(&mut self, lpids: &[u64]) -> Vec<u64> {
+        self.taken += 1;
+        let (taken, mut values) = (self.taken, Vec::new());
+        for &lpid in lpids {
+            self.values += 1;
+            values.push(self.values);
+            let page = &mut self.pages[lpid as usize];
+            page.retain(|held| held.0 != taken);
+            page.push((taken, self.values));
+        }
+        values
+    }
+
+    /// The last batch was not taken after all.
+    fn untake(&mut self, lpids: &[u64]) {
+        let taken = self.taken;
+        for &lpid in lpids {
+            self.pages[lpid as usize].retain(|held| held.0 != taken);
+        }
+        self.taken -= 1;
+    }
+
+    /// The states S(k) in which a page has a value.
+    fn states(&self, lpid: u64, value: u64) -> Option<RangeInclusive<u64>> {
+        let page = &self.pages[lpid as usize];
+        let at = page.iter().position(|held| held.1 == value)?;
+        let end = page.get(at + 1).map_or(u64::MAX, |next| next.0 - 1);
+        Some(page[at].0..=end)
+    }
+
+    /// What a read that is submitted now may see at least.
+    pub fn floor(&self) -> u64 {
+        self.acked.max(self.seen)
+    }
+
+    /// A read came back that was submitted at `floor`.
+    pub fn read(&mut self, lpid: u64, value: u64, floor: u64) {
+        let states = self.states(lpid, value).unwrap_or_else(|| {
+            panic!(
+                "page {lpid} has {value}, which was never written: {:?}",
+                self.pages[lpid as usize]
+            )
+        });
+        assert!(
+            *states.end() >= floor && *states.start() <= self.taken,
+            "page {lpid} has {value} of states {states:?}, but {floor} to {} are allowed: {:?}",
+            self.taken,
+            self.pages[lpid as usize]
+        );
+        self.seen = self.seen.max(*states.start());
+    }
+
+    /// After a cut the pages have these values. Gives the state they are.
+    pub fn settle(&mut self, values: &[u64]) -> u64 {
+        let (mut low, mut high) = (self.floor(), self.taken);
+        for (lpid, &value) in values.iter().enumerate() {
+            let states = self.states(lpid as u64, value);
+            let states = states.unwrap_or_else(|| panic!("page {lpid} has {value}"));
+            let (was_low, was_high) = (low, high);
+            low = low.max(*states.start());
+            high = high.min(*states.end());
+            assert!(
+                low <= high,
+                "page {lpid} has {value} of states {states:?}, the others those of \
+                 {was_low} to {was_high}; acknowledged {}, taken {}: {:?}",
+                self.acked,
+                self.taken,
+                self.pages[lpid]
+            );
+        }
+        // The others never were, and their numbers come again.
+        for page in &mut self.pages {
+            page.retain(|held| held.0 <= low);
+            let last = page.len() - 1;
+            page.drain(..last);
+        }
+        (self.taken, self.acked, self.seen) = (low, low, low);
+        low
+    }
+}
+
+/// How a world is set up.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub dim: Dimensions,
+    pub timing: Timing,
+    pub config: BatchConfig,
+    /// The logical pages, in percent of what there is room for.
+    pub fill: u64,
+    pub seed: u64,
+    /// What fails from power on.
+    pub rules: Vec<FaultRule>,
+}
+
+impl Setup {
+    /// A small drive.
+    pub fn small(seed: u64) -> Setup {
+        let dim =
+            Dimensions { groups: 2, pus: 2, chunks: 32, pages: 8, planes: 2, page_bytes: 4096 };
+        Setup::of(dim, seed)
+    }
+
+    pub fn of(dim: Dimensions, seed: u64) -> Setup {
+        let geometry = Geometry::new(dim).unwrap();
+        let config = BatchConfig {
+            max_pages: 40,
+            batches: 4,
+            depth: 64,
+            log_rows: 12,
+            checkpoint_every: 0,
+            ..BatchConfig::for_geometry(&geometry, 0.1)
+        };
+        let timing = Timing {
+            read: vec![50_000],
+            program: vec![600_000, 900_000],
+            erase: 3_000_000,
+            command: 100,
+            channel_rate: 400_000_000,
+            ..Timing::default()
+        };
+        let setup = Setup { dim, timing, config, fill: 100, seed, rules: Vec::new() };
+        setup.filled(100)
+    }
+
+    /// The same with so many percent of the pages that there is room for.
+    pub fn filled(mut self, fill: u64) -> Setup {
+        let geometry = self.geometry();
+        self.fill = fill;
+        self.config.pages = (self.config.capacity(&geometry) * fill / 100).max(1);
+        self
+    }
+
+    pub fn geometry(&self) -> Geometry {
+        Geometry::new(self.dim).unwrap()
+    }
+}
+
+/// What survives a cut, and what is known of it.
+pub struct World<M> {
+    pub setup: Setup,
+    pub geometry: Geometry,
+    medium: Option<M>,
+    pub chunks: Vec<Chunk>,
+    pub model: Model,
+    pub random: Random,
+    /// LSNs that recoveries have left out.
+    pub void: Vec<RangeInclusive<u64>>,
+    pub seen: BTreeMap<&'static str, u64>,
+    /// Batches acknowledged.
+    pub batches: u64,
+    pub fail_log: Rc<Cell<u32>>,
+}
+
+type Shared<M> = Rc<RefCell<Device<M>>>;
+
+/// A request inside.
+#[derive(Clone)]
+enum Open {
+    Batch,
+    Read { lpid: u64, floor: u64 },
+    Flush { acked: u64 },
+}
+
+/// A target at work.
+pub struct Run<M: PowerCut> {
+    pub target: Batch<FaultPort<Fuse<M>>>,
+    device: Shared<M>,
+    pub fuse: Rc<Cell<u64>>,
+    pub now: Time,
+    open: BTreeMap<u64, Open>,
+    ids: u64,
+    queue: Ring<BatchReq>,
+    done: Ring<BatchDone>,
+    /// Batches that were not acknowledged, with their status.
+    pub failed: Vec<Status>,
+}
+
+impl<M: PowerCut> World<M> {
+    /// A new drive.
+    pub fn new(setup: Setup, medium: impl Fn(&Geometry) -> M) -> World<M> {
+        let geometry = setup.geometry();
+        let device = Device::new(&geometry, &setup.timing, medium(&geometry)).unwrap();
+        let chunks = device.chunks().to_vec();
+        World {
+            geometry,
+            medium: Some(device.cut()),
+            chunks,
+            model: Model::new(setup.config.pages),
+            random: Random(setup.seed),
+            void: Vec::new(),
+            seen: BTreeMap::new(),
+            batches: 0,
+            fail_log: Rc::default(),
+            setup,
+        }
+    }
+
+    pub fn note(&mut self, what: &'static str, count: u64) {
+        *self.seen.entry(what).or_default() += count;
+    }
+
+    /// The medium, while power is off.
+    pub fn medium(&mut self) -> &mut M {
+        self.medium.as_mut().expect("power is off")
+    }
+
+    /// Power comes, and goes again in recovery after `events`: then `None`.
+    pub fn try_power_on(&mut self, events: u64) -> Result<Option<Run<M>>, BatchError> {
+        let medium = self.medium.take().expect("power is off");
+        let device =
+            Device::restore(&self.geometry, &self.setup.timing, medium, &self.chunks).unwrap();
+        let device = Rc::new(RefCell::new(device));
+        let fuse = Rc::new(Cell::new(events));
+        let below = Fuse {
+            device: device.clone(),
+            geometry: self.geometry,
+            timing: self.setup.timing.clone(),
+            left: fuse.clone(),
+            fail_log: self.fail_log.clone(),
+            failing: Vec::new(),
+        };
+        let seed = self.random.below(1 << 30);
+        let below = FaultPort::new(below, &self.setup.rules, seed).unwrap();
+        let opened = Batch::open(below, self.setup.config, Time::ZERO);
+        let target = match opened {
+            Ok(target) => target,
+            Err(e) => {
+                self.take_medium(device);
+                return if fuse.get() == 0 { Ok(None) } else { Err(e) };
+            }
+        };
+        if fuse.get() == 0 {
+            drop(target);
+            self.take_medium(device);
+            return Ok(None);
+        }
+        let recovery = target.recovery().clone();
+        self.note("recoveries", u64::from(!recovery.fresh));
+        self.note("verified", recovery.verified);
+        self.note("dropped", recovery.dropped);
+        if !recovery.fresh {
+            self.void.push(recovery.unused.0..=recovery.unused.1);
+        }
+        let depth = self.setup.config.depth;
+        Ok(Some(Run {
+            now: target.now(),
+            target,
+            device,
+            fuse,
+            open: BTreeMap::new(),
+            ids: 0,
+            queue: Ring::new(depth),
+            done: Ring::new(depth),
+            failed: Vec::new(),
+        }))
+    }
+
+    pub fn power_on(&mut self, events: u64) -> Option<Run<M>> {
+        self.try_power_on(events).unwrap()
+    }
+
+    fn take_medium(&mut self, device: Shared<M>) {
+        let device = Rc::try_unwrap(device).ok().expect("the target is gone").into_inner();
+        self.chunks = device.chunks().to_vec();
+        let mut medium = device.cut();
+        let seed = self.random.below(1 << 30);
+        medium.power_cut(seed, &mut self.chunks);
+        self.medium = Some(medium);
+    }
+
+    /// Power goes.
+    pub fn power_off(&mut self, run: Run<M>) {
+        let Run { target, device, .. } = run;
+        drop(target);
+        self.take_medium(device);
+    }
+
+    /// After a cut: reads all, compares with the model and with the TAGs.
+    pub fn check(&mut self, run: &mut Run<M>) {
+        if let Err(e) = run.target.verify(&self.void) {
+            panic!("{e}; void {:?}, recovery {:?}", self.void, run.target.recovery());
+        }
+        run.now = run.target.now();
+        let values: Vec<u64> =
+            (0..self.setup.config.pages).map(|lpid| run.value(self, lpid)).collect();
+        self.model.settle(&values);
+    }
+
+    /// A random batch, read or flush. Of the pages the first quarter are hot.
+    pub fn submit_random(&mut self, run: &mut Run<M>) {
+        let pages = self.setup.config.pages;
+        match self.random.below(100) {
+            0..45 => {
+                let most = u64::from(self.setup.config.max_pages);
+                let most = if self.random.below(4) == 0 { most } else { most.min(8) };
+                let count = 1 + self.random.below(most);
+                let lpids: Vec<u64> = (0..count).map(|_| self.page(pages)).collect();
+                run.write(self, &lpids);
+            }
+            45..95 => {
+                let lpid = self.page(pages);
+                run.read(self, lpid);
+            }
+            _ => run.flush(self),
+        }
+    }
+
+    fn page(&mut self, pages: u64) -> u64 {
+        if self.random.below(2) == 0 {
+            self.random.below(pages.div_ceil(8))
+        } else {
+            self.random.below(pages)
+        }
+    }
+
+    /// Random work until `batches` are taken or power goes.
+    pub fn work(&mut self, run: &mut Run<M>, batches: u64) {
+        let end = self.model.taken + batches;
+        while self.model.taken < end && run.is_on() {
+            for _ in 0..self.random.below(6) {
+                self.submit_random(run);
+            }
+            let steps = 1 + self.random.below(4);
+            for _ in 0..steps {
+                let goes_on = run.step(self) || run.open.is_empty() || !run.is_on();
+                assert!(goes_on, "{} requests hang: {}", run.open.len(), run.state());
+            }
+        }
+    }
+}
+
+/// The value of a page's bytes.
+pub fn value_of(bytes: &[u8]) -> u64 {
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let value = word(0);
+    if bytes.len() > 8 {
+        assert_eq!(word(bytes.len() - 8), value, "a page of two parts");
+    }
+    value
+}
+
+pub fn put_value(bytes: &mut [u8], value: u64) {
+    let end = bytes.len() - 8;
+    bytes[..8].copy_from_slice(&value.to_le_bytes());
+    bytes[end..].copy_from_slice(&value.to_le_bytes());
+}
+
+/// The buffer of a batch.
+pub fn batch_buffer(lpids: &[u64], values: &[u64], kept: usize) -> Buffer {
+    let mut buffer = Buffer::zeroed(BLOCK + lpids.len() * kept).unwrap();
+    Desc::write(lpids, buffer.bytes_mut());
+    for (page, &value) in buffer.bytes_mut()[BLOCK..].chunks_exact_mut(kept).zip(values) {
+        put_value(page, value);
+    }
+    buffer
+}
+
+impl<M: PowerCut> Run<M> {
+    pub fn is_on(&self) -> bool {
+        self.fuse.get() > 0
+    }
+
+    pub fn state(&self) -> String {
+        let target = &self.target;
+        let (counters, fault) = (target.counters(), target.fault());
+        let (rows, checkpoints) = (target.log_rows(), target.is_checkpointing());
+        format!("{counters:?}, fault {fault:?}, {rows} rows of log, checkpointing {checkpoints}")
+    }
+
+    fn kept(&self) -> usize {
+        self.target.shape().kept as usize
+    }
+
+    fn submit(&mut self, op: BatchOp, lpid: u64, buffer: Buffer) -> Option<u64> {
+        self.ids += 1;
+        let id = self.ids;
+        self.queue.push(BatchReq { id, op, lpid, buffer }).unwrap();
+        self.target.submit(self.now, &mut self.queue);
+        // What was refused is not kept here.
+        self.queue.pop().is_none().then_some(id)
+    }
+
+    /// Submits a batch, if there is room.
+    pub fn write(&mut self, world: &mut World<M>, lpids: &[u64]) -> bool {
+        let values = world.model.take(lpids);
+        let buffer = batch_buffer(lpids, &values, self.kept());
+        match self.submit(BatchOp::WriteBatch, 0, buffer) {
+            Some(id) => {
+                self.open.insert(id, Open::Batch);
+                true
+            }
+            None => {
+                world.model.untake(lpids);
+                false
+            }
+        }
+    }
+
+    pub fn read(&mut self, world: &mut World<M>, lpid: u64) {
+        let floor = world.model.floor();
+        let buffer = Buffer::zeroed(self.kept()).unwrap();
+        if let Some(id) = self.submit(BatchOp::Read, lpid, buffer) {
+            self.open.insert(id, Open::Read { lpid, floor });
+        }
+    }
+
+    pub fn flush(&mut self, world: &mut World<M>) {
+        let acked = world.model.taken;
+        if let Some(id) = self.submit(BatchOp::Flush, 0, Buffer::empty()) {
+            self.open.insert(id, Open::Flush { acked });
+        }
+    }
+
+    /// The next event. False where there is none.
+    pub fn step(&mut self, world: &mut World<M>) -> bool {
+        let Some(at) = self.target.next_event() else { return false };
+        self.now = self.now.max(at);
+        self.target.advance(self.now, &mut self.done);
+        while let Some(done) = self.done.pop() {
+            self.complete(world, done);
+        }
+        true
+    }
+
+    fn complete(&mut self, world: &mut World<M>, done: BatchDone) {
+        assert_eq!(done.at, self.now, "at the event's own time");
+        match self.open.remove(&done.id).expect("it was submitted") {
+            Open::Batch if done.status.is_ok() => {
+                world.model.acked += 1;
+                world.batches += 1;
+            }
+            Open::Batch => self.failed.push(done.status),
+            Open::Read { lpid, floor } => {
+                let value = match done.status {
+                    Status::UNWRITTEN => 0,
+                    status if status.is_ok() => value_of(done.buffer.bytes()),
+                    status => panic!("a read of {lpid}: {status}"),
+                };
+                world.model.read(lpid, value, floor);
+                world.note("reads", 1);
+            }
+            Open::Flush { acked } => {
+                let ended = world.model.acked + self.failed.len() as u64;
+                assert!(ended >= acked, "a flush ended before the batches before it");
+            }
+        }
+    }
+
+    /// Until nothing is inside, or power goes.
+    pub fn drain(&mut self, world: &mut World<M>) {
+        while !self.open.is_empty() && self.is_on() {
+            let went_on = self.step(world);
+            let hang = !went_on && self.is_on();
+            assert!(!hang, "{} requests hang: {}", self.open.len(), self.state());
+        }
+        while self.is_on() && self.step(world) {}
+    }
+
+    /// A request, and what becomes of it.
+    pub fn ask(&mut self, op: BatchOp, lpid: u64, buffer: Buffer) -> BatchDone {
+        let id = self.submit(op, lpid, buffer).expect("nothing is inside");
+        loop {
+            if let Some(done) = self.done.pop() {
+                assert_eq!(done.id, id, "nothing else is inside");
+                return done;
+            }
+            let at = self.target.next_event().expect("a request ends");
+            self.now = self.now.max(at);
+            self.target.advance(self.now, &mut self.done);
+        }
+    }
+
+    /// What a page has.
+    pub fn value(&mut self, world: &mut World<M>, lpid: u64) -> u64 {
+        let buffer = Buffer::zeroed(self.kept()).unwrap();
+        let id = self.submit(BatchOp::Read, lpid, buffer).expect("nothing is inside");
+        loop {
+            let at = self.target.next_event().expect("a read ends");
+            self.now = self.now.max(at);
+            self.target.advance(self.now, &mut self.done);
+            while let Some(done) = self.done.pop() {
+                if done.id != id {
+                    self.complete(world, done);
+                } else if done.status == Status::UNWRITTEN {
+                    return 0;
+                } else {
+                    assert!(done.status.is_ok(), "page {lpid}: {}", done.status);
+                    return value_of(done.buffer.bytes());
+                }
+            }
+        }
+    }
+}
