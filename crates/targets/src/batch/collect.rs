@@ -484,7 +484,8 @@ impl<D: OpenChannel> Batch<D> {
             self.send(Cookie::Erase(chunk as u32), op, Content::Data, at, 1, Buffer::empty());
             any = true;
         }
-        if held && self.log.is_idle() && self.space.free() < self.low_mark() {
+        let short = self.short_of_room || self.space.free() < self.low_mark();
+        if held && self.log.is_idle() && short {
             self.log.wants_done = true;
             any = true;
         }

@@ -56,6 +56,7 @@ mod wear;
 mod write;
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
 use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Geometry, Ppa, TAG_BYTES};
@@ -149,9 +150,10 @@ pub struct Recovery {
     pub verified: u64,
     /// Batches that had begun and were dropped.
     pub dropped: u64,
-    /// LSNs that no batch has, from the first to the last: of those that were
-    /// dropped, and some more that a lost row of the log may have named.
-    pub unused: (u64, u64),
+    /// LSNs that no batch has: of those that this start dropped, and some more
+    /// that a lost row of the log may have named; and the same of earlier starts
+    /// that the log tells of.
+    pub unused: Vec<RangeInclusive<u64>>,
     /// Pages of MAP read.
     pub map_pages: u64,
     /// Drive time that it took, in ns.

@@ -19,6 +19,7 @@
 //! the drive stops answering.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use device::{Content, OpenChannel};
 use flash::{Chunk, ChunkState, Ppa, TAG_BYTES, Tag};
@@ -66,6 +67,8 @@ struct Story {
     /// Pages that went elsewhere, of batches that began before the log that is
     /// read, and are installed.
     moved: Vec<Entry>,
+    /// LSNs of batches that never were.
+    void: Vec<RangeInclusive<u64>>,
     /// All batches up to this are installed.
     done: u64,
     /// The highest LSN.
@@ -82,10 +85,11 @@ impl Story {
             match header.what {
                 What::Done => {}
                 What::Void => {
-                    let from = entries.first().map_or(u64::MAX, |entry| entry.id);
-                    let mut from = story.batches.split_off(&from);
+                    let first = entries.first().map_or(u64::MAX, |entry| entry.id);
+                    let mut from = story.batches.split_off(&first);
                     let behind = from.split_off(&(header.lsn + 1));
                     story.batches.extend(behind);
+                    story.void.push(first..=header.lsn);
                 }
                 What::Amend => story.amend(header.lsn, entries),
                 What::User | What::Collect | What::Meta => {
@@ -263,12 +267,13 @@ impl<D: OpenChannel> Batch<D> {
         story.top = story.top.max(record.lsn);
         story.done = story.done.max(record.lsn);
         story.top = story.top.max(story.done);
-        let void = self.find_end(&story)?;
         let last = story.top + SKIPPED;
-        self.recovery.unused = (story.top + 1, last);
-        if let Some((from, _)) = void {
+        let end = self.find_end(&story)?;
+        let void = end.map(|from| (from, last));
+        self.recovery.unused = std::mem::take(&mut story.void);
+        self.recovery.unused.push(end.unwrap_or(story.top + 1)..=last);
+        if let Some(from) = end {
             self.recovery.dropped = story.batches.split_off(&from).len() as u64;
-            self.recovery.unused.0 = from;
         }
         let entries = story.batches.values().map(|batch| batch.entries.len() as u64).sum();
         self.recovery = Recovery {
@@ -316,14 +321,14 @@ impl<D: OpenChannel> Batch<D> {
     }
 
     /// Reads the flash locations of batches that no done note covers. Gives the
-    /// LSNs from the first that is not complete on, if there is one.
-    fn find_end(&mut self, story: &Story) -> Result<Option<(u64, u64)>, BatchError> {
+    /// LSN of the first that is not complete, if there is one.
+    fn find_end(&mut self, story: &Story) -> Result<Option<u64>, BatchError> {
         let geometry = self.geometry;
         let cached = self.cached;
         for (&lsn, batch) in story.batches.range(story.done + 1..) {
             self.recovery.verified += 1;
             if batch.seen != batch.parts {
-                return Ok(Some((lsn, story.top)));
+                return Ok(Some(lsn));
             }
             let blocks: Vec<Ppa> =
                 batch.entries.iter().filter_map(|entry| entry.new.ppa()).collect();
@@ -343,7 +348,7 @@ impl<D: OpenChannel> Batch<D> {
             complete &= unread.iter().all(|&at| !cached && was_written(&runner, &geometry, at));
             self.now = runner.now;
             if !complete {
-                return Ok(Some((lsn, story.top)));
+                return Ok(Some(lsn));
             }
         }
         Ok(None)

@@ -377,9 +377,7 @@ impl<M: PowerCut> World<M> {
         self.note("recoveries", u64::from(!recovery.fresh));
         self.note("verified", recovery.verified);
         self.note("dropped", recovery.dropped);
-        if !recovery.fresh {
-            self.void.push(recovery.unused.0..=recovery.unused.1);
-        }
+        self.void.extend(recovery.unused);
         let depth = self.setup.config.depth;
         Ok(Some(Run {
             now: target.now(),
