@@ -41,7 +41,7 @@ use super::{Batch, BatchConfig, Recovery, is_read};
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// Pages of MAP that are read at once.
-const PAGES_AT_ONCE: usize = 1024;
+const PAGES_AT_ONCE: usize = 8192;
 
 /// LSNs that are left out after a recovery: at least as many as the batches that
 /// a row of the log begins, so that none comes again of a row that was lost.

@@ -49,62 +49,61 @@ fn fits(header: &Header, wanted: Wanted, index: usize) -> bool {
         && wanted.back.is_none_or(|back| header.back == back)
 }
 
-/// Looks at a place of the log.
+/// Looks at places of the log, all at once.
 fn look<D: OpenChannel>(
     runner: &mut Runner<D>,
     geometry: &Geometry,
-    at: Ppa,
+    places: &[Ppa],
     wanted: Wanted,
-) -> Result<Found, BatchError> {
-    let mut records = Vec::new();
-    let mut damaged = None;
-    let count = {
-        let mut first = None;
-        runner.read(&[at], Content::Whole, |_, block| {
-            if is_read(block.status) {
-                first = parse(block.data, geometry).filter(|(header, _)| fits(header, wanted, 0));
-            } else {
-                damaged = Some(block.status);
-            }
-            Ok(())
-        })?;
-        let Some(first) = first else {
-            return Ok(match damaged.filter(|_| was_written(runner, geometry, at)) {
-                Some(status) => Found::Damaged(status),
-                None => Found::Nothing,
-            });
-        };
-        let count = first.0.records as usize;
-        records.push(first);
-        count
-    };
-    if count > geometry.row_blocks() as usize {
-        return Ok(Found::Nothing);
-    }
-    let rest: Vec<Ppa> = (1..count as u64).map(|i| Ppa(at.0 + i)).collect();
-    let mut others: Vec<Option<Record>> = vec![None; rest.len()];
-    runner.read(&rest, Content::Whole, |i, block| {
-        if is_read(block.status) {
-            others[i] =
-                parse(block.data, geometry).filter(|(header, _)| fits(header, wanted, i + 1));
+) -> Result<Vec<Found>, BatchError> {
+    let row = geometry.row_blocks() as usize;
+    let blocks = places.iter().flat_map(|at| (0..row as u64).map(|i| Ppa(at.0 + i)));
+    let blocks: Vec<Ppa> = blocks.collect();
+    let mut read: Vec<Result<Option<Record>, Status>> = Vec::new();
+    read.resize_with(blocks.len(), || Ok(None));
+    runner.read(&blocks, Content::Whole, |i, block| {
+        read[i] = if is_read(block.status) {
+            Ok(parse(block.data, geometry).filter(|(header, _)| fits(header, wanted, i % row)))
         } else {
-            damaged = Some(block.status);
-        }
+            Err(block.status)
+        };
         Ok(())
     })?;
-    for other in others {
-        match other {
-            Some(record) => records.push(record),
-            None => {
-                return Ok(match damaged {
-                    Some(status) => Found::Damaged(status),
-                    None => Found::Nothing,
-                });
-            }
+    let mut found = Vec::with_capacity(places.len());
+    for (at, read) in places.iter().zip(read.chunks_mut(row)) {
+        found.push(row_of(runner, geometry, *at, wanted.row, read));
+    }
+    Ok(found)
+}
+
+/// What the blocks of a row come to.
+fn row_of<D: OpenChannel>(
+    runner: &Runner<D>,
+    geometry: &Geometry,
+    at: Ppa,
+    row: u64,
+    read: &mut [Result<Option<Record>, Status>],
+) -> Found {
+    let last = Ppa(at.0 + read.len() as u64 - 1);
+    let damaged = |status| {
+        // A row that is not all there was never durable.
+        if was_written(runner, geometry, last) { Found::Damaged(status) } else { Found::Nothing }
+    };
+    let count = match &read[0] {
+        Ok(Some((header, _))) => header.records as usize,
+        Ok(None) => return Found::Nothing,
+        Err(status) => return damaged(*status),
+    };
+    let mut records = Vec::with_capacity(count);
+    for i in 0..count {
+        match read.get_mut(i).map(|read| std::mem::replace(read, Ok(None))) {
+            Some(Ok(Some(record))) => records.push(record),
+            Some(Ok(None)) | None => return Found::Nothing,
+            Some(Err(status)) => return damaged(status),
         }
     }
     let links = records[0].0.links;
-    Ok(Found::Row(Row { at, row: wanted.row, links, records }))
+    Found::Row(Row { at, row, links, records })
 }
 
 /// Whether the drive says that a block was programmed, and not in vain.
@@ -128,10 +127,10 @@ pub(super) fn walk<D: OpenChannel>(
 ) -> Result<Vec<Row>, BatchError> {
     let at = start.at.ppa().ok_or(BatchError::Checkpoint)?;
     let mut rows: Vec<Row> = Vec::new();
-    match look(runner, geometry, at, Wanted { row: start.row, back: None })? {
-        Found::Row(row) => rows.push(row),
-        Found::Damaged(status) => return Err(BatchError::Log { at, status }),
-        Found::Nothing => return Err(BatchError::Log { at, status: Status::SUCCESS }),
+    match look(runner, geometry, &[at], Wanted { row: start.row, back: None })?.pop() {
+        Some(Found::Row(row)) => rows.push(row),
+        Some(Found::Damaged(status)) => return Err(BatchError::Log { at, status }),
+        _ => return Err(BatchError::Log { at, status: Status::SUCCESS }),
     }
     loop {
         let last = rows.last().expect("it has a first");
@@ -140,19 +139,27 @@ pub(super) fn walk<D: OpenChannel>(
         let links = last.links.iter().chain(more.flat_map(|detour| &detour.links));
         let links: Vec<Ppa> = links.filter_map(|link| link.ppa()).collect();
         let (mut next, mut damage) = (None, None);
-        for at in links.into_iter().rev() {
-            match look(runner, geometry, at, wanted)? {
-                Found::Row(row) => {
-                    next = Some(row);
-                    break;
-                }
+        let found = look(runner, geometry, &links, wanted)?;
+        for (&at, found) in links.iter().zip(found) {
+            match found {
+                Found::Row(row) => next = Some(row),
                 Found::Damaged(status) => damage = Some((at, status)),
                 Found::Nothing => {}
             }
         }
         match (next, damage) {
             (Some(row), _) => rows.push(row),
-            (None, Some((at, status))) => return Err(BatchError::Log { at, status }),
+            (None, Some((at, status))) => {
+                // Over a cache a cut may tear the last row, which was not
+                // durable. The row behind it, if there is one, says that it was.
+                let behind = Wanted { row: last.row + 2, back: None };
+                let found = look(runner, geometry, &links, behind)?;
+                let torn = !found.iter().any(|found| matches!(found, Found::Row(_)));
+                if runner.device.is_cached() && torn {
+                    return Ok(rows);
+                }
+                return Err(BatchError::Log { at, status });
+            }
             (None, None) => return Ok(rows),
         }
     }
