@@ -9,7 +9,7 @@
 //! written in each of `PAGES` pages of MAP, all over it, and a checkpoint made.
 //! Then batches of 256 pages at random in these, 16 at once, without another
 //! checkpoint, for so many seconds of drive time. Then power goes. The drive must
-//! fit in memory: about 2 GB for 60 s.
+//! fit in memory: about 5 GB for 60 s.
 
 use std::time::Instant;
 

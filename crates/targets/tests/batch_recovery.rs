@@ -126,6 +126,19 @@ fn pages_of_the_map_come_and_go() {
     assert!(world.seen["loads"] > 40, "{:?}", world.seen);
 }
 
+/// Batches whose records have several parts, in one row of the log or in several.
+#[test]
+fn long_batches_are_whole_too() {
+    for (planes, seed) in [(1, 1), (2, 2), (4, 3)] {
+        let dim = Dimensions { groups: 4, pus: 1, chunks: 72, pages: 64, planes, page_bytes: 4096 };
+        let mut setup = Setup::of(dim, seed);
+        (setup.config.max_pages, setup.config.log_rows) = (511, 40);
+        let mut world = World::new(setup.filled(90), ram(8));
+        cuts(&mut world, 16);
+        assert!(world.seen["dropped"] > 0, "{:?}", world.seen);
+    }
+}
+
 /// A script of a few batches on a drive so small that it checkpoints.
 fn script<M: PowerCut>(world: &mut World<M>, run: &mut batch_world::Run<M>) {
     let pages = world.setup.config.pages;
