@@ -1,0 +1,31 @@
+//! An ordered key-value store: a B-tree of 4 KiB pages over a page store that
+//! can be exchanged.
+//!
+//! [`Tree`] has `get`, `put`, `delete`, `scan`, `batch` and `flush`. Operations
+//! go in with a number of the caller's, their results come out through a
+//! [`Sink`], at once where the pages are in memory, from [`Tree::poll`] where
+//! they must be read: hundreds of operations wait at once on one thread. There
+//! is no thread, clock or randomness inside, so a tree lives in virtual time
+//! as well as in real time.
+//!
+//! Three stores keep the pages ([`PageStore`]):
+//! - [`BatchStore`] over the batched interface, where the drive maps, collects
+//!   and recovers;
+//! - [`LogStore`], which does so on the host, over the block interface;
+//! - [`InPlaceStore`], which writes pages where they are, over the block
+//!   interface, with a journal.
+
+mod cache;
+mod error;
+mod op;
+mod page;
+pub mod store;
+mod tree;
+
+pub use cache::CacheCounters;
+pub use error::Error;
+pub use op::{Outcome, Sink, Write};
+pub use page::{MAX_KEY, MAX_VALUE, PAGE_BYTES};
+pub use store::{BatchStore, Drive, InPlaceConfig, InPlaceStore, Inline, PageStore, Remote};
+pub use store::{LogConfig, LogCounters, LogStore, StoreDone, StoreError};
+pub use tree::{Broken, Census, Tree, TreeConfig, TreeCounters};

@@ -1,0 +1,748 @@
+//! The page: 4096 bytes of records, separators, or a long value.
+//!
+//! ```text
+//!  byte  0      8        16     17      18      20     22      24      32
+//!        │ seal │ number │ kind │ level │ count │ heap │ freed │ first │ slots … free … cells │
+//! ```
+//!
+//! Numbers are little-endian. The *seal* belongs to the page store: a checksum
+//! of the rest and the page's number ([`crate::store::seal`]). Slots grow up,
+//! cells grow down to `heap`; `freed` counts bytes of cells that were removed.
+//! A slot is `head` (the key's first four bytes as a big-endian number, zeros
+//! behind a shorter key), the cell's offset, and the key's length: 4 + 2 + 2
+//! bytes. Slots are in the order of their keys.
+//!
+//! | kind | cell | `first` |
+//! |---|---|---|
+//! | leaf | length of the value (u32), key, value; with bit 31 of the length set, instead of the value the numbers (u64) of the overflow pages that hold it | 0 |
+//! | inner | child (u64), key: the child has keys from this one on | child with keys before the first slot's |
+//!
+//! A page that came from a drive is looked over by [`View::check`] once; all
+//! else here relies on that, or on having made the page itself.
+
+use std::cmp::Ordering;
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Bytes before the first slot.
+pub(crate) const HEADER: usize = 32;
+
+/// Bytes for slots and cells.
+pub(crate) const ROOM: usize = PAGE_BYTES - HEADER;
+
+/// Bytes of a slot.
+pub(crate) const SLOT: usize = 8;
+
+/// Longest key, in bytes.
+pub const MAX_KEY: usize = 512;
+
+/// Longest value, in bytes: 16 overflow pages.
+pub const MAX_VALUE: usize = 16 * OVERFLOW_BYTES;
+
+/// Bytes of a value that one overflow page holds.
+pub const OVERFLOW_BYTES: usize = ROOM;
+
+/// Most overflow pages of one value.
+pub(crate) const MAX_OVERFLOW: usize = MAX_VALUE / OVERFLOW_BYTES;
+
+/// A leaf's cell and slot take at most this; a longer value goes to overflow
+/// pages. Two such cells fill a page, so that one split always makes room.
+pub(crate) const MAX_INLINE: usize = ROOM / 2;
+
+/// Bit of a value's length that says that it is in overflow pages.
+const OVERFLOW: u32 = 1 << 31;
+
+/// What a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Meta = 1,
+    Leaf = 2,
+    Inner = 3,
+    Overflow = 4,
+    Trunk = 5,
+}
+
+impl Kind {
+    fn of(byte: u8) -> Option<Kind> {
+        [Kind::Meta, Kind::Leaf, Kind::Inner, Kind::Overflow, Kind::Trunk]
+            .into_iter()
+            .find(|&kind| kind as u8 == byte)
+    }
+}
+
+/// The bytes of a page.
+pub(crate) type Bytes = [u8; PAGE_BYTES];
+
+/// A value as a leaf keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Value<'a> {
+    /// In the leaf.
+    Inline(&'a [u8]),
+    /// In overflow pages: its length, and the pages' numbers, 8 bytes each.
+    Overflow(u32, &'a [u8]),
+}
+
+impl<'a> Value<'a> {
+    /// Bytes that the leaf keeps.
+    fn stored(&self) -> &'a [u8] {
+        match self {
+            Value::Inline(bytes) | Value::Overflow(_, bytes) => bytes,
+        }
+    }
+
+    /// Bytes of the cell and its slot with a key of `key` bytes.
+    pub(crate) fn cost(&self, key: usize) -> usize {
+        SLOT + 4 + key + self.stored().len()
+    }
+
+    /// The overflow pages.
+    pub(crate) fn pages(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
+        let list = match self {
+            Value::Inline(_) => &[],
+            Value::Overflow(_, list) => *list,
+        };
+        list.chunks_exact(8).map(|page| u64::from_le_bytes(page.try_into().expect("8 bytes")))
+    }
+}
+
+/// Whether a value of `value` bytes stays in the leaf.
+pub(crate) fn is_inline(key: usize, value: usize) -> bool {
+    SLOT + 4 + key + value <= MAX_INLINE
+}
+
+/// How many overflow pages a value of `bytes` takes.
+pub(crate) fn overflow_pages(bytes: usize) -> usize {
+    bytes.div_ceil(OVERFLOW_BYTES)
+}
+
+/// A key's first four bytes, to be compared first.
+#[inline]
+fn head(key: &[u8]) -> u32 {
+    match key.first_chunk::<4>() {
+        Some(four) => u32::from_be_bytes(*four),
+        None => {
+            let mut four = [0; 4];
+            four[..key.len()].copy_from_slice(key);
+            u32::from_be_bytes(four)
+        }
+    }
+}
+
+/// A page to be read.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a>(pub(crate) &'a Bytes);
+
+impl<'a> View<'a> {
+    #[inline]
+    fn u16(&self, at: usize) -> usize {
+        usize::from(u16::from_le_bytes([self.0[at], self.0[at + 1]]))
+    }
+
+    #[inline]
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_le_bytes(self.0[at..at + 4].try_into().expect("4 bytes"))
+    }
+
+    #[inline]
+    pub(crate) fn u64(&self, at: usize) -> u64 {
+        u64::from_le_bytes(self.0[at..at + 8].try_into().expect("8 bytes"))
+    }
+
+    /// The page's own number.
+    pub(crate) fn number(&self) -> u64 {
+        self.u64(8)
+    }
+
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        Kind::of(self.0[16])
+    }
+
+    /// 0 for a leaf, and one more for each level above.
+    #[inline]
+    pub(crate) fn level(&self) -> u8 {
+        self.0[17]
+    }
+
+    /// How many slots.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.u16(18)
+    }
+
+    fn heap(&self) -> usize {
+        self.u16(20)
+    }
+
+    fn freed(&self) -> usize {
+        self.u16(22)
+    }
+
+    /// The first child of an inner page, the next of a trunk.
+    #[inline]
+    pub(crate) fn first(&self) -> u64 {
+        self.u64(24)
+    }
+
+    /// Bytes of slots and cells.
+    pub(crate) fn used(&self) -> usize {
+        ROOM - self.room()
+    }
+
+    /// Bytes that another cell and its slot may take.
+    pub(crate) fn room(&self) -> usize {
+        self.heap() - HEADER - self.count() * SLOT + self.freed()
+    }
+
+    #[inline]
+    fn slot(&self, i: usize) -> (u32, usize, usize) {
+        let at = HEADER + i * SLOT;
+        (self.u32(at), self.u16(at + 4), self.u16(at + 6))
+    }
+
+    fn is_leaf(&self) -> bool {
+        self.level() == 0
+    }
+
+    /// Bytes of a cell before its key.
+    fn lead(&self) -> usize {
+        if self.is_leaf() { 4 } else { 8 }
+    }
+
+    /// The key of slot `i`.
+    #[inline]
+    pub(crate) fn key(&self, i: usize) -> &'a [u8] {
+        let (_, at, len) = self.slot(i);
+        &self.0[at + self.lead()..][..len]
+    }
+
+    /// The value of slot `i` of a leaf.
+    #[inline]
+    pub(crate) fn value(&self, i: usize) -> Value<'a> {
+        let (_, at, key) = self.slot(i);
+        let len = self.u32(at);
+        let from = at + 4 + key;
+        if len & OVERFLOW == 0 {
+            Value::Inline(&self.0[from..from + len as usize])
+        } else {
+            let len = len & !OVERFLOW;
+            Value::Overflow(len, &self.0[from..from + 8 * overflow_pages(len as usize)])
+        }
+    }
+
+    /// Child `i` of an inner page, which has one more than slots.
+    #[inline]
+    pub(crate) fn child(&self, i: usize) -> u64 {
+        if i == 0 { self.first() } else { self.u64(self.slot(i - 1).1) }
+    }
+
+    /// Bytes of cell `i`, without its slot.
+    fn cell_len(&self, i: usize) -> usize {
+        let (_, at, key) = self.slot(i);
+        if !self.is_leaf() {
+            return 8 + key;
+        }
+        let len = self.u32(at);
+        let stored = if len & OVERFLOW == 0 {
+            len as usize
+        } else {
+            8 * overflow_pages((len & !OVERFLOW) as usize)
+        };
+        4 + key + stored
+    }
+
+    fn cell(&self, i: usize) -> &'a [u8] {
+        let at = self.slot(i).1;
+        &self.0[at..at + self.cell_len(i)]
+    }
+
+    #[inline]
+    fn compare(&self, i: usize, key_head: u32, key: &[u8]) -> Ordering {
+        let slot_head = self.u32(HEADER + i * SLOT);
+        slot_head.cmp(&key_head).then_with(|| self.key(i).cmp(key))
+    }
+
+    /// Where `key` is, or where it would be.
+    #[inline]
+    pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
+        let key_head = head(key);
+        let (mut low, mut high) = (0, self.count());
+        while low < high {
+            let middle = (low + high) / 2;
+            match self.compare(middle, key_head, key) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Ok(middle),
+            }
+        }
+        Err(low)
+    }
+
+    /// Which child of an inner page has `key`.
+    #[inline]
+    pub(crate) fn branch(&self, key: &[u8]) -> usize {
+        match self.search(key) {
+            Ok(i) => i + 1,
+            Err(i) => i,
+        }
+    }
+
+    /// Looks over a page that was read: whether it is the page `number`, and
+    /// whether all that it points at lies inside. Says what is wrong.
+    pub(crate) fn check(&self, number: u64) -> Result<(), &'static str> {
+        if self.number() != number {
+            return Err("it has another number");
+        }
+        let kind = self.kind().ok_or("its kind is unknown")?;
+        match kind {
+            Kind::Leaf if self.level() != 0 => return Err("a leaf above level 0"),
+            Kind::Inner if self.level() == 0 => return Err("an inner page at level 0"),
+            Kind::Leaf | Kind::Inner => {}
+            _ => return Ok(()),
+        }
+        let (count, heap) = (self.count(), self.heap());
+        if heap > PAGE_BYTES || HEADER + count * SLOT > heap || self.freed() > PAGE_BYTES - heap {
+            return Err("its slots and cells overlap");
+        }
+        let mut cells = 0;
+        for i in 0..count {
+            cells += self.check_cell(i).ok_or("a cell lies outside")?;
+        }
+        if cells + self.freed() != PAGE_BYTES - heap {
+            return Err("its cells do not add up");
+        }
+        Ok(())
+    }
+
+    /// The length of cell `i`, if it lies inside.
+    fn check_cell(&self, i: usize) -> Option<usize> {
+        let (_, at, key) = self.slot(i);
+        let fits = |len: usize| at >= self.heap() && at + len <= PAGE_BYTES;
+        if key > MAX_KEY || !fits(self.lead() + key) {
+            return None;
+        }
+        if self.is_leaf() && (self.u32(at) & !OVERFLOW) as usize > MAX_VALUE {
+            return None;
+        }
+        let len = self.cell_len(i);
+        fits(len).then_some(len)
+    }
+}
+
+/// A page to be changed.
+pub(crate) struct Edit<'a>(pub(crate) &'a mut Bytes);
+
+impl Edit<'_> {
+    #[inline]
+    pub(crate) fn view(&self) -> View<'_> {
+        View(self.0)
+    }
+
+    fn put_u16(&mut self, at: usize, value: usize) {
+        self.0[at..at + 2].copy_from_slice(&(value as u16).to_le_bytes());
+    }
+
+    pub(crate) fn put_u64(&mut self, at: usize, value: u64) {
+        self.0[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+
+    /// Makes it an empty page.
+    pub(crate) fn init(&mut self, number: u64, kind: Kind, level: u8) {
+        self.0[..HEADER].fill(0);
+        self.put_u64(8, number);
+        (self.0[16], self.0[17]) = (kind as u8, level);
+        self.put_u16(20, PAGE_BYTES);
+    }
+
+    pub(crate) fn set_count(&mut self, count: usize) {
+        self.put_u16(18, count);
+    }
+
+    pub(crate) fn set_first(&mut self, first: u64) {
+        self.put_u64(24, first);
+    }
+
+    fn put_slot(&mut self, i: usize, key_head: u32, at: usize, key: usize) {
+        let slot = HEADER + i * SLOT;
+        self.0[slot..slot + 4].copy_from_slice(&key_head.to_le_bytes());
+        self.put_u16(slot + 4, at);
+        self.put_u16(slot + 6, key);
+    }
+
+    /// Opens slot `i` for a cell of `len` bytes. The caller looked at the room.
+    fn open(&mut self, i: usize, key: &[u8], len: usize) -> &mut [u8] {
+        let view = self.view();
+        let count = view.count();
+        if view.heap() - HEADER - count * SLOT < len + SLOT {
+            self.compact();
+        }
+        let at = self.view().heap() - len;
+        let slot = HEADER + i * SLOT;
+        self.0.copy_within(slot..HEADER + count * SLOT, slot + SLOT);
+        self.put_slot(i, head(key), at, key.len());
+        self.set_count(count + 1);
+        self.put_u16(20, at);
+        &mut self.0[at..at + len]
+    }
+
+    /// Puts a record into a leaf, at slot `i`.
+    pub(crate) fn insert(&mut self, i: usize, key: &[u8], value: Value<'_>) {
+        let stored = value.stored();
+        let len = match value {
+            Value::Inline(bytes) => bytes.len() as u32,
+            Value::Overflow(len, _) => len | OVERFLOW,
+        };
+        let cell = self.open(i, key, 4 + key.len() + stored.len());
+        cell[..4].copy_from_slice(&len.to_le_bytes());
+        cell[4..4 + key.len()].copy_from_slice(key);
+        cell[4 + key.len()..].copy_from_slice(stored);
+    }
+
+    /// Puts a separator and the child behind it into an inner page.
+    pub(crate) fn insert_child(&mut self, i: usize, key: &[u8], child: u64) {
+        let cell = self.open(i, key, 8 + key.len());
+        cell[..8].copy_from_slice(&child.to_le_bytes());
+        cell[8..].copy_from_slice(key);
+    }
+
+    /// Writes a value over one of the same length. False when it has another.
+    pub(crate) fn overwrite(&mut self, i: usize, value: &[u8]) -> bool {
+        let (_, at, key) = self.view().slot(i);
+        if self.view().u32(at) as usize != value.len() {
+            return false;
+        }
+        self.0[at + 4 + key..][..value.len()].copy_from_slice(value);
+        true
+    }
+
+    /// Takes slot `i` and its cell out.
+    pub(crate) fn remove(&mut self, i: usize) {
+        let view = self.view();
+        let (count, at, len) = (view.count(), view.slot(i).1, view.cell_len(i));
+        let (heap, freed) = (view.heap(), view.freed());
+        let slot = HEADER + i * SLOT;
+        self.0.copy_within(slot + SLOT..HEADER + count * SLOT, slot);
+        self.set_count(count - 1);
+        if at == heap {
+            self.put_u16(20, heap + len);
+        } else {
+            self.put_u16(22, freed + len);
+        }
+    }
+
+    /// Takes child `i` out of an inner page that has others.
+    pub(crate) fn remove_child(&mut self, i: usize) {
+        if i == 0 {
+            let second = self.view().child(1);
+            self.set_first(second);
+        }
+        self.remove(i.saturating_sub(1));
+    }
+
+    /// Puts the cells side by side again.
+    fn compact(&mut self) {
+        let old = *self.0;
+        let old = View(&old);
+        let mut heap = PAGE_BYTES;
+        for i in 0..old.count() {
+            let cell = old.cell(i);
+            heap -= cell.len();
+            self.0[heap..heap + cell.len()].copy_from_slice(cell);
+            self.put_u16(HEADER + i * SLOT + 4, heap);
+        }
+        self.put_u16(20, heap);
+        self.put_u16(22, 0);
+    }
+
+    /// Puts cell `i` of `from`, a page of the same kind, behind the last.
+    fn append(&mut self, from: View<'_>, i: usize) {
+        let cell = from.cell(i);
+        let at = self.view().count();
+        self.open(at, from.key(i), cell.len()).copy_from_slice(cell);
+    }
+
+    /// Puts all cells of `from` behind the last.
+    pub(crate) fn append_all(&mut self, from: View<'_>) {
+        for i in 0..from.count() {
+            self.append(from, i);
+        }
+    }
+}
+
+/// The sizes of the cells with a new one at `at`, slots included.
+fn sizes(page: View<'_>, at: usize, new: usize) -> impl Iterator<Item = usize> {
+    let count = page.count();
+    (0..count + 1).map(move |i| match i.cmp(&at) {
+        Ordering::Less => page.cell_len(i) + SLOT,
+        Ordering::Equal => new,
+        Ordering::Greater => page.cell_len(i - 1) + SLOT,
+    })
+}
+
+/// Splits a leaf with a new record at slot `at`: the upper part goes to
+/// `right`, which is empty. `ascending` leaves the left page full: the keys
+/// come in order. The pages are even otherwise.
+pub(crate) fn split_leaf<'a>(
+    left: &mut Edit<'a>,
+    right: &mut Edit<'a>,
+    at: usize,
+    key: &[u8],
+    value: Value<'_>,
+    ascending: bool,
+) {
+    let old = *left.0;
+    let old = View(&old);
+    let new = value.cost(key.len());
+    let cut = if ascending { at } else { middle(old, at, new) };
+    left.init(old.number(), Kind::Leaf, 0);
+    for i in 0..old.count() + 1 {
+        let to = if i < cut { &mut *left } else { &mut *right };
+        match i.cmp(&at) {
+            Ordering::Less => to.append(old, i),
+            Ordering::Equal => to.insert(to.view().count(), key, value),
+            Ordering::Greater => to.append(old, i - 1),
+        }
+    }
+}
+
+/// The first cell of the right page, so that both fit and are most even.
+fn middle(page: View<'_>, at: usize, new: usize) -> usize {
+    let total: usize = sizes(page, at, new).sum();
+    let (mut left, mut best, mut cut) = (0, usize::MAX, 1);
+    for (i, size) in sizes(page, at, new).enumerate() {
+        let larger = left.max(total - left);
+        if i > 0 && larger < best {
+            (best, cut) = (larger, i);
+        }
+        left += size;
+    }
+    cut
+}
+
+/// Splits an inner page with a new separator and child at slot `at`. The
+/// middle separator goes up: it is put into `up`.
+pub(crate) fn split_inner(
+    left: &mut Edit<'_>,
+    right: &mut Edit<'_>,
+    at: usize,
+    key: &[u8],
+    child: u64,
+    up: &mut Vec<u8>,
+) {
+    let old = *left.0;
+    let old = View(&old);
+    let cut = middle(old, at, SLOT + 8 + key.len()).min(old.count());
+    left.init(old.number(), Kind::Inner, old.level());
+    left.set_first(old.first());
+    for i in 0..old.count() + 1 {
+        let (k, c) = match i.cmp(&at) {
+            Ordering::Less => (old.key(i), old.child(i + 1)),
+            Ordering::Equal => (key, child),
+            Ordering::Greater => (old.key(i - 1), old.child(i)),
+        };
+        match i.cmp(&cut) {
+            Ordering::Less => left.insert_child(i, k, c),
+            Ordering::Equal => {
+                right.set_first(c);
+                up.clear();
+                up.extend_from_slice(k);
+            }
+            Ordering::Greater => right.insert_child(i - cut - 1, k, c),
+        }
+    }
+}
+
+/// The shortest key that is above `low` and at most `high`.
+pub(crate) fn separator<'a>(low: &[u8], high: &'a [u8]) -> &'a [u8] {
+    let same = low.iter().zip(high).take_while(|(a, b)| a == b).count();
+    &high[..(same + 1).min(high.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn leaf() -> Bytes {
+        let mut bytes = [0xEE; PAGE_BYTES];
+        Edit(&mut bytes).init(7, Kind::Leaf, 0);
+        bytes
+    }
+
+    fn records(page: View<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let one = |i| {
+            let Value::Inline(value) = page.value(i) else { panic!("inline only") };
+            (page.key(i).to_vec(), value.to_vec())
+        };
+        (0..page.count()).map(one).collect()
+    }
+
+    #[test]
+    fn a_separator_is_short() {
+        assert_eq!(separator(b"abc", b"abe"), b"abe");
+        assert_eq!(separator(b"abc", b"b"), b"b");
+        assert_eq!(separator(b"ab", b"abcdef"), b"abc");
+        assert_eq!(separator(b"", b"xyz"), b"x");
+    }
+
+    #[test]
+    fn a_long_value_is_a_list() {
+        let mut bytes = leaf();
+        let list: Vec<u8> = [5u64, 9, 11].iter().flat_map(|p| p.to_le_bytes()).collect();
+        let len = 2 * OVERFLOW_BYTES as u32 + 1;
+        Edit(&mut bytes).insert(0, b"k", Value::Overflow(len, &list));
+        let view = View(&bytes);
+        assert_eq!(view.check(7), Ok(()));
+        assert_eq!(view.value(0), Value::Overflow(len, &list));
+        assert_eq!(view.value(0).pages().collect::<Vec<_>>(), [5, 9, 11]);
+    }
+
+    #[test]
+    fn any_flipped_header_byte_or_slot_is_survived() {
+        let mut bytes = leaf();
+        for i in 0..3u8 {
+            Edit(&mut bytes).insert(usize::from(i), &[i; 9], Value::Inline(&[i; 1000]));
+        }
+        for at in 8..HEADER + 3 * SLOT {
+            for bit in 0..8 {
+                let mut bad = bytes;
+                bad[at] ^= 1 << bit;
+                let view = View(&bad);
+                if view.check(7).is_ok() {
+                    // What passes can be walked without harm.
+                    match view.kind() {
+                        Some(Kind::Leaf) => (0..view.count()).for_each(|i| {
+                            let _ = (view.key(i), view.value(i));
+                        }),
+                        Some(Kind::Inner) => (0..view.count()).for_each(|i| {
+                            let _ = (view.key(i), view.child(i));
+                        }),
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Change {
+        Put(Vec<u8>, Vec<u8>),
+        Remove(usize),
+    }
+
+    fn change() -> impl Strategy<Value = Change> {
+        let key = prop::collection::vec(0u8..4, 0..7);
+        let value = prop::collection::vec(any::<u8>(), 0..400);
+        prop_oneof![
+            3 => (key, value).prop_map(|(k, v)| Change::Put(k, v)),
+            1 => (0usize..64).prop_map(Change::Remove),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_leaf_is_a_map(changes in prop::collection::vec(change(), 1..120)) {
+            let mut bytes = leaf();
+            let mut model = BTreeMap::new();
+            for change in changes {
+                let mut page = Edit(&mut bytes);
+                match change {
+                    Change::Put(k, v) => {
+                        let value = Value::Inline(&v);
+                        let at = match page.view().search(&k) {
+                            Ok(i) => {
+                                page.remove(i);
+                                model.remove(&k);
+                                i
+                            }
+                            Err(i) => i,
+                        };
+                        if page.view().room() >= value.cost(k.len()) {
+                            page.insert(at, &k, value);
+                            model.insert(k, v);
+                        }
+                    }
+                    Change::Remove(i) if page.view().count() > 0 => {
+                        let i = i % page.view().count();
+                        model.remove(page.view().key(i));
+                        page.remove(i);
+                    }
+                    Change::Remove(_) => {}
+                }
+                let used: usize = model.iter().map(|(k, v)| SLOT + 4 + k.len() + v.len()).sum();
+                prop_assert_eq!(View(&bytes).used(), used);
+                prop_assert_eq!(View(&bytes).check(7), Ok(()));
+            }
+            let expected: Vec<_> = model.into_iter().collect();
+            prop_assert_eq!(records(View(&bytes)), expected);
+        }
+
+        #[test]
+        fn a_split_keeps_all_and_fits(
+            sizes in prop::collection::vec(0usize..2000, 1..40), new in 0usize..2000, at in 0usize..40,
+        ) {
+            let mut bytes = leaf();
+            let mut count = 0usize;
+            for size in sizes {
+                let value = vec![count as u8; size];
+                let value = Value::Inline(&value);
+                let mut page = Edit(&mut bytes);
+                if page.view().room() >= value.cost(2) {
+                    page.insert(count, &[count as u8, 9], value);
+                    count += 1;
+                }
+            }
+            let at = at % (count + 1);
+            let key = if at == 0 { vec![] } else { vec![at as u8 - 1, 10] };
+            let value = vec![0xFF; new];
+            let before = records(View(&bytes));
+            let mut upper = [0; PAGE_BYTES];
+            Edit(&mut upper).init(8, Kind::Leaf, 0);
+            prop_assume!(View(&bytes).room() < Value::Inline(&value).cost(key.len()));
+            split_leaf(&mut Edit(&mut bytes), &mut Edit(&mut upper), at, &key, Value::Inline(&value), false);
+            prop_assert_eq!(View(&bytes).check(7), Ok(()));
+            prop_assert_eq!(View(&upper).check(8), Ok(()));
+            let mut expected = before;
+            expected.insert(at, (key, value));
+            let mut after = records(View(&bytes));
+            prop_assert!(!after.is_empty() && View(&upper).count() > 0);
+            after.extend(records(View(&upper)));
+            prop_assert_eq!(after, expected);
+        }
+
+        #[test]
+        fn an_inner_split_sends_one_up(lens in prop::collection::vec(1usize..500, 8..60), at in 0usize..60) {
+            let mut bytes = [0; PAGE_BYTES];
+            Edit(&mut bytes).init(3, Kind::Inner, 1);
+            Edit(&mut bytes).set_first(1000);
+            let mut all = vec![];
+            for (i, len) in lens.iter().enumerate() {
+                let mut key = vec![i as u8 * 2 + 1; 1];
+                key.resize(*len, 1);
+                if View(&bytes).room() >= SLOT + 8 + key.len() {
+                    let end = View(&bytes).count();
+                    Edit(&mut bytes).insert_child(end, &key, i as u64);
+                    all.push((key, i as u64));
+                }
+            }
+            prop_assume!(all.len() >= 3);
+            let at = at % (all.len() + 1);
+            let key = vec![if at == 0 { 0 } else { all[at - 1].0[0] + 1 }; 512];
+            all.insert(at, (key.clone(), 77));
+            let mut upper = [0; PAGE_BYTES];
+            Edit(&mut upper).init(4, Kind::Inner, 1);
+            let mut up = vec![];
+            split_inner(&mut Edit(&mut bytes), &mut Edit(&mut upper), at, &key, 77, &mut up);
+            let (left, right) = (View(&bytes), View(&upper));
+            prop_assert_eq!((left.check(3), right.check(4)), (Ok(()), Ok(())));
+            let cells = |v: View<'_>| (0..v.count()).map(|i| (v.key(i).to_vec(), v.child(i + 1))).collect::<Vec<_>>();
+            let mut after = cells(left);
+            after.push((up, right.first()));
+            after.extend(cells(right));
+            prop_assert_eq!(left.first(), 1000);
+            prop_assert_eq!(after, all);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The page store: what keeps the tree's pages, and the seam between them.
+//!
+//! Pages have numbers (LPIDs) below [`PageStore::pages`]. A store promises:
+//! - A batch is written whole or not at all, whatever happens. Batches become
+//!   durable in the order of their writes: after a crash those that are there
+//!   are a prefix of those that were written.
+//! - A completed flush means that each batch that completed before it was
+//!   asked for is durable.
+//! - A page reads as the last completed batch wrote it. A page is not read
+//!   while a batch with it is on its way; the tree sees to that.
+//! - What was damaged is an error ([`StoreError::Damaged`]), never another
+//!   page's or an older one's bytes.
+//! - Each read, write and flush that was taken completes once.
+//! - A failed write or flush stops the store for ever: all later ones fail.
+//!
+//! A store has no thread, clock or randomness. It works when it is polled;
+//! work of its own (collection, checkpoints) is done then, too, in small steps.
+
+mod batch;
+mod blocks;
+mod drive;
+mod in_place;
+mod log;
+
+pub use batch::BatchStore;
+pub use drive::{Drive, Inline, Remote};
+pub use in_place::{InPlaceConfig, InPlaceStore};
+pub use log::{LogConfig, LogCounters, LogStore};
+
+use port::{Buffer, Ring, Status, Time};
+use thiserror::Error;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::page::PAGE_BYTES;
+
+/// Bytes at a page's start that belong to the store.
+pub const SEAL_BYTES: usize = 8;
+
+/// Puts the checksum of a page into its first 8 bytes: XXH3 of the rest, 64
+/// bits, with the page's number as the seed. Gives it.
+pub fn seal(page: u64, bytes: &mut [u8]) -> u64 {
+    let sum = sum(page, bytes);
+    bytes[..SEAL_BYTES].copy_from_slice(&sum.to_le_bytes());
+    sum
+}
+
+/// The seal of a page if it is right: it is that page's, and whole.
+pub fn check_seal(page: u64, bytes: &[u8]) -> Option<u64> {
+    let stored = u64::from_le_bytes(*bytes.first_chunk()?);
+    (stored == sum(page, bytes)).then_some(stored)
+}
+
+#[inline]
+fn sum(page: u64, bytes: &[u8]) -> u64 {
+    xxh3_64_with_seed(&bytes[SEAL_BYTES..PAGE_BYTES], page)
+}
+
+/// What a page store may answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum StoreError {
+    /// A page's checksum is wrong, or it was never written.
+    #[error("page {page} is damaged: its checksum is wrong")]
+    Damaged {
+        /// Which page.
+        page: u64,
+    },
+    /// The drive says no.
+    #[error("the drive failed to {what}: {status}")]
+    Drive {
+        /// What it was to do.
+        what: &'static str,
+        /// What it said.
+        status: Status,
+    },
+    /// A log without collection is full.
+    #[error("the log is full and is not collected: take a larger drive or the durable mode")]
+    LogFull,
+    /// The drive cannot hold such a store.
+    #[error("{what} = {value} does not fit: it must be {range}")]
+    Shape {
+        /// Which number.
+        what: &'static str,
+        /// What it is.
+        value: u64,
+        /// What it must be.
+        range: &'static str,
+    },
+    /// What is on the drive is no such store, or is damaged.
+    #[error("the drive holds no usable store: {0}")]
+    Unusable(&'static str),
+    /// The drive is gone: nothing completes any more.
+    #[error("the drive is gone")]
+    Gone,
+    /// An earlier write failed.
+    #[error("the store has stopped after a failed write; open it again")]
+    Stopped,
+}
+
+impl StoreError {
+    pub(crate) fn drive(what: &'static str, status: Status) -> Result<(), StoreError> {
+        if status.is_ok() || status == Status::HIGH_ECC {
+            return Ok(());
+        }
+        Err(StoreError::Drive { what, status })
+    }
+}
+
+/// What a store has completed.
+#[derive(Debug)]
+pub enum StoreDone {
+    /// A page was read.
+    Read {
+        /// Which.
+        page: u64,
+        /// The buffer that was given, with the page if all went well.
+        buffer: Buffer,
+        /// How it went.
+        result: Result<(), StoreError>,
+    },
+    /// A batch was written. It is durable after a flush.
+    Write {
+        /// Its number.
+        id: u32,
+        /// How it went.
+        result: Result<(), StoreError>,
+    },
+    /// What completed before is durable.
+    Flush {
+        /// Its number.
+        id: u32,
+        /// How it went.
+        result: Result<(), StoreError>,
+    },
+}
+
+/// Where the host's time went, in ticks of the clock that the store was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ticks {
+    /// Giving commands to the drive and taking completions.
+    pub submission: u64,
+    /// Copying and sealing pages of batches.
+    pub writing: u64,
+    /// Checking pages that were read.
+    pub reading: u64,
+    /// Collection.
+    pub collection: u64,
+    /// Checkpoints.
+    pub checkpoint: u64,
+}
+
+/// A clock that always shows zero: nothing is measured.
+pub fn no_clock() -> u64 {
+    0
+}
+
+/// What keeps the tree's pages.
+pub trait PageStore {
+    /// How many pages there are.
+    fn pages(&self) -> u64;
+
+    /// Most pages of a batch.
+    fn max_batch(&self) -> usize;
+
+    /// How many pages a batch best has now, 1 to [`PageStore::max_batch`].
+    fn best_batch(&self) -> usize {
+        self.max_batch()
+    }
+
+    /// Begins to read a page into a buffer of [`PAGE_BYTES`]. Gives the buffer
+    /// back when there is no room for another read now.
+    fn read(&mut self, page: u64, buffer: Buffer) -> Result<(), Buffer>;
+
+    /// Whether there is room for a batch now.
+    fn can_write(&self) -> bool;
+
+    /// Writes a batch of different pages. `copy` is called once for each page,
+    /// in order, to copy it; the first 8 bytes of the copy become its seal.
+    ///
+    /// # Panics
+    /// Without room ([`PageStore::can_write`]), without pages or with too
+    /// many.
+    fn write(&mut self, id: u32, pages: &[u64], copy: &mut dyn FnMut(usize, &mut [u8]));
+
+    /// Asks for what has completed to be durable. False when there is no room
+    /// for it now.
+    fn flush(&mut self, id: u32) -> bool;
+
+    /// Lets happen what is due at `now`, works, gives commands to the drive,
+    /// and puts what completed into `done` while it has room. Time never goes
+    /// back.
+    fn poll(&mut self, now: Time, done: &mut Ring<StoreDone>);
+
+    /// When to poll next, or `None` when only a command or, with a drive on
+    /// another thread, a completion of it changes anything.
+    fn next_event(&self) -> Option<Time>;
+
+    /// Waits until there is reason to poll. Gives the time; `None` when there
+    /// will be none.
+    fn wait(&mut self) -> Option<Time>;
+
+    /// Bytes of memory that grow with the number of pages or are for I/O.
+    fn memory(&self) -> u64;
+
+    /// Where the host's time went so far.
+    fn ticks(&self) -> Ticks;
+}

@@ -1,0 +1,94 @@
+//! A drive as a page store sees it: on this thread or on another.
+
+use device::hosted::Queue;
+use device::realtime::Clock;
+use port::{Port, Ring, Time};
+
+/// A drive with the rules of [`Port`], and a way to wait for it.
+pub trait Drive {
+    /// What goes in.
+    type Cmd;
+    /// What comes out.
+    type Done;
+
+    /// Takes a prefix of `cmds` at the time `now`.
+    fn submit(&mut self, now: Time, cmds: &mut Ring<Self::Cmd>);
+
+    /// When something happens next; `None` when nothing will without a
+    /// command, or when a drive on another thread has not completed anything.
+    fn next_event(&self) -> Option<Time>;
+
+    /// Lets happen what is due at `to`, at most [`Drive::next_event`].
+    fn advance(&mut self, to: Time, done: &mut Ring<Self::Done>);
+
+    /// Waits until something happens. Gives the time when to advance; `None`
+    /// when nothing will happen.
+    fn wait(&mut self) -> Option<Time>;
+}
+
+/// A drive on this thread: in virtual time, or driven by its owner's clock.
+#[derive(Debug)]
+pub struct Inline<P>(pub P);
+
+impl<P: Port> Drive for Inline<P> {
+    type Cmd = P::Cmd;
+    type Done = P::Done;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<P::Cmd>) {
+        self.0.submit(now, cmds);
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        self.0.next_event()
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
+        self.0.advance(to, done);
+    }
+
+    fn wait(&mut self) -> Option<Time> {
+        self.0.next_event()
+    }
+}
+
+/// A drive on a thread of its own, in real time.
+pub struct Remote<C, D> {
+    queue: Queue<C, D>,
+    clock: Clock,
+}
+
+impl<C, D> Remote<C, D> {
+    /// The drive behind `queue`.
+    pub fn new(queue: Queue<C, D>) -> Remote<C, D> {
+        let clock = queue.clock();
+        Remote { queue, clock }
+    }
+
+    /// The queue, to sleep on.
+    pub fn queue_mut(&mut self) -> &mut Queue<C, D> {
+        &mut self.queue
+    }
+}
+
+impl<C, D> Drive for Remote<C, D> {
+    type Cmd = C;
+    type Done = D;
+
+    fn submit(&mut self, _now: Time, cmds: &mut Ring<C>) {
+        self.queue.submit(cmds);
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<Time> {
+        self.queue.has_completions().then_some(Time::ZERO)
+    }
+
+    fn advance(&mut self, _to: Time, done: &mut Ring<D>) {
+        self.queue.poll(done);
+    }
+
+    fn wait(&mut self) -> Option<Time> {
+        let outside = self.queue.outside() > 0;
+        (outside && self.queue.wait(None)).then(|| self.clock.now())
+    }
+}

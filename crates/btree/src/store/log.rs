@@ -1,0 +1,681 @@
+//! The log-structured store on the host, over the block interface.
+//!
+//! After LLAMA (Levandoski, Lomet and Sengupta, VLDB 2013) as used in Do, Lomet
+//! and Picoli (DaMoN 2019), section 3.2.1: batches of pages are appended to a
+//! log of segments; a map in memory says where each page is; segments are
+//! collected, which reads them again and moves what lives; the map is written
+//! by checkpoints; opening reads the last checkpoint and what the log has
+//! since.
+//!
+//! Guarantees are those of [`PageStore`]. Why they hold:
+//! - A batch is one *record*: a header that lists its pages and pages behind
+//!   it, with checksums over all. It is there when all is.
+//! - Records have numbers without gaps, and the map learns of them in that
+//!   order, when they are on the drive; opening takes them in that order, up
+//!   to the first that is not whole.
+//! - Collection writes records, too, which say for each page from where it was
+//!   moved. Such an entry counts only if the map names that place when its
+//!   turn comes, at run time as at opening. So it cannot undo a newer write.
+//!   A segment is not written again while copies of its pages are on their
+//!   way, so that place holds no other write of the page.
+//! - A checkpoint writes the map piece by piece while it changes. It names the
+//!   first record that the map had not learned of when it began. All records
+//!   from there on are taken again at opening; taken in order they give the
+//!   same map whichever of them a piece had seen.
+//! - The map names only what is on the drive, so a flush before a checkpoint's
+//!   header makes durable all that it names.
+//! - A segment in which nothing lives is written again only after a checkpoint
+//!   that began later is durable: until then opening may read it.
+//! - Opening writes a checkpoint with a new *epoch* before anything else, and
+//!   takes only records of its checkpoint's epoch. So what a lost record left
+//!   behind is never taken for a later one's.
+//!
+//! In the non-durable mode there is no collection and no checkpoint but the
+//! first; the log ends with [`StoreError::LogFull`].
+
+mod checkpoint;
+mod collect;
+mod format;
+mod open;
+
+use std::collections::VecDeque;
+
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Lazy, Ring, Shape, Time};
+
+use self::checkpoint::Checkpoint;
+use self::collect::Collector;
+use self::format::{Entry, Place, RecordHeader, Seals};
+use super::blocks::{Blocks, buffer};
+use super::drive::Drive;
+use super::{PageStore, StoreDone, StoreError, Ticks, check_seal, no_clock, seal};
+use crate::page::PAGE_BYTES;
+
+/// How a log is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct LogConfig {
+    /// Blocks of a segment, 64 to 256.
+    pub segment_blocks: u32,
+    /// Space beyond what lives, in percent of that; at least 20. Collection
+    /// keeps the log within it.
+    pub overhead: u32,
+    /// With collection and checkpoints.
+    pub durable: bool,
+    /// Time between checkpoints, in ns.
+    pub checkpoint_every: u64,
+    /// Batches on their way at once, 1 to 16.
+    pub batches: usize,
+    /// Segments that are collected at once, 1 to 8.
+    pub collectors: usize,
+    /// Measures where time goes.
+    pub clock: fn() -> u64,
+}
+
+impl Default for LogConfig {
+    /// Segments of 1 MiB, 100 % overhead, durable, a checkpoint every 10 s, 4
+    /// batches, 2 collectors, nothing measured.
+    fn default() -> LogConfig {
+        LogConfig {
+            segment_blocks: 256,
+            overhead: 100,
+            durable: true,
+            checkpoint_every: 10_000_000_000,
+            batches: 4,
+            collectors: 2,
+            clock: no_clock,
+        }
+    }
+}
+
+/// What a log has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogCounters {
+    /// Records of the tree's batches, and pages in them.
+    pub records: u64,
+    /// Pages that the tree wrote.
+    pub pages: u64,
+    /// Segments that were collected.
+    pub collected: u64,
+    /// Pages that collection moved.
+    pub moved: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Blocks that checkpoints wrote.
+    pub checkpoint_blocks: u64,
+    /// Blocks at segments' ends that were left empty.
+    pub unused: u64,
+    /// Records that opening took.
+    pub recovered: u64,
+}
+
+/// Segments that the user leaves to collection.
+const RESERVE: usize = 4;
+
+/// Segments beyond the overhead: heads, reserve, and those that wait for a
+/// checkpoint.
+const SLACK: u64 = 12;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    /// The head, or the one after it.
+    Open,
+    Closed,
+    Collecting,
+    /// All that lived in it is on its way to another.
+    Moved,
+    /// Nothing lives in it; so many checkpoints had begun then.
+    Dead(u64),
+    Trimming,
+    /// It has a page that cannot be moved.
+    Stuck,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    state: State,
+    /// Blocks that the map names.
+    live: u16,
+    /// Records in it that the map has not learned of.
+    records: u16,
+    /// Reads under way.
+    reads: u16,
+    /// Pages that collection has copied and that the map has not learned of.
+    /// Until it has, their blocks must not come to hold the same pages again.
+    copied: u16,
+}
+
+/// What a transfer is for.
+#[derive(Clone, Copy, Debug, Default)]
+enum Task {
+    #[default]
+    Opening,
+    Page {
+        page: u64,
+        segment: u32,
+    },
+    Record(u64),
+    Collect(u32),
+    Flush(u32),
+    Trim(u32),
+    CheckpointPart,
+    CheckpointFlush,
+    CheckpointHeader,
+}
+
+/// A record on its way.
+struct Record {
+    place: Place,
+    count: u16,
+    /// The tree's number of it; `None` for collection.
+    id: Option<u32>,
+    /// Back from the drive.
+    buffer: Option<Buffer>,
+}
+
+/// Pages in a log over a block drive.
+pub struct LogStore<D> {
+    blocks: Blocks<D, Task>,
+    config: LogConfig,
+    layout: Layout,
+    /// Where each page is: its block; 0 for none.
+    map: Lazy<u32>,
+    segments: Vec<Segment>,
+    free: VecDeque<u32>,
+    dead: VecDeque<u32>,
+    live: u64,
+    head: Place,
+    next: u32,
+    epoch: u64,
+    /// Records that the map has not learned of, in order.
+    records: VecDeque<Record>,
+    spare: Vec<Buffer>,
+    collectors: Vec<Collector>,
+    /// Pages that collection moves, to become a record.
+    moving: Moving,
+    /// Segments whose pages are on their way to others.
+    moved_segments: u64,
+    /// The end of the buffer whose front is the map's last part.
+    part_rest: Option<Buffer>,
+    checkpoint: Checkpoint,
+    /// One past the highest page that was ever written.
+    mapped: u64,
+    out: VecDeque<StoreDone>,
+    flushes: usize,
+    failed: Option<StoreError>,
+    ticks: Ticks,
+    counters: LogCounters,
+}
+
+/// What is where on the drive, in blocks.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    area_blocks: u64,
+    first: u64,
+    segment_blocks: u32,
+    segments: u32,
+    pages: u64,
+    blocks: u64,
+}
+
+impl Layout {
+    fn of(shape: &Shape, config: &LogConfig) -> Result<Layout, StoreError> {
+        let refuse = |what, value, range| Err(StoreError::Shape { what, value, range });
+        let within = |value: u64, low, high| (low..=high).contains(&value);
+        let segment = u64::from(config.segment_blocks);
+        if !within(segment, 64, 256) {
+            return refuse("blocks of a segment", segment, "64 to 256");
+        }
+        if !within(config.overhead.into(), 20, 10_000) {
+            return refuse("space overhead in percent", config.overhead.into(), "20 to 10000");
+        }
+        if !within(config.batches as u64, 1, 16) {
+            return refuse("batches", config.batches as u64, "1 to 16");
+        }
+        if !within(config.collectors as u64, 1, 8) {
+            return refuse("collectors", config.collectors as u64, "1 to 8");
+        }
+        let blocks = shape.bytes / BLOCK_BYTES;
+        if blocks > u64::from(u32::MAX) {
+            return refuse("blocks of the drive", blocks, "less than 2^32");
+        }
+        let area_blocks = blocks.div_ceil(PAGE_BYTES as u64 / 4);
+        let first = (2 + 2 * area_blocks).next_multiple_of(segment);
+        let segments = blocks.saturating_sub(first) / segment;
+        if segments < SLACK + 8 {
+            return refuse("segments", segments, "at least 20");
+        }
+        let data = (segments - SLACK) * (segment - 1);
+        let pages = data * 100 / (100 + u64::from(config.overhead));
+        Ok(Layout {
+            area_blocks,
+            first,
+            segment_blocks: config.segment_blocks,
+            segments: segments as u32,
+            pages,
+            blocks,
+        })
+    }
+
+    fn block(&self, place: Place) -> u64 {
+        self.first
+            + u64::from(place.segment) * u64::from(self.segment_blocks)
+            + u64::from(place.offset)
+    }
+
+    fn segment_of(&self, block: u32) -> u32 {
+        ((u64::from(block) - self.first) / u64::from(self.segment_blocks)) as u32
+    }
+
+    fn area(&self, number: u64) -> u64 {
+        2 + (number & 1) * self.area_blocks
+    }
+}
+
+/// The pages that collection moves next.
+struct Moving {
+    /// Free for use, unless it is on its way.
+    buffer: Option<Buffer>,
+    entries: Vec<Entry>,
+    seals: Seals,
+}
+
+impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
+    fn empty(drive: D, shape: Shape, config: LogConfig) -> Result<LogStore<D>, StoreError> {
+        let layout = Layout::of(&shape, &config)?;
+        let longest = u64::from(config.segment_blocks);
+        let bytes = config.segment_blocks as usize * PAGE_BYTES;
+        let buffers = |count| (0..count).map(|_| buffer(bytes)).collect::<Result<Vec<_>, _>>();
+        let map = Lazy::zeroed(layout.pages as usize, "the map of pages");
+        let map = map.map_err(|_| StoreError::Shape {
+            what: "pages",
+            value: layout.pages,
+            range: "such that there is memory for the map",
+        })?;
+        let none = Segment { state: State::Free, live: 0, records: 0, reads: 0, copied: 0 };
+        let collectors = if config.durable { config.collectors } else { 0 };
+        let place = Place { segment: 0, offset: 0, seq: 1 };
+        Ok(LogStore {
+            blocks: Blocks::new(drive, shape, longest)?,
+            map,
+            segments: vec![none; layout.segments as usize],
+            free: VecDeque::with_capacity(layout.segments as usize),
+            dead: VecDeque::with_capacity(layout.segments as usize),
+            live: 0,
+            head: place,
+            next: 0,
+            epoch: 0,
+            records: VecDeque::with_capacity(config.batches + 2),
+            spare: buffers(config.batches)?,
+            collectors: buffers(collectors)?.into_iter().map(Collector::new).collect(),
+            moving: Moving {
+                buffer: buffers(usize::from(config.durable))?.pop(),
+                entries: Vec::with_capacity(config.segment_blocks as usize),
+                seals: Seals::default(),
+            },
+            moved_segments: 0,
+            part_rest: None,
+            checkpoint: Checkpoint::new(place)?,
+            mapped: 0,
+            out: VecDeque::with_capacity(shape.depth),
+            flushes: 0,
+            failed: None,
+            ticks: Ticks::default(),
+            counters: LogCounters::default(),
+            config,
+            layout,
+        })
+    }
+
+    /// What the log has done.
+    pub fn counters(&self) -> LogCounters {
+        self.counters
+    }
+
+    /// The drive.
+    pub fn drive_mut(&mut self) -> &mut D {
+        self.blocks.drive_mut()
+    }
+
+    /// The drive again.
+    pub fn into_drive(self) -> D {
+        self.blocks.into_drive()
+    }
+
+    /// Pages that a record at the head may have; 0 when it is full.
+    fn head_room(&self) -> usize {
+        (self.layout.segment_blocks - self.head.offset).saturating_sub(1) as usize
+    }
+
+    /// Goes on to the next segment. False when none is free after it.
+    fn turn_over(&mut self) -> bool {
+        let Some(after) = self.free.pop_front() else { return false };
+        self.counters.unused += u64::from(self.layout.segment_blocks - self.head.offset);
+        let old = self.head.segment;
+        self.segments[old as usize].state = State::Closed;
+        self.head = Place { segment: self.next, offset: 0, seq: self.head.seq };
+        self.segments[after as usize].state = State::Open;
+        self.next = after;
+        self.look_at(old);
+        true
+    }
+
+    /// Appends a record, whose pages are in `buffer` behind its first block.
+    /// The caller saw that there is room.
+    fn append(&mut self, mut buffer: Buffer, entries: &[Entry], id: Option<u32>, seals: u64) {
+        let count = entries.len();
+        assert!(count <= self.head_room(), "the caller saw room");
+        let header = RecordHeader {
+            count: count as u16,
+            moves: id.is_none(),
+            seq: self.head.seq,
+            epoch: self.epoch,
+            next: self.next,
+            seals,
+        };
+        header.write(entries, buffer.bytes_mut());
+        let place = self.head;
+        let rest = (count + 1) * PAGE_BYTES;
+        self.records.push_back(Record { place, count: count as u16, id, buffer: None });
+        self.segments[place.segment as usize].records += 1;
+        self.head.offset += count as u32 + 1;
+        self.head.seq += 1;
+        let front = buffer.split_to(rest);
+        self.keep_rest(buffer);
+        self.blocks.transfer(
+            BlockOp::Write,
+            self.layout.block(place),
+            front,
+            Task::Record(place.seq),
+        );
+    }
+
+    /// Keeps the end of a buffer whose front is on its way.
+    fn keep_rest(&mut self, rest: Buffer) {
+        if !rest.is_empty() {
+            self.spare.push(rest);
+        }
+    }
+
+    /// Puts a buffer together with its end.
+    fn whole(&mut self, mut front: Buffer) -> Buffer {
+        if front.len() < self.layout.segment_blocks as usize * PAGE_BYTES {
+            let rest = self.spare.iter().position(|rest| front.adjoins(rest));
+            let rest = self.spare.swap_remove(rest.expect("its end was kept"));
+            let joined = front.join(rest);
+            assert!(joined.is_ok(), "they adjoin");
+        }
+        front
+    }
+
+    /// A whole buffer for a batch, if one is free.
+    fn free_buffer(&self) -> Option<usize> {
+        let bytes = self.layout.segment_blocks as usize * PAGE_BYTES;
+        self.spare.iter().position(|buffer| buffer.len() == bytes)
+    }
+
+    fn fail(&mut self, error: StoreError) {
+        self.failed.get_or_insert(error);
+    }
+
+    /// Something has completed.
+    fn finish(&mut self, task: Task, result: Result<(), StoreError>, buffer: Buffer) {
+        match task {
+            Task::Opening => unreachable!("opening waits for what it asks"),
+            Task::Page { page, segment } => {
+                let start = (self.config.clock)();
+                self.segments[segment as usize].reads -= 1;
+                let result = result.and_then(|()| {
+                    check_seal(page, buffer.bytes()).map(|_| ()).ok_or(StoreError::Damaged { page })
+                });
+                self.ticks.reading += (self.config.clock)() - start;
+                self.out.push_back(StoreDone::Read { page, buffer, result });
+            }
+            Task::Record(seq) => {
+                let first = self.records.front().expect("it is on its way").place.seq;
+                self.records[(seq - first) as usize].buffer = Some(buffer);
+                if let Err(error) = result {
+                    self.fail(error);
+                }
+            }
+            Task::Flush(id) => {
+                self.flushes -= 1;
+                if let Err(error) = result {
+                    self.fail(error);
+                }
+                let result = self.failed.map_or(Ok(()), Err);
+                self.out.push_back(StoreDone::Flush { id, result });
+            }
+            Task::Collect(number) => self.collect_read(number, result, buffer),
+            // A segment can be used whether it was trimmed or not.
+            Task::Trim(segment) => {
+                self.segments[segment as usize].state = State::Free;
+                self.free.push_back(segment);
+            }
+            Task::CheckpointPart | Task::CheckpointFlush | Task::CheckpointHeader => {
+                self.checkpoint_step(task, result, buffer);
+            }
+        }
+    }
+
+    /// Lets the map learn of records, in order.
+    fn learn(&mut self) {
+        while self.records.front().is_some_and(|record| record.buffer.is_some()) {
+            let record = self.records.pop_front().expect("it is there");
+            let Record { place, count, id, buffer } = record;
+            let buffer = self.whole(buffer.expect("it is back"));
+            if self.failed.is_none() {
+                self.apply(place, usize::from(count), id.is_none(), buffer.bytes());
+            }
+            let segment = &mut self.segments[place.segment as usize];
+            segment.records -= 1;
+            self.look_at(place.segment);
+            match id {
+                Some(id) => {
+                    self.spare.push(buffer);
+                    let result = self.failed.map_or(Ok(()), Err);
+                    self.out.push_back(StoreDone::Write { id, result });
+                }
+                None => self.moving.buffer = Some(buffer),
+            }
+        }
+    }
+
+    /// Puts a record's pages into the map.
+    fn apply(&mut self, place: Place, count: usize, moves: bool, bytes: &[u8]) {
+        let first = self.layout.block(place) as u32 + 1;
+        for i in 0..count {
+            let Entry { page, old } = Entry::read(bytes, i);
+            let was = self.map[page as usize];
+            if moves && was != old {
+                self.uncopy(old);
+                continue;
+            }
+            self.map[page as usize] = first + i as u32;
+            self.segments[place.segment as usize].live += 1;
+            self.mapped = self.mapped.max(page + 1);
+            if was == 0 {
+                self.live += 1;
+                continue;
+            }
+            let segment = self.layout.segment_of(was);
+            self.segments[segment as usize].live -= 1;
+            if moves {
+                self.uncopy(old);
+            }
+            self.look_at(segment);
+        }
+    }
+
+    /// The map has learned of a copy of `block`. At opening nothing was
+    /// counted.
+    fn uncopy(&mut self, block: u32) {
+        let number = self.layout.segment_of(block);
+        let segment = &mut self.segments[number as usize];
+        segment.copied = segment.copied.saturating_sub(1);
+        self.look_at(number);
+    }
+
+    /// Notices a segment in which nothing lives any more.
+    fn look_at(&mut self, number: u32) {
+        let begun = self.checkpoint.begun();
+        let segment = &mut self.segments[number as usize];
+        let closed = matches!(segment.state, State::Closed | State::Stuck | State::Moved);
+        if closed && segment.live == 0 && segment.records == 0 && segment.copied == 0 {
+            self.moved_segments -= u64::from(segment.state == State::Moved);
+            segment.state = State::Dead(begun);
+            self.dead.push_back(number);
+        }
+    }
+
+    /// Segments with something in them.
+    fn occupied(&self) -> u64 {
+        u64::from(self.layout.segments) - (self.free.len() + self.dead.len()) as u64
+    }
+}
+
+impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
+    fn pages(&self) -> u64 {
+        self.layout.pages
+    }
+
+    fn max_batch(&self) -> usize {
+        self.layout.segment_blocks as usize - 1
+    }
+
+    /// What fills the segment, so that no block is left empty.
+    fn best_batch(&self) -> usize {
+        match self.head_room() {
+            0..16 => self.max_batch(),
+            room => room,
+        }
+    }
+
+    fn read(&mut self, page: u64, buffer: Buffer) -> Result<(), Buffer> {
+        if !self.blocks.has_read_room() {
+            return Err(buffer);
+        }
+        let block = self.map[page as usize];
+        if block == 0 {
+            let result = Err(StoreError::Damaged { page });
+            self.out.push_back(StoreDone::Read { page, buffer, result });
+            return Ok(());
+        }
+        let segment = self.layout.segment_of(block);
+        self.segments[segment as usize].reads += 1;
+        let task = Task::Page { page, segment };
+        self.blocks.transfer(BlockOp::Read, u64::from(block), buffer, task);
+        Ok(())
+    }
+
+    fn can_write(&self) -> bool {
+        if self.failed.is_some() {
+            return true;
+        }
+        let space = !self.config.durable || self.free.len() > RESERVE;
+        space && self.free_buffer().is_some() && self.blocks.room() > 4
+    }
+
+    fn write(&mut self, id: u32, pages: &[u64], copy: &mut dyn FnMut(usize, &mut [u8])) {
+        assert!((1..=self.max_batch()).contains(&pages.len()), "a batch of {}", pages.len());
+        if self.failed.is_none() && pages.len() > self.head_room() && !self.turn_over() {
+            self.fail(StoreError::LogFull);
+        }
+        if let Some(error) = self.failed {
+            self.out.push_back(StoreDone::Write { id, result: Err(error) });
+            return;
+        }
+        let start = (self.config.clock)();
+        let free = self.free_buffer().expect("the caller saw room");
+        let mut buffer = self.spare.swap_remove(free);
+        let mut seals = Seals::default();
+        let bodies = buffer.bytes_mut()[PAGE_BYTES..].chunks_exact_mut(PAGE_BYTES);
+        for (i, (body, &page)) in bodies.zip(pages).enumerate() {
+            copy(i, body);
+            seals.add(seal(page, body));
+        }
+        let mut entries = [Entry::default(); 256];
+        for (entry, &page) in entries.iter_mut().zip(pages) {
+            entry.page = page;
+        }
+        self.append(buffer, &entries[..pages.len()], Some(id), seals.sum());
+        self.counters.records += 1;
+        self.counters.pages += pages.len() as u64;
+        self.ticks.writing += (self.config.clock)() - start;
+    }
+
+    fn flush(&mut self, id: u32) -> bool {
+        if self.blocks.room() <= 4 {
+            return false;
+        }
+        self.flushes += 1;
+        self.blocks.command(BlockOp::Flush, 0, 0, Task::Flush(id));
+        true
+    }
+
+    fn poll(&mut self, now: Time, done: &mut Ring<StoreDone>) {
+        let clock = self.config.clock;
+        let start = clock();
+        self.blocks.advance(now);
+        self.ticks.submission += clock() - start;
+        while let Some(finished) = self.blocks.pop() {
+            let result = StoreError::drive(finished.tag.what(), finished.status);
+            self.finish(finished.tag, result, finished.buffer);
+        }
+        self.learn();
+        if self.config.durable && self.failed.is_none() {
+            let start = clock();
+            self.collect();
+            let middle = clock();
+            self.checkpoint_work();
+            self.ticks.collection += middle - start;
+            self.ticks.checkpoint += clock() - middle;
+        }
+        let start = clock();
+        self.blocks.submit();
+        self.ticks.submission += clock() - start;
+        while done.room() > 0
+            && let Some(one) = self.out.pop_front()
+        {
+            done.put(|| one);
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        if !self.out.is_empty() {
+            return Some(self.blocks.now());
+        }
+        let due = self.checkpoint_due().map(|at| at.max(self.blocks.now()));
+        [self.blocks.next_event(), due].into_iter().flatten().min()
+    }
+
+    fn wait(&mut self) -> Option<Time> {
+        if !self.out.is_empty() {
+            return Some(self.blocks.now());
+        }
+        self.blocks.wait()
+    }
+
+    fn memory(&self) -> u64 {
+        let segment = u64::from(self.layout.segment_blocks) * PAGE_BYTES as u64;
+        let buffers = (self.config.batches + self.collectors.len() + 1) as u64 * segment;
+        let segments = (self.segments.len() * (size_of::<Segment>() + 8)) as u64;
+        self.layout.pages * 4 + segments + buffers + checkpoint::MEMORY
+    }
+
+    fn ticks(&self) -> Ticks {
+        self.ticks
+    }
+}
+
+impl Task {
+    fn what(&self) -> &'static str {
+        match self {
+            Task::Opening | Task::Page { .. } => "read a page",
+            Task::Record(_) => "write a record of the log",
+            Task::Collect(_) => "read a segment",
+            Task::Flush(_) | Task::CheckpointFlush => "flush",
+            Task::Trim(_) => "trim a segment",
+            Task::CheckpointPart | Task::CheckpointHeader => "write a checkpoint",
+        }
+    }
+}

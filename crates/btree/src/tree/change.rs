@@ -1,0 +1,378 @@
+//! Changes: put, delete and batch.
+//!
+//! A change first sees that all it needs is there: the pages on its way, free
+//! frames for new pages, room for dirty ones, free pages. Only then it changes
+//! anything, and from then on nothing can go wrong.
+//!
+//! A delete takes a page out that becomes empty, and merges one that is less
+//! than a quarter full with a neighbour that is in memory.
+
+use super::{Path, Stop, Tree};
+use crate::cache::State;
+use crate::error::Error;
+use crate::op::{Outcome, decode};
+use crate::page::{
+    HEADER, Kind, MAX_OVERFLOW, OVERFLOW_BYTES, ROOM, SLOT, Value, is_inline, overflow_pages,
+    separator, split_inner, split_leaf,
+};
+use crate::store::{PageStore, StoreError};
+
+/// What a change may need at most.
+#[derive(Clone, Copy, Debug, Default)]
+struct Worst {
+    /// Pages that it takes.
+    pages: usize,
+    /// Frames for them, and for a list of free pages.
+    frames: usize,
+    /// Pages that it changes, new ones included.
+    changed: usize,
+}
+
+impl<S: PageStore> Tree<S> {
+    fn writable(&self) -> Result<(), Stop> {
+        match self.failed {
+            None => Ok(()),
+            Some(_) => Err(Stop::Fail(Error::Store(StoreError::Stopped))),
+        }
+    }
+
+    /// What the write of a value may need; of `None`, a delete.
+    fn worst(&self, key: usize, value: Option<usize>) -> Worst {
+        let height = self.height();
+        // Page 0, a list of free pages, and what a root's coming or going
+        // changes.
+        let others = 4;
+        let Some(value) = value else {
+            return Worst { pages: 0, frames: 2, changed: 2 * height + others };
+        };
+        let long = if is_inline(key, value) { 0 } else { overflow_pages(value) };
+        // Each level may split, and the root once more.
+        let pages = long + height + 1;
+        Worst { pages, frames: pages + 2, changed: pages + height + others }
+    }
+
+    /// Sees that a change of several pages finds room. What it makes give way
+    /// may be on the change's own path: the caller looks again.
+    fn reserve(&mut self, worst: Worst) -> Result<(), Stop> {
+        let most = self.store.max_batch().min(self.cache.len() / 4);
+        if worst.changed > most {
+            return Err(Error::BatchTooLarge { pages: worst.changed, most }.into());
+        }
+        self.ensure_pages(worst.pages)?;
+        self.room_for_dirty(worst.changed)?;
+        if self.cache.group.len + worst.changed > most && !self.write_group() {
+            return Err(self.press());
+        }
+        if self.cache.make_free(worst.frames) { Ok(()) } else { Err(self.press()) }
+    }
+
+    fn room_for_dirty(&mut self, count: usize) -> Result<(), Stop> {
+        if self.cache.held + count <= self.hard { Ok(()) } else { Err(self.press()) }
+    }
+
+    pub(super) fn try_put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+        self.writable()?;
+        let path = self.locate(key)?;
+        if self.put_simply(&path, key, value)? {
+            return Ok(());
+        }
+        let worst = self.worst(key.len(), Some(value.len()));
+        self.reserve(worst)?;
+        let path = self.locate(key)?;
+        self.apply_put(&path, key, value);
+        Ok(())
+    }
+
+    /// Puts a record where only its leaf changes. False where more would.
+    #[inline]
+    fn put_simply(&mut self, path: &Path, key: &[u8], value: &[u8]) -> Result<bool, Stop> {
+        if !is_inline(key.len(), value.len()) {
+            return Ok(false);
+        }
+        let leaf = path.leaf();
+        let view = self.cache.view(leaf);
+        let found = view.search(key);
+        let new = Value::Inline(value);
+        let mut room = view.room();
+        if let Ok(i) = found {
+            let Value::Inline(old) = view.value(i) else { return Ok(false) };
+            room += Value::Inline(old).cost(key.len());
+        }
+        if new.cost(key.len()) > room {
+            return Ok(false);
+        }
+        if !self.cache[leaf].dirty {
+            self.room_for_dirty(1)?;
+        }
+        self.cache.mark(leaf, self.together);
+        let mut edit = self.cache.edit(leaf);
+        match found {
+            Ok(i) if edit.overwrite(i, value) => {}
+            Ok(i) => {
+                edit.remove(i);
+                edit.insert(i, key, new);
+            }
+            Err(i) => edit.insert(i, key, new),
+        }
+        Ok(true)
+    }
+
+    /// Puts a record; all that is needed is there.
+    fn apply_put(&mut self, path: &Path, key: &[u8], value: &[u8]) {
+        let leaf = path.leaf();
+        let found = self.cache.view(leaf).search(key);
+        self.cache.mark(leaf, true);
+        let at = match found {
+            Ok(i) => {
+                self.free_value(leaf, i);
+                self.cache.edit(leaf).remove(i);
+                i
+            }
+            Err(i) => i,
+        };
+        let mut list = [0; 8 * MAX_OVERFLOW];
+        let new = self.store_value(key.len(), value, &mut list);
+        if self.cache.view(leaf).room() >= new.cost(key.len()) {
+            self.cache.edit(leaf).insert(at, key, new);
+        } else {
+            self.split(path, at, key, new);
+        }
+    }
+
+    /// Gives the overflow pages of a record up.
+    fn free_value(&mut self, leaf: u32, i: usize) {
+        let mut pages = [0; MAX_OVERFLOW];
+        let mut count = 0;
+        for page in self.cache.view(leaf).value(i).pages() {
+            pages[count] = page;
+            count += 1;
+        }
+        for &page in &pages[..count] {
+            self.free(page);
+        }
+    }
+
+    /// A value as the leaf is to keep it; a long one goes to pages.
+    fn store_value<'a>(
+        &mut self,
+        key: usize,
+        value: &'a [u8],
+        list: &'a mut [u8; 8 * MAX_OVERFLOW],
+    ) -> Value<'a> {
+        if is_inline(key, value.len()) {
+            return Value::Inline(value);
+        }
+        let count = overflow_pages(value.len());
+        for (part, entry) in value.chunks(OVERFLOW_BYTES).zip(list.chunks_exact_mut(8)) {
+            let (page, frame) = self.alloc(Kind::Overflow, 0);
+            entry.copy_from_slice(&page.to_le_bytes());
+            let bytes = &mut self.cache.edit(frame).0[HEADER..];
+            bytes[..part.len()].copy_from_slice(part);
+            bytes[part.len()..].fill(0);
+        }
+        Value::Overflow(value.len() as u32, &list[..8 * count])
+    }
+
+    /// Splits a leaf to put a record in, and what is above where needed.
+    fn split(&mut self, path: &Path, at: usize, key: &[u8], value: Value<'_>) {
+        let leaf = path.leaf();
+        let last = at == self.cache.view(leaf).count();
+        let ascending = last && at > 0 && self.is_last(path);
+        let (mut page, right) = self.alloc(Kind::Leaf, 0);
+        let (mut low, mut high) = self.cache.edit_two(leaf, right);
+        split_leaf(&mut low, &mut high, at, key, value, ascending);
+        let mut up = std::mem::take(&mut self.separator);
+        up.clear();
+        let low = low.view();
+        up.extend_from_slice(separator(low.key(low.count() - 1), high.view().key(0)));
+        self.counters.splits += 1;
+        let mut step = path.len - 1;
+        loop {
+            if step == 0 {
+                self.grow(&up, page);
+                break;
+            }
+            step -= 1;
+            let (parent, child) = path.steps[step];
+            self.cache.mark(parent, true);
+            if self.cache.view(parent).room() >= SLOT + 8 + up.len() {
+                self.cache.edit(parent).insert_child(child, &up, page);
+                break;
+            }
+            let level = self.cache.view(parent).level();
+            let (upper, right) = self.alloc(Kind::Inner, level);
+            let mut middle = std::mem::take(&mut self.upward);
+            let (mut low, mut high) = self.cache.edit_two(parent, right);
+            split_inner(&mut low, &mut high, child, &up, page, &mut middle);
+            self.upward = std::mem::replace(&mut up, middle);
+            page = upper;
+            self.counters.splits += 1;
+        }
+        self.separator = up;
+    }
+
+    /// Whether the leaf is the last of the tree.
+    fn is_last(&self, path: &Path) -> bool {
+        let inner = &path.steps[..path.len - 1];
+        inner.iter().all(|&(frame, child)| child == self.cache.view(frame).count())
+    }
+
+    /// Puts a root above the old one, which was split.
+    fn grow(&mut self, key: &[u8], right: u64) {
+        let (old, height) = (self.root(), self.height());
+        let (root, frame) = self.alloc(Kind::Inner, height as u8);
+        let mut edit = self.cache.edit(frame);
+        edit.set_first(old);
+        edit.insert_child(0, key, right);
+        self.set_root(root, height + 1);
+    }
+
+    pub(super) fn try_delete(&mut self, key: &[u8]) -> Result<Outcome, Stop> {
+        self.writable()?;
+        let path = self.locate(key)?;
+        let view = self.cache.view(path.leaf());
+        let Ok(i) = view.search(key) else { return Ok(Outcome::Missing) };
+        let old = view.value(i);
+        let left = view.used() - old.cost(key.len());
+        let simple = matches!(old, Value::Inline(_)) && (left >= ROOM / 4 || self.height() == 1);
+        if simple {
+            let leaf = path.leaf();
+            if !self.cache[leaf].dirty {
+                self.room_for_dirty(1)?;
+            }
+            self.cache.mark(leaf, self.together);
+            self.cache.edit(leaf).remove(i);
+            return Ok(Outcome::Deleted);
+        }
+        let worst = self.worst(key.len(), None);
+        self.reserve(worst)?;
+        let path = self.locate(key)?;
+        self.apply_delete(&path, key);
+        Ok(Outcome::Deleted)
+    }
+
+    /// Deletes a key, if it is there; all that is needed is there.
+    fn apply_delete(&mut self, path: &Path, key: &[u8]) {
+        let leaf = path.leaf();
+        let Ok(i) = self.cache.view(leaf).search(key) else { return };
+        self.cache.mark(leaf, true);
+        self.free_value(leaf, i);
+        self.cache.edit(leaf).remove(i);
+        let used = self.cache.view(leaf).used();
+        if path.len == 1 || used >= ROOM / 4 {
+            return;
+        }
+        if used == 0 {
+            self.take_out(path);
+        } else {
+            self.merge(path);
+        }
+    }
+
+    /// Takes an empty leaf out of the tree, and what is left without children.
+    fn take_out(&mut self, path: &Path) {
+        let leaf = self.cache[path.leaf()].page;
+        let inner = &path.steps[..path.len - 1];
+        let parent = inner.iter().rposition(|&(frame, _)| self.cache.view(frame).count() > 0);
+        self.counters.merges += 1;
+        let Some(parent) = parent else {
+            // The leaf was all that there is: it is the root now.
+            for &(frame, _) in inner {
+                self.free(self.cache[frame].page);
+            }
+            return self.set_root(leaf, 1);
+        };
+        for &(frame, _) in &path.steps[parent + 1..path.len] {
+            self.free(self.cache[frame].page);
+        }
+        let (frame, child) = inner[parent];
+        self.cache.mark(frame, true);
+        self.cache.edit(frame).remove_child(child);
+        self.lower();
+    }
+
+    /// Merges a leaf with a neighbour of the same parent that is in memory, if
+    /// both fit with room to spare.
+    fn merge(&mut self, path: &Path) {
+        let leaf = path.leaf();
+        let (parent, child) = path.steps[path.len - 2];
+        let count = self.cache.view(parent).count();
+        let beside = [(child < count).then_some(child + 1), child.checked_sub(1)];
+        for other in beside.into_iter().flatten() {
+            let page = self.cache.view(parent).child(other);
+            let Some(frame) = self.cache.find(page) else { continue };
+            if self.cache[frame].state != State::Ready || frame == leaf {
+                continue;
+            }
+            if self.cache.view(frame).used() + self.cache.view(leaf).used() > ROOM * 3 / 4 {
+                continue;
+            }
+            let (low, high) = if other > child { (leaf, frame) } else { (frame, leaf) };
+            let (mut low_page, high_page) = self.cache.edit_two(low, high);
+            low_page.append_all(high_page.view());
+            self.cache.mark(low, true);
+            self.free(self.cache[high].page);
+            self.cache.mark(parent, true);
+            self.cache.edit(parent).remove_child(child.max(other));
+            self.counters.merges += 1;
+            return self.lower();
+        }
+    }
+
+    /// Takes roots away that have one child. A root is in memory here, unless
+    /// nothing was taken from it.
+    fn lower(&mut self) {
+        while self.height() > 1 {
+            let root = self.root();
+            let Some(frame) = self.cache.find(root) else { return };
+            if self.cache[frame].state != State::Ready || self.cache.view(frame).count() > 0 {
+                return;
+            }
+            let child = self.cache.view(frame).first();
+            let height = self.height();
+            self.free(root);
+            self.set_root(child, height - 1);
+        }
+    }
+
+    /// Does all writes that `bytes` encodes ([`crate::op::encode`]).
+    pub(super) fn try_batch(&mut self, bytes: &[u8]) -> Result<(), Stop> {
+        self.writable()?;
+        let mut worst = Worst::default();
+        for write in decode(bytes) {
+            let one = self.worst(write.key.len(), write.value.map(<[u8]>::len));
+            worst.pages += one.pages;
+            worst.frames += one.frames;
+            worst.changed += one.changed;
+        }
+        self.reserve(worst)?;
+        let mut missing = None;
+        for write in decode(bytes) {
+            match self.locate(write.key) {
+                Ok(_) => {}
+                Err(Stop::Fail(error)) => return Err(error.into()),
+                Err(stop) => missing = Some(stop),
+            }
+        }
+        if let Some(stop) = missing {
+            return Err(stop);
+        }
+        self.together = true;
+        for write in decode(bytes) {
+            self.apply_write(write.key, write.value);
+        }
+        self.together = false;
+        Ok(())
+    }
+
+    fn apply_write(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let Ok(path) = self.locate(key) else { unreachable!("nothing gives way in between") };
+        match value {
+            Some(value) => match self.put_simply(&path, key, value) {
+                Ok(true) => {}
+                _ => self.apply_put(&path, key, value),
+            },
+            None => self.apply_delete(&path, key),
+        }
+    }
+}

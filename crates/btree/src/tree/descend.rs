@@ -1,0 +1,100 @@
+//! From the root to a leaf.
+
+use super::{MAX_LEVELS, Path, Stop, Tree};
+use crate::cache::{NONE, State};
+use crate::error::Error;
+use crate::page::Kind;
+use crate::store::{PageStore, StoreError};
+
+/// Rounds of the cache's hand that a page survives without use.
+const LEAF_ROUNDS: u8 = 1;
+const INNER_ROUNDS: u8 = 3;
+
+impl<S: PageStore> Tree<S> {
+    /// The frame of a page that is there; where it is not, begins to read it.
+    #[inline]
+    pub(super) fn need(&mut self, page: u64) -> Result<u32, Stop> {
+        self.cache.counters.lookups += 1;
+        match self.cache.find(page) {
+            Some(frame) if self.cache[frame].state == State::Ready => Ok(frame),
+            Some(frame) => {
+                self.cache.counters.misses += 1;
+                Err(Stop::Page(frame))
+            }
+            None => {
+                self.cache.counters.misses += 1;
+                Err(self.fetch(page))
+            }
+        }
+    }
+
+    /// Begins to read a page that is not there.
+    #[cold]
+    pub(super) fn fetch(&mut self, page: u64) -> Stop {
+        if page >= self.store.pages() {
+            return Stop::Fail(Error::Damaged { page, what: "there is no such page" });
+        }
+        if self.starving != NONE && self.starving != self.current {
+            return Stop::Stalled;
+        }
+        let Some(frame) = self.cache.take() else { return Stop::Stalled };
+        let buffer = self.cache.begin_read(frame, page);
+        match self.store.read(page, buffer) {
+            Ok(()) => {
+                self.asked = true;
+                Stop::Page(frame)
+            }
+            Err(buffer) => {
+                self.cache.end_read(frame, buffer);
+                self.cache.discard(frame);
+                Stop::Stalled
+            }
+        }
+    }
+
+    /// The pages from the root to the leaf that has `key`, or would have it.
+    #[inline]
+    pub(super) fn locate(&mut self, key: &[u8]) -> Result<Path, Stop> {
+        let mut path = Path { steps: [(NONE, 0); MAX_LEVELS], len: 0 };
+        let mut page = self.root();
+        let mut level = self.height() - 1;
+        loop {
+            let frame = self.need(page)?;
+            let view = self.cache.view(frame);
+            let kind = if level == 0 { Kind::Leaf } else { Kind::Inner };
+            if usize::from(view.level()) != level || view.kind() != Some(kind) {
+                return Err(Stop::Fail(Error::Damaged { page, what: "it is of another level" }));
+            }
+            if level == 0 {
+                self.cache.touch(frame, LEAF_ROUNDS);
+                path.steps[path.len] = (frame, 0);
+                path.len += 1;
+                return Ok(path);
+            }
+            let child = view.branch(key);
+            page = view.child(child);
+            self.cache.touch(frame, INNER_ROUNDS);
+            path.steps[path.len] = (frame, child);
+            path.len += 1;
+            level -= 1;
+        }
+    }
+
+    /// A page at once, with no operation under way. For opening and checking.
+    pub(super) fn page_now(&mut self, page: u64) -> Result<u32, Error> {
+        loop {
+            match self.need(page) {
+                Ok(frame) => return Ok(frame),
+                Err(Stop::Fail(error)) => return Err(error),
+                Err(Stop::Page(_) | Stop::Stalled) => {}
+            }
+            self.broken = None;
+            if !self.wait(&mut ()) {
+                return Err(Error::Store(StoreError::Gone));
+            }
+            if let Some(error) = self.broken {
+                return Err(error);
+            }
+        }
+    }
+}

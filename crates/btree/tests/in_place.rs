@@ -1,0 +1,72 @@
+//! The tree over the store that updates pages in place.
+
+mod common;
+
+use btree::{InPlaceConfig, InPlaceStore, Inline, StoreError};
+use common::blocks::{self, BLOCKS, Kind};
+use common::{MemoryDrive, no_fuse};
+use port::{BlockDone, BlockReq, Port, Shape, Time};
+
+const CONFIG: InPlaceConfig = InPlaceConfig { max_batch: 64, clock: btree::store::no_clock };
+
+struct InPlace;
+
+impl Kind for InPlace {
+    type Store<P: Port<Cmd = BlockReq, Done = BlockDone>> = InPlaceStore<Inline<P>>;
+
+    fn create<P: Port<Cmd = BlockReq, Done = BlockDone>>(
+        drive: P,
+        shape: Shape,
+    ) -> Result<Self::Store<P>, StoreError> {
+        InPlaceStore::create(Inline(drive), shape, CONFIG, Time::ZERO)
+    }
+
+    fn open<P: Port<Cmd = BlockReq, Done = BlockDone>>(
+        drive: P,
+        shape: Shape,
+        now: Time,
+    ) -> Result<Self::Store<P>, StoreError> {
+        InPlaceStore::open(Inline(drive), shape, CONFIG, now)
+    }
+
+    fn into_drive<P: Port<Cmd = BlockReq, Done = BlockDone>>(store: Self::Store<P>) -> Inline<P> {
+        store.into_drive()
+    }
+}
+
+#[test]
+fn it_is_a_map() {
+    blocks::it_is_a_map::<InPlace>();
+}
+
+#[test]
+fn crashes_lose_nothing_that_was_flushed() {
+    blocks::crashes_lose_nothing_that_was_flushed::<InPlace>(0..10);
+}
+
+#[test]
+fn a_cut_at_each_event() {
+    blocks::a_cut_at_each_event::<InPlace>();
+}
+
+#[test]
+fn damage_is_an_error() {
+    blocks::damage_is_an_error::<InPlace>();
+}
+
+#[test]
+fn wrong_drives_are_refused() {
+    let create = |blocks, max_batch| {
+        let drive = MemoryDrive::new(blocks, 1, no_fuse());
+        let shape = drive.shape;
+        let config = InPlaceConfig { max_batch, ..CONFIG };
+        InPlaceStore::create(Inline(drive), shape, config, Time::ZERO).map(|_| ())
+    };
+    assert!(matches!(create(BLOCKS, 31), Err(StoreError::Shape { .. })));
+    assert!(matches!(create(BLOCKS, 257), Err(StoreError::Shape { .. })));
+    assert!(matches!(create(1000, 64), Err(StoreError::Shape { .. })));
+    let drive = MemoryDrive::new(BLOCKS, 1, no_fuse());
+    let shape = drive.shape;
+    let opened = InPlaceStore::open(Inline(drive), shape, CONFIG, Time::ZERO);
+    assert!(matches!(opened.err(), Some(StoreError::Unusable(_))));
+}

@@ -1,0 +1,179 @@
+//! The tree over the log-structured store on the host.
+
+mod common;
+
+use btree::{Error, Inline, LogConfig, LogStore, PageStore, StoreError, Tree};
+use common::blocks::{self, BLOCKS, Kind, SMALL};
+use common::{Checked, Heard, Map, MemoryDrive, Mix, contents, no_fuse, random_step};
+use port::{BlockDone, BlockReq, Port, Shape, Time};
+use workload::Rng;
+
+const CONFIG: LogConfig = LogConfig {
+    segment_blocks: 64,
+    overhead: 100,
+    durable: true,
+    // Short, so that crashes fall into checkpoints.
+    checkpoint_every: 3_000_000,
+    batches: 4,
+    collectors: 2,
+    clock: btree::store::no_clock,
+};
+
+struct Log;
+
+impl Kind for Log {
+    type Store<P: Port<Cmd = BlockReq, Done = BlockDone>> = LogStore<Inline<P>>;
+
+    fn create<P: Port<Cmd = BlockReq, Done = BlockDone>>(
+        drive: P,
+        shape: Shape,
+    ) -> Result<Self::Store<P>, StoreError> {
+        LogStore::create(Inline(drive), shape, CONFIG, Time::ZERO)
+    }
+
+    fn open<P: Port<Cmd = BlockReq, Done = BlockDone>>(
+        drive: P,
+        shape: Shape,
+        now: Time,
+    ) -> Result<Self::Store<P>, StoreError> {
+        LogStore::open(Inline(drive), shape, CONFIG, now)
+    }
+
+    fn into_drive<P: Port<Cmd = BlockReq, Done = BlockDone>>(store: Self::Store<P>) -> Inline<P> {
+        store.into_drive()
+    }
+}
+
+#[test]
+fn it_is_a_map() {
+    blocks::it_is_a_map::<Log>();
+}
+
+#[test]
+fn crashes_lose_nothing_that_was_flushed() {
+    blocks::crashes_lose_nothing_that_was_flushed::<Log>(0..10);
+}
+
+#[test]
+fn a_cut_at_each_event() {
+    blocks::a_cut_at_each_event::<Log>();
+}
+
+#[test]
+fn damage_is_an_error() {
+    blocks::damage_is_an_error::<Log>();
+}
+
+fn store(config: LogConfig, seed: u64) -> LogStore<Inline<MemoryDrive>> {
+    let drive = MemoryDrive::new(BLOCKS, seed, no_fuse());
+    let shape = drive.shape;
+    LogStore::create(Inline(drive), shape, config, Time::ZERO).unwrap()
+}
+
+#[test]
+fn a_full_store_is_collected_for_ever() {
+    // All pages that there are, written anew many times over.
+    let mut tree = Tree::create(store(CONFIG, 1), SMALL, Time::ZERO).unwrap();
+    let mut heard = Heard::default();
+    let mut rng = Rng::new(1, 1);
+    let mut map = Map::new();
+    let mut full = false;
+    for i in 0..12_000u64 {
+        let key = if full { rng.below(i.min(3000)) } else { i }.to_be_bytes();
+        let value = vec![i as u8; 1900];
+        tree.put(i, &key, &value, &mut heard).unwrap();
+        while heard.done.is_empty() {
+            assert!(tree.wait(&mut heard), "nothing goes on after {i}");
+        }
+        match heard.done.pop_front().unwrap().1 {
+            Ok(_) => {
+                map.insert(key.to_vec(), value);
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::Full(_)));
+                full = true;
+            }
+        }
+    }
+    let counters = tree.store().counters();
+    assert!(full && counters.collected > 50 && counters.moved > 500, "{counters:?}");
+    assert!(counters.checkpoints > 5, "{counters:?}");
+    assert_eq!(contents(&mut tree), map);
+    tree.verify().unwrap();
+}
+
+#[test]
+fn a_log_that_is_not_collected_ends() {
+    let config = LogConfig { durable: false, ..CONFIG };
+    let mut checked =
+        Checked::new(Tree::create(store(config, 1), SMALL, Time::ZERO).unwrap(), Map::new());
+    let mix = Mix { keys: 500, longest: 2000, flush: 400, shrink: false };
+    let mut rng = Rng::new(2, 2);
+    for _ in 0..1500 {
+        assert!(checked.step(random_step(&mut rng, mix)));
+    }
+    assert!(checked.finish());
+    let counters = checked.tree.store().counters();
+    assert_eq!((counters.collected, counters.checkpoints), (0, 1));
+    // Go on until it is full.
+    let mut tree = checked.tree;
+    let mut heard = Heard::default();
+    let mut last = Ok(btree::Outcome::Stored);
+    for i in 0..60_000u64 {
+        if last.is_err() {
+            break;
+        }
+        let key = (i % 1000).to_be_bytes();
+        tree.put(i, &key, &[i as u8; 1500], &mut heard).unwrap();
+        while heard.done.is_empty() {
+            assert!(tree.wait(&mut heard));
+        }
+        last = heard.done.pop_front().unwrap().1;
+    }
+    assert_eq!(last, Err(Error::Store(StoreError::Stopped)));
+    tree.flush(1);
+    while heard.done.is_empty() {
+        assert!(tree.wait(&mut heard));
+    }
+    assert_eq!(heard.done[0].1, Err(Error::Store(StoreError::LogFull)));
+}
+
+#[test]
+fn wrong_drives_are_refused() {
+    let create = |blocks, config| {
+        let drive = MemoryDrive::new(blocks, 1, no_fuse());
+        let shape = drive.shape;
+        LogStore::create(Inline(drive), shape, config, Time::ZERO).map(|_| ())
+    };
+    let shape = |result| matches!(result, Err(StoreError::Shape { .. }));
+    assert!(shape(create(100, CONFIG)));
+    for config in [
+        LogConfig { segment_blocks: 63, ..CONFIG },
+        LogConfig { segment_blocks: 257, ..CONFIG },
+        LogConfig { overhead: 19, ..CONFIG },
+        LogConfig { batches: 0, ..CONFIG },
+        LogConfig { collectors: 9, ..CONFIG },
+    ] {
+        assert!(shape(create(BLOCKS, config)), "{config:?}");
+    }
+    let drive = MemoryDrive::new(BLOCKS, 1, no_fuse());
+    let empty = LogStore::open(
+        Inline(drive),
+        MemoryDrive::new(BLOCKS, 1, no_fuse()).shape,
+        CONFIG,
+        Time::ZERO,
+    );
+    assert!(matches!(empty.err(), Some(StoreError::Unusable(_))));
+    let drive = store(CONFIG, 1).into_drive();
+    let other = LogConfig { segment_blocks: 128, ..CONFIG };
+    let shape = drive.0.shape;
+    let opened = LogStore::open(drive, shape, other, Time::ZERO);
+    assert!(matches!(opened.err(), Some(StoreError::Unusable(_))));
+}
+
+#[test]
+fn memory_is_for_the_map() {
+    let store = store(CONFIG, 1);
+    let map = store.pages() * 4;
+    assert!((map..map + (3 << 20)).contains(&store.memory()));
+}
