@@ -84,8 +84,8 @@ pub struct CacheCounters {
     pub evictions: u64,
 }
 
-/// Bytes that a frame costs, all told.
-pub(crate) const FRAME_COST: u64 =
+/// Bytes of a tree's budget that a page in memory takes, all told.
+pub const FRAME_BYTES: u64 =
     (PAGE_BYTES + size_of::<Frame>() + 2 * size_of::<Entry>() + size_of::<u32>()) as u64;
 
 impl Cache {

@@ -22,7 +22,7 @@ mod page;
 pub mod store;
 mod tree;
 
-pub use cache::CacheCounters;
+pub use cache::{CacheCounters, FRAME_BYTES};
 pub use error::Error;
 pub use op::{Outcome, Sink, Write};
 pub use page::{MAX_KEY, MAX_VALUE, PAGE_BYTES};

@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 
 use port::{Ring, Time};
 
-use crate::cache::{Cache, CacheCounters, FRAME_COST, LEAST_FRAMES, NONE};
+use crate::cache::{Cache, CacheCounters, FRAME_BYTES, LEAST_FRAMES, NONE};
 use crate::error::Error;
 use crate::op::{Body, Kind, Ops, Outcome, Sink, Write, encode};
 use crate::page::{MAX_KEY, MAX_VALUE, View};
@@ -172,6 +172,7 @@ pub struct Tree<S> {
     separator: Vec<u8>,
     upward: Vec<u8>,
     writes: Vec<u8>,
+    loads: Vec<change::Load>,
     counters: TreeCounters,
 }
 
@@ -210,9 +211,9 @@ impl<S: PageStore> Tree<S> {
     fn empty(store: S, config: TreeConfig, now: Time) -> Result<Tree<S>, Error> {
         let TreeConfig { memory, operations, dirty } = config;
         let fixed = (operations * 256) as u64;
-        let frames = memory.saturating_sub(fixed) / FRAME_COST;
+        let frames = memory.saturating_sub(fixed) / FRAME_BYTES;
         if frames < LEAST_FRAMES as u64 {
-            return Err(Error::Memory(memory, LEAST_FRAMES as u64 * FRAME_COST + fixed));
+            return Err(Error::Memory(memory, LEAST_FRAMES as u64 * FRAME_BYTES + fixed));
         }
         let cache = Cache::new(frames as usize).ok_or(Error::OutOfMemory(memory))?;
         let hard = cache.len() * 3 / 4;
@@ -247,6 +248,7 @@ impl<S: PageStore> Tree<S> {
             separator: Vec::with_capacity(MAX_KEY),
             upward: Vec::with_capacity(MAX_KEY),
             writes: Vec::new(),
+            loads: Vec::new(),
             counters: TreeCounters::default(),
         })
     }
@@ -281,7 +283,7 @@ impl<S: PageStore> Tree<S> {
     /// Memory for pages and what belongs to them, in bytes: at most the
     /// budget.
     pub fn memory(&self) -> u64 {
-        self.cache.len() as u64 * FRAME_COST
+        self.cache.len() as u64 * FRAME_BYTES
     }
 
     /// Operations that wait.

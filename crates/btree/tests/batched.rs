@@ -111,7 +111,7 @@ fn a_cut_at_each_event() {
         let tree = create(BatchDrive::new(2000, 4, fuse.clone()), SMALL);
         let mut checked = Checked::new(tree, Map::new());
         fuse.set(events);
-        let alive = steps.iter().all(|step| checked.step(step.clone())) && checked.finish();
+        let alive = checked.script(&steps);
         let unheard = checked.unheard();
         let (base, changes) = (checked.base, checked.changes);
         let drive = checked.tree.into_store().into_drive().0.crash(events, no_fuse());
@@ -158,6 +158,16 @@ fn limits_are_errors() {
     let heard = now(&mut tree, |tree, heard| tree.batch(1, &[write; 20], heard).unwrap());
     assert!(matches!(heard.done[0].1, Err(Error::BatchTooLarge { .. })), "{:?}", heard.done);
     assert_eq!(tree.verify().unwrap().records, 1);
+    // Many small ones.
+    let keys: Vec<[u8; 4]> = (0..500u32).map(u32::to_be_bytes).collect();
+    for key in &keys {
+        put(&mut tree, key, &[1; 100]).unwrap();
+    }
+    let writes: Vec<Write<'_>> =
+        keys.iter().map(|key| Write { key, value: Some(&[2; 100]) }).collect();
+    let heard = now(&mut tree, |tree, heard| tree.batch(1, &writes, heard).unwrap());
+    assert_eq!(heard.done[0].1, Ok(Outcome::Stored));
+    assert!(contents(&mut tree).values().filter(|value| value[..] == [2; 100]).count() == 500);
     let small = TreeConfig { memory: 4096, ..SMALL };
     let refused = Tree::create(store(BatchDrive::new(100, 1, no_fuse())), small, Time::ZERO);
     assert!(matches!(refused.err(), Some(Error::Memory(4096, _))));
@@ -224,7 +234,7 @@ fn a_damaged_page_is_an_error() {
     let mut damaged = 0;
     for byte in [0, 9, 16, 100, 4095] {
         let mut checked = run(11, 800, mix);
-        assert!(checked.step(Step::Flush) && checked.finish());
+        assert!(checked.finish() && checked.step(Step::Flush) && checked.finish());
         rest(&mut checked.tree);
         let mut drive = checked.tree.into_store().into_drive().0;
         let pages = drive.written();

@@ -177,3 +177,40 @@ fn memory_is_for_the_map() {
     let map = store.pages() * 4;
     assert!((map..map + (3 << 20)).contains(&store.memory()));
 }
+
+/// An hour of mixed load in simulated time, with a cut every few minutes.
+#[test]
+#[ignore = "takes some minutes"]
+fn an_hour_of_mixed_load() {
+    const HOUR: u64 = 3_600_000_000_000;
+    // As many steps as a drive of 0.1 ms a command does in that time, one at a
+    // time, would take days here: each life is of some thousand steps, and the
+    // time between its steps makes up the rest.
+    let mut rng = Rng::new(1, 1);
+    let fuse: common::Fuse = std::rc::Rc::new(std::cell::Cell::new(u64::MAX));
+    let tree = blocks::create::<Log>(MemoryDrive::new(BLOCKS, 1, fuse.clone()));
+    let mut checked = Checked::new(tree, Map::new());
+    let (mut now, mut life) = (0, 0);
+    while now < HOUR {
+        let mix = Mix { keys: 400 + life % 800, longest: 9000, flush: 50, shrink: life % 3 == 0 };
+        let end = now + 60_000_000_000 + rng.below(240_000_000_000);
+        let mut at = 0;
+        while now + at < end && checked.step(random_step(&mut rng, mix)) {
+            at += 20_000_000;
+            checked.idle_until(Time(at));
+        }
+        fuse.set(rng.below(400));
+        while checked.step(random_step(&mut rng, mix)) {}
+        let unheard = checked.unheard();
+        let (base, changes) = (checked.base, checked.changes);
+        let drive = checked.tree.into_store().into_drive().0;
+        fuse.set(u64::MAX);
+        let mut tree = blocks::open::<Log>(drive.crash(life, fuse.clone()));
+        tree.verify().unwrap_or_else(|e| panic!("life {life}: {e}"));
+        let found = contents(&mut tree);
+        common::check_after_crash(&base, &changes, &unheard, &found);
+        checked = Checked::new(tree, found);
+        (now, life) = (end, life + 1);
+    }
+    assert!(life > 10);
+}

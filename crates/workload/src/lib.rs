@@ -3,6 +3,7 @@
 //! - [`Pattern`] and [`Generator`]: which address, which operation.
 //! - [`content`]: data that tells, when read back, whose it is.
 //! - [`Arrivals`]: when to ask.
+//! - [`ycsb`]: the workloads of a benchmark for key-value stores.
 //! - [`Tight`]: as much as possible, for what is below to show its cost.
 //!
 //! Everything is decided by a seed: the same seed gives the same run on every
@@ -15,6 +16,7 @@ pub mod pattern;
 pub mod rng;
 pub mod tight;
 pub mod versions;
+pub mod ycsb;
 mod zipf;
 
 pub use arrivals::{Arrivals, Load, LoadError};
@@ -23,3 +25,4 @@ pub use pattern::{Access, Generator, Order, Pattern, PatternError};
 pub use rng::Rng;
 pub use tight::{Tight, TightOptions};
 pub use versions::{Allowed, Refused, Versions};
+pub use ycsb::Ycsb;

@@ -29,6 +29,10 @@
 //! - Opening writes a checkpoint with a new *epoch* before anything else, and
 //!   takes only records of its checkpoint's epoch. So what a lost record left
 //!   behind is never taken for a later one's.
+//! - A record says which records were known to be durable when it was written.
+//!   Opening fails where one that is not whole is among those: it was damaged.
+//!   Only damage to the last of the log looks like a write that a crash cut
+//!   short.
 //!
 //! In the non-durable mode there is no collection and no checkpoint but the
 //! first; the log ends with [`StoreError::LogFull`].
@@ -155,7 +159,8 @@ enum Task {
     },
     Record(u64),
     Collect(u32),
-    Flush(u32),
+    /// The tree's number of it, and the first record that it may not cover.
+    Flush(u32, u64),
     Trim(u32),
     CheckpointPart,
     CheckpointFlush,
@@ -200,7 +205,8 @@ pub struct LogStore<D> {
     /// One past the highest page that was ever written.
     mapped: u64,
     out: VecDeque<StoreDone>,
-    flushes: usize,
+    /// All records before are durable.
+    flushed: u64,
     failed: Option<StoreError>,
     ticks: Ticks,
     counters: LogCounters,
@@ -262,6 +268,12 @@ impl Layout {
             + u64::from(place.offset)
     }
 
+    /// Whether a block is in a segment.
+    fn has(&self, block: u32) -> bool {
+        let blocks = u64::from(self.segments) * u64::from(self.segment_blocks);
+        (self.first..self.first + blocks).contains(&u64::from(block))
+    }
+
     fn segment_of(&self, block: u32) -> u32 {
         ((u64::from(block) - self.first) / u64::from(self.segment_blocks)) as u32
     }
@@ -317,7 +329,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             checkpoint: Checkpoint::new(place)?,
             mapped: 0,
             out: VecDeque::with_capacity(shape.depth),
-            flushes: 0,
+            flushed: 0,
             failed: None,
             ticks: Ticks::default(),
             counters: LogCounters::default(),
@@ -371,6 +383,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             epoch: self.epoch,
             next: self.next,
             seals,
+            flushed: self.flushed,
         };
         header.write(entries, buffer.bytes_mut());
         let place = self.head;
@@ -437,10 +450,10 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
                     self.fail(error);
                 }
             }
-            Task::Flush(id) => {
-                self.flushes -= 1;
-                if let Err(error) = result {
-                    self.fail(error);
+            Task::Flush(id, before) => {
+                match result {
+                    Ok(()) => self.flushed = self.flushed.max(before),
+                    Err(error) => self.fail(error),
                 }
                 let result = self.failed.map_or(Ok(()), Err);
                 self.out.push_back(StoreDone::Flush { id, result });
@@ -607,8 +620,8 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
         if self.blocks.room() <= 4 {
             return false;
         }
-        self.flushes += 1;
-        self.blocks.command(BlockOp::Flush, 0, 0, Task::Flush(id));
+        let before = self.records.front().map_or(self.head.seq, |record| record.place.seq);
+        self.blocks.command(BlockOp::Flush, 0, 0, Task::Flush(id, before));
         true
     }
 
@@ -673,7 +686,7 @@ impl Task {
             Task::Opening | Task::Page { .. } => "read a page",
             Task::Record(_) => "write a record of the log",
             Task::Collect(_) => "read a segment",
-            Task::Flush(_) | Task::CheckpointFlush => "flush",
+            Task::Flush(..) | Task::CheckpointFlush => "flush",
             Task::Trim(_) => "trim a segment",
             Task::CheckpointPart | Task::CheckpointHeader => "write a checkpoint",
         }

@@ -28,6 +28,13 @@ struct Worst {
     changed: usize,
 }
 
+/// What a batch does to a leaf, in bytes.
+pub(super) struct Load {
+    leaf: u32,
+    added: usize,
+    removed: usize,
+}
+
 impl<S: PageStore> Tree<S> {
     fn writable(&self) -> Result<(), Stop> {
         match self.failed {
@@ -338,31 +345,84 @@ impl<S: PageStore> Tree<S> {
     /// Does all writes that `bytes` encodes ([`crate::op::encode`]).
     pub(super) fn try_batch(&mut self, bytes: &[u8]) -> Result<(), Stop> {
         self.writable()?;
-        let mut worst = Worst::default();
-        for write in decode(bytes) {
-            let one = self.worst(write.key.len(), write.value.map(<[u8]>::len));
-            worst.pages += one.pages;
-            worst.frames += one.frames;
-            worst.changed += one.changed;
-        }
+        let worst = self.worst_of(bytes)?;
         self.reserve(worst)?;
-        let mut missing = None;
-        for write in decode(bytes) {
-            match self.locate(write.key) {
-                Ok(_) => {}
-                Err(Stop::Fail(error)) => return Err(error.into()),
-                Err(stop) => missing = Some(stop),
-            }
-        }
-        if let Some(stop) = missing {
-            return Err(stop);
-        }
+        // What had to give way for that is read again.
+        self.see_all(bytes)?;
         self.together = true;
         for write in decode(bytes) {
             self.apply_write(write.key, write.value);
         }
         self.together = false;
         Ok(())
+    }
+
+    /// Sees that the leaves of all writes are there: those that are not are
+    /// read at the same time.
+    fn see_all(&mut self, bytes: &[u8]) -> Result<(), Stop> {
+        let mut missing = None;
+        for write in decode(bytes) {
+            match self.descend(write.key, |_, _| {}) {
+                Ok(_) => {}
+                Err(Stop::Fail(error)) => return Err(error.into()),
+                Err(stop) => missing = Some(stop),
+            }
+        }
+        missing.map_or(Ok(()), Err)
+    }
+
+    /// What a batch may need: little, when each of its writes changes its leaf
+    /// only. Where one splits or merges leaves, that may touch the others'.
+    fn worst_of(&mut self, bytes: &[u8]) -> Result<Worst, Stop> {
+        self.see_all(bytes)?;
+        let mut loads = std::mem::take(&mut self.loads);
+        loads.clear();
+        let mut simple = true;
+        for write in decode(bytes) {
+            let leaf = self.descend(write.key, |_, _| {})?;
+            let at = loads.iter().position(|load| load.leaf == leaf).unwrap_or_else(|| {
+                loads.push(Load { leaf, added: 0, removed: 0 });
+                loads.len() - 1
+            });
+            simple &= self.load(&mut loads[at], write.key, write.value);
+        }
+        let mut worst = Worst { pages: 0, frames: 0, changed: loads.len() };
+        self.loads = loads;
+        if simple {
+            return Ok(worst);
+        }
+        worst.changed = 0;
+        for write in decode(bytes) {
+            let one = self.worst(write.key.len(), write.value.map(<[u8]>::len));
+            worst.pages += one.pages;
+            worst.frames += one.frames;
+            worst.changed += one.changed;
+        }
+        Ok(worst)
+    }
+
+    /// Counts a write to what its leaf gets and gives up. Whether nothing but
+    /// the leaf changes, in whatever order.
+    fn load(&self, load: &mut Load, key: &[u8], value: Option<&[u8]>) -> bool {
+        let view = self.cache.view(load.leaf);
+        let old = view.search(key).ok().map(|i| view.value(i));
+        if matches!(old, Some(Value::Overflow(..))) {
+            return false;
+        }
+        let old = old.map_or(0, |old| old.cost(key.len()));
+        match value {
+            Some(value) if is_inline(key.len(), value.len()) => {
+                let new = Value::Inline(value).cost(key.len());
+                load.added += new.saturating_sub(old);
+                load.removed += old.saturating_sub(new);
+                load.added <= view.room()
+            }
+            Some(_) => false,
+            None => {
+                load.removed += old;
+                old == 0 || view.used().saturating_sub(load.removed) >= ROOM / 4
+            }
+        }
     }
 
     fn apply_write(&mut self, key: &[u8], value: Option<&[u8]>) {

@@ -53,12 +53,27 @@ impl<S: PageStore> Tree<S> {
     }
 
     /// The pages from the root to the leaf that has `key`, or would have it.
-    #[inline]
     pub(super) fn locate(&mut self, key: &[u8]) -> Result<Path, Stop> {
         let mut path = Path { steps: [(NONE, 0); MAX_LEVELS], len: 0 };
+        let leaf = self.descend(key, |frame, child| {
+            path.steps[path.len] = (frame, child);
+            path.len += 1;
+        })?;
+        path.steps[path.len] = (leaf, 0);
+        path.len += 1;
+        Ok(path)
+    }
+
+    /// Goes to the leaf that has `key`, or would have it. `step` hears of each
+    /// page above, and of the child that leads on.
+    #[inline]
+    pub(super) fn descend(
+        &mut self,
+        key: &[u8],
+        mut step: impl FnMut(u32, usize),
+    ) -> Result<u32, Stop> {
         let mut page = self.root();
-        let mut level = self.height() - 1;
-        loop {
+        for level in (0..self.height()).rev() {
             let frame = self.need(page)?;
             let view = self.cache.view(frame);
             let kind = if level == 0 { Kind::Leaf } else { Kind::Inner };
@@ -67,17 +82,14 @@ impl<S: PageStore> Tree<S> {
             }
             if level == 0 {
                 self.cache.touch(frame, LEAF_ROUNDS);
-                path.steps[path.len] = (frame, 0);
-                path.len += 1;
-                return Ok(path);
+                return Ok(frame);
             }
             let child = view.branch(key);
             page = view.child(child);
             self.cache.touch(frame, INNER_ROUNDS);
-            path.steps[path.len] = (frame, child);
-            path.len += 1;
-            level -= 1;
+            step(frame, child);
         }
+        unreachable!("a tree has at least one level")
     }
 
     /// A page at once, with no operation under way. For opening and checking.

@@ -17,7 +17,7 @@ impl<S: PageStore> Tree<S> {
         key: &[u8],
         sink: &mut impl Sink,
     ) -> Result<Outcome, Stop> {
-        let leaf = self.locate(key)?.leaf();
+        let leaf = self.descend(key, |_, _| {})?;
         let view = self.cache.view(leaf);
         let Ok(i) = view.search(key) else { return Ok(Outcome::Missing) };
         match view.value(i) {

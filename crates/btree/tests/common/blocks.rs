@@ -54,7 +54,7 @@ pub fn it_is_a_map<K: Kind>() {
         for _ in 0..5000 {
             assert!(checked.step(random_step(&mut rng, mix)));
         }
-        assert!(checked.step(Step::Flush) && checked.finish());
+        assert!(checked.finish() && checked.step(Step::Flush) && checked.finish());
         let census = checked.tree.verify().unwrap();
         assert_eq!(census.records, checked.map.len() as u64);
         assert_eq!(contents(&mut checked.tree), checked.map);
@@ -140,7 +140,7 @@ pub fn a_cut_at_each_event<K: Kind>() {
         let tree = create::<K>(MemoryDrive::new(BLOCKS, 4, fuse.clone()));
         let mut checked = Checked::new(tree, Map::new());
         fuse.set(events);
-        let alive = steps.iter().all(|step| checked.step(step.clone())) && checked.finish();
+        let alive = checked.script(&steps);
         let unheard = checked.unheard();
         let (base, changes) = (checked.base, checked.changes);
         let drive = K::into_drive(checked.tree.into_store()).0.crash(events, no_fuse());
@@ -167,7 +167,7 @@ pub fn damage_is_an_error<K: Kind>() {
         for _ in 0..300 {
             assert!(checked.step(random_step(&mut rng, mix)));
         }
-        assert!(checked.step(Step::Flush) && checked.finish());
+        assert!(checked.finish() && checked.step(Step::Flush) && checked.finish());
         rest(&mut checked.tree);
         let mut drive = K::into_drive(checked.tree.into_store()).0;
         let written = drive.written();

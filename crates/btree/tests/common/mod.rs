@@ -575,6 +575,25 @@ impl<S: PageStore> Checked<S> {
         true
     }
 
+    /// Lets all happen that happens until `at`.
+    pub fn idle_until(&mut self, at: Time) {
+        while self.tree.next_event().is_some_and(|next| next <= at) {
+            let next = self.tree.next_event().expect("it was there");
+            self.tree.poll(next, &mut self.heard);
+            self.listen();
+        }
+        self.tree.poll(at, &mut self.heard);
+        self.listen();
+    }
+
+    /// Does steps, and waits for each flush. False when the drive is gone.
+    pub fn script(&mut self, steps: &[Step]) -> bool {
+        let mut one = |step: &Step| {
+            self.step(step.clone()) && (!matches!(step, Step::Flush) || self.finish())
+        };
+        steps.iter().all(&mut one) && self.finish()
+    }
+
     /// Steps whose end was not heard: their changes may have been made.
     pub fn unheard(&self) -> Vec<Changes> {
         self.under_way.values().map(|one| one.0.changes()).filter(|all| !all.is_empty()).collect()

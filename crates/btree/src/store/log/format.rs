@@ -11,15 +11,16 @@
 //!       │u64  │u32    │blocks │u64    │u64  │ u64    │ u64│ u64│u32    │u32   │ u32 │  │ u64   │ 4088│ u64     │
 //!
 //!  header of a record
-//!  byte 0        8     12     14     16    24    32    36  40     64
-//!       │checksum│magic│ count│ moves│ seq │epoch│ next│ 0 │ seals│ 0 … │ entries …
-//!       │u64     │u32  │ u16  │ u16  │ u64 │u64  │ u32 │   │ u64  │     │ page (u64), old block (u32)
+//!  byte 0        8     12     14     16    24    32    36  40     48       56  64
+//!       │checksum│magic│ count│ moves│ seq │epoch│ next│ 0 │ seals│ flushed│ 0 │ entries …
+//!       │u64     │u32  │ u16  │ u16  │ u64 │u64  │ u32 │   │ u64  │ u64    │   │ page (u64), old block (u32)
 //! ```
 //!
 //! A header's checksum is of the block behind or before it. `sum` is that of
 //! the map's pages as written, `seals` that of the seals of the record's pages,
 //! 8 bytes each. `seq`, `segment`, `offset` say where opening begins to read
-//! records, `next` which segment comes after that one.
+//! records, `next` which segment comes after that one. All records below
+//! `flushed` were durable when the header was written.
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -90,6 +91,7 @@ pub(super) struct RecordHeader {
     pub(super) epoch: u64,
     pub(super) next: u32,
     pub(super) seals: u64,
+    pub(super) flushed: u64,
 }
 
 impl RecordHeader {
@@ -104,6 +106,7 @@ impl RecordHeader {
         block[24..32].copy_from_slice(&self.epoch.to_le_bytes());
         block[32..36].copy_from_slice(&self.next.to_le_bytes());
         block[40..48].copy_from_slice(&self.seals.to_le_bytes());
+        block[48..56].copy_from_slice(&self.flushed.to_le_bytes());
         let (list, rest) = block[ENTRIES_AT..].split_at_mut(entries.len() * ENTRY);
         for (to, entry) in list.chunks_exact_mut(ENTRY).zip(entries) {
             to[..8].copy_from_slice(&entry.page.to_le_bytes());
@@ -127,6 +130,7 @@ impl RecordHeader {
             epoch: u64_at(block, 24),
             next: u32_at(block, 32),
             seals: u64_at(block, 40),
+            flushed: u64_at(block, 48),
         };
         let fits = ENTRIES_AT + usize::from(header.count) * ENTRY <= PAGE_BYTES;
         (fits && header.count > 0).then_some(header)
@@ -210,6 +214,7 @@ mod tests {
                 pages.into_iter().map(|(page, old)| Entry { page, old }).collect();
             let header = RecordHeader {
                 count: entries.len() as u16, moves, seq, epoch, next, seals: seq ^ epoch,
+                flushed: seq / 2,
             };
             let mut block = vec![0xAA; PAGE_BYTES];
             header.write(&entries, &mut block);

@@ -149,9 +149,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         if block == 0 {
             return Ok(());
         }
-        let end = self.layout.block(Place { segment: self.layout.segments, ..Place::default() });
-        let inside = (self.layout.first..end).contains(&u64::from(block));
-        if !inside || page >= self.map.len() {
+        if !self.layout.has(block) || page >= self.map.len() {
             return Err(StoreError::Unusable("the checkpoint's map is damaged"));
         }
         self.map[page] = block;
@@ -165,17 +163,38 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     fn take_records(&mut self, header: &CheckpointHeader) -> Result<u64, StoreError> {
         let (mut place, mut next) = (header.start, header.next);
         loop {
+            let (before, after) = (place, next);
             let mut found = self.take_record(place, header.epoch)?;
             if found.is_none() && place.offset > 0 {
                 place = Place { segment: next, offset: 0, seq: place.seq };
                 found = self.take_record(place, header.epoch)?;
             }
-            let Some(record) = found else { return Ok(place.seq) };
+            let Some(record) = found else {
+                self.look_beyond(before, after, header.epoch)?;
+                return Ok(place.seq);
+            };
             place.offset += u32::from(record.count) + 1;
             place.seq += 1;
             next = record.next;
             self.counters.recovered += 1;
         }
+    }
+
+    /// Looks whether a record behind `place`, where none is whole, says that
+    /// there was one.
+    fn look_beyond(&mut self, place: Place, next: u32, epoch: u64) -> Result<(), StoreError> {
+        let count = self.layout.segment_blocks;
+        let mut segment = buffer(count as usize * PAGE_BYTES)?;
+        for number in [place.segment, next] {
+            let at = self.layout.block(Place { segment: number, ..Place::default() });
+            segment = self.blocks.read_now(at, segment)?;
+            let mut headers =
+                segment.bytes().chunks_exact(PAGE_BYTES).filter_map(RecordHeader::read);
+            if headers.any(|header| header.epoch == epoch && header.flushed > place.seq) {
+                return Err(StoreError::Unusable("a record of the log is damaged"));
+            }
+        }
+        Ok(())
     }
 
     /// Takes the record at `place`, if it is there and whole.
@@ -202,10 +221,10 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         let pages = self.blocks.read_now(at + 1, buffer(count as usize * PAGE_BYTES)?)?;
         let mut seals = Seals::default();
         for (i, body) in pages.bytes().chunks_exact(PAGE_BYTES).enumerate() {
-            let page = Entry::read(block.bytes(), i).page;
+            let Entry { page, old } = Entry::read(block.bytes(), i);
             let Some(seal) = check_seal(page, body) else { return Ok(None) };
             seals.add(seal);
-            if page >= self.layout.pages {
+            if page >= self.layout.pages || (header.moves && !self.layout.has(old)) {
                 let what = "the log has more pages than the overhead allows";
                 return Err(StoreError::Unusable(what));
             }
