@@ -290,10 +290,13 @@ impl Port for BatchDrive {
     }
 }
 
+/// Keys and values.
+pub type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Hears what comes out of a tree.
 #[derive(Default)]
 pub struct Heard {
-    pub records: HashMap<u64, Vec<(Vec<u8>, Vec<u8>)>>,
+    pub records: HashMap<u64, Records>,
     pub done: VecDeque<(u64, Result<Outcome, Error>)>,
 }
 
@@ -468,7 +471,7 @@ impl<S: PageStore> Checked<S> {
         step: Step,
         since: u64,
         outcome: Result<Outcome, Error>,
-        records: Vec<(Vec<u8>, Vec<u8>)>,
+        records: Records,
     ) {
         let outcome = outcome.unwrap_or_else(|error| panic!("{step:?}: {error}"));
         match &step {
