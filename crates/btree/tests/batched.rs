@@ -61,6 +61,7 @@ fn it_shrinks_again() {
     for _ in 0..3000 {
         assert!(checked.step(random_step(&mut rng, Mix { shrink: true, ..mix })));
     }
+    assert!(checked.finish());
     for key in checked.map.keys().cloned().collect::<Vec<_>>() {
         assert!(checked.step(Step::Delete(key)));
     }
