@@ -18,15 +18,15 @@ use std::time::Instant;
 
 use btree::store::Ticks;
 use btree::{
-    FRAME_BYTES, InPlaceConfig, InPlaceStore, LogConfig, LogStore, Outcome, PageStore, Remote,
-    Sink, Tree, TreeConfig,
+    BatchStore, FRAME_BYTES, InPlaceConfig, InPlaceStore, LogConfig, LogStore, Outcome, PageStore,
+    Remote, Sink, Tree, TreeConfig,
 };
 use device::hosted::{Hosted, HostedOptions, Queue};
-use device::{Device, Link, LinkTiming};
+use device::{Device, Link, LinkTiming, OpenChannel};
 use flash::profile::Profile;
 use flash::{Dimensions, Geometry, RamMedium, Timing};
-use port::{BLOCK_BYTES, BlockDone, BlockReq, Shape, Time};
-use targets::{Pblk, PblkConfig, Victim, with_reserve};
+use port::{BLOCK_BYTES, BatchDone, BatchReq, BatchShape, BlockDone, BlockReq, Shape, Time};
+use targets::{Batch, BatchConfig, Pblk, PblkConfig, Victim, with_reserve};
 use workload::ycsb::{self, Operation, RECORD_BYTES, Workload, Ycsb};
 
 /// Operations that wait for the drive at once.
@@ -34,8 +34,6 @@ const DEPTH: usize = 128;
 
 /// Operations between two polls while nothing waits.
 const POLL_EVERY: u32 = 16;
-
-type Drive = Link<Pblk<Device<RamMedium>>>;
 
 /// Nanoseconds since the first call.
 fn clock() -> u64 {
@@ -51,12 +49,12 @@ struct Setup {
     profile: String,
 }
 
-/// A hosted drive of `bytes`.
-#[allow(clippy::type_complexity)]
-fn drive(
+/// An open-channel device with room for `bytes` and a quarter more, and what it
+/// costs to reach the drive.
+fn device(
     setup: &Setup,
     bytes: u64,
-) -> Result<(Hosted<Drive>, Queue<BlockReq, BlockDone>, Shape), Box<dyn Error>> {
+) -> Result<(Device<RamMedium>, u32, LinkTiming), Box<dyn Error>> {
     let (timing, link) = match setup.profile.as_str() {
         "instant" => (Timing::default(), LinkTiming::default()),
         name => {
@@ -65,18 +63,40 @@ fn drive(
         }
     };
     let mut dim =
-        Dimensions { groups: 8, pus: 4, chunks: 1, pages: 256, planes: 2, page_bytes: 16384 };
+        Dimensions { groups: 4, pus: 2, chunks: 1, pages: 128, planes: 2, page_bytes: 16384 };
     let row = u64::from(dim.groups * dim.pus * dim.pages * dim.planes * dim.page_bytes);
     dim.chunks = (bytes * 5 / 4).div_ceil(row) as u32;
     let geometry = Geometry::new(with_reserve(dim))?;
     let medium = RamMedium::new(&geometry, BLOCK_BYTES as u32)?;
-    let device = Device::new(&geometry, &timing, medium)?;
-    let config = PblkConfig { bytes, data_chunks: dim.chunks, victim: Victim::Greedy, seed: 1 };
+    Ok((Device::new(&geometry, &timing, medium)?, dim.chunks, link))
+}
+
+fn options() -> HostedOptions {
+    HostedOptions { depth: 2 * DEPTH + 128, ..HostedOptions::default() }
+}
+
+type BlockHosted = (Hosted<Link<Pblk<Device<RamMedium>>>>, Queue<BlockReq, BlockDone>, Shape);
+
+/// A hosted drive of `bytes` with the block interface.
+fn block_drive(setup: &Setup, bytes: u64) -> Result<BlockHosted, Box<dyn Error>> {
+    let (device, data_chunks, link) = device(setup, bytes)?;
+    let config = PblkConfig { bytes, data_chunks, victim: Victim::Greedy, seed: 1 };
     let target = Pblk::new(device, config)?;
-    let shape = target.shape();
-    let options = HostedOptions { depth: 2 * DEPTH + 128, ..HostedOptions::default() };
-    let shape = Shape { depth: options.depth, ..shape };
-    let (hosted, mut queues) = Hosted::start(Link::new(link, target), options)?;
+    let shape = Shape { depth: options().depth, ..target.shape() };
+    let (hosted, mut queues) = Hosted::start(Link::new(link, target), options())?;
+    Ok((hosted, queues.remove(0), shape))
+}
+
+type BatchHosted = (Hosted<Link<Batch<Device<RamMedium>>>>, Queue<BatchReq, BatchDone>, BatchShape);
+
+/// The same with the batched interface.
+fn batch_drive(setup: &Setup, bytes: u64) -> Result<BatchHosted, Box<dyn Error>> {
+    let (device, _, link) = device(setup, bytes)?;
+    let config = BatchConfig::for_geometry(device.geometry(), 0.1);
+    let config = BatchConfig { pages: (bytes / BLOCK_BYTES).min(config.pages), ..config };
+    let target = Batch::open(device, config, Time::ZERO)?;
+    let shape = *target.shape();
+    let (hosted, mut queues) = Hosted::start(Link::new(link, target), options())?;
     Ok((hosted, queues.remove(0), shape))
 }
 
@@ -204,17 +224,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         cache: next("25").parse()?,
         profile: next("instant"),
     };
-    // 100 % overhead for the log, and the same drive for all.
-    let bytes = (setup.records * RECORD_BYTES as u64 * 2 * 7 / 4).max(64 << 20);
+    // The same drive for all, with 100 % overhead for the log: a leaf has two
+    // to three records.
+    let bytes = setup.records * 4600 + (64 << 20);
     let bytes = bytes.next_multiple_of(1 << 20);
     for durable in [true, false] {
         let name = if durable { "log" } else { "log, not durable" };
         let size = if durable { bytes } else { bytes + setup.operations * 4096 };
-        let (_hosted, queue, shape) = drive(&setup, size)?;
+        let (_hosted, queue, shape) = block_drive(&setup, size)?;
         let config = LogConfig { durable, clock, ..LogConfig::default() };
         run(name, LogStore::create(Remote::new(queue), shape, config, Time::ZERO)?, &setup)?;
     }
-    let (_hosted, queue, shape) = drive(&setup, bytes)?;
+    let (_hosted, queue, shape) = batch_drive(&setup, bytes)?;
+    run("batched", BatchStore::new(Remote::new(queue), shape, 256, clock)?, &setup)?;
+    let (_hosted, queue, shape) = block_drive(&setup, bytes)?;
     let config = InPlaceConfig { clock, ..InPlaceConfig::default() };
     run("in place", InPlaceStore::create(Remote::new(queue), shape, config, Time::ZERO)?, &setup)?;
     Ok(())

@@ -9,7 +9,7 @@ use port::{
 };
 
 use super::drive::Drive;
-use super::{PageStore, StoreDone, StoreError, Ticks, check_seal, seal};
+use super::{PageStore, StoreDone, StoreError, Ticks, check_seal, measured, seal};
 use crate::page::PAGE_BYTES;
 
 /// Batches that may be on their way at once.
@@ -106,11 +106,30 @@ impl<D: Drive<Cmd = BatchReq, Done = BatchDone>> BatchStore<D> {
         assert!(pushed.is_ok(), "the ring holds the drive's depth");
     }
 
-    fn submit(&mut self) {
+    /// Lets happen what is due at `now`. False when nothing has completed.
+    fn advance(&mut self, now: Time) -> bool {
+        let waiting = self.done.len();
+        while let Some(at) = self.drive.next_event()
+            && at <= now
+            && self.done.room() > 0
+        {
+            let before = self.done.len();
+            self.drive.advance(at, &mut self.done);
+            if self.done.len() == before && self.drive.next_event() == Some(at) {
+                break;
+            }
+        }
+        self.done.len() > waiting
+    }
+
+    /// Gives the drive what waits. False when it takes nothing.
+    fn submit(&mut self) -> bool {
         self.fresh = false;
-        if !self.cmds.is_empty() {
+        let before = self.cmds.len();
+        if before > 0 {
             self.drive.submit(self.now, &mut self.cmds);
         }
+        self.cmds.len() < before
     }
 
     fn finish(&mut self, done: BatchDone) -> StoreDone {
@@ -219,19 +238,9 @@ impl<D: Drive<Cmd = BatchReq, Done = BatchDone>> PageStore for BatchStore<D> {
 
     fn poll(&mut self, now: Time, done: &mut Ring<StoreDone>) {
         self.now = self.now.max(now);
-        let start = (self.clock)();
-        while let Some(at) = self.drive.next_event()
-            && at <= now
-            && self.done.room() > 0
-        {
-            let before = self.done.len();
-            self.drive.advance(at, &mut self.done);
-            if self.done.len() == before && self.drive.next_event() == Some(at) {
-                break;
-            }
-        }
-        self.submit();
-        self.ticks.submission += (self.clock)() - start;
+        let clock = self.clock;
+        self.ticks.submission += measured(clock, || self.advance(now));
+        self.ticks.submission += measured(clock, || self.submit());
         while done.room() > 0
             && let Some(one) = self.done.pop()
         {

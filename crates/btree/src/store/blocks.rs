@@ -143,9 +143,10 @@ impl<T: Copy + Default, D: Drive<Cmd = BlockReq, Done = BlockDone>> Blocks<D, T>
         self.fresh = true;
     }
 
-    /// Lets happen what is due at `now`.
-    pub(super) fn advance(&mut self, now: Time) {
+    /// Lets happen what is due at `now`. False when nothing has completed.
+    pub(super) fn advance(&mut self, now: Time) -> bool {
         self.now = self.now.max(now);
+        let waiting = self.done.len();
         while let Some(at) = self.drive.next_event()
             && at <= now
             && self.done.room() > 0
@@ -156,6 +157,7 @@ impl<T: Copy + Default, D: Drive<Cmd = BlockReq, Done = BlockDone>> Blocks<D, T>
                 break;
             }
         }
+        self.done.len() > waiting
     }
 
     /// The next transfer that has completed.
@@ -174,12 +176,14 @@ impl<T: Copy + Default, D: Drive<Cmd = BlockReq, Done = BlockDone>> Blocks<D, T>
         None
     }
 
-    /// Gives the drive what waits.
-    pub(super) fn submit(&mut self) {
+    /// Gives the drive what waits. False when it takes nothing.
+    pub(super) fn submit(&mut self) -> bool {
         self.fresh = false;
-        if !self.cmds.is_empty() {
+        let before = self.cmds.len();
+        if before > 0 {
             self.drive.submit(self.now, &mut self.cmds);
         }
+        self.cmds.len() < before
     }
 
     pub(super) fn next_event(&self) -> Option<Time> {

@@ -41,7 +41,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::blocks::{Blocks, buffer};
 use super::drive::Drive;
-use super::{PageStore, StoreDone, StoreError, Ticks, check_seal, no_clock, seal};
+use super::{PageStore, StoreDone, StoreError, Ticks, check_seal, measured, no_clock, seal};
 use crate::page::PAGE_BYTES;
 
 const ROOT_MAGIC: u64 = u64::from_le_bytes(*b"ssdkinpl");
@@ -418,7 +418,9 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
     }
 
     /// Writes pages to their blocks, flushes, and moves the tail.
-    fn work(&mut self) {
+    /// False when there was nothing to do.
+    fn work(&mut self) -> bool {
+        let before = self.blocks.room();
         if self.failed.is_some() {
             self.give_up();
         } else {
@@ -437,6 +439,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
             self.answering.append(&mut self.asked);
             self.blocks.command(BlockOp::Flush, 0, 0, Task::Flush);
         }
+        self.blocks.room() < before
     }
 
     /// After a failure: batches that are not under way end.
@@ -544,19 +547,13 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for InPlaceStore<D> {
 
     fn poll(&mut self, now: Time, done: &mut Ring<StoreDone>) {
         let clock = self.config.clock;
-        let start = clock();
-        self.blocks.advance(now);
-        self.ticks.submission += clock() - start;
+        self.ticks.submission += measured(clock, || self.blocks.advance(now));
         while let Some(finished) = self.blocks.pop() {
             let result = StoreError::drive(finished.tag.what(), finished.status);
             self.finish(finished.tag, result, finished.buffer);
         }
-        let start = clock();
-        self.work();
-        let middle = clock();
-        self.ticks.writing += middle - start;
-        self.blocks.submit();
-        self.ticks.submission += clock() - middle;
+        self.ticks.writing += measured(clock, || self.work());
+        self.ticks.submission += measured(clock, || self.blocks.submit());
         while done.room() > 0
             && let Some(one) = self.out.pop_front()
         {

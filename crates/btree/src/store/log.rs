@@ -51,7 +51,7 @@ use self::collect::Collector;
 use self::format::{Entry, Place, RecordHeader, Seals};
 use super::blocks::{Blocks, buffer};
 use super::drive::Drive;
-use super::{PageStore, StoreDone, StoreError, Ticks, check_seal, no_clock, seal};
+use super::{PageStore, StoreDone, StoreError, Ticks, check_seal, measured, no_clock, seal};
 use crate::page::PAGE_BYTES;
 
 /// How a log is kept.
@@ -627,25 +627,17 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
 
     fn poll(&mut self, now: Time, done: &mut Ring<StoreDone>) {
         let clock = self.config.clock;
-        let start = clock();
-        self.blocks.advance(now);
-        self.ticks.submission += clock() - start;
+        self.ticks.submission += measured(clock, || self.blocks.advance(now));
         while let Some(finished) = self.blocks.pop() {
             let result = StoreError::drive(finished.tag.what(), finished.status);
             self.finish(finished.tag, result, finished.buffer);
         }
         self.learn();
         if self.config.durable && self.failed.is_none() {
-            let start = clock();
-            self.collect();
-            let middle = clock();
-            self.checkpoint_work();
-            self.ticks.collection += middle - start;
-            self.ticks.checkpoint += clock() - middle;
+            self.ticks.collection += measured(clock, || self.collect());
+            self.ticks.checkpoint += measured(clock, || self.checkpoint_work());
         }
-        let start = clock();
-        self.blocks.submit();
-        self.ticks.submission += clock() - start;
+        self.ticks.submission += measured(clock, || self.blocks.submit());
         while done.room() > 0
             && let Some(one) = self.out.pop_front()
         {

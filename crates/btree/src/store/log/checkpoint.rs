@@ -116,8 +116,10 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         }
     }
 
-    /// Goes on with the checkpoint: a part at most.
-    pub(super) fn checkpoint_work(&mut self) {
+    /// Goes on with the checkpoint: a part at most. False when there was nothing
+    /// to do.
+    pub(super) fn checkpoint_work(&mut self) -> bool {
+        let before = self.blocks.room();
         self.release();
         let due = self.checkpoint_due().is_some_and(|at| at <= self.blocks.now());
         if self.checkpoint.phase == Phase::Idle
@@ -128,6 +130,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         if self.checkpoint.phase == Phase::Map {
             self.write_part();
         }
+        self.blocks.room() < before
     }
 
     fn begin_checkpoint(&mut self) {

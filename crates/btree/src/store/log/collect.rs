@@ -52,14 +52,20 @@ const KEPT: usize = 2;
 
 impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     /// Goes on with collection: a victim's pages at most for each collector.
-    pub(super) fn collect(&mut self) {
+    /// False when there was nothing to do.
+    pub(super) fn collect(&mut self) -> bool {
+        let mut worked = false;
         for number in 0..self.collectors.len() {
             match self.collectors[number].phase {
                 Phase::Reading(_) => {}
-                Phase::Copying(copying) => self.copy(number, copying),
+                Phase::Copying(copying) => {
+                    self.copy(number, copying);
+                    worked = true;
+                }
                 Phase::Idle => {
                     if let Some(victim) = self.victim() {
                         self.read_victim(number, victim);
+                        worked = true;
                     }
                 }
             }
@@ -68,6 +74,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         if idle && self.free.len() <= RESERVE + 2 {
             self.send_moving();
         }
+        worked
     }
 
     /// The segment to collect next, if the log takes more space than it may.

@@ -1,0 +1,210 @@
+//! Each store on a whole drive: pblk, or the target with batched writes, on an
+//! open-channel device with the times of flash, in virtual time, cut at random
+//! events.
+
+mod common;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use btree::{
+    BatchStore, InPlaceConfig, InPlaceStore, Inline, LogConfig, LogStore, PageStore, Tree,
+};
+use common::blocks::SMALL;
+use common::{Checked, Fuse, Map, Mix, check_after_crash, contents, random_step};
+use device::Device;
+use flash::{Dimensions, Geometry, RamMedium, Timing};
+use port::{BLOCK_BYTES, Port, Ring, Shape, Time};
+use targets::{Batch, BatchConfig, Pblk, PblkConfig, Victim, with_reserve};
+use workload::Rng;
+
+type Flash = Device<RamMedium>;
+
+/// A drive that stops for ever after a number of events.
+struct Fused<P> {
+    drive: P,
+    fuse: Fuse,
+}
+
+impl<P: Port> Port for Fused<P> {
+    type Cmd = P::Cmd;
+    type Done = P::Done;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<P::Cmd>) {
+        if self.fuse.get() > 0 {
+            self.drive.submit(now, cmds);
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        if self.fuse.get() > 0 { self.drive.next_event() } else { None }
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
+        if self.fuse.get() > 0 {
+            self.fuse.set(self.fuse.get() - 1);
+            self.drive.advance(to, done);
+        }
+    }
+}
+
+const DATA_CHUNKS: u32 = 12;
+
+fn geometry() -> Geometry {
+    let dim = Dimensions {
+        groups: 2,
+        pus: 2,
+        chunks: DATA_CHUNKS,
+        pages: 32,
+        planes: 2,
+        page_bytes: 16384,
+    };
+    Geometry::new(with_reserve(dim)).unwrap()
+}
+
+fn timing() -> Timing {
+    Timing {
+        read: vec![50_000],
+        program: vec![600_000, 900_000],
+        erase: 3_000_000,
+        command: 100,
+        channel_rate: 400_000_000,
+        ..Timing::default()
+    }
+}
+
+fn config(geometry: &Geometry) -> PblkConfig {
+    let blocks = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
+    let bytes = blocks * 75 / 100 * BLOCK_BYTES;
+    PblkConfig { bytes, data_chunks: DATA_CHUNKS, victim: Victim::Greedy, seed: 7 }
+}
+
+/// A new device.
+fn fresh() -> Flash {
+    let geometry = geometry();
+    let medium = RamMedium::new(&geometry, BLOCK_BYTES as u32).unwrap();
+    Device::new(&geometry, &timing(), medium).unwrap()
+}
+
+/// A device after a power cut.
+fn cut(device: Flash) -> Flash {
+    let chunks = device.chunks().to_vec();
+    Device::restore(&geometry(), &timing(), device.cut(), &chunks).unwrap()
+}
+
+type BlockDrive = Fused<Pblk<Flash>>;
+
+fn pblk(fuse: &Fuse) -> (BlockDrive, Shape) {
+    let drive = Pblk::new(fresh(), config(&geometry())).unwrap();
+    let shape = drive.shape();
+    (Fused { drive, fuse: fuse.clone() }, shape)
+}
+
+fn cut_pblk(drive: BlockDrive) -> (BlockDrive, Shape, Time) {
+    let device = cut(drive.drive.into_device());
+    let (target, now) = Pblk::recover(device, config(&geometry()), Time::ZERO).unwrap();
+    let shape = target.shape();
+    (Fused { drive: target, fuse: drive.fuse }, shape, now)
+}
+
+type BatchDrive = Fused<Batch<Flash>>;
+
+/// The target with batched writes, as it starts on a device.
+fn batch(device: Flash, fuse: Fuse) -> (BatchDrive, Time) {
+    let config = BatchConfig::for_geometry(&geometry(), 0.3);
+    let config = BatchConfig { cache_bytes: 4 << 20, ..config };
+    let drive = Batch::open(device, config, Time::ZERO).unwrap();
+    let now = drive.now();
+    (Fused { drive, fuse }, now)
+}
+
+const LOG: LogConfig = LogConfig {
+    segment_blocks: 64,
+    overhead: 100,
+    durable: true,
+    checkpoint_every: 200_000_000,
+    batches: 4,
+    collectors: 2,
+    clock: btree::store::no_clock,
+};
+
+const IN_PLACE: InPlaceConfig = InPlaceConfig { max_batch: 64, clock: btree::store::no_clock };
+
+/// Lives of a tree: work, a cut at a random event, a look at what is left.
+/// `create` makes a store; `again` cuts its drive and opens it again.
+fn lives<S: PageStore>(
+    seeds: std::ops::Range<u64>,
+    create: impl Fn(&Fuse) -> (S, Time),
+    again: impl Fn(S, &Fuse) -> (S, Time),
+) {
+    for seed in seeds {
+        let fuse: Fuse = Rc::new(Cell::new(u64::MAX));
+        let (store, now) = create(&fuse);
+        let mut checked = Checked::new(Tree::create(store, SMALL, now).unwrap(), Map::new());
+        let mut rng = Rng::new(seed, 3);
+        let mix = Mix { keys: 2500, longest: 9000, flush: 100, shrink: false };
+        for round in 0..3 {
+            fuse.set(200 + rng.below(4000));
+            while checked.step(random_step(&mut rng, mix)) {}
+            let unheard = checked.unheard();
+            let (base, changes) = (checked.base, checked.changes);
+            fuse.set(u64::MAX);
+            let (store, now) = again(checked.tree.into_store(), &fuse);
+            let mut tree = Tree::open(store, SMALL, now).unwrap();
+            tree.verify().unwrap_or_else(|e| panic!("seed {seed}, round {round}: {e}"));
+            let found = contents(&mut tree);
+            check_after_crash(&base, &changes, &unheard, &found);
+            checked = Checked::new(tree, found);
+        }
+    }
+}
+
+#[test]
+fn a_log_outlives_power_cuts() {
+    lives(
+        0..4,
+        |fuse| {
+            let (drive, shape) = pblk(fuse);
+            (LogStore::create(Inline(drive), shape, LOG, Time::ZERO).unwrap(), Time::ZERO)
+        },
+        |store, _| {
+            let (drive, shape, now) = cut_pblk(store.into_drive().0);
+            (LogStore::open(Inline(drive), shape, LOG, now).unwrap(), now)
+        },
+    );
+}
+
+#[test]
+fn pages_in_place_outlive_power_cuts() {
+    lives(
+        0..4,
+        |fuse| {
+            let (drive, shape) = pblk(fuse);
+            (InPlaceStore::create(Inline(drive), shape, IN_PLACE, Time::ZERO).unwrap(), Time::ZERO)
+        },
+        |store, _| {
+            let (drive, shape, now) = cut_pblk(store.into_drive().0);
+            (InPlaceStore::open(Inline(drive), shape, IN_PLACE, now).unwrap(), now)
+        },
+    );
+}
+
+#[test]
+fn batches_of_the_drive_outlive_power_cuts() {
+    let store = |drive: BatchDrive| {
+        let shape = *drive.drive.shape();
+        BatchStore::new(Inline(drive), shape, 256, btree::store::no_clock).unwrap()
+    };
+    lives(
+        0..6,
+        |fuse| {
+            let (drive, now) = batch(fresh(), fuse.clone());
+            (store(drive), now)
+        },
+        |old, fuse| {
+            let device = cut(old.into_drive().0.drive.into_below());
+            let (drive, now) = batch(device, fuse.clone());
+            (store(drive), now)
+        },
+    );
+}
