@@ -190,13 +190,14 @@ fn an_hour_of_mixed_load() {
     let fuse: common::Fuse = std::rc::Rc::new(std::cell::Cell::new(u64::MAX));
     let tree = blocks::create::<Log>(MemoryDrive::new(BLOCKS, 1, fuse.clone()));
     let mut checked = Checked::new(tree, Map::new());
-    let (mut now, mut life) = (0, 0);
+    let (mut now, mut life, mut steps) = (0, 0, 0);
     while now < HOUR {
         let mix = Mix { keys: 400 + life % 800, longest: 9000, flush: 50, shrink: life % 3 == 0 };
         let end = now + 60_000_000_000 + rng.below(240_000_000_000);
         let mut at = 0;
         while now + at < end && checked.step(random_step(&mut rng, mix)) {
             at += 20_000_000;
+            steps += 1;
             checked.idle_until(Time(at));
         }
         fuse.set(rng.below(400));
@@ -212,5 +213,5 @@ fn an_hour_of_mixed_load() {
         checked = Checked::new(tree, found);
         (now, life) = (end, life + 1);
     }
-    assert!(life > 10);
+    assert!(life > 10 && steps > 100_000, "{steps} steps in {life} lives");
 }
