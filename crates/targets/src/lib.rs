@@ -3,6 +3,5 @@
 pub mod batch;
 pub mod pblk;
 
-pub use pblk::{Pblk, PblkConfig, Victim, WriteCounters, own_blocks, reserve_chunks, with_reserve};
 pub use batch::{Batch, BatchConfig, BatchCounters, BatchError};
-pub use pblk::{Pblk, PblkConfig, Victim, WriteCounters, reserve_chunks, with_reserve};
+pub use pblk::{Pblk, PblkConfig, Victim, WriteCounters, own_blocks, reserve_chunks, with_reserve};
