@@ -18,7 +18,7 @@ fn a_drive_file_with_parity_loses_nothing() {
     let work = "bench ssd:a.ssd --qd 16 --ios 20k --verify --precondition seq --destroy";
     let first = json(at, &format!("{work} --rw randrw"));
     let wa = first["parity"]["write_amplification"].as_f64().unwrap();
-    assert!(first["errors"] == 0 && wa >= 8.0 / 7.0 && wa < 3.0, "{first}");
+    assert!(first["errors"] == 0 && (8.0 / 7.0..3.0).contains(&wa), "{first}");
     // A program fails; what was in its chunk goes elsewhere.
     let failing = json(at, &format!("{work} --rw randrw --fault below:write,count=1,from=2000"));
     assert_eq!((&failing["errors"], &failing["failed_requests"]), (&0.into(), &0.into()));
