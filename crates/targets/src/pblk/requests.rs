@@ -73,6 +73,8 @@ pub(super) struct Partial {
     scratch: Buffer,
     /// Where they were read.
     place: Place,
+    /// How often its chunk had been erased then.
+    wear: u32,
 }
 
 impl Default for Partial {
@@ -86,6 +88,7 @@ impl Default for Partial {
             piece: Buffer::empty(),
             scratch: Buffer::empty(),
             place: Place::UNMAPPED,
+            wear: 0,
         }
     }
 }
@@ -311,6 +314,7 @@ impl<D: OpenChannel> Pblk<D> {
     fn fetch(&mut self, number: u32) {
         let partial = &mut self.partials[number];
         let ppa = partial.place.ppa().expect("only flash is fetched");
+        partial.wear = self.device.chunk(self.geometry.chunk_index(ppa)).wear;
         let scratch = match std::mem::take(&mut partial.scratch) {
             held if !held.is_empty() => held,
             _ => self.scratch.pop().expect("each partial has a scratch block"),
@@ -543,8 +547,8 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// The old bytes have arrived: writes around them, unless the block has
-    /// moved in flash meanwhile; then they are read again.
-    /// Bytes of a block that was lost meanwhile are as good as not read.
+    /// moved in flash meanwhile; then they are read again. Bytes of a block that
+    /// was lost meanwhile are as good as not read.
     #[inline(never)]
     fn merge(&mut self, now: Time, number: u32) -> bool {
         let place = self.map.get(self.partials[number].lba);
@@ -554,7 +558,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.end_partial(now, number);
             return true;
         }
-        if place.ppa().is_some() && place != self.partials[number].place {
+        if self.has_moved(&self.partials[number], place) {
             self.partials[number].place = place;
             self.fetch(number);
             return true;
@@ -566,6 +570,14 @@ impl<D: OpenChannel> Pblk<D> {
             self.end_partial(now, number);
         }
         written
+    }
+
+    /// Whether a block is elsewhere in flash than where a partial read it. It is
+    /// so too where the place is the same and its chunk was erased meanwhile: the
+    /// read was late, and a newer copy came to lie there.
+    fn has_moved(&self, partial: &Partial, place: Place) -> bool {
+        let wear = |ppa| self.device.chunk(self.geometry.chunk_index(ppa)).wear;
+        place.ppa().is_some_and(|ppa| place != partial.place || wear(ppa) != partial.wear)
     }
 
     /// Gives a block up: it reads as zeros. False when the log has no room to
