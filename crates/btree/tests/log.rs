@@ -180,7 +180,7 @@ fn memory_is_for_the_map() {
 
 /// An hour of mixed load in simulated time, with a cut every few minutes.
 #[test]
-#[ignore = "takes some minutes"]
+#[ignore = "an hour of simulated load"]
 fn an_hour_of_mixed_load() {
     const HOUR: u64 = 3_600_000_000_000;
     // As many steps as a drive of 0.1 ms a command does in that time, one at a
