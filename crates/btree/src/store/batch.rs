@@ -108,18 +108,7 @@ impl<D: Drive<Cmd = BatchReq, Done = BatchDone>> BatchStore<D> {
 
     /// Lets happen what is due at `now`. False when nothing has completed.
     fn advance(&mut self, now: Time) -> bool {
-        let waiting = self.done.len();
-        while let Some(at) = self.drive.next_event()
-            && at <= now
-            && self.done.room() > 0
-        {
-            let before = self.done.len();
-            self.drive.advance(at, &mut self.done);
-            if self.done.len() == before && self.drive.next_event() == Some(at) {
-                break;
-            }
-        }
-        self.done.len() > waiting
+        self.drive.advance_due(now, &mut self.done)
     }
 
     /// Gives the drive what waits. False when it takes nothing.

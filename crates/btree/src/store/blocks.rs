@@ -146,18 +146,7 @@ impl<T: Copy + Default, D: Drive<Cmd = BlockReq, Done = BlockDone>> Blocks<D, T>
     /// Lets happen what is due at `now`. False when nothing has completed.
     pub(super) fn advance(&mut self, now: Time) -> bool {
         self.now = self.now.max(now);
-        let waiting = self.done.len();
-        while let Some(at) = self.drive.next_event()
-            && at <= now
-            && self.done.room() > 0
-        {
-            let before = self.done.len();
-            self.drive.advance(at, &mut self.done);
-            if self.done.len() == before && self.drive.next_event() == Some(at) {
-                break;
-            }
-        }
-        self.done.len() > waiting
+        self.drive.advance_due(now, &mut self.done)
     }
 
     /// The next transfer that has completed.

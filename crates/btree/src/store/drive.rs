@@ -24,6 +24,23 @@ pub trait Drive {
     /// Waits until something happens. Gives the time when to advance; `None`
     /// when nothing will happen.
     fn wait(&mut self) -> Option<Time>;
+
+    /// Lets happen all that is due at `now`, as long as `done` has room and
+    /// something comes of it. False when nothing has completed.
+    fn advance_due(&mut self, now: Time, done: &mut Ring<Self::Done>) -> bool {
+        let waiting = done.len();
+        while let Some(at) = self.next_event()
+            && at <= now
+            && done.room() > 0
+        {
+            let before = done.len();
+            self.advance(at, done);
+            if done.len() == before && self.next_event() == Some(at) {
+                break;
+            }
+        }
+        done.len() > waiting
+    }
 }
 
 /// A drive on this thread: in virtual time, or driven by its owner's clock.
