@@ -6,29 +6,20 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Bytes of an entry before its data, and what entries begin at multiples of.
 pub const ENTRY_BYTES: usize = 64;
 
-/// What an entry is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A request that changes the drive: write, trim or write zeroes.
-    Op(BlockOp),
-    /// A request that failed below: it is not written again.
-    Void,
-}
-
 /// An entry without its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Its position.
     pub at: u64,
-    /// What it does.
-    pub kind: Kind,
+    /// What it does: write, trim or write zeroes.
+    pub op: BlockOp,
     /// First byte on the drive.
     pub offset: u64,
     /// Bytes on the drive.
     pub len: u64,
     /// Bytes of data that follow.
     pub data: u32,
-    /// Checksum of the data; of no meaning in a void entry.
+    /// Checksum of the data.
     pub sum: u64,
 }
 
@@ -47,11 +38,10 @@ impl Entry {
             bytes[8 + 8 * i..16 + 8 * i].copy_from_slice(&number.to_le_bytes());
         }
         bytes[40..44].copy_from_slice(&self.data.to_le_bytes());
-        bytes[44] = match self.kind {
-            Kind::Void => 0,
-            Kind::Op(BlockOp::Trim) => 2,
-            Kind::Op(BlockOp::WriteZeroes) => 3,
-            Kind::Op(_) => 1,
+        bytes[44] = match self.op {
+            BlockOp::Trim => 2,
+            BlockOp::WriteZeroes => 3,
+            _ => 1,
         };
         let sum = xxh3_64(&bytes[8..]);
         bytes[..8].copy_from_slice(&sum.to_le_bytes());
@@ -65,22 +55,21 @@ impl Entry {
         if number(0) != xxh3_64(&bytes[8..]) {
             return Err("its checksum is wrong");
         }
-        let kind = match bytes[44] {
-            0 => Kind::Void,
-            1 => Kind::Op(BlockOp::Write),
-            2 => Kind::Op(BlockOp::Trim),
-            3 => Kind::Op(BlockOp::WriteZeroes),
+        let op = match bytes[44] {
+            1 => BlockOp::Write,
+            2 => BlockOp::Trim,
+            3 => BlockOp::WriteZeroes,
             _ => return Err("its operation is unknown"),
         };
         let data = u32::from_le_bytes(bytes[40..44].try_into().expect("4 bytes"));
-        let entry = Entry { at, kind, offset: number(16), len: number(24), data, sum: number(32) };
+        let entry = Entry { at, op, offset: number(16), len: number(24), data, sum: number(32) };
         if number(8) != at {
             return Err("it belongs elsewhere");
         }
         if bytes[45..].iter().any(|&byte| byte != 0) {
             return Err("there is something where there is nothing");
         }
-        if matches!(kind, Kind::Op(BlockOp::Trim | BlockOp::WriteZeroes)) && data > 0 {
+        if op != BlockOp::Write && data > 0 {
             return Err("it has data and should have none");
         }
         Ok(entry)

@@ -15,7 +15,7 @@ use std::task::Poll;
 use port::BlockOp;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::entry::{ENTRY_BYTES, Entry, Kind};
+use crate::entry::{ENTRY_BYTES, Entry};
 use crate::state::{STATE_BYTES, State};
 use crate::{JournalError, NonVolatile};
 
@@ -143,7 +143,7 @@ impl<N: NonVolatile> Journal<N> {
         data.clear();
         data.resize(entry.data as usize, 0);
         self.read_at(at + ENTRY_BYTES as u64, data).map_err(failed())?;
-        if entry.kind != Kind::Void && xxh3_64(data) != entry.sum {
+        if xxh3_64(data) != entry.sum {
             return Ok(Err("its data's checksum is wrong"));
         }
         Ok(Ok(entry))
@@ -205,8 +205,8 @@ impl<N: NonVolatile> Journal<N> {
         data: &[u8],
     ) -> Result<u64, JournalError> {
         let at = self.end;
-        let (kind, sum) = (Kind::Op(op), xxh3_64(data));
-        let entry = Entry { at, kind, offset, len, data: data.len() as u32, sum };
+        let sum = xxh3_64(data);
+        let entry = Entry { at, op, offset, len, data: data.len() as u32, sum };
         let head = entry.encode();
         let start = at % self.state.bytes;
         if start + Entry::space(data.len()) <= self.state.bytes {
@@ -220,14 +220,6 @@ impl<N: NonVolatile> Journal<N> {
         }
         self.end += Entry::space(data.len());
         Ok(at)
-    }
-
-    /// Makes an entry one that is not written again.
-    #[cold]
-    pub(crate) fn void(&mut self, at: u64, data: usize) -> Result<(), JournalError> {
-        let data = data as u32;
-        let entry = Entry { at, kind: Kind::Void, offset: 0, len: 0, data, sum: 0 };
-        self.write_at(at, &entry.encode())
     }
 
     /// Makes the journal have all that was appended.

@@ -15,12 +15,18 @@
 //! soon as it has completed there; then its space is free. When it is full,
 //! writes wait for that.
 //!
-//! **Errors.** A request that fails below fails, and its entry is made void. A
-//! flush below that fails is told by every flush until one below succeeds; all
-//! that was acknowledged stays in the journal meanwhile, and goes to the drive
-//! at the next start. When the journal fills up over it writes fail with that
-//! status. After an error of the store writes and flushes fail, as nothing new
-//! can be protected. How a drive is served that refuses, at the start, what
+//! **Errors.** A request that fails below may have changed some of its blocks.
+//! Were only its entry dropped, an older one could be written over such a block
+//! at the next start. So it is answered when all up to its entry has been
+//! flushed below and is out of the journal. Where that flush fails, too, the
+//! entry stays, for the next start to try again; until then, or until a flush
+//! succeeds, its blocks are not read and nothing is written.
+//!
+//! A flush below that fails is told by every flush until one below succeeds;
+//! all that was acknowledged stays in the journal meanwhile, and goes to the
+//! drive at the next start. When the journal fills up over it writes fail with
+//! that status. After an error of the store writes and flushes fail, as nothing
+//! new can be protected. How a drive is served that refuses, at the start, what
 //! its journal has, `start` says.
 
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Slots, Status, Time};
@@ -39,12 +45,20 @@ struct Note {
     len: u64,
     /// Its entry; of a write, trim or write zeroes.
     at: u64,
-    /// Bytes of data in its entry.
-    data: u32,
     fua: bool,
     changes: bool,
     /// Which of the two counts of requests under way it is in.
     half: bool,
+}
+
+/// A request that failed below, whose entry is still in the journal.
+struct Failed {
+    /// Its entry.
+    at: u64,
+    offset: u64,
+    len: u64,
+    /// Its answer, which waits for the entry to go.
+    answer: Option<BlockDone>,
 }
 
 /// How far the making of space is.
@@ -99,6 +113,8 @@ pub struct Protected<P, N> {
     synced: Ring<(u64, BlockDone)>,
     /// A request that has to wait for space, or for one that it overlaps.
     held: Option<BlockReq>,
+    /// At most as many as entries have room in the journal.
+    failed: Vec<Failed>,
     reclaim: Reclaim,
     /// Requests that change something and are under way: before and after the
     /// making of space began, in turns.
@@ -137,6 +153,7 @@ where
             ready: Ring::new(depth),
             synced: Ring::new(depth),
             held: None,
+            failed: Vec::new(),
             reclaim: Reclaim::Idle,
             under_way: [0; 2],
             half: false,
@@ -187,7 +204,9 @@ where
     /// Whether a read of these bytes fails since they are only in the journal.
     pub fn withholds(&self, offset: u64, len: u64) -> bool {
         let meets = |&(at, n): &(u64, u64)| at < offset + len && offset < at + n;
+        let unsure = |f: &Failed| f.answer.is_none() && meets(&(f.offset, f.len));
         self.frozen.as_ref().is_some_and(|frozen| frozen.ranges.iter().any(meets))
+            || self.failed.iter().any(unsure)
     }
 
     /// Whether nothing is inside and no space is being made.
@@ -204,11 +223,19 @@ where
     /// taken there is durable, the journal is [cleared](Journal::clear). There
     /// is none where it must be kept, as the drive did not take what it has.
     pub fn into_below(self) -> (P, Option<Journal<N>>) {
-        (self.below, Some(self.journal).filter(|_| self.frozen.is_none()))
+        let kept = self.frozen.is_some() || !self.failed.is_empty();
+        (self.below, Some(self.journal).filter(|_| !kept))
     }
 
     fn inside(&self) -> usize {
-        self.slots.live() + self.ready.len() + self.synced.len() + usize::from(self.held.is_some())
+        let waiting = usize::from(self.held.is_some()) + self.failed_waiting();
+        self.slots.live() + self.ready.len() + self.synced.len() + waiting
+    }
+
+    /// Requests that failed and are not answered.
+    #[inline]
+    fn failed_waiting(&self) -> usize {
+        self.failed.iter().filter(|failed| failed.answer.is_some()).count()
     }
 
     /// Ends a request that did not go below.
@@ -289,7 +316,10 @@ where
     /// A write, trim or write zeroes.
     #[inline]
     fn change(&mut self, req: BlockReq) {
-        if let Some(status) = self.refusal() {
+        // What was answered as failed and is still in the journal waits for a
+        // flush that succeeds.
+        let stuck = self.failed.iter().any(|failed| failed.answer.is_none());
+        if let Some(status) = self.refusal().or(stuck.then_some(self.fault)) {
             return self.answer(req, status);
         }
         if !self.journal.has_room(req.buffer.len()) {
@@ -306,7 +336,7 @@ where
     /// Writes a request into the journal, and sends it.
     #[inline]
     fn enter(&mut self, mut req: BlockReq) {
-        let (range, data) = ((req.offset, req.len), req.buffer.len() as u32);
+        let range = (req.offset, req.len);
         let at = match self.journal.append(req.op, range, req.buffer.bytes()) {
             Ok(at) => at,
             Err(e) => {
@@ -320,7 +350,7 @@ where
         let fua = std::mem::take(&mut req.fua);
         let (offset, len) = range;
         let half = self.half;
-        self.send(req, Note { id: 0, offset, len, at, data, fua, changes: true, half });
+        self.send(req, Note { id: 0, offset, len, at, fua, changes: true, half });
         let Fill { bytes, used } = self.journal.fill();
         if used > bytes / 2 && self.reclaim == Reclaim::Idle && self.fault.is_ok() {
             self.begin_reclaim();
@@ -375,6 +405,7 @@ where
         while let Some((_, done)) = self.synced.pop() {
             self.ready.put(|| BlockDone { status: Status::WRITE_FAULT, ..done });
         }
+        self.answer_failed();
         if let Some(req) = self.held.take() {
             self.answer(req, Status::WRITE_FAULT);
         }
@@ -402,6 +433,9 @@ where
                 Ok(true) => {
                     self.journal.reuse();
                     self.reclaim = Reclaim::Idle;
+                    if !self.failed.is_empty() {
+                        self.let_go();
+                    }
                     true
                 }
                 Ok(false) => false,
@@ -427,12 +461,53 @@ where
                 Ok(()) => self.reclaim = Reclaim::Free(self.journal.written()),
                 Err(e) => self.fail(e),
             }
-        } else if let Some(req) = self.held.take() {
-            if self.journal.has_room(req.buffer.len()) {
+            return;
+        }
+        self.answer_failed();
+        if let Some(req) = self.held.take() {
+            if self.failed.is_empty() && self.journal.has_room(req.buffer.len()) {
                 self.held = Some(req);
             } else {
                 self.answer(req, status);
             }
+        }
+    }
+
+    /// A request failed below: its answer waits until its entry is out of the
+    /// journal.
+    #[cold]
+    fn failed_below(&mut self, failed: Failed) {
+        self.failed.push(failed);
+        if self.broken.is_some() {
+            self.answer_failed();
+        } else if self.reclaim == Reclaim::Idle {
+            self.begin_reclaim();
+        }
+    }
+
+    /// Answers what failed and waits. The entries stay.
+    #[cold]
+    fn answer_failed(&mut self) {
+        let now = self.now;
+        for Failed { offset, len, answer, .. } in &mut self.failed {
+            if let Some(done) = answer.take() {
+                self.busy.leave(*offset, *len);
+                self.ready.put(|| BlockDone { at: done.at.max(now), ..done });
+            }
+        }
+    }
+
+    /// The journal was freed up to its head: answers what failed before that.
+    #[cold]
+    fn let_go(&mut self) {
+        let (head, _) = self.journal.ends();
+        let failed = std::mem::take(&mut self.failed);
+        let (gone, kept): (Vec<_>, Vec<_>) = failed.into_iter().partition(|one| one.at < head);
+        self.failed = gone;
+        self.answer_failed();
+        self.failed = kept;
+        if self.failed_waiting() > 0 {
+            self.begin_reclaim();
         }
     }
 
@@ -443,18 +518,16 @@ where
             return self.flushed(done.status);
         }
         let slot = done.id as u32;
-        let Note { id, offset, len, at, data, fua, changes, half } = self.slots[slot];
+        let Note { id, offset, len, at, fua, changes, half } = self.slots[slot];
         self.slots.give(slot);
         done.id = id;
         if changes {
-            self.busy.leave(offset, len);
             self.under_way[usize::from(half)] -= 1;
-            if !done.status.is_ok()
-                && self.broken.is_none()
-                && let Err(e) = self.journal.void(at, data as usize)
-            {
-                self.fail(e);
+            // What was not committed did not go below.
+            if !done.status.is_ok() && at < self.journal.committed() {
+                return self.failed_below(Failed { at, offset, len, answer: Some(done) });
             }
+            self.busy.leave(offset, len);
             if fua && done.status.is_ok() {
                 if self.broken.is_some() {
                     done.status = Status::WRITE_FAULT;

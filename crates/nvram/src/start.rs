@@ -17,7 +17,7 @@
 
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Status, Time};
 
-use crate::entry::{Entry, Kind};
+use crate::entry::Entry;
 use crate::protected::Frozen;
 use crate::{Journal, JournalError, NonVolatile, Protected};
 
@@ -115,8 +115,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Again<P> {
             let Some(entry) = journal.read(at, &mut data)? else { break };
             let offset = at;
             at += Entry::space(data.len());
-            let Kind::Op(op) = entry.kind else { continue };
-            let (first, len) = (entry.offset, entry.len);
+            let (op, first, len) = (entry.op, entry.offset, entry.len);
             if !self.belongs(op, first, len, data.len()) {
                 let (offset, what) = (offset % journal.fill().bytes, "it is of another drive");
                 return Err(JournalError::Entry { offset: crate::AREA_START + offset, what });

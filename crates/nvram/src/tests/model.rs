@@ -69,7 +69,7 @@ impl Known {
             BlockOp::Read => {
                 let read = done.buffer.bytes().chunks_exact(8);
                 for (i, bytes) in read.enumerate().filter(|_| done.status.is_ok()) {
-                    self.sees(first + i, bytes);
+                    self.sees(first + i, from, bytes);
                 }
             }
             BlockOp::Flush if done.status.is_ok() => {
@@ -100,10 +100,14 @@ impl Known {
     }
 
     /// A block was read.
-    fn sees(&self, lba: usize, bytes: &[u8]) {
+    fn sees(&mut self, lba: usize, from: u64, bytes: &[u8]) {
         let found = u64::from_le_bytes(bytes.try_into().unwrap());
-        let values = &self.blocks[lba];
+        let values = &mut self.blocks[lba];
         assert!(values.iter().any(|v| v.value == found), "block {lba}: {found}, not {values:?}");
+        // With nothing else under way it stays so: there is no way back.
+        if !self.hosted && values.iter().all(|v| v.ended.is_some_and(|ended| ended < from)) {
+            values.retain(|v| v.value == found);
+        }
     }
 }
 
