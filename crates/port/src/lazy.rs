@@ -28,7 +28,7 @@ pub struct OutOfMemory {
 }
 
 /// Bytes up to which memory comes from the heap.
-const HEAP_BYTES: usize = 64 << 10;
+const HEAP_BYTES: usize = 512 << 10;
 
 /// Bytes from which memory begins at a page, as a mapping does: direct I/O
 /// asks for it.
