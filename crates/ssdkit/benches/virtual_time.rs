@@ -41,6 +41,15 @@ impl Visitor for Case<'_> {
         let mut load = Load::new(&shape, &fill, Pace::Closed { depth: 32 }, 1, 1).expect("a load");
         let plan = Plan { ramp: 0, until, count: false };
         runner.run(&mut driver, &mut load, plan).expect("a good drive is written");
+        // Until all of the drive's memory has been taken, and collection is even.
+        if self.overwrites > 0 {
+            let writes = Pattern::uniform(shape.bytes, 0);
+            let pace = Pace::Closed { depth: self.depth };
+            let mut load = Load::new(&shape, &writes, pace, 1, 1).expect("a good load");
+            let until = Until::Ios(self.overwrites * shape.bytes / 4096);
+            let plan = Plan { ramp: 0, until, count: false };
+            runner.run(&mut driver, &mut load, plan).expect("a good drive is overwritten");
+        }
         let pattern = Pattern::uniform(shape.bytes, self.reads);
         let pace = Pace::Closed { depth: self.depth };
         let mut load = Load::new(&shape, &pattern, pace, 1, 1).expect("a good load");
@@ -49,9 +58,6 @@ impl Visitor for Case<'_> {
             let tally = runner.run(driver, &mut load, plan).expect("a good drive goes on");
             assert_eq!(tally.errors, 0);
         };
-        if self.overwrites > 0 {
-            run(&mut driver, self.overwrites * shape.bytes / 4096);
-        }
         assert!(driver.counters().user > 0);
         let mut group = self.criterion.benchmark_group("virtual");
         group.throughput(Throughput::Elements(BATCH));
