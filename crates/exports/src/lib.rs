@@ -2,11 +2,14 @@
 //!
 //! [`SharedDrive`] is one drive, driven by the processor's clock, that many
 //! threads use. [`nbd`] serves it as a network block device, and has a client
-//! that is fast enough to measure with.
+//! that is fast enough to measure with. [`redis`] serves a key-value store to
+//! clients of Redis.
 //!
 //! Linux only: waiting is `ppoll` with nanoseconds, waking is an eventfd.
 
 pub mod drive;
+pub mod listen;
 pub mod nbd;
+pub mod redis;
 
 pub use drive::{DriveLost, SEATS, SharedDrive};

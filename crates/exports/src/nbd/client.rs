@@ -23,7 +23,7 @@ use thiserror::Error;
 
 use super::patience::Patience;
 use super::protocol::*;
-use super::server::ListenAddr;
+use crate::listen::ListenAddr;
 
 /// Received bytes before any larger reply is expected.
 const INBUF: usize = 256 << 10;

@@ -20,6 +20,7 @@ mod requests;
 pub mod server;
 pub mod session;
 
+pub use crate::listen::{ListenAddr, ListenError, StopHandle};
 pub use client::{Client, ClientError};
-pub use server::{ListenAddr, Report, ServeError, Server, StopHandle};
+pub use server::{Report, ServeError, Server};
 pub use session::{Export, NotServable};

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use exports::nbd::protocol::*;
-use exports::nbd::{Client, ClientError, ListenAddr, ServeError, Server};
+use exports::nbd::{Client, ClientError, ListenAddr, ListenError, Server};
 
 use crate::ram::Ram;
 use crate::{SHAPE, serve, socket};
@@ -132,12 +132,12 @@ fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let server = Server::bind(&addr).unwrap();
-    assert!(matches!(Server::bind(&addr), Err(ServeError::InUse(_))));
+    assert!(matches!(Server::bind(&addr), Err(ListenError::InUse(_))));
     drop(server);
     assert!(!path.exists());
     std::fs::write(&path, "precious").unwrap();
-    assert!(matches!(Server::bind(&addr), Err(ServeError::NotASocket(_))));
+    assert!(matches!(Server::bind(&addr), Err(ListenError::NotASocket(_))));
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     let tcp = Server::bind(&ListenAddr::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
-    assert!(matches!(Server::bind(&tcp.addr().unwrap()), Err(ServeError::InUse(_))));
+    assert!(matches!(Server::bind(&tcp.addr().unwrap()), Err(ListenError::InUse(_))));
 }

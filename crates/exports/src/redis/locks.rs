@@ -1,0 +1,227 @@
+//! Which commands may run at once: those that have no key in common, or only
+//! read it.
+//!
+//! A key's lock is one of a fixed number of stripes, found by its hash. A
+//! command takes all that it needs or none, so none waits for another in a
+//! circle; it waits in the line of a stripe that is taken, and newcomers stand
+//! behind it. One that has several keys may be overtaken while it waits. A
+//! command on everything waits until nothing runs, and keeps all others out
+//! meanwhile.
+
+use std::collections::VecDeque;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Stripes; a power of two.
+const STRIPES: usize = 4096;
+
+#[derive(Default)]
+struct Stripe {
+    readers: u32,
+    is_written: bool,
+    /// The flush that makes the last write durable.
+    flush: u64,
+    line: VecDeque<u32>,
+}
+
+/// What a command holds, or wants.
+#[derive(Default, Debug)]
+pub struct Claim {
+    /// Stripes, each once, in order.
+    stripes: Vec<u16>,
+    writes: bool,
+    everything: bool,
+    is_held: bool,
+}
+
+impl Claim {
+    /// Wants to read or write `keys`.
+    pub fn on<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>, writes: bool) {
+        self.stripes.clear();
+        self.stripes.extend(keys.map(|key| xxh3_64(key) as u16 & (STRIPES - 1) as u16));
+        self.stripes.sort_unstable();
+        self.stripes.dedup();
+        (self.writes, self.everything) = (writes, false);
+    }
+
+    /// Wants everything.
+    pub fn on_everything(&mut self) {
+        self.stripes.clear();
+        (self.writes, self.everything) = (true, true);
+    }
+}
+
+/// All locks.
+pub struct Locks {
+    stripes: Vec<Stripe>,
+    /// Claims that are held.
+    running: usize,
+    /// Who has or wants everything.
+    owner: Option<u32>,
+    /// Who waits for that to end.
+    gate: VecDeque<u32>,
+    /// Who may try again.
+    pub retry: VecDeque<u32>,
+    /// The last flush that a write is in.
+    flush: u64,
+}
+
+impl Locks {
+    /// No lock is held.
+    pub fn new() -> Locks {
+        Locks {
+            stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
+            running: 0,
+            owner: None,
+            gate: VecDeque::new(),
+            retry: VecDeque::new(),
+            flush: 0,
+        }
+    }
+
+    /// Takes all that `claim` wants for `who`. When that cannot be, `who` is
+    /// put into [`Locks::retry`] later.
+    pub fn take(&mut self, who: u32, claim: &mut Claim, again: bool) -> bool {
+        if self.owner.is_some_and(|owner| owner != who) {
+            self.gate.push_back(who);
+            return false;
+        }
+        if claim.everything {
+            self.owner = Some(who);
+            claim.is_held = self.running == 0;
+            self.running += usize::from(claim.is_held);
+            return claim.is_held;
+        }
+        let is_taken = |&&i: &&u16| {
+            let stripe = &self.stripes[usize::from(i)];
+            stripe.is_written
+                || (claim.writes && stripe.readers > 0)
+                || (!again && !stripe.line.is_empty())
+        };
+        if let Some(&taken) = claim.stripes.iter().find(is_taken) {
+            self.stripes[usize::from(taken)].line.push_back(who);
+            return false;
+        }
+        for &i in &claim.stripes {
+            let stripe = &mut self.stripes[usize::from(i)];
+            if claim.writes { stripe.is_written = true } else { stripe.readers += 1 }
+        }
+        claim.is_held = true;
+        self.running += 1;
+        true
+    }
+
+    /// Says that what `claim` holds was written, and which flush makes it
+    /// durable.
+    pub fn wrote(&mut self, claim: &Claim, flush: u64) {
+        self.flush = flush;
+        for &i in &claim.stripes {
+            self.stripes[usize::from(i)].flush = flush;
+        }
+    }
+
+    /// The flush after which all is durable that somebody with `claim` can have
+    /// seen.
+    pub fn seen(&self, claim: &Claim) -> u64 {
+        let all = claim.stripes.iter().map(|&i| self.stripes[usize::from(i)].flush);
+        all.max().unwrap_or(0)
+    }
+
+    /// The same for somebody who has seen everything.
+    pub fn seen_all(&self) -> u64 {
+        self.flush
+    }
+
+    /// Gives back what `claim` holds.
+    pub fn give(&mut self, claim: &mut Claim) {
+        if !std::mem::take(&mut claim.is_held) {
+            return;
+        }
+        self.running -= 1;
+        if claim.everything {
+            self.owner = None;
+            self.retry.append(&mut self.gate);
+        }
+        for &i in &claim.stripes {
+            let stripe = &mut self.stripes[usize::from(i)];
+            if claim.writes {
+                stripe.is_written = false
+            } else {
+                stripe.readers -= 1
+            }
+            if stripe.readers == 0 {
+                self.retry.append(&mut stripe.line);
+            }
+        }
+        if self.running == 0 {
+            self.retry.extend(self.owner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn everything_waits_for_all_and_keeps_all_out() {
+        let mut locks = Locks::new();
+        let (mut a, mut all, mut b) = (Claim::default(), Claim::default(), Claim::default());
+        a.on([&b"a"[..]].into_iter(), false);
+        b.on([&b"b"[..]].into_iter(), false);
+        all.on_everything();
+        assert!(locks.take(1, &mut a, false));
+        assert!(!locks.take(2, &mut all, false) && !locks.take(3, &mut b, false));
+        locks.give(&mut a);
+        assert_eq!(locks.retry.pop_front(), Some(2));
+        assert!(locks.take(2, &mut all, true) && locks.retry.is_empty());
+        locks.give(&mut all);
+        assert_eq!(locks.retry.pop_front(), Some(3));
+        assert!(locks.take(3, &mut b, true));
+    }
+
+    proptest! {
+        /// Nobody waits for ever, and a writer is alone.
+        #[test]
+        fn all_come_to_their_turn(
+            wants in prop::collection::vec(
+                (prop::collection::vec(0u8..6, 0..4), any::<bool>(), 0u8..20), 1..40),
+            order in prop::collection::vec(any::<prop::sample::Index>(), 100),
+        ) {
+            let mut locks = Locks::new();
+            let mut claims: Vec<Claim> = Vec::new();
+            let (mut running, mut waiting): (Vec<usize>, usize) = (Vec::new(), 0);
+            let mut order = order.iter().cycle();
+            for (i, (keys, writes, all)) in wants.iter().enumerate() {
+                let mut claim = Claim::default();
+                if *all == 0 {
+                    claim.on_everything();
+                } else {
+                    claim.on(keys.iter().map(std::slice::from_ref), *writes);
+                }
+                if locks.take(i as u32, &mut claim, false) { running.push(i) } else { waiting += 1 }
+                claims.push(claim);
+            }
+            while !running.is_empty() {
+                for (n, &i) in running.iter().enumerate() {
+                    for &j in &running[..n] {
+                        let (a, b) = (&claims[i], &claims[j]);
+                        let both = a.stripes.iter().any(|s| b.stripes.contains(s));
+                        prop_assert!(!(both && (a.writes || b.writes)));
+                        prop_assert!(!a.everything && !b.everything);
+                    }
+                }
+                let one = running.swap_remove(order.next().unwrap().index(running.len()));
+                locks.give(&mut claims[one]);
+                while let Some(i) = locks.retry.pop_front() {
+                    if locks.take(i, &mut claims[i as usize], true) {
+                        running.push(i as usize);
+                        waiting -= 1;
+                    }
+                }
+            }
+            prop_assert_eq!(waiting, 0);
+        }
+    }
+}

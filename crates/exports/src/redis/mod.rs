@@ -1,0 +1,24 @@
+//! A server that speaks the protocol of Redis (RESP2) over the key-value store.
+//!
+//! ```text
+//!  sockets → server ── resp (pure: bytes ↔ commands and replies)
+//!               └ database ┬ locks (which commands may run at once)
+//!                          ├ work (what each command does)
+//!                          └ btree::Tree (records: value)
+//! ```
+//!
+//! Strings, hashes and sorted sets as far as clients of a key-value store and
+//! YCSB need them. No expiry, transactions, publishing, scripts, replication or
+//! passwords.
+
+mod command;
+mod database;
+mod glob;
+mod locks;
+pub mod resp;
+mod server;
+mod value;
+mod work;
+
+pub use database::OpenError;
+pub use server::{Options, Report, ServeError, Server, Sync};
