@@ -101,7 +101,7 @@ pub enum Command {
     /// Run a workload on a drive and report.
     #[command(after_help = format!("{BENCH_EXAMPLES}{DRIVES}"))]
     Bench(BenchArgs),
-    /// Serve a drive over NBD until interrupted.
+    /// Serve a drive over NBD, or a key-value store on it to Redis clients, until interrupted.
     #[command(after_help = format!("{SERVE_EXAMPLES}{DRIVES}"))]
     Serve(ServeArgs),
     /// Make a drive in a file.
@@ -131,6 +131,7 @@ Examples:
   nbdinfo 'nbd+unix:///?socket=/tmp/ssd.sock'
   ssdkit serve mem:tlc,size=4G --nbd 127.0.0.1:10809
   ssdkit serve mem:tlc,size=4G --nbd /tmp/ssd.sock --fault medium:bitrot,probability=1e-4
+  ssdkit serve mem:znand,size=1G --redis 127.0.0.1:6379 --sync everysec
 
 ";
 
@@ -399,9 +400,22 @@ pub struct ServeArgs {
     /// The drive, for example mem:ref,size=8G.
     #[arg(value_name = "DRIVE")]
     pub drive: DriveSpec,
-    /// Where to listen: a socket's path or HOST:PORT.
-    #[arg(long, value_name = "ADDRESS")]
-    pub nbd: NbdAddress,
+    /// Where to listen for NBD clients: a socket's path or HOST:PORT.
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "redis")]
+    pub nbd: Option<NbdAddress>,
+    /// Where to listen for Redis clients: a socket's path or HOST:PORT. The drive then holds a
+    /// key-value store.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "nbd")]
+    pub redis: Option<NbdAddress>,
+    /// Redis: when writes are durable, as appendfsync [default: always].
+    #[arg(long, value_enum, requires = "redis")]
+    pub sync: Option<SyncWhen>,
+    /// Redis: what keeps the pages [default: batched].
+    #[arg(long, value_enum, requires = "redis")]
+    pub pages: Option<Pages>,
+    /// Redis: memory for pages, 8M or more [default: 64M].
+    #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "redis")]
+    pub memory: Option<u64>,
     /// What the random numbers of a mem: drive's policies and of faults come from.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -413,9 +427,36 @@ pub struct ServeArgs {
     pub json: bool,
 }
 
+/// When writes of Redis clients are durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum SyncWhen {
+    /// When they are answered.
+    #[default]
+    Always,
+    /// At most about a second later.
+    Everysec,
+    /// When the server has stopped, or earlier.
+    No,
+}
+
+/// What keeps the pages of a key-value store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Pages {
+    /// A drive with batched writes.
+    #[default]
+    Batched,
+    /// A log on the host, over the block interface.
+    Log,
+    /// Each page in its place with a journal, over the block interface.
+    InPlace,
+}
+
 impl ServeArgs {
     /// Whether the drive can be served, as far as its name tells.
     pub fn check(&self) -> Result<(), Error> {
+        if self.redis.is_some() {
+            crate::redis::check(self)?;
+        }
         match &self.drive {
             DriveSpec::Memory(spec) => self.check_kept(spec.store),
             DriveSpec::File(_) => Ok(()),

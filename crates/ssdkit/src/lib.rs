@@ -31,6 +31,7 @@ pub mod load;
 pub mod nbd;
 pub mod profiles;
 pub mod real;
+pub mod redis;
 pub mod redundancy;
 pub mod restore;
 pub mod runner;

@@ -1,4 +1,5 @@
-//! `ssdkit serve`: a drive in memory or in a file, in real time, over NBD.
+//! `ssdkit serve`: a drive in memory or in a file, in real time, over NBD; what
+//! it serves to Redis clients is in [`crate::redis`].
 //!
 //! Serves until Ctrl-C or SIGTERM; then finishes what was received, flushes,
 //! shuts a drive in a file down, and removes the socket. May fail: the address
@@ -40,6 +41,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
     let args = &ServeArgs { drive: args.drive.found()?, ..args.clone() };
     args.check()?;
+    let Some(nbd) = &args.nbd else { return crate::redis::run(args, out) };
     let faults = args.faults.read(args.seed)?;
     let server = |nbd| Server::bind(&resolve(nbd)?).map_err(|e| Error::Failed(e.to_string()));
     match &args.drive {
@@ -48,7 +50,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
             open.config.faults = faults;
             args.check_kept(open.config.spec.store)?;
             // Before the drive is touched.
-            let server = server(&args.nbd)?;
+            let server = server(nbd)?;
             if spec.copy {
                 served(args, server, Restored::copied(open)?, out)
             } else {
@@ -58,7 +60,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
         }
         DriveSpec::Memory(spec) => {
             let (config, seed) = (DriveConfig { faults, ..spec.resolve()? }, args.seed);
-            let server = server(&args.nbd)?;
+            let server = server(nbd)?;
             let stack = Stack::build(&config, seed)?;
             served(args, server, Restored { config, seed, stack, recovery: None }, out)
         }
@@ -194,7 +196,7 @@ fn tend<D: Drive>(shared: &SharedDrive<Lent<D>>, ended: Receiver<()>) {
 }
 
 /// Stops the server when a signal comes; a second one ends the process.
-fn watch_signals(stop: StopHandle) -> Result<(), Error> {
+pub(crate) fn watch_signals(stop: StopHandle) -> Result<(), Error> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let wait = move || {
         for signal in signals.forever() {
