@@ -19,7 +19,7 @@ SOAK_JOBS ?= $(shell nproc)
 TARGET_DIR := $${CARGO_TARGET_DIR:-target}
 
 # Foreign programs that the client tests use, each with its Debian package.
-CLIENTS := fio:fio nbdinfo:libnbd-bin nbdkit:nbdkit qemu-io:qemu-utils mke2fs:e2fsprogs valgrind:valgrind
+CLIENTS := fio:fio nbdinfo:libnbd-bin nbdkit:nbdkit qemu-io:qemu-utils mke2fs:e2fsprogs valgrind:valgrind redis-cli:redis-tools
 
 # Tests are optimised a little: property tests and simulations then take
 # seconds, and overflow and debug assertions stay on.

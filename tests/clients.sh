@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Real clients against the real binary: a live drive in memory, served over NBD.
+# Real clients against the real binary: a live drive in memory, served over NBD,
+# and a key-value store on one, served to clients of Redis.
 #
 # SSDKIT names the binary. Each test starts its own server, so that one that
 # breaks the drive is seen by its own name. Needs nbdinfo, nbdcopy and nbdfuse
-# (libnbd-bin), qemu-io (qemu-utils), fio, mkfs.ext4 and e2fsck (e2fsprogs).
+# (libnbd-bin), qemu-io (qemu-utils), fio, mkfs.ext4 and e2fsck (e2fsprogs), redis-cli and
+# redis-benchmark (redis-tools).
 # The file system test needs root, /dev/fuse and loop devices; where they are
 # missing it is said and counted as skipped.
 set -euo pipefail
@@ -21,6 +23,20 @@ start() {
   server=$!
   for _ in $(seq 200); do
     if nbdinfo --size "${3:-$URI}" >/dev/null 2>&1; then return 0; fi
+    kill -0 $server 2>/dev/null || break
+    sleep 0.05
+  done
+  echo "the server did not start:"
+  cat "$DIR/server.log"
+  return 1
+}
+
+# Serves a drive to Redis clients, with more options if given.
+start_redis() {
+  "$SSDKIT" serve "$1" --redis "$SOCKET" "${@:2}" >"$DIR/server.log" 2>&1 &
+  server=$!
+  for _ in $(seq 200); do
+    if [ "$(redis-cli -s "$SOCKET" ping 2>/dev/null)" = PONG ]; then return 0; fi
     kill -0 $server 2>/dev/null || break
     sleep 0.05
   done
@@ -173,6 +189,45 @@ a_file_system_lives_on_it() {
   umount "$DIR/fuse"
 }
 
+redis_cli_brings_back_what_it_put() {
+  local pages
+  for pages in batched log in-place; do
+    start_redis mem:znand,size=256M --pages $pages
+    ask() { redis-cli -s "$SOCKET" "$@"; }
+    [ "$(ask set a 1)" = OK ]
+    [ "$(ask incr a)" = 2 ]
+    [ "$(ask hset user f1 v1 f2 v2)" = 2 ]
+    [ "$(ask hgetall user | tr '\n' ' ')" = "f1 v1 f2 v2 " ]
+    [ "$(ask zadd _indices 3 c 1 a 2 b)" = 3 ]
+    [ "$(ask zrangebyscore _indices 2 +inf limit 0 10 | tr '\n' ' ')" = "b c " ]
+    [ "$(ask --scan | sort | tr '\n' ' ')" = "_indices a user " ]
+    [ "$(ask --scan --pattern 'u*')" = user ]
+    [ "$(ask del a user _indices)" = 3 ]
+    [ "$(ask dbsize)" = 0 ]
+    for i in $(seq 2000); do echo "SET key:$i value:$i"; done | ask --pipe | tee "$DIR/pipe"
+    grep -q "errors: 0, replies: 2000" "$DIR/pipe"
+    [ "$(ask get key:1234)" = value:1234 ]
+    ask info | grep -q "db0:keys=2000"
+    ask nosuch | grep -q "unknown command"
+    stop
+    rm -f "$SOCKET"
+  done
+}
+
+redis_benchmark_runs_clean() {
+  local sync
+  for sync in always everysec no; do
+    start_redis mem:znand,size=256M --sync $sync --memory 8M
+    redis-benchmark -s "$SOCKET" -t ping,set,get,incr,hset,zadd,mset -n 20000 -r 20000 -d 400 \
+      -P 8 -q 2>&1 | tr '\r' '\n' | tee "$DIR/benchmark"
+    ! grep -qi "error" "$DIR/benchmark"
+    [ "$(tr '\r' '\n' <"$DIR/benchmark" | grep -c "requests per second")" -eq 8 ]
+    [ "$(redis-cli -s "$SOCKET" dbsize)" -gt 10000 ]
+    stop
+    rm -f "$SOCKET"
+  done
+}
+
 for name in \
   nbdinfo_reads_the_export \
   tcp_works_too \
@@ -181,7 +236,9 @@ for name in \
   fio_verifies_what_it_wrote \
   fio_verifies_under_collection \
   a_hostile_client_harms_nobody \
-  a_file_system_lives_on_it; do
+  a_file_system_lives_on_it \
+  redis_cli_brings_back_what_it_put \
+  redis_benchmark_runs_clean; do
   check $name
 done
 
