@@ -91,3 +91,40 @@ fn what_cannot_be_served_is_refused() {
         assert!(text.contains(words), "{drive}: {text}");
     }
 }
+
+/// The line of the page that serves keys does so, with a socket of its own.
+#[test]
+fn keys_are_served_to_redis_clients() {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    let page = include_str!("../../../docs/commands/serve.md");
+    let line = page
+        .lines()
+        .find_map(|line| line.strip_prefix("    ssdkit serve mem:znand,size=1G --redis "));
+    let options = line.expect("an example").strip_prefix("127.0.0.1:6379 ").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("redis.sock");
+    for pages in ["batched", "log", "in-place"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+            .args(["serve", "mem:znand,size=64M", "--json", "--pages", pages, "--redis"])
+            .arg(&path)
+            .args(options.split_whitespace())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut ready = String::new();
+        out.read_line(&mut ready).unwrap();
+        let ready: Value = serde_json::from_str(&ready).unwrap();
+        assert_eq!(ready["serving"], path.to_str().unwrap());
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.write_all(b"SET a 1\r\nINCR a\r\nQUIT\r\n").unwrap();
+        let mut replies = String::new();
+        client.read_to_string(&mut replies).unwrap();
+        assert_eq!(replies, "+OK\r\n:2\r\n+OK\r\n");
+        let last = Server { child, out }.stop(Signal::TERM);
+        assert_eq!((&last["commands"], &last["connections"]), (&3.into(), &1.into()));
+        assert!(!path.exists());
+    }
+}
