@@ -11,7 +11,7 @@ pub enum Command {
     Quit,
     Select,
     Info,
-    Command,
+    Commands,
     Config,
     Client,
     DbSize,
@@ -97,7 +97,7 @@ const TABLE: &[(&str, i32, C, Keys, bool)] = &[
     ("QUIT", -1, C::Quit, Keys::None, false),
     ("SELECT", 2, C::Select, Keys::None, false),
     ("INFO", -1, C::Info, Keys::None, false),
-    ("COMMAND", -1, C::Command, Keys::None, false),
+    ("COMMAND", -1, C::Commands, Keys::None, false),
     ("CONFIG", -2, C::Config, Keys::None, false),
     ("CLIENT", -2, C::Client, Keys::None, false),
 ];

@@ -148,7 +148,7 @@ impl Parser {
     }
 
     /// Bytes of the command that are understood.
-    pub fn len(&self) -> usize {
+    pub fn understood(&self) -> usize {
         self.pos
     }
 

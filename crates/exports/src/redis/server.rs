@@ -673,7 +673,7 @@ impl<S: PageStore> Serving<'_, S> {
             _ => resp::array(out, 0),
         }
         if *is_closing {
-            input.truncate(*start + parser.len());
+            input.truncate(*start + parser.understood());
         }
     }
 
