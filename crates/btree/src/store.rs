@@ -148,6 +148,26 @@ pub struct Ticks {
     pub checkpoint: u64,
 }
 
+/// Which store keeps pages on a block drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// A [`LogStore`].
+    Log,
+    /// An [`InPlaceStore`].
+    InPlace,
+}
+
+impl StoreKind {
+    /// The store whose head is in the first two blocks of a drive; `None` when
+    /// there is no whole one.
+    pub fn of(blocks: &[u8]) -> Option<StoreKind> {
+        blocks.chunks_exact(PAGE_BYTES).take(2).find_map(|block| {
+            let log = log::is_head(block).then_some(StoreKind::Log);
+            log.or(in_place::is_head(block).then_some(StoreKind::InPlace))
+        })
+    }
+}
+
 /// A clock that always shows zero: nothing is measured.
 pub fn no_clock() -> u64 {
     0

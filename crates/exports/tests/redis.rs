@@ -569,3 +569,127 @@ fn too_many_are_refused_and_a_stop_answers_what_came() {
     assert!(client.is_closed());
     assert_eq!((report.commands, report.refused), (501, 1));
 }
+
+/// What YCSB's redis binding sends: a record is a hash, and a sorted set of all
+/// keys by a hash of them is the index for scans. Its client writes numbers as
+/// Java does.
+struct Ycsb {
+    client: Client,
+    /// What was inserted: fields by key.
+    records: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl Ycsb {
+    /// `String.hashCode` of a key, as a double is written in Java.
+    fn score(key: &str) -> (f64, String) {
+        let code = key.bytes().fold(0i32, |h, b| h.wrapping_mul(31).wrapping_add(b.into()));
+        let score = f64::from(code);
+        let text = match score.abs() {
+            size if (1e-3..1e7).contains(&size) || size == 0.0 => format!("{score:.1}"),
+            _ => {
+                let text = format!("{score:E}");
+                let (digits, exponent) = text.split_once('E').unwrap();
+                let point = if digits.contains('.') { "" } else { ".0" };
+                format!("{digits}{point}E{exponent}")
+            }
+        };
+        assert_eq!(text.parse(), Ok(score));
+        (score, text)
+    }
+
+    fn ask(&mut self, words: &[&str]) -> Reply {
+        let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        self.client.sock.write_all(&encode(&words)).unwrap();
+        self.client.reply()
+    }
+
+    fn hmset(&mut self, key: &str, fields: &BTreeMap<String, String>) {
+        let mut words = vec!["HMSET", key];
+        words.extend(fields.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]));
+        assert_eq!(self.ask(&words), ok());
+    }
+
+    fn insert(&mut self, key: &str, fields: BTreeMap<String, String>) {
+        self.hmset(key, &fields);
+        let added = i64::from(self.records.insert(key.into(), fields).is_none());
+        let score = Ycsb::score(key).1;
+        assert_eq!(self.ask(&["ZADD", "_indices", &score, key]), Reply::Int(added));
+    }
+
+    fn update(&mut self, key: &str, fields: BTreeMap<String, String>) {
+        self.hmset(key, &fields);
+        self.records.get_mut(key).unwrap().extend(fields);
+    }
+
+    fn read_all(&mut self, key: &str) {
+        let Reply::Array(reply) = self.ask(&["HGETALL", key]) else { panic!("an array") };
+        let text = |reply: &Reply| match reply {
+            Reply::Bulk(Some(bytes)) => String::from_utf8(bytes.clone()).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        let found: BTreeMap<_, _> = reply.chunks(2).map(|f| (text(&f[0]), text(&f[1]))).collect();
+        assert_eq!(&found, self.records.get(key).unwrap_or(&BTreeMap::new()), "{key}");
+    }
+
+    fn read_some(&mut self, key: &str, names: &[&str]) {
+        let mut words = vec!["HMGET", key];
+        words.extend(names);
+        let record = self.records.get(key).cloned().unwrap_or_default();
+        let all = names.iter().map(|&name| Reply::Bulk(record.get(name).map(|v| v.clone().into())));
+        assert_eq!(self.ask(&words), Reply::Array(all.collect()));
+    }
+
+    fn delete(&mut self, key: &str) {
+        let gone = Reply::Int(i64::from(self.records.remove(key).is_some()));
+        assert_eq!(self.ask(&["DEL", key]), gone);
+        assert_eq!(self.ask(&["ZREM", "_indices", key]), gone);
+    }
+
+    fn scan(&mut self, start: &str, count: usize) {
+        let (from, text) = Ycsb::score(start);
+        let words = ["ZRANGEBYSCORE", "_indices", &text, "+inf", "LIMIT", "0", &count.to_string()];
+        let reply = self.ask(&words);
+        let mut all: Vec<(f64, &String)> =
+            self.records.keys().map(|key| (Ycsb::score(key).0, key)).collect();
+        all.retain(|found| found.0 >= from);
+        all.sort_by(|a, b| a.partial_cmp(b).unwrap());
+        let keys: Vec<String> = all.into_iter().take(count).map(|found| found.1.clone()).collect();
+        assert_eq!(reply, Reply::Array(keys.iter().map(|key| bulk(key)).collect()));
+        keys.iter().for_each(|key| self.read_all(key));
+    }
+}
+
+/// Its load phase, then all that workloads A to F ask for.
+#[test]
+fn what_ycsb_sends_is_done() {
+    let served = Served::new(Sync::No, 2);
+    let mut ycsb = Ycsb { client: served.connect(), records: BTreeMap::new() };
+    let mut runner = TestRunner::deterministic();
+    let value = |runner: &mut TestRunner| draw(runner, "[ -~]{100}");
+    let key = |n: u64| format!("user{}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let (mut scores, mut inserted) = ([false; 2], 0);
+    for n in 0..300 {
+        let fields = (0..10).map(|f| (format!("field{f}"), value(&mut runner))).collect();
+        scores[usize::from(Ycsb::score(&key(n)).0 < 0.0)] = true;
+        ycsb.insert(&key(n), fields);
+        inserted = n + 1;
+    }
+    assert_eq!(scores, [true; 2], "scores of both signs");
+    for _ in 0..1000 {
+        let (what, n) = draw(&mut runner, (0..7, 0..inserted + 20));
+        let key = key(n);
+        match what {
+            0 | 1 => ycsb.read_all(&key),
+            2 => ycsb.read_some(&key, &["field3", "field0", "none"]),
+            3 if n < inserted && ycsb.records.contains_key(&key) => {
+                let fields = [(format!("field{}", n % 10), value(&mut runner))].into();
+                ycsb.update(&key, fields);
+            }
+            4 => ycsb.insert(&key, [("field0".to_string(), value(&mut runner))].into()),
+            5 => ycsb.scan(&key, 1 + n as usize % 100),
+            _ => ycsb.delete(&key),
+        }
+    }
+    assert_eq!(ycsb.ask(&["QUIT"]), ok());
+    served.end();
+}

@@ -30,7 +30,7 @@ Drives:
   size=8G       logical capacity; gives the number of chunks
   spare=0.2     (T - U) / T, T the physical and U the logical pages of data
   store=memory  what is kept: memory, checksum, none
-  target=pblk   what translates
+  target=pblk   what translates: pblk, batch (batched writes: no blocks, for serve --redis)
   victim=greedy how chunks to collect are chosen: greedy, fifo, random, d-choices:10
   parity=0      parallel units to a superblock with parity; 0: none
   cache=volatile when writes are durable: volatile (after a flush), protected (at once)
@@ -132,6 +132,7 @@ Examples:
   ssdkit serve mem:tlc,size=4G --nbd 127.0.0.1:10809
   ssdkit serve mem:tlc,size=4G --nbd /tmp/ssd.sock --fault medium:bitrot,probability=1e-4
   ssdkit serve mem:znand,size=1G --redis 127.0.0.1:6379 --sync everysec
+  ssdkit serve ./keys.ssd --redis /tmp/redis.sock
 
 ";
 
@@ -410,12 +411,16 @@ pub struct ServeArgs {
     /// Redis: when writes are durable, as appendfsync [default: always].
     #[arg(long, value_enum, requires = "redis")]
     pub sync: Option<SyncWhen>,
-    /// Redis: what keeps the pages [default: batched].
+    /// Redis: what keeps the pages [default: batched for mem: drives and with target=batch; else
+    /// what is on the drive, or log].
     #[arg(long, value_enum, requires = "redis")]
     pub pages: Option<Pages>,
     /// Redis: memory for pages, 8M or more [default: 64M].
     #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "redis")]
     pub memory: Option<u64>,
+    /// Redis: make a new store, whatever is on the drive file.
+    #[arg(long, requires = "redis")]
+    pub destroy: bool,
     /// What the random numbers of a mem: drive's policies and of faults come from.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -456,6 +461,14 @@ impl ServeArgs {
     pub fn check(&self) -> Result<(), Error> {
         if self.redis.is_some() {
             crate::redis::check(self)?;
+        } else if self.sync.is_some()
+            || self.pages.is_some()
+            || self.memory.is_some()
+            || self.destroy
+        {
+            return Err(Error::Usage(
+                "--sync, --pages, --memory and --destroy are for --redis: leave them out".into(),
+            ));
         }
         match &self.drive {
             DriveSpec::Memory(spec) => self.check_kept(spec.store),

@@ -13,9 +13,10 @@ use measure::units;
 use port::BLOCK_BYTES;
 use serde_json::json;
 
+use crate::batched;
 use crate::cli::CreateArgs;
 use crate::drive::file::{file_error, header, is_drive_file};
-use crate::drive::{DriveConfig, MemorySpec};
+use crate::drive::{DriveConfig, MemorySpec, Target};
 use crate::error::Error;
 use crate::snapshot::check_new;
 use crate::stack::{Stack, new_device};
@@ -24,7 +25,10 @@ use crate::stack::{Stack, new_device};
 pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
     let config = spec(args)?.resolve()?;
     // What no target can work on is no drive.
-    Stack::check(&config, args.seed)?;
+    match config.spec.target {
+        Target::Pblk => Stack::check(&config, args.seed).map(drop)?,
+        Target::Batch => batched::check(&config, args.seed)?,
+    }
     let used = make(args, &config)?;
     let raw = config.geometry.blocks() * BLOCK_BYTES;
     let pus = config.geometry.total_pus();

@@ -99,16 +99,21 @@ pub enum Target {
     /// The page-mapped block target.
     #[default]
     Pblk,
+    /// The target with batched writes: pages by number, no blocks.
+    Batch,
 }
 
 impl Target {
     /// Its name in drive names.
     pub fn name(self) -> &'static str {
-        "pblk"
+        match self {
+            Target::Pblk => "pblk",
+            Target::Batch => "batch",
+        }
     }
 
     fn from_name(name: &str) -> Option<Target> {
-        (name == "pblk").then_some(Target::Pblk)
+        [Target::Pblk, Target::Batch].into_iter().find(|t| t.name() == name)
     }
 }
 
@@ -333,6 +338,7 @@ pub enum DriveError {
 }
 
 const STORES: &str = "memory, checksum or none";
+const TARGETS: &str = "pblk or batch";
 const WIDTHS: &str = "0 for none, or 3 to 64 parallel units";
 const CACHES: &str = "volatile or protected";
 const VICTIMS: &str = "greedy, fifo, random or d-choices:N with N from 1 to 1000";
@@ -407,7 +413,7 @@ impl MemorySpec {
                 self.store = Store::from_name(value).ok_or_else(|| wrong("store", STORES))?;
             }
             "target" => {
-                self.target = Target::from_name(value).ok_or_else(|| wrong("target", "pblk"))?;
+                self.target = Target::from_name(value).ok_or_else(|| wrong("target", TARGETS))?;
             }
             "victim" => {
                 self.victim = victim_from_name(value).ok_or_else(|| wrong("victim", VICTIMS))?;

@@ -18,9 +18,10 @@ use serde_json::{Value, json};
 use targets::pblk::{Memory, Peek};
 use targets::{Pblk, WriteCounters};
 
+use crate::batched;
 use crate::cli::InfoArgs;
 use crate::drive::file::{OpenFile, cache_name, file_error};
-use crate::drive::{DriveConfig, DriveError, DriveSpec, FileSpec};
+use crate::drive::{DriveConfig, DriveError, DriveSpec, FileSpec, Target};
 use crate::error::Error;
 use crate::slc::SlcReport;
 use crate::stack::{Stack, target};
@@ -50,7 +51,10 @@ fn look(name: &str) -> Result<Info, Error> {
     let spec = match name.parse() {
         Ok(DriveSpec::Memory(spec)) => {
             let config = spec.resolve()?;
-            let memory = Stack::check(&config, 1)?;
+            let memory = match config.spec.target {
+                Target::Pblk => Some(Stack::check(&config, 1)?),
+                Target::Batch => batched::check(&config, 1).map(|()| None)?,
+            };
             let slc = slc(&config)?;
             return Ok(Info { config, memory, slc, file: None });
         }
@@ -72,20 +76,21 @@ fn look(name: &str) -> Result<Info, Error> {
     let device = Device::restore(&config.geometry, &config.profile.timing, medium, &chunks)?;
     let failed = |source| Error::Recovery { name: spec.path.clone(), source };
     let target = target(&config, seed);
-    let (peek, degraded) = match config.spec.parity {
-        0 => (Pblk::peek(device, target).map_err(failed)?, 0),
-        width => {
+    let (peek, degraded) = match (config.spec.target, config.spec.parity) {
+        (Target::Batch, _) => (None, 0),
+        (Target::Pblk, 0) => (Some(Pblk::peek(device, target).map_err(failed)?), 0),
+        (Target::Pblk, width) => {
             let parity = Parity::new(device, width).map_err(DriveError::from)?;
             let degraded = parity.degraded();
-            (Pblk::peek(parity, target).map_err(failed)?, degraded)
+            (Some(Pblk::peek(parity, target).map_err(failed)?), degraded)
         }
     };
     let health = Health::of(&config.geometry, &chunks);
     let cache = cache_name(cache);
     // A new one has no checkpoint and nothing in it.
     let is_empty = journal.is_none_or(|fill| fill.used == 0);
-    let clean = clean && is_empty && (peek.clean || peek.checkpoint == 0);
-    let memory = peek.memory;
+    let clean = clean && is_empty && peek.is_none_or(|peek| peek.clean || peek.checkpoint == 0);
+    let memory = peek.map(|peek| peek.memory);
     let path = spec.path;
     let file =
         InFile { path, cache, journal, clean, cut_chunks, used_bytes, peek, degraded, health };
@@ -103,7 +108,8 @@ fn slc(config: &DriveConfig) -> Result<Option<SlcReport>, Error> {
 /// What is known of a drive.
 struct Info {
     config: DriveConfig,
-    memory: Memory,
+    /// Of the target's tables, where it tells.
+    memory: Option<Memory>,
     slc: Option<SlcReport>,
     file: Option<InFile>,
 }
@@ -118,7 +124,9 @@ struct InFile {
     clean: bool,
     cut_chunks: usize,
     used_bytes: u64,
-    peek: Peek,
+    /// What the target's checkpoint says; one with batched writes tells nothing
+    /// before it is started.
+    peek: Option<Peek>,
     /// Superblocks with an offline member, where there is parity.
     degraded: usize,
     health: Health,
@@ -228,8 +236,8 @@ impl Info {
     }
 
     /// Map memory for each terabyte of logical capacity.
-    fn map_per_terabyte(&self) -> f64 {
-        self.memory.total() as f64 * TERABYTE / self.config.size as f64
+    fn map_per_terabyte(&self, memory: &Memory) -> f64 {
+        memory.total() as f64 * TERABYTE / self.config.size as f64
     }
 
     /// Write amplification with the parity of what was written: a row for each
@@ -240,18 +248,17 @@ impl Info {
     }
 
     fn to_json(&self) -> Value {
-        let memory = &self.memory;
-        let mut json = json!({
-            "drive": self.config.effective(),
-            "memory": {
+        let mut json = json!({ "drive": self.config.effective() });
+        if let Some(memory) = &self.memory {
+            json["memory"] = json!({
                 "map_bytes": memory.map,
                 "directory_bytes": memory.directory,
                 "valid_bytes": memory.valid,
                 "chunks_bytes": memory.chunks,
                 "total_bytes": memory.total(),
-                "bytes_per_terabyte": self.map_per_terabyte(),
-            },
-        });
+                "bytes_per_terabyte": self.map_per_terabyte(memory),
+            });
+        }
         if let Some(slc) = &self.slc {
             json["slc_cache"] = slc.size_json();
         }
@@ -264,8 +271,19 @@ impl Info {
         json["clean"] = file.clean.into();
         json["cut_chunks"] = file.cut_chunks.into();
         json["used_bytes"] = file.used_bytes.into();
-        json["checkpoint"] = file.peek.checkpoint.into();
-        let c = file.peek.counters;
+        if let Some(peek) = &file.peek {
+            self.peek_json(peek, file.degraded, &mut json);
+        }
+        if let Value::Object(health) = file.health.to_json(self.endurance()) {
+            health.into_iter().for_each(|(key, value)| json[key] = value);
+        }
+        json
+    }
+
+    /// What the target's checkpoint says.
+    fn peek_json(&self, peek: &Peek, degraded: usize, json: &mut Value) {
+        json["checkpoint"] = peek.checkpoint.into();
+        let c = peek.counters;
         json["written"] = json!({
             "user_blocks": c.user,
             "gc_blocks": c.gc,
@@ -279,14 +297,10 @@ impl Info {
         if self.config.spec.parity > 0 {
             json["parity"] = json!({
                 "superblocks": superblocks(&self.config),
-                "degraded": file.degraded,
+                "degraded": degraded,
                 "write_amplification": amplification(&c).map(|wa| self.with_parity(&wa)),
             });
         }
-        if let Value::Object(health) = file.health.to_json(self.endurance()) {
-            health.into_iter().for_each(|(key, value)| json[key] = value);
-        }
-        json
     }
 
     fn to_text(&self) -> String {
@@ -321,19 +335,21 @@ impl Info {
         if let Some(file) = &self.file {
             self.file_text(file, &mut line);
         }
-        line(
-            "memory",
-            format!(
-                "{} for the target's tables: {} a terabyte",
-                binary(self.memory.total()),
-                units::bytes_decimal(self.map_per_terabyte()),
-            ),
-        );
+        if let Some(memory) = &self.memory {
+            line(
+                "memory",
+                format!(
+                    "{} for the target's tables: {} a terabyte",
+                    binary(memory.total()),
+                    units::bytes_decimal(self.map_per_terabyte(memory)),
+                ),
+            );
+        }
         out
     }
 
     fn file_text(&self, file: &InFile, line: &mut impl FnMut(&str, String)) {
-        let (health, c) = (&file.health, file.peek.counters);
+        let health = &file.health;
         line(
             "file",
             format!("{} on the disk, cache {}", units::size_binary(file.used_bytes), file.cache),
@@ -344,9 +360,12 @@ impl Info {
         }
         line(
             "state",
-            match (file.clean, file.peek.checkpoint) {
-                (true, 0) => "new, never written".into(),
+            match (file.clean, file.peek.map(|peek| peek.checkpoint)) {
+                (true, Some(0)) => "new, never written".into(),
                 (true, _) => "shut down cleanly: opens at once".into(),
+                (false, None) => {
+                    "cut: it recovers when it is opened, and what was flushed is there".into()
+                }
                 (false, _) => "cut: it recovers when it is opened, and what was flushed is there; \
                                counters are those of its last checkpoint"
                     .into(),
@@ -389,6 +408,7 @@ impl Info {
             let bar = "█".repeat((step.chunks * BAR).div_ceil(longest) as usize);
             line("", format!("{range:>11} {:>8} {bar}", step.chunks));
         }
+        let Some(Peek { counters: c, .. }) = file.peek else { return };
         if self.config.spec.parity > 0 {
             let (all, degraded) = (superblocks(&self.config), file.degraded);
             let wa = amplification(&c).map_or(String::new(), |wa| {

@@ -1,35 +1,49 @@
-//! `ssdkit serve --redis`: a key-value store on a drive in memory, for clients
-//! of Redis.
+//! `ssdkit serve --redis`: a key-value store on a drive in memory or in a file,
+//! for clients of Redis.
 //!
 //! The drive has a thread of its own; the store and all connections are on
-//! another. Serves until Ctrl-C or SIGTERM; then answers what was received and
-//! flushes. May fail: the drive is none of memory, too small or has layers that
+//! another. Serves until Ctrl-C or SIGTERM; then answers what was received,
+//! flushes, and shuts a drive in a file down.
+//!
+//! On a drive file the store is found again, or made where there is nothing;
+//! what is on it and is no such store stays, unless it may be destroyed.
+//!
+//! May fail: the drive is too small, has something else on it or layers that
 //! its kind cannot have, the address cannot be listened on, or a flush fails.
+
+mod found;
+mod tended;
 
 use std::io::Write;
 
 use btree::store::no_clock;
 use btree::{
-    BatchStore, InPlaceConfig, InPlaceStore, LogConfig, LogStore, PageStore, Remote, Tree,
-    TreeConfig,
+    BatchStore, InPlaceConfig, InPlaceStore, LogConfig, LogStore, PageStore, Remote, StoreKind,
+    Tree, TreeConfig,
 };
-use device::Link;
 use device::hosted::{Bell, Hosted, HostedError, HostedOptions, Queue};
 use device::realtime::Clock;
+use device::{Device, Link};
 use exports::nbd::{ListenAddr, StopHandle};
-use exports::redis::{Options, Server, Sync};
+use exports::redis::{Options, Report, Server, Sync};
 use flash::RamMedium;
 use measure::units;
 use port::{BLOCK_BYTES, BlockDone, BlockReq, Shape, Time};
 use serde_json::json;
-use targets::{Batch, BatchConfig};
+use targets::Batch;
 
+use self::found::{Found, look};
+use self::tended::Tended;
+use crate::batched;
 use crate::cli::{Pages, ServeArgs, SyncWhen};
-use crate::drive::{Cache, DriveConfig, DriveSpec, NbdAddress};
+use crate::drive::file::OpenFile;
+use crate::drive::{DriveConfig, DriveSpec, NbdAddress, Target};
 use crate::error::Error;
+use crate::lent::Lent;
 use crate::nbd::resolve;
+use crate::restore::{Recovery, Restored};
 use crate::serve::watch_signals;
-use crate::stack::{Drive, Stack, Visitor, new_device};
+use crate::stack::{Backing, Drive, Stack, Visitor, new_device, old_device};
 
 /// Operations of the tree that may wait at once.
 const OPERATIONS: usize = 256;
@@ -37,53 +51,136 @@ const OPERATIONS: usize = 256;
 /// Commands outside the store's hands at once.
 const DEPTH: usize = 384;
 
+/// Most pages of a batch.
+const BATCH: usize = 256;
+
 /// The least memory for pages, in bytes.
 const LEAST: u64 = 8 << 20;
-
-/// Part of the flash that a drive with batched writes keeps for itself.
-const SPARE: f64 = 0.1;
 
 fn failed(e: impl std::fmt::Display) -> Error {
     Error::Failed(e.to_string())
 }
 
-/// Whether the options agree with each other and with the drive.
+fn refuse<T>(text: impl Into<String>) -> Result<T, Error> {
+    Err(Error::Usage(text.into()))
+}
+
+/// Whether the options agree with each other and with the drive's name.
 pub(crate) fn check(args: &ServeArgs) -> Result<(), Error> {
-    let refuse = |text: &str| Err(Error::Usage(text.into()));
-    let DriveSpec::Memory(spec) = &args.drive else {
-        return refuse("--redis is for mem: drives: take one");
-    };
     if args.memory.is_some_and(|bytes| bytes < LEAST) {
         return refuse("--memory is less than 8M: raise it");
     }
-    let is_batched = args.pages.unwrap_or_default() == Pages::Batched;
-    if is_batched && (spec.parity > 0 || spec.cache != Cache::Volatile || args.faults.are_given()) {
-        return refuse(
-            "a drive with batched writes has no parity, protected cache or --fault: leave them \
-             out, or take --pages log",
-        );
+    match &args.drive {
+        DriveSpec::Memory(_) if args.destroy => refuse(
+            "--destroy is for drive files, and there is nothing on a mem: drive: leave it out",
+        ),
+        DriveSpec::Memory(spec) if spec.target == Target::Batch => pages_of_batch(args),
+        DriveSpec::Memory(_) | DriveSpec::File(_) => Ok(()),
+        _ => refuse("--redis is for mem: drives and drive files: take one"),
     }
-    Ok(())
+}
+
+/// A drive with batched writes keeps the pages itself.
+fn pages_of_batch(args: &ServeArgs) -> Result<(), Error> {
+    match args.pages {
+        None | Some(Pages::Batched) => Ok(()),
+        Some(_) => refuse(
+            "the drive has batched writes (target=batch) and no blocks: leave --pages out, or \
+             take a drive with target=pblk",
+        ),
+    }
 }
 
 /// Serves, and tells `out` where.
 pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
-    let (Some(address), DriveSpec::Memory(spec)) = (&args.redis, &args.drive) else {
-        return Err(Error::Usage("--redis is for mem: drives: take one".into()));
-    };
+    let Some(address) = &args.redis else { return refuse("--redis is missing") };
     let faults = args.faults.read(args.seed)?;
-    let config = DriveConfig { faults, ..spec.resolve()? };
-    let server = Server::bind(&resolve(address)?).map_err(failed)?;
-    match args.pages.unwrap_or_default() {
-        Pages::Batched => batched(args, &config, server, out),
-        _ => {
-            let stack = Stack::build(&config, args.seed)?;
-            stack.visit(Blocks { args, config: &config, server, out })
+    let server = || Server::bind(&resolve(address)?).map_err(failed);
+    match &args.drive {
+        DriveSpec::Memory(spec) => {
+            let (config, seed) = (DriveConfig { faults, ..spec.resolve()? }, args.seed);
+            let server = server()?;
+            if spec.target == Target::Batch || args.pages.unwrap_or_default() == Pages::Batched {
+                let medium = RamMedium::new(&config.geometry, config.spec.store.kept())?;
+                let target = batched::start(&config, new_device(&config, seed, medium)?)?;
+                return Serving { args, config: &config, recovery: None, server, out }
+                    .batched(target);
+            }
+            let stack = Stack::build(&config, seed)?;
+            let serving = Serving { args, config: &config, recovery: None, server, out };
+            stack.visit(Blocks { serving, ready: Time::ZERO })
         }
+        DriveSpec::File(spec) => {
+            let mut open = spec.open(false)?;
+            open.config.faults = faults;
+            args.check_kept(open.config.spec.store)?;
+            if !spec.copy {
+                open.count_time_off();
+            }
+            let is_batched = open.config.spec.target == Target::Batch;
+            if is_batched {
+                pages_of_batch(args)?;
+            } else if args.pages == Some(Pages::Batched) {
+                return refuse(format!(
+                    "{} has blocks, and --pages batched is for drives with batched writes: leave \
+                     it out, or make such a drive with `ssdkit create … target=batch`",
+                    spec.path
+                ));
+            }
+            // Before the drive is touched.
+            let server = server()?;
+            match (spec.copy, is_batched) {
+                (true, true) => batched_copy(args, open, server, out),
+                (false, true) => batched_file(args, open, server, out),
+                (true, false) => blocks(args, Restored::copied(open)?, server, out),
+                (false, false) => blocks(args, Restored::opened(open)?, server, out),
+            }
+        }
+        _ => refuse("--redis is for mem: drives and drive files: take one"),
     }
 }
 
-fn options() -> HostedOptions {
+/// Serves from a drive with batched writes in a file.
+fn batched_file(
+    args: &ServeArgs,
+    open: OpenFile,
+    server: Server,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let OpenFile { config, seed, away, opened, .. } = open;
+    let device = old_device(&config, seed, opened.medium, &opened.chunks, away)?;
+    let (target, recovery) = batched::recover(&config, device, opened.clean)?;
+    Serving { args, config: &config, recovery: Some(recovery), server, out }.batched(target)
+}
+
+/// The same of a copy of it in memory.
+fn batched_copy(
+    args: &ServeArgs,
+    open: OpenFile,
+    server: Server,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let OpenFile { config, seed, mut opened, .. } = open;
+    let mut medium = RamMedium::new(&config.geometry, config.spec.store.kept())?;
+    drivefile::load(&mut opened, &mut medium).map_err(failed)?;
+    let device = old_device(&config, seed, medium, &opened.chunks, 0)?;
+    let (target, recovery) = batched::recover(&config, device, opened.clean)?;
+    Serving { args, config: &config, recovery: Some(recovery), server, out }.batched(target)
+}
+
+/// Serves from a block drive in a file, or a copy of one.
+fn blocks<M: Backing>(
+    args: &ServeArgs,
+    drive: Restored<M>,
+    server: Server,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let ready = drive.ready();
+    let serving = Serving { args, config: &drive.config, recovery: drive.recovery, server, out };
+    drive.stack.visit(Blocks { serving, ready })
+}
+
+fn hosting() -> HostedOptions {
     HostedOptions { depth: DEPTH, ..HostedOptions::default() }
 }
 
@@ -91,112 +188,246 @@ fn hosted(e: HostedError) -> Error {
     Error::Failed(e.to_string())
 }
 
-/// Serves from a drive with batched writes in its controller.
-fn batched(
-    args: &ServeArgs,
-    config: &DriveConfig,
-    server: Server,
-    out: &mut dyn Write,
-) -> Result<(), Error> {
-    let medium = RamMedium::new(&config.geometry, config.spec.store.kept())?;
-    let device = new_device(config, args.seed, medium)?;
-    let set_up = BatchConfig::for_geometry(&config.geometry, SPARE);
-    let set_up = BatchConfig { pages: (config.size / BLOCK_BYTES).min(set_up.pages), ..set_up };
-    let cannot = |e: targets::BatchError| Error::Usage(format!("{}: {e}", config.name));
-    let target = Batch::open(device, set_up, Time::ZERO).map_err(cannot)?;
-    let shape = *target.shape();
-    let link = Link::new(config.profile.link, target);
-    let (_drive, mut queues) = Hosted::start(link, options()).map_err(hosted)?;
-    let queue = queues.remove(0);
-    let (bell, clock) = (queue.bell(), queue.clock());
-    let most = shape.max_pages as usize;
-    let store = BatchStore::new(Remote::new(queue), shape, most.min(256), no_clock);
-    serve(args, config, server, store.map_err(failed)?, (&bell, clock), out)
+/// A store that could not be opened.
+fn unusable(config: &DriveConfig, why: impl std::fmt::Display) -> Error {
+    Error::Failed(format!(
+        "{}: {why}; if nothing on the drive is needed, --destroy makes a new store",
+        config.name
+    ))
 }
 
-/// Serves from a block drive.
-struct Blocks<'a> {
+/// What is served, and how.
+struct Serving<'a> {
     args: &'a ServeArgs,
     config: &'a DriveConfig,
+    recovery: Option<Recovery>,
     server: Server,
     out: &'a mut dyn Write,
 }
 
-impl Visitor for Blocks<'_> {
-    type Out = Result<(), Error>;
+/// A tree, and whether it was there before.
+struct Kept<S> {
+    tree: Tree<S>,
+    /// Room for pages.
+    bytes: u64,
+    was_there: bool,
+}
 
-    fn visit<D: Drive<Medium = RamMedium>>(self, mut drive: D) -> Self::Out {
-        let Blocks { args, config, server, out } = self;
-        let shape = Shape { depth: DEPTH, ..drive.shape() };
-        drive.set_on_a_clock(true);
-        drive.begin_faults();
-        let (_drive, mut queues) = Hosted::start(drive, options()).map_err(hosted)?;
-        let queue: Queue<BlockReq, BlockDone> = queues.remove(0);
+impl Serving<'_> {
+    fn tree_config(&self) -> TreeConfig {
+        let memory = self.args.memory.unwrap_or(TreeConfig::default().memory);
+        TreeConfig { memory, operations: OPERATIONS, ..TreeConfig::default() }
+    }
+
+    /// The tree in a store, or a new one.
+    fn tree<S: PageStore>(&self, store: S, opens: bool, now: Time) -> Result<Kept<S>, Error> {
+        let bytes = store.pages() * BLOCK_BYTES;
+        let tree = match opens {
+            true => {
+                Tree::open(store, self.tree_config(), now).map_err(|e| unusable(self.config, e))?
+            }
+            false => Tree::create(store, self.tree_config(), now).map_err(failed)?,
+        };
+        Ok(Kept { tree, bytes, was_there: opens })
+    }
+
+    /// Serves from a drive with batched writes in its controller.
+    fn batched<M: Backing>(self, mut target: Batch<Device<M>>) -> Result<(), Error> {
+        let shape = *target.shape();
+        let opens = !target.recovery().fresh && !self.args.destroy;
+        target.below_mut().set_on_a_clock(true);
+        let link = Link::new(self.config.profile.link, target);
+        let (drive, mut queues) = Hosted::start(link, hosting()).map_err(hosted)?;
+        let queue = queues.remove(0);
         let (bell, clock) = (queue.bell(), queue.clock());
-        let (remote, now) = (Remote::new(queue), clock.now());
-        if args.pages == Some(Pages::InPlace) {
-            let store = InPlaceStore::create(remote, shape, InPlaceConfig::default(), now);
-            serve(args, config, server, store.map_err(failed)?, (&bell, clock), out)
+        let most = BATCH.min(shape.max_pages as usize);
+        let store = BatchStore::new(Remote::new(queue), shape, most, no_clock).map_err(failed)?;
+        let kept = self.tree(store, opens, clock.now())?;
+        let end = |_: &Report| {
+            let target = drive.stop().into_below();
+            if M::OUTLIVES { batched::end(target, clock.now()) } else { Ok(()) }
+        };
+        self.serve(kept, "batched", (&bell, clock), end)
+    }
+
+    /// Serves a store, whose drive rings the bell, by the clock; then ends the
+    /// drive.
+    fn serve<S: PageStore>(
+        self,
+        kept: Kept<S>,
+        pages: &str,
+        (bell, clock): (&Bell, Clock),
+        end: impl FnOnce(&Report) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let Serving { args, config, recovery, server, out } = self;
+        let Kept { tree, bytes, was_there } = kept;
+        let sync = match args.sync.unwrap_or_default() {
+            SyncWhen::Always => Sync::Always,
+            SyncWhen::Everysec => Sync::EverySecond,
+            SyncWhen::No => Sync::No,
+        };
+        let stop = StopHandle::new()?;
+        watch_signals(stop.clone())?;
+        let at = match server.addr()? {
+            ListenAddr::Unix(path) => NbdAddress::Unix(path.display().to_string()).to_string(),
+            ListenAddr::Tcp(at) => at.to_string(),
+        };
+        if let Some(recovery) = recovery.filter(Recovery::took_long) {
+            eprintln!("ssdkit: recovered {recovery}");
+        }
+        if args.json {
+            let mut json = json!({
+                "serving": at,
+                "drive": config.name,
+                "size_bytes": bytes,
+                "pages": pages,
+                "store": if was_there { "found" } else { "new" },
+            });
+            if let Some(recovery) = recovery {
+                json["recovery"] = recovery.to_json();
+            }
+            writeln!(out, "{json}")?;
         } else {
-            let store = LogStore::create(remote, shape, LogConfig::default(), now);
-            serve(args, config, server, store.map_err(failed)?, (&bell, clock), out)
+            let (size, what) = (units::size_binary(bytes), if was_there { "the" } else { "new" });
+            let name = &config.name;
+            writeln!(out, "serving {what} keys on {name} ({size}, {pages}) at {at}")?;
+            writeln!(out, "Ctrl-C stops it")?;
+        }
+        out.flush()?;
+        let options = Options { sync, ..Options::default() };
+        let served = server.run(tree, bell, clock, options, &stop);
+        let (report, tree) = served.map_err(|e| unusable_if_foreign(config, e))?;
+        let counters = tree.counters();
+        // The store lets go of the drive.
+        drop(tree);
+        end(&report)?;
+        if args.json {
+            let json = json!({
+                "connections": report.connections,
+                "refused": report.refused,
+                "faults": report.faults,
+                "commands": report.commands,
+                "flushes": report.flushes,
+                "pages_written": counters.pages_written,
+                "page_batches": counters.batches,
+            });
+            writeln!(out, "{json}")?;
+        } else {
+            writeln!(
+                out,
+                "stopped after {} commands on {} connections ({} refused, {} faulty); the store \
+                 is flushed",
+                report.commands, report.connections, report.refused, report.faults,
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn unusable_if_foreign(config: &DriveConfig, e: exports::redis::ServeError) -> Error {
+    match e {
+        exports::redis::ServeError::Open(e) => unusable(config, e),
+        e => failed(e),
+    }
+}
+
+/// Serves from a block drive that is ready at a time.
+struct Blocks<'a> {
+    serving: Serving<'a>,
+    ready: Time,
+}
+
+impl Blocks<'_> {
+    /// Which store is on the drive, if there is one that may stay, and which it
+    /// is to be.
+    fn choose<D: Drive>(&mut self, drive: &mut D) -> Result<(Option<StoreKind>, StoreKind), Error> {
+        let ServeArgs { pages, destroy, .. } = *self.serving.args;
+        let asked = match pages {
+            Some(Pages::InPlace) => Some(StoreKind::InPlace),
+            Some(Pages::Log) => Some(StoreKind::Log),
+            _ => None,
+        };
+        let new = asked.unwrap_or(StoreKind::Log);
+        if self.serving.recovery.is_none() || destroy {
+            return Ok((None, new));
+        }
+        let name = &self.serving.config.name;
+        match look(drive, &mut self.ready)? {
+            Found::Nothing => Ok((None, new)),
+            Found::Store(kind) if asked.is_none_or(|asked| asked == kind) => Ok((Some(kind), kind)),
+            Found::Store(kind) => refuse(format!(
+                "{name} has a store of another kind: leave --pages out or take --pages {}, or add \
+                 --destroy if what is on it may be lost",
+                pages_name(kind)
+            )),
+            Found::Other => refuse(format!(
+                "{name} has something else than a key-value store on it: add --destroy if that \
+                 may be lost"
+            )),
         }
     }
 }
 
-/// Serves a store, whose drive rings the bell, by the clock.
-fn serve<S: PageStore>(
-    args: &ServeArgs,
-    config: &DriveConfig,
-    server: Server,
-    store: S,
-    (bell, clock): (&Bell, Clock),
-    out: &mut dyn Write,
-) -> Result<(), Error> {
-    let bytes = store.pages() * BLOCK_BYTES;
-    let memory = args.memory.unwrap_or(TreeConfig::default().memory);
-    let set_up = TreeConfig { memory, operations: OPERATIONS, ..TreeConfig::default() };
-    let tree = Tree::create(store, set_up, clock.now()).map_err(failed)?;
-    let sync = match args.sync.unwrap_or_default() {
-        SyncWhen::Always => Sync::Always,
-        SyncWhen::Everysec => Sync::EverySecond,
-        SyncWhen::No => Sync::No,
-    };
-    let stop = StopHandle::new()?;
-    watch_signals(stop.clone())?;
-    let at = match server.addr()? {
-        ListenAddr::Unix(path) => NbdAddress::Unix(path.display().to_string()).to_string(),
-        ListenAddr::Tcp(at) => at.to_string(),
-    };
-    if args.json {
-        let json = json!({ "serving": at, "drive": config.name, "size_bytes": bytes });
-        writeln!(out, "{json}")?;
-    } else {
-        let size = units::size_binary(bytes);
-        writeln!(out, "serving keys on {} ({size}) at {at}\nCtrl-C stops it", config.name)?;
+fn pages_name(kind: StoreKind) -> &'static str {
+    match kind {
+        StoreKind::Log => "log",
+        StoreKind::InPlace => "in-place",
     }
-    out.flush()?;
-    let options = Options { sync, ..Options::default() };
-    let (report, tree) = server.run(tree, bell, clock, options, &stop).map_err(failed)?;
-    let counters = tree.counters();
-    if args.json {
-        let json = json!({
-            "connections": report.connections,
-            "refused": report.refused,
-            "faults": report.faults,
-            "commands": report.commands,
-            "flushes": report.flushes,
-            "pages_written": counters.pages_written,
-            "page_batches": counters.batches,
-        });
-        writeln!(out, "{json}")?;
-    } else {
-        writeln!(
-            out,
-            "stopped after {} commands on {} connections ({} refused, {} faulty); the store is \
-             flushed",
-            report.commands, report.connections, report.refused, report.faults,
-        )?;
+}
+
+impl<M: Backing> Visitor<M> for Blocks<'_> {
+    type Out = Result<(), Error>;
+
+    fn visit<D: Drive<Medium = M>>(mut self, mut drive: D) -> Self::Out {
+        let (there, kind) = match self.choose(&mut drive) {
+            Ok(chosen) => chosen,
+            Err(e) => {
+                // It was only read; one that is refused stays as it was.
+                if M::OUTLIVES {
+                    drive.end(self.ready)?.medium.put_away()?;
+                }
+                return Err(e);
+            }
+        };
+        let Blocks { serving, ready } = self;
+        let config = serving.config;
+        let shape = Shape { depth: DEPTH, ..drive.shape() };
+        drive.set_on_a_clock(true);
+        drive.begin_faults();
+        let (lent, owner) = Lent::new(drive, ready);
+        let (drive, mut queues) = Hosted::start(Tended::new(lent), hosting()).map_err(hosted)?;
+        let queue: Queue<BlockReq, BlockDone> = queues.remove(0);
+        let (bell, clock) = (queue.bell(), queue.clock());
+        let (remote, now) = (Remote::new(queue), clock.now());
+        let end = |_: &Report| {
+            drop(drive.stop());
+            let drive = owner.take_back()?;
+            match M::OUTLIVES {
+                true => drive.end(ready + clock.now().0)?.medium.put_away(),
+                false => Ok(()),
+            }
+        };
+        let (pages, opens) = (pages_name(kind), there.is_some());
+        let bad = |e| if opens { unusable(config, e) } else { failed(e) };
+        match kind {
+            StoreKind::InPlace => {
+                let set_up = InPlaceConfig::default();
+                let store = match opens {
+                    true => InPlaceStore::open(remote, shape, set_up, now),
+                    false => InPlaceStore::create(remote, shape, set_up, now),
+                };
+                let kept = serving.tree(store.map_err(bad)?, opens, clock.now())?;
+                serving.serve(kept, pages, (&bell, clock), end)
+            }
+            StoreKind::Log => {
+                let set_up = LogConfig::default();
+                let store = match opens {
+                    true => LogStore::open(remote, shape, set_up, now),
+                    false => LogStore::create(remote, shape, set_up, now),
+                };
+                let kept = serving.tree(store.map_err(bad)?, opens, clock.now())?;
+                serving.serve(kept, pages, (&bell, clock), end)
+            }
+        }
     }
-    Ok(())
 }

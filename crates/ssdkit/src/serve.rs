@@ -32,7 +32,7 @@ use crate::slc::SlcReport;
 use crate::stack::{Backing, Drive, Stack, Visitor};
 
 /// How often a drive is looked after that nobody uses.
-const BEAT: Duration = Duration::from_secs(10);
+pub(crate) const BEAT: Duration = Duration::from_secs(10);
 
 /// The shortest sleep while it is at work by itself.
 const SHORTEST: Duration = Duration::from_millis(1);

@@ -24,7 +24,7 @@ use port::{BlockDone, BlockReq, OutOfMemory, Port, Ring, Shape, Time};
 use targets::pblk::Memory;
 use targets::{Pblk, PblkConfig, WriteCounters};
 
-use crate::drive::{Cache, DriveConfig};
+use crate::drive::{Cache, DriveConfig, Target};
 use crate::driver::Patience;
 use crate::error::Error;
 use crate::fault_rules::Injected;
@@ -532,8 +532,16 @@ pub(crate) fn empty_journal(config: &DriveConfig) -> Result<Option<Store>, Error
     Ok(Some(Box::new(store)))
 }
 
-/// Layers that most drives have not are not for those with a protected cache.
+/// A drive with batched writes has no blocks; and layers that most drives have
+/// not are not for those with a protected cache.
 fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
+    if config.spec.target == Target::Batch {
+        return Err(Error::Usage(format!(
+            "{}: a drive with batched writes (target=batch) has pages and no blocks: take one \
+             with target=pblk, or serve it with --redis",
+            config.name
+        )));
+    }
     if config.spec.cache == Cache::Volatile || !config.is_layered() {
         return Ok(());
     }
@@ -552,6 +560,23 @@ pub(crate) fn new_device<M: Medium>(
     let (geometry, profile) = (&config.geometry, &config.profile);
     let mut device = Device::with(geometry, &profile.timing, &profile.reliability, seed, medium)?;
     device.set_energy(&profile.energy);
+    Ok(device)
+}
+
+/// The device that a medium holds, as it was left `away` ns ago. `chunks` by
+/// `Geometry::chunk_index`.
+pub(crate) fn old_device<M: Medium>(
+    config: &DriveConfig,
+    seed: u64,
+    medium: M,
+    chunks: &[Chunk],
+    away: u64,
+) -> Result<Device<M>, OutOfMemory> {
+    let (geometry, profile) = (&config.geometry, &config.profile);
+    let (timing, reliability) = (&profile.timing, &profile.reliability);
+    let mut device = Device::restore_with(geometry, timing, reliability, seed, medium, chunks)?;
+    device.set_energy(&profile.energy);
+    device.let_time_pass(away);
     Ok(device)
 }
 
@@ -584,11 +609,7 @@ impl<M: Backing> Stack<M> {
             let (drive, at) = Layered::recover(config, seed, medium, chunks, away)?;
             return Ok((Stack::Layered(drive), at, None));
         }
-        let (geometry, profile) = (&config.geometry, &config.profile);
-        let (timing, reliability) = (&profile.timing, &profile.reliability);
-        let mut device = Device::restore_with(geometry, timing, reliability, seed, medium, chunks)?;
-        device.set_energy(&profile.energy);
-        device.let_time_pass(away);
+        let device = old_device(config, seed, medium, chunks, away)?;
         let target = target(config, seed);
         let timing = config.profile.link;
         let failed = |source| Error::Recovery { name: config.name.clone(), source };

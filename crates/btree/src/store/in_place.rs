@@ -607,6 +607,11 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
 }
 
+/// Whether a block is a root, of whatever version.
+pub(super) fn is_head(block: &[u8]) -> bool {
+    Root::read(block).is_some()
+}
+
 /// The root of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Root {

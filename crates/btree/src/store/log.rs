@@ -212,6 +212,11 @@ pub struct LogStore<D> {
     counters: LogCounters,
 }
 
+/// Whether a block is a checkpoint's header, of whatever version.
+pub(super) fn is_head(block: &[u8]) -> bool {
+    format::CheckpointHeader::read(block).is_some()
+}
+
 /// What is where on the drive, in blocks.
 #[derive(Clone, Copy, Debug)]
 struct Layout {

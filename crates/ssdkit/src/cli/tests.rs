@@ -176,12 +176,19 @@ fn only_a_drive_with_data_is_served() {
     serve("ssd:a --nbd b").check().unwrap();
     assert_eq!(args.nbd, Some(NbdAddress::Tcp("127.0.0.1".into(), 10809)));
     serve("mem:ref --redis a --sync everysec --pages log --memory 8M").check().unwrap();
-    for other in ["ssd:a --redis b", "mem:ref --redis a --memory 7M", "mem:ref,parity=4 --redis a"]
-    {
+    serve("ssd:a --redis b --destroy --pages in-place").check().unwrap();
+    serve("mem:ref,target=batch --redis b --pages batched").check().unwrap();
+    for other in [
+        "nbd:a --redis b",
+        "mem:ref --redis a --memory 7M",
+        "mem:ref --redis a --destroy",
+        "mem:ref,target=batch --redis a --pages log",
+        "mem:ref --nbd a --sync no",
+        "ssd:a --nbd a --destroy",
+    ] {
         assert!(serve(other).check().is_err(), "{other}");
     }
     assert_eq!(parse("ssdkit serve mem:ref --nbd a --redis b").unwrap_err().exit_code(), 2);
-    assert_eq!(parse("ssdkit serve mem:ref --nbd a --sync no").unwrap_err().exit_code(), 2);
     assert!(serve("mem:ref,store=none --nbd a").check().is_err());
     for other in ["nbd:b", "null:", "/dev/sda"] {
         assert!(serve(&format!("{other} --nbd a")).check().is_err(), "{other}");

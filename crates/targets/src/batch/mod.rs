@@ -445,6 +445,11 @@ impl<D: OpenChannel> Batch<D> {
         &self.device
     }
 
+    /// The drive below, to be told what is no command.
+    pub fn below_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
     /// Takes the target away; what is on its way is lost.
     pub fn into_below(self) -> D {
         self.device

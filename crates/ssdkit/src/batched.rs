@@ -1,0 +1,107 @@
+//! Drives with batched writes: `target=batch`.
+//!
+//! Such a drive has pages by number and no blocks ([`targets::Batch`]), so it
+//! is served as a key-value store only. One in a file is made new when it is
+//! first started, and found again later; its set-up follows from the drive's
+//! configuration. May fail: the drive is too small or has layers that its kind
+//! cannot have, or what it holds cannot be recovered.
+
+use std::time::Instant;
+
+use device::Device;
+use flash::{Medium, RamMedium};
+use port::{BLOCK_BYTES, BatchDone, Port, Ring, Time};
+use targets::{Batch, BatchConfig, BatchError};
+
+use crate::drive::{Cache, DriveConfig, Store, Target};
+use crate::driver::Patience;
+use crate::error::Error;
+use crate::restore::Recovery;
+use crate::stack::{Backing, new_device};
+
+/// Part of the flash that the drive keeps for itself.
+const SPARE: f64 = 0.1;
+
+/// Completions that are taken at a time while a drive is ended.
+const DONE: usize = 64;
+
+/// Whether there can be such a drive, wherever its bytes are.
+pub(crate) fn check(config: &DriveConfig, seed: u64) -> Result<(), Error> {
+    let medium = RamMedium::new(&config.geometry, BLOCK_BYTES as u32)?;
+    start(config, new_device(config, seed, medium)?).map(drop)
+}
+
+/// Starts a drive on a device: new, or what is there.
+pub(crate) fn start<M: Medium>(
+    config: &DriveConfig,
+    device: Device<M>,
+) -> Result<Batch<Device<M>>, Error> {
+    refuse_layers(config)?;
+    let most = BatchConfig::for_geometry(&config.geometry, SPARE);
+    let set_up = BatchConfig { pages: (config.size / BLOCK_BYTES).min(most.pages), ..most };
+    Batch::open(device, set_up, Time::ZERO).map_err(|e| {
+        let text = format!("{}: {e}", config.name);
+        match e {
+            BatchError::Range { .. }
+            | BatchError::Capacity { .. }
+            | BatchError::Cache { .. }
+            | BatchError::Unreadable(_)
+            | BatchError::Row(_)
+            | BatchError::Slots => Error::Usage(text),
+            _ => Error::Failed(text),
+        }
+    })
+}
+
+/// The same, and how it was found.
+pub(crate) fn recover<M: Medium>(
+    config: &DriveConfig,
+    device: Device<M>,
+    clean: bool,
+) -> Result<(Batch<Device<M>>, Recovery), Error> {
+    let began = Instant::now();
+    let target = start(config, device)?;
+    let (wall, drive) = (began.elapsed(), target.now());
+    Ok((target, Recovery { wall, drive, clean, journal: None }))
+}
+
+fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
+    let what = match &config.spec {
+        spec if spec.parity > 0 => "parity",
+        spec if spec.cache != Cache::Volatile => "protected cache",
+        spec if spec.store != Store::Memory => "other store than memory",
+        _ if !config.faults.is_empty() => "--fault",
+        _ => return Ok(()),
+    };
+    Err(Error::Usage(format!(
+        "{}: a drive with batched writes has no {what}: leave it out, or take {}",
+        config.name,
+        if config.spec.target == Target::Batch { "target=pblk" } else { "--pages log" },
+    )))
+}
+
+/// Shuts a drive down that nobody uses, at `now`: its next start reads no log.
+pub(crate) fn end<M: Backing>(mut target: Batch<Device<M>>, now: Time) -> Result<(), Error> {
+    target.below_mut().set_on_a_clock(false);
+    let mut done = Ring::<BatchDone>::new(DONE);
+    let mut patience = Patience::default();
+    let mut at = now.max(target.now());
+    for asks in [false, true] {
+        if asks && target.fault().is_none() {
+            target.request_checkpoint();
+        }
+        target.submit(at, &mut Ring::new(1));
+        while let Some(event) = target.next_event() {
+            at = at.max(event);
+            target.advance(event, &mut done);
+            done.drain().for_each(drop);
+            patience.look(event);
+        }
+    }
+    let fault = target.fault().map(|e| Error::Failed(e.to_string()));
+    let medium = target.into_below().cut();
+    match medium.fault().or(fault) {
+        Some(fault) => Err(fault),
+        None => medium.put_away(),
+    }
+}

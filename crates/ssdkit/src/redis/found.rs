@@ -1,0 +1,116 @@
+//! What is on a block drive that is to hold a key-value store.
+//!
+//! Guarantees: nothing is written. Fails when the drive cannot be read.
+
+use btree::StoreKind;
+use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, Ring, Time};
+
+use crate::driver::Patience;
+use crate::error::Error;
+use crate::stack::Drive;
+
+/// What is on a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A store of pages, by its head.
+    Store(StoreKind),
+    /// Nothing: all of it reads as zeros.
+    Nothing,
+    /// Something else, or a store whose head is damaged.
+    Other,
+}
+
+/// Looks, from the time `now` on, which moves. Only where there is no store all
+/// of the drive is read, as far as it is empty.
+pub fn look<D: Drive>(drive: &mut D, now: &mut Time) -> Result<Found, Error> {
+    let shape = drive.shape();
+    let heads = read(drive, now, 0, 2 * BLOCK_BYTES)?;
+    if let Some(kind) = StoreKind::of(heads.bytes()) {
+        return Ok(Found::Store(kind));
+    }
+    let step = shape.max_bytes / BLOCK_BYTES * BLOCK_BYTES;
+    let mut offset = 0;
+    while offset < shape.bytes {
+        let len = step.min(shape.bytes - offset);
+        if read(drive, now, offset, len)?.bytes().iter().any(|&byte| byte != 0) {
+            return Ok(Found::Other);
+        }
+        offset += len;
+    }
+    Ok(Found::Nothing)
+}
+
+/// Reads from a drive that nobody uses, in its own time.
+fn read<D: Drive>(drive: &mut D, now: &mut Time, offset: u64, len: u64) -> Result<Buffer, Error> {
+    let cannot = |why: String| Error::Failed(format!("the drive cannot be read: {why}"));
+    let buffer = Buffer::zeroed(len as usize).map_err(|e| cannot(e.to_string()))?;
+    let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
+    cmds.put(|| BlockReq { id: 0, op: BlockOp::Read, fua: false, offset, len, buffer });
+    let mut patience = Patience::default();
+    loop {
+        drive.submit(*now, &mut cmds);
+        let at = drive.next_event().ok_or_else(|| cannot("it does not answer".into()))?;
+        *now = at.max(*now);
+        drive.advance(at, &mut done);
+        match done.pop() {
+            Some(done) if done.status.is_ok() => return Ok(done.buffer),
+            Some(done) => return Err(cannot(done.status.to_string())),
+            None => patience.look(at),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::DriveSpec;
+    use crate::stack::{Stack, Visitor};
+    use btree::{InPlaceConfig, InPlaceStore, Inline, LogConfig, LogStore};
+
+    fn write<D: Drive>(drive: &mut D, now: &mut Time, offset: u64, byte: u8) {
+        let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
+        let mut buffer = Buffer::zeroed(BLOCK_BYTES as usize).unwrap();
+        buffer.bytes_mut().fill(byte);
+        let (op, len) = (BlockOp::Write, BLOCK_BYTES);
+        cmds.put(|| BlockReq { id: 0, op, fua: true, offset, len, buffer });
+        drive.submit(*now, &mut cmds);
+        while done.is_empty() {
+            let at = drive.next_event().unwrap();
+            drive.advance(at, &mut done);
+            *now = at.max(*now);
+        }
+    }
+
+    struct Look;
+    impl Visitor for Look {
+        type Out = ();
+        fn visit<D: Drive>(self, mut drive: D) {
+            let (mut now, shape) = (Time::ZERO, drive.shape());
+            assert_eq!(look(&mut drive, &mut now).unwrap(), Found::Nothing);
+            let last = shape.bytes - BLOCK_BYTES;
+            write(&mut drive, &mut now, last, 7);
+            assert_eq!(look(&mut drive, &mut now).unwrap(), Found::Other);
+            write(&mut drive, &mut now, last, 0);
+            assert_eq!(look(&mut drive, &mut now).unwrap(), Found::Nothing);
+            let log = LogStore::create(Inline(drive), shape, LogConfig::default(), now).unwrap();
+            let mut drive = log.into_drive().0;
+            // Far enough on that nothing of the store is to come.
+            now = now + 1_000_000_000;
+            assert_eq!(look(&mut drive, &mut now).unwrap(), Found::Store(StoreKind::Log));
+            let config = InPlaceConfig::default();
+            let store = InPlaceStore::create(Inline(drive), shape, config, now).unwrap();
+            let mut drive = store.into_drive().0;
+            now = now + 1_000_000_000;
+            assert_eq!(look(&mut drive, &mut now).unwrap(), Found::Store(StoreKind::InPlace));
+            write(&mut drive, &mut now, 0, 1);
+            write(&mut drive, &mut now, BLOCK_BYTES, 1);
+            assert_eq!(look(&mut drive, &mut now).unwrap(), Found::Other);
+        }
+    }
+
+    #[test]
+    fn stores_are_told_from_nothing_and_from_anything_else() {
+        let Ok(DriveSpec::Memory(spec)) = "mem:null,size=64M".parse() else { panic!("a drive") };
+        Stack::build(&spec.resolve().unwrap(), 1).unwrap().visit(Look);
+    }
+}
