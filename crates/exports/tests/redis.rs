@@ -611,7 +611,8 @@ impl Ycsb {
 
     fn insert(&mut self, key: &str, fields: BTreeMap<String, String>) {
         self.hmset(key, &fields);
-        let added = i64::from(self.records.insert(key.into(), fields).is_none());
+        let added = i64::from(!self.records.contains_key(key));
+        self.records.entry(key.into()).or_default().extend(fields);
         let score = Ycsb::score(key).1;
         assert_eq!(self.ask(&["ZADD", "_indices", &score, key]), Reply::Int(added));
     }

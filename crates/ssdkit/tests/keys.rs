@@ -252,7 +252,7 @@ fn what_is_on_a_drive_is_not_lost_unasked() {
     let (drive, redis) = (&place.drive, format!("--redis {}", place.socket().display()));
     let (code, text) = failure(drive, &format!("{redis} --pages log"));
     assert!(code == 2 && text.contains("no blocks"), "{text}");
-    let (code, text) = failure(drive, &format!("{redis} --fault read,nth=1"));
+    let (code, text) = failure(drive, &format!("{redis} --fault read,count=1"));
     assert!(code == 2 && text.contains("no --fault"), "{text}");
     let (code, text) = failure(drive, &format!("--nbd {}", place.socket().display()));
     assert!(code == 2 && text.contains("no blocks"), "{text}");
