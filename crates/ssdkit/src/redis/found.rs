@@ -95,12 +95,12 @@ mod tests {
             let log = LogStore::create(Inline(drive), shape, LogConfig::default(), now).unwrap();
             let mut drive = log.into_drive().0;
             // Far enough on that nothing of the store is to come.
-            now = now + 1_000_000_000;
+            now += 1_000_000_000;
             assert_eq!(look(&mut drive, &mut now).unwrap(), Found::Store(StoreKind::Log));
             let config = InPlaceConfig::default();
             let store = InPlaceStore::create(Inline(drive), shape, config, now).unwrap();
             let mut drive = store.into_drive().0;
-            now = now + 1_000_000_000;
+            now += 1_000_000_000;
             assert_eq!(look(&mut drive, &mut now).unwrap(), Found::Store(StoreKind::InPlace));
             write(&mut drive, &mut now, 0, 1);
             write(&mut drive, &mut now, BLOCK_BYTES, 1);
