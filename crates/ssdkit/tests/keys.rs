@@ -69,6 +69,15 @@ impl Server {
     }
 }
 
+impl Drop for Server {
+    /// A test that fails leaves none behind.
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// What a command says that must fail, and how it ended.
 fn failure(drive: &str, options: &str) -> (i32, String) {
     let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
