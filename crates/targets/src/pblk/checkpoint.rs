@@ -24,14 +24,14 @@
 //! The old root and all it leads to stay until the new one is durable; where no
 //! mirror takes that, they stay.
 
-use device::{Content, OpenChannel, VectorDone, VectorOp};
-use flash::{Chunk, ChunkState, Ppa, Tag};
+use device::{Content, OpenChannel, VectorOp};
+use flash::{Chunk, ChunkState, Ppa};
 use port::{BLOCK_BYTES, Buffer, Status, Time};
 
 use super::map::Place;
-use super::meta::{ANCHORS, Purpose, log_rows};
+use super::meta::ANCHORS;
 use super::mutation::{Mutation, is};
-use super::record::{Kind, PAGE_RECORDS, own, own_id, store_page};
+use super::record::Kind;
 use super::recover::all_chunks;
 use super::root::Root;
 use super::table::{Entry, Use};
@@ -54,10 +54,10 @@ const CHUNKS_PER_ROW: u64 = 8;
 const ROWS_PER_LOOK: u64 = 16;
 
 /// Rows left to a root when the log is written.
-const ROOT_ROWS: usize = 2;
+pub(super) const ROOT_ROWS: usize = 2;
 
 /// Rows left to both when pages are written.
-const PAGES_LEAVE: usize = ROOT_ROWS + 2;
+pub(super) const PAGES_LEAVE: usize = ROOT_ROWS + 2;
 
 /// How far a checkpoint is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,13 +94,13 @@ pub(super) struct Checkpoint {
     /// Units that are not sent before those have settled.
     held: Vec<u32>,
     /// The row being gathered.
-    gathering: Option<u32>,
+    pub gathering: Option<u32>,
     /// Rows of pages on their way.
-    outstanding: usize,
+    pub outstanding: usize,
     /// The drive's flush is on its way.
     syncing: bool,
     /// Rows written by the one under way, and how many it was to be at T0.
-    written: u64,
+    pub written: u64,
     planned: u64,
     /// Rows sent since the last T0, and between the T0 before and that.
     pub rows: u64,
@@ -112,7 +112,7 @@ pub(super) struct Checkpoint {
     /// The root under way, or the last one.
     pub root: Root,
     /// Its bytes.
-    bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// The drive is being shut down.
     pub closing: bool,
     /// It is.
@@ -144,7 +144,7 @@ impl Checkpoint {
 
     /// Whether the pages should be further: they are to be on flash when half
     /// of the rows to the next checkpoint are sent.
-    fn is_late(&self) -> bool {
+    pub fn is_late(&self) -> bool {
         self.written * self.interval < 2 * self.planned * self.rows
     }
 
@@ -227,12 +227,6 @@ impl<D: OpenChannel> Pblk<D> {
             return self.is_at_rest();
         }
         !self.read_only && (c.rows >= c.interval || self.log.rows >= self.log_limit().div_ceil(2))
-    }
-
-    /// Rows of the log that may be written between two checkpoints.
-    fn log_limit(&self) -> u64 {
-        let pus = u64::from(self.geometry.total_pus());
-        u64::from(log_rows(self.geometry.dimensions().pages)) * pus
     }
 
     /// Goes on with checkpoints as far as can be. With nothing to be made
@@ -484,19 +478,6 @@ impl<D: OpenChannel> Pblk<D> {
         condemned.into_iter().for_each(|chunk| self.meta.touch_directory_in(chunk));
     }
 
-    /// The row that pages are gathered in, if there is one.
-    fn own_row(&mut self) -> Option<u32> {
-        if self.checkpoint.gathering.is_none() {
-            let pus = self.geometry.total_pus() as usize;
-            let most = if self.checkpoint.is_late() { pus } else { (pus / 8).max(1) };
-            if self.checkpoint.outstanding >= most {
-                return None;
-            }
-            self.checkpoint.gathering = self.meta.take_row(Purpose::Pages, PAGES_LEAVE);
-        }
-        self.checkpoint.gathering
-    }
-
     fn write_map_page(&mut self, now: Time, from: u64) -> bool {
         let Some(row) = self.own_row() else { return false };
         let Some(page) = self.map.take_dirty(from) else {
@@ -553,232 +534,6 @@ impl<D: OpenChannel> Pblk<D> {
         true
     }
 
-    fn send_full_own_row(&mut self, now: Time, row: u32) {
-        if self.meta.is_full(row) {
-            self.checkpoint.gathering = None;
-            self.checkpoint.outstanding += 1;
-            self.send_own_row(now, row);
-        }
-    }
-
-    /// The last row of a kind, full or not.
-    fn send_last_own_row(&mut self, now: Time) {
-        let Some(row) = self.checkpoint.gathering.take() else { return };
-        if self.meta.rows[row as usize].filled == 0 {
-            self.meta.free.push(row);
-            return;
-        }
-        self.checkpoint.outstanding += 1;
-        self.send_own_row(now, row);
-    }
-
-    /// Sends a row of own blocks to the next parallel unit, or keeps it until
-    /// one has a chunk for it.
-    fn send_own_row(&mut self, now: Time, row: u32) {
-        self.meta.pad(row, self.checkpoint.root.number);
-        self.resend_own_row(now, row);
-    }
-
-    fn resend_own_row(&mut self, now: Time, row: u32) {
-        let (space, stripe) = (&self.space, &self.stripe);
-        let Some(rank) = self.meta.choose(|rank| space.has_own(stripe.pu(rank))) else {
-            // One comes back that is being erased; or what a unit keeps back is
-            // lent to collection, or still has old copies in it. Whether that ever
-            // comes is looked at when the drive has nothing to do.
-            self.meta.stuck.push_back(row);
-            self.checkpoint.look = true;
-            let is_erasing = self.meta.chunks.values().any(|own| own.erasing);
-            if !is_erasing && !self.space.owes_own() {
-                self.give_up_writing(now);
-            }
-            return;
-        };
-        let pu = self.stripe.pu(rank);
-        let at = match self.meta.open[rank] {
-            Some(open) => open,
-            None => {
-                let open = self.space.open_own(pu).expect("an able unit has a chunk");
-                self.meta.own(open.chunk);
-                // Where it was lent, data have one less.
-                self.refresh(pu);
-                open
-            }
-        };
-        self.meta.open[rank] = self.advance_open(at);
-        let ppa = Ppa(self.geometry.chunk_start(at.chunk).0 + u64::from(at.next));
-        let own = self.meta.chunks.get_mut(&at.chunk).expect("it is open");
-        own.rows += 1;
-        let held = &mut self.meta.rows[row as usize];
-        held.ppa = ppa;
-        if let Purpose::Log(_) = held.purpose {
-            own.log_end = self.log.page;
-        }
-        self.write_own(row, ppa);
-    }
-
-    /// Sends the rows again for which there was no chunk.
-    pub(super) fn unstick_own_rows(&mut self, now: Time) {
-        for _ in 0..self.meta.stuck.len() {
-            if let Some(row) = self.meta.stuck.pop_front() {
-                self.resend_own_row(now, row);
-            }
-        }
-    }
-
-    /// Programs a row of own blocks at `ppa`.
-    fn write_own(&mut self, row: u32, ppa: Ppa) {
-        let count = self.geometry.row_blocks();
-        let buffer = self.meta.rows[row as usize].buffer.lend();
-        self.counters.metadata += u64::from(count);
-        self.checkpoint.written += 1;
-        // Recovery reads these, too.
-        self.checkpoint.rows += 1;
-        let (cookie, op) = (Cookie::Own(row), VectorOp::Write);
-        self.send(|| Self::run(cookie, op, ppa, count, Content::Whole, buffer));
-    }
-
-    /// A row of own blocks is programmed, or failed.
-    #[cold]
-    pub(super) fn own_done(&mut self, now: Time, number: u32, done: VectorDone) {
-        let row = &mut self.meta.rows[number as usize];
-        row.buffer.reclaim(done.buffer);
-        let (ppa, purpose) = (row.ppa, row.purpose);
-        if let Purpose::Root(mirror) = purpose {
-            self.meta.free.push(number);
-            self.root_row_done(now, mirror, done.status);
-        } else {
-            let chunk = self.geometry.chunk_index(ppa);
-            self.meta.chunks.get_mut(&chunk).expect("it is written to").rows -= 1;
-            if !done.status.is_ok() {
-                self.chunks[chunk].failed = true;
-                let rank = self.stripe.rank(self.geometry.pu_index(ppa));
-                if self.meta.open[rank].is_some_and(|open| open.chunk == chunk) {
-                    self.meta.open[rank] = None;
-                }
-                self.resend_own_row(now, number);
-                return;
-            }
-            self.place_own_row(number, ppa);
-            self.meta.free.push(number);
-            match purpose {
-                Purpose::Log(last) => self.log_programmed(now, last),
-                _ => self.checkpoint.outstanding -= 1,
-            }
-        }
-        if self.log.wanted {
-            self.send_log(now);
-        }
-        self.checkpoint_step(now);
-        self.stage_waiting(now);
-    }
-
-    /// Enters where the pages of a row are.
-    fn place_own_row(&mut self, number: u32, ppa: Ppa) {
-        for i in 0..self.geometry.row_blocks() {
-            let at = Ppa(ppa.0 + u64::from(i));
-            match own(self.meta.tag(number, i).id) {
-                Some((Kind::Page, page)) => self.meta.set_page(page, at),
-                Some((Kind::Directory, page)) => self.meta.set_directory(page, at),
-                _ => {}
-            }
-        }
-    }
-
-    /// Writes the root to its mirrors.
-    fn begin_root(&mut self, now: Time) {
-        let c = &mut self.checkpoint;
-        c.root.directory.clear();
-        c.root.directory.extend_from_slice(&self.meta.directory);
-        let rows = Root::rows(c.root.directory.len(), self.geometry.row_blocks());
-        let row_bytes = self.geometry.row_blocks() as usize * BLOCK_BYTES as usize;
-        c.bytes.resize(rows as usize * row_bytes, 0);
-        c.root.store(&mut c.bytes);
-        for mirror in 0..self.mirrors.len() {
-            if self.mirrors[mirror].is_usable() {
-                self.mirrors[mirror].done = 0;
-                self.make_room_for_root(mirror, rows);
-                self.send_root_row(mirror);
-            }
-        }
-        if !self.mirrors.iter().any(|mirror| mirror.busy) {
-            self.give_up_writing(now);
-        }
-    }
-
-    /// Goes on to the mirror's next chunk where this one is full, and erases
-    /// that. One of which a program has failed is retired.
-    fn make_room_for_root(&mut self, mirror: usize, rows: u32) {
-        let geometry = self.geometry;
-        let held = &self.mirrors[mirror];
-        if held.next + rows * geometry.row_blocks() <= geometry.chunk_blocks() {
-            return;
-        }
-        let chunk = loop {
-            self.mirrors[mirror].go_on();
-            if !self.mirrors[mirror].is_usable() {
-                return;
-            }
-            let chunk = self.mirrors[mirror].chunk();
-            if !self.device.chunk(chunk).has_failed() {
-                break chunk;
-            }
-            self.mirrors[mirror].drop_current();
-            self.send_retire(Cookie::Anchor(mirror as u32), chunk);
-        };
-        if self.device.chunk(chunk).wp > 0 {
-            let (cookie, ppa) = (Cookie::Anchor(mirror as u32), geometry.chunk_start(chunk));
-            self.send(|| {
-                Self::run(cookie, VectorOp::Reset, ppa, 1, Content::Data, Buffer::empty())
-            });
-        }
-    }
-
-    /// Sends the next row of the root to a mirror, if that is usable.
-    fn send_root_row(&mut self, mirror: usize) {
-        self.mirrors[mirror].busy = self.mirrors[mirror].is_usable();
-        if !self.mirrors[mirror].busy {
-            return;
-        }
-        let row = self.meta.take_row(Purpose::Root(mirror), 0).expect("pages are all written");
-        let count = self.geometry.row_blocks();
-        let held = &mut self.mirrors[mirror];
-        let ppa = Ppa(self.geometry.chunk_start(held.chunk()).0 + u64::from(held.next));
-        held.next += count;
-        let first = held.done * count;
-        for i in first..first + count {
-            let tag =
-                Tag { id: own_id(Kind::Root, u64::from(i)), seq: self.checkpoint.root.number };
-            let start = i as usize * BLOCK_BYTES as usize;
-            let bytes = &self.checkpoint.bytes[start..start + BLOCK_BYTES as usize];
-            self.meta.add(row, tag, |to| to.copy_from_slice(bytes));
-        }
-        self.meta.rows[row as usize].ppa = ppa;
-        self.write_own(row, ppa);
-    }
-
-    /// A row of a root is programmed. One that failed is begun again in the
-    /// mirror's next chunk.
-    fn root_row_done(&mut self, now: Time, mirror: usize, status: Status) {
-        let rows = Root::rows(self.checkpoint.root.directory.len(), self.geometry.row_blocks());
-        let held = &mut self.mirrors[mirror];
-        if !status.is_ok() {
-            (held.done, held.next) = (0, self.geometry.chunk_blocks());
-            held.drop_current();
-            if held.is_usable() {
-                self.make_room_for_root(mirror, rows);
-            }
-            self.send_root_row(mirror);
-        } else if held.done + 1 < rows {
-            held.done += 1;
-            self.send_root_row(mirror);
-        } else {
-            (held.busy, held.last) = (false, Some(held.chunk()));
-        }
-        if !self.mirrors.iter().any(|mirror| mirror.is_usable()) {
-            self.give_up_writing(now);
-        }
-    }
-
     /// Whether what the chunk table says to be written is programmed. It must
     /// be when the root is durable: recovery does not look at it again.
     fn is_table_true(&self) -> bool {
@@ -805,100 +560,5 @@ impl<D: OpenChannel> Pblk<D> {
         self.release_erases(now);
         self.stage_waiting(now);
         self.end_flushes(now);
-    }
-
-    /// Erases own chunks to which nothing leads any more, and retires those of
-    /// which a program failed.
-    pub(super) fn erase_dead_own(&mut self, log_page: u64) {
-        let geometry = self.geometry;
-        let mut dead = Vec::new();
-        for (&chunk, own) in &mut self.meta.chunks {
-            let rank = self.stripe.rank(geometry.pu_index(geometry.chunk_start(chunk)));
-            let is_open = self.meta.open[rank].is_some_and(|open| open.chunk == chunk);
-            let needed = is_open || own.live > 0 || own.rows > 0 || own.log_end > log_page;
-            if !needed && !own.erasing {
-                own.erasing = true;
-                dead.push(chunk);
-            }
-        }
-        for chunk in dead {
-            if self.chunks[chunk].failed {
-                let pu = geometry.pu_index(geometry.chunk_start(chunk));
-                self.meta.chunks.remove(&chunk);
-                self.space.keep_back(pu);
-                // One less for data: this one does not come back.
-                self.refresh(pu);
-                self.leaving.push(chunk);
-                continue;
-            }
-            let (cookie, ppa) = (Cookie::Reset(chunk as u32), geometry.chunk_start(chunk));
-            self.send(|| {
-                Self::run(cookie, VectorOp::Reset, ppa, 1, Content::Data, Buffer::empty())
-            });
-        }
-    }
-
-    /// Whether one more record can be taken now.
-    #[inline]
-    pub(super) fn log_has_room(&self) -> bool {
-        let (rows, needed) = (self.log.rows, self.log.needed_rows());
-        self.log.has_room() && rows < self.log_limit() && needed < 2 * self.log_limit()
-    }
-
-    /// Records that the copies of a block that were made so far do not count.
-    /// Gives the record's number.
-    pub(super) fn give_up(&mut self, lba: u64, lost: bool) -> u64 {
-        if is(Mutation::TrimInMemory) {
-            return 0;
-        }
-        // Copies in the row being gathered are voided instead.
-        let upto = self.sent_seq();
-        self.log.give_up(lba, upto, lost)
-    }
-
-    /// The number of the last row that takes no more blocks: those of the row
-    /// being gathered may be newer than a record.
-    pub(super) fn sent_seq(&self) -> u64 {
-        match self.filling {
-            Some(unit) => self.units.unit(unit).seq - 1,
-            None => self.units.last_seq(),
-        }
-    }
-
-    /// Sends the records that are pending, now or when there is a row for
-    /// them.
-    #[cold]
-    pub(super) fn send_log(&mut self, now: Time) {
-        if self.log.pending.is_empty() {
-            self.log.wanted = false;
-            return;
-        }
-        self.log.wanted = true;
-        let Some(row) = self.meta.take_row(Purpose::Log(0), ROOT_ROWS) else { return };
-        let seq = self.checkpoint.root.number + 1;
-        let mut page = self.log.page;
-        for records in self.log.first().chunks(PAGE_RECORDS) {
-            let tag = Tag { id: own_id(Kind::Log, page), seq };
-            page += 1;
-            self.meta.add(row, tag, |bytes| store_page(bytes, records));
-        }
-        self.log.page = page;
-        self.meta.rows[row as usize].purpose = Purpose::Log(self.log.send());
-        self.send_own_row(now, row);
-        self.checkpoint.look |= self.log.rows >= self.log_limit().div_ceil(2);
-    }
-
-    /// Records up to this one are programmed.
-    fn log_programmed(&mut self, now: Time, last: u64) {
-        self.log.programmed(last);
-        self.release_erases(now);
-        self.end_flushes(now);
-    }
-
-    /// Tries the erases again that waited for records.
-    fn release_erases(&mut self, now: Time) {
-        for chunk in std::mem::take(&mut self.log.held) {
-            self.try_erase(now, chunk);
-        }
     }
 }

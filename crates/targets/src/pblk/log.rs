@@ -10,7 +10,15 @@
 
 use std::collections::VecDeque;
 
-use super::record::{PAGE_RECORDS, Record};
+use device::OpenChannel;
+use flash::Tag;
+use port::Time;
+
+use super::Pblk;
+use super::checkpoint::ROOT_ROWS;
+use super::meta::{Purpose, log_rows};
+use super::mutation::{Mutation, is};
+use super::record::{Kind, PAGE_RECORDS, Record, own_id, store_page};
 
 /// The log's part that is not durable yet.
 #[derive(Debug)]
@@ -139,5 +147,77 @@ impl Log {
     pub fn continue_after(&mut self, number: u64, page: u64, rows: u64) {
         (self.last, self.durable, self.page) = (number, number, page);
         self.rows = rows;
+    }
+}
+
+impl<D: OpenChannel> Pblk<D> {
+    /// Rows of the log that may be written between two checkpoints.
+    pub(super) fn log_limit(&self) -> u64 {
+        let pus = u64::from(self.geometry.total_pus());
+        u64::from(log_rows(self.geometry.dimensions().pages)) * pus
+    }
+
+    /// Whether one more record can be taken now.
+    #[inline]
+    pub(super) fn log_has_room(&self) -> bool {
+        let (rows, needed) = (self.log.rows, self.log.needed_rows());
+        self.log.has_room() && rows < self.log_limit() && needed < 2 * self.log_limit()
+    }
+
+    /// Records that the copies of a block that were made so far do not count.
+    /// Gives the record's number.
+    pub(super) fn give_up(&mut self, lba: u64, lost: bool) -> u64 {
+        if is(Mutation::TrimInMemory) {
+            return 0;
+        }
+        // Copies in the row being gathered are voided instead.
+        let upto = self.sent_seq();
+        self.log.give_up(lba, upto, lost)
+    }
+
+    /// The number of the last row that takes no more blocks: those of the row
+    /// being gathered may be newer than a record.
+    pub(super) fn sent_seq(&self) -> u64 {
+        match self.filling {
+            Some(unit) => self.units.unit(unit).seq - 1,
+            None => self.units.last_seq(),
+        }
+    }
+
+    /// Sends the records that are pending, now or when there is a row for
+    /// them.
+    #[cold]
+    pub(super) fn send_log(&mut self, now: Time) {
+        if self.log.pending.is_empty() {
+            self.log.wanted = false;
+            return;
+        }
+        self.log.wanted = true;
+        let Some(row) = self.meta.take_row(Purpose::Log(0), ROOT_ROWS) else { return };
+        let seq = self.checkpoint.root.number + 1;
+        let mut page = self.log.page;
+        for records in self.log.first().chunks(PAGE_RECORDS) {
+            let tag = Tag { id: own_id(Kind::Log, page), seq };
+            page += 1;
+            self.meta.add(row, tag, |bytes| store_page(bytes, records));
+        }
+        self.log.page = page;
+        self.meta.rows[row as usize].purpose = Purpose::Log(self.log.send());
+        self.send_own_row(now, row);
+        self.checkpoint.look |= self.log.rows >= self.log_limit().div_ceil(2);
+    }
+
+    /// Records up to this one are programmed.
+    pub(super) fn log_programmed(&mut self, now: Time, last: u64) {
+        self.log.programmed(last);
+        self.release_erases(now);
+        self.end_flushes(now);
+    }
+
+    /// Tries the erases again that waited for records.
+    pub(super) fn release_erases(&mut self, now: Time) {
+        for chunk in std::mem::take(&mut self.log.held) {
+            self.try_erase(now, chunk);
+        }
     }
 }

@@ -1,0 +1,193 @@
+//! Own rows: where pages of map, chunk table, directory and log go.
+//!
+//! Pages are gathered in a row, and rows go to parallel units in turn, to
+//! chunks of their own. Guarantees: a page counts as moved only when its row is
+//! programmed; a row that fails goes elsewhere; an own chunk is erased when
+//! nothing leads to it any more. Where no unit has a chunk for a row it waits,
+//! and where none will come the drive turns read-only.
+
+use device::{Content, OpenChannel, VectorDone, VectorOp};
+use flash::Ppa;
+use port::{Buffer, Time};
+
+use super::checkpoint::PAGES_LEAVE;
+use super::meta::Purpose;
+use super::record::{Kind, own};
+use super::{Cookie, Pblk};
+
+impl<D: OpenChannel> Pblk<D> {
+    /// The row that pages are gathered in, if there is one.
+    pub(super) fn own_row(&mut self) -> Option<u32> {
+        if self.checkpoint.gathering.is_none() {
+            let pus = self.geometry.total_pus() as usize;
+            let most = if self.checkpoint.is_late() { pus } else { (pus / 8).max(1) };
+            if self.checkpoint.outstanding >= most {
+                return None;
+            }
+            self.checkpoint.gathering = self.meta.take_row(Purpose::Pages, PAGES_LEAVE);
+        }
+        self.checkpoint.gathering
+    }
+
+    pub(super) fn send_full_own_row(&mut self, now: Time, row: u32) {
+        if self.meta.is_full(row) {
+            self.checkpoint.gathering = None;
+            self.checkpoint.outstanding += 1;
+            self.send_own_row(now, row);
+        }
+    }
+
+    /// The last row of a kind, full or not.
+    pub(super) fn send_last_own_row(&mut self, now: Time) {
+        let Some(row) = self.checkpoint.gathering.take() else { return };
+        if self.meta.rows[row as usize].filled == 0 {
+            self.meta.free.push(row);
+            return;
+        }
+        self.checkpoint.outstanding += 1;
+        self.send_own_row(now, row);
+    }
+
+    /// Sends a row of own blocks to the next parallel unit, or keeps it until
+    /// one has a chunk for it.
+    pub(super) fn send_own_row(&mut self, now: Time, row: u32) {
+        self.meta.pad(row, self.checkpoint.root.number);
+        self.resend_own_row(now, row);
+    }
+
+    fn resend_own_row(&mut self, now: Time, row: u32) {
+        let (space, stripe) = (&self.space, &self.stripe);
+        let Some(rank) = self.meta.choose(|rank| space.has_own(stripe.pu(rank))) else {
+            // One comes back that is being erased; or what a unit keeps back is
+            // lent to collection, or still has old copies in it. Whether that ever
+            // comes is looked at when the drive has nothing to do.
+            self.meta.stuck.push_back(row);
+            self.checkpoint.look = true;
+            let is_erasing = self.meta.chunks.values().any(|own| own.erasing);
+            if !is_erasing && !self.space.owes_own() {
+                self.give_up_writing(now);
+            }
+            return;
+        };
+        let pu = self.stripe.pu(rank);
+        let at = match self.meta.open[rank] {
+            Some(open) => open,
+            None => {
+                let open = self.space.open_own(pu).expect("an able unit has a chunk");
+                self.meta.own(open.chunk);
+                // Where it was lent, data have one less.
+                self.refresh(pu);
+                open
+            }
+        };
+        self.meta.open[rank] = self.advance_open(at);
+        let ppa = Ppa(self.geometry.chunk_start(at.chunk).0 + u64::from(at.next));
+        let own = self.meta.chunks.get_mut(&at.chunk).expect("it is open");
+        own.rows += 1;
+        let held = &mut self.meta.rows[row as usize];
+        held.ppa = ppa;
+        if let Purpose::Log(_) = held.purpose {
+            own.log_end = self.log.page;
+        }
+        self.write_own(row, ppa);
+    }
+
+    /// Sends the rows again for which there was no chunk.
+    pub(super) fn unstick_own_rows(&mut self, now: Time) {
+        for _ in 0..self.meta.stuck.len() {
+            if let Some(row) = self.meta.stuck.pop_front() {
+                self.resend_own_row(now, row);
+            }
+        }
+    }
+
+    /// Programs a row of own blocks at `ppa`.
+    pub(super) fn write_own(&mut self, row: u32, ppa: Ppa) {
+        let count = self.geometry.row_blocks();
+        let buffer = self.meta.rows[row as usize].buffer.lend();
+        self.counters.metadata += u64::from(count);
+        self.checkpoint.written += 1;
+        // Recovery reads these, too.
+        self.checkpoint.rows += 1;
+        let (cookie, op) = (Cookie::Own(row), VectorOp::Write);
+        self.send(|| Self::run(cookie, op, ppa, count, Content::Whole, buffer));
+    }
+
+    /// A row of own blocks is programmed, or failed.
+    #[cold]
+    pub(super) fn own_done(&mut self, now: Time, number: u32, done: VectorDone) {
+        let row = &mut self.meta.rows[number as usize];
+        row.buffer.reclaim(done.buffer);
+        let (ppa, purpose) = (row.ppa, row.purpose);
+        if let Purpose::Root(mirror) = purpose {
+            self.meta.free.push(number);
+            self.root_row_done(now, mirror, done.status);
+        } else {
+            let chunk = self.geometry.chunk_index(ppa);
+            self.meta.chunks.get_mut(&chunk).expect("it is written to").rows -= 1;
+            if !done.status.is_ok() {
+                self.chunks[chunk].failed = true;
+                let rank = self.stripe.rank(self.geometry.pu_index(ppa));
+                if self.meta.open[rank].is_some_and(|open| open.chunk == chunk) {
+                    self.meta.open[rank] = None;
+                }
+                self.resend_own_row(now, number);
+                return;
+            }
+            self.place_own_row(number, ppa);
+            self.meta.free.push(number);
+            match purpose {
+                Purpose::Log(last) => self.log_programmed(now, last),
+                _ => self.checkpoint.outstanding -= 1,
+            }
+        }
+        if self.log.wanted {
+            self.send_log(now);
+        }
+        self.checkpoint_step(now);
+        self.stage_waiting(now);
+    }
+
+    /// Enters where the pages of a row are.
+    fn place_own_row(&mut self, number: u32, ppa: Ppa) {
+        for i in 0..self.geometry.row_blocks() {
+            let at = Ppa(ppa.0 + u64::from(i));
+            match own(self.meta.tag(number, i).id) {
+                Some((Kind::Page, page)) => self.meta.set_page(page, at),
+                Some((Kind::Directory, page)) => self.meta.set_directory(page, at),
+                _ => {}
+            }
+        }
+    }
+
+    /// Erases own chunks to which nothing leads any more, and retires those of
+    /// which a program failed.
+    pub(super) fn erase_dead_own(&mut self, log_page: u64) {
+        let geometry = self.geometry;
+        let mut dead = Vec::new();
+        for (&chunk, own) in &mut self.meta.chunks {
+            let rank = self.stripe.rank(geometry.pu_index(geometry.chunk_start(chunk)));
+            let is_open = self.meta.open[rank].is_some_and(|open| open.chunk == chunk);
+            let needed = is_open || own.live > 0 || own.rows > 0 || own.log_end > log_page;
+            if !needed && !own.erasing {
+                own.erasing = true;
+                dead.push(chunk);
+            }
+        }
+        for chunk in dead {
+            if self.chunks[chunk].failed {
+                let pu = geometry.pu_index(geometry.chunk_start(chunk));
+                self.meta.chunks.remove(&chunk);
+                self.space.keep_back(pu);
+                // One less for data: this one does not come back.
+                self.refresh(pu);
+                self.leaving.push(chunk);
+                continue;
+            }
+            let (cookie, ppa) = (Cookie::Reset(chunk as u32), geometry.chunk_start(chunk));
+            self.send(|| {
+                Self::run(cookie, VectorOp::Reset, ppa, 1, Content::Data, Buffer::empty())
+            });
+        }
+    }
+}
