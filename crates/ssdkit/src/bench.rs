@@ -35,6 +35,7 @@ use crate::stack::{Backing, Drive, Ended, Stack, Visitor};
 use crate::tally::Tally;
 use crate::verify::Verifier;
 use crate::watch::Watch;
+use crate::ycsb;
 
 /// Warnings that are printed.
 const WARNINGS: usize = 8;
@@ -75,6 +76,9 @@ pub struct Outcome {
 /// Runs, and prints the report to `out`.
 pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<(), Error> {
     let args = &BenchArgs { drive: args.drive.found()?, ..args.clone() };
+    if let Some(workload) = args.ycsb.ycsb {
+        return ycsb::run(args, workload, out);
+    }
     args.check()?;
     let mut watch = Watch::terminal(args.max_time.map(Duration::from_nanos))?;
     if reads_nothing(args) {

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::fault_rules::FaultArgs;
 use crate::study::Options;
 use crate::trace::{self, TraceArgs};
+use crate::ycsb::YcsbArgs;
 
 const DRIVES: &str = "\
 Drives:
@@ -69,6 +70,7 @@ Examples:
   ssdkit bench ssd:aged.ssd,copy=yes --rw randwrite --qd 32 --ios 100k
   ssdkit bench mem:tlc,size=1G --rw randrw --verify --fault below:write,probability=1e-4 \
     --fault above:read,every=1000,delay=5ms
+  ssdkit bench mem:tlc --ycsb A --store log --clock real
 
 ";
 
@@ -285,7 +287,13 @@ pub struct BenchArgs {
     #[arg(value_name = "DRIVE")]
     pub drive: DriveSpec,
     /// What to do.
-    #[arg(long, value_enum)]
+    #[arg(
+        long,
+        value_enum,
+        required = false,
+        required_unless_present = "ycsb",
+        default_value_if("ycsb", clap::builder::ArgPredicate::IsPresent, "randrw")
+    )]
     pub rw: Rw,
     /// Reads among the requests of randrw, in percent [default: 50].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
@@ -361,6 +369,9 @@ pub struct BenchArgs {
     /// The block layer above the drive.
     #[command(flatten)]
     pub blocks: BlockArgs,
+    /// A key-value store on the drive.
+    #[command(flatten)]
+    pub ycsb: YcsbArgs,
 }
 
 impl BenchArgs {
@@ -607,7 +618,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 }
 
 /// A decimal count or rate that is not zero.
-fn count(text: &str) -> Result<u64, String> {
+pub(crate) fn count(text: &str) -> Result<u64, String> {
     match units::rate(text) {
         Ok(0) => Err("it must be more than zero".into()),
         Ok(n) => Ok(n),

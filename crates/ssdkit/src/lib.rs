@@ -45,6 +45,7 @@ pub mod tally;
 pub mod trace;
 pub mod verify;
 pub mod watch;
+pub mod ycsb;
 
 pub use drive::{DriveConfig, DriveSpec, MemorySpec};
 pub use error::Error;
