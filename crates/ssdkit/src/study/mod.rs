@@ -15,6 +15,7 @@
 //! and, after printing, when a row that is judged did not pass.
 
 pub mod aio;
+pub mod batched;
 pub mod blkmq;
 pub mod file;
 pub mod lab;
@@ -64,6 +65,9 @@ pub struct Options {
     /// Sockets that these are divided into, the first cores being in the first.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "name")]
     pub sockets: usize,
+    /// Records of studies of key-value stores [default: the study's].
+    #[arg(long, value_name = "COUNT", value_parser = crate::cli::count, requires = "name")]
+    pub records: Option<u64>,
     /// A case to be run for another process that watches it.
     #[arg(long, hide = true, requires = "name")]
     pub watched: Option<String>,
@@ -71,7 +75,15 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { quick: false, seed: 1, dir: None, cores: None, sockets: 1, watched: None }
+        Options {
+            quick: false,
+            seed: 1,
+            dir: None,
+            cores: None,
+            sockets: 1,
+            records: None,
+            watched: None,
+        }
     }
 }
 
@@ -123,7 +135,8 @@ pub struct Study {
 
 impl Study {
     /// All studies.
-    pub const ALL: [Study; 3] = [blkmq::STUDY, pessimistic::STUDY, simulator::STUDY];
+    pub const ALL: [Study; 4] =
+        [batched::STUDY, blkmq::STUDY, pessimistic::STUDY, simulator::STUDY];
 
     /// The study of this name.
     pub fn named(name: &str) -> Result<Study, Error> {

@@ -557,7 +557,7 @@ impl Mark {
         let wall = b.used.clock - a.used.clock;
         let (host, all) = (b.used.thread - a.used.thread, b.used.process - a.used.process);
         let lookups = (b.cache.lookups - a.cache.lookups).max(1) as f64;
-        let least = host.min(all - host);
+        let least = host.min(all.saturating_sub(host));
         let ticks = Ticks {
             submission: b.ticks.submission - a.ticks.submission,
             writing: b.ticks.writing - a.ticks.writing,

@@ -1,0 +1,417 @@
+//! Study `batched`: a key-value store over a log on the host (Conv) and over a
+//! drive that takes batches (Prog), as Do, Lomet and Picoli measured it
+//! ("Improving CPU I/O Performance via SSD Controller FTL Support for Batched
+//! Writes", DaMoN 2019, section 7).
+//!
+//! The same tree, flash, link, cache and client below and above both; one host
+//! core, one for the controller. What the log's map takes of the host's memory
+//! comes out of its cache. Beside the throughput: where the host's time goes,
+//! how often pages are written, what a slower controller does, and how long
+//! the drive with batched writes takes to recover.
+//!
+//! Runs on the wall, by turns; recovery is in virtual time.
+
+use device::Device;
+use flash::{Dimensions, Geometry, Profile, RamMedium};
+use port::{BLOCK_BYTES, BatchDone, BatchOp, BatchReq, Buffer, Desc, Port, Ring, Time};
+use targets::{Batch, BatchConfig};
+use workload::Rng;
+use workload::ycsb::Workload;
+
+use super::{Case, Findings, Lab, Reference, Row, Runs, Study, Turns};
+use crate::drive::DriveSpec;
+use crate::error::Error;
+use crate::ycsb::measure::{measure, size_for};
+use crate::ycsb::{self, CacheSize, Measured, Setup, StoreKind};
+
+/// The study.
+pub const STUDY: Study = Study {
+    name: "batched",
+    about: "a key-value store over a log on the host and over a drive that takes batches \
+            (DaMoN 2019)",
+    run,
+};
+
+const FIGURE: &str = "figure 6: YCSB throughput, one host core";
+const HOST: &str = "section 7.2: where the host's time goes, an operation";
+const WRITES: &str = "how often a page is written";
+const SLOWER: &str = "section 7.2: a weaker controller";
+const RECOVERY: &str = "section 4: recovery of the drive, drive time";
+
+/// Flash that is fast enough that nothing waits for it for long ("our
+/// experiments are never I/O bound"), in chunks small enough for a small
+/// drive.
+const DRIVE: &str = "mem:znand,planes=2,pages=64";
+/// The least ratio of the paper, durable.
+const LEAST: f64 = 1.91;
+/// What is asked of figure 6.
+const SAYS: &str = "1.91 to 2.49 times";
+
+/// One run's set-up, in short.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Cell {
+    store: StoreKind,
+    durable: bool,
+    /// Percent.
+    cache: u32,
+    /// Nanoseconds a command.
+    controller: u64,
+}
+
+impl Cell {
+    fn name(&self) -> String {
+        let who = if self.store == StoreKind::Log { "Conv" } else { "Prog" };
+        let durable = if self.durable { "durable" } else { "not durable" };
+        let slow = match self.controller {
+            0 => String::new(),
+            ns => format!(", {} us a command", ns / 1000),
+        };
+        format!("{who}, {durable}, cache {} %{slow}", self.cache)
+    }
+
+    fn setup(&self, lab: &Lab) -> Result<Setup, Error> {
+        let records = lab.options.records.unwrap_or(lab.options.pick(500_000, 8_000));
+        let (workload, ops) = (Workload::Paper, 2 * records);
+        let DriveSpec::Memory(spec) = DRIVE.parse()? else {
+            return Err(Error::Usage(format!("{DRIVE} is not in this process")));
+        };
+        Ok(Setup {
+            drive: ycsb::drive(&spec, size_for(workload, records, ops, self.durable))?,
+            workload,
+            records,
+            ops,
+            cache: CacheSize::Percent(f64::from(self.cache)),
+            store: self.store,
+            durable: self.durable,
+            clients: 128,
+            controller: self.controller,
+            seed: lab.options.seed,
+            real: true,
+            verify: false,
+        })
+    }
+
+    fn case(&self, setup: &Setup, seed: u64) -> Case {
+        let mut command = format!(
+            "ssdkit bench {DRIVE} --ycsb paper --store {} --records {} --ops {} --cache {}% \
+             --clock real --seed {seed}",
+            self.store.name(),
+            setup.records,
+            setup.ops,
+            self.cache
+        );
+        if !self.durable {
+            command += " --not-durable";
+        }
+        if self.controller > 0 {
+            command += &format!(" --controller-time {}ns", self.controller);
+        }
+        Case { what: self.name(), command, configuration: ycsb::configuration(setup) }
+    }
+}
+
+/// All that is measured, with what it gave.
+struct All {
+    cells: Vec<Cell>,
+    turns: Vec<Turns<Measured>>,
+}
+
+impl All {
+    fn runs(&self, cell: Cell, figure: impl Fn(&Measured) -> f64) -> Runs {
+        let at = self.cells.iter().position(|one| *one == cell);
+        let at = at.expect("the rows are of the cells");
+        self.turns[at].runs(figure)
+    }
+
+    fn rate(&self, cell: Cell) -> Runs {
+        self.runs(cell, Measured::rate)
+    }
+}
+
+fn conv(cache: u32) -> Cell {
+    Cell { store: StoreKind::Log, durable: true, cache, controller: 0 }
+}
+
+fn prog(cache: u32) -> Cell {
+    Cell { store: StoreKind::Batch, ..conv(cache) }
+}
+
+fn not_durable(cell: Cell) -> Cell {
+    Cell { durable: false, ..cell }
+}
+
+/// Times for which a slower controller is occupied by a command.
+const SLOW: [u64; 2] = [5_000, 10_000];
+
+fn run(lab: &mut Lab) -> Result<Findings, Error> {
+    let caches: &[u32] = lab.options.pick(&[10, 20, 30, 40, 50], &[10, 50]);
+    let middle = caches[caches.len() / 2];
+    let mut cells = Vec::new();
+    for &cache in caches {
+        let pair = [conv(cache), prog(cache)];
+        cells.extend(pair);
+        cells.extend(pair.map(not_durable));
+    }
+    for controller in SLOW {
+        cells.extend([conv(middle), prog(middle)].map(|cell| Cell { controller, ..cell }));
+    }
+    let setups = cells.iter().map(|cell| cell.setup(lab)).collect::<Result<Vec<_>, _>>()?;
+    let seed = lab.options.seed;
+    let cases: Vec<Case> =
+        cells.iter().zip(&setups).map(|(cell, setup)| cell.case(setup, seed)).collect();
+    let mut watch = lab.watch.helper();
+    let turns = lab.by_turns(&cases, |i| {
+        let measured = measure(&setups[i], &mut watch)?;
+        if let Some(first) = &measured.first_error {
+            return Err(Error::Failed(format!("an operation failed: {first}")));
+        }
+        let share = measured.share;
+        Ok((measured, share))
+    })?;
+    let all = All { cells, turns };
+    let mut rows = figure(&all, caches);
+    rows.extend(host(&all, middle));
+    rows.extend(writes(&all, middle));
+    rows.extend(slower(&all, middle));
+    rows.extend(recovery(lab)?);
+    Ok(Findings { rows, notes: notes(&setups[0]) })
+}
+
+/// Figure 6.
+fn figure(all: &All, caches: &[u32]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let bar = "the paper's heights are only drawn; this is another host";
+    for &cache in caches {
+        for cell in [conv(cache), prog(cache)].map(|c| [c, not_durable(c)]).concat() {
+            let rate = all.rate(cell);
+            rows.push(Row::shown(FIGURE, &cell.name(), "ops/s", Reference::Silent, rate, bar));
+        }
+        let ratio = all.rate(prog(cache)).with(&all.rate(conv(cache)), |prog, conv| prog / conv);
+        rows.push(Row::within(
+            FIGURE,
+            &format!("Prog / Conv, durable, cache {cache} %"),
+            "x",
+            SAYS,
+            ratio,
+            LEAST..=f64::INFINITY,
+        ));
+        let [conv, prog] = [conv(cache), prog(cache)].map(|c| all.rate(not_durable(c)));
+        rows.push(Row::shown(
+            FIGURE,
+            &format!("Prog / Conv, not durable, cache {cache} %"),
+            "x",
+            Reference::Says("Conv is slightly better, as Prog's processor is weaker".into()),
+            prog.with(&conv, |prog, conv| prog / conv),
+            "our controller's processor is as fast as the host's",
+        ));
+    }
+    rows
+}
+
+/// The host's time an operation, in parts.
+fn host(all: &All, cache: u32) -> Vec<Row> {
+    let why = "the paper gives none";
+    let mut rows = Vec::new();
+    for cell in [conv(cache), prog(cache)] {
+        let of =
+            |figure: &dyn Fn(&Measured) -> u64| all.runs(cell, |m| figure(m) as f64 / m.ops as f64);
+        let name = cell.name();
+        let busy = of(&|m| m.host.busy());
+        let what = format!("{name}: busy");
+        rows.push(Row::shown(HOST, &what, "ns", Reference::Silent, busy, why));
+        for part in 0..7 {
+            let runs = of(&|m| ycsb::parts(&m.host)[part].1);
+            let what = format!("{name}: {}", ycsb::parts(&ycsb::HostTime::default())[part].0);
+            rows.push(Row::shown(HOST, &what, "ns", Reference::Silent, runs, why));
+        }
+    }
+    rows
+}
+
+/// Write amplification.
+fn writes(all: &All, cache: u32) -> Vec<Row> {
+    let why = "the paper gives none";
+    let mut rows = Vec::new();
+    for cell in [conv(cache), prog(cache)] {
+        for (what, figure) in [
+            ("by the store", Measured::store_amplification as fn(&Measured) -> Option<f64>),
+            ("again by the drive", Measured::drive_amplification),
+        ] {
+            let runs = all.runs(cell, |m| figure(m).unwrap_or(f64::NAN));
+            let what = format!("{}: {what}", cell.name());
+            rows.push(Row::shown(WRITES, &what, "x", Reference::Silent, runs, why));
+        }
+    }
+    rows
+}
+
+/// What a slower controller does.
+fn slower(all: &All, cache: u32) -> Vec<Row> {
+    let ratio = |controller| {
+        let [conv, prog] = [conv(cache), prog(cache)].map(|c| all.rate(Cell { controller, ..c }));
+        prog.with(&conv, |prog, conv| prog / conv)
+    };
+    let mut rows = Vec::new();
+    for controller in SLOW {
+        for cell in [conv(cache), prog(cache)].map(|c| Cell { controller, ..c }) {
+            let why = "the speed of the paper's controller is not in its text";
+            let rate = all.rate(cell);
+            rows.push(Row::shown(SLOWER, &cell.name(), "ops/s", Reference::Silent, rate, why));
+        }
+        rows.push(Row::shown(
+            SLOWER,
+            &format!("Prog / Conv, durable, {} us a command", controller / 1000),
+            "x",
+            Reference::Silent,
+            ratio(controller),
+            "both drives get the slower controller",
+        ));
+    }
+    rows
+}
+
+fn notes(setup: &Setup) -> Vec<String> {
+    vec![
+        format!(
+            "{} records, {} operations a run; the paper has 5 million and 10 million \
+             (--records 5M)",
+            setup.records, setup.ops
+        ),
+        format!("flash: {}, for both", setup.drive.name),
+        "an update writes the whole record of 1000 bytes; the cache is a part of the tree's pages, \
+         and of Conv's the map of its log is taken off"
+            .into(),
+        "Conv, not durable: collection and checkpoints of the log are off, those of its drive are \
+         not; Prog, not durable: no checkpoints by time, and a drive with room for all"
+            .into(),
+        "host and controller poll, each on a processor; a run counts when both had theirs for \
+         90 % of its time"
+            .into(),
+    ]
+}
+
+/// Pages of MAP that are written to before recovery is measured.
+const MAP_PAGES: u64 = 4096;
+/// Pages of a batch.
+const BATCH: usize = 256;
+
+/// How long recovery takes, against the log since the last checkpoint.
+fn recovery(lab: &mut Lab) -> Result<Vec<Row>, Error> {
+    let times: &[u64] = lab.options.pick(&[1_000, 3_000, 10_000], &[50, 150]);
+    let mut rows = Vec::new();
+    for &ms in times {
+        lab.watch.phase("recovery");
+        let (found, time) = recover(ms * 1_000_000, lab.options.seed)?;
+        let what = format!("{} s of log, {found} entries", ms as f64 / 1000.0);
+        let runs = Runs::one(time as f64 / 1e6);
+        let why = "the paper gives none: it says that frequent checkpoints bound it";
+        rows.push(Row::shown(RECOVERY, &what, "ms", Reference::Silent, runs, why));
+    }
+    lab.note_step(
+        "recovery",
+        "batches of 256 pages at random without a checkpoint, a cut, Batch::open".into(),
+        serde_json::json!({ "map_pages": MAP_PAGES, "profile": "tlc" }),
+    );
+    Ok(rows)
+}
+
+/// Writes for so many ns of drive time after a checkpoint, cuts the power, and
+/// recovers. Gives the entries that were read, and the drive's time.
+fn recover(ns: u64, seed: u64) -> Result<(u64, u64), Error> {
+    let failed = |e: targets::BatchError| Error::Failed(e.to_string());
+    let profile = Profile::builtin("tlc").expect("it is built in");
+    let dim =
+        Dimensions { groups: 16, pus: 4, chunks: 300, pages: 256, planes: 2, page_bytes: 16384 };
+    let geometry = Geometry::new(dim).map_err(|e| Error::Failed(e.to_string()))?;
+    let device = Device::new(&geometry, &profile.timing, RamMedium::new(&geometry, 8)?)?;
+    let config = BatchConfig {
+        pages: 1 << 25,
+        log_rows: 1 << 14,
+        checkpoint_every: 0,
+        ..BatchConfig::for_geometry(&geometry, 0.1)
+    };
+    let drive = Batch::open(device, config, Time::ZERO).map_err(failed)?;
+    let now = drive.now();
+    let mut load = Load { drive, now, done: Ring::new(64), queue: Ring::new(64) };
+    let stride = config.pages / MAP_PAGES;
+    let mut page = 0;
+    load.write(|_| {
+        page += 1;
+        (page <= MAP_PAGES).then(|| (page - 1) * stride)
+    })?;
+    load.drive.request_checkpoint();
+    while load.drive.is_checkpointing() {
+        load.drive.submit(load.now, &mut load.queue);
+        load.step();
+    }
+    let (end, mut rng) = (load.now + ns, Rng::new(seed, 6));
+    load.write(|now| (now < end).then(|| rng.below(MAP_PAGES) * stride + rng.below(512)))?;
+    let device = load.drive.into_below();
+    let chunks = device.chunks().to_vec();
+    let device = Device::restore(&geometry, &profile.timing, device.cut(), &chunks)?;
+    let drive = Batch::open(device, config, Time::ZERO).map_err(failed)?;
+    let found = drive.recovery();
+    Ok((found.entries, found.time))
+}
+
+/// Batches on a drive in virtual time.
+struct Load {
+    drive: Batch<Device<RamMedium>>,
+    now: Time,
+    done: Ring<BatchDone>,
+    queue: Ring<BatchReq>,
+}
+
+impl Load {
+    /// Lets the next thing happen. Gives how many batches ended.
+    fn step(&mut self) -> usize {
+        if let Some(at) = self.drive.next_event() {
+            self.now = self.now.max(at);
+            self.drive.advance(self.now, &mut self.done);
+        }
+        std::iter::from_fn(|| self.done.pop()).count()
+    }
+
+    /// Writes batches, eight at once, until `next` has no more pages.
+    fn write(&mut self, mut next: impl FnMut(Time) -> Option<u64>) -> Result<(), Error> {
+        let (mut more, mut inside) = (true, 0);
+        while more || inside > 0 {
+            while more && inside < 8 {
+                let now = self.now;
+                let lpids: Vec<u64> = std::iter::from_fn(|| next(now)).take(BATCH).collect();
+                more = lpids.len() == BATCH;
+                if lpids.is_empty() {
+                    break;
+                }
+                let mut buffer = Buffer::zeroed(BLOCK_BYTES as usize + 8 * lpids.len())?;
+                Desc::write(&lpids, buffer.bytes_mut());
+                let req = BatchReq { id: 0, op: BatchOp::WriteBatch, lpid: 0, buffer };
+                let pushed = self.queue.push(req);
+                assert!(pushed.is_ok(), "eight fit");
+                inside += 1;
+            }
+            self.drive.submit(self.now, &mut self.queue);
+            inside -= self.step();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_log_takes_longer_to_recover() {
+        let (few, short) = recover(20_000_000, 1).unwrap();
+        let (many, long) = recover(60_000_000, 1).unwrap();
+        assert!(few > 0 && many > 2 * few && long > short, "{few} {short} {many} {long}");
+    }
+
+    #[test]
+    fn cells_have_names_of_their_own() {
+        let cells = [conv(10), prog(10), not_durable(prog(10)), prog(20)];
+        let names: std::collections::HashSet<String> = cells.iter().map(Cell::name).collect();
+        assert_eq!(names.len(), cells.len());
+    }
+}
