@@ -49,7 +49,7 @@ fn virtual_time_repeats_itself() {
         let line = format!("paper --store {store} --records 2k --ops 3k --clients 16 --seed 5");
         let (mut once, mut again) = (bench(&line), bench(&line));
         for report in [&mut once, &mut again] {
-            assert!(of(report, "/write_amplification/store") >= 1.0, "{report}");
+            assert!(of(report, "/write_amplification/store") > 0.0, "{report}");
             report["version"] = Value::Null;
         }
         assert_eq!(once, again);
@@ -95,7 +95,7 @@ fn what_contradicts_is_refused() {
     for (drive, says) in [
         ("null:", "mem:"),
         ("mem:znand,store=none", "store=memory"),
-        ("mem:znand,size=1M,pages=64", "too"),
+        ("mem:znand,size=1M,pages=64", "pages are in use"),
     ] {
         let out = run(Path::new("."), &format!("bench {drive} --ycsb A --records 2k"));
         assert!(matches!(out.status.code(), Some(1 | 2)) && out.stdout.is_empty(), "{drive}");
