@@ -62,6 +62,22 @@ pub struct YcsbArgs {
     pub controller_time: Option<u64>,
 }
 
+impl Default for YcsbArgs {
+    /// As the command line has them when none is given.
+    fn default() -> YcsbArgs {
+        YcsbArgs {
+            ycsb: None,
+            records: 100_000,
+            ops: 200_000,
+            cache: CacheSize::Percent(25.0),
+            store: StoreKind::default(),
+            not_durable: false,
+            clients: 128,
+            controller_time: None,
+        }
+    }
+}
+
 /// A workload's name, in either case.
 fn workload(text: &str) -> Result<Workload, String> {
     text.to_ascii_lowercase().parse().map_err(|e: workload::ycsb::NoWorkload| e.to_string())

@@ -9,11 +9,16 @@ use super::{BenchArgs, ClockKind, Precondition, Rw};
 use crate::blocks::{Completion, Dispatch};
 use crate::drive::{DriveSpec, MemorySpec, NullSpec, StorageSpec, Store};
 use crate::error::Error;
+use crate::ycsb::YcsbArgs;
 
 impl BenchArgs {
     /// Whether the options agree with each other and with the drive.
     pub fn check(&self) -> Result<(), Error> {
         let refuse = |text: &str| Err(Error::Usage(text.into()));
+        // Where --rw is given, which --ycsb excludes, clap does not see this.
+        if self.ycsb.ycsb.is_none() && self.ycsb != YcsbArgs::default() {
+            return refuse("--records, --ops, --cache, --store and the like need --ycsb: add it");
+        }
         if self.read_percent.is_some() && self.rw != Rw::Randrw {
             return refuse("--read-percent is for --rw randrw only: leave it out");
         }
