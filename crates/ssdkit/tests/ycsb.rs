@@ -108,6 +108,7 @@ fn what_contradicts_is_refused() {
 
 /// Whether rows pass depends on the machine; that they are there does not.
 #[test]
+#[ignore = "in real time: needs two idle processors, and minutes without"]
 fn the_quick_study_has_all_rows() {
     let out = run(Path::new("."), "study batched --quick --records 2k --json");
     let report: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| {
