@@ -39,7 +39,8 @@ pub use verify::{Broken, Census};
 /// leaves than there can be pages.
 const MAX_LEVELS: usize = 16;
 
-/// Tries after which an operation is let alone with the cache.
+/// Tries after which an operation is let alone with the cache. A try counts
+/// when its page came, or when it was the oldest of those that waited.
 const PATIENCE: u32 = 64;
 
 /// How a tree is set up.
@@ -89,6 +90,8 @@ enum Stop {
     Page(u32),
     /// There is no room, for a frame or for a command; there will be.
     Stalled,
+    /// There is no room until a batch has been written.
+    Pressed,
     /// It cannot be done.
     Fail(Error),
 }
@@ -140,6 +143,12 @@ pub struct Tree<S> {
     done: Ring<StoreDone>,
     /// Operations that wait for room, oldest first.
     stalled: VecDeque<u32>,
+    /// Operations that wait until a batch has been written, oldest first.
+    held_up: VecDeque<u32>,
+    /// The store has refused a read.
+    full: bool,
+    /// A batch has ended, or all may try again.
+    written: bool,
     /// The operation that is running, and one that has waited too often.
     current: u32,
     starving: u32,
@@ -227,6 +236,9 @@ impl<S: PageStore> Tree<S> {
             now,
             done: Ring::new(DONE),
             stalled: VecDeque::with_capacity(operations.max(1)),
+            held_up: VecDeque::with_capacity(operations.max(1)),
+            full: false,
+            written: false,
             current: NONE,
             starving: NONE,
             flights: (0..FLIGHTS).map(flight).collect(),
@@ -346,7 +358,7 @@ impl<S: PageStore> Tree<S> {
     ) -> Result<(), Error> {
         self.admit(key, &[])?;
         let id = self.ops.take(Kind::Scan { left: count, given: 0 }, tag, key, &[]);
-        self.run(id, sink);
+        self.run_counted(id, sink);
         Ok(())
     }
 
@@ -415,9 +427,10 @@ impl<S: PageStore> Tree<S> {
     /// Lets an operation wait.
     fn park(&mut self, id: u32, stop: Stop) {
         self.asked = true;
-        let Stop::Page(frame) = stop else {
-            self.stalled.push_back(id);
-            return;
+        let frame = match stop {
+            Stop::Page(frame) => frame,
+            Stop::Pressed => return self.held_up.push_back(id),
+            Stop::Stalled | Stop::Fail(_) => return self.stalled.push_back(id),
         };
         self.ops.set_next(id, NONE);
         let (first, last) = self.cache[frame].waiters;
@@ -429,12 +442,17 @@ impl<S: PageStore> Tree<S> {
         }
     }
 
-    /// Tries an operation that has a slot.
-    fn run(&mut self, id: u32, sink: &mut impl Sink) {
-        let mut body = self.ops.body(id);
+    /// Counts a try of an operation that has a slot, and tries it.
+    fn run_counted(&mut self, id: u32, sink: &mut impl Sink) {
         if self.ops.tried(id) > PATIENCE && self.starving == NONE {
             self.starving = id;
         }
+        self.run(id, sink);
+    }
+
+    /// Tries an operation that has a slot.
+    fn run(&mut self, id: u32, sink: &mut impl Sink) {
+        let mut body = self.ops.body(id);
         self.current = id;
         let result = self.attempt(&mut body, sink);
         self.current = NONE;
@@ -475,7 +493,11 @@ impl<S: PageStore> Tree<S> {
         loop {
             // This also gives the drive what was asked of it just now.
             self.store.poll(self.now, &mut self.done);
-            let mut moved = !self.done.is_empty() || std::mem::take(&mut self.retry);
+            let retry = std::mem::take(&mut self.retry);
+            // With no page dirty or on its way there is nothing to wait for.
+            let again = retry || (self.cache.held == 0 && !self.held_up.is_empty());
+            self.written |= again;
+            let mut moved = again || !self.done.is_empty();
             while let Some(done) = self.done.pop() {
                 self.take_done(done, sink);
             }
@@ -543,7 +565,7 @@ impl<S: PageStore> Tree<S> {
         while id != NONE {
             let next = self.ops.next(id);
             match checked {
-                Ok(()) => self.run(id, sink),
+                Ok(()) => self.run_counted(id, sink),
                 Err(error) => {
                     let body = self.ops.body(id);
                     let tag = body.tag;
@@ -556,11 +578,32 @@ impl<S: PageStore> Tree<S> {
         }
     }
 
-    /// Tries the operations that waited for room, each once.
+    /// Tries the operations that waited for room, each once at most: those that
+    /// wait for a batch when one has ended, others until the store refuses a
+    /// read.
     fn run_stalled(&mut self, sink: &mut impl Sink) {
-        for _ in 0..self.stalled.len() {
+        if std::mem::take(&mut self.written) {
+            for _ in 0..self.held_up.len() {
+                let Some(id) = self.held_up.pop_front() else { break };
+                self.run_counted(id, sink);
+            }
+        }
+        for i in 0..self.stalled.len() {
             let Some(id) = self.stalled.pop_front() else { return };
-            self.run(id, sink);
+            self.full = false;
+            if i == 0 {
+                self.run_counted(id, sink)
+            } else {
+                self.run(id, sink)
+            }
+            if self.full {
+                // It stays in front of those that were not tried.
+                if self.stalled.back() == Some(&id) {
+                    self.stalled.pop_back();
+                    self.stalled.push_front(id);
+                }
+                return;
+            }
         }
     }
 

@@ -9,9 +9,10 @@ use std::rc::Rc;
 
 use btree::{
     BatchStore, InPlaceConfig, InPlaceStore, Inline, LogConfig, LogStore, PageStore, Tree,
+    TreeConfig,
 };
 use common::blocks::SMALL;
-use common::{Checked, Fuse, Map, Mix, check_after_crash, contents, random_step};
+use common::{Checked, Fuse, Heard, Map, Mix, check_after_crash, contents, no_fuse, random_step};
 use device::Device;
 use flash::{Dimensions, Geometry, RamMedium, Timing};
 use port::{BLOCK_BYTES, Port, Ring, Shape, Time};
@@ -207,4 +208,60 @@ fn batches_of_the_drive_outlive_power_cuts() {
             (store(drive), now)
         },
     );
+}
+
+/// Operations in a closed loop of so many, on a tree whose cache has room for a
+/// quarter of its pages, on flash that is slow to write. Gives the drive's time
+/// for them, in ns, and the look-ups of pages.
+fn closed_loop<S: PageStore>((store, start): (S, Time), width: usize) -> (u64, u64) {
+    const RECORDS: u64 = 4000;
+    let config = TreeConfig { memory: 2 << 20, operations: 128, dirty: 33 };
+    let mut tree = Tree::create(store, config, start).unwrap();
+    let (mut heard, mut now, mut live) = (Heard::default(), start, 0);
+    let mut rng = Rng::new(3, 5);
+    let (mut from, mut lookups) = (now, 0);
+    for i in 0..2 * RECORDS {
+        let fills = i < RECORDS;
+        loop {
+            live -= heard.done.drain(..).map(|(_, outcome)| outcome.unwrap()).count();
+            heard.records.clear();
+            if live < width && (i != RECORDS || live == 0) {
+                break;
+            }
+            now = now.max(tree.next_event().unwrap());
+            assert!(tree.wait(&mut heard));
+        }
+        if i == RECORDS {
+            (from, lookups) = (now, tree.cache_counters().lookups);
+        }
+        let key = if fills { i } else { rng.below(RECORDS) }.to_be_bytes();
+        if fills || rng.below(4) == 0 {
+            tree.put(i, &key, &[i as u8; 1000], &mut heard).unwrap();
+        } else {
+            tree.get(i, &key, &mut heard).unwrap();
+        }
+        live += 1;
+    }
+    (now - from, tree.cache_counters().lookups - lookups)
+}
+
+/// Operations that wait for room keep nobody from reading, and do not look
+/// again and again.
+#[test]
+fn more_operations_at_once_are_not_slower() {
+    let batched = |width| {
+        let (drive, now) = batch(fresh(), no_fuse());
+        let shape = *drive.drive.shape();
+        let store = BatchStore::new(Inline(drive), shape, 256, btree::store::no_clock);
+        closed_loop((store.unwrap(), now), width)
+    };
+    let logged = |width| {
+        let (drive, shape) = pblk(&no_fuse());
+        let store = LogStore::create(Inline(drive), shape, LOG, Time::ZERO).unwrap();
+        closed_loop((store, Time::ZERO), width)
+    };
+    for (few, many) in [(batched(8), batched(100)), (logged(8), logged(100))] {
+        assert!(many.0 < few.0 * 11 / 10, "{few:?} {many:?}");
+        assert!(many.1 < few.1 * 3 / 2, "{few:?} {many:?}");
+    }
 }

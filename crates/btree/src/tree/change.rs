@@ -70,7 +70,12 @@ impl<S: PageStore> Tree<S> {
         if self.cache.group.len + worst.changed > most && !self.write_group() {
             return Err(self.press());
         }
-        if self.cache.make_free(worst.frames) { Ok(()) } else { Err(self.press()) }
+        if self.cache.make_free(worst.frames) {
+            return Ok(());
+        }
+        // A read that ends gives room, too.
+        self.press();
+        Err(Stop::Stalled)
     }
 
     fn room_for_dirty(&mut self, count: usize) -> Result<(), Stop> {

@@ -47,6 +47,7 @@ impl<S: PageStore> Tree<S> {
             Err(buffer) => {
                 self.cache.end_read(frame, buffer);
                 self.cache.discard(frame);
+                self.full = true;
                 Stop::Stalled
             }
         }
@@ -98,7 +99,7 @@ impl<S: PageStore> Tree<S> {
             match self.need(page) {
                 Ok(frame) => return Ok(frame),
                 Err(Stop::Fail(error)) => return Err(error),
-                Err(Stop::Page(_) | Stop::Stalled) => {}
+                Err(Stop::Page(_) | Stop::Stalled | Stop::Pressed) => {}
             }
             self.broken = None;
             if !self.wait(&mut ()) {

@@ -136,7 +136,7 @@ impl<S: PageStore> Tree<S> {
             }
             match self.fetch(page) {
                 Stop::Page(_) => self.counters.read_ahead += 1,
-                Stop::Stalled | Stop::Fail(_) => return,
+                Stop::Stalled | Stop::Pressed | Stop::Fail(_) => return,
             }
         }
     }

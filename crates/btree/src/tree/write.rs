@@ -81,6 +81,7 @@ impl<S: PageStore> Tree<S> {
     pub(super) fn end_write(&mut self, id: u32, result: Result<(), StoreError>) {
         let flight = &mut self.flights[id as usize];
         flight.seq = 0;
+        self.written = true;
         if let Err(error) = result {
             // The pages stay: the store has older ones.
             self.failed.get_or_insert(error);
@@ -129,6 +130,7 @@ impl<S: PageStore> Tree<S> {
     }
 
     pub(super) fn end_flush(&mut self, result: Result<(), StoreError>, sink: &mut impl Sink) {
+        self.written = true;
         if let Err(error) = result {
             self.failed.get_or_insert(error);
         }
@@ -138,10 +140,11 @@ impl<S: PageStore> Tree<S> {
         }
     }
 
-    /// Stops an operation, as there is no room; says that room is wanted.
+    /// Stops an operation until a batch has been written; says that one is
+    /// wanted.
     pub(super) fn press(&mut self) -> Stop {
         self.pressed = true;
         self.asked = true;
-        Stop::Stalled
+        Stop::Pressed
     }
 }
