@@ -138,7 +138,7 @@ pub enum StoreDone {
 pub struct Ticks {
     /// Giving commands to the drive and taking completions.
     pub submission: u64,
-    /// Copying and sealing pages of batches.
+    /// Copying and sealing pages of batches, and entering them in a map.
     pub writing: u64,
     /// Checking pages that were read.
     pub reading: u64,
@@ -173,11 +173,28 @@ pub fn no_clock() -> u64 {
     0
 }
 
-/// The ticks that `f` took, if it says that it did something: looking for work
-/// while there is none costs nobody anything.
-fn measured(clock: fn() -> u64, f: impl FnOnce() -> bool) -> u64 {
-    let start = clock();
-    if f() { clock() - start } else { 0 }
+/// Measures one thing after the other. The clock is read when something was
+/// done: looking for work while there is none costs nobody anything.
+struct Lap {
+    clock: fn() -> u64,
+    last: u64,
+}
+
+impl Lap {
+    fn start(clock: fn() -> u64) -> Lap {
+        Lap { clock, last: clock() }
+    }
+
+    /// Adds what has passed since the last lap to `ticks`, if something was
+    /// done.
+    #[inline]
+    fn end(&mut self, worked: bool, ticks: &mut u64) {
+        if worked {
+            let now = (self.clock)();
+            *ticks += now - self.last;
+            self.last = now;
+        }
+    }
 }
 
 /// What keeps the tree's pages.

@@ -2,7 +2,7 @@
 //! store, over each of its page stores.
 //!
 //! Files: [`controller`] the drive's controller, its speed and its counters,
-//! [`client`] operations and their verification, [`measure`] one run.
+//! [`counted`] what the host gives it to write, [`client`] operations and their verification, [`measure`] one run.
 //!
 //! Fails when options contradict each other or the drive, when the drive is
 //! too small, and, after the report, when an operation failed or gave wrong
@@ -10,6 +10,7 @@
 
 pub mod client;
 pub mod controller;
+pub mod counted;
 pub mod measure;
 
 use std::io::Write;
@@ -241,7 +242,7 @@ pub fn to_json(setup: &Setup, m: &Measured) -> Value {
             "checkpoint_blocks": log.checkpoint_blocks,
         })),
         "drive_work": {
-            "taken": m.work.taken,
+            "taken": m.blocks_written,
             "programmed": m.work.programmed,
             "collections": m.work.collections,
             "checkpoints": m.work.checkpoints,

@@ -9,7 +9,7 @@ use port::{
 };
 
 use super::drive::Drive;
-use super::{PageStore, StoreDone, StoreError, Ticks, check_seal, measured, seal};
+use super::{Lap, PageStore, StoreDone, StoreError, Ticks, check_seal, seal};
 use crate::page::PAGE_BYTES;
 
 /// Batches that may be on their way at once.
@@ -227,9 +227,10 @@ impl<D: Drive<Cmd = BatchReq, Done = BatchDone>> PageStore for BatchStore<D> {
 
     fn poll(&mut self, now: Time, done: &mut Ring<StoreDone>) {
         self.now = self.now.max(now);
-        let clock = self.clock;
-        self.ticks.submission += measured(clock, || self.advance(now));
-        self.ticks.submission += measured(clock, || self.submit());
+        let mut lap = Lap::start(self.clock);
+        let completed = self.advance(now);
+        let submitted = self.submit();
+        lap.end(completed || submitted, &mut self.ticks.submission);
         while done.room() > 0
             && let Some(one) = self.done.pop()
         {

@@ -51,7 +51,7 @@ use self::collect::Collector;
 use self::format::{Entry, Place, RecordHeader, Seals};
 use super::blocks::{Blocks, buffer};
 use super::drive::Drive;
-use super::{PageStore, StoreDone, StoreError, Ticks, check_seal, measured, no_clock, seal};
+use super::{Lap, PageStore, StoreDone, StoreError, Ticks, check_seal, no_clock, seal};
 use crate::page::PAGE_BYTES;
 
 /// How a log is kept.
@@ -479,6 +479,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     fn learn(&mut self) {
         while self.records.front().is_some_and(|record| record.buffer.is_some()) {
             let record = self.records.pop_front().expect("it is there");
+            let mut lap = Lap::start(self.config.clock);
             let Record { place, count, id, buffer } = record;
             let buffer = self.whole(buffer.expect("it is back"));
             if self.failed.is_none() {
@@ -495,6 +496,8 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
                 }
                 None => self.moving.buffer = Some(buffer),
             }
+            let ticks = &mut self.ticks;
+            lap.end(true, if id.is_some() { &mut ticks.writing } else { &mut ticks.collection });
         }
     }
 
@@ -631,18 +634,24 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
     }
 
     fn poll(&mut self, now: Time, done: &mut Ring<StoreDone>) {
-        let clock = self.config.clock;
-        self.ticks.submission += measured(clock, || self.blocks.advance(now));
+        let mut lap = Lap::start(self.config.clock);
+        let completed = self.blocks.advance(now);
+        lap.end(completed, &mut self.ticks.submission);
         while let Some(finished) = self.blocks.pop() {
             let result = StoreError::drive(finished.tag.what(), finished.status);
             self.finish(finished.tag, result, finished.buffer);
         }
         self.learn();
+        // What completions took was counted where it was long.
+        lap.end(completed, &mut 0);
         if self.config.durable && self.failed.is_none() {
-            self.ticks.collection += measured(clock, || self.collect());
-            self.ticks.checkpoint += measured(clock, || self.checkpoint_work());
+            let worked = self.collect();
+            lap.end(worked, &mut self.ticks.collection);
+            let worked = self.checkpoint_work();
+            lap.end(worked, &mut self.ticks.checkpoint);
         }
-        self.ticks.submission += measured(clock, || self.blocks.submit());
+        let submitted = self.blocks.submit();
+        lap.end(submitted, &mut self.ticks.submission);
         while done.room() > 0
             && let Some(one) = self.out.pop_front()
         {

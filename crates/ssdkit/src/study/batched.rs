@@ -14,6 +14,7 @@
 use device::Device;
 use flash::{Dimensions, Geometry, Profile, RamMedium};
 use port::{BLOCK_BYTES, BatchDone, BatchOp, BatchReq, Buffer, Desc, Port, Ring, Time};
+use targets::batch::Recovery;
 use targets::{Batch, BatchConfig};
 use workload::Rng;
 use workload::ycsb::Workload;
@@ -36,12 +37,16 @@ const FIGURE: &str = "figure 6: YCSB throughput, one host core";
 const HOST: &str = "section 7.2: where the host's time goes, an operation";
 const WRITES: &str = "how often a page is written";
 const SLOWER: &str = "section 7.2: a weaker controller";
+const ALONE: &str = "the same drives under a host whose work takes no time, virtual time";
 const RECOVERY: &str = "section 4: recovery of the drive, drive time";
 
 /// Flash that is fast enough that nothing waits for it for long ("our
 /// experiments are never I/O bound"), in chunks small enough for a small
 /// drive.
 const DRIVE: &str = "mem:znand,planes=2,pages=64";
+/// Operations under way at once: enough that the host seldom waits ("large
+/// enough that the queue is never starved").
+const CLIENTS: usize = 256;
 /// The least ratio of the paper, durable.
 const LEAST: f64 = 1.91;
 /// What is asked of figure 6.
@@ -56,6 +61,8 @@ struct Cell {
     cache: u32,
     /// Nanoseconds a command.
     controller: u64,
+    /// On the wall, or in virtual time.
+    real: bool,
 }
 
 impl Cell {
@@ -83,10 +90,10 @@ impl Cell {
             cache: CacheSize::Percent(f64::from(self.cache)),
             store: self.store,
             durable: self.durable,
-            clients: 128,
+            clients: CLIENTS,
             controller: self.controller,
             seed: lab.options.seed,
-            real: true,
+            real: self.real,
             verify: false,
         })
     }
@@ -94,11 +101,12 @@ impl Cell {
     fn case(&self, setup: &Setup, seed: u64) -> Case {
         let mut command = format!(
             "ssdkit bench {DRIVE} --ycsb paper --store {} --records {} --ops {} --cache {}% \
-             --clock real --seed {seed}",
+             --clients {CLIENTS} --clock {} --seed {seed}",
             self.store.name(),
             setup.records,
             setup.ops,
-            self.cache
+            self.cache,
+            if self.real { "real" } else { "virtual" },
         );
         if !self.durable {
             command += " --not-durable";
@@ -129,7 +137,7 @@ impl All {
 }
 
 fn conv(cache: u32) -> Cell {
-    Cell { store: StoreKind::Log, durable: true, cache, controller: 0 }
+    Cell { store: StoreKind::Log, durable: true, cache, controller: 0, real: true }
 }
 
 fn prog(cache: u32) -> Cell {
@@ -173,6 +181,7 @@ fn run(lab: &mut Lab) -> Result<Findings, Error> {
     rows.extend(host(&all, middle));
     rows.extend(writes(&all, middle));
     rows.extend(slower(&all, middle));
+    rows.extend(alone(lab, caches)?);
     rows.extend(recovery(lab)?);
     Ok(Findings { rows, notes: notes(&setups[0]) })
 }
@@ -270,6 +279,35 @@ fn slower(all: &All, cache: u32) -> Vec<Row> {
     rows
 }
 
+/// What the drives give, however slow the host is: one run each.
+fn alone(lab: &mut Lab, caches: &[u32]) -> Result<Vec<Row>, Error> {
+    let mut rows = Vec::new();
+    for &cache in caches {
+        let mut rates = [0.0; 2];
+        for (rate, cell) in rates.iter_mut().zip([conv(cache), prog(cache)]) {
+            let cell = Cell { real: false, ..cell };
+            let setup = cell.setup(lab)?;
+            lab.watch.phase("virtual time");
+            *rate = measure(&setup, &mut lab.watch.helper())?.rate();
+            let case = cell.case(&setup, lab.options.seed);
+            let what = format!("{}, virtual time", case.what);
+            lab.note_step(&what, case.command, case.configuration);
+            let why = "no figure of the paper: its host was the limit";
+            let runs = Runs::one(*rate);
+            rows.push(Row::shown(ALONE, &cell.name(), "ops/s", Reference::Silent, runs, why));
+        }
+        rows.push(Row::shown(
+            ALONE,
+            &format!("Prog / Conv, durable, cache {cache} %"),
+            "x",
+            Reference::Silent,
+            Runs::one(rates[1] / rates[0]),
+            "no figure of the paper: what collection takes of the drive",
+        ));
+    }
+    Ok(rows)
+}
+
 fn notes(setup: &Setup) -> Vec<String> {
     vec![
         format!(
@@ -301,9 +339,11 @@ fn recovery(lab: &mut Lab) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     for &ms in times {
         lab.watch.phase("recovery");
-        let (found, time) = recover(ms * 1_000_000, lab.options.seed)?;
-        let what = format!("{} s of log, {found} entries", ms as f64 / 1000.0);
-        let runs = Runs::one(time as f64 / 1e6);
+        let found = recover(ms * 1_000_000, lab.options.seed)?;
+        let (rows_read, pages) = (found.rows, found.map_pages);
+        let seconds = ms as f64 / 1000.0;
+        let what = format!("{seconds} s of log: {rows_read} rows, {pages} pages of MAP");
+        let runs = Runs::one(found.time as f64 / 1e6);
         let why = "the paper gives none: it says that frequent checkpoints bound it";
         rows.push(Row::shown(RECOVERY, &what, "ms", Reference::Silent, runs, why));
     }
@@ -316,8 +356,11 @@ fn recovery(lab: &mut Lab) -> Result<Vec<Row>, Error> {
 }
 
 /// Writes for so many ns of drive time after a checkpoint, cuts the power, and
-/// recovers. Gives the entries that were read, and the drive's time.
-fn recover(ns: u64, seed: u64) -> Result<(u64, u64), Error> {
+/// recovers. The rows of the log are read one behind the other, as each names
+/// the next; then the pages of MAP that they name, at the same time. There are
+/// at most [`MAP_PAGES`] of these, so a short log costs more a row than a long
+/// one.
+fn recover(ns: u64, seed: u64) -> Result<Recovery, Error> {
     let failed = |e: targets::BatchError| Error::Failed(e.to_string());
     let profile = Profile::builtin("tlc").expect("it is built in");
     let dim =
@@ -350,8 +393,7 @@ fn recover(ns: u64, seed: u64) -> Result<(u64, u64), Error> {
     let chunks = device.chunks().to_vec();
     let device = Device::restore(&geometry, &profile.timing, device.cut(), &chunks)?;
     let drive = Batch::open(device, config, Time::ZERO).map_err(failed)?;
-    let found = drive.recovery();
-    Ok((found.entries, found.time))
+    Ok(drive.recovery().clone())
 }
 
 /// Batches on a drive in virtual time.

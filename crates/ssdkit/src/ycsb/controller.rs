@@ -18,9 +18,7 @@ const DEPTH: usize = 1024;
 /// What a drive has done, in blocks and in times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Blocks that the host wrote.
-    pub taken: u64,
-    /// Of these, blocks that were programmed, or will be.
+    /// Blocks of the host that were programmed.
     pub user: u64,
     /// Blocks programmed, with those of collection and of the drive's own.
     pub programmed: u64,
@@ -35,7 +33,6 @@ impl Work {
     #[must_use]
     pub fn since(&self, earlier: &Work) -> Work {
         Work {
-            taken: self.taken - earlier.taken,
             user: self.user - earlier.user,
             programmed: self.programmed - earlier.programmed,
             collections: self.collections - earlier.collections,
@@ -55,7 +52,6 @@ impl<D: OpenChannel> Works for Pblk<D> {
     fn work(&self) -> Work {
         let c = self.counters();
         Work {
-            taken: c.user + c.absorbed,
             user: c.user,
             programmed: c.user + c.gc + c.padding + c.metadata,
             collections: c.collections,
@@ -69,7 +65,6 @@ impl<D: OpenChannel> Works for Batch<D> {
     fn work(&self) -> Work {
         let c = self.counters();
         Work {
-            taken: c.user,
             user: c.user - c.superseded,
             programmed: c.programmed,
             collections: c.collections,
@@ -81,24 +76,18 @@ impl<D: OpenChannel> Works for Batch<D> {
 /// A drive's work, to be seen from another thread: each number is one that was
 /// true, not all at the same moment.
 #[derive(Debug, Default)]
-pub struct Published([AtomicU64; 5]);
+pub struct Published([AtomicU64; 4]);
 
 impl Published {
     /// What the drive has done so far.
     pub fn work(&self) -> Work {
         let at = |i: usize| self.0[i].load(Ordering::Relaxed);
-        Work {
-            taken: at(0),
-            user: at(1),
-            programmed: at(2),
-            collections: at(3),
-            checkpoints: at(4),
-        }
+        Work { user: at(0), programmed: at(1), collections: at(2), checkpoints: at(3) }
     }
 
     #[inline]
     fn publish(&self, w: &Work) {
-        let all = [w.taken, w.user, w.programmed, w.collections, w.checkpoints];
+        let all = [w.user, w.programmed, w.collections, w.checkpoints];
         for (to, n) in self.0.iter().zip(all) {
             to.store(n, Ordering::Relaxed);
         }
@@ -215,7 +204,7 @@ mod tests {
 
     impl Works for Echo {
         fn work(&self) -> Work {
-            Work { taken: 7, ..Work::default() }
+            Work { user: 7, ..Work::default() }
         }
     }
 
@@ -236,6 +225,6 @@ mod tests {
             }
         }
         assert_eq!(seen, [(0, Time(150)), (1, Time(250)), (2, Time(350))]);
-        assert_eq!(published.work().taken, 7);
+        assert_eq!(published.work().user, 7);
     }
 }

@@ -11,9 +11,10 @@
 //! Fails when the drive cannot be, or is too small, and when an operation that
 //! must not fail does; wrong data is counted, and told by [`Measured`].
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::time::Instant;
 
 use btree::store::{Ticks, no_clock};
 use btree::{
@@ -21,15 +22,16 @@ use btree::{
     LogStore, PAGE_BYTES, PageStore, Remote, StoreError, Tree, TreeConfig,
 };
 use device::hosted::{Hosted, HostedOptions, Queue};
+use device::realtime::{Clock, process_cpu, thread_cpu};
 use device::{Device, Link, OpenChannel};
 use flash::RamMedium;
 use port::{BLOCK_BYTES, BatchDone, BatchReq, BatchShape, BlockDone, BlockReq, Port, Shape, Time};
-use rustix::time::{ClockId, clock_gettime};
 use targets::{Batch, BatchConfig, Pblk};
 use workload::ycsb::{Workload, Ycsb};
 
 use super::client::{All, Client, Fill, Kind, Source};
 use super::controller::{Controller, Published, Work};
+use super::counted::Counted;
 use crate::drive::DriveConfig;
 use crate::error::Error;
 use crate::stack;
@@ -167,6 +169,8 @@ pub struct Measured {
     pub pages_written: u64,
     /// What the log did, where there is one.
     pub log: Option<LogCounters>,
+    /// Blocks that the store wrote, counted when it gave them to the drive.
+    pub blocks_written: u64,
     /// What the drive did.
     pub work: Work,
     /// Records that were not there and may not have to be.
@@ -185,10 +189,10 @@ impl Measured {
 
     /// Blocks that the store wrote for each page of the tree.
     pub fn store_amplification(&self) -> Option<f64> {
-        (self.pages_written > 0).then(|| self.work.taken as f64 / self.pages_written as f64)
+        (self.pages_written > 0).then(|| self.blocks_written as f64 / self.pages_written as f64)
     }
 
-    /// Blocks programmed for each block of the store.
+    /// Blocks programmed for each block of the store that was programmed.
     pub fn drive_amplification(&self) -> Option<f64> {
         (self.work.user > 0).then(|| self.work.programmed as f64 / self.work.user as f64)
     }
@@ -196,17 +200,8 @@ impl Measured {
 
 /// Nanoseconds since the first call.
 fn clock() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
-}
-
-/// Processor time of this thread, and of the process, in ns.
-fn processor() -> (u64, u64) {
-    let of = |clock| {
-        let t = clock_gettime(clock);
-        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-    };
-    (of(ClockId::ThreadCPUTime), of(ClockId::ProcessCPUTime))
+    static START: OnceLock<Clock> = OnceLock::new();
+    START.get_or_init(Clock::start).now().0
 }
 
 fn failed(e: impl std::fmt::Display) -> Error {
@@ -223,7 +218,14 @@ fn store_error(e: StoreError) -> Error {
 
 /// Runs it.
 pub fn measure(setup: &Setup, watch: &mut Watch) -> Result<Measured, Error> {
-    let mut run = Run { setup, watch, now: Time::ZERO, published: Arc::default(), waiting: 0 };
+    let mut run = Run {
+        setup,
+        watch,
+        now: Time::ZERO,
+        blocks: Rc::default(),
+        published: Arc::default(),
+        waiting: 0,
+    };
     match setup.store {
         StoreKind::Batch => run.batched(),
         StoreKind::Log | StoreKind::InPlace => run.blocks(),
@@ -247,6 +249,8 @@ struct Run<'a, 'b> {
     watch: &'b mut Watch,
     /// The drive's time, where it is virtual.
     now: Time,
+    /// Blocks that were given to the drive to be written.
+    blocks: Rc<Cell<u64>>,
     published: Arc<Published>,
     /// Time without anything to do, in real time, in ns.
     waiting: u64,
@@ -305,6 +309,7 @@ impl Run<'_, '_> {
         D: Drive<Cmd = BlockReq, Done = BlockDone>,
     {
         let clock = self.clock();
+        let drive = Counted::new(drive, self.blocks.clone());
         if self.setup.store == StoreKind::InPlace {
             let config = InPlaceConfig { clock, ..InPlaceConfig::default() };
             let store = InPlaceStore::create(drive, shape, config, self.now);
@@ -331,6 +336,7 @@ impl Run<'_, '_> {
         if !self.setup.durable {
             config.checkpoint_every = 0;
         }
+        config.depth = self.depth();
         config.pages = config.pages.min(self.setup.drive.size / BLOCK_BYTES);
         let target = Batch::open(device, config, Time::ZERO)
             .map_err(|e| Error::Usage(format!("the drive with batched writes: {e}")))?;
@@ -353,6 +359,7 @@ impl Run<'_, '_> {
     where
         D: Drive<Cmd = BatchReq, Done = BatchDone>,
     {
+        let drive = Counted::new(drive, self.blocks.clone());
         let store = BatchStore::new(drive, shape, BATCH, self.clock()).map_err(store_error)?;
         let (store, mut client) = self.load(store)?;
         self.measure((store, &mut client), 0, |_| None)
@@ -426,14 +433,14 @@ impl Run<'_, '_> {
     }
 
     fn mark<S: PageStore>(&self, tree: &Tree<S>, log: Option<LogCounters>) -> Mark {
-        let (thread, process) = processor();
         Mark {
             now: if self.setup.real { clock() } else { self.now.0 },
             waiting: self.waiting,
             ticks: tree.store().ticks(),
-            used: Used { clock: clock(), thread, process },
+            used: Used { clock: clock(), thread: thread_cpu(), process: process_cpu() },
             cache: tree.cache_counters(),
             written: tree.counters().pages_written,
+            blocks: self.blocks.get(),
             work: self.published.work(),
             log,
         }
@@ -547,6 +554,7 @@ struct Mark {
     used: Used,
     cache: btree::CacheCounters,
     written: u64,
+    blocks: u64,
     work: Work,
     log: Option<LogCounters>,
 }
@@ -577,6 +585,7 @@ impl Mark {
             host: if setup.real { time } else { HostTime::default() },
             share: setup.real.then(|| least as f64 / wall.max(1) as f64),
             pages_written: b.written - a.written,
+            blocks_written: b.blocks - a.blocks,
             log: a.log.zip(b.log).map(|(a, b)| log_since(&a, &b)),
             work: b.work.since(&a.work),
             missing: 0,
