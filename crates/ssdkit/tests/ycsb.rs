@@ -49,7 +49,8 @@ fn virtual_time_repeats_itself() {
         let line = format!("paper --store {store} --records 2k --ops 3k --clients 16 --seed 5");
         let (mut once, mut again) = (bench(&line), bench(&line));
         for report in [&mut once, &mut again] {
-            assert!(of(report, "/write_amplification/store") > 0.0, "{report}");
+            // What the drive still has in its buffer counts.
+            assert!(of(report, "/write_amplification/store") >= 1.0, "{report}");
             report["version"] = Value::Null;
         }
         assert_eq!(once, again);
@@ -115,7 +116,7 @@ fn the_quick_study_has_all_rows() {
         panic!("{e}: {}", String::from_utf8_lossy(&out.stderr));
     });
     let rows = report["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 2 * 6 + 2 * 8 + 4 + 2 * 3 + 2);
+    assert_eq!(rows.len(), 2 * 6 + 2 * 8 + 4 + 2 * 3 + 2 * 3 + 2);
     for row in rows {
         assert!(row["ours"]["median"].as_f64().is_some(), "{row}");
     }
