@@ -235,6 +235,9 @@ pub fn measure(setup: &Setup, watch: &mut Watch) -> Result<Measured, Error> {
 type Blocks = Link<Controller<Pblk<Device<RamMedium>>>>;
 type Batched = Link<Controller<Batch<Device<RamMedium>>>>;
 
+/// A drive on a thread of its own, and the host's queue to it.
+type Sides<P> = (Hosted<P>, Queue<<P as Port>::Cmd, <P as Port>::Done>);
+
 /// What the host's thread has used.
 #[derive(Clone, Copy, Default)]
 struct Used {
@@ -272,7 +275,7 @@ impl Run<'_, '_> {
         (2 * self.setup.clients + 128).min(1024)
     }
 
-    fn host<P>(&self, drive: P) -> Result<(Hosted<P>, Queue<P::Cmd, P::Done>), Error>
+    fn host<P>(&self, drive: P) -> Result<Sides<P>, Error>
     where
         P: Port + Send + 'static,
         P::Cmd: Send,
