@@ -223,7 +223,10 @@ fn closed_loop<S: PageStore>((store, start): (S, Time), width: usize) -> (u64, u
     for i in 0..2 * RECORDS {
         let fills = i < RECORDS;
         loop {
-            live -= heard.done.drain(..).map(|(_, outcome)| outcome.unwrap()).count();
+            for (_, outcome) in heard.done.drain(..) {
+                outcome.unwrap();
+                live -= 1;
+            }
             heard.records.clear();
             if live < width && (i != RECORDS || live == 0) {
                 break;
