@@ -601,7 +601,7 @@ impl<D: OpenChannel> Pblk<D> {
         let began = self.collectors[rank].open.take();
         let open = match began {
             Some(open) => open,
-            None if self.collectors[rank].is_cold => self.space.open_worn(pu)?,
+            None if self.collectors[rank].is_cold => self.space.open_worn(pu, self.wear_apart())?,
             None => self.space.open(pu)?,
         };
         self.collectors[rank].open = self.advance_open(open);

@@ -31,6 +31,8 @@ struct PuStripe {
     rest: u8,
     /// The sum of these, up to 256.
     rested: u8,
+    /// It lets this turn pass.
+    passes: bool,
 }
 
 /// Round robin over the parallel units that can take a row, channels first.
@@ -42,6 +44,8 @@ pub(super) struct Stripe {
     /// A bit for each rank: can take a row.
     able: Vec<u64>,
     next: usize,
+    /// Some let their turn pass, and no row was taken since.
+    passing: bool,
     /// User rows at one parallel unit, at most.
     most: u8,
     /// Full units that wait for a parallel unit.
@@ -62,7 +66,7 @@ impl Stripe {
         let able = vec![0; pus.len().div_ceil(64)];
         let (ready, stranded) = (VecDeque::with_capacity(64), VecDeque::new());
         let most = ROWS_PER_PU.saturating_mul(at_once).min(u8::MAX.into()) as u8;
-        Stripe { pus, ranks, able, next: 0, most, ready, stranded }
+        Stripe { pus, ranks, able, next: 0, passing: false, most, ready, stranded }
     }
 
     /// A parallel unit's place in the round.
@@ -132,15 +136,51 @@ impl Stripe {
     #[inline]
     fn choose(&mut self) -> Option<usize> {
         let rank = self.choose_next()?;
-        if self.pus[rank].rest == 0 { Some(rank) } else { self.choose_rested(rank) }
+        if self.pus[rank].rest > 0 {
+            return self.choose_rested(rank);
+        }
+        if self.passing {
+            self.end_passing();
+        }
+        Some(rank)
     }
 
+    /// Goes on from a unit that may let its turn pass, to one that does not.
+    /// Where no other can take the row now, it waits for one that does not rest
+    /// and has a row on its way: a drive that has as much to do as it can is
+    /// leveled, too.
     #[cold]
-    fn choose_rested(&mut self, rank: usize) -> Option<usize> {
+    fn choose_rested(&mut self, first: usize) -> Option<usize> {
+        let mut rank = first;
+        while self.lets_pass(rank) {
+            rank = self.choose_next()?;
+            if rank == first {
+                if self.pus.iter().any(|pu| pu.rest == 0 && pu.rows > 0) {
+                    return None;
+                }
+                break;
+            }
+        }
+        self.end_passing();
+        Some(rank)
+    }
+
+    /// Whether a unit lets this turn pass; asked again for the same row it
+    /// says the same.
+    fn lets_pass(&mut self, rank: usize) -> bool {
         let stripe = &mut self.pus[rank];
-        let (rested, passes) = stripe.rested.overflowing_add(stripe.rest);
-        stripe.rested = rested;
-        if passes { self.choose_next() } else { Some(rank) }
+        if !stripe.passes {
+            (stripe.rested, stripe.passes) = stripe.rested.overflowing_add(stripe.rest);
+            self.passing |= stripe.passes;
+        }
+        stripe.passes
+    }
+
+    /// A unit takes the row.
+    #[cold]
+    fn end_passing(&mut self) {
+        self.pus.iter_mut().for_each(|pu| pu.passes = false);
+        self.passing = false;
     }
 
     #[inline(always)]
@@ -551,5 +591,43 @@ impl<D: OpenChannel> Pblk<D> {
         if let Some(chunk) = self.space.set_invalid(ppa) {
             self.try_erase(now, chunk);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flash::Dimensions;
+
+    #[test]
+    fn a_unit_that_rests_waits_for_others_that_are_busy() {
+        let dim =
+            Dimensions { groups: 1, pus: 2, chunks: 4, pages: 4, planes: 1, page_bytes: 4096 };
+        let mut stripe = Stripe::new(&Geometry::new(dim).unwrap(), 1);
+        stripe.set_able(0, true);
+        stripe.rest(0, 192);
+        stripe.pus[1].rows = 1;
+        // Of four rows it takes one; asked again for the same row it says the
+        // same, until the other one has taken it.
+        let mut taken = [0; 2];
+        for _ in 0..400 {
+            let mut rank = stripe.choose();
+            if rank.is_none() {
+                assert_eq!(stripe.choose(), None);
+                stripe.set_able(1, true);
+                rank = stripe.choose();
+                stripe.set_able(1, false);
+            }
+            taken[rank.unwrap()] += 1;
+        }
+        assert_eq!(taken, [100, 300]);
+        // Nobody else will come: it takes all.
+        stripe.pus[1].rows = 0;
+        assert!((0..100).all(|_| stripe.choose() == Some(0)));
+        // Nor do two that rest wait for each other.
+        stripe.set_able(1, true);
+        stripe.rest(1, 192);
+        (stripe.pus[0].rows, stripe.pus[1].rows) = (1, 1);
+        assert!((0..100).all(|_| stripe.choose().is_some()));
     }
 }

@@ -10,6 +10,7 @@ use flash::{Geometry, Ppa};
 use port::{Lazy, OutOfMemory};
 
 use super::Victim;
+use super::meta::ANCHORS;
 
 /// Set in the valid count of a chunk that is not closed, so that one scan
 /// finds the closed chunk with the least.
@@ -326,12 +327,18 @@ impl Space {
         Some(self.opened(pu, number))
     }
 
-    /// Takes the most worn free chunk of a unit, for what will stay.
-    pub fn open_worn(&mut self, pu: usize) -> Option<OpenChunk> {
-        if self.pus[pu].free() == 0 {
+    /// Takes the most worn free chunk of a unit, for what should stay. Not one
+    /// that is this far ahead of the unit's mean: what was put there did not
+    /// stay, or it would not be.
+    pub fn open_worn(&mut self, pu: usize, ahead: u32) -> Option<OpenChunk> {
+        let of_pu = &self.pus[pu];
+        if of_pu.free() == 0 {
             return None;
         }
-        let number = self.pus[pu].free.pop_back()?;
+        let mean = (of_pu.wear / u64::from(self.geometry.chunks() - ANCHORS)) as u32;
+        let wear = |number: &u32| self.wear[self.geometry.chunk_of(pu, *number)];
+        let at = of_pu.free.iter().rposition(|number| wear(number) < mean + ahead).unwrap_or(0);
+        let number = self.pus[pu].free.remove(at)?;
         Some(self.opened(pu, number))
     }
 

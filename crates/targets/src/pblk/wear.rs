@@ -5,13 +5,13 @@
 //! Static: a chunk that holds what nobody writes is never collected, and stays
 //! behind while the others wear. With each erase a few chunks of the unit are
 //! looked at; one that is 1 part in [`BEHIND`] of the endurance behind the mean
-//! of its unit is collected, its blocks go to the most worn free chunk, and it
-//! is used itself. Each chunk is moved for that at most once while the others
-//! wear by as much: with an endurance of E, that adds at most [`BEHIND`] / E to
-//! the erases.
+//! of its unit is collected, its blocks go to the most worn free chunk that is
+//! not as far ahead, and it is used itself. Each chunk is moved for that at most
+//! once while the others wear by as much: with an endurance of E, that adds at
+//! most [`BEHIND`] / E to the erases.
 //!
 //! Across units: one that is more worn than the mean lets turns of the stripe
-//! pass.
+//! pass, where another unit can take the row or soon may.
 
 use device::OpenChannel;
 
@@ -31,6 +31,12 @@ const MOST_REST: u64 = 192;
 const LOOKS: u32 = 16;
 
 impl<D: OpenChannel> Pblk<D> {
+    /// Erases by which a chunk may be apart from the mean of its unit before
+    /// something is done.
+    pub(super) fn wear_apart(&self) -> u32 {
+        (u64::from(self.device.timing().endurance) / BEHIND).max(2) as u32
+    }
+
     /// A chunk of a unit was erased: looks whether the unit is ahead, and
     /// whether one of a few chunks has fallen behind, which is put down to be
     /// collected. Bounded: one at a time in each unit.
@@ -45,7 +51,7 @@ impl<D: OpenChannel> Pblk<D> {
         if !self.collectors[rank].asked.is_empty() {
             return;
         }
-        let behind = (endurance / BEHIND).max(2);
+        let behind = u64::from(self.wear_apart());
         for _ in 0..LOOKS.min(self.geometry.chunks()) {
             let number = self.collectors[rank].looked;
             let next = number + 1;
