@@ -39,12 +39,12 @@ use super::{Cookie, Pblk};
 
 /// Rows written between checkpoints, for each row that the last one wrote: so
 /// that they take little of the drive.
-const ROWS_PER_ROW: u64 = 256;
+const ROWS_PER_ROW: u64 = 512;
 
 /// Rows between checkpoints for each parallel unit, at least and at most. The
 /// most bounds how long recovery reads.
 const LEAST_ROWS: u64 = 16;
-const MOST_ROWS: u64 = 4096;
+const MOST_ROWS: u64 = 8192;
 
 /// A drive with many chunks looks at all of them at T0: rows between
 /// checkpoints are at least a part of their number.
