@@ -12,111 +12,34 @@ use btree::{
     TreeConfig,
 };
 use common::blocks::SMALL;
+use common::drives::{Flash, Fused, batch_config, cut, fresh, pblk_config};
 use common::{Checked, Fuse, Heard, Map, Mix, check_after_crash, contents, no_fuse, random_step};
-use device::Device;
-use flash::{Dimensions, Geometry, RamMedium, Timing};
-use port::{BLOCK_BYTES, Port, Ring, Shape, Time};
-use targets::{Batch, BatchConfig, Pblk, PblkConfig, Victim, with_reserve};
+use port::{Shape, Time};
+use targets::{Batch, Pblk};
 use workload::Rng;
-
-type Flash = Device<RamMedium>;
-
-/// A drive that stops for ever after a number of events.
-struct Fused<P> {
-    drive: P,
-    fuse: Fuse,
-}
-
-impl<P: Port> Port for Fused<P> {
-    type Cmd = P::Cmd;
-    type Done = P::Done;
-
-    fn submit(&mut self, now: Time, cmds: &mut Ring<P::Cmd>) {
-        if self.fuse.get() > 0 {
-            self.drive.submit(now, cmds);
-        }
-    }
-
-    fn next_event(&self) -> Option<Time> {
-        if self.fuse.get() > 0 { self.drive.next_event() } else { None }
-    }
-
-    fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
-        if self.fuse.get() > 0 {
-            self.fuse.set(self.fuse.get() - 1);
-            self.drive.advance(to, done);
-        }
-    }
-}
-
-const DATA_CHUNKS: u32 = 12;
-
-fn geometry() -> Geometry {
-    let dim = Dimensions {
-        groups: 2,
-        pus: 2,
-        chunks: DATA_CHUNKS,
-        pages: 32,
-        planes: 2,
-        page_bytes: 16384,
-    };
-    Geometry::new(with_reserve(dim)).unwrap()
-}
-
-fn timing() -> Timing {
-    Timing {
-        read: vec![50_000],
-        program: vec![600_000, 900_000],
-        erase: 3_000_000,
-        command: 100,
-        channel_rate: 400_000_000,
-        ..Timing::default()
-    }
-}
-
-fn config(geometry: &Geometry) -> PblkConfig {
-    let blocks = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
-    let bytes = blocks * 75 / 100 * BLOCK_BYTES;
-    PblkConfig { bytes, data_chunks: DATA_CHUNKS, victim: Victim::Greedy, seed: 7 }
-}
-
-/// A new device.
-fn fresh() -> Flash {
-    let geometry = geometry();
-    let medium = RamMedium::new(&geometry, BLOCK_BYTES as u32).unwrap();
-    Device::new(&geometry, &timing(), medium).unwrap()
-}
-
-/// A device after a power cut.
-fn cut(device: Flash) -> Flash {
-    let chunks = device.chunks().to_vec();
-    Device::restore(&geometry(), &timing(), device.cut(), &chunks).unwrap()
-}
 
 type BlockDrive = Fused<Pblk<Flash>>;
 
 fn pblk(fuse: &Fuse) -> (BlockDrive, Shape) {
-    let drive = Pblk::new(fresh(), config(&geometry())).unwrap();
+    let drive = Pblk::new(fresh(), pblk_config()).unwrap();
     let shape = drive.shape();
-    (Fused { drive, fuse: fuse.clone() }, shape)
+    (Fused::new(drive, fuse), shape)
 }
 
 fn cut_pblk(drive: BlockDrive) -> (BlockDrive, Shape, Time) {
     let device = cut(drive.drive.into_device());
-    let (target, now) = Pblk::recover(device, config(&geometry()), Time::ZERO).unwrap();
+    let (target, now) = Pblk::recover(device, pblk_config(), Time::ZERO).unwrap();
     let shape = target.shape();
-    (Fused { drive: target, fuse: drive.fuse }, shape, now)
+    (Fused::new(target, &drive.fuse), shape, now)
 }
 
 type BatchDrive = Fused<Batch<Flash>>;
 
 /// The target with batched writes, as it starts on a device.
 fn batch(device: Flash, fuse: Fuse) -> (BatchDrive, Time) {
-    let config = BatchConfig::for_geometry(&geometry(), 0.3);
-    let config = BatchConfig { cache_bytes: 4 << 20, ..config };
-    let drive = Batch::open(device, config, Time::ZERO).unwrap();
+    let drive = Batch::open(device, batch_config(), Time::ZERO).unwrap();
     let now = drive.now();
-    (Fused { drive, fuse }, now)
+    (Fused::new(drive, &fuse), now)
 }
 
 const LOG: LogConfig = LogConfig {

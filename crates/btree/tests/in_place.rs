@@ -55,6 +55,16 @@ fn damage_is_an_error() {
 }
 
 #[test]
+fn limits_are_errors() {
+    blocks::limits_are_errors::<InPlace>();
+}
+
+#[test]
+fn a_lost_page_is_an_error() {
+    blocks::a_lost_page_is_an_error::<InPlace>();
+}
+
+#[test]
 fn wrong_drives_are_refused() {
     let create = |blocks, max_batch| {
         let drive = MemoryDrive::new(blocks, 1, no_fuse());

@@ -64,6 +64,16 @@ fn damage_is_an_error() {
     blocks::damage_is_an_error::<Log>();
 }
 
+#[test]
+fn limits_are_errors() {
+    blocks::limits_are_errors::<Log>();
+}
+
+#[test]
+fn a_lost_page_is_an_error() {
+    blocks::a_lost_page_is_an_error::<Log>();
+}
+
 fn store(config: LogConfig, seed: u64) -> LogStore<Inline<MemoryDrive>> {
     let drive = MemoryDrive::new(BLOCKS, seed, no_fuse());
     let shape = drive.shape;

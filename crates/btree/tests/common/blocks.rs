@@ -1,10 +1,13 @@
 //! What the two stores over the block interface are tested with alike.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use btree::{Broken, Error, Inline, Outcome, PageStore, StoreError, Tree, TreeConfig};
-use port::{BlockDone, BlockReq, Port, Shape, Time};
+use btree::{
+    Broken, Error, Inline, MAX_KEY, MAX_VALUE, Outcome, PageStore, StoreError, Tree, TreeConfig,
+    Write,
+};
+use port::{BlockDone, BlockReq, Port, Ring, Shape, Status, Time};
 use workload::Rng;
 
 use super::{
@@ -98,7 +101,7 @@ pub fn crashes_lose_nothing_that_was_flushed<K: Kind>(seeds: std::ops::Range<u64
 /// shared here.
 fn crash_while_opening<K: Kind>(drive: MemoryDrive, rng: &mut Rng, fuse: &Fuse) -> MemoryDrive {
     let shape = drive.shape;
-    let shared = Rc::new(std::cell::RefCell::new(drive));
+    let shared = Rc::new(RefCell::new(drive));
     for _ in 0..rng.below(3) {
         fuse.set(rng.below(60));
         let result = K::open(Shared(shared.clone()), shape, Time::ZERO);
@@ -111,13 +114,13 @@ fn crash_while_opening<K: Kind>(drive: MemoryDrive, rng: &mut Rng, fuse: &Fuse) 
 }
 
 /// A drive that several hold.
-pub struct Shared(pub Rc<std::cell::RefCell<MemoryDrive>>);
+pub struct Shared<P>(pub Rc<RefCell<P>>);
 
-impl Port for Shared {
-    type Cmd = BlockReq;
-    type Done = BlockDone;
+impl<P: Port> Port for Shared<P> {
+    type Cmd = P::Cmd;
+    type Done = P::Done;
 
-    fn submit(&mut self, now: Time, cmds: &mut port::Ring<BlockReq>) {
+    fn submit(&mut self, now: Time, cmds: &mut Ring<P::Cmd>) {
         self.0.borrow_mut().submit(now, cmds);
     }
 
@@ -125,7 +128,7 @@ impl Port for Shared {
         self.0.borrow().next_event()
     }
 
-    fn advance(&mut self, to: Time, done: &mut port::Ring<BlockDone>) {
+    fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
         self.0.borrow_mut().advance(to, done);
     }
 }
@@ -208,4 +211,146 @@ pub fn damage_is_an_error<K: Kind>() {
         }
     }
     assert!(noticed > 3, "{noticed} of 30 noticed");
+}
+
+/// Waits for the one thing that was asked for.
+fn outcome<S: PageStore>(tree: &mut Tree<S>, heard: &mut Heard) -> Result<Outcome, Error> {
+    while heard.done.is_empty() {
+        assert!(tree.wait(heard), "the drive is there");
+    }
+    heard.done.pop_front().expect("it is there").1
+}
+
+/// Keys and values over the limit, alone and in a batch, change nothing; those
+/// at the limit are taken.
+pub fn limits_are_errors<K: Kind>() {
+    let mut tree = create::<K>(MemoryDrive::new(BLOCKS, 1, no_fuse()));
+    let mut heard = Heard::default();
+    let long = vec![1; MAX_VALUE + 1];
+    let (key, value) = (&long[..MAX_KEY + 1], &long[..]);
+    assert_eq!(tree.put(1, key, b"", &mut heard), Err(Error::KeyTooLong(MAX_KEY + 1)));
+    assert_eq!(tree.get(1, key, &mut heard), Err(Error::KeyTooLong(MAX_KEY + 1)));
+    assert_eq!(tree.delete(1, key, &mut heard), Err(Error::KeyTooLong(MAX_KEY + 1)));
+    assert_eq!(tree.scan(1, key, 1, &mut heard), Err(Error::KeyTooLong(MAX_KEY + 1)));
+    assert_eq!(tree.put(1, b"k", value, &mut heard), Err(Error::ValueTooLong(MAX_VALUE + 1)));
+    let good = Write { key: b"a", value: Some(b"1") };
+    for (bad, error) in [
+        (Write { key, value: None }, Error::KeyTooLong(MAX_KEY + 1)),
+        (Write { key: b"k", value: Some(value) }, Error::ValueTooLong(MAX_VALUE + 1)),
+    ] {
+        assert_eq!(tree.batch(1, &[good, bad], &mut heard), Err(error));
+    }
+    assert!(heard.done.is_empty());
+    // More pages than are written at once.
+    let write = Write { key: b"k", value: Some(&long[..MAX_VALUE]) };
+    tree.batch(1, &[write; 20], &mut heard).unwrap();
+    let refused = outcome(&mut tree, &mut heard);
+    assert!(matches!(refused, Err(Error::BatchTooLarge { .. })), "{refused:?}");
+    assert!(contents(&mut tree).is_empty());
+    tree.put(1, &long[..MAX_KEY], &long[..MAX_VALUE], &mut heard).unwrap();
+    assert_eq!(outcome(&mut tree, &mut heard), Ok(Outcome::Stored));
+    tree.flush(1);
+    assert_eq!(outcome(&mut tree, &mut heard), Ok(Outcome::Flushed));
+    rest(&mut tree);
+    let drive = K::into_drive(tree.into_store()).0;
+    let mut tree = open::<K>(drive.crash(1, no_fuse()));
+    let map = Map::from([(long[..MAX_KEY].to_vec(), long[..MAX_VALUE].to_vec())]);
+    assert_eq!(contents(&mut tree), map);
+}
+
+/// A block is lost: what needs it is a typed error, all else is read and
+/// changed as before, and nothing is gone but the block.
+pub fn a_lost_page_is_an_error<K: Kind>() {
+    let mix = Mix { keys: 300, longest: 6000, flush: 50, shrink: false };
+    let (mut unread, mut unchanged, mut unopened) = (0, 0, 0);
+    for seed in 0..30 {
+        let mut rng = Rng::new(seed, 6);
+        let tree = create::<K>(MemoryDrive::new(BLOCKS, seed, no_fuse()));
+        let mut checked = Checked::new(tree, Map::new());
+        for _ in 0..600 {
+            assert!(checked.step(random_step(&mut rng, mix)));
+        }
+        assert!(checked.finish() && checked.step(Step::Flush) && checked.finish());
+        rest(&mut checked.tree);
+        let mut map = checked.map;
+        let drive = K::into_drive(checked.tree.into_store()).0;
+        let (shape, written) = (drive.shape, drive.written());
+        let shared = Rc::new(RefCell::new(drive));
+        let store = K::open(Shared(shared.clone()), shape, Time::ZERO).unwrap();
+        let mut tree = Tree::open(store, SMALL, Time::ZERO).unwrap();
+        let lost = written[rng.below(written.len() as u64) as usize];
+        shared.borrow_mut().lost.push(lost);
+
+        unread += gets(&mut tree, &map);
+        unchanged += puts(&mut tree, &mut map, &mut rng);
+        rest(&mut tree);
+        drop(tree);
+        // Opened again: whole, or a typed error.
+        let again = K::open(Shared(shared.clone()), shape, Time::ZERO).map_err(Error::Store);
+        match again.and_then(|store| Tree::open(store, SMALL, Time::ZERO)) {
+            Ok(mut tree) => {
+                gets(&mut tree, &map);
+                rest(&mut tree);
+            }
+            Err(error) => {
+                is_lost(error);
+                unopened += 1;
+            }
+        }
+        // The block can be read after all: everything is there.
+        shared.borrow_mut().lost.clear();
+        let drive = shared.replace(MemoryDrive::new(BLOCKS, 0, no_fuse()));
+        let mut tree = open::<K>(drive.crash(seed, no_fuse()));
+        tree.verify().unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        assert_eq!(contents(&mut tree), map, "seed {seed}");
+    }
+    assert!(unread > 5 && unchanged > 0, "{unread} {unchanged} {unopened}");
+}
+
+/// Whether this is how a lost block is told of.
+fn is_lost(error: Error) {
+    let typed =
+        matches!(error, Error::Store(StoreError::Drive { status: Status::UNRECOVERED_READ, .. }));
+    assert!(typed, "{error}");
+}
+
+/// Gets all that there should be. Gives how many could not be read.
+fn gets<S: PageStore>(tree: &mut Tree<S>, map: &Map) -> usize {
+    let mut unread = 0;
+    for (key, value) in map {
+        let mut heard = Heard::default();
+        tree.get(1, key, &mut heard).unwrap();
+        match outcome(tree, &mut heard) {
+            Ok(outcome) => {
+                assert_eq!(outcome, Outcome::Found);
+                assert_eq!(&heard.records[&1][0].1, value);
+            }
+            Err(error) => {
+                is_lost(error);
+                unread += 1;
+            }
+        }
+    }
+    unread
+}
+
+/// Changes a third of what is there, and flushes. Gives how many could not be
+/// changed.
+fn puts<S: PageStore>(tree: &mut Tree<S>, map: &mut Map, rng: &mut Rng) -> usize {
+    let mut unchanged = 0;
+    let mut heard = Heard::default();
+    for (key, value) in map.iter_mut().filter(|_| rng.below(3) == 0) {
+        let new = vec![value.len() as u8; value.len() / 2];
+        tree.put(1, key, &new, &mut heard).unwrap();
+        match outcome(tree, &mut heard) {
+            Ok(_) => *value = new,
+            Err(error) => {
+                is_lost(error);
+                unchanged += 1;
+            }
+        }
+    }
+    tree.flush(1);
+    assert_eq!(outcome(tree, &mut heard), Ok(Outcome::Flushed));
+    unchanged
 }

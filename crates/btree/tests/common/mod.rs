@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod blocks;
+pub mod drives;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -38,6 +39,8 @@ pub struct MemoryDrive {
     order: u64,
     rng: Rng,
     fuse: Fuse,
+    /// Blocks that cannot be read until they are written again.
+    pub lost: Vec<u64>,
 }
 
 impl MemoryDrive {
@@ -56,6 +59,7 @@ impl MemoryDrive {
             order: 0,
             rng: Rng::new(seed, 0),
             fuse,
+            lost: Vec::new(),
         }
     }
 
@@ -113,11 +117,16 @@ impl MemoryDrive {
         let first = req.offset / BLOCK_BYTES;
         for (i, bytes) in req.buffer.bytes().chunks(BLOCK_BYTES as usize).enumerate() {
             self.volatile.push((first + i as u64, bytes.into()));
+            self.lost.retain(|&lost| lost != first + i as u64);
         }
     }
 
-    fn apply(&mut self, req: &mut BlockReq) {
+    fn apply(&mut self, req: &mut BlockReq) -> Status {
         let first = req.offset / BLOCK_BYTES;
+        let blocks = first..first + req.len / BLOCK_BYTES;
+        if req.op == BlockOp::Read && self.lost.iter().any(|lost| blocks.contains(lost)) {
+            return Status::UNRECOVERED_READ;
+        }
         match req.op {
             BlockOp::Read => {
                 for i in 0..req.len / BLOCK_BYTES {
@@ -138,9 +147,10 @@ impl MemoryDrive {
             }
             BlockOp::Trim | BlockOp::WriteZeroes => {
                 let zeros = |block| (block, vec![0; BLOCK_BYTES as usize].into());
-                self.volatile.extend((first..first + req.len / BLOCK_BYTES).map(zeros));
+                self.volatile.extend(blocks.map(zeros));
             }
         }
+        Status::SUCCESS
     }
 }
 
@@ -170,9 +180,9 @@ impl Port for MemoryDrive {
             let Some(next) = next.filter(|&i| self.inside[i].0 <= to) else { return };
             let (at, _, mut req) = self.inside.swap_remove(next);
             self.fuse.set(self.fuse.get() - 1);
-            self.apply(&mut req);
+            let status = self.apply(&mut req);
             let BlockReq { id, op, buffer, .. } = req;
-            done.put(|| BlockDone { id, op, status: Status::SUCCESS, at, buffer });
+            done.put(|| BlockDone { id, op, status, at, buffer });
         }
     }
 }
