@@ -174,6 +174,49 @@ fn limits_are_errors() {
     assert!(matches!(refused.err(), Some(Error::Memory(4096, _))));
 }
 
+/// A batch empties a leaf and then writes where the leaf was: what is beside
+/// it is not in memory.
+#[test]
+fn a_batch_may_empty_a_leaf_and_fill_it_again() {
+    let mut tree = create(BatchDrive::new(4000, 1, no_fuse()), SMALL);
+    let key = |i: u32| (10 * i).to_be_bytes();
+    // Two records a leaf, of which one goes.
+    let mut map = Map::new();
+    for i in 0..2000 {
+        put(&mut tree, &key(i), &[1; 1900]).unwrap();
+    }
+    for i in 0..2000 {
+        if i % 2 == 0 {
+            map.insert(key(i).to_vec(), vec![1; 1900]);
+        } else {
+            now(&mut tree, |tree, heard| tree.delete(1, &key(i), heard).unwrap());
+        }
+    }
+    let pages = tree.pages();
+    for i in (500..1500).step_by(20) {
+        // Others' leaves take the place of those beside it.
+        for other in (0..400).step_by(2) {
+            now(&mut tree, |tree, heard| tree.get(1, &key(other), heard).unwrap());
+        }
+        let (gone, after) = (key(i), (10 * i + 1).to_be_bytes());
+        let fills = i % 40 == 0;
+        let writes = [
+            Write { key: &gone, value: None },
+            Write { key: &after, value: fills.then_some(&[2; 1900]) },
+        ];
+        let heard = now(&mut tree, |tree, heard| tree.batch(1, &writes, heard).unwrap());
+        assert_eq!(heard.done[0].1, Ok(Outcome::Stored));
+        map.remove(&gone[..]);
+        if fills {
+            map.insert(after.to_vec(), vec![2; 1900]);
+        }
+    }
+    tree.verify().unwrap();
+    assert_eq!(contents(&mut tree), map);
+    // Leaves that stayed empty are gone.
+    assert_eq!(tree.pages(), pages - 25);
+}
+
 #[test]
 fn too_many_operations_are_refused() {
     let config = TreeConfig { operations: 3, ..SMALL };

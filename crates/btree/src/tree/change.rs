@@ -274,10 +274,24 @@ impl<S: PageStore> Tree<S> {
         if path.len == 1 || used >= ROOM / 4 {
             return;
         }
-        if used == 0 {
-            self.take_out(path);
-        } else {
-            self.merge(path);
+        match used {
+            // Its keys' place would be another leaf, which may not be there
+            // for the batch's next write: it waits for the batch's end.
+            0 if self.together => {}
+            0 => self.take_out(path),
+            _ => self.merge(path),
+        }
+    }
+
+    /// Takes the leaf of `key` out if a batch has left it empty. Where one was
+    /// taken out before, the key may lead to a leaf that is not there.
+    fn take_out_empty(&mut self, key: &[u8]) {
+        if !self.is_there(key) {
+            return;
+        }
+        let Ok(path) = self.locate(key) else { unreachable!("all of the path is there") };
+        if path.len > 1 && self.cache.view(path.leaf()).used() == 0 {
+            self.take_out(&path);
         }
     }
 
@@ -357,6 +371,9 @@ impl<S: PageStore> Tree<S> {
         self.together = true;
         for write in decode(bytes) {
             self.apply_write(write.key, write.value);
+        }
+        for write in decode(bytes).filter(|write| write.value.is_none()) {
+            self.take_out_empty(write.key);
         }
         self.together = false;
         Ok(())

@@ -93,6 +93,23 @@ impl<S: PageStore> Tree<S> {
         unreachable!("a tree has at least one level")
     }
 
+    /// Whether all pages from the root to the leaf of `key` are in memory.
+    /// Begins no read.
+    pub(super) fn is_there(&self, key: &[u8]) -> bool {
+        let mut page = self.root();
+        for level in (0..self.height()).rev() {
+            let Some(frame) = self.cache.find(page) else { return false };
+            if self.cache[frame].state != State::Ready {
+                return false;
+            }
+            if level > 0 {
+                let view = self.cache.view(frame);
+                page = view.child(view.branch(key));
+            }
+        }
+        true
+    }
+
     /// A page at once, with no operation under way. For opening and checking.
     pub(super) fn page_now(&mut self, page: u64) -> Result<u32, Error> {
         loop {
