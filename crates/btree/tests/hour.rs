@@ -28,7 +28,11 @@ use workload::Rng;
 const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
 
-const CACHE: TreeConfig = TreeConfig { memory: 2 << 20, operations: 16, dirty: 33 };
+/// A tree with a cache that is small, or as large as many of the pages in use.
+fn tree_config(rng: &mut Rng) -> TreeConfig {
+    let memory = [720 << 10, 2 << 20, 8 << 20][rng.below(3) as usize];
+    TreeConfig { memory, operations: 16, dirty: 33 }
+}
 
 /// Segments of a size for a small drive; all else as it is by default.
 fn log_config() -> LogConfig {
@@ -400,7 +404,7 @@ fn restart<R: Rig>(rig: &R, rng: &mut Rng, report: &mut Report) -> Tree<R::Store
     for _ in 0..rng.below(3) {
         rig.fuse().set(rng.below(300));
         if let Ok(store) = rig.open() {
-            let _ = Tree::open(store, CACHE, rig.now());
+            let _ = Tree::open(store, tree_config(rng), rig.now());
         }
         rig.fuse().set(u64::MAX);
         report.time += rig.now().0;
@@ -409,7 +413,7 @@ fn restart<R: Rig>(rig: &R, rng: &mut Rng, report: &mut Report) -> Tree<R::Store
         report.cuts_in_opening += 1;
     }
     rig.fuse().set(u64::MAX);
-    Tree::open(rig.open().unwrap(), CACHE, rig.now()).unwrap()
+    Tree::open(rig.open().unwrap(), tree_config(rng), rig.now()).unwrap()
 }
 
 /// Lives of a store until so much of the drive's time is over.
@@ -418,7 +422,8 @@ fn simulate<R: Rig>(rig: &R, seed: u64, time: u64) -> Report {
     let mut rng = Rng::new(seed, 13);
     let store = rig.create();
     let keys = store.pages() * 3;
-    let mut checked = Checked::new(Tree::create(store, CACHE, rig.now()).unwrap(), Map::new());
+    let mut checked =
+        Checked::new(Tree::create(store, tree_config(&mut rng), rig.now()).unwrap(), Map::new());
     let mix = Mix { keys, longest: 9000, flush: 200, shrink: false };
     for _ in 0..keys {
         assert!(checked.step(random_step(&mut rng, mix)));
@@ -459,9 +464,11 @@ fn a_minute<R: Rig>(rig: impl Fn() -> R) {
     assert!(report.cuts > 1 && report.work.erases > 0, "{report:?}");
 }
 
-/// The hour.
+/// The hour, from the seed `HOUR_SEED`, or 2.
 fn an_hour<R: Rig>(rig: R) -> Report {
-    let report = simulate(&rig, 2, 60 * MINUTE);
+    let seed = std::env::var("HOUR_SEED").map_or(2, |seed| seed.parse().expect("a number"));
+    println!("seed {seed}");
+    let report = simulate(&rig, seed, 60 * MINUTE);
     println!("{report:#?}");
     assert!(report.cuts > 60 && report.cuts_in_opening > 30, "{report:?}");
     assert!(report.steps > 100_000 && report.pauses > 30, "{report:?}");
