@@ -2,7 +2,8 @@
 # make test     everything that must pass before a change is taken
 # make bench    benchmarks
 # make soak     the tests with many more cases, for hours when wanted; the
-#               simulator for SOAK_HOURS from seed SOAK_FROM on
+#               simulator for SOAK_HOURS from seed SOAK_FROM on; an hour of
+#               a drive's time over each page store with that seed
 # make fmt      format all code
 
 SHELL := bash
@@ -38,7 +39,7 @@ bench: rust packages
 	SSDKIT="$${CARGO_TARGET_DIR:-target}/release/ssdkit" benches/nbd.sh
 
 soak: rust
-	SSDKIT_KILLS=50 STRESS_REQUESTS=100000000 PROPTEST_CASES=$(SOAK_CASES) $(TEST_ENV) $(CARGO) test --locked --workspace -- --include-ignored
+	SSDKIT_KILLS=50 HOUR_SEED=$(SOAK_FROM) STRESS_REQUESTS=100000000 PROPTEST_CASES=$(SOAK_CASES) $(TEST_ENV) $(CARGO) test --locked --workspace -- --include-ignored
 	$(CARGO) build --release --locked -p ssdkit-simulation
 	$(TARGET_DIR)/release/simulate --hours $(SOAK_HOURS) --from $(SOAK_FROM) --jobs $(SOAK_JOBS)
 
