@@ -3,8 +3,8 @@
 //! After each cut the tree is checked against a `BTreeMap`.
 //!
 //! Keys are of 12 to 192 bytes, values of 0 to 40 000. The keys are three for
-//! each page of the store: its pages are half in use, and both the log and the
-//! drive collect all the time.
+//! each page of the store: up to two thirds of the pages are in use, and the
+//! log and the drives collect all the time.
 
 mod common;
 
