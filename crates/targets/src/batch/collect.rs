@@ -171,14 +171,14 @@ impl<D: OpenChannel> Batch<D> {
         let wanted = low || (self.short_of_room && coming == 0);
         // Where nothing changed since none was found, none is found now.
         let state = self.applied + self.changes;
-        if (!wanted && !self.failed_waits) || self.no_victim == state {
+        if (!wanted && self.failed.is_empty()) || self.no_victim == state {
             return false;
         }
         let Some(victim) = self.victim(wanted) else {
             self.no_victim = state;
             return false;
         };
-        self.space.chunks[victim].victim = true;
+        self.chunk_mut(victim).victim = true;
         self.counters.collections += 1;
         let collector = &mut self.collectors[c];
         (collector.victim, collector.next) = (Some(victim), 0);
@@ -198,21 +198,32 @@ impl<D: OpenChannel> Batch<D> {
     }
 
     /// The chunk to collect: one that failed, or that with the most garbage.
-    fn victim(&self, wanted: bool) -> Option<usize> {
+    fn victim(&mut self, wanted: bool) -> Option<usize> {
+        let (space, failed) = (&self.space, &self.failed);
+        let valid = |chunk| self.garbage.valid(chunk);
+        let candidates = failed.iter().filter(|&&chunk| space.can_go(chunk, valid(chunk)));
+        let mut found = candidates.copied().min_by_key(|&chunk| (valid(chunk), chunk));
+        if found.is_none() && wanted {
+            let (gain, size) = (2 * self.geometry.row_blocks(), self.geometry.chunk_blocks());
+            found = self.garbage.least(|chunk, valid| space.can_go(chunk, valid));
+            found = found.filter(|&chunk| self.garbage.valid(chunk) <= size.saturating_sub(gain));
+        }
+        debug_assert_eq!(found, self.victim_by_scan(wanted));
+        found
+    }
+
+    /// The same, by a look at every chunk: what tests hold it against.
+    fn victim_by_scan(&self, wanted: bool) -> Option<usize> {
         let gain = 2 * self.geometry.row_blocks();
         let most = self.geometry.chunk_blocks().saturating_sub(gain);
+        let (space, garbage) = (&self.space, &self.garbage);
         let can = |&chunk: &usize| {
-            let held = &self.space.chunks[chunk];
-            let free = held.usage == Use::Closed
-                && !held.victim
-                && held.pending == 0
-                && held.log_rows == 0;
-            let valid = self.garbage.valid(chunk);
-            let worth = held.failed || (wanted && valid <= most);
-            free && worth && (!held.stuck || valid == 0)
+            let valid = garbage.valid(chunk);
+            let worth = space.chunks[chunk].failed || (wanted && valid <= most);
+            worth && space.can_go(chunk, valid)
         };
-        let chunks = (0..self.space.chunks.len()).filter(can);
-        chunks.min_by_key(|&chunk| (!self.space.chunks[chunk].failed, self.garbage.valid(chunk)))
+        let chunks = (0..space.chunks.len()).filter(can);
+        chunks.min_by_key(|&chunk| (!space.chunks[chunk].failed, garbage.valid(chunk)))
     }
 
     /// Finds the next valid blocks of the victim and reads them.
@@ -450,7 +461,7 @@ impl<D: OpenChannel> Batch<D> {
             return;
         }
         (collector.victim, collector.phase) = (None, Phase::Idle);
-        let chunk = &mut self.space.chunks[victim];
+        let chunk = self.chunk_mut(victim);
         (chunk.victim, chunk.stuck) = (false, true);
         self.counters.stuck += 1;
     }
@@ -459,7 +470,7 @@ impl<D: OpenChannel> Batch<D> {
     fn victim_done(&mut self, c: usize) {
         let victim = self.collectors[c].victim.take().expect("it has one");
         self.collectors[c].phase = Phase::Idle;
-        self.space.chunks[victim].usage = Use::Leaving;
+        self.chunk_mut(victim).usage = Use::Leaving;
         self.leaving.push_back((victim, self.applied));
     }
 
@@ -501,6 +512,7 @@ impl<D: OpenChannel> Batch<D> {
             self.space.give(chunk);
         } else {
             self.space.chunks[chunk].usage = Use::Gone;
+            self.failed.retain(|&failed| failed != chunk);
             self.counters.retired += 1;
         }
     }

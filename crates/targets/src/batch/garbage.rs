@@ -11,12 +11,15 @@ use port::{BLOCK_BYTES, Lazy, OutOfMemory};
 
 use super::location::Location;
 use super::paged::{PAGE_WORDS, Paged, pages_for};
+use super::victim::Groups;
 
 /// GBITV, wholly in memory.
 pub(super) struct Garbage {
     valid: Lazy<u64>,
     /// Valid blocks of each chunk.
     counts: Vec<u32>,
+    /// To find the chunk with the least of them.
+    pub groups: Groups,
     chunk_words: usize,
     geometry: Geometry,
     /// GBITV_S: where its pages are.
@@ -33,6 +36,7 @@ impl Garbage {
         Ok(Garbage {
             valid: Lazy::zeroed(pages * PAGE_WORDS, "which blocks are garbage")?,
             counts: vec![0; geometry.chunk_slots()],
+            groups: Groups::new(geometry.chunk_slots()),
             chunk_words,
             geometry: *geometry,
             small: Paged::new(pages),
@@ -64,8 +68,13 @@ impl Garbage {
             return;
         }
         self.valid[word] ^= bit;
-        let count = &mut self.counts[self.geometry.chunk_index(at)];
-        *count = if valid { *count + 1 } else { *count - 1 };
+        let chunk = self.geometry.chunk_index(at);
+        if valid {
+            self.counts[chunk] += 1;
+        } else {
+            self.counts[chunk] -= 1;
+            self.groups.lower(chunk, self.counts[chunk]);
+        }
         self.small.dirty(word / PAGE_WORDS).touch(lsn);
     }
 
@@ -78,6 +87,13 @@ impl Garbage {
     #[inline]
     pub fn valid(&self, chunk: usize) -> u32 {
         self.counts[chunk]
+    }
+
+    /// The chunk with the least valid blocks of those that `can` allows, given
+    /// their number; of equals the first.
+    pub fn least(&mut self, can: impl Fn(usize, u32) -> bool) -> Option<usize> {
+        let counts = &self.counts;
+        self.groups.find(|chunk| Some(counts[chunk]).filter(|&valid| can(chunk, valid)))
     }
 
     /// The first valid block of a chunk from `from` on.

@@ -271,11 +271,12 @@ impl<D: OpenChannel> Batch<D> {
         let link = self.log.links[current.attempt];
         let row_blocks = self.geometry.row_blocks();
         // Its place is taken from here on, whatever becomes of it.
+        self.chunk_mut(self.geometry.chunk_index(link.at)).log_rows += 1;
         let lane = &mut self.log.lanes[link.lane];
         lane.next += row_blocks;
         if lane.next == self.geometry.chunk_blocks() {
             let full = lane.chunk.take().expect("it has a chunk");
-            self.space.chunks[full].usage = Use::Closed;
+            self.chunk_mut(full).usage = Use::Closed;
         }
         self.next_links(link.lane);
         self.log.current = Some(Current { at: link.at, ..current });
@@ -378,6 +379,7 @@ impl<D: OpenChannel> Batch<D> {
         let (at, attempt) = (current.at, current.attempt);
         self.counters.failed_programs += 1;
         let chunk = self.geometry.chunk_index(at);
+        self.chunk_mut(chunk).log_rows -= 1;
         self.fail_log_chunk(chunk);
         if attempt < self.log.links.len() {
             self.send_row();
@@ -392,8 +394,7 @@ impl<D: OpenChannel> Batch<D> {
         for lane in &mut self.log.lanes {
             lane.chunk.take_if(|open| *open == chunk);
         }
-        self.space.fail(chunk);
-        self.failed_waits = true;
+        self.fail_chunk(chunk);
     }
 
     /// The row is durable: its batches' pages may be written.
@@ -405,7 +406,6 @@ impl<D: OpenChannel> Batch<D> {
             at: current.at,
             first: current.first,
         });
-        self.space.chunks[self.geometry.chunk_index(current.at)].log_rows += 1;
         self.log.row += 1;
         self.log.prev = Location::at(current.at, true);
         std::mem::swap(&mut self.log.links, &mut self.log.next_links);
@@ -426,7 +426,7 @@ impl<D: OpenChannel> Batch<D> {
     pub(super) fn truncate_log(&mut self, start: Start) {
         while self.log.live.front().is_some_and(|row| row.row < start.row) {
             let row = self.log.live.pop_front().expect("it was looked at");
-            self.space.chunks[self.geometry.chunk_index(row.at)].log_rows -= 1;
+            self.chunk_mut(self.geometry.chunk_index(row.at)).log_rows -= 1;
         }
     }
 

@@ -27,8 +27,8 @@
 //! of their pages, `tables` their pages by name, `page` names and TAGs, `side`
 //! the side table; `record` the log's records, `log` its rows; `space` chunks and
 //! streams; `write` the life of a batch, `read` reads and flushes; `collect`
-//! collection; `checkpoint`, `slot` checkpoints and their record; `recover`
-//! start-up, `walk` the log as recovery reads it, `runner` the drive meanwhile;
+//! collection, `victim` the chunk for it; `checkpoint`, `slot` checkpoints and their record; `recover`
+//! start-up, `walk` the log as recovery reads it, `story` what it says, `runner` the drive meanwhile;
 //! `scan` the full TAG scan that recovery is held against. See
 //! `docs/targets/batch.md`.
 
@@ -50,7 +50,9 @@ mod scan;
 mod side;
 mod slot;
 mod space;
+mod story;
 mod tables;
+mod victim;
 mod walk;
 mod wear;
 mod write;
@@ -283,8 +285,8 @@ pub struct Batch<D> {
     /// Somebody waits for a slot of the cache.
     short_of_slots: bool,
     clean_hand: usize,
-    /// A chunk failed since the start.
-    failed_waits: bool,
+    /// Chunks of which a program failed, but for those that are retired.
+    failed: Vec<usize>,
     /// Chunks that became collectable or free: a count.
     changes: u64,
     /// The state in which no victim was found.
@@ -394,7 +396,7 @@ impl<D: OpenChannel> Batch<D> {
             short_of_room: false,
             short_of_slots: false,
             clean_hand: 0,
-            failed_waits: false,
+            failed: Vec::new(),
             changes: 0,
             no_victim: u64::MAX,
             forced: 0,
@@ -468,6 +470,23 @@ impl<D: OpenChannel> Batch<D> {
     /// Rows of log since the last checkpoint began.
     pub fn log_rows(&self) -> u64 {
         self.log.written - self.checkpoint.rows
+    }
+
+    /// A chunk, to be changed. It may be a candidate for collection then.
+    #[inline]
+    fn chunk_mut(&mut self, chunk: usize) -> &mut space::Chunk {
+        self.garbage.groups.suspect(chunk);
+        &mut self.space.chunks[chunk]
+    }
+
+    /// A program of a chunk failed.
+    #[cold]
+    fn fail_chunk(&mut self, chunk: usize) {
+        self.garbage.groups.suspect(chunk);
+        self.space.fail(chunk);
+        if !self.failed.contains(&chunk) {
+            self.failed.push(chunk);
+        }
     }
 
     fn send(

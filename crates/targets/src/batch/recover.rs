@@ -18,12 +18,9 @@
 //! was one, when a row of the log or a page of a table cannot be read, or when
 //! the drive stops answering.
 
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
-
 use device::{Content, OpenChannel};
 use flash::{Chunk, ChunkState, Ppa, TAG_BYTES, Tag};
-use port::{BLOCK_BYTES, Time};
+use port::{BLOCK_BYTES, Lazy, OutOfMemory, Time};
 
 use super::config::BatchError;
 use super::location::Location;
@@ -35,103 +32,54 @@ use super::record::{Entry, MAX_LINKS, What};
 use super::runner::Runner;
 use super::slot::{Checkpoint, Detour, MAX_DETOURS, NoRecord};
 use super::space::{Stream, Use};
-use super::walk::{Row, walk, was_written};
+use super::story::{Findings, Logged, Story, Told};
+use super::walk::{Known, Trail, walk, was_written};
 use super::{Batch, BatchConfig, Recovery, is_read};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// Pages of MAP that are read at once.
-const PAGES_AT_ONCE: usize = 8192;
+const PAGES_AT_ONCE: usize = 2048;
+
+/// A page of MAP: its number, its words, and up to which LSN it holds all.
+type MapPage = (usize, Vec<Location>, u64);
 
 /// LSNs that are left out after a recovery: at least as many as the batches that
 /// a row of the log begins, so that none comes again of a row that was lost.
 const SKIPPED: u64 = 64;
 
-/// A batch as the log has it.
-#[derive(Default)]
-struct Logged {
-    what: What,
-    parts: u16,
-    seen: u16,
-    /// The done note of its record: what was installed when it began.
-    done: u64,
-    entries: Vec<Entry>,
+/// The pages of MAP that the log names, and the entries there.
+struct Named {
+    /// A bit for each entry.
+    entries: Lazy<u64>,
+    /// Of each page the last LSN that names it, plus one; 0 where none does.
+    last: Lazy<u64>,
 }
 
-/// What the log says.
-#[derive(Default)]
-struct Story {
-    batches: BTreeMap<u64, Logged>,
-    /// Locations that were to hold a page and failed.
-    failed: Vec<Location>,
-    /// Pages that went elsewhere, of batches that began before the log that is
-    /// read, and are installed.
-    moved: Vec<Entry>,
-    /// LSNs of batches that never were.
-    void: Vec<RangeInclusive<u64>>,
-    /// All batches up to this are installed.
-    done: u64,
-    /// The highest LSN.
-    top: u64,
-}
+/// Words of [`Named::entries`] for a page.
+const ENTRY_WORDS: usize = PAGE_WORDS / 64;
 
-impl Story {
-    /// Takes in the records of the log, in their order.
-    fn of(rows: &mut [Row]) -> Story {
-        let mut story = Story::default();
-        for (header, entries) in rows.iter_mut().flat_map(|row| std::mem::take(&mut row.records)) {
-            story.done = story.done.max(header.done);
-            story.top = story.top.max(header.lsn);
-            match header.what {
-                What::Done => {}
-                What::Void => {
-                    let first = entries.first().map_or(u64::MAX, |entry| entry.id);
-                    let mut from = story.batches.split_off(&first);
-                    let behind = from.split_off(&(header.lsn + 1));
-                    story.batches.extend(behind);
-                    story.void.push(first..=header.lsn);
-                }
-                What::Amend => story.amend(header.lsn, entries),
-                What::User | What::Collect | What::Meta => {
-                    let batch = story.batches.entry(header.lsn).or_default();
-                    (batch.what, batch.parts, batch.done) =
-                        (header.what, header.parts, header.done);
-                    batch.seen += 1;
-                    batch.entries.extend(entries);
-                }
-            }
-        }
-        story
+impl Named {
+    fn new(pages: usize) -> Result<Named, OutOfMemory> {
+        Ok(Named {
+            entries: Lazy::zeroed(pages * ENTRY_WORDS, "the entries of the map in the log")?,
+            last: Lazy::zeroed(pages, "the pages of the map in the log")?,
+        })
     }
 
-    /// Pages of a batch failed and go elsewhere.
-    fn amend(&mut self, lsn: u64, entries: Vec<Entry>) {
-        let batch = self.batches.get_mut(&lsn);
-        for entry in &entries {
-            self.failed.push(entry.prior);
-        }
-        match batch {
-            Some(batch) => {
-                for Entry { id, new, .. } in entries {
-                    if let Some(held) = batch.entries.iter_mut().find(|held| held.id == id) {
-                        held.new = new;
-                    }
-                }
-            }
-            None => self.moved.extend(entries),
-        }
+    /// The batch `lsn` names a page's entry.
+    fn note(&mut self, lpid: u64, lsn: u64) {
+        let (page, entry) = Map::split(lpid);
+        self.entries[page * ENTRY_WORDS + entry / 64] |= 1 << (entry % 64);
+        self.last[page] = self.last[page].max(lsn + 1);
     }
-}
 
-/// What a part of the log does to a page of MAP.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Change {
-    page: u32,
-    lsn: u64,
-    entry: u16,
-    collects: bool,
-    new: Location,
-    prior: Location,
+    /// The entries of a page.
+    fn of(&self, page: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..PAGE_WORDS).filter(move |entry| {
+            self.entries[page * ENTRY_WORDS + entry / 64] >> (entry % 64) & 1 == 1
+        })
+    }
 }
 
 impl<D: OpenChannel> Batch<D> {
@@ -229,7 +177,9 @@ impl<D: OpenChannel> Batch<D> {
                     ChunkState::Open | ChunkState::Closed => {
                         self.space.chunks[index].usage = Use::Closed;
                         self.space.chunks[index].failed = chunk.has_failed();
-                        self.failed_waits |= chunk.has_failed();
+                        if chunk.has_failed() {
+                            self.failed.push(index);
+                        }
                     }
                 }
             }
@@ -261,35 +211,30 @@ impl<D: OpenChannel> Batch<D> {
 
     /// Recovers what the drive holds.
     fn restore(&mut self, record: &Checkpoint) -> Result<(), BatchError> {
-        let mut rows = self.walk_log(record)?;
-        let firsts: Vec<Option<u64>> = rows.iter().map(first_of).collect();
-        let mut story = Story::of(&mut rows);
-        story.top = story.top.max(record.lsn);
-        story.done = story.done.max(record.lsn);
+        let (mut trail, mut story, mut findings) = self.walk_log(record)?;
+        let mut note = |told: Told| findings.note(told);
+        story.is_done(record.lsn, &mut note);
         story.top = story.top.max(story.done);
         let last = story.top + SKIPPED;
-        let end = self.find_end(&story)?;
-        let void = end.map(|from| (from, last));
+        trail.end = self.find_end(&story)?;
+        let void = trail.end.map(|from| (from, last));
         self.recovery.unused = std::mem::take(&mut story.void);
-        self.recovery.unused.push(end.unwrap_or(story.top + 1)..=last);
-        if let Some(from) = end {
-            self.recovery.dropped = story.batches.split_off(&from).len() as u64;
-        }
-        let entries = story.batches.values().map(|batch| batch.entries.len() as u64).sum();
+        self.recovery.unused.push(trail.end.unwrap_or(story.top + 1)..=last);
+        self.recovery.dropped = story.end(trail.end, &mut note) as u64;
         self.recovery = Recovery {
             checkpoint: record.number,
-            rows: rows.len() as u64,
-            entries,
+            rows: trail.rows.len() as u64,
+            entries: findings.entries,
             ..std::mem::take(&mut self.recovery)
         };
         (self.applied, self.next_lsn) = (last, last + 1);
-        self.restore_tables(record, &story)?;
-        self.restore_garbage(record, &story)?;
-        self.restore_map(record, &story)?;
-        self.restore_log(record, &rows, &firsts, story.done);
+        self.restore_tables(record, &findings)?;
+        let named = self.restore_garbage(record, &trail, &findings)?;
+        self.restore_map(record, &trail, &named)?;
+        self.restore_log(record, &trail, story.done);
         self.resume_streams()?;
         if self.log.links.is_empty() {
-            self.detour(record, rows.last().expect("it has a first").row)?;
+            self.detour(record, trail.last().row)?;
         }
         self.log.void = void;
         if void.is_some() {
@@ -301,31 +246,36 @@ impl<D: OpenChannel> Batch<D> {
 
     /// Reads the log: from where it was kept for the record before, if it still
     /// is, so that it is kept on; else from where this record needs it.
-    fn walk_log(&mut self, record: &Checkpoint) -> Result<Vec<Row>, BatchError> {
+    fn walk_log(&mut self, record: &Checkpoint) -> Result<(Trail, Story, Findings), BatchError> {
         let geometry = self.geometry;
         let mut runner = Runner::new(&mut self.device, self.now);
-        let is_start = |row: &Row| {
+        let mut read = |start| {
+            let (mut story, mut findings) = (Story::default(), Findings::default());
+            let take = |record| story.take(record, &mut |told: Told| findings.note(told));
+            let trail = walk(&mut runner, &geometry, start, &record.detours, take)?;
+            Ok::<_, BatchError>((trail, story, findings))
+        };
+        let is_start = |row: &Known| {
             row.row == record.start.row && Location::at(row.at, true) == record.start.at
         };
-        let mut rows = None;
+        let mut found = None;
         if record.before.row > 0 {
-            let older = walk(&mut runner, &geometry, record.before, &record.detours);
-            rows = older.ok().filter(|rows| rows.iter().any(is_start));
+            found = read(record.before).ok().filter(|(trail, ..)| trail.rows.iter().any(is_start));
         }
-        let rows = match rows {
-            Some(rows) => rows,
-            None => walk(&mut runner, &geometry, record.start, &record.detours)?,
+        let found = match found {
+            Some(found) => found,
+            None => read(record.start)?,
         };
         self.now = runner.now;
-        Ok(rows)
+        Ok(found)
     }
 
-    /// Reads the flash locations of batches that no done note covers. Gives the
+    /// Reads the flash locations of the batches that no done note covers. Gives the
     /// LSN of the first that is not complete, if there is one.
     fn find_end(&mut self, story: &Story) -> Result<Option<u64>, BatchError> {
         let geometry = self.geometry;
         let cached = self.cached;
-        for (&lsn, batch) in story.batches.range(story.done + 1..) {
+        for (&lsn, batch) in &story.open {
             self.recovery.verified += 1;
             if batch.seen != batch.parts {
                 return Ok(Some(lsn));
@@ -379,7 +329,11 @@ impl<D: OpenChannel> Batch<D> {
     }
 
     /// MAP_T, GBITV_T, WEAR_S and below them MAP_S, GBITV_S, WEAR.
-    fn restore_tables(&mut self, record: &Checkpoint, story: &Story) -> Result<(), BatchError> {
+    fn restore_tables(
+        &mut self,
+        record: &Checkpoint,
+        findings: &Findings,
+    ) -> Result<(), BatchError> {
         let lengths = [record.map_t.len(), record.garbage_t.len(), record.wear_s.len()];
         let tables = [self.map.tiny.len(), self.garbage.tiny.len(), self.wear.small.len()];
         if lengths != tables {
@@ -391,7 +345,7 @@ impl<D: OpenChannel> Batch<D> {
         fill(&mut self.map.tiny, &record.map_t);
         fill(&mut self.garbage.tiny, &record.garbage_t);
         fill(&mut self.wear.small, &record.wear_s);
-        for (_, page, new) in pages_of(story).filter(|&(lsn, ..)| lsn > record.lsn) {
+        for (&page, &(_, new)) in findings.pages.iter().filter(|(_, (lsn, _))| *lsn > record.lsn) {
             let number = page.number as usize;
             match page.kind {
                 _ if !self.has_page(page) => {}
@@ -402,7 +356,7 @@ impl<D: OpenChannel> Batch<D> {
             }
         }
         for kind in [Kind::MapS, Kind::GarbageS] {
-            self.restore_small(kind, story)?;
+            self.restore_small(kind, findings)?;
         }
         let mut wear = std::mem::replace(&mut self.wear, super::wear::Wear::new(&self.geometry));
         let pages: Vec<(Page, Location)> = on_flash(Kind::Wear, wear.small.places());
@@ -415,7 +369,7 @@ impl<D: OpenChannel> Batch<D> {
     }
 
     /// MAP_S or GBITV_S: its pages, and what they lack.
-    fn restore_small(&mut self, kind: Kind, story: &Story) -> Result<(), BatchError> {
+    fn restore_small(&mut self, kind: Kind, findings: &Findings) -> Result<(), BatchError> {
         let (tiny, below) = match kind {
             Kind::MapS => (&self.map.tiny, Kind::Map),
             _ => (&self.garbage.tiny, Kind::Garbage),
@@ -451,7 +405,12 @@ impl<D: OpenChannel> Batch<D> {
         for (number, place) in places {
             set(number, place, None);
         }
-        for (lsn, page, new) in pages_of(story).filter(|(_, page, _)| page.kind == below) {
+        let of_below = findings.pages.iter().filter(|(page, _)| page.kind == below);
+        let mut written: Vec<(u64, Page, Location)> =
+            of_below.map(|(&page, &(lsn, new))| (lsn, page, new)).collect();
+        // So that a page is behind flash from the first of them on.
+        written.sort_unstable();
+        for (lsn, page, new) in written {
             let number = page.number as usize;
             if lsns.get(number / PAGE_WORDS).is_some_and(|&held| lsn > held) {
                 set(number, new, Some(lsn));
@@ -462,7 +421,13 @@ impl<D: OpenChannel> Batch<D> {
 
     /// GBITV: its pages; and of all locations that the log names, none is valid
     /// until the tables are found to lead there.
-    fn restore_garbage(&mut self, record: &Checkpoint, story: &Story) -> Result<(), BatchError> {
+    /// Gives what the log names of MAP.
+    fn restore_garbage(
+        &mut self,
+        record: &Checkpoint,
+        trail: &Trail,
+        findings: &Findings,
+    ) -> Result<Named, BatchError> {
         let pages = on_flash(Kind::Garbage, self.garbage.small.places());
         let mut garbage =
             std::mem::replace(&mut self.garbage, super::garbage::Garbage::new(&self.geometry)?);
@@ -472,125 +437,155 @@ impl<D: OpenChannel> Batch<D> {
         std::mem::swap(&mut self.garbage, &mut garbage);
         read?;
         self.garbage.count();
-        let lsn = record.first;
-        for entry in story.batches.values().flat_map(|batch| &batch.entries) {
-            self.garbage.set_garbage(entry.new, lsn);
-            self.garbage.set_garbage(entry.prior, lsn);
-        }
-        for &failed in &story.failed {
-            self.garbage.set_garbage(failed, lsn);
-        }
-        for entry in &story.moved {
-            self.garbage.set_garbage(entry.new, lsn);
-        }
-        let moved = story.moved.iter().filter_map(|entry| Page::from_name(entry.id));
-        for page in pages_of(story).map(|(_, page, _)| page).chain(moved) {
+        let (lsn, lpids) = (record.first, self.config.pages);
+        let mut named = Named::new(self.map.pages())?;
+        let garbage = &mut self.garbage;
+        let mut runner = Runner::new(&mut self.device, self.now);
+        trail.tell(&mut runner, &self.geometry, |told| match told {
+            Told::Failed(at) => garbage.set_garbage(at, lsn),
+            Told::Moved(entry) => {
+                garbage.set_garbage(entry.new, lsn);
+                // Nothing is done again; MAP says whether it is still there.
+                if entry.id < lpids {
+                    named.note(entry.id, 0);
+                }
+            }
+            Told::Batch(number, batch) => {
+                for entry in &batch.entries {
+                    garbage.set_garbage(entry.new, lsn);
+                    garbage.set_garbage(entry.prior, lsn);
+                    if batch.what != What::Meta && entry.id < lpids {
+                        named.note(entry.id, number);
+                    }
+                }
+            }
+        })?;
+        self.now = runner.now;
+        for &page in findings.pages.keys() {
             if self.has_page(page) {
                 self.garbage.set_valid(self.place_of(page), lsn);
             }
         }
-        Ok(())
+        Ok(named)
     }
 
     /// MAP: what its pages on flash lack is done again; and the locations that
     /// the log names are valid where MAP leads to them.
-    fn restore_map(&mut self, record: &Checkpoint, story: &Story) -> Result<(), BatchError> {
-        let mut changes: Vec<Change> = Vec::new();
-        for (&lsn, batch) in &story.batches {
-            if batch.what == What::Meta {
-                continue;
-            }
-            for &Entry { id, new, prior, .. } in &batch.entries {
-                if id < self.config.pages {
-                    let (page, entry) = Map::split(id);
-                    let collects = batch.what == What::Collect;
-                    let (page, entry) = (page as u32, entry as u16);
-                    changes.push(Change { page, lsn, entry, collects, new, prior });
-                }
-            }
-        }
-        // Of those that went elsewhere nothing is done again; MAP says whether
-        // they are still there.
-        for &Entry { id, new, prior, .. } in story.moved.iter().filter(|e| e.id < self.config.pages)
-        {
-            let (page, entry) = Map::split(id);
-            let (page, entry) = (page as u32, entry as u16);
-            changes.push(Change { page, lsn: 0, entry, collects: false, new, prior });
-        }
-        changes.sort_unstable();
-        let groups: Vec<&[Change]> = changes.chunk_by(|a, b| a.page == b.page).collect();
-        for groups in groups.chunks(PAGES_AT_ONCE) {
-            let page = |group: &&[Change]| u64::from(group[0].page);
-            let pages: Vec<(Page, Location)> = groups
-                .iter()
-                .map(|group| Page { kind: Kind::Map, number: page(group) })
-                .map(|page| (page, self.place_of(page)))
-                .filter(|(_, place)| place.ppa().is_some())
-                .collect();
-            let mut held: BTreeMap<u64, (Vec<u8>, u64)> = BTreeMap::new();
-            self.read_pages(&pages, |page, bytes, lsn| {
-                held.insert(page.number, (bytes.to_vec(), lsn));
-            })?;
-            self.recovery.map_pages += pages.len() as u64;
-            for group in groups {
-                let (bytes, lsn) =
-                    held.remove(&page(group)).unwrap_or_else(|| (vec![0; PAGE_BYTES], 0));
-                self.restore_page(record, group, &bytes, lsn)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// One page of MAP: `changes` in the order of the log, to the page as flash
-    /// has it, which holds all up to `held`.
-    fn restore_page(
+    fn restore_map(
         &mut self,
         record: &Checkpoint,
-        changes: &[Change],
-        bytes: &[u8],
-        held: u64,
+        trail: &Trail,
+        named: &Named,
     ) -> Result<(), BatchError> {
-        let mut words: Vec<Location> = bytes
-            .chunks_exact(8)
-            .map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")))
-            .map(|word| Location::from_flash(word, &self.geometry).unwrap_or(Location::NONE))
-            .collect();
-        let mut first = None;
-        for change in changes.iter().filter(|change| change.lsn > held) {
-            let word = &mut words[change.entry as usize];
-            if !change.collects || *word == change.prior {
-                *word = change.new;
-                first = first.or(Some(change.lsn));
+        let mut held = vec![0; self.map.slots()];
+        let mut from = 0;
+        loop {
+            let mut taken = Vec::new();
+            from = self.take_pages(record, named, from, &mut held, &mut taken)?;
+            if taken.is_empty() {
+                return Ok(());
+            }
+            self.redo(trail, &held)?;
+            for slot in taken {
+                let page = self.map.slot(slot).page as usize;
+                for entry in named.of(page) {
+                    self.garbage.set_valid(self.map.get(slot, entry), record.first);
+                }
+                self.map.unpin(slot);
             }
         }
-        for change in changes {
-            self.garbage.set_valid(words[change.entry as usize], record.first);
+    }
+
+    /// Reads the pages of MAP that the log names, from page `from` on. Those that
+    /// may lack something go to slots and are pinned there, as many as there are
+    /// slots for. `held` is by slot: up to which LSN flash has all of the page.
+    /// Gives the page behind the last that was seen to.
+    fn take_pages(
+        &mut self,
+        record: &Checkpoint,
+        named: &Named,
+        from: usize,
+        held: &mut [u64],
+        taken: &mut Vec<u32>,
+    ) -> Result<usize, BatchError> {
+        let mut next = (from..self.map.pages()).filter(|&page| named.last[page] > 0).peekable();
+        while next.peek().is_some() {
+            let pages: Vec<usize> = next.by_ref().take(PAGES_AT_ONCE).collect();
+            for (page, words, lsn) in self.read_map(&pages)? {
+                if named.last[page] <= lsn + 1 {
+                    let valid = named.of(page).map(|entry| words[entry]);
+                    valid.for_each(|at| self.garbage.set_valid(at, record.first));
+                    continue;
+                }
+                let Some(slot) = self.map.take_slot(page, State::Ready) else {
+                    if taken.is_empty() {
+                        let bytes = self.config.cache_bytes;
+                        return Err(BatchError::Cache { bytes, least: bytes + PAGE_BYTES as u64 });
+                    }
+                    return Ok(page);
+                };
+                for (entry, &word) in words.iter().enumerate() {
+                    self.map.put(slot, entry, word);
+                }
+                self.map.pin(slot);
+                held[slot as usize] = lsn;
+                taken.push(slot);
+            }
         }
-        let Some(first) = first else { return Ok(()) };
-        let page = changes[0].page as usize;
-        let Some(slot) = self.map.take_slot(page, State::Ready) else {
-            let bytes = self.config.cache_bytes;
-            return Err(BatchError::Cache { bytes, least: bytes + PAGE_BYTES as u64 });
-        };
-        for (entry, &word) in words.iter().enumerate() {
-            self.map.put(slot, entry, word);
-        }
-        self.map.touch(slot, first);
+        Ok(self.map.pages())
+    }
+
+    /// Pages of MAP as flash has them, and up to which LSN each holds all.
+    fn read_map(&mut self, pages: &[usize]) -> Result<Vec<MapPage>, BatchError> {
+        let empty = |&page: &usize| (page, vec![Location::NONE; PAGE_WORDS], 0);
+        let mut read: Vec<MapPage> = pages.iter().map(empty).collect();
+        let name = |&page: &usize| Page { kind: Kind::Map, number: page as u64 };
+        let places = pages.iter().map(name).map(|page| (page, self.place_of(page)));
+        let places: Vec<(Page, Location)> =
+            places.filter(|(_, place)| place.ppa().is_some()).collect();
+        let geometry = self.geometry;
+        self.read_pages(&places, |page, bytes, lsn| {
+            let at = pages.binary_search(&(page.number as usize)).expect("it was asked for");
+            let (_, words, held) = &mut read[at];
+            *held = lsn;
+            for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+                let flash = u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+                *word = Location::from_flash(flash, &geometry).unwrap_or(Location::NONE);
+            }
+        })?;
+        self.recovery.map_pages += places.len() as u64;
+        Ok(read)
+    }
+
+    /// Does again what the pinned pages of MAP lack.
+    fn redo(&mut self, trail: &Trail, held: &[u64]) -> Result<(), BatchError> {
+        let (map, lpids) = (&mut self.map, self.config.pages);
+        let mut runner = Runner::new(&mut self.device, self.now);
+        trail.tell(&mut runner, &self.geometry, |told| {
+            let Told::Batch(lsn, batch) = told else { return };
+            let entries = batch.entries.iter().filter(|entry| entry.id < lpids);
+            for &Entry { id, new, prior, .. } in entries.filter(|_| batch.what != What::Meta) {
+                let (page, entry) = Map::split(id);
+                let Some(slot) = map.slot_of(page) else { continue };
+                if map.slot(slot).pins == 0 || lsn <= held[slot as usize] {
+                    continue;
+                }
+                // What collection moved counts only where nothing newer came.
+                if batch.what != What::Collect || map.get(slot, entry) == prior {
+                    map.set(slot, entry, new, lsn);
+                }
+            }
+        })?;
+        self.now = runner.now;
         Ok(())
     }
 
     /// The log goes on where it ended.
-    fn restore_log(
-        &mut self,
-        record: &Checkpoint,
-        rows: &[Row],
-        firsts: &[Option<u64>],
-        done: u64,
-    ) {
+    fn restore_log(&mut self, record: &Checkpoint, trail: &Trail, done: u64) {
         let mut first = self.next_lsn;
-        let mut live: Vec<LiveRow> = Vec::with_capacity(rows.len());
-        for (row, begins) in rows.iter().zip(firsts).rev() {
-            first = begins.unwrap_or(first).min(first);
+        let mut live: Vec<LiveRow> = Vec::with_capacity(trail.rows.len());
+        for row in trail.rows.iter().rev() {
+            first = row.begins.unwrap_or(first).min(first);
             live.push(LiveRow { row: row.row, at: row.at, first });
         }
         for row in live.into_iter().rev() {
@@ -598,15 +593,15 @@ impl<D: OpenChannel> Batch<D> {
             self.space.chunks[index].log_rows += 1;
             self.log.live.push_back(row);
         }
-        let last = rows.last().expect("it has a first");
+        let last = trail.last();
         (self.log.row, self.log.prev) = (last.row + 1, Location::at(last.at, true));
         self.log.durable_done = done;
-        self.log.written = rows.len() as u64;
+        self.log.written = trail.rows.len() as u64;
         self.checkpoint.start = record.start;
         self.checkpoint.detours.clone_from(&record.detours);
         self.checkpoint.began = self.now;
         let more = record.detours.iter().filter(|detour| detour.row == last.row);
-        let links = last.links.iter().chain(more.flat_map(|detour| &detour.links));
+        let links = trail.links.iter().chain(more.flat_map(|detour| &detour.links));
         let links = links.filter_map(|link| link.ppa()).filter(|at| {
             let (index, block) = (self.geometry.chunk_index(*at), self.geometry.block(*at));
             let chunk = self.device.chunk(index);
@@ -699,13 +694,6 @@ impl<D: OpenChannel> Batch<D> {
     }
 }
 
-/// The first batch that begins in a row of the log.
-fn first_of(row: &Row) -> Option<u64> {
-    let begins = |what| matches!(what, What::User | What::Collect | What::Meta);
-    let headers = row.records.iter().map(|(header, _)| header);
-    headers.filter(|h| begins(h.what) && h.part == 0).map(|h| h.lsn).min()
-}
-
 /// Whether a TAG is that of a page of a batch.
 fn is_of(batch: &Logged, lsn: u64, entry: &Entry, tag: Tag) -> bool {
     match batch.what {
@@ -716,15 +704,6 @@ fn is_of(batch: &Logged, lsn: u64, entry: &Entry, tag: Tag) -> bool {
         What::Collect => tag == Tag { id: entry.id, seq: entry.seq },
         _ => tag == Tag { id: entry.id, seq: lsn },
     }
-}
-
-/// The pages of tables that the log says were written: LSN, page, where.
-fn pages_of(story: &Story) -> impl Iterator<Item = (u64, Page, Location)> + '_ {
-    let tables = story.batches.iter().filter(|(_, batch)| batch.what == What::Meta);
-    tables.flat_map(|(&lsn, batch)| {
-        let pages = batch.entries.iter().map(|entry| (Page::from_name(entry.id), entry.new));
-        pages.filter_map(move |(page, new)| Some((lsn, page?, new)))
-    })
 }
 
 /// The pages of a table that are on flash.

@@ -39,7 +39,7 @@ pub(super) struct Chunk {
     pub stuck: bool,
     /// It is being collected.
     pub victim: bool,
-    /// Rows of the live log in it.
+    /// Rows of the live log in it, with that being written.
     pub log_rows: u32,
     /// Pages of batches that are not installed.
     pub pending: u32,
@@ -109,6 +109,17 @@ impl Space {
             streams: [Lanes { lanes: homes.collect(), cursor: 0 }, side(), side()],
             turn: 0,
         }
+    }
+
+    /// Whether a chunk with so many valid blocks can be collected.
+    #[inline]
+    pub fn can_go(&self, chunk: usize, valid: u32) -> bool {
+        let held = &self.chunks[chunk];
+        held.usage == Use::Closed
+            && !held.victim
+            && held.pending == 0
+            && held.log_rows == 0
+            && (!held.stuck || valid == 0)
     }
 
     /// Free chunks.

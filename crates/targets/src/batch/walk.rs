@@ -4,27 +4,31 @@
 //! holds a row with the next number and the right back link is the next row: the
 //! others before it failed, though some may be readable. The log ends where no
 //! place holds one.
+//!
+//! Of the rows only their places stay in memory. Who needs what they say again
+//! has them read again, many at once.
 
 use device::{Content, OpenChannel};
 use flash::{Geometry, Ppa};
-use port::Status;
+use port::{BLOCK_BYTES, Status};
 
 use super::config::BatchError;
 use super::is_read;
 use super::location::Location;
-use super::record::{Entry, Header, MAX_LINKS, parse};
+use super::record::{Entry, Header, MAX_LINKS, What, parse};
 use super::runner::Runner;
 use super::slot::{Detour, Start};
+use super::story::{Story, Told};
 
 /// A record and its entries.
 pub(super) type Record = (Header, Vec<Entry>);
 
 /// A row of the log.
-pub(super) struct Row {
-    pub at: Ppa,
-    pub row: u64,
-    pub links: [Location; MAX_LINKS],
-    pub records: Vec<Record>,
+struct Row {
+    at: Ppa,
+    row: u64,
+    links: [Location; MAX_LINKS],
+    records: Vec<Record>,
 }
 
 /// What is at a place of the log.
@@ -117,26 +121,116 @@ pub(super) fn was_written<D: OpenChannel>(
     block < chunk.programmed && chunk.failed_of(block, 1) == 0
 }
 
+/// Where a row of the log is that was read once.
+#[derive(Clone, Copy)]
+pub(super) struct Known {
+    pub at: Ppa,
+    pub row: u64,
+    /// LSN of the first batch that begins in it.
+    pub begins: Option<u64>,
+    records: u8,
+}
+
+/// The log as it was found: all its rows, in order.
+pub(super) struct Trail {
+    /// At least one.
+    pub rows: Vec<Known>,
+    /// The places that the last row names.
+    pub links: [Location; MAX_LINKS],
+    /// LSN of the first batch that is not complete.
+    pub end: Option<u64>,
+}
+
+impl Trail {
+    pub fn last(&self) -> Known {
+        *self.rows.last().expect("it has a first")
+    }
+
+    /// Takes a row in and gives its records on.
+    fn add(&mut self, row: Row, each: &mut impl FnMut(Record)) {
+        let begins = |what| matches!(what, What::User | What::Collect | What::Meta);
+        let headers = row.records.iter().map(|(header, _)| header);
+        let begins = headers.filter(|h| begins(h.what) && h.part == 0).map(|h| h.lsn).min();
+        let records = row.records.len() as u8;
+        self.rows.push(Known { at: row.at, row: row.row, begins, records });
+        self.links = row.links;
+        row.records.into_iter().for_each(each);
+    }
+
+    /// Reads the log again and tells what it says. Its rows are known, so many
+    /// are read at once.
+    pub fn tell<D: OpenChannel>(
+        &self,
+        runner: &mut Runner<D>,
+        geometry: &Geometry,
+        mut each: impl FnMut(Told),
+    ) -> Result<(), BatchError> {
+        let mut story = Story::default();
+        let row_bytes = geometry.row_blocks() as usize * BLOCK_BYTES as usize;
+        for rows in self.rows.chunks((READ_AGAIN / row_bytes).max(1)) {
+            for record in read_again(runner, geometry, rows)? {
+                story.take(record, &mut each);
+            }
+        }
+        story.end(self.end, &mut each);
+        Ok(())
+    }
+}
+
+/// Bytes of the log that are read again at once.
+const READ_AGAIN: usize = 32 << 20;
+
+/// The records of rows that were read before.
+fn read_again<D: OpenChannel>(
+    runner: &mut Runner<D>,
+    geometry: &Geometry,
+    rows: &[Known],
+) -> Result<Vec<Record>, BatchError> {
+    // Neighbours in the log lie in few chunks. In this order many units read.
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_unstable_by_key(|&n| (geometry.block(rows[n].at), rows[n].at));
+    let of_row = |&n: &usize| (0..rows[n].records).map(move |index| (n, index));
+    let wanted: Vec<(usize, u8)> = order.iter().flat_map(of_row).collect();
+    let blocks: Vec<Ppa> =
+        wanted.iter().map(|&(n, index)| Ppa(rows[n].at.0 + u64::from(index))).collect();
+    let mut read: Vec<(usize, u8, Record)> = Vec::with_capacity(blocks.len());
+    runner.read(&blocks, Content::Whole, |i, block| {
+        let ((n, index), at) = (wanted[i], blocks[i]);
+        if !is_read(block.status) {
+            return Err(BatchError::Log { at, status: block.status });
+        }
+        let wanted = Wanted { row: rows[n].row, back: None };
+        let record = parse(block.data, geometry);
+        let record = record.filter(|(header, _)| fits(header, wanted, index as usize));
+        read.push((n, index, record.ok_or(BatchError::Log { at, status: Status::SUCCESS })?));
+        Ok(())
+    })?;
+    read.sort_unstable_by_key(|&(n, index, _)| (n, index));
+    Ok(read.into_iter().map(|(_, _, record)| record).collect())
+}
+
 /// Reads the log from `start` to its end. Its first row must be there. Behind
-/// the places that a row names come those of its detour.
+/// the places that a row names come those of its detour. Gives each record on as
+/// it comes.
 pub(super) fn walk<D: OpenChannel>(
     runner: &mut Runner<D>,
     geometry: &Geometry,
     start: Start,
     detours: &[Detour],
-) -> Result<Vec<Row>, BatchError> {
+    mut each: impl FnMut(Record),
+) -> Result<Trail, BatchError> {
     let at = start.at.ppa().ok_or(BatchError::Checkpoint)?;
-    let mut rows: Vec<Row> = Vec::new();
+    let mut trail = Trail { rows: Vec::new(), links: [Location::NONE; MAX_LINKS], end: None };
     match look(runner, geometry, &[at], Wanted { row: start.row, back: None })?.pop() {
-        Some(Found::Row(row)) => rows.push(row),
+        Some(Found::Row(row)) => trail.add(row, &mut each),
         Some(Found::Damaged(status)) => return Err(BatchError::Log { at, status }),
         _ => return Err(BatchError::Log { at, status: Status::SUCCESS }),
     }
     loop {
-        let last = rows.last().expect("it has a first");
+        let last = trail.last();
         let wanted = Wanted { row: last.row + 1, back: Some(Location::at(last.at, true)) };
         let more = detours.iter().filter(|detour| detour.row == last.row);
-        let links = last.links.iter().chain(more.flat_map(|detour| &detour.links));
+        let links = trail.links.iter().chain(more.flat_map(|detour| &detour.links));
         let links: Vec<Ppa> = links.filter_map(|link| link.ppa()).collect();
         let (mut next, mut damage) = (None, None);
         let found = look(runner, geometry, &links, wanted)?;
@@ -148,7 +242,7 @@ pub(super) fn walk<D: OpenChannel>(
             }
         }
         match (next, damage) {
-            (Some(row), _) => rows.push(row),
+            (Some(row), _) => trail.add(row, &mut each),
             (None, Some((at, status))) => {
                 // Over a cache a cut may tear the last row, which was not
                 // durable. The row behind it, if there is one, says that it was.
@@ -156,11 +250,11 @@ pub(super) fn walk<D: OpenChannel>(
                 let found = look(runner, geometry, &links, behind)?;
                 let torn = !found.iter().any(|found| matches!(found, Found::Row(_)));
                 if runner.device.is_cached() && torn {
-                    return Ok(rows);
+                    return Ok(trail);
                 }
                 return Err(BatchError::Log { at, status });
             }
-            (None, None) => return Ok(rows),
+            (None, None) => return Ok(trail),
         }
     }
 }

@@ -339,10 +339,10 @@ impl<D: OpenChannel> Batch<D> {
         let old = std::mem::replace(&mut entry.new, to);
         let (lpid, lsn, stream) = (entry.id, write.lsn, write.stream);
         if let Some(old) = old.ppa() {
-            self.space.chunks[self.geometry.chunk_index(old)].pending -= 1;
+            self.chunk_mut(self.geometry.chunk_index(old)).pending -= 1;
         }
         let at = to.ppa().expect("a place for a page");
-        self.space.chunks[self.geometry.chunk_index(at)].pending += 1;
+        self.chunk_mut(self.geometry.chunk_index(at)).pending += 1;
         if stream != Stream::Meta {
             let (page, entry) = Map::split(lpid);
             let slot = self.map.slot_of(page).expect("it is pinned");
@@ -446,8 +446,7 @@ impl<D: OpenChannel> Batch<D> {
         if !status.is_ok() {
             bits = if failed == 0 { u64::MAX } else { failed };
             self.counters.failed_programs += 1;
-            self.space.fail(self.geometry.chunk_index(at));
-            self.failed_waits = true;
+            self.fail_chunk(self.geometry.chunk_index(at));
         }
         let write = &mut self.writes[id as usize];
         if write.stage != Stage::Writing {
@@ -529,7 +528,7 @@ impl<D: OpenChannel> Batch<D> {
             let held = self.map.get(slot, entry);
             let last = self.side.remove(lpid, lsn);
             let at = new.ppa().expect("it was written");
-            self.space.chunks[self.geometry.chunk_index(at)].pending -= 1;
+            self.chunk_mut(self.geometry.chunk_index(at)).pending -= 1;
             let was = held.pending(false);
             // What collection moved counts only where nothing newer came.
             if !collects || was == prior {
@@ -550,7 +549,7 @@ impl<D: OpenChannel> Batch<D> {
             let Entry { id: name, new, .. } = self.writes[id as usize].entries[n];
             let page = Page::from_name(name).expect("it was named here");
             let at = new.ppa().expect("it was written");
-            self.space.chunks[self.geometry.chunk_index(at)].pending -= 1;
+            self.chunk_mut(self.geometry.chunk_index(at)).pending -= 1;
             self.garbage.set_garbage(self.place_of(page), lsn);
             self.garbage.set_valid(new, lsn);
             self.page_installed(page, new, lsn);
