@@ -198,22 +198,34 @@ fn a_cut_at_every_event_over_a_cache() {
     assert!(events > 50, "{events}");
 }
 
-/// A million batches, with cuts. Run by hand: `--ignored soak`.
+/// Many batches, with cuts. Each seed is a drive of its own, about 900 batches
+/// long, so that the seeds can be spread: `SOAK_SEED` is the first (1), and
+/// `SOAK_SEEDS` how many there are (1100, a million batches). Every fourth drive
+/// has a cache that loses and reorders. Run by hand: `--ignored soak`.
 #[test]
 #[ignore = "takes long"]
 fn soak() {
-    let wanted: u64 = std::env::var("SOAK_BATCHES").map_or(1_000_000, |n| n.parse().unwrap());
-    let (mut batches, mut seed) = (0, std::env::var("SOAK_SEED").map_or(1, |n| n.parse().unwrap()));
-    while batches < wanted {
+    let number = |name, or| std::env::var(name).map_or(or, |n| n.parse::<u64>().unwrap());
+    let (first, count) = (number("SOAK_SEED", 1), number("SOAK_SEEDS", 1100));
+    let (mut batches, mut cut) = (0, 0);
+    for seed in first..first + count {
         let mut random = Random(seed);
         let mut setup = Setup::small(seed).filled(50 + random.below(51));
         setup.config.log_rows = 4 + random.below(20);
         setup.config.max_pages = 1 + random.below(60) as u32;
         let setup = setup.filled(50 + random.below(51));
-        let mut world = World::new(setup, ram(8));
-        println!("seed {seed}, {batches} batches");
-        cuts(&mut world, 400);
-        batches += world.batches;
-        seed += 1;
+        let (more, seen) = match seed % 4 {
+            0 => long_life(setup, cached(8)),
+            _ => long_life(setup, ram(8)),
+        };
+        (batches, cut) = (batches + more, cut + seen);
+        println!("seeds {first} to {seed}: {batches} batches, {cut} cuts");
     }
+}
+
+/// Batches acknowledged, and cuts.
+fn long_life<M: PowerCut>(setup: Setup, medium: impl Fn(&Geometry) -> M) -> (u64, u64) {
+    let mut world = World::new(setup, medium);
+    cuts(&mut world, 400);
+    (world.batches, world.seen["recoveries"])
 }

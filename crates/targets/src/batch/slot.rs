@@ -324,6 +324,48 @@ mod tests {
             prop_assert!(Checkpoint::load(&bytes, &g, 55).is_err());
         }
 
+        /// Magic, version, length, shape and checksum are right, whatever the rest.
+        #[test]
+        fn any_bytes_are_taken_or_refused(
+            mut bytes in prop::collection::vec(any::<u8>(), HEADER..2000),
+            counts in [0u64..90, 0u64..90, 0u64..90, 0u64..20],
+            wild in prop::option::of((13usize..17, any::<u64>())),
+            near in any::<bool>(),
+            cut in 0usize..16,
+        ) {
+            let g = geometry();
+            let len = bytes.len() / 8 * 8;
+            let mut put = |at: usize, word: u64| {
+                bytes[8 * at..][..8].copy_from_slice(&word.to_le_bytes());
+            };
+            let [blocks, chunks] = shape_words(&g);
+            put(1, u64::from(VERSION) << 32 | u64::from(MAGIC));
+            for (at, word) in [(2, len as u64), (4, 55), (5, blocks), (6, chunks)] {
+                put(at, word);
+            }
+            counts.into_iter().enumerate().for_each(|(i, count)| put(13 + i, count));
+            if let Some((at, word)) = wild {
+                put(at, word);
+            }
+            if near {
+                // Locations that the drive has.
+                put(8, 3);
+                put(11, 0);
+                (HEADER / 8..len / 8).for_each(|at| put(at, at as u64 % 256));
+            }
+            let sum = xxhash_rust::xxh3::xxh3_64(&bytes[8..len]);
+            bytes[..8].copy_from_slice(&sum.to_le_bytes());
+            if let Ok(record) = Checkpoint::load(&bytes, &g, 55) {
+                let tables = record.map_t.len() + record.garbage_t.len() + record.wear_s.len();
+                prop_assert!(Checkpoint::bytes(tables, record.detours.len()) <= len);
+                let mut again = vec![0; len];
+                record.store(&g, &mut again);
+                prop_assert_eq!(Checkpoint::load(&again, &g, 55), Ok(record));
+            }
+            // Cut short it is none.
+            prop_assert!(Checkpoint::load(&bytes[..len - 1 - cut.min(len - 1)], &g, 55).is_err());
+        }
+
         #[test]
         fn other_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
             prop_assert_eq!(Checkpoint::load(&bytes, &geometry(), 1), Err(NoRecord::Damaged));
