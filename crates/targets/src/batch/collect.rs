@@ -34,7 +34,7 @@ enum Phase {
     /// Nothing.
     #[default]
     Idle,
-    /// The first TAG of the chunk is read: it says how the chunk is written.
+    /// The first TAG of a row is read: it says how the chunk is written.
     Probing,
     /// To look for the next valid blocks.
     Looking,
@@ -306,13 +306,28 @@ impl<D: OpenChannel> Batch<D> {
             return;
         }
         if collector.phase == Phase::Probing {
-            let run = &collector.runs[0];
-            collector.whole = run.failed == 0 && is_whole(Tag::load(run.piece.bytes()));
-            (collector.phase, collector.used) = (Phase::Looking, 0);
+            self.probed(c);
             return;
         }
         self.sort_survivors(c);
         self.collectors[c].phase = Phase::Gathering;
+    }
+
+    /// The first TAG of a row of the victim has come. All rows of a chunk are
+    /// written alike, so where one cannot be read the next one will do.
+    fn probed(&mut self, c: usize) {
+        let collector = &mut self.collectors[c];
+        let (victim, run) = (collector.victim.expect("it has one"), &collector.runs[0]);
+        collector.used = 0;
+        let next = collector.next + self.geometry.row_blocks();
+        if run.failed != 0 && next < self.device.chunk(victim).programmed {
+            collector.next = next;
+            let at = Ppa(self.geometry.chunk_start(victim).0 + u64::from(next));
+            self.read_run(c, at, 1, Content::Tags);
+            return;
+        }
+        collector.whole = run.failed == 0 && is_whole(Tag::load(run.piece.bytes()));
+        (collector.phase, collector.next) = (Phase::Looking, 0);
     }
 
     /// Makes batches of what was read: of logical pages, and of tables' pages.
