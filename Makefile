@@ -1,6 +1,7 @@
 # make run [ARGS="bench mem:ref --rw randread"]   build and run ssdkit
 # make test     everything that must pass before a change is taken
 # make bench    benchmarks
+# make rocksdb  RocksDB beside the key-value store; needs librocksdb-dev
 # make soak     the tests with many more cases, for hours when wanted; the
 #               simulator for SOAK_HOURS from seed SOAK_FROM on; an hour of
 #               a drive's time over each page store with that seed
@@ -26,7 +27,7 @@ CLIENTS := fio:fio nbdinfo:libnbd-bin nbdkit:nbdkit qemu-io:qemu-utils mke2fs:e2
 # seconds, and overflow and debug assertions stay on.
 TEST_ENV := CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 
-.PHONY: run test bench soak fmt rust packages lint unit loom instructions builds job simulate clients
+.PHONY: run test bench rocksdb soak fmt rust packages lint unit loom instructions builds job simulate clients
 
 run: rust
 	$(CARGO) run --release --locked -p ssdkit -- $(ARGS)
@@ -37,6 +38,18 @@ bench: rust packages
 	$(CARGO) bench --locked -p ssdkit
 	$(CARGO) build --release --locked -p ssdkit
 	SSDKIT="$${CARGO_TARGET_DIR:-target}/release/ssdkit" benches/nbd.sh
+	if [ -e /usr/include/rocksdb/db.h ]; then $(MAKE) rocksdb; \
+	else echo "No librocksdb-dev: RocksDB is left out."; fi
+
+# RocksDB on an emulated drive, beside the key-value store: a package of its
+# own, which needs Debian's librocksdb-dev and a C++ compiler.
+BESIDE := --manifest-path benches/rocksdb/Cargo.toml --target-dir $(TARGET_DIR) --locked
+
+rocksdb: rust
+	$(CARGO) build --release --locked -p ssdkit
+	$(TEST_ENV) $(CARGO) test $(BESIDE)
+	$(CARGO) build --release $(BESIDE)
+	SSDKIT="$(TARGET_DIR)/release/ssdkit" BESIDE="$(TARGET_DIR)/release/rocksdb-beside" benches/rocksdb.sh
 
 soak: rust
 	SSDKIT_KILLS=50 HOUR_SEED=$(SOAK_FROM) STRESS_REQUESTS=100000000 PROPTEST_CASES=$(SOAK_CASES) $(TEST_ENV) $(CARGO) test --locked --workspace -- --include-ignored

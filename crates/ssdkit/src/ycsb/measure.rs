@@ -232,11 +232,29 @@ pub fn measure(setup: &Setup, watch: &mut Watch) -> Result<Measured, Error> {
     }
 }
 
-type Blocks = Link<Controller<Pblk<Device<RamMedium>>>>;
+/// A conventional drive: translation behind the link, on the controller.
+pub type Blocks = Link<Controller<Pblk<Device<RamMedium>>>>;
 type Batched = Link<Controller<Batch<Device<RamMedium>>>>;
 
 /// A drive on a thread of its own, and the host's queue to it.
 type Sides<P> = (Hosted<P>, Queue<<P as Port>::Cmd, <P as Port>::Done>);
+
+fn device(setup: &Setup) -> Result<Device<RamMedium>, Error> {
+    let config = &setup.drive;
+    let medium = RamMedium::new(&config.geometry, BLOCK_BYTES as u32)?;
+    Ok(stack::new_device(config, setup.seed, medium)?)
+}
+
+/// The conventional drive of a run, new, and its outside with at most `depth`
+/// requests inside.
+pub fn conventional(setup: &Setup, depth: usize) -> Result<(Blocks, Shape), Error> {
+    let config = &setup.drive;
+    let target = stack::target(config, setup.seed);
+    let pblk = stack::new_target(config, device(setup)?, target)?;
+    let shape = Shape { depth: pblk.shape().depth.min(depth), ..pblk.shape() };
+    let controller = Controller::new(pblk, setup.controller);
+    Ok((Link::new(config.profile.link, controller), shape))
+}
 
 /// What the host's thread has used.
 #[derive(Clone, Copy, Default)]
@@ -260,12 +278,6 @@ struct Run<'a, 'b> {
 }
 
 impl Run<'_, '_> {
-    fn device(&self) -> Result<Device<RamMedium>, Error> {
-        let config = &self.setup.drive;
-        let medium = RamMedium::new(&config.geometry, BLOCK_BYTES as u32)?;
-        Ok(stack::new_device(config, self.setup.seed, medium)?)
-    }
-
     fn clock(&self) -> fn() -> u64 {
         if self.setup.real { clock } else { no_clock }
     }
@@ -290,13 +302,8 @@ impl Run<'_, '_> {
 
     /// A store on a conventional drive.
     fn blocks(&mut self) -> Result<Measured, Error> {
-        let config = &self.setup.drive;
-        let target = stack::target(config, self.setup.seed);
-        let pblk = stack::new_target(config, self.device()?, target)?;
-        let shape = Shape { depth: pblk.shape().depth.min(self.depth()), ..pblk.shape() };
-        let controller = Controller::new(pblk, self.setup.controller);
-        self.published = controller.published();
-        let drive: Blocks = Link::new(config.profile.link, controller);
+        let (drive, shape) = conventional(self.setup, self.depth())?;
+        self.published = drive.below().published();
         if self.setup.real {
             let (hosted, queue) = self.host(drive)?;
             let measured = self.on_blocks(Remote::new(queue), shape);
@@ -334,7 +341,7 @@ impl Run<'_, '_> {
 
     /// A drive that takes batches.
     fn batched(&mut self) -> Result<Measured, Error> {
-        let device = self.device()?;
+        let device = device(self.setup)?;
         let mut config = BatchConfig::for_geometry(device.geometry(), 0.0);
         if !self.setup.durable {
             config.checkpoint_every = 0;
