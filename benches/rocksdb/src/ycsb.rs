@@ -223,7 +223,7 @@ impl<'a> Client<'a> {
                 Operation::Read(record) => (Kind::Read, self.read(record)),
                 Operation::Update(record) => (Kind::Update, self.write(record, version)),
                 Operation::Insert(record) => (Kind::Insert, self.write(record, version)),
-                Operation::Scan(record, count) => (Kind::Scan, self.scan(record, count as u64)),
+                Operation::Scan(record, count) => (Kind::Scan, self.scan(record, count)),
                 Operation::ReadModifyWrite(record) => {
                     let read = self.read(record);
                     (Kind::ReadModifyWrite, read.and_then(|()| self.write(record, version)))
