@@ -466,6 +466,8 @@ impl<D: OpenChannel> Pblk<D> {
         }
         if !done.status.is_ok() {
             self.fail_chunk(chunk);
+            // What follows may send rows before the end of this.
+            self.refresh(pu);
         }
         let programmed = !self.chunks[chunk].failed;
         if programmed {
