@@ -14,11 +14,8 @@ use std::ops::AddAssign;
 use std::rc::Rc;
 
 use btree::store::no_clock;
-use btree::{
-    BatchStore, InPlaceConfig, InPlaceStore, Inline, LogConfig, LogStore, PageStore, StoreError,
-    Tree, TreeConfig,
-};
-use common::blocks::{Kind, Shared};
+use btree::{BatchStore, Inline, LogConfig, LogStore, PageStore, StoreError, Tree, TreeConfig};
+use common::blocks::{InPlace, Kind, Shared};
 use common::drives::{Flash, Fused, batch_config, cut, fresh, pblk_config};
 use common::{Checked, Fuse, Map, Mix, check_after_crash, contents, no_fuse, random_step};
 use port::{BlockDone, BlockReq, Port, Shape, Time};
@@ -223,33 +220,6 @@ impl Hourly for Log {
             checkpoints: counters.checkpoints,
             ..Work::default()
         }
-    }
-}
-
-struct InPlace;
-
-const IN_PLACE: InPlaceConfig = InPlaceConfig { max_batch: 64, clock: no_clock };
-
-impl Kind for InPlace {
-    type Store<P: Port<Cmd = BlockReq, Done = BlockDone>> = InPlaceStore<Inline<P>>;
-
-    fn create<P: Port<Cmd = BlockReq, Done = BlockDone>>(
-        drive: P,
-        shape: Shape,
-    ) -> Result<Self::Store<P>, StoreError> {
-        InPlaceStore::create(Inline(drive), shape, IN_PLACE, Time::ZERO)
-    }
-
-    fn open<P: Port<Cmd = BlockReq, Done = BlockDone>>(
-        drive: P,
-        shape: Shape,
-        now: Time,
-    ) -> Result<Self::Store<P>, StoreError> {
-        InPlaceStore::open(Inline(drive), shape, IN_PLACE, now)
-    }
-
-    fn into_drive<P: Port<Cmd = BlockReq, Done = BlockDone>>(store: Self::Store<P>) -> Inline<P> {
-        store.into_drive()
     }
 }
 

@@ -3,36 +3,9 @@
 mod common;
 
 use btree::{InPlaceConfig, InPlaceStore, Inline, StoreError};
-use common::blocks::{self, BLOCKS, Kind};
+use common::blocks::{self, BLOCKS, IN_PLACE, InPlace};
 use common::{MemoryDrive, no_fuse};
-use port::{BlockDone, BlockReq, Port, Shape, Time};
-
-const CONFIG: InPlaceConfig = InPlaceConfig { max_batch: 64, clock: btree::store::no_clock };
-
-struct InPlace;
-
-impl Kind for InPlace {
-    type Store<P: Port<Cmd = BlockReq, Done = BlockDone>> = InPlaceStore<Inline<P>>;
-
-    fn create<P: Port<Cmd = BlockReq, Done = BlockDone>>(
-        drive: P,
-        shape: Shape,
-    ) -> Result<Self::Store<P>, StoreError> {
-        InPlaceStore::create(Inline(drive), shape, CONFIG, Time::ZERO)
-    }
-
-    fn open<P: Port<Cmd = BlockReq, Done = BlockDone>>(
-        drive: P,
-        shape: Shape,
-        now: Time,
-    ) -> Result<Self::Store<P>, StoreError> {
-        InPlaceStore::open(Inline(drive), shape, CONFIG, now)
-    }
-
-    fn into_drive<P: Port<Cmd = BlockReq, Done = BlockDone>>(store: Self::Store<P>) -> Inline<P> {
-        store.into_drive()
-    }
-}
+use port::Time;
 
 #[test]
 fn it_is_a_map() {
@@ -69,7 +42,7 @@ fn wrong_drives_are_refused() {
     let create = |blocks, max_batch| {
         let drive = MemoryDrive::new(blocks, 1, no_fuse());
         let shape = drive.shape;
-        let config = InPlaceConfig { max_batch, ..CONFIG };
+        let config = InPlaceConfig { max_batch, ..IN_PLACE };
         InPlaceStore::create(Inline(drive), shape, config, Time::ZERO).map(|_| ())
     };
     assert!(matches!(create(BLOCKS, 31), Err(StoreError::Shape { .. })));
@@ -77,6 +50,6 @@ fn wrong_drives_are_refused() {
     assert!(matches!(create(1000, 64), Err(StoreError::Shape { .. })));
     let drive = MemoryDrive::new(BLOCKS, 1, no_fuse());
     let shape = drive.shape;
-    let opened = InPlaceStore::open(Inline(drive), shape, CONFIG, Time::ZERO);
+    let opened = InPlaceStore::open(Inline(drive), shape, IN_PLACE, Time::ZERO);
     assert!(matches!(opened.err(), Some(StoreError::Unusable(_))));
 }

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use btree::{
-    Broken, Error, Inline, MAX_KEY, MAX_VALUE, Outcome, PageStore, StoreError, Tree, TreeConfig,
-    Write,
+    Broken, Error, InPlaceConfig, InPlaceStore, Inline, MAX_KEY, MAX_VALUE, Outcome, PageStore,
+    StoreError, Tree, TreeConfig, Write,
 };
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Status, Time};
 use workload::Rng;
@@ -31,6 +31,35 @@ pub trait Kind {
     ) -> Result<Self::Store<P>, StoreError>;
 
     fn into_drive<P: Port<Cmd = BlockReq, Done = BlockDone>>(store: Self::Store<P>) -> Inline<P>;
+}
+
+/// The store that updates pages in place.
+pub struct InPlace;
+
+/// How it is set up.
+pub const IN_PLACE: InPlaceConfig = InPlaceConfig { max_batch: 64, clock: btree::store::no_clock };
+
+impl Kind for InPlace {
+    type Store<P: Port<Cmd = BlockReq, Done = BlockDone>> = InPlaceStore<Inline<P>>;
+
+    fn create<P: Port<Cmd = BlockReq, Done = BlockDone>>(
+        drive: P,
+        shape: Shape,
+    ) -> Result<Self::Store<P>, StoreError> {
+        InPlaceStore::create(Inline(drive), shape, IN_PLACE, Time::ZERO)
+    }
+
+    fn open<P: Port<Cmd = BlockReq, Done = BlockDone>>(
+        drive: P,
+        shape: Shape,
+        now: Time,
+    ) -> Result<Self::Store<P>, StoreError> {
+        InPlaceStore::open(Inline(drive), shape, IN_PLACE, now)
+    }
+
+    fn into_drive<P: Port<Cmd = BlockReq, Done = BlockDone>>(store: Self::Store<P>) -> Inline<P> {
+        store.into_drive()
+    }
 }
 
 pub const SMALL: TreeConfig = TreeConfig { memory: 720 << 10, operations: 16, dirty: 33 };
