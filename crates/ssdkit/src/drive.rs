@@ -227,7 +227,7 @@ pub enum DriveError {
         text: String,
     },
     /// An NBD address that is neither a path nor host and port.
-    #[error("`{text}` is no NBD address: write a socket's path or HOST:PORT")]
+    #[error("`{text}` is no address: write a socket's path or HOST:PORT")]
     Address {
         /// What was given.
         text: String,
