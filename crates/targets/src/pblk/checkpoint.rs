@@ -379,7 +379,11 @@ impl<D: OpenChannel> Pblk<D> {
                     let same =
                         before.used == Use::Data && (before.wear, before.next) == (wear, size);
                     let age = if same { before.age } else { seq };
-                    let next = if stage.failed { self.end_of_failed(chunk) } else { size };
+                    // Those that are still on their way to a failed one may
+                    // not have come to the drive: how far it is is noted when
+                    // they have.
+                    let is_settled = stage.failed && stage.rows == 0;
+                    let next = if is_settled { self.end_of_failed(chunk) } else { size };
                     Entry { wear, used: Use::Data, next, age }
                 };
                 self.table.set(chunk, entry);
