@@ -383,6 +383,10 @@ impl<M: PowerCut> CheckedMedium<M> {
         let erased = life != self.lives[index].now;
         let mut good = chunk.programmed;
         for block in 0..good {
+            if chunk.failed_of(block, 1) != 0 {
+                // Its program failed: nothing was ever there to be lost.
+                continue;
+            }
             let ppa = start + u64::from(block);
             let first = contested.partition_point(|c| c.0 < ppa);
             let known = contested[first..].iter().take_while(|c| c.0 == ppa).map(|c| c.1);

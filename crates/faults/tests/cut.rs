@@ -8,7 +8,10 @@ use std::collections::HashMap;
 use common::*;
 use device::{Device, OpenChannel, VectorOp};
 use faults::{CachedMedium, CheckedMedium, FaultyMedium, PowerCut, Promise};
-use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, RamMedium, TAG_BYTES, Tag, Timing};
+use flash::{
+    Cause, Chunk, ChunkState, FailedRun, Geometry, Medium, Moved, Ppa, RamMedium, TAG_BYTES, Tag,
+    Timing,
+};
 use port::Status;
 use proptest::prelude::*;
 
@@ -423,6 +426,42 @@ fn a_failed_program_loses_only_itself() {
             assert_eq!(block(&mut medium, b), expected, "block {b} of {:?}", chunks[0]);
         }
     }
+}
+
+/// A chunk with a failed program is retired, and the cut undoes that: what was
+/// behind the failed program is there, too.
+#[test]
+fn a_chunk_that_is_back_has_what_was_behind_a_failed_program() {
+    let (g, row) = (geometry(), 4);
+    let fail = medium_rules(&["medium:fail,on=program,from=2,count=1"]);
+    let (mut gone, mut kept) = (0, 0);
+    for seed in 0..100 {
+        let faulty = FaultyMedium::new(&g, cached(ram(8), Promise::Resets, 100), &fail, 0).unwrap();
+        let mut medium = CheckedMedium::new(&g, faulty).unwrap();
+        for number in 0..3 {
+            let moved = medium.program(Ppa(number * 4), row, &[1; 32], &[2; 64]);
+            assert_eq!(moved == Moved::Failed, number == 1);
+        }
+        let failed = [FailedRun::new(row, row), FailedRun::default()];
+        let (wp, programmed, state) = (3 * row, 3 * row, ChunkState::Open);
+        let before = Chunk { state, wp, programmed, failed, ..Chunk::default() };
+        medium.describe(0, &before);
+        assert_eq!(done(|| medium.barrier()), Moved::Done);
+        let state = ChunkState::Offline;
+        assert_eq!(medium.reset(Ppa(0)), Moved::Done);
+        medium.describe(0, &Chunk { state, wear: 1, cause: Cause::Retired, ..Chunk::default() });
+        let (mut medium, chunks) = medium.cut(seed);
+        if chunks[0].state == ChunkState::Offline {
+            gone += 1;
+            continue;
+        }
+        kept += 1;
+        assert_eq!(chunks[0], before, "seed {seed}");
+        for at in [0, 8] {
+            assert_eq!(medium.read(Ppa(at), row, &mut [0; 32], &mut []), Moved::Done);
+        }
+    }
+    assert!(gone > 10 && kept > 10, "{gone} and {kept}");
 }
 
 #[test]
