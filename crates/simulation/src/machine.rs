@@ -273,7 +273,8 @@ impl Machine {
     /// Whether the drive has reason to take no more writes: it has less room
     /// than when all was good.
     fn has_worn(&self) -> bool {
-        self.flash.struck().has_worn() || self.flash.bad_chunks().0 > 0
+        let flash = &self.flash;
+        flash.struck().has_worn() || flash.bad_chunks().0 > 0 || flash.has_failed()
     }
 
     /// A new drive in the place of one that is of no more use, with other

@@ -338,6 +338,12 @@ impl Flash {
         bad.fold((0, 0), |(all, new), chunk| (all + 1, new + u64::from(chunk.wear == 0)))
     }
 
+    /// Whether any chunk remembers a failed program: power may have gone
+    /// before anybody was told of it.
+    pub fn has_failed(&self) -> bool {
+        self.remains.borrow().chunks.iter().any(Chunk::has_failed)
+    }
+
     /// A drive on it, `fresh` from the factory or as after a cut; `seed` decides
     /// what that kept of what was not flushed, and how long it took.
     pub fn drive(&self, timing: &Timing, fresh: bool, seed: u64) -> Result<Powered, OutOfMemory> {
