@@ -493,7 +493,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.checkpoint_step(now);
         }
         self.collect(now, pu);
-        self.refresh(pu);
+        self.refresh_unable(pu);
         self.pump(now);
     }
 

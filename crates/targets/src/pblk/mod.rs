@@ -699,7 +699,9 @@ impl<D: OpenChannel> Pblk<D> {
             }
             // What is sent now may be done at once.
             self.device.submit(to, &mut self.out);
-            self.device.advance(to, &mut self.device_done);
+            if self.device.next_event().is_some_and(|at| at <= to) {
+                self.device.advance(to, &mut self.device_done);
+            }
         }
     }
 

@@ -41,8 +41,9 @@ pub(super) struct Stripe {
     pus: Vec<PuStripe>,
     /// Rank by parallel unit.
     ranks: Vec<u32>,
-    /// A bit for each rank: can take a row.
+    /// A bit for each rank: can take a row. And how many can.
     able: Vec<u64>,
+    able_count: usize,
     next: usize,
     /// Some let their turn pass, and no row was taken since.
     passing: bool,
@@ -66,7 +67,8 @@ impl Stripe {
         let able = vec![0; pus.len().div_ceil(64)];
         let (ready, stranded) = (VecDeque::with_capacity(64), VecDeque::new());
         let most = ROWS_PER_PU.saturating_mul(at_once).min(u8::MAX.into()) as u8;
-        Stripe { pus, ranks, able, next: 0, passing: false, most, ready, stranded }
+        let (able_count, next, passing) = (0, 0, false);
+        Stripe { pus, ranks, able, able_count, next, passing, most, ready, stranded }
     }
 
     /// A parallel unit's place in the round.
@@ -118,7 +120,7 @@ impl Stripe {
 
     /// Whether any parallel unit can take a row.
     pub fn is_able(&self) -> bool {
-        self.able.iter().any(|&word| word != 0)
+        self.able_count > 0
     }
 
     /// Whether the parallel unit at a place in the round can.
@@ -135,6 +137,9 @@ impl Stripe {
     /// next one, so that a row never waits for it.
     #[inline]
     fn choose(&mut self) -> Option<usize> {
+        if self.able_count == 0 {
+            return None;
+        }
         let rank = self.choose_next()?;
         if self.pus[rank].rest > 0 {
             return self.choose_rested(rank);
@@ -204,11 +209,10 @@ impl Stripe {
 
     #[inline]
     fn set_able(&mut self, rank: usize, able: bool) {
-        let (word, bit) = (rank / 64, 1u64 << (rank % 64));
-        if able {
-            self.able[word] |= bit;
-        } else {
-            self.able[word] &= !bit;
+        let (word, bit) = (&mut self.able[rank / 64], 1u64 << (rank % 64));
+        if able != (*word & bit != 0) {
+            *word ^= bit;
+            self.able_count = if able { self.able_count + 1 } else { self.able_count - 1 };
         }
     }
 }
@@ -219,9 +223,18 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn refresh(&mut self, pu: usize) {
         let rank = self.stripe.rank(pu);
         let stripe = &self.stripe.pus[rank];
-        let space = stripe.open.is_some() || self.space.pus[pu].free() > USER_LEAVES;
-        let able = space && stripe.rows < self.stripe.most && self.has_level(pu, rank);
+        let able = stripe.rows < self.stripe.most
+            && (stripe.open.is_some() || self.space.pus[pu].free() > USER_LEAVES)
+            && self.has_level(pu, rank);
         self.stripe.set_able(rank, able);
+    }
+
+    /// The same when nothing has happened that takes a unit the next row.
+    #[inline]
+    pub(super) fn refresh_unable(&mut self, pu: usize) {
+        if !self.stripe.is_able_at(self.stripe.rank(pu)) {
+            self.refresh(pu);
+        }
     }
 
     /// Sends full units while parallel units can take them.
@@ -501,7 +514,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.checkpoint_step(now);
         }
         self.collect(now, pu);
-        self.refresh(pu);
+        self.refresh_unable(pu);
         self.stage_waiting(now);
         self.pump(now);
     }
