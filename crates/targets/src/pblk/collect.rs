@@ -225,7 +225,12 @@ impl<D: OpenChannel> Pblk<D> {
         let space = &self.space.pus[pu];
         let pressed = self.space.is_full(pu) || space.free() <= USER_LEAVES;
         let c = &self.collectors[rank];
-        if c.victim.is_some() || pressed || !c.asked.is_empty() || !c.again.is_empty() {
+        if c.victim.is_some() {
+            // Mostly it waits for what is under way, or for the user.
+            if self.instant || self.may_read(pu, rank, 1) {
+                self.collect_more(now, pu, rank);
+            }
+        } else if pressed || !c.asked.is_empty() || !c.again.is_empty() {
             self.collect_more(now, pu, rank);
         }
     }
@@ -345,7 +350,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// it.
     #[inline]
     pub(super) fn is_urgent(&self, pu: usize, rank: usize) -> bool {
-        !self.has_level(pu, rank) || self.space.pus[pu].free() <= USER_LEAVES
+        self.space.pus[pu].free() <= USER_LEAVES || !self.has_level(pu, rank)
     }
 
     /// How many more survivors have rows to go to: in the open chunk, and in

@@ -657,8 +657,8 @@ impl<D: OpenChannel> Pblk<D> {
         self.device.advance(to, &mut self.device_done);
         if !self.device_done.is_empty() {
             self.handle_all(to);
+            self.look_for_end(to);
         }
-        self.look_for_end(to);
         self.ready.pour(done);
     }
 
@@ -678,7 +678,6 @@ impl<D: OpenChannel> Pblk<D> {
         self.look_at_checkpoint(now);
         self.retire_leaving(now);
         self.submit_out(now);
-        self.look_for_end(now);
     }
 
     /// Handles what the drive has done, and what that leads to up to `to`.
@@ -789,10 +788,11 @@ impl<D: OpenChannel> Port for Pblk<D> {
             self.accept(now, req);
         }
         // Mostly nothing of this is there: one branch tells.
-        let due = self.leaving.len() | self.out.len() | self.stripe.waiting();
-        if due | usize::from(self.checkpoint.look) != 0 {
+        let due = self.leaving.len() | self.out.len() | usize::from(self.checkpoint.look);
+        if due != 0 {
             self.follow(now);
         }
+        self.look_for_end(now);
     }
 
     #[inline]

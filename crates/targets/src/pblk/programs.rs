@@ -238,8 +238,16 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Sends full units while parallel units can take them.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pump(&mut self, now: Time) {
+        let stripe = &self.stripe;
+        if (!stripe.ready.is_empty() && stripe.is_able()) || !stripe.stranded.is_empty() {
+            self.pump_all(now);
+        }
+    }
+
+    #[inline(never)]
+    fn pump_all(&mut self, now: Time) {
         if !self.stripe.stranded.is_empty() {
             self.pump_stranded(now);
         }

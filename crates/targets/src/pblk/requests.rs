@@ -386,12 +386,28 @@ impl<D: OpenChannel> Pblk<D> {
         if self.staging || (self.waiting.is_empty() && self.merges.is_empty()) {
             return;
         }
+        if self.waits_for_unit() {
+            return;
+        }
         self.staging = true;
         self.stage_all(now);
         self.staging = false;
         if self.read_only {
             self.give_up_waiting(now);
         }
+    }
+
+    /// Whether there is no unit to gather in, and the first that waits is a
+    /// whole block that needs one: the usual case of a drive that is busy.
+    #[inline]
+    fn waits_for_unit(&self) -> bool {
+        let is_full = self.filling.is_none() && !self.units.has_free();
+        let Some(&slot) = self.waiting.front().filter(|_| is_full && self.merges.is_empty()) else {
+            return false;
+        };
+        let Request { op, offset, len, taken, .. } = self.requests[slot];
+        let is_whole = (offset + taken) % BLOCK_BYTES == 0 && len - taken >= BLOCK_BYTES;
+        op == BlockOp::Write && is_whole && !self.read_only
     }
 
     fn stage_all(&mut self, now: Time) {

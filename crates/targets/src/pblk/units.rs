@@ -104,6 +104,12 @@ impl Units {
         ((unit - self.user_units) / 2) as usize
     }
 
+    /// Whether a user unit can be begun.
+    #[inline]
+    pub fn has_free(&self) -> bool {
+        !self.free.is_empty()
+    }
+
     /// Begins a user unit.
     #[inline]
     pub fn begin(&mut self) -> Option<u32> {
