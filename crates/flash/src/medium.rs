@@ -207,29 +207,30 @@ impl RamMedium {
         if self.geometry.block(at) == 0 {
             self.base[chunk] = Tag::load(tags).seq;
         }
-        let stored = if self.is_wide(chunk) { 0 } else { self.store_narrow(chunk, start, tags) };
-        for (i, bytes) in tags.chunks_exact(TAG_BYTES).enumerate().skip(stored) {
-            self.store_wide(Ppa(at.0 + i as u64), Tag::load(bytes));
+        if self.is_wide(chunk) || !self.store_narrow(chunk, start, tags) {
+            for (i, bytes) in tags.chunks_exact(TAG_BYTES).enumerate() {
+                self.store_wide(Ppa(at.0 + i as u64), Tag::load(bytes));
+            }
         }
     }
 
-    /// Stores tags of a chunk whose tags all fit so far. Gives how many fit.
+    /// Stores tags of a chunk whose tags all fit so far. False where one does
+    /// not: then what was stored of these counts for nothing.
     #[inline]
-    fn store_narrow(&mut self, chunk: usize, start: usize, tags: &[u8]) -> usize {
+    fn store_narrow(&mut self, chunk: usize, start: usize, tags: &[u8]) -> bool {
         let (tags, base) = (tags.as_chunks::<TAG_BYTES>().0, self.base[chunk]);
         let ids = &mut self.ids[start..start + tags.len()];
         let seqs = &mut self.seqs[start..start + tags.len()];
-        for (i, ((id, seq), bytes)) in ids.iter_mut().zip(seqs).zip(tags).enumerate() {
+        let mut over = 0;
+        for ((id, seq), bytes) in ids.iter_mut().zip(seqs).zip(tags) {
             let tag = Tag::load(bytes);
-            let (low, far) = (tag.id as u32, tag.seq.wrapping_sub(base) as i64);
-            // The all-ones id stands for padding and keeps its meaning.
-            let fits = if low == u32::MAX { tag.id == u64::MAX } else { tag.id >> 32 == 0 };
-            if !fits || far != i64::from(far as i32) {
-                return i;
-            }
-            (*id, *seq) = (low, far as i32);
+            let far = tag.seq.wrapping_sub(base);
+            // No branch, as most fit. The all-ones id stands for padding and
+            // keeps its meaning: it is the one before zero.
+            over |= tag.id.wrapping_add(1) | far.wrapping_add(1 << 31);
+            (*id, *seq) = (tag.id as u32, far as i32);
         }
-        tags.len()
+        over >> 32 == 0
     }
 
     /// Whether `data` is more than the medium keeps of `count` blocks.
@@ -302,7 +303,7 @@ impl RamMedium {
         let (ids, seqs) = (&self.ids[start..][..tags.len()], &self.seqs[start..][..tags.len()]);
         let base = self.base[chunk];
         for ((bytes, &id), &seq) in tags.iter_mut().zip(ids).zip(seqs) {
-            let id = if id == u32::MAX { u64::MAX } else { u64::from(id) };
+            let id = u64::from(id.wrapping_add(1)).wrapping_sub(1);
             Tag { id, seq: base.wrapping_add_signed(i64::from(seq)) }.store(bytes);
         }
     }
