@@ -226,13 +226,22 @@ impl<D: OpenChannel> Pblk<D> {
         let pressed = self.space.is_full(pu) || space.free() <= USER_LEAVES;
         let c = &self.collectors[rank];
         if c.victim.is_some() {
-            // Mostly it waits for what is under way, or for the user.
-            if self.instant || self.may_read(pu, rank, 1) {
+            if self.instant || !self.waits_for_event(pu, rank) {
                 self.collect_more(now, pu, rank);
             }
         } else if pressed || !c.asked.is_empty() || !c.again.is_empty() {
             self.collect_more(now, pu, rank);
         }
+    }
+
+    /// Whether a victim's next read waits for reads that are under way, or for the
+    /// user, who has a row on its way: mostly so. Either ends, and then
+    /// collection is gone on with.
+    #[inline]
+    fn waits_for_event(&self, pu: usize, rank: usize) -> bool {
+        let c = &self.collectors[rank];
+        let has_leave = || c.has_credit(1) || self.is_urgent(pu, rank);
+        c.buffers == 0 || (self.stripe.rows(pu) > 0 && !has_leave())
     }
 
     fn collect_more(&mut self, now: Time, pu: usize, rank: usize) {

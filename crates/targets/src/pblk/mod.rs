@@ -657,8 +657,10 @@ impl<D: OpenChannel> Pblk<D> {
         self.device.advance(to, &mut self.device_done);
         if !self.device_done.is_empty() {
             self.handle_all(to);
-            self.look_for_end(to);
         }
+        // Also where nothing was done for this target: a drive that had work of
+        // its own may be through with it.
+        self.look_for_end(to);
         self.ready.pour(done);
     }
 
