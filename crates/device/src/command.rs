@@ -139,6 +139,8 @@ pub struct VectorDone {
     pub buffer: Buffer,
 }
 
+port::numbered!(cookie: VectorCmd; done VectorDone);
+
 /// An open-channel drive as a target sees it: the port, and what the admin
 /// commands say.
 pub trait OpenChannel: Port<Cmd = VectorCmd, Done = VectorDone> {

@@ -23,10 +23,9 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use port::{Port, Ring, Time};
+use port::{Completed, Numbered, Port, Ring, Time};
 use thiserror::Error;
 
-use crate::link::Answer;
 use crate::queue::{Doorbell, DriveEnd, HostEnd, queue_pair};
 use crate::realtime::{Clock, RealTime, fine_timers, pin};
 
@@ -147,8 +146,8 @@ pub struct Queue<C, D> {
 impl<P> Hosted<P>
 where
     P: Port + Send + 'static,
-    P::Cmd: Send,
-    P::Done: Answer<P::Cmd> + Send,
+    P::Cmd: Numbered + Send,
+    P::Done: Completed + Send,
 {
     /// Starts the device thread. The drive's time begins now.
     #[allow(clippy::type_complexity)]
@@ -495,7 +494,8 @@ const WORST_WAKE: u64 = 200_000;
 
 impl<P: Port> Server<P>
 where
-    P::Done: Answer<P::Cmd>,
+    P::Cmd: Numbered,
+    P::Done: Completed,
 {
     fn run(mut self) -> P {
         let hosts = self.lines.iter().map(|l| l.wake.clone()).collect();
@@ -528,8 +528,8 @@ where
             let room = self.cmds.room();
             moved += line.end.take(room, |mut cmd| {
                 let slot = self.free.pop().expect("there are slots for all queues");
-                self.slots[slot as usize] = (number as u32, P::Done::number(&cmd));
-                P::Done::renumber(&mut cmd, u64::from(slot));
+                self.slots[slot as usize] = (number as u32, cmd.number());
+                cmd.renumber(u64::from(slot));
                 let pushed = self.cmds.push(cmd);
                 assert!(pushed.is_ok(), "the room was counted");
             });
@@ -539,10 +539,10 @@ where
         moved += before - self.cmds.len();
         self.real.poll(now, &mut self.done);
         while let Some(mut done) = self.done.pop() {
-            let slot = done.done_number() as usize;
+            let slot = done.number() as usize;
             let (queue, number) = self.slots[slot];
             self.free.push(slot as u32);
-            done.finish(number, done.at());
+            done.renumber(number);
             self.lines[queue as usize].complete(now, done);
             moved += 1;
         }

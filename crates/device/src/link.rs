@@ -7,22 +7,28 @@
 //! takes latency + controller + the drive + its bytes at the rate + latency.
 
 use flash::{Chunk, Geometry, LinkTiming, Ppa, TAG_BYTES, Timing};
-use port::{BLOCK_BYTES, BatchDone, BatchOp, BatchReq, Desc};
-use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Time};
+use port::{BLOCK_BYTES, BatchOp, BatchReq, Desc};
+use port::{BlockOp, BlockReq, Completed, Numbered, Port, Ring, Time};
 
-use crate::command::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use crate::command::{Content, OpenChannel, VectorCmd, VectorOp};
 use crate::notices::Notice;
 
-/// How many bytes a command or completion carries over the link. Model bytes:
+/// How many bytes a command and its completion carry over the link. Model bytes:
 /// the length in blocks, whatever the medium keeps of them.
 pub trait Payload {
-    /// Bytes on the wire.
+    /// Bytes on the wire, down.
     fn wire_bytes(&self) -> u64;
+    /// Bytes on the wire for its completion, up.
+    fn answer_bytes(&self) -> u64;
 }
 
 impl Payload for BlockReq {
     fn wire_bytes(&self) -> u64 {
         if self.op == BlockOp::Write { self.len } else { 0 }
+    }
+
+    fn answer_bytes(&self) -> u64 {
+        if self.op == BlockOp::Read { self.len } else { 0 }
     }
 }
 
@@ -37,6 +43,10 @@ impl Payload for BatchReq {
             BatchOp::Read | BatchOp::Flush => 0,
         }
     }
+
+    fn answer_bytes(&self) -> u64 {
+        if self.op == BatchOp::Read { BLOCK_BYTES } else { 0 }
+    }
 }
 
 /// Bytes of the blocks that a vector command moves; tags ride along, unless
@@ -50,84 +60,9 @@ impl Payload for VectorCmd {
     fn wire_bytes(&self) -> u64 {
         if self.op == VectorOp::Write { data_bytes(self) } else { 0 }
     }
-}
 
-/// What a completion needs to know of its command: its bytes up.
-pub trait Answer<C> {
-    /// Bytes on the wire for the completion of `cmd`.
-    fn up_bytes(cmd: &C) -> u64;
-    /// The command's number.
-    fn number(cmd: &C) -> u64;
-    /// Puts another number in.
-    fn renumber(cmd: &mut C, number: u64);
-    /// The completion's number.
-    fn done_number(&self) -> u64;
-    /// When it completed.
-    fn at(&self) -> Time;
-    /// Gives the completion its own number back and its time.
-    fn finish(&mut self, number: u64, at: Time);
-}
-
-impl Answer<BlockReq> for BlockDone {
-    fn up_bytes(cmd: &BlockReq) -> u64 {
-        if cmd.op == BlockOp::Read { cmd.len } else { 0 }
-    }
-    fn number(cmd: &BlockReq) -> u64 {
-        cmd.id
-    }
-    fn renumber(cmd: &mut BlockReq, number: u64) {
-        cmd.id = number;
-    }
-    fn done_number(&self) -> u64 {
-        self.id
-    }
-    fn at(&self) -> Time {
-        self.at
-    }
-    fn finish(&mut self, number: u64, at: Time) {
-        (self.id, self.at) = (number, at);
-    }
-}
-
-impl Answer<BatchReq> for BatchDone {
-    fn up_bytes(cmd: &BatchReq) -> u64 {
-        if cmd.op == BatchOp::Read { BLOCK_BYTES } else { 0 }
-    }
-    fn number(cmd: &BatchReq) -> u64 {
-        cmd.id
-    }
-    fn renumber(cmd: &mut BatchReq, number: u64) {
-        cmd.id = number;
-    }
-    fn done_number(&self) -> u64 {
-        self.id
-    }
-    fn at(&self) -> Time {
-        self.at
-    }
-    fn finish(&mut self, number: u64, at: Time) {
-        (self.id, self.at) = (number, at);
-    }
-}
-
-impl Answer<VectorCmd> for VectorDone {
-    fn up_bytes(cmd: &VectorCmd) -> u64 {
-        if cmd.op == VectorOp::Read { data_bytes(cmd) } else { 0 }
-    }
-    fn number(cmd: &VectorCmd) -> u64 {
-        cmd.cookie
-    }
-    fn renumber(cmd: &mut VectorCmd, number: u64) {
-        cmd.cookie = number;
-    }
-    fn done_number(&self) -> u64 {
-        self.cookie
-    }
-    fn at(&self) -> Time {
-        self.at
-    }
-    fn finish(&mut self, number: u64, at: Time) {
-        (self.cookie, self.at) = (number, at);
+    fn answer_bytes(&self) -> u64 {
+        if self.op == VectorOp::Read { data_bytes(self) } else { 0 }
     }
 }
 
@@ -154,8 +89,8 @@ pub struct Link<P: Port> {
 
 impl<P: Port> Link<P>
 where
-    P::Cmd: Payload,
-    P::Done: Answer<P::Cmd>,
+    P::Cmd: Payload + Numbered,
+    P::Done: Completed,
 {
     /// Puts a link in front of `below`.
     pub fn new(timing: LinkTiming, below: P) -> Link<P> {
@@ -211,12 +146,13 @@ where
     }
 
     fn send_up(&mut self, at: Time, mut done: P::Done) {
-        let slot = done.done_number();
+        let slot = done.number();
         let (number, bytes) = self.numbers[slot as usize];
         self.free.push(slot as u32);
         self.up_free = self.up_free.max(at) + self.timing.wire(bytes);
         let arrival = self.up_free + self.timing.latency;
-        done.finish(number, arrival);
+        done.renumber(number);
+        done.set_at(arrival);
         let sent = self.up.push((arrival, done));
         assert!(sent.is_ok(), "a link holds all that it let in");
     }
@@ -224,8 +160,8 @@ where
 
 impl<P: Port> Port for Link<P>
 where
-    P::Cmd: Payload,
-    P::Done: Answer<P::Cmd>,
+    P::Cmd: Payload + Numbered,
+    P::Done: Completed,
 {
     type Cmd = P::Cmd;
     type Done = P::Done;
@@ -236,8 +172,8 @@ where
         while self.free.len() > self.up.len() {
             let Some(mut cmd) = cmds.pop() else { return };
             let slot = self.free.pop().expect("a slot is free");
-            self.numbers[slot as usize] = (P::Done::number(&cmd), P::Done::up_bytes(&cmd));
-            P::Done::renumber(&mut cmd, u64::from(slot));
+            self.numbers[slot as usize] = (cmd.number(), cmd.answer_bytes());
+            cmd.renumber(u64::from(slot));
             self.down_free = self.down_free.max(now) + self.timing.wire(cmd.wire_bytes());
             let arrival = self.down_free + self.timing.latency + self.timing.controller;
             let sent = self.down.push((arrival, cmd));

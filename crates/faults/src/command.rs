@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use device::{MAX_ADDRESSES, VectorCmd, VectorDone, VectorOp};
-use port::{BlockDone, BlockOp, BlockReq, Status, Time};
+use port::{BlockDone, BlockOp, BlockReq, Completed, Numbered, Status, Time};
 
 use crate::rule::{Operation, Place, Span, WrongPort};
 
@@ -11,7 +11,7 @@ use crate::rule::{Operation, Place, Span, WrongPort};
 const NOWHERE: Range<u64> = 0..0;
 
 /// A command that can be made to fail or to be late.
-pub trait Command: Sized {
+pub trait Command: Numbered + Sized {
     /// Its completion.
     type Done: Completion;
     /// What kind of port takes it, for errors.
@@ -26,10 +26,6 @@ pub trait Command: Sized {
     /// What address `i` covers; of a copy, its source and its target. Nothing
     /// of a flush.
     fn covers(&self, i: usize) -> [Range<u64>; 2];
-    /// The caller's number.
-    fn number(&self) -> u64;
-    /// Puts another number in.
-    fn renumber(&mut self, number: u64);
     /// Its completion at `at`, where nothing of it was done.
     fn refuse(self, status: Status, at: Time) -> Self::Done;
     /// What a drive says when the operation fails.
@@ -38,16 +34,8 @@ pub trait Command: Sized {
     fn check(operation: Operation, span: Option<&Span>) -> Result<(), WrongPort>;
 }
 
-/// A completion that can be changed.
-pub trait Completion {
-    /// The command's number.
-    fn number(&self) -> u64;
-    /// Puts another number in.
-    fn renumber(&mut self, number: u64);
-    /// When it completed.
-    fn at(&self) -> Time;
-    /// Makes it complete at another time.
-    fn set_at(&mut self, at: Time);
+/// A completion that can be made to fail.
+pub trait Completion: Completed {
     /// Makes the addresses whose bits are set fail. What failed already keeps
     /// its status.
     fn fail(&mut self, status: Status, failed: u64);
@@ -79,14 +67,6 @@ impl Command for BlockReq {
         }
     }
 
-    fn number(&self) -> u64 {
-        self.id
-    }
-
-    fn renumber(&mut self, number: u64) {
-        self.id = number;
-    }
-
     fn refuse(self, status: Status, at: Time) -> BlockDone {
         BlockDone { id: self.id, op: self.op, status, at, buffer: self.buffer }
     }
@@ -112,22 +92,6 @@ impl Command for BlockReq {
 }
 
 impl Completion for BlockDone {
-    fn number(&self) -> u64 {
-        self.id
-    }
-
-    fn renumber(&mut self, number: u64) {
-        self.id = number;
-    }
-
-    fn at(&self) -> Time {
-        self.at
-    }
-
-    fn set_at(&mut self, at: Time) {
-        self.at = at;
-    }
-
     fn fail(&mut self, status: Status, _failed: u64) {
         self.status = self.status.and(status);
     }
@@ -167,14 +131,6 @@ impl Command for VectorCmd {
         }
     }
 
-    fn number(&self) -> u64 {
-        self.cookie
-    }
-
-    fn renumber(&mut self, number: u64) {
-        self.cookie = number;
-    }
-
     fn refuse(self, status: Status, at: Time) -> VectorDone {
         let failed = if self.op == VectorOp::Flush { 0 } else { all(self.count()) };
         let VectorCmd { cookie, list, buffer, .. } = self;
@@ -206,22 +162,6 @@ impl Command for VectorCmd {
 }
 
 impl Completion for VectorDone {
-    fn number(&self) -> u64 {
-        self.cookie
-    }
-
-    fn renumber(&mut self, number: u64) {
-        self.cookie = number;
-    }
-
-    fn at(&self) -> Time {
-        self.at
-    }
-
-    fn set_at(&mut self, at: Time) {
-        self.at = at;
-    }
-
     fn fail(&mut self, status: Status, failed: u64) {
         self.status = self.status.and(status);
         self.failed |= failed;

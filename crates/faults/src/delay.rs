@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use port::{Port, Ring, Slots, Time};
+use port::{Completed, Port, Ring, Slots, Time};
 
 use crate::command::{Command, Completion};
 use crate::passage::{DEPTH, Passage, over_another_port};

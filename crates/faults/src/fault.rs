@@ -5,7 +5,7 @@
 //! vector command only the addresses that are struck fail, unless the fault
 //! strikes before: then nothing is done, and all fail.
 
-use port::{Port, Ring, Status, Time};
+use port::{Completed, Port, Ring, Status, Time};
 
 use crate::command::{Command, Completion};
 use crate::passage::{DEPTH, Passage, over_another_port};
@@ -160,7 +160,7 @@ where
     }
 
     fn next_event(&self) -> Option<Time> {
-        let ready = self.ready.front().map(Completion::at);
+        let ready = self.ready.front().map(Completed::at);
         [ready, self.passage.next_event()].into_iter().flatten().min()
     }
 

@@ -1,7 +1,7 @@
 //! The way through a port that changes what passes: commands down, completions
 //! up, each under a number of its own.
 
-use port::{Port, Ring, Slots, Time};
+use port::{Numbered, Port, Ring, Slots, Time};
 
 use crate::command::{Command, Completion};
 

@@ -12,6 +12,7 @@ pub mod batch;
 pub mod block;
 pub mod buffer;
 pub mod lazy;
+mod numbered;
 mod port;
 pub mod ring;
 pub mod slots;
@@ -22,6 +23,7 @@ pub use batch::{BatchDone, BatchOp, BatchReq, BatchShape, Desc, MAX_BATCH_PAGES}
 pub use block::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, SECTOR_BYTES, Shape};
 pub use buffer::{Buffer, Pieces};
 pub use lazy::{Lazy, OutOfMemory};
+pub use numbered::{Completed, Numbered};
 pub use port::Port;
 pub use ring::Ring;
 pub use slots::Slots;

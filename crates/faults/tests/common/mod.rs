@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use device::{Content, OpenChannel, VectorCmd, VectorOp};
 use faults::{Command, Completion, Rule};
 use flash::{Chunk, Dimensions, Geometry, Ppa, Timing};
-use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
+use port::{BlockDone, BlockOp, BlockReq, Buffer, Completed, Port, Ring, Status, Time};
 
 /// A number that depends on all bits of `x`.
 pub fn mix(x: u64) -> u64 {

@@ -290,8 +290,8 @@ impl Run<'_, '_> {
     fn host<P>(&self, drive: P) -> Result<Sides<P>, Error>
     where
         P: Port + Send + 'static,
-        P::Cmd: Send,
-        P::Done: device::link::Answer<P::Cmd> + Send,
+        P::Cmd: port::Numbered + Send,
+        P::Done: port::Completed + Send,
     {
         let options =
             HostedOptions { depth: self.depth(), linger: LINGER, ..HostedOptions::default() };

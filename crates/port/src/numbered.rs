@@ -1,0 +1,58 @@
+//! The number of a command and of its completion, and when that was.
+//!
+//! A port between two others gives a command a number of its own on the way
+//! down, and its owner's back on the way up.
+
+use crate::{BatchDone, BatchReq, BlockDone, BlockReq, Time};
+
+/// A command or completion, whose owner knows it by its number.
+pub trait Numbered {
+    /// The number.
+    fn number(&self) -> u64;
+    /// Puts another number in.
+    fn renumber(&mut self, number: u64);
+}
+
+/// A completion.
+pub trait Completed: Numbered {
+    /// When it completed.
+    fn at(&self) -> Time;
+    /// Makes it complete at another time.
+    fn set_at(&mut self, at: Time);
+}
+
+/// Implements [`Numbered`], and [`Completed`] for what follows `done`, with the
+/// field that has the number.
+#[macro_export]
+macro_rules! numbered {
+    ($number:ident: $($kind:ty),*; done $($done:ty),*) => {
+        $($crate::numbered!(one $number: $kind);)*
+        $(
+            $crate::numbered!(one $number: $done);
+            impl $crate::Completed for $done {
+                #[inline]
+                fn at(&self) -> $crate::Time {
+                    self.at
+                }
+                #[inline]
+                fn set_at(&mut self, at: $crate::Time) {
+                    self.at = at;
+                }
+            }
+        )*
+    };
+    (one $number:ident: $kind:ty) => {
+        impl $crate::Numbered for $kind {
+            #[inline]
+            fn number(&self) -> u64 {
+                self.$number
+            }
+            #[inline]
+            fn renumber(&mut self, number: u64) {
+                self.$number = number;
+            }
+        }
+    };
+}
+
+numbered!(id: BlockReq, BatchReq; done BlockDone, BatchDone);
