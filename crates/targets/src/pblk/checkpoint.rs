@@ -391,8 +391,8 @@ impl<D: OpenChannel> Pblk<D> {
             let rank = self.stripe.rank(pu);
             let open = [self.stripe.open(rank), self.collectors[rank].open];
             for open in open.into_iter().flatten().filter(|_| !is(Mutation::SkipOpenChunks)) {
-                let entry = Entry { next: open.next, age: seq, ..self.table.get(open.chunk) };
-                self.table.set(open.chunk, Entry { used: Use::Data, ..entry });
+                let entry = Entry { next: open.next, age: seq, ..self.table.get(open.chunk()) };
+                self.table.set(open.chunk(), Entry { used: Use::Data, ..entry });
             }
             for number in self.space.free(pu) {
                 let chunk = geometry.chunk_of(pu, number);

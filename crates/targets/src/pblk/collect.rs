@@ -100,25 +100,32 @@ impl Survivors {
     }
 }
 
-/// The collection of one parallel unit. What each user row looks at comes
-/// first: of many units each line of the caches counts.
+/// The collection of one parallel unit. What each row looks at comes first, in
+/// one line of the caches: of many units each line counts.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Collector {
-    pub(super) victim: Option<usize>,
+    /// By [`Geometry::chunk_index`].
+    pub(super) victim: Option<u32>,
     pub(super) open: Option<OpenChunk>,
+    /// Where in the victim to look next.
+    pub(super) next: u32,
     /// Blocks that may be moved for what the user wrote, times 256.
     pub(super) credit: i64,
     /// Blocks to move for each block written, times 256.
     pub(super) pace: i64,
-    /// Where in the victim to look next.
-    pub(super) next: u32,
     /// Victims of which all was read, and that are not erased yet.
     pub(super) draining: u32,
     /// Slots that reads under way will need.
     pub(super) promised: u32,
     /// Slots in rows that have not been sent.
     gathered: u32,
+    /// Read buffers that are free, as a bit set.
+    buffers: u32,
+    /// The row being gathered: which of the two units, 0 or 1.
+    gathering: u32,
+    /// Units that are full or being programmed, of the two.
+    busy: [bool; 2],
     /// Whether the victim will be free again.
     pub(super) wins: bool,
     /// The victim holds what nobody writes.
@@ -126,12 +133,6 @@ pub(super) struct Collector {
     /// Recovery found no free chunk: until there is one, only the victim that
     /// needs the least room is sure to fit.
     pub(super) rescue: bool,
-    /// Units that are full or being programmed, of the two.
-    busy: [bool; 2],
-    /// The row being gathered: which of the two units, 0 or 1.
-    gathering: u32,
-    /// Read buffers that are free, as a bit set.
-    buffers: u32,
     /// Chunks to collect before all others, whatever they win.
     pub(super) asked: VecDeque<u32>,
     /// Blocks to be read by themselves, since a longer read failed.
@@ -141,6 +142,8 @@ pub(super) struct Collector {
     /// Erases under way.
     pub(super) erasing: u32,
 }
+
+const _: () = assert!(std::mem::offset_of!(Collector, wins) < 64);
 
 impl Collector {
     pub fn all(geometry: &Geometry) -> Vec<Collector> {
@@ -191,7 +194,7 @@ impl Collector {
     /// Begins a victim. It is to be done when the user has written what it
     /// frees.
     fn begin(&mut self, chunk: usize, valid: u32, size: u32) {
-        self.victim = Some(chunk);
+        self.victim = Some(chunk as u32);
         self.next = 0;
         let freed = i64::from((size - valid).max(1));
         self.pace = i64::from(valid) * CREDIT / freed + 1;
@@ -203,7 +206,7 @@ impl Collector {
     /// Begins a chunk that was asked for: block by block with the user, since
     /// it may win nothing.
     fn begin_asked(&mut self, chunk: usize, wins: bool) {
-        self.victim = Some(chunk);
+        self.victim = Some(chunk as u32);
         self.next = 0;
         self.pace = CREDIT;
         self.credit = 0;
@@ -255,8 +258,8 @@ impl<D: OpenChannel> Pblk<D> {
                 }
                 continue;
             }
-            let Some(chunk) = self.collectors[rank].victim.or_else(|| self.choose_victim(pu, rank))
-            else {
+            let victim = self.collectors[rank].victim.map(|chunk| chunk as usize);
+            let Some(chunk) = victim.or_else(|| self.choose_victim(pu, rank)) else {
                 self.send_part_row(now, pu, rank);
                 return;
             };
@@ -592,7 +595,7 @@ impl<D: OpenChannel> Pblk<D> {
                     self.settle_moved_row(now, unit);
                     return self.close_full(open);
                 }
-                Some(_) => self.fail_chunk(open.chunk),
+                Some(_) => self.fail_chunk(open.chunk()),
             }
         }
         self.stripe.stranded.push_back(unit);

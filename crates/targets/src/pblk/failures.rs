@@ -43,7 +43,7 @@ impl<D: OpenChannel> Pblk<D> {
         let rank = self.rank_of_chunk(chunk);
         self.chunks[chunk].failed = true;
         self.stripe.leave(rank, chunk);
-        self.collectors[rank].open.take_if(|open| open.chunk == chunk);
+        self.collectors[rank].open.take_if(|open| open.chunk() == chunk);
         self.ask_failed(chunk);
     }
 

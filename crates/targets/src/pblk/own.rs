@@ -74,15 +74,15 @@ impl<D: OpenChannel> Pblk<D> {
             Some(open) => open,
             None => {
                 let open = self.space.open_own(pu).expect("an able unit has a chunk");
-                self.meta.own(open.chunk);
+                self.meta.own(open.chunk());
                 // Where it was lent, data have one less.
                 self.refresh(pu);
                 open
             }
         };
         self.meta.open[rank] = self.advance_open(at);
-        let ppa = Ppa(self.geometry.chunk_start(at.chunk).0 + u64::from(at.next));
-        let own = self.meta.chunks.get_mut(&at.chunk).expect("it is open");
+        let ppa = Ppa(self.geometry.chunk_start(at.chunk()).0 + u64::from(at.next));
+        let own = self.meta.chunks.get_mut(&at.chunk()).expect("it is open");
         own.rows += 1;
         let held = &mut self.meta.rows[row as usize];
         held.ppa = ppa;
@@ -128,7 +128,7 @@ impl<D: OpenChannel> Pblk<D> {
             if !done.status.is_ok() {
                 self.chunks[chunk].failed = true;
                 let rank = self.stripe.rank(self.geometry.pu_index(ppa));
-                if self.meta.open[rank].is_some_and(|open| open.chunk == chunk) {
+                if self.meta.open[rank].is_some_and(|open| open.chunk() == chunk) {
                     self.meta.open[rank] = None;
                 }
                 self.resend_own_row(now, number);
@@ -167,7 +167,7 @@ impl<D: OpenChannel> Pblk<D> {
         let mut dead = Vec::new();
         for (&chunk, own) in &mut self.meta.chunks {
             let rank = self.stripe.rank(geometry.pu_index(geometry.chunk_start(chunk)));
-            let is_open = self.meta.open[rank].is_some_and(|open| open.chunk == chunk);
+            let is_open = self.meta.open[rank].is_some_and(|open| open.chunk() == chunk);
             let needed = is_open || own.live > 0 || own.rows > 0 || own.log_end > log_page;
             if !needed && !own.erasing {
                 own.erasing = true;

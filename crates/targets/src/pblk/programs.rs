@@ -96,7 +96,7 @@ impl Stripe {
 
     /// A chunk is no longer open for the user, if it was.
     pub fn leave(&mut self, rank: usize, chunk: usize) {
-        self.pus[rank].open.take_if(|open| open.chunk == chunk);
+        self.pus[rank].open.take_if(|open| open.chunk() == chunk);
     }
 
     /// User rows on their way to a parallel unit.
@@ -293,7 +293,7 @@ impl<D: OpenChannel> Pblk<D> {
                 return self.row_settled(now, pu, rank, is_calm);
             }
             Some(_) => {
-                self.fail_chunk(open.chunk);
+                self.fail_chunk(open.chunk());
                 self.send_again(unit);
             }
             None => self.program_striped(unit, open, rank),
@@ -314,7 +314,7 @@ impl<D: OpenChannel> Pblk<D> {
                 self.close_full(open);
             }
             Some(_) => {
-                self.fail_chunk(open.chunk);
+                self.fail_chunk(open.chunk());
                 self.stripe.stranded.push_back(unit);
             }
             None => self.program_striped(unit, open, rank),
@@ -438,14 +438,14 @@ impl<D: OpenChannel> Pblk<D> {
     /// Where the next row of an open chunk begins.
     #[inline]
     fn row_start(&self, open: OpenChunk) -> Ppa {
-        Ppa(self.geometry.chunk_start(open.chunk).0 + u64::from(open.next))
+        Ppa(self.geometry.chunk_start(open.chunk()).0 + u64::from(open.next))
     }
 
     /// Closes the chunk whose row `open` was, if that was its last.
     #[inline]
     pub(super) fn close_full(&mut self, open: OpenChunk) {
         if self.advance_open(open).is_none() {
-            self.space.close(open.chunk);
+            self.space.close(open.chunk());
         }
     }
 
@@ -453,14 +453,18 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     pub(super) fn advance_open(&self, open: OpenChunk) -> Option<OpenChunk> {
         let next = open.next + self.geometry.row_blocks();
-        if next == self.geometry.chunk_blocks() { None } else { Some(OpenChunk { next, ..open }) }
+        if next == self.geometry.chunk_blocks() {
+            None
+        } else {
+            Some(OpenChunk::new(open.chunk(), next))
+        }
     }
 
     /// Sends a unit to the next row of an open chunk.
     #[inline]
     pub(super) fn program(&mut self, unit: u32, open: OpenChunk) {
         let (row, ppa) = (self.geometry.row_blocks(), self.row_start(open));
-        self.chunks[open.chunk].rows += 1;
+        self.chunks[open.chunk()].rows += 1;
         let held = self.units.unit_mut(unit);
         (held.ppa, held.sent) = (ppa, true);
         let buffer = held.buffer.lend();

@@ -602,8 +602,8 @@ impl<D: OpenChannel> Pblk<D> {
                 plan.pad.push((chunk, programmed, next));
                 match i {
                     _ if next == size => plan.full.push(chunk),
-                    0 => plan.collect.push((pu, OpenChunk { chunk, next })),
-                    _ => plan.user.push((pu, OpenChunk { chunk, next })),
+                    0 => plan.collect.push((pu, OpenChunk::new(chunk, next))),
+                    _ => plan.user.push((pu, OpenChunk::new(chunk, next))),
                 }
             }
         }
@@ -649,7 +649,7 @@ impl<D: OpenChannel> Pblk<D> {
                 && of.state == ChunkState::Open
                 && of.programmed.is_multiple_of(row);
             if goes_on && self.meta.open[rank].is_none() {
-                self.meta.open[rank] = Some(OpenChunk { chunk, next: of.programmed });
+                self.meta.open[rank] = Some(OpenChunk::new(chunk, of.programmed));
             }
         }
         for &(number, ppa) in &scan.log {

@@ -19,13 +19,26 @@ const NOT_CLOSED: u32 = 1 << 31;
 /// Chunks whose least count is kept.
 const GROUP: usize = 64;
 
-/// A chunk that is being filled.
+/// A chunk that is being filled. Small, since each row looks at several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OpenChunk {
-    /// By [`Geometry::chunk_index`].
-    pub chunk: usize,
+    index: u32,
     /// The next block to write.
     pub next: u32,
+}
+
+impl OpenChunk {
+    /// A chunk, by [`Geometry::chunk_index`], which is written up to `next`.
+    #[inline]
+    pub fn new(chunk: usize, next: u32) -> OpenChunk {
+        OpenChunk { index: chunk as u32, next }
+    }
+
+    /// By [`Geometry::chunk_index`].
+    #[inline]
+    pub fn chunk(self) -> usize {
+        self.index as usize
+    }
 }
 
 /// The chunks of one parallel unit. What each row looks at comes first, in one
@@ -284,7 +297,7 @@ impl Space {
         let number = self.pus[pu].free.pop_front()?;
         let of_pu = &mut self.pus[pu];
         of_pu.set_own_used(of_pu.own_used + 1, of_pu.lent);
-        Some(OpenChunk { chunk: self.geometry.chunk_of(pu, number), next: 0 })
+        Some(OpenChunk::new(self.geometry.chunk_of(pu, number), 0))
     }
 
     /// A chunk of own blocks was found on the drive.
@@ -345,7 +358,7 @@ impl Space {
     fn opened(&self, pu: usize, number: u32) -> OpenChunk {
         let chunk = self.geometry.chunk_of(pu, number);
         debug_assert_eq!(self.valid_blocks(chunk), 0);
-        OpenChunk { chunk, next: 0 }
+        OpenChunk::new(chunk, 0)
     }
 
     /// A chunk is full: it may be collected.
