@@ -221,16 +221,18 @@ impl RamMedium {
         let (tags, base) = (tags.as_chunks::<TAG_BYTES>().0, self.base[chunk]);
         let ids = &mut self.ids[start..start + tags.len()];
         let seqs = &mut self.seqs[start..start + tags.len()];
-        let mut over = 0;
         for ((id, seq), bytes) in ids.iter_mut().zip(seqs).zip(tags) {
             let tag = Tag::load(bytes);
             let far = tag.seq.wrapping_sub(base);
-            // No branch, as most fit. The all-ones id stands for padding and
-            // keeps its meaning: it is the one before zero.
-            over |= tag.id.wrapping_add(1) | far.wrapping_add(1 << 31);
+            // The all-ones id stands for padding and keeps its meaning: it is
+            // the one before zero. Looked at one by one: wide registers would
+            // wait for tags that were written just now, word by word.
+            if (tag.id.wrapping_add(1) | far.wrapping_add(1 << 31)) >> 32 != 0 {
+                return false;
+            }
             (*id, *seq) = (tag.id as u32, far as i32);
         }
-        over >> 32 == 0
+        true
     }
 
     /// Whether `data` is more than the medium keeps of `count` blocks.
