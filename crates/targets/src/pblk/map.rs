@@ -4,6 +4,8 @@
 //! pages with a dirty bit each, so that a checkpoint knows what to write. An
 //! untouched page costs no memory.
 
+use std::ops::BitOr;
+
 use flash::Ppa;
 use port::{BLOCK_BYTES, Lazy, OutOfMemory};
 
@@ -195,11 +197,11 @@ impl Map {
         let (used, rest) = to.split_at_mut(range.len() * self.entry_bytes() as usize);
         rest.fill(0);
         match &self.entries {
-            Entries::Four(e) => encode_entries(&e[range], used, 31, |raw| {
+            Entries::Four(e) => encode_entries(&e[range], used, |raw| {
                 let place = Place(BUFFERED | u64::from(raw & FOUR_LOST));
                 if place == Place::LOST { FOUR_LOST } else { Map::four(durable(place)) & FOUR_LOST }
             }),
-            Entries::Eight(e) => encode_entries(&e[range], used, 63, |raw| {
+            Entries::Eight(e) => encode_entries(&e[range], used, |raw| {
                 let place =
                     if Place(raw) == Place::LOST { Place::LOST } else { durable(Place(raw)) };
                 if place == Place::LOST { EIGHT_LOST } else { place.0 }
@@ -245,10 +247,10 @@ impl Map {
 }
 
 /// An entry as flash has it.
-trait Entry<const N: usize>: Copy {
+trait Entry<const N: usize>: Copy + BitOr<Output = Self> {
     fn bytes(self) -> [u8; N];
     /// Whether the highest bit is set.
-    fn is_high(self, bit: u32) -> bool;
+    fn is_high(self) -> bool;
 }
 
 impl Entry<4> for u32 {
@@ -257,8 +259,8 @@ impl Entry<4> for u32 {
         self.to_le_bytes()
     }
     #[inline]
-    fn is_high(self, bit: u32) -> bool {
-        self >> bit == 1
+    fn is_high(self) -> bool {
+        self >> 31 == 1
     }
 }
 
@@ -268,8 +270,8 @@ impl Entry<8> for u64 {
         self.to_le_bytes()
     }
     #[inline]
-    fn is_high(self, bit: u32) -> bool {
-        self >> bit == 1
+    fn is_high(self) -> bool {
+        self >> 63 == 1
     }
 }
 
@@ -278,22 +280,14 @@ impl Entry<8> for u64 {
 const AT_ONCE: usize = 16;
 
 /// Writes entries; those with the highest bit as `slow` says.
-fn encode_entries<const N: usize, E: Entry<N>>(
-    from: &[E],
-    to: &mut [u8],
-    bit: u32,
-    slow: impl Fn(E) -> E,
-) {
-    let one = |entry: E| if entry.is_high(bit) { slow(entry) } else { entry }.bytes();
+fn encode_entries<const N: usize, E: Entry<N>>(from: &[E], to: &mut [u8], slow: impl Fn(E) -> E) {
+    let one = |entry: E| if entry.is_high() { slow(entry) } else { entry }.bytes();
     let (all, rest) = from.as_chunks::<AT_ONCE>();
     let (to, _) = to.as_chunks_mut::<N>();
     let (to_all, to_rest) = to.as_chunks_mut::<AT_ONCE>();
     for (from, to) in all.iter().zip(to_all) {
-        if from.iter().fold(true, |all, entry| all & !entry.is_high(bit)) {
-            *to = from.map(E::bytes);
-        } else {
-            *to = from.map(one);
-        }
+        let any = from[1..].iter().fold(from[0], |any, &entry| any | entry);
+        *to = if any.is_high() { from.map(one) } else { from.map(E::bytes) };
     }
     rest.iter().zip(to_rest).for_each(|(entry, to)| *to = one(*entry));
 }
