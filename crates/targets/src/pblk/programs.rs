@@ -41,9 +41,8 @@ pub(super) struct Stripe {
     pus: Vec<PuStripe>,
     /// Rank by parallel unit.
     ranks: Vec<u32>,
-    /// A bit for each rank: can take a row. And how many can.
+    /// A bit for each rank: can take a row.
     able: Vec<u64>,
-    able_count: usize,
     next: usize,
     /// Some let their turn pass, and no row was taken since.
     passing: bool,
@@ -67,8 +66,7 @@ impl Stripe {
         let able = vec![0; pus.len().div_ceil(64)];
         let (ready, stranded) = (VecDeque::with_capacity(64), VecDeque::new());
         let most = ROWS_PER_PU.saturating_mul(at_once).min(u8::MAX.into()) as u8;
-        let (able_count, next, passing) = (0, 0, false);
-        Stripe { pus, ranks, able, able_count, next, passing, most, ready, stranded }
+        Stripe { pus, ranks, able, next: 0, passing: false, most, ready, stranded }
     }
 
     /// A parallel unit's place in the round.
@@ -119,8 +117,9 @@ impl Stripe {
     }
 
     /// Whether any parallel unit can take a row.
+    #[inline]
     pub fn is_able(&self) -> bool {
-        self.able_count > 0
+        self.able.iter().any(|&word| word != 0)
     }
 
     /// Whether the parallel unit at a place in the round can.
@@ -137,9 +136,6 @@ impl Stripe {
     /// next one, so that a row never waits for it.
     #[inline]
     fn choose(&mut self) -> Option<usize> {
-        if self.able_count == 0 {
-            return None;
-        }
         let rank = self.choose_next()?;
         if self.pus[rank].rest > 0 {
             return self.choose_rested(rank);
@@ -209,10 +205,11 @@ impl Stripe {
 
     #[inline]
     fn set_able(&mut self, rank: usize, able: bool) {
-        let (word, bit) = (&mut self.able[rank / 64], 1u64 << (rank % 64));
-        if able != (*word & bit != 0) {
-            *word ^= bit;
-            self.able_count = if able { self.able_count + 1 } else { self.able_count - 1 };
+        let (word, bit) = (rank / 64, 1u64 << (rank % 64));
+        if able {
+            self.able[word] |= bit;
+        } else {
+            self.able[word] &= !bit;
         }
     }
 }
