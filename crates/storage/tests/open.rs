@@ -168,8 +168,14 @@ fn a_file_that_shrinks_gives_errors_and_the_queue_goes_on() {
                 }
                 file.set_len(3000).unwrap();
             });
+            // The other thread may stand still for all of them, and is let on then.
             let mut seen = [0u32; 2];
-            for round in 0..300 {
+            let mut round = 0;
+            while round < 300 || seen.contains(&0) {
+                if round >= 300 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                round += 1;
                 let read = |i| request(i, BlockOp::Read, (i * 7 + round) % 32 * 32768, 32768, 1);
                 for done in run(&mut queue, (0..32).map(read).collect()) {
                     assert_eq!(done.buffer.len(), 32768);
@@ -181,7 +187,6 @@ fn a_file_that_shrinks_gives_errors_and_the_queue_goes_on() {
                 }
             }
             stop.store(true, Ordering::Relaxed);
-            assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
         });
         let mut read = |offset| one(&mut queue, request(0, BlockOp::Read, offset, 4096, 1));
         assert_eq!([read(0), read(8192)], [Status::UNRECOVERED_READ; 2]);
