@@ -10,6 +10,11 @@
 # missing it is said and counted as skipped.
 set -euo pipefail
 
+# All take half a minute: a server that hangs is a failure, not a wait.
+if [ -z "${LIMITED:-}" ]; then
+  LIMITED=1 exec timeout --kill-after=30 600 bash "$0"
+fi
+
 SSDKIT=$(realpath "${SSDKIT:?set SSDKIT to the ssdkit binary}")
 PATH=$PATH:/usr/sbin:/sbin
 DIR=$(mktemp -d)

@@ -242,9 +242,11 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Inner<P> {
         self.places.iter().enumerate().map(bit).fold(0, |a, b| a | b)
     }
 
-    /// Ends the watch of `seat`, if it has it. Gives who is to take it over.
+    /// Ends the watch of `seat`, if it has it. Gives who is to take it over; also
+    /// where nobody has it: `seat` may have been asked to, and need not wait any
+    /// more.
     fn hand_over(&mut self, seat: usize) -> u64 {
-        if self.watch.is_none_or(|w| w.seat != seat) {
+        if self.watch.is_some_and(|w| w.seat != seat) {
             return 0;
         }
         self.watch = None;
@@ -479,7 +481,10 @@ mod tests {
 
     /// A turn of `seat` with one flush, numbered `id`, or none; gives what
     /// completed.
-    fn turn(seat: &Seat<'_, Gate>, id: Option<u64>) -> Vec<u64> {
+    fn turn<P>(seat: &Seat<'_, P>, id: Option<u64>) -> Vec<u64>
+    where
+        P: Port<Cmd = BlockReq, Done = BlockDone>,
+    {
         let (mut cmds, mut done) = (Ring::new(1), Vec::new());
         if let Some(id) = id {
             let id = (seat.number() as u64) << 32 | id;
@@ -491,7 +496,7 @@ mod tests {
         done.iter().map(|d| d.id).collect()
     }
 
-    fn rang(seat: &Seat<'_, Gate>) -> bool {
+    fn rang<P: Port<Cmd = BlockReq, Done = BlockDone>>(seat: &Seat<'_, P>) -> bool {
         rustix::io::read(seat.bell(), &mut [0u8; 8]).is_ok()
     }
 
@@ -522,6 +527,50 @@ mod tests {
         assert_eq!(a.wait().unwrap(), Wait::Sleep(None));
         drop(b);
         assert!(rang(&a));
+    }
+
+    /// Completes one command whenever it is opened.
+    struct Valve(Gate);
+
+    impl Port for Valve {
+        type Cmd = BlockReq;
+        type Done = BlockDone;
+
+        fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
+            self.0.submit(now, cmds);
+        }
+
+        fn next_event(&self) -> Option<Time> {
+            self.0.next_event()
+        }
+
+        fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+            if self.0.opens.swap(FAR, Ordering::Relaxed) == 0 {
+                let behind = self.0.held.split_off(1);
+                self.0.advance(to, done);
+                self.0.held = behind;
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_asked_to_watch_and_is_done_asks_another() {
+        let opens = Arc::new(AtomicU64::new(FAR));
+        let gate = Gate { opens: opens.clone(), held: VecDeque::new() };
+        let drive = SharedDrive::new(Valve(gate)).unwrap();
+        let sit = || drive.sit(4).unwrap().unwrap();
+        let (a, b, c) = (sit(), sit(), sit());
+        turn(&b, Some(0));
+        turn(&a, Some(0));
+        turn(&c, Some(0));
+        assert!(matches!(a.wait().unwrap(), Wait::Sleep(Some(_))));
+        assert_eq!(b.wait().unwrap(), Wait::Sleep(None));
+        assert_eq!(c.wait().unwrap(), Wait::Sleep(None));
+        drop(a);
+        assert!(rang(&b) && !rang(&c));
+        opens.store(0, Ordering::Relaxed);
+        assert_eq!(turn(&b, None), [0]);
+        assert!(rang(&c), "or it would sleep for ever");
     }
 
     #[test]
