@@ -2,6 +2,7 @@
 # make test     everything that must pass before a change is taken
 # make bench    benchmarks
 # make rocksdb  RocksDB beside the key-value store; needs librocksdb-dev
+# make ycsb     the YCSB client against our server; needs a JDK and Maven
 # make soak     the tests with many more cases, for hours when wanted; the
 #               simulator for SOAK_HOURS from seed SOAK_FROM on; an hour of
 #               a drive's time over each page store with that seed
@@ -27,7 +28,7 @@ CLIENTS := fio:fio nbdinfo:libnbd-bin nbdkit:nbdkit qemu-io:qemu-utils mke2fs:e2
 # seconds, and overflow and debug assertions stay on.
 TEST_ENV := CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 
-.PHONY: run test bench rocksdb soak fmt rust packages lint unit loom instructions builds job simulate clients
+.PHONY: run test bench rocksdb ycsb soak fmt rust packages lint unit loom instructions builds job simulate clients
 
 run: rust
 	$(CARGO) run --release --locked -p ssdkit -- $(ARGS)
@@ -50,6 +51,11 @@ rocksdb: rust
 	$(TEST_ENV) $(CARGO) test $(BESIDE)
 	$(CARGO) build --release $(BESIDE)
 	SSDKIT="$(TARGET_DIR)/release/ssdkit" BESIDE="$(TARGET_DIR)/release/rocksdb-beside" benches/rocksdb.sh
+
+# YCSB's own client, and Jedis, on workloads A to F and the paper's.
+ycsb: rust
+	$(CARGO) build --release --locked -p ssdkit
+	SSDKIT="$(TARGET_DIR)/release/ssdkit" tests/ycsb.sh
 
 soak: rust
 	SSDKIT_KILLS=50 HOUR_SEED=$(SOAK_FROM) STRESS_REQUESTS=100000000 PROPTEST_CASES=$(SOAK_CASES) $(TEST_ENV) $(CARGO) test --locked --workspace -- --include-ignored
