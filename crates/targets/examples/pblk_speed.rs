@@ -117,7 +117,7 @@ struct Args {
     spare: f64,
     rounds: usize,
     ios: u64,
-    warm: f64,
+    warm: Option<f64>,
     batch: usize,
     depth: usize,
     fixed: Option<u64>,
@@ -134,7 +134,7 @@ impl Args {
             spare: 0.2,
             rounds: 5,
             ios: 20_000_000,
-            warm: 2.0,
+            warm: None,
             batch: 0,
             depth: 0,
             fixed: None,
@@ -148,7 +148,7 @@ impl Args {
                 "spare" => args.spare = value.parse().ok()?,
                 "rounds" => args.rounds = value.parse().ok().filter(|&n| n > 0)?,
                 "ios" => args.ios = value.parse().ok()?,
-                "warm" => args.warm = value.parse().ok()?,
+                "warm" => args.warm = Some(value.parse().ok()?),
                 "batch" => args.batch = value.parse().ok()?,
                 "depth" => args.depth = value.parse().ok()?,
                 "fixed" => args.fixed = Some(value.parse().ok()?),
@@ -468,7 +468,7 @@ fn writes(l: &mut Loop, args: &Args, kind: &str) {
 }
 
 fn steady(l: &mut Loop, args: &Args) {
-    let warm = (args.warm * l.blocks as f64) as u64;
+    let warm = (args.warm.unwrap_or(2.0) * l.blocks as f64) as u64;
     l.batches(BlockOp::Write, 32, warm, false);
     writes(l, args, "steady");
 }
@@ -501,7 +501,8 @@ fn in_drive_time(l: &mut Loop, op: BlockOp, depth: usize, ios: u64) {
 fn drive_time(args: &Args) {
     let mut l = Loop::new(drive("ref", args), args.layer);
     let blocks = l.blocks;
-    in_drive_time(&mut l, BlockOp::Write, 64, blocks);
+    let warm = (args.warm.unwrap_or(0.0) * blocks as f64) as u64;
+    in_drive_time(&mut l, BlockOp::Write, 64, blocks + warm);
     for (name, op) in [("reads", BlockOp::Read), ("writes", BlockOp::Write)] {
         figure(&mut l, args, &format!("{name} in drive time, depth 64"), |l, n, _| {
             in_drive_time(l, op, 64, n);

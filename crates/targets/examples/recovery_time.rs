@@ -126,6 +126,7 @@ fn main() {
         bench.drive.counters()
     );
     if clean {
+        bench.settle(128);
         shut_down(&mut bench);
     }
     let (medium, chunks) = cut(bench.drive);
@@ -199,6 +200,7 @@ fn shut_down(bench: &mut Bench) {
 /// Random overwrites, until as many rows lie behind the last checkpoint.
 fn overwrite(bench: &mut Bench, blocks: u64, rows: u64) {
     let mut random = 1u64;
+    let (mut before, mut checkpoints) = (0, 0);
     loop {
         random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         bench.ask(BlockOp::Write, (random >> 20) % blocks * BLOCK_BYTES, BLOCK_BYTES);
@@ -206,9 +208,12 @@ fn overwrite(bench: &mut Bench, blocks: u64, rows: u64) {
         let enough = if rows > 0 {
             since >= rows
         } else {
-            // The longest interval, nearly at its end.
-            since + 64 >= due && due >= 4096 * 32
+            // The longest interval, nearly at its end; of a small drive, some
+            // interval.
+            since + 64 >= due && (due >= 4096 * 32 || checkpoints > 16)
         };
+        checkpoints += u32::from(since < before);
+        before = since;
         if enough {
             return;
         }
