@@ -26,6 +26,7 @@ pblk reads 32/32|pblk_speed|reads size=1 batch=32 fixed=N
 pblk reads 1/1, plain and hinted|pblk_speed|reads size=1 depth=1 fixed=N
 pblk fresh writes 32/32|pblk_speed|fresh size=1 batch=32 fixed=N
 pblk steady writes 32/32|pblk_speed|steady size=1 warm=1 batch=32 fixed=N
+pblk in drive time, a read and a write|pblk_speed|virtual size=1 fixed=N
 '
 
 command -v valgrind >/dev/null || { echo "valgrind is not installed" >&2; exit 1; }

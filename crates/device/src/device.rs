@@ -417,6 +417,9 @@ impl<M: Medium> Device<M> {
         let in_row = self.geometry.block(cmd.ppa) & (row - 1);
         if cmd.list.is_none() && in_row + u32::from(cmd.count) <= row {
             command.left = 1;
+            if kind == OpKind::Read && cmd.content != Content::Data {
+                self.medium.hint_tag(cmd.ppa);
+            }
             let op = Op::new(id, kind, cmd.ppa, 0, cmd.count).of_tags(tags);
             let finished = self.units.enqueue(now, op);
             self.finish(now, finished);

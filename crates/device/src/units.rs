@@ -485,6 +485,7 @@ impl Units {
 
     /// Suspends a program or erase for a read, where that is allowed and
     /// sooner than waiting for the end.
+    #[inline(never)]
     fn try_suspend(&mut self, now: Time, pu: u32) {
         let unit = &mut self.units[pu];
         let op = &mut self.ops[unit.active];
@@ -504,7 +505,7 @@ impl Units {
     }
 
     /// tR of neighbours in a row.
-    #[inline]
+    #[inline(never)]
     fn read_time(&self, ppa: Ppa, count: u8) -> u64 {
         match &self.slc {
             Some(slc) if slc.has(ppa, count.into()) => slc.config.read,

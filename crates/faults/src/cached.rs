@@ -400,6 +400,10 @@ impl<M: Medium> Medium for CachedMedium<M> {
     fn hint(&self, at: Ppa) {
         self.below.hint(at);
     }
+
+    fn hint_tag(&self, at: Ppa) {
+        self.below.hint_tag(at);
+    }
 }
 
 /// A block's bytes.

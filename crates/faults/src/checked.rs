@@ -334,6 +334,10 @@ impl<M: Medium> Medium for CheckedMedium<M> {
     fn hint(&self, at: Ppa) {
         self.below.hint(at);
     }
+
+    fn hint_tag(&self, at: Ppa) {
+        self.below.hint_tag(at);
+    }
 }
 
 impl<M: PowerCut> CheckedMedium<M> {

@@ -455,6 +455,10 @@ impl<M: Medium> Medium for FaultyMedium<M> {
     fn hint(&self, at: Ppa) {
         self.below.hint(at);
     }
+
+    fn hint_tag(&self, at: Ppa) {
+        self.below.hint_tag(at);
+    }
 }
 
 impl<M: PowerCut> PowerCut for FaultyMedium<M> {

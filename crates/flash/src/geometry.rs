@@ -118,7 +118,7 @@ impl Geometry {
     /// Blocks in a page of one plane: the smallest write.
     #[inline]
     pub fn page_blocks(&self) -> u32 {
-        self.row_blocks / self.dim.planes
+        self.dim.page_bytes / BLOCK_BYTES as u32
     }
 
     /// Blocks in a chunk.

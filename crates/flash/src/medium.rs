@@ -116,6 +116,10 @@ pub trait Medium {
     /// fetched into the cache. Changes nothing that can be observed.
     #[inline]
     fn hint(&self, _at: Ppa) {}
+
+    /// The same of a block's tag.
+    #[inline]
+    fn hint_tag(&self, _at: Ppa) {}
 }
 
 /// Cache lines that a hint fetches; the processor goes on by itself.
@@ -365,6 +369,13 @@ impl Medium for RamMedium {
             let start = self.place(at) * self.kept as usize;
             (0..HINTED_LINES).for_each(|line| self.data.prefetch(start + line * 64));
         }
+    }
+
+    #[inline]
+    fn hint_tag(&self, at: Ppa) {
+        let place = self.place(at);
+        self.ids.prefetch(place);
+        self.seqs.prefetch(place);
     }
 }
 

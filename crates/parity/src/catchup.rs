@@ -12,7 +12,7 @@
 
 use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::TAG_BYTES;
-use port::{BLOCK_BYTES, Buffer, OutOfMemory, Pieces, Slots};
+use port::{BLOCK_BYTES, Buffer, OutOfMemory, Scratch, Slots};
 
 use crate::commands::Cookie;
 use crate::parity::Parity;
@@ -44,13 +44,13 @@ pub(crate) struct CatchUp {
 
 /// A place for work of several steps, one command at a time.
 pub(crate) struct Lane {
-    buffer: Pieces,
+    buffer: Scratch,
     pub job: Job,
 }
 
 impl Default for Lane {
     fn default() -> Lane {
-        Lane { buffer: Pieces::default(), job: Job::Clean(0) }
+        Lane { buffer: Scratch::default(), job: Job::Clean(0) }
     }
 }
 
@@ -59,7 +59,7 @@ impl Lane {
     pub fn furnish(lanes: &mut Slots<Lane>, count: usize) -> Result<(), OutOfMemory> {
         let bytes = device::MAX_ADDRESSES * (BLOCK_BYTES as usize + TAG_BYTES);
         for (id, buffer) in (0..).zip(Buffer::carve(count, bytes)?) {
-            lanes[id].buffer = Pieces::new(buffer);
+            lanes[id].buffer = Scratch::new(buffer);
         }
         Ok(())
     }
@@ -72,7 +72,6 @@ impl Lane {
     /// Takes them back.
     pub fn give(&mut self, buffer: Buffer) {
         self.buffer.give(buffer);
-        self.buffer = Pieces::new(std::mem::take(&mut self.buffer).whole());
     }
 }
 

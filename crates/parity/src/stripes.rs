@@ -10,7 +10,7 @@
 
 use device::Content;
 use flash::TAG_BYTES;
-use port::{BLOCK_BYTES, Buffer, OutOfMemory, Pieces, Slots};
+use port::{BLOCK_BYTES, Buffer, OutOfMemory, Scratch, Slots};
 
 use crate::superblock::Stored;
 
@@ -42,7 +42,7 @@ pub(crate) struct Stripe {
     /// The exclusive or so far: data, then tags.
     pub sum: Buffer,
     /// What `sum` is cut from.
-    memory: Pieces,
+    memory: Scratch,
 }
 
 impl Stripe {
@@ -89,7 +89,7 @@ impl Stripes {
         let mut table: Slots<Stripe> = Slots::new(stripes);
         let memory = Buffer::carve(stripes, row * (BLOCK_BYTES as usize + TAG_BYTES))?;
         for (id, buffer) in (0..).zip(memory) {
-            table[id].memory = Pieces::new(buffer);
+            table[id].memory = Scratch::new(buffer);
         }
         let mut opens: Slots<Open> = Slots::new(open_count as usize);
         for id in 0..open_count {
@@ -155,7 +155,6 @@ impl Stripes {
     pub fn give(&mut self, id: u32) {
         let stripe = &mut self.table[id];
         stripe.memory.give(std::mem::take(&mut stripe.sum));
-        stripe.memory = Pieces::new(std::mem::take(&mut stripe.memory).whole());
         self.table.give(id);
     }
 }

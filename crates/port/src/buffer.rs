@@ -1,17 +1,24 @@
 //! Buffers: owned, disjoint ranges of registered memory.
 //!
 //! Guarantees: no two live buffers overlap, unless one was lent and both can
-//! only be read, so a buffer is as good as `Box<[u8]>`; it can be cut in pieces that move separately, also to another
-//! thread, and put together again without a copy. The memory goes back to the
-//! system when the last piece is dropped. Nothing here fails except getting
-//! the memory.
+//! only be read, so a buffer is as good as `Box<[u8]>`; it can be cut in pieces
+//! that move separately, also to another thread, and put together again without
+//! a copy. The memory goes back to the system when the last piece is dropped.
+//! Nothing here fails except getting the memory.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::lazy::{OutOfMemory, Zeroed};
 
+mod lender;
+mod scratch;
+
+pub use lender::Lender;
+pub use scratch::Scratch;
+
 /// Memory that buffers are cut from, never touched except through them.
+#[derive(Debug)]
 struct Region {
     _memory: Zeroed,
 }
@@ -96,7 +103,7 @@ impl Buffer {
     /// The bytes, to be changed.
     ///
     /// # Panics
-    /// When the bytes are lent or were borrowed ([`Buffer::lend`]).
+    /// When the bytes are lent ([`Lender::lend`]).
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         assert!(!self.shared, "lent bytes are not changed");
@@ -157,31 +164,6 @@ impl Buffer {
             self.len += next.len;
         }
         Ok(())
-    }
-}
-
-impl Buffer {
-    /// A second buffer over the same bytes, to be read while a command moves
-    /// it. Neither can be changed until [`Buffer::reclaim`].
-    #[inline]
-    pub fn lend(&mut self) -> Buffer {
-        assert!(!self.shared, "a buffer is lent once");
-        self.shared = true;
-        Buffer { ptr: self.ptr, len: self.len, shared: true, region: self.region.clone() }
-    }
-
-    /// Takes back what was lent: the bytes can be changed again.
-    ///
-    /// # Panics
-    /// When `lent` is not the whole of what was lent from here.
-    #[inline]
-    pub fn reclaim(&mut self, lent: Buffer) {
-        let same = lent.ptr == self.ptr && lent.len == self.len;
-        assert!(
-            self.shared && lent.shared && (same || self.is_empty()),
-            "what was lent comes back"
-        );
-        self.shared = false;
     }
 }
 
@@ -302,19 +284,6 @@ mod tests {
     }
 
     #[test]
-    fn a_lent_buffer_joins_lent_ones_only() {
-        let mut all = Buffer::carve(2, 4).unwrap();
-        let (mut b, mut a) = (all.remove(1), all.remove(0));
-        let mut lent = a.lend();
-        assert!(!lent.adjoins(&b));
-        lent.join(b.lend()).unwrap();
-        assert_eq!(lent.len(), 8);
-        a.reclaim(lent.split_to(4));
-        b.reclaim(lent);
-        (a.bytes_mut()[0], b.bytes_mut()[0]) = (1, 1);
-    }
-
-    #[test]
     #[should_panic(expected = "all pieces are back")]
     fn a_missing_piece_is_noticed() {
         let mut pieces = Pieces::new(Buffer::zeroed(8).unwrap());
@@ -328,24 +297,6 @@ mod tests {
         let mut pieces = Pieces::new(Buffer::zeroed(8).unwrap());
         let _kept = pieces.take(4);
         pieces.give(Buffer::zeroed(4).unwrap());
-    }
-
-    #[test]
-    fn lent_bytes_come_back() {
-        let mut mine = Buffer::zeroed(8).unwrap();
-        mine.bytes_mut().fill(7);
-        let lent = mine.lend();
-        assert_eq!(lent.bytes(), mine.bytes());
-        mine.reclaim(lent);
-        mine.bytes_mut()[0] = 1;
-    }
-
-    #[test]
-    #[should_panic(expected = "not changed")]
-    fn lent_bytes_are_not_changed() {
-        let mut mine = Buffer::zeroed(8).unwrap();
-        let _lent = mine.lend();
-        mine.bytes_mut()[0] = 1;
     }
 
     proptest! {

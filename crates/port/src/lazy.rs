@@ -38,12 +38,14 @@ const PAGED_BYTES: usize = 512;
 const PAGE: usize = 4096;
 
 /// Zeroed memory that its owner alone reaches.
+#[derive(Debug)]
 pub(crate) struct Zeroed {
     start: NonNull<u8>,
     held: Held,
 }
 
 /// Where memory is from.
+#[derive(Debug)]
 enum Held {
     Map(MmapMut),
     Heap(Layout),

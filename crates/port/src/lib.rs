@@ -21,7 +21,7 @@ pub mod time;
 
 pub use batch::{BatchDone, BatchOp, BatchReq, BatchShape, Desc, MAX_BATCH_PAGES};
 pub use block::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, SECTOR_BYTES, Shape};
-pub use buffer::{Buffer, Pieces};
+pub use buffer::{Buffer, Lender, Pieces, Scratch};
 pub use lazy::{Lazy, OutOfMemory};
 pub use numbered::{Completed, Numbered};
 pub use port::Port;

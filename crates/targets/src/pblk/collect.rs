@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::{Geometry, Ppa, TAG_BYTES, Tag};
-use port::{Buffer, OutOfMemory, Pieces, Status, Time};
+use port::{Buffer, OutOfMemory, Scratch, Status, Time};
 
 use super::failures::{is_lost, is_read};
 use super::gulp::Gulped;
@@ -78,25 +78,20 @@ enum Phase {
     Erasing,
 }
 
-/// A collection read: where, and its buffer, of which a short read takes a
-/// piece.
+/// A collection read: where, how many blocks, and its buffer.
 #[derive(Debug, Default)]
 pub(super) struct Survivors {
     first: Ppa,
-    buffer: Pieces,
+    count: u32,
+    buffer: Scratch,
 }
 
 impl Survivors {
     /// Buffers of `bytes` for all reads that may be under way.
     pub fn all(geometry: &Geometry, bytes: usize) -> Result<Vec<Survivors>, OutOfMemory> {
         let count = (geometry.total_pus() * READS_PER_PU) as usize;
-        let one = |buffer| Survivors { first: Ppa(0), buffer: Pieces::new(buffer) };
+        let one = |buffer| Survivors { first: Ppa(0), count: 0, buffer: Scratch::new(buffer) };
         Ok(Buffer::carve(count, bytes)?.into_iter().map(one).collect())
-    }
-
-    fn give(&mut self, piece: Buffer) {
-        self.buffer.give(piece);
-        self.buffer = Pieces::new(std::mem::take(&mut self.buffer).whole());
     }
 }
 
@@ -466,7 +461,7 @@ impl<D: OpenChannel> Pblk<D> {
         c.credit -= i64::from(count) * CREDIT;
         let number = rank as u32 * READS_PER_PU + which;
         let survivors = &mut self.survivors[number as usize];
-        survivors.first = ppa;
+        (survivors.first, survivors.count) = (ppa, count);
         let piece = survivors.buffer.take(count as usize * (self.kept + TAG_BYTES));
         self.send(|| {
             Self::run(Cookie::Survivors(number), VectorOp::Read, ppa, count, Content::Tagged, piece)
@@ -479,9 +474,7 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn survivors_done(&mut self, now: Time, number: u32, done: VectorDone) {
         let rank = (number / READS_PER_PU) as usize;
         let pu = self.stripe.pu(rank);
-        let row_bytes = self.kept + TAG_BYTES;
-        let count = (done.buffer.len() / row_bytes) as u32;
-        let first = self.survivors[number as usize].first;
+        let Survivors { first, count, .. } = self.survivors[number as usize];
         let chunk = self.geometry.chunk_index(first);
         self.collectors[rank].promised -= count;
         self.collectors[rank].buffers |= 1 << (number % READS_PER_PU);
@@ -504,7 +497,7 @@ impl<D: OpenChannel> Pblk<D> {
                 self.chunks[chunk].moving -= 1;
             }
         }
-        self.survivors[number as usize].give(done.buffer);
+        self.survivors[number as usize].buffer.give(done.buffer);
         self.try_erase(now, chunk);
         if self.checkpoint.closing {
             self.checkpoint_step(now);
@@ -517,6 +510,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// A survivor could not be read: by itself, or among `count`, of which it
     /// may not be the culprit.
     #[cold]
+    #[inline(never)]
     fn survivor_failed(&mut self, now: Time, rank: usize, at: Ppa, count: u32) {
         if count > 1 {
             self.collectors[rank].again.push_back(at);
@@ -569,6 +563,7 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
+    #[inline(never)]
     fn void_survivor(&mut self, now: Time, slot: u32, from: Ppa) {
         self.units.void(slot);
         let held = self.units.slot_mut(slot);

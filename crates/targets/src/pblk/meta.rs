@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use flash::{Dimensions, Geometry, Ppa, TAG_BYTES, Tag};
-use port::{BLOCK_BYTES, Buffer, OutOfMemory};
+use port::{BLOCK_BYTES, Buffer, Lender, OutOfMemory};
 
 use super::record::{Kind, page_tag};
 use super::space::OpenChunk;
@@ -67,7 +67,7 @@ pub(super) enum Purpose {
 /// A row of own blocks.
 #[derive(Debug, Default)]
 pub(super) struct MetaRow {
-    pub buffer: Buffer,
+    pub buffer: Lender,
     pub filled: u32,
     pub purpose: Purpose,
     pub ppa: Ppa,
@@ -130,7 +130,7 @@ impl Meta {
     pub fn new(geometry: &Geometry, rows: usize, pages: u64) -> Result<Meta, OutOfMemory> {
         let row = geometry.row_blocks();
         let bytes = row as usize * (BLOCK_BYTES as usize + TAG_BYTES);
-        let buffers = Buffer::carve(rows, bytes)?.into_iter();
+        let buffers = Buffer::carve(rows, bytes)?.into_iter().map(Lender::new);
         let directory = pages.div_ceil(DIRECTORY_ENTRIES) as usize;
         Ok(Meta {
             geometry: *geometry,

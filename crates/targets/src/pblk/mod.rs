@@ -701,9 +701,15 @@ impl<D: OpenChannel> Pblk<D> {
             // What is sent now may be done at once.
             self.device.submit(to, &mut self.out);
             if self.device.next_event().is_some_and(|at| at <= to) {
-                self.device.advance(to, &mut self.device_done);
+                self.advance_again(to);
             }
         }
+    }
+
+    /// Lets the drive do what takes no time.
+    #[inline(never)]
+    fn advance_again(&mut self, to: Time) {
+        self.device.advance(to, &mut self.device_done);
     }
 
     /// Handles one completion. What is rare is out of line, and marked cold: the

@@ -189,7 +189,7 @@ impl Stripe {
         let words = self.able.len();
         let (start, bit) = (self.next / 64, self.next % 64);
         for i in 0..=words {
-            let at = (start + i) % words;
+            let at = if start + i < words { start + i } else { start + i - words };
             let mut word = self.able[at];
             if i == 0 {
                 word &= u64::MAX << bit;
@@ -468,6 +468,7 @@ impl<D: OpenChannel> Pblk<D> {
         if !self.units.is_user(unit) {
             self.note_sent(unit, true);
         }
+        self.fetch_slots(unit);
         self.send(|| {
             Self::run(Cookie::Program(unit), VectorOp::Write, ppa, row, Content::Tagged, buffer)
         });
@@ -493,7 +494,6 @@ impl<D: OpenChannel> Pblk<D> {
         }
         let programmed = !self.chunks[chunk].failed;
         if programmed {
-            self.fetch_slots(unit);
             for i in 0..self.geometry.row_blocks() {
                 let slot = self.units.slot_number(unit, i);
                 let at = Ppa(ppa.0 + u64::from(i));
@@ -547,7 +547,8 @@ impl<D: OpenChannel> Pblk<D> {
         self.geometry.block(ppa) + self.geometry.row_blocks() == self.geometry.chunk_blocks()
     }
 
-    /// Fetches what settling a unit's slots will look at, all at once.
+    /// Fetches what settling a unit's slots will look at, all at once, when the
+    /// unit is sent: while it is programmed there is time for that.
     #[inline]
     fn fetch_slots(&self, unit: u32) {
         for i in 0..self.geometry.row_blocks() {

@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 
 use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Chunk, ChunkState, Geometry, Ppa, TAG_BYTES, Tag};
-use port::{BLOCK_BYTES, Buffer, OutOfMemory, Pieces, Port, Ring, Status, Time};
+use port::{BLOCK_BYTES, Buffer, OutOfMemory, Port, Ring, Scratch, Status, Time};
 
 use super::failures::is_read;
 use super::load::{Gone, Load};
@@ -61,7 +61,7 @@ struct Job {
 /// A command's place while it is under way.
 struct Lane {
     job: Job,
-    buffer: Pieces,
+    buffer: Scratch,
 }
 
 /// How a job ended: data and tags of a read.
@@ -96,7 +96,7 @@ impl<'a, D: OpenChannel> Runner<'a, D> {
         let count = (geometry.total_pus() as usize * COMMANDS_PER_PU).min(device.depth());
         let row = (geometry.row_blocks() as usize).min(device::MAX_ADDRESSES);
         let job = Job { op: VectorOp::Read, content: Content::Data, ppa: Ppa(0), count: 0 };
-        let lane = |buffer| Lane { job, buffer: Pieces::new(buffer) };
+        let lane = |buffer| Lane { job, buffer: Scratch::new(buffer) };
         let buffers = Buffer::carve(count, row * (BLOCK_BYTES as usize + TAG_BYTES))?;
         let lanes = buffers.into_iter().map(lane).collect();
         Ok(Runner { device, lanes, out: Ring::new(count), done: Ring::new(count), kept, now })
@@ -137,7 +137,6 @@ impl<'a, D: OpenChannel> Runner<'a, D> {
                 let ended = done(lane.job, Ended { status, failed, data, tags });
                 // Also when it failed: the next job may still be done.
                 lane.buffer.give(completion.buffer);
-                lane.buffer = Pieces::new(std::mem::take(&mut lane.buffer).whole());
                 free.push(number);
                 ended?;
             }

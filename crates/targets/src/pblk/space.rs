@@ -16,8 +16,8 @@ use super::meta::ANCHORS;
 /// finds the closed chunk with the least.
 const NOT_CLOSED: u32 = 1 << 31;
 
-/// Chunks whose least count is kept.
-const GROUP: usize = 64;
+/// Chunks whose least count is kept, as a power of two.
+const GROUP_BITS: u32 = 6;
 
 /// A chunk that is being filled. Small, since each row looks at several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +110,8 @@ pub(super) struct Space {
     /// By group of chunks of one unit: at most the least of `valid`. So that
     /// the least of a unit is found without looking at each chunk.
     least: Vec<u32>,
-    /// Chunks a group: [`GROUP`], or all of a unit.
-    group: usize,
+    /// Chunks a group, as a power of two: [`GROUP_BITS`], or all of a unit.
+    group_bits: u32,
     /// A bit for each block, by address.
     bits: Lazy<u64>,
     /// Erases by chunk.
@@ -147,14 +147,14 @@ impl Space {
         let slots = geometry.chunk_slots();
         let mut valid = Lazy::zeroed(slots, "valid counts")?;
         valid.fill(NOT_CLOSED);
-        let group = GROUP.min(1 << geometry.chunk_bits());
+        let group_bits = GROUP_BITS.min(geometry.chunk_bits());
         Ok(Space {
             geometry: *geometry,
             policy,
             random: Random(seed),
             valid,
-            least: vec![NOT_CLOSED; slots / group],
-            group,
+            least: vec![NOT_CLOSED; slots >> group_bits],
+            group_bits,
             bits: Lazy::zeroed((1usize << geometry.address_bits()).div_ceil(64), "valid bits")?,
             wear: vec![0; slots],
             total_wear: 0,
@@ -246,13 +246,12 @@ impl Space {
         let start = self.geometry.chunk_start(chunk).0;
         let end = start + u64::from(self.geometry.chunk_blocks());
         let first = self.next_valid(start + u64::from(from), end)?;
+        // A row is a power of two of blocks and at most a word: it ends in its
+        // word.
         let row = u64::from(self.geometry.row_blocks());
-        let row_end = (first / row + 1) * row;
-        let mut last = first + 1;
-        while last < row_end && self.is_valid(Ppa(last)) {
-            last += 1;
-        }
-        Some(((first - start) as u32, (last - first) as u32))
+        let word = self.bits[(first >> 6) as usize] >> (first & 63);
+        let run = word.trailing_ones().min((row - (first & (row - 1))) as u32);
+        Some(((first - start) as u32, run))
     }
 
     fn next_valid(&self, from: u64, end: u64) -> Option<u64> {
@@ -422,22 +421,23 @@ impl Space {
     /// The count of a closed chunk became less.
     #[inline]
     fn note_least(&mut self, chunk: usize) {
-        let least = &mut self.least[chunk / self.group];
+        let least = &mut self.least[chunk >> self.group_bits];
         *least = (*least).min(self.valid[chunk]);
     }
 
     /// The first of a unit's closed chunks with the fewest valid blocks.
     fn least_valid(&mut self, pu: usize) -> usize {
-        let first = self.geometry.chunk_of(pu, 0) / self.group;
-        let groups = (self.geometry.chunks() as usize).div_ceil(self.group);
+        let first = self.geometry.chunk_of(pu, 0) >> self.group_bits;
+        let size = 1 << self.group_bits;
+        let groups = (self.geometry.chunks() as usize).div_ceil(size);
         loop {
             let group = first + first_least(&self.least[first..first + groups]);
-            let counts = &self.valid[group * self.group..][..self.group];
+            let counts = &self.valid[group * size..][..size];
             let chunk = first_least(counts);
             let least = counts[chunk];
             // A count may have gone up, or its chunk away.
             if std::mem::replace(&mut self.least[group], least) == least {
-                return group * self.group + chunk;
+                return group * size + chunk;
             }
         }
     }

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use flash::{Ppa, TAG_BYTES, Tag};
-use port::{Buffer, OutOfMemory};
+use port::{Buffer, Lender, OutOfMemory};
 
 use super::map::Place;
 
@@ -30,7 +30,7 @@ pub(super) struct Slot {
 /// A row being gathered or programmed.
 #[derive(Debug, Default)]
 pub(super) struct Unit {
-    pub buffer: Buffer,
+    pub buffer: Lender,
     /// Slots in use.
     pub filled: u32,
     /// When it was begun: grows with every user unit.
@@ -52,7 +52,9 @@ pub(super) struct Unit {
 pub(super) struct Units {
     units: Vec<Unit>,
     slots: Vec<Slot>,
+    /// Slots a unit, and their number's bits.
     row: u32,
+    row_bits: u32,
     kept: usize,
     user_units: u32,
     /// User units that are free.
@@ -66,17 +68,19 @@ pub(super) struct Units {
 
 impl Units {
     pub fn new(user: u32, pus: u32, row: u32, kept: u32) -> Result<Units, OutOfMemory> {
+        assert!(row.is_power_of_two(), "as each geometry has it");
         let total = user + 2 * pus;
         let bytes = row as usize * (kept as usize + TAG_BYTES);
         let units = Buffer::carve(total as usize, bytes)?
             .into_iter()
-            .map(|buffer| Unit { buffer, ..Unit::default() })
+            .map(|buffer| Unit { buffer: Lender::new(buffer), ..Unit::default() })
             .collect();
         let slot = Slot { lba: PAD, old: Place::UNMAPPED, live: false };
         Ok(Units {
             units,
             slots: vec![slot; (total * row) as usize],
             row,
+            row_bits: row.trailing_zeros(),
             kept: kept as usize,
             user_units: user,
             free: (0..user).rev().collect(),
@@ -203,7 +207,7 @@ impl Units {
     /// newer of two copies with one sequence number.
     pub fn void(&mut self, slot: u32) {
         let (kept, row) = (self.kept, self.row as usize);
-        let (unit, at) = ((slot / self.row) as usize, (slot % self.row) as usize);
+        let (unit, at) = self.split(slot);
         let unit = &mut self.units[unit];
         let start = row * kept + at * TAG_BYTES;
         Tag { id: PAD, seq: unit.seq }.store(&mut unit.buffer.bytes_mut()[start..]);
@@ -221,13 +225,19 @@ impl Units {
 
     #[inline]
     pub fn unit_of(&self, slot: u32) -> u32 {
-        slot / self.row
+        slot >> self.row_bits
+    }
+
+    /// The unit that a slot is in, and its place there.
+    #[inline]
+    fn split(&self, slot: u32) -> (usize, usize) {
+        ((slot >> self.row_bits) as usize, (slot & (self.row - 1)) as usize)
     }
 
     /// The number of slot `i` of a unit.
     #[inline]
     pub fn slot_number(&self, unit: u32, i: u32) -> u32 {
-        unit * self.row + i
+        (unit << self.row_bits) + i
     }
 
     #[inline]
@@ -243,25 +253,23 @@ impl Units {
     /// The kept bytes of a slot.
     #[inline]
     pub fn data(&self, slot: u32) -> &[u8] {
-        let (unit, at) = ((slot / self.row) as usize, (slot % self.row) as usize);
+        let (unit, at) = self.split(slot);
         &self.units[unit].buffer.bytes()[at * self.kept..(at + 1) * self.kept]
     }
 
     /// The kept bytes of a slot of a unit that is still being gathered.
     #[inline]
     pub fn data_mut(&mut self, slot: u32) -> &mut [u8] {
-        let (unit, at) = ((slot / self.row) as usize, (slot % self.row) as usize);
+        let (unit, at) = self.split(slot);
         &mut self.units[unit].buffer.bytes_mut()[at * self.kept..(at + 1) * self.kept]
     }
 
     /// Copies the kept bytes of one slot to another, in another unit.
     pub fn copy(&mut self, from: u32, to: u32) {
-        let units = [(from / self.row) as usize, (to / self.row) as usize];
-        let [a, b] = self.units.get_disjoint_mut(units).expect("two units");
-        let range = |slot: u32| {
-            let at = (slot % self.row) as usize * self.kept;
-            at..at + self.kept
-        };
+        let ((from_unit, from), (to_unit, to)) = (self.split(from), self.split(to));
+        let units = self.units.get_disjoint_mut([from_unit, to_unit]);
+        let [a, b] = units.expect("two units");
+        let range = |at: usize| at * self.kept..(at + 1) * self.kept;
         b.buffer.bytes_mut()[range(to)].copy_from_slice(&a.buffer.bytes()[range(from)]);
     }
 }
