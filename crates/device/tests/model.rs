@@ -199,7 +199,7 @@ impl Both {
     fn addresses(cmd: &VectorCmd) -> Vec<Ppa> {
         let n = usize::from(cmd.count);
         match &cmd.list {
-            Some(list) => list.from[..n].to_vec(),
+            Some(list) => list.from[..n.min(64)].to_vec(),
             None => (0..n as u64).map(|i| Ppa(cmd.ppa.0.saturating_add(i))).collect(),
         }
     }
@@ -463,11 +463,16 @@ impl Both {
         }
     }
 
+    /// Whether only copies write a chunk.
+    fn is_copied(&self, index: usize) -> bool {
+        index & ((1 << self.g.chunk_bits()) - 1) == self.g.chunks() as usize - 1
+    }
+
     /// Chunk states, as far as the model knows them.
     fn compare(&self) {
         for (index, known) in self.known.iter().enumerate() {
             let chunk: Chunk = self.rig.port.chunk(index);
-            let copied = index & ((1 << self.g.chunk_bits()) - 1) == self.g.chunks() as usize - 1;
+            let copied = self.is_copied(index);
             if copied && self.copies > 0 {
                 continue;
             }
@@ -502,8 +507,17 @@ impl Both {
         (0..u32::from(count)).map(|i| self.at(chunk, block + i)).collect()
     }
 
-    /// The command of an act in the present state; `None` for none.
+    /// The command of an act in the present state; `None` for none, and for one
+    /// that leaves its chunk for the next, where only copies write: a copy looks
+    /// at its chunk when it has read, the model when it is submitted.
     fn command(&mut self, act: &Act) -> Option<VectorCmd> {
+        let last = |ppa: &Ppa| self.g.contains(*ppa) && self.is_copied(self.g.chunk_index(*ppa));
+        let command = self.any_command(act)?;
+        let writes = matches!(command.op, Write | Reset);
+        (!writes || !Self::addresses(&command).iter().any(last)).then_some(command)
+    }
+
+    fn any_command(&self, act: &Act) -> Option<VectorCmd> {
         let g = self.g;
         let place = |&(chunk, block): &(usize, u32)| {
             Ppa(g.chunk_start(chunk_named(&g, chunk)).0 + u64::from(block))
