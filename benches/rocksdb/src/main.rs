@@ -6,7 +6,7 @@ use clap::Parser;
 use measure::units;
 use rocksdb_beside::ycsb::{Beside, Measured, measure};
 use serde_json::{Value, json};
-use ssdkit::ycsb::measure::size_for;
+use ssdkit::ycsb::setup::size_for;
 use ssdkit::ycsb::{self, CacheSize, Setup, StoreKind};
 use ssdkit::{DriveSpec, Error};
 use workload::ycsb::Workload;

@@ -20,7 +20,8 @@ use measure::Histogram;
 use ssdkit::Error;
 use ssdkit::ycsb::client::Kind;
 use ssdkit::ycsb::controller::Work;
-use ssdkit::ycsb::measure::{Setup, conventional};
+use ssdkit::ycsb::Setup;
+use ssdkit::ycsb::measure::conventional;
 use workload::ycsb::{self, Operation, RECORD_BYTES, Ycsb};
 
 use crate::db::{Counters, Db, Options, Reader};

@@ -2,7 +2,7 @@
 
 use rocksdb_beside::ycsb::{Beside, measure};
 use ssdkit::DriveSpec;
-use ssdkit::ycsb::measure::size_for;
+use ssdkit::ycsb::setup::size_for;
 use ssdkit::ycsb::{self, CacheSize, Setup, StoreKind};
 use workload::ycsb::Workload;
 

@@ -1,17 +1,22 @@
 //! `ssdkit bench --ycsb`: the Yahoo! Cloud Serving Benchmark on the key-value
 //! store, over each of its page stores.
 //!
-//! Files: [`controller`] the drive's controller, its speed and its counters,
-//! [`counted`] what the host gives it to write, [`client`] operations and their verification, [`measure`] one run.
+//! Files: [`setup`] what is run, [`controller`] the drive's controller, its speed
+//! and its counters, [`counted`] what the host gives it to write, [`client`]
+//! operations and their verification, [`measure`] one run or two by turns,
+//! [`baton`] whose turn it is, [`measured`] what a run gave.
 //!
 //! Fails when options contradict each other or the drive, when the drive is
 //! too small, and, after the report, when an operation failed or gave wrong
 //! data.
 
+pub mod baton;
 pub mod client;
 pub mod controller;
 pub mod counted;
 pub mod measure;
+pub mod measured;
+pub mod setup;
 
 use std::io::Write;
 use std::str::FromStr;
@@ -21,7 +26,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use workload::ycsb::Workload;
 
-pub use measure::{CacheSize, HostTime, Measured, Setup, StoreKind};
+pub use measured::{HostTime, Measured};
+pub use setup::{CacheSize, Setup, StoreKind};
 
 use crate::cli::{BenchArgs, ClockKind, count, duration};
 use crate::drive::{Cache, DriveConfig, DriveSpec, MemorySpec, Store};
@@ -132,7 +138,7 @@ fn setup(args: &BenchArgs, workload: Workload) -> Result<Setup, Error> {
     if y.records > 1 << 31 || y.ops > 1 << 40 {
         return refuse("--records is at most 2G, --ops at most 1T");
     }
-    let size = measure::size_for(workload, y.records, y.ops, durable);
+    let size = setup::size_for(workload, y.records, y.ops, durable);
     Ok(Setup {
         drive: drive(spec, size)?,
         workload,

@@ -116,7 +116,7 @@ fn the_quick_study_has_all_rows() {
         panic!("{e}: {}", String::from_utf8_lossy(&out.stderr));
     });
     let rows = report["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 2 * 6 + 2 * 8 + 4 + 2 * 3 + 2 * 3 + 2);
+    assert_eq!(rows.len(), 2 * 6 + 2 * 8 + 1 + 4 + 2 * 3 + 2 * 3 + 2);
     for row in rows {
         assert!(row["ours"]["median"].as_f64().is_some(), "{row}");
     }

@@ -9,7 +9,10 @@
 //! how often pages are written, what a slower controller does, and how long
 //! the drive with batched writes takes to recover.
 //!
-//! Runs on the wall, by turns; recovery is in virtual time.
+//! On the wall the two stores of a pair are measured by turns of tens of ms in
+//! one process, and the ratio is that of turns that follow each other: a shared
+//! machine's speed varies by more than the figure from run to run. What the
+//! drives give alone, and recovery, are in virtual time.
 
 use device::Device;
 use flash::{Dimensions, Geometry, Profile, RamMedium};
@@ -19,10 +22,12 @@ use targets::{Batch, BatchConfig};
 use workload::Rng;
 use workload::ycsb::Workload;
 
-use super::{Case, Findings, Lab, Reference, Row, Runs, Study, Turns};
+use super::{Case, Findings, Lab, Reference, Row, Runs, SHARE, Study, Turns};
 use crate::drive::DriveSpec;
 use crate::error::Error;
-use crate::ycsb::measure::{measure, size_for};
+use crate::watch::Watch;
+use crate::ycsb::measure::{measure, measure_by_turns};
+use crate::ycsb::setup::size_for;
 use crate::ycsb::{self, CacheSize, Measured, Setup, StoreKind};
 
 /// The study.
@@ -47,6 +52,10 @@ const DRIVE: &str = "mem:znand,planes=2,pages=64";
 /// Operations under way at once: enough that the host seldom waits ("large
 /// enough that the queue is never starved").
 const CLIENTS: usize = 256;
+/// Operations of a turn: tens of ms.
+const TURN: u64 = 50_000;
+/// Turns of a run.
+const TURNS: u64 = 20;
 /// The least ratio of the paper, durable.
 const LEAST: f64 = 1.91;
 /// What is asked of figure 6.
@@ -78,7 +87,8 @@ impl Cell {
 
     fn setup(&self, lab: &Lab) -> Result<Setup, Error> {
         let records = lab.options.records.unwrap_or(lab.options.pick(500_000, 8_000));
-        let (workload, ops) = (Workload::Paper, 2 * records);
+        let workload = Workload::Paper;
+        let ops = TURNS * lab.options.pick(TURN, 500);
         let DriveSpec::Memory(spec) = DRIVE.parse()? else {
             return Err(Error::Usage(format!("{DRIVE} is not in this process")));
         };
@@ -98,7 +108,7 @@ impl Cell {
         })
     }
 
-    fn case(&self, setup: &Setup, seed: u64) -> Case {
+    fn command(&self, setup: &Setup, seed: u64) -> String {
         let mut command = format!(
             "ssdkit bench {DRIVE} --ycsb paper --store {} --records {} --ops {} --cache {}% \
              --clients {CLIENTS} --clock {} --seed {seed}",
@@ -114,25 +124,74 @@ impl Cell {
         if self.controller > 0 {
             command += &format!(" --controller-time {}ns", self.controller);
         }
-        Case { what: self.name(), command, configuration: ycsb::configuration(setup) }
+        command
     }
 }
 
+/// Conv and Prog, all else the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Pair([Cell; 2]);
+
+impl Pair {
+    fn new(conv: Cell) -> Pair {
+        Pair([conv, Cell { store: StoreKind::Batch, ..conv }])
+    }
+
+    fn case(&self, setups: &[Setup; 2], seed: u64) -> Case {
+        let [conv, prog] = [0, 1].map(|i| self.0[i].command(&setups[i], seed));
+        Case {
+            what: format!("{}; and Prog, by {TURNS} turns each", self.0[0].name()),
+            command: format!("{conv}; {prog}"),
+            configuration: setups.each_ref().map(ycsb::configuration).to_vec().into(),
+        }
+    }
+}
+
+/// Runs a pair. A turn counts when both had their processors; the run does when
+/// most turns did.
+fn run_pair(setups: &[Setup; 2], watch: &Watch) -> Result<(Undisturbed, Option<f64>), Error> {
+    let mut turns = measure_by_turns(setups, TURNS, watch)?;
+    if let Some(first) = turns.iter().flatten().find_map(|m| m.first_error.as_ref()) {
+        return Err(Error::Failed(format!("an operation failed: {first}")));
+    }
+    let share = |turn: &[Measured; 2]| turn.iter().filter_map(|m| m.share).fold(1.0, f64::min);
+    let typical = Runs::new(turns.iter().map(share).collect()).median();
+    if typical >= SHARE {
+        turns.retain(|turn| share(turn) >= SHARE);
+    }
+    Ok((turns, Some(typical)))
+}
+
+/// The turns of a pair that nothing disturbed.
+type Undisturbed = Vec<[Measured; 2]>;
+
 /// All that is measured, with what it gave.
 struct All {
-    cells: Vec<Cell>,
-    turns: Vec<Turns<Measured>>,
+    pairs: Vec<Pair>,
+    turns: Vec<Turns<Undisturbed>>,
 }
 
 impl All {
+    /// Of each turn of both.
+    fn of_pair(&self, pair: Pair, figure: impl Fn(&[Measured; 2]) -> f64) -> Runs {
+        let at = self.pairs.iter().position(|one| *one == pair);
+        let at = at.expect("the rows are of the pairs");
+        self.turns[at].figures(|turns| turns.iter().map(&figure).collect())
+    }
+
     fn runs(&self, cell: Cell, figure: impl Fn(&Measured) -> f64) -> Runs {
-        let at = self.cells.iter().position(|one| *one == cell);
-        let at = at.expect("the rows are of the cells");
-        self.turns[at].runs(figure)
+        let pair = Pair::new(Cell { store: StoreKind::Log, ..cell });
+        let side = usize::from(cell.store == StoreKind::Batch);
+        self.of_pair(pair, |turn| figure(&turn[side]))
     }
 
     fn rate(&self, cell: Cell) -> Runs {
         self.runs(cell, Measured::rate)
+    }
+
+    /// How much more Prog does than Conv of the same kind.
+    fn ratio(&self, conv: Cell) -> Runs {
+        self.of_pair(Pair::new(conv), |[conv, prog]| prog.rate() / conv.rate())
     }
 }
 
@@ -154,36 +213,26 @@ const SLOW: [u64; 2] = [5_000, 10_000];
 fn run(lab: &mut Lab) -> Result<Findings, Error> {
     let caches: &[u32] = lab.options.pick(&[10, 20, 30, 40, 50], &[10, 50]);
     let middle = caches[caches.len() / 2];
-    let mut cells = Vec::new();
+    let mut pairs = Vec::new();
     for &cache in caches {
-        let pair = [conv(cache), prog(cache)];
-        cells.extend(pair);
-        cells.extend(pair.map(not_durable));
+        pairs.extend([conv(cache), not_durable(conv(cache))].map(Pair::new));
     }
-    for controller in SLOW {
-        cells.extend([conv(middle), prog(middle)].map(|cell| Cell { controller, ..cell }));
-    }
-    let setups = cells.iter().map(|cell| cell.setup(lab)).collect::<Result<Vec<_>, _>>()?;
+    pairs.extend(SLOW.map(|controller| Pair::new(Cell { controller, ..conv(middle) })));
+    let setup = |pair: &Pair| Ok([pair.0[0].setup(lab)?, pair.0[1].setup(lab)?]);
+    let setups = pairs.iter().map(setup).collect::<Result<Vec<_>, Error>>()?;
     let seed = lab.options.seed;
     let cases: Vec<Case> =
-        cells.iter().zip(&setups).map(|(cell, setup)| cell.case(setup, seed)).collect();
-    let mut watch = lab.watch.helper();
-    let turns = lab.by_turns(&cases, |i| {
-        let measured = measure(&setups[i], &mut watch)?;
-        if let Some(first) = &measured.first_error {
-            return Err(Error::Failed(format!("an operation failed: {first}")));
-        }
-        let share = measured.share;
-        Ok((measured, share))
-    })?;
-    let all = All { cells, turns };
+        pairs.iter().zip(&setups).map(|(pair, setups)| pair.case(setups, seed)).collect();
+    let watch = lab.watch.helper();
+    let turns = lab.by_turns(&cases, |i| run_pair(&setups[i], &watch))?;
+    let all = All { pairs, turns };
     let mut rows = figure(&all, caches);
     rows.extend(host(&all, middle));
     rows.extend(writes(&all, middle));
     rows.extend(slower(&all, middle));
     rows.extend(alone(lab, caches)?);
     rows.extend(recovery(lab)?);
-    Ok(Findings { rows, notes: notes(&setups[0]) })
+    Ok(Findings { rows, notes: notes(&setups[0][0]) })
 }
 
 /// Figure 6.
@@ -195,22 +244,20 @@ fn figure(all: &All, caches: &[u32]) -> Vec<Row> {
             let rate = all.rate(cell);
             rows.push(Row::shown(FIGURE, &cell.name(), "ops/s", Reference::Silent, rate, bar));
         }
-        let ratio = all.rate(prog(cache)).with(&all.rate(conv(cache)), |prog, conv| prog / conv);
         rows.push(Row::within(
             FIGURE,
             &format!("Prog / Conv, durable, cache {cache} %"),
             "x",
             SAYS,
-            ratio,
+            all.ratio(conv(cache)),
             LEAST..=f64::INFINITY,
         ));
-        let [conv, prog] = [conv(cache), prog(cache)].map(|c| all.rate(not_durable(c)));
         rows.push(Row::shown(
             FIGURE,
             &format!("Prog / Conv, not durable, cache {cache} %"),
             "x",
             Reference::Says("Conv is slightly better, as Prog's processor is weaker".into()),
-            prog.with(&conv, |prog, conv| prog / conv),
+            all.ratio(not_durable(conv(cache))),
             "our controller's processor is as fast as the host's",
         ));
     }
@@ -234,6 +281,10 @@ fn host(all: &All, cache: u32) -> Vec<Row> {
             rows.push(Row::shown(HOST, &what, "ns", Reference::Silent, runs, why));
         }
     }
+    let busy = |m: &Measured| m.host.busy() as f64 / m.ops as f64;
+    let ratio = all.of_pair(Pair::new(conv(cache)), |[conv, prog]| busy(conv) / busy(prog));
+    let what = format!("Conv / Prog, durable, cache {cache} %: busy");
+    rows.push(Row::shown(HOST, &what, "x", Reference::Silent, ratio, why));
     rows
 }
 
@@ -256,10 +307,6 @@ fn writes(all: &All, cache: u32) -> Vec<Row> {
 
 /// What a slower controller does.
 fn slower(all: &All, cache: u32) -> Vec<Row> {
-    let ratio = |controller| {
-        let [conv, prog] = [conv(cache), prog(cache)].map(|c| all.rate(Cell { controller, ..c }));
-        prog.with(&conv, |prog, conv| prog / conv)
-    };
     let mut rows = Vec::new();
     for controller in SLOW {
         for cell in [conv(cache), prog(cache)].map(|c| Cell { controller, ..c }) {
@@ -272,7 +319,7 @@ fn slower(all: &All, cache: u32) -> Vec<Row> {
             &format!("Prog / Conv, durable, {} us a command", controller / 1000),
             "x",
             Reference::Silent,
-            ratio(controller),
+            all.ratio(Cell { controller, ..conv(cache) }),
             "both drives get the slower controller",
         ));
     }
@@ -289,9 +336,9 @@ fn alone(lab: &mut Lab, caches: &[u32]) -> Result<Vec<Row>, Error> {
             let setup = cell.setup(lab)?;
             lab.watch.phase("virtual time");
             *rate = measure(&setup, &mut lab.watch.helper())?.rate();
-            let case = cell.case(&setup, lab.options.seed);
-            let what = format!("{}, virtual time", case.what);
-            lab.note_step(&what, case.command, case.configuration);
+            let what = format!("{}, virtual time", cell.name());
+            let command = cell.command(&setup, lab.options.seed);
+            lab.note_step(&what, command, ycsb::configuration(&setup));
             let why = "no figure of the paper: its host was the limit";
             let runs = Runs::one(*rate);
             rows.push(Row::shown(ALONE, &cell.name(), "ops/s", Reference::Silent, runs, why));
@@ -322,7 +369,7 @@ fn notes(setup: &Setup) -> Vec<String> {
         "Conv, not durable: collection and checkpoints of the log are off, those of its drive are \
          not; Prog, not durable: no checkpoints by time, and a drive with room for all"
             .into(),
-        "host and controller poll, each on a processor; a run counts when both had theirs for \
+        "host and controller poll, each on a processor; a turn counts when both had theirs for \
          90 % of its time"
             .into(),
     ]

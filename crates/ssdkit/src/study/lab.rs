@@ -28,7 +28,7 @@ pub const RUNS: usize = 3;
 /// Runs that are tried for it.
 const TRIES: usize = 5;
 /// The least share of a run that its threads must have had a processor.
-const SHARE: f64 = 0.9;
+pub const SHARE: f64 = 0.9;
 
 /// Runs by turns that a figure needs.
 pub const ROUNDS: usize = 5;
@@ -75,7 +75,12 @@ impl<T> Turns<T> {
 
     /// One figure of each run.
     pub fn runs(&self, figure: impl Fn(&T) -> f64) -> Runs {
-        let runs = Runs::new(self.good.iter().map(figure).collect());
+        self.figures(|run| vec![figure(run)])
+    }
+
+    /// Several figures of each run.
+    pub fn figures(&self, figures: impl Fn(&T) -> Vec<f64>) -> Runs {
+        let runs = Runs::new(self.good.iter().flat_map(figures).collect());
         match &self.void {
             Some(why) => runs.voided(why),
             None => runs,

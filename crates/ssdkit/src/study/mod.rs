@@ -37,7 +37,7 @@ use ::blkmq::Topology;
 use clap::Args;
 use serde_json::{Value, json};
 
-pub use lab::{Case, Lab, Run, Turns};
+pub use lab::{Case, Lab, Run, SHARE, Turns};
 pub use outcome::{Manifest, Outcome, Step};
 pub use row::{Reference, Row, Rule, Verdict};
 pub use runs::Runs;

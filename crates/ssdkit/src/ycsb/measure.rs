@@ -1,4 +1,5 @@
-//! One run of YCSB over one store: loads, warms the cache, measures, checks.
+//! One run of YCSB over one store: loads, warms the cache, measures, checks; or
+//! two, measured by turns.
 //!
 //! The store is loaded in the order of insertion, which is none of the keys;
 //! then the tree is opened anew with the cache that was asked for, and
@@ -8,6 +9,11 @@
 //! depth alone. In real time the controller has a thread of its own, which
 //! polls, and so does the host.
 //!
+//! By turns, both stores are loaded and warmed; then each in its turn does so
+//! many operations while the other rests, and its drive sleeps. What the
+//! machine gives them changes slower than that, so the ratio of two turns that
+//! follow each other says more than that of two runs.
+//!
 //! Fails when the drive cannot be, or is too small, and when an operation that
 //! must not fail does; wrong data is counted, and told by [`Measured`].
 
@@ -15,8 +21,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::OnceLock;
+use std::time::Duration;
 
-use btree::store::{Ticks, no_clock};
+use btree::store::no_clock;
 use btree::{
     BatchStore, Drive, FRAME_BYTES, InPlaceConfig, InPlaceStore, Inline, LogConfig, LogCounters,
     LogStore, PAGE_BYTES, PageStore, Remote, StoreError, Tree, TreeConfig,
@@ -27,12 +34,14 @@ use device::{Device, Link, OpenChannel};
 use flash::RamMedium;
 use port::{BLOCK_BYTES, BatchDone, BatchReq, BatchShape, BlockDone, BlockReq, Port, Shape, Time};
 use targets::{Batch, BatchConfig, Pblk};
-use workload::ycsb::{Workload, Ycsb};
+use workload::ycsb::Ycsb;
 
+use super::baton::{Baton, Runner};
 use super::client::{All, Client, Fill, Kind, Source};
-use super::controller::{Controller, Published, Work};
+use super::controller::{Controller, Published};
 use super::counted::Counted;
-use crate::drive::DriveConfig;
+use super::measured::{Mark, Measured, Used};
+use super::setup::{CacheSize, Setup, StoreKind};
 use crate::error::Error;
 use crate::stack;
 use crate::watch::Watch;
@@ -43,160 +52,18 @@ const POLL_EVERY: u32 = 16;
 const LOOK_EVERY: u32 = 1 << 12;
 /// How long nothing may end in real time, in ns.
 const PATIENCE: u64 = 60_000_000_000;
-/// The device thread never sleeps once it has had work.
+/// The device thread never sleeps once it has had work; by turns it does when
+/// it has had none for so long, in ns.
 const LINGER: u64 = u64::MAX;
+const LINGER_BY_TURNS: u64 = 1_000_000;
+/// How long a drive has after its turn to end what it does.
+const REST: Duration = Duration::from_millis(5);
 /// The least cache, in frames: what a tree needs, and a little.
 const LEAST_FRAMES: u64 = 256;
 /// Pages of a batch.
 const BATCH: usize = 256;
 /// Bytes of the log's map for each page.
 const MAP_ENTRY: u64 = 4;
-
-/// What keeps the tree's pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum StoreKind {
-    /// A log on the host, on a conventional drive.
-    Log,
-    /// A drive that takes batches.
-    #[default]
-    Batch,
-    /// Pages in their places, on a conventional drive.
-    InPlace,
-}
-
-/// How large the cache is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum CacheSize {
-    /// In percent of the tree's pages when it is loaded.
-    Percent(f64),
-    /// In bytes.
-    Bytes(u64),
-}
-
-/// What is run.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// The flash, its link, and the conventional drive above.
-    pub drive: DriveConfig,
-    /// The workload.
-    pub workload: Workload,
-    /// Records that are loaded.
-    pub records: u64,
-    /// Operations that are counted.
-    pub ops: u64,
-    /// The cache.
-    pub cache: CacheSize,
-    /// The store.
-    pub store: StoreKind,
-    /// With collection and checkpoints.
-    pub durable: bool,
-    /// Operations under way at once.
-    pub clients: usize,
-    /// Nanoseconds for which each command occupies the controller, beside what
-    /// this machine's processor takes for it.
-    pub controller: u64,
-    /// What all random numbers come from.
-    pub seed: u64,
-    /// In real time.
-    pub real: bool,
-    /// Checks all that is read, and at the end all records.
-    pub verify: bool,
-}
-
-/// Bytes of a drive that such a load needs: twice what lives, with room for
-/// the metadata; and without collection all that is written besides.
-pub fn size_for(workload: Workload, records: u64, ops: u64, durable: bool) -> u64 {
-    let inserts = if matches!(workload, Workload::D | Workload::E) { ops / 10 } else { 0 };
-    let live = (records + inserts) * 4608 + (48 << 20);
-    let rewritten = match workload {
-        Workload::C => 0,
-        Workload::A | Workload::F => 2 * ops / 3,
-        _ => ops / 3,
-    };
-    // Operations that warm the cache are at most twice its pages.
-    let grown = if durable { 0 } else { (rewritten + records / 3) * (PAGE_BYTES as u64 + 512) };
-    (live + grown).next_multiple_of(1 << 20)
-}
-
-/// Where the host's time went, in ns. All zero in virtual time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HostTime {
-    /// All of it.
-    pub all: u64,
-    /// Nothing was to be done but to look for completions.
-    pub waiting: u64,
-    /// The store's parts.
-    pub store: Ticks,
-}
-
-impl HostTime {
-    /// The tree, its cache, and the client: what is in no other part.
-    pub fn tree(&self) -> u64 {
-        let s = &self.store;
-        let parts = s.submission + s.writing + s.reading + s.collection + s.checkpoint;
-        self.all.saturating_sub(self.waiting + parts)
-    }
-
-    /// All but waiting.
-    pub fn busy(&self) -> u64 {
-        self.all - self.waiting
-    }
-}
-
-/// What a run gave.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    /// Operations.
-    pub ops: u64,
-    /// Their time, in seconds.
-    pub seconds: f64,
-    /// Pages of the tree after loading, and its levels.
-    pub pages: u64,
-    /// Levels of the tree.
-    pub levels: usize,
-    /// Bytes of the cache.
-    pub cache_bytes: u64,
-    /// Look-ups of pages that missed, as a part of all.
-    pub misses: f64,
-    /// The latencies, by kind.
-    pub latency: Vec<(Kind, measure::Histogram)>,
-    /// Where the host's time went.
-    pub host: HostTime,
-    /// Processor time of the two threads as a part of what they could have
-    /// had; `None` in virtual time.
-    pub share: Option<f64>,
-    /// Pages that the tree wrote.
-    pub pages_written: u64,
-    /// What the log did, where there is one.
-    pub log: Option<LogCounters>,
-    /// Blocks that the store wrote, counted when it gave them to the drive.
-    pub blocks_written: u64,
-    /// What the drive did.
-    pub work: Work,
-    /// Records that were not there and may not have to be.
-    pub missing: u64,
-    /// Operations that failed or gave wrong data.
-    pub errors: u64,
-    /// The first of them.
-    pub first_error: Option<String>,
-}
-
-impl Measured {
-    /// Operations a second.
-    pub fn rate(&self) -> f64 {
-        if self.seconds > 0.0 { self.ops as f64 / self.seconds } else { 0.0 }
-    }
-
-    /// Blocks that the store wrote for each page of the tree.
-    pub fn store_amplification(&self) -> Option<f64> {
-        (self.pages_written > 0).then(|| self.blocks_written as f64 / self.pages_written as f64)
-    }
-
-    /// Blocks programmed for each block of the store that was programmed.
-    pub fn drive_amplification(&self) -> Option<f64> {
-        (self.work.user > 0).then(|| self.work.programmed as f64 / self.work.user as f64)
-    }
-}
 
 /// Nanoseconds since the first call.
 fn clock() -> u64 {
@@ -218,17 +85,44 @@ fn store_error(e: StoreError) -> Error {
 
 /// Runs it.
 pub fn measure(setup: &Setup, watch: &mut Watch) -> Result<Measured, Error> {
-    let mut run = Run {
-        setup,
-        watch,
-        now: Time::ZERO,
-        blocks: Rc::default(),
-        published: Arc::default(),
-        waiting: 0,
-    };
-    match setup.store {
-        StoreKind::Batch => run.batched(),
-        StoreKind::Log | StoreKind::InPlace => run.blocks(),
+    let mut turns = Run::new(setup, watch, Turns { count: 1, runner: None }).all()?;
+    Ok(turns.pop().expect("there was one"))
+}
+
+/// Runs both, the operations of each in `count` turns, and gives what each turn
+/// gave. They share the processors, and need memory for both drives.
+pub fn measure_by_turns(
+    setups: &[Setup; 2],
+    count: u64,
+    watch: &Watch,
+) -> Result<Vec<[Measured; 2]>, Error> {
+    let baton = &Baton::new(setups.len());
+    let [a, b] = std::thread::scope(|scope| {
+        let threads = [0, 1].map(|number| {
+            scope.spawn(move || {
+                let turns = Turns { count, runner: Some(baton.runner(number)) };
+                Run::new(&setups[number], &mut watch.helper(), turns).all()
+            })
+        });
+        threads.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    Ok(a?.into_iter().zip(b?).map(|(a, b)| [a, b]).collect())
+}
+
+/// In which turns a run is measured.
+struct Turns<'a> {
+    count: u64,
+    /// With others in between.
+    runner: Option<Runner<'a>>,
+}
+
+impl Turns<'_> {
+    /// The others' turns.
+    fn pass(&self) {
+        if let Some(runner) = &self.runner {
+            std::thread::sleep(REST);
+            runner.pass();
+        }
     }
 }
 
@@ -256,14 +150,6 @@ pub fn conventional(setup: &Setup, depth: usize) -> Result<(Blocks, Shape), Erro
     Ok((Link::new(config.profile.link, controller), shape))
 }
 
-/// What the host's thread has used.
-#[derive(Clone, Copy, Default)]
-struct Used {
-    clock: u64,
-    thread: u64,
-    process: u64,
-}
-
 /// A run under way.
 struct Run<'a, 'b> {
     setup: &'a Setup,
@@ -275,9 +161,29 @@ struct Run<'a, 'b> {
     published: Arc<Published>,
     /// Time without anything to do, in real time, in ns.
     waiting: u64,
+    turns: Turns<'b>,
 }
 
-impl Run<'_, '_> {
+impl<'a, 'b> Run<'a, 'b> {
+    fn new(setup: &'a Setup, watch: &'b mut Watch, turns: Turns<'b>) -> Run<'a, 'b> {
+        Run {
+            setup,
+            watch,
+            now: Time::ZERO,
+            blocks: Rc::default(),
+            published: Arc::default(),
+            waiting: 0,
+            turns,
+        }
+    }
+
+    fn all(&mut self) -> Result<Vec<Measured>, Error> {
+        match self.setup.store {
+            StoreKind::Batch => self.batched(),
+            StoreKind::Log | StoreKind::InPlace => self.blocks(),
+        }
+    }
+
     fn clock(&self) -> fn() -> u64 {
         if self.setup.real { clock } else { no_clock }
     }
@@ -293,15 +199,15 @@ impl Run<'_, '_> {
         P::Cmd: port::Numbered + Send,
         P::Done: port::Completed + Send,
     {
-        let options =
-            HostedOptions { depth: self.depth(), linger: LINGER, ..HostedOptions::default() };
+        let linger = if self.turns.runner.is_some() { LINGER_BY_TURNS } else { LINGER };
+        let options = HostedOptions { depth: self.depth(), linger, ..HostedOptions::default() };
         let (hosted, mut queues) = Hosted::start(drive, options).map_err(failed)?;
         let queue = queues.pop().ok_or_else(|| failed("the drive has no queue"))?;
         Ok((hosted, queue))
     }
 
     /// A store on a conventional drive.
-    fn blocks(&mut self) -> Result<Measured, Error> {
+    fn blocks(&mut self) -> Result<Vec<Measured>, Error> {
         let (drive, shape) = conventional(self.setup, self.depth())?;
         self.published = drive.below().published();
         if self.setup.real {
@@ -314,7 +220,7 @@ impl Run<'_, '_> {
         }
     }
 
-    fn on_blocks<D>(&mut self, drive: D, shape: Shape) -> Result<Measured, Error>
+    fn on_blocks<D>(&mut self, drive: D, shape: Shape) -> Result<Vec<Measured>, Error>
     where
         D: Drive<Cmd = BlockReq, Done = BlockDone>,
     {
@@ -340,7 +246,7 @@ impl Run<'_, '_> {
     }
 
     /// A drive that takes batches.
-    fn batched(&mut self) -> Result<Measured, Error> {
+    fn batched(&mut self) -> Result<Vec<Measured>, Error> {
         let device = device(self.setup)?;
         let mut config = BatchConfig::for_geometry(device.geometry(), 0.0);
         if !self.setup.durable {
@@ -365,7 +271,7 @@ impl Run<'_, '_> {
         }
     }
 
-    fn on_batches<D>(&mut self, drive: D, shape: BatchShape) -> Result<Measured, Error>
+    fn on_batches<D>(&mut self, drive: D, shape: BatchShape) -> Result<Vec<Measured>, Error>
     where
         D: Drive<Cmd = BatchReq, Done = BatchDone>,
     {
@@ -405,7 +311,7 @@ impl Run<'_, '_> {
         (store, client): (S, &mut Client),
         resident: u64,
         log: impl Fn(&S) -> Option<LogCounters>,
-    ) -> Result<Measured, Error> {
+    ) -> Result<Vec<Measured>, Error> {
         // Any cache will do to see how many pages there are.
         let tree = Tree::open(store, self.tree(0), self.now).map_err(failed)?;
         let pages = tree.pages();
@@ -421,25 +327,32 @@ impl Run<'_, '_> {
         let mut source = Ycsb::new(self.setup.workload, self.setup.records, self.setup.seed);
         self.watch.phase("warming the cache");
         self.operate(&mut tree, client, &mut source, 2 * frames.min(pages))?;
-        self.watch.phase("measuring");
-        client.clear();
-        let before = self.mark(&tree, log(tree.store()));
-        self.operate(&mut tree, client, &mut source, self.setup.ops)?;
-        let after = self.mark(&tree, log(tree.store()));
-        let mut measured = after.since(&before, self.setup);
-        (measured.pages, measured.levels) = (pages, tree.levels());
-        measured.cache_bytes = config.memory;
-        let kinds = Kind::ALL.into_iter().map(|kind| (kind, client.latency(kind).clone()));
-        measured.latency = kinds.filter(|(_, latency)| latency.count() > 0).collect();
+        let mut all = Vec::new();
+        for turn in 0..self.turns.count {
+            self.turns.pass();
+            self.watch.phase("measuring");
+            let ops = share(self.setup.ops, self.turns.count, turn);
+            client.clear();
+            let before = self.mark(&tree, log(tree.store()));
+            self.operate(&mut tree, client, &mut source, ops)?;
+            let after = self.mark(&tree, log(tree.store()));
+            let mut measured = after.since(&before, ops, self.setup.real);
+            (measured.pages, measured.levels) = (pages, tree.levels());
+            measured.cache_bytes = config.memory;
+            let kinds = Kind::ALL.into_iter().map(|kind| (kind, client.latency(kind).clone()));
+            measured.latency = kinds.filter(|(_, latency)| latency.count() > 0).collect();
+            all.push(measured);
+        }
         if self.setup.verify {
             self.watch.phase("reading back");
             self.settle(&mut tree, client)?;
             self.operate(&mut tree, client, &mut All::new(source.records()), source.records())?;
         }
         self.settle(&mut tree, client)?;
-        (measured.missing, measured.errors) = (client.missing, client.failed);
-        measured.first_error = client.first_error.take();
-        Ok(measured)
+        let last = all.last_mut().expect("there is a turn");
+        (last.missing, last.errors) = (client.missing, client.failed);
+        last.first_error = client.first_error.take();
+        Ok(all)
     }
 
     fn mark<S: PageStore>(&self, tree: &Tree<S>, log: Option<LogCounters>) -> Mark {
@@ -556,64 +469,63 @@ fn refuse_errors(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// All counters at a moment.
-struct Mark {
-    now: u64,
-    waiting: u64,
-    ticks: Ticks,
-    used: Used,
-    cache: btree::CacheCounters,
-    written: u64,
-    blocks: u64,
-    work: Work,
-    log: Option<LogCounters>,
+/// The part of `all` of one of `parts` parts.
+fn share(all: u64, parts: u64, part: u64) -> u64 {
+    all * (part + 1) / parts - all * part / parts
 }
 
-impl Mark {
-    fn since(&self, earlier: &Mark, setup: &Setup) -> Measured {
-        let (a, b) = (earlier, self);
-        let wall = b.used.clock - a.used.clock;
-        let (host, all) = (b.used.thread - a.used.thread, b.used.process - a.used.process);
-        let lookups = (b.cache.lookups - a.cache.lookups).max(1) as f64;
-        let least = host.min(all.saturating_sub(host));
-        let ticks = Ticks {
-            submission: b.ticks.submission - a.ticks.submission,
-            writing: b.ticks.writing - a.ticks.writing,
-            reading: b.ticks.reading - a.ticks.reading,
-            collection: b.ticks.collection - a.ticks.collection,
-            checkpoint: b.ticks.checkpoint - a.ticks.checkpoint,
+#[cfg(test)]
+mod tests {
+    use workload::ycsb::Workload;
+
+    use super::*;
+    use crate::drive::DriveSpec;
+    use crate::ycsb;
+
+    fn setup(store: StoreKind, real: bool) -> Setup {
+        let DriveSpec::Memory(spec) = "mem:znand,groups=2,pus=2,pages=64".parse().unwrap() else {
+            unreachable!()
         };
-        let time = HostTime { all: wall, waiting: b.waiting - a.waiting, store: ticks };
-        Measured {
-            ops: setup.ops,
-            seconds: (b.now - a.now) as f64 / 1e9,
-            pages: 0,
-            levels: 0,
-            cache_bytes: 0,
-            misses: (b.cache.misses - a.cache.misses) as f64 / lookups,
-            latency: Vec::new(),
-            host: if setup.real { time } else { HostTime::default() },
-            share: setup.real.then(|| least as f64 / wall.max(1) as f64),
-            pages_written: b.written - a.written,
-            blocks_written: b.blocks - a.blocks,
-            log: a.log.zip(b.log).map(|(a, b)| log_since(&a, &b)),
-            work: b.work.since(&a.work),
-            missing: 0,
-            errors: 0,
-            first_error: None,
+        Setup {
+            drive: ycsb::drive(&spec, 96 << 20).unwrap(),
+            workload: Workload::Paper,
+            records: 2000,
+            ops: 1001,
+            cache: CacheSize::Percent(30.0),
+            store,
+            durable: true,
+            clients: 16,
+            controller: 0,
+            seed: 1,
+            real,
+            verify: true,
         }
     }
-}
 
-fn log_since(a: &LogCounters, b: &LogCounters) -> LogCounters {
-    LogCounters {
-        records: b.records - a.records,
-        pages: b.pages - a.pages,
-        collected: b.collected - a.collected,
-        moved: b.moved - a.moved,
-        checkpoints: b.checkpoints - a.checkpoints,
-        checkpoint_blocks: b.checkpoint_blocks - a.checkpoint_blocks,
-        unused: b.unused - a.unused,
-        recovered: b.recovered,
+    #[test]
+    fn turns_do_all_operations_between_them() {
+        let watch = Watch::quiet();
+        for real in [false, true] {
+            let setups = [StoreKind::Log, StoreKind::Batch].map(|store| setup(store, real));
+            let turns = measure_by_turns(&setups, 4, &watch).unwrap();
+            for side in [0, 1] {
+                let all: Vec<&Measured> = turns.iter().map(|turn| &turn[side]).collect();
+                let ops: Vec<u64> = all.iter().map(|m| m.ops).collect();
+                assert_eq!(ops, [250, 250, 250, 251]);
+                for m in all {
+                    let counted: u64 = m.latency.iter().map(|(_, all)| all.count()).sum();
+                    assert_eq!((counted, m.errors), (m.ops, 0), "{:?}", m.first_error);
+                    assert!(m.seconds > 0.0 && m.share.is_some() == real);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_that_fails_lets_the_other_end() {
+        let mut setups = [StoreKind::Log, StoreKind::Batch].map(|store| setup(store, false));
+        setups[0].records = 1 << 20;
+        let failed = measure_by_turns(&setups, 4, &Watch::quiet()).unwrap_err();
+        assert_eq!(failed.exit_code(), 1, "{failed}");
     }
 }

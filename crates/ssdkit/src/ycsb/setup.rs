@@ -1,0 +1,73 @@
+//! What a run of YCSB is: the drive, the store, the workload, and how much of
+//! it. Nothing fails.
+
+use btree::PAGE_BYTES;
+use workload::ycsb::Workload;
+
+use crate::drive::DriveConfig;
+
+/// What keeps the tree's pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum StoreKind {
+    /// A log on the host, on a conventional drive.
+    Log,
+    /// A drive that takes batches.
+    #[default]
+    Batch,
+    /// Pages in their places, on a conventional drive.
+    InPlace,
+}
+
+/// How large the cache is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CacheSize {
+    /// In percent of the tree's pages when it is loaded.
+    Percent(f64),
+    /// In bytes.
+    Bytes(u64),
+}
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The flash, its link, and the conventional drive above.
+    pub drive: DriveConfig,
+    /// The workload.
+    pub workload: Workload,
+    /// Records that are loaded.
+    pub records: u64,
+    /// Operations that are counted.
+    pub ops: u64,
+    /// The cache.
+    pub cache: CacheSize,
+    /// The store.
+    pub store: StoreKind,
+    /// With collection and checkpoints.
+    pub durable: bool,
+    /// Operations under way at once.
+    pub clients: usize,
+    /// Nanoseconds for which each command occupies the controller, beside what
+    /// this machine's processor takes for it.
+    pub controller: u64,
+    /// What all random numbers come from.
+    pub seed: u64,
+    /// In real time.
+    pub real: bool,
+    /// Checks all that is read, and at the end all records.
+    pub verify: bool,
+}
+
+/// Bytes of a drive that such a load needs: twice what lives, with room for
+/// the metadata; and without collection all that is written besides.
+pub fn size_for(workload: Workload, records: u64, ops: u64, durable: bool) -> u64 {
+    let inserts = if matches!(workload, Workload::D | Workload::E) { ops / 10 } else { 0 };
+    let live = (records + inserts) * 4608 + (48 << 20);
+    let rewritten = match workload {
+        Workload::C => 0,
+        Workload::A | Workload::F => 2 * ops / 3,
+        _ => ops / 3,
+    };
+    // Operations that warm the cache are at most twice its pages.
+    let grown = if durable { 0 } else { (rewritten + records / 3) * (PAGE_BYTES as u64 + 512) };
+    (live + grown).next_multiple_of(1 << 20)
+}
