@@ -1,6 +1,7 @@
 //! Garbage collection.
 //!
-//! Of the closed chunks the one with the most garbage is taken. GBITV says
+//! Of the closed chunks the one with the most garbage is taken, of units that
+//! lack free chunks first. GBITV says
 //! which of its blocks are valid; they are read with their TAGs, which say whose
 //! pages they are. Logical pages go through the log to chunks of collection's
 //! own; pages of tables are written anew from memory. When nothing valid is left
@@ -10,6 +11,8 @@
 //!
 //! Chunks that hold live log are not taken. A chunk with a valid block that
 //! cannot be read stays until that page is written anew.
+
+use std::ops::Range;
 
 use device::{Content, OpenChannel, VectorOp};
 use flash::{Ppa, TAG_BYTES, Tag};
@@ -178,7 +181,7 @@ impl<D: OpenChannel> Batch<D> {
             self.no_victim = state;
             return false;
         };
-        self.chunk_mut(victim).victim = true;
+        self.space.begin(victim);
         self.counters.collections += 1;
         let collector = &mut self.collectors[c];
         (collector.victim, collector.next) = (Some(victim), 0);
@@ -197,33 +200,50 @@ impl<D: OpenChannel> Batch<D> {
         true
     }
 
-    /// The chunk to collect: one that failed, or that with the most garbage.
+    /// The chunk to collect: one that failed; else that with the most garbage, of
+    /// the unit that has the fewest free chunks. Where all its chunks have much
+    /// less garbage than the best, that of the next unit.
+    ///
+    /// Free chunks are so on all units, and the host's writes go to all of them.
     fn victim(&mut self, wanted: bool) -> Option<usize> {
         let (space, failed) = (&self.space, &self.failed);
         let valid = |chunk| self.garbage.valid(chunk);
         let candidates = failed.iter().filter(|&&chunk| space.can_go(chunk, valid(chunk)));
-        let mut found = candidates.copied().min_by_key(|&chunk| (valid(chunk), chunk));
-        if found.is_none() && wanted {
-            let (gain, size) = (2 * self.geometry.row_blocks(), self.geometry.chunk_blocks());
-            found = self.garbage.least(|chunk, valid| space.can_go(chunk, valid));
-            found = found.filter(|&chunk| self.garbage.valid(chunk) <= size.saturating_sub(gain));
+        let found = candidates.copied().min_by_key(|&chunk| (valid(chunk), chunk));
+        if found.is_some() || !wanted {
+            return found;
         }
-        debug_assert_eq!(found, self.victim_by_scan(wanted));
+        let best = self.least(0..self.space.chunks.len())?;
+        let (gain, size) = (2 * self.geometry.row_blocks(), self.geometry.chunk_blocks());
+        let most = size.saturating_sub(gain);
+        if self.garbage.valid(best) > most {
+            return None;
+        }
+        let good = most.min(self.garbage.valid(best) + size / 8);
+        let (mut place, each) = (0, 1 << self.geometry.chunk_bits());
+        while let Some(unit) = self.space.needs(place) {
+            let here = self.least(unit * each..(unit + 1) * each);
+            if let Some(here) = here.filter(|&chunk| self.garbage.valid(chunk) <= good) {
+                return Some(here);
+            }
+            place += 1;
+        }
+        Some(best)
+    }
+
+    /// Of some chunks that with the most garbage which can be collected.
+    fn least(&mut self, chunks: Range<usize>) -> Option<usize> {
+        let space = &self.space;
+        let found = self.garbage.least(chunks.clone(), |chunk, valid| space.can_go(chunk, valid));
+        debug_assert_eq!(found, self.least_by_scan(chunks));
         found
     }
 
     /// The same, by a look at every chunk: what tests hold it against.
-    fn victim_by_scan(&self, wanted: bool) -> Option<usize> {
-        let gain = 2 * self.geometry.row_blocks();
-        let most = self.geometry.chunk_blocks().saturating_sub(gain);
-        let (space, garbage) = (&self.space, &self.garbage);
-        let can = |&chunk: &usize| {
-            let valid = garbage.valid(chunk);
-            let worth = space.chunks[chunk].failed || (wanted && valid <= most);
-            worth && space.can_go(chunk, valid)
-        };
-        let chunks = (0..space.chunks.len()).filter(can);
-        chunks.min_by_key(|&chunk| (!space.chunks[chunk].failed, garbage.valid(chunk)))
+    fn least_by_scan(&self, chunks: Range<usize>) -> Option<usize> {
+        let valid = |chunk: &usize| self.garbage.valid(*chunk);
+        let can = |chunk: &usize| self.space.can_go(*chunk, valid(chunk));
+        chunks.filter(can).min_by_key(valid)
     }
 
     /// Finds the next valid blocks of the victim and reads them.
@@ -476,8 +496,8 @@ impl<D: OpenChannel> Batch<D> {
             return;
         }
         (collector.victim, collector.phase) = (None, Phase::Idle);
-        let chunk = self.chunk_mut(victim);
-        (chunk.victim, chunk.stuck) = (false, true);
+        self.space.end(victim);
+        self.chunk_mut(victim).stuck = true;
         self.counters.stuck += 1;
     }
 
@@ -526,6 +546,7 @@ impl<D: OpenChannel> Batch<D> {
         if status.is_ok() && !self.space.chunks[chunk].failed {
             self.space.give(chunk);
         } else {
+            self.space.end(chunk);
             self.space.chunks[chunk].usage = Use::Gone;
             self.failed.retain(|&failed| failed != chunk);
             self.counters.retired += 1;

@@ -6,6 +6,8 @@
 //! newer one is. In memory a set bit is a valid block, so that an empty drive is
 //! zeros; on flash a set bit is garbage, as the paper has it.
 
+use std::ops::Range;
+
 use flash::{Geometry, Ppa};
 use port::{BLOCK_BYTES, Lazy, OutOfMemory};
 
@@ -89,11 +91,15 @@ impl Garbage {
         self.counts[chunk]
     }
 
-    /// The chunk with the least valid blocks of those that `can` allows, given
-    /// their number; of equals the first.
-    pub fn least(&mut self, can: impl Fn(usize, u32) -> bool) -> Option<usize> {
+    /// The one of `chunks` with the least valid blocks of those that `can` allows,
+    /// given their number; of equals the first.
+    pub fn least(
+        &mut self,
+        chunks: Range<usize>,
+        can: impl Fn(usize, u32) -> bool,
+    ) -> Option<usize> {
         let counts = &self.counts;
-        self.groups.find(|chunk| Some(counts[chunk]).filter(|&valid| can(chunk, valid)))
+        self.groups.find(chunks, |chunk| Some(counts[chunk]).filter(|&valid| can(chunk, valid)))
     }
 
     /// The first valid block of a chunk from `from` on.

@@ -37,7 +37,7 @@ pub(super) struct Chunk {
     /// A block of it that counts cannot be read: it stays as it is until that
     /// is written anew.
     pub stuck: bool,
-    /// It is being collected.
+    /// It is being collected or erased.
     pub victim: bool,
     /// Rows of the live log in it, with that being written.
     pub log_rows: u32,
@@ -83,6 +83,10 @@ pub(super) struct Space {
     /// Free chunks of each unit.
     free: Vec<Vec<usize>>,
     free_total: usize,
+    /// Chunks of each unit that are being collected or erased.
+    coming: Vec<usize>,
+    /// All units, in the order of the last look at what they have.
+    by_need: Vec<usize>,
     streams: [Lanes; 3],
     /// Where chunks for no unit in particular are taken next.
     turn: usize,
@@ -92,10 +96,11 @@ impl Space {
     /// A space with no chunk yet.
     pub fn new(geometry: &Geometry, user_lanes: usize, side_lanes: usize) -> Space {
         let units: Vec<usize> = geometry.pus_channels_first().collect();
-        let homes = (0..user_lanes).map(|i| Lane {
+        let home = |i| Lane {
             home: (user_lanes >= units.len()).then(|| units[i % units.len()]),
             ..Lane::floating()
-        });
+        };
+        let homes = (0..user_lanes).map(home).collect();
         let side = || Lanes { lanes: vec![Lane::floating(); side_lanes], cursor: 0 };
         let mut free: Vec<Vec<usize>> = vec![Vec::new(); geometry.pu_slots()];
         for &unit in &units {
@@ -106,7 +111,9 @@ impl Space {
             chunks: vec![Chunk::default(); geometry.chunk_slots()],
             free,
             free_total: 0,
-            streams: [Lanes { lanes: homes.collect(), cursor: 0 }, side(), side()],
+            coming: vec![0; geometry.pu_slots()],
+            by_need: units,
+            streams: [Lanes { lanes: homes, cursor: 0 }, side(), side()],
             turn: 0,
         }
     }
@@ -131,8 +138,34 @@ impl Space {
         self.geometry.pu_index(self.geometry.chunk_start(chunk))
     }
 
+    /// A chunk is to be collected and erased.
+    pub fn begin(&mut self, victim: usize) {
+        let unit = self.unit(victim);
+        self.chunks[victim].victim = true;
+        self.coming[unit] += 1;
+    }
+
+    /// A victim is none any more: it was erased, is lost, or stays as it is.
+    pub fn end(&mut self, victim: usize) {
+        if std::mem::take(&mut self.chunks[victim].victim) {
+            let unit = self.unit(victim);
+            self.coming[unit] -= 1;
+        }
+    }
+
+    /// The unit with so many others in front of it that have fewer free chunks,
+    /// those counted that will be.
+    pub fn needs(&mut self, place: usize) -> Option<usize> {
+        if place == 0 {
+            let (free, coming) = (&self.free, &self.coming);
+            self.by_need.sort_unstable_by_key(|&unit| (free[unit].len() + coming[unit], unit));
+        }
+        self.by_need.get(place).copied()
+    }
+
     /// A chunk is erased and can be used.
     pub fn give(&mut self, chunk: usize) {
+        self.end(chunk);
         self.chunks[chunk] = Chunk { usage: Use::Free, ..Chunk::default() };
         let unit = self.unit(chunk);
         self.free[unit].push(chunk);

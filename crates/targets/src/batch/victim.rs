@@ -6,6 +6,8 @@
 //! best found so far, and makes their bounds exact. What may lower a number, or
 //! make a chunk a candidate, lowers the bound.
 
+use std::ops::Range;
+
 /// Chunks of a group.
 const GROUP: usize = 64;
 
@@ -34,21 +36,30 @@ impl Groups {
         self.lower(chunk, 0);
     }
 
-    /// The candidate with the least valid blocks; of equals the first. `valid`
-    /// gives their number, or `None` where a chunk is no candidate.
-    pub fn find(&mut self, valid: impl Fn(usize) -> Option<u32>) -> Option<usize> {
+    /// The candidate of `chunks` with the least valid blocks; of equals the
+    /// first. `valid` gives their number, or `None` where a chunk is no candidate.
+    pub fn find(
+        &mut self,
+        chunks: Range<usize>,
+        valid: impl Fn(usize) -> Option<u32>,
+    ) -> Option<usize> {
         let mut best = (u32::MAX, None);
-        for (group, bound) in self.least.iter_mut().enumerate() {
-            if *bound >= best.0 {
+        for group in chunks.start / GROUP..chunks.end.div_ceil(GROUP) {
+            if self.least[group] >= best.0 {
                 continue;
             }
-            *bound = u32::MAX;
-            for chunk in group * GROUP..self.chunks.min((group + 1) * GROUP) {
+            let all = group * GROUP..self.chunks.min((group + 1) * GROUP);
+            let looked_at = all.start.max(chunks.start)..all.end.min(chunks.end);
+            let mut bound = u32::MAX;
+            for chunk in looked_at.clone() {
                 let Some(valid) = valid(chunk) else { continue };
-                *bound = valid.min(*bound);
+                bound = valid.min(bound);
                 if valid < best.0 {
                     best = (valid, Some(chunk));
                 }
+            }
+            if looked_at == all {
+                self.least[group] = bound;
             }
         }
         best.1
@@ -67,7 +78,7 @@ mod tests {
         More(usize, u32),
         /// It is a candidate, or is none.
         Candidate(usize, bool),
-        Find,
+        Find(usize, usize),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -76,7 +87,8 @@ mod tests {
             4 => chunk().prop_map(Step::Fewer),
             1 => (chunk(), 0u32..50).prop_map(|(chunk, more)| Step::More(chunk, more)),
             2 => (chunk(), any::<bool>()).prop_map(|(chunk, is)| Step::Candidate(chunk, is)),
-            2 => Just(Step::Find),
+            1 => Just(Step::Find(0, 300)),
+            2 => (0usize..=300, 0usize..=300).prop_map(|(a, b)| Step::Find(a.min(b), a.max(b))),
         ]
     }
 
@@ -99,12 +111,13 @@ mod tests {
                         chunks[chunk].1 = is;
                         groups.suspect(chunk);
                     }
-                    Step::Find => {
-                        let all = chunks.iter().enumerate().filter(|(_, chunk)| chunk.1);
+                    Step::Find(from, to) => {
+                        let all = chunks.iter().enumerate().take(to).skip(from);
+                        let all = all.filter(|(_, chunk)| chunk.1);
                         let scan = all.min_by_key(|(_, chunk)| chunk.0).map(|(at, _)| at);
                         let valid = |at: usize| chunks[at].1.then_some(chunks[at].0);
-                        prop_assert_eq!(groups.find(valid), scan);
-                        prop_assert_eq!(groups.find(valid), scan);
+                        prop_assert_eq!(groups.find(from..to, valid), scan);
+                        prop_assert_eq!(groups.find(from..to, valid), scan);
                     }
                 }
             }
