@@ -135,10 +135,10 @@ mod tests {
             looked.set(looked.get() + 1);
             Some(counts[chunk])
         };
-        let first = groups.find(valid);
+        let first = groups.find(0..64 * GROUP, valid);
         looked.set(0);
         groups.suspect(70);
-        assert_eq!(groups.find(valid), first);
+        assert_eq!(groups.find(0..64 * GROUP, valid), first);
         // The group of 70, and those that have a least one as they come by.
         assert!(looked.get() <= 6 * GROUP, "{}", looked.get());
     }
