@@ -6,7 +6,7 @@ mod batch_world;
 use batch_world::{BLOCK, Run, Setup, World, batch_buffer};
 use device::Device;
 use faults::{Access, FaultyMedium, MediumFault, MediumRule, Span, Trigger};
-use flash::{Dimensions, Geometry, Profile, RamMedium};
+use flash::{Dimensions, Geometry, Medium, Moved, Profile, RamMedium};
 use port::{BatchOp, BatchReq, Buffer, Desc, Port, Ring, Status, Time};
 use targets::batch::BatchError;
 use targets::{Batch, BatchConfig};
@@ -144,6 +144,31 @@ fn with_both_slots_damaged_it_is_an_error() {
     let mut run = world.power_on(LONG).unwrap();
     world.check(&mut run);
     world.power_off(run);
+}
+
+/// An older record of this version is not the drive any more.
+#[test]
+fn one_record_of_another_version_refuses_the_drive() {
+    for slot in 0..2 {
+        let mut world = with_checkpoints();
+        let (geometry, index) = (world.geometry, slots(&world.geometry)[slot][0]);
+        let (start, count) = (geometry.chunk_start(index), world.chunks[index].programmed);
+        assert!(count > 0, "it has a record");
+        let mut data = vec![0; count as usize * BLOCK];
+        let mut tags = vec![0; count as usize * 16];
+        let medium = world.medium();
+        assert_eq!(medium.read(start, count, &mut data, &mut tags), Moved::Done);
+        let magic = data[8..12].to_vec();
+        let newest = data.chunks_mut(BLOCK).rposition(|block| block[8..12] == magic).unwrap();
+        let record = &mut data[newest * BLOCK..];
+        record[12] += 1;
+        let len = u64::from_le_bytes(record[16..24].try_into().unwrap()) as usize;
+        let sum = xxhash_rust::xxh3::xxh3_64(&record[8..len]);
+        record[..8].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(medium.reset(start), Moved::Done);
+        assert_eq!(medium.program(start, count, &data, &tags), Moved::Done);
+        assert_eq!(world.try_power_on(LONG).err(), Some(BatchError::Version(2)), "slot {slot}");
+    }
 }
 
 #[test]

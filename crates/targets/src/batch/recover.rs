@@ -119,6 +119,7 @@ impl<D: OpenChannel> Batch<D> {
                         }
                         break;
                     }
+                    Err(why @ NoRecord::Version(_)) => damage = Some(why),
                     Err(why) => damage = damage.or(Some(why)),
                 }
             }
@@ -131,10 +132,11 @@ impl<D: OpenChannel> Batch<D> {
             self.checkpoint.number = best.number + if damage.is_some() { 2 } else { 0 };
         }
         match (best, damage) {
+            // It may be the newest: what is older is not the drive then.
+            (_, Some(NoRecord::Version(version))) => Err(BatchError::Version(version)),
             (Some(best), _) => Ok(Some(best)),
             (None, None) => Ok(None),
             (None, Some(NoRecord::Damaged)) => Err(BatchError::Checkpoint),
-            (None, Some(NoRecord::Version(version))) => Err(BatchError::Version(version)),
             (None, Some(NoRecord::Mismatch(found))) => {
                 Err(BatchError::Mismatch { found, asked: self.config.pages })
             }

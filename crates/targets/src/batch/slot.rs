@@ -137,15 +137,15 @@ impl Checkpoint {
         if magic != MAGIC {
             return Err(NoRecord::Damaged);
         }
-        if version != VERSION {
-            return Err(NoRecord::Version(version));
-        }
         let len = word(2)?;
         if len < HEADER as u64 || len > from.len() as u64 || !len.is_multiple_of(8) {
             return Err(NoRecord::Damaged);
         }
         if word(0)? != xxhash_rust::xxh3::xxh3_64(&from[8..len as usize]) {
             return Err(NoRecord::Damaged);
+        }
+        if version != VERSION {
+            return Err(NoRecord::Version(version));
         }
         if word(4)? != pages || [word(5)?, word(6)?] != shape_words(geometry) {
             return Err(NoRecord::Mismatch(word(4)?));
@@ -318,6 +318,13 @@ mod tests {
             record.store(&g, &mut bytes);
             prop_assert_eq!(Checkpoint::load(&bytes, &g, 55), Ok(record.clone()));
             prop_assert_eq!(Checkpoint::load(&bytes, &g, 56), Err(NoRecord::Mismatch(55)));
+            let mut later = bytes.clone();
+            later[12] += 1;
+            prop_assert_eq!(Checkpoint::load(&later, &g, 55), Err(NoRecord::Damaged));
+            let len = u64::from_le_bytes(later[16..24].try_into().unwrap()) as usize;
+            let sum = xxhash_rust::xxh3::xxh3_64(&later[8..len]);
+            later[..8].copy_from_slice(&sum.to_le_bytes());
+            prop_assert_eq!(Checkpoint::load(&later, &g, 55), Err(NoRecord::Version(VERSION + 1)));
             let locations = record.map_t.len() + record.garbage_t.len() + record.wear_s.len();
             let flip = flip % (Checkpoint::bytes(locations, record.detours.len()) * 8);
             bytes[flip / 8] ^= 1 << (flip % 8);
