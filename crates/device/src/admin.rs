@@ -118,8 +118,8 @@ pub struct GeometryPage {
     pub lbaf: [u8; 4],
     /// Capabilities: bit 0 vector copy, bit 1 several resets of a free chunk.
     pub mccap: u32,
-    /// Wear-level index difference at which the drive warns; 0 for never
-    /// (`Reliability::wear_notice`).
+    /// Wear-level index difference at which the drive warns; 0, which
+    /// [`GeometryPage::of`] says, for a number that is not told.
     pub wit: u8,
     /// Groups.
     pub num_grp: u16,
@@ -488,8 +488,8 @@ impl Entry {
         let (from, from_ok) = word(self.target);
         let (to, to_ok) = self.to.map_or((0, true), word);
         if !from_ok || !to_ok {
-            let at = if from_ok { 56 } else { 40 };
-            return field("address", at, from, "an address for a count of 1, else a list");
+            let (at, value) = if from_ok { (56, to) } else { (40, from) };
+            return field("address", at, value, "an address for a count of 1, else a list");
         }
         if self.to.is_some() != (self.op == VectorOp::Copy) {
             return field("destination", 56, to, "there for a copy and for nothing else");

@@ -25,7 +25,7 @@ use device::hosted::{Bell, Hosted, HostedError, HostedOptions, Queue};
 use device::realtime::Clock;
 use device::{Device, Link};
 use exports::nbd::{ListenAddr, StopHandle};
-use exports::redis::{Options, Report, Server, Sync};
+use exports::redis::{Options, Server, Sync};
 use flash::RamMedium;
 use measure::units;
 use port::{BLOCK_BYTES, BlockDone, BlockReq, Shape, Time};
@@ -39,6 +39,7 @@ use crate::cli::{Pages, ServeArgs, SyncWhen};
 use crate::drive::file::OpenFile;
 use crate::drive::{DriveConfig, DriveSpec, NbdAddress, Target};
 use crate::error::Error;
+use crate::fault_rules::Injected;
 use crate::lent::Lent;
 use crate::nbd::resolve;
 use crate::restore::{Recovery, Restored};
@@ -243,21 +244,24 @@ impl Serving<'_> {
         let most = BATCH.min(shape.max_pages as usize);
         let store = BatchStore::new(Remote::new(queue), shape, most, no_clock).map_err(failed)?;
         let kept = self.tree(store, opens, clock.now())?;
-        let end = |_: &Report| {
+        let end = || {
             let target = drive.stop().into_below();
-            if M::OUTLIVES { batched::end(target, clock.now()) } else { Ok(()) }
+            if M::OUTLIVES {
+                batched::end(target, clock.now())?;
+            }
+            Ok(Vec::new())
         };
         self.serve(kept, "batched", (&bell, clock), end)
     }
 
     /// Serves a store, whose drive rings the bell, by the clock; then ends the
-    /// drive.
+    /// drive, which gives what was injected into it.
     fn serve<S: PageStore>(
         self,
         kept: Kept<S>,
         pages: &str,
         (bell, clock): (&Bell, Clock),
-        end: impl FnOnce(&Report) -> Result<(), Error>,
+        end: impl FnOnce() -> Result<Vec<Injected>, Error>,
     ) -> Result<(), Error> {
         let Serving { args, config, recovery, server, out } = self;
         let Kept { tree, bytes, was_there } = kept;
@@ -300,9 +304,9 @@ impl Serving<'_> {
         let counters = tree.counters();
         // The store lets go of the drive.
         drop(tree);
-        end(&report)?;
+        let injected = end()?;
         if args.json {
-            let json = json!({
+            let mut json = json!({
                 "connections": report.connections,
                 "refused": report.refused,
                 "faults": report.faults,
@@ -311,6 +315,9 @@ impl Serving<'_> {
                 "pages_written": counters.pages_written,
                 "page_batches": counters.batches,
             });
+            if !injected.is_empty() {
+                json["injected"] = injected.iter().map(Injected::to_json).collect();
+            }
             writeln!(out, "{json}")?;
         } else {
             writeln!(
@@ -319,6 +326,9 @@ impl Serving<'_> {
                  is flushed",
                 report.commands, report.connections, report.refused, report.faults,
             )?;
+            for one in &injected {
+                writeln!(out, "fault {}: {} times", one.rule, one.times)?;
+            }
         }
         Ok(())
     }
@@ -399,13 +409,14 @@ impl<M: Backing> Visitor<M> for Blocks<'_> {
         let queue: Queue<BlockReq, BlockDone> = queues.remove(0);
         let (bell, clock) = (queue.bell(), queue.clock());
         let (remote, now) = (Remote::new(queue), clock.now());
-        let end = |_: &Report| {
+        let end = || {
             drop(drive.stop());
             let drive = owner.take_back()?;
-            match M::OUTLIVES {
-                true => drive.end(ready + clock.now().0)?.medium.put_away(),
-                false => Ok(()),
+            let injected = drive.injected();
+            if M::OUTLIVES {
+                drive.end(ready + clock.now().0)?.medium.put_away()?;
             }
+            Ok(injected)
         };
         let (pages, opens) = (pages_name(kind), there.is_some());
         let bad = |e| if opens { unusable(config, e) } else { failed(e) };

@@ -41,7 +41,7 @@ pub struct YcsbArgs {
     /// 25 % updates, uniform).
     #[arg(long, value_name = "WORKLOAD", value_parser = workload, conflicts_with_all = [
         "rw", "read_percent", "ios", "time", "ramp", "rate", "precondition", "range", "zipf",
-        "hot", "fua_every", "flush_every", "snapshot",
+        "hot", "fua_every", "flush_every", "snapshot", "bs", "qd", "threads", "destroy",
     ])]
     pub ycsb: Option<Workload>,
     /// With --ycsb: records that are loaded, of 8 + 1000 bytes.

@@ -268,6 +268,16 @@ fn what_is_on_a_drive_is_not_lost_unasked() {
     place.serve("").stop();
 }
 
+#[test]
+fn what_was_injected_is_told() {
+    let place = Place::new(&format!("--profile null {SMALL}"));
+    let server = place.serve("--sync always --fault write,delay=1us");
+    assert_eq!(server.connect().ask("SET a 1"), Reply::Text("OK".into()));
+    let injected = &server.stop()["injected"][0];
+    assert!(injected["rule"].as_str().unwrap().contains("write,delay=1us"), "{injected}");
+    assert!(injected["times"].as_u64() > Some(0), "{injected}");
+}
+
 /// What breaks the protocol ends its own connection with a typed error, and
 /// nobody else's; nothing that was answered is lost, also by a stop.
 #[test]

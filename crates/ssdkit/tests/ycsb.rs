@@ -83,6 +83,7 @@ fn a_slower_controller_makes_less() {
 fn what_contradicts_is_refused() {
     for (rest, says) in [
         ("paper --rw read", "cannot be used with"),
+        ("paper --qd 4", "cannot be used with"),
         ("G", "no workload"),
         ("A --cache 0%", "25%"),
         ("A --store in-place --not-durable", "in place"),

@@ -175,8 +175,8 @@ impl<M: Medium> Device<M> {
     /// Goes on with the patrol, as far as it is due: so that all chunks are
     /// looked at again in a part of the retention time. Tells of full chunks of
     /// which the error rate must be high by now, as a read would; each round
-    /// once more, until they are written anew. Reads and programs see to it by
-    /// themselves; where there are none, it is to be called now and then.
+    /// once more, until they are written anew. Reads see to it by themselves;
+    /// where there are none, it is to be called now and then.
     #[cold]
     pub fn patrol(&mut self, now: Time) {
         let time = self.drive_time(now);
