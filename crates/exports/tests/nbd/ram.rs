@@ -24,6 +24,10 @@ pub struct Ram {
     pub data: Vec<u8>,
     dirty: Vec<bool>,
     dirty_count: usize,
+    /// Reads wait for each other until there are so many, and begin together:
+    /// their order then does not depend on when each of them came.
+    pub gather: usize,
+    gathered: Vec<BlockReq>,
     latency: fn(&BlockReq) -> u64,
     inside: BTreeMap<(Time, u64), BlockReq>,
     seq: u64,
@@ -38,6 +42,8 @@ impl Ram {
             dirty: vec![false; (shape.bytes / SECTOR_BYTES) as usize],
             latency,
             dirty_count: 0,
+            gather: 1,
+            gathered: Vec::new(),
             inside: BTreeMap::new(),
             seq: 0,
         }
@@ -49,6 +55,11 @@ impl Ram {
             self.dirty_count = self.dirty_count + usize::from(dirty) - usize::from(*d);
             *d = dirty;
         }
+    }
+
+    fn begin(&mut self, now: Time, cmd: BlockReq) {
+        self.seq += 1;
+        self.inside.insert((now + (self.latency)(&cmd), self.seq), cmd);
     }
 
     fn perform(&mut self, req: &mut BlockReq) -> Status {
@@ -84,11 +95,19 @@ impl Port for Ram {
     type Done = BlockDone;
 
     fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
-        while self.inside.len() < self.shape.depth {
+        while self.inside.len() + self.gathered.len() < self.shape.depth {
             let Some(cmd) = cmds.pop() else { return };
             self.probe.taken.fetch_add(1, Ordering::SeqCst);
-            self.seq += 1;
-            self.inside.insert((now + (self.latency)(&cmd), self.seq), cmd);
+            if cmd.op != BlockOp::Read {
+                self.begin(now, cmd);
+                continue;
+            }
+            self.gathered.push(cmd);
+            if self.gathered.len() >= self.gather {
+                for cmd in std::mem::take(&mut self.gathered) {
+                    self.begin(now, cmd);
+                }
+            }
         }
     }
 

@@ -43,7 +43,9 @@ fn replies_come_in_the_order_of_the_drive() {
         BlockOp::Read => (SHAPE.bytes - r.offset) * 50,
         _ => 0,
     };
-    serve(Ram::new(SHAPE, latency), |rig| {
+    let mut ram = Ram::new(SHAPE, latency);
+    ram.gather = 64;
+    serve(ram, |rig| {
         let mut c = rig.client();
         fill(&mut c);
         let order = reads(&mut c, 64);
