@@ -126,6 +126,7 @@ fn an_idle_drive_sleeps_until_it_is_asked() {
     let (hosted, mut queues) = Hosted::start(port, HostedOptions::default()).unwrap();
     let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
     for i in 0..3 {
+        let before = hosted.counters().sleeps;
         let mut read = cmd(i, VectorOp::Read, starts[0], 1);
         read.buffer = Buffer::zeroed(8).unwrap();
         cmds.push(read).unwrap();
@@ -135,16 +136,16 @@ fn an_idle_drive_sleeps_until_it_is_asked() {
             queues[0].poll(&mut done);
         }
         done.drain().for_each(drop);
-        // It falls asleep some time after; then nothing wakes it.
-        let before = loop {
-            let before = hosted.counters().sleeps;
-            std::thread::sleep(Duration::from_millis(20));
-            if before > 0 && hosted.counters().sleeps == before {
-                break before;
-            }
-        };
-        std::thread::sleep(Duration::from_millis(20));
-        assert_eq!(hosted.counters().sleeps, before, "a sleeping thread counts no sleeps");
+        // It falls asleep some time after; nobody knows how soon it gets a core.
+        while hosted.counters().sleeps == before {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Then nothing wakes it. It may sleep before the read comes, until it
+        // is done, after it, and once for nothing when a ring comes late; one
+        // that woke up by itself would count many.
+        std::thread::sleep(Duration::from_millis(60));
+        let sleeps = hosted.counters().sleeps - before;
+        assert!(sleeps <= 8, "{sleeps} sleeps: a sleeping thread counts none");
     }
     hosted.stop();
 }
@@ -211,11 +212,16 @@ fn completions_are_gathered_into_one_interrupt() {
     queue.submit(&mut cmds);
     // Once asleep, the host is woken by the eighth, not before. Were it slow to
     // fall asleep, it would see some sooner and there would be no interrupt.
-    let woken = queue.wait(None);
-    assert!(woken && hosted.counters().interrupts <= 1);
-    hosted.stop();
     let mut done = Ring::new(8);
-    assert_eq!(queue.poll(&mut done), 8);
+    assert!(queue.wait(None));
+    let first = queue.poll(&mut done);
+    while done.len() < 8 {
+        assert!(queue.wait(Some(Duration::from_millis(1))) || !queue.is_closed());
+        queue.poll(&mut done);
+    }
+    let interrupts = hosted.counters().interrupts;
+    assert!(interrupts <= 1 && (first == 8 || interrupts == 0), "{interrupts} for {first}");
+    hosted.stop();
 }
 
 /// A port that takes anything and breaks.
