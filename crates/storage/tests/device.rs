@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use blkmq::{Abort, Driver, HardwareQueue};
-use common::{buffered, file, one, queue, request, run, system};
+use common::{buffered, file, one, open_again, queue, request, run, system};
 use port::{BlockOp, Status};
 use storage::{OpenError, Storage, StorageOptions};
 
@@ -44,7 +44,7 @@ fn all_operations_work_on_a_device() {
     let Some(device) = Loop::new(8 * MIB, 512) else { return };
     for direct in [false, true] {
         let options = StorageOptions { direct, ..StorageOptions::default() };
-        let storage = Storage::open(&device.path, options).unwrap();
+        let storage = open_again(&device.path, options).unwrap();
         assert_eq!(storage.shape().bytes, 8 * MIB);
         let mut queue = queue(storage);
         let write = |i: u64| request(i, BlockOp::Write, i * 65536, 65536, i as u8 + 1);
@@ -85,7 +85,7 @@ fn large_sectors_are_respected() {
         }
     }
     // Through the page cache, small ones are served too: here by writing.
-    let mut queue = queue(Storage::open(&device.path, buffered()).unwrap());
+    let mut queue = queue(open_again(&device.path, buffered()).unwrap());
     assert_eq!(one(&mut queue, request(0, BlockOp::Write, 0, 8192, 5)), Status::SUCCESS);
     assert_eq!(one(&mut queue, request(0, BlockOp::Trim, 512, 4096, 0)), Status::SUCCESS);
     assert_eq!(one(&mut queue, request(0, BlockOp::WriteZeroes, 7168, 512, 0)), Status::SUCCESS);
@@ -101,7 +101,7 @@ fn a_device_in_use_is_refused() {
     let first = Storage::open(&device.path, buffered()).unwrap();
     assert!(matches!(refused(&device.path), OpenError::InUse { .. }));
     drop(first);
-    drop(Storage::open(&device.path, buffered()).unwrap());
+    drop(open_again(&device.path, buffered()).unwrap());
     let at = tempfile::tempdir().unwrap();
     let (path, at) = (device.path.display(), at.path().display());
     let Some(_) = system(&format!("mkfs.ext4 -q {path}")) else { return };

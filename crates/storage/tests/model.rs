@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{buffered, file, if_possible, queue, run};
+use common::{buffered, file, if_possible, open_again, queue, run};
 use port::{BlockOp, BlockReq, Buffer, Status};
 use proptest::prelude::*;
 use storage::{Poll, Pool, Storage, StorageOptions, StorageQueue};
@@ -106,7 +106,7 @@ fn try_with(options: StorageOptions, steps: &[Step], pool: Option<Pool>) {
     let model = compare(storage, steps, unit, pool);
     assert!(std::fs::read(&path).unwrap() == model, "the file is something else");
     // And once more through the driver.
-    let mut again = queue(Storage::open(&path, buffered()).unwrap());
+    let mut again = queue(open_again(&path, buffered()).unwrap());
     let all = run(&mut again, vec![common::request(0, BlockOp::Read, 0, BYTES, 1)]);
     assert!(all[0].buffer.bytes() == model);
 }

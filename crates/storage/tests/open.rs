@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use blkmq::Driver;
-use common::{buffered, file, if_possible, one, queue, request, run, system};
+use common::{buffered, file, if_possible, one, open_again, queue, request, run, system};
 use port::{BlockOp, Buffer, Port, Ring, Status, Time};
 use storage::{MOST_BYTES, OpenError, Poll, Storage, StorageOptions};
 
@@ -54,12 +54,12 @@ fn only_one_writes_a_file() {
     assert!(second.to_string().contains("read_only"), "{second}");
     Storage::open(&path, StorageOptions { read_only: true, ..buffered() }).unwrap();
     drop(first);
-    let mut queue = queue(Storage::open(&path, buffered()).unwrap());
+    let mut queue = queue(open_again(&path, buffered()).unwrap());
     assert_eq!(one(&mut queue, request(0, BlockOp::Write, 0, 4096, 1)), Status::SUCCESS);
     // The lock is in the queues, wherever they are.
     assert!(matches!(refused(&path, buffered()), OpenError::InUse { .. }));
     drop(queue);
-    Storage::open(&path, buffered()).unwrap();
+    open_again(&path, buffered()).unwrap();
 }
 
 /// Dropped with requests inside, it waits for them and lets the file go.
@@ -141,7 +141,7 @@ fn polling_is_there_or_said_not_to_be() {
         assert_eq!(one(queue, request(0, BlockOp::Flush, 0, 0, 0)), Status::SUCCESS);
     }
     drop(queues);
-    match Storage::open(&path, with(Poll::Iopoll)) {
+    match open_again(&path, with(Poll::Iopoll)) {
         Ok(storage) => assert!(polls && storage.polls()),
         Err(OpenError::NoPoll { .. }) => assert!(!polls),
         Err(e) => panic!("{e}"),
