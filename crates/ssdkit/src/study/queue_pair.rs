@@ -16,8 +16,9 @@ use crate::stack::Drive;
 /// The device thread never sleeps once it has had work.
 const LINGER: u64 = u64::MAX;
 
-/// How long a drive may take for a request before it is given up, in ns.
-const PATIENCE: u64 = 5_000_000_000;
+/// How long a drive may take for a request before it is given up, in ns: on a
+/// busy machine its thread may get no core for seconds.
+const PATIENCE: u64 = 60_000_000_000;
 
 /// The host's side of a drive behind a queue pair.
 pub struct QueuePair<D> {
