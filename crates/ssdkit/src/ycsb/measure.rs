@@ -356,11 +356,14 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     fn mark<S: PageStore>(&self, tree: &Tree<S>, log: Option<LogCounters>) -> Mark {
+        // Looked at once, so that in real time the parts make the whole however
+        // long this thread stands still between two looks.
+        let now = clock();
         Mark {
-            now: if self.setup.real { clock() } else { self.now.0 },
+            now: if self.setup.real { now } else { self.now.0 },
             waiting: self.waiting,
             ticks: tree.store().ticks(),
-            used: Used { clock: clock(), thread: thread_cpu(), process: process_cpu() },
+            used: Used { clock: now, thread: thread_cpu(), process: process_cpu() },
             cache: tree.cache_counters(),
             written: tree.counters().pages_written,
             blocks: self.blocks.get(),
