@@ -27,6 +27,8 @@ const BLOCKS: usize = 16384;
 const DEPTH: usize = 24;
 /// Most blocks of a request.
 const MOST_BLOCKS: u64 = 16;
+/// Kills more where hardly anything was done before those that were asked for.
+const MORE: u32 = 8;
 /// What a trimmed block is, and one that was never written.
 const ZERO: u64 = 0;
 
@@ -326,8 +328,13 @@ fn kill(kind: &[&str], kills: u32, seed: u64) {
     let protected = kind.contains(&"protected");
     let mut model = Model::new(seed, protected);
     let address = ListenAddr::Unix(socket.clone());
-    let (mut recoveries, mut again) = (0.0f64, 0);
-    for round in 0..kills {
+    let (mut recoveries, mut again, mut round) = (0.0f64, 0, 0);
+    // On a busy machine hardly anything may be done before a kill: then there
+    // are more, each twice as late as the one before.
+    let enough = |model: &Model, again: u64| {
+        model.made_durable > u64::from(kills) && (!protected || again > 0)
+    };
+    while round < kills || (round < kills + MORE && !enough(&model, again)) {
         if model.below(4) == 0 {
             // Also while it starts.
             let mut child = Server::spawn(&drive, &socket);
@@ -341,7 +348,8 @@ fn kill(kind: &[&str], kills: u32, seed: u64) {
         again += ready["recovery"]["written_again"].as_u64().unwrap_or(0);
         let mut client = Client::connect(&address).unwrap();
         model.verify(&mut client);
-        let after = Duration::from_millis(20 + model.below(1500));
+        let later = 1 << round.saturating_sub(kills);
+        let after = Duration::from_millis(20 + model.below(1500)) * later;
         let pid = Pid::from_child(&child);
         let killer = std::thread::spawn(move || {
             std::thread::sleep(after);
@@ -350,6 +358,7 @@ fn kill(kind: &[&str], kills: u32, seed: u64) {
         model.work(&mut client);
         killer.join().unwrap();
         child.wait().unwrap();
+        round += 1;
     }
     // It ends well, too.
     let Server { mut child, .. } = Server::start(&drive, &socket, seed);
