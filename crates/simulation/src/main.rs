@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Parser;
 use serde::Serialize;
@@ -16,8 +16,9 @@ use simulation::{Break, Counts, Plan, live};
 /// Lines of a failing block's history that are printed.
 const TRACE_LINES: usize = 60;
 
-/// Seconds in which each break must be found.
-const BREAK_SECONDS: u64 = 60;
+/// Seconds of processor time in which each break must be found: on the wall they
+/// would be fewer lives on a machine that is busy.
+const BREAK_SECONDS: f64 = 60.0;
 
 /// The whole stack in virtual time: power cuts, recovery, and a check of all
 /// that was promised.
@@ -256,7 +257,7 @@ fn find_breaks(args: &Args) -> bool {
     std::panic::set_hook(Box::new(|_| {}));
     let mut all = true;
     for broken in Break::all() {
-        let start = Instant::now();
+        let start = cpu_seconds();
         let (mut cycles, mut found) = (0, None);
         for seed in args.from.. {
             let outcome = caught(&Plan { broken: Some(broken), ..plan(args, seed) });
@@ -264,11 +265,11 @@ fn find_breaks(args: &Args) -> bool {
             if let Some(violation) = outcome.violation {
                 found = Some((seed, violation.words));
             }
-            if found.is_some() || start.elapsed() > Duration::from_secs(BREAK_SECONDS) {
+            if found.is_some() || cpu_seconds() - start > BREAK_SECONDS {
                 break;
             }
         }
-        let seconds = start.elapsed().as_secs_f64();
+        let seconds = cpu_seconds() - start;
         all &= found.is_some();
         print_break(args, broken, cycles, seconds, found);
     }
