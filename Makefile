@@ -28,6 +28,10 @@ CLIENTS := fio:fio nbdinfo:libnbd-bin nbdkit:nbdkit qemu-io:qemu-utils mke2fs:e2
 # seconds, and overflow and debug assertions stay on.
 TEST_ENV := CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 
+# The binaries that the tests use: built with them, for a build of one package
+# alone has other features and takes minutes.
+DEBUG_BINARIES := $(TEST_ENV) $(CARGO) test --locked --workspace --no-run --quiet
+
 .PHONY: run test bench rocksdb ycsb soak fmt rust packages lint unit loom instructions builds job simulate clients
 
 run: rust
@@ -100,12 +104,12 @@ lint: rust
 # drawn by `make soak`.
 unit: rust
 	PROPTEST_RNG_SEED=1 $(TEST_ENV) $(CARGO) test --locked --workspace
-	$(CARGO) test --release --locked -p ssdkit-targets --test amplification --test pace --test wear
+	$(CARGO) test --profile swift --locked -p ssdkit-targets --test amplification --test pace --test wear
 
 # Every order in which threads may meet, for what they share without a lock.
 loom: rust
 	CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-target}/loom" RUSTFLAGS="--cfg loom" \
-	  $(CARGO) test --release --locked -p ssdkit-tags --test loom
+	  $(CARGO) test --profile swift --locked -p ssdkit-tags --test loom
 
 # A request costs no more instructions than is written down.
 instructions: rust packages
@@ -113,7 +117,7 @@ instructions: rust packages
 
 # The same results from both builds.
 builds: rust
-	$(TEST_ENV) $(CARGO) build --locked -p ssdkit
+	$(DEBUG_BINARIES)
 	$(CARGO) build --release --locked -p ssdkit
 	DEBUG="$${CARGO_TARGET_DIR:-target}/debug/ssdkit" \
 	  RELEASE="$${CARGO_TARGET_DIR:-target}/release/ssdkit" tests/builds.sh
@@ -127,13 +131,13 @@ job: rust
 # A minute of lives with power cuts, every break found, and the same lives from
 # both builds.
 simulate: rust
-	$(TEST_ENV) $(CARGO) build --locked -p ssdkit-simulation
-	$(CARGO) build --release --locked -p ssdkit-simulation
-	@for build in debug release; do \
+	$(DEBUG_BINARIES)
+	$(CARGO) build --profile swift --locked -p ssdkit-simulation
+	@for build in debug swift; do \
 	  $(TARGET_DIR)/$$build/simulate --lives 100 --json | grep -o '"hash":"[^"]*"'; \
 	done | uniq | wc -l | grep -qx 1 || { echo "The two builds live different lives." >&2; exit 1; }
-	$(TARGET_DIR)/release/simulate --breaks
-	$(TARGET_DIR)/release/simulate --minutes 1
+	$(TARGET_DIR)/swift/simulate --breaks
+	$(TARGET_DIR)/swift/simulate --minutes 1
 
 # Real clients against the real binary.
 clients: rust packages
