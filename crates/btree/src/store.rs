@@ -210,6 +210,9 @@ pub trait PageStore {
         self.max_batch()
     }
 
+    /// Whether there is room for another read now.
+    fn can_read(&self) -> bool;
+
     /// Begins to read a page into a buffer of [`PAGE_BYTES`]. Gives the buffer
     /// back when there is no room for another read now.
     fn read(&mut self, page: u64, buffer: Buffer) -> Result<(), Buffer>;

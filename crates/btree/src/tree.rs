@@ -497,7 +497,10 @@ impl<S: PageStore> Tree<S> {
             // With no page dirty or on its way there is nothing to wait for.
             let again = retry || (self.cache.held == 0 && !self.held_up.is_empty());
             self.written |= again;
-            let mut moved = again || !self.done.is_empty();
+            // What took the room of a read may be something of the store's own, of
+            // which nothing is told.
+            let room = self.full && !self.stalled.is_empty() && self.store.can_read();
+            let mut moved = again || room || !self.done.is_empty();
             while let Some(done) = self.done.pop() {
                 self.take_done(done, sink);
             }

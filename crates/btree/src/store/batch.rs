@@ -184,9 +184,13 @@ impl<D: Drive<Cmd = BatchReq, Done = BatchDone>> PageStore for BatchStore<D> {
         self.shape.max_pages as usize
     }
 
-    fn read(&mut self, page: u64, buffer: Buffer) -> Result<(), Buffer> {
+    fn can_read(&self) -> bool {
         // Writes and flushes always find room.
-        if self.inside - self.others >= self.shape.depth - 2 * BATCHES {
+        self.inside - self.others < self.shape.depth - 2 * BATCHES
+    }
+
+    fn read(&mut self, page: u64, buffer: Buffer) -> Result<(), Buffer> {
+        if !self.can_read() {
             return Err(buffer);
         }
         self.push(BatchReq { id: READ | page, op: BatchOp::Read, lpid: page, buffer });

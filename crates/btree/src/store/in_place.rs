@@ -496,8 +496,12 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for InPlaceStore<D> {
         self.layout.max_batch as usize
     }
 
+    fn can_read(&self) -> bool {
+        self.blocks.has_read_room()
+    }
+
     fn read(&mut self, page: u64, buffer: Buffer) -> Result<(), Buffer> {
-        if !self.blocks.has_read_room() {
+        if !self.can_read() {
             return Err(buffer);
         }
         self.blocks.transfer(BlockOp::Read, self.layout.first + page, buffer, Task::Page(page));

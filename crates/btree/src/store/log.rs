@@ -571,8 +571,12 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
         }
     }
 
+    fn can_read(&self) -> bool {
+        self.blocks.has_read_room()
+    }
+
     fn read(&mut self, page: u64, buffer: Buffer) -> Result<(), Buffer> {
-        if !self.blocks.has_read_room() {
+        if !self.can_read() {
             return Err(buffer);
         }
         let block = self.map[page as usize];
