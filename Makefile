@@ -18,19 +18,18 @@ ARGS ?=
 SOAK_CASES ?= 20000
 SOAK_HOURS ?= 1
 SOAK_FROM ?= 0
+SOAK_LINES ?= 20000
+SOAK_ATTACKS ?= 1000000
 SOAK_JOBS ?= $(shell nproc)
 TARGET_DIR := $${CARGO_TARGET_DIR:-target}
 
 # Foreign programs that the client tests use, each with its Debian package.
 CLIENTS := fio:fio nbdinfo:libnbd-bin nbdkit:nbdkit qemu-io:qemu-utils mke2fs:e2fsprogs valgrind:valgrind redis-cli:redis-tools
 
-# Tests are optimised a little: property tests and simulations then take
-# seconds, and overflow and debug assertions stay on.
-TEST_ENV := CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only
-
-# The binaries that the tests use: built with them, for a build of one package
-# alone has other features and takes minutes.
-DEBUG_BINARIES := $(TEST_ENV) $(CARGO) test --locked --workspace --no-run --quiet
+# All that tests use, without the benchmarks; a build of one package alone has
+# other features and is another build.
+TESTED := --locked --workspace --exclude ssdkit-benches
+DEBUG_BINARIES := $(CARGO) test $(TESTED) --no-run --quiet
 
 .PHONY: run test bench rocksdb ycsb soak fmt rust packages lint unit loom instructions builds job simulate clients
 
@@ -40,9 +39,9 @@ run: rust
 test: rust packages lint unit loom instructions builds job simulate clients
 
 bench: rust packages
-	$(CARGO) bench --locked -p ssdkit
-	$(CARGO) build --release --locked -p ssdkit
-	SSDKIT="$${CARGO_TARGET_DIR:-target}/release/ssdkit" benches/nbd.sh
+	$(CARGO) bench --locked -p ssdkit-benches
+	$(CARGO) build --profile dist --locked -p ssdkit
+	SSDKIT="$(TARGET_DIR)/dist/ssdkit" benches/nbd.sh
 	if [ -e /usr/include/rocksdb/db.h ]; then $(MAKE) rocksdb; \
 	else echo "No librocksdb-dev: RocksDB is left out."; fi
 
@@ -51,10 +50,10 @@ bench: rust packages
 BESIDE := --manifest-path benches/rocksdb/Cargo.toml --target-dir $(TARGET_DIR) --locked
 
 rocksdb: rust
-	$(CARGO) build --release --locked -p ssdkit
-	$(TEST_ENV) $(CARGO) test $(BESIDE)
+	$(CARGO) build --profile dist --locked -p ssdkit
+	$(CARGO) test $(BESIDE)
 	$(CARGO) build --release $(BESIDE)
-	SSDKIT="$(TARGET_DIR)/release/ssdkit" BESIDE="$(TARGET_DIR)/release/rocksdb-beside" benches/rocksdb.sh
+	SSDKIT="$(TARGET_DIR)/dist/ssdkit" BESIDE="$(TARGET_DIR)/release/rocksdb-beside" benches/rocksdb.sh
 
 # YCSB's own client, and Jedis, on workloads A to F and the paper's.
 ycsb: rust
@@ -62,7 +61,7 @@ ycsb: rust
 	SSDKIT="$(TARGET_DIR)/release/ssdkit" tests/ycsb.sh
 
 soak: rust
-	SSDKIT_KILLS=50 HOUR_SEED=$(SOAK_FROM) STRESS_REQUESTS=100000000 PROPTEST_CASES=$(SOAK_CASES) $(TEST_ENV) $(CARGO) test --locked --workspace -- --include-ignored
+	SSDKIT_KILLS=50 HOUR_SEED=$(SOAK_FROM) LINES=$(SOAK_LINES) LINES_SEED=$(SOAK_FROM) ATTACKS=$(SOAK_ATTACKS) ATTACK_SEED=$(SOAK_FROM) STRESS_REQUESTS=100000000 PROPTEST_CASES=$(SOAK_CASES) $(CARGO) test $(TESTED) -- --include-ignored
 	$(CARGO) build --release --locked -p ssdkit-simulation
 	$(TARGET_DIR)/release/simulate --hours $(SOAK_HOURS) --from $(SOAK_FROM) --jobs $(SOAK_JOBS)
 
@@ -98,18 +97,18 @@ packages:
 
 lint: rust
 	$(CARGO) fmt --all --check
-	$(TEST_ENV) $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 # The same cases each time: a commit that passed once passes again. New ones are
 # drawn by `make soak`.
 unit: rust
-	PROPTEST_RNG_SEED=1 $(TEST_ENV) $(CARGO) test --locked --workspace
-	$(CARGO) test --profile swift --locked -p ssdkit-targets --test amplification --test pace --test wear
+	PROPTEST_RNG_SEED=1 $(CARGO) test $(TESTED)
+	$(CARGO) test --release --locked -p ssdkit-targets --test it -- amplification:: pace:: wear:: whole_drives::
 
 # Every order in which threads may meet, for what they share without a lock.
 loom: rust
 	CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-target}/loom" RUSTFLAGS="--cfg loom" \
-	  $(CARGO) test --profile swift --locked -p ssdkit-tags --test loom
+	  $(CARGO) test --release --locked -p ssdkit-tags --test it
 
 # A request costs no more instructions than is written down.
 instructions: rust packages
@@ -119,8 +118,7 @@ instructions: rust packages
 builds: rust
 	$(DEBUG_BINARIES)
 	$(CARGO) build --release --locked -p ssdkit
-	DEBUG="$${CARGO_TARGET_DIR:-target}/debug/ssdkit" \
-	  RELEASE="$${CARGO_TARGET_DIR:-target}/release/ssdkit" tests/builds.sh
+	DEBUG="$(TARGET_DIR)/debug/ssdkit" RELEASE="$(TARGET_DIR)/release/ssdkit" tests/builds.sh
 
 # What `make run` does, to its end: the drive comes to its steady state.
 job: rust
@@ -132,14 +130,14 @@ job: rust
 # both builds.
 simulate: rust
 	$(DEBUG_BINARIES)
-	$(CARGO) build --profile swift --locked -p ssdkit-simulation
-	@for build in debug swift; do \
+	$(CARGO) build --release --locked -p ssdkit-simulation
+	@for build in debug release; do \
 	  $(TARGET_DIR)/$$build/simulate --lives 100 --json | grep -o '"hash":"[^"]*"'; \
 	done | uniq | wc -l | grep -qx 1 || { echo "The two builds live different lives." >&2; exit 1; }
-	$(TARGET_DIR)/swift/simulate --breaks
-	$(TARGET_DIR)/swift/simulate --minutes 1
+	$(TARGET_DIR)/release/simulate --breaks
+	$(TARGET_DIR)/release/simulate --minutes 1
 
 # Real clients against the real binary.
 clients: rust packages
 	$(CARGO) build --release --locked -p ssdkit
-	SSDKIT="$${CARGO_TARGET_DIR:-target}/release/ssdkit" tests/clients.sh
+	SSDKIT="$(TARGET_DIR)/release/ssdkit" tests/clients.sh

@@ -20,7 +20,7 @@ print(json.dumps(report, sort_keys=True))'
     || { echo "DIFFER  $drive $options"; failed=$((failed + 1)); }
 done <<'RUNS'
 mem:tlc,size=128M --rw randrw --read-percent 60 --qd 16 --ios 60k --precondition seq
-mem:znand,size=64M,spare=0.12,side=host --rw randwrite --bs 2k --qd 32 --ios 40k
+mem:znand,size=192M,groups=4,pus=2,spare=0.12,side=host --rw randwrite --bs 2k --qd 32 --ios 40k
 mem:openssd,size=256M,victim=d-choices:4,store=checksum --rw randwrite --qd 8 --ios 40k
 mem:qlc,size=512M,store=none,victim=random --rw randrw --bs 16k --threads 4 --qd 4 --ios 30k
 RUNS

@@ -176,7 +176,7 @@ fio_verifies_what_it_wrote() {
 }
 
 fio_verifies_under_collection() {
-  start mem:znand,size=128M,spare=0.10
+  start mem:znand,size=128M,groups=4,pus=2,spare=0.10
   fio --name=verify --ioengine=nbd --uri="$URI" --rw=randwrite --bs=4k --iodepth=64 \
     --size=128M --loops=4 --verify=crc32c --do_verify=1 --verify_fatal=1 --verify_state_save=0 --output="$DIR/fio.out"
   cat "$DIR/fio.out"

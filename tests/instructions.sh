@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 table=docs/results/instructions.md
 cargo=${CARGO:-cargo}
-build=${CARGO_TARGET_DIR:-target}/release/examples
+build=${CARGO_TARGET_DIR:-target}/dist/examples
 requests=100000
 
 # A name; the example; its arguments, N being the number of requests.
@@ -32,8 +32,8 @@ pblk in drive time, a read and a write|pblk_speed|virtual size=1 fixed=N
 command -v valgrind >/dev/null || { echo "valgrind is not installed" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$cargo" build --release --locked --quiet -p ssdkit-blkmq --example layer_speed
-"$cargo" build --release --locked --quiet -p ssdkit-targets --example pblk_speed
+"$cargo" build --profile dist --locked --quiet -p ssdkit-blkmq --example layer_speed
+"$cargo" build --profile dist --locked --quiet -p ssdkit-targets --example pblk_speed
 
 # Instructions of a command.
 count() {

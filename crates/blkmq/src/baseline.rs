@@ -78,14 +78,29 @@ pub fn sq<D: Driver>(options: &SqOptions, driver: D) -> Result<SqLayer<D::Queue>
     let queue = raw(driver, 1)?.remove(0);
     let (scheduler, tags) = (scheduler.clone(), queue.depth());
     ConfigError::range("depth of the driver's queue", tags, 1, 65_535)?;
-    let staging =
-        StagingOptions { depth, scheduler, merge, merge_idle: false, plug: None, cores, shape };
+    let staging = StagingOptions {
+        depth,
+        scheduler,
+        merge,
+        merge_idle: false,
+        plug: None,
+        cores,
+        ways: Vec::new(),
+        shape,
+    };
     let limit = depth + tags;
     let (account, staged) = (Arc::new(LaneAccount::default()), Arc::new(StagingAccount::default()));
     let monitor = Monitor { staging: vec![staged.clone()], dispatch: vec![vec![account.clone()]] };
     let shared = Arc::new(Mutex::new(RequestQueue {
         staging: Staging::new(&staging)?,
-        dispatch: Dispatch::new(0, queue, Tags::own(tags as u32)?, cores, NO_TIMEOUT),
+        dispatch: Dispatch::new(
+            0,
+            queue,
+            Tags::own(tags as u32)?,
+            cores,
+            NO_TIMEOUT,
+            Arc::default(),
+        ),
         completed: (0..cores).map(|_| Ring::new(limit)).collect(),
         one: Ring::new(1),
         account,
@@ -110,16 +125,16 @@ struct RequestQueue<Q> {
 impl<Q: HardwareQueue> RequestQueue<Q> {
     /// Gives the driver the next request, if there is a tag for it. False when
     /// there was none, or nothing to give.
-    fn dispatch(&mut self, now: Time, core: u32) -> bool {
+    fn dispatch(&mut self, now: Time) -> bool {
         if self.staging.is_empty() || !self.dispatch.has_room() {
             return false;
         }
         let Some(tag) = self.dispatch.take_tag() else { return false };
-        let Some(outgoing) = self.staging.next(now) else {
+        let Some(outgoing) = self.staging.next(now, 0) else {
             self.dispatch.return_tag(tag);
             return false;
         };
-        self.dispatch.enter(now, core, 0, tag, outgoing);
+        self.dispatch.enter(now, 0, tag, outgoing);
         self.dispatch.send(now);
         self.account.dispatched.add(1);
         self.staged.publish(&self.staging.counters(), self.staging.len());
@@ -197,7 +212,7 @@ impl<Q: HardwareQueue> SqContext<Q> {
             let mine = queue.completed[self.core as usize].pop();
             drop(queue);
             // A tag is free: the next request goes to the driver.
-            self.lock().dispatch(now, self.core);
+            self.lock().dispatch(now);
             if mine.is_some() {
                 return mine;
             }
@@ -212,7 +227,7 @@ impl<Q: HardwareQueue> Port for SqContext<Q> {
     fn submit(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
         self.last = now;
         while !reqs.is_empty() && self.insert(now, reqs) {
-            self.lock().dispatch(now, self.core);
+            self.lock().dispatch(now);
         }
     }
 
@@ -236,7 +251,7 @@ impl<Q: HardwareQueue> Port for SqContext<Q> {
             done.put(|| one);
         }
         if self.outside > 0 {
-            while self.lock().dispatch(to, self.core) {}
+            while self.lock().dispatch(to) {}
         }
     }
 }

@@ -12,22 +12,34 @@
 //! back). At most [`Context::limit`] requests are outside. Cores that share a
 //! queue wait for each other; a core that shares nothing waits for nobody and
 //! writes nothing that another core reads or writes, its accounts aside.
+//!
+//! A core's requests go into its own dispatch queues only. So whoever waits for
+//! a request can look for it, whatever the other cores do: one that stands
+//! still keeps nobody waiting (but those that it looks for, if so steered).
+//!
+//! Locks. A staging queue's is taken before a dispatch queue's, never after,
+//! and two of a kind are never held at once.
+
+mod deliver;
+mod lane;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Status, Time};
+use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Time};
 use tags::Inbox;
 
-use crate::account::{LaneAccount, StagingAccount};
 use crate::config::{Config, Merge, Steering};
 use crate::dispatch::{Dispatch, Past, Slot};
 use crate::driver::{HardwareQueue, QueueKind};
 use crate::error::Fault;
 use crate::held::Held;
 use crate::peers::Peers;
-use crate::staging::{Parts, Staging};
 use crate::trace::{Life, Tap};
+
+pub(crate) use lane::Lane;
+
+const NEVER: Time = Time(u64::MAX);
 
 /// A completion on its way from the core that found it.
 pub(crate) struct Found {
@@ -44,24 +56,6 @@ pub(crate) struct Found {
 /// One of the requests that a merged one was made of: whose it is, when it
 /// was submitted, and its completion.
 type Part = (u32, Time, BlockDone);
-
-/// A core's way through one staging queue to one dispatch queue.
-pub(crate) struct Lane<Q> {
-    pub staging: Held<Staging>,
-    pub staged: Arc<StagingAccount>,
-    pub queue: Held<Dispatch<Q>>,
-    /// The dispatch queue's number.
-    pub number: u32,
-    pub account: Arc<LaneAccount>,
-    /// The staging queue's number.
-    pub staging_number: u32,
-    /// The cores that look at the device for this one, if it does not itself.
-    pub lookers: Option<[u32; 2]>,
-    /// Whether nothing of this lane is shared, reordered or merged.
-    pub in_place: bool,
-    /// Whether requests may go past the staging queue.
-    pub direct: bool,
-}
 
 /// Which requests go which lane.
 #[derive(Clone, Copy)]
@@ -103,6 +97,8 @@ pub struct Context<Q: HardwareQueue> {
     tap: Tap,
     outside: usize,
     limit: usize,
+    /// Whether the last requests offered did not all fit.
+    refused: bool,
     last: Time,
     /// There is one lane, and it is short in every way.
     solo: bool,
@@ -119,6 +115,7 @@ impl<Q: HardwareQueue> Context<Q> {
         peers: Arc<Peers<Found>>,
         limit: usize,
         deepest: usize,
+        parts: usize,
     ) -> Context<Q> {
         let solo = matches!(&lanes[..], [lane] if lane.in_place && lane.direct);
         Context {
@@ -133,10 +130,11 @@ impl<Q: HardwareQueue> Context<Q> {
             ready: Ring::new(limit),
             seen: Ring::new(deepest),
             pasts: Ring::new(deepest),
-            parts: Ring::new(limit),
+            parts: Ring::new(parts),
             tap: Tap::off(),
             outside: 0,
             limit,
+            refused: false,
             last: Time::ZERO,
         }
     }
@@ -188,17 +186,32 @@ impl<Q: HardwareQueue> Context<Q> {
         }
     }
 
-    /// Sleeps until there is something to see, or until `timeout` has passed;
-    /// `None` is for ever. True when there may be something to see. Where the
-    /// core has several dispatch queues or shares one, it returns at once.
+    /// Sleeps until there is something to see or to do, or until `timeout` has
+    /// passed; `None` is for ever. True when there may be something. What is
+    /// to be done at a time, to open a plug or give a request up, is counted
+    /// from the time that was given last.
+    ///
+    /// It returns at once where no interrupt would come: where the core has
+    /// several dispatch queues or shares one, or another core finishes its
+    /// requests; while it waits for a tag that other queues hold; and while a
+    /// staging queue that it shares had no room for its requests.
     pub fn wait(&mut self, timeout: Option<Duration>) -> bool {
-        if !self.ready.is_empty() || self.has_mail() {
+        let own = matches!(self.steering, Steering::Submitter | Steering::Finder);
+        if !own || !self.ready.is_empty() || self.has_mail() {
             return true;
         }
-        match &mut self.lanes[..] {
-            [Lane { queue: Held::Alone(dispatch), .. }] => dispatch.queue_mut().wait(timeout),
-            _ => true,
+        let [lane] = &mut self.lanes[..] else { return true };
+        let due = lane.due(self.last);
+        let Held::Alone(queue) = &mut lane.queue else { return true };
+        if due <= self.last || (self.refused && !lane.staging.is_alone()) {
+            return true;
         }
+        let own = (due != NEVER).then(|| Duration::from_nanos(due.since(self.last)));
+        if own.is_some_and(|own| timeout.is_none_or(|asked| own < asked)) {
+            queue.queue_mut().wait(own);
+            return true;
+        }
+        queue.queue_mut().wait(timeout)
     }
 
     /// Stages what did not go past the staging queues, and lets them go on.
@@ -210,6 +223,7 @@ impl<Q: HardwareQueue> Context<Q> {
                 break;
             }
         }
+        self.refused = !reqs.is_empty();
         (0..self.lanes.len()).for_each(|lane| self.run(now, lane));
     }
 
@@ -241,19 +255,19 @@ impl<Q: HardwareQueue> Context<Q> {
         let mut queue = lane.queue.lock();
         let mut moved = 0;
         let mut share = queue.share_left(lane.staging_number);
-        while share > 0 && !staging.is_empty() && queue.has_room() {
+        while share > 0 && staging.waiting(lane.way) > 0 && queue.has_room() {
             share -= 1;
             let Some(tag) = queue.take_tag() else { break };
-            let Some(outgoing) = staging.next(now) else {
+            let Some(outgoing) = staging.next(now, lane.way) else {
                 queue.return_tag(tag);
                 break;
             };
-            queue.enter(now, self.core, lane.staging_number, tag, outgoing);
+            queue.enter(now, lane.staging_number, tag, outgoing);
             moved += 1;
         }
         let counters = staging.counters();
         lane.staged.publish(&counters, staging.len());
-        queue.want(lane.staging_number, !staging.is_empty());
+        queue.want(lane.staging_number, staging.waiting(lane.way) > 0);
         drop(staging);
         queue.send(now);
         lane.account.dispatched.add(moved);
@@ -279,14 +293,6 @@ impl<Q: HardwareQueue> Context<Q> {
         self.deliver_seen(to, number, done);
     }
 
-    /// Brings all that a lane gave to its submitters.
-    fn deliver_seen(&mut self, now: Time, number: usize, done: &mut Ring<BlockDone>) {
-        while let (Some(one), Some(past)) = (self.seen.pop(), self.pasts.pop()) {
-            self.trace(now, number, &past, &one);
-            self.deliver(now, number, past, one, done);
-        }
-    }
-
     /// Records the life of a request, if somebody wants it.
     #[inline]
     fn trace(&mut self, seen: Time, number: usize, past: &Past, one: &BlockDone) {
@@ -301,8 +307,10 @@ impl<Q: HardwareQueue> Context<Q> {
         let mut record = life(lane.staging_number, lane.number, seen, past, one);
         // Parts are another core's when that one has its staging queue alone;
         // then nobody here can tell how many they are.
-        if !past.parts.is_none() && past.staging == lane.staging_number {
-            record.parts = lane.staging.lock().count(past.parts) as u16;
+        if !past.parts.is_none()
+            && let Some(count) = lane.in_staging(past.staging, |s| s.count(past.parts))
+        {
+            record.parts = count as u16;
         }
         self.tap.record(record);
     }
@@ -317,105 +325,14 @@ impl<Q: HardwareQueue> Context<Q> {
         lane.queue.lock().give_up(now, all, |past, one| {
             account.completed.add(1);
             account.errors.add(1);
-            account.timed_out.add(u64::from(one.status == Status::ABORTED_BY_HOST));
             pasts.put(|| *past);
             seen.put(|| one);
         });
+        lane.account.timed_out.add(lane.queue.lock().take_timed_out());
         let mut none = Ring::new(1);
         self.deliver_seen(now, number, &mut none);
         // What is ready still counts as outside.
         self.outside += none.pour(&mut self.ready);
-    }
-
-    /// Brings a completion to its submitter; one of merged requests to each of
-    /// them, by way of the core that has them.
-    fn deliver(
-        &mut self,
-        now: Time,
-        number: usize,
-        past: Past,
-        one: BlockDone,
-        done: &mut Ring<BlockDone>,
-    ) {
-        if past.parts.is_none() {
-            self.finish(now, number, past, one, done);
-        } else if past.staging == self.lanes[number].staging_number {
-            self.split(now, number, past, one, done);
-        } else {
-            self.hand_over(past.core, number, one, past, false);
-        }
-    }
-
-    /// Gives each of merged requests its own completion.
-    #[cold]
-    fn split(
-        &mut self,
-        now: Time,
-        number: usize,
-        past: Past,
-        one: BlockDone,
-        done: &mut Ring<BlockDone>,
-    ) {
-        let BlockDone { status, at, buffer, .. } = one;
-        let (lane, parts) = (&mut self.lanes[number], &mut self.parts);
-        lane.staging.lock().split(past.parts, status, at, buffer, &mut |from, submitted, part| {
-            parts.put(|| (from, submitted, part));
-        });
-        while let Some((from, submitted, part)) = self.parts.pop() {
-            let past = Past { from, submitted, parts: Parts::NONE, ..past };
-            self.finish(now, number, past, part, done);
-        }
-    }
-
-    /// Records a request's latency where it is to be finished, and hands it to
-    /// its submitter.
-    fn finish(
-        &mut self,
-        now: Time,
-        number: usize,
-        past: Past,
-        one: BlockDone,
-        done: &mut Ring<BlockDone>,
-    ) {
-        let finisher = match self.steering {
-            Steering::Submitter => past.from,
-            Steering::Finder | Steering::One(_) => self.core,
-            Steering::Split(a, b) => (if past.tag.is_multiple_of(2) { a } else { b }) as u32,
-        };
-        if finisher != self.core {
-            self.hand_over(finisher, number, one, past, false);
-            return;
-        }
-        self.record_and_give(now, number, past, one, done);
-    }
-
-    fn record_and_give(
-        &mut self,
-        now: Time,
-        number: usize,
-        past: Past,
-        one: BlockDone,
-        done: &mut Ring<BlockDone>,
-    ) {
-        self.lanes[number].account.latency.record(now.since(past.submitted));
-        self.give(number, past, one, done);
-    }
-
-    /// Gives a finished request to its submitter.
-    fn give(&mut self, number: usize, past: Past, one: BlockDone, done: &mut Ring<BlockDone>) {
-        if past.from != self.core {
-            self.hand_over(past.from, number, one, past, true);
-        } else if self.ready.is_empty() && done.room() > 0 {
-            self.outside -= 1;
-            done.put(|| one);
-        } else {
-            self.ready.put(|| one);
-        }
-    }
-
-    fn hand_over(&self, core: u32, lane: usize, done: BlockDone, past: Past, recorded: bool) {
-        let (queue, seen) = (self.lanes[lane].number, self.last);
-        self.peers.send(core, Found { done, past, queue, seen, recorded });
     }
 
     /// Whether this core looks at the device behind a lane.
@@ -431,52 +348,6 @@ impl<Q: HardwareQueue> Context<Q> {
     #[inline]
     fn has_mail(&self) -> bool {
         self.inbox.as_ref().is_some_and(|inbox| !inbox.is_empty())
-    }
-
-    /// Takes what other cores found.
-    #[cold]
-    fn take_inbox(&mut self, now: Time, done: &mut Ring<BlockDone>) {
-        while let Some(found) = self.inbox.as_mut().and_then(Inbox::pop) {
-            self.take_found(now, found, done);
-        }
-    }
-
-    fn take_found(&mut self, now: Time, found: Found, done: &mut Ring<BlockDone>) {
-        let Found { done: one, past, queue, seen, recorded } = found;
-        let now = now.max(seen);
-        // Who shares no dispatch queue with the finder shares a staging queue;
-        // it counts under the lane that it would have used.
-        let mine = self.lanes.iter().position(|lane| lane.number == queue);
-        let number = mine.unwrap_or_else(|| self.routes.lane_of(one.op));
-        if recorded {
-            self.give(number, past, one, done);
-        } else if !past.parts.is_none() {
-            self.split(now, number, past, one, done);
-        } else {
-            // This core is the one that finishes it, whoever found it.
-            self.record_and_give(now, number, past, one, done);
-        }
-    }
-
-    /// Passes on what was handed to cores that went.
-    #[cold]
-    fn take_left_behind(&mut self, now: Time, done: &mut Ring<BlockDone>) {
-        while let Some(found) = self.peers.left_behind() {
-            let past = found.past;
-            let staging = |lane: &Lane<Q>| lane.staging_number == past.staging;
-            if past.parts.is_none() && past.from == self.core {
-                self.take_found(now, found, done);
-            } else if past.parts.is_none() {
-                // Its submitter, if that one went too, never asks for it.
-                if self.peers.is_here(past.from) {
-                    self.peers.send(past.from, found);
-                }
-            } else if let Some(number) = self.lanes.iter().position(staging) {
-                self.split(now, number, past, found.done, done);
-            }
-            // Else its staging queue went with the core that went, and so did
-            // all whose requests these were.
-        }
     }
 
     /// Looks at a lane that is this core's alone.
@@ -521,7 +392,8 @@ impl<Q: HardwareQueue> Context<Q> {
         if give_up {
             self.give_up(now, number, false);
         }
-        if sending || waiting || !self.lanes[number].staging.lock().is_empty() {
+        let lane = &mut self.lanes[number];
+        if sending || waiting || lane.staging.lock().waiting(lane.way) > 0 {
             self.run(now, number);
         }
     }
@@ -634,33 +506,22 @@ impl<Q: HardwareQueue> Context<Q> {
         let mut next: Option<Time> = None;
         let mut at = |time: Time| next = Some(next.map_or(time, |n| n.min(time)));
         for (number, lane) in self.lanes.iter().enumerate() {
+            let staging = lane.staging.peek();
             let queue = lane.queue.peek();
             if self.looks(number)
                 && let Some(event) = queue.next_event()
             {
                 at(event);
             }
-            let staging = lane.staging.peek();
             match staging.next_event() {
+                _ if staging.waiting(lane.way) == 0 => {}
                 Some(opens) if opens > self.last => at(opens),
-                _ if staging.is_empty() || !queue.has_room() => {}
+                _ if !queue.has_room() => {}
                 _ if queue.share_left(lane.staging_number) > 0 => at(self.last),
                 _ => {}
             }
         }
         next.map(|time| time.max(self.last))
-    }
-}
-
-impl<Q: HardwareQueue> Lane<Q> {
-    /// Whether a lane that is a core's alone has more to do than look.
-    #[inline(always)]
-    fn needs_more(&mut self, now: Time) -> bool {
-        let (Held::Alone(queue), Held::Alone(staging)) = (&self.queue, &self.staging) else {
-            return true;
-        };
-        let more = queue.is_sending() || queue.is_waiting() || !staging.is_empty();
-        more || queue.must_give_up(now)
     }
 }
 
@@ -715,12 +576,14 @@ impl<Q: HardwareQueue> Drop for Context<Q> {
     fn drop(&mut self) {
         for number in 0..self.lanes.len() {
             let lane = &mut self.lanes[number];
+            let mut staging = lane.staging.lock();
             let mut queue = lane.queue.lock();
-            if lane.staging.is_alone() {
+            if staging.drop_user(lane.way) {
                 queue.want(lane.staging_number, false);
+                lane.staged.publish(&staging.counters(), staging.len());
             }
             let last = queue.leave();
-            drop(queue);
+            drop((queue, staging));
             if last {
                 self.ready.drain().for_each(drop);
                 self.give_up(self.last, number, true);

@@ -6,14 +6,23 @@
 //! 3.2.3). The id carries the place's generation too: a tag completed twice,
 //! late, or made up is told from a live one by one comparison.
 //!
+//! A request that takes too long is asked for. Its tag stays with it until the
+//! driver gives it up or completes it; when it does neither within another
+//! timeout, the queue is reset. Where that cannot be, none of the device's
+//! queues is given anything more. So what was given up never lands on what
+//! was written after its submitter was told.
+//!
 //! Guarantees: every request that entered leaves exactly once, by its
-//! completion, by its timeout, or because the device went; at most `depth`
-//! are inside. No allocation after it is made. Faults of the driver are kept,
+//! completion, because its driver gave it up, or because the device went; at
+//! most `depth` are inside. No allocation after it is made. Faults of the driver are kept,
 //! the first [`MOST_FAULTS`] of them, and counted all.
 
-use port::{BlockDone, BlockOp, BlockReq, Buffer, Ring, Status, Time};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::driver::{Abort, HardwareQueue};
+use port::{BlockDone, BlockOp, BlockReq, Ring, Time};
+
+use crate::driver::HardwareQueue;
 use crate::error::Fault;
 use crate::queue_tags::Tags;
 use crate::staging::{Outgoing, Parts};
@@ -37,8 +46,6 @@ pub(crate) struct Slot {
     offset: u64,
     len: u64,
     generation: u32,
-    /// The core that dispatched it.
-    core: u32,
     /// The core that submitted it.
     from: u32,
     parts: Parts,
@@ -46,6 +53,12 @@ pub(crate) struct Slot {
     staging: u32,
     /// The generation that was given up last.
     lost: u32,
+    /// The generation that was asked for last because it took too long; while
+    /// it is the present one, when it is looked at again, and whether the
+    /// driver said that it works on it.
+    asked: u32,
+    until: Time,
+    works: bool,
     op: BlockOp,
     fua: bool,
 }
@@ -57,11 +70,13 @@ const FREE: Slot = Slot {
     offset: 0,
     len: 0,
     generation: 0,
-    core: 0,
     from: 0,
     parts: Parts::NONE,
     staging: 0,
     lost: 0,
+    asked: 0,
+    until: Time::ZERO,
+    works: false,
     op: BlockOp::Flush,
     fua: false,
 };
@@ -86,7 +101,6 @@ impl Slot {
     pub fn past(&self, tag: u32) -> Past {
         Past {
             tag,
-            core: self.core,
             from: self.from,
             parts: self.parts,
             staging: self.staging,
@@ -96,6 +110,11 @@ impl Slot {
             len: self.len,
             fua: self.fua,
         }
+    }
+
+    /// When it takes too long.
+    fn due(&self, timeout: u64) -> Time {
+        if self.asked == self.generation { self.until } else { self.dispatched + timeout }
     }
 
     /// The id that the driver is given.
@@ -109,7 +128,6 @@ impl Slot {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Past {
     pub tag: u32,
-    pub core: u32,
     pub from: u32,
     pub parts: Parts,
     pub staging: u32,
@@ -140,7 +158,11 @@ pub(crate) struct Dispatch<Q> {
     users: usize,
     faults: Ring<Fault>,
     strays: u64,
+    /// Requests that took too long, since this was last asked.
+    timed_out: u64,
     gone: bool,
+    /// Of all queues of the device: it is given nothing more.
+    over: Arc<AtomicBool>,
 }
 
 impl<Q> Dispatch<Q> {
@@ -211,7 +233,15 @@ impl<Q> Dispatch<Q> {
 }
 
 impl<Q: HardwareQueue> Dispatch<Q> {
-    pub fn new(number: u32, queue: Q, tags: Tags, users: usize, timeout: u64) -> Dispatch<Q> {
+    /// A dispatch queue of `users` cores. `over` is shared by all of a device.
+    pub fn new(
+        number: u32,
+        queue: Q,
+        tags: Tags,
+        users: usize,
+        timeout: u64,
+        over: Arc<AtomicBool>,
+    ) -> Dispatch<Q> {
         let slots = tags.depth();
         Dispatch {
             number,
@@ -225,7 +255,9 @@ impl<Q: HardwareQueue> Dispatch<Q> {
             users,
             faults: Ring::new(MOST_FAULTS),
             strays: 0,
+            timed_out: 0,
             gone: false,
+            over,
             queue,
         }
     }
@@ -287,7 +319,7 @@ impl<Q: HardwareQueue> Dispatch<Q> {
             let req = reqs.get_mut(at).expect("no more tags than requests");
             let slot = &mut slots[tag as usize];
             slot.begin(req, core, now, Parts::NONE);
-            (slot.core, slot.staging, slot.dispatched) = (core, staging, now);
+            (slot.staging, slot.dispatched) = (staging, now);
             req.id = slot.name(tag);
             at += 1;
         });
@@ -300,7 +332,7 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         if self.next_scan == NEVER {
             self.next_scan = now + self.timeout;
         }
-        if taken == wanted && self.out.is_empty() {
+        if taken == wanted && self.out.is_empty() && !self.is_over() {
             self.queue.submit(now, reqs);
             if !reqs.is_empty() {
                 reqs.pour(&mut self.out);
@@ -321,11 +353,11 @@ impl<Q: HardwareQueue> Dispatch<Q> {
     }
 
     /// Gives a staged request a tag. The caller holds the tag already.
-    pub fn enter(&mut self, now: Time, core: u32, staging: u32, tag: u32, outgoing: Outgoing) {
+    pub fn enter(&mut self, now: Time, staging: u32, tag: u32, outgoing: Outgoing) {
         let Outgoing { mut req, from, submitted, parts } = outgoing;
         let slot = &mut self.slots[tag as usize];
         slot.begin(&req, from, submitted, parts);
-        (slot.core, slot.staging, slot.dispatched) = (core, staging, now);
+        (slot.staging, slot.dispatched) = (staging, now);
         assert!(slot.is_live(), "a tag is given to one request");
         req.id = slot.name(tag);
         self.hold(staging, 1);
@@ -348,9 +380,27 @@ impl<Q: HardwareQueue> Dispatch<Q> {
     /// Gives the driver what entered.
     #[inline]
     pub fn send(&mut self, now: Time) {
-        if !self.out.is_empty() {
+        if self.out.is_empty() {
+            return;
+        }
+        if self.is_over() {
+            // They are given up at the next look.
+            self.next_scan = now;
+        } else {
             self.queue.submit(now, &mut self.out);
         }
+    }
+
+    /// Whether the device is given nothing more.
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// When the requests in flight are looked at for one that takes too long.
+    #[inline]
+    pub fn next_scan(&self) -> Time {
+        self.next_scan
     }
 
     /// Whether it stands in line for a tag.
@@ -424,67 +474,16 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         std::mem::take(&mut self.strays)
     }
 
+    /// Requests that took too long, since this was last asked.
+    pub fn take_timed_out(&mut self) -> u64 {
+        std::mem::take(&mut self.timed_out)
+    }
+
     /// Whether something must be given up: the device is gone, or it is time
     /// to look for a request that takes too long.
     #[inline]
     pub fn must_give_up(&self, now: Time) -> bool {
         now >= self.next_scan || (self.queue.is_gone() && !(self.gone && self.tags.live() == 0))
-    }
-
-    /// Gives up what takes too long; everything when `all` is asked for or the
-    /// device is gone. `left` is given each request that left.
-    #[cold]
-    pub fn give_up(&mut self, now: Time, all: bool, mut left: impl FnMut(&Past, BlockDone)) {
-        if self.queue.is_gone() && !self.gone {
-            self.gone = true;
-            self.fault(Fault::Gone { queue: self.number });
-        }
-        let all = all || self.queue.is_gone();
-        self.next_scan = NEVER;
-        if self.tags.live() == 0 {
-            self.tags.rest();
-        }
-        for tag in 0..self.slots.len() as u32 {
-            let slot = &self.slots[tag as usize];
-            if !slot.is_live() {
-                continue;
-            }
-            let due = slot.dispatched + self.timeout;
-            if all || due <= now {
-                let (past, done) = self.give_up_one(now, tag, all);
-                left(&past, done);
-            } else {
-                self.next_scan = self.next_scan.min(due);
-            }
-        }
-        self.tags.flush();
-    }
-
-    fn give_up_one(&mut self, now: Time, tag: u32, all: bool) -> (Past, BlockDone) {
-        let slot = &mut self.slots[tag as usize];
-        let (name, past) = (slot.name(tag), slot.past(tag));
-        let (id, op, since) = (slot.id, slot.op, slot.dispatched);
-        slot.lost = slot.generation;
-        slot.generation = slot.generation.wrapping_add(1);
-        self.hold(past.staging, -1);
-        self.tags.give_later(tag);
-        let status = if all { Status::ABORTED } else { Status::ABORTED_BY_HOST };
-        if !all {
-            self.fault(Fault::TimedOut { queue: self.number, tag: tag.into(), since });
-        }
-        (past, BlockDone { id, op, status, at: now, buffer: self.recall(name) })
-    }
-
-    /// The buffer of a request that was given up, if it can be had.
-    fn recall(&mut self, name: u64) -> Buffer {
-        let mine = (0..self.out.len()).find(|&i| self.out.get(i).is_some_and(|r| r.id == name));
-        if let Some(req) = mine.and_then(|i| self.out.remove(i)) {
-            return req.buffer;
-        }
-        match self.queue.abort(name) {
-            Abort::Given(buffer) => buffer,
-            Abort::Lost => Buffer::empty(),
-        }
     }
 }
 
@@ -500,3 +499,5 @@ impl<Q> Drop for Dispatch<Q> {
         self.tags.flush();
     }
 }
+
+mod late;

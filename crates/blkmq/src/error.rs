@@ -99,7 +99,8 @@ pub enum Fault {
         /// The tag it had.
         tag: u64,
     },
-    /// A request took longer than its timeout. It was reported as aborted.
+    /// A request took longer than its timeout. The driver was asked to give it
+    /// up.
     #[error("queue {queue}: the request with tag {tag}, dispatched at {since}, timed out")]
     TimedOut {
         /// The dispatch queue.
@@ -108,6 +109,24 @@ pub enum Fault {
         tag: u64,
         /// When it was dispatched.
         since: Time,
+    },
+    /// Requests that were asked for did not come back within another timeout,
+    /// and the queue was reset. All that was inside was reported as aborted.
+    #[error("queue {queue} did not let go of requests that timed out: it was reset")]
+    Reset {
+        /// The dispatch queue.
+        queue: u32,
+    },
+    /// As before, and the queue could not be reset: what is inside may still
+    /// be carried out. The device is given nothing more, by any queue; all
+    /// that is submitted is reported as aborted.
+    #[error(
+        "queue {queue} neither completes requests that timed out nor lets them go: they may \
+         still be carried out, so the device is given nothing more"
+    )]
+    Stuck {
+        /// The dispatch queue.
+        queue: u32,
     },
     /// The device went away. All that was inside was reported as aborted.
     #[error("queue {queue}: the device is gone")]

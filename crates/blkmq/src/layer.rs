@@ -4,18 +4,20 @@
 //! [`Context`] for each core. Fails where the configuration, the driver's
 //! mapping or its number of queues cannot be; nothing was opened then.
 
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use port::Shape;
 use tags::{SharedTags, inbox};
 
 use crate::account::{LaneAccount, Monitor, StagingAccount};
-use crate::config::{Config, MOST_QUEUES, Steering};
+use crate::config::{Config, MOST_QUEUES, Merge, Steering};
 use crate::context::{Context, Lane};
 use crate::dispatch::Dispatch;
 use crate::driver::{Driver, HardwareQueue, QueueKind};
 use crate::error::ConfigError;
 use crate::held::Held;
+use crate::merge::most_parts;
 use crate::peers::Peers;
 use crate::queue_tags::Tags;
 use crate::scheduler::SchedulerKind;
@@ -95,6 +97,9 @@ impl Plan {
     }
 }
 
+/// A staging queue, if several cores have it.
+type Shared = Option<Arc<Mutex<Staging>>>;
+
 struct Builder<'a> {
     config: &'a Config,
     plan: Plan,
@@ -107,13 +112,18 @@ impl Builder<'_> {
         let cores = self.config.topology.cores();
         let depths: Vec<usize> = opened.iter().map(HardwareQueue::depth).collect();
         let mut dispatch = self.dispatch(opened)?;
-        let (mut staging, staged) = self.staging()?;
+        let ways = self.ways();
+        let (mut staging, staged) = self.staging(&ways)?;
+        let shared: Vec<_> = staging.iter().map(|all| all.first()?.another()).collect();
         let limits: Vec<usize> = (0..cores).map(|core| self.limit(core, &depths)).collect();
         let deepest = depths.iter().copied().max().unwrap_or(1);
         // One who finishes for others may have all their requests at once.
         let all = limits.iter().sum();
+        // And each may be handed merged requests of its own staging queues.
+        let parts = self.most_parts();
+        let merged = self.plan.kinds.len() * parts / 2;
         let room = |core: usize| match self.config.steering {
-            Steering::Submitter | Steering::Finder => limits[core],
+            Steering::Submitter | Steering::Finder => limits[core] + merged,
             Steering::One(_) | Steering::Split(..) => all,
         };
         let inboxes = (0..cores).map(|core| inbox(room(core))).collect::<Result<Vec<_>, _>>()?;
@@ -127,17 +137,20 @@ impl Builder<'_> {
                 let account = Arc::new(LaneAccount::default());
                 accounts[queue].push(account.clone());
                 let place = self.place(kind, core);
-                let lane = Lane {
+                let mut lane = Lane {
                     staging: staging[place].pop().expect("one for each core"),
                     staged: staged[place].clone(),
                     queue: dispatch[queue].pop().expect("one for each core"),
                     number: queue as u32,
                     account,
                     staging_number: place as u32,
+                    way: ways[place].get(core).map_or(0, |&way| way as usize),
+                    siblings: self.siblings(queue, place, &shared),
                     lookers: self.lookers(core, queue),
                     in_place: false,
                     direct: false,
                 };
+                lane.staging.lock().add_user(lane.way);
                 lanes.push(self.finish(lane));
             }
             let (kinds, limit, peers) = (self.plan.places(), limits[core], peers.clone());
@@ -151,6 +164,7 @@ impl Builder<'_> {
                 peers,
                 limit,
                 deepest,
+                parts.max(1),
             ));
         }
         Ok((contexts, Monitor { staging: staged, dispatch: accounts }))
@@ -163,7 +177,7 @@ impl Builder<'_> {
         let own = matches!(config.steering, Steering::Submitter | Steering::Finder);
         let none = config.scheduler == SchedulerKind::None;
         Lane {
-            in_place: alone && own && config.merge == crate::Merge::Off,
+            in_place: alone && own && config.merge == Merge::Off,
             direct: lane.staging.is_alone() && none && config.plug.is_none(),
             ..lane
         }
@@ -206,6 +220,7 @@ impl Builder<'_> {
         opened: Vec<Q>,
     ) -> Result<Vec<Vec<Held<Dispatch<Q>>>>, ConfigError> {
         let deepest = opened.iter().map(HardwareQueue::depth).max().unwrap_or(1);
+        let over = Arc::new(AtomicBool::new(false));
         let depth = |n: usize| ConfigError::range("depth of the driver's queue", n, 1, 65_535);
         depth(deepest)?;
         let set = if self.shares_tags { Some(SharedTags::new(deepest as u32)?) } else { None };
@@ -217,11 +232,66 @@ impl Builder<'_> {
                 None => Tags::own(queue.depth() as u32)?,
             };
             let (users, timeout) = (self.plan.users(number), self.config.timeout);
-            let mut dispatch = Dispatch::new(number as u32, queue, tags, users, timeout);
+            let over = over.clone();
+            let mut dispatch = Dispatch::new(number as u32, queue, tags, users, timeout, over);
             dispatch.fed_by(self.feeders(number));
             all.push(Held::among(dispatch, users));
         }
         Ok(all)
+    }
+
+    /// The most parts of a merged request; none where nothing is merged.
+    fn most_parts(&self) -> usize {
+        match self.config.merge {
+            Merge::Off => 0,
+            Merge::Simple | Merge::Full => most_parts(self.config.staging_depth, &self.shape),
+        }
+    }
+
+    /// Of each staging queue, by core: its way to the core's dispatch queue.
+    /// Nothing where there is but one.
+    fn ways(&self) -> Vec<Vec<u32>> {
+        let staging = self.config.staging.count(&self.config.topology);
+        let mut fed: Vec<Vec<usize>> = vec![Vec::new(); self.plan.kinds.len() * staging];
+        let mut ways: Vec<Vec<u32>> = vec![Vec::new(); fed.len()];
+        for kind in 0..self.plan.kinds.len() {
+            for (core, map) in self.plan.maps.iter().enumerate() {
+                let place = self.place(kind, core);
+                let (fed, ways) = (&mut fed[place], &mut ways[place]);
+                // Neighbours use the same queue, or the next.
+                let known = fed.iter().rposition(|&queue| queue == map[kind]);
+                let way = known.unwrap_or_else(|| {
+                    fed.push(map[kind]);
+                    fed.len() - 1
+                });
+                if way > 0 {
+                    ways.resize(core, 0);
+                    ways.push(way as u32);
+                }
+            }
+        }
+        ways
+    }
+
+    /// Other staging queues that feed a dispatch queue, if several cores have
+    /// them and they merge.
+    fn siblings(
+        &self,
+        queue: usize,
+        own: usize,
+        shared: &[Shared],
+    ) -> Vec<(u32, Arc<Mutex<Staging>>)> {
+        let mut all = Vec::new();
+        for number in self.feeders(queue) {
+            let known = all.iter().any(|&(n, _)| n == number);
+            if number as usize == own || known || self.config.merge == Merge::Off {
+                continue;
+            }
+            if let Some(staging) = &shared[number as usize] {
+                all.push((number, staging.clone()));
+            }
+        }
+        all
     }
 
     /// The staging queues from which requests come to a dispatch queue.
@@ -235,7 +305,10 @@ impl Builder<'_> {
 
     /// A handle of each staging queue for each core that uses it.
     #[allow(clippy::type_complexity)]
-    fn staging(&self) -> Result<(Vec<Vec<Held<Staging>>>, Vec<Arc<StagingAccount>>), ConfigError> {
+    fn staging(
+        &self,
+        ways: &[Vec<u32>],
+    ) -> Result<(Vec<Vec<Held<Staging>>>, Vec<Arc<StagingAccount>>), ConfigError> {
         let config = self.config;
         let (cores, spread) = (config.topology.cores(), config.staging);
         let options = StagingOptions {
@@ -245,12 +318,15 @@ impl Builder<'_> {
             merge_idle: config.merge_idle,
             plug: config.plug,
             cores,
+            ways: Vec::new(),
             shape: self.shape,
         };
         let count = spread.count(&config.topology);
         let mut all = Vec::new();
-        for _ in &self.plan.kinds {
+        for kind in 0..self.plan.kinds.len() {
             for number in 0..count {
+                let ways = ways[kind * count + number].clone();
+                let options = StagingOptions { ways, ..options.clone() };
                 let uses = |core: &usize| spread.place(&config.topology, *core) == number;
                 let users = (0..cores).filter(uses).count();
                 all.push(Held::among(Staging::new(&options)?, users));

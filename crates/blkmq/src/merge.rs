@@ -50,6 +50,13 @@ const MOST_BOUNCED: u64 = 1 << 20;
 const PARTS_PER_REQUEST: usize = 4;
 /// The most parts in all.
 const MOST_PARTS: usize = 1 << 16;
+
+/// The most requests that merged ones of a staging queue of `depth` requests
+/// consist of at once; each has two at least.
+pub(crate) fn most_parts(depth: usize, shape: &Shape) -> usize {
+    depth.saturating_add(shape.depth).saturating_mul(PARTS_PER_REQUEST).min(MOST_PARTS)
+}
+
 /// No part.
 const NIL: u32 = u32::MAX;
 
@@ -155,8 +162,7 @@ impl Merger {
 
     /// For a staging queue of `depth` requests over a device of this shape.
     pub fn new(depth: usize, shape: Shape) -> Result<Merger, ConfigError> {
-        let requests = depth.saturating_add(shape.depth);
-        let parts = requests.saturating_mul(PARTS_PER_REQUEST).min(MOST_PARTS);
+        let parts = most_parts(depth, &shape);
         let bounce = shape.stored(shape.max_bytes.min(MOST_BOUNCED));
         let bounces = Buffer::carve(BOUNCES, bounce).map_err(|e| ConfigError::Memory {
             what: "bounce buffers",

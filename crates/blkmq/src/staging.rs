@@ -5,6 +5,10 @@
 //! scheduler orders what is staged; a plug holds all of it back for a moment,
 //! so that there is something to order and merge.
 //!
+//! A staging queue may feed several dispatch queues. Each request goes to that
+//! of its own core and to no other, so that who waits for it can look for it;
+//! the requests of each are ordered and merged apart, in one table.
+//!
 //! Guarantees: what goes in comes out exactly once, alone or as a part of a
 //! merged request; at most `depth` requests are inside (merged ones count as
 //! one); the same calls give the same answers. No allocation after it is
@@ -55,6 +59,9 @@ pub struct StagingOptions {
     pub plug: Option<Plug>,
     /// All cores of the layer: the number of a submitter is below it.
     pub cores: usize,
+    /// By core: its way out, numbered from 0, one for each dispatch queue that
+    /// is fed. Cores beyond it have the first.
+    pub ways: Vec<u32>,
     /// The outside of the device.
     pub shape: Shape,
 }
@@ -142,11 +149,22 @@ impl Staged {
 /// What is staged. A free entry's buffer is empty.
 pub(crate) type Table = Slots<Staged>;
 
+/// The requests for one dispatch queue.
+#[derive(Debug)]
+struct Way {
+    order: Order,
+    staged: usize,
+    /// Cores that use it and are still there.
+    users: usize,
+}
+
 /// A staging queue.
 #[derive(Debug)]
 pub struct Staging {
     table: Table,
-    order: Order,
+    ways: Box<[Way]>,
+    /// By core.
+    way_of: Box<[u32]>,
     /// Holds everything back.
     plugged: bool,
     plug: Option<Plug>,
@@ -166,6 +184,7 @@ impl Staging {
     /// An empty staging queue.
     pub fn new(options: &StagingOptions) -> Result<Staging, ConfigError> {
         let StagingOptions { depth, merge, merge_idle, plug, cores, shape, .. } = *options;
+        let ways = options.ways.iter().max().map_or(1, |&last| last as usize + 1);
         ConfigError::range("staging_depth", depth, 1, MOST_STAGED)?;
         if let Some(plug) = plug {
             ConfigError::range("plug.requests", plug.requests, 1, usize::MAX)?;
@@ -176,9 +195,12 @@ impl Staging {
             Merge::Off => Merger::off(shape),
             Merge::Simple | Merge::Full => Merger::new(depth, shape)?,
         };
+        let order = || Order::new(&options.scheduler, depth, cores);
+        let way = |_| Ok(Way { order: order()?, staged: 0, users: 0 });
         Ok(Staging {
             table: Slots::new(depth),
-            order: Order::new(&options.scheduler, depth, cores)?,
+            ways: (0..ways).map(way).collect::<Result<_, ConfigError>>()?,
+            way_of: options.ways.clone().into_boxed_slice(),
             plugged: plug.is_some(),
             plug,
             first: Time::ZERO,
@@ -207,6 +229,18 @@ impl Staging {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.table.live() == 0
+    }
+
+    /// How many requests wait for the dispatch queue of way `way`.
+    #[inline]
+    pub fn waiting(&self, way: usize) -> usize {
+        self.ways[way].staged
+    }
+
+    /// The way of a core's requests.
+    #[inline]
+    fn way_of(&self, core: u32) -> usize {
+        self.way_of.get(core as usize).map_or(0, |&way| way as usize)
     }
 
     /// What it did so far.
@@ -241,9 +275,12 @@ impl Staging {
         let stamp = self.staged;
         self.staged += 1;
         let slot = self.table.take_as_is();
+        let way = self.way_of(from);
         let entry = &mut self.table[slot];
         entry.enter(stamp, now, from, req);
-        self.order.push(slot, &entry.out);
+        let way = &mut self.ways[way];
+        way.order.push(slot, &entry.out);
+        way.staged += 1;
         self.newest[stamp as usize % NEWEST] = slot;
         slot
     }
@@ -283,7 +320,8 @@ impl Staging {
         if self.merge != Merge::Full {
             return None;
         }
-        self.order
+        self.ways[self.way_of(from)]
+            .order
             .beside(req)
             .into_iter()
             .flatten()
@@ -294,37 +332,74 @@ impl Staging {
     #[inline]
     fn joins(&self, old: &Outgoing, from: u32, req: &BlockReq) -> Option<Side> {
         let side = merge::side(&old.req, req)?;
-        (self.order.mixes(old.from, from) && self.merger.allows(old, side, req)).then_some(side)
+        let way = self.way_of(from);
+        let mixes = self.way_of(old.from) == way && self.ways[way].order.mixes(old.from, from);
+        (mixes && self.merger.allows(old, side, req)).then_some(side)
     }
 
     /// Lets a request join an entry.
     fn join(&mut self, slot: u32, side: Side, now: Time, from: u32, req: BlockReq) -> u32 {
+        let way = self.way_of(from);
         let out = &mut self.table[slot].out;
         self.merger.join(out, side, now, from, req);
         self.counters.merged += 1;
         if side == Side::Front {
-            self.order.readdress(slot, &out.req);
+            self.ways[way].order.readdress(slot, &out.req);
         }
         slot
     }
 
-    /// The next request to dispatch; `None` when it is empty or plugged.
+    /// The next request for the dispatch queue of way `way`; `None` when there
+    /// is none, or it is plugged.
     #[inline(always)]
-    pub fn next(&mut self, now: Time) -> Option<Outgoing> {
+    pub fn next(&mut self, now: Time, way: usize) -> Option<Outgoing> {
         if self.plugged && !self.opens(now) {
             return None;
         }
-        let slot = self.order.pop(now, &self.table)?;
-        self.table.give(slot);
+        let mut outgoing = self.pop(now, way)?;
         self.counters.dispatched += 1;
+        if !outgoing.parts.is_none() {
+            self.merger.gather(&mut outgoing);
+        }
+        Some(outgoing)
+    }
+
+    /// A core uses way `way` from now on.
+    pub fn add_user(&mut self, way: usize) {
+        self.ways[way].users += 1;
+    }
+
+    /// A core that used way `way` leaves. When it was the last, what waits
+    /// there is dropped: it was of those that left. Gives whether it was.
+    pub fn drop_user(&mut self, way: usize) -> bool {
+        self.ways[way].users -= 1;
+        let last = self.ways[way].users == 0;
+        if last {
+            self.clear(way);
+        }
+        last
+    }
+
+    fn clear(&mut self, way: usize) {
+        while let Some(outgoing) = self.pop(Time::ZERO, way) {
+            if !outgoing.parts.is_none() {
+                let (status, none) = (Status::ABORTED, Buffer::empty());
+                self.split(outgoing.parts, status, Time::ZERO, none, &mut |_, _, _| ());
+            }
+        }
+    }
+
+    /// Takes the next entry of a way out of the table.
+    #[inline(always)]
+    fn pop(&mut self, now: Time, number: usize) -> Option<Outgoing> {
+        let way = &mut self.ways[number];
+        let slot = way.order.pop(now, &self.table)?;
+        way.staged -= 1;
+        self.table.give(slot);
         if self.is_empty() {
             self.plugged = self.plug.is_some();
         }
-        let entry = &mut self.table[slot];
-        if !entry.out.parts.is_none() {
-            self.merger.gather(&mut entry.out);
-        }
-        Some(entry.leave())
+        Some(self.table[slot].leave())
     }
 
     /// Takes a merged request apart that completed with `status` at `at` and

@@ -35,7 +35,7 @@ pub use life::{Life, NO_TAG, RECORD_BYTES};
 pub use live::{Tap, Tracer};
 pub use reader::Reader;
 pub use summary::{QueueSummary, Stage, slowest, summarize};
-pub use timeline::{Window, timeline};
+pub use timeline::{Window, moment, timeline};
 
 #[cfg(test)]
 mod tests;

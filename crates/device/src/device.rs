@@ -18,6 +18,7 @@ pub use health::{Health, WEAR_RANGES, Wear};
 use std::collections::VecDeque;
 
 use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, Reliability, TAG_BYTES, Timing};
+use port::lazy::table;
 use port::{Buffer, OutOfMemory, Port, Ring, Slots, Status, Time};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -108,12 +109,12 @@ impl Default for Command {
 /// An open-channel drive over a medium.
 pub struct Device<M> {
     geometry: Geometry,
-    chunks: Vec<Chunk>,
+    chunks: Box<[Chunk]>,
     /// A bit for each chunk: closed, and all of it programmed. So that a read
     /// mostly needs no descriptor; those of a large drive exceed the caches.
-    whole: Vec<u64>,
+    whole: Box<[u64]>,
     /// A bit for each chunk: its erase is on its way.
-    erasing: Vec<u64>,
+    erasing: Box<[u64]>,
     /// No operation takes any time, and none is looked at closely.
     instant: bool,
     /// Errors or energy are modelled, or something has failed: operations are
@@ -134,6 +135,11 @@ pub struct Device<M> {
     counters: Counters,
 }
 
+/// Operations that may be inside a drive.
+fn most_ops(geometry: &Geometry) -> usize {
+    if geometry.total_pus() <= FEW_UNITS { FEW_OPS } else { MAX_OPS }
+}
+
 /// Bits `first` to `first + count - 1`.
 #[inline]
 fn bits(first: usize, count: usize) -> u64 {
@@ -143,19 +149,19 @@ fn bits(first: usize, count: usize) -> u64 {
 impl<M: Medium> Device<M> {
     /// A drive with all chunks free.
     pub fn new(geometry: &Geometry, timing: &Timing, medium: M) -> Result<Device<M>, OutOfMemory> {
-        let few = geometry.total_pus() <= FEW_UNITS;
-        let ops = if few { FEW_OPS } else { MAX_OPS };
+        let ops = most_ops(geometry);
+        let slots = geometry.chunk_slots();
         let copy_bytes = MAX_ADDRESSES * (medium.kept() as usize + TAG_BYTES);
         Ok(Device {
             geometry: *geometry,
-            chunks: vec![Chunk::default(); geometry.chunk_slots()],
-            whole: vec![0; geometry.chunk_slots().div_ceil(64)],
-            erasing: vec![0; geometry.chunk_slots().div_ceil(64)],
+            chunks: table(Chunk::default(), slots, "the drive's chunks")?,
+            whole: table(0, slots.div_ceil(64), "the drive's chunks")?,
+            erasing: table(0, slots.div_ceil(64), "the drive's chunks")?,
             instant: timing.is_instant(),
             closely: false,
             cliff: timing.endurance,
             flaws: Box::new(Flaws::new(geometry)),
-            units: Units::new(geometry, timing, ops),
+            units: Units::new(geometry, timing, ops)?,
             commands: Slots::new(MAX_DEPTH),
             ready: Ring::new(MAX_DEPTH),
             copy_buffers: Buffer::carve(MAX_COPIES, copy_bytes)?,
@@ -164,6 +170,16 @@ impl<M: Medium> Device<M> {
             medium,
             counters: Counters::default(),
         })
+    }
+
+    /// Bytes of memory that the tables of such a drive take, those of its medium
+    /// apart.
+    pub fn tables(geometry: &Geometry, timing: &Timing) -> u64 {
+        let slots = geometry.chunk_slots() as u64;
+        let chunks = slots * size_of::<Chunk>() as u64 + 2 * slots.div_ceil(64) * 8;
+        let commands = MAX_DEPTH * (size_of::<Command>() + 4 + size_of::<VectorDone>());
+        let outcomes = geometry.pu_slots() * size_of::<flaws::Outcome>();
+        chunks + (commands + outcomes) as u64 + Units::tables(geometry, timing, most_ops(geometry))
     }
 
     /// A drive that errs as `reliability` says, its draws decided by `seed`.

@@ -10,13 +10,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
 
 use port::Ring;
 use rtrb::{Consumer, Producer, RingBuffer};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, read, write};
+use tags::Armed;
 
 /// The host's end of a queue pair.
 pub struct HostEnd<C, D> {
@@ -125,37 +125,35 @@ impl<C, D> DriveEnd<C, D> {
 /// work or the ringer sees it armed.
 pub struct Doorbell {
     fd: OwnedFd,
-    armed: AtomicBool,
+    armed: Armed,
 }
 
 impl Doorbell {
     /// A doorbell.
     pub fn new() -> io::Result<Doorbell> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Doorbell { fd, armed: AtomicBool::new(false) })
+        Ok(Doorbell { fd, armed: Armed::new() })
     }
 
     /// Says that this thread is about to sleep. Look for work after it.
     pub fn arm(&self) {
-        self.armed.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        self.armed.arm();
     }
 
     /// Says that this thread does not sleep after all.
     pub fn disarm(&self) {
-        self.armed.store(false, Ordering::SeqCst);
+        self.armed.disarm();
     }
 
     /// Whether the other side sleeps or is about to. Call it after bringing
     /// work.
     pub fn is_armed(&self) -> bool {
-        fence(Ordering::SeqCst);
-        self.armed.load(Ordering::SeqCst)
+        self.armed.is_armed()
     }
 
     /// Wakes the sleeper, if there is one. Gives whether it was armed.
     pub fn ring(&self) -> bool {
-        if !self.is_armed() || !self.armed.swap(false, Ordering::SeqCst) {
+        if !self.armed.take() {
             return false;
         }
         // Only a full counter refuses, and then the sleeper is awake.

@@ -13,6 +13,9 @@
 use flash::slc::WHOLE;
 use flash::{Geometry, Ppa, SlcCache, Timing};
 
+use port::lazy::table;
+use port::{Lazy, OutOfMemory};
+
 use crate::list::NONE;
 
 /// What the SLC cache has done since the drive was made or restored, and what
@@ -81,7 +84,7 @@ pub(crate) struct Slc {
     mark: u64,
     areas: Box<[Area]>,
     /// A bit for each page of the drive: the SLC cache has it.
-    pages: Box<[u64]>,
+    pages: Lazy<u64>,
     counts: SlcHealth,
 }
 
@@ -92,32 +95,41 @@ impl Slc {
         geometry: &Geometry,
         timing: &Timing,
         mut op: impl FnMut() -> u32,
-    ) -> Option<Box<Slc>> {
+    ) -> Result<Option<Box<Slc>>, OutOfMemory> {
         let config = timing.slc;
         if !config.is_on() {
-            return None;
+            return Ok(None);
         }
-        let block_rows = (geometry.dimensions().pages / timing.cell_bits()).max(1);
-        let blocks = config.blocks_per_pu(geometry, block_rows);
+        let (block_rows, blocks) = blocks_per_pu(geometry, timing);
         let rows = blocks * u64::from(block_rows);
-        let mut areas: Vec<Area> = (0..geometry.pu_slots()).map(|_| Area::of(0, NONE)).collect();
+        let mut areas: Vec<Area> = (0..geometry.pu_slots()).map(|_| Area::none()).collect();
         for pu in geometry.pus_channels_first() {
-            areas[pu] = Area::of(rows as usize, op());
+            areas[pu] = Area::of(rows as usize, op())?;
         }
-        let pages = (1usize << geometry.address_bits()) / geometry.page_blocks() as usize;
+        let pages = page_slots(geometry);
         let units = u64::from(geometry.total_pus());
         let mark = u128::from(rows) * u128::from(config.mark) / u128::from(WHOLE);
         let counts =
             SlcHealth { rows: rows * units, blocks: blocks * units, ..SlcHealth::default() };
-        Some(Box::new(Slc {
+        Ok(Some(Box::new(Slc {
             config,
             geometry: *geometry,
             block_rows: block_rows.into(),
             mark: mark as u64,
             areas: areas.into(),
-            pages: vec![0; pages.div_ceil(64)].into(),
+            pages: Lazy::zeroed(pages.div_ceil(64), "the SLC cache's pages")?,
             counts,
-        }))
+        })))
+    }
+
+    /// Bytes of memory that it takes, where there is one.
+    pub fn tables(geometry: &Geometry, timing: &Timing) -> u64 {
+        if !timing.slc.is_on() {
+            return 0;
+        }
+        let (block_rows, blocks) = blocks_per_pu(geometry, timing);
+        let rows = u64::from(geometry.total_pus()) * blocks * u64::from(block_rows);
+        rows.saturating_mul(size_of::<Row>() as u64) + page_slots(geometry) as u64 / 8
     }
 
     /// A program begins in the array: whether its area takes it. Otherwise it
@@ -227,10 +239,26 @@ impl Slc {
     }
 }
 
+/// Rows of a block of the cache, and blocks that each parallel unit has.
+fn blocks_per_pu(geometry: &Geometry, timing: &Timing) -> (u32, u64) {
+    let block_rows = (geometry.dimensions().pages / timing.cell_bits()).max(1);
+    (block_rows, timing.slc.blocks_per_pu(geometry, block_rows))
+}
+
+/// Pages of a drive, as they are addressed.
+fn page_slots(geometry: &Geometry) -> usize {
+    (1usize << geometry.address_bits()) / geometry.page_blocks() as usize
+}
+
 impl Area {
-    fn of(rows: usize, op: u32) -> Area {
-        let rows = vec![Row::default(); rows].into();
-        Area { rows, written: 0, folded: 0, erased: 0, op, doing: None }
+    /// That of a number that no unit has.
+    fn none() -> Area {
+        Area { rows: [].into(), written: 0, folded: 0, erased: 0, op: NONE, doing: None }
+    }
+
+    fn of(rows: usize, op: u32) -> Result<Area, OutOfMemory> {
+        let rows = table(Row::default(), rows, "the SLC cache's rows")?;
+        Ok(Area { rows, op, ..Area::none() })
     }
 
     fn place(&self, number: u64) -> usize {

@@ -21,6 +21,9 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
+    /// Bytes of memory for each source, of a power of two of them.
+    pub const BYTES: usize = 2 * size_of::<u64>();
+
     pub fn new(sources: usize) -> Timeline {
         let leaves = sources.next_power_of_two().max(2);
         let bits = leaves.trailing_zeros();

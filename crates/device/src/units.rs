@@ -8,6 +8,12 @@
 //! first where the drive says so, both at the die and on the channel, and may
 //! suspend a program or erase. Everything else is first come, first served.
 //!
+//! No stream of reads keeps anything else waiting for ever: when
+//! [`Timing::read_burst`] reads have gone before what waits at a die, or have
+//! had a channel before a transfer that waits for it, that is next, and is not
+//! interrupted. Nor does anything keep reads waiting: at least one goes before
+//! each program or erase.
+//!
 //! Each parallel unit has at most one pending event: the end of its array's
 //! work or of its turn on the channel. A phase that takes no time makes no
 //! event.
@@ -19,7 +25,7 @@
 //! an operation that belongs to no command; it may be suspended as a program.
 
 use flash::{Geometry, Ppa, Timing};
-use port::{Slots, Time};
+use port::{OutOfMemory, Slots, Time};
 
 use crate::list::{Linked, List, NONE, Table};
 use crate::slc::{Slc, SlcHealth, Upkeep};
@@ -108,6 +114,8 @@ struct Unit {
     /// Whether it has an event on the timeline.
     pending: bool,
     channel: u32,
+    /// Reads that went before something else since the last of that ended.
+    passed: u32,
     /// Waiting reads, where reads go first.
     reads: List,
     /// Everything else that waits.
@@ -126,6 +134,7 @@ impl Default for Unit {
             bus_time: 0,
             pending: false,
             channel: 0,
+            passed: 0,
             reads: List::default(),
             others: List::default(),
         }
@@ -145,6 +154,9 @@ struct Channel {
     owner: u32,
     /// When its transfer ends.
     end: Time,
+    /// Transfers of reads that went before something else since the last of
+    /// that ended.
+    passed: u32,
     /// Waiting for reads: commands and data out.
     reads: List,
     /// Waiting for programs and erases.
@@ -153,8 +165,17 @@ struct Channel {
 
 impl Default for Channel {
     fn default() -> Channel {
-        Channel { owner: NONE, end: Time::ZERO, reads: List::default(), others: List::default() }
+        let (reads, others) = (List::default(), List::default());
+        Channel { owner: NONE, end: Time::ZERO, passed: 0, reads, others }
     }
+}
+
+/// Counts one more, where `limit` allows that; all ones is no limit.
+#[inline]
+fn one_more(count: &mut u32, limit: u32) -> bool {
+    let may = *count < limit || limit == u32::MAX;
+    *count = count.saturating_add(u32::from(may));
+    may
 }
 
 /// All parallel units and channels of a drive. Where a function gives a
@@ -184,7 +205,14 @@ pub(crate) struct Units {
 }
 
 impl Units {
-    pub fn new(geometry: &Geometry, timing: &Timing, max_ops: usize) -> Units {
+    /// Bytes of memory that they take.
+    pub fn tables(geometry: &Geometry, timing: &Timing, max_ops: usize) -> u64 {
+        let unit = size_of::<Unit>() + Timeline::BYTES;
+        let units = geometry.pu_slots() * unit + max_ops * (size_of::<Op>() + 4);
+        units as u64 + Slc::tables(geometry, timing)
+    }
+
+    pub fn new(geometry: &Geometry, timing: &Timing, max_ops: usize) -> Result<Units, OutOfMemory> {
         let groups = geometry.dimensions().groups as usize;
         let mut units = Table::new(geometry.pu_slots());
         for pu in geometry.pus_channels_first() {
@@ -195,11 +223,14 @@ impl Units {
         // One more for each parallel unit that may fold, which it keeps.
         let folds = if timing.slc.is_on() { geometry.total_pus() as usize } else { 0 };
         let mut ops = Slots::new(max_ops + folds);
-        let slc = Slc::new(geometry, timing, || ops.take(Op::default()));
+        let slc = Slc::new(geometry, timing, || ops.take(Op::default()))?;
         let same_read = timing.read.len() == 1 && slc.is_none();
-        Units {
+        // With none, what never ceases to be written would starve reads. With an
+        // SLC cache reads have no bound: cut with one, drives lost blocks.
+        let read_burst = if slc.is_some() { u32::MAX } else { timing.read_burst.max(1) };
+        Ok(Units {
             geometry: *geometry,
-            timing: timing.clone(),
+            timing: Timing { read_burst, ..timing.clone() },
             same_read: same_read.then(|| timing.read[0]),
             senses: false,
             transfer: (0..=most).map(|n| timing.transfer(n)).collect(),
@@ -210,7 +241,7 @@ impl Units {
             timeline: Timeline::new(geometry.pu_slots()),
             slc,
             suspends: 0,
-        }
+        })
     }
 
     /// From now on each read is asked how long its array read takes, or not.
@@ -321,6 +352,9 @@ impl Units {
     #[inline]
     pub fn release(&mut self, now: Time, pu: u32) -> Option<u32> {
         let unit = &mut self.units[pu];
+        if unit.passed > 0 && self.ops[unit.active].kind != OpKind::Read {
+            unit.passed = 0;
+        }
         self.ops.give(unit.active);
         unit.active = NONE;
         unit.state = State::Idle;
@@ -357,18 +391,20 @@ impl Units {
         self.start(now, pu, id)
     }
 
-    /// Whether one more read may go before a paused operation. Each counts as
-    /// a suspension of it, so that no stream of reads can starve it.
+    /// Whether one more read may go before what else waits, so that no stream
+    /// of reads can starve it. Before a paused operation it counts as a
+    /// suspension of that.
     #[inline]
     fn may_pass(&mut self, pu: u32) -> bool {
-        let paused = self.units[pu].paused;
-        if paused == NONE {
+        let unit = &mut self.units[pu];
+        if unit.paused == NONE && unit.others.is_empty() {
             return true;
         }
-        let passed = &mut self.ops[paused].suspended;
-        let may = *passed < self.timing.suspend_limit;
-        *passed = passed.saturating_add(1);
-        may || self.timing.suspend_limit == u32::MAX
+        if !one_more(&mut unit.passed, self.timing.read_burst) {
+            return false;
+        }
+        unit.paused == NONE
+            || one_more(&mut self.ops[unit.paused].suspended, self.timing.suspend_limit)
     }
 
     #[inline(always)]
@@ -431,7 +467,7 @@ impl Units {
         let owner = self.channels[number].owner;
         if owner == NONE {
             self.grant(now, number, pu);
-        } else if is_read && self.timing.suspend_transfer && self.is_transfer_in(owner) {
+        } else if is_read && self.timing.suspend_transfer && self.is_interrupted(number, owner) {
             let channel = &mut self.channels[number];
             self.units[owner].bus_time = channel.end.since(now);
             channel.others.push_front(owner, &mut self.units);
@@ -446,8 +482,10 @@ impl Units {
         }
     }
 
-    fn is_transfer_in(&self, pu: u32) -> bool {
-        self.active(pu).kind == OpKind::Program
+    /// Whether a read takes a channel from its owner, which is counted.
+    fn is_interrupted(&mut self, number: u32, owner: u32) -> bool {
+        self.active(owner).kind == OpKind::Program
+            && one_more(&mut self.channels[number].passed, self.timing.read_burst)
     }
 
     #[inline(always)]
@@ -465,7 +503,16 @@ impl Units {
         let number = self.units[pu].channel;
         let channel = &mut self.channels[number];
         debug_assert_eq!(channel.owner, pu);
-        let next = channel.reads.pop(&mut self.units);
+        if channel.passed > 0 && self.ops[self.units[pu].active].kind != OpKind::Read {
+            channel.passed = 0;
+        }
+        let alone = channel.others.is_empty();
+        let reads_go = alone || channel.reads.is_empty();
+        let next = if reads_go || one_more(&mut channel.passed, self.timing.read_burst) {
+            channel.reads.pop(&mut self.units)
+        } else {
+            None
+        };
         match next.or_else(|| channel.others.pop(&mut self.units)) {
             Some(next) => self.grant(now, number, next),
             None => channel.owner = NONE,
@@ -491,8 +538,9 @@ impl Units {
         let op = &mut self.ops[unit.active];
         let left = unit.array_end.since(now);
         if op.kind == OpKind::Read
-            || op.suspended >= self.timing.suspend_limit
             || left <= self.timing.suspend_time
+            || op.suspended >= self.timing.suspend_limit
+            || !one_more(&mut unit.passed, self.timing.read_burst)
         {
             return;
         }
@@ -584,8 +632,12 @@ impl Units {
         self.slc.as_mut().expect("the unit has an area").end(pu);
         let unit = &mut self.units[pu];
         unit.active = NONE;
-        if unit.reads.is_empty() && unit.others.is_empty() {
-            return self.keep(now, pu);
+        if unit.others.is_empty() {
+            // Nothing has waited while reads went before this.
+            unit.passed = 0;
+            if unit.reads.is_empty() {
+                return self.keep(now, pu);
+            }
         }
         self.start_next(now, pu)
     }

@@ -1,20 +1,24 @@
 //! Copies of drives: file to file, and from and to other media.
 //!
 //! Guarantees: a copy has every block, tag and chunk of its source and is
-//! durable when the call returns; a copy that could not be finished is removed.
+//! durable when the call returns. Until then there is nothing of its name, and
+//! what lies beside it cannot be opened ([`Unfinished`]); a copy that could not
+//! be finished is removed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, TAG_BYTES};
 use port::BLOCK_BYTES;
 use rustix::fs::{SeekFrom, ioctl_ficlone, seek};
 use rustix::io::Errno;
 
-use crate::file::sync_folder;
+use crate::header::UNFINISHED;
 use crate::open::read_header;
-use crate::{DriveFile, FileError, FileStorage, Header, Opened};
+use crate::unfinished::{Beside, TOO_LONG};
+use crate::{FileError, FileStorage, Header, Opened, Unfinished};
 
 /// Bytes that are copied at once from file to file.
 const AT_ONCE: usize = 1 << 20;
@@ -25,26 +29,47 @@ const AT_ONCE: usize = 1 << 20;
 pub fn clone(from: &Path, to: &Path) -> Result<(), FileError> {
     let source = FileStorage::open(from, true)?;
     read_header(&source)?;
-    let copy = FileStorage::create(to)?;
-    let copied = share_or_copy(source.file(), copy.file()).and_then(|()| sync_folder(to));
-    if copied.is_err() {
-        let _ = std::fs::remove_file(to);
-    }
-    copied
+    let (place, copy) = Beside::claim(to, false)?;
+    let copy = Arc::new(copy);
+    let unfinished = Unfinished::of(place, copy.clone());
+    share_or_copy(source.file(), copy.file())?;
+    unfinished.finish()
 }
 
 fn share_or_copy(from: &File, to: &File) -> Result<(), FileError> {
-    if ioctl_ficlone(to, from).is_err() {
+    let shared = share(from, to, |from, to| Ok(ioctl_ficlone(to, from)?));
+    if shared.is_err() {
         // Any refusal: the copy then says what is really wrong.
-        copy_extents(from, to).map_err(|e| FileError::system("copying it", &e))?;
+        let copied = to.set_len(0).and_then(|()| copy_extents(from, to));
+        copied.map_err(|e| FileError::system("copying it", &e))?;
     }
     to.sync_all().map_err(|e| FileError::system("syncing the copy", &e))
 }
 
-/// Copies what is not a hole.
+/// Shares the data of a drive file, but for its first bytes, which say that it
+/// is not finished. `reflink` gives those, too: until they are written over the
+/// file is too long to be opened.
+pub(crate) fn share(
+    from: &File,
+    to: &File,
+    reflink: impl FnOnce(&File, &File) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let len = from.metadata()?.len();
+    to.set_len(len + TOO_LONG)?;
+    reflink(from, to)?;
+    to.write_all_at(UNFINISHED, 0)?;
+    to.sync_all()?;
+    to.set_len(len)
+}
+
+/// Copies what is not a hole, but for the file's first bytes, which say that it
+/// is not finished.
 fn copy_extents(from: &File, to: &File) -> std::io::Result<()> {
     let len = from.metadata()?.len();
     to.set_len(len)?;
+    // So that no crash of the host leaves data without them.
+    to.write_all_at(UNFINISHED, 0)?;
+    to.sync_all()?;
     let mut bytes = vec![0; AT_ONCE];
     let mut at = 0;
     while at < len {
@@ -59,6 +84,9 @@ fn copy_extents(from: &File, to: &File) -> std::io::Result<()> {
         while at < end {
             let n = (end - at).min(AT_ONCE as u64) as usize;
             from.read_exact_at(&mut bytes[..n], at)?;
+            if at == 0 {
+                bytes[..UNFINISHED.len()].copy_from_slice(UNFINISHED);
+            }
             to.write_all_at(&bytes[..n], at)?;
             at += n as u64;
         }
@@ -77,7 +105,21 @@ pub fn save<M: Medium + ?Sized>(
 ) -> Result<(), FileError> {
     check_kept(header, medium.kept())?;
     check_chunks(header, chunks)?;
-    let mut file = DriveFile::create(path, header)?;
+    let unfinished = Unfinished::begin(path, false)?;
+    save_in(&unfinished, header, chunks, medium, true)?;
+    unfinished.finish()
+}
+
+/// Writes all of a drive in a file that is being made; `threaded` as for
+/// [`DriveFile::create_on`].
+pub(crate) fn save_in<M: Medium + ?Sized>(
+    unfinished: &Unfinished,
+    header: &Header,
+    chunks: &[Chunk],
+    medium: &mut M,
+    threaded: bool,
+) -> Result<(), FileError> {
+    let mut file = unfinished.create_with(header, threaded)?;
     let mut copied = Copier::new(&header.geometry, header.kept).all(chunks, medium, &mut file);
     for (index, chunk) in chunks.iter().enumerate() {
         if *chunk != Chunk::default() {
@@ -86,14 +128,8 @@ pub fn save<M: Medium + ?Sized>(
     }
     // Its own error says more.
     copied = file.error().cloned().map_or(copied, Err);
-    let saved = match copied {
-        Ok(_) => file.close(),
-        Err(e) => Err(e),
-    };
-    if saved.is_err() {
-        let _ = std::fs::remove_file(path);
-    }
-    saved
+    copied?;
+    file.close()
 }
 
 /// Writes all blocks of an opened drive into `medium`, which must be empty and

@@ -6,9 +6,13 @@
 //!
 //! A descriptor says how much was programmed at the ends of the last two sync
 //! generations, too. So at an open it is known how much of a chunk was synced:
-//! damage there is damage, and what came after may rightly be lost.
+//! damage there is damage, and what came after may rightly be lost. And so
+//! the state can have a sum over all chunks of what was synced
+//! ([`Descriptor::share`]), by which zeros in the place of a descriptor, or an
+//! older one, are told from what was there: whichever of the later changes
+//! reached the disk, each descriptor still says what it was at that sync.
 
-use flash::{Cause, Chunk, ChunkState};
+use flash::{Cause, Chunk, ChunkState, FailedRun};
 
 use crate::header::{checksum, put_u32, put_u64, u32_at, u64_at};
 
@@ -44,7 +48,8 @@ pub struct Descriptor {
     /// The chunk, [at rest](at_rest). Its wear is the number of its life.
     pub chunk: Chunk,
     /// Blocks programmed at the end of the generation before `generation`, and
-    /// of the one before that.
+    /// of the one before that. More than there are now where the chunk lost
+    /// them without an erase: it went offline.
     pub ends: [u32; 2],
     /// The sync generation in which its life or its blocks last changed.
     pub generation: u64,
@@ -106,6 +111,33 @@ impl Descriptor {
     /// or be refused by a chunk that is worn out.
     pub fn may_be_next(&self, wear: u32) -> bool {
         wear == self.next_wear() || wear == self.next_wear().saturating_add(1)
+    }
+
+    /// Takes the place of what was known, in the same life.
+    pub fn replace(&mut self, chunk: &Chunk) {
+        let before = std::mem::replace(&mut self.chunk, *chunk);
+        // Of blocks that are gone it is no longer known which ones failed.
+        self.ends = self.ends.map(|end| if stores(&before, end) { end } else { 0 });
+    }
+
+    /// What chunk `number` adds to the sum over all of what they have, once all
+    /// that was described is synced.
+    #[inline]
+    pub fn share(&self, number: usize) -> u64 {
+        if self.next.is_some() {
+            // Nothing is stored in the next life yet.
+            return 0;
+        }
+        share(number, &self.chunk, self.chunk.programmed)
+    }
+
+    /// What it added to the sum that was written when generation `synced` had
+    /// ended.
+    pub fn share_at(&self, number: usize, synced: u64) -> u64 {
+        if self.generation <= synced {
+            return self.share(number);
+        }
+        share(number, &self.chunk, self.durable(synced))
     }
 
     /// Begins the next life, if there is one.
@@ -180,7 +212,7 @@ impl Descriptor {
         let own = bytes[CHUNK..].first_chunk().expect("32 bytes");
         let chunk = decode_chunk(own, size)?;
         let ends = [u32_at(bytes, 4), u32_at(bytes, 8)];
-        if ends[0] > chunk.programmed || ends[1] > ends[0] {
+        if ends.iter().any(|&end| end > size) {
             return Err("it counts more blocks than there can be");
         }
         let generation = u64_at(bytes, 12) & MAX_GENERATION;
@@ -220,6 +252,33 @@ fn decode_next(bytes: &[u8], wear: u32, size: u32) -> Result<Chunk, &'static str
     put_u32(&mut next, 8, programmed);
     put_u32(&mut next, 12, wear);
     decode_chunk(&next, size)
+}
+
+/// Whether any of a chunk's first `end` blocks was stored.
+#[inline]
+fn stores(chunk: &Chunk, end: u32) -> bool {
+    let failed = |run: &FailedRun| end.saturating_sub(run.block()).min(run.count());
+    chunk.failed.iter().map(failed).sum::<u32>() < end
+}
+
+/// What a chunk adds to the sum over all when its first `end` blocks are known.
+/// Nothing where none was stored: its life is of no matter then.
+#[inline]
+fn share(number: usize, chunk: &Chunk, end: u32) -> u64 {
+    if !stores(chunk, end) {
+        return 0;
+    }
+    let life = u64::from(chunk.wear) << 32 | u64::from(end);
+    mix(mix(number as u64) ^ life)
+}
+
+/// Spreads a number over all bits (splitmix64).
+#[inline]
+fn mix(number: u64) -> u64 {
+    let z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// The last generation: it has 48 bits.
@@ -284,7 +343,7 @@ mod tests {
                 put_u32(&mut bytes, 0, sum);
             }
             if let Ok(d) = Descriptor::decode(&bytes, 3, SIZE) {
-                prop_assert!(d.chunk.programmed <= SIZE && d.durable(0) <= d.chunk.programmed);
+                prop_assert!(d.chunk.programmed <= SIZE && d.durable(0) <= SIZE);
                 prop_assert_eq!(at_rest(&d.chunk, SIZE), d.chunk);
                 prop_assert!(d.next.is_none_or(|next| next_life(&next) == Some(next)));
                 prop_assert_eq!(d.encode(3), bytes);
@@ -318,6 +377,30 @@ mod tests {
         assert_eq!([4, 3, 2].map(|synced| d.durable(synced)), [32, 24, 16]);
         d.turn(9);
         assert_eq!((d.durable(8), d.durable(7)), (32, 32));
+    }
+
+    #[test]
+    fn it_knows_what_it_had_whatever_it_became() {
+        let full = Chunk { state: ChunkState::Closed, wp: 8, programmed: 8, ..Chunk::default() };
+        let mut d = Descriptor { chunk: full, generation: 3, ..Descriptor::default() };
+        let had = d.share(7);
+        assert!(had != 0 && had != d.share(6));
+        // It went offline, and later is told so again.
+        let offline = Chunk { state: ChunkState::Offline, ..Chunk::default() };
+        for generation in [4, 5] {
+            d.turn(generation);
+            d.replace(&offline);
+            assert_eq!((d.share(7), d.share_at(7, 3)), (0, had));
+            assert_eq!(Descriptor::decode(&d.encode(7), 7, SIZE), Ok(d));
+        }
+        // Nothing that was stored, nothing that is missed.
+        let mut failed = Chunk::default();
+        failed.write(0, 2, 2, 8).unwrap();
+        assert!(failed.fail(0, 2));
+        let mut d = Descriptor { chunk: failed, generation: 3, ..Descriptor::default() };
+        d.turn(4);
+        d.replace(&offline);
+        assert_eq!((d.share(7), d.share_at(7, 3)), (0, 0));
     }
 
     #[test]

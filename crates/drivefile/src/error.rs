@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use port::OutOfMemory;
 use thiserror::Error;
 
 /// A drive file that cannot be made, opened, written or read.
@@ -52,6 +53,12 @@ pub enum FileError {
     /// It does not begin as a drive file does.
     #[error("this is not a drive file: it does not begin with `ssdkitDF`")]
     Foreign,
+    /// It was never finished.
+    #[error(
+        "this drive file was never finished: the process that made it was killed, or still makes \
+         it; make it again, or remove it"
+    )]
+    Unfinished,
     /// It is of a version that this program does not know.
     #[error("the drive file is of version {found}, this program knows {known}; use a newer ssdkit")]
     Version {
@@ -89,6 +96,21 @@ pub enum FileError {
         offset: u64,
         /// What is wrong with it.
         what: &'static str,
+    },
+    /// What is known of the chunks is not what was synced last.
+    #[error(
+        "the drive file's chunk descriptors are not those of its last sync: some are lost, or \
+         older than the others; the drive cannot be trusted without them: restore the file from \
+         a copy"
+    )]
+    Table,
+    /// There is no memory for what it tells of its chunks.
+    #[error(
+        "the drive file: {reason}; end what else takes memory, or open it on a machine with more"
+    )]
+    Memory {
+        /// What could not be had.
+        reason: String,
     },
     /// A header that cannot be written.
     #[error("a drive file cannot have {what} = {value}: it must be {range}")]
@@ -141,6 +163,12 @@ impl FileError {
     pub fn is_full(&self) -> bool {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         matches!(self, FileError::System { kind: StorageFull | QuotaExceeded | FileTooLarge, .. })
+    }
+
+    /// No memory for what is known of the chunks.
+    pub(crate) fn memory(short: OutOfMemory) -> FileError {
+        let OutOfMemory { what, bytes, source } = short;
+        FileError::Memory { reason: format!("no {bytes} bytes of memory for {what}: {source}") }
     }
 
     /// What the system said while `doing` something.

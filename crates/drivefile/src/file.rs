@@ -23,13 +23,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flash::{Chunk, Medium, Moved, Ppa};
+use port::lazy::room_for;
 
 use crate::blocks::{Blocks, When};
 use crate::descriptor::{Descriptor, at_rest, next_life};
-use crate::header::State;
+use crate::guarded::Guarded;
+use crate::header::{MAGIC, State};
 use crate::layout::Layout;
+use crate::open::DESCRIPTORS;
 use crate::sync::{Job, Outcome, Syncer, write_first_state, write_state};
-use crate::{Area, FileError, FileStorage, Header, Storage};
+use crate::{Area, FileError, FileStorage, Header, Storage, Unfinished};
 
 /// Blocks that are programmed before a sync is begun unasked: 64 MiB.
 const MAX_UNSYNCED: u32 = 1 << 14;
@@ -43,6 +46,8 @@ pub struct DriveFile {
     pub(crate) blocks: Blocks,
     /// By the chunk's number in the file.
     pub(crate) chunks: Vec<Descriptor>,
+    /// The sum of their shares.
+    pub(crate) table: u64,
     pub(crate) session: u32,
     /// What is written now belongs to this generation.
     pub(crate) generation: u64,
@@ -85,16 +90,10 @@ impl DriveFile {
     /// Makes the file of an empty drive, which must not exist, and locks it.
     pub fn create(path: &Path, header: &Header) -> Result<DriveFile, FileError> {
         header.check()?;
-        let storage = Arc::new(FileStorage::create(path)?);
-        let made = DriveFile::create_on(storage, header, true).and_then(|drive| {
-            sync_folder(path)?;
-            Ok(drive)
-        });
-        if made.is_err() {
-            // It is no drive file, and was none before.
-            let _ = std::fs::remove_file(path);
-        }
-        made
+        let file = Unfinished::begin(path, false)?;
+        let drive = file.create(header)?;
+        file.finish()?;
+        Ok(drive)
     }
 
     /// Opens and locks a drive file: alone, or together with others that only
@@ -111,20 +110,36 @@ impl DriveFile {
         header: &Header,
         threaded: bool,
     ) -> Result<DriveFile, FileError> {
+        DriveFile::make_on(storage, header, MAGIC, threaded)
+    }
+
+    /// The same, beginning with `magic`.
+    pub(crate) fn make_on(
+        storage: Arc<dyn Storage>,
+        header: &Header,
+        magic: &[u8; 8],
+        threaded: bool,
+    ) -> Result<DriveFile, FileError> {
         header.check()?;
+        let storage: Arc<dyn Storage> = Arc::new(Guarded::new(storage));
         let layout = Layout::new(&header.geometry, header.kept);
+        let mut chunks = room_for(layout.chunks(), DESCRIPTORS).map_err(FileError::memory)?;
+        chunks.resize(layout.chunks(), Descriptor::default());
         let failed = |e: io::Error| FileError::system("making it", &e);
         storage.set_bytes(header.file_bytes()).map_err(failed)?;
-        storage.write(0, &header.encode()).map_err(failed)?;
+        let mut bytes = header.encode();
+        bytes[..magic.len()].copy_from_slice(magic);
+        // So that no crash of the host leaves data without it.
+        storage.write_durable(0, &bytes).map_err(failed)?;
         if let Some(mut area) = area(header, &storage) {
             let made = nvram::format(&mut area);
             made.map_err(|e| FileError::system("making its journal", &io::Error::other(e)))?;
         }
         storage.sync().map_err(failed)?;
-        let state = State { session: 1, synced: 1, clean: false, time: 0, told: 0 };
+        let table = Some(0);
+        let state = State { session: 1, synced: 1, clean: false, time: 0, told: 0, table };
         write_first_state(&*storage, &state)?;
         let syncer = Syncer::new(Arc::clone(&storage), layout, threaded)?;
-        let chunks = vec![Descriptor::default(); layout.chunks()];
         Ok(DriveFile::assemble(header.clone(), storage, chunks, state, Some(syncer)))
     }
 
@@ -141,6 +156,7 @@ impl DriveFile {
             blocks: Blocks::new(Arc::clone(&storage), &header.geometry, header.kept),
             header,
             storage,
+            table: sum_of(&chunks, Descriptor::share),
             chunks,
             session: state.session,
             generation: state.synced + 1,
@@ -165,6 +181,14 @@ impl DriveFile {
     /// Two of one file are one and the same.
     pub fn area(&self) -> Option<Area> {
         area(&self.header, &self.storage)
+    }
+
+    /// From now on syncs end when they were asked for so often; with 0 at once.
+    #[cfg(any(test, feature = "disk"))]
+    pub fn defer_syncs(&mut self, polls: u32) {
+        if let Some(syncer) = self.syncer.as_mut().filter(|_| polls > 0) {
+            syncer.defer(polls);
+        }
     }
 
     /// The first error that a write or a sync met. From then on nothing can be
@@ -198,7 +222,8 @@ impl DriveFile {
 
     /// The state in which generation `synced` is durable.
     fn state(&self, synced: u64, clean: bool) -> State {
-        State { session: self.session, synced, clean, time: self.time, told: self.told }
+        let (session, time, told) = (self.session, self.time, self.told);
+        State { session, synced, clean, time, told, table: Some(self.table) }
     }
 
     /// Takes note of an error. The first one stays.
@@ -246,8 +271,12 @@ impl DriveFile {
         self.completed >= generation
     }
 
-    /// Begins to sync the generation, if no sync is under way.
+    /// Begins to sync the generation, if no sync is under way. None is begun
+    /// after an error: its state would tell of what could not be written.
     fn begin_sync(&mut self) {
+        if self.error.is_some() {
+            return;
+        }
         let state = self.state(self.generation, false);
         let Some(syncer) = self.syncer.as_mut().filter(|syncer| !syncer.is_busy()) else { return };
         self.generation += 1;
@@ -312,11 +341,15 @@ impl DriveFile {
     /// undone.
     fn erase(&mut self, number: usize, next: Chunk) {
         let chunk = &mut self.chunks[number];
+        self.table = self.table.wrapping_sub(chunk.share(number));
         chunk.turn(self.generation);
         chunk.next = Some(next);
-        self.erased.push(number as u32);
         self.write_change(number);
-        self.begin_sync();
+        // Its space is given back only if the file tells of the erase.
+        if self.error.is_none() {
+            self.erased.push(number as u32);
+            self.begin_sync();
+        }
     }
 
     /// Takes note of a chunk, at rest, whose erase is not durable yet. False
@@ -340,10 +373,10 @@ impl DriveFile {
         }
         let (before, is_empty) = (held.chunk, (held.chunk.programmed | chunk.programmed) == 0);
         if chunk.wear == before.wear || is_empty {
+            let share = held.share(number);
             held.turn(generation);
-            held.chunk = *chunk;
-            // A drive that was taken back to an earlier time has fewer.
-            held.ends = held.ends.map(|end| end.min(chunk.programmed));
+            held.replace(chunk);
+            self.table = self.table.wrapping_sub(share).wrapping_add(held.share(number));
             self.write_change(number);
             return true;
         }
@@ -355,19 +388,17 @@ impl DriveFile {
     }
 }
 
+/// The sum of what `share` says of each chunk and its number.
+pub(crate) fn sum_of(chunks: &[Descriptor], share: impl Fn(&Descriptor, usize) -> u64) -> u64 {
+    let shares = chunks.iter().enumerate().map(|(number, chunk)| share(chunk, number));
+    shares.fold(0, u64::wrapping_add)
+}
+
 /// The area behind the drive, if there is one.
 fn area(header: &Header, storage: &Arc<dyn Storage>) -> Option<Area> {
     let journal = header.cache.journal();
     let start = header.file_bytes() - journal;
     (journal > 0).then(|| Area::new(Arc::clone(storage), start, journal))
-}
-
-/// Makes the name of a new file durable.
-pub(crate) fn sync_folder(path: &Path) -> Result<(), FileError> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let folder = std::fs::File::open(parent.unwrap_or(Path::new(".")));
-    let synced = folder.and_then(|folder| folder.sync_all());
-    synced.map_err(|e| FileError::system("syncing its folder", &e))
 }
 
 impl Medium for DriveFile {

@@ -8,13 +8,16 @@ use flash::{Dimensions, Geometry};
 use crate::FileError;
 use crate::layout::{Layout, STATE_OFFSETS};
 
-/// The version of the format that this crate writes. It also reads version 1,
-/// and makes that one of this version when it is opened for writing.
-pub const VERSION: u32 = 2;
+/// The version of the format that this crate writes. It also reads versions 1
+/// and 2, and makes them of this version when they are opened for writing.
+pub const VERSION: u32 = 3;
+
+/// The version whose state had no sum over the chunks.
+const NO_SUM: u32 = 2;
 
 /// The version in which nothing was kept of why a chunk is offline, and of when
-/// the drive was last used.
-const OLDER: u32 = 1;
+/// the drive was last used, either.
+const OLDEST: u32 = 1;
 
 /// Most bytes of each of a header's two texts.
 pub const MAX_TEXT: usize = 64 << 10;
@@ -23,13 +26,19 @@ pub const MAX_TEXT: usize = 64 << 10;
 const MAX_JOURNAL: u64 = 1 << 40;
 
 /// What a drive file begins with.
-const MAGIC: &[u8; 8] = b"ssdkitDF";
+pub(crate) const MAGIC: &[u8; 8] = b"ssdkitDF";
+
+/// What one begins with that is being made.
+pub(crate) const UNFINISHED: &[u8; 8] = b"ssdkitUF";
 
 /// Bytes of the header before its texts.
 pub const FIXED_BYTES: usize = 64;
 
 /// Bytes of the state.
-pub const STATE_BYTES: usize = 32;
+pub const STATE_BYTES: usize = 40;
+
+/// Bytes of the state up to version 2.
+const STATE_BYTES_NO_SUM: usize = 32;
 
 const _: () = assert!((FIXED_BYTES + 2 * MAX_TEXT) as u64 <= STATE_OFFSETS[0]);
 
@@ -147,11 +156,13 @@ impl Header {
 
     /// How many bytes the header has that begins with `fixed`.
     pub(crate) fn bytes(fixed: &[u8; FIXED_BYTES]) -> Result<usize, FileError> {
-        if &fixed[..8] != MAGIC {
-            return Err(FileError::Foreign);
+        match fixed.first_chunk() {
+            Some(MAGIC) => {}
+            Some(UNFINISHED) => return Err(FileError::Unfinished),
+            _ => return Err(FileError::Foreign),
         }
         let found = u32_at(fixed, 8);
-        if found != VERSION && found != OLDER {
+        if ![VERSION, NO_SUM, OLDEST].contains(&found) {
             return Err(match found {
                 0 => damaged("there is no version 0"),
                 _ => FileError::Version { found, known: VERSION },
@@ -206,7 +217,7 @@ impl Header {
 /// The checksum of a whole header. Version 1 left itself out.
 fn header_sum(version: u32, bytes: &[u8]) -> u32 {
     let mut sum = crc32fast::Hasher::new();
-    if version != OLDER {
+    if version != OLDEST {
         sum.update(&version.to_le_bytes());
     }
     sum.update(&bytes[16..]);
@@ -230,10 +241,16 @@ pub(crate) struct State {
     pub time: u64,
     /// The host's time then, in seconds since 1970; 0 where it is not known.
     pub told: u32,
+    /// The sum of the chunks' shares at the end of that generation; none was
+    /// written up to version 2.
+    pub table: Option<u64>,
 }
 
 impl State {
     /// Its bytes.
+    ///
+    /// # Panics
+    /// Without a sum: only older versions have none.
     pub fn encode(&self) -> [u8; STATE_BYTES] {
         let mut bytes = [0; STATE_BYTES];
         put_u32(&mut bytes, 4, self.session);
@@ -241,21 +258,29 @@ impl State {
         put_u32(&mut bytes, 16, self.clean.into());
         put_u32(&mut bytes, 20, self.told);
         put_u64(&mut bytes, 24, self.time);
+        put_u64(&mut bytes, 32, self.table.expect("a state of this version has it"));
         let sum = checksum(&bytes[4..]);
         put_u32(&mut bytes, 0, sum);
         bytes
     }
 
-    /// The state in these bytes, if there is one.
+    /// The state in these bytes, if there is one: of this version, or, where the
+    /// file has not been opened for writing since, of one before.
     pub fn decode(bytes: &[u8; STATE_BYTES]) -> Option<State> {
-        let whole = u32_at(bytes, 0) == checksum(&bytes[4..]);
+        let whole = |len: usize| u32_at(bytes, 0) == checksum(&bytes[4..len]);
+        let table = match () {
+            () if whole(STATE_BYTES) => Some(u64_at(bytes, 32)),
+            () if whole(STATE_BYTES_NO_SUM) => None,
+            () => return None,
+        };
         let clean = u32_at(bytes, 16);
-        (whole && clean <= 1).then(|| State {
+        (clean <= 1).then(|| State {
             session: u32_at(bytes, 4),
             synced: u64_at(bytes, 8),
             clean: clean == 1,
             time: u64_at(bytes, 24),
             told: u32_at(bytes, 20),
+            table,
         })
     }
 
@@ -372,12 +397,18 @@ mod tests {
         }
 
         #[test]
-        fn a_state_comes_back(session: u32, synced: u64, clean: bool, time: u64, told: u32, at in 0usize..32, flip in 1u8..) {
-            let state = State { session, synced, clean, time, told };
+        fn a_state_comes_back(session: u32, synced: u64, clean: bool, time: u64, told: u32, table: u64, at in 0usize..40, flip in 1u8..) {
+            let state = State { session, synced, clean, time, told, table: Some(table) };
             let mut bytes = state.encode();
             prop_assert_eq!(State::decode(&bytes), Some(state));
             bytes[at] ^= flip;
             prop_assert_eq!(State::decode(&bytes), None);
+            // As it was without the sum.
+            let mut bytes = state.encode();
+            bytes[32..].fill(0);
+            let sum = checksum(&bytes[4..32]);
+            put_u32(&mut bytes, 0, sum);
+            prop_assert_eq!(State::decode(&bytes), Some(State { table: None, ..state }));
         }
     }
 
@@ -391,9 +422,9 @@ mod tests {
         let mut bytes = header.encode();
         put_u32(&mut bytes, 8, VERSION + 1);
         let said = decode(&bytes).unwrap_err().to_string();
-        assert!(said.contains("version 3") && said.contains("newer ssdkit"), "{said}");
-        // The one before is read.
-        put_u32(&mut bytes, 8, OLDER);
+        assert!(said.contains("version 4") && said.contains("newer ssdkit"), "{said}");
+        // The first is read.
+        put_u32(&mut bytes, 8, OLDEST);
         assert!(decode(&bytes).is_err(), "the checksum is of another version");
         let sum = checksum(&bytes[16..]);
         put_u32(&mut bytes, 12, sum);

@@ -47,7 +47,7 @@ impl Layout {
 
     /// How many chunks there are.
     pub fn chunks(&self) -> usize {
-        (self.geometry.total_pus() * self.geometry.chunks()) as usize
+        self.geometry.total_pus() as usize * self.geometry.chunks() as usize
     }
 
     /// Blocks of a chunk.
@@ -72,6 +72,11 @@ impl Layout {
         let pus = g.dimensions().pus as usize;
         let first = g.ppa((unit / pus) as u32, (unit % pus) as u32, chunk as u32, 0);
         g.chunk_index(first)
+    }
+
+    /// Where the descriptors end.
+    pub fn table_end(&self) -> u64 {
+        self.descriptor(self.chunks())
     }
 
     /// Where a chunk's descriptor lies.

@@ -12,9 +12,15 @@
 //!   never wrong data;
 //! - a chunk that was reset keeps what it had until a sync that began after
 //!   the reset has ended, so that what was moved out of it is never lost;
-//! - two processes cannot have one file open, unless both only read.
+//! - two processes cannot have one file open, unless both only read;
+//! - a file that is being made has another name, and cannot be opened, until it
+//!   is whole ([`Unfinished`]).
 //!
-//! It assumes that the system writes a sector of 512 bytes as a whole.
+//! It assumes that the system writes a sector of 512 bytes as a whole, that a
+//! sync which succeeds is one, and that an error of writing back is told to
+//! whoever has the file open, once. Nobody is told of one that a process met
+//! which is gone: so what the disk has, not what the system remembers, is looked
+//! at when a file is opened.
 //! A full disk or a failed write is [`flash::Moved::Failed`], from then on for
 //! everything that changes the drive, and [`DriveFile::error`] says why.
 
@@ -22,14 +28,18 @@ mod area;
 mod blocks;
 mod copy;
 mod descriptor;
+#[cfg(any(test, feature = "disk"))]
+pub mod disk;
 mod entry;
 mod error;
 mod file;
+mod guarded;
 mod header;
 mod layout;
 mod open;
 mod storage;
 mod sync;
+mod unfinished;
 
 pub use area::Area;
 pub use copy::{clone, load, save};
@@ -37,6 +47,7 @@ pub use error::FileError;
 pub use file::{DriveFile, Opened};
 pub use header::{CacheMode, Header, MAX_TEXT, VERSION};
 pub use storage::{FileStorage, Storage};
+pub use unfinished::Unfinished;
 
 #[cfg(test)]
 mod tests;

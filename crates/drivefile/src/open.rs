@@ -4,36 +4,73 @@
 //! that was written after the last sync, what is told is a prefix of what was
 //! programmed, ends where a program ended, and can all be read; everything that
 //! is told is durable before this returns. It may itself be cut, any number
-//! of times. Fails where the header or a descriptor is damaged: a drive whose
-//! chunks are not known would give older data for newer.
+//! of times. Fails where the header or a descriptor is damaged, lost, or older
+//! than the last sync: a drive whose chunks are not known would give older data
+//! for newer, or zeros.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
-use flash::Chunk;
+use flash::{Chunk, Geometry};
+use port::lazy::room_for;
 
 use crate::blocks::Blocks;
 use crate::descriptor::{DESCRIPTOR_BYTES, Descriptor, MAX_GENERATION};
 use crate::entry::MAX_SESSION;
+use crate::file::sum_of;
+use crate::guarded::Guarded;
 use crate::header::{FIXED_BYTES, Header, STATE_BYTES, State};
-use crate::layout::{Layout, STATE_OFFSETS};
+use crate::layout::{Layout, STATE_OFFSETS, TABLE_OFFSET};
 use crate::sync::{Syncer, write_first_state};
-use crate::{DriveFile, FileError, Opened, Storage};
+use crate::{DriveFile, FileError, FileStorage, Opened, Storage};
 
 /// Descriptors that are read at once.
 const AT_ONCE: usize = 2048;
 
+/// What memory for the table is asked for.
+pub(crate) const DESCRIPTORS: &str = "the chunks' descriptors";
+
 impl DriveFile {
+    /// The header of a drive file, which nobody may have open for writing. Of
+    /// the rest nothing is looked at but its length.
+    pub fn header_of(path: &Path) -> Result<Header, FileError> {
+        read_header(&FileStorage::open(path, true)?)
+    }
+
+    /// Bytes of memory that an opened drive file of this geometry takes, with
+    /// [`Opened::chunks`]. Blocks take none.
+    pub fn tables(geometry: &Geometry) -> u64 {
+        let chunks = u64::from(geometry.total_pus()) * u64::from(geometry.chunks());
+        let descriptors = chunks.saturating_mul(size_of::<Descriptor>() as u64);
+        let told = (geometry.chunk_slots() as u64).saturating_mul(size_of::<Chunk>() as u64);
+        descriptors.saturating_add(told)
+    }
+
     /// As [`DriveFile::open`], on any storage.
     pub fn open_on(
         storage: Arc<dyn Storage>,
         read_only: bool,
         threaded: bool,
     ) -> Result<Opened, FileError> {
+        let storage: Arc<dyn Storage> = Arc::new(Guarded::new(storage));
+        // What the system remembers of a life before may not be on the disk: an
+        // error of writing it back was told to that life, or is told now. What
+        // the disk has counts.
+        storage.sync().map_err(|e| FileError::system("writing back what was left", &e))?;
+        storage.reread(0, TABLE_OFFSET).map_err(reading)?;
         let header = read_header(&*storage)?;
         let layout = Layout::new(&header.geometry, header.kept);
         let state = read_state(&*storage)?;
+        // Of a file that was closed all is durable, but the state says so only
+        // if it is itself.
+        let forgotten = if state.clean { layout.table_end() } else { header.file_bytes() };
+        storage.reread(0, forgotten).map_err(reading)?;
         let mut chunks = read_table(&*storage, &layout, &header)?;
+        let found = sum_of(&chunks, |chunk, number| chunk.share_at(number, state.synced));
+        if state.table.is_some_and(|table| table != found) {
+            return Err(FileError::Table);
+        }
         let mut blocks = Blocks::new(Arc::clone(&storage), &header.geometry, header.kept);
         let mut looked = Looked::default();
         for (number, chunk) in chunks.iter_mut().enumerate() {
@@ -50,7 +87,9 @@ impl DriveFile {
             now = begin_session(&*storage, &layout, &state, &mut chunks, &looked)?;
             syncer = Some(Syncer::new(Arc::clone(&storage), layout, threaded)?);
         }
-        let mut told = vec![Chunk::default(); header.geometry.chunk_slots()];
+        let slots = header.geometry.chunk_slots();
+        let mut told = room_for(slots, "the chunks").map_err(FileError::memory)?;
+        told.resize(slots, Chunk::default());
         for (number, chunk) in chunks.iter().enumerate() {
             told[layout.index(number)] = chunk.chunk;
         }
@@ -119,7 +158,7 @@ fn read_table(
     header: &Header,
 ) -> Result<Vec<Descriptor>, FileError> {
     let size = header.geometry.chunk_blocks();
-    let mut chunks = Vec::with_capacity(layout.chunks());
+    let mut chunks = room_for(layout.chunks(), DESCRIPTORS).map_err(FileError::memory)?;
     let mut bytes = vec![0; AT_ONCE * DESCRIPTOR_BYTES];
     while chunks.len() < layout.chunks() {
         let offset = layout.descriptor(chunks.len());
@@ -207,7 +246,8 @@ fn begin_session(
         storage.write(layout.descriptor(number), &bytes).map_err(failed)?;
     }
     storage.sync().map_err(failed)?;
-    let now = State { session: state.session + 1, synced, clean: false, ..*state };
+    let table = Some(sum_of(chunks, Descriptor::share));
+    let now = State { session: state.session + 1, synced, clean: false, table, ..*state };
     write_first_state(storage, &now)?;
     if !state.clean {
         for &number in &looked.erased {

@@ -3,11 +3,15 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
+use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock, major, minor};
+use rustix::fs::{
+    Advice, FallocateFlags, FlockOperation, OFlags, SeekFrom, fadvise, fallocate, fdatasync, flock,
+    major, minor, seek,
+};
 use rustix::io::{Errno, ReadWriteFlags, pwritev, pwritev2};
 
 use crate::FileError;
@@ -30,6 +34,11 @@ pub trait Storage: Send + Sync {
     /// Returns when everything that was written before it was called is
     /// durable.
     fn sync(&self) -> io::Result<()>;
+    /// Forgets what is remembered of a range and is not waiting to be written:
+    /// what is read of it from now on is what the disk has.
+    fn reread(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
     /// Gives the space of a range back; it reads as zeros then, or as before
     /// where that cannot be.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
@@ -52,11 +61,19 @@ const CLOCK_SET: u32 = 1_577_836_800;
 #[derive(Debug)]
 pub struct FileStorage {
     file: File,
+    /// Opened for reading only.
+    read_only: bool,
 }
+
+/// The longest pages that a host has.
+const LARGE_PAGE: u64 = 4 << 20;
 
 /// How often a lock is tried: a child that is just being started has a copy of
 /// every lock for a moment.
 const LOCK_TRIES: u32 = 5;
+
+/// How often a name is opened that gets another file meanwhile.
+const OPEN_TRIES: u32 = 8;
 
 impl FileStorage {
     /// Makes an empty file, which must not exist, and locks it.
@@ -67,41 +84,74 @@ impl FileStorage {
             _ => named(path, "making it", &e),
         })?;
         lock(&file, path, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(FileStorage { file })
+        Ok(FileStorage { file, read_only: false })
     }
 
-    /// Opens and locks a regular file.
+    /// Opens and locks a regular file: the one of this name when it is locked.
     pub fn open(path: &Path, read_only: bool) -> Result<FileStorage, FileError> {
-        // A pipe must not make the open wait.
-        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
-        let kind = fs::metadata(path).map_err(|e| refused(path, read_only, &e))?.file_type();
-        if !kind.is_file() {
-            let kind = match () {
-                () if kind.is_dir() => "a directory",
-                () if kind.is_block_device() => "a block device",
-                () if kind.is_char_device() => "a character device",
-                () if kind.is_fifo() => "a pipe",
-                () => "no regular file",
-            };
-            return Err(FileError::NotAFile { path: path.into(), kind });
+        FileStorage::open_locking(path, read_only, lock)
+    }
+
+    /// The same, locking it with `lock`.
+    pub(crate) fn open_locking(
+        path: &Path,
+        read_only: bool,
+        mut lock: impl FnMut(&File, &Path, FlockOperation) -> Result<(), FileError>,
+    ) -> Result<FileStorage, FileError> {
+        let how = match read_only {
+            true => FlockOperation::NonBlockingLockShared,
+            false => FlockOperation::NonBlockingLockExclusive,
+        };
+        for _ in 0..OPEN_TRIES {
+            let file = open_regular(path, read_only)?;
+            lock(&file, path, how)?;
+            let storage = FileStorage { file, read_only };
+            // Another file may have taken its name before it was locked.
+            if storage.is_in(fs::metadata(path)) {
+                return Ok(storage);
+            }
         }
-        let opened = OpenOptions::new().read(true).write(!read_only).custom_flags(flags).open(path);
-        let file = opened.map_err(|e| refused(path, read_only, &e))?;
-        lock(
-            &file,
-            path,
-            match read_only {
-                true => FlockOperation::NonBlockingLockShared,
-                false => FlockOperation::NonBlockingLockExclusive,
-            },
-        )?;
-        Ok(FileStorage { file })
+        Err(FileError::InUse { path: path.into(), by: "processes that replace it".into() })
+    }
+
+    /// Whether it is the file of this name.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        self.is_in(path.symlink_metadata())
+    }
+
+    /// Whether it is the file that this tells of.
+    fn is_in(&self, about: io::Result<fs::Metadata>) -> bool {
+        let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+        self.file.metadata().is_ok_and(|own| about.is_ok_and(|b| same(own, b)))
+    }
+
+    /// Whether nothing was ever written to it.
+    pub(crate) fn is_a_hole(&self) -> bool {
+        seek(&self.file, SeekFrom::Data(0)) == Err(Errno::NXIO)
     }
 
     /// The file itself.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
+}
+
+fn open_regular(path: &Path, read_only: bool) -> Result<File, FileError> {
+    // A pipe must not make the open wait.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+    let kind = fs::metadata(path).map_err(|e| refused(path, read_only, &e))?.file_type();
+    if !kind.is_file() {
+        let kind = match () {
+            () if kind.is_dir() => "a directory",
+            () if kind.is_block_device() => "a block device",
+            () if kind.is_char_device() => "a character device",
+            () if kind.is_fifo() => "a pipe",
+            () => "no regular file",
+        };
+        return Err(FileError::NotAFile { path: path.into(), kind });
+    }
+    let opened = OpenOptions::new().read(true).write(!read_only).custom_flags(flags).open(path);
+    opened.map_err(|e| refused(path, read_only, &e))
 }
 
 /// What the system said about a file's name.
@@ -121,7 +171,7 @@ fn refused(path: &Path, read_only: bool, e: &io::Error) -> FileError {
     }
 }
 
-fn lock(file: &File, path: &Path, how: FlockOperation) -> Result<(), FileError> {
+pub(crate) fn lock(file: &File, path: &Path, how: FlockOperation) -> Result<(), FileError> {
     for attempt in 1.. {
         match flock(file, how) {
             Ok(()) => return Ok(()),
@@ -187,7 +237,21 @@ impl Storage for FileStorage {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        match fdatasync(&self.file) {
+            // A file system that cannot be written has nothing to write back,
+            // and may not know how.
+            Err(Errno::INVAL | Errno::ROFS) if self.read_only => Ok(()),
+            Err(Errno::INTR) => self.file.sync_data(),
+            synced => Ok(synced?),
+        }
+    }
+
+    fn reread(&self, offset: u64, len: u64) -> io::Result<()> {
+        // Only whole pages are forgotten, which may be large.
+        let (start, end) = (offset / LARGE_PAGE * LARGE_PAGE, offset.saturating_add(len));
+        let len = end.next_multiple_of(LARGE_PAGE) - start;
+        fadvise(&self.file, start, NonZeroU64::new(len), Advice::DontNeed)?;
+        Ok(())
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {

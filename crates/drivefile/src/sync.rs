@@ -51,7 +51,7 @@ enum Worker {
         handle: Option<JoinHandle<()>>,
     },
     /// A test: it begins at once and ends when it was polled so often.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "disk"))]
     Deferred { polls: u32, left: u32, job: Option<(Job, io::Result<()>)> },
 }
 
@@ -85,7 +85,7 @@ impl Syncer {
     }
 
     /// From now on syncs end at the `polls`th poll.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "disk"))]
     pub fn defer(&mut self, polls: u32) {
         self.worker = Worker::Deferred { polls, left: 0, job: None };
     }
@@ -110,7 +110,7 @@ impl Syncer {
                 // Without a thread nobody answers, which poll reports.
                 let _ = jobs.try_send(job);
             }
-            #[cfg(test)]
+            #[cfg(any(test, feature = "disk"))]
             Worker::Deferred { polls, left, job: held } => {
                 *held = Some((job, self.storage.sync()));
                 *left = *polls;
@@ -127,7 +127,7 @@ impl Syncer {
                 Err(TryRecvError::Empty) => None,
                 Err(TryRecvError::Disconnected) => Some(gone()),
             },
-            #[cfg(test)]
+            #[cfg(any(test, feature = "disk"))]
             Worker::Deferred { left, job, .. } => {
                 *left = left.saturating_sub(1);
                 let due = if *left == 0 { job.take() } else { None };

@@ -2,15 +2,19 @@
 
 mod crash;
 mod damage;
-mod disk;
 mod files;
+mod folder;
 mod model;
+mod pages;
+mod syncs;
+mod unfinished;
 
 use flash::{
     Cause, Chunk, ChunkState, Dimensions, ErrorLevel, Geometry, Medium, Moved, Ppa, TAG_BYTES, Tag,
 };
 use port::BLOCK_BYTES;
 
+pub(crate) use crate::disk::Rng;
 use crate::{CacheMode, Header};
 
 /// A drive of 2 units of 3 chunks of 8 blocks, written by 2.
@@ -19,24 +23,6 @@ fn header(kept: u32) -> Header {
     let geometry = Geometry::new(dim).unwrap();
     let (profile, drive) = ("name = \"test\"".to_string(), "size = 1".to_string());
     Header { geometry, kept, cache: CacheMode::Volatile, profile, drive }
-}
-
-/// Numbers that look random, from a seed.
-pub(crate) struct Rng(pub u64);
-
-impl Rng {
-    /// A number below `n` (splitmix64).
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
 }
 
 /// A block by which it can be known: its number is in every byte.

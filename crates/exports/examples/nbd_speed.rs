@@ -14,6 +14,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use device::realtime::process_cpu;
 use exports::SharedDrive;
 use exports::nbd::{Client, Export, ListenAddr, Server, StopHandle};
 use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Shape, Time};
@@ -56,7 +57,7 @@ const SHAPE: Shape = Shape { bytes: 64 << 30, kept: 0, max_bytes: 1 << 20, depth
 
 fn serve(server: Server, stop: &StopHandle) -> Result<(), Box<dyn Error + Send + Sync>> {
     let port = Instantly { shape: SHAPE, done: Ring::new(SHAPE.depth), now: Time::ZERO };
-    let drive = SharedDrive::new(port)?;
+    let drive = SharedDrive::new(port);
     server.run(&Export::even_without_data(SHAPE)?, &drive, stop)?;
     Ok(())
 }
@@ -75,6 +76,7 @@ fn measure(client: &mut Client, depth: u64) -> Result<f64, Box<dyn Error>> {
         client.submit(BlockOp::Read, offset(), READ, false, cookie, &[])?;
     }
     let start = Instant::now();
+    let cpu = process_cpu();
     let mut count = 0u64;
     let mut failed = None;
     loop {
@@ -90,6 +92,7 @@ fn measure(client: &mut Client, depth: u64) -> Result<f64, Box<dyn Error>> {
         count += n;
         if start.elapsed() > RUN {
             let rate = count as f64 / start.elapsed().as_secs_f64();
+            println!("  cpu {} ns/request", (process_cpu() - cpu) / count);
             while client.recv(&mut |_, _, _| {})? > 0 {}
             return Ok(rate);
         }

@@ -8,8 +8,10 @@
 //! Linux only: waiting is `ppoll` with nanoseconds, waking is an eventfd.
 
 pub mod drive;
+pub mod limits;
 pub mod listen;
 pub mod nbd;
 pub mod redis;
 
 pub use drive::{DriveLost, SEATS, SharedDrive};
+pub use limits::Limits;

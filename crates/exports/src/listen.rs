@@ -12,8 +12,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::net::sockopt;
 use thiserror::Error;
 
 /// Where to listen, or to connect to.
@@ -100,7 +103,25 @@ enum Socket {
 
 /// A server's ear.
 #[derive(Debug)]
-pub(crate) struct Listener(Socket);
+pub(crate) struct Listener {
+    socket: Socket,
+    /// A descriptor to give up for a client that is turned away when there
+    /// are no others: else it would wait, and the socket stay readable.
+    spare: Option<OwnedFd>,
+}
+
+/// Who came.
+#[derive(Debug)]
+pub(crate) enum Guest {
+    /// A client.
+    Client(OwnedFd),
+    /// Nobody is waiting.
+    Nobody,
+    /// One that has left again.
+    Gone,
+    /// There are no more descriptors, or no memory for one.
+    Unseated,
+}
 
 impl Listener {
     /// Listens on `addr`.
@@ -109,7 +130,7 @@ impl Listener {
             io::ErrorKind::AddrInUse => ListenError::InUse(addr.clone()),
             _ => ListenError::Listen { addr: addr.clone(), source },
         };
-        Ok(Listener(match addr {
+        let socket = match addr {
             ListenAddr::Tcp(at) => {
                 let listener = TcpListener::bind(at).map_err(fail)?;
                 listener.set_nonblocking(true).map_err(fail)?;
@@ -121,13 +142,14 @@ impl Listener {
                 listener.set_nonblocking(true).map_err(fail)?;
                 Socket::Unix { listener, path: path.clone(), inode: inode(path) }
             }
-        }))
+        };
+        Ok(Listener { socket, spare: spare() })
     }
 
     /// Where it listens: with the port that the system chose, when it was
     /// asked to.
     pub(crate) fn addr(&self) -> Result<ListenAddr, io::Error> {
-        match &self.0 {
+        match &self.socket {
             Socket::Unix { path, .. } => Ok(ListenAddr::Unix(path.clone())),
             Socket::Tcp(listener) => Ok(ListenAddr::Tcp(listener.local_addr()?)),
         }
@@ -135,28 +157,58 @@ impl Listener {
 
     /// Readable when a client waits.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        match &self.0 {
+        match &self.socket {
             Socket::Unix { listener, .. } => listener.as_fd(),
             Socket::Tcp(listener) => listener.as_fd(),
         }
     }
 
     /// Takes a client. Does not wait.
-    pub(crate) fn accept(&self) -> io::Result<OwnedFd> {
-        match &self.0 {
-            Socket::Unix { listener, .. } => Ok(listener.accept()?.0.into()),
-            Socket::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nodelay(true)?;
-                Ok(stream.into())
-            }
+    pub(crate) fn accept(&self) -> Guest {
+        let taken = match &self.socket {
+            Socket::Unix { listener, .. } => listener.accept().map(|(sock, _)| sock.into()),
+            Socket::Tcp(listener) => listener.accept().and_then(|(sock, _)| {
+                sock.set_nodelay(true)?;
+                keep_alive(sock.as_fd())?;
+                Ok(sock.into())
+            }),
+        };
+        match taken {
+            Ok(sock) => Guest::Client(sock),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Guest::Nobody,
+            Err(e) => match e.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Guest::Unseated,
+                _ => Guest::Gone,
+            },
         }
     }
+
+    /// Turns the first client away that waits, when there is no descriptor
+    /// for it. False when not even that can be done.
+    pub(crate) fn turn_away(&mut self) -> bool {
+        self.spare = None;
+        let is_away = !matches!(self.accept(), Guest::Unseated);
+        self.spare = spare();
+        is_away
+    }
+}
+
+/// A descriptor that means nothing.
+fn spare() -> Option<OwnedFd> {
+    eventfd(0, EventfdFlags::CLOEXEC).ok()
+}
+
+/// Lets the system find out within two minutes that a silent peer is no more.
+fn keep_alive(sock: BorrowedFd<'_>) -> io::Result<()> {
+    sockopt::set_socket_keepalive(sock, true)?;
+    sockopt::set_tcp_keepidle(sock, Duration::from_secs(60))?;
+    sockopt::set_tcp_keepintvl(sock, Duration::from_secs(10))?;
+    Ok(sockopt::set_tcp_keepcnt(sock, 6)?)
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Socket::Unix { path, inode: ours, .. } = &self.0
+        if let Socket::Unix { path, inode: ours, .. } = &self.socket
             && ours.is_some()
             && inode(path) == *ours
         {

@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 
+use port::lazy::table;
 use port::{BLOCK_BYTES, Lazy, OutOfMemory};
 
 use crate::slabs::{Page, Slabs};
@@ -145,7 +146,7 @@ pub struct RamMedium {
     /// Sequence number of each chunk's first block.
     base: Lazy<u64>,
     /// A bit for each chunk that is in one of the side tables.
-    aside: Vec<u64>,
+    aside: Box<[u64]>,
     wide: HashMap<usize, Box<[Tag]>>,
     /// By chunk, blocks stored whole though the medium keeps less.
     whole: HashMap<usize, Vec<WholeBlock>>,
@@ -163,27 +164,41 @@ impl RamMedium {
         Ok(RamMedium {
             geometry: *geometry,
             kept,
-            data: Lazy::zeroed(blocks * kept as usize, "the medium's data")?,
+            data: Lazy::zeroed(blocks.saturating_mul(kept as usize), "the medium's data")?,
             ids: Lazy::zeroed(blocks, "the medium's tags")?,
             seqs: Lazy::zeroed(blocks, "the medium's tags")?,
             base: Lazy::zeroed(geometry.chunk_slots(), "the medium's chunks")?,
-            aside: vec![0; geometry.chunk_slots().div_ceil(64)],
+            aside: table(0, geometry.chunk_slots().div_ceil(64), "the medium's chunks")?,
             wide: HashMap::new(),
             whole: HashMap::new(),
             pages: Slabs::default(),
         })
     }
 
+    /// Bytes of memory that an empty one takes, and one of which every block was
+    /// written.
+    pub fn memory(geometry: &Geometry, kept: u32) -> (u64, u64) {
+        let slots = geometry.chunk_slots() as u64;
+        let block = u64::from(kept) + (size_of::<u32>() + size_of::<i32>()) as u64;
+        let empty = slots.div_ceil(64) * 8;
+        (empty, empty + slots * 8 + geometry.blocks().saturating_mul(block))
+    }
+
     /// Takes the memory for all blocks now, and for `whole` of them to be stored
     /// whole where the medium keeps less, so that real time never waits for the
-    /// system to find it. Where the system has none, the first writes fail.
-    pub fn populate(&mut self, whole: u64) {
+    /// system to find it. Where the system has none, the first writes fail. It
+    /// takes seconds for some GiB: `go_on` is asked now and then, and where it
+    /// says no, that is the end and the answer.
+    pub fn populate(&mut self, whole: u64, mut go_on: impl FnMut() -> bool) -> bool {
         if u64::from(self.kept) < BLOCK_BYTES {
             self.pages.reserve(whole as usize);
         }
         let blocks = self.geometry.chunk_blocks() as usize;
         for pu in self.geometry.pus_channels_first() {
             for number in 0..self.geometry.chunks() {
+                if !go_on() {
+                    return false;
+                }
                 let start = self.geometry.chunk_start(self.geometry.chunk_of(pu, number));
                 let range = self.place(start)..self.place(start) + blocks;
                 let kept = self.kept as usize;
@@ -192,6 +207,7 @@ impl RamMedium {
                 self.seqs.populate(range);
             }
         }
+        true
     }
 
     /// Where a block is in the arrays: neighbours of a unit are neighbours.

@@ -5,6 +5,10 @@ use port::BLOCK_BYTES;
 use crate::medium::TAG_BYTES;
 use crate::slc::SlcCache;
 
+/// [`Timing::read_burst`] where nothing else is said: reads are late by a
+/// program once in so many, and a program is late by so many reads.
+pub const READ_BURST: u32 = 64;
+
 /// Timings of a drive, in nanoseconds unless said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing {
@@ -26,6 +30,12 @@ pub struct Timing {
     pub tags_on_channel: bool,
     /// Reads go before programs and erases that wait.
     pub reads_first: bool,
+    /// Reads that go before a program or erase that waits, or interrupt it,
+    /// before it is its turn: at its die, and for each transfer on its channel.
+    /// 0 is as 1, so that reads have their turn, too.
+    /// `u32::MAX` is no limit: a stream of reads can then keep it waiting for
+    /// ever.
+    pub read_burst: u32,
     /// A read interrupts a program or erase in the array.
     pub suspend: bool,
     /// From the suspend command until the array is free.
@@ -57,6 +67,7 @@ impl Default for Timing {
             channel_split: 1,
             tags_on_channel: false,
             reads_first: true,
+            read_burst: READ_BURST,
             suspend: false,
             suspend_time: 0,
             resume_time: 0,

@@ -2,8 +2,10 @@
 //!
 //! Guarantees: both come from the same numbers; a percentile with too few
 //! I/Os behind it is `null` in JSON and a dash with its reason in the text;
-//! the text has at most [`MAX_LINES`] lines and every number its unit.
-//! Nothing here fails: a rate over no time is zero.
+//! where no figure means anything both say so and why, and the text shows none;
+//! what a drive does not tell is unknown, not zero; the text has at most
+//! [`MAX_LINES`] lines at its full width, no line wider than asked for, and
+//! every number its unit. Nothing here fails: a rate over no time is zero.
 
 use std::fmt::Write;
 
@@ -12,12 +14,15 @@ use serde_json::Value;
 
 use crate::histogram::{Histogram, Summary};
 use crate::series::Row;
+use crate::steady::{ROUND_NS, WINDOW as WINDOW_FULL};
 use crate::units::{bytes_decimal, count, time_ns};
 
 /// The longest text report.
 pub const MAX_LINES: usize = 40;
 /// The widest line of it, in columns.
-const WIDTH: usize = 90;
+pub const WIDTH: usize = 90;
+/// The narrowest line that it can be told in.
+const NARROW: usize = 60;
 /// Columns of the picture of the series.
 const SPARKS: usize = 60;
 /// Columns of a latency bar.
@@ -30,14 +35,19 @@ pub struct Report {
     pub drive: Value,
     /// The workload's effective configuration.
     pub workload: Value,
-    /// I/Os completed.
+    /// I/Os that did what they were asked; flushes apart.
     pub ios: u64,
+    /// Requests that failed: they are in no other figure.
+    pub failed_requests: u64,
     /// Bytes read and written.
     pub bytes: u64,
     /// How long the run took on the drive's clock.
     pub seconds: f64,
-    /// How long it took on the wall.
+    /// How long all of it took on the wall, from making or opening the drive
+    /// to the report.
     pub wall_seconds: f64,
+    /// Why rates and latencies mean nothing; `None` where they do.
+    pub void: Option<String>,
     /// I/Os per second of drive time.
     pub iops: f64,
     /// Bytes per second of drive time.
@@ -50,14 +60,15 @@ pub struct Report {
     /// Writes alone, where there are reads as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write: Option<Direction>,
-    /// Write amplification; `None` when nothing was written.
+    /// Write amplification; `None` when nothing was written, and of a drive
+    /// that does not tell.
     pub write_amplification: Option<WriteAmplification>,
     /// Whether the steady state was reached; `None` when it was not sought.
     pub steady: Option<SteadyState>,
-    /// What garbage collection did.
-    pub gc: Gc,
-    /// Chunks erased.
-    pub erases: u64,
+    /// What garbage collection did; `None` of a drive that does not tell.
+    pub gc: Option<Gc>,
+    /// Chunks erased; `None` of a drive that does not tell.
+    pub erases: Option<u64>,
     /// 99.9th percentile of actual less modelled completion time, in
     /// nanoseconds; only with the real clock.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,12 +135,48 @@ impl WriteAmplification {
 }
 
 /// How the search for the steady state ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SteadyState {
     /// Whether the drive settled.
     pub reached: bool,
     /// Rounds it took.
     pub rounds: usize,
+    /// How many rounds had to agree.
+    pub window: usize,
+    /// The least drive time of a round, in seconds.
+    pub round_seconds: f64,
+    /// Whether fewer or shorter rounds were asked for than the full rule has.
+    pub weaker: bool,
+}
+
+impl SteadyState {
+    /// A search that looked at `window` rounds of `round_ns`.
+    pub fn new(reached: bool, rounds: usize, window: usize, round_ns: u64) -> SteadyState {
+        let weaker = window < WINDOW_FULL || round_ns < ROUND_NS;
+        SteadyState { reached, rounds, window, round_seconds: round_ns as f64 / 1e9, weaker }
+    }
+
+    fn to_text(self) -> String {
+        let after = |n: usize| if n == 1 { "1 round".into() } else { format!("{n} rounds") };
+        let mut text = match self.reached {
+            true => format!("steady state reached after {}", after(self.rounds)),
+            false => format!(
+                "steady state not reached after {}: figures may still move",
+                after(self.rounds)
+            ),
+        };
+        if self.weaker {
+            let time = |seconds: f64| time_ns(seconds * 1e9);
+            let _ = write!(
+                text,
+                ", by a weaker rule: {} rounds of {} instead of {WINDOW_FULL} of {}",
+                self.window,
+                time(self.round_seconds),
+                time(ROUND_NS as f64 / 1e9)
+            );
+        }
+        text
+    }
 }
 
 /// What garbage collection did.
@@ -141,22 +188,24 @@ pub struct Gc {
     pub moved: u64,
 }
 
-/// Processor time of the run.
+/// Processor time of what was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Cpu {
     /// In user mode.
     pub user_seconds: f64,
     /// In the kernel.
     pub system_seconds: f64,
+    /// How long that took on the wall.
+    pub wall_seconds: f64,
     /// Both, for each I/O, in nanoseconds.
     pub per_io_ns: f64,
 }
 
 impl Cpu {
-    /// From the two times and the number of I/Os.
-    pub fn new(user_seconds: f64, system_seconds: f64, ios: u64) -> Cpu {
+    /// From the two times, that on the wall, and the number of I/Os.
+    pub fn new(user_seconds: f64, system_seconds: f64, wall_seconds: f64, ios: u64) -> Cpu {
         let per_io_ns = per((user_seconds + system_seconds) * 1e9, ios as f64);
-        Cpu { user_seconds, system_seconds, per_io_ns }
+        Cpu { user_seconds, system_seconds, wall_seconds, per_io_ns }
     }
 }
 
@@ -171,36 +220,47 @@ impl Report {
         serde_json::to_value(self).expect("a report has only text for keys")
     }
 
-    /// The report for a terminal.
+    /// The report for a terminal, in its full width.
     pub fn to_text(&self) -> String {
-        let mut out = String::new();
-        self.write_text(&mut out).expect("a string takes all text");
-        out
+        self.to_text_in(WIDTH)
     }
 
-    fn write_text(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(out, "ssdkit {}, seed {}", self.version, self.seed)?;
-        writeln!(out)?;
-        configuration(out, "drive", &self.drive)?;
-        configuration(out, "workload", &self.workload)?;
+    /// The report for a terminal of so many columns, of which it uses at most
+    /// [`WIDTH`].
+    pub fn to_text_in(&self, columns: usize) -> String {
+        let mut out = Page { text: String::new(), width: columns.clamp(NARROW, WIDTH) };
+        self.write_text(&mut out).expect("a string takes all text");
+        out.text
+    }
+
+    fn write_text(&self, out: &mut Page) -> std::fmt::Result {
+        writeln!(out.text, "ssdkit {}, seed {}\n", self.version, self.seed)?;
+        out.configuration("drive", &self.drive)?;
+        out.configuration("workload", &self.workload)?;
         self.totals(out)?;
-        writeln!(out)?;
-        self.directions(out)?;
-        self.percentiles(out)?;
-        writeln!(out)?;
+        writeln!(out.text)?;
+        if let Some(why) = &self.void {
+            out.line("VOID", &format!("rates and latencies mean nothing: {why}"))?;
+            writeln!(out.text)?;
+        } else {
+            self.directions(out)?;
+            self.percentiles(out)?;
+            writeln!(out.text)?;
+        }
         self.writes(out)?;
-        self.over_time(out)?;
+        if self.void.is_none() {
+            self.over_time(out)?;
+        }
         self.ending(out)
     }
 
-    fn totals(&self, out: &mut String) -> std::fmt::Result {
-        let (drive, wall) = (time_ns(self.seconds * 1e9), time_ns(self.wall_seconds * 1e9));
+    fn totals(&self, out: &mut Page) -> std::fmt::Result {
+        let drive = time_ns(self.seconds * 1e9);
         let (ios, bytes) = (count(self.ios as f64), bytes_decimal(self.bytes as f64));
-        line(
-            out,
-            "run",
-            &format!("{ios} I/Os, {bytes} in {drive} of drive time ({wall} on the wall)"),
-        )
+        out.line("run", &format!("{ios} I/Os, {bytes} in {drive} of drive time"))?;
+        let (all, measured) =
+            (time_ns(self.wall_seconds * 1e9), time_ns(self.cpu.wall_seconds * 1e9));
+        out.line("on the wall", &format!("{all} in all, of which {measured} measuring"))
     }
 
     /// Columns of the tables: everything, then reads and writes if both occur.
@@ -216,14 +276,14 @@ impl Report {
         [("all", all)].into_iter().chain(parts).collect()
     }
 
-    fn directions(&self, out: &mut String) -> std::fmt::Result {
+    fn directions(&self, out: &mut Page) -> std::fmt::Result {
         let columns = self.columns();
-        let row = |out: &mut String, label: &str, cell: &dyn Fn(&Direction) -> String| {
+        let row = |out: &mut Page, label: &str, cell: &dyn Fn(&Direction) -> String| {
             let cells: String = columns.iter().map(|(_, d)| format!("{:>12}", cell(d))).collect();
-            writeln!(out, "{label:<10}{cells}")
+            writeln!(out.text, "{label:<10}{cells}")
         };
         let heads: String = columns.iter().map(|(name, _)| format!("{name:>12}")).collect();
-        writeln!(out, "{:<10}{heads}", "")?;
+        writeln!(out.text, "{:<10}{heads}", "")?;
         row(out, "I/Os", &|d| count(d.ios as f64))?;
         row(out, "IOPS", &|d| count(d.iops.round()))?;
         row(out, "throughput", &|d| {
@@ -232,95 +292,94 @@ impl Report {
         Ok(())
     }
 
-    fn percentiles(&self, out: &mut String) -> std::fmt::Result {
+    fn percentiles(&self, out: &mut Page) -> std::fmt::Result {
         let columns = self.columns();
-        let longest = self.latency_ns.max.unwrap_or(0);
-        let shortest = self.latency_ns.min.unwrap_or(0);
-        let mut missing = false;
+        let longest = self.latency_ns.max.unwrap_or(0) as f64;
+        let shortest = self.latency_ns.min.unwrap_or(0) as f64;
         let under = columns.len() * 12;
-        writeln!(out, "{:<10}{:under$}   log scale", "latency", "")?;
+        let room = BAR.min(out.width - (13 + under));
+        writeln!(out.text, "{:<10}{:under$}   log scale", "latency", "")?;
+        let mut missing = Vec::new();
         for (label, get) in LATENCY_ROWS {
             let cells: String = columns.iter().map(|(_, d)| cell(get(&d.latency_ns))).collect();
-            missing |= columns.iter().any(|(_, d)| get(&d.latency_ns).is_none());
-            let bar = get(&self.latency_ns).map(|ns| log_bar(ns, shortest as f64, longest as f64));
+            let bar = get(&self.latency_ns).map(|ns| log_bar(ns, shortest, longest, room));
             let bar = bar.unwrap_or_default();
-            writeln!(out, "{}", format!("{label:<10}{cells}   {bar}").trim_end())?;
+            writeln!(out.text, "{}", format!("{label:<10}{cells}   {bar}").trim_end())?;
+            let need = NEEDS.iter().find(|(name, _)| *name == label);
+            if let Some((_, n)) = need
+                && columns.iter().any(|(_, d)| get(&d.latency_ns).is_none())
+            {
+                missing.push(format!("{label} needs {} I/Os", count(*n as f64)));
+            }
         }
-        if missing {
-            let need = |n: u64| count(n as f64);
-            writeln!(
-                out,
-                "{:<10}- insufficient samples: p99.9 needs {}, p99.99 {}, p99.999 {} I/Os",
-                "",
-                need(Summary::P999_SAMPLES),
-                need(Summary::P9999_SAMPLES),
-                need(Summary::P99999_SAMPLES)
-            )?;
+        if !missing.is_empty() {
+            out.line("", &format!("- insufficient samples: {}", missing.join(", ")))?;
         }
         Ok(())
     }
 
-    fn writes(&self, out: &mut String) -> std::fmt::Result {
-        let amplification = match &self.write_amplification {
-            None => "none: nothing was written".to_owned(),
-            Some(w) => format!(
+    fn writes(&self, out: &mut Page) -> std::fmt::Result {
+        let amplification = match (&self.write_amplification, self.gc) {
+            (None, None) => "unknown: this drive does not tell what it writes".to_owned(),
+            (None, Some(_)) => "none: nothing was written".to_owned(),
+            (Some(w), _) => format!(
                 "{:.3} = {} user + {:.3} collection + {:.3} padding + {:.3} metadata",
                 w.total, w.user, w.gc, w.padding, w.metadata
             ),
         };
-        line(out, "write amp.", &amplification)?;
-        let (collections, moved) = (count(self.gc.collections as f64), count(self.gc.moved as f64));
-        let erases = count(self.erases as f64);
-        line(
-            out,
-            "collection",
-            &format!("{collections} runs, {moved} blocks moved; {erases} erases"),
-        )?;
+        out.line("write amp.", &amplification)?;
+        if let Some(gc) = self.gc {
+            let (collections, moved) = (count(gc.collections as f64), count(gc.moved as f64));
+            let erases = count(self.erases.unwrap_or(0) as f64);
+            let text = format!("{collections} runs, {moved} blocks moved; {erases} erases");
+            out.line("collection", &text)?;
+        }
         match self.steady {
             None => Ok(()),
-            Some(SteadyState { reached: true, rounds }) => {
-                line(out, "steady", &format!("steady state reached after {rounds} rounds"))
-            }
-            Some(SteadyState { reached: false, rounds }) => line(
-                out,
-                "steady",
-                &format!("steady state not reached after {rounds} rounds: figures may still move"),
-            ),
+            Some(steady) => out.line("steady", &steady.to_text()),
         }
     }
 
     /// IOPS over time as a picture, from zero at the bottom.
-    fn over_time(&self, out: &mut String) -> std::fmt::Result {
+    fn over_time(&self, out: &mut Page) -> std::fmt::Result {
         if self.series.is_empty() {
             return Ok(());
         }
-        let group = self.series.len().div_ceil(SPARKS);
+        let group = self.series.len().div_ceil(SPARKS.min(out.width - INDENT));
         let columns: Vec<(f64, f64)> = self.series.chunks(group).map(group_rate).collect();
         let rates = || columns.iter().map(|c| c.0);
         let high = rates().fold(0.0, f64::max);
         let low = rates().fold(f64::INFINITY, f64::min);
         let picture: String = rates().map(|r| spark(r, high)).collect();
-        line(out, "IOPS", &picture)?;
+        out.line("IOPS", &picture)?;
         let (low, high) = (count(low.round()), count(high.round()));
         let width = time_ns((columns[0].1 * 1e9).round());
-        line(out, "over time", &format!("{low} to {high}, a column is {width}"))
+        out.line("over time", &format!("{low} to {high}, a column is {width}"))
     }
 
-    fn ending(&self, out: &mut String) -> std::fmt::Result {
+    fn ending(&self, out: &mut Page) -> std::fmt::Result {
         let (user, system) =
             (time_ns(self.cpu.user_seconds * 1e9), time_ns(self.cpu.system_seconds * 1e9));
         let each = time_ns(self.cpu.per_io_ns);
-        line(out, "processor", &format!("{each} an I/O ({user} user, {system} system)"))?;
+        out.line("processor", &format!("{each} an I/O ({user} user, {system} system)"))?;
         if let Some(ns) = self.self_check_ns {
             let late = time_ns(ns as f64);
-            line(out, "self-check", &format!("99.9 % of completions within {late} of the model"))?;
+            let text = format!("99.9 % of completions within {late} of the model");
+            out.line("self-check", &text)?;
         }
         match self.errors {
-            0 => line(out, "errors", "none"),
-            n => line(out, "errors", &format!("{n} I/OS FAILED: this run proves nothing")),
+            0 => out.line("errors", "none"),
+            n => out.line("errors", &format!("{n} I/OS FAILED: this run proves nothing")),
         }
     }
 }
+
+/// Percentiles that need many samples, and how many.
+const NEEDS: [(&str, u64); 3] = [
+    ("p99.9", Summary::P999_SAMPLES),
+    ("p99.99", Summary::P9999_SAMPLES),
+    ("p99.999", Summary::P99999_SAMPLES),
+];
 
 /// Gives one figure of a summary, in nanoseconds.
 type Get = fn(&Summary) -> Option<f64>;
@@ -342,9 +401,57 @@ fn cell(ns: Option<f64>) -> String {
     format!("{:>12}", ns.map_or("-".to_owned(), time_ns))
 }
 
-/// A labelled line, cut to the width.
-fn line(out: &mut String, label: &str, text: &str) -> std::fmt::Result {
-    writeln!(out, "{label:<10}  {}", cut(text, WIDTH - 12))
+/// Columns before the text of a labelled line.
+const INDENT: usize = 12;
+
+/// The text in the making, and how wide it may be.
+struct Page {
+    text: String,
+    width: usize,
+}
+
+impl Page {
+    /// A labelled line, as several where it is too wide.
+    fn line(&mut self, label: &str, text: &str) -> std::fmt::Result {
+        let words = text.split(' ').map(str::to_owned).collect();
+        self.wrapped(label, words, usize::MAX)
+    }
+
+    /// Words on at most `most` lines; what has no room is left out, and said
+    /// so.
+    fn wrapped(&mut self, label: &str, words: Vec<String>, most: usize) -> std::fmt::Result {
+        let room = self.width - INDENT;
+        let mut lines = vec![String::new()];
+        for word in words.iter().map(|word| cut(word, room)) {
+            let last = lines.last_mut().expect("there is always one line");
+            if last.is_empty() {
+                *last = word;
+            } else if last.chars().count() + 1 + word.chars().count() <= room {
+                *last = format!("{last} {word}");
+            } else {
+                lines.push(word);
+            }
+        }
+        if lines.len() > most {
+            lines.truncate(most);
+            let last = &mut lines[most - 1];
+            *last = cut(&format!("{} …", cut(last, room - 2)), room);
+        }
+        for (i, text) in lines.iter().enumerate() {
+            let label = if i == 0 { label } else { "" };
+            writeln!(self.text, "{}", format!("{label:<INDENT$}{text}").trim_end())?;
+        }
+        Ok(())
+    }
+
+    /// A configuration as `key=value` pairs on a few lines.
+    fn configuration(&mut self, label: &str, value: &Value) -> std::fmt::Result {
+        /// Lines at the full width.
+        const LINES: usize = 3;
+        let mut pairs = Vec::new();
+        flatten("", value, &mut pairs);
+        self.wrapped(label, pairs, (LINES * WIDTH).div_ceil(self.width))
+    }
 }
 
 /// At most `columns` characters of `text`, control characters left out.
@@ -354,33 +461,6 @@ fn cut(text: &str, columns: usize) -> String {
         return clean().collect();
     }
     clean().take(columns - 1).chain(['…']).collect()
-}
-
-/// Prints a configuration as `key=value` pairs on at most three lines.
-fn configuration(out: &mut String, label: &str, value: &Value) -> std::fmt::Result {
-    const LINES: usize = 3;
-    let mut pairs = Vec::new();
-    flatten("", value, &mut pairs);
-    let mut lines = vec![String::new()];
-    for pair in pairs.iter().map(|p| cut(p, WIDTH - 12)) {
-        let last = lines.last_mut().expect("there is always one line");
-        if last.is_empty() {
-            *last = pair;
-        } else if last.chars().count() + 1 + pair.chars().count() <= WIDTH - 12 {
-            *last = format!("{last} {pair}");
-        } else {
-            lines.push(pair);
-        }
-    }
-    if lines.len() > LINES {
-        lines.truncate(LINES);
-        let last = &mut lines[LINES - 1];
-        *last = cut(&format!("{} …", cut(last, WIDTH - 14)), WIDTH - 12);
-    }
-    for (i, text) in lines.iter().enumerate() {
-        line(out, if i == 0 { label } else { "" }, text)?;
-    }
-    Ok(())
 }
 
 /// The leaves of `value` as `path=value`, those that are null left out.
@@ -401,11 +481,11 @@ fn flatten(path: &str, value: &Value, pairs: &mut Vec<String>) {
 }
 
 /// A bar whose length is the logarithm of `ns` between the shortest (one
-/// column) and the longest latency.
-fn log_bar(ns: f64, shortest: f64, longest: f64) -> String {
+/// column) and the longest latency (all `columns`).
+fn log_bar(ns: f64, shortest: f64, longest: f64, columns: usize) -> String {
     let span = (longest.max(1.0) / shortest.max(1.0)).ln();
     let part = if span > 0.0 { (ns.max(1.0) / shortest.max(1.0)).ln() / span } else { 0.0 };
-    let eighths = 8 + (part.clamp(0.0, 1.0) * (BAR - 1) as f64 * 8.0).round() as usize;
+    let eighths = 8 + (part.clamp(0.0, 1.0) * (columns - 1) as f64 * 8.0).round() as usize;
     let rest = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
     "█".repeat(eighths / 8) + rest
 }
@@ -424,205 +504,4 @@ fn spark(rate: f64, high: f64) -> char {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn row(second: u64, ios: u64) -> Row {
-        Row {
-            second: second as f64,
-            seconds: 1.0,
-            ios,
-            iops: ios as f64,
-            p50: Some(80_000),
-            p999: Some(900_000),
-            write_amplification: Some(2.5),
-            free_chunks: 12,
-            collections: 3,
-            erases: 9,
-        }
-    }
-
-    fn summary(n: u64) -> Summary {
-        Summary {
-            mean: Some(104_600.0),
-            min: Some(9_100),
-            max: Some(5_200_000),
-            n,
-            p50: Some(85_000),
-            p90: Some(190_000),
-            p99: Some(720_000),
-            p999: Some(2_100_000),
-            p9999: (n >= 100_000).then_some(3_900_000),
-            p99999: None,
-        }
-    }
-
-    fn sample() -> Report {
-        let direction = |ios: u64| Direction {
-            ios,
-            bytes: ios * 4096,
-            iops: ios as f64 / 4.0,
-            latency_ns: summary(ios),
-        };
-        Report {
-            drive: json!({"profile": "tlc", "size": 8589934592u64, "gc": {"policy": "greedy", "seen": null}}),
-            workload: json!({"bs": 4096, "depth": 32, "order": "uniform"}),
-            ios: 1_000_000,
-            bytes: 4_096_000_000,
-            seconds: 4.0,
-            wall_seconds: 0.62,
-            iops: 250_000.0,
-            bytes_per_second: 1.024e9,
-            latency_ns: summary(1_000_000),
-            read: Some(direction(950_000)),
-            write: Some(direction(50_000)),
-            write_amplification: WriteAmplification::from_blocks(50_000, 75_000, 2_500, 500),
-            steady: Some(SteadyState { reached: false, rounds: 25 }),
-            gc: Gc { collections: 12, moved: 75_000 },
-            erases: 36,
-            self_check_ns: Some(3_200),
-            cpu: Cpu::new(0.6, 0.02, 1_000_000),
-            series: vec![row(0, 300_000), row(1, 280_000), row(2, 400_000), row(3, 20_000)],
-            errors: 0,
-            seed: 42,
-            version: "0.1.0".to_owned(),
-        }
-    }
-
-    const GOLDEN: &str = "\
-ssdkit 0.1.0, seed 42
-
-drive       gc.policy=greedy profile=tlc size=8589934592
-workload    bs=4096 depth=32 order=uniform
-run         1.00 M I/Os, 4.10 GB in 4.00 s of drive time (620 ms on the wall)
-
-                   all       reads      writes
-I/Os            1.00 M       950 k      50.0 k
-IOPS             250 k       238 k      12.5 k
-throughput   1.02 GB/s    973 MB/s   51.2 MB/s
-latency                                          log scale
-min            9.10 us     9.10 us     9.10 us   █
-mean            105 us      105 us      105 us   █████████▉
-p50            85.0 us     85.0 us     85.0 us   █████████▏
-p90             190 us      190 us      190 us   ████████████
-p99             720 us      720 us      720 us   ████████████████▉
-p99.9          2.10 ms     2.10 ms     2.10 ms   ████████████████████▊
-p99.99         3.90 ms     3.90 ms           -   ███████████████████████
-p99.999              -           -           -
-max            5.20 ms     5.20 ms     5.20 ms   ████████████████████████
-          - insufficient samples: p99.9 needs 10.0 k, p99.99 100 k, p99.999 10.0 M I/Os
-
-write amp.  2.560 = 1 user + 1.500 collection + 0.050 padding + 0.010 metadata
-collection  12 runs, 75.0 k blocks moved; 36 erases
-steady      steady state not reached after 25 rounds: figures may still move
-IOPS        ▆▆█▁
-over time   20.0 k to 400 k, a column is 1.00 s
-processor   620 ns an I/O (600 ms user, 20.0 ms system)
-self-check  99.9 % of completions within 3.20 us of the model
-errors      none
-";
-
-    #[test]
-    fn the_text_is_as_designed() {
-        let text = sample().to_text();
-        assert_eq!(text, GOLDEN, "\n{text}");
-    }
-
-    #[test]
-    fn json_has_the_agreed_keys() {
-        let json = sample().to_json();
-        let keys = [
-            "drive",
-            "workload",
-            "ios",
-            "bytes",
-            "seconds",
-            "wall_seconds",
-            "iops",
-            "bytes_per_second",
-            "latency_ns",
-            "read",
-            "write",
-            "write_amplification",
-            "steady",
-            "gc",
-            "erases",
-            "self_check_ns",
-            "cpu",
-            "series",
-            "errors",
-            "seed",
-            "version",
-        ];
-        for key in keys {
-            assert!(json.get(key).is_some(), "{key} is missing");
-        }
-        for key in ["mean", "min", "max", "n", "p50", "p90", "p99", "p999", "p9999", "p99999"] {
-            assert!(json["latency_ns"].get(key).is_some(), "latency_ns.{key} is missing");
-        }
-        assert_eq!(json["latency_ns"]["p9999"], 3_900_000);
-        assert_eq!(json["latency_ns"]["p99999"], Value::Null);
-        assert_eq!(json["write"]["latency_ns"]["p9999"], Value::Null);
-        assert_eq!(json["write_amplification"]["total"], 2.56);
-        assert_eq!(json["steady"], json!({"reached": false, "rounds": 25}));
-        assert_eq!(json["series"][3]["iops"], 20_000.0);
-        assert_eq!(json["series"][0]["second"], 0.0);
-    }
-
-    #[test]
-    fn what_did_not_happen_is_left_out() {
-        let mut r = sample();
-        (r.read, r.write, r.self_check_ns, r.write_amplification) = (None, None, None, None);
-        let json = r.to_json();
-        assert!(json.get("read").is_none() && json.get("self_check_ns").is_none());
-        assert_eq!(json["write_amplification"], Value::Null);
-        let text = r.to_text();
-        assert!(text.contains("nothing was written"));
-        assert!(!text.contains("self-check") && !text.contains("reads"));
-    }
-
-    #[test]
-    fn an_empty_run_prints() {
-        let mut r = sample();
-        (r.ios, r.bytes, r.seconds, r.iops) = (0, 0, 0.0, 0.0);
-        (r.latency_ns, r.read, r.write) = (Summary::default(), None, None);
-        r.series.clear();
-        r.cpu = Cpu::new(0.1, 0.1, 0);
-        r.steady = Some(SteadyState { reached: true, rounds: 7 });
-        let text = r.to_text();
-        assert!(text.contains("insufficient samples"));
-        assert!(text.contains("reached after 7 rounds"));
-        assert!(!text.contains("NaN") && !text.contains("inf"));
-    }
-
-    #[test]
-    fn failures_are_loud() {
-        let r = Report { errors: 3, ..sample() };
-        assert!(r.to_text().contains("3 I/OS FAILED"));
-    }
-
-    #[test]
-    fn the_text_stays_small() {
-        let mut r = sample();
-        let long: serde_json::Map<String, Value> =
-            (0..100).map(|i| (format!("key{i}"), json!("wört\n".repeat(i)))).collect();
-        (r.drive, r.workload) = (Value::Object(long.clone()), Value::Object(long));
-        r.series = (0..2048).map(|i| row(i, i)).collect();
-        let text = r.to_text();
-        assert!(text.lines().count() <= MAX_LINES, "{} lines", text.lines().count());
-        for line in text.lines() {
-            assert!(line.chars().count() <= WIDTH, "too wide: {line}");
-        }
-    }
-
-    #[test]
-    fn bars_and_sparks_cover_their_range() {
-        assert_eq!(log_bar(100.0, 100.0, 10_000.0), "█");
-        assert_eq!(log_bar(10_000.0, 100.0, 10_000.0), "█".repeat(BAR));
-        assert_eq!(log_bar(1_000.0, 100.0, 10_000.0), "█".repeat(12) + "▌");
-        assert_eq!(log_bar(5.0, 5.0, 5.0), "█");
-        assert_eq!((spark(0.0, 9.0), spark(9.0, 9.0), spark(4.5, 9.0)), ('▁', '█', '▄'));
-        assert_eq!(spark(0.0, 0.0), '▁');
-    }
-}
+mod tests;

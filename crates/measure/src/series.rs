@@ -49,12 +49,22 @@ pub struct Row {
     /// Blocks programmed for each block written in this row; `None` when
     /// nothing was written.
     pub write_amplification: Option<f64>,
-    /// Free chunks at the end of the row.
-    pub free_chunks: u64,
+    /// Free chunks at the end of the row; `None`, as below, of a drive that
+    /// does not tell.
+    pub free_chunks: Option<u64>,
     /// Collections in this row.
-    pub collections: u64,
+    pub collections: Option<u64>,
     /// Erases in this row.
-    pub erases: u64,
+    pub erases: Option<u64>,
+}
+
+impl Row {
+    /// The same row of a drive that tells nothing of its inside.
+    #[must_use]
+    pub fn of_an_unknown_drive(self) -> Row {
+        let write_amplification = None;
+        Row { write_amplification, free_chunks: None, collections: None, erases: None, ..self }
+    }
 }
 
 /// A closed row: what it counted, and the counters at its end.
@@ -90,9 +100,9 @@ impl Closed {
             p50: self.latency.percentile(50.0),
             p999: self.latency.percentile(99.9),
             write_amplification: (user > 0).then(|| programmed as f64 / user as f64),
-            free_chunks: self.end.free_chunks,
-            collections: since(self.end.collections, before.collections),
-            erases: since(self.end.erases, before.erases),
+            free_chunks: Some(self.end.free_chunks),
+            collections: Some(since(self.end.collections, before.collections)),
+            erases: Some(since(self.end.erases, before.erases)),
         }
     }
 }
@@ -213,9 +223,9 @@ mod tests {
             p50: Some(10),
             p999: Some(20),
             write_amplification: Some(3.0),
-            free_chunks: 9,
-            collections: 0,
-            erases: 4,
+            free_chunks: Some(9),
+            collections: Some(0),
+            erases: Some(4),
         };
         let second = Row {
             second: 1.0,
@@ -225,9 +235,9 @@ mod tests {
             p50: Some(30),
             p999: Some(30),
             write_amplification: None,
-            free_chunks: 8,
-            collections: 0,
-            erases: 1,
+            free_chunks: Some(8),
+            collections: Some(0),
+            erases: Some(1),
         };
         assert_eq!(rows, [first, second]);
     }
@@ -296,7 +306,7 @@ mod tests {
             at += 1;
             let rows = s.finish(at, Gauges { erases: at, ..Gauges::default() });
             prop_assert_eq!(rows.iter().map(|r| r.ios).sum::<u64>(), gaps.len() as u64);
-            prop_assert_eq!(rows.iter().map(|r| r.erases).sum::<u64>(), at);
+            prop_assert_eq!(rows.iter().filter_map(|r| r.erases).sum::<u64>(), at);
             let ends = rows.windows(2).all(|w| (w[0].second + w[0].seconds - w[1].second).abs() < 1e-6);
             prop_assert!(ends);
         }

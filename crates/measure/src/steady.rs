@@ -1,20 +1,25 @@
 //! Whether a drive has settled: the steady-state rule, after the Performance
 //! Test Specification of SNIA.
 //!
-//! Guarantees: steady means that over the last [`WINDOW`] rounds the highest
-//! value is at most 20 % of the mean above the lowest, and the least-squares
-//! line through them rises or falls by at most 10 % of the mean across the
-//! window. Where rounds tell their write amplification, the line through that
+//! Guarantees: steady means that over the last rounds, [`WINDOW`] unless fewer
+//! or more are asked for, the highest value is at most 20 % of the mean above
+//! the lowest, and the least-squares line through them rises or falls by at
+//! most 10 % of the mean across the window. Where rounds tell their write amplification, the line through that
 //! must also rise or fall by less than 0.5 % of its mean for each overwrite of
 //! the drive: IOPS may look settled long before collection is. It is the line
 //! that counts and not the last two rounds, since collection comes in waves,
-//! and a round catches more or less of one. After [`MAX_ROUNDS`] the search is given up, and a report
-//! must say so. Values that are not numbers are never steady.
+//! and a round catches more or less of one. After [`PATIENCE`] windows the search
+//! is given up, and a report must say so. Values that are not numbers are never
+//! steady.
 
-/// Rounds that are looked at.
+/// The least drive time of a round, unless another is asked for, in ns.
+pub const ROUND_NS: u64 = 60_000_000_000;
+/// Rounds that are looked at, unless others are asked for.
 pub const WINDOW: usize = 5;
-/// Rounds after which the search is given up.
-pub const MAX_ROUNDS: usize = 25;
+/// The fewest rounds that can be asked for: two lie on any line.
+pub const LEAST_WINDOW: usize = 3;
+/// Windows after which the search is given up.
+pub const PATIENCE: usize = 5;
 /// How far the values may lie apart, in parts of their mean.
 const RANGE_LIMIT: f64 = 0.20;
 /// How much the line may rise or fall across the window, in parts of the mean.
@@ -41,11 +46,11 @@ pub enum Verdict {
     Continue,
     /// The drive is steady.
     Reached,
-    /// It was not steady in [`MAX_ROUNDS`].
+    /// It was not steady in [`PATIENCE`] windows.
     GaveUp,
 }
 
-/// The arithmetic of the last [`WINDOW`] rounds.
+/// The arithmetic of the last rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
     /// The mean value.
@@ -62,21 +67,30 @@ pub struct Window {
 }
 
 /// The search for the steady state.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Steady {
     rounds: Vec<Round>,
+    window: usize,
+}
+
+impl Default for Steady {
+    fn default() -> Steady {
+        Steady::new(WINDOW)
+    }
 }
 
 impl Steady {
-    /// A search that has seen no round.
-    pub fn new() -> Steady {
-        Steady { rounds: Vec::with_capacity(MAX_ROUNDS) }
+    /// A search that has seen no round, and looks at the last `window`: at
+    /// least [`LEAST_WINDOW`].
+    pub fn new(window: usize) -> Steady {
+        let window = window.max(LEAST_WINDOW);
+        Steady { rounds: Vec::with_capacity(window * PATIENCE), window }
     }
 
-    /// Takes the next round and judges. Rounds beyond [`MAX_ROUNDS`] are not
-    /// taken.
+    /// Takes the next round and judges. Rounds after the search was given up
+    /// are not taken.
     pub fn push(&mut self, round: Round) -> Verdict {
-        if self.rounds.len() < MAX_ROUNDS {
+        if self.rounds.len() < self.window * PATIENCE {
             self.rounds.push(round);
         }
         self.verdict()
@@ -87,26 +101,31 @@ impl Steady {
         self.rounds.len()
     }
 
+    /// The last round.
+    pub fn last(&self) -> Option<&Round> {
+        self.rounds.last()
+    }
+
     /// What the rounds so far say.
     pub fn verdict(&self) -> Verdict {
         match self.window() {
             Some(w) if w.is_steady() => Verdict::Reached,
-            _ if self.rounds.len() >= MAX_ROUNDS => Verdict::GaveUp,
+            _ if self.rounds.len() >= self.window * PATIENCE => Verdict::GaveUp,
             _ => Verdict::Continue,
         }
     }
 
     /// The arithmetic of the last rounds; `None` before there are enough.
     pub fn window(&self) -> Option<Window> {
-        let last = self.rounds.last_chunk::<WINDOW>()?;
-        let values = last.map(|r| r.value);
-        let mean = values.iter().sum::<f64>() / WINDOW as f64;
+        let last = &self.rounds[self.rounds.len().checked_sub(self.window)?..];
+        let values: Vec<f64> = last.iter().map(|r| r.value).collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
         let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         Some(Window {
             mean,
             range: (high - low) / mean,
-            rise: slope(&values) * (WINDOW - 1) as f64 / mean,
+            rise: slope(&values) * (values.len() - 1) as f64 / mean,
             drift: drift(last),
         })
     }
@@ -124,23 +143,21 @@ impl Window {
 }
 
 /// The slope of the least-squares line through values one round apart.
-fn slope(values: &[f64; WINDOW]) -> f64 {
-    let middle = (WINDOW - 1) as f64 / 2.0;
+fn slope(values: &[f64]) -> f64 {
+    let middle = (values.len() - 1) as f64 / 2.0;
     let distance = |i: usize| i as f64 - middle;
     let along: f64 = values.iter().enumerate().map(|(i, v)| distance(i) * v).sum();
-    let spread: f64 = (0..WINDOW).map(|i| distance(i) * distance(i)).sum();
+    let spread: f64 = (0..values.len()).map(|i| distance(i) * distance(i)).sum();
     along / spread
 }
 
 /// How much the line through the write amplification of the rounds rises or
 /// falls for each overwrite of the drive, in parts of its mean.
-fn drift(rounds: &[Round; WINDOW]) -> Option<f64> {
-    let mut values = [0.0; WINDOW];
-    for (value, round) in values.iter_mut().zip(rounds) {
-        *value = round.write_amplification?;
-    }
-    let mean = values.iter().sum::<f64>() / WINDOW as f64;
-    let overwrites = rounds.iter().map(|r| r.overwrites).sum::<f64>() / WINDOW as f64;
+fn drift(rounds: &[Round]) -> Option<f64> {
+    let values: Option<Vec<f64>> = rounds.iter().map(|r| r.write_amplification).collect();
+    let (values, n) = (values?, rounds.len() as f64);
+    let mean = values.iter().sum::<f64>() / n;
+    let overwrites = rounds.iter().map(|r| r.overwrites).sum::<f64>() / n;
     (overwrites > 0.0).then(|| (slope(&values) / mean).abs() / overwrites)
 }
 
@@ -149,7 +166,7 @@ mod tests {
     use super::*;
 
     fn run(values: &[f64]) -> (Steady, Verdict) {
-        let mut steady = Steady::new();
+        let mut steady = Steady::default();
         let round = |&value: &f64| Round { value, write_amplification: None, overwrites: 0.0 };
         let verdict = values.iter().map(round).fold(Verdict::Continue, |_, r| steady.push(r));
         (steady, verdict)
@@ -163,6 +180,27 @@ mod tests {
     fn needs_five_rounds() {
         assert_eq!(run(&[100.0; 4]).1, Verdict::Continue);
         assert_eq!(run(&[100.0; 5]).1, Verdict::Reached);
+    }
+
+    #[test]
+    fn fewer_rounds_can_be_asked_for() {
+        let verdicts = |window: usize, rounds: usize| {
+            let mut steady = Steady::new(window);
+            let round = Round { value: 9.0, write_amplification: None, overwrites: 0.0 };
+            (0..rounds).map(|_| steady.push(round)).last().unwrap()
+        };
+        assert_eq!((verdicts(3, 2), verdicts(3, 3)), (Verdict::Continue, Verdict::Reached));
+        assert_eq!((verdicts(8, 7), verdicts(8, 8)), (Verdict::Continue, Verdict::Reached));
+        // Two lie on any line.
+        assert_eq!((verdicts(1, 2), verdicts(1, 3)), (Verdict::Continue, Verdict::Reached));
+        let mut wild = Steady::new(3);
+        let round = |i: usize| Round {
+            value: [1.0, 9.0][i % 2],
+            write_amplification: None,
+            overwrites: 0.0,
+        };
+        let all: Vec<Verdict> = (0..20).map(|i| wild.push(round(i))).collect();
+        assert_eq!((all[13], all[14], wild.rounds()), (Verdict::Continue, Verdict::GaveUp, 15));
     }
 
     #[test]
@@ -211,7 +249,7 @@ mod tests {
     }
 
     fn with_write_amplification(values: [f64; WINDOW], overwrites: f64) -> Verdict {
-        let mut steady = Steady::new();
+        let mut steady = Steady::default();
         let round = |wa| Round { value: 9.0, write_amplification: Some(wa), overwrites };
         values.map(|wa| steady.push(round(wa)))[WINDOW - 1]
     }

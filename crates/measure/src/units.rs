@@ -1,6 +1,7 @@
 //! Sizes, times and rates: read from text and printed.
 //!
-//! Sizes are binary (`4k` is 4096 bytes), rates decimal, times in ns, us, ms,
+//! Sizes are binary (`4k` and `4KiB` are 4096 bytes) but for those with a `B`, as
+//! drives are sold by (`4kB` is 4000), rates decimal, times in ns, us, ms,
 //! s, min or h. Case does not matter, a blank before the unit neither, and a
 //! fraction is taken where the result is whole (`1.5k`). Whatever cannot be
 //! read is a [`UnitError`] that names the text and shows what would do;
@@ -67,16 +68,16 @@ const SIZE: Kind = Kind {
         ("", 1),
         ("b", 1),
         ("k", K),
-        ("kb", K),
+        ("kb", 1_000),
         ("kib", K),
         ("m", M),
-        ("mb", M),
+        ("mb", 1_000_000),
         ("mib", M),
         ("g", G),
-        ("gb", G),
+        ("gb", 1_000_000_000),
         ("gib", G),
         ("t", T),
-        ("tb", T),
+        ("tb", 1_000_000_000_000),
         ("tib", T),
     ],
     example: "4k, 512 or 8G",
@@ -111,8 +112,8 @@ const RATE: Kind = Kind {
     example: "100k or 1.5M (a second)",
 };
 
-/// Reads a size in bytes: `512`, `4k`, `1MiB`, `8G`. K, M, G and T are binary
-/// whatever follows them.
+/// Reads a size in bytes: `512`, `4k`, `1MiB`, `8G`, `960GB`. K, M, G and T, also
+/// with iB, are binary; kB, MB, GB and TB are decimal.
 pub fn size(text: &str) -> Result<u64, UnitError> {
     read(text, &SIZE)
 }
@@ -196,6 +197,30 @@ pub fn size_binary(bytes: u64) -> String {
     }
 }
 
+/// Prints a capacity, binary: exact where a unit gives at most four digits
+/// before the point and two behind it (`1 GiB`, `1.5 GiB`, `960 MiB`), else
+/// with three digits and a `~` before them (`~25.6 GiB`).
+pub fn capacity(bytes: u64) -> String {
+    let units = [("TiB", T), ("GiB", G), ("MiB", M), ("KiB", K)];
+    let exact = |(_, factor): &&(&str, u64)| {
+        let hundredths = u128::from(bytes) * 100;
+        bytes >= *factor
+            && hundredths.is_multiple_of(u128::from(*factor))
+            && bytes / factor < 10_000
+    };
+    if let Some((name, factor)) = units.iter().find(exact) {
+        return format!("{} {name}", bytes as f64 / *factor as f64);
+    }
+    match units.iter().find(|(_, factor)| bytes >= *factor) {
+        Some((name, factor)) => {
+            let value = bytes as f64 / *factor as f64;
+            let decimals = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+            format!("~{value:.decimals$} {name}")
+        }
+        None => format!("{bytes} B"),
+    }
+}
+
 /// Prints a count with three digits: `123`, `1.23 k`, `4.56 M`, `7.89 G`.
 pub fn count(n: f64) -> String {
     if n.fract() == 0.0 && (0.0..1000.0).contains(&n) {
@@ -228,6 +253,26 @@ fn three_digits(value: f64, units: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn capacities_are_binary_and_exact_where_they_can_be() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (4096, "4 KiB"),
+            (16 << 20, "16 MiB"),
+            (1 << 30, "1 GiB"),
+            (3 << 29, "1.5 GiB"),
+            (960 << 30, "960 GiB"),
+            (5 << 38, "1.25 TiB"),
+            (27_487_790_694, "~25.6 GiB"),
+            (960_000_000_000, "~894 GiB"),
+            ((1 << 30) - 4096, "~1024 MiB"),
+            (u64::MAX, "~16777216 TiB"),
+        ] {
+            assert_eq!(capacity(bytes), text, "{bytes}");
+        }
+    }
     use proptest::prelude::*;
 
     #[test]
@@ -238,7 +283,9 @@ mod tests {
             ("4k", 4096),
             ("4K", 4096),
             ("4KiB", 4096),
-            ("4 kb", 4096),
+            ("4 kb", 4000),
+            ("960GB", 960_000_000_000),
+            ("1.5TB", 1_500_000_000_000),
             ("1M", 1 << 20),
             ("8G", 8 << 30),
             ("2TiB", 2 << 40),

@@ -7,6 +7,7 @@ use device::{
     VectorOp,
 };
 use flash::{Chunk, Geometry, Ppa, Timing};
+use port::lazy::table;
 use port::{Buffer, Port, Ring, Slots, Status, Time};
 
 use crate::catchup::Lane;
@@ -66,7 +67,7 @@ pub struct Parity<D> {
     pub(crate) layout: Layout,
     pub(crate) kept: u32,
     /// By chunk index above.
-    pub(crate) supers: Vec<Super>,
+    pub(crate) supers: Box<[Super]>,
     pub(crate) stripes: Stripes,
     pub(crate) commands: Slots<Command>,
     depth: usize,
@@ -116,7 +117,7 @@ impl<D: OpenChannel> Parity<D> {
         let mut lanes: Slots<Lane> = Slots::new(LANES);
         Lane::furnish(&mut lanes, LANES)?;
         let mut parity = Parity {
-            supers: vec![Super::default(); layout.upper.chunk_slots()],
+            supers: table(Super::default(), layout.upper.chunk_slots(), "superblocks")?,
             stripes,
             commands: Slots::new(depth),
             depth,
@@ -142,6 +143,13 @@ impl<D: OpenChannel> Parity<D> {
         };
         parity.survey();
         Ok(parity)
+    }
+
+    /// Bytes of memory that the tables of parity take, over `upper`, what is
+    /// seen above it.
+    pub fn tables(upper: &Geometry) -> u64 {
+        let supers = (upper.chunk_slots() as u64).saturating_mul(size_of::<Super>() as u64);
+        supers.saturating_add(Stripes::tables(upper.total_pus(), upper.row_blocks()))
     }
 
     /// What was done for the sake of parity since it was made.

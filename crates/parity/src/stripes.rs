@@ -81,10 +81,23 @@ pub(crate) struct Stripes {
     kept: usize,
 }
 
+/// How many superblocks may be open over so many units, and their stripes.
+fn counts(units: u32) -> (u32, usize) {
+    let open = 4 * units + 16;
+    (open, 2 * open as usize + device::MAX_ADDRESSES)
+}
+
 impl Stripes {
+    /// Bytes of memory that they take.
+    pub fn tables(units: u32, row: u32) -> u64 {
+        let (open, stripes) = counts(units);
+        let row = u64::from(row) * (BLOCK_BYTES + TAG_BYTES as u64);
+        let lists = u64::from(open) * (stripes * size_of::<u32>() + size_of::<Open>()) as u64;
+        stripes as u64 * (row + size_of::<Stripe>() as u64) + lists
+    }
+
     pub fn new(units: u32, row: u32, kept: u32) -> Result<Stripes, OutOfMemory> {
-        let open_count = 4 * units + 16;
-        let stripes = 2 * open_count as usize + device::MAX_ADDRESSES;
+        let (open_count, stripes) = counts(units);
         let row = row as usize;
         let mut table: Slots<Stripe> = Slots::new(stripes);
         let memory = Buffer::carve(stripes, row * (BLOCK_BYTES as usize + TAG_BYTES))?;

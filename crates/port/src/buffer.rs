@@ -9,7 +9,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::lazy::{OutOfMemory, Zeroed};
+use crate::lazy::{OutOfMemory, Zeroed, room_for, too_much};
 
 mod lender;
 mod scratch;
@@ -63,10 +63,13 @@ impl Buffer {
     /// When `each` is 4 GiB or more.
     pub fn carve(count: usize, each: usize) -> Result<Vec<Buffer>, OutOfMemory> {
         let len = u32::try_from(each).expect("a buffer is less than 4 GiB");
+        let all = count.checked_mul(each).ok_or_else(|| too_much("buffers"))?;
+        let mut buffers = room_for(count, "buffers")?;
         if each == 0 {
-            return Ok((0..count).map(|_| Buffer::empty()).collect());
+            buffers.extend((0..count).map(|_| Buffer::empty()));
+            return Ok(buffers);
         }
-        let memory = Zeroed::new((count * each) as u64, "buffers")?;
+        let memory = Zeroed::new(all as u64, "buffers")?;
         let start = memory.start();
         // SAFETY of sharing: the region's memory is reached only through the
         // disjoint buffers made here, so it may be dropped on any thread.
@@ -78,7 +81,8 @@ impl Buffer {
             shared: false,
             region: Some(region.clone()),
         };
-        Ok((0..count).map(one).collect())
+        buffers.extend((0..count).map(one));
+        Ok(buffers)
     }
 
     /// Bytes.
@@ -183,6 +187,8 @@ impl std::fmt::Debug for Buffer {
 /// order.
 #[derive(Debug, Default)]
 pub struct Pieces {
+    /// The end of the buffer that was not handed out yet. It holds the memory,
+    /// unless all was handed out in one piece of which nothing is back.
     rest: Buffer,
     start: usize,
     len: u32,
@@ -224,6 +230,15 @@ impl Pieces {
         let inside = at >= self.start && at + piece.len() <= self.start + self.len as usize;
         assert!(piece.is_empty() || inside, "a piece comes back to its own buffer");
         self.back += piece.len;
+        if self.rest.region.is_none() && !piece.is_empty() {
+            // All was handed out in one piece, and comes back in parts: the rest
+            // is again the end, of no bytes, of the memory of the first part.
+            let behind = self.start + self.len as usize - at;
+            // SAFETY: `piece` lies in the buffer, which ends `behind` bytes after
+            // its start.
+            let end = unsafe { piece.ptr.add(behind) };
+            self.rest = Buffer { ptr: end, len: 0, ..piece };
+        }
     }
 
     /// The whole buffer again.
@@ -239,7 +254,8 @@ impl Pieces {
         let behind = (self.len - self.rest.len) as usize;
         // SAFETY: pieces are disjoint and lie in the buffer that was split;
         // all of its bytes are back, so nobody else holds any of them. `rest`
-        // is the end of the buffer, `behind` bytes after its start.
+        // is the end of the buffer, `behind` bytes after its start, in memory
+        // that it has held since the first piece came back.
         self.rest.ptr = unsafe { self.rest.ptr.sub(behind) };
         self.rest.len = self.len;
         self.rest
@@ -281,6 +297,45 @@ mod tests {
         let mut none = Buffer::empty();
         none.join(a).unwrap();
         assert_eq!((none.split_to(5).len(), none.bytes()), (5, &[2, 2, 2, 3, 3, 3, 3][..]));
+    }
+
+    #[test]
+    fn a_whole_that_was_cut_up_comes_back_in_any_order() {
+        for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0]] {
+            let mut buffer = Buffer::zeroed(8).unwrap();
+            buffer.bytes_mut().copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
+            let start = buffer.bytes().as_ptr();
+            let mut pieces = Pieces::new(buffer);
+            let mut all = pieces.take(8);
+            let mut cut = [3, 0, 5].map(|n| Some(all.split_to(n)));
+            pieces.give(all);
+            for i in order {
+                pieces.give(cut[i].take().unwrap());
+            }
+            let whole = pieces.whole();
+            assert_eq!(whole.bytes().as_ptr(), start);
+            assert_eq!(whole.bytes(), [1, 2, 3, 4, 5, 6, 7, 8]);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "its own buffer")]
+    fn memory_that_comes_back_in_parts_is_held_from_the_first_on() {
+        let mut pieces = Pieces::new(Buffer::zeroed(1 << 20).unwrap());
+        let mut all = pieces.take(1 << 20);
+        pieces.give(all.split_to(1 << 19));
+        drop(all);
+        // Were the memory given back, the system would give it again.
+        let mut other = Buffer::zeroed(1 << 20).unwrap();
+        other.split_to(1 << 19);
+        pieces.give(other);
+    }
+
+    #[test]
+    fn more_than_can_be_is_an_error() {
+        for (count, each) in [(1 << 33, 1 << 31), (usize::MAX, 0)] {
+            assert!(Buffer::carve(count, each).is_err(), "{count} of {each}");
+        }
     }
 
     #[test]

@@ -27,6 +27,28 @@ pub struct OutOfMemory {
     pub source: std::io::Error,
 }
 
+/// More bytes than there can be.
+pub(crate) fn too_much(what: &'static str) -> OutOfMemory {
+    let source = std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+    OutOfMemory { what, bytes: u64::MAX, source }
+}
+
+/// An empty list with room for `len`; `what` names it in the error.
+pub fn room_for<T>(len: usize, what: &'static str) -> Result<Vec<T>, OutOfMemory> {
+    let mut list = Vec::new();
+    let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+    list.try_reserve_exact(len).map_err(|_| OutOfMemory { bytes, ..too_much(what) })?;
+    Ok(list)
+}
+
+/// A table of `len` times `value`, for what a user's configuration sizes;
+/// `what` names it in the error.
+pub fn table<T: Clone>(value: T, len: usize, what: &'static str) -> Result<Box<[T]>, OutOfMemory> {
+    let mut list = room_for(len, what)?;
+    list.resize(len, value);
+    Ok(list.into())
+}
+
 /// Bytes up to which memory comes from the heap.
 const HEAP_BYTES: usize = 512 << 10;
 
@@ -119,7 +141,8 @@ unsafe impl<T: Sync> Sync for Lazy<T> {}
 impl<T: AnyBitPattern + NoUninit> Lazy<T> {
     /// An array of `len` zeros; `what` names it in the error.
     pub fn zeroed(len: usize, what: &'static str) -> Result<Lazy<T>, OutOfMemory> {
-        let memory = Zeroed::new((len * size_of::<T>()) as u64, what)?;
+        let bytes = len.checked_mul(size_of::<T>()).ok_or_else(|| too_much(what))?;
+        let memory = Zeroed::new(bytes as u64, what)?;
         assert!(align_of::<T>() <= 64, "what all memory here is aligned to");
         Ok(Lazy { ptr: memory.start().as_ptr().cast(), len, memory })
     }
@@ -212,7 +235,12 @@ mod tests {
 
     #[test]
     fn too_much_is_an_error() {
-        let err = Lazy::<u64>::zeroed(1 << 55, "a test").err().unwrap();
-        assert!(err.to_string().contains("a test"));
+        for len in [1 << 55, (1 << 61) + 1, usize::MAX] {
+            let err = Lazy::<u64>::zeroed(len, "a test").err().unwrap();
+            assert!(err.to_string().contains("a test"), "{err}");
+            let err = table(7u64, len, "a test").err().unwrap();
+            assert!(err.to_string().contains("a test"), "{err}");
+        }
+        assert_eq!(*table(7u64, 3, "a test").unwrap(), [7, 7, 7]);
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 /// An NVMe status: code type in bits 8 to 10, code in bits 0 to 7 (NVM Express
 /// base specification, "Completion Queue Entry: Status Field"). Zero is
 /// success. Media codes C0 to F2 are the Open-Channel SSD 2.0 specification's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Status(pub u16);
 
 impl Status {
@@ -91,9 +91,27 @@ impl fmt::Display for Status {
     }
 }
 
+/// In the same words, for they say more than a number.
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Status({self})")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_is_told_in_words() {
+        let told = |status: Status| format!("{status:?}");
+        assert_eq!(told(Status::SUCCESS), "Status(success (type 0, code 0x00))");
+        assert_eq!(
+            told(Status::UNRECOVERED_READ),
+            "Status(unrecovered read error (type 2, code 0x81))"
+        );
+        assert_eq!(told(Status(0x123)), "Status(unknown status (type 1, code 0x23))");
+    }
 
     #[test]
     fn of_two_the_failure_counts() {

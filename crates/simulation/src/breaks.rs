@@ -1,6 +1,9 @@
 //! Ways to break the contract, from outside the target and inside it, to show
 //! that each is found: a checker that finds nothing may have looked at nothing.
 
+use std::cell::Cell;
+use std::sync::Once;
+
 use flash::{Chunk, Geometry, Medium, Moved, Ppa, TAG_BYTES, Tag};
 use targets::pblk::mutation::Mutation;
 use workload::Rng;
@@ -168,13 +171,79 @@ impl Wrong {
         }
     }
 
-    /// The drive says what it knows of a chunk.
-    pub fn describe(&mut self, known: &mut Chunk, gone: bool, chunk: &Chunk) {
-        if gone {
-            return;
-        }
-        if !self.is(Break::ForgetDescriptor, 32) {
-            *known = *chunk;
-        }
+    /// The drive says what it knows of a chunk. Whether that is forgotten.
+    pub fn forgets(&mut self) -> bool {
+        self.is(Break::ForgetDescriptor, 32)
+    }
+}
+
+/// How panics begin that nobody meant: what went wrong was not looked for.
+const NOT_MEANT: [&str; 13] = [
+    "index out of bounds",
+    "attempt to ",
+    "called `",
+    "internal error",
+    "range ",
+    "slice index",
+    "source slice length",
+    "copy_from_slice",
+    "mid > len",
+    "capacity overflow",
+    "already borrowed",
+    "already mutably borrowed",
+    "explicit panic",
+];
+
+/// This file's name behind that of the folder of all crates.
+const HERE: &str = "simulation/src/breaks.rs";
+
+thread_local! {
+    /// The file of the last panic of this thread.
+    static LAST: Cell<Option<String>> = const { Cell::new(None) };
+    /// Whether panics of this thread are not told.
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on it is remembered where this thread panics, for [`meant`]; a
+/// panic is told as before, or not at all if `quiet`.
+pub fn note_panics(quiet: bool) {
+    static NOTED: Once = Once::new();
+    QUIET.set(quiet);
+    NOTED.call_once(|| {
+        let told = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            LAST.set(panic.location().map(|at| at.file().into()));
+            if !QUIET.get() {
+                told(panic);
+            }
+        }));
+    });
+}
+
+/// Whether the last panic of this thread, which said this, is that of an
+/// assertion in what is simulated, which states what must hold: not that of
+/// code that went on with what cannot be, and not the simulator's own.
+pub fn meant(said: &str) -> bool {
+    let within = LAST.take().is_some_and(|file| is_simulated(&file));
+    within && !NOT_MEANT.iter().any(|begin| said.starts_with(begin))
+}
+
+/// Whether a source file is of this repository and not of the simulator.
+fn is_simulated(file: &str) -> bool {
+    let crates = file!().strip_suffix(HERE).expect("this is its name");
+    file.strip_prefix(crates).is_some_and(|file| !file.starts_with("simulation/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_simulators_files_are_not_what_it_simulates() {
+        let own = file!();
+        let crates = own.strip_suffix(HERE).unwrap();
+        assert!(is_simulated(&format!("{crates}targets/src/pblk/map.rs")));
+        assert!(!is_simulated(own) && !is_simulated(&format!("{crates}simulation/tests/it/x.rs")));
+        assert!(!is_simulated("/rustc/0/library/core/src/option.rs"));
     }
 }

@@ -8,7 +8,7 @@
 //! Files: [`setup`] which drive and which work, [`trouble`] which faults,
 //! [`nature`] which flash and caches, [`drive`] the drive with faults in front, [`power`] what a cut takes and
 //! what it leaves, [`battery`] the memory of a protected cache, `damaged`
-//! media that damage, [`contract`] what may be read, [`machine`] a drive and a
+//! media that damage, `ondisk` a drive file on a disk, [`contract`] what may be read, [`machine`] a drive and a
 //! host that remembers, [`life`] random work, [`script`] short work cut at
 //! every event, [`breaks`] ways to break the contract, to show that each is
 //! found.
@@ -25,13 +25,14 @@ pub mod drive;
 pub mod life;
 pub mod machine;
 pub mod nature;
+mod ondisk;
 pub mod power;
 pub mod script;
 pub mod setup;
 pub mod stack;
 pub mod trouble;
 
-pub use breaks::Break;
+pub use breaks::{Break, meant, note_panics};
 pub use contract::Contract;
 pub use life::{Counts, Plan, live};
 pub use machine::{Machine, Violation};

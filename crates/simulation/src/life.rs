@@ -40,9 +40,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Its drive and work. What is broken is to be told from what fails.
+    /// Its drive and work.
     pub fn setup(&self) -> Setup {
-        if self.broken.is_some() { Setup::sound(self.seed) } else { Setup::of(self.seed) }
+        // What is broken is found where nothing else goes wrong, and also where
+        // other things do.
+        let sound = self.broken.is_some() && self.seed.is_multiple_of(2);
+        if sound { Setup::sound(self.seed) } else { Setup::of(self.seed) }
     }
 }
 
@@ -83,6 +86,15 @@ pub struct Counts {
     pub withheld: u64,
     /// Lives with media that damage what they store.
     pub damaged: Kind,
+    /// Lives in a drive file.
+    pub on_disk: Kind,
+    /// How often the host of a drive file was killed, crashed, and was told
+    /// that its disk lost something.
+    pub disk_kills: u64,
+    /// See above.
+    pub disk_crashes: u64,
+    /// See above.
+    pub disk_errors: u64,
     /// Chunks that were bad when their drive or its life ended, and those of
     /// them that were so from the factory.
     pub bad_chunks: u64,
@@ -140,6 +152,10 @@ impl Counts {
         self.slc.add(&other.slc);
         self.protected.add(&other.protected);
         self.damaged.add(&other.damaged);
+        self.on_disk.add(&other.on_disk);
+        self.disk_kills += other.disk_kills;
+        self.disk_crashes += other.disk_crashes;
+        self.disk_errors += other.disk_errors;
         self.frozen += other.frozen;
         self.withheld += other.withheld;
         self.bad_chunks += other.bad_chunks;
@@ -188,6 +204,7 @@ pub fn live(plan: &Plan) -> Outcome {
     counts.slc = Kind::of(setup.timing.slc.is_on(), counts.cycles);
     counts.protected = Kind::of(setup.protected, counts.cycles);
     counts.damaged = Kind::of(!setup.troubles.damage.is_empty(), counts.cycles);
+    counts.on_disk = Kind::of(setup.troubles.on_disk, counts.cycles);
     let hash = machine.hash() ^ machine.state_hash().rotate_left(17);
     Outcome { counts, hash, violation, trace: machine.trace().to_vec() }
 }
@@ -235,6 +252,7 @@ impl Life {
 
     /// The quiet end of a life.
     fn rest(&mut self) -> Result<(), Violation> {
+        self.machine.flash.fail_sync(None);
         for _ in 0..CYCLE_REQUESTS / 2 {
             self.one_more()?;
         }
@@ -281,22 +299,38 @@ impl Life {
 
     /// The first start of a drive. One with too many bad chunks is sent back.
     fn first_start(&mut self) -> Result<(), Violation> {
-        while !self.machine.power_up(u64::MAX)? || self.machine.is_read_only() {
+        for _ in 0..STARTS {
+            let started = self.machine.power_up(u64::MAX)?;
+            if started && !self.machine.is_read_only() {
+                return Ok(());
+            }
+            if started && !self.machine.may_be_read_only() {
+                let words = "a new drive takes no writes, and its flash is good".into();
+                return Err(Violation { block: None, words });
+            }
             self.machine.replace();
             self.machine.counts.replaced += 1;
         }
-        Ok(())
+        Err(Violation { block: None, words: format!("{STARTS} new drives are of no use") })
     }
 
     /// Work until power goes: at some event after `requests`.
     fn work(&mut self, requests: u64) -> Result<(), Violation> {
+        if self.machine.setup.troubles.on_disk && self.chance(12) {
+            let syncs = self.rng.below(60);
+            self.machine.flash.fail_sync(Some(syncs));
+        }
         for _ in 0..requests {
+            if self.machine.is_off() {
+                // The disk failed, and the host stopped.
+                return Ok(());
+            }
             self.one_more()?;
         }
         if self.chance(8) {
             // A host that stops, and sometimes flushes before.
-            self.machine.drain()?;
-            if self.chance(2) {
+            let rests = self.machine.drain()?;
+            if self.chance(2) && rests {
                 self.one(BlockOp::Flush)?;
                 self.machine.drain()?;
             }

@@ -111,6 +111,8 @@ pub struct Machine {
     used: bool,
     /// How often power came.
     starts: u64,
+    /// In the last start something could not be read.
+    start_struck: bool,
     /// How often the drive refused to start since it last did.
     refusals: u32,
     hash: u64,
@@ -143,6 +145,7 @@ impl Machine {
             broken,
             used: false,
             starts: 0,
+            start_struck: false,
             refusals: 0,
             hash: 0,
             traced,
@@ -211,11 +214,16 @@ impl Machine {
         let started =
             Stack::start(&self.setup, (&self.flash, self.battery.as_ref()), fresh, troubles, seed);
         self.take_strikes();
+        self.start_struck = self.flash.struck().reads > before.reads;
         match started {
             Ok((stack, now)) => {
                 self.drive = Some(stack);
                 self.now = now;
                 self.refusals = 0;
+                if self.is_frozen() && !self.may_be_frozen() {
+                    let words = "a start froze the drive, and no fault says why";
+                    return Err(Violation::of(words));
+                }
                 self.counts.frozen += u64::from(self.is_frozen());
                 self.note(None, || "power comes; the drive is ready".into());
                 Ok(true)
@@ -255,8 +263,18 @@ impl Machine {
         }
     }
 
+    /// Whether a drive that takes no writes has been so from the beginning, and
+    /// its flash says why.
+    pub fn may_be_read_only(&self) -> bool {
+        self.has_worn()
+    }
+
     /// Counts what became of the flash, at its end.
     pub fn count_flash(&mut self) {
+        let [kills, crashes, lost] = self.flash.disk_counts();
+        self.counts.disk_kills += kills;
+        self.counts.disk_crashes += crashes;
+        self.counts.disk_errors += lost;
         self.counts.struck.add(&self.flash.struck());
         let (bad, factory_bad) = self.flash.bad_chunks();
         self.counts.bad_chunks += bad;
@@ -301,9 +319,23 @@ impl Machine {
         self.drive.as_ref().is_some_and(Stack::is_frozen)
     }
 
-    /// Whether what a block has is only in the cache of a frozen drive.
+    /// Whether the drive has reason not to take what its protected cache has:
+    /// its flash is worn, or a block could not be read, now or when it was
+    /// moved, of which that has a part.
+    fn may_be_frozen(&self) -> bool {
+        self.setup.protected && (self.has_worn() || self.may_lack_a_part())
+    }
+
+    /// Whether a block may be unreadable of which the cache has a part.
+    fn may_lack_a_part(&self) -> bool {
+        let struck = || (0..self.setup.blocks()).any(|block| self.contract.may_be_lost(block));
+        self.setup.parts && (self.start_struck || struck())
+    }
+
+    /// Whether what a block has is only in the cache of a frozen drive, and that
+    /// has reason to be.
     fn withholds(&self, block: u64) -> bool {
-        self.drive.as_ref().is_some_and(|drive| drive.withholds(block))
+        self.may_be_frozen() && self.drive.as_ref().is_some_and(|drive| drive.withholds(block))
     }
 
     /// Tells the contract what faults struck.
@@ -375,6 +407,7 @@ impl Machine {
         {
             return Err(Violation::of(format!("the cache is not cleared: {error}")));
         }
+        self.flash.close();
         self.contract.closed();
         self.counts.clean_closes += 1;
         self.note(None, || "the drive is shut down".into());
@@ -571,9 +604,7 @@ impl Machine {
         let allowed = match status {
             // A part of a block that cannot be read was in the cache: the drive
             // takes nothing until it can.
-            Status::UNRECOVERED_READ if writes && self.is_frozen() => {
-                self.setup.parts && self.flash.struck().reads > 0
-            }
+            Status::UNRECOVERED_READ if writes && self.is_frozen() => self.may_lack_a_part(),
             Status::UNRECOVERED_READ => {
                 (op == BlockOp::Read || self.setup.parts)
                     && needed

@@ -19,6 +19,7 @@ use workload::Rng;
 use crate::breaks::{Break, Wrong};
 use crate::damaged::Damaged;
 use crate::nature::Wear;
+use crate::ondisk::OnDisk;
 use crate::setup::Setup;
 use crate::trouble::{Strike, Struck};
 
@@ -125,6 +126,8 @@ pub(crate) enum Store {
     Cached(Box<CheckedMedium<CachedMedium<RamMedium>>>),
     /// Durable at once, and damaged now and then.
     Damaged(Box<Damaged>),
+    /// In a drive file, durable when it was flushed.
+    OnDisk(Box<OnDisk>),
 }
 
 /// Calls the same of whichever medium it is.
@@ -134,12 +137,16 @@ macro_rules! store {
             Store::Ram($medium) => $call,
             Store::Cached($medium) => $call,
             Store::Damaged($medium) => $call,
+            Store::OnDisk($medium) => $call,
         }
     };
 }
 
 impl Store {
     fn new(setup: &Setup, seed: u64) -> Result<Store, OutOfMemory> {
+        if setup.troubles.on_disk {
+            return Ok(Store::OnDisk(Box::new(OnDisk::new(setup))));
+        }
         let geometry = &setup.geometry;
         let ram = RamMedium::new(geometry, setup.kept)?;
         let damage = &setup.troubles.damage;
@@ -151,6 +158,12 @@ impl Store {
         }
         let cache = CachedMedium::new(geometry, ram)?;
         Ok(Store::Cached(Box::new(CheckedMedium::new(geometry, cache)?)))
+    }
+
+    /// Whether it takes nothing more, so that the host stops.
+    #[inline]
+    fn has_stopped(&self) -> bool {
+        matches!(self, Store::OnDisk(medium) if medium.has_stopped())
     }
 
     /// Power went: what was not flushed is there or not, as `seed` says.
@@ -338,6 +351,36 @@ impl Flash {
         bad.fold((0, 0), |(all, new), chunk| (all + 1, new + u64::from(chunk.wear == 0)))
     }
 
+    /// Kills, crashes and errors of the disk below a drive file.
+    pub fn disk_counts(&self) -> [u64; 3] {
+        match &self.remains.borrow().medium {
+            Store::OnDisk(medium) => medium.counts(),
+            _ => [0; 3],
+        }
+    }
+
+    /// After so many more syncs the disk below a drive file fails one; or none.
+    pub fn fail_sync(&self, syncs: Option<u64>) {
+        if let Store::OnDisk(medium) = &self.remains.borrow().medium {
+            medium.fail_sync(syncs);
+        }
+    }
+
+    /// The medium is shut down in good order, if it knows of that.
+    pub fn close(&self) {
+        if let Store::OnDisk(medium) = &mut self.remains.borrow_mut().medium {
+            medium.close();
+        }
+    }
+
+    /// Power goes when the medium takes nothing more.
+    fn watch(&self, moved: Moved) -> Moved {
+        if moved == Moved::Failed && self.remains.borrow().medium.has_stopped() {
+            self.power.off();
+        }
+        moved
+    }
+
     /// Whether any chunk remembers a failed program: power may have gone
     /// before anybody was told of it.
     pub fn has_failed(&self) -> bool {
@@ -380,11 +423,17 @@ impl Medium for Flash {
 
     fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
         let powered = self.power.operation();
-        let remains = &mut *self.remains.borrow_mut();
-        if !self.sound {
-            return remains.wrong.program(&mut remains.medium, powered, at, count, data, tags);
-        }
-        if powered { remains.medium.program(at, count, data, tags) } else { Moved::Failed }
+        let moved = {
+            let remains = &mut *self.remains.borrow_mut();
+            match powered {
+                _ if !self.sound => {
+                    remains.wrong.program(&mut remains.medium, powered, at, count, data, tags)
+                }
+                true => remains.medium.program(at, count, data, tags),
+                false => Moved::Failed,
+            }
+        };
+        self.watch(moved)
     }
 
     fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
@@ -402,19 +451,22 @@ impl Medium for Flash {
         if !self.power.operation() {
             return Moved::Failed;
         }
-        let remains = &mut *self.remains.borrow_mut();
-        if !self.sound {
-            remains.wrong.reset(&mut remains.medium, &remains.chunks, chunk);
-        }
-        remains.medium.reset(chunk)
+        let moved = {
+            let remains = &mut *self.remains.borrow_mut();
+            if !self.sound {
+                remains.wrong.reset(&mut remains.medium, &remains.chunks, chunk);
+            }
+            remains.medium.reset(chunk)
+        };
+        self.watch(moved)
     }
 
     fn barrier(&mut self) -> Moved {
-        if self.power.operation() {
-            self.remains.borrow_mut().medium.barrier()
-        } else {
-            Moved::Failed
+        if !self.power.operation() {
+            return Moved::Failed;
         }
+        let moved = self.remains.borrow_mut().medium.barrier();
+        self.watch(moved)
     }
 
     fn is_cached(&self) -> bool {
@@ -433,13 +485,16 @@ impl Medium for Flash {
     }
 
     fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {
+        if self.power.is_gone() {
+            return;
+        }
         let remains = &mut *self.remains.borrow_mut();
-        if self.sound && !self.power.is_gone() {
+        if self.sound || !remains.wrong.forgets() {
             remains.chunks[chunk_index] = *chunk;
             remains.medium.describe(chunk_index, chunk);
-        } else if !self.sound {
-            let gone = self.power.is_gone();
-            remains.wrong.describe(&mut remains.chunks[chunk_index], gone, chunk);
+        }
+        if remains.medium.has_stopped() {
+            self.power.off();
         }
     }
 }

@@ -315,7 +315,7 @@ fn drive(timing: Timing, link_at: LinkAt) -> Setup {
         parts: true,
         link_at,
         link,
-        config: PblkConfig { bytes, data_chunks, victim: Victim::Greedy, seed: 7 },
+        config: PblkConfig { bytes, data_chunks, idle: 0, victim: Victim::Greedy, seed: 7 },
         work,
         troubles: Troubles::default(),
         protected: false,

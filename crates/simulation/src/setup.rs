@@ -246,7 +246,7 @@ fn config(rng: &mut Rng, geometry: &Geometry, data_chunks: u32) -> PblkConfig {
         _ => Victim::Greedy,
     };
     let bytes = (space * fill / 100).max(1) * BLOCK_BYTES;
-    PblkConfig { bytes, data_chunks, victim, seed: rng.bits() }
+    PblkConfig { bytes, data_chunks, idle: 0, victim, seed: rng.bits() }
 }
 
 fn work(rng: &mut Rng) -> Work {

@@ -22,6 +22,9 @@ pub struct Troubles {
     /// What is done is durable only when it was flushed: a cut loses, tears and
     /// reorders the rest.
     pub cached: bool,
+    /// The same in a drive file, on a disk that may lose what it was given, and
+    /// say so.
+    pub on_disk: bool,
     /// Something cannot be read for good, also after a restart: a drive may be
     /// lost.
     pub fatal: bool,
@@ -110,9 +113,10 @@ impl Troubles {
             let rule = fails(Operation::Read, with(1e-2), false);
             troubles.operations.push(FaultRule { status: Some(Status::HIGH_ECC), ..rule });
         }
+        let on_disk = Rng::new(seed, 14).below(2) == 0;
         match Rng::new(seed, 4).below(6) {
-            0 | 1 => Troubles { cached: true, ..Troubles::default() },
-            2 => Troubles { cached: true, ..troubles },
+            0 | 1 => Troubles { cached: true, on_disk, ..Troubles::default() },
+            2 => Troubles { cached: true, on_disk, ..troubles },
             _ => troubles,
         }
     }
@@ -139,7 +143,11 @@ impl Troubles {
         let damage = self.damage.iter().cloned().map(Rule::Medium);
         let all: Vec<String> =
             operations.chain(delays).chain(damage).map(|rule| rule.to_string()).collect();
-        let cached = if self.cached { "cached, " } else { "" };
+        let cached = match (self.cached, self.on_disk) {
+            (_, true) => "in a drive file, ",
+            (true, _) => "cached, ",
+            _ => "",
+        };
         let faults = if all.is_empty() { "no faults".into() } else { all.join("; ") };
         let wear = self.wear.as_ref().map_or(String::new(), |wear| format!(", {wear:?}"));
         format!("{cached}{faults}{wear}")

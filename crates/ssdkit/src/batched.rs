@@ -2,20 +2,21 @@
 //!
 //! Such a drive has pages by number and no blocks ([`targets::Batch`]), so it
 //! is served as a key-value store only. One in a file is made new when it is
-//! first started, and found again later; its set-up follows from the drive's
+//! first started, and at no other time unless asked, and found again later; its set-up follows from the drive's
 //! configuration. May fail: the drive is too small or has layers that its kind
 //! cannot have, or what it holds cannot be recovered.
 
 use std::time::Instant;
 
 use device::Device;
-use flash::{Medium, RamMedium};
+use flash::Medium;
 use port::{BLOCK_BYTES, BatchDone, Port, Ring, Time};
 use targets::{Batch, BatchConfig, BatchError};
 
 use crate::drive::{Cache, DriveConfig, Store, Target};
 use crate::driver::Patience;
 use crate::error::Error;
+use crate::memory;
 use crate::restore::Recovery;
 use crate::stack::{Backing, new_device};
 
@@ -27,19 +28,31 @@ const DONE: usize = 64;
 
 /// Whether there can be such a drive, wherever its bytes are.
 pub(crate) fn check(config: &DriveConfig, seed: u64) -> Result<(), Error> {
-    let medium = RamMedium::new(&config.geometry, BLOCK_BYTES as u32)?;
+    let medium = memory::medium(config, BLOCK_BYTES as u32)?;
     start(config, new_device(config, seed, medium)?).map(drop)
 }
 
-/// Starts a drive on a device: new, or what is there.
+/// Makes a new drive on a device that holds nothing.
 pub(crate) fn start<M: Medium>(
     config: &DriveConfig,
     device: Device<M>,
 ) -> Result<Batch<Device<M>>, Error> {
+    open(config, device, true)
+}
+
+fn open<M: Medium>(
+    config: &DriveConfig,
+    device: Device<M>,
+    may_be_new: bool,
+) -> Result<Batch<Device<M>>, Error> {
     refuse_layers(config)?;
     let most = BatchConfig::for_geometry(&config.geometry, SPARE);
     let set_up = BatchConfig { pages: (config.size / BLOCK_BYTES).min(most.pages), ..most };
-    Batch::open(device, set_up, Time::ZERO).map_err(|e| {
+    let opened = match may_be_new {
+        true => Batch::open(device, set_up, Time::ZERO),
+        false => Batch::find(device, set_up, Time::ZERO),
+    };
+    opened.map_err(|e| {
         let text = format!("{}: {e}", config.name);
         match e {
             BatchError::Range { .. }
@@ -48,19 +61,25 @@ pub(crate) fn start<M: Medium>(
             | BatchError::Unreadable(_)
             | BatchError::Row(_)
             | BatchError::Slots => Error::Usage(text),
+            BatchError::Nothing => Error::Usage(format!(
+                "{} was used before and has nothing on it now: add --destroy to make a new store",
+                config.name
+            )),
             _ => Error::Failed(text),
         }
     })
 }
 
-/// The same, and how it was found.
+/// Starts what a device holds, or a new drive where that may be; and tells how
+/// it was found.
 pub(crate) fn recover<M: Medium>(
     config: &DriveConfig,
     device: Device<M>,
     clean: bool,
+    may_be_new: bool,
 ) -> Result<(Batch<Device<M>>, Recovery), Error> {
     let began = Instant::now();
-    let target = start(config, device)?;
+    let target = open(config, device, may_be_new)?;
     let (wall, drive) = (began.elapsed(), target.now());
     Ok((target, Recovery { wall, drive, clean, journal: None }))
 }

@@ -94,12 +94,13 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
         let route = if args.rate.is_some() { Route::Turns } else { Route::Places(each.into()) };
         let mut cores = Cores::new(contexts, route, load.slots(), known.figures);
         let name = args.drive.to_string();
-        let tracing = Tracing::start(&args.blocks, cores.contexts(), &name, now)?;
+        let when = (now, args.ramp.is_some());
+        bench.runner.tracing = Tracing::new(&args.blocks, cores.contexts(), &name, when)?;
         let mut driver = Virtual::at(cores, now);
         let measured = bench.measure(&mut driver, &mut load);
         let mut cores = driver.into_drive().0;
         let mut warnings = faults(cores.contexts());
-        warnings.extend(tracing.stop()?);
+        warnings.extend(stop(bench.runner.tracing.take())?);
         let done = cores.done().to_vec();
         let accounts = Accounts::read(&args.blocks, &monitor, None, done);
         Ok(Run { measured: measured?, accounts, warnings })
@@ -132,7 +133,8 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
         let ways = Ways { strategy, plug, shared: cores > 1, figures: known.figures };
         let course = Course { clock, ways, plan: plan(args), pin: args.blocks.pin };
         let name = args.drive.to_string();
-        let tracing = Tracing::start(&args.blocks, &mut contexts, &name, clock.now())?;
+        let when = (clock.now(), args.ramp.is_some());
+        bench.runner.tracing = Tracing::new(&args.blocks, &mut contexts, &name, when)?;
         let mut done = Vec::new();
         let measured = bench.timed(|runner| {
             let tallies = real::run::<Q, LATE>(&mut contexts, &mut loads, runner, &course)?;
@@ -141,7 +143,7 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
         });
         // Also when it failed: faults may be why, and the trace shall end.
         let mut warnings = faults(&mut contexts);
-        warnings.extend(tracing.stop()?);
+        warnings.extend(stop(bench.runner.tracing.take())?);
         let accounts = Accounts::read(&args.blocks, &monitor, Some(strategy), done);
         let mut measured = measured?;
         if read_back && let Some(first) = contexts.first_mut() {
@@ -151,6 +153,11 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
         }
         Ok(Run { measured, accounts, warnings })
     }
+}
+
+/// Ends a trace, if there was one.
+fn stop(tracing: Option<Tracing>) -> Result<Option<String>, Error> {
+    tracing.map_or(Ok(None), Tracing::stop)
 }
 
 /// What went wrong in the layer, in words.
@@ -190,6 +197,10 @@ impl<M: Backing> Visitor<M> for Below<'_> {
             ClockKind::Real => on_the_clock(args, &mut bench, drive, now)?,
         };
         let mut bare = Virtual::at(drive, now);
+        if run.accounts.gave_up() {
+            // What the layer gave up is still in the drive.
+            bare.drain();
+        }
         run.measured = match bench.read_back(&mut bare, run.measured) {
             Ok(measured) => measured,
             Err(e) => return Err(ended(bare, e)),
@@ -246,6 +257,7 @@ fn on_the_clock<D: Drive>(
             (layer.on_the_clock(clock, false)?, clock)
         }
         Dispatch::Hosted(queues) => {
+            args.blocks.check_weights(queues)?;
             let core = args.blocks.pin.then_some(args.blocks.cores());
             let options = HostedOptions { queues, depth, core, ..HostedOptions::default() };
             let (driver, hosted) = host(lent, shape, options)?;
@@ -282,7 +294,9 @@ fn known<D>(shape: Shape, owner: &Owner<D>, strategy: Strategy) -> Known {
     Known { shape, figures: Some(owner.figures.clone()), tells_when: true, strategy }
 }
 
-/// How completions of a drive that interrupts are waited for.
+/// How completions of a drive that interrupts are waited for. A core that has
+/// its dispatch queue alone is woken for all that it waits for, whatever else
+/// it shares; cores that share one would take each other's interrupts.
 fn strategy(args: &BenchArgs, queues: usize, polled: bool) -> Result<Strategy, Error> {
     let shared = args.blocks.cores() > queues;
     match args.blocks.completion {
@@ -327,6 +341,7 @@ where
     let shape = driver.shape();
     let pattern = pattern(args, &shape)?;
     let mut bench = Bench::new(args, &shape, pattern, watch)?;
+    args.blocks.check_weights(driver.queues()[0])?;
     let polled = driver.queues()[2] > 0;
     let (mut contexts, monitor) = build(&args.blocks.config()?, driver)?;
     contexts.iter_mut().for_each(|context| context.set_polled(polled));
@@ -346,10 +361,12 @@ pub(crate) fn storage(
     spec: &StorageSpec,
     watch: &mut Watch,
 ) -> Result<Outcome, Error> {
+    let new = find_or_make(args, spec)?;
+    let args = &args.settled(new);
     let writes = args.writes();
-    find_or_make(args, spec, writes)?;
     let cores = args.blocks.cores();
     let options = spec.options(cores, writes);
+    args.blocks.check_weights(options.queues)?;
     let strategy = strategy(args, options.queues, spec.poll.is_some())?;
     let mut opened = Storage::open(&spec.path, options.clone())?;
     let shape = opened.shape();
@@ -357,7 +374,7 @@ pub(crate) fn storage(
     let mut bench = Bench::new(args, &shape, pattern, watch)?;
     let ways = Ways { strategy, plug: None, shared: false, figures: None };
     let mut steady = None;
-    if args.precondition != Precondition::None {
+    if args.precondition() != Precondition::None {
         steady = prepare(args, &mut bench, opened, ways)?;
         opened = Storage::open(&spec.path, options.clone())?;
     }
@@ -378,7 +395,9 @@ pub(crate) fn storage(
         "read_only": options.read_only,
     });
     let few_words = json!({ "name": name, "size_bytes": shape.bytes });
-    Ok(run.finish(&bench, steady, drive, few_words))
+    let mut outcome = run.finish(&bench, steady, drive, few_words);
+    outcome.look_for_reads_of_nothing(args, new);
+    Ok(outcome)
 }
 
 /// Preconditions storage through one core of a plain layer.
@@ -397,8 +416,9 @@ fn prepare(
     bench.prepare(&mut driver, &mut load, None)
 }
 
-/// Makes sure that there is something, and that it may be written.
-fn find_or_make(args: &BenchArgs, spec: &StorageSpec, writes: bool) -> Result<(), Error> {
+/// Makes sure that there is something, and that it may be written. Gives
+/// whether it was made.
+fn find_or_make(args: &BenchArgs, spec: &StorageSpec) -> Result<bool, Error> {
     let path = &spec.path;
     let kind = match (spec.find()?, spec.size) {
         (Found::Nothing, Some(_)) if spec.read_only => {
@@ -406,7 +426,13 @@ fn find_or_make(args: &BenchArgs, spec: &StorageSpec, writes: bool) -> Result<()
                 "{path} does not exist, and with read_only=yes nothing is made: leave it out"
             )));
         }
-        (Found::Nothing, Some(size)) => return spec.create(size),
+        (Found::Nothing, Some(size)) => return spec.create(size).map(|()| true),
+        (Found::Nothing, None) if path.ends_with(".ssd") => {
+            return Err(Error::Usage(format!(
+                "there is no drive file {path}: make it, as in \
+                 ssdkit create {path} --profile tlc --size 8G"
+            )));
+        }
         (Found::Nothing, None) => {
             return Err(Error::Usage(format!(
                 "{path} does not exist: make it, or add its size to be made, \
@@ -420,7 +446,7 @@ fn find_or_make(args: &BenchArgs, spec: &StorageSpec, writes: bool) -> Result<()
                 units::size_binary(size)
             )));
         }
-        (Found::File(0), _) | (Found::Other, _) => return Ok(()),
+        (Found::File(0), _) | (Found::Other, _) => return Ok(false),
         (Found::File(bytes), _) => format!("the file {path}, {}", units::size_binary(bytes)),
         (Found::Device, Some(_)) => {
             return Err(Error::Usage(format!(
@@ -429,10 +455,10 @@ fn find_or_make(args: &BenchArgs, spec: &StorageSpec, writes: bool) -> Result<()
         }
         (Found::Device, None) => format!("the block device {path}"),
     };
-    if writes && !args.destroy {
+    if args.writes() && !args.destroy {
         return Err(Error::Usage(format!(
             "this writes over what is on {kind}: add --destroy if it may be lost"
         )));
     }
-    Ok(())
+    Ok(false)
 }

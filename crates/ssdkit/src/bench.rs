@@ -2,32 +2,32 @@
 //!
 //! Preconditioning and reading back are always in virtual time for a drive in
 //! this process: they are not measured, and drive time costs nothing. A drive
-//! in a file is shut down when the bench ends or is stopped. Fails when options contradict the drive, when somebody stops it before anything
-//! was measured, and, after the report, when a request failed or gave wrong
-//! data.
+//! in a file is shut down when the bench ends or is stopped. A new drive that is
+//! read is written first, unless somebody says otherwise. Fails when options
+//! contradict the drive, when a request fails before anything was measured or
+//! somebody stops it there, and, after the report, when a request failed or gave
+//! wrong data.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use measure::{Cpu, Direction, Gc, Report, SteadyState, WriteAmplification, units};
-use parity::ParityCounters;
+use measure::{Cpu, Direction, Gc, Report, Row, SteadyState, WriteAmplification, units};
 use port::{BlockOp, Shape, Time};
 use serde_json::{Value, json};
 use workload::{Arrivals as Starts, Load as Rate, Order, Pattern};
 
 use crate::below::{self, Below};
-use crate::blocks::Accounts;
 use crate::cli::{Arrivals, BenchArgs, ClockKind, End, Precondition, Range, Rw};
 use crate::cpu::CpuTime;
 use crate::drive::{DriveConfig, DriveSpec, FileSpec, NbdAddress};
 use crate::driver::{Driver, Real, Virtual};
 use crate::error::Error;
-use crate::fault_rules::Injected;
 use crate::load::{Load, Pace, Share};
+use crate::memory;
 use crate::nbd::Served;
+use crate::physics::Physics;
 use crate::real::share;
-use crate::redundancy::Redundancy;
-use crate::restore::{Recovery, Restored};
+use crate::restore::Restored;
 use crate::runner::{Plan, Runner, Until};
 use crate::slc::SlcReport;
 use crate::snapshot;
@@ -37,41 +37,9 @@ use crate::verify::Verifier;
 use crate::watch::Watch;
 use crate::ycsb;
 
-/// Warnings that are printed.
-const WARNINGS: usize = 8;
+mod outcome;
 
-/// What a measurement gave, before it is printed.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The report. Its drive is in few words.
-    pub report: Report,
-    /// The drive's effective configuration.
-    pub drive: Value,
-    /// Flushes, where there were any.
-    pub flush: Option<Direction>,
-    /// What was wrong with the first request that failed.
-    pub first_error: Option<String>,
-    /// Whether somebody stopped it.
-    pub interrupted: bool,
-    /// A hash of the drive's final state, where JSON was asked for: the same
-    /// run gives the same one, whatever the machine and the build.
-    pub state_hash: Option<u64>,
-    /// What the block layer did, where there was one.
-    pub block_layer: Option<Accounts>,
-    /// What went wrong without making the run fail.
-    pub warnings: Vec<String>,
-    /// How the drive was found again, where it was.
-    pub recovery: Option<Recovery>,
-    /// Fault rules, and how often each struck.
-    pub injected: Vec<Injected>,
-    /// What was done for the sake of parity, where there is any.
-    pub parity: Option<Redundancy>,
-    /// What the SLC cache did, where there is one.
-    pub slc: Option<SlcReport>,
-    /// With fault rules, the requests that failed, which are no errors then,
-    /// and the first of them.
-    pub failed: Option<(u64, String)>,
-}
+pub use outcome::Outcome;
 
 /// Runs, and prints the report to `out`.
 pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<(), Error> {
@@ -81,35 +49,47 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<(), Error> {
     }
     args.check()?;
     let mut watch = Watch::terminal(args.max_time.map(Duration::from_nanos))?;
-    if reads_nothing(args) {
-        eprintln!(
-            "ssdkit: nothing was written to this drive, and what was never written is read in no \
-             time; --precondition seq writes it first"
-        );
-    }
     let outcome = measure(args, &mut watch);
     watch.end();
     outcome?.print(args.json, out)
 }
 
-/// Whether it reads a drive in memory that has nothing on it.
-fn reads_nothing(args: &BenchArgs) -> bool {
-    let fresh = args.precondition == Precondition::None && args.reads() == 100;
-    fresh && matches!(args.drive, DriveSpec::Memory(_))
+/// Bytes that a run writes at most, as far as that is known.
+fn most_written(args: &BenchArgs) -> u64 {
+    match args.end() {
+        _ if !args.rw.writes() => 0,
+        End::Ios(ios) => ios.saturating_mul(args.bs.into()),
+        End::Time(_) => u64::MAX,
+    }
 }
 
 /// Runs. A path that leads to a drive file must have been found
 /// ([`DriveSpec::found`]).
 pub fn measure(args: &BenchArgs, watch: &mut Watch) -> Result<Outcome, Error> {
+    let began = Instant::now();
+    let mut outcome = any(args, watch)?;
+    outcome.report.wall_seconds = began.elapsed().as_secs_f64();
+    Ok(outcome)
+}
+
+/// Measures a drive of any kind.
+fn any(args: &BenchArgs, watch: &mut Watch) -> Result<Outcome, Error> {
     match &args.drive {
         DriveSpec::Memory(spec) => {
+            let args = &args.settled(true);
             let mut config = spec.resolve()?;
             config.faults = args.faults.read(args.seed)?;
+            let populated = args.clock() == ClockKind::Real;
+            if populated || args.precondition() != Precondition::None {
+                memory::ask_written(&config)?;
+            } else if most_written(args) > memory::free() {
+                memory::tell(&config);
+            }
             let stack = match args.clock() {
                 ClockKind::Virtual => Stack::build(&config, args.seed)?,
                 ClockKind::Real => {
                     watch.phase("taking memory");
-                    Stack::build_populated(&config, args.seed)?
+                    Stack::build_populated(&config, args.seed, || watch.look(0.0))?
                 }
             };
             let seed = args.seed;
@@ -117,7 +97,11 @@ pub fn measure(args: &BenchArgs, watch: &mut Watch) -> Result<Outcome, Error> {
         }
         DriveSpec::File(spec) => in_a_file(args, spec, watch),
         DriveSpec::Nbd(address) => served(args, address, watch),
-        DriveSpec::Null(spec) => below::null(args, spec, watch),
+        DriveSpec::Null(spec) => {
+            let o = &spec.options;
+            memory::ask_queues(o.submit_queues.saturating_add(o.poll_queues), o.hw_queue_depth)?;
+            below::null(args, spec, watch)
+        }
         DriveSpec::Storage(spec) => below::storage(args, spec, watch),
     }
 }
@@ -150,8 +134,17 @@ fn ours<M: Backing>(
     mut drive: Restored<M>,
     watch: &mut Watch,
 ) -> Result<Outcome, Error> {
-    let fresh = args.precondition != Precondition::None || !drive.was_written();
-    if args.verify && !fresh {
+    let new = !drive.was_written();
+    if new && M::OUTLIVES && args.precondition.is_none() && args.reads() == 100 {
+        drive.put_away()?;
+        return Err(Error::Usage(
+            "nothing was ever written to this drive, and what was never written is read in no \
+             time: add --precondition seq, which writes all of it"
+                .into(),
+        ));
+    }
+    let args = &args.settled(new);
+    if args.verify && !new && args.precondition() == Precondition::None {
         drive.put_away()?;
         return Err(Error::Usage(
             "--verify knows only what it wrote, and something is on this drive: add \
@@ -178,9 +171,10 @@ fn ours<M: Backing>(
     let mut outcome = if args.blocks.are_given() {
         stack.visit(Below { args, config, watch, ready, prepared })?
     } else {
-        stack.visit(InProcess { args, config, watch, ready, prepared })?
+        stack.visit_fast(InProcess { args, config, watch, ready, prepared })?
     };
     outcome.recovery = recovery;
+    outcome.look_for_reads_of_nothing(args, new);
     Ok(outcome)
 }
 
@@ -211,7 +205,7 @@ impl<M: Backing> Visitor<M> for Prepare<'_> {
         let steady = bench.prepare(&mut driver, &mut load, None);
         let verifier = bench.runner.verifier.take();
         let (drive, now) = driver.into_drive();
-        let ended = drive.end(now);
+        let ended = Box::new(drive).end(now);
         Ok((ended?, Prepared { steady: steady?, verifier }))
     }
 }
@@ -319,7 +313,11 @@ impl<M: Backing> Visitor<M> for InProcess<'_> {
             Ok(measured) => measured,
             Err(e) => return Err(ended(driver, e)),
         };
-        let mut outcome = bench.outcome(measured, steady, config.effective(), in_few_words(config));
+        let (first, last) = (&measured.tally.before, &measured.tally.after);
+        let physics = Physics::of(config, &bench.pattern, first, last);
+        let drive = physics.tell(config.effective());
+        let few_words = physics.tell_short(in_few_words(config));
+        let mut outcome = bench.outcome(measured, steady, drive, few_words);
         outcome.state_hash = args.json.then(|| driver.drive().state_hash());
         outcome.injected = driver.drive().injected();
         outcome.add_parity(before.0, driver.drive().parity());
@@ -335,7 +333,7 @@ pub(crate) fn put_away<D: Drive>(driver: Virtual<D>) -> Option<String> {
         return None;
     }
     let (drive, now) = driver.into_drive();
-    let put_away = drive.end(now).and_then(|ended| ended.medium.put_away());
+    let put_away = Box::new(drive).end(now).and_then(|ended| ended.medium.put_away());
     put_away.err().map(|e| format!("the drive was not shut down: {e}"))
 }
 
@@ -354,7 +352,7 @@ fn served(args: &BenchArgs, address: &NbdAddress, watch: &mut Watch) -> Result<O
         let text = "--rate is not for nbd: drives, which are driven in a closed loop: take --qd";
         return Err(Error::Usage(text.into()));
     }
-    let mut driver = Served::connect(address)?;
+    let mut driver = Served::connect(address, watch)?;
     let shape = driver.shape();
     let pattern = pattern(args, &shape)?;
     if !pattern.bs.is_multiple_of(driver.unit()) {
@@ -377,7 +375,7 @@ fn served(args: &BenchArgs, address: &NbdAddress, watch: &mut Watch) -> Result<O
 pub(crate) fn in_few_words(config: &DriveConfig) -> Value {
     json!({
         "name": config.name,
-        "size": units::bytes_decimal(config.size as f64).replace(' ', ""),
+        "size": units::capacity(config.size).replace(' ', ""),
         "spare": (config.spare() * 1e4).round() / 1e4,
         "data_chunks": u64::from(config.data_chunks()) * u64::from(config.geometry.total_pus()),
     })
@@ -395,7 +393,7 @@ pub(crate) struct Bench<'a> {
     pub args: &'a BenchArgs,
     shape: Shape,
     pub pattern: Pattern,
-    runner: Runner<'a>,
+    pub runner: Runner<'a>,
     real: bool,
 }
 
@@ -412,7 +410,8 @@ impl<'a> Bench<'a> {
             false => None,
         };
         let real = args.clock() == ClockKind::Real;
-        Ok(Bench { args, shape: *shape, pattern, runner: Runner { watch, verifier }, real })
+        let runner = Runner { verifier, ..Runner::new(watch) };
+        Ok(Bench { args, shape: *shape, pattern, runner, real })
     }
 
     /// Preconditions, unless that was done. A workload that writes nothing
@@ -427,15 +426,17 @@ impl<'a> Bench<'a> {
             self.runner.verifier = prepared.verifier;
             return Ok(prepared.steady);
         }
-        if self.args.precondition == Precondition::None {
+        let kind = self.args.precondition();
+        if kind == Precondition::None {
             return Ok(None);
         }
         self.runner.precondition(driver, &self.shape, self.args.seed)?;
-        match self.args.precondition {
+        let rounds = self.args.rounds();
+        match kind {
             Precondition::Steady if self.args.rw.writes() => {
-                self.runner.settle(driver, &self.shape, load).map(Some)
+                self.runner.settle(driver, &self.shape, load, rounds).map(Some)
             }
-            Precondition::Steady => Ok(Some(SteadyState { reached: true, rounds: 0 })),
+            Precondition::Steady => Ok(Some(SteadyState::new(true, 0, rounds.window, rounds.ns))),
             _ => Ok(None),
         }
     }
@@ -505,7 +506,7 @@ impl<'a> Bench<'a> {
             "rate": a.rate,
             "arrivals": a.rate.map(|_| format!("{:?}", a.arrivals).to_lowercase()),
             "clock": if self.real { "real" } else { "virtual" },
-            "precondition": format!("{:?}", a.precondition).to_lowercase(),
+            "precondition": format!("{:?}", a.precondition()).to_lowercase(),
             "ios": if let End::Ios(n) = a.end() { Some(n) } else { None },
             "seconds": if let End::Time(ns) = a.end() { seconds(Some(ns)) } else { None },
             "ramp_seconds": seconds(a.ramp),
@@ -535,15 +536,17 @@ impl<'a> Bench<'a> {
         let (read, write) = (of(BlockOp::Read), of(BlockOp::Write));
         let flush = Direction::new(tally.latency(BlockOp::Flush), 0, seconds);
         let both = read.ios > 0 && write.ios > 0;
+        // What a drive that is not ours wrote is not known here.
+        let tells = matches!(self.args.drive, DriveSpec::Memory(_) | DriveSpec::File(_));
         let (before, after) = (&tally.before, &tally.after);
         let grew = |get: fn(&targets::WriteCounters) -> u64| get(after) - get(before);
         let bytes = read.bytes + write.bytes;
         // What fails on purpose is no error; wrong data always is.
-        let (errors, first_error, failed) = match self.args.faults.are_given() {
-            false => (tally.errors, tally.first_error, None),
-            true if tally.errors == tally.wrong => (tally.wrong, tally.first_wrong, None),
-            true => (tally.wrong, tally.first_wrong, tally.first_error),
-        };
+        let mut blamed = Tally::new();
+        blamed.add_errors(&tally);
+        if self.args.faults.are_given() {
+            blamed.failed = 0;
+        }
         let report = Report {
             drive: few_words,
             workload: self.workload(),
@@ -551,6 +554,8 @@ impl<'a> Bench<'a> {
             bytes,
             seconds,
             wall_seconds: wall,
+            void: void(&tally, ios),
+            failed_requests: tally.failed,
             iops: per_second(ios),
             bytes_per_second: per_second(bytes),
             latency_ns: all.summary(),
@@ -563,12 +568,16 @@ impl<'a> Bench<'a> {
                 grew(|c| c.metadata),
             ),
             steady,
-            gc: Gc { collections: grew(|c| c.collections), moved: grew(|c| c.moved) },
-            erases: grew(|c| c.erases),
+            gc: tells
+                .then(|| Gc { collections: grew(|c| c.collections), moved: grew(|c| c.moved) }),
+            erases: tells.then(|| grew(|c| c.erases)),
             self_check_ns: tally.late.percentile(99.9),
-            cpu: Cpu::new(cpu.0, cpu.1, ios),
-            series: tally.rows,
-            errors,
+            cpu: Cpu::new(cpu.0, cpu.1, wall, ios),
+            series: match tells {
+                true => tally.rows,
+                false => tally.rows.into_iter().map(Row::of_an_unknown_drive).collect(),
+            },
+            errors: blamed.errors(),
             seed: self.args.seed,
             version: env!("CARGO_PKG_VERSION").into(),
         };
@@ -576,7 +585,7 @@ impl<'a> Bench<'a> {
             report,
             drive,
             flush: (flush.ios > 0).then_some(flush),
-            first_error,
+            problem: blamed.problem(),
             interrupted: tally.interrupted,
             state_hash: None,
             block_layer: None,
@@ -585,105 +594,24 @@ impl<'a> Bench<'a> {
             injected: Vec::new(),
             parity: None,
             slc: None,
-            failed: failed.map(|first| (tally.errors - tally.wrong, first)),
+            first_failed: tally.first_failed,
         }
     }
 }
 
-impl Outcome {
-    /// What was done for the sake of parity since it was `before`.
-    pub(crate) fn add_parity(
-        &mut self,
-        before: Option<ParityCounters>,
-        after: Option<ParityCounters>,
-    ) {
-        let amplification = self.report.write_amplification.as_ref().map(|wa| wa.total);
-        self.parity = before
-            .zip(after)
-            .map(|(before, after)| Redundancy::new(after.since(&before), amplification));
-    }
-
-    /// As one JSON object.
-    pub fn to_json(&self) -> Value {
-        let mut json = self.report.to_json();
-        json["drive"] = self.drive.clone();
-        json["interrupted"] = self.interrupted.into();
-        if let Some(flush) = &self.flush {
-            json["flush"] = json!(flush);
-        }
-        if let Some(hash) = self.state_hash {
-            json["state_hash"] = format!("{hash:016x}").into();
-        }
-        if let Some(accounts) = &self.block_layer {
-            json["block_layer"] = accounts.to_json();
-        }
-        if self.block_layer.is_some() || !self.warnings.is_empty() {
-            json["warnings"] = json!(self.warnings);
-        }
-        if let Some(recovery) = &self.recovery {
-            json["recovery"] = recovery.to_json();
-        }
-        if let Some(parity) = &self.parity {
-            json["parity"] = parity.to_json();
-        }
-        if let Some(slc) = &self.slc {
-            json["slc_cache"] = slc.to_json();
-        }
-        if !self.injected.is_empty() {
-            json["injected"] = self.injected.iter().map(Injected::to_json).collect();
-            json["failed_requests"] = self.failed.as_ref().map_or(0, |failed| failed.0).into();
-        }
-        json
-    }
-
-    /// Tells on standard error what went wrong without making the run fail.
-    fn warn(&self) {
-        for text in self.warnings.iter().take(WARNINGS) {
-            eprintln!("ssdkit: warning: {text}");
-        }
-        if let Some(more) = self.warnings.len().checked_sub(WARNINGS).filter(|&n| n > 0) {
-            eprintln!("ssdkit: warning: and {more} more like these: --json has all");
-        }
-    }
-
-    /// Prints it. Fails afterwards when requests failed.
-    pub fn print(&self, json: bool, out: &mut dyn Write) -> Result<(), Error> {
-        if json {
-            writeln!(out, "{:#}", self.to_json())?;
-        } else {
-            write!(out, "{}", self.report.to_text())?;
-            if let Some(flush) = &self.flush {
-                let mean = units::time_ns(flush.latency_ns.mean.unwrap_or(0.0));
-                writeln!(out, "flushes     {}, {mean} on average", units::count(flush.ios as f64))?;
-            }
-            if let Some(accounts) = &self.block_layer {
-                write!(out, "{}", accounts.to_text())?;
-            }
-            if let Some(recovery) = self.recovery.filter(Recovery::took_long) {
-                writeln!(out, "recovery    {recovery}")?;
-            }
-            if let Some(parity) = &self.parity {
-                writeln!(out, "parity      {parity}")?;
-            }
-            if let Some(slc) = &self.slc {
-                writeln!(out, "SLC cache   {slc}")?;
-            }
-            for (i, one) in self.injected.iter().enumerate() {
-                let label = if i == 0 { "faults" } else { "" };
-                writeln!(out, "{label:<12}{} times {}", one.times, one.rule)?;
-            }
-            if let Some((n, first)) = &self.failed {
-                writeln!(out, "failed      {n} requests, first: {first}")?;
-            }
-            if self.interrupted {
-                writeln!(out, "stopped     before its end: the figures are those so far")?;
-            }
-        }
-        out.flush()?;
-        self.warn();
-        match (&self.first_error, self.report.errors) {
-            (Some(first), n) => Err(Error::Failed(format!("{n} requests failed, first: {first}"))),
-            (None, _) => Ok(()),
-        }
+/// Why the rates and latencies of a tally of `ios` I/Os mean nothing, if they
+/// do not.
+fn void(tally: &Tally, ios: u64) -> Option<String> {
+    let failed = tally.failed;
+    match ios {
+        0 if failed > 0 => Some(format!("no request did what it was asked, and {failed} failed")),
+        0 if tally.interrupted => Some("it was stopped before anything was measured".into()),
+        0 => Some("nothing was measured".into()),
+        _ if tally.seconds() > 0.0 => None,
+        _ => Some(
+            "the drive's time stood still: it takes none, or all that was written fits its \
+             buffer, or what was read was never written"
+                .into(),
+        ),
     }
 }

@@ -6,7 +6,7 @@
 //! cannot be written.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use blkmq::completion::Strategy;
@@ -159,7 +159,7 @@ pub struct BlockArgs {
     /// Write the life of each request to a file, for `ssdkit trace`.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Give requests up that take longer [default: 30s].
+    /// Report requests that take longer, and ask the drive for them [default: 30s].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<u64>,
     /// Make requests N at a time; at most --qd.
@@ -233,6 +233,19 @@ impl BlockArgs {
         self.config().map(drop)
     }
 
+    /// Whether weights mean something over a drive with so many dispatch
+    /// queues.
+    pub fn check_weights(&self, queues: usize) -> Result<(), Error> {
+        if self.weights.is_empty() || self.cores() == 1 || queues < self.cores() {
+            return Ok(());
+        }
+        Err(Error::Usage(
+            "--weights are shares of a dispatch queue, and here each core has one of its own: \
+             take fewer queues, or leave them out"
+                .into(),
+        ))
+    }
+
     /// The block layer's configuration.
     pub fn config(&self) -> Result<Config, Error> {
         let topology = Topology::new(self.cores(), self.sockets.unwrap_or(1) as usize)?;
@@ -280,25 +293,27 @@ impl BlockArgs {
     }
 }
 
-/// A trace under way, or none.
-pub struct Tracing<'a> {
-    path: Option<&'a Path>,
-    tracer: Option<Tracer>,
+/// A trace that is about to begin, or under way: where there is a ramp it
+/// begins when counting does.
+pub struct Tracing {
+    path: PathBuf,
+    tracer: Tracer,
+    /// What it says of itself.
+    config: String,
 }
 
-impl<'a> Tracing<'a> {
-    /// Starts the trace that was asked for, of all these contexts; `drive`
-    /// and `args` are what it says of itself.
-    pub fn start<Q: HardwareQueue>(
-        args: &'a BlockArgs,
+impl Tracing {
+    /// The trace that was asked for, if one was, of all these contexts, from
+    /// `now` on unless it is to `wait`; `drive` and `args` are what it says of
+    /// itself.
+    pub fn new<Q: HardwareQueue>(
+        args: &BlockArgs,
         contexts: &mut [Context<Q>],
         drive: &str,
-        start: Time,
-    ) -> Result<Tracing<'a>, Error> {
-        let Some(path) = args.trace.as_deref() else {
-            return Ok(Tracing { path: None, tracer: None });
-        };
-        let (mut tracer, taps) = Tracer::new(contexts.len(), TRACE_RING);
+        (now, wait): (Time, bool),
+    ) -> Result<Option<Tracing>, Error> {
+        let Some(path) = args.trace.clone() else { return Ok(None) };
+        let (tracer, taps) = Tracer::new(contexts.len(), TRACE_RING);
         contexts.iter_mut().zip(taps).for_each(|(context, tap)| context.set_tap(tap));
         let mut config = format!("drive = {drive}");
         if let Value::Object(map) = args.effective() {
@@ -307,18 +322,30 @@ impl<'a> Tracing<'a> {
                 let _ = write!(config, "\n{key} = {text}");
             }
         }
-        let started = tracer.start_file(path, &About { start, config });
-        started.map_err(|e| Error::Failed(format!("{}: {e}", path.display())))?;
-        Ok(Tracing { path: Some(path), tracer: Some(tracer) })
+        let mut tracing = Tracing { path, tracer, config };
+        if !wait {
+            tracing.begin(now)?;
+        }
+        Ok(Some(tracing))
+    }
+
+    /// Begins it, unless it has.
+    pub fn begin(&mut self, start: Time) -> Result<(), Error> {
+        if self.tracer.is_running() {
+            return Ok(());
+        }
+        let about = About { start, config: std::mem::take(&mut self.config) };
+        let started = self.tracer.start_file(&self.path, &about);
+        started.map_err(|e| Error::Failed(format!("{}: {e}", self.path.display())))
     }
 
     /// Ends it. Gives a warning when requests are missing in it.
     pub fn stop(mut self) -> Result<Option<String>, Error> {
-        let (Some(mut tracer), Some(path)) = (self.tracer.take(), self.path) else {
+        if !self.tracer.is_running() {
             return Ok(None);
-        };
-        let path = path.display();
-        let totals = tracer.stop().map_err(|e| Error::Failed(format!("{path}: {e}")))?;
+        }
+        let path = self.path.display();
+        let totals = self.tracer.stop().map_err(|e| Error::Failed(format!("{path}: {e}")))?;
         let missing = || {
             format!("{path}: {} requests ended too fast to be traced: slow down", totals.dropped)
         };
@@ -377,6 +404,11 @@ impl Accounts {
             "dispatch": Value::from_iter(dispatch),
             "cores": Value::from_iter(self.cores.iter().map(|ios| json!({ "ios": ios }))),
         })
+    }
+
+    /// Whether it gave requests up, which the drive may still have.
+    pub fn gave_up(&self) -> bool {
+        self.dispatch.iter().any(|queue| queue.timed_out > 0)
     }
 
     /// As text of a few lines.

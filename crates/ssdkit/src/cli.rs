@@ -9,9 +9,8 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use measure::units;
-use port::SECTOR_BYTES;
 
-use crate::blocks::{BlockArgs, Dispatch};
+use crate::blocks::BlockArgs;
 use crate::drive::{DriveSpec, NbdAddress, Store};
 use crate::error::Error;
 use crate::fault_rules::FaultArgs;
@@ -42,7 +41,8 @@ Drives:
   file: size=1G (to make it), direct=yes, poll=no|auto|iopoll|hybrid, queues, depth=128,
   read_only=no, sqpoll=TIME; what has a `/` in it is a path also without `file:`
 
-  K, M, G and T are binary in drives and block sizes, decimal in counts and rates.";
+  K, M, G and T are binary in drives and block sizes, decimal in counts and rates. A time
+  without a unit is in seconds.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -60,7 +60,7 @@ Examples:
   ssdkit bench mem:ref --rw randread --bs 4k --qd 64 --ios 5M
   ssdkit bench mem:ref,store=none --rw randwrite --qd 256 --precondition steady --time 5s
   ssdkit bench mem:znand --rw randrw --read-percent 70 --rate 100k --json
-  ssdkit bench nbd:/tmp/ssd.sock --rw randwrite --verify --time 10s
+  ssdkit bench nbd:/tmp/ssd.sock --rw randwrite --verify --time 10s --destroy
   ssdkit bench null:submit_queues=2 --rw randread --cores 2 --qd 32 --batch 32 --time 1s
   ssdkit bench null:completion_nsec=10us,servers=4 --rw randread --qd 8 --clock virtual
   ssdkit bench file:/tmp/drive,size=1G --rw randrw --qd 32 --time 5s --completion adaptive
@@ -179,6 +179,7 @@ pub enum Rw {
     /// Random reads and writes.
     Randrw,
     /// Random trims.
+    #[value(alias = "randtrim")]
     Trim,
 }
 
@@ -289,6 +290,7 @@ pub struct BenchArgs {
     /// What to do.
     #[arg(
         long,
+        alias = "readwrite",
         value_enum,
         required = false,
         required_unless_present = "ycsb",
@@ -296,27 +298,29 @@ pub struct BenchArgs {
     )]
     pub rw: Rw,
     /// Reads among the requests of randrw, in percent [default: 50].
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(long, alias = "rwmixread", value_name = "PERCENT",
+          value_parser = clap::value_parser!(u32).range(0..=100))]
     pub read_percent: Option<u32>,
     /// Bytes a request, 512 to 1M.
-    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = block_size)]
+    #[arg(long, alias = "blocksize", value_name = "SIZE", default_value = "4k",
+          value_parser = block_size)]
     pub bs: u32,
     /// Requests outstanding, of each thread.
-    #[arg(long, value_name = "DEPTH", default_value_t = 1,
+    #[arg(long, alias = "iodepth", value_name = "DEPTH", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub qd: u32,
     /// Submitters; those of a core share one thread of the system.
-    #[arg(long, value_name = "N", default_value_t = 1,
+    #[arg(long, alias = "numjobs", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
     /// End after so many requests [default: 1M, unless --time].
     #[arg(long, value_name = "COUNT", value_parser = count, conflicts_with = "time")]
     pub ios: Option<u64>,
     /// End after so much drive time.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, alias = "runtime", value_name = "TIME", value_parser = duration)]
     pub time: Option<u64>,
     /// Drive time before counting begins.
-    #[arg(long, value_name = "TIME", value_parser = units::duration_ns)]
+    #[arg(long, alias = "ramp-time", value_name = "TIME", value_parser = time)]
     pub ramp: Option<u64>,
     /// End after so much time on the wall, in any case.
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -327,9 +331,15 @@ pub struct BenchArgs {
     /// How the requests of an open loop arrive.
     #[arg(long, value_enum, default_value_t, requires = "rate")]
     pub arrivals: Arrivals,
-    /// What to do to the drive before.
-    #[arg(long, value_enum, default_value_t)]
-    pub precondition: Precondition,
+    /// What to do to the drive before [default: seq for a new drive that is read, else none].
+    #[arg(long, value_enum)]
+    pub precondition: Option<Precondition>,
+    /// Rounds that must agree for the steady state, 3 to 100 [default: 5].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=100))]
+    pub steady_rounds: Option<u32>,
+    /// The least drive time of such a round; an overwrite of the drive is always in it [default: 60s].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub steady_round: Option<u64>,
     /// Whose time it is [default: virtual for mem: and drive files that are not hosted, else real].
     #[arg(long, value_enum)]
     pub clock: Option<ClockKind>,
@@ -354,7 +364,7 @@ pub struct BenchArgs {
     /// Write recognisable data and check all that is read.
     #[arg(long)]
     pub verify: bool,
-    /// Write over what is on a block device or file, or in a drive file.
+    /// Write over what is on a block device or file, in a drive file, or behind a server.
     #[arg(long)]
     pub destroy: bool,
     /// Save the drive in a new drive file when it is preconditioned, then measure.
@@ -374,38 +384,6 @@ pub struct BenchArgs {
     pub ycsb: YcsbArgs,
 }
 
-impl BenchArgs {
-    /// When the run ends.
-    pub fn end(&self) -> End {
-        match (self.ios, self.time) {
-            (Some(ios), _) => End::Ios(ios),
-            (None, Some(ns)) => End::Time(ns),
-            (None, None) => End::Ios(1_000_000),
-        }
-    }
-
-    /// Whose time it is.
-    pub fn clock(&self) -> ClockKind {
-        let hosted = matches!(self.blocks.dispatch, Some(Dispatch::Hosted(_)));
-        let ours = matches!(self.drive, DriveSpec::Memory(_) | DriveSpec::File(_)) && !hosted;
-        self.clock.unwrap_or(if ours { ClockKind::Virtual } else { ClockKind::Real })
-    }
-
-    /// Whether it writes to the drive, or trims it.
-    pub fn writes(&self) -> bool {
-        self.precondition != Precondition::None || self.reads() < 100
-    }
-
-    /// Reads among the requests, in percent.
-    pub fn reads(&self) -> u32 {
-        match self.rw {
-            Rw::Read | Rw::Randread => 100,
-            Rw::Write | Rw::Randwrite | Rw::Trim => 0,
-            Rw::Randrw => self.read_percent.unwrap_or(50),
-        }
-    }
-}
-
 /// `ssdkit serve`.
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
@@ -413,7 +391,7 @@ pub struct ServeArgs {
     #[arg(value_name = "DRIVE")]
     pub drive: DriveSpec,
     /// Where to listen for NBD clients: a socket's path or HOST:PORT.
-    #[arg(long, value_name = "ADDRESS", required_unless_present = "redis")]
+    #[arg(long, value_name = "ADDRESS")]
     pub nbd: Option<NbdAddress>,
     /// Where to listen for Redis clients: a socket's path or HOST:PORT. The drive then holds a
     /// key-value store.
@@ -429,6 +407,9 @@ pub struct ServeArgs {
     /// Redis: memory for pages, 8M or more [default: 64M].
     #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "redis")]
     pub memory: Option<u64>,
+    /// Memory for what all clients have sent and are to get, 128M or more [default: 1G].
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub client_memory: Option<u64>,
     /// Redis: make a new store, whatever is on the drive file.
     #[arg(long, requires = "redis")]
     pub destroy: bool,
@@ -467,9 +448,31 @@ pub enum Pages {
     InPlace,
 }
 
+/// The least memory for clients, in bytes: some of the longest requests.
+const CLIENT_MEMORY: u64 = 128 << 20;
+
 impl ServeArgs {
     /// Whether the drive can be served, as far as its name tells.
     pub fn check(&self) -> Result<(), Error> {
+        let refuse = |text: String| Err(Error::Usage(text));
+        let address = self.nbd.as_ref().or(self.redis.as_ref());
+        match address {
+            None => {
+                let text = "nowhere to listen: take --nbd ADDRESS to serve blocks, or \
+                            --redis ADDRESS to serve keys";
+                return refuse(text.into());
+            }
+            Some(NbdAddress::Unix(path)) if path.bytes().all(|b| b.is_ascii_digit()) => {
+                return refuse(format!(
+                    "`{path}` would be a socket file of that name: take HOST:PORT, as in \
+                     127.0.0.1:{path}, or ./{path} if a file is meant"
+                ));
+            }
+            Some(_) => {}
+        }
+        if self.client_memory.is_some_and(|bytes| bytes < CLIENT_MEMORY) {
+            return refuse("--client-memory is less than 128M: raise it".into());
+        }
         if self.redis.is_some() {
             crate::redis::check(self)?;
         } else if self.sync.is_some()
@@ -602,45 +605,13 @@ impl fmt::Display for Rw {
     }
 }
 
-/// A request's size.
-fn block_size(text: &str) -> Result<u32, String> {
-    let bytes = units::size(text).map_err(|e| e.to_string())?;
-    if !(SECTOR_BYTES..=1 << 20).contains(&bytes) || !bytes.is_multiple_of(SECTOR_BYTES) {
-        return Err("a request is 512 bytes to 1M, in multiples of 512".into());
-    }
-    Ok(bytes as u32)
-}
-
-/// A key and what it is set to.
-fn key_value(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, for example suspend=true")?;
-    Ok((key.trim().into(), value.trim().into()))
-}
-
-/// A decimal count or rate that is not zero.
-pub(crate) fn count(text: &str) -> Result<u64, String> {
-    match units::rate(text) {
-        Ok(0) => Err("it must be more than zero".into()),
-        Ok(n) => Ok(n),
-        Err(_) => Err("write a number, for example 5M or 100k".into()),
-    }
-}
-
-/// A time that is not zero.
-pub(crate) fn duration(text: &str) -> Result<u64, String> {
-    match units::duration_ns(text) {
-        Ok(0) => Err("it must be more than zero".into()),
-        Ok(ns) => Ok(ns),
-        Err(e) => Err(e.to_string()),
-    }
-}
-
-/// The skew of Zipf's law.
-fn theta(text: &str) -> Result<f64, String> {
-    let theta = text.parse::<f64>().ok().filter(|t| *t > 0.0 && *t <= 5.0);
-    theta.ok_or_else(|| "write a number above 0 and at most 5, for example 0.99".into())
-}
-
 mod check;
+mod effective;
+pub mod fio;
+mod values;
+
+use values::{block_size, key_value, theta};
+pub(crate) use values::{count, duration, time};
+
 #[cfg(test)]
 mod tests;

@@ -31,7 +31,7 @@ pub enum Route {
 pub struct Cores<Q: HardwareQueue> {
     contexts: Vec<Context<Q>>,
     waiting: Vec<Ring<BlockReq>>,
-    /// Requests other than flushes that each core gave back.
+    /// Requests other than flushes that each core gave back, done.
     done: Vec<u64>,
     route: Route,
     /// The core that took the last request of an open loop.
@@ -60,7 +60,8 @@ impl<Q: HardwareQueue> Cores<Q> {
         &mut self.contexts
     }
 
-    /// How many requests other than flushes each core gave back.
+    /// How many requests other than flushes each core gave back, those that
+    /// failed apart.
     pub fn done(&self) -> &[u64] {
         &self.done
     }
@@ -121,7 +122,8 @@ impl<Q: HardwareQueue> Port for Cores<Q> {
             let before = done.len();
             self.contexts[core].advance(to, done);
             let new = (before..done.len()).filter_map(|i| done.get(i));
-            self.done[core] += new.filter(|one| one.op != BlockOp::Flush).count() as u64;
+            self.done[core] +=
+                new.filter(|one| one.op != BlockOp::Flush && one.status.is_ok()).count() as u64;
         }
         if self.contexts.len() > 1 {
             self.offer(to);

@@ -1,14 +1,14 @@
 //! `ssdkit create`: a new drive in a file.
 //!
-//! Guarantees: the file is a whole, empty drive when the command ends, or
-//! there is none; what was there before stays unless `--force` was given and
-//! the new one is whole. Fails when the drive cannot be, or the file cannot be
-//! made.
+//! Guarantees: the file is a whole, empty drive when the command ends, however
+//! it ended, or there is none; what was there before stays unless `--force` was
+//! given and the new one is whole. Fails when the drive cannot be, or the file
+//! cannot be made.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use drivefile::{DriveFile, Header};
+use drivefile::{FileStorage, Unfinished};
 use measure::units;
 use port::BLOCK_BYTES;
 use serde_json::json;
@@ -18,6 +18,7 @@ use crate::cli::CreateArgs;
 use crate::drive::file::{file_error, header, is_drive_file};
 use crate::drive::{DriveConfig, MemorySpec, Target};
 use crate::error::Error;
+use crate::memory;
 use crate::snapshot::check_new;
 use crate::stack::{Stack, new_device};
 
@@ -104,11 +105,9 @@ fn make(args: &CreateArgs, config: &DriveConfig) -> Result<u64, Error> {
     let failed = |e| file_error(&args.file, e);
     if !args.force {
         check_new(&args.file)?;
-        return create(path, config, args, &header);
-    }
-    if path.exists() {
+    } else if path.exists() {
         // Nobody may have it open, and it must be a file.
-        drop(drivefile::FileStorage::open(path, false).map_err(failed)?);
+        drop(FileStorage::open(path, false).map_err(failed)?);
         if !is_drive_file(&args.file) {
             return Err(Error::Usage(format!(
                 "{} is no drive file, and --force replaces nothing else: remove it first, or take \
@@ -117,44 +116,13 @@ fn make(args: &CreateArgs, config: &DriveConfig) -> Result<u64, Error> {
             )));
         }
     }
-    let beside = beside(path);
-    let used = create(&beside, config, args, &header)?;
-    let replaced = std::fs::rename(&beside, path).and_then(|()| {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-    });
-    replaced.map_err(|e| {
-        let _ = std::fs::remove_file(&beside);
-        Error::Failed(format!("{}: it cannot be replaced: {e}", args.file))
-    })?;
+    memory::ask_file(&args.file, &config.geometry)?;
+    let unfinished = Unfinished::begin(path, args.force).map_err(failed)?;
+    // As it leaves the factory, with the chunks that are bad from there.
+    let file = unfinished.create(&header).map_err(failed)?;
+    let file = new_device(config, args.seed, file)?.cut();
+    let used = file.used_bytes().map_err(failed)?;
+    file.close().map_err(failed)?;
+    unfinished.finish().map_err(failed)?;
     Ok(used)
-}
-
-/// A name beside a file, for the one that is to replace it.
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".new-{}", std::process::id()));
-    path.with_file_name(name)
-}
-
-/// Makes the file of the drive as it leaves the factory, with the chunks that
-/// are bad from there.
-fn create(
-    path: &Path,
-    config: &DriveConfig,
-    args: &CreateArgs,
-    header: &Header,
-) -> Result<u64, Error> {
-    let failed = |e| file_error(&args.file, e);
-    let file = DriveFile::create(path, header).map_err(failed)?;
-    let made = new_device(config, args.seed, file).map_err(Error::from);
-    let ended = made.and_then(|device| {
-        let file = device.cut();
-        let used = file.used_bytes().map_err(failed)?;
-        file.close().map(|()| used).map_err(failed)
-    });
-    if ended.is_err() {
-        let _ = std::fs::remove_file(path);
-    }
-    ended
 }

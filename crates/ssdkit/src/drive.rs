@@ -7,10 +7,17 @@
 //! derives capacity and chunks: a [`DriveConfig`].
 //!
 //! `spare` is (T - U) / T: T the physical pages that hold data, U the logical
-//! ones. The target's reserve is outside T and added on top, and so is parity:
-//! with `size` the flash is larger by its part, without it the drive smaller.
+//! ones. With `size` T is exact: it need not be whole chunks, and what is left
+//! of the last chunk of each unit is reserve. The target's reserve is outside T,
+//! kept free, and added on top, and so is parity: with `size` the flash is larger
+//! by its part, without it the drive smaller.
+//!
+//! Each unit has two chunks open, so that a drive of few chunks a unit cannot
+//! have any spare: one that was asked for and cannot be kept is refused; a
+//! profile's is raised, and the report says to what.
 
 use std::fmt;
+use std::io;
 use std::str::FromStr;
 
 use drivefile::CacheMode;
@@ -32,6 +39,9 @@ mod storage;
 pub use file::FileSpec;
 pub use null::NullSpec;
 pub use storage::{Found, StorageSpec};
+
+/// Bytes of a file of text, at most.
+const MOST_TEXT: u64 = 1 << 20;
 
 /// What the medium keeps of each logical block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -318,6 +328,27 @@ pub enum DriveError {
     /// The drive cannot have that parity.
     #[error("`parity` in the drive's name: {0}")]
     Parity(#[from] ParityError),
+    /// The chunks that each unit has open hold more than the spare leaves.
+    #[error(
+        "spare={spare} cannot be kept with size={} on {pus} parallel units of chunks of {}, each \
+         with two of them open: take spare={nearest} or more, size={} or more, fewer groups \
+         or pus, or fewer pages",
+        show_size(*size), show_size(*chunk), show_size(*nearest_size)
+    )]
+    Spare {
+        /// The spare that was asked for.
+        spare: f64,
+        /// Logical bytes.
+        size: u64,
+        /// Parallel units.
+        pus: u32,
+        /// Bytes of a chunk.
+        chunk: u64,
+        /// The least spare of a drive of this size.
+        nearest: f64,
+        /// The least size of a drive with this spare.
+        nearest_size: u64,
+    },
     /// No logical block is left.
     #[error("spare={spare} of {blocks} blocks leaves no logical block: make the drive larger")]
     Empty {
@@ -337,6 +368,17 @@ pub enum DriveError {
     },
 }
 
+/// Chunks that a unit has open: for the user, and for collection.
+const CHUNKS_OPEN: u128 = 2;
+
+/// With so many chunks for data in a unit enough are closed: with fewer the
+/// write amplification is off the formulas by more than 2 %, since what is in
+/// the user's open chunk is of all ages.
+const LEAST_CHUNKS: u128 = 6;
+
+/// Chunks a unit that the batch target has open beside those of pblk.
+const BATCH_CHUNKS: u32 = 2;
+
 const STORES: &str = "memory, checksum or none";
 const TARGETS: &str = "pblk or batch";
 const WIDTHS: &str = "0 for none, or 3 to 64 parallel units";
@@ -346,7 +388,8 @@ const VICTIMS: &str = "greedy, fifo, random or d-choices:N with N from 1 to 1000
 impl FromStr for DriveSpec {
     type Err = DriveError;
 
-    /// What has a `/` before any `:` is a path.
+    /// What has a `/` before any `:` is a path, and what ends in `.ssd` without
+    /// any `:`.
     fn from_str(text: &str) -> Result<DriveSpec, DriveError> {
         match text.split_once(':') {
             Some(("mem", rest)) => Ok(DriveSpec::Memory(MemorySpec::parse(rest)?)),
@@ -358,6 +401,8 @@ impl FromStr for DriveSpec {
                 Ok(DriveSpec::Storage(StorageSpec::parse(text)?))
             }
             None if text.contains('/') => Ok(DriveSpec::Storage(StorageSpec::parse(text)?)),
+            // Whether there is such a file is seen when it is looked for.
+            None if text.ends_with(".ssd") => Ok(DriveSpec::Storage(StorageSpec::parse(text)?)),
             _ => Err(DriveError::Scheme { text: text.into() }),
         }
     }
@@ -445,13 +490,19 @@ impl MemorySpec {
     /// needs beside the data: for open chunks, free ones and metadata.
     pub fn resolve(&self) -> Result<DriveConfig, DriveError> {
         let (mut profile, chunks_given) = self.profile()?;
+        let (mut idle, mut more) = (0, 0);
         if let Some(size) = self.size {
             let given = chunks_given.then_some(profile.dimensions.chunks);
             profile.dimensions.chunks = 1;
             let one = above(&profile.check()?, self.parity)?;
-            profile.dimensions.chunks = chunks_for(size, profile.spare, &one, given)?;
+            let blocks = self.blocks_for(size, profile.spare, &one)?;
+            let chunks = blocks.div_ceil(u64::from(one.chunk_blocks()));
+            profile.dimensions.chunks = whole_chunks(chunks, size, profile.spare, given)?;
+            if self.target == Target::Pblk {
+                idle = (chunks * u64::from(one.chunk_blocks()) - blocks) as u32;
+            }
             if given.is_none() && self.parity == 0 {
-                make_up_for_bad_chunks(&mut profile, size);
+                more = more_for_bad_chunks(&profile, size);
             }
         }
         let checked = profile.check().map_err(|e| match e {
@@ -466,7 +517,10 @@ impl MemorySpec {
             Some(size) => size,
             None => logical_blocks(data.blocks(), profile.spare)? * BLOCK_BYTES,
         };
-        let reserve = targets::reserve_chunks(&data.dimensions());
+        let mut reserve = targets::reserve_chunks(&data.dimensions()).saturating_add(more);
+        if self.target == Target::Batch {
+            reserve = reserve.saturating_add(BATCH_CHUNKS);
+        }
         let chunks = data.chunks().saturating_add(reserve);
         let geometry = Geometry::new(Dimensions { chunks, ..profile.dimensions })
             .map_err(|source| DriveError::TooLarge { source })?;
@@ -474,8 +528,49 @@ impl MemorySpec {
         let name = self.to_string();
         let faults = Rules::default();
         let spec = self.clone();
-        Ok(DriveConfig { name, spec, profile, size, reserve, geometry, above, faults })
+        Ok(DriveConfig { name, spec, profile, size, idle, reserve, geometry, above, faults })
     }
+
+    /// The blocks of each unit that hold data, so that less the spare they are
+    /// `size` bytes. `one` is the geometry with one chunk. A unit needs its open
+    /// chunks beside what is closed: where that is more than the spare, one that
+    /// was asked for is refused.
+    fn blocks_for(&self, size: u64, spare: f64, one: &Geometry) -> Result<u64, DriveError> {
+        let pus = u128::from(one.total_pus());
+        let user = u128::from(size / BLOCK_BYTES);
+        let blocks = (user * 1_000_000_000).div_ceil(left_of(spare)).div_ceil(pus);
+        let chunk = u128::from(one.chunk_blocks());
+        let least = least_blocks(user.div_ceil(pus), chunk);
+        let too_large = |_| DriveError::TooLarge {
+            source: GeometryError::Range {
+                what: "chunks",
+                value: u64::try_from(blocks.max(least) / chunk).unwrap_or(u64::MAX),
+                range: "1 to 16777216",
+            },
+        };
+        let is_asked = self.overrides.iter().any(|(key, _)| key == "spare");
+        if blocks < least && is_asked && self.target == Target::Pblk {
+            let of = |blocks: f64| (blocks * (1.0 - spare)) as u64;
+            let (open, some) = (CHUNKS_OPEN as f64, LEAST_CHUNKS as f64);
+            let nearest_size = of((chunk * pus) as f64 * (open / spare).min(some)) * BLOCK_BYTES;
+            return Err(DriveError::Spare {
+                spare,
+                size,
+                pus: one.total_pus(),
+                chunk: chunk as u64 * BLOCK_BYTES,
+                nearest: ((1.0 - user as f64 / (least * pus) as f64) * 1e4).ceil() / 1e4,
+                nearest_size: (nearest_size + 2 * pus as u64 * BLOCK_BYTES)
+                    .next_multiple_of(1 << 20),
+            });
+        }
+        u64::try_from(blocks.max(least)).map_err(too_large)
+    }
+}
+
+/// The fewest blocks of a unit that hold data, of which `user` are logical, in
+/// chunks of `chunk`: with fewer nothing would be closed to be collected.
+fn least_blocks(user: u128, chunk: u128) -> u128 {
+    (user + CHUNKS_OPEN * chunk).min(LEAST_CHUNKS * chunk)
 }
 
 impl fmt::Display for MemorySpec {
@@ -514,6 +609,8 @@ pub struct DriveConfig {
     pub profile: Profile,
     /// Logical capacity in bytes (U), a multiple of 4 KiB.
     pub size: u64,
+    /// Blocks a parallel unit, of the chunks that hold data, that hold none.
+    pub idle: u32,
     /// Chunks a parallel unit on top of those that hold data.
     pub reserve: u32,
     /// The geometry of the device: data and reserve.
@@ -550,8 +647,9 @@ impl DriveConfig {
 
     /// Physical blocks that hold data (T), without those that hold parity.
     pub fn data_blocks(&self) -> u64 {
-        let chunks = u64::from(self.above.total_pus()) * u64::from(self.data_chunks());
-        chunks * u64::from(self.above.chunk_blocks())
+        let chunk = u64::from(self.above.chunk_blocks());
+        let of_unit = u64::from(self.data_chunks()) * chunk - u64::from(self.idle);
+        u64::from(self.above.total_pus()) * of_unit
     }
 
     /// What to take instead, where too many chunks are bad from the factory.
@@ -577,8 +675,8 @@ impl DriveConfig {
         self.size / BLOCK_BYTES
     }
 
-    /// (T - U) / T as it came out. Whole chunks make it at least the spare
-    /// that was asked for.
+    /// (T - U) / T as it came out: that of the name or the profile, but for a
+    /// block a unit, or more where a unit's open chunks need it.
     pub fn spare(&self) -> f64 {
         let data = self.data_blocks();
         (data - self.logical_blocks()) as f64 / data as f64
@@ -596,6 +694,7 @@ impl DriveConfig {
             "parallel_units": self.geometry.total_pus(),
             "chunk_bytes": u64::from(self.geometry.chunk_blocks()) * BLOCK_BYTES,
             "data_chunks_per_pu": self.data_chunks(),
+            "idle_blocks_per_pu": self.idle,
             "reserve_chunks_per_pu": self.reserve,
             "total_chunks_per_pu": self.total_chunks(),
             "store": spec.store.name(),
@@ -627,9 +726,19 @@ pub fn load(name: &str) -> Result<Profile, DriveError> {
         let known = Profile::names().collect::<Vec<_>>().join(", ");
         return Err(DriveError::NoProfile { name: name.into(), known });
     }
-    let text = std::fs::read_to_string(name)
-        .map_err(|source| DriveError::Read { path: name.into(), source })?;
+    let text = text_of(name).map_err(|source| DriveError::Read { path: name.into(), source })?;
     Ok(Profile::from_toml(&text, name)?)
+}
+
+/// What stands in a file. Nothing else is read: a pipe may say nothing for
+/// ever, and a device may never end.
+pub(crate) fn text_of(path: &str) -> io::Result<String> {
+    let about = std::fs::metadata(path)?;
+    if about.is_file() && about.len() <= MOST_TEXT {
+        return std::fs::read_to_string(path);
+    }
+    let text = format!("it is no file, or has more than {}", units::size_binary(MOST_TEXT));
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
 /// What a target on a drive of this geometry sees, with parity of a width or
@@ -656,17 +765,13 @@ fn logical_blocks(data: u64, spare: f64) -> Result<u64, DriveError> {
     Ok(blocks)
 }
 
-/// The fewest chunks a parallel unit whose blocks, less the spare, are `size`
-/// bytes. `one` is the geometry with one chunk. Refused when `given` is
-/// another number.
-fn chunks_for(
+/// `derived` chunks a parallel unit. Refused when `given` is another number.
+fn whole_chunks(
+    derived: u64,
     size: u64,
     spare: f64,
-    one: &Geometry,
     given: Option<u32>,
 ) -> Result<u32, DriveError> {
-    let data = (u128::from(size / BLOCK_BYTES) * 1_000_000_000).div_ceil(left_of(spare));
-    let derived = data.div_ceil(u128::from(one.blocks())) as u64;
     match given {
         Some(given) if u64::from(given) != derived => {
             Err(DriveError::Contradiction { size, spare, derived, given })
@@ -677,34 +782,29 @@ fn chunks_for(
     }
 }
 
-/// Adds chunks for data where so many may be bad from the factory that a drive
-/// of this size has no room to be written: a small one, of few chunks. As many
-/// as are expected, and six deviations.
-fn make_up_for_bad_chunks(profile: &mut Profile, size: u64) {
+/// Chunks a parallel unit to be added to the reserve where so many may be bad
+/// from the factory that a drive of this size has no room to be written: a small
+/// one, of few chunks. As many as are expected, and six deviations.
+fn more_for_bad_chunks(profile: &Profile, size: u64) -> u32 {
     let share = match &profile.reliability {
         model if model.errors => model.factory_bad,
-        _ => return,
+        _ => return 0,
     };
-    loop {
-        let dim = profile.dimensions;
-        let pus = u64::from(dim.groups) * u64::from(dim.pus);
-        let all = u64::from(dim.chunks) + u64::from(targets::reserve_chunks(&dim));
+    let dim = profile.dimensions;
+    let pus = u64::from(dim.groups) * u64::from(dim.pus);
+    let Ok(data) = profile.check() else { return 0 };
+    let full = size.div_ceil(u64::from(data.chunk_blocks()) * BLOCK_BYTES);
+    let enough = |more: &u32| {
+        let all =
+            u64::from(dim.chunks) + u64::from(targets::reserve_chunks(&dim).saturating_add(*more));
         let expected = (pus * all) as f64 * share;
         let bad = (expected + 6.0 * expected.sqrt()).ceil() as u64;
-        let Ok(geometry) = profile.check() else { return };
-        if share == 0.0 || room(&geometry, size).is_some_and(|n| n > bad) {
-            return;
-        }
-        profile.dimensions.chunks += 1;
-    }
-}
-
-/// How many chunks of data a drive can lose, and more: with one chunk a
-/// parallel unit beside those that are full of data it can only be read.
-fn room(data: &Geometry, size: u64) -> Option<u64> {
-    let (pus, chunks) = (u64::from(data.total_pus()), u64::from(data.chunks()));
-    let full = size.div_ceil(u64::from(data.chunk_blocks()) * BLOCK_BYTES);
-    (pus * chunks).checked_sub(full + pus)
+        // With no more than one a unit beside those that are full of data it can
+        // only be read.
+        pus * u64::from(dim.chunks + more) > full + pus + bad
+    };
+    // A drive of which most is bad cannot be made up for.
+    if share == 0.0 { 0 } else { (0..=dim.chunks.max(64)).find(enough).unwrap_or(0) }
 }
 
 /// The `key=value` parts of a drive's name, each key once.
@@ -750,7 +850,8 @@ fn time_text(ns: u64) -> String {
 fn size_of(value: &str) -> Result<u64, DriveError> {
     let bytes = units::size(value).map_err(DriveError::Size)?;
     if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES) {
-        let takes = "a multiple of 4 KiB that is not zero, for example 8G";
+        let takes =
+            "a multiple of 4 KiB that is not zero, for example 8G (GB is decimal: 10^9 bytes)";
         return Err(DriveError::Value { key: "size", value: value.into(), takes });
     }
     Ok(bytes)

@@ -123,16 +123,30 @@ impl<D: Observed> Virtual<D> {
         Virtual { drive, now: Time::ZERO, patience: Patience::default() }
     }
 
-    /// A drive whose time is `now`: what was due until then happens first.
-    /// Nothing may be inside.
-    pub fn at(mut drive: D, now: Time) -> Virtual<D> {
-        let mut none = Ring::new(1);
-        let mut patience = Patience::default();
-        while let Some(event) = drive.next_event().filter(|&at| at <= now) {
-            drive.advance(event, &mut none);
-            patience.look(event);
+    /// A drive whose time is `now`: what was due until then happens first. What
+    /// completes is dropped: whoever asked for it has given it up.
+    pub fn at(drive: D, now: Time) -> Virtual<D> {
+        let mut all = Virtual { drive, now, patience: Patience::default() };
+        all.let_pass(|event| event <= now);
+        all.now = now;
+        all
+    }
+
+    /// Lets all that is inside finish, given up by whoever asked for it, and
+    /// what follows from it.
+    pub fn drain(&mut self) {
+        self.let_pass(|_| true);
+    }
+
+    /// Lets events happen as long as they are `due`, and drops what completes.
+    fn let_pass(&mut self, due: impl Fn(Time) -> bool) {
+        let mut done = Ring::new(1);
+        while let Some(event) = self.drive.next_event().filter(|&at| due(at)) {
+            self.now = event;
+            self.drive.advance(event, &mut done);
+            while done.pop().is_some() {}
+            self.patience.look(event);
         }
-        Virtual { drive, now, patience }
     }
 
     /// The drive and its time.
@@ -199,13 +213,7 @@ impl<D: Observed> Driver for Virtual<D> {
     }
 
     fn rest(&mut self) {
-        // Nothing is out, so nothing completes.
-        let mut done = Ring::new(1);
-        while let Some(event) = self.drive.next_event() {
-            self.now = event;
-            self.drive.advance(event, &mut done);
-            self.patience.look(event);
-        }
+        self.drain();
     }
 
     fn counters(&self) -> WriteCounters {

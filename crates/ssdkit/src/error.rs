@@ -43,6 +43,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// The system refused what is not the output.
+    pub fn system(doing: &str, source: &io::Error) -> Error {
+        Error::Failed(format!("cannot {doing}: {source}"))
+    }
+
     /// The process's exit code.
     pub fn exit_code(&self) -> u8 {
         match self {

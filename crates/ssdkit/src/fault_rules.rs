@@ -20,6 +20,7 @@ use faults::{Command, DelayRule, FaultRule, MediumRule, Rule, Span, WrongPort};
 use port::BlockReq;
 use serde_json::{Value, json};
 
+use crate::drive::text_of;
 use crate::error::Error;
 
 /// A rule that is right, for who wrote one that is not.
@@ -50,7 +51,7 @@ impl FaultArgs {
             rules.add(text, "--fault")?;
         }
         if let Some(path) = &self.file {
-            let text = std::fs::read_to_string(path)
+            let text = text_of(path)
                 .map_err(|e| Error::Usage(format!("cannot read the rules in {path}: {e}")))?;
             for (i, line) in text.lines().enumerate() {
                 let line = line.split('#').next().unwrap_or_default();

@@ -10,7 +10,7 @@ use crate::error::Error;
 
 /// What it does, as a command line.
 pub const COMMAND: &str = "ssdkit bench mem:tlc,size=1G --rw randrw --read-percent 70 --bs 4k \
-                           --qd 32 --precondition steady --time 30s";
+                           --qd 32 --precondition steady --steady-round 15s --time 30s";
 
 /// Makes a drive, ages it, runs a mixed workload, and prints the report.
 pub fn run(seed: u64, json: bool, out: &mut dyn Write) -> Result<(), Error> {

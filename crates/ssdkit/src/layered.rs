@@ -24,7 +24,7 @@ use device::{
 use faults::{CheckedMedium, DelayPort, FaultPort, FaultyMedium};
 use flash::{Chunk, Geometry, Medium, Ppa, Side, Timing};
 use parity::{Parity, ParityCounters};
-use port::{BlockDone, BlockReq, OutOfMemory, Port, Ring, Shape, Time};
+use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
 use targets::pblk::{Memory, PblkError};
 use targets::{Pblk, WriteCounters};
 
@@ -327,7 +327,7 @@ fn device<L: Medium>(
     seed: u64,
     medium: L,
     found: Found<'_>,
-) -> Result<Device<L>, OutOfMemory> {
+) -> Result<Device<L>, Error> {
     let Some((chunks, away)) = found else { return new_device(config, seed, medium) };
     let (geometry, profile) = (&config.geometry, &config.profile);
     let (timing, errors) = (&profile.timing, &profile.reliability);
@@ -422,11 +422,6 @@ impl<M: Backing> Layered<M> {
         self.port.below_mut().below_mut().below_mut()
     }
 
-    /// Takes the memory for the target's tables now.
-    pub fn populate(&self) {
-        self.pblk().populate();
-    }
-
     /// From now on these rules strike.
     fn set_rules(&mut self, rules: &Rules) {
         set_rules(&mut self.port, Layer::Above, rules);
@@ -488,6 +483,10 @@ impl<M: Backing> Drive for Layered<M> {
         self.pblk().memory()
     }
 
+    fn populate(&self) {
+        self.pblk().populate();
+    }
+
     fn fault(&self) -> Option<(Error, bool)> {
         let medium = self.pblk().device().0.medium();
         medium.fault().map(|fault| (fault, medium.is_full()))
@@ -524,7 +523,7 @@ impl<M: Backing> Drive for Layered<M> {
         })
     }
 
-    fn end(mut self, now: Time) -> Result<Ended<M>, Error> {
+    fn end(mut self: Box<Self>, now: Time) -> Result<Ended<M>, Error> {
         self.set_rules(&Rules::default());
         self.set_on_a_clock(false);
         let pblk = self.port.into_below().into_below().into_below();

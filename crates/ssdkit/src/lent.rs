@@ -107,7 +107,7 @@ impl<D: Drive> Lent<D> {
             }
             if !self.told {
                 self.told = true;
-                eprintln!("ssdkit: {why}; until then the drive can only be read");
+                eprintln!("ssdkit: {why}; the drive can only be read until it is opened again");
             }
         }
     }

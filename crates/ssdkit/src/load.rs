@@ -3,11 +3,12 @@
 //! Guarantees: at most as many requests are out as there are slots; each
 //! request starts at its time (when another of its submitter ended, or when
 //! its arrival is due) and latency counts from there, however long the drive
-//! refused it; nothing is allocated once it is made. What is asked depends on
-//! pattern, seed and the drive's completions alone. May fail: no memory for
-//! buffers, or a pattern that cannot be.
+//! refused it; a request that failed is in no latency; nothing is allocated once
+//! it is made, but a buffer in place of one that did not come back. What is asked
+//! depends on pattern, seed and the drive's completions alone. May fail: no
+//! memory for buffers, or a pattern that cannot be.
 
-use port::{BlockDone, BlockOp, BlockReq, Buffer, Ring, Shape, Time};
+use port::{BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Ring, Shape, Time};
 use workload::{Access, Arrivals, Generator, Pattern};
 
 use crate::driver::Driver;
@@ -113,8 +114,8 @@ pub struct Load {
     /// Arrivals so far: submitters take turns.
     turn: usize,
     bs: u64,
-    /// Whether requests carry bytes: the drive keeps some.
-    bytes: bool,
+    /// Bytes that the drive keeps of a request; 0 where it keeps none.
+    kept: usize,
     /// In a closed loop, the next requests wait until so many can go at once.
     batch: usize,
     pub(crate) queue: Ring<BlockReq>,
@@ -173,7 +174,7 @@ impl Load {
             origin: Time::ZERO,
             turn: 0,
             bs: pattern.bs,
-            bytes: each > 0,
+            kept: each,
             batch: 1,
             queue: Ring::new(slots),
             done: Ring::new(slots),
@@ -260,7 +261,7 @@ impl Load {
             }
             self.idle.pop();
             *left -= u64::from(access.op != BlockOp::Flush);
-            let moves = self.bytes && matches!(access.op, BlockOp::Read | BlockOp::Write);
+            let moves = self.kept > 0 && matches!(access.op, BlockOp::Read | BlockOp::Write);
             let entry = &mut self.slots[slot as usize];
             (entry.start, entry.access, entry.counted) = (start, access, counted);
             let entry = &mut entry.buffer;
@@ -297,7 +298,8 @@ impl Load {
         Ok(None)
     }
 
-    /// Takes all requests that were seen to be done at `now`.
+    /// Takes all requests that were seen to be done at `now`. Fails when there
+    /// is no memory for a buffer in place of one that did not come back.
     #[inline]
     pub fn complete<D: Driver>(
         &mut self,
@@ -305,18 +307,23 @@ impl Load {
         tally: &mut Tally,
         driver: &D,
         verifier: &mut Option<Verifier>,
-    ) {
+    ) -> Result<(), OutOfMemory> {
         while let Some(done) = self.done.front() {
             // Field by field, as above; the buffer only where it has bytes.
             let (id, op, status, at) = (done.id, done.op, done.status, done.at);
             let buffer = self.done.pop().map(|done| done.buffer);
             let slot = &mut self.slots[id as usize];
-            if self.bytes && matches!(op, BlockOp::Read | BlockOp::Write) {
+            if self.kept > 0 && matches!(op, BlockOp::Read | BlockOp::Write) {
                 slot.buffer = buffer.unwrap_or_default();
             }
             if !status.is_ok() {
-                let Access { offset, len, .. } = slot.access;
-                tally.failed(|| format!("{op:?} of {len} bytes at {offset}: {status}"));
+                let (Access { offset, len, .. }, counted) = (slot.access, slot.counted);
+                let what = || format!("{op:?} of {len} bytes at {offset}: {status}");
+                tally.failed(now, counted, what);
+                if slot.buffer.len() < self.kept {
+                    // It was given up, and whoever has it keeps its buffer.
+                    slot.buffer = Buffer::zeroed(self.kept)?;
+                }
             }
             if let Some(verifier) = verifier {
                 let judged = verifier.after(id as u32, &slot.access, status.is_ok(), &slot.buffer);
@@ -324,10 +331,10 @@ impl Load {
                     tally.gave_wrong(|| mismatch.to_string());
                 }
             }
-            if op == BlockOp::Write {
+            if op == BlockOp::Write && status.is_ok() {
                 tally.written += slot.access.len;
             }
-            if slot.counted {
+            if slot.counted && status.is_ok() {
                 tally.record(op, now, now.since(slot.start), || driver.gauges());
                 if D::REAL {
                     tally.late.record(now.since(at));
@@ -335,5 +342,6 @@ impl Load {
             }
             self.idle.push(id as u32);
         }
+        Ok(())
     }
 }

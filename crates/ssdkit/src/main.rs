@@ -4,11 +4,12 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use ssdkit::cli::{Cli, Command};
+use ssdkit::cli::{Cli, Command, fio};
 use ssdkit::{Error, bench, create, info, job, profiles, serve, snapshot, study, trace};
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    let cli = Cli::try_parse().unwrap_or_else(|error| fio::explained(error).exit());
+    match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,33 +1,61 @@
 //! A drive behind an NBD server, as a driver: time is the wall's.
 //!
 //! One connection, closed loop only. May fail: the server cannot be reached,
-//! goes away, or breaks the protocol.
+//! goes away, says nothing for a minute, or breaks the protocol; or somebody
+//! stops it, and the server then owes answers for most of a second.
 
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
 
 use device::realtime::Clock;
-use exports::nbd::{Client, ListenAddr};
+use exports::nbd::{Client, ClientError, ListenAddr, Waiter};
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Ring, Shape, Status, Time};
 
 use crate::drive::NbdAddress;
 use crate::driver::Driver;
 use crate::error::Error;
+use crate::watch::Watch;
 
 /// Requests that may be out at once.
 const DEPTH: usize = 1 << 16;
 
-/// Where an address leads to. Fails when the host has no address.
-pub fn resolve(address: &NbdAddress) -> Result<ListenAddr, Error> {
+/// How long answers are waited for when a run is stopped.
+const GRACE: Duration = Duration::from_millis(700);
+
+/// Where an address leads to: all that a host's name stands for, at least one.
+/// Fails when the host has no address.
+pub fn resolve(address: &NbdAddress) -> Result<Vec<ListenAddr>, Error> {
     match address {
-        NbdAddress::Unix(path) => Ok(ListenAddr::Unix(path.into())),
+        NbdAddress::Unix(path) => Ok(vec![ListenAddr::Unix(path.into())]),
         NbdAddress::Tcp(host, port) => {
             let bare = host.trim_start_matches('[').trim_end_matches(']');
-            let found = (bare, *port).to_socket_addrs().ok().and_then(|mut all| all.next());
-            let none =
-                || Error::Failed(format!("the host `{host}` has no address: check its name"));
-            found.map(ListenAddr::Tcp).ok_or_else(none)
+            let found: Vec<SocketAddr> =
+                (bare, *port).to_socket_addrs().map(Iterator::collect).unwrap_or_default();
+            if found.is_empty() {
+                let text = format!("the host `{host}` has no address: check its name");
+                return Err(Error::Failed(text));
+            }
+            Ok(found.into_iter().map(ListenAddr::Tcp).collect())
         }
     }
+}
+
+/// Does `f` with each of some addresses until it succeeds. Fails as the last.
+pub fn first_of<T, E>(
+    addresses: &[ListenAddr],
+    mut f: impl FnMut(&ListenAddr) -> Result<T, E>,
+) -> Result<T, Error>
+where
+    E: std::fmt::Display,
+{
+    let mut last = Error::Failed("there is no address".into());
+    for address in addresses {
+        match f(address) {
+            Ok(done) => return Ok(done),
+            Err(e) => last = Error::Failed(e.to_string()),
+        }
+    }
+    Err(last)
 }
 
 /// A served drive.
@@ -39,14 +67,26 @@ pub struct Served {
     sent: Vec<Option<BlockReq>>,
 }
 
-fn failed(e: exports::nbd::ClientError) -> Error {
+/// Whether to wait longer: until somebody stops it, and then a moment for what
+/// is out.
+fn goes_on(mut watch: Watch) -> Box<dyn FnMut() -> bool + Send> {
+    let mut stopped: Option<Instant> = None;
+    Box::new(move || watch.look(0.0) || stopped.get_or_insert_with(Instant::now).elapsed() < GRACE)
+}
+
+fn failed(e: ClientError) -> Error {
     Error::Failed(e.to_string())
 }
 
 impl Served {
-    /// Connects.
-    pub fn connect(address: &NbdAddress) -> Result<Served, Error> {
-        let client = Client::connect(&resolve(address)?).map_err(failed)?;
+    /// Connects to the first of its addresses that can be reached. Gives up,
+    /// now and later, when `watch` says so.
+    pub fn connect(address: &NbdAddress, watch: &Watch) -> Result<Served, Error> {
+        let connect = |at: &ListenAddr| {
+            let waiter = Waiter { goes_on: goes_on(watch.helper()), ..Waiter::default() };
+            Client::connect_with(at, "", waiter)
+        };
+        let client = first_of(&resolve(address)?, connect)?;
         Ok(Served { client, clock: Clock::start(), now: Time::ZERO, sent: Vec::new() })
     }
 
@@ -130,5 +170,75 @@ impl Driver for Served {
         }
         self.now = self.clock.now();
         Ok(self.now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+
+    /// A server that does so much of the protocol and then says nothing.
+    fn silent(name: &str, says: &'static [u8]) -> (tempfile::TempDir, NbdAddress) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        let listener = UnixListener::bind(&path).unwrap();
+        std::thread::spawn(move || {
+            let mut all = Vec::new();
+            while let Ok((mut sock, _)) = listener.accept() {
+                let _ = sock.write_all(says);
+                all.push(sock);
+            }
+        });
+        (dir, NbdAddress::Unix(path.to_str().unwrap().into()))
+    }
+
+    /// What a server says that offers 1 MiB, before it says nothing.
+    const OFFER: &[u8] = b"NBDMAGICIHAVEOPT\0\x03\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x07\0\0\0\x03\
+        \0\0\0\x0c\0\0\0\0\0\0\0\x10\0\0\0\x01\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x07\0\0\0\x01\0\0\0\0";
+
+    /// A run against a server that is silent ends when it is to.
+    #[test]
+    fn silent_servers_are_given_up() {
+        let limit = Duration::from_millis(50);
+        for says in [&b""[..], b"NBDMAGIC"] {
+            let (_dir, address) = silent("a", says);
+            let watch = Watch::until(limit);
+            let start = Instant::now();
+            let Err(e) = Served::connect(&address, &watch) else { panic!("it is silent") };
+            assert!(e.to_string().contains("stopped"), "{e}");
+            assert!(start.elapsed() < Duration::from_secs(8), "before the server's own time");
+        }
+        let (_dir, address) = silent("b", OFFER);
+        let mut served = Served::connect(&address, &Watch::until(limit)).unwrap();
+        assert_eq!(served.shape().bytes, 1 << 20);
+        let (mut queue, mut done) = (Ring::new(1), Ring::new(1));
+        let buffer = Buffer::zeroed(4096).unwrap();
+        queue.put(|| BlockReq {
+            id: 0,
+            op: BlockOp::Read,
+            fua: false,
+            offset: 0,
+            len: 4096,
+            buffer,
+        });
+        let Err(e) = served.turn(None, &mut queue, &mut done) else { panic!("it is silent") };
+        assert!(e.to_string().contains("owed 1 answer"), "{e}");
+    }
+
+    #[test]
+    fn the_first_address_that_answers_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| ListenAddr::Unix(dir.path().join(name));
+        let _listener = UnixListener::bind(dir.path().join("b")).unwrap();
+        let reach = |at: &ListenAddr| match at {
+            ListenAddr::Unix(path) => std::os::unix::net::UnixStream::connect(path),
+            ListenAddr::Tcp(_) => panic!("a Unix socket"),
+        };
+        assert!(first_of(&[path("a"), path("b")], reach).is_ok());
+        assert!(first_of(&[path("a"), path("c")], reach).is_err());
+        let host = NbdAddress::Tcp("127.0.0.1".into(), 9);
+        assert_eq!(resolve(&host).unwrap(), [ListenAddr::Tcp(([127, 0, 0, 1], 9).into())]);
     }
 }

@@ -62,7 +62,7 @@ fn list(out: &mut dyn Write) -> Result<(), Error> {
             "{:<9} {:>5} {:>9} {:>10} {:>8} {:>9} {:>9}  {}",
             p.name,
             geometry.total_pus(),
-            units::bytes_decimal((geometry.blocks() * BLOCK_BYTES) as f64),
+            units::capacity(geometry.blocks() * BLOCK_BYTES),
             time(p.timing.read[0]),
             time(p.timing.program[0]),
             time(p.timing.erase),

@@ -66,7 +66,7 @@ where
                 if gate.load(Ordering::Acquire) == STOP {
                     return Ok(Tally::new());
                 }
-                let mut runner = Runner { watch: &mut watch, verifier: None };
+                let mut runner = Runner::new(&mut watch);
                 one::<Q, LATE>(context, load, &mut runner, course, (core, cores))
             };
             let name = format!("core {core}");

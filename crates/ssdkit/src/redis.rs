@@ -5,8 +5,8 @@
 //! another. Serves until Ctrl-C or SIGTERM; then answers what was received,
 //! flushes, and shuts a drive in a file down.
 //!
-//! On a drive file the store is found again, or made where there is nothing;
-//! what is on it and is no such store stays, unless it may be destroyed.
+//! On a drive file the store is found again, or made where the drive was never
+//! used; anything else stays, unless it may be destroyed.
 //!
 //! May fail: the drive is too small, has something else on it or layers that
 //! its kind cannot have, the address cannot be listened on, or a flush fails.
@@ -26,13 +26,12 @@ use device::realtime::Clock;
 use device::{Device, Link};
 use exports::nbd::{ListenAddr, StopHandle};
 use exports::redis::{Options, Server, Sync};
-use flash::RamMedium;
 use measure::units;
 use port::{BLOCK_BYTES, BlockDone, BlockReq, Shape, Time};
 use serde_json::json;
 use targets::Batch;
 
-use self::found::{Found, look};
+use self::found::look;
 use self::tended::Tended;
 use crate::batched;
 use crate::cli::{Pages, ServeArgs, SyncWhen};
@@ -41,9 +40,10 @@ use crate::drive::{DriveConfig, DriveSpec, NbdAddress, Target};
 use crate::error::Error;
 use crate::fault_rules::Injected;
 use crate::lent::Lent;
-use crate::nbd::resolve;
+use crate::memory;
+use crate::nbd::{first_of, resolve};
 use crate::restore::{Recovery, Restored};
-use crate::serve::watch_signals;
+use crate::serve::{limits, watch_signals};
 use crate::stack::{Backing, Drive, Stack, Visitor, new_device, old_device};
 
 /// Operations of the tree that may wait at once.
@@ -96,19 +96,27 @@ fn pages_of_batch(args: &ServeArgs) -> Result<(), Error> {
 pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
     let Some(address) = &args.redis else { return refuse("--redis is missing") };
     let faults = args.faults.read(args.seed)?;
-    let server = || Server::bind(&resolve(address)?).map_err(failed);
+    let server = || first_of(&resolve(address)?, Server::bind);
     match &args.drive {
         DriveSpec::Memory(spec) => {
             let (config, seed) = (DriveConfig { faults, ..spec.resolve()? }, args.seed);
             let server = server()?;
             if spec.target == Target::Batch || args.pages.unwrap_or_default() == Pages::Batched {
-                let medium = RamMedium::new(&config.geometry, config.spec.store.kept())?;
+                let medium = memory::medium(&config, config.spec.store.kept())?;
                 let target = batched::start(&config, new_device(&config, seed, medium)?)?;
-                return Serving { args, config: &config, recovery: None, server, out }
-                    .batched(target);
+                return Serving {
+                    args,
+                    config: &config,
+                    is_new: true,
+                    recovery: None,
+                    server,
+                    out,
+                }
+                .batched(target);
             }
             let stack = Stack::build(&config, seed)?;
-            let serving = Serving { args, config: &config, recovery: None, server, out };
+            let serving =
+                Serving { args, config: &config, is_new: true, recovery: None, server, out };
             stack.visit(Blocks { serving, ready: Time::ZERO })
         }
         DriveSpec::File(spec) => {
@@ -129,12 +137,12 @@ pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
                 ));
             }
             // Before the drive is touched.
-            let server = server()?;
+            let (server, is_new) = (server()?, open.is_new());
             match (spec.copy, is_batched) {
                 (true, true) => batched_copy(args, open, server, out),
                 (false, true) => batched_file(args, open, server, out),
-                (true, false) => blocks(args, Restored::copied(open)?, server, out),
-                (false, false) => blocks(args, Restored::opened(open)?, server, out),
+                (true, false) => blocks(args, Restored::copied(open)?, is_new, server, out),
+                (false, false) => blocks(args, Restored::opened(open)?, is_new, server, out),
             }
         }
         _ => refuse("--redis is for mem: drives and drive files: take one"),
@@ -148,10 +156,12 @@ fn batched_file(
     server: Server,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
+    let is_new = open.is_new();
     let OpenFile { config, seed, away, opened, .. } = open;
     let device = old_device(&config, seed, opened.medium, &opened.chunks, away)?;
-    let (target, recovery) = batched::recover(&config, device, opened.clean)?;
-    Serving { args, config: &config, recovery: Some(recovery), server, out }.batched(target)
+    let may_be_new = is_new || args.destroy;
+    let (target, recovery) = batched::recover(&config, device, opened.clean, may_be_new)?;
+    Serving { args, config: &config, is_new, recovery: Some(recovery), server, out }.batched(target)
 }
 
 /// The same of a copy of it in memory.
@@ -161,23 +171,26 @@ fn batched_copy(
     server: Server,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
+    let is_new = open.is_new();
     let OpenFile { config, seed, mut opened, .. } = open;
-    let mut medium = RamMedium::new(&config.geometry, config.spec.store.kept())?;
+    let mut medium = memory::medium(&config, config.spec.store.kept())?;
     drivefile::load(&mut opened, &mut medium).map_err(failed)?;
     let device = old_device(&config, seed, medium, &opened.chunks, 0)?;
-    let (target, recovery) = batched::recover(&config, device, opened.clean)?;
-    Serving { args, config: &config, recovery: Some(recovery), server, out }.batched(target)
+    let may_be_new = is_new || args.destroy;
+    let (target, recovery) = batched::recover(&config, device, opened.clean, may_be_new)?;
+    Serving { args, config: &config, is_new, recovery: Some(recovery), server, out }.batched(target)
 }
 
 /// Serves from a block drive in a file, or a copy of one.
 fn blocks<M: Backing>(
     args: &ServeArgs,
     drive: Restored<M>,
+    is_new: bool,
     server: Server,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    let ready = drive.ready();
-    let serving = Serving { args, config: &drive.config, recovery: drive.recovery, server, out };
+    let (ready, recovery) = (drive.ready(), drive.recovery);
+    let serving = Serving { args, config: &drive.config, is_new, recovery, server, out };
     drive.stack.visit(Blocks { serving, ready })
 }
 
@@ -201,6 +214,8 @@ fn unusable(config: &DriveConfig, why: impl std::fmt::Display) -> Error {
 struct Serving<'a> {
     args: &'a ServeArgs,
     config: &'a DriveConfig,
+    /// The drive was never used.
+    is_new: bool,
     recovery: Option<Recovery>,
     server: Server,
     out: &'a mut dyn Write,
@@ -238,20 +253,20 @@ impl Serving<'_> {
         let opens = !target.recovery().fresh && !self.args.destroy;
         target.below_mut().set_on_a_clock(true);
         let link = Link::new(self.config.profile.link, target);
-        let (drive, mut queues) = Hosted::start(link, hosting()).map_err(hosted)?;
+        let (drive, mut queues) = Hosted::start(Tended::new(link), hosting()).map_err(hosted)?;
         let queue = queues.remove(0);
         let (bell, clock) = (queue.bell(), queue.clock());
         let most = BATCH.min(shape.max_pages as usize);
         let store = BatchStore::new(Remote::new(queue), shape, most, no_clock).map_err(failed)?;
         let kept = self.tree(store, opens, clock.now())?;
         let end = || {
-            let target = drive.stop().into_below();
+            let target = drive.stop().into_drive().into_below();
             if M::OUTLIVES {
                 batched::end(target, clock.now())?;
             }
             Ok(Vec::new())
         };
-        self.serve(kept, "batched", (&bell, clock), end)
+        self.serve(kept, "batched", (&bell, clock), Box::new(end))
     }
 
     /// Serves a store, whose drive rings the bell, by the clock; then ends the
@@ -261,18 +276,18 @@ impl Serving<'_> {
         kept: Kept<S>,
         pages: &str,
         (bell, clock): (&Bell, Clock),
-        end: impl FnOnce() -> Result<Vec<Injected>, Error>,
+        end: Box<dyn FnOnce() -> Result<Vec<Injected>, Error> + '_>,
     ) -> Result<(), Error> {
-        let Serving { args, config, recovery, server, out } = self;
+        let Serving { args, config, recovery, server, out, .. } = self;
         let Kept { tree, bytes, was_there } = kept;
         let sync = match args.sync.unwrap_or_default() {
             SyncWhen::Always => Sync::Always,
             SyncWhen::Everysec => Sync::EverySecond,
             SyncWhen::No => Sync::No,
         };
-        let stop = StopHandle::new()?;
+        let stop = StopHandle::new().map_err(|e| Error::system("serve", &e))?;
         watch_signals(stop.clone())?;
-        let at = match server.addr()? {
+        let at = match server.addr().map_err(|e| Error::system("serve", &e))? {
             ListenAddr::Unix(path) => NbdAddress::Unix(path.display().to_string()).to_string(),
             ListenAddr::Tcp(at) => at.to_string(),
         };
@@ -298,7 +313,7 @@ impl Serving<'_> {
             writeln!(out, "Ctrl-C stops it")?;
         }
         out.flush()?;
-        let options = Options { sync, ..Options::default() };
+        let options = Options { sync, limits: limits(args) };
         let served = server.run(tree, bell, clock, options, &stop);
         let (report, tree) = served.map_err(|e| unusable_if_foreign(config, e))?;
         let counters = tree.counters();
@@ -310,6 +325,7 @@ impl Serving<'_> {
                 "connections": report.connections,
                 "refused": report.refused,
                 "faults": report.faults,
+                "evicted": report.evicted,
                 "commands": report.commands,
                 "flushes": report.flushes,
                 "pages_written": counters.pages_written,
@@ -358,21 +374,20 @@ impl Blocks<'_> {
             _ => None,
         };
         let new = asked.unwrap_or(StoreKind::Log);
-        if self.serving.recovery.is_none() || destroy {
+        if self.serving.is_new || destroy {
             return Ok((None, new));
         }
         let name = &self.serving.config.name;
         match look(drive, &mut self.ready)? {
-            Found::Nothing => Ok((None, new)),
-            Found::Store(kind) if asked.is_none_or(|asked| asked == kind) => Ok((Some(kind), kind)),
-            Found::Store(kind) => refuse(format!(
+            Some(kind) if asked.is_none_or(|asked| asked == kind) => Ok((Some(kind), kind)),
+            Some(kind) => refuse(format!(
                 "{name} has a store of another kind: leave --pages out or take --pages {}, or add \
                  --destroy if what is on it may be lost",
                 pages_name(kind)
             )),
-            Found::Other => refuse(format!(
-                "{name} has something else than a key-value store on it: add --destroy if that \
-                 may be lost"
+            None => refuse(format!(
+                "{name} was used before and has something else than a key-value store on it, or \
+                 one that is damaged: add --destroy if that may be lost"
             )),
         }
     }
@@ -394,7 +409,7 @@ impl<M: Backing> Visitor<M> for Blocks<'_> {
             Err(e) => {
                 // It was only read; one that is refused stays as it was.
                 if M::OUTLIVES {
-                    drive.end(self.ready)?.medium.put_away()?;
+                    Box::new(drive).end(self.ready)?.medium.put_away()?;
                 }
                 return Err(e);
             }
@@ -414,7 +429,7 @@ impl<M: Backing> Visitor<M> for Blocks<'_> {
             let drive = owner.take_back()?;
             let injected = drive.injected();
             if M::OUTLIVES {
-                drive.end(ready + clock.now().0)?.medium.put_away()?;
+                Box::new(drive).end(ready + clock.now().0)?.medium.put_away()?;
             }
             Ok(injected)
         };
@@ -428,7 +443,7 @@ impl<M: Backing> Visitor<M> for Blocks<'_> {
                     false => InPlaceStore::create(remote, shape, set_up, now),
                 };
                 let kept = serving.tree(store.map_err(bad)?, opens, clock.now())?;
-                serving.serve(kept, pages, (&bell, clock), end)
+                serving.serve(kept, pages, (&bell, clock), Box::new(end))
             }
             StoreKind::Log => {
                 let set_up = LogConfig::default();
@@ -437,7 +452,7 @@ impl<M: Backing> Visitor<M> for Blocks<'_> {
                     false => LogStore::create(remote, shape, set_up, now),
                 };
                 let kept = serving.tree(store.map_err(bad)?, opens, clock.now())?;
-                serving.serve(kept, pages, (&bell, clock), end)
+                serving.serve(kept, pages, (&bell, clock), Box::new(end))
             }
         }
     }

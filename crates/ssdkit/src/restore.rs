@@ -19,7 +19,8 @@ use targets::WriteCounters;
 use crate::drive::DriveConfig;
 use crate::drive::file::{OpenFile, file_error};
 use crate::error::Error;
-use crate::stack::{Backing, Drive, Observed, Stack, Store, Visitor, empty_journal};
+use crate::memory;
+use crate::stack::{Backing, Drive, Stack, Store, Visitor, empty_journal};
 
 /// A recovery that took longer than this, on the wall or of drive time, is
 /// told of, in ns.
@@ -98,7 +99,7 @@ impl Restored<RamMedium> {
     /// A copy in memory of the drive in a file.
     pub fn copied(open: OpenFile) -> Result<Restored<RamMedium>, Error> {
         let OpenFile { config, seed, mut opened, .. } = open;
-        let mut medium = RamMedium::new(&config.geometry, config.spec.store.kept())?;
+        let mut medium = memory::medium(&config, config.spec.store.kept())?;
         drivefile::load(&mut opened, &mut medium).map_err(|e| file_error(&config.name, e))?;
         let journal = match opened.medium.area() {
             Some(mut area) => {
@@ -153,14 +154,7 @@ impl<M: Backing> Restored<M> {
 
     /// Whether anything was ever written to it.
     pub fn was_written(&self) -> bool {
-        let WriteCounters { user, absorbed, .. } = match &self.stack {
-            Stack::Plain(drive) => drive.counters(),
-            Stack::Host(drive) => drive.counters(),
-            Stack::Device(link) => link.below().counters(),
-            Stack::Layered(drive) => drive.counters(),
-            Stack::ProtectedHost(drive) => drive.below().counters(),
-            Stack::ProtectedDevice(link) => link.below().below().counters(),
-        };
+        let WriteCounters { user, absorbed, .. } = self.stack.drive().counters();
         user + absorbed > 0
     }
 
@@ -178,7 +172,7 @@ impl<M: Backing> Visitor<M> for PutAway {
     type Out = Result<(), Error>;
 
     fn visit<D: Drive<Medium = M>>(self, drive: D) -> Self::Out {
-        drive.end(self.0)?.medium.put_away()
+        Box::new(drive).end(self.0)?.medium.put_away()
     }
 }
 
@@ -234,7 +228,7 @@ mod tests {
                 now = act(&mut drive, now, BlockOp::Write, offset).1;
             }
             now = act(&mut drive, now, BlockOp::Flush, 0).1;
-            drive.end(now).unwrap().medium.put_away().unwrap();
+            Box::new(drive).end(now).unwrap().medium.put_away().unwrap();
         }
     }
 

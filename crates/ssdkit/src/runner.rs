@@ -9,12 +9,13 @@
 //! blocks never written) would never reach an end in drive time. As long as
 //! drive time stands still, time on the wall counts in its place.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use measure::{Round, Steady, SteadyState, Verdict};
+use measure::{Round, Steady, SteadyState, Verdict, steady, units};
 use port::{BLOCK_BYTES, Shape, Time};
 use workload::{Order, Pattern};
 
+use crate::blocks::Tracing;
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::load::{Load, Pace};
@@ -22,8 +23,8 @@ use crate::tally::Tally;
 use crate::verify::Verifier;
 use crate::watch::Watch;
 
-/// The least drive time of a round.
-const ROUND_NS: u64 = 60_000_000_000;
+/// How long a run goes on without a look at the wall, about.
+const LOOK_EVERY: Duration = Duration::from_millis(8);
 /// Requests out while preconditioning.
 pub const DEPTH: u32 = 32;
 
@@ -49,12 +50,37 @@ pub struct Plan {
     pub count: bool,
 }
 
+/// How the steady state is sought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rounds {
+    /// Rounds that must agree.
+    pub window: usize,
+    /// The least drive time of a round, in ns; one overwrite of the drive is
+    /// always in it.
+    pub ns: u64,
+}
+
+impl Default for Rounds {
+    fn default() -> Rounds {
+        Rounds { window: steady::WINDOW, ns: steady::ROUND_NS }
+    }
+}
+
 /// A drive under a load, with all that lasts over several runs.
 pub struct Runner<'a> {
     /// Who watches.
     pub watch: &'a mut Watch,
     /// Who verifies.
     pub verifier: Option<Verifier>,
+    /// A trace that begins when counting does.
+    pub tracing: Option<Tracing>,
+}
+
+impl<'a> Runner<'a> {
+    /// One that does not verify, and traces nothing.
+    pub fn new(watch: &'a mut Watch) -> Runner<'a> {
+        Runner { watch, verifier: None, tracing: None }
+    }
 }
 
 /// What a run is at.
@@ -139,6 +165,30 @@ impl Course {
     }
 }
 
+/// Turns between two looks at the wall: so many that looking costs nothing, and
+/// so few that a run ends when it is to, however long its turns take.
+struct Stride {
+    turns: u32,
+    most: u32,
+    looked: Instant,
+}
+
+impl Stride {
+    /// Between looks are `most` turns at most.
+    fn new(most: u32) -> Stride {
+        Stride { turns: most.min(16), most, looked: Instant::now() }
+    }
+
+    fn look(&mut self) {
+        let took = std::mem::replace(&mut self.looked, Instant::now()).elapsed();
+        if took > LOOK_EVERY {
+            self.turns = (self.turns / 4).max(1);
+        } else if took < LOOK_EVERY / 4 {
+            self.turns = (self.turns * 2).min(self.most);
+        }
+    }
+}
+
 impl Runner<'_> {
     /// Runs `load` by `plan`.
     pub fn run<D: Driver>(
@@ -150,7 +200,7 @@ impl Runner<'_> {
         let mut tally = Tally::new();
         let mut now = driver.now();
         let mut course = Course::new(plan, now);
-        let mut turns = 0u32;
+        let (mut turns, mut stride) = (0u32, Stride::new(driver.patience()));
         load.begin(now);
         if let Some(verifier) = &mut self.verifier {
             verifier.begin(load.slots(), load.bs());
@@ -159,6 +209,9 @@ impl Runner<'_> {
             course.look(load.next_start(now), tally.written);
             if course.counting && plan.count && !tally.counts() {
                 tally.begin(now, driver.counters(), driver.gauges());
+                if let Some(tracing) = &mut self.tracing {
+                    tracing.begin(now)?;
+                }
             }
             let counted = tally.counts();
             load.issue(now, &mut course.left, counted, driver, &mut self.verifier)?;
@@ -169,10 +222,16 @@ impl Runner<'_> {
             // One that is due and could not be made waits for a completion.
             let arrival = arrival.filter(|&at| at > now);
             now = driver.turn(arrival, &mut load.queue, &mut load.done)?;
-            load.complete(now, &mut tally, driver, &mut self.verifier);
+            load.complete(now, &mut tally, driver, &mut self.verifier)?;
+            if !plan.count && tally.errors() > 0 {
+                // A drive that cannot be prepared is not asked again: one that
+                // writes no more would never reach its end.
+                course.left = 0;
+            }
             turns += 1;
-            if turns >= driver.patience() {
+            if turns >= stride.turns {
                 turns = 0;
+                stride.look();
                 course.look_at_wall(now, tally.written);
                 if !self.watch.look(course.part(now, tally.written)) {
                     (tally.interrupted, course.left) = (true, 0);
@@ -199,13 +258,10 @@ impl Runner<'_> {
         let mut load = Load::new(shape, pattern, Pace::Closed { depth }, 1, seed)?;
         let plan = Plan { ramp: 0, until: Until::Ios(times * pattern.blocks()), count: false };
         let tally = self.run(driver, &mut load, plan)?;
-        match (&tally.first_error, tally.interrupted) {
-            (_, true) => Err(Error::Failed("stopped before anything was measured".into())),
-            (Some(first), _) => {
-                Err(Error::Failed(format!("{} requests failed, first: {first}", tally.errors)))
-            }
-            _ => Ok(tally),
-        }
+        unharmed(tally, |tally| {
+            let part = tally.written as f64 / (pattern.length * times) as f64;
+            format!("while it was written over, which was {:.0} % done", 100.0 * part)
+        })
     }
 
     /// Writes the drive twice over with 128 KiB sequential writes; what is
@@ -231,23 +287,21 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Runs `load` in rounds until it is steady. A round is the longer of
-    /// 60 s of drive time and one overwrite of the drive.
+    /// Runs `load` in rounds until it is steady. A round is the longer of its
+    /// drive time and one overwrite of the drive. Fails when a request does.
     pub fn settle<D: Driver>(
         &mut self,
         driver: &mut D,
         shape: &Shape,
         load: &mut Load,
+        rounds: Rounds,
     ) -> Result<SteadyState, Error> {
-        let mut steady = Steady::new();
+        let mut steady = Steady::new(rounds.window);
         loop {
             self.watch.phase(&format!("until steady, round {}", steady.rounds() + 1));
             let (start, before) = (driver.now(), driver.counters());
-            let plan = Plan { ramp: 0, until: Until::Both(ROUND_NS, shape.bytes), count: false };
-            let tally = self.run(driver, load, plan)?;
-            if tally.interrupted {
-                return Err(Error::Failed("stopped before anything was measured".into()));
-            }
+            let plan = Plan { ramp: 0, until: Until::Both(rounds.ns, shape.bytes), count: false };
+            let tally = unharmed(self.run(driver, load, plan)?, |_| reached(&steady, rounds))?;
             let ns = driver.now().since(start);
             // Bytes written are a fixed share of all requests. Without time
             // there is no rate, and only write amplification can settle.
@@ -263,8 +317,9 @@ impl Runner<'_> {
             };
             let verdict = steady.push(round);
             if verdict != Verdict::Continue {
-                let (reached, rounds) = (verdict == Verdict::Reached, steady.rounds());
-                return Ok(SteadyState { reached, rounds });
+                let reached = verdict == Verdict::Reached;
+                let Rounds { window, ns } = rounds;
+                return Ok(SteadyState::new(reached, steady.rounds(), window, ns));
             }
         }
     }
@@ -288,3 +343,38 @@ impl Runner<'_> {
         self.run(driver, &mut load, plan)
     }
 }
+
+/// A tally of preconditioning. Fails when a request failed or gave wrong data,
+/// and when somebody stopped it: `at` says where that was.
+fn unharmed(tally: Tally, at: impl FnOnce(&Tally) -> String) -> Result<Tally, Error> {
+    let problem = tally.problem().map(|what| format!("while preconditioning, {what}"));
+    let stopped = || {
+        let at = at(&tally);
+        format!("stopped before anything was measured: the drive was being preconditioned, {at}")
+    };
+    match problem.or_else(|| tally.interrupted.then(stopped)) {
+        Some(what) => Err(Error::Failed(what)),
+        None => Ok(tally),
+    }
+}
+
+/// How far the search for the steady state came, and what would end it sooner.
+fn reached(steady: &Steady, rounds: Rounds) -> String {
+    let (n, time) = (steady.rounds(), units::time_ns(rounds.ns as f64));
+    let mut text = format!("in round {} of its steady state", n + 1);
+    if let Some(last) = steady.last() {
+        let rate = units::bytes_decimal(last.value.round());
+        text += &format!(", of which the one before wrote {rate}/s");
+        if let Some(wa) = last.write_amplification {
+            text += &format!(" with a write amplification of {wa:.3}");
+        }
+    }
+    text + &format!(
+        "; it takes {} rounds at least, of {time} and one overwrite each: raise --max-time, or \
+         lower --steady-rounds or --steady-round",
+        rounds.window
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use device::SlcHealth;
 use device::realtime::Clock;
-use exports::SharedDrive;
 use exports::nbd::{Export, Server, StopHandle};
+use exports::{Limits, SharedDrive};
 use measure::{WriteAmplification, units};
 use port::Time;
+use rustix::process::{Resource, Rlimit};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -25,7 +26,8 @@ use crate::drive::{DriveConfig, DriveSpec};
 use crate::error::Error;
 use crate::fault_rules::Injected;
 use crate::lent::Lent;
-use crate::nbd::resolve;
+use crate::memory;
+use crate::nbd::{first_of, resolve};
 use crate::redundancy::Redundancy;
 use crate::restore::{Recovery, Restored};
 use crate::slc::SlcReport;
@@ -43,7 +45,8 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
     args.check()?;
     let Some(nbd) = &args.nbd else { return crate::redis::run(args, out) };
     let faults = args.faults.read(args.seed)?;
-    let server = |nbd| Server::bind(&resolve(nbd)?).map_err(|e| Error::Failed(e.to_string()));
+    let limits = limits(args);
+    let server = |nbd| Ok::<_, Error>(first_of(&resolve(nbd)?, Server::bind)?.with(limits));
     match &args.drive {
         DriveSpec::File(spec) => {
             let mut open = spec.open(false)?;
@@ -61,11 +64,23 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
         DriveSpec::Memory(spec) => {
             let (config, seed) = (DriveConfig { faults, ..spec.resolve()? }, args.seed);
             let server = server(nbd)?;
+            memory::tell(&config);
             let stack = Stack::build(&config, seed)?;
             served(args, server, Restored { config, seed, stack, recovery: None }, out)
         }
         _ => Err(Error::Usage("only mem: drives and drive files are served: take one".into())),
     }
+}
+
+/// What clients may take. As many descriptors as the system allows are asked
+/// for: each client needs one or two.
+pub(crate) fn limits(args: &ServeArgs) -> Limits {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let most = Rlimit { current: limit.maximum, ..limit };
+    // Refused, fewer clients find room, who are told.
+    let _ = rustix::process::setrlimit(Resource::Nofile, most);
+    let memory = args.client_memory.unwrap_or(Limits::default().memory);
+    Limits { memory, warn: |text| eprintln!("ssdkit: {text}"), ..Limits::default() }
 }
 
 /// Serves a drive.
@@ -110,10 +125,10 @@ impl<M: Backing> Visitor<M> for Serving<'_> {
         drive.set_on_a_clock(true);
         drive.begin_faults();
         let (lent, owner) = Lent::new(drive, ready);
-        let shared = SharedDrive::new(lent)?;
-        let stop = StopHandle::new()?;
+        let shared = SharedDrive::new(lent);
+        let stop = StopHandle::new().map_err(|e| Error::system("serve", &e))?;
         watch_signals(stop.clone())?;
-        let at = server.addr()?.to_string();
+        let at = server.addr().map_err(|e| Error::system("serve", &e))?.to_string();
         if args.json {
             let mut json = json!({ "serving": at, "drive": name, "size_bytes": bytes });
             if let Some(recovery) = recovery {
@@ -139,7 +154,9 @@ impl<M: Backing> Visitor<M> for Serving<'_> {
         let (parity, slc) = (drive.parity(), drive.slc());
         let slc = SlcReport::new(geometry, &SlcHealth::default(), &slc);
         let ended = match M::OUTLIVES {
-            true => drive.end(ready + clock.now().0).and_then(|ended| ended.medium.put_away()),
+            true => {
+                Box::new(drive).end(ready + clock.now().0).and_then(|ended| ended.medium.put_away())
+            }
             false => Ok(()),
         };
         if args.json {
@@ -147,6 +164,7 @@ impl<M: Backing> Visitor<M> for Serving<'_> {
                 "connections": report.connections,
                 "refused": report.refused,
                 "faults": report.faults,
+                "evicted": report.evicted,
                 "user_blocks": counters.user,
                 "gc_blocks": counters.gc,
                 "padding_blocks": counters.padding,
@@ -197,7 +215,8 @@ fn tend<D: Drive>(shared: &SharedDrive<Lent<D>>, ended: Receiver<()>) {
 
 /// Stops the server when a signal comes; a second one ends the process.
 pub(crate) fn watch_signals(stop: StopHandle) -> Result<(), Error> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let failed = |e: std::io::Error| Error::system("wait for signals", &e);
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
     let wait = move || {
         for signal in signals.forever() {
             if stop.is_stopped() {
@@ -206,6 +225,7 @@ pub(crate) fn watch_signals(stop: StopHandle) -> Result<(), Error> {
             stop.stop();
         }
     };
-    std::thread::Builder::new().name("signals".into()).spawn(wait)?;
+    let spawned = std::thread::Builder::new().name("signals".into()).spawn(wait);
+    spawned.map_err(failed)?;
     Ok(())
 }

@@ -3,10 +3,15 @@
 //! Where the link is decides the kind: none, above the device (an open-channel
 //! drive, its translation layer on the host), or above the target (a
 //! conventional drive). Each kind is a type of its own, so that what runs on
-//! it is compiled for it and the hot loop has no call through a table: a
+//! it can be compiled for it and the hot loop has no call through a table: a
 //! [`Visitor`] is given the one that was built. A cache that is protected
 //! against power loss is above the target, and below the link of a conventional
 //! drive; that of an open-channel drive is the host's.
+//!
+//! Compiling for each kind costs minutes of building, so that is kept for who
+//! measures virtual time ([`Stack::visit_fast`]), and for the two kinds that are
+//! measured most; all others are given a [`Boxed`] drive, which costs a call
+//! through a table for each event.
 //!
 //! A stack is over a medium in memory or in a drive file. It is built empty, or
 //! recovered from what a medium holds, and can be ended, so that its medium
@@ -20,7 +25,7 @@ use drivefile::{CacheMode, DriveFile, FileError};
 use flash::{Chunk, ChunkState, Dimensions, Medium, RamMedium, Side};
 use nvram::{NonVolatile, NvRam, Protected, Started};
 use parity::ParityCounters;
-use port::{BlockDone, BlockReq, OutOfMemory, Port, Ring, Shape, Time};
+use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
 use targets::pblk::Memory;
 use targets::{Pblk, PblkConfig, WriteCounters};
 
@@ -29,6 +34,7 @@ use crate::driver::Patience;
 use crate::error::Error;
 use crate::fault_rules::Injected;
 use crate::layered::Layered;
+use crate::memory;
 
 /// Completions that are taken at a time while a drive is ended.
 const DONE: usize = 64;
@@ -143,6 +149,8 @@ pub trait Drive: Observed + Send + 'static {
     fn state_hash(&self) -> u64;
     /// Bytes of memory that its target's tables take.
     fn memory(&self) -> Memory;
+    /// Takes the memory for the target's tables now.
+    fn populate(&self);
     /// Whether its time is a clock's, so that it passes while the drive waits
     /// for a disk ([`Device::set_on_a_clock`]).
     fn set_on_a_clock(&mut self, on_a_clock: bool);
@@ -168,7 +176,76 @@ pub trait Drive: Observed + Send + 'static {
     /// medium. No request may be inside. `now` is not before anything that
     /// happened in it. Fails when its medium does, or it does not come to
     /// rest; what was flushed is then on the medium as after a power cut.
-    fn end(self, now: Time) -> Result<Ended<Self::Medium>, Error>;
+    fn end(self: Box<Self>, now: Time) -> Result<Ended<Self::Medium>, Error>;
+}
+
+/// A drive of any kind on a medium.
+pub type Boxed<M> = Box<dyn Drive<Medium = M>>;
+
+impl<M: Backing> Observed for Boxed<M> {
+    fn counters(&self) -> WriteCounters {
+        (**self).counters()
+    }
+
+    fn free_chunks(&self) -> u64 {
+        (**self).free_chunks()
+    }
+}
+
+impl<M: Backing> Drive for Boxed<M> {
+    type Medium = M;
+
+    fn shape(&self) -> Shape {
+        (**self).shape()
+    }
+
+    fn device_counters(&self) -> Counters {
+        (**self).device_counters()
+    }
+
+    fn state_hash(&self) -> u64 {
+        (**self).state_hash()
+    }
+
+    fn memory(&self) -> Memory {
+        (**self).memory()
+    }
+
+    fn populate(&self) {
+        (**self).populate();
+    }
+
+    fn set_on_a_clock(&mut self, on_a_clock: bool) {
+        (**self).set_on_a_clock(on_a_clock);
+    }
+
+    fn tend(&mut self, now: Time) {
+        (**self).tend(now);
+    }
+
+    fn slc(&self) -> SlcHealth {
+        (**self).slc()
+    }
+
+    fn fault(&self) -> Option<(Error, bool)> {
+        (**self).fault()
+    }
+
+    fn parity(&self) -> Option<ParityCounters> {
+        (**self).parity()
+    }
+
+    fn begin_faults(&mut self) {
+        (**self).begin_faults();
+    }
+
+    fn injected(&self) -> Vec<Injected> {
+        (**self).injected()
+    }
+
+    fn end(self: Box<Self>, now: Time) -> Result<Ended<M>, Error> {
+        (*self).end(now)
+    }
 }
 
 /// A device, with a link before it or none.
@@ -244,6 +321,10 @@ impl<D: Below> Drive for Pblk<D> {
         Pblk::memory(self)
     }
 
+    fn populate(&self) {
+        Pblk::populate(self);
+    }
+
     fn fault(&self) -> Option<(Error, bool)> {
         let medium = Pblk::device(self).device().medium();
         medium.fault().map(|fault| (fault, medium.is_full()))
@@ -262,9 +343,9 @@ impl<D: Below> Drive for Pblk<D> {
         self.heed_notices(now);
     }
 
-    fn end(mut self, now: Time) -> Result<Ended<D::Medium>, Error> {
+    fn end(mut self: Box<Self>, now: Time) -> Result<Ended<D::Medium>, Error> {
         self.set_on_a_clock(false);
-        let (device, at, closed) = shut_down(self, now);
+        let (device, at, closed) = shut_down(*self, now);
         let device = device.into_device();
         let chunks = device.chunks().to_vec();
         Ended::of(device.cut(), chunks, at, closed)
@@ -322,6 +403,10 @@ impl<D: Drive> Drive for Link<D> {
         self.below().memory()
     }
 
+    fn populate(&self) {
+        self.below().populate();
+    }
+
     fn fault(&self) -> Option<(Error, bool)> {
         self.below().fault()
     }
@@ -338,8 +423,8 @@ impl<D: Drive> Drive for Link<D> {
         self.below_mut().tend(now);
     }
 
-    fn end(self, now: Time) -> Result<Ended<D::Medium>, Error> {
-        self.into_below().end(now)
+    fn end(self: Box<Self>, now: Time) -> Result<Ended<D::Medium>, Error> {
+        Box::new(self.into_below()).end(now)
     }
 }
 
@@ -372,6 +457,10 @@ impl<D: Drive> Drive for Protected<D, Store> {
         self.below().memory()
     }
 
+    fn populate(&self) {
+        self.below().populate();
+    }
+
     fn fault(&self) -> Option<(Error, bool)> {
         self.below().fault()
     }
@@ -388,7 +477,7 @@ impl<D: Drive> Drive for Protected<D, Store> {
         self.below_mut().tend(now);
     }
 
-    fn end(mut self, now: Time) -> Result<Ended<D::Medium>, Error> {
+    fn end(mut self: Box<Self>, now: Time) -> Result<Ended<D::Medium>, Error> {
         let mut done = Ring::new(DONE);
         let mut patience = Patience::default();
         let mut at = now;
@@ -400,7 +489,7 @@ impl<D: Drive> Drive for Protected<D, Store> {
             patience.look(event);
         }
         let (below, journal) = self.into_below();
-        let ended = below.end(at)?;
+        let ended = Box::new(below).end(at)?;
         // All is in flash: nothing is to be written again.
         if let Some(mut journal) = journal {
             journal.clear().map_err(|e| Error::Failed(e.to_string()))?;
@@ -438,17 +527,24 @@ pub trait Visitor<M: Backing = RamMedium> {
 impl Stack {
     /// Builds the drive, empty. `seed` decides what its policies draw.
     pub fn build(config: &DriveConfig, seed: u64) -> Result<Stack, Error> {
-        Stack::over(config, seed, RamMedium::new(&config.geometry, config.spec.store.kept())?)
+        Stack::over(config, seed, memory::medium(config, config.spec.store.kept())?)
     }
 
     /// The same, with all its memory taken now: a drive whose real time is
     /// measured does not wait for the system's.
-    pub fn build_populated(config: &DriveConfig, seed: u64) -> Result<Stack, Error> {
-        let mut medium = RamMedium::new(&config.geometry, config.spec.store.kept())?;
+    /// Fails where `go_on` says no, which is asked while that takes its time.
+    pub fn build_populated(
+        config: &DriveConfig,
+        seed: u64,
+        go_on: impl FnMut() -> bool,
+    ) -> Result<Stack, Error> {
+        let mut medium = memory::medium(config, config.spec.store.kept())?;
         let data = Dimensions { chunks: config.data_chunks(), ..config.above.dimensions() };
-        medium.populate(targets::own_blocks(&data));
+        if !medium.populate(targets::own_blocks(&data), go_on) {
+            return Err(Error::Failed("stopped before anything was measured".into()));
+        }
         let stack = Stack::over(config, seed, medium)?;
-        stack.populate();
+        stack.drive().populate();
         Ok(stack)
     }
 
@@ -456,15 +552,8 @@ impl Stack {
     /// its tables take in memory.
     pub fn check(config: &DriveConfig, seed: u64) -> Result<Memory, Error> {
         // Only blocks that are written take memory, and none is.
-        let stack = Stack::over(config, seed, RamMedium::new(&config.geometry, 0)?)?;
-        Ok(match &stack {
-            Stack::Plain(drive) => drive.memory(),
-            Stack::Host(drive) => drive.memory(),
-            Stack::Device(link) => link.memory(),
-            Stack::Layered(drive) => drive.memory(),
-            Stack::ProtectedHost(drive) => drive.memory(),
-            Stack::ProtectedDevice(link) => link.memory(),
-        })
+        let stack = Stack::over(config, seed, memory::medium(config, 0)?)?;
+        Ok(stack.drive().memory())
     }
 
     fn over(config: &DriveConfig, seed: u64, medium: RamMedium) -> Result<Stack, Error> {
@@ -556,7 +645,8 @@ pub(crate) fn new_device<M: Medium>(
     config: &DriveConfig,
     seed: u64,
     medium: M,
-) -> Result<Device<M>, OutOfMemory> {
+) -> Result<Device<M>, Error> {
+    memory::ask(config)?;
     let (geometry, profile) = (&config.geometry, &config.profile);
     let mut device = Device::with(geometry, &profile.timing, &profile.reliability, seed, medium)?;
     device.set_energy(&profile.energy);
@@ -571,7 +661,8 @@ pub(crate) fn old_device<M: Medium>(
     medium: M,
     chunks: &[Chunk],
     away: u64,
-) -> Result<Device<M>, OutOfMemory> {
+) -> Result<Device<M>, Error> {
+    memory::ask(config)?;
     let (geometry, profile) = (&config.geometry, &config.profile);
     let (timing, reliability) = (&profile.timing, &profile.reliability);
     let mut device = Device::restore_with(geometry, timing, reliability, seed, medium, chunks)?;
@@ -585,6 +676,7 @@ pub(crate) fn target(config: &DriveConfig, seed: u64) -> PblkConfig {
     PblkConfig {
         bytes: config.size,
         data_chunks: config.data_chunks(),
+        idle: config.idle,
         victim: config.spec.victim,
         seed,
     }
@@ -657,27 +749,41 @@ impl<M: Backing> Stack<M> {
         Ok((Stack::ProtectedDevice(Link::new(timing, drive)), did.ready, Some(did)))
     }
 
-    /// Takes the memory for the target's tables now.
-    pub fn populate(&self) {
+    /// The drive, to be looked at.
+    pub fn drive(&self) -> &dyn Drive<Medium = M> {
         match self {
-            Stack::Plain(drive) => drive.populate(),
-            Stack::Host(drive) => drive.populate(),
-            Stack::Device(link) => link.below().populate(),
-            Stack::Layered(drive) => drive.populate(),
-            Stack::ProtectedHost(drive) => drive.below().populate(),
-            Stack::ProtectedDevice(link) => link.below().below().populate(),
+            Stack::Plain(drive) => drive,
+            Stack::Host(drive) => drive,
+            Stack::Device(drive) => drive,
+            Stack::Layered(drive) => drive,
+            Stack::ProtectedHost(drive) => drive,
+            Stack::ProtectedDevice(drive) => drive,
+        }
+    }
+
+    /// The drive, of any kind.
+    pub fn boxed(self) -> Boxed<M> {
+        match self {
+            Stack::Plain(drive) => Box::new(drive),
+            Stack::Host(drive) => Box::new(drive),
+            Stack::Device(drive) => Box::new(drive),
+            Stack::Layered(drive) => Box::new(drive),
+            Stack::ProtectedHost(drive) => Box::new(drive),
+            Stack::ProtectedDevice(drive) => Box::new(drive),
         }
     }
 
     /// Gives the drive to `visitor`.
     pub fn visit<V: Visitor<M>>(self, visitor: V) -> V::Out {
+        visitor.visit(self.boxed())
+    }
+
+    /// Gives the drive to `visitor`, which is compiled for the plain kinds.
+    pub fn visit_fast<V: Visitor<M>>(self, visitor: V) -> V::Out {
         match self {
             Stack::Plain(drive) => visitor.visit(drive),
-            Stack::Host(drive) => visitor.visit(drive),
             Stack::Device(drive) => visitor.visit(drive),
-            Stack::Layered(drive) => visitor.visit(drive),
-            Stack::ProtectedHost(drive) => visitor.visit(drive),
-            Stack::ProtectedDevice(drive) => visitor.visit(drive),
+            other => visitor.visit(other.boxed()),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The tally of a run: what was measured, before anybody reports it.
 //!
-//! Guarantees: counts only requests that began after it did; recording
-//! allocates nothing but the row of a series, once a second of drive time.
+//! Guarantees: counts only requests that began after it did, and of these only
+//! those that did what they were asked: one that failed is counted as that, and
+//! its time is in no figure. Recording allocates nothing but the row of a series, once a second of drive time.
 //! Nothing here fails.
 
 use measure::series::ROW_NS;
@@ -30,11 +31,11 @@ pub struct Tally {
     pub rows: Vec<Row>,
     /// Bytes of writes, counted or not.
     pub written: u64,
-    /// Requests that failed or gave wrong data, counted or not.
-    pub errors: u64,
+    /// Requests that failed, counted or not.
+    pub failed: u64,
     /// What was wrong with the first.
-    pub first_error: Option<String>,
-    /// Those of the errors that were wrong data.
+    pub first_failed: Option<String>,
+    /// Requests that gave wrong data, counted or not.
     pub wrong: u64,
     /// What was wrong with the first of these.
     pub first_wrong: Option<String>,
@@ -70,8 +71,8 @@ impl Tally {
             after: WriteCounters::default(),
             rows: Vec::new(),
             written: 0,
-            errors: 0,
-            first_error: None,
+            failed: 0,
+            first_failed: None,
             wrong: 0,
             first_wrong: None,
             interrupted: false,
@@ -145,27 +146,45 @@ impl Tally {
         whole
     }
 
-    /// Takes note of a request that failed.
+    /// Takes note of a request that was seen to have failed at `now`; `counted`
+    /// if it began after counting did.
     #[cold]
-    pub fn failed(&mut self, what: impl FnOnce() -> String) {
-        self.errors += 1;
-        self.first_error.get_or_insert_with(what);
+    pub fn failed(&mut self, now: Time, counted: bool, what: impl FnOnce() -> String) {
+        self.failed += 1;
+        self.first_failed.get_or_insert_with(what);
+        if counted {
+            self.end = now;
+        }
     }
 
     /// Takes note of a request that gave wrong data.
     #[cold]
     pub fn gave_wrong(&mut self, what: impl FnOnce() -> String) {
-        let what = what();
         self.wrong += 1;
-        self.first_wrong.get_or_insert_with(|| what.clone());
-        self.failed(|| what);
+        self.first_wrong.get_or_insert_with(what);
+    }
+
+    /// Requests that failed or gave wrong data.
+    pub fn errors(&self) -> u64 {
+        self.failed + self.wrong
+    }
+
+    /// What went wrong, in words, if anything did.
+    pub fn problem(&self) -> Option<String> {
+        let told = |n: u64, what: &str, first: &Option<String>| {
+            let first = first.as_deref().unwrap_or("not told");
+            (n > 0).then(|| format!("{n} requests {what}, first: {first}"))
+        };
+        let wrong = told(self.wrong, "gave wrong data", &self.first_wrong);
+        let failed = told(self.failed, "failed", &self.first_failed);
+        wrong.into_iter().chain(failed).reduce(|wrong, failed| format!("{wrong}; {failed}"))
     }
 
     /// Adds what went wrong in a run beside this one, or after it.
     pub fn add_errors(&mut self, other: &Tally) {
-        self.errors += other.errors;
+        self.failed += other.failed;
         self.wrong += other.wrong;
-        self.first_error = self.first_error.take().or_else(|| other.first_error.clone());
+        self.first_failed = self.first_failed.take().or_else(|| other.first_failed.clone());
         self.first_wrong = self.first_wrong.take().or_else(|| other.first_wrong.clone());
     }
 
@@ -244,6 +263,24 @@ mod tests {
         assert_eq!(rows.collect::<Vec<_>>(), [(4, None), (1, None)]);
         assert_eq!(Tally::merge(Vec::new()).all().count(), 0);
         assert_eq!(Tally::merge(vec![tally(&[1])]).rows[0].p50, Some(9));
+    }
+
+    #[test]
+    fn what_failed_is_in_no_figure() {
+        let mut t = Tally::new();
+        t.begin(Time(5), WriteCounters::default(), Gauges::default());
+        t.record(BlockOp::Read, Time(15), 10, Gauges::default);
+        t.failed(Time(16), true, || "a".into());
+        t.failed(Time(17), false, || "b".into());
+        assert_eq!((t.all().count(), t.all().max(), t.seconds()), (1, Some(10), 11e-9));
+        assert_eq!(t.problem().unwrap(), "2 requests failed, first: a");
+        t.gave_wrong(|| "c".into());
+        let both = "1 requests gave wrong data, first: c; 2 requests failed, first: a";
+        assert_eq!((t.problem().as_deref(), t.errors()), (Some(both), 3));
+        t.finish(WriteCounters::default(), Gauges::default());
+        assert_eq!(t.rows.iter().map(|row| row.ios).sum::<u64>(), 1);
+        let whole = Tally::merge(vec![tally(&[1]), t]);
+        assert_eq!((whole.errors(), whole.failed, whole.problem().as_deref()), (3, 2, Some(both)));
     }
 
     #[test]

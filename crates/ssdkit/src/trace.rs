@@ -5,12 +5,12 @@
 //! the command fails and says what is wrong. Fails at once when the file
 //! cannot be opened or is no trace.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufReader, Write};
 use std::path::PathBuf;
 
 use blkmq::trace::{
-    About, Life, NO_TAG, QueueSummary, Reader, Stage, Totals, TraceError, Window, slowest,
+    About, Life, NO_TAG, QueueSummary, Reader, Stage, Totals, TraceError, Window, moment, slowest,
     summarize, timeline,
 };
 use clap::Args;
@@ -19,6 +19,7 @@ use port::{BlockOp, Time};
 use serde_json::{Value, json};
 
 use crate::error::Error;
+use crate::watch::columns;
 
 /// What `ssdkit trace --help` ends with.
 pub const EXAMPLES: &str = "\
@@ -27,8 +28,10 @@ Examples:
   ssdkit trace run.trace --slowest 20 --from 1ms --to 2ms
   ssdkit trace run.trace --json";
 
-/// Columns of the timeline.
+/// Columns of the timeline, where the terminal has as many.
 const COLUMNS: usize = 80;
+/// Columns beside it.
+const MARGIN: usize = 10;
 
 /// `ssdkit trace`.
 #[derive(Args, Clone, Debug)]
@@ -41,10 +44,10 @@ pub struct TraceArgs {
           value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub slowest: u32,
     /// Only requests that ended at this time or later, from the trace's start.
-    #[arg(long, value_name = "TIME", value_parser = units::duration_ns)]
+    #[arg(long, value_name = "TIME", value_parser = crate::cli::time)]
     pub from: Option<u64>,
     /// Only requests submitted before this time.
-    #[arg(long, value_name = "TIME", value_parser = units::duration_ns)]
+    #[arg(long, value_name = "TIME", value_parser = crate::cli::time)]
     pub to: Option<u64>,
     /// Print one JSON object.
     #[arg(long)]
@@ -58,11 +61,16 @@ pub fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<(), Error> {
         return Err(Error::Usage("--from must be earlier than --to".into()));
     }
     let named = |e: &dyn std::fmt::Display| format!("{}: {e}", args.file.display());
+    // A pipe may say nothing for ever.
+    let about = fs::metadata(&args.file).map_err(|e| Error::Usage(named(&e)))?;
+    if !about.is_file() {
+        return Err(Error::Usage(named(&"it is no file")));
+    }
     let file = File::open(&args.file).map_err(|e| Error::Usage(named(&e)))?;
     let reader = Reader::new(BufReader::new(file)).map_err(|e| Error::Usage(named(&e)))?;
     let start = reader.about().start.0;
-    let moment = |ns: u64| Time(start.saturating_add(ns));
-    let window = Window { from: moment(from), to: moment(to) };
+    let at = |ns: u64| Time(start.saturating_add(ns));
+    let window = Window { from: at(from), to: at(to) };
     let trace = Trace::read(reader, window);
     if args.json {
         writeln!(out, "{:#}", trace.to_json(args))?;
@@ -89,9 +97,14 @@ struct Trace {
 impl Trace {
     fn read(mut reader: Reader<BufReader<File>>, window: Window) -> Trace {
         let (mut lives, mut problem) = (Vec::new(), None);
-        for life in &mut reader {
+        let start = reader.about().start;
+        for (number, life) in (&mut reader).enumerate() {
             match life {
-                Ok(life) if window.has(&life) => lives.push(life),
+                // Whoever submits uses numbers again: those of the records tell
+                // requests apart.
+                Ok(life) if window.has(&life) && life.submitted >= start => {
+                    lives.push(Life { id: number as u64, ..life });
+                }
                 Ok(_) => {}
                 Err(e) => problem = Some(e),
             }
@@ -112,10 +125,10 @@ impl Trace {
         }
         let first = self.lives.iter().map(|life| life.submitted).min()?;
         let last = self.lives.iter().map(|life| life.seen).max()?;
-        let moment = |ns: u64| Time(self.about.start.0.saturating_add(ns));
+        let at = |ns: u64| Time(self.about.start.0.saturating_add(ns));
         Some(Window {
-            from: args.from.map_or(first, moment),
-            to: args.to.map_or(Time(last.0.saturating_add(1)), moment),
+            from: args.from.map_or(first, at),
+            to: args.to.map_or(Time(last.0.saturating_add(1)), at),
         })
     }
 
@@ -135,7 +148,8 @@ impl Trace {
         self.write_slowest(args, out)?;
         if let Some(window) = self.window(args) {
             writeln!(out, "\ntimeline, a row a tag")?;
-            write!(out, "{}", timeline(&self.lives, window, self.about.start, COLUMNS))?;
+            let cells = COLUMNS.min(columns().saturating_sub(MARGIN)).max(MARGIN);
+            write!(out, "{}", timeline(&self.lives, window, self.about.start, cells))?;
         }
         Ok(())
     }
@@ -147,7 +161,7 @@ impl Trace {
         }
         writeln!(
             out,
-            "\nslowest requests\n{:>8} {:>8} {:>8} {:>8} {:>8}  {:<12} {:>8} {:>12} {:>5} {:>5} {:>5}",
+            "\nslowest requests\n{:>12} {:>8} {:>8} {:>8} {:>8}  {:<12} {:>8} {:>12} {:>5} {:>5} {:>5}",
             "at",
             "took",
             "staged",
@@ -167,8 +181,8 @@ impl Trace {
                 if life.status.is_ok() { String::new() } else { format!("  {}", life.status) };
             writeln!(
                 out,
-                "{:>8} {:>8} {:>8} {:>8} {:>8}  {:<12} {:>8} {:>12} {:>5} {:>5} {tag:>5}{merged}{failed}",
-                time(self.since(life.submitted)),
+                "{:>12} {:>8} {:>8} {:>8} {:>8}  {:<12} {:>8} {:>12} {:>5} {:>5} {tag:>5}{merged}{failed}",
+                moment(self.since(life.submitted)),
                 time(life.total()),
                 time(life.staged()),
                 time(life.device()),

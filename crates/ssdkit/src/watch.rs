@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::error::Error;
+
 /// Steps of a bar.
 const STEPS: u64 = 1000;
 
@@ -28,9 +30,14 @@ impl Watch {
         Watch { bar: None, stop: Arc::default(), deadline: None }
     }
 
+    /// Watches without a bar, until `limit` on the wall is over.
+    pub fn until(limit: Duration) -> Watch {
+        Watch { deadline: Instant::now().checked_add(limit), ..Watch::quiet() }
+    }
+
     /// Watches for a terminal: with a bar if there is one, until `limit` on
     /// the wall is over or somebody interrupts.
-    pub fn terminal(limit: Option<Duration>) -> Result<Watch, io::Error> {
+    pub fn terminal(limit: Option<Duration>) -> Result<Watch, Error> {
         let bar = io::stderr().is_terminal().then(|| {
             let style =
                 ProgressStyle::with_template("{msg:30} {wide_bar} {percent:>3} % {elapsed}");
@@ -41,7 +48,8 @@ impl Watch {
             bar
         });
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        Ok(Watch { bar, stop: interrupted()?, deadline })
+        let stop = interrupted().map_err(|e| Error::system("wait for signals", &e))?;
+        Ok(Watch { bar, stop, deadline })
     }
 
     /// One without a bar for another thread: it ends when this one does.
@@ -71,6 +79,13 @@ impl Watch {
             bar.finish_and_clear();
         }
     }
+}
+
+/// Columns of the terminal that the output goes to, as far as anybody knows.
+pub fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stdout());
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    if columns > 0 { columns } else { usize::MAX }
 }
 
 /// A flag that Ctrl-C and SIGTERM set; the second one ends the process.

@@ -40,8 +40,8 @@ pub struct YcsbArgs {
     /// Run this workload of YCSB on a key-value store on the drive: A to F, or paper (75 % reads,
     /// 25 % updates, uniform).
     #[arg(long, value_name = "WORKLOAD", value_parser = workload, conflicts_with_all = [
-        "rw", "read_percent", "ios", "time", "ramp", "rate", "precondition", "range", "zipf",
-        "hot", "fua_every", "flush_every", "snapshot", "bs", "qd", "threads", "destroy",
+        "rw", "read_percent", "ios", "time", "ramp", "rate", "precondition", "steady_rounds",
+        "steady_round", "range", "zipf", "hot", "fua_every", "flush_every", "snapshot", "bs", "qd", "threads", "destroy",
     ])]
     pub ycsb: Option<Workload>,
     /// With --ycsb: records that are loaded, of 8 + 1000 bytes.

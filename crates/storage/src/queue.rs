@@ -7,7 +7,11 @@
 //!
 //! Guarantees: those of the crate. A request is answered as soon as the queue
 //! is advanced after the kernel has answered; the time of its completion is
-//! the time of that. The queue of one thread panics when another drives it.
+//! the time of that. A request for which the ring has no room is asked as soon
+//! as it has: a kernel thread that submits may say that requests completed
+//! before it gives their places back. Giving up does not wait: what is asked
+//! back completes when the kernel lets it go. The queue of one thread panics
+//! when another drives it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,8 +26,8 @@ use crate::pool::Region;
 use crate::request::{Inside, Next, Plan};
 use crate::ring::{CANCEL, Refused, Uring};
 
-/// How long an abort waits for the kernel to let a request go.
-const ABORT_WAIT: Duration = Duration::from_millis(100);
+/// How long a queue whose device is gone waits for the kernel to let all go.
+const GONE_WAIT: Duration = Duration::from_millis(100);
 
 /// How long a queue that is dropped waits for all of them.
 const DROP_WAIT: Duration = Duration::from_secs(10);
@@ -42,8 +46,10 @@ pub struct StorageQueue {
     in_main: usize,
     /// Slots whose answer is there, and how they ended.
     ready: Ring<(u32, Status)>,
-    /// Slots to be asked again.
+    /// Slots to be asked, again or because the ring had no room.
     again: Ring<u32>,
+    /// The device is gone, and all was asked back.
+    let_go: bool,
     plan: Plan,
     /// What the registered ranges need to stay.
     regions: Vec<Region>,
@@ -67,6 +73,7 @@ impl StorageQueue {
             slots: Slots::new(shape.depth),
             ready: Ring::new(shape.depth),
             again: Ring::new(shape.depth),
+            let_go: false,
             in_main: 0,
             last: Time::ZERO,
             shape,
@@ -108,23 +115,24 @@ impl StorageQueue {
         }
     }
 
-    /// Asks the kernel for what slot `slot` needs next.
+    /// Asks the kernel for what slot `slot` needs next, or puts it off until
+    /// the ring has room.
     #[inline]
     fn ask(&mut self, slot: u32) {
         let inside = &mut self.slots[slot];
         let entry = inside.entry(&self.plan).user_data(slot.into());
-        let ring = match &mut self.side {
-            Some(side) if !inside.can_be_polled() => side,
-            _ => {
-                self.in_main += 1;
-                &mut self.main
-            }
+        let (ring, in_main) = match &mut self.side {
+            Some(side) if !inside.can_be_polled() => (side, 0),
+            _ => (&mut self.main, 1),
         };
         // SAFETY: the memory is the slot's buffer or the zeros, which stay
         // where they are until the answer: `reap` alone frees a slot, and
         // `drop` waits for all of them, or leaks them.
-        let pushed = unsafe { ring.push(&entry) };
-        assert!(pushed, "a ring has room for all slots");
+        if unsafe { ring.push(&entry) } {
+            self.in_main += in_main;
+        } else {
+            self.again.put(|| slot);
+        }
     }
 
     /// Hands to the kernel what is queued, and lets it say what has completed,
@@ -163,8 +171,21 @@ impl StorageQueue {
         for done in side.iter_mut().flat_map(|side| side.completions()) {
             answer(done.user_data(), done.result());
         }
-        while let Some(slot) = self.again.pop() {
-            self.ask(slot);
+        if !self.again.is_empty() {
+            self.ask_again();
+        }
+    }
+
+    /// Asks for what is to be asked, each once.
+    #[cold]
+    fn ask_again(&mut self) {
+        for _ in 0..self.again.len() {
+            let Some(slot) = self.again.pop() else { return };
+            if self.slots[slot].cancelled {
+                self.ready.put(|| (slot, Status::ABORTED_BY_HOST));
+            } else {
+                self.ask(slot);
+            }
         }
     }
 
@@ -180,7 +201,8 @@ impl StorageQueue {
     /// something may have changed or `timeout` has passed.
     fn sleep(&mut self, timeout: Option<Duration>) -> Result<(), Refused> {
         self.enter()?;
-        if self.polled && self.in_main > 0 {
+        // A ring that gives places back says nothing.
+        if (self.polled && self.in_main > 0) || !self.again.is_empty() {
             std::thread::yield_now();
             return Ok(());
         }
@@ -233,7 +255,8 @@ impl StorageQueue {
         (0..self.ready.len()).find(|&i| self.ready.get(i).is_some_and(|r| r.0 == slot))
     }
 
-    /// Asks the kernel to cancel slot `slot`; what is polled cannot be.
+    /// Asks the kernel to cancel slot `slot`; what is polled cannot be. Cancels
+    /// go to the kernel together, when it is entered next.
     fn cancel(&mut self, slot: u32) {
         self.slots[slot].cancelled = true;
         let ring = match &mut self.side {
@@ -242,9 +265,15 @@ impl StorageQueue {
             None => &mut self.main,
         };
         let entry = AsyncCancel::new(slot.into()).build().user_data(CANCEL);
-        // SAFETY: the entry names no memory. Without room for it, the request
-        // is only waited for.
+        // SAFETY: the entry names no memory.
+        if unsafe { ring.push(&entry) } {
+            return;
+        }
+        let entered = ring.enter();
+        // SAFETY: as before. Without room even now, the request is only waited
+        // for.
         let _ = unsafe { ring.push(&entry) };
+        self.driven(entered);
     }
 
     /// Looks at how driving the rings went. A ring that takes nothing any more
@@ -260,8 +289,8 @@ impl StorageQueue {
         }
     }
 
-    /// Cancels all, and waits. False when some are still in the kernel.
-    fn let_go(&mut self) -> Result<bool, Refused> {
+    /// Cancels all, and waits so long. False when some are still in the kernel.
+    fn let_go(&mut self, wait: Duration) -> Result<bool, Refused> {
         for slot in 0..self.shape.depth as u32 {
             self.slots[slot].cancelled = true;
         }
@@ -271,7 +300,7 @@ impl StorageQueue {
             // SAFETY: the entry names no memory.
             let _ = unsafe { ring.push(&entry) };
         }
-        self.settle(Instant::now() + DROP_WAIT, |q| q.ready.len() == q.slots.live())
+        self.settle(Instant::now() + wait, |q| q.ready.len() == q.slots.live())
     }
 }
 
@@ -326,19 +355,26 @@ impl HardwareQueue for StorageQueue {
         self.backing.is_gone()
     }
 
-    /// Waits a tenth of a second at most. What is given back may have been
-    /// carried out all the same.
+    /// Asks the kernel to cancel the request, and does not wait: it completes
+    /// when the kernel lets it go, carried out or not. Only when the device is
+    /// gone, the first call waits for all that is inside, for a tenth of a
+    /// second at most. What is given back may have been carried out.
     fn abort(&mut self, id: u64) -> Abort {
         let Some(slot) = self.find(id) else { return Abort::Lost };
-        if self.place(slot).is_none() {
-            self.cancel(slot);
-            let until = Instant::now() + ABORT_WAIT;
-            let settled = self.settle(until, |q| q.place(slot).is_some());
+        if self.is_gone() && !std::mem::replace(&mut self.let_go, true) {
+            let settled = self.let_go(GONE_WAIT);
             self.driven(settled.map(drop));
         }
-        let Some(place) = self.place(slot) else { return Abort::Lost };
-        self.ready.remove(place);
-        Abort::Given(self.give(slot).buffer)
+        if let Some(place) = self.place(slot) {
+            self.ready.remove(place);
+            return Abort::Given(self.give(slot).buffer);
+        }
+        if let Some(at) = (0..self.again.len()).find(|&i| self.again.get(i) == Some(&slot)) {
+            self.again.remove(at);
+            return Abort::Given(self.give(slot).buffer);
+        }
+        self.cancel(slot);
+        Abort::Lost
     }
 
     /// Sleeps in the kernel. Returns at once while something is inside that
@@ -353,7 +389,7 @@ impl HardwareQueue for StorageQueue {
             }
             return false;
         }
-        if self.polled && self.in_main > 0 {
+        if (self.polled && self.in_main > 0) || !self.again.is_empty() {
             return true;
         }
         let slept = self.sleep(timeout);
@@ -367,7 +403,7 @@ impl Drop for StorageQueue {
     /// kernel does not let go by then, and all of it when another thread than
     /// the queue's own drops it, is leaked: its memory is never reused.
     fn drop(&mut self) {
-        if self.slots.live() == 0 || matches!(self.let_go(), Ok(true)) {
+        if self.slots.live() == 0 || matches!(self.let_go(DROP_WAIT), Ok(true)) {
             self.main.release();
             if let Some(side) = &mut self.side {
                 side.release();
@@ -381,273 +417,4 @@ impl Drop for StorageQueue {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs::File;
-    use std::io::{PipeWriter, Write, pipe};
-    use std::os::fd::OwnedFd;
-
-    use crate::request::Ways;
-    use crate::ring::{Mode, RingOptions};
-    use port::Buffer;
-
-    const SHAPE: Shape = Shape { bytes: 1 << 20, kept: 4096, max_bytes: 1 << 20, depth: 4 };
-
-    /// A queue over any open file, with the rings of `mode`.
-    fn queue_on(fd: OwnedFd, mode: Mode, shared: bool) -> StorageQueue {
-        let backing = Arc::new(Backing::pretend(fd, SHAPE.bytes));
-        let ring = RingOptions { depth: SHAPE.depth, mode, shared, sqpoll_idle: None };
-        let new = |mode| Uring::new(&RingOptions { mode, ..ring }, backing.fd(), &[]).unwrap();
-        let side = (mode != Mode::Interrupt).then(|| new(Mode::Interrupt));
-        let registered = Box::new([]);
-        let plan = Plan { registered, zeros: Buffer::zeroed(4096).unwrap(), ways: Ways::new() };
-        StorageQueue::new(SHAPE, new(mode), side, plan, Vec::new(), backing.clone())
-    }
-
-    /// A queue whose reads wait for somebody to write into a pipe.
-    fn slow(shared: bool) -> (StorageQueue, PipeWriter) {
-        let (reader, writer) = pipe().unwrap();
-        (queue_on(reader.into(), Mode::Interrupt, shared), writer)
-    }
-
-    fn request(id: u64, op: BlockOp, len: u64) -> BlockReq {
-        let data = matches!(op, BlockOp::Read | BlockOp::Write);
-        let buffer = Buffer::zeroed(if data { len as usize } else { 0 }).unwrap();
-        BlockReq { id, op, fua: false, offset: 0, len, buffer }
-    }
-
-    fn submit(queue: &mut StorageQueue, requests: impl IntoIterator<Item = BlockReq>) -> usize {
-        let mut cmds = Ring::new(64);
-        requests.into_iter().for_each(|r| cmds.put(|| r));
-        queue.submit(Time(1), &mut cmds);
-        cmds.len()
-    }
-
-    fn reads(ids: std::ops::Range<u64>) -> impl Iterator<Item = BlockReq> {
-        ids.map(|id| request(id, BlockOp::Read, 4096))
-    }
-
-    fn advance(queue: &mut StorageQueue, room: usize) -> Vec<BlockDone> {
-        let mut done = Ring::new(room);
-        queue.advance(Time(2), &mut done);
-        done.drain().collect()
-    }
-
-    /// It is not waited for that long but where something hangs.
-    const LATEST: Duration = Duration::from_secs(120);
-    const SOON: Option<Duration> = Some(LATEST);
-
-    #[test]
-    fn an_aborted_read_gives_its_buffer_and_never_completes() {
-        for shared in [false, true] {
-            let (mut queue, mut writer) = slow(shared);
-            submit(&mut queue, reads(0..3));
-            let Abort::Given(buffer) = queue.abort(1) else { panic!("a pipe can be cancelled") };
-            assert_eq!(buffer.len(), 4096);
-            assert!(matches!(queue.abort(1), Abort::Lost), "it is not inside any more");
-            assert_eq!(advance(&mut queue, 8).len(), 0);
-            writer.write_all(&[7; 8192]).unwrap();
-            let mut ids = Vec::new();
-            while queue.next_event().is_some() {
-                assert!(queue.wait(SOON));
-                for done in advance(&mut queue, 8) {
-                    assert_eq!(
-                        (done.status, done.buffer.bytes()),
-                        (Status::SUCCESS, &[7; 4096][..])
-                    );
-                    ids.push(done.id);
-                }
-            }
-            ids.sort_unstable();
-            assert_eq!(ids, [0, 2]);
-        }
-    }
-
-    #[test]
-    fn what_has_completed_can_still_be_aborted() {
-        let (mut queue, mut writer) = slow(false);
-        submit(&mut queue, reads(5..7));
-        writer.write_all(&[1; 8192]).unwrap();
-        assert!(queue.wait(SOON));
-        // One comes out; of the other, the answer is there but not given.
-        let mut out = Vec::new();
-        while out.is_empty() {
-            out = advance(&mut queue, 1);
-        }
-        let other = if out[0].id == 5 { 6 } else { 5 };
-        assert!(matches!(queue.abort(other), Abort::Given(_)));
-        assert_eq!(queue.next_event(), None);
-    }
-
-    #[test]
-    fn who_comes_late_still_looks_once() {
-        let (mut queue, _writer) = slow(false);
-        submit(&mut queue, reads(0..2));
-        queue.cancel(1);
-        assert_eq!(queue.settle(Instant::now(), |q| q.place(1).is_some()), Ok(true));
-        assert_eq!(queue.settle(Instant::now(), |q| q.place(0).is_some()), Ok(false));
-    }
-
-    #[test]
-    fn what_is_inside_is_cancelled_rather_than_waited_for() {
-        let (mut queue, _writer) = slow(false);
-        submit(&mut queue, reads(0..4));
-        assert_eq!(queue.let_go(), Ok(true));
-    }
-
-    #[test]
-    fn dropping_a_queue_waits_for_what_is_inside() {
-        let (mut queue, mut writer) = slow(false);
-        submit(&mut queue, reads(0..4));
-        drop(queue);
-        // Nobody holds the reading end, so nobody reads into the buffers.
-        assert!(writer.write_all(&[1; 4096]).is_err());
-    }
-
-    #[test]
-    fn dropping_a_queue_elsewhere_leaks_rather_than_frees() {
-        let (mut queue, mut writer) = slow(false);
-        submit(&mut queue, reads(0..1));
-        let at = queue.slots[0].buffer.bytes().as_ptr();
-        std::thread::spawn(move || drop(queue)).join().unwrap();
-        let _ = writer.write_all(&[9; 4096]);
-        let fresh = Buffer::zeroed(4096).unwrap();
-        assert_ne!(fresh.bytes().as_ptr(), at, "its memory is not used again");
-        assert_eq!(fresh.bytes(), [0; 4096]);
-    }
-
-    #[test]
-    fn a_queue_of_one_thread_says_when_another_drives_it() {
-        let (mut queue, _writer) = slow(false);
-        submit(&mut queue, reads(0..1));
-        let elsewhere = std::thread::spawn(move || {
-            queue.wait(SOON);
-        });
-        let said = elsewhere.join().unwrap_err();
-        assert!(said.downcast_ref::<&str>().unwrap().contains("`shared`"));
-    }
-
-    #[test]
-    fn a_shared_queue_is_driven_by_threads_in_turn() {
-        let (mut queue, mut writer) = slow(true);
-        for round in 0..20 {
-            submit(&mut queue, reads(round..round + 1));
-            writer.write_all(&[round as u8; 4096]).unwrap();
-            queue = std::thread::spawn(move || {
-                assert!(queue.wait(SOON));
-                let done = advance(&mut queue, 1).pop().unwrap();
-                assert_eq!((done.id, done.buffer.bytes()[17]), (round, round as u8));
-                queue
-            })
-            .join()
-            .unwrap();
-        }
-    }
-
-    #[test]
-    fn waiting_ends_after_its_timeout() {
-        let (mut queue, _writer) = slow(false);
-        assert!(!queue.wait(None), "with nothing inside, nothing will come");
-        assert!(!queue.wait(Some(Duration::from_millis(1))));
-        submit(&mut queue, reads(0..1));
-        let start = Instant::now();
-        assert!(!queue.wait(Some(Duration::from_millis(20))));
-        assert!(start.elapsed() >= Duration::from_millis(20));
-        assert_eq!(queue.next_event(), Some(Time(1)));
-    }
-
-    #[test]
-    fn short_reads_are_continued() {
-        let (mut queue, mut writer) = slow(false);
-        submit(&mut queue, [request(0, BlockOp::Read, 8192)]);
-        for part in [1000, 3000, 4192] {
-            assert!(advance(&mut queue, 1).is_empty());
-            writer.write_all(&vec![(part / 1000) as u8; part]).unwrap();
-            assert!(queue.wait(SOON));
-        }
-        let done = advance(&mut queue, 1).pop().unwrap();
-        assert_eq!(done.status, Status::SUCCESS);
-        let at = |i: usize| done.buffer.bytes()[i];
-        assert_eq!([at(0), at(999), at(1000), at(3999), at(4000), at(8191)], [1, 1, 3, 3, 4, 4]);
-    }
-
-    #[test]
-    fn an_end_inside_a_request_is_an_error() {
-        let (mut queue, mut writer) = slow(false);
-        submit(&mut queue, [request(0, BlockOp::Read, 8192)]);
-        writer.write_all(&[1; 5000]).unwrap();
-        drop(writer);
-        let mut done = Vec::new();
-        while done.is_empty() {
-            assert!(queue.wait(SOON));
-            done = advance(&mut queue, 1);
-        }
-        assert_eq!((done[0].status, done[0].buffer.len()), (Status::UNRECOVERED_READ, 8192));
-    }
-
-    #[test]
-    fn no_more_than_the_depth_goes_in() {
-        let (mut queue, _writer) = slow(false);
-        assert_eq!(submit(&mut queue, reads(0..7)), 3);
-        assert_eq!(submit(&mut queue, reads(7..8)), 1);
-    }
-
-    #[test]
-    fn what_answers_that_it_went_away_is_gone() {
-        let (mut queue, _writer) = slow(false);
-        submit(&mut queue, reads(0..2));
-        let StorageQueue { slots, plan, backing, .. } = &mut queue;
-        let next = slots[0].settle(-rustix::io::Errno::NODEV.raw_os_error(), plan, backing);
-        assert_eq!(next, Next::Done(Status::ABORTED));
-        assert!(queue.is_gone());
-        assert_eq!(submit(&mut queue, reads(2..3)), 1, "nothing is taken any more");
-        assert!(matches!(queue.abort(1), Abort::Given(_)));
-    }
-
-    /// A file system takes requests to be polled even where its device
-    /// interrupts, so the two rings of a polled queue are tried on a file.
-    #[test]
-    fn a_polled_queue_does_what_cannot_be_polled_too() {
-        polled(Mode::Poll);
-        let pipe = pipe().unwrap().0.into();
-        let hybrid = RingOptions { depth: 1, mode: Mode::Hybrid, shared: false, sqpoll_idle: None };
-        match Uring::new(&hybrid, &pipe, &[]) {
-            Ok(_) => polled(Mode::Hybrid),
-            Err(e) => println!("skipped: {e}"),
-        }
-    }
-
-    fn polled(mode: Mode) {
-        use std::os::unix::fs::OpenOptionsExt;
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("drive");
-        File::create(&path).unwrap().set_len(SHAPE.bytes).unwrap();
-        let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
-        let open = File::options().read(true).write(true).custom_flags(direct).open(&path);
-        let Ok(file) = open else { return println!("skipped: no direct access here") };
-        let mut queue = queue_on(file.into(), mode, false);
-        let finish = |queue: &mut StorageQueue, want: usize| {
-            let (mut all, start) = (Vec::new(), Instant::now());
-            while all.len() < want && start.elapsed() < LATEST {
-                queue.wait(SOON);
-                all.extend(advance(queue, 8));
-            }
-            all
-        };
-        let mut write = request(0, BlockOp::Write, 8192);
-        write.buffer.bytes_mut().fill(5);
-        submit(&mut queue, [write]);
-        let done = finish(&mut queue, 1);
-        if done[0].status == Status::INVALID_OPCODE {
-            return println!("skipped: this file system refuses requests to be polled");
-        }
-        assert_eq!(done[0].status, Status::SUCCESS);
-        let trim = BlockReq { fua: true, ..request(2, BlockOp::Trim, 4096) };
-        submit(&mut queue, [request(1, BlockOp::Flush, 0), trim]);
-        assert!(finish(&mut queue, 2).iter().all(|d| d.status.is_ok()));
-        submit(&mut queue, [request(3, BlockOp::Read, 8192)]);
-        let done = finish(&mut queue, 1);
-        let bytes = done[0].buffer.bytes();
-        assert_eq!((bytes[0], bytes[4095], bytes[4096], bytes[8191]), (0, 0, 5, 5));
-    }
-}
+mod tests;

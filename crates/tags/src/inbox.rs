@@ -22,7 +22,7 @@ use std::sync::Arc;
 use crossbeam_utils::CachePadded;
 use thiserror::Error;
 
-use crate::sync::{AtomicUsize, Ordering, UnsafeCell};
+use crate::sync::{AtomicUsize, Mistake, Ordering, UnsafeCell, planted};
 
 /// The most items that an inbox can be made for.
 pub const MAX_CAPACITY: usize = 1 << 20;
@@ -122,6 +122,9 @@ impl<T> Sender<T> {
                 if let Err(now) = won {
                     at = now;
                     continue;
+                }
+                if planted(Mistake::StampFirst) {
+                    slot.stamp.store(next, Ordering::Release);
                 }
                 slot.item.with_mut(|place| {
                     // SAFETY: the slot is free for position `at`, and only

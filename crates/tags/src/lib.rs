@@ -6,6 +6,8 @@
 //! - [`Inbox`], [`Sender`]: how a thread that found another core's completion
 //!   hands it to the core that submitted the request.
 //!
+//! - [`Armed`]: whether a thread sleeps and has to be woken.
+//!
 //! A tag is a number from 0 to depth − 1. It names a request's place in the
 //! dispatch queue from dispatch to completion, so a completion needs no
 //! search. No tag is with two holders at once, and none is lost.
@@ -20,12 +22,15 @@
 //!   givers seldom touch the same line;
 //! - each user has a hint of where to look first;
 //! - several bits of a word are taken or given back with one atomic operation;
-//! - a share of max(⌈depth ÷ active users⌉, 4) tags for each user;
+//! - a share of max(⌈depth ÷ active users⌉, 4) tags for each user that others
+//!   wait for;
 //! - 8 wait queues used round robin; a wake is for clamp(depth ÷ 8, 1, 8)
 //!   tags given back and as many waiters.
 //!
 //! # What differs
 //!
+//! - Shares bind only while somebody waits. Until then a user may have all
+//!   tags, however many others were active; sbitmap's share always binds.
 //! - Nobody sleeps here. A waiter polls a flag on a line of its own
 //!   ([`TagUser::may_try`]); a waker can be had for those that do sleep.
 //! - The hint is in the user's handle, not in a per-processor variable, and
@@ -48,18 +53,24 @@
 //!
 //! Property tests against a set, stress tests with an owner cell for each
 //! tag, and loom, which runs the interleavings of small cases up to a
-//! number of preemptions:
-//! `RUSTFLAGS="--cfg loom" cargo test -p ssdkit-tags --release --test loom`.
+//! number of preemptions, and finds mistakes that are planted:
+//! `RUSTFLAGS="--cfg loom" cargo test -p ssdkit-tags --release --test it`.
 
+mod armed;
 mod inbox;
 mod own;
 mod shared;
 mod sync;
 mod waiters;
 
+pub use armed::Armed;
 pub use inbox::{BadCapacity, Inbox, MAX_CAPACITY, Sender, inbox};
 pub use own::OwnTags;
 pub use shared::{SharedTags, TagUser};
+#[doc(hidden)]
+pub use sync::Mistake;
+#[cfg(loom)]
+pub use sync::plant;
 pub use waiters::Waker;
 
 /// The most tags that a set can have.

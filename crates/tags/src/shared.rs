@@ -2,7 +2,8 @@
 //!
 //! Guarantees: a tag is with one user at a time; what its holder wrote before
 //! giving it back is visible to the next; a tag given back can be had again;
-//! no user takes beyond its share; waiting is fair (see `waiters.rs`). Taking
+//! while nobody waits a user may have all tags, and while somebody does none
+//! takes beyond its share; waiting is fair (see `waiters.rs`). Taking
 //! and giving back never block while nobody waits; joining and leaving the
 //! line takes a short lock. Nothing allocates but making a set or a user.
 //!
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Mistake, Ordering, fence, planted};
 use crate::waiters::{Line, Place, Seat, Waker};
 use crate::{BadDepth, check_depth};
 
@@ -71,8 +72,10 @@ pub struct TagUser {
     /// The word to look into first.
     hint: usize,
     held: u32,
+    /// It has its share and found no more, and gave none back since.
+    full: bool,
     active: bool,
-    /// Its share when `share_of` users were active.
+    /// Its share while somebody waits, when `share_of` users were active.
     share: u32,
     share_of: u32,
 }
@@ -122,6 +125,7 @@ impl SharedTags {
             seat: Seat::new(waker),
             place: None,
             held: 0,
+            full: false,
             active: false,
             share: 0,
             share_of: 0,
@@ -220,12 +224,12 @@ impl SharedTags {
 }
 
 impl TagUser {
-    /// A tag, or `None` when none is free, or this user is at its share, or
-    /// others are first. In the first and the last case it now stands in line
-    /// and should ask [`TagUser::may_try`] before it tries again.
+    /// A tag, or `None` when none is free, or others wait: then it is at its
+    /// share, or they are first. It now stands in line, unless it is at its
+    /// share, and should ask [`TagUser::may_try`] before it tries again.
     #[inline]
     pub fn take(&mut self) -> Option<u32> {
-        if self.is_let_in() && self.room() > 0 {
+        if self.is_let_in() {
             let free = !self.set.words[self.hint].taken.load(Ordering::Relaxed);
             if let Some(tag) = self.take_lowest(free) {
                 return Some(tag);
@@ -258,16 +262,12 @@ impl TagUser {
         taken
     }
 
-    /// Gives `put` up to `n` tags, as many as are free and in this user's
-    /// share. Returns how many. When there is none, as [`TagUser::take`].
+    /// Gives `put` up to `n` tags, as many as are free and, while others wait,
+    /// in this user's share. Returns how many. When there is none, as [`TagUser::take`].
     #[inline]
     pub fn take_batch(&mut self, n: u32, put: &mut impl FnMut(u32)) -> u32 {
-        if !self.is_let_in() {
+        if !self.is_let_in() || n == 0 {
             return self.take_late(n, put);
-        }
-        let n = n.min(self.room());
-        if n == 0 {
-            return 0;
         }
         match self.scan(n, put) {
             0 => self.wait(n, put),
@@ -310,16 +310,21 @@ impl TagUser {
     }
 
     /// Whether to try is worth while: this user was woken, or it is not in
-    /// line and holds less than its share. Does not say that a tag is free.
+    /// line and may take more, and did not just find that there is none. Does
+    /// not say that a tag is free.
     #[inline]
     pub fn may_try(&mut self) -> bool {
-        if self.place.is_some() { self.seat.is_woken() } else { self.room() > 0 }
+        if self.place.is_some() { self.seat.is_woken() } else { !self.full && self.room() > 0 }
     }
 
     /// As [`TagUser::may_try`], by the share that this user last knew of.
     #[inline]
     pub fn might_try(&self) -> bool {
-        if self.place.is_some() { self.seat.is_woken() } else { self.held < self.share.max(1) }
+        if self.place.is_some() {
+            return self.seat.is_woken();
+        }
+        let most = if self.set.line.is_open() { self.set.depth } else { self.share.max(1) };
+        !self.full && self.held < most
     }
 
     /// Whether this user stands in line.
@@ -334,8 +339,8 @@ impl TagUser {
         self.held
     }
 
-    /// How many tags this user may hold now. It may hold more for a while
-    /// after another user became active.
+    /// How many tags this user may hold while somebody waits. It may hold more
+    /// for a while after it took them while nobody did.
     #[inline]
     pub fn share(&mut self) -> u32 {
         // An idle user would count when it takes its first tag.
@@ -374,7 +379,7 @@ impl TagUser {
         &self.set
     }
 
-    /// Whether nothing but its share keeps this user from taking tags.
+    /// Whether this user may take all that is free: nobody waits.
     #[inline]
     fn is_let_in(&self) -> bool {
         self.place.is_none() && self.active && self.set.line.is_open()
@@ -383,7 +388,8 @@ impl TagUser {
     /// How many tags more this user may take.
     #[inline]
     fn room(&mut self) -> u32 {
-        self.share().saturating_sub(self.held)
+        let most = if self.set.line.is_open() { self.set.depth } else { self.share() };
+        most.saturating_sub(self.held)
     }
 
     /// Takes up to `n` tags wherever they are. `n` is at least 1.
@@ -452,9 +458,14 @@ impl TagUser {
         got
     }
 
-    /// Joins the line.
+    /// Joins the line, unless this user holds its share: then its own tags are
+    /// what it waits for.
     #[cold]
     fn wait(&mut self, n: u32, put: &mut impl FnMut(u32)) -> u32 {
+        if self.held >= self.share() {
+            self.full = true;
+            return 0;
+        }
         let (place, first) = self.set.line.enrol(&self.seat);
         self.place = Some(place);
         let got = if first { self.look_again(n, put) } else { 0 };
@@ -467,6 +478,9 @@ impl TagUser {
     /// Looks for tags after joining the line: whatever is given back and not
     /// seen here is given by one that sees this user in line.
     fn look_again(&mut self, n: u32, put: &mut impl FnMut(u32)) -> u32 {
+        if planted(Mistake::NoSecondLook) {
+            return 0;
+        }
         fence(Ordering::SeqCst);
         self.scan(n, put)
     }
@@ -482,6 +496,7 @@ impl TagUser {
     fn given(&mut self, n: u32) {
         assert!(n <= self.held, "{n} tags given back by a user that holds {}", self.held);
         self.held -= n;
+        self.full = false;
         if self.set.line.has_waiters() {
             self.set.line.freed(n, self.held == 0);
         }

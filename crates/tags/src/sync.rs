@@ -43,6 +43,49 @@ pub(crate) fn order() {
     fence(Ordering::SeqCst);
 }
 
+/// Mistakes that a test of the interleavings plants, to show that it finds
+/// them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// Who is about to sleep says so with nothing that orders it before its
+    /// last look.
+    NoFence,
+    /// Who joins the line for tags does not look for one again.
+    NoSecondLook,
+    /// Who sends says so before the item is there.
+    StampFirst,
+}
+
+/// Whether this mistake is to be made: never, outside such a test.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) fn planted(_: Mistake) -> bool {
+    false
+}
+
+#[cfg(loom)]
+mod plant {
+    use super::Mistake;
+    use std::cell::Cell;
+
+    // Loom runs all threads of a case on the test's own.
+    std::thread_local!(static PLANTED: Cell<Option<Mistake>> = const { Cell::new(None) });
+
+    /// Makes this mistake from now on, on the thread of this test.
+    pub fn plant(mistake: Option<Mistake>) {
+        PLANTED.set(mistake);
+    }
+
+    pub(crate) fn planted(mistake: Mistake) -> bool {
+        PLANTED.get() == Some(mistake)
+    }
+}
+
+#[cfg(loom)]
+pub use plant::plant;
+#[cfg(loom)]
+pub(crate) use plant::planted;
+
 /// Locks. What the crate does under a lock cannot panic half-way, so a
 /// poisoned lock guards sound data.
 macro_rules! lock {

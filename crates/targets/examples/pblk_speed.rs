@@ -173,10 +173,10 @@ fn drive(profile: &str, args: &Args) -> Drive {
     let geometry = Geometry::new(with_reserve(data)).expect("it fits");
     let mut medium = RamMedium::new(&geometry, 0).expect("there is memory");
     if taken {
-        medium.populate(own_blocks(&data));
+        medium.populate(own_blocks(&data), || true);
     }
     let device = Device::new(&geometry, &profile.timing, medium).expect("there is memory");
-    let config = PblkConfig { bytes, data_chunks, victim: Victim::Greedy, seed: 1 };
+    let config = PblkConfig { bytes, data_chunks, idle: 0, victim: Victim::Greedy, seed: 1 };
     let drive = Pblk::new(device, config).expect("it is set up well");
     if taken {
         drive.populate();

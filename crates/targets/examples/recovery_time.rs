@@ -108,6 +108,7 @@ fn main() {
     let config = PblkConfig {
         bytes: blocks * BLOCK_BYTES,
         data_chunks: chunks,
+        idle: 0,
         victim: Victim::Greedy,
         seed: 1,
     };

@@ -16,7 +16,7 @@ use device::hosted::{Hosted, HostedError, HostedOptions, Queue};
 use device::realtime::{fine_timers, thread_cpu};
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
 
-use super::{Driver, HardwareQueue};
+use super::{Abort, Driver, HardwareQueue};
 use crate::completion::Source;
 
 /// The driver of a hosted drive.
@@ -107,6 +107,11 @@ impl HardwareQueue for HostedQueue {
 
     fn is_gone(&self) -> bool {
         self.queue.is_closed() && !self.queue.has_completions()
+    }
+
+    /// A drive of ours loses nothing, as long as it is there.
+    fn abort(&mut self, _id: u64) -> Abort {
+        if self.queue.is_closed() { Abort::Lost } else { Abort::Working }
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> bool {

@@ -8,7 +8,7 @@
 use device::realtime::RealTime;
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
 
-use super::{Driver, HardwareQueue};
+use super::{Abort, Driver, HardwareQueue};
 
 /// The driver of one inline drive.
 pub struct Inline<P> {
@@ -86,5 +86,10 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for InlineQueue<P> {
 impl<P: Port<Cmd = BlockReq, Done = BlockDone>> HardwareQueue for InlineQueue<P> {
     fn depth(&self) -> usize {
         self.depth
+    }
+
+    /// A drive of ours loses nothing.
+    fn abort(&mut self, _id: u64) -> Abort {
+        Abort::Working
     }
 }

@@ -55,13 +55,17 @@ impl QueueKind {
     }
 }
 
-/// What became of a request that its driver was asked to give up.
+/// What a driver says to giving up a request that takes too long.
 #[derive(Debug)]
 pub enum Abort {
-    /// The driver gave it up: it will not complete, and here is its buffer.
+    /// It is given up: it will not complete, nor touch the device or its
+    /// buffer any more. Here is the buffer.
     Given(Buffer),
-    /// The driver cannot tell. If it completes after all, the completion is
-    /// counted and dropped with its buffer.
+    /// It is still being worked on and completes for certain, in its own
+    /// time. The driver is asked again after another timeout.
+    Working,
+    /// It was asked for, or the driver cannot tell. If it does not complete
+    /// within another timeout either, the queue is reset.
     Lost,
 }
 
@@ -77,9 +81,18 @@ pub trait HardwareQueue: Port<Cmd = BlockReq, Done = BlockDone> {
         false
     }
 
-    /// Asks for a request back that takes too long, or whose device is gone.
+    /// Asks for a request back: one that takes too long, or whose device is
+    /// gone, or that a reset left. Does not wait. A request that is let go
+    /// later completes then, as any does.
     fn abort(&mut self, _id: u64) -> Abort {
         Abort::Lost
+    }
+
+    /// Makes sure that nothing that is inside touches the device or its buffer
+    /// any more; the queue goes on empty. False when it cannot be: then the
+    /// device is given nothing more, by any of its queues.
+    fn reset(&mut self) -> bool {
+        false
     }
 
     /// Sleeps until there is something to see, or until `timeout` has passed;

@@ -9,7 +9,7 @@
 
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
 
-use super::{Driver, HardwareQueue};
+use super::{Abort, Driver, HardwareQueue};
 use crate::error::ConfigError;
 
 /// Parameters of the null driver.
@@ -132,6 +132,11 @@ impl Port for NullQueue {
 impl HardwareQueue for NullQueue {
     fn depth(&self) -> usize {
         self.shape.depth
+    }
+
+    /// All that is inside has completed.
+    fn abort(&mut self, _id: u64) -> Abort {
+        Abort::Working
     }
 }
 

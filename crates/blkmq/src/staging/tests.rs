@@ -10,7 +10,16 @@ const SHAPE: Shape = Shape { bytes: 1 << 20, kept: 4096, max_bytes: 8 * SECTOR, 
 
 fn options(depth: usize, merge: Merge) -> StagingOptions {
     let scheduler = SchedulerKind::None;
-    StagingOptions { depth, scheduler, merge, merge_idle: true, plug: None, cores: 4, shape: SHAPE }
+    StagingOptions {
+        depth,
+        scheduler,
+        merge,
+        merge_idle: true,
+        plug: None,
+        cores: 4,
+        ways: Vec::new(),
+        shape: SHAPE,
+    }
 }
 
 fn staging(options: &StagingOptions) -> Staging {
@@ -34,7 +43,7 @@ fn write(id: u64, sector: u64, sectors: u64) -> BlockReq {
 /// Takes all that goes out, as (first sector, sectors), and completes it.
 fn drain(s: &mut Staging, now: Time) -> Vec<(u64, u64)> {
     let mut seen = Vec::new();
-    while let Some(out) = s.next(now) {
+    while let Some(out) = s.next(now, 0) {
         seen.push((out.req.offset / SECTOR, out.req.len / SECTOR));
         if !out.parts.is_none() {
             s.split(out.parts, Status::SUCCESS, now, out.req.buffer, &mut |_, _, _| {});
@@ -75,7 +84,7 @@ fn neighbours_are_merged_on_both_sides_and_others_are_not() {
     s.insert(Time(4), 0, true, req(5, BlockOp::Read, 12, 1));
     s.insert(Time(5), 0, true, BlockReq { fua: true, ..write(6, 12, 1) });
     assert_eq!((s.len(), s.counters().merged), (4, 2));
-    let out = s.next(Time(6)).unwrap();
+    let out = s.next(Time(6), 0).unwrap();
     assert_eq!((out.req.offset, out.req.len), (9 * SECTOR, 3 * SECTOR));
     assert_eq!((out.from, out.submitted), (0, Time(0)));
     let bytes: Vec<u8> = out.req.buffer.bytes().iter().step_by(512).copied().collect();
@@ -173,7 +182,7 @@ fn nothing_joins_what_has_gone_out() {
             s.insert(Time(0), 0, true, req(1, BlockOp::Trim, 1, 1));
         }
         s.insert(Time(0), 0, true, req(2, BlockOp::Trim, 10, 1));
-        let gone = s.next(Time(0)).unwrap().req.len / SECTOR;
+        let gone = s.next(Time(0), 0).unwrap().req.len / SECTOR;
         s.insert(Time(0), 0, true, req(3, BlockOp::Trim, gone, 1));
         assert_eq!(drain(&mut s, Time(0)), [(10, 1), (gone, 1)]);
     }
@@ -231,7 +240,7 @@ fn adjacent_buffers_are_joined_without_a_bounce() {
         s.insert(Time(0), 0, true, BlockReq { len: SECTOR, ..read });
     }
     let free = s.merger.free_bounces();
-    let mut out = s.next(Time(0)).unwrap();
+    let mut out = s.next(Time(0), 0).unwrap();
     assert_eq!((out.req.buffer.bytes().as_ptr(), out.req.buffer.len()), (start, 3 * 512));
     assert_eq!(s.merger.free_bounces(), free);
     for (i, byte) in out.req.buffer.bytes_mut().iter_mut().enumerate() {
@@ -274,7 +283,7 @@ fn a_lost_buffer_is_no_success_and_costs_its_bounce() {
     {
         s.insert(Time(0), 0, true, req(1, BlockOp::Read, 0, 1));
         s.insert(Time(0), 0, true, req(2, BlockOp::Read, 1, 1));
-        let out = s.next(Time(0)).unwrap();
+        let out = s.next(Time(0), 0).unwrap();
         let mut count = 0;
         s.split(out.parts, status, Time(0), Buffer::empty(), &mut |_, _, done| {
             assert_eq!((done.status, done.buffer.len()), (seen, 512));
@@ -292,7 +301,7 @@ fn a_merged_request_is_not_taken_apart_twice() {
     let mut s = staging(&options(16, Merge::Full));
     s.insert(Time(0), 0, true, write(1, 0, 1));
     s.insert(Time(0), 0, true, write(2, 1, 1));
-    let out = s.next(Time(0)).unwrap();
+    let out = s.next(Time(0), 0).unwrap();
     s.split(out.parts, Status::SUCCESS, Time(0), out.req.buffer, &mut |_, _, _| {});
     s.split(out.parts, Status::SUCCESS, Time(0), Buffer::empty(), &mut |_, _, _| {});
 }
@@ -304,15 +313,15 @@ fn a_plug_opens_by_number_length_time_or_hand() {
     assert_eq!(s.next_event(), None);
     s.insert(Time(10), 0, true, write(1, 0, 1));
     s.insert(Time(50), 0, true, write(2, 5, 3));
-    assert!(s.next(Time(109)).is_none());
+    assert!(s.next(Time(109), 0).is_none());
     assert_eq!(s.next_event(), Some(Time(110)));
     assert_eq!(drain(&mut s, Time(110)).len(), 2);
     s.unplug();
     for id in 0..3 {
-        assert!(s.next(Time(200)).is_none(), "plugged again");
+        assert!(s.next(Time(200), 0).is_none(), "plugged again");
         s.insert(Time(200), 0, true, write(id, 10 * id, 1));
     }
-    assert!(s.next(Time(200)).is_some());
+    assert!(s.next(Time(200), 0).is_some());
     assert_eq!(s.next_event(), None);
     s.insert(Time(201), 0, true, write(9, 90, 1));
     assert_eq!(drain(&mut s, Time(201)).len(), 3, "open until it is empty");
@@ -330,7 +339,7 @@ fn a_plug_opens_by_number_length_time_or_hand() {
 fn a_full_queue_opens_its_plug() {
     let mut s = staging(&StagingOptions { plug: Some(Plug::default()), ..options(2, Merge::Off) });
     s.insert(Time(0), 0, true, write(1, 0, 1));
-    assert!(s.next(Time(0)).is_none());
+    assert!(s.next(Time(0), 0).is_none());
     s.insert(Time(0), 0, true, write(2, 9, 1));
     assert_eq!(drain(&mut s, Time(0)).len(), 2);
 }
@@ -341,7 +350,7 @@ fn a_merged_request_counts_once_and_as_long_as_it_is() {
     let mut s = staging(&StagingOptions { plug, ..options(8, Merge::Full) });
     for sector in 0..3 {
         s.insert(Time(0), 0, false, write(1, sector, 1));
-        assert!(s.next(Time(0)).is_none());
+        assert!(s.next(Time(0), 0).is_none());
     }
     s.insert(Time(0), 0, false, write(1, 3, 1));
     assert_eq!(drain(&mut s, Time(0)), [(0, 4)]);
@@ -457,7 +466,7 @@ impl World {
     }
 
     fn next(&mut self) -> bool {
-        let Some(mut out) = self.staging.next(self.now) else { return false };
+        let Some(mut out) = self.staging.next(self.now, 0) else { return false };
         assert!(SHAPE.check(&out.req).is_ok(), "{out:?}");
         let mut bytes = out.req.buffer.bytes().to_vec();
         apply(&mut self.memory, &out.req, &mut bytes);

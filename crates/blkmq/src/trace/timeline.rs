@@ -104,7 +104,7 @@ pub fn timeline(lives: &[Life], window: Window, start: Time, columns: usize) -> 
         row.live(&window, life);
     }
     let mut text = String::new();
-    let since = |at: Time| time_ns(at.since(start) as f64);
+    let since = |at: Time| moment(at.since(start));
     let cell = time_ns(window.ns() as f64 / columns as f64);
     let _ = writeln!(
         text,
@@ -121,6 +121,12 @@ pub fn timeline(lives: &[Life], window: Window, start: Time, columns: usize) -> 
     }
     left_out(&mut text, queues.len(), MOST_QUEUES, "queues");
     text
+}
+
+/// A moment with three digits after the millisecond, however late: two that are
+/// microseconds apart can be told.
+pub fn moment(ns: u64) -> String {
+    format!("{:.3} ms", ns as f64 / 1e6)
 }
 
 fn left_out(text: &mut String, there: usize, most: usize, what: &str) {

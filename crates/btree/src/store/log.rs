@@ -39,6 +39,7 @@
 
 mod checkpoint;
 mod collect;
+mod fewest;
 mod format;
 mod open;
 
@@ -48,6 +49,7 @@ use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Lazy, Ring, Shape,
 
 use self::checkpoint::Checkpoint;
 use self::collect::Collector;
+use self::fewest::Fewest;
 use self::format::{Entry, Place, RecordHeader, Seals};
 use super::blocks::{Blocks, buffer};
 use super::drive::Drive;
@@ -185,6 +187,8 @@ pub struct LogStore<D> {
     /// Where each page is: its block; 0 for none.
     map: Lazy<u32>,
     segments: Vec<Segment>,
+    /// To find the one to collect.
+    fewest: Fewest,
     free: VecDeque<u32>,
     dead: VecDeque<u32>,
     live: u64,
@@ -315,6 +319,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             blocks: Blocks::new(drive, shape, longest)?,
             map,
             segments: vec![none; layout.segments as usize],
+            fewest: Fewest::new(layout.segments as usize),
             free: VecDeque::with_capacity(layout.segments as usize),
             dead: VecDeque::with_capacity(layout.segments as usize),
             live: 0,
@@ -540,6 +545,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     fn look_at(&mut self, number: u32) {
         let begun = self.checkpoint.begun();
         let segment = &mut self.segments[number as usize];
+        self.fewest.lower(number as usize, segment.live);
         let closed = matches!(segment.state, State::Closed | State::Stuck | State::Moved);
         if closed && segment.live == 0 && segment.records == 0 && segment.copied == 0 {
             self.moved_segments -= u64::from(segment.state == State::Moved);

@@ -45,10 +45,7 @@ impl<M: Medium> Device<M> {
             return Ok(());
         }
         self.check_run_address(cmd)?;
-        match self.check_read(cmd.ppa, cmd.count) {
-            Ok(()) => Ok(()),
-            Err(status) => Err((status, bits(0, cmd.count as usize))),
-        }
+        self.check_reads(cmd)
     }
 
     /// Whether `count` blocks can be read.

@@ -10,26 +10,26 @@ use std::collections::BTreeMap;
 use flash::{Chunk, ChunkState, Medium, Moved, Ppa};
 use proptest::prelude::*;
 
-use super::disk::Disk;
 use super::{Block, Rng, header, program, read_often, reads_as};
 use crate::descriptor::{at_rest, next_life};
+use crate::disk::Disk;
 use crate::{DriveFile, Header};
 
 /// How far a chunk is: life, then blocks programmed.
-type Point = (u32, u32);
+pub type Point = (u32, u32);
 
 /// What a chunk was given.
 #[derive(Clone, Default)]
-struct History {
+pub struct History {
     /// What the drive knows of it.
-    known: Chunk,
+    pub known: Chunk,
     /// As it was last described.
     acked: Chunk,
     /// The same at the end of the life before.
     before: Chunk,
     /// Blocks of each life, with those of a program that was cut; none where
     /// the program failed.
-    lives: BTreeMap<u32, Vec<Option<Block>>>,
+    pub lives: BTreeMap<u32, Vec<Option<Block>>>,
     /// The chunk as it was described, by life and blocks programmed: first and
     /// last.
     told: BTreeMap<Point, [Chunk; 2]>,
@@ -48,33 +48,33 @@ impl History {
     }
 
     /// Whether nothing but failed programs came since its erase.
-    fn has_no_blocks(&self) -> bool {
+    pub fn has_no_blocks(&self) -> bool {
         let (life, programmed) = self.point();
         let blocks = self.lives.get(&life).map_or(&[][..], Vec::as_slice);
         blocks.iter().take(programmed as usize).all(Option::is_none)
     }
 }
 
-struct Model {
-    chunks: Vec<History>,
+pub struct Model {
+    pub chunks: Vec<History>,
     /// At the last completed barrier.
-    durable: Vec<Point>,
+    pub durable: Vec<Point>,
     /// Resets since: the chunk, its life before, and how far all were then.
     resets: Vec<(usize, u32, Vec<Point>)>,
 }
 
 impl Model {
-    fn points(&self) -> Vec<Point> {
+    pub fn points(&self) -> Vec<Point> {
         self.chunks.iter().map(History::point).collect()
     }
 }
 
-struct Run {
-    rng: Rng,
-    header: Header,
+pub struct Run {
+    pub rng: Rng,
+    pub header: Header,
     /// Chunk indices in use.
-    indices: Vec<usize>,
-    model: Model,
+    pub indices: Vec<usize>,
+    pub model: Model,
     next: u64,
     /// How many writes were cut short of what was programmed.
     cuts: usize,
@@ -84,7 +84,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(seed: u64) -> Run {
+    pub fn new(seed: u64) -> Run {
         let mut rng = Rng(seed);
         let header = header([4096, 8, 0][rng.below(3) as usize]);
         let g = header.geometry;
@@ -97,7 +97,7 @@ impl Run {
     }
 
     /// One operation of a drive. False when the disk is gone.
-    fn step(&mut self, drive: &mut DriveFile) -> bool {
+    pub fn step(&mut self, drive: &mut DriveFile) -> bool {
         let which = self.rng.below(self.indices.len() as u64) as usize;
         let known = self.model.chunks[which].known;
         match self.rng.below(12) {
@@ -201,7 +201,7 @@ impl Run {
     }
 
     /// Asks for a barrier and goes on asking for a while.
-    fn barrier(&mut self, drive: &mut DriveFile) -> bool {
+    pub fn barrier(&mut self, drive: &mut DriveFile) -> bool {
         let asked = self.model.points();
         for _ in 0..self.rng.below(40) {
             match drive.barrier() {
@@ -220,17 +220,24 @@ impl Run {
         true
     }
 
-    /// Cuts and opens until it is open.
-    fn reopen(&mut self, disk: &mut Disk) -> DriveFile {
-        let mut only_killed = true;
+    /// Cuts and opens until it is open. `crashed`: it was not only killed before.
+    pub fn reopen(&mut self, disk: &mut Disk, crashed: bool) -> DriveFile {
+        let mut only_killed = !crashed;
         loop {
             let killed = self.rng.one_in(3);
-            only_killed &= killed;
-            let image = if killed { disk.killed() } else { disk.crashed(&mut self.rng) };
+            // What could not be written back is as lost as in a crash.
+            only_killed &= killed && !disk.take_lost();
+            if killed {
+                disk.kill();
+            } else {
+                *disk = Disk::with(disk.crashed(&mut self.rng));
+            }
             let acked = only_killed.then(|| self.model.points());
-            *disk = Disk::with(image);
+            if self.rng.one_in(12) {
+                disk.fail_sync(Some(self.rng.below(4)));
+            }
             if self.rng.one_in(3) {
-                disk.set_fuse(self.rng.below(6));
+                disk.set_fuse(Some(self.rng.below(6)));
             }
             match DriveFile::open_on(disk.storage(), false, false) {
                 Ok(mut opened) => {
@@ -243,7 +250,11 @@ impl Run {
                     }
                     return opened.medium;
                 }
-                Err(e) => assert!(e.to_string().contains("the power is gone"), "{e}"),
+                Err(e) => {
+                    let said = e.to_string();
+                    let known = ["the power is gone", "the disk lost a write", "no storage space"];
+                    assert!(known.iter().any(|known| said.contains(known)), "{said}");
+                }
             }
         }
     }
@@ -326,12 +337,21 @@ fn run(seed: u64) -> [usize; 3] {
     let mut disk = Disk::default();
     drop(DriveFile::create_on(disk.storage(), &run.header, false).unwrap());
     for _ in 0..8 {
-        let mut drive = run.reopen(&mut disk);
+        let mut drive = run.reopen(&mut disk, false);
         let steps = run.rng.below(60);
         if run.rng.one_in(2) {
-            disk.set_fuse(run.rng.below(150));
+            disk.set_fuse(Some(run.rng.below(150)));
+        }
+        if run.rng.one_in(4) {
+            disk.fail_sync(Some(run.rng.below(12)));
+        }
+        if run.rng.one_in(3) {
+            disk.fail_write(Some(run.rng.below(60)));
         }
         for _ in 0..steps {
+            if run.rng.one_in(200) {
+                disk.lose();
+            }
             if !run.step(&mut drive) {
                 break;
             }

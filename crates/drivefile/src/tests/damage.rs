@@ -6,9 +6,9 @@ use std::io::ErrorKind;
 use flash::{Chunk, Medium, Moved, Ppa};
 use proptest::prelude::*;
 
-use super::disk::Disk;
 use super::{Block, chunk, header, program, reads_as};
 use crate::descriptor::DESCRIPTOR_BYTES;
+use crate::disk::Disk;
 use crate::layout::{Layout, STATE_OFFSETS, TABLE_OFFSET};
 use crate::{DriveFile, FileError};
 

@@ -6,7 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use flash::{Dimensions, Geometry, Medium, Moved, Ppa, RamMedium};
 
 use super::{Block, chunk, header, program, reads_as};
-use crate::{DriveFile, FileError, Header, clone, load, save};
+use crate::storage::lock;
+use crate::{DriveFile, FileError, FileStorage, Header, Storage, clone, load, save};
 
 /// Why it does not open.
 fn refusal(path: &std::path::Path, read_only: bool) -> FileError {
@@ -36,6 +37,40 @@ fn a_second_opener_is_refused_by_name() {
     drop(DriveFile::open(&path, false).unwrap());
     assert!(!DriveFile::open(&path, true).unwrap().clean, "it was not closed");
     assert!(matches!(DriveFile::create(&path, &header(8)), Err(FileError::Exists { .. })));
+}
+
+#[test]
+fn what_is_locked_is_what_has_the_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, other) = (folder.path().join("drive"), folder.path().join("other"));
+    DriveFile::create(&path, &header(8)).unwrap().close().unwrap();
+    for replaced in [1, 3] {
+        let mut left = replaced;
+        let opened = FileStorage::open_locking(&path, false, |file, at, how| {
+            if left > 0 {
+                left -= 1;
+                DriveFile::create(&other, &header(8)).unwrap().close().unwrap();
+                fs::rename(&other, &path).unwrap();
+            }
+            lock(file, at, how)
+        });
+        assert!(opened.unwrap().is_at(&path), "replaced {replaced} times");
+    }
+    let gone = FileStorage::open_locking(&path, false, |file, at, how| {
+        fs::remove_file(&path).unwrap();
+        lock(file, at, how)
+    });
+    assert!(matches!(gone, Err(FileError::Missing { .. })));
+}
+
+#[test]
+fn a_file_system_that_cannot_sync_is_good_enough_for_reading() {
+    // It knows no syncs, as those do not that can only be read.
+    let path = std::path::Path::new("/proc/version");
+    let refused = fs::File::open(path).unwrap().sync_data().map_err(|e| e.kind());
+    assert_eq!(refused, Err(std::io::ErrorKind::InvalidInput));
+    FileStorage::open(path, true).unwrap().sync().unwrap();
+    assert!(matches!(refusal(path, true), FileError::Foreign));
 }
 
 #[test]
@@ -124,6 +159,21 @@ fn a_reset_gives_its_space_back() {
 }
 
 #[test]
+fn its_tables_are_known_before_they_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive");
+    let drive = DriveFile::create(&path, &large(8)).unwrap();
+    assert!(matches!(DriveFile::header_of(&path), Err(FileError::InUse { .. })));
+    let descriptors = size_of_val(&drive.chunks[..]);
+    drive.close().unwrap();
+    let header = DriveFile::header_of(&path).unwrap();
+    assert_eq!(header, large(8));
+    let opened = DriveFile::open(&path, true).unwrap();
+    let taken = descriptors + size_of_val(&opened.chunks[..]);
+    assert_eq!(DriveFile::tables(&header.geometry), taken as u64);
+}
+
+#[test]
 fn a_clone_is_the_same_and_sparse() {
     let folder = tempfile::tempdir().unwrap();
     let (path, copy) = (folder.path().join("drive"), folder.path().join("copy"));
@@ -195,7 +245,7 @@ fn the_version_before_is_read_and_becomes_this_one_when_written() {
         assert_eq!(opened.medium.header(), &header);
         assert_eq!(reads_as(&mut opened.medium, at, block), Some(true));
         assert_eq!(opened.chunks[1].why_offline(), Some(flash::Cause::Factory));
-        assert_eq!(version(), if read_only { 1 } else { 2 });
+        assert_eq!(version(), if read_only { 1 } else { 3 });
         opened.medium.close().unwrap();
     }
     let retired = flash::Chunk {

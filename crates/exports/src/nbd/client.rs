@@ -5,20 +5,27 @@
 //! passed. Sending never blocks: what does not go out stays here, and
 //! [`Client::recv`] sends and receives in turn, so that a client that is full
 //! of data to send and a server that is full of replies do not wait for each
-//! other.
+//! other. Who connects says how long the server may be silent ([`Waiter`]), and
+//! may give up at any time.
 //!
-//! May fail: the server refuses, closes, or breaks the protocol. After an
-//! error the client is of no more use.
+//! May fail: the server refuses, closes, is silent, or breaks the protocol.
+//! After an error the client is of no more use.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use port::BlockOp;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
+    send, socket_with,
+};
 use thiserror::Error;
 
 use super::patience::Patience;
@@ -27,6 +34,8 @@ use crate::listen::ListenAddr;
 
 /// Received bytes before any larger reply is expected.
 const INBUF: usize = 256 << 10;
+/// How often a client that waits asks whether it is to go on.
+const LOOK: Duration = Duration::from_millis(100);
 /// The longest answer to an option that is listened to, in bytes.
 const ANSWER_MAX: u32 = 64 << 10;
 
@@ -47,6 +56,20 @@ pub enum ClientError {
     /// The server closed.
     #[error("the server closed the connection with {outstanding} requests unanswered")]
     Closed {
+        /// Requests in flight.
+        outstanding: usize,
+    },
+    /// The server says nothing.
+    #[error("the server has not answered for {} s, with {outstanding} requests unanswered", .time.as_secs())]
+    Silent {
+        /// For so long.
+        time: Duration,
+        /// Requests in flight.
+        outstanding: usize,
+    },
+    /// Who waits gave up.
+    #[error("stopped while the server owed {outstanding} answers")]
+    Stopped {
         /// Requests in flight.
         outstanding: usize,
     },
@@ -83,6 +106,24 @@ struct Waiting {
     busy: bool,
 }
 
+/// How long a client waits for its server.
+pub struct Waiter {
+    /// To connect and to negotiate.
+    pub opening: Duration,
+    /// For any answer, while there are requests in flight.
+    pub answer: Duration,
+    /// Whether it is to go on, asked about ten times a second.
+    pub goes_on: Box<dyn FnMut() -> bool + Send>,
+}
+
+impl Default for Waiter {
+    /// 10 s, 60 s, and nobody gives up.
+    fn default() -> Waiter {
+        let second = Duration::from_secs(1);
+        Waiter { opening: 10 * second, answer: 60 * second, goes_on: Box::new(|| true) }
+    }
+}
+
 /// A connection to a server, in transmission.
 pub struct Client {
     sock: OwnedFd,
@@ -98,6 +139,7 @@ pub struct Client {
     waiting: Vec<Waiting>,
     free: Vec<u32>,
     patience: Patience,
+    waiter: Waiter,
 }
 
 impl Client {
@@ -108,23 +150,34 @@ impl Client {
 
     /// Connects and opens the export called `name`.
     pub fn connect_to(addr: &ListenAddr, name: &str) -> Result<Client, ClientError> {
+        Client::connect_with(addr, name, Waiter::default())
+    }
+
+    /// The same, and waits no longer than `waiter` says.
+    pub fn connect_with(
+        addr: &ListenAddr,
+        name: &str,
+        mut waiter: Waiter,
+    ) -> Result<Client, ClientError> {
         let fail = |source| ClientError::Connect { addr: addr.clone(), source };
         match addr {
             ListenAddr::Unix(path) => {
-                let mut sock = UnixStream::connect(path).map_err(fail)?;
-                let opened = open(&mut sock, name)?;
-                Ok(Client::new(sock.into(), opened))
+                let mut sock = connect_unix(path, &mut waiter).map_err(fail)?;
+                sock.set_read_timeout(Some(LOOK))?;
+                let opened = open(&mut Patient::new(&mut sock, &mut waiter), name)?;
+                Ok(Client::new(sock.into(), opened, waiter))
             }
             ListenAddr::Tcp(at) => {
-                let mut sock = TcpStream::connect(at).map_err(fail)?;
+                let mut sock = TcpStream::connect_timeout(at, waiter.opening).map_err(fail)?;
                 sock.set_nodelay(true)?;
-                let opened = open(&mut sock, name)?;
-                Ok(Client::new(sock.into(), opened))
+                sock.set_read_timeout(Some(LOOK))?;
+                let opened = open(&mut Patient::new(&mut sock, &mut waiter), name)?;
+                Ok(Client::new(sock.into(), opened, waiter))
             }
         }
     }
 
-    fn new(sock: OwnedFd, opened: Opened) -> Client {
+    fn new(sock: OwnedFd, opened: Opened, waiter: Waiter) -> Client {
         Client {
             sock,
             bytes: opened.bytes,
@@ -138,6 +191,7 @@ impl Client {
             waiting: Vec::with_capacity(1024),
             free: Vec::with_capacity(1024),
             patience: Patience::default(),
+            waiter,
         }
     }
 
@@ -229,6 +283,7 @@ impl Client {
     /// a read that went well. Gives how many there were; none only when
     /// nothing is outstanding.
     pub fn recv(&mut self, each: &mut impl FnMut(u64, u32, &[u8])) -> Result<usize, ClientError> {
+        let (mut waits, mut is_first) = (None, true);
         loop {
             let n = self.parse(each)?;
             if n > 0 || self.outstanding() == 0 {
@@ -236,6 +291,23 @@ impl Client {
             }
             self.flush_sends()?;
             self.fetch(self.sent < self.out.len())?;
+            // Also where bytes come one by one, and no answer is ever whole.
+            match &mut waits {
+                None if std::mem::take(&mut is_first) => {}
+                None => waits = Some((Instant::now(), Instant::now())),
+                Some((since, looked)) if looked.elapsed() >= LOOK => {
+                    *looked = Instant::now();
+                    let (since, outstanding) = (*since, self.outstanding());
+                    if !(self.waiter.goes_on)() {
+                        return Err(ClientError::Stopped { outstanding });
+                    }
+                    let time = since.elapsed();
+                    if time >= self.waiter.answer {
+                        return Err(ClientError::Silent { time, outstanding });
+                    }
+                }
+                Some(_) => {}
+            }
         }
     }
 
@@ -274,7 +346,7 @@ impl Client {
         }
     }
 
-    /// Receives what is there, or waits for it; with `sends`, until the
+    /// Receives what is there, or waits a moment for it; with `sends`, until the
     /// socket takes more.
     #[inline]
     fn fetch(&mut self, sends: bool) -> Result<(), ClientError> {
@@ -290,7 +362,8 @@ impl Client {
         };
         let got = if sends {
             let mut fds = [PollFd::new(sock, PollFlags::IN | PollFlags::OUT)];
-            match poll(&mut fds, None) {
+            let look = LOOK.try_into().ok();
+            match poll(&mut fds, look.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(e) => return Err(e.into()),
             }
@@ -315,6 +388,57 @@ impl Client {
     }
 }
 
+/// Connects to a Unix socket, whose server may have no room for a while.
+fn connect_unix(path: &Path, waiter: &mut Waiter) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let sock = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let (addr, until) = (SocketAddrUnix::new(path)?, Instant::now() + waiter.opening);
+    loop {
+        match connect(&sock, &addr) {
+            Ok(()) => break,
+            Err(Errno::AGAIN) if Instant::now() < until && (waiter.goes_on)() => sleep(LOOK / 10),
+            Err(Errno::AGAIN) => return Err(ErrorKind::TimedOut.into()),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    ioctl_fionbio(&sock, false)?;
+    Ok(sock.into())
+}
+
+/// A socket whose reads and writes end when it is time.
+struct Patient<'a, S> {
+    sock: &'a mut S,
+    waiter: &'a mut Waiter,
+    until: Instant,
+}
+
+impl<'a, S: Read + Write> Patient<'a, S> {
+    fn new(sock: &'a mut S, waiter: &'a mut Waiter) -> Patient<'a, S> {
+        let until = Instant::now() + waiter.opening;
+        Patient { sock, waiter, until }
+    }
+
+    fn read_exact(&mut self, mut to: &mut [u8]) -> Result<(), ClientError> {
+        while !to.is_empty() {
+            match self.sock.read(to) {
+                Ok(0) => return Err(ClientError::Closed { outstanding: 0 }),
+                Ok(n) => to = &mut to[n..],
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                Err(e) => return Err(e.into()),
+            }
+            if !(self.waiter.goes_on)() {
+                return Err(ClientError::Stopped { outstanding: 0 });
+            }
+            if !to.is_empty() && Instant::now() >= self.until {
+                let time = self.waiter.opening;
+                return Err(ClientError::Silent { time, outstanding: 0 });
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What the negotiation told.
 struct Opened {
     bytes: u64,
@@ -323,7 +447,7 @@ struct Opened {
 }
 
 /// Negotiates with `OPT_GO`.
-fn open(sock: &mut (impl Read + Write), name: &str) -> Result<Opened, ClientError> {
+fn open<S: Read + Write>(sock: &mut Patient<'_, S>, name: &str) -> Result<Opened, ClientError> {
     let mut hello = [0; 18];
     sock.read_exact(&mut hello)?;
     let flags = parse_greeting(&hello)
@@ -334,7 +458,7 @@ fn open(sock: &mut (impl Read + Write), name: &str) -> Result<Opened, ClientErro
     InfoRequest::write(name.as_bytes(), &[INFO_BLOCK_SIZE], &mut data);
     out.extend(OptionHeader { option: OPT_GO, len: data.len() as u32 }.to_bytes());
     out.extend(data);
-    sock.write_all(&out)?;
+    sock.sock.write_all(&out)?;
     let mut opened = Opened { bytes: 0, flags: 0, unit: 1 };
     loop {
         let mut head = [0; OptionReply::LEN];

@@ -5,13 +5,20 @@
 //! once costs one `recv` that gives it and one `sendmsg`. Nothing is allocated after the
 //! negotiation.
 //!
+//! What it needs beyond some short buffers it takes from the budget of all
+//! connections ([`super::budget`]); where that is used up, it waits.
+//!
 //! Ends when the client leaves, breaks the protocol, or the server stops; and
 //! then only after the drive has given back all that it took. A write whose
-//! data did not arrive whole is never given to the drive.
+//! data did not arrive whole is never given to the drive. Of trims and writes of
+//! zeros, which may take the drive minutes, what it was not given is dropped
+//! then and answered with ESHUTDOWN; only a client that says that it leaves has
+//! all of them done.
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use port::{BlockDone, BlockReq, OutOfMemory, Port, Ring};
@@ -23,14 +30,15 @@ use rustix::net::{
 use rustix::thread::sched_yield;
 use thiserror::Error;
 
+use super::budget::Membership;
 use super::patience::Patience;
-use super::protocol::Reply;
+use super::protocol::{EPERM, Reply};
 use super::requests::Requests;
 use super::session::{Export, Io, Negotiation, Progress, Step, Transmission};
 use crate::drive::{DriveLost, Seat, SharedDrive, Wait, clear, sleep};
 
 /// Received bytes that wait to be looked at.
-const INBUF: usize = 256 << 10;
+const INBUF: usize = 64 << 10;
 /// Replies in one send, and the data after which no further one is added.
 const GROUP: usize = 8;
 const GROUP_BYTES: usize = 64 << 10;
@@ -38,8 +46,12 @@ const GROUP_BYTES: usize = 64 << 10;
 const PARTS: usize = 64;
 /// Replies that may wait to be sent before no further request is looked at.
 const ANSWERS: usize = 512;
-/// How long a client may take to negotiate.
-pub const NEGOTIATION_TIME: Duration = Duration::from_secs(10);
+/// How long an idle connection keeps memory that it may need again, when nobody
+/// waits for it and when somebody does.
+const KEPT: Duration = Duration::from_secs(1);
+const PRESSED: Duration = Duration::from_millis(10);
+/// How long one waits whom the system gave no memory.
+const DENIED: Duration = Duration::from_millis(10);
 
 /// What reads of a drive without data give.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -65,12 +77,18 @@ pub enum Ended {
 }
 
 /// Serves one client until it leaves.
-pub fn serve<P>(sock: BorrowedFd<'_>, export: &Export, drive: &SharedDrive<P>) -> Result<(), Ended>
+pub fn serve<P>(
+    member: Membership<'_>,
+    export: &Export,
+    drive: &SharedDrive<P>,
+) -> Result<(), Ended>
 where
     P: Port<Cmd = BlockReq, Done = BlockDone>,
 {
+    let socket = member.member();
+    let sock = socket.as_fd();
     let mut input = Input::new();
-    if !negotiate(sock, export, &mut input)? {
+    if !negotiate(sock, export, &mut input, member.budget().greeting())? {
         return Ok(());
     }
     let requests = Requests::new(export.shape())?;
@@ -89,15 +107,24 @@ where
         answers: VecDeque::with_capacity(ANSWERS),
         inside: 0,
         others: false,
+        again: false,
+        has_spoken: false,
         patience: Patience::default(),
         leaving: None,
+        gives_up: false,
+        member,
     }
     .run()
 }
 
 /// Runs the negotiation. Gives whether transmission follows.
-fn negotiate(sock: BorrowedFd<'_>, export: &Export, input: &mut Input) -> Result<bool, Ended> {
-    let until = Instant::now() + NEGOTIATION_TIME;
+fn negotiate(
+    sock: BorrowedFd<'_>,
+    export: &Export,
+    input: &mut Input,
+    most: Duration,
+) -> Result<bool, Ended> {
+    let until = Instant::now() + most;
     let mut out = Vec::new();
     let mut negotiation = Negotiation::start(&mut out);
     loop {
@@ -228,9 +255,17 @@ struct Connection<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> {
     inside: usize,
     /// Whether others use the drive too.
     others: bool,
+    /// Whether there are commands for the drive that it was not shown.
+    again: bool,
+    has_spoken: bool,
     patience: Patience,
     /// Set when no more is read: how this ends.
     leaving: Option<Result<(), Ended>>,
+    /// The server stops, or nobody is there to answer: what takes the drive long
+    /// is not begun any more.
+    gives_up: bool,
+    /// Dropped last: what it gives back to the budget must be free by then.
+    member: Membership<'a>,
 }
 
 impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
@@ -242,6 +277,12 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
             }
             let full = self.answers.len() >= ANSWERS || self.held.is_some();
             self.send()?;
+            if self.again {
+                // Long requests, piece by piece.
+                self.seat.let_others();
+                self.look_after_client();
+                continue;
+            }
             if full && self.room_came() {
                 continue;
             }
@@ -249,8 +290,18 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
                 if let Some(end) = self.leaving {
                     return end;
                 }
+                if let Some(io) = self.held {
+                    self.requests.give_back(&mut self.member);
+                    self.member.wait(self.requests.wants(&io));
+                    if self.requests.was_denied() {
+                        // There is room in the budget, so that did not wait.
+                        std::thread::sleep(DENIED);
+                    }
+                    self.look_after_client();
+                    continue;
+                }
                 let mut patience = self.patience;
-                let got = patience.receive(|flags| self.receive(flags));
+                let got = patience.receive(|flags| self.hear(flags));
                 self.patience = patience;
                 self.received(got);
             } else {
@@ -259,10 +310,24 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
         }
     }
 
+    /// Looks, without listening, whether the client is still there, or was shut
+    /// down.
+    fn look_after_client(&mut self) {
+        if self.leaving.is_some() {
+            return;
+        }
+        let mut fds = [PollFd::from_borrowed_fd(self.sock, PollFlags::empty())];
+        sleep(&mut fds, Some(Duration::ZERO));
+        if !fds[0].revents().is_empty() {
+            (self.leaving, self.gives_up) = (Some(Ok(())), true);
+        }
+    }
+
     /// Whether what stopped the parser is gone, so that it is to go on with
     /// the bytes that it has.
     fn room_came(&self) -> bool {
-        self.leaving.is_none() && self.held.is_none_or(|io| self.requests.fits(&io))
+        let is_room = |io| self.requests.fits(&io) && self.requests.wants(&io) == 0;
+        self.leaving.is_none() && self.held.is_none_or(is_room)
     }
 
     /// Looks at what was received, as far as there is room for it.
@@ -290,7 +355,9 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
                 }
                 Step::More => return,
                 Step::Disconnect => self.leaving = Some(Ok(())),
-                Step::Garbage => self.leaving = Some(Err(Ended::Fault)),
+                Step::Garbage => {
+                    (self.leaving, self.gives_up) = (Some(Err(Ended::Fault)), true);
+                }
             }
         }
     }
@@ -298,7 +365,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
     /// Takes a request in, or holds it until there is room.
     #[inline]
     fn admit(&mut self, io: Io) -> bool {
-        let Some(slot) = self.requests.admit(io) else {
+        let Some(slot) = self.requests.admit(io, &mut self.member) else {
             self.held = Some(io);
             return false;
         };
@@ -334,6 +401,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
     #[inline]
     fn payload_came(&mut self, n: u32) {
         self.session.took(n);
+        self.member.moved(n.into());
         if let Some(filling) = &mut self.filling {
             filling.got += n;
             if self.session.data_due() == 0 {
@@ -347,16 +415,28 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
     /// A turn at the drive.
     #[inline]
     fn turn(&mut self) -> Result<(), Ended> {
+        if !std::mem::replace(&mut self.has_spoken, true) {
+            self.member.spoke();
+        }
         let turn = self.seat.turn(&mut self.cmds, &mut self.done)?;
         (self.inside, self.others) = (turn.inside, turn.others);
-        if turn.stopping && self.leaving.is_none() {
-            self.leaving = Some(Ok(()));
+        if turn.stopping {
+            self.gives_up = true;
+            self.leaving.get_or_insert(Ok(()));
         }
         for done in self.done.drain(..) {
             if let Some(slot) = self.requests.complete(done) {
                 self.answers.push_back(Answer::Ended(slot));
             }
         }
+        let before = self.cmds.len();
+        if self.requests.is_zeroing() && self.gives_up {
+            let answers = &mut self.answers;
+            self.requests.give_up(|slot| answers.push_back(Answer::Ended(slot)));
+        } else if self.requests.is_zeroing() {
+            self.requests.issue_zeroing(self.seat.number(), &mut self.cmds);
+        }
+        self.again = self.cmds.len() > before;
         Ok(())
     }
 
@@ -372,12 +452,20 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
             }
             match self.send_group(n) {
                 Ok(()) => {}
-                Err(Ended::Socket(e)) => self.leaving = Some(Err(Ended::Socket(e))),
+                Err(Ended::Socket(e)) => {
+                    (self.leaving, self.gives_up) = (Some(Err(Ended::Socket(e))), true);
+                }
                 Err(e) => return Err(e),
             }
             for answer in self.answers.drain(..n) {
                 if let Answer::Ended(slot) = answer {
                     self.requests.retire(slot);
+                }
+            }
+            if self.member.extra() > 0 {
+                self.member.finished();
+                if self.member.budget().is_pressed() {
+                    self.requests.give_back(&mut self.member);
                 }
             }
         }
@@ -392,7 +480,13 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
         let mut heads = [[0; Reply::LEN]; GROUP];
         for (head, answer) in heads.iter_mut().zip(self.answers.iter().take(n)) {
             *head = match *answer {
-                Answer::Ended(slot) => self.requests.reply(slot).to_bytes(),
+                Answer::Ended(slot) => {
+                    let reply = self.requests.reply(slot);
+                    if reply.error == EPERM {
+                        self.member.budget().read_only.store(true, Ordering::Relaxed);
+                    }
+                    reply.to_bytes()
+                }
                 Answer::Refused(reply) => reply.to_bytes(),
             };
         }
@@ -422,18 +516,51 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
         // While others wait, nobody blocks who might be the one on watch.
         let mut flags = SendFlags::NOSIGNAL;
         flags.set(SendFlags::DONTWAIT, self.others);
+        let mut is_silent = false;
         while !parts.is_empty() {
             match sendmsg(self.sock, parts, &mut SendAncillaryBuffer::default(), flags) {
-                Ok(n) => IoSlice::advance_slices(&mut parts, n),
+                Ok(n) => {
+                    IoSlice::advance_slices(&mut parts, n);
+                    self.member.moved(n as u64);
+                    if std::mem::take(&mut is_silent) {
+                        self.member.silent(false);
+                    }
+                }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
+                Err(Errno::AGAIN) if flags.contains(SendFlags::DONTWAIT) => {
                     self.seat.away()?;
                     flags.remove(SendFlags::DONTWAIT);
+                }
+                // The socket takes nothing for a while.
+                Err(Errno::AGAIN) => {
+                    if !std::mem::replace(&mut is_silent, true) {
+                        self.member.silent(true);
+                    }
                 }
                 Err(e) => return Err(e.into()),
             }
         }
         Ok(())
+    }
+
+    /// Receives what is there. Where it waits, the connection is idle: it is
+    /// known to be silent, and gives memory back after a while.
+    fn hear(&mut self, flags: RecvFlags) -> Result<Option<usize>, Errno> {
+        if flags.contains(RecvFlags::DONTWAIT) {
+            return self.receive(flags);
+        }
+        self.member.silent(true);
+        if self.member.extra() > 0 {
+            let kept = if self.member.budget().is_pressed() { PRESSED } else { KEPT };
+            let mut fds = [PollFd::from_borrowed_fd(self.sock, PollFlags::IN)];
+            sleep(&mut fds, Some(kept));
+            if fds[0].revents().is_empty() {
+                self.requests.give_back(&mut self.member);
+            }
+        }
+        let got = self.receive(flags);
+        self.member.silent(false);
+        got
     }
 
     /// Receives what is there: data of a write that is arriving go straight
@@ -465,9 +592,9 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
     /// Notes how a receive went.
     fn received(&mut self, got: Result<Option<usize>, Errno>) {
         match got {
-            Ok(Some(0)) => self.leaving = Some(Ok(())),
+            Ok(Some(0)) => (self.leaving, self.gives_up) = (Some(Ok(())), true),
             Ok(_) => {}
-            Err(e) => self.leaving = Some(Err(e.into())),
+            Err(e) => (self.leaving, self.gives_up) = (Some(Err(e.into())), true),
         }
     }
 
@@ -490,8 +617,20 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
         match self.seat.wait()? {
             // Whoever could run does, above all the client.
             Wait::Spin => sched_yield(),
-            Wait::Sleep(time) if !self.sleep(time, listens) => return Ok(()),
-            Wait::Sleep(_) => {}
+            Wait::Sleep(time) => {
+                // What is half here is the client's to send.
+                let awaits_drive = self.member.extra() > 0 && self.filling.is_none();
+                if awaits_drive {
+                    self.member.awaits_drive(true);
+                }
+                let is_heard = self.sleep(time, listens);
+                if awaits_drive {
+                    self.member.awaits_drive(false);
+                }
+                if !is_heard {
+                    return Ok(());
+                }
+            }
         }
         if listens {
             let got = self.receive(RecvFlags::DONTWAIT);

@@ -4,6 +4,7 @@
 //!  socket → connection ─ session (pure: bytes → what they mean)
 //!              │        └ protocol (pure: one message ↔ its bytes)
 //!              ├ requests (what is in flight, and its buffers)
+//!              ├ budget (memory and places of all connections)
 //!              └ SharedDrive
 //! ```
 //!
@@ -12,6 +13,7 @@
 //! structured replies, no extended headers: such options are answered as
 //! unsupported, and clients go on without them.
 
+mod budget;
 pub mod client;
 mod connection;
 mod patience;
@@ -21,6 +23,6 @@ pub mod server;
 pub mod session;
 
 pub use crate::listen::{ListenAddr, ListenError, StopHandle};
-pub use client::{Client, ClientError};
+pub use client::{Client, ClientError, Waiter};
 pub use server::{Report, ServeError, Server};
 pub use session::{Export, NotServable};

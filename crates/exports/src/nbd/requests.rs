@@ -2,19 +2,29 @@
 //! buffers.
 //!
 //! A request is one piece, or several when it is longer than the drive or a
-//! buffer takes; it ends when all of them have. All memory is had when the
-//! connection begins: address space for the longest request and for many
-//! short ones, mapped where it is used.
+//! buffer takes; it ends when all of them have. Trims and writes of zeros, which
+//! take the drive long and have no data, go one piece after the other, few bytes
+//! at once, so that others have their turn in between.
+//!
+//! Buffers for some short requests are had when the connection begins. More are
+//! taken from the budget of all connections when they are needed, kept while
+//! there is something to do, and given back then.
+
+use std::collections::VecDeque;
 
 use port::{
     BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Pieces, Ring, Shape, Status,
 };
 
+use super::budget::Membership;
 use super::protocol::{self, MAX_REQUEST};
 use super::session::Io;
 
 /// Requests in flight on one connection; further ones wait in the socket.
 pub const SLOTS: usize = 256;
+/// Bytes of trims and writes of zeros that the drive has at once: they stop it
+/// for less than a millisecond.
+const ZEROED: u64 = 16 << 20;
 /// Buffers of each length, shortest first. The last length also makes up
 /// longer requests, so there are enough of it for the longest and some.
 const SMALL: (usize, usize) = (BLOCK_BYTES as usize, SLOTS);
@@ -22,12 +32,47 @@ const MIDDLE: (usize, usize) = (64 << 10, 64);
 const LARGE: usize = 256 << 10;
 const LARGE_SPARE: usize = 4;
 
+/// Short buffers that are made together, and that a connection begins with.
+const TOGETHER: usize = 16;
+/// Memory of a connection beside buffers for data, in bytes, about: its
+/// requests, what it received, and what its thread uses.
+const FIXED: u64 = 208 << 10;
+
 /// "No piece": the end of a list.
 const NONE: u32 = u32::MAX;
 
 struct Class {
     bytes: usize,
     free: Vec<Buffer>,
+    /// How many there are, and may be.
+    made: usize,
+    most: usize,
+    /// How many are made together, and how many the connection begins with.
+    together: usize,
+    own: usize,
+}
+
+impl Class {
+    /// How many more have to be made so that `count` are free; `None` when there
+    /// may not be so many.
+    #[inline]
+    fn lacks(&self, count: usize) -> Option<usize> {
+        let lacks = count.saturating_sub(self.free.len()).next_multiple_of(self.together);
+        (self.made + lacks <= self.most).then_some(lacks)
+    }
+
+    fn make(&mut self, count: usize) -> Result<(), OutOfMemory> {
+        for _ in 0..count / self.together {
+            self.free.extend(Buffer::carve(self.together, self.bytes)?);
+            self.made += self.together;
+        }
+        Ok(())
+    }
+
+    /// Bytes beyond those that the connection began with.
+    fn extra(&self) -> u64 {
+        (self.made.saturating_sub(self.own) * self.bytes) as u64
+    }
 }
 
 struct Piece {
@@ -37,6 +82,8 @@ struct Piece {
     len: u32,
     home: Pieces,
     data: Buffer,
+    /// The drive has it, of a request whose pieces go one after the other.
+    is_inside: bool,
 }
 
 struct Slot {
@@ -45,6 +92,8 @@ struct Slot {
     /// Pieces that have not completed.
     left: u32,
     first: u32,
+    /// Bytes of a trim or a write of zeros that the drive was given.
+    issued: u64,
 }
 
 /// Requests in flight.
@@ -56,6 +105,12 @@ pub struct Requests {
     /// Empty when the drive keeps no data.
     classes: Vec<Class>,
     max_piece: usize,
+    /// Trims and writes of zeros that are not wholly given to the drive, and how
+    /// many bytes of such it has.
+    zeroing: VecDeque<u16>,
+    zeroed: u64,
+    /// The system did not give memory that was asked for last.
+    was_denied: bool,
 }
 
 const IDLE: Io = Io { cookie: 0, op: BlockOp::Flush, fua: false, offset: 0, len: 0 };
@@ -71,11 +126,19 @@ impl Requests {
             let count = (MAX_REQUEST as usize).div_ceil(large) + LARGE_SPARE;
             let shorter = [SMALL, MIDDLE].into_iter().filter(|&(bytes, _)| bytes < large);
             let wanted = shorter.chain([(large, count)]);
-            let class = |(bytes, count)| Ok(Class { bytes, free: Buffer::carve(count, bytes)? });
+            let class = |(bytes, most)| {
+                let small = bytes == SMALL.0;
+                let together = if small { TOGETHER } else { 1 };
+                let most = usize::next_multiple_of(most, together);
+                let own = if small { TOGETHER } else { 0 };
+                let mut class = Class { bytes, free: Vec::new(), made: 0, most, together, own };
+                class.make(own)?;
+                Ok(class)
+            };
             (wanted.map(class).collect::<Result<Vec<_>, OutOfMemory>>()?, large)
         };
         let pieces = (MAX_REQUEST as usize).div_ceil(max_piece) + SLOTS;
-        let slot = |_| Slot { io: IDLE, status: Status::SUCCESS, left: 0, first: NONE };
+        let slot = |_| Slot { io: IDLE, status: Status::SUCCESS, left: 0, first: NONE, issued: 0 };
         let piece = |_| Piece {
             slot: 0,
             class: 0,
@@ -83,6 +146,7 @@ impl Requests {
             len: 0,
             home: Pieces::default(),
             data: Buffer::empty(),
+            is_inside: false,
         };
         Ok(Requests {
             slots: (0..SLOTS).map(slot).collect(),
@@ -91,7 +155,15 @@ impl Requests {
             free_pieces: (0..pieces as u32).rev().collect(),
             classes,
             max_piece,
+            zeroing: VecDeque::with_capacity(SLOTS),
+            zeroed: 0,
+            was_denied: false,
         })
+    }
+
+    /// What a connection begins with, in bytes, about.
+    pub fn own(shape: Shape) -> u64 {
+        FIXED + if shape.kept == 0 { 0 } else { (TOGETHER * SMALL.0) as u64 }
     }
 
     /// The most commands that can be inside the drive at once.
@@ -119,16 +191,67 @@ impl Requests {
         (class as u8, each, len.div_ceil(each))
     }
 
-    /// Whether there is room for a request now.
+    /// Whether there is room for a request now, but for memory.
     #[inline]
     pub fn fits(&self, io: &Io) -> bool {
         let (class, _, count) = self.cut(io);
-        let buffers = if self.buffered(io) {
-            self.classes[usize::from(class)].free.len()
-        } else {
-            usize::MAX
-        };
-        !self.free_slots.is_empty() && self.free_pieces.len() >= count && buffers >= count
+        let lacks =
+            if self.buffered(io) { self.classes[usize::from(class)].lacks(count) } else { Some(0) };
+        !self.free_slots.is_empty() && self.free_pieces.len() >= count && lacks.is_some()
+    }
+
+    /// Bytes that have to be taken before there is room for a request.
+    #[inline]
+    pub fn wants(&self, io: &Io) -> u64 {
+        if !self.buffered(io) {
+            return 0;
+        }
+        let (class, _, count) = self.cut(io);
+        let class = &self.classes[usize::from(class)];
+        class.lacks(count).map_or(0, |lacks| (lacks * class.bytes) as u64)
+    }
+
+    /// Makes the buffers that a request lacks.
+    fn make(&mut self, io: &Io, member: &mut Membership<'_>) -> bool {
+        let bytes = self.wants(io);
+        if bytes == 0 {
+            return true;
+        }
+        let (class, _, count) = self.cut(io);
+        let class = &mut self.classes[usize::from(class)];
+        let lacks = class.lacks(count).unwrap_or(0);
+        if !member.take(bytes) {
+            return false;
+        }
+        let before = class.extra();
+        let made = class.make(lacks);
+        // What the system did not give is not held.
+        member.give(bytes - (class.extra() - before));
+        self.was_denied = made.is_err();
+        made.is_ok()
+    }
+
+    /// Whether the system did not give the memory that was asked for last.
+    pub fn was_denied(&self) -> bool {
+        self.was_denied
+    }
+
+    /// Gives all memory back beyond what the connection began with, as far as
+    /// it is not in use.
+    pub fn give_back(&mut self, member: &mut Membership<'_>) {
+        for class in &mut self.classes {
+            let before = class.extra();
+            // Those that were made together only go together.
+            if class.together == 1 {
+                class.made -= class.free.len();
+                class.free = Vec::new();
+            } else if class.free.len() == class.made && class.made > class.own {
+                (class.free, class.made) = (Vec::new(), 0);
+                // Where this fails, short requests wait for memory as others do.
+                let _ = class.make(class.own);
+            }
+            member.give(before - class.extra());
+        }
     }
 
     #[inline]
@@ -137,10 +260,10 @@ impl Requests {
     }
 
     /// Takes a request in, with all buffers that it needs. `None` when there
-    /// is no room before another has ended.
+    /// is no room, or no memory, before another has ended.
     #[inline]
-    pub fn admit(&mut self, io: Io) -> Option<u16> {
-        if !self.fits(&io) {
+    pub fn admit(&mut self, io: Io, member: &mut Membership<'_>) -> Option<u16> {
+        if !self.fits(&io) || !self.make(&io, member) {
             return None;
         }
         let (class, each, count) = self.cut(&io);
@@ -161,7 +284,7 @@ impl Requests {
             first = at;
         }
         self.slots[usize::from(slot)] =
-            Slot { io, status: Status::SUCCESS, left: count as u32, first };
+            Slot { io, status: Status::SUCCESS, left: count as u32, first, issued: 0 };
         Some(slot)
     }
 
@@ -185,6 +308,10 @@ impl Requests {
     /// [`limit`](Self::limit).
     #[inline]
     pub fn issue(&mut self, slot: u16, seat: usize, cmds: &mut Ring<BlockReq>) {
+        if is_zeroing(self.slots[usize::from(slot)].io.op) {
+            self.zeroing.push_back(slot);
+            return self.issue_zeroing(seat, cmds);
+        }
         let Slot { io, first, .. } = self.slots[usize::from(slot)];
         let (mut at, mut offset) = (first, io.offset);
         while at != NONE {
@@ -203,6 +330,52 @@ impl Requests {
         }
     }
 
+    /// Puts the next pieces of trims and writes of zeros at the end of `cmds`, as
+    /// many as the drive is to have.
+    pub fn issue_zeroing(&mut self, seat: usize, cmds: &mut Ring<BlockReq>) {
+        while let Some(&number) = self.zeroing.front() {
+            let slot = &mut self.slots[usize::from(number)];
+            let offset = slot.io.offset + slot.issued;
+            // Pieces end at whole multiples, so that no block is cut.
+            let left = u64::from(slot.io.len) - slot.issued;
+            let len = left.min(ZEROED - offset % ZEROED);
+            let piece = &mut self.pieces[slot.first as usize];
+            if piece.is_inside || (self.zeroed > 0 && self.zeroed + len > ZEROED) {
+                return;
+            }
+            (piece.is_inside, piece.len) = (true, len as u32);
+            let id = (seat as u64) << 32 | u64::from(slot.first);
+            let (op, fua, buffer) = (slot.io.op, slot.io.fua, Buffer::empty());
+            let req = BlockReq { id, op, fua, offset, len, buffer };
+            cmds.push(req).expect("there are no more commands than pieces");
+            slot.issued += len;
+            self.zeroed += len;
+            if slot.issued == u64::from(slot.io.len) {
+                self.zeroing.pop_front();
+            }
+        }
+    }
+
+    /// Drops what the drive was not given of trims and writes of zeros. `ended`
+    /// is told of those of which it has nothing; the others end with what it has.
+    pub fn give_up(&mut self, mut ended: impl FnMut(u16)) {
+        for number in self.zeroing.drain(..) {
+            let slot = &mut self.slots[usize::from(number)];
+            slot.status = slot.status.and(Status::ABORTED);
+            slot.issued = slot.io.len.into();
+            if !self.pieces[slot.first as usize].is_inside {
+                slot.left -= 1;
+                ended(number);
+            }
+        }
+    }
+
+    /// Whether the drive keeps pieces of long requests for a next turn.
+    #[inline]
+    pub fn is_zeroing(&self) -> bool {
+        !self.zeroing.is_empty()
+    }
+
     /// Takes a completion in; gives the request that it ended, if it did.
     #[inline]
     pub fn complete(&mut self, done: BlockDone) -> Option<u16> {
@@ -210,6 +383,13 @@ impl Requests {
         piece.data = done.buffer;
         let slot = &mut self.slots[usize::from(piece.slot)];
         slot.status = slot.status.and(done.status);
+        if is_zeroing(slot.io.op) {
+            piece.is_inside = false;
+            self.zeroed -= u64::from(piece.len);
+            if slot.issued < u64::from(slot.io.len) {
+                return None;
+            }
+        }
         slot.left -= 1;
         (slot.left == 0).then_some(piece.slot)
     }
@@ -259,6 +439,11 @@ impl Requests {
     }
 }
 
+/// Whether it takes the drive long and has no data.
+fn is_zeroing(op: BlockOp) -> bool {
+    matches!(op, BlockOp::Trim | BlockOp::WriteZeroes)
+}
+
 /// The protocol's word for how the drive ended a request.
 fn error_of(op: BlockOp, status: Status) -> u32 {
     match status {
@@ -277,8 +462,20 @@ fn error_of(op: BlockOp, status: Status) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Limits;
+    use crate::nbd::budget::Budget;
     use port::Time;
     use proptest::prelude::*;
+
+    /// A member of a budget of so many bytes.
+    fn member(memory: u64) -> Membership<'static> {
+        let limits = Limits { memory, clients: 2, ..Limits::default() };
+        let budget = Box::leak(Box::new(Budget::new(limits, 0)));
+        let (sock, _) = std::os::unix::net::UnixStream::pair().unwrap();
+        budget.join(sock.into()).map_err(drop).unwrap()
+    }
+
+    const PLENTY: u64 = 1 << 30;
 
     fn requests(max_bytes: u64, kept: u32) -> Requests {
         Requests::new(Shape { bytes: 1 << 40, kept, max_bytes, depth: 8 }).unwrap()
@@ -304,7 +501,7 @@ mod tests {
         for max_bytes in [4096, 8192, 64 << 10, 100 << 12, 1 << 20, 64 << 20] {
             let mut r = requests(max_bytes, 4096);
             let mut cmds = Ring::new(r.limit());
-            let slot = r.admit(io(BlockOp::Read, MAX_REQUEST)).unwrap();
+            let slot = r.admit(io(BlockOp::Read, MAX_REQUEST), &mut member(PLENTY)).unwrap();
             r.issue(slot, 3, &mut cmds);
             let mut next = 8192;
             for i in 0..cmds.len() {
@@ -324,7 +521,7 @@ mod tests {
     fn one_bad_piece_makes_a_bad_request() {
         let mut r = requests(4096, 4096);
         let mut cmds = Ring::new(r.limit());
-        let slot = r.admit(io(BlockOp::Read, 3 * 4096)).unwrap();
+        let slot = r.admit(io(BlockOp::Read, 3 * 4096), &mut member(PLENTY)).unwrap();
         r.issue(slot, 0, &mut cmds);
         let mut last = Ring::new(2);
         let first = cmds.pop().unwrap();
@@ -353,10 +550,70 @@ mod tests {
         let mut r = requests(1 << 20, 0);
         assert!(!r.has_data());
         let mut cmds = Ring::new(r.limit());
-        let slot = r.admit(io(BlockOp::Write, MAX_REQUEST)).unwrap();
+        let slot = r.admit(io(BlockOp::Write, MAX_REQUEST), &mut member(PLENTY)).unwrap();
         r.issue(slot, 0, &mut cmds);
         assert_eq!(cmds.len(), 32);
         assert!(cmds.front().unwrap().buffer.is_empty());
+    }
+
+    #[test]
+    fn long_trims_go_piece_by_piece() {
+        let mut r = requests(1 << 20, 4096);
+        let mut cmds = Ring::new(r.limit());
+        let mut member = member(0);
+        let long = Io { offset: 4096, ..io(BlockOp::Trim, 40 << 20) };
+        let mut slots: Vec<u16> = (0..3).map(|_| r.admit(long, &mut member).unwrap()).collect();
+        let short = r.admit(io(BlockOp::WriteZeroes, 8192), &mut member).unwrap();
+        slots.push(short);
+        slots.iter().for_each(|&slot| r.issue(slot, 0, &mut cmds));
+        let (mut ended, mut sizes) = (Vec::new(), Vec::new());
+        while !cmds.is_empty() {
+            assert!((0..cmds.len()).map(|i| cmds.get(i).unwrap().len).sum::<u64>() <= ZEROED);
+            sizes.extend((0..cmds.len()).map(|i| cmds.get(i).unwrap().len));
+            ended.extend(finish(&mut r, &mut cmds, Status::SUCCESS));
+            r.issue_zeroing(0, &mut cmds);
+        }
+        assert_eq!(sizes.iter().sum::<u64>(), (3 * (40 << 20)) + 8192);
+        assert_eq!(sizes[..3], [ZEROED - 4096, ZEROED, (8 << 20) + 4096]);
+        assert_eq!(ended, slots);
+    }
+
+    #[test]
+    fn what_was_not_given_to_the_drive_is_given_up() {
+        let mut r = requests(1 << 20, 4096);
+        let mut cmds = Ring::new(r.limit());
+        let mut member = member(0);
+        let long = Io { offset: 0, ..io(BlockOp::Trim, 40 << 20) };
+        let slots: Vec<u16> = (0..3).map(|_| r.admit(long, &mut member).unwrap()).collect();
+        slots.iter().for_each(|&slot| r.issue(slot, 0, &mut cmds));
+        assert_eq!(cmds.len(), 1);
+        let mut ended = Vec::new();
+        r.give_up(|slot| ended.push(slot));
+        assert_eq!(ended, slots[1..]);
+        assert!(!r.is_zeroing());
+        ended.extend(finish(&mut r, &mut cmds, Status::SUCCESS));
+        assert!(cmds.is_empty());
+        assert_eq!(ended.len(), 3);
+        for slot in ended {
+            assert_eq!(r.reply(slot).error, protocol::ESHUTDOWN);
+            r.retire(slot);
+        }
+        assert_eq!(r.free_slots.len(), SLOTS);
+    }
+
+    #[test]
+    fn what_there_is_no_memory_for_waits() {
+        let mut r = requests(1 << 20, 4096);
+        let mut member = member(0);
+        let large = io(BlockOp::Read, MAX_REQUEST);
+        let slot = r.admit(large, &mut member).unwrap();
+        assert!(
+            r.fits(&io(BlockOp::Read, 512 << 10)) && r.wants(&io(BlockOp::Read, 512 << 10)) > 0
+        );
+        assert!(r.admit(io(BlockOp::Read, 4 << 20), &mut member).is_none());
+        assert!(r.admit(io(BlockOp::Read, 4096), &mut member).is_some(), "of its own");
+        r.retire(slot);
+        assert!(r.admit(large, &mut member).is_some());
     }
 
     proptest! {
@@ -373,11 +630,12 @@ mod tests {
                 let buffers: Vec<usize> = r.classes.iter().map(|c| c.free.len()).collect();
                 (r.free_slots.len(), r.free_pieces.len(), buffers)
             };
+            let mut member = member(64 << 20);
             let before = free(&r);
             let mut admitted = Vec::new();
             for (write, sectors) in lens {
                 let op = if write { BlockOp::Write } else { BlockOp::Read };
-                let Some(slot) = r.admit(io(op, sectors * 512)) else { continue };
+                let Some(slot) = r.admit(io(op, sectors * 512), &mut member) else { continue };
                 let mut at = 0;
                 loop {
                     let part = r.fill(slot, at);
@@ -400,7 +658,9 @@ mod tests {
                 prop_assert!(r.data(slot).all(same));
                 r.retire(slot);
             }
+            r.give_back(&mut member);
             prop_assert_eq!(free(&r), before);
+            prop_assert_eq!(member.extra(), 0);
         }
     }
 }

@@ -1,28 +1,39 @@
 //! The server: listens, and gives each client a thread.
 //!
 //! On stop, requests that were received are served and answered, then the
-//! drive is flushed. A client can only harm its own connection.
+//! drive is flushed.
+//!
+//! What a client can do to others is bounded: the drive has few bytes of its
+//! trims and writes of zeros at once; all connections together have the memory
+//! of [`Limits::memory`]; and one that is silent gives way to newcomers. What
+//! is left is the drive itself, which all share.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope, scope, sleep};
 use std::time::{Duration, Instant};
 
 use port::{BlockDone, BlockReq, Port, Status};
 use rustix::event::{PollFd, PollFlags};
-use rustix::net::{Shutdown, shutdown, sockopt};
+use rustix::net::{Shutdown, sockopt};
 use thiserror::Error;
 
+use super::budget::{Budget, Member};
 use super::connection::{Ended, serve};
+use super::requests::Requests;
 use super::session::Export;
-use crate::drive::{DriveLost, SEATS, SharedDrive};
-use crate::listen::{ListenAddr, ListenError, Listener, StopHandle};
+use crate::drive::{DriveLost, SharedDrive};
+use crate::limits::Limits;
+use crate::listen::{Guest, ListenAddr, ListenError, Listener, StopHandle};
 
 /// How long clients that do not read their replies may hold up a stop.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long nobody is taken when there is no descriptor for anybody.
+const DEAF: Duration = Duration::from_millis(100);
+/// How long a send waits before the client is known to be silent.
+const SENDS: Duration = Duration::from_secs(1);
 /// Stack of a connection's thread: several times what it uses.
 const STACK: usize = 512 << 10;
 
@@ -49,6 +60,9 @@ pub struct Report {
     pub refused: u64,
     /// Connections that were closed because the client broke the protocol.
     pub faults: u64,
+    /// Connections that were closed because they were silent, or held memory
+    /// and did not go on, while others needed the room.
+    pub evicted: u64,
 }
 
 #[derive(Default)]
@@ -61,12 +75,18 @@ struct Counters {
 /// A server that listens.
 pub struct Server {
     listener: Listener,
+    limits: Limits,
 }
 
 impl Server {
     /// Listens on `addr`.
     pub fn bind(addr: &ListenAddr) -> Result<Server, ListenError> {
-        Ok(Server { listener: Listener::bind(addr)? })
+        Ok(Server { listener: Listener::bind(addr)?, limits: Limits::default() })
+    }
+
+    /// Sets what clients may take.
+    pub fn with(self, limits: Limits) -> Server {
+        Server { limits, ..self }
     }
 
     /// Where it listens: with the port that the system chose, when it was
@@ -79,7 +99,7 @@ impl Server {
     /// the drive, and returns. The drive must have the shape that `export`
     /// was made with.
     pub fn run<P>(
-        self,
+        mut self,
         export: &Export,
         drive: &SharedDrive<P>,
         stop: &StopHandle,
@@ -87,15 +107,15 @@ impl Server {
     where
         P: Port<Cmd = BlockReq, Done = BlockDone> + Send,
     {
-        let sockets = Sockets::new();
+        let budget = Budget::new(self.limits, Requests::own(export.shape()));
         let counters = Counters::default();
         let accepted = scope(|scope| {
-            let (sockets, counters) = (&sockets, &counters);
-            let crew = Crew { scope, export, drive, stop, sockets, counters };
-            let accepted = self.accept_all(&crew, stop);
+            let (budget, counters) = (&budget, &counters);
+            let crew = Crew { scope, export, drive, stop, budget, counters };
+            self.accept_all(&crew, stop);
             let stopped = drive.stop();
-            sockets.finish();
-            accepted.and(stopped.map_err(ServeError::from))
+            finish(budget);
+            stopped.map_err(ServeError::from)
         });
         accepted?;
         match drive.flush()? {
@@ -107,71 +127,50 @@ impl Server {
             connections: count(&counters.connections),
             refused: count(&counters.refused),
             faults: count(&counters.faults),
+            evicted: budget.evicted(),
         })
     }
 
     /// Takes clients until asked to stop.
-    fn accept_all<P>(&self, crew: &Crew<'_, '_, P>, stop: &StopHandle) -> Result<(), ServeError>
+    fn accept_all<P>(&mut self, crew: &Crew<'_, '_, P>, stop: &StopHandle)
     where
         P: Port<Cmd = BlockReq, Done = BlockDone> + Send,
     {
+        let mut is_deaf = false;
         while !stop.is_stopped() {
             let bell = PollFd::from_borrowed_fd(stop.bell(), PollFlags::IN);
             let clients = PollFd::from_borrowed_fd(self.listener.fd(), PollFlags::IN);
-            crate::drive::sleep(&mut [bell, clients], None);
+            let mut fds = [bell, clients];
+            let fds = &mut fds[..if is_deaf { 1 } else { 2 }];
+            crate::drive::sleep(fds, is_deaf.then_some(DEAF));
+            is_deaf = false;
             match self.listener.accept() {
-                Ok(sock) => crew.take(sock),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                // The client left, or there are too many open files: neither
-                // lasts, and neither is a reason to leave the others.
-                Err(_) => sleep(Duration::from_millis(10)),
+                Guest::Client(sock) => crew.take(sock),
+                Guest::Nobody | Guest::Gone => {}
+                Guest::Unseated => {
+                    crew.budget.warn(
+                        0,
+                        "there are no more file descriptors for clients: raise the limit \
+                         (ulimit -n)",
+                    );
+                    // Its descriptor is free when its thread has noticed.
+                    crew.budget.make_room();
+                    crew.refuse();
+                    is_deaf = !self.listener.turn_away();
+                }
             }
         }
-        Ok(())
     }
 }
 
-/// The sockets of all connections, so that they can be shut down.
-struct Sockets(Mutex<Vec<Option<Arc<OwnedFd>>>>);
-
-impl Sockets {
-    fn new() -> Sockets {
-        Sockets(Mutex::new(vec![None; SEATS]))
+/// Lets all connections finish, those that do not within [`GRACE`] by force.
+fn finish(budget: &Budget) {
+    budget.shut_all(Shutdown::Read);
+    let until = Instant::now() + GRACE;
+    while !budget.is_empty() && Instant::now() < until {
+        sleep(Duration::from_millis(1));
     }
-
-    fn all(&self) -> MutexGuard<'_, Vec<Option<Arc<OwnedFd>>>> {
-        // Nothing that is done under this lock can be left half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, sock: &Arc<OwnedFd>) -> Option<usize> {
-        let mut all = self.all();
-        let free = all.iter().position(Option::is_none)?;
-        all[free] = Some(sock.clone());
-        Some(free)
-    }
-
-    fn remove(&self, place: usize) {
-        self.all()[place] = None;
-    }
-
-    fn shut(&self, how: Shutdown) {
-        for sock in self.all().iter().flatten() {
-            // It may be closed by the client already.
-            let _ = shutdown(sock, how);
-        }
-    }
-
-    /// Lets all connections finish, those that do not within [`GRACE`] by
-    /// force.
-    fn finish(&self) {
-        self.shut(Shutdown::Read);
-        let until = Instant::now() + GRACE;
-        while self.all().iter().any(Option::is_some) && Instant::now() < until {
-            sleep(Duration::from_millis(1));
-        }
-        self.shut(Shutdown::Both);
-    }
+    budget.shut_all(Shutdown::Both);
 }
 
 /// What a connection's thread needs.
@@ -180,58 +179,50 @@ struct Crew<'scope, 'env, P: Port> {
     export: &'env Export,
     drive: &'env SharedDrive<P>,
     stop: &'env StopHandle,
-    sockets: &'env Sockets,
+    budget: &'env Budget,
     counters: &'env Counters,
 }
 
 impl<P: Port<Cmd = BlockReq, Done = BlockDone> + Send> Crew<'_, '_, P> {
+    fn refuse(&self) {
+        self.counters.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Gives a client a thread, or turns it away.
     fn take(&self, sock: OwnedFd) {
-        let sock = Arc::new(sock);
-        let Some(place) = self.sockets.add(&sock) else {
-            self.counters.refused.fetch_add(1, Ordering::Relaxed);
-            return;
-        };
-        let leave = Leave { sockets: self.sockets, place };
+        let budget = self.budget;
+        let again = |sock| if budget.make_room() { budget.join(sock) } else { Err(sock) };
+        let Ok(member) = budget.join(sock).or_else(again) else { return self.refuse() };
         let (export, drive, stop) = (self.export, self.drive, self.stop);
         let counters = self.counters;
-        let name = format!("nbd-{place}");
+        let name = "nbd".to_string();
         let thread =
             Builder::new().name(name).stack_size(STACK).spawn_scoped(self.scope, move || {
-                let _leave = leave;
-                prepare(&sock);
+                prepare(&member.member());
+                let is_read_only = budget.read_only.load(Ordering::Relaxed);
+                let export = export.clone().read_only(export.is_read_only() || is_read_only);
                 // A panic ends this connection only; one inside the drive also
                 // leaves the drive's lock poisoned.
-                let served = catch_unwind(AssertUnwindSafe(|| serve(sock.as_fd(), export, drive)));
+                let served = catch_unwind(AssertUnwindSafe(|| serve(member, &export, drive)));
                 if drive.is_lost() {
                     stop.stop();
                 }
                 count(counters, &served.unwrap_or(Ok(())));
             });
         if thread.is_err() {
-            self.counters.refused.fetch_add(1, Ordering::Relaxed);
+            self.refuse();
         }
     }
 }
 
-/// Gives a connection's place free, also when its thread panics or never ran.
-struct Leave<'a> {
-    sockets: &'a Sockets,
-    place: usize,
-}
-
-impl Drop for Leave<'_> {
-    fn drop(&mut self) {
-        self.sockets.remove(self.place);
-    }
-}
-
 /// What a connection's thread and socket are set to before the first byte.
-fn prepare(sock: &OwnedFd) {
+fn prepare(sock: &Member) {
     // By default a timer is 54 us late. Where this is refused it stays so.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     // Room for a group of replies; the system's own limit holds.
     let _ = sockopt::set_socket_send_buffer_size(sock, 1 << 20);
+    // So that a client that takes no replies is known to be silent.
+    let _ = sockopt::set_socket_timeout(sock, sockopt::Timeout::Send, Some(SENDS));
 }
 
 fn count(counters: &Counters, ended: &Result<(), Ended>) {

@@ -58,6 +58,7 @@ pub struct Export {
     name: String,
     description: String,
     shape: Shape,
+    is_read_only: bool,
 }
 
 impl Export {
@@ -85,7 +86,8 @@ impl Export {
         if !whole(shape.bytes) || !whole(shape.max_bytes) {
             return Err(NotServable::Shape { bytes: shape.bytes, max_bytes: shape.max_bytes });
         }
-        Ok(Export { name: Export::NAME.into(), description: "ssdkit drive".into(), shape })
+        let (name, description) = (Export::NAME.into(), "ssdkit drive".into());
+        Ok(Export { name, description, shape, is_read_only: false })
     }
 
     /// Gives the export a name and a description.
@@ -100,6 +102,18 @@ impl Export {
         Ok(self)
     }
 
+    /// Says whether the drive takes no writes. It is the drive that refuses
+    /// them; clients are told beforehand.
+    pub fn read_only(mut self, is_read_only: bool) -> Export {
+        self.is_read_only = is_read_only;
+        self
+    }
+
+    /// Whether clients are told that the drive takes no writes.
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
     /// The drive's shape.
     pub fn shape(&self) -> Shape {
         self.shape
@@ -112,7 +126,9 @@ impl Export {
 
     /// The transmission flags.
     pub fn flags(&self) -> u16 {
-        HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_TRIM | SEND_WRITE_ZEROES | CAN_MULTI_CONN
+        let all =
+            HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_TRIM | SEND_WRITE_ZEROES | CAN_MULTI_CONN;
+        if self.is_read_only { all | READ_ONLY } else { all }
     }
 
     fn is(&self, name: &[u8]) -> bool {

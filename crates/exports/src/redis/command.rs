@@ -44,6 +44,34 @@ pub enum Command {
     FlushAll,
 }
 
+impl Command {
+    /// Whether the beginning of each value that it reads is enough: what kind
+    /// it is, and of a sorted set or a member all.
+    pub fn wants_heads(self) -> bool {
+        !matches!(
+            self,
+            C::Get | C::MGet | C::StrLen | C::Incr | C::IncrBy | C::Decr | C::HSet | C::HMSet
+        ) && !matches!(self, C::HGet | C::HMGet | C::HGetAll | C::HDel | C::HLen | C::HExists)
+    }
+
+    /// Whether it has no keys and works in the store.
+    pub fn goes_through_all(self) -> bool {
+        matches!(self, C::Scan | C::FlushAll)
+    }
+
+    /// Whether all that it does is to read one record, once. Not ZCARD, which
+    /// could see a sorted set while it is deleted.
+    pub fn reads_one_record(self) -> bool {
+        matches!(self, C::Get | C::StrLen | C::Type | C::HGet | C::HMGet)
+            || matches!(self, C::HGetAll | C::HLen | C::HExists)
+    }
+
+    /// Whether it reads its keys some at a time and is done with each.
+    pub fn goes_in_portions(self) -> bool {
+        matches!(self, Command::MGet | Command::Exists)
+    }
+}
+
 /// Which arguments are keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {

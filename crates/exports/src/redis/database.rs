@@ -10,37 +10,40 @@
 //! of which what is left is whole. A command that fails changes nothing, or
 //! such steps only.
 //!
-//! One command at a time for each seat; a seat is a connection's.
+//! What reads one record takes no locks, so it never waits for another command:
+//! the tree gives a record as it is at one moment, and a batch takes effect at
+//! one moment. So it sees all that a command writes in a batch or nothing of it,
+//! and of what goes in steps it may see some.
+//!
+//! One command at a time for each seat; a seat is a connection's. A command
+//! goes on for a slice of work at a time, counted in bytes, and then stands
+//! behind all others that are ready; one call takes about a slice, and at most
+//! what is linear in the command's own bytes.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use btree::{Error as TreeError, Outcome, PageStore, Sink, Tree, Write};
 use port::Time;
 use thiserror::Error;
 
 use super::command::{Command, Found};
-use super::locks::{Claim, Locks};
+use super::job::{Common, Cursors, Job, Next, State};
+use super::locks::Locks;
+use super::mail::{FLUSH, HEADS, Inbox, Mail, SCAN};
 use super::resp::{self, Args};
-use super::value::{FORMAT, FORMAT_KEY, Value, main_key};
-
-/// Longest reply, in bytes, about.
-pub const MAX_REPLY: usize = 64 << 20;
+use super::value::{FORMAT, FORMAT_KEY, main_key};
 
 /// Reads of one command that wait at once.
 const READS: u32 = 64;
 
-/// Memory that an idle seat keeps, in bytes.
-const KEEP: usize = 64 << 10;
+/// Keys that a command reads at once which needs no more of them at a time.
+pub const PORTION: usize = 64;
 
-/// The number of a flush, above those of seats.
-const FLUSH: u64 = u64::MAX;
-/// Marks the parts of a number that are scans, and scans that want keys.
-const SCAN: u32 = 1 << 31;
-const KEYS: u32 = 1 << 30;
-
-/// Bytes of a value that a scan for keys keeps: a sorted set's record.
-const HEAD: usize = 9;
+/// Work that a command does before it is another's turn, in bytes.
+const SLICE: u64 = 512 << 10;
+/// What an operation, a stage and a lock take.
+const OPERATION: u64 = 512;
+const LOCK: u64 = 8;
 
 /// Why a command is answered with an error.
 #[derive(Clone, Debug, Error)]
@@ -54,6 +57,9 @@ pub enum Refusal {
     /// The reply is too long.
     #[error("ERR the reply is longer than 64 MiB: ask for less at once")]
     TooLong,
+    /// The server's clients have all the memory that they may.
+    #[error("ERR the clients of this server hold all the memory that they may: ask for less")]
+    Memory,
     /// A record cannot be read.
     #[error("ERR a record is damaged")]
     Damaged,
@@ -82,255 +88,6 @@ pub enum Progress {
     Done(u64),
 }
 
-/// A record of a scan: its key and its value.
-type Record = (Range<usize>, Range<usize>);
-
-/// What the tree has told a command.
-#[derive(Default)]
-pub struct Mail {
-    bytes: Vec<u8>,
-    values: Vec<Option<Range<usize>>>,
-    records: Vec<Record>,
-    outstanding: u32,
-    error: Option<Refusal>,
-}
-
-impl Mail {
-    fn clear(&mut self, values: usize) {
-        self.bytes.clear();
-        self.bytes.shrink_to(KEEP);
-        self.values.clear();
-        self.values.resize(values, None);
-        self.values.shrink_to(1024);
-        self.records.clear();
-    }
-
-    /// Value `i` of those that were asked for.
-    pub fn raw(&self, i: usize) -> Option<&[u8]> {
-        self.values[i].clone().map(|place| &self.bytes[place])
-    }
-
-    /// The same, as a value of Redis.
-    pub fn value(&self, i: usize) -> Result<Option<Value<'_>>, Refusal> {
-        let value = self.raw(i).map(|bytes| Value::of(bytes).ok_or(Refusal::Damaged));
-        value.transpose()
-    }
-
-    /// What a scan has found.
-    pub fn records(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
-        let bytes = &self.bytes;
-        self.records.iter().map(|(key, value)| (&bytes[key.clone()], &bytes[value.clone()]))
-    }
-
-    fn keep(&mut self, bytes: &[u8]) -> Range<usize> {
-        let start = self.bytes.len();
-        if start + bytes.len() > MAX_REPLY {
-            self.error = Some(Refusal::TooLong);
-            return start..start;
-        }
-        self.bytes.extend_from_slice(bytes);
-        start..self.bytes.len()
-    }
-}
-
-/// Where the tree tells.
-#[derive(Default)]
-struct Inbox {
-    mails: Vec<Mail>,
-    ready: VecDeque<u32>,
-    /// Who asks at this moment and sees by itself.
-    current: Option<u32>,
-    flushed: Option<Result<(), TreeError>>,
-}
-
-impl Sink for Inbox {
-    fn record(&mut self, tag: u64, key: &[u8], value: &[u8]) {
-        let (mail, part) = (&mut self.mails[(tag >> 32) as usize], tag as u32);
-        if part & SCAN == 0 {
-            mail.values[part as usize] = Some(mail.keep(value));
-            return;
-        }
-        let value = if part & KEYS != 0 { &value[..value.len().min(HEAD)] } else { value };
-        let record = (mail.keep(key), mail.keep(value));
-        mail.records.push(record);
-    }
-
-    fn done(&mut self, tag: u64, outcome: Result<Outcome, TreeError>) {
-        if tag == FLUSH {
-            self.flushed = Some(outcome.map(drop));
-            return;
-        }
-        let seat = (tag >> 32) as u32;
-        let mail = &mut self.mails[seat as usize];
-        mail.outstanding -= 1;
-        if let Err(error) = outcome {
-            mail.error = Some(error.into());
-        }
-        if mail.outstanding == 0 && self.current != Some(seat) {
-            self.ready.push_back(seat);
-        }
-    }
-}
-
-/// Byte strings, one behind the other.
-#[derive(Default)]
-pub struct List {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl List {
-    /// Without any.
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.shrink_to(KEEP);
-        self.ends.clear();
-        self.ends.shrink_to(1024);
-    }
-
-    /// Appends what `make` puts behind its argument.
-    pub fn push(&mut self, make: impl FnOnce(&mut Vec<u8>)) {
-        make(&mut self.bytes);
-        self.ends.push(self.bytes.len());
-    }
-
-    fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    fn get(&self, i: usize) -> &[u8] {
-        let start = if i == 0 { 0 } else { self.ends[i - 1] };
-        &self.bytes[start..self.ends[i]]
-    }
-}
-
-/// What a command wants next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// The values of [`Job::asked`].
-    Get,
-    /// So many records from [`Job::from`] on; of the values only the beginning
-    /// when it wants keys.
-    Scan {
-        /// How many.
-        count: u64,
-        /// Whether it wants keys.
-        keys: bool,
-    },
-    /// [`Job::writes`] written, all or none, and then the next stage.
-    Write,
-    /// The same, and then the end: the reply is there.
-    WriteAndEnd,
-    /// Nothing: the reply is there.
-    End,
-}
-
-/// Where a command is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
-    #[default]
-    Idle,
-    Lock,
-    Next(Next),
-    /// The next read of [`Job::asked`].
-    Reads(usize),
-    Told(Next),
-}
-
-/// A command under way.
-#[derive(Default)]
-pub struct Job {
-    found: Option<Found>,
-    state: State,
-    claim: Claim,
-    again: bool,
-    /// Where the reply begins.
-    reply: usize,
-    /// How many stages are over, for [`super::work`] to set.
-    pub stage: u8,
-    /// Record keys to get.
-    pub asked: List,
-    /// Where to scan from.
-    pub from: Vec<u8>,
-    /// Keys of records to write, and their values; `None` to delete.
-    pub writes: List,
-    values: List,
-    deletes: Vec<bool>,
-    /// How many keys more there are when it is written.
-    pub more_keys: i64,
-    /// A number that the command keeps.
-    pub count: u64,
-    /// Another.
-    pub left: u64,
-    /// The stage that clearing a sorted set goes back to.
-    pub back: u8,
-    /// And a text, or the key of a sorted set that is cleared.
-    pub text: Vec<u8>,
-}
-
-impl Job {
-    /// Adds a write.
-    pub fn put(&mut self, key: impl FnOnce(&mut Vec<u8>), value: impl FnOnce(&mut Vec<u8>)) {
-        self.writes.push(key);
-        self.values.push(value);
-        self.deletes.push(false);
-    }
-
-    /// Adds a deletion.
-    pub fn delete(&mut self, key: impl FnOnce(&mut Vec<u8>)) {
-        self.writes.push(key);
-        self.values.push(|_| {});
-        self.deletes.push(true);
-    }
-
-    /// Whether there is anything to write.
-    pub fn has_writes(&self) -> bool {
-        self.writes.len() > 0
-    }
-
-    fn clear_writes(&mut self) {
-        self.writes.clear();
-        self.values.clear();
-        self.deletes.clear();
-        self.more_keys = 0;
-    }
-}
-
-/// Where scans over all keys are, by number.
-pub struct Cursors {
-    next: u64,
-    known: VecDeque<(u64, Vec<u8>)>,
-}
-
-/// Cursors that are remembered.
-const CURSORS: usize = 1024;
-
-impl Cursors {
-    /// The last key before a cursor.
-    pub fn find(&self, cursor: u64) -> Option<&[u8]> {
-        let i = self.known.binary_search_by_key(&cursor, |known| known.0).ok()?;
-        Some(&self.known[i].1)
-    }
-
-    /// A new cursor behind `key`.
-    pub fn add(&mut self, key: &[u8]) -> u64 {
-        if self.known.len() == CURSORS {
-            self.known.pop_front();
-        }
-        self.next += 1;
-        self.known.push_back((self.next, key.to_vec()));
-        self.next
-    }
-}
-
-/// What commands see beside their keys.
-pub struct Common {
-    /// How many keys there are.
-    pub keys: i64,
-    /// Where scans are.
-    pub cursors: Cursors,
-}
-
 /// The database.
 pub struct Database<S> {
     tree: Tree<S>,
@@ -339,6 +96,8 @@ pub struct Database<S> {
     locks: Locks,
     /// Seats whose commands found all operations of the tree under way.
     stalled: VecDeque<u32>,
+    /// Seats whose commands have had their slice.
+    yielded: VecDeque<u32>,
     /// What commands share.
     pub common: Common,
     /// The flush that is next to begin, and whether it has anything to do.
@@ -380,10 +139,8 @@ impl<S: PageStore> Database<S> {
             jobs: (0..seats).map(|_| Job::default()).collect(),
             locks: Locks::new(),
             stalled: VecDeque::new(),
-            common: Common {
-                keys: look.keys,
-                cursors: Cursors { next: 0, known: VecDeque::new() },
-            },
+            yielded: VecDeque::new(),
+            common: Common { keys: look.keys, cursors: Cursors::default() },
             next_flush: 1,
             is_dirty: true,
         })
@@ -421,6 +178,55 @@ impl<S: PageStore> Database<S> {
     pub fn poll(&mut self, now: Time) {
         self.tree.poll(now, &mut self.inbox);
         self.inbox.ready.append(&mut self.stalled);
+        self.inbox.ready.append(&mut self.yielded);
+        // Else those who yield again and again would always be before them.
+        self.inbox.ready.append(&mut self.locks.retry);
+    }
+
+    /// Work that the last call of [`Self::begin`] or [`Self::go_on`] has done,
+    /// in bytes, about.
+    pub fn spent(&self) -> u64 {
+        self.inbox.work
+    }
+
+    /// Whether a command can go on without anything happening.
+    pub fn is_ready(&self) -> bool {
+        !(self.inbox.ready.is_empty() && self.yielded.is_empty() && self.locks.retry.is_empty())
+    }
+
+    /// Memory that a seat has, in bytes.
+    pub fn memory(&self, seat: u32) -> usize {
+        self.jobs[seat as usize].memory() + self.inbox.mails[seat as usize].memory()
+    }
+
+    /// Makes a seat's command that only reads end with an error. False when
+    /// it writes, or has not begun.
+    pub fn refuse(&mut self, seat: u32) -> bool {
+        let job = &self.jobs[seat as usize];
+        let reads = job.found.is_some_and(|found| !found.writes);
+        let refuses = reads && !matches!(job.state, State::Idle | State::Lock);
+        if refuses {
+            self.inbox.mails[seat as usize].error.get_or_insert(Refusal::Memory);
+        }
+        refuses
+    }
+
+    /// Ends a seat's command that waits for its locks, without a reply. False
+    /// when it does not.
+    pub fn cancel(&mut self, seat: u32) -> bool {
+        let job = &mut self.jobs[seat as usize];
+        let waits = job.state == State::Lock;
+        if waits {
+            self.locks.forget(seat, &job.claim);
+            job.end();
+        }
+        waits
+    }
+
+    /// Gives all memory of a seat back whose last command is over.
+    pub fn leave(&mut self, seat: u32) {
+        self.jobs[seat as usize] = Job::default();
+        self.inbox.mails[seat as usize] = Mail::default();
     }
 
     /// The next seat whose command can go on.
@@ -445,7 +251,8 @@ impl<S: PageStore> Database<S> {
         let job = &mut self.jobs[seat as usize];
         job.found = Some(found);
         (job.state, job.stage, job.again) = (State::Lock, 0, false);
-        (job.count, job.more_keys, job.reply) = (0, 0, out.len());
+        (job.count, job.more_keys, job.reply, job.next) = (0, 0, out.len(), 0);
+        (job.heads, job.steps) = (found.command.wants_heads(), 0);
         job.text.clear();
         job.asked.clear();
         if found.command == Command::FlushAll {
@@ -453,7 +260,11 @@ impl<S: PageStore> Database<S> {
         } else {
             job.claim.on(found.keys.of(args), found.writes);
         }
-        for key in found.keys.of(args) {
+        if found.command.reads_one_record() {
+            job.claim.only_looks();
+        }
+        let most = if found.command.goes_in_portions() { PORTION } else { usize::MAX };
+        for key in found.keys.of(args).take(most) {
             job.asked.push(|to| main_key(key, to));
         }
         self.go_on(seat, args, out)
@@ -463,6 +274,7 @@ impl<S: PageStore> Database<S> {
     /// with.
     pub fn go_on(&mut self, seat: u32, args: Args<'_>, out: &mut Vec<u8>) -> Progress {
         let mut job = std::mem::take(&mut self.jobs[seat as usize]);
+        self.inbox.work = 0;
         let progress = self.advance(seat, &mut job, args, out);
         self.jobs[seat as usize] = job;
         progress
@@ -477,6 +289,11 @@ impl<S: PageStore> Database<S> {
                 self.inbox.mails[seat as usize].error = failed;
                 return Progress::Waits;
             }
+            if self.inbox.work >= SLICE {
+                self.inbox.mails[seat as usize].error = failed;
+                self.yielded.push_back(seat);
+                return Progress::Waits;
+            }
             let result = match (failed, job.state) {
                 (Some(refusal), _) => Err(refusal),
                 (None, State::Idle) => return Progress::Waits,
@@ -488,13 +305,18 @@ impl<S: PageStore> Database<S> {
                     ) {
                         return Progress::Waits;
                     }
+                    self.inbox.work += job.claim.len() as u64 * LOCK;
                     Ok(State::Next(Next::Get))
+                }
+                (None, State::Next(Next::Later)) => {
+                    self.inbox.work = self.inbox.work.max(SLICE);
+                    Ok(State::Told(Next::Later))
                 }
                 (None, State::Next(Next::Get)) => {
                     self.inbox.mails[seat as usize].clear(job.asked.len());
                     Ok(State::Reads(0))
                 }
-                (None, State::Next(Next::End)) => return self.end(job, found),
+                (None, State::Next(Next::End)) => return self.end(seat, job, found),
                 (None, State::Next(next)) => match self.ask(seat, job, next) {
                     Err(Refusal::Tree(TreeError::Busy(_))) => {
                         self.stalled.push_back(seat);
@@ -515,6 +337,7 @@ impl<S: PageStore> Database<S> {
                 }
                 (None, State::Told(next)) if matches!(next, Next::Write | Next::WriteAndEnd) => {
                     self.locks.wrote(&job.claim, self.next_flush);
+                    self.inbox.work += job.claim.len() as u64 * LOCK;
                     self.is_dirty = true;
                     self.common.keys += job.more_keys;
                     job.clear_writes();
@@ -531,7 +354,7 @@ impl<S: PageStore> Database<S> {
                 Err(refusal) => {
                     out.truncate(job.reply);
                     resp::error(out, &refusal.to_string());
-                    return self.end(job, found);
+                    return self.end(seat, job, found);
                 }
             }
         }
@@ -546,19 +369,29 @@ impl<S: PageStore> Database<S> {
         args: Args<'_>,
         out: &mut Vec<u8>,
     ) -> Result<State, Refusal> {
-        job.reply = out.len();
         let mail = &self.inbox.mails[seat as usize];
-        super::work::work(found.command, job, mail, &mut self.common, args, out).map(State::Next)
+        let before = out.len();
+        let next = super::work::work(found.command, job, mail, &mut self.common, args, out);
+        let reply = out.len().saturating_sub(before) as u64;
+        self.inbox.work += OPERATION + reply + std::mem::take(&mut job.steps);
+        next.map(State::Next)
     }
 
-    fn end(&mut self, job: &mut Job, found: Found) -> Progress {
-        let seen = match found.command {
-            Command::Scan | Command::FlushAll => self.locks.seen_all(),
-            _ => self.locks.seen(&job.claim),
+    fn end(&mut self, seat: u32, job: &mut Job, found: Found) -> Progress {
+        let looks = found.command == Command::Scan || found.command.reads_one_record();
+        let seen = if looks && self.locks.is_written(&job.claim) {
+            // It may have seen what is not known to be written yet: the next
+            // flush has it. There must be one, also when nothing was written.
+            self.is_dirty = true;
+            self.next_flush
+        } else if matches!(found.command, Command::Scan | Command::FlushAll) {
+            self.locks.seen_all()
+        } else {
+            self.locks.seen(&job.claim)
         };
         self.locks.give(&mut job.claim);
-        job.clear_writes();
-        job.state = State::Idle;
+        job.end();
+        self.inbox.mails[seat as usize].clear(0);
         Progress::Done(seen)
     }
 
@@ -566,9 +399,14 @@ impl<S: PageStore> Database<S> {
     fn read(&mut self, seat: u32, job: &Job, mut next: usize) -> Result<usize, Refusal> {
         self.inbox.current = Some(seat);
         let mut result = Ok(());
-        while next < job.asked.len() && self.inbox.mails[seat as usize].outstanding < READS {
+        let heads = if job.heads { u64::from(HEADS) } else { 0 };
+        while next < job.asked.len()
+            && self.inbox.mails[seat as usize].outstanding < READS
+            && self.inbox.work < SLICE
+        {
             self.inbox.mails[seat as usize].outstanding += 1;
-            let tag = u64::from(seat) << 32 | next as u64;
+            self.inbox.work += OPERATION;
+            let tag = u64::from(seat) << 32 | heads | next as u64;
             result = self.tree.get(tag, job.asked.get(next), &mut self.inbox);
             if result.is_err() {
                 self.inbox.mails[seat as usize].outstanding -= 1;
@@ -587,10 +425,11 @@ impl<S: PageStore> Database<S> {
         self.inbox.mails[seat as usize].outstanding = 1;
         self.inbox.current = Some(seat);
         let (tree, inbox) = (&mut self.tree, &mut self.inbox);
+        inbox.work += OPERATION * (1 + job.writes.len() as u64);
         let result = match next {
             Next::Scan { count, keys } => {
                 inbox.mails[seat as usize].clear(0);
-                let part = SCAN | if keys { KEYS } else { 0 };
+                let part = SCAN | if keys { HEADS } else { 0 };
                 tree.scan(tag | u64::from(part), &job.from, count, inbox)
             }
             _ if job.writes.len() == 1 && job.deletes[0] => {
@@ -636,3 +475,6 @@ impl Sink for Look {
         self.ended = Some(outcome.map(drop));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@
 //! circle; it waits in the line of a stripe that is taken, and newcomers stand
 //! behind it. One that has several keys may be overtaken while it waits. A
 //! command on everything waits until nothing runs, and keeps all others out
-//! meanwhile.
+//! meanwhile. Reads of one record need no lock ([`Claim::only_looks`]).
 
 use std::collections::VecDeque;
 
@@ -31,6 +31,8 @@ pub struct Claim {
     stripes: Vec<u16>,
     writes: bool,
     everything: bool,
+    /// It needs no locks; the stripes tell what it can have seen.
+    looks: bool,
     is_held: bool,
 }
 
@@ -41,21 +43,43 @@ impl Claim {
         self.stripes.extend(keys.map(|key| xxh3_64(key) as u16 & (STRIPES - 1) as u16));
         self.stripes.sort_unstable();
         self.stripes.dedup();
-        (self.writes, self.everything) = (writes, false);
+        (self.writes, self.everything, self.looks) = (writes, false, false);
+    }
+
+    /// How many locks it has or wants.
+    pub fn len(&self) -> usize {
+        self.stripes.len()
+    }
+
+    /// Memory that it has, in bytes.
+    pub fn memory(&self) -> usize {
+        self.stripes.capacity() * size_of::<u16>()
+    }
+
+    /// Gives memory back that is seldom needed.
+    pub fn shrink(&mut self) {
+        self.stripes.clear();
+        self.stripes.shrink_to(1024);
     }
 
     /// Wants everything.
     pub fn on_everything(&mut self) {
         self.stripes.clear();
-        (self.writes, self.everything) = (true, true);
+        (self.writes, self.everything, self.looks) = (true, true, false);
+    }
+
+    /// Reads so that no lock is needed.
+    pub fn only_looks(&mut self) {
+        self.looks = true;
     }
 }
 
 /// All locks.
 pub struct Locks {
     stripes: Vec<Stripe>,
-    /// Claims that are held.
+    /// Claims that are held, and those of them that write.
     running: usize,
+    writing: usize,
     /// Who has or wants everything.
     owner: Option<u32>,
     /// Who waits for that to end.
@@ -72,6 +96,7 @@ impl Locks {
         Locks {
             stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
             running: 0,
+            writing: 0,
             owner: None,
             gate: VecDeque::new(),
             retry: VecDeque::new(),
@@ -82,6 +107,9 @@ impl Locks {
     /// Takes all that `claim` wants for `who`. When that cannot be, `who` is
     /// put into [`Locks::retry`] later.
     pub fn take(&mut self, who: u32, claim: &mut Claim, again: bool) -> bool {
+        if claim.looks {
+            return true;
+        }
         if self.owner.is_some_and(|owner| owner != who) {
             self.gate.push_back(who);
             return false;
@@ -90,6 +118,7 @@ impl Locks {
             self.owner = Some(who);
             claim.is_held = self.running == 0;
             self.running += usize::from(claim.is_held);
+            self.writing += usize::from(claim.is_held);
             return claim.is_held;
         }
         let is_taken = |&&i: &&u16| {
@@ -108,7 +137,30 @@ impl Locks {
         }
         claim.is_held = true;
         self.running += 1;
+        self.writing += usize::from(claim.writes);
         true
+    }
+
+    /// Whether somebody holds, to write, a lock of `claim`, or any lock where
+    /// it names none.
+    pub fn is_written(&self, claim: &Claim) -> bool {
+        let all = claim.stripes.is_empty() || self.owner.is_some();
+        (all && self.writing > 0)
+            || claim.stripes.iter().any(|&i| self.stripes[usize::from(i)].is_written)
+    }
+
+    /// Forgets that `who` waits for `claim`.
+    pub fn forget(&mut self, who: u32, claim: &Claim) {
+        let others = |&waits: &u32| waits != who;
+        self.gate.retain(others);
+        self.retry.retain(others);
+        for &i in &claim.stripes {
+            self.stripes[usize::from(i)].line.retain(others);
+        }
+        if self.owner == Some(who) && !claim.is_held {
+            self.owner = None;
+            self.retry.append(&mut self.gate);
+        }
     }
 
     /// Says that what `claim` holds was written, and which flush makes it
@@ -138,6 +190,7 @@ impl Locks {
             return;
         }
         self.running -= 1;
+        self.writing -= usize::from(claim.writes);
         if claim.everything {
             self.owner = None;
             self.retry.append(&mut self.gate);
@@ -179,6 +232,27 @@ mod tests {
         locks.give(&mut all);
         assert_eq!(locks.retry.pop_front(), Some(3));
         assert!(locks.take(3, &mut b, true));
+    }
+
+    #[test]
+    fn who_does_not_wait_any_more_keeps_nobody_out() {
+        let mut locks = Locks::new();
+        let [mut a, mut all, mut b, mut c] = std::array::from_fn(|_| Claim::default());
+        a.on([&b"a"[..]].into_iter(), true);
+        b.on([&b"a"[..], b"b"].into_iter(), true);
+        c.on([&b"c"[..]].into_iter(), true);
+        all.on_everything();
+        assert!(locks.take(1, &mut a, false));
+        assert!(!locks.take(2, &mut b, false) && !locks.take(3, &mut all, false));
+        assert!(!locks.take(4, &mut c, false), "at the gate");
+        locks.forget(3, &all);
+        assert_eq!(locks.retry.pop_front(), Some(4));
+        assert!(locks.take(4, &mut c, true));
+        locks.forget(2, &b);
+        locks.give(&mut a);
+        assert!(locks.retry.is_empty());
+        b.on([&b"b"[..]].into_iter(), false);
+        assert!(locks.take(1, &mut a, false) && locks.is_written(&a) && !locks.is_written(&b));
     }
 
     proptest! {

@@ -11,12 +11,18 @@
 //! YCSB need them. No expiry, transactions, publishing, scripts, replication or
 //! passwords.
 
+mod answers;
+mod client;
 mod command;
 mod database;
 mod glob;
+mod job;
 mod locks;
+mod mail;
 pub mod resp;
+mod room;
 mod server;
+mod serving;
 mod value;
 mod work;
 

@@ -147,6 +147,11 @@ impl Parser {
         Args { bytes, places: &self.places }
     }
 
+    /// Memory that it has, in bytes.
+    pub fn memory(&self) -> usize {
+        self.places.capacity() * size_of::<Range<usize>>() + self.line.capacity()
+    }
+
     /// Bytes of the command that are understood.
     pub fn understood(&self) -> usize {
         self.pos
@@ -160,6 +165,7 @@ impl Parser {
         if self.places.capacity() > 1024 {
             self.places.shrink_to(64);
         }
+        self.line.shrink_to(1024);
         *self = Parser {
             places: std::mem::take(&mut self.places),
             line: std::mem::take(&mut self.line),

@@ -14,7 +14,10 @@
 //! little-endian. Pages are checksummed below. Records that are otherwise are
 //! told as damaged.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
+
+use btree::MAX_KEY;
 
 /// The value of the record that says how the others are to be read.
 pub const FORMAT: &[u8] = b"ssdkit redis 1";
@@ -90,6 +93,100 @@ pub fn fields(mut packed: &[u8]) -> impl Iterator<Item = Field<'_>> {
 /// The value of a field.
 pub fn field<'a>(packed: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     fields(packed).find(|field| field.0 == name).map(|field| field.1)
+}
+
+/// How many names are sought one by one. More are hashed, with a key that
+/// nobody outside knows.
+const FEW: usize = 16;
+
+/// The fields of a hash, to be found by name in a time that does not grow with
+/// their number.
+pub struct Fields<'a> {
+    /// In the order in which they were first set.
+    pub all: Vec<Field<'a>>,
+    places: HashMap<&'a [u8], usize>,
+}
+
+impl<'a> Fields<'a> {
+    /// Those of a packed hash.
+    pub fn of(packed: &'a [u8]) -> Fields<'a> {
+        Fields { all: fields(packed).collect(), places: HashMap::new() }
+    }
+
+    /// The place of a field. Of one that is there twice it is the first.
+    pub fn find(&mut self, name: &[u8]) -> Option<usize> {
+        if self.all.len() <= FEW {
+            return self.all.iter().position(|field| field.0 == name);
+        }
+        if self.places.is_empty() {
+            let names = self.all.iter().enumerate().rev();
+            self.places = names.map(|(i, field)| (field.0, i)).collect();
+        }
+        self.places.get(name).copied()
+    }
+
+    /// Gives a field a value.
+    pub fn set(&mut self, name: &'a [u8], value: &'a [u8]) {
+        if let Some(i) = self.find(name) {
+            self.all[i].1 = value;
+            return;
+        }
+        if !self.places.is_empty() {
+            self.places.insert(name, self.all.len());
+        }
+        self.all.push((name, value));
+    }
+}
+
+/// Names, to be asked whether one is among them in a time that does not grow
+/// with their number.
+pub enum Names<'a> {
+    /// Few.
+    Few(Vec<&'a [u8]>),
+    /// Many.
+    Many(HashSet<&'a [u8]>),
+}
+
+impl<'a> Names<'a> {
+    /// These.
+    pub fn of(names: impl Iterator<Item = &'a [u8]>) -> Names<'a> {
+        let all: Vec<_> = names.collect();
+        if all.len() <= FEW { Names::Few(all) } else { Names::Many(all.into_iter().collect()) }
+    }
+
+    /// Whether `name` is one of them.
+    pub fn has(&self, name: &[u8]) -> bool {
+        match self {
+            Names::Few(all) => all.contains(&name),
+            Names::Many(all) => all.contains(name),
+        }
+    }
+}
+
+/// Of each of `names` whether it is the last of its kind.
+pub fn lasts<'a>(names: impl Iterator<Item = &'a [u8]>) -> Vec<bool> {
+    let all: Vec<_> = names.collect();
+    if all.len() <= FEW {
+        return (0..all.len()).map(|i| !all[i + 1..].contains(&all[i])).collect();
+    }
+    let mut seen = HashSet::with_capacity(all.len());
+    let mut lasts: Vec<bool> = all.iter().rev().map(|name| seen.insert(*name)).collect();
+    lasts.reverse();
+    lasts
+}
+
+/// Makes `record`, the key of one, the least that is behind it.
+pub fn next_key(record: &mut Vec<u8>) {
+    if record.len() < MAX_KEY {
+        return record.push(0);
+    }
+    // There is none that is longer: the next is not behind it, but above.
+    while record.last() == Some(&u8::MAX) {
+        record.pop();
+    }
+    if let Some(last) = record.last_mut() {
+        *last += 1;
+    }
 }
 
 /// Packs fields.
@@ -189,7 +286,40 @@ mod tests {
         assert_eq!(ordered(-0.0), ordered(0.0));
     }
 
+    #[test]
+    fn the_next_key_is_no_longer_than_a_key_may_be() {
+        let next = |mut key: Vec<u8>| {
+            next_key(&mut key);
+            key
+        };
+        assert_eq!(next(b"ka".to_vec()), b"ka\0");
+        let long = |end: &[u8]| [&vec![b'k'; MAX_KEY - end.len()], end].concat();
+        assert_eq!(next(long(b"a")), long(b"b"));
+        let mut above = long(b"b\xff\xff");
+        above.truncate(MAX_KEY - 2);
+        assert_eq!(next(long(b"a\xff\xff")), above);
+    }
+
     proptest! {
+        #[test]
+        fn many_names_are_as_few(names in prop::collection::vec(0u8..60, 0..50), name in 0u8..60) {
+            let all: Vec<[u8; 1]> = names.iter().map(|&n| [n]).collect();
+            let each = || all.iter().map(|n| &n[..]);
+            prop_assert_eq!(Names::of(each()).has(&[name]), names.contains(&name));
+            let last = |i: usize| !names[i + 1..].contains(&names[i]);
+            prop_assert_eq!(lasts(each()), (0..names.len()).map(last).collect::<Vec<_>>());
+            let mut fields = Fields::of(&[]);
+            let mut model: Vec<u8> = Vec::new();
+            for (i, n) in all.iter().enumerate() {
+                fields.set(n, &all[i / 2]);
+                if !model.contains(&n[0]) {
+                    model.push(n[0]);
+                }
+            }
+            prop_assert_eq!(fields.all.iter().map(|f| f.0[0]).collect::<Vec<_>>(), model.clone());
+            prop_assert_eq!(fields.find(&[name]), model.iter().position(|&n| n == name));
+        }
+
         #[test]
         fn scores_sort(a: f64, b: f64) {
             prop_assume!(!a.is_nan() && !b.is_nan());

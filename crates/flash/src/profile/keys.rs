@@ -69,7 +69,7 @@ macro_rules! key {
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 56] = [
+pub static KEYS: [Key; 57] = [
     key!("geometry", "groups", true, COUNT, dimensions.groups, count, show_count,
         "channels; a super-channel counts once"),
     key!("geometry", "pus", true, COUNT, dimensions.pus, count, show_count,
@@ -112,6 +112,8 @@ pub static KEYS: [Key; 56] = [
         "out-of-band bytes take channel time"),
     key!("timing", "reads_first", false, FLAG, timing.reads_first, flag, show_flag,
         "reads go before programs and erases that wait"),
+    key!("timing", "read_burst", false, LIMIT, timing.read_burst, limit, show_limit,
+        "reads that go before one that waits"),
     key!("timing", "suspend", false, FLAG, timing.suspend, flag, show_flag,
         "a read interrupts a program or an erase"),
     key!("timing", "suspend_time", false, TIME, timing.suspend_time, quantity::time, show_time,

@@ -32,6 +32,18 @@ impl BenchArgs {
                 "--fua-every and --flush-every need writes: take --rw randwrite or the like",
             );
         }
+        let steady = self.precondition() == Precondition::Steady;
+        if (self.steady_rounds.is_some() || self.steady_round.is_some()) && !steady {
+            return refuse(
+                "--steady-rounds and --steady-round are for --precondition steady: add it",
+            );
+        }
+        if self.rate.is_some() && self.blocks.batch.is_some() {
+            return refuse(
+                "--batch is for a closed loop, and with --rate each request goes when it arrives: \
+                 leave one of them out",
+            );
+        }
         if self.range.is_some_and(|r| r.len < u64::from(self.bs)) {
             return refuse("--range is shorter than one request of --bs");
         }
@@ -77,6 +89,11 @@ impl BenchArgs {
             DriveSpec::Nbd(_) if self.blocks.are_given() => refuse(
                 "nbd: drives have no block layer here: leave out its options, from --cores to --batch",
             ),
+            DriveSpec::Nbd(_) if self.writes() && !self.destroy => Err(Error::Usage(format!(
+                "this writes over what is on {}, and nobody here knows what that is: add \
+                 --destroy if it may be lost",
+                self.drive
+            ))),
             DriveSpec::Nbd(_) => Ok(()),
             DriveSpec::Null(spec) => self.check_null(spec),
             DriveSpec::Storage(spec) => self.check_storage(spec),
@@ -105,7 +122,7 @@ impl BenchArgs {
     /// Whether the options agree with a null drive.
     fn check_null(&self, spec: &NullSpec) -> Result<(), Error> {
         let refuse = |text: &str| Err(Error::Usage(text.into()));
-        if self.verify || self.precondition != Precondition::None {
+        if self.verify || self.precondition() != Precondition::None {
             return refuse("a null: drive keeps nothing: leave out --verify and --precondition");
         }
         if self.clock() == ClockKind::Virtual && !spec.is_timed() {

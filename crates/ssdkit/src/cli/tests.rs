@@ -6,6 +6,8 @@ use blkmq::{Merge, Plug, Spread};
 use clap::CommandFactory;
 use proptest::prelude::*;
 
+use crate::runner::Rounds;
+
 fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(line.split_whitespace())
 }
@@ -41,7 +43,20 @@ fn defaults_are_as_documented() {
     let args = bench("mem:ref --rw randread");
     assert_eq!((args.bs, args.qd, args.threads, args.seed), (4096, 1, 1, 1));
     assert_eq!(args.clock(), ClockKind::Virtual);
-    assert_eq!(args.precondition, Precondition::None);
+    assert_eq!(args.precondition(), Precondition::None);
+    // A drive that is read has something on it first.
+    for (rest, new, first) in [
+        ("--rw randread", true, Precondition::Seq),
+        ("--rw randrw", true, Precondition::Seq),
+        ("--rw randread", false, Precondition::None),
+        ("--rw randwrite", true, Precondition::None),
+        ("--rw trim", true, Precondition::None),
+        ("--rw randread --precondition none", true, Precondition::None),
+        ("--rw randread --precondition steady", false, Precondition::Steady),
+    ] {
+        let settled = bench(&format!("mem:ref {rest}")).settled(new);
+        assert_eq!(settled.precondition, Some(first), "{rest} {new}");
+    }
     assert_eq!(args.end(), End::Ios(1_000_000));
     assert_eq!(args.reads(), 100);
     args.check().unwrap();
@@ -50,6 +65,43 @@ fn defaults_are_as_documented() {
     }
     assert!(!args.blocks.are_given() && !args.destroy);
     assert_eq!(args.blocks.cores(), 1);
+}
+
+#[test]
+fn times_without_a_unit_are_seconds() {
+    let args = bench("null: --rw read --time 10 --ramp 0.5 --max-time 2min");
+    assert_eq!((args.time, args.ramp), (Some(10_000_000_000), Some(500_000_000)));
+    assert_eq!(args.max_time, Some(120_000_000_000));
+    for wrong in ["--time 0", "--time x", "--time 1e3", "--time -1", "--time 5parsecs"] {
+        let text = parse(&format!("ssdkit bench null: --rw read {wrong}")).unwrap_err().to_string();
+        assert!(!text.contains("xs"), "{text}");
+    }
+}
+
+#[test]
+fn the_steady_state_has_knobs() {
+    let rounds = |rest: &str| bench(&format!("mem:ref --rw randwrite {rest}")).rounds();
+    assert_eq!(rounds(""), Rounds { window: 5, ns: 60_000_000_000 });
+    let short = rounds("--precondition steady --steady-rounds 3 --steady-round 15s");
+    assert_eq!(short, Rounds { window: 3, ns: 15_000_000_000 });
+    assert!(refused("mem:ref --rw randwrite --steady-rounds 3").contains("--precondition steady"));
+    assert!(parse("ssdkit bench mem:ref --rw read --steady-rounds 2").is_err());
+}
+
+#[test]
+fn a_batch_has_no_arrivals() {
+    let text = refused("null: --rw read --qd 4 --rate 1k --batch 2");
+    assert!(text.contains("--batch is for a closed loop"), "{text}");
+}
+
+#[test]
+fn what_is_served_is_not_written_over_unasked() {
+    let text = refused("nbd:/tmp/a --rw randrw");
+    assert!(text.contains("nbd:/tmp/a") && text.contains("--destroy"), "{text}");
+    for rest in ["--rw randread", "--rw randrw --destroy", "--rw trim --destroy"] {
+        bench(&format!("nbd:/tmp/a {rest}")).check().unwrap();
+    }
+    refused("nbd:/tmp/a --rw read --precondition seq");
 }
 
 #[test]
@@ -79,7 +131,7 @@ fn wrong_values_are_usage_errors() {
         ("mem:ref --rw read --qd 0", "65536"),
         ("mem:ref --rw read --ios 0", "more than zero"),
         ("mem:ref --rw read --ios many", "5M"),
-        ("mem:ref --rw read --time 5", "no unit"),
+        ("mem:ref --rw read --time 5x", "not a unit"),
         ("mem:ref --rw read --time 5s --ios 5", "cannot be used with"),
         ("mem:ref --rw randrw --read-percent 101", "101"),
         ("mem:ref --rw randread --zipf 0", "at most 5"),
@@ -92,7 +144,6 @@ fn wrong_values_are_usage_errors() {
         ("mem:ref --rw read --dispatch hosted:0", "1 to 1024"),
         ("mem:ref --rw read --dispatch outside", "inline, hosted"),
         ("mem:ref --rw read --weights 0,1", "1000"),
-        ("mem:ref --rw read --timeout 5", "no unit"),
         ("null:size=1G --rw read", "no key of a drive"),
         ("null:mbps=100 --rw read", "add completion_nsec"),
         ("file: --rw read", "a path with a `/`"),
@@ -173,7 +224,8 @@ fn only_a_drive_with_data_is_served() {
     };
     let args = serve("mem:ref --nbd 127.0.0.1:10809");
     args.check().unwrap();
-    serve("ssd:a --nbd b").check().unwrap();
+    serve("ssd:a --nbd b --client-memory 128M").check().unwrap();
+    serve("ssd:a --nbd ./80").check().unwrap();
     assert_eq!(args.nbd, Some(NbdAddress::Tcp("127.0.0.1".into(), 10809)));
     serve("mem:ref --redis a --sync everysec --pages log --memory 8M").check().unwrap();
     serve("ssd:a --redis b --destroy --pages in-place").check().unwrap();
@@ -185,6 +237,10 @@ fn only_a_drive_with_data_is_served() {
         "mem:ref,target=batch --redis a --pages log",
         "mem:ref --nbd a --sync no",
         "ssd:a --nbd a --destroy",
+        "mem:ref --nbd 80",
+        "mem:ref --redis 6379",
+        "mem:ref --nbd a --client-memory 127M",
+        "mem:ref",
     ] {
         assert!(serve(other).check().is_err(), "{other}");
     }
@@ -193,7 +249,7 @@ fn only_a_drive_with_data_is_served() {
     for other in ["nbd:b", "null:", "/dev/sda"] {
         assert!(serve(&format!("{other} --nbd a")).check().is_err(), "{other}");
     }
-    assert_eq!(parse("ssdkit serve mem:ref").unwrap_err().exit_code(), 2);
+    assert!(serve("mem:ref").check().is_err(), "it is served nowhere");
 }
 
 #[test]

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::error::Error;
 use crate::fault_rules::Rules;
+use crate::memory;
 
 const KEYS: &str = "copy";
 
@@ -68,9 +69,10 @@ impl FileSpec {
 
     /// Opens it: for writing, unless it is only copied or `read_only`.
     pub fn open(&self, read_only: bool) -> Result<OpenFile, Error> {
-        let path = Path::new(&self.path);
-        let opened = DriveFile::open(path, read_only || self.copy);
-        let opened = opened.map_err(|e| file_error(&self.path, e))?;
+        let (path, failed) = (Path::new(&self.path), |e| file_error(&self.path, e));
+        let header = DriveFile::header_of(path).map_err(failed)?;
+        memory::ask_file(&self.path, &header.geometry)?;
+        let opened = DriveFile::open(path, read_only || self.copy).map_err(failed)?;
         let header = opened.medium.header();
         let (config, seed) = config(header, &self.path, self.to_string())?;
         Ok(OpenFile { config, seed, cache: header.cache, away: 0, opened })
@@ -99,6 +101,14 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
+    /// Whether it was made and never used: then nothing can be on it. What reads
+    /// as nothing on another one may have been lost.
+    pub fn is_new(&self) -> bool {
+        let Opened { clean, last_used, chunks, .. } = &self.opened;
+        let unused = |chunk: &flash::Chunk| chunk.programmed == 0 && chunk.wear == 0;
+        *clean && last_used.is_none() && chunks.iter().all(unused)
+    }
+
     /// The time on the host since it was last used counts. None where either is
     /// not known.
     pub fn count_time_off(&mut self) {
@@ -159,6 +169,9 @@ struct Text {
     software: String,
     size: u64,
     data_chunks: u32,
+    /// Blocks of these chunks of a unit that hold no data; not there for none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    idle: u32,
     store: String,
     target: String,
     victim: String,
@@ -169,7 +182,7 @@ struct Text {
     parity: u32,
 }
 
-/// Whether a drive has no parity.
+/// Whether a drive has no parity, or no idle blocks.
 fn is_none(width: &u32) -> bool {
     *width == 0
 }
@@ -195,6 +208,7 @@ pub fn header(config: &DriveConfig, seed: u64) -> Result<Header, Error> {
         software: env!("CARGO_PKG_VERSION").into(),
         size: config.size,
         data_chunks: config.data_chunks(),
+        idle: config.idle,
         store: config.spec.store.name().into(),
         target: config.spec.target.name().into(),
         victim: victim_name(config.spec.victim),
@@ -256,7 +270,11 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
     let (geometry, size) = (header.geometry, text.size);
     let above = above(&geometry, spec.parity).map_err(|e| wrong(&e))?;
     let faults = Rules::default();
-    let config = DriveConfig { name, spec, profile, size, reserve, geometry, above, faults };
+    if text.idle >= above.chunk_blocks() {
+        return Err(wrong(&"its idle blocks are a chunk or more"));
+    }
+    let idle = text.idle;
+    let config = DriveConfig { name, spec, profile, size, idle, reserve, geometry, above, faults };
     if config.size / BLOCK_BYTES >= config.data_blocks() {
         return Err(wrong(&"it is larger than its flash"));
     }
@@ -276,7 +294,7 @@ mod tests {
     fn a_header_reads_back() {
         for name in [
             "mem:ref,size=64M",
-            "mem:tlc,size=1G,spare=0.1,store=checksum,victim=d-choices:3,suspend=true",
+            "mem:tlc,size=1G,spare=0.2,store=checksum,victim=d-choices:3,suspend=true",
             "mem:null,size=16M,store=none,victim=fifo",
             "mem:tlc,size=1G,parity=8",
             "mem:tlc,size=1G,cache=protected",
@@ -308,7 +326,7 @@ mod tests {
             ("size = 67108864", "size = 671088640000", "larger than its flash"),
             ("cache = \"volatile\"", "cache = \"protected\"", "contradict"),
             ("store = \"memory\"", "store = \"none\"", "contradict"),
-            ("data_chunks = 1", "data_chunks = 2", "contradict"),
+            ("data_chunks = 3", "data_chunks = 4", "contradict"),
             ("seed = 1", "seed = 1\nparity = 7", "divides 64"),
             ("version = 1", "version = = 1", "makes no sense"),
         ] {

@@ -29,10 +29,26 @@ fn chunks_follow_from_the_capacity() {
     // 8 GiB / 0.8 = 10 GiB; a chunk on each of 64 units is 128 MiB.
     let c = mem("mem:ref,size=8G").unwrap();
     assert_eq!((c.size, c.data_chunks(), c.spare()), (8 << 30, 80, 0.2));
-    // One block more needs one chunk more.
+    // One block more needs one chunk more, of which the rest is idle.
     let c = mem(&format!("mem:ref,size={}", (8u64 << 30) + 4096)).unwrap();
-    assert_eq!(c.data_chunks(), 81);
-    assert!(c.spare() > 0.2);
+    assert_eq!((c.data_chunks(), c.idle), (81, 511));
+    assert!((c.spare() - 0.2).abs() < 1e-4);
+    // Decimal, as drives are sold.
+    assert_eq!(mem("mem:ref,size=8GB").unwrap().size, 8_000_000_000);
+}
+
+#[test]
+fn a_spare_that_cannot_be_kept_is_refused_with_the_nearest() {
+    // 1 GiB on 64 units: 8.6 chunks a unit, of which two are open.
+    let c = mem("mem:ref,size=1G,spare=0.07").unwrap();
+    assert!((c.spare() / 0.07 - 1.0).abs() < 0.01, "{}", c.spare());
+    let text = error("mem:ref,size=256M,spare=0.07");
+    assert!(text.contains("take spare=0.5 or more, size=715M or more"), "{text}");
+    assert!(mem("mem:ref,size=256M,spare=0.5").is_ok());
+    assert!(mem("mem:ref,size=715M,spare=0.07").is_ok());
+    // What nobody asked for is raised.
+    let c = mem("mem:ref,size=256M").unwrap();
+    assert_eq!(c.spare(), 0.5);
 }
 
 #[test]
@@ -141,7 +157,7 @@ fn the_effective_configuration_hides_nothing() {
     assert_eq!(v["profile"]["timing"]["read"], "50us");
     assert_eq!(v["profile"]["geometry"]["chunks"], 80);
     let reserve = v["reserve_chunks_per_pu"].as_u64().unwrap();
-    assert!(reserve > 6 && v["total_chunks_per_pu"] == 80 + reserve);
+    assert!(reserve > 3 && v["total_chunks_per_pu"] == 80 + reserve);
     assert_eq!((v["store"].as_str(), v["victim"].as_str()), (Some("none"), Some("fifo")));
     assert_eq!(v["cache"], "volatile");
     let size = mem("mem:ref,size=1G,cache=protected").unwrap();
@@ -275,7 +291,7 @@ proptest! {
     }
 
     #[test]
-    fn the_spare_is_kept_with_the_fewest_chunks(
+    fn the_spare_is_kept_exactly_or_refused(
         blocks in 1u64..1 << 26,
         spare in 1u32..=90,
         groups in 1u32..9,
@@ -284,12 +300,27 @@ proptest! {
         let size = blocks * BLOCK_BYTES;
         let spare = f64::from(spare) / 100.0;
         let keys = format!("size={size},spare={spare},groups={groups},pages={pages}");
-        let c = mem(&format!("mem:ref,{keys}")).unwrap();
-        prop_assert_eq!(c.size, size);
-        prop_assert!(c.spare() >= spare - 1e-12);
-        let per_chunk = c.data_blocks() / u64::from(c.data_chunks());
-        let fewer = c.data_blocks() - per_chunk;
-        prop_assert!((fewer as f64) * (1.0 - spare) < blocks as f64 + 1e-6);
+        let pus = u64::from(groups) * 8;
+        match mem(&format!("mem:ref,{keys}")) {
+            Ok(c) => {
+                prop_assert_eq!(c.size, size);
+                prop_assert!(c.spare() >= spare - 1e-12);
+                let fewer = c.data_blocks() - pus;
+                prop_assert!((fewer as f64) * (1.0 - spare) < blocks as f64 + 1e-6);
+            }
+            Err(DriveError::Spare { nearest, nearest_size, .. }) => {
+                prop_assert!(nearest > spare && nearest_size > size);
+                let more = format!("mem:ref,size={nearest_size},spare={spare}");
+                let more = mem(&format!("{more},groups={groups},pages={pages}"));
+                prop_assert!(more.is_ok(), "{:?}", more.err());
+                if nearest <= 0.9 {
+                    let keys = format!("size={size},spare={nearest}");
+                    let less = mem(&format!("mem:ref,{keys},groups={groups},pages={pages}"));
+                    prop_assert!(less.is_ok(), "{:?}", less.err());
+                }
+            }
+            Err(e) => prop_assert!(false, "{e}"),
+        }
     }
 
     #[test]

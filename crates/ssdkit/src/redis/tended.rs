@@ -1,23 +1,73 @@
-//! A lent drive that is looked after when nobody uses it, on the thread that
-//! drives it.
+//! A drive that is looked after when nobody uses it, on the thread that drives
+//! it.
 
-use port::{BlockDone, BlockReq, Port, Ring, Time};
+use device::{Device, Link};
+use port::{BatchDone, BatchOp, Port, Ring, Status, Time};
+use targets::Batch;
 
 use crate::lent::Lent;
 use crate::serve::BEAT;
-use crate::stack::Drive;
+use crate::stack::{Backing, Drive};
 
-/// A drive whose data do not grow old unseen.
-pub struct Tended<D: Drive> {
-    drive: Lent<D>,
-    /// When it is looked after next.
-    due: Time,
+/// What is to be looked after now and then.
+pub trait Tend: Port {
+    /// Looks after what nobody reads, at `now`.
+    fn tend(&mut self, now: Time);
+
+    /// Of the completions from `first` on, those that failed for want of room
+    /// on the disk say so. The first time, `told`, so does the program.
+    fn explain(&self, _first: usize, _done: &mut Ring<Self::Done>, _told: &mut bool) {}
 }
 
-impl<D: Drive> Tended<D> {
+impl<D: Drive> Tend for Lent<D> {
+    fn tend(&mut self, now: Time) {
+        Lent::tend(self, now);
+    }
+}
+
+impl<M: Backing> Tend for Link<Batch<Device<M>>> {
+    fn tend(&mut self, now: Time) {
+        let target = self.below_mut();
+        target.below_mut().patrol(now);
+        target.heed_notices(now);
+    }
+
+    fn explain(&self, first: usize, done: &mut Ring<BatchDone>, told: &mut bool) {
+        for i in first..done.len() {
+            let Some(one) = done.get_mut(i) else { return };
+            if one.status.is_ok() || one.op == BatchOp::Read {
+                continue;
+            }
+            let medium = self.below().below().medium();
+            let Some(why) = medium.fault() else { return };
+            if medium.is_full() {
+                one.status = Status::CAPACITY_EXCEEDED;
+            }
+            if !std::mem::replace(told, true) {
+                eprintln!("ssdkit: {why}; until then the drive can only be read");
+            }
+        }
+    }
+}
+
+/// A drive whose data do not grow old unseen.
+pub struct Tended<P> {
+    drive: P,
+    /// When it is looked after next.
+    due: Time,
+    /// Why it fails was told.
+    told: bool,
+}
+
+impl<P: Tend> Tended<P> {
     /// Looks after `drive` from now on.
-    pub fn new(drive: Lent<D>) -> Tended<D> {
-        Tended { drive, due: beat(Time::ZERO) }
+    pub fn new(drive: P) -> Tended<P> {
+        Tended { drive, due: beat(Time::ZERO), told: false }
+    }
+
+    /// The drive again.
+    pub fn into_drive(self) -> P {
+        self.drive
     }
 }
 
@@ -25,12 +75,12 @@ fn beat(now: Time) -> Time {
     now + BEAT.as_nanos() as u64
 }
 
-impl<D: Drive> Port for Tended<D> {
-    type Cmd = BlockReq;
-    type Done = BlockDone;
+impl<P: Tend> Port for Tended<P> {
+    type Cmd = P::Cmd;
+    type Done = P::Done;
 
     #[inline]
-    fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
+    fn submit(&mut self, now: Time, cmds: &mut Ring<P::Cmd>) {
         self.drive.submit(now, cmds);
     }
 
@@ -40,9 +90,11 @@ impl<D: Drive> Port for Tended<D> {
     }
 
     #[inline]
-    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+    fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
         if self.drive.next_event().is_some_and(|at| at <= to) {
+            let first = done.len();
             self.drive.advance(to, done);
+            self.drive.explain(first, done, &mut self.told);
         }
         if to >= self.due {
             self.due = beat(to);

@@ -411,17 +411,19 @@ fn shared_lines(lab: &mut Lab, topology: Topology) -> Result<Vec<Row>, Error> {
     // Two a socket show all that is shared.
     let sockets = topology.sockets().min(4);
     let topology = Topology::new((2 * sockets).max(3), sockets).expect("there are some cores");
-    let requests = lab.options.pick(2000, 200);
+    let requests = lab.options.pick(2000, 100);
     let shared = Layer::mq(Spread::PerCore, Spread::One);
     let single = Layer::mq(Spread::One, Spread::One);
     let mut counted = Vec::new();
-    for layer in [Layer::Sq, single, shared, Layer::SHARED_TAGS, PER_CORE, Layer::Raw] {
+    // Those that are judged; all of them where there is time.
+    let all = [Layer::Sq, shared, PER_CORE, single, Layer::SHARED_TAGS, Layer::Raw];
+    for layer in all.into_iter().take(lab.options.pick(6, 3)) {
         let watched = Watched { layer, topology, requests };
         lab.watch.phase("writes to shared lines");
-        if !lab.watch.look(counted.len() as f64 / 6.0) {
+        if !lab.watch.look(counted.len() as f64 / all.len() as f64) {
             return Err(Error::Failed("stopped before its end".into()));
         }
-        let runs = match lines::count(watched) {
+        let runs = match least(watched) {
             Ok(writes) => Runs::one(writes),
             Err(why) => Runs::new(vec![]).voided(why),
         };
@@ -432,6 +434,25 @@ fn shared_lines(lab: &mut Lab, topology: Topology) -> Result<Vec<Row>, Error> {
     }
     Ok(rows_of_lines(&counted))
 }
+
+/// The least of a few counts: what a thread meets that was held up at a bad
+/// moment is not what comes with each request.
+fn least(watched: Watched) -> Result<f64, String> {
+    let mut least = lines::count(watched)?;
+    for _ in 1..COUNTS {
+        // Nothing is less than none, and most layers share something.
+        if least == 0.0 || least > RARE {
+            break;
+        }
+        least = least.min(lines::count(watched)?);
+    }
+    Ok(least)
+}
+
+/// Counts of a layer at most.
+const COUNTS: usize = 3;
+/// Fewer writes a request than this come now and then, and not with each.
+const RARE: f64 = 0.5;
 
 fn rows_of_lines(counted: &[(Layer, Runs)]) -> Vec<Row> {
     let ours = "the paper counts none";
@@ -537,7 +558,7 @@ mod tests {
         let (_, topology) = options.topology().unwrap();
         let n = counts(topology.cores()).len();
         // By figure: 6, 7, table 2, 8, 9 and 10, lines.
-        assert_eq!(outcome.rows.len(), 5 * n + 8 + 4 * n + 3 + 8 + 2 * n + 4 + 4 * n + 5 + 8);
+        assert_eq!(outcome.rows.len(), 5 * n + 8 + 4 * n + 3 + 8 + 2 * n + 4 + 4 * n + 5 + 5);
         let lines: Vec<_> = outcome.rows.iter().filter(|row| row.figure() == LINES).collect();
         assert!(lines.iter().all(|row| matches!(row.verdict(), Verdict::NotGated(_))));
         for row in outcome.rows.iter().filter(|row| row.figure() != LINES) {

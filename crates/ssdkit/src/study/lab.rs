@@ -139,7 +139,7 @@ impl<'a> Lab<'a> {
             configuration = outcome.drive;
             let report = outcome.report;
             let cpu = report.cpu.user_seconds + report.cpu.system_seconds;
-            Ok(Run { value: report.iops, share: Some(cpu / report.wall_seconds) })
+            Ok(Run { value: report.iops, share: Some(cpu / report.cpu.wall_seconds) })
         };
         let runs = match args.clock() {
             ClockKind::Virtual => Runs::one(once(self.watch)?.value),
@@ -217,10 +217,10 @@ impl<'a> Lab<'a> {
 
 /// An outcome that may be used: all requests did what they were asked.
 fn finished(outcome: bench::Outcome) -> Result<bench::Outcome, Error> {
-    match &outcome.first_error {
-        Some(first) => Err(Error::Failed(format!("a request failed: {first}"))),
-        None if outcome.interrupted => Err(Error::Failed("stopped before its end".into())),
-        None => Ok(outcome),
+    match (&outcome.problem, &outcome.report.void) {
+        (Some(what), _) | (None, Some(what)) => Err(Error::Failed(what.clone())),
+        (None, None) if outcome.interrupted => Err(Error::Failed("stopped before its end".into())),
+        (None, None) => Ok(outcome),
     }
 }
 

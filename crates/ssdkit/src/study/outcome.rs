@@ -114,31 +114,46 @@ impl Outcome {
         )))
     }
 
+    /// What came of it, before the rows.
+    fn write_summary(&self, out: &mut dyn Write) -> Result<(), Error> {
+        let (passed, failed, not_gated) = self.tally();
+        writeln!(out, "{passed} passed, {failed} failed, {not_gated} not gated")?;
+        let rows = self.rows.iter().filter(|row| row.verdict() == Verdict::Fail);
+        for row in rows {
+            writeln!(out, "  failed: {} ({})", row.what(), row.figure())?;
+        }
+        writeln!(out)?;
+        Ok(())
+    }
+
     fn write_text(&self, out: &mut dyn Write) -> Result<(), Error> {
         writeln!(out, "study {}: {}\n", self.study, self.about)?;
+        self.write_summary(out)?;
         writeln!(
             out,
             "{:<52} {:>8} {:>25} {:>7} {:>7}  {:<15} verdict",
             "", "paper", "ours", "spread", "ratio", "rule"
         )?;
         let mut figure = "";
+        let mut reasons = Vec::new();
         for row in &self.rows {
             if row.figure() != figure {
                 figure = row.figure();
                 writeln!(out, "{figure}")?;
             }
-            write_row(row, out)?;
+            write_row(row, &mut reasons, out)?;
         }
         writeln!(out)?;
+        for (i, reason) in reasons.iter().enumerate() {
+            writeln!(out, "[{}] not gated: {reason}", i + 1)?;
+        }
         for note in &self.notes {
             writeln!(out, "- {note}")?;
         }
-        let (passed, failed, not_gated) = self.tally();
         let m = &self.manifest;
-        writeln!(out, "\n{passed} passed, {failed} failed, {not_gated} not gated")?;
         writeln!(
             out,
-            "ssdkit {}, seed {}, {} processors, {:.0} s{}",
+            "\nssdkit {}, seed {}, {} processors, {:.0} s{}",
             m.version,
             m.seed,
             m.processors,
@@ -152,8 +167,21 @@ impl Outcome {
     }
 }
 
-fn write_row(row: &Row, out: &mut dyn Write) -> Result<(), Error> {
+/// A row. Why it is not judged is said once for all rows of which that is so:
+/// `reasons` has them, in the order of their numbers.
+fn write_row(row: &Row, reasons: &mut Vec<String>, out: &mut dyn Write) -> Result<(), Error> {
     let ratio = row.ratio().map_or("-".into(), |r| format!("{r:.3}"));
+    let verdict = match row.verdict() {
+        Verdict::NotGated(why) => {
+            let known = reasons.iter().position(|reason| *reason == why);
+            let number = known.unwrap_or_else(|| {
+                reasons.push(why);
+                reasons.len() - 1
+            });
+            format!("[{}]", number + 1)
+        }
+        judged => judged.to_string(),
+    };
     writeln!(
         out,
         "  {:<50} {:>8} {:>25} {:>7} {:>7}  {:<15} {}",
@@ -163,10 +191,10 @@ fn write_row(row: &Row, out: &mut dyn Write) -> Result<(), Error> {
         row.show_spread(),
         ratio,
         row.rule().to_string(),
-        row.verdict(),
+        verdict,
     )?;
-    for remark in row.remarks() {
-        writeln!(out, "      {remark}")?;
+    if let Some(words) = row.words() {
+        writeln!(out, "      paper: {words}")?;
     }
     Ok(())
 }
@@ -204,6 +232,20 @@ mod tests {
             assert!(error.to_string().contains("1 of 2 rows failed: w"), "{error}");
             assert!(String::from_utf8(out).unwrap().contains("not in the text"));
         }
+    }
+
+    #[test]
+    fn a_summary_comes_first_and_each_reason_once() {
+        let mut outcome = outcome(50.0);
+        let shown = outcome.rows[1].clone();
+        outcome.rows.push(shown);
+        let mut out = Vec::new();
+        outcome.print(false, &mut out).unwrap_err();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[2..4], ["0 passed, 1 failed, 2 not gated", "  failed: w (fig. 1)"]);
+        assert_eq!(text.matches("not in the text").count(), 1, "{text}");
+        assert_eq!(text.matches("[1]").count(), 3, "two rows and the reason:\n{text}");
     }
 
     #[test]

@@ -125,13 +125,14 @@ mod tests {
         let pattern = Pattern::uniform(shape.bytes, 50);
         let mut load = Load::new(&shape, &pattern, Pace::Closed { depth: 8 }, 1, 1).unwrap();
         let verifier = Some(Verifier::new(&shape, pattern.bs, 1).unwrap());
-        let mut runner = Runner { watch: &mut Watch::quiet(), verifier };
+        let mut watch = Watch::quiet();
+        let mut runner = Runner { verifier, ..Runner::new(&mut watch) };
         let plan = Plan { ramp: 0, until: Until::Ios(4000), count: true };
         let tally = runner.run(&mut pair, &mut load, plan).unwrap();
-        assert_eq!((tally.all().count(), tally.errors), (4000, 0), "{:?}", tally.first_error);
+        assert_eq!((tally.all().count(), tally.problem()), (4000, None));
         assert!(tally.seconds() > 0.0);
         let back = runner.read_back(&mut pair, &shape, &pattern, 1).unwrap();
-        assert_eq!(back.errors, 0, "{:?}", back.first_error);
+        assert_eq!(back.problem(), None);
         assert!(pair.stop().counters().user > 0);
     }
 }

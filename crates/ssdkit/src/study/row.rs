@@ -284,16 +284,12 @@ impl Row {
         widest.map_or("-".into(), |s| format!("{:.0} %", s * 100.0))
     }
 
-    /// What else is to be said: the paper's words, and why it is not judged.
-    pub fn remarks(&self) -> Vec<String> {
-        let mut remarks = Vec::new();
-        if let Reference::Says(words) = &self.reference {
-            remarks.push(format!("paper: {words}"));
+    /// The paper's words, where it gives no number.
+    pub fn words(&self) -> Option<&str> {
+        match &self.reference {
+            Reference::Says(words) => Some(words),
+            _ => None,
         }
-        if let Verdict::NotGated(why) = self.verdict() {
-            remarks.push(format!("not gated: {why}"));
-        }
-        remarks
     }
 
     /// For programs.

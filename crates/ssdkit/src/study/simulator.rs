@@ -252,7 +252,7 @@ fn null_pair_once(
     let pattern = Pattern::uniform(shape.bytes, 0);
     let mut load = Load::new(&shape, &pattern, Pace::Closed { depth: depth as u32 }, 1, seed)?;
     let mut pair = QueuePair::start(drive, depth)?;
-    let mut runner = Runner { watch, verifier: None };
+    let mut runner = Runner::new(watch);
     let (wall, cpu) = (Instant::now(), CpuTime::now());
     let run = runner.run(&mut pair, &mut load, plan);
     let (wall, (user, system)) = (wall.elapsed().as_secs_f64(), CpuTime::now().since(&cpu));
@@ -265,8 +265,8 @@ fn null_pair_once(
         }
     };
     pair.stop();
-    if let Some(first) = &tally.first_error {
-        return Err(Error::Failed(format!("a request failed: {first}")));
+    if let Some(what) = tally.problem() {
+        return Err(Error::Failed(what));
     }
     if tally.interrupted {
         return Err(Error::Failed("stopped before its end".into()));

@@ -11,7 +11,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use device::realtime::{pin, thread_cpu};
+use device::realtime::pin;
 use measure::Histogram;
 use port::{BlockDone, BlockReq, Port, Shape, Time};
 use workload::{Tight, TightOptions};
@@ -72,8 +72,8 @@ struct One {
     iops: f64,
     latency: Histogram,
     long: u64,
-    /// Processor time in ns, while it was counted.
-    cpu: u64,
+    /// How long it waited for its processor, in ns, if the system says.
+    waited: Option<u64>,
 }
 
 /// Runs `work` over each of `ports`, on a core of `on` each. Whoever finds
@@ -88,7 +88,7 @@ pub fn run<P: Blocks + Send>(
     let (n, idle) = (ports.len(), &idle);
     let on = on.get(..n).ok_or_else(|| Error::Usage(format!("there are fewer than {n} cores")))?;
     let (barrier, left, start) = (&Barrier::new(n), &AtomicUsize::new(n), Instant::now());
-    let before = busy(on);
+    let before = stolen(on);
     let all = std::thread::scope(|scope| {
         let one = |(i, port): (usize, P)| {
             let core = on[i];
@@ -104,8 +104,9 @@ pub fn run<P: Blocks + Send>(
         threads.into_iter().map(join).collect::<Result<Vec<One>, Error>>()
     })?;
     let wall = start.elapsed().as_nanos() as f64 * n as f64;
-    let cpu: u64 = all.iter().map(|one| one.cpu).sum();
-    let others = before.zip(busy(on)).map(|(before, after)| (after - before) * 1e9 - cpu as f64);
+    let waited: Option<u64> = all.iter().map(|one| one.waited).sum();
+    let stolen = before.zip(stolen(on)).map(|(before, after)| (after - before) * 1e9);
+    let others = waited.zip(stolen).map(|(waited, stolen)| waited as f64 + stolen);
     let mut latency = Histogram::new();
     all.iter().for_each(|one| latency.merge(&one.latency));
     let share = others.map(|others| 1.0 - others.max(0.0) / wall);
@@ -136,8 +137,8 @@ impl Thread<'_> {
         shape: &Shape,
         idle: &impl Fn(&mut P),
     ) -> Result<One, Error> {
-        let began = thread_cpu();
         let pinned = pin(core);
+        let began = waited();
         let load =
             TightOptions { seed: self.work.load.seed + self.number as u64, ..self.work.load };
         let tight = Tight::new(shape, load);
@@ -148,7 +149,7 @@ impl Thread<'_> {
             (Ok(()), Ok(mut tight)) => {
                 let mut one = self.count(&mut tight, &mut port, idle);
                 self.settle(&mut tight, &mut port, here);
-                one.cpu = thread_cpu() - began;
+                one.waited = began.zip(waited()).map(|(began, ended)| ended - began);
                 match tight.errors() {
                     0 => Ok(one),
                     n => Err(Error::Failed(format!("{n} requests failed"))),
@@ -168,7 +169,7 @@ impl Thread<'_> {
         let alone = (self.work.load.depth == 1).then_some((&mut latency, &mut long));
         self.until((began, began + self.work.time), tight, port, idle, alone);
         let iops = (tight.completed() - before) as f64 * 1e9 / self.now().since(began) as f64;
-        One { iops, latency, long, cpu: 0 }
+        One { iops, latency, long, waited: None }
     }
 
     /// From a time to another. Goes on until something has completed: a thread
@@ -227,21 +228,35 @@ impl Drop for Here<'_> {
     }
 }
 
-/// Seconds that these cores were not idle so far, whoever used them or took
-/// them from this machine; `None` where the system does not say.
-fn busy(on: &[usize]) -> Option<f64> {
+/// How long this thread was ready to run and did not, so far, in ns: exact,
+/// where ticks of 10 ms would say nothing of a short run. `None` where the
+/// system does not say.
+fn waited() -> Option<u64> {
+    waited_of(&std::fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+}
+
+/// From the time on a processor, that waiting for one, and the turns.
+fn waited_of(schedstat: &str) -> Option<u64> {
+    let mut fields = schedstat.split_whitespace().map_while(|f| f.parse::<u64>().ok());
+    let (_, waited) = (fields.next()?, fields.next()?);
+    // A system that does not count says that it never had a turn.
+    fields.next().filter(|&turns| turns > 0).map(|_| waited)
+}
+
+/// Seconds that others took these cores from this machine so far; `None` where
+/// the system does not say.
+fn stolen(on: &[usize]) -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     let ticks = rustix::param::clock_ticks_per_second() as f64;
-    let of = |core: &usize| busy_ticks(&stat, *core).map(|n| n as f64 / ticks);
+    let of = |core: &usize| stolen_ticks(&stat, *core).map(|n| n as f64 / ticks);
     on.iter().map(of).sum()
 }
 
-/// A core's ticks that were neither idle nor waiting for a disk.
-fn busy_ticks(stat: &str, core: usize) -> Option<u64> {
+/// A core's ticks that a machine beside this one had.
+fn stolen_ticks(stat: &str, core: usize) -> Option<u64> {
     let name = format!("cpu{core} ");
     let line = stat.lines().find_map(|line| line.strip_prefix(&name))?;
-    let fields: Vec<u64> = line.split_whitespace().map_while(|f| f.parse().ok()).take(8).collect();
-    (fields.len() == 8).then(|| fields.iter().sum::<u64>() - fields[3] - fields[4])
+    line.split_whitespace().nth(7)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -299,7 +314,9 @@ mod tests {
     #[test]
     fn ticks_are_read() {
         let stat = "cpu  9 9 9 9\ncpu0 1 2 3 100 50 4 5 6 7 8\ncpu1 1 1 1\nintr 5\n";
-        assert_eq!(busy_ticks(stat, 0), Some(21));
-        assert_eq!((busy_ticks(stat, 1), busy_ticks(stat, 2)), (None, None));
+        assert_eq!(stolen_ticks(stat, 0), Some(6));
+        assert_eq!((stolen_ticks(stat, 1), stolen_ticks(stat, 2)), (None, None));
+        assert_eq!(waited_of("1200 34 5\n"), Some(34));
+        assert_eq!((waited_of("0 0 0\n"), waited_of("")), (None, None));
     }
 }

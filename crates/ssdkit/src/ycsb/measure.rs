@@ -43,6 +43,7 @@ use super::counted::Counted;
 use super::measured::{Mark, Measured, Used};
 use super::setup::{CacheSize, Setup, StoreKind};
 use crate::error::Error;
+use crate::memory;
 use crate::stack;
 use crate::watch::Watch;
 
@@ -135,8 +136,8 @@ type Sides<P> = (Hosted<P>, Queue<<P as Port>::Cmd, <P as Port>::Done>);
 
 fn device(setup: &Setup) -> Result<Device<RamMedium>, Error> {
     let config = &setup.drive;
-    let medium = RamMedium::new(&config.geometry, BLOCK_BYTES as u32)?;
-    Ok(stack::new_device(config, setup.seed, medium)?)
+    let medium = memory::medium(config, BLOCK_BYTES as u32)?;
+    stack::new_device(config, setup.seed, medium)
 }
 
 /// The conventional drive of a run, new, and its outside with at most `depth`

@@ -16,6 +16,7 @@ use flash::{Ppa, TAG_BYTES};
 use port::{BLOCK_BYTES, Buffer, Status, Time};
 
 use super::config::BatchError;
+use super::mutation::{Mutation, is};
 use super::page::{Kind, Page, slot_tag};
 use super::slot::{Checkpoint as Record, Detour, Slots, Start, Turn};
 use super::write::{Gathered, Stage};
@@ -215,8 +216,8 @@ impl<D: OpenChannel> Batch<D> {
     }
 
     /// The first LSN that some page needs the log for.
-    fn oldest(&self) -> u64 {
-        let tables = [&self.garbage.small, &self.garbage.tiny, &self.map.tiny];
+    fn oldest(&mut self) -> u64 {
+        let tables = [&mut self.garbage.small, &mut self.garbage.tiny, &mut self.map.tiny];
         let oldest = tables.into_iter().map(super::paged::Paged::oldest).min().unwrap_or(u64::MAX);
         oldest.min(self.map.oldest()).min(self.applied + 1)
     }
@@ -236,7 +237,7 @@ impl<D: OpenChannel> Batch<D> {
     }
 
     fn make_record(&mut self, now: Time) {
-        let first = self.oldest();
+        let first = if is(Mutation::ForgetLog) { self.applied + 1 } else { self.oldest() };
         let (_, start) = self.log.start_for(first).expect("the log has a row");
         let checkpoint = &mut self.checkpoint;
         let record = &mut checkpoint.record;

@@ -20,6 +20,7 @@ use port::{BLOCK_BYTES, Buffer, Status, Time};
 
 use super::location::Location;
 use super::map::Map;
+use super::mutation::{Mutation, is};
 use super::page::{Held, Page, held, is_whole};
 use super::record::What;
 use super::space::Use;
@@ -174,7 +175,8 @@ impl<D: OpenChannel> Batch<D> {
         let wanted = low || (self.short_of_room && coming == 0);
         // Where nothing changed since none was found, none is found now.
         let state = self.applied + self.changes;
-        if (!wanted && self.failed.is_empty()) || self.no_victim == state {
+        let asked = !self.failed.is_empty() || !self.asked.is_empty();
+        if !(wanted || asked) || self.no_victim == state {
             return false;
         }
         let Some(victim) = self.victim(wanted) else {
@@ -200,9 +202,10 @@ impl<D: OpenChannel> Batch<D> {
         true
     }
 
-    /// The chunk to collect: one that failed; else that with the most garbage, of
-    /// the unit that has the fewest free chunks. Where all its chunks have much
-    /// less garbage than the best, that of the next unit.
+    /// The chunk to collect: one that failed; else one that was asked for; else
+    /// that with the most garbage, of the unit that has the fewest free chunks.
+    /// Where all its chunks have much less garbage than the best, that of the next
+    /// unit.
     ///
     /// Free chunks are so on all units, and the host's writes go to all of them.
     fn victim(&mut self, wanted: bool) -> Option<usize> {
@@ -210,6 +213,7 @@ impl<D: OpenChannel> Batch<D> {
         let valid = |chunk| self.garbage.valid(chunk);
         let candidates = failed.iter().filter(|&&chunk| space.can_go(chunk, valid(chunk)));
         let found = candidates.copied().min_by_key(|&chunk| (valid(chunk), chunk));
+        let found = found.or_else(|| self.next_asked());
         if found.is_some() || !wanted {
             return found;
         }
@@ -515,7 +519,7 @@ impl<D: OpenChannel> Batch<D> {
         let (mut any, mut held) = (false, false);
         for _ in 0..self.leaving.len() {
             let (chunk, after) = self.leaving.pop_front().expect("they were counted");
-            let early = after > self.log.durable_done;
+            let early = after > self.log.durable_done && !is(Mutation::EraseEarly);
             held |= early;
             if early || self.space.chunks[chunk].readers > 0 || self.erasing >= ERASES {
                 self.leaving.push_back((chunk, after));
@@ -545,6 +549,7 @@ impl<D: OpenChannel> Batch<D> {
         self.wear.raise(chunk, self.device.chunk(chunk).wear);
         if status.is_ok() && !self.space.chunks[chunk].failed {
             self.space.give(chunk);
+            self.level_wear();
         } else {
             self.space.end(chunk);
             self.space.chunks[chunk].usage = Use::Gone;

@@ -174,6 +174,17 @@ impl Layout {
     }
 }
 
+/// What is wrong with a block that must be there.
+#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
+pub enum Damaged {
+    /// It cannot be read: what the drive said.
+    #[error("it cannot be read ({0})")]
+    Unreadable(Status),
+    /// Something else is there.
+    #[error("something else is there")]
+    Foreign,
+}
+
 /// Why a batched target cannot be set up, or takes no more writes.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum BatchError {
@@ -212,11 +223,15 @@ pub enum BatchError {
     /// The drive cannot hold the target's own records.
     #[error("the drive has no good chunks for checkpoint records at the beginning of its units")]
     Slots,
-    /// There was a checkpoint, and no record of one is whole.
+    /// There was a checkpoint, and no record of one is whole; or there is none on
+    /// a drive that was written.
     #[error("no checkpoint record is whole: what the drive held cannot be found any more")]
     Checkpoint,
+    /// Nothing was ever written to the drive, and it is not to be made new.
+    #[error("the drive holds nothing")]
+    Nothing,
     /// Another version wrote the drive.
-    #[error("the drive was written by another version (format {0}, this one reads 1)")]
+    #[error("the drive was written by another version (format {0}, this one reads 1 and 2)")]
     Version(u32),
     /// The drive was made with another number of pages or geometry.
     #[error("the drive was made with {found} logical pages, not {asked}, or another geometry")]
@@ -227,20 +242,20 @@ pub enum BatchError {
         asked: u64,
     },
     /// A row of the log that must be there cannot be read.
-    #[error("the log is damaged at {at:?}: {status}")]
+    #[error("the log is damaged at {at:?}: {why}")]
     Log {
         /// Where.
         at: Ppa,
-        /// What the drive said, or success if something else is there.
-        status: Status,
+        /// What is wrong with it.
+        why: Damaged,
     },
-    /// A page of a table cannot be read.
-    #[error("a page of the tables at {at:?} is damaged: {status}")]
+    /// A page of a table is damaged, and so is what it would be made anew from.
+    #[error("a page of the tables at {at:?} is damaged, and others that say the same: {why}")]
     Table {
         /// Where.
         at: Ppa,
-        /// What the drive said, or success if something else is there.
-        status: Status,
+        /// What is wrong with it.
+        why: Damaged,
     },
     /// The drive answers no more.
     #[error("the drive stopped answering")]

@@ -12,12 +12,15 @@ pub(super) struct Dirty {
 }
 
 impl Dirty {
-    /// The page was changed by the batch `lsn`.
+    /// The page was changed by the batch `lsn`. True if no change before that one
+    /// is without a copy.
     #[inline]
-    pub fn touch(&mut self, lsn: u64) {
-        if self.rec == 0 {
+    pub fn touch(&mut self, lsn: u64) -> bool {
+        let first = self.rec == 0;
+        if first {
             self.rec = lsn;
         }
+        first
     }
 
     /// A copy of the page as it is now is being written.
@@ -47,6 +50,12 @@ impl Dirty {
             (0, rec) => rec,
             (writing, _) => writing,
         }
+    }
+
+    /// Whether the change `lsn` is one that the page needs the log for.
+    #[inline]
+    pub fn needs(&self, lsn: u64) -> bool {
+        self.rec == lsn || self.writing == lsn
     }
 
     /// Whether it is to be written so that the log up to `lsn` can go.

@@ -77,7 +77,7 @@ impl Garbage {
             self.counts[chunk] -= 1;
             self.groups.lower(chunk, self.counts[chunk]);
         }
-        self.small.dirty(word / PAGE_WORDS).touch(lsn);
+        self.small.touch(word / PAGE_WORDS, lsn);
     }
 
     pub fn is_valid(&self, at: Ppa) -> bool {
@@ -124,6 +124,13 @@ impl Garbage {
         for (word, bytes) in words.iter_mut().zip(from.chunks_exact(8)) {
             *word = !u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
         }
+    }
+
+    /// No block is valid, and all pages are to be written.
+    pub fn forget(&mut self, lsn: u64) {
+        self.valid.fill(0);
+        self.counts.fill(0);
+        (0..self.small.len()).for_each(|page| self.small.touch(page, lsn));
     }
 
     /// Counts the valid blocks of all chunks anew.

@@ -3,8 +3,8 @@
 use flash::{Geometry, Ppa};
 
 /// A flash address as MAP and the records of the log hold it: 8 bytes, in
-/// memory and on flash. Zero is nowhere; else the address plus one, with marks
-/// in the highest bits.
+/// memory and on flash. Zero is nowhere; the highest bit alone is lost; else the
+/// address plus one, with marks in the highest bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Location(u64);
 
@@ -19,6 +19,9 @@ impl Location {
     /// Nowhere: never written.
     pub const NONE: Location = Location(0);
 
+    /// Somewhere, and nobody knows where: it was written and cannot be found.
+    pub const LOST: Location = Location(WHOLE);
+
     /// The block at `ppa`.
     pub fn at(ppa: Ppa, whole: bool) -> Location {
         Location((ppa.0 + 1) | if whole { WHOLE } else { 0 })
@@ -28,6 +31,12 @@ impl Location {
     #[inline]
     pub fn ppa(self) -> Option<Ppa> {
         (self.0 & !(WHOLE | PENDING)).checked_sub(1).map(Ppa)
+    }
+
+    /// Whether it cannot be found.
+    #[inline]
+    pub fn is_lost(self) -> bool {
+        self.pending(false) == Location::LOST
     }
 
     /// Whether the block was written whole.
@@ -64,7 +73,7 @@ impl Location {
     /// block.
     pub fn from_flash(word: u64, geometry: &Geometry) -> Option<Location> {
         let location = Location(word);
-        if word == 0 {
+        if location == Location::NONE || location == Location::LOST {
             return Some(location);
         }
         let good = !location.is_pending() && location.ppa().is_some_and(|at| geometry.contains(at));

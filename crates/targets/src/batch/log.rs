@@ -381,6 +381,10 @@ impl<D: OpenChannel> Batch<D> {
         let chunk = self.geometry.chunk_index(at);
         self.chunk_mut(chunk).log_rows -= 1;
         self.fail_log_chunk(chunk);
+        if self.fault.is_some() {
+            self.log.current = None;
+            return;
+        }
         if attempt < self.log.links.len() {
             self.send_row();
             return;
@@ -435,7 +439,12 @@ impl<D: OpenChannel> Batch<D> {
     /// fails.
     #[cold]
     pub(super) fn fail_target(&mut self, now: Time, error: BatchError) {
+        // What was programmed and not made durable never will be.
+        let no_sync = matches!(error, BatchError::Flush(_));
         self.fault.get_or_insert(error);
+        // The row on its way, if there is one, may still become durable: then it
+        // is the row of batches that failed.
+        self.log.placed.clear();
         self.log.queue.clear();
         self.log.void = None;
         self.log.wants_done = false;
@@ -445,7 +454,11 @@ impl<D: OpenChannel> Batch<D> {
         for i in 0..self.order.len() {
             let id = self.order[i];
             let stage = self.writes[id as usize].stage;
-            lost |= !matches!(stage, Stage::Writing | Stage::Written | Stage::Synced);
+            lost |= match stage {
+                Stage::Synced => false,
+                Stage::Writing | Stage::Written => no_sync,
+                _ => true,
+            };
             if lost {
                 self.give_up(now, id, Status::WRITE_FAULT);
             }

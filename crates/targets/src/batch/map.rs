@@ -8,16 +8,24 @@
 //! A page stays in its slot while it is pinned, and while memory is ahead of
 //! flash. Of the others the clock takes one that was not used since it came by.
 
+use flash::Geometry;
 use port::{Lazy, OutOfMemory};
 
 use super::dirty::Dirty;
 use super::location::Location;
+use super::oldest::Oldest;
 use super::paged::{PAGE_WORDS, Paged, pages_for};
 
 /// Bytes of a page of MAP.
 pub(super) const PAGE_BYTES: usize = PAGE_WORDS * 8;
 
 const NONE: u32 = u32::MAX;
+
+/// An entry of a page as flash has it. `None` if the drive has no such block.
+pub(super) fn stored_entry(page: &[u8], entry: usize, geometry: &Geometry) -> Option<Location> {
+    let word = page[8 * entry..8 * entry + 8].try_into().expect("8 bytes");
+    Location::from_flash(u64::from_le_bytes(word), geometry)
+}
 
 /// An entry of MAP_S: 16 bytes.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +74,7 @@ pub(super) struct Map {
     free: Vec<u32>,
     /// How many slots have changes that flash has not.
     pub dirty: usize,
+    oldest: Oldest,
     /// MAP_T: where the pages of MAP_S are, and how far they are behind.
     pub tiny: Paged,
 }
@@ -91,6 +100,7 @@ impl Map {
             hand: 0,
             free: (0..slots as u32).rev().collect(),
             dirty: 0,
+            oldest: Oldest::new(slots),
             tiny: Paged::new(pages_for(pages)),
         })
     }
@@ -122,7 +132,7 @@ impl Map {
     /// A page is at `to` on flash, by the batch `lsn`.
     pub fn set_place(&mut self, page: usize, to: Location, lsn: u64) {
         self.roots[page].place = to;
-        self.tiny.dirty(page / PAGE_WORDS).touch(lsn);
+        self.tiny.touch(page / PAGE_WORDS, lsn);
     }
 
     /// The slot that has a page, or will have it.
@@ -215,9 +225,12 @@ impl Map {
 
     /// Takes note that a page was changed by the batch `lsn`.
     pub fn touch(&mut self, slot: u32, lsn: u64) {
-        let dirty = &mut self.slots[slot as usize].dirty;
+        let Map { slots, oldest, .. } = self;
+        let dirty = &mut slots[slot as usize].dirty;
         self.dirty += usize::from(!dirty.is_dirty());
-        dirty.touch(lsn);
+        if dirty.touch(lsn) {
+            oldest.note(slot as usize, lsn, |slot, lsn| slots[slot].dirty.needs(lsn));
+        }
     }
 
     /// A copy of a page is installed.
@@ -267,8 +280,9 @@ impl Map {
     }
 
     /// The first LSN that recovery must read for any page of MAP.
-    pub fn oldest(&self) -> u64 {
-        self.slots.iter().map(|slot| slot.dirty.oldest()).min().unwrap_or(u64::MAX)
+    pub fn oldest(&mut self) -> u64 {
+        let slots = &self.slots;
+        self.oldest.first(|slot, lsn| slots[slot].dirty.needs(lsn))
     }
 }
 

@@ -17,20 +17,21 @@
 //! What may fail: a bad request gets a status and changes nothing. A program
 //! that fails is done elsewhere. When the log or the checkpoint record cannot be
 //! written any more ([`Batch::fault`]), writes are refused, and all that was
-//! acknowledged can be read.
+//! acknowledged can be read. Each request that was taken ends.
 //!
 //! The paper's words: RBLOCK is the drive's logical block of 4 KiB, WBLOCK a row
 //! of a chunk, EBLOCK a chunk, TAG the out-of-band bytes. The batches of
 //! collection and of tables' pages go through the log as the host's do.
 //!
-//! Files: `map`, `garbage`, `wear` the tables, `paged` and `dirty` what is known
-//! of their pages, `tables` their pages by name, `page` names and TAGs, `side`
-//! the side table; `record` the log's records, `log` its rows; `space` chunks and
-//! streams; `write` the life of a batch, `read` reads and flushes; `collect`
-//! collection, `victim` the chunk for it; `checkpoint`, `slot` checkpoints and their record; `recover`
-//! start-up, `walk` the log as recovery reads it, `story` what it says, `runner` the drive meanwhile;
-//! `scan` the full TAG scan that recovery is held against. See
-//! `docs/targets/batch.md`.
+//! Files: `map`, `garbage`, `wear` the tables, `paged`, `dirty` and `oldest` what
+//! is known of their pages, `tables` their pages by name, `page` names and TAGs,
+//! `side` the side table; `record` the log's records, `log` its rows; `space`
+//! chunks and streams; `write` the life of a batch, `read` reads and flushes;
+//! `collect` collection, `victim` the chunk for it, `refresh` chunks on request; `checkpoint`, `slot`
+//! checkpoints and their record; `recover` start-up, `restore` the tables then,
+//! `rebuild` those that are damaged, `walk` the log as recovery reads it, `story`
+//! what it says, `runner` the drive meanwhile; `scan` what recovery is held
+//! against, `mutation` ways to break all that on purpose. See `docs/targets/batch.md`.
 
 mod checkpoint;
 mod collect;
@@ -40,11 +41,16 @@ mod garbage;
 mod location;
 mod log;
 mod map;
+pub mod mutation;
+mod oldest;
 mod page;
 mod paged;
 mod read;
+mod rebuild;
 mod record;
 mod recover;
+mod refresh;
+mod restore;
 mod runner;
 mod scan;
 mod side;
@@ -65,7 +71,7 @@ use flash::{Geometry, Ppa, TAG_BYTES};
 use port::{BLOCK_BYTES, BatchDone, BatchOp, BatchReq, BatchShape, Buffer, Port, Ring, Time};
 use port::{Slots as Table, Status};
 
-pub use config::{BatchConfig, BatchError};
+pub use config::{BatchConfig, BatchError, Damaged};
 pub use scan::ScanError;
 
 use checkpoint::{Checkpoint, PAGES_AT_ONCE, record_bytes};
@@ -90,7 +96,8 @@ const PAGE_WRITES: usize = 4;
 /// Rows of tables' pages on their way at once.
 const WHOLE_ROWS: usize = 32;
 
-/// Pages of MAP being read, and reads through buffers of the target's.
+/// Pages of MAP being read or looked up, and reads through buffers of the
+/// target's.
 const BLOCK_BUFFERS: usize = 64;
 
 /// Erases at once, and rows of the log and of a checkpoint record.
@@ -129,6 +136,10 @@ pub struct BatchCounters {
     pub retired: u64,
     /// Chunks that stay since a block that counts cannot be read.
     pub stuck: u64,
+    /// Chunks that the drive wanted refreshed, put down to be collected.
+    pub refreshed: u64,
+    /// Chunks put down to be collected since others are worn more.
+    pub leveled: u64,
     /// Pages of MAP that could not be read.
     pub lost: u64,
     /// Checkpoints begun.
@@ -158,6 +169,8 @@ pub struct Recovery {
     pub unused: Vec<RangeInclusive<u64>>,
     /// Pages of MAP read.
     pub map_pages: u64,
+    /// Damaged pages of tables that were made anew.
+    pub rebuilt: u64,
     /// Drive time that it took, in ns.
     pub time: u64,
 }
@@ -171,6 +184,8 @@ enum Cookie {
     Bounce(u32),
     /// A page of MAP, to its slot.
     Load(u32),
+    /// A page of MAP that has no slot, for a host's read.
+    LookUp(u32),
     /// A row of the log.
     Log,
     /// A row of pages: batch, row.
@@ -203,6 +218,7 @@ impl Cookie {
             Cookie::SlotRow => (7, 0, 0),
             Cookie::SlotErase => (8, 0, 0),
             Cookie::Flush => (9, 0, 0),
+            Cookie::LookUp(id) => (10, id, 0),
         };
         kind << (2 * COOKIE_BITS) | u64::from(a) << COOKIE_BITS | u64::from(b)
     }
@@ -220,7 +236,8 @@ impl Cookie {
             6 => Cookie::Erase(a),
             7 => Cookie::SlotRow,
             8 => Cookie::SlotErase,
-            _ => Cookie::Flush,
+            9 => Cookie::Flush,
+            _ => Cookie::LookUp(a),
         }
     }
 }
@@ -270,8 +287,10 @@ pub struct Batch<D> {
     reads: Table<Read>,
     /// Reads that find no slot for their page of MAP.
     stalled: VecDeque<u32>,
-    /// Reads that wait for a buffer of the target's.
+    /// Reads that wait for a buffer of the target's: for the page, and for its
+    /// page of MAP.
     bounces: VecDeque<u32>,
+    look_ups: VecDeque<u32>,
     flushes: VecDeque<Flush>,
     /// Slots whose pages of MAP are to be read.
     loads: VecDeque<u32>,
@@ -287,6 +306,10 @@ pub struct Batch<D> {
     clean_hand: usize,
     /// Chunks of which a program failed, but for those that are retired.
     failed: Vec<usize>,
+    /// Chunks to be collected since somebody asked, in this order.
+    asked: VecDeque<usize>,
+    /// The next one to be looked at for its wear.
+    looked: usize,
     /// Chunks that became collectable or free: a count.
     changes: u64,
     /// The state in which no victim was found.
@@ -389,6 +412,7 @@ impl<D: OpenChannel> Batch<D> {
             reads: Table::new(config.depth),
             stalled: VecDeque::with_capacity(config.depth),
             bounces: VecDeque::with_capacity(config.depth),
+            look_ups: VecDeque::with_capacity(config.depth),
             flushes: VecDeque::with_capacity(config.depth),
             loads: VecDeque::new(),
             leaving: VecDeque::new(),
@@ -397,6 +421,8 @@ impl<D: OpenChannel> Batch<D> {
             short_of_slots: false,
             clean_hand: 0,
             failed: Vec::new(),
+            asked: VecDeque::with_capacity(geometry.chunk_slots()),
+            looked: 0,
             changes: 0,
             no_victim: u64::MAX,
             forced: 0,
@@ -537,6 +563,7 @@ impl<D: OpenChannel> Batch<D> {
     fn retry_reads(&mut self, now: Time) -> bool {
         self.send_loads();
         self.send_bounces();
+        self.send_look_ups();
         let count = self.stalled.len();
         for _ in 0..count {
             let id = self.stalled.pop_front().expect("they were counted");
@@ -596,6 +623,7 @@ impl<D: OpenChannel> Batch<D> {
             Cookie::Read(id) => self.read_done(now, id, status, buffer),
             Cookie::Bounce(id) => self.bounce_done(now, id, status, buffer),
             Cookie::Load(slot) => self.load_done(now, slot, status, buffer),
+            Cookie::LookUp(id) => self.looked_up(now, id, status, buffer),
             Cookie::Log => self.row_done(now, status, buffer),
             Cookie::Pages(id, row) => self.pages_done(now, id, row, (status, failed), buffer),
             Cookie::Survivors(c, run) => self.survivors_done(c, run, (status, failed), buffer),
@@ -635,6 +663,7 @@ impl<D: OpenChannel> Batch<D> {
             while let Some(done) = self.device_done.pop() {
                 self.complete(self.now, done);
             }
+            self.take_notices();
             self.pump(self.now);
             let moved = moved || self.out.len() < waiting;
             if !moved || self.device.next_event().is_none_or(|at| at > to) {

@@ -35,6 +35,11 @@ pub(super) enum Kind {
     Wear = 5,
 }
 
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 5] = [Kind::Map, Kind::MapS, Kind::Garbage, Kind::GarbageS, Kind::Wear];
+}
+
 /// The TAG kinds that are no table.
 const LOG: u8 = 6;
 const SLOT: u8 = 7;
@@ -57,8 +62,7 @@ impl Page {
     /// The page of that name.
     pub fn from_name(name: u64) -> Option<Page> {
         let number = name & ((1 << 56) - 1);
-        let kinds = [Kind::Map, Kind::MapS, Kind::Garbage, Kind::GarbageS, Kind::Wear];
-        let kind = kinds.into_iter().find(|&kind| kind as u64 == name >> 56)?;
+        let kind = Kind::ALL.into_iter().find(|&kind| kind as u64 == name >> 56)?;
         (number < 1 << NUMBER_BITS).then_some(Page { kind, number })
     }
 

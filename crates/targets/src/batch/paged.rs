@@ -2,6 +2,7 @@
 
 use super::dirty::Dirty;
 use super::location::Location;
+use super::oldest::Oldest;
 
 /// Words of a page.
 pub(super) const PAGE_WORDS: usize = 512;
@@ -16,11 +17,16 @@ pub(super) fn pages_for(words: usize) -> usize {
 pub(super) struct Paged {
     place: Vec<Location>,
     dirty: Vec<Dirty>,
+    oldest: Oldest,
 }
 
 impl Paged {
     pub fn new(pages: usize) -> Paged {
-        Paged { place: vec![Location::NONE; pages], dirty: vec![Dirty::default(); pages] }
+        Paged {
+            place: vec![Location::NONE; pages],
+            dirty: vec![Dirty::default(); pages],
+            oldest: Oldest::new(pages),
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -44,14 +50,23 @@ impl Paged {
         &mut self.dirty[page]
     }
 
+    /// Takes note that a page was changed by the batch `lsn`.
+    pub fn touch(&mut self, page: usize, lsn: u64) {
+        let Paged { dirty, oldest, .. } = self;
+        if dirty[page].touch(lsn) {
+            oldest.note(page, lsn, |page, lsn| dirty[page].needs(lsn));
+        }
+    }
+
     /// The first page from `from` on that is due for the log up to `lsn`.
     pub fn due(&self, from: usize, lsn: u64) -> Option<usize> {
         (from..self.dirty.len()).find(|&page| self.dirty[page].is_due(lsn))
     }
 
     /// The first LSN that recovery must read for any page.
-    pub fn oldest(&self) -> u64 {
-        self.dirty.iter().map(Dirty::oldest).min().unwrap_or(u64::MAX)
+    pub fn oldest(&mut self) -> u64 {
+        let dirty = &self.dirty;
+        self.oldest.first(|page, lsn| dirty[page].needs(lsn))
     }
 
     /// Its places as words, for the page of the table above.

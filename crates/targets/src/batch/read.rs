@@ -4,12 +4,18 @@
 //! reads what it finds. MAP changes in the order of the log, a batch at a time,
 //! after all of it is durable; so a read sees whole batches, each that was
 //! acknowledged before it was submitted, and never less than an earlier one saw.
+//!
+//! A target that takes no writes any more cannot make room in its cache: pages
+//! that are ahead of flash stay. Then a read takes its entry out of the page of
+//! MAP as flash has it. Such a page is not behind, since it is not in memory.
 
 use device::{Content, OpenChannel, VectorOp};
-use flash::Ppa;
+use flash::{Ppa, TAG_BYTES, Tag};
 use port::{BatchDone, BatchOp, Buffer, Status, Time};
 
-use super::map::{Map, State};
+use super::location::Location;
+use super::map::{Map, PAGE_BYTES, State, stored_entry};
+use super::page::{Kind, Page};
 use super::write::Stage;
 use super::{Batch, Cookie, is_read};
 
@@ -34,6 +40,11 @@ pub(super) struct Flush {
     upto: u64,
 }
 
+/// What a read gets of a page that is nowhere.
+fn nowhere(held: Location) -> Status {
+    if held.is_lost() { Status::UNRECOVERED_READ } else { Status::UNWRITTEN }
+}
+
 impl<D: OpenChannel> Batch<D> {
     /// Takes a read that was checked.
     pub(super) fn take_read(&mut self, now: Time, id: u64, lpid: u64, buffer: Buffer) {
@@ -45,7 +56,10 @@ impl<D: OpenChannel> Batch<D> {
     pub(super) fn start_read(&mut self, now: Time, id: u32) {
         let (page, entry) = Map::split(self.reads[id].lpid);
         let Some(slot) = self.hold_page(page) else {
-            self.stalled.push_back(id);
+            match self.fault {
+                None => self.stalled.push_back(id),
+                Some(_) => self.look_up(now, id),
+            }
             return;
         };
         match self.map.slot(slot).state {
@@ -61,6 +75,49 @@ impl<D: OpenChannel> Batch<D> {
                 self.map.slot_mut(slot).waiters = id;
             }
             State::Lost | State::Free => self.end_read(now, id, Status::UNRECOVERED_READ),
+        }
+    }
+
+    /// Looks a page of MAP up that no slot can be had for, ever.
+    #[cold]
+    fn look_up(&mut self, now: Time, id: u32) {
+        let (page, _) = Map::split(self.reads[id].lpid);
+        let place = self.map.place(page);
+        let Some(at) = place.ppa() else {
+            self.end_read(now, id, nowhere(place));
+            return;
+        };
+        self.reads[id].at = at;
+        self.space.chunks[self.geometry.chunk_index(at)].readers += 1;
+        self.look_ups.push_back(id);
+        self.send_look_ups();
+    }
+
+    /// Reads pages of MAP that are looked up, as far as there are buffers.
+    pub(super) fn send_look_ups(&mut self) {
+        while !self.look_ups.is_empty() {
+            let Some(buffer) = self.blocks.pop() else { return };
+            let id = self.look_ups.pop_front().expect("it was looked at");
+            let at = self.reads[id].at;
+            self.send(Cookie::LookUp(id), VectorOp::Read, Content::Whole, at, 1, buffer);
+        }
+    }
+
+    /// A page of MAP has come that is looked up, or cannot be read.
+    pub(super) fn looked_up(&mut self, now: Time, id: u32, status: Status, buffer: Buffer) {
+        self.leave_chunk(self.reads[id].at);
+        let (number, entry) = Map::split(self.reads[id].lpid);
+        let page = Page { kind: Kind::Map, number: number as u64 };
+        let (data, tag) = buffer.bytes().split_at(PAGE_BYTES);
+        let is_there = is_read(status) && page.matches(data, Tag::load(&tag[..TAG_BYTES]));
+        let held = is_there.then(|| stored_entry(data, entry, &self.geometry)).flatten();
+        self.blocks.push(buffer);
+        match held {
+            Some(held) => self.read_at(now, id, held),
+            None => {
+                self.counters.lost += 1;
+                self.end_read(now, id, Status::UNRECOVERED_READ);
+            }
         }
     }
 
@@ -81,9 +138,9 @@ impl<D: OpenChannel> Batch<D> {
         }
     }
 
-    fn read_at(&mut self, now: Time, id: u32, held: super::location::Location) {
+    fn read_at(&mut self, now: Time, id: u32, held: Location) {
         let Some(at) = held.ppa() else {
-            self.end_read(now, id, Status::UNWRITTEN);
+            self.end_read(now, id, nowhere(held));
             return;
         };
         self.reads[id].at = at;

@@ -1,17 +1,17 @@
-//! The full TAG scan: recovery is possible by reading all TAGs, only slower. It
-//! is what recovery by the log is held against.
+//! What recovery is held against: MAP and GBITV by the TAGs of all blocks.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use device::{Content, OpenChannel};
-use flash::{Ppa, TAG_BYTES, Tag};
+use flash::{Ppa, Tag};
 use thiserror::Error;
 
-use super::config::BatchError;
+use super::config::{BatchError, Damaged};
 use super::location::Location;
-use super::map::State;
-use super::page::{Held, Kind, Page, held};
+use super::map::{State, stored_entry};
+use super::page::{Held, Kind, held};
+use super::rebuild::Scanned;
 use super::runner::Runner;
 use super::space::Use;
 use super::{Batch, is_read};
@@ -88,10 +88,8 @@ impl<D: OpenChannel> Batch<D> {
 
     /// Compares GBITV with all that the tables lead to.
     fn verify_garbage(&self, mut valid: BTreeMap<u64, ()>) -> Result<(), ScanError> {
-        for kind in [Kind::Map, Kind::MapS, Kind::Garbage, Kind::GarbageS, Kind::Wear] {
-            let pages = (0..).map(|number| Page { kind, number });
-            let places =
-                pages.take_while(|&page| self.has_page(page)).map(|page| self.place_of(page));
+        for kind in Kind::ALL {
+            let places = self.pages_of(kind).map(|page| self.place_of(page));
             valid.extend(places.filter_map(|place| place.ppa()).map(|at| (at.0, ())));
         }
         for chunk in 0..self.space.chunks.len() {
@@ -112,24 +110,10 @@ impl<D: OpenChannel> Batch<D> {
     /// The TAGs of all blocks that can be read.
     fn scan(&mut self) -> Result<BTreeMap<u64, Tag>, BatchError> {
         let mut tags = BTreeMap::new();
-        for chunk in 0..self.space.chunks.len() {
-            if matches!(self.space.chunks[chunk].usage, Use::Gone | Use::Slot) {
-                continue;
-            }
-            let (start, known) = (self.geometry.chunk_start(chunk).0, self.device.chunk(chunk));
-            let blocks: Vec<Ppa> = (0..known.programmed)
-                .filter(|&block| known.failed_of(block, 1) == 0)
-                .map(|block| Ppa(start + u64::from(block)))
-                .collect();
-            let mut runner = Runner::new(&mut self.device, self.now);
-            runner.read(&blocks, Content::Tags, |i, block| {
-                if is_read(block.status) {
-                    tags.insert(blocks[i].0, Tag::load(&block.tag[..TAG_BYTES]));
-                }
-                Ok(())
-            })?;
-            self.now = runner.now;
-        }
+        self.scan_tags(
+            |_| true,
+            |Scanned { at, tag, .. }| tags.extend(tag.map(|tag| (at.0, tag))),
+        )?;
         Ok(tags)
     }
 
@@ -149,11 +133,11 @@ impl<D: OpenChannel> Batch<D> {
             let mut runner = Runner::new(&mut self.device, self.now);
             runner.read(&[at], Content::Whole, |_, block| {
                 if !is_read(block.status) {
-                    return Err(BatchError::Table { at, status: block.status });
+                    let why = Damaged::Unreadable(block.status);
+                    return Err(BatchError::Table { at, why });
                 }
-                for (to, word) in to.iter_mut().zip(block.data.chunks_exact(8)) {
-                    let word = u64::from_le_bytes(word.try_into().expect("8 bytes"));
-                    *to = Location::from_flash(word, &geometry).unwrap_or(Location::NONE);
+                for (entry, to) in to.iter_mut().enumerate() {
+                    *to = stored_entry(block.data, entry, &geometry).unwrap_or(Location::NONE);
                 }
                 Ok(())
             })?;

@@ -10,7 +10,7 @@
 //! ```text
 //!   0  8   checksum: xxh3-64 of bytes 8 to the end
 //!   8  4   magic "CKPT"
-//!  12  4   version, 1
+//!  12  4   version, 2; 1 had no locations that are lost
 //!  16  8   bytes of the record
 //!  24  8   number, from 1
 //!  32  8   logical pages
@@ -38,7 +38,10 @@ use super::location::Location;
 use super::record::MAX_LINKS;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"CKPT");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+
+/// Versions that are read.
+const VERSIONS: std::ops::RangeInclusive<u32> = 1..=VERSION;
 const HEADER: usize = 136;
 
 /// Most detours of a record.
@@ -144,7 +147,7 @@ impl Checkpoint {
         if word(0)? != xxhash_rust::xxh3::xxh3_64(&from[8..len as usize]) {
             return Err(NoRecord::Damaged);
         }
-        if version != VERSION {
+        if !VERSIONS.contains(&version) {
             return Err(NoRecord::Version(version));
         }
         if word(4)? != pages || [word(5)?, word(6)?] != shape_words(geometry) {

@@ -39,6 +39,8 @@ pub(super) struct Chunk {
     pub stuck: bool,
     /// It is being collected or erased.
     pub victim: bool,
+    /// It is in the queue of those to be collected.
+    pub asked: bool,
     /// Rows of the live log in it, with that being written.
     pub log_rows: u32,
     /// Pages of batches that are not installed.
@@ -261,13 +263,24 @@ impl Space {
 
     /// A program of a chunk failed: no stream writes to it any more.
     pub fn fail(&mut self, chunk: usize) {
+        self.close(chunk);
+        self.chunks[chunk].failed = true;
+    }
+
+    /// No stream writes to a chunk any more.
+    pub fn close(&mut self, chunk: usize) {
         for lane in self.streams.iter_mut().flat_map(|stream| &mut stream.lanes) {
             lane.chunk.take_if(|open| *open == chunk);
         }
         let held = &mut self.chunks[chunk];
-        held.failed = true;
         if held.usage == Use::Open {
             held.usage = Use::Closed;
         }
+    }
+
+    /// An open chunk of a stream that is one of those.
+    pub fn open_chunk(&self, is: impl Fn(usize) -> bool) -> Option<usize> {
+        let lanes = self.streams.iter().flat_map(|stream| &stream.lanes);
+        lanes.filter_map(|lane| lane.chunk).find(|&chunk| is(chunk))
     }
 }

@@ -37,6 +37,12 @@ impl<D: OpenChannel> Batch<D> {
         page.number < count as u64
     }
 
+    /// All pages of a table.
+    pub(super) fn pages_of(&self, kind: Kind) -> impl Iterator<Item = Page> + '_ {
+        let pages = (0..).map(move |number| Page { kind, number });
+        pages.take_while(|&page| self.has_page(page))
+    }
+
     /// A page is being written by some batch.
     pub(super) fn is_page_busy(&mut self, page: Page) -> bool {
         let number = page.number as usize;
@@ -111,7 +117,7 @@ impl<D: OpenChannel> Batch<D> {
             Kind::Garbage => {
                 self.garbage.small.set_place(number, to);
                 self.garbage.small.dirty(number).end();
-                self.garbage.tiny.dirty(number / super::paged::PAGE_WORDS).touch(lsn);
+                self.garbage.tiny.touch(number / super::paged::PAGE_WORDS, lsn);
             }
             Kind::GarbageS => {
                 self.garbage.tiny.set_place(number, to);

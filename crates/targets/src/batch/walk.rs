@@ -12,7 +12,7 @@ use device::{Content, OpenChannel};
 use flash::{Geometry, Ppa};
 use port::{BLOCK_BYTES, Status};
 
-use super::config::BatchError;
+use super::config::{BatchError, Damaged};
 use super::is_read;
 use super::location::Location;
 use super::record::{Entry, Header, MAX_LINKS, What, parse};
@@ -197,12 +197,12 @@ fn read_again<D: OpenChannel>(
     runner.read(&blocks, Content::Whole, |i, block| {
         let ((n, index), at) = (wanted[i], blocks[i]);
         if !is_read(block.status) {
-            return Err(BatchError::Log { at, status: block.status });
+            return Err(BatchError::Log { at, why: Damaged::Unreadable(block.status) });
         }
         let wanted = Wanted { row: rows[n].row, back: None };
         let record = parse(block.data, geometry);
         let record = record.filter(|(header, _)| fits(header, wanted, index as usize));
-        read.push((n, index, record.ok_or(BatchError::Log { at, status: Status::SUCCESS })?));
+        read.push((n, index, record.ok_or(BatchError::Log { at, why: Damaged::Foreign })?));
         Ok(())
     })?;
     read.sort_unstable_by_key(|&(n, index, _)| (n, index));
@@ -223,8 +223,10 @@ pub(super) fn walk<D: OpenChannel>(
     let mut trail = Trail { rows: Vec::new(), links: [Location::NONE; MAX_LINKS], end: None };
     match look(runner, geometry, &[at], Wanted { row: start.row, back: None })?.pop() {
         Some(Found::Row(row)) => trail.add(row, &mut each),
-        Some(Found::Damaged(status)) => return Err(BatchError::Log { at, status }),
-        _ => return Err(BatchError::Log { at, status: Status::SUCCESS }),
+        Some(Found::Damaged(status)) => {
+            return Err(BatchError::Log { at, why: Damaged::Unreadable(status) });
+        }
+        _ => return Err(BatchError::Log { at, why: Damaged::Foreign }),
     }
     loop {
         let last = trail.last();
@@ -252,7 +254,7 @@ pub(super) fn walk<D: OpenChannel>(
                 if runner.device.is_cached() && torn {
                     return Ok(trail);
                 }
-                return Err(BatchError::Log { at, status });
+                return Err(BatchError::Log { at, why: Damaged::Unreadable(status) });
             }
             (None, None) => return Ok(trail),
         }

@@ -13,6 +13,7 @@ const PAGE_COUNTERS: usize = 1024;
 /// WEAR, wholly in memory.
 pub(super) struct Wear {
     erases: Vec<u32>,
+    total: u64,
     changed: Vec<bool>,
     /// WEAR_S: where its pages are.
     pub small: Paged,
@@ -22,7 +23,7 @@ impl Wear {
     pub fn new(geometry: &Geometry) -> Wear {
         let pages = geometry.chunk_slots().div_ceil(PAGE_COUNTERS);
         let erases = vec![0; pages * PAGE_COUNTERS];
-        Wear { erases, changed: vec![false; pages], small: Paged::new(pages) }
+        Wear { erases, total: 0, changed: vec![false; pages], small: Paged::new(pages) }
     }
 
     #[inline]
@@ -30,12 +31,23 @@ impl Wear {
         self.erases[chunk]
     }
 
+    /// Erases of all chunks together.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
     /// A chunk was erased so often, or more often.
     pub fn raise(&mut self, chunk: usize, erases: u32) {
         if erases > self.erases[chunk] {
+            self.total += u64::from(erases - self.erases[chunk]);
             self.erases[chunk] = erases;
             self.changed[chunk / PAGE_COUNTERS] = true;
         }
+    }
+
+    /// A page is to be written.
+    pub fn change(&mut self, page: usize) {
+        self.changed[page] = true;
     }
 
     /// The first page from `from` on that changed and is not being written.
@@ -58,6 +70,7 @@ impl Wear {
         for (erases, bytes) in counters.iter_mut().zip(from.chunks_exact(4)) {
             *erases = u32::from_le_bytes(bytes.try_into().expect("4 bytes"));
         }
+        self.total = self.erases.iter().map(|&erases| u64::from(erases)).sum();
     }
 }
 
@@ -80,6 +93,6 @@ mod tests {
         assert_eq!(wear.due(0), None);
         let mut again = Wear::new(&g);
         again.load(4, &page);
-        assert_eq!(again.get(5000), 7);
+        assert_eq!((again.get(5000), again.total()), (7, 7));
     }
 }

@@ -14,6 +14,7 @@ use port::{BLOCK_BYTES, BatchDone, BatchOp, BatchReq, Buffer, Desc, Status, Time
 use super::location::Location;
 use super::log::Item;
 use super::map::{Map, State};
+use super::mutation::{Mutation, is};
 use super::page::{Kind, PAD, Page};
 use super::record::{Entry, What};
 use super::space::Stream;
@@ -483,7 +484,8 @@ impl<D: OpenChannel> Batch<D> {
 
     /// All pages of a batch are programmed.
     fn pages_written(&mut self, id: u32) {
-        let stage = if self.cached { Stage::Written } else { Stage::Synced };
+        let syncs = self.cached && !is(Mutation::AckUnsynced);
+        let stage = if syncs { Stage::Written } else { Stage::Synced };
         self.writes[id as usize].stage = stage;
     }
 
@@ -531,8 +533,10 @@ impl<D: OpenChannel> Batch<D> {
             self.chunk_mut(self.geometry.chunk_index(at)).pending -= 1;
             let was = held.pending(false);
             // What collection moved counts only where nothing newer came.
-            if !collects || was == prior {
-                self.garbage.set_garbage(was, lsn);
+            if !collects || was == prior || is(Mutation::StaleCollect) {
+                if !is(Mutation::KeepPrior) {
+                    self.garbage.set_garbage(was, lsn);
+                }
                 self.garbage.set_valid(new, lsn);
                 self.map.set(slot, entry, new.pending(held.is_pending() && !last), lsn);
             } else if last {

@@ -26,7 +26,8 @@
 
 use device::{Content, OpenChannel, VectorOp};
 use flash::{Chunk, ChunkState, Ppa};
-use port::{BLOCK_BYTES, Buffer, Status, Time};
+use port::lazy::room_for;
+use port::{BLOCK_BYTES, Buffer, OutOfMemory, Status, Time};
 
 use super::map::Place;
 use super::meta::ANCHORS;
@@ -121,11 +122,10 @@ pub(super) struct Checkpoint {
 
 impl Checkpoint {
     /// With a root of at most `bytes`.
-    pub fn new(bytes: usize, pus: u32, chunks: usize) -> Checkpoint {
-        let mut checkpoint =
-            Checkpoint { bytes: Vec::with_capacity(bytes), ..Checkpoint::default() };
-        checkpoint.interval = Checkpoint::rows_after(0, pus, chunks);
-        checkpoint
+    pub fn new(bytes: usize, pus: u32, chunks: usize) -> Result<Checkpoint, OutOfMemory> {
+        let interval = Checkpoint::rows_after(0, pus, chunks);
+        let bytes = room_for(bytes, "the target's checkpoints")?;
+        Ok(Checkpoint { bytes, interval, ..Checkpoint::default() })
     }
 
     /// Whether a data row is the one to go on at. A shutdown may wait for any.

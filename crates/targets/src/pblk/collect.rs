@@ -1,7 +1,6 @@
 //! Garbage collection, by parallel unit.
 //!
-//! A unit collects when as many of its chunks are closed as hold data. The
-//! valid blocks of the victim are read, gathered into rows of the collection
+//! A unit collects when it has too little room: see `limiter`. The valid blocks of the victim are read, gathered into rows of the collection
 //! stream and programmed in the same unit, with the tags that they had, so
 //! that recovery still finds the newest copy by its tag. The victim is erased
 //! when it has no valid block left and none of its blocks is on its way.
@@ -125,8 +124,11 @@ pub(super) struct Collector {
     pub(super) wins: bool,
     /// The victim holds what nobody writes.
     is_cold: bool,
-    /// Recovery found no free chunk: until there is one, only the victim that
-    /// needs the least room is sure to fit.
+    /// The victim was asked for: it is collected whatever room there is.
+    is_asked: bool,
+    /// There was no free chunk at the start, or when nothing went on any more:
+    /// until there is one, only the victim that needs the least room is sure to
+    /// fit.
     pub(super) rescue: bool,
     /// Chunks to collect before all others, whatever they win.
     pub(super) asked: VecDeque<u32>,
@@ -150,6 +152,7 @@ impl Collector {
             again: VecDeque::new(),
             looked: 0,
             is_cold: false,
+            is_asked: false,
             wins: true,
             draining: 0,
             erasing: 0,
@@ -175,6 +178,16 @@ impl Collector {
         self.buffers == (1 << READS_PER_PU) - 1 && self.busy == [false; 2]
     }
 
+    /// Whether it has no victim, no read under way and no row on its way: it
+    /// goes on only if it is given something to do.
+    pub fn is_idle(&self) -> bool {
+        self.victim.is_none()
+            && self.is_at_rest()
+            && self.erasing == 0
+            && self.asked.is_empty()
+            && self.again.is_empty()
+    }
+
     /// Whether the user has written enough for `count` blocks to be moved.
     #[inline]
     pub fn has_credit(&self, count: u32) -> bool {
@@ -195,7 +208,7 @@ impl Collector {
         self.pace = i64::from(valid) * CREDIT / freed + 1;
         self.credit = 0;
         self.wins = true;
-        self.is_cold = false;
+        (self.is_cold, self.is_asked) = (false, false);
     }
 
     /// Begins a chunk that was asked for: block by block with the user, since
@@ -206,7 +219,7 @@ impl Collector {
         self.pace = CREDIT;
         self.credit = 0;
         self.wins = wins;
-        self.is_cold = wins;
+        (self.is_cold, self.is_asked) = (wins, true);
     }
 }
 
@@ -220,14 +233,12 @@ impl<D: OpenChannel> Pblk<D> {
             return;
         }
         let rank = self.stripe.rank(pu);
-        let space = &self.space.pus[pu];
-        let pressed = self.space.is_full(pu) || space.free() <= USER_LEAVES;
         let c = &self.collectors[rank];
         if c.victim.is_some() {
             if self.instant || !self.waits_for_event(pu, rank) {
                 self.collect_more(now, pu, rank);
             }
-        } else if pressed || !c.asked.is_empty() || !c.again.is_empty() {
+        } else if !c.asked.is_empty() || !c.again.is_empty() || self.wants_room(pu, rank) {
             self.collect_more(now, pu, rank);
         }
     }
@@ -332,7 +343,7 @@ impl<D: OpenChannel> Pblk<D> {
         if let Some(chunk) = self.take_asked(pu, rank) {
             return Some(chunk);
         }
-        if !self.space.is_full(pu) {
+        if !self.wants_room(pu, rank) {
             return None;
         }
         let chunk = self.space.take_victim(pu, self.collectors[rank].rescue)?;
@@ -350,14 +361,16 @@ impl<D: OpenChannel> Pblk<D> {
         if c.buffers == 0 || self.gathering_room(rank) < c.promised + count {
             return false;
         }
-        c.has_credit(count) || self.stripe.rows(pu) == 0 || self.is_urgent(pu, rank)
+        c.has_credit(count)
+            || self.is_urgent(pu, rank)
+            || (self.stripe.rows(pu) == 0 && (c.is_asked || self.wants_room(pu, rank)))
     }
 
     /// Whether collection does not wait for the user, since the user waits for
     /// it.
     #[inline]
     pub(super) fn is_urgent(&self, pu: usize, rank: usize) -> bool {
-        self.space.pus[pu].free() <= USER_LEAVES || !self.has_level(pu, rank)
+        !self.has_level(pu, rank) || self.is_starved(pu, rank)
     }
 
     /// How many more survivors have rows to go to: in the open chunk, and in
@@ -714,7 +727,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.collectors[rank].erasing -= 1;
         }
         self.space.note_wear(chunk, self.device.chunk(chunk).wear);
-        self.lost_chunk.take_if(|(known, _)| *known == chunk);
+        self.holders.remove(&chunk);
         if status.is_ok() {
             self.counters.erases += 1;
             self.space.give(chunk);

@@ -6,16 +6,17 @@ use thiserror::Error;
 
 use super::meta::{ANCHORS, metadata_chunks};
 
-/// Chunks of each parallel unit for collection: two open ones, one being
-/// emptied, one waiting for its survivors, and the free reserve that keeps
-/// collection from stalling.
-const COLLECTION_CHUNKS: u32 = 6;
+/// Chunks of each parallel unit that hold nothing, all in all: free ones, what
+/// is left of the two open ones, and what of the victim was moved. With three
+/// there is always one for the user; the fourth is for what cuts spoil, which may
+/// come again and again before a victim is moved.
+pub(super) const KEPT_CHUNKS: u32 = 4;
 
 /// Chunks that each parallel unit needs beyond those that hold data: for
 /// collection, for roots, and for the target's own blocks. `dim.chunks` are
 /// those that hold data.
 pub fn reserve_chunks(dim: &Dimensions) -> u32 {
-    COLLECTION_CHUNKS + ANCHORS + metadata_chunks(dim, dim.chunks)
+    KEPT_CHUNKS + ANCHORS + metadata_chunks(dim, dim.chunks)
 }
 
 /// Blocks that a target writes for itself before chunks with the first of them
@@ -53,13 +54,25 @@ pub enum Victim {
 pub struct PblkConfig {
     /// Logical capacity in bytes; a multiple of 4096.
     pub bytes: u64,
-    /// Chunks that hold data, in each parallel unit (T of the formulas). The
-    /// geometry must have [`reserve_chunks`] more.
+    /// Chunks that hold data, in each parallel unit (T of the formulas, with
+    /// `idle`). The geometry must have [`reserve_chunks`] more; what it has
+    /// beyond that is kept free, too, until chunks are lost.
     pub data_chunks: u32,
+    /// Blocks of these that hold none, in each parallel unit: T need not be whole
+    /// chunks. Less than a chunk.
+    pub idle: u32,
     /// Which chunk is collected.
     pub victim: Victim,
     /// Seed of the policies that draw.
     pub seed: u64,
+}
+
+impl PblkConfig {
+    /// Physical blocks of each parallel unit that hold data, in chunks of `size`.
+    pub(super) fn unit_blocks(&self, size: u32) -> u64 {
+        let blocks = u64::from(self.data_chunks) * u64::from(size);
+        blocks.saturating_sub(u64::from(self.idle))
+    }
 }
 
 /// A target that cannot be set up.
@@ -88,6 +101,14 @@ pub enum PblkError {
         bytes: u64,
         /// What the data chunks hold.
         space: u64,
+    },
+    /// More blocks of the chunks for data are to hold none than a chunk has.
+    #[error("{idle} idle blocks are a chunk of {size} or more: take fewer chunks for data")]
+    Idle {
+        /// What was asked for.
+        idle: u32,
+        /// Blocks of a chunk.
+        size: u32,
     },
     /// The capacity is not whole blocks, or zero.
     #[error("the capacity of {0} bytes is not a whole number of 4096-byte blocks above zero")]

@@ -15,6 +15,8 @@
 //! has a row to give. Where none has, the drive is read-only, flushes of what
 //! is still in the buffer fail, and all that was written can be read.
 
+use std::collections::BTreeMap;
+
 use device::{Content, OpenChannel, VectorOp};
 use flash::Ppa;
 use port::{Buffer, Status, Time};
@@ -95,7 +97,7 @@ impl<D: OpenChannel> Pblk<D> {
     #[cold]
     pub(super) fn retire_done(&mut self, now: Time, chunk: usize) {
         self.chunks[chunk] = Stage::retired(self.chunks[chunk].end);
-        self.lost_chunk.take_if(|(known, _)| *known == chunk);
+        self.holders.remove(&chunk);
         self.space.note_wear(chunk, self.device.chunk(chunk).wear);
         if self.checkpoint.closing {
             self.checkpoint_step(now);
@@ -107,35 +109,43 @@ impl<D: OpenChannel> Pblk<D> {
         self.stripe.rank(self.geometry.pu_index(self.geometry.chunk_start(chunk)))
     }
 
-    /// A survivor cannot be read. Whose it was is found in the map: a pass over
-    /// all of it, once for each chunk with such blocks.
+    /// A survivor cannot be read. Whose it was is found in the map.
     #[cold]
     pub(super) fn lose_at(&mut self, now: Time, at: Ppa) {
         let chunk = self.geometry.chunk_index(at);
-        let held = match self.lost_chunk.take() {
-            Some((known, held)) if known == chunk => held,
-            _ => self.held_by(chunk),
-        };
-        let lba = held[self.geometry.block(at) as usize];
-        self.lost_chunk = Some((chunk, held));
+        if !self.holders.contains_key(&chunk) {
+            self.find_holders(chunk);
+        }
+        let lba = self.holders[&chunk][self.geometry.block(at) as usize];
         self.lose_block(now, lba, at);
     }
 
-    /// Of each valid block of a victim, whose it is.
-    fn held_by(&self, chunk: usize) -> Vec<u64> {
-        let mut held = vec![u64::MAX; self.geometry.chunk_blocks() as usize];
+    /// Finds of each valid block of a victim whose it is, and of all other
+    /// victims at the same time: where a channel is dead they fail by turns, and
+    /// this is a pass over all of the map. What is found stays until the chunk is
+    /// erased: nothing is written there before.
+    #[cold]
+    fn find_holders(&mut self, chunk: usize) {
+        self.searches += 1;
+        let blocks = self.geometry.chunk_blocks() as usize;
+        let victims = self.collectors.iter().filter_map(|c| c.victim);
+        let wanted = victims.map(|victim| victim as usize).chain([chunk]);
+        let wanted = wanted.filter(|victim| !self.holders.contains_key(victim));
+        let mut found: BTreeMap<usize, Vec<u64>> =
+            wanted.map(|victim| (victim, vec![u64::MAX; blocks])).collect();
         for lba in 0..self.map.blocks() {
-            let mut place = self.map.get(lba);
-            while let Some(slot) = place.slot() {
-                place = self.units.slot(slot).old;
-            }
-            if let Some(at) = place.ppa()
-                && self.geometry.chunk_index(at) == chunk
+            if let Some(at) = self.oldest(self.map.get(lba)).ppa()
+                && let Some(held) = found.get_mut(&self.geometry.chunk_index(at))
             {
                 held[self.geometry.block(at) as usize] = lba;
             }
         }
-        held
+        self.holders.append(&mut found);
+    }
+
+    /// Passes over the map to find whose blocks were lost, so far.
+    pub fn searches(&self) -> u64 {
+        self.searches
     }
 
     /// The copy of `lba` at `at`, the newest in flash, cannot be read.
@@ -204,6 +214,8 @@ impl<D: OpenChannel> Pblk<D> {
         let waiting = self.waiting_rows();
         for rank in 0..self.collectors.len() {
             let pu = self.stripe.pu(rank);
+            // As after a start: only the victim that needs the least room fits.
+            self.collectors[rank].rescue |= self.space.pus[pu].free() == 0;
             self.space.lend_one(pu);
             self.collect(now, pu);
             self.refresh(pu);

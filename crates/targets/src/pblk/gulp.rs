@@ -13,7 +13,6 @@ use port::Time;
 use super::Pblk;
 use super::failures::{is_lost, is_read};
 use super::limiter::CREDIT;
-use super::programs::USER_LEAVES;
 
 /// Survivors read before the first is moved.
 const GULP: usize = 32;
@@ -58,7 +57,7 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     pub(super) fn waits_calmly(&self, pu: usize, rank: usize) -> bool {
         let has_credit = self.collectors[rank].has_credit(GULP as u32);
-        !has_credit && self.space.pus[pu].free() > USER_LEAVES
+        !has_credit && self.has_chunk(pu, rank)
     }
 
     /// Moves the next survivors of a victim, as many as have rows to go to.

@@ -6,31 +6,20 @@
 //! survivors raises it by the blocks between them that were given up; an erase
 //! changes nothing. So the level has no jumps, and pacing by it is smooth.
 //!
-//! Below [`LOW`] a unit takes no user row, so that at saturation the user gets
-//! what collection wins, row by row, however full the victim is. Others take
-//! the row meanwhile. Above, collection moves for each user row what that row
-//! costs, times a factor that falls from [`LOW`] over [`EVEN`], where it is 1,
-//! to nothing at [`HIGH`].
+//! What a unit holds, live or stale, is what its chunks have less the level. So
+//! the level says how much spare the unit has, and it is kept within a narrow
+//! band. At its lower bound as many blocks hold data as may: below it a unit
+//! takes no user row, so that at saturation the user gets what collection wins,
+//! row by row, however full the victim is. Others take the row meanwhile. In the
+//! band collection moves for each user row what that row costs, times a factor
+//! that falls from 2 at the lower bound to nothing at the upper one, above which
+//! nothing is collected.
 
 use device::OpenChannel;
 
 use super::Pblk;
 use super::collect::Collector;
-
-/// The level, in eighths of a chunk, below which the user waits.
-const LOW: i64 = 18;
-
-/// The level, in eighths of a chunk, which collection holds while the user
-/// writes less than the unit can take.
-const EVEN: i64 = 30;
-
-/// The level, in eighths of a chunk, at which collection waits until the unit
-/// is idle.
-const HIGH: i64 = 42;
-
-/// Free chunks that are above [`LOW`] by themselves, less the two rows that
-/// collection may have gathered.
-pub(super) const PLENTY: usize = 5;
+use super::programs::USER_LEAVES;
 
 /// One block of credit.
 pub(super) const CREDIT: i64 = 256;
@@ -49,14 +38,39 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Whether the user may write a row to a parallel unit, as far as the level
-    /// goes. With so many free chunks it is high whatever else there is.
+    /// goes.
     #[inline]
     pub(super) fn has_level(&self, pu: usize, rank: usize) -> bool {
-        self.space.pus[pu].free() >= PLENTY || self.is_level(pu, rank)
+        let space = &self.space.pus[pu];
+        space.has_plenty() || self.level(pu, rank) >= i64::from(space.low)
     }
 
-    fn is_level(&self, pu: usize, rank: usize) -> bool {
-        self.level(pu, rank) * 8 >= LOW * i64::from(self.geometry.chunk_blocks())
+    /// Whether there is something to collect for: the level is below its upper
+    /// bound, or the user has no chunk to write to and none will come.
+    #[inline]
+    pub(super) fn wants_room(&self, pu: usize, rank: usize) -> bool {
+        let space = &self.space.pus[pu];
+        !space.has_plenty()
+            && (self.level(pu, rank) < i64::from(space.high) || self.is_starved(pu, rank))
+    }
+
+    /// Whether the user has no chunk to write to, and none is being erased.
+    #[inline]
+    pub(super) fn is_starved(&self, pu: usize, rank: usize) -> bool {
+        !self.has_chunk(pu, rank) && self.collectors[rank].erasing == 0
+    }
+
+    /// Whether the user has a chunk to write to, or can take one.
+    #[inline]
+    pub(super) fn has_chunk(&self, pu: usize, rank: usize) -> bool {
+        self.stripe.open(rank).is_some() || self.space.pus[pu].free() > USER_LEAVES
+    }
+
+    /// Whether collection has nothing to do in a parallel unit: then the level
+    /// will not rise, and the user goes on while there are chunks, which gives
+    /// collection something to win.
+    pub(super) fn cannot_collect(&self, pu: usize, rank: usize) -> bool {
+        self.load.is_none() && self.collectors[rank].is_idle() && !self.space.can_win(pu)
     }
 
     /// The user wrote a row to a parallel unit: its collection may go on by as
@@ -65,10 +79,12 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     pub(super) fn user_wrote(&mut self, pu: usize, rank: usize) -> bool {
         let Collector { victim: Some(_), pace, .. } = self.collectors[rank] else { return false };
-        let size = i64::from(self.geometry.chunk_blocks());
-        let above = (HIGH * size - self.level(pu, rank) * 8).max(0);
-        let row = i64::from(self.geometry.row_blocks());
-        self.collectors[rank].credit += row * pace * above / ((HIGH - EVEN) * size);
-        above <= (HIGH - LOW) * size
+        let level = self.level(pu, rank);
+        self.counters.held += self.space.usable_blocks(pu).saturating_add_signed(-level);
+        self.counters.held_rows += 1;
+        let above = (i64::from(self.space.pus[pu].high) - level).max(0);
+        let (row, band) = (self.geometry.row_blocks(), i64::from(self.space.band()));
+        self.collectors[rank].credit += 2 * i64::from(row) * pace * above.min(band) / band;
+        above <= band
     }
 }

@@ -56,6 +56,8 @@ pub(super) struct Load {
     free: Vec<u32>,
     /// All that is to be read, in turn over the parallel units.
     jobs: std::vec::IntoIter<Job>,
+    /// Which page is where, by address.
+    at: Vec<(Ppa, u64)>,
     /// Pages that requests wait for.
     wanted: VecDeque<u64>,
     parked: VecDeque<BlockReq>,
@@ -85,30 +87,25 @@ impl Load {
             reads,
             free: (0..count as u32).rev().collect(),
             jobs: Vec::new().into_iter(),
+            at: (0..pages).filter_map(|page| Some((place(page)?, page))).collect(),
             wanted: VecDeque::new(),
             parked: VecDeque::with_capacity(DEPTH),
             written: Vec::new(),
             gone: Vec::new(),
             erased: vec![false; geometry.chunk_slots()],
         };
-        load.jobs = load.plan(geometry, pages, place).into_iter();
+        load.at.sort_unstable();
+        load.jobs = load.plan(geometry).into_iter();
         Ok(load)
     }
 
     /// Reads of whole rows, the units taking turns.
-    fn plan(
-        &self,
-        geometry: &Geometry,
-        pages: u64,
-        place: impl Fn(u64) -> Option<Ppa>,
-    ) -> Vec<Job> {
+    fn plan(&self, geometry: &Geometry) -> Vec<Job> {
         let row = u64::from(geometry.row_blocks());
-        let mut at: Vec<Ppa> = (0..pages).filter_map(place).collect();
-        at.sort_unstable();
         // By turn: the how-many-th read of its unit it is.
         let mut jobs: Vec<(u32, Job)> = Vec::new();
         let mut turns = vec![0u32; geometry.pu_slots()];
-        for ppa in at {
+        for &(ppa, _) in &self.at {
             match jobs.last_mut() {
                 Some((_, job)) if ppa.0 / row == job.ppa.0 / row => {
                     job.count = (ppa.0 - job.ppa.0) as u32 + 1;
@@ -145,6 +142,12 @@ impl Load {
     /// Requests that wait.
     pub fn waiting(&self) -> usize {
         self.parked.len()
+    }
+
+    /// The pages that are at an address: one, where nothing is damaged.
+    fn pages_at(&self, ppa: Ppa) -> std::ops::Range<usize> {
+        let from = self.at.partition_point(|entry| entry.0 < ppa);
+        from..self.at.partition_point(|entry| entry.0 <= ppa)
     }
 
     /// Whether all is there, and nothing waits.
@@ -328,24 +331,24 @@ impl<D: OpenChannel> Pblk<D> {
     /// Of several pages that failed, each is tried alone; one alone is lost.
     fn pages_failed(&mut self, load: &mut Load, job: Job, failed: &[Ppa]) {
         for &ppa in failed {
-            let pages = 0..self.map.pages();
-            let Some(page) = pages.into_iter().find(|&page| self.meta.page(page) == Some(ppa))
-            else {
-                continue;
-            };
-            if !load.is_absent(page) {
-                continue;
-            }
-            if job.count > 1 {
-                load.wanted.push_back(page);
-            } else {
-                for lba in self.map.blocks_of(page) {
-                    self.map.install(lba, Place::LOST);
+            for at in load.pages_at(ppa) {
+                let page = load.at[at].1;
+                if load.is_absent(page) {
+                    self.page_failed(load, job, page);
                 }
-                self.finish_page(load, page);
-                self.map.touch(page);
             }
         }
+    }
+
+    fn page_failed(&mut self, load: &mut Load, job: Job, page: u64) {
+        if job.count > 1 {
+            return load.wanted.push_back(page);
+        }
+        for lba in self.map.blocks_of(page) {
+            self.map.install(lba, Place::LOST);
+        }
+        self.finish_page(load, page);
+        self.map.touch(page);
     }
 
     /// A page has come; `None` for one that was never written.

@@ -156,6 +156,11 @@ impl Map {
         blocks.div_ceil(1 << shift)
     }
 
+    /// Bytes of an entry.
+    pub fn entry_bytes_of(address_bits: u32) -> u64 {
+        if address_bits <= FOUR_BYTE_BITS { 4 } else { 8 }
+    }
+
     /// The page that a block's entry is in.
     #[inline]
     pub fn page_of(&self, lba: u64) -> u64 {
@@ -238,11 +243,6 @@ impl Map {
     #[inline]
     fn four(place: Place) -> u32 {
         ((place.0 >> 63) << 31) as u32 | (place.0 as u32 & FOUR_LOST)
-    }
-
-    /// Bytes of memory, when all of it is used.
-    pub fn bytes(&self) -> u64 {
-        self.blocks * self.entry_bytes()
     }
 }
 

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use flash::{Dimensions, Geometry, Ppa, TAG_BYTES, Tag};
-use port::{BLOCK_BYTES, Buffer, Lender, OutOfMemory};
+use port::{BLOCK_BYTES, Buffer, Lazy, Lender, OutOfMemory};
 
 use super::record::{Kind, page_tag};
 use super::space::OpenChunk;
@@ -103,7 +103,7 @@ pub(super) struct Meta {
     /// Rows for which no unit has a chunk.
     pub stuck: VecDeque<u32>,
     /// By page: where it is.
-    pages: Vec<u64>,
+    pages: Lazy<u64>,
     /// By page of the directory: where it is.
     pub directory: Vec<u64>,
     /// By page of the directory: changed since it was written.
@@ -142,7 +142,7 @@ impl Meta {
             chunks: BTreeMap::new(),
             orders: 0,
             stuck: VecDeque::new(),
-            pages: vec![0; pages as usize],
+            pages: Lazy::zeroed(pages as usize, "where the map's pages are")?,
             directory: vec![0; directory],
             directory_dirty: vec![false; directory],
         })

@@ -31,6 +31,7 @@ mod limiter;
 mod load;
 mod log;
 mod map;
+mod memory;
 mod meta;
 mod mirrors;
 pub mod mutation;
@@ -47,14 +48,16 @@ mod units;
 mod wear;
 
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{ChunkState, Dimensions, Geometry, Ppa, TAG_BYTES};
+use port::lazy::table;
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Slots, Time};
 use xxhash_rust::xxh3::Xxh3;
 
 pub use config::{PblkConfig, PblkError, Victim, own_blocks, reserve_chunks, with_reserve};
+pub use memory::{Memory, tables};
 pub use recover::Peek;
 
 use checkpoint::Checkpoint;
@@ -134,13 +137,19 @@ pub struct WriteCounters {
     pub refreshed: u64,
     /// Little worn chunks put down to be collected, to level wear.
     pub leveled: u64,
+    /// The sum, over `held_rows`, of the blocks that held data, live or stale, in
+    /// the unit that a user's row went to. Not kept over a restart.
+    pub held: u64,
+    /// User's rows that went to a unit of which a chunk was being collected. Not
+    /// kept over a restart.
+    pub held_rows: u64,
 }
 
 impl WriteCounters {
-    /// How many numbers they are.
+    /// How many numbers are kept.
     pub const WORDS: usize = 12;
 
-    /// All of them, in an order that formats keep.
+    /// All that are kept, in an order that formats keep.
     pub fn words(&self) -> [u64; Self::WORDS] {
         let c = self;
         [
@@ -176,28 +185,17 @@ impl WriteCounters {
             lost,
             refreshed,
             leveled,
+            ..WriteCounters::default()
         }
     }
-}
 
-/// Bytes of memory that the target's tables take when the drive is full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    /// The map.
-    pub map: u64,
-    /// Where the map's pages are on flash.
-    pub directory: u64,
-    /// Which blocks are valid, and how many of each chunk.
-    pub valid: u64,
-    /// What the last checkpoint says of the chunks, and how far their
-    /// collection is.
-    pub chunks: u64,
-}
-
-impl Memory {
-    /// All of it.
-    pub fn total(&self) -> u64 {
-        self.map + self.directory + self.valid + self.chunks
+    /// Physical blocks that held data in the mean since `before`, of a drive of
+    /// `pus` parallel units: T of the formulas as it came out. `None` where
+    /// nothing was collected.
+    pub fn held_since(&self, before: &WriteCounters, pus: u32) -> Option<f64> {
+        let rows = self.held_rows.checked_sub(before.held_rows).filter(|&rows| rows > 0)?;
+        let held = self.held.checked_sub(before.held)?;
+        Some(held as f64 / rows as f64 * f64::from(pus))
     }
 }
 
@@ -214,7 +212,7 @@ pub struct Pblk<D> {
     stripe: Stripe,
     collectors: Vec<Collector>,
     /// By chunk: how far its collection is.
-    chunks: Vec<collect::Stage>,
+    chunks: Box<[collect::Stage]>,
     survivors: Vec<collect::Survivors>,
     meta: Meta,
     table: Table,
@@ -225,8 +223,11 @@ pub struct Pblk<D> {
     load: Option<Box<Load>>,
     /// Chunks that are empty and to be retired.
     leaving: Vec<usize>,
-    /// By block, what a chunk held of which a block could not be read.
-    lost_chunk: Option<(usize, Vec<u64>)>,
+    /// By victim, of each of its blocks whose it is: since one of some victim
+    /// could not be read.
+    holders: BTreeMap<usize, Vec<u64>>,
+    /// Passes over the map for that.
+    searches: u64,
     /// Taken while it is used.
     gulp: Option<Box<Gulp>>,
     /// The drive takes no time: most is done without a command.
@@ -377,7 +378,7 @@ impl<D: OpenChannel> Pblk<D> {
         let root_bytes = Root::rows(meta.directory.len(), row) as usize * row as usize;
         let own = metadata_chunks(&geometry.dimensions(), config.data_chunks);
         let partials = if keeps_data { PARTIALS } else { 0 };
-        let mut space = Space::new(&geometry, config.victim, config.seed, config.data_chunks, own)?;
+        let mut space = Space::new(&geometry, &config, own)?;
         for pu in geometry.pus_channels_first() {
             for chunk in (ANCHORS..geometry.chunks()).map(|number| geometry.chunk_of(pu, number)) {
                 space.note_wear(chunk, device.chunk(chunk).wear);
@@ -389,18 +390,19 @@ impl<D: OpenChannel> Pblk<D> {
             map: Map::new(config.bytes / BLOCK_BYTES, geometry.address_bits())?,
             space,
             meta,
-            table: Table::new(slots),
+            table: Table::new(slots)?,
             log: Log::new(row),
-            checkpoint: Checkpoint::new(root_bytes * BLOCK_BYTES as usize, pus, slots),
+            checkpoint: Checkpoint::new(root_bytes * BLOCK_BYTES as usize, pus, slots)?,
             mirrors,
             load: None,
             units: Units::new((USER_UNITS_PER_PU * pus * at_once).max(16), pus, row, kept)?,
             stripe: Stripe::new(&geometry, at_once),
             collectors: Collector::all(&geometry),
-            chunks: vec![collect::Stage::default(); slots],
+            chunks: table(collect::Stage::default(), slots, "the target's chunks")?,
             survivors: collect::Survivors::all(&geometry, row_bytes)?,
             leaving: Vec::new(),
-            lost_chunk: None,
+            holders: BTreeMap::new(),
+            searches: 0,
             gulp: Some(Gulp::new(kept as usize)),
             instant: device.timing().is_instant(),
             requests: Slots::new(DEPTH),
@@ -466,13 +468,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Bytes of memory that its tables take.
     pub fn memory(&self) -> Memory {
-        let slots = self.geometry.chunk_slots() as u64;
-        Memory {
-            map: self.map.bytes(),
-            directory: 8 * self.meta.len(),
-            valid: (1 << self.geometry.address_bits()) / 8 + 4 * slots,
-            chunks: slots * (16 + size_of::<collect::Stage>() as u64),
-        }
+        Memory::of(&self.geometry, self.config.bytes)
     }
 
     /// Rows sent since the last whole checkpoint began: what recovery would
@@ -766,8 +762,11 @@ fn check<D: OpenChannel>(device: &D, config: &PblkConfig) -> Result<(), PblkErro
     if geometry.row_blocks() as usize > device::MAX_ADDRESSES {
         return Err(PblkError::Row(geometry.row_blocks()));
     }
-    let chunk = u64::from(geometry.chunk_blocks()) * BLOCK_BYTES;
-    let space = u64::from(geometry.total_pus()) * u64::from(config.data_chunks) * chunk;
+    let size = geometry.chunk_blocks();
+    if config.idle >= size {
+        return Err(PblkError::Idle { idle: config.idle, size });
+    }
+    let space = u64::from(geometry.total_pus()) * config.unit_blocks(size) * BLOCK_BYTES;
     if config.bytes >= space {
         return Err(PblkError::NoSpare { bytes: config.bytes, space });
     }

@@ -7,7 +7,6 @@ use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::{Geometry, Ppa};
 use port::{Status, Time};
 
-use super::limiter::PLENTY;
 use super::map::Place;
 use super::space::OpenChunk;
 use super::{Cookie, Pblk};
@@ -221,8 +220,8 @@ impl<D: OpenChannel> Pblk<D> {
         let rank = self.stripe.rank(pu);
         let stripe = &self.stripe.pus[rank];
         let able = stripe.rows < self.stripe.most
-            && (stripe.open.is_some() || self.space.pus[pu].free() > USER_LEAVES)
-            && self.has_level(pu, rank);
+            && self.has_chunk(pu, rank)
+            && (self.has_level(pu, rank) || self.cannot_collect(pu, rank));
         self.stripe.set_able(rank, able);
     }
 
@@ -355,7 +354,7 @@ impl<D: OpenChannel> Pblk<D> {
             return;
         }
         self.collect(now, pu);
-        if self.space.pus[pu].free() < PLENTY {
+        if !self.space.pus[pu].has_plenty() {
             self.refresh(pu);
         }
     }
@@ -438,11 +437,16 @@ impl<D: OpenChannel> Pblk<D> {
         Ppa(self.geometry.chunk_start(open.chunk()).0 + u64::from(open.next))
     }
 
-    /// Closes the chunk whose row `open` was, if that was its last.
+    /// Closes the chunk whose row `open` was, if that was its last; where rows
+    /// before it are on their way as commands, when these have ended.
     #[inline]
     pub(super) fn close_full(&mut self, open: OpenChunk) {
         if self.advance_open(open).is_none() {
-            self.space.close(open.chunk());
+            let stage = &mut self.chunks[open.chunk()];
+            stage.ended = stage.rows > 0;
+            if !stage.ended {
+                self.space.close(open.chunk());
+            }
         }
     }
 

@@ -94,13 +94,18 @@ impl Default for Partial {
 }
 
 impl<D: OpenChannel> Pblk<D> {
-    /// Whether a request can be let in now.
+    /// Whether a request can be let in now. A read takes its partials at once,
+    /// two at most; a write takes one whenever it comes to a part of a block, and
+    /// waits where there is none.
     #[inline]
     pub(super) fn has_room(&self, req: &BlockReq) -> bool {
         let whole = (req.offset | req.len).is_multiple_of(BLOCK_BYTES);
         self.requests.live() + self.ready.len() < DEPTH
             && self.out.len() < BACKLOG
-            && (whole || self.partials.room() >= 2 || self.kept as u64 != BLOCK_BYTES)
+            && (whole
+                || req.op != BlockOp::Read
+                || self.partials.room() >= 2
+                || self.kept as u64 != BLOCK_BYTES)
     }
 
     /// Lets a request in. One whole block is the usual case: it is told by a
@@ -361,6 +366,8 @@ impl<D: OpenChannel> Pblk<D> {
         }
         request.status = request.status.and(done.status);
         self.end_partial(now, number);
+        // A write may wait for what this one had.
+        self.stage_waiting(now);
     }
 
     fn end_partial(&mut self, now: Time, number: u32) {
@@ -426,7 +433,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Takes the blocks of a write, zeroing or trim, one by one. False when
-    /// the buffer is full.
+    /// the buffer is full, or as many parts of blocks are being read as may be.
     #[inline]
     fn stage(&mut self, now: Time, slot: u32) -> bool {
         loop {
@@ -507,7 +514,8 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Takes a part of a block: around bytes that are in the buffer or zero at
-    /// once, around bytes in flash when they have been read.
+    /// once, around bytes in flash when they have been read. False when it has
+    /// to wait.
     #[inline(never)]
     fn stage_part(
         &mut self,
@@ -523,6 +531,9 @@ impl<D: OpenChannel> Pblk<D> {
         let partial =
             Partial { request: slot, lba, from, len, source, place, ..Partial::default() };
         if place.ppa().is_some() {
+            if self.partials.room() == 0 {
+                return false;
+            }
             self.requests[slot].left += 1;
             let number = self.partials.take(partial);
             self.fetch(number);
@@ -622,7 +633,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// The durable one of a block's copies.
-    fn oldest(&self, mut place: Place) -> Place {
+    pub(super) fn oldest(&self, mut place: Place) -> Place {
         while let Some(slot) = place.slot() {
             place = self.units.slot(slot).old;
         }
@@ -682,12 +693,13 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// A chunk is worn out or retired. When the others have no more room than
-    /// the data and one chunk a unit for what is in the buffer, the drive turns
-    /// read-only.
+    /// the data and one chunk a unit for what is in the buffer, or half of the
+    /// spare where that is less, the drive turns read-only.
     pub(super) fn lose(&mut self, now: Time, chunk: usize) {
         let left = self.space.lose(chunk);
-        let size = u64::from(self.geometry.chunk_blocks());
-        let needed = self.map.blocks().div_ceil(size) + u64::from(self.geometry.total_pus());
+        let (size, pus) = (self.geometry.chunk_blocks(), u64::from(self.geometry.total_pus()));
+        let spare = self.config.unit_blocks(size) * pus - self.map.blocks();
+        let needed = self.map.blocks() + (pus * u64::from(size)).min(spare / 2);
         if left <= needed {
             self.stop_writing(now);
         }

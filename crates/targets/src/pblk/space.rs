@@ -7,10 +7,12 @@
 use std::collections::VecDeque;
 
 use flash::{Geometry, Ppa};
-use port::{Lazy, OutOfMemory};
+use port::lazy::table;
+use port::{BLOCK_BYTES, Lazy, OutOfMemory};
 
-use super::Victim;
+use super::config::KEPT_CHUNKS;
 use super::meta::ANCHORS;
+use super::{PblkConfig, Victim};
 
 /// Set in the valid count of a chunk that is not closed, so that one scan
 /// finds the closed chunk with the least.
@@ -18,6 +20,15 @@ const NOT_CLOSED: u32 = 1 << 31;
 
 /// Chunks whose least count is kept, as a power of two.
 const GROUP_BITS: u32 = 6;
+
+/// The band of a unit's room is this part of a chunk, 1 in this, at most,
+const CHUNK_PER_BAND: u32 = 16;
+
+/// and this part of its spare;
+const SPARE_PER_BAND: u64 = 8;
+
+/// but so many rows at least.
+const LEAST_BAND: u32 = 2;
 
 /// A chunk that is being filled. Small, since each row looks at several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +61,20 @@ pub(super) struct PuSpace {
     free: VecDeque<u32>,
     /// So many of the free ones are kept back for the target's own blocks.
     kept_back: usize,
-    /// Valid blocks in closed chunks.
-    pub closed_valid: u64,
+    /// From so many free chunks on it has room enough, whatever else there is.
+    pub plenty: u32,
+    /// The room, in blocks, below which the user waits: what is left of the
+    /// usable chunks when as many blocks as may hold data, live or stale.
+    pub low: u32,
+    /// The room above which nothing is collected.
+    pub high: u32,
     /// Closed chunks.
     pub closed: u32,
-    /// Chunks that hold data: as many are closed before one is collected.
-    pub quota: u32,
+    /// Valid blocks in closed chunks.
+    pub closed_valid: u64,
+    /// Chunks for data and for collection to live on: all but those that are
+    /// lost, and those for own blocks.
+    usable: u32,
     /// Chunks for the target's own blocks, and how many have some.
     own: u32,
     own_used: u32,
@@ -63,6 +82,8 @@ pub(super) struct PuSpace {
     lent: u32,
     /// Closed chunks, oldest first; kept only for policies that need it.
     closed_list: VecDeque<u32>,
+    /// Chunks that were opened or closed so far; counted for the oldest.
+    ticks: u32,
     /// Erases of all its chunks.
     pub wear: u64,
 }
@@ -72,6 +93,12 @@ impl PuSpace {
     #[inline]
     pub fn free(&self) -> usize {
         self.free.len().saturating_sub(self.kept_back)
+    }
+
+    /// Whether it has room enough, whatever else there is.
+    #[inline]
+    pub fn has_plenty(&self) -> bool {
+        self.free() >= self.plenty as usize
     }
 
     /// So many chunks have own blocks, and so many are lent.
@@ -109,16 +136,27 @@ pub(super) struct Space {
     valid: Lazy<u32>,
     /// By group of chunks of one unit: at most the least of `valid`. So that
     /// the least of a unit is found without looking at each chunk.
-    least: Vec<u32>,
+    least: Box<[u32]>,
     /// Chunks a group, as a power of two: [`GROUP_BITS`], or all of a unit.
     group_bits: u32,
     /// A bit for each block, by address.
     bits: Lazy<u64>,
+    /// By chunk, where the oldest is wanted: of an open one the tick at which it
+    /// was opened, of a closed one the sum of that and of the one at which it was
+    /// closed, twice the mean time of what is in it. The user's chunks take as
+    /// many times longer to fill as there is write amplification: in the order in
+    /// which they are closed, what is in them would stay for longer than what
+    /// collection moves.
+    written: Box<[u32]>,
     /// Erases by chunk.
-    wear: Vec<u32>,
+    wear: Box<[u32]>,
     /// Erases of all chunks.
     total_wear: u64,
     pub pus: Vec<PuSpace>,
+    /// Blocks of each unit that may hold data.
+    data: u64,
+    /// Blocks between the bounds of a unit's room.
+    band: u32,
 }
 
 /// Where the first of the least is.
@@ -128,19 +166,12 @@ fn first_least(counts: &[u32]) -> usize {
 }
 
 impl Space {
-    /// Space of which `quota` chunks of each unit hold data, and `own` the
-    /// target's own blocks.
-    pub fn new(
-        geometry: &Geometry,
-        policy: Victim,
-        seed: u64,
-        quota: u32,
-        own: u32,
-    ) -> Result<Space, OutOfMemory> {
+    /// Space of which `own` chunks of each unit are for the target's own blocks.
+    pub fn new(geometry: &Geometry, config: &PblkConfig, own: u32) -> Result<Space, OutOfMemory> {
         let mut pus: Vec<PuSpace> = Vec::new();
         pus.resize_with(geometry.pu_slots(), PuSpace::default);
         for pu in geometry.pus_channels_first() {
-            pus[pu].quota = quota;
+            pus[pu].usable = geometry.chunks() - ANCHORS - own;
             pus[pu].own = own;
             pus[pu].set_own_used(0, 0);
         }
@@ -148,18 +179,62 @@ impl Space {
         let mut valid = Lazy::zeroed(slots, "valid counts")?;
         valid.fill(NOT_CLOSED);
         let group_bits = GROUP_BITS.min(geometry.chunk_bits());
-        Ok(Space {
+        let listed = if config.victim == Victim::Fifo { slots } else { 0 };
+        let data = config.unit_blocks(geometry.chunk_blocks());
+        let of_user = config.bytes / BLOCK_BYTES / u64::from(geometry.total_pus());
+        let spare = data.saturating_sub(of_user);
+        let of_chunk = u64::from(geometry.chunk_blocks() / CHUNK_PER_BAND);
+        let band = of_chunk.min(spare / SPARE_PER_BAND) as u32;
+        let mut space = Space {
             geometry: *geometry,
-            policy,
-            random: Random(seed),
+            policy: config.victim,
+            random: Random(config.seed),
             valid,
-            least: vec![NOT_CLOSED; slots >> group_bits],
+            least: table(NOT_CLOSED, slots >> group_bits, "the target's chunks")?,
             group_bits,
             bits: Lazy::zeroed((1usize << geometry.address_bits()).div_ceil(64), "valid bits")?,
-            wear: vec![0; slots],
+            written: table(0, listed, "the target's chunks")?,
+            wear: table(0, slots, "the target's chunks")?,
             total_wear: 0,
             pus,
-        })
+            data,
+            band: band.max(LEAST_BAND * geometry.row_blocks()),
+        };
+        geometry.pus_channels_first().for_each(|pu| space.set_bounds(pu));
+        Ok(space)
+    }
+
+    /// Sets the bounds of a unit's room, by the chunks that it has. Where it
+    /// has lost so many that its reserve is at its least, fewer blocks hold data.
+    fn set_bounds(&mut self, pu: usize) {
+        let size = u64::from(self.geometry.chunk_blocks());
+        let pu = &mut self.pus[pu];
+        let low = (u64::from(pu.usable) * size).saturating_sub(self.data);
+        let low = low.max(u64::from(KEPT_CHUNKS) * size);
+        let high = low + u64::from(self.band);
+        // Two rows of survivors may be gathered, and two more promised.
+        let plenty = (high + 4 * u64::from(self.geometry.row_blocks())).div_ceil(size);
+        let bounded = |blocks: u64| u32::try_from(blocks).unwrap_or(u32::MAX);
+        (pu.low, pu.high, pu.plenty) = (bounded(low), bounded(high), bounded(plenty));
+    }
+
+    /// Blocks between the bounds of a unit's room.
+    #[inline]
+    pub fn band(&self) -> u32 {
+        self.band
+    }
+
+    /// Blocks of the chunks that a unit has for data and for collection.
+    #[inline]
+    pub fn usable_blocks(&self, pu: usize) -> u64 {
+        u64::from(self.pus[pu].usable) * u64::from(self.geometry.chunk_blocks())
+    }
+
+    /// Whether collecting a closed chunk of a unit can win anything.
+    pub fn can_win(&self, pu: usize) -> bool {
+        let space = &self.pus[pu];
+        let size = u64::from(self.geometry.chunk_blocks());
+        space.closed > 0 && space.closed_valid < u64::from(space.closed) * size
     }
 
     /// A chunk has been erased so many times.
@@ -354,9 +429,13 @@ impl Space {
         Some(self.opened(pu, number))
     }
 
-    fn opened(&self, pu: usize, number: u32) -> OpenChunk {
+    fn opened(&mut self, pu: usize, number: u32) -> OpenChunk {
         let chunk = self.geometry.chunk_of(pu, number);
         debug_assert_eq!(self.valid_blocks(chunk), 0);
+        if let Some(written) = self.written.get_mut(chunk) {
+            self.pus[pu].ticks += 1;
+            *written = self.pus[pu].ticks;
+        }
         OpenChunk::new(chunk, 0)
     }
 
@@ -369,18 +448,30 @@ impl Space {
         let space = &mut self.pus[pu];
         space.closed += 1;
         space.closed_valid += u64::from(self.valid[chunk]);
-        if self.policy != Victim::Greedy {
-            space.closed_list.push_back(number);
+        match self.policy {
+            Victim::Greedy => {}
+            Victim::Fifo => self.list_by_age(pu, number),
+            _ => space.closed_list.push_back(number),
         }
+    }
+
+    /// Puts a chunk that was closed where it belongs by its age. Those that a
+    /// start found come in their order.
+    fn list_by_age(&mut self, pu: usize, number: u32) {
+        let first = self.geometry.chunk_of(pu, 0);
+        let (written, space) = (&mut self.written[first..], &mut self.pus[pu]);
+        space.ticks += 1;
+        written[number as usize] += space.ticks;
+        let age = written[number as usize];
+        let at = space.closed_list.partition_point(|&other| written[other as usize] <= age);
+        space.closed_list.insert(at, number);
     }
 
     /// Takes a closed chunk to collect, by the policy, or to the `rescue` of a
     /// unit without a free chunk the least valid; `None` where that would win
     /// nothing.
     pub fn take_victim(&mut self, pu: usize, rescue: bool) -> Option<usize> {
-        let size = u64::from(self.geometry.chunk_blocks());
-        let space = &self.pus[pu];
-        if space.closed == 0 || space.closed_valid == u64::from(space.closed) * size {
+        if !self.can_win(pu) {
             return None;
         }
         let chunk = match self.policy {
@@ -455,17 +546,13 @@ impl Space {
         best.2
     }
 
-    /// As many closed chunks as hold data: the next one closed is one too many.
-    #[inline]
-    pub fn is_full(&self, pu: usize) -> bool {
-        self.pus[pu].closed >= self.pus[pu].quota
-    }
-
-    /// A chunk is worn out. Gives how many are left to hold data, in all.
+    /// A chunk is worn out. Gives how many blocks are left to hold data, in all.
     pub fn lose(&mut self, chunk: usize) -> u64 {
         let (pu, _) = self.split(chunk);
-        self.pus[pu].quota = self.pus[pu].quota.saturating_sub(1);
-        self.pus.iter().map(|pu| u64::from(pu.quota)).sum()
+        self.pus[pu].usable = self.pus[pu].usable.saturating_sub(1);
+        self.set_bounds(pu);
+        let chunks = self.pus.iter().map(|pu| u64::from(pu.usable.saturating_sub(KEPT_CHUNKS)));
+        chunks.sum::<u64>() * u64::from(self.geometry.chunk_blocks())
     }
 
     /// Gives a chunk back, erased.

@@ -4,7 +4,7 @@
 //! block on it was written after the checkpoint began. Recovery compares it
 //! with what the drive says of the chunk, and so finds what to read.
 
-use port::BLOCK_BYTES;
+use port::{BLOCK_BYTES, Lazy, OutOfMemory};
 
 /// Bytes of an entry.
 const ENTRY_BYTES: usize = 16;
@@ -60,15 +60,16 @@ impl Entry {
 
 /// The table as the last checkpoint wrote it, or the next one will.
 pub(super) struct Table {
-    bytes: Vec<u8>,
+    bytes: Lazy<u8>,
     dirty: Vec<bool>,
 }
 
 impl Table {
     /// A table of `chunks` entries of which nothing is known.
-    pub fn new(chunks: usize) -> Table {
+    pub fn new(chunks: usize) -> Result<Table, OutOfMemory> {
         let pages = chunks.div_ceil(PAGE_ENTRIES);
-        Table { bytes: vec![0; pages * BLOCK_BYTES as usize], dirty: vec![false; pages] }
+        let bytes = Lazy::zeroed(pages * BLOCK_BYTES as usize, "the target's table of chunks")?;
+        Ok(Table { bytes, dirty: vec![false; pages] })
     }
 
     /// Pages of a table of `chunks` entries.
@@ -131,14 +132,14 @@ mod tests {
         fn entries_read_back(wear: u32, next in 0u32..1 << 30, age: u64, used in 0u8..3, at in 0usize..600) {
             let used = [Use::None, Use::Data, Use::Own][used as usize];
             let entry = Entry { wear, used, next, age };
-            let mut table = Table::new(600);
+            let mut table = Table::new(600).unwrap();
             table.set(at, entry);
             prop_assert_eq!(table.get(at), entry);
             let page = (at / PAGE_ENTRIES) as u64;
             let dirty = table.take_dirty(0);
             prop_assert_eq!(dirty, (entry != Entry::default()).then_some(page));
             prop_assert_eq!(table.take_dirty(0), None);
-            let mut other = Table::new(600);
+            let mut other = Table::new(600).unwrap();
             other.load(page, table.page(page));
             prop_assert_eq!(other.get(at), entry);
         }

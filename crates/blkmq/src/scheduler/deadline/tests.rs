@@ -14,8 +14,17 @@ fn staging(options: DeadlineOptions, depth: usize) -> Staging {
     let shape = Shape { bytes: 1 << 30, kept: 0, max_bytes: 1 << 20, depth: 8 };
     let (scheduler, merge) = (SchedulerKind::Deadline(options), Merge::Off);
     let (merge_idle, plug, cores) = (false, None, 1);
-    Staging::new(&StagingOptions { depth, scheduler, merge, merge_idle, plug, cores, shape })
-        .unwrap()
+    Staging::new(&StagingOptions {
+        depth,
+        scheduler,
+        merge,
+        merge_idle,
+        plug,
+        cores,
+        ways: Vec::new(),
+        shape,
+    })
+    .unwrap()
 }
 
 fn req(id: u64, op: BlockOp, block: u64, blocks: u64) -> BlockReq {
@@ -25,7 +34,7 @@ fn req(id: u64, op: BlockOp, block: u64, blocks: u64) -> BlockReq {
 
 /// The ids in the order in which they go out at `now`.
 fn drain(s: &mut Staging, now: Time) -> Vec<u64> {
-    std::iter::from_fn(|| s.next(now)).map(|out| out.req.id).collect()
+    std::iter::from_fn(|| s.next(now, 0)).map(|out| out.req.id).collect()
 }
 
 /// Stages requests at `Time(0)`; the ids are their places.
@@ -189,13 +198,13 @@ proptest! {
                     s.insert(now, 0, true, req(id as u64, op, block, blocks));
                     model.insert(now, req(id as u64, op, block, blocks));
                 }
-                _ => prop_assert_eq!(s.next(now).map(|out| out.req.id), model.next(now)),
+                _ => prop_assert_eq!(s.next(now, 0).map(|out| out.req.id), model.next(now)),
             }
         }
         while let Some(id) = model.next(now) {
-            prop_assert_eq!(s.next(now).map(|out| out.req.id), Some(id));
+            prop_assert_eq!(s.next(now, 0).map(|out| out.req.id), Some(id));
         }
-        prop_assert!(s.next(now).is_none() && s.is_empty());
+        prop_assert!(s.next(now, 0).is_none() && s.is_empty());
     }
 
     /// What is known of the order is right after every step, when requests
@@ -256,7 +265,7 @@ proptest! {
                 let due = fifo[way].first().is_some_and(|(_, at)| now.since(*at) >= expire);
                 since[way] = if due { since[way] + 1 } else { 0 };
             }
-            let out = s.next(now).expect("it is full").req;
+            let out = s.next(now, 0).expect("it is full").req;
             if let Some(way) = way(out.op) {
                 let at = fifo[way].iter().position(|(id, _)| *id == out.id).expect("it is inside");
                 fifo[way].remove(at);

@@ -12,8 +12,17 @@ use port::{Buffer, Shape, Time};
 fn staging(scheduler: SchedulerKind, cores: usize) -> Staging {
     let shape = Shape { bytes: 1 << 30, kept: 0, max_bytes: 1 << 20, depth: 8 };
     let (depth, merge, merge_idle, plug) = (512, Merge::Off, false, None);
-    Staging::new(&StagingOptions { depth, scheduler, merge, merge_idle, plug, cores, shape })
-        .unwrap()
+    Staging::new(&StagingOptions {
+        depth,
+        scheduler,
+        merge,
+        merge_idle,
+        plug,
+        cores,
+        ways: Vec::new(),
+        shape,
+    })
+    .unwrap()
 }
 
 fn fair(weights: &[u32]) -> Staging {
@@ -42,12 +51,12 @@ fn an_idle_core_has_saved_up_nothing_and_goes_soon() {
         s.insert(Time(0), 0, true, read(0, 1));
     }
     for _ in 0..100 {
-        assert_eq!(s.next(Time(0)).unwrap().from, 0);
+        assert_eq!(s.next(Time(0), 0).unwrap().from, 0);
     }
     for _ in 0..100 {
         s.insert(Time(0), 1, true, read(1, 1));
     }
-    let turns: Vec<u32> = std::iter::from_fn(|| s.next(Time(0))).map(|out| out.from).collect();
+    let turns: Vec<u32> = std::iter::from_fn(|| s.next(Time(0), 0)).map(|out| out.from).collect();
     assert_eq!(turns[..4], [1, 0, 1, 0]);
     let first: u32 = turns[..100].iter().sum();
     assert_eq!(first, 50, "no more than its share");
@@ -112,7 +121,7 @@ fn simulate(mut s: Staging, depths: &[u64], think: &[u64], until: u64) -> Vec<Ve
             s.insert(Time(now), core, completions.len() == SERVERS, read(0, 1));
         }
         while completions.len() < SERVERS
-            && let Some(out) = s.next(Time(now))
+            && let Some(out) = s.next(Time(now), 0)
         {
             completions.push(Reverse((now + SERVICE, out.from, out.submitted.0)));
         }
@@ -167,7 +176,7 @@ proptest! {
         let mut got = vec![0.0; weights.len()];
         let mut drift = vec![vec![(0.0f64, 0.0f64); weights.len()]; weights.len()];
         for _ in 0..5 * sizes.len() {
-            let out = s.next(Time(0)).unwrap();
+            let out = s.next(Time(0), 0).unwrap();
             let core = out.from as usize;
             got[core] += (out.req.len / BLOCK_BYTES) as f64 / f64::from(weights[core]);
             s.insert(Time(0), out.from, true, read(0, size.next().unwrap()));
@@ -193,11 +202,11 @@ proptest! {
             if insert {
                 went_in[core as usize].push(id as u64);
                 s.insert(Time(0), core, true, read(id as u64, 1 + u64::from(core)));
-            } else if let Some(out) = s.next(Time(0)) {
+            } else if let Some(out) = s.next(Time(0), 0) {
                 came_out[out.from as usize].push(out.req.id);
             }
         }
-        while let Some(out) = s.next(Time(0)) {
+        while let Some(out) = s.next(Time(0), 0) {
             came_out[out.from as usize].push(out.req.id);
         }
         prop_assert_eq!(went_in, came_out);

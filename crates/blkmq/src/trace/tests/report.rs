@@ -67,7 +67,7 @@ fn the_picture_shows_where_requests_were() {
     let window = Window { from: Time(1_000), to: Time(2_000) };
     let text = timeline(&lives, window, Time(1_000), 10);
     let expected = "\
-from 0 ns to 1.00 us, 100 ns a column:  # at the device  - not seen yet  . staged
+from 0.000 ms to 0.001 ms, 100 ns a column:  # at the device  - not seen yet  . staged
 queue 0
       2 |         #|
 queue 1

@@ -3,7 +3,9 @@
 //! The victim is the segment with the fewest live pages. Its pages are found
 //! through the headers of its records; those that the map still names are
 //! copied, with what comes from other victims, until there is a record's worth.
-//! A page whose seal is wrong stays where it is, and its segment with it.
+//! A segment that cannot be read at once is read page by page, those that the map
+//! names. A page that cannot be read, or whose seal is wrong, stays where it is,
+//! and its segment with it, until the page is written anew.
 
 use port::{BlockDone, BlockOp, BlockReq, Buffer};
 
@@ -20,6 +22,11 @@ enum Phase {
     /// The segment is being read.
     Reading(u32),
     Copying(Copying),
+    /// Its pages are read one by one: the next of them is to be read, is being
+    /// read, or waits to be moved.
+    Seeking(Copying),
+    ReadingPage(Copying),
+    Holding(Copying),
 }
 
 /// How far a victim's pages have been copied.
@@ -38,12 +45,17 @@ struct Copying {
 /// One that collects a segment at a time.
 pub(super) struct Collector {
     buffer: Option<Buffer>,
+    /// The end of the buffer, while a page is read into its front.
+    rest: Buffer,
+    /// The live pages of a segment that are read one by one, the last first.
+    pages: Vec<Entry>,
     phase: Phase,
 }
 
 impl Collector {
     pub(super) fn new(buffer: Buffer) -> Collector {
-        Collector { buffer: Some(buffer), phase: Phase::Idle }
+        let pages = Vec::with_capacity(buffer.len() / PAGE_BYTES);
+        Collector { buffer: Some(buffer), rest: Buffer::empty(), pages, phase: Phase::Idle }
     }
 }
 
@@ -57,11 +69,13 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         let mut worked = false;
         for number in 0..self.collectors.len() {
             match self.collectors[number].phase {
-                Phase::Reading(_) => {}
+                Phase::Reading(_) | Phase::ReadingPage(_) => {}
                 Phase::Copying(copying) => {
                     self.copy(number, copying);
                     worked = true;
                 }
+                Phase::Seeking(at) => worked |= self.seek(number, at),
+                Phase::Holding(at) => worked |= self.move_held(number, at),
                 Phase::Idle => {
                     if let Some(victim) = self.victim() {
                         self.read_victim(number, victim);
@@ -78,7 +92,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     }
 
     /// The segment to collect next, if the log takes more space than it may.
-    fn victim(&self) -> Option<u32> {
+    fn victim(&mut self) -> Option<u32> {
         let room = u64::from(self.layout.segment_blocks) - 1;
         let allowed = self.live * u64::from(100 + self.config.overhead) / 100 + 4 * room;
         let moved = self.segments_being_moved();
@@ -87,12 +101,17 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         if self.blocks.room() <= 16 || (occupied * room <= allowed && !scarce) {
             return None;
         }
-        let closed = |state: State| state == State::Closed;
-        let candidates = self.segments.iter().enumerate();
-        let (number, victim) = candidates
-            .filter(|(_, segment)| closed(segment.state) && segment.records == 0)
-            .min_by_key(|(_, segment)| segment.live)?;
-        (u64::from(victim.live) * 100 < room * 95).then_some(number as u32)
+        let segments = &self.segments;
+        let live = |number: usize| {
+            let segment = &segments[number];
+            (segment.state == State::Closed && segment.records == 0).then_some(segment.live)
+        };
+        let number = self.fewest.find(segments.len(), live)?;
+        debug_assert_eq!(
+            Some(number),
+            (0..segments.len()).filter(|&n| live(n).is_some()).min_by_key(|&n| live(n))
+        );
+        (u64::from(segments[number].live) * 100 < room * 95).then_some(number as u32)
     }
 
     /// Segments that will be dead when what is being moved has been.
@@ -117,17 +136,86 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         buffer: Buffer,
     ) {
         let collector = &mut self.collectors[number as usize];
+        if let Phase::ReadingPage(at) = collector.phase {
+            return self.page_read(number, at, result, buffer);
+        }
         collector.buffer = Some(buffer);
         let Phase::Reading(segment) = collector.phase else { unreachable!("it was being read") };
         let expected = self.segments[segment as usize].live;
-        // Where the whole cannot be read, parts of it may still be, one by one.
-        if result.is_err() {
-            collector.phase = Phase::Idle;
-            self.segments[segment as usize].state = State::Stuck;
-            return self.look_at(segment);
+        let at = Copying { segment, offset: 0, page: 0, bad: false, found: 0, expected };
+        if result.is_ok() {
+            collector.phase = Phase::Copying(at);
+            return;
         }
-        collector.phase =
-            Phase::Copying(Copying { segment, offset: 0, page: 0, bad: false, found: 0, expected });
+        // Where the whole cannot be read, parts of it may still be, one by one.
+        collector.phase = Phase::Seeking(at);
+        collector.pages.clear();
+        let of = |block: u32| block > 0 && self.layout.segment_of(block) == segment;
+        let live = self.map.iter().enumerate().filter(|&(_, &block)| of(block));
+        collector.pages.extend(live.map(|(page, &old)| Entry { page: page as u64, old }));
+    }
+
+    /// Reads the next page of a segment that is read one by one. False without
+    /// room for a command.
+    fn seek(&mut self, number: usize, at: Copying) -> bool {
+        let collector = &mut self.collectors[number];
+        let Some(&Entry { page, old }) = collector.pages.last() else {
+            self.segment_done(number, at);
+            return true;
+        };
+        if self.map[page as usize] != old {
+            // It was written anew meanwhile.
+            collector.pages.pop();
+            return true;
+        }
+        if self.blocks.room() <= 4 {
+            return false;
+        }
+        let mut rest = collector.buffer.take().expect("its buffer is back");
+        let front = rest.split_to(PAGE_BYTES);
+        (collector.rest, collector.phase) = (rest, Phase::ReadingPage(at));
+        self.blocks.transfer(BlockOp::Read, u64::from(old), front, Task::Collect(number as u32));
+        true
+    }
+
+    fn page_read(
+        &mut self,
+        number: u32,
+        mut at: Copying,
+        result: Result<(), StoreError>,
+        mut front: Buffer,
+    ) {
+        let collector = &mut self.collectors[number as usize];
+        let joined = front.join(std::mem::take(&mut collector.rest));
+        assert!(joined.is_ok(), "it was cut from there");
+        collector.buffer = Some(front);
+        if result.is_ok() {
+            collector.phase = Phase::Holding(at);
+            return;
+        }
+        let entry = collector.pages.pop().expect("it was read");
+        at.bad |= self.map[entry.page as usize] == entry.old;
+        collector.phase = Phase::Seeking(at);
+    }
+
+    /// Moves the page that was read. False without room.
+    fn move_held(&mut self, number: usize, mut at: Copying) -> bool {
+        let collector = &mut self.collectors[number];
+        let buffer = collector.buffer.take().expect("its buffer is back");
+        let entry = *collector.pages.last().expect("it was read");
+        let body = &buffer.bytes()[..PAGE_BYTES];
+        let is_live = self.map[entry.page as usize] == entry.old;
+        let seal = check_seal(entry.page, body).filter(|_| is_live);
+        let moved = seal.is_none_or(|seal| self.move_page(entry, body, seal));
+        at.bad |= is_live && seal.is_none();
+        at.found += u16::from(moved && seal.is_some());
+        let collector = &mut self.collectors[number];
+        collector.buffer = Some(buffer);
+        if moved {
+            collector.pages.pop();
+            collector.phase = Phase::Seeking(at);
+        }
+        moved
     }
 
     /// Copies what lives of a victim, as far as there is room.
@@ -136,10 +224,15 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         let done = self.copy_records(&mut at, &buffer);
         let collector = &mut self.collectors[number];
         collector.buffer = Some(buffer);
-        collector.phase = if done { Phase::Idle } else { Phase::Copying(at) };
-        if !done {
-            return;
+        collector.phase = Phase::Copying(at);
+        if done {
+            self.segment_done(number, at);
         }
+    }
+
+    /// All live pages of a segment were looked at.
+    fn segment_done(&mut self, number: usize, at: Copying) {
+        self.collectors[number].phase = Phase::Idle;
         self.counters.collected += 1;
         // Pages that were written anew meanwhile were not looked for.
         let missed = self.segments[at.segment as usize].live > at.found;

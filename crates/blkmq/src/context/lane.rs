@@ -1,0 +1,82 @@
+//! A core's way to a device.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use port::Time;
+
+use crate::account::{LaneAccount, StagingAccount};
+use crate::dispatch::Dispatch;
+use crate::driver::HardwareQueue;
+use crate::held::Held;
+use crate::staging::Staging;
+
+/// A core's way through one staging queue to one dispatch queue.
+pub(crate) struct Lane<Q> {
+    pub staging: Held<Staging>,
+    pub staged: Arc<StagingAccount>,
+    pub queue: Held<Dispatch<Q>>,
+    /// The dispatch queue's number.
+    pub number: u32,
+    pub account: Arc<LaneAccount>,
+    /// The staging queue's number.
+    pub staging_number: u32,
+    /// The staging queue's way to this dispatch queue.
+    pub way: usize,
+    /// Other staging queues of several cores that feed the dispatch queue: a
+    /// completion of merged requests of theirs may be found here.
+    pub siblings: Vec<(u32, Arc<Mutex<Staging>>)>,
+    /// The cores that look at the device for this one, if it does not itself.
+    pub lookers: Option<[u32; 2]>,
+    /// Whether nothing of this lane is shared, reordered or merged.
+    pub in_place: bool,
+    /// Whether requests may go past the staging queue.
+    pub direct: bool,
+}
+
+impl<Q> Lane<Q> {
+    /// Whether a staging queue can be reached from here.
+    pub(super) fn knows(&self, staging: u32) -> bool {
+        staging == self.staging_number || self.siblings.iter().any(|&(n, _)| n == staging)
+    }
+
+    /// Does something in a staging queue, if it can be reached from here.
+    pub(super) fn in_staging<R>(
+        &mut self,
+        number: u32,
+        f: impl FnOnce(&mut Staging) -> R,
+    ) -> Option<R> {
+        if number == self.staging_number {
+            return Some(f(&mut self.staging.lock()));
+        }
+        let (_, sibling) = self.siblings.iter().find(|&&(n, _)| n == number)?;
+        Some(f(&mut sibling.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+impl<Q: HardwareQueue> Lane<Q> {
+    /// When there is something to do here whatever the device does: `now` or
+    /// before where nobody would tell.
+    pub(super) fn due(&self, now: Time) -> Time {
+        let Held::Alone(queue) = &self.queue else { return now };
+        if queue.is_waiting() || queue.is_sending() || queue.must_give_up(now) {
+            return now;
+        }
+        let staging = self.staging.peek();
+        match staging.next_event() {
+            _ if staging.waiting(self.way) == 0 => queue.next_scan(),
+            Some(opens) => queue.next_scan().min(opens),
+            None if queue.has_room() => now,
+            None => queue.next_scan(),
+        }
+    }
+
+    /// Whether a lane that is a core's alone has more to do than look.
+    #[inline(always)]
+    pub(super) fn needs_more(&mut self, now: Time) -> bool {
+        let (Held::Alone(queue), Held::Alone(staging)) = (&self.queue, &self.staging) else {
+            return true;
+        };
+        let more = queue.is_sending() || queue.is_waiting() || !staging.is_empty();
+        more || queue.must_give_up(now)
+    }
+}

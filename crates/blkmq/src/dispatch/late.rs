@@ -1,0 +1,163 @@
+//! Giving requests up.
+//!
+//! One that takes too long is asked for. Its tag stays with it, and its
+//! submitter is not told, until the driver gives it up or completes it; when
+//! it does neither within another timeout, the queue is reset. Where that
+//! cannot be, none of the device's queues is given anything more. So what was
+//! given up never lands on what was written after its submitter was told.
+
+use std::sync::atomic::Ordering;
+
+use port::{BlockDone, Buffer, Status, Time};
+
+use super::{Dispatch, NEVER, Past};
+use crate::driver::{Abort, HardwareQueue};
+use crate::error::Fault;
+
+impl<Q: HardwareQueue> Dispatch<Q> {
+    /// Gives up what takes too long; everything when `all` is asked for or the
+    /// device is gone. `left` is given each request that left: those that the
+    /// driver let go, and those that never reached it. Others stay until they
+    /// complete, or the queue is reset because they do not.
+    #[cold]
+    pub fn give_up(&mut self, now: Time, all: bool, mut left: impl FnMut(&Past, BlockDone)) {
+        if self.queue.is_gone() && !self.gone {
+            self.gone = true;
+            self.fault(Fault::Gone { queue: self.number });
+        }
+        let all = all || self.queue.is_gone();
+        self.next_scan = NEVER;
+        if self.tags.live() == 0 {
+            self.tags.rest();
+        }
+        if self.is_over() {
+            while let Some(req) = self.out.pop() {
+                let (past, mut done) = self.finish(now, req.id as u32, Status::ABORTED);
+                done.buffer = req.buffer;
+                left(&past, done);
+            }
+        }
+        let mut stays = false;
+        for tag in 0..self.slots.len() as u32 {
+            if !self.slots[tag as usize].is_live() {
+                continue;
+            }
+            if all {
+                let (past, done) = self.recall(now, tag, Status::ABORTED);
+                left(&past, done);
+            } else if self.slots[tag as usize].due(self.timeout) > now {
+                self.scan_at(self.slots[tag as usize].due(self.timeout));
+            } else {
+                match self.late(now, tag) {
+                    Late::Left(past, done) => left(&past, done),
+                    Late::Asked => self.scan_at(now + self.timeout),
+                    Late::Stays => stays = true,
+                }
+            }
+        }
+        if stays {
+            self.reset(now, &mut left);
+        }
+        self.tags.flush();
+    }
+
+    fn scan_at(&mut self, at: Time) {
+        self.next_scan = self.next_scan.min(at);
+    }
+
+    /// Asks for a request back that takes too long.
+    fn late(&mut self, now: Time, tag: u32) -> Late {
+        let slot = &mut self.slots[tag as usize];
+        let (name, since) = (slot.name(tag), slot.dispatched);
+        if slot.asked != slot.generation {
+            slot.asked = slot.generation;
+            self.timed_out += 1;
+            self.fault(Fault::TimedOut { queue: self.number, tag: tag.into(), since });
+        } else if !slot.works {
+            return Late::Stays;
+        }
+        let answer = match self.take_unsent(name) {
+            Some(buffer) => Abort::Given(buffer),
+            None => self.queue.abort(name),
+        };
+        if let Abort::Given(buffer) = answer {
+            let (past, done) = self.finish(now, tag, Status::ABORTED_BY_HOST);
+            return Late::Left(past, BlockDone { buffer, ..done });
+        }
+        let slot = &mut self.slots[tag as usize];
+        slot.works = matches!(answer, Abort::Working);
+        slot.until = now + self.timeout;
+        Late::Asked
+    }
+
+    /// Resets the driver's queue. Where it cannot be, the device is at an end:
+    /// what it holds may land at any time, so nothing newer may come after.
+    fn reset(&mut self, now: Time, left: &mut impl FnMut(&Past, BlockDone)) {
+        let done = self.queue.reset();
+        let (queue, status) = (self.number, Status::ABORTED_BY_HOST);
+        self.fault(if done { Fault::Reset { queue } } else { Fault::Stuck { queue } });
+        let status = if done { status } else { Status::ABORTED };
+        if !done {
+            self.over.store(true, Ordering::Relaxed);
+        }
+        self.next_scan = NEVER;
+        for tag in 0..self.slots.len() as u32 {
+            let slot = &self.slots[tag as usize];
+            if !slot.is_live() {
+                continue;
+            }
+            let (name, due) = (slot.name(tag), slot.due(self.timeout));
+            if done && self.is_unsent(name) {
+                self.scan_at(due);
+                continue;
+            }
+            let (past, done) = self.recall(now, tag, status);
+            left(&past, done);
+        }
+    }
+
+    /// Takes a request back whose driver has no say in it any more.
+    fn recall(&mut self, now: Time, tag: u32, status: Status) -> (Past, BlockDone) {
+        let name = self.slots[tag as usize].name(tag);
+        let buffer = self.take_unsent(name).unwrap_or_else(|| match self.queue.abort(name) {
+            Abort::Given(buffer) => buffer,
+            Abort::Working | Abort::Lost => Buffer::empty(),
+        });
+        let (past, done) = self.finish(now, tag, status);
+        (past, BlockDone { buffer, ..done })
+    }
+
+    /// Lets a request go that did not complete, without its buffer, and frees
+    /// its tag.
+    fn finish(&mut self, now: Time, tag: u32, status: Status) -> (Past, BlockDone) {
+        let slot = &mut self.slots[tag as usize];
+        let (id, op, past) = (slot.id, slot.op, slot.past(tag));
+        slot.lost = slot.generation;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.hold(past.staging, -1);
+        self.tags.give_later(tag);
+        (past, BlockDone { id, op, status, at: now, buffer: Buffer::empty() })
+    }
+
+    /// Whether a request has not reached the driver.
+    fn is_unsent(&self, name: u64) -> bool {
+        (0..self.out.len()).any(|i| self.out.get(i).is_some_and(|req| req.id == name))
+    }
+
+    /// The buffer of a request that has not reached the driver, and now never
+    /// does.
+    fn take_unsent(&mut self, name: u64) -> Option<Buffer> {
+        let is = |i: &usize| self.out.get(*i).is_some_and(|req| req.id == name);
+        let at = (0..self.out.len()).find(is)?;
+        self.out.remove(at).map(|req| req.buffer)
+    }
+}
+
+/// What became of a request that takes too long.
+enum Late {
+    Left(Past, BlockDone),
+    /// It may still come back, and is waited for.
+    Asked,
+    /// It did not come back when it was asked for.
+    Stays,
+}

@@ -1,0 +1,11 @@
+//! The tests of this crate as its users see it: one program, since each that is
+//! linked costs as much as all of them.
+
+mod bad_input;
+mod common;
+mod fairness;
+mod fenced;
+mod layer;
+mod sharing;
+mod stress;
+mod traced;

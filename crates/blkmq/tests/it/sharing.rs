@@ -1,0 +1,93 @@
+//! Cores that share queues: none waits for one that stands still, and all the
+//! parts of a merged request come back, however many cores they are of.
+
+use crate::common::topology;
+use blkmq::driver::timed::{Timed, TimedOptions, TimedQueue};
+use blkmq::{Config, Context, Merge, Spread, build};
+use port::{BlockOp, BlockReq, Buffer, Port, Ring, Time};
+
+/// Two cores with one staging queue, over a device with so many queues of one
+/// request each.
+fn two(queues: usize, config: impl FnOnce(Config) -> Config) -> [Context<TimedQueue>; 2] {
+    let options =
+        TimedOptions { submit_queues: queues, hw_queue_depth: 1, ..TimedOptions::default() };
+    let config =
+        config(Config { staging: Spread::One, staging_depth: 4, ..Config::new(topology(2, 1)) });
+    let (contexts, _) = build(&config, Timed::new(options).unwrap()).unwrap();
+    contexts.try_into().ok().expect("two cores")
+}
+
+/// Submits reads of these blocks; all are taken.
+fn ask(context: &mut Context<TimedQueue>, blocks: impl IntoIterator<Item = u64>) {
+    let mut reqs = Ring::new(16);
+    for block in blocks {
+        let (op, buffer) = (BlockOp::Read, Buffer::empty());
+        let offset = block * 4096;
+        reqs.put(|| BlockReq { id: block, op, fua: false, offset, len: 4096, buffer });
+    }
+    context.submit(Time(0), &mut reqs);
+    assert!(reqs.is_empty());
+}
+
+/// Looks at these cores until nothing is out at any of them; what came back.
+fn settle(contexts: &mut [Context<TimedQueue>]) -> Vec<u64> {
+    let (mut ids, mut done, mut steps) = (Vec::new(), Ring::new(16), 0);
+    while contexts.iter().any(|context| context.outside() > 0) {
+        let next = contexts.iter().filter_map(Port::next_event).min();
+        let at = next.expect("something happens, or it is stuck");
+        for context in contexts.iter_mut() {
+            context.advance(at, &mut done);
+            ids.extend(done.drain().map(|one| one.id));
+        }
+        steps += 1;
+        assert!(steps < 1000, "it is stuck");
+    }
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn nobody_waits_for_a_core_that_stands_still() {
+    let [mut still, mut other] = two(2, |config| config);
+    let mut done = Ring::new(1);
+    ask(&mut other, 0..3);
+    // It looks once, while requests of the other are staged, and never again.
+    still.advance(Time(0), &mut done);
+    assert_eq!(settle(&mut [other]), [0, 1, 2]);
+}
+
+#[test]
+fn what_a_core_staged_does_not_stay_when_it_goes() {
+    let [gone, mut other] = two(2, |config| config);
+    let mut gone = gone;
+    ask(&mut gone, 0..4);
+    ask(&mut gone, [4]);
+    let mut reqs = Ring::new(1);
+    reqs.put(|| BlockReq {
+        id: 9,
+        op: BlockOp::Trim,
+        fua: false,
+        offset: 0,
+        len: 4096,
+        buffer: Buffer::empty(),
+    });
+    other.submit(Time(0), &mut reqs);
+    assert_eq!(reqs.len(), 1, "the staging queue is full of the other's");
+    drop(gone);
+    other.submit(Time(0), &mut reqs);
+    assert!(reqs.is_empty(), "there is room again");
+    assert_eq!(settle(&mut [other]), [9]);
+}
+
+#[test]
+fn a_merged_request_may_have_more_parts_than_one_core_has_requests() {
+    let merge = |config| Config { merge: Merge::Full, ..config };
+    let mut cores = two(1, merge);
+    ask(&mut cores[0], [100]);
+    // Nine that lie side by side, in turns: more than either may have out.
+    for block in 0..8 {
+        ask(&mut cores[block as usize % 2], [block]);
+    }
+    ask(&mut cores[1], [8]);
+    assert_eq!(settle(&mut cores), [0, 1, 2, 3, 4, 5, 6, 7, 8, 100]);
+}

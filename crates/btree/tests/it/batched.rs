@@ -1,0 +1,333 @@
+//! The tree over a model of the batched interface.
+
+use crate::common::{
+    BatchDrive, Checked, Fuse, Heard, Map, Mix, Step, check_after_crash, contents, no_fuse,
+    random_step, rest,
+};
+use btree::{
+    BatchStore, Broken, Error, Inline, MAX_KEY, MAX_VALUE, Outcome, StoreError, Tree, TreeConfig,
+    Write, store::no_clock,
+};
+use port::Time;
+use std::cell::Cell;
+use std::rc::Rc;
+use workload::Rng;
+
+type Store = BatchStore<Inline<BatchDrive>>;
+
+const SMALL: TreeConfig = TreeConfig { memory: 720 << 10, operations: 16, dirty: 33 };
+
+fn store(drive: BatchDrive) -> Store {
+    let shape = drive.shape;
+    BatchStore::new(Inline(drive), shape, 128, no_clock).unwrap()
+}
+
+fn create(drive: BatchDrive, config: TreeConfig) -> Tree<Store> {
+    Tree::create(store(drive), config, Time::ZERO).unwrap()
+}
+
+fn run(seed: u64, steps: usize, mix: Mix) -> Checked<Store> {
+    let mut rng = Rng::new(seed, 7);
+    let tree = create(BatchDrive::new(20_000, seed, no_fuse()), SMALL);
+    let mut checked = Checked::new(tree, Map::new());
+    for _ in 0..steps {
+        assert!(checked.step(random_step(&mut rng, mix)));
+    }
+    assert!(checked.finish());
+    checked
+}
+
+#[test]
+fn it_is_a_map() {
+    for (seed, longest) in [(1, 300), (2, 20_000), (3, 65_000)] {
+        let mix = Mix { keys: 2000, longest, flush: 500, shrink: false };
+        let mut checked = run(seed, 4000, mix);
+        let census = checked.tree.verify().unwrap();
+        assert_eq!(census.records, checked.map.len() as u64);
+        assert_eq!(contents(&mut checked.tree), checked.map);
+        assert!(checked.tree.counters().splits > 10, "{:?}", checked.tree.counters());
+        assert!(longest < 1000 || checked.tree.cache_counters().evictions > 100);
+        assert!(checked.tree.memory() <= SMALL.memory);
+    }
+}
+
+#[test]
+fn it_shrinks_again() {
+    let mix = Mix { keys: 600, longest: 30_000, flush: 300, shrink: false };
+    let mut checked = run(5, 3000, mix);
+    let mut rng = Rng::new(6, 0);
+    for _ in 0..3000 {
+        assert!(checked.step(random_step(&mut rng, Mix { shrink: true, ..mix })));
+    }
+    assert!(checked.finish());
+    for key in checked.map.keys().cloned().collect::<Vec<_>>() {
+        assert!(checked.step(Step::Delete(key)));
+    }
+    assert!(checked.finish());
+    let census = checked.tree.verify().unwrap();
+    assert_eq!((census.records, census.levels, census.overflow), (0, 1, 0));
+    // Page 0 and the root.
+    assert_eq!(checked.tree.pages(), 2);
+    assert!(census.free > 100);
+}
+
+#[test]
+fn crashes_lose_nothing_that_was_flushed() {
+    for seed in 0..12 {
+        let fuse: Fuse = Rc::new(Cell::new(u64::MAX));
+        let drive = BatchDrive::new(20_000, seed, fuse.clone());
+        let mut checked = Checked::new(create(drive, SMALL), Map::new());
+        let mut rng = Rng::new(seed, 3);
+        let mix = Mix { keys: 300, longest: 9000, flush: 60, shrink: seed % 2 == 0 };
+        for round in 0..5 {
+            fuse.set(10 + rng.below(300));
+            while checked.step(random_step(&mut rng, mix)) {}
+            let unheard = checked.unheard();
+            let (base, changes) = (checked.base, checked.changes);
+            let drive = checked.tree.into_store().into_drive().0;
+            fuse.set(u64::MAX);
+            let drive = drive.crash(seed * 100 + round, fuse.clone());
+            let mut tree = Tree::open(store(drive), SMALL, Time::ZERO).unwrap();
+            let census = tree.verify().unwrap();
+            let found = contents(&mut tree);
+            assert_eq!(census.records, found.len() as u64);
+            check_after_crash(&base, &changes, &unheard, &found);
+            checked = Checked::new(tree, found);
+        }
+    }
+}
+
+#[test]
+fn a_cut_at_each_event() {
+    let script = |rng: &mut Rng| {
+        let mix = Mix { keys: 40, longest: 9000, flush: 3, shrink: false };
+        (0..300).map(|_| random_step(rng, mix)).collect::<Vec<Step>>()
+    };
+    let steps = script(&mut Rng::new(9, 0));
+    let mut events = 1;
+    loop {
+        let fuse: Fuse = Rc::new(Cell::new(u64::MAX));
+        let tree = create(BatchDrive::new(2000, 4, fuse.clone()), SMALL);
+        let mut checked = Checked::new(tree, Map::new());
+        fuse.set(events);
+        let alive = checked.script(&steps);
+        let unheard = checked.unheard();
+        let (base, changes) = (checked.base, checked.changes);
+        let drive = checked.tree.into_store().into_drive().0.crash(events, no_fuse());
+        let mut tree = Tree::open(store(drive), SMALL, Time::ZERO).unwrap();
+        tree.verify().unwrap();
+        check_after_crash(&base, &changes, &unheard, &contents(&mut tree));
+        if alive {
+            break;
+        }
+        events += 1;
+    }
+    assert!(events > 20, "only {events} events");
+}
+
+/// Does one thing and waits for it.
+fn now(tree: &mut Tree<Store>, f: impl FnOnce(&mut Tree<Store>, &mut Heard)) -> Heard {
+    let mut heard = Heard::default();
+    f(tree, &mut heard);
+    while heard.done.is_empty() {
+        assert!(tree.wait(&mut heard));
+    }
+    heard
+}
+
+fn put(tree: &mut Tree<Store>, key: &[u8], value: &[u8]) -> Result<Outcome, Error> {
+    now(tree, |tree, heard| tree.put(1, key, value, heard).unwrap()).done[0].1
+}
+
+#[test]
+fn limits_are_errors() {
+    let mut tree = create(BatchDrive::new(2000, 1, no_fuse()), SMALL);
+    let heard = &mut Heard::default();
+    let long = vec![1; MAX_VALUE + 1];
+    assert_eq!(tree.put(1, &long[..MAX_KEY + 1], b"", heard), Err(Error::KeyTooLong(MAX_KEY + 1)));
+    assert_eq!(tree.put(1, b"k", &long, heard), Err(Error::ValueTooLong(MAX_VALUE + 1)));
+    let write = Write { key: b"k", value: Some(&long) };
+    assert_eq!(tree.batch(1, &[write], heard), Err(Error::ValueTooLong(MAX_VALUE + 1)));
+    assert!(heard.done.is_empty());
+    assert_eq!(put(&mut tree, &long[..MAX_KEY], &long[..MAX_VALUE]), Ok(Outcome::Stored));
+    let heard = now(&mut tree, |tree, heard| tree.get(1, &long[..MAX_KEY], heard).unwrap());
+    assert_eq!(heard.records[&1][0].1, &long[..MAX_VALUE]);
+    // More pages than are written at once.
+    let write = Write { key: b"k", value: Some(&long[..MAX_VALUE]) };
+    let heard = now(&mut tree, |tree, heard| tree.batch(1, &[write; 20], heard).unwrap());
+    assert!(matches!(heard.done[0].1, Err(Error::BatchTooLarge { .. })), "{:?}", heard.done);
+    assert_eq!(tree.verify().unwrap().records, 1);
+    // Many small ones.
+    let keys: Vec<[u8; 4]> = (0..500u32).map(u32::to_be_bytes).collect();
+    for key in &keys {
+        put(&mut tree, key, &[1; 100]).unwrap();
+    }
+    let writes: Vec<Write<'_>> =
+        keys.iter().map(|key| Write { key, value: Some(&[2; 100]) }).collect();
+    let heard = now(&mut tree, |tree, heard| tree.batch(1, &writes, heard).unwrap());
+    assert_eq!(heard.done[0].1, Ok(Outcome::Stored));
+    assert!(contents(&mut tree).values().filter(|value| value[..] == [2; 100]).count() == 500);
+    let small = TreeConfig { memory: 4096, ..SMALL };
+    let refused = Tree::create(store(BatchDrive::new(100, 1, no_fuse())), small, Time::ZERO);
+    assert!(matches!(refused.err(), Some(Error::Memory(4096, _))));
+}
+
+/// A batch empties a leaf and then writes where the leaf was: what is beside
+/// it is not in memory.
+#[test]
+fn a_batch_may_empty_a_leaf_and_fill_it_again() {
+    let mut tree = create(BatchDrive::new(4000, 1, no_fuse()), SMALL);
+    let key = |i: u32| (10 * i).to_be_bytes();
+    // Two records a leaf, of which one goes.
+    let mut map = Map::new();
+    for i in 0..2000 {
+        put(&mut tree, &key(i), &[1; 1900]).unwrap();
+    }
+    for i in 0..2000 {
+        if i % 2 == 0 {
+            map.insert(key(i).to_vec(), vec![1; 1900]);
+        } else {
+            now(&mut tree, |tree, heard| tree.delete(1, &key(i), heard).unwrap());
+        }
+    }
+    let pages = tree.pages();
+    for i in (500..1500).step_by(20) {
+        // Others' leaves take the place of those beside it.
+        for other in (0..400).step_by(2) {
+            now(&mut tree, |tree, heard| tree.get(1, &key(other), heard).unwrap());
+        }
+        let (gone, after) = (key(i), (10 * i + 1).to_be_bytes());
+        let fills = i % 40 == 0;
+        let writes = [
+            Write { key: &gone, value: None },
+            Write { key: &after, value: fills.then_some(&[2; 1900]) },
+        ];
+        let heard = now(&mut tree, |tree, heard| tree.batch(1, &writes, heard).unwrap());
+        assert_eq!(heard.done[0].1, Ok(Outcome::Stored));
+        map.remove(&gone[..]);
+        if fills {
+            map.insert(after.to_vec(), vec![2; 1900]);
+        }
+    }
+    tree.verify().unwrap();
+    assert_eq!(contents(&mut tree), map);
+    // Leaves that stayed empty are gone.
+    assert_eq!(tree.pages(), pages - 25);
+}
+
+#[test]
+fn too_many_operations_are_refused() {
+    let config = TreeConfig { operations: 3, ..SMALL };
+    let mut tree = create(BatchDrive::new(4000, 1, no_fuse()), config);
+    for i in 0..2000u32 {
+        put(&mut tree, &i.to_be_bytes(), &[7; 1500]).unwrap();
+    }
+    let heard = &mut Heard::default();
+    let mut refused = 0;
+    for i in 0..100u32 {
+        match tree.get(u64::from(i), &(i * 20).to_be_bytes(), heard) {
+            Ok(()) => {}
+            Err(error) => {
+                assert_eq!(error, Error::Busy(3));
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 50);
+    assert_eq!(tree.verify(), Err(Broken::Busy));
+    while tree.waiting() > 0 {
+        assert!(tree.wait(heard));
+    }
+    assert_eq!(heard.done.len(), 100 - refused);
+    assert!(heard.done.iter().all(|one| one.1 == Ok(Outcome::Found)));
+}
+
+#[test]
+fn a_full_store_is_an_error_and_loses_nothing() {
+    let mut tree = create(BatchDrive::new(200, 1, no_fuse()), SMALL);
+    let mut map = Map::new();
+    let mut refused = 0;
+    for i in 0..400u32 {
+        let (key, value) = (i.to_be_bytes(), vec![i as u8; 1000 + (i as usize % 3) * 3000]);
+        match put(&mut tree, &key, &value) {
+            Ok(_) => {
+                map.insert(key.to_vec(), value);
+            }
+            Err(error) => {
+                assert_eq!(error, Error::Full(200));
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 100 && map.len() > 50, "{refused} refused, {} there", map.len());
+    assert!(tree.verify().is_ok());
+    assert_eq!(contents(&mut tree), map);
+    // There is room again when something goes.
+    for key in map.keys().take(40) {
+        now(&mut tree, |tree, heard| tree.delete(1, key, heard).unwrap());
+    }
+    assert_eq!(put(&mut tree, b"new", &[1; 5000]), Ok(Outcome::Stored));
+    assert!(tree.verify().is_ok());
+}
+
+#[test]
+fn a_damaged_page_is_an_error() {
+    let mix = Mix { keys: 300, longest: 9000, flush: 100, shrink: false };
+    let mut damaged = 0;
+    for byte in [0, 9, 16, 100, 4095] {
+        let mut checked = run(11, 800, mix);
+        assert!(checked.finish() && checked.step(Step::Flush) && checked.finish());
+        rest(&mut checked.tree);
+        let mut drive = checked.tree.into_store().into_drive().0;
+        let pages = drive.written();
+        drive.flip(pages[1 + byte % (pages.len() - 1)], byte);
+        let mut tree = Tree::open(store(drive), SMALL, Time::ZERO).unwrap();
+        match tree.verify() {
+            // The page may be free.
+            Ok(_) => {}
+            Err(Broken::Error(Error::Damaged { .. })) => damaged += 1,
+            Err(other) => panic!("{other}"),
+        }
+        for key in checked.map.keys() {
+            let heard = now(&mut tree, |tree, heard| tree.get(1, key, heard).unwrap());
+            match heard.done[0].1 {
+                Ok(outcome) => {
+                    assert_eq!(outcome, Outcome::Found);
+                    assert_eq!(heard.records[&1][0].1, checked.map[key]);
+                }
+                Err(Error::Damaged { .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+    assert!(damaged > 2);
+    let mut drive = create(BatchDrive::new(100, 1, no_fuse()), SMALL).into_store().into_drive().0;
+    drive.flip(0, 50);
+    let opened = Tree::open(store(drive), SMALL, Time::ZERO);
+    assert!(matches!(opened.err(), Some(Error::Damaged { page: 0, .. })));
+    let fresh = Tree::open(store(BatchDrive::new(100, 1, no_fuse())), SMALL, Time::ZERO);
+    assert!(matches!(fresh.err(), Some(Error::Damaged { page: 0, .. })));
+}
+
+#[test]
+fn a_failed_write_stops_changes_and_not_reads() {
+    let mut tree = create(BatchDrive::new(4000, 1, no_fuse()), SMALL);
+    for i in 0..500u32 {
+        put(&mut tree, &i.to_be_bytes(), &[7; 1000]).unwrap();
+    }
+    now(&mut tree, |tree, _| tree.flush(1));
+    tree.store_mut().drive_mut().0.fails = true;
+    let value = vec![8; 1000];
+    assert_eq!(put(&mut tree, &3u32.to_be_bytes(), &value), Ok(Outcome::Stored));
+    let heard = now(&mut tree, |tree, _| tree.flush(1));
+    assert!(matches!(heard.done[0].1, Err(Error::Store(StoreError::Drive { .. }))));
+    let stopped = Err(Error::Store(StoreError::Stopped));
+    assert_eq!(put(&mut tree, &4u32.to_be_bytes(), &value), stopped);
+    for i in 0..500u32 {
+        let heard = now(&mut tree, |tree, heard| tree.get(1, &i.to_be_bytes(), heard).unwrap());
+        let expected = if i == 3 { 8 } else { 7 };
+        assert_eq!(heard.records[&1][0].1, vec![expected; 1000], "key {i}");
+    }
+    let heard = now(&mut tree, |tree, _| tree.flush(1));
+    assert!(heard.done[0].1.is_err());
+}

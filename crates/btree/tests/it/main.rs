@@ -1,0 +1,10 @@
+//! The tests of this crate as its users see it: one program, since each that is
+//! linked costs as much as all of them.
+
+mod batched;
+mod common;
+mod crowded;
+mod drives;
+mod hour;
+mod in_place;
+mod log;

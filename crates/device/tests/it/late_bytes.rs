@@ -1,0 +1,172 @@
+//! A medium that takes its time: on a clock only what waits for it is late, off
+//! the clock time stands still.
+
+use crate::common::{cmd, geometry};
+use device::{Device, VectorOp};
+use flash::{Chunk, Medium, Moved, Ppa, RamMedium, Timing};
+use port::{Port, Ring, Status, Time};
+use proptest::prelude::*;
+
+/// Answers "not yet" so many times to each barrier and to each program of
+/// chunk 1.
+struct Late {
+    inner: RamMedium,
+    geometry: flash::Geometry,
+    barrier: (u32, u32),
+    program: (u32, u32),
+}
+
+/// Counts an answer; whether it is "not yet".
+fn waits((most, left): &mut (u32, u32)) -> bool {
+    if *left == 0 {
+        *left = *most;
+        return false;
+    }
+    *left -= 1;
+    true
+}
+
+impl Medium for Late {
+    fn kept(&self) -> u32 {
+        0
+    }
+    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        if self.geometry.chunk_index(at) == 1 && waits(&mut self.program) {
+            return Moved::Pending;
+        }
+        self.inner.program(at, count, data, tags)
+    }
+    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
+        self.inner.read(at, count, data, tags)
+    }
+    fn reset(&mut self, chunk: Ppa) -> Moved {
+        self.inner.reset(chunk)
+    }
+    fn barrier(&mut self) -> Moved {
+        if waits(&mut self.barrier) { Moved::Pending } else { Moved::Done }
+    }
+    fn is_cached(&self) -> bool {
+        true
+    }
+    fn describe(&mut self, _index: usize, _chunk: &Chunk) {}
+}
+
+/// A drive with four written blocks in chunk 0, and the time.
+fn drive(barrier: u32, program: u32) -> (Device<Late>, Time) {
+    let geometry = geometry(1, 2, 1);
+    let inner = RamMedium::new(&geometry, 0).unwrap();
+    let late = Late { inner, geometry, barrier: (barrier, barrier), program: (program, program) };
+    let timing = Timing { program: vec![200_000], read: vec![50_000], ..Timing::default() };
+    let mut drive = Device::new(&geometry, &timing, late).unwrap();
+    let mut end = Time::ZERO;
+    submit(&mut drive, end, 0, VectorOp::Write, Ppa(0), 2);
+    submit(&mut drive, end, 1, VectorOp::Write, Ppa(2), 2);
+    while let Some(at) = drive.next_event() {
+        let mut done = Ring::new(8);
+        drive.advance(at, &mut done);
+        end = at;
+    }
+    (drive, end)
+}
+
+fn submit(drive: &mut Device<Late>, now: Time, id: u64, op: VectorOp, ppa: Ppa, count: u8) {
+    let mut cmds = Ring::new(1);
+    cmds.put(|| cmd(id, op, ppa, count));
+    drive.submit(now, &mut cmds);
+    assert!(cmds.is_empty());
+}
+
+/// Advances from event to event until `n` completed; gives numbers and times,
+/// and how many events there were.
+fn run(drive: &mut Device<Late>, n: usize) -> (Vec<(u64, Time)>, u32) {
+    let (mut all, mut events) = (Vec::new(), 0);
+    let mut done = Ring::new(8);
+    while all.len() < n {
+        let at = drive.next_event().expect("something is inside");
+        drive.advance(at, &mut done);
+        for one in done.drain() {
+            assert_eq!((one.status, one.at), (Status::SUCCESS, at));
+            all.push((one.cookie, one.at));
+        }
+        events += 1;
+    }
+    (all, events)
+}
+
+#[test]
+fn off_the_clock_a_flush_takes_no_time() {
+    for barrier in [0, 1, 100] {
+        let (mut drive, now) = drive(barrier, 0);
+        submit(&mut drive, now, 7, VectorOp::Flush, Ppa(0), 0);
+        submit(&mut drive, now, 8, VectorOp::Read, Ppa(1), 1);
+        let (all, _) = run(&mut drive, 2);
+        assert_eq!(all, [(7, now), (8, now + 50_000)], "{barrier}");
+    }
+}
+
+#[test]
+fn on_a_clock_reads_pass_a_flush_that_waits() {
+    let (mut drive, now) = drive(40, 0);
+    drive.set_on_a_clock(true);
+    submit(&mut drive, now, 7, VectorOp::Flush, Ppa(0), 0);
+    for id in 0..4 {
+        submit(&mut drive, now, id, VectorOp::Read, Ppa(id), 1);
+    }
+    let (all, events) = run(&mut drive, 5);
+    let ids: Vec<u64> = all.iter().map(|one| one.0).collect();
+    assert_eq!(ids, [0, 1, 2, 3, 7]);
+    assert_eq!(all[3].1, now + 200_000, "the flush takes nothing of the reads' time");
+    // It was asked 40 times more, at two of the reads' ends among them.
+    assert_eq!(events, 40 + 4 - 2);
+    let took = all[4].1.since(now);
+    assert!((40 * 100_000..=41 * 2_000_000).contains(&took), "{took}");
+}
+
+#[test]
+fn on_a_clock_other_units_pass_a_program_that_waits() {
+    let (mut drive, now) = drive(0, 10);
+    drive.set_on_a_clock(true);
+    // Chunk 1 is on the first unit, the last chunk on the second one.
+    let geometry = geometry(1, 2, 1);
+    let (late, other) = (geometry.chunk_start(1), geometry.ppa(0, 1, 0, 0));
+    submit(&mut drive, now, 1, VectorOp::Write, late, 2);
+    submit(&mut drive, now, 2, VectorOp::Write, other, 2);
+    submit(&mut drive, now, 3, VectorOp::Read, Ppa(0), 1);
+    let (all, _) = run(&mut drive, 3);
+    let programmed = now + 200_000 + 10 * 100_000;
+    assert_eq!(all, [(2, now + 200_000), (1, programmed), (3, programmed + 50_000)]);
+}
+
+proptest! {
+    /// Completions keep their order in time, flushes theirs, and each command
+    /// comes back once, whatever the medium says and whenever commands come.
+    #[test]
+    fn time_never_goes_back(
+        barrier in 0u32..30,
+        commands in proptest::collection::vec((0u64..300_000, 0u8..3), 1..40),
+    ) {
+        let (mut drive, start) = drive(barrier, 0);
+        drive.set_on_a_clock(true);
+        let (mut now, mut all, mut done) = (start, Vec::new(), Ring::new(64));
+        for (id, &(gap, kind)) in commands.iter().enumerate() {
+            now += gap;
+            while let Some(at) = drive.next_event().filter(|&at| at <= now) {
+                drive.advance(at, &mut done);
+                all.extend(done.drain().map(|one| (one.cookie, one.at)));
+            }
+            let op = if kind == 0 { VectorOp::Flush } else { VectorOp::Read };
+            submit(&mut drive, now, id as u64, op, Ppa(0), u8::from(kind > 0));
+        }
+        while let Some(at) = drive.next_event() {
+            drive.advance(at, &mut done);
+            all.extend(done.drain().map(|one| (one.cookie, one.at)));
+        }
+        prop_assert!(all.windows(2).all(|w| w[0].1 <= w[1].1), "{all:?}");
+        let is_flush = |id: &u64| commands[*id as usize].1 == 0;
+        let flushes: Vec<u64> = all.iter().map(|one| one.0).filter(is_flush).collect();
+        prop_assert!(flushes.is_sorted(), "{flushes:?}");
+        let mut ids: Vec<u64> = all.iter().map(|one| one.0).collect();
+        ids.sort_unstable();
+        prop_assert_eq!(ids, (0..commands.len() as u64).collect::<Vec<_>>());
+    }
+}

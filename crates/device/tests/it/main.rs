@@ -1,0 +1,14 @@
+//! The tests of this crate as its users see it: one program, since each that is
+//! linked costs as much as all of them.
+
+mod at_once;
+mod common;
+mod descriptors;
+mod fairness;
+mod hosted;
+mod late_bytes;
+mod model;
+mod physics;
+mod reliability;
+mod replay;
+mod slc;

@@ -1,0 +1,88 @@
+//! One sync at a time for all who write to a file, and no error of one
+//! forgotten.
+//!
+//! The system tells an error of writing back once for each opening of a file,
+//! and takes what it could not write for written from then on. A drive and its
+//! journal share one opening: one of them would be told, and the other would
+//! take for durable what is lost. Here whoever syncs is told of an error that
+//! any of them met, from then on always.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::Storage;
+
+/// A storage of which all openers learn of each error of a sync.
+pub struct Guarded {
+    storage: Arc<dyn Storage>,
+    /// The first error; held while one syncs.
+    failed: Mutex<Option<(io::ErrorKind, String)>>,
+}
+
+impl Guarded {
+    pub fn new(storage: Arc<dyn Storage>) -> Guarded {
+        Guarded { storage, failed: Mutex::new(None) }
+    }
+
+    /// Does what makes something durable, if all that was to be is.
+    fn durably(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((kind, said)) = &*failed {
+            return Err(io::Error::new(*kind, said.clone()));
+        }
+        let synced = sync();
+        if let Err(e) = &synced {
+            *failed = Some((e.kind(), e.to_string()));
+        }
+        synced
+    }
+}
+
+impl Storage for Guarded {
+    #[inline]
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.storage.read(offset, bytes)
+    }
+
+    #[inline]
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.storage.write(offset, bytes)
+    }
+
+    #[inline]
+    fn write_both(&self, offset: u64, first: &[u8], second: &[u8]) -> io::Result<()> {
+        self.storage.write_both(offset, first, second)
+    }
+
+    fn write_durable(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.durably(|| self.storage.write_durable(offset, bytes))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.durably(|| self.storage.sync())
+    }
+
+    fn reread(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.storage.reread(offset, len)
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.storage.punch(offset, len)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        self.storage.bytes()
+    }
+
+    fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        self.durably(|| self.storage.set_bytes(bytes))
+    }
+
+    fn used(&self) -> io::Result<u64> {
+        self.storage.used()
+    }
+
+    fn seconds(&self) -> u32 {
+        self.storage.seconds()
+    }
+}

@@ -1,0 +1,180 @@
+//! A page or a sector of a file is lost, or is an older one: what is read is
+//! right, or there is an error. Tried with each that a file has, after kills and
+//! crashes.
+//!
+//! An older one is of the time before the last sync: what the disk said it
+//! wrote, and did not.
+
+use flash::{Chunk, Ppa};
+use proptest::prelude::*;
+
+use super::crash::{History, Run};
+use super::reads_as;
+use crate::disk::Disk;
+use crate::layout::TABLE_OFFSET;
+use crate::{DriveFile, FileError};
+
+/// What became of the damaged files.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// Opened, and nothing was missed.
+    whole: usize,
+    /// Opened, with errors of blocks.
+    errors: usize,
+    /// Refused.
+    refused: usize,
+    /// Refused as a descriptor was missed.
+    table: usize,
+}
+
+impl Seen {
+    fn add(&mut self, other: Seen) {
+        self.whole += other.whole;
+        self.errors += other.errors;
+        self.refused += other.refused;
+        self.table += other.table;
+    }
+}
+
+/// Whether a chunk's durable blocks are all told of.
+fn is_told(told: &Chunk, history: &History, durable: (u32, u32)) -> bool {
+    let (life, end) = durable;
+    let stored = history.lives.get(&life).map_or(&[][..], Vec::as_slice);
+    let stored = stored.iter().take(end as usize).any(Option::is_some);
+    // Of one that had none the life may be forgotten.
+    !stored || (told.wear, told.programmed) >= durable
+}
+
+/// Looks at a damaged file.
+fn look(run: &Run, image: Vec<u8>, seen: &mut Seen, at: &str) {
+    let opened = DriveFile::open_on(Disk::with(image).storage(), true, false);
+    let mut opened = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            seen.refused += 1;
+            seen.table += usize::from(matches!(error, FileError::Table));
+            return;
+        }
+    };
+    let mut lost = 0;
+    for (which, &index) in run.indices.iter().enumerate() {
+        let (told, history) = (opened.chunks[index], &run.model.chunks[which]);
+        let durable = run.model.durable[which];
+        assert!(is_told(&told, history, durable), "{at}: chunk {which}: {told:?}, {durable:?}");
+        for block in 0..told.programmed {
+            let expected = history.lives[&told.wear][block as usize];
+            assert_eq!(told.failed_of(block, 1) == 0, expected.is_some(), "{at}: {told:?}");
+            let Some(expected) = expected else { continue };
+            let ppa = Ppa(run.header.geometry.chunk_start(index).0 + u64::from(block));
+            match reads_as(&mut opened.medium, ppa, expected) {
+                Some(right) => assert!(right, "{at}: wrong data in chunk {which}, block {block}"),
+                None => lost += 1,
+            }
+        }
+    }
+    if lost == 0 {
+        seen.whole += 1;
+    } else {
+        seen.errors += 1;
+    }
+}
+
+/// Tries every page and every sector of `image` that differs from that of
+/// `older`, or of zeros.
+fn try_all(run: &Run, image: &[u8], older: &[Vec<u8>]) -> Seen {
+    let mut seen = Seen::default();
+    let zeros = vec![0; image.len()];
+    for (which, other) in older.iter().chain([&zeros]).enumerate() {
+        for size in [512, 4096] {
+            for start in (0..image.len()).step_by(size) {
+                let range = start..image.len().min(start + size);
+                if image[range.clone()] == other[range.clone()] {
+                    continue;
+                }
+                let mut damaged = image.to_vec();
+                damaged[range.clone()].copy_from_slice(&other[range]);
+                let zeroed = if which == older.len() { "zeroed" } else { "older" };
+                look(run, damaged, &mut seen, &format!("{size} bytes at {start} {zeroed}"));
+            }
+        }
+    }
+    seen
+}
+
+/// Some work, with images of the time before a sync, that sync, more work, and
+/// a cut.
+fn run(seed: u64) -> Seen {
+    let mut run = Run::new(seed);
+    let mut disk = Disk::default();
+    let mut seen = Seen::default();
+    drop(DriveFile::create_on(disk.storage(), &run.header, false).unwrap());
+    let mut older = Vec::new();
+    let mut crashed = false;
+    for _ in 0..3 {
+        let mut drive = run.reopen(&mut disk, crashed);
+        for _ in 0..2 {
+            for _ in 0..run.rng.below(24) {
+                assert!(run.step(&mut drive));
+            }
+            older.push(disk.killed());
+            older = older.split_off(older.len().saturating_sub(3));
+        }
+        assert!(run.barrier(&mut drive));
+        for _ in 0..run.rng.below(12) {
+            assert!(run.step(&mut drive));
+        }
+        let close = run.rng.one_in(3);
+        if close {
+            drive.close().unwrap();
+            run.model.durable = run.model.points();
+        }
+        crashed = run.rng.one_in(2);
+        let image = if crashed { disk.crashed(&mut run.rng) } else { disk.killed() };
+        disk = Disk::with(image.clone());
+        seen.add(try_all(&run, &image, &older));
+    }
+    seen
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3))]
+    #[test]
+    fn a_lost_or_older_page_gives_no_wrong_data(seed: u64) {
+        run(seed);
+    }
+}
+
+#[test]
+fn all_kinds_of_damage_are_met() {
+    // Otherwise the test above would show nothing.
+    let mut seen = Seen::default();
+    (0..2).for_each(|seed| seen.add(run(seed)));
+    assert!(seen.table > 20 && seen.errors > 100 && seen.whole > 100, "{seen:?}");
+}
+
+#[test]
+fn descriptors_that_read_as_zeros_are_missed() {
+    for seed in 0..20 {
+        let mut run = Run::new(seed);
+        let mut disk = Disk::default();
+        drop(DriveFile::create_on(disk.storage(), &run.header, false).unwrap());
+        let mut drive = run.reopen(&mut disk, false);
+        while !run.model.chunks.iter().any(|history| !history.has_no_blocks()) {
+            assert!(run.step(&mut drive));
+        }
+        if run.rng.one_in(2) {
+            drive.close().unwrap();
+        } else {
+            assert!(run.barrier(&mut drive));
+        }
+        let mut image = disk.killed();
+        image[TABLE_OFFSET as usize..][..4096].fill(0);
+        for read_only in [true, false] {
+            let disk = Disk::with(image.clone());
+            let opened = DriveFile::open_on(disk.storage(), read_only, false).map(|_| ());
+            let error = opened.unwrap_err();
+            assert!(matches!(error, FileError::Table), "{error}");
+            assert_eq!(disk.killed(), image, "it was not touched");
+        }
+    }
+}

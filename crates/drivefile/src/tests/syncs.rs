@@ -1,0 +1,121 @@
+//! Errors of syncs: told once by the system, and forgotten by nobody here.
+
+use std::task::Poll;
+
+use flash::{Medium, Moved, Ppa};
+use nvram::NonVolatile;
+
+use super::{Block, Rng, chunk, header, program, reads_as};
+use crate::disk::Disk;
+use crate::{Area, CacheMode, DriveFile, Header};
+
+/// A drive with a journal, and something written that is not synced.
+fn written(disk: &Disk) -> (DriveFile, Area) {
+    let header = Header { cache: CacheMode::Protected { journal: 8192 }, ..header(8) };
+    let mut drive = DriveFile::create_on(disk.storage(), &header, false).unwrap();
+    let block = Block { number: 7, whole: false };
+    assert_eq!(program(&mut drive, header.geometry.chunk_start(1), &[block; 2]), Moved::Done);
+    drive.describe(1, &chunk(0, 2, 8));
+    let area = drive.area().unwrap();
+    (drive, area)
+}
+
+/// Whether a journal's sync succeeds.
+fn syncs(area: &mut Area) -> bool {
+    loop {
+        match area.sync() {
+            Poll::Ready(result) => return result.is_ok(),
+            Poll::Pending => std::thread::yield_now(),
+        }
+    }
+}
+
+#[test]
+fn an_error_that_one_is_told_is_all_ones() {
+    for journal_first in [true, false] {
+        let disk = Disk::default();
+        let (mut drive, mut area) = written(&disk);
+        area.write(4096, b"entry").unwrap();
+        disk.fail_sync(Some(0));
+        if journal_first {
+            assert!(!syncs(&mut area));
+            assert_eq!(drive.barrier(), Moved::Failed, "what it wrote is lost");
+        } else {
+            assert_eq!(drive.barrier(), Moved::Failed);
+            assert!(!syncs(&mut area), "what it wrote is lost");
+        }
+        // It stays, though a sync would succeed now.
+        assert!(!syncs(&mut area));
+        assert_eq!(drive.barrier(), Moved::Failed);
+        assert!(drive.close().is_err());
+    }
+}
+
+#[test]
+fn what_the_system_only_remembers_is_not_taken_for_durable() {
+    let mut lost = 0;
+    for seed in 0..40 {
+        let disk = Disk::default();
+        let (mut drive, area) = written(&disk);
+        disk.fail_sync(Some(0));
+        assert_eq!(drive.barrier(), Moved::Failed);
+        drop((drive, area));
+        disk.kill();
+        let opened = DriveFile::open_on(disk.storage(), false, false).unwrap();
+        let told = opened.chunks[1];
+        lost += usize::from(told.programmed == 0);
+        // All that was told is durable.
+        let crashed = Disk::with(disk.crashed(&mut Rng(seed)));
+        let mut again = DriveFile::open_on(crashed.storage(), false, false).unwrap();
+        assert_eq!(again.chunks[1], told);
+        let at = again.medium.header().geometry.chunk_start(1);
+        for block in 0..u64::from(told.programmed) {
+            let is =
+                reads_as(&mut again.medium, Ppa(at.0 + block), Block { number: 7, whole: false });
+            assert_eq!(is, Some(true));
+        }
+    }
+    assert!(lost > 0, "otherwise it would show nothing");
+}
+
+#[test]
+fn an_error_that_nobody_was_told_of_is_told_at_the_next_opening() {
+    let disk = Disk::default();
+    drop(written(&disk));
+    disk.lose();
+    disk.kill();
+    let error = DriveFile::open_on(disk.storage(), true, false).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("writing back what was left"), "{error}");
+    drop(DriveFile::open_on(disk.storage(), true, false).unwrap());
+}
+
+#[test]
+fn an_erase_that_cannot_be_written_has_not_happened() {
+    for defer in [0, 3] {
+        let disk = Disk::default();
+        let (mut drive, area) = written(&disk);
+        drive.defer_syncs(defer);
+        while drive.barrier() == Moved::Pending {}
+        let at = drive.header().geometry.chunk_start(1);
+        disk.fail_write(Some(0));
+        assert_eq!(drive.reset(at), Moved::Failed);
+        // Whatever is asked of it now, and though all that follows succeeds.
+        drive.describe(1, &chunk(1, 0, 8));
+        for _ in 0..8 {
+            assert_eq!(drive.barrier(), Moved::Failed);
+        }
+        assert!(drive.close().is_err());
+        drop(area);
+        disk.kill();
+        for image in [disk.killed(), disk.crashed(&mut Rng(1))] {
+            let disk = Disk::with(image);
+            let mut opened = DriveFile::open_on(disk.storage(), false, false).unwrap();
+            assert_eq!(opened.chunks[1], chunk(0, 2, 8));
+            for block in 0..2 {
+                let at = Ppa(at.0 + block);
+                let is = reads_as(&mut opened.medium, at, Block { number: 7, whole: false });
+                assert_eq!(is, Some(true), "its space was not given back");
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Answers to commands that need nothing of the store.
+
+use std::fmt::Write;
+
+use btree::PageStore;
+
+use super::client::Client;
+use super::command::Command;
+use super::glob::Pattern;
+use super::resp::{self, Args};
+use super::serving::Serving;
+use crate::limits::Limits;
+
+impl<S: PageStore> Serving<'_, S> {
+    /// A command that needs nothing of the store.
+    pub(super) fn at_once(&mut self, client: &mut Client, command: Command) {
+        let Client { parser, input, start, out, is_closing, .. } = client;
+        let args = parser.args(&input[*start..]);
+        match command {
+            Command::Ping if args.len() > 2 => {
+                resp::error(out, "ERR wrong number of arguments for 'ping' command");
+            }
+            Command::Ping if args.len() == 2 => resp::bulk(out, args.get(1)),
+            Command::Ping => resp::simple(out, "PONG"),
+            Command::Echo => resp::bulk(out, args.get(1)),
+            Command::Quit => {
+                resp::simple(out, "OK");
+                *is_closing = true;
+            }
+            Command::Select if args.get(1) == b"0" => resp::simple(out, "OK"),
+            Command::Select => resp::error(out, "ERR DB index is out of range"),
+            Command::DbSize => resp::int(out, self.database.common.keys),
+            Command::Info => resp::bulk(out, self.info().as_bytes()),
+            Command::Config => self.config(args, out),
+            Command::Client => match args.get(1).to_ascii_lowercase().as_slice() {
+                b"setname" | b"setinfo" => resp::simple(out, "OK"),
+                _ => resp::error(out, "ERR unknown subcommand"),
+            },
+            // Clients that ask what commands there are manage without.
+            _ => resp::array(out, 0),
+        }
+        if *is_closing {
+            input.truncate(*start + parser.understood());
+        }
+    }
+
+    fn config(&self, args: Args<'_>, out: &mut Vec<u8>) {
+        if !args.get(1).eq_ignore_ascii_case(b"get") || args.len() < 3 {
+            return resp::error(out, "ERR only CONFIG GET is known");
+        }
+        let Limits { clients, memory, .. } = self.options.limits;
+        let (clients, memory) = (clients.to_string(), memory.to_string());
+        let all = [
+            ("save", ""),
+            ("appendonly", "yes"),
+            ("appendfsync", self.options.sync.name()),
+            ("maxclients", &clients),
+            ("maxmemory-clients", &memory),
+            ("databases", "1"),
+        ];
+        let longest = all.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let mut asked = [false; 6];
+        for pattern in args.from(2) {
+            let pattern = Pattern::new(&pattern.to_ascii_lowercase(), longest);
+            for (asked, (name, _)) in asked.iter_mut().zip(&all) {
+                *asked |= pattern.matches(name.as_bytes(), &mut 0);
+            }
+        }
+        let found = all.into_iter().zip(asked).filter(|(_, asked)| *asked);
+        resp::array(out, 2 * found.clone().count());
+        for ((name, value), _) in found {
+            resp::bulk(out, name.as_bytes());
+            resp::bulk(out, value.as_bytes());
+        }
+    }
+
+    fn info(&self) -> String {
+        let tree = self.database.tree();
+        let (counters, cache) = (tree.counters(), tree.cache_counters());
+        let mut text = String::from("# Server\r\nredis_version:7.0.0\r\nserver_name:ssdkit\r\n");
+        let mut say = |name: &str, value: u64| {
+            // Writing to memory does not fail.
+            let _ = write!(text, "{name}:{value}\r\n");
+        };
+        let clients = self.clients.len() - self.free.len();
+        say("uptime_in_seconds", self.start.elapsed().as_secs());
+        say("connected_clients", clients as u64);
+        say("total_connections_received", self.report.connections);
+        say("rejected_connections", self.report.refused);
+        say("clients_memory", self.memory);
+        say("evicted_clients", self.report.evicted);
+        say("total_commands_processed", self.report.commands);
+        say("flushes", self.report.flushes);
+        say("cache_bytes", tree.memory());
+        say("cache_lookups", cache.lookups);
+        say("cache_misses", cache.misses);
+        say("pages", tree.pages());
+        say("pages_written", counters.pages_written);
+        let keys = self.database.common.keys;
+        let _ = write!(text, "# Keyspace\r\ndb0:keys={keys},expires=0,avg_ttl=0\r\n");
+        text
+    }
+}

@@ -1,0 +1,197 @@
+//! A connection: what was received and is not understood yet, and replies
+//! that are not taken yet.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+
+use super::resp::Parser;
+
+/// Bytes that are read at once.
+const READ: usize = 16 << 10;
+/// Bytes that are sent before it is another's turn.
+const SEND: usize = 256 << 10;
+/// Memory for input and for replies that an idle connection keeps.
+const KEEP: usize = 32 << 10;
+
+/// A connection.
+pub struct Client {
+    pub sock: OwnedFd,
+    /// What was received; the command that is next begins at `start`.
+    pub input: Vec<u8>,
+    pub start: usize,
+    pub parser: Parser,
+    /// Replies, of which `sent` bytes are sent.
+    pub out: Vec<u8>,
+    pub sent: usize,
+    /// Bytes of replies that are no more in `out`.
+    pub before: u64,
+    /// Where the reply of a command under way begins.
+    pub reply: usize,
+    /// Replies that wait: where they begin, counted from the first reply ever,
+    /// and for which flush.
+    pub held: VecDeque<(u64, u64)>,
+    pub readable: bool,
+    pub writable: bool,
+    /// The client sends no more; what it sent may still be there to read.
+    pub is_ending: bool,
+    /// No more commands are taken; replies are still sent.
+    pub is_closing: bool,
+    /// Nothing can be sent any more.
+    pub is_broken: bool,
+    pub is_busy: bool,
+    /// It is in line for a turn, or for a flush.
+    pub has_turn: bool,
+    pub is_holding: bool,
+    /// When it last said something that makes sense or took a reply, and
+    /// whether it ever did.
+    pub heard: Instant,
+    pub has_spoken: bool,
+    /// The command under way ends soon with an error.
+    pub is_refused: bool,
+    /// Memory that it is known to have, in bytes, and what of this comes back
+    /// soon as it ends.
+    pub counted: u64,
+    pub ending: u64,
+}
+
+impl Client {
+    /// One that came now.
+    pub fn new(sock: OwnedFd, now: Instant) -> Client {
+        Client {
+            sock,
+            input: Vec::new(),
+            start: 0,
+            parser: Parser::default(),
+            out: Vec::new(),
+            sent: 0,
+            before: 0,
+            reply: 0,
+            held: VecDeque::new(),
+            readable: true,
+            writable: true,
+            is_ending: false,
+            is_closing: false,
+            is_broken: false,
+            is_busy: false,
+            has_turn: false,
+            is_holding: false,
+            heard: now,
+            has_spoken: false,
+            is_refused: false,
+            counted: 0,
+            ending: 0,
+        }
+    }
+
+    /// Memory that it has, in bytes.
+    pub fn memory(&self) -> usize {
+        size_of::<Client>()
+            + self.input.capacity()
+            + self.out.capacity()
+            + self.parser.memory()
+            + self.held.capacity() * size_of::<(u64, u64)>()
+    }
+
+    /// Bytes of replies that it has not taken.
+    pub fn unread(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// Gives memory back of what was taken in whole.
+    pub fn tidy(&mut self) {
+        if self.start == self.input.len() && !self.is_busy {
+            self.input.clear();
+            self.input.shrink_to(KEEP);
+            self.start = 0;
+        }
+    }
+
+    /// Reads what there is, at most [`READ`] bytes or what it has room for.
+    /// Gives how many.
+    pub fn read(&mut self) -> usize {
+        self.tidy();
+        if self.start >= READ {
+            self.input.drain(..self.start);
+            self.start = 0;
+        }
+        self.input.reserve(READ);
+        let room = self.input.capacity() - self.input.len();
+        match rustix::io::read(&self.sock, spare_capacity(&mut self.input)) {
+            Ok(0) => (self.readable, self.is_closing) = (false, true),
+            // Less than there was room for is all there was; the end is told
+            // apart, unless that was told already.
+            Ok(n) => {
+                self.readable = n == room || self.is_ending;
+                return n;
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => self.readable = false,
+            Err(_) => (self.readable, self.is_broken) = (false, true),
+        }
+        0
+    }
+
+    /// Sends what may be sent once that flush has ended, at most [`SEND`]
+    /// bytes. Gives whether there is more that the socket might take.
+    pub fn send(&mut self, flushed: u64, now: Instant) -> bool {
+        while self.held.front().is_some_and(|held| held.1 <= flushed) {
+            self.held.pop_front();
+        }
+        let end = if self.is_busy { self.reply } else { self.out.len() };
+        let end = self.held.front().map_or(end, |held| (held.0 - self.before) as usize);
+        let most = end.min(self.sent + SEND);
+        while self.sent < most && self.writable && !self.is_broken {
+            match send(&self.sock, &self.out[self.sent..most], SendFlags::NOSIGNAL) {
+                Ok(n) => (self.sent, self.heard) = (self.sent + n, now),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.writable = false,
+                Err(_) => self.is_broken = true,
+            }
+        }
+        let is_more = self.sent < end && self.writable && !self.is_broken;
+        // A command under way knows where its reply begins.
+        if !self.is_busy {
+            self.drop_sent();
+        }
+        is_more
+    }
+
+    /// Forgets what was sent, when that is as much as what is left: so no byte
+    /// is moved twice.
+    fn drop_sent(&mut self) {
+        if self.sent == self.out.len() {
+            self.out.clear();
+            self.out.shrink_to(KEEP);
+        } else if self.sent >= KEEP && self.sent >= self.out.len() - self.sent {
+            self.out.drain(..self.sent);
+        } else {
+            return;
+        }
+        self.before += self.sent as u64;
+        self.sent = 0;
+    }
+
+    /// Has `reply`, the last, wait for a flush.
+    pub fn hold(&mut self, flush: u64) {
+        // Those behind one that waits wait with it.
+        if self.held.back().is_none_or(|held| held.1 < flush) {
+            self.held.push_back((self.before + self.reply as u64, flush));
+        }
+    }
+
+    /// Whether replies wait for a flush.
+    pub fn is_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Whether all is done.
+    pub fn is_over(&self) -> bool {
+        !(self.is_busy || self.has_turn || self.is_holding)
+            && (self.is_broken || (self.is_closing && self.sent == self.out.len()))
+    }
+}

@@ -1,0 +1,294 @@
+//! Turns, locks and what a call takes, on a store in memory.
+
+use std::collections::{HashMap, VecDeque};
+
+use btree::store::{Ticks, seal};
+use btree::{FRAME_BYTES, PAGE_BYTES, StoreDone, TreeConfig};
+use port::{Buffer, Ring};
+
+use super::*;
+use crate::redis::command::find;
+use crate::redis::resp::Parser;
+
+/// Keeps pages in memory; all that is asked for is there at the next poll.
+#[derive(Default)]
+struct Pages {
+    pages: HashMap<u64, Vec<u8>>,
+    out: VecDeque<StoreDone>,
+}
+
+impl PageStore for Pages {
+    fn pages(&self) -> u64 {
+        1 << 20
+    }
+
+    fn max_batch(&self) -> usize {
+        256
+    }
+
+    fn can_read(&self) -> bool {
+        true
+    }
+
+    fn read(&mut self, page: u64, mut buffer: Buffer) -> Result<(), Buffer> {
+        buffer.bytes_mut().copy_from_slice(&self.pages[&page]);
+        self.out.push_back(StoreDone::Read { page, buffer, result: Ok(()) });
+        Ok(())
+    }
+
+    fn can_write(&self) -> bool {
+        true
+    }
+
+    fn write(&mut self, id: u32, pages: &[u64], copy: &mut dyn FnMut(usize, &mut [u8])) {
+        for (i, &page) in pages.iter().enumerate() {
+            let mut bytes = vec![0; PAGE_BYTES];
+            copy(i, &mut bytes);
+            seal(page, &mut bytes);
+            self.pages.insert(page, bytes);
+        }
+        self.out.push_back(StoreDone::Write { id, result: Ok(()) });
+    }
+
+    fn flush(&mut self, id: u32) -> bool {
+        self.out.push_back(StoreDone::Flush { id, result: Ok(()) });
+        true
+    }
+
+    fn poll(&mut self, _now: Time, done: &mut Ring<StoreDone>) {
+        while done.room() > 0
+            && let Some(one) = self.out.pop_front()
+        {
+            done.put(|| one);
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        (!self.out.is_empty()).then_some(Time::ZERO)
+    }
+
+    fn wait(&mut self) -> Option<Time> {
+        self.next_event()
+    }
+
+    fn memory(&self) -> u64 {
+        0
+    }
+
+    fn ticks(&self) -> Ticks {
+        Ticks::default()
+    }
+}
+
+/// A command of a seat, as its client would keep it.
+struct Seat {
+    bytes: Vec<u8>,
+    parser: Parser,
+    out: Vec<u8>,
+    is_busy: bool,
+    /// The most that one call took, in bytes.
+    most: u64,
+    /// The flush that the reply waits for.
+    seen: u64,
+}
+
+struct Rig {
+    database: Database<Pages>,
+    seats: Vec<Seat>,
+}
+
+impl Rig {
+    fn new(seats: u32) -> Rig {
+        let memory = 3000 * FRAME_BYTES + 64 * 256;
+        let config = TreeConfig { memory, operations: 64, ..TreeConfig::default() };
+        let tree = Tree::create(Pages::default(), config, Time::ZERO).unwrap();
+        let seat = |_| Seat {
+            bytes: Vec::new(),
+            parser: Parser::default(),
+            out: Vec::new(),
+            is_busy: false,
+            most: 0,
+            seen: 0,
+        };
+        let database = Database::open(tree, seats as usize).unwrap();
+        Rig { database, seats: (0..seats).map(seat).collect() }
+    }
+
+    /// Calls the database for a seat.
+    fn call(&mut self, seat: u32, begins: bool) {
+        let s = &mut self.seats[seat as usize];
+        let args = s.parser.args(&s.bytes);
+        let progress = if begins {
+            self.database.begin(seat, find(args).unwrap(), args, &mut s.out)
+        } else {
+            self.database.go_on(seat, args, &mut s.out)
+        };
+        s.most = s.most.max(self.database.spent());
+        s.is_busy = progress == Progress::Waits;
+        if let Progress::Done(seen) = progress {
+            s.seen = seen;
+        }
+    }
+
+    /// Begins a command.
+    fn begin(&mut self, seat: u32, words: &[&[u8]]) {
+        let s = &mut self.seats[seat as usize];
+        assert!(!s.is_busy);
+        s.bytes.clear();
+        s.out.clear();
+        s.parser = Parser::default();
+        s.bytes.extend(format!("*{}\r\n", words.len()).bytes());
+        for word in words {
+            s.bytes.extend(format!("${}\r\n", word.len()).bytes());
+            s.bytes.extend_from_slice(word);
+            s.bytes.extend(b"\r\n");
+        }
+        assert!(s.parser.parse(&s.bytes).unwrap());
+        self.call(seat, true);
+    }
+
+    /// Polls, and gives turns until `calls` were made or none is ready.
+    fn step(&mut self, calls: usize) {
+        self.database.poll(Time::ZERO);
+        for _ in 0..calls {
+            let Some(seat) = self.database.next_ready() else { return };
+            if self.seats[seat as usize].is_busy {
+                self.call(seat, false);
+            }
+        }
+    }
+
+    /// Does a command to its end; gives the reply.
+    fn ask(&mut self, seat: u32, words: &[&[u8]]) -> String {
+        self.begin(seat, words);
+        for _ in 0..1_000_000 {
+            if !self.seats[seat as usize].is_busy {
+                return String::from_utf8_lossy(&self.seats[seat as usize].out).into();
+            }
+            self.step(1);
+        }
+        panic!("it does not end");
+    }
+
+    /// Sorted sets of so many members each.
+    fn sets(&mut self, names: &[&str], members: usize) {
+        for name in names {
+            for first in (0..members).step_by(10) {
+                let all: Vec<String> = (first..members.min(first + 10))
+                    .flat_map(|i| [i.to_string(), format!("member{i}")])
+                    .collect();
+                let mut words = vec![&b"ZADD"[..], name.as_bytes()];
+                words.extend(all.iter().map(String::as_bytes));
+                assert_eq!(self.ask(0, &words), ":10\r\n");
+            }
+        }
+    }
+}
+
+/// Some that take long and again and again have more to do keep out nobody who
+/// has waited for a lock.
+#[test]
+fn who_waited_for_a_lock_has_its_turn_beside_those_who_go_on() {
+    let mut rig = Rig::new(6);
+    rig.sets(&["a", "b", "c"], 6000);
+    let range = |set: &'static str| -> [&[u8]; 7] {
+        [b"ZRANGEBYSCORE", set.as_bytes(), b"-inf", b"+inf", b"LIMIT", b"5999", b"1"]
+    };
+    for (seat, set) in [(0, "a"), (1, "b"), (2, "c")] {
+        rig.begin(seat, &range(set));
+        assert!(rig.seats[seat as usize].is_busy, "it takes more than a slice");
+    }
+    // Seat 4 waits for what 3 holds.
+    rig.begin(3, &[b"DEL", b"c"]);
+    rig.begin(4, &[b"SET", b"c", b"1"]);
+    assert!(rig.seats[4].is_busy);
+    let mut steps = 0;
+    while rig.seats[4].is_busy {
+        // There is never time for more than one call.
+        rig.step(1);
+        for (seat, set) in [(0, "a"), (1, "b"), (2, "a")] {
+            if !rig.seats[seat as usize].is_busy {
+                rig.begin(seat, &range(set));
+            }
+        }
+        steps += 1;
+        assert!(steps < 20_000, "it never has its turn");
+    }
+}
+
+/// One record is read at once, whatever others hold or wait for.
+#[test]
+fn reads_of_one_record_wait_for_nobody() {
+    let mut rig = Rig::new(4);
+    rig.sets(&["set"], 2000);
+    assert_eq!(rig.ask(0, &[b"SET", b"zother", b"7"]), "+OK\r\n");
+    assert_eq!(rig.ask(0, &[b"HSET", b"zhash", b"f", b"8"]), ":1\r\n");
+    for long in [&[&b"DEL"[..], b"set", b"x", b"y"][..], &[b"FLUSHALL"]] {
+        rig.begin(0, long);
+        assert!(rig.seats[0].is_busy, "it takes more than a slice");
+        rig.begin(1, &[b"MGET", b"zother", b"x"]);
+        assert!(rig.seats[1].is_busy, "of several keys: it waits");
+        assert_eq!(rig.ask(2, &[b"GET", b"zother"]), "$1\r\n7\r\n");
+        assert_eq!(rig.ask(2, &[b"HGET", b"zhash", b"f"]), "$1\r\n8\r\n");
+        assert_eq!(rig.ask(2, &[b"TYPE", b"set"]), "+zset\r\n");
+        let next = rig.database.next_flush;
+        assert_eq!(rig.seats[2].seen, next, "it may have seen what is not known to be written");
+        assert!(rig.database.is_dirty(), "so that flush comes");
+        assert!(rig.seats[0].is_busy && rig.seats[1].is_busy);
+        while rig.seats.iter().any(|seat| seat.is_busy) {
+            rig.step(1);
+        }
+        rig.sets(&["set"], 2000);
+        rig.ask(0, &[b"SET", b"zother", b"7"]);
+        rig.ask(0, &[b"HSET", b"zhash", b"f", b"8"]);
+    }
+    rig.database.flush();
+    assert_eq!(rig.ask(2, &[b"GET", b"zother"]), "$1\r\n7\r\n");
+    assert!(rig.seats[2].seen < rig.database.next_flush, "nobody writes");
+    assert!(!rig.database.is_dirty());
+}
+
+/// Who waits for a lock can go; then it holds and blocks nothing.
+#[test]
+fn what_waits_for_a_lock_can_be_ended() {
+    let mut rig = Rig::new(4);
+    rig.sets(&["set"], 2000);
+    rig.begin(0, &[b"DEL", b"set"]);
+    assert!(!rig.database.cancel(0), "it has its locks");
+    let large = vec![b'x'; 60_000];
+    rig.begin(1, &[b"MSET", b"set", &large, b"b", &large]);
+    rig.begin(2, &[b"FLUSHALL"]);
+    rig.begin(3, &[b"SET", b"c", b"1"]);
+    assert!(rig.seats.iter().all(|seat| seat.is_busy));
+    for seat in [2, 1] {
+        assert!(rig.database.cancel(seat));
+        rig.seats[seat as usize].is_busy = false;
+        rig.database.leave(seat);
+        assert_eq!(rig.database.memory(seat), 0);
+    }
+    for _ in 0..100_000 {
+        rig.step(1);
+    }
+    assert!(!rig.seats.iter().any(|seat| seat.is_busy));
+    assert_eq!(rig.ask(0, &[b"EXISTS", b"set", b"b", b"c"]), ":1\r\n");
+}
+
+/// What a call does is about a slice, and linear in the command's own bytes.
+#[test]
+fn a_call_takes_a_slice_of_work() {
+    let mut rig = Rig::new(1);
+    rig.sets(&["set", "sets"], 2000);
+    let names: Vec<String> = (0..4000).map(|i| format!("key{i}")).collect();
+    let many = |name: &'static [u8]| {
+        std::iter::once(name).chain(names.iter().map(String::as_bytes)).collect::<Vec<_>>()
+    };
+    let commands =
+        [many(b"MGET"), many(b"EXISTS"), many(b"DEL"), vec![b"DEL", b"set"], vec![b"FLUSHALL"]];
+    for words in commands {
+        rig.seats[0].most = 0;
+        rig.ask(0, &words);
+        let bytes = words.len() as u64 * (LOCK + OPERATION);
+        let most = rig.seats[0].most;
+        assert!(most > 0 && most <= SLICE + bytes + (128 << 10), "{most} by {:?}", words[0]);
+    }
+}

@@ -1,0 +1,440 @@
+//! The loop of the server: who has its turn, and for how long.
+//!
+//! Each step takes what the sockets and the drive tell, then gives turns. First
+//! those have theirs who come fresh, then for a while those who have had a
+//! slice and want more, then commands that go on. A turn and a slice are
+//! counted work, so that a step takes a few milliseconds, whatever one client
+//! asks for.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use btree::{Error as TreeError, PageStore, Tree};
+use device::hosted::Bell;
+use device::realtime::Clock;
+use port::Time;
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
+
+use super::client::Client;
+use super::command::{self, Keys};
+use super::database::{Database, Progress};
+use super::resp::{self, Parser};
+use super::server::{Options, Report, ServeError, Sync};
+use crate::listen::{Listener, StopHandle};
+
+/// Bytes of replies that may wait for a client before its next command.
+const UNREAD: usize = 1 << 20;
+/// Work of one connection before it is another's turn, in bytes, and what a
+/// command takes beside its bytes and its work in the store.
+const SLICE: usize = 256 << 10;
+const COMMAND: usize = 1 << 10;
+/// How long those who come fresh, and those who go on, have before others are
+/// looked at.
+const FRESH: Duration = Duration::from_millis(8);
+const LATER: Duration = Duration::from_millis(4);
+/// How long clients may hold up a stop.
+const GRACE: Duration = Duration::from_secs(5);
+/// How often [`Sync::EverySecond`] flushes, in ns.
+const SECOND: u64 = 1_000_000_000;
+
+pub(super) const LISTENER: u64 = u64::MAX;
+const STOP: u64 = u64::MAX - 1;
+const BELL: u64 = u64::MAX - 2;
+
+/// A server at work.
+pub(super) struct Serving<'a, S> {
+    /// `None` when it is stopping.
+    pub(super) listener: Option<Listener>,
+    /// When the listener is looked at again, after there was no descriptor.
+    pub(super) deaf_until: Option<Instant>,
+    pub(super) database: Database<S>,
+    bell: &'a Bell,
+    clock: Clock,
+    pub(super) options: Options,
+    pub(super) wakes: OwnedFd,
+    events: Vec<epoll::Event>,
+    pub(super) clients: Vec<Option<Client>>,
+    pub(super) free: Vec<u32>,
+    /// Who has something to do: news, or more than it had time for.
+    fresh: VecDeque<u32>,
+    later: VecDeque<u32>,
+    /// Who has replies that wait for a flush.
+    holding: Vec<u32>,
+    /// The flush that is under way, and the last that has ended.
+    flushing: Option<u64>,
+    flushed: u64,
+    /// When the last one began.
+    flush_at: Time,
+    failed: Option<TreeError>,
+    pub(super) report: Report,
+    pub(super) start: Instant,
+    /// When this step began.
+    pub(super) now: Instant,
+    /// Memory of all clients, in bytes, and of those of them that end.
+    pub(super) memory: u64,
+    pub(super) ending: u64,
+    /// What was warned of.
+    pub(super) has_warned: [bool; 2],
+}
+
+impl<'a, S: PageStore> Serving<'a, S> {
+    /// Begins to listen.
+    pub(super) fn new(
+        listener: Listener,
+        database: Database<S>,
+        bell: &'a Bell,
+        clock: Clock,
+        options: Options,
+        stop: &StopHandle,
+    ) -> Result<Serving<'a, S>, ServeError> {
+        let wakes = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let watch = |fd: BorrowedFd<'_>, who| {
+            epoll::add(&wakes, fd, epoll::EventData::new_u64(who), epoll::EventFlags::IN)
+        };
+        watch(listener.fd(), LISTENER)?;
+        watch(stop.bell(), STOP)?;
+        watch(bell.as_fd(), BELL)?;
+        let (clients, now) = (options.limits.clients, Instant::now());
+        Ok(Serving {
+            listener: Some(listener),
+            deaf_until: None,
+            database,
+            bell,
+            clock,
+            options,
+            wakes,
+            events: Vec::with_capacity(256),
+            clients: (0..clients).map(|_| None).collect(),
+            free: (0..clients as u32).rev().collect(),
+            fresh: VecDeque::new(),
+            later: VecDeque::new(),
+            holding: Vec::new(),
+            flushing: None,
+            flushed: 0,
+            flush_at: Time::ZERO,
+            failed: None,
+            report: Report::default(),
+            start: now,
+            now,
+            memory: 0,
+            ending: 0,
+            has_warned: [false; 2],
+        })
+    }
+
+    /// Serves until `stop`.
+    pub(super) fn run(mut self, stop: &StopHandle) -> Result<(Report, Tree<S>), ServeError> {
+        let mut until = None;
+        loop {
+            if stop.is_stopped() && self.listener.is_some() {
+                self.stop_taking();
+                until = Some(Instant::now() + GRACE);
+            }
+            let is_late = until.is_some_and(|until| Instant::now() >= until);
+            if self.listener.is_none() && (is_late || self.free.len() == self.clients.len()) {
+                break;
+            }
+            self.sleep(until)?;
+            self.step();
+        }
+        self.last_flush()?;
+        match self.failed {
+            Some(error) => Err(ServeError::Flush(error)),
+            None => Ok((self.report, self.database.into_tree())),
+        }
+    }
+
+    /// Takes no more clients, and of those that are there what they have sent.
+    fn stop_taking(&mut self) {
+        self.listener = None;
+        for i in 0..self.clients.len() {
+            if let Some(client) = &mut self.clients[i] {
+                // It may have gone.
+                let _ = shutdown(&client.sock, Shutdown::Read);
+                (client.readable, client.is_ending) = (true, true);
+                self.give_turn(i as u32, true);
+            }
+        }
+    }
+
+    /// Makes all durable, and waits until the drive has nothing to do.
+    fn last_flush(&mut self) -> Result<(), ServeError> {
+        self.fresh.clear();
+        self.later.clear();
+        self.clients.clear();
+        while self.flushing.is_some() || (self.database.is_dirty() && self.failed.is_none()) {
+            if self.flushing.is_none() {
+                self.flush();
+            }
+            self.sleep(None)?;
+            self.bell.clear();
+            self.database.poll(self.clock.now());
+            while self.database.next_ready().is_some() {}
+            self.end_flush();
+        }
+        Ok(())
+    }
+
+    /// Sleeps until there is something to do.
+    fn sleep(&mut self, until: Option<Instant>) -> Result<(), ServeError> {
+        self.events.clear();
+        self.bell.arm();
+        let left = self.time_left(until);
+        let left =
+            left.map(|ns| Timespec { tv_sec: (ns / SECOND) as i64, tv_nsec: (ns % SECOND) as _ });
+        let slept = epoll::wait(&self.wakes, spare_capacity(&mut self.events), left.as_ref());
+        self.bell.disarm();
+        match slept {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        if self.bell.is_closed() && self.database.next_event().is_none() {
+            return Err(ServeError::Gone);
+        }
+        Ok(())
+    }
+
+    /// Nanoseconds until there is something to do anyway.
+    fn time_left(&self, until: Option<Instant>) -> Option<u64> {
+        let is_busy = !(self.fresh.is_empty() && self.later.is_empty());
+        if is_busy || self.database.is_ready() || self.bell.is_closed() {
+            return Some(0);
+        }
+        let now = self.clock.now();
+        let wakes = [until, self.deaf_until].into_iter().flatten().min();
+        let wakes = wakes.map(|at| at.saturating_duration_since(Instant::now()));
+        let wakes = wakes.map(|left| left.as_nanos() as u64);
+        let store = self.database.next_event().map(|at| at.since(now));
+        let waits = self.options.sync == Sync::EverySecond
+            && self.database.is_dirty()
+            && self.flushing.is_none()
+            && self.failed.is_none();
+        let flush = waits.then(|| (self.flush_at + SECOND).since(now));
+        [wakes, store, flush].into_iter().flatten().min()
+    }
+
+    /// Does what there is to do.
+    fn step(&mut self) {
+        self.now = Instant::now();
+        self.listen_again();
+        for i in 0..self.events.len() {
+            let event = self.events[i];
+            match event.data.u64() {
+                LISTENER => self.accept(),
+                STOP => {}
+                BELL => self.bell.clear(),
+                who => self.hear(who as u32, event.flags),
+            }
+        }
+        self.give_turns();
+        self.database.poll(self.clock.now());
+        let begin = Instant::now();
+        while let Some(who) = self.database.next_ready() {
+            self.go_on(who);
+            if begin.elapsed() > LATER {
+                break;
+            }
+        }
+        self.end_flush();
+        let now = self.clock.now();
+        let is_due = match self.options.sync {
+            Sync::Always => true,
+            Sync::EverySecond => now >= self.flush_at + SECOND,
+            Sync::No => false,
+        };
+        if is_due && self.database.is_dirty() && self.flushing.is_none() && self.failed.is_none() {
+            self.flush();
+        }
+    }
+
+    /// Turns for who comes fresh, and then for who wants more.
+    fn give_turns(&mut self) {
+        for _ in 0..self.fresh.len() {
+            let Some(who) = self.fresh.pop_front() else { break };
+            self.turn(who);
+            if self.now.elapsed() > FRESH {
+                break;
+            }
+        }
+        let begin = Instant::now();
+        for _ in 0..self.later.len() {
+            let Some(who) = self.later.pop_front() else { break };
+            self.turn(who);
+            if begin.elapsed() > LATER {
+                break;
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        self.flush_at = self.clock.now();
+        self.flushing = Some(self.database.flush());
+        self.report.flushes += 1;
+    }
+
+    /// Ends a flush, and sends the replies that waited for it.
+    fn end_flush(&mut self) {
+        let Some(result) = self.database.flushed() else { return };
+        let flush = self.flushing.take();
+        if let Err(error) = result {
+            self.failed.get_or_insert(error);
+        } else {
+            self.flushed = flush.unwrap_or(self.flushed);
+        }
+        for who in std::mem::take(&mut self.holding) {
+            if let Some(Some(client)) = self.clients.get_mut(who as usize) {
+                client.is_holding = false;
+                client.is_broken |= self.failed.is_some();
+                self.finish(who);
+            }
+        }
+    }
+
+    /// Notes what a socket tells.
+    fn hear(&mut self, who: u32, flags: epoll::EventFlags) {
+        use epoll::EventFlags as F;
+        let Some(client) = &mut self.clients[who as usize] else { return };
+        let ends = flags.intersects(F::RDHUP | F::HUP | F::ERR);
+        client.readable |= ends || flags.contains(F::IN);
+        client.is_ending |= ends;
+        client.writable |= ends || flags.contains(F::OUT);
+        self.give_turn(who, true);
+    }
+
+    pub(super) fn give_turn(&mut self, who: u32, is_fresh: bool) {
+        let Some(client) = &mut self.clients[who as usize] else { return };
+        if !std::mem::replace(&mut client.has_turn, true) {
+            let line = if is_fresh { &mut self.fresh } else { &mut self.later };
+            line.push_back(who);
+        }
+    }
+
+    /// Takes commands of a client, as far as they are there, it reads the
+    /// replies and its slice lasts.
+    fn turn(&mut self, who: u32) {
+        let Some(client) = &mut self.clients[who as usize] else { return };
+        client.has_turn = false;
+        let mut work = 0;
+        loop {
+            let Some(client) = &mut self.clients[who as usize] else { return };
+            if client.is_busy || client.is_broken || client.unread() > UNREAD {
+                break;
+            }
+            match client.parser.parse(&client.input[client.start..]) {
+                _ if client.is_closing && client.start == client.input.len() => break,
+                Ok(false) if !client.readable || client.is_closing => break,
+                Ok(_) if work >= SLICE => {
+                    self.give_turn(who, false);
+                    break;
+                }
+                Ok(true) => work += self.execute(who),
+                Ok(false) => work += client.read(),
+                Err(error) => {
+                    self.report.faults += 1;
+                    resp::error(&mut client.out, &format!("ERR {error}"));
+                    client.is_closing = true;
+                    client.input.clear();
+                    (client.start, client.readable) = (0, false);
+                    client.parser = Parser::default();
+                    break;
+                }
+            }
+        }
+        self.finish(who);
+    }
+
+    /// Sends what can be sent, and closes what is over.
+    pub(super) fn finish(&mut self, who: u32) {
+        let Some(client) = &mut self.clients[who as usize] else { return };
+        let was_full = client.unread() > UNREAD;
+        let is_more = client.send(self.flushed, self.now);
+        let has_room = was_full && client.unread() <= UNREAD;
+        if client.is_broken && client.is_busy {
+            // Nobody waits for what it waits for.
+            client.is_busy = !self.database.cancel(who);
+        }
+        client.tidy();
+        let waits = client.is_held() && self.failed.is_none();
+        if waits && !std::mem::replace(&mut client.is_holding, true) {
+            self.holding.push(who);
+        }
+        if is_more || has_room {
+            self.give_turn(who, false);
+        }
+        if self.clients[who as usize].as_ref().is_some_and(Client::is_over) {
+            self.leave(who);
+        } else {
+            self.count(who);
+        }
+    }
+
+    /// Begins the command that is whole. Gives what that takes, in bytes.
+    fn execute(&mut self, who: u32) -> usize {
+        let Some(client) = &mut self.clients[who as usize] else { return 0 };
+        let work = COMMAND + client.parser.understood();
+        (client.heard, client.has_spoken) = (self.now, true);
+        client.reply = client.out.len();
+        let Client { parser, input, start, out, .. } = client;
+        let args = parser.args(&input[*start..]);
+        if args.is_empty() {
+            *start += parser.end();
+            return work;
+        }
+        let mut stored = 0;
+        let progress = match command::find(args) {
+            Err(words) => {
+                resp::error(out, &words);
+                Progress::Done(0)
+            }
+            Ok(found) if found.keys != Keys::None || found.command.goes_through_all() => {
+                let progress = self.database.begin(who, found, args, out);
+                stored = self.database.spent() as usize;
+                progress
+            }
+            Ok(found) => {
+                let mut client = self.clients[who as usize].take();
+                if let Some(client) = &mut client {
+                    self.at_once(client, found.command);
+                }
+                self.clients[who as usize] = client;
+                Progress::Done(0)
+            }
+        };
+        self.take(who, progress);
+        let reply = self.clients[who as usize].as_ref().map_or(0, |c| c.out.len() - c.reply);
+        work + reply + stored
+    }
+
+    /// Goes on with a command under way.
+    fn go_on(&mut self, who: u32) {
+        let Some(client) = &mut self.clients[who as usize] else { return };
+        if !client.is_busy {
+            return;
+        }
+        let args = client.parser.args(&client.input[client.start..]);
+        let progress = self.database.go_on(who, args, &mut client.out);
+        self.take(who, progress);
+        match progress {
+            Progress::Waits => self.count(who),
+            Progress::Done(_) => self.give_turn(who, false),
+        }
+    }
+
+    /// Notes how far a command is.
+    fn take(&mut self, who: u32, progress: Progress) {
+        let Some(client) = &mut self.clients[who as usize] else { return };
+        client.is_busy = progress == Progress::Waits;
+        client.is_refused &= client.is_busy;
+        let Progress::Done(flush) = progress else { return };
+        self.report.commands += 1;
+        client.start += client.parser.end();
+        let waits = self.options.sync == Sync::Always && self.failed.is_none();
+        if waits && flush > self.flushed {
+            client.hold(flush);
+        }
+    }
+}

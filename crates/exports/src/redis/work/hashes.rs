@@ -1,0 +1,112 @@
+//! Hashes.
+
+use super::{PIECE, Stage};
+use crate::redis::command::Command;
+use crate::redis::database::Refusal;
+use crate::redis::job::{Job, Next};
+use crate::redis::mail::MAX_REPLY;
+use crate::redis::resp;
+use crate::redis::value::{Fields, Names, Value, field, fields, main_key, pack};
+
+impl<'a> Stage<'a> {
+    /// The packed hash of the key; empty when there is none.
+    fn hash(&self) -> Result<&'a [u8], Refusal> {
+        match self.mail.value(0)? {
+            None => Ok(&[]),
+            Some(Value::Hash(packed)) => Ok(packed),
+            Some(_) => Err(Refusal::WrongType),
+        }
+    }
+
+    pub(super) fn hset(&mut self, job: &mut Job, command: Command) -> Result<Next, Refusal> {
+        if self.args.len() % 2 == 1 {
+            return Err(Refusal::Text(
+                "wrong number of arguments for a hash: name a value for each field",
+            ));
+        }
+        let mut all = Fields::of(self.hash()?);
+        let before = all.all.len();
+        for i in (2..self.args.len()).step_by(2) {
+            all.set(self.args.get(i), self.args.get(i + 1));
+        }
+        let all = all.all;
+        job.more_keys = i64::from(self.mail.raw(0).is_none());
+        let packed = pack(all.iter().copied());
+        job.put(|to| main_key(self.args.get(1), to), |to| Value::Hash(&packed).store(to));
+        match command {
+            Command::HMSet => resp::simple(self.out, "OK"),
+            _ => resp::int(self.out, (all.len() - before) as i64),
+        }
+        Ok(Next::WriteAndEnd)
+    }
+
+    pub(super) fn hdel(&mut self, job: &mut Job) -> Result<Next, Refusal> {
+        let packed = self.hash()?;
+        let names = Names::of(self.args.from(2));
+        let gone = |name: &[u8]| names.has(name);
+        let count = fields(packed).filter(|field| gone(field.0)).count();
+        let left = pack(fields(packed).filter(|field| !gone(field.0)));
+        resp::int(self.out, count as i64);
+        if count == 0 {
+            return Ok(Next::End);
+        }
+        if left.is_empty() {
+            job.more_keys = -1;
+            job.delete(|to| main_key(self.args.get(1), to));
+        } else {
+            job.put(|to| main_key(self.args.get(1), to), |to| Value::Hash(&left).store(to));
+        }
+        Ok(Next::WriteAndEnd)
+    }
+
+    pub(super) fn hget(&mut self) -> Result<Next, Refusal> {
+        let value = field(self.hash()?, self.args.get(2));
+        resp::bulk_or_null(self.out, value);
+        Ok(Next::End)
+    }
+
+    /// A piece of the reply at a time.
+    pub(super) fn hmget(&mut self, job: &mut Job) -> Result<Next, Refusal> {
+        let packed = self.hash()?;
+        if job.next == 0 {
+            resp::array(self.out, self.args.len() - 2);
+        }
+        if self.args.len() == 3 {
+            resp::bulk_or_null(self.out, field(packed, self.args.get(2)));
+            return Ok(Next::End);
+        }
+        let (mut fields, before) = (Fields::of(packed), self.out.len());
+        for name in self.args.from(2 + job.next) {
+            let value = fields.find(name).map(|i| fields.all[i].1);
+            resp::bulk_or_null(self.out, value);
+            job.next += 1;
+            if self.out.len() - job.reply > MAX_REPLY {
+                return Err(Refusal::TooLong);
+            }
+            if self.out.len() - before > PIECE {
+                return Ok(Next::Later);
+            }
+        }
+        Ok(Next::End)
+    }
+
+    pub(super) fn hgetall(&mut self) -> Result<Next, Refusal> {
+        let packed = self.hash()?;
+        resp::array(self.out, 2 * fields(packed).count());
+        for (name, value) in fields(packed) {
+            resp::bulk(self.out, name);
+            resp::bulk(self.out, value);
+        }
+        Ok(Next::End)
+    }
+
+    pub(super) fn hlen(&mut self) -> Result<Next, Refusal> {
+        let count = fields(self.hash()?).count();
+        self.int(count as i64)
+    }
+
+    pub(super) fn hexists(&mut self) -> Result<Next, Refusal> {
+        let found = field(self.hash()?, self.args.get(2)).is_some();
+        self.int(i64::from(found))
+    }
+}

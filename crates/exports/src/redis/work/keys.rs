@@ -1,0 +1,281 @@
+//! Keys of any kind: whether they are there, which there are, and their end.
+
+use btree::MAX_KEY;
+
+use super::{CLEAR, NOT_AN_INTEGER, SYNTAX, Stage};
+use crate::redis::command::{Command, Keys};
+use crate::redis::database::{PORTION, Refusal};
+use crate::redis::glob::Pattern;
+use crate::redis::job::{Job, Next};
+use crate::redis::resp::{self, Args};
+use crate::redis::value::{Value, index_key, lasts, main_key, member_key, next_key, score_of};
+
+/// Members of a sorted set that are deleted in one step.
+pub const CLEARED: u64 = 8;
+
+/// Keys that are deleted in one step when all are.
+const FLUSHED: u64 = 16;
+
+/// Most keys that one SCAN looks at, and how many at once.
+const SCANNED: u64 = 10_000;
+const SCANNED_AT_ONCE: u64 = 256;
+
+/// Steps of patterns that are taken at once.
+const STEPS: u64 = 512 << 10;
+
+impl<'a> Stage<'a> {
+    /// Asks for the next keys of a command that goes through them. False when
+    /// there are none.
+    pub(super) fn next_keys(&self, job: &mut Job) -> bool {
+        job.next += job.asked.len();
+        job.asked.clear();
+        for key in self.args.from(1 + job.next).take(PORTION) {
+            job.asked.push(|to| main_key(key, to));
+        }
+        job.asked.len() > 0
+    }
+
+    pub(super) fn exists(&mut self, job: &mut Job) -> Result<Next, Refusal> {
+        job.count += (0..job.asked.len()).filter(|&i| self.mail.raw(i).is_some()).count() as u64;
+        if self.next_keys(job) {
+            return Ok(Next::Get);
+        }
+        self.int(job.count as i64)
+    }
+
+    pub(super) fn kind(&mut self) -> Result<Next, Refusal> {
+        resp::simple(self.out, self.mail.value(0)?.map_or("none", Value::name));
+        Ok(Next::End)
+    }
+
+    /// Begins to clear the sorted sets among `keys`, which were read, as they
+    /// are overwritten or deleted: one after the other, and then all are read
+    /// again. False when there are none.
+    pub(super) fn clear_sorted<'k>(
+        &self,
+        job: &mut Job,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<bool, Refusal> {
+        let step = if job.found.is_some_and(|found| found.keys == Keys::Pairs) { 2 } else { 1 };
+        let mut is_last = Vec::new();
+        let keys: Vec<_> = keys.collect();
+        for i in 0..keys.len() {
+            let Some(Value::Sorted(count)) = self.mail.value(i)? else { continue };
+            if is_last.is_empty() {
+                is_last = lasts(keys.iter().copied());
+            }
+            if is_last[i] {
+                job.sets.push((1 + i * step, count));
+            }
+        }
+        Ok(self.clear_next(job))
+    }
+
+    /// Begins with the next sorted set that is to be cleared.
+    fn clear_next(&self, job: &mut Job) -> bool {
+        let Some((arg, count)) = job.sets.pop() else { return false };
+        self.begin_clear(job, self.args.get(arg), count);
+        true
+    }
+
+    fn begin_clear(&self, job: &mut Job, key: &[u8], count: u64) {
+        job.text.clear();
+        job.text.extend_from_slice(key);
+        job.from.clear();
+        member_key(key, b"", &mut job.from);
+        job.left = count;
+        if job.stage < CLEAR {
+            job.back = job.stage;
+        }
+        job.stage = CLEAR;
+    }
+
+    /// Deletes some members of a sorted set, and at the end its record.
+    pub(super) fn clear(&mut self, job: &mut Job, command: Command) -> Result<Next, Refusal> {
+        if job.stage == CLEAR + 1 {
+            // Written; the set is gone when none are left.
+            job.stage = CLEAR;
+            if job.left > 0 {
+                return Ok(Next::Scan { count: CLEARED, keys: true });
+            }
+            if self.clear_next(job) {
+                return Ok(Next::Scan { count: CLEARED, keys: true });
+            }
+            job.stage = job.back;
+            return match command {
+                Command::FlushAll => Ok(self.scan_all(job)),
+                _ => Ok(Next::Get),
+            };
+        }
+        let key = std::mem::take(&mut job.text);
+        let mut start = Vec::new();
+        member_key(&key, b"", &mut start);
+        let mut found = 0;
+        for (record, score) in self.mail.records() {
+            let Some(member) = record.strip_prefix(&start[..]) else { break };
+            let score = score_of(score.try_into().map_err(|_| Refusal::Damaged)?);
+            job.delete(|to| to.extend_from_slice(record));
+            job.delete(|to| index_key(&key, score, member, to));
+            found += 1;
+        }
+        job.left = if found < CLEARED { 0 } else { job.left.saturating_sub(found) };
+        if job.left == 0 {
+            job.delete(|to| main_key(&key, to));
+            job.more_keys = -1;
+            job.count += 1;
+        } else {
+            let left = Value::Sorted(job.left);
+            job.put(|to| main_key(&key, to), |to| left.store(to));
+        }
+        job.text = key;
+        job.stage = CLEAR + 1;
+        Ok(Next::Write)
+    }
+
+    pub(super) fn del(&mut self, job: &mut Job) -> Result<Next, Refusal> {
+        if self.clear_sorted(job, self.args.from(1))? {
+            return Ok(Next::Scan { count: CLEARED, keys: true });
+        }
+        let mut gone = 0;
+        for (i, is_last) in lasts(self.args.from(1)).into_iter().enumerate() {
+            if is_last && self.mail.raw(i).is_some() {
+                job.delete(|to| main_key(self.args.get(1 + i), to));
+                gone += 1;
+            }
+        }
+        job.more_keys = -gone;
+        resp::int(self.out, gone + job.count as i64);
+        Ok(if gone > 0 { Next::WriteAndEnd } else { Next::End })
+    }
+
+    /// SCAN cursor [MATCH pattern] [COUNT count] [TYPE type].
+    pub(super) fn scan(&mut self, job: &mut Job) -> Result<Next, Refusal> {
+        match job.stage {
+            0 => self.begin_scan(job),
+            1 => self.scan_some(job),
+            _ => self.give_text(job),
+        }
+    }
+
+    fn begin_scan(&self, job: &mut Job) -> Result<Next, Refusal> {
+        let wanted = Wanted::of(self.args)?;
+        job.pattern = wanted.pattern.map(|pattern| Pattern::new(pattern, MAX_KEY));
+        job.left = wanted.count.min(SCANNED);
+        let invalid = Refusal::Text("invalid cursor");
+        let cursor = resp::integer(self.args.get(1)).and_then(|c| u64::try_from(c).ok());
+        let cursor = cursor.ok_or_else(|| invalid.clone())?;
+        job.from.clear();
+        job.from.push(b'k');
+        if cursor != 0 {
+            job.from.extend_from_slice(self.common.cursors.find(cursor).ok_or(invalid)?);
+            next_key(&mut job.from);
+        }
+        job.stage = 1;
+        Ok(Next::Scan { count: job.left.min(SCANNED_AT_ONCE), keys: true })
+    }
+
+    /// Looks at some of the keys that were asked for.
+    fn scan_some(&mut self, job: &mut Job) -> Result<Next, Refusal> {
+        let kind = Wanted::of(self.args)?.kind;
+        let count = job.left.min(SCANNED_AT_ONCE);
+        let all = self.mail.records();
+        let is_short = (all.len() as u64) < count;
+        let (mut is_over, mut last) = (is_short, None);
+        for (record, value) in all.skip(job.next) {
+            let Some(key) = record.strip_prefix(b"k") else {
+                is_over = true;
+                break;
+            };
+            if job.steps > STEPS {
+                return Ok(Next::Later);
+            }
+            (last, job.next) = (Some(record), job.next + 1);
+            let name = Value::of(value).ok_or(Refusal::Damaged)?.name().as_bytes();
+            let steps = &mut job.steps;
+            let fits = job.pattern.as_ref().is_none_or(|pattern| pattern.matches(key, steps))
+                && kind.is_none_or(|kind| kind.eq_ignore_ascii_case(name));
+            if fits {
+                resp::bulk(&mut job.text, key);
+                job.count += 1;
+            }
+        }
+        job.left -= count;
+        job.next = 0;
+        let mut cursor = 0;
+        if let Some(last) = last.filter(|_| !is_over) {
+            if job.left > 0 {
+                job.from.clear();
+                job.from.extend_from_slice(last);
+                next_key(&mut job.from);
+                return Ok(Next::Scan { count: job.left.min(SCANNED_AT_ONCE), keys: true });
+            }
+            cursor = self.common.cursors.add(&last[1..]);
+        }
+        resp::array(self.out, 2);
+        resp::bulk(self.out, cursor.to_string().as_bytes());
+        resp::array(self.out, job.count as usize);
+        job.stage = 2;
+        self.give_text(job)
+    }
+
+    fn scan_all(&self, job: &mut Job) -> Next {
+        job.from.clear();
+        job.from.push(b'k');
+        job.stage = 1;
+        Next::Scan { count: FLUSHED, keys: true }
+    }
+
+    /// Deletes all keys, some at a time, sorted sets one by one.
+    pub(super) fn flush_all(&mut self, job: &mut Job) -> Result<Next, Refusal> {
+        if job.stage != 1 {
+            return Ok(self.scan_all(job));
+        }
+        let mut gone = 0;
+        for (record, value) in self.mail.records() {
+            let Some(key) = record.strip_prefix(b"k") else { break };
+            if let Some(Value::Sorted(count)) = Value::of(value) {
+                if gone > 0 {
+                    break;
+                }
+                self.begin_clear(job, key, count);
+                return Ok(Next::Scan { count: CLEARED, keys: true });
+            }
+            job.delete(|to| to.extend_from_slice(record));
+            gone += 1;
+        }
+        if gone == 0 {
+            resp::simple(self.out, "OK");
+            return Ok(Next::End);
+        }
+        job.more_keys = -gone;
+        job.stage = 2;
+        Ok(Next::Write)
+    }
+}
+
+/// What SCAN asks for.
+struct Wanted<'a> {
+    pattern: Option<&'a [u8]>,
+    kind: Option<&'a [u8]>,
+    count: u64,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(args: Args<'a>) -> Result<Wanted<'a>, Refusal> {
+        let mut wanted = Wanted { pattern: None, kind: None, count: 10 };
+        let mut options = args.from(2);
+        while let Some(option) = options.next() {
+            let value = options.next().ok_or(SYNTAX)?;
+            match option {
+                o if o.eq_ignore_ascii_case(b"match") => wanted.pattern = Some(value),
+                o if o.eq_ignore_ascii_case(b"type") => wanted.kind = Some(value),
+                o if o.eq_ignore_ascii_case(b"count") => {
+                    let count = resp::integer(value).ok_or(NOT_AN_INTEGER)?;
+                    wanted.count = u64::try_from(count).ok().filter(|&n| n > 0).ok_or(SYNTAX)?;
+                }
+                _ => return Err(SYNTAX),
+            }
+        }
+        Ok(wanted)
+    }
+}

@@ -1,0 +1,118 @@
+//! Strings.
+
+use super::keys::CLEARED;
+use super::{NOT_AN_INTEGER, SYNTAX, Stage};
+use crate::redis::database::Refusal;
+use crate::redis::job::{Job, Next};
+use crate::redis::mail::MAX_REPLY;
+use crate::redis::resp;
+use crate::redis::value::{Value, lasts, main_key};
+
+impl<'a> Stage<'a> {
+    /// The string of key `i`.
+    fn string(&self, i: usize) -> Result<Option<&'a [u8]>, Refusal> {
+        match self.mail.value(i)? {
+            None => Ok(None),
+            Some(Value::String(bytes)) => Ok(Some(bytes)),
+            Some(_) => Err(Refusal::WrongType),
+        }
+    }
+
+    pub(super) fn get(&mut self) -> Result<Next, Refusal> {
+        let value = self.string(0)?;
+        resp::bulk_or_null(self.out, value);
+        Ok(Next::End)
+    }
+
+    /// Some keys at a time: what is told of them is given on, and then the next
+    /// are asked for.
+    pub(super) fn mget(&mut self, job: &mut Job) -> Result<Next, Refusal> {
+        if job.next == 0 {
+            resp::array(self.out, self.args.len() - 1);
+        }
+        for i in 0..job.asked.len() {
+            let value = match self.mail.value(i)? {
+                Some(Value::String(bytes)) => Some(bytes),
+                _ => None,
+            };
+            resp::bulk_or_null(self.out, value);
+        }
+        if self.out.len() - job.reply > MAX_REPLY {
+            return Err(Refusal::TooLong);
+        }
+        Ok(if self.next_keys(job) { Next::Get } else { Next::End })
+    }
+
+    pub(super) fn strlen(&mut self) -> Result<Next, Refusal> {
+        let len = self.string(0)?.map_or(0, <[u8]>::len);
+        self.int(len as i64)
+    }
+
+    pub(super) fn set(&mut self, job: &mut Job) -> Result<Next, Refusal> {
+        if job.stage == 0 {
+            let is_there = self.mail.raw(0).is_some();
+            for option in self.args.from(3) {
+                let wanted = match option {
+                    o if o.eq_ignore_ascii_case(b"nx") => false,
+                    o if o.eq_ignore_ascii_case(b"xx") => true,
+                    _ => return Err(SYNTAX),
+                };
+                if is_there != wanted {
+                    resp::bulk_or_null(self.out, None);
+                    return Ok(Next::End);
+                }
+            }
+            job.stage = 1;
+        }
+        if self.clear_sorted(job, self.args.from(1).take(1))? {
+            return Ok(Next::Scan { count: CLEARED, keys: true });
+        }
+        self.put_string(job);
+        resp::simple(self.out, "OK");
+        Ok(Next::WriteAndEnd)
+    }
+
+    pub(super) fn put_string(&mut self, job: &mut Job) {
+        job.more_keys = i64::from(self.mail.raw(0).is_none());
+        let value = Value::String(self.args.get(2));
+        job.put(|to| main_key(self.args.get(1), to), |to| value.store(to));
+    }
+
+    pub(super) fn set_nx(&mut self, job: &mut Job) -> Result<Next, Refusal> {
+        if self.mail.raw(0).is_some() {
+            return self.int(0);
+        }
+        self.put_string(job);
+        resp::int(self.out, 1);
+        Ok(Next::WriteAndEnd)
+    }
+
+    pub(super) fn mset(&mut self, job: &mut Job) -> Result<Next, Refusal> {
+        let keys = || self.args.from(1).step_by(2);
+        if self.clear_sorted(job, keys())? {
+            return Ok(Next::Scan { count: CLEARED, keys: true });
+        }
+        for (i, is_last) in lasts(keys()).into_iter().enumerate() {
+            if !is_last {
+                continue;
+            }
+            job.more_keys += i64::from(self.mail.raw(i).is_none());
+            let value = Value::String(self.args.get(2 + 2 * i));
+            job.put(|to| main_key(self.args.get(1 + 2 * i), to), |to| value.store(to));
+        }
+        resp::simple(self.out, "OK");
+        Ok(Next::WriteAndEnd)
+    }
+
+    pub(super) fn add(&mut self, job: &mut Job, by: i64) -> Result<Next, Refusal> {
+        let now = self.string(0)?.map_or(Some(0), resp::integer).ok_or(NOT_AN_INTEGER)?;
+        let sum =
+            now.checked_add(by).ok_or(Refusal::Text("increment or decrement would overflow"))?;
+        job.more_keys = i64::from(self.mail.raw(0).is_none());
+        let text = sum.to_string();
+        let value = Value::String(text.as_bytes());
+        job.put(|to| main_key(self.args.get(1), to), |to| value.store(to));
+        resp::int(self.out, sum);
+        Ok(Next::WriteAndEnd)
+    }
+}

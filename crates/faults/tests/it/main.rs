@@ -1,0 +1,8 @@
+//! The tests of this crate as its users see it: one program, since each that is
+//! linked costs as much as all of them.
+
+mod allocate;
+mod common;
+mod cut;
+mod media;
+mod ports;

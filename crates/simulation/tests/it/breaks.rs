@@ -1,0 +1,55 @@
+//! Each way to break the contract is found, and soon: where nothing else goes
+//! wrong, and where other things do.
+
+use std::panic::catch_unwind;
+
+use port::Ring;
+use simulation::{Break, Plan, live, meant, note_panics};
+
+/// Lives of each kind in which each must be found.
+const LIVES: u64 = 600;
+
+/// Whether a life shows that something is broken: by a violation, or by an
+/// assertion of the target's.
+fn finds(broken: Break, seed: u64) -> bool {
+    let plan = Plan { seed, cycles: 8, broken: Some(broken), traced: None };
+    match catch_unwind(|| live(&plan)) {
+        Ok(outcome) => outcome.violation.is_some(),
+        Err(panic) => {
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            let said = said.or(panic.downcast_ref::<&str>().copied());
+            said.is_some_and(meant)
+        }
+    }
+}
+
+#[test]
+fn every_break_is_found() {
+    // Broken flash may also trip the target's own assertions: that is found.
+    note_panics(true);
+    let missed = [0, 1].map(|odd| {
+        let seeds = move || (0..LIVES).map(move |i| 2 * i + odd);
+        Break::all().filter(|&broken| !seeds().any(|seed| finds(broken, seed))).collect::<Vec<_>>()
+    });
+    note_panics(false);
+    let [sound, faulty] = missed;
+    assert!(sound.is_empty(), "not found where nothing else is wrong: {sound:?}");
+    assert!(faulty.is_empty(), "not found where other things are: {faulty:?}");
+}
+
+#[test]
+fn a_panic_that_nobody_meant_is_none_that_finds() {
+    let said = |work: fn()| {
+        note_panics(true);
+        let panic = catch_unwind(work).unwrap_err();
+        note_panics(false);
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        meant(said.or(panic.downcast_ref::<&str>().copied()).unwrap())
+    };
+    assert!(!said(|| assert!(std::hint::black_box(false), "the simulator's own")));
+    assert!(!said(|| unreachable!("nowhere")));
+    assert!(!said(|| assert_ne!([1, 2][std::hint::black_box(2)], 0)));
+    assert!(!said(|| assert_ne!(std::hint::black_box(None::<u8>).unwrap(), 0)));
+    // An assertion of what is simulated.
+    assert!(said(|| drop(Ring::<u8>::new(0))));
+}

@@ -1,0 +1,161 @@
+//! What a bench gave: as text, as JSON, and whether the command fails.
+//!
+//! Fails when the output cannot be written, and, after printing, when a request
+//! failed or gave wrong data.
+
+use std::io::Write;
+
+use measure::{Direction, Report, units};
+use parity::ParityCounters;
+use serde_json::{Value, json};
+
+use crate::blocks::Accounts;
+use crate::cli::{BenchArgs, Precondition};
+use crate::error::Error;
+use crate::fault_rules::Injected;
+use crate::redundancy::Redundancy;
+use crate::restore::Recovery;
+use crate::slc::SlcReport;
+use crate::watch::columns;
+
+/// Warnings that are printed.
+const WARNINGS: usize = 8;
+
+/// What a measurement gave, before it is printed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The report. Its drive is in few words.
+    pub report: Report,
+    /// The drive's effective configuration.
+    pub drive: Value,
+    /// Flushes, where there were any.
+    pub flush: Option<Direction>,
+    /// Why the run fails, if it does: what went wrong.
+    pub problem: Option<String>,
+    /// Whether somebody stopped it.
+    pub interrupted: bool,
+    /// A hash of the drive's final state, where JSON was asked for: the same
+    /// run gives the same one, whatever the machine and the build.
+    pub state_hash: Option<u64>,
+    /// What the block layer did, where there was one.
+    pub block_layer: Option<Accounts>,
+    /// What went wrong without making the run fail.
+    pub warnings: Vec<String>,
+    /// How the drive was found again, where it was.
+    pub recovery: Option<Recovery>,
+    /// Fault rules, and how often each struck.
+    pub injected: Vec<Injected>,
+    /// What was done for the sake of parity, where there is any.
+    pub parity: Option<Redundancy>,
+    /// What the SLC cache did, where there is one.
+    pub slc: Option<SlcReport>,
+    /// The first request that failed. With fault rules that is no error.
+    pub first_failed: Option<String>,
+}
+
+impl Outcome {
+    /// What was done for the sake of parity since it was `before`.
+    pub(crate) fn add_parity(
+        &mut self,
+        before: Option<ParityCounters>,
+        after: Option<ParityCounters>,
+    ) {
+        let amplification = self.report.write_amplification.as_ref().map(|wa| wa.total);
+        self.parity = before
+            .zip(after)
+            .map(|(before, after)| Redundancy::new(after.since(&before), amplification));
+    }
+
+    /// Notes that reads of a drive that was `new` were in vain, where nothing
+    /// was done to it before: what was never written is read in no time.
+    pub(crate) fn look_for_reads_of_nothing(&mut self, args: &BenchArgs, new: bool) {
+        if new && args.reads() > 0 && args.precondition() == Precondition::None {
+            self.report.void.get_or_insert_with(|| {
+                "the drive was new, and what was never written is read in no time; --precondition \
+                 seq writes it first"
+                    .into()
+            });
+        }
+    }
+
+    /// As one JSON object.
+    pub fn to_json(&self) -> Value {
+        let mut json = self.report.to_json();
+        json["drive"] = self.drive.clone();
+        json["interrupted"] = self.interrupted.into();
+        if let Some(flush) = &self.flush {
+            json["flush"] = json!(flush);
+        }
+        if let Some(hash) = self.state_hash {
+            json["state_hash"] = format!("{hash:016x}").into();
+        }
+        if let Some(accounts) = &self.block_layer {
+            json["block_layer"] = accounts.to_json();
+        }
+        if self.block_layer.is_some() || !self.warnings.is_empty() {
+            json["warnings"] = json!(self.warnings);
+        }
+        if let Some(recovery) = &self.recovery {
+            json["recovery"] = recovery.to_json();
+        }
+        if let Some(parity) = &self.parity {
+            json["parity"] = parity.to_json();
+        }
+        if let Some(slc) = &self.slc {
+            json["slc_cache"] = slc.to_json();
+        }
+        if !self.injected.is_empty() {
+            json["injected"] = self.injected.iter().map(Injected::to_json).collect();
+        }
+        json
+    }
+
+    /// Tells on standard error what went wrong without making the run fail.
+    fn warn(&self) {
+        for text in self.warnings.iter().take(WARNINGS) {
+            eprintln!("ssdkit: warning: {text}");
+        }
+        if let Some(more) = self.warnings.len().checked_sub(WARNINGS).filter(|&n| n > 0) {
+            eprintln!("ssdkit: warning: and {more} more like these: --json has all");
+        }
+    }
+
+    /// Prints it. Fails afterwards when requests failed.
+    pub fn print(&self, json: bool, out: &mut dyn Write) -> Result<(), Error> {
+        if json {
+            writeln!(out, "{:#}", self.to_json())?;
+        } else {
+            write!(out, "{}", self.report.to_text_in(columns()))?;
+            if let Some(flush) = &self.flush {
+                let mean = units::time_ns(flush.latency_ns.mean.unwrap_or(0.0));
+                writeln!(out, "flushes     {}, {mean} on average", units::count(flush.ios as f64))?;
+            }
+            if let Some(accounts) = &self.block_layer {
+                write!(out, "{}", accounts.to_text())?;
+            }
+            if let Some(recovery) = self.recovery.filter(Recovery::took_long) {
+                writeln!(out, "recovery    {recovery}")?;
+            }
+            if let Some(parity) = &self.parity {
+                writeln!(out, "parity      {parity}")?;
+            }
+            if let Some(slc) = &self.slc {
+                writeln!(out, "SLC cache   {slc}")?;
+            }
+            for (i, one) in self.injected.iter().enumerate() {
+                let label = if i == 0 { "faults" } else { "" };
+                writeln!(out, "{label:<12}{} times {}", one.times, one.rule)?;
+            }
+            if let Some(first) = &self.first_failed {
+                let n = self.report.failed_requests;
+                writeln!(out, "failed      {n} requests, in no figure above; first: {first}")?;
+            }
+            if self.interrupted {
+                writeln!(out, "stopped     before its end: the figures are those so far")?;
+            }
+        }
+        out.flush()?;
+        self.warn();
+        self.problem.clone().map_or(Ok(()), |problem| Err(Error::Failed(problem)))
+    }
+}

@@ -1,0 +1,114 @@
+//! Options of fio that ssdkit has not by the same name: what they are called
+//! here.
+//!
+//! Those that mean the same here are taken as they are ([`super::BenchArgs`]:
+//! `--iodepth`, `--readwrite`, `--blocksize`, `--rwmixread`, `--numjobs`,
+//! `--runtime`, `--ramp-time`). Of others a mistake says what does the same.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// Options of fio without the dashes before them, and what to do instead.
+const OTHERS: &[(&str, &str)] = &[
+    ("bssplit", "requests have one size here: --bs"),
+    ("direct", "a file is past the page cache unless its name says direct=no"),
+    ("do_verify", "--verify checks all that is read, and reads back what was written"),
+    ("filename", "the drive is the first word: ssdkit bench /dev/nvme0n1 ..."),
+    ("fsync", "--flush-every N, counted in writes"),
+    ("group_reporting", "figures are of all threads together"),
+    ("io_size", "--ios N ends after so many requests"),
+    ("ioengine", "the drive's name says how it is driven: mem:, /dev/..., nbd:, null:"),
+    ("iodepth_batch", "--batch N"),
+    ("loops", "--ios N ends after so many requests"),
+    ("lat_percentiles", "percentiles are always reported"),
+    ("name", "jobs have no names here: leave it out"),
+    ("norandommap", "random addresses may repeat before all were used: leave it out"),
+    ("number_ios", "--ios N"),
+    ("offset", "--range OFFSET+LENGTH"),
+    ("output-format", "--json"),
+    ("percentage_random", "--rw randread and the like are random, --rw read and write in order"),
+    ("ramp_time", "--ramp TIME"),
+    ("random_distribution", "--zipf THETA, or --hot SPACE:ACCESSES"),
+    ("randrepeat", "runs repeat with the same --seed"),
+    ("randseed", "--seed N"),
+    ("rate_iops", "--rate N"),
+    ("rate_process", "--arrivals poisson"),
+    ("rwmixwrite", "--read-percent N, which is 100 less that"),
+    ("size", "the drive's size is in its name, as in mem:ref,size=8G; a part of it is --range"),
+    ("sync", "--fua-every 1"),
+    ("thinktime", "--rate N makes requests arrive at a distance"),
+    ("thread", "--threads N"),
+    ("time_based", "--time TIME alone ends after that time: leave it out"),
+    ("uri", "a served drive is nbd:PATH or nbd:HOST:PORT"),
+];
+
+/// What is said of an option of fio, if it is one.
+fn instead(option: &str) -> Option<&'static str> {
+    let name = option.trim_start_matches('-').split('=').next()?;
+    let same = |known: &str| known.replace('-', "_") == name.replace('-', "_");
+    OTHERS.iter().find(|(known, _)| same(known)).map(|(_, text)| *text)
+}
+
+/// A mistake on the command line; one that gives an option of fio says what
+/// does the same, in place of options that are spelt alike.
+pub fn explained(mut error: clap::Error) -> clap::Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let Some(text) = instead(option) else { return error };
+    let tip = format!("that is fio's; here: {text}");
+    error.remove(ContextKind::SuggestedArg);
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command, Rw};
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn options_that_mean_the_same_are_taken() {
+        let line = "ssdkit bench null: --readwrite=randrw --blocksize=8k --iodepth=32 --numjobs=2 \
+                    --runtime=10 --ramp-time 1 --rwmixread=70";
+        let Some(Command::Bench(args)) = parse(line).unwrap().command else { panic!("a bench") };
+        assert_eq!((args.rw, args.bs, args.qd, args.threads), (Rw::Randrw, 8192, 32, 2));
+        assert_eq!((args.time, args.ramp), (Some(10_000_000_000), Some(1_000_000_000)));
+        assert_eq!(args.read_percent, Some(70));
+    }
+
+    #[test]
+    fn others_are_explained() {
+        for (option, says) in [
+            ("--filename=/dev/sda", "the drive is the first word"),
+            ("--ioengine=libaio", "the drive's name says how"),
+            ("--size=1G", "mem:ref,size=8G"),
+            ("--direct=1", "direct=no"),
+            ("--rate-iops=5", "--rate N"),
+            ("--ramp_time=5", "--ramp TIME"),
+            ("--group_reporting", "all threads together"),
+        ] {
+            let error = parse(&format!("ssdkit bench null: --rw read {option}")).unwrap_err();
+            let text = explained(error).to_string();
+            assert!(text.contains("that is fio's; here: ") && text.contains(says), "{text}");
+        }
+        let error = parse("ssdkit bench null: --rw read --qdd 3").unwrap_err();
+        assert!(explained(error).to_string().contains("--qd"));
+    }
+
+    #[test]
+    fn no_other_is_an_option_of_ours() {
+        for (option, _) in OTHERS {
+            let error = parse(&format!("ssdkit bench null: --rw read --{option} 1")).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::UnknownArgument, "{option}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Figures that cannot flatter: what failed, what means nothing, what is not
+//! known, and what was never measured is told as that.
+
+use std::path::Path;
+use std::time::Instant;
+
+use crate::common::{json, number, run};
+use serde_json::Value;
+
+/// A folder of its own.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// Exit code, standard output as JSON where it is that, and standard error.
+fn all(at: &Path, line: &str) -> (Option<i32>, Value, String) {
+    let out = run(at, line);
+    let json = serde_json::from_slice(&out.stdout).unwrap_or_default();
+    (out.status.code(), json, String::from_utf8(out.stderr).unwrap())
+}
+
+#[test]
+fn requests_that_failed_are_in_no_latency() {
+    let dir = folder();
+    let line = "bench mem:ref,size=16M --rw randread --ios 1k --qd 4";
+    let good = json(dir.path(), line);
+    let half = json(dir.path(), &format!("{line} --fault above:read,every=2"));
+    assert_eq!((number(&half["ios"]), number(&half["failed_requests"])), (500, 500));
+    assert_eq!(number(&half["latency_ns"]["n"]), 500);
+    assert_eq!(half["latency_ns"]["min"], good["latency_ns"]["min"], "failing took no time");
+    let rate = half["ios"].as_f64().unwrap() / half["seconds"].as_f64().unwrap();
+    assert!((half["iops"].as_f64().unwrap() / rate - 1.0).abs() < 1e-9, "{half}");
+    assert_eq!(
+        half["series"].as_array().unwrap().iter().map(|r| number(&r["ios"])).sum::<u64>(),
+        500
+    );
+    assert!(half["void"].is_null() && good["failed_requests"] == 0);
+    let text = run(dir.path(), &format!("{line} --fault above:read,every=2")).stdout;
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("failed      500 requests, in no figure above; first: Read"), "{text}");
+    // None that did what it was asked: nothing to tell.
+    let none = json(dir.path(), &format!("{line} --fault above:read"));
+    assert_eq!((&none["ios"], &none["iops"]), (&0.into(), &0.0.into()));
+    assert!(none["void"].as_str().unwrap().contains("no request did what"), "{none}");
+}
+
+/// They come back when nobody wants them any more, too.
+#[test]
+fn requests_that_take_too_long_are_told_and_waited_for() {
+    let dir = folder();
+    for drive in [
+        "mem:znand,size=64M --rw randrw --ios 300 --timeout 1us --verify",
+        "mem:tlc,size=64M --rw randwrite --ios 2k --fua-every 10 --timeout 1ms --verify",
+        "mem:tlc,size=16M,groups=2,pus=2,pages=48 --rw randwrite --fua-every 100 --time 1ms \
+         --timeout 1ms --staging one --verify",
+        "mem:tlc,size=16M --rw randrw --ios 500 --qd 8 --timeout 200us --cores 2 --verify",
+    ] {
+        let (code, json, text) = all(dir.path(), &format!("bench {drive} --json"));
+        assert_eq!(code, Some(0), "{drive}: {text}");
+        assert!(text.contains("timed out"), "{drive}: {text}");
+        assert!(!text.contains("wrong data"), "{drive}: {text}");
+        assert_eq!(number(&json["failed_requests"]), 0, "{drive}: {json}");
+        assert_eq!(json["latency_ns"]["n"], json["ios"], "{drive}");
+    }
+}
+
+#[test]
+fn a_new_drive_that_is_read_is_written_first() {
+    let dir = folder();
+    for (rw, first) in [("randread", "seq"), ("randrw", "seq"), ("read", "seq"), ("write", "none")]
+    {
+        let report = json(dir.path(), &format!("bench mem:ref,size=16M --rw {rw} --ios 5k"));
+        assert_eq!(report["workload"]["precondition"], first, "{rw}");
+        assert!(report["void"].is_null() && report["iops"].as_f64().unwrap() > 0.0, "{report}");
+    }
+    for rw in ["randread", "randrw"] {
+        let line = format!("bench mem:ref,size=16M --rw {rw} --ios 100 --precondition none");
+        let report = json(dir.path(), &line);
+        assert_eq!(report["workload"]["precondition"], "none");
+        assert!(report["void"].as_str().is_some_and(|s| s.contains("never written")), "{report}");
+        let out = run(dir.path(), &line);
+        let text = String::from_utf8(out.stdout).unwrap();
+        assert!(text.contains("VOID        rates and latencies mean nothing: "), "{text}");
+        assert!(!text.contains("IOPS") && out.stderr.is_empty(), "{text}");
+    }
+    // A drive that takes no time has no rate either.
+    let report = json(dir.path(), "bench mem:null,size=16M --rw randwrite --ios 100");
+    assert!(report["void"].as_str().unwrap().contains("time stood still"), "{report}");
+}
+
+#[test]
+fn a_new_drive_file_is_not_written_by_who_only_reads() {
+    let dir = folder();
+    let at = dir.path();
+    json(at, "create a.ssd --profile ref --size 16M");
+    let (code, _, text) = all(at, "bench a.ssd --rw randread --ios 10");
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("nothing was ever written") && text.contains("--precondition seq"));
+    // A copy of it in memory is as any drive in memory.
+    let copy = json(at, "bench ssd:a.ssd,copy=yes --rw randread --ios 10");
+    assert_eq!(copy["workload"]["precondition"], "seq");
+    let file = json(at, "bench a.ssd --rw randread --ios 10 --precondition seq");
+    assert!(file["void"].is_null(), "{file}");
+    assert_eq!(json(at, "bench a.ssd --rw randread --ios 10")["workload"]["precondition"], "none");
+    let (code, _, text) = all(at, "bench b.ssd --rw randread --ios 10");
+    assert!(code == Some(2) && text.contains("ssdkit create b.ssd"), "{text}");
+}
+
+#[test]
+fn what_goes_wrong_on_purpose_meets_what_is_measured_only() {
+    let dir = folder();
+    let line = "bench mem:znand,size=8M,groups=2,pus=2,pages=16 --rw randrw --qd 8 --ios 2k \
+                --precondition steady --steady-rounds 3 --steady-round 1ms --verify \
+                --fault above:write,count=3";
+    let report = json(dir.path(), line);
+    assert_eq!((&report["errors"], &report["failed_requests"]), (&0.into(), &3.into()));
+    let steady = &report["steady"];
+    assert_eq!((&steady["window"], &steady["weaker"]), (&3.into(), &true.into()), "{steady}");
+    assert!(number(&steady["rounds"]) >= 3, "{steady}");
+    let text = String::from_utf8(run(dir.path(), line).stdout).unwrap();
+    assert!(text.contains("by a weaker rule: 3 rounds of 1.00 ms"), "{text}");
+}
+
+#[test]
+fn who_stops_preconditioning_is_told_what_was_reached() {
+    let dir = folder();
+    let line = "bench mem:tlc,size=256M --rw randwrite --precondition steady --max-time 1ms";
+    let (code, _, text) = all(dir.path(), line);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("before anything was measured: the drive was being"), "{text}");
+    assert!(text.contains("% done") || text.contains("round"), "{text}");
+}
+
+#[test]
+fn all_of_the_time_on_the_wall_is_told() {
+    let dir = folder();
+    let report = json(dir.path(), "bench mem:ref,size=64M --rw randread --ios 10");
+    let (wall, measured) = (&report["wall_seconds"], &report["cpu"]["wall_seconds"]);
+    let (wall, measured) = (wall.as_f64().unwrap(), measured.as_f64().unwrap());
+    // Two overwrites beside ten requests.
+    assert!(wall > 2.0 * measured && measured > 0.0, "{wall} {measured}");
+}
+
+#[test]
+fn capacities_are_told_as_they_were_given() {
+    let dir = folder();
+    let text = run(dir.path(), "bench mem:ref,size=16M --rw write --ios 10").stdout;
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("size=16MiB"), "{text}");
+}
+
+#[test]
+fn a_wrong_name_is_the_only_thing_that_is_told() {
+    let dir = folder();
+    let (code, _, text) = all(dir.path(), "bench mem:tcl --rw randread");
+    assert_eq!(code, Some(2));
+    assert!(text.starts_with("ssdkit: there is no profile `tcl`"), "{text}");
+}
+
+#[test]
+fn what_is_no_file_is_not_read() {
+    let dir = folder();
+    let at = dir.path();
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        at.join("fifo.toml"),
+        rustix::fs::Mode::from_raw_mode(0o600),
+    )
+    .unwrap();
+    let began = Instant::now();
+    for line in [
+        "profiles /dev/zero",
+        "profiles ./fifo.toml",
+        "info mem:./fifo.toml",
+        "bench mem:./fifo.toml --rw read",
+        "bench mem:ref,size=16M --rw read --faults fifo.toml",
+        "trace fifo.toml",
+        "trace /dev/zero",
+        "trace .",
+    ] {
+        let (code, _, text) = all(at, line);
+        assert_eq!(code, Some(2), "{line}: {text}");
+        assert!(text.contains("it is no file"), "{line}: {text}");
+    }
+    assert!(began.elapsed().as_secs() < 120);
+}

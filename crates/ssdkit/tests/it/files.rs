@@ -1,0 +1,494 @@
+//! Drive files through the binary: making, opening, looking, copying, and
+//! what is refused.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder with its commands.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn run(&self, line: &str) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+            .args(line.split_whitespace())
+            .current_dir(self.0.path())
+            .output()
+            .unwrap()
+    }
+
+    /// What a command says that must succeed.
+    fn json(&self, line: &str) -> Value {
+        let out = self.run(&format!("{line} --json"));
+        let errors = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(0), "{line}: {errors}");
+        serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{line}: {e}"))
+    }
+
+    /// Exit code and message of one that must fail: one clear line.
+    fn failure(&self, line: &str) -> (i32, String) {
+        let out = self.run(line);
+        let text = String::from_utf8(out.stderr).unwrap();
+        let code = out.status.code().unwrap_or_else(|| panic!("{line} was killed: {text}"));
+        assert!(code == 1 || code == 2, "{line}: {code}: {text}");
+        assert!(out.stdout.is_empty(), "{line} printed a result");
+        assert!(text.starts_with("ssdkit: ") && text.trim_end().lines().count() == 1, "{text}");
+        (code, text)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(self.0.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+/// A report without what differs from run to run.
+fn lasting(mut json: Value) -> Value {
+    for key in ["wall_seconds", "cpu"] {
+        json.as_object_mut().unwrap().remove(key).unwrap();
+    }
+    if let Some(recovery) = json.get_mut("recovery") {
+        recovery.as_object_mut().unwrap().remove("wall_seconds").unwrap();
+    }
+    json
+}
+
+const SMALL: &str = "groups=2 pus=2 pages=64";
+
+#[test]
+fn a_drive_file_is_a_drive() {
+    let at = Place::new();
+    let made = at.json(&format!("create a.ssd --profile znand --size 16M --spare 0.3 {SMALL}"));
+    assert_eq!((&made["size_bytes"], &made["parallel_units"]), (&(16 << 20).into(), &4.into()));
+    assert!(made["used_bytes"].as_u64().unwrap() < 1 << 20, "it is sparse: {made}");
+    assert!(made["raw_bytes"].as_u64().unwrap() > 16 << 20);
+
+    let new = at.json("info a.ssd");
+    assert_eq!((&new["clean"], &new["checkpoint"]), (&true.into(), &0.into()));
+    assert!(new["write_amplification"].is_null());
+    assert_eq!(new["chunks"]["free"], new["chunks"]["all"]);
+
+    let line = "bench ./a.ssd --rw randrw --qd 16 --ios 20k --flush-every 50 --verify";
+    let first = at.json(line);
+    assert_eq!((&first["errors"], &first["ios"]), (&0.into(), &20_000.into()));
+    assert_eq!(first["recovery"]["clean"], true);
+    assert_eq!(first["workload"]["clock"], "virtual");
+    assert!(first.get("warnings").is_none(), "{first}");
+
+    let used = at.json("info ./a.ssd");
+    assert_eq!(used["clean"], true);
+    let user = used["written"]["user_blocks"].as_u64().unwrap();
+    assert!(user > 9000, "{used}");
+    assert!(used["write_amplification"]["total"].as_f64().unwrap() > 1.0);
+    let spread = used["wear"]["distribution"].as_array().unwrap();
+    let counted: u64 = spread.iter().map(|step| step["chunks"].as_u64().unwrap()).sum();
+    assert_eq!(used["chunks"]["all"], counted);
+
+    // On the clock, and below the block layer; counters go on.
+    let more = at.json(
+        "bench ssd:a.ssd --rw randrw --qd 4 --time 100ms --clock real --destroy --precondition seq \
+         --verify",
+    );
+    assert_eq!((&more["errors"], &more["workload"]["clock"]), (&0.into(), &"real".into()));
+    at.json("bench file:a.ssd --rw randwrite --qd 8 --ios 3k --cores 2 --destroy --flush-every 9");
+    let hosted = "bench ./a.ssd --rw randwrite --qd 8 --ios 2k --dispatch hosted --destroy";
+    at.json(&format!("{hosted} --flush-every 100"));
+    let last = at.json("info a.ssd");
+    assert_eq!(last["clean"], true);
+    assert!(last["written"]["user_blocks"].as_u64().unwrap() > user + 8192 + 4500);
+    let text = String::from_utf8(at.run("info a.ssd").stdout).unwrap();
+    for word in ["shut down cleanly", "rated", "write amplification", "a terabyte"] {
+        assert!(text.contains(word), "{word} in\n{text}");
+    }
+}
+
+#[test]
+fn what_is_on_a_drive_is_kept() {
+    let at = Place::new();
+    at.json(&format!("create a.ssd --profile ref --size 16M {SMALL}"));
+    at.json("bench ./a.ssd --rw write --bs 128k --ios 128 --verify");
+    let (code, text) = at.failure("bench ./a.ssd --rw randwrite --ios 10");
+    assert!(code == 2 && text.contains("--destroy") && text.contains("copy=yes"), "{text}");
+    let (code, text) = at.failure("bench ./a.ssd --rw randread --verify --ios 10");
+    assert!(code == 2 && text.contains("--precondition seq"), "{text}");
+    assert_eq!(at.json("info a.ssd")["clean"], true);
+    assert_eq!(at.json("bench ./a.ssd --rw randread --ios 1k")["errors"], 0);
+}
+
+#[test]
+fn one_state_gives_one_result() {
+    let at = Place::new();
+    for store in ["memory", "checksum"] {
+        let drive = format!("mem:tlc,size=32M,store={store},{}", SMALL.replace(' ', ","));
+        let load = "--rw randrw --qd 32 --ios 30k --seed 5";
+        let aged = format!("{store}.ssd");
+        let saved = at.json(&format!("bench {drive} {load} --precondition seq --snapshot {aged}"));
+        let before = fs::read(at.path(&aged)).unwrap();
+        let run = |more: &str| lasting(at.json(&format!("bench ssd:{aged},copy=yes {load}{more}")));
+        let (one, two) = (run(""), run(""));
+        assert_eq!(one, two);
+        assert_ne!(one["state_hash"], run(" --zipf 0.9")["state_hash"]);
+        assert!(fs::read(at.path(&aged)).unwrap() == before, "the snapshot stays as it was");
+        // The run that saved it went on from there as well.
+        for key in ["state_hash", "seconds", "latency_ns", "write_amplification"] {
+            assert_eq!(saved[key], one[key], "{key}");
+        }
+        // And so does a copy, and the drive itself.
+        at.json(&format!("snapshot {aged} {store}2.ssd"));
+        let copy = at.json(&format!("bench ./{store}2.ssd {load} --destroy"));
+        for key in ["seconds", "latency_ns", "write_amplification"] {
+            assert_eq!(copy[key], one[key], "{key}");
+        }
+    }
+}
+
+#[test]
+fn a_drive_has_one_user() {
+    let at = Place::new();
+    at.json(&format!("create a.ssd --profile znand --size 16M {SMALL}"));
+    let mut server = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+        .args(["serve", "./a.ssd", "--nbd", "sock", "--json"])
+        .current_dir(at.0.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    let mut out = std::io::BufReader::new(server.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut out, &mut ready).unwrap();
+    let ready: Value = serde_json::from_str(&ready).unwrap();
+    assert_eq!(
+        (&ready["drive"], &ready["size_bytes"]),
+        (&"ssd:./a.ssd".into(), &(16 << 20).into())
+    );
+    let who = format!("in use by process {}", server.id());
+    for line in [
+        "info a.ssd",
+        "bench ./a.ssd --rw randread --ios 1",
+        "bench ssd:a.ssd,copy=yes --rw randread --ios 1",
+        "serve ./a.ssd --nbd other",
+        "snapshot a.ssd b.ssd",
+        "create a.ssd --profile ref --size 16M --force",
+    ] {
+        let (code, text) = at.failure(line);
+        assert!(code == 1 && text.contains(&who), "{line}: {text}");
+    }
+    at.json("bench nbd:sock --rw randrw --qd 8 --ios 2k --verify --flush-every 20 --destroy");
+    let pid = rustix::process::Pid::from_child(&server);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let mut last = String::new();
+    std::io::Read::read_to_string(&mut out, &mut last).unwrap();
+    assert!(server.wait().unwrap().success(), "{last}");
+    let last: Value = serde_json::from_str(&last).unwrap();
+    assert_eq!(last["faults"], 0);
+    let info = at.json("info a.ssd");
+    assert_eq!((&info["clean"], &info["file"]), (&true.into(), &"a.ssd".into()));
+    assert_eq!(at.names(), ["a.ssd"]);
+}
+
+#[test]
+fn a_protected_cache_answers_flushes_at_once_and_tells_how_full_it_is() {
+    let at = Place::new();
+    let load = "--rw randwrite --bs 4k --qd 1 --ios 2000 --flush-every 1 --clock virtual";
+    let mut flush = Vec::new();
+    for cache in ["volatile", "protected"] {
+        let made =
+            at.json(&format!("create {cache} --profile tlc --size 64M --cache {cache} {SMALL}"));
+        assert_eq!(made["cache"], cache);
+        let report = at.json(&format!("bench ./{cache} {load}"));
+        flush.push(report.to_string());
+        let info = at.json(&format!("info {cache}"));
+        assert_eq!((&info["cache"], &info["clean"]), (&cache.into(), &true.into()));
+        println!("{cache}: {report}");
+    }
+    let info = at.json("info protected");
+    assert_eq!(info["journal"]["bytes"], (8 << 20) - 4096);
+    assert_eq!(info["journal"]["used_bytes"], 0);
+    assert!(at.json("info volatile")["journal"].is_null());
+    // A copy has the journal, too.
+    at.json("snapshot protected copy");
+    at.json("bench ssd:protected,copy=yes --rw randread --ios 10");
+    assert_eq!(at.json("info copy")["journal"], info["journal"]);
+}
+
+#[test]
+fn a_protected_cache_in_memory_takes_no_time_for_fua() {
+    let at = Place::new();
+    let seconds = |cache: &str, every: &str| {
+        let drive = format!("mem:tlc,size=64M,cache={cache}");
+        let report = at.json(&format!("bench {drive} --rw randwrite --ios 2k {every}"));
+        report["seconds"].as_f64().expect("it took drive time")
+    };
+    let plain = seconds("protected", "");
+    assert_eq!(plain, seconds("protected", "--fua-every 1"));
+    assert!(seconds("volatile", "--fua-every 1") > 10.0 * plain);
+}
+
+#[test]
+fn a_snapshot_of_a_protected_drive_is_protected() {
+    let at = Place::new();
+    let load = "--rw randwrite --ios 100 --precondition seq --snapshot aged";
+    at.json(&format!("bench mem:tlc,size=64M,cache=protected {load}"));
+    let info = at.json("info aged");
+    assert_eq!((&info["cache"], &info["clean"]), (&"protected".into(), &true.into()));
+    let report = at.json("bench ssd:aged,copy=yes --rw randread --ios 10");
+    assert_eq!(report["recovery"]["written_again"], 0);
+}
+
+#[test]
+fn what_cannot_be_made_is_refused() {
+    let at = Place::new();
+    fs::write(at.path("full"), "not empty").unwrap();
+    fs::create_dir(at.path("folder")).unwrap();
+    for (line, code, says) in [
+        ("create a --profile nand", 2, "there is no profile `nand`"),
+        ("create a --profile ref --size 5", 2, "multiple of 4 KiB"),
+        ("create a --profile ref --size 1G chunks=3", 2, "needs"),
+        ("create a --profile ref --size 1G size=2G", 2, "given twice"),
+        ("create a --profile ref --size 1G pus=2 pus=3", 2, "given twice"),
+        ("create a --profile ref --size 1G shop=3", 2, "no key of a drive"),
+        ("create a --profile ref --size 1G --store paper", 2, "memory, checksum or none"),
+        ("create a --profile ref --size 1G --victim me", 2, "greedy"),
+        ("create a --profile ref --size 1G --spare 2", 2, "spare"),
+        ("create a --profile ref --size 64M unreadable=8", 2, "unreadable must be 0"),
+        ("create a --profile ref --size 64M --cache none", 2, "volatile or protected"),
+        ("create full --profile ref --size 64M", 2, "exists already"),
+        ("create folder --profile ref --size 64M --force", 2, "a directory"),
+        ("create full --profile ref --size 64M --force", 2, "replaces nothing else"),
+        ("create a --profile null --size 99999T", 2, "take a smaller size"),
+        ("create no/such/a --profile ref --size 64M", 2, "no folder"),
+        ("snapshot nothing b", 2, "no such file"),
+        ("snapshot full b", 2, "not a drive file"),
+        ("snapshot full no/such/b", 2, "no folder"),
+        ("info nothing", 2, "no such file"),
+        ("info full", 2, "not a drive file"),
+        ("info folder", 2, "a directory"),
+        ("info null:", 2, "tells nothing"),
+        ("info mem:nand", 2, "there is no profile"),
+        ("serve ssd:full --nbd sock", 2, "not a drive file"),
+        ("bench ssd:nothing --rw read", 2, "no such file"),
+        (
+            "bench mem:ref,size=16M,cache=protected --rw write --fault write,status=0x281",
+            2,
+            "a drive with a protected cache",
+        ),
+        ("bench null: --rw read --snapshot b", 2, "--snapshot saves"),
+        ("bench mem:ref,size=16M --rw read --snapshot full", 2, "exists already"),
+    ] {
+        let (was, text) = at.failure(line);
+        assert!(was == code && text.contains(says), "{line}: {was}: {text}");
+    }
+    assert_eq!(at.names(), ["folder", "full"], "no half file stays");
+    assert_eq!(fs::read(at.path("full")).unwrap(), b"not empty");
+}
+
+#[test]
+fn force_replaces_a_drive() {
+    let at = Place::new();
+    at.json(&format!("create a.ssd --profile ref --size 16M {SMALL}"));
+    at.json("bench ./a.ssd --rw write --ios 100");
+    let made =
+        at.json(&format!("create a.ssd --profile znand --size 32M --store none {SMALL} --force"));
+    assert_eq!(made["size_bytes"], 32 << 20);
+    assert_eq!(at.json("info a.ssd")["checkpoint"], 0);
+    assert_eq!(at.names(), ["a.ssd"]);
+    let (code, text) = at.failure("serve ./a.ssd --nbd sock");
+    assert!(code == 2 && text.contains("store=none"), "{text}");
+    let (code, text) = at.failure("bench ./a.ssd --rw randread --bs 512");
+    assert!(code == 2 && text.contains("multiples of 4k"), "{text}");
+    let (code, text) = at.failure("bench file:a.ssd,direct=no --rw randread");
+    assert!(code == 2 && text.contains("is a drive file"), "{text}");
+}
+
+/// Commands that open a drive.
+const OPENS: [&str; 4] = [
+    "info bad.ssd",
+    "bench ssd:bad.ssd --rw randread --ios 100",
+    "bench ssd:bad.ssd,copy=yes --rw randread --ios 100",
+    "serve ssd:bad.ssd --nbd sock",
+];
+
+#[test]
+fn damage_is_told() {
+    let at = Place::new();
+    at.json(&format!("create good.ssd --profile null --size 16M {SMALL}"));
+    at.json("bench ./good.ssd --rw write --bs 64k --ios 200 --flush-every 7");
+    let good = at.path("good.ssd");
+    let len = fs::metadata(&good).unwrap().len();
+    let damaged = |how: &dyn Fn(&fs::File)| {
+        let _ = fs::remove_file(at.path("bad.ssd"));
+        at.json("snapshot good.ssd bad.ssd");
+        how(&fs::OpenOptions::new().write(true).open(at.path("bad.ssd")).unwrap());
+    };
+    let patch =
+        |offset: u64, byte: u8| move |file: &fs::File| file.write_all_at(&[byte], offset).unwrap();
+    type How = Box<dyn Fn(&fs::File)>;
+    let cases: [(How, i32, &str); 8] = [
+        (Box::new(move |f| f.set_len(len / 2).unwrap()), 1, "restore it from a copy"),
+        (Box::new(|f| f.set_len(100).unwrap()), 1, "the file ends in it"),
+        (Box::new(|f| f.set_len(5).unwrap()), 2, "not a drive file"),
+        (Box::new(patch(0, b'x')), 2, "not a drive file"),
+        (Box::new(patch(8, 4)), 1, "use a newer ssdkit"),
+        (Box::new(patch(8, 1)), 1, "header is damaged"),
+        (Box::new(patch(30, 77)), 1, "header is damaged"),
+        (Box::new(patch(600, 1)), 1, "header is damaged"),
+    ];
+    for (how, code, says) in &cases {
+        damaged(how);
+        for line in OPENS {
+            let (was, text) = at.failure(line);
+            assert!(was == *code && text.contains(says), "{line}: {was}: {text}");
+        }
+    }
+}
+
+#[test]
+fn flipped_bytes_never_give_wrong_data() {
+    let at = Place::new();
+    at.json(&format!("create good.ssd --profile null --size 1M {SMALL}"));
+    at.json("bench ./good.ssd --rw write --bs 64k --ios 40 --flush-every 3");
+    let clean = lasting(at.json("bench ssd:good.ssd,copy=yes --rw read --ios 256"));
+    let bytes = fs::read(at.path("good.ssd")).unwrap();
+    // Of what was written, some bytes all over it.
+    let written: Vec<usize> = (0..bytes.len()).filter(|&i| bytes[i] != 0).collect();
+    for i in 0..60 {
+        let offset = written[i * (written.len() - 1) / 59];
+        fs::copy(at.path("good.ssd"), at.path("bad.ssd")).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(at.path("bad.ssd")).unwrap();
+        file.write_all_at(&[bytes[offset] ^ 1 << (i % 8)], offset as u64).unwrap();
+        let out = at.run("bench ssd:bad.ssd --rw read --ios 256 --json");
+        let text = String::from_utf8_lossy(&out.stderr);
+        let code = out.status.code().unwrap_or_else(|| panic!("byte {offset}: {text}"));
+        assert!([0, 1, 2].contains(&code), "byte {offset}: {text}");
+        assert!(!text.contains("panicked"), "byte {offset}: {text}");
+        if code == 0 {
+            let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+            assert_eq!((&json["errors"], &json["ios"]), (&0.into(), &clean["ios"]));
+        }
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_says_so() {
+    let at = Place::new();
+    at.json(&format!("create a.ssd --profile null --size 16M {SMALL}"));
+    at.json("bench ./a.ssd --rw write --bs 64k --ios 100");
+    fs::set_permissions(at.path("a.ssd"), fs::Permissions::from_mode(0o444)).unwrap();
+    // Root may write what nobody may.
+    if fs::OpenOptions::new().write(true).open(at.path("a.ssd")).is_err() {
+        let (code, text) = at.failure("bench ./a.ssd --rw randread --ios 100");
+        assert!(code == 1 && text.contains("cannot be written"), "{text}");
+    }
+    at.json("info a.ssd");
+    at.json("bench ssd:a.ssd,copy=yes --rw randread --ios 100");
+}
+
+/// Runs a command that may make no file larger than this.
+fn limited(at: &Path, limit: u64, line: &str) -> Output {
+    // The shell ignores SIGXFSZ for the command that it becomes.
+    let script = format!(
+        "trap '' XFSZ; ulimit -f {}; exec {} {line}",
+        limit / 512,
+        env!("CARGO_BIN_EXE_ssdkit")
+    );
+    Command::new("sh").arg("-c").arg(script).current_dir(at).output().unwrap()
+}
+
+#[test]
+fn a_full_disk_is_an_error() {
+    let at = Place::new();
+    let line = format!("create a.ssd --profile null --size 16M {SMALL}");
+    let out = limited(at.0.path(), 1 << 20, &line);
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(1) && text.contains("ulimit -f"), "{text}");
+    assert_eq!(at.names(), [""; 0], "no half file stays");
+
+    // A file that is there already may be as long as it is; what is written
+    // behind the limit is refused.
+    at.json(&line);
+    let written = at.json("bench ./a.ssd --rw write --bs 64k --ios 20 --flush-every 1");
+    assert_eq!(written["errors"], 0);
+    let len = fs::metadata(at.path("a.ssd")).unwrap().len();
+    let more = "bench ./a.ssd --rw write --bs 64k --ios 400 --flush-every 9 --destroy";
+    let out = limited(at.0.path(), len / 2, more);
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{text}");
+    assert!(text.contains("ulimit -f") && !text.contains("panicked"), "{text}");
+    // What was there is there.
+    assert_eq!(at.json("bench ./a.ssd --rw read --bs 64k --ios 20")["errors"], 0);
+    assert_eq!(at.json("info a.ssd")["clean"], true);
+}
+
+/// The range of the first page of chunk descriptors.
+const DESCRIPTORS: u64 = 264 << 10;
+
+#[test]
+fn descriptors_that_were_lost_are_told_from_new_chunks() {
+    let at = Place::new();
+    at.json(&format!("create a.ssd --profile znand --size 16M --spare 0.3 {SMALL}"));
+    at.json("bench ./a.ssd --rw write --bs 64k --ios 100");
+    let file = fs::OpenOptions::new().write(true).open(at.path("a.ssd")).unwrap();
+    file.write_all_at(&[0; 4096], DESCRIPTORS).unwrap();
+    for line in ["info a.ssd", "bench ./a.ssd --rw randread --ios 10", "serve ./a.ssd --nbd x.sock"]
+    {
+        let (code, text) = at.failure(line);
+        assert!(code == 1 && text.contains("descriptors") && text.contains("copy"), "{text}");
+    }
+}
+
+#[test]
+fn a_copy_that_was_killed_is_no_drive() {
+    let at = Place::new();
+    at.json(&format!("create a.ssd --profile znand --size 16M --spare 0.3 {SMALL}"));
+    at.json("bench ./a.ssd --rw write --bs 64k --ios 200");
+    for (made, line) in [
+        ("b.ssd", "snapshot a.ssd b.ssd"),
+        (
+            "c.ssd",
+            "bench mem:znand,size=16M,spare=0.3,groups=2,pus=2,pages=64 --rw write --ios 10 --snapshot c.ssd",
+        ),
+        ("d.ssd", "create d.ssd --profile znand --size 16M --spare 0.3 groups=2 pus=2 pages=64"),
+    ] {
+        let (mut killed, mut wait) = (0, 0);
+        loop {
+            let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+                .args(line.split_whitespace())
+                .current_dir(at.0.path())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            std::thread::sleep(std::time::Duration::from_micros(wait));
+            child.kill().unwrap();
+            let done = child.wait().unwrap().success();
+            killed += usize::from(at.path(&format!("{made}.unfinished")).exists());
+            if at.path(made).exists() {
+                // With its name it is whole.
+                assert!(at.json(&format!("info {made}"))["clean"].as_bool().unwrap());
+                fs::remove_file(at.path(made)).unwrap();
+            }
+            if done {
+                break;
+            }
+            wait = wait * 5 / 4 + 500;
+        }
+        println!("{line}: {killed} killed in the middle");
+        assert_eq!(at.run(line).status.code(), Some(0), "what was left is taken over");
+        assert!(!at.path(&format!("{made}.unfinished")).exists());
+    }
+}

@@ -1,0 +1,19 @@
+//! The tests of this crate as its users see it: one program, since each that is
+//! linked costs as much as all of them.
+
+mod bench;
+mod binary;
+mod blocks;
+mod clocks;
+mod common;
+mod examples;
+mod faults;
+mod figures;
+mod files;
+mod keys;
+mod kill;
+mod lines;
+mod memory;
+mod parity;
+mod serve;
+mod ycsb;

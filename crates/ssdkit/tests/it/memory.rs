@@ -1,0 +1,114 @@
+//! Memory is asked for before it is taken: what a drive needs is what it takes,
+//! what does not fit is refused, and where memory ends is an error.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use ssdkit::DriveSpec;
+use ssdkit::memory::Needs;
+
+use crate::common::run;
+
+fn needs(name: &str) -> Needs {
+    let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
+    Needs::of(&spec.resolve().unwrap())
+}
+
+/// A drive that is served.
+struct Server(Child);
+
+impl Server {
+    fn start(at: &Path, name: &str) -> Server {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+            .args(["serve", name, "--nbd", "./memory.sock"])
+            .current_dir(at)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "{name}");
+        Server(child)
+    }
+
+    /// Bytes of memory that it has.
+    fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = kill_process(Pid::from_raw(self.0.id() as i32).unwrap(), Signal::TERM);
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn tables_take_what_is_said_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = "mem:null,size=4M,groups=1,pus=1,pages=16";
+    let little = Server::start(folder.path(), small).resident();
+    for name in [
+        // Many chunks, many units, wide rows in many units, and parity over them.
+        "mem:null,groups=4,pus=4,chunks=60000,pages=1,planes=1,page=4k",
+        "mem:null,groups=64,pus=64,chunks=30,pages=8,planes=1,page=4k",
+        "mem:null,groups=16,pus=16,chunks=30,pages=8,planes=8,page=16k,slc_cache=1m,slc_program=1us",
+        "mem:null,groups=16,pus=16,chunks=30,pages=8,planes=1,page=4k,parity=4",
+    ] {
+        let said = needs(name).tables;
+        let took = Server::start(folder.path(), name).resident() - little;
+        // Less: room for rows is taken when they are first gathered.
+        assert!(took <= said + said / 10, "{name}: took {took} of {said}");
+    }
+    // Where it is all chunks, it is what they take.
+    let name = "mem:null,groups=1,pus=2,chunks=400000,pages=1,planes=1,page=4k";
+    let (said, took) = (needs(name).tables, Server::start(folder.path(), name).resident() - little);
+    assert!(took <= said + said / 10 && took >= said / 2, "took {took} of {said}");
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_it_is_built() {
+    let folder = tempfile::tempdir().unwrap();
+    let huge = "mem:ref,store=none,groups=256,pus=256,chunks=16000000,pages=1";
+    for line in [
+        format!("bench {huge} --rw randread --ios 10"),
+        format!("info {huge}"),
+        format!("serve {huge},store=memory --nbd n.sock").replace("store=none,", ""),
+        "bench mem:tlc,size=100T --rw randread --ios 1 --precondition seq".into(),
+        "bench mem:tlc,size=100T --rw randread --ios 1 --clock real".into(),
+        "create c.ssd --profile ref --store none groups=256 pus=256 chunks=16000000 pages=1".into(),
+    ] {
+        let out = run(folder.path(), &line);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(2), "{line}: {said}");
+        assert!(said.contains("of memory") && said.contains("are free"), "{line}: {said}");
+    }
+}
+
+#[test]
+fn where_memory_ends_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let binary = env!("CARGO_BIN_EXE_ssdkit");
+    for line in [
+        "bench mem:tlc,size=64M --rw randwrite --qd 32 --ios 100 --precondition seq",
+        "bench mem:null,groups=4,pus=4,chunks=20000,pages=1,planes=1,page=4k --rw randread --ios 9",
+        "bench mem:ref,size=64M --rw randwrite --bs 1M --qd 64 --ios 100 --verify",
+        "bench null:hw_queue_depth=1000,submit_queues=4 --rw randread --qd 64 --ios 100",
+        "bench mem:znand,size=64M --rw randrw --ios 100 --dispatch hosted:4 --cores 1",
+        "bench mem:ref --ycsb A --records 1k --ops 1k",
+    ] {
+        for mib in [32, 64, 128, 256, 512, 1024] {
+            let limited = format!("ulimit -v {}; ulimit -c 0; exec {binary} {line}", mib << 10);
+            let out = Command::new("sh").args(["-c", &limited]).current_dir(folder.path()).output();
+            let out = out.unwrap();
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            let ended = matches!(out.status.code(), Some(0..=2));
+            assert!(ended && !said.contains("panicked"), "{mib} MiB, {line}: {said}");
+        }
+    }
+}

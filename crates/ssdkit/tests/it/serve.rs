@@ -1,0 +1,216 @@
+//! `ssdkit serve` and `bench nbd:` from outside.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A server that is listening.
+struct Server {
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Server {
+    fn start(drive: &str, address: &str) -> Server {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+            .args(["serve", drive, "--nbd", address, "--json"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut ready = String::new();
+        out.read_line(&mut ready).unwrap();
+        let ready: Value = serde_json::from_str(&ready).unwrap();
+        assert_eq!(ready["size_bytes"], 16 << 20);
+        Server { child, out }
+    }
+
+    /// Asks it to stop; gives its last words.
+    fn stop(mut self, signal: Signal) -> Value {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        let mut rest = String::new();
+        self.out.read_to_string(&mut rest).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        serde_json::from_str(&rest).unwrap()
+    }
+}
+
+/// Runs `bench` and gives its report.
+fn bench(line: &str) -> Value {
+    let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+        .arg("bench")
+        .args(line.split_whitespace())
+        .arg("--json")
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+#[test]
+fn a_served_drive_keeps_what_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ssd.sock");
+    let at = path.to_str().unwrap();
+    let server = Server::start("mem:null,size=16M", at);
+    let line = format!("nbd:{at} --rw randrw --qd 8 --ios 3k --verify --flush-every 50 --destroy");
+    let report = bench(&line);
+    assert_eq!((&report["ios"], &report["errors"]), (&3000.into(), &0.into()));
+    assert!(report["seconds"].as_f64().unwrap() > 0.0);
+    for key in ["write_amplification", "gc", "erases"] {
+        assert!(report[key].is_null(), "the server does not tell {key}");
+    }
+    assert!(report["series"][0]["free_chunks"].is_null());
+    let last = server.stop(Signal::TERM);
+    assert_eq!(last["faults"], 0);
+    assert!(last["user_blocks"].as_u64().unwrap() > 1000);
+    assert!(!path.exists(), "the socket is removed");
+}
+
+#[test]
+fn an_interrupt_ends_it_cleanly() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ssd.sock");
+    let server = Server::start("mem:znand,size=16M", path.to_str().unwrap());
+    assert_eq!(server.stop(Signal::INT)["connections"], 0);
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_cannot_be_served_is_refused() {
+    for (drive, at, code, words) in [
+        ("mem:ref,size=16M,store=checksum", "/tmp/never.sock", 2, "store=memory"),
+        ("mem:ref,size=16M,store=none", "/tmp/never.sock", 2, "store=memory"),
+        ("nbd:/tmp/x", "/tmp/never.sock", 2, "served already"),
+        ("mem:ref,size=16M", "/no/such/folder/ssd.sock", 1, "cannot listen"),
+    ] {
+        let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+            .args(["serve", drive, "--nbd", at])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(code), "{drive}: {text}");
+        assert!(text.contains(words), "{drive}: {text}");
+    }
+}
+
+/// The line of the page that serves keys does so, with a socket of its own.
+#[test]
+fn keys_are_served_to_redis_clients() {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    let page = include_str!("../../../../docs/commands/serve.md");
+    let line = page
+        .lines()
+        .find_map(|line| line.strip_prefix("    ssdkit serve mem:znand,size=1G --redis "));
+    let options = line.expect("an example").strip_prefix("127.0.0.1:6379 ").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("redis.sock");
+    for pages in ["batched", "log", "in-place"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+            .args(["serve", "mem:znand,size=64M", "--json", "--pages", pages, "--redis"])
+            .arg(&path)
+            .args(options.split_whitespace())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut ready = String::new();
+        out.read_line(&mut ready).unwrap();
+        let ready: Value = serde_json::from_str(&ready).unwrap();
+        assert_eq!(ready["serving"], path.to_str().unwrap());
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.write_all(b"SET a 1\r\nINCR a\r\nQUIT\r\n").unwrap();
+        let mut replies = String::new();
+        client.read_to_string(&mut replies).unwrap();
+        assert_eq!(replies, "+OK\r\n:2\r\n+OK\r\n");
+        let last = Server { child, out }.stop(Signal::TERM);
+        assert_eq!((&last["commands"], &last["connections"]), (&3.into(), &1.into()));
+        assert!(!path.exists());
+    }
+}
+
+/// Without file descriptors for more clients, those that are there go on, the
+/// operator is told once, and newcomers find room when others have left.
+#[test]
+fn running_out_of_descriptors_is_told_and_survived() {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
+
+    let dir = tempfile::tempdir().unwrap();
+    for (front, greets) in [("--redis", false), ("--nbd", true)] {
+        let path = dir.path().join(front);
+        let mut child = Command::new("sh")
+            .args(["-c", "ulimit -n 40; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_ssdkit")])
+            .args(["serve", "mem:null,size=64M", "--json", front])
+            .arg(&path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut String::new()).unwrap();
+        let mut errors = child.stderr.take().unwrap();
+        let connect = || {
+            let sock = UnixStream::connect(&path).unwrap();
+            sock.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            sock
+        };
+        // A client that has a place is answered.
+        let works = |sock: &mut UnixStream| {
+            let mut answer = [0; 7];
+            if greets {
+                sock.read(&mut answer).unwrap_or(0) > 0
+            } else {
+                sock.write_all(b"PING\r\n").is_ok() && sock.read(&mut answer).unwrap_or(0) == 7
+            }
+        };
+        let mut first = connect();
+        assert!(works(&mut first));
+        let mut all: Vec<UnixStream> = (0..60).map(|_| connect()).collect();
+        let seated = all.iter_mut().map(works).filter(|&works| works).count();
+        assert!((1..60).contains(&seated), "{seated} found room");
+        assert!(greets || works(&mut first));
+        drop(all);
+        let start = Instant::now();
+        while !works(&mut connect()) {
+            assert!(start.elapsed() < Duration::from_secs(60), "nobody finds room any more");
+        }
+        let last = Server { child, out }.stop(Signal::TERM);
+        assert!(last["refused"].as_u64().unwrap() > 0);
+        let mut text = String::new();
+        errors.read_to_string(&mut text).unwrap();
+        assert_eq!(text.matches("file descriptors").count(), 1, "{text}");
+    }
+}
+
+/// Against a server that says nothing a bench ends when its time is over.
+#[test]
+fn a_silent_server_is_given_up() {
+    use std::os::unix::net::UnixListener;
+    use std::time::{Duration, Instant};
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ssd.sock");
+    let _listener = UnixListener::bind(&path).unwrap();
+    let start = Instant::now();
+    let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+        .args([
+            "bench",
+            &format!("nbd:{}", path.display()),
+            "--rw",
+            "randread",
+            "--max-time",
+            "100ms",
+        ])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{text}");
+    assert!(text.contains("stopped while"), "{text}");
+    assert!(start.elapsed() < Duration::from_secs(9), "it was not its own patience");
+}

@@ -1,0 +1,71 @@
+//! What the target takes of memory, told before it is made.
+
+use flash::{Geometry, TAG_BYTES};
+use port::{BLOCK_BYTES, BlockDone, BlockReq};
+
+use super::collect::{READS_PER_PU, Stage};
+use super::map::Map;
+use super::meta::DIRECTORY_ENTRIES;
+use super::requests::{Partial, Request};
+use super::table::Table;
+use super::{BACKLOG, DEPTH, OWN_ROWS, PARTIALS, USER_UNITS_PER_PU};
+
+/// Bytes of memory that the target's tables take when the drive is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The map.
+    pub map: u64,
+    /// Where the map's pages are on flash.
+    pub directory: u64,
+    /// Which blocks are valid, and how many of each chunk.
+    pub valid: u64,
+    /// What the last checkpoint says of the chunks, and how far their
+    /// collection is.
+    pub chunks: u64,
+}
+
+impl Memory {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.map.saturating_add(self.directory + self.valid + self.chunks)
+    }
+
+    /// That of a drive of so many logical bytes.
+    pub fn of(geometry: &Geometry, bytes: u64) -> Memory {
+        let slots = geometry.chunk_slots();
+        let (blocks, bits) = (bytes / BLOCK_BYTES, geometry.address_bits());
+        let pages = Map::pages_of(blocks, bits) + Table::pages_of(slots);
+        let slots = slots as u64;
+        Memory {
+            map: blocks.saturating_mul(Map::entry_bytes_of(bits)),
+            directory: 8 * pages,
+            valid: (1 << bits) / 8 + 4 * slots,
+            chunks: slots * (16 + size_of::<Stage>() as u64),
+        }
+    }
+}
+
+/// Bytes of memory that a target of so many logical bytes takes in all when the
+/// drive is full: its tables, what it gathers and moves rows in, and its queues.
+/// `kept` of a block are kept by the medium, and the drive takes `rows_at_once`.
+pub fn tables(geometry: &Geometry, bytes: u64, kept: u32, rows_at_once: u32) -> u64 {
+    let (pus, slots) = (u64::from(geometry.total_pus()), geometry.chunk_slots() as u64);
+    let memory = Memory::of(geometry, bytes);
+    let row = u64::from(geometry.row_blocks());
+    let row_bytes = row * (u64::from(kept) + TAG_BYTES as u64);
+    let own_bytes = row * (BLOCK_BYTES + TAG_BYTES as u64);
+    let units = u64::from(USER_UNITS_PER_PU) * pus * u64::from(rows_at_once) + 2 * pus;
+    // Slots of a unit: a logical block, and where it was.
+    let rows = units * (row_bytes + row * 24)
+        + pus * u64::from(READS_PER_PU) * row_bytes
+        + (pus + OWN_ROWS as u64) * own_bytes;
+    // Which chunks are free or closed, how old and how worn they are.
+    let lists = 16 * slots;
+    // The last root: the directory's places.
+    let root = 2 * (memory.directory / DIRECTORY_ENTRIES + own_bytes);
+    let commands = 2 * (BACKLOG as u64 + 8 * pus) * size_of::<device::VectorCmd>() as u64;
+    let requests = DEPTH * (size_of::<Request>() + size_of::<BlockReq>() + size_of::<BlockDone>());
+    let partials = PARTIALS * (size_of::<Partial>() + BLOCK_BYTES as usize);
+    let queues = commands + (requests + partials) as u64;
+    memory.total().saturating_add(rows + lists + root + queues)
+}

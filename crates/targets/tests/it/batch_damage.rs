@@ -1,0 +1,393 @@
+//! Blocks below a batched target that cannot be read any more: of the host, of
+//! the tables, of the log. What is lost is said, nothing else is lost, and a
+//! start that fails changes nothing.
+
+use std::collections::BTreeSet;
+
+use crate::batch_world::{Random, Run, Setup, World, batch_buffer, value_of};
+use device::OpenChannel;
+use faults::{Access, FaultyMedium, MediumFault, MediumRule, Span, Trigger};
+use flash::{Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, Tag};
+use port::{BatchOp, Buffer, Status};
+use targets::batch::BatchError;
+
+const LONG: u64 = u64::MAX / 2;
+
+/// The TAG kind of rows of the log.
+const LOG: u64 = 6;
+
+type Damaged = World<FaultyMedium<RamMedium>>;
+type Running = Run<FaultyMedium<RamMedium>>;
+
+fn world(setup: Setup) -> Damaged {
+    World::new(setup, |geometry: &Geometry| {
+        let ram = RamMedium::new(geometry, 8).unwrap();
+        FaultyMedium::new(geometry, ram, &[], 1).unwrap()
+    })
+}
+
+/// Makes blocks unreadable; none, where there are none.
+fn damage(world: &mut Damaged, blocks: impl IntoIterator<Item = Ppa>) {
+    let bad = |at: Ppa| {
+        let trigger = Trigger { span: Some(Span::Ppa(at.0..at.0 + 1)), ..Trigger::default() };
+        MediumRule { fault: MediumFault::Fail { on: Access::Read, permanent: false }, trigger }
+    };
+    let rules: Vec<MediumRule> = blocks.into_iter().map(bad).collect();
+    world.medium().set_rules(&rules, 5).unwrap();
+}
+
+/// Blocks that cannot be read until their chunk is erased, each with the chunk's
+/// erases.
+struct Bad(Vec<(Ppa, u32)>);
+
+impl Bad {
+    fn new(world: &mut Damaged, blocks: impl IntoIterator<Item = Ppa>) -> Bad {
+        let wear = |at: Ppa| world.chunks[world.geometry.chunk_index(at)].wear;
+        let bad = Bad(blocks.into_iter().map(|at| (at, wear(at))).collect());
+        bad.hold(world);
+        bad
+    }
+
+    /// To be called while power is off.
+    fn hold(&self, world: &mut Damaged) {
+        let is_same =
+            |&&(at, wear): &&(Ppa, u32)| world.chunks[world.geometry.chunk_index(at)].wear == wear;
+        let blocks: Vec<Ppa> = self.0.iter().filter(is_same).map(|&(at, _)| at).collect();
+        damage(world, blocks);
+    }
+
+    /// Whether a block was erased since, and so may hold something else.
+    fn is_reused(&self, world: &Damaged, block: Ppa) -> bool {
+        let wear = world.chunks[world.geometry.chunk_index(block)].wear;
+        self.0.iter().any(|&(at, was)| at == block && was != wear)
+    }
+}
+
+/// All programmed blocks and their TAGs. Power is off, nothing is damaged.
+fn blocks(world: &mut Damaged) -> Vec<(Ppa, Tag)> {
+    let (geometry, chunks) = (world.geometry, world.chunks.clone());
+    let mut found = Vec::new();
+    for (index, chunk) in chunks.iter().enumerate().filter(|(_, chunk)| chunk.programmed > 0) {
+        for block in 0..u64::from(chunk.programmed) {
+            let (at, mut tag) = (Ppa(geometry.chunk_start(index).0 + block), [0; 16]);
+            assert_eq!(world.medium().read(at, 1, &mut [], &mut tag), Moved::Done);
+            found.push((at, Tag::load(&tag)));
+        }
+    }
+    found
+}
+
+/// The blocks that hold or held pages of a kind of table, by number; see
+/// docs/formats.md.
+fn of_table(world: &mut Damaged, kind: u64) -> Vec<(u64, Ppa)> {
+    let all = blocks(world).into_iter().filter(|(_, tag)| tag.id >> 56 == kind);
+    all.map(|(at, tag)| (tag.id & ((1 << 36) - 1), at)).collect()
+}
+
+/// Writes pages of the host, and takes note of their values where that went
+/// well.
+fn write(run: &mut Running, values: &mut [u64], lpids: &[u64]) -> Status {
+    let next = values.iter().max().unwrap() + 1;
+    let new: Vec<u64> = (next..next + lpids.len() as u64).collect();
+    let status = run.ask(BatchOp::WriteBatch, 0, batch_buffer(lpids, &new, 8)).status;
+    if status.is_ok() {
+        lpids.iter().zip(new).for_each(|(&lpid, value)| values[lpid as usize] = value);
+    }
+    status
+}
+
+/// Writes random pages of those that `may` allows, so many batches.
+fn churn(run: &mut Running, values: &mut [u64], batches: u64, may: impl Fn(u64) -> bool) {
+    let most = run.target.shape().max_pages.min(8);
+    let mut random = Random(values.iter().sum());
+    for _ in 0..batches {
+        let lpids = (0..most).map(|_| random.below(values.len() as u64));
+        let lpids: BTreeSet<u64> = lpids.filter(|&lpid| may(lpid)).collect();
+        let lpids: Vec<u64> = lpids.into_iter().collect();
+        if !lpids.is_empty() {
+            assert_eq!(write(run, values, &lpids), Status::SUCCESS, "{lpids:?}");
+        }
+    }
+}
+
+/// Reads a page: its value, or why not.
+fn read(run: &mut Running, lpid: u64) -> Result<u64, Status> {
+    let done = run.ask(BatchOp::Read, lpid, Buffer::zeroed(8).unwrap());
+    match done.status {
+        Status::UNWRITTEN => Ok(0),
+        status if status.is_ok() => Ok(value_of(done.buffer.bytes())),
+        status => Err(status),
+    }
+}
+
+/// All pages are as they were written, but for those that cannot be read. Gives
+/// these.
+fn unreadable(run: &mut Running, values: &[u64]) -> Vec<u64> {
+    let mut lost = Vec::new();
+    for (lpid, &value) in values.iter().enumerate() {
+        match read(run, lpid as u64) {
+            Ok(found) => assert_eq!(found, value, "page {lpid}"),
+            Err(status) => {
+                assert_eq!(status, Status::UNRECOVERED_READ);
+                lost.push(lpid as u64);
+            }
+        }
+    }
+    lost
+}
+
+/// A drive that was written all over, power off, and what its pages have.
+fn written(setup: Setup, batches: u64) -> (Damaged, Vec<u64>) {
+    let mut world = world(setup);
+    let mut values = vec![0; world.setup.config.pages as usize];
+    let mut run = world.power_on(LONG).unwrap();
+    let all: Vec<u64> = (0..values.len() as u64).collect();
+    for lpids in all.chunks(world.setup.config.max_pages as usize) {
+        assert_eq!(write(&mut run, &mut values, lpids), Status::SUCCESS);
+    }
+    churn(&mut run, &mut values, batches, |_| true);
+    world.power_off(run);
+    (world, values)
+}
+
+/// What was damaged can be read again: nothing was lost.
+fn is_whole(world: &mut Damaged, values: &[u64]) {
+    damage(world, []);
+    let mut run = world.power_on(LONG).unwrap();
+    assert_eq!(unreadable(&mut run, values), Vec::<u64>::new());
+    run.target.verify(&world.void).unwrap();
+    world.power_off(run);
+}
+
+#[test]
+fn a_survivor_that_cannot_be_read_holds_its_chunk_until_it_is_written_anew() {
+    let (mut world, mut values) = written(Setup::small(3).filled(60), 50);
+    let bad = 17;
+    let of_page = blocks(&mut world).into_iter().filter(|(_, tag)| tag.id == bad);
+    let (at, _) = of_page.max_by_key(|(_, tag)| tag.seq).unwrap();
+    damage(&mut world, [at]);
+    let mut run = world.power_on(LONG).unwrap();
+    while run.target.counters().stuck == 0 {
+        churn(&mut run, &mut values, 10, |lpid| lpid != bad);
+        assert!(run.target.counters().batches < 10_000, "{}", run.state());
+    }
+    churn(&mut run, &mut values, 300, |lpid| lpid != bad);
+    assert_eq!(unreadable(&mut run, &values), [bad], "and no other");
+    let chunk = world.geometry.chunk_index(at);
+    let erases = run.target.below().chunk(chunk).wear;
+    assert_eq!(write(&mut run, &mut values, &[bad]), Status::SUCCESS);
+    while run.target.below().chunk(chunk).wear == erases {
+        churn(&mut run, &mut values, 1, |_| true);
+        assert!(run.target.counters().batches < 20_000, "{}", run.state());
+    }
+    world.power_off(run);
+    is_whole(&mut world, &values);
+}
+
+#[test]
+fn a_page_of_the_map_that_cannot_be_read_takes_only_its_pages_along() {
+    let dim = Dimensions { groups: 4, pus: 2, chunks: 64, pages: 64, planes: 2, page_bytes: 8192 };
+    let mut setup = Setup::of(dim, 5).filled(100);
+    setup.config.max_pages = 4;
+    // 199 pages of MAP; the least cache that is taken holds 148.
+    setup.config.cache_bytes = 150 * 4096;
+    let mut world = world(setup);
+    let mut values = vec![0; world.setup.config.pages as usize];
+    let mut run = world.power_on(LONG).unwrap();
+    // Some of each page of MAP.
+    for first in (0..values.len() as u64).step_by(512) {
+        assert_eq!(write(&mut run, &mut values, &[first]), Status::SUCCESS);
+    }
+    churn(&mut run, &mut values, 200, |_| true);
+    run.target.request_checkpoint();
+    while run.target.is_checkpointing() {
+        assert_eq!(write(&mut run, &mut values, &[0]), Status::SUCCESS);
+    }
+    churn(&mut run, &mut values, 3, |_| true);
+    world.power_off(run);
+    let (mut rebuilt, mut served) = (0, 0);
+    for number in (0..values.len() as u64 / 512).step_by(9).chain([0]) {
+        let table = of_table(&mut world, 1);
+        let at = |&(page, at): &(u64, Ppa)| (page == number).then_some(at);
+        let bad: Vec<Ppa> = table.iter().filter_map(at).collect();
+        damage(&mut world, bad.iter().copied());
+        match world.try_power_on(LONG) {
+            Err(e) => panic!("{e}"),
+            // The log names it.
+            Ok(Some(mut run)) if run.target.recovery().rebuilt > 0 => {
+                assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new());
+                run.target.verify(&world.void).unwrap();
+                world.power_off(run);
+                rebuilt += 1;
+            }
+            Ok(run) => {
+                let mut run = run.unwrap();
+                let of_page = |lpid: u64| lpid / 512 == number;
+                let (first, other) = (number * 512, (number + 1) % 2 * 512);
+                assert_eq!(read(&mut run, first), Err(Status::UNRECOVERED_READ));
+                let both = [other, first];
+                assert_eq!(write(&mut run, &mut values, &both), Status::UNRECOVERED_READ);
+                assert_eq!(write(&mut run, &mut values, &[other]), Status::SUCCESS);
+                churn(&mut run, &mut values, 30, |lpid| !of_page(lpid));
+                for lpid in (0..values.len() as u64).step_by(101) {
+                    let found = read(&mut run, lpid);
+                    let lost = Err(Status::UNRECOVERED_READ);
+                    assert_eq!(found, if of_page(lpid) { lost } else { Ok(values[lpid as usize]) });
+                }
+                assert!(run.target.counters().lost > 0);
+                world.power_off(run);
+                served += 1;
+            }
+        }
+        damage(&mut world, []);
+    }
+    assert!(rebuilt > 0 && served > 3, "{rebuilt} made anew, {served} served");
+    is_whole(&mut world, &values);
+}
+
+/// A table that cannot be read is made anew by the others: all of it, of one kind
+/// at a time, also where power goes again and again before it is written.
+#[test]
+fn a_table_that_cannot_be_read_is_made_anew() {
+    for (kind, table) in [(1, "MAP"), (2, "MAP_S"), (3, "GBITV"), (4, "GBITV_S"), (5, "WEAR")] {
+        for seed in 0..6 {
+            let (mut world, mut values) = written(Setup::small(20 + seed).filled(60), 200 + seed);
+            let bad: Vec<Ppa> = of_table(&mut world, kind).into_iter().map(|(_, at)| at).collect();
+            assert!(!bad.is_empty(), "{table} was written");
+            let bad = Bad::new(&mut world, bad);
+            for events in [0, 3, 30, 200, LONG] {
+                let mut run = world.power_on(LONG).unwrap();
+                let rebuilt = run.target.recovery().rebuilt;
+                assert!(events > 0 || rebuilt > 0 || kind == 1, "{table} was needed");
+                // With a request it begins to write what it made anew.
+                run.fuse.set(events.max(1));
+                run.flush(&mut world);
+                while run.is_on() && run.step(&mut world) {}
+                world.power_off(run);
+                bad.hold(&mut world);
+            }
+            let mut run = world.power_on(LONG).unwrap();
+            run.target.verify(&world.void).unwrap();
+            assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new(), "{table} {seed}");
+            world.power_off(run);
+            is_whole(&mut world, &values);
+            // The bad blocks may be written again.
+            let mut run = world.power_on(LONG).unwrap();
+            churn(&mut run, &mut values, 40, |_| true);
+            assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new(), "{table} {seed}");
+            run.target.verify(&world.void).unwrap();
+            world.power_off(run);
+        }
+    }
+}
+
+/// A page of MAP and a page that it led to: the page is lost, and no other.
+#[test]
+fn what_no_table_and_no_tag_says_is_lost_alone() {
+    let mut lost = 0;
+    for seed in 0..8 {
+        let (mut world, mut values) = written(Setup::small(40 + seed).filled(60), 100);
+        let page = Random(seed).below(values.len() as u64);
+        let mut of_page = blocks(&mut world);
+        of_page.retain(|(_, tag)| tag.id == page);
+        // What collection moved has the LSN of the copy that it left.
+        let newest = of_page.iter().map(|(_, tag)| tag.seq).max().unwrap();
+        of_page.retain(|(_, tag)| tag.seq == newest);
+        let tables = of_table(&mut world, 1).into_iter().map(|(_, at)| at);
+        let bad: Vec<Ppa> = tables.chain(of_page.into_iter().map(|(at, _)| at)).collect();
+        let bad = Bad::new(&mut world, bad);
+        for start in 0..2 {
+            let mut run = world.power_on(LONG).unwrap();
+            lost += run.target.recovery().rebuilt;
+            let mut gone = unreadable(&mut run, &values);
+            world.power_off(run);
+            // What was moved meanwhile to a bad block that was erased is there.
+            damage(&mut world, []);
+            let all = blocks(&mut world);
+            gone.retain(|&lpid| {
+                let is_moved =
+                    |(at, tag): &(Ppa, Tag)| tag.id == lpid && bad.is_reused(&world, *at);
+                !all.iter().any(is_moved)
+            });
+            assert_eq!(gone, [page], "seed {seed}, start {start}");
+            bad.hold(&mut world);
+        }
+        damage(&mut world, []);
+        let mut run = world.power_on(LONG).unwrap();
+        churn(&mut run, &mut values, 3, |lpid| lpid != page);
+        assert_eq!(write(&mut run, &mut values, &[page]), Status::SUCCESS);
+        assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new());
+        world.power_off(run);
+    }
+    assert!(lost > 4, "{lost} made anew");
+}
+
+/// Rows of the log, from the newest back: what is behind the last checkpoint must
+/// be there, and what is before it is not missed.
+#[test]
+fn a_row_of_the_log_that_cannot_be_read_is_an_error_at_the_start_or_not_needed() {
+    let (mut world, values) = written(Setup::small(10).filled(60), 200);
+    let row = world.geometry.row_blocks();
+    let mut rows = of_table(&mut world, LOG);
+    rows.retain(|&(_, at)| world.geometry.block(at).is_multiple_of(row));
+    rows.sort_unstable();
+    let (mut errors, mut old) = (0, 0);
+    for &(_, bad) in rows.iter().rev() {
+        damage(&mut world, [bad]);
+        match world.try_power_on(LONG) {
+            Err(BatchError::Log { at, why }) => {
+                let unreadable = targets::batch::Damaged::Unreadable(Status::UNRECOVERED_READ);
+                assert_eq!((at, why), (bad, unreadable));
+                errors += 1;
+            }
+            Err(e) => panic!("{bad:?}: {e}"),
+            Ok(run) => {
+                let mut run = run.unwrap();
+                assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new());
+                world.power_off(run);
+                old += 1;
+            }
+        }
+        if old > 3 {
+            break;
+        }
+    }
+    assert!(errors > 3, "{errors} rows");
+    is_whole(&mut world, &values);
+}
+
+/// One after the other, each chunk that was written cannot be read.
+#[test]
+fn no_chunk_that_cannot_be_read_takes_more_along_than_itself() {
+    let (mut world, mut values) = written(Setup::small(12).filled(60), 100);
+    let (geometry, chunks) = (world.geometry, world.chunks.clone());
+    let (mut lost, mut stayed) = (0, 0);
+    for index in (0..chunks.len()).filter(|&index| chunks[index].programmed > 0) {
+        let all = blocks(&mut world).into_iter().map(|(at, _)| at);
+        let bad: Vec<Ppa> = all.filter(|&at| geometry.chunk_index(at) == index).collect();
+        damage(&mut world, bad.iter().copied());
+        match world.try_power_on(LONG) {
+            // What the tests above do by themselves.
+            Err(BatchError::Log { .. } | BatchError::Table { .. }) => {}
+            Err(e) => panic!("chunk {index}: {e}"),
+            Ok(run) => {
+                let mut run = run.unwrap();
+                let gone = unreadable(&mut run, &values);
+                let erases = run.target.below().chunk(index).wear;
+                churn(&mut run, &mut values, 10, |lpid| !gone.contains(&lpid));
+                // A chunk that holds nothing any more may be erased and written
+                // again: then what is new there cannot be read.
+                if run.target.below().chunk(index).wear == erases {
+                    assert_eq!(unreadable(&mut run, &values), gone, "chunk {index}");
+                    stayed += 1;
+                } else {
+                    assert!(gone.is_empty(), "chunk {index} held {gone:?}");
+                }
+                lost += gone.len();
+                world.power_off(run);
+            }
+        }
+        is_whole(&mut world, &values);
+    }
+    assert!(lost > 100 && stayed > 30, "{lost} pages, {stayed} chunks");
+}

@@ -1,0 +1,285 @@
+//! A batched target at its limits: bad requests, damaged checkpoint records, full
+//! drives, and how long a batch takes at best.
+
+use crate::batch_world::{BLOCK, Run, Setup, World, batch_buffer};
+use device::Device;
+use faults::{Access, FaultyMedium, MediumFault, MediumRule, Span, Trigger};
+use flash::{Chunk, ChunkState, Dimensions, Geometry, Medium, Moved, Profile, RamMedium};
+use port::{BatchOp, BatchReq, Buffer, Desc, Port, Ring, Status, Time};
+use targets::batch::BatchError;
+use targets::{Batch, BatchConfig};
+
+const LONG: u64 = u64::MAX / 2;
+
+fn ram(geometry: &Geometry) -> RamMedium {
+    RamMedium::new(geometry, 8).unwrap()
+}
+
+#[test]
+fn bad_requests_are_refused_and_change_nothing() {
+    let mut world = World::new(Setup::small(1), ram);
+    let mut run = world.power_on(LONG).unwrap();
+    run.write(&mut world, &[3, 4]);
+    run.drain(&mut world);
+    let (pages, most) = (world.setup.config.pages, world.setup.config.max_pages as usize);
+    let mut ask = |buffer: Buffer| run.ask(BatchOp::WriteBatch, 0, buffer).status;
+    let empty = |bytes| Buffer::zeroed(bytes).unwrap();
+    assert_eq!(ask(batch_buffer(&[3, pages], &[1, 2], 8)), Status::LBA_OUT_OF_RANGE);
+    assert_eq!(ask(empty(BLOCK + 16)), Status::INVALID_FIELD, "no DESC");
+    assert_eq!(ask(empty(17)), Status::INVALID_FIELD, "less than a DESC");
+    let many: Vec<u64> = (0..=most as u64).collect();
+    assert_eq!(ask(batch_buffer(&many, &many, 8)), Status::INVALID_FIELD, "too many");
+    let mut long = empty(BLOCK + 3 * 8);
+    Desc::write(&[3, 4], long.bytes_mut());
+    assert_eq!(ask(long), Status::INVALID_FIELD, "another count than the buffer's");
+    let mut other = batch_buffer(&[3, 4], &[7, 8], 8);
+    other.bytes_mut()[4] = 9;
+    assert_eq!(ask(other), Status::INVALID_FIELD, "another version");
+    let read = |run: &mut Run<RamMedium>, lpid, bytes| run.ask(BatchOp::Read, lpid, empty(bytes));
+    assert_eq!(read(&mut run, pages, 8).status, Status::LBA_OUT_OF_RANGE);
+    assert_eq!(read(&mut run, 3, 9).status, Status::INVALID_FIELD);
+    assert_eq!(read(&mut run, 5, 8).status, Status::UNWRITTEN);
+    assert_eq!(run.ask(BatchOp::Flush, 0, empty(8)).status, Status::INVALID_FIELD);
+    assert_eq!((run.value(&mut world, 3), run.value(&mut world, 4)), (1, 2));
+    world.power_off(run);
+    let mut run = world.power_on(LONG).unwrap();
+    world.check(&mut run);
+    world.power_off(run);
+}
+
+#[test]
+fn of_a_page_that_comes_twice_the_later_write_wins() {
+    let mut world = World::new(Setup::small(1), ram);
+    let mut run = world.power_on(LONG).unwrap();
+    let done = run.ask(BatchOp::WriteBatch, 0, batch_buffer(&[5, 6, 5, 7, 5], &[1, 2, 3, 4, 5], 8));
+    assert!(done.status.is_ok());
+    let values: Vec<u64> = (5..8).map(|lpid| run.value(&mut world, lpid)).collect();
+    assert_eq!((values, run.target.counters().superseded), (vec![5, 2, 4], 2));
+    world.power_off(run);
+}
+
+#[test]
+fn impossible_configurations_are_named() {
+    let setup = Setup::small(1);
+    let open = |change: fn(&mut BatchConfig)| {
+        let geometry = setup.geometry();
+        let mut config = setup.config;
+        change(&mut config);
+        let device = Device::new(&geometry, &setup.timing, ram(&geometry)).unwrap();
+        Batch::open(device, config, Time::ZERO).err().unwrap().to_string()
+    };
+    assert!(open(|c| c.pages = 1 << 40).contains("room for"));
+    assert!(open(|c| c.max_pages = 512).contains("max_pages = 512"));
+    assert!(open(|c| c.forward_links = 0).contains("forward_links"));
+    assert!(open(|c| c.collectors = 17).contains("collectors"));
+    assert!(open(|c| c.depth = 3).contains("depth"));
+    assert!(open(|c| c.cache_bytes = 100).contains("cache_bytes"));
+}
+
+/// A drive with several checkpoint records, power off.
+fn with_checkpoints() -> World<FaultyMedium<RamMedium>> {
+    let mut world = World::new(Setup::small(9).filled(60), |geometry: &Geometry| {
+        FaultyMedium::new(geometry, ram(geometry), &[], 1).unwrap()
+    });
+    let mut run = world.power_on(LONG).unwrap();
+    while run.target.counters().checkpoints < 6 {
+        world.work(&mut run, 10);
+    }
+    run.drain(&mut world);
+    world.work(&mut run, 5);
+    run.drain(&mut world);
+    world.power_off(run);
+    world
+}
+
+/// Makes chunks unreadable.
+fn damage(world: &mut World<FaultyMedium<RamMedium>>, chunks: &[usize]) {
+    let size = u64::from(world.geometry.chunk_blocks());
+    let bad = |&chunk: &usize| {
+        let start = world.geometry.chunk_start(chunk).0;
+        let trigger = Trigger { span: Some(Span::Ppa(start..start + size)), ..Trigger::default() };
+        let fault = MediumFault::Fail { on: Access::Read, permanent: false };
+        MediumRule { fault, trigger }
+    };
+    let rules: Vec<MediumRule> = chunks.iter().map(bad).collect();
+    world.medium().set_rules(&rules, 5).unwrap();
+}
+
+/// The chunks of both slots, as docs/targets/batch.md says.
+fn slots(geometry: &Geometry) -> [Vec<usize>; 2] {
+    let units: Vec<usize> = geometry.pus_channels_first().collect();
+    let of = |unit| (0..2).map(|number| geometry.chunk_of(unit, number)).collect();
+    [of(units[0]), of(*units.last().unwrap())]
+}
+
+#[test]
+fn with_one_slot_damaged_the_other_and_the_log_are_used() {
+    for slot in 0..2 {
+        let mut world = with_checkpoints();
+        let chunks = slots(&world.geometry)[slot].clone();
+        damage(&mut world, &chunks);
+        let mut run = world.power_on(LONG).unwrap();
+        assert!(run.target.recovery().checkpoint > 0);
+        world.check(&mut run);
+        world.work(&mut run, 30);
+        run.drain(&mut world);
+        world.power_off(run);
+        world.medium().set_rules(&[], 5).unwrap();
+        let mut run = world.power_on(LONG).unwrap();
+        world.check(&mut run);
+        world.power_off(run);
+    }
+}
+
+#[test]
+fn with_both_slots_damaged_it_is_an_error() {
+    let mut world = with_checkpoints();
+    let chunks = slots(&world.geometry).concat();
+    damage(&mut world, &chunks);
+    assert_eq!(world.try_power_on(LONG).err(), Some(BatchError::Checkpoint));
+    // Nothing was changed.
+    world.medium().set_rules(&[], 5).unwrap();
+    let mut run = world.power_on(LONG).unwrap();
+    world.check(&mut run);
+    world.power_off(run);
+}
+
+/// An older record of this version is not the drive any more.
+#[test]
+fn one_record_of_another_version_refuses_the_drive() {
+    for slot in 0..2 {
+        let mut world = with_checkpoints();
+        let (geometry, index) = (world.geometry, slots(&world.geometry)[slot][0]);
+        let (start, count) = (geometry.chunk_start(index), world.chunks[index].programmed);
+        assert!(count > 0, "it has a record");
+        let mut data = vec![0; count as usize * BLOCK];
+        let mut tags = vec![0; count as usize * 16];
+        let medium = world.medium();
+        assert_eq!(medium.read(start, count, &mut data, &mut tags), Moved::Done);
+        let magic = data[8..12].to_vec();
+        let newest = data.chunks_mut(BLOCK).rposition(|block| block[8..12] == magic).unwrap();
+        let record = &mut data[newest * BLOCK..];
+        record[12] += 1;
+        let len = u64::from_le_bytes(record[16..24].try_into().unwrap()) as usize;
+        let sum = xxhash_rust::xxh3::xxh3_64(&record[8..len]);
+        record[..8].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(medium.reset(start), Moved::Done);
+        assert_eq!(medium.program(start, count, &data, &tags), Moved::Done);
+        assert_eq!(world.try_power_on(LONG).err(), Some(BatchError::Version(3)), "slot {slot}");
+    }
+}
+
+/// Where pages of the host's are, there was a target: none is made.
+#[test]
+fn nothing_is_made_new_over_what_was_written() {
+    let mut world = with_checkpoints();
+    let geometry = world.geometry;
+    for index in slots(&geometry).concat() {
+        world.medium().reset(geometry.chunk_start(index));
+        world.chunks[index] = Chunk { state: ChunkState::Free, ..Chunk::default() };
+    }
+    let held = |chunks: &[Chunk]| {
+        chunks.iter().map(|chunk| (chunk.state, chunk.programmed, chunk.wear)).collect::<Vec<_>>()
+    };
+    let before = held(&world.chunks);
+    assert_eq!(world.try_power_on(LONG).err(), Some(BatchError::Checkpoint));
+    assert_eq!(held(&world.chunks), before, "nothing was changed");
+}
+
+/// Making a target that is cut leaves nothing that is in the way of making it.
+#[test]
+fn a_target_that_was_cut_while_it_was_made_is_made_again() {
+    for events in 1..40 {
+        let mut world = World::new(Setup::small(events), ram);
+        for _ in 0..3 {
+            if let Some(run) = world.power_on(events) {
+                world.power_off(run);
+            }
+        }
+        let mut run = world.power_on(LONG).unwrap();
+        run.write(&mut world, &[1, 2]);
+        run.drain(&mut world);
+        world.power_off(run);
+    }
+}
+
+/// What finds a target makes none.
+#[test]
+fn only_who_asks_for_a_new_target_gets_one() {
+    let setup = Setup::small(1);
+    let geometry = setup.geometry();
+    let device = Device::new(&geometry, &setup.timing, ram(&geometry)).unwrap();
+    let found = Batch::find(device, setup.config, Time::ZERO);
+    assert_eq!(found.err(), Some(BatchError::Nothing));
+}
+
+#[test]
+fn another_number_of_pages_is_another_drive() {
+    let mut world = with_checkpoints();
+    let found = world.setup.config.pages;
+    world.setup.config.pages -= 1;
+    let asked = found - 1;
+    assert_eq!(world.try_power_on(LONG).err(), Some(BatchError::Mismatch { found, asked }));
+}
+
+/// A drive that is full to its last page is written over again and again.
+#[test]
+fn a_full_drive_goes_on() {
+    let mut world = World::new(Setup::small(2), ram);
+    let mut run = world.power_on(LONG).unwrap();
+    let pages = world.setup.config.pages;
+    let most = u64::from(world.setup.config.max_pages);
+    for round in 0..6 {
+        for first in (0..pages).step_by(most as usize) {
+            let lpids: Vec<u64> = (first..pages.min(first + most))
+                .map(|lpid| if round % 2 == 0 { lpid } else { lpid * 7919 % pages })
+                .collect();
+            while !run.write(&mut world, &lpids) {
+                assert!(run.step(&mut world), "it hangs");
+            }
+        }
+    }
+    run.drain(&mut world);
+    assert_eq!((run.failed.as_slice(), run.target.fault()), ([].as_slice(), None));
+    assert!(run.target.counters().collections > 50);
+    world.power_off(run);
+    let mut run = world.power_on(LONG).unwrap();
+    world.check(&mut run);
+    world.power_off(run);
+}
+
+/// One batch on an idle drive of the profile `tlc`: no longer than 10 % more
+/// than the log row, and behind it the rows of pages, all units at once.
+#[test]
+fn a_batch_takes_little_more_than_its_programs() {
+    let profile = Profile::builtin("tlc").unwrap();
+    let (geometry, timing) = (profile.check().unwrap(), &profile.timing);
+    let device = Device::new(&geometry, timing, ram(&geometry)).unwrap();
+    let config = BatchConfig::for_geometry(&geometry, 0.2);
+    let mut target = Batch::open(device, config, Time::ZERO).unwrap();
+    let (row, units) = (geometry.row_blocks(), geometry.total_pus());
+    let lpids: Vec<u64> = (0..256).map(|i| i * 4_001).collect();
+    let (mut queue, mut done) = (Ring::new(4), Ring::new(4));
+    let came = target.now();
+    let buffer = batch_buffer(&lpids, &lpids, 8);
+    queue.push(BatchReq { id: 1, op: BatchOp::WriteBatch, lpid: 0, buffer }).unwrap();
+    target.submit(came, &mut queue);
+    while done.is_empty() {
+        target.advance(target.next_event().unwrap(), &mut done);
+    }
+    let done = done.pop().unwrap();
+    assert!(done.status.is_ok(), "{}", done.status);
+    let took = done.at - came;
+    // The log's second row is of the second lane: the first row of its chunk.
+    let program = |log_row| timing.command + timing.transfer(row) + timing.program_of(log_row);
+    let Dimensions { groups, .. } = geometry.dimensions();
+    let rows = 256u32.div_ceil(row);
+    assert!(rows <= units, "no unit has two");
+    let transfers = u64::from(rows.div_ceil(groups)) * (timing.command + timing.transfer(row));
+    let bound = program(0) + transfers + timing.program_of(0);
+    assert!((bound..=bound + bound / 10).contains(&took), "{took} ns, bound {bound} ns");
+    println!(
+        "{took} ns; bound {bound} ns, {:.1} % over",
+        (took as f64 / bound as f64 - 1.0) * 100.0
+    );
+}

@@ -1,0 +1,315 @@
+//! Checkpoints that meet failures: a block that is lost while rows settle,
+//! anchors that take no root, and a root that one mirror alone has.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use device::Device;
+use flash::{Chunk, Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, TAG_BYTES, Tag, Timing};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
+use targets::pblk::PblkError;
+use targets::{Pblk, PblkConfig, Victim, with_reserve};
+
+const DATA_CHUNKS: u32 = 6;
+
+/// What a medium refuses, by block.
+#[derive(Clone, Debug, Default)]
+struct Refused {
+    reads: HashSet<u64>,
+    programs: HashSet<u64>,
+}
+
+struct Weak {
+    inner: RamMedium,
+    refused: Rc<RefCell<Refused>>,
+}
+
+impl Medium for Weak {
+    fn kept(&self) -> u32 {
+        self.inner.kept()
+    }
+    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        if (at.0..at.0 + u64::from(count)).any(|ppa| self.refused.borrow().programs.contains(&ppa))
+        {
+            return Moved::Failed;
+        }
+        self.inner.program(at, count, data, tags)
+    }
+    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
+        if (at.0..at.0 + u64::from(count)).any(|ppa| self.refused.borrow().reads.contains(&ppa)) {
+            return Moved::Failed;
+        }
+        self.inner.read(at, count, data, tags)
+    }
+    fn reset(&mut self, chunk: Ppa) -> Moved {
+        self.inner.reset(chunk)
+    }
+    fn barrier(&mut self) -> Moved {
+        self.inner.barrier()
+    }
+}
+
+fn geometry(groups: u32, pages: u32) -> Geometry {
+    let chunks = DATA_CHUNKS;
+    let dim = Dimensions { groups, pus: 1, chunks, pages, planes: 1, page_bytes: 8192 };
+    Geometry::new(with_reserve(dim)).unwrap()
+}
+
+fn timing() -> Timing {
+    Timing { read: vec![50_000], program: vec![600_000], erase: 300_000, ..Timing::default() }
+}
+
+fn config(geometry: &Geometry) -> PblkConfig {
+    let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
+    let bytes = space / 2 * BLOCK_BYTES;
+    PblkConfig { bytes, data_chunks: DATA_CHUNKS, idle: 0, victim: Victim::Greedy, seed: 7 }
+}
+
+type Drive = Pblk<Device<Weak>>;
+
+struct Host {
+    drive: Drive,
+    now: Time,
+    queue: Ring<BlockReq>,
+    done: Ring<BlockDone>,
+    geometry: Geometry,
+    refused: Rc<RefCell<Refused>>,
+}
+
+impl Host {
+    fn new(groups: u32, pages: u32) -> Host {
+        let geometry = geometry(groups, pages);
+        let refused = Rc::new(RefCell::new(Refused::default()));
+        let inner = RamMedium::new(&geometry, 8).unwrap();
+        let medium = Weak { inner, refused: refused.clone() };
+        let device = Device::new(&geometry, &timing(), medium).unwrap();
+        let drive = Pblk::new(device, config(&geometry)).unwrap();
+        Host::with(drive, Time::ZERO, geometry, refused)
+    }
+
+    fn with(drive: Drive, now: Time, geometry: Geometry, refused: Rc<RefCell<Refused>>) -> Host {
+        Host { drive, now, queue: Ring::new(8), done: Ring::new(8), geometry, refused }
+    }
+
+    /// Power goes, and comes again.
+    fn restart(self) -> Result<Host, PblkError> {
+        let device = self.drive.into_device();
+        let chunks = device.chunks().to_vec();
+        start(device.cut(), &chunks, self.geometry, self.refused)
+    }
+
+    fn blocks(&self) -> u64 {
+        self.drive.shape().bytes / BLOCK_BYTES
+    }
+
+    fn begin(&mut self, op: BlockOp, block: u64, value: u64) {
+        let moves = matches!(op, BlockOp::Read | BlockOp::Write);
+        let mut buffer = Buffer::zeroed(if moves { 8 } else { 0 }).unwrap();
+        if moves {
+            buffer.bytes_mut().copy_from_slice(&value.to_le_bytes());
+        }
+        let (offset, len) =
+            if op == BlockOp::Flush { (0, 0) } else { (block * BLOCK_BYTES, BLOCK_BYTES) };
+        let req = BlockReq { id: 0, op, fua: false, offset, len, buffer };
+        assert!(self.queue.push(req).is_ok());
+        self.drive.submit(self.now, &mut self.queue);
+    }
+
+    /// The next event. False when there is none.
+    fn step(&mut self) -> bool {
+        let Some(at) = self.drive.next_event() else { return false };
+        self.now = self.now.max(at);
+        self.drive.advance(self.now, &mut self.done);
+        self.drive.submit(self.now, &mut self.queue);
+        true
+    }
+
+    fn rest(&mut self) {
+        while self.step() {}
+    }
+
+    /// One request: how it ended, and what was read.
+    fn one(&mut self, op: BlockOp, block: u64, value: u64) -> (Status, u64) {
+        self.begin(op, block, value);
+        while self.done.is_empty() {
+            assert!(self.step(), "the drive hangs");
+        }
+        let done = self.done.pop().unwrap();
+        let read = done.buffer.bytes().try_into().map_or(0, u64::from_le_bytes);
+        (done.status, read)
+    }
+
+    fn flush(&mut self) {
+        assert_eq!(self.one(BlockOp::Flush, 0, 0).0, Status::SUCCESS);
+    }
+
+    fn all(&mut self) -> Vec<(Status, u64)> {
+        (0..self.blocks()).map(|block| self.one(BlockOp::Read, block, 0)).collect()
+    }
+
+    /// The blocks of a chunk.
+    fn of_chunk(&self, chunk: usize) -> std::ops::Range<u64> {
+        let start = self.geometry.chunk_start(chunk).0;
+        start..start + u64::from(self.geometry.chunk_blocks())
+    }
+}
+
+fn start(
+    medium: Weak,
+    chunks: &[Chunk],
+    geometry: Geometry,
+    refused: Rc<RefCell<Refused>>,
+) -> Result<Host, PblkError> {
+    let device = Device::restore(&geometry, &timing(), medium, chunks).unwrap();
+    let (drive, now) = Pblk::recover(device, config(&geometry), Time::ZERO)?;
+    Ok(Host::with(drive, now, geometry, refused))
+}
+
+/// The tags of what is programmed of a chunk.
+fn tags(medium: &mut Weak, geometry: &Geometry, chunk: usize, programmed: u32) -> Vec<(Ppa, Tag)> {
+    let start = geometry.chunk_start(chunk).0;
+    let mut found = Vec::new();
+    for ppa in (start..start + u64::from(programmed)).map(Ppa) {
+        let mut bytes = [0; TAG_BYTES];
+        assert_eq!(medium.inner.read(ppa, 1, &mut [], &mut bytes), Moved::Done);
+        found.push((ppa, Tag::load(&bytes)));
+    }
+    found
+}
+
+/// A copy cannot be read while a checkpoint waits for the row with the next
+/// one, which was sent before it began: that next one counts, also after a cut.
+#[test]
+fn what_is_lost_while_rows_settle_is_not_what_came_after() {
+    const NEW: u64 = 77;
+    for rows_before in 0..4 {
+        let mut host = Host::new(4, 4);
+        // Block 0 is the first of the first unit's first chunk of data.
+        for block in 0..32 + 2 * rows_before {
+            host.one(BlockOp::Write, block, 1000 + block);
+        }
+        // The next row begins a checkpoint.
+        while host.drive.since_checkpoint() + 1 < host.drive.checkpoint_rows() {
+            let block = 2 * (host.drive.since_checkpoint() % 8) + 32;
+            host.one(BlockOp::Write, block, 5);
+            host.one(BlockOp::Write, block + 1, 5);
+            host.rest();
+        }
+        let at = host.geometry.chunk_start(host.geometry.chunk_of(0, 3));
+        host.refused.borrow_mut().reads.insert(at.0);
+        host.one(BlockOp::Write, 0, NEW);
+        host.one(BlockOp::Write, 60, NEW);
+        assert!(host.drive.refresh_chunk(host.now, at));
+        host.rest();
+        host.flush();
+        host.rest();
+        assert_eq!(host.drive.counters().lost, 1);
+        assert!(host.drive.since_checkpoint() < 20, "there was a checkpoint");
+        assert_eq!(host.one(BlockOp::Read, 0, 0), (Status::SUCCESS, NEW));
+        let mut host = host.restart().unwrap();
+        assert_eq!(host.one(BlockOp::Read, 0, 0), (Status::SUCCESS, NEW));
+    }
+}
+
+/// Where no anchor takes a root any more, what the last one leads to stays.
+#[test]
+fn without_an_anchor_the_last_root_holds() {
+    for late in 0..24 {
+        let mut host = Host::new(1, 2);
+        let mut values = vec![0; host.blocks() as usize];
+        for i in 0..400 + 7 * late {
+            let block = i * 5 % host.blocks();
+            assert_eq!(host.one(BlockOp::Write, block, i + 1).0, Status::SUCCESS);
+            values[block as usize] = i + 1;
+        }
+        host.flush();
+        for number in 0..3 {
+            let blocks = host.of_chunk(host.geometry.chunk_of(0, number));
+            host.refused.borrow_mut().programs.extend(blocks);
+        }
+        for i in 1000.. {
+            let block = i * 5 % host.blocks();
+            if host.one(BlockOp::Write, block, i).0 != Status::SUCCESS {
+                break;
+            }
+            assert!(i < 6000, "it never ends");
+        }
+        host.rest();
+        assert!(host.drive.is_read_only());
+        host.refused.borrow_mut().programs.clear();
+        let mut host = host.restart().expect("the last root leads to all that it needs");
+        for (block, read) in host.all().into_iter().enumerate() {
+            assert_eq!(read.0, Status::SUCCESS);
+            let is_later = read.1 > 999 && read.1 * 5 % host.blocks() == block as u64;
+            assert!(read.1 == values[block] || is_later, "{block}: {}", read.1);
+        }
+    }
+}
+
+/// By mirror: the highest number of a root, and where its blocks are.
+fn newest_roots(medium: &mut Weak, geometry: &Geometry, chunks: &[Chunk]) -> [(u64, Vec<u64>); 2] {
+    let mut newest = [(0, Vec::new()), (0, Vec::new())];
+    for (of, pu) in newest.iter_mut().zip(geometry.pus_channels_first()) {
+        let anchors = (0..3).map(|number| geometry.chunk_of(pu, number));
+        let all = anchors
+            .flat_map(|chunk| tags(medium, geometry, chunk, chunks[chunk].programmed))
+            .filter(|(_, tag)| tag.id >> 56 == 0x43);
+        for (ppa, tag) in all {
+            if tag.seq > of.0 {
+                *of = (tag.seq, Vec::new());
+            }
+            if tag.seq == of.0 {
+                of.1.push(ppa.0);
+            }
+        }
+    }
+    newest
+}
+
+/// A start that takes up a root that one mirror alone has sees to it that the
+/// next start does, too, or refuses: also where that mirror cannot be read
+/// then.
+#[test]
+fn what_one_start_takes_up_the_next_does() {
+    let mut alone = 0;
+    for events in 0..300 {
+        let mut host = Host::new(2, 2);
+        let (mut i, mut left) = (0, 80 + events);
+        while left > 0 {
+            if host.queue.is_empty() {
+                let op = match i % 7 {
+                    6 => BlockOp::Flush,
+                    2 | 4 => BlockOp::Trim,
+                    _ => BlockOp::Write,
+                };
+                host.begin(op, i * 5 % host.blocks(), i + 1);
+                i += 1;
+            }
+            left -= u64::from(host.step());
+            while host.done.pop().is_some() {}
+        }
+        let Host { drive, geometry, refused, .. } = host;
+        let device = drive.into_device();
+        let chunks = device.chunks().to_vec();
+        let mut medium = device.cut();
+        let before = newest_roots(&mut medium, &geometry, &chunks);
+        alone += u64::from(before[0].0 != before[1].0);
+
+        let mut host = start(medium, &chunks, geometry, refused).expect("all can be read");
+        let first = host.all();
+        let Host { drive, refused, .. } = host;
+        let device = drive.into_device();
+        let chunks = device.chunks().to_vec();
+        let mut medium = device.cut();
+        let after = newest_roots(&mut medium, &geometry, &chunks);
+        let bad = &after[usize::from(after[1].0 > after[0].0)].1;
+        refused.borrow_mut().reads.extend(bad);
+        match start(medium, &chunks, geometry, refused) {
+            Ok(mut host) => assert_eq!(host.all(), first, "after {events} events"),
+            Err(PblkError::Root) => {}
+            Err(other) => panic!("after {events} events: {other}"),
+        }
+    }
+    assert!(alone > 0, "a cut came between the mirrors");
+}

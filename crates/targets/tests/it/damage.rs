@@ -1,0 +1,284 @@
+//! Damage to what the target writes for itself: a root, pages of map, table,
+//! directory and log, with bits changed that no drive reports, or blocks that
+//! cannot be read. It is told, and gives an error, never wrong data; and a root
+//! that one mirror has is enough.
+
+use std::collections::HashMap;
+
+use device::Device;
+use flash::{Chunk, Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, TAG_BYTES, Tag, Timing};
+use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
+use proptest::prelude::*;
+use targets::pblk::PblkError;
+use targets::{Pblk, PblkConfig, Victim, with_reserve};
+
+const DATA_CHUNKS: u32 = 8;
+
+/// What has become of a block.
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    /// A byte of its data is another.
+    Data(usize, u8),
+    /// A byte of its tag is another.
+    Tag(usize, u8),
+    /// It cannot be read.
+    Gone,
+}
+
+/// A medium of which blocks are damaged when they are read.
+struct Rotten {
+    inner: RamMedium,
+    damage: HashMap<u64, Damage>,
+}
+
+impl Medium for Rotten {
+    fn kept(&self) -> u32 {
+        self.inner.kept()
+    }
+    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        (at.0..at.0 + u64::from(count)).for_each(|block| {
+            self.damage.remove(&block);
+        });
+        self.inner.program(at, count, data, tags)
+    }
+    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
+        let moved = self.inner.read(at, count, data, tags);
+        let each = data.len() / count as usize;
+        for i in 0..count as usize {
+            match self.damage.get(&(at.0 + i as u64)) {
+                Some(Damage::Gone) => return Moved::Failed,
+                Some(&Damage::Data(byte, flip)) if byte < each => data[i * each + byte] ^= flip,
+                Some(&Damage::Tag(byte, flip)) if !tags.is_empty() => {
+                    tags[i * TAG_BYTES + byte] ^= flip;
+                }
+                _ => {}
+            }
+        }
+        moved
+    }
+    fn reset(&mut self, chunk: Ppa) -> Moved {
+        self.inner.reset(chunk)
+    }
+    fn barrier(&mut self) -> Moved {
+        self.inner.barrier()
+    }
+}
+
+type Drive = Pblk<Device<Rotten>>;
+
+struct Rig {
+    drive: Drive,
+    now: Time,
+    geometry: Geometry,
+}
+
+fn config(geometry: &Geometry) -> PblkConfig {
+    let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
+    let bytes = space * 7 / 10 * BLOCK_BYTES;
+    PblkConfig { bytes, data_chunks: DATA_CHUNKS, idle: 0, victim: Victim::Greedy, seed: 1 }
+}
+
+/// What a block holds.
+fn value(block: u64) -> u64 {
+    if block % 11 == 3 { 0 } else { block * 31 + 7 }
+}
+
+impl Rig {
+    /// A drive that was filled and overwritten, trimmed here and there, and
+    /// ended, or not.
+    fn new(ends: bool) -> Rig {
+        let chunks = DATA_CHUNKS;
+        let dim = Dimensions { groups: 2, pus: 1, chunks, pages: 32, planes: 1, page_bytes: 16384 };
+        let geometry = Geometry::new(with_reserve(dim)).unwrap();
+        let inner = RamMedium::new(&geometry, 8).unwrap();
+        let medium = Rotten { inner, damage: HashMap::new() };
+        let device = Device::new(&geometry, &Timing::default(), medium).unwrap();
+        let drive = Pblk::new(device, config(&geometry)).unwrap();
+        let mut rig = Rig { drive, now: Time::ZERO, geometry };
+        let blocks = rig.drive.shape().bytes / BLOCK_BYTES;
+        for i in 0..blocks * 3 {
+            let block = i * 7 % blocks;
+            rig.one(BlockOp::Write, block, value(block) + u64::from(i < blocks));
+        }
+        for block in (3..blocks).step_by(11) {
+            rig.one(BlockOp::Trim, block, 0);
+        }
+        rig.one(BlockOp::Flush, 0, 0);
+        if ends {
+            rig.drive.close(rig.now);
+            while !rig.drive.is_closed() {
+                rig.now = rig.now.max(rig.drive.next_event().expect("it ends"));
+                rig.drive.advance(rig.now, &mut Ring::new(1));
+            }
+        }
+        rig
+    }
+
+    /// One request; gives how it ended and what was read.
+    fn one(&mut self, op: BlockOp, block: u64, value: u64) -> (Status, u64) {
+        let moves = matches!(op, BlockOp::Read | BlockOp::Write);
+        let mut buffer = Buffer::zeroed(if moves { 8 } else { 0 }).unwrap();
+        if moves {
+            buffer.bytes_mut().copy_from_slice(&value.to_le_bytes());
+        }
+        let (offset, len) =
+            if op == BlockOp::Flush { (0, 0) } else { (block * BLOCK_BYTES, BLOCK_BYTES) };
+        let mut queue = Ring::new(1);
+        queue.push(BlockReq { id: 0, op, fua: false, offset, len, buffer }).unwrap();
+        self.drive.submit(self.now, &mut queue);
+        let mut done = Ring::new(1);
+        while done.is_empty() {
+            self.now = self.now.max(self.drive.next_event().expect("it completes"));
+            self.drive.advance(self.now, &mut done);
+            self.drive.submit(self.now, &mut queue);
+        }
+        let done = done.pop().unwrap();
+        let read = done.buffer.bytes().try_into().map_or(0, u64::from_le_bytes);
+        (done.status, read)
+    }
+
+    /// Its parts, for as many starts as are wanted.
+    fn end(self) -> (Geometry, Vec<Chunk>, Rotten) {
+        let device = self.drive.into_device();
+        let chunks = device.chunks().to_vec();
+        (self.geometry, chunks, device.cut())
+    }
+}
+
+/// The own blocks of a drive, by kind: pages, directory, log, roots.
+fn own_blocks(geometry: &Geometry, chunks: &[Chunk], medium: &mut Rotten) -> [Vec<(Tag, Ppa)>; 4] {
+    let mut found: [Vec<(Tag, Ppa)>; 4] = Default::default();
+    for pu in geometry.pus_channels_first() {
+        for chunk in (0..geometry.chunks()).map(|number| geometry.chunk_of(pu, number)) {
+            for block in 0..chunks[chunk].programmed {
+                let ppa = Ppa(geometry.chunk_start(chunk).0 + u64::from(block));
+                let mut tag = [0; TAG_BYTES];
+                assert_eq!(medium.inner.read(ppa, 1, &mut [], &mut tag), Moved::Done);
+                let tag = Tag::load(&tag);
+                if tag.id >> 58 == 0b01_0000 {
+                    found[(tag.id >> 56 & 3) as usize].push((tag, ppa));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// What a start on a damaged drive comes to: blocks that read as errors, or
+/// the refusal. Wrong data is a panic.
+fn start(geometry: &Geometry, chunks: &[Chunk], medium: Rotten) -> Result<u64, PblkError> {
+    let device = Device::restore(geometry, &Timing::default(), medium, chunks).unwrap();
+    let (drive, now) = Pblk::recover(device, config(geometry), Time::ZERO)?;
+    let mut rig = Rig { drive, now, geometry: *geometry };
+    let mut lost = 0;
+    for block in 0..rig.drive.shape().bytes / BLOCK_BYTES {
+        match rig.one(BlockOp::Read, block, 0) {
+            (Status::SUCCESS, read) => assert_eq!(read, value(block), "block {block}"),
+            (Status::UNRECOVERED_READ, _) => lost += 1,
+            (status, _) => panic!("block {block}: {status}"),
+        }
+    }
+    Ok(lost)
+}
+
+/// A start with some damage, on a drive made for it.
+fn with(
+    ends: bool,
+    damage: impl Fn(&[Vec<(Tag, Ppa)>; 4]) -> Vec<(Ppa, Damage)>,
+) -> Result<u64, PblkError> {
+    let (geometry, chunks, mut medium) = Rig::new(ends).end();
+    let own = own_blocks(&geometry, &chunks, &mut medium);
+    medium.damage = damage(&own).into_iter().map(|(ppa, damage)| (ppa.0, damage)).collect();
+    start(&geometry, &chunks, medium)
+}
+
+/// The blocks of the newest root, one for each mirror.
+fn newest_roots(own: &[Vec<(Tag, Ppa)>; 4]) -> Vec<Ppa> {
+    let newest = own[3].iter().map(|(tag, _)| tag.seq).max().expect("there is a root");
+    let first = |(tag, _): &&(Tag, Ppa)| tag.seq == newest && tag.id & 0xff == 0;
+    own[3].iter().filter(first).map(|&(_, ppa)| ppa).collect()
+}
+
+const ROOT_DAMAGE: [Damage; 13] = [
+    Damage::Data(0, 1),
+    Damage::Data(8, 4),
+    Damage::Data(15, 0x80),
+    Damage::Data(16, 0xff),
+    Damage::Data(24, 8),
+    Damage::Data(28, 1),
+    Damage::Data(32, 2),
+    Damage::Data(90, 0x40),
+    Damage::Data(255, 1),
+    Damage::Tag(0, 0x10),
+    Damage::Tag(8, 1),
+    Damage::Tag(7, 0x40),
+    Damage::Gone,
+];
+
+#[test]
+fn a_root_of_one_mirror_is_enough() {
+    for (i, damage) in ROOT_DAMAGE.into_iter().enumerate() {
+        let found = with(i % 2 == 0, |own| {
+            let roots = newest_roots(own);
+            assert_eq!(roots.len(), 2, "each mirror has one");
+            vec![(roots[i / 2 % 2], damage)]
+        });
+        assert_eq!(found.expect("the other mirror has it"), 0, "{damage:?}");
+    }
+}
+
+/// An older root leads to what may be gone: none is taken without a word.
+#[test]
+fn a_newest_root_damaged_in_both_mirrors_refuses() {
+    for (i, damage) in ROOT_DAMAGE.into_iter().enumerate() {
+        let other = ROOT_DAMAGE[(i * 5 + 3) % ROOT_DAMAGE.len()];
+        let found = with(i % 2 == 0, |own| {
+            let roots = newest_roots(own);
+            vec![(roots[0], damage), (roots[1], other)]
+        });
+        let refused = matches!(found, Err(PblkError::Root | PblkError::Version(_)));
+        assert!(refused, "{damage:?} and {other:?}: {found:?}");
+    }
+}
+
+/// The first of each kind that is damaged: detected, whatever it is.
+#[test]
+fn each_kind_of_page_is_told() {
+    let (geometry, chunks, mut medium) = Rig::new(true).end();
+    let own = own_blocks(&geometry, &chunks, &mut medium);
+    assert!(own[..3].iter().all(|blocks| !blocks.is_empty()), "{own:?}");
+    // All pages of the map and the table at once, with a bit that leads to
+    // another block of the drive: without checksums this is wrong data.
+    let pages = |own: &[Vec<(Tag, Ppa)>; 4]| -> Vec<(Ppa, Damage)> {
+        own[0].iter().map(|&(_, ppa)| (ppa, Damage::Data(40, 1))).collect()
+    };
+    let refused = with(true, pages);
+    assert!(matches!(refused, Err(PblkError::Root)), "the table's page: {refused:?}");
+    let map_only = with(true, |own| {
+        let pages = own[0].iter().filter(|(tag, _)| tag.id & 0xffff == 0);
+        pages.map(|&(_, ppa)| (ppa, Damage::Data(40, 1))).collect()
+    });
+    assert!(map_only.as_ref().is_ok_and(|&lost| lost > 0), "the first map page: {map_only:?}");
+    let directory = with(true, |own| vec![(own[1].last().unwrap().1, Damage::Data(8, 1))]);
+    assert!(directory.is_err() || directory.is_ok_and(|lost| lost == 0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #[test]
+    fn damage_is_an_error_and_never_wrong_data(
+        ends: bool,
+        places in prop::collection::vec((0usize..4, any::<prop::sample::Index>()), 1..6),
+        kind in 0u32..3, byte in 0usize..4096, flip in 1u8..,
+    ) {
+        let damage = match kind {
+            0 => Damage::Data(byte, flip),
+            1 => Damage::Tag(byte % TAG_BYTES, flip),
+            _ => Damage::Gone,
+        };
+        let _ = with(ends, |own| {
+            let of = places.iter().filter(|(kind, _)| !own[*kind].is_empty());
+            of.map(|(kind, at)| (own[*kind][at.index(own[*kind].len())].1, damage)).collect()
+        });
+    }
+}

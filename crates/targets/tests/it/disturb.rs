@@ -1,0 +1,172 @@
+//! A drive whose chunks wear and are disturbed by reads: what it tells of them
+//! leads to their being written anew, before they cannot be read.
+
+use device::Device;
+use flash::{Dimensions, Geometry, RamMedium, Reliability, Timing};
+use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
+use targets::{Pblk, PblkConfig, Victim, with_reserve};
+
+const DATA_CHUNKS: u32 = 8;
+
+/// Every read of a block adds to the error rate of its chunk, and much.
+fn disturbed() -> Reliability {
+    Reliability {
+        errors: true,
+        rber_base: 1e-3,
+        read_disturb: 1e-4,
+        codeword: 1024,
+        correctable: 40,
+        read_retries: 5,
+        retry_gain: 0.6,
+        ..Reliability::default()
+    }
+}
+
+const DAY: u64 = 86_400_000_000_000;
+
+/// Age makes data unreadable within months. Reads change nothing.
+fn forgetful() -> Reliability {
+    Reliability {
+        errors: true,
+        rber_base: 3e-3,
+        retention_time: 10 * DAY,
+        correctable: 100,
+        read_retries: 1,
+        retry_gain: 0.8,
+        ..Reliability::default()
+    }
+}
+
+struct Rig {
+    drive: Pblk<Device<RamMedium>>,
+    now: Time,
+    queue: Ring<BlockReq>,
+    blocks: u64,
+}
+
+impl Rig {
+    fn new(reliability: &Reliability) -> Rig {
+        let data = Dimensions {
+            groups: 2,
+            pus: 1,
+            chunks: DATA_CHUNKS,
+            pages: 8,
+            planes: 1,
+            page_bytes: 8192,
+        };
+        let geometry = Geometry::new(with_reserve(data)).unwrap();
+        let timing = Timing {
+            read: vec![50_000],
+            program: vec![600_000],
+            erase: 3_000_000,
+            endurance: 1000,
+            ..Timing::default()
+        };
+        let medium = RamMedium::new(&geometry, 8).unwrap();
+        let device = Device::with(&geometry, &timing, reliability, 7, medium).unwrap();
+        let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
+        let blocks = space * 3 / 4;
+        let bytes = blocks * BLOCK_BYTES;
+        let config = PblkConfig {
+            bytes,
+            data_chunks: DATA_CHUNKS,
+            idle: 0,
+            victim: Victim::Greedy,
+            seed: 1,
+        };
+        let drive = Pblk::new(device, config).unwrap();
+        Rig { drive, now: Time::ZERO, queue: Ring::new(1), blocks }
+    }
+
+    /// One block, written with `value` or read; gives what was read.
+    fn one(&mut self, op: BlockOp, block: u64, value: u64) -> u64 {
+        let (status, read) = self.try_one(op, block, value);
+        assert_eq!(status, Status::SUCCESS);
+        read
+    }
+
+    /// Lets all that is under way end.
+    fn rest(&mut self) {
+        while let Some(at) = self.drive.next_event() {
+            self.now = self.now.max(at);
+            self.drive.advance(self.now, &mut Ring::new(1));
+        }
+    }
+
+    fn try_one(&mut self, op: BlockOp, block: u64, value: u64) -> (Status, u64) {
+        let mut buffer = Buffer::zeroed(8).unwrap();
+        buffer.bytes_mut().copy_from_slice(&value.to_le_bytes());
+        let offset = block * BLOCK_BYTES;
+        let req = BlockReq { id: 0, op, fua: false, offset, len: BLOCK_BYTES, buffer };
+        self.queue.push(req).unwrap();
+        self.drive.submit(self.now, &mut self.queue);
+        let mut done = Ring::new(1);
+        while done.is_empty() {
+            self.now = self.now.max(self.drive.next_event().expect("it completes"));
+            self.drive.advance(self.now, &mut done);
+        }
+        let done = done.pop().unwrap();
+        (done.status, u64::from_le_bytes(done.buffer.bytes().try_into().unwrap()))
+    }
+}
+
+#[test]
+fn what_is_read_often_is_written_anew() {
+    let mut rig = Rig::new(&disturbed());
+    for i in 0..rig.blocks * 12 {
+        rig.one(BlockOp::Write, i * 7 % rig.blocks, i * 7 % rig.blocks + 1);
+    }
+    let before = rig.drive.counters();
+    for i in 0..40_000 {
+        let block = i % 3;
+        assert_eq!(rig.one(BlockOp::Read, block, 0), block + 1);
+    }
+    let after = rig.drive.counters();
+    assert!(after.refreshed > before.refreshed + 5, "{before:?} {after:?}");
+    for block in 0..rig.blocks {
+        assert_eq!(rig.one(BlockOp::Read, block, 0), block + 1);
+    }
+    assert_eq!(rig.drive.counters().lost, 0);
+}
+
+/// Written once and left for months: with a read of one block now and then all
+/// is written anew in time, also what nobody reads. Without it is lost.
+#[test]
+fn what_nobody_reads_is_written_anew_before_it_is_lost() {
+    for is_looked_after in [true, false] {
+        let mut rig = Rig::new(&forgetful());
+        for block in 0..rig.blocks {
+            rig.one(BlockOp::Write, block, block + 1);
+        }
+        // So that no chunk stays open with what is looked for.
+        for i in 0..rig.blocks / 2 {
+            rig.one(BlockOp::Write, rig.blocks - 1 - i % 4, rig.blocks - i % 4);
+        }
+        rig.rest();
+        for i in 0..360 {
+            rig.now = Time(rig.now.0 + DAY / 3);
+            if is_looked_after {
+                rig.one(BlockOp::Write, rig.blocks - 1 - i % 4, rig.blocks - i % 4);
+                rig.one(BlockOp::Read, rig.blocks - 1, 0);
+                rig.rest();
+            }
+        }
+        let mut lost = 0;
+        for block in 0..rig.blocks {
+            match rig.try_one(BlockOp::Read, block, 0) {
+                (Status::SUCCESS, read) => assert_eq!(read, block + 1),
+                (status, _) => {
+                    assert_eq!(status, Status::UNRECOVERED_READ);
+                    lost += 1;
+                }
+            }
+        }
+        let refreshed = rig.drive.counters().refreshed;
+        if is_looked_after {
+            assert_eq!((lost, rig.drive.counters().lost), (0, 0), "refreshed {refreshed}");
+            assert!(refreshed > 30, "{refreshed}");
+        } else {
+            assert!(lost > rig.blocks / 2, "{lost} of {}", rig.blocks);
+        }
+    }
+}

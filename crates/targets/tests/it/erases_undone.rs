@@ -1,0 +1,139 @@
+//! A medium whose erases last only when it is synced, or when the chunk is
+//! programmed again: a cut gives the other chunks back as they were. So a start
+//! may find no free chunk at all. No operation fails: the drive must go on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use device::Device;
+use flash::{ChunkState, Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, Timing};
+use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
+use targets::{Pblk, PblkConfig, Victim, with_reserve};
+
+const BLOCK: u64 = 4096;
+const DATA_CHUNKS: u32 = 4;
+const BLOCKS: u64 = 60;
+
+/// See above.
+struct Undone {
+    ram: RamMedium,
+    geometry: Geometry,
+    /// By chunk: how far it is programmed.
+    ends: BTreeMap<usize, u32>,
+    /// Chunks that were erased, but not for certain.
+    erased: BTreeSet<usize>,
+}
+
+impl Undone {
+    fn erase(&mut self, chunk: usize) {
+        let _ = self.ram.reset(self.geometry.chunk_start(chunk));
+        self.ends.remove(&chunk);
+    }
+}
+
+impl Medium for Undone {
+    fn kept(&self) -> u32 {
+        self.ram.kept()
+    }
+
+    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        let chunk = self.geometry.chunk_index(at);
+        if self.erased.remove(&chunk) {
+            self.erase(chunk);
+        }
+        self.ends.insert(chunk, self.geometry.block(at) + count);
+        self.ram.program(at, count, data, tags)
+    }
+
+    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
+        self.ram.read(at, count, data, tags)
+    }
+
+    fn reset(&mut self, chunk: Ppa) -> Moved {
+        self.erased.insert(self.geometry.chunk_index(chunk));
+        Moved::Done
+    }
+
+    fn barrier(&mut self) -> Moved {
+        for chunk in std::mem::take(&mut self.erased) {
+            self.erase(chunk);
+        }
+        Moved::Done
+    }
+
+    fn is_cached(&self) -> bool {
+        true
+    }
+}
+
+type Drive = Pblk<Device<Undone>>;
+
+fn drive(timing: &Timing) -> Drive {
+    let (groups, pus, chunks, pages, planes) = (1, 1, DATA_CHUNKS, 5, 1);
+    let dim = Dimensions { groups, pus, chunks, pages, planes, page_bytes: 16384 };
+    let geometry = Geometry::new(with_reserve(dim)).unwrap();
+    let ram = RamMedium::new(&geometry, 8).unwrap();
+    let medium = Undone { ram, geometry, ends: BTreeMap::new(), erased: BTreeSet::new() };
+    let bytes = BLOCKS * BLOCK;
+    let config =
+        PblkConfig { bytes, data_chunks: DATA_CHUNKS, idle: 0, victim: Victim::Random, seed: 3 };
+    Pblk::new(Device::new(&geometry, timing, medium).unwrap(), config).unwrap()
+}
+
+/// Power goes and comes. Gives how many chunks were erased for nothing.
+fn cut(drive: Drive, timing: &Timing) -> (Drive, usize) {
+    let config = drive.config();
+    let device = drive.into_device();
+    let mut chunks = device.chunks().to_vec();
+    let mut medium = device.cut();
+    let undone = std::mem::take(&mut medium.erased);
+    for &chunk in &undone {
+        let (of, end) = (&mut chunks[chunk], medium.ends.get(&chunk).copied().unwrap_or(0));
+        (of.wp, of.programmed, of.wear) = (end, end, of.wear - 1);
+        let is_full = end == medium.geometry.chunk_blocks();
+        of.state = if is_full { ChunkState::Closed } else { ChunkState::Open };
+    }
+    let geometry = medium.geometry;
+    let device = Device::restore(&geometry, timing, medium, &chunks).unwrap();
+    (Pblk::recover(device, config, Time::ZERO).unwrap().0, undone.len())
+}
+
+/// So many writes, one after the other, and not to their end.
+fn write(drive: &mut Drive, count: u64, random: &mut u64) {
+    let (mut cmds, mut done, mut now) = (Ring::new(1), Ring::<BlockDone>::new(64), Time::ZERO);
+    let mut id = 0;
+    loop {
+        while let Some(done) = done.pop() {
+            assert!(done.status.is_ok(), "{}", done.status);
+        }
+        if cmds.is_empty() && id == count {
+            return;
+        } else if cmds.is_empty() {
+            *random = random.wrapping_mul(6364136223846793005).wrapping_add(99);
+            let (offset, buffer) = ((*random >> 33) % BLOCKS * BLOCK, Buffer::zeroed(8).unwrap());
+            let op = BlockOp::Write;
+            cmds.put(|| BlockReq { id, op, fua: false, offset, len: BLOCK, buffer });
+            id += 1;
+        }
+        drive.submit(now, &mut cmds);
+        if let Some(at) = drive.next_event() {
+            now = now.max(at);
+            drive.advance(now, &mut done);
+        }
+    }
+}
+
+#[test]
+fn a_start_without_a_free_chunk_goes_on_writing() {
+    let (read, program, erase) = (vec![50_000], vec![500_000], 3_000_000);
+    for timing in [Timing::default(), Timing { read, program, erase, ..Timing::default() }] {
+        let (mut drive, mut random, mut undone) = (drive(&timing), 5u64, 0);
+        for _ in 0..3000 {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(99);
+            write(&mut drive, 1 + (random >> 40) % 150, &mut random);
+            assert!(!drive.is_read_only());
+            let (next, chunks) = cut(drive, &timing);
+            (drive, undone) = (next, undone + chunks);
+        }
+        assert!(undone > 3000, "{undone} chunks came back");
+    }
+}

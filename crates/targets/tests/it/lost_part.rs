@@ -1,0 +1,133 @@
+//! A block that collection cannot read, while a part of it is written around
+//! its old bytes.
+
+use device::Device;
+use flash::{Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, Timing};
+use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
+use targets::{Pblk, PblkConfig, Victim, with_reserve};
+
+const BLOCK: u64 = 4096;
+
+/// Gives block zero of the drive to the user, and never to collection, which
+/// wants its tag, too.
+struct Unmovable {
+    inner: RamMedium,
+    at: Ppa,
+}
+
+impl Medium for Unmovable {
+    fn kept(&self) -> u32 {
+        self.inner.kept()
+    }
+    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        self.inner.program(at, count, data, tags)
+    }
+    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
+        let bad = (at.0..at.0 + u64::from(count)).contains(&self.at.0);
+        if bad && !tags.is_empty() {
+            return Moved::Failed;
+        }
+        self.inner.read(at, count, data, tags)
+    }
+    fn reset(&mut self, chunk: Ppa) -> Moved {
+        self.inner.reset(chunk)
+    }
+    fn barrier(&mut self) -> Moved {
+        self.inner.barrier()
+    }
+}
+
+struct Host {
+    drive: Pblk<Device<Unmovable>>,
+    now: Time,
+    queue: Ring<BlockReq>,
+    done: Ring<BlockDone>,
+}
+
+impl Host {
+    fn begin(&mut self, op: BlockOp, offset: u64, len: u64, byte: u8) {
+        let mut buffer = Buffer::zeroed(len as usize).unwrap();
+        buffer.bytes_mut().fill(byte);
+        let req = BlockReq { id: 0, op, fua: false, offset, len, buffer };
+        assert!(self.queue.push(req).is_ok());
+        self.drive.submit(self.now, &mut self.queue);
+    }
+
+    /// The next event. False when there is none.
+    fn step(&mut self) -> bool {
+        let Some(at) = self.drive.next_event() else { return false };
+        self.now = self.now.max(at);
+        self.drive.advance(self.now, &mut self.done);
+        true
+    }
+
+    fn ended(&mut self) -> BlockDone {
+        while self.done.is_empty() {
+            assert!(self.step(), "the drive hangs");
+        }
+        self.done.pop().unwrap()
+    }
+
+    fn one(&mut self, op: BlockOp, offset: u64, len: u64, byte: u8) -> BlockDone {
+        self.begin(op, offset, len, byte);
+        self.ended()
+    }
+}
+
+fn host() -> Host {
+    let dim = Dimensions { groups: 1, pus: 1, chunks: 6, pages: 4, planes: 1, page_bytes: 8192 };
+    let geometry = Geometry::new(with_reserve(dim)).unwrap();
+    let timing = Timing {
+        read: vec![50_000],
+        program: vec![600_000],
+        erase: 3_000_000,
+        ..Timing::default()
+    };
+    let inner = RamMedium::new(&geometry, BLOCK as u32).unwrap();
+    // The user's first chunk comes after those for roots.
+    let at = geometry.chunk_start(geometry.chunk_of(0, 3));
+    let device = Device::new(&geometry, &timing, Unmovable { inner, at }).unwrap();
+    let config =
+        PblkConfig { bytes: 24 * BLOCK, data_chunks: 6, idle: 0, victim: Victim::Greedy, seed: 7 };
+    let drive = Pblk::new(device, config).unwrap();
+    Host { drive, now: Time::ZERO, queue: Ring::new(8), done: Ring::new(8) }
+}
+
+#[test]
+fn a_part_of_a_block_that_is_lost_meanwhile_is_not_written() {
+    let mut met = 0;
+    for steps in 0..12 {
+        let mut host = host();
+        for block in 0..16 {
+            assert_eq!(
+                host.one(BlockOp::Write, block * BLOCK, BLOCK, 0xab).status,
+                Status::SUCCESS
+            );
+        }
+        assert_eq!(host.one(BlockOp::Flush, 0, 0, 0).status, Status::SUCCESS);
+        while host.step() {}
+        let at = host.drive.device().medium().at;
+        assert!(host.drive.refresh_chunk(host.now, at));
+        // Somewhere on the way to its loss.
+        for _ in 0..steps {
+            host.step();
+        }
+        let lost_before = host.drive.counters().lost > 0;
+        let done = host.one(BlockOp::Write, 512, 512, 0xcd);
+        let lost_after = host.drive.counters().lost > 0;
+        met += u32::from(!lost_before && lost_after);
+        let read = host.one(BlockOp::Read, 0, BLOCK, 0);
+        if done.status == Status::SUCCESS {
+            // The write was in time: the rest is as it was.
+            assert_eq!(read.status, Status::SUCCESS, "after {steps} steps");
+            let bytes = read.buffer.bytes();
+            assert!(bytes[..512].iter().all(|&b| b == 0xab), "after {steps} steps");
+            assert!(bytes[512..1024].iter().all(|&b| b == 0xcd), "after {steps} steps");
+            assert!(bytes[1024..].iter().all(|&b| b == 0xab), "after {steps} steps");
+        } else {
+            assert_eq!(done.status, Status::UNRECOVERED_READ);
+            assert_eq!(read.status, Status::UNRECOVERED_READ);
+        }
+    }
+    assert!(met > 0, "it was lost while a part of it was written");
+}

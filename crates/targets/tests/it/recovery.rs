@@ -1,0 +1,734 @@
+//! Power cuts: random work, a cut at a random event, recovery, and again.
+//!
+//! After each recovery every sector must have a value that the contract
+//! allows: that of a write which no durable write followed. Then that value is
+//! the only one allowed until it is written again. The work overwrites a small
+//! drive several times, so that cuts fall into collection, and some cuts fall
+//! into recovery itself.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use device::{Content, Device, Link, LinkTiming, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use flash::{Chunk, Dimensions, Geometry, RamMedium, TAG_BYTES, Tag, Timing};
+use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
+use proptest::prelude::*;
+use targets::pblk::PblkError;
+use targets::{Pblk, PblkConfig, Victim, with_reserve};
+
+const BLOCK: u64 = 4096;
+const SECTORS: usize = 8;
+
+/// Chunks of each parallel unit that hold data.
+const DATA_CHUNKS: u32 = 6;
+
+type Shared = Rc<RefCell<Device<RamMedium>>>;
+
+/// A drive that stops for ever after a number of events.
+struct Fuse {
+    device: Shared,
+    geometry: Geometry,
+    timing: Timing,
+    left: Rc<Cell<u64>>,
+}
+
+impl Port for Fuse {
+    type Cmd = VectorCmd;
+    type Done = VectorDone;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
+        if self.left.get() > 0 {
+            self.device.borrow_mut().submit(now, cmds);
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        if self.left.get() > 0 { self.device.borrow().next_event() } else { None }
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
+        if self.left.get() > 0 {
+            if self.device.borrow().next_event().is_some_and(|at| at <= to) {
+                self.left.set(self.left.get() - 1);
+            }
+            self.device.borrow_mut().advance(to, done);
+        }
+    }
+}
+
+impl OpenChannel for Fuse {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn timing(&self) -> &Timing {
+        &self.timing
+    }
+
+    fn kept(&self) -> u32 {
+        self.device.borrow().kept()
+    }
+
+    fn chunk(&self, chunk_index: usize) -> Chunk {
+        self.device.borrow().chunk(chunk_index)
+    }
+
+    fn depth(&self) -> usize {
+        self.device.borrow().depth()
+    }
+
+    fn is_cached(&self) -> bool {
+        self.device.borrow().is_cached()
+    }
+}
+
+/// One write or trim of a sector, begun and ended as counted by the model.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    value: u64,
+    begin: u64,
+    end: u64,
+    durable: bool,
+}
+
+impl Write {
+    fn settled(value: u64) -> Write {
+        Write { value, begin: 0, end: 0, durable: true }
+    }
+}
+
+struct Model {
+    clock: u64,
+    sectors: Vec<Vec<Write>>,
+    /// All values that each sector ever had.
+    past: Vec<Vec<u64>>,
+}
+
+impl Model {
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    fn begin(&mut self, sector: usize, write: Write) {
+        self.sectors[sector].push(write);
+        self.past[sector].push(write.value);
+    }
+
+    fn each(&mut self, first: usize, count: usize, begin: u64, f: impl Fn(&mut Write)) {
+        for sector in &mut self.sectors[first..first + count] {
+            f(sector.iter_mut().find(|w| w.begin == begin).expect("it began"));
+        }
+    }
+
+    /// All writes that had ended at `when` are durable now.
+    fn flushed(&mut self, when: u64) {
+        let writes = self.sectors.iter_mut().flatten();
+        writes.filter(|w| w.end < when).for_each(|w| w.durable = true);
+    }
+
+    /// Whether a sector may have this value after a cut.
+    fn allows_after_cut(&self, sector: usize, value: u64) -> bool {
+        let writes = &self.sectors[sector];
+        let stands = |w: &Write| !writes.iter().any(|d| d.durable && d.begin > w.end);
+        writes.iter().any(|w| w.value == value && stands(w))
+    }
+
+    /// Whether a sector may have this value when all writes have ended.
+    fn allows(&self, sector: usize, value: u64) -> bool {
+        let writes = &self.sectors[sector];
+        let stands = |w: &Write| !writes.iter().any(|d| d.begin > w.end);
+        writes.iter().any(|w| w.value == value && stands(w))
+    }
+}
+
+/// How a case is set up.
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    dim: Dimensions,
+    kept: u32,
+    /// Of all physical blocks that hold data, in percent.
+    fill: u64,
+    victim: Victim,
+    /// Parts of blocks are written, too.
+    partial: bool,
+    /// Trims, in percent of the operations.
+    trims: u64,
+    link: bool,
+    instant: bool,
+    seed: u64,
+}
+
+impl Setup {
+    fn timing(&self) -> Timing {
+        if self.instant {
+            return Timing::default();
+        }
+        Timing {
+            read: vec![50_000],
+            program: vec![600_000, 900_000],
+            erase: 3_000_000,
+            command: 100,
+            channel_rate: 400_000_000,
+            suspend: self.seed.is_multiple_of(2),
+            suspend_time: 5_000,
+            resume_time: 5_000,
+            suspend_limit: 4,
+            ..Timing::default()
+        }
+    }
+}
+
+type Drive = Pblk<Link<Fuse>>;
+
+/// What survives a cut, and what is known of it.
+struct Bench {
+    setup: Setup,
+    geometry: Geometry,
+    medium: Option<RamMedium>,
+    chunks: Vec<Chunk>,
+    model: Model,
+    rng: u64,
+    ids: u64,
+    seen: Seen,
+}
+
+/// What the cases met, to be sure that they test anything.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    cuts: u64,
+    cut_recoveries: u64,
+    collections: u64,
+}
+
+/// A request at work: operation, FUA, first sector, count, when it began.
+type Request = (BlockOp, bool, usize, usize, u64);
+
+/// A drive at work.
+struct Run {
+    drive: Drive,
+    device: Shared,
+    fuse: Rc<Cell<u64>>,
+    now: Time,
+    queue: Ring<BlockReq>,
+    done: Ring<BlockDone>,
+    /// By the number of the request.
+    open: Vec<Option<Request>>,
+}
+
+const AT_ONCE: usize = 24;
+
+impl Bench {
+    fn new(setup: Setup) -> Bench {
+        let geometry = Geometry::new(with_reserve(setup.dim)).unwrap();
+        let medium = RamMedium::new(&geometry, setup.kept).unwrap();
+        let device = Device::new(&geometry, &setup.timing(), medium).unwrap();
+        let chunks = device.chunks().to_vec();
+        let mut bench = Bench {
+            setup,
+            geometry,
+            medium: Some(device.cut()),
+            chunks,
+            model: Model { clock: 1, sectors: Vec::new(), past: Vec::new() },
+            rng: setup.seed,
+            ids: 0,
+            seen: Seen::default(),
+        };
+        let sectors = (bench.config().bytes / BLOCK) as usize * SECTORS;
+        bench.model.sectors = vec![vec![Write::settled(0)]; sectors];
+        bench.model.past = vec![vec![0]; sectors];
+        bench
+    }
+
+    fn config(&self) -> PblkConfig {
+        let data_chunks = DATA_CHUNKS;
+        let blocks = data_chunks * self.geometry.chunk_blocks() * self.geometry.total_pus();
+        let bytes = u64::from(blocks) * self.setup.fill / 100 * BLOCK;
+        PblkConfig { bytes, data_chunks, idle: 0, victim: self.setup.victim, seed: 7 }
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.rng = self.rng.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.rng >> 33) % n
+    }
+
+    /// Power comes, and goes again in recovery after `events` of the drive.
+    fn recover(&mut self, events: u64) -> Option<Run> {
+        let medium = self.medium.take().expect("power is off");
+        let timing = self.setup.timing();
+        let device = Device::restore(&self.geometry, &timing, medium, &self.chunks).unwrap();
+        let device = Rc::new(RefCell::new(device));
+        let left = Rc::new(Cell::new(events));
+        let (geometry, fuse) = (self.geometry, left.clone());
+        let below = Fuse { device: device.clone(), geometry, timing, left };
+        let link = match self.setup.link {
+            true => LinkTiming { controller: 3_000, latency: 2_000, rate: 1_000_000_000 },
+            false => LinkTiming::default(),
+        };
+        match Pblk::recover(Link::new(link, below), self.config(), Time::ZERO) {
+            Ok((drive, now)) => {
+                let (queue, done) = (Ring::new(64), Ring::new(64));
+                let open = vec![None; AT_ONCE];
+                Some(Run { drive, device, fuse, now, queue, done, open })
+            }
+            Err(PblkError::Recovery(Status::ABORTED)) => {
+                assert_eq!(fuse.get(), 0, "only a cut stops recovery");
+                self.seen.cut_recoveries += 1;
+                self.take(device);
+                None
+            }
+            Err(e) => panic!("{e}"),
+        }
+    }
+
+    /// Power goes.
+    fn cut(&mut self, run: Run) {
+        self.seen.cuts += 1;
+        self.seen.collections += run.drive.counters().collections;
+        drop(run.drive);
+        self.take(run.device);
+    }
+
+    fn take(&mut self, device: Shared) {
+        let device = Rc::into_inner(device).expect("the drive is gone").into_inner();
+        self.chunks = device.chunks().to_vec();
+        self.medium = Some(device.cut());
+    }
+
+    /// Lets the next thing happen. False when the power is gone.
+    fn step(&mut self, run: &mut Run) -> bool {
+        let Some(at) = run.drive.next_event() else {
+            assert_eq!(run.fuse.get(), 0, "the drive hangs: {:?}", run.drive.counters());
+            return false;
+        };
+        run.now = run.now.max(at);
+        run.drive.advance(run.now, &mut run.done);
+        // What ends in the moment of the cut never reached the host.
+        if run.fuse.get() == 0 {
+            return false;
+        }
+        while let Some(done) = run.done.pop() {
+            assert_eq!(done.status, Status::SUCCESS);
+            let slot = &mut run.open[done.id as usize];
+            let (op, fua, first, count, begin) = slot.take().expect("completes once");
+            let end = self.model.tick();
+            match op {
+                BlockOp::Flush => self.model.flushed(begin),
+                BlockOp::Read => {}
+                _ => self.model.each(first, count, begin, |w| {
+                    w.end = end;
+                    w.durable |= fua;
+                }),
+            }
+        }
+        run.drive.submit(run.now, &mut run.queue);
+        true
+    }
+
+    /// One more request, when there is room for one. False when the power is
+    /// gone.
+    fn work(&mut self, run: &mut Run) -> bool {
+        let Some(slot) = run.open.iter().position(Option::is_none) else { return self.step(run) };
+        let total = self.model.sectors.len() as u64;
+        let op = match self.below(100) {
+            n if n < self.setup.trims => BlockOp::Trim,
+            n if n < self.setup.trims * 3 / 2 => BlockOp::WriteZeroes,
+            90..94 => BlockOp::Flush,
+            94.. => BlockOp::Read,
+            _ => BlockOp::Write,
+        };
+        let mut len = 1 + self.below(8) * self.below(5);
+        let mut first = self.below(total);
+        if !self.setup.partial || op == BlockOp::Trim || self.below(2) == 0 {
+            first -= first % SECTORS as u64;
+            len = len.next_multiple_of(SECTORS as u64);
+        }
+        let len = len.min(total - first);
+        let (first, count) = (first as usize, len as usize);
+        let fua = op == BlockOp::Write && self.below(20) == 0;
+        self.ids += 1;
+        let data = matches!(op, BlockOp::Read | BlockOp::Write);
+        let mut buffer = Buffer::empty();
+        if data {
+            buffer = Buffer::zeroed(run.drive.shape().stored(len * 512)).unwrap();
+        }
+        let begin = self.model.tick();
+        if op == BlockOp::Write {
+            self.fill(first, &mut buffer);
+        }
+        if !matches!(op, BlockOp::Read | BlockOp::Flush) {
+            let trim = op != BlockOp::Write;
+            for sector in first..first + count {
+                let value = if trim { 0 } else { self.value(sector) };
+                let write = Write { value, begin, end: u64::MAX, durable: false };
+                self.model.begin(sector, write);
+            }
+        }
+        run.open[slot] = Some((op, fua, first, count, begin));
+        let (offset, len) =
+            if op == BlockOp::Flush { (0, 0) } else { (first as u64 * 512, len * 512) };
+        run.queue.push(BlockReq { id: slot as u64, op, fua, offset, len, buffer }).unwrap();
+        run.drive.submit(run.now, &mut run.queue);
+        // Some time passes now and then.
+        (0..self.below(6)).all(|_| run.drive.next_event().is_none() || self.step(run))
+    }
+
+    fn value(&self, sector: usize) -> u64 {
+        (self.ids << 24) | sector as u64
+    }
+
+    /// Where only digests are kept, a block has the value of its first sector.
+    fn fill(&self, first: usize, buffer: &mut Buffer) {
+        let each = self.setup.kept as usize / SECTORS;
+        let (each, step) = if each < 8 { (8, SECTORS) } else { (each, 1) };
+        for (i, sector) in buffer.bytes_mut().chunks_mut(each).enumerate() {
+            let value = self.value(first + i * step);
+            sector.chunks_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
+        }
+    }
+
+    /// Reads all, and calls `check` with each sector and its value.
+    fn read_all(&mut self, run: &mut Run, check: impl Fn(&Model, usize, u64)) {
+        let whole = !self.setup.partial;
+        for block in 0..self.model.sectors.len() / SECTORS {
+            let buffer = Buffer::zeroed(self.setup.kept as usize).unwrap();
+            let offset = block as u64 * BLOCK;
+            let req = BlockReq { id: 0, op: BlockOp::Read, fua: false, offset, len: BLOCK, buffer };
+            run.queue.push(req).unwrap();
+            run.drive.submit(run.now, &mut run.queue);
+            let done = loop {
+                if let Some(done) = run.done.pop() {
+                    break done;
+                }
+                let at = run.drive.next_event().expect("a read ends");
+                run.now = run.now.max(at);
+                run.drive.advance(run.now, &mut run.done);
+            };
+            assert_eq!(done.status, Status::SUCCESS);
+            let word = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap());
+            let mut values = done.buffer.bytes().chunks(512).map(|sector| {
+                assert!(sector.chunks(8).all(|w| w == &sector[..8]), "a torn sector");
+                word(sector)
+            });
+            let mut ids = Vec::new();
+            for i in 0..SECTORS {
+                let sector = block * SECTORS + i;
+                let value = match self.setup.kept {
+                    4096 => values.next().unwrap(),
+                    8 if word(done.buffer.bytes()) == 0 => 0,
+                    8 => word(done.buffer.bytes()) + i as u64,
+                    _ => return,
+                };
+                check(&self.model, sector, value);
+                ids.push(value >> 24);
+                self.model.sectors[sector] = vec![Write::settled(value)];
+            }
+            assert!(!whole || ids.iter().all(|&id| id == ids[0]), "block {block} is torn: {ids:?}");
+        }
+    }
+
+    /// Recovers, now and then cut short.
+    fn power_up(&mut self) -> Run {
+        while self.below(3) == 0 {
+            let events = self.below(60);
+            if let Some(run) = self.recover(events) {
+                // It was quick enough; then the power goes now.
+                run.fuse.set(0);
+                self.cut(run);
+            }
+        }
+        let mut run = self.recover(u64::MAX).expect("no cut");
+        self.read_all(&mut run, |model, sector, value| {
+            let writes = &model.sectors[sector];
+            assert!(model.allows_after_cut(sector, value), "sector {sector}: {value}, {writes:?}");
+        });
+        run
+    }
+
+    /// A life with some cuts, and a quiet end.
+    fn live(&mut self, cuts: u64, events: u64) {
+        for _ in 0..cuts {
+            let mut run = self.power_up();
+            run.fuse.set(1 + self.below(events));
+            while self.work(&mut run) {}
+            self.cut(run);
+        }
+        let mut run = self.power_up();
+        for _ in 0..100 {
+            assert!(self.work(&mut run));
+        }
+        while run.open.iter().any(Option::is_some) {
+            assert!(self.step(&mut run));
+        }
+        self.read_all(&mut run, |model, sector, value| {
+            let writes = &model.sectors[sector];
+            assert!(model.allows(sector, value), "sector {sector}: {value}, {writes:?}");
+        });
+        self.seen.collections += run.drive.counters().collections;
+    }
+}
+
+fn victims() -> impl Strategy<Value = Victim> {
+    prop_oneof![
+        3 => Just(Victim::Greedy),
+        1 => Just(Victim::Fifo),
+        1 => Just(Victim::Random),
+        1 => Just(Victim::DChoices(3))
+    ]
+}
+
+fn setups() -> impl Strategy<Value = Setup> {
+    let shape = (1u32..3, 1u32..3, 3u32..6, 0u32..2, 0u32..2);
+    let modes = (any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.2));
+    let kept = prop_oneof![4 => Just(4096u32), 1 => Just(8)];
+    (
+        shape,
+        victims(),
+        modes,
+        kept,
+        60u64..92,
+        prop_oneof![2 => Just(0u64), 1 => 1u64..20],
+        any::<u64>(),
+    )
+        .prop_map(|(shape, victim, (partial, link, instant), kept, fill, trims, seed)| {
+            let dim = Dimensions {
+                groups: shape.0,
+                pus: shape.1,
+                chunks: DATA_CHUNKS,
+                pages: shape.2,
+                planes: 1 << shape.3,
+                page_bytes: 4096 << shape.4,
+            };
+            let partial = partial && kept == 4096;
+            Setup { dim, kept, fill, victim, partial, trims, link, instant, seed }
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+    #[test]
+    fn what_was_flushed_survives_any_cut(setup in setups(), cuts in 1u64..5) {
+        let mut bench = Bench::new(setup);
+        bench.live(cuts, 1500);
+    }
+}
+
+/// A small drive on which nothing is random.
+fn plain(kept: u32) -> Bench {
+    let dim = Dimensions {
+        groups: 2,
+        pus: 1,
+        chunks: DATA_CHUNKS,
+        pages: 4,
+        planes: 2,
+        page_bytes: 8192,
+    };
+    let setup = Setup {
+        dim,
+        kept,
+        fill: 80,
+        victim: Victim::Greedy,
+        partial: false,
+        trims: 0,
+        link: false,
+        instant: false,
+        seed: 5,
+    };
+    Bench::new(setup)
+}
+
+/// Does one request on block `block` and waits for its end.
+fn one(bench: &mut Bench, run: &mut Run, op: BlockOp, block: u64, value: u64) {
+    let data = op == BlockOp::Write;
+    let mut buffer = Buffer::zeroed(if data { bench.setup.kept as usize } else { 0 }).unwrap();
+    buffer.bytes_mut().chunks_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
+    let (offset, len) = if op == BlockOp::Flush { (0, 0) } else { (block * BLOCK, BLOCK) };
+    run.open[0] = Some((BlockOp::Read, false, 0, 0, 0));
+    run.queue.push(BlockReq { id: 0, op, fua: false, offset, len, buffer }).unwrap();
+    run.drive.submit(run.now, &mut run.queue);
+    while run.open[0].is_some() {
+        run.now = run.now.max(run.drive.next_event().expect("it ends"));
+        run.drive.advance(run.now, &mut run.done);
+        if let Some(done) = run.done.pop() {
+            assert_eq!(done.status, Status::SUCCESS);
+            run.open[0] = None;
+        }
+    }
+}
+
+/// Written, given up and written again, all in one row: of the two copies with
+/// one sequence number the second is the block.
+#[test]
+fn a_block_written_twice_in_a_row_keeps_the_second() {
+    let mut bench = plain(4096);
+    let mut run = bench.recover(u64::MAX).unwrap();
+    one(&mut bench, &mut run, BlockOp::Write, 1, 11);
+    one(&mut bench, &mut run, BlockOp::Trim, 1, 0);
+    one(&mut bench, &mut run, BlockOp::Write, 1, 22);
+    one(&mut bench, &mut run, BlockOp::Flush, 0, 0);
+    // Until its chunk is full.
+    for block in 2..2 + 2 * u64::from(bench.geometry.chunk_blocks()) {
+        one(&mut bench, &mut run, BlockOp::Write, block, 33);
+    }
+    one(&mut bench, &mut run, BlockOp::Flush, 0, 0);
+    bench.cut(run);
+    let mut run = bench.recover(u64::MAX).unwrap();
+    bench.read_all(&mut run, |_, sector, value| {
+        if sector / SECTORS == 1 {
+            assert_eq!(value, 22);
+        }
+    });
+}
+
+/// The map, and what was collected, do not depend on what the medium keeps;
+/// after a clean end recovery finds every block as it was.
+#[test]
+fn a_clean_end_loses_nothing_on_any_medium() {
+    let mut states = Vec::new();
+    for kept in [4096, 8, 0] {
+        let mut bench = plain(kept);
+        let mut run = bench.recover(u64::MAX).unwrap();
+        let blocks = run.drive.shape().bytes / BLOCK;
+        let mut last = vec![0; blocks as usize];
+        for i in 1..blocks * 8 {
+            let block = bench.below(blocks);
+            one(&mut bench, &mut run, BlockOp::Write, block, i);
+            last[block as usize] = i;
+        }
+        one(&mut bench, &mut run, BlockOp::Flush, 0, 0);
+        assert!(run.drive.counters().collections > 10);
+        bench.cut(run);
+        let mut run = bench.recover(u64::MAX).unwrap();
+        states.push(run.drive.state_hash());
+        bench.read_all(&mut run, |_, sector, value| {
+            // Of a digest the reader makes a value for each sector.
+            let within = if kept == 8 && value > 0 { sector % SECTORS } else { 0 };
+            assert_eq!(value - within as u64, last[sector / SECTORS]);
+        });
+    }
+    assert!(states.iter().all(|&state| state == states[0]), "{states:x?}");
+}
+
+/// Programs a chunk row by row: the tags of its blocks, whose content is the
+/// address.
+fn program(device: &mut Device<RamMedium>, chunk: u32, tags: &[Tag]) {
+    let geometry = *device.geometry();
+    let row = geometry.row_blocks() as usize;
+    let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
+    for (i, tags) in tags.chunks_exact(row).enumerate() {
+        let mut buffer = Buffer::zeroed(row * (8 + TAG_BYTES)).unwrap();
+        for (j, tag) in tags.iter().enumerate() {
+            buffer.bytes_mut()[j * 8..][..8].copy_from_slice(&tag.id.to_le_bytes());
+            tag.store(&mut buffer.bytes_mut()[row * 8 + j * TAG_BYTES..]);
+        }
+        let ppa = geometry.ppa(0, 0, chunk, (i * row) as u32);
+        let (op, count) = (VectorOp::Write, row as u8);
+        cmds.push(VectorCmd {
+            cookie: 0,
+            op,
+            content: Content::Tagged,
+            count,
+            ppa,
+            list: None,
+            buffer,
+        })
+        .unwrap();
+        device.submit(Time::ZERO, &mut cmds);
+        device.advance(Time::ZERO, &mut done);
+        assert_eq!(done.pop().expect("no time passes").status, Status::SUCCESS);
+    }
+}
+
+/// The tightest cut: no chunk is free, collection's has one row left, and the
+/// victim's last survivors just fit in it. Recovery must see that the others
+/// were moved, and must take that victim, whatever the policy.
+fn tightest(victim: Victim) {
+    let dim = Dimensions {
+        groups: 1,
+        pus: 1,
+        chunks: DATA_CHUNKS,
+        pages: 4,
+        planes: 1,
+        page_bytes: 16384,
+    };
+    let geometry = Geometry::new(with_reserve(dim)).unwrap();
+    let medium = RamMedium::new(&geometry, 8).unwrap();
+    let mut device = Device::new(&geometry, &Timing::default(), medium).unwrap();
+    let pad = Tag { id: u64::MAX, seq: 1 };
+    let mut next = 0;
+    let mut fresh = |count: u64| -> Vec<Tag> {
+        next += count;
+        (next - count..next).map(|id| Tag { id, seq: 10 + id }).collect()
+    };
+    // Behind the chunks for roots.
+    for chunk in 3..11 {
+        program(&mut device, chunk, &[vec![pad; 7], fresh(9)].concat());
+    }
+    let (earlier, moved, left) = (fresh(4), fresh(8), fresh(4));
+    program(&mut device, 11, &[vec![pad; 4], moved.clone(), left].concat());
+    program(&mut device, 12, &[earlier, moved].concat());
+    let blocks = 92;
+    let config = PblkConfig { bytes: blocks * BLOCK, data_chunks: 6, idle: 0, victim, seed: 1 };
+    let (mut drive, _) = Pblk::recover(device, config, Time::ZERO).unwrap();
+    // Only what is kept back for the target's own blocks is left.
+    let own = u64::from(geometry.chunks() - 3 - 10);
+    assert!(drive.free_chunks() <= own);
+    let (mut queue, mut done) = (Ring::new(1), Ring::new(1));
+    let mut one = |op, block: u64, value: u64| -> u64 {
+        let mut buffer = Buffer::zeroed(8).unwrap();
+        buffer.bytes_mut().copy_from_slice(&value.to_le_bytes());
+        let offset = block * BLOCK;
+        queue.push(BlockReq { id: 0, op, fua: false, offset, len: BLOCK, buffer }).unwrap();
+        drive.submit(Time::ZERO, &mut queue);
+        while done.is_empty() {
+            let at = drive.next_event().unwrap_or_else(|| panic!("{victim:?} hangs"));
+            drive.advance(at, &mut done);
+        }
+        let done = done.pop().expect("it is not empty");
+        assert_eq!(done.status, Status::SUCCESS);
+        u64::from_le_bytes(done.buffer.bytes().try_into().unwrap())
+    };
+    for block in 0..88 {
+        assert_eq!(one(BlockOp::Read, block, 99), block);
+    }
+    for i in 0..blocks * 10 {
+        one(BlockOp::Write, i * 7 % blocks, i * 7 % blocks + 1000);
+    }
+    for block in 0..blocks {
+        assert_eq!(one(BlockOp::Read, block, 99), block + 1000);
+    }
+}
+
+#[test]
+fn collection_goes_on_after_the_tightest_cut() {
+    for victim in [Victim::Greedy, Victim::Fifo, Victim::Random, Victim::DChoices(2)] {
+        tightest(victim);
+    }
+}
+
+/// A drive that stops answering is an error, and recovers when it is back.
+#[test]
+fn a_drive_that_stops_is_an_error() {
+    let mut bench = plain(8);
+    let mut run = bench.recover(u64::MAX).unwrap();
+    one(&mut bench, &mut run, BlockOp::Write, 0, 1);
+    one(&mut bench, &mut run, BlockOp::Flush, 0, 0);
+    bench.cut(run);
+    assert!(bench.recover(1).is_none());
+    assert_eq!(bench.seen.cut_recoveries, 1);
+    assert!(bench.recover(u64::MAX).is_some());
+}
+
+/// The cuts of the property fall where they should.
+#[test]
+fn cuts_meet_collection_and_recovery() {
+    let mut seen = Seen::default();
+    for seed in 0..40 {
+        let mut bench = Bench::new(Setup { fill: 85, seed, ..plain(8).setup });
+        bench.live(3, 1500);
+        seen.cuts += bench.seen.cuts;
+        seen.cut_recoveries += bench.seen.cut_recoveries;
+        seen.collections += bench.seen.collections;
+    }
+    assert!(seen.cuts >= 120 && seen.cut_recoveries > 20 && seen.collections > 500, "{seen:?}");
+}

@@ -1,0 +1,153 @@
+//! A row behind one whose program failed is programmed, counts for nothing,
+//! and is sent again: what is left of it where it was first is never newer
+//! than what came after, whatever a checkpoint noted meanwhile.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use device::{Device, Link};
+use flash::{Dimensions, Geometry, LinkTiming, Medium, Moved, Ppa, RamMedium, Timing};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
+use targets::{Pblk, PblkConfig, Victim, with_reserve};
+
+const DATA_CHUNKS: u32 = 8;
+
+/// Blocks of a row.
+const ROW: u64 = 4;
+
+/// Blocks that are written in turn: more than a row.
+const BLOCKS: u64 = 5;
+
+/// A medium that fails the program of a certain number.
+struct Failing {
+    inner: RamMedium,
+    left: Rc<Cell<u32>>,
+}
+
+impl Medium for Failing {
+    fn kept(&self) -> u32 {
+        self.inner.kept()
+    }
+    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        self.left.set(self.left.get().wrapping_sub(1));
+        if self.left.get() == 0 {
+            return Moved::Failed;
+        }
+        self.inner.program(at, count, data, tags)
+    }
+    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
+        self.inner.read(at, count, data, tags)
+    }
+    fn reset(&mut self, chunk: Ppa) -> Moved {
+        self.inner.reset(chunk)
+    }
+    fn barrier(&mut self) -> Moved {
+        self.inner.barrier()
+    }
+}
+
+fn timing() -> Timing {
+    Timing { read: vec![1_000], program: vec![5_000], erase: 3_000, ..Timing::default() }
+}
+
+struct Host {
+    drive: Pblk<Link<Device<Failing>>>,
+    now: Time,
+    queue: Ring<BlockReq>,
+    done: Ring<BlockDone>,
+    geometry: Geometry,
+    config: PblkConfig,
+    link: LinkTiming,
+}
+
+impl Host {
+    /// A drive whose `fail`-th program fails. Its link is slower than its
+    /// flash, so that rows are long on their way.
+    fn new(fail: u32) -> Host {
+        let dim = Dimensions {
+            groups: 2,
+            pus: 2,
+            chunks: DATA_CHUNKS,
+            pages: 8,
+            planes: 1,
+            page_bytes: 16384,
+        };
+        let geometry = Geometry::new(with_reserve(dim)).unwrap();
+        let link = LinkTiming { latency: 3_000, controller: 1_000, rate: 1_000_000_000 };
+        let inner = RamMedium::new(&geometry, 8).unwrap();
+        let medium = Failing { inner, left: Rc::new(Cell::new(fail)) };
+        let device = Device::new(&geometry, &timing(), medium).unwrap();
+        let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
+        let config = PblkConfig {
+            bytes: space / 2 * BLOCK_BYTES,
+            data_chunks: DATA_CHUNKS,
+            idle: 0,
+            victim: Victim::Greedy,
+            seed: 7,
+        };
+        let drive = Pblk::new(Link::new(link, device), config).unwrap();
+        let (queue, done) = (Ring::new(8), Ring::new(8));
+        Host { drive, now: Time::ZERO, queue, done, geometry, config, link }
+    }
+
+    /// Power goes, and comes again.
+    fn restart(self) -> Host {
+        let device = self.drive.into_device().into_below();
+        let chunks = device.chunks().to_vec();
+        let device = Device::restore(&self.geometry, &timing(), device.cut(), &chunks).unwrap();
+        let link = Link::new(self.link, device);
+        let (drive, now) = Pblk::recover(link, self.config, Time::ZERO).unwrap();
+        Host { drive, now, queue: Ring::new(8), done: Ring::new(8), ..self }
+    }
+
+    fn one(&mut self, op: BlockOp, block: u64, value: u64) -> u64 {
+        let moves = op != BlockOp::Flush;
+        let mut buffer = Buffer::zeroed(if moves { 8 } else { 0 }).unwrap();
+        if moves {
+            buffer.bytes_mut().copy_from_slice(&value.to_le_bytes());
+        }
+        let len = if moves { BLOCK_BYTES } else { 0 };
+        let req = BlockReq { id: 0, op, fua: false, offset: block * BLOCK_BYTES, len, buffer };
+        assert!(self.queue.push(req).is_ok());
+        loop {
+            self.drive.submit(self.now, &mut self.queue);
+            let at = self.drive.next_event().expect("the drive hangs");
+            self.now = self.now.max(at);
+            self.drive.advance(self.now, &mut self.done);
+            if let Some(done) = self.done.pop() {
+                assert_eq!(done.status, Status::SUCCESS);
+                return done.buffer.bytes().try_into().map_or(0, u64::from_le_bytes);
+            }
+        }
+    }
+}
+
+/// Writes the same blocks again and again, of which the `fail`-th row fails,
+/// then from row `turn` on others, and cuts a while after: each block is as it
+/// was written last.
+fn cut_after(fail: u32, turn: u32) {
+    let mut host = Host::new(fail);
+    let mut last = [0; 300];
+    for value in 1..=ROW * u64::from(turn + 24) {
+        let others = if value > ROW * u64::from(turn) { BLOCKS } else { 0 };
+        // Some that stay, so that no chunk is empty.
+        let block = if value % 7 == 0 { 2 * BLOCKS + value / 7 } else { others + value % BLOCKS };
+        host.one(BlockOp::Write, block, value);
+        last[block as usize] = value;
+    }
+    host.one(BlockOp::Flush, 0, 0);
+    let mut host = host.restart();
+    for (block, &value) in last.iter().enumerate() {
+        let read = host.one(BlockOp::Read, block as u64, 0);
+        assert_eq!(read, value, "block {block}: row {fail} failed, others from {turn}");
+    }
+}
+
+#[test]
+fn a_row_that_was_sent_again_is_not_newer_where_it_was_first() {
+    for fail in 40..80 {
+        for more in 4..10 {
+            cut_after(fail, fail + more);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A drive with an SLC cache, seen by its user: fast until the cache is full,
+//! then as slow as without one, and fast again after a rest. In virtual time,
+//! so the figures are the same on any machine.
+
+use device::Device;
+use flash::{Geometry, Profile, RamMedium};
+use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
+use targets::{Pblk, PblkConfig, Victim, with_reserve};
+
+const MIB: u64 = 1 << 20;
+
+struct Load {
+    drive: Pblk<Device<RamMedium>>,
+    queue: Ring<BlockReq>,
+    done: Ring<BlockDone>,
+    /// Where the next write goes.
+    offset: u64,
+    now: Time,
+}
+
+impl Load {
+    /// `tlc` cut down to four parallel units of one plane.
+    fn new(slc_cache: &str) -> Load {
+        let mut profile = Profile::builtin("tlc").unwrap();
+        profile.set("slc_cache", slc_cache).unwrap();
+        let mut dim = profile.dimensions;
+        (dim.groups, dim.pus, dim.planes, dim.chunks) = (2, 2, 1, 16);
+        let geometry = Geometry::new(with_reserve(dim)).unwrap();
+        let medium = RamMedium::new(&geometry, 0).unwrap();
+        let device = Device::new(&geometry, &profile.timing, medium).unwrap();
+        let config = PblkConfig {
+            bytes: 128 * MIB,
+            data_chunks: 16,
+            idle: 0,
+            victim: Victim::Greedy,
+            seed: 5,
+        };
+        let drive = Pblk::new(device, config).unwrap();
+        let (queue, done) = (Ring::new(4096), Ring::new(1024));
+        Load { drive, queue, done, offset: 0, now: Time::ZERO }
+    }
+
+    /// Writes so much behind the last, 64 KiB a request, and waits for it and
+    /// a flush. Bytes a second.
+    fn write(&mut self, bytes: u64) -> f64 {
+        let start = self.now;
+        let req = |op, offset, len| {
+            let buffer = Buffer::empty();
+            BlockReq { id: 0, op, fua: false, offset, len, buffer }
+        };
+        for _ in 0..bytes >> 16 {
+            self.queue.push(req(BlockOp::Write, self.offset, 1 << 16)).unwrap();
+            self.offset += 1 << 16;
+        }
+        self.queue.push(req(BlockOp::Flush, 0, 0)).unwrap();
+        let mut left = self.queue.len();
+        while left > 0 {
+            self.drive.submit(self.now, &mut self.queue);
+            self.now = self.drive.next_event().expect("something is under way");
+            self.drive.advance(self.now, &mut self.done);
+            left -= self.done.len();
+            assert!(self.done.drain().all(|done| done.status.is_ok()));
+        }
+        bytes as f64 * 1e9 / (self.now - start) as f64
+    }
+
+    /// Nothing for a while.
+    fn rest(&mut self, ns: u64) {
+        let end = self.now + ns;
+        while let Some(at) = self.drive.next_event().filter(|&at| at <= end) {
+            self.drive.advance(at, &mut self.done);
+        }
+        self.now = end;
+    }
+}
+
+#[test]
+fn a_burst_is_fast_until_the_cache_is_full_and_again_after_a_rest() {
+    let mut without = Load::new("none");
+    let slow = without.write(24 * MIB);
+    // Four units of two blocks of 64 rows of 16 KiB.
+    let mut with = Load::new("8m");
+    let burst = with.write(6 * MIB);
+    // A row is 16 KiB: 20.48 us on the channel, and 250 us against a mean of
+    // 2926.5 us in the array.
+    assert!(burst > 8.0 * slow, "{burst} against {slow}");
+    // The rest of the room goes at the speed of the cache.
+    let after = with.write(32 * MIB);
+    assert!(after < 1.2 * slow, "{after} against {slow}: the cache is full");
+    let full = with.drive.device().health(with.now).slc;
+    assert_eq!((full.rows, full.cached, full.folded), (512, 512, 0));
+    assert!(full.direct > 1900, "the rest of 38 MiB: {}", full.direct);
+    // 128 rows of each unit, 2.95 ms each, and two erases: 384 ms, from when the
+    // unit has nothing else to do.
+    with.rest(400_000_000);
+    let rested = with.drive.device().health(with.now).slc;
+    assert_eq!((rested.cached, rested.folded, rested.erases), (0, 512, 8));
+    let again = with.write(6 * MIB);
+    assert!(again > 0.95 * burst, "{again} against {burst}");
+    // Half a rest empties about half of it.
+    with.write(8 * MIB);
+    with.rest(200_000_000);
+    let half = with.drive.device().health(with.now).slc;
+    assert!((150..350).contains(&half.cached), "{half:?}");
+}
