@@ -31,6 +31,10 @@ pub(crate) const MAGIC: &[u8; 8] = b"ssdkitDF";
 /// What one begins with that is being made.
 pub(crate) const UNFINISHED: &[u8; 8] = b"ssdkitUF";
 
+/// What one begins with that is whole and gets its name: a drive under any name,
+/// and left over under that of an unfinished one.
+pub(crate) const NAMELESS: &[u8; 8] = b"ssdkitWF";
+
 /// Bytes of the header before its texts.
 pub const FIXED_BYTES: usize = 64;
 
@@ -157,7 +161,7 @@ impl Header {
     /// How many bytes the header has that begins with `fixed`.
     pub(crate) fn bytes(fixed: &[u8; FIXED_BYTES]) -> Result<usize, FileError> {
         match fixed.first_chunk() {
-            Some(MAGIC) => {}
+            Some(MAGIC | NAMELESS) => {}
             Some(UNFINISHED) => return Err(FileError::Unfinished),
             _ => return Err(FileError::Foreign),
         }

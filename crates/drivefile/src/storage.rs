@@ -72,6 +72,10 @@ const LARGE_PAGE: u64 = 4 << 20;
 /// every lock for a moment.
 const LOCK_TRIES: u32 = 5;
 
+/// How often the system's list of locks is read: one is left out now and then
+/// while others come and go.
+const LOCK_LOOKS: u32 = 8;
+
 /// How often a name is opened that gets another file meanwhile.
 const OPEN_TRIES: u32 = 8;
 
@@ -182,7 +186,8 @@ pub(crate) fn lock(file: &File, path: &Path, how: FlockOperation) -> Result<(), 
             Err(e) => return Err(named(path, "locking it", &e.into())),
         }
     }
-    let by = holder(file).map_or("another process".into(), |id| format!("process {id}"));
+    let by = (0..LOCK_LOOKS).find_map(|_| holder(file));
+    let by = by.map_or("another process".into(), |id| format!("process {id}"));
     Err(FileError::InUse { path: path.into(), by })
 }
 

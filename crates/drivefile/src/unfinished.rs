@@ -3,9 +3,10 @@
 //! Guarantees: until it is finished it lies beside its name, as
 //! `NAME.unfinished`, and cannot be opened: it begins with `ssdkitUF`. When
 //! [`Unfinished::finish`] returns it is whole, durable, and has its name, and so
-//! has nothing else. One that was left by a killed process is taken over by the
-//! next that makes a file of the same name; one that somebody still makes is
-//! refused. Fails as the system does; then nothing is left.
+//! has nothing else. One that was left by a killed process, whenever it was
+//! killed, is taken over by the next that makes a file of the same name; one
+//! that somebody still makes is refused. Fails as the system does; then nothing
+//! is left.
 
 use std::fs;
 use std::io;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use crate::header::{MAGIC, UNFINISHED};
+use crate::header::{MAGIC, NAMELESS, UNFINISHED};
 use crate::open::read_header;
 use crate::{DriveFile, FileError, FileStorage, Header, Storage};
 
@@ -79,9 +80,10 @@ impl Unfinished {
         let failed = |e: io::Error| FileError::system("finishing it", &e);
         // Nobody may ever find it half written, not even under the other name.
         self.storage.sync().map_err(failed)?;
-        self.storage.write_durable(0, MAGIC).map_err(failed)?;
+        self.storage.write_durable(0, NAMELESS).map_err(failed)?;
         self.place.publish().map_err(|e| FileError::system("giving it its name", &e))?;
         self.finished = true;
+        self.storage.write(0, MAGIC).map_err(failed)?;
         self.place.sync().map_err(|e| FileError::system("syncing its folder", &e))
     }
 }
@@ -144,7 +146,7 @@ fn is_left_over(storage: &FileStorage) -> bool {
         Ok(_) if storage.read(0, &mut begin).is_err() => false,
         Ok(_) if begin == [0; MAGIC.len()] => storage.is_a_hole(),
         Ok(_) if begin == *MAGIC => is_half_shared(storage),
-        Ok(_) => begin == *UNFINISHED,
+        Ok(_) => begin == *UNFINISHED || begin == *NAMELESS,
         Err(_) => false,
     }
 }

@@ -11,6 +11,7 @@ use super::folder::Folder;
 use super::{Block, Rng, chunk, header, program, reads_as};
 use crate::copy::{save_in, share};
 use crate::disk::Disk;
+use crate::header::NAMELESS;
 use crate::{DriveFile, FileError, Unfinished, clone, save};
 
 /// A drive in memory: one chunk is full, one in part.
@@ -144,7 +145,9 @@ fn what_a_killed_one_left_is_taken_over_and_what_is_anothers_is_not() {
     assert!(matches!(busy, FileError::InUse { .. }), "{busy}");
     drop(left);
     assert!(!beside.exists() && !path.exists(), "it was given up, not killed");
-    for left in [&image[..], &[][..]] {
+    // Killed before it got its name, too.
+    let nameless = [&NAMELESS[..], &image[8..]].concat();
+    for left in [&image[..], &nameless, &[][..]] {
         fs::write(&beside, left).unwrap();
         if left.is_empty() {
             // As one that has its length, and nothing yet.
