@@ -225,9 +225,8 @@ impl Units {
         let mut ops = Slots::new(max_ops + folds);
         let slc = Slc::new(geometry, timing, || ops.take(Op::default()))?;
         let same_read = timing.read.len() == 1 && slc.is_none();
-        // With none, what never ceases to be written would starve reads. With an
-        // SLC cache reads have no bound: cut with one, drives lost blocks.
-        let read_burst = if slc.is_some() { u32::MAX } else { timing.read_burst.max(1) };
+        // With none, what never ceases to be written would starve reads.
+        let read_burst = timing.read_burst.max(1);
         Ok(Units {
             geometry: *geometry,
             timing: Timing { read_burst, ..timing.clone() },

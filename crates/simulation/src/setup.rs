@@ -222,6 +222,7 @@ fn timing(rng: &mut Rng) -> Timing {
         channel_rate: one_of(rng, &[0, 400_000_000, 1_200_000_000]),
         tags_on_channel: rng.below(2) == 0,
         reads_first: rng.below(4) > 0,
+        read_burst: one_of(rng, &[1, 4, 64]),
         suspend: rng.below(2) == 0,
         suspend_time: 5_000,
         resume_time: 5_000,

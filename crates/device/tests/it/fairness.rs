@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use crate::common::{Rig, cmd, geometry, written};
 use device::{Device, VectorOp};
 use flash::profile::Profile;
-use flash::{RamMedium, Timing};
+use flash::slc::WHOLE;
+use flash::{RamMedium, SlcCache, SlcSize, Timing};
 use port::{Port, Time};
 
 use VectorOp::{Read, Reset, Write};
@@ -189,5 +190,32 @@ fn among_writes_reads_have_their_turn_with_any_bound() {
             let turns = ended.windows(2).all(|two| two[1] > two[0]);
             assert!(turns, "{read_burst}: reads done when each of the others was: {ended:?}");
         }
+    }
+}
+
+/// What waits behind a fold has its turn when the fold has had its own: reads
+/// that went before the one went before the other.
+#[test]
+fn reads_that_went_before_a_fold_went_before_what_waited_behind_it() {
+    const US: u64 = 1000;
+    for read_burst in [1, 3, 8] {
+        let size = SlcSize::Bytes(4 * 8192);
+        let slc = SlcCache { size, read: 20 * US, program: 200 * US, idle: 5000 * US, mark: WHOLE };
+        let (suspend, erase) = (true, 3000 * US);
+        let t = Timing { read: vec![50 * US], program: vec![900 * US], erase, ..Timing::default() };
+        let timing = Timing { read_burst, suspend, slc, ..t };
+        let mut stream = Stream::new(&timing, 1, 0);
+        let g = *device::OpenChannel::geometry(&stream.rig.port);
+        stream.rig.submit(0, cmd(OTHERS, Write, g.ppa(0, 0, 3, 0), 2));
+        // In the fold of that row.
+        stream.rig.run_to(Time((200 + 5000 + 100) * US));
+        stream.rig.all.clear();
+        (0..DEPTH).for_each(|_| stream.read(0));
+        let now = stream.rig.now.0;
+        stream.rig.submit(now, cmd(OTHERS, Write, g.ppa(0, 0, 3, 2), 2));
+        assert!(stream.run(1), "{read_burst}: the write waits for ever");
+        assert_eq!(stream.rig.port.health(stream.rig.now).slc.folded, 1);
+        let reads = stream.ended[0][0];
+        assert!(reads <= u64::from(read_burst), "{read_burst}: {reads} went before the write");
     }
 }

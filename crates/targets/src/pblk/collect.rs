@@ -701,6 +701,9 @@ impl<D: OpenChannel> Pblk<D> {
             self.send_log(now);
             return;
         }
+        if self.readers.hold(chunk) {
+            return;
+        }
         self.chunks[chunk].phase = Phase::Erasing;
         if stage.failed {
             // Whoever counts on its end comes later.

@@ -6,6 +6,7 @@ use port::{BLOCK_BYTES, BlockDone, BlockReq};
 use super::collect::{READS_PER_PU, Stage};
 use super::map::Map;
 use super::meta::DIRECTORY_ENTRIES;
+use super::readers::Readers;
 use super::requests::{Partial, Request};
 use super::table::Table;
 use super::{BACKLOG, DEPTH, OWN_ROWS, PARTIALS, USER_UNITS_PER_PU};
@@ -40,7 +41,7 @@ impl Memory {
             map: blocks.saturating_mul(Map::entry_bytes_of(bits)),
             directory: 8 * pages,
             valid: (1 << bits) / 8 + 4 * slots,
-            chunks: slots * (16 + size_of::<Stage>() as u64),
+            chunks: slots * (16 + size_of::<Stage>() as u64 + Readers::BYTES),
         }
     }
 }

@@ -37,6 +37,7 @@ mod mirrors;
 pub mod mutation;
 mod own;
 mod programs;
+mod readers;
 mod record;
 mod recover;
 mod refresh;
@@ -68,6 +69,7 @@ use log::Log;
 use map::Map;
 use meta::{ANCHORS, Meta, metadata_chunks};
 use programs::Stripe;
+use readers::Readers;
 use requests::{Flush, Partial, Request};
 use root::{Mirror, Root};
 use space::Space;
@@ -213,6 +215,7 @@ pub struct Pblk<D> {
     collectors: Vec<Collector>,
     /// By chunk: how far its collection is.
     chunks: Box<[collect::Stage]>,
+    readers: Readers,
     survivors: Vec<collect::Survivors>,
     meta: Meta,
     table: Table,
@@ -267,13 +270,18 @@ pub struct Pblk<D> {
     hints: Cell<usize>,
 }
 
+/// Where in a packed cookie its kind is, and the chunk of a read: an address has
+/// at most 44 bits.
+const KIND_SHIFT: u32 = 60;
+const CHUNK_SHIFT: u32 = 16;
+
 /// What a completion of the drive belongs to, and which one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cookie {
-    /// A user read: request.
-    Read(u32),
-    /// The old bytes of a part of a block: partial.
-    Partial(u32),
+    /// A user read: request, chunk.
+    Read(u32, usize),
+    /// The old bytes of a part of a block: partial, chunk.
+    Partial(u32, usize),
     /// A program: unit.
     Program(u32),
     /// A collection read: its buffer.
@@ -297,9 +305,12 @@ enum Cookie {
 impl Cookie {
     #[inline]
     fn pack(self) -> u64 {
+        const { assert!(DEPTH <= 1 << CHUNK_SHIFT && PARTIALS <= 1 << CHUNK_SHIFT) };
+        let of_chunk =
+            |number: u32, chunk: usize| (chunk as u64) << CHUNK_SHIFT | u64::from(number);
         let (kind, number) = match self {
-            Cookie::Read(n) => (0, n),
-            Cookie::Partial(n) => (1, n),
+            Cookie::Read(n, chunk) => return of_chunk(n, chunk),
+            Cookie::Partial(n, chunk) => return 1 << KIND_SHIFT | of_chunk(n, chunk),
             Cookie::Program(n) => (2, n),
             Cookie::Survivors(n) => (3, n),
             Cookie::Reset(n) => (4, n),
@@ -310,15 +321,17 @@ impl Cookie {
             Cookie::Sync => (9, 0),
             Cookie::Retire(n) => (10, n),
         };
-        (kind << 32) | u64::from(number)
+        (kind << KIND_SHIFT) | u64::from(number)
     }
 
     #[inline]
     fn unpack(cookie: u64) -> Cookie {
         let number = cookie as u32;
-        match cookie >> 32 {
-            0 => Cookie::Read(number),
-            1 => Cookie::Partial(number),
+        let of_chunk = u32::from(cookie as u16);
+        let chunk = (cookie << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT + CHUNK_SHIFT)) as usize;
+        match cookie >> KIND_SHIFT {
+            0 => Cookie::Read(of_chunk, chunk),
+            1 => Cookie::Partial(of_chunk, chunk),
             2 => Cookie::Program(number),
             3 => Cookie::Survivors(number),
             4 => Cookie::Reset(number),
@@ -399,6 +412,7 @@ impl<D: OpenChannel> Pblk<D> {
             stripe: Stripe::new(&geometry, at_once),
             collectors: Collector::all(&geometry),
             chunks: table(collect::Stage::default(), slots, "the target's chunks")?,
+            readers: Readers::new(slots)?,
             survivors: collect::Survivors::all(&geometry, row_bytes)?,
             leaving: Vec::new(),
             holders: BTreeMap::new(),
@@ -713,8 +727,14 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline(always)]
     fn handle(&mut self, now: Time, done: VectorDone) {
         match Cookie::unpack(done.cookie) {
-            Cookie::Read(request) => self.read_done(now, request, done.status, done.buffer),
-            Cookie::Partial(partial) => self.partial_done(now, partial, done),
+            Cookie::Read(request, chunk) => {
+                self.end_read(now, chunk);
+                self.read_done(now, request, done.status, done.buffer);
+            }
+            Cookie::Partial(partial, chunk) => {
+                self.end_read(now, chunk);
+                self.partial_done(now, partial, done);
+            }
             Cookie::Program(unit) => self.program_done(now, unit, done),
             Cookie::Survivors(buffer) => self.survivors_done(now, buffer, done),
             Cookie::Reset(chunk) => self.reset_done(now, chunk as usize, done.status),

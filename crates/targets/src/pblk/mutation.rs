@@ -28,11 +28,13 @@ pub enum Mutation {
     ForgetRecords,
     /// Copies that no longer count are sent all the same.
     SendStale,
+    /// A chunk is erased while a user reads it.
+    EraseUnderReads,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 11] = [
+    pub const ALL: [Mutation; 12] = [
         Mutation::SkipPage,
         Mutation::SkipOpenChunks,
         Mutation::TrimInMemory,
@@ -44,6 +46,7 @@ impl Mutation {
         Mutation::OldestWins,
         Mutation::ForgetRecords,
         Mutation::SendStale,
+        Mutation::EraseUnderReads,
     ];
 }
 

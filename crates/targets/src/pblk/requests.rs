@@ -151,7 +151,7 @@ impl<D: OpenChannel> Pblk<D> {
         (request.id, request.op, request.fua) = (id, op, false);
         (request.offset, request.len, request.taken) = (offset, len, 0);
         (request.left, request.status) = (1, Status::SUCCESS);
-        self.send(|| Self::run(Cookie::Read(slot), VectorOp::Read, ppa, 1, Content::Data, buffer));
+        self.send_read(|chunk| Cookie::Read(slot, chunk), ppa, 1, buffer);
     }
 
     /// Copies a block that is in the buffer, or nowhere.
@@ -257,9 +257,7 @@ impl<D: OpenChannel> Pblk<D> {
                 let request = &mut self.requests[slot];
                 let piece = request.pieces.take(count as usize * self.kept);
                 request.left += 1;
-                self.send(|| {
-                    Self::run(Cookie::Read(slot), VectorOp::Read, ppa, count, Content::Data, piece)
-                });
+                self.send_read(|chunk| Cookie::Read(slot, chunk), ppa, count, piece);
                 at += u64::from(count) * BLOCK_BYTES;
             } else {
                 self.read_held(slot, place, 0, self.kept);
@@ -324,8 +322,31 @@ impl<D: OpenChannel> Pblk<D> {
             held if !held.is_empty() => held,
             _ => self.scratch.pop().expect("each partial has a scratch block"),
         };
-        let cookie = Cookie::Partial(number);
-        self.send(|| Self::run(cookie, VectorOp::Read, ppa, 1, Content::Data, scratch));
+        self.send_read(|chunk| Cookie::Partial(number, chunk), ppa, 1, scratch);
+    }
+
+    /// Sends a read of neighbours in a row, for a user: until it has ended their
+    /// chunk is not erased.
+    #[inline(always)]
+    fn send_read(
+        &mut self,
+        cookie: impl FnOnce(usize) -> Cookie,
+        ppa: Ppa,
+        count: u32,
+        buffer: Buffer,
+    ) {
+        let chunk = self.geometry.chunk_index(ppa);
+        self.readers.begin(chunk);
+        let cookie = cookie(chunk);
+        self.send(|| Self::run(cookie, VectorOp::Read, ppa, count, Content::Data, buffer));
+    }
+
+    /// Such a read has ended.
+    #[inline(always)]
+    pub(super) fn end_read(&mut self, now: Time, chunk: usize) {
+        if self.readers.end(chunk) {
+            self.try_erase(now, chunk);
+        }
     }
 
     #[inline(always)]
