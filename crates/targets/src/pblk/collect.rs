@@ -701,17 +701,25 @@ impl<D: OpenChannel> Pblk<D> {
             self.send_log(now);
             return;
         }
+        self.chunks[chunk].phase = Phase::Erasing;
+        if !stage.failed {
+            let rank = self.rank_of_chunk(chunk);
+            self.collectors[rank].erasing += 1;
+        }
+        self.erase(chunk);
+    }
+
+    /// Erases a chunk, or lets it be retired, when nobody reads it any more.
+    #[inline]
+    pub(super) fn erase(&mut self, chunk: usize) {
         if self.readers.hold(chunk) {
             return;
         }
-        self.chunks[chunk].phase = Phase::Erasing;
-        if stage.failed {
+        if self.chunks[chunk].failed {
             // Whoever counts on its end comes later.
             self.leaving.push(chunk);
             return;
         }
-        let rank = self.rank_of_chunk(chunk);
-        self.collectors[rank].erasing += 1;
         let ppa = self.geometry.chunk_start(chunk);
         let cookie = Cookie::Reset(chunk as u32);
         self.send(|| Self::run(cookie, VectorOp::Reset, ppa, 1, Content::Data, Buffer::empty()));

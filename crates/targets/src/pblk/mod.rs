@@ -728,11 +728,11 @@ impl<D: OpenChannel> Pblk<D> {
     fn handle(&mut self, now: Time, done: VectorDone) {
         match Cookie::unpack(done.cookie) {
             Cookie::Read(request, chunk) => {
-                self.end_read(now, chunk);
+                self.end_read(chunk);
                 self.read_done(now, request, done.status, done.buffer);
             }
             Cookie::Partial(partial, chunk) => {
-                self.end_read(now, chunk);
+                self.end_read(chunk);
                 self.partial_done(now, partial, done);
             }
             Cookie::Program(unit) => self.program_done(now, unit, done),

@@ -50,3 +50,23 @@ impl Readers {
         holds
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_erase_waits_for_the_last_read() {
+        let mut readers = Readers::new(2).unwrap();
+        assert!(!readers.hold(0), "nobody reads it");
+        readers.begin(0);
+        readers.begin(0);
+        readers.begin(1);
+        assert!(readers.hold(0) && readers.hold(0));
+        assert!(!readers.end(1) && !readers.end(0), "another one reads it");
+        assert!(readers.end(0) && !readers.hold(0));
+        // That was then.
+        readers.begin(0);
+        assert!(!readers.end(0));
+    }
+}

@@ -343,9 +343,9 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Such a read has ended.
     #[inline(always)]
-    pub(super) fn end_read(&mut self, now: Time, chunk: usize) {
+    pub(super) fn end_read(&mut self, chunk: usize) {
         if self.readers.end(chunk) {
-            self.try_erase(now, chunk);
+            self.erase(chunk);
         }
     }
 
