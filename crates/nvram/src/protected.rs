@@ -97,6 +97,14 @@ pub(crate) struct Frozen {
     pub ranges: Vec<(u64, u64)>,
 }
 
+impl Frozen {
+    /// One more that was refused so.
+    pub fn hold(&mut self, status: Status, range: (u64, u64)) {
+        self.status = self.status.and(status);
+        self.ranges.push(range);
+    }
+}
+
 /// A protected cache over `P`, with its journal in `N`.
 pub struct Protected<P, N> {
     below: P,

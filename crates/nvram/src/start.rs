@@ -10,8 +10,10 @@
 //! next start tries again.
 //!
 //! A part of a block is refused, too, where the rest of the block cannot be
-//! read. It is tried a few times. A later entry that covers all of the block
-//! makes it good: then nothing is held back. Where there is none the drive is
+//! read. It is tried a few times, and then its first and last blocks apart from
+//! those between, so that only what cannot be written is held back. A later
+//! entry that covers all of the block makes it good. Where there is none the
+//! drive is
 //! read-only, until a start can read that block: to let other writes in, the
 //! journal would have to hold the part beside them for as long.
 
@@ -91,6 +93,18 @@ fn covers((first, len): (u64, u64), (offset, count): (u64, u64)) -> bool {
     first <= start && (offset + count).next_multiple_of(BLOCK_BYTES) <= first + len
 }
 
+/// The first and the last block of a range of several, and what is between.
+fn ends((offset, len): (u64, u64)) -> Option<impl Iterator<Item = (u64, u64)>> {
+    let end = offset + len;
+    let (head, tail) =
+        ((offset / BLOCK_BYTES + 1) * BLOCK_BYTES, (end - 1) / BLOCK_BYTES * BLOCK_BYTES);
+    let pieces = [(offset, head), (head, tail), (tail, end)];
+    (head < end).then(|| {
+        let some = pieces.into_iter().filter(|(from, to)| from < to);
+        some.map(|(from, to)| (from, to - from))
+    })
+}
+
 /// Writes entries again.
 struct Again<P> {
     below: P,
@@ -121,15 +135,36 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Again<P> {
                 return Err(JournalError::Entry { offset: crate::AREA_START + offset, what });
             }
             started.entries += 1;
-            let status = self.tried(op, first, len, &data)?;
-            if status.is_ok() {
-                frozen.ranges.retain(|&range| !covers((first, len), range));
-            } else {
-                frozen.status = frozen.status.and(status);
-                frozen.ranges.push((first, len));
-            }
+            self.enter(op, (first, len), &data, &mut frozen)?;
         }
         Ok((frozen, end - at))
+    }
+
+    /// An entry, in pieces where not all of it can be written.
+    fn enter(
+        &mut self,
+        op: BlockOp,
+        whole: (u64, u64),
+        data: &[u8],
+        frozen: &mut Frozen,
+    ) -> Result<(), JournalError> {
+        let mut pieces = vec![whole];
+        while let Some((first, len)) = pieces.pop() {
+            let from = if data.is_empty() { 0 } else { self.shape.stored(first - whole.0) };
+            let bytes = if data.is_empty() { 0 } else { self.shape.stored(len) };
+            let status = self.tried(op, first, len, &data[from..from + bytes])?;
+            if status.is_ok() {
+                frozen.ranges.retain(|&range| !covers((first, len), range));
+            } else if status == Status::UNRECOVERED_READ && (first, len) == whole {
+                match ends(whole) {
+                    Some(ends) => pieces.extend(ends),
+                    None => frozen.hold(status, whole),
+                }
+            } else {
+                frozen.hold(status, (first, len));
+            }
+        }
+        Ok(())
     }
 
     /// Whether an entry is about this drive.

@@ -75,7 +75,7 @@ fn an_entry_whose_block_cannot_be_read_is_tried_again_or_made_good() {
     // Refusals of block 3, whether a later write covers it, and whether the
     // drive takes writes then.
     for (refusals, later, takes) in
-        [(3, false, true), (4, true, true), (4, false, false), (9, true, false)]
+        [(3, false, true), (4, true, true), (4, false, false), (12, true, false)]
     {
         let mut host = Host::new(Fickle::new(4), ram(), 4);
         for (lba, count) in [(1, 1), (3, 1), (7, 2)] {
@@ -98,6 +98,26 @@ fn an_entry_whose_block_cannot_be_read_is_tried_again_or_made_good() {
         let mut host = Host::again(below, store, known);
         assert_eq!(host.port.frozen(), None);
         host.verify();
+    }
+}
+
+#[test]
+fn of_an_entry_only_the_block_that_cannot_be_read_is_held_back() {
+    // Blocks of the entry, the one that is written later, and what is withheld.
+    for (count, later, withheld) in [(3, None, Some(3)), (3, Some(3), None), (1, Some(3), None)] {
+        let mut host = Host::new(Fickle::new(5), ram(), 5);
+        assert!(host.one(BlockOp::Write, 3, count, false).status.is_ok());
+        if let Some(lba) = later {
+            assert!(host.one(BlockOp::Write, lba, 1, false).status.is_ok());
+        }
+        let (below, store, known) = host.cut();
+        // As often as the entry, and its first block, are tried.
+        below.set_unread(3, if count > 1 { 8 } else { 4 });
+        let host = Host::again(below, store, known);
+        assert_eq!(host.port.frozen().is_some(), withheld.is_some(), "{count} {later:?}");
+        for lba in 3..3 + count {
+            assert_eq!(host.port.withholds(lba * 4096, 4096), withheld == Some(lba), "{lba}");
+        }
     }
 }
 
