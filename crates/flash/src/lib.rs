@@ -11,6 +11,7 @@ pub mod medium;
 pub mod numbers;
 pub mod profile;
 pub mod reliability;
+mod rows;
 mod slabs;
 pub mod slc;
 pub mod timing;

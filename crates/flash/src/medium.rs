@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use port::lazy::table;
 use port::{BLOCK_BYTES, Lazy, OutOfMemory};
 
+use crate::rows::Rows;
 use crate::slabs::{Page, Slabs};
 use crate::{Chunk, Geometry, Ppa};
 
@@ -134,12 +135,16 @@ const SHIFT: usize = 16;
 
 /// A medium in memory.
 ///
-/// Memory is taken when a block is first written. Tags take 8 bytes a block:
-/// a chunk's sequence numbers are kept as distances from its first one. A chunk
-/// whose tags do not fit in that is kept whole in a side table.
+/// Memory is taken when a block is first written; whole blocks give theirs back
+/// when their chunk is reset. Tags take 8 bytes a block: a chunk's sequence
+/// numbers are kept as distances from its first one. A chunk whose tags do not
+/// fit in that is kept whole in a side table.
 pub struct RamMedium {
     geometry: Geometry,
     kept: u32,
+    /// Where all of a block is kept.
+    rows: Option<Rows>,
+    /// Where less is kept.
     data: Lazy<u8>,
     ids: Lazy<u32>,
     seqs: Lazy<i32>,
@@ -161,37 +166,49 @@ impl RamMedium {
     /// An empty medium that keeps `kept` bytes a block.
     pub fn new(geometry: &Geometry, kept: u32) -> Result<RamMedium, OutOfMemory> {
         let blocks = (1usize << geometry.address_bits()) + geometry.pu_slots() * SHIFT;
+        let keeps_all = u64::from(kept) == BLOCK_BYTES;
+        let part = if keeps_all { 0 } else { kept as usize };
         Ok(RamMedium {
             geometry: *geometry,
             kept,
-            data: Lazy::zeroed(blocks.saturating_mul(kept as usize), "the medium's data")?,
+            rows: if keeps_all { Some(Rows::new(geometry)?) } else { None },
+            data: Lazy::zeroed(blocks.saturating_mul(part), "the medium's data")?,
             ids: Lazy::zeroed(blocks, "the medium's tags")?,
             seqs: Lazy::zeroed(blocks, "the medium's tags")?,
             base: Lazy::zeroed(geometry.chunk_slots(), "the medium's chunks")?,
             aside: table(0, geometry.chunk_slots().div_ceil(64), "the medium's chunks")?,
             wide: HashMap::new(),
             whole: HashMap::new(),
-            pages: Slabs::default(),
+            pages: Slabs::new(BLOCK_BYTES as usize),
         })
     }
 
-    /// Bytes of memory that an empty one takes, and one of which every block was
-    /// written.
-    pub fn memory(geometry: &Geometry, kept: u32) -> (u64, u64) {
+    /// Bytes of memory that an empty one takes, and one that was written whole,
+    /// whose chunks hold `blocks` blocks at a time.
+    pub fn memory(geometry: &Geometry, kept: u32, blocks: u64) -> (u64, u64) {
         let slots = geometry.chunk_slots() as u64;
-        let block = u64::from(kept) + (size_of::<u32>() + size_of::<i32>()) as u64;
+        let (all, tag) = (geometry.blocks(), (size_of::<u32>() + size_of::<i32>()) as u64);
+        let keeps_all = u64::from(kept) == BLOCK_BYTES;
+        let held = if keeps_all { blocks } else { all };
+        let rows = if keeps_all { Rows::table_bytes(geometry, all) } else { 0 };
         let empty = slots.div_ceil(64) * 8;
-        (empty, empty + slots * 8 + geometry.blocks().saturating_mul(block))
+        let written = held.saturating_mul(kept.into()).saturating_add(all.saturating_mul(tag));
+        (empty, (empty + slots * 8 + rows).saturating_add(written))
     }
 
-    /// Takes the memory for all blocks now, and for `whole` of them to be stored
-    /// whole where the medium keeps less, so that real time never waits for the
-    /// system to find it. Where the system has none, the first writes fail. It
-    /// takes seconds for some GiB: `go_on` is asked now and then, and where it
-    /// says no, that is the end and the answer.
-    pub fn populate(&mut self, whole: u64, mut go_on: impl FnMut() -> bool) -> bool {
-        if u64::from(self.kept) < BLOCK_BYTES {
-            self.pages.reserve(whole as usize);
+    /// Takes the memory now for `held` blocks, as many as the drive's chunks hold
+    /// at a time, and for `whole` of them to be stored whole where the medium
+    /// keeps less, so that real time never waits for the system to find it. Where
+    /// the system has none, the first writes fail. It takes seconds for some GiB:
+    /// `go_on` is asked now and then, and where it says no, that is the end and
+    /// the answer.
+    pub fn populate(&mut self, held: u64, whole: u64, mut go_on: impl FnMut() -> bool) -> bool {
+        let goes_on = match &mut self.rows {
+            Some(rows) => rows.reserve(held, &mut go_on),
+            None => self.pages.reserve(whole as usize, &mut go_on),
+        };
+        if !goes_on {
+            return false;
         }
         let blocks = self.geometry.chunk_blocks() as usize;
         for pu in self.geometry.pus_channels_first() {
@@ -201,8 +218,10 @@ impl RamMedium {
                 }
                 let start = self.geometry.chunk_start(self.geometry.chunk_of(pu, number));
                 let range = self.place(start)..self.place(start) + blocks;
-                let kept = self.kept as usize;
-                self.data.populate(range.start * kept..range.end * kept);
+                if self.rows.is_none() {
+                    let kept = self.kept as usize;
+                    self.data.populate(range.start * kept..range.end * kept);
+                }
                 self.ids.populate(range.clone());
                 self.seqs.populate(range);
             }
@@ -268,7 +287,7 @@ impl RamMedium {
         let blocks = self.whole.entry(chunk).or_default();
         // A chunk whose erase was cut short may be written again without one.
         let stays = blocks.partition_point(|held| held.0 < self.geometry.block(at));
-        self.pages.give(blocks.drain(stays..).map(|held| held.1));
+        blocks.drain(stays..).for_each(|held| self.pages.give(held.1));
         for (block, bytes) in (self.geometry.block(at)..).zip(data.chunks(BLOCK_BYTES as usize)) {
             let Some(page) = self.pages.take() else { return Moved::Failed };
             self.pages.bytes_mut(&page).copy_from_slice(bytes);
@@ -343,6 +362,9 @@ impl Medium for RamMedium {
         if self.is_whole(count, data.len()) {
             return self.store_whole(at, data);
         }
+        if let Some(rows) = &mut self.rows {
+            return rows.program(at, data);
+        }
         if self.kept > 0 {
             let (start, len) = (self.place(at) * self.kept as usize, (count * self.kept) as usize);
             self.data[start..start + len].copy_from_slice(data);
@@ -355,8 +377,13 @@ impl Medium for RamMedium {
         if self.is_whole(count, data.len()) && self.load_whole(at, data) == Moved::Failed {
             return Moved::Failed;
         } else if self.kept > 0 && data.len() == count as usize * self.kept as usize {
-            let start = self.place(at) * self.kept as usize;
-            data.copy_from_slice(&self.data[start..start + data.len()]);
+            match &self.rows {
+                Some(rows) => rows.read(at, data),
+                None => {
+                    let start = self.place(at) * self.kept as usize;
+                    data.copy_from_slice(&self.data[start..start + data.len()]);
+                }
+            }
         }
         if !tags.is_empty() {
             self.load_tags(at, tags);
@@ -365,11 +392,14 @@ impl Medium for RamMedium {
     }
 
     fn reset(&mut self, chunk: Ppa) -> Moved {
+        if let Some(rows) = &mut self.rows {
+            rows.reset(chunk, self.geometry.chunk_blocks());
+        }
         let chunk = self.geometry.chunk_index(chunk);
         if self.is_aside(chunk) {
             self.wide.remove(&chunk);
             let whole = self.whole.remove(&chunk).unwrap_or_default();
-            self.pages.give(whole.into_iter().map(|held| held.1));
+            whole.into_iter().for_each(|held| self.pages.give(held.1));
             self.aside[chunk / 64] &= !(1 << (chunk % 64));
         }
         Moved::Done
@@ -381,7 +411,9 @@ impl Medium for RamMedium {
 
     #[inline]
     fn hint(&self, at: Ppa) {
-        if self.kept > 0 {
+        if let Some(rows) = &self.rows {
+            rows.hint(at, HINTED_LINES);
+        } else if self.kept > 0 {
             let start = self.place(at) * self.kept as usize;
             (0..HINTED_LINES).for_each(|line| self.data.prefetch(start + line * 64));
         }

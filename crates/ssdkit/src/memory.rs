@@ -12,7 +12,7 @@ use std::fs;
 
 use device::Device;
 use drivefile::DriveFile;
-use flash::{Geometry, RamMedium};
+use flash::{Dimensions, Geometry, RamMedium};
 use parity::Parity;
 use rustix::process::{Resource, getrlimit};
 
@@ -34,7 +34,7 @@ impl Needs {
     pub fn of(config: &DriveConfig) -> Needs {
         let (geometry, above, timing) = (&config.geometry, &config.above, &config.profile.timing);
         let (kept, width) = (config.spec.store.kept(), config.spec.parity);
-        let (empty, full) = RamMedium::memory(geometry, kept);
+        let (empty, full) = RamMedium::memory(geometry, kept, held_blocks(config));
         let device = Device::<RamMedium>::tables(geometry, timing);
         let parity = match width {
             0 => 0,
@@ -50,6 +50,14 @@ impl Needs {
     pub fn total(&self) -> u64 {
         self.tables.saturating_add(self.blocks)
     }
+}
+
+/// Blocks of flash that a drive's chunks hold at a time, about and at most.
+pub fn held_blocks(config: &DriveConfig) -> u64 {
+    let data = Dimensions { chunks: config.data_chunks(), ..config.above.dimensions() };
+    let (above, below) = (config.above.blocks(), config.geometry.blocks());
+    let held = u128::from(targets::held_blocks(&data)) * u128::from(below) / u128::from(above);
+    u64::try_from(held).unwrap_or(u64::MAX).min(below)
 }
 
 /// Refuses a drive whose tables do not fit.

@@ -540,7 +540,8 @@ impl Stack {
     ) -> Result<Stack, Error> {
         let mut medium = memory::medium(config, config.spec.store.kept())?;
         let data = Dimensions { chunks: config.data_chunks(), ..config.above.dimensions() };
-        if !medium.populate(targets::own_blocks(&data), go_on) {
+        let (held, own) = (memory::held_blocks(config), targets::own_blocks(&data));
+        if !medium.populate(held, own, go_on) {
             return Err(Error::Failed("stopped before anything was measured".into()));
         }
         let stack = Stack::over(config, seed, medium)?;

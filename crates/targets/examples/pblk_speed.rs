@@ -173,7 +173,7 @@ fn drive(profile: &str, args: &Args) -> Drive {
     let geometry = Geometry::new(with_reserve(data)).expect("it fits");
     let mut medium = RamMedium::new(&geometry, 0).expect("there is memory");
     if taken {
-        medium.populate(own_blocks(&data), || true);
+        medium.populate(0, own_blocks(&data), || true);
     }
     let device = Device::new(&geometry, &profile.timing, medium).expect("there is memory");
     let config = PblkConfig { bytes, data_chunks, idle: 0, victim: Victim::Greedy, seed: 1 };

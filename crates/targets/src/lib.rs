@@ -4,4 +4,6 @@ pub mod batch;
 pub mod pblk;
 
 pub use batch::{Batch, BatchConfig, BatchCounters, BatchError};
-pub use pblk::{Pblk, PblkConfig, Victim, WriteCounters, own_blocks, reserve_chunks, with_reserve};
+pub use pblk::{
+    Pblk, PblkConfig, Victim, WriteCounters, held_blocks, own_blocks, reserve_chunks, with_reserve,
+};

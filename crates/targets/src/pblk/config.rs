@@ -29,6 +29,14 @@ pub fn own_blocks(data: &Dimensions) -> u64 {
     u64::from(metadata_chunks(data, data.chunks) / 2) * pus * chunk_blocks
 }
 
+/// Blocks that the chunks of a drive hold at a time, about and at most: those
+/// for data, the target's own, and of a victim in each unit what has been moved.
+pub fn held_blocks(data: &Dimensions) -> u64 {
+    let row_blocks = u64::from(data.planes) * u64::from(data.page_bytes) / BLOCK_BYTES;
+    let units = u64::from(data.groups) * u64::from(data.pus);
+    own_blocks(data) + u64::from(data.chunks + 1) * units * u64::from(data.pages) * row_blocks
+}
+
 /// The numbers of a drive with what [`reserve_chunks`] adds to those chunks
 /// that hold data.
 pub fn with_reserve(data: Dimensions) -> Dimensions {

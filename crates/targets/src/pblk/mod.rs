@@ -57,7 +57,9 @@ use port::lazy::table;
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Slots, Time};
 use xxhash_rust::xxh3::Xxh3;
 
-pub use config::{PblkConfig, PblkError, Victim, own_blocks, reserve_chunks, with_reserve};
+pub use config::{
+    PblkConfig, PblkError, Victim, held_blocks, own_blocks, reserve_chunks, with_reserve,
+};
 pub use memory::{Memory, tables};
 pub use recover::Peek;
 
