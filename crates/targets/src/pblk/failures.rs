@@ -217,6 +217,10 @@ impl<D: OpenChannel> Pblk<D> {
             // As after a start: only the victim that needs the least room fits.
             self.collectors[rank].rescue |= self.space.pus[pu].free() == 0;
             self.space.lend_one(pu);
+            if self.space.pus[pu].free() == 0 && self.collectors[rank].open.is_none() {
+                // What cuts left of a chunk may be all the room that there is.
+                self.collectors[rank].open = self.stripe.take_open(rank);
+            }
             self.collect(now, pu);
             self.refresh(pu);
         }

@@ -91,6 +91,11 @@ impl Stripe {
         self.pus[rank].open
     }
 
+    /// The chunk open for the user at a place in the round is so no longer.
+    pub fn take_open(&mut self, rank: usize) -> Option<OpenChunk> {
+        self.pus[rank].open.take()
+    }
+
     /// A chunk is no longer open for the user, if it was.
     pub fn leave(&mut self, rank: usize, chunk: usize) {
         self.pus[rank].open.take_if(|open| open.chunk() == chunk);
