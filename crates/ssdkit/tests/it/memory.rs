@@ -71,6 +71,26 @@ fn tables_take_what_is_said_before() {
     assert!(took <= said + said / 10 && took >= said / 2, "took {took} of {said}");
 }
 
+/// However often all of a drive is written, it takes what its chunks hold: not
+/// all its flash, of which much is free.
+#[test]
+fn a_drive_that_is_written_takes_what_is_said_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = "mem:null,size=96M,groups=4,pus=2,pages=64";
+    let little =
+        Server::start(folder.path(), "mem:null,size=4M,groups=1,pus=1,pages=16").resident();
+    let server = Server::start(folder.path(), name);
+    let load = "bench nbd:memory.sock --rw randwrite --qd 32 --bs 4k --ios 75k --destroy";
+    let out = run(folder.path(), load);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let (said, took) = (needs(name), server.resident() - little);
+    assert!(took <= said.total() + said.total() / 20, "took {took} of {}", said.total());
+    assert!(said.blocks >= 96 << 20, "{said:?}");
+    let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
+    let flash = spec.resolve().unwrap().geometry.blocks() * 4096;
+    assert!(said.total() * 4 < flash * 3, "{} of {flash} bytes of flash", said.total());
+}
+
 #[test]
 fn what_does_not_fit_is_refused_before_it_is_built() {
     let folder = tempfile::tempdir().unwrap();
