@@ -35,6 +35,11 @@ pub(crate) const UNFINISHED: &[u8; 8] = b"ssdkitUF";
 /// and left over under that of an unfinished one.
 pub(crate) const NAMELESS: &[u8; 8] = b"ssdkitWF";
 
+/// Whether a file that begins so is a whole drive file, or was one.
+pub fn is_begin(bytes: &[u8; 8]) -> bool {
+    [MAGIC, NAMELESS].contains(&bytes)
+}
+
 /// Bytes of the header before its texts.
 pub const FIXED_BYTES: usize = 64;
 

@@ -45,7 +45,7 @@ pub use area::Area;
 pub use copy::{clone, load, save};
 pub use error::FileError;
 pub use file::{DriveFile, Opened};
-pub use header::{CacheMode, Header, MAX_TEXT, VERSION};
+pub use header::{CacheMode, Header, MAX_TEXT, VERSION, is_begin};
 pub use storage::{FileStorage, Storage};
 pub use unfinished::Unfinished;
 

@@ -417,12 +417,14 @@ impl Info {
             line("superblocks", format!("{all}: {degraded} with an offline chunk{wa}"));
         }
         let written = units::bytes_decimal((c.user * BLOCK_BYTES) as f64);
+        let up_to = if file.clean { "" } else { ", up to its last checkpoint" };
         line(
             "written",
             match amplification(&c) {
-                None => "nothing since it was made".into(),
+                None if file.clean => "nothing since it was made".into(),
+                None => "unknown: the drive was not shut down".into(),
                 Some(wa) => format!(
-                    "{written} since it was made; write amplification {:.3} = 1 user + {:.3} \
+                    "{written} since it was made{up_to}; write amplification {:.3} = 1 user + {:.3} \
                      collection + {:.3} padding + {:.3} metadata",
                     wa.total, wa.gc, wa.padding, wa.metadata
                 ),

@@ -29,9 +29,6 @@ use crate::memory;
 
 const KEYS: &str = "copy";
 
-/// What a drive file begins with.
-const MAGIC: &[u8; 8] = b"ssdkitDF";
-
 /// The version of a drive's text that this program writes, and the only one
 /// that it reads.
 const TEXT_VERSION: u32 = 1;
@@ -140,10 +137,10 @@ impl DriveSpec {
 
 /// Whether there is a regular file that begins as a drive file does.
 pub fn is_drive_file(path: &str) -> bool {
-    let mut begin = [0; MAGIC.len()];
+    let mut begin = [0; 8];
     let regular = std::fs::metadata(path).is_ok_and(|about| about.is_file());
     let mut read = || File::open(path).and_then(|mut file| file.read_exact(&mut begin));
-    regular && read().is_ok() && begin == *MAGIC
+    regular && read().is_ok() && drivefile::is_begin(&begin)
 }
 
 /// What went wrong with a drive file, with its name.

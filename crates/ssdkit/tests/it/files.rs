@@ -158,6 +158,41 @@ fn one_state_gives_one_result() {
     }
 }
 
+/// Also where so little was written that the target had no checkpoint yet.
+#[test]
+fn what_is_on_a_drive_whose_server_was_killed_is_kept() {
+    let at = Place::new();
+    at.json(&format!("create a.ssd --profile znand --size 16M {SMALL}"));
+    let serve = || {
+        let mut server = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+            .args(["serve", "./a.ssd", "--nbd", "sock", "--json"])
+            .current_dir(at.0.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = std::io::BufReader::new(server.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut out, &mut String::new()).unwrap();
+        (server, out)
+    };
+    let is_kept = |when: &str| {
+        let (code, text) = at.failure("bench ./a.ssd --rw randwrite --ios 10");
+        assert!(code == 2 && text.contains("--destroy"), "{when}: {text}");
+        let info = at.run("info a.ssd");
+        let info = String::from_utf8(info.stdout).unwrap();
+        assert!(!info.contains("nothing since it was made"), "{when}: {info}");
+    };
+    let (mut server, _out) = serve();
+    at.json("bench nbd:sock --rw write --ios 50 --flush-every 10 --destroy");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    is_kept("killed");
+    let (mut server, _out) = serve();
+    let pid = rustix::process::Pid::from_child(&server);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(server.wait().unwrap().success());
+    is_kept("opened again");
+}
+
 #[test]
 fn a_drive_has_one_user() {
     let at = Place::new();

@@ -378,7 +378,18 @@ impl<D: OpenChannel> Pblk<D> {
         pblk.checkpoint.root = root;
         pblk.go_on(&plan, is_everywhere, load, now);
         let now = pblk.await_root(is_everywhere, now)?;
+        // The last root may be older than all that was written.
+        pblk.counters.user = pblk.counters.user.max(pblk.held_by_users());
         Ok((pblk, now))
+    }
+
+    /// Blocks of users that the chunks are known to hold.
+    fn held_by_users(&self) -> u64 {
+        let chunks = self.geometry.pus_channels_first().flat_map(|pu| {
+            (0..self.geometry.chunks()).map(move |number| self.geometry.chunk_of(pu, number))
+        });
+        let of_users = chunks.filter(|chunk| !self.meta.chunks.contains_key(chunk));
+        of_users.map(|chunk| u64::from(self.space.valid_blocks(chunk))).sum()
     }
 
     /// What the last checkpoint says of a drive, without opening it: nothing
