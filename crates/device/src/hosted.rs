@@ -505,8 +505,11 @@ where
         let mut wake_error = self.measure_wake_error();
         let mut busy_until = Time::ZERO;
         loop {
+            let taken = self.take();
+            // After that: a command that came while this thread had no processor
+            // must not go in before it was sent.
             let now = self.clock.now();
-            let worked = self.turn(now);
+            let worked = self.work(now) || taken;
             let due = self.interrupts(now);
             if worked {
                 busy_until = Time(now.0.saturating_add(self.options.linger));
@@ -520,13 +523,12 @@ where
         }
     }
 
-    /// Takes commands, drives the port, gives completions. False when there
-    /// was nothing to do.
-    fn turn(&mut self, now: Time) -> bool {
-        let mut moved = 0;
+    /// Takes commands. False when there were none.
+    fn take(&mut self) -> bool {
+        let mut taken = 0;
         for (number, line) in self.lines.iter_mut().enumerate() {
             let room = self.cmds.room();
-            moved += line.end.take(room, |mut cmd| {
+            taken += line.end.take(room, |mut cmd| {
                 let slot = self.free.pop().expect("there are slots for all queues");
                 self.slots[slot as usize] = (number as u32, cmd.number());
                 cmd.renumber(u64::from(slot));
@@ -534,9 +536,14 @@ where
                 assert!(pushed.is_ok(), "the room was counted");
             });
         }
+        taken > 0
+    }
+
+    /// Drives the port, gives completions. False when there was nothing to do.
+    fn work(&mut self, now: Time) -> bool {
         let before = self.cmds.len();
         self.real.submit(now, &mut self.cmds);
-        moved += before - self.cmds.len();
+        let mut moved = before - self.cmds.len();
         self.real.poll(now, &mut self.done);
         while let Some(mut done) = self.done.pop() {
             let slot = done.number() as usize;

@@ -5,9 +5,11 @@
 //! and takes what it could not write for written from then on. A drive and its
 //! journal share one opening: one of them would be told, and the other would
 //! take for durable what is lost. Here whoever syncs is told of an error that
-//! any of them met, from then on always.
+//! any of them met, from then on always. Nor is a file durable that somebody
+//! cuts or extends meanwhile: it will not be opened again.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Storage;
@@ -15,13 +17,17 @@ use crate::Storage;
 /// A storage of which all openers learn of each error of a sync.
 pub struct Guarded {
     storage: Arc<dyn Storage>,
+    /// How long it is.
+    bytes: AtomicU64,
     /// The first error; held while one syncs.
     failed: Mutex<Option<(io::ErrorKind, String)>>,
 }
 
 impl Guarded {
     pub fn new(storage: Arc<dyn Storage>) -> Guarded {
-        Guarded { storage, failed: Mutex::new(None) }
+        // Where that is not told, each sync fails.
+        let bytes = storage.bytes().unwrap_or(u64::MAX);
+        Guarded { storage, bytes: AtomicU64::new(bytes), failed: Mutex::new(None) }
     }
 
     /// Does what makes something durable, if all that was to be is.
@@ -30,11 +36,21 @@ impl Guarded {
         if let Some((kind, said)) = &*failed {
             return Err(io::Error::new(*kind, said.clone()));
         }
-        let synced = sync();
+        let synced = sync().and_then(|()| self.is_as_long());
         if let Err(e) = &synced {
             *failed = Some((e.kind(), e.to_string()));
         }
         synced
+    }
+
+    /// Fails where somebody else has changed how long it is.
+    fn is_as_long(&self) -> io::Result<()> {
+        let (found, bytes) = (self.storage.bytes()?, self.bytes.load(Ordering::Relaxed));
+        if found == bytes {
+            return Ok(());
+        }
+        let text = format!("somebody made the file {found} bytes long, and it has {bytes}");
+        Err(io::Error::other(text))
     }
 }
 
@@ -75,7 +91,11 @@ impl Storage for Guarded {
     }
 
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {
-        self.durably(|| self.storage.set_bytes(bytes))
+        self.durably(|| {
+            self.storage.set_bytes(bytes)?;
+            self.bytes.store(bytes, Ordering::Relaxed);
+            Ok(())
+        })
     }
 
     fn used(&self) -> io::Result<u64> {

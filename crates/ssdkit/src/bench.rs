@@ -554,7 +554,7 @@ impl<'a> Bench<'a> {
             bytes,
             seconds,
             wall_seconds: wall,
-            void: void(&tally, ios),
+            void: void(&tally, ios).or_else(|| read_nothing(&tally, read.bytes)),
             failed_requests: tally.failed,
             iops: per_second(ios),
             bytes_per_second: per_second(bytes),
@@ -597,6 +597,21 @@ impl<'a> Bench<'a> {
             first_failed: tally.first_failed,
         }
     }
+}
+
+/// Why those of a tally that read so many bytes do not, where many blocks read
+/// were never written. A workload that trims means to read some.
+fn read_nothing(tally: &Tally, bytes: u64) -> Option<String> {
+    let (nothing, read) =
+        (tally.after.nothing.saturating_sub(tally.before.nothing), bytes / port::BLOCK_BYTES);
+    let meant = tally.latency(BlockOp::Trim).count() > 0;
+    (!meant && nothing > 0 && nothing * 100 >= read).then(|| {
+        let part = 100 * nothing / read.max(nothing);
+        format!(
+            "{part} % of the blocks read were never written, and are read in no time; \
+             --precondition seq writes all of the drive first"
+        )
+    })
 }
 
 /// Why the rates and latencies of a tally of `ios` I/Os mean nothing, if they

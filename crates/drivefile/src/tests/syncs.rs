@@ -119,3 +119,21 @@ fn an_erase_that_cannot_be_written_has_not_happened() {
         }
     }
 }
+
+/// It would be refused when it is opened again: nothing more is promised.
+#[test]
+fn a_file_that_somebody_cuts_or_extends_is_not_durable() {
+    for grows in [false, true] {
+        let disk = Disk::default();
+        let (mut drive, _area) = written(&disk);
+        assert_eq!(drive.barrier(), Moved::Done);
+        let bytes = disk.storage().bytes().unwrap();
+        disk.storage().set_bytes(if grows { bytes + 4096 } else { bytes - 4096 }).unwrap();
+        let block = Block { number: 9, whole: false };
+        let at = header(8).geometry.chunk_start(2);
+        assert_eq!(program(&mut drive, at, &[block; 2]), Moved::Done);
+        assert_eq!(drive.barrier(), Moved::Failed);
+        assert!(drive.error().unwrap().to_string().contains("bytes long"), "{:?}", drive.error());
+        assert!(drive.close().is_err());
+    }
+}

@@ -147,6 +147,9 @@ pub struct WriteCounters {
     /// User's rows that went to a unit of which a chunk was being collected. Not
     /// kept over a restart.
     pub held_rows: u64,
+    /// Blocks read for the user that were never written, or trimmed: in no time.
+    /// Not kept over a restart.
+    pub nothing: u64,
 }
 
 impl WriteCounters {

@@ -155,7 +155,8 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Copies a block that is in the buffer, or nowhere.
-    fn copy_held(&self, place: Place, to: &mut [u8]) {
+    fn copy_held(&mut self, place: Place, to: &mut [u8]) {
+        self.counters.nothing += u64::from(place.slot().is_none());
         if to.is_empty() {
             return;
         }
@@ -287,6 +288,7 @@ impl<D: OpenChannel> Pblk<D> {
             let status = &mut self.requests[slot].status;
             *status = status.and(Status::UNRECOVERED_READ);
         }
+        self.counters.nothing += u64::from(place.slot().is_none() && place != Place::LOST);
         let pieces = &mut self.requests[slot].pieces;
         let mut piece = pieces.take(len);
         if len > 0 {
