@@ -226,7 +226,7 @@ impl<D: OpenChannel> Batch<D> {
     fn settle(&mut self, now: Time) -> bool {
         if self.oldest() <= self.checkpoint.t0 {
             // Some are on their way; if none is, they were not written.
-            let on_way = self.writes.iter().any(|write| write.stage != Stage::Idle);
+            let on_way = self.is_under_way();
             if !on_way {
                 self.checkpoint.phase = Phase::Pages(Kind::Map, 0);
             }

@@ -157,8 +157,7 @@ impl<D: OpenChannel> Batch<D> {
             Phase::Looking => self.look(c),
             Phase::Gathering => self.gather_survivors(now, c),
             Phase::Waiting(lsn) => {
-                let on_way = self.writes.iter().any(|write| write.stage != Stage::Idle);
-                let goes_on = self.applied > lsn || !on_way;
+                let goes_on = self.applied > lsn || !self.is_under_way();
                 if goes_on {
                     (self.collectors[c].next, self.collectors[c].phase) = (0, Phase::Looking);
                 }
@@ -492,7 +491,7 @@ impl<D: OpenChannel> Batch<D> {
             self.victim_done(c);
             return;
         }
-        let on_way = self.writes.iter().any(|write| write.stage != Stage::Idle);
+        let on_way = self.is_under_way();
         let collector = &mut self.collectors[c];
         if !collector.lost && (std::mem::take(&mut collector.moved) || on_way) {
             // What is being written anew will be garbage.

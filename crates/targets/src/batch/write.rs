@@ -212,6 +212,13 @@ impl<D: OpenChannel> Batch<D> {
         moved
     }
 
+    /// Whether a batch is on its way. One of the host's that was not let in yet
+    /// is not: it may wait for what asks.
+    pub(super) fn is_under_way(&self) -> bool {
+        let waits = |write: &Write| write.stream == Stream::User && write.stage == Stage::Gather;
+        self.writes.iter().any(|write| write.stage != Stage::Idle && !waits(write))
+    }
+
     /// Whether the host's stream has room for a batch and for those that were
     /// let in and have no places yet, and the log is not too long.
     fn has_room(&self, id: u32) -> bool {

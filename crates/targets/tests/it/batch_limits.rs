@@ -1,7 +1,7 @@
 //! A batched target at its limits: bad requests, damaged checkpoint records, full
 //! drives, and how long a batch takes at best.
 
-use crate::batch_world::{BLOCK, Run, Setup, World, batch_buffer};
+use crate::batch_world::{BLOCK, Random, Run, Setup, World, batch_buffer};
 use device::Device;
 use faults::{Access, FaultyMedium, MediumFault, MediumRule, Span, Trigger};
 use flash::{Chunk, ChunkState, Dimensions, Geometry, Medium, Moved, Profile, RamMedium};
@@ -246,6 +246,28 @@ fn a_full_drive_goes_on() {
     let mut run = world.power_on(LONG).unwrap();
     world.check(&mut run);
     world.power_off(run);
+}
+
+/// A batch waits since the log is too long, and the checkpoint that will let it
+/// go finds pages that were changed again while they were written.
+#[test]
+fn a_checkpoint_waits_for_no_batch_that_waits_for_it() {
+    for seed in 0..40 {
+        let mut world = World::new(Setup::small(seed).filled(95), ram);
+        let mut run = world.power_on(LONG).unwrap();
+        let pages: Vec<u64> = (0..world.setup.config.pages).collect();
+        let mut write = |lpids: &[u64]| {
+            let buffer = batch_buffer(lpids, lpids, 8);
+            assert_eq!(run.ask(BatchOp::WriteBatch, 0, buffer).status, Status::SUCCESS);
+        };
+        pages.chunks(40).for_each(&mut write);
+        let mut random = Random(seed);
+        for _ in 0..600 {
+            let lpids: Vec<u64> = (0..8).map(|_| random.below(pages.len() as u64)).collect();
+            write(&lpids);
+        }
+        world.power_off(run);
+    }
 }
 
 /// One batch on an idle drive of the profile `tlc`: no longer than 10 % more

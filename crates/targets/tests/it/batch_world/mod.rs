@@ -601,7 +601,8 @@ impl<M: PowerCut> Run<M> {
                 assert_eq!(done.id, id, "nothing else is inside");
                 return done;
             }
-            let at = self.target.next_event().expect("a request ends");
+            let next = self.target.next_event();
+            let at = next.unwrap_or_else(|| panic!("a request hangs: {}", self.state()));
             self.now = self.now.max(at);
             self.target.advance(self.now, &mut self.done);
         }
