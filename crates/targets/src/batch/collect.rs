@@ -23,8 +23,8 @@ use super::map::Map;
 use super::mutation::{Mutation, is};
 use super::page::{Held, Page, held, is_whole};
 use super::record::What;
-use super::space::Use;
-use super::write::{Gathered, Stage};
+use super::space::{Stream, Use};
+use super::write::{Gathered, Stage, Write};
 use super::{Batch, Cookie, is_read};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -144,11 +144,18 @@ impl<D: OpenChannel> Batch<D> {
         self.layout.reserve + self.layout.user_lanes
     }
 
-    /// Whether more room will come without a further decision.
+    /// Whether more room will come without a further decision. What waits for a
+    /// row of the log, and so may wait for room itself, gives none. No row is
+    /// being written.
     pub(super) fn expects_room(&self) -> bool {
-        !self.leaving.is_empty()
-            || self.erasing > 0
-            || self.collectors.iter().any(|collector| !collector.is_idle())
+        let goes_on = |id: u32| self.writes[id as usize].is_placed();
+        let gives = |collector: &Collector| match collector.phase {
+            Phase::Idle => false,
+            Phase::Moving => goes_on(collector.data) || goes_on(collector.pages),
+            Phase::Waiting(_) => self.writes.iter().any(Write::is_placed),
+            Phase::Probing | Phase::Looking | Phase::Reading | Phase::Gathering => true,
+        };
+        !self.leaving.is_empty() || self.erasing > 0 || self.collectors.iter().any(gives)
     }
 
     fn collector_step(&mut self, now: Time, c: usize) -> bool {
@@ -210,7 +217,10 @@ impl<D: OpenChannel> Batch<D> {
     fn victim(&mut self, wanted: bool) -> Option<usize> {
         let (space, failed) = (&self.space, &self.failed);
         let valid = |chunk| self.garbage.valid(chunk);
-        let candidates = failed.iter().filter(|&&chunk| space.can_go(chunk, valid(chunk)));
+        // Its survivors take room, and it gives none.
+        let room = space.room(Stream::Collect, self.layout.reserve / 2);
+        let can = |chunk| space.can_go(chunk, valid(chunk)) && u64::from(valid(chunk)) <= room;
+        let candidates = failed.iter().filter(|&&chunk| can(chunk));
         let found = candidates.copied().min_by_key(|&chunk| (valid(chunk), chunk));
         let found = found.or_else(|| self.next_asked());
         if found.is_some() || !wanted {
@@ -534,7 +544,7 @@ impl<D: OpenChannel> Batch<D> {
             any = true;
         }
         let short = self.short_of_room || self.space.free() < self.low_mark();
-        if held && self.log.is_idle() && short {
+        if held && self.log.takes_a_row() && short {
             self.log.wants_done = true;
             any = true;
         }

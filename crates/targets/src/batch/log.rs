@@ -128,6 +128,17 @@ impl Log {
         self.current.is_none() && self.queue.is_empty() && !self.wants_done && self.void.is_none()
     }
 
+    /// Whether a row can be begun, and none is wanted for its done note. What is
+    /// put down may wait for room.
+    pub fn takes_a_row(&self) -> bool {
+        self.current.is_none() && !self.wants_done && self.void.is_none()
+    }
+
+    /// Whether what is put down waits for room.
+    pub fn waits_for_room(&self) -> bool {
+        self.current.is_none() && !self.queue.is_empty() && !self.held
+    }
+
     /// Whether the row being written waits for the drive's flush.
     pub fn wants_sync(&self) -> bool {
         self.current.is_some_and(|current| current.programmed && !current.syncing)
@@ -471,5 +482,6 @@ impl<D: OpenChannel> Batch<D> {
             }
         }
         self.arrivals.clear();
+        self.short_of_room = false;
     }
 }

@@ -557,6 +557,11 @@ impl<D: OpenChannel> Batch<D> {
             }
         }
         self.device.submit(now, &mut self.out);
+        let waits = self.fault.is_none() && self.log.waits_for_room();
+        if waits && self.device.next_event().is_none() {
+            // Nothing is under way that could give any.
+            self.fail_target(now, BatchError::NoSpace);
+        }
     }
 
     /// Goes on with reads that found no slot or buffer.

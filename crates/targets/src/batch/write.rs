@@ -123,6 +123,16 @@ impl Write {
         }
     }
 
+    /// Whether it has places for all its pages, while no row of the log is being
+    /// written.
+    pub fn is_placed(&self) -> bool {
+        match self.stage {
+            Stage::Idle | Stage::Gather | Stage::Amending => false,
+            Stage::Queued => self.lsn > 0,
+            Stage::Writing | Stage::Written | Stage::Synced => true,
+        }
+    }
+
     /// Begins anew, with no page.
     pub fn clear(&mut self) {
         self.entries.clear();

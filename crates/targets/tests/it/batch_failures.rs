@@ -166,3 +166,32 @@ fn without_room_batches_are_refused() {
         world.model.read(lpid, value, floor);
     }
 }
+
+/// The same, and the host goes on asking: each batch ends.
+#[test]
+fn without_room_no_batch_hangs() {
+    let mut refused = 0;
+    for seed in 0..24 {
+        let mut setup = Setup::small(seed);
+        setup.config.forward_links = 8;
+        let mut setup = setup.filled(60 + seed % 4 * 10);
+        setup.rules = vec![rule(Operation::Write, 0.02, u64::MAX)];
+        let mut world = World::new(setup, ram);
+        let Ok(Some(mut run)) = world.try_power_on(LONG) else { continue };
+        let pages = world.setup.config.pages;
+        for n in 0..3000 {
+            let first = n * 7919 % (pages - 40);
+            let lpids: Vec<u64> = (first..first + 1 + n % 40).collect();
+            while !run.write(&mut world, &lpids) {
+                assert!(run.step(&mut world), "it hangs: {}", run.state());
+            }
+            if run.target.fault().is_some() {
+                break;
+            }
+        }
+        run.drain(&mut world);
+        refused += run.failed.len();
+        world.power_off(run);
+    }
+    assert!(refused > 100, "{refused}");
+}
