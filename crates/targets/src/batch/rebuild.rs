@@ -129,17 +129,17 @@ impl<D: OpenChannel> Batch<D> {
     }
 
     /// Makes damaged pages of MAP anew: the words of each, with all that the log
-    /// says. Fails where GBITV is damaged, too (`alone`).
+    /// says. Fails where GBITV is damaged, too, as `garbage` says.
     pub(super) fn rebuild_map(
         &mut self,
         trail: &Trail,
         damaged: Vec<DamagedPage>,
-        alone: bool,
+        garbage: Option<&BatchError>,
     ) -> Result<BTreeMap<usize, Vec<Location>>, BatchError> {
         let pages: BTreeSet<usize> = damaged.iter().map(|&(page, _)| page).collect();
-        let error = damaged.into_iter().find_map(|(_, error)| error);
-        if let Some(error) = error.filter(|_| alone) {
-            return Err(error);
+        if let Some(garbage) = garbage {
+            let error = damaged.into_iter().find_map(|(_, error)| error);
+            return Err(error.unwrap_or_else(|| garbage.clone()));
         }
         self.recovery.rebuilt += pages.len() as u64;
         let lpids = self.config.pages;

@@ -48,8 +48,8 @@ pub(super) type DamagedPage = (usize, Option<BatchError>);
 pub(super) struct Lost {
     /// Pages of MAP_S.
     pub small: BTreeSet<usize>,
-    /// Something of GBITV or GBITV_S.
-    pub garbage: bool,
+    /// Something of GBITV or GBITV_S: what was found first.
+    pub garbage: Option<BatchError>,
     /// Where the pages were that are written elsewhere.
     pub places: Vec<Location>,
     /// What was found first.
@@ -98,20 +98,20 @@ impl Named {
 /// Which pages of MAP a start looks at.
 struct Scope<'a> {
     named: &'a Named,
-    /// All of them, and all their entries.
-    all: bool,
+    /// GBITV is damaged, and how: then all of them, and all their entries.
+    garbage: Option<&'a BatchError>,
     /// Pages that are somewhere, and nobody knows where.
     nowhere: BTreeSet<usize>,
 }
 
 impl Scope<'_> {
     fn has(&self, page: usize) -> bool {
-        self.all || self.named.last[page] > 0 || self.nowhere.contains(&page)
+        self.garbage.is_some() || self.named.last[page] > 0 || self.nowhere.contains(&page)
     }
 
     /// The entries of a page whose blocks are to be valid.
     fn entries(&self, page: usize) -> impl Iterator<Item = usize> + '_ {
-        self.named.of(page, self.all)
+        self.named.of(page, self.garbage.is_some())
     }
 }
 
@@ -241,7 +241,7 @@ impl<D: OpenChannel> Batch<D> {
     /// A page of MAP_S, GBITV_S or WEAR is damaged: its next copy goes elsewhere.
     fn write_elsewhere(&mut self, page: Page, first: u64, lost: &mut Lost, error: BatchError) {
         lost.places.push(self.place_of(page));
-        lost.note(error);
+        lost.note(error.clone());
         self.recovery.rebuilt += 1;
         let number = page.number as usize;
         match page.kind {
@@ -255,7 +255,7 @@ impl<D: OpenChannel> Batch<D> {
                 self.wear.change(number);
             }
             _ => {
-                lost.garbage = true;
+                lost.garbage.get_or_insert(error);
                 self.garbage.tiny.set_place(number, Location::NONE);
                 self.garbage.tiny.touch(number, first);
             }
@@ -321,7 +321,7 @@ impl<D: OpenChannel> Batch<D> {
             }
         })?;
         self.now = runner.now;
-        let all = Kind::ALL.into_iter().filter(|_| lost.garbage);
+        let all = Kind::ALL.into_iter().filter(|_| lost.garbage.is_some());
         let all: Vec<Page> = all.flat_map(|kind| self.pages_of(kind)).collect();
         for page in findings.pages.keys().copied().chain(all) {
             if self.has_page(page) {
@@ -341,11 +341,11 @@ impl<D: OpenChannel> Batch<D> {
         });
         self.garbage = garbage;
         for (_, error) in read? {
-            lost.garbage = true;
-            lost.note(error);
+            lost.note(error.clone());
+            lost.garbage.get_or_insert(error);
             self.recovery.rebuilt += 1;
         }
-        if !lost.garbage {
+        if lost.garbage.is_none() {
             self.garbage.count();
             return Ok(());
         }
@@ -368,7 +368,8 @@ impl<D: OpenChannel> Batch<D> {
         lost: &Lost,
     ) -> Result<(), BatchError> {
         let nowhere = (0..self.map.pages()).filter(|&page| self.map.place(page).is_lost());
-        let scope = Scope { named, all: lost.garbage, nowhere: nowhere.collect() };
+        let garbage = lost.garbage.as_ref();
+        let scope = Scope { named, garbage, nowhere: nowhere.collect() };
         let mut held = vec![0; self.map.slots()];
         let mut from = 0;
         loop {
@@ -406,7 +407,7 @@ impl<D: OpenChannel> Batch<D> {
             let pages: Vec<usize> = next.by_ref().take(PAGES_AT_ONCE).collect();
             let (mut read, damaged) = self.read_map(&pages)?;
             if !damaged.is_empty() {
-                let anew = self.rebuild_map(trail, damaged, scope.all)?;
+                let anew = self.rebuild_map(trail, damaged, scope.garbage)?;
                 read.iter_mut().for_each(|page| {
                     if let Some(words) = anew.get(&page.0) {
                         (page.1, page.2) = (words.clone(), ALL);
@@ -421,8 +422,7 @@ impl<D: OpenChannel> Batch<D> {
                 }
                 let Some(slot) = self.map.take_slot(page, State::Ready) else {
                     if taken.is_empty() {
-                        let bytes = self.config.cache_bytes;
-                        return Err(BatchError::Cache { bytes, least: bytes + PAGE_BYTES as u64 });
+                        return Err(self.too_few_slots(scope, page));
                     }
                     return Ok(page);
                 };
@@ -438,6 +438,25 @@ impl<D: OpenChannel> Batch<D> {
             }
         }
         Ok(self.map.pages())
+    }
+
+    /// All slots hold pages that flash has not, and so will those from `from` on
+    /// that lack something: the cache would hold all of these.
+    #[cold]
+    fn too_few_slots(&mut self, scope: &Scope, from: usize) -> BatchError {
+        let pages: Vec<usize> = (from..self.map.pages()).filter(|&page| scope.has(page)).collect();
+        let mut slots = self.map.slots();
+        for pages in pages.chunks(PAGES_AT_ONCE) {
+            let (read, damaged) = match self.read_map(pages) {
+                Ok(found) => found,
+                Err(error) => return error,
+            };
+            let anew: BTreeSet<usize> = damaged.into_iter().map(|(page, _)| page).collect();
+            let lacks =
+                |page: &&MapPage| anew.contains(&page.0) || scope.named.last[page.0] > page.2 + 1;
+            slots += read.iter().filter(lacks).count();
+        }
+        BatchError::Cache { bytes: self.config.cache_bytes, least: (slots * PAGE_BYTES) as u64 }
     }
 
     /// Pages of MAP as flash has them, and up to which LSN each holds all; and
