@@ -10,7 +10,8 @@
 //! for those in it.
 //!
 //! Chunks that hold live log are not taken. A chunk with a valid block that
-//! cannot be read stays until that page is written anew.
+//! cannot be read stays until that page is written anew; one with a block whose
+//! page of MAP cannot be read, until that is made anew.
 
 use std::ops::Range;
 
@@ -114,8 +115,9 @@ impl Collector {
         &self.runs[run].piece.bytes()[block * self.each..][..self.each]
     }
 
-    pub fn is_idle(&self) -> bool {
-        self.phase == Phase::Idle
+    /// What could not be moved may be moved now.
+    pub fn look_again(&mut self) {
+        (self.lost, self.moved) = (false, true);
     }
 }
 
@@ -407,17 +409,12 @@ impl<D: OpenChannel> Batch<D> {
     /// Goes on when the survivors' pages of MAP are there.
     fn gather_survivors(&mut self, now: Time, c: usize) -> bool {
         let (data, pages) = (self.collectors[c].data, self.collectors[c].pages);
-        let gathered = [self.gather(data), self.gather(pages)];
+        let gathered = [self.gather_readable(c, data), self.gather_readable(c, pages)];
         if gathered.contains(&Gathered::Waits) {
             return false;
         }
         self.collectors[c].phase = Phase::Moving;
-        for (id, gathered) in [data, pages].into_iter().zip(gathered) {
-            if gathered == Gathered::Lost {
-                self.collectors[c].lost = true;
-                self.give_up(now, id, Status::UNRECOVERED_READ);
-                continue;
-            }
+        for id in [data, pages] {
             self.keep_current(id);
             if self.writes[id as usize].entries.is_empty() {
                 self.give_up(now, id, Status::SUCCESS);
@@ -428,6 +425,19 @@ impl<D: OpenChannel> Batch<D> {
             }
         }
         true
+    }
+
+    /// Pins the pages of MAP of survivors. Those whose page cannot be read stay
+    /// where they are.
+    fn gather_readable(&mut self, c: usize, id: u32) -> Gathered {
+        loop {
+            let gathered = self.gather(id);
+            if gathered != Gathered::Lost {
+                return gathered;
+            }
+            self.collectors[c].lost = true;
+            self.leave_lost(id);
+        }
     }
 
     /// Leaves out what is no longer current, or will not be soon.

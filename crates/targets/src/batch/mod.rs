@@ -29,7 +29,8 @@
 //! chunks and streams; `write` the life of a batch, `read` reads and flushes;
 //! `collect` collection, `victim` the chunk for it, `refresh` chunks on request; `checkpoint`, `slot`
 //! checkpoints and their record; `recover` start-up, `restore` the tables then,
-//! `rebuild` those that are damaged, `walk` the log as recovery reads it, `story`
+//! `rebuild` those that are damaged, `repair` those that turn out to be while the
+//! target serves, `walk` the log as recovery reads it, `story`
 //! what it says, `runner` the drive meanwhile; `scan` what recovery is held
 //! against, `mutation` ways to break all that on purpose. See `docs/targets/batch.md`.
 
@@ -50,6 +51,7 @@ mod rebuild;
 mod record;
 mod recover;
 mod refresh;
+mod repair;
 mod restore;
 mod runner;
 mod scan;
@@ -82,6 +84,7 @@ use log::Log;
 use map::Map;
 use read::{Flush, Read};
 use record::What;
+use repair::{REPAIR_READS, Repair};
 use side::Side;
 use slot::Slots;
 use space::{Space, Stream};
@@ -142,6 +145,8 @@ pub struct BatchCounters {
     pub leveled: u64,
     /// Pages of MAP that could not be read.
     pub lost: u64,
+    /// Of these, those that were made anew.
+    pub repaired: u64,
     /// Checkpoints begun.
     pub checkpoints: u64,
     /// Blocks programmed in all.
@@ -200,6 +205,8 @@ enum Cookie {
     SlotErase,
     /// The drive's flush.
     Flush,
+    /// A row that pages of MAP are searched in: reader.
+    Repair(u32),
 }
 
 /// Bits of each of a cookie's numbers.
@@ -219,6 +226,7 @@ impl Cookie {
             Cookie::SlotErase => (8, 0, 0),
             Cookie::Flush => (9, 0, 0),
             Cookie::LookUp(id) => (10, id, 0),
+            Cookie::Repair(reader) => (11, reader, 0),
         };
         kind << (2 * COOKIE_BITS) | u64::from(a) << COOKIE_BITS | u64::from(b)
     }
@@ -237,7 +245,8 @@ impl Cookie {
             7 => Cookie::SlotRow,
             8 => Cookie::SlotErase,
             9 => Cookie::Flush,
-            _ => Cookie::LookUp(a),
+            10 => Cookie::LookUp(a),
+            _ => Cookie::Repair(a),
         }
     }
 }
@@ -268,6 +277,7 @@ pub struct Batch<D> {
     slots: Slots,
     checkpoint: Checkpoint,
     collectors: Vec<Collector>,
+    repair: Repair,
 
     /// The host's batches, then those of collection, then those of tables'
     /// pages.
@@ -376,8 +386,8 @@ impl<D: OpenChannel> Batch<D> {
         let count = writes.len() + PAGE_WRITES;
         writes.resize_with(count, || Write::new(Stream::Meta, PAGES_AT_ONCE));
         let pending = users * config.max_pages as usize + collectors * What::Collect.capacity();
-        let commands =
-            config.depth + rows + WHOLE_ROWS + BLOCK_BUFFERS + collectors * runs + OTHERS;
+        let commands = config.depth + rows + WHOLE_ROWS + BLOCK_BUFFERS;
+        let commands = commands + collectors * runs + REPAIR_READS + OTHERS;
         let checkpoint = Checkpoint::new(record_bytes(&slots));
         let each = kept as usize + TAG_BYTES;
         Ok(Batch {
@@ -402,6 +412,7 @@ impl<D: OpenChannel> Batch<D> {
             slots,
             checkpoint,
             collectors: made,
+            repair: Repair::new(&geometry)?,
             writes,
             arrivals: VecDeque::with_capacity(users),
             arrived: 0,
@@ -546,6 +557,7 @@ impl<D: OpenChannel> Batch<D> {
                 any |= self.admit(now);
                 any |= self.checkpoint(now);
                 any |= self.clean();
+                any |= self.repair();
                 any |= self.collect(now);
                 any |= self.start_row(now);
             }
@@ -636,6 +648,7 @@ impl<D: OpenChannel> Batch<D> {
             Cookie::SlotRow => self.record_row_done(now, status, buffer),
             Cookie::SlotErase => self.slot_erased(now, status),
             Cookie::Flush => self.sync_done(now, status),
+            Cookie::Repair(reader) => self.row_searched(reader, (status, failed), buffer),
         }
     }
 

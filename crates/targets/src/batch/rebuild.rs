@@ -41,10 +41,10 @@ pub(super) struct Scanned {
 }
 
 /// The newest copies of logical pages: LSN and place.
-type Newest = BTreeMap<u64, (u64, Location)>;
+pub(super) type Newest = BTreeMap<u64, (u64, Location)>;
 
 /// A copy is as new as the newest, or newer.
-fn note(newest: &mut Newest, lpid: u64, copy: (u64, Location)) {
+pub(super) fn note(newest: &mut Newest, lpid: u64, copy: (u64, Location)) {
     let known = newest.entry(lpid).or_insert(copy);
     if known.0 <= copy.0 {
         *known = copy;

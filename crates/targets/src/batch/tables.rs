@@ -171,8 +171,7 @@ impl<D: OpenChannel> Batch<D> {
         if is_read(status) && page.matches(data, Tag::load(&tag[..TAG_BYTES])) {
             self.map.load(slot, data);
         } else {
-            self.map.slot_mut(slot).state = State::Lost;
-            self.counters.lost += 1;
+            self.lose_page(slot);
         }
         self.blocks.push(buffer);
         self.wake_reads(now, slot);

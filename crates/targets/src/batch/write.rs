@@ -271,6 +271,18 @@ impl<D: OpenChannel> Batch<D> {
         if at < count { Gathered::Waits } else { Gathered::All }
     }
 
+    /// Takes the page out of a batch whose page of MAP is lost.
+    pub(super) fn leave_lost(&mut self, id: u32) {
+        let write = &mut self.writes[id as usize];
+        let n = write.loaded;
+        let page = write.map_page(n).expect("it needs one");
+        write.entries.remove(n);
+        write.from.remove(n);
+        write.acquired -= 1;
+        let slot = self.map.slot_of(page).expect("it is pinned");
+        self.map.unpin(slot);
+    }
+
     /// Puts a batch down for the log.
     pub(super) fn queue(&mut self, id: u32) {
         let write = &mut self.writes[id as usize];

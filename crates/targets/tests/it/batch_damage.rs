@@ -105,7 +105,8 @@ fn churn(run: &mut Running, values: &mut [u64], batches: u64, may: impl Fn(u64) 
         let lpids: BTreeSet<u64> = lpids.filter(|&lpid| may(lpid)).collect();
         let lpids: Vec<u64> = lpids.into_iter().collect();
         if !lpids.is_empty() {
-            assert_eq!(write(run, values, &lpids), Status::SUCCESS, "{lpids:?}");
+            let status = write(run, values, &lpids);
+            assert_eq!(status, Status::SUCCESS, "{lpids:?}: {}", run.state());
         }
     }
 }
@@ -184,8 +185,9 @@ fn a_survivor_that_cannot_be_read_holds_its_chunk_until_it_is_written_anew() {
     is_whole(&mut world, &values);
 }
 
-#[test]
-fn a_page_of_the_map_that_cannot_be_read_takes_only_its_pages_along() {
+/// A drive with more pages of MAP than memory holds, some of each written, and
+/// the log of that gone; power off.
+fn with_many_map_pages() -> (Damaged, Vec<u64>) {
     let dim = Dimensions { groups: 4, pus: 2, chunks: 64, pages: 64, planes: 2, page_bytes: 8192 };
     let mut setup = Setup::of(dim, 5).filled(100);
     setup.config.max_pages = 4;
@@ -194,55 +196,214 @@ fn a_page_of_the_map_that_cannot_be_read_takes_only_its_pages_along() {
     let mut world = world(setup);
     let mut values = vec![0; world.setup.config.pages as usize];
     let mut run = world.power_on(LONG).unwrap();
-    // Some of each page of MAP.
     for first in (0..values.len() as u64).step_by(512) {
         assert_eq!(write(&mut run, &mut values, &[first]), Status::SUCCESS);
     }
     churn(&mut run, &mut values, 200, |_| true);
-    run.target.request_checkpoint();
-    while run.target.is_checkpointing() {
-        assert_eq!(write(&mut run, &mut values, &[0]), Status::SUCCESS);
-    }
+    checkpoint(&mut run, &mut values);
     churn(&mut run, &mut values, 3, |_| true);
     world.power_off(run);
+    (world, values)
+}
+
+/// Makes a checkpoint. Page 0 is written meanwhile.
+fn checkpoint(run: &mut Running, values: &mut [u64]) {
+    run.target.request_checkpoint();
+    while run.target.is_checkpointing() {
+        assert_eq!(write(run, values, &[0]), Status::SUCCESS);
+    }
+}
+
+/// Waits for what the target does by itself.
+fn settle(run: &mut Running, world: &mut Damaged) {
+    while run.is_on() && run.step(world) {}
+}
+
+/// Damages all copies of a page of MAP.
+fn damage_map_page(world: &mut Damaged, number: u64) {
+    let table = of_table(world, 1);
+    let bad = table.into_iter().filter_map(|(page, at)| (page == number).then_some(at));
+    damage(world, bad);
+}
+
+#[test]
+fn a_page_of_the_map_that_cannot_be_read_takes_only_its_pages_along() {
+    let (mut world, mut values) = with_many_map_pages();
     let (mut rebuilt, mut served) = (0, 0);
     for number in (0..values.len() as u64 / 512).step_by(9).chain([0]) {
-        let table = of_table(&mut world, 1);
-        let at = |&(page, at): &(u64, Ppa)| (page == number).then_some(at);
-        let bad: Vec<Ppa> = table.iter().filter_map(at).collect();
-        damage(&mut world, bad.iter().copied());
-        match world.try_power_on(LONG) {
-            Err(e) => panic!("{e}"),
-            // The log names it.
-            Ok(Some(mut run)) if run.target.recovery().rebuilt > 0 => {
-                assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new());
-                run.target.verify(&world.void).unwrap();
-                world.power_off(run);
-                rebuilt += 1;
-            }
-            Ok(run) => {
-                let mut run = run.unwrap();
-                let of_page = |lpid: u64| lpid / 512 == number;
-                let (first, other) = (number * 512, (number + 1) % 2 * 512);
-                assert_eq!(read(&mut run, first), Err(Status::UNRECOVERED_READ));
-                let both = [other, first];
-                assert_eq!(write(&mut run, &mut values, &both), Status::UNRECOVERED_READ);
-                assert_eq!(write(&mut run, &mut values, &[other]), Status::SUCCESS);
-                churn(&mut run, &mut values, 30, |lpid| !of_page(lpid));
-                for lpid in (0..values.len() as u64).step_by(101) {
-                    let found = read(&mut run, lpid);
-                    let lost = Err(Status::UNRECOVERED_READ);
-                    assert_eq!(found, if of_page(lpid) { lost } else { Ok(values[lpid as usize]) });
-                }
-                assert!(run.target.counters().lost > 0);
-                world.power_off(run);
-                served += 1;
-            }
+        damage_map_page(&mut world, number);
+        let mut run = world.power_on(LONG).unwrap();
+        // The log names it.
+        if run.target.recovery().rebuilt > 0 {
+            rebuilt += 1;
+        } else {
+            let (first, other) = (number * 512, (number + 1) % 2 * 512);
+            assert_eq!(read(&mut run, first), Err(Status::UNRECOVERED_READ));
+            let both = [other, first];
+            assert_eq!(write(&mut run, &mut values, &both), Status::UNRECOVERED_READ);
+            assert_eq!(write(&mut run, &mut values, &[other]), Status::SUCCESS);
+            // Then it is made anew.
+            settle(&mut run, &mut world);
+            assert_eq!((run.target.counters().lost, run.target.counters().repaired), (1, 1));
+            assert_eq!(write(&mut run, &mut values, &both), Status::SUCCESS);
+            served += 1;
         }
+        assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new());
+        run.target.verify(&world.void).unwrap();
+        world.power_off(run);
         damage(&mut world, []);
     }
     assert!(rebuilt > 0 && served > 3, "{rebuilt} made anew, {served} served");
     is_whole(&mut world, &values);
+}
+
+/// Its pages lie in most chunks: these are collected all the same.
+#[test]
+fn a_page_of_the_map_that_cannot_be_read_takes_no_chunk_out_of_use() {
+    let (mut world, mut values) = written(Setup::small(31).filled(80), 300);
+    let mut run = world.power_on(LONG).unwrap();
+    checkpoint(&mut run, &mut values);
+    checkpoint(&mut run, &mut values);
+    world.power_off(run);
+    let mut met = 0;
+    for number in 1..values.len() as u64 / 512 {
+        let mut table = blocks(&mut world);
+        table.retain(|(_, tag)| tag.id >> 56 == 1 && tag.id & 0xffff == number);
+        let newest = table.into_iter().max_by_key(|(_, tag)| tag.seq).unwrap();
+        damage(&mut world, [newest.0]);
+        let mut run = world.power_on(LONG).unwrap();
+        if run.target.recovery().rebuilt == 0 {
+            while run.target.counters().repaired == 0 {
+                churn(&mut run, &mut values, 10, |lpid| lpid / 512 != number);
+                assert!(run.target.counters().batches < 5000, "{}", run.state());
+            }
+            met += 1;
+        }
+        run.with_medium(|medium| medium.set_rules(&[], 5).unwrap());
+        churn(&mut run, &mut values, 300, |_| true);
+        assert_eq!((run.target.fault(), run.target.counters().lost), (None, 1));
+        assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new());
+        run.target.verify(&world.void).unwrap();
+        world.power_off(run);
+    }
+    assert!(met > 0, "the log names them all");
+    is_whole(&mut world, &values);
+}
+
+/// A page of MAP that the log does not name, so that no start looks at it.
+fn unnamed_map_page(world: &mut Damaged) -> u64 {
+    for number in 10.. {
+        damage_map_page(world, number);
+        let run = world.power_on(LONG).unwrap();
+        let is_named = run.target.recovery().rebuilt > 0;
+        world.power_off(run);
+        damage(world, []);
+        if !is_named {
+            return number;
+        }
+    }
+    unreachable!("the log names few")
+}
+
+/// Power goes while a page of MAP is made anew, or before it is written.
+#[test]
+fn a_page_of_the_map_is_made_anew_again_after_a_cut() {
+    let (mut world, mut values) = with_many_map_pages();
+    let number = unnamed_map_page(&mut world);
+    damage_map_page(&mut world, number);
+    for events in [1, 3, 30, 300, LONG] {
+        let mut run = world.power_on(LONG).unwrap();
+        let first = read(&mut run, number * 512);
+        assert!(events > 1 || first == Err(Status::UNRECOVERED_READ), "{first:?}");
+        run.fuse.set(events);
+        settle(&mut run, &mut world);
+        if events == LONG {
+            assert_eq!(write(&mut run, &mut values, &[number * 512 + 1]), Status::SUCCESS);
+            assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new());
+        }
+        world.power_off(run);
+    }
+    is_whole(&mut world, &values);
+}
+
+/// A page of MAP and a page of the host that it leads to: that one is lost, and
+/// no other that was written.
+#[test]
+fn what_no_tag_says_is_lost_when_a_page_of_the_map_is_made_anew() {
+    let (mut world, mut values) = with_many_map_pages();
+    let number = unnamed_map_page(&mut world);
+    let lost = number * 512;
+    let mut bad = blocks(&mut world);
+    bad.retain(|(_, tag)| tag.id == lost || tag.id >> 56 == 1 && tag.id & 0xffff == number);
+    damage(&mut world, bad.into_iter().map(|(at, _)| at));
+    let mut run = world.power_on(LONG).unwrap();
+    assert_eq!(read(&mut run, lost), Err(Status::UNRECOVERED_READ));
+    settle(&mut run, &mut world);
+    assert_eq!(run.target.counters().repaired, 1);
+    let gone = unreadable(&mut run, &values);
+    let was_written = |&&lpid: &&u64| values[lpid as usize] > 0;
+    assert_eq!(gone.iter().filter(was_written).collect::<Vec<_>>(), [&lost]);
+    assert!(gone.iter().all(|lpid| lpid / 512 == number));
+    for lpids in gone.chunks(4) {
+        assert_eq!(write(&mut run, &mut values, lpids), Status::SUCCESS);
+    }
+    assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new());
+    world.power_off(run);
+}
+
+/// More pages of MAP are to be made anew than memory holds: the error says how
+/// much would do.
+#[test]
+fn a_cache_that_is_too_small_for_a_start_is_told_what_would_do() {
+    let (mut world, values) = with_many_map_pages();
+    let mut bad = of_table(&mut world, 1);
+    bad.extend(of_table(&mut world, 2));
+    damage(&mut world, bad.into_iter().map(|(_, at)| at));
+    let Err(BatchError::Cache { least, .. }) = world.try_power_on(LONG) else {
+        panic!("memory holds all")
+    };
+    assert!(least <= 199 * 4096, "{least}");
+    world.setup.config.cache_bytes = least;
+    let mut run = world.power_on(LONG).unwrap();
+    assert!(run.target.recovery().rebuilt > 150);
+    run.with_medium(|medium| medium.set_rules(&[], 5).unwrap());
+    let mut gone = unreadable(&mut run, &values);
+    gone.retain(|&lpid| values[lpid as usize] > 0);
+    assert_eq!(gone, Vec::<u64>::new());
+    world.power_off(run);
+}
+
+/// Where pages of MAP are lost and GBITV is damaged, nothing says which blocks
+/// count.
+#[test]
+fn lost_pages_of_the_map_and_damaged_garbage_are_an_error() {
+    let (mut world, _) = with_many_map_pages();
+    let mut table = blocks(&mut world);
+    table.retain(|(_, tag)| tag.id >> 56 == 2);
+    let (at, tag) = table.into_iter().max_by_key(|(_, tag)| tag.seq).unwrap();
+    let lost = 1u64 << 63;
+    rewrite(&mut world, at, |page, id| {
+        (0..199).for_each(|n| page[8 * n..8 * n + 8].copy_from_slice(&lost.to_le_bytes()));
+        let sum = xxhash_rust::xxh3::xxh3_64(page) >> 44;
+        *id = tag.id & !(((1 << 20) - 1) << 36) | sum << 36;
+    });
+    let bad = of_table(&mut world, 4);
+    damage(&mut world, bad.into_iter().map(|(_, at)| at));
+    assert!(matches!(world.try_power_on(LONG), Err(BatchError::Table { .. })));
+}
+
+/// Changes a block on the medium, and the id of its TAG.
+fn rewrite(world: &mut Damaged, at: Ppa, change: impl Fn(&mut [u8], &mut u64)) {
+    let index = world.geometry.chunk_index(at);
+    let (start, count) = (world.geometry.chunk_start(index), world.chunks[index].programmed);
+    let (mut data, mut tags) = (vec![0; count as usize * 4096], vec![0; count as usize * 16]);
+    assert_eq!(world.medium().read(start, count, &mut data, &mut tags), Moved::Done);
+    let n = (at.0 - start.0) as usize;
+    let mut id = Tag::load(&tags[16 * n..16 * n + 16]).id;
+    change(&mut data[4096 * n..][..4096], &mut id);
+    tags[16 * n..16 * n + 8].copy_from_slice(&id.to_le_bytes());
+    assert_eq!(world.medium().reset(start), Moved::Done);
+    assert_eq!(world.medium().program(start, count, &data, &tags), Moved::Done);
 }
 
 /// A table that cannot be read is made anew by the others: all of it, of one kind

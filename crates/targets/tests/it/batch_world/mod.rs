@@ -504,6 +504,11 @@ impl<M: PowerCut> Run<M> {
         format!("{counters:?}, fault {fault:?}, {rows} rows of log, checkpointing {checkpoints}")
     }
 
+    /// The medium, while power is on.
+    pub fn with_medium(&self, change: impl FnOnce(&mut M)) {
+        change(self.device.borrow_mut().medium_mut());
+    }
+
     fn kept(&self) -> usize {
         self.target.shape().kept as usize
     }
