@@ -20,11 +20,14 @@ pub enum Mutation {
     ForgetLog,
     /// Blocks stay valid that were written anew.
     KeepPrior,
+    /// A start that makes a page of MAP anew believes the TAGs of blocks that the
+    /// log names.
+    BelieveTags,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 7] = [
+    pub const ALL: [Mutation; 8] = [
         Mutation::EraseEarly,
         Mutation::AckUnsynced,
         Mutation::NoVoid,
@@ -32,6 +35,7 @@ impl Mutation {
         Mutation::StaleCollect,
         Mutation::ForgetLog,
         Mutation::KeepPrior,
+        Mutation::BelieveTags,
     ];
 }
 

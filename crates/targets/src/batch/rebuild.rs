@@ -21,6 +21,7 @@ use super::config::BatchError;
 use super::garbage::Garbage;
 use super::location::Location;
 use super::map::Map;
+use super::mutation::{Mutation, is};
 use super::page::{Held, Kind, Page, held, is_whole};
 use super::paged::PAGE_WORDS;
 use super::record::What;
@@ -204,6 +205,9 @@ impl<D: OpenChannel> Batch<D> {
             return Err(error);
         }
         garbage.count();
+        if is(Mutation::BelieveTags) {
+            return Ok(garbage);
+        }
         let mut runner = Runner::new(&mut self.device, self.now);
         trail.tell(&mut runner, &self.geometry, |told| {
             let Told::Batch(lsn, batch) = told else { return };
