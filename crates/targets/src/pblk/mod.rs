@@ -87,6 +87,11 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Requests for parts of a block that may be inside at once.
 const PARTIALS: usize = 256;
 
+/// Of these, those that writes leave to a read, which needs two at most. A write
+/// may keep its own until collection makes room, which may itself wait for reads:
+/// after a start nothing is collected before all that wait for a page are let in.
+const PARTIALS_OF_READS: usize = 2;
+
 /// Commands that wait for the drive before requests are refused.
 const BACKLOG: usize = 1024;
 

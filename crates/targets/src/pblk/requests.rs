@@ -8,7 +8,7 @@ use super::failures::is_read;
 use super::map::Place;
 use super::mutation::{Mutation, is};
 use super::units::Slot;
-use super::{BACKLOG, Cookie, DEPTH, Pblk};
+use super::{BACKLOG, Cookie, DEPTH, PARTIALS_OF_READS, Pblk};
 
 /// A request at work.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Default for Partial {
 impl<D: OpenChannel> Pblk<D> {
     /// Whether a request can be let in now. A read takes its partials at once,
     /// two at most; a write takes one whenever it comes to a part of a block, and
-    /// waits where there is none.
+    /// waits where there are only those left that are for reads.
     #[inline]
     pub(super) fn has_room(&self, req: &BlockReq) -> bool {
         let whole = (req.offset | req.len).is_multiple_of(BLOCK_BYTES);
@@ -104,7 +104,7 @@ impl<D: OpenChannel> Pblk<D> {
             && self.out.len() < BACKLOG
             && (whole
                 || req.op != BlockOp::Read
-                || self.partials.room() >= 2
+                || self.partials.room() >= PARTIALS_OF_READS
                 || self.kept as u64 != BLOCK_BYTES)
     }
 
@@ -554,7 +554,7 @@ impl<D: OpenChannel> Pblk<D> {
         let partial =
             Partial { request: slot, lba, from, len, source, place, ..Partial::default() };
         if place.ppa().is_some() {
-            if self.partials.room() == 0 {
+            if self.partials.room() <= PARTIALS_OF_READS {
                 return false;
             }
             self.requests[slot].left += 1;

@@ -21,6 +21,7 @@ mod disturb;
 mod erases_undone;
 mod failures;
 mod late_part;
+mod loading;
 mod lost_part;
 mod model;
 mod pace;
