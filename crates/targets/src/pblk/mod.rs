@@ -126,7 +126,8 @@ pub struct WriteCounters {
     pub user: u64,
     /// Programmed by collection.
     pub gc: u64,
-    /// Programmed to fill a row for a flush.
+    /// Programmed to fill a row for a flush; or in vain, in a row of the user that
+    /// failed and went elsewhere.
     pub padding: u64,
     /// Programmed for the target's own records.
     pub metadata: u64,

@@ -295,7 +295,7 @@ impl<D: OpenChannel> Pblk<D> {
             }
             Some(_) => {
                 self.fail_chunk(open.chunk());
-                self.send_again(unit);
+                self.row_failed(unit);
             }
             None => self.program_striped(unit, open, rank),
         }
@@ -381,6 +381,14 @@ impl<D: OpenChannel> Pblk<D> {
         }
         self.units.end(unit);
         self.end_flushes(now);
+    }
+
+    /// A row of the user was programmed in vain: it counts as padding, since the
+    /// one that goes elsewhere is the user's.
+    #[cold]
+    fn row_failed(&mut self, unit: u32) {
+        self.counters.padding += u64::from(self.geometry.row_blocks());
+        self.send_again(unit);
     }
 
     /// A unit that failed stays in the buffer and goes elsewhere, before
@@ -523,7 +531,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.units.end(unit);
             self.end_flushes(now);
         } else {
-            self.send_again(unit);
+            self.row_failed(unit);
         }
         if before {
             self.checkpoint.settled();

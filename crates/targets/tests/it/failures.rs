@@ -379,6 +379,25 @@ fn all_ways_are_met() {
     assert!(ends > 0, "some drive came to its end");
 }
 
+/// What is programmed is counted, also what is programmed in vain.
+#[test]
+fn a_row_that_failed_counts_each_time() {
+    for instant in [true, false] {
+        let rates = Rates { program: 1_000, ..Rates::default() };
+        let work = (30, 3, 64, 8_000);
+        let (mut run, before) = live((2, 2, 1), instant, Victim::Greedy, rates, work);
+        run.begin(BlockOp::Flush, 0, 0);
+        run.settle();
+        while run.drive.next_event().is_some() {
+            run.step();
+        }
+        let c = run.drive.counters();
+        assert!(c.retired > 0, "{before:?}");
+        let programmed = run.drive.device().counters().blocks_programmed;
+        assert_eq!(c.user + c.gc + c.padding + c.metadata, programmed, "{c:?}");
+    }
+}
+
 /// A lost block reads as an error until it is written or trimmed, and its
 /// chunk is used again.
 #[test]
