@@ -81,7 +81,7 @@ pub(super) struct Flaws {
     patrol: Patrol,
 }
 
-/// The patrol: a look at all chunks that are full, in turn, for data that have
+/// The patrol: a look at all chunks that are written, in turn, for data that have
 /// grown old where nobody reads. It looks at descriptors only.
 #[derive(Clone, Copy, Default)]
 struct Patrol {
@@ -173,9 +173,9 @@ impl<M: Medium> Device<M> {
     }
 
     /// Goes on with the patrol, as far as it is due: so that all chunks are
-    /// looked at again in a part of the retention time. Tells of full chunks of
-    /// which the error rate must be high by now, as a read would; each round
-    /// once more, until they are written anew. Reads see to it by themselves;
+    /// looked at again in a part of the retention time. Tells of chunks, full or
+    /// not, of which the error rate must be high by now, as a read would; each
+    /// round once more, until they are written anew. Reads see to it by themselves;
     /// where there are none, it is to be called now and then.
     #[cold]
     pub fn patrol(&mut self, now: Time) {
@@ -190,7 +190,7 @@ impl<M: Medium> Device<M> {
         if due > slots {
             flaws.patrol.until = time - slots * step;
         }
-        for _ in 0..due.min(MOST_LOOKS) {
+        for _ in 0..due.min(slots).min(MOST_LOOKS) {
             let index = self.flaws.patrol.next;
             if !self.look_at_age(time, index) {
                 return;
@@ -205,8 +205,9 @@ impl<M: Medium> Device<M> {
     fn look_at_age(&mut self, time: u64, index: usize) -> bool {
         let chunk = self.chunks[index];
         let flaws = &mut self.flaws;
-        let is_full = chunk.state == ChunkState::Closed && chunk.programmed == chunk.wp;
-        if !is_full || chunk.age(time) < flaws.model.retention_time / ROUNDS {
+        // With a program on its way it is looked at in the next round.
+        let is_at_rest = chunk.programmed > 0 && chunk.programmed == chunk.wp;
+        if !is_at_rest || chunk.age(time) < flaws.model.retention_time / ROUNDS {
             return true;
         }
         let share = Reliability::wear_share(chunk.wear, flaws.endurance);

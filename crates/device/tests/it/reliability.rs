@@ -755,6 +755,32 @@ fn levels_are_told_once_a_life_and_through_the_link() {
     }
 }
 
+/// Age is told of chunks, full or not, that nobody reads; each round once more.
+#[test]
+fn the_patrol_tells_of_what_has_grown_old() {
+    let clean = Reliability { program_failure: 0.0, rber_wear: 0.0, rber_base: 1e-3, ..model() };
+    let model = Reliability { retention_time: 1 << 30, ..clean };
+    let g = geometry(1, 1, 2);
+    let row = g.row_blocks() as u8;
+    let mut rig = Rig::new(device(&g, &timing(), &model, 2), 8);
+    let (full, part) = (g.chunk_start(0), g.chunk_start(1));
+    for i in 0..g.chunk_blocks() / u32::from(row) {
+        let at = Ppa(full.0 + u64::from(i) * u64::from(row));
+        assert!(run(&mut rig, filled(cmd(0, Write, at, row), 1)).status.is_ok());
+    }
+    assert!(run(&mut rig, filled(cmd(0, Write, part, row), 1)).status.is_ok());
+    rig.port.patrol(Time(1 << 27));
+    assert_eq!(rig.port.take_notice(), None, "they are young");
+    for round in 1..3 {
+        rig.port.patrol(Time(round << 33));
+        let told = std::iter::from_fn(|| rig.port.take_notice());
+        let mut told: Vec<_> = told.map(|n| (n.ppa, n.state, n.mask)).collect();
+        told.sort_by_key(|told| told.0);
+        let each = |at| (at, NoticeState::RateHigh, NoticeMask::Chunk);
+        assert_eq!(told, [each(full), each(part)]);
+    }
+}
+
 #[test]
 fn notices_without_room_are_counted_and_told_later() {
     let dim =

@@ -110,6 +110,8 @@ pub(super) struct Checkpoint {
     interval: u64,
     /// Something happened after which it may go on.
     pub look: bool,
+    /// One is to begin, however little was written.
+    asked: bool,
     /// The root under way, or the last one.
     pub root: Root,
     /// Its bytes.
@@ -146,6 +148,17 @@ impl Checkpoint {
     /// of the rows to the next checkpoint are sent.
     pub fn is_late(&self) -> bool {
         self.written * self.interval < 2 * self.planned * self.rows
+    }
+
+    /// Whether none is under way.
+    pub fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle
+    }
+
+    /// Has one begin soon. False where that was asked for before.
+    pub fn ask(&mut self) -> bool {
+        self.look = true;
+        !std::mem::replace(&mut self.asked, true)
     }
 
     /// Data rows from one to the next.
@@ -226,7 +239,8 @@ impl<D: OpenChannel> Pblk<D> {
         if c.closing {
             return self.is_at_rest();
         }
-        !self.read_only && (c.rows >= c.interval || self.log.rows >= self.log_limit().div_ceil(2))
+        let is_log_full = self.log.rows >= self.log_limit().div_ceil(2);
+        !self.read_only && (c.asked || c.rows >= c.interval || is_log_full)
     }
 
     /// Goes on with checkpoints as far as can be. With nothing to be made
@@ -354,6 +368,7 @@ impl<D: OpenChannel> Pblk<D> {
         let c = &mut self.checkpoint;
         c.planned = pages.div_ceil(self.geometry.row_blocks().into());
         (c.rows_before, c.rows, c.written) = (c.rows, 0, 0);
+        c.asked = false;
         self.checkpoint.phase = Phase::Settling;
     }
 
@@ -381,9 +396,11 @@ impl<D: OpenChannel> Pblk<D> {
                     let age = if same { before.age } else { seq };
                     // Those that are still on their way to a failed one may
                     // not have come to the drive: how far it is is noted when
-                    // they have.
-                    let is_settled = stage.failed && stage.rows == 0;
-                    let next = if is_settled { self.end_of_failed(chunk) } else { size };
+                    // they have. One that was left may be gone on with after a
+                    // restart, too.
+                    let is_short = stage.failed || stage.end > 0;
+                    let is_settled = is_short && stage.rows == 0;
+                    let next = if is_settled { self.end_of_short(chunk) } else { size };
                     Entry { wear, used: Use::Data, next, age }
                 };
                 self.table.set(chunk, entry);
@@ -418,10 +435,10 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
-    /// How far a failed chunk is written. It takes no more rows now, but perhaps
-    /// after a restart: these must be found. One that is being retired may
-    /// then be as it was, with copies that are not new.
-    fn end_of_failed(&self, chunk: usize) -> u32 {
+    /// How far a chunk is written that failed or was left. It takes no more rows
+    /// now, but perhaps after a restart: these must be found. One that is being
+    /// retired or erased may then be as it was, with copies that are not new.
+    fn end_of_short(&self, chunk: usize) -> u32 {
         let wp = self.device.chunk(chunk).wp;
         if wp == 0 { self.chunks[chunk].end } else { wp }
     }
@@ -434,7 +451,7 @@ impl<D: OpenChannel> Pblk<D> {
             if !self.chunks[chunk].failed {
                 continue;
             }
-            let (entry, next) = (self.table.get(chunk), self.end_of_failed(chunk));
+            let (entry, next) = (self.table.get(chunk), self.end_of_short(chunk));
             if entry.used == Use::Data && next < entry.next {
                 self.table.set(chunk, Entry { next, ..entry });
             }
@@ -449,7 +466,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Units that have begun many own chunks empty the older ones: their pages
-    /// are written again.
+    /// are written again. So are those of chunks that have aged.
     fn condemn(&mut self) {
         let geometry = self.geometry;
         let mut by_pu = std::collections::BTreeMap::<usize, Vec<(u64, usize)>>::new();
@@ -457,7 +474,7 @@ impl<D: OpenChannel> Pblk<D> {
             let pu = geometry.pu_index(geometry.chunk_start(chunk));
             by_pu.entry(pu).or_default().push((own.order, chunk));
         }
-        let mut condemned = std::collections::BTreeSet::new();
+        let mut condemned = self.leave_aged();
         for (pu, mut chunks) in by_pu {
             if chunks.len() as u32 > self.space.pus[pu].own_span() {
                 chunks.sort_unstable();

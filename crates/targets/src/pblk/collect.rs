@@ -35,7 +35,8 @@ pub(super) struct Stage {
     pub(super) moving: u32,
     /// Rows on their way to it.
     pub(super) rows: u16,
-    /// Of one that is being retired, or is, how far it was written.
+    /// Of one that is being retired, or is, and of one that was left before its
+    /// end, how far it was written.
     pub(super) end: u32,
     /// Its last row is programmed, but not all before it.
     pub(super) ended: bool,
@@ -43,6 +44,8 @@ pub(super) struct Stage {
     pub(super) failed: bool,
     /// It is among those that were asked for.
     pub(super) asked: bool,
+    /// A read has told that its error rate is high.
+    pub(super) told: bool,
     /// The last record that gave up a block of it.
     pub(super) given_up: u64,
 }

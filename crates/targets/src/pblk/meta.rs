@@ -84,6 +84,9 @@ pub(super) struct OwnChunk {
     pub rows: u32,
     /// It is being erased.
     pub erasing: bool,
+    /// The drive wants it refreshed: the next checkpoint writes what it holds
+    /// elsewhere.
+    pub aged: bool,
     /// When it was opened.
     pub order: u64,
 }

@@ -2,7 +2,8 @@
 //!
 //! Guarantees: a mirror has a root whole or goes on to its next chunk; the
 //! chunk with the root before it is not erased for it. Where no mirror takes a
-//! root the drive turns read-only.
+//! root the drive turns read-only. Roots grow old as data do: they leave a chunk
+//! that the drive wants refreshed, and what is left there is erased.
 
 use device::{Content, OpenChannel, VectorOp};
 use flash::{Ppa, Tag};
@@ -56,11 +57,42 @@ impl<D: OpenChannel> Pblk<D> {
             self.send_retire(Cookie::Anchor(mirror as u32), chunk);
         };
         if self.device.chunk(chunk).wp > 0 {
-            let (cookie, ppa) = (Cookie::Anchor(mirror as u32), geometry.chunk_start(chunk));
-            self.send(|| {
-                Self::run(cookie, VectorOp::Reset, ppa, 1, Content::Data, Buffer::empty())
-            });
+            self.erase_anchor(Cookie::Anchor(mirror as u32), chunk);
         }
+    }
+
+    /// A chunk for roots is to be written anew: the next root, soon to be, goes to
+    /// another one. One with older roots only is erased, since a start looks there,
+    /// too, and takes what it cannot read for a root that is lost. False where
+    /// there is nothing to do, or it cannot be done now: not during a checkpoint,
+    /// whose root may be written and not be durable.
+    pub(super) fn refresh_anchor(&mut self, chunk: usize) -> bool {
+        let number = self.rank_of_chunk(chunk);
+        let (of, size) = (self.device.chunk(chunk), self.geometry.chunk_blocks());
+        let Some(mirror) = self.mirrors.get_mut(number) else { return false };
+        let is_current = mirror.is_usable() && mirror.chunk() == chunk;
+        let has_other = mirror.chunks.len() > usize::from(is_current);
+        if of.wp == 0 || !has_other || !self.checkpoint.is_idle() {
+            return false;
+        }
+        if is_current || mirror.last == Some(chunk) {
+            if is_current {
+                mirror.next = size;
+            }
+            return self.checkpoint.ask();
+        }
+        let cookie = Cookie::Anchor(number as u32);
+        if of.has_failed() {
+            self.send_retire(cookie, chunk);
+        } else {
+            self.erase_anchor(cookie, chunk);
+        }
+        true
+    }
+
+    fn erase_anchor(&mut self, cookie: Cookie, chunk: usize) {
+        let ppa = self.geometry.chunk_start(chunk);
+        self.send(|| Self::run(cookie, VectorOp::Reset, ppa, 1, Content::Data, Buffer::empty()));
     }
 
     /// Sends the next row of the root to a mirror, if that is usable.

@@ -143,7 +143,8 @@ pub struct WriteCounters {
     pub retired: u64,
     /// Logical blocks of which the newest copy in flash could not be read.
     pub lost: u64,
-    /// Chunks that the drive wanted refreshed, put down to be collected.
+    /// Chunks that the drive wanted refreshed, put down to be collected, or to be
+    /// left by what the target keeps for itself.
     pub refreshed: u64,
     /// Little worn chunks put down to be collected, to level wear.
     pub leveled: u64,

@@ -6,6 +6,8 @@
 //! nothing leads to it any more. Where no unit has a chunk for a row it waits,
 //! and where none will come the drive turns read-only.
 
+use std::collections::BTreeSet;
+
 use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::Ppa;
 use port::{Buffer, Time};
@@ -158,6 +160,34 @@ impl<D: OpenChannel> Pblk<D> {
                 _ => {}
             }
         }
+    }
+
+    /// An own chunk is to be written anew. False where that is under way.
+    pub(super) fn refresh_own(&mut self, chunk: usize) -> bool {
+        let own = self.meta.chunks.get_mut(&chunk).expect("an own chunk");
+        if own.erasing || std::mem::replace(&mut own.aged, true) {
+            return false;
+        }
+        self.checkpoint.ask();
+        true
+    }
+
+    /// The own chunks that are to be written anew, none of them open any more. One
+    /// that has to stay open may be asked for again.
+    pub(super) fn leave_aged(&mut self) -> BTreeSet<usize> {
+        let geometry = self.geometry;
+        let mut left = BTreeSet::new();
+        for (&chunk, own) in self.meta.chunks.iter_mut().filter(|(_, own)| own.aged) {
+            let pu = geometry.pu_index(geometry.chunk_start(chunk));
+            let open = &mut self.meta.open[self.stripe.rank(pu)];
+            let is_open = open.is_some_and(|open| open.chunk() == chunk);
+            own.aged = !is_open || self.space.can_leave_own(pu);
+            if own.aged && !own.erasing {
+                open.take_if(|_| is_open);
+                left.insert(chunk);
+            }
+        }
+        left
     }
 
     /// Erases own chunks to which nothing leads any more, and retires those of

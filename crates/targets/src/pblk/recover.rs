@@ -21,14 +21,14 @@
 //! that cannot be read costs only its own blocks.
 //!
 //! What it writes: each parallel unit goes on with up to two partly written
-//! chunks of data, one for the user and one for collection; a drive that this
-//! target wrote has no more. Others are padded to their end. A root that not
+//! chunks of data, one for the user and one for collection. Others, those that
+//! were left since they had aged, are padded to their end. A root that not
 //! every mirror has is written anew to all.
 
 use std::collections::BTreeMap;
 
 use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{Chunk, ChunkState, Geometry, Ppa, TAG_BYTES, Tag};
+use flash::{Chunk, ChunkState, ErrorLevel, Geometry, Ppa, TAG_BYTES, Tag};
 use port::{BLOCK_BYTES, Buffer, OutOfMemory, Port, Ring, Scratch, Status, Time};
 
 use super::failures::is_read;
@@ -693,6 +693,10 @@ impl<D: OpenChannel> Pblk<D> {
         plan.failed.iter().for_each(|&chunk| self.found_failed(chunk));
         for &(pu, open) in &plan.user {
             self.stripe.go_on(pu, open);
+        }
+        for (_, open) in plan.user.iter().chain(&plan.collect) {
+            let level = self.device.chunk(open.chunk()).level;
+            self.chunks[open.chunk()].told = level >= ErrorLevel::High;
         }
         for &(pu, open) in &plan.collect {
             let rank = self.stripe.rank(pu);

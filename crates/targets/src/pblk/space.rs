@@ -357,6 +357,13 @@ impl Space {
         self.pus[pu].own_used < self.pus[pu].own && !self.pus[pu].free.is_empty()
     }
 
+    /// Whether a unit can leave a chunk of own blocks before its end: what a
+    /// checkpoint writes has room in others.
+    pub fn can_leave_own(&self, pu: usize) -> bool {
+        let of_pu = &self.pus[pu];
+        self.has_own(pu) && of_pu.own_used + of_pu.own_span() <= of_pu.own
+    }
+
     /// Whether a unit has fewer chunks of own blocks than it may have: the next
     /// that is erased, whosever it is, may become one.
     pub fn owes_own(&self) -> bool {

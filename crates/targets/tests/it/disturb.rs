@@ -1,7 +1,7 @@
 //! A drive whose chunks wear and are disturbed by reads: what it tells of them
 //! leads to their being written anew, before they cannot be read.
 
-use device::Device;
+use device::{Device, OpenChannel};
 use flash::{Dimensions, Geometry, RamMedium, Reliability, Timing};
 use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
@@ -37,33 +37,39 @@ fn forgetful() -> Reliability {
     }
 }
 
+fn timing() -> Timing {
+    Timing {
+        read: vec![50_000],
+        program: vec![600_000],
+        erase: 3_000_000,
+        endurance: 1000,
+        ..Timing::default()
+    }
+}
+
 struct Rig {
     drive: Pblk<Device<RamMedium>>,
     now: Time,
     queue: Ring<BlockReq>,
     blocks: u64,
+    /// Writes are durable when they complete.
+    fua: bool,
 }
 
 impl Rig {
-    fn new(reliability: &Reliability) -> Rig {
+    /// With chunks of so many rows.
+    fn new(reliability: &Reliability, pages: u32) -> Rig {
         let data = Dimensions {
             groups: 2,
             pus: 1,
             chunks: DATA_CHUNKS,
-            pages: 8,
+            pages,
             planes: 1,
             page_bytes: 8192,
         };
         let geometry = Geometry::new(with_reserve(data)).unwrap();
-        let timing = Timing {
-            read: vec![50_000],
-            program: vec![600_000],
-            erase: 3_000_000,
-            endurance: 1000,
-            ..Timing::default()
-        };
         let medium = RamMedium::new(&geometry, 8).unwrap();
-        let device = Device::with(&geometry, &timing, reliability, 7, medium).unwrap();
+        let device = Device::with(&geometry, &timing(), reliability, 7, medium).unwrap();
         let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
         let blocks = space * 3 / 4;
         let bytes = blocks * BLOCK_BYTES;
@@ -75,7 +81,7 @@ impl Rig {
             seed: 1,
         };
         let drive = Pblk::new(device, config).unwrap();
-        Rig { drive, now: Time::ZERO, queue: Ring::new(1), blocks }
+        Rig { drive, now: Time::ZERO, queue: Ring::new(1), blocks, fua: false }
     }
 
     /// One block, written with `value` or read; gives what was read.
@@ -93,11 +99,34 @@ impl Rig {
         }
     }
 
+    /// As whoever serves a drive does now and then.
+    fn tend(&mut self) {
+        self.drive.device_mut().patrol(self.now);
+        self.drive.heed_notices(self.now);
+        self.rest();
+    }
+
+    /// Goes, with or without a shutdown, and comes back at the same time.
+    fn restart(mut self, reliability: &Reliability, is_clean: bool) -> Rig {
+        if is_clean {
+            self.drive.close(self.now);
+            self.rest();
+            assert!(self.drive.is_closed());
+        }
+        let (config, device) = (self.drive.config(), self.drive.into_device());
+        let (geometry, chunks) = (*device.geometry(), device.chunks().to_vec());
+        let medium = device.cut();
+        let device =
+            Device::restore_with(&geometry, &timing(), reliability, 7, medium, &chunks).unwrap();
+        let (drive, now) = Pblk::recover(device, config, self.now).expect("it opens");
+        Rig { drive, now, ..self }
+    }
+
     fn try_one(&mut self, op: BlockOp, block: u64, value: u64) -> (Status, u64) {
         let mut buffer = Buffer::zeroed(8).unwrap();
         buffer.bytes_mut().copy_from_slice(&value.to_le_bytes());
         let offset = block * BLOCK_BYTES;
-        let req = BlockReq { id: 0, op, fua: false, offset, len: BLOCK_BYTES, buffer };
+        let req = BlockReq { id: 0, op, fua: self.fua, offset, len: BLOCK_BYTES, buffer };
         self.queue.push(req).unwrap();
         self.drive.submit(self.now, &mut self.queue);
         let mut done = Ring::new(1);
@@ -108,11 +137,17 @@ impl Rig {
         let done = done.pop().unwrap();
         (done.status, u64::from_le_bytes(done.buffer.bytes().try_into().unwrap()))
     }
+
+    fn read_all(&mut self) {
+        for block in 0..self.blocks {
+            assert_eq!(self.one(BlockOp::Read, block, 0), block + 1);
+        }
+    }
 }
 
 #[test]
 fn what_is_read_often_is_written_anew() {
-    let mut rig = Rig::new(&disturbed());
+    let mut rig = Rig::new(&disturbed(), 8);
     for i in 0..rig.blocks * 12 {
         rig.one(BlockOp::Write, i * 7 % rig.blocks, i * 7 % rig.blocks + 1);
     }
@@ -134,13 +169,9 @@ fn what_is_read_often_is_written_anew() {
 #[test]
 fn what_nobody_reads_is_written_anew_before_it_is_lost() {
     for is_looked_after in [true, false] {
-        let mut rig = Rig::new(&forgetful());
+        let mut rig = Rig::new(&forgetful(), 8);
         for block in 0..rig.blocks {
             rig.one(BlockOp::Write, block, block + 1);
-        }
-        // So that no chunk stays open with what is looked for.
-        for i in 0..rig.blocks / 2 {
-            rig.one(BlockOp::Write, rig.blocks - 1 - i % 4, rig.blocks - i % 4);
         }
         rig.rest();
         for i in 0..360 {
@@ -167,6 +198,29 @@ fn what_nobody_reads_is_written_anew_before_it_is_lost() {
             assert!(refreshed > 30, "{refreshed}");
         } else {
             assert!(lost > rig.blocks / 2, "{lost} of {}", rig.blocks);
+        }
+    }
+}
+
+/// Served for months and written little: neither what the target keeps for
+/// itself nor chunks that hardly fill may grow as old as the drive.
+#[test]
+fn a_drive_that_is_hardly_written_opens_after_months() {
+    for is_clean in [true, false] {
+        let model = forgetful();
+        let mut rig = Rig::new(&model, 64);
+        (0..rig.blocks).for_each(|block| _ = rig.one(BlockOp::Write, block, block + 1));
+        rig.fua = true;
+        for month in 0..4 {
+            for day in 0..30 {
+                rig.now = Time(rig.now.0 + DAY);
+                let block = (month * 30 + day) * 7 % rig.blocks;
+                rig.one(BlockOp::Write, block, block + 1);
+                rig.tend();
+            }
+            rig = rig.restart(&model, is_clean);
+            rig.read_all();
+            assert_eq!(rig.drive.counters().lost, 0);
         }
     }
 }

@@ -369,6 +369,11 @@ impl Bench {
             if op == BlockOp::Flush { (0, 0) } else { (first as u64 * 512, len * 512) };
         run.queue.push(BlockReq { id: slot as u64, op, fua, offset, len, buffer }).unwrap();
         run.drive.submit(run.now, &mut run.queue);
+        // The drive wants some chunk refreshed: also what is not full is left then.
+        if self.below(40) == 0 {
+            let chunk = self.below(self.geometry.chunk_slots() as u64) as usize;
+            run.drive.refresh_chunk(run.now, self.geometry.chunk_start(chunk));
+        }
         // Some time passes now and then.
         (0..self.below(6)).all(|_| run.drive.next_event().is_none() || self.step(run))
     }
