@@ -224,3 +224,19 @@ fn a_drive_that_is_hardly_written_opens_after_months() {
         }
     }
 }
+
+/// Flash that is worn out: also what was just written reads as bad. A chunk is
+/// not left at its first read for that.
+#[test]
+fn a_chunk_of_a_worn_drive_is_filled_though_it_is_read() {
+    let worn = Reliability { rber_base: 9.5e-3, retention_time: 0, ..forgetful() };
+    let mut rig = Rig::new(&worn, 64);
+    rig.fua = true;
+    for i in 0..1000 {
+        rig.one(BlockOp::Write, i % 16, i + 1);
+        let (status, _) = rig.try_one(BlockOp::Read, i % 16, 0);
+        assert!([Status::SUCCESS, Status::HIGH_ECC].contains(&status));
+    }
+    assert!(rig.drive.device().errors().retried_reads > 10, "it is worn");
+    assert!(rig.drive.counters().refreshed < 4, "{:?}", rig.drive.counters());
+}
