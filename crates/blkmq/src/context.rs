@@ -253,6 +253,7 @@ impl<Q: HardwareQueue> Context<Q> {
         let lane = &mut self.lanes[number];
         let mut staging = lane.staging.lock();
         let mut queue = lane.queue.lock();
+        queue.stand_in_line();
         let mut moved = 0;
         let mut share = queue.share_left(lane.staging_number);
         while share > 0 && staging.waiting(lane.way) > 0 && queue.has_room() {
@@ -516,6 +517,7 @@ impl<Q: HardwareQueue> Context<Q> {
             match staging.next_event() {
                 _ if staging.waiting(lane.way) == 0 => {}
                 Some(opens) if opens > self.last => at(opens),
+                _ if queue.is_passed() => at(self.last),
                 _ if !queue.has_room() => {}
                 _ if queue.share_left(lane.staging_number) > 0 => at(self.last),
                 _ => {}

@@ -409,6 +409,20 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         self.tags.is_waiting()
     }
 
+    /// Whether a tag is free that it does not get yet, because it is the turn
+    /// of another queue.
+    pub fn is_passed(&self) -> bool {
+        self.tags.is_passed()
+    }
+
+    /// For a queue that stands in line, at each look: a turn of one that does
+    /// not look goes on to the next.
+    pub fn stand_in_line(&mut self) {
+        if self.tags.is_waiting() {
+            self.tags.poll();
+        }
+    }
+
     /// Whether requests with a tag wait for the driver.
     pub fn is_sending(&self) -> bool {
         !self.out.is_empty()

@@ -117,6 +117,24 @@ impl Tags {
         }
     }
 
+    /// Whether a tag is free while this queue stands in line, and it is the
+    /// turn of another that does not look.
+    pub fn is_passed(&self) -> bool {
+        match self {
+            Tags::Own(_) => false,
+            Tags::Shared(shared) => shared.user.is_passed(),
+        }
+    }
+
+    /// Looks whether whose turn it is looks; called as often as this queue does
+    /// while it stands in line.
+    #[cold]
+    pub fn poll(&mut self) {
+        if let Tags::Shared(shared) = self {
+            shared.user.poll();
+        }
+    }
+
     /// Needs no tag any more: leaves the line for those behind.
     #[cold]
     pub fn step_out(&mut self) {

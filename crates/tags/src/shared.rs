@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crossbeam_utils::CachePadded;
 
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Mistake, Ordering, fence, planted};
-use crate::waiters::{Line, Place, Seat, Waker};
+use crate::waiters::{Line, PATIENCE, Place, Seat, Waker};
 use crate::{BadDepth, check_depth};
 
 /// No share is smaller than this, whatever the number of users.
@@ -74,6 +74,8 @@ pub struct TagUser {
     held: u32,
     /// It has its share and found no more, and gave none back since.
     full: bool,
+    /// Polls in a row that saw a free tag and somebody else's turn.
+    passed: u32,
     active: bool,
     /// Its share while somebody waits, when `share_of` users were active.
     share: u32,
@@ -126,6 +128,7 @@ impl SharedTags {
             place: None,
             held: 0,
             full: false,
+            passed: 0,
             active: false,
             share: 0,
             share_of: 0,
@@ -164,6 +167,15 @@ impl SharedTags {
         };
         let past_the_depth = self.words.len() as u32 * 64 - self.depth;
         self.words.iter().map(bits).sum::<u32>().saturating_sub(past_the_depth)
+    }
+
+    /// Whether a tag can be seen that is free. A hint that may be old.
+    fn has_free(&self) -> bool {
+        let free = |word: &Word| {
+            let taken = word.taken.load(Ordering::Relaxed);
+            taken != u64::MAX || word.cleared.load(Ordering::Relaxed) != 0
+        };
+        self.words.iter().any(free)
     }
 
     /// Takes up to `n` tags of a word, as bits. `n` is at least 1.
@@ -331,6 +343,23 @@ impl TagUser {
     #[inline]
     pub fn is_waiting(&self) -> bool {
         self.place.is_some()
+    }
+
+    /// Whether this user stands in line while a tag is free, and it is somebody
+    /// else's turn: it is worth while to [`TagUser::poll`].
+    pub fn is_passed(&self) -> bool {
+        self.place.is_some() && !self.seat.is_woken() && self.set.has_free()
+    }
+
+    /// For a user in line, as often as it looks whether it may try: when it
+    /// saw a free tag so often that whose turn it is does not look, the turn
+    /// goes to the next.
+    pub fn poll(&mut self) {
+        self.passed = if self.is_passed() { self.passed + 1 } else { 0 };
+        if self.passed == PATIENCE {
+            self.passed = 0;
+            self.set.line.wake_next();
+        }
     }
 
     /// How many tags this user holds.

@@ -9,10 +9,12 @@
 //!   front of its queue. From then until it is served no newcomer is let in,
 //!   and while it has its turn nobody else is woken. So only those may still
 //!   be faster that were woken before, and one from each queue.
+//! - A user that was woken and neither tries nor leaves holds up nobody who
+//!   polls: one in line that sees a free tag for [`PATIENCE`] polls wakes the
+//!   next, also while another has its turn.
 //!
-//! A user that was woken, found nothing, was woken again and then neither
-//! tries nor leaves holds up all others: a user that waits must poll, go idle
-//! or be dropped.
+//! A user that does not poll (see [`Waker`]) counts on the others: one of them
+//! that was woken must try, go idle or be dropped, or another must poll.
 //!
 //! Eight queues, used round robin by those who come and by those who wake, so
 //! that they seldom meet at one lock. The order is that of coming while
@@ -43,6 +45,10 @@ pub type Waker = Arc<dyn Fn() + Send + Sync>;
 /// How many wait queues there are. Fewer under loom, which tries every order
 /// of looking into them.
 const QUEUES: usize = if cfg!(loom) { 2 } else { 8 };
+
+/// Polls for which a user in line sees a free tag that nobody takes, before it
+/// has the next one woken. A user that runs tries within fewer.
+pub(crate) const PATIENCE: u32 = 64;
 
 /// Where a user waits: what others may touch of it.
 pub(crate) struct Seat {
@@ -203,11 +209,21 @@ impl Line {
             if self.slow.hungry.fetch_add(0, Ordering::AcqRel) > 0 {
                 return;
             }
-            let Some(seat) = self.next() else { return };
-            if let Some(waker) = &seat.waker {
-                waker();
+            if !self.wake_next() {
+                return;
             }
         }
+    }
+
+    /// Wakes the first in line, also while another has its turn. False when
+    /// nobody is in line.
+    #[cold]
+    pub(crate) fn wake_next(&self) -> bool {
+        let Some(seat) = self.next() else { return false };
+        if let Some(waker) = &seat.waker {
+            waker();
+        }
+        true
     }
 
     /// Takes the first user out of its queue and sets its flag.

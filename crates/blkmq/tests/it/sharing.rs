@@ -5,6 +5,7 @@ use crate::common::topology;
 use blkmq::driver::timed::{Timed, TimedOptions, TimedQueue};
 use blkmq::{Config, Context, Merge, Spread, build};
 use port::{BlockOp, BlockReq, Buffer, Port, Ring, Time};
+use std::slice::from_mut;
 
 /// Two cores with one staging queue, over a device with so many queues of one
 /// request each.
@@ -90,4 +91,52 @@ fn a_merged_request_may_have_more_parts_than_one_core_has_requests() {
     }
     ask(&mut cores[1], [8]);
     assert_eq!(settle(&mut cores), [0, 1, 2, 3, 4, 5, 6, 7, 8, 100]);
+}
+
+/// Three cores with a queue each, that share so many tags. The first has all of
+/// them, and the others wait.
+fn three(tags: usize) -> [Context<TimedQueue>; 3] {
+    let options = TimedOptions {
+        submit_queues: 3,
+        hw_queue_depth: tags,
+        shared_tags: true,
+        ..TimedOptions::default()
+    };
+    let config = Config::new(topology(3, 1));
+    let (contexts, _) = build(&config, Timed::new(options).unwrap()).unwrap();
+    let mut contexts: [Context<TimedQueue>; 3] = contexts.try_into().ok().expect("three cores");
+    ask(&mut contexts[0], 0..tags as u64);
+    ask(&mut contexts[1], [10]);
+    ask(&mut contexts[2], [11]);
+    contexts
+}
+
+#[test]
+fn a_shared_tag_does_not_stay_with_a_core_that_stands_still() {
+    let [mut first, still, mut other] = three(1);
+    let mut done = Ring::new(4);
+    other.advance(Time(10_000), &mut done);
+    first.advance(Time(10_000), &mut done);
+    // Its tag is free, and it is the turn of who does not look.
+    assert_eq!(done.drain().map(|one| one.id).collect::<Vec<_>>(), [0]);
+    ask(&mut first, [0]);
+    assert_eq!(settle(&mut [first, other]), [0, 11]);
+    drop(still);
+}
+
+#[test]
+fn nor_do_any_where_it_had_its_turn_in_vain() {
+    let [mut first, mut still, other] = three(2);
+    let mut done = Ring::new(4);
+    first.advance(Time(10_000), &mut done);
+    assert_eq!(done.drain().count(), 2);
+    assert_eq!(settle(&mut [other]), [11]);
+    ask(&mut first, 0..2);
+    // It looks, when others were faster, and never again: its next turn is the
+    // only one that there is.
+    still.advance(Time(10_000), &mut done);
+    assert_eq!(settle(from_mut(&mut first)), [0, 1]);
+    ask(&mut first, 0..4);
+    assert_eq!(settle(from_mut(&mut first)), [0, 1, 2, 3]);
+    assert_eq!(settle(&mut [still]), [10]);
 }
