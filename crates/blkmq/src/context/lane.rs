@@ -63,10 +63,11 @@ impl<Q: HardwareQueue> Lane<Q> {
         }
         let staging = self.staging.peek();
         match staging.next_event() {
-            _ if staging.waiting(self.way) == 0 => queue.next_scan(),
+            // Without a tag, what is staged waits for an interrupt, whatever
+            // holds it back besides.
+            _ if staging.waiting(self.way) == 0 || !queue.has_room() => queue.next_scan(),
             Some(opens) => queue.next_scan().min(opens),
-            None if queue.has_room() => now,
-            None => queue.next_scan(),
+            None => now,
         }
     }
 
