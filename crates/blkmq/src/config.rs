@@ -74,7 +74,8 @@ pub struct Config {
     pub merge_idle: bool,
     /// Whether staging queues are plugged.
     pub plug: Option<Plug>,
-    /// A request that was dispatched so long ago, in ns, is given up.
+    /// A request that was dispatched so long ago, in ns, is asked for; at most
+    /// [`MOST_TIMEOUT`].
     pub timeout: u64,
     /// Where requests that share a dispatch queue are finished.
     pub steering: Steering,
@@ -82,6 +83,10 @@ pub struct Config {
 
 /// Linux's default timeout of a request: 30 s.
 pub const TIMEOUT: u64 = 30_000_000_000;
+
+/// The longest timeout, in ns: 146 years. With the time it is not past the end
+/// of times.
+pub const MOST_TIMEOUT: u64 = 1 << 62;
 
 impl Config {
     /// Staging queues per core, no scheduler, no merging, no plug.

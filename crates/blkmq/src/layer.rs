@@ -11,7 +11,7 @@ use port::Shape;
 use tags::{SharedTags, inbox};
 
 use crate::account::{LaneAccount, Monitor, StagingAccount};
-use crate::config::{Config, MOST_QUEUES, Merge, Steering};
+use crate::config::{Config, MOST_QUEUES, MOST_TIMEOUT, Merge, Steering};
 use crate::context::{Context, Lane};
 use crate::dispatch::Dispatch;
 use crate::driver::{Driver, HardwareQueue, QueueKind};
@@ -56,7 +56,8 @@ impl Plan {
         ConfigError::range("queues of the driver", queues, 1, MOST_QUEUES)?;
         let staging = config.staging.count(&config.topology);
         ConfigError::range("staging queues", staging, 1, config.topology.cores())?;
-        ConfigError::range("timeout", config.timeout.min(1 << 62) as usize, 1, 1 << 62)?;
+        let timeout = usize::try_from(config.timeout).unwrap_or(usize::MAX);
+        ConfigError::range("timeout", timeout, 1, MOST_TIMEOUT as usize)?;
         let last = config.topology.cores() - 1;
         match config.steering {
             Steering::One(core) => ConfigError::range("the completing core", core, 0, last)?,

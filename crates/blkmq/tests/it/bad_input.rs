@@ -53,6 +53,8 @@ fn what_cannot_be_is_refused_with_a_reason() {
         Config { staging: Spread::Count(3), ..good.clone() },
         Config { staging_depth: 0, ..good.clone() },
         Config { timeout: 0, ..good.clone() },
+        Config { timeout: u64::MAX, ..good.clone() },
+        Config { timeout: (1 << 62) + 1, ..good.clone() },
         Config { plug: Some(Plug { requests: 0, ..Plug::default() }), ..good.clone() },
         Config { steering: Steering::One(2), ..good.clone() },
         Config { steering: Steering::Split(0, 9), ..good.clone() },
