@@ -59,6 +59,8 @@ pub(crate) struct Slot {
     asked: u32,
     until: Time,
     works: bool,
+    /// It did not reach the driver; only while the queue is reset.
+    unsent: bool,
     op: BlockOp,
     fua: bool,
 }
@@ -77,6 +79,7 @@ const FREE: Slot = Slot {
     asked: 0,
     until: Time::ZERO,
     works: false,
+    unsent: false,
     op: BlockOp::Flush,
     fua: false,
 };

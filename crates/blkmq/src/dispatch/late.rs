@@ -5,6 +5,8 @@
 //! it does neither within another timeout, the queue is reset. Where that
 //! cannot be, none of the device's queues is given anything more. So what was
 //! given up never lands on what was written after its submitter was told.
+//!
+//! Each step goes through the requests once, however many are given up.
 
 use std::sync::atomic::Ordering;
 
@@ -30,12 +32,10 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         if self.tags.live() == 0 {
             self.tags.rest();
         }
-        if self.is_over() {
-            while let Some(req) = self.out.pop() {
-                let (past, mut done) = self.finish(now, req.id as u32, Status::ABORTED);
-                done.buffer = req.buffer;
-                left(&past, done);
-            }
+        if all || self.is_over() {
+            self.drop_unsent(now, &mut left);
+        } else if !self.out.is_empty() {
+            self.drop_late_unsent(now, &mut left);
         }
         let mut stays = false;
         for tag in 0..self.slots.len() as u32 {
@@ -65,21 +65,48 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         self.next_scan = self.next_scan.min(at);
     }
 
-    /// Asks for a request back that takes too long.
-    fn late(&mut self, now: Time, tag: u32) -> Late {
+    /// Gives up what has not reached the driver, and now never does.
+    fn drop_unsent(&mut self, now: Time, left: &mut impl FnMut(&Past, BlockDone)) {
+        while let Some(req) = self.out.pop() {
+            let (past, done) = self.finish(now, req.id as u32, Status::ABORTED);
+            left(&past, BlockDone { buffer: req.buffer, ..done });
+        }
+    }
+
+    /// The same of what takes too long; the others keep their order.
+    fn drop_late_unsent(&mut self, now: Time, left: &mut impl FnMut(&Past, BlockDone)) {
+        for _ in 0..self.out.len() {
+            let Some(req) = self.out.pop() else { return };
+            let tag = req.id as u32;
+            if self.slots[tag as usize].due(self.timeout) > now {
+                self.out.put(|| req);
+                continue;
+            }
+            self.is_late(tag);
+            let (past, done) = self.finish(now, tag, Status::ABORTED_BY_HOST);
+            left(&past, BlockDone { buffer: req.buffer, ..done });
+        }
+    }
+
+    /// Reports that a request takes too long, once. Whether that is new.
+    fn is_late(&mut self, tag: u32) -> bool {
         let slot = &mut self.slots[tag as usize];
-        let (name, since) = (slot.name(tag), slot.dispatched);
-        if slot.asked != slot.generation {
-            slot.asked = slot.generation;
-            self.timed_out += 1;
-            self.fault(Fault::TimedOut { queue: self.number, tag: tag.into(), since });
-        } else if !slot.works {
+        let since = slot.dispatched;
+        if slot.asked == slot.generation {
+            return false;
+        }
+        slot.asked = slot.generation;
+        self.timed_out += 1;
+        self.fault(Fault::TimedOut { queue: self.number, tag: tag.into(), since });
+        true
+    }
+
+    /// Asks the driver for a request back that takes too long.
+    fn late(&mut self, now: Time, tag: u32) -> Late {
+        if !self.is_late(tag) && !self.slots[tag as usize].works {
             return Late::Stays;
         }
-        let answer = match self.take_unsent(name) {
-            Some(buffer) => Abort::Given(buffer),
-            None => self.queue.abort(name),
-        };
+        let answer = self.queue.abort(self.slots[tag as usize].name(tag));
         if let Abort::Given(buffer) = answer {
             let (past, done) = self.finish(now, tag, Status::ABORTED_BY_HOST);
             return Late::Left(past, BlockDone { buffer, ..done });
@@ -99,16 +126,17 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         let status = if done { status } else { Status::ABORTED };
         if !done {
             self.over.store(true, Ordering::Relaxed);
+            self.drop_unsent(now, left);
         }
         self.next_scan = NEVER;
+        for i in 0..self.out.len() {
+            let Some(tag) = self.out.get(i).map(|req| req.id as u32) else { break };
+            self.slots[tag as usize].unsent = true;
+            self.scan_at(self.slots[tag as usize].due(self.timeout));
+        }
         for tag in 0..self.slots.len() as u32 {
-            let slot = &self.slots[tag as usize];
-            if !slot.is_live() {
-                continue;
-            }
-            let (name, due) = (slot.name(tag), slot.due(self.timeout));
-            if done && self.is_unsent(name) {
-                self.scan_at(due);
+            let slot = &mut self.slots[tag as usize];
+            if !slot.is_live() || std::mem::take(&mut slot.unsent) {
                 continue;
             }
             let (past, done) = self.recall(now, tag, status);
@@ -116,13 +144,14 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         }
     }
 
-    /// Takes a request back whose driver has no say in it any more.
+    /// Takes a request back that was sent to a driver which has no say in it
+    /// any more.
     fn recall(&mut self, now: Time, tag: u32, status: Status) -> (Past, BlockDone) {
         let name = self.slots[tag as usize].name(tag);
-        let buffer = self.take_unsent(name).unwrap_or_else(|| match self.queue.abort(name) {
+        let buffer = match self.queue.abort(name) {
             Abort::Given(buffer) => buffer,
             Abort::Working | Abort::Lost => Buffer::empty(),
-        });
+        };
         let (past, done) = self.finish(now, tag, status);
         (past, BlockDone { buffer, ..done })
     }
@@ -137,19 +166,6 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         self.hold(past.staging, -1);
         self.tags.give_later(tag);
         (past, BlockDone { id, op, status, at: now, buffer: Buffer::empty() })
-    }
-
-    /// Whether a request has not reached the driver.
-    fn is_unsent(&self, name: u64) -> bool {
-        (0..self.out.len()).any(|i| self.out.get(i).is_some_and(|req| req.id == name))
-    }
-
-    /// The buffer of a request that has not reached the driver, and now never
-    /// does.
-    fn take_unsent(&mut self, name: u64) -> Option<Buffer> {
-        let is = |i: &usize| self.out.get(*i).is_some_and(|req| req.id == name);
-        let at = (0..self.out.len()).find(is)?;
-        self.out.remove(at).map(|req| req.buffer)
     }
 }
 

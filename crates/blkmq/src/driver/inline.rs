@@ -88,8 +88,9 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> HardwareQueue for InlineQueue<P>
         self.depth
     }
 
-    /// A drive of ours loses nothing.
+    /// A drive of ours loses nothing, as long as something is still to happen
+    /// in it.
     fn abort(&mut self, _id: u64) -> Abort {
-        Abort::Working
+        if self.real.next_event().is_some() { Abort::Working } else { Abort::Lost }
     }
 }

@@ -279,13 +279,12 @@ impl Pace {
 #[derive(Debug)]
 struct Inside {
     id: u64,
+    /// How many were taken before it.
+    number: u64,
     op: BlockOp,
     status: Status,
     buffer: Buffer,
 }
-
-/// When a lost request completes.
-const NEVER: Time = Time(u64::MAX);
 
 /// A dispatch queue of the timed null driver.
 #[derive(Debug)]
@@ -300,8 +299,13 @@ pub struct TimedQueue {
     /// Requests taken so far.
     taken: u64,
     inside: Slots<Option<Inside>>,
-    /// When each ends, which was taken first, and where it is in `inside`.
+    /// By tag: where its request was put last.
+    places: Box<[u32]>,
+    /// When each ends that is not lost, which was taken first, and where it is
+    /// in `inside`; with some that were given up, but none of those in front.
     due: BinaryHeap<Reverse<(Time, u64, u32)>>,
+    /// Those in `due` that were given up.
+    given_up: usize,
 }
 
 impl TimedQueue {
@@ -316,7 +320,34 @@ impl TimedQueue {
             lost_every: options.lost_every,
             taken: 0,
             inside: Slots::new(shape.depth),
-            due: BinaryHeap::with_capacity(shape.depth),
+            places: vec![0; shape.depth].into_boxed_slice(),
+            due: BinaryHeap::with_capacity(2 * shape.depth),
+            given_up: 0,
+        }
+    }
+
+    /// Where a request is.
+    fn find(&self, id: u64) -> Option<u32> {
+        let is = |slot: u32| self.inside[slot].as_ref().is_some_and(|held| held.id == id);
+        // Who gives other ids than tags has it looked for.
+        let known = self.places.get(id as u32 as usize).copied().filter(|&slot| is(slot));
+        known.or_else(|| (0..self.shape.depth as u32).find(|&slot| is(slot)))
+    }
+
+    /// Forgets those in front that were given up, and all of them when they are
+    /// more than the others.
+    fn tidy(&mut self) {
+        let TimedQueue { inside, due, given_up, .. } = self;
+        let is_there = |Reverse((_, number, slot)): &Reverse<(Time, u64, u32)>| {
+            inside[*slot].as_ref().is_some_and(|held| held.number == *number)
+        };
+        if *given_up * 2 > due.len() {
+            due.retain(is_there);
+            *given_up = 0;
+        }
+        while *given_up > 0 && due.peek().is_some_and(|first| !is_there(first)) {
+            due.pop();
+            *given_up -= 1;
         }
     }
 }
@@ -365,23 +396,29 @@ impl Port for TimedQueue {
             let Some(req) = cmds.pop() else { return };
             self.taken += 1;
             let status = shape.check(&req);
-            let at = if self.lost_every.is_some_and(|n| self.taken.is_multiple_of(n)) {
-                NEVER
+            let number = self.taken;
+            let at = if self.lost_every.is_some_and(|n| number.is_multiple_of(n)) {
+                None
             } else if !status.is_ok() {
-                now
+                Some(now)
             } else {
-                end(pace, servers, *shared_servers, line.as_deref_mut(), now, &req)
+                Some(end(pace, servers, *shared_servers, line.as_deref_mut(), now, &req))
             };
             let BlockReq { id, op, buffer, .. } = req;
-            let slot = self.inside.take(Some(Inside { id, op, status, buffer }));
-            self.due.push(Reverse((at, self.taken, slot)));
+            let slot = self.inside.take(Some(Inside { id, number, op, status, buffer }));
+            if let Some(place) = self.places.get_mut(id as u32 as usize) {
+                *place = slot;
+            }
+            if let Some(at) = at {
+                self.due.push(Reverse((at, number, slot)));
+            }
         }
     }
 
     #[inline]
     fn next_event(&self) -> Option<Time> {
         let Reverse((at, ..)) = self.due.peek()?;
-        (*at != NEVER && !self.device.is_gone()).then_some(*at)
+        (!self.device.is_gone()).then_some(*at)
     }
 
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
@@ -389,8 +426,11 @@ impl Port for TimedQueue {
             let Some(Reverse((at, _, slot))) = self.due.pop() else { return };
             let held = self.inside[slot].take().expect("what is due is inside");
             self.inside.give(slot);
-            let Inside { id, op, status, buffer } = held;
+            let Inside { id, op, status, buffer, .. } = held;
             done.put(|| BlockDone { id, op, status, at, buffer });
+            if self.given_up > 0 {
+                self.tidy();
+            }
         }
     }
 }
@@ -406,13 +446,12 @@ impl HardwareQueue for TimedQueue {
 
     /// Gives up any request that is inside. The time of its server is spent.
     fn abort(&mut self, id: u64) -> Abort {
-        let inside = &self.inside;
-        let is = |slot: u32| inside[slot].as_ref().is_some_and(|held| held.id == id);
-        let found = self.due.iter().map(|Reverse((.., slot))| *slot).find(|slot| is(*slot));
-        let Some(slot) = found else { return Abort::Lost };
-        self.due.retain(|Reverse((.., other))| *other != slot);
+        let Some(slot) = self.find(id) else { return Abort::Lost };
         let held = self.inside[slot].take().expect("it was found inside");
         self.inside.give(slot);
+        let is_lost = self.lost_every.is_some_and(|n| held.number.is_multiple_of(n));
+        self.given_up += usize::from(!is_lost);
+        self.tidy();
         Abort::Given(held.buffer)
     }
 }
