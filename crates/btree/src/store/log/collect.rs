@@ -36,10 +36,8 @@ struct Copying {
     /// The record, by its offset, and the next page of it.
     offset: u32,
     page: u16,
-    /// Live pages that were not found or are damaged.
+    /// Live pages are damaged.
     bad: bool,
-    found: u16,
-    expected: u16,
 }
 
 /// One that collects a segment at a time.
@@ -141,8 +139,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         }
         collector.buffer = Some(buffer);
         let Phase::Reading(segment) = collector.phase else { unreachable!("it was being read") };
-        let expected = self.segments[segment as usize].live;
-        let at = Copying { segment, offset: 0, page: 0, bad: false, found: 0, expected };
+        let at = Copying { segment, offset: 0, page: 0, bad: false };
         if result.is_ok() {
             collector.phase = Phase::Copying(at);
             return;
@@ -208,7 +205,6 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         let seal = check_seal(entry.page, body).filter(|_| is_live);
         let moved = seal.is_none_or(|seal| self.move_page(entry, body, seal));
         at.bad |= is_live && seal.is_none();
-        at.found += u16::from(moved && seal.is_some());
         let collector = &mut self.collectors[number];
         collector.buffer = Some(buffer);
         if moved {
@@ -234,13 +230,9 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     fn segment_done(&mut self, number: usize, at: Copying) {
         self.collectors[number].phase = Phase::Idle;
         self.counters.collected += 1;
-        // Pages that were written anew meanwhile were not looked for.
-        let missed = self.segments[at.segment as usize].live > at.found;
-        let stuck = at.bad || (missed && at.found < at.expected);
-        if !stuck {
-            self.moved_segments += 1;
-        }
-        self.segments[at.segment as usize].state = if stuck { State::Stuck } else { State::Moved };
+        // Whether any were not found shows when the map has learned of the others.
+        self.moved_segments += u64::from(!at.bad);
+        self.segments[at.segment as usize].state = if at.bad { State::Stuck } else { State::Moved };
         self.look_at(at.segment);
     }
 
@@ -265,7 +257,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
                         Some(seal) if !self.move_page(Entry { page, old: block }, body, seal) => {
                             return false;
                         }
-                        Some(_) => at.found += 1,
+                        Some(_) => {}
                         None => at.bad = true,
                     }
                 }
