@@ -356,7 +356,8 @@ impl HardwareQueue for StorageQueue {
     }
 
     /// Asks the kernel to cancel the request, and does not wait: it completes
-    /// when the kernel lets it go, carried out or not. Only when the device is
+    /// when the kernel lets it go, carried out or not, and for certain: the
+    /// kernel answers whatever it took. Only when the device is
     /// gone, the first call waits for all that is inside, for a tenth of a
     /// second at most. What is given back may have been carried out.
     fn abort(&mut self, id: u64) -> Abort {
@@ -374,7 +375,7 @@ impl HardwareQueue for StorageQueue {
             return Abort::Given(self.give(slot).buffer);
         }
         self.cancel(slot);
-        Abort::Lost
+        if self.is_gone() { Abort::Lost } else { Abort::Working }
     }
 
     /// Sleeps in the kernel. Returns at once while something is inside that
