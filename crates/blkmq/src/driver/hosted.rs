@@ -213,9 +213,22 @@ mod tests {
                 let servers = Some(if alarms { 1 } else { 8 });
                 let completion_nsec = 30_000;
                 let options = TimedOptions { completion_nsec, servers, ..TimedOptions::default() };
-                serve(options, alarms, strategy);
+                ends(move || serve(options, alarms, strategy));
             }
         }
+    }
+
+    /// Does something that waits without end. Where it hangs, this fails:
+    /// nothing else takes so long.
+    fn ends(f: impl FnOnce() + Send + 'static) {
+        let (say, hear) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            f();
+            let _ = say.send(());
+        });
+        let heard = hear.recv_timeout(Duration::from_secs(120));
+        assert!(heard != Err(std::sync::mpsc::RecvTimeoutError::Timeout), "it hangs");
+        thread.join().unwrap();
     }
 
     #[test]

@@ -35,8 +35,9 @@ use workload::Rng;
 const SHARE: u64 = 60;
 /// Blocks of each core, and requests that it has out at most.
 const BLOCKS: u64 = 24;
-/// A thread that gets nothing done while the watchdog looks so often is stuck.
-const LOOKS: u32 = 600;
+/// A thread that gets nothing done while the watchdog looks so often is stuck:
+/// two minutes in which the watchdog itself runs.
+const LOOKS: u32 = 2400;
 /// Between two of its looks.
 const LOOK: Duration = Duration::from_millis(50);
 

@@ -3,9 +3,11 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::common::{buffered, file, if_possible, one, open_again, queue, request, run, system};
+use crate::common::{
+    LATEST, buffered, file, if_possible, one, open_again, queue, request, run, system,
+};
 use blkmq::Driver;
 use port::{BlockOp, Buffer, Port, Ring, Status, Time};
 use storage::{MOST_BYTES, OpenError, Poll, Storage, StorageOptions};
@@ -168,8 +170,12 @@ fn a_file_that_shrinks_gives_errors_and_the_queue_goes_on() {
             });
             // The other thread may stand still for all of them, and is let on then.
             let mut seen = [0u32; 2];
-            let mut round = 0;
+            let (mut round, start) = (0, Instant::now());
             while round < 300 || seen.contains(&0) {
+                if start.elapsed() > LATEST {
+                    stop.store(true, Ordering::Relaxed);
+                    panic!("{} read, {} refused", seen[0], seen[1]);
+                }
                 if round >= 300 {
                     std::thread::sleep(Duration::from_millis(1));
                 }

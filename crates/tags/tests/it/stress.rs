@@ -4,10 +4,36 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use tags::{SharedTags, TagUser, inbox};
 
 const THREADS: u32 = 2;
+
+/// Nothing takes that long but what waits for ever: the machine may be slow.
+const LATEST: Duration = Duration::from_secs(120);
+
+/// What a thread does that finds nothing to do: it lets others run, and fails
+/// when that is all it did for very long.
+#[derive(Default)]
+struct Patience {
+    since: Option<Instant>,
+    turns: u32,
+}
+
+impl Patience {
+    fn moved(&mut self) {
+        self.since = None;
+    }
+
+    fn idle(&mut self) {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        self.turns = self.turns.wrapping_add(1);
+        let late = self.turns.is_multiple_of(1024) && since.elapsed() > LATEST;
+        assert!(!late, "nothing goes on: a wake was lost");
+        thread::yield_now();
+    }
+}
 
 /// Who holds each tag: 0 is nobody. Relaxed, so that the test adds no order
 /// of its own.
@@ -90,14 +116,13 @@ fn stress(depth: u32, users_each: u32, total: u32) {
                 Worker { user: set.user(), who, held: Vec::new(), had: 0, goal, seed: who }
             };
             let mut workers: Vec<Worker> = (0..users_each).map(worker).collect();
+            let mut patience = Patience::default();
             while !workers.iter().all(Worker::done) {
                 let mut moved = false;
                 for worker in &mut workers {
                     moved |= worker.turn(&owners);
                 }
-                if !moved {
-                    thread::yield_now();
-                }
+                if moved { patience.moved() } else { patience.idle() }
             }
         }
     };
@@ -132,22 +157,26 @@ fn completions_change_threads() {
     let send = |from: u64| {
         let sender = sender.clone();
         move || {
+            let mut patience = Patience::default();
             for i in 0..ITEMS {
                 let mut item = from << 32 | i;
                 while let Err(back) = sender.push(item) {
                     item = back;
-                    thread::yield_now();
+                    patience.idle();
                 }
+                patience.moved();
             }
         }
     };
     let threads: Vec<_> = (0..2).map(|from| thread::spawn(send(from))).collect();
     let mut next = [0u64; 2];
+    let mut patience = Patience::default();
     while next != [ITEMS; 2] {
         let Some(item) = inbox.pop() else {
-            thread::yield_now();
+            patience.idle();
             continue;
         };
+        patience.moved();
         let from = (item >> 32) as usize;
         assert_eq!(item & 0xffff_ffff, next[from], "sender {from} in order");
         next[from] += 1;
