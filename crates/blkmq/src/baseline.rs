@@ -86,6 +86,7 @@ pub fn sq<D: Driver>(options: &SqOptions, driver: D) -> Result<SqLayer<D::Queue>
         plug: None,
         cores,
         ways: Vec::new(),
+        shared: false,
         shape,
     };
     let limit = depth + tags;
@@ -100,7 +101,7 @@ pub fn sq<D: Driver>(options: &SqOptions, driver: D) -> Result<SqLayer<D::Queue>
             cores,
             NO_TIMEOUT,
             Arc::default(),
-        ),
+        )?,
         completed: (0..cores).map(|_| Ring::new(limit)).collect(),
         one: Ring::new(1),
         account,

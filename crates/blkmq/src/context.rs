@@ -26,8 +26,8 @@ mod lane;
 use std::sync::Arc;
 use std::time::Duration;
 
-use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Time};
-use tags::Inbox;
+use port::{BlockDone, BlockOp, BlockReq, OutOfMemory, Port, Ring, Time};
+use tags::{Inbox, inbox_bytes};
 
 use crate::config::{Config, Merge, Steering};
 use crate::dispatch::{Dispatch, Past, Slot};
@@ -97,8 +97,9 @@ pub struct Context<Q: HardwareQueue> {
     tap: Tap,
     outside: usize,
     limit: usize,
-    /// Whether the last requests offered did not all fit.
-    refused: bool,
+    /// The lane of the first request that did not fit when some were offered
+    /// last.
+    refused: Option<usize>,
     last: Time,
     /// There is one lane, and it is short in every way.
     solo: bool,
@@ -116,9 +117,10 @@ impl<Q: HardwareQueue> Context<Q> {
         limit: usize,
         deepest: usize,
         parts: usize,
-    ) -> Context<Q> {
+    ) -> Result<Context<Q>, OutOfMemory> {
         let solo = matches!(&lanes[..], [lane] if lane.in_place && lane.direct);
-        Context {
+        let what = "the completions of a core";
+        Ok(Context {
             core,
             solo,
             lanes,
@@ -127,16 +129,34 @@ impl<Q: HardwareQueue> Context<Q> {
             merge: config.merge,
             inbox: Some(inbox),
             peers,
-            ready: Ring::new(limit),
-            seen: Ring::new(deepest),
-            pasts: Ring::new(deepest),
-            parts: Ring::new(parts),
+            ready: Ring::try_new(limit, what)?,
+            seen: Ring::try_new(deepest, what)?,
+            pasts: Ring::try_new(deepest, what)?,
+            parts: Ring::try_new(parts, what)?,
             tap: Tap::off(),
             outside: 0,
             limit,
-            refused: false,
+            refused: None,
             last: Time::ZERO,
-        }
+        })
+    }
+
+    /// Bytes of memory that one takes with these sizes of its rings and of its
+    /// inbox.
+    pub(crate) fn bytes(limit: usize, deepest: usize, parts: usize, inbox: usize) -> u64 {
+        let done = Ring::<BlockDone>::bytes;
+        let seen = done(limit) + done(deepest) + Ring::<Past>::bytes(deepest);
+        seen + Ring::<Part>::bytes(parts) + inbox_bytes::<Found>(inbox)
+    }
+
+    /// Whether some of the requests that were refused last would be taken now.
+    /// Nobody is told: who waits asks this as often as it looks.
+    #[inline]
+    pub fn has_room_again(&self) -> bool {
+        self.refused.is_some_and(|lane| {
+            let staging = || self.lanes[lane].staging.peek().room_for(self.core);
+            self.outside < self.limit && staging() > 0
+        })
     }
 
     /// Its core's number.
@@ -203,7 +223,7 @@ impl<Q: HardwareQueue> Context<Q> {
         let [lane] = &mut self.lanes[..] else { return true };
         let due = lane.due(self.last);
         let Held::Alone(queue) = &mut lane.queue else { return true };
-        if due <= self.last || (self.refused && !lane.staging.is_alone()) {
+        if due <= self.last || (self.refused.is_some() && !lane.staging.is_alone()) {
             return true;
         }
         let own = (due != NEVER).then(|| Duration::from_nanos(due.since(self.last)));
@@ -223,8 +243,22 @@ impl<Q: HardwareQueue> Context<Q> {
                 break;
             }
         }
-        self.refused = !reqs.is_empty();
+        let refused = reqs.front().map(|front| self.routes.lane_of(front.op));
+        if refused.is_some() || self.refused.is_some() {
+            self.say_refused(refused);
+        }
         (0..self.lanes.len()).for_each(|lane| self.run(now, lane));
+    }
+
+    /// Says which lane's staging queue has no room for what was offered: those
+    /// that share it then leave this core its part.
+    #[cold]
+    fn say_refused(&mut self, lane: Option<usize>) {
+        self.refused = lane;
+        let short = lane.filter(|_| self.outside < self.limit);
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
+            lane.staging.lock().say_refused(self.core, short == Some(number));
+        }
     }
 
     /// Stages requests until one is for another lane or there is no room.
@@ -236,7 +270,7 @@ impl<Q: HardwareQueue> Context<Q> {
         let mut staging = lane.staging.lock();
         let before = self.outside;
         while let Some(front) = reqs.front() {
-            let full = staging.room() == 0 || self.outside == self.limit;
+            let full = staging.room_for(self.core) == 0 || self.outside == self.limit;
             if full || routes.lane_of(front.op) != number {
                 break;
             }
@@ -580,7 +614,7 @@ impl<Q: HardwareQueue> Drop for Context<Q> {
             let lane = &mut self.lanes[number];
             let mut staging = lane.staging.lock();
             let mut queue = lane.queue.lock();
-            if staging.drop_user(lane.way) {
+            if staging.drop_user(self.core, lane.way) {
                 queue.want(lane.staging_number, false);
                 lane.staged.publish(&staging.counters(), staging.len());
             }

@@ -20,7 +20,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use port::{BlockDone, BlockOp, BlockReq, Ring, Time};
+use port::lazy::table;
+use port::{BlockDone, BlockOp, BlockReq, OutOfMemory, Ring, Time};
 
 use crate::driver::HardwareQueue;
 use crate::error::Fault;
@@ -244,13 +245,13 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         users: usize,
         timeout: u64,
         over: Arc<AtomicBool>,
-    ) -> Dispatch<Q> {
+    ) -> Result<Dispatch<Q>, OutOfMemory> {
         let slots = tags.depth();
-        Dispatch {
+        Ok(Dispatch {
             number,
             tags,
-            slots: vec![FREE; slots].into_boxed_slice(),
-            out: Ring::new(slots),
+            slots: table(FREE, slots, "the tags of a dispatch queue")?,
+            out: Ring::try_new(slots, "the requests of a dispatch queue")?,
             timeout,
             next_scan: NEVER,
             wanting: Vec::with_capacity(users),
@@ -262,7 +263,14 @@ impl<Q: HardwareQueue> Dispatch<Q> {
             gone: false,
             over,
             queue,
-        }
+        })
+    }
+
+    /// Bytes of memory that one of `depth` requests takes besides its driver's.
+    pub fn bytes(depth: usize) -> u64 {
+        let each = (size_of::<Slot>() + size_of::<u16>()) as u64;
+        let rings = Ring::<BlockReq>::bytes(depth) + Ring::<Fault>::bytes(MOST_FAULTS);
+        size_of::<Self>() as u64 + (depth as u64).saturating_mul(each).saturating_add(rings)
     }
 
     /// The driver's queue.

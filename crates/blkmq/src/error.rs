@@ -4,7 +4,7 @@
 //! against the rules, or a device that went away; the layer goes on, and says
 //! so here. What happens to a single request is in its completion's status.
 
-use port::Time;
+use port::{OutOfMemory, Time};
 use thiserror::Error;
 
 /// A configuration that cannot be.
@@ -42,7 +42,7 @@ pub enum ConfigError {
     Tags(#[from] tags::BadDepth),
     /// More requests outside than a core's inbox can have.
     #[error("the queues are too deep: {0}; take fewer cores or less depth")]
-    Inbox(#[from] tags::BadCapacity),
+    Inbox(#[from] tags::InboxError),
     /// The driver opened another number of queues than it said.
     #[error("the driver opened {opened} queues but said it has {said}")]
     Queues {
@@ -52,7 +52,10 @@ pub enum ConfigError {
         said: usize,
     },
     /// Memory could not be had.
-    #[error("cannot get {bytes} bytes of memory for {what}: {why}; use fewer queues or no merging")]
+    #[error(
+        "cannot get {bytes} bytes of memory for {what}: {why}; use fewer or shallower queues, or no \
+         merging"
+    )]
     Memory {
         /// What it is for.
         what: &'static str,
@@ -61,6 +64,13 @@ pub enum ConfigError {
         /// What the system said.
         why: String,
     },
+}
+
+impl From<OutOfMemory> for ConfigError {
+    fn from(e: OutOfMemory) -> ConfigError {
+        let OutOfMemory { what, bytes, source } = e;
+        ConfigError::Memory { what, bytes, why: source.to_string() }
+    }
 }
 
 impl ConfigError {

@@ -2,12 +2,14 @@
 //!
 //! [`build`] opens a driver's queues, makes the staging queues, and gives one
 //! [`Context`] for each core. Fails where the configuration, the driver's
-//! mapping or its number of queues cannot be; nothing was opened then.
+//! mapping or its number of queues cannot be, or memory ends; nothing was
+//! opened then. How much it takes is told before, by [`tables`].
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use port::Shape;
+use port::lazy::ask_for;
 use tags::{SharedTags, inbox};
 
 use crate::account::{LaneAccount, Monitor, StagingAccount};
@@ -23,19 +25,23 @@ use crate::queue_tags::Tags;
 use crate::scheduler::SchedulerKind;
 use crate::staging::{Staging, StagingOptions};
 
+pub use tables::tables;
+
 /// A context for each core, and what reads their accounts.
 pub type Layer<Q> = (Vec<Context<Q>>, Monitor);
 
 /// Puts a block layer over `driver`.
 pub fn build<D: Driver>(config: &Config, driver: D) -> Result<Layer<D::Queue>, ConfigError> {
-    let plan = Plan::new(config, &driver)?;
-    let shape = driver.shape();
-    let shares_tags = driver.shares_tags();
+    let builder = Builder::new(config, &driver)?;
+    let bytes = builder.tables::<D::Queue>(driver.depth()).saturating_add(driver.tables());
+    // All at once, since what takes it bit by bit may not say where it ends;
+    // and a little more, for what is not counted.
+    ask_for(bytes.saturating_add(bytes / 16), "the queues of a block layer")?;
     let opened = driver.open();
-    if opened.len() != plan.queues {
-        return Err(ConfigError::Queues { opened: opened.len(), said: plan.queues });
+    if opened.len() != builder.plan.queues {
+        return Err(ConfigError::Queues { opened: opened.len(), said: builder.plan.queues });
     }
-    Builder { config, plan, shape, shares_tags }.build(opened)
+    builder.build(opened)
 }
 
 /// Which core uses which queues.
@@ -46,6 +52,8 @@ struct Plan {
     kinds: Vec<QueueKind>,
     /// By core, then as `kinds`: its dispatch queue.
     maps: Vec<Vec<usize>>,
+    /// How many cores use each dispatch queue.
+    users: Vec<usize>,
 }
 
 impl Plan {
@@ -83,12 +91,9 @@ impl Plan {
             }
             maps.push(map);
         }
-        Ok(Plan { queues, kinds, maps })
-    }
-
-    /// How many cores use a dispatch queue.
-    fn users(&self, queue: usize) -> usize {
-        self.maps.iter().filter(|map| map.contains(&queue)).count()
+        let mut users = vec![0; queues];
+        maps.iter().flatten().for_each(|&queue: &usize| users[queue] += 1);
+        Ok(Plan { queues, kinds, maps, users })
     }
 
     /// The place of each kind among a core's lanes.
@@ -108,7 +113,12 @@ struct Builder<'a> {
     shares_tags: bool,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn new<D: Driver>(config: &'a Config, driver: &D) -> Result<Builder<'a>, ConfigError> {
+        let (shape, shares_tags) = (driver.shape(), driver.shares_tags());
+        Ok(Builder { config, plan: Plan::new(config, driver)?, shape, shares_tags })
+    }
+
     fn build<Q: HardwareQueue>(self, opened: Vec<Q>) -> Result<Layer<Q>, ConfigError> {
         let cores = self.config.topology.cores();
         let depths: Vec<usize> = opened.iter().map(HardwareQueue::depth).collect();
@@ -118,16 +128,9 @@ impl Builder<'_> {
         let shared: Vec<_> = staging.iter().map(|all| all.first()?.another()).collect();
         let limits: Vec<usize> = (0..cores).map(|core| self.limit(core, &depths)).collect();
         let deepest = depths.iter().copied().max().unwrap_or(1);
-        // One who finishes for others may have all their requests at once.
-        let all = limits.iter().sum();
-        // And each may be handed merged requests of its own staging queues.
         let parts = self.most_parts();
-        let merged = self.plan.kinds.len() * parts / 2;
-        let room = |core: usize| match self.config.steering {
-            Steering::Submitter | Steering::Finder => limits[core] + merged,
-            Steering::One(_) | Steering::Split(..) => all,
-        };
-        let inboxes = (0..cores).map(|core| inbox(room(core))).collect::<Result<Vec<_>, _>>()?;
+        let room = |core: usize| inbox(self.inbox(core, &limits));
+        let inboxes = (0..cores).map(room).collect::<Result<Vec<_>, _>>()?;
         let (inboxes, senders): (Vec<_>, Vec<_>) = inboxes.into_iter().unzip();
         let peers = Arc::new(Peers::new(senders));
         let mut accounts: Vec<Vec<Arc<LaneAccount>>> = vec![Vec::new(); self.plan.queues];
@@ -166,7 +169,7 @@ impl Builder<'_> {
                 limit,
                 deepest,
                 parts.max(1),
-            ));
+            )?);
         }
         Ok((contexts, Monitor { staging: staged, dispatch: accounts }))
     }
@@ -209,6 +212,20 @@ impl Builder<'_> {
         map.iter().map(|&queue| depths[queue] + self.config.staging_depth).sum()
     }
 
+    /// The most completions that may be on their way to a core.
+    fn inbox(&self, core: usize, limits: &[usize]) -> usize {
+        // Each may be handed merged requests of its own staging queues.
+        let merged = self.plan.kinds.len() * self.most_parts() / 2;
+        let alone = self.plan.maps[core].iter().all(|&queue| self.plan.users[queue] == 1);
+        match self.config.steering {
+            // Nobody else finds its requests.
+            Steering::Submitter | Steering::Finder if alone => 1,
+            Steering::Submitter | Steering::Finder => limits[core] + merged,
+            // One who finishes for others may have all their requests at once.
+            Steering::One(_) | Steering::Split(..) => limits.iter().sum(),
+        }
+    }
+
     /// The number of a core's staging queue for a kind.
     fn place(&self, kind: usize, core: usize) -> usize {
         let topology = &self.config.topology;
@@ -228,13 +245,17 @@ impl Builder<'_> {
         let mut all = Vec::new();
         for (number, queue) in opened.into_iter().enumerate() {
             depth(queue.depth())?;
+            let users = self.plan.users[number];
+            if users == 0 {
+                all.push(Vec::new());
+                continue;
+            }
             let tags = match &set {
                 Some(set) => Tags::shared(set.user()),
                 None => Tags::own(queue.depth() as u32)?,
             };
-            let (users, timeout) = (self.plan.users(number), self.config.timeout);
-            let over = over.clone();
-            let mut dispatch = Dispatch::new(number as u32, queue, tags, users, timeout, over);
+            let (timeout, over) = (self.config.timeout, over.clone());
+            let mut dispatch = Dispatch::new(number as u32, queue, tags, users, timeout, over)?;
             dispatch.fed_by(self.feeders(number));
             all.push(Held::among(dispatch, users));
         }
@@ -310,30 +331,37 @@ impl Builder<'_> {
         &self,
         ways: &[Vec<u32>],
     ) -> Result<(Vec<Vec<Held<Staging>>>, Vec<Arc<StagingAccount>>), ConfigError> {
+        let mut all = Vec::new();
+        for (place, ways) in ways.iter().enumerate() {
+            let users = self.staging_users(place);
+            let options = self.staging_options(ways.clone(), users);
+            all.push(Held::among(Staging::new(&options)?, users));
+        }
+        let accounts = all.iter().map(|_| Arc::default()).collect();
+        Ok((all, accounts))
+    }
+
+    /// How many cores use a staging queue.
+    fn staging_users(&self, place: usize) -> usize {
+        let (topology, spread) = (&self.config.topology, self.config.staging);
+        let number = place % spread.count(topology);
+        (0..topology.cores()).filter(|&core| spread.place(topology, core) == number).count()
+    }
+
+    fn staging_options(&self, ways: Vec<u32>, users: usize) -> StagingOptions {
         let config = self.config;
-        let (cores, spread) = (config.topology.cores(), config.staging);
-        let options = StagingOptions {
+        StagingOptions {
             depth: config.staging_depth,
             scheduler: config.scheduler.clone(),
             merge: config.merge,
             merge_idle: config.merge_idle,
             plug: config.plug,
-            cores,
-            ways: Vec::new(),
+            cores: config.topology.cores(),
+            ways,
+            shared: users > 1,
             shape: self.shape,
-        };
-        let count = spread.count(&config.topology);
-        let mut all = Vec::new();
-        for kind in 0..self.plan.kinds.len() {
-            for number in 0..count {
-                let ways = ways[kind * count + number].clone();
-                let options = StagingOptions { ways, ..options.clone() };
-                let uses = |core: &usize| spread.place(&config.topology, *core) == number;
-                let users = (0..cores).filter(uses).count();
-                all.push(Held::among(Staging::new(&options)?, users));
-            }
         }
-        let accounts = all.iter().map(|_| Arc::default()).collect();
-        Ok((all, accounts))
     }
 }
+
+mod tables;

@@ -73,6 +73,6 @@ pub use config::{Config, Merge, Plug, Steering};
 pub use context::Context;
 pub use driver::{Abort, Driver, HardwareQueue, QueueKind};
 pub use error::{ConfigError, Fault};
-pub use layer::{Layer, build};
+pub use layer::{Layer, build, tables};
 pub use scheduler::SchedulerKind;
 pub use topology::{Spread, Topology};

@@ -21,7 +21,7 @@
 
 use std::mem;
 
-use port::{BlockDone, BlockOp, BlockReq, Buffer, Shape, Slots, Status, Time};
+use port::{BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Shape, Slots, Status, Time};
 
 use crate::error::ConfigError;
 use crate::staging::Outgoing;
@@ -160,15 +160,19 @@ impl Merger {
         Merger { shape, groups, parts, bounces: Vec::new(), bounce: 0 }
     }
 
+    /// Bytes of memory that one for a staging queue of `depth` requests takes.
+    pub fn bytes(depth: usize, shape: &Shape) -> u64 {
+        let parts = most_parts(depth, shape);
+        let bounces = BOUNCES * shape.stored(shape.max_bytes.min(MOST_BOUNCED));
+        Slots::<Part>::bytes(parts) + Slots::<Group>::bytes(parts / 2) + bounces as u64
+    }
+
     /// For a staging queue of `depth` requests over a device of this shape.
     pub fn new(depth: usize, shape: Shape) -> Result<Merger, ConfigError> {
         let parts = most_parts(depth, &shape);
         let bounce = shape.stored(shape.max_bytes.min(MOST_BOUNCED));
-        let bounces = Buffer::carve(BOUNCES, bounce).map_err(|e| ConfigError::Memory {
-            what: "bounce buffers",
-            bytes: e.bytes,
-            why: e.source.to_string(),
-        })?;
+        let named = |e| OutOfMemory { what: "bounce buffers", ..e };
+        let bounces = Buffer::carve(BOUNCES, bounce).map_err(named)?;
         // A group has two parts at least.
         let groups = Slots::new(parts / 2);
         Ok(Merger { shape, groups, parts: Slots::new(parts), bounces, bounce })

@@ -37,6 +37,7 @@ use crate::merge::{self, Merger, Side};
 use crate::scheduler::{Order, SchedulerKind};
 
 pub use crate::merge::Parts;
+use shares::Shares;
 
 /// The most requests in a staging queue.
 pub const MOST_STAGED: usize = 65_535;
@@ -62,6 +63,8 @@ pub struct StagingOptions {
     /// By core: its way out, numbered from 0, one for each dispatch queue that
     /// is fed. Cores beyond it have the first.
     pub ways: Vec<u32>,
+    /// Whether several cores use it.
+    pub shared: bool,
     /// The outside of the device.
     pub shape: Shape,
 }
@@ -165,6 +168,7 @@ pub struct Staging {
     ways: Box<[Way]>,
     /// By core.
     way_of: Box<[u32]>,
+    shares: Shares,
     /// Holds everything back.
     plugged: bool,
     plug: Option<Plug>,
@@ -201,6 +205,7 @@ impl Staging {
             table: Slots::new(depth),
             ways: (0..ways).map(way).collect::<Result<_, ConfigError>>()?,
             way_of: options.ways.clone().into_boxed_slice(),
+            shares: Shares::new(if options.shared { cores } else { 0 }),
             plugged: plug.is_some(),
             plug,
             first: Time::ZERO,
@@ -217,6 +222,19 @@ impl Staging {
     #[inline]
     pub fn room(&self) -> usize {
         self.table.room()
+    }
+
+    /// How many more requests of a core fit: as many as there is room for,
+    /// unless others found no room; then no more than its part of all.
+    #[inline]
+    pub fn room_for(&self, core: u32) -> usize {
+        if self.shares.short == 0 { self.room() } else { self.shares.room_for(core, &self.table) }
+    }
+
+    /// Says whether requests of a core found no room. As long as some did not,
+    /// the other cores stage no more than their parts.
+    pub fn say_refused(&mut self, core: u32, refused: bool) {
+        self.shares.say_refused(core, refused);
     }
 
     /// How many requests are inside, a merged one as one.
@@ -246,6 +264,21 @@ impl Staging {
     /// What it did so far.
     pub fn counters(&self) -> StagingCounters {
         self.counters
+    }
+
+    /// Bytes of memory that one with these options takes.
+    pub fn bytes(options: &StagingOptions) -> u64 {
+        let StagingOptions { depth, merge, cores, shared, .. } = *options;
+        let ways = options.ways.iter().max().map_or(1, |&last| u64::from(last) + 1);
+        let order = Order::bytes(&options.scheduler, depth, cores) + size_of::<Way>() as u64;
+        let merger = match merge {
+            Merge::Off => 0,
+            Merge::Simple | Merge::Full => Merger::bytes(depth, &options.shape),
+        };
+        let shares = if shared { Shares::bytes(cores) } else { 0 };
+        let by_core = size_of_val(&options.ways[..]) as u64 + shares;
+        let own = Table::bytes(depth) + size_of::<Staging>() as u64;
+        [own, ways.saturating_mul(order), merger, by_core].into_iter().fold(0, u64::saturating_add)
     }
 
     /// Takes a request of core `from`, submitted at `now`. `busy`: there is no
@@ -281,6 +314,7 @@ impl Staging {
         let way = &mut self.ways[way];
         way.order.push(slot, &entry.out);
         way.staged += 1;
+        self.shares.count(from, 1);
         self.newest[stamp as usize % NEWEST] = slot;
         slot
     }
@@ -371,7 +405,8 @@ impl Staging {
 
     /// A core that used way `way` leaves. When it was the last, what waits
     /// there is dropped: it was of those that left. Gives whether it was.
-    pub fn drop_user(&mut self, way: usize) -> bool {
+    pub fn drop_user(&mut self, core: u32, way: usize) -> bool {
+        self.say_refused(core, false);
         self.ways[way].users -= 1;
         let last = self.ways[way].users == 0;
         if last {
@@ -399,7 +434,9 @@ impl Staging {
         if self.is_empty() {
             self.plugged = self.plug.is_some();
         }
-        Some(self.table[slot].leave())
+        let outgoing = self.table[slot].leave();
+        self.shares.count(outgoing.from, -1);
+        Some(outgoing)
     }
 
     /// Takes a merged request apart that completed with `status` at `at` and
@@ -475,5 +512,6 @@ impl Staging {
     }
 }
 
+mod shares;
 #[cfg(test)]
 mod tests;

@@ -23,6 +23,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use port::lazy::{OutOfMemory, ask_for, room_for, table};
 use port::{Completed, Numbered, Port, Ring, Time};
 use thiserror::Error;
 
@@ -90,7 +91,35 @@ pub enum HostedError {
         /// What the system said.
         source: io::Error,
     },
+    /// Memory could not be had.
+    #[error(
+        "cannot get {} bytes of memory for {}: {}; take fewer queues or less depth",
+        .0.bytes, .0.what, .0.source
+    )]
+    Memory(OutOfMemory),
 }
+
+impl From<OutOfMemory> for HostedError {
+    fn from(e: OutOfMemory) -> HostedError {
+        HostedError::Memory(e)
+    }
+}
+
+impl HostedOptions {
+    /// Bytes of memory that hosting a port takes whose commands and completions
+    /// are `C` and `D`.
+    pub fn tables<C, D>(&self) -> u64 {
+        let slots = self.queues.saturating_mul(self.depth);
+        let each = size_of::<C>() + size_of::<D>() + size_of::<(u32, u64)>() + size_of::<u32>();
+        let rings = Ring::<C>::bytes(slots) + Ring::<D>::bytes(slots.min(MOST_DONE));
+        (slots as u64).saturating_mul(each as u64).saturating_add(rings)
+    }
+}
+
+/// What its tables are for.
+const WHAT: &str = "the commands of a hosted drive";
+/// Completions that the thread takes from its port at once.
+const MOST_DONE: usize = 1024;
 
 /// What the device thread has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,6 +191,9 @@ where
         range("queues", queues, (1..=1024).contains(&queues), "1 to 1024")?;
         range("depth", depth, (1..=65536).contains(&depth), "1 to 65536")?;
         range("coalesce.count", coalesce.count, coalesce.count > 0, "at least 1")?;
+        let bytes = options.tables::<P::Cmd, P::Done>();
+        // A little more, for what is not counted.
+        ask_for(bytes.saturating_add(bytes / 16), "the queues of a hosted drive")?;
         let bell =
             || Doorbell::new().map_err(|source| HostedError::System { what: "eventfd", source });
         let shared = Arc::new(Shared {
@@ -183,16 +215,18 @@ where
             lines.push(Line { end: drive, wake, first: None });
         }
         let slots = queues * depth;
+        let mut free = room_for(slots, WHAT)?;
+        free.extend((0..slots as u32).rev());
         let server = Server {
             real,
             clock,
             lines,
             shared: shared.clone(),
             options,
-            slots: vec![(0, 0); slots],
-            free: (0..slots as u32).rev().collect(),
-            cmds: Ring::new(slots),
-            done: Ring::new(slots.min(1024)),
+            slots: table((0, 0), slots, WHAT)?.into_vec(),
+            free,
+            cmds: Ring::try_new(slots, WHAT)?,
+            done: Ring::new(slots.min(MOST_DONE)),
         };
         let thread = Some(Self::spawn(server, options.core)?);
         Ok((Hosted { shared, clock, thread }, hosts))

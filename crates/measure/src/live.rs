@@ -43,6 +43,9 @@ pub struct LiveHistogram {
 }
 
 impl LiveHistogram {
+    /// Bytes of memory that one takes.
+    pub const BYTES: u64 = (BUCKETS * size_of::<AtomicU64>()) as u64;
+
     /// An empty histogram: about 37 KB, taken once.
     pub fn new() -> LiveHistogram {
         let counts: Box<[AtomicU64]> = (0..BUCKETS).map(|_| AtomicU64::new(0)).collect();

@@ -41,6 +41,12 @@ pub fn room_for<T>(len: usize, what: &'static str) -> Result<Vec<T>, OutOfMemory
     Ok(list)
 }
 
+/// Asks the system for so much memory and gives it back: for many tables that
+/// are taken one by one. `what` names them in the error.
+pub fn ask_for(bytes: u64, what: &'static str) -> Result<(), OutOfMemory> {
+    room_for::<u8>(usize::try_from(bytes).unwrap_or(usize::MAX), what).map(drop)
+}
+
 /// A table of `len` times `value`, for what a user's configuration sizes;
 /// `what` names it in the error.
 pub fn table<T: Clone>(value: T, len: usize, what: &'static str) -> Result<Box<[T]>, OutOfMemory> {

@@ -5,6 +5,8 @@
 
 use std::mem::MaybeUninit;
 
+use crate::lazy::{OutOfMemory, room_for};
+
 /// A first-in, first-out queue of at most `capacity` items.
 ///
 /// Items are written and read in place: a copy that goes through the stack
@@ -27,6 +29,21 @@ impl<T> Ring<T> {
         assert!(capacity > 0, "a ring holds at least one item");
         let items = Box::new_uninit_slice(capacity.next_power_of_two());
         Ring { items, head: 0, len: 0, capacity }
+    }
+
+    /// The same, for what a user's configuration sizes; `what` names it in the
+    /// error.
+    pub fn try_new(capacity: usize, what: &'static str) -> Result<Ring<T>, OutOfMemory> {
+        assert!(capacity > 0, "a ring holds at least one item");
+        let places = capacity.next_power_of_two();
+        let mut items: Vec<MaybeUninit<T>> = room_for(places, what)?;
+        items.resize_with(places, MaybeUninit::uninit);
+        Ok(Ring { items: items.into(), head: 0, len: 0, capacity })
+    }
+
+    /// Bytes of memory that a ring of at most `capacity` items takes.
+    pub fn bytes(capacity: usize) -> u64 {
+        (capacity.next_power_of_two() as u64).saturating_mul(size_of::<T>() as u64)
     }
 
     /// How many items it can hold.
@@ -199,6 +216,15 @@ mod tests {
         assert_eq!(r.push(3), Ok(()));
         assert_eq!(r.drain().collect::<Vec<_>>(), [2, 3]);
         assert_eq!(r.pop(), None);
+    }
+
+    #[test]
+    fn memory_that_there_is_not_is_an_error() {
+        let refused = Ring::<[u64; 16]>::try_new(1 << 50, "a test").unwrap_err();
+        assert_eq!(refused.bytes, Ring::<[u64; 16]>::bytes(1 << 50));
+        let mut r = Ring::try_new(3, "a test").unwrap();
+        assert_eq!((r.push(7), r.room(), r.pop()), (Ok(()), 2, Some(7)));
+        assert_eq!(Ring::<u64>::bytes(3), 32);
     }
 
     #[test]

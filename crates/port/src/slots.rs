@@ -19,6 +19,11 @@ impl<T: Default> Slots<T> {
 }
 
 impl<T> Slots<T> {
+    /// Bytes of memory that a table of `capacity` entries takes.
+    pub fn bytes(capacity: usize) -> u64 {
+        (capacity as u64).saturating_mul((size_of::<T>() + size_of::<u32>()) as u64)
+    }
+
     /// How many entries are free.
     #[inline]
     pub fn room(&self) -> usize {

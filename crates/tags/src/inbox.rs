@@ -27,13 +27,16 @@ use crate::sync::{AtomicUsize, Mistake, Ordering, UnsafeCell, planted};
 /// The most items that an inbox can be made for.
 pub const MAX_CAPACITY: usize = 1 << 20;
 
-/// An inbox of this capacity cannot be made.
+/// An inbox cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("an inbox cannot hold {0} items; choose a capacity from 1 to {MAX_CAPACITY}")]
-pub struct BadCapacity(
-    /// What was asked for.
-    pub usize,
-);
+pub enum InboxError {
+    /// None has this capacity.
+    #[error("an inbox cannot hold {0} items; choose a capacity from 1 to {MAX_CAPACITY}")]
+    Capacity(usize),
+    /// So many bytes of memory could not be had.
+    #[error("cannot get {0} bytes of memory for an inbox; choose a smaller capacity")]
+    Memory(u64),
+}
 
 /// A place of the ring.
 struct Slot<T> {
@@ -83,16 +86,30 @@ pub struct Sender<T> {
 /// ```
 ///
 /// # Errors
-/// When `capacity` is not from 1 to [`MAX_CAPACITY`].
-pub fn inbox<T>(capacity: usize) -> Result<(Inbox<T>, Sender<T>), BadCapacity> {
+/// When `capacity` is not from 1 to [`MAX_CAPACITY`], and where memory ends.
+pub fn inbox<T>(capacity: usize) -> Result<(Inbox<T>, Sender<T>), InboxError> {
     if !(1..=MAX_CAPACITY).contains(&capacity) {
-        return Err(BadCapacity(capacity));
+        return Err(InboxError::Capacity(capacity));
     }
     let slot =
         |i| Slot { stamp: AtomicUsize::new(i), item: UnsafeCell::new(MaybeUninit::uninit()) };
-    let slots = (0..capacity.next_power_of_two().max(2)).map(slot).collect();
+    let mut slots = Vec::new();
+    let none = |_| InboxError::Memory(inbox_bytes::<T>(capacity));
+    slots.try_reserve_exact(places(capacity)).map_err(none)?;
+    slots.extend((0..places(capacity)).map(slot));
+    let slots = slots.into_boxed_slice();
     let ring = Arc::new(Ring { tail: CachePadded::new(AtomicUsize::new(0)), slots });
     Ok((Inbox { ring: ring.clone(), head: 0 }, Sender { ring }))
+}
+
+/// Places of an inbox.
+fn places(capacity: usize) -> usize {
+    capacity.next_power_of_two().max(2)
+}
+
+/// Bytes of memory that an inbox for `capacity` items takes.
+pub fn inbox_bytes<T>(capacity: usize) -> u64 {
+    (places(capacity) as u64).saturating_mul(size_of::<Slot<T>>() as u64)
 }
 
 impl<T> Ring<T> {
@@ -215,8 +232,11 @@ mod tests {
 
     #[test]
     fn bounds_of_capacity() {
-        assert_eq!(inbox::<u8>(0).err(), Some(BadCapacity(0)));
-        assert_eq!(inbox::<u8>(MAX_CAPACITY + 1).err(), Some(BadCapacity(MAX_CAPACITY + 1)));
+        assert_eq!(inbox::<u8>(0).err(), Some(InboxError::Capacity(0)));
+        let many = MAX_CAPACITY + 1;
+        assert_eq!(inbox::<u8>(many).err(), Some(InboxError::Capacity(many)));
+        let none = inbox::<[u8; 1 << 28]>(MAX_CAPACITY).err();
+        assert!(matches!(none, Some(InboxError::Memory(bytes)) if bytes > 1 << 48), "{none:?}");
         assert_eq!(inbox::<u8>(1).unwrap().0.capacity(), 2);
         assert_eq!(inbox::<u8>(100).unwrap().0.capacity(), 128);
     }

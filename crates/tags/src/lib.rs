@@ -64,7 +64,7 @@ mod sync;
 mod waiters;
 
 pub use armed::Armed;
-pub use inbox::{BadCapacity, Inbox, MAX_CAPACITY, Sender, inbox};
+pub use inbox::{Inbox, InboxError, MAX_CAPACITY, Sender, inbox, inbox_bytes};
 pub use own::OwnTags;
 pub use shared::{SharedTags, TagUser};
 #[doc(hidden)]

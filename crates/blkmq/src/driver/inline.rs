@@ -35,6 +35,10 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Driver for Inline<P> {
         [1, 0, 0]
     }
 
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
     fn open(self) -> Vec<InlineQueue<P>> {
         vec![InlineQueue { real: RealTime::new(self.port), depth: self.depth }]
     }

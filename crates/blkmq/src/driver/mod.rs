@@ -129,6 +129,16 @@ pub trait Driver {
         false
     }
 
+    /// Requests inside each of its queues, at most.
+    fn depth(&self) -> usize {
+        self.shape().depth
+    }
+
+    /// Bytes of memory that opening its queues takes.
+    fn tables(&self) -> u64 {
+        0
+    }
+
     /// Opens the queues: all of the first kind, then the others.
     fn open(self) -> Vec<Self::Queue>;
 }

@@ -77,6 +77,11 @@ impl Driver for Null {
         self.options.shared_tags
     }
 
+    fn tables(&self) -> u64 {
+        let NullOptions { submit_queues, poll_queues, hw_queue_depth, .. } = self.options;
+        (submit_queues + poll_queues) as u64 * Ring::<BlockDone>::bytes(hw_queue_depth)
+    }
+
     fn open(self) -> Vec<NullQueue> {
         let count = self.options.submit_queues + self.options.poll_queues;
         (0..count).map(|_| NullQueue::new(self.shape())).collect()

@@ -155,6 +155,15 @@ impl Driver for Timed {
         self.options.shared_tags
     }
 
+    fn tables(&self) -> u64 {
+        let TimedOptions { submit_queues, poll_queues, hw_queue_depth, servers, .. } = self.options;
+        let count = (submit_queues + poll_queues) as u64;
+        let each = 2 * size_of::<Due>() + size_of::<u32>();
+        let inside = Slots::<Option<Inside>>::bytes(hw_queue_depth);
+        let servers = servers.unwrap_or(0) as u64 * size_of::<Time>() as u64;
+        count * (inside + hw_queue_depth as u64 * each as u64 + servers)
+    }
+
     fn open(self) -> Vec<TimedQueue> {
         let device = Arc::new(Device::new(&self.options));
         let count = self.options.submit_queues + self.options.poll_queues;
@@ -286,6 +295,9 @@ struct Inside {
     buffer: Buffer,
 }
 
+/// When a request ends, how many were taken before it, and where it is.
+type Due = Reverse<(Time, u64, u32)>;
+
 /// A dispatch queue of the timed null driver.
 #[derive(Debug)]
 pub struct TimedQueue {
@@ -303,7 +315,7 @@ pub struct TimedQueue {
     places: Box<[u32]>,
     /// When each ends that is not lost, which was taken first, and where it is
     /// in `inside`; with some that were given up, but none of those in front.
-    due: BinaryHeap<Reverse<(Time, u64, u32)>>,
+    due: BinaryHeap<Due>,
     /// Those in `due` that were given up.
     given_up: usize,
 }
@@ -338,7 +350,7 @@ impl TimedQueue {
     /// more than the others.
     fn tidy(&mut self) {
         let TimedQueue { inside, due, given_up, .. } = self;
-        let is_there = |Reverse((_, number, slot)): &Reverse<(Time, u64, u32)>| {
+        let is_there = |Reverse((_, number, slot)): &Due| {
             inside[*slot].as_ref().is_some_and(|held| held.number == *number)
         };
         if *given_up * 2 > due.len() {

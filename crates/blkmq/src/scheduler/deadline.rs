@@ -78,6 +78,12 @@ impl Deadline {
         })
     }
 
+    /// Bytes of memory that it takes.
+    pub fn bytes(depth: usize) -> u64 {
+        let sorted = (size_of::<u32>() + size_of::<u64>()) as u64 * depth as u64;
+        Links::bytes(depth) + 2 * sorted
+    }
+
     /// Puts entry `slot` in.
     pub fn push(&mut self, slot: u32, req: &BlockReq) {
         let Some(way) = way(req.op) else {

@@ -85,6 +85,12 @@ impl Fair {
         })
     }
 
+    /// Bytes of memory that it takes.
+    pub fn bytes(depth: usize, cores: usize) -> u64 {
+        let core = size_of::<Flow>() + size_of::<Turn>();
+        Links::bytes(depth) + cores as u64 * core as u64
+    }
+
     /// Puts entry `slot` of core `from` in.
     ///
     /// # Panics

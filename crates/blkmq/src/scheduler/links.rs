@@ -36,6 +36,11 @@ impl Links {
         Links { around: vec![(NIL, NIL); capacity].into_boxed_slice() }
     }
 
+    /// Bytes of memory that they take.
+    pub fn bytes(capacity: usize) -> u64 {
+        (capacity * size_of::<(u32, u32)>()) as u64
+    }
+
     /// Puts an entry, which is in no list, at the end of `list`.
     #[inline]
     pub fn push(&mut self, list: &mut List, slot: u32) {

@@ -84,6 +84,15 @@ impl Order {
         })
     }
 
+    /// Bytes of memory that it takes.
+    pub fn bytes(kind: &SchedulerKind, depth: usize, cores: usize) -> u64 {
+        match kind {
+            SchedulerKind::None => Ring::<u32>::bytes(depth),
+            SchedulerKind::Deadline(_) => Deadline::bytes(depth),
+            SchedulerKind::Fair(_) => Fair::bytes(depth, cores),
+        }
+    }
+
     /// Puts entry `slot` in.
     #[inline]
     pub fn push(&mut self, slot: u32, out: &Outgoing) {

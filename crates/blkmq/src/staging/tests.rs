@@ -18,6 +18,7 @@ fn options(depth: usize, merge: Merge) -> StagingOptions {
         plug: None,
         cores: 4,
         ways: Vec::new(),
+        shared: false,
         shape: SHAPE,
     }
 }

@@ -7,6 +7,7 @@ mod fairness;
 mod fenced;
 mod giving_up;
 mod layer;
+mod memory;
 mod sharing;
 mod stress;
 mod traced;

@@ -80,6 +80,47 @@ fn what_a_core_staged_does_not_stay_when_it_goes() {
     assert_eq!(settle(&mut [other]), [9]);
 }
 
+/// Offers a read of this block; whether it was taken.
+fn offer(context: &mut Context<TimedQueue>, now: Time, block: u64) -> bool {
+    let (mut reqs, op, buffer) = (Ring::new(1), BlockOp::Read, Buffer::empty());
+    reqs.put(|| BlockReq { id: block, op, fua: false, offset: 0, len: 4096, buffer });
+    context.submit(now, &mut reqs);
+    reqs.is_empty()
+}
+
+#[test]
+fn who_found_no_room_finds_it_before_others_stage_more() {
+    let [mut much, mut little] = two(2, |config| config);
+    let (mut done, now) = (Ring::new(4), Time(10_000));
+    ask(&mut much, 0..4);
+    ask(&mut much, [4]);
+    assert!(!offer(&mut little, Time(0), 9) && !little.has_room_again());
+    much.advance(now, &mut done);
+    assert_eq!(done.drain().map(|one| one.id).collect::<Vec<_>>(), [0]);
+    // It has more than its part of four, so the place that is free is not its.
+    assert!(!offer(&mut much, now, 5) && !much.has_room_again());
+    assert!(little.has_room_again());
+    little.advance(now, &mut done);
+    assert!(offer(&mut little, now, 9) && !little.has_room_again());
+    // Nobody lacks room, so it may have all that there is.
+    much.advance(Time(20_000), &mut done);
+    assert!(offer(&mut much, Time(20_000), 5), "one completed");
+    done.drain().for_each(drop);
+    assert_eq!(settle(&mut [much, little]), [2, 3, 4, 5, 9]);
+}
+
+#[test]
+fn who_goes_leaves_room_for_all_others() {
+    let [mut much, mut little] = two(2, |config| config);
+    let (mut done, now) = (Ring::new(4), Time(10_000));
+    ask(&mut much, 0..4);
+    ask(&mut much, [4]);
+    assert!(!offer(&mut little, Time(0), 9));
+    drop(little);
+    much.advance(now, &mut done);
+    assert!(offer(&mut much, now, 5), "nobody lacks room any more");
+}
+
 #[test]
 fn a_merged_request_may_have_more_parts_than_one_core_has_requests() {
     let merge = |config| Config { merge: Merge::Full, ..config };

@@ -22,6 +22,7 @@ fn staging(options: DeadlineOptions, depth: usize) -> Staging {
         plug,
         cores,
         ways: Vec::new(),
+        shared: false,
         shape,
     })
     .unwrap()

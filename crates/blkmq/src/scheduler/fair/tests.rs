@@ -20,6 +20,7 @@ fn staging(scheduler: SchedulerKind, cores: usize) -> Staging {
         plug,
         cores,
         ways: Vec::new(),
+        shared: false,
         shape,
     })
     .unwrap()
