@@ -18,11 +18,11 @@ use blkmq::driver::hosted::HostedDriver;
 use blkmq::driver::inline::Inline;
 use blkmq::driver::null::Null;
 use blkmq::driver::timed::{Timed, TimedOptions};
-use blkmq::{Config, Context, Driver as BlockDriver, HardwareQueue, Monitor, Topology, build};
+use blkmq::{Config, Context, Driver as BlockDriver, HardwareQueue, Monitor, Topology};
 use device::hosted::{Hosted, HostedError, HostedOptions};
 use device::realtime::Clock;
 use measure::{SteadyState, units};
-use port::{Shape, Time};
+use port::{BlockDone, BlockReq, Shape, Time};
 use serde_json::{Value, json};
 use storage::Storage;
 
@@ -37,6 +37,7 @@ use crate::drive::{DriveConfig, Found, NullSpec, StorageSpec};
 use crate::driver::Virtual;
 use crate::error::Error;
 use crate::lent::{Figures, Lent, Owner};
+use crate::memory;
 use crate::real::{self, Course};
 use crate::slc::SlcReport;
 use crate::stack::{Backing, Drive, Visitor};
@@ -155,6 +156,12 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
     }
 }
 
+/// A block layer over a driver, where its tables fit.
+fn layer<D: BlockDriver>(config: &Config, driver: D) -> Result<blkmq::Layer<D::Queue>, Error> {
+    memory::ask_queues(blkmq::tables(config, &driver)?)?;
+    Ok(blkmq::build(config, driver)?)
+}
+
 /// Ends a trace, if there was one.
 fn stop(tracing: Option<Tracing>) -> Result<Option<String>, Error> {
     tracing.map_or(Ok(None), Tracing::stop)
@@ -230,7 +237,7 @@ fn in_virtual_time<D: Drive>(
     let shape = drive.shape();
     let (lent, owner) = Lent::new(drive, Time::ZERO);
     let driver = Inline::new(lent, shape, dispatch_depth(args, &shape));
-    let (contexts, monitor) = build(&args.blocks.config()?, driver)?;
+    let (contexts, monitor) = layer(&args.blocks.config()?, driver)?;
     let known = known(shape, &owner, Strategy::Poll);
     let run = Layer { bench, contexts, monitor, known }.in_virtual_time(now)?;
     let end = run.measured.tally.end.max(now);
@@ -251,7 +258,7 @@ fn on_the_clock<D: Drive>(
     let config = args.blocks.config()?;
     let (run, clock) = match args.blocks.dispatch.unwrap_or_default() {
         Dispatch::Inline => {
-            let (contexts, monitor) = build(&config, Inline::new(lent, shape, depth))?;
+            let (contexts, monitor) = layer(&config, Inline::new(lent, shape, depth))?;
             let (known, clock) = (known(shape, &owner, Strategy::Poll), Clock::start());
             let layer = Layer { bench, contexts, monitor, known };
             (layer.on_the_clock(clock, false)?, clock)
@@ -261,7 +268,7 @@ fn on_the_clock<D: Drive>(
             let core = args.blocks.pin.then_some(args.blocks.cores());
             let options = HostedOptions { queues, depth, core, ..HostedOptions::default() };
             let (driver, hosted) = host(lent, shape, options)?;
-            let (contexts, monitor) = build(&config, driver)?;
+            let (contexts, monitor) = layer(&config, driver)?;
             let known = known(shape, &owner, strategy(args, queues, false)?);
             let layer = Layer { bench, contexts, monitor, known };
             let clock = hosted.clock();
@@ -280,6 +287,7 @@ fn host<D: Drive>(
     shape: Shape,
     options: HostedOptions,
 ) -> Result<(HostedDriver, Hosted<Lent<D>>), Error> {
+    memory::ask_queues(options.tables::<BlockReq, BlockDone>())?;
     HostedDriver::start(lent, shape, options, false).map_err(|e| match &e {
         HostedError::System { what: "core", source } => Error::Usage(format!(
             "the drive's thread cannot be pinned to processor {}, behind those of the cores: \
@@ -343,7 +351,7 @@ where
     let mut bench = Bench::new(args, &shape, pattern, watch)?;
     args.blocks.check_weights(driver.queues()[0])?;
     let polled = driver.queues()[2] > 0;
-    let (mut contexts, monitor) = build(&args.blocks.config()?, driver)?;
+    let (mut contexts, monitor) = layer(&args.blocks.config()?, driver)?;
     contexts.iter_mut().for_each(|context| context.set_polled(polled));
     let known = Known { shape, figures: None, tells_when, strategy: Strategy::Poll };
     let layer = Layer { bench: &mut bench, contexts, monitor, known };
@@ -379,7 +387,7 @@ pub(crate) fn storage(
         opened = Storage::open(&spec.path, options.clone())?;
     }
     let polls = opened.polls();
-    let (mut contexts, monitor) = build(&args.blocks.config()?, opened)?;
+    let (mut contexts, monitor) = layer(&args.blocks.config()?, opened)?;
     contexts.iter_mut().for_each(|context| context.set_polled(options.poll_queues > 0));
     let known = Known { shape, figures: None, tells_when: false, strategy };
     let layer = Layer { bench: &mut bench, contexts, monitor, known };
@@ -409,7 +417,7 @@ fn prepare(
 ) -> Result<Option<SteadyState>, Error> {
     let shape = opened.shape();
     let mut load = load(args, &shape, &bench.pattern)?;
-    let (mut contexts, _) = build(&Config::new(Topology::new(1, 1)?), opened)?;
+    let (mut contexts, _) = layer(&Config::new(Topology::new(1, 1)?), opened)?;
     let slots = load.slots().max(crate::runner::DEPTH as usize);
     let Some(first) = contexts.first_mut() else { return Ok(None) };
     let mut driver = Clocked::<_, false>::new(first, Clock::start(), slots, ways);

@@ -97,11 +97,7 @@ fn any(args: &BenchArgs, watch: &mut Watch) -> Result<Outcome, Error> {
         }
         DriveSpec::File(spec) => in_a_file(args, spec, watch),
         DriveSpec::Nbd(address) => served(args, address, watch),
-        DriveSpec::Null(spec) => {
-            let o = &spec.options;
-            memory::ask_queues(o.submit_queues.saturating_add(o.poll_queues), o.hw_queue_depth)?;
-            below::null(args, spec, watch)
-        }
+        DriveSpec::Null(spec) => below::null(args, spec, watch),
         DriveSpec::Storage(spec) => below::storage(args, spec, watch),
     }
 }

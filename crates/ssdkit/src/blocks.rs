@@ -406,9 +406,10 @@ impl Accounts {
         })
     }
 
-    /// Whether it gave requests up, which the drive may still have.
+    /// Whether it may have given requests up, which the drive may still have:
+    /// some took too long, and some failed.
     pub fn gave_up(&self) -> bool {
-        self.dispatch.iter().any(|queue| queue.timed_out > 0)
+        self.dispatch.iter().any(|queue| queue.timed_out > 0 && queue.errors > 0)
     }
 
     /// As text of a few lines.

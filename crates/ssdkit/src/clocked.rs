@@ -2,7 +2,8 @@
 //!
 //! Reads the clock once a look. While it polls it never sleeps; otherwise it
 //! waits as its strategy says, a tenth of a second at most, so that what takes
-//! too long is given up in time. Nothing here fails.
+//! too long is given up in time; and where a queue that it shares was full, until
+//! that has room again. Nothing here fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,7 +162,7 @@ impl<Q: HardwareQueue> Source for Looking<'_, Q> {
     fn look(&mut self) -> bool {
         self.now = self.clock.now();
         self.context.advance(self.now, self.done);
-        !self.done.is_empty() || self.now >= self.over
+        !self.done.is_empty() || self.context.has_room_again() || self.now >= self.over
     }
 
     fn sleep(&mut self, until: Option<Time>) {
@@ -180,3 +181,6 @@ impl<Q: HardwareQueue> Source for Looking<'_, Q> {
         thread_cpu()
     }
 }
+
+#[cfg(test)]
+mod tests;

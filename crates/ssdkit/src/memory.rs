@@ -118,18 +118,16 @@ pub fn ask_file(name: &str, geometry: &Geometry) -> Result<(), Error> {
     )))
 }
 
-/// Bytes that a request takes in a queue of the block layer, at most.
-const QUEUED_BYTES: u64 = 64;
-
-/// Refuses so many queues of so many requests each that do not fit.
-pub fn ask_queues(queues: usize, depth: usize) -> Result<(), Error> {
-    let needed = (queues as u64).saturating_mul(depth as u64).saturating_mul(QUEUED_BYTES);
+/// Refuses queues of a block layer, or of what is below it, whose tables do not
+/// fit.
+pub fn ask_queues(needed: u64) -> Result<(), Error> {
     let free = free();
     if needed <= free {
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "{queues} queues of {depth} requests need {} of memory, and {} are free: take fewer",
+        "the queues need {} of memory, and {} are free: take fewer or shallower ones, or fewer \
+         cores",
         amount(needed),
         amount(free),
     )))

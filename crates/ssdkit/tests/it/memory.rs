@@ -110,24 +110,49 @@ fn what_does_not_fit_is_refused_before_it_is_built() {
     }
 }
 
+/// Runs a line with so much address space: its exit code, and what it says.
+fn limited(folder: &Path, mib: u64, line: &str) -> (Option<i32>, String) {
+    let binary = env!("CARGO_BIN_EXE_ssdkit");
+    let limited = format!("ulimit -v {}; ulimit -c 0; exec {binary} {line}", mib << 10);
+    let out = Command::new("sh").args(["-c", &limited]).current_dir(folder).output().unwrap();
+    (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+}
+
+#[test]
+fn queues_that_do_not_fit_are_refused_before_they_are_made() {
+    let folder = tempfile::tempdir().unwrap();
+    for (mib, line) in [
+        (2048, "bench null:hw_queue_depth=65535 --rw randread --ios 9 --cores 1024"),
+        (64, "bench null:hw_queue_depth=10000,submit_queues=64 --rw randread --ios 9 --cores 64"),
+        (
+            4096,
+            "bench mem:znand,size=64M --rw randread --ios 9 --dispatch hosted:1024 \
+             --dispatch-depth 65535",
+        ),
+    ] {
+        let (code, said) = limited(folder.path(), mib, line);
+        assert_eq!(code, Some(2), "{line}: {said}");
+        assert!(said.contains("the queues need ") && said.contains("are free"), "{line}: {said}");
+    }
+}
+
 #[test]
 fn where_memory_ends_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    let binary = env!("CARGO_BIN_EXE_ssdkit");
     for line in [
         "bench mem:tlc,size=64M --rw randwrite --qd 32 --ios 100 --precondition seq",
         "bench mem:null,groups=4,pus=4,chunks=20000,pages=1,planes=1,page=4k --rw randread --ios 9",
         "bench mem:ref,size=64M --rw randwrite --bs 1M --qd 64 --ios 100 --verify",
         "bench null:hw_queue_depth=1000,submit_queues=4 --rw randread --qd 64 --ios 100",
+        "bench null:hw_queue_depth=10000,submit_queues=64 --rw randread --qd 64 --ios 100",
+        "bench null:hw_queue_depth=65535 --rw randread --qd 64 --ios 100 --merge full",
+        "bench mem:znand,size=64M --rw randread --ios 9 --dispatch hosted:64 --dispatch-depth 9999",
         "bench mem:znand,size=64M --rw randrw --ios 100 --dispatch hosted:4 --cores 1",
         "bench mem:ref --ycsb A --records 1k --ops 1k",
     ] {
         for mib in [32, 64, 128, 256, 512, 1024] {
-            let limited = format!("ulimit -v {}; ulimit -c 0; exec {binary} {line}", mib << 10);
-            let out = Command::new("sh").args(["-c", &limited]).current_dir(folder.path()).output();
-            let out = out.unwrap();
-            let said = String::from_utf8_lossy(&out.stderr).into_owned();
-            let ended = matches!(out.status.code(), Some(0..=2));
+            let (code, said) = limited(folder.path(), mib, line);
+            let ended = matches!(code, Some(0..=2));
             assert!(ended && !said.contains("panicked"), "{mib} MiB, {line}: {said}");
         }
     }
