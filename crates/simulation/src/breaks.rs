@@ -8,7 +8,8 @@ use flash::{Chunk, Geometry, Medium, Moved, Ppa, TAG_BYTES, Tag};
 use targets::pblk::mutation::Mutation;
 use workload::Rng;
 
-use crate::power::{EarlyDone, Store};
+use crate::early::EarlyDone;
+use crate::store::Store;
 
 /// One way to break the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,10 @@ pub enum Break {
     DropFua,
     /// A trim or write zeroes is answered and not done.
     DropTrim,
+    /// Now and then the drive says that it takes no more writes.
+    EndEarly,
+    /// Now and then the drive says that a block cannot be read.
+    Withhold,
     /// A program is said to be done when it is sent.
     EarlyDone,
     /// One program in 32 stores nothing, and says that it did.
@@ -45,10 +50,12 @@ pub enum Break {
 
 impl Break {
     /// Those from outside the target.
-    const OUTSIDE: [Break; 13] = [
+    const OUTSIDE: [Break; 15] = [
         Break::DropFlush,
         Break::DropFua,
         Break::DropTrim,
+        Break::EndEarly,
+        Break::Withhold,
         Break::EarlyDone,
         Break::LoseProgram,
         Break::SwapBlocks,

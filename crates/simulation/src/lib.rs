@@ -6,12 +6,13 @@
 //! every build.
 //!
 //! Files: [`setup`] which drive and which work, [`trouble`] which faults,
-//! [`nature`] which flash and caches, [`drive`] the drive with faults in front, [`power`] what a cut takes and
-//! what it leaves, [`battery`] the memory of a protected cache, `damaged`
-//! media that damage, `ondisk` a drive file on a disk, [`contract`] what may be read, [`machine`] a drive and a
-//! host that remembers, [`life`] random work, [`script`] short work cut at
+//! [`nature`] which flash and caches, [`drive`] the drive with faults in front,
+//! [`power`] what a cut takes and what it leaves, `store` the media for that, [`battery`] the memory of a protected cache, `damaged`
+//! media that damage, `ondisk` a drive file on a disk, [`contract`] what may be read,
+//! [`machine`] a drive and a host that remembers, with what it checks and what
+//! it excuses, [`life`] random work, [`script`] short work cut at
 //! every event, [`breaks`] ways to break the contract, to show that each is
-//! found.
+//! found, `early` one of them.
 //!
 //! Nothing here fails but by a [`Violation`]: what was expected, what was seen,
 //! and the command that shows it again.
@@ -22,6 +23,7 @@ mod buffers;
 pub mod contract;
 mod damaged;
 pub mod drive;
+mod early;
 pub mod life;
 pub mod machine;
 pub mod nature;
@@ -30,6 +32,7 @@ pub mod power;
 pub mod script;
 pub mod setup;
 pub mod stack;
+mod store;
 pub mod trouble;
 
 pub use breaks::{Break, meant, note_panics};

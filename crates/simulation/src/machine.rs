@@ -3,10 +3,12 @@
 //! Everything that is read is checked against the contract, and each command
 //! must complete, once, without an error. What does not is a [`Violation`].
 
-use nvram::JournalError;
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Ring, SECTOR_BYTES, Status, Time};
-use targets::pblk::PblkError;
 use thiserror::Error;
+
+mod check;
+mod excuse;
+mod in_cache;
 
 use crate::battery::Battery;
 use crate::breaks::Break;
@@ -15,8 +17,9 @@ use crate::contract::Contract;
 use crate::life::Counts;
 use crate::power::Flash;
 use crate::setup::Setup;
-use crate::stack::{Stack, StartError, protected_bytes};
-use crate::trouble::{Strike, Struck};
+use crate::stack::{Stack, protected_bytes};
+use crate::trouble::Strike;
+use in_cache::InCache;
 
 /// Requests that may be under way.
 pub const MOST_AT_ONCE: usize = 32;
@@ -27,9 +30,6 @@ pub const CHECK_BLOCKS: u64 = 64;
 /// Starts that are refused one after the other, after which only those faults
 /// are left that are for good.
 const REFUSALS: u32 = 4;
-
-/// How often a check reads a block that it does not get.
-const TRIES: u32 = 4;
 
 /// The contract was broken.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -113,6 +113,13 @@ pub struct Machine {
     starts: u64,
     /// In the last start something could not be read.
     start_struck: bool,
+    /// The last start had reason not to give the drive what its protected
+    /// cache has.
+    may_have_frozen: bool,
+    /// What that may have.
+    in_cache: InCache,
+    /// The host was told that the drive takes no more writes.
+    told_of_end: bool,
     /// How often the drive refused to start since it last did.
     refusals: u32,
     hash: u64,
@@ -146,6 +153,9 @@ impl Machine {
             used: false,
             starts: 0,
             start_struck: false,
+            may_have_frozen: false,
+            in_cache: InCache::of(&setup),
+            told_of_end: false,
             refusals: 0,
             hash: 0,
             traced,
@@ -215,16 +225,22 @@ impl Machine {
             Stack::start(&self.setup, (&self.flash, self.battery.as_ref()), fresh, troubles, seed);
         self.take_strikes();
         self.start_struck = self.flash.struck().reads > before.reads;
+        self.told_of_end = false;
         match started {
             Ok((stack, now)) => {
+                let is_frozen = stack.is_frozen();
                 self.drive = Some(stack);
                 self.now = now;
                 self.refusals = 0;
-                if self.is_frozen() && !self.may_be_frozen() {
+                self.may_have_frozen = self.may_be_frozen();
+                if !self.may_have_frozen {
+                    self.in_cache.clear();
+                }
+                if is_frozen && !self.may_have_frozen {
                     let words = "a start froze the drive, and no fault says why";
                     return Err(Violation::of(words));
                 }
-                self.counts.frozen += u64::from(self.is_frozen());
+                self.counts.frozen += u64::from(is_frozen);
                 self.note(None, || "power comes; the drive is ready".into());
                 Ok(true)
             }
@@ -242,31 +258,6 @@ impl Machine {
             }
             Err(error) => Err(Violation::of(format!("recovery failed: {error}"))),
         }
-    }
-
-    /// Whether recovery may fail: something could not be read that is needed, or
-    /// a row not padded.
-    fn may_refuse(&self, error: &StartError, before: Struck) -> bool {
-        let now = self.flash.struck();
-        let (read, written) = (now.reads > before.reads, now.programs > before.programs);
-        let error = match error {
-            StartError::Target(error) => error,
-            // A flush that the target refuses.
-            StartError::Cache(JournalError::Flush { .. }) => return self.has_worn(),
-            StartError::Cache(_) => return false,
-        };
-        match error {
-            PblkError::Recovery(Status::UNRECOVERED_READ) | PblkError::Root => read,
-            PblkError::Recovery(Status::WRITE_FAILED_WRITE_NEXT_UNIT) => written,
-            PblkError::Anchors => self.flash.bad_chunks().0 > 0,
-            _ => false,
-        }
-    }
-
-    /// Whether a drive that takes no writes has been so from the beginning, and
-    /// its flash says why.
-    pub fn may_be_read_only(&self) -> bool {
-        self.has_worn()
     }
 
     /// Counts what became of the flash, at its end.
@@ -288,13 +279,6 @@ impl Machine {
         may_be && self.refusals > 2 * REFUSALS
     }
 
-    /// Whether the drive has reason to take no more writes: it has less room
-    /// than when all was good.
-    fn has_worn(&self) -> bool {
-        let flash = &self.flash;
-        flash.struck().has_worn() || flash.bad_chunks().0 > 0 || flash.has_failed()
-    }
-
     /// A new drive in the place of one that is of no more use, with other
     /// faults.
     pub fn replace(&mut self) {
@@ -305,37 +289,15 @@ impl Machine {
         self.flash = flash.expect("memory for a small drive");
         self.battery = battery(&self.setup, &self.flash, seed);
         self.contract.replace();
+        self.in_cache.clear();
         (self.used, self.refusals) = (false, 0);
         self.note(None, || "a new drive takes its place".into());
     }
 
-    /// Whether the drive takes no more writes.
-    pub fn is_read_only(&self) -> bool {
-        self.drive.as_ref().is_some_and(Stack::is_read_only)
-    }
-
-    /// Whether the drive did not take what its protected cache has.
-    fn is_frozen(&self) -> bool {
-        self.drive.as_ref().is_some_and(Stack::is_frozen)
-    }
-
-    /// Whether the drive has reason not to take what its protected cache has:
-    /// its flash is worn, or a block could not be read, now or when it was
-    /// moved, of which that has a part.
-    fn may_be_frozen(&self) -> bool {
-        self.setup.protected && (self.has_worn() || self.may_lack_a_part())
-    }
-
-    /// Whether a block may be unreadable of which the cache has a part.
-    fn may_lack_a_part(&self) -> bool {
-        let struck = || (0..self.setup.blocks()).any(|block| self.contract.may_be_lost(block));
-        self.setup.parts && (self.start_struck || struck())
-    }
-
-    /// Whether what a block has is only in the cache of a frozen drive, and that
-    /// has reason to be.
-    fn withholds(&self, block: u64) -> bool {
-        self.may_be_frozen() && self.drive.as_ref().is_some_and(|drive| drive.withholds(block))
+    /// Whether the host was told, since power came, that the drive takes no more
+    /// writes.
+    pub fn is_told_of_end(&self) -> bool {
+        self.told_of_end
     }
 
     /// Tells the contract what faults struck.
@@ -366,8 +328,9 @@ impl Machine {
             self.counts.collections += counters.collections;
             self.counts.erases += counters.erases;
             self.counts.struck.delays += drive.drive().delays();
-            self.counts.ends_of_life += u64::from(drive.is_read_only());
+            self.counts.ends_of_life += u64::from(self.told_of_end);
         }
+        self.in_cache.cut();
         while self.queue.pop().is_some() {}
         while self.done.pop().is_some() {}
     }
@@ -394,8 +357,8 @@ impl Machine {
             }
             let Some(at) = next else {
                 // What is in the buffer has nowhere to go.
-                let worn = drive.is_read_only() && self.has_worn();
-                return if worn { Ok(false) } else { Err(Violation::of("the shutdown hangs")) };
+                let ends = self.may_end();
+                return if ends { Ok(false) } else { Err(Violation::of("the shutdown hangs")) };
             };
             self.now = self.now.max(at);
             drive.advance(self.now, &mut self.done);
@@ -409,6 +372,7 @@ impl Machine {
         }
         self.flash.close();
         self.contract.closed();
+        self.in_cache.clear();
         self.counts.clean_closes += 1;
         self.note(None, || "the drive is shut down".into());
         Ok(true)
@@ -439,18 +403,15 @@ impl Machine {
         };
         self.open[slot] = Some(Request { op: ask.op, block, blocks, cell, at });
         self.counts.note(ask.op, ask.fua);
+        if !matches!(ask.op, BlockOp::Read | BlockOp::Flush) {
+            let data = if ask.op == BlockOp::Write { self.stored(ask.count) } else { 0 };
+            self.in_cache.sent(slot, (block, blocks), data);
+        }
         let about = (ask.op != BlockOp::Flush).then_some((block, blocks));
         self.note(about, || format!("sent {ask:?} as {slot}, at {at} of the contract"));
-        if self.answers_itself(ask.op) {
-            let slot = slot as u64;
-            let done = BlockDone {
-                id: slot,
-                op: ask.op,
-                status: port::Status::SUCCESS,
-                at: self.now,
-                buffer: Buffer::empty(),
-            };
-            return self.completed(done);
+        if let Some(status) = self.answers_itself(ask.op) {
+            let (id, op, at, buffer) = (slot as u64, ask.op, self.now, Buffer::empty());
+            return self.completed(BlockDone { id, op, status, at, buffer });
         }
         let req = self.request(slot, ask, cell, cells, at);
         self.queue.push(req).expect("there is a place for each");
@@ -458,12 +419,15 @@ impl Machine {
         if self.flash.power().is_wasted() { Err(self.hangs()) } else { Ok(()) }
     }
 
-    /// Whether a broken host answers without asking the drive.
-    fn answers_itself(&self, op: BlockOp) -> bool {
-        match self.broken {
-            Some(Break::DropFlush) => op == BlockOp::Flush,
-            Some(Break::DropTrim) => matches!(op, BlockOp::Trim | BlockOp::WriteZeroes),
-            _ => false,
+    /// What a broken host answers without asking the drive.
+    fn answers_itself(&self, op: BlockOp) -> Option<Status> {
+        let now_and_then = self.counts.requests.is_multiple_of(512);
+        match (self.broken?, op) {
+            (Break::DropFlush, BlockOp::Flush) => Some(Status::SUCCESS),
+            (Break::DropTrim, BlockOp::Trim | BlockOp::WriteZeroes) => Some(Status::SUCCESS),
+            (Break::EndEarly, BlockOp::Write) if now_and_then => Some(Status::READ_ONLY),
+            (Break::Withhold, BlockOp::Read) if now_and_then => Some(Status::UNRECOVERED_READ),
+            _ => None,
         }
     }
 
@@ -489,11 +453,13 @@ impl Machine {
         req
     }
 
+    /// Bytes that are kept of so many sectors.
+    fn stored(&self, sectors: u64) -> u64 {
+        sectors * SECTOR_BYTES * u64::from(self.setup.kept) / BLOCK_BYTES
+    }
+
     fn buffer(&mut self, slot: usize, op: BlockOp, len: u64) -> Buffer {
-        let stored = match u64::from(self.setup.kept) {
-            BLOCK_BYTES => len,
-            kept => len / BLOCK_BYTES * kept,
-        };
+        let stored = self.stored(len / SECTOR_BYTES);
         let mut buffer = self.buffers.request(slot, stored as usize);
         if op == BlockOp::Read {
             self.buffers.mark(&mut buffer);
@@ -574,6 +540,7 @@ impl Machine {
         self.flash.power().progress();
         if !is_done(done.status) {
             self.buffers.request_done(slot, done.buffer);
+            self.in_cache.failed(slot);
             return self.failed(&request, done.status);
         }
         match request.op {
@@ -583,228 +550,14 @@ impl Machine {
                     |contract: &Contract, cell, value| contract.may_read(cell, value, request.at);
                 self.check(request.cell, done.buffer.bytes(), "a read", seen)?;
             }
-            _ => self.contract.end(request.at),
+            _ => {
+                self.in_cache.done(slot);
+                self.contract.end(request.at);
+            }
         }
         self.buffers.request_done(slot, done.buffer);
         let about = (request.op != BlockOp::Flush).then_some((request.block, request.blocks));
         self.note(about, || format!("done {:?} {slot}", request.op));
-        Ok(())
-    }
-
-    /// A request failed: it may where a fault was injected that concerns it.
-    /// What it was to write is then written or not.
-    fn failed(&mut self, request: &Request, status: Status) -> Result<(), Violation> {
-        let Request { op, block, blocks, at, .. } = *request;
-        // A part of a block needs the rest of it.
-        let needed = match op {
-            BlockOp::Read | BlockOp::Write | BlockOp::WriteZeroes => block..block + blocks,
-            BlockOp::Flush | BlockOp::Trim => 0..0,
-        };
-        let writes = op != BlockOp::Read;
-        let allowed = match status {
-            // A part of a block that cannot be read was in the cache: the drive
-            // takes nothing until it can.
-            Status::UNRECOVERED_READ if writes && self.is_frozen() => self.may_lack_a_part(),
-            Status::UNRECOVERED_READ => {
-                (op == BlockOp::Read || self.setup.parts)
-                    && needed
-                        .clone()
-                        .any(|block| self.contract.may_fail(block, at) || self.withholds(block))
-            }
-            Status::READ_ONLY | Status::WRITE_FAULT => {
-                writes && self.is_read_only() && self.has_worn()
-            }
-            _ => false,
-        };
-        if self.setup.troubles.is_none() || !allowed {
-            let words = format!("{request:?} failed: {status}");
-            return Err(Violation { block: Some(block), words });
-        }
-        self.counts.errors += 1;
-        let about = (op != BlockOp::Flush).then_some((block, blocks));
-        self.note(about, || format!("{op:?} at {at} failed: {status}"));
-        Ok(())
-    }
-
-    /// The value of a cell: all its words are one.
-    fn value(bytes: &[u8]) -> Option<u64> {
-        let word = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
-        let same = bytes.chunks_exact(8).all(|w| w == &bytes[..8]);
-        same.then_some(word)
-    }
-
-    /// Checks what was read of the cells from `first` on.
-    fn check(
-        &self,
-        first: u64,
-        bytes: &[u8],
-        what: &str,
-        allows: impl Fn(&Contract, u64, u64) -> bool,
-    ) -> Result<(), Violation> {
-        let per_block = self.contract.cells_per_block;
-        let each = self.setup.kept as usize / per_block as usize;
-        let wrong = |cell: u64, words: String| {
-            let sector = cell * self.cell_sectors;
-            let block = cell / per_block;
-            let words = format!("{what} of block {block} (sector {sector}): {words}");
-            Violation { block: Some(block), words }
-        };
-        let mut values = [0u64; 8];
-        for (i, bytes) in bytes.chunks_exact(each).enumerate() {
-            let cell = first + i as u64;
-            let Some(value) = Self::value(bytes) else {
-                return Err(wrong(cell, "its words differ".into()));
-            };
-            if !allows(&self.contract, cell, value) {
-                return Err(wrong(cell, self.contract.explain(cell, value).words));
-            }
-            // A block that was seen as a whole is looked at as a whole.
-            let at = cell % per_block;
-            values[at as usize] = value;
-            if per_block > 1 && at == per_block - 1 && i as u64 >= at {
-                let torn = self.contract.torn(cell - at, &values[..per_block as usize]);
-                if let Some(torn) = torn {
-                    return Err(wrong(torn, format!("the block is torn: {values:x?}")));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// After a cut: reads everything and checks it. What was read is then the
-    /// only value that each cell may have.
-    pub fn check_all(&mut self) -> Result<(), Violation> {
-        let seen = |contract: &Contract, cell, value| contract.may_remain(cell, value);
-        self.read_all("after a cut", seen, |contract, block| contract.may_be_lost(block))
-    }
-
-    /// With nothing under way: reads everything, which must be as it was
-    /// written last.
-    pub fn check_now(&mut self) -> Result<(), Violation> {
-        let sent = self.contract.sent();
-        let seen = move |contract: &Contract, cell, value| contract.may_read(cell, value, sent);
-        self.read_all("at rest", seen, |contract, block| contract.may_fail(block, u32::MAX))
-    }
-
-    fn read_all(
-        &mut self,
-        when: &str,
-        allows: impl Fn(&Contract, u64, u64) -> bool + Copy,
-        may_fail: impl Fn(&Contract, u64) -> bool,
-    ) -> Result<(), Violation> {
-        let (blocks, kept) = (self.setup.blocks(), u64::from(self.setup.kept));
-        let (mut next, mut left, mut missed) = (0, blocks, Vec::new());
-        while left > 0 {
-            while next < blocks && self.queue.room() > 0 {
-                let count = CHECK_BLOCKS.min(blocks - next);
-                let buffer = self.buffers.check(next / CHECK_BLOCKS, (count * kept) as usize);
-                self.ask_check(next, count, buffer);
-                next += count;
-            }
-            self.wait_for_check()?;
-            while let Some(done) = self.done.pop() {
-                let count = done.buffer.len() as u64 / kept;
-                left -= count;
-                if is_done(done.status) {
-                    self.seen(when, &done, allows)?;
-                } else {
-                    missed.extend((done.id..done.id + count).map(|block| (block, done.status)));
-                }
-                self.buffers.check_done(done.id / CHECK_BLOCKS, done.buffer);
-            }
-        }
-        for (block, status) in missed {
-            self.read_again(when, block, status, allows, &may_fail)?;
-        }
-        self.contract.next_span();
-        Ok(())
-    }
-
-    /// Reads a block by itself that was not read with others, or not at once.
-    fn read_again(
-        &mut self,
-        when: &str,
-        block: u64,
-        first: Status,
-        allows: impl Fn(&Contract, u64, u64) -> bool + Copy,
-        may_fail: impl Fn(&Contract, u64) -> bool,
-    ) -> Result<(), Violation> {
-        let mut status = first;
-        if self.setup.troubles.is_none() {
-            let words = format!("block {block}, {when}: {status}");
-            return Err(Violation { block: Some(block), words });
-        }
-        for _ in 0..TRIES {
-            let buffer = Buffer::zeroed(self.setup.kept as usize).expect("memory for a block");
-            self.ask_check(block, 1, buffer);
-            while self.done.is_empty() {
-                self.wait_for_check()?;
-            }
-            let done = self.done.pop().expect("it was looked at");
-            if is_done(done.status) {
-                return self.seen(when, &done, allows);
-            }
-            status = done.status;
-        }
-        let explained = may_fail(&self.contract, block) || self.withholds(block);
-        if status != Status::UNRECOVERED_READ || !explained {
-            let words = format!("block {block}, {when}: {status}");
-            return Err(Violation { block: Some(block), words });
-        }
-        self.note(Some((block, 1)), || format!("{when} block {block} is lost"));
-        self.contract.lose(block);
-        let withheld = u64::from(self.withholds(block));
-        (self.counts.withheld, self.counts.lost) =
-            (self.counts.withheld + withheld, self.counts.lost + 1 - withheld);
-        Ok(())
-    }
-
-    fn ask_check(&mut self, block: u64, count: u64, buffer: Buffer) {
-        let (offset, len) = (block * BLOCK_BYTES, count * BLOCK_BYTES);
-        let (op, fua) = (BlockOp::Read, false);
-        let req = BlockReq { id: block, op, fua, offset, len, buffer };
-        self.queue.push(req).expect("there is room");
-    }
-
-    /// Lets the next thing happen in a check.
-    fn wait_for_check(&mut self) -> Result<(), Violation> {
-        self.submit();
-        let drive = self.drive.as_mut().expect("there is power");
-        let at = drive.next_event().ok_or_else(|| Violation::of("a check's read hangs"))?;
-        self.now = self.now.max(at);
-        drive.advance(self.now, &mut self.done);
-        self.take_strikes();
-        if self.is_off() {
-            return Err(self.hangs());
-        }
-        if !self.done.is_empty() {
-            self.flash.power().progress();
-        }
-        Ok(())
-    }
-
-    /// Some blocks of a check.
-    fn seen(
-        &mut self,
-        when: &str,
-        done: &BlockDone,
-        allows: impl Fn(&Contract, u64, u64) -> bool,
-    ) -> Result<(), Violation> {
-        let per_block = self.contract.cells_per_block;
-        let first = done.id * per_block;
-        let bytes = done.buffer.bytes();
-        self.check(first, bytes, when, allows)?;
-        let each = self.setup.kept as usize / per_block as usize;
-        for (i, bytes) in bytes.chunks_exact(each).enumerate() {
-            let value = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
-            let cell = first + i as u64;
-            self.contract.settle(cell, value);
-            self.hash = (self.hash ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
-            if self.traced == Some(cell / per_block) {
-                self.note(None, || format!("{when} cell {cell} has value {value:#x}"));
-            }
-        }
-        self.hash = self.hash.wrapping_add(self.now.0);
         Ok(())
     }
 }

@@ -6,21 +6,20 @@
 //! bytes of several operations, between any two of them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 
 use device::notices::Notice;
 use device::{Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use faults::{CachedMedium, CheckedMedium, PowerCut};
-use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, RamMedium, TAG_BYTES, Tag, Timing};
+use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, TAG_BYTES, Tag, Timing};
 use port::{OutOfMemory, Port, Ring, Status, Time};
 use workload::Rng;
 
 use crate::breaks::{Break, Wrong};
-use crate::damaged::Damaged;
+use crate::early::EarlyDone;
 use crate::nature::Wear;
-use crate::ondisk::OnDisk;
 use crate::setup::Setup;
+use crate::store::Store;
 use crate::trouble::{Strike, Struck};
 
 /// Events without a completion after which a drive is said to hang.
@@ -117,96 +116,6 @@ impl Power {
 /// Stream of the random numbers of times without power.
 const OFF: u64 = 6;
 
-/// What holds the bytes.
-#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
-pub(crate) enum Store {
-    /// Durable at once.
-    Ram(RamMedium),
-    /// Durable when it was flushed: a cut keeps any part of the rest.
-    Cached(Box<CheckedMedium<CachedMedium<RamMedium>>>),
-    /// Durable at once, and damaged now and then.
-    Damaged(Box<Damaged>),
-    /// In a drive file, durable when it was flushed.
-    OnDisk(Box<OnDisk>),
-}
-
-/// Calls the same of whichever medium it is.
-macro_rules! store {
-    ($store:expr, $medium:ident => $call:expr) => {
-        match $store {
-            Store::Ram($medium) => $call,
-            Store::Cached($medium) => $call,
-            Store::Damaged($medium) => $call,
-            Store::OnDisk($medium) => $call,
-        }
-    };
-}
-
-impl Store {
-    fn new(setup: &Setup, seed: u64) -> Result<Store, OutOfMemory> {
-        if setup.troubles.on_disk {
-            return Ok(Store::OnDisk(Box::new(OnDisk::new(setup))));
-        }
-        let geometry = &setup.geometry;
-        let ram = RamMedium::new(geometry, setup.kept)?;
-        let damage = &setup.troubles.damage;
-        if !damage.is_empty() {
-            return Ok(Store::Damaged(Box::new(Damaged::new(setup, ram, damage, seed)?)));
-        }
-        if !setup.troubles.cached {
-            return Ok(Store::Ram(ram));
-        }
-        let cache = CachedMedium::new(geometry, ram)?;
-        Ok(Store::Cached(Box::new(CheckedMedium::new(geometry, cache)?)))
-    }
-
-    /// Whether it takes nothing more, so that the host stops.
-    #[inline]
-    fn has_stopped(&self) -> bool {
-        matches!(self, Store::OnDisk(medium) if medium.has_stopped())
-    }
-
-    /// Power went: what was not flushed is there or not, as `seed` says.
-    fn cut(&mut self, seed: u64, chunks: &mut [Chunk]) {
-        store!(self, medium => medium.power_cut(seed, chunks));
-    }
-}
-
-impl Medium for Store {
-    #[inline]
-    fn kept(&self) -> u32 {
-        store!(self, medium => medium.kept())
-    }
-
-    #[inline]
-    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
-        store!(self, medium => medium.program(at, count, data, tags))
-    }
-
-    #[inline]
-    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
-        store!(self, medium => medium.read(at, count, data, tags))
-    }
-
-    #[inline]
-    fn reset(&mut self, chunk: Ppa) -> Moved {
-        store!(self, medium => medium.reset(chunk))
-    }
-
-    fn barrier(&mut self) -> Moved {
-        store!(self, medium => medium.barrier())
-    }
-
-    fn is_cached(&self) -> bool {
-        store!(self, medium => medium.is_cached())
-    }
-
-    #[inline]
-    fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {
-        store!(self, medium => medium.describe(chunk_index, chunk));
-    }
-}
-
 /// What a cut leaves.
 pub struct Remains {
     geometry: Geometry,
@@ -221,6 +130,8 @@ pub struct Remains {
     /// What faults struck since the host looked, and in all.
     strikes: Vec<Strike>,
     struck: Struck,
+    /// Chunks of which a program or an erase failed since power came.
+    failed: Vec<bool>,
 }
 
 impl Remains {
@@ -293,6 +204,7 @@ impl Flash {
             time: 0,
             strikes: Vec::new(),
             struck: Struck::default(),
+            failed: vec![false; geometry.chunk_slots()],
         };
         let (remains, power) = (Rc::new(RefCell::new(remains)), Rc::new(Power::new()));
         Ok(Flash { remains, power, kept, cached, sound: broken.is_none() })
@@ -320,8 +232,14 @@ impl Flash {
                     remains.strikes.extend(strike);
                 }
             }
-            VectorOp::Write => remains.struck.programs += 1,
-            VectorOp::Reset => remains.struck.erases += 1,
+            VectorOp::Write => {
+                remains.struck.programs += 1;
+                remains.failed[remains.geometry.chunk_index(ppa)] = true;
+            }
+            VectorOp::Reset => {
+                remains.struck.erases += 1;
+                remains.failed[remains.geometry.chunk_index(ppa)] = true;
+            }
             _ => {}
         }
     }
@@ -349,6 +267,18 @@ impl Flash {
         let remains = self.remains.borrow();
         let bad = remains.chunks.iter().filter(|chunk| chunk.state == ChunkState::Offline);
         bad.fold((0, 0), |(all, new), chunk| (all + 1, new + u64::from(chunk.wear == 0)))
+    }
+
+    /// How many of a unit's chunks of these numbers are of no use to a target:
+    /// given up, or a program or an erase of them failed.
+    pub fn hurt(&self, pu: usize, numbers: Range<u32>) -> u32 {
+        let remains = self.remains.borrow();
+        let hurt = |number: u32| {
+            let chunk = remains.geometry.chunk_of(pu, number);
+            let held = &remains.chunks[chunk];
+            remains.failed[chunk] || held.state == ChunkState::Offline || held.has_failed()
+        };
+        numbers.map(|number| u32::from(hurt(number))).sum()
     }
 
     /// Kills, crashes and errors of the disk below a drive file.
@@ -381,18 +311,13 @@ impl Flash {
         moved
     }
 
-    /// Whether any chunk remembers a failed program: power may have gone
-    /// before anybody was told of it.
-    pub fn has_failed(&self) -> bool {
-        self.remains.borrow().chunks.iter().any(Chunk::has_failed)
-    }
-
     /// A drive on it, `fresh` from the factory or as after a cut; `seed` decides
     /// what that kept of what was not flushed, and how long it took.
     pub fn drive(&self, timing: &Timing, fresh: bool, seed: u64) -> Result<Powered, OutOfMemory> {
         let (geometry, chunks, wear, own) = {
             let remains = &mut *self.remains.borrow_mut();
             remains.medium.cut(seed, &mut remains.chunks);
+            remains.failed.fill(false);
             (remains.geometry, remains.chunks.clone(), remains.wear.clone(), remains.seed)
         };
         let medium = self.clone();
@@ -506,55 +431,6 @@ pub struct Powered {
     early: Option<EarlyDone>,
 }
 
-/// Programs that are said to be done when they are sent; their true
-/// completions are dropped.
-#[derive(Default)]
-pub struct EarlyDone {
-    done: VecDeque<VectorDone>,
-}
-
-/// Marks the true completion of a program that was said to be done.
-const SAID: u64 = 1 << 63;
-
-impl EarlyDone {
-    /// Says that all programs of `cmds` are done.
-    fn say(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
-        for i in 0..cmds.len() {
-            let Some(cmd) = cmds.get_mut(i) else { break };
-            if cmd.op != device::VectorOp::Write || cmd.cookie & SAID != 0 {
-                continue;
-            }
-            let mut copy = port::Buffer::zeroed(cmd.buffer.len()).expect("a row of memory");
-            copy.bytes_mut().copy_from_slice(cmd.buffer.bytes());
-            let buffer = std::mem::replace(&mut cmd.buffer, copy);
-            let (cookie, status) = (cmd.cookie, Status::SUCCESS);
-            self.done.push_back(VectorDone {
-                cookie,
-                status,
-                failed: 0,
-                at: now,
-                list: None,
-                buffer,
-            });
-            cmd.cookie |= SAID;
-        }
-    }
-
-    /// Puts what was said in the place of what is true.
-    fn instead(&mut self, done: &mut Ring<VectorDone>) {
-        for _ in 0..done.len() {
-            let one = done.pop().expect("it was counted");
-            if one.cookie & SAID == 0 {
-                done.push(one).expect("there was room");
-            }
-        }
-        while done.room() > 0 {
-            let Some(one) = self.done.pop_front() else { break };
-            done.push(one).expect("there is room");
-        }
-    }
-}
-
 impl Port for Powered {
     type Cmd = VectorCmd;
     type Done = VectorDone;
@@ -574,8 +450,8 @@ impl Port for Powered {
         if self.power.is_gone() {
             return None;
         }
-        let early = self.early.as_ref().and_then(|early| early.done.front());
-        early.map(|done| done.at).or_else(|| self.device.next_event())
+        let early = self.early.as_ref().and_then(EarlyDone::next);
+        early.or_else(|| self.device.next_event())
     }
 
     fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {

@@ -175,22 +175,9 @@ impl Stack {
         target!(self.under(), pblk => pblk.counters())
     }
 
-    /// Whether the target, or the cache above it, takes no more writes.
-    pub fn is_read_only(&self) -> bool {
-        self.is_frozen() || target!(self.under(), pblk => pblk.is_read_only())
-    }
-
     /// Whether the drive did not take what its cache has.
     pub fn is_frozen(&self) -> bool {
         matches!(self, Stack::Protected(protected) if protected.frozen().is_some())
-    }
-
-    /// Whether what a block has is only in the cache of a frozen drive.
-    pub fn withholds(&self, block: u64) -> bool {
-        match self {
-            Stack::Plain(..) => false,
-            Stack::Protected(protected) => protected.withholds(block * BLOCK_BYTES, BLOCK_BYTES),
-        }
     }
 
     /// The drive below the target.

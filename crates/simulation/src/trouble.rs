@@ -53,11 +53,6 @@ pub struct Struck {
 }
 
 impl Struck {
-    /// Whether a program or an erase failed, so that there is less room.
-    pub fn has_worn(&self) -> bool {
-        self.programs + self.erases > 0
-    }
-
     /// Adds another's.
     pub fn add(&mut self, other: &Struck) {
         self.reads += other.reads;

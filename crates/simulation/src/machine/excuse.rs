@@ -1,0 +1,130 @@
+//! Why a drive may fail: the model says so, by what faults struck and what the
+//! flash has lost. The drive itself is not asked: it stands accused.
+
+use std::ops::Range;
+
+use nvram::JournalError;
+use port::{BlockOp, Status};
+use targets::pblk::PblkError;
+
+use super::{Machine, Request, Violation};
+use crate::stack::StartError;
+use crate::trouble::Struck;
+
+/// Chunks for roots at the beginning of each unit, of which two are needed.
+const ANCHORS: u32 = 3;
+
+/// Units that have roots there.
+const MIRRORS: usize = 2;
+
+impl Machine {
+    /// A request failed: it may where a fault was injected that concerns it.
+    /// What it was to write is then written or not.
+    pub(super) fn failed(&mut self, request: &Request, status: Status) -> Result<(), Violation> {
+        let Request { op, block, blocks, .. } = *request;
+        if self.setup.troubles.is_none() || !self.may_fail(request, status) {
+            let words = format!("{request:?} failed: {status}; {}", self.flash_in_words());
+            return Err(Violation { block: Some(block), words });
+        }
+        self.told_of_end |= matches!(status, Status::READ_ONLY | Status::WRITE_FAULT);
+        self.counts.errors += 1;
+        let about = (op != BlockOp::Flush).then_some((block, blocks));
+        self.note(about, || format!("{op:?} at {} failed: {status}", request.at));
+        Ok(())
+    }
+
+    fn may_fail(&self, request: &Request, status: Status) -> bool {
+        let Request { op, block, blocks, at, .. } = *request;
+        let writes = op != BlockOp::Read;
+        // A part of a block needs the rest of it.
+        let needed = match op {
+            BlockOp::Read | BlockOp::Write | BlockOp::WriteZeroes => block..block + blocks,
+            BlockOp::Flush | BlockOp::Trim => 0..0,
+        };
+        match status {
+            Status::UNRECOVERED_READ => {
+                // A part of a block that cannot be read was in the cache: the
+                // drive takes nothing until it can.
+                let frozen = writes && self.may_have_frozen && self.may_lack_a_part();
+                let mut needed = needed;
+                let lacks = |block| self.contract.may_fail(block, at) || self.withholds(block);
+                frozen || (!writes || self.setup.parts) && needed.any(lacks)
+            }
+            Status::READ_ONLY | Status::WRITE_FAULT => writes && self.may_end(),
+            _ => false,
+        }
+    }
+
+    /// Whether recovery may fail: something could not be read that is needed, or
+    /// a row not padded.
+    pub(super) fn may_refuse(&self, error: &StartError, before: Struck) -> bool {
+        let now = self.flash.struck();
+        let (read, written) = (now.reads > before.reads, now.programs > before.programs);
+        let error = match error {
+            StartError::Target(error) => error,
+            // A flush that the target refuses.
+            StartError::Cache(JournalError::Flush { .. }) => return self.may_end(),
+            StartError::Cache(_) => return false,
+        };
+        match error {
+            PblkError::Recovery(Status::UNRECOVERED_READ) | PblkError::Root => read,
+            PblkError::Recovery(Status::WRITE_FAILED_WRITE_NEXT_UNIT) => written,
+            PblkError::Anchors => self.has_no_roots(),
+            _ => false,
+        }
+    }
+
+    /// Whether the drive has reason to take no more writes: what is left of its
+    /// chunks has room for the data and a chunk a unit for what is in the
+    /// buffer, or half of the spare where that is less, and no more; or there is
+    /// nowhere to write a root.
+    pub fn may_end(&self) -> bool {
+        let setup = &self.setup;
+        let (size, data) = (setup.geometry.chunk_blocks(), setup.config.data_chunks);
+        let (mut left, mut all, mut units) = (0, 0, 0);
+        for hurt in self.hurt(ANCHORS..setup.geometry.chunks()) {
+            left += u64::from(data.saturating_sub(hurt) * size);
+            all += u64::from(data * size);
+            units += u64::from(size);
+        }
+        let spare = all.saturating_sub(setup.blocks());
+        left <= setup.blocks() + units.min(spare / 2) || self.has_no_roots()
+    }
+
+    /// Whether there is nowhere to write a root.
+    fn has_no_roots(&self) -> bool {
+        self.hurt(0..ANCHORS).take(MIRRORS).all(|hurt| hurt + 2 > ANCHORS)
+    }
+
+    /// How many of these chunks are of no use, by unit.
+    fn hurt(&self, numbers: Range<u32>) -> impl Iterator<Item = u32> + '_ {
+        let units = self.setup.geometry.pus_channels_first();
+        units.map(move |pu| self.flash.hurt(pu, numbers.clone()))
+    }
+
+    fn flash_in_words(&self) -> String {
+        let chunks = self.setup.geometry.chunks();
+        let all: Vec<u32> = self.hurt(ANCHORS..chunks).collect();
+        let roots: Vec<u32> = self.hurt(0..ANCHORS).collect();
+        let data = self.setup.config.data_chunks;
+        format!("the units, of {data} data chunks each, lost {all:?}, and for roots {roots:?}")
+    }
+
+    /// Whether the drive has reason not to take what its protected cache has:
+    /// it is at its end, or a block could not be read, now or when it was moved,
+    /// of which that has a part.
+    pub(super) fn may_be_frozen(&self) -> bool {
+        self.setup.protected && (self.may_end() || self.may_lack_a_part())
+    }
+
+    /// Whether a block may be unreadable of which the cache has a part.
+    fn may_lack_a_part(&self) -> bool {
+        let struck = || (0..self.setup.blocks()).any(|block| self.contract.may_be_lost(block));
+        self.setup.parts && (self.start_struck || struck())
+    }
+
+    /// Whether what a block has may be only in the cache of a frozen drive.
+    pub(super) fn withholds(&self, block: u64) -> bool {
+        self.in_cache.may_have(block) && self.may_be_frozen()
+    }
+}
