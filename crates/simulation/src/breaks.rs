@@ -8,7 +8,9 @@ use flash::{Chunk, Geometry, Medium, Moved, Ppa, TAG_BYTES, Tag};
 use targets::pblk::mutation::Mutation;
 use workload::Rng;
 
+use crate::batched::BatchBreak;
 use crate::early::EarlyDone;
+use crate::life::BATCHED_ONE_IN;
 use crate::store::Store;
 
 /// One way to break the contract.
@@ -46,6 +48,8 @@ pub enum Break {
     RotBit,
     /// The target itself breaks a promise.
     Inside(Mutation),
+    /// With the batched target.
+    Batch(BatchBreak),
 }
 
 impl Break {
@@ -68,14 +72,18 @@ impl Break {
         Break::RotBit,
     ];
 
-    /// All of them, those inside the target last.
+    /// All of them that must be found, those inside the targets last.
     pub fn all() -> impl Iterator<Item = Break> {
-        Break::OUTSIDE.into_iter().chain(Mutation::ALL.map(Break::Inside))
+        let blocks = Break::OUTSIDE.into_iter().chain(Mutation::ALL.map(Break::Inside));
+        // Lives that find what nobody broke show nothing.
+        let batches = BatchBreak::all().filter(|_| BATCHED_ONE_IN.is_some());
+        blocks.chain(batches.map(Break::Batch))
     }
 
     /// The one of this name, as `Debug` writes it.
     pub fn named(name: &str) -> Option<Break> {
-        Break::all().find(|one| format!("{one:?}").eq_ignore_ascii_case(name))
+        let mut each = Break::all().chain(BatchBreak::all().map(Break::Batch));
+        each.find(|one| format!("{one:?}").eq_ignore_ascii_case(name))
     }
 }
 

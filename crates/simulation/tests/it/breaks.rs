@@ -12,7 +12,7 @@ const LIVES: u64 = 600;
 /// Whether a life shows that something is broken: by a violation, or by an
 /// assertion of the target's.
 fn finds(broken: Break, seed: u64) -> bool {
-    let plan = Plan { seed, cycles: 8, broken: Some(broken), traced: None };
+    let plan = Plan { seed, cycles: 8, broken: Some(broken), traced: None, batched: false };
     match catch_unwind(|| live(&plan)) {
         Ok(outcome) => outcome.violation.is_some(),
         Err(panic) => {
