@@ -1,7 +1,7 @@
 //! Which drive, and which work, a seed stands for.
 
 use device::LinkTiming;
-use flash::{Dimensions, Geometry, Timing};
+use flash::{Dimensions, Geometry, SlcCache, Timing};
 use port::BLOCK_BYTES;
 use targets::{PblkConfig, Victim, with_reserve};
 use workload::Rng;
@@ -138,13 +138,12 @@ impl Setup {
         }
     }
 
-    /// The setup of a seed with nothing that may fail: what is broken on
-    /// purpose is to be told from that. An SLC cache stays, as it makes requests
-    /// wait for long.
+    /// The setup of a seed with nothing that may fail, and no cache: what is
+    /// broken on purpose is to be told from that.
     pub fn sound(seed: u64) -> Setup {
         let mut setup = Setup::of(seed);
         setup.troubles = Troubles::default();
-        setup.timing.endurance = u32::MAX;
+        (setup.timing.endurance, setup.timing.slc) = (u32::MAX, SlcCache::default());
         setup.protected = false;
         setup
     }

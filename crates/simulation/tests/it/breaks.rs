@@ -5,9 +5,13 @@ use std::panic::catch_unwind;
 
 use port::Ring;
 use simulation::{Break, Plan, live, meant, note_panics};
+use targets::pblk::mutation::Mutation;
 
 /// Lives of each kind in which each must be found.
 const LIVES: u64 = 600;
+
+/// What only shows where operations are late or an SLC cache makes reads wait.
+const NOT_SOUND: [Break; 1] = [Break::Inside(Mutation::EraseUnderReads)];
 
 /// Whether a life shows that something is broken: by a violation, or by an
 /// assertion of the target's.
@@ -32,7 +36,8 @@ fn every_break_is_found() {
         Break::all().filter(|&broken| !seeds().any(|seed| finds(broken, seed))).collect::<Vec<_>>()
     });
     note_panics(false);
-    let [sound, faulty] = missed;
+    let [mut sound, faulty] = missed;
+    sound.retain(|broken| !NOT_SOUND.contains(broken));
     assert!(sound.is_empty(), "not found where nothing else is wrong: {sound:?}");
     assert!(faulty.is_empty(), "not found where other things are: {faulty:?}");
 }
