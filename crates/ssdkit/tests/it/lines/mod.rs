@@ -206,14 +206,17 @@ fn judge(line: &[String], ended: &Ended) -> Result<(), String> {
 }
 
 /// Whether a run on the real clock may end with requests inside that take the
-/// drive seconds: they are waited for.
+/// drive seconds, or were lost: they are waited for.
 fn is_deep(line: &[String]) -> bool {
     let number = |option| given(line, option).and_then(|text| text.parse::<u64>().ok());
     let depth = number("--qd").unwrap_or(1).saturating_mul(number("--threads").unwrap_or(1));
+    let depth = if given(line, "--rate").is_some() { u64::MAX } else { depth };
     let is_large = given(line, "--bs").is_some_and(|bs| bs.ends_with('M') || bs == "128k");
+    let is_hosted = given(line, "--dispatch").is_some_and(|at| at.starts_with("hosted"));
+    let drive = line.get(1).map_or("", String::as_str);
     let is_real =
-        given(line, "--clock") == Some("real") || line.iter().any(|w| w.starts_with("./disk.img"));
-    is_real && (depth >= 256 || depth >= 32 && is_large)
+        given(line, "--clock") == Some("real") || is_hosted || drive.starts_with("./disk.img");
+    is_real && (depth >= 256 || depth >= 32 && is_large || drive.contains("lost_every"))
 }
 
 /// Whether a run ended at its `--max-time`, as far as it had a processor.
