@@ -169,7 +169,7 @@ impl SteadyState {
             let time = |seconds: f64| time_ns(seconds * 1e9);
             let _ = write!(
                 text,
-                ", by a weaker rule: {} rounds of {} instead of {WINDOW_FULL} of {}",
+                ", by a weaker rule: {} rounds of {} or more instead of {WINDOW_FULL} of {}",
                 self.window,
                 time(self.round_seconds),
                 time(ROUND_NS as f64 / 1e9)

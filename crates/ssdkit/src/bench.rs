@@ -310,7 +310,8 @@ impl<M: Backing> Visitor<M> for InProcess<'_> {
             Err(e) => return Err(ended(driver, e)),
         };
         let (first, last) = (&measured.tally.before, &measured.tally.after);
-        let physics = Physics::of(config, &bench.pattern, first, last);
+        let is_steady = steady.is_some_and(|steady| steady.reached);
+        let physics = Physics::of(config, &bench.pattern, (first, last), is_steady);
         let drive = physics.tell(config.effective());
         let few_words = physics.tell_short(in_few_words(config));
         let mut outcome = bench.outcome(measured, steady, drive, few_words);

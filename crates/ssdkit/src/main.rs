@@ -8,6 +8,8 @@ use ssdkit::cli::{Cli, Command, fio};
 use ssdkit::{Error, bench, create, info, job, profiles, serve, snapshot, study, trace};
 
 fn main() -> ExitCode {
+    survive_limits();
+    give_memory_back();
     let cli = Cli::try_parse().unwrap_or_else(|error| fio::explained(error).exit());
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
@@ -16,6 +18,27 @@ fn main() -> ExitCode {
             eprintln!("ssdkit: {error}");
             ExitCode::from(error.exit_code())
         }
+    }
+}
+
+/// A write past the limit of a file's size (`ulimit -f`) is an error, as on a
+/// full disk: without a handler the system kills the process.
+fn survive_limits() {
+    // Where it is refused, the system does what it does.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Default::default());
+}
+
+/// Bytes from which memory goes back to the system when it is given back.
+#[cfg(target_env = "gnu")]
+const LARGE: i32 = 512 << 10;
+
+/// What clients of a server took goes back to the system when they leave.
+/// Without this the C library keeps more and more of it for later.
+fn give_memory_back() {
+    // SAFETY: it sets a number, before there is another thread.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
     }
 }
 

@@ -22,22 +22,24 @@ pub(crate) struct Physics {
 }
 
 impl Physics {
-    /// Of a run between two states of the drive's counters.
+    /// Of a run between two states of the drive's counters, which began when the
+    /// drive was `steady`, as far as anybody knows.
     pub fn of(
         config: &DriveConfig,
         pattern: &Pattern,
-        before: &WriteCounters,
-        after: &WriteCounters,
+        (before, after): (&WriteCounters, &WriteCounters),
+        steady: bool,
     ) -> Physics {
         let held = after.held_since(before, config.above.total_pus());
         let spare = held.map(|held| 1.0 - config.logical_blocks() as f64 / held);
-        let formula =
-            spare.filter(|_| applies(config, pattern)).and_then(|spare| match config.spec.victim {
+        let formula = spare.filter(|_| steady && applies(config, pattern)).and_then(|spare| {
+            match config.spec.victim {
                 Victim::Random => formula::random(spare),
                 Victim::Fifo => formula::fifo(spare),
                 Victim::Greedy => formula::greedy(spare, config.above.chunk_blocks()),
                 Victim::DChoices(_) => None,
-            });
+            }
+        });
         Physics { spare, formula }
     }
 
@@ -98,12 +100,15 @@ mod tests {
         let before = WriteCounters { held: 7, held_rows: 1, ..WriteCounters::default() };
         let of_unit = config.data_blocks() / 64;
         let after = WriteCounters { held: 7 + 2 * of_unit, held_rows: 3, ..before };
-        let told = Physics::of(&config, &pattern, &before, &after);
+        let told = Physics::of(&config, &pattern, (&before, &after), true);
         assert!((told.spare.unwrap() - 0.2).abs() < 1e-4, "{told:?}");
         assert!((told.formula.unwrap() / formula::fifo(0.2).unwrap() - 1.0).abs() < 1e-3);
+        let unsteady = Physics::of(&config, &pattern, (&before, &after), false);
+        assert_eq!(unsteady, Physics { formula: None, ..told });
         pattern.bs = 8192;
-        assert_eq!(Physics::of(&config, &pattern, &before, &after).formula, None);
+        let told = Physics::of(&config, &pattern, (&before, &after), true);
+        assert_eq!(told.formula, None);
         // Nothing was collected.
-        assert_eq!(Physics::of(&config, &pattern, &before, &before), Physics::default());
+        assert_eq!(Physics::of(&config, &pattern, (&before, &before), true), Physics::default());
     }
 }

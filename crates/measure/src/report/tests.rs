@@ -249,7 +249,7 @@ fn a_weaker_rule_is_named() {
     };
     assert!(text(5, ROUND_NS).contains("reached after 7 rounds\n"));
     let short = text(3, 15_000_000_000).replace("\n            ", " ");
-    let rule = "by a weaker rule: 3 rounds of 15.0 s instead of 5 of 60.0 s";
+    let rule = "by a weaker rule: 3 rounds of 15.0 s or more instead of 5 of 60.0 s";
     assert!(short.contains(rule), "{short}");
 }
 

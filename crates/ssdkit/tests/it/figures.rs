@@ -106,6 +106,23 @@ fn a_new_drive_file_is_not_written_by_who_only_reads() {
     assert!(code == Some(2) && text.contains("ssdkit create b.ssd"), "{text}");
 }
 
+/// Also where something was written before, and most of what is read was not.
+#[test]
+fn what_was_never_written_is_no_fast_drive() {
+    let dir = folder();
+    let at = dir.path();
+    json(at, "create a.ssd --profile tlc --size 64M groups=2 pus=2 pages=48");
+    json(at, "bench a.ssd --rw randwrite --ios 100");
+    let report = json(at, "bench a.ssd --rw randread --ios 2k --qd 4");
+    assert!(report["void"].as_str().unwrap().contains("never written"), "{report}");
+    json(at, "bench a.ssd --rw write --bs 64k --ios 1k --destroy");
+    let report = json(at, "bench a.ssd --rw randread --ios 2k --qd 4");
+    assert!(report["void"].is_null(), "{report}");
+    // Who trims means to read what is trimmed.
+    let mixed = "bench a.ssd --rw randrw --trim-percent 30 --ios 2k --destroy";
+    assert!(json(at, mixed)["void"].is_null());
+}
+
 #[test]
 fn what_goes_wrong_on_purpose_meets_what_is_measured_only() {
     let dir = folder();

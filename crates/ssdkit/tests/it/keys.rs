@@ -358,6 +358,38 @@ fn malformed_commands_harm_nobody() {
     server.stop();
 }
 
+/// What clients took of the system's memory is the system's when they are gone,
+/// also the second time.
+#[test]
+fn memory_of_clients_that_left_is_given_back() {
+    const CLIENTS: u64 = 100;
+    let place = Place::new(&format!("--profile null {SMALL}"));
+    let server = place.serve("");
+    let resident = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id()));
+        let status = status.unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    };
+    let is_soon = |holds: &dyn Fn(u64) -> bool| {
+        let end = Instant::now() + Duration::from_secs(30);
+        while !holds(resident()) {
+            assert!(Instant::now() < end, "{} bytes", resident());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let before = resident();
+    let half = [&b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n"[..], &[b'x'; 900_000]].concat();
+    for _ in 0..3 {
+        let clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
+        clients.iter().for_each(|client| (&client.sock).write_all(&half).unwrap());
+        is_soon(&|bytes| bytes > before + CLIENTS * 800_000);
+        drop(clients);
+        is_soon(&|bytes| bytes < before + CLIENTS * 200_000);
+    }
+    server.stop();
+}
+
 /// Things that a connection has of each kind.
 const THINGS: u64 = 60;
 
