@@ -118,9 +118,6 @@ fn what_was_never_written_is_no_fast_drive() {
     json(at, "bench a.ssd --rw write --bs 64k --ios 1k --destroy");
     let report = json(at, "bench a.ssd --rw randread --ios 2k --qd 4");
     assert!(report["void"].is_null(), "{report}");
-    // Who trims means to read what is trimmed.
-    let mixed = "bench a.ssd --rw randrw --trim-percent 30 --ios 2k --destroy";
-    assert!(json(at, mixed)["void"].is_null());
 }
 
 #[test]
