@@ -50,7 +50,7 @@ impl<Q: HardwareQueue> Dispatch<Q> {
             } else {
                 match self.late(now, tag) {
                     Late::Left(past, done) => left(&past, done),
-                    Late::Asked => self.scan_at(now + self.timeout),
+                    Late::Asked => self.scan_at(self.slots[tag as usize].until),
                     Late::Stays => stays = true,
                 }
             }
@@ -113,7 +113,9 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         }
         let slot = &mut self.slots[tag as usize];
         slot.works = matches!(answer, Abort::Working);
-        slot.until = now + self.timeout;
+        // What is worked on is asked for again when it has taken twice as long:
+        // seldom, however many there are and however slow the drive is.
+        slot.until = now + if slot.works { now - slot.dispatched } else { self.timeout };
         Late::Asked
     }
 

@@ -31,6 +31,8 @@ struct HoldsQueue {
     block: u8,
     held: Option<(Time, BlockReq)>,
     done: Vec<BlockDone>,
+    /// How often it was asked for a request.
+    asked: u32,
 }
 
 impl Driver for Holds {
@@ -45,7 +47,7 @@ impl Driver for Holds {
     }
 
     fn open(self) -> Vec<HoldsQueue> {
-        vec![HoldsQueue { what: self.0, block: 0, held: None, done: Vec::new() }]
+        vec![HoldsQueue { what: self.0, block: 0, held: None, done: Vec::new(), asked: 0 }]
     }
 }
 
@@ -93,6 +95,7 @@ impl HardwareQueue for HoldsQueue {
     }
 
     fn abort(&mut self, id: u64) -> Abort {
+        self.asked += 1;
         match self.what {
             Held::GivenUp => {
                 let (_, req) = self.held.take_if(|held| held.1.id == id).expect("it is held");
@@ -140,6 +143,9 @@ fn overtake(what: Held) -> (BlockDone, BlockDone, u8, Vec<Fault>) {
     context.advance(Time(100 * TIMEOUT), &mut done);
     assert!(done.is_empty(), "each comes back once");
     assert_eq!(monitor.dispatch()[0].timed_out, 1);
+    // Ten timeouts late: after one, two, four and eight.
+    let asked = context.queue().unwrap().asked;
+    assert!(what != Held::Late || asked == 4, "{asked}");
     let block = context.queue().unwrap().block;
     (first, second, block, context.faults())
 }
