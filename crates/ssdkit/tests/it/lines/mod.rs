@@ -179,7 +179,8 @@ fn given<'a>(line: &'a [String], option: &str) -> Option<&'a str> {
 fn judge(line: &[String], ended: &Ended) -> Result<(), String> {
     let Ended { status, hung, out, err, .. } = ended;
     if *hung {
-        return Err("hangs".into());
+        // A drive may have to write a GiB at some MB a second.
+        return if is_deep(line) { Ok(()) } else { Err("hangs".into()) };
     }
     let Some(code) = status.code() else { return Err(format!("{status}")) };
     if !(0..=2).contains(&code) || err.contains("panicked at") {
