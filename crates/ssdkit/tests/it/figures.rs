@@ -115,7 +115,7 @@ fn what_was_never_written_is_no_fast_drive() {
     json(at, "bench a.ssd --rw randwrite --ios 100");
     let report = json(at, "bench a.ssd --rw randread --ios 2k --qd 4");
     assert!(report["void"].as_str().unwrap().contains("never written"), "{report}");
-    json(at, "bench a.ssd --rw write --bs 64k --ios 1k --destroy");
+    json(at, "bench a.ssd --rw write --bs 64k --ios 1024 --destroy");
     let report = json(at, "bench a.ssd --rw randread --ios 2k --qd 4");
     assert!(report["void"].is_null(), "{report}");
 }
