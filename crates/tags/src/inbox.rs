@@ -82,7 +82,7 @@ pub struct Sender<T> {
 /// sender.push("done").unwrap();
 /// assert_eq!(inbox.pop(), Some("done"));
 /// assert_eq!(inbox.pop(), None);
-/// # Ok::<(), tags::BadCapacity>(())
+/// # Ok::<(), tags::InboxError>(())
 /// ```
 ///
 /// # Errors
