@@ -5,6 +5,9 @@
 //! drive takes as much as it holds, and what one chunk gave back the next one
 //! writes while it is still in the caches. A row that was not programmed reads
 //! as zeros. Programming fails where the system has no memory.
+//!
+//! What moves bytes is never inlined: a call is nothing beside them, and a
+//! medium that keeps fewer would carry the code along.
 
 use port::{BLOCK_BYTES, Lazy, OutOfMemory};
 
@@ -56,7 +59,7 @@ impl Rows {
     }
 
     /// Stores blocks from `at` on, of one chunk.
-    #[inline]
+    #[inline(never)]
     pub fn program(&mut self, at: Ppa, mut data: &[u8]) -> Moved {
         let (mut row, mut from) = self.place(at);
         while !data.is_empty() {
@@ -79,7 +82,7 @@ impl Rows {
     }
 
     /// Gets blocks from `at` on, of one chunk.
-    #[inline]
+    #[inline(never)]
     pub fn read(&self, at: Ppa, mut data: &mut [u8]) {
         let (mut row, mut from) = self.place(at);
         while !data.is_empty() {
@@ -106,7 +109,7 @@ impl Rows {
     }
 
     /// Fetches the first `lines` lines of a block into the cache.
-    #[inline]
+    #[inline(never)]
     pub fn hint(&self, at: Ppa, lines: usize) {
         let (row, from) = self.place(at);
         if let Some(page) = self.page(row) {

@@ -372,7 +372,10 @@ impl Machine {
         }
         self.flash.close();
         self.contract.closed();
-        self.in_cache.clear();
+        if !self.may_have_frozen {
+            // What a frozen drive has there stays.
+            self.in_cache.clear();
+        }
         self.counts.clean_closes += 1;
         self.note(None, || "the drive is shut down".into());
         Ok(true)
