@@ -138,6 +138,8 @@ pub struct HostedCounters {
 struct Shared {
     bell: Doorbell,
     stopping: AtomicBool,
+    /// What is inside is not completed.
+    leaving: AtomicBool,
     /// No command is taken any more.
     closed: AtomicBool,
     sleeps: AtomicU64,
@@ -199,6 +201,7 @@ where
         let shared = Arc::new(Shared {
             bell: bell()?,
             stopping: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             sleeps: AtomicU64::new(0),
             interrupts: AtomicU64::new(0),
@@ -279,6 +282,16 @@ impl<P> Hosted<P> {
         self.ask_to_stop();
         let thread = self.thread.take().expect("it is taken once");
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// Takes no more commands and gives the port back as it is, with what is
+    /// inside. What nobody polled is dropped, and so is what waits in queues.
+    ///
+    /// # Panics
+    /// With the port's own panic, if it had one.
+    pub fn leave(self) -> P {
+        self.shared.leaving.store(true, Ordering::SeqCst);
+        self.stop()
     }
 
     fn ask_to_stop(&self) {
@@ -538,7 +551,7 @@ where
         fine_timers();
         let mut wake_error = self.measure_wake_error();
         let mut busy_until = Time::ZERO;
-        loop {
+        while !self.shared.leaving.load(Ordering::SeqCst) {
             let taken = self.take();
             // After that: a command that came while this thread had no processor
             // must not go in before it was sent.
@@ -555,6 +568,7 @@ where
                 std::hint::spin_loop();
             }
         }
+        self.real.into_port()
     }
 
     /// Takes commands. False when there were none.
@@ -621,7 +635,8 @@ where
         let alarm = self.lines.iter().map(|l| l.wake.alarm.load(Ordering::SeqCst)).min();
         // An alarm that was set since this turn began is looked at in the next.
         let set = alarm.is_some_and(|at| at != NEVER && due.is_none_or(|due| at < due.0));
-        if set || self.has_commands() || (stopping && self.is_empty()) {
+        let leaving = self.shared.leaving.load(Ordering::SeqCst);
+        if set || leaving || self.has_commands() || (stopping && self.is_empty()) {
             self.shared.bell.disarm();
             return;
         }

@@ -71,7 +71,7 @@ impl Run {
     ) -> Outcome {
         let mut outcome = bench.outcome(self.measured, steady, drive, few_words);
         outcome.block_layer = Some(self.accounts);
-        outcome.warnings = self.warnings;
+        outcome.warnings.extend(self.warnings);
         outcome
     }
 }
@@ -204,8 +204,8 @@ impl<M: Backing> Visitor<M> for Below<'_> {
             ClockKind::Real => on_the_clock(args, &mut bench, drive, now)?,
         };
         let mut bare = Virtual::at(drive, now);
-        if run.accounts.gave_up() {
-            // What the layer gave up is still in the drive.
+        if run.accounts.gave_up() || run.measured.tally.left > 0 {
+            // What was given up is still in the drive.
             bare.drain();
         }
         run.measured = match bench.read_back(&mut bare, run.measured) {
@@ -273,7 +273,8 @@ fn on_the_clock<D: Drive>(
             let layer = Layer { bench, contexts, monitor, known };
             let clock = hosted.clock();
             let run = layer.on_the_clock(clock, false);
-            drop(hosted.stop());
+            // After the contexts nobody waits for what is inside.
+            drop(hosted.leave());
             (run?, clock)
         }
     };

@@ -129,6 +129,10 @@ impl<Q: HardwareQueue, const LATE: bool> Driver for Clocked<'_, Q, LATE> {
         self.context.hint(req);
     }
 
+    fn may_leave(&self) -> bool {
+        true
+    }
+
     fn patience(&self) -> u32 {
         if self.waiter.is_some() { SLEEPY_TURNS } else { TURNS }
     }

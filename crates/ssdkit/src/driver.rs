@@ -81,6 +81,12 @@ pub trait Driver {
     /// Where time is not ours to jump, it does nothing.
     fn rest(&mut self) {}
 
+    /// Whether a run that was stopped may leave requests inside after a moment.
+    /// Where time is ours to jump, they end at once, and it does not.
+    fn may_leave(&self) -> bool {
+        false
+    }
+
     /// After how many turns somebody is asked whether to go on.
     fn patience(&self) -> u32 {
         TURNS
@@ -246,7 +252,8 @@ impl<D: Drive> Real<D> {
         Real { real, base, now: base }
     }
 
-    /// Goes on in virtual time. Nothing may be inside.
+    /// Goes on in virtual time. What a run left inside still is, and what it
+    /// gives is to be dropped.
     pub fn into_virtual(self) -> Virtual<D> {
         let mut drive = self.real.into_port();
         drive.set_on_a_clock(false);
@@ -280,6 +287,10 @@ impl<D: Drive> Driver for Real<D> {
     #[inline]
     fn hint(&self, req: &BlockReq) {
         self.real.port().hint(req);
+    }
+
+    fn may_leave(&self) -> bool {
+        true
     }
 
     fn counters(&self) -> WriteCounters {

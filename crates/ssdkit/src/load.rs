@@ -201,7 +201,13 @@ impl Load {
     /// Whether nothing is out.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.idle.len() == self.slots.len()
+        self.out() == 0
+    }
+
+    /// How many requests are out.
+    #[inline]
+    pub fn out(&self) -> usize {
+        self.slots.len() - self.idle.len()
     }
 
     /// When the next request is meant to start, if there is room: `now` in a

@@ -2,8 +2,9 @@
 //! load, and checks what was written.
 //!
 //! A run ends by itself, when somebody stops it, or when its time on the wall
-//! is over; it always waits for what is out. Requests that a run began all
-//! end in it, so its seconds reach to the last completion.
+//! is over. Requests that a run began all end in it, so its seconds reach to the
+//! last completion; only of one that was stopped, on a clock that is not ours,
+//! are those left inside that take longer than a moment.
 //!
 //! Time that does not pass: a drive without time (profile `null`, or reads of
 //! blocks never written) would never reach an end in drive time. As long as
@@ -25,6 +26,8 @@ use crate::watch::Watch;
 
 /// How long a run goes on without a look at the wall, about.
 const LOOK_EVERY: Duration = Duration::from_millis(8);
+/// How long requests that are out are waited for when a run was stopped.
+const GRACE: Duration = Duration::from_millis(300);
 /// Requests out while preconditioning.
 pub const DEPTH: u32 = 32;
 
@@ -174,9 +177,10 @@ struct Stride {
 }
 
 impl Stride {
-    /// Between looks are `most` turns at most.
+    /// Between looks are `most` turns at most. The first is after one, which may
+    /// have slept.
     fn new(most: u32) -> Stride {
-        Stride { turns: most.min(16), most, looked: Instant::now() }
+        Stride { turns: 1, most, looked: Instant::now() }
     }
 
     fn look(&mut self) {
@@ -201,6 +205,7 @@ impl Runner<'_> {
         let mut now = driver.now();
         let mut course = Course::new(plan, now);
         let (mut turns, mut stride) = (0u32, Stride::new(driver.patience()));
+        let mut stopped = None;
         load.begin(now);
         if let Some(verifier) = &mut self.verifier {
             verifier.begin(load.slots(), load.bs());
@@ -235,6 +240,11 @@ impl Runner<'_> {
                 course.look_at_wall(now, tally.written);
                 if !self.watch.look(course.part(now, tally.written)) {
                     (tally.interrupted, course.left) = (true, 0);
+                    let since = stopped.get_or_insert_with(Instant::now).elapsed();
+                    if driver.may_leave() && since > GRACE {
+                        tally.left = load.out() as u64;
+                        break;
+                    }
                 }
             }
         }

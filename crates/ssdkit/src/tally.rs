@@ -41,6 +41,8 @@ pub struct Tally {
     pub first_wrong: Option<String>,
     /// Whether somebody stopped the run before its end.
     pub interrupted: bool,
+    /// Requests that were still inside then, and were not waited for.
+    pub left: u64,
 }
 
 fn place(op: BlockOp) -> usize {
@@ -76,6 +78,7 @@ impl Tally {
             wrong: 0,
             first_wrong: None,
             interrupted: false,
+            left: 0,
         }
     }
 
@@ -140,6 +143,7 @@ impl Tally {
             whole.late.merge(&one.late);
             whole.written += one.written;
             whole.interrupted |= one.interrupted;
+            whole.left += one.left;
             whole.add_errors(&one);
             whole.rows = merge_rows(whole.rows, one.rows);
         }

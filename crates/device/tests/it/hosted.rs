@@ -96,6 +96,29 @@ fn two_clients_lose_nothing_when_the_thread_sleeps_and_interrupts_are_gathered()
     stress(&timing, HostedOptions { queues: 2, depth: 24, coalesce, linger: 0, core: None });
 }
 
+/// The drive would take an hour for it.
+#[test]
+fn a_drive_that_is_left_comes_back_with_what_is_inside() {
+    let (port, starts) = filled(&Timing { read: vec![3_600_000_000_000], ..Timing::default() });
+    let (hosted, mut queues) = Hosted::start(port, HostedOptions::default()).unwrap();
+    let (mut cmds, mut done) = (Ring::new(2), Ring::new(2));
+    let mut read = cmd(7, VectorOp::Read, starts[0], 1);
+    read.buffer = Buffer::zeroed(8).unwrap();
+    cmds.push(read).unwrap();
+    // Of the other unit, and in no time: then the read has gone in, too.
+    cmds.push(cmd(8, VectorOp::Reset, starts[1], 1)).unwrap();
+    assert_eq!(queues[0].submit(&mut cmds), 2);
+    assert!(queues[0].wait(None));
+    queues[0].poll(&mut done);
+    assert_eq!(done.pop().unwrap().cookie, 8);
+    let mut port = hosted.leave();
+    assert!(queues[0].is_closed());
+    while let Some(at) = port.next_event() {
+        port.advance(at, &mut done);
+    }
+    assert!(done.pop().is_some(), "it is still inside");
+}
+
 #[test]
 fn stopping_completes_what_was_taken() {
     let (port, starts) = filled(&Timing { read: vec![1_000_000], ..Timing::default() });

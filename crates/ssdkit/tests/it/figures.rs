@@ -44,6 +44,31 @@ fn requests_that_failed_are_in_no_latency() {
     assert!(none["void"].as_str().unwrap().contains("no request did what"), "{none}");
 }
 
+/// A drive that has requests for an hour keeps nobody who has stopped, on the
+/// real clock either; what is left inside is told.
+#[test]
+fn what_is_inside_is_not_waited_for_after_the_end() {
+    let dir = folder();
+    let small = "groups=1,pus=1,pages=64,size=16M";
+    json(dir.path(), "create d.ssd --profile ref --size 16M");
+    for drive in [
+        &format!("mem:ref,{small} --fault above:write,delay=1h"),
+        &format!("mem:ref,{small} --fault above:write,delay=1h --dispatch inline --timeout 1h"),
+        &format!("mem:ref,{small} --fault above:write,delay=1h --dispatch hosted --timeout 1h"),
+        "d.ssd --fault above:write,delay=1h",
+        "null:completion_nsec=1h,servers=8 --timeout 1h",
+        "null:completion_nsec=10us,lost_every=1 --timeout 1h",
+    ] {
+        let work = "--rw randwrite --qd 8 --precondition none --clock real --max-time 300ms";
+        let json = json(dir.path(), &format!("bench {drive} {work}"));
+        let warnings = json["warnings"].to_string();
+        assert!(warnings.contains("8 requests were still inside"), "{drive}: {json}");
+        assert!(json["void"].is_string(), "{json}");
+    }
+    // The file is sound, and none the worse for it.
+    json(dir.path(), "bench ssd:d.ssd,copy=yes --rw randread --ios 10 --verify --precondition seq");
+}
+
 /// They come back when nobody wants them any more, too.
 #[test]
 fn requests_that_take_too_long_are_told_and_waited_for() {
