@@ -12,7 +12,7 @@ use std::rc::Rc;
 use device::notices::Notice;
 use device::{Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, TAG_BYTES, Tag, Timing};
-use port::{OutOfMemory, Port, Ring, Status, Time};
+use port::{BLOCK_BYTES, OutOfMemory, Port, Ring, Status, Time};
 use workload::Rng;
 
 use crate::breaks::{Break, Wrong};
@@ -160,11 +160,15 @@ impl Remains {
         } else if block >= OWN {
             return Some(Strike::Own);
         }
-        let mut data = vec![0; self.medium.kept() as usize];
-        if self.truth(at, &mut data, &mut []) != Moved::Done {
-            return None;
+        // Whole, where it was stored so, else as much as is kept.
+        let kept = self.medium.kept() as usize;
+        for bytes in [BLOCK_BYTES as usize, kept] {
+            let mut data = vec![0; bytes];
+            if self.truth(at, &mut data, &mut []) == Moved::Done {
+                return Some(Strike::Copy { block, values: words(&data[..kept]) });
+            }
         }
-        Some(Strike::Copy { block, values: words(&data) })
+        None
     }
 }
 

@@ -290,7 +290,9 @@ impl World {
     /// Sends a batch.
     pub fn write(&mut self, lpids: &[u64]) -> Result<(), Violation> {
         let batch = self.model.take(lpids, &mut self.values);
-        self.note(lpids, || format!("batch {batch} is sent"));
+        let traced = self.traced.and_then(|traced| lpids.iter().rposition(|&lpid| lpid == traced));
+        let value = traced.map_or(0, |at| self.values[at]);
+        self.note(lpids, || format!("batch {batch} is sent, value {value}"));
         self.counts.batches += 1;
         let mut sent = lpids;
         match self.broken {
