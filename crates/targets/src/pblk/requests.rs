@@ -102,10 +102,15 @@ impl<D: OpenChannel> Pblk<D> {
         let whole = (req.offset | req.len).is_multiple_of(BLOCK_BYTES);
         self.requests.live() + self.ready.len() < DEPTH
             && self.out.len() < BACKLOG
-            && (whole
-                || req.op != BlockOp::Read
-                || self.partials.room() >= PARTIALS_OF_READS
-                || self.kept as u64 != BLOCK_BYTES)
+            && (whole || self.has_partials(req))
+    }
+
+    /// Whether a request for parts of blocks has the partials that it needs.
+    #[cold]
+    fn has_partials(&self, req: &BlockReq) -> bool {
+        req.op != BlockOp::Read
+            || self.partials.room() >= PARTIALS_OF_READS
+            || self.kept as u64 != BLOCK_BYTES
     }
 
     /// Lets a request in. One whole block is the usual case: it is told by a
