@@ -280,6 +280,20 @@ impl RamMedium {
         len > count as usize * self.kept as usize
     }
 
+    /// Never inlined, as in [`Rows`].
+    #[inline(never)]
+    fn store_data(&mut self, at: Ppa, count: u32, data: &[u8]) -> Moved {
+        if self.is_whole(count, data.len()) {
+            return self.store_whole(at, data);
+        }
+        if let Some(rows) = &mut self.rows {
+            return rows.program(at, data);
+        }
+        let (start, len) = (self.place(at) * self.kept as usize, (count * self.kept) as usize);
+        self.data[start..start + len].copy_from_slice(data);
+        Moved::Done
+    }
+
     #[cold]
     fn store_whole(&mut self, at: Ppa, data: &[u8]) -> Moved {
         let chunk = self.geometry.chunk_index(at);
@@ -359,17 +373,7 @@ impl Medium for RamMedium {
     #[inline]
     fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
         self.store_tags(at, count, tags);
-        if self.is_whole(count, data.len()) {
-            return self.store_whole(at, data);
-        }
-        if let Some(rows) = &mut self.rows {
-            return rows.program(at, data);
-        }
-        if self.kept > 0 {
-            let (start, len) = (self.place(at) * self.kept as usize, (count * self.kept) as usize);
-            self.data[start..start + len].copy_from_slice(data);
-        }
-        Moved::Done
+        if data.is_empty() { Moved::Done } else { self.store_data(at, count, data) }
     }
 
     #[inline]
