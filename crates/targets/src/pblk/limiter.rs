@@ -47,11 +47,14 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Whether there is something to collect for: the level is below its upper
     /// bound, or the user has no chunk to write to and none will come.
-    #[inline]
+    #[inline(always)]
     pub(super) fn wants_room(&self, pu: usize, rank: usize) -> bool {
-        let space = &self.space.pus[pu];
-        !space.has_plenty()
-            && (self.level(pu, rank) < i64::from(space.high) || self.is_starved(pu, rank))
+        !self.space.pus[pu].has_plenty() && self.is_short(pu, rank)
+    }
+
+    #[inline(never)]
+    fn is_short(&self, pu: usize, rank: usize) -> bool {
+        self.level(pu, rank) < i64::from(self.space.pus[pu].high) || self.is_starved(pu, rank)
     }
 
     /// Whether the user has no chunk to write to, and none is being erased.
