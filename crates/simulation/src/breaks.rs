@@ -10,6 +10,7 @@ use workload::Rng;
 
 use crate::batched::BatchBreak;
 use crate::early::EarlyDone;
+use crate::layered::LayerBreak;
 use crate::life::BATCHED_ONE_IN;
 use crate::store::Store;
 
@@ -48,6 +49,8 @@ pub enum Break {
     RotBit,
     /// The target itself breaks a promise.
     Inside(Mutation),
+    /// In the block layer.
+    Layer(LayerBreak),
     /// With the batched target.
     Batch(BatchBreak),
 }
@@ -74,7 +77,8 @@ impl Break {
 
     /// All of them that must be found, those inside the targets last.
     pub fn all() -> impl Iterator<Item = Break> {
-        let blocks = Break::OUTSIDE.into_iter().chain(Mutation::ALL.map(Break::Inside));
+        let blocks = Break::OUTSIDE.into_iter().chain(LayerBreak::ALL.map(Break::Layer));
+        let blocks = blocks.chain(Mutation::ALL.map(Break::Inside));
         // Lives that find what nobody broke show nothing.
         let batches = BatchBreak::all().filter(|_| BATCHED_ONE_IN.is_some());
         blocks.chain(batches.map(Break::Batch))

@@ -8,7 +8,8 @@
 //! Files: [`setup`] which drive and which work, [`trouble`] which faults,
 //! [`nature`] which flash and caches, [`drive`] the drive with faults in front,
 //! [`power`] what a cut takes and what it leaves, `store` the media for that, [`battery`] the memory of a protected cache, `damaged`
-//! media that damage, `ondisk` a drive file on a disk, [`contract`] what may be read,
+//! media that damage, `ondisk` a drive file on a disk, [`layered`] the block
+//! layer above a drive, [`contract`] what may be read,
 //! [`machine`] a drive and a host that remembers, with what it checks and what
 //! it excuses, [`life`] random work, [`script`] short work cut at
 //! every event, [`breaks`] ways to break the contract, to show that each is
@@ -25,6 +26,7 @@ pub mod contract;
 mod damaged;
 pub mod drive;
 mod early;
+pub mod layered;
 pub mod life;
 pub mod machine;
 pub mod nature;

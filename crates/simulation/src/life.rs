@@ -38,26 +38,28 @@ pub struct Plan {
     pub broken: Option<Break>,
     /// A block whose history is kept.
     pub traced: Option<u64>,
-    /// It is a life of the batched target, whatever the seed says.
-    pub batched: bool,
+    /// What it is about, whatever the seed says.
+    pub over: Option<Over>,
 }
 
 impl Plan {
     /// What it is about: what can show what is broken, or what the seed says.
     pub fn stack(&self) -> Over {
         let chosen = |one_in: u64| Rng::new(self.seed, STREAM).below(one_in) == 0;
-        match self.broken {
-            Some(Break::Batch(_)) => Over::Batches,
-            Some(_) => Over::Blocks,
-            None if self.batched || BATCHED_ONE_IN.is_some_and(chosen) => Over::Batches,
-            None => Over::Blocks,
+        match (self.broken, self.over) {
+            (Some(Break::Batch(_)), _) => Over::Batches,
+            (Some(Break::Layer(_)), _) => Over::Layers,
+            (Some(_), _) => Over::Blocks,
+            (None, Some(over)) => over,
+            (None, None) if BATCHED_ONE_IN.is_some_and(chosen) => Over::Batches,
+            (None, None) => Over::Blocks,
         }
     }
 
     /// In a line, for a report.
     pub fn in_words(&self) -> String {
         match self.stack() {
-            Over::Blocks => self.setup().in_words(),
+            Over::Blocks | Over::Layers => self.setup().in_words(),
             Over::Batches => batched::Drive::of(self).in_words(),
         }
     }
@@ -67,15 +69,21 @@ impl Plan {
         // What is broken is found where nothing else goes wrong, and also where
         // other things do.
         let sound = self.broken.is_some() && self.seed.is_multiple_of(2);
-        if sound { Setup::sound(self.seed) } else { Setup::of(self.seed) }
+        let mut setup = if sound { Setup::sound(self.seed) } else { Setup::of(self.seed) };
+        if self.stack() == Over::Layers {
+            setup.take_layers(self.seed);
+        }
+        setup
     }
 }
 
 /// What a life is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// The block target.
+    /// The block target, in some lives below the block layer.
     Blocks,
+    /// The block target below the block layer.
+    Layers,
     /// The batched target.
     Batches,
 }
@@ -129,6 +137,10 @@ pub struct Counts {
     pub batched: Kind,
     /// See above.
     pub batches: u64,
+    /// Lives below the block layer, and requests that it merged with another.
+    pub layered: Kind,
+    /// See above.
+    pub merged: u64,
     /// Lives in a drive file.
     pub on_disk: Kind,
     /// How often the host of a drive file was killed, crashed, and was told
@@ -197,6 +209,8 @@ impl Counts {
         self.damaged.add(&other.damaged);
         self.batched.add(&other.batched);
         self.batches += other.batches;
+        self.layered.add(&other.layered);
+        self.merged += other.merged;
         self.on_disk.add(&other.on_disk);
         self.disk_kills += other.disk_kills;
         self.disk_crashes += other.disk_crashes;
@@ -234,7 +248,7 @@ pub struct Outcome {
 /// Lives the life of a plan.
 pub fn live(plan: &Plan) -> Outcome {
     match plan.stack() {
-        Over::Blocks => live_with_blocks(plan),
+        Over::Blocks | Over::Layers => live_with_blocks(plan),
         Over::Batches => batched::live(plan),
     }
 }
@@ -257,6 +271,7 @@ fn live_with_blocks(plan: &Plan) -> Outcome {
     counts.protected = Kind::of(setup.protected, counts.cycles);
     counts.damaged = Kind::of(!setup.troubles.damage.is_empty(), counts.cycles);
     counts.on_disk = Kind::of(setup.troubles.on_disk, counts.cycles);
+    counts.layered = Kind::of(setup.layers.is_some(), counts.cycles);
     let hash = machine.hash() ^ machine.state_hash().rotate_left(17);
     Outcome { counts, hash, violation, trace: machine.trace().to_vec() }
 }
@@ -465,7 +480,9 @@ impl Life {
         let first = self.rng.below(if hot { blocks.div_ceil(10) } else { blocks });
         let count = (1 + self.rng.below(work.blocks)).min(blocks - first);
         let (mut sector, mut count) = (first * SECTORS, count * SECTORS);
-        if self.machine.setup.parts && self.chance(2) {
+        // Parts of trims that are made one may be a whole block together.
+        let whole = op == BlockOp::Trim && self.machine.setup.merges();
+        if self.machine.setup.parts && !whole && self.chance(2) {
             let skip = self.rng.below(SECTORS);
             sector += skip;
             count -= skip + self.rng.below(count - skip);
@@ -480,7 +497,7 @@ mod tests {
     use super::*;
 
     fn plan(seed: u64) -> Plan {
-        Plan { seed, cycles: 8, broken: None, traced: None, batched: false }
+        Plan { seed, cycles: 8, broken: None, traced: None, over: None }
     }
 
     #[test]
@@ -495,6 +512,7 @@ mod tests {
         assert!(counts.requests >= 960 * CYCLE_REQUESTS && counts.cuts > counts.cycles);
         assert!(counts.cycles_collecting * 2 > counts.cycles, "{counts:?}");
         assert!(counts.clean_closes > 50, "{counts:?}");
+        assert!(counts.layered.lives > 5 && counts.merged > 20, "{counts:?}");
         assert!(counts.cut_recoveries > 100 && counts.trims > 1000 && counts.fua > 1000);
     }
 

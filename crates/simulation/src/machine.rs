@@ -228,6 +228,11 @@ impl Machine {
         self.told_of_end = false;
         match started {
             Ok((stack, now)) => {
+                let broken = match self.broken {
+                    Some(Break::Layer(broken)) => Some(broken),
+                    _ => None,
+                };
+                let stack = stack.layered(&self.setup, broken, seed);
                 let is_frozen = stack.is_frozen();
                 self.drive = Some(stack);
                 self.now = now;
@@ -327,7 +332,8 @@ impl Machine {
             self.counts.cuts += 1;
             self.counts.collections += counters.collections;
             self.counts.erases += counters.erases;
-            self.counts.struck.delays += drive.drive().delays();
+            self.counts.struck.delays += drive.delays();
+            self.counts.merged += drive.merged();
             self.counts.ends_of_life += u64::from(self.told_of_end);
         }
         self.in_cache.cut();

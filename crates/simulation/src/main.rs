@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use serde::Serialize;
-use simulation::life::Outcome;
+use simulation::life::{Outcome, Over};
 use simulation::nature::Kind;
 use simulation::script::{SCRIPTS, Script, drives};
 use simulation::{Break, Counts, Plan, live};
@@ -55,6 +55,9 @@ struct Args {
     /// Live with the batched target.
     #[arg(long)]
     batched: bool,
+    /// Live with the block layer.
+    #[arg(long, conflicts_with = "batched")]
+    layered: bool,
     /// Break the contract in every way, each until it is found.
     #[arg(long)]
     breaks: bool,
@@ -107,8 +110,13 @@ fn main() -> ExitCode {
 }
 
 fn plan(args: &Args, seed: u64) -> Plan {
-    let Args { cycles, broken, trace: traced, batched, .. } = *args;
-    Plan { seed, cycles, broken, traced, batched }
+    let Args { cycles, broken, trace: traced, batched, layered, .. } = *args;
+    let over = match (batched, layered) {
+        (true, _) => Some(Over::Batches),
+        (_, true) => Some(Over::Layers),
+        _ => None,
+    };
+    Plan { seed, cycles, broken, traced, over }
 }
 
 /// A life; a panic of the stack is a violation, too. Where something is broken
@@ -193,9 +201,13 @@ fn explain(args: &Args, seed: u64, block: Option<u64>) {
     let skip = outcome.trace.len().saturating_sub(TRACE_LINES);
     outcome.trace[skip..].iter().for_each(|line| eprintln!("  {line}"));
     let trace = block.map_or(String::new(), |block| format!(" --trace {block}"));
-    let batched = if args.batched { " --batched" } else { "" };
+    let over = match (args.batched, args.layered) {
+        (true, _) => " --batched",
+        (_, true) => " --layered",
+        _ => "",
+    };
     let broken = args.broken.map_or(String::new(), |one| format!(" --break {one:?}"));
-    eprintln!("again: simulate --seed {seed} --cycles {}{batched}{broken}{trace}", args.cycles);
+    eprintln!("again: simulate --seed {seed} --cycles {}{over}{broken}{trace}", args.cycles);
 }
 
 fn kind(kind: &Kind) -> String {
@@ -258,6 +270,7 @@ fn print(args: &Args, report: &Report) {
         c.disk_crashes,
         c.disk_errors
     );
+    println!("block layer: {}; {} requests merged", kind(&c.layered), c.merged);
     println!("batched target: {}; {} batches", kind(&c.batched), c.batches);
     println!(
         "media that damage: {}; {} operations harmed, {} reads found damage",

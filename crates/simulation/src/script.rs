@@ -320,6 +320,7 @@ fn drive(timing: Timing, link_at: LinkAt) -> Setup {
         troubles: Troubles::default(),
         protected: false,
         parity: 0,
+        layers: None,
     }
 }
 

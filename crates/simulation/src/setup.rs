@@ -6,6 +6,7 @@ use port::BLOCK_BYTES;
 use targets::{PblkConfig, Victim, with_reserve};
 use workload::Rng;
 
+use crate::layered::Layers;
 use crate::nature::{Nature, Wear, damage, slc};
 use crate::trouble::Troubles;
 
@@ -68,6 +69,8 @@ pub struct Setup {
     pub protected: bool,
     /// Units to a unit of the target, one of them parity; 0 without parity.
     pub parity: u32,
+    /// The block layer above all, if there is one.
+    pub layers: Option<Layers>,
 }
 
 /// One of a few, with equal chances.
@@ -110,10 +113,29 @@ impl Setup {
             troubles: Troubles::of(seed, &geometry),
             protected: false,
             parity: 0,
+            layers: None,
         };
         setup.take_parity(seed);
         setup.take_nature(seed);
+        if Layers::chosen(seed) {
+            setup.take_layers(seed);
+        }
         setup
+    }
+
+    /// Puts the block layer of a seed above all.
+    pub fn take_layers(&mut self, seed: u64) {
+        let mut layers = Layers::of(seed);
+        if self.protected {
+            // How much its journal has is known of requests as they are sent.
+            layers.config.merge = Default::default();
+        }
+        self.layers = Some(layers);
+    }
+
+    /// Whether requests are made one on their way.
+    pub fn merges(&self) -> bool {
+        self.layers.as_ref().is_some_and(Layers::merges)
     }
 
     fn take_nature(&mut self, seed: u64) {
@@ -185,7 +207,7 @@ impl Setup {
         let dim = self.geometry.dimensions();
         format!(
             "{} x {} units{} of {} chunks of {} rows of {} blocks, {} logical, {:?}, {} kept{}, link \
-             {:?}{}{}{}, {:?}, {}",
+             {:?}{}{}{}{}, {:?}, {}",
             dim.groups,
             dim.pus,
             if self.parity > 0 { format!(", parity {},", self.parity) } else { String::new() },
@@ -200,6 +222,7 @@ impl Setup {
             if self.timing.is_instant() { ", no time" } else { "" },
             if self.timing.slc.is_on() { ", an SLC cache" } else { "" },
             if self.protected { ", a protected cache" } else { "" },
+            self.layers.as_ref().map_or(String::new(), |layers| format!(", {layers:?}")),
             self.work,
             self.troubles.in_words(),
         )

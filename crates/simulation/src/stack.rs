@@ -1,15 +1,16 @@
-//! The stacks that are simulated: a target, a drive, a link somewhere, and
-//! perhaps a protected cache above all.
+//! The stacks that are simulated: a target, a drive, a link somewhere, perhaps a
+//! protected cache above, and perhaps the block layer above all.
 
 use device::Link;
 use nvram::{Journal, JournalError, Protected};
-use port::{BLOCK_BYTES, BlockDone, BlockReq, Port, Ring, Shape, Time};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Port, Ring, Shape, Time};
 use targets::pblk::PblkError;
 use targets::{Pblk, WriteCounters};
 use thiserror::Error;
 
 use crate::battery::Battery;
 use crate::drive::Drive;
+use crate::layered::{LayerBreak, Layered};
 use crate::machine::{CHECK_BLOCKS, MOST_AT_ONCE};
 use crate::power::Flash;
 use crate::setup::{LinkAt, Setup};
@@ -139,6 +140,8 @@ pub enum Stack {
     Plain(Under, Option<Journal<Battery>>),
     /// With a protected cache.
     Protected(Box<Protected<Under, Battery>>),
+    /// One of these below the block layer.
+    Layered(Box<Layered>),
 }
 
 impl Stack {
@@ -163,32 +166,61 @@ impl Stack {
         Ok((Stack::Protected(Box::new(protected)), started.ready))
     }
 
-    fn under(&self) -> &Under {
+    /// The same below the block layer of a setup, if it has one; that may break
+    /// a promise.
+    pub fn layered(self, setup: &Setup, broken: Option<LayerBreak>, seed: u64) -> Stack {
+        let Some(layers) = &setup.layers else { return self };
+        Stack::Layered(Box::new(Layered::new(self, layers, broken, seed)))
+    }
+
+    fn of_under<R>(&self, what: impl FnOnce(&Under) -> R) -> R {
         match self {
-            Stack::Plain(under, _) => under,
-            Stack::Protected(protected) => protected.below(),
+            Stack::Plain(under, _) => what(under),
+            Stack::Protected(protected) => what(protected.below()),
+            Stack::Layered(layered) => layered.ask(|stack| stack.of_under(what)),
         }
+    }
+
+    /// What a host may send.
+    pub fn shape(&self) -> Shape {
+        self.of_under(Under::shape)
     }
 
     /// What the target wrote and collected since power came.
     pub fn counters(&self) -> WriteCounters {
-        target!(self.under(), pblk => pblk.counters())
+        self.of_under(|under| target!(under, pblk => pblk.counters()))
     }
 
     /// Whether the drive did not take what its cache has.
     pub fn is_frozen(&self) -> bool {
-        matches!(self, Stack::Protected(protected) if protected.frozen().is_some())
+        match self {
+            Stack::Plain(..) => false,
+            Stack::Protected(protected) => protected.frozen().is_some(),
+            Stack::Layered(layered) => layered.ask(Stack::is_frozen),
+        }
     }
 
-    /// The drive below the target.
-    pub fn drive(&self) -> &Drive {
-        self.under().drive()
+    /// Operations of the drive that were late.
+    pub fn delays(&self) -> u64 {
+        self.of_under(|under| under.drive().delays())
+    }
+
+    /// Requests that the block layer merged with another.
+    pub fn merged(&self) -> u64 {
+        if let Stack::Layered(layered) = self { layered.merged() } else { 0 }
+    }
+
+    /// See [`Layered::failed_with`].
+    pub fn failed_with(&self, op: BlockOp, bytes: (u64, u64)) -> (u64, u64) {
+        if let Stack::Layered(layered) = self { layered.failed_with(op, bytes) } else { bytes }
     }
 
     /// A hash of the target and of the drive.
     pub fn state_hash(&self) -> u64 {
-        let target = target!(self.under(), pblk => pblk.state_hash());
-        workload::rng::mix(target) ^ self.drive().state_hash()
+        self.of_under(|under| {
+            let target = target!(under, pblk => pblk.state_hash());
+            workload::rng::mix(target) ^ under.drive().state_hash()
+        })
     }
 
     /// Whether it can be shut down: nothing is inside.
@@ -196,15 +228,17 @@ impl Stack {
         match self {
             Stack::Plain(..) => true,
             Stack::Protected(protected) => protected.is_idle(),
+            Stack::Layered(layered) => layered.is_idle(),
         }
     }
 
-    /// Shuts it down; it is idle. A protected cache is taken off. See
-    /// [`Pblk::close`].
+    /// Shuts it down; it is idle. The block layer and a protected cache are taken
+    /// off. See [`Pblk::close`].
     pub fn close(self, now: Time) -> Stack {
         let (mut under, journal) = match self {
             Stack::Plain(under, journal) => (under, journal),
             Stack::Protected(protected) => protected.into_below(),
+            Stack::Layered(layered) => return layered.into_below().close(now),
         };
         under.close(now);
         Stack::Plain(under, journal)
@@ -212,7 +246,7 @@ impl Stack {
 
     /// Whether it is shut down, and all is durable.
     pub fn is_closed(&self) -> bool {
-        target!(self.under(), pblk => pblk.is_closed())
+        self.of_under(|under| target!(under, pblk => pblk.is_closed()))
     }
 
     /// Forgets what the protected cache had, which is all on flash now.
@@ -229,6 +263,7 @@ impl Stack {
         match self {
             Stack::Plain(under, _) => under.submit(now, reqs),
             Stack::Protected(protected) => protected.submit(now, reqs),
+            Stack::Layered(layered) => layered.submit(now, reqs),
         }
     }
 
@@ -238,6 +273,7 @@ impl Stack {
         match self {
             Stack::Plain(under, _) => under.next_event(),
             Stack::Protected(protected) => protected.next_event(),
+            Stack::Layered(layered) => layered.next_event(),
         }
     }
 
@@ -247,6 +283,7 @@ impl Stack {
         match self {
             Stack::Plain(under, _) => under.advance(to, done),
             Stack::Protected(protected) => protected.advance(to, done),
+            Stack::Layered(layered) => layered.advance(to, done),
         }
     }
 }

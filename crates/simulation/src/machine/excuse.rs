@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use nvram::JournalError;
-use port::{BlockOp, Status};
+use port::{BLOCK_BYTES, BlockOp, Status};
 use targets::pblk::PblkError;
 
 use super::{Machine, Request, Violation};
@@ -36,9 +36,10 @@ impl Machine {
     fn may_fail(&self, request: &Request, status: Status) -> bool {
         let Request { op, block, blocks, at, .. } = *request;
         let writes = op != BlockOp::Read;
+        let own = block..block + blocks;
         // A part of a block needs the rest of it.
         let needed = match op {
-            BlockOp::Read | BlockOp::Write | BlockOp::WriteZeroes => block..block + blocks,
+            BlockOp::Read | BlockOp::Write | BlockOp::WriteZeroes => self.failed_with(op, &own),
             BlockOp::Flush | BlockOp::Trim => 0..0,
         };
         match status {
@@ -47,12 +48,26 @@ impl Machine {
                 // drive takes nothing until it can.
                 let frozen = writes && self.may_have_frozen && self.may_lack_a_part();
                 let mut needed = needed;
-                let lacks = |block| self.contract.may_fail(block, at) || self.withholds(block);
+                // When its neighbour was sent is not known.
+                let sent = |block| if own.contains(&block) { at } else { 0 };
+                let lacks =
+                    |block| self.contract.may_fail(block, sent(block)) || self.withholds(block);
                 frozen || (!writes || self.setup.parts) && needed.any(lacks)
             }
             Status::READ_ONLY | Status::WRITE_FAULT => writes && self.may_end(),
             _ => false,
         }
+    }
+
+    /// The blocks of a failed request, and those of others that the block layer
+    /// made one with it: they fail together.
+    fn failed_with(&self, op: BlockOp, own: &Range<u64>) -> Range<u64> {
+        let Some(drive) = self.drive.as_ref().filter(|_| self.setup.merges()) else {
+            return own.clone();
+        };
+        let bytes = (own.start * BLOCK_BYTES, own.end * BLOCK_BYTES);
+        let (start, end) = drive.failed_with(op, bytes);
+        start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES).min(self.setup.blocks())
     }
 
     /// Whether recovery may fail: something could not be read that is needed, or

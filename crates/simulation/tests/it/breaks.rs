@@ -16,7 +16,7 @@ const NOT_SOUND: [Break; 1] = [Break::Inside(Mutation::EraseUnderReads)];
 /// Whether a life shows that something is broken: by a violation, or by an
 /// assertion of the target's.
 fn finds(broken: Break, seed: u64) -> bool {
-    let plan = Plan { seed, cycles: 8, broken: Some(broken), traced: None, batched: false };
+    let plan = Plan { seed, cycles: 8, broken: Some(broken), traced: None, over: None };
     match catch_unwind(|| live(&plan)) {
         Ok(outcome) => outcome.violation.is_some(),
         Err(panic) => {
