@@ -141,6 +141,16 @@ impl Default for Unit {
     }
 }
 
+impl Unit {
+    /// Sets the event of the parallel unit `pu`, which this is, in place of the
+    /// one it may have.
+    #[inline(always)]
+    fn arm(&mut self, timeline: &mut Timeline, pu: u32, at: Time) {
+        self.pending = true;
+        timeline.set(pu as usize, at);
+    }
+}
+
 impl Linked for Unit {
     #[inline]
     fn next(&mut self) -> &mut u32 {
@@ -167,6 +177,16 @@ impl Default for Channel {
     fn default() -> Channel {
         let (reads, others) = (List::default(), List::default());
         Channel { owner: NONE, end: Time::ZERO, passed: 0, reads, others }
+    }
+}
+
+impl Channel {
+    /// The parallel unit `pu`, which is `unit`, has the channel for as long as it
+    /// needs that.
+    #[inline(always)]
+    fn grant(&mut self, timeline: &mut Timeline, now: Time, pu: u32, unit: &mut Unit) {
+        (self.owner, self.end) = (pu, now + unit.bus_time);
+        unit.arm(timeline, pu, self.end);
     }
 }
 
@@ -319,9 +339,10 @@ impl Units {
     pub fn step(&mut self, to: Time) -> Result<(Time, Option<u32>), ()> {
         let (source, now) = self.timeline.due(to).ok_or(())?;
         let pu = source as u32;
-        let finished = match self.units[pu].state {
+        let state = self.units[pu].state;
+        let finished = match state {
             State::Array => self.go(now, pu, State::Array, 0),
-            State::In | State::Out => self.bus_end(now, pu),
+            State::In | State::Out => self.bus_end(now, pu, state),
             State::Suspending => self.start_read(now, pu),
             State::Finishing => Some(pu),
             State::Resting => self.keep(now, pu),
@@ -335,8 +356,7 @@ impl Units {
     /// [`Units::quiet`], which each way through a step reaches.
     #[inline]
     fn arm(&mut self, pu: u32, at: Time) {
-        self.units[pu].pending = true;
-        self.timeline.set(pu as usize, at);
+        self.units[pu].arm(&mut self.timeline, pu, at);
     }
 
     /// The parallel unit has no event of its own: it waits for others.
@@ -424,11 +444,10 @@ impl Units {
         let Op { cmd, kind, count, ppa, tags, .. } = self.ops[self.units[pu].active];
         loop {
             if time > 0 {
-                self.units[pu].state = state;
                 if state == State::Array {
                     self.start_array(now, pu, time);
                 } else {
-                    self.use_bus(now, pu, kind, time);
+                    self.use_bus(now, pu, state, kind, time);
                 }
                 return None;
             }
@@ -458,20 +477,21 @@ impl Units {
 
     /// Takes the channel for `time`, at once or when its turn comes.
     #[inline(always)]
-    fn use_bus(&mut self, now: Time, pu: u32, kind: OpKind, time: u64) {
+    fn use_bus(&mut self, now: Time, pu: u32, state: State, kind: OpKind, time: u64) {
         let is_read = kind == OpKind::Read;
         let unit = &mut self.units[pu];
-        unit.bus_time = time;
+        (unit.state, unit.bus_time) = (state, time);
         let number = unit.channel;
-        let owner = self.channels[number].owner;
+        let channel = &mut self.channels[number];
+        let owner = channel.owner;
         if owner == NONE {
-            self.grant(now, number, pu);
+            channel.grant(&mut self.timeline, now, pu, unit);
         } else if is_read && self.timing.suspend_transfer && self.is_interrupted(number, owner) {
             let channel = &mut self.channels[number];
             self.units[owner].bus_time = channel.end.since(now);
             channel.others.push_front(owner, &mut self.units);
+            channel.grant(&mut self.timeline, now, pu, &mut self.units[pu]);
             self.quiet(owner);
-            self.grant(now, number, pu);
         } else {
             let channel = &mut self.channels[number];
             let first = is_read && self.timing.reads_first;
@@ -487,18 +507,9 @@ impl Units {
             && one_more(&mut self.channels[number].passed, self.timing.read_burst)
     }
 
-    #[inline(always)]
-    fn grant(&mut self, now: Time, number: u32, pu: u32) {
-        let channel = &mut self.channels[number];
-        channel.owner = pu;
-        channel.end = now + self.units[pu].bus_time;
-        let end = channel.end;
-        self.arm(pu, end);
-    }
-
     /// The channel's transfer is over: the next that waits has it.
     #[inline(always)]
-    fn bus_end(&mut self, now: Time, pu: u32) -> Option<u32> {
+    fn bus_end(&mut self, now: Time, pu: u32, state: State) -> Option<u32> {
         let number = self.units[pu].channel;
         let channel = &mut self.channels[number];
         debug_assert_eq!(channel.owner, pu);
@@ -513,18 +524,18 @@ impl Units {
             None
         };
         match next.or_else(|| channel.others.pop(&mut self.units)) {
-            Some(next) => self.grant(now, number, next),
+            Some(next) => channel.grant(&mut self.timeline, now, next, &mut self.units[next]),
             None => channel.owner = NONE,
         }
-        self.go(now, pu, self.units[pu].state, 0)
+        self.go(now, pu, state, 0)
     }
 
     #[inline(always)]
     fn start_array(&mut self, now: Time, pu: u32, time: u64) {
-        let end = now + time;
-        self.units[pu].array_end = end;
-        self.arm(pu, end);
-        if self.timing.suspend && !self.units[pu].reads.is_empty() {
+        let (unit, end) = (&mut self.units[pu], now + time);
+        (unit.state, unit.array_end) = (State::Array, end);
+        unit.arm(&mut self.timeline, pu, end);
+        if self.timing.suspend && !unit.reads.is_empty() {
             self.try_suspend(now, pu);
         }
     }
@@ -618,8 +629,7 @@ impl Units {
         };
         let id = slc.op(pu);
         self.ops[id] = Op::new(NONE, OpKind::Erase, ppa, 0, 0);
-        let unit = &mut self.units[pu];
-        (unit.active, unit.state) = (id, State::Array);
+        self.units[pu].active = id;
         self.start_array(now, pu, time);
         None
     }
