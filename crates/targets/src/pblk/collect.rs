@@ -506,6 +506,7 @@ impl<D: OpenChannel> Pblk<D> {
                 let bytes = done.buffer.bytes();
                 let start = i as usize * self.kept;
                 let tag = Tag::load(&bytes[count as usize * self.kept + i as usize * TAG_BYTES..]);
+                self.map.prefetch(tag.id);
                 self.gather(now, rank, at, tag, &bytes[start..start + self.kept]);
             } else {
                 // Given up meanwhile; or the drive did not even try to read:
@@ -547,7 +548,6 @@ impl<D: OpenChannel> Pblk<D> {
         }
         let which = c.gathering;
         let unit = self.units.collection(rank as u32, which);
-        self.map.prefetch(tag.id);
         let slot = Slot { lba: tag.id, old: Place::flash(at), live: true };
         self.units.add(unit, slot, tag, |to| {
             if !to.is_empty() {

@@ -124,19 +124,22 @@ impl<D: OpenChannel> Pblk<D> {
         chunk: usize,
         count: usize,
     ) -> Gulped {
-        for i in 0..count {
-            let at = gulp.at[i];
-            // Reads under way as commands have been promised theirs.
-            if !self.has_gathering_room(rank) {
-                self.collectors[rank].next = self.geometry.block(at);
-                return Gulped::Full;
-            }
-            self.collectors[rank].credit -= CREDIT;
-            self.chunks[chunk].moving += 1;
-            self.counters.moved += 1;
-            let tag = Tag::load(&gulp.tags[i * TAG_BYTES..]);
-            self.gather(now, rank, at, tag, &gulp.data[i * self.kept..(i + 1) * self.kept]);
+        self.chunks[chunk].moving += count as u32;
+        let mut moved = 0;
+        // Reads under way as commands have been promised theirs.
+        while moved < count && self.has_gathering_room(rank) {
+            let tag = Tag::load(&gulp.tags[moved * TAG_BYTES..]);
+            let bytes = &gulp.data[moved * self.kept..(moved + 1) * self.kept];
+            self.gather(now, rank, gulp.at[moved], tag, bytes);
+            moved += 1;
         }
-        Gulped::Some
+        self.chunks[chunk].moving -= (count - moved) as u32;
+        self.collectors[rank].credit -= moved as i64 * CREDIT;
+        self.counters.moved += moved as u64;
+        if moved == count {
+            return Gulped::Some;
+        }
+        self.collectors[rank].next = self.geometry.block(gulp.at[moved]);
+        Gulped::Full
     }
 }
