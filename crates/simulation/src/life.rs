@@ -260,7 +260,7 @@ fn live_with_blocks(plan: &Plan) -> Outcome {
         _ => None,
     });
     let machine = Machine::new(setup, plan.broken, plan.traced);
-    let mut life = Life { machine, rng: Rng::new(plan.seed, 2), read_only: 0 };
+    let mut life = Life { machine, rng: Rng::new(plan.seed, 2), read_only: 0, over: false };
     let violation = life.all(plan.cycles).err();
     let mut machine = life.machine;
     machine.count_flash();
@@ -281,6 +281,8 @@ struct Life {
     rng: Rng,
     /// Cycles at whose end the drive was read-only, one after the other.
     read_only: u32,
+    /// No drive was to be had: all were bad from the factory.
+    over: bool,
 }
 
 impl Life {
@@ -297,6 +299,9 @@ impl Life {
     fn all(&mut self, cycles: u64) -> Result<(), Violation> {
         self.first_start()?;
         for _ in 0..cycles {
+            if self.over {
+                return Ok(());
+            }
             let requests = CYCLE_REQUESTS + self.rng.below(8);
             let before = self.machine.counts.collections;
             self.work(requests)?;
@@ -307,14 +312,14 @@ impl Life {
             self.recover()?;
             self.machine.counts.cycles += 1;
             // Now and then power goes again before much was done.
-            while self.chance(12) {
+            while !self.over && self.chance(12) {
                 let requests = self.rng.below(24);
                 self.work(requests)?;
                 self.machine.power_down();
                 self.recover()?;
             }
         }
-        self.rest()
+        if self.over { Ok(()) } else { self.rest() }
     }
 
     /// The quiet end of a life.
@@ -364,7 +369,8 @@ impl Life {
         self.first_start()
     }
 
-    /// The first start of a drive. One with too many bad chunks is sent back.
+    /// The first start of a drive. One with too many bad chunks is sent back; where
+    /// all have, the life is over.
     fn first_start(&mut self) -> Result<(), Violation> {
         for _ in 0..STARTS {
             let started = self.machine.power_up(u64::MAX)?;
@@ -375,7 +381,8 @@ impl Life {
             self.machine.replace();
             self.machine.counts.replaced += 1;
         }
-        Err(Violation { block: None, words: format!("{STARTS} new drives are of no use") })
+        self.over = true;
+        Ok(())
     }
 
     /// Work until power goes: at some event after `requests`.

@@ -2,4 +2,5 @@
 //! linked costs as much as all of them.
 
 mod breaks;
+mod found;
 mod scripts;

@@ -56,6 +56,11 @@ impl Stage {
         Stage { failed: true, end, ..Stage::default() }
     }
 
+    /// It is to be erased when nothing of it is needed any more.
+    pub(super) fn begin_draining(&mut self) {
+        self.phase = Phase::Draining;
+    }
+
     /// It is being erased, or retired.
     pub(super) fn begin_erasing(&mut self) {
         self.phase = Phase::Erasing;
@@ -141,6 +146,8 @@ pub(super) struct Collector {
     pub(super) looked: u32,
     /// Erases under way.
     pub(super) erasing: u32,
+    /// When a row was last padded: the unit's level, and blocks of the user so far.
+    padded: Option<(i64, u64)>,
 }
 
 const _: () = assert!(std::mem::offset_of!(Collector, wins) < 64);
@@ -161,6 +168,7 @@ impl Collector {
             erasing: 0,
             gathering: 0,
             busy: [false; 2],
+            padded: None,
             promised: 0,
             gathered: 0,
             buffers: (1 << READS_PER_PU) - 1,
@@ -278,7 +286,7 @@ impl<D: OpenChannel> Pblk<D> {
                 if self.collectors[rank].wins {
                     self.collectors[rank].draining += 1;
                 }
-                self.chunks[chunk].phase = Phase::Draining;
+                self.chunks[chunk].begin_draining();
                 self.try_erase(now, chunk);
                 continue;
             };
@@ -424,7 +432,8 @@ impl<D: OpenChannel> Pblk<D> {
     /// With no victim to fill it up and the user out of space, the row being
     /// gathered is sent as it is, so that the chunks its blocks came from can
     /// be erased. A chunk that is being erased is space that comes by itself:
-    /// padding would spend as much as it wins, and could go on without end.
+    /// padding would spend as much as it wins, and could go on without end. So it
+    /// could where all that was collected since the last one was spent on that.
     fn send_part_row(&mut self, now: Time, pu: usize, rank: usize) {
         let c = &self.collectors[rank];
         let waits =
@@ -437,7 +446,13 @@ impl<D: OpenChannel> Pblk<D> {
         if self.stripe.is_able() {
             return;
         }
-        let which = c.gathering;
+        let (level, user) = (self.level(pu, rank), self.counters.user);
+        let before = self.collectors[rank].padded;
+        if before.is_some_and(|before| before.1 == user && before.0 >= level) {
+            return;
+        }
+        self.collectors[rank].padded = Some((level, user));
+        let which = self.collectors[rank].gathering;
         let unit = self.units.collection(rank as u32, which);
         let padding = u64::from(self.units.pad(unit));
         self.collectors[rank].busy[which as usize] = true;

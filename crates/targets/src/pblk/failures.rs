@@ -203,6 +203,21 @@ impl<D: OpenChannel> Pblk<D> {
             || self.meta.chunks.values().any(|own| own.erasing || own.rows > 0)
     }
 
+    /// Erases the closed chunks of a unit that hold nothing valid: that takes no
+    /// room, of which the victims that were begun may have had all.
+    fn erase_empty(&mut self, now: Time, pu: usize) {
+        let rank = self.stripe.rank(pu);
+        for number in 0..self.geometry.chunks() {
+            let chunk = self.geometry.chunk_of(pu, number);
+            if self.space.is_closed(chunk) && self.space.valid_blocks(chunk) == 0 {
+                self.space.take(chunk);
+                self.collectors[rank].draining += 1;
+                self.chunks[chunk].begin_draining();
+                self.try_erase(now, chunk);
+            }
+        }
+    }
+
     /// Where rows wait and the drive does nothing, tries all units once more,
     /// lending each a chunk that is kept back; if that changes nothing, the drive
     /// is at its end.
@@ -221,6 +236,7 @@ impl<D: OpenChannel> Pblk<D> {
                 // What cuts left of a chunk may be all the room that there is.
                 self.collectors[rank].open = self.stripe.take_open(rank);
             }
+            self.erase_empty(now, pu);
             self.collect(now, pu);
             self.refresh(pu);
         }
