@@ -11,14 +11,16 @@
 //! seat that gave it, or is dropped when that seat has been left. Nothing is
 //! allocated after a seat is taken, but for a list of whom to wake. A turn
 //! costs the same however many seats there are, as long as few of them wait for
-//! each other. May fail: the drive panicked, which is [`DriveLost`] for every
+//! each other. Who has much in the drive lets those have the lock first who have
+//! little: they wait for one turn of one such user, however many there are. May
+//! fail: the drive panicked, which is [`DriveLost`] for every
 //! later caller.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use device::realtime::RealTime;
@@ -39,7 +41,7 @@ const WAKE: Duration = Duration::from_micros(40);
 /// How many completions are taken from the drive at a time.
 const DONE: usize = 256;
 /// How often somebody who has kept others waiting looks whether one of them had
-/// its turn.
+/// its turn, and how many of those with little go before one with much.
 const YIELDS: usize = 64;
 
 /// The drive panicked while somebody used it; its state is not to be trusted.
@@ -93,6 +95,8 @@ struct Inner<P: Port> {
     next_refused: usize,
     /// Bells to ring when the lock is given back.
     wakes: Vec<Arc<OwnedFd>>,
+    /// Somebody has had the lock and lets others have it first.
+    is_aside: bool,
 }
 
 /// A drive behind a lock.
@@ -101,6 +105,12 @@ pub struct SharedDrive<P: Port> {
     /// Who waits for the lock, and how often somebody did and got it.
     waiting: AtomicUsize,
     waited: AtomicUsize,
+    /// Those of them who have little in the drive.
+    light: AtomicUsize,
+    /// Of those who have much one at a time waits for the lock, and then until
+    /// the others have had it.
+    heavy: Mutex<()>,
+    aside: Condvar,
 }
 
 /// What came of a turn.
@@ -110,6 +120,8 @@ pub struct Turn {
     pub inside: usize,
     /// Whether other seats have commands inside.
     pub others: bool,
+    /// How many seats have, this one counted.
+    pub users: usize,
     /// Whether all are asked to finish and leave.
     pub stopping: bool,
 }
@@ -137,9 +149,13 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
                 refused: 0,
                 next_refused: 0,
                 wakes: Vec::new(),
+                is_aside: false,
             }),
             waiting: AtomicUsize::new(0),
             waited: AtomicUsize::new(0),
+            light: AtomicUsize::new(0),
+            heavy: Mutex::new(()),
+            aside: Condvar::new(),
         }
     }
 
@@ -165,7 +181,8 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
         let place = &mut inner.places[seat];
         *place = Place { taken: true, limit, bell: Some(bell.clone()), ..Place::default() };
         place.outbox.reserve_exact(limit);
-        Ok(Some(Seat { drive: self, seat, bell, wakes: RefCell::default() }))
+        let (wakes, is_heavy) = (RefCell::default(), Cell::new(false));
+        Ok(Some(Seat { drive: self, seat, bell, wakes, is_heavy }))
     }
 
     /// Asks every seat to finish, now and later, and wakes all.
@@ -231,12 +248,41 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
             Err(TryLockError::Poisoned(_)) => Err(DriveLost),
             Err(TryLockError::WouldBlock) => {
                 self.waiting.fetch_add(1, Ordering::Relaxed);
+                self.light.fetch_add(1, Ordering::Relaxed);
                 let inner = self.inner.lock().map_err(|_| DriveLost);
+                self.light.fetch_sub(1, Ordering::Relaxed);
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
                 self.waited.fetch_add(1, Ordering::Relaxed);
+                // Without the lock nobody is known to be aside, so all may be.
+                if inner.as_ref().is_ok_and(|inner| inner.is_aside) || inner.is_err() {
+                    self.aside.notify_one();
+                }
                 inner
             }
         }
+    }
+
+    /// The same for who has much in the drive: after those who have little.
+    fn lock_after_others(&self) -> Result<MutexGuard<'_, Inner<P>>, DriveLost> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let turn = self.heavy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.lock().map_err(|_| DriveLost);
+        let before = self.waited.load(Ordering::Relaxed);
+        let passed = || self.waited.load(Ordering::Relaxed).wrapping_sub(before);
+        while let Ok(guard) = inner.as_mut()
+            && self.light.load(Ordering::Relaxed) > 0
+            && passed() < YIELDS
+        {
+            guard.is_aside = true;
+            inner = inner.and_then(|guard| self.aside.wait(guard).map_err(|_| DriveLost));
+        }
+        if let Ok(guard) = inner.as_mut() {
+            guard.is_aside = false;
+        }
+        drop(turn);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.waited.fetch_add(1, Ordering::Relaxed);
+        inner
     }
 }
 
@@ -344,12 +390,20 @@ pub struct Seat<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> {
     bell: Arc<OwnedFd>,
     /// Memory for whom to wake.
     wakes: RefCell<Vec<Arc<OwnedFd>>>,
+    /// It has much in the drive.
+    is_heavy: Cell<bool>,
 }
 
 impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Seat<'_, P> {
     /// Which seat this is, below [`SEATS`].
     pub fn number(&self) -> usize {
         self.seat
+    }
+
+    /// Says whether it has much in the drive from now on, so that its turns come
+    /// after those of others.
+    pub fn set_heavy(&self, is_heavy: bool) {
+        self.is_heavy.set(is_heavy);
     }
 
     /// Rings when somebody found a completion for a seat that sleeps.
@@ -371,7 +425,9 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Seat<'_, P> {
         done: &mut Vec<BlockDone>,
     ) -> Result<Turn, DriveLost> {
         let me = self.seat;
-        let mut guard = self.drive.lock()?;
+        let is_heavy = self.is_heavy.get();
+        let guard = if is_heavy { self.drive.lock_after_others() } else { self.drive.lock() };
+        let mut guard = guard?;
         let inner = &mut *guard;
         let now = inner.real.clock().now();
         // Events before `now` come before commands that arrive now.
@@ -400,8 +456,9 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Seat<'_, P> {
             watch.until = Time(u64::MAX);
         }
         let (others, stopping) = (inner.others(me), inner.stopping);
+        let users = inner.busy + usize::from(!inner.places[me].is_busy());
         self.ring(guard);
-        Ok(Turn { inside, others, stopping })
+        Ok(Turn { inside, others, users, stopping })
     }
 
     /// Gives the lock back and rings the bells that are due.
@@ -581,6 +638,42 @@ mod tests {
         });
         let left = left.unwrap().expect("something is to come");
         assert!(left > Duration::ZERO && left <= Duration::from_nanos(FAR));
+    }
+
+    /// Of many who have much one at a time is at the lock; the others wait behind
+    /// who has little.
+    #[test]
+    fn who_has_little_waits_for_one_turn() {
+        let (drive, _) = gate();
+        let (at_work, order) = (drive.lock().unwrap(), Mutex::new(Vec::new()));
+        let count = |n: &AtomicUsize| n.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let inner = drive.lock_after_others().unwrap();
+                    order.lock().unwrap().push("much");
+                    drop(inner);
+                });
+            }
+            while count(&drive.waiting) < 8 {
+                sched_yield();
+            }
+            for n in 1..=3 {
+                scope.spawn(|| {
+                    let inner = drive.lock().unwrap();
+                    order.lock().unwrap().push("little");
+                    drop(inner);
+                });
+                while count(&drive.light) < n {
+                    sched_yield();
+                }
+            }
+            drop(at_work);
+        });
+        let order = order.into_inner().unwrap();
+        assert_eq!(order[..3], ["little"; 3], "{order:?}");
+        assert_eq!(order.len(), 11);
+        assert_eq!((count(&drive.waiting), count(&drive.light)), (0, 0));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Guarantees: what all connections together have taken is never more than the
 //! budget. Each has what it began with for sure. What it needs beyond that it
 //! takes here, in the order of asking, and gives back when it is idle, or at
-//! once when somebody waits. Who waits for long has the connection shut down
+//! once when somebody waits. A part is kept for connections that have little: they
+//! stand in no line while there is some of it. Who waits for long has the connection shut down
 //! that has held memory longest without going on: its client neither sent nor
 //! took [`STEP`] bytes, no request was answered, and it does not wait for the
 //! drive, whose slowness is nobody's fault.
@@ -50,6 +51,11 @@ impl AsFd for Member {
     }
 }
 
+/// What has no more than this is little, and the part of all memory that only
+/// such connections get.
+const LITTLE: u64 = 1 << 20;
+const KEPT: u64 = 16;
+
 struct State {
     left: u64,
     /// Who waits for memory, by number.
@@ -70,6 +76,8 @@ pub struct Budget {
     limits: Limits,
     /// Most members.
     clients: usize,
+    /// What is left for those only who have little.
+    kept: u64,
     start: u64,
     state: Mutex<State>,
     came: Condvar,
@@ -88,12 +96,14 @@ impl Budget {
         let most = (limits.memory / 2).checked_div(own).map_or(usize::MAX, |most| most as usize);
         let clients = limits.clients.min(most).max(1);
         let own = (clients + GUESTS) as u64 * own;
+        let kept = limits.memory / KEPT;
         Budget {
             limits,
             clients,
+            kept,
             start: coarse_ms(),
             state: Mutex::new(State {
-                left: limits.memory.saturating_sub(own).max(LEAST),
+                left: limits.memory.saturating_sub(own).max(LEAST + kept),
                 line: VecDeque::new(),
                 members: Vec::new(),
                 free: Vec::new(),
@@ -282,11 +292,19 @@ impl<'a> Membership<'a> {
         self.member.extra.load(Ordering::Relaxed)
     }
 
+    /// Whether it may have so much more now.
+    fn may_take(&self, state: &State, bytes: u64) -> bool {
+        if self.extra() + bytes <= LITTLE {
+            return state.left >= bytes;
+        }
+        let mine = state.line.front().is_none_or(|&first| first == self.place);
+        mine && state.left >= bytes + self.budget.kept
+    }
+
     /// Takes memory, unless it is others' turn or there is not enough.
     pub fn take(&mut self, bytes: u64) -> bool {
         let mut state = self.budget.state();
-        let mine = state.line.front().is_none_or(|&first| first == self.place);
-        if !mine || state.left < bytes {
+        if !self.may_take(&state, bytes) {
             return false;
         }
         state.left -= bytes;
@@ -325,8 +343,7 @@ impl<'a> Membership<'a> {
             self.budget.waiting.store(state.line.len(), Ordering::Relaxed);
             self.finished();
         }
-        let is_first = |state: &State| state.line.front() == Some(&self.place);
-        if !(is_first(&state) && state.left >= bytes) {
+        if !self.may_take(&state, bytes) {
             let moment = Duration::from_millis(100);
             state = self
                 .budget
@@ -334,7 +351,7 @@ impl<'a> Membership<'a> {
                 .wait_timeout(state, moment)
                 .map_or_else(|e| e.into_inner().0, |waited| waited.0);
         }
-        if is_first(&state) && state.left < bytes {
+        if state.line.front() == Some(&self.place) && !self.may_take(&state, bytes) {
             self.relieve(&state);
         }
     }
@@ -379,10 +396,12 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
 
-    /// With so much beyond the least.
+    /// With so much beyond the least, and nothing kept for who has little.
     fn budget(more: u64) -> Budget {
         let limits = Limits { clients: 3, greeting: Duration::ZERO, ..Limits::default() };
-        Budget::new(Limits { memory: LEAST + more, ..limits }, 0)
+        let budget = Budget::new(Limits { memory: LEAST + more, ..limits }, 0);
+        budget.state().left = LEAST + more;
+        Budget { kept: 0, ..budget }
     }
 
     fn sock() -> (OwnedFd, UnixStream) {
@@ -412,13 +431,31 @@ mod tests {
         let budget = budget(0);
         let [mut a, mut b, mut c] = [(); 3].map(|()| join(&budget));
         assert!(a.take(LEAST));
-        b.wait(500);
+        b.wait(LITTLE + 500);
         assert!(budget.is_pressed());
-        a.give(300);
-        assert!(!c.take(100), "another waits");
-        assert!(!b.take(500));
-        a.give(400);
-        assert!(b.take(500) && c.take(100) && !budget.is_pressed());
+        a.give(LITTLE + 300);
+        assert!(!c.take(LITTLE + 100), "another waits");
+        assert!(!b.take(LITTLE + 500));
+        a.give(LITTLE + 400);
+        assert!(b.take(LITTLE + 500) && !c.take(LITTLE + 201) && c.take(200));
+        assert!(!budget.is_pressed());
+    }
+
+    /// Who has little waits neither for those who have much nor behind them.
+    #[test]
+    fn a_part_is_kept_for_who_has_little() {
+        let limits = Limits { clients: 3, memory: 64 << 20, ..Limits::default() };
+        let budget = Budget::new(limits, 0);
+        let [mut a, mut b, mut c] = [(); 3].map(|()| join(&budget));
+        let kept = limits.memory / KEPT;
+        assert!(a.take(limits.memory - kept) && !a.take(1));
+        b.wait(8 << 20);
+        assert!(c.take(LITTLE / 2) && c.take(LITTLE / 2), "nobody else is asked");
+        assert!(!c.take(1), "that is not little any more");
+        a.give(8 << 20);
+        assert!(!b.take(8 << 20), "what is kept stays so");
+        c.give(LITTLE);
+        assert!(b.take(8 << 20));
     }
 
     #[test]

@@ -418,6 +418,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
         if !std::mem::replace(&mut self.has_spoken, true) {
             self.member.spoke();
         }
+        self.seat.set_heavy(self.requests.is_heavy());
         let turn = self.seat.turn(&mut self.cmds, &mut self.done)?;
         (self.inside, self.others) = (turn.inside, turn.others);
         if turn.stopping {
@@ -430,6 +431,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
             }
         }
         let before = self.cmds.len();
+        self.requests.issue_waiting(turn.users, self.seat.number(), &mut self.cmds);
         if self.requests.is_zeroing() && self.gives_up {
             let answers = &mut self.answers;
             self.requests.give_up(|slot| answers.push_back(Answer::Ended(slot)));

@@ -4,7 +4,10 @@
 //! A request is one piece, or several when it is longer than the drive or a
 //! buffer takes; it ends when all of them have. Trims and writes of zeros, which
 //! take the drive long and have no data, go one piece after the other, few bytes
-//! at once, so that others have their turn in between.
+//! at once, so that others have their turn in between. Reads and writes go as many
+//! bytes at once as are the connection's share of what the drive may have, and at
+//! least one piece: so what comes from others never waits behind all of a long
+//! pipeline.
 //!
 //! Buffers for some short requests are had when the connection begins. More are
 //! taken from the budget of all connections when they are needed, kept while
@@ -25,6 +28,10 @@ pub const SLOTS: usize = 256;
 /// Bytes of trims and writes of zeros that the drive has at once: they stop it
 /// for less than a millisecond.
 const ZEROED: u64 = 16 << 20;
+/// Bytes of reads and writes that the drive has at once, of all connections that
+/// use it, and what each may have whatever the others do.
+const DATA: u64 = 4 << 20;
+const LEAST_DATA: u64 = LARGE as u64;
 /// Buffers of each length, shortest first. The last length also makes up
 /// longer requests, so there are enough of it for the longest and some.
 const SMALL: (usize, usize) = (BLOCK_BYTES as usize, SLOTS);
@@ -92,8 +99,9 @@ struct Slot {
     /// Pieces that have not completed.
     left: u32,
     first: u32,
-    /// Bytes of a trim or a write of zeros that the drive was given.
+    /// Bytes that the drive was given, and the piece behind them.
     issued: u64,
+    next: u32,
 }
 
 /// Requests in flight.
@@ -109,6 +117,11 @@ pub struct Requests {
     /// many bytes of such it has.
     zeroing: VecDeque<u16>,
     zeroed: u64,
+    /// Reads and writes that are not wholly given to the drive, how many bytes of
+    /// such it has, and how many it may have.
+    waiting: VecDeque<u16>,
+    inside: u64,
+    share: u64,
     /// The system did not give memory that was asked for last.
     was_denied: bool,
 }
@@ -138,7 +151,14 @@ impl Requests {
             (wanted.map(class).collect::<Result<Vec<_>, OutOfMemory>>()?, large)
         };
         let pieces = (MAX_REQUEST as usize).div_ceil(max_piece) + SLOTS;
-        let slot = |_| Slot { io: IDLE, status: Status::SUCCESS, left: 0, first: NONE, issued: 0 };
+        let slot = |_| Slot {
+            io: IDLE,
+            status: Status::SUCCESS,
+            left: 0,
+            first: NONE,
+            next: NONE,
+            issued: 0,
+        };
         let piece = |_| Piece {
             slot: 0,
             class: 0,
@@ -157,6 +177,9 @@ impl Requests {
             max_piece,
             zeroing: VecDeque::with_capacity(SLOTS),
             zeroed: 0,
+            waiting: VecDeque::with_capacity(SLOTS),
+            inside: 0,
+            share: DATA,
             was_denied: false,
         })
     }
@@ -284,7 +307,7 @@ impl Requests {
             first = at;
         }
         self.slots[usize::from(slot)] =
-            Slot { io, status: Status::SUCCESS, left: count as u32, first, issued: 0 };
+            Slot { io, status: Status::SUCCESS, left: count as u32, first, issued: 0, next: first };
         Some(slot)
     }
 
@@ -305,28 +328,53 @@ impl Requests {
     }
 
     /// Puts a request's commands at the end of `cmds`, which has room for
-    /// [`limit`](Self::limit).
+    /// [`limit`](Self::limit); those beyond the connection's share later.
     #[inline]
     pub fn issue(&mut self, slot: u16, seat: usize, cmds: &mut Ring<BlockReq>) {
         if is_zeroing(self.slots[usize::from(slot)].io.op) {
             self.zeroing.push_back(slot);
             return self.issue_zeroing(seat, cmds);
         }
-        let Slot { io, first, .. } = self.slots[usize::from(slot)];
-        let (mut at, mut offset) = (first, io.offset);
-        while at != NONE {
-            let piece = &mut self.pieces[at as usize];
+        if !self.waiting.is_empty() || !self.issue_pieces(slot, seat, cmds) {
+            self.waiting.push_back(slot);
+        }
+    }
+
+    /// Puts pieces of a read, a write or a flush at the end of `cmds` as far as
+    /// the share goes. Gives whether that were all.
+    #[inline]
+    fn issue_pieces(&mut self, slot: u16, seat: usize, cmds: &mut Ring<BlockReq>) -> bool {
+        let slot = &mut self.slots[usize::from(slot)];
+        while slot.next != NONE {
+            let piece = &mut self.pieces[slot.next as usize];
+            let inside = self.inside + u64::from(piece.len);
+            if inside > self.share && self.inside > 0 {
+                return false;
+            }
             let req = BlockReq {
-                id: (seat as u64) << 32 | u64::from(at),
-                op: io.op,
-                fua: io.fua,
-                offset,
+                id: (seat as u64) << 32 | u64::from(slot.next),
+                op: slot.io.op,
+                fua: slot.io.fua,
+                offset: slot.io.offset + slot.issued,
                 len: piece.len.into(),
                 buffer: std::mem::take(&mut piece.data),
             };
             cmds.push(req).expect("there are no more commands than pieces");
-            offset += u64::from(piece.len);
-            at = piece.next;
+            slot.issued += u64::from(piece.len);
+            (self.inside, slot.next) = (inside, piece.next);
+        }
+        true
+    }
+
+    /// The same for requests that wait, where so many connections use the drive.
+    #[inline]
+    pub fn issue_waiting(&mut self, users: usize, seat: usize, cmds: &mut Ring<BlockReq>) {
+        self.share = (DATA / users.max(1) as u64).max(LEAST_DATA);
+        while let Some(&slot) = self.waiting.front() {
+            if !self.issue_pieces(slot, seat, cmds) {
+                return;
+            }
+            self.waiting.pop_front();
         }
     }
 
@@ -376,6 +424,12 @@ impl Requests {
         !self.zeroing.is_empty()
     }
 
+    /// Whether the drive has much to do for it at once.
+    #[inline]
+    pub fn is_heavy(&self) -> bool {
+        self.inside >= LEAST_DATA || self.zeroed > 0
+    }
+
     /// Takes a completion in; gives the request that it ended, if it did.
     #[inline]
     pub fn complete(&mut self, done: BlockDone) -> Option<u16> {
@@ -389,6 +443,8 @@ impl Requests {
             if slot.issued < u64::from(slot.io.len) {
                 return None;
             }
+        } else {
+            self.inside -= u64::from(piece.len);
         }
         slot.left -= 1;
         (slot.left == 0).then_some(piece.slot)
@@ -485,15 +541,46 @@ mod tests {
         Io { cookie: 5, op, fua: false, offset: 8192, len }
     }
 
-    /// Completes all of `cmds` with `status`; gives the requests that ended.
+    fn complete(r: &mut Requests, cmd: BlockReq, status: Status) -> Option<u16> {
+        let BlockReq { id, op, buffer, .. } = cmd;
+        r.complete(BlockDone { id: id & 0xffff_ffff, op, status, at: Time::ZERO, buffer })
+    }
+
+    /// Completes all of `cmds`, and of what waits, with `status`; gives the
+    /// requests that ended.
     fn finish(r: &mut Requests, cmds: &mut Ring<BlockReq>, status: Status) -> Vec<u16> {
         let mut ended = Vec::new();
-        while let Some(c) = cmds.pop() {
-            let id = c.id & 0xffff_ffff;
-            let done = BlockDone { id, op: c.op, status, at: Time::ZERO, buffer: c.buffer };
-            ended.extend(r.complete(done));
+        while let Some(cmd) = cmds.pop() {
+            ended.extend(complete(r, cmd, status));
+            r.issue_waiting(1, 0, cmds);
         }
         ended
+    }
+
+    /// What waits behind a long request of another connection waits for its
+    /// share only; and each has one.
+    #[test]
+    fn the_drive_has_a_share_of_long_requests_at_once() {
+        for users in [1, 4, 16, 1000] {
+            let share = (DATA / users as u64).max(LEAST_DATA);
+            let mut r = requests(1 << 20, 4096);
+            let mut cmds = Ring::new(r.limit());
+            r.issue_waiting(users, 0, &mut cmds);
+            let mut member = member(PLENTY);
+            let mut slots: Vec<u16> = (0..15)
+                .map(|_| r.admit(io(BlockOp::Write, 2 << 20), &mut member).unwrap())
+                .collect();
+            slots.push(r.admit(io(BlockOp::Flush, 0), &mut member).unwrap());
+            slots.iter().for_each(|&slot| r.issue(slot, 0, &mut cmds));
+            let (mut ended, mut most) = (Vec::new(), 0);
+            while let Some(cmd) = cmds.pop() {
+                let rest = (0..cmds.len()).map(|i| cmds.get(i).unwrap().len).sum::<u64>();
+                most = most.max(cmd.len + rest);
+                ended.extend(complete(&mut r, cmd, Status::SUCCESS));
+                r.issue_waiting(users, 0, &mut cmds);
+            }
+            assert_eq!((most, ended), (share, slots));
+        }
     }
 
     #[test]
@@ -503,15 +590,16 @@ mod tests {
             let mut cmds = Ring::new(r.limit());
             let slot = r.admit(io(BlockOp::Read, MAX_REQUEST), &mut member(PLENTY)).unwrap();
             r.issue(slot, 3, &mut cmds);
-            let mut next = 8192;
-            for i in 0..cmds.len() {
-                let c = cmds.get(i).unwrap();
+            let (mut next, mut ended) = (8192, Vec::new());
+            while let Some(c) = cmds.pop() {
                 assert_eq!(c.offset, next);
                 assert!(c.len <= max_bytes && c.buffer.len() as u64 == c.len && c.id >> 32 == 3);
                 next += c.len;
+                ended.extend(complete(&mut r, c, Status::SUCCESS));
+                r.issue_waiting(1, 3, &mut cmds);
             }
             assert_eq!(next, 8192 + u64::from(MAX_REQUEST));
-            assert_eq!(finish(&mut r, &mut cmds, Status::SUCCESS), [slot]);
+            assert_eq!(ended, [slot]);
             assert_eq!(r.data(slot).map(<[u8]>::len).sum::<usize>(), MAX_REQUEST as usize);
             r.retire(slot);
         }
@@ -552,7 +640,7 @@ mod tests {
         let mut cmds = Ring::new(r.limit());
         let slot = r.admit(io(BlockOp::Write, MAX_REQUEST), &mut member(PLENTY)).unwrap();
         r.issue(slot, 0, &mut cmds);
-        assert_eq!(cmds.len(), 32);
+        assert_eq!(cmds.len() as u64, DATA >> 20);
         assert!(cmds.front().unwrap().buffer.is_empty());
     }
 

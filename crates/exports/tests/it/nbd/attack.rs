@@ -84,6 +84,45 @@ fn long_trims_let_others_in() {
     assert_eq!(report.faults, 0);
 }
 
+/// Long pipelines of long writes, of many connections, for which there is not
+/// memory enough: the drive has few bytes of them at once, so what a reader asks
+/// for goes in between. It waits for no memory.
+#[test]
+fn long_writes_let_others_in() {
+    let shape = Shape { bytes: 64 << 20, max_bytes: 1 << 20, depth: 1024, ..SHAPE };
+    let ram = Ram::new(shape, |_| 20_000);
+    let probe = ram.probe.clone();
+    let limits = Limits { clients: 24, memory: 128 << 20, ..Limits::default() };
+    let (clients, writes, len) = (16, 40, 2 << 20);
+    let report = serve(limits, ram, |rig| {
+        let write = [&request(CMD_WRITE, 1 << 20, len)[..], &vec![7; len as usize]].concat();
+        let answered = beside_reads(rig, || {
+            std::thread::scope(|scope| {
+                for _ in 0..clients {
+                    scope.spawn(|| {
+                        let mut sock = rig.raw();
+                        go(&mut sock);
+                        let mut replies = sock.try_clone().unwrap();
+                        let reader = scope.spawn(move || {
+                            let mut all = vec![0; writes * Reply::LEN];
+                            replies.read_exact(&mut all).unwrap();
+                            let good = Reply { error: OK, cookie: 1 }.to_bytes();
+                            assert!(all.chunks(Reply::LEN).all(|reply| reply == good));
+                        });
+                        (0..writes).for_each(|_| sock.write_all(&write).unwrap());
+                        reader.join().unwrap();
+                    });
+                }
+            });
+        });
+        assert!(answered >= 10, "{answered} reads were answered");
+    });
+    // Each has a piece; and shares were larger when fewer were there.
+    let most = probe.data.load(Ordering::Relaxed);
+    assert!(most <= (clients + 1) * (256 << 10) + (16 << 20), "{most} bytes at once");
+    assert_eq!((report.faults, report.evicted), (0, 0), "{report:?}");
+}
+
 /// Trims that would take the drive minutes hold up neither a stop nor what comes
 /// after a client that has gone.
 #[test]

@@ -18,6 +18,8 @@ pub struct Probe {
     pub taken: AtomicUsize,
     /// The most bytes of trims and writes of zeros that it had at once.
     pub longest: AtomicU64,
+    /// The most bytes of reads and writes that it had at once.
+    pub data: AtomicU64,
 }
 
 pub struct Ram {
@@ -30,6 +32,8 @@ pub struct Ram {
     pub read_only: bool,
     /// Bytes of trims and writes of zeros that it has.
     zeroed: u64,
+    /// Bytes of reads and writes that it has.
+    moving: u64,
     /// Reads wait for each other until there are so many, and begin together:
     /// their order then does not depend on when each of them came.
     pub gather: usize,
@@ -50,6 +54,7 @@ impl Ram {
             dirty_count: 0,
             read_only: false,
             zeroed: 0,
+            moving: 0,
             gather: 1,
             gathered: Vec::new(),
             inside: BTreeMap::new(),
@@ -70,6 +75,9 @@ impl Ram {
         if matches!(cmd.op, BlockOp::Trim | BlockOp::WriteZeroes) {
             self.zeroed += cmd.len;
             self.probe.longest.fetch_max(self.zeroed, Ordering::Relaxed);
+        } else {
+            self.moving += cmd.len;
+            self.probe.data.fetch_max(self.moving, Ordering::Relaxed);
         }
         self.inside.insert((now + (self.latency)(&cmd), self.seq), cmd);
     }
@@ -78,6 +86,8 @@ impl Ram {
         let status = self.shape.check(req);
         if matches!(req.op, BlockOp::Trim | BlockOp::WriteZeroes) {
             self.zeroed -= req.len;
+        } else {
+            self.moving -= req.len;
         }
         if !status.is_ok() {
             return status;
