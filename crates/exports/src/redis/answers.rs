@@ -8,6 +8,7 @@ use super::client::Client;
 use super::command::Command;
 use super::glob::Pattern;
 use super::resp::{self, Args};
+use super::rope::Rope;
 use super::serving::Serving;
 use crate::limits::Limits;
 
@@ -44,7 +45,7 @@ impl<S: PageStore> Serving<'_, S> {
         }
     }
 
-    fn config(&self, args: Args<'_>, out: &mut Vec<u8>) {
+    fn config(&self, args: Args<'_>, out: &mut Rope) {
         if !args.get(1).eq_ignore_ascii_case(b"get") || args.len() < 3 {
             return resp::error(out, "ERR only CONFIG GET is known");
         }
@@ -87,7 +88,7 @@ impl<S: PageStore> Serving<'_, S> {
         say("connected_clients", clients as u64);
         say("total_connections_received", self.report.connections);
         say("rejected_connections", self.report.refused);
-        say("clients_memory", self.memory);
+        say("clients_memory", self.memory + self.database.trash.bytes());
         say("evicted_clients", self.report.evicted);
         say("total_commands_processed", self.report.commands);
         say("flushes", self.report.flushes);

@@ -10,12 +10,13 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
 use super::resp::Parser;
+use super::rope::Rope;
 
 /// Bytes that are read at once.
 const READ: usize = 16 << 10;
 /// Bytes that are sent before it is another's turn.
-const SEND: usize = 256 << 10;
-/// Memory for input and for replies that an idle connection keeps.
+const SEND: u64 = 256 << 10;
+/// Memory for input that an idle connection keeps.
 const KEEP: usize = 32 << 10;
 
 /// A connection.
@@ -25,15 +26,11 @@ pub struct Client {
     pub input: Vec<u8>,
     pub start: usize,
     pub parser: Parser,
-    /// Replies, of which `sent` bytes are sent.
-    pub out: Vec<u8>,
-    pub sent: usize,
-    /// Bytes of replies that are no more in `out`.
-    pub before: u64,
+    /// Replies that are not sent.
+    pub out: Rope,
     /// Where the reply of a command under way begins.
-    pub reply: usize,
-    /// Replies that wait: where they begin, counted from the first reply ever,
-    /// and for which flush.
+    pub reply: u64,
+    /// Replies that wait: where they begin, and for which flush.
     pub held: VecDeque<(u64, u64)>,
     pub readable: bool,
     pub writable: bool,
@@ -67,9 +64,7 @@ impl Client {
             input: Vec::new(),
             start: 0,
             parser: Parser::default(),
-            out: Vec::new(),
-            sent: 0,
-            before: 0,
+            out: Rope::default(),
             reply: 0,
             held: VecDeque::new(),
             readable: true,
@@ -92,14 +87,14 @@ impl Client {
     pub fn memory(&self) -> usize {
         size_of::<Client>()
             + self.input.capacity()
-            + self.out.capacity()
+            + self.out.memory()
             + self.parser.memory()
             + self.held.capacity() * size_of::<(u64, u64)>()
     }
 
     /// Bytes of replies that it has not taken.
     pub fn unread(&self) -> usize {
-        self.out.len() - self.sent
+        self.out.len()
     }
 
     /// Gives memory back of what was taken in whole.
@@ -142,45 +137,28 @@ impl Client {
         while self.held.front().is_some_and(|held| held.1 <= flushed) {
             self.held.pop_front();
         }
-        let end = if self.is_busy { self.reply } else { self.out.len() };
-        let end = self.held.front().map_or(end, |held| (held.0 - self.before) as usize);
-        let most = end.min(self.sent + SEND);
-        while self.sent < most && self.writable && !self.is_broken {
-            match send(&self.sock, &self.out[self.sent..most], SendFlags::NOSIGNAL) {
-                Ok(n) => (self.sent, self.heard) = (self.sent + n, now),
+        let end = if self.is_busy { self.reply } else { self.out.end() };
+        let end = self.held.front().map_or(end, |held| held.0);
+        let most = end.min(self.out.begin() + SEND);
+        while self.out.begin() < most && self.writable && !self.is_broken {
+            match send(&self.sock, self.out.first(most), SendFlags::NOSIGNAL) {
+                Ok(n) => {
+                    self.out.take(n);
+                    self.heard = now;
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => self.writable = false,
                 Err(_) => self.is_broken = true,
             }
         }
-        let is_more = self.sent < end && self.writable && !self.is_broken;
-        // A command under way knows where its reply begins.
-        if !self.is_busy {
-            self.drop_sent();
-        }
-        is_more
-    }
-
-    /// Forgets what was sent, when that is as much as what is left: so no byte
-    /// is moved twice.
-    fn drop_sent(&mut self) {
-        if self.sent == self.out.len() {
-            self.out.clear();
-            self.out.shrink_to(KEEP);
-        } else if self.sent >= KEEP && self.sent >= self.out.len() - self.sent {
-            self.out.drain(..self.sent);
-        } else {
-            return;
-        }
-        self.before += self.sent as u64;
-        self.sent = 0;
+        self.out.begin() < end && self.writable && !self.is_broken
     }
 
     /// Has `reply`, the last, wait for a flush.
     pub fn hold(&mut self, flush: u64) {
         // Those behind one that waits wait with it.
         if self.held.back().is_none_or(|held| held.1 < flush) {
-            self.held.push_back((self.before + self.reply as u64, flush));
+            self.held.push_back((self.reply, flush));
         }
     }
 
@@ -192,6 +170,6 @@ impl Client {
     /// Whether all is done.
     pub fn is_over(&self) -> bool {
         !(self.is_busy || self.has_turn || self.is_holding)
-            && (self.is_broken || (self.is_closing && self.sent == self.out.len()))
+            && (self.is_broken || (self.is_closing && self.out.len() == 0))
     }
 }

@@ -31,6 +31,7 @@ use super::job::{Common, Cursors, Job, Next, State};
 use super::locks::Locks;
 use super::mail::{FLUSH, HEADS, Inbox, Mail, SCAN};
 use super::resp::{self, Args};
+use super::rope::{Rope, Trash};
 use super::value::{FORMAT, FORMAT_KEY, main_key};
 
 /// Reads of one command that wait at once.
@@ -39,8 +40,10 @@ const READS: u32 = 64;
 /// Keys that a command reads at once which needs no more of them at a time.
 pub const PORTION: usize = 64;
 
-/// Work that a command does before it is another's turn, in bytes.
+/// Work that a command does before it is another's turn, in bytes, and what it
+/// does at once when it begins: a hundred that come together are over in a moment.
 const SLICE: u64 = 512 << 10;
+const FIRST: u64 = 64 << 10;
 /// What an operation, a stage and a lock take.
 const OPERATION: u64 = 512;
 const LOCK: u64 = 8;
@@ -103,6 +106,10 @@ pub struct Database<S> {
     /// The flush that is next to begin, and whether it has anything to do.
     next_flush: u64,
     is_dirty: bool,
+    /// Work that this call may do.
+    slice: u64,
+    /// Memory of commands and clients that is to be freed.
+    pub trash: Trash,
 }
 
 impl<S: PageStore> Database<S> {
@@ -143,6 +150,8 @@ impl<S: PageStore> Database<S> {
             common: Common { keys: look.keys, cursors: Cursors::default() },
             next_flush: 1,
             is_dirty: true,
+            slice: FIRST,
+            trash: Trash::default(),
         })
     }
 
@@ -218,7 +227,7 @@ impl<S: PageStore> Database<S> {
         let waits = job.state == State::Lock;
         if waits {
             self.locks.forget(seat, &job.claim);
-            job.end();
+            job.end(&mut self.trash);
         }
         waits
     }
@@ -241,19 +250,13 @@ impl<S: PageStore> Database<S> {
     }
 
     /// Begins a command on keys. The seat's last one is over.
-    pub fn begin(
-        &mut self,
-        seat: u32,
-        found: Found,
-        args: Args<'_>,
-        out: &mut Vec<u8>,
-    ) -> Progress {
+    pub fn begin(&mut self, seat: u32, found: Found, args: Args<'_>, out: &mut Rope) -> Progress {
         let job = &mut self.jobs[seat as usize];
         job.found = Some(found);
         (job.state, job.stage, job.again) = (State::Lock, 0, false);
-        (job.count, job.more_keys, job.reply, job.next) = (0, 0, out.len(), 0);
+        (job.count, job.more_keys, job.reply, job.next) = (0, 0, out.end(), 0);
         (job.heads, job.steps) = (found.command.wants_heads(), 0);
-        job.text.clear();
+        job.key.clear();
         job.asked.clear();
         if found.command == Command::FlushAll {
             job.claim.on_everything();
@@ -267,12 +270,17 @@ impl<S: PageStore> Database<S> {
         for key in found.keys.of(args).take(most) {
             job.asked.push(|to| main_key(key, to));
         }
-        self.go_on(seat, args, out)
+        self.call(seat, args, out, FIRST)
     }
 
     /// Goes on with a command that is ready. `args` are those that it began
     /// with.
-    pub fn go_on(&mut self, seat: u32, args: Args<'_>, out: &mut Vec<u8>) -> Progress {
+    pub fn go_on(&mut self, seat: u32, args: Args<'_>, out: &mut Rope) -> Progress {
+        self.call(seat, args, out, SLICE)
+    }
+
+    fn call(&mut self, seat: u32, args: Args<'_>, out: &mut Rope, slice: u64) -> Progress {
+        self.slice = slice;
         let mut job = std::mem::take(&mut self.jobs[seat as usize]);
         self.inbox.work = 0;
         let progress = self.advance(seat, &mut job, args, out);
@@ -280,7 +288,7 @@ impl<S: PageStore> Database<S> {
         progress
     }
 
-    fn advance(&mut self, seat: u32, job: &mut Job, args: Args<'_>, out: &mut Vec<u8>) -> Progress {
+    fn advance(&mut self, seat: u32, job: &mut Job, args: Args<'_>, out: &mut Rope) -> Progress {
         let Some(found) = job.found else { return Progress::Waits };
         loop {
             let failed = self.inbox.mails[seat as usize].error.take();
@@ -289,7 +297,7 @@ impl<S: PageStore> Database<S> {
                 self.inbox.mails[seat as usize].error = failed;
                 return Progress::Waits;
             }
-            if self.inbox.work >= SLICE {
+            if self.inbox.work >= self.slice {
                 self.inbox.mails[seat as usize].error = failed;
                 self.yielded.push_back(seat);
                 return Progress::Waits;
@@ -309,7 +317,7 @@ impl<S: PageStore> Database<S> {
                     Ok(State::Next(Next::Get))
                 }
                 (None, State::Next(Next::Later)) => {
-                    self.inbox.work = self.inbox.work.max(SLICE);
+                    self.inbox.work = self.inbox.work.max(self.slice);
                     Ok(State::Told(Next::Later))
                 }
                 (None, State::Next(Next::Get)) => {
@@ -352,7 +360,7 @@ impl<S: PageStore> Database<S> {
             match result {
                 Ok(state) => job.state = state,
                 Err(refusal) => {
-                    out.truncate(job.reply);
+                    self.trash.put_all(out.cut(job.reply));
                     resp::error(out, &refusal.to_string());
                     return self.end(seat, job, found);
                 }
@@ -367,12 +375,12 @@ impl<S: PageStore> Database<S> {
         job: &mut Job,
         found: Found,
         args: Args<'_>,
-        out: &mut Vec<u8>,
+        out: &mut Rope,
     ) -> Result<State, Refusal> {
         let mail = &self.inbox.mails[seat as usize];
-        let before = out.len();
+        let before = out.end();
         let next = super::work::work(found.command, job, mail, &mut self.common, args, out);
-        let reply = out.len().saturating_sub(before) as u64;
+        let reply = out.end() - before;
         self.inbox.work += OPERATION + reply + std::mem::take(&mut job.steps);
         next.map(State::Next)
     }
@@ -390,7 +398,7 @@ impl<S: PageStore> Database<S> {
             self.locks.seen(&job.claim)
         };
         self.locks.give(&mut job.claim);
-        job.end();
+        job.end(&mut self.trash);
         self.inbox.mails[seat as usize].clear(0);
         Progress::Done(seen)
     }
@@ -402,7 +410,7 @@ impl<S: PageStore> Database<S> {
         let heads = if job.heads { u64::from(HEADS) } else { 0 };
         while next < job.asked.len()
             && self.inbox.mails[seat as usize].outstanding < READS
-            && self.inbox.work < SLICE
+            && self.inbox.work < self.slice
         {
             self.inbox.mails[seat as usize].outstanding += 1;
             self.inbox.work += OPERATION;

@@ -7,6 +7,7 @@ use super::command::Found;
 use super::glob::Pattern;
 use super::locks::Claim;
 use super::mail::KEEP;
+use super::rope::{Rope, Trash};
 
 /// Byte strings, one behind the other.
 #[derive(Default)]
@@ -93,7 +94,7 @@ pub struct Job {
     /// It has stood in line for them.
     pub again: bool,
     /// Where the reply begins.
-    pub reply: usize,
+    pub reply: u64,
     /// How many stages are over, for [`super::work`] to set.
     pub stage: u8,
     /// Record keys to get.
@@ -123,8 +124,10 @@ pub struct Job {
     pub left: u64,
     /// The stage that clearing a sorted set goes back to.
     pub back: u8,
-    /// And a text, or the key of a sorted set that is cleared.
-    pub text: Vec<u8>,
+    /// And a reply that is put together, or the key of a sorted set that is
+    /// cleared.
+    pub text: Rope,
+    pub key: Vec<u8>,
 }
 
 impl Job {
@@ -157,11 +160,14 @@ impl Job {
     }
 
     /// Ends the command.
-    pub fn end(&mut self) {
+    pub fn end(&mut self, trash: &mut Trash) {
         self.clear_writes();
+        if self.asked.bytes.capacity() > KEEP {
+            trash.put(std::mem::take(&mut self.asked.bytes));
+        }
         self.asked.clear();
-        self.text.clear();
-        self.text.shrink_to(KEEP);
+        trash.put_all(std::mem::take(&mut self.text).into_pieces());
+        self.key.clear();
         self.sets.clear();
         self.sets.shrink_to(64);
         self.claim.shrink();
@@ -176,7 +182,8 @@ impl Job {
             + 2 * (self.writes.memory() + self.values.memory())
             + self.deletes.capacity()
             + self.from.capacity()
-            + self.text.capacity()
+            + self.text.memory()
+            + self.key.capacity()
             + self.sets.capacity() * size_of::<(usize, u64)>()
             + self.claim.memory()
             + self.pattern.as_ref().map_or(0, Pattern::memory)

@@ -21,6 +21,7 @@ mod locks;
 mod mail;
 pub mod resp;
 mod room;
+mod rope;
 mod server;
 mod serving;
 mod value;

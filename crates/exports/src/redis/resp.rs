@@ -330,50 +330,55 @@ fn quoted<'a>(mut line: &'a [u8], quote: u8, to: &mut Vec<u8>) -> Option<&'a [u8
 }
 
 /// Puts a number behind a byte, and ends the line.
-fn line(to: &mut Vec<u8>, kind: u8, number: i64) {
-    to.push(kind);
+fn line(to: &mut impl Write, kind: char, number: i64) {
     // Writing to memory does not fail.
-    let _ = write!(to, "{number}\r\n");
+    let _ = write!(to, "{kind}{number}\r\n");
+}
+
+/// Puts bytes behind others.
+fn put(to: &mut impl Write, bytes: &[u8]) {
+    // Writing to memory does not fail.
+    let _ = to.write_all(bytes);
 }
 
 /// A status, as `OK`.
-pub fn simple(to: &mut Vec<u8>, text: &str) {
-    to.push(b'+');
-    to.extend_from_slice(text.as_bytes());
-    to.extend_from_slice(b"\r\n");
+pub fn simple(to: &mut impl Write, text: &str) {
+    put(to, b"+");
+    put(to, text.as_bytes());
+    put(to, b"\r\n");
 }
 
 /// An error: `text` begins with its kind, as in `ERR no such thing`. What
 /// would end the line is left out.
-pub fn error(to: &mut Vec<u8>, text: &str) {
-    to.push(b'-');
-    to.extend(text.bytes().filter(|b| !matches!(b, b'\r' | b'\n')));
-    to.extend_from_slice(b"\r\n");
+pub fn error(to: &mut impl Write, text: &str) {
+    put(to, b"-");
+    text.split(['\r', '\n']).for_each(|part| put(to, part.as_bytes()));
+    put(to, b"\r\n");
 }
 
 /// A number.
-pub fn int(to: &mut Vec<u8>, number: i64) {
-    line(to, b':', number);
+pub fn int(to: &mut impl Write, number: i64) {
+    line(to, ':', number);
 }
 
 /// A string.
-pub fn bulk(to: &mut Vec<u8>, bytes: &[u8]) {
-    line(to, b'$', bytes.len() as i64);
-    to.extend_from_slice(bytes);
-    to.extend_from_slice(b"\r\n");
+pub fn bulk(to: &mut impl Write, bytes: &[u8]) {
+    line(to, '$', bytes.len() as i64);
+    put(to, bytes);
+    put(to, b"\r\n");
 }
 
 /// A string, or that there is none.
-pub fn bulk_or_null(to: &mut Vec<u8>, bytes: Option<&[u8]>) {
+pub fn bulk_or_null(to: &mut impl Write, bytes: Option<&[u8]>) {
     match bytes {
         Some(bytes) => bulk(to, bytes),
-        None => to.extend_from_slice(b"$-1\r\n"),
+        None => put(to, b"$-1\r\n"),
     }
 }
 
 /// The beginning of an array: so many replies follow.
-pub fn array(to: &mut Vec<u8>, count: usize) {
-    line(to, b'*', count as i64);
+pub fn array(to: &mut impl Write, count: usize) {
+    line(to, '*', count as i64);
 }
 
 #[cfg(test)]

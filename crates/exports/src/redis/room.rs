@@ -113,6 +113,9 @@ impl<S: PageStore> Serving<'_, S> {
             self.memory -= client.counted;
             self.ending -= client.ending;
             self.database.leave(who);
+            let Client { input, out, .. } = client;
+            self.database.trash.put(input);
+            self.database.trash.put_all(out.into_pieces());
             self.free.push(who);
         }
     }
@@ -130,7 +133,13 @@ impl<S: PageStore> Serving<'_, S> {
     /// but it is not to become more and more.
     fn is_too_much(&self) -> bool {
         let most = self.options.limits.memory;
-        self.memory - self.ending > most || self.memory > most + most / 2
+        self.memory - self.ending > most || self.beyond() > 0
+    }
+
+    /// Bytes that clients and what is to be freed have beyond all bounds.
+    fn beyond(&self) -> u64 {
+        let most = self.options.limits.memory;
+        (self.memory + self.database.trash.bytes()).saturating_sub(most + most / 2)
     }
 
     fn recount(&mut self, who: u32) {
@@ -146,7 +155,7 @@ impl<S: PageStore> Serving<'_, S> {
     /// than they may. A command that only reads is answered with an error;
     /// else the client is closed. Who keeps to its share stays.
     fn relieve(&mut self) {
-        self.warn(1, "clients hold all the memory that they may: those with most are refused or closed (--client-memory)");
+        self.database.trash.free(self.beyond());
         let share = self.options.limits.share();
         while self.is_too_much() {
             let greedy = self.clients.iter().enumerate().filter_map(|(i, client)| {
@@ -154,6 +163,7 @@ impl<S: PageStore> Serving<'_, S> {
                 Some((client.counted, i as u32))
             });
             let Some((_, who)) = greedy.max() else { return };
+            self.warn(1, "clients hold all the memory that they may: those with most are refused or closed (--client-memory)");
             if self.database.refuse(who) {
                 // It ends when what it reads is there; until then it takes no
                 // more, and is not looked at again.

@@ -31,11 +31,17 @@ const UNREAD: usize = 1 << 20;
 /// Work of one connection before it is another's turn, in bytes, and what a
 /// command takes beside its bytes and its work in the store.
 const SLICE: usize = 256 << 10;
+/// The same of one that comes fresh: a thousand of them are over in a moment.
+const FIRST: usize = 16 << 10;
 const COMMAND: usize = 1 << 10;
 /// How long those who come fresh, and those who go on, have before others are
 /// looked at.
-const FRESH: Duration = Duration::from_millis(8);
-const LATER: Duration = Duration::from_millis(4);
+const FRESH: Duration = Duration::from_millis(4);
+const LATER: Duration = Duration::from_millis(2);
+/// Bytes of what clients had that are freed before others have their turn, and
+/// when that and what clients have is more than they may.
+const FREED: u64 = 4 << 20;
+const FREED_PRESSED: u64 = 16 << 20;
 /// How long clients may hold up a stop.
 const GRACE: Duration = Duration::from_secs(5);
 /// How often [`Sync::EverySecond`] flushes, in ns.
@@ -107,7 +113,7 @@ impl<'a, S: PageStore> Serving<'a, S> {
             clock,
             options,
             wakes,
-            events: Vec::with_capacity(256),
+            events: Vec::with_capacity(1024),
             clients: (0..clients).map(|_| None).collect(),
             free: (0..clients as u32).rev().collect(),
             fresh: VecDeque::new(),
@@ -201,7 +207,11 @@ impl<'a, S: PageStore> Serving<'a, S> {
     /// Nanoseconds until there is something to do anyway.
     fn time_left(&self, until: Option<Instant>) -> Option<u64> {
         let is_busy = !(self.fresh.is_empty() && self.later.is_empty());
-        if is_busy || self.database.is_ready() || self.bell.is_closed() {
+        if is_busy
+            || self.database.trash.bytes() > 0
+            || self.database.is_ready()
+            || self.bell.is_closed()
+        {
             return Some(0);
         }
         let now = self.clock.now();
@@ -240,6 +250,9 @@ impl<'a, S: PageStore> Serving<'a, S> {
             }
         }
         self.end_flush();
+        let all = self.memory + self.database.trash.bytes();
+        let is_pressed = all > self.options.limits.memory;
+        self.database.trash.free(if is_pressed { FREED_PRESSED } else { FREED });
         let now = self.clock.now();
         let is_due = match self.options.sync {
             Sync::Always => true,
@@ -255,7 +268,7 @@ impl<'a, S: PageStore> Serving<'a, S> {
     fn give_turns(&mut self) {
         for _ in 0..self.fresh.len() {
             let Some(who) = self.fresh.pop_front() else { break };
-            self.turn(who);
+            self.turn(who, FIRST);
             if self.now.elapsed() > FRESH {
                 break;
             }
@@ -263,7 +276,7 @@ impl<'a, S: PageStore> Serving<'a, S> {
         let begin = Instant::now();
         for _ in 0..self.later.len() {
             let Some(who) = self.later.pop_front() else { break };
-            self.turn(who);
+            self.turn(who, SLICE);
             if begin.elapsed() > LATER {
                 break;
             }
@@ -315,7 +328,7 @@ impl<'a, S: PageStore> Serving<'a, S> {
 
     /// Takes commands of a client, as far as they are there, it reads the
     /// replies and its slice lasts.
-    fn turn(&mut self, who: u32) {
+    fn turn(&mut self, who: u32, slice: usize) {
         let Some(client) = &mut self.clients[who as usize] else { return };
         client.has_turn = false;
         let mut work = 0;
@@ -327,7 +340,7 @@ impl<'a, S: PageStore> Serving<'a, S> {
             match client.parser.parse(&client.input[client.start..]) {
                 _ if client.is_closing && client.start == client.input.len() => break,
                 Ok(false) if !client.readable || client.is_closing => break,
-                Ok(_) if work >= SLICE => {
+                Ok(_) if work >= slice => {
                     self.give_turn(who, false);
                     break;
                 }
@@ -377,7 +390,7 @@ impl<'a, S: PageStore> Serving<'a, S> {
         let Some(client) = &mut self.clients[who as usize] else { return 0 };
         let work = COMMAND + client.parser.understood();
         (client.heard, client.has_spoken) = (self.now, true);
-        client.reply = client.out.len();
+        client.reply = client.out.end();
         let Client { parser, input, start, out, .. } = client;
         let args = parser.args(&input[*start..]);
         if args.is_empty() {
@@ -405,8 +418,8 @@ impl<'a, S: PageStore> Serving<'a, S> {
             }
         };
         self.take(who, progress);
-        let reply = self.clients[who as usize].as_ref().map_or(0, |c| c.out.len() - c.reply);
-        work + reply + stored
+        let reply = self.clients[who as usize].as_ref().map_or(0, |c| c.out.end() - c.reply);
+        work + reply as usize + stored
     }
 
     /// Goes on with a command under way.

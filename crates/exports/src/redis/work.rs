@@ -17,9 +17,11 @@ use super::database::Refusal;
 use super::job::{Common, Job, Next};
 use super::mail::Mail;
 use super::resp::{self, Args};
+use super::rope::Rope;
 
-/// Bytes of a reply that are put together at once.
-const PIECE: usize = 1 << 20;
+/// Bytes of a reply that are put together at once, and when it begins.
+const PIECE: u64 = 1 << 20;
+const FIRST: u64 = 64 << 10;
 
 const SYNTAX: Refusal = Refusal::Text("syntax error");
 const NOT_AN_INTEGER: Refusal = Refusal::Text("value is not an integer or out of range");
@@ -32,7 +34,7 @@ struct Stage<'a> {
     mail: &'a Mail,
     common: &'a mut Common,
     args: Args<'a>,
-    out: &'a mut Vec<u8>,
+    out: &'a mut Rope,
 }
 
 /// The next stage of a command.
@@ -42,7 +44,7 @@ pub fn work(
     mail: &Mail,
     common: &mut Common,
     args: Args<'_>,
-    out: &mut Vec<u8>,
+    out: &mut Rope,
 ) -> Result<Next, Refusal> {
     let mut stage = Stage { mail, common, args, out };
     let s = &mut stage;

@@ -84,7 +84,7 @@ impl PageStore for Pages {
 struct Seat {
     bytes: Vec<u8>,
     parser: Parser,
-    out: Vec<u8>,
+    out: Rope,
     is_busy: bool,
     /// The most that one call took, in bytes.
     most: u64,
@@ -105,7 +105,7 @@ impl Rig {
         let seat = |_| Seat {
             bytes: Vec::new(),
             parser: Parser::default(),
-            out: Vec::new(),
+            out: Rope::default(),
             is_busy: false,
             most: 0,
             seen: 0,
@@ -135,7 +135,7 @@ impl Rig {
         let s = &mut self.seats[seat as usize];
         assert!(!s.is_busy);
         s.bytes.clear();
-        s.out.clear();
+        s.out = Rope::default();
         s.parser = Parser::default();
         s.bytes.extend(format!("*{}\r\n", words.len()).bytes());
         for word in words {
@@ -163,7 +163,8 @@ impl Rig {
         self.begin(seat, words);
         for _ in 0..1_000_000 {
             if !self.seats[seat as usize].is_busy {
-                return String::from_utf8_lossy(&self.seats[seat as usize].out).into();
+                let out = &self.seats[seat as usize].out;
+                return String::from_utf8_lossy(out.first(out.end())).into();
             }
             self.step(1);
         }

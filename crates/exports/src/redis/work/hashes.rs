@@ -1,6 +1,6 @@
 //! Hashes.
 
-use super::{PIECE, Stage};
+use super::{FIRST, PIECE, Stage};
 use crate::redis::command::Command;
 use crate::redis::database::Refusal;
 use crate::redis::job::{Job, Next};
@@ -68,6 +68,7 @@ impl<'a> Stage<'a> {
     /// A piece of the reply at a time.
     pub(super) fn hmget(&mut self, job: &mut Job) -> Result<Next, Refusal> {
         let packed = self.hash()?;
+        let most = if job.next == 0 { FIRST } else { PIECE };
         if job.next == 0 {
             resp::array(self.out, self.args.len() - 2);
         }
@@ -75,15 +76,15 @@ impl<'a> Stage<'a> {
             resp::bulk_or_null(self.out, field(packed, self.args.get(2)));
             return Ok(Next::End);
         }
-        let (mut fields, before) = (Fields::of(packed), self.out.len());
+        let (mut fields, before) = (Fields::of(packed), self.out.end());
         for name in self.args.from(2 + job.next) {
             let value = fields.find(name).map(|i| fields.all[i].1);
             resp::bulk_or_null(self.out, value);
             job.next += 1;
-            if self.out.len() - job.reply > MAX_REPLY {
+            if self.out.end() - job.reply > MAX_REPLY as u64 {
                 return Err(Refusal::TooLong);
             }
-            if self.out.len() - before > PIECE {
+            if self.out.end() - before > most {
                 return Ok(Next::Later);
             }
         }

@@ -79,8 +79,8 @@ impl<'a> Stage<'a> {
     }
 
     fn begin_clear(&self, job: &mut Job, key: &[u8], count: u64) {
-        job.text.clear();
-        job.text.extend_from_slice(key);
+        job.key.clear();
+        job.key.extend_from_slice(key);
         job.from.clear();
         member_key(key, b"", &mut job.from);
         job.left = count;
@@ -107,7 +107,7 @@ impl<'a> Stage<'a> {
                 _ => Ok(Next::Get),
             };
         }
-        let key = std::mem::take(&mut job.text);
+        let key = std::mem::take(&mut job.key);
         let mut start = Vec::new();
         member_key(&key, b"", &mut start);
         let mut found = 0;
@@ -127,7 +127,7 @@ impl<'a> Stage<'a> {
             let left = Value::Sorted(job.left);
             job.put(|to| main_key(&key, to), |to| left.store(to));
         }
-        job.text = key;
+        job.key = key;
         job.stage = CLEAR + 1;
         Ok(Next::Write)
     }
@@ -152,8 +152,7 @@ impl<'a> Stage<'a> {
     pub(super) fn scan(&mut self, job: &mut Job) -> Result<Next, Refusal> {
         match job.stage {
             0 => self.begin_scan(job),
-            1 => self.scan_some(job),
-            _ => self.give_text(job),
+            _ => self.scan_some(job),
         }
     }
 
@@ -214,8 +213,8 @@ impl<'a> Stage<'a> {
         resp::array(self.out, 2);
         resp::bulk(self.out, cursor.to_string().as_bytes());
         resp::array(self.out, job.count as usize);
-        job.stage = 2;
-        self.give_text(job)
+        self.out.append(&mut job.text);
+        Ok(Next::End)
     }
 
     fn scan_all(&self, job: &mut Job) -> Next {

@@ -1,6 +1,6 @@
 //! Sorted sets.
 
-use super::{NOT_AN_INTEGER, PIECE, SYNTAX, Stage};
+use super::{NOT_AN_INTEGER, SYNTAX, Stage};
 use crate::redis::database::Refusal;
 use crate::redis::job::{Job, Next};
 use crate::redis::mail::MAX_REPLY;
@@ -129,9 +129,6 @@ impl<'a> Stage<'a> {
 
     /// ZRANGEBYSCORE key min max [WITHSCORES] [LIMIT offset count].
     pub(super) fn zrange(&mut self, job: &mut Job) -> Result<Next, Refusal> {
-        if job.stage == 2 {
-            return self.give_text(job);
-        }
         let range = Range::of(self.args)?;
         let key = self.args.get(1);
         if job.stage == 0 {
@@ -180,16 +177,8 @@ impl<'a> Stage<'a> {
             return Ok(range.scan(job));
         }
         resp::array(self.out, job.count as usize * if range.scores { 2 } else { 1 });
-        job.stage = 2;
-        self.give_text(job)
-    }
-
-    /// Gives a piece of the text that was put together.
-    pub(super) fn give_text(&mut self, job: &mut Job) -> Result<Next, Refusal> {
-        let end = job.text.len().min(job.next + PIECE);
-        self.out.extend_from_slice(&job.text[job.next..end]);
-        job.next = end;
-        Ok(if end == job.text.len() { Next::End } else { Next::Later })
+        self.out.append(&mut job.text);
+        Ok(Next::End)
     }
 }
 

@@ -37,7 +37,7 @@ impl<'a> Stage<'a> {
             };
             resp::bulk_or_null(self.out, value);
         }
-        if self.out.len() - job.reply > MAX_REPLY {
+        if self.out.end() - job.reply > MAX_REPLY as u64 {
             return Err(Refusal::TooLong);
         }
         Ok(if self.next_keys(job) { Next::Get } else { Next::End })
