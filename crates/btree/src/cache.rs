@@ -8,7 +8,7 @@
 //!
 //! All memory is taken when the cache is made.
 
-use port::Buffer;
+use port::{Buffer, lazy};
 
 use crate::page::{Bytes, Edit, PAGE_BYTES, View};
 
@@ -104,7 +104,10 @@ impl Cache {
             next: NONE,
             waiters: (NONE, NONE),
         };
-        let frames = Buffer::carve(count, PAGE_BYTES).ok()?.into_iter().map(frame).collect();
+        let buffers = Buffer::carve(count, PAGE_BYTES).ok()?;
+        let tables = count * size_of::<(Frame, u32)>() + Table::size(count) * size_of::<Entry>();
+        lazy::ask_for(tables as u64, "the cache").ok()?;
+        let frames = buffers.into_iter().map(frame).collect();
         Some(Cache {
             frames,
             table: Table::new(count),
@@ -371,8 +374,13 @@ struct Table {
 const VACANT: u64 = u64::MAX;
 
 impl Table {
+    /// Entries of one for so many pages.
+    fn size(count: usize) -> usize {
+        (2 * count).next_power_of_two()
+    }
+
     fn new(count: usize) -> Table {
-        let size = (2 * count).next_power_of_two();
+        let size = Table::size(count);
         let vacant = Entry { page: VACANT, frame: NONE };
         Table { entries: vec![vacant; size].into(), shift: 64 - size.trailing_zeros() }
     }

@@ -25,7 +25,7 @@ use device::hosted::{Bell, Hosted, HostedError, HostedOptions, Queue};
 use device::realtime::Clock;
 use device::{Device, Link};
 use exports::nbd::{ListenAddr, StopHandle};
-use exports::redis::{Options, Server, Sync};
+use exports::redis::{OpenError, Options, ServeError, Server, Sync};
 use measure::units;
 use port::{BLOCK_BYTES, BlockDone, BlockReq, Shape, Time};
 use serde_json::json;
@@ -350,9 +350,10 @@ impl Serving<'_> {
     }
 }
 
-fn unusable_if_foreign(config: &DriveConfig, e: exports::redis::ServeError) -> Error {
+fn unusable_if_foreign(config: &DriveConfig, e: ServeError) -> Error {
     match e {
-        exports::redis::ServeError::Open(e) => unusable(config, e),
+        ServeError::Open(e @ OpenError::Memory(_)) => failed(e),
+        ServeError::Open(e) => unusable(config, e),
         e => failed(e),
     }
 }

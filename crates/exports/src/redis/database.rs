@@ -23,9 +23,10 @@
 use std::collections::VecDeque;
 
 use btree::{Error as TreeError, Outcome, PageStore, Sink, Tree, Write};
-use port::Time;
+use port::{OutOfMemory, Time, lazy};
 use thiserror::Error;
 
+use super::client::Client;
 use super::command::{Command, Found};
 use super::job::{Common, Cursors, Job, Next, State};
 use super::locks::Locks;
@@ -47,6 +48,10 @@ const FIRST: u64 = 64 << 10;
 /// What an operation, a stage and a lock take.
 const OPERATION: u64 = 512;
 const LOCK: u64 = 8;
+
+/// Memory that a server takes beside the places of clients before it has any,
+/// about and at most, in bytes.
+const SPARE: u64 = 2 << 20;
 
 /// Why a command is answered with an error.
 #[derive(Clone, Debug, Error)]
@@ -80,6 +85,9 @@ pub enum OpenError {
     /// It holds something else.
     #[error("the store holds keys of something else than this server: take another drive")]
     Foreign,
+    /// There is no memory for so many clients.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
 }
 
 /// How far a command is.
@@ -137,6 +145,8 @@ impl<S: PageStore> Database<S> {
             tree.put(0, FORMAT_KEY, FORMAT, &mut look)?;
             wait(&mut tree, &mut look)?;
         }
+        let each = size_of::<(Mail, Job, Option<Client>, u32)>();
+        lazy::ask_for((seats * each) as u64 + SPARE, "the places of clients")?;
         Ok(Database {
             tree,
             inbox: Inbox {

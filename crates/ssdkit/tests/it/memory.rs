@@ -157,3 +157,41 @@ fn where_memory_ends_is_an_error() {
         }
     }
 }
+
+/// However little address space there is, a server of keys serves or says why
+/// not.
+#[test]
+fn where_memory_ends_a_server_of_keys_says_so() {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.sock");
+    let mut served = 0;
+    for limit in (80_000..400_000).step_by(600) {
+        let mut child = Command::new("sh")
+            .args(["-c", "ulimit -v $0; exec \"$@\"", &limit.to_string()])
+            .args([env!("CARGO_BIN_EXE_ssdkit"), "serve", "mem:null,size=16M", "--redis"])
+            .arg(&path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+        let answer = UnixStream::connect(&path).and_then(|mut client| {
+            client.write_all(b"PING\r\n")?;
+            client.read_exact(&mut [0; 7])
+        });
+        let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+        let out = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&out.stderr);
+        let code = if answer.is_ok() { 0 } else { 1 };
+        assert_eq!(out.status.code(), Some(code), "{limit} KiB: {text}");
+        assert_eq!(text.starts_with("ssdkit: "), code == 1, "{limit} KiB: {text}");
+        served += u32::from(code == 0);
+        if served == 3 {
+            return;
+        }
+    }
+    panic!("it never serves");
+}
