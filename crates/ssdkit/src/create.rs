@@ -19,11 +19,12 @@ use crate::drive::file::{file_error, header, is_drive_file};
 use crate::drive::{DriveConfig, MemorySpec, Target};
 use crate::error::Error;
 use crate::memory;
-use crate::snapshot::check_new;
+use crate::snapshot::{check_name, check_new};
 use crate::stack::{Stack, new_device};
 
 /// Makes the drive, and tells `out` what it is.
 pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
+    check_name(&args.file)?;
     let config = spec(args)?.resolve()?;
     // What no target can work on is no drive.
     match config.spec.target {

@@ -65,8 +65,18 @@ pub fn save<M: Backing>(
     drivefile::save(Path::new(path), &header, chunks, medium).map_err(|e| file_error(path, e))
 }
 
+/// Whether it is a name that a file can have.
+pub fn check_name(path: &str) -> Result<(), Error> {
+    if path.is_empty() {
+        let text = "the name of the drive file is empty: name a file, for example drive.ssd";
+        return Err(Error::Usage(text.into()));
+    }
+    Ok(())
+}
+
 /// Whether a drive can be saved there: found out before hours of aging.
 pub fn check_new(path: &str) -> Result<(), Error> {
+    check_name(path)?;
     match std::fs::symlink_metadata(path) {
         Ok(_) => Err(file_error(path, drivefile::FileError::Exists { path: path.into() })),
         Err(_) => {

@@ -21,9 +21,11 @@ impl Place {
         self.0.path().join(name)
     }
 
+    /// Runs a command; `''` is an empty word.
     fn run(&self, line: &str) -> Output {
+        let words = line.split_whitespace().map(|word| if word == "''" { "" } else { word });
         Command::new(env!("CARGO_BIN_EXE_ssdkit"))
-            .args(line.split_whitespace())
+            .args(words)
             .current_dir(self.0.path())
             .output()
             .unwrap()
@@ -303,6 +305,8 @@ fn what_cannot_be_made_is_refused() {
         ("create a --profile ref --size 64M unreadable=8", 2, "unreadable must be 0"),
         ("create a --profile ref --size 64M --cache none", 2, "volatile or protected"),
         ("create full --profile ref --size 64M", 2, "exists already"),
+        ("create '' --profile ref --size 64M", 2, "the name of the drive file is empty"),
+        ("create '' --profile ref --size 64M --force", 2, "the name of the drive file is empty"),
         ("create folder --profile ref --size 64M --force", 2, "a directory"),
         ("create full --profile ref --size 64M --force", 2, "replaces nothing else"),
         ("create a --profile null --size 99999T", 2, "take a smaller size"),
