@@ -368,8 +368,17 @@ fn served(args: &BenchArgs, address: &NbdAddress, watch: &mut Watch) -> Result<O
     let measured = bench.measure(&mut driver, &mut load)?;
     let measured = bench.read_back(&mut driver, measured)?;
     driver.close()?;
+    let may_be_old = measured.tally.wrong > 0 && args.precondition() == Precondition::None;
     let drive = json!({ "name": args.drive.to_string(), "size_bytes": shape.bytes });
-    Ok(bench.outcome(measured, steady, drive.clone(), drive))
+    let mut outcome = bench.outcome(measured, steady, drive.clone(), drive);
+    if may_be_old && let Some(problem) = &mut outcome.problem {
+        // Whether it was used its server does not tell.
+        problem.push_str(
+            ". --verify knows only what it wrote: if this drive was used before, that is why; add \
+             --precondition seq, which writes over all of it",
+        );
+    }
+    Ok(outcome)
 }
 
 /// The drive in one line.

@@ -69,6 +69,28 @@ fn a_served_drive_keeps_what_is_written() {
     assert!(!path.exists(), "the socket is removed");
 }
 
+/// What it did not write itself a verification calls wrong; then it says what to
+/// do about it.
+#[test]
+fn verifying_a_used_drive_says_why_it_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ssd.sock");
+    let at = path.to_str().unwrap();
+    let server = Server::start("mem:null,size=16M", at);
+    let line = |more: &str| format!("nbd:{at} --rw randrw --ios 4k --verify --destroy {more}");
+    bench(&line(""));
+    let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+        .arg("bench")
+        .args(line("").split_whitespace())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{text}");
+    assert!(text.contains("used before") && text.contains("--precondition seq"), "{text}");
+    bench(&line("--precondition seq"));
+    server.stop(Signal::TERM);
+}
+
 #[test]
 fn an_interrupt_ends_it_cleanly() {
     let dir = tempfile::tempdir().unwrap();
