@@ -293,3 +293,25 @@ fn a_call_takes_a_slice_of_work() {
         assert!(most > 0 && most <= SLICE + bytes + (128 << 10), "{most} by {:?}", words[0]);
     }
 }
+
+/// A command that has much to give begins with little of it, so that a hundred
+/// of them that come together hold nobody up.
+#[test]
+fn what_begins_takes_little_at_once() {
+    let mut rig = Rig::new(1);
+    let (value, times) = (vec![b'x'; 60_000], 300);
+    assert_eq!(rig.ask(0, &[b"HSET", b"hash", b"f", &value]), ":1\r\n");
+    let mut words = vec![&b"HMGET"[..], b"hash"];
+    words.extend((0..times).map(|_| &b"f"[..]));
+    rig.seats[0].most = 0;
+    rig.begin(0, &words);
+    let first = rig.seats[0].most;
+    assert!(rig.seats[0].is_busy && first <= 4 * FIRST, "{first} bytes");
+    while rig.seats[0].is_busy {
+        rig.step(1);
+    }
+    assert_eq!(
+        rig.seats[0].out.len(),
+        "*300\r\n".len() + times * ("$60000\r\n\r\n".len() + 60_000)
+    );
+}
