@@ -427,11 +427,14 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
             self.write_home();
             self.move_tail();
         }
-        let has = |phase| self.records.iter().any(|record| record.phase == phase);
+        // A record behind one that is still being written gains nothing yet.
+        let mut phases = self.records.iter().map(|record| record.phase);
+        let next = phases.find(|phase| matches!(phase, Phase::Journal | Phase::Written));
+        let done = self.records.front().is_some_and(|record| record.phase == Phase::Done);
         // Slots of batches that are done are wanted when half are in use.
-        let written = has(Phase::Written)
+        let written = next == Some(Phase::Written)
             || matches!(self.rooting, Some((_, true)))
-            || (self.records.len() as u64 >= SLOTS / 2 && has(Phase::Done));
+            || (self.records.len() as u64 >= SLOTS / 2 && done);
         let wanted = (written && self.failed.is_none()) || !self.asked.is_empty();
         if wanted && !self.flushing && self.blocks.room() > 4 {
             self.flushes += 1;

@@ -2,8 +2,8 @@
 
 use crate::common::blocks::{self, BLOCKS, IN_PLACE, InPlace};
 use crate::common::{MemoryDrive, no_fuse};
-use btree::{InPlaceConfig, InPlaceStore, Inline, StoreError};
-use port::Time;
+use btree::{InPlaceConfig, InPlaceStore, Inline, PageStore, StoreDone, StoreError};
+use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Shape, Status, Time};
 
 #[test]
 fn it_is_a_map() {
@@ -50,4 +50,77 @@ fn wrong_drives_are_refused() {
     let shape = drive.shape;
     let opened = InPlaceStore::open(Inline(drive), shape, IN_PLACE, Time::ZERO);
     assert!(matches!(opened.err(), Some(StoreError::Unusable(_))));
+}
+
+/// A drive that does all at once but the first write of blocks when it is told
+/// to hold one: that takes long.
+struct Holds {
+    holds: bool,
+    held: Option<BlockReq>,
+    done: Vec<BlockDone>,
+    flushes: u64,
+}
+
+/// When the write that was held is done.
+const LATE: Time = Time(1_000_000);
+
+impl Holds {
+    fn done(&mut self, at: Time, req: BlockReq) {
+        let BlockReq { id, op, buffer, .. } = req;
+        self.done.push(BlockDone { id, op, status: Status::SUCCESS, at, buffer });
+    }
+}
+
+impl Port for Holds {
+    type Cmd = BlockReq;
+    type Done = BlockDone;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
+        while let Some(req) = cmds.pop() {
+            self.flushes += u64::from(req.op == BlockOp::Flush);
+            if req.op == BlockOp::Write && std::mem::take(&mut self.holds) {
+                self.held = Some(req);
+            } else {
+                self.done(now, req);
+            }
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        self.done.first().map(|done| done.at).or(self.held.as_ref().map(|_| LATE))
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        if to >= LATE
+            && let Some(req) = self.held.take()
+        {
+            self.done(LATE, req);
+        }
+        for one in self.done.drain(..) {
+            done.put(|| one);
+        }
+    }
+}
+
+#[test]
+fn a_record_behind_one_that_takes_long_is_not_flushed_again_and_again() {
+    let shape = Shape { bytes: BLOCKS * 4096, kept: 4096, max_bytes: 1 << 20, depth: 64 };
+    let drive = Holds { holds: false, held: None, done: Vec::new(), flushes: 0 };
+    let mut store = InPlaceStore::create(Inline(drive), shape, IN_PLACE, Time::ZERO).unwrap();
+    let before = store.drive_mut().0.flushes;
+    store.drive_mut().0.holds = true;
+    store.write(1, &[5], &mut |_, to| to.fill(1));
+    store.write(2, &[6], &mut |_, to| to.fill(2));
+    let (mut done, mut written) = (Ring::new(8), Vec::new());
+    for _ in 0..1000 {
+        let Some(at) = store.next_event() else { break };
+        store.poll(at, &mut done);
+        while let Some(one) = done.pop() {
+            let StoreDone::Write { id, result } = one else { panic!("{one:?}") };
+            assert_eq!(result, Ok(()));
+            written.push(id);
+        }
+    }
+    assert_eq!(written, [1, 2], "both are written");
+    assert!(store.drive_mut().0.flushes - before < 8, "{}", store.drive_mut().0.flushes);
 }
