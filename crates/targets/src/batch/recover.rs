@@ -372,7 +372,9 @@ impl<D: OpenChannel> Batch<D> {
         self.checkpoint.record = Checkpoint { number, before, detours, ..record.clone() };
         self.log.held = true;
         self.write_record(self.now);
-        let is_over = |target: &Batch<D>| !target.checkpoint.is_at_work() || target.fault.is_some();
+        // A checkpoint may begin then. It waits for the log.
+        let is_over =
+            |target: &Batch<D>| target.checkpoint.number == number || target.fault.is_some();
         self.run_until(is_over)?;
         self.log.held = false;
         // So that detours do not gather.

@@ -61,6 +61,33 @@ fn log_writes_may_fail_as_often_as_there_are_forward_links() {
     }
 }
 
+/// Where none of the places for the next row can be written, a start names others,
+/// though there are so many rows that a checkpoint is due.
+#[test]
+fn a_start_that_names_other_places_waits_for_no_checkpoint() {
+    for links in 1..=3 {
+        let mut setup = Setup::small(u64::from(links));
+        (setup.config.forward_links, setup.config.log_rows) = (links, 4);
+        let mut world = World::new(setup.filled(50), ram);
+        let mut run = world.power_on(LONG).unwrap();
+        for i in 0..40 {
+            run.write(&mut world, &[i, i + 1]);
+            run.drain(&mut world);
+        }
+        world.fail_log.set(links);
+        run.write(&mut world, &[1, 2, 3]);
+        run.drain(&mut world);
+        assert_eq!(run.failed, [Status::WRITE_FAULT]);
+        world.power_off(run);
+        let mut run = world.try_power_on(LONG).expect("it starts").unwrap();
+        world.check(&mut run);
+        run.write(&mut world, &[7, 8]);
+        run.drain(&mut world);
+        assert_eq!((run.failed.len(), run.target.fault()), (0, None));
+        world.power_off(run);
+    }
+}
+
 fn rule(operation: Operation, probability: f64, count: u64) -> FaultRule {
     let trigger = Trigger { probability, count: Some(count), ..Trigger::default() };
     FaultRule { operation, trigger, status: None, permanent: false, place: None }
