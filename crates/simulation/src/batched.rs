@@ -84,12 +84,17 @@ impl Drive {
             groups: 1 + rng.below(2) as u32,
             pus: 1 + rng.below(2) as u32,
             chunks: 24 + rng.below(8) as u32,
-            pages: 4 + rng.below(5) as u32,
+            pages: 4 + rng.below(10) as u32,
             planes: 1 + rng.below(2) as u32,
             page_bytes: if rng.below(2) == 0 { 4096 } else { 8192 },
         };
-        let of = |chunks: u32| Geometry::new(Dimensions { chunks, ..dimensions });
-        let of = |chunks: u32| of(chunks).expect("the ranges are those of a geometry");
+        // So many more chunks and rows, so that there is room for anything.
+        let of = |more: u32| {
+            let Dimensions { chunks, pages, .. } = dimensions;
+            let (chunks, pages) = (chunks + 4 * more, pages + more / 4);
+            let larger = Geometry::new(Dimensions { chunks, pages, ..dimensions });
+            larger.expect("the ranges are those of a geometry")
+        };
         let (batches, log_rows) = (1 + rng.below(6) as usize, 4 + rng.below(12));
         let max_pages = if rng.below(3) == 0 { 40 } else { 12 };
         let links = 1 + rng.below(3) as u32;
@@ -102,11 +107,11 @@ impl Drive {
             forward_links: links,
             ..BatchConfig::for_geometry(geometry, 0.1)
         };
-        let mut chunks = dimensions.chunks;
-        while config(&of(chunks)).capacity(&of(chunks)) < 64 {
-            chunks += 4;
+        let mut more = 0;
+        while config(&of(more)).capacity(&of(more)) < 64 {
+            more += 1;
         }
-        setup.geometry = of(chunks);
+        setup.geometry = of(more);
         let mut config = config(&setup.geometry);
         let fill = 50 + rng.below(51);
         config.pages = (config.capacity(&setup.geometry) * fill / 100).max(1);

@@ -57,6 +57,7 @@ fn open<M: Medium>(
         match e {
             BatchError::Range { .. }
             | BatchError::Capacity { .. }
+            | BatchError::Small { .. }
             | BatchError::Cache { .. }
             | BatchError::Unreadable(_)
             | BatchError::Row(_)

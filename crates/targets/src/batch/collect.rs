@@ -229,8 +229,7 @@ impl<D: OpenChannel> Batch<D> {
             return found;
         }
         let best = self.least(0..self.space.chunks.len())?;
-        let (gain, size) = (2 * self.geometry.row_blocks(), self.geometry.chunk_blocks());
-        let most = size.saturating_sub(gain);
+        let (most, size) = (self.layout.most_valid, self.geometry.chunk_blocks());
         if self.garbage.valid(best) > most {
             return None;
         }

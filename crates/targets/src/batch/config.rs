@@ -71,7 +71,9 @@ impl BatchConfig {
     pub fn capacity(&self, geometry: &Geometry) -> u64 {
         let layout = Layout::of(geometry, self);
         let chunks = chunks_of(geometry).saturating_sub(layout.overhead);
-        let blocks = chunks * u64::from(geometry.chunk_blocks()) * 15 / 16;
+        // So that of so many chunks one is always worth to be collected.
+        let blocks = (chunks * u64::from(geometry.chunk_blocks()) * 15 / 16)
+            .min(chunks * u64::from(layout.most_valid));
         let tables = (table_pages(geometry, blocks) * 9).div_ceil(8);
         blocks.saturating_sub(tables)
     }
@@ -93,6 +95,10 @@ impl BatchConfig {
         let n = u64::from(self.collectors);
         range("collectors", n, (1..=16).contains(&n), "1 to 16")?;
         let capacity = self.capacity(geometry);
+        let one = BatchConfig { pages: 1, ..*self };
+        if one.capacity(geometry) == 0 {
+            return Err(Layout::of(geometry, &one).too_small(geometry, &one));
+        }
         if self.pages == 0 || self.pages > capacity {
             return Err(BatchError::Capacity { pages: self.pages, capacity });
         }
@@ -122,14 +128,32 @@ fn table_pages(geometry: &Geometry, lpids: u64) -> u64 {
     map + map.div_ceil(512) + garbage + garbage.div_ceil(512) + wear
 }
 
+/// Chunks that rows of log for the host's batches may take below the reserve.
+const HOST_LOG: usize = 2;
+
+/// Rows that a victim costs beside those of its pages: in the log, which two
+/// rows of it tell of, and in checkpoints, which these bring nearer.
+fn victim_rows(geometry: &Geometry, config: &BatchConfig) -> u32 {
+    let tables = table_pages(geometry, 1).div_ceil(u64::from(geometry.row_blocks()));
+    1 + (2 * (1 + tables)).div_ceil(config.log_rows.max(1)) as u32
+}
+
 /// What follows from geometry and set-up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     pub user_lanes: usize,
     pub side_lanes: usize,
     pub log_lanes: usize,
-    /// Free chunks that the host's writes leave to collection, tables and log.
+    /// No chunk is opened for the host's pages while no more than so many are
+    /// free.
     pub reserve: usize,
+    /// Nor is any of the host's batches let in while no more than so many are: a
+    /// batch takes a row of the log, too, so that without this small ones would
+    /// take all that is left to collection, tables and log.
+    pub floor: usize,
+    /// Most valid blocks of a chunk that is worth to be collected: more than what
+    /// that costs is free then.
+    pub most_valid: u32,
     /// Chunks that never hold data that counts: open, pinned by the log, or in
     /// reserve.
     pub overhead: u64,
@@ -155,7 +179,9 @@ impl Layout {
         // What a checkpoint writes at once.
         let tables = table_pages(geometry, config.pages).min(2 * wanted_slots as u64);
         let tables = tables.div_ceil(u64::from(geometry.chunk_blocks())) as usize;
-        let reserve = 2 * config.collectors as usize + 2 * side_lanes + log_lanes + tables + 2;
+        let cost = victim_rows(geometry, config);
+        let floor = 2 * config.collectors as usize + 2 * side_lanes + log_lanes + tables + 2;
+        let reserve = floor + HOST_LOG;
         let open = user_lanes + 2 * side_lanes;
         let least = config.max_pages as usize + 128 * config.collectors as usize + 16;
         Layout {
@@ -163,6 +189,8 @@ impl Layout {
             side_lanes,
             log_lanes,
             reserve,
+            floor,
+            most_valid: geometry.chunk_blocks().saturating_sub(cost * geometry.row_blocks()),
             overhead: (reserve + open) as u64 + pinned,
             least_slots: least.min(pages_for(config.pages as usize)),
             wanted_slots,
@@ -171,6 +199,18 @@ impl Layout {
 
     pub fn cache_slots(&self) -> usize {
         self.wanted_slots
+    }
+
+    /// What a drive would have that has room for anything.
+    fn too_small(&self, geometry: &Geometry, config: &BatchConfig) -> BatchError {
+        let slots = 2 * u64::from(SLOT_CHUNKS);
+        BatchError::Small {
+            chunks: u64::from(geometry.total_pus()) * u64::from(geometry.chunks()),
+            rows: geometry.chunk_blocks() / geometry.row_blocks(),
+            // More of them have more lanes.
+            enough_chunks: (self.overhead + slots) * 3 / 2 + 8,
+            enough_rows: victim_rows(geometry, config) + 2,
+        }
     }
 }
 
@@ -205,6 +245,20 @@ pub enum BatchError {
         pages: u64,
         /// What there is room for.
         capacity: u64,
+    },
+    /// No room for anything.
+    #[error(
+        "{chunks} chunks of {rows} rows are too small: {enough_chunks} of {enough_rows} would do"
+    )]
+    Small {
+        /// What there is.
+        chunks: u64,
+        /// And of how many rows.
+        rows: u32,
+        /// What would do.
+        enough_chunks: u64,
+        /// And of how many rows.
+        enough_rows: u32,
     },
     /// The cache of MAP pages is too small.
     #[error("a cache of {bytes} bytes is too small: batches need {least} (cache_bytes)")]

@@ -230,7 +230,8 @@ impl<D: OpenChannel> Batch<D> {
     }
 
     /// Whether the host's stream has room for a batch and for those that were
-    /// let in and have no places yet, and the log is not too long.
+    /// let in and have no places yet, there are chunks for their records, and the
+    /// log is not too long.
     fn has_room(&self, id: u32) -> bool {
         let row = self.geometry.row_blocks() as usize;
         let rows = |write: &Write| (write.entries.len().div_ceil(row) * row) as u64;
@@ -238,7 +239,8 @@ impl<D: OpenChannel> Batch<D> {
         let users = &self.writes[..self.config.batches];
         let waiting: u64 = users.iter().filter(waits).map(rows).sum();
         let need = waiting + rows(&self.writes[id as usize]);
-        self.space.room(Stream::User, self.layout.reserve) >= need
+        self.space.free() > self.layout.floor
+            && self.space.room(Stream::User, self.layout.reserve) >= need
             && (self.log.live.len() as u64) < 4 * self.config.log_rows
     }
 

@@ -260,34 +260,39 @@ fn a_page_of_the_map_that_cannot_be_read_takes_only_its_pages_along() {
 /// Its pages lie in most chunks: these are collected all the same.
 #[test]
 fn a_page_of_the_map_that_cannot_be_read_takes_no_chunk_out_of_use() {
-    let (mut world, mut values) = written(Setup::small(31).filled(80), 300);
+    let met = (31..43).filter(|&seed| collects_around_a_page_of_the_map(seed)).count();
+    assert!(met > 0, "the log names them all");
+}
+
+/// False where the log names the page, so that the start makes it anew.
+fn collects_around_a_page_of_the_map(seed: u64) -> bool {
+    let dim = Dimensions { chunks: 40, ..Setup::small(seed).dim };
+    let (mut world, mut values) = written(Setup::of(dim, seed).filled(55), 300);
     let mut run = world.power_on(LONG).unwrap();
     checkpoint(&mut run, &mut values);
     checkpoint(&mut run, &mut values);
     world.power_off(run);
-    let mut met = 0;
-    for number in 1..values.len() as u64 / 512 {
-        let mut table = blocks(&mut world);
-        table.retain(|(_, tag)| tag.id >> 56 == 1 && tag.id & 0xffff == number);
-        let newest = table.into_iter().max_by_key(|(_, tag)| tag.seq).unwrap();
-        damage(&mut world, [newest.0]);
-        let mut run = world.power_on(LONG).unwrap();
-        if run.target.recovery().rebuilt == 0 {
-            while run.target.counters().repaired == 0 {
-                churn(&mut run, &mut values, 10, |lpid| lpid / 512 != number);
-                assert!(run.target.counters().batches < 5000, "{}", run.state());
-            }
-            met += 1;
-        }
-        run.with_medium(|medium| medium.set_rules(&[], 5).unwrap());
-        churn(&mut run, &mut values, 300, |_| true);
-        assert_eq!((run.target.fault(), run.target.counters().lost), (None, 1));
-        assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new());
-        run.target.verify(&world.void).unwrap();
+    let mut table = blocks(&mut world);
+    table.retain(|(_, tag)| tag.id >> 56 == 1 && tag.id & 0xffff == 1);
+    let newest = table.into_iter().max_by_key(|(_, tag)| tag.seq).unwrap();
+    damage(&mut world, [newest.0]);
+    let mut run = world.power_on(LONG).unwrap();
+    if run.target.recovery().rebuilt > 0 {
         world.power_off(run);
+        return false;
     }
-    assert!(met > 0, "the log names them all");
+    while run.target.counters().repaired == 0 {
+        churn(&mut run, &mut values, 10, |lpid| lpid / 512 != 1);
+        assert!(run.target.counters().batches < 5000, "{}", run.state());
+    }
+    run.with_medium(|medium| medium.set_rules(&[], 5).unwrap());
+    churn(&mut run, &mut values, 300, |_| true);
+    assert_eq!((run.target.fault(), run.target.counters().lost), (None, 1));
+    assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new());
+    run.target.verify(&world.void).unwrap();
+    world.power_off(run);
     is_whole(&mut world, &values);
+    true
 }
 
 /// A page of MAP that the log does not name, so that no start looks at it.
@@ -520,7 +525,7 @@ fn a_row_of_the_log_that_cannot_be_read_is_an_error_at_the_start_or_not_needed()
 /// One after the other, each chunk that was written cannot be read.
 #[test]
 fn no_chunk_that_cannot_be_read_takes_more_along_than_itself() {
-    let (mut world, mut values) = written(Setup::small(12).filled(60), 100);
+    let (mut world, mut values) = written(Setup::small(12).filled(76), 100);
     let (geometry, chunks) = (world.geometry, world.chunks.clone());
     let (mut lost, mut stayed) = (0, 0);
     for index in (0..chunks.len()).filter(|&index| chunks[index].programmed > 0) {

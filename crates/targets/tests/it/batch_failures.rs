@@ -169,7 +169,8 @@ fn failures_are_met() {
 #[test]
 fn without_room_batches_are_refused() {
     let mut setup = Setup::small(6);
-    setup.config.forward_links = 8;
+    // One at a time: behind one that is refused there may be room for another.
+    (setup.config.forward_links, setup.config.batches) = (8, 1);
     let mut setup = setup.filled(90);
     setup.rules = vec![rule(Operation::Write, 0.004, u64::MAX)];
     let mut world = World::new(setup, ram);

@@ -4,7 +4,7 @@
 use crate::batch_world::{BLOCK, Random, Run, Setup, World, batch_buffer};
 use device::Device;
 use faults::{Access, FaultyMedium, MediumFault, MediumRule, Span, Trigger};
-use flash::{Chunk, ChunkState, Dimensions, Geometry, Medium, Moved, Profile, RamMedium};
+use flash::{Chunk, ChunkState, Dimensions, Geometry, Medium, Moved, Profile, RamMedium, Timing};
 use port::{BatchOp, BatchReq, Buffer, Desc, Port, Ring, Status, Time};
 use targets::batch::BatchError;
 use targets::{Batch, BatchConfig};
@@ -246,6 +246,48 @@ fn a_full_drive_goes_on() {
     let mut run = world.power_on(LONG).unwrap();
     world.check(&mut run);
     world.power_off(run);
+}
+
+/// Batches that fit into their rows of the log take no other room, and must not
+/// take what collection and tables need.
+#[test]
+fn small_batches_leave_room_to_collection() {
+    let dim = Dimensions { groups: 2, pus: 2, chunks: 24, pages: 8, planes: 2, page_bytes: 4096 };
+    let mut setup = Setup::of(dim, 3);
+    (setup.config.forward_links, setup.config.log_rows) = (1, 8);
+    let mut world = World::new(setup.filled(90), ram);
+    let mut random = Random(3);
+    let pages = world.setup.config.pages;
+    for _ in 0..6 {
+        let mut run = world.power_on(LONG).unwrap();
+        for _ in 0..400 {
+            let lpid = random.below(pages);
+            let done = run.ask(BatchOp::WriteBatch, 0, batch_buffer(&[lpid], &[lpid], 8));
+            assert_eq!((done.status, run.target.fault()), (Status::SUCCESS, None));
+        }
+        world.power_off(run);
+    }
+}
+
+/// What is said to be enough is.
+#[test]
+fn a_drive_that_is_too_small_is_told_what_would_do() {
+    for (chunks, pages, log_rows) in [(24, 3, 4), (9, 64, 16), (5, 3, 8), (24, 2, 12), (2, 1, 4)] {
+        let dim = Dimensions { groups: 1, pus: 2, chunks, pages, planes: 2, page_bytes: 4096 };
+        let small = Setup::small(1).config;
+        let config = BatchConfig { pages: 1, log_rows, ..small };
+        let open = |dim| {
+            let geometry = Geometry::new(dim).unwrap();
+            let device = Device::new(&geometry, &Timing::default(), ram(&geometry)).unwrap();
+            Batch::open(device, config, Time::ZERO).map(drop)
+        };
+        let Err(BatchError::Small { enough_chunks, enough_rows, .. }) = open(dim) else {
+            panic!("it is not too small: {chunks} chunks of {pages} rows");
+        };
+        let chunks = chunks.max(enough_chunks.div_ceil(2) as u32);
+        let dim = Dimensions { chunks, pages: pages.max(enough_rows), ..dim };
+        assert_eq!(open(dim), Ok(()), "{dim:?}");
+    }
 }
 
 /// A batch waits since the log is too long, and the checkpoint that will let it

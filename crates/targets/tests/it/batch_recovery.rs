@@ -178,7 +178,7 @@ fn every_event<M: PowerCut>(setup: Setup, medium: impl Fn(&Geometry) -> M + Copy
 }
 
 fn tiny() -> Setup {
-    let dim = Dimensions { groups: 2, pus: 1, chunks: 30, pages: 4, planes: 2, page_bytes: 4096 };
+    let dim = Dimensions { groups: 2, pus: 1, chunks: 30, pages: 6, planes: 2, page_bytes: 4096 };
     let mut setup = Setup::of(dim, 3);
     setup.config.log_rows = 4;
     setup.config.max_pages = 20;

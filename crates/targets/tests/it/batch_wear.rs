@@ -126,7 +126,7 @@ impl Rig {
 #[test]
 fn data_that_age_are_written_anew() {
     for tended in [false, true] {
-        let mut rig = Rig::new(&forgetful(), 60);
+        let mut rig = Rig::new(&forgetful(), 76);
         assert_eq!(rig.unreadable(), 0);
         for _ in 0..240 {
             rig.now += DAY / 4;
@@ -151,7 +151,7 @@ fn data_that_age_are_written_anew() {
 /// 90 % of the writes go to a tenth of the pages: what is never written moves.
 #[test]
 fn chunks_with_what_nobody_writes_wear_too() {
-    let mut rig = Rig::new(&Reliability::default(), 70);
+    let mut rig = Rig::new(&Reliability::default(), 90);
     let mut random = Random(5);
     let hot = rig.pages / 10;
     while rig.wear().1 < 100.0 {
