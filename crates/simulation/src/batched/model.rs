@@ -152,6 +152,13 @@ impl Model {
         self.unsure.contains_key(&lpid) && next.is_none_or(|next| next.batch > floor)
     }
 
+    /// A start could not read something, and over a cache that may be what a cut
+    /// tore: it may have dropped batches that were answered, though none that an
+    /// earlier start had found.
+    pub fn may_go_back(&mut self) {
+        (self.acked, self.seen) = (0, 0);
+    }
+
     /// Power came.
     pub fn power_up(&mut self) {
         self.own_struck = false;

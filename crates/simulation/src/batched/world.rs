@@ -174,7 +174,9 @@ impl World {
         let below = Faulty::new(powered, &self.flash, troubles, seed);
         let below = below.expect("the rules are for vector commands");
         let opened = Batch::open(below, self.drive.config, Time::ZERO);
-        self.take_strikes();
+        if self.take_strikes() && self.drive.setup.troubles.cached {
+            self.model.may_go_back();
+        }
         match opened {
             _ if self.flash.power().is_wasted() => Err(wrong(None, "the start hangs")),
             _ if self.is_off() => {
@@ -234,11 +236,14 @@ impl World {
         self.refusals > 2 * REFUSALS && self.hurt() > 0
     }
 
-    fn take_strikes(&mut self) {
+    /// True where something was struck.
+    fn take_strikes(&mut self) -> bool {
         if self.drive.setup.troubles.is_none() {
-            return;
+            return false;
         }
-        for strike in self.flash.take_strikes() {
+        let strikes = self.flash.take_strikes();
+        let any = !strikes.is_empty();
+        for strike in strikes {
             match strike {
                 Strike::Copy { block, values } if block < self.drive.config.pages => {
                     self.note(&[block], || format!("a copy cannot be read: {values:?}"));
@@ -248,6 +253,7 @@ impl World {
                 Strike::Own => self.model.strike_own(),
             }
         }
+        any
     }
 
     /// Power is gone, or goes now.

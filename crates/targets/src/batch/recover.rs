@@ -15,6 +15,8 @@
 //! was one, when a row of the log cannot be read or pages of tables that take
 //! each other to be made anew, or when the drive stops answering.
 
+use std::collections::BTreeSet;
+
 use device::{Content, OpenChannel};
 use flash::{Chunk, ChunkState, Ppa, TAG_BYTES, Tag};
 use port::{BLOCK_BYTES, Time};
@@ -221,6 +223,7 @@ impl<D: OpenChannel> Batch<D> {
         story.top = story.top.max(story.done);
         let last = story.top + SKIPPED;
         trail.end = self.find_end(&story)?;
+        let looked_for = self.looked_for(&story);
         let void = trail.end.map(|from| (from, last)).filter(|_| !is(Mutation::NoVoid));
         self.recovery.unused = std::mem::take(&mut story.void);
         self.recovery.unused.push(trail.end.unwrap_or(story.top + 1)..=last);
@@ -239,14 +242,55 @@ impl<D: OpenChannel> Batch<D> {
         // What was made anew is soon on flash.
         self.checkpoint.asked = self.recovery.rebuilt > 0;
         self.resume_streams()?;
+        self.erase_empty(&looked_for)?;
         if self.log.links.is_empty() {
             self.detour(record, trail.last().row)?;
         }
+        self.say_what_was(void, last)
+    }
+
+    /// Says in the log what this start found: which batches never were, and, over a
+    /// cache, which were. There the next start would take one of these for torn
+    /// where it cannot read a page.
+    fn say_what_was(&mut self, void: Option<(u64, u64)>, last: u64) -> Result<(), BatchError> {
         self.log.void = void;
-        if void.is_some() {
-            let is_said = |target: &Batch<D>| target.log.void.is_none() || target.fault.is_some();
-            self.run_until(is_said)?;
+        self.log.wants_done = self.cached && self.recovery.verified > 0 && self.fault.is_none();
+        if void.is_none() && !self.log.wants_done {
+            return Ok(());
         }
+        let is_said = |target: &Batch<D>| target.log.durable_done >= last || target.fault.is_some();
+        self.run_until(is_said)
+    }
+
+    /// The chunks that the next start may look into: of the batches that no done
+    /// note covers, the places of their pages, and where those were before.
+    fn looked_for(&self, story: &Story) -> BTreeSet<usize> {
+        let entries = story.open.values().flat_map(|batch| &batch.entries);
+        let places = entries.flat_map(|entry| [entry.new, entry.prior]);
+        places.filter_map(|place| Some(self.geometry.chunk_index(place.ppa()?))).collect()
+    }
+
+    /// Where there are few free chunks, those are erased that hold nothing, before
+    /// anything is written. So what starts that were cut have spoiled is room
+    /// again, however many they were.
+    fn erase_empty(&mut self, looked_for: &BTreeSet<usize>) -> Result<(), BatchError> {
+        if self.space.free() > self.layout.floor {
+            return Ok(());
+        }
+        let chunks = (0..self.geometry.chunk_slots()).filter(|chunk| !looked_for.contains(chunk));
+        for chunk in chunks {
+            if self.garbage.valid(chunk) == 0 && self.space.can_go(chunk, 0) {
+                self.space.begin(chunk);
+                self.chunk_mut(chunk).usage = Use::Leaving;
+                self.leaving.push_back((chunk, 0));
+            }
+        }
+        self.log.held = true;
+        let is_over = |target: &Batch<D>| {
+            target.erasing == 0 && target.leaving.iter().all(|&(_, after)| after > 0)
+        };
+        self.run_until(is_over)?;
+        self.log.held = false;
         Ok(())
     }
 

@@ -197,6 +197,58 @@ fn a_cut_at_every_event_over_a_cache() {
     assert!(events > 50, "{events}");
 }
 
+/// Over a cache a page that cannot be read may be one that a cut tore. What a start
+/// has found is there all the same when the next one cannot read it.
+#[test]
+fn what_a_start_has_found_stays_where_it_cannot_be_read_later() {
+    let mut met = 0;
+    for seed in 0..12 {
+        let mut world = World::new(Setup::small(seed).filled(60), cached(8));
+        let mut run = world.power_on(LONG).unwrap();
+        while world.model.acked < 20 {
+            world.work(&mut run, 5);
+        }
+        world.power_off(run);
+        let mut run = world.power_on(LONG).unwrap();
+        world.check(&mut run);
+        met += run.target.recovery().verified;
+        world.power_off(run);
+        // So it looks for none of their pages.
+        let run = world.power_on(LONG).unwrap();
+        assert_eq!((run.target.recovery().verified, run.target.recovery().dropped), (0, 0));
+        world.power_off(run);
+    }
+    assert!(met > 0, "no batch was without a done note");
+}
+
+/// However often power goes in a start, and soon after one: there is room for the
+/// next.
+#[test]
+fn starts_that_are_cut_leave_room() {
+    for seed in 0..6 {
+        let mut setup = Setup::small(seed);
+        (setup.config.forward_links, setup.config.log_rows) = (1 + seed as u32 % 3, 8);
+        let mut world = World::new(setup.filled(90), cached(8));
+        let mut run = world.power_on(LONG).unwrap();
+        world.work(&mut run, 300);
+        world.power_off(run);
+        for _ in 0..150 {
+            let events = 1 + world.random.below(80);
+            if let Some(mut run) = world.power_on(events) {
+                world.work(&mut run, 2);
+                assert_eq!((run.target.fault(), run.failed.len()), (None, 0));
+                world.power_off(run);
+            }
+        }
+        let mut run = world.power_on(LONG).unwrap();
+        world.check(&mut run);
+        world.work(&mut run, 100);
+        run.drain(&mut world);
+        assert_eq!((run.target.fault(), run.failed.len()), (None, 0));
+        world.power_off(run);
+    }
+}
+
 /// Many batches, with cuts. Each seed is a drive of its own, about 900 batches
 /// long, so that the seeds can be spread: `SOAK_SEED` is the first (1), and
 /// `SOAK_SEEDS` how many there are (1100, a million batches). Every fourth drive
