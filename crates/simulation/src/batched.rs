@@ -31,8 +31,10 @@ const READ_ONLY_CYCLES: u32 = 2;
 /// Requests after which power goes though the drive did nothing for them.
 const QUIET_REQUESTS: u32 = 500;
 
-/// What these lives do not find.
-const NOT_YET: [Mutation; 0] = [];
+/// What these lives do not find: a chunk that is needed again between its erase
+/// and the next row of the log, and a page of MAP that is made anew in the start
+/// behind one that dropped batches. The target's own tests do.
+const NOT_YET: [Mutation; 2] = [Mutation::EraseEarly, Mutation::BelieveTags];
 
 /// A break of the contract with this target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

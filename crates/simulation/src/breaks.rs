@@ -11,7 +11,6 @@ use workload::Rng;
 use crate::batched::BatchBreak;
 use crate::early::EarlyDone;
 use crate::layered::LayerBreak;
-use crate::life::BATCHED_ONE_IN;
 use crate::store::Store;
 
 /// One way to break the contract.
@@ -79,15 +78,12 @@ impl Break {
     pub fn all() -> impl Iterator<Item = Break> {
         let blocks = Break::OUTSIDE.into_iter().chain(LayerBreak::ALL.map(Break::Layer));
         let blocks = blocks.chain(Mutation::ALL.map(Break::Inside));
-        // Lives that find what nobody broke show nothing.
-        let batches = BatchBreak::all().filter(|_| BATCHED_ONE_IN.is_some());
-        blocks.chain(batches.map(Break::Batch))
+        blocks.chain(BatchBreak::all().map(Break::Batch))
     }
 
     /// The one of this name, as `Debug` writes it.
     pub fn named(name: &str) -> Option<Break> {
-        let mut each = Break::all().chain(BatchBreak::all().map(Break::Batch));
-        each.find(|one| format!("{one:?}").eq_ignore_ascii_case(name))
+        Break::all().find(|one| format!("{one:?}").eq_ignore_ascii_case(name))
     }
 }
 

@@ -88,10 +88,8 @@ pub enum Over {
     Batches,
 }
 
-/// One life in so many is of the batched target. None yet: those lives find that
-/// it stops or has no room after cuts, on drives without faults. Until that is
-/// mended they are lived where they are asked for.
-pub const BATCHED_ONE_IN: Option<u64> = None;
+/// One life in so many is of the batched target.
+pub const BATCHED_ONE_IN: Option<u64> = Some(8);
 
 /// Stream of the random number that says what a life is about.
 const STREAM: u64 = 17;
