@@ -4,7 +4,9 @@
 //! 0; a batch of writes) form the *group*, of which there is one: any two such
 //! changes would have page 0 in common. The group is written whole, in one
 //! batch of the store, before it can become larger than that. Other dirty
-//! pages are consistent by themselves and are written oldest first. A page is
+//! pages are consistent with what the group changes, and with nothing older: a
+//! leaf may have got the range of one that was taken out. So the group is in the
+//! next batch, whatever that is for; others are written oldest first. A page is
 //! copied when its batch begins, and may be changed again meanwhile: as the
 //! store keeps the order of batches, the later one stands on the earlier.
 
@@ -48,13 +50,13 @@ impl<S: PageStore> Tree<S> {
         true
     }
 
-    /// Begins a batch: the group, where it is its turn, and the oldest of the
-    /// other dirty pages.
+    /// Begins a batch: the group, if there is one, and the oldest of the other
+    /// dirty pages.
     fn start_batch(&mut self) {
         let Tree { cache, store, flights, lpids, .. } = self;
         let id = flights.iter().position(|flight| flight.seq == 0).expect("the caller saw one");
         let flight = &mut flights[id];
-        let grouped = cache.group.len > 0 && (self.pressed || cache.oldest() == cache.group_stamp);
+        let grouped = cache.group.len > 0;
         let mut most = store.best_batch();
         if grouped && cache.group.len > most {
             most = store.max_batch();

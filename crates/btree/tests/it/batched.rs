@@ -125,6 +125,35 @@ fn a_cut_at_each_event() {
     assert!(events > 20, "only {events} events");
 }
 
+/// An empty leaf is taken out, and what was its range goes to a neighbour that
+/// was dirty before: this must not be on the drive without the page above.
+#[test]
+fn the_range_of_a_leaf_that_was_taken_out_is_not_there_before_it() {
+    let key = |n: u32| format!("k{n:04}").into_bytes();
+    let put = |n: u32| Step::Put(key(n), vec![n as u8; 300]);
+    for first in 12..30 {
+        let mut steps: Vec<Step> = (0..60).map(put).collect();
+        steps.push(Step::Flush);
+        steps.extend((0..12).map(put));
+        // All of a leaf, and a little of the one before it.
+        steps.extend((first..first + 14).map(|n| Step::Delete(key(n))));
+        steps.extend([put(first + 5), Step::Flush]);
+        let cut = |events: u64, seed: u64| {
+            let fuse: Fuse = Rc::new(Cell::new(u64::MAX));
+            let tree = create(BatchDrive::new(2000, 4, fuse.clone()), SMALL);
+            let mut checked = Checked::new(tree, Map::new());
+            fuse.set(events);
+            let alive = checked.script(&steps);
+            let drive = checked.tree.into_store().into_drive().0.crash(seed, no_fuse());
+            let mut tree = Tree::open(store(drive), SMALL, Time::ZERO).unwrap();
+            tree.verify().unwrap_or_else(|e| panic!("from {first}, after {events} events: {e}"));
+            alive
+        };
+        let all = (1..).find(|&events| (0..4).all(|seed| cut(events, seed)));
+        assert!(all.is_some_and(|events| events >= 4), "{all:?}");
+    }
+}
+
 /// Does one thing and waits for it.
 fn now(tree: &mut Tree<Store>, f: impl FnOnce(&mut Tree<Store>, &mut Heard)) -> Heard {
     let mut heard = Heard::default();
