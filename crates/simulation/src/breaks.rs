@@ -12,6 +12,7 @@ use crate::batched::BatchBreak;
 use crate::early::EarlyDone;
 use crate::layered::LayerBreak;
 use crate::store::Store;
+use crate::tree::TreeBreak;
 
 /// One way to break the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub enum Break {
     Inside(Mutation),
     /// In the block layer.
     Layer(LayerBreak),
+    /// In the tree or its store.
+    Tree(TreeBreak),
     /// With the batched target.
     Batch(BatchBreak),
 }
@@ -77,6 +80,7 @@ impl Break {
     /// All of them that must be found, those inside the targets last.
     pub fn all() -> impl Iterator<Item = Break> {
         let blocks = Break::OUTSIDE.into_iter().chain(LayerBreak::ALL.map(Break::Layer));
+        let blocks = blocks.chain(TreeBreak::ALL.map(Break::Tree));
         let blocks = blocks.chain(Mutation::ALL.map(Break::Inside));
         blocks.chain(BatchBreak::all().map(Break::Batch))
     }

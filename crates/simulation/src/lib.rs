@@ -13,7 +13,8 @@
 //! [`machine`] a drive and a host that remembers, with what it checks and what
 //! it excuses, [`life`] random work, [`script`] short work cut at
 //! every event, [`breaks`] ways to break the contract, to show that each is
-//! found, `early` one of them. [`batched`] are the lives of the batched target.
+//! found, `early` one of them. [`batched`] are the lives of the
+//! batched target, [`tree`] those of the key-value tree.
 //!
 //! Nothing here fails but by a [`Violation`]: what was expected, what was seen,
 //! and the command that shows it again.
@@ -36,6 +37,7 @@ pub mod script;
 pub mod setup;
 pub mod stack;
 mod store;
+pub mod tree;
 pub mod trouble;
 
 pub use breaks::{Break, meant, note_panics};

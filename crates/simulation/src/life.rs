@@ -9,6 +9,7 @@ use crate::breaks::Break;
 use crate::machine::{Ask, MOST_AT_ONCE, Machine, Violation};
 use crate::nature::Kind;
 use crate::setup::Setup;
+use crate::tree;
 use crate::trouble::Struck;
 
 /// Requests of a cycle before power may go.
@@ -46,12 +47,15 @@ impl Plan {
     /// What it is about: what can show what is broken, or what the seed says.
     pub fn stack(&self) -> Over {
         let chosen = |one_in: u64| Rng::new(self.seed, STREAM).below(one_in) == 0;
+        let trees = Rng::new(self.seed, STREAM + 1).below(tree::ONE_IN) == 0;
         match (self.broken, self.over) {
             (Some(Break::Batch(_)), _) => Over::Batches,
             (Some(Break::Layer(_)), _) => Over::Layers,
+            (Some(Break::Tree(_)), _) => Over::Trees,
             (Some(_), _) => Over::Blocks,
             (None, Some(over)) => over,
             (None, None) if BATCHED_ONE_IN.is_some_and(chosen) => Over::Batches,
+            (None, None) if trees => Over::Trees,
             (None, None) => Over::Blocks,
         }
     }
@@ -61,6 +65,7 @@ impl Plan {
         match self.stack() {
             Over::Blocks | Over::Layers => self.setup().in_words(),
             Over::Batches => batched::Drive::of(self).in_words(),
+            Over::Trees => tree::Host::of(self).in_words(),
         }
     }
 
@@ -86,6 +91,8 @@ pub enum Over {
     Layers,
     /// The batched target.
     Batches,
+    /// The key-value tree.
+    Trees,
 }
 
 /// One life in so many is of the batched target.
@@ -139,6 +146,8 @@ pub struct Counts {
     pub layered: Kind,
     /// See above.
     pub merged: u64,
+    /// Lives of the tree.
+    pub trees: Kind,
     /// Lives in a drive file.
     pub on_disk: Kind,
     /// How often the host of a drive file was killed, crashed, and was told
@@ -209,6 +218,7 @@ impl Counts {
         self.batches += other.batches;
         self.layered.add(&other.layered);
         self.merged += other.merged;
+        self.trees.add(&other.trees);
         self.on_disk.add(&other.on_disk);
         self.disk_kills += other.disk_kills;
         self.disk_crashes += other.disk_crashes;
@@ -248,6 +258,7 @@ pub fn live(plan: &Plan) -> Outcome {
     match plan.stack() {
         Over::Blocks | Over::Layers => live_with_blocks(plan),
         Over::Batches => batched::live(plan),
+        Over::Trees => tree::live(plan),
     }
 }
 
@@ -510,7 +521,7 @@ mod tests {
         let mut counts = Counts::default();
         for seed in 0..120 {
             let outcome = live(&plan(seed));
-            assert_eq!(outcome.violation, None, "seed {seed}: {}", plan(seed).setup().in_words());
+            assert_eq!(outcome.violation, None, "seed {seed}: {}", plan(seed).in_words());
             counts.add(&outcome.counts);
         }
         assert_eq!((counts.lives, counts.cycles), (120, 960));
@@ -518,6 +529,7 @@ mod tests {
         assert!(counts.cycles_collecting * 2 > counts.cycles, "{counts:?}");
         assert!(counts.clean_closes > 50, "{counts:?}");
         assert!(counts.layered.lives > 5 && counts.merged > 20, "{counts:?}");
+        assert!(counts.trees.lives > 5, "{counts:?}");
         assert!(counts.cut_recoveries > 100 && counts.trims > 1000 && counts.fua > 1000);
     }
 

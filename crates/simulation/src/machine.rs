@@ -3,7 +3,8 @@
 //! Everything that is read is checked against the contract, and each command
 //! must complete, once, without an error. What does not is a [`Violation`].
 
-use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Ring, SECTOR_BYTES, Status, Time};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, SECTOR_BYTES};
+use port::{Status, Time};
 use thiserror::Error;
 
 mod check;
@@ -19,6 +20,7 @@ use crate::power::Flash;
 use crate::setup::Setup;
 use crate::stack::{Stack, protected_bytes};
 use crate::trouble::Strike;
+pub(crate) use excuse::may_end;
 use in_cache::InCache;
 
 /// Requests that may be under way.
@@ -54,7 +56,7 @@ fn is_done(status: Status) -> bool {
 }
 
 /// The memory of a setup's protected cache, if it has one.
-fn battery(setup: &Setup, flash: &Flash, seed: u64) -> Option<Battery> {
+pub(crate) fn battery(setup: &Setup, flash: &Flash, seed: u64) -> Option<Battery> {
     let bytes = protected_bytes(setup.kept);
     setup.protected.then(|| Battery::new(bytes, flash.shared_power(), seed))
 }

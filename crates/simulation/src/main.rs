@@ -58,6 +58,9 @@ struct Args {
     /// Live with the block layer.
     #[arg(long, conflicts_with = "batched")]
     layered: bool,
+    /// Live with the key-value tree.
+    #[arg(long, conflicts_with_all = ["batched", "layered"])]
+    tree: bool,
     /// Break the contract in every way, each until it is found.
     #[arg(long)]
     breaks: bool,
@@ -70,6 +73,18 @@ struct Args {
     /// Report as JSON.
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    /// What all lives are about, and the option that says so.
+    fn over(&self) -> Option<(Over, &'static str)> {
+        let all = [
+            (self.batched, Over::Batches, " --batched"),
+            (self.layered, Over::Layers, " --layered"),
+            (self.tree, Over::Trees, " --tree"),
+        ];
+        all.into_iter().find(|one| one.0).map(|(_, over, option)| (over, option))
+    }
 }
 
 fn broken(name: &str) -> Result<Break, String> {
@@ -110,12 +125,8 @@ fn main() -> ExitCode {
 }
 
 fn plan(args: &Args, seed: u64) -> Plan {
-    let Args { cycles, broken, trace: traced, batched, layered, .. } = *args;
-    let over = match (batched, layered) {
-        (true, _) => Some(Over::Batches),
-        (_, true) => Some(Over::Layers),
-        _ => None,
-    };
+    let Args { cycles, broken, trace: traced, .. } = *args;
+    let over = args.over().map(|(over, _)| over);
     Plan { seed, cycles, broken, traced, over }
 }
 
@@ -201,11 +212,7 @@ fn explain(args: &Args, seed: u64, block: Option<u64>) {
     let skip = outcome.trace.len().saturating_sub(TRACE_LINES);
     outcome.trace[skip..].iter().for_each(|line| eprintln!("  {line}"));
     let trace = block.map_or(String::new(), |block| format!(" --trace {block}"));
-    let over = match (args.batched, args.layered) {
-        (true, _) => " --batched",
-        (_, true) => " --layered",
-        _ => "",
-    };
+    let over = args.over().map_or("", |(_, option)| option);
     let broken = args.broken.map_or(String::new(), |one| format!(" --break {one:?}"));
     eprintln!("again: simulate --seed {seed} --cycles {}{over}{broken}{trace}", args.cycles);
 }
@@ -271,6 +278,7 @@ fn print(args: &Args, report: &Report) {
         c.disk_errors
     );
     println!("block layer: {}; {} requests merged", kind(&c.layered), c.merged);
+    println!("trees: {}", kind(&c.trees));
     println!("batched target: {}; {} batches", kind(&c.batched), c.batches);
     println!(
         "media that damage: {}; {} operations harmed, {} reads found damage",

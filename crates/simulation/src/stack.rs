@@ -256,10 +256,14 @@ impl Stack {
             _ => Ok(()),
         }
     }
+}
 
-    /// As [`Port::submit`].
+impl Port for Stack {
+    type Cmd = BlockReq;
+    type Done = BlockDone;
+
     #[inline]
-    pub fn submit(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
+    fn submit(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
         match self {
             Stack::Plain(under, _) => under.submit(now, reqs),
             Stack::Protected(protected) => protected.submit(now, reqs),
@@ -267,9 +271,8 @@ impl Stack {
         }
     }
 
-    /// As [`Port::next_event`].
     #[inline]
-    pub fn next_event(&self) -> Option<Time> {
+    fn next_event(&self) -> Option<Time> {
         match self {
             Stack::Plain(under, _) => under.next_event(),
             Stack::Protected(protected) => protected.next_event(),
@@ -277,9 +280,8 @@ impl Stack {
         }
     }
 
-    /// As [`Port::advance`].
     #[inline]
-    pub fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
         match self {
             Stack::Plain(under, _) => under.advance(to, done),
             Stack::Protected(protected) => protected.advance(to, done),

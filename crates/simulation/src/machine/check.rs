@@ -1,7 +1,7 @@
 //! What was read is compared with the contract: in a request, and block by
 //! block in a check of the whole drive.
 
-use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Status};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Status};
 
 use super::{CHECK_BLOCKS, Machine, Violation, is_done};
 use crate::contract::Contract;

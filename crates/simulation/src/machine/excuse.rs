@@ -8,6 +8,8 @@ use port::{BLOCK_BYTES, BlockOp, Status};
 use targets::pblk::PblkError;
 
 use super::{Machine, Request, Violation};
+use crate::power::Flash;
+use crate::setup::Setup;
 use crate::stack::StartError;
 use crate::trouble::Struck;
 
@@ -16,6 +18,32 @@ const ANCHORS: u32 = 3;
 
 /// Units that have roots there.
 const MIRRORS: usize = 2;
+
+/// Whether a drive has reason to take no more writes: what is left of its
+/// chunks has room for the data and a chunk a unit for what is in the buffer, or
+/// half of the spare where that is less, and no more; or there is nowhere to
+/// write a root.
+pub(crate) fn may_end(setup: &Setup, flash: &Flash) -> bool {
+    let (size, data) = (setup.geometry.chunk_blocks(), setup.config.data_chunks);
+    let (mut left, mut all, mut units) = (0, 0, 0);
+    for hurt in hurt(setup, flash, ANCHORS..setup.geometry.chunks()) {
+        left += u64::from(data.saturating_sub(hurt) * size);
+        all += u64::from(data * size);
+        units += u64::from(size);
+    }
+    let spare = all.saturating_sub(setup.blocks());
+    left <= setup.blocks() + units.min(spare / 2) || has_no_roots(setup, flash)
+}
+
+/// Whether there is nowhere to write a root.
+fn has_no_roots(setup: &Setup, flash: &Flash) -> bool {
+    hurt(setup, flash, 0..ANCHORS).take(MIRRORS).all(|hurt| hurt + 2 > ANCHORS)
+}
+
+/// How many of these chunks are of no use, by unit.
+fn hurt(setup: &Setup, flash: &Flash, numbers: Range<u32>) -> impl Iterator<Item = u32> {
+    setup.geometry.pus_channels_first().map(move |pu| flash.hurt(pu, numbers.clone()))
+}
 
 impl Machine {
     /// A request failed: it may where a fault was injected that concerns it.
@@ -84,43 +112,20 @@ impl Machine {
         match error {
             PblkError::Recovery(Status::UNRECOVERED_READ) | PblkError::Root => read,
             PblkError::Recovery(Status::WRITE_FAILED_WRITE_NEXT_UNIT) => written,
-            PblkError::Anchors => self.has_no_roots(),
+            PblkError::Anchors => has_no_roots(&self.setup, &self.flash),
             _ => false,
         }
     }
 
-    /// Whether the drive has reason to take no more writes: what is left of its
-    /// chunks has room for the data and a chunk a unit for what is in the
-    /// buffer, or half of the spare where that is less, and no more; or there is
-    /// nowhere to write a root.
+    /// Whether the drive has reason to take no more writes.
     pub fn may_end(&self) -> bool {
-        let setup = &self.setup;
-        let (size, data) = (setup.geometry.chunk_blocks(), setup.config.data_chunks);
-        let (mut left, mut all, mut units) = (0, 0, 0);
-        for hurt in self.hurt(ANCHORS..setup.geometry.chunks()) {
-            left += u64::from(data.saturating_sub(hurt) * size);
-            all += u64::from(data * size);
-            units += u64::from(size);
-        }
-        let spare = all.saturating_sub(setup.blocks());
-        left <= setup.blocks() + units.min(spare / 2) || self.has_no_roots()
-    }
-
-    /// Whether there is nowhere to write a root.
-    fn has_no_roots(&self) -> bool {
-        self.hurt(0..ANCHORS).take(MIRRORS).all(|hurt| hurt + 2 > ANCHORS)
-    }
-
-    /// How many of these chunks are of no use, by unit.
-    fn hurt(&self, numbers: Range<u32>) -> impl Iterator<Item = u32> + '_ {
-        let units = self.setup.geometry.pus_channels_first();
-        units.map(move |pu| self.flash.hurt(pu, numbers.clone()))
+        may_end(&self.setup, &self.flash)
     }
 
     fn flash_in_words(&self) -> String {
         let chunks = self.setup.geometry.chunks();
-        let all: Vec<u32> = self.hurt(ANCHORS..chunks).collect();
-        let roots: Vec<u32> = self.hurt(0..ANCHORS).collect();
+        let all: Vec<u32> = hurt(&self.setup, &self.flash, ANCHORS..chunks).collect();
+        let roots: Vec<u32> = hurt(&self.setup, &self.flash, 0..ANCHORS).collect();
         let data = self.setup.config.data_chunks;
         format!("the units, of {data} data chunks each, lost {all:?}, and for roots {roots:?}")
     }

@@ -1,0 +1,181 @@
+//! The stores of the tree, over drives whose power may go; and stores that break
+//! their promises.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use btree::store::Ticks;
+use btree::{BatchStore, InPlaceStore, LogStore, PageStore, StoreDone};
+use port::{Buffer, Port, Ring, Time};
+use targets::Batch;
+use workload::Rng;
+
+use super::TreeBreak;
+use crate::drive::Drive;
+use crate::power::Power;
+use crate::stack::Stack;
+
+/// A drive that is gone when its power is. The world looks at it, too.
+pub struct Line<P> {
+    /// The drive.
+    pub port: Rc<RefCell<P>>,
+    /// Its power.
+    pub power: Rc<Power>,
+    /// Its time.
+    pub clock: Rc<Cell<Time>>,
+}
+
+impl<P> Line<P> {
+    fn at(&self, now: Time) -> bool {
+        self.clock.set(self.clock.get().max(now));
+        !self.power.is_gone()
+    }
+}
+
+impl<P: Port> btree::Drive for Line<P> {
+    type Cmd = P::Cmd;
+    type Done = P::Done;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<P::Cmd>) {
+        if self.at(now) {
+            self.port.borrow_mut().submit(now, cmds);
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        if self.power.is_gone() { None } else { self.port.borrow().next_event() }
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
+        if !self.at(to) {
+            return;
+        }
+        self.port.borrow_mut().advance(to, done);
+        if self.power.is_gone() {
+            // What ends in the moment of the cut never reaches the host.
+            while done.pop().is_some() {}
+        }
+    }
+
+    fn wait(&mut self) -> Option<Time> {
+        self.next_event()
+    }
+}
+
+/// A store of pages.
+pub enum Store {
+    /// Over the batched target.
+    Batch(Box<BatchStore<Line<Batch<Drive>>>>),
+    /// A log over blocks.
+    Log(Box<LogStore<Line<Stack>>>),
+    /// In place over blocks.
+    InPlace(Box<InPlaceStore<Line<Stack>>>),
+}
+
+/// Calls the same of whichever store it is.
+macro_rules! store {
+    ($pages:expr, $store:ident => $call:expr) => {
+        match $pages {
+            Store::Batch($store) => $call,
+            Store::Log($store) => $call,
+            Store::InPlace($store) => $call,
+        }
+    };
+}
+
+/// A store, and what is broken about it.
+pub struct Pages {
+    store: Store,
+    broken: Option<TreeBreak>,
+    rng: Rng,
+    /// What is said of what was not done.
+    said: VecDeque<StoreDone>,
+    now: Time,
+}
+
+impl Pages {
+    /// A store that breaks this promise.
+    pub fn new(store: Store, broken: Option<TreeBreak>, seed: u64) -> Pages {
+        let (rng, said) = (Rng::new(seed, super::STREAM + 2), VecDeque::new());
+        Pages { store, broken, rng, said, now: Time::ZERO }
+    }
+
+    fn breaks(&mut self, broken: TreeBreak, one_in: u64) -> bool {
+        self.broken == Some(broken) && self.rng.below(one_in) == 0
+    }
+}
+
+impl PageStore for Pages {
+    fn pages(&self) -> u64 {
+        store!(&self.store, store => store.pages())
+    }
+
+    fn max_batch(&self) -> usize {
+        store!(&self.store, store => store.max_batch())
+    }
+
+    fn best_batch(&self) -> usize {
+        store!(&self.store, store => store.best_batch())
+    }
+
+    fn can_read(&self) -> bool {
+        store!(&self.store, store => store.can_read())
+    }
+
+    fn read(&mut self, page: u64, buffer: Buffer) -> Result<(), Buffer> {
+        store!(&mut self.store, store => store.read(page, buffer))
+    }
+
+    fn can_write(&self) -> bool {
+        store!(&self.store, store => store.can_write())
+    }
+
+    fn write(&mut self, id: u32, pages: &[u64], copy: &mut dyn FnMut(usize, &mut [u8])) {
+        let mut pages = pages;
+        if pages.len() > 1 && self.breaks(TreeBreak::DropPage, 16) {
+            pages = &pages[..pages.len() - 1];
+        }
+        if self.breaks(TreeBreak::DropBatch, 16) {
+            self.said.push_back(StoreDone::Write { id, result: Ok(()) });
+            return;
+        }
+        store!(&mut self.store, store => store.write(id, pages, copy));
+    }
+
+    fn flush(&mut self, id: u32) -> bool {
+        if self.broken == Some(TreeBreak::FlushEarly) {
+            self.said.push_back(StoreDone::Flush { id, result: Ok(()) });
+            return true;
+        }
+        store!(&mut self.store, store => store.flush(id))
+    }
+
+    fn poll(&mut self, now: Time, done: &mut Ring<StoreDone>) {
+        self.now = self.now.max(now);
+        store!(&mut self.store, store => store.poll(now, done));
+        while done.room() > 0
+            && let Some(said) = self.said.pop_front()
+        {
+            done.put(|| said);
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let said = (!self.said.is_empty()).then_some(self.now);
+        said.or_else(|| store!(&self.store, store => store.next_event()))
+    }
+
+    fn wait(&mut self) -> Option<Time> {
+        let said = (!self.said.is_empty()).then_some(self.now);
+        said.or_else(|| store!(&mut self.store, store => store.wait()))
+    }
+
+    fn memory(&self) -> u64 {
+        store!(&self.store, store => store.memory())
+    }
+
+    fn ticks(&self) -> Ticks {
+        store!(&self.store, store => store.ticks())
+    }
+}
