@@ -21,6 +21,7 @@ use crate::cli::{Arrivals, BenchArgs, ClockKind, End, Precondition, Range, Rw};
 use crate::cpu::CpuTime;
 use crate::drive::{DriveConfig, DriveSpec, FileSpec, NbdAddress};
 use crate::driver::{Driver, Real, Virtual};
+use crate::energy::EnergyReport;
 use crate::error::Error;
 use crate::load::{Load, Pace, Share};
 use crate::memory;
@@ -295,6 +296,7 @@ impl<M: Backing> Visitor<M> for InProcess<'_> {
         };
         driver.drive_mut().begin_faults();
         let before = (driver.drive().parity(), driver.drive().slc());
+        let rested = driver.drive().energy(driver.now());
         let measured;
         (measured, driver) = match args.clock() {
             ClockKind::Virtual => (bench.measure(&mut driver, &mut load), driver),
@@ -308,6 +310,7 @@ impl<M: Backing> Visitor<M> for InProcess<'_> {
                 (measured, driver)
             }
         };
+        let worked = driver.drive().energy(driver.now());
         let measured = measured.and_then(|measured| bench.read_back(&mut driver, measured));
         let measured = match measured {
             Ok(measured) => measured,
@@ -323,6 +326,7 @@ impl<M: Backing> Visitor<M> for InProcess<'_> {
         outcome.injected = driver.drive().injected();
         outcome.add_parity(before.0, driver.drive().parity());
         outcome.slc = SlcReport::new(&config.geometry, &before.1, &driver.drive().slc());
+        outcome.energy = EnergyReport::new(&rested, &worked, outcome.report.ios);
         outcome.warnings.extend(put_away(driver));
         Ok(outcome)
     }
@@ -604,6 +608,7 @@ impl<'a> Bench<'a> {
             injected: Vec::new(),
             parity: None,
             slc: None,
+            energy: None,
             first_failed: tally.first_failed,
         }
     }

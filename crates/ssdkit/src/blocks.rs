@@ -5,7 +5,7 @@
 //! contradict each other, when a number is outside its range, and when a trace
 //! cannot be written.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -97,6 +97,15 @@ pub enum Dispatch {
     Inline,
     /// On a thread of its own, with so many queue pairs.
     Hosted(usize),
+}
+
+impl fmt::Display for Dispatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Dispatch::Inline => f.write_str("inline"),
+            Dispatch::Hosted(queues) => write!(f, "hosted:{queues}"),
+        }
+    }
 }
 
 impl FromStr for Dispatch {
@@ -282,6 +291,9 @@ impl BlockArgs {
             "cores": self.cores(),
             "sockets": self.sockets.unwrap_or(1),
             "pinned": self.pin,
+            "dispatch": self.dispatch.map(|at| at.to_string()),
+            "dispatch_depth": self.dispatch_depth,
+            "completion": self.completion.map(|way| name(way.to_possible_value())),
             "staging": name(self.staging().to_possible_value()),
             "scheduler": name(self.scheduler.unwrap_or_default().to_possible_value()),
             "weights": weights,

@@ -22,7 +22,7 @@ use device::{
     Counters, Device, Link, LinkTiming, Notice, OpenChannel, SlcHealth, VectorCmd, VectorDone,
 };
 use faults::{CheckedMedium, DelayPort, FaultPort, FaultyMedium};
-use flash::{Chunk, Geometry, Medium, Ppa, Side, Timing};
+use flash::{Chunk, Energy, Geometry, Medium, Ppa, Side, Timing};
 use parity::{Parity, ParityCounters};
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
 use targets::pblk::{Memory, PblkError};
@@ -48,6 +48,8 @@ trait Lower<M>: OpenChannel + Send {
     fn set_on_a_clock(&mut self, on_a_clock: bool);
     /// The SLC cache of the device.
     fn slc(&self) -> SlcHealth;
+    /// The energy that its device has taken until `now`, where that is counted.
+    fn energy(&self, now: Time) -> Energy;
     /// Looks for data that have grown old where nobody reads.
     fn patrol(&mut self, now: Time);
     fn medium(&self) -> &M;
@@ -148,6 +150,10 @@ impl<M: Send, L: Stored<M>> Lower<M> for Struck<L> {
         self.below().below().slc_health()
     }
 
+    fn energy(&self, now: Time) -> Energy {
+        self.below().below().energy(now)
+    }
+
     fn patrol(&mut self, now: Time) {
         self.below_mut().below_mut().patrol(now);
     }
@@ -187,6 +193,10 @@ impl<M: Send, L: Stored<M>> Lower<M> for Link<Struck<L>> {
         Lower::<M>::slc(self.below())
     }
 
+    fn energy(&self, now: Time) -> Energy {
+        Lower::<M>::energy(self.below(), now)
+    }
+
     fn patrol(&mut self, now: Time) {
         Lower::<M>::patrol(self.below_mut(), now);
     }
@@ -223,6 +233,10 @@ impl<M, D: Lower<M>> Lower<M> for Parity<D> {
 
     fn slc(&self) -> SlcHealth {
         self.below().slc()
+    }
+
+    fn energy(&self, now: Time) -> Energy {
+        self.below().energy(now)
     }
 
     fn patrol(&mut self, now: Time) {
@@ -498,6 +512,10 @@ impl<M: Backing> Drive for Layered<M> {
 
     fn slc(&self) -> SlcHealth {
         self.pblk().device().0.slc()
+    }
+
+    fn energy(&self, now: Time) -> Energy {
+        self.pblk().device().0.energy(now)
     }
 
     fn tend(&mut self, now: Time) {

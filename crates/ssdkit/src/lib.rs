@@ -22,6 +22,7 @@ pub mod cpu;
 pub mod create;
 pub mod drive;
 pub mod driver;
+pub mod energy;
 pub mod error;
 pub mod fault_rules;
 pub mod info;

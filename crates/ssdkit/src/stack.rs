@@ -22,7 +22,7 @@
 
 use device::{Counters, Device, Link, SlcHealth};
 use drivefile::{CacheMode, DriveFile, FileError};
-use flash::{Chunk, ChunkState, Dimensions, Medium, RamMedium, Side};
+use flash::{Chunk, ChunkState, Dimensions, Energy, Medium, RamMedium, Side};
 use nvram::{NonVolatile, NvRam, Protected, Started};
 use parity::ParityCounters;
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
@@ -159,6 +159,8 @@ pub trait Drive: Observed + Send + 'static {
     fn tend(&mut self, now: Time);
     /// The SLC cache of its device; zeros where it has none.
     fn slc(&self) -> SlcHealth;
+    /// The energy that its device has taken until `now`, where that is counted.
+    fn energy(&self, now: Time) -> Energy;
     /// Why its medium can be written no more, if that is so, and whether that
     /// is for want of room.
     fn fault(&self) -> Option<(Error, bool)>;
@@ -225,6 +227,10 @@ impl<M: Backing> Drive for Boxed<M> {
 
     fn slc(&self) -> SlcHealth {
         (**self).slc()
+    }
+
+    fn energy(&self, now: Time) -> Energy {
+        (**self).energy(now)
     }
 
     fn fault(&self) -> Option<(Error, bool)> {
@@ -338,6 +344,10 @@ impl<D: Below> Drive for Pblk<D> {
         Pblk::device(self).device().slc_health()
     }
 
+    fn energy(&self, now: Time) -> Energy {
+        Pblk::device(self).device().energy(now)
+    }
+
     fn tend(&mut self, now: Time) {
         Pblk::device_mut(self).device_mut().patrol(now);
         self.heed_notices(now);
@@ -419,6 +429,10 @@ impl<D: Drive> Drive for Link<D> {
         self.below().slc()
     }
 
+    fn energy(&self, now: Time) -> Energy {
+        self.below().energy(now)
+    }
+
     fn tend(&mut self, now: Time) {
         self.below_mut().tend(now);
     }
@@ -471,6 +485,10 @@ impl<D: Drive> Drive for Protected<D, Store> {
 
     fn slc(&self) -> SlcHealth {
         self.below().slc()
+    }
+
+    fn energy(&self, now: Time) -> Energy {
+        self.below().energy(now)
     }
 
     fn tend(&mut self, now: Time) {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::blocks::Accounts;
 use crate::cli::{BenchArgs, Precondition};
+use crate::energy::EnergyReport;
 use crate::error::Error;
 use crate::fault_rules::Injected;
 use crate::redundancy::Redundancy;
@@ -49,6 +50,8 @@ pub struct Outcome {
     pub parity: Option<Redundancy>,
     /// What the SLC cache did, where there is one.
     pub slc: Option<SlcReport>,
+    /// What was taken, where that is counted.
+    pub energy: Option<EnergyReport>,
     /// The first request that failed. With fault rules that is no error.
     pub first_failed: Option<String>,
 }
@@ -104,6 +107,9 @@ impl Outcome {
         if let Some(slc) = &self.slc {
             json["slc_cache"] = slc.to_json();
         }
+        if let Some(energy) = &self.energy {
+            json["energy"] = energy.to_json();
+        }
         if !self.injected.is_empty() {
             json["injected"] = self.injected.iter().map(Injected::to_json).collect();
         }
@@ -141,6 +147,9 @@ impl Outcome {
             }
             if let Some(slc) = &self.slc {
                 writeln!(out, "SLC cache   {slc}")?;
+            }
+            if let Some(energy) = &self.energy {
+                writeln!(out, "energy      {energy}")?;
             }
             for (i, one) in self.injected.iter().enumerate() {
                 let label = if i == 0 { "faults" } else { "" };

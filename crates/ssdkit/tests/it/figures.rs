@@ -44,6 +44,25 @@ fn requests_that_failed_are_in_no_latency() {
     assert!(none["void"].as_str().unwrap().contains("no request did what"), "{none}");
 }
 
+/// What a drive counts is told, of the measurement alone.
+#[test]
+fn the_energy_of_a_run_is_told_where_it_is_counted() {
+    let dir = folder();
+    let line = "bench mem:tlc,size=16M,energy=true --rw randread --ios 1k --seed 3";
+    let (one, two) = (json(dir.path(), line), json(dir.path(), &format!("{line} --cores 2")));
+    for json in [&one, &two] {
+        let part = |name: &str| json["energy"][name].as_f64().unwrap();
+        let parts: f64 = ["read", "program", "erase", "channel", "idle"].map(part).iter().sum();
+        assert!((parts / part("joules") - 1.0).abs() < 1e-9 && part("read") > 0.0, "{json}");
+        assert_eq!(part("program"), 0.0, "the drive was written before");
+        assert!((part("joules_per_io") * 1e3 / part("joules") - 1.0).abs() < 1e-9);
+    }
+    let text = String::from_utf8(run(dir.path(), line).stdout).unwrap();
+    assert!(text.contains("\nenergy      "), "{text}");
+    let none = json(dir.path(), "bench mem:tlc,size=16M --rw randread --ios 10");
+    assert!(none["energy"].is_null());
+}
+
 /// A drive that has requests for an hour keeps nobody who has stopped, on the
 /// real clock either; what is left inside is told.
 #[test]
