@@ -42,6 +42,8 @@ pub struct Member {
     awaits_drive: AtomicBool,
     /// Bytes that it has beyond what it began with.
     extra: AtomicU64,
+    /// Of these, so many were taken out of line.
+    aside: AtomicU64,
     has_spoken: AtomicBool,
 }
 
@@ -58,6 +60,9 @@ const KEPT: u64 = 16;
 
 struct State {
     left: u64,
+    /// What those who have little took out of line: at most what is kept for them,
+    /// so that the first in line has its turn.
+    aside: u64,
     /// Who waits for memory, by number.
     line: VecDeque<usize>,
     members: Vec<Option<Arc<Member>>>,
@@ -104,6 +109,7 @@ impl Budget {
             start: coarse_ms(),
             state: Mutex::new(State {
                 left: limits.memory.saturating_sub(own).max(LEAST + kept),
+                aside: 0,
                 line: VecDeque::new(),
                 members: Vec::new(),
                 free: Vec::new(),
@@ -171,6 +177,7 @@ impl Budget {
             finished: AtomicU64::new(now),
             awaits_drive: AtomicBool::new(false),
             extra: AtomicU64::new(0),
+            aside: AtomicU64::new(0),
             has_spoken: AtomicBool::new(false),
         });
         let place = state.free.pop().unwrap_or_else(|| {
@@ -292,13 +299,19 @@ impl<'a> Membership<'a> {
         self.member.extra.load(Ordering::Relaxed)
     }
 
+    fn is_its_turn(&self, state: &State) -> bool {
+        state.line.front().is_none_or(|&first| first == self.place)
+    }
+
     /// Whether it may have so much more now.
     fn may_take(&self, state: &State, bytes: u64) -> bool {
-        if self.extra() + bytes <= LITTLE {
-            return state.left >= bytes;
+        let (has_little, kept) = (self.extra() + bytes <= LITTLE, self.budget.kept);
+        match (has_little, self.is_its_turn(state)) {
+            (true, true) => state.left >= bytes,
+            (true, false) => state.left >= bytes && state.aside + bytes <= kept,
+            (false, true) => state.left >= bytes + kept - state.aside,
+            (false, false) => false,
         }
-        let mine = state.line.front().is_none_or(|&first| first == self.place);
-        mine && state.left >= bytes + self.budget.kept
     }
 
     /// Takes memory, unless it is others' turn or there is not enough.
@@ -308,6 +321,10 @@ impl<'a> Membership<'a> {
             return false;
         }
         state.left -= bytes;
+        if !self.is_its_turn(&state) {
+            state.aside += bytes;
+            self.member.aside.fetch_add(bytes, Ordering::Relaxed);
+        }
         if self.extra() == 0 {
             self.finished();
         }
@@ -319,10 +336,18 @@ impl<'a> Membership<'a> {
     /// Gives memory back.
     pub fn give(&mut self, bytes: u64) {
         if bytes > 0 {
-            self.budget.state().left += bytes;
-            self.member.extra.fetch_sub(bytes, Ordering::Relaxed);
-            self.budget.came.notify_all();
+            self.give_to(&mut self.budget.state(), bytes);
         }
+    }
+
+    /// What was taken out of line is given back first.
+    fn give_to(&self, state: &mut State, bytes: u64) {
+        let aside = self.member.aside.load(Ordering::Relaxed).min(bytes);
+        state.left += bytes;
+        state.aside -= aside;
+        self.member.aside.fetch_sub(aside, Ordering::Relaxed);
+        self.member.extra.fetch_sub(bytes, Ordering::Relaxed);
+        self.budget.came.notify_all();
     }
 
     fn leave_line(&mut self, state: &mut State) {
@@ -381,7 +406,7 @@ impl<'a> Membership<'a> {
 impl Drop for Membership<'_> {
     fn drop(&mut self) {
         let mut state = self.budget.state();
-        state.left += self.extra();
+        self.give_to(&mut state, self.extra());
         self.leave_line(&mut state);
         state.members[self.place] = None;
         state.free.push(self.place);
@@ -456,6 +481,31 @@ mod tests {
         assert!(!b.take(8 << 20), "what is kept stays so");
         c.give(LITTLE);
         assert!(b.take(8 << 20));
+    }
+
+    /// Who has little passes the line with what is kept for such, and no more: what
+    /// others give back is for who waits.
+    #[test]
+    fn who_has_little_does_not_keep_the_first_in_line_waiting() {
+        let limits = Limits { clients: 30, memory: 64 << 20, ..Limits::default() };
+        let budget = Budget::new(limits, 0);
+        let all: Vec<_> = (0..28).map(|_| join(&budget)).collect();
+        let (mut first, mut rest) = (join(&budget), all);
+        let mut large = join(&budget);
+        let kept = limits.memory / KEPT;
+        assert!(large.take(limits.memory - kept - 8 * LITTLE));
+        let (before, after) = rest.split_at_mut(8);
+        assert!(before.iter_mut().all(|one| one.take(LITTLE)), "nobody waits");
+        first.wait(2 << 20);
+        let passed = after.iter_mut().filter_map(|one| one.take(LITTLE).then_some(())).count();
+        assert_eq!(passed as u64 * LITTLE, kept);
+        // Each gives back and would have as much again.
+        let mut again = 0;
+        for one in before.iter_mut() {
+            one.give(LITTLE);
+            again += usize::from(one.take(LITTLE));
+        }
+        assert!(again == 0 && first.take(2 << 20), "{again} of 8 passed");
     }
 
     #[test]

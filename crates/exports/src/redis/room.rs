@@ -174,6 +174,8 @@ impl<S: PageStore> Serving<'_, S> {
                 self.recount(who);
             } else {
                 self.evict(who);
+                // What it had is to be freed: that counts until it is.
+                self.database.trash.free(self.beyond());
             }
         }
     }

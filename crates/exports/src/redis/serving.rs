@@ -172,6 +172,8 @@ impl<'a, S: PageStore> Serving<'a, S> {
         self.fresh.clear();
         self.later.clear();
         self.clients.clear();
+        // Nobody is left to wait for it.
+        self.database.trash.free(u64::MAX);
         while self.flushing.is_some() || (self.database.is_dirty() && self.failed.is_none()) {
             if self.flushing.is_none() {
                 self.flush();
