@@ -418,7 +418,7 @@ impl<D: OpenChannel> Batch<D> {
         self.write_record(self.now);
         // A checkpoint may begin then. It waits for the log.
         let is_over =
-            |target: &Batch<D>| target.checkpoint.number == number || target.fault.is_some();
+            |target: &Batch<D>| target.checkpoint.number >= number || target.fault.is_some();
         self.run_until(is_over)?;
         self.log.held = false;
         // So that detours do not gather.

@@ -147,7 +147,7 @@ pub(super) struct Collector {
     /// Erases under way.
     pub(super) erasing: u32,
     /// When a row was last padded: the unit's level, and blocks of the user so far.
-    padded: Option<(i64, u64)>,
+    pub(super) padded: Option<(i64, u64)>,
 }
 
 const _: () = assert!(std::mem::offset_of!(Collector, wins) < 64);

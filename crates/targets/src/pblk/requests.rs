@@ -725,6 +725,9 @@ impl<D: OpenChannel> Pblk<D> {
     /// spare where that is less, the drive turns read-only.
     pub(super) fn lose(&mut self, now: Time, chunk: usize) {
         let left = self.space.lose(chunk);
+        // Its level has fallen by a chunk.
+        let rank = self.rank_of_chunk(chunk);
+        self.collectors[rank].padded = None;
         let (size, pus) = (self.geometry.chunk_blocks(), u64::from(self.geometry.total_pus()));
         let spare = self.config.unit_blocks(size) * pus - self.map.blocks();
         let needed = self.map.blocks() + (pus * u64::from(size)).min(spare / 2);
