@@ -39,6 +39,7 @@ use crate::energy::EnergyReport;
 use crate::error::Error;
 use crate::lent::{Figures, Lent, Owner};
 use crate::memory;
+use crate::physics::Physics;
 use crate::real::{self, Course};
 use crate::slc::SlcReport;
 use crate::stack::{Backing, Drive, Visitor};
@@ -216,7 +217,12 @@ impl<M: Backing> Visitor<M> for Below<'_> {
             Err(e) => return Err(ended(bare, e)),
         };
         let hash = args.json.then(|| bare.drive().state_hash());
-        let mut outcome = run.finish(&bench, steady, config.effective(), in_few_words(config));
+        let (first, last) = (&run.measured.tally.before, &run.measured.tally.after);
+        let is_steady = steady.is_some_and(|steady| steady.reached);
+        let physics = Physics::of(config, &bench.pattern, (first, last), is_steady);
+        let drive = physics.tell(config.effective());
+        let few_words = physics.tell_short(in_few_words(config));
+        let mut outcome = run.finish(&bench, steady, drive, few_words);
         outcome.state_hash = hash;
         outcome.injected = bare.drive().injected();
         outcome.add_parity(before.0, bare.drive().parity());

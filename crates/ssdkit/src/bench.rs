@@ -601,6 +601,7 @@ impl<'a> Bench<'a> {
             flush: (flush.ios > 0).then_some(flush),
             problem: blamed.problem(),
             interrupted: tally.interrupted,
+            left_inside: tally.left,
             state_hash: None,
             block_layer: None,
             warnings: left_inside(tally.left).into_iter().collect(),
@@ -633,7 +634,7 @@ fn left_inside(left: u64) -> Option<String> {
     (left > 0).then(|| {
         format!(
             "{left} requests were still inside when the run was stopped: they were not waited for \
-             and are in no figure, so the longest latencies are missing"
+             and are in no rate or latency, so the longest latencies are missing"
         )
     })
 }

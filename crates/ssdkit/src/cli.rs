@@ -322,7 +322,7 @@ pub struct BenchArgs {
     /// Drive time before counting begins.
     #[arg(long, alias = "ramp-time", value_name = "TIME", value_parser = time)]
     pub ramp: Option<u64>,
-    /// End after so much time on the wall; what is in the drive then is waited for.
+    /// End after so much time on the wall; what is in the drive then has 0.3 s.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub max_time: Option<u64>,
     /// Open loop: so many requests a second arrive, however long they take.

@@ -242,7 +242,8 @@ impl Runner<'_> {
                     (tally.interrupted, course.left) = (true, 0);
                     let since = stopped.get_or_insert_with(Instant::now).elapsed();
                     if driver.may_leave() && since > GRACE {
-                        tally.left = load.out() as u64;
+                        // They took all of the time that they had.
+                        (tally.left, tally.end) = (load.out() as u64, now);
                         break;
                     }
                 }

@@ -35,6 +35,8 @@ pub struct Outcome {
     pub problem: Option<String>,
     /// Whether somebody stopped it.
     pub interrupted: bool,
+    /// Requests that were still inside then, and were not waited for.
+    pub left_inside: u64,
     /// A hash of the drive's final state, where JSON was asked for: the same
     /// run gives the same one, whatever the machine and the build.
     pub state_hash: Option<u64>,
@@ -86,6 +88,7 @@ impl Outcome {
         let mut json = self.report.to_json();
         json["drive"] = self.drive.clone();
         json["interrupted"] = self.interrupted.into();
+        json["left_inside"] = self.left_inside.into();
         if let Some(flush) = &self.flush {
             json["flush"] = json!(flush);
         }

@@ -82,8 +82,14 @@ fn what_is_inside_is_not_waited_for_after_the_end() {
         let json = json(dir.path(), &format!("bench {drive} {work}"));
         let warnings = json["warnings"].to_string();
         assert!(warnings.contains("8 requests were still inside"), "{drive}: {json}");
+        assert_eq!(json["left_inside"], 8);
         assert!(json["void"].is_string(), "{json}");
     }
+    // A drive that hangs after a while has not done what it did in no time.
+    let drive = format!("mem:ref,{small} --fault above:read,from=101,delay=1h");
+    let hung = "--rw randread --qd 4 --clock real --time 10s --max-time 400ms";
+    let json_ = json(dir.path(), &format!("bench {drive} {hung}"));
+    assert!(number(&json_["ios"]) < 104 && json_["seconds"].as_f64().unwrap() > 0.3, "{json_}");
     // The file is sound, and none the worse for it.
     json(dir.path(), "bench ssd:d.ssd,copy=yes --rw randread --ios 10 --verify --precondition seq");
 }
