@@ -214,7 +214,8 @@ impl<'a, 'b> Run<'a, 'b> {
         if self.setup.real {
             let (hosted, queue) = self.host(drive)?;
             let measured = self.on_blocks(Remote::new(queue), shape);
-            hosted.stop();
+            // The store is gone: nobody waits for what is inside.
+            hosted.leave();
             measured
         } else {
             self.on_blocks(Inline(drive), shape)
@@ -265,7 +266,8 @@ impl<'a, 'b> Run<'a, 'b> {
         if self.setup.real {
             let (hosted, queue) = self.host(drive)?;
             let measured = self.on_batches(Remote::new(queue), shape);
-            hosted.stop();
+            // The store is gone: nobody waits for what is inside.
+            hosted.leave();
             measured
         } else {
             self.on_batches(Inline(drive), shape)
