@@ -174,7 +174,12 @@ impl World {
         let below = Faulty::new(powered, &self.flash, troubles, seed);
         let below = below.expect("the rules are for vector commands");
         let opened = Batch::open(below, self.drive.config, Time::ZERO);
-        if self.take_strikes() && self.drive.setup.troubles.cached {
+        // A start that is refused for what it cannot read has changed nothing.
+        let is_unread = matches!(
+            opened,
+            Err(BatchError::Log { .. } | BatchError::Table { .. } | BatchError::Checkpoint)
+        );
+        if self.take_strikes() && self.drive.setup.troubles.cached && !is_unread {
             self.model.may_go_back();
         }
         match opened {
@@ -219,10 +224,14 @@ impl World {
     }
 
     /// Whether the drive has reason to take no more writes: as many programs
-    /// failed as a row of the log has places, or chunks were lost.
+    /// failed as a row of the log has places, or so many chunks were lost that
+    /// its pages have no more room.
     fn may_end(&self) -> bool {
+        let (config, geometry) = (&self.drive.config, &self.drive.setup.geometry);
         let failed = self.flash.struck().programs - self.before.programs;
-        failed >= u64::from(self.drive.config.forward_links) || self.hurt() > 0
+        let lost = u64::from(self.hurt()) * u64::from(geometry.chunk_blocks());
+        failed >= u64::from(config.forward_links)
+            || (lost > 0 && config.pages + lost > config.capacity(geometry))
     }
 
     /// Chunks that are of no more use.
