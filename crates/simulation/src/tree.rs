@@ -208,13 +208,17 @@ fn batched(rng: &mut Rng, setup: &mut Setup) -> (StoreKind, u64) {
         checkpoint_every: 0,
         ..BatchConfig::for_geometry(geometry, 0.1)
     };
-    let of = |chunks| Geometry::new(Dimensions { chunks, ..dim });
-    let of = |chunks| of(chunks).expect("the ranges are those of a geometry");
-    let mut chunks = dim.chunks;
-    while config(&of(chunks)).capacity(&of(chunks)) < 400 {
-        chunks += 4;
+    // So many more chunks and rows, so that there is room.
+    let of = |more: u32| {
+        let (chunks, pages) = (dim.chunks + 4 * more, dim.pages + more / 4);
+        let larger = Geometry::new(Dimensions { chunks, pages, ..dim });
+        larger.expect("the ranges are those of a geometry")
+    };
+    let mut more = 0;
+    while config(&of(more)).capacity(&of(more)) < 400 {
+        more += 1;
     }
-    setup.geometry = of(chunks);
+    setup.geometry = of(more);
     let mut config = config(&setup.geometry);
     config.pages = config.capacity(&setup.geometry) * (50 + rng.below(41)) / 100;
     // What a failed program leaves of such a drive is its own lives' matter.
