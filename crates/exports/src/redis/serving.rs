@@ -369,8 +369,9 @@ impl<'a, S: PageStore> Serving<'a, S> {
         let is_more = client.send(self.flushed, self.now);
         let has_room = was_full && client.unread() <= UNREAD;
         if client.is_broken && client.is_busy {
-            // Nobody waits for what it waits for.
+            // Nobody waits for its reply: what only reads ends when it goes on.
             client.is_busy = !self.database.cancel(who);
+            self.database.refuse(who);
         }
         client.tidy();
         let waits = client.is_held() && self.failed.is_none();

@@ -261,6 +261,27 @@ fn memory_has_an_end() {
     assert!((1..=20).contains(&evicted), "{evicted} were ended");
 }
 
+/// What clients that leave had asked for ends; it does not go on uncounted.
+#[test]
+fn who_leaves_takes_no_more() {
+    let budget = 64 << 20;
+    let served = Served::with(limits(64, budget));
+    let mut client = served.connect();
+    let commands = large_reply(&mut client, 500).repeat(20);
+    use std::io::Write;
+    let mut others: Vec<Client> = (0..25).map(|_| served.connect()).collect();
+    for other in &mut others {
+        // The server may close it meanwhile.
+        let _ = other.sock.write_all(&commands);
+    }
+    drop(others);
+    while told(&mut client, "connected_clients") > 1 {
+        let (told, most) = (told(&mut client, "clients_memory"), budget * 3 / 2 + (4 << 20));
+        assert!(told <= most, "{told} bytes");
+    }
+    served.end();
+}
+
 /// Silent connections give way to newcomers; those that work stay.
 #[test]
 fn silent_ones_give_way() {
