@@ -16,6 +16,8 @@ use super::rope::Rope;
 const READ: usize = 16 << 10;
 /// Bytes that are sent before it is another's turn.
 const SEND: u64 = 256 << 10;
+/// Bytes that are read of one that has replies to take first.
+const AHEAD: usize = 64 << 10;
 /// Memory for input that an idle connection keeps.
 const KEEP: usize = 32 << 10;
 
@@ -129,6 +131,15 @@ impl Client {
             Err(_) => (self.readable, self.is_broken) = (false, true),
         }
         0
+    }
+
+    /// Reads some of what is there of one that has replies to take before its next
+    /// command: it may take them only when it has sent all that it has to say.
+    pub fn read_ahead(&mut self) {
+        let left = |client: &Client| client.input.len() - client.start;
+        while self.readable && !self.is_closing && left(self) < AHEAD {
+            self.read();
+        }
     }
 
     /// Sends what may be sent once that flush has ended, at most [`SEND`]

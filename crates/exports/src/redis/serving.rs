@@ -336,7 +336,11 @@ impl<'a, S: PageStore> Serving<'a, S> {
         let mut work = 0;
         loop {
             let Some(client) = &mut self.clients[who as usize] else { return };
-            if client.is_busy || client.is_broken || client.unread() > UNREAD {
+            if client.is_busy || client.is_broken {
+                break;
+            }
+            if client.unread() > UNREAD {
+                client.read_ahead();
                 break;
             }
             match client.parser.parse(&client.input[client.start..]) {

@@ -567,6 +567,29 @@ fn a_client_that_does_not_read_waits() {
     served.end();
 }
 
+/// A client that sends all it has to say before it reads comes to an end with
+/// that: hundreds of small commands fit, also behind a reply that it must read.
+#[test]
+fn a_client_that_sends_before_it_reads_is_heard() {
+    let served = Served::new(Sync::No, 2);
+    let mut client = served.connect();
+    assert_eq!(client.ask(&format!("SET a {}", "x".repeat(60_000))), ok());
+    let names = std::iter::repeat_n(b"a".to_vec(), 50);
+    let get: Vec<_> = std::iter::once(b"MGET".to_vec()).chain(names).collect();
+    client.sock.write_all(&encode(&get)).unwrap();
+    // When the reply begins to come, the server waits for the rest to be taken.
+    client.fill();
+    client.sock.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    let ping = encode(&[b"PING".to_vec()]);
+    let sent = (0..2000).take_while(|_| client.sock.write_all(&ping).is_ok()).count();
+    assert_eq!(sent, 2000);
+    assert!(matches!(client.reply(), Reply::Array(all) if all.len() == 50));
+    for _ in 0..2000 {
+        assert_eq!(client.reply(), Reply::Simple("PONG".into()));
+    }
+    served.end();
+}
+
 #[test]
 fn too_many_are_refused_and_a_stop_answers_what_came() {
     let served = Served::new(Sync::EverySecond, 1);
