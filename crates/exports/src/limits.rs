@@ -38,11 +38,6 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The share of one client, in bytes.
-    pub(crate) fn share(&self) -> u64 {
-        self.memory / self.clients.max(1) as u64
-    }
-
     /// How long a client may be silent that has or has not spoken yet.
     pub(crate) fn silence(&self, has_spoken: bool) -> Duration {
         if has_spoken { self.idle } else { self.greeting }

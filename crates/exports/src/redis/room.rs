@@ -156,7 +156,9 @@ impl<S: PageStore> Serving<'_, S> {
     /// else the client is closed. Who keeps to its share stays.
     fn relieve(&mut self) {
         self.database.trash.free(self.beyond());
-        let share = self.options.limits.share();
+        // Of those who are there: closing who has little would gain nothing.
+        let there = self.clients.len() - self.free.len();
+        let share = self.options.limits.memory / there.max(1) as u64;
         while self.is_too_much() {
             let greedy = self.clients.iter().enumerate().filter_map(|(i, client)| {
                 let client = client.as_ref().filter(|c| c.ending == 0 && c.counted > share)?;

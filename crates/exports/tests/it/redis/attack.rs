@@ -282,6 +282,26 @@ fn who_leaves_takes_no_more() {
     served.end();
 }
 
+/// Who has little is not closed, however many there may be and whatever waits to
+/// be freed: nothing would be gained.
+#[test]
+fn who_has_little_stays() {
+    let served = Served::with(limits(8192, 64 << 20));
+    let mut small: Vec<Client> = (0..8).map(|_| served.connect()).collect();
+    let commands = large_reply(&mut small[0], 500).repeat(20);
+    use std::io::Write;
+    let mut others: Vec<Client> = (0..60).map(|_| served.connect()).collect();
+    for other in &mut others {
+        // The server may close it meanwhile.
+        let _ = other.sock.write_all(&commands);
+        small.iter_mut().for_each(|one| assert_eq!(one.ask("STRLEN a"), Reply::Int(0)));
+    }
+    drop(others);
+    while told(&mut small[0], "connected_clients") > 8 {}
+    small.iter_mut().for_each(|one| assert_eq!(one.ask("STRLEN a"), Reply::Int(0)));
+    served.end();
+}
+
 /// Silent connections give way to newcomers; those that work stay.
 #[test]
 fn silent_ones_give_way() {
