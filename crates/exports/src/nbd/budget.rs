@@ -477,10 +477,12 @@ mod tests {
         b.wait(8 << 20);
         assert!(c.take(LITTLE / 2) && c.take(LITTLE / 2), "nobody else is asked");
         assert!(!c.take(1), "that is not little any more");
-        a.give(8 << 20);
+        a.give((8 << 20) - 1);
         assert!(!b.take(8 << 20), "what is kept stays so");
-        c.give(LITTLE);
+        // What was taken of it is not kept twice.
+        a.give(1);
         assert!(b.take(8 << 20));
+        assert_eq!(budget.state().left, kept - LITTLE);
     }
 
     /// Who has little passes the line with what is kept for such, and no more: what
