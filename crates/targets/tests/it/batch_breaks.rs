@@ -138,7 +138,7 @@ fn finds(seed: u64) -> bool {
     let mut setup = Setup::small(seed);
     // Short, so that checkpoints and collection are many.
     setup.config.log_rows = if seed % 5 == 2 { 40 } else { 6 };
-    let setup = setup.filled(95);
+    let setup = setup.filled(100);
     let found = catch_unwind(AssertUnwindSafe(|| match seed % 5 {
         0 => {
             let world = World::new(setup, |geometry: &Geometry| {
