@@ -8,6 +8,7 @@ use crate::batched;
 use crate::breaks::Break;
 use crate::machine::{Ask, MOST_AT_ONCE, Machine, Violation};
 use crate::nature::Kind;
+use crate::power::Flash;
 use crate::setup::Setup;
 use crate::tree;
 use crate::trouble::Struck;
@@ -196,6 +197,18 @@ impl Counts {
             BlockOp::Trim | BlockOp::WriteZeroes => self.trims += 1,
             BlockOp::Write => {}
         }
+    }
+
+    /// Adds what was done to a drive's flash, and to the disk that it is on.
+    pub(crate) fn add_flash(&mut self, flash: &Flash) {
+        let [kills, crashes, lost] = flash.disk_counts();
+        self.disk_kills += kills;
+        self.disk_crashes += crashes;
+        self.disk_errors += lost;
+        self.struck.add(&flash.struck());
+        let (bad, factory_bad) = flash.bad_chunks();
+        self.bad_chunks += bad;
+        self.factory_bad += factory_bad;
     }
 
     /// Adds another's.

@@ -269,14 +269,7 @@ impl Machine {
 
     /// Counts what became of the flash, at its end.
     pub fn count_flash(&mut self) {
-        let [kills, crashes, lost] = self.flash.disk_counts();
-        self.counts.disk_kills += kills;
-        self.counts.disk_crashes += crashes;
-        self.counts.disk_errors += lost;
-        self.counts.struck.add(&self.flash.struck());
-        let (bad, factory_bad) = self.flash.bad_chunks();
-        self.counts.bad_chunks += bad;
-        self.counts.factory_bad += factory_bad;
+        self.counts.add_flash(&self.flash);
     }
 
     /// Whether flash that wears out, or was damaged, refused so many starts that

@@ -383,12 +383,7 @@ impl World {
     }
 
     fn count_flash(&mut self) {
-        let [kills, crashes, lost] = self.flash.disk_counts();
-        self.counts.disk_kills += kills;
-        self.counts.disk_crashes += crashes;
-        self.counts.disk_errors += lost;
-        self.counts.struck.add(&self.flash.struck());
-        self.counts.bad_chunks += self.flash.bad_chunks().0;
+        self.counts.add_flash(&self.flash);
     }
 
     /// A new drive in the place of one that is of no more use.
