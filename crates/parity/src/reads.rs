@@ -1,6 +1,10 @@
 //! Reads: straight from the member that has the block; rebuilt from the others
 //! where it cannot give it.
 //!
+//! A block that its member could not give is read once more: an error may pass,
+//! and the superblock is to be written anew only where one does not. Of one of
+//! which that was told already, this is not tried.
+//!
 //! A block is rebuilt from the same block of all other members' rows, if its
 //! stripe has its parity and each of them can be read. What cannot be rebuilt
 //! is an error. A block whose own program failed is never rebuilt: nobody was
@@ -131,11 +135,26 @@ impl<D: OpenChannel> Parity<D> {
             _ => (0, 0),
         };
         if command.todo != 0 {
+            self.try_again(id);
             self.repairs.push_back(id);
             return;
         }
         (command.status, command.failed) = (done.status, done.failed);
         self.complete(id);
+    }
+
+    /// Of the blocks that failed, those whose superblock is not known for it
+    /// are read again.
+    fn try_again(&mut self, id: u32) {
+        for i in 0..MAX_ADDRESSES {
+            let command = &self.commands[id];
+            if command.tried >> i & 1 == 1 {
+                let sb = self.layout.upper.chunk_index(address(&command.cmd, i));
+                if !self.supers[sb].told {
+                    self.commands[id].tried &= !bits(i, 1);
+                }
+            }
+        }
     }
 
     /// Rebuilds for those that wait, as long as there are lanes.

@@ -421,6 +421,22 @@ fn a_lost_unit_is_rebuilt() {
     assert!(told.contains(&Ppa(bench.start(0))) || told.contains(&Ppa(bench.start(1))));
 }
 
+/// A read error that passes costs a read: nothing is rebuilt, and no superblock
+/// is written anew for it.
+#[test]
+fn an_error_that_passes_is_read_again() {
+    let mut bench = full(4);
+    for _ in 0..20 {
+        // Of a row, and then of one of its blocks.
+        bench.broken.reads.set(2);
+        bench.read_all(|_, _, _| false);
+        assert_eq!(bench.broken.reads.get(), 0);
+    }
+    let counters = bench.drive.counters();
+    assert_eq!((counters.rebuilt, counters.lost), (0, 0), "{counters:?}");
+    assert_eq!(bench.drive.take_notice(), None);
+}
+
 /// Two lost units of a group are an error.
 #[test]
 fn two_lost_units_are_an_error() {

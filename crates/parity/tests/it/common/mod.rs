@@ -19,6 +19,8 @@ pub struct Broken {
     pub chunks: Rc<RefCell<BTreeSet<usize>>>,
     /// Of a million programs, how many fail.
     pub programs: Rc<Cell<u64>>,
+    /// So many reads fail from now on, and then no more.
+    pub reads: Rc<Cell<u64>>,
 }
 
 /// What holds the bytes.
@@ -96,7 +98,9 @@ impl Medium for Fragile {
     }
     fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
         let is_bad = self.broken.chunks.borrow().contains(&self.geometry.chunk_index(at));
-        if is_bad || self.is_dead(at) {
+        let reads = &self.broken.reads;
+        let passes = reads.replace(reads.get().saturating_sub(1)) > 0;
+        if is_bad || passes || self.is_dead(at) {
             data.fill(0xee);
             tags.fill(0xee);
             return Moved::Failed;
