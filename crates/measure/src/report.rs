@@ -422,7 +422,7 @@ impl Page {
     fn wrapped(&mut self, label: &str, words: Vec<String>, most: usize) -> std::fmt::Result {
         let room = self.width - INDENT;
         let mut lines = vec![String::new()];
-        for word in words.iter().map(|word| cut(word, room)) {
+        for word in words.iter().flat_map(|word| pieces(word, room)) {
             let last = lines.last_mut().expect("there is always one line");
             if last.is_empty() {
                 *last = word;
@@ -452,6 +452,20 @@ impl Page {
         flatten("", value, &mut pairs);
         self.wrapped(label, pairs, (LINES * WIDTH).div_ceil(self.width))
     }
+}
+
+/// A word, broken behind commas where it is too wide: a drive's name may be.
+fn pieces(word: &str, columns: usize) -> Vec<String> {
+    let mut pieces = vec![String::new()];
+    for part in word.split_inclusive(',').map(|part| cut(part, columns)) {
+        let last = pieces.last_mut().expect("there is always one piece");
+        if last.chars().count() + part.chars().count() <= columns {
+            last.push_str(&part);
+        } else {
+            pieces.push(part);
+        }
+    }
+    pieces
 }
 
 /// At most `columns` characters of `text`, control characters left out.

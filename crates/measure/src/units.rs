@@ -2,7 +2,7 @@
 //!
 //! Sizes are binary (`4k` and `4KiB` are 4096 bytes) but for those with a `B`, as
 //! drives are sold by (`4kB` is 4000), rates decimal, times in ns, us, ms,
-//! s, min or h. Case does not matter, a blank before the unit neither, and a
+//! s, min (or m, as fio has it), h or d. Case does not matter, a blank before the unit neither, and a
 //! fraction is taken where the result is whole (`1.5k`). Whatever cannot be
 //! read is a [`UnitError`] that names the text and shows what would do;
 //! nothing is rounded or cut silently.
@@ -92,9 +92,11 @@ const TIME: Kind = Kind {
         ("ms", 1_000_000),
         ("s", 1_000_000_000),
         ("min", 60_000_000_000),
+        ("m", 60_000_000_000),
         ("h", 3_600_000_000_000),
+        ("d", 86_400_000_000_000),
     ],
-    example: "5s, 250ms or 20us",
+    example: "5s, 250ms or 20us, in ns, us, ms, s, min, h or d",
 };
 
 const RATE: Kind = Kind {
@@ -118,7 +120,7 @@ pub fn size(text: &str) -> Result<u64, UnitError> {
     read(text, &SIZE)
 }
 
-/// Reads a time in nanoseconds: `100ns`, `20us`, `250ms`, `5s`, `2min`, `1h`.
+/// Reads a time in nanoseconds: `100ns`, `20us`, `250ms`, `5s`, `2min`, `1h`, `1d`.
 /// A bare number is refused.
 pub fn duration_ns(text: &str) -> Result<u64, UnitError> {
     read(text, &TIME)
@@ -308,9 +310,11 @@ mod tests {
         assert_eq!(duration_ns("1.5 US"), Ok(1_500));
         assert_eq!(duration_ns("100ns"), Ok(100));
         assert_eq!(duration_ns("2min"), Ok(120_000_000_000));
+        assert_eq!(duration_ns("10m"), Ok(600_000_000_000));
+        assert_eq!(duration_ns("2d"), Ok(172_800_000_000_000));
         assert_eq!(duration_ns("5").unwrap_err().problem, Problem::NoUnit);
         assert_eq!(duration_ns("1.5ns").unwrap_err().problem, Problem::NotWhole);
-        assert_eq!(duration_ns("5m").unwrap_err().problem, Problem::BadUnit);
+        assert_eq!(duration_ns("5y").unwrap_err().problem, Problem::BadUnit);
     }
 
     #[test]

@@ -187,6 +187,17 @@ fn failures_are_loud() {
     assert!(r.to_text().contains("3 I/OS FAILED"));
 }
 
+/// A drive's name is shown whole: what two runs differ in may be at its end.
+#[test]
+fn a_long_name_is_broken_and_not_cut() {
+    let mut report = sample();
+    let name = "mem:znand,size=256M,store=none,victim=random,groups=2,pus=2,pages=64,spare=0.2,x=1";
+    report.drive = json!({ "name": name });
+    let text = report.to_text_in(80);
+    let joined: String = text.split_whitespace().collect();
+    assert!(joined.contains(&format!("name={name}")), "{text}");
+}
+
 #[test]
 fn the_text_stays_small() {
     let mut r = sample();
