@@ -238,7 +238,7 @@ pub fn to_json(setup: &Setup, m: &Measured) -> Value {
         "ops_per_second": m.rate(),
         "latency_ns": latency,
         "tree": { "pages": m.pages, "levels": m.levels, "pages_written": m.pages_written },
-        "cache": { "bytes": m.cache_bytes, "misses": m.misses },
+        "cache": { "bytes": m.cache_bytes, "misses_per_op": m.misses_per_op },
         "host_ns_per_op": setup.real.then_some(host),
         "processor_share": m.share,
         "log": m.log.map(|log| json!({
@@ -296,7 +296,11 @@ fn to_text(setup: &Setup, m: &Measured) -> String {
     line("tree", format!("{} records, {} pages, {} levels", setup.records, m.pages, m.levels));
     line(
         "cache",
-        format!("{}, {:.1} % misses", units::bytes_decimal(m.cache_bytes as f64), m.misses * 100.0),
+        format!(
+            "{}, {:.2} misses an op",
+            units::bytes_decimal(m.cache_bytes as f64),
+            m.misses_per_op
+        ),
     );
     if setup.real {
         let each = |ns: u64| units::time_ns(ns as f64 / m.ops as f64);

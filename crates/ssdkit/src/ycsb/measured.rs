@@ -46,7 +46,7 @@ pub struct Measured {
     /// Bytes of the cache.
     pub cache_bytes: u64,
     /// Look-ups of pages that missed, as a part of all.
-    pub misses: f64,
+    pub misses_per_op: f64,
     /// The latencies, by kind.
     pub latency: Vec<(Kind, measure::Histogram)>,
     /// Where the host's time went.
@@ -127,7 +127,6 @@ impl Mark {
         let (a, b) = (earlier, self);
         let wall = b.used.clock - a.used.clock;
         let (host, all) = (b.used.thread - a.used.thread, b.used.process - a.used.process);
-        let lookups = (b.cache.lookups - a.cache.lookups).max(1) as f64;
         let least = host.min(all.saturating_sub(host));
         let ticks = Ticks {
             submission: b.ticks.submission - a.ticks.submission,
@@ -143,7 +142,7 @@ impl Mark {
             pages: 0,
             levels: 0,
             cache_bytes: 0,
-            misses: (b.cache.misses - a.cache.misses) as f64 / lookups,
+            misses_per_op: (b.cache.misses - a.cache.misses) as f64 / ops.max(1) as f64,
             latency: Vec::new(),
             host: if real { time } else { HostTime::default() },
             share: real.then(|| least as f64 / wall.max(1) as f64),
