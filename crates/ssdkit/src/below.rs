@@ -34,7 +34,7 @@ use crate::cli::{BenchArgs, ClockKind, Precondition};
 use crate::clocked::{Clocked, Ways};
 use crate::cores::{Cores, Route};
 use crate::drive::{DriveConfig, Found, NullSpec, StorageSpec};
-use crate::driver::{Driver, Virtual};
+use crate::driver::Virtual;
 use crate::energy::EnergyReport;
 use crate::error::Error;
 use crate::lent::{Figures, Lent, Owner};
@@ -201,17 +201,18 @@ impl<M: Backing> Visitor<M> for Below<'_> {
         let (mut drive, now) = bare.into_drive();
         drive.begin_faults();
         let before = (drive.parity(), drive.slc());
-        let rested = drive.energy(now);
+        // Below the layer nobody can look when the ramp is over.
+        let rested = args.ramp.is_none().then(|| drive.energy(now));
         let (mut run, drive, now) = match args.clock() {
             ClockKind::Virtual => in_virtual_time(args, &mut bench, drive, now)?,
             ClockKind::Real => on_the_clock(args, &mut bench, drive, now)?,
         };
+        let worked = drive.energy(now);
         let mut bare = Virtual::at(drive, now);
         if run.accounts.gave_up() || run.measured.tally.left > 0 {
             // What was given up is still in the drive.
             bare.drain();
         }
-        let worked = bare.drive().energy(bare.now());
         run.measured = match bench.read_back(&mut bare, run.measured) {
             Ok(measured) => measured,
             Err(e) => return Err(ended(bare, e)),
@@ -227,7 +228,8 @@ impl<M: Backing> Visitor<M> for Below<'_> {
         outcome.injected = bare.drive().injected();
         outcome.add_parity(before.0, bare.drive().parity());
         outcome.slc = SlcReport::new(&config.geometry, &before.1, &bare.drive().slc());
-        outcome.energy = EnergyReport::new(&rested, &worked, outcome.report.ios);
+        let ios = outcome.report.ios;
+        outcome.energy = rested.and_then(|rested| EnergyReport::new(&rested, &worked, ios));
         outcome.warnings.extend(put_away(bare));
         Ok(outcome)
     }

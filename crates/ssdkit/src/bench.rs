@@ -296,7 +296,6 @@ impl<M: Backing> Visitor<M> for InProcess<'_> {
         };
         driver.drive_mut().begin_faults();
         let before = (driver.drive().parity(), driver.drive().slc());
-        let rested = driver.drive().energy(driver.now());
         let measured;
         (measured, driver) = match args.clock() {
             ClockKind::Virtual => (bench.measure(&mut driver, &mut load), driver),
@@ -310,7 +309,6 @@ impl<M: Backing> Visitor<M> for InProcess<'_> {
                 (measured, driver)
             }
         };
-        let worked = driver.drive().energy(driver.now());
         let measured = measured.and_then(|measured| bench.read_back(&mut driver, measured));
         let measured = match measured {
             Ok(measured) => measured,
@@ -321,6 +319,7 @@ impl<M: Backing> Visitor<M> for InProcess<'_> {
         let physics = Physics::of(config, &bench.pattern, (first, last), is_steady);
         let drive = physics.tell(config.effective());
         let few_words = physics.tell_short(in_few_words(config));
+        let (rested, worked) = measured.tally.energy;
         let mut outcome = bench.outcome(measured, steady, drive, few_words);
         outcome.state_hash = args.json.then(|| driver.drive().state_hash());
         outcome.injected = driver.drive().injected();

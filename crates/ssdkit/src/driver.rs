@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use device::realtime::RealTime;
+use flash::Energy;
 use measure::Gauges;
 use port::{BlockDone, BlockReq, Ring, Time};
 use targets::WriteCounters;
@@ -100,6 +101,11 @@ pub trait Driver {
     /// Free chunks; zero where nobody tells.
     fn free_chunks(&self) -> u64 {
         0
+    }
+
+    /// The energy that the drive has taken until now; none where nobody tells.
+    fn energy(&self) -> Energy {
+        Energy::default()
     }
 
     /// What a series wants to know.
@@ -229,6 +235,10 @@ impl<D: Observed> Driver for Virtual<D> {
     fn free_chunks(&self) -> u64 {
         self.drive.free_chunks()
     }
+
+    fn energy(&self) -> Energy {
+        self.drive.energy(self.now)
+    }
 }
 
 #[cold]
@@ -299,5 +309,9 @@ impl<D: Drive> Driver for Real<D> {
 
     fn free_chunks(&self) -> u64 {
         self.real.port().free_chunks()
+    }
+
+    fn energy(&self) -> Energy {
+        self.real.port().energy(self.now())
     }
 }

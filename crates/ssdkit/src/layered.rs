@@ -476,6 +476,10 @@ impl<M: Backing> Observed for Layered<M> {
     fn free_chunks(&self) -> u64 {
         self.pblk().free_chunks()
     }
+
+    fn energy(&self, now: Time) -> Energy {
+        self.pblk().device().0.energy(now)
+    }
 }
 
 impl<M: Backing> Drive for Layered<M> {
@@ -512,10 +516,6 @@ impl<M: Backing> Drive for Layered<M> {
 
     fn slc(&self) -> SlcHealth {
         self.pblk().device().0.slc()
-    }
-
-    fn energy(&self, now: Time) -> Energy {
-        self.pblk().device().0.energy(now)
     }
 
     fn tend(&mut self, now: Time) {

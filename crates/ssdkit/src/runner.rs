@@ -214,6 +214,7 @@ impl Runner<'_> {
             course.look(load.next_start(now), tally.written);
             if course.counting && plan.count && !tally.counts() {
                 tally.begin(now, driver.counters(), driver.gauges());
+                tally.energy.0 = driver.energy();
                 if let Some(tracing) = &mut self.tracing {
                     tracing.begin(now)?;
                 }
@@ -253,6 +254,7 @@ impl Runner<'_> {
             tally.end = now;
         }
         tally.finish(driver.counters(), driver.gauges());
+        tally.energy.1 = driver.energy();
         Ok(tally)
     }
 

@@ -134,6 +134,11 @@ pub trait Observed: Port<Cmd = BlockReq, Done = BlockDone> {
     fn free_chunks(&self) -> u64 {
         0
     }
+
+    /// The energy that its device has taken until `now`, where that is counted.
+    fn energy(&self, _now: Time) -> Energy {
+        Energy::default()
+    }
 }
 
 /// A whole block drive, whatever it is made of.
@@ -159,8 +164,6 @@ pub trait Drive: Observed + Send + 'static {
     fn tend(&mut self, now: Time);
     /// The SLC cache of its device; zeros where it has none.
     fn slc(&self) -> SlcHealth;
-    /// The energy that its device has taken until `now`, where that is counted.
-    fn energy(&self, now: Time) -> Energy;
     /// Why its medium can be written no more, if that is so, and whether that
     /// is for want of room.
     fn fault(&self) -> Option<(Error, bool)>;
@@ -191,6 +194,10 @@ impl<M: Backing> Observed for Boxed<M> {
 
     fn free_chunks(&self) -> u64 {
         (**self).free_chunks()
+    }
+
+    fn energy(&self, now: Time) -> Energy {
+        (**self).energy(now)
     }
 }
 
@@ -227,10 +234,6 @@ impl<M: Backing> Drive for Boxed<M> {
 
     fn slc(&self) -> SlcHealth {
         (**self).slc()
-    }
-
-    fn energy(&self, now: Time) -> Energy {
-        (**self).energy(now)
     }
 
     fn fault(&self) -> Option<(Error, bool)> {
@@ -306,6 +309,10 @@ impl<D: Below> Observed for Pblk<D> {
     fn free_chunks(&self) -> u64 {
         Pblk::free_chunks(self)
     }
+
+    fn energy(&self, now: Time) -> Energy {
+        Pblk::device(self).device().energy(now)
+    }
 }
 
 impl<D: Below> Drive for Pblk<D> {
@@ -342,10 +349,6 @@ impl<D: Below> Drive for Pblk<D> {
 
     fn slc(&self) -> SlcHealth {
         Pblk::device(self).device().slc_health()
-    }
-
-    fn energy(&self, now: Time) -> Energy {
-        Pblk::device(self).device().energy(now)
     }
 
     fn tend(&mut self, now: Time) {
@@ -392,6 +395,10 @@ impl<D: Observed> Observed for Link<D> {
     fn free_chunks(&self) -> u64 {
         self.below().free_chunks()
     }
+
+    fn energy(&self, now: Time) -> Energy {
+        self.below().energy(now)
+    }
 }
 
 impl<D: Drive> Drive for Link<D> {
@@ -429,10 +436,6 @@ impl<D: Drive> Drive for Link<D> {
         self.below().slc()
     }
 
-    fn energy(&self, now: Time) -> Energy {
-        self.below().energy(now)
-    }
-
     fn tend(&mut self, now: Time) {
         self.below_mut().tend(now);
     }
@@ -449,6 +452,10 @@ impl<D: Observed> Observed for Protected<D, Store> {
 
     fn free_chunks(&self) -> u64 {
         self.below().free_chunks()
+    }
+
+    fn energy(&self, now: Time) -> Energy {
+        self.below().energy(now)
     }
 }
 
@@ -485,10 +492,6 @@ impl<D: Drive> Drive for Protected<D, Store> {
 
     fn slc(&self) -> SlcHealth {
         self.below().slc()
-    }
-
-    fn energy(&self, now: Time) -> Energy {
-        self.below().energy(now)
     }
 
     fn tend(&mut self, now: Time) {

@@ -5,6 +5,7 @@
 //! its time is in no figure. Recording allocates nothing but the row of a series, once a second of drive time.
 //! Nothing here fails.
 
+use flash::Energy;
 use measure::series::ROW_NS;
 use measure::{Gauges, Histogram, Row, Series};
 use port::{BlockOp, Time};
@@ -27,6 +28,9 @@ pub struct Tally {
     pub before: WriteCounters,
     /// As `before`.
     pub after: WriteCounters,
+    /// What the drive had taken when counting began, and at the end, where that
+    /// is known.
+    pub energy: (Energy, Energy),
     /// Rows of the series, when it is over.
     pub rows: Vec<Row>,
     /// Bytes of writes, counted or not.
@@ -71,6 +75,7 @@ impl Tally {
             late: Histogram::new(),
             before: WriteCounters::default(),
             after: WriteCounters::default(),
+            energy: Default::default(),
             rows: Vec::new(),
             written: 0,
             failed: 0,

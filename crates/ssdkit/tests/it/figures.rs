@@ -61,6 +61,22 @@ fn the_energy_of_a_run_is_told_where_it_is_counted() {
     assert!(text.contains("\nenergy      "), "{text}");
     let none = json(dir.path(), "bench mem:tlc,size=16M --rw randread --ios 10");
     assert!(none["energy"].is_null());
+    // The ramp is in no figure.
+    let line = "bench mem:tlc,size=16M,energy=true --rw randread --rate 1000 --time 100ms";
+    let (one, two) = (json(dir.path(), line), json(dir.path(), &format!("{line} --ramp 1s")));
+    let joules = |json: &serde_json::Value| json["energy"]["joules"].as_f64().unwrap();
+    let ratio = joules(&two) / joules(&one);
+    assert!((0.9..1.1).contains(&ratio), "{ratio}: {one} {two}");
+    let below = json(dir.path(), &format!("{line} --ramp 1s --cores 2"));
+    assert!(below["energy"].is_null());
+    // So is what is left inside when a run is stopped.
+    let left = "bench mem:tlc,size=16M,groups=1,pus=1,pages=48,energy=true --rw randread --qd 4 \
+                --clock real --time 10s --max-time 300ms --precondition none \
+                --fault above:read,from=101,delay=1h";
+    for layer in ["", " --cores 1"] {
+        let left = json(dir.path(), &format!("{left}{layer}"));
+        assert!(left["left_inside"] == 4 && joules(&left) < 60.0, "{left}");
+    }
 }
 
 /// A drive that has requests for an hour keeps nobody who has stopped, on the
