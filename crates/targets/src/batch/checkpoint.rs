@@ -108,6 +108,11 @@ impl<D: OpenChannel> Batch<D> {
     }
 
     fn begin_checkpoint(&mut self, now: Time) -> bool {
+        // Its record takes all that a start found for done: not beside the row
+        // that says which batches never were.
+        if self.log.held || self.log.void.is_some() {
+            return false;
+        }
         let every = self.config.checkpoint_every;
         let rows = self.log.written - self.checkpoint.rows;
         let due = rows >= self.config.log_rows

@@ -416,7 +416,6 @@ impl<D: OpenChannel> Batch<D> {
         self.checkpoint.record = Checkpoint { number, before, detours, ..record.clone() };
         self.log.held = true;
         self.write_record(self.now);
-        // A checkpoint may begin then. It waits for the log.
         let is_over =
             |target: &Batch<D>| target.checkpoint.number >= number || target.fault.is_some();
         self.run_until(is_over)?;

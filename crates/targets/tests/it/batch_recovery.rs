@@ -132,7 +132,7 @@ fn long_batches_are_whole_too() {
         let dim = Dimensions { groups: 4, pus: 1, chunks: 72, pages: 64, planes, page_bytes: 4096 };
         let mut setup = Setup::of(dim, seed);
         (setup.config.max_pages, setup.config.log_rows) = (511, 40);
-        let mut world = World::new(setup.filled(90), ram(8));
+        let mut world = World::new(setup.clone().filled(90), ram(8));
         cuts(&mut world, 16);
         assert!(world.seen["dropped"] > 0, "{:?}", world.seen);
     }
@@ -228,7 +228,7 @@ fn starts_that_are_cut_leave_room() {
     for seed in 0..6 {
         let mut setup = Setup::small(seed);
         (setup.config.forward_links, setup.config.log_rows) = (1 + seed as u32 % 3, 8);
-        let mut world = World::new(setup.filled(90), cached(8));
+        let mut world = World::new(setup.clone().filled(90), cached(8));
         let mut run = world.power_on(LONG).unwrap();
         world.work(&mut run, 300);
         world.power_off(run);
@@ -279,4 +279,37 @@ fn long_life<M: PowerCut>(setup: Setup, medium: impl Fn(&Geometry) -> M) -> (u64
     let mut world = World::new(setup, medium);
     cuts(&mut world, 400);
     (world.batches, world.seen["recoveries"])
+}
+
+/// A start that drops batches of a drive that had no checkpoint yet, cut after
+/// each of its events: no checkpoint takes for done what was dropped, before
+/// the log says that it was.
+#[test]
+fn no_checkpoint_passes_the_row_that_drops() {
+    let (groups, pus, chunks, pages, planes, page_bytes) = (4, 1, 60, 8, 2, 4096);
+    let mut setup = Setup::of(Dimensions { groups, pus, chunks, pages, planes, page_bytes }, 3);
+    setup.timing.program = vec![900_000, 600_000];
+    let config = &mut setup.config;
+    (config.log_rows, config.max_pages, config.batches, config.forward_links) = (4, 400, 20, 1);
+    let (mut events, mut is_cut, mut dropped) = (0, true, 0);
+    while is_cut {
+        events += 1;
+        let mut world = World::new(setup.clone().filled(90), ram(8));
+        let mut run = world.power_on(LONG).unwrap();
+        run.write(&mut world, &(0..390).collect::<Vec<_>>());
+        let (mut next, mut rows) = (0, 0);
+        while run.target.counters().log_rows < 9 && world.model.acked == 0 {
+            if next < 18 && run.target.counters().log_rows > rows {
+                rows = run.target.counters().log_rows;
+                next += u64::from(run.write(&mut world, &[400 + next]));
+            }
+            assert!(run.step(&mut world));
+        }
+        world.power_off(run);
+        is_cut = world.power_on(events).map(|run| world.power_off(run)).is_none();
+        let mut run = world.power_on(LONG).unwrap();
+        dropped += run.target.recovery().dropped;
+        world.check(&mut run);
+    }
+    assert!(events > 100 && dropped > 0, "{events} events, {dropped} batches dropped");
 }
