@@ -62,8 +62,11 @@ impl BatchConfig {
             user_lanes: 0,
             side_lanes: 0,
         };
-        let pages = (geometry.blocks() as f64 * (1.0 - spare.clamp(0.0, 0.9))) as u64;
-        config.pages = pages.min(config.capacity(geometry));
+        config.pages = (geometry.blocks() as f64 * (1.0 - spare.clamp(0.0, 0.9))) as u64;
+        // Fewer pages have smaller tables, and so more room.
+        while config.pages > config.capacity(geometry) {
+            config.pages = config.capacity(geometry);
+        }
         config
     }
 

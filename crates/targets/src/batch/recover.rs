@@ -287,7 +287,8 @@ impl<D: OpenChannel> Batch<D> {
         }
         self.log.held = true;
         let is_over = |target: &Batch<D>| {
-            target.erasing == 0 && target.leaving.iter().all(|&(_, after)| after > 0)
+            let waits = target.leaving.iter().any(|&(_, after)| after == 0);
+            (target.erasing == 0 && !waits) || target.fault.is_some()
         };
         self.run_until(is_over)?;
         self.log.held = false;

@@ -347,3 +347,19 @@ fn a_batch_takes_little_more_than_its_programs() {
         (took as f64 / bound as f64 - 1.0) * 100.0
     );
 }
+
+/// The set-up that a geometry gives has no more pages than its own capacity.
+#[test]
+fn a_geometry_s_own_set_up_fits_it() {
+    for (units, chunks, pages) in [(1, 20, 8), (2, 40, 8), (4, 60, 16), (16, 200, 8), (64, 500, 64)]
+    {
+        for spare in [0.0, 0.1, 0.3] {
+            let (groups, pus, planes, page_bytes) = (units, 1, 2, 8192);
+            let dim = Dimensions { groups, pus, chunks, pages, planes, page_bytes };
+            let geometry = Geometry::new(dim).unwrap();
+            let config = BatchConfig::for_geometry(&geometry, spare);
+            assert!(config.pages <= config.capacity(&geometry), "{dim:?} {spare}: {config:?}");
+            assert!(config.pages > 0 || units < 4, "{dim:?}");
+        }
+    }
+}
