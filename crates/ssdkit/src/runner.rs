@@ -253,8 +253,10 @@ impl Runner<'_> {
         if !plan.count {
             tally.end = now;
         }
+        if tally.counts() {
+            tally.energy.1 = driver.energy();
+        }
         tally.finish(driver.counters(), driver.gauges());
-        tally.energy.1 = driver.energy();
         Ok(tally)
     }
 
