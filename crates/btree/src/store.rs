@@ -75,6 +75,21 @@ pub enum StoreError {
     /// A log without collection is full.
     #[error("the log is full and is not collected: take a larger drive or the durable mode")]
     LogFull,
+    /// No segment of a log becomes free, as too many hold pages that cannot be
+    /// read.
+    #[error(
+        "no space: {segments} of the {of} segments of the log hold pages that cannot be read, one \
+         of them the segment at block {block}; open the log again to try them again, or copy what \
+         can be read to another drive"
+    )]
+    NoSpace {
+        /// Segments with pages that cannot be read.
+        segments: u64,
+        /// Segments of the log.
+        of: u64,
+        /// The first block of one of them.
+        block: u64,
+    },
     /// The drive cannot hold such a store.
     #[error("{what} = {value} does not fit: it must be {range}")]
     Shape {

@@ -3,6 +3,7 @@
 
 use btree::store::no_clock;
 use btree::{InPlaceConfig, LogConfig, TreeConfig};
+use faults::{FaultRule, Operation, Trigger};
 use flash::{Dimensions, Geometry};
 use port::{BLOCK_BYTES, Status};
 use targets::{BatchConfig, with_reserve};
@@ -25,8 +26,10 @@ const STREAM: u64 = 30;
 /// One life in so many is of the tree.
 pub const ONE_IN: u64 = 8;
 
-/// Operations of a cycle before power may go.
-const CYCLE_OPERATIONS: u64 = 120;
+/// Operations of a cycle before power may go; of one in which a log is to lose
+/// many of its segments.
+const CYCLE: u64 = 120;
+const LONG_CYCLE: u64 = 2000;
 
 /// How often a drive is started that refuses to: then it never will.
 const STARTS: u32 = 16;
@@ -36,11 +39,6 @@ const READ_ONLY_CYCLES: u32 = 2;
 
 /// Operations after which power goes though the drive did nothing for them.
 const QUIET_OPERATIONS: u32 = 400;
-
-/// Whether operations fail below a log, too. Not yet: a segment that could not
-/// be read when it was collected is not tried again, and when no other is left
-/// nothing is written any more, and nobody is told.
-const WITH_STUCK_LOGS: bool = false;
 
 /// A break of the contract by the tree or its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +84,8 @@ pub struct Host {
     pub flushes: u64,
     /// Most ns between two operations.
     pub pause: u64,
+    /// Operations of a cycle before power may go.
+    pub cycle: u64,
 }
 
 fn one_of<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
@@ -110,6 +110,8 @@ impl Host {
             1 => log(rng, &mut setup),
             _ => in_place(rng, &mut setup),
         };
+        let is_log = matches!(store, StoreKind::Log(_));
+        let cycle = if is_log && lose_segments(rng, &mut setup) { LONG_CYCLE } else { CYCLE };
         // A frozen cache is the other lives' matter.
         setup.protected &= !may_fail(&setup);
         let tree = TreeConfig {
@@ -121,7 +123,7 @@ impl Host {
         let flushes = one_of(rng, &[5, 20, 100]);
         let depth = one_of(rng, &[1, 4, 15]);
         let pause = one_of(rng, &[0, 100_000, 5_000_000]);
-        Host { setup, store, tree, keys, depth, flushes, pause }
+        Host { setup, store, tree, keys, depth, flushes, pause, cycle }
     }
 
     /// In a line, for a report.
@@ -177,13 +179,26 @@ fn log(rng: &mut Rng, setup: &mut Setup) -> (StoreKind, u64) {
         collectors: 1 + rng.below(3) as usize,
         clock: no_clock,
     };
-    if !WITH_STUCK_LOGS {
-        without_failures(setup);
-    }
     // The heads and the map come first.
     blocks(rng, setup, (segments + 1) * 64);
     let pages = (segments - 12) * 63 * 100 / u64::from(100 + config.overhead);
     (StoreKind::Log(config), pages)
+}
+
+/// Where reads fail, often makes so many fail that segments of a log are lost to
+/// them. Says whether it did.
+fn lose_segments(rng: &mut Rng, setup: &mut Setup) -> bool {
+    let fails = |rule: &&mut FaultRule| {
+        rule.operation == Operation::Read && rule.status != Some(Status::HIGH_ECC)
+    };
+    let Some(rule) = setup.troubles.operations.iter_mut().find(fails) else { return false };
+    if rng.below(2) == 0 {
+        return false;
+    }
+    let probability = one_of(rng, &[3e-3, 1e-2, 3e-2]);
+    rule.trigger = Trigger { probability, ..Trigger::default() };
+    rule.permanent = true;
+    true
 }
 
 /// A store in place with a journal of small batches, and how many pages it has.
@@ -267,7 +282,7 @@ impl Life {
         self.start()?;
         for _ in 0..cycles {
             let before = self.world.collections();
-            self.work(CYCLE_OPERATIONS)?;
+            self.work(self.world.host.cycle)?;
             let collected = self.world.collections() > before;
             self.read_only = if self.world.is_told_of_end() { self.read_only + 1 } else { 0 };
             self.world.power_down();
@@ -283,7 +298,7 @@ impl Life {
         }
         // The quiet end.
         self.world.flash.fail_sync(None);
-        for _ in 0..CYCLE_OPERATIONS / 2 {
+        for _ in 0..CYCLE / 2 {
             self.one_more()?;
         }
         self.world.drain()?;

@@ -116,6 +116,9 @@ pub struct LogCounters {
 /// Segments that the user leaves to collection.
 const RESERVE: usize = 4;
 
+/// Transfers that the log's own work leaves room for.
+const LEAST_ROOM: usize = 16;
+
 /// Segments beyond the overhead: heads, reserve, and those that wait for a
 /// checkpoint.
 const SLACK: u64 = 12;
@@ -132,7 +135,7 @@ enum State {
     /// Nothing lives in it; so many checkpoints had begun then.
     Dead(u64),
     Trimming,
-    /// It has a page that cannot be moved.
+    /// It has a page that cannot be read.
     Stuck,
 }
 
@@ -191,6 +194,14 @@ pub struct LogStore<D> {
     fewest: Fewest,
     free: VecDeque<u32>,
     dead: VecDeque<u32>,
+    /// Segments that are on their way from dead to free.
+    trimming: u32,
+    /// Segments with pages that cannot be read, and how many of them may be tried
+    /// again.
+    stuck: VecDeque<u32>,
+    retries: usize,
+    /// No room for a batch will come.
+    out_of_room: bool,
     live: u64,
     head: Place,
     next: u32,
@@ -287,6 +298,12 @@ impl Layout {
         ((u64::from(block) - self.first) / u64::from(self.segment_blocks)) as u32
     }
 
+    /// Where a block is in its segment, in bytes.
+    fn offset(&self, block: u32) -> usize {
+        let offset = (u64::from(block) - self.first) % u64::from(self.segment_blocks);
+        offset as usize * PAGE_BYTES
+    }
+
     fn area(&self, number: u64) -> u64 {
         2 + (number & 1) * self.area_blocks
     }
@@ -322,6 +339,10 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             fewest: Fewest::new(layout.segments as usize),
             free: VecDeque::with_capacity(layout.segments as usize),
             dead: VecDeque::with_capacity(layout.segments as usize),
+            trimming: 0,
+            stuck: VecDeque::new(),
+            retries: 0,
+            out_of_room: false,
             live: 0,
             head: place,
             next: 0,
@@ -353,12 +374,9 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         self.counters
     }
 
-    /// Segments of which nothing is on its way any more, and that still count
-    /// as moved though pages live in them. There are none; for tests.
-    #[doc(hidden)]
-    pub fn forgotten(&self) -> usize {
-        let moved = self.segments.iter().filter(|one| one.state == State::Moved);
-        moved.filter(|one| one.copied == 0 && one.live > 0).count()
+    /// Segments with pages that could not be read when they were collected.
+    pub fn unreadable(&self) -> usize {
+        self.stuck.len()
     }
 
     /// The drive.
@@ -481,6 +499,8 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             Task::Trim(segment) => {
                 self.segments[segment as usize].state = State::Free;
                 self.free.push_back(segment);
+                self.trimming -= 1;
+                self.retries = self.stuck.len();
             }
             Task::CheckpointPart | Task::CheckpointFlush | Task::CheckpointHeader => {
                 self.checkpoint_step(task, result, buffer);
@@ -555,13 +575,12 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         let segment = &mut self.segments[number as usize];
         self.fewest.lower(number as usize, segment.live);
         let closed = matches!(segment.state, State::Closed | State::Stuck | State::Moved);
-        if segment.state == State::Moved && segment.copied == 0 && segment.live > 0 {
-            // All copies are where they belong: what still lives here was not
-            // found.
-            self.moved_segments -= 1;
-            segment.state = State::Stuck;
-        } else if closed && segment.live == 0 && segment.records == 0 && segment.copied == 0 {
-            self.moved_segments -= u64::from(segment.state == State::Moved);
+        if closed && segment.live == 0 && segment.records == 0 && segment.copied == 0 {
+            match segment.state {
+                State::Moved => self.moved_segments -= 1,
+                State::Stuck => self.stuck.retain(|&stuck| stuck != number),
+                _ => {}
+            }
             segment.state = State::Dead(begun);
             self.dead.push_back(number);
         }
@@ -612,7 +631,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
     }
 
     fn can_write(&self) -> bool {
-        if self.failed.is_some() {
+        if self.failed.is_some() || self.out_of_room {
             return true;
         }
         let space = !self.config.durable || self.free.len() > RESERVE;
@@ -621,7 +640,9 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
 
     fn write(&mut self, id: u32, pages: &[u64], copy: &mut dyn FnMut(usize, &mut [u8])) {
         assert!((1..=self.max_batch()).contains(&pages.len()), "a batch of {}", pages.len());
-        if self.failed.is_none() && pages.len() > self.head_room() && !self.turn_over() {
+        if self.out_of_room {
+            self.fail(self.no_space());
+        } else if self.failed.is_none() && pages.len() > self.head_room() && !self.turn_over() {
             self.fail(StoreError::LogFull);
         }
         if let Some(error) = self.failed {
@@ -672,6 +693,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
             lap.end(worked, &mut self.ticks.collection);
             let worked = self.checkpoint_work();
             lap.end(worked, &mut self.ticks.checkpoint);
+            self.out_of_room = self.is_out_of_room();
         }
         let submitted = self.blocks.submit();
         lap.end(submitted, &mut self.ticks.submission);

@@ -15,7 +15,7 @@ use crate::page::{
     HEADER, Kind, MAX_OVERFLOW, OVERFLOW_BYTES, ROOM, SLOT, Value, is_inline, overflow_pages,
     separator, split_inner, split_leaf,
 };
-use crate::store::{PageStore, StoreError};
+use crate::store::PageStore;
 
 /// What a change may need at most.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,7 +39,7 @@ impl<S: PageStore> Tree<S> {
     fn writable(&self) -> Result<(), Stop> {
         match self.failed {
             None => Ok(()),
-            Some(_) => Err(Stop::Fail(Error::Store(StoreError::Stopped))),
+            Some(error) => Err(Stop::Fail(Error::Store(error))),
         }
     }
 

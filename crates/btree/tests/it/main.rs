@@ -8,3 +8,4 @@ mod drives;
 mod hour;
 mod in_place;
 mod log;
+mod lost;

@@ -277,7 +277,7 @@ impl World {
     /// excuse.
     fn refused(&self, error: Error) -> String {
         match error {
-            Error::Store(StoreError::Drive { .. } | StoreError::Stopped) => error.to_string(),
+            Error::Store(StoreError::Drive { .. }) => error.to_string(),
             _ if self.is_off() => error.to_string(),
             _ => panic!("a tree that was only cut does not open: {error}"),
         }
@@ -691,9 +691,13 @@ impl World {
             StoreError::Drive { status: Status::READ_ONLY | Status::WRITE_FAULT, .. } => {
                 let end = faulty && writes && machine::may_end(&self.host.setup, &self.flash);
                 self.told_of_end |= end;
+                writes && self.told_of_end
+            }
+            StoreError::NoSpace { segments, .. } => {
+                let end = faulty && writes && segments > 0 && self.flash.struck().reads > 0;
+                self.told_of_end |= end;
                 end
             }
-            StoreError::Stopped => faulty && self.told_of_end,
             _ => false,
         }
     }

@@ -9,7 +9,7 @@ use port::{BlockDone, BlockOp, BlockReq, Buffer, Time};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::format::{CheckpointHeader, Place};
-use super::{LogStore, RESERVE, State, Task};
+use super::{LEAST_ROOM, LogStore, RESERVE, State, Task};
 use crate::page::PAGE_BYTES;
 use crate::store::StoreError;
 use crate::store::blocks::buffer;
@@ -81,6 +81,11 @@ impl Checkpoint {
 
     pub(super) fn is_durable(&self) -> bool {
         self.durable == self.begun
+    }
+
+    /// Whether none is under way, or wanted at once.
+    pub(super) fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle && !self.forced
     }
 
     /// Goes on from the checkpoint `number`; another is wanted at once.
@@ -246,11 +251,12 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         while let Some(&segment) = self.dead.front() {
             let free = self.died(segment).is_some_and(|at| at < self.checkpoint.durable);
             let entry = &mut self.segments[segment as usize];
-            if !free || entry.reads > 0 || self.blocks.room() <= 16 {
+            if !free || entry.reads > 0 || self.blocks.room() <= LEAST_ROOM {
                 return;
             }
             entry.state = State::Trimming;
             self.dead.pop_front();
+            self.trimming += 1;
             let block = self.layout.block(Place { segment, ..Place::default() });
             let count = u64::from(self.layout.segment_blocks);
             self.blocks.command(BlockOp::Trim, block, count, Task::Trim(segment));

@@ -3,14 +3,19 @@
 //! The victim is the segment with the fewest live pages. Its pages are found
 //! through the headers of its records; those that the map still names are
 //! copied, with what comes from other victims, until there is a record's worth.
-//! A segment that cannot be read at once is read page by page, those that the map
-//! names. A page that cannot be read, or whose seal is wrong, stays where it is,
-//! and its segment with it, until the page is written anew.
+//! A segment of which not all that lives was found is read page by page, those
+//! that the map names. When a page of them is lost, cannot be read or has a wrong
+//! seal, it stays where it is, and its segment with it, until the page is written
+//! anew. The others are moved while there is room to spare: that gives none.
+//!
+//! When segments are scarce and no other is left, those with lost pages are tried
+//! again, each once for each segment that was won. When nothing was won by that,
+//! no room will ever come: the next batch fails ([`StoreError::NoSpace`]).
 
 use port::{BlockDone, BlockOp, BlockReq, Buffer};
 
 use super::format::{Entry, Place, RecordHeader, Seals};
-use super::{LogStore, RESERVE, SLACK, State, Task};
+use super::{LEAST_ROOM, LogStore, RESERVE, SLACK, State, Task};
 use crate::page::PAGE_BYTES;
 use crate::store::drive::Drive;
 use crate::store::{StoreError, check_seal};
@@ -21,31 +26,37 @@ enum Phase {
     Idle,
     /// The segment is being read.
     Reading(u32),
-    Copying(Copying),
-    /// Its pages are read one by one: the next of them is to be read, is being
-    /// read, or waits to be moved.
-    Seeking(Copying),
-    ReadingPage(Copying),
-    Holding(Copying),
+    /// It was, and whether that went well.
+    Read(u32, bool),
+    /// Its pages are read one by one: the next of them is to be read, or is being
+    /// read.
+    Seeking(At),
+    ReadingPage(At),
+    /// Its pages are moved.
+    Moving(At),
 }
 
-/// How far a victim's pages have been copied.
+/// How far a victim has come.
 #[derive(Clone, Copy, Debug)]
-struct Copying {
+struct At {
     segment: u32,
-    /// The record, by its offset, and the next page of it.
-    offset: u32,
-    page: u16,
-    /// Live pages are damaged.
-    bad: bool,
+    /// Which of its live pages is next.
+    next: usize,
+    /// How often that one was read.
+    tries: u8,
+    /// A live page is lost.
+    lost: bool,
 }
+
+/// How often a page is read before it counts as lost.
+const TRIES: u8 = 3;
 
 /// One that collects a segment at a time.
 pub(super) struct Collector {
     buffer: Option<Buffer>,
-    /// The end of the buffer, while a page is read into its front.
-    rest: Buffer,
-    /// The live pages of a segment that are read one by one, the last first.
+    /// What is before and behind the page that is being read.
+    around: (Buffer, Buffer),
+    /// The live pages of the segment, as far as they are known.
     pages: Vec<Entry>,
     phase: Phase,
 }
@@ -53,7 +64,7 @@ pub(super) struct Collector {
 impl Collector {
     pub(super) fn new(buffer: Buffer) -> Collector {
         let pages = Vec::with_capacity(buffer.len() / PAGE_BYTES);
-        Collector { buffer: Some(buffer), rest: Buffer::empty(), pages, phase: Phase::Idle }
+        Collector { buffer: Some(buffer), around: Default::default(), pages, phase: Phase::Idle }
     }
 }
 
@@ -61,32 +72,60 @@ impl Collector {
 const KEPT: usize = 2;
 
 impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
-    /// Goes on with collection: a victim's pages at most for each collector.
-    /// False when there was nothing to do.
+    /// Goes on with collection until all that is left waits for something. False
+    /// when there was nothing to do.
     pub(super) fn collect(&mut self) -> bool {
         let mut worked = false;
-        for number in 0..self.collectors.len() {
-            match self.collectors[number].phase {
-                Phase::Reading(_) | Phase::ReadingPage(_) => {}
-                Phase::Copying(copying) => {
-                    self.copy(number, copying);
-                    worked = true;
-                }
-                Phase::Seeking(at) => worked |= self.seek(number, at),
-                Phase::Holding(at) => worked |= self.move_held(number, at),
-                Phase::Idle => {
-                    if let Some(victim) = self.victim() {
-                        self.read_victim(number, victim);
-                        worked = true;
-                    }
-                }
-            }
+        while (0..self.collectors.len()).any(|number| self.collect_step(number)) {
+            worked = true;
         }
         let idle = self.collectors.iter().all(|one| matches!(one.phase, Phase::Idle));
         if idle && self.free.len() <= RESERVE + 2 {
             self.send_moving();
         }
         worked
+    }
+
+    /// The next step of a collector. False when it waits.
+    fn collect_step(&mut self, number: usize) -> bool {
+        match self.collectors[number].phase {
+            Phase::Reading(_) | Phase::ReadingPage(_) => false,
+            Phase::Read(segment, whole) => {
+                self.find_live(number, segment, whole);
+                true
+            }
+            Phase::Seeking(at) => self.seek(number, at),
+            Phase::Moving(at) => self.move_pages(number, at),
+            Phase::Idle => {
+                let victim = self.victim();
+                if let Some(victim) = victim {
+                    self.read_victim(number, victim);
+                }
+                victim.is_some()
+            }
+        }
+    }
+
+    /// Whether no segment is free for a batch, and nothing is on its way, or
+    /// left to be tried, that would free one.
+    pub(super) fn is_out_of_room(&self) -> bool {
+        let waits = |one: &Collector| matches!(one.phase, Phase::Idle | Phase::Moving(_));
+        self.free.len() <= RESERVE
+            && self.records.is_empty()
+            && self.dead.is_empty()
+            && self.trimming == 0
+            && self.checkpoint.is_idle()
+            && self.blocks.room() > LEAST_ROOM
+            && self.collectors.iter().all(waits)
+    }
+
+    pub(super) fn no_space(&self) -> StoreError {
+        let first = self.stuck.front().copied().unwrap_or_default();
+        StoreError::NoSpace {
+            segments: self.stuck.len() as u64,
+            of: self.layout.segments.into(),
+            block: self.layout.block(Place { segment: first, ..Place::default() }),
+        }
     }
 
     /// The segment to collect next, if the log takes more space than it may.
@@ -96,7 +135,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         let moved = self.segments_being_moved();
         let occupied = self.occupied() - moved;
         let scarce = ((self.free.len() + self.dead.len()) as u64 + moved) < SLACK - RESERVE as u64;
-        if self.blocks.room() <= 16 || (occupied * room <= allowed && !scarce) {
+        if self.blocks.room() <= LEAST_ROOM || (occupied * room <= allowed && !scarce) {
             return None;
         }
         let segments = &self.segments;
@@ -104,12 +143,20 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             let segment = &segments[number];
             (segment.state == State::Closed && segment.records == 0).then_some(segment.live)
         };
-        let number = self.fewest.find(segments.len(), live)?;
+        let fewest = self.fewest.find(segments.len(), live);
         debug_assert_eq!(
-            Some(number),
+            fewest,
             (0..segments.len()).filter(|&n| live(n).is_some()).min_by_key(|&n| live(n))
         );
-        (u64::from(segments[number].live) * 100 < room * 95).then_some(number as u32)
+        let gives = |&number: &usize| u64::from(segments[number].live) * 100 < room * 95;
+        match fewest.filter(gives) {
+            Some(number) => Some(number as u32),
+            None if scarce && self.retries > 0 => {
+                self.retries -= 1;
+                self.stuck.pop_front()
+            }
+            None => None,
+        }
     }
 
     /// Segments that will be dead when what is being moved has been.
@@ -134,143 +181,144 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         buffer: Buffer,
     ) {
         let collector = &mut self.collectors[number as usize];
-        if let Phase::ReadingPage(at) = collector.phase {
-            return self.page_read(number, at, result, buffer);
+        match collector.phase {
+            Phase::Reading(segment) => {
+                collector.buffer = Some(buffer);
+                collector.phase = Phase::Read(segment, result.is_ok());
+            }
+            Phase::ReadingPage(at) => self.page_read(number as usize, at, result.is_ok(), buffer),
+            _ => unreachable!("nothing was being read"),
         }
-        collector.buffer = Some(buffer);
-        let Phase::Reading(segment) = collector.phase else { unreachable!("it was being read") };
-        let at = Copying { segment, offset: 0, page: 0, bad: false };
-        if result.is_ok() {
-            collector.phase = Phase::Copying(at);
-            return;
+    }
+
+    /// Lists what lives in a segment that was read. Where not all of it is there,
+    /// it is read one by one.
+    fn find_live(&mut self, number: usize, segment: u32, whole: bool) {
+        let at = At { segment, next: 0, tries: 0, lost: false };
+        let mut pages = std::mem::take(&mut self.collectors[number].pages);
+        pages.clear();
+        if whole {
+            self.list_found(number, segment, &mut pages);
         }
-        // Where the whole cannot be read, parts of it may still be, one by one.
-        collector.phase = Phase::Seeking(at);
-        collector.pages.clear();
-        let of = |block: u32| block > 0 && self.layout.segment_of(block) == segment;
-        let live = self.map.iter().enumerate().filter(|&(_, &block)| of(block));
-        collector.pages.extend(live.map(|(page, &old)| Entry { page: page as u64, old }));
+        let all = pages.len() == usize::from(self.segments[segment as usize].live);
+        if !all {
+            pages.clear();
+            let of = |block: u32| block > 0 && self.layout.segment_of(block) == segment;
+            let live = self.map.iter().enumerate().filter(|&(_, &block)| of(block));
+            pages.extend(live.map(|(page, &old)| Entry { page: page as u64, old }));
+        }
+        let collector = &mut self.collectors[number];
+        collector.pages = pages;
+        collector.phase = if all { Phase::Moving(at) } else { Phase::Seeking(at) };
+    }
+
+    /// Lists what lives in a segment by the headers of its records, if it is
+    /// whole.
+    fn list_found(&self, number: usize, segment: u32, pages: &mut Vec<Entry>) {
+        let buffer = self.collectors[number].buffer.as_ref();
+        let mut rest = buffer.expect("its buffer is back").bytes();
+        let mut block = self.layout.block(Place { segment, ..Place::default() }) as u32;
+        while !rest.is_empty()
+            && let Some(header) = RecordHeader::read(rest)
+            && let Some((record, behind)) =
+                rest.split_at_checked((usize::from(header.count) + 1) * PAGE_BYTES)
+        {
+            for (i, body) in record.chunks_exact(PAGE_BYTES).skip(1).enumerate() {
+                let Entry { page, .. } = Entry::read(record, i);
+                let old = block + 1 + i as u32;
+                if self.map.get(page as usize) == Some(&old) && check_seal(page, body).is_some() {
+                    pages.push(Entry { page, old });
+                }
+            }
+            block += u32::from(header.count) + 1;
+            rest = behind;
+        }
     }
 
     /// Reads the next page of a segment that is read one by one. False without
     /// room for a command.
-    fn seek(&mut self, number: usize, at: Copying) -> bool {
+    fn seek(&mut self, number: usize, at: At) -> bool {
         let collector = &mut self.collectors[number];
-        let Some(&Entry { page, old }) = collector.pages.last() else {
-            self.segment_done(number, at);
+        let Some(&Entry { page, old }) = collector.pages.get(at.next) else {
+            collector.phase = Phase::Moving(At { next: 0, ..at });
             return true;
         };
         if self.map[page as usize] != old {
             // It was written anew meanwhile.
-            collector.pages.pop();
+            collector.pages.swap_remove(at.next);
             return true;
         }
         if self.blocks.room() <= 4 {
             return false;
         }
-        let mut rest = collector.buffer.take().expect("its buffer is back");
-        let front = rest.split_to(PAGE_BYTES);
-        (collector.rest, collector.phase) = (rest, Phase::ReadingPage(at));
-        self.blocks.transfer(BlockOp::Read, u64::from(old), front, Task::Collect(number as u32));
+        let mut behind = collector.buffer.take().expect("its buffer is back");
+        let before = behind.split_to(self.layout.offset(old));
+        let body = behind.split_to(PAGE_BYTES);
+        (collector.around, collector.phase) = ((before, behind), Phase::ReadingPage(at));
+        self.blocks.transfer(BlockOp::Read, u64::from(old), body, Task::Collect(number as u32));
         true
     }
 
-    fn page_read(
-        &mut self,
-        number: u32,
-        mut at: Copying,
-        result: Result<(), StoreError>,
-        mut front: Buffer,
-    ) {
-        let collector = &mut self.collectors[number as usize];
-        let joined = front.join(std::mem::take(&mut collector.rest));
-        assert!(joined.is_ok(), "it was cut from there");
-        collector.buffer = Some(front);
-        if result.is_ok() {
-            collector.phase = Phase::Holding(at);
-            return;
+    fn page_read(&mut self, number: usize, mut at: At, read: bool, body: Buffer) {
+        let collector = &mut self.collectors[number];
+        let Entry { page, old } = collector.pages[at.next];
+        at.tries += 1;
+        if read && check_seal(page, body.bytes()).is_some() {
+            (at.next, at.tries) = (at.next + 1, 0);
+        } else if at.tries == TRIES {
+            collector.pages.swap_remove(at.next);
+            at.lost |= self.map[page as usize] == old;
+            at.tries = 0;
         }
-        let entry = collector.pages.pop().expect("it was read");
-        at.bad |= self.map[entry.page as usize] == entry.old;
-        collector.phase = Phase::Seeking(at);
+        let (mut before, behind) = std::mem::take(&mut collector.around);
+        let joined = before.join(body).and_then(|()| before.join(behind));
+        assert!(joined.is_ok(), "it was cut from there");
+        (collector.buffer, collector.phase) = (Some(before), Phase::Seeking(at));
     }
 
-    /// Moves the page that was read. False without room.
-    fn move_held(&mut self, number: usize, mut at: Copying) -> bool {
+    /// Puts what lives of a victim to what is moved, as far as there is room.
+    /// False when there was none.
+    fn move_pages(&mut self, number: usize, mut at: At) -> bool {
         let collector = &mut self.collectors[number];
         let buffer = collector.buffer.take().expect("its buffer is back");
-        let entry = *collector.pages.last().expect("it was read");
-        let body = &buffer.bytes()[..PAGE_BYTES];
-        let is_live = self.map[entry.page as usize] == entry.old;
-        let seal = check_seal(entry.page, body).filter(|_| is_live);
-        let moved = seal.is_none_or(|seal| self.move_page(entry, body, seal));
-        at.bad |= is_live && seal.is_none();
-        let collector = &mut self.collectors[number];
-        collector.buffer = Some(buffer);
-        if moved {
-            collector.pages.pop();
-            collector.phase = Phase::Seeking(at);
+        let pages = std::mem::take(&mut collector.pages);
+        let first = at.next;
+        let to_spare = |log: &Self| !at.lost || log.free.len() > RESERVE;
+        while to_spare(self)
+            && let Some(&entry) = pages.get(at.next)
+        {
+            let body = &buffer.bytes()[self.layout.offset(entry.old)..][..PAGE_BYTES];
+            if self.map[entry.page as usize] == entry.old && !self.move_page(entry, body) {
+                break;
+            }
+            at.next += 1;
         }
-        moved
-    }
-
-    /// Copies what lives of a victim, as far as there is room.
-    fn copy(&mut self, number: usize, mut at: Copying) {
-        let buffer = self.collectors[number].buffer.take().expect("its buffer is back");
-        let done = self.copy_records(&mut at, &buffer);
+        let done = at.next == pages.len() || !to_spare(self);
         let collector = &mut self.collectors[number];
-        collector.buffer = Some(buffer);
-        collector.phase = Phase::Copying(at);
+        (collector.buffer, collector.pages) = (Some(buffer), pages);
+        collector.phase = Phase::Moving(at);
         if done {
             self.segment_done(number, at);
         }
+        done || at.next > first
     }
 
-    /// All live pages of a segment were looked at.
-    fn segment_done(&mut self, number: usize, at: Copying) {
+    /// All that can be moved of a segment is on its way.
+    fn segment_done(&mut self, number: usize, at: At) {
         self.collectors[number].phase = Phase::Idle;
         self.counters.collected += 1;
-        // Whether any were not found shows when the map has learned of the others.
-        self.moved_segments += u64::from(!at.bad);
-        self.segments[at.segment as usize].state = if at.bad { State::Stuck } else { State::Moved };
+        if at.lost {
+            self.segments[at.segment as usize].state = State::Stuck;
+            self.stuck.push_back(at.segment);
+        } else {
+            self.segments[at.segment as usize].state = State::Moved;
+            self.moved_segments += 1;
+        }
         self.look_at(at.segment);
     }
 
-    /// False when there is no room to go on.
-    fn copy_records(&mut self, at: &mut Copying, buffer: &Buffer) -> bool {
-        let bytes = buffer.bytes();
-        let blocks = self.layout.segment_blocks;
-        while at.offset < blocks {
-            let record = &bytes[at.offset as usize * PAGE_BYTES..];
-            let Some(header) = RecordHeader::read(record) else { break };
-            if at.offset + 1 + u32::from(header.count) > blocks {
-                break;
-            }
-            while at.page < header.count {
-                let i = usize::from(at.page);
-                let Entry { page, .. } = Entry::read(record, i);
-                let place = Place { segment: at.segment, offset: at.offset, seq: 0 };
-                let block = self.layout.block(place) as u32 + 1 + i as u32;
-                if self.map.get(page as usize) == Some(&block) {
-                    let body = &record[(i + 1) * PAGE_BYTES..(i + 2) * PAGE_BYTES];
-                    match check_seal(page, body) {
-                        Some(seal) if !self.move_page(Entry { page, old: block }, body, seal) => {
-                            return false;
-                        }
-                        Some(_) => {}
-                        None => at.bad = true,
-                    }
-                }
-                at.page += 1;
-            }
-            at.offset += 1 + u32::from(header.count);
-            at.page = 0;
-        }
-        true
-    }
-
     /// Puts a page to those that are moved next. False without room.
-    fn move_page(&mut self, entry: Entry, body: &[u8], seal: u64) -> bool {
+    fn move_page(&mut self, entry: Entry, body: &[u8]) -> bool {
         if self.moving.entries.len() >= self.best_move() {
             self.send_moving();
         }
@@ -283,7 +331,8 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         self.moving.entries.push(entry);
         let segment = self.layout.segment_of(entry.old);
         self.segments[segment as usize].copied += 1;
-        self.moving.seals.add(seal);
+        let seal = *body.first_chunk().expect("a page begins with its seal");
+        self.moving.seals.add(u64::from_le_bytes(seal));
         true
     }
 

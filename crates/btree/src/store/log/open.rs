@@ -181,20 +181,39 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     }
 
     /// Looks whether a record behind `place`, where none is whole, says that
-    /// there was one.
+    /// there was one. A block that cannot be read says nothing.
     fn look_beyond(&mut self, place: Place, next: u32, epoch: u64) -> Result<(), StoreError> {
-        let count = self.layout.segment_blocks;
-        let mut segment = buffer(count as usize * PAGE_BYTES)?;
-        for number in [place.segment, next] {
-            let at = self.layout.block(Place { segment: number, ..Place::default() });
-            segment = self.blocks.read_now(at, segment)?;
-            let mut headers =
-                segment.bytes().chunks_exact(PAGE_BYTES).filter_map(RecordHeader::read);
-            if headers.any(|header| header.epoch == epoch && header.flushed > place.seq) {
+        let count = u64::from(self.layout.segment_blocks);
+        let is_later = |header: RecordHeader| header.epoch == epoch && header.flushed > place.seq;
+        for segment in [place.segment, next] {
+            let first = self.layout.block(Place { segment, ..Place::default() });
+            let mut says = self.says(first, count, is_later);
+            if let Err(StoreError::Drive { .. }) = says {
+                says = Ok(false);
+                for block in first..first + count {
+                    match self.says(block, 1, is_later) {
+                        Err(StoreError::Drive { .. }) => {}
+                        one => says = Ok(says? | one?),
+                    }
+                }
+            }
+            if says? {
                 return Err(StoreError::Unusable("a record of the log is damaged"));
             }
         }
         Ok(())
+    }
+
+    /// Whether a record's header among so many blocks is such a one.
+    fn says(
+        &mut self,
+        first: u64,
+        count: u64,
+        is_such: impl Fn(RecordHeader) -> bool,
+    ) -> Result<bool, StoreError> {
+        let blocks = self.blocks.read_now(first, buffer(count as usize * PAGE_BYTES)?)?;
+        let mut headers = blocks.bytes().chunks_exact(PAGE_BYTES).filter_map(RecordHeader::read);
+        Ok(headers.any(is_such))
     }
 
     /// Takes the record at `place`, if it is there and whole.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use btree::store::{Ticks, seal};
-use btree::{FRAME_BYTES, PAGE_BYTES, StoreDone, TreeConfig};
+use btree::{FRAME_BYTES, PAGE_BYTES, StoreDone, StoreError, TreeConfig};
 use port::{Buffer, Ring};
 
 use super::*;
@@ -15,6 +15,8 @@ use crate::redis::resp::Parser;
 struct Pages {
     pages: HashMap<u64, Vec<u8>>,
     out: VecDeque<StoreDone>,
+    /// Why nothing is written any more.
+    full: Option<StoreError>,
 }
 
 impl PageStore for Pages {
@@ -47,7 +49,8 @@ impl PageStore for Pages {
             seal(page, &mut bytes);
             self.pages.insert(page, bytes);
         }
-        self.out.push_back(StoreDone::Write { id, result: Ok(()) });
+        let result = self.full.map_or(Ok(()), Err);
+        self.out.push_back(StoreDone::Write { id, result });
     }
 
     fn flush(&mut self, id: u32) -> bool {
@@ -314,4 +317,21 @@ fn what_begins_takes_little_at_once() {
         rig.seats[0].out.len(),
         "*300\r\n".len() + times * ("$60000\r\n\r\n".len() + 60_000)
     );
+}
+
+/// A store that finds no room is an error in the replies of those who write,
+/// with the reason; nobody waits, and reads go on.
+#[test]
+fn no_space_is_an_answer() {
+    let mut rig = Rig::new(1);
+    assert_eq!(rig.ask(0, &[b"SET", b"a", b"1"]), "+OK\r\n");
+    let full = StoreError::NoSpace { segments: 5, of: 20, block: 128 };
+    rig.database.tree.store_mut().full = Some(full);
+    rig.database.flush();
+    rig.step(1);
+    assert!(matches!(rig.database.flushed(), Some(Err(TreeError::Store(error))) if error == full));
+    for words in [&[&b"SET"[..], b"a", b"2"][..], &[b"HSET", b"h", b"f", b"2"], &[b"DEL", b"a"]] {
+        assert_eq!(rig.ask(0, words), format!("-ERR {full}\r\n"));
+    }
+    assert_eq!(rig.ask(0, &[b"GET", b"a"]), "$1\r\n1\r\n");
 }
