@@ -209,8 +209,10 @@ fn with_many_map_pages() -> (Damaged, Vec<u64>) {
 /// Makes a checkpoint. Page 0 is written meanwhile.
 fn checkpoint(run: &mut Running, values: &mut [u64]) {
     run.target.request_checkpoint();
+    let before = run.target.counters().batches;
     while run.target.is_checkpointing() {
         assert_eq!(write(run, values, &[0]), Status::SUCCESS);
+        assert!(run.target.counters().batches < before + 5000, "{}", run.state());
     }
 }
 

@@ -312,7 +312,12 @@ pub struct Run<M: PowerCut> {
     done: Ring<BatchDone>,
     /// Batches that were not acknowledged, with their status.
     pub failed: Vec<Status>,
+    /// Events since something ended.
+    idle: u32,
 }
+
+/// Events of which nothing comes, after which a target is said to hang.
+const PATIENCE: u32 = 1_000_000;
 
 impl<M: PowerCut> World<M> {
     /// A new drive.
@@ -389,6 +394,7 @@ impl<M: PowerCut> World<M> {
             queue: Ring::new(depth),
             done: Ring::new(depth),
             failed: Vec::new(),
+            idle: 0,
         }))
     }
 
@@ -553,11 +559,21 @@ impl<M: PowerCut> Run<M> {
         }
     }
 
-    /// The next event. False where there is none.
-    pub fn step(&mut self, world: &mut World<M>) -> bool {
+    /// The next event, and what ends in it. False where there is none.
+    fn turn(&mut self) -> bool {
         let Some(at) = self.target.next_event() else { return false };
         self.now = self.now.max(at);
         self.target.advance(self.now, &mut self.done);
+        self.idle = if self.done.is_empty() { self.idle + 1 } else { 0 };
+        assert!(self.idle < PATIENCE, "events without end: {}", self.state());
+        true
+    }
+
+    /// The next event. False where there is none.
+    pub fn step(&mut self, world: &mut World<M>) -> bool {
+        if !self.turn() {
+            return false;
+        }
         while let Some(done) = self.done.pop() {
             self.complete(world, done);
         }
@@ -606,10 +622,7 @@ impl<M: PowerCut> Run<M> {
                 assert_eq!(done.id, id, "nothing else is inside");
                 return done;
             }
-            let next = self.target.next_event();
-            let at = next.unwrap_or_else(|| panic!("a request hangs: {}", self.state()));
-            self.now = self.now.max(at);
-            self.target.advance(self.now, &mut self.done);
+            assert!(self.turn(), "a request hangs: {}", self.state());
         }
     }
 
@@ -618,9 +631,7 @@ impl<M: PowerCut> Run<M> {
         let buffer = Buffer::zeroed(self.kept()).unwrap();
         let id = self.submit(BatchOp::Read, lpid, buffer).expect("nothing is inside");
         loop {
-            let at = self.target.next_event().expect("a read ends");
-            self.now = self.now.max(at);
-            self.target.advance(self.now, &mut self.done);
+            assert!(self.turn(), "a read hangs: {}", self.state());
             while let Some(done) = self.done.pop() {
                 if done.id != id {
                     self.complete(world, done);
