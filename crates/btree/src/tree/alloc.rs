@@ -242,13 +242,18 @@ impl<S: PageStore> Tree<S> {
 
     /// Gives a page up: nothing leads to it any more. May take a free frame.
     pub(super) fn free(&mut self, page: u64) {
+        let free = self.free_count();
+        self.put_meta(FREE_AT, free + 1);
         if let Some(frame) = self.cache.find(page)
             && self.cache[frame].state == State::Ready
         {
+            if self.cache[frame].dirty {
+                // A flush that waits for it waits for what takes its place: that
+                // is in the group, which is now as old.
+                self.cache.mark(frame, true);
+            }
             self.cache.forget(frame);
         }
-        let free = self.free_count();
-        self.put_meta(FREE_AT, free + 1);
         if self.listed() < LISTED {
             return self.list(page);
         }

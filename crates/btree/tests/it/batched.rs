@@ -360,3 +360,38 @@ fn a_failed_write_stops_changes_and_not_reads() {
     let heard = now(&mut tree, |tree, _| tree.flush(1));
     assert!(heard.done[0].1.is_err());
 }
+
+/// A key is changed and a flush asked for; then its leaf is merged into a
+/// neighbour. The flush waits for that one.
+#[test]
+fn a_flush_waits_for_what_was_merged_meanwhile() {
+    let mut merged = 0;
+    for case in 0..24u64 {
+        let mut tree = create(BatchDrive::new(2000, case, no_fuse()), SMALL);
+        let key = |i: u64| i.to_be_bytes();
+        for i in 0..200 {
+            put(&mut tree, &key(i), &[1; 200]).unwrap();
+        }
+        // A third stays: each leaf is little more than a quarter full.
+        for i in (0..200).filter(|i| i % 3 > 0) {
+            now(&mut tree, |tree, heard| tree.delete(1, &key(i), heard).unwrap());
+        }
+        now(&mut tree, |tree, _| tree.flush(1));
+        let (changed, before) = (60 + 3 * case, tree.counters().merges);
+        let heard = &mut Heard::default();
+        tree.put(1, &key(changed), &[2; 200], heard).unwrap();
+        tree.flush(2);
+        for i in [changed - 6, changed - 3, changed + 3, changed + 6] {
+            tree.delete(3, &key(i), heard).unwrap();
+        }
+        merged += tree.counters().merges - before;
+        while !heard.done.iter().any(|done| done.0 == 2) {
+            assert!(tree.wait(heard));
+        }
+        let drive = tree.into_store().into_drive().0.crash(case, no_fuse());
+        let mut tree = Tree::open(store(drive), SMALL, Time::ZERO).unwrap();
+        let heard = now(&mut tree, |tree, heard| tree.get(1, &key(changed), heard).unwrap());
+        assert_eq!(heard.records[&1][0].1, vec![2; 200], "case {case}");
+    }
+    assert!(merged > 10, "{merged}");
+}
