@@ -132,6 +132,11 @@ impl Contract {
         self.clock
     }
 
+    /// The time of what happened last.
+    pub fn now(&self) -> u32 {
+        self.clock
+    }
+
     /// A read or flush is sent. Gives the time of that.
     pub fn sent(&mut self) -> u32 {
         self.tick()

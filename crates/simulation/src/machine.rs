@@ -72,6 +72,19 @@ struct Request {
     cell: u64,
     /// When it was sent; of what writes, its place in the contract.
     at: u32,
+    /// When it was sent, and when the oldest of those under way then was: no
+    /// request that the block layer makes one with it was sent before.
+    sent: u32,
+    since: u32,
+}
+
+impl Request {
+    /// What ended before this is settled for what this request, or one that was
+    /// made one with it, does to a block.
+    fn settled(&self, block: u64) -> u32 {
+        let own = self.block..self.block + self.blocks;
+        if own.contains(&block) { self.at } else { self.since }
+    }
 }
 
 /// What a request is about: a range in sectors.
@@ -405,7 +418,9 @@ impl Machine {
             BlockOp::Write => self.contract.begin(cell, cells, false, ask.fua),
             BlockOp::Trim | BlockOp::WriteZeroes => self.contract.begin(cell, cells, true, ask.fua),
         };
-        self.open[slot] = Some(Request { op: ask.op, block, blocks, cell, at });
+        let sent = self.contract.now();
+        let since = self.open.iter().flatten().map(|request| request.sent).min().unwrap_or(sent);
+        self.open[slot] = Some(Request { op: ask.op, block, blocks, cell, at, sent, since });
         self.counts.note(ask.op, ask.fua);
         if !matches!(ask.op, BlockOp::Read | BlockOp::Flush) {
             let data = if ask.op == BlockOp::Write { self.stored(ask.count) } else { 0 };

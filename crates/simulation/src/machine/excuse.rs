@@ -62,7 +62,7 @@ impl Machine {
     }
 
     fn may_fail(&self, request: &Request, status: Status) -> bool {
-        let Request { op, block, blocks, at, .. } = *request;
+        let Request { op, block, blocks, .. } = *request;
         let writes = op != BlockOp::Read;
         let own = block..block + blocks;
         // A part of a block needs the rest of it.
@@ -76,10 +76,9 @@ impl Machine {
                 // drive takes nothing until it can.
                 let frozen = writes && self.may_have_frozen && self.may_lack_a_part();
                 let mut needed = needed;
-                // When its neighbour was sent is not known.
-                let sent = |block| if own.contains(&block) { at } else { 0 };
-                let lacks =
-                    |block| self.contract.may_fail(block, sent(block)) || self.withholds(block);
+                let lacks = |block| {
+                    self.contract.may_fail(block, request.settled(block)) || self.withholds(block)
+                };
                 frozen || (!writes || self.setup.parts) && needed.any(lacks)
             }
             Status::READ_ONLY | Status::WRITE_FAULT => writes && self.may_end(),
@@ -146,5 +145,34 @@ impl Machine {
     /// Whether what a block has may be only in the cache of a frozen drive.
     pub(super) fn withholds(&self, block: u64) -> bool {
         self.in_cache.may_have(block) && self.may_be_frozen()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::Contract;
+
+    /// A copy that was struck and then replaced is no excuse for a request that
+    /// came later, also where its block is only a neighbour's.
+    #[test]
+    fn the_excuse_of_a_neighbour_ages() {
+        let mut contract = Contract::new(2, 1);
+        let write = contract.begin(1, 1, false, false);
+        contract.end(write);
+        let value = contract.value(write, 1);
+        contract.strike(1, vec![value]);
+        let may_fail = |contract: &mut Contract, since: u32| {
+            let sent = contract.sent();
+            let (op, since) = (BlockOp::Read, since.min(sent));
+            let read = Request { op, block: 0, blocks: 1, cell: 0, at: sent, sent, since };
+            contract.may_fail(1, read.settled(1))
+        };
+        assert!(may_fail(&mut contract, u32::MAX));
+        let before = contract.now();
+        let write = contract.begin(1, 1, false, true);
+        contract.end(write);
+        assert!(may_fail(&mut contract, before), "its neighbour was sent before");
+        assert!(!may_fail(&mut contract, u32::MAX), "all that was under way was sent later");
     }
 }
