@@ -125,6 +125,9 @@ pub struct Counts {
     pub refusals: u64,
     /// Drives that were replaced: read-only for long, or never to start again.
     pub replaced: u64,
+    /// Lives that ended early, as no drive was to be had: all had too many bad
+    /// chunks.
+    pub over: u64,
     /// Drives that were read-only when power went.
     pub ends_of_life: u64,
     /// Lives with flash that errs and wears out.
@@ -222,6 +225,7 @@ impl Counts {
         self.clean_closes += other.clean_closes;
         self.refusals += other.refusals;
         self.replaced += other.replaced;
+        self.over += other.over;
         self.ends_of_life += other.ends_of_life;
         self.wearing.add(&other.wearing);
         self.slc.add(&other.slc);
@@ -284,10 +288,10 @@ fn live_with_blocks(plan: &Plan) -> Outcome {
     let machine = Machine::new(setup, plan.broken, plan.traced);
     let mut life = Life { machine, rng: Rng::new(plan.seed, 2), read_only: 0, over: false };
     let violation = life.all(plan.cycles).err();
-    let mut machine = life.machine;
+    let Life { mut machine, over, .. } = life;
     machine.count_flash();
     let (setup, mut counts) = (&machine.setup, machine.counts);
-    counts.lives = 1;
+    (counts.lives, counts.over) = (1, u64::from(over));
     counts.wearing = Kind::of(setup.troubles.wear.is_some(), counts.cycles);
     counts.slc = Kind::of(setup.timing.slc.is_on(), counts.cycles);
     counts.protected = Kind::of(setup.protected, counts.cycles);

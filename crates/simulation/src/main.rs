@@ -254,8 +254,8 @@ fn print(args: &Args, report: &Report) {
     );
     println!(
         "{} errors to the host, {} blocks lost, {} recoveries refused, {} ends of life, {} drives \
-         replaced",
-        c.errors, c.lost, c.refusals, c.ends_of_life, c.replaced
+         replaced, {} lives without a drive",
+        c.errors, c.lost, c.refusals, c.ends_of_life, c.replaced, c.over
     );
     println!(
         "flash that wears: {}; {} chunks went bad, {} were from the factory; SLC caches: {}",
