@@ -142,7 +142,9 @@ pub fn live(plan: &Plan) -> Outcome {
     let mut life = Life { world, rng: Rng::new(plan.seed, 2), read_only: 0 };
     let violation = life.all(plan.cycles).err();
     targets::batch::mutation::set(None);
+    let setup = life.world.drive.setup.clone();
     let (hash, mut counts, trace) = life.world.end();
+    counts.add_kinds(&setup);
     counts.lives = 1;
     counts.batched = Kind::of(true, counts.cycles);
     Outcome { counts, hash, violation, trace }

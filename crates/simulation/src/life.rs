@@ -257,6 +257,19 @@ impl Counts {
     }
 }
 
+impl Counts {
+    /// Which kinds of lives the one with this set-up is among.
+    pub(crate) fn add_kinds(&mut self, setup: &Setup) {
+        let of = |is_one: bool| Kind::of(is_one, self.cycles);
+        self.wearing = of(setup.troubles.wear.is_some());
+        self.slc = of(setup.timing.slc.is_on());
+        self.protected = of(setup.protected);
+        self.damaged = of(!setup.troubles.damage.is_empty());
+        self.on_disk = of(setup.troubles.on_disk);
+        self.layered = of(setup.layers.is_some());
+    }
+}
+
 /// How a life ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -292,12 +305,7 @@ fn live_with_blocks(plan: &Plan) -> Outcome {
     machine.count_flash();
     let (setup, mut counts) = (&machine.setup, machine.counts);
     (counts.lives, counts.over) = (1, u64::from(over));
-    counts.wearing = Kind::of(setup.troubles.wear.is_some(), counts.cycles);
-    counts.slc = Kind::of(setup.timing.slc.is_on(), counts.cycles);
-    counts.protected = Kind::of(setup.protected, counts.cycles);
-    counts.damaged = Kind::of(!setup.troubles.damage.is_empty(), counts.cycles);
-    counts.on_disk = Kind::of(setup.troubles.on_disk, counts.cycles);
-    counts.layered = Kind::of(setup.layers.is_some(), counts.cycles);
+    counts.add_kinds(setup);
     let hash = machine.hash() ^ machine.state_hash().rotate_left(17);
     Outcome { counts, hash, violation, trace: machine.trace().to_vec() }
 }

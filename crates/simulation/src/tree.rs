@@ -251,7 +251,9 @@ pub fn live(plan: &Plan) -> Outcome {
     let world = World::new(Host::of(plan), broken, plan.traced);
     let mut life = Life { world, rng: Rng::new(plan.seed, 2), read_only: 0 };
     let violation = life.all(plan.cycles).err();
+    let setup = life.world.host.setup.clone();
     let (hash, mut counts, trace) = life.world.end();
+    counts.add_kinds(&setup);
     counts.lives = 1;
     counts.trees = Kind::of(true, counts.cycles);
     Outcome { counts, hash, violation, trace }

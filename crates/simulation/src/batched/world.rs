@@ -227,11 +227,14 @@ impl World {
     /// failed as a row of the log has places, or so many chunks were lost that
     /// its pages have no more room.
     fn may_end(&self) -> bool {
-        let (config, geometry) = (&self.drive.config, &self.drive.setup.geometry);
         let failed = self.flash.struck().programs - self.before.programs;
+        failed >= u64::from(self.drive.config.forward_links) || self.has_no_room()
+    }
+
+    fn has_no_room(&self) -> bool {
+        let (config, geometry) = (&self.drive.config, &self.drive.setup.geometry);
         let lost = u64::from(self.hurt()) * u64::from(geometry.chunk_blocks());
-        failed >= u64::from(config.forward_links)
-            || (lost > 0 && config.pages + lost > config.capacity(geometry))
+        lost > 0 && config.pages + lost > config.capacity(geometry)
     }
 
     /// Chunks that are of no more use.
@@ -245,21 +248,26 @@ impl World {
         self.refusals > 2 * REFUSALS && self.hurt() > 0
     }
 
-    /// True where something was struck.
+    /// True where something was struck that a start may take for torn: a block of
+    /// its own, or a copy that no check has settled yet.
     fn take_strikes(&mut self) -> bool {
         if self.drive.setup.troubles.is_none() {
             return false;
         }
         let strikes = self.flash.take_strikes();
-        let any = !strikes.is_empty();
+        let mut any = false;
         for strike in strikes {
             match strike {
                 Strike::Copy { block, values } if block < self.drive.config.pages => {
                     self.note(&[block], || format!("a copy cannot be read: {values:?}"));
+                    any |= self.model.is_new(block, values[0]);
                     self.model.strike(block, values[0]);
                 }
                 Strike::Copy { .. } => {}
-                Strike::Own => self.model.strike_own(),
+                Strike::Own => {
+                    any = true;
+                    self.model.strike_own()
+                }
             }
         }
         any
@@ -446,7 +454,7 @@ impl World {
                 match status {
                     Status::READ_ONLY => self.may_end(),
                     Status::UNRECOVERED_READ => self.model.is_own_struck(),
-                    _ => self.hurt() > 0,
+                    _ => self.has_no_room(),
                 }
             }
             // It may be there after a cut, but nothing that came after it.
