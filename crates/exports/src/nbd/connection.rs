@@ -13,7 +13,8 @@
 //! data did not arrive whole is never given to the drive. Of trims and writes of
 //! zeros, which may take the drive minutes, what it was not given is dropped
 //! then and answered with ESHUTDOWN; only a client that says that it leaves has
-//! all of them done.
+//! all of them done. Of a client that is gone all is dropped that the drive was
+//! not given; if it had said that it leaves, the reads.
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -111,6 +112,7 @@ where
         has_spoken: false,
         patience: Patience::default(),
         leaving: None,
+        has_left: false,
         gives_up: false,
         member,
     }
@@ -261,6 +263,8 @@ struct Connection<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> {
     patience: Patience,
     /// Set when no more is read: how this ends.
     leaving: Option<Result<(), Ended>>,
+    /// The client has said that it leaves: what it wrote is wanted.
+    has_left: bool,
     /// The server stops, or nobody is there to answer: what takes the drive long
     /// is not begun any more.
     gives_up: bool,
@@ -316,10 +320,24 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
         if self.leaving.is_some() {
             return;
         }
+        if self.is_gone() {
+            (self.leaving, self.gives_up) = (Some(Ok(())), true);
+        }
+    }
+
+    /// Whether the client can hear nothing any more, or was shut down.
+    fn is_gone(&self) -> bool {
         let mut fds = [PollFd::from_borrowed_fd(self.sock, PollFlags::empty())];
         sleep(&mut fds, Some(Duration::ZERO));
-        if !fds[0].revents().is_empty() {
-            (self.leaving, self.gives_up) = (Some(Ok(())), true);
+        !fds[0].revents().is_empty() || matches!(self.leaving, Some(Err(Ended::Socket(_))))
+    }
+
+    /// Drops what waits of a client that is gone.
+    fn drop_waiting(&mut self) {
+        if self.is_gone() {
+            let (has_left, answers) = (self.has_left, &mut self.answers);
+            let wants = |op| has_left && op != port::BlockOp::Read;
+            self.requests.drop_waiting(wants, |slot| answers.push_back(Answer::Ended(slot)));
         }
     }
 
@@ -354,7 +372,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
                     self.answers.push_back(Answer::Refused(Reply { error, cookie }));
                 }
                 Step::More => return,
-                Step::Disconnect => self.leaving = Some(Ok(())),
+                Step::Disconnect => (self.leaving, self.has_left) = (Some(Ok(())), true),
                 Step::Garbage => {
                     (self.leaving, self.gives_up) = (Some(Err(Ended::Fault)), true);
                 }
@@ -429,6 +447,9 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
             if let Some(slot) = self.requests.complete(done) {
                 self.answers.push_back(Answer::Ended(slot));
             }
+        }
+        if self.leaving.is_some() && self.requests.is_waiting() {
+            self.drop_waiting();
         }
         let before = self.cmds.len();
         self.requests.issue_waiting(turn.users, self.seat.number(), &mut self.cmds);

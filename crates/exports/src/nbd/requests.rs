@@ -418,6 +418,34 @@ impl Requests {
         }
     }
 
+    /// Drops what the drive was not given of the reads, writes and flushes that
+    /// wait and that nobody `wants`. `ended` is told of those of which it has
+    /// nothing; the others end with what it has.
+    pub fn drop_waiting(&mut self, wants: impl Fn(BlockOp) -> bool, mut ended: impl FnMut(u16)) {
+        let (slots, pieces) = (&mut self.slots, &self.pieces);
+        self.waiting.retain(|&number| {
+            let slot = &mut slots[usize::from(number)];
+            if wants(slot.io.op) {
+                return true;
+            }
+            slot.status = slot.status.and(Status::ABORTED);
+            while slot.next != NONE {
+                slot.left -= 1;
+                slot.next = pieces[slot.next as usize].next;
+            }
+            if slot.left == 0 {
+                ended(number);
+            }
+            false
+        });
+    }
+
+    /// Whether reads, writes or flushes wait for others of this connection.
+    #[inline]
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Whether the drive keeps pieces of long requests for a next turn.
     #[inline]
     pub fn is_zeroing(&self) -> bool {

@@ -165,6 +165,36 @@ fn trims_hold_nobody_up_who_leaves() {
     }
 }
 
+/// What waits of a client that is gone is not begun; only what it wrote before it
+/// said that it leaves.
+#[test]
+fn who_is_gone_takes_no_more() {
+    let shape = Shape { bytes: 64 << 20, max_bytes: 64 << 10, depth: 1024, ..SHAPE };
+    let (len, count) = (64 << 10, 200);
+    for (command, says_so) in [(CMD_READ, false), (CMD_READ, true), (CMD_WRITE, true)] {
+        let ram = Ram::new(shape, |_| 30_000_000);
+        let probe = ram.probe.clone();
+        let taken = || probe.taken.load(Ordering::SeqCst);
+        serve(Limits::default(), ram, |rig| {
+            let mut sock = rig.raw();
+            go(&mut sock);
+            let mut all = request(command, 1 << 20, len).to_vec();
+            all.resize(all.len() + if command == CMD_WRITE { len as usize } else { 0 }, 7);
+            sock.write_all(&all.repeat(count)).unwrap();
+            if says_so {
+                sock.write_all(&request(CMD_DISC, 0, 0)).unwrap();
+            }
+            let start = Instant::now();
+            while taken() == 0 {
+                assert!(start.elapsed() < 30 * LONGEST, "nothing has begun");
+            }
+        });
+        let is_wanted = command == CMD_WRITE && says_so;
+        // One is the last flush.
+        assert_eq!(taken() == count + 1, is_wanted, "{command}, {says_so}: {}", taken());
+    }
+}
+
 /// Those that say nothing, at each stage, give way to those who come; who works
 /// stays.
 #[test]
