@@ -38,6 +38,8 @@ pub struct Client {
     pub writable: bool,
     /// The client sends no more; what it sent may still be there to read.
     pub is_ending: bool,
+    /// Nobody is there to take replies; what it sent may still be there to read.
+    pub is_gone: bool,
     /// No more commands are taken; replies are still sent.
     pub is_closing: bool,
     /// Nothing can be sent any more.
@@ -72,6 +74,7 @@ impl Client {
             readable: true,
             writable: true,
             is_ending: false,
+            is_gone: false,
             is_closing: false,
             is_broken: false,
             is_busy: false,
@@ -178,9 +181,10 @@ impl Client {
         !self.held.is_empty()
     }
 
-    /// Whether all is done.
+    /// Whether all is done. One that is broken waits for no turn: what it has would
+    /// stay until those before it have had theirs.
     pub fn is_over(&self) -> bool {
-        !(self.is_busy || self.has_turn || self.is_holding)
-            && (self.is_broken || (self.is_closing && self.out.len() == 0))
+        let is_done = self.is_closing && self.out.len() == 0 && !self.has_turn;
+        !(self.is_busy || self.is_holding) && (self.is_broken || is_done)
     }
 }

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
 use super::client::Client;
-use super::command::{self, Keys};
+use super::command::{self, Command, Found, Keys};
 use super::database::{Database, Progress};
 use super::resp::{self, Parser};
 use super::server::{Options, Report, ServeError, Sync};
@@ -317,6 +317,11 @@ impl<'a, S: PageStore> Serving<'a, S> {
         client.readable |= ends || flags.contains(F::IN);
         client.is_ending |= ends;
         client.writable |= ends || flags.contains(F::OUT);
+        client.is_gone |= flags.intersects(F::HUP | F::ERR);
+        if client.is_gone {
+            // What only reads ends when it goes on.
+            self.database.refuse(who);
+        }
         self.give_turn(who, true);
     }
 
@@ -400,7 +405,8 @@ impl<'a, S: PageStore> Serving<'a, S> {
         client.reply = client.out.end();
         let Client { parser, input, start, out, .. } = client;
         let args = parser.args(&input[*start..]);
-        if args.is_empty() {
+        let is_for_nobody = |found: Found| !found.writes && found.command != Command::Quit;
+        if args.is_empty() || (client.is_gone && command::find(args).is_ok_and(is_for_nobody)) {
             *start += parser.end();
             return work;
         }

@@ -282,6 +282,35 @@ fn who_leaves_takes_no_more() {
     served.end();
 }
 
+/// What only reads is not done for clients that are gone.
+#[test]
+fn nobody_is_answered_who_is_gone() {
+    let served = Served::with(limits(64, 1 << 30));
+    let mut client = served.connect();
+    let command = large_reply(&mut client, 500);
+    use std::io::Write;
+    // Now and then the server is through before they are gone.
+    let is_left = |_| {
+        let before = told(&mut client, "total_commands_processed");
+        let mut others: Vec<Client> = (0..8).map(|_| served.connect()).collect();
+        others.iter_mut().for_each(|other| other.sock.write_all(&command).unwrap());
+        drop(others);
+        let mut asked = 1;
+        while told(&mut client, "connected_clients") > 1 {
+            asked += 1;
+        }
+        told(&mut client, "total_commands_processed") - before < asked + 1 + 8
+    };
+    assert!((0..100).any(is_left), "all is answered");
+    // What they wrote is there.
+    served.connect().sock.write_all(b"GET a\r\nSET a 1\r\n").unwrap();
+    let start = Instant::now();
+    while client.ask("STRLEN a") != Reply::Int(1) {
+        assert!(start.elapsed() < 30 * LONGEST);
+    }
+    served.end();
+}
+
 /// Who has little is not closed, however many there may be and whatever waits to
 /// be freed: nothing would be gained.
 #[test]
