@@ -15,15 +15,18 @@ use super::client::Client;
 use super::serving::{LISTENER, Serving};
 use crate::listen::Guest;
 
-/// Clients that are taken before others have their turn.
+/// Clients that are taken before others have their turn, where few wait for one,
+/// and where many do: who comes faster than it is served stands before the door,
+/// not before those who are in.
 const GUESTS: usize = 64;
+const FEW_GUESTS: usize = 4;
 /// How long nobody is taken when there is no descriptor for anybody.
 const DEAF: Duration = Duration::from_millis(100);
 
 impl<S: PageStore> Serving<'_, S> {
     /// Takes clients.
     pub(super) fn accept(&mut self) {
-        for _ in 0..GUESTS {
+        for _ in 0..GUESTS.saturating_sub(self.waiting()).max(FEW_GUESTS) {
             let Some(listener) = &mut self.listener else { return };
             match listener.accept() {
                 Guest::Nobody => return,

@@ -333,6 +333,11 @@ impl<'a, S: PageStore> Serving<'a, S> {
         }
     }
 
+    /// How many come fresh that have not had their turn.
+    pub(super) fn waiting(&self) -> usize {
+        self.fresh.len()
+    }
+
     /// Takes commands of a client, as far as they are there, it reads the
     /// replies and its slice lasts.
     fn turn(&mut self, who: u32, slice: usize) {
