@@ -145,10 +145,11 @@ pub fn attack(path: &PathBuf, table: &Table) -> Outcome {
         ("64 clients with 256 reads of 4 KiB each", 64, (CMD_READ, 4096, 256)),
         ("64 clients with 256 writes of 4 KiB each", 64, (CMD_WRITE, 4096, 256)),
         ("16 clients with 256 flushes each", 16, (CMD_FLUSH, 0, 256)),
+        ("100 clients with 40 trims of 256 MiB each", 100, (CMD_TRIM, WRITTEN as u32, 40)),
     ] {
         table.row(name, &mut read, || ask(path, clients, what));
     }
-    for clients in [50, 200] {
+    for clients in [50, 200, 1000] {
         let (all, len) = (requests(CMD_READ, 2 * MIB, 2), replied(CMD_READ, 2 * MIB, 2));
         let mut socks = connect_all(path, clients);
         let name = format!("{clients} clients that ask for 2 times 2 MiB at once after a rest");

@@ -25,13 +25,15 @@ use super::session::Io;
 
 /// Requests in flight on one connection; further ones wait in the socket.
 pub const SLOTS: usize = 256;
-/// Bytes of trims and writes of zeros that the drive has at once: they stop it
-/// for less than a millisecond.
+/// Bytes of trims and writes of zeros that the drive has at once, of all
+/// connections that use it: they stop it for less than a millisecond. And what
+/// each may have whatever the others do, with which it begins after a rest, as it
+/// does not know how many there are.
 const ZEROED: u64 = 16 << 20;
-/// Bytes of reads and writes that the drive has at once, of all connections that
-/// use it, and what each may have whatever the others do.
+const LEAST_ZEROED: u64 = 1 << 20;
+/// The same of reads and writes; one piece each may always have.
 const DATA: u64 = 4 << 20;
-const LEAST_DATA: u64 = LARGE as u64;
+const LEAST_DATA: u64 = 64 << 10;
 /// Buffers of each length, shortest first. The last length also makes up
 /// longer requests, so there are enough of it for the longest and some.
 const SMALL: (usize, usize) = (BLOCK_BYTES as usize, SLOTS);
@@ -44,6 +46,13 @@ const TOGETHER: usize = 16;
 /// Memory of a connection beside buffers for data, in bytes, about: its
 /// requests, what it received, and what its thread uses.
 const FIXED: u64 = 208 << 10;
+
+/// The share of one of so many in `all`: a part of it that leaves no rest, so that
+/// no block is cut.
+#[inline]
+fn share(all: u64, least: u64, users: usize, rests: bool) -> u64 {
+    if rests { least } else { (all / users.next_power_of_two() as u64).max(least) }
+}
 
 /// "No piece": the end of a list.
 const NONE: u32 = u32::MAX;
@@ -114,9 +123,10 @@ pub struct Requests {
     classes: Vec<Class>,
     max_piece: usize,
     /// Trims and writes of zeros that are not wholly given to the drive, and how
-    /// many bytes of such it has.
+    /// many bytes of such it has and may have.
     zeroing: VecDeque<u16>,
     zeroed: u64,
+    zeroed_share: u64,
     /// Reads and writes that are not wholly given to the drive, how many bytes of
     /// such it has, and how many it may have.
     waiting: VecDeque<u16>,
@@ -177,9 +187,10 @@ impl Requests {
             max_piece,
             zeroing: VecDeque::with_capacity(SLOTS),
             zeroed: 0,
+            zeroed_share: LEAST_ZEROED,
             waiting: VecDeque::with_capacity(SLOTS),
             inside: 0,
-            share: DATA,
+            share: LEAST_DATA,
             was_denied: false,
         })
     }
@@ -366,10 +377,19 @@ impl Requests {
         true
     }
 
+    /// Has its share of what the drive may have, where so many connections use it.
+    #[inline]
+    fn take_shares(&mut self, users: usize) {
+        let rests = self.inside == 0 && self.waiting.is_empty();
+        self.share = share(DATA, LEAST_DATA, users, rests);
+        let rests = self.zeroed == 0 && self.zeroing.is_empty();
+        self.zeroed_share = share(ZEROED, LEAST_ZEROED, users, rests);
+    }
+
     /// The same for requests that wait, where so many connections use the drive.
     #[inline]
     pub fn issue_waiting(&mut self, users: usize, seat: usize, cmds: &mut Ring<BlockReq>) {
-        self.share = (DATA / users.max(1) as u64).max(LEAST_DATA);
+        self.take_shares(users);
         while let Some(&slot) = self.waiting.front() {
             if !self.issue_pieces(slot, seat, cmds) {
                 return;
@@ -386,9 +406,10 @@ impl Requests {
             let offset = slot.io.offset + slot.issued;
             // Pieces end at whole multiples, so that no block is cut.
             let left = u64::from(slot.io.len) - slot.issued;
-            let len = left.min(ZEROED - offset % ZEROED);
+            let most = self.zeroed_share;
+            let len = left.min(most - offset % most);
             let piece = &mut self.pieces[slot.first as usize];
-            if piece.is_inside || (self.zeroed > 0 && self.zeroed + len > ZEROED) {
+            if piece.is_inside || (self.zeroed > 0 && self.zeroed + len > most) {
                 return;
             }
             (piece.is_inside, piece.len) = (true, len as u32);
@@ -455,7 +476,7 @@ impl Requests {
     /// Whether the drive has much to do for it at once.
     #[inline]
     pub fn is_heavy(&self) -> bool {
-        self.inside >= LEAST_DATA || self.zeroed > 0
+        self.inside >= LARGE as u64 || self.zeroed > 0
     }
 
     /// Takes a completion in; gives the request that it ended, if it did.
@@ -590,7 +611,7 @@ mod tests {
     #[test]
     fn the_drive_has_a_share_of_long_requests_at_once() {
         for users in [1, 4, 16, 1000] {
-            let share = (DATA / users as u64).max(LEAST_DATA);
+            let share = (DATA / users as u64).max(LARGE as u64);
             let mut r = requests(1 << 20, 4096);
             let mut cmds = Ring::new(r.limit());
             r.issue_waiting(users, 0, &mut cmds);
@@ -608,6 +629,24 @@ mod tests {
                 r.issue_waiting(users, 0, &mut cmds);
             }
             assert_eq!((most, ended), (share, slots));
+        }
+    }
+
+    /// Who had the drive alone and rests does not come back with all of that: others
+    /// may have come.
+    #[test]
+    fn after_a_rest_it_begins_with_little() {
+        let mut r = requests(64 << 10, 4096);
+        let (mut cmds, mut member) = (Ring::new(r.limit()), member(PLENTY));
+        for _ in 0..3 {
+            let slot = r.admit(io(BlockOp::Read, 2 << 20), &mut member).unwrap();
+            r.issue(slot, 0, &mut cmds);
+            assert_eq!(r.inside, LEAST_DATA);
+            while !cmds.is_empty() {
+                finish(&mut r, &mut cmds, Status::SUCCESS);
+                r.issue_waiting(1, 0, &mut cmds);
+            }
+            r.retire(slot);
         }
     }
 
@@ -668,6 +707,8 @@ mod tests {
         let mut cmds = Ring::new(r.limit());
         let slot = r.admit(io(BlockOp::Write, MAX_REQUEST), &mut member(PLENTY)).unwrap();
         r.issue(slot, 0, &mut cmds);
+        assert_eq!(cmds.len(), 1);
+        r.issue_waiting(1, 0, &mut cmds);
         assert_eq!(cmds.len() as u64, DATA >> 20);
         assert!(cmds.front().unwrap().buffer.is_empty());
     }
@@ -687,10 +728,12 @@ mod tests {
             assert!((0..cmds.len()).map(|i| cmds.get(i).unwrap().len).sum::<u64>() <= ZEROED);
             sizes.extend((0..cmds.len()).map(|i| cmds.get(i).unwrap().len));
             ended.extend(finish(&mut r, &mut cmds, Status::SUCCESS));
+            r.issue_waiting(1, 0, &mut cmds);
             r.issue_zeroing(0, &mut cmds);
         }
         assert_eq!(sizes.iter().sum::<u64>(), (3 * (40 << 20)) + 8192);
-        assert_eq!(sizes[..3], [ZEROED - 4096, ZEROED, (8 << 20) + 4096]);
+        let first = LEAST_ZEROED - 4096;
+        assert_eq!(sizes[..4], [first, ZEROED - LEAST_ZEROED, ZEROED, (8 << 20) + 4096]);
         assert_eq!(ended, slots);
     }
 
