@@ -131,10 +131,14 @@ fn main() -> Outcome {
     let table = |only: &[&str]| Table { only: only.first().unwrap_or(&"").to_string() };
     match args[..] {
         ["redis", socket, ref only @ ..] => redis::attack(&socket.into(), &table(only)),
-        ["nbd", socket, ref only @ ..] => nbd::attack(&socket.into(), &table(only)),
+        ["nbd", socket, ref only @ ..] => {
+            nbd::attack(&socket.into(), &table(only))?;
+            nbd::attack_long(&socket.into(), &table(only))
+        }
         ref only if only.len() < 2 => {
             here("redis", redis::serve, |at| redis::attack(at, &table(only)))?;
-            here("nbd", nbd::serve, |at| nbd::attack(at, &table(only)))
+            here("nbd", nbd::serve, |at| nbd::attack(at, &table(only)))?;
+            here("large", nbd::serve_large, |at| nbd::attack_long(at, &table(only)))
         }
         _ => Err("use: waits [redis SOCKET | nbd SOCKET] [ATTACK]".into()),
     }

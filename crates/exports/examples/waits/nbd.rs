@@ -16,25 +16,42 @@ use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
 use crate::{Dice, Outcome, Table};
 
-/// Bytes of the drive, and of its beginning that is written.
-const BYTES: u64 = 5 << 30;
+/// Chunks of a unit of the drive, and of one where a trim can have 4 GiB.
+const CHUNKS: u32 = 20;
+const MANY_CHUNKS: u32 = 200;
+/// Bytes of its beginning that are written.
 const WRITTEN: u64 = 256 << 20;
 const MIB: u32 = 1 << 20;
 
-/// A server of a drive of 5 GiB of Z-NAND.
-pub fn serve(addr: &ListenAddr, stop: &StopHandle) -> Outcome {
-    let server = Server::bind(addr)?;
+/// A server of a drive of Z-NAND. Its memory is taken before, as that of `here` may
+/// come slowly from the system, and everybody would wait for it.
+fn serve_chunks(addr: &ListenAddr, stop: &StopHandle, chunks: u32, whole: bool) -> Outcome {
     let profile = Profile::builtin("znand").ok_or("no such drive")?;
-    let data = Dimensions { chunks: 104, ..profile.dimensions };
+    let data = Dimensions { chunks, ..profile.dimensions };
     let geometry = Geometry::new(with_reserve(data))?;
-    let device = Device::new(&geometry, &profile.timing, RamMedium::new(&geometry, 4096)?)?;
+    let mut medium = RamMedium::new(&geometry, 4096)?;
+    if whole {
+        medium.populate(geometry.blocks(), 0, || true);
+    }
+    let device = Device::new(&geometry, &profile.timing, medium)?;
+    let bytes = Geometry::new(data)?.blocks() * 4096 * 4 / 5;
     let config =
-        PblkConfig { bytes: BYTES, data_chunks: 104, idle: 0, victim: Victim::Greedy, seed: 1 };
+        PblkConfig { bytes, data_chunks: chunks, idle: 0, victim: Victim::Greedy, seed: 1 };
     let target = Pblk::new(device, config)?;
     let export = Export::new(target.shape())?;
     let drive = Link::new(profile.link, target);
-    server.run(&export, &SharedDrive::new(drive), stop)?;
+    Server::bind(addr)?.run(&export, &SharedDrive::new(drive), stop)?;
     Ok(())
+}
+
+/// A server of a drive of 512 MiB.
+pub fn serve(addr: &ListenAddr, stop: &StopHandle) -> Outcome {
+    serve_chunks(addr, stop, CHUNKS, true)
+}
+
+/// A server of a drive of 5 GiB.
+pub fn serve_large(addr: &ListenAddr, stop: &StopHandle) -> Outcome {
+    serve_chunks(addr, stop, MANY_CHUNKS, false)
 }
 
 /// A connection after the negotiation.
@@ -119,22 +136,32 @@ fn ask(path: &Path, clients: usize, (command, len, count): (u16, u32, usize)) {
     });
 }
 
-/// All attacks on the server at `path`.
-pub fn attack(path: &PathBuf, table: &Table) -> Outcome {
-    let mut client = Client::connect(&ListenAddr::Unix(path.clone()))?;
+/// Writes the beginning of the drive.
+fn write(client: &mut Client) -> Outcome {
     for at in (0..WRITTEN).step_by(MIB as usize) {
         client.submit(BlockOp::Write, at, MIB.into(), false, 1, &[1; MIB as usize])?;
         while client.outstanding() > 0 {
             client.recv(&mut |_, error, _| assert_eq!(error, OK))?;
         }
     }
-    let (units, mut dice) = (WRITTEN / 4096, Dice(1));
-    let mut read = || {
-        client.submit(BlockOp::Read, dice.below(units) * 4096, 4096, false, 1, &[]).expect("sent");
-        while client.outstanding() > 0 {
-            client.recv(&mut |_, error, _| assert_eq!(error, OK)).expect("a reply");
-        }
-    };
+    Ok(())
+}
+
+/// Reads 4 KiB somewhere in what was written.
+fn read(client: &mut Client, dice: &mut Dice) {
+    let at = dice.below(WRITTEN / 4096) * 4096;
+    client.submit(BlockOp::Read, at, 4096, false, 1, &[]).expect("sent");
+    while client.outstanding() > 0 {
+        client.recv(&mut |_, error, _| assert_eq!(error, OK)).expect("a reply");
+    }
+}
+
+/// Attacks with reads, writes and short trims on the server at `path`.
+pub fn attack(path: &PathBuf, table: &Table) -> Outcome {
+    let mut client = Client::connect(&ListenAddr::Unix(path.clone()))?;
+    write(&mut client)?;
+    let mut dice = Dice(1);
+    let mut read = || read(&mut client, &mut dice);
     table.begin("NBD, beside");
     table.row("nobody", &mut read, || sleep(crate::LEAST));
     for (name, clients, what) in [
@@ -167,8 +194,19 @@ pub fn attack(path: &PathBuf, table: &Table) -> Outcome {
         let all = requests(CMD_READ, 2 * MIB, 40);
         connect_all(path, 200).iter_mut().for_each(|sock| drop(sock.write_all(&all)));
     });
+    Ok(())
+}
+
+/// Attacks with the longest trims and writes of zeros.
+pub fn attack_long(path: &PathBuf, table: &Table) -> Outcome {
+    let mut client = Client::connect(&ListenAddr::Unix(path.clone()))?;
+    write(&mut client)?;
+    let (mut dice, left) = (Dice(1), client.size() - WRITTEN);
+    let longest = left.min((u32::MAX - 4095).into()) as u32;
+    let mut read = || read(&mut client, &mut dice);
+    table.begin("NBD, drive of 5 GiB, beside");
     for (name, command) in [("trims", CMD_TRIM), ("writes of zeros", CMD_WRITE_ZEROES)] {
-        let all = request(command, WRITTEN, u32::MAX - 4095).repeat(200);
+        let all = request(command, WRITTEN, longest).repeat(200);
         table.row(
             &format!("200 {name} of 4 GiB at once, by who leaves after a second"),
             &mut read,
