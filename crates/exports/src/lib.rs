@@ -8,6 +8,7 @@
 //! Linux only: waiting is `ppoll` with nanoseconds, waking is an eventfd.
 
 pub mod drive;
+mod grow;
 pub mod limits;
 pub mod listen;
 pub mod nbd;

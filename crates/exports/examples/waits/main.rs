@@ -17,7 +17,7 @@ mod nbd;
 mod redis;
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
@@ -105,7 +105,7 @@ impl Dice {
 fn here(
     name: &str,
     serve: impl FnOnce(&ListenAddr, &StopHandle) -> Outcome + Send,
-    attack: impl FnOnce(&PathBuf) -> Outcome,
+    attack: impl FnOnce(&Path) -> Outcome,
 ) -> Outcome {
     let path = std::env::temp_dir().join(format!("waits-{name}-{}.sock", std::process::id()));
     let (addr, stop) = (ListenAddr::Unix(path.clone()), StopHandle::new()?);
@@ -130,10 +130,10 @@ fn main() -> Outcome {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let table = |only: &[&str]| Table { only: only.first().unwrap_or(&"").to_string() };
     match args[..] {
-        ["redis", socket, ref only @ ..] => redis::attack(&socket.into(), &table(only)),
+        ["redis", socket, ref only @ ..] => redis::attack(Path::new(socket), &table(only)),
         ["nbd", socket, ref only @ ..] => {
-            nbd::attack(&socket.into(), &table(only))?;
-            nbd::attack_long(&socket.into(), &table(only))
+            nbd::attack(Path::new(socket), &table(only))?;
+            nbd::attack_long(Path::new(socket), &table(only))
         }
         ref only if only.len() < 2 => {
             here("redis", redis::serve, |at| redis::attack(at, &table(only)))?;

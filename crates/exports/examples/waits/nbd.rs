@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
@@ -157,8 +157,8 @@ fn read(client: &mut Client, dice: &mut Dice) {
 }
 
 /// Attacks with reads, writes and short trims on the server at `path`.
-pub fn attack(path: &PathBuf, table: &Table) -> Outcome {
-    let mut client = Client::connect(&ListenAddr::Unix(path.clone()))?;
+pub fn attack(path: &Path, table: &Table) -> Outcome {
+    let mut client = Client::connect(&ListenAddr::Unix(path.into()))?;
     write(&mut client)?;
     let mut dice = Dice(1);
     let mut read = || read(&mut client, &mut dice);
@@ -198,8 +198,8 @@ pub fn attack(path: &PathBuf, table: &Table) -> Outcome {
 }
 
 /// Attacks with the longest trims and writes of zeros.
-pub fn attack_long(path: &PathBuf, table: &Table) -> Outcome {
-    let mut client = Client::connect(&ListenAddr::Unix(path.clone()))?;
+pub fn attack_long(path: &Path, table: &Table) -> Outcome {
+    let mut client = Client::connect(&ListenAddr::Unix(path.into()))?;
     write(&mut client)?;
     let (mut dice, left) = (Dice(1), client.size() - WRITTEN);
     let longest = left.min((u32::MAX - 4095).into()) as u32;

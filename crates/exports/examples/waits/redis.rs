@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::scope;
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ fn sets(count: usize, key: impl Fn(usize) -> String) -> Vec<u8> {
 }
 
 /// All attacks on the server at `path`.
-pub fn attack(path: &PathBuf, table: &Table) -> Outcome {
+pub fn attack(path: &Path, table: &Table) -> Outcome {
     table.begin("Redis, beside");
     let mut client = connect(path);
     client.set_read_timeout(Some(Duration::from_secs(60)))?;

@@ -22,6 +22,7 @@ use port::{
 use super::budget::Membership;
 use super::protocol::{self, MAX_REQUEST};
 use super::session::Io;
+use crate::grow;
 
 /// Requests in flight on one connection; further ones wait in the socket.
 pub const SLOTS: usize = 256;
@@ -258,7 +259,7 @@ impl Requests {
             return false;
         }
         let before = class.extra();
-        let made = class.make(lacks);
+        let made = grow::ask(bytes).and_then(|()| class.make(lacks));
         // What the system did not give is not held.
         member.give(bytes - (class.extra() - before));
         self.was_denied = made.is_err();

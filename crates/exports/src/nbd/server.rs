@@ -25,6 +25,7 @@ use super::connection::{Ended, serve};
 use super::requests::Requests;
 use super::session::Export;
 use crate::drive::{DriveLost, SharedDrive};
+use crate::grow;
 use crate::limits::Limits;
 use crate::listen::{Guest, ListenAddr, ListenError, Listener, StopHandle};
 
@@ -191,6 +192,13 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone> + Send> Crew<'_, '_, P> {
     /// Gives a client a thread, or turns it away.
     fn take(&self, sock: OwnedFd) {
         let budget = self.budget;
+        if grow::ask(Requests::own(self.export.shape()) + STACK as u64).is_err() {
+            budget.warn(
+                2,
+                "the system has no more memory for clients: they are turned away (ulimit -v)",
+            );
+            return self.refuse();
+        }
         let again = |sock| if budget.make_room() { budget.join(sock) } else { Err(sock) };
         let Ok(member) = budget.join(sock).or_else(again) else { return self.refuse() };
         let (export, drive, stop) = (self.export, self.drive, self.stop);

@@ -11,6 +11,7 @@ use rustix::net::{SendFlags, send};
 
 use super::resp::Parser;
 use super::rope::Rope;
+use crate::grow::grow;
 
 /// Bytes that are read at once.
 const READ: usize = 16 << 10;
@@ -44,6 +45,8 @@ pub struct Client {
     pub is_closing: bool,
     /// Nothing can be sent any more.
     pub is_broken: bool,
+    /// The system has no memory for what it sends.
+    pub is_denied: bool,
     pub is_busy: bool,
     /// It is in line for a turn, or for a flush.
     pub has_turn: bool,
@@ -77,6 +80,7 @@ impl Client {
             is_gone: false,
             is_closing: false,
             is_broken: false,
+            is_denied: false,
             is_busy: false,
             has_turn: false,
             is_holding: false,
@@ -119,7 +123,10 @@ impl Client {
             self.input.drain(..self.start);
             self.start = 0;
         }
-        self.input.reserve(READ);
+        if grow(&mut self.input, READ).is_err() {
+            (self.readable, self.is_denied) = (false, true);
+            return 0;
+        }
         let room = self.input.capacity() - self.input.len();
         match rustix::io::read(&self.sock, spare_capacity(&mut self.input)) {
             Ok(0) => (self.readable, self.is_closing) = (false, true),
@@ -174,6 +181,12 @@ impl Client {
         if self.held.back().is_none_or(|held| held.1 < flush) {
             self.held.push_back((self.reply, flush));
         }
+    }
+
+    /// Whether the system had no memory for what it sent or is to get, so that it
+    /// cannot go on.
+    pub fn lacks_memory(&self) -> bool {
+        !self.is_broken && (self.is_denied || self.out.is_short())
     }
 
     /// Whether replies wait for a flush.

@@ -68,6 +68,9 @@ pub enum Refusal {
     /// The server's clients have all the memory that they may.
     #[error("ERR the clients of this server hold all the memory that they may: ask for less")]
     Memory,
+    /// The system has no memory for it.
+    #[error("ERR the system has no more memory for this server: ask for less")]
+    NoMemory,
     /// A record cannot be read.
     #[error("ERR a record is damaged")]
     Damaged,
@@ -392,6 +395,9 @@ impl<S: PageStore> Database<S> {
         let next = super::work::work(found.command, job, mail, &mut self.common, args, out);
         let reply = out.end() - before;
         self.inbox.work += OPERATION + reply + std::mem::take(&mut job.steps);
+        if out.is_short() || job.text.is_short() {
+            return Err(Refusal::NoMemory);
+        }
         next.map(State::Next)
     }
 

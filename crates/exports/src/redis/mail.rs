@@ -11,6 +11,7 @@ use btree::{Error as TreeError, Outcome, Sink};
 
 use super::database::Refusal;
 use super::value::Value;
+use crate::grow::grow;
 
 /// Longest reply, in bytes, about.
 pub const MAX_REPLY: usize = 64 << 20;
@@ -53,7 +54,11 @@ impl Mail {
         self.bytes.shrink_to(KEEP);
         self.values.clear();
         self.values.shrink_to(values.max(KEEP / size_of::<Option<Range<usize>>>()));
-        self.values.resize(values, None);
+        if grow(&mut self.values, values).is_ok() {
+            self.values.resize(values, None);
+        } else {
+            self.error.get_or_insert(Refusal::NoMemory);
+        }
         self.records.clear();
         self.records.shrink_to(KEEP / size_of::<Record>());
     }
@@ -86,6 +91,9 @@ impl Mail {
         let start = self.bytes.len();
         if start + bytes.len() > MAX_REPLY {
             self.error.get_or_insert(Refusal::TooLong);
+        }
+        if grow(&mut self.bytes, bytes.len()).is_err() {
+            self.error.get_or_insert(Refusal::NoMemory);
         }
         if self.error.is_some() {
             return start..start;
@@ -120,7 +128,10 @@ impl Sink for Inbox {
             return;
         }
         let record = (mail.keep(key), mail.keep(value));
-        mail.records.push(record);
+        match grow(&mut mail.records, 1) {
+            Ok(()) => mail.records.push(record),
+            Err(_) => _ = mail.error.get_or_insert(Refusal::NoMemory),
+        }
     }
 
     fn done(&mut self, tag: u64, outcome: Result<Outcome, TreeError>) {

@@ -12,6 +12,8 @@ use std::ops::Range;
 
 use thiserror::Error;
 
+use crate::grow::grow;
+
 /// Most arguments of a command. Redis takes 1 048 576.
 pub const MAX_ARGS: usize = 16384;
 
@@ -55,6 +57,9 @@ pub enum ProtocolError {
     /// All arguments together are too long.
     #[error("Protocol error: too big command")]
     LongCommand,
+    /// The system has no memory for its arguments.
+    #[error("the system has no more memory for this server")]
+    NoMemory,
 }
 
 /// The arguments of a command; the first is its name.
@@ -232,6 +237,7 @@ impl Parser {
         if input[end..end + 2] != *b"\r\n" {
             return Err(ProtocolError::NoEnd);
         }
+        grow(&mut self.places, 1).map_err(|_| ProtocolError::NoMemory)?;
         self.places.push(self.pos..end);
         self.pos = end + 2;
         self.left -= 1;
@@ -250,6 +256,7 @@ impl Parser {
             }
             let start = self.line.len();
             rest = word(rest, &mut self.line).ok_or(ProtocolError::Quotes)?.trim_ascii_start();
+            grow(&mut self.places, 1).map_err(|_| ProtocolError::NoMemory)?;
             self.places.push(start..self.line.len());
         }
         self.state = State::Whole;

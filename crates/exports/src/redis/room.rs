@@ -185,6 +185,12 @@ impl<S: PageStore> Serving<'_, S> {
         }
     }
 
+    /// Closes a client for which the system has no memory.
+    pub(super) fn deny(&mut self, who: u32) {
+        self.warn(2, "the system has no more memory for clients: those that need it are refused or closed (ulimit -v)");
+        self.evict(who);
+    }
+
     /// Closes a client.
     fn evict(&mut self, who: u32) {
         self.report.evicted += 1;

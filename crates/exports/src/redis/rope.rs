@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 
+use crate::grow::grow_to;
+
 /// Bytes of a piece. The program gives allocations of so many, one by one, back
 /// to the system.
 pub const PIECE: usize = 512 << 10;
@@ -23,6 +25,8 @@ pub struct Rope {
     gone: usize,
     begin: u64,
     end: u64,
+    /// There was no memory for what was put last: it is not whole.
+    is_short: bool,
 }
 
 impl Rope {
@@ -86,18 +90,28 @@ impl Rope {
     fn grow(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.pieces.back().is_none_or(|last| last.len() == PIECE) {
-                let first = self.pieces.is_empty();
-                self.pieces.push_back(Vec::with_capacity(if first { 0 } else { PIECE }));
+                self.pieces.push_back(Vec::new());
             }
+            let is_first = self.pieces.len() == 1;
             let Some(last) = self.pieces.back_mut() else { return };
             let (now, later) = bytes.split_at(bytes.len().min(PIECE - last.len()));
-            // It doubles, up to a whole piece.
-            if last.len() + now.len() > PIECE / 2 {
-                last.reserve_exact(PIECE - last.len());
+            let len = last.len() + now.len();
+            // The first doubles, up to a whole piece.
+            let doubles = is_first && len <= PIECE / 2;
+            let most = if doubles { len.max(2 * last.capacity()) } else { PIECE };
+            if last.capacity() < len && grow_to(last, most).is_err() {
+                (self.is_short, self.end) = (true, self.end - bytes.len() as u64);
+                return;
             }
             last.extend_from_slice(now);
             bytes = later;
         }
+    }
+
+    /// Whether there was no memory for all that was put, since something was cut
+    /// off.
+    pub fn is_short(&self) -> bool {
+        self.is_short
     }
 
     /// Appends all of another, and empties that: large pieces go as they are.
@@ -123,6 +137,7 @@ impl Rope {
     /// Cuts off what is behind a place; gives the whole pieces of it.
     pub fn cut(&mut self, end: u64) -> Vec<Vec<u8>> {
         let (end, mut cut) = (end.max(self.begin), Vec::new());
+        self.is_short = false;
         while self.end > end
             && let Some(last) = self.pieces.back_mut()
         {

@@ -21,9 +21,10 @@ use rustix::net::{Shutdown, shutdown};
 
 use super::client::Client;
 use super::command::{self, Command, Found, Keys};
-use super::database::{Database, Progress};
+use super::database::{Database, Progress, Refusal};
 use super::resp::{self, Parser};
 use super::server::{Options, Report, ServeError, Sync};
+use crate::grow;
 use crate::listen::{Listener, StopHandle};
 
 /// Bytes of replies that may wait for a client before its next command.
@@ -34,6 +35,9 @@ const SLICE: usize = 256 << 10;
 /// The same of one that comes fresh: a thousand of them are over in a moment.
 const FIRST: usize = 16 << 10;
 const COMMAND: usize = 1 << 10;
+/// A command of more bytes than this is asked memory for before it begins: for what
+/// it takes beside its reply and what it is told.
+const LONG: usize = 64 << 10;
 /// How long those who come fresh, and those who go on, have before others are
 /// looked at.
 const FRESH: Duration = Duration::from_millis(4);
@@ -84,7 +88,7 @@ pub(super) struct Serving<'a, S> {
     pub(super) memory: u64,
     pub(super) ending: u64,
     /// What was warned of.
-    pub(super) has_warned: [bool; 2],
+    pub(super) has_warned: [bool; 3],
 }
 
 impl<'a, S: PageStore> Serving<'a, S> {
@@ -128,7 +132,7 @@ impl<'a, S: PageStore> Serving<'a, S> {
             now,
             memory: 0,
             ending: 0,
-            has_warned: [false; 2],
+            has_warned: [false; 3],
         })
     }
 
@@ -388,6 +392,9 @@ impl<'a, S: PageStore> Serving<'a, S> {
             self.database.refuse(who);
         }
         client.tidy();
+        if client.lacks_memory() {
+            return self.deny(who);
+        }
         let waits = client.is_held() && self.failed.is_none();
         if waits && !std::mem::replace(&mut client.is_holding, true) {
             self.holding.push(who);
@@ -413,6 +420,12 @@ impl<'a, S: PageStore> Serving<'a, S> {
         let is_for_nobody = |found: Found| !found.writes && found.command != Command::Quit;
         if args.is_empty() || (client.is_gone && command::find(args).is_ok_and(is_for_nobody)) {
             *start += parser.end();
+            return work;
+        }
+        let understood = parser.understood();
+        if understood > LONG && grow::ask(understood as u64 * 8).is_err() {
+            resp::error(out, &Refusal::NoMemory.to_string());
+            self.take(who, Progress::Done(0));
             return work;
         }
         let mut stored = 0;

@@ -195,3 +195,65 @@ fn where_memory_ends_a_server_of_keys_says_so() {
     }
     panic!("it never serves");
 }
+
+/// A server with little address space, at a socket in `folder`.
+fn served_with(folder: &Path, kib: u64, how: &str) -> Child {
+    let mut child = Command::new("sh")
+        .args(["-c", "ulimit -v $0; ulimit -c 0; exec \"$@\"", &kib.to_string()])
+        .args([env!("CARGO_BIN_EXE_ssdkit"), "serve", "mem:null,size=16M", how])
+        .arg(folder.join("few.sock"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+    child
+}
+
+/// Ends it; gives what it said. It must not have ended by itself.
+fn end(child: Child) -> String {
+    let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+    let out = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(0), "{text}");
+    text
+}
+
+/// Clients of a server of keys that want more memory than the system has are refused
+/// or closed; the others are served.
+#[test]
+fn who_wants_more_than_there_is_is_closed() {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    let folder = tempfile::tempdir().unwrap();
+    let child = served_with(folder.path(), 400_000, "--redis");
+    let connect = || {
+        let sock = UnixStream::connect(folder.path().join("few.sock")).unwrap();
+        sock.set_write_timeout(Some(std::time::Duration::from_millis(200))).unwrap();
+        sock
+    };
+    let mut client = connect();
+    let mut ask = |command: &[u8], reply: &[u8]| {
+        let mut got = vec![0; reply.len()];
+        client.write_all(command).and_then(|()| client.read_exact(&mut got)).unwrap();
+        assert_eq!(got, reply);
+    };
+    let value = format!("HSET h f {}\r\n", "x".repeat(60_000));
+    ask(value.as_bytes(), b":1\r\n");
+    let half = [&b"*2\r\n$3\r\nGET\r\n$1048576\r\n"[..], &vec![b'x'; 1 << 20]].concat();
+    let long = format!("HMGET h{}\r\n", " f".repeat(1000));
+    let many = [&b"*16384\r\n"[..], &b"$1\r\nx\r\n".repeat(16_383)].concat();
+    let mut others = Vec::new();
+    for n in 0..600 {
+        let mut sock = connect();
+        // It may be closed meanwhile.
+        let _ = sock.write_all([&half, long.as_bytes(), &many][n % 3]);
+        others.push(sock);
+        ask(b"PING\r\n", b"+PONG\r\n");
+    }
+    drop(others);
+    ask(b"SET a 1\r\n", b"+OK\r\n");
+    let said = end(child);
+    assert!(said.contains("no more memory for clients"), "{said}");
+}
