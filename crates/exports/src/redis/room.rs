@@ -18,7 +18,7 @@ use crate::listen::Guest;
 /// Clients that are taken before others have their turn, where few wait for one,
 /// and where many do: who comes faster than it is served stands before the door,
 /// not before those who are in.
-const GUESTS: usize = 64;
+const GUESTS: usize = 16;
 const FEW_GUESTS: usize = 4;
 /// How long nobody is taken when there is no descriptor for anybody.
 const DEAF: Duration = Duration::from_millis(100);
