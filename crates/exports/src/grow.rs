@@ -5,16 +5,18 @@
 //! no more, as with a limit on address space, a client is refused or closed, and
 //! the server goes on.
 
-use port::{OutOfMemory, lazy};
+use port::{Buffer, OutOfMemory};
 
 /// Bytes that there are still when a client was given some.
-const SPARE: u64 = 16 << 20;
-/// Less than this is taken of what is left.
+const SPARE: usize = 16 << 20;
+/// Less than this is taken of what is left, and more is not had.
 const SHORT: usize = 16 << 10;
+const LONGEST: usize = 1 << 30;
 
-/// Asks for so many bytes.
-pub fn ask(bytes: u64) -> Result<(), OutOfMemory> {
-    lazy::ask_for(bytes + SPARE, "clients")
+/// Asks for so many bytes, less than 2 GiB, of the system itself: an allocator takes
+/// what it is given back for a sign of what it should keep.
+pub fn ask(bytes: usize) -> Result<(), OutOfMemory> {
+    Buffer::carve(1, bytes + SPARE).map(drop)
 }
 
 /// Makes room in a list for so many more.
@@ -31,12 +33,15 @@ pub fn grow<T>(list: &mut Vec<T>, more: usize) -> Result<(), OutOfMemory> {
 #[cold]
 pub fn grow_to<T>(list: &mut Vec<T>, most: usize) -> Result<(), OutOfMemory> {
     let bytes = most.saturating_mul(size_of::<T>());
-    if bytes >= SHORT {
-        ask(bytes as u64)?;
-    }
     let source = || std::io::ErrorKind::OutOfMemory.into();
-    let denied = |_| OutOfMemory { what: "clients", bytes: bytes as u64, source: source() };
-    list.try_reserve_exact(most - list.len()).map_err(denied)
+    let denied = || OutOfMemory { what: "clients", bytes: bytes as u64, source: source() };
+    if bytes > LONGEST {
+        return Err(denied());
+    }
+    if bytes >= SHORT {
+        ask(bytes)?;
+    }
+    list.try_reserve_exact(most - list.len()).map_err(|_| denied())
 }
 
 #[cfg(test)]
@@ -46,7 +51,7 @@ mod tests {
     #[test]
     fn what_there_is_not_is_refused_and_harms_nothing() {
         let mut list = vec![1u64, 2, 3];
-        assert!(grow(&mut list, 1 << 50).is_err() && ask(1 << 55).is_err());
+        assert!(grow(&mut list, 1 << 50).is_err());
         assert_eq!(list, [1, 2, 3]);
         grow(&mut list, 1).unwrap();
         assert!(list.capacity() > 3);

@@ -259,7 +259,7 @@ impl Requests {
             return false;
         }
         let before = class.extra();
-        let made = grow::ask(bytes).and_then(|()| class.make(lacks));
+        let made = grow::ask(bytes as usize).and_then(|()| class.make(lacks));
         // What the system did not give is not held.
         member.give(bytes - (class.extra() - before));
         self.was_denied = made.is_err();

@@ -192,7 +192,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone> + Send> Crew<'_, '_, P> {
     /// Gives a client a thread, or turns it away.
     fn take(&self, sock: OwnedFd) {
         let budget = self.budget;
-        if grow::ask(Requests::own(self.export.shape()) + STACK as u64).is_err() {
+        if grow::ask(Requests::own(self.export.shape()) as usize + STACK).is_err() {
             budget.warn(
                 2,
                 "the system has no more memory for clients: they are turned away (ulimit -v)",

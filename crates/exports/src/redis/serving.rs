@@ -423,7 +423,7 @@ impl<'a, S: PageStore> Serving<'a, S> {
             return work;
         }
         let understood = parser.understood();
-        if understood > LONG && grow::ask(understood as u64 * 8).is_err() {
+        if understood > LONG && grow::ask(understood * 8).is_err() {
             resp::error(out, &Refusal::NoMemory.to_string());
             self.take(who, Progress::Done(0));
             return work;
