@@ -9,16 +9,16 @@
 use std::time::Instant;
 
 use device::Device;
-use flash::Medium;
 use port::{BLOCK_BYTES, BatchDone, Port, Ring, Time};
 use targets::{Batch, BatchConfig, BatchError};
 
+use crate::backing::Backing;
 use crate::drive::{Cache, DriveConfig, Store, Target};
 use crate::driver::Patience;
 use crate::error::Error;
 use crate::memory;
 use crate::restore::Recovery;
-use crate::stack::{Backing, new_device};
+use crate::stack::new_device;
 
 /// Part of the flash that the drive keeps for itself.
 const SPARE: f64 = 0.1;
@@ -29,22 +29,22 @@ const DONE: usize = 64;
 /// Whether there can be such a drive, wherever its bytes are.
 pub(crate) fn check(config: &DriveConfig, seed: u64) -> Result<(), Error> {
     let medium = memory::medium(config, BLOCK_BYTES as u32)?;
-    start(config, new_device(config, seed, medium)?).map(drop)
+    start(config, new_device(config, seed, medium.into())?).map(drop)
 }
 
 /// Makes a new drive on a device that holds nothing.
-pub(crate) fn start<M: Medium>(
+pub(crate) fn start(
     config: &DriveConfig,
-    device: Device<M>,
-) -> Result<Batch<Device<M>>, Error> {
+    device: Device<Backing>,
+) -> Result<Batch<Device<Backing>>, Error> {
     open(config, device, true)
 }
 
-fn open<M: Medium>(
+fn open(
     config: &DriveConfig,
-    device: Device<M>,
+    device: Device<Backing>,
     may_be_new: bool,
-) -> Result<Batch<Device<M>>, Error> {
+) -> Result<Batch<Device<Backing>>, Error> {
     refuse_layers(config)?;
     let most = BatchConfig::for_geometry(&config.geometry, SPARE);
     let set_up = BatchConfig { pages: (config.size / BLOCK_BYTES).min(most.pages), ..most };
@@ -73,12 +73,12 @@ fn open<M: Medium>(
 
 /// Starts what a device holds, or a new drive where that may be; and tells how
 /// it was found.
-pub(crate) fn recover<M: Medium>(
+pub(crate) fn recover(
     config: &DriveConfig,
-    device: Device<M>,
+    device: Device<Backing>,
     clean: bool,
     may_be_new: bool,
-) -> Result<(Batch<Device<M>>, Recovery), Error> {
+) -> Result<(Batch<Device<Backing>>, Recovery), Error> {
     let began = Instant::now();
     let target = open(config, device, may_be_new)?;
     let (wall, drive) = (began.elapsed(), target.now());
@@ -101,7 +101,7 @@ fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
 }
 
 /// Shuts a drive down that nobody uses, at `now`: its next start reads no log.
-pub(crate) fn end<M: Backing>(mut target: Batch<Device<M>>, now: Time) -> Result<(), Error> {
+pub(crate) fn end(mut target: Batch<Device<Backing>>, now: Time) -> Result<(), Error> {
     target.below_mut().set_on_a_clock(false);
     let mut done = Ring::<BatchDone>::new(DONE);
     let mut patience = Patience::default();
@@ -120,7 +120,7 @@ pub(crate) fn end<M: Backing>(mut target: Batch<Device<M>>, now: Time) -> Result
     }
     let fault = target.fault().map(|e| Error::Failed(e.to_string()));
     let medium = target.into_below().cut();
-    match medium.fault().or(fault) {
+    match medium.fault().map(|(why, _)| why).or(fault) {
         Some(fault) => Err(fault),
         None => medium.put_away(),
     }

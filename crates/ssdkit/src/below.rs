@@ -42,7 +42,7 @@ use crate::memory;
 use crate::physics::Physics;
 use crate::real::{self, Course};
 use crate::slc::SlcReport;
-use crate::stack::{Backing, Drive, Visitor};
+use crate::stack::{Boxed, Drive};
 use crate::tally::Tally;
 use crate::watch::Watch;
 
@@ -183,10 +183,9 @@ pub(crate) struct Below<'a> {
     pub prepared: Option<Prepared>,
 }
 
-impl<M: Backing> Visitor<M> for Below<'_> {
-    type Out = Result<Outcome, Error>;
-
-    fn visit<D: Drive<Medium = M>>(self, drive: D) -> Self::Out {
+impl Below<'_> {
+    /// Does it.
+    pub fn measure(self, drive: Boxed) -> Result<Outcome, Error> {
         let Below { args, config, watch, ready, prepared } = self;
         let shape = drive.shape();
         let pattern = pattern(args, &shape)?;
@@ -240,12 +239,12 @@ fn dispatch_depth(args: &BenchArgs, shape: &Shape) -> usize {
     args.blocks.dispatch_depth.map_or(shape.depth, |n| n as usize)
 }
 
-fn in_virtual_time<D: Drive>(
+fn in_virtual_time(
     args: &BenchArgs,
     bench: &mut Bench<'_>,
-    drive: D,
+    drive: Boxed,
     now: Time,
-) -> Result<(Run, D, Time), Error> {
+) -> Result<(Run, Boxed, Time), Error> {
     let shape = drive.shape();
     let (lent, owner) = Lent::new(drive, Time::ZERO);
     let driver = Inline::new(lent, shape, dispatch_depth(args, &shape));
@@ -257,12 +256,12 @@ fn in_virtual_time<D: Drive>(
 }
 
 /// On the clock the layer's time begins at zero, where the drive's is `base`.
-fn on_the_clock<D: Drive>(
+fn on_the_clock(
     args: &BenchArgs,
     bench: &mut Bench<'_>,
-    mut drive: D,
+    mut drive: Boxed,
     base: Time,
-) -> Result<(Run, D, Time), Error> {
+) -> Result<(Run, Boxed, Time), Error> {
     drive.set_on_a_clock(true);
     let shape = drive.shape();
     let depth = dispatch_depth(args, &shape);
@@ -295,11 +294,11 @@ fn on_the_clock<D: Drive>(
     Ok((run, drive, base + clock.now().0))
 }
 
-fn host<D: Drive>(
-    lent: Lent<D>,
+fn host(
+    lent: Lent,
     shape: Shape,
     options: HostedOptions,
-) -> Result<(HostedDriver, Hosted<Lent<D>>), Error> {
+) -> Result<(HostedDriver, Hosted<Lent>), Error> {
     memory::ask_queues(options.tables::<BlockReq, BlockDone>())?;
     HostedDriver::start(lent, shape, options, false).map_err(|e| match &e {
         HostedError::System { what: "core", source } => Error::Usage(format!(
@@ -311,7 +310,7 @@ fn host<D: Drive>(
     })
 }
 
-fn known<D>(shape: Shape, owner: &Owner<D>, strategy: Strategy) -> Known {
+fn known(shape: Shape, owner: &Owner, strategy: Strategy) -> Known {
     Known { shape, figures: Some(owner.figures.clone()), tells_when: true, strategy }
 }
 

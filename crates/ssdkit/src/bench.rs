@@ -32,7 +32,7 @@ use crate::restore::Restored;
 use crate::runner::{Plan, Runner, Until};
 use crate::slc::SlcReport;
 use crate::snapshot;
-use crate::stack::{Backing, Drive, Ended, Stack, Visitor};
+use crate::stack::{Boxed, Drive, Ended, Stack, Visitor};
 use crate::tally::Tally;
 use crate::verify::Verifier;
 use crate::watch::Watch;
@@ -126,13 +126,9 @@ fn in_a_file(args: &BenchArgs, spec: &FileSpec, watch: &mut Watch) -> Result<Out
 }
 
 /// Measures a drive in this process.
-fn ours<M: Backing>(
-    args: &BenchArgs,
-    mut drive: Restored<M>,
-    watch: &mut Watch,
-) -> Result<Outcome, Error> {
+fn ours(args: &BenchArgs, mut drive: Restored, watch: &mut Watch) -> Result<Outcome, Error> {
     let new = !drive.was_written();
-    if new && M::OUTLIVES && args.precondition.is_none() && args.reads() == 100 {
+    if new && drive.stack.drive().outlives() && args.precondition.is_none() && args.reads() == 100 {
         drive.put_away()?;
         return Err(Error::Usage(
             "nothing was ever written to this drive, and what was never written is read in no \
@@ -153,7 +149,7 @@ fn ours<M: Backing>(
     if let Some(path) = &args.snapshot {
         let ready = drive.ready();
         let Restored { config, seed, stack, .. } = drive;
-        let (ended, about) = stack.visit(Prepare { args, ready, watch })?;
+        let (ended, about) = prepare(args, stack.boxed(), ready, watch)?;
         watch.phase("saving the snapshot");
         let mut ended = ended;
         snapshot::save(path, &config, seed, &mut ended)?;
@@ -166,9 +162,9 @@ fn ours<M: Backing>(
     let Restored { config, stack, .. } = drive;
     let config = &config;
     let mut outcome = if args.blocks.are_given() {
-        stack.visit(Below { args, config, watch, ready, prepared })?
+        Below { args, config, watch, ready, prepared }.measure(stack.boxed())?
     } else {
-        stack.visit_fast(InProcess { args, config, watch, ready, prepared })?
+        stack.visit(InProcess { args, config, watch, ready, prepared })?
     };
     outcome.recovery = recovery;
     outcome.look_for_reads_of_nothing(args, new);
@@ -183,28 +179,22 @@ pub(crate) struct Prepared {
 }
 
 /// Preconditions a drive and ends it.
-struct Prepare<'a> {
-    args: &'a BenchArgs,
+fn prepare(
+    args: &BenchArgs,
+    drive: Boxed,
     ready: Time,
-    watch: &'a mut Watch,
-}
-
-impl<M: Backing> Visitor<M> for Prepare<'_> {
-    type Out = Result<(Ended<M>, Prepared), Error>;
-
-    fn visit<D: Drive<Medium = M>>(self, drive: D) -> Self::Out {
-        let Prepare { args, ready, watch } = self;
-        let shape = drive.shape();
-        let pattern = pattern(args, &shape)?;
-        let mut load = load(args, &shape, &pattern)?;
-        let mut bench = Bench::new(args, &shape, pattern, watch)?;
-        let mut driver = Virtual::at(drive, ready);
-        let steady = bench.prepare(&mut driver, &mut load, None);
-        let verifier = bench.runner.verifier.take();
-        let (drive, now) = driver.into_drive();
-        let ended = Box::new(drive).end(now);
-        Ok((ended?, Prepared { steady: steady?, verifier }))
-    }
+    watch: &mut Watch,
+) -> Result<(Ended, Prepared), Error> {
+    let shape = drive.shape();
+    let pattern = pattern(args, &shape)?;
+    let mut load = load(args, &shape, &pattern)?;
+    let mut bench = Bench::new(args, &shape, pattern, watch)?;
+    let mut driver = Virtual::at(drive, ready);
+    let steady = bench.prepare(&mut driver, &mut load, None);
+    let verifier = bench.runner.verifier.take();
+    let (drive, now) = driver.into_drive();
+    let ended = drive.end(now);
+    Ok((ended?, Prepared { steady: steady?, verifier }))
 }
 
 /// What the command line asks of a drive of this shape.
@@ -280,10 +270,10 @@ struct InProcess<'a> {
     prepared: Option<Prepared>,
 }
 
-impl<M: Backing> Visitor<M> for InProcess<'_> {
+impl Visitor for InProcess<'_> {
     type Out = Result<Outcome, Error>;
 
-    fn visit<D: Drive<Medium = M>>(self, drive: D) -> Self::Out {
+    fn visit<D: Drive>(self, drive: D) -> Self::Out {
         let InProcess { args, config, watch, ready, prepared } = self;
         let shape = drive.shape();
         let pattern = pattern(args, &shape)?;
@@ -333,10 +323,10 @@ impl<M: Backing> Visitor<M> for InProcess<'_> {
 
 /// Shuts a drive down that outlives the process. Gives what went wrong.
 pub(crate) fn put_away<D: Drive>(driver: Virtual<D>) -> Option<String> {
-    if !D::Medium::OUTLIVES {
+    let (drive, now) = driver.into_drive();
+    if !drive.outlives() {
         return None;
     }
-    let (drive, now) = driver.into_drive();
     let put_away = Box::new(drive).end(now).and_then(|ended| ended.medium.put_away());
     put_away.err().map(|e| format!("the drive was not shut down: {e}"))
 }

@@ -28,19 +28,20 @@ use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
 use targets::pblk::{Memory, PblkError};
 use targets::{Pblk, WriteCounters};
 
+use crate::backing::Backing;
 use crate::drive::{DriveConfig, DriveError};
 use crate::error::Error;
 use crate::fault_rules::{Injected, Layer, Rules};
-use crate::stack::{Backing, Drive, Ended, Observed, new_device, new_target, shut_down, target};
+use crate::stack::{Drive, Ended, Observed, new_device, new_target, old_device, shut_down, target};
 
 /// A medium that may be damaged, and knows when it is.
-type Damaged<M> = CheckedMedium<FaultyMedium<M>>;
+type Damaged = CheckedMedium<FaultyMedium<Backing>>;
 
 /// A device with the lower ports before it.
 type Struck<M> = DelayPort<FaultPort<Device<M>>>;
 
 /// What is below the target, whatever it is made of.
-trait Lower<M>: OpenChannel + Send {
+trait Lower: OpenChannel + Send {
     /// From now on these rules strike.
     fn set_rules(&mut self, rules: &Rules);
     /// How often the rules of a layer and kind struck.
@@ -52,10 +53,10 @@ trait Lower<M>: OpenChannel + Send {
     fn energy(&self, now: Time) -> Energy;
     /// Looks for data that have grown old where nobody reads.
     fn patrol(&mut self, now: Time);
-    fn medium(&self) -> &M;
+    fn medium(&self) -> &Backing;
     fn counters(&self) -> Counters;
     fn state_hash(&self) -> u64;
-    fn take_apart(self: Box<Self>) -> (Vec<Chunk>, M);
+    fn take_apart(self: Box<Self>) -> (Vec<Chunk>, Backing);
     /// What was done for the sake of parity, where there is any.
     fn parity(&self) -> Option<ParityCounters> {
         None
@@ -63,26 +64,26 @@ trait Lower<M>: OpenChannel + Send {
 }
 
 /// A medium with another below it, or none.
-trait Stored<M>: Medium + Send {
+trait Stored: Medium + Send {
     fn set_rules(&mut self, _rules: &Rules) {}
     fn times(&self) -> Vec<u64> {
         Vec::new()
     }
-    fn lowest(&self) -> &M;
-    fn into_lowest(self) -> M;
+    fn lowest(&self) -> &Backing;
+    fn into_lowest(self) -> Backing;
 }
 
-impl<M: Backing> Stored<M> for M {
-    fn lowest(&self) -> &M {
+impl Stored for Backing {
+    fn lowest(&self) -> &Backing {
         self
     }
 
-    fn into_lowest(self) -> M {
+    fn into_lowest(self) -> Backing {
         self
     }
 }
 
-impl<M: Backing> Stored<M> for Damaged<M> {
+impl Stored for Damaged {
     fn set_rules(&mut self, rules: &Rules) {
         let seed = rules.seed(Layer::Medium, false);
         self.below_mut().set_rules(&rules.medium(), seed).expect(CHECKED);
@@ -92,11 +93,11 @@ impl<M: Backing> Stored<M> for Damaged<M> {
         self.below().struck().collect()
     }
 
-    fn lowest(&self) -> &M {
+    fn lowest(&self) -> &Backing {
         self.below().below()
     }
 
-    fn into_lowest(self) -> M {
+    fn into_lowest(self) -> Backing {
         self.into_below().into_below()
     }
 }
@@ -127,7 +128,7 @@ where
     DelayPort::new(port, &[], 0).expect(CHECKED)
 }
 
-impl<M: Send, L: Stored<M>> Lower<M> for Struck<L> {
+impl<L: Stored> Lower for Struck<L> {
     fn set_rules(&mut self, rules: &Rules) {
         set_rules(self, Layer::Below, rules);
         self.below_mut().below_mut().medium_mut().set_rules(rules);
@@ -158,7 +159,7 @@ impl<M: Send, L: Stored<M>> Lower<M> for Struck<L> {
         self.below_mut().below_mut().patrol(now);
     }
 
-    fn medium(&self) -> &M {
+    fn medium(&self) -> &Backing {
         self.below().below().medium().lowest()
     }
 
@@ -170,55 +171,55 @@ impl<M: Send, L: Stored<M>> Lower<M> for Struck<L> {
         self.below().below().state_hash()
     }
 
-    fn take_apart(self: Box<Self>) -> (Vec<Chunk>, M) {
+    fn take_apart(self: Box<Self>) -> (Vec<Chunk>, Backing) {
         let device = self.into_below().into_below();
         (device.chunks().to_vec(), device.cut().into_lowest())
     }
 }
 
-impl<M: Send, L: Stored<M>> Lower<M> for Link<Struck<L>> {
+impl<L: Stored> Lower for Link<Struck<L>> {
     fn set_rules(&mut self, rules: &Rules) {
-        Lower::<M>::set_rules(self.below_mut(), rules);
+        Lower::set_rules(self.below_mut(), rules);
     }
 
     fn times(&self, layer: Layer, is_delay: bool) -> Vec<u64> {
-        Lower::<M>::times(self.below(), layer, is_delay)
+        Lower::times(self.below(), layer, is_delay)
     }
 
     fn set_on_a_clock(&mut self, on_a_clock: bool) {
-        Lower::<M>::set_on_a_clock(self.below_mut(), on_a_clock);
+        Lower::set_on_a_clock(self.below_mut(), on_a_clock);
     }
 
     fn slc(&self) -> SlcHealth {
-        Lower::<M>::slc(self.below())
+        Lower::slc(self.below())
     }
 
     fn energy(&self, now: Time) -> Energy {
-        Lower::<M>::energy(self.below(), now)
+        Lower::energy(self.below(), now)
     }
 
     fn patrol(&mut self, now: Time) {
-        Lower::<M>::patrol(self.below_mut(), now);
+        Lower::patrol(self.below_mut(), now);
     }
 
-    fn medium(&self) -> &M {
-        Lower::<M>::medium(self.below())
+    fn medium(&self) -> &Backing {
+        Lower::medium(self.below())
     }
 
     fn counters(&self) -> Counters {
-        Lower::<M>::counters(self.below())
+        Lower::counters(self.below())
     }
 
     fn state_hash(&self) -> u64 {
-        Lower::<M>::state_hash(self.below())
+        Lower::state_hash(self.below())
     }
 
-    fn take_apart(self: Box<Self>) -> (Vec<Chunk>, M) {
+    fn take_apart(self: Box<Self>) -> (Vec<Chunk>, Backing) {
         Box::new(self.into_below()).take_apart()
     }
 }
 
-impl<M, D: Lower<M>> Lower<M> for Parity<D> {
+impl<D: Lower> Lower for Parity<D> {
     fn set_rules(&mut self, rules: &Rules) {
         self.below_mut().set_rules(rules);
     }
@@ -243,7 +244,7 @@ impl<M, D: Lower<M>> Lower<M> for Parity<D> {
         self.below_mut().patrol(now);
     }
 
-    fn medium(&self) -> &M {
+    fn medium(&self) -> &Backing {
         self.below().medium()
     }
 
@@ -255,7 +256,7 @@ impl<M, D: Lower<M>> Lower<M> for Parity<D> {
         self.below().state_hash()
     }
 
-    fn take_apart(self: Box<Self>) -> (Vec<Chunk>, M) {
+    fn take_apart(self: Box<Self>) -> (Vec<Chunk>, Backing) {
         Box::new(self.into_below()).take_apart()
     }
 
@@ -265,9 +266,9 @@ impl<M, D: Lower<M>> Lower<M> for Parity<D> {
 }
 
 /// All that is below the target.
-struct Flash<M>(Box<dyn Lower<M>>);
+struct Flash(Box<dyn Lower>);
 
-impl<M> Port for Flash<M> {
+impl Port for Flash {
     type Cmd = VectorCmd;
     type Done = VectorDone;
 
@@ -293,7 +294,7 @@ impl<M> Port for Flash<M> {
 }
 
 /// What is done at once would pass the ports by, so that is declined.
-impl<M> OpenChannel for Flash<M> {
+impl OpenChannel for Flash {
     fn geometry(&self) -> &Geometry {
         self.0.geometry()
     }
@@ -342,39 +343,36 @@ fn device<L: Medium>(
     medium: L,
     found: Found<'_>,
 ) -> Result<Device<L>, Error> {
-    let Some((chunks, away)) = found else { return new_device(config, seed, medium) };
-    let (geometry, profile) = (&config.geometry, &config.profile);
-    let (timing, errors) = (&profile.timing, &profile.reliability);
-    let mut device = Device::restore_with(geometry, timing, errors, seed, medium, chunks)?;
-    device.set_energy(&profile.energy);
-    device.let_time_pass(away);
-    Ok(device)
+    match found {
+        Some((chunks, away)) => old_device(config, seed, medium, chunks, away),
+        None => new_device(config, seed, medium),
+    }
 }
 
-impl<M: Backing> Flash<M> {
+impl Flash {
     /// The flash of a drive on a medium that holds what was found.
     fn new(
         config: &DriveConfig,
         seed: u64,
-        medium: M,
+        medium: Backing,
         found: Found<'_>,
-    ) -> Result<Flash<M>, Error> {
+    ) -> Result<Flash, Error> {
         if config.faults.medium().is_empty() {
             return Flash::before(config, device(config, seed, medium, found)?);
         }
         let geometry = &config.geometry;
         let medium = FaultyMedium::new(geometry, medium, &[], 0).expect(CHECKED);
         let chunks = found.map_or(&[][..], |(chunks, _)| chunks);
-        let medium: Damaged<M> = CheckedMedium::over(geometry, medium, chunks)?;
+        let medium: Damaged = CheckedMedium::over(geometry, medium, chunks)?;
         Flash::before(config, device(config, seed, medium, found)?)
     }
 
     /// Puts the lower ports before a device, the link where it is there, and
     /// parity.
-    fn before<L: Stored<M> + 'static>(
+    fn before<L: Stored + 'static>(
         config: &DriveConfig,
         device: Device<L>,
-    ) -> Result<Flash<M>, Error> {
+    ) -> Result<Flash, Error> {
         let struck = two_ports(device);
         match config.profile.side {
             Side::Device => Flash::protected(config, struck),
@@ -383,7 +381,7 @@ impl<M: Backing> Flash<M> {
     }
 
     /// Parity over it, where the drive has that.
-    fn protected<D: Lower<M> + 'static>(config: &DriveConfig, below: D) -> Result<Flash<M>, Error> {
+    fn protected<D: Lower + 'static>(config: &DriveConfig, below: D) -> Result<Flash, Error> {
         Ok(match config.spec.parity {
             0 => Flash(Box::new(below)),
             width => Flash(Box::new(Parity::new(below, width).map_err(DriveError::from)?)),
@@ -392,14 +390,14 @@ impl<M: Backing> Flash<M> {
 }
 
 /// A drive with fault rules, parity, or both.
-pub struct Layered<M> {
-    port: DelayPort<FaultPort<Link<Pblk<Flash<M>>>>>,
+pub struct Layered {
+    port: DelayPort<FaultPort<Link<Pblk<Flash>>>>,
     rules: Rules,
 }
 
-impl<M: Backing> Layered<M> {
+impl Layered {
     /// A new drive.
-    pub fn new(config: &DriveConfig, seed: u64, medium: M) -> Result<Layered<M>, Error> {
+    pub fn new(config: &DriveConfig, seed: u64, medium: Backing) -> Result<Layered, Error> {
         let flash = Flash::new(config, seed, medium, None)?;
         Ok(Layered::above(config, new_target(config, flash, target(config, seed))?))
     }
@@ -409,17 +407,17 @@ impl<M: Backing> Layered<M> {
     pub fn recover(
         config: &DriveConfig,
         seed: u64,
-        medium: M,
+        medium: Backing,
         chunks: &[Chunk],
         away: u64,
-    ) -> Result<(Layered<M>, Time), Error> {
+    ) -> Result<(Layered, Time), Error> {
         let flash = Flash::new(config, seed, medium, Some((chunks, away)))?;
         let failed = |source: PblkError| Error::Recovery { name: config.name.clone(), source };
         let (pblk, at) = Pblk::recover(flash, target(config, seed), Time::ZERO).map_err(failed)?;
         Ok((Layered::above(config, pblk), at))
     }
 
-    fn above(config: &DriveConfig, pblk: Pblk<Flash<M>>) -> Layered<M> {
+    fn above(config: &DriveConfig, pblk: Pblk<Flash>) -> Layered {
         let timing = match config.profile.side {
             Side::Device => config.profile.link,
             // It is below: this one takes no time.
@@ -428,11 +426,11 @@ impl<M: Backing> Layered<M> {
         Layered { port: two_ports(Link::new(timing, pblk)), rules: config.faults.clone() }
     }
 
-    fn pblk(&self) -> &Pblk<Flash<M>> {
+    fn pblk(&self) -> &Pblk<Flash> {
         self.port.below().below().below()
     }
 
-    fn pblk_mut(&mut self) -> &mut Pblk<Flash<M>> {
+    fn pblk_mut(&mut self) -> &mut Pblk<Flash> {
         self.port.below_mut().below_mut().below_mut()
     }
 
@@ -443,7 +441,7 @@ impl<M: Backing> Layered<M> {
     }
 }
 
-impl<M: Backing> Port for Layered<M> {
+impl Port for Layered {
     type Cmd = BlockReq;
     type Done = BlockDone;
 
@@ -468,7 +466,7 @@ impl<M: Backing> Port for Layered<M> {
     }
 }
 
-impl<M: Backing> Observed for Layered<M> {
+impl Observed for Layered {
     fn counters(&self) -> WriteCounters {
         self.pblk().counters()
     }
@@ -482,9 +480,7 @@ impl<M: Backing> Observed for Layered<M> {
     }
 }
 
-impl<M: Backing> Drive for Layered<M> {
-    type Medium = M;
-
+impl Drive for Layered {
     fn shape(&self) -> Shape {
         self.pblk().shape()
     }
@@ -506,8 +502,11 @@ impl<M: Backing> Drive for Layered<M> {
     }
 
     fn fault(&self) -> Option<(Error, bool)> {
-        let medium = self.pblk().device().0.medium();
-        medium.fault().map(|fault| (fault, medium.is_full()))
+        self.pblk().device().0.medium().fault()
+    }
+
+    fn outlives(&self) -> bool {
+        self.pblk().device().0.medium().outlives()
     }
 
     fn set_on_a_clock(&mut self, on_a_clock: bool) {
@@ -541,7 +540,7 @@ impl<M: Backing> Drive for Layered<M> {
         })
     }
 
-    fn end(mut self: Box<Self>, now: Time) -> Result<Ended<M>, Error> {
+    fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
         self.set_rules(&Rules::default());
         self.set_on_a_clock(false);
         let pblk = self.port.into_below().into_below().into_below();

@@ -18,7 +18,7 @@ use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Status, Time};
 use targets::WriteCounters;
 
 use crate::error::Error;
-use crate::stack::{Backing, Drive, Observed};
+use crate::stack::{Boxed, Drive, Observed};
 
 /// Numbers that a drive's counters are.
 const COUNTERS: usize = WriteCounters::WORDS;
@@ -52,44 +52,47 @@ impl Figures {
 }
 
 /// A drive that is lent.
-pub struct Lent<D: Drive> {
+pub struct Lent {
     /// There until this is dropped.
-    drive: Option<D>,
+    drive: Option<Boxed>,
     /// The drive's time when time began here.
     base: u64,
     figures: Arc<Figures>,
-    back: Sender<D>,
+    back: Sender<Boxed>,
+    /// It is in a file, which may fail.
+    outlives: bool,
     /// Its medium failed, and that was told.
     told: bool,
 }
 
 /// Who lent it.
-pub struct Owner<D> {
+pub struct Owner {
     /// What the drive tells.
     pub figures: Arc<Figures>,
-    back: Receiver<D>,
+    back: Receiver<Boxed>,
 }
 
-impl<D> Owner<D> {
+impl Owner {
     /// The drive again. The layer must have been dropped.
-    pub fn take_back(self) -> Result<D, Error> {
+    pub fn take_back(self) -> Result<Boxed, Error> {
         let gone = |_| Error::Failed("the drive's thread died: this is a fault, report it".into());
         self.back.try_recv().map_err(gone)
     }
 }
 
-impl<D: Drive> Lent<D> {
+impl Lent {
     /// Lends a drive whose time is `base` when time here is zero.
-    pub fn new(drive: D, base: Time) -> (Lent<D>, Owner<D>) {
+    pub fn new(drive: Boxed, base: Time) -> (Lent, Owner) {
         let (back, receiver) = channel();
         let figures = Arc::new(Figures::default());
         figures.publish(&drive.counters(), drive.free_chunks());
         let owner = Owner { figures: figures.clone(), back: receiver };
-        (Lent { drive: Some(drive), base: base.0, figures, back, told: false }, owner)
+        let outlives = drive.outlives();
+        (Lent { drive: Some(drive), base: base.0, figures, back, outlives, told: false }, owner)
     }
 
     #[inline]
-    fn drive(&self) -> &D {
+    fn drive(&self) -> &Boxed {
         self.drive.as_ref().expect("it is there until this is dropped")
     }
 
@@ -119,12 +122,12 @@ impl<D: Drive> Lent<D> {
     }
 
     #[inline]
-    fn drive_mut(&mut self) -> &mut D {
+    fn drive_mut(&mut self) -> &mut Boxed {
         self.drive.as_mut().expect("it is there until this is dropped")
     }
 }
 
-impl<D: Drive> Port for Lent<D> {
+impl Port for Lent {
     type Cmd = BlockReq;
     type Done = BlockDone;
 
@@ -146,7 +149,7 @@ impl<D: Drive> Port for Lent<D> {
         drive.advance(to + base, done);
         let (counters, free_chunks) = (drive.counters(), drive.free_chunks());
         self.figures.publish(&counters, free_chunks);
-        if D::Medium::OUTLIVES {
+        if self.outlives {
             self.explain(before, done);
         }
         if base > 0 {
@@ -164,7 +167,7 @@ impl<D: Drive> Port for Lent<D> {
     }
 }
 
-impl<D: Drive> Observed for Lent<D> {
+impl Observed for Lent {
     fn counters(&self) -> WriteCounters {
         self.drive().counters()
     }
@@ -174,7 +177,7 @@ impl<D: Drive> Observed for Lent<D> {
     }
 }
 
-impl<D: Drive> Drop for Lent<D> {
+impl Drop for Lent {
     fn drop(&mut self) {
         if let Some(drive) = self.drive.take() {
             // Its owner may have given up on it.
@@ -188,7 +191,7 @@ mod tests {
     use super::*;
     use crate::drive::DriveSpec;
     use crate::driver::Virtual;
-    use crate::stack::{Stack, Visitor};
+    use crate::stack::Stack;
     use port::Buffer;
 
     /// Writes a block at `now`; gives when it completed.
@@ -208,33 +211,22 @@ mod tests {
         }
     }
 
-    struct Lend;
-    impl Visitor for Lend {
-        type Out = ();
-        fn visit<D: Drive>(self, drive: D) {
-            let base = 1_000_000_000;
-            let (mut drive, first) = {
-                let mut drive = drive;
-                let first = write(&mut drive, 0).0;
-                (Virtual::at(drive, Time(base)).into_drive().0, first)
-            };
-            let bare = drive.counters();
-            let (mut lent, owner) = Lent::new(drive, Time(base));
-            assert_eq!(owner.figures.counters(), bare);
-            let second = write(&mut lent, 5).0;
-            assert_eq!(second - 5, first, "time begins at zero again");
-            assert_eq!(owner.figures.counters(), lent.counters());
-            assert!(owner.figures.counters().user > bare.user);
-            drop(lent);
-            drive = owner.take_back().unwrap();
-            assert!(write(&mut drive, base + second).0 > base + second);
-        }
-    }
-
     #[test]
     fn a_lent_drive_tells_and_comes_back() {
         let Ok(DriveSpec::Memory(spec)) = "mem:ref,size=16M".parse() else { panic!("a drive") };
         let config = spec.resolve().unwrap();
-        Stack::build(&config, 1).unwrap().visit(Lend);
+        let mut drive = Stack::build(&config, 1).unwrap().boxed();
+        let (base, first) = (1_000_000_000, write(&mut drive, 0).0);
+        let drive = Virtual::at(drive, Time(base)).into_drive().0;
+        let bare = drive.counters();
+        let (mut lent, owner) = Lent::new(drive, Time(base));
+        assert_eq!(owner.figures.counters(), bare);
+        let second = write(&mut lent, 5).0;
+        assert_eq!(second - 5, first, "time begins at zero again");
+        assert_eq!(owner.figures.counters(), lent.counters());
+        assert!(owner.figures.counters().user > bare.user);
+        drop(lent);
+        let mut drive = owner.take_back().unwrap();
+        assert!(write(&mut drive, base + second).0 > base + second);
     }
 }

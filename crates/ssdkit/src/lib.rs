@@ -11,6 +11,7 @@
 //! block layer ([`blocks`]) run in virtual time on one thread ([`cores`]) or on
 //! the clock with a thread for each core ([`clocked`], [`real`]).
 
+pub mod backing;
 mod batched;
 mod below;
 pub mod bench;

@@ -33,6 +33,7 @@ use targets::Batch;
 
 use self::found::look;
 use self::tended::Tended;
+use crate::backing::Backing;
 use crate::batched;
 use crate::cli::{Pages, ServeArgs, SyncWhen};
 use crate::drive::file::OpenFile;
@@ -44,7 +45,7 @@ use crate::memory;
 use crate::nbd::{first_of, resolve};
 use crate::restore::{Recovery, Restored};
 use crate::serve::{limits, watch_signals};
-use crate::stack::{Backing, Drive, Stack, Visitor, new_device, old_device};
+use crate::stack::{Boxed, Drive, Stack, new_device, old_device};
 
 /// Operations of the tree that may wait at once.
 const OPERATIONS: usize = 256;
@@ -103,7 +104,7 @@ pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
             let server = server()?;
             if spec.target == Target::Batch || args.pages.unwrap_or_default() == Pages::Batched {
                 let medium = memory::medium(&config, config.spec.store.kept())?;
-                let target = batched::start(&config, new_device(&config, seed, medium)?)?;
+                let target = batched::start(&config, new_device(&config, seed, medium.into())?)?;
                 return Serving {
                     args,
                     config: &config,
@@ -117,7 +118,7 @@ pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
             let stack = Stack::build(&config, seed)?;
             let serving =
                 Serving { args, config: &config, is_new: true, recovery: None, server, out };
-            stack.visit(Blocks { serving, ready: Time::ZERO })
+            Blocks { serving, ready: Time::ZERO }.serve(stack.boxed())
         }
         DriveSpec::File(spec) => {
             let mut open = spec.open(false)?;
@@ -158,7 +159,7 @@ fn batched_file(
 ) -> Result<(), Error> {
     let is_new = open.is_new();
     let OpenFile { config, seed, away, opened, .. } = open;
-    let device = old_device(&config, seed, opened.medium, &opened.chunks, away)?;
+    let device = old_device(&config, seed, opened.medium.into(), &opened.chunks, away)?;
     let may_be_new = is_new || args.destroy;
     let (target, recovery) = batched::recover(&config, device, opened.clean, may_be_new)?;
     Serving { args, config: &config, is_new, recovery: Some(recovery), server, out }.batched(target)
@@ -175,23 +176,23 @@ fn batched_copy(
     let OpenFile { config, seed, mut opened, .. } = open;
     let mut medium = memory::medium(&config, config.spec.store.kept())?;
     drivefile::load(&mut opened, &mut medium).map_err(failed)?;
-    let device = old_device(&config, seed, medium, &opened.chunks, 0)?;
+    let device = old_device(&config, seed, medium.into(), &opened.chunks, 0)?;
     let may_be_new = is_new || args.destroy;
     let (target, recovery) = batched::recover(&config, device, opened.clean, may_be_new)?;
     Serving { args, config: &config, is_new, recovery: Some(recovery), server, out }.batched(target)
 }
 
 /// Serves from a block drive in a file, or a copy of one.
-fn blocks<M: Backing>(
+fn blocks(
     args: &ServeArgs,
-    drive: Restored<M>,
+    drive: Restored,
     is_new: bool,
     server: Server,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
     let (ready, recovery) = (drive.ready(), drive.recovery);
     let serving = Serving { args, config: &drive.config, is_new, recovery, server, out };
-    drive.stack.visit(Blocks { serving, ready })
+    Blocks { serving, ready }.serve(drive.stack.boxed())
 }
 
 fn hosting() -> HostedOptions {
@@ -248,7 +249,7 @@ impl Serving<'_> {
     }
 
     /// Serves from a drive with batched writes in its controller.
-    fn batched<M: Backing>(self, mut target: Batch<Device<M>>) -> Result<(), Error> {
+    fn batched(self, mut target: Batch<Device<Backing>>) -> Result<(), Error> {
         let shape = *target.shape();
         let opens = !target.recovery().fresh && !self.args.destroy;
         target.below_mut().set_on_a_clock(true);
@@ -261,7 +262,7 @@ impl Serving<'_> {
         let kept = self.tree(store, opens, clock.now())?;
         let end = || {
             let target = drive.stop().into_drive().into_below();
-            if M::OUTLIVES {
+            if target.below().medium().outlives() {
                 batched::end(target, clock.now())?;
             }
             Ok(Vec::new())
@@ -401,16 +402,14 @@ fn pages_name(kind: StoreKind) -> &'static str {
     }
 }
 
-impl<M: Backing> Visitor<M> for Blocks<'_> {
-    type Out = Result<(), Error>;
-
-    fn visit<D: Drive<Medium = M>>(mut self, mut drive: D) -> Self::Out {
+impl Blocks<'_> {
+    fn serve(mut self, mut drive: Boxed) -> Result<(), Error> {
         let (there, kind) = match self.choose(&mut drive) {
             Ok(chosen) => chosen,
             Err(e) => {
                 // It was only read; one that is refused stays as it was.
-                if M::OUTLIVES {
-                    Box::new(drive).end(self.ready)?.medium.put_away()?;
+                if drive.outlives() {
+                    drive.end(self.ready)?.medium.put_away()?;
                 }
                 return Err(e);
             }
@@ -429,8 +428,8 @@ impl<M: Backing> Visitor<M> for Blocks<'_> {
             drop(drive.stop());
             let drive = owner.take_back()?;
             let injected = drive.injected();
-            if M::OUTLIVES {
-                Box::new(drive).end(ready + clock.now().0)?.medium.put_away()?;
+            if drive.outlives() {
+                drive.end(ready + clock.now().0)?.medium.put_away()?;
             }
             Ok(injected)
         };

@@ -8,19 +8,20 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use drivefile::{DriveFile, Opened};
-use flash::{Chunk, RamMedium};
+use drivefile::Opened;
+use flash::Chunk;
 use measure::units;
 use nvram::{NvRam, Started};
 use port::Time;
 use serde_json::{Value, json};
 use targets::WriteCounters;
 
+use crate::backing::{Backing, Store};
 use crate::drive::DriveConfig;
 use crate::drive::file::{OpenFile, file_error};
 use crate::error::Error;
 use crate::memory;
-use crate::stack::{Backing, Drive, Stack, Store, Visitor, empty_journal};
+use crate::stack::{Drive, Stack, empty_journal};
 
 /// A recovery that took longer than this, on the wall or of drive time, is
 /// told of, in ns.
@@ -74,30 +75,29 @@ impl fmt::Display for Recovery {
 }
 
 /// A drive, and what it is.
-pub struct Restored<M: Backing> {
+pub struct Restored {
     /// Its configuration.
     pub config: DriveConfig,
     /// The seed of its policies.
     pub seed: u64,
     /// The drive.
-    pub stack: Stack<M>,
+    pub stack: Stack,
     /// How it was found again; none of a new one.
     pub recovery: Option<Recovery>,
 }
 
-impl Restored<DriveFile> {
+impl Restored {
     /// The drive in a file.
-    pub fn opened(open: OpenFile) -> Result<Restored<DriveFile>, Error> {
+    pub fn opened(open: OpenFile) -> Result<Restored, Error> {
         let OpenFile { config, seed, away, opened, .. } = open;
         let Opened { medium, chunks, clean, .. } = opened;
+        let medium = Backing::from(medium);
         let journal = medium.journal();
         Restored::over(config, seed, medium, (&chunks, away), clean, journal)
     }
-}
 
-impl Restored<RamMedium> {
     /// A copy in memory of the drive in a file.
-    pub fn copied(open: OpenFile) -> Result<Restored<RamMedium>, Error> {
+    pub fn copied(open: OpenFile) -> Result<Restored, Error> {
         let OpenFile { config, seed, mut opened, .. } = open;
         let mut medium = memory::medium(&config, config.spec.store.kept())?;
         drivefile::load(&mut opened, &mut medium).map_err(|e| file_error(&config.name, e))?;
@@ -110,19 +110,17 @@ impl Restored<RamMedium> {
             None => None,
         };
         let Opened { chunks, clean, .. } = opened;
-        Restored::over(config, seed, medium, (&chunks, 0), clean, journal)
+        Restored::over(config, seed, medium.into(), (&chunks, 0), clean, journal)
     }
-}
 
-impl<M: Backing> Restored<M> {
     /// The drive that a medium holds. `clean`: it had been shut down.
     pub fn recovered(
         config: DriveConfig,
         seed: u64,
-        medium: M,
+        medium: Backing,
         chunks: &[Chunk],
         clean: bool,
-    ) -> Result<Restored<M>, Error> {
+    ) -> Result<Restored, Error> {
         let journal = match medium.journal() {
             // One that was shut down has nothing in its journal.
             None if clean => empty_journal(&config)?,
@@ -136,11 +134,11 @@ impl<M: Backing> Restored<M> {
     fn over(
         config: DriveConfig,
         seed: u64,
-        medium: M,
+        medium: Backing,
         (chunks, away): (&[Chunk], u64),
         clean: bool,
         journal: Option<Store>,
-    ) -> Result<Restored<M>, Error> {
+    ) -> Result<Restored, Error> {
         let began = Instant::now();
         let (stack, drive, journal) = Stack::recover(&config, seed, medium, chunks, away, journal)?;
         let recovery = Some(Recovery { wall: began.elapsed(), drive, clean, journal });
@@ -161,18 +159,8 @@ impl<M: Backing> Restored<M> {
     /// Shuts it down again.
     pub fn put_away(self) -> Result<(), Error> {
         let ready = self.ready();
-        if M::OUTLIVES { self.stack.visit(PutAway(ready)) } else { Ok(()) }
-    }
-}
-
-/// Shuts a drive down.
-struct PutAway(Time);
-
-impl<M: Backing> Visitor<M> for PutAway {
-    type Out = Result<(), Error>;
-
-    fn visit<D: Drive<Medium = M>>(self, drive: D) -> Self::Out {
-        Box::new(drive).end(self.0)?.medium.put_away()
+        let drive = self.stack.boxed();
+        if drive.outlives() { drive.end(ready)?.medium.put_away() } else { Ok(()) }
     }
 }
 
@@ -181,6 +169,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
     use crate::drive::file::FileSpec;
+    use crate::stack::Boxed;
     use clap::Parser;
     use port::{BlockDone, BlockOp, BlockReq, Buffer, Ring, Status};
 
@@ -193,7 +182,7 @@ mod tests {
     }
 
     /// One request at `now`; gives its status and when it ended.
-    fn act<D: Drive>(drive: &mut D, now: Time, op: BlockOp, offset: u64) -> (Status, Time) {
+    fn act(drive: &mut Boxed, now: Time, op: BlockOp, offset: u64) -> (Status, Time) {
         let (mut cmds, mut done) = (Ring::new(1), Ring::<BlockDone>::new(1));
         let len = if op == BlockOp::Flush { 0 } else { 64 << 10 };
         let buffer = Buffer::zeroed(len as usize).unwrap();
@@ -209,7 +198,7 @@ mod tests {
     }
 
     /// Lets all happen that is under way.
-    fn settle<D: Drive>(drive: &mut D) -> Time {
+    fn settle(drive: &mut Boxed) -> Time {
         let (mut done, mut now) = (Ring::new(8), Time::ZERO);
         while let Some(at) = drive.next_event() {
             drive.advance(at, &mut done);
@@ -219,38 +208,31 @@ mod tests {
     }
 
     /// Fills a drive, and flushes.
-    struct Fill;
-    impl<M: Backing> Visitor<M> for Fill {
-        type Out = ();
-        fn visit<D: Drive<Medium = M>>(self, mut drive: D) {
-            let mut now = Time::ZERO;
-            for offset in (0..drive.shape().bytes).step_by(64 << 10) {
-                now = act(&mut drive, now, BlockOp::Write, offset).1;
-            }
-            now = act(&mut drive, now, BlockOp::Flush, 0).1;
-            Box::new(drive).end(now).unwrap().medium.put_away().unwrap();
+    fn fill(stack: Stack) {
+        let (mut drive, mut now) = (stack.boxed(), Time::ZERO);
+        for offset in (0..drive.shape().bytes).step_by(64 << 10) {
+            now = act(&mut drive, now, BlockOp::Write, offset).1;
         }
+        now = act(&mut drive, now, BlockOp::Flush, 0).1;
+        drive.end(now).unwrap().medium.put_away().unwrap();
     }
 
     /// Looks after a drive so often; gives how many chunks were refreshed, and
     /// whether all can be read.
-    struct Tend(u32);
-    impl<M: Backing> Visitor<M> for Tend {
-        type Out = (u64, bool);
-        fn visit<D: Drive<Medium = M>>(self, mut drive: D) -> (u64, bool) {
-            let mut now = settle(&mut drive);
-            for _ in 0..self.0 {
-                now += DAY / 4;
-                drive.tend(now);
-                now = now.max(settle(&mut drive));
-            }
-            let mut good = true;
-            for offset in (0..drive.shape().bytes).step_by(64 << 10) {
-                let (status, at) = act(&mut drive, now, BlockOp::Read, offset);
-                (now, good) = (at, good && status.is_ok());
-            }
-            (drive.counters().refreshed, good)
+    fn tend(stack: Stack, times: u32) -> (u64, bool) {
+        let mut drive = stack.boxed();
+        let mut now = settle(&mut drive);
+        for _ in 0..times {
+            now += DAY / 4;
+            drive.tend(now);
+            now = now.max(settle(&mut drive));
         }
+        let mut good = true;
+        for offset in (0..drive.shape().bytes).step_by(64 << 10) {
+            let (status, at) = act(&mut drive, now, BlockOp::Read, offset);
+            (now, good) = (at, good && status.is_ok());
+        }
+        (drive.counters().refreshed, good)
     }
 
     #[test]
@@ -268,13 +250,13 @@ mod tests {
             open.away = days * DAY;
             Restored::opened(open).map(|drive| drive.stack)
         };
-        open(0).unwrap().visit(Fill);
-        assert_eq!(open(0).unwrap().visit(Tend(0)), (0, true));
+        fill(open(0).unwrap());
+        assert_eq!(tend(open(0).unwrap(), 0), (0, true));
         // Two months at rest, looked after: written anew before they are over.
-        let (refreshed, good) = open(0).unwrap().visit(Tend(240));
+        let (refreshed, good) = tend(open(0).unwrap(), 240);
         assert!(good && refreshed > 0, "{refreshed}");
         // The same time off: too old to be read, if it is found at all.
-        assert!(open(60).map_or(true, |drive| !drive.visit(Tend(0)).1));
+        assert!(open(60).map_or(true, |drive| !tend(drive, 0).1));
     }
 
     #[test]

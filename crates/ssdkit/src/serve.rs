@@ -31,7 +31,7 @@ use crate::nbd::{first_of, resolve};
 use crate::redundancy::Redundancy;
 use crate::restore::{Recovery, Restored};
 use crate::slc::SlcReport;
-use crate::stack::{Backing, Drive, Stack, Visitor};
+use crate::stack::{Boxed, Drive, Stack};
 
 /// How often a drive is looked after that nobody uses.
 pub(crate) const BEAT: Duration = Duration::from_secs(10);
@@ -84,10 +84,10 @@ pub(crate) fn limits(args: &ServeArgs) -> Limits {
 }
 
 /// Serves a drive.
-fn served<M: Backing>(
+fn served(
     args: &ServeArgs,
     server: Server,
-    drive: Restored<M>,
+    drive: Restored,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
     let ready = drive.ready();
@@ -99,7 +99,7 @@ fn served<M: Backing>(
         std::thread::sleep(Duration::from_nanos(ready.0).saturating_sub(recovery.wall));
     }
     let (config, recovery) = (&drive.config, drive.recovery);
-    drive.stack.visit(Serving { args, server, config, ready, recovery, out })
+    Serving { args, server, config, ready, recovery, out }.serve(drive.stack.boxed())
 }
 
 struct Serving<'a> {
@@ -111,10 +111,8 @@ struct Serving<'a> {
     out: &'a mut dyn Write,
 }
 
-impl<M: Backing> Visitor<M> for Serving<'_> {
-    type Out = Result<(), Error>;
-
-    fn visit<D: Drive<Medium = M>>(self, mut drive: D) -> Self::Out {
+impl Serving<'_> {
+    fn serve(self, mut drive: Boxed) -> Result<(), Error> {
         let Serving { args, server, config, ready, recovery, out } = self;
         let (name, geometry) = (&config.name, &config.geometry);
         let failed = |e: &dyn std::fmt::Display| Error::Failed(e.to_string());
@@ -153,10 +151,9 @@ impl<M: Backing> Visitor<M> for Serving<'_> {
         let (counters, injected) = (drive.counters(), drive.injected());
         let (parity, slc) = (drive.parity(), drive.slc());
         let slc = SlcReport::new(geometry, &SlcHealth::default(), &slc);
-        let ended = match M::OUTLIVES {
-            true => {
-                Box::new(drive).end(ready + clock.now().0).and_then(|ended| ended.medium.put_away())
-            }
+        let outlives = drive.outlives();
+        let ended = match outlives {
+            true => drive.end(ready + clock.now().0).and_then(|ended| ended.medium.put_away()),
             false => Ok(()),
         };
         if args.json {
@@ -191,7 +188,7 @@ impl<M: Backing> Visitor<M> for Serving<'_> {
                 report.connections,
                 report.refused,
                 report.faults,
-                if M::OUTLIVES { "shut down" } else { "flushed" },
+                if outlives { "shut down" } else { "flushed" },
             )?;
             for one in &injected {
                 writeln!(out, "fault {}: {} times", one.rule, one.times)?;
@@ -203,7 +200,7 @@ impl<M: Backing> Visitor<M> for Serving<'_> {
 
 /// Looks after a drive that nobody uses, until the other end is dropped: its
 /// data grow old. Sleeps for a [`BEAT`], or until what that began goes on.
-fn tend<D: Drive>(shared: &SharedDrive<Lent<D>>, ended: Receiver<()>) {
+fn tend(shared: &SharedDrive<Lent>, ended: Receiver<()>) {
     // A drive that is lost is told of by those who use it.
     while let Ok(next) = shared.tend(|drive, now| drive.tend(now)) {
         let wait = next.map_or(BEAT, |next| next.clamp(SHORTEST, BEAT));

@@ -16,7 +16,7 @@ use crate::cli::SnapshotArgs;
 use crate::drive::DriveConfig;
 use crate::drive::file::{file_error, header};
 use crate::error::Error;
-use crate::stack::{Backing, Ended};
+use crate::stack::Ended;
 
 /// Copies a drive file, and tells `out`.
 pub fn run(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Error> {
@@ -54,12 +54,7 @@ fn used_bytes(path: &Path) -> Result<u64, Error> {
 }
 
 /// Saves a drive that was ended in a new file.
-pub fn save<M: Backing>(
-    path: &str,
-    config: &DriveConfig,
-    seed: u64,
-    ended: &mut Ended<M>,
-) -> Result<(), Error> {
+pub fn save(path: &str, config: &DriveConfig, seed: u64, ended: &mut Ended) -> Result<(), Error> {
     let header = header(config, seed)?;
     let Ended { medium, chunks, .. } = ended;
     drivefile::save(Path::new(path), &header, chunks, medium).map_err(|e| file_error(path, e))

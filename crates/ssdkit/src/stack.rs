@@ -9,7 +9,7 @@
 //! drive; that of an open-channel drive is the host's.
 //!
 //! Compiling for each kind costs minutes of building, so that is kept for who
-//! measures virtual time ([`Stack::visit_fast`]), and for the two kinds that are
+//! measures virtual time ([`Stack::visit`]), and for the two kinds that are
 //! measured most; all others are given a [`Boxed`] drive, which costs a call
 //! through a table for each event.
 //!
@@ -21,14 +21,15 @@
 //! on, or a medium that cannot be read or written.
 
 use device::{Counters, Device, Link, SlcHealth};
-use drivefile::{CacheMode, DriveFile, FileError};
-use flash::{Chunk, ChunkState, Dimensions, Energy, Medium, RamMedium, Side};
-use nvram::{NonVolatile, NvRam, Protected, Started};
+use drivefile::CacheMode;
+use flash::{Chunk, ChunkState, Dimensions, Energy, Medium, Side};
+use nvram::{NvRam, Protected, Started};
 use parity::ParityCounters;
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
 use targets::pblk::Memory;
 use targets::{Pblk, PblkConfig, WriteCounters};
 
+use crate::backing::{Backing, Store};
 use crate::drive::{Cache, DriveConfig, Target};
 use crate::driver::Patience;
 use crate::error::Error;
@@ -39,80 +40,27 @@ use crate::memory;
 /// Completions that are taken at a time while a drive is ended.
 const DONE: usize = 64;
 
-/// What the journal of a protected cache lies in.
-pub type Store = Box<dyn NonVolatile + Send>;
-
-/// Where a drive's bytes are.
-pub trait Backing: Medium + Send + 'static {
-    /// Whether it is there after the process has ended, so that a drive on it
-    /// is to be ended well.
-    const OUTLIVES: bool;
-
-    /// Why nothing more can be written, if that is so.
-    fn fault(&self) -> Option<Error>;
-
-    /// Whether that is because there is no room where its bytes are.
-    fn is_full(&self) -> bool {
-        false
-    }
-
-    /// What it keeps beside the drive for the journal of a protected cache.
-    fn journal(&self) -> Option<Store> {
-        None
-    }
-
-    /// Puts it away after the drive on it was ended.
-    fn put_away(self) -> Result<(), Error>;
-}
-
-impl Backing for RamMedium {
-    const OUTLIVES: bool = false;
-
-    fn fault(&self) -> Option<Error> {
-        None
-    }
-
-    fn put_away(self) -> Result<(), Error> {
-        Ok(())
-    }
-}
-
-impl Backing for DriveFile {
-    const OUTLIVES: bool = true;
-
-    fn fault(&self) -> Option<Error> {
-        self.error().map(|e| Error::Failed(e.to_string()))
-    }
-
-    fn is_full(&self) -> bool {
-        self.error().is_some_and(FileError::is_full)
-    }
-
-    fn journal(&self) -> Option<Store> {
-        self.area().map(|area| Box::new(area) as Store)
-    }
-
-    fn put_away(self) -> Result<(), Error> {
-        self.close().map_err(|e| Error::Failed(e.to_string()))
-    }
-}
-
 /// A drive that was ended.
-pub struct Ended<M> {
+pub struct Ended {
     /// What it left.
-    pub medium: M,
+    pub medium: Backing,
     /// Its chunks, by `Geometry::chunk_index`.
     pub chunks: Vec<Chunk>,
     /// When.
     pub at: Time,
 }
 
-impl<M: Backing> Ended<M> {
+impl Ended {
     /// What a drive left, if all of it is there. `closed`: its target was shut
     /// down.
-    pub(crate) fn of(medium: M, chunks: Vec<Chunk>, at: Time, closed: bool) -> Result<Self, Error> {
+    pub(crate) fn of(
+        medium: Backing,
+        chunks: Vec<Chunk>,
+        at: Time,
+        closed: bool,
+    ) -> Result<Self, Error> {
         match medium.fault() {
-            Some(fault) => Err(fault),
+            Some((fault, _)) => Err(fault),
             None if closed => Ok(Ended { medium, chunks, at }),
             None => Err(Error::Failed(
                 "the drive could not be shut down, as too much of it is worn out or failed; \
@@ -143,8 +91,6 @@ pub trait Observed: Port<Cmd = BlockReq, Done = BlockDone> {
 
 /// A whole block drive, whatever it is made of.
 pub trait Drive: Observed + Send + 'static {
-    /// Where its bytes are.
-    type Medium: Backing;
     /// Its outside.
     fn shape(&self) -> Shape;
     /// What its device did.
@@ -167,6 +113,8 @@ pub trait Drive: Observed + Send + 'static {
     /// Why its medium can be written no more, if that is so, and whether that
     /// is for want of room.
     fn fault(&self) -> Option<(Error, bool)>;
+    /// Whether its bytes are there after the process has ended.
+    fn outlives(&self) -> bool;
     /// What was done for the sake of parity, where it has that.
     fn parity(&self) -> Option<ParityCounters> {
         None
@@ -181,13 +129,13 @@ pub trait Drive: Observed + Send + 'static {
     /// medium. No request may be inside. `now` is not before anything that
     /// happened in it. Fails when its medium does, or it does not come to
     /// rest; what was flushed is then on the medium as after a power cut.
-    fn end(self: Box<Self>, now: Time) -> Result<Ended<Self::Medium>, Error>;
+    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error>;
 }
 
-/// A drive of any kind on a medium.
-pub type Boxed<M> = Box<dyn Drive<Medium = M>>;
+/// A drive of any kind.
+pub type Boxed = Box<dyn Drive>;
 
-impl<M: Backing> Observed for Boxed<M> {
+impl Observed for Boxed {
     fn counters(&self) -> WriteCounters {
         (**self).counters()
     }
@@ -201,9 +149,7 @@ impl<M: Backing> Observed for Boxed<M> {
     }
 }
 
-impl<M: Backing> Drive for Boxed<M> {
-    type Medium = M;
-
+impl Drive for Boxed {
     fn shape(&self) -> Shape {
         (**self).shape()
     }
@@ -240,6 +186,10 @@ impl<M: Backing> Drive for Boxed<M> {
         (**self).fault()
     }
 
+    fn outlives(&self) -> bool {
+        (**self).outlives()
+    }
+
     fn parity(&self) -> Option<ParityCounters> {
         (**self).parity()
     }
@@ -252,51 +202,45 @@ impl<M: Backing> Drive for Boxed<M> {
         (**self).injected()
     }
 
-    fn end(self: Box<Self>, now: Time) -> Result<Ended<M>, Error> {
+    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
         (*self).end(now)
     }
 }
 
 /// A device, with a link before it or none.
 pub trait Below: device::OpenChannel + Send + 'static {
-    /// Where its bytes are.
-    type Medium: Backing;
     /// The device itself.
-    fn device(&self) -> &Device<Self::Medium>;
+    fn device(&self) -> &Device<Backing>;
     /// The device itself.
-    fn device_mut(&mut self) -> &mut Device<Self::Medium>;
+    fn device_mut(&mut self) -> &mut Device<Backing>;
     /// The device without a link.
-    fn into_device(self) -> Device<Self::Medium>;
+    fn into_device(self) -> Device<Backing>;
 }
 
-impl<M: Backing> Below for Device<M> {
-    type Medium = M;
-
-    fn device(&self) -> &Device<M> {
+impl Below for Device<Backing> {
+    fn device(&self) -> &Device<Backing> {
         self
     }
 
-    fn device_mut(&mut self) -> &mut Device<M> {
+    fn device_mut(&mut self) -> &mut Device<Backing> {
         self
     }
 
-    fn into_device(self) -> Device<M> {
+    fn into_device(self) -> Device<Backing> {
         self
     }
 }
 
-impl<M: Backing> Below for Link<Device<M>> {
-    type Medium = M;
-
-    fn device(&self) -> &Device<M> {
+impl Below for Link<Device<Backing>> {
+    fn device(&self) -> &Device<Backing> {
         self.below()
     }
 
-    fn device_mut(&mut self) -> &mut Device<M> {
+    fn device_mut(&mut self) -> &mut Device<Backing> {
         self.below_mut()
     }
 
-    fn into_device(self) -> Device<M> {
+    fn into_device(self) -> Device<Backing> {
         self.into_below()
     }
 }
@@ -316,8 +260,6 @@ impl<D: Below> Observed for Pblk<D> {
 }
 
 impl<D: Below> Drive for Pblk<D> {
-    type Medium = D::Medium;
-
     fn shape(&self) -> Shape {
         Pblk::shape(self)
     }
@@ -339,8 +281,11 @@ impl<D: Below> Drive for Pblk<D> {
     }
 
     fn fault(&self) -> Option<(Error, bool)> {
-        let medium = Pblk::device(self).device().medium();
-        medium.fault().map(|fault| (fault, medium.is_full()))
+        Pblk::device(self).device().medium().fault()
+    }
+
+    fn outlives(&self) -> bool {
+        Pblk::device(self).device().medium().outlives()
     }
 
     fn set_on_a_clock(&mut self, on_a_clock: bool) {
@@ -356,7 +301,7 @@ impl<D: Below> Drive for Pblk<D> {
         self.heed_notices(now);
     }
 
-    fn end(mut self: Box<Self>, now: Time) -> Result<Ended<D::Medium>, Error> {
+    fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
         self.set_on_a_clock(false);
         let (device, at, closed) = shut_down(*self, now);
         let device = device.into_device();
@@ -402,8 +347,6 @@ impl<D: Observed> Observed for Link<D> {
 }
 
 impl<D: Drive> Drive for Link<D> {
-    type Medium = D::Medium;
-
     fn shape(&self) -> Shape {
         self.below().shape()
     }
@@ -428,6 +371,10 @@ impl<D: Drive> Drive for Link<D> {
         self.below().fault()
     }
 
+    fn outlives(&self) -> bool {
+        self.below().outlives()
+    }
+
     fn set_on_a_clock(&mut self, on_a_clock: bool) {
         self.below_mut().set_on_a_clock(on_a_clock);
     }
@@ -440,7 +387,7 @@ impl<D: Drive> Drive for Link<D> {
         self.below_mut().tend(now);
     }
 
-    fn end(self: Box<Self>, now: Time) -> Result<Ended<D::Medium>, Error> {
+    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
         Box::new(self.into_below()).end(now)
     }
 }
@@ -460,8 +407,6 @@ impl<D: Observed> Observed for Protected<D, Store> {
 }
 
 impl<D: Drive> Drive for Protected<D, Store> {
-    type Medium = D::Medium;
-
     fn shape(&self) -> Shape {
         Protected::shape(self)
     }
@@ -486,6 +431,10 @@ impl<D: Drive> Drive for Protected<D, Store> {
         self.below().fault()
     }
 
+    fn outlives(&self) -> bool {
+        self.below().outlives()
+    }
+
     fn set_on_a_clock(&mut self, on_a_clock: bool) {
         self.below_mut().set_on_a_clock(on_a_clock);
     }
@@ -498,7 +447,7 @@ impl<D: Drive> Drive for Protected<D, Store> {
         self.below_mut().tend(now);
     }
 
-    fn end(mut self: Box<Self>, now: Time) -> Result<Ended<D::Medium>, Error> {
+    fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
         let mut done = Ring::new(DONE);
         let mut patience = Patience::default();
         let mut at = now;
@@ -520,35 +469,35 @@ impl<D: Drive> Drive for Protected<D, Store> {
 }
 
 /// A drive.
-pub enum Stack<M: Backing = RamMedium> {
+pub enum Stack {
     /// The link takes no time, so there is none.
-    Plain(Pblk<Device<M>>),
+    Plain(Pblk<Device<Backing>>),
     /// The translation layer on the host, above the link.
-    Host(Pblk<Link<Device<M>>>),
+    Host(Pblk<Link<Device<Backing>>>),
     /// The translation layer in the drive, below the link.
-    Device(Link<Pblk<Device<M>>>),
+    Device(Link<Pblk<Device<Backing>>>),
     /// Either, with parity below the target, things that go wrong on purpose, or
     /// both.
-    Layered(Layered<M>),
+    Layered(Layered),
     /// The translation layer on the host, with a protected cache.
-    ProtectedHost(Protected<Pblk<Link<Device<M>>>, Store>),
+    ProtectedHost(Protected<Pblk<Link<Device<Backing>>>, Store>),
     /// Translation layer and protected cache in the drive, below the link, also
     /// where that takes no time.
-    ProtectedDevice(Link<Protected<Pblk<Device<M>>, Store>>),
+    ProtectedDevice(Link<Protected<Pblk<Device<Backing>>, Store>>),
 }
 
-/// What is done with a drive on a medium, whatever its kind.
-pub trait Visitor<M: Backing = RamMedium> {
+/// What is done with a drive, whatever its kind.
+pub trait Visitor {
     /// What comes of it.
     type Out;
     /// Does it.
-    fn visit<D: Drive<Medium = M>>(self, drive: D) -> Self::Out;
+    fn visit<D: Drive>(self, drive: D) -> Self::Out;
 }
 
 impl Stack {
     /// Builds the drive, empty. `seed` decides what its policies draw.
     pub fn build(config: &DriveConfig, seed: u64) -> Result<Stack, Error> {
-        Stack::over(config, seed, memory::medium(config, config.spec.store.kept())?)
+        Stack::over(config, seed, memory::medium(config, config.spec.store.kept())?.into())
     }
 
     /// The same, with all its memory taken now: a drive whose real time is
@@ -565,7 +514,7 @@ impl Stack {
         if !medium.populate(held, own, go_on) {
             return Err(Error::Failed("stopped before anything was measured".into()));
         }
-        let stack = Stack::over(config, seed, medium)?;
+        let stack = Stack::over(config, seed, medium.into())?;
         stack.drive().populate();
         Ok(stack)
     }
@@ -574,11 +523,11 @@ impl Stack {
     /// its tables take in memory.
     pub fn check(config: &DriveConfig, seed: u64) -> Result<Memory, Error> {
         // Only blocks that are written take memory, and none is.
-        let stack = Stack::over(config, seed, memory::medium(config, 0)?)?;
+        let stack = Stack::over(config, seed, memory::medium(config, 0)?.into())?;
         Ok(stack.drive().memory())
     }
 
-    fn over(config: &DriveConfig, seed: u64, medium: RamMedium) -> Result<Stack, Error> {
+    fn over(config: &DriveConfig, seed: u64, medium: Backing) -> Result<Stack, Error> {
         refuse_layers(config)?;
         if config.is_layered() {
             return Ok(Stack::Layered(Layered::new(config, seed, medium)?));
@@ -704,7 +653,7 @@ pub(crate) fn target(config: &DriveConfig, seed: u64) -> PblkConfig {
     }
 }
 
-impl<M: Backing> Stack<M> {
+impl Stack {
     /// The drive that a medium holds, as it was left: ended, or cut, `away` ns
     /// ago, by which its data are older. `chunks` by `Geometry::chunk_index`.
     /// It has a protected cache where there is a
@@ -713,11 +662,11 @@ impl<M: Backing> Stack<M> {
     pub fn recover(
         config: &DriveConfig,
         seed: u64,
-        medium: M,
+        medium: Backing,
         chunks: &[Chunk],
         away: u64,
         journal: Option<Store>,
-    ) -> Result<(Stack<M>, Time, Option<Started>), Error> {
+    ) -> Result<(Stack, Time, Option<Started>), Error> {
         refuse_layers(config)?;
         if config.is_layered() {
             let (drive, at) = Layered::recover(config, seed, medium, chunks, away)?;
@@ -752,9 +701,9 @@ impl<M: Backing> Stack<M> {
     fn recover_protected(
         config: &DriveConfig,
         seed: u64,
-        device: Device<M>,
+        device: Device<Backing>,
         journal: Store,
-    ) -> Result<(Stack<M>, Time, Option<Started>), Error> {
+    ) -> Result<(Stack, Time, Option<Started>), Error> {
         let (target, timing) = (target(config, seed), config.profile.link);
         let failed = |source| Error::Recovery { name: config.name.clone(), source };
         let started = |e| Error::Failed(format!("{}: {e}", config.name));
@@ -772,7 +721,7 @@ impl<M: Backing> Stack<M> {
     }
 
     /// The drive, to be looked at.
-    pub fn drive(&self) -> &dyn Drive<Medium = M> {
+    pub fn drive(&self) -> &dyn Drive {
         match self {
             Stack::Plain(drive) => drive,
             Stack::Host(drive) => drive,
@@ -784,7 +733,7 @@ impl<M: Backing> Stack<M> {
     }
 
     /// The drive, of any kind.
-    pub fn boxed(self) -> Boxed<M> {
+    pub fn boxed(self) -> Boxed {
         match self {
             Stack::Plain(drive) => Box::new(drive),
             Stack::Host(drive) => Box::new(drive),
@@ -795,13 +744,8 @@ impl<M: Backing> Stack<M> {
         }
     }
 
-    /// Gives the drive to `visitor`.
-    pub fn visit<V: Visitor<M>>(self, visitor: V) -> V::Out {
-        visitor.visit(self.boxed())
-    }
-
     /// Gives the drive to `visitor`, which is compiled for the plain kinds.
-    pub fn visit_fast<V: Visitor<M>>(self, visitor: V) -> V::Out {
+    pub fn visit<V: Visitor>(self, visitor: V) -> V::Out {
         match self {
             Stack::Plain(drive) => visitor.visit(drive),
             Stack::Device(drive) => visitor.visit(drive),
@@ -814,14 +758,6 @@ impl<M: Backing> Stack<M> {
 mod tests {
     use super::*;
     use crate::drive::DriveSpec;
-
-    struct Kind;
-    impl Visitor for Kind {
-        type Out = (u64, u32, u64);
-        fn visit<D: Drive>(self, drive: D) -> Self::Out {
-            (drive.shape().bytes, drive.shape().kept, drive.free_chunks())
-        }
-    }
 
     fn build(name: &str) -> Stack {
         let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
@@ -840,8 +776,11 @@ mod tests {
 
     #[test]
     fn all_kinds_show_the_same_outside() {
-        let of =
-            |rest: &str| build(&format!("mem:znand,size=64M,store=checksum{rest}")).visit(Kind);
+        let of = |rest: &str| {
+            let stack = build(&format!("mem:znand,size=64M,store=checksum{rest}"));
+            let drive = stack.drive();
+            (drive.shape().bytes, drive.shape().kept, drive.free_chunks())
+        };
         let (bytes, kept, free) = of("");
         assert_eq!((bytes, kept), (64 << 20, 8));
         assert!(free > 0);

@@ -5,9 +5,9 @@ use device::{Device, Link};
 use port::{BatchDone, BatchOp, Port, Ring, Status, Time};
 use targets::Batch;
 
+use crate::backing::Backing;
 use crate::lent::Lent;
 use crate::serve::BEAT;
-use crate::stack::{Backing, Drive};
 
 /// What is to be looked after now and then.
 pub trait Tend: Port {
@@ -19,13 +19,13 @@ pub trait Tend: Port {
     fn explain(&self, _first: usize, _done: &mut Ring<Self::Done>, _told: &mut bool) {}
 }
 
-impl<D: Drive> Tend for Lent<D> {
+impl Tend for Lent {
     fn tend(&mut self, now: Time) {
         Lent::tend(self, now);
     }
 }
 
-impl<M: Backing> Tend for Link<Batch<Device<M>>> {
+impl Tend for Link<Batch<Device<Backing>>> {
     fn tend(&mut self, now: Time) {
         let target = self.below_mut();
         target.below_mut().patrol(now);
@@ -38,9 +38,8 @@ impl<M: Backing> Tend for Link<Batch<Device<M>>> {
             if one.status.is_ok() || one.op == BatchOp::Read {
                 continue;
             }
-            let medium = self.below().below().medium();
-            let Some(why) = medium.fault() else { return };
-            if medium.is_full() {
+            let Some((why, is_full)) = self.below().below().medium().fault() else { return };
+            if is_full {
                 one.status = Status::CAPACITY_EXCEEDED;
             }
             if !std::mem::replace(told, true) {

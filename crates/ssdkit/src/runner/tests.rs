@@ -8,7 +8,7 @@ use targets::WriteCounters;
 use super::*;
 use crate::drive::DriveSpec;
 use crate::driver::Virtual;
-use crate::stack::{Drive, Stack, Visitor};
+use crate::stack::{Drive, Stack};
 
 /// What a drive does from some moment on.
 #[derive(Clone, Copy, PartialEq)]
@@ -66,37 +66,25 @@ impl<D: Driver> Driver for Breaking<D> {
     }
 }
 
-/// Preconditions and settles a small drive, verifying.
-struct Settle {
-    breaks: Breaks,
-    limit: Option<Duration>,
-}
-
 const SIZE: u64 = 4 << 20;
 const SHORT: Rounds = Rounds { window: 3, ns: 1 };
 
-impl Visitor for Settle {
-    type Out = Result<SteadyState, String>;
-
-    fn visit<D: Drive>(self, drive: D) -> Self::Out {
-        let (shape, after) = (drive.shape(), 3 * SIZE);
-        let mut driver = Breaking { inner: Virtual::new(drive), after, breaks: self.breaks };
-        let mut watch = self.limit.map_or_else(Watch::quiet, Watch::until);
-        let verifier = Some(Verifier::new(&shape, BLOCK_BYTES, 1).unwrap());
-        let mut runner = Runner { verifier, ..Runner::new(&mut watch) };
-        let pattern = Pattern::uniform(shape.bytes, 30);
-        let mut load = Load::new(&shape, &pattern, Pace::Closed { depth: 8 }, 1, 1).unwrap();
-        let settled = runner
-            .precondition(&mut driver, &shape, 1)
-            .and_then(|()| runner.settle(&mut driver, &shape, &mut load, SHORT));
-        settled.map_err(|e| e.to_string())
-    }
-}
-
+/// Preconditions and settles a small drive, verifying.
 fn settle(breaks: Breaks, limit: Option<Duration>) -> Result<SteadyState, String> {
     let name = format!("mem:znand,size={SIZE},groups=1,pus=2,pages=16");
     let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
-    Stack::build(&spec.resolve().unwrap(), 1).unwrap().visit(Settle { breaks, limit })
+    let drive = Stack::build(&spec.resolve().unwrap(), 1).unwrap().boxed();
+    let (shape, after) = (drive.shape(), 3 * SIZE);
+    let mut driver = Breaking { inner: Virtual::new(drive), after, breaks };
+    let mut watch = limit.map_or_else(Watch::quiet, Watch::until);
+    let verifier = Some(Verifier::new(&shape, BLOCK_BYTES, 1).unwrap());
+    let mut runner = Runner { verifier, ..Runner::new(&mut watch) };
+    let pattern = Pattern::uniform(shape.bytes, 30);
+    let mut load = Load::new(&shape, &pattern, Pace::Closed { depth: 8 }, 1, 1).unwrap();
+    let settled = runner
+        .precondition(&mut driver, &shape, 1)
+        .and_then(|()| runner.settle(&mut driver, &shape, &mut load, SHORT));
+    settled.map_err(|e| e.to_string())
 }
 
 #[test]

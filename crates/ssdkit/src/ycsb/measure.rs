@@ -31,7 +31,6 @@ use btree::{
 use device::hosted::{Hosted, HostedOptions, Queue};
 use device::realtime::{Clock, process_cpu, thread_cpu};
 use device::{Device, Link, OpenChannel};
-use flash::RamMedium;
 use port::{BLOCK_BYTES, BatchDone, BatchReq, BatchShape, BlockDone, BlockReq, Port, Shape, Time};
 use targets::{Batch, BatchConfig, Pblk};
 use workload::ycsb::Ycsb;
@@ -42,6 +41,7 @@ use super::controller::{Controller, Published};
 use super::counted::Counted;
 use super::measured::{Mark, Measured, Used};
 use super::setup::{CacheSize, Setup, StoreKind};
+use crate::backing::Backing;
 use crate::error::Error;
 use crate::memory;
 use crate::stack;
@@ -128,16 +128,16 @@ impl Turns<'_> {
 }
 
 /// A conventional drive: translation behind the link, on the controller.
-pub type Blocks = Link<Controller<Pblk<Device<RamMedium>>>>;
-type Batched = Link<Controller<Batch<Device<RamMedium>>>>;
+pub type Blocks = Link<Controller<Pblk<Device<Backing>>>>;
+type Batched = Link<Controller<Batch<Device<Backing>>>>;
 
 /// A drive on a thread of its own, and the host's queue to it.
 type Sides<P> = (Hosted<P>, Queue<<P as Port>::Cmd, <P as Port>::Done>);
 
-fn device(setup: &Setup) -> Result<Device<RamMedium>, Error> {
+fn device(setup: &Setup) -> Result<Device<Backing>, Error> {
     let config = &setup.drive;
     let medium = memory::medium(config, BLOCK_BYTES as u32)?;
-    stack::new_device(config, setup.seed, medium)
+    stack::new_device(config, setup.seed, medium.into())
 }
 
 /// The conventional drive of a run, new, and its outside with at most `depth`
