@@ -8,7 +8,7 @@
 use port::{Buffer, OutOfMemory};
 
 /// Bytes that there are still when a client was given some.
-const SPARE: usize = 16 << 20;
+pub const SPARE: usize = 16 << 20;
 /// Less than this is taken of what is left, and more is not had.
 const SHORT: usize = 16 << 10;
 const LONGEST: usize = 1 << 30;

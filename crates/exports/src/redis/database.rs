@@ -34,6 +34,7 @@ use super::mail::{FLUSH, HEADS, Inbox, Mail, SCAN};
 use super::resp::{self, Args};
 use super::rope::{Rope, Trash};
 use super::value::{FORMAT, FORMAT_KEY, main_key};
+use crate::grow;
 
 /// Reads of one command that wait at once.
 const READS: u32 = 64;
@@ -50,8 +51,8 @@ const OPERATION: u64 = 512;
 const LOCK: u64 = 8;
 
 /// Memory that a server takes beside the places of clients before it has any,
-/// about and at most, in bytes.
-const SPARE: u64 = 2 << 20;
+/// about and at most, in bytes, and what there must be for the first of them.
+const SPARE: u64 = (8 << 20) + grow::SPARE as u64;
 
 /// Why a command is answered with an error.
 #[derive(Clone, Debug, Error)]
