@@ -17,7 +17,7 @@ pub enum Backing {
     /// Ends with the process.
     Memory(RamMedium),
     /// Outlives it: a drive in a file is to be ended well.
-    File(Box<DriveFile>),
+    File(DriveFile),
 }
 
 impl From<RamMedium> for Backing {
@@ -28,7 +28,7 @@ impl From<RamMedium> for Backing {
 
 impl From<DriveFile> for Backing {
     fn from(medium: DriveFile) -> Backing {
-        Backing::File(Box::new(medium))
+        Backing::File(medium)
     }
 }
 
