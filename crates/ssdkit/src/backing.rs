@@ -12,7 +12,9 @@ use crate::error::Error;
 /// What the journal of a protected cache lies in.
 pub type Store = Box<dyn NonVolatile + Send>;
 
-/// The medium of a drive.
+/// The medium of a drive. There is one each, so neither is boxed: that would cost
+/// every access.
+#[expect(clippy::large_enum_variant)]
 pub enum Backing {
     /// Ends with the process.
     Memory(RamMedium),
