@@ -9,12 +9,13 @@
 //! has them read again, many at once.
 
 use device::{Content, OpenChannel};
-use flash::{Geometry, Ppa};
+use flash::{Geometry, Ppa, TAG_BYTES, Tag};
 use port::{BLOCK_BYTES, Status};
 
 use super::config::{BatchError, Damaged};
 use super::is_read;
 use super::location::Location;
+use super::page::is_log;
 use super::record::{Entry, Header, MAX_LINKS, What, parse};
 use super::runner::Runner;
 use super::slot::{Detour, Start};
@@ -209,6 +210,40 @@ fn read_again<D: OpenChannel>(
     Ok(read.into_iter().map(|(_, _, record)| record).collect())
 }
 
+/// Whether there is a row of the log behind `row`, which is at one of these places
+/// and cannot be read: by the TAGs behind the places, and of the first block of
+/// each chunk. No row is written before the one before it is durable.
+fn has_row_behind<D: OpenChannel>(
+    runner: &mut Runner<D>,
+    geometry: &Geometry,
+    places: &[Ppa],
+    row: u64,
+) -> Result<bool, BatchError> {
+    let step = geometry.row_blocks() as usize;
+    let mut blocks: Vec<Ppa> = Vec::new();
+    for unit in geometry.pus_channels_first() {
+        for number in 0..geometry.chunks() {
+            let chunk = geometry.chunk_of(unit, number);
+            let start = geometry.chunk_start(chunk).0;
+            let is_there = runner.device.chunk(chunk).programmed > 0;
+            blocks.extend(is_there.then_some(Ppa(start)));
+        }
+    }
+    for at in places {
+        let chunk = geometry.chunk_index(*at);
+        let start = geometry.chunk_start(chunk).0;
+        let rest = geometry.block(*at)..runner.device.chunk(chunk).programmed;
+        blocks.extend(rest.step_by(step).map(|block| Ppa(start + u64::from(block))));
+    }
+    let mut any = false;
+    runner.read(&blocks, Content::Tags, |_, block| {
+        let tag = Tag::load(&block.tag[..TAG_BYTES]);
+        any |= is_read(block.status) && is_log(tag) && tag.seq > row;
+        Ok(())
+    })?;
+    Ok(any)
+}
+
 /// Reads the log from `start` to its end. Its first row must be there. Behind
 /// the places that a row names come those of its detour. Gives each record on as
 /// it comes.
@@ -247,11 +282,10 @@ pub(super) fn walk<D: OpenChannel>(
             (Some(row), _) => trail.add(row, &mut each),
             (None, Some((at, status))) => {
                 // Over a cache a cut may tear the last row, which was not
-                // durable. The row behind it, if there is one, says that it was.
-                let behind = Wanted { row: last.row + 2, back: None };
-                let found = look(runner, geometry, &links, behind)?;
-                let torn = !found.iter().any(|found| matches!(found, Found::Row(_)));
-                if runner.device.is_cached() && torn {
+                // durable. A later one, if there is any, says that it was.
+                if runner.device.is_cached()
+                    && !has_row_behind(runner, geometry, &links, last.row + 1)?
+                {
                     return Ok(trail);
                 }
                 return Err(BatchError::Log { at, why: Damaged::Unreadable(status) });
