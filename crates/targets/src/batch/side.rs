@@ -45,6 +45,12 @@ impl Side {
         (way.key != 0).then_some(way.to)
     }
 
+    /// Whether the newest copy of `lpid` is that of the batch `lsn`.
+    pub fn is_of(&self, lpid: u64, lsn: u64) -> bool {
+        let way = self.ways[self.find(lpid)];
+        way.key != 0 && way.lsn == lsn
+    }
+
     /// The batch `lsn` writes `lpid` to `to`. Where a later batch does, nothing
     /// changes.
     pub fn set(&mut self, lpid: u64, to: Location, lsn: u64) {

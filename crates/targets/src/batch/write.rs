@@ -369,13 +369,18 @@ impl<D: OpenChannel> Batch<D> {
         let write = &mut self.writes[id as usize];
         let entry = &mut write.entries[write.list[n] as usize];
         let old = std::mem::replace(&mut entry.new, to);
-        let (lpid, lsn, stream) = (entry.id, write.lsn, write.stream);
+        let (lpid, lsn, stream, prior) = (entry.id, write.lsn, write.stream, entry.prior);
         if let Some(old) = old.ppa() {
             self.chunk_mut(self.geometry.chunk_index(old)).pending -= 1;
         }
         let at = to.ppa().expect("a place for a page");
         self.chunk_mut(self.geometry.chunk_index(at)).pending += 1;
-        if stream != Stream::Meta {
+        // A copy by collection that a newer one has overtaken will not count: who
+        // comes next does not replace it.
+        let overtaken = stream == Stream::Collect
+            && !self.side.is_of(lpid, lsn)
+            && self.newest(lpid).ppa() != prior.ppa();
+        if stream != Stream::Meta && !overtaken {
             let (page, entry) = Map::split(lpid);
             let slot = self.map.slot_of(page).expect("it is pinned");
             let held = self.map.get(slot, entry);
