@@ -13,8 +13,8 @@
 //! data did not arrive whole is never given to the drive. Of trims and writes of
 //! zeros, which may take the drive minutes, what it was not given is dropped
 //! then and answered with ESHUTDOWN; only a client that says that it leaves has
-//! all of them done. Of a client that is gone all is dropped that the drive was
-//! not given; if it had said that it leaves, the reads.
+//! all of them done. Of a client that is gone the reads are dropped that the
+//! drive was not given; and the writes, where the connection broke.
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -335,8 +335,10 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
     /// Drops what waits of a client that is gone.
     fn drop_waiting(&mut self) {
         if self.is_gone() {
-            let (has_left, answers) = (self.has_left, &mut self.answers);
-            let wants = |op| has_left && op != port::BlockOp::Read;
+            // Who closed may have said before that it leaves.
+            let broke = matches!(self.leaving, Some(Err(Ended::Socket(_))));
+            let (wanted, answers) = (self.has_left || !broke, &mut self.answers);
+            let wants = |op| wanted && op != port::BlockOp::Read;
             self.requests.drop_waiting(wants, |slot| answers.push_back(Answer::Ended(slot)));
         }
     }

@@ -25,8 +25,9 @@ pub struct Rope {
     gone: usize,
     begin: u64,
     end: u64,
-    /// There was no memory for what was put last: it is not whole.
-    is_short: bool,
+    /// Where something is missing that there was no memory for: the first such
+    /// place.
+    hole: Option<u64>,
 }
 
 impl Rope {
@@ -100,7 +101,8 @@ impl Rope {
             let doubles = is_first && len <= PIECE / 2;
             let most = if doubles { len.max(2 * last.capacity()) } else { PIECE };
             if last.capacity() < len && grow_to(last, most).is_err() {
-                (self.is_short, self.end) = (true, self.end - bytes.len() as u64);
+                self.end -= bytes.len() as u64;
+                self.hole.get_or_insert(self.end);
                 return;
             }
             last.extend_from_slice(now);
@@ -108,10 +110,9 @@ impl Rope {
         }
     }
 
-    /// Whether there was no memory for all that was put, since something was cut
-    /// off.
+    /// Whether there was no memory for all that was put, but for what was cut off.
     pub fn is_short(&self) -> bool {
-        self.is_short
+        self.hole.is_some()
     }
 
     /// Appends all of another, and empties that: large pieces go as they are.
@@ -137,7 +138,7 @@ impl Rope {
     /// Cuts off what is behind a place; gives the whole pieces of it.
     pub fn cut(&mut self, end: u64) -> Vec<Vec<u8>> {
         let (end, mut cut) = (end.max(self.begin), Vec::new());
-        self.is_short = false;
+        self.hole = self.hole.filter(|&hole| hole < end);
         while self.end > end
             && let Some(last) = self.pieces.back_mut()
         {
@@ -289,6 +290,21 @@ mod tests {
             2 => size().prop_map(Act::Append),
             1 => size().prop_map(Act::Cut),
         ]
+    }
+
+    /// What is missing is missing until it is cut off, whatever else is.
+    #[test]
+    fn a_hole_stays_until_it_is_cut_off() {
+        let mut rope = Rope::default();
+        rope.put(b"one");
+        rope.hole = Some(rope.end());
+        rope.put(b"two");
+        let end = rope.end();
+        rope.put(b"three");
+        rope.cut(end);
+        assert!(rope.is_short());
+        rope.cut(3);
+        assert!(!rope.is_short());
     }
 
     proptest! {

@@ -383,6 +383,9 @@ impl<'a, S: PageStore> Serving<'a, S> {
     /// Sends what can be sent, and closes what is over.
     pub(super) fn finish(&mut self, who: u32) {
         let Some(client) = &mut self.clients[who as usize] else { return };
+        if client.lacks_memory() {
+            return self.deny(who);
+        }
         let was_full = client.unread() > UNREAD;
         let is_more = client.send(self.flushed, self.now);
         let has_room = was_full && client.unread() <= UNREAD;
@@ -392,9 +395,6 @@ impl<'a, S: PageStore> Serving<'a, S> {
             self.database.refuse(who);
         }
         client.tidy();
-        if client.lacks_memory() {
-            return self.deny(who);
-        }
         let waits = client.is_held() && self.failed.is_none();
         if waits && !std::mem::replace(&mut client.is_holding, true) {
             self.holding.push(who);
