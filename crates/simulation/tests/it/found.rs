@@ -5,7 +5,11 @@ use simulation::life::Over;
 use simulation::{Plan, live};
 
 fn goes_well(seed: u64) {
-    let over = Some(Over::Blocks);
+    goes_well_over(seed, Over::Blocks);
+}
+
+fn goes_well_over(seed: u64, over: Over) {
+    let over = Some(over);
     let plan = Plan { seed, cycles: 32, broken: None, traced: None, over };
     assert!(live(&plan).violation.is_none(), "seed {seed}");
 }
@@ -27,4 +31,19 @@ fn what_wins_nothing_is_not_collected_for_ever() {
 #[test]
 fn a_life_is_over_where_no_drive_is_of_use() {
     goes_well(97048);
+}
+
+/// A batch named the copy of collection as the one that it replaces, which another
+/// had overtaken: the one that counted stayed valid behind a start.
+#[test]
+fn what_was_overtaken_is_not_what_is_replaced() {
+    goes_well_over(1_049_153, Over::Batches);
+}
+
+/// A row of the log that could not be read was taken for torn, though there were
+/// later ones.
+#[test]
+fn a_row_of_the_log_with_others_behind_it_is_not_torn() {
+    goes_well_over(1_075_678, Over::Batches);
+    goes_well_over(1_102_837, Over::Batches);
 }

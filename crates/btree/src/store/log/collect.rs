@@ -246,6 +246,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         if self.map[page as usize] != old {
             // It was written anew meanwhile.
             collector.pages.swap_remove(at.next);
+            collector.phase = Phase::Seeking(At { tries: 0, ..at });
             return true;
         }
         if self.blocks.room() <= 4 {
