@@ -57,7 +57,7 @@ fn case(criterion: &mut Criterion, name: &str, drive: &str, reads: u8, depth: u3
     let Ok(DriveSpec::Memory(spec)) = drive.parse() else { panic!("{drive} is no drive") };
     let config = spec.resolve().expect("a good drive");
     let stack = Stack::build(&config, 1).expect("memory for a drive");
-    stack.visit_fast(Case { criterion, name, reads, depth });
+    stack.visit(Case { criterion, name, reads, depth });
 }
 
 fn all(c: &mut Criterion) {

@@ -83,7 +83,7 @@ fn case(
     let Ok(DriveSpec::Memory(spec)) = drive.parse() else { panic!("{drive} is no drive") };
     let config = spec.resolve().expect("a good drive");
     let stack = Stack::build(&config, 1).expect("memory for a drive");
-    stack.visit_fast(Case { criterion, name, reads, depth, overwrites });
+    stack.visit(Case { criterion, name, reads, depth, overwrites });
 }
 
 fn all(c: &mut Criterion) {
