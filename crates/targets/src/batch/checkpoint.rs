@@ -53,6 +53,9 @@ pub(super) struct Checkpoint {
     t0: u64,
     /// One is wanted.
     pub asked: bool,
+    /// None begins: a start is at work, and its record would take all that was
+    /// found for done, before the log says which batches never were.
+    pub held: bool,
     /// When the last one began, and how many rows of log there were.
     pub began: Time,
     pub rows: u64,
@@ -108,9 +111,7 @@ impl<D: OpenChannel> Batch<D> {
     }
 
     fn begin_checkpoint(&mut self, now: Time) -> bool {
-        // Its record takes all that a start found for done: not beside the row
-        // that says which batches never were.
-        if self.log.held || self.log.void.is_some() {
+        if self.checkpoint.held {
             return false;
         }
         let every = self.config.checkpoint_every;

@@ -217,6 +217,7 @@ impl<D: OpenChannel> Batch<D> {
 
     /// Recovers what the drive holds.
     fn restore(&mut self, record: &Checkpoint) -> Result<(), BatchError> {
+        self.checkpoint.held = true;
         let (mut trail, mut story, mut findings) = self.walk_log(record)?;
         let mut note = |told: Told| findings.note(told);
         story.is_done(record.lsn, &mut note);
@@ -246,7 +247,9 @@ impl<D: OpenChannel> Batch<D> {
         if self.log.links.is_empty() {
             self.detour(record, trail.last().row)?;
         }
-        self.say_what_was(void, last)
+        self.say_what_was(void, last)?;
+        self.checkpoint.held = false;
+        Ok(())
     }
 
     /// Says in the log what this start found: which batches never were, and, over a
