@@ -2,9 +2,9 @@
 //!
 //! Sizes are binary (`4k` and `4KiB` are 4096 bytes) but for those with a `B`, as
 //! drives are sold by (`4kB` is 4000), rates decimal, times in ns, us, ms,
-//! s, min (or m, as fio has it), h or d. Case does not matter, a blank before the unit neither, and a
-//! fraction is taken where the result is whole (`1.5k`). Whatever cannot be
-//! read is a [`UnitError`] that names the text and shows what would do;
+//! s, min (or m, as fio has it), h or d. Case does not matter, a blank before
+//! the unit neither, and a fraction is taken where the result is whole (`1.5k`).
+//! Whatever cannot be read is a [`UnitError`] that names the text and shows what would do;
 //! nothing is rounded or cut silently.
 
 use thiserror::Error;

@@ -224,13 +224,13 @@ impl World {
     }
 
     /// Whether the drive has reason to take no more writes: as many programs
-    /// failed as a row of the log has places, or so many chunks were lost that
-    /// its pages have no more room.
+    /// failed as a row of the log has places, or there is no more room.
     fn may_end(&self) -> bool {
         let failed = self.flash.struck().programs - self.before.programs;
         failed >= u64::from(self.drive.config.forward_links) || self.has_no_room()
     }
 
+    /// Whether so many chunks were lost that its pages have no more room.
     fn has_no_room(&self) -> bool {
         let (config, geometry) = (&self.drive.config, &self.drive.setup.geometry);
         let lost = u64::from(self.hurt()) * u64::from(geometry.chunk_blocks());
