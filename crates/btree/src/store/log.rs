@@ -119,6 +119,10 @@ const RESERVE: usize = 4;
 /// Transfers that the log's own work leaves room for.
 const LEAST_ROOM: usize = 16;
 
+/// How many times the whole log may be collected without a batch and without one
+/// more free segment: then collection wins nothing, and ends.
+const VICTIMS: usize = 4;
+
 /// Segments beyond the overhead: heads, reserve, and those that wait for a
 /// checkpoint.
 const SLACK: u64 = 12;
@@ -200,6 +204,10 @@ pub struct LogStore<D> {
     /// again.
     stuck: VecDeque<u32>,
     retries: usize,
+    /// The most segments that were free since the last batch came, and how many
+    /// may be collected before there are more.
+    most_free: usize,
+    victims_left: usize,
     /// No room for a batch will come.
     out_of_room: bool,
     live: u64,
@@ -342,6 +350,8 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             trimming: 0,
             stuck: VecDeque::new(),
             retries: 0,
+            most_free: 0,
+            victims_left: VICTIMS * layout.segments as usize,
             out_of_room: false,
             live: 0,
             head: place,
@@ -500,7 +510,11 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
                 self.segments[segment as usize].state = State::Free;
                 self.free.push_back(segment);
                 self.trimming -= 1;
-                self.retries = self.stuck.len();
+                if self.free.len() > self.most_free {
+                    self.most_free = self.free.len();
+                    self.victims_left = VICTIMS * self.segments.len();
+                    self.retries = self.stuck.len();
+                }
             }
             Task::CheckpointPart | Task::CheckpointFlush | Task::CheckpointHeader => {
                 self.checkpoint_step(task, result, buffer);
@@ -663,6 +677,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
             entry.page = page;
         }
         self.append(buffer, &entries[..pages.len()], Some(id), seals.sum());
+        (self.most_free, self.victims_left) = (0, VICTIMS * self.segments.len());
         self.counters.records += 1;
         self.counters.pages += pages.len() as u64;
         self.ticks.writing += (self.config.clock)() - start;

@@ -9,8 +9,9 @@
 //! anew. The others are moved while there is room to spare: that gives none.
 //!
 //! When segments are scarce and no other is left, those with lost pages are tried
-//! again, each once for each segment that was won. When nothing was won by that,
-//! no room will ever come: the next batch fails ([`StoreError::NoSpace`]).
+//! again, each once for each segment that was won: that are free beyond the most
+//! since the last batch. When nothing was won by that, no room will ever come: the
+//! next batch fails ([`StoreError::NoSpace`]).
 
 use port::{BlockDone, BlockOp, BlockReq, Buffer};
 
@@ -80,10 +81,16 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             worked = true;
         }
         let idle = self.collectors.iter().all(|one| matches!(one.phase, Phase::Idle));
-        if idle && self.free.len() <= RESERVE + 2 {
+        if idle && self.is_short() {
             self.send_moving();
         }
         worked
+    }
+
+    /// Whether every block counts: pages are moved as soon as they are there, and
+    /// no end of a segment is left empty.
+    fn is_short(&self) -> bool {
+        self.free.len() <= RESERVE + 2
     }
 
     /// The next step of a collector. False when it waits.
@@ -135,7 +142,8 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         let moved = self.segments_being_moved();
         let occupied = self.occupied() - moved;
         let scarce = ((self.free.len() + self.dead.len()) as u64 + moved) < SLACK - RESERVE as u64;
-        if self.blocks.room() <= LEAST_ROOM || (occupied * room <= allowed && !scarce) {
+        let enough = occupied * room <= allowed && !scarce;
+        if self.blocks.room() <= LEAST_ROOM || enough || self.victims_left == 0 {
             return None;
         }
         let segments = &self.segments;
@@ -149,14 +157,16 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             (0..segments.len()).filter(|&n| live(n).is_some()).min_by_key(|&n| live(n))
         );
         let gives = |&number: &usize| u64::from(segments[number].live) * 100 < room * 95;
-        match fewest.filter(gives) {
+        let victim = match fewest.filter(gives) {
             Some(number) => Some(number as u32),
             None if scarce && self.retries > 0 => {
                 self.retries -= 1;
                 self.stuck.pop_front()
             }
             None => None,
-        }
+        };
+        self.victims_left -= usize::from(victim.is_some());
+        victim
     }
 
     /// Segments that will be dead when what is being moved has been.
@@ -340,6 +350,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     /// What fills the head, so that no block is left empty.
     fn best_move(&self) -> usize {
         match self.head_room() {
+            room @ 1..16 if self.is_short() => room,
             0..16 => self.layout.segment_blocks as usize - 1,
             room => room,
         }
