@@ -403,11 +403,13 @@ impl Space {
         pu.set_own_used(pu.own_used, pu.lent + more as u32);
     }
 
-    /// The same where all that is free is kept back and nothing is lent: a start
-    /// may have found nothing to lend, and what came back since was kept back.
+    /// The same where all that is free is kept back, and nothing is lent, or more
+    /// is kept back than a checkpoint needs: a start may have found nothing to
+    /// lend, or too little, and what came back since was kept back.
     pub fn lend_one(&mut self, pu: usize) {
         let of_pu = &self.pus[pu];
-        if of_pu.free() == 0 && !of_pu.free.is_empty() && of_pu.lent == 0 {
+        let spares = of_pu.own_used + of_pu.lent + of_pu.own_span() < of_pu.own;
+        if of_pu.free() == 0 && !of_pu.free.is_empty() && (of_pu.lent == 0 || spares) {
             self.lend(pu);
         }
     }
@@ -584,5 +586,40 @@ impl Space {
     /// All valid blocks, for hashing and checking.
     pub fn total_valid(&self) -> u64 {
         self.valid.iter().map(|v| u64::from(v & !NOT_CLOSED)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flash::Dimensions;
+
+    use super::*;
+
+    /// Of the chunks for own blocks that are free, collection is lent one after
+    /// the other where it has none; not those that a checkpoint needs.
+    #[test]
+    fn what_is_kept_back_is_lent_but_for_a_checkpoint() {
+        let (data_chunks, own) = (6, 6);
+        let dim =
+            Dimensions { groups: 1, pus: 1, chunks: 19, pages: 2, planes: 2, page_bytes: 16384 };
+        let geometry = Geometry::new(dim).unwrap();
+        let (bytes, victim) = (71 * BLOCK_BYTES, Victim::Greedy);
+        let config = PblkConfig { bytes, data_chunks, idle: 0, victim, seed: 1 };
+        let mut space = Space::new(&geometry, &config, own).unwrap();
+        let pu = geometry.pus_channels_first().next().unwrap();
+        (0..5).for_each(|number| space.give(geometry.chunk_of(pu, number)));
+        space.open_own(pu).unwrap();
+
+        let mut lent = 0;
+        while space.open(pu).is_none() {
+            let before = space.pus[pu].kept_back;
+            space.lend_one(pu);
+            if space.pus[pu].kept_back == before {
+                break;
+            }
+            lent += u32::from(space.open(pu).is_some());
+        }
+        assert_eq!((lent, space.pus[pu].lent), (2, 3));
+        assert!(space.pus[pu].free.len() as u32 >= space.pus[pu].own_span());
     }
 }
