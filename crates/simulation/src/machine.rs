@@ -126,8 +126,9 @@ pub struct Machine {
     used: bool,
     /// How often power came.
     starts: u64,
-    /// In the last start something could not be read.
-    start_struck: bool,
+    /// Since a start last left the protected cache empty, a copy of a block of
+    /// which that may have a part could not be read, or something in a start.
+    lacks_a_part: bool,
     /// The last start had reason not to give the drive what its protected
     /// cache has.
     may_have_frozen: bool,
@@ -167,7 +168,7 @@ impl Machine {
             broken,
             used: false,
             starts: 0,
-            start_struck: false,
+            lacks_a_part: false,
             may_have_frozen: false,
             in_cache: InCache::of(&setup),
             told_of_end: false,
@@ -239,7 +240,7 @@ impl Machine {
         let started =
             Stack::start(&self.setup, (&self.flash, self.battery.as_ref()), fresh, troubles, seed);
         self.take_strikes();
-        self.start_struck = self.flash.struck().reads > before.reads;
+        self.lacks_a_part |= self.flash.struck().reads > before.reads;
         self.told_of_end = false;
         match started {
             Ok((stack, now)) => {
@@ -260,6 +261,7 @@ impl Machine {
                     let words = "a start froze the drive, and no fault says why";
                     return Err(Violation::of(words));
                 }
+                self.lacks_a_part &= is_frozen;
                 self.counts.frozen += u64::from(is_frozen);
                 self.note(None, || "power comes; the drive is ready".into());
                 Ok(true)
@@ -303,7 +305,7 @@ impl Machine {
         self.battery = battery(&self.setup, &self.flash, seed);
         self.contract.replace();
         self.in_cache.clear();
-        (self.used, self.refusals) = (false, 0);
+        (self.used, self.refusals, self.lacks_a_part) = (false, 0, false);
         self.note(None, || "a new drive takes its place".into());
     }
 
@@ -323,6 +325,7 @@ impl Machine {
                 Strike::Copy { block, values } if block < self.setup.blocks() => {
                     self.note(Some((block, 1)), || format!("a copy cannot be read: {values:x?}"));
                     self.contract.strike(block, values);
+                    self.lacks_a_part |= self.in_cache.may_have(block);
                 }
                 Strike::Copy { .. } => {}
                 Strike::Own => self.contract.strike_map(),
@@ -425,6 +428,8 @@ impl Machine {
         if !matches!(ask.op, BlockOp::Read | BlockOp::Flush) {
             let data = if ask.op == BlockOp::Write { self.stored(ask.count) } else { 0 };
             self.in_cache.sent(slot, (block, blocks), data);
+            let mut parts = (block..block + blocks).filter(|_| self.setup.protected);
+            self.lacks_a_part |= parts.any(|block| self.contract.may_be_lost(block));
         }
         let about = (ask.op != BlockOp::Flush).then_some((block, blocks));
         self.note(about, || format!("sent {ask:?} as {slot}, at {at} of the contract"));

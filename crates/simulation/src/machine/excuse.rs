@@ -139,7 +139,7 @@ impl Machine {
     /// Whether a block may be unreadable of which the cache has a part.
     fn may_lack_a_part(&self) -> bool {
         let struck = || (0..self.setup.blocks()).any(|block| self.contract.may_be_lost(block));
-        self.setup.parts && (self.start_struck || struck())
+        self.setup.parts && (self.lacks_a_part || struck())
     }
 
     /// Whether what a block has may be only in the cache of a frozen drive.
