@@ -389,8 +389,9 @@ impl Machine {
         }
         self.flash.close();
         self.contract.closed();
-        if !self.may_have_frozen {
-            // What a frozen drive has there stays.
+        if !self.may_have_frozen && !self.may_be_frozen() {
+            // What a frozen drive has there stays, and what one that came to its
+            // end did not take.
             self.in_cache.clear();
         }
         self.counts.clean_closes += 1;
