@@ -33,8 +33,6 @@ pub struct Model {
     /// No read that comes may see less.
     seen: u64,
     values: u64,
-    /// The state that the last check found: what is in it is settled.
-    settled: u64,
     /// By page, copies that could not be read, now and before the last check.
     struck: [HashMap<u64, Vec<u64>>; 2],
     /// A block of the target's own could not be read.
@@ -51,7 +49,6 @@ impl Model {
             acked: 0,
             seen: 0,
             values: 0,
-            settled: 0,
             struck: [HashMap::new(), HashMap::new()],
             own_struck: false,
         }
@@ -125,11 +122,6 @@ impl Model {
     /// A copy of a page could not be read.
     pub fn strike(&mut self, lpid: u64, value: u64) {
         self.struck[0].entry(lpid).or_default().push(value);
-    }
-
-    /// Whether a value was given to a page since the last check.
-    pub fn is_new(&self, lpid: u64, value: u64) -> bool {
-        self.states(lpid, value).is_some_and(|states| *states.start() > self.settled)
     }
 
     /// A block of the target's own could not be read.
@@ -221,7 +213,6 @@ impl Model {
             page.push(Written { batch: last.batch, value: seen.unwrap_or(last.value) });
         }
         (self.taken, self.acked, self.seen) = (low, low, low);
-        self.settled = low;
         self.struck.swap(0, 1);
         self.struck[0].clear();
     }
@@ -230,7 +221,7 @@ impl Model {
     pub fn replace(&mut self) {
         self.pages.fill(vec![NEVER]);
         self.unsure.clear();
-        (self.taken, self.acked, self.seen, self.settled) = (0, 0, 0, 0);
+        (self.taken, self.acked, self.seen) = (0, 0, 0);
         self.struck.iter_mut().for_each(HashMap::clear);
     }
 

@@ -248,8 +248,9 @@ impl World {
         self.refusals > 2 * REFUSALS && self.hurt() > 0
     }
 
-    /// True where something was struck that a start may take for torn: a block of
-    /// its own, or a copy that no check has settled yet.
+    /// True where something was struck. A start may take that for torn: it reads
+    /// blocks of its own, and the copies of the last batches, among them those of
+    /// collection, of pages that a check has settled.
     fn take_strikes(&mut self) -> bool {
         if self.drive.setup.troubles.is_none() {
             return false;
@@ -260,7 +261,7 @@ impl World {
             match strike {
                 Strike::Copy { block, values } if block < self.drive.config.pages => {
                     self.note(&[block], || format!("a copy cannot be read: {values:?}"));
-                    any |= self.model.is_new(block, values[0]);
+                    any = true;
                     self.model.strike(block, values[0]);
                 }
                 Strike::Copy { .. } => {}
