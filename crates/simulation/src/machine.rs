@@ -382,10 +382,10 @@ impl Machine {
             self.take_strikes();
         }
         let cleared = self.drive.as_mut().map_or(Ok(()), Stack::clear);
-        if let Err(error) = cleared
-            && !self.is_off()
-        {
-            return Err(Violation::of(format!("the cache is not cleared: {error}")));
+        if let Err(error) = cleared {
+            // Power went: all of it is still there, and is written again.
+            let words = || format!("the cache is not cleared: {error}");
+            return if self.is_off() { Ok(false) } else { Err(Violation::of(words())) };
         }
         self.flash.close();
         self.contract.closed();
