@@ -43,6 +43,7 @@ mod fewest;
 mod format;
 mod open;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Lazy, Ring, Shape, Time};
@@ -210,6 +211,9 @@ pub struct LogStore<D> {
     victims_left: usize,
     /// No room for a batch will come.
     out_of_room: bool,
+    /// A batch asked for room then; and all that is lost was tried again for it.
+    asked: Cell<bool>,
+    tried: bool,
     live: u64,
     head: Place,
     next: u32,
@@ -353,6 +357,8 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             most_free: 0,
             victims_left: VICTIMS * layout.segments as usize,
             out_of_room: false,
+            asked: Cell::new(false),
+            tried: false,
             live: 0,
             head: place,
             next: 0,
@@ -512,8 +518,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
                 self.trimming -= 1;
                 if self.free.len() > self.most_free {
                     self.most_free = self.free.len();
-                    self.victims_left = VICTIMS * self.segments.len();
-                    self.retries = self.stuck.len();
+                    self.renew_tries();
                 }
             }
             Task::CheckpointPart | Task::CheckpointFlush | Task::CheckpointHeader => {
@@ -645,8 +650,11 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
     }
 
     fn can_write(&self) -> bool {
-        if self.failed.is_some() || self.out_of_room {
+        if self.failed.is_some() {
             return true;
+        } else if self.out_of_room {
+            self.asked.set(true);
+            return self.tried;
         }
         let space = !self.config.durable || self.free.len() > RESERVE;
         space && self.free_buffer().is_some() && self.blocks.room() > 4
@@ -678,6 +686,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
         }
         self.append(buffer, &entries[..pages.len()], Some(id), seals.sum());
         (self.most_free, self.victims_left) = (0, VICTIMS * self.segments.len());
+        (self.asked, self.tried) = (Cell::new(false), false);
         self.counters.records += 1;
         self.counters.pages += pages.len() as u64;
         self.ticks.writing += (self.config.clock)() - start;
@@ -704,6 +713,10 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
         // What completions took was counted where it was long.
         lap.end(completed, &mut 0);
         if self.config.durable && self.failed.is_none() {
+            if self.is_to_try_again() {
+                self.tried = true;
+                self.renew_tries();
+            }
             let worked = self.collect();
             lap.end(worked, &mut self.ticks.collection);
             let worked = self.checkpoint_work();
@@ -720,7 +733,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
     }
 
     fn next_event(&self) -> Option<Time> {
-        if !self.out.is_empty() {
+        if !self.out.is_empty() || self.is_to_try_again() {
             return Some(self.blocks.now());
         }
         let due = self.checkpoint_due().map(|at| at.max(self.blocks.now()));
@@ -728,7 +741,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
     }
 
     fn wait(&mut self) -> Option<Time> {
-        if !self.out.is_empty() {
+        if !self.out.is_empty() || self.is_to_try_again() {
             return Some(self.blocks.now());
         }
         self.blocks.wait()

@@ -220,6 +220,32 @@ fn a_log_of_few_pages_says_that_it_is_full() {
     }
 }
 
+/// When all that is lost was tried in vain while nothing was written, and then can be
+/// read, there is room.
+#[test]
+fn what_comes_back_while_nothing_is_written_gives_room() {
+    let drive = drive();
+    let (mut tree, mut map) = filled(&drive, 600);
+    let mut rng = Rng::new(2, 2);
+    for n in 0..1400 {
+        if n % 300 == 0 {
+            lose_one_of(&drive, |_| true);
+        }
+        match put(&mut tree, &mut map, rng.below(600), n as u8) {
+            Ok(()) | Err(Error::Store(StoreError::Drive { .. })) => {}
+            Err(error) => panic!("{error} after {n}"),
+        }
+    }
+    rest(&mut tree);
+    assert!(tree.store().unreadable() > 8, "{} are lost", tree.store().unreadable());
+    drive.borrow_mut().lost.clear();
+    for n in 0..600 {
+        put(&mut tree, &mut map, rng.below(600), n as u8).unwrap();
+    }
+    flush(&mut tree).unwrap();
+    assert_eq!(gets(&mut tree, &map), 0);
+}
+
 /// What could not be read for some time, and then can be, is collected then: no
 /// more and more segments are lost to it.
 #[test]

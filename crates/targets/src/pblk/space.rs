@@ -408,8 +408,8 @@ impl Space {
     /// lend, or too little, and what came back since was kept back.
     pub fn lend_one(&mut self, pu: usize) {
         let of_pu = &self.pus[pu];
-        let spares = of_pu.own_used + of_pu.lent + of_pu.own_span() < of_pu.own;
-        if of_pu.free() == 0 && !of_pu.free.is_empty() && (of_pu.lent == 0 || spares) {
+        let (free, spare) = (of_pu.free.len(), of_pu.free.len() > of_pu.own_span() as usize);
+        if of_pu.free() == 0 && free > 0 && (of_pu.lent == 0 || spare) {
             self.lend(pu);
         }
     }
@@ -620,6 +620,11 @@ mod tests {
             lent += u32::from(space.open(pu).is_some());
         }
         assert_eq!((lent, space.pus[pu].lent), (2, 3));
-        assert!(space.pus[pu].free.len() as u32 >= space.pus[pu].own_span());
+        assert_eq!(space.pus[pu].free.len() as u32, space.pus[pu].own_span());
+
+        // Own chunks that come back repay what was lent, but free no more.
+        space.keep_back(pu);
+        space.lend_one(pu);
+        assert_eq!((space.open(pu), space.pus[pu].free.len()), (None, 2));
     }
 }

@@ -10,13 +10,13 @@
 //!
 //! When segments are scarce and no other is left, those with lost pages are tried
 //! again, each once for each segment that was won: that are free beyond the most
-//! since the last batch. When nothing was won by that, no room will ever come: the
-//! next batch fails ([`StoreError::NoSpace`]).
+//! since the last batch; and once more for a batch that finds no room. When nothing
+//! was won by that, no room will ever come: it fails ([`StoreError::NoSpace`]).
 
 use port::{BlockDone, BlockOp, BlockReq, Buffer};
 
 use super::format::{Entry, Place, RecordHeader, Seals};
-use super::{LEAST_ROOM, LogStore, RESERVE, SLACK, State, Task};
+use super::{LEAST_ROOM, LogStore, RESERVE, SLACK, State, Task, VICTIMS};
 use crate::page::PAGE_BYTES;
 use crate::store::drive::Drive;
 use crate::store::{StoreError, check_seal};
@@ -126,6 +126,18 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             && self.collectors.iter().all(waits)
     }
 
+    /// Whether a batch waits for what was not tried again since it came: what could
+    /// not be read when the tries were used up may be readable now.
+    pub(super) fn is_to_try_again(&self) -> bool {
+        self.out_of_room && self.asked.get() && !self.tried && self.failed.is_none()
+    }
+
+    /// All that is lost may be tried again, and the log be collected.
+    pub(super) fn renew_tries(&mut self) {
+        self.victims_left = VICTIMS * self.segments.len();
+        self.retries = self.stuck.len();
+    }
+
     pub(super) fn no_space(&self) -> StoreError {
         let first = self.stuck.front().copied().unwrap_or_default();
         StoreError::NoSpace {
@@ -214,7 +226,8 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         if !all {
             pages.clear();
             let of = |block: u32| block > 0 && self.layout.segment_of(block) == segment;
-            let live = self.map.iter().enumerate().filter(|&(_, &block)| of(block));
+            let mapped = self.map[..self.mapped as usize].iter();
+            let live = mapped.enumerate().filter(|&(_, &block)| of(block));
             pages.extend(live.map(|(page, &old)| Entry { page: page as u64, old }));
         }
         let collector = &mut self.collectors[number];
@@ -294,7 +307,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         let buffer = collector.buffer.take().expect("its buffer is back");
         let pages = std::mem::take(&mut collector.pages);
         let first = at.next;
-        let to_spare = |log: &Self| !at.lost || log.free.len() > RESERVE;
+        let to_spare = |log: &Self| !at.lost || log.free.len() > RESERVE + 2;
         while to_spare(self)
             && let Some(&entry) = pages.get(at.next)
         {
