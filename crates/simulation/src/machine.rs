@@ -126,12 +126,14 @@ pub struct Machine {
     used: bool,
     /// How often power came.
     starts: u64,
+    /// In the last start something could not be read.
+    start_struck: bool,
     /// Since a start last left the protected cache empty, a copy of a block of
-    /// which that may have a part could not be read, or something in a start.
+    /// which that may have a part could not be read.
     lacks_a_part: bool,
-    /// The last start had reason not to give the drive what its protected
-    /// cache has.
-    may_have_frozen: bool,
+    /// The last start did not give the drive what its protected cache has, and had
+    /// reason not to.
+    is_frozen: bool,
     /// What that may have.
     in_cache: InCache,
     /// The host was told that the drive takes no more writes.
@@ -168,8 +170,9 @@ impl Machine {
             broken,
             used: false,
             starts: 0,
+            start_struck: false,
             lacks_a_part: false,
-            may_have_frozen: false,
+            is_frozen: false,
             in_cache: InCache::of(&setup),
             told_of_end: false,
             refusals: 0,
@@ -240,7 +243,7 @@ impl Machine {
         let started =
             Stack::start(&self.setup, (&self.flash, self.battery.as_ref()), fresh, troubles, seed);
         self.take_strikes();
-        self.lacks_a_part |= self.flash.struck().reads > before.reads;
+        self.start_struck = self.flash.struck().reads > before.reads;
         self.told_of_end = false;
         match started {
             Ok((stack, now)) => {
@@ -253,15 +256,14 @@ impl Machine {
                 self.drive = Some(stack);
                 self.now = now;
                 self.refusals = 0;
-                self.may_have_frozen = self.may_be_frozen();
-                if !self.may_have_frozen {
-                    self.in_cache.clear();
-                }
-                if is_frozen && !self.may_have_frozen {
+                if is_frozen && !self.may_be_frozen() {
                     let words = "a start froze the drive, and no fault says why";
                     return Err(Violation::of(words));
                 }
-                self.lacks_a_part &= is_frozen;
+                self.is_frozen = is_frozen;
+                if !is_frozen {
+                    self.empty_cache();
+                }
                 self.counts.frozen += u64::from(is_frozen);
                 self.note(None, || "power comes; the drive is ready".into());
                 Ok(true)
@@ -280,6 +282,12 @@ impl Machine {
             }
             Err(error) => Err(Violation::of(format!("recovery failed: {error}"))),
         }
+    }
+
+    /// Nothing is in the protected cache any more.
+    fn empty_cache(&mut self) {
+        self.in_cache.clear();
+        self.lacks_a_part = false;
     }
 
     /// Counts what became of the flash, at its end.
@@ -304,8 +312,8 @@ impl Machine {
         self.flash = flash.expect("memory for a small drive");
         self.battery = battery(&self.setup, &self.flash, seed);
         self.contract.replace();
-        self.in_cache.clear();
-        (self.used, self.refusals, self.lacks_a_part) = (false, 0, false);
+        self.empty_cache();
+        (self.used, self.refusals) = (false, 0);
         self.note(None, || "a new drive takes its place".into());
     }
 
@@ -389,10 +397,9 @@ impl Machine {
         }
         self.flash.close();
         self.contract.closed();
-        if !self.may_have_frozen && !self.may_be_frozen() {
-            // What a frozen drive has there stays, and what one that came to its
-            // end did not take.
-            self.in_cache.clear();
+        if !self.is_frozen && !self.may_withhold() {
+            // What a frozen drive has there stays, and what was not taken since.
+            self.empty_cache();
         }
         self.counts.clean_closes += 1;
         self.note(None, || "the drive is shut down".into());
@@ -429,8 +436,9 @@ impl Machine {
         if !matches!(ask.op, BlockOp::Read | BlockOp::Flush) {
             let data = if ask.op == BlockOp::Write { self.stored(ask.count) } else { 0 };
             self.in_cache.sent(slot, (block, blocks), data);
-            let mut parts = (block..block + blocks).filter(|_| self.setup.protected);
-            self.lacks_a_part |= parts.any(|block| self.contract.may_be_lost(block));
+            let parts = [ask.sector, ask.sector + ask.count].into_iter();
+            let mut parts = parts.filter(|end| self.setup.protected && end % per_block > 0);
+            self.lacks_a_part |= parts.any(|end| self.contract.may_be_lost(end / per_block));
         }
         let about = (ask.op != BlockOp::Flush).then_some((block, blocks));
         self.note(about, || format!("sent {ask:?} as {slot}, at {at} of the contract"));

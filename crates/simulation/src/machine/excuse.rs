@@ -74,7 +74,7 @@ impl Machine {
             Status::UNRECOVERED_READ => {
                 // A part of a block that cannot be read was in the cache: the
                 // drive takes nothing until it can.
-                let frozen = writes && self.may_have_frozen && self.may_lack_a_part();
+                let frozen = writes && self.is_frozen && self.may_lack_a_part();
                 let mut needed = needed;
                 let lacks = |block| {
                     self.contract.may_fail(block, request.settled(block)) || self.withholds(block)
@@ -139,12 +139,19 @@ impl Machine {
     /// Whether a block may be unreadable of which the cache has a part.
     fn may_lack_a_part(&self) -> bool {
         let struck = || (0..self.setup.blocks()).any(|block| self.contract.may_be_lost(block));
-        self.setup.parts && (self.lacks_a_part || struck())
+        self.setup.parts && (self.start_struck || self.lacks_a_part || struck())
     }
 
-    /// Whether what a block has may be only in the cache of a frozen drive.
+    /// Whether the drive had reason not to take something that its protected
+    /// cache was given since it started.
+    pub(super) fn may_withhold(&self) -> bool {
+        self.setup.protected && (self.may_end() || (self.setup.parts && self.lacks_a_part))
+    }
+
+    /// Whether what a block has may be only in the cache, of a drive that is
+    /// frozen or did not take it.
     pub(super) fn withholds(&self, block: u64) -> bool {
-        self.in_cache.may_have(block) && self.may_be_frozen()
+        self.in_cache.may_have(block) && (self.is_frozen || self.may_withhold())
     }
 }
 
