@@ -32,6 +32,8 @@ impl Physics {
     ) -> Physics {
         let held = after.held_since(before, config.above.total_pus());
         let spare = held.map(|held| 1.0 - config.logical_blocks() as f64 / held);
+        // Of a drive that does not hold all of its blocks yet it says nothing.
+        let spare = spare.filter(|&spare| spare > 0.0);
         let formula = spare.filter(|_| steady && applies(config, pattern)).and_then(|spare| {
             match config.spec.victim {
                 Victim::Random => formula::random(spare),

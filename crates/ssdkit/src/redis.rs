@@ -44,7 +44,7 @@ use crate::lent::Lent;
 use crate::memory;
 use crate::nbd::{first_of, resolve};
 use crate::restore::{Recovery, Restored};
-use crate::serve::{limits, watch_signals};
+use crate::serve::{limits, watched};
 use crate::stack::{Boxed, Drive, Stack, new_device, old_device};
 
 /// Operations of the tree that may wait at once.
@@ -97,11 +97,12 @@ fn pages_of_batch(args: &ServeArgs) -> Result<(), Error> {
 pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
     let Some(address) = &args.redis else { return refuse("--redis is missing") };
     let faults = args.faults.read(args.seed)?;
-    let server = || first_of(&resolve(address)?, Server::bind);
+    let stop = watched()?;
+    // Before the drive is touched.
+    let server = (first_of(&resolve(address)?, Server::bind)?, stop);
     match &args.drive {
         DriveSpec::Memory(spec) => {
             let (config, seed) = (DriveConfig { faults, ..spec.resolve()? }, args.seed);
-            let server = server()?;
             if spec.target == Target::Batch || args.pages.unwrap_or_default() == Pages::Batched {
                 let medium = memory::medium(&config, config.spec.store.kept())?;
                 let target = batched::start(&config, new_device(&config, seed, medium.into())?)?;
@@ -137,8 +138,7 @@ pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
                     spec.path
                 ));
             }
-            // Before the drive is touched.
-            let (server, is_new) = (server()?, open.is_new());
+            let is_new = open.is_new();
             match (spec.copy, is_batched) {
                 (true, true) => batched_copy(args, open, server, out),
                 (false, true) => batched_file(args, open, server, out),
@@ -154,7 +154,7 @@ pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
 fn batched_file(
     args: &ServeArgs,
     open: OpenFile,
-    server: Server,
+    server: (Server, StopHandle),
     out: &mut dyn Write,
 ) -> Result<(), Error> {
     let is_new = open.is_new();
@@ -169,7 +169,7 @@ fn batched_file(
 fn batched_copy(
     args: &ServeArgs,
     open: OpenFile,
-    server: Server,
+    server: (Server, StopHandle),
     out: &mut dyn Write,
 ) -> Result<(), Error> {
     let is_new = open.is_new();
@@ -187,7 +187,7 @@ fn blocks(
     args: &ServeArgs,
     drive: Restored,
     is_new: bool,
-    server: Server,
+    server: (Server, StopHandle),
     out: &mut dyn Write,
 ) -> Result<(), Error> {
     let (ready, recovery) = (drive.ready(), drive.recovery);
@@ -218,7 +218,7 @@ struct Serving<'a> {
     /// The drive was never used.
     is_new: bool,
     recovery: Option<Recovery>,
-    server: Server,
+    server: (Server, StopHandle),
     out: &'a mut dyn Write,
 }
 
@@ -279,15 +279,13 @@ impl Serving<'_> {
         (bell, clock): (&Bell, Clock),
         end: Box<dyn FnOnce() -> Result<Vec<Injected>, Error> + '_>,
     ) -> Result<(), Error> {
-        let Serving { args, config, recovery, server, out, .. } = self;
+        let Serving { args, config, recovery, server: (server, stop), out, .. } = self;
         let Kept { tree, bytes, was_there } = kept;
         let sync = match args.sync.unwrap_or_default() {
             SyncWhen::Always => Sync::Always,
             SyncWhen::Everysec => Sync::EverySecond,
             SyncWhen::No => Sync::No,
         };
-        let stop = StopHandle::new().map_err(|e| Error::system("serve", &e))?;
-        watch_signals(stop.clone())?;
         let at = match server.addr().map_err(|e| Error::system("serve", &e))? {
             ListenAddr::Unix(path) => NbdAddress::Unix(path.display().to_string()).to_string(),
             ListenAddr::Tcp(at) => at.to_string(),

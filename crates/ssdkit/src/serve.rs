@@ -46,6 +46,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
     let Some(nbd) = &args.nbd else { return crate::redis::run(args, out) };
     let faults = args.faults.read(args.seed)?;
     let limits = limits(args);
+    let stop = watched()?;
     let server = |nbd| Ok::<_, Error>(first_of(&resolve(nbd)?, Server::bind)?.with(limits));
     match &args.drive {
         DriveSpec::File(spec) => {
@@ -55,10 +56,10 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
             // Before the drive is touched.
             let server = server(nbd)?;
             if spec.copy {
-                served(args, server, Restored::copied(open)?, out)
+                served(args, (server, stop), Restored::copied(open)?, out)
             } else {
                 open.count_time_off();
-                served(args, server, Restored::opened(open)?, out)
+                served(args, (server, stop), Restored::opened(open)?, out)
             }
         }
         DriveSpec::Memory(spec) => {
@@ -66,7 +67,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
             let server = server(nbd)?;
             memory::tell(&config);
             let stack = Stack::build(&config, seed)?;
-            served(args, server, Restored { config, seed, stack, recovery: None }, out)
+            served(args, (server, stop), Restored { config, seed, stack, recovery: None }, out)
         }
         _ => Err(Error::Usage("only mem: drives and drive files are served: take one".into())),
     }
@@ -86,7 +87,7 @@ pub(crate) fn limits(args: &ServeArgs) -> Limits {
 /// Serves a drive.
 fn served(
     args: &ServeArgs,
-    server: Server,
+    server: (Server, StopHandle),
     drive: Restored,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
@@ -104,7 +105,7 @@ fn served(
 
 struct Serving<'a> {
     args: &'a ServeArgs,
-    server: Server,
+    server: (Server, StopHandle),
     config: &'a DriveConfig,
     ready: Time,
     recovery: Option<Recovery>,
@@ -113,7 +114,7 @@ struct Serving<'a> {
 
 impl Serving<'_> {
     fn serve(self, mut drive: Boxed) -> Result<(), Error> {
-        let Serving { args, server, config, ready, recovery, out } = self;
+        let Serving { args, server: (server, stop), config, ready, recovery, out } = self;
         let (name, geometry) = (&config.name, &config.geometry);
         let failed = |e: &dyn std::fmt::Display| Error::Failed(e.to_string());
         let export = Export::new(drive.shape()).map_err(|e| Error::Usage(e.to_string()))?;
@@ -124,8 +125,6 @@ impl Serving<'_> {
         drive.begin_faults();
         let (lent, owner) = Lent::new(drive, ready);
         let shared = SharedDrive::new(lent);
-        let stop = StopHandle::new().map_err(|e| Error::system("serve", &e))?;
-        watch_signals(stop.clone())?;
         let at = server.addr().map_err(|e| Error::system("serve", &e))?.to_string();
         if args.json {
             let mut json = json!({ "serving": at, "drive": name, "size_bytes": bytes });
@@ -210,8 +209,11 @@ fn tend(shared: &SharedDrive<Lent>, ended: Receiver<()>) {
     }
 }
 
-/// Stops the server when a signal comes; a second one ends the process.
-pub(crate) fn watch_signals(stop: StopHandle) -> Result<(), Error> {
+/// What stops the server when a signal comes; a second one ends the process. To be
+/// there before a client may come.
+pub(crate) fn watched() -> Result<StopHandle, Error> {
+    let handle = StopHandle::new().map_err(|e| Error::system("serve", &e))?;
+    let stop = handle.clone();
     let failed = |e: std::io::Error| Error::system("wait for signals", &e);
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
     let wait = move || {
@@ -224,5 +226,5 @@ pub(crate) fn watch_signals(stop: StopHandle) -> Result<(), Error> {
     };
     let spawned = std::thread::Builder::new().name("signals".into()).spawn(wait);
     spawned.map_err(failed)?;
-    Ok(())
+    Ok(handle)
 }

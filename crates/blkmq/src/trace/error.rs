@@ -18,6 +18,9 @@ pub enum TraceError {
         /// What the system said.
         source: io::Error,
     },
+    /// Another file is at its path.
+    #[error("a file is there that is no request trace: choose another path, or remove it")]
+    Exists,
     /// The text that describes the run is too long.
     #[error("a trace's configuration text has {bytes} bytes: at most {MOST_CONFIG} are allowed")]
     ConfigTooLong {

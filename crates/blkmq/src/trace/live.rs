@@ -12,7 +12,7 @@
 //! ends the trace and leaves I/O alone; `stop` says what it was.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::error::TraceError;
-use super::format::{About, Totals, Writer};
+use super::format::{About, MAGIC, Totals, Writer};
 use super::life::Life;
 
 /// How long the collector rests when the rings had little for it.
@@ -136,7 +136,7 @@ impl Tracer {
         if self.is_running() {
             return Err(TraceError::Running);
         }
-        let file = File::create(path).map_err(TraceError::io("create"))?;
+        let file = create(path)?;
         self.start(file, about)
     }
 
@@ -255,6 +255,21 @@ impl<W: Write + Send + 'static> Collector<W> {
 }
 
 /// Writes what comes until `ending`, and then what is there.
+/// Makes the file of a trace. One that is there is written over if it is a trace,
+/// or empty, or no file of bytes: a wrong path must not cost a drive.
+fn create(path: &Path) -> Result<File, TraceError> {
+    let io = TraceError::io("create");
+    if let Ok(mut there) = File::open(path)
+        && there.metadata().is_ok_and(|about| about.is_file() && about.len() > 0)
+    {
+        let mut begin = [0; MAGIC.len()];
+        if there.read_exact(&mut begin).is_err() || begin != MAGIC {
+            return Err(TraceError::Exists);
+        }
+    }
+    File::create(path).map_err(io)
+}
+
 fn collect_until<W: Write>(
     ending: &AtomicBool,
     lines: &mut Lines,

@@ -33,7 +33,7 @@ use thiserror::Error;
 
 use super::budget::Membership;
 use super::patience::Patience;
-use super::protocol::{EPERM, Reply};
+use super::protocol::{ENOSPC, EPERM, Reply};
 use super::requests::Requests;
 use super::session::{Export, Io, Negotiation, Progress, Step, Transmission};
 use crate::drive::{DriveLost, Seat, SharedDrive, Wait, clear, sleep};
@@ -507,7 +507,8 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
             *head = match *answer {
                 Answer::Ended(slot) => {
                     let reply = self.requests.reply(slot);
-                    if reply.error == EPERM {
+                    // Of what lies on the drive: it takes nothing any more.
+                    if matches!(reply.error, EPERM | ENOSPC) {
                         self.member.budget().read_only.store(true, Ordering::Relaxed);
                     }
                     reply.to_bytes()

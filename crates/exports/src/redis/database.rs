@@ -22,7 +22,7 @@
 
 use std::collections::VecDeque;
 
-use btree::{Error as TreeError, Outcome, PageStore, Sink, Tree, Write};
+use btree::{Error as TreeError, MAX_KEY, MAX_VALUE, Outcome, PageStore, Sink, Tree, Write};
 use port::{OutOfMemory, Time, lazy};
 use thiserror::Error;
 
@@ -54,6 +54,16 @@ const LOCK: u64 = 8;
 /// about and at most, in bytes, and what there must be for the first of them.
 const SPARE: u64 = (8 << 20) + grow::SPARE as u64;
 
+/// What the tree said, in the client's numbers: each record has a byte more.
+fn in_words(error: &TreeError) -> String {
+    let longer = |what, n, most| format!("a {what} of {} bytes is longer than {}", n - 1, most - 1);
+    match error {
+        TreeError::KeyTooLong(n) => longer("key", *n, MAX_KEY),
+        TreeError::ValueTooLong(n) => longer("value", *n, MAX_VALUE),
+        other => other.to_string(),
+    }
+}
+
 /// Why a command is answered with an error.
 #[derive(Clone, Debug, Error)]
 pub enum Refusal {
@@ -76,7 +86,7 @@ pub enum Refusal {
     #[error("ERR a record is damaged")]
     Damaged,
     /// The tree could not.
-    #[error("ERR {0}")]
+    #[error("ERR {}", in_words(.0))]
     Tree(#[from] TreeError),
 }
 

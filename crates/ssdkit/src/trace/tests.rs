@@ -230,3 +230,16 @@ fn what_is_no_trace_is_refused() {
     std::fs::write(dir.path().join("run.trace"), "some text").unwrap();
     assert!(refused().contains("not a request trace"));
 }
+
+/// A trace is not written over what is none, which may be a drive.
+#[test]
+fn another_file_is_not_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    (0..2).for_each(|_| run_traced(&dir.path().join("run.trace"), 4));
+    let drive = dir.path().join("drive.ssd");
+    std::fs::write(&drive, [7; 10_000]).unwrap();
+    let about = About { start: Time(0), config: String::new() };
+    let error = Tracer::new(1, 16).0.start_file(&drive, &about).unwrap_err().to_string();
+    assert!(error.contains("no request trace"), "{error}");
+    assert_eq!(std::fs::read(&drive).unwrap(), [7; 10_000]);
+}

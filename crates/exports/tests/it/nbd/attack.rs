@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use exports::Limits;
 use exports::nbd::protocol::*;
 use exports::nbd::{Client, ListenAddr};
-use port::{BlockOp, Shape};
+use port::{BlockOp, Shape, Status};
 
 use super::negotiation::{go, works};
 use super::ram::Ram;
@@ -306,15 +306,19 @@ fn memory_has_an_end_and_comes_back() {
 /// A drive that takes no writes any more says so to who comes.
 #[test]
 fn a_read_only_drive_is_told() {
-    let mut ram = Ram::new(SHAPE, |_| 0);
-    ram.read_only = true;
-    serve(Limits::default(), ram, |rig| {
-        let mut client = rig.client();
-        assert_eq!(client.flags() & READ_ONLY, 0, "nobody knows yet");
-        assert_eq!(ask(&mut client, BlockOp::Write, 0, 512, &[0; 512]).0, EPERM);
-        assert_eq!(rig.client().flags() & READ_ONLY, READ_ONLY);
-        let mut sock = rig.raw();
-        go(&mut sock);
-        works(&mut sock);
-    });
+    for (status, error) in [(Status::READ_ONLY, EPERM), (Status::CAPACITY_EXCEEDED, ENOSPC)] {
+        let mut ram = Ram::new(SHAPE, |_| 0);
+        ram.refuses = Some(status);
+        serve(Limits::default(), ram, |rig| {
+            let mut client = rig.client();
+            // What is not on the drive is refused to one client only.
+            assert_eq!(ask(&mut client, BlockOp::Write, SHAPE.bytes, 512, &[0; 512]).0, ENOSPC);
+            assert_eq!(rig.client().flags() & READ_ONLY, 0, "nobody knows yet");
+            assert_eq!(ask(&mut client, BlockOp::Write, 0, 512, &[0; 512]).0, error);
+            assert_eq!(rig.client().flags() & READ_ONLY, READ_ONLY);
+            let mut sock = rig.raw();
+            go(&mut sock);
+            works(&mut sock);
+        });
+    }
 }

@@ -28,8 +28,8 @@ pub struct Ram {
     pub data: Vec<u8>,
     dirty: Vec<bool>,
     dirty_count: usize,
-    /// It takes no writes.
-    pub read_only: bool,
+    /// It takes no writes, and why.
+    pub refuses: Option<Status>,
     /// Bytes of trims and writes of zeros that it has.
     zeroed: u64,
     /// Bytes of reads and writes that it has.
@@ -52,7 +52,7 @@ impl Ram {
             dirty: vec![false; (shape.bytes / SECTOR_BYTES) as usize],
             latency,
             dirty_count: 0,
-            read_only: false,
+            refuses: None,
             zeroed: 0,
             moving: 0,
             gather: 1,
@@ -92,8 +92,9 @@ impl Ram {
         if !status.is_ok() {
             return status;
         }
-        if self.read_only && !matches!(req.op, BlockOp::Read | BlockOp::Flush) {
-            return Status::READ_ONLY;
+        match self.refuses {
+            Some(status) if !matches!(req.op, BlockOp::Read | BlockOp::Flush) => return status,
+            _ => {}
         }
         let (at, end) = (req.offset as usize, (req.offset + req.len) as usize);
         let keeps = self.shape.kept != 0;
