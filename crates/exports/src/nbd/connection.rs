@@ -2,8 +2,8 @@
 //!
 //! Data path: one `recv` of all that is there, one turn at the drive for all
 //! requests in it, replies sent in groups. A lone request that completes at
-//! once costs one `recv` that gives it and one `sendmsg`. Nothing is allocated after the
-//! negotiation.
+//! once costs one `recv` that gives it and one `sendmsg`. After the negotiation only
+//! what requests of more bytes than those before need is asked for.
 //!
 //! What it needs beyond some short buffers it takes from the budget of all
 //! connections ([`super::budget`]); where that is used up, it waits.
