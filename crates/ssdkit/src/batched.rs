@@ -85,7 +85,7 @@ pub(crate) fn recover(
     Ok((target, Recovery { wall, drive, clean, journal: None }))
 }
 
-fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
+pub(crate) fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
     let what = match &config.spec {
         spec if spec.parity > 0 => "parity",
         spec if spec.cache != Cache::Volatile => "protected cache",

@@ -32,7 +32,7 @@ use crate::restore::Restored;
 use crate::runner::{Plan, Runner, Until};
 use crate::slc::SlcReport;
 use crate::snapshot;
-use crate::stack::{Boxed, Drive, Ended, Stack, Visitor};
+use crate::stack::{Boxed, Drive, Ended, Stack, Visitor, refuse_layers};
 use crate::tally::Tally;
 use crate::verify::Verifier;
 use crate::watch::Watch;
@@ -109,7 +109,9 @@ fn in_a_file(args: &BenchArgs, spec: &FileSpec, watch: &mut Watch) -> Result<Out
     let faults = args.faults.read(args.seed)?;
     let mut open = spec.open(false)?;
     open.config.faults = faults;
-    args.check_kept(&open.config.spec)?;
+    let fit = args.check_kept(&open.config.spec).and_then(|()| refuse_layers(&open.config));
+    let of_file = !spec.copy && open.is_new();
+    let open = open.if_fit(fit.and_then(|()| args.check_written(of_file)))?;
     if spec.copy {
         return ours(args, Restored::copied(open)?, watch);
     }
@@ -128,13 +130,11 @@ fn in_a_file(args: &BenchArgs, spec: &FileSpec, watch: &mut Watch) -> Result<Out
 /// Measures a drive in this process.
 fn ours(args: &BenchArgs, mut drive: Restored, watch: &mut Watch) -> Result<Outcome, Error> {
     let new = !drive.was_written();
-    if new && drive.stack.drive().outlives() && args.precondition.is_none() && args.reads() == 100 {
+    if drive.stack.drive().outlives()
+        && let Err(e) = args.check_written(new)
+    {
         drive.put_away()?;
-        return Err(Error::Usage(
-            "nothing was ever written to this drive, and what was never written is read in no \
-             time: add --precondition seq, which writes all of it"
-                .into(),
-        ));
+        return Err(e);
     }
     let args = &args.settled(new);
     if args.verify && !new && args.precondition() == Precondition::None {

@@ -93,6 +93,16 @@ fn pages_of_batch(args: &ServeArgs) -> Result<(), Error> {
     }
 }
 
+fn pages_of_blocks(args: &ServeArgs, path: &str) -> Result<(), Error> {
+    match args.pages {
+        Some(Pages::Batched) => refuse(format!(
+            "{path} has blocks, and --pages batched is for drives with batched writes: leave \
+             it out, or make such a drive with `ssdkit create … target=batch`"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Serves, and tells `out` where.
 pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
     let Some(address) = &args.redis else { return refuse("--redis is missing") };
@@ -124,19 +134,15 @@ pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
         DriveSpec::File(spec) => {
             let mut open = spec.open(false)?;
             open.config.faults = faults;
-            args.check_kept(open.config.spec.store)?;
+            let is_batched = open.config.spec.target == Target::Batch;
+            let fit = match is_batched {
+                true => pages_of_batch(args).and_then(|()| batched::refuse_layers(&open.config)),
+                false => pages_of_blocks(args, &spec.path),
+            };
+            let fit = args.check_kept(open.config.spec.store).and(fit);
+            let mut open = open.if_fit(fit)?;
             if !spec.copy {
                 open.count_time_off();
-            }
-            let is_batched = open.config.spec.target == Target::Batch;
-            if is_batched {
-                pages_of_batch(args)?;
-            } else if args.pages == Some(Pages::Batched) {
-                return refuse(format!(
-                    "{} has blocks, and --pages batched is for drives with batched writes: leave \
-                     it out, or make such a drive with `ssdkit create … target=batch`",
-                    spec.path
-                ));
             }
             let is_new = open.is_new();
             match (spec.copy, is_batched) {

@@ -31,7 +31,7 @@ use crate::nbd::{first_of, resolve};
 use crate::redundancy::Redundancy;
 use crate::restore::{Recovery, Restored};
 use crate::slc::SlcReport;
-use crate::stack::{Boxed, Drive, Stack};
+use crate::stack::{Boxed, Drive, Stack, refuse_layers};
 
 /// How often a drive is looked after that nobody uses.
 pub(crate) const BEAT: Duration = Duration::from_secs(10);
@@ -47,14 +47,15 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
     let faults = args.faults.read(args.seed)?;
     let limits = limits(args);
     let stop = watched()?;
-    let server = |nbd| Ok::<_, Error>(first_of(&resolve(nbd)?, Server::bind)?.with(limits));
+    // Before the drive is touched.
+    let server = first_of(&resolve(nbd)?, Server::bind)?.with(limits);
     match &args.drive {
         DriveSpec::File(spec) => {
             let mut open = spec.open(false)?;
             open.config.faults = faults;
-            args.check_kept(open.config.spec.store)?;
-            // Before the drive is touched.
-            let server = server(nbd)?;
+            let fit = args.check_kept(open.config.spec.store);
+            let fit = fit.and_then(|()| refuse_layers(&open.config));
+            let mut open = open.if_fit(fit)?;
             if spec.copy {
                 served(args, (server, stop), Restored::copied(open)?, out)
             } else {
@@ -64,7 +65,6 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
         }
         DriveSpec::Memory(spec) => {
             let (config, seed) = (DriveConfig { faults, ..spec.resolve()? }, args.seed);
-            let server = server(nbd)?;
             memory::tell(&config);
             let stack = Stack::build(&config, seed)?;
             served(args, (server, stop), Restored { config, seed, stack, recovery: None }, out)

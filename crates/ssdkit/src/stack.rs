@@ -594,7 +594,7 @@ pub(crate) fn empty_journal(config: &DriveConfig) -> Result<Option<Store>, Error
 
 /// A drive with batched writes has no blocks; and layers that most drives have
 /// not are not for those with a protected cache.
-fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
+pub(crate) fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
     if config.spec.target == Target::Batch {
         return Err(Error::Usage(format!(
             "{}: a drive with batched writes (target=batch) has pages and no blocks: take one \

@@ -195,6 +195,18 @@ impl BenchArgs {
         self.check_layer()
     }
 
+    /// Whether what is only read of a drive that stays was ever written.
+    pub fn check_written(&self, new: bool) -> Result<(), Error> {
+        if !new || self.precondition.is_some() || self.reads() < 100 {
+            return Ok(());
+        }
+        Err(Error::Usage(
+            "nothing was ever written to this drive, and what was never written is read in no \
+             time: add --precondition seq, which writes all of it"
+                .into(),
+        ))
+    }
+
     /// Whether the options agree with what the drive keeps.
     pub fn check_kept(&self, spec: &MemorySpec) -> Result<(), Error> {
         let blocks = u64::from(self.bs).is_multiple_of(BLOCK_BYTES)

@@ -106,6 +106,18 @@ impl OpenFile {
         *clean && last_used.is_none() && chunks.iter().all(unused)
     }
 
+    /// The same, where it is fit for what is asked. Else it is put away as it was: it
+    /// was not used.
+    pub fn if_fit(self, fit: Result<(), Error>) -> Result<OpenFile, Error> {
+        match fit {
+            Ok(()) => Ok(self),
+            Err(why) => {
+                let closed = self.opened.medium.close();
+                closed.map_err(|e| file_error(&self.config.name, e)).and(Err(why))
+            }
+        }
+    }
+
     /// The time on the host since it was last used counts. None where either is
     /// not known.
     pub fn count_time_off(&mut self) {

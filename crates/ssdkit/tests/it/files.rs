@@ -530,3 +530,27 @@ fn a_copy_that_was_killed_is_no_drive() {
         assert!(!at.path(&format!("{made}.unfinished")).exists());
     }
 }
+
+/// A command that is refused leaves a drive as it was: one that was never used is
+/// still that.
+#[test]
+fn who_is_refused_has_not_used_a_drive() {
+    let place = Place::new();
+    let (tlc, batch) = ("create tlc.ssd --profile znand --size 64M", "target=batch");
+    place.json(tlc);
+    place.json(&format!("{} {batch}", tlc.replace("tlc.ssd", "batch.ssd")));
+    for line in [
+        "bench ./tlc.ssd --rw randread",
+        "bench ./batch.ssd --rw randwrite",
+        "serve ./batch.ssd --nbd ./s",
+        "serve ./batch.ssd --redis ./s --pages log",
+        "serve ./tlc.ssd --redis ./s --pages batched",
+        "serve ./tlc.ssd --redis ./none/s",
+        "serve ./tlc.ssd --nbd ./none/s",
+    ] {
+        let before = ["tlc", "batch"].map(|name| place.json(&format!("info {name}.ssd")));
+        assert_ne!(place.run(line).status.code(), Some(0), "{line}");
+        let after = ["tlc", "batch"].map(|name| place.json(&format!("info {name}.ssd")));
+        assert_eq!(before, after, "{line}");
+    }
+}

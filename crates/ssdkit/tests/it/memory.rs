@@ -185,10 +185,12 @@ fn where_memory_ends_a_server_of_keys_says_so() {
         let _ = kill_process(Pid::from_child(&child), Signal::TERM);
         let out = child.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&out.stderr);
-        let code = if answer.is_ok() { 0 } else { 1 };
-        assert_eq!(out.status.code(), Some(code), "{limit} KiB: {text}");
-        assert_eq!(text.starts_with("ssdkit: "), code == 1, "{limit} KiB: {text}");
-        served += u32::from(code == 0);
+        let (code, answered) = (out.status.code(), answer.is_ok());
+        // Refused for want of memory for its tables (2), or of what serving takes (1).
+        let says_so = if answered { code == Some(0) } else { matches!(code, Some(1 | 2)) };
+        assert!(says_so, "{limit} KiB: {code:?}, {text}");
+        assert_eq!(text.starts_with("ssdkit: "), !answered, "{limit} KiB: {text}");
+        served += u32::from(answered);
         if served == 3 {
             return;
         }
