@@ -254,7 +254,6 @@ impl<W: Write + Send + 'static> Collector<W> {
     }
 }
 
-/// Writes what comes until `ending`, and then what is there.
 /// Makes the file of a trace. One that is there is written over if it is a trace,
 /// or empty, or no file of bytes: a wrong path must not cost a drive.
 fn create(path: &Path) -> Result<File, TraceError> {
@@ -270,6 +269,7 @@ fn create(path: &Path) -> Result<File, TraceError> {
     File::create(path).map_err(io)
 }
 
+/// Writes what comes until `ending`, and then what is there.
 fn collect_until<W: Write>(
     ending: &AtomicBool,
     lines: &mut Lines,
