@@ -21,5 +21,5 @@ pub mod units;
 pub use histogram::{Histogram, Summary};
 pub use live::{Counter, LiveHistogram};
 pub use report::{Cpu, Direction, Gc, Report, SteadyState, WriteAmplification};
-pub use series::{Gauges, Row, Series};
+pub use series::{Finished, Gauges, Row, Series};
 pub use steady::{Round, Steady, Verdict, Window};

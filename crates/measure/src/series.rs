@@ -3,7 +3,8 @@
 //! Guarantees: memory is bounded for any length of run. At [`MAX_ROWS`] rows
 //! each two neighbours become one and rows are twice as long from then on.
 //! Percentiles of joined rows come from their joined histograms, never from
-//! averages. Recording costs one comparison more than a histogram; memory is
+//! averages; so do those of cores that ran at the same time. Every I/O is in the
+//! row in whose seconds it completed. Recording costs one comparison more than a histogram; memory is
 //! taken only at the end of a row (8 bytes for each distinct latency bucket).
 //! Nothing here fails.
 
@@ -36,7 +37,8 @@ pub struct Gauges {
 pub struct Row {
     /// When the row starts, in seconds of drive time since the start.
     pub second: f64,
-    /// How long it is, in seconds. The last row may be shorter.
+    /// How long it is, in seconds. The last row may be shorter, or longer by
+    /// what was too short to be one.
     pub seconds: f64,
     /// I/Os completed.
     pub ios: u64,
@@ -84,6 +86,16 @@ impl Closed {
             ios: self.ios + next.ios,
             latency: self.latency.merge(&next.latency),
             end: next.end,
+        }
+    }
+
+    /// This row and one of another core at the same time, beside the same drive.
+    fn beside(&self, other: &Closed) -> Closed {
+        Closed {
+            ns: self.ns.max(other.ns),
+            ios: self.ios + other.ios,
+            latency: self.latency.merge(&other.latency),
+            end: if other.ns > self.ns { other.end } else { self.end },
         }
     }
 
@@ -142,8 +154,8 @@ impl Series {
         self.open.record(latency_ns);
     }
 
-    /// Closes the series at `at_ns` and gives its rows, oldest first.
-    pub fn finish(mut self, at_ns: u64, gauges: Gauges) -> Vec<Row> {
+    /// Closes the series at `at_ns`.
+    pub fn finish(mut self, at_ns: u64, gauges: Gauges) -> Finished {
         self.catch_up(at_ns, gauges);
         let rest = at_ns.saturating_sub(self.open_start);
         if rest > 0 {
@@ -156,15 +168,7 @@ impl Series {
             last.latency = last.latency.merge(&self.open.pack());
             last.end = gauges;
         }
-        let mut start = 0;
-        let mut before = self.start_gauges;
-        let row = |c: &Closed| {
-            let row = c.row(start, &before);
-            start += c.ns;
-            before = c.end;
-            row
-        };
-        self.closed.iter().map(row).collect()
+        Finished { closed: self.closed, width: self.width, start_gauges: self.start_gauges }
     }
 
     /// Closes all rows that end at or before `at_ns`. What the drive counted
@@ -174,7 +178,8 @@ impl Series {
         while at_ns.saturating_sub(self.open_start) >= self.width {
             self.close(self.width, gauges);
             if self.closed.len() == MAX_ROWS {
-                self.halve();
+                halve(&mut self.closed);
+                self.width *= 2;
             }
         }
     }
@@ -184,14 +189,67 @@ impl Series {
         self.open.clear();
         self.open_start += ns;
     }
+}
 
-    /// Joins each two neighbours; their number is even.
-    fn halve(&mut self) {
-        for i in 0..MAX_ROWS / 2 {
-            self.closed[i] = self.closed[2 * i].join(&self.closed[2 * i + 1]);
+/// Joins each two neighbours; a last one without a neighbour stays.
+fn halve(closed: &mut Vec<Closed>) {
+    let pairs = closed.len().div_ceil(2);
+    for i in 0..pairs {
+        closed[i] = match closed.get(2 * i + 1) {
+            Some(next) => closed[2 * i].join(next),
+            None => closed[2 * i].clone(),
+        };
+    }
+    closed.truncate(pairs);
+}
+
+/// A series that is over.
+#[derive(Clone, Debug, Default)]
+pub struct Finished {
+    closed: Vec<Closed>,
+    width: u64,
+    start_gauges: Gauges,
+}
+
+impl Finished {
+    /// Adds what another core did at the same time. Both began together.
+    pub fn merge(&mut self, mut other: Finished) {
+        if self.closed.is_empty() {
+            *self = other;
+            return;
         }
-        self.closed.truncate(MAX_ROWS / 2);
-        self.width *= 2;
+        let width = self.width.max(other.width);
+        for one in [&mut *self, &mut other] {
+            while one.width < width {
+                halve(&mut one.closed);
+                one.width *= 2;
+            }
+        }
+        for (mine, theirs) in self.closed.iter_mut().zip(&other.closed) {
+            *mine = mine.beside(theirs);
+        }
+        let longer = self.closed.len().min(other.closed.len());
+        self.closed.extend(other.closed.drain(longer..));
+    }
+
+    /// The rows, oldest first. A last one shorter than `shortest_ns` is in the
+    /// one before, if there is one: a rate over so little says nothing.
+    pub fn rows(mut self, shortest_ns: u64) -> Vec<Row> {
+        if let [.., before, last] = &mut self.closed[..]
+            && last.ns < shortest_ns
+        {
+            *before = before.join(last);
+            self.closed.pop();
+        }
+        let mut start = 0;
+        let mut before = self.start_gauges;
+        let row = |c: &Closed| {
+            let row = c.row(start, &before);
+            start += c.ns;
+            before = c.end;
+            row
+        };
+        self.closed.iter().map(row).collect()
     }
 }
 
@@ -214,7 +272,7 @@ mod tests {
         s.record(5 * S + 1, 20, unasked);
         s.record(6 * S, 30, || Gauges { erases: 4, free_chunks: 9, ..gauges(110, 230) });
         let end = Gauges { erases: 5, free_chunks: 8, ..gauges(110, 230) };
-        let rows = s.finish(6 * S + S / 2, end);
+        let rows = s.finish(6 * S + S / 2, end).rows(0);
         let first = Row {
             second: 0.0,
             seconds: 1.0,
@@ -247,7 +305,8 @@ mod tests {
         let mut s = Series::new(0, Gauges::default());
         s.record(0, 1, Gauges::default);
         s.record(3 * S, 1, Gauges::default);
-        let ios: Vec<u64> = s.finish(4 * S, Gauges::default()).iter().map(|r| r.ios).collect();
+        let ios: Vec<u64> =
+            s.finish(4 * S, Gauges::default()).rows(0).iter().map(|r| r.ios).collect();
         assert_eq!(ios, [1, 0, 0, 1]);
     }
 
@@ -256,15 +315,53 @@ mod tests {
         let mut s = Series::new(0, Gauges::default());
         s.record(1, 1, Gauges::default);
         s.record(S, 7, Gauges::default);
-        let rows = s.finish(S, Gauges::default());
+        let rows = s.finish(S, Gauges::default()).rows(0);
         assert_eq!((rows.len(), rows[0].ios, rows[0].p999), (1, 2, Some(7)));
+    }
+
+    #[test]
+    fn a_short_end_is_in_the_row_before_with_its_time() {
+        let ended = |at: u64, shortest: u64| {
+            let mut s = Series::new(0, gauges(0, 0));
+            (0..at / 10).for_each(|n| s.record(10 * n, 5, || gauges(n, n)));
+            let rows = s.finish(at, gauges(at, at)).rows(shortest);
+            rows.iter().map(|row| (row.second, row.seconds, row.ios, row.iops)).collect::<Vec<_>>()
+        };
+        let at = S + S / 20;
+        let (long, rate) = (S / 10 + S / 200, 1e8);
+        assert_eq!(ended(at, S / 10), [(0.0, 1.05, long, rate)]);
+        assert_eq!(ended(at, 0), [(0.0, 1.0, S / 10, rate), (1.0, 0.05, S / 200, rate)]);
+        assert_eq!(ended(S / 20, S / 10), [(0.0, 0.05, S / 200, rate)]);
+    }
+
+    #[test]
+    fn cores_at_the_same_time_are_one_series() {
+        let core = |latency: u64, end: u64| {
+            let mut s = Series::new(0, gauges(0, 0));
+            for at in (0..end).step_by(S as usize / 4) {
+                s.record(at, latency, || gauges(at, at));
+            }
+            s.finish(end, gauges(end, end))
+        };
+        let mut both = Finished::default();
+        both.merge(core(10, S + S / 2));
+        both.merge(core(20, S + S / 20));
+        both.merge(core(30, 2 * S + S / 20));
+        let rows = both.clone().rows(S / 10);
+        let shown: Vec<_> = rows.iter().map(|r| (r.seconds, r.ios, r.p50, r.p999)).collect();
+        assert_eq!(shown, [(1.0, 12, Some(20), Some(30)), (1.05, 8, Some(30), Some(30))]);
+        // One that went on for so long that its rows are twice as long.
+        both.merge(core(40, MAX_ROWS as u64 * S));
+        let rows = both.rows(0);
+        assert_eq!((rows[0].seconds, rows[0].ios, rows.len()), (2.0, 27, MAX_ROWS / 2));
+        assert_eq!((rows[1].seconds, rows[1].ios), (2.0, 9));
     }
 
     #[test]
     fn a_late_report_counts_in_the_open_row() {
         let mut s = Series::new(10 * S, Gauges::default());
         s.record(3, 1, Gauges::default);
-        assert_eq!(s.finish(11 * S, Gauges::default())[0].ios, 1);
+        assert_eq!(s.finish(11 * S, Gauges::default()).rows(0)[0].ios, 1);
     }
 
     #[test]
@@ -272,7 +369,7 @@ mod tests {
         let mut s = Series::new(0, Gauges::default());
         s.record(0, 1, Gauges::default);
         s.record(u64::MAX - 1, 1, Gauges::default);
-        let rows = s.finish(u64::MAX, Gauges::default());
+        let rows = s.finish(u64::MAX, Gauges::default()).rows(0);
         assert!(rows.len() <= MAX_ROWS && rows.len() >= MAX_ROWS / 2 - 1);
         assert_eq!(rows.iter().map(|r| r.ios).sum::<u64>(), 2);
     }
@@ -286,7 +383,7 @@ mod tests {
                 s.record(t * S, 100 + t % 2, || gauges(t * 10, t * 20));
             }
         }
-        let rows = s.finish(seconds * S, gauges(seconds * 10, seconds * 20));
+        let rows = s.finish(seconds * S, gauges(seconds * 10, seconds * 20)).rows(0);
         assert_eq!(rows.len(), MAX_ROWS / 2 + 2);
         assert!(rows[..MAX_ROWS / 2].iter().all(|r| r.seconds == 2.0 && r.ios == 6));
         assert!(rows.iter().all(|r| r.write_amplification == Some(2.0)));
@@ -304,7 +401,7 @@ mod tests {
                 s.record(at, *gap, || Gauges { erases: at, ..Gauges::default() });
             }
             at += 1;
-            let rows = s.finish(at, Gauges { erases: at, ..Gauges::default() });
+            let rows = s.finish(at, Gauges { erases: at, ..Gauges::default() }).rows(0);
             prop_assert_eq!(rows.iter().map(|r| r.ios).sum::<u64>(), gaps.len() as u64);
             prop_assert_eq!(rows.iter().filter_map(|r| r.erases).sum::<u64>(), at);
             let ends = rows.windows(2).all(|w| (w[0].second + w[0].seconds - w[1].second).abs() < 1e-6);

@@ -577,8 +577,8 @@ impl<'a> Bench<'a> {
             self_check_ns: tally.late.percentile(99.9),
             cpu: Cpu::new(cpu.0, cpu.1, wall, ios),
             series: match tells {
-                true => tally.rows,
-                false => tally.rows.into_iter().map(Row::of_an_unknown_drive).collect(),
+                true => tally.rows(),
+                false => tally.rows().into_iter().map(Row::of_an_unknown_drive).collect(),
             },
             errors: blamed.errors(),
             seed: self.args.seed,

@@ -6,8 +6,7 @@
 //! Nothing here fails.
 
 use flash::Energy;
-use measure::series::ROW_NS;
-use measure::{Gauges, Histogram, Row, Series};
+use measure::{Finished, Gauges, Histogram, Row, Series};
 use port::{BlockOp, Time};
 use targets::WriteCounters;
 
@@ -31,8 +30,8 @@ pub struct Tally {
     /// What the drive had taken when counting began, and at the end, where that
     /// is known.
     pub energy: (Energy, Energy),
-    /// Rows of the series, when it is over.
-    pub rows: Vec<Row>,
+    /// The series, when it is over.
+    over: Finished,
     /// Bytes of writes, counted or not.
     pub written: u64,
     /// Requests that failed, counted or not.
@@ -76,7 +75,7 @@ impl Tally {
             before: WriteCounters::default(),
             after: WriteCounters::default(),
             energy: Default::default(),
-            rows: Vec::new(),
+            over: Finished::default(),
             written: 0,
             failed: 0,
             first_failed: None,
@@ -118,21 +117,22 @@ impl Tally {
         }
     }
 
-    /// Ends the count. What came in a last moment, while the last requests
-    /// ended, belongs to the row before: a rate over so little says nothing.
+    /// Ends the count.
     pub fn finish(&mut self, counters: WriteCounters, gauges: Gauges) {
         self.after = counters;
         if let Some(series) = self.series.take() {
-            let passed = self.end.since(self.start);
-            let rest = passed % ROW_NS;
-            let short = passed > ROW_NS && rest < MOMENT_NS;
-            self.rows = series.finish(self.end.0 - if short { rest } else { 0 }, gauges);
+            self.over = series.finish(self.end.0, gauges);
         }
     }
 
+    /// The rows of the series, which is over. What came in a last moment, while
+    /// the last requests ended, is no row of its own.
+    pub fn rows(&self) -> Vec<Row> {
+        self.over.clone().rows(MOMENT_NS)
+    }
+
     /// The tallies of cores that ran at the same time, as one: from the first
-    /// that began to the last that ended. Histograms are merged; rows of the
-    /// series have no percentiles then, as those cannot be.
+    /// that began to the last that ended.
     pub fn merge(tallies: Vec<Tally>) -> Tally {
         let mut tallies = tallies.into_iter();
         let mut whole = tallies.next().unwrap_or_default();
@@ -150,7 +150,7 @@ impl Tally {
             whole.interrupted |= one.interrupted;
             whole.left += one.left;
             whole.add_errors(&one);
-            whole.rows = merge_rows(whole.rows, one.rows);
+            whole.over.merge(one.over);
         }
         whole
     }
@@ -216,23 +216,10 @@ impl Tally {
     }
 }
 
-/// Rows of two cores as one. What the drive tells is the same in both.
-fn merge_rows(mut rows: Vec<Row>, others: Vec<Row>) -> Vec<Row> {
-    for (i, other) in others.into_iter().enumerate() {
-        let Some(row) = rows.get_mut(i) else {
-            rows.push(Row { p50: None, p999: None, ..other });
-            continue;
-        };
-        row.ios += other.ios;
-        row.seconds = row.seconds.max(other.seconds);
-        row.iops = if row.seconds > 0.0 { row.ios as f64 / row.seconds } else { 0.0 };
-        (row.p50, row.p999) = (None, None);
-    }
-    rows
-}
-
 #[cfg(test)]
 mod tests {
+    use measure::series::ROW_NS;
+
     use super::*;
 
     fn tally(ends: &[u64]) -> Tally {
@@ -248,11 +235,14 @@ mod tests {
     #[test]
     fn a_last_moment_is_no_row() {
         let t = tally(&[1, ROW_NS + 1]);
-        assert_eq!(t.rows.iter().map(|r| r.ios).collect::<Vec<_>>(), [2]);
+        assert_eq!(
+            t.rows().iter().map(|r| (r.ios, r.seconds)).collect::<Vec<_>>(),
+            [(2, 1.000000001)]
+        );
         let t = tally(&[1, ROW_NS + MOMENT_NS]);
-        assert_eq!(t.rows.iter().map(|r| r.ios).collect::<Vec<_>>(), [1, 1]);
+        assert_eq!(t.rows().iter().map(|r| r.ios).collect::<Vec<_>>(), [1, 1]);
         assert_eq!(t.seconds(), 1.1);
-        assert_eq!(tally(&[1, 1000]).rows.len(), 1);
+        assert_eq!(tally(&[1, 1000]).rows().len(), 1);
     }
 
     #[test]
@@ -268,10 +258,10 @@ mod tests {
         let (a, b) = (tally(&[7, ROW_NS / 2]), tally(&[3, 5, 2 * ROW_NS]));
         let whole = Tally::merge(vec![a, b]);
         assert_eq!((whole.all().count(), whole.seconds()), (5, 2.0));
-        let rows = whole.rows.iter().map(|row| (row.ios, row.p50));
-        assert_eq!(rows.collect::<Vec<_>>(), [(4, None), (1, None)]);
+        let rows: Vec<_> = whole.rows().iter().map(|row| (row.ios, row.p50)).collect();
+        assert_eq!(rows, [(4, Some(9)), (1, Some(9))]);
         assert_eq!(Tally::merge(Vec::new()).all().count(), 0);
-        assert_eq!(Tally::merge(vec![tally(&[1])]).rows[0].p50, Some(9));
+        assert_eq!(Tally::merge(vec![tally(&[1])]).rows()[0].p50, Some(9));
     }
 
     #[test]
@@ -287,7 +277,7 @@ mod tests {
         let both = "1 requests gave wrong data, first: c; 2 requests failed, first: a";
         assert_eq!((t.problem().as_deref(), t.errors()), (Some(both), 3));
         t.finish(WriteCounters::default(), Gauges::default());
-        assert_eq!(t.rows.iter().map(|row| row.ios).sum::<u64>(), 1);
+        assert_eq!(t.rows().iter().map(|row| row.ios).sum::<u64>(), 1);
         let whole = Tally::merge(vec![tally(&[1]), t]);
         assert_eq!((whole.errors(), whole.failed, whole.problem().as_deref()), (3, 2, Some(both)));
     }
