@@ -45,7 +45,7 @@ pub enum JournalError {
         range: &'static str,
     },
     /// The store failed.
-    #[error("the protected cache: {doing}: {source}")]
+    #[error("the protected cache: {doing}: {source}{}", advice(source))]
     Store {
         /// What was being done.
         doing: &'static str,
@@ -67,7 +67,22 @@ pub enum JournalError {
 }
 
 impl JournalError {
+    /// Whether the store had no room for what was to be written.
+    pub fn is_full(&self) -> bool {
+        matches!(self, JournalError::Store { source, .. } if has_no_room(source))
+    }
+
     pub(crate) fn store(doing: &'static str) -> impl FnOnce(io::Error) -> JournalError {
         move |source| JournalError::Store { doing, source }
     }
+}
+
+fn has_no_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+/// What to do about an error of the store.
+fn advice(error: &io::Error) -> &'static str {
+    if has_no_room(error) { "; make room on the file system and open the drive again" } else { "" }
 }

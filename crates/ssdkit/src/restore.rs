@@ -260,6 +260,29 @@ mod tests {
     }
 
     #[test]
+    fn what_a_journal_had_is_not_written_by_the_user_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.ssd").display().to_string();
+        create(&format!(
+            "create {path} --profile tlc --size 64M groups=2 pus=2 pages=64 --cache protected"
+        ));
+        let open = || Restored::opened(FileSpec::new(&path).open(false).unwrap()).unwrap();
+        let (mut drive, mut now) = (open().stack.boxed(), Time::ZERO);
+        for i in 0..16 {
+            now = act(&mut drive, now, BlockOp::Write, i * (64 << 10)).1;
+        }
+        settle(&mut drive);
+        assert_eq!(drive.counters().user, 256);
+        drop(drive);
+        for entries in [16, 0] {
+            let again = open();
+            assert_eq!(again.recovery.unwrap().journal.unwrap().entries, entries);
+            let counters = again.stack.drive().counters();
+            assert_eq!((counters.user, counters.absorbed), (256, 0), "{counters:?}");
+        }
+    }
+
+    #[test]
     fn time_off_counts_from_the_last_use() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.ssd").display().to_string();

@@ -23,7 +23,7 @@
 use device::{Counters, Device, Link, SlcHealth};
 use drivefile::CacheMode;
 use flash::{Chunk, ChunkState, Dimensions, Energy, Medium, Side};
-use nvram::{NvRam, Protected, Started};
+use nvram::{JournalError, NvRam, Protected, Started};
 use parity::ParityCounters;
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
 use targets::pblk::Memory;
@@ -428,7 +428,8 @@ impl<D: Drive> Drive for Protected<D, Store> {
     }
 
     fn fault(&self) -> Option<(Error, bool)> {
-        self.below().fault()
+        let stopped = |e: &JournalError| (Error::Failed(e.to_string()), e.is_full());
+        self.below().fault().or_else(|| self.error().map(stopped))
     }
 
     fn outlives(&self) -> bool {
@@ -584,6 +585,19 @@ pub(crate) fn new_target<D: device::OpenChannel>(
     )))
 }
 
+/// A target with a protected cache, whose journal is written again: the host had
+/// asked for that once.
+fn again<D: Below>(
+    pblk: Pblk<D>,
+    journal: Store,
+    at: Time,
+) -> Result<(Protected<Pblk<D>, Store>, Started), JournalError> {
+    let (shape, before) = (pblk.shape(), pblk.counters());
+    let (mut drive, did) = Protected::start(pblk, shape, journal, at)?;
+    drive.below_mut().count_as_own(before);
+    Ok((drive, did))
+}
+
 /// The journal of a drive in memory with a protected cache, empty.
 pub(crate) fn empty_journal(config: &DriveConfig) -> Result<Option<Store>, Error> {
     let CacheMode::Protected { journal } = config.cache_mode() else { return Ok(None) };
@@ -710,13 +724,11 @@ impl Stack {
         if config.profile.side == Side::Host && !timing.is_instant() {
             let device = Link::new(timing, device);
             let (pblk, at) = Pblk::recover(device, target, Time::ZERO).map_err(failed)?;
-            let shape = pblk.shape();
-            let (drive, did) = Protected::start(pblk, shape, journal, at).map_err(started)?;
+            let (drive, did) = again(pblk, journal, at).map_err(started)?;
             return Ok((Stack::ProtectedHost(drive), did.ready, Some(did)));
         }
         let (pblk, at) = Pblk::recover(device, target, Time::ZERO).map_err(failed)?;
-        let shape = pblk.shape();
-        let (drive, did) = Protected::start(pblk, shape, journal, at).map_err(started)?;
+        let (drive, did) = again(pblk, journal, at).map_err(started)?;
         Ok((Stack::ProtectedDevice(Link::new(timing, drive)), did.ready, Some(did)))
     }
 

@@ -232,13 +232,22 @@ fn on_a_small_disk(at: &Path, script: &str) -> Option<Command> {
 
 #[test]
 fn a_full_disk_below_a_served_drive() {
+    full_disk_below("volatile");
+}
+
+#[test]
+fn a_full_disk_below_a_protected_cache() {
+    full_disk_below("protected");
+}
+
+fn full_disk_below(cache: &str) {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path();
     let binary = env!("CARGO_BIN_EXE_ssdkit");
     // The ballast makes room afterwards.
     let script = format!(
         "cd disk && head -c 3000000 /dev/zero > ballast && \
-         {binary} create a.ssd --profile null --size 16M groups=2 pus=2 pages=64 > made && \
+         {binary} create a.ssd --profile null --size 16M groups=2 pus=2 pages=64 --cache {cache} > made && \
          {{ {binary} serve ssd:a.ssd --nbd ../sock --json; echo $? > ../code; rm ballast; \
          exec {binary} serve ssd:a.ssd --nbd ../sock --json; }}"
     );

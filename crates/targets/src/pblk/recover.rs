@@ -383,6 +383,16 @@ impl<D: OpenChannel> Pblk<D> {
         Ok((pblk, now))
     }
 
+    /// What was programmed for the user since the counters were `before` was
+    /// asked for before that: who lies above wrote it again, from a journal. It
+    /// counts as the target's own, but for what the user must have written.
+    pub fn count_as_own(&mut self, before: WriteCounters) {
+        let counted = self.counters.user;
+        self.counters.user = before.user.max(self.held_by_users()).min(counted);
+        self.counters.metadata += counted - self.counters.user;
+        self.counters.absorbed = before.absorbed;
+    }
+
     /// Blocks of users that the chunks are known to hold.
     fn held_by_users(&self) -> u64 {
         let chunks = self.geometry.pus_channels_first().flat_map(|pu| {
