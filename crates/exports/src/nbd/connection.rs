@@ -6,7 +6,8 @@
 //! what requests of more bytes than those before need is asked for.
 //!
 //! What it needs beyond some short buffers it takes from the budget of all
-//! connections ([`super::budget`]); where that is used up, it waits.
+//! connections ([`super::budget`]); where that is used up, it waits. Where the
+//! system itself has none, it waits for a while, and then refuses the request.
 //!
 //! Ends when the client leaves, breaks the protocol, or the server stops; and
 //! then only after the drive has given back all that it took. A write whose
@@ -33,7 +34,7 @@ use thiserror::Error;
 
 use super::budget::Membership;
 use super::patience::Patience;
-use super::protocol::{ENOSPC, EPERM, Reply};
+use super::protocol::{ENOMEM, ENOSPC, EPERM, Reply};
 use super::requests::Requests;
 use super::session::{Export, Io, Negotiation, Progress, Step, Transmission};
 use crate::drive::{DriveLost, Seat, SharedDrive, Wait, clear, sleep};
@@ -51,8 +52,10 @@ const ANSWERS: usize = 512;
 /// waits for it and when somebody does.
 const KEPT: Duration = Duration::from_secs(1);
 const PRESSED: Duration = Duration::from_millis(10);
-/// How long one waits whom the system gave no memory.
+/// How long one waits whom the system gave no memory before it asks again, and in
+/// all before the request is refused.
 const DENIED: Duration = Duration::from_millis(10);
+const DENIED_FOR: Duration = Duration::from_secs(2);
 
 /// What reads of a drive without data give.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -103,6 +106,7 @@ where
         input,
         filling: None,
         held: None,
+        denied: None,
         cmds: Ring::new(limit),
         done: Vec::with_capacity(limit),
         answers: VecDeque::with_capacity(ANSWERS),
@@ -249,6 +253,8 @@ struct Connection<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> {
     filling: Option<Filling>,
     /// A request for which there is no room yet.
     held: Option<Io>,
+    /// Since when the system has given no memory for that one.
+    denied: Option<Instant>,
     /// Commands that the drive has not taken.
     cmds: Ring<BlockReq>,
     done: Vec<BlockDone>,
@@ -299,7 +305,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
                     self.member.wait(self.requests.wants(&io));
                     if self.requests.was_denied() {
                         // There is room in the budget, so that did not wait.
-                        std::thread::sleep(DENIED);
+                        self.await_memory(io);
                     }
                     self.look_after_client();
                     continue;
@@ -312,6 +318,20 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
                 self.wait()?;
             }
         }
+    }
+
+    /// The system gave no memory for a request: waits a moment, or refuses it.
+    #[cold]
+    fn await_memory(&mut self, io: Io) {
+        if self.denied.get_or_insert_with(Instant::now).elapsed() < DENIED_FOR {
+            return std::thread::sleep(DENIED);
+        }
+        self.member.budget().warn(
+            3,
+            "the system has no more memory for what clients ask for: they are told so (ulimit -v)",
+        );
+        (self.held, self.denied) = (None, None);
+        self.answers.push_back(Answer::Refused(Reply { error: ENOMEM, cookie: io.cookie }));
     }
 
     /// Looks, without listening, whether the client is still there, or was shut
@@ -357,6 +377,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
                 if !self.admit(io) {
                     return;
                 }
+                self.denied = None;
                 continue;
             }
             let (used, step) = self.session.step(self.input.bytes());

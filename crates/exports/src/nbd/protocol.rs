@@ -93,6 +93,8 @@ pub const OK: u32 = 0;
 pub const EPERM: u32 = 1;
 /// Input or output failed.
 pub const EIO: u32 = 5;
+/// The system has no memory for the request.
+pub const ENOMEM: u32 = 12;
 /// The request is wrong.
 pub const EINVAL: u32 = 22;
 /// Past the end, or no room.

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::common::{json, number, run};
+use crate::common::{ask, json, number, run};
 use exports::nbd::{Client, ListenAddr};
 use port::BlockOp;
 use rustix::process::{Pid, Signal, kill_process};
@@ -172,16 +172,6 @@ impl Server {
         self.0.stderr.take().unwrap().read_to_string(&mut text).unwrap();
         (self.0.wait().unwrap().code().unwrap(), text)
     }
-}
-
-/// One request, and its answer: the error, and the data of a read.
-fn ask(client: &mut Client, op: BlockOp, offset: u64, len: u64, data: &[u8]) -> (u32, Vec<u8>) {
-    client.submit(op, offset, len, false, 0, data).unwrap();
-    client.flush_sends().unwrap();
-    let mut answer = (0, Vec::new());
-    let mut each = |_, error, data: &[u8]| answer = (error, data.to_vec());
-    assert_eq!(client.recv(&mut each).unwrap(), 1);
-    answer
 }
 
 #[test]

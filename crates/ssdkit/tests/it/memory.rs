@@ -5,11 +5,13 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use exports::nbd::{Client, ListenAddr};
+use port::BlockOp;
 use rustix::process::{Pid, Signal, kill_process};
 use ssdkit::DriveSpec;
 use ssdkit::memory::Needs;
 
-use crate::common::run;
+use crate::common::{ask, run};
 
 fn needs(name: &str) -> Needs {
     let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
@@ -258,4 +260,31 @@ fn who_wants_more_than_there_is_is_closed() {
     ask(b"SET a 1\r\n", b"+OK\r\n");
     let said = end(child);
     assert!(said.contains("no more memory for clients"), "{said}");
+}
+
+/// A client of a drive that wants more memory than the system has is told so, and is
+/// served on: other clients that hold it may stay as long as they like.
+#[test]
+fn who_asks_for_more_than_there_is_is_told() {
+    const ENOMEM: u32 = 12;
+    let folder = tempfile::tempdir().unwrap();
+    let address = ListenAddr::Unix(folder.path().join("few.sock"));
+    for limit in (60_000..400_000).step_by(2000) {
+        let child = served_with(folder.path(), limit, "--nbd");
+        let Ok(mut client) = Client::connect(&address) else {
+            let _ = child.wait_with_output();
+            continue;
+        };
+        let long = vec![7; 8 << 20];
+        assert_eq!(ask(&mut client, BlockOp::Write, 0, 8 << 20, &long).0, ENOMEM, "{limit} KiB");
+        assert_eq!(ask(&mut client, BlockOp::Write, 4096, 4096, &long[..4096]).0, 0);
+        assert_eq!(ask(&mut client, BlockOp::Read, 0, 8 << 20, &[]).0, ENOMEM);
+        let (error, data) = ask(&mut client, BlockOp::Read, 0, 8192, &[]);
+        assert_eq!((error, &data[..4096], &data[4096..]), (0, &[0; 4096][..], &long[..4096]));
+        client.close().unwrap();
+        let said = end(child);
+        assert!(said.contains("no more memory for what clients ask for"), "{said}");
+        return;
+    }
+    panic!("it never serves");
 }

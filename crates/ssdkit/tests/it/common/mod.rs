@@ -26,3 +26,13 @@ pub fn json(at: &Path, line: &str) -> Value {
 pub fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value}"))
 }
+
+/// One request, and its answer: the error, and the data of a read.
+pub fn ask(client: &mut Client, op: BlockOp, offset: u64, len: u64, data: &[u8]) -> (u32, Vec<u8>) {
+    client.submit(op, offset, len, false, 0, data).unwrap();
+    client.flush_sends().unwrap();
+    let mut answer = (0, Vec::new());
+    let mut each = |_, error, data: &[u8]| answer = (error, data.to_vec());
+    assert_eq!(client.recv(&mut each).unwrap(), 1);
+    answer
+}
