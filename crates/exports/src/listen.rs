@@ -39,17 +39,27 @@ impl fmt::Display for ListenAddr {
     }
 }
 
+impl ListenAddr {
+    /// As it is given, whatever is spoken there.
+    fn plain(&self) -> String {
+        match self {
+            ListenAddr::Unix(path) => path.display().to_string(),
+            ListenAddr::Tcp(addr) => addr.to_string(),
+        }
+    }
+}
+
 /// An address cannot be listened on.
 #[derive(Debug, Error)]
 pub enum ListenError {
     /// Somebody listens there already.
-    #[error("{0} is in use by another server; choose another address or stop that one")]
+    #[error("{} is in use by another server; choose another address or stop that one", .0.plain())]
     InUse(ListenAddr),
     /// A file that is no socket is in the way.
     #[error("{} exists and is not a socket; choose another path or remove it", .0.display())]
     NotASocket(PathBuf),
     /// The address cannot be listened on.
-    #[error("cannot listen on {addr}: {source}")]
+    #[error("cannot listen on {}: {source}", addr.plain())]
     Listen {
         /// The address.
         addr: ListenAddr,

@@ -5,6 +5,7 @@
 //! [`ServeArgs::check`]; both end with exit code 2.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -490,6 +491,9 @@ impl ServeArgs {
             DriveSpec::Nbd(_) => {
                 Err(Error::Usage("an nbd: drive is served already: take a mem: drive".into()))
             }
+            DriveSpec::Storage(spec) if !Path::new(&spec.path).exists() => Err(Error::Usage(
+                format!("{}: there is no such file; make it with `ssdkit create`", spec.path),
+            )),
             DriveSpec::Null(_) | DriveSpec::Storage(_) => Err(Error::Usage(
                 "only mem: drives and drive files are served: take one, or make one with \
                  `ssdkit create`"

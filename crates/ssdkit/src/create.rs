@@ -98,6 +98,11 @@ fn spec(args: &CreateArgs) -> Result<MemorySpec, Error> {
     Ok(spec)
 }
 
+/// A drive that is in the way may be replaced.
+fn or_force(path: &str, error: Error) -> Error {
+    if is_drive_file(path) { Error::Usage(format!("{error}; --force replaces it")) } else { error }
+}
+
 /// Makes the file; gives the bytes that it takes on the disk. One that is to
 /// be replaced is there until the new one is whole.
 fn make(args: &CreateArgs, config: &DriveConfig) -> Result<u64, Error> {
@@ -105,7 +110,7 @@ fn make(args: &CreateArgs, config: &DriveConfig) -> Result<u64, Error> {
     let header = header(config, args.seed)?;
     let failed = |e| file_error(&args.file, e);
     if !args.force {
-        check_new(&args.file)?;
+        check_new(&args.file).map_err(|e| or_force(&args.file, e))?;
     } else if path.exists() {
         // Nobody may have it open, and it must be a file.
         drop(FileStorage::open(path, false).map_err(failed)?);

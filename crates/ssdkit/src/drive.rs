@@ -850,8 +850,8 @@ fn time_text(ns: u64) -> String {
 fn size_of(value: &str) -> Result<u64, DriveError> {
     let bytes = units::size(value).map_err(DriveError::Size)?;
     if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES) {
-        let takes =
-            "a multiple of 4 KiB that is not zero, for example 8G (GB is decimal: 10^9 bytes)";
+        let takes = "a multiple of 4 KiB (4096 bytes) that is not zero, for example 8G; GB is \
+                     decimal, 10^9 bytes, and seldom one";
         return Err(DriveError::Value { key: "size", value: value.into(), takes });
     }
     Ok(bytes)

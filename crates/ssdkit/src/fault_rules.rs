@@ -26,6 +26,9 @@ use crate::error::Error;
 /// A rule that is right, for who wrote one that is not.
 const EXAMPLE: &str = "as in below:write,probability=0.001 or above:read,every=1000,delay=5ms";
 
+/// The longest rule, in characters. What is wrong is quoted, and may be any file.
+const LONGEST: usize = 300;
+
 /// The options of a command that takes rules.
 #[derive(Args, Clone, Debug, Default)]
 pub struct FaultArgs {
@@ -189,12 +192,13 @@ impl Rules {
 
 /// The rule `part`, which begins `before` characters into `text`.
 fn placed(text: &str, part: &str, before: usize, place: &str) -> Result<Placed, Error> {
+    let quoted: String = text.trim_end().chars().take(LONGEST).collect();
     let wrong = |at: usize, what: &dyn fmt::Display| {
-        Error::Usage(format!(
-            "{place}, {:?}: at character {at}, {what}; {EXAMPLE}",
-            text.trim_end()
-        ))
+        Error::Usage(format!("{place}, {quoted:?}: at character {at}, {what}; {EXAMPLE}"))
     };
+    if part.chars().count() > LONGEST {
+        return Err(wrong(before + 1, &format!("a rule has at most {LONGEST} characters")));
+    }
     let body = part.trim_start();
     let before = before + part.chars().count() - body.chars().count();
     let (layer, rest) = match body.split_once(':') {

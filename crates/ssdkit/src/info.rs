@@ -59,6 +59,7 @@ fn look(name: &str) -> Result<Info, Error> {
             return Ok(Info { config, memory, slc, file: None });
         }
         Ok(DriveSpec::File(spec)) => spec,
+        Ok(DriveSpec::Storage(spec)) if name.starts_with("file:") => FileSpec::new(&spec.path),
         Ok(DriveSpec::Storage(_)) | Err(_) if !name.starts_with("mem:") => FileSpec::new(name),
         Ok(_) => {
             let text = format!("{name} tells nothing of itself: take a drive file or a mem: drive");
@@ -197,6 +198,11 @@ impl Health {
         self.factory_bad + self.grown_bad + self.retired
     }
 
+    /// Nothing was ever written.
+    fn is_new(&self) -> bool {
+        self.open + self.closed == 0 && self.most == 0
+    }
+
     fn chunks(&self) -> u64 {
         self.free + self.open + self.closed + self.offline()
     }
@@ -313,6 +319,9 @@ impl Info {
         let about = &config.profile;
         line("drive", config.name.clone());
         line("profile", format!("{}: {}", about.name, about.about));
+        if config.spec.target == Target::Batch {
+            line("target", "batch: batches of pages, for `serve --redis`".into());
+        }
         line(
             "capacity",
             format!(
@@ -362,6 +371,7 @@ impl Info {
             "state",
             match (file.clean, file.peek.map(|peek| peek.checkpoint)) {
                 (true, Some(0)) => "new, never written".into(),
+                (true, None) if health.is_new() => "new, never written".into(),
                 (true, _) => "shut down cleanly: opens at once".into(),
                 (false, None) => {
                     "cut: it recovers when it is opened, and what was flushed is there".into()

@@ -10,15 +10,44 @@ use ssdkit::{Error, bench, create, info, job, profiles, serve, snapshot, study, 
 fn main() -> ExitCode {
     survive_limits();
     give_memory_back();
-    let cli = Cli::try_parse().unwrap_or_else(|error| fio::explained(error).exit());
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return told(&fio::explained(error)),
+    };
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ssdkit: {error}");
+            eprintln!("ssdkit: {}", harmless(&error.to_string()));
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// What the command line itself gives: help, or what is wrong with it.
+fn told(error: &clap::Error) -> ExitCode {
+    match error.print() {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::from(error.exit_code() as u8),
+    }
+}
+
+/// The longest line of an error, in characters.
+const LINE: usize = 1000;
+
+/// What an error quotes may come from a file: it shall neither steer the terminal
+/// nor fill it.
+fn harmless(text: &str) -> String {
+    let line = |line: &str| {
+        let escaped =
+            |c: char| if c.is_control() { c.escape_default().collect() } else { c.to_string() };
+        let mut shown: String = line.chars().take(LINE).map(escaped).collect();
+        if line.chars().nth(LINE).is_some() {
+            shown.push('…');
+        }
+        shown
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// A write past the limit of a file's size (`ulimit -f`) is an error, as on a

@@ -66,6 +66,10 @@ pub fn check_name(path: &str) -> Result<(), Error> {
         let text = "the name of the drive file is empty: name a file, for example drive.ssd";
         return Err(Error::Usage(text.into()));
     }
+    if path.contains(',') {
+        let text = "keys follow a comma in a drive's name, so a drive file's name has none";
+        return Err(Error::Usage(format!("{path}: {text}: take another")));
+    }
     Ok(())
 }
 

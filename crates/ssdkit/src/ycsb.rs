@@ -135,8 +135,8 @@ fn setup(args: &BenchArgs, workload: Workload) -> Result<Setup, Error> {
     if !durable && y.store == StoreKind::InPlace {
         return refuse("a store in place has neither collection nor checkpoints to leave out");
     }
-    if y.records > 1 << 31 || y.ops > 1 << 40 {
-        return refuse("--records is at most 2G, --ops at most 1T");
+    if y.records > 2_000_000_000 || y.ops > 1_000_000_000_000 {
+        return refuse("--records is at most 2 000 M, --ops at most 1 000 000 M");
     }
     let size = setup::size_for(workload, y.records, y.ops, durable);
     Ok(Setup {
@@ -259,6 +259,7 @@ pub fn to_json(setup: &Setup, m: &Measured) -> Value {
         },
         "missing": m.missing,
         "errors": m.errors,
+        "interrupted": m.interrupted,
         "version": env!("CARGO_PKG_VERSION"),
     })
 }
@@ -332,5 +333,8 @@ fn to_text(setup: &Setup, m: &Measured) -> String {
         "drive",
         format!("{} collections, {} checkpoints", m.work.collections, m.work.checkpoints),
     );
+    if m.interrupted {
+        line("stopped", "before its end: the figures are those so far".into());
+    }
     text
 }

@@ -17,7 +17,8 @@ use storage::{OpenError, Poll, StorageOptions};
 use super::{DriveError, flag, number, pairs, show_size, size_of, time_text};
 use crate::error::Error;
 
-const KEYS: &str = "size, direct, poll, queues, depth, read_only, sqpoll";
+const KEYS: &str =
+    "size, direct, poll, queues, depth, read_only, sqpoll; of a drive file, behind ssd:, copy";
 
 /// The name of a block device or file, parsed.
 #[derive(Clone, Debug, PartialEq)]

@@ -151,6 +151,9 @@ impl Pair {
 /// most turns did.
 fn run_pair(setups: &[Setup; 2], watch: &Watch) -> Result<(Undisturbed, Option<f64>), Error> {
     let mut turns = measure_by_turns(setups, TURNS, watch)?;
+    if turns.iter().flatten().any(|m| m.interrupted) {
+        return Err(Error::Failed("stopped before its end".into()));
+    }
     if let Some(first) = turns.iter().flatten().find_map(|m| m.first_error.as_ref()) {
         return Err(Error::Failed(format!("an operation failed: {first}")));
     }

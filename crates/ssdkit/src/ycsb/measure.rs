@@ -14,6 +14,8 @@
 //! machine gives them changes slower than that, so the ratio of two turns that
 //! follow each other says more than that of two runs.
 //!
+//! A run that is stopped gives what it measured until then, and checks nothing.
+//!
 //! Fails when the drive cannot be, or is too small, and when an operation that
 //! must not fail does; wrong data is counted, and told by [`Measured`].
 
@@ -51,6 +53,8 @@ use crate::watch::Watch;
 const POLL_EVERY: u32 = 16;
 /// Turns between two looks at who watches.
 const LOOK_EVERY: u32 = 1 << 12;
+/// How long what is under way has to end when a run is stopped.
+const GRACE: Duration = Duration::from_millis(300);
 /// How long nothing may end in real time, in ns.
 const PATIENCE: u64 = 60_000_000_000;
 /// The device thread never sleeps once it has had work; by turns it does when
@@ -74,6 +78,10 @@ fn clock() -> u64 {
 
 fn failed(e: impl std::fmt::Display) -> Error {
     Error::Failed(e.to_string())
+}
+
+fn stopped() -> Error {
+    failed("it was stopped before anything was measured")
 }
 
 /// The store cannot be on such a drive, or something went wrong.
@@ -302,7 +310,7 @@ impl<'a, 'b> Run<'a, 'b> {
         let real = self.setup.real.then_some(real);
         let mut client = Client::new(2 * self.setup.clients, real, self.setup.verify);
         self.settle(&mut tree, &mut client)?;
-        self.operate(&mut tree, &mut client, &mut Fill(0), self.setup.records)?;
+        self.complete(&mut tree, &mut client, &mut Fill(0), self.setup.records)?;
         self.settle(&mut tree, &mut client)?;
         refuse_errors(&client)?;
         Ok((tree.into_store(), client))
@@ -329,7 +337,7 @@ impl<'a, 'b> Run<'a, 'b> {
         let frames = tree.memory() / FRAME_BYTES;
         let mut source = Ycsb::new(self.setup.workload, self.setup.records, self.setup.seed);
         self.watch.phase("warming the cache");
-        self.operate(&mut tree, client, &mut source, 2 * frames.min(pages))?;
+        self.complete(&mut tree, client, &mut source, 2 * frames.min(pages))?;
         let mut all = Vec::new();
         for turn in 0..self.turns.count {
             self.turns.pass();
@@ -337,22 +345,33 @@ impl<'a, 'b> Run<'a, 'b> {
             let ops = share(self.setup.ops, self.turns.count, turn);
             client.clear();
             let before = self.mark(&tree, log(tree.store()));
-            self.operate(&mut tree, client, &mut source, ops)?;
+            let done = self.operate(&mut tree, client, &mut source, ops)?;
+            if done == 0 && ops > 0 {
+                return Err(stopped());
+            }
             let after = self.mark(&tree, log(tree.store()));
-            let mut measured = after.since(&before, ops, self.setup.real);
+            let mut measured = after.since(&before, done, self.setup.real);
+            measured.interrupted = done < ops;
             (measured.pages, measured.levels) = (pages, tree.levels());
             measured.cache_bytes = config.memory;
             let kinds = Kind::ALL.into_iter().map(|kind| (kind, client.latency(kind).clone()));
             measured.latency = kinds.filter(|(_, latency)| latency.count() > 0).collect();
             all.push(measured);
+            if done < ops {
+                break;
+            }
         }
-        if self.setup.verify {
-            self.watch.phase("reading back");
-            self.settle(&mut tree, client)?;
-            self.operate(&mut tree, client, &mut All::new(source.records()), source.records())?;
-        }
-        self.settle(&mut tree, client)?;
         let last = all.last_mut().expect("there is a turn");
+        if !last.interrupted {
+            if self.setup.verify {
+                self.watch.phase("reading back");
+                self.settle(&mut tree, client)?;
+                let count = source.records();
+                let read = self.operate(&mut tree, client, &mut All::new(count), count)?;
+                last.interrupted = read < count;
+            }
+            self.settle(&mut tree, client)?;
+        }
         (last.missing, last.errors) = (client.missing, client.failed);
         last.first_error = client.first_error.take();
         Ok(all)
@@ -375,16 +394,32 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    /// Runs `count` operations and waits for all.
-    fn operate<S: PageStore>(
+    /// Runs `count` operations, all of them.
+    fn complete<S: PageStore>(
         &mut self,
         tree: &mut Tree<S>,
         client: &mut Client,
         source: &mut impl Source,
         count: u64,
     ) -> Result<(), Error> {
+        match self.operate(tree, client, source, count)? {
+            done if done < count => Err(stopped()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs `count` operations, or as many as it may before it is stopped, and
+    /// waits for all. Gives how many have ended.
+    fn operate<S: PageStore>(
+        &mut self,
+        tree: &mut Tree<S>,
+        client: &mut Client,
+        source: &mut impl Source,
+        count: u64,
+    ) -> Result<u64, Error> {
         let most = self.setup.clients;
-        let (mut left, mut fresh, mut turns) = (count, 0, 0u32);
+        let (mut count, mut left, mut fresh, mut turns) = (count, count, 0, 0u32);
+        let mut stopped = None;
         let mut last = (client.ended, clock());
         while left > 0 || client.live() > 0 {
             let room = tree.waiting() < most;
@@ -411,11 +446,14 @@ impl<'a, 'b> Run<'a, 'b> {
                     return Err(failed("the drive completes nothing any more"));
                 }
                 if !self.watch.look(1.0 - left as f64 / count as f64) {
-                    return Err(failed("stopped before its end"));
+                    (count, left) = (count - left, 0);
+                    if now - *stopped.get_or_insert(now) > GRACE.as_nanos() as u64 {
+                        return Ok(count - client.live() as u64);
+                    }
                 }
             }
         }
-        Ok(())
+        Ok(count)
     }
 
     /// Looks after what is due now.

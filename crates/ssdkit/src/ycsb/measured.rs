@@ -68,6 +68,8 @@ pub struct Measured {
     pub errors: u64,
     /// The first of them.
     pub first_error: Option<String>,
+    /// Somebody stopped it before its end.
+    pub interrupted: bool,
 }
 
 impl Measured {
@@ -153,6 +155,7 @@ impl Mark {
             missing: 0,
             errors: 0,
             first_error: None,
+            interrupted: false,
         }
     }
 }

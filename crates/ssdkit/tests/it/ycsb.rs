@@ -78,6 +78,24 @@ fn a_slower_controller_makes_less() {
 }
 
 #[test]
+fn what_is_stopped_tells_what_it_measured() {
+    for clock in ["virtual", "real"] {
+        let report =
+            bench(&format!("C --records 1k --ops 900M --clock {clock} --verify --max-time 4s"));
+        assert_eq!((&report["interrupted"], number(&report["errors"])), (&true.into(), 0));
+        let (ops, seconds) = (number(&report["ops"]), of(&report, "/seconds"));
+        let counted: u64 =
+            report["latency_ns"].as_object().unwrap().values().map(|l| number(&l["n"])).sum();
+        assert!(ops > 0 && ops == counted && seconds > 0.0, "{report}");
+    }
+    let line = format!("bench {DRIVE} --ycsb C --records 2M --max-time 100ms");
+    let out = run(Path::new("."), &line);
+    let errors = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!((out.status.code(), out.stdout.len()), (Some(1), 0), "{errors}");
+    assert!(errors.contains("before anything was measured"), "{errors}");
+}
+
+#[test]
 fn what_contradicts_is_refused() {
     for (rest, says) in [
         ("paper --rw read", "cannot be used with"),

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use exports::nbd::Client;
+use port::BlockOp;
 use serde_json::Value;
 
 /// Runs a command, its words separated by spaces.
