@@ -152,7 +152,7 @@ impl Pair {
 fn run_pair(setups: &[Setup; 2], watch: &Watch) -> Result<(Undisturbed, Option<f64>), Error> {
     let mut turns = measure_by_turns(setups, TURNS, watch)?;
     if turns.iter().flatten().any(|m| m.interrupted) {
-        return Err(Error::Failed("stopped before its end".into()));
+        return Err(stopped());
     }
     if let Some(first) = turns.iter().flatten().find_map(|m| m.first_error.as_ref()) {
         return Err(Error::Failed(format!("an operation failed: {first}")));
@@ -163,6 +163,10 @@ fn run_pair(setups: &[Setup; 2], watch: &Watch) -> Result<(Undisturbed, Option<f
         turns.retain(|turn| share(turn) >= SHARE);
     }
     Ok((turns, Some(typical)))
+}
+
+fn stopped() -> Error {
+    Error::Failed("stopped before its end".into())
 }
 
 /// The turns of a pair that nothing disturbed.
@@ -338,7 +342,11 @@ fn alone(lab: &mut Lab, caches: &[u32]) -> Result<Vec<Row>, Error> {
             let cell = Cell { real: false, ..cell };
             let setup = cell.setup(lab)?;
             lab.watch.phase("virtual time");
-            *rate = measure(&setup, &mut lab.watch.helper())?.rate();
+            let measured = measure(&setup, &mut lab.watch.helper())?;
+            if measured.interrupted {
+                return Err(stopped());
+            }
+            *rate = measured.rate();
             let what = format!("{}, virtual time", cell.name());
             let command = cell.command(&setup, lab.options.seed);
             lab.note_step(&what, command, ycsb::configuration(&setup));
