@@ -39,7 +39,7 @@ pub enum FileError {
     },
     /// It may not be written.
     #[error(
-        "{path} cannot be written: {reason}; open it for reading only, or change its permissions"
+        "{path} cannot be written: {reason}; change its permissions, or work on a copy"
     )]
     NoWrite {
         /// What was to be opened.

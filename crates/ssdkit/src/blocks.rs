@@ -130,10 +130,10 @@ impl FromStr for Dispatch {
 #[command(next_help_heading = "Block layer")]
 pub struct BlockArgs {
     /// Submitting cores, each with a context and --threads submitters of its own [default: 1].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = crate::cli::whole::<u32>(1..=1024))]
     pub cores: Option<u32>,
     /// Sockets that the cores lie in [default: 1].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = crate::cli::whole::<u32>(1..=1024))]
     pub sockets: Option<u32>,
     /// Run each core's thread on a processor of its own, from the first.
     #[arg(long)]
@@ -145,21 +145,21 @@ pub struct BlockArgs {
     #[arg(long, value_name = "WHERE")]
     pub dispatch: Option<Dispatch>,
     /// Requests inside each dispatch queue of a mem: drive [default: what the drive takes].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65535))]
+    #[arg(long, value_name = "N", value_parser = crate::cli::whole::<u32>(1..=65535))]
     pub dispatch_depth: Option<u32>,
     /// How staged requests are ordered [default: none].
     #[arg(long, value_enum)]
     pub scheduler: Option<Scheduler>,
     /// Shares of the cores, from the first, with --scheduler fair.
     #[arg(long, value_name = "W,...", value_delimiter = ',',
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
+          value_parser = crate::cli::whole::<u32>(1..=1000))]
     pub weights: Vec<u32>,
     /// Which staged requests are merged with neighbours [default: off].
     #[arg(long, value_enum)]
     pub merge: Option<Merging>,
     /// Hold requests back until so many are staged, or for 100 us [default: 32].
     #[arg(long, value_name = "REQUESTS", num_args = 0..=1, require_equals = true,
-          default_missing_value = "32", value_parser = clap::value_parser!(u32).range(1..=65536))]
+          default_missing_value = "32", value_parser = crate::cli::whole::<u32>(1..=65536))]
     pub plug: Option<u32>,
     /// How completions are waited for, on a hosted drive or a device or file
     /// [default: interrupt; poll where queues are shared or polled].
@@ -172,7 +172,7 @@ pub struct BlockArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<u64>,
     /// Make requests N at a time; at most --qd.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", value_parser = crate::cli::whole::<u32>(1..=65536))]
     pub batch: Option<u32>,
 }
 

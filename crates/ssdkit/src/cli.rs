@@ -93,7 +93,7 @@ pub struct Cli {
     #[arg(long)]
     pub json: bool,
     /// Main job: what all random numbers come from.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole(0..=u64::MAX))]
     pub seed: u64,
 }
 
@@ -300,7 +300,7 @@ pub struct BenchArgs {
     pub rw: Rw,
     /// Reads among the requests of randrw, in percent [default: 50].
     #[arg(long, alias = "rwmixread", value_name = "PERCENT",
-          value_parser = clap::value_parser!(u32).range(0..=100))]
+          value_parser = whole::<u32>(0..=100))]
     pub read_percent: Option<u32>,
     /// Bytes a request, 512 to 1M.
     #[arg(long, alias = "blocksize", value_name = "SIZE", default_value = "4k",
@@ -308,11 +308,11 @@ pub struct BenchArgs {
     pub bs: u32,
     /// Requests outstanding, of each thread.
     #[arg(long, alias = "iodepth", value_name = "DEPTH", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=65536))]
+          value_parser = whole::<u32>(1..=65536))]
     pub qd: u32,
     /// Submitters; those of a core share one thread of the system.
     #[arg(long, alias = "numjobs", value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=1024))]
+          value_parser = whole::<u32>(1..=1024))]
     pub threads: u32,
     /// End after so many requests [default: 1M, unless --time].
     #[arg(long, value_name = "COUNT", value_parser = count, conflicts_with = "time")]
@@ -336,7 +336,7 @@ pub struct BenchArgs {
     #[arg(long, value_enum)]
     pub precondition: Option<Precondition>,
     /// Rounds that must agree for the steady state, 3 to 100 [default: 5].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=100))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(3..=100))]
     pub steady_rounds: Option<u32>,
     /// The least drive time of such a round; an overwrite of the drive is always in it [default: 60s].
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -345,7 +345,7 @@ pub struct BenchArgs {
     #[arg(long, value_enum)]
     pub clock: Option<ClockKind>,
     /// What all random numbers come from.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole(0..=u64::MAX))]
     pub seed: u64,
     /// Part of the drive to use: LENGTH or OFFSET+LENGTH.
     #[arg(long, value_name = "RANGE")]
@@ -357,10 +357,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "SPACE:ACCESSES")]
     pub hot: Option<Hot>,
     /// Every so many writes, one is durable when it completes.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
     pub fua_every: Option<u32>,
     /// After every so many writes, a flush.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
     pub flush_every: Option<u32>,
     /// Write recognisable data and check all that is read.
     #[arg(long)]
@@ -415,7 +415,7 @@ pub struct ServeArgs {
     #[arg(long, requires = "redis")]
     pub destroy: bool,
     /// What the random numbers of a mem: drive's policies and of faults come from.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole(0..=u64::MAX))]
     pub seed: u64,
     /// What goes wrong on purpose.
     #[command(flatten)]
@@ -539,7 +539,7 @@ pub struct CreateArgs {
     #[arg(long, value_name = "KIND")]
     pub cache: Option<String>,
     /// What the random numbers of the drive's policies come from.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    #[arg(long, default_value_t = 1, value_parser = whole(0..=i64::MAX as u64))]
     pub seed: u64,
     /// Replace a drive file that is there.
     #[arg(long)]
@@ -615,7 +615,7 @@ pub mod fio;
 mod values;
 
 use values::{block_size, key_value, theta};
-pub(crate) use values::{count, duration, time};
+pub(crate) use values::{count, duration, time, whole};
 
 #[cfg(test)]
 mod tests;

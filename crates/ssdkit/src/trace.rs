@@ -41,7 +41,7 @@ pub struct TraceArgs {
     pub file: PathBuf,
     /// How many of the slowest requests to show.
     #[arg(long, value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u32).range(0..=100_000))]
+          value_parser = crate::cli::whole::<u32>(0..=100_000))]
     pub slowest: u32,
     /// Only requests that ended at this time or later, from the trace's start.
     #[arg(long, value_name = "TIME", value_parser = crate::cli::time)]
@@ -88,6 +88,8 @@ struct Trace {
     lives: Vec<Life>,
     /// Records that were read, in the window or not.
     records: u64,
+    /// When the last of them ended.
+    last: Time,
     /// What the end mark says, if it was reached.
     totals: Option<Totals>,
     /// What is wrong with the file.
@@ -98,7 +100,9 @@ impl Trace {
     fn read(mut reader: Reader<BufReader<File>>, window: Window) -> Trace {
         let (mut lives, mut problem) = (Vec::new(), None);
         let start = reader.about().start;
+        let mut last = start;
         for (number, life) in (&mut reader).enumerate() {
+            last = last.max(life.as_ref().map_or(start, |life| life.seen));
             match life {
                 // Whoever submits uses numbers again: those of the records tell
                 // requests apart.
@@ -110,7 +114,7 @@ impl Trace {
             }
         }
         let (about, records) = (reader.about().clone(), reader.records());
-        Trace { about, lives, records, totals: reader.totals(), problem }
+        Trace { about, lives, records, last, totals: reader.totals(), problem }
     }
 
     /// Time since the trace's start, in ns.
@@ -140,6 +144,10 @@ impl Trace {
         let count = |n: u64| units::count(n as f64);
         let shown = count(self.lives.len() as u64);
         writeln!(out, "{} requests, {dropped}; {shown} shown", count(self.records))?;
+        if self.lives.is_empty() && self.records > 0 {
+            let end = time(self.since(self.last));
+            writeln!(out, "none was under way in that time; the last ended after {end}")?;
+        }
         for line in self.about.config.lines() {
             // The text comes from a file: it shall not steer the terminal.
             writeln!(out, "  {}", line.replace(|c: char| c.is_control(), " ").trim_end())?;

@@ -36,6 +36,7 @@ use crate::watch::Watch;
 
 /// Options of `ssdkit bench --ycsb`.
 #[derive(Args, Clone, Debug, PartialEq)]
+#[command(next_help_heading = "Key-value store")]
 pub struct YcsbArgs {
     /// Run this workload of YCSB on a key-value store on the drive: A to F, or paper (75 % reads,
     /// 25 % updates, uniform).
@@ -61,7 +62,7 @@ pub struct YcsbArgs {
     pub not_durable: bool,
     /// With --ycsb: operations under way at once.
     #[arg(long, value_name = "N", default_value_t = 128,
-          value_parser = clap::value_parser!(u32).range(1..=400), requires = "ycsb")]
+          value_parser = crate::cli::whole::<u32>(1..=400), requires = "ycsb")]
     pub clients: u32,
     /// With --ycsb: how long each command occupies the controller, beside what this machine's
     /// processor takes for it [default: no time].

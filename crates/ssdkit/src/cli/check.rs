@@ -45,7 +45,10 @@ impl BenchArgs {
             );
         }
         if self.range.is_some_and(|r| r.len < u64::from(self.bs)) {
-            return refuse("--range is shorter than one request of --bs");
+            return refuse(
+                "--range is shorter than one request of --bs: write LENGTH or OFFSET+LENGTH, \
+                 with units, as in 1G+64M",
+            );
         }
         if self.verify && self.rw == Rw::Trim && !u64::from(self.bs).is_multiple_of(BLOCK_BYTES) {
             return refuse(

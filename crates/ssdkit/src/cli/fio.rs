@@ -49,7 +49,8 @@ fn instead(option: &str) -> Option<&'static str> {
 }
 
 /// A mistake on the command line; one that gives an option of fio says what
-/// does the same, in place of options that are spelt alike.
+/// does the same, in place of options that are spelt alike; one with a number
+/// below zero says that there is none.
 pub fn explained(mut error: clap::Error) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
@@ -57,8 +58,13 @@ pub fn explained(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
         return error;
     };
-    let Some(text) = instead(option) else { return error };
-    let tip = format!("that is fio's; here: {text}");
+    let is_number =
+        option.strip_prefix('-').is_some_and(|o| o.starts_with(|c: char| c.is_ascii_digit()));
+    let tip = match instead(option) {
+        Some(text) => format!("that is fio's; here: {text}"),
+        None if is_number => "no option takes a number below zero".to_string(),
+        None => return error,
+    };
     error.remove(ContextKind::SuggestedArg);
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     error
@@ -99,6 +105,11 @@ mod tests {
             let error = parse(&format!("ssdkit bench null: --rw read {option}")).unwrap_err();
             let text = explained(error).to_string();
             assert!(text.contains("that is fio's; here: ") && text.contains(says), "{text}");
+        }
+        for value in ["--qd -1", "--time -5s", "--bs -4k"] {
+            let error = parse(&format!("ssdkit bench null: --rw read {value}")).unwrap_err();
+            let text = explained(error).to_string();
+            assert!(text.contains("no option takes a number below zero"), "{text}");
         }
         let error = parse("ssdkit bench null: --rw read --qdd 3").unwrap_err();
         assert!(explained(error).to_string().contains("--qd"));

@@ -68,6 +68,20 @@ fn defaults_are_as_documented() {
 }
 
 #[test]
+fn what_is_no_number_is_told_what_is() {
+    for (wrong, right) in [
+        ("--seed abc", "from 0 to 18446744073709551615"),
+        ("--qd 1k", "from 1 to 65536"),
+        ("--qd 0", "from 1 to 65536"),
+        ("--read-percent 70%", "from 0 to 100"),
+        ("--fua-every 4294967296", "from 1 to 4294967295"),
+    ] {
+        let error = parse(&format!("ssdkit bench null: --rw read {wrong}")).unwrap_err();
+        assert!(error.to_string().contains(&format!("write a whole number {right}")), "{error}");
+    }
+}
+
+#[test]
 fn times_without_a_unit_are_seconds() {
     let args = bench("null: --rw read --time 10 --ramp 0.5 --max-time 2min");
     assert_eq!((args.time, args.ramp), (Some(10_000_000_000), Some(500_000_000)));

@@ -1,5 +1,8 @@
 //! Values of options, read from text.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
 use measure::units::{self, UnitError};
 use port::SECTOR_BYTES;
 
@@ -16,6 +19,19 @@ pub(super) fn block_size(text: &str) -> Result<u32, String> {
 pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, for example suspend=true")?;
     Ok((key.trim().into(), value.trim().into()))
+}
+
+/// A whole number of a range.
+pub(crate) fn whole<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: Copy + Display + PartialOrd + TryFrom<u64> + Send + Sync + 'static,
+{
+    move |text| {
+        let number = text.parse::<u64>().ok().and_then(|n| T::try_from(n).ok());
+        number.filter(|n| range.contains(n)).ok_or_else(|| {
+            format!("write a whole number from {} to {}", range.start(), range.end())
+        })
+    }
 }
 
 /// A decimal count or rate that is not zero.

@@ -53,7 +53,7 @@ pub struct Options {
     #[arg(long, requires = "name")]
     pub quick: bool,
     /// What all random numbers come from.
-    #[arg(long, default_value_t = 1, requires = "name")]
+    #[arg(long, default_value_t = 1, value_parser = crate::cli::whole(0..=u64::MAX), requires = "name")]
     pub seed: u64,
     /// Where studies of real storage make a file [default: the system's
     /// directory for temporary files].
