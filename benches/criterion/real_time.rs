@@ -9,7 +9,8 @@ use ssdkit::DriveSpec;
 use ssdkit::driver::{Real, Virtual};
 use ssdkit::load::{Load, Pace};
 use ssdkit::runner::{Plan, Runner, Until};
-use ssdkit::stack::{Drive, Stack, Visitor};
+use ssdkit::stack::{Stack, Visitor};
+use ssdkit::whole::Drive;
 use ssdkit::watch::Watch;
 use workload::Pattern;
 

@@ -199,3 +199,55 @@ pub trait OpenChannel: Port<Cmd = VectorCmd, Done = VectorDone> {
         None
     }
 }
+
+impl<P: OpenChannel + ?Sized> OpenChannel for Box<P> {
+    fn geometry(&self) -> &Geometry {
+        (**self).geometry()
+    }
+
+    fn timing(&self) -> &Timing {
+        (**self).timing()
+    }
+
+    fn kept(&self) -> u32 {
+        (**self).kept()
+    }
+
+    fn chunk(&self, chunk_index: usize) -> Chunk {
+        (**self).chunk(chunk_index)
+    }
+
+    fn depth(&self) -> usize {
+        (**self).depth()
+    }
+
+    fn is_cached(&self) -> bool {
+        (**self).is_cached()
+    }
+
+    fn rows_at_once(&self) -> u32 {
+        (**self).rows_at_once()
+    }
+
+    fn take_notice(&mut self) -> Option<Notice> {
+        (**self).take_notice()
+    }
+
+    fn hint_block(&self, ppa: Ppa) {
+        (**self).hint_block(ppa);
+    }
+
+    fn read_at_once(
+        &mut self,
+        ppa: Ppa,
+        count: u32,
+        data: &mut [u8],
+        tags: &mut [u8],
+    ) -> Option<Status> {
+        (**self).read_at_once(ppa, count, data, tags)
+    }
+
+    fn write_at_once(&mut self, ppa: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Option<Status> {
+        (**self).write_at_once(ppa, count, data, tags)
+    }
+}

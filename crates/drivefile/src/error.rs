@@ -38,9 +38,7 @@ pub enum FileError {
         by: String,
     },
     /// It may not be written.
-    #[error(
-        "{path} cannot be written: {reason}; change its permissions, or work on a copy"
-    )]
+    #[error("{path} cannot be written: {reason}; change its permissions, or work on a copy")]
     NoWrite {
         /// What was to be opened.
         path: PathBuf,

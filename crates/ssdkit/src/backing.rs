@@ -1,10 +1,12 @@
-//! Where a drive's bytes are: in memory or in a drive file.
+//! Where a drive's bytes are: in memory or in a drive file, and maybe damaged
+//! there on purpose.
 //!
-//! One type for both, so that each kind of drive is compiled once. Fails as the
+//! One type for all, so that each kind of drive is compiled once. Fails as the
 //! two do.
 
 use drivefile::{DriveFile, FileError};
-use flash::{Chunk, Medium, Moved, Ppa, RamMedium};
+use faults::{CheckedMedium, FaultyMedium, MediumRule, WrongPort};
+use flash::{Chunk, Geometry, Medium, Moved, Ppa, RamMedium};
 use nvram::NonVolatile;
 
 use crate::error::Error;
@@ -20,6 +22,8 @@ pub enum Backing {
     Memory(RamMedium),
     /// Outlives it: a drive in a file is to be ended well.
     File(DriveFile),
+    /// One of them that may be damaged, and knows when it is.
+    Damaged(Box<CheckedMedium<FaultyMedium<Backing>>>),
 }
 
 impl From<RamMedium> for Backing {
@@ -35,15 +39,55 @@ impl From<DriveFile> for Backing {
 }
 
 impl Backing {
+    /// The same, where rules may damage what is stored. It holds what `chunks`
+    /// say, by [`Geometry::chunk_index`].
+    pub fn damaged(self, geometry: &Geometry, chunks: &[Chunk]) -> Result<Backing, Error> {
+        let faulty = FaultyMedium::new(geometry, self, &[], 0);
+        let faulty = faulty.map_err(|e| Error::Failed(e.to_string()))?;
+        Ok(Backing::Damaged(Box::new(CheckedMedium::over(geometry, faulty, chunks)?)))
+    }
+
+    /// From now on these rules strike, where there may be any.
+    pub fn set_rules(&mut self, rules: &[MediumRule], seed: u64) -> Result<(), WrongPort> {
+        match self {
+            Backing::Damaged(medium) => medium.below_mut().set_rules(rules, seed),
+            _ => Ok(()),
+        }
+    }
+
+    /// How often each of them struck.
+    pub fn struck(&self) -> Vec<u64> {
+        match self {
+            Backing::Damaged(medium) => medium.below().struck().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Where the bytes are in the end.
+    fn lowest(&self) -> &Backing {
+        match self {
+            Backing::Damaged(medium) => medium.below().below().lowest(),
+            _ => self,
+        }
+    }
+
+    /// The same without who damages it; what is damaged stays so.
+    pub fn into_lowest(self) -> Backing {
+        match self {
+            Backing::Damaged(medium) => medium.into_below().into_below().into_lowest(),
+            lowest => lowest,
+        }
+    }
+
     /// Whether it is there after the process has ended.
     pub fn outlives(&self) -> bool {
-        matches!(self, Backing::File(_))
+        matches!(self.lowest(), Backing::File(_))
     }
 
     fn error(&self) -> Option<&FileError> {
-        match self {
-            Backing::Memory(_) => None,
+        match self.lowest() {
             Backing::File(file) => file.error(),
+            _ => None,
         }
     }
 
@@ -55,27 +99,28 @@ impl Backing {
 
     /// What it keeps beside the drive for the journal of a protected cache.
     pub fn journal(&self) -> Option<Store> {
-        match self {
-            Backing::Memory(_) => None,
+        match self.lowest() {
             Backing::File(file) => file.area().map(|area| Box::new(area) as Store),
+            _ => None,
         }
     }
 
     /// Puts it away after the drive on it was ended.
     pub fn put_away(self) -> Result<(), Error> {
-        match self {
-            Backing::Memory(_) => Ok(()),
+        match self.into_lowest() {
             Backing::File(file) => file.close().map_err(|e| Error::Failed(e.to_string())),
+            _ => Ok(()),
         }
     }
 }
 
-/// What either of the two does.
+/// What any of them does.
 macro_rules! either {
     ($backing:ident, $medium:ident => $does:expr) => {
         match $backing {
             Backing::Memory($medium) => $does,
             Backing::File($medium) => $does,
+            Backing::Damaged($medium) => $does,
         }
     };
 }

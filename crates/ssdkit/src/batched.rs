@@ -13,7 +13,7 @@ use port::{BLOCK_BYTES, BatchDone, Port, Ring, Time};
 use targets::{Batch, BatchConfig, BatchError};
 
 use crate::backing::Backing;
-use crate::drive::{Cache, DriveConfig, Store, Target};
+use crate::drive::{Cache, DriveConfig, Store, TargetKind};
 use crate::driver::Patience;
 use crate::error::Error;
 use crate::memory;
@@ -96,7 +96,7 @@ pub(crate) fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
     Err(Error::Usage(format!(
         "{}: a drive with batched writes has no {what}: leave it out, or take {}",
         config.name,
-        if config.spec.target == Target::Batch { "target=pblk" } else { "--pages log" },
+        if config.spec.target == TargetKind::Batch { "target=pblk" } else { "--pages log" },
     )))
 }
 

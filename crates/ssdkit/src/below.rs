@@ -42,9 +42,9 @@ use crate::memory;
 use crate::physics::Physics;
 use crate::real::{self, Course};
 use crate::slc::SlcReport;
-use crate::stack::{Boxed, Drive};
 use crate::tally::Tally;
 use crate::watch::Watch;
+use crate::whole::{Boxed, Drive, Observed};
 
 /// What is known of a drive besides its queues.
 struct Known {

@@ -32,10 +32,11 @@ use crate::restore::Restored;
 use crate::runner::{Plan, Runner, Until};
 use crate::slc::SlcReport;
 use crate::snapshot;
-use crate::stack::{Boxed, Drive, Ended, Stack, Visitor, refuse_layers};
+use crate::stack::{Stack, Visitor, needs_blocks};
 use crate::tally::Tally;
 use crate::verify::Verifier;
 use crate::watch::Watch;
+use crate::whole::{Boxed, Drive, Ended};
 use crate::ycsb;
 
 mod outcome;
@@ -109,7 +110,7 @@ fn in_a_file(args: &BenchArgs, spec: &FileSpec, watch: &mut Watch) -> Result<Out
     let faults = args.faults.read(args.seed)?;
     let mut open = spec.open(false)?;
     open.config.faults = faults;
-    let fit = args.check_kept(&open.config.spec).and_then(|()| refuse_layers(&open.config));
+    let fit = args.check_kept(&open.config.spec).and_then(|()| needs_blocks(&open.config));
     let of_file = !spec.copy && open.is_new();
     let open = open.if_fit(fit.and_then(|()| args.check_written(of_file)))?;
     if spec.copy {

@@ -16,7 +16,7 @@ use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Time};
 use targets::WriteCounters;
 
 use crate::lent::Figures;
-use crate::stack::Observed;
+use crate::whole::Observed;
 
 /// How requests find their core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

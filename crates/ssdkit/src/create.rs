@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::batched;
 use crate::cli::CreateArgs;
 use crate::drive::file::{file_error, header, is_drive_file};
-use crate::drive::{DriveConfig, MemorySpec, Target};
+use crate::drive::{DriveConfig, MemorySpec, TargetKind};
 use crate::error::Error;
 use crate::memory;
 use crate::snapshot::{check_name, check_new};
@@ -28,8 +28,8 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
     let config = spec(args)?.resolve()?;
     // What no target can work on is no drive.
     match config.spec.target {
-        Target::Pblk => Stack::check(&config, args.seed).map(drop)?,
-        Target::Batch => batched::check(&config, args.seed)?,
+        TargetKind::Pblk => Stack::check(&config, args.seed).map(drop)?,
+        TargetKind::Batch => batched::check(&config, args.seed)?,
     }
     let used = make(args, &config)?;
     let raw = config.geometry.blocks() * BLOCK_BYTES;

@@ -105,7 +105,7 @@ impl Cache {
 
 /// What translates addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Target {
+pub enum TargetKind {
     /// The page-mapped block target.
     #[default]
     Pblk,
@@ -113,17 +113,17 @@ pub enum Target {
     Batch,
 }
 
-impl Target {
+impl TargetKind {
     /// Its name in drive names.
     pub fn name(self) -> &'static str {
         match self {
-            Target::Pblk => "pblk",
-            Target::Batch => "batch",
+            TargetKind::Pblk => "pblk",
+            TargetKind::Batch => "batch",
         }
     }
 
-    fn from_name(name: &str) -> Option<Target> {
-        [Target::Pblk, Target::Batch].into_iter().find(|t| t.name() == name)
+    fn from_name(name: &str) -> Option<TargetKind> {
+        [TargetKind::Pblk, TargetKind::Batch].into_iter().find(|t| t.name() == name)
     }
 }
 
@@ -213,7 +213,7 @@ pub struct MemorySpec {
     /// What is kept.
     pub store: Store,
     /// What translates.
-    pub target: Target,
+    pub target: TargetKind,
     /// How victims are chosen.
     pub victim: Victim,
     /// Parallel units to a superblock with parity; 0 for none.
@@ -427,7 +427,7 @@ impl MemorySpec {
             profile: profile.into(),
             size: None,
             store: Store::default(),
-            target: Target::default(),
+            target: TargetKind::default(),
             victim: Victim::default(),
             parity: 0,
             cache: Cache::default(),
@@ -458,7 +458,8 @@ impl MemorySpec {
                 self.store = Store::from_name(value).ok_or_else(|| wrong("store", STORES))?;
             }
             "target" => {
-                self.target = Target::from_name(value).ok_or_else(|| wrong("target", TARGETS))?;
+                self.target =
+                    TargetKind::from_name(value).ok_or_else(|| wrong("target", TARGETS))?;
             }
             "victim" => {
                 self.victim = victim_from_name(value).ok_or_else(|| wrong("victim", VICTIMS))?;
@@ -498,7 +499,7 @@ impl MemorySpec {
             let blocks = self.blocks_for(size, profile.spare, &one)?;
             let chunks = blocks.div_ceil(u64::from(one.chunk_blocks()));
             profile.dimensions.chunks = whole_chunks(chunks, size, profile.spare, given)?;
-            if self.target == Target::Pblk {
+            if self.target == TargetKind::Pblk {
                 idle = (chunks * u64::from(one.chunk_blocks()) - blocks) as u32;
             }
             if given.is_none() && self.parity == 0 {
@@ -518,7 +519,7 @@ impl MemorySpec {
             None => logical_blocks(data.blocks(), profile.spare)? * BLOCK_BYTES,
         };
         let mut reserve = targets::reserve_chunks(&data.dimensions()).saturating_add(more);
-        if self.target == Target::Batch {
+        if self.target == TargetKind::Batch {
             reserve = reserve.saturating_add(BATCH_CHUNKS);
         }
         let chunks = data.chunks().saturating_add(reserve);
@@ -549,7 +550,7 @@ impl MemorySpec {
             },
         };
         let is_asked = self.overrides.iter().any(|(key, _)| key == "spare");
-        if blocks < least && is_asked && self.target == Target::Pblk {
+        if blocks < least && is_asked && self.target == TargetKind::Pblk {
             let of = |blocks: f64| (blocks * (1.0 - spare)) as u64;
             let (open, some) = (CHUNKS_OPEN as f64, LEAST_CHUNKS as f64);
             let nearest_size = of((chunk * pus) as f64 * (open / spare).min(some)) * BLOCK_BYTES;
@@ -582,7 +583,7 @@ impl fmt::Display for MemorySpec {
         if self.store != Store::default() {
             write!(f, ",store={}", self.store.name())?;
         }
-        if self.target != Target::default() {
+        if self.target != TargetKind::default() {
             write!(f, ",target={}", self.target.name())?;
         }
         if self.victim != Victim::default() {
@@ -663,11 +664,6 @@ impl DriveConfig {
     /// Bytes of flash, of those in the geometry, that parity takes.
     pub fn parity_bytes(&self) -> u64 {
         (self.geometry.blocks() - self.above.blocks()) * BLOCK_BYTES
-    }
-
-    /// Whether it has layers that most drives have not.
-    pub fn is_layered(&self) -> bool {
-        self.spec.parity > 0 || !self.faults.is_empty()
     }
 
     /// Logical blocks (U).

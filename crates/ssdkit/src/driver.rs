@@ -17,7 +17,7 @@ use port::{BlockDone, BlockReq, Ring, Time};
 use targets::WriteCounters;
 
 use crate::error::Error;
-use crate::stack::{Drive, Observed};
+use crate::whole::{Drive, Observed};
 
 /// How often somebody is asked whether to go on, in turns that never sleep.
 pub const TURNS: u32 = 16384;

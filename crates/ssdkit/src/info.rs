@@ -12,17 +12,18 @@ use drivefile::Opened;
 use flash::{Cause, Chunk, ChunkState, Geometry, RamMedium};
 use measure::{WriteAmplification, units};
 use nvram::Fill;
-use parity::Parity;
 use port::BLOCK_BYTES;
 use serde_json::{Value, json};
 use targets::pblk::{Memory, Peek};
 use targets::{Pblk, WriteCounters};
 
+use crate::backing::Backing;
 use crate::batched;
 use crate::cli::InfoArgs;
 use crate::drive::file::{OpenFile, cache_name, file_error};
-use crate::drive::{DriveConfig, DriveError, DriveSpec, FileSpec, Target};
+use crate::drive::{DriveConfig, DriveSpec, FileSpec, TargetKind};
 use crate::error::Error;
+use crate::lower::{self, Lower};
 use crate::slc::SlcReport;
 use crate::stack::{Stack, target};
 
@@ -52,8 +53,8 @@ fn look(name: &str) -> Result<Info, Error> {
         Ok(DriveSpec::Memory(spec)) => {
             let config = spec.resolve()?;
             let memory = match config.spec.target {
-                Target::Pblk => Some(Stack::check(&config, 1)?),
-                Target::Batch => batched::check(&config, 1).map(|()| None)?,
+                TargetKind::Pblk => Some(Stack::check(&config, 1)?),
+                TargetKind::Batch => batched::check(&config, 1).map(|()| None)?,
             };
             let slc = slc(&config)?;
             return Ok(Info { config, memory, slc, file: None });
@@ -74,17 +75,15 @@ fn look(name: &str) -> Result<Info, Error> {
         None => None,
     };
     let used_bytes = medium.used_bytes().map_err(|e| file_error(&spec.path, e))?;
-    let device = Device::restore(&config.geometry, &config.profile.timing, medium, &chunks)?;
+    let (geometry, timing) = (&config.geometry, &config.profile.timing);
+    let device = Device::restore(geometry, timing, Backing::from(medium), &chunks)?;
     let failed = |source| Error::Recovery { name: spec.path.clone(), source };
     let target = target(&config, seed);
-    let (peek, degraded) = match (config.spec.target, config.spec.parity) {
-        (Target::Batch, _) => (None, 0),
-        (Target::Pblk, 0) => (Some(Pblk::peek(device, target).map_err(failed)?), 0),
-        (Target::Pblk, width) => {
-            let parity = Parity::new(device, width).map_err(DriveError::from)?;
-            let degraded = parity.degraded();
-            (Some(Pblk::peek(parity, target).map_err(failed)?), degraded)
-        }
+    let flash = lower::before(&config, device)?;
+    let degraded = flash.degraded();
+    let peek = match config.spec.target {
+        TargetKind::Batch => None,
+        TargetKind::Pblk => Some(Pblk::peek(flash, target).map_err(failed)?),
     };
     let health = Health::of(&config.geometry, &chunks);
     let cache = cache_name(cache);
@@ -102,7 +101,8 @@ fn look(name: &str) -> Result<Info, Error> {
 /// The SLC cache of a drive that has one, before it has done anything.
 fn slc(config: &DriveConfig) -> Result<Option<SlcReport>, Error> {
     let (geometry, timing) = (&config.geometry, &config.profile.timing);
-    let health = Device::new(geometry, timing, RamMedium::new(geometry, 0)?)?.slc_health();
+    let health =
+        Device::new(geometry, timing, Backing::from(RamMedium::new(geometry, 0)?))?.slc_health();
     Ok(SlcReport::new(geometry, &health, &health))
 }
 
@@ -319,7 +319,7 @@ impl Info {
         let about = &config.profile;
         line("drive", config.name.clone());
         line("profile", format!("{}: {}", about.name, about.about));
-        if config.spec.target == Target::Batch {
+        if config.spec.target == TargetKind::Batch {
             line("target", "batch: batches of pages, for `serve --redis`".into());
         }
         line(

@@ -18,7 +18,7 @@ use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Status, Time};
 use targets::WriteCounters;
 
 use crate::error::Error;
-use crate::stack::{Boxed, Drive, Observed};
+use crate::whole::{Boxed, Drive, Observed};
 
 /// Numbers that a drive's counters are.
 const COUNTERS: usize = WriteCounters::WORDS;

@@ -6,8 +6,8 @@
 //! ([`load`], [`runner`]), and the command line ([`cli`], [`mod@bench`],
 //! [`serve`], [`trace`]). Drives in files are made by [`create`], looked at by
 //! [`info`], copied by [`snapshot`] and found again by [`restore`]. A
-//! drive may have parity, and things go wrong in it as rules say ([`layered`],
-//! [`fault_rules`]). Drives below the
+//! drive may have parity, and things go wrong in it as rules say ([`lower`],
+//! [`whole`], [`fault_rules`]). Drives below the
 //! block layer ([`blocks`]) run in virtual time on one thread ([`cores`]) or on
 //! the clock with a thread for each core ([`clocked`], [`real`]).
 
@@ -28,9 +28,9 @@ pub mod error;
 pub mod fault_rules;
 pub mod info;
 pub mod job;
-pub mod layered;
 pub mod lent;
 pub mod load;
+pub mod lower;
 pub mod memory;
 pub mod nbd;
 mod physics;
@@ -49,6 +49,7 @@ pub mod tally;
 pub mod trace;
 pub mod verify;
 pub mod watch;
+pub mod whole;
 pub mod ycsb;
 
 pub use drive::{DriveConfig, DriveSpec, MemorySpec};

@@ -37,7 +37,7 @@ use crate::backing::Backing;
 use crate::batched;
 use crate::cli::{Pages, ServeArgs, SyncWhen};
 use crate::drive::file::OpenFile;
-use crate::drive::{DriveConfig, DriveSpec, NbdAddress, Target};
+use crate::drive::{DriveConfig, DriveSpec, NbdAddress, TargetKind};
 use crate::error::Error;
 use crate::fault_rules::Injected;
 use crate::lent::Lent;
@@ -45,7 +45,8 @@ use crate::memory;
 use crate::nbd::{first_of, resolve};
 use crate::restore::{Recovery, Restored};
 use crate::serve::{limits, watched};
-use crate::stack::{Boxed, Drive, Stack, new_device, old_device};
+use crate::stack::{Stack, new_device, old_device};
+use crate::whole::{Boxed, Drive};
 
 /// Operations of the tree that may wait at once.
 const OPERATIONS: usize = 256;
@@ -76,7 +77,7 @@ pub(crate) fn check(args: &ServeArgs) -> Result<(), Error> {
         DriveSpec::Memory(_) if args.destroy => refuse(
             "--destroy is for drive files, and there is nothing on a mem: drive: leave it out",
         ),
-        DriveSpec::Memory(spec) if spec.target == Target::Batch => pages_of_batch(args),
+        DriveSpec::Memory(spec) if spec.target == TargetKind::Batch => pages_of_batch(args),
         DriveSpec::Memory(_) | DriveSpec::File(_) => Ok(()),
         _ => refuse("--redis is for mem: drives and drive files: take one"),
     }
@@ -113,7 +114,8 @@ pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
     match &args.drive {
         DriveSpec::Memory(spec) => {
             let (config, seed) = (DriveConfig { faults, ..spec.resolve()? }, args.seed);
-            if spec.target == Target::Batch || args.pages.unwrap_or_default() == Pages::Batched {
+            if spec.target == TargetKind::Batch || args.pages.unwrap_or_default() == Pages::Batched
+            {
                 let medium = memory::medium(&config, config.spec.store.kept())?;
                 let target = batched::start(&config, new_device(&config, seed, medium.into())?)?;
                 return Serving {
@@ -134,7 +136,7 @@ pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
         DriveSpec::File(spec) => {
             let mut open = spec.open(false)?;
             open.config.faults = faults;
-            let is_batched = open.config.spec.target == Target::Batch;
+            let is_batched = open.config.spec.target == TargetKind::Batch;
             let fit = match is_batched {
                 true => pages_of_batch(args).and_then(|()| batched::refuse_layers(&open.config)),
                 false => pages_of_blocks(args, &spec.path),

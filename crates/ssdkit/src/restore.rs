@@ -21,7 +21,8 @@ use crate::drive::DriveConfig;
 use crate::drive::file::{OpenFile, file_error};
 use crate::error::Error;
 use crate::memory;
-use crate::stack::{Drive, Stack, empty_journal};
+use crate::stack::{Stack, empty_journal};
+use crate::whole::Drive;
 
 /// A recovery that took longer than this, on the wall or of drive time, is
 /// told of, in ns.
@@ -152,7 +153,7 @@ impl Restored {
 
     /// Whether anything was ever written to it.
     pub fn was_written(&self) -> bool {
-        let WriteCounters { user, absorbed, .. } = self.stack.drive().counters();
+        let WriteCounters { user, absorbed, .. } = self.stack.drive().target().counters();
         user + absorbed > 0
     }
 
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
     use crate::drive::file::FileSpec;
-    use crate::stack::Boxed;
+    use crate::whole::Boxed;
     use clap::Parser;
     use port::{BlockDone, BlockOp, BlockReq, Buffer, Ring, Status};
 
@@ -232,7 +233,7 @@ mod tests {
             let (status, at) = act(&mut drive, now, BlockOp::Read, offset);
             (now, good) = (at, good && status.is_ok());
         }
-        (drive.counters().refreshed, good)
+        (drive.target().counters().refreshed, good)
     }
 
     #[test]
@@ -272,12 +273,12 @@ mod tests {
             now = act(&mut drive, now, BlockOp::Write, i * (64 << 10)).1;
         }
         settle(&mut drive);
-        assert_eq!(drive.counters().user, 256);
+        assert_eq!(drive.target().counters().user, 256);
         drop(drive);
         for entries in [16, 0] {
             let again = open();
             assert_eq!(again.recovery.unwrap().journal.unwrap().entries, entries);
-            let counters = again.stack.drive().counters();
+            let counters = again.stack.drive().target().counters();
             assert_eq!((counters.user, counters.absorbed), (256, 0), "{counters:?}");
         }
     }

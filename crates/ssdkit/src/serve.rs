@@ -31,7 +31,8 @@ use crate::nbd::{first_of, resolve};
 use crate::redundancy::Redundancy;
 use crate::restore::{Recovery, Restored};
 use crate::slc::SlcReport;
-use crate::stack::{Boxed, Drive, Stack, refuse_layers};
+use crate::stack::{Stack, needs_blocks};
+use crate::whole::{Boxed, Drive};
 
 /// How often a drive is looked after that nobody uses.
 pub(crate) const BEAT: Duration = Duration::from_secs(10);
@@ -54,7 +55,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
             let mut open = spec.open(false)?;
             open.config.faults = faults;
             let fit = args.check_kept(open.config.spec.store);
-            let fit = fit.and_then(|()| refuse_layers(&open.config));
+            let fit = fit.and_then(|()| needs_blocks(&open.config));
             let mut open = open.if_fit(fit)?;
             if spec.copy {
                 served(args, (server, stop), Restored::copied(open)?, out)
@@ -147,7 +148,7 @@ impl Serving<'_> {
         let report = report.map_err(|e| failed(&e))?;
         drop(shared.into_port().map_err(|e| failed(&e))?);
         let drive = owner.take_back()?;
-        let (counters, injected) = (drive.counters(), drive.injected());
+        let (counters, injected) = (drive.target().counters(), drive.injected());
         let (parity, slc) = (drive.parity(), drive.slc());
         let slc = SlcReport::new(geometry, &SlcHealth::default(), &slc);
         let outlives = drive.outlives();

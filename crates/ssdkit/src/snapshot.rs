@@ -16,7 +16,7 @@ use crate::cli::SnapshotArgs;
 use crate::drive::DriveConfig;
 use crate::drive::file::{file_error, header};
 use crate::error::Error;
-use crate::stack::Ended;
+use crate::whole::Ended;
 
 /// Copies a drive file, and tells `out`.
 pub fn run(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Error> {

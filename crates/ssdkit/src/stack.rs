@@ -1,17 +1,11 @@
 //! Stacks: a drive's configuration made into layers.
 //!
-//! Where the link is decides the kind: none, above the device (an open-channel
-//! drive, its translation layer on the host), or above the target (a
-//! conventional drive). Each kind is a type of its own, so that what runs on
-//! it can be compiled for it and the hot loop has no call through a table: a
-//! [`Visitor`] is given the one that was built. A cache that is protected
-//! against power loss is above the target, and below the link of a conventional
-//! drive; that of an open-channel drive is the host's.
-//!
-//! Compiling for each kind costs minutes of building, so that is kept for who
-//! measures virtual time ([`Stack::visit`]), and for the two kinds that are
-//! measured most; all others are given a [`Boxed`] drive, which costs a call
-//! through a table for each event.
+//! Any drive is a chain of layers ([`Drive`], [`Lower`]), each over any other by
+//! a call through a table for each event. The two kinds that are measured most
+//! are types of their own, so that what runs on them can be compiled for them
+//! and their hot loop has no such call: a [`Visitor`] is given the one that was
+//! built. Compiling for each kind costs minutes of building, so that is kept for
+//! who measures virtual time ([`Stack::visit`]).
 //!
 //! A stack is over a medium in memory or in a drive file. It is built empty, or
 //! recovered from what a medium holds, and can be ended, so that its medium
@@ -20,471 +14,30 @@
 //! May fail: no memory for its tables, a profile that the target cannot work
 //! on, or a medium that cannot be read or written.
 
-use device::{Counters, Device, Link, SlcHealth};
+use device::{Device, Link, OpenChannel};
 use drivefile::CacheMode;
-use flash::{Chunk, ChunkState, Dimensions, Energy, Medium, Side};
-use nvram::{JournalError, NvRam, Protected, Started};
-use parity::ParityCounters;
-use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
+use flash::{Chunk, ChunkState, Dimensions, Medium, Side};
+use nvram::{NvRam, Protected, Started};
+use port::Time;
 use targets::pblk::Memory;
-use targets::{Pblk, PblkConfig, WriteCounters};
+use targets::{Pblk, PblkConfig};
 
 use crate::backing::{Backing, Store};
-use crate::drive::{Cache, DriveConfig, Target};
-use crate::driver::Patience;
+use crate::drive::{DriveConfig, TargetKind};
 use crate::error::Error;
-use crate::fault_rules::Injected;
-use crate::layered::Layered;
+use crate::lower::{self, Lower};
 use crate::memory;
-
-/// Completions that are taken at a time while a drive is ended.
-const DONE: usize = 64;
-
-/// A drive that was ended.
-pub struct Ended {
-    /// What it left.
-    pub medium: Backing,
-    /// Its chunks, by `Geometry::chunk_index`.
-    pub chunks: Vec<Chunk>,
-    /// When.
-    pub at: Time,
-}
-
-impl Ended {
-    /// What a drive left, if all of it is there. `closed`: its target was shut
-    /// down.
-    pub(crate) fn of(
-        medium: Backing,
-        chunks: Vec<Chunk>,
-        at: Time,
-        closed: bool,
-    ) -> Result<Self, Error> {
-        match medium.fault() {
-            Some((fault, _)) => Err(fault),
-            None if closed => Ok(Ended { medium, chunks, at }),
-            None => Err(Error::Failed(
-                "the drive could not be shut down, as too much of it is worn out or failed; \
-                 what was flushed is there"
-                    .into(),
-            )),
-        }
-    }
-}
-
-/// Something that takes block requests, and may tell what it does.
-pub trait Observed: Port<Cmd = BlockReq, Done = BlockDone> {
-    /// What its target wrote and collected; zeros where nobody tells.
-    fn counters(&self) -> WriteCounters {
-        WriteCounters::default()
-    }
-
-    /// Free chunks of all parallel units; zero where nobody tells.
-    fn free_chunks(&self) -> u64 {
-        0
-    }
-
-    /// The energy that its device has taken until `now`, where that is counted.
-    fn energy(&self, _now: Time) -> Energy {
-        Energy::default()
-    }
-}
-
-/// A whole block drive, whatever it is made of.
-pub trait Drive: Observed + Send + 'static {
-    /// Its outside.
-    fn shape(&self) -> Shape;
-    /// What its device did.
-    fn device_counters(&self) -> Counters;
-    /// A hash of target and device: equal where two runs were equal. Reads
-    /// the whole map.
-    fn state_hash(&self) -> u64;
-    /// Bytes of memory that its target's tables take.
-    fn memory(&self) -> Memory;
-    /// Takes the memory for the target's tables now.
-    fn populate(&self);
-    /// Whether its time is a clock's, so that it passes while the drive waits
-    /// for a disk ([`Device::set_on_a_clock`]).
-    fn set_on_a_clock(&mut self, on_a_clock: bool);
-    /// Looks after what nobody reads: data that have grown old are written
-    /// anew. For a drive on a clock, now and then.
-    fn tend(&mut self, now: Time);
-    /// The SLC cache of its device; zeros where it has none.
-    fn slc(&self) -> SlcHealth;
-    /// Why its medium can be written no more, if that is so, and whether that
-    /// is for want of room.
-    fn fault(&self) -> Option<(Error, bool)>;
-    /// Whether its bytes are there after the process has ended.
-    fn outlives(&self) -> bool;
-    /// What was done for the sake of parity, where it has that.
-    fn parity(&self) -> Option<ParityCounters> {
-        None
-    }
-    /// From now on the fault rules that it was made with strike.
-    fn begin_faults(&mut self) {}
-    /// How often each of them struck.
-    fn injected(&self) -> Vec<Injected> {
-        Vec::new()
-    }
-    /// Shuts it down: what is in its buffer and all it knows goes to the
-    /// medium. No request may be inside. `now` is not before anything that
-    /// happened in it. Fails when its medium does, or it does not come to
-    /// rest; what was flushed is then on the medium as after a power cut.
-    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error>;
-}
-
-/// A drive of any kind.
-pub type Boxed = Box<dyn Drive>;
-
-impl Observed for Boxed {
-    fn counters(&self) -> WriteCounters {
-        (**self).counters()
-    }
-
-    fn free_chunks(&self) -> u64 {
-        (**self).free_chunks()
-    }
-
-    fn energy(&self, now: Time) -> Energy {
-        (**self).energy(now)
-    }
-}
-
-impl Drive for Boxed {
-    fn shape(&self) -> Shape {
-        (**self).shape()
-    }
-
-    fn device_counters(&self) -> Counters {
-        (**self).device_counters()
-    }
-
-    fn state_hash(&self) -> u64 {
-        (**self).state_hash()
-    }
-
-    fn memory(&self) -> Memory {
-        (**self).memory()
-    }
-
-    fn populate(&self) {
-        (**self).populate();
-    }
-
-    fn set_on_a_clock(&mut self, on_a_clock: bool) {
-        (**self).set_on_a_clock(on_a_clock);
-    }
-
-    fn tend(&mut self, now: Time) {
-        (**self).tend(now);
-    }
-
-    fn slc(&self) -> SlcHealth {
-        (**self).slc()
-    }
-
-    fn fault(&self) -> Option<(Error, bool)> {
-        (**self).fault()
-    }
-
-    fn outlives(&self) -> bool {
-        (**self).outlives()
-    }
-
-    fn parity(&self) -> Option<ParityCounters> {
-        (**self).parity()
-    }
-
-    fn begin_faults(&mut self) {
-        (**self).begin_faults();
-    }
-
-    fn injected(&self) -> Vec<Injected> {
-        (**self).injected()
-    }
-
-    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
-        (*self).end(now)
-    }
-}
-
-/// A device, with a link before it or none.
-pub trait Below: device::OpenChannel + Send + 'static {
-    /// The device itself.
-    fn device(&self) -> &Device<Backing>;
-    /// The device itself.
-    fn device_mut(&mut self) -> &mut Device<Backing>;
-    /// The device without a link.
-    fn into_device(self) -> Device<Backing>;
-}
-
-impl Below for Device<Backing> {
-    fn device(&self) -> &Device<Backing> {
-        self
-    }
-
-    fn device_mut(&mut self) -> &mut Device<Backing> {
-        self
-    }
-
-    fn into_device(self) -> Device<Backing> {
-        self
-    }
-}
-
-impl Below for Link<Device<Backing>> {
-    fn device(&self) -> &Device<Backing> {
-        self.below()
-    }
-
-    fn device_mut(&mut self) -> &mut Device<Backing> {
-        self.below_mut()
-    }
-
-    fn into_device(self) -> Device<Backing> {
-        self.into_below()
-    }
-}
-
-impl<D: Below> Observed for Pblk<D> {
-    fn counters(&self) -> WriteCounters {
-        Pblk::counters(self)
-    }
-
-    fn free_chunks(&self) -> u64 {
-        Pblk::free_chunks(self)
-    }
-
-    fn energy(&self, now: Time) -> Energy {
-        Pblk::device(self).device().energy(now)
-    }
-}
-
-impl<D: Below> Drive for Pblk<D> {
-    fn shape(&self) -> Shape {
-        Pblk::shape(self)
-    }
-
-    fn device_counters(&self) -> Counters {
-        self.device().device().counters()
-    }
-
-    fn state_hash(&self) -> u64 {
-        Pblk::state_hash(self) ^ self.device().device().state_hash().rotate_left(32)
-    }
-
-    fn memory(&self) -> Memory {
-        Pblk::memory(self)
-    }
-
-    fn populate(&self) {
-        Pblk::populate(self);
-    }
-
-    fn fault(&self) -> Option<(Error, bool)> {
-        Pblk::device(self).device().medium().fault()
-    }
-
-    fn outlives(&self) -> bool {
-        Pblk::device(self).device().medium().outlives()
-    }
-
-    fn set_on_a_clock(&mut self, on_a_clock: bool) {
-        Pblk::device_mut(self).device_mut().set_on_a_clock(on_a_clock);
-    }
-
-    fn slc(&self) -> SlcHealth {
-        Pblk::device(self).device().slc_health()
-    }
-
-    fn tend(&mut self, now: Time) {
-        Pblk::device_mut(self).device_mut().patrol(now);
-        self.heed_notices(now);
-    }
-
-    fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
-        self.set_on_a_clock(false);
-        let (device, at, closed) = shut_down(*self, now);
-        let device = device.into_device();
-        let chunks = device.chunks().to_vec();
-        Ended::of(device.cut(), chunks, at, closed)
-    }
-}
-
-/// Shuts a target down. Gives what is below it, when that was, and whether it
-/// could be.
-pub(crate) fn shut_down<D: device::OpenChannel>(mut pblk: Pblk<D>, now: Time) -> (D, Time, bool) {
-    let mut done = Ring::new(DONE);
-    let mut patience = Patience::default();
-    let mut at = now;
-    let mut rest = |pblk: &mut Pblk<D>, until: Option<Time>| {
-        // Also what comes after the end: erases that nothing waits for.
-        while let Some(event) = pblk.next_event().filter(|&e| until.is_none_or(|u| e <= u)) {
-            at = at.max(event);
-            pblk.advance(event, &mut done);
-            done.drain().for_each(drop);
-            patience.look(event);
-        }
-    };
-    rest(&mut pblk, Some(now));
-    pblk.close(now);
-    rest(&mut pblk, None);
-    let closed = pblk.is_closed();
-    (pblk.into_device(), at, closed)
-}
-
-impl<D: Observed> Observed for Link<D> {
-    fn counters(&self) -> WriteCounters {
-        self.below().counters()
-    }
-
-    fn free_chunks(&self) -> u64 {
-        self.below().free_chunks()
-    }
-
-    fn energy(&self, now: Time) -> Energy {
-        self.below().energy(now)
-    }
-}
-
-impl<D: Drive> Drive for Link<D> {
-    fn shape(&self) -> Shape {
-        self.below().shape()
-    }
-
-    fn device_counters(&self) -> Counters {
-        self.below().device_counters()
-    }
-
-    fn state_hash(&self) -> u64 {
-        self.below().state_hash()
-    }
-
-    fn memory(&self) -> Memory {
-        self.below().memory()
-    }
-
-    fn populate(&self) {
-        self.below().populate();
-    }
-
-    fn fault(&self) -> Option<(Error, bool)> {
-        self.below().fault()
-    }
-
-    fn outlives(&self) -> bool {
-        self.below().outlives()
-    }
-
-    fn set_on_a_clock(&mut self, on_a_clock: bool) {
-        self.below_mut().set_on_a_clock(on_a_clock);
-    }
-
-    fn slc(&self) -> SlcHealth {
-        self.below().slc()
-    }
-
-    fn tend(&mut self, now: Time) {
-        self.below_mut().tend(now);
-    }
-
-    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
-        Box::new(self.into_below()).end(now)
-    }
-}
-
-impl<D: Observed> Observed for Protected<D, Store> {
-    fn counters(&self) -> WriteCounters {
-        self.below().counters()
-    }
-
-    fn free_chunks(&self) -> u64 {
-        self.below().free_chunks()
-    }
-
-    fn energy(&self, now: Time) -> Energy {
-        self.below().energy(now)
-    }
-}
-
-impl<D: Drive> Drive for Protected<D, Store> {
-    fn shape(&self) -> Shape {
-        Protected::shape(self)
-    }
-
-    fn device_counters(&self) -> Counters {
-        self.below().device_counters()
-    }
-
-    fn state_hash(&self) -> u64 {
-        self.below().state_hash()
-    }
-
-    fn memory(&self) -> Memory {
-        self.below().memory()
-    }
-
-    fn populate(&self) {
-        self.below().populate();
-    }
-
-    fn fault(&self) -> Option<(Error, bool)> {
-        let stopped = |e: &JournalError| (Error::Failed(e.to_string()), e.is_full());
-        self.below().fault().or_else(|| self.error().map(stopped))
-    }
-
-    fn outlives(&self) -> bool {
-        self.below().outlives()
-    }
-
-    fn set_on_a_clock(&mut self, on_a_clock: bool) {
-        self.below_mut().set_on_a_clock(on_a_clock);
-    }
-
-    fn slc(&self) -> SlcHealth {
-        self.below().slc()
-    }
-
-    fn tend(&mut self, now: Time) {
-        self.below_mut().tend(now);
-    }
-
-    fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
-        let mut done = Ring::new(DONE);
-        let mut patience = Patience::default();
-        let mut at = now;
-        while !self.is_idle() {
-            let Some(event) = self.next_event() else { break };
-            at = at.max(event);
-            self.advance(event, &mut done);
-            done.drain().for_each(drop);
-            patience.look(event);
-        }
-        let (below, journal) = self.into_below();
-        let ended = Box::new(below).end(at)?;
-        // All is in flash: nothing is to be written again.
-        if let Some(mut journal) = journal {
-            journal.clear().map_err(|e| Error::Failed(e.to_string()))?;
-        }
-        Ok(ended)
-    }
-}
+use crate::whole::{Boxed, Drive, Faulted};
 
 /// A drive.
+#[expect(clippy::large_enum_variant, reason = "there is one, and it is moved once")]
 pub enum Stack {
-    /// The link takes no time, so there is none.
+    /// Without other layers, and the link takes no time, so there is none.
     Plain(Pblk<Device<Backing>>),
-    /// The translation layer on the host, above the link.
-    Host(Pblk<Link<Device<Backing>>>),
     /// The translation layer in the drive, below the link.
     Device(Link<Pblk<Device<Backing>>>),
-    /// Either, with parity below the target, things that go wrong on purpose, or
-    /// both.
-    Layered(Layered),
-    /// The translation layer on the host, with a protected cache.
-    ProtectedHost(Protected<Pblk<Link<Device<Backing>>>, Store>),
-    /// Translation layer and protected cache in the drive, below the link, also
-    /// where that takes no time.
-    ProtectedDevice(Link<Protected<Pblk<Device<Backing>>, Store>>),
+    /// Of any other kind.
+    Other(Boxed),
 }
 
 /// What is done with a drive, whatever its kind.
@@ -495,10 +48,17 @@ pub trait Visitor {
     fn visit<D: Drive>(self, drive: D) -> Self::Out;
 }
 
+/// Of a drive that is there again: its chunks, by `Geometry::chunk_index`, and
+/// for how long it was off, in ns. Nothing of a new one.
+type Found<'a> = Option<(&'a [Chunk], u64)>;
+
+/// A drive, when it is ready, and what the start of its protected cache did.
+type Assembled = (Stack, Time, Option<Started>);
+
 impl Stack {
     /// Builds the drive, empty. `seed` decides what its policies draw.
     pub fn build(config: &DriveConfig, seed: u64) -> Result<Stack, Error> {
-        Stack::over(config, seed, memory::medium(config, config.spec.store.kept())?.into())
+        Stack::new(config, seed, memory::medium(config, config.spec.store.kept())?.into())
     }
 
     /// The same, with all its memory taken now: a drive whose real time is
@@ -515,8 +75,8 @@ impl Stack {
         if !medium.populate(held, own, go_on) {
             return Err(Error::Failed("stopped before anything was measured".into()));
         }
-        let stack = Stack::over(config, seed, medium.into())?;
-        stack.drive().populate();
+        let stack = Stack::new(config, seed, medium.into())?;
+        stack.drive().target().populate();
         Ok(stack)
     }
 
@@ -524,43 +84,134 @@ impl Stack {
     /// its tables take in memory.
     pub fn check(config: &DriveConfig, seed: u64) -> Result<Memory, Error> {
         // Only blocks that are written take memory, and none is.
-        let stack = Stack::over(config, seed, memory::medium(config, 0)?.into())?;
-        Ok(stack.drive().memory())
+        let stack = Stack::new(config, seed, memory::medium(config, 0)?.into())?;
+        Ok(stack.drive().target().memory())
     }
 
-    fn over(config: &DriveConfig, seed: u64, medium: Backing) -> Result<Stack, Error> {
-        refuse_layers(config)?;
-        if config.is_layered() {
-            return Ok(Stack::Layered(Layered::new(config, seed, medium)?));
-        }
-        let profile = &config.profile;
-        let device = new_device(config, seed, medium)?;
-        let target = target(config, seed);
-        let timing = profile.link;
-        if let Some(journal) = empty_journal(config)? {
-            let started = |e| Error::Failed(format!("{}: {e}", config.name));
-            if profile.side == Side::Host && !timing.is_instant() {
-                let pblk = new_target(config, Link::new(timing, device), target)?;
-                let shape = pblk.shape();
-                let drive = Protected::start(pblk, shape, journal, Time::ZERO);
-                return Ok(Stack::ProtectedHost(drive.map_err(started)?.0));
-            }
-            let pblk = new_target(config, device, target)?;
-            let shape = pblk.shape();
-            let drive = Protected::start(pblk, shape, journal, Time::ZERO);
-            return Ok(Stack::ProtectedDevice(Link::new(timing, drive.map_err(started)?.0)));
-        }
-        Ok(match profile.side {
-            _ if timing.is_instant() => Stack::Plain(new_target(config, device, target)?),
-            Side::Host => Stack::Host(new_target(config, Link::new(timing, device), target)?),
-            Side::Device => Stack::Device(Link::new(timing, new_target(config, device, target)?)),
-        })
+    fn new(config: &DriveConfig, seed: u64, medium: Backing) -> Result<Stack, Error> {
+        Ok(assemble(config, seed, medium, None, empty_journal(config)?)?.0)
     }
+
+    /// The drive that a medium holds, as it was left: ended, or cut, `away` ns
+    /// ago, by which its data are older. `chunks` by `Geometry::chunk_index`.
+    /// It has a protected cache where there is a
+    /// `journal`. Gives the time at which it is ready, which recovery began at
+    /// zero, and what the start of the protected cache did.
+    pub fn recover(
+        config: &DriveConfig,
+        seed: u64,
+        medium: Backing,
+        chunks: &[Chunk],
+        away: u64,
+        journal: Option<Store>,
+    ) -> Result<Assembled, Error> {
+        assemble(config, seed, medium, Some((chunks, away)), journal)
+    }
+
+    /// The drive, to be looked at.
+    pub fn drive(&self) -> &dyn Drive {
+        match self {
+            Stack::Plain(drive) => drive,
+            Stack::Device(drive) => drive,
+            Stack::Other(drive) => drive,
+        }
+    }
+
+    /// The drive, of any kind.
+    pub fn boxed(self) -> Boxed {
+        match self {
+            Stack::Plain(drive) => Box::new(drive),
+            Stack::Device(drive) => Box::new(drive),
+            Stack::Other(drive) => drive,
+        }
+    }
+
+    /// Gives the drive to `visitor`, which is compiled for the plain kinds.
+    pub fn visit<V: Visitor>(self, visitor: V) -> V::Out {
+        match self {
+            Stack::Plain(drive) => visitor.visit(drive),
+            Stack::Device(drive) => visitor.visit(drive),
+            Stack::Other(drive) => visitor.visit(drive),
+        }
+    }
+}
+
+/// Puts a drive together over a medium that holds what was found, or nothing.
+fn assemble(
+    config: &DriveConfig,
+    seed: u64,
+    medium: Backing,
+    found: Found<'_>,
+    journal: Option<Store>,
+) -> Result<Assembled, Error> {
+    needs_blocks(config)?;
+    let medium = match config.faults.medium()[..] {
+        [] => medium,
+        _ => medium.damaged(&config.geometry, found.map_or(&[], |(chunks, _)| chunks))?,
+    };
+    let device = match found {
+        Some((chunks, away)) => old_device(config, seed, medium, chunks, away)?,
+        None => new_device(config, seed, medium)?,
+    };
+    let (link, is_found) = (config.profile.link, found.is_some());
+    let is_inside = config.profile.side == Side::Device && !link.is_instant();
+    let is_plain = config.spec.parity == 0 && config.faults.is_empty() && journal.is_none();
+    if is_plain && (is_inside || link.is_instant()) {
+        let (pblk, at) = start(config, seed, device, is_found)?;
+        let stack = match is_inside {
+            true => Stack::Device(Link::new(link, pblk)),
+            false => Stack::Plain(pblk),
+        };
+        return Ok((stack, at, None));
+    }
+    let (pblk, mut at) = start(config, seed, lower::before(config, device)?, is_found)?;
+    let (mut drive, mut started): (Boxed, _) = (Box::new(pblk), None);
+    if let Some(journal) = journal {
+        let (protected, did) = protect(config, drive, journal, at)?;
+        (drive, at, started) = (protected, did.ready, Some(did));
+    }
+    if is_inside {
+        drive = Box::new(Link::new(link, drive));
+    }
+    if !config.faults.is_empty() {
+        drive = Box::new(Faulted::new(drive, config.faults.clone()));
+    }
+    Ok((Stack::Other(drive), at, started))
+}
+
+/// The target on what is below it: new, or recovered from what that holds.
+fn start<D: Lower>(
+    config: &DriveConfig,
+    seed: u64,
+    lower: D,
+    is_found: bool,
+) -> Result<(Pblk<D>, Time), Error> {
+    let set_up = target(config, seed);
+    if !is_found {
+        return Ok((new_target(config, lower, set_up)?, Time::ZERO));
+    }
+    let failed = |source| Error::Recovery { name: config.name.clone(), source };
+    Pblk::recover(lower, set_up, Time::ZERO).map_err(failed)
+}
+
+/// Puts a protected cache above a drive. What its journal writes again the host
+/// had asked for once.
+fn protect(
+    config: &DriveConfig,
+    drive: Boxed,
+    journal: Store,
+    at: Time,
+) -> Result<(Boxed, Started), Error> {
+    let (shape, before) = (drive.shape(), drive.target().counters());
+    let started = |e| Error::Failed(format!("{}: {e}", config.name));
+    let (mut drive, did) = Protected::start(drive, shape, journal, at).map_err(started)?;
+    drive.target_mut().count_as_own(before);
+    Ok((Box::new(drive), did))
 }
 
 /// A target on a new drive. Refused where so many chunks are bad from the
 /// factory that nothing could ever be written.
-pub(crate) fn new_target<D: device::OpenChannel>(
+pub(crate) fn new_target<D: OpenChannel>(
     config: &DriveConfig,
     device: D,
     target: PblkConfig,
@@ -585,19 +236,6 @@ pub(crate) fn new_target<D: device::OpenChannel>(
     )))
 }
 
-/// A target with a protected cache, whose journal is written again: the host had
-/// asked for that once.
-fn again<D: Below>(
-    pblk: Pblk<D>,
-    journal: Store,
-    at: Time,
-) -> Result<(Protected<Pblk<D>, Store>, Started), JournalError> {
-    let (shape, before) = (pblk.shape(), pblk.counters());
-    let (mut drive, did) = Protected::start(pblk, shape, journal, at)?;
-    drive.below_mut().count_as_own(before);
-    Ok((drive, did))
-}
-
 /// The journal of a drive in memory with a protected cache, empty.
 pub(crate) fn empty_journal(config: &DriveConfig) -> Result<Option<Store>, Error> {
     let CacheMode::Protected { journal } = config.cache_mode() else { return Ok(None) };
@@ -606,22 +244,15 @@ pub(crate) fn empty_journal(config: &DriveConfig) -> Result<Option<Store>, Error
     Ok(Some(Box::new(store)))
 }
 
-/// A drive with batched writes has no blocks; and layers that most drives have
-/// not are not for those with a protected cache.
-pub(crate) fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
-    if config.spec.target == Target::Batch {
-        return Err(Error::Usage(format!(
-            "{}: a drive with batched writes (target=batch) has pages and no blocks: take one \
-             with target=pblk, or serve it with --redis",
-            config.name
-        )));
-    }
-    if config.spec.cache == Cache::Volatile || !config.is_layered() {
+/// A drive with batched writes has no blocks.
+pub(crate) fn needs_blocks(config: &DriveConfig) -> Result<(), Error> {
+    if config.spec.target != TargetKind::Batch {
         return Ok(());
     }
-    let what = if config.faults.is_empty() { "parity" } else { "--fault" };
     Err(Error::Usage(format!(
-        "{what} is not for a drive with a protected cache: take one whose cache is volatile"
+        "{}: a drive with batched writes (target=batch) has pages and no blocks: take one \
+         with target=pblk, or serve it with --redis",
+        config.name
     )))
 }
 
@@ -640,13 +271,13 @@ pub(crate) fn new_device<M: Medium>(
 
 /// The device that a medium holds, as it was left `away` ns ago. `chunks` by
 /// `Geometry::chunk_index`.
-pub(crate) fn old_device<M: Medium>(
+pub(crate) fn old_device(
     config: &DriveConfig,
     seed: u64,
-    medium: M,
+    medium: Backing,
     chunks: &[Chunk],
     away: u64,
-) -> Result<Device<M>, Error> {
+) -> Result<Device<Backing>, Error> {
     memory::ask(config)?;
     let (geometry, profile) = (&config.geometry, &config.profile);
     let (timing, reliability) = (&profile.timing, &profile.reliability);
@@ -667,109 +298,13 @@ pub(crate) fn target(config: &DriveConfig, seed: u64) -> PblkConfig {
     }
 }
 
-impl Stack {
-    /// The drive that a medium holds, as it was left: ended, or cut, `away` ns
-    /// ago, by which its data are older. `chunks` by `Geometry::chunk_index`.
-    /// It has a protected cache where there is a
-    /// `journal`. Gives the time at which it is ready, which recovery began at
-    /// zero, and what the start of the protected cache did.
-    pub fn recover(
-        config: &DriveConfig,
-        seed: u64,
-        medium: Backing,
-        chunks: &[Chunk],
-        away: u64,
-        journal: Option<Store>,
-    ) -> Result<(Stack, Time, Option<Started>), Error> {
-        refuse_layers(config)?;
-        if config.is_layered() {
-            let (drive, at) = Layered::recover(config, seed, medium, chunks, away)?;
-            return Ok((Stack::Layered(drive), at, None));
-        }
-        let device = old_device(config, seed, medium, chunks, away)?;
-        let target = target(config, seed);
-        let timing = config.profile.link;
-        let failed = |source| Error::Recovery { name: config.name.clone(), source };
-        if let Some(journal) = journal {
-            return Stack::recover_protected(config, seed, device, journal);
-        }
-        let (stack, at) = match config.profile.side {
-            _ if timing.is_instant() => {
-                let (pblk, at) = Pblk::recover(device, target, Time::ZERO).map_err(failed)?;
-                (Stack::Plain(pblk), at)
-            }
-            Side::Host => {
-                let device = Link::new(timing, device);
-                let (pblk, at) = Pblk::recover(device, target, Time::ZERO).map_err(failed)?;
-                (Stack::Host(pblk), at)
-            }
-            Side::Device => {
-                let (pblk, at) = Pblk::recover(device, target, Time::ZERO).map_err(failed)?;
-                (Stack::Device(Link::new(timing, pblk)), at)
-            }
-        };
-        Ok((stack, at, None))
-    }
-
-    /// The same with a protected cache, whose journal is written again.
-    fn recover_protected(
-        config: &DriveConfig,
-        seed: u64,
-        device: Device<Backing>,
-        journal: Store,
-    ) -> Result<(Stack, Time, Option<Started>), Error> {
-        let (target, timing) = (target(config, seed), config.profile.link);
-        let failed = |source| Error::Recovery { name: config.name.clone(), source };
-        let started = |e| Error::Failed(format!("{}: {e}", config.name));
-        if config.profile.side == Side::Host && !timing.is_instant() {
-            let device = Link::new(timing, device);
-            let (pblk, at) = Pblk::recover(device, target, Time::ZERO).map_err(failed)?;
-            let (drive, did) = again(pblk, journal, at).map_err(started)?;
-            return Ok((Stack::ProtectedHost(drive), did.ready, Some(did)));
-        }
-        let (pblk, at) = Pblk::recover(device, target, Time::ZERO).map_err(failed)?;
-        let (drive, did) = again(pblk, journal, at).map_err(started)?;
-        Ok((Stack::ProtectedDevice(Link::new(timing, drive)), did.ready, Some(did)))
-    }
-
-    /// The drive, to be looked at.
-    pub fn drive(&self) -> &dyn Drive {
-        match self {
-            Stack::Plain(drive) => drive,
-            Stack::Host(drive) => drive,
-            Stack::Device(drive) => drive,
-            Stack::Layered(drive) => drive,
-            Stack::ProtectedHost(drive) => drive,
-            Stack::ProtectedDevice(drive) => drive,
-        }
-    }
-
-    /// The drive, of any kind.
-    pub fn boxed(self) -> Boxed {
-        match self {
-            Stack::Plain(drive) => Box::new(drive),
-            Stack::Host(drive) => Box::new(drive),
-            Stack::Device(drive) => Box::new(drive),
-            Stack::Layered(drive) => Box::new(drive),
-            Stack::ProtectedHost(drive) => Box::new(drive),
-            Stack::ProtectedDevice(drive) => Box::new(drive),
-        }
-    }
-
-    /// Gives the drive to `visitor`, which is compiled for the plain kinds.
-    pub fn visit<V: Visitor>(self, visitor: V) -> V::Out {
-        match self {
-            Stack::Plain(drive) => visitor.visit(drive),
-            Stack::Device(drive) => visitor.visit(drive),
-            other => visitor.visit(other.boxed()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::drive::DriveSpec;
+    use crate::fault_rules::FaultArgs;
+    use crate::whole::Ended;
+    use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring};
 
     fn build(name: &str) -> Stack {
         let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
@@ -777,13 +312,12 @@ mod tests {
     }
 
     #[test]
-    fn link_side_and_cache_decide_the_kind() {
+    fn most_kinds_are_of_the_third() {
         assert!(matches!(build("mem:null,size=64M"), Stack::Plain(_)));
         assert!(matches!(build("mem:znand,size=64M"), Stack::Device(_)));
-        assert!(matches!(build("mem:znand,size=64M,side=host"), Stack::Host(_)));
-        let protected = |rest: &str| build(&format!("mem:znand,size=64M,cache=protected{rest}"));
-        assert!(matches!(protected(""), Stack::ProtectedDevice(_)));
-        assert!(matches!(protected(",side=host"), Stack::ProtectedHost(_)));
+        for rest in ["side=host", "cache=protected", "side=host,cache=protected"] {
+            assert!(matches!(build(&format!("mem:znand,size=64M,{rest}")), Stack::Other(_)));
+        }
     }
 
     #[test]
@@ -791,7 +325,7 @@ mod tests {
         let of = |rest: &str| {
             let stack = build(&format!("mem:znand,size=64M,store=checksum{rest}"));
             let drive = stack.drive();
-            (drive.shape().bytes, drive.shape().kept, drive.free_chunks())
+            (drive.shape().bytes, drive.shape().kept, drive.target().free_chunks())
         };
         let (bytes, kept, free) = of("");
         assert_eq!((bytes, kept), (64 << 20, 8));
@@ -799,5 +333,77 @@ mod tests {
         assert_eq!(of(",side=host"), of(""));
         assert_eq!(of(",cache=protected"), of(""));
         assert_eq!(of(",link_latency=0ns,link_rate=none,controller=0ns"), of(""));
+    }
+
+    /// One request at `now`; gives what came of it, and when.
+    fn act(drive: &mut Boxed, now: Time, op: BlockOp, offset: u64, byte: u8) -> (BlockDone, Time) {
+        let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
+        let len = if op == BlockOp::Flush { 0 } else { PIECE };
+        let mut buffer = Buffer::zeroed(len as usize).unwrap();
+        buffer.bytes_mut().fill(byte);
+        cmds.put(|| BlockReq { id: 0, op, fua: false, offset, len, buffer });
+        drive.submit(now, &mut cmds);
+        loop {
+            let at = drive.next_event().expect("it is inside");
+            drive.advance(at, &mut done);
+            if let Some(done) = done.pop() {
+                return (done, at);
+            }
+        }
+    }
+
+    const PIECE: u64 = 16 << 10;
+
+    /// A drive with these rules is written, ended and found again, and all is
+    /// there. Gives how often each rule struck.
+    fn lives(name: &str, rules: &[&str]) -> Vec<u64> {
+        let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
+        let mut config = spec.resolve().unwrap_or_else(|e| panic!("{name}: {e}"));
+        let rules = rules.iter().map(|rule| rule.to_string()).collect();
+        config.faults = FaultArgs { rules, file: None }.read(1).unwrap();
+        let mut drive = Stack::build(&config, 1).unwrap_or_else(|e| panic!("{name}: {e}")).boxed();
+        drive.begin_faults();
+        let (mut now, pieces) = (Time::ZERO, 40);
+        for i in 0..pieces {
+            now = act(&mut drive, now, BlockOp::Write, i * PIECE, i as u8 + 1).1;
+        }
+        now = act(&mut drive, now, BlockOp::Flush, 0, 0).1;
+        now = act(&mut drive, now, BlockOp::Read, 0, 0).1;
+        let struck = drive.injected().iter().map(|one| one.times).collect();
+        let Ended { medium, chunks, .. } = drive.end(now).unwrap();
+        let journal = empty_journal(&config).unwrap();
+        let (stack, at, _) = Stack::recover(&config, 1, medium, &chunks, 0, journal).unwrap();
+        let (mut drive, mut now) = (stack.boxed(), at);
+        for i in 0..pieces {
+            let (done, at) = act(&mut drive, now, BlockOp::Read, i * PIECE, 0);
+            assert!(done.status.is_ok(), "{name}: {:?}", done.status);
+            assert!(done.buffer.bytes().iter().all(|&b| b == i as u8 + 1), "{name}: piece {i}");
+            now = at;
+        }
+        struck
+    }
+
+    #[test]
+    fn any_layers_go_together() {
+        for side in ["host", "device"] {
+            for cache in ["volatile", "protected"] {
+                for parity in ["", ",parity=4"] {
+                    for rules in [
+                        &[][..],
+                        &[
+                            "above:read,delay=1ms",
+                            "below:write,delay=1us",
+                            "medium:slow,probability=1",
+                        ],
+                    ] {
+                        let name = format!(
+                            "mem:tlc,size=16M,groups=2,pus=2,pages=16,side={side},cache={cache}{parity}"
+                        );
+                        let struck = lives(&name, rules);
+                        assert!(struck.iter().all(|&times| times > 0), "{name}: {struck:?}");
+                    }
+                }
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A path of another name that leads to a drive file is one, too:
 //! [`DriveSpec::found`] looks. The drive file's header says what drive it is:
-//! the profile, and [`Target::text`](DriveConfig), drawn in `docs/formats.md`.
+//! the profile, and [`TargetKind::text`](DriveConfig), drawn in `docs/formats.md`.
 //!
 //! Guarantees: what [`header`] says [`DriveConfig`] reads back; a text of a
 //! later version, with an unknown key, or that contradicts the geometry is
@@ -20,8 +20,8 @@ use port::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Cache, DriveConfig, DriveError, DriveSpec, MemorySpec, StorageSpec, Store, Target, above, flag,
-    pairs, victim_from_name, victim_name,
+    Cache, DriveConfig, DriveError, DriveSpec, MemorySpec, StorageSpec, Store, TargetKind, above,
+    flag, pairs, victim_from_name, victim_name,
 };
 use crate::error::Error;
 use crate::fault_rules::Rules;
@@ -253,7 +253,8 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
     let profile = Profile::from_toml(&header.profile, path).map_err(|e| wrong(&e))?;
     profile.check().map_err(|e| wrong(&e))?;
     let store = Store::from_name(&text.store).ok_or_else(|| wrong(&"its store is unknown"))?;
-    let target = Target::from_name(&text.target).ok_or_else(|| wrong(&"its target is unknown"))?;
+    let target =
+        TargetKind::from_name(&text.target).ok_or_else(|| wrong(&"its target is unknown"))?;
     let victim = victim_from_name(&text.victim).ok_or_else(|| wrong(&"its victim is unknown"))?;
     let all = header.geometry.dimensions();
     let data = Dimensions { chunks: text.data_chunks, ..all };

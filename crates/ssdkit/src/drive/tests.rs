@@ -274,7 +274,7 @@ fn specs() -> impl Strategy<Value = MemorySpec> {
             profile: profile.into(),
             size: blocks.map(|b| b * BLOCK_BYTES),
             store,
-            target: Target::Pblk,
+            target: TargetKind::Pblk,
             victim,
             parity,
             cache,

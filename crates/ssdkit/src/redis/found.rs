@@ -7,7 +7,7 @@ use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, Ring, Time};
 
 use crate::driver::Patience;
 use crate::error::Error;
-use crate::stack::Drive;
+use crate::whole::Drive;
 
 /// Which store of pages is on a drive, by its head; `None` where there is
 /// nothing, something else, or a store whose head is damaged. Looks from the

@@ -8,7 +8,8 @@ use targets::WriteCounters;
 use super::*;
 use crate::drive::DriveSpec;
 use crate::driver::Virtual;
-use crate::stack::{Drive, Stack};
+use crate::stack::Stack;
+use crate::whole::Drive;
 
 /// What a drive does from some moment on.
 #[derive(Clone, Copy, PartialEq)]

@@ -11,7 +11,7 @@ use port::{BlockDone, BlockReq, Ring, Time};
 
 use crate::driver::Driver;
 use crate::error::Error;
-use crate::stack::Drive;
+use crate::whole::Drive;
 
 /// The device thread never sleeps once it has had work.
 const LINGER: u64 = u64::MAX;

@@ -4,7 +4,8 @@
 use device::realtime::RealTime;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Ring, Time};
 use ssdkit::DriveSpec;
-use ssdkit::stack::{Drive, Stack, Visitor};
+use ssdkit::stack::{Stack, Visitor};
+use ssdkit::whole::Drive;
 use workload::{Access, Generator, Pattern};
 
 const IOS: usize = 3000;

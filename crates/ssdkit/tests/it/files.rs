@@ -321,11 +321,6 @@ fn what_cannot_be_made_is_refused() {
         ("info mem:nand", 2, "there is no profile"),
         ("serve ssd:full --nbd sock", 2, "not a drive file"),
         ("bench ssd:nothing --rw read", 2, "no such file"),
-        (
-            "bench mem:ref,size=16M,cache=protected --rw write --fault write,status=0x281",
-            2,
-            "a drive with a protected cache",
-        ),
         ("bench null: --rw read --snapshot b", 2, "--snapshot saves"),
         ("bench mem:ref,size=16M --rw read --snapshot full", 2, "exists already"),
     ] {

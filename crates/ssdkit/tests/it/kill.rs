@@ -413,8 +413,10 @@ fn what_was_flushed_survives_kills_with_parity() {
     let kills = number("SSDKIT_KILLS", 12) as u32;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let seed = number("SSDKIT_SEED", now.unwrap().as_nanos() as u64);
-    let kind = ["--profile", "znand", "groups=2", "pus=2", "planes=1", "pages=64", "parity=4"];
-    kill(&kind, kills / 2, seed);
+    for cache in ["volatile", "protected"] {
+        let kind = ["--cache", cache, "--profile", "znand", "groups=2", "pus=2", "planes=1"];
+        kill(&[&kind[..], &["pages=64", "parity=4"]].concat(), kills / 2, seed);
+    }
 }
 
 #[test]
