@@ -10,8 +10,8 @@ use ssdkit::driver::{Real, Virtual};
 use ssdkit::load::{Load, Pace};
 use ssdkit::runner::{Plan, Runner, Until};
 use ssdkit::stack::{Stack, Visitor};
-use ssdkit::whole::Drive;
 use ssdkit::watch::Watch;
+use ssdkit::whole::Drive;
 use workload::Pattern;
 
 /// Requests in an iteration: what criterion counts as one.

@@ -11,8 +11,8 @@ use ssdkit::driver::{Driver, Virtual};
 use ssdkit::load::{Load, Pace};
 use ssdkit::runner::{Plan, Runner, Until};
 use ssdkit::stack::{Stack, Visitor};
-use ssdkit::whole::Drive;
 use ssdkit::watch::Watch;
+use ssdkit::whole::Drive;
 use workload::Pattern;
 
 /// Requests in an iteration: what criterion counts as one.

@@ -79,6 +79,11 @@ fn wrong(block: Option<u64>, words: impl Into<String>) -> Violation {
     Violation { block, words: words.into() }
 }
 
+/// Whether a batch that failed so is not there, whatever happens.
+fn changes_nothing(status: Status) -> bool {
+    matches!(status, Status::READ_ONLY | Status::UNRECOVERED_READ | Status::CAPACITY_EXCEEDED)
+}
+
 fn is_done(status: Status) -> bool {
     status.is_ok() || status == Status::HIGH_ECC
 }
@@ -288,7 +293,15 @@ impl World {
             self.counts.struck.delays += target.below().delays();
         }
         while self.queue.pop().is_some() {}
-        while self.done.pop().is_some() {}
+        // Answers that nobody sees any more: a batch that was refused is not there,
+        // though those behind it may be.
+        while let Some(done) = self.done.pop() {
+            if let Some(Open::Batch(batch)) = self.open[done.id as usize]
+                && changes_nothing(done.status)
+            {
+                self.model.drop_batch(batch);
+            }
+        }
     }
 
     fn count_flash(&mut self) {
@@ -448,16 +461,13 @@ impl World {
     }
 
     fn batch_failed(&mut self, batch: u64, status: Status) -> Result<(), Violation> {
+        if changes_nothing(status) {
+            self.model.drop_batch(batch);
+        }
         let allowed = match status {
-            // It changes nothing.
-            Status::READ_ONLY | Status::UNRECOVERED_READ | Status::CAPACITY_EXCEEDED => {
-                self.model.drop_batch(batch);
-                match status {
-                    Status::READ_ONLY => self.may_end(),
-                    Status::UNRECOVERED_READ => self.model.is_own_struck(),
-                    _ => self.has_no_room(),
-                }
-            }
+            Status::READ_ONLY => self.may_end(),
+            Status::UNRECOVERED_READ => self.model.is_own_struck(),
+            Status::CAPACITY_EXCEEDED => self.has_no_room(),
             // It may be there after a cut, but nothing that came after it.
             Status::WRITE_FAULT => self.may_end(),
             _ => false,

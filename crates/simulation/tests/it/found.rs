@@ -47,3 +47,10 @@ fn a_row_of_the_log_with_others_behind_it_is_not_torn() {
     goes_well_over(1_075_678, Over::Batches);
     goes_well_over(1_102_837, Over::Batches);
 }
+
+/// A batch was refused for want of room, the one behind it was not, and the cut
+/// took both answers.
+#[test]
+fn a_refusal_that_nobody_saw_is_one() {
+    goes_well_over(9_016_327, Over::Batches);
+}
