@@ -3,10 +3,11 @@
 //! Guarantees: memory is bounded for any length of run. At [`MAX_ROWS`] rows
 //! each two neighbours become one and rows are twice as long from then on.
 //! Percentiles of joined rows come from their joined histograms, never from
-//! averages; so do those of cores that ran at the same time. Every I/O is in the
-//! row in whose seconds it completed. Recording costs one comparison more than a histogram; memory is
-//! taken only at the end of a row (8 bytes for each distinct latency bucket).
-//! Nothing here fails.
+//! averages; so do those of cores that ran at the same time, whose
+//! rows are laid over each other from where each began. Every I/O is in the row in
+//! whose seconds it completed; a run that takes no time has no rows. Recording
+//! costs one comparison more than a histogram; memory is taken only at the end of a
+//! row (8 bytes for each distinct latency bucket). Nothing here fails.
 
 use serde::Serialize;
 
@@ -127,6 +128,7 @@ pub struct Series {
     open: Histogram,
     open_start: u64,
     width: u64,
+    start: u64,
     start_gauges: Gauges,
 }
 
@@ -139,6 +141,7 @@ impl Series {
             open: Histogram::new(),
             open_start: start_ns,
             width: ROW_NS,
+            start: start_ns,
             start_gauges: gauges,
         }
     }
@@ -168,7 +171,8 @@ impl Series {
             last.latency = last.latency.merge(&self.open.pack());
             last.end = gauges;
         }
-        Finished { closed: self.closed, width: self.width, start_gauges: self.start_gauges }
+        let Series { closed, width, start, start_gauges, .. } = self;
+        Finished { closed, width, start, start_gauges }
     }
 
     /// Closes all rows that end at or before `at_ns`. What the drive counted
@@ -208,18 +212,28 @@ fn halve(closed: &mut Vec<Closed>) {
 pub struct Finished {
     closed: Vec<Closed>,
     width: u64,
+    start: u64,
     start_gauges: Gauges,
 }
 
 impl Finished {
-    /// Adds what another core did at the same time. Both began together.
+    /// Adds what another core did at the same time. Of one that began later the last
+    /// row is longer by that, so that it ends when it did.
     pub fn merge(&mut self, mut other: Finished) {
+        if other.closed.is_empty() {
+            return;
+        }
         if self.closed.is_empty() {
             *self = other;
             return;
         }
         let width = self.width.max(other.width);
+        let start = self.start.min(other.start);
         for one in [&mut *self, &mut other] {
+            if let Some(last) = one.closed.last_mut() {
+                last.ns += one.start - start;
+            }
+            one.start = start;
             while one.width < width {
                 halve(&mut one.closed);
                 one.width *= 2;
@@ -350,6 +364,16 @@ mod tests {
         let rows = both.clone().rows(S / 10);
         let shown: Vec<_> = rows.iter().map(|r| (r.seconds, r.ios, r.p50, r.p999)).collect();
         assert_eq!(shown, [(1.0, 12, Some(20), Some(30)), (1.05, 8, Some(30), Some(30))]);
+        // One that was stopped before it counted.
+        both.merge(Finished::default());
+        assert_eq!(both.clone().rows(S / 10).len(), rows.len());
+        // One that began later.
+        let mut late = Series::new(S / 4, gauges(0, 0));
+        late.record(2 * S, 50, || gauges(1, 1));
+        let mut all = both.clone();
+        all.merge(late.finish(2 * S + S / 2, gauges(1, 1)));
+        let rows = all.rows(0);
+        assert_eq!(rows.iter().map(|r| r.seconds).sum::<f64>(), 2.5, "{rows:?}");
         // One that went on for so long that its rows are twice as long.
         both.merge(core(40, MAX_ROWS as u64 * S));
         let rows = both.rows(0);

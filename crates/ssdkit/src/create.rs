@@ -24,7 +24,9 @@ use crate::stack::{Stack, new_device};
 
 /// Makes the drive, and tells `out` what it is.
 pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
-    check_name(&args.file)?;
+    if !(args.force && is_drive_file(&args.file)) {
+        check_name(&args.file)?;
+    }
     let config = spec(args)?.resolve()?;
     // What no target can work on is no drive.
     match config.spec.target {

@@ -192,7 +192,11 @@ impl Rules {
 
 /// The rule `part`, which begins `before` characters into `text`.
 fn placed(text: &str, part: &str, before: usize, place: &str) -> Result<Placed, Error> {
-    let quoted: String = text.trim_end().chars().take(LONGEST).collect();
+    let mut quoted = text.trim_end().to_string();
+    if quoted.chars().nth(LONGEST).is_some() {
+        let rule: String = part.trim().chars().take(LONGEST).collect();
+        quoted = format!("…{rule}…");
+    }
     let wrong = |at: usize, what: &dyn fmt::Display| {
         Error::Usage(format!("{place}, {quoted:?}: at character {at}, {what}; {EXAMPLE}"))
     };
@@ -304,6 +308,9 @@ mod tests {
             assert!(words.contains(says) && words.contains(EXAMPLE), "{text}: {words}");
             assert_eq!(error.exit_code(), 2);
         }
+        let many = format!("{}wriet", "below:read,every=3;".repeat(40));
+        let words = read(&[&many]).unwrap_err().to_string();
+        assert!(words.contains("…wriet…") && words.contains("at character 761"), "{words}");
         assert!(read(&[" ; "]).unwrap_err().to_string().contains("no fault rule"));
     }
 

@@ -24,6 +24,7 @@ use crate::drive::file::{OpenFile, cache_name, file_error};
 use crate::drive::{DriveConfig, DriveSpec, FileSpec, TargetKind};
 use crate::error::Error;
 use crate::lower::{self, Lower};
+use crate::say::harmless;
 use crate::slc::SlcReport;
 use crate::stack::{Stack, target};
 
@@ -312,7 +313,7 @@ impl Info {
     fn to_text(&self) -> String {
         let mut out = String::new();
         let mut line = |label: &str, text: String| {
-            let _ = writeln!(out, "{label:<12}{text}");
+            let _ = writeln!(out, "{label:<12}{}", harmless(&text));
         };
         let (config, binary) = (&self.config, units::size_binary);
         let raw = config.geometry.blocks() * BLOCK_BYTES;

@@ -18,6 +18,7 @@ use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Status, Time};
 use targets::WriteCounters;
 
 use crate::error::Error;
+use crate::say::say;
 use crate::whole::{Boxed, Drive, Observed};
 
 /// Numbers that a drive's counters are.
@@ -110,7 +111,7 @@ impl Lent {
             }
             if !self.told {
                 self.told = true;
-                eprintln!("ssdkit: {why}; the drive can only be read until it is opened again");
+                say(format!("{why}; the drive can only be read until it is opened again"));
             }
         }
     }

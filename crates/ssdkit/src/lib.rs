@@ -40,6 +40,7 @@ pub mod redis;
 pub mod redundancy;
 pub mod restore;
 pub mod runner;
+pub mod say;
 pub mod serve;
 pub mod slc;
 pub mod snapshot;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use ssdkit::cli::{Cli, Command, fio};
+use ssdkit::say::say;
 use ssdkit::{Error, bench, create, info, job, profiles, serve, snapshot, study, trace};
 
 fn main() -> ExitCode {
@@ -18,7 +19,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ssdkit: {}", harmless(&error.to_string()));
+            say(&error);
             ExitCode::from(error.exit_code())
         }
     }
@@ -30,24 +31,6 @@ fn told(error: &clap::Error) -> ExitCode {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         _ => ExitCode::from(error.exit_code() as u8),
     }
-}
-
-/// The longest line of an error, in characters.
-const LINE: usize = 1000;
-
-/// What an error quotes may come from a file: it shall neither steer the terminal
-/// nor fill it.
-fn harmless(text: &str) -> String {
-    let line = |line: &str| {
-        let escaped =
-            |c: char| if c.is_control() { c.escape_default().collect() } else { c.to_string() };
-        let mut shown: String = line.chars().take(LINE).map(escaped).collect();
-        if line.chars().nth(LINE).is_some() {
-            shown.push('…');
-        }
-        shown
-    };
-    text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// A write past the limit of a file's size (`ulimit -f`) is an error, as on a

@@ -18,6 +18,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::drive::DriveConfig;
 use crate::error::Error;
+use crate::say::say;
 
 /// What a drive takes of memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +95,7 @@ pub fn ask_written(config: &DriveConfig) -> Result<(), Error> {
 /// written, which may never be.
 pub fn tell(config: &DriveConfig) {
     if let Err(e) = ask_written(config) {
-        eprintln!("ssdkit: {e}");
+        say(e);
     }
 }
 

@@ -44,6 +44,7 @@ use crate::lent::Lent;
 use crate::memory;
 use crate::nbd::{first_of, resolve};
 use crate::restore::{Recovery, Restored};
+use crate::say::say;
 use crate::serve::{limits, watched};
 use crate::stack::{Stack, new_device, old_device};
 use crate::whole::{Boxed, Drive};
@@ -299,7 +300,7 @@ impl Serving<'_> {
             ListenAddr::Tcp(at) => at.to_string(),
         };
         if let Some(recovery) = recovery.filter(Recovery::took_long) {
-            eprintln!("ssdkit: recovered {recovery}");
+            say(format!("recovered {recovery}"));
         }
         if args.json {
             let mut json = json!({

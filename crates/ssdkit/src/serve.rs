@@ -30,6 +30,7 @@ use crate::memory;
 use crate::nbd::{first_of, resolve};
 use crate::redundancy::Redundancy;
 use crate::restore::{Recovery, Restored};
+use crate::say::say;
 use crate::slc::SlcReport;
 use crate::stack::{Stack, needs_blocks};
 use crate::whole::{Boxed, Drive};
@@ -82,7 +83,7 @@ pub(crate) fn limits(args: &ServeArgs) -> Limits {
     // Refused, fewer clients find room, who are told.
     let _ = rustix::process::setrlimit(Resource::Nofile, most);
     let memory = args.client_memory.unwrap_or(Limits::default().memory);
-    Limits { memory, warn: |text| eprintln!("ssdkit: {text}"), ..Limits::default() }
+    Limits { memory, warn: |text| say(text), ..Limits::default() }
 }
 
 /// Serves a drive.
@@ -95,7 +96,7 @@ fn served(
     let ready = drive.ready();
     if let Some(recovery) = drive.recovery {
         if recovery.took_long() {
-            eprintln!("ssdkit: recovered {recovery}");
+            say(format!("recovered {recovery}"));
         }
         // Not ready before a drive of this kind would be.
         std::thread::sleep(Duration::from_nanos(ready.0).saturating_sub(recovery.wall));

@@ -359,6 +359,12 @@ impl<'a> Membership<'a> {
         }
     }
 
+    /// It does not wait any more.
+    pub fn leave(&mut self) {
+        let budget = self.budget;
+        self.leave_line(&mut budget.state());
+    }
+
     /// Waits a moment for so much memory. Who has waited long enough, and is
     /// the first to, has somebody shut down who does not go on.
     pub fn wait(&mut self, bytes: u64) {
@@ -464,6 +470,18 @@ mod tests {
         a.give(LITTLE + 400);
         assert!(b.take(LITTLE + 500) && !c.take(LITTLE + 201) && c.take(200));
         assert!(!budget.is_pressed());
+    }
+
+    #[test]
+    fn who_gives_up_leaves_the_line() {
+        let budget = budget(0);
+        let [mut a, mut b, mut c] = [(); 3].map(|()| join(&budget));
+        assert!(a.take(LEAST));
+        b.wait(LITTLE + 500);
+        a.give(LEAST);
+        assert!(!c.take(LITTLE + 1), "another is first");
+        b.leave();
+        assert!(c.take(LITTLE + 1) && !budget.is_pressed());
     }
 
     /// Who has little waits neither for those who have much nor behind them.

@@ -306,6 +306,8 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
                     if self.requests.was_denied() {
                         // There is room in the budget, so that did not wait.
                         self.await_memory(io);
+                    } else {
+                        self.denied = None;
                     }
                     self.look_after_client();
                     continue;
@@ -331,7 +333,8 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
             "the system has no more memory for what clients ask for: they are told so (ulimit -v)",
         );
         (self.held, self.denied) = (None, None);
-        self.answers.push_back(Answer::Refused(Reply { error: ENOMEM, cookie: io.cookie }));
+        self.member.leave();
+        self.session.refuse(io.cookie, ENOMEM);
     }
 
     /// Looks, without listening, whether the client is still there, or was shut

@@ -248,6 +248,7 @@ impl Requests {
 
     /// Makes the buffers that a request lacks.
     fn make(&mut self, io: &Io, member: &mut Membership<'_>) -> bool {
+        self.was_denied = false;
         let bytes = self.wants(io);
         if bytes == 0 {
             return true;

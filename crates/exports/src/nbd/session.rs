@@ -359,6 +359,11 @@ impl Transmission {
         (Request::LEN, self.request(&request))
     }
 
+    /// Refuses the request that was to be served last, none of whose data were taken.
+    pub fn refuse(&mut self, cookie: u64, error: u32) {
+        self.refusal = Some((cookie, error));
+    }
+
     /// Bytes of data that are due.
     #[inline]
     pub fn data_due(&self) -> u32 {

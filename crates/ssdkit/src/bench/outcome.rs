@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::fault_rules::Injected;
 use crate::redundancy::Redundancy;
 use crate::restore::Recovery;
+use crate::say::say;
 use crate::slc::SlcReport;
 use crate::watch::columns;
 
@@ -122,10 +123,10 @@ impl Outcome {
     /// Tells on standard error what went wrong without making the run fail.
     fn warn(&self) {
         for text in self.warnings.iter().take(WARNINGS) {
-            eprintln!("ssdkit: warning: {text}");
+            say(format!("warning: {text}"));
         }
         if let Some(more) = self.warnings.len().checked_sub(WARNINGS).filter(|&n| n > 0) {
-            eprintln!("ssdkit: warning: and {more} more like these: --json has all");
+            say(format!("warning: and {more} more like these: --json has all"));
         }
     }
 

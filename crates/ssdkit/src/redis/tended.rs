@@ -7,6 +7,7 @@ use targets::Batch;
 
 use crate::backing::Backing;
 use crate::lent::Lent;
+use crate::say::say;
 use crate::serve::BEAT;
 
 /// What is to be looked after now and then.
@@ -43,7 +44,7 @@ impl Tend for Link<Batch<Device<Backing>>> {
                 one.status = Status::CAPACITY_EXCEEDED;
             }
             if !std::mem::replace(told, true) {
-                eprintln!("ssdkit: {why}; until then the drive can only be read");
+                say(format!("{why}; until then the drive can only be read"));
             }
         }
     }

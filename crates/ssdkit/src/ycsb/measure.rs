@@ -445,7 +445,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 } else if self.setup.real && now - last.1 > PATIENCE {
                     return Err(failed("the drive completes nothing any more"));
                 }
-                if !self.watch.look(1.0 - left as f64 / count as f64) {
+                if !self.watch.look(1.0 - left as f64 / count.max(1) as f64) {
                     (count, left) = (count - left, 0);
                     if now - *stopped.get_or_insert(now) > GRACE.as_nanos() as u64 {
                         return Ok(count - client.live() as u64);
