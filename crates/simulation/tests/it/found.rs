@@ -54,3 +54,10 @@ fn a_row_of_the_log_with_others_behind_it_is_not_torn() {
 fn a_refusal_that_nobody_saw_is_one() {
     goes_well_over(9_016_327, Over::Batches);
 }
+
+/// A drive of one unit, without a fault: cuts had spoilt so much of its chunks that
+/// what was read of three victims found no room, and two chunks were kept back.
+#[test]
+fn what_empties_victims_gets_room() {
+    goes_well(9_059_708);
+}

@@ -231,7 +231,9 @@ impl<D: OpenChannel> Pblk<D> {
             let pu = self.stripe.pu(rank);
             // As after a start: only the victim that needs the least room fits.
             self.collectors[rank].rescue |= self.space.pus[pu].free() == 0;
-            self.space.lend_one(pu);
+            // Victims of which all was read are free when that is written.
+            let c = &self.collectors[rank];
+            self.space.lend_one(pu, c.draining > 0 && c.busy_units() > 0);
             if self.space.pus[pu].free() == 0 && self.collectors[rank].open.is_none() {
                 // What cuts left of a chunk may be all the room that there is.
                 self.collectors[rank].open = self.stripe.take_open(rank);

@@ -405,11 +405,13 @@ impl Space {
 
     /// The same where all that is free is kept back, and nothing is lent, or more
     /// is kept back than a checkpoint needs: a start may have found nothing to
-    /// lend, or too little, and what came back since was kept back.
-    pub fn lend_one(&mut self, pu: usize) {
+    /// lend, or too little, and what came back since was kept back. Where it
+    /// `comes_back` for sure, one is enough to stay.
+    pub fn lend_one(&mut self, pu: usize, comes_back: bool) {
         let of_pu = &self.pus[pu];
-        let (free, spare) = (of_pu.free.len(), of_pu.free.len() > of_pu.own_span() as usize);
-        if of_pu.free() == 0 && free > 0 && (of_pu.lent == 0 || spare) {
+        let free = of_pu.free.len();
+        let stay = if comes_back { 1 } else { of_pu.own_span() as usize };
+        if of_pu.free() == 0 && free > 0 && (of_pu.lent == 0 || free > stay) {
             self.lend(pu);
         }
     }
@@ -613,7 +615,7 @@ mod tests {
         let mut lent = 0;
         while space.open(pu).is_none() {
             let before = space.pus[pu].kept_back;
-            space.lend_one(pu);
+            space.lend_one(pu, false);
             if space.pus[pu].kept_back == before {
                 break;
             }
@@ -624,7 +626,13 @@ mod tests {
 
         // Own chunks that come back repay what was lent, but free no more.
         space.keep_back(pu);
-        space.lend_one(pu);
+        space.lend_one(pu, false);
         assert_eq!((space.open(pu), space.pus[pu].free.len()), (None, 2));
+
+        // What comes back for sure may leave a single one.
+        space.lend_one(pu, true);
+        assert!(space.open(pu).is_some());
+        space.lend_one(pu, true);
+        assert_eq!((space.open(pu), space.pus[pu].free.len()), (None, 1));
     }
 }
