@@ -61,3 +61,10 @@ fn a_refusal_that_nobody_saw_is_one() {
 fn what_empties_victims_gets_room() {
     goes_well(9_059_708);
 }
+
+/// Failures had used up the chunks for the target's own blocks in the middle of a
+/// checkpoint, and data had more than they need.
+#[test]
+fn own_blocks_get_a_chunk_of_data_s() {
+    goes_well(9_071_790);
+}

@@ -200,7 +200,7 @@ impl<D: OpenChannel> Pblk<D> {
         // On a drive that takes no time that may make room at once, and no
         // completion tells of it.
         for pu in self.geometry.pus_channels_first() {
-            self.collect(now, pu);
+            self.collect(pu);
             self.refresh(pu);
         }
         self.pump(now);
@@ -266,14 +266,14 @@ impl<D: OpenChannel> Pblk<D> {
                 self.note_failed();
                 self.send_held(now);
             }
-            Phase::Map(from) => return self.write_map_page(now, from),
-            Phase::Table(from) => return self.write_table_page(now, from),
+            Phase::Map(from) => return self.write_map_page(from),
+            Phase::Table(from) => return self.write_table_page(from),
             Phase::Placing if self.checkpoint.outstanding > 0 => return false,
             Phase::Closing if self.checkpoint.outstanding > 0 && !is(Mutation::RootFirst) => {
                 return false;
             }
             Phase::Placing => self.checkpoint.phase = Phase::Directory(0),
-            Phase::Directory(from) => return self.write_directory_page(now, from),
+            Phase::Directory(from) => return self.write_directory_page(from),
             Phase::Closing => {
                 self.checkpoint.phase = Phase::Syncing;
                 return !self.sync_checkpoint();
@@ -300,7 +300,7 @@ impl<D: OpenChannel> Pblk<D> {
             if self.units.is_user(unit) {
                 self.send_again(unit);
             } else {
-                self.send_moved_row(now, self.units.rank_of(unit), unit);
+                self.send_moved_row(self.units.rank_of(unit), unit);
             }
         }
         self.pump(now);
@@ -499,7 +499,7 @@ impl<D: OpenChannel> Pblk<D> {
         condemned.into_iter().for_each(|chunk| self.meta.touch_directory_in(chunk));
     }
 
-    fn write_map_page(&mut self, now: Time, from: u64) -> bool {
+    fn write_map_page(&mut self, from: u64) -> bool {
         let Some(row) = self.own_row() else { return false };
         let Some(page) = self.map.take_dirty(from) else {
             self.checkpoint.phase = Phase::Table(0);
@@ -520,14 +520,14 @@ impl<D: OpenChannel> Pblk<D> {
         let what = (Kind::Page, page);
         self.meta.add_page(row, what, number, |bytes| map.encode(page, bytes, durable));
         self.checkpoint.phase = Phase::Map(page + 1);
-        self.send_full_own_row(now, row);
+        self.send_full_own_row(row);
         true
     }
 
-    fn write_table_page(&mut self, now: Time, from: u64) -> bool {
+    fn write_table_page(&mut self, from: u64) -> bool {
         let Some(row) = self.own_row() else { return false };
         let Some(page) = self.table.take_dirty(from) else {
-            self.send_last_own_row(now);
+            self.send_last_own_row();
             self.checkpoint.phase = Phase::Placing;
             return true;
         };
@@ -535,14 +535,14 @@ impl<D: OpenChannel> Pblk<D> {
         let (table, number) = (&self.table, self.checkpoint.root.number);
         self.meta.add_page(row, what, number, |bytes| bytes.copy_from_slice(table.page(page)));
         self.checkpoint.phase = Phase::Table(page + 1);
-        self.send_full_own_row(now, row);
+        self.send_full_own_row(row);
         true
     }
 
-    fn write_directory_page(&mut self, now: Time, from: u64) -> bool {
+    fn write_directory_page(&mut self, from: u64) -> bool {
         let Some(row) = self.own_row() else { return false };
         let Some(page) = self.meta.take_dirty_directory(from) else {
-            self.send_last_own_row(now);
+            self.send_last_own_row();
             self.checkpoint.phase = Phase::Closing;
             return true;
         };
@@ -551,7 +551,7 @@ impl<D: OpenChannel> Pblk<D> {
         self.meta.encode_directory(page, &mut bytes);
         self.meta.add_page(row, what, number, |to| to.copy_from_slice(&bytes));
         self.checkpoint.phase = Phase::Directory(page + 1);
-        self.send_full_own_row(now, row);
+        self.send_full_own_row(row);
         true
     }
 
@@ -578,7 +578,7 @@ impl<D: OpenChannel> Pblk<D> {
         let (record, log_page) = (c.root.record, c.root.log_page);
         self.log.covered(record);
         self.erase_dead_own(log_page);
-        self.release_erases(now);
+        self.release_erases();
         self.stage_waiting(now);
         self.end_flushes(now);
     }

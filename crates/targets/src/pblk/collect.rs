@@ -237,7 +237,7 @@ impl Collector {
 impl<D: OpenChannel> Pblk<D> {
     /// Goes on with the collection of a parallel unit as far as it may.
     #[inline(always)]
-    pub(super) fn collect(&mut self, now: Time, pu: usize) {
+    pub(super) fn collect(&mut self, pu: usize) {
         // A shutdown waits for rows, and these perhaps for room: else it begins
         // nothing more.
         if self.load.is_some() || (self.checkpoint.closing && self.waiting_rows() == 0) {
@@ -247,10 +247,10 @@ impl<D: OpenChannel> Pblk<D> {
         let c = &self.collectors[rank];
         if c.victim.is_some() {
             if self.instant || !self.waits_for_event(pu, rank) {
-                self.collect_more(now, pu, rank);
+                self.collect_more(pu, rank);
             }
         } else if !c.asked.is_empty() || !c.again.is_empty() || self.wants_room(pu, rank) {
-            self.collect_more(now, pu, rank);
+            self.collect_more(pu, rank);
         }
     }
 
@@ -264,20 +264,20 @@ impl<D: OpenChannel> Pblk<D> {
         c.buffers == 0 || (self.stripe.rows(pu) > 0 && !has_leave())
     }
 
-    fn collect_more(&mut self, now: Time, pu: usize, rank: usize) {
+    fn collect_more(&mut self, pu: usize, rank: usize) {
         loop {
             if self.instant && self.waits_for_gulp(pu, rank) {
                 return;
             }
             if !self.collectors[rank].again.is_empty() {
-                if !self.read_again(now, pu, rank) {
+                if !self.read_again(pu, rank) {
                     return;
                 }
                 continue;
             }
             let victim = self.collectors[rank].victim.map(|chunk| chunk as usize);
             let Some(chunk) = victim.or_else(|| self.choose_victim(pu, rank)) else {
-                self.send_part_row(now, pu, rank);
+                self.send_part_row(pu, rank);
                 return;
             };
             let Some((block, run)) = self.space.next_valid_run(chunk, self.collectors[rank].next)
@@ -287,11 +287,11 @@ impl<D: OpenChannel> Pblk<D> {
                     self.collectors[rank].draining += 1;
                 }
                 self.chunks[chunk].begin_draining();
-                self.try_erase(now, chunk);
+                self.try_erase(chunk);
                 continue;
             };
             if self.instant {
-                match self.gulp(now, pu, rank, chunk) {
+                match self.gulp(pu, rank, chunk) {
                     Gulped::Some => continue,
                     Gulped::Full => return,
                     Gulped::No => {}
@@ -312,7 +312,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// Reads the next block that could not be read with its neighbours. False
     /// where that has to wait.
     #[inline(never)]
-    fn read_again(&mut self, now: Time, pu: usize, rank: usize) -> bool {
+    fn read_again(&mut self, pu: usize, rank: usize) -> bool {
         let at = self.collectors[rank].again[0];
         let chunk = self.geometry.chunk_index(at);
         let is_valid = self.space.is_valid(at);
@@ -324,7 +324,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.read_survivors(rank, at, 1);
         } else {
             self.chunks[chunk].moving -= 1;
-            self.try_erase(now, chunk);
+            self.try_erase(chunk);
         }
         true
     }
@@ -434,7 +434,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// be erased. A chunk that is being erased is space that comes by itself:
     /// padding would spend as much as it wins, and could go on without end. So it
     /// could where all that was collected since the last one was spent on that.
-    fn send_part_row(&mut self, now: Time, pu: usize, rank: usize) {
+    fn send_part_row(&mut self, pu: usize, rank: usize) {
         let c = &self.collectors[rank];
         let waits =
             c.promised > 0 || c.erasing > 0 || c.busy != [false; 2] || self.gathered(rank) == 0;
@@ -459,7 +459,7 @@ impl<D: OpenChannel> Pblk<D> {
         self.collectors[rank].gathering ^= 1;
         self.collectors[rank].gathered += padding as u32;
         self.counters.padding += padding;
-        self.send_moved_row(now, rank, unit);
+        self.send_moved_row(rank, unit);
         // The row was counted whole.
         self.counters.gc = self.counters.gc.saturating_sub(padding);
     }
@@ -516,13 +516,13 @@ impl<D: OpenChannel> Pblk<D> {
             let at = Ppa(first.0 + u64::from(i));
             let failed = unread >> i & 1 == 1;
             if failed && self.space.is_valid(at) && is_lost(done.status) {
-                self.survivor_failed(now, rank, at, count);
+                self.survivor_failed(rank, at, count);
             } else if !failed && is_whole && self.space.is_valid(at) {
                 let bytes = done.buffer.bytes();
                 let start = i as usize * self.kept;
                 let tag = Tag::load(&bytes[count as usize * self.kept + i as usize * TAG_BYTES..]);
                 self.map.prefetch(tag.id);
-                self.gather(now, rank, at, tag, &bytes[start..start + self.kept]);
+                self.gather(rank, at, tag, &bytes[start..start + self.kept]);
             } else {
                 // Given up meanwhile; or the drive did not even try to read:
                 // then it stays where it is, and so does its chunk.
@@ -530,11 +530,11 @@ impl<D: OpenChannel> Pblk<D> {
             }
         }
         self.survivors[number as usize].buffer.give(done.buffer);
-        self.try_erase(now, chunk);
+        self.try_erase(chunk);
         if self.checkpoint.closing {
             self.checkpoint_step(now);
         }
-        self.collect(now, pu);
+        self.collect(pu);
         self.refresh_unable(pu);
         self.pump(now);
     }
@@ -543,19 +543,19 @@ impl<D: OpenChannel> Pblk<D> {
     /// may not be the culprit.
     #[cold]
     #[inline(never)]
-    fn survivor_failed(&mut self, now: Time, rank: usize, at: Ppa, count: u32) {
+    fn survivor_failed(&mut self, rank: usize, at: Ppa, count: u32) {
         if count > 1 {
             self.collectors[rank].again.push_back(at);
         } else {
             self.chunks[self.geometry.chunk_index(at)].moving -= 1;
-            self.lose_at(now, at);
+            self.lose_at(at);
         }
     }
 
     /// Adds a survivor to the row being gathered, and sends the row when it is
     /// full.
     #[inline]
-    pub(super) fn gather(&mut self, now: Time, rank: usize, at: Ppa, tag: Tag, bytes: &[u8]) {
+    pub(super) fn gather(&mut self, rank: usize, at: Ppa, tag: Tag, bytes: &[u8]) {
         let c = &mut self.collectors[rank];
         if c.busy[c.gathering as usize] {
             c.gathering ^= 1;
@@ -573,14 +573,14 @@ impl<D: OpenChannel> Pblk<D> {
         if self.units.is_full(unit) {
             self.collectors[rank].busy[which as usize] = true;
             self.collectors[rank].gathering ^= 1;
-            self.send_moved_row(now, rank, unit);
+            self.send_moved_row(rank, unit);
         }
     }
 
     /// Makes padding of the survivors of a row that have been given up or
     /// replaced: what is sent holds only copies that count.
     #[inline]
-    pub(super) fn void_stale(&mut self, now: Time, unit: u32) {
+    pub(super) fn void_stale(&mut self, unit: u32) {
         if is(Mutation::SendStale) {
             return;
         }
@@ -589,36 +589,36 @@ impl<D: OpenChannel> Pblk<D> {
             if let Some(from) = self.units.slot(slot).old.ppa()
                 && !self.space.is_valid(from)
             {
-                self.void_survivor(now, slot, from);
+                self.void_survivor(slot, from);
             }
         }
     }
 
     #[inline(never)]
-    fn void_survivor(&mut self, now: Time, slot: u32, from: Ppa) {
+    fn void_survivor(&mut self, slot: u32, from: Ppa) {
         self.units.void(slot);
         let held = self.units.slot_mut(slot);
         (held.lba, held.old) = (PAD, Place::UNMAPPED);
         let chunk = self.geometry.chunk_index(from);
         self.chunks[chunk].moving -= 1;
-        self.try_erase(now, chunk);
+        self.try_erase(chunk);
     }
 
     /// Sends a row of survivors to flash, or programs it at once. One that
     /// fails at once goes to the next chunk; where there is none, to another
     /// unit.
-    pub(super) fn send_moved_row(&mut self, now: Time, rank: usize, unit: u32) {
+    pub(super) fn send_moved_row(&mut self, rank: usize, unit: u32) {
         if self.checkpoint.is_settling() {
             self.checkpoint.hold(unit);
             return;
         }
-        self.void_stale(now, unit);
+        self.void_stale(unit);
         self.count_row();
         while let Some(open) = self.next_moved_row(rank) {
             match self.write_at_once(unit, open) {
                 None => return self.program(unit, open),
                 Some(status) if status.is_ok() => {
-                    self.settle_moved_row(now, unit);
+                    self.settle_moved_row(unit);
                     return self.close_full(open);
                 }
                 Some(_) => self.fail_chunk(open.chunk()),
@@ -629,11 +629,11 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// A row of survivors is programmed.
     #[inline]
-    pub(super) fn settle_moved_row(&mut self, now: Time, unit: u32) {
+    pub(super) fn settle_moved_row(&mut self, unit: u32) {
         let first = self.units.unit(unit).ppa;
         for i in 0..self.geometry.row_blocks() {
             let at = Ppa(first.0 + u64::from(i));
-            self.settle_moved(now, self.units.slot_number(unit, i), at);
+            self.settle_moved(self.units.slot_number(unit, i), at);
         }
         self.free_moved(unit);
     }
@@ -657,7 +657,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// A moved block is programmed at `at`.
     #[inline(always)]
-    pub(super) fn settle_moved(&mut self, now: Time, slot: u32, at: Ppa) {
+    pub(super) fn settle_moved(&mut self, slot: u32, at: Ppa) {
         let held = *self.units.slot(slot);
         if held.lba == PAD {
             return;
@@ -672,23 +672,23 @@ impl<D: OpenChannel> Pblk<D> {
             } else {
                 self.relink(held.lba, held.old, Place::flash(at));
             }
-            self.invalidate(now, from);
+            self.invalidate(from);
         } else {
-            self.try_erase(now, chunk);
+            self.try_erase(chunk);
         }
     }
 
     /// A row of survivors was programmed, or failed and is sent again.
     /// It was programmed at parallel unit `pu`, which need not be its own.
-    pub(super) fn moved_row_done(&mut self, now: Time, pu: usize, unit: u32, programmed: bool) {
+    pub(super) fn moved_row_done(&mut self, pu: usize, unit: u32, programmed: bool) {
         let rank = self.units.rank_of(unit);
         if programmed {
             self.free_moved(unit);
         } else {
-            self.send_moved_row(now, rank, unit);
+            self.send_moved_row(rank, unit);
         }
         if self.stripe.pu(rank) != pu {
-            self.collect(now, self.stripe.pu(rank));
+            self.collect(self.stripe.pu(rank));
         }
     }
 
@@ -704,7 +704,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Erases a victim when nothing of it is needed any more.
     #[inline]
-    pub(super) fn try_erase(&mut self, now: Time, chunk: usize) {
+    pub(super) fn try_erase(&mut self, chunk: usize) {
         let stage = self.chunks[chunk];
         if stage.phase != Phase::Draining || stage.moving > 0 || self.space.valid_blocks(chunk) > 0
         {
@@ -716,7 +716,7 @@ impl<D: OpenChannel> Pblk<D> {
             if !self.log.held.contains(&chunk) {
                 self.log.held.push(chunk);
             }
-            self.send_log(now);
+            self.send_log();
             return;
         }
         self.chunks[chunk].phase = Phase::Erasing;
@@ -767,11 +767,11 @@ impl<D: OpenChannel> Pblk<D> {
             self.collectors[rank].rescue = false;
         }
         self.level_wear(pu, rank);
-        self.collect(now, pu);
+        self.collect(pu);
         self.refresh(pu);
         self.stage_waiting(now);
         self.pump(now);
-        self.unstick_own_rows(now);
+        self.unstick_own_rows();
         if self.checkpoint.closing {
             self.checkpoint_step(now);
         }

@@ -81,7 +81,7 @@ impl<D: OpenChannel> Pblk<D> {
         self.send_retire(Cookie::Retire(chunk as u32), chunk);
         let rank = self.rank_of_chunk(chunk);
         let pu = self.stripe.pu(rank);
-        self.collect(now, pu);
+        self.collect(pu);
         self.refresh(pu);
         self.pump(now);
     }
@@ -111,13 +111,13 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// A survivor cannot be read. Whose it was is found in the map.
     #[cold]
-    pub(super) fn lose_at(&mut self, now: Time, at: Ppa) {
+    pub(super) fn lose_at(&mut self, at: Ppa) {
         let chunk = self.geometry.chunk_index(at);
         if !self.holders.contains_key(&chunk) {
             self.find_holders(chunk);
         }
         let lba = self.holders[&chunk][self.geometry.block(at) as usize];
-        self.lose_block(now, lba, at);
+        self.lose_block(lba, at);
     }
 
     /// Finds of each valid block of a victim whose it is, and of all other
@@ -150,7 +150,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// The copy of `lba` at `at`, the newest in flash, cannot be read.
     #[cold]
-    pub(super) fn lose_block(&mut self, now: Time, lba: u64, at: Ppa) {
+    pub(super) fn lose_block(&mut self, lba: u64, at: Ppa) {
         let place = Place::flash(at);
         if self.map.get(lba) == place {
             self.map.set(lba, Place::LOST);
@@ -161,7 +161,7 @@ impl<D: OpenChannel> Pblk<D> {
         let record = self.record_lost(lba);
         let chunk = self.geometry.chunk_index(at);
         self.chunks[chunk].given_up = self.chunks[chunk].given_up.max(record);
-        self.invalidate(now, at);
+        self.invalidate(at);
     }
 
     /// Records that the newest copy of a block in flash is lost, but not those
@@ -193,7 +193,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Whether the drive has a command that will give room or needs it. One
     /// that stopped answering still has them.
-    fn is_at_work(&self) -> bool {
+    pub(super) fn is_at_work(&self) -> bool {
         let busy: usize = self.collectors.iter().map(Collector::busy_units).sum();
         let at_work = |(rank, c): (usize, &Collector)| {
             c.promised > 0 || c.erasing > 0 || self.stripe.rows(self.stripe.pu(rank)) > 0
@@ -205,7 +205,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Erases the closed chunks of a unit that hold nothing valid: that takes no
     /// room, of which the victims that were begun may have had all.
-    fn erase_empty(&mut self, now: Time, pu: usize) {
+    fn erase_empty(&mut self, pu: usize) {
         let rank = self.stripe.rank(pu);
         for number in 0..self.geometry.chunks() {
             let chunk = self.geometry.chunk_of(pu, number);
@@ -213,7 +213,7 @@ impl<D: OpenChannel> Pblk<D> {
                 self.space.take(chunk);
                 self.collectors[rank].draining += 1;
                 self.chunks[chunk].begin_draining();
-                self.try_erase(now, chunk);
+                self.try_erase(chunk);
             }
         }
     }
@@ -238,11 +238,11 @@ impl<D: OpenChannel> Pblk<D> {
                 // What cuts left of a chunk may be all the room that there is.
                 self.collectors[rank].open = self.stripe.take_open(rank);
             }
-            self.erase_empty(now, pu);
-            self.collect(now, pu);
+            self.erase_empty(pu);
+            self.collect(pu);
             self.refresh(pu);
         }
-        self.unstick_own_rows(now);
+        self.unstick_own_rows();
         self.pump(now);
         self.retire_leaving(now);
         self.look_at_checkpoint(now);

@@ -8,7 +8,6 @@
 
 use device::OpenChannel;
 use flash::{Ppa, TAG_BYTES, Tag};
-use port::Time;
 
 use super::Pblk;
 use super::failures::{is_lost, is_read};
@@ -61,13 +60,13 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Moves the next survivors of a victim, as many as have rows to go to.
-    pub(super) fn gulp(&mut self, now: Time, pu: usize, rank: usize, chunk: usize) -> Gulped {
+    pub(super) fn gulp(&mut self, pu: usize, rank: usize, chunk: usize) -> Gulped {
         let most = (GULP as u32).min(self.rows_left(pu, rank));
         let Some(mut gulp) = self.gulp.take() else { return Gulped::No };
-        let gulped = match self.read_gulp(now, &mut gulp, rank, chunk, most as usize) {
+        let gulped = match self.read_gulp(&mut gulp, rank, chunk, most as usize) {
             _ if most == 0 => Gulped::Full,
             None => Gulped::No,
-            Some(count) => self.move_gulp(now, &gulp, rank, chunk, count),
+            Some(count) => self.move_gulp(&gulp, rank, chunk, count),
         };
         self.gulp = Some(gulp);
         gulped
@@ -78,7 +77,6 @@ impl<D: OpenChannel> Pblk<D> {
     /// itself, so that only those are lost that cannot be.
     fn read_gulp(
         &mut self,
-        now: Time,
         gulp: &mut Gulp,
         rank: usize,
         chunk: usize,
@@ -102,7 +100,7 @@ impl<D: OpenChannel> Pblk<D> {
             }
             self.collectors[rank].next = block + count as u32;
             if is_lost(status) {
-                self.lose_at(now, ppa);
+                self.lose_at(ppa);
             } else if is_read(status) {
                 for i in 0..count {
                     gulp.at[n + i] = Ppa(ppa.0 + i as u64);
@@ -116,21 +114,14 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Moves the first `count` survivors of a gulp; those that find no room
     /// are read again later.
-    fn move_gulp(
-        &mut self,
-        now: Time,
-        gulp: &Gulp,
-        rank: usize,
-        chunk: usize,
-        count: usize,
-    ) -> Gulped {
+    fn move_gulp(&mut self, gulp: &Gulp, rank: usize, chunk: usize, count: usize) -> Gulped {
         self.chunks[chunk].moving += count as u32;
         let mut moved = 0;
         // Reads under way as commands have been promised theirs.
         while moved < count && self.has_gathering_room(rank) {
             let tag = Tag::load(&gulp.tags[moved * TAG_BYTES..]);
             let bytes = &gulp.data[moved * self.kept..(moved + 1) * self.kept];
-            self.gather(now, rank, gulp.at[moved], tag, bytes);
+            self.gather(rank, gulp.at[moved], tag, bytes);
             moved += 1;
         }
         self.chunks[chunk].moving -= (count - moved) as u32;

@@ -265,7 +265,7 @@ impl<D: OpenChannel> Pblk<D> {
             return;
         }
         for pu in self.geometry.pus_channels_first() {
-            self.collect(now, pu);
+            self.collect(pu);
             self.refresh(pu);
         }
         self.pump(now);

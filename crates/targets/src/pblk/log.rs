@@ -187,7 +187,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// Sends the records that are pending, now or when there is a row for
     /// them.
     #[cold]
-    pub(super) fn send_log(&mut self, now: Time) {
+    pub(super) fn send_log(&mut self) {
         if self.log.pending.is_empty() {
             self.log.wanted = false;
             return;
@@ -203,21 +203,21 @@ impl<D: OpenChannel> Pblk<D> {
         }
         self.log.page = page;
         self.meta.rows[row as usize].purpose = Purpose::Log(self.log.send());
-        self.send_own_row(now, row);
+        self.send_own_row(row);
         self.checkpoint.look |= self.log.rows >= self.log_limit().div_ceil(2);
     }
 
     /// Records up to this one are programmed.
     pub(super) fn log_programmed(&mut self, now: Time, last: u64) {
         self.log.programmed(last);
-        self.release_erases(now);
+        self.release_erases();
         self.end_flushes(now);
     }
 
     /// Tries the erases again that waited for records.
-    pub(super) fn release_erases(&mut self, now: Time) {
+    pub(super) fn release_erases(&mut self) {
         for chunk in std::mem::take(&mut self.log.held) {
-            self.try_erase(now, chunk);
+            self.try_erase(chunk);
         }
     }
 }

@@ -31,44 +31,47 @@ impl<D: OpenChannel> Pblk<D> {
         self.checkpoint.gathering
     }
 
-    pub(super) fn send_full_own_row(&mut self, now: Time, row: u32) {
+    pub(super) fn send_full_own_row(&mut self, row: u32) {
         if self.meta.is_full(row) {
             self.checkpoint.gathering = None;
             self.checkpoint.outstanding += 1;
-            self.send_own_row(now, row);
+            self.send_own_row(row);
         }
     }
 
     /// The last row of a kind, full or not.
-    pub(super) fn send_last_own_row(&mut self, now: Time) {
+    pub(super) fn send_last_own_row(&mut self) {
         let Some(row) = self.checkpoint.gathering.take() else { return };
         if self.meta.rows[row as usize].filled == 0 {
             self.meta.free.push(row);
             return;
         }
         self.checkpoint.outstanding += 1;
-        self.send_own_row(now, row);
+        self.send_own_row(row);
     }
 
     /// Sends a row of own blocks to the next parallel unit, or keeps it until
     /// one has a chunk for it.
-    pub(super) fn send_own_row(&mut self, now: Time, row: u32) {
+    pub(super) fn send_own_row(&mut self, row: u32) {
         self.meta.pad(row, self.checkpoint.root.number);
-        self.resend_own_row(now, row);
+        self.resend_own_row(row);
     }
 
-    fn resend_own_row(&mut self, now: Time, row: u32) {
+    fn resend_own_row(&mut self, row: u32) {
         let (space, stripe) = (&self.space, &self.stripe);
-        let Some(rank) = self.meta.choose(|rank| space.has_own(stripe.pu(rank))) else {
+        let mut able = self.meta.choose(|rank| space.has_own(stripe.pu(rank)));
+        if able.is_none() && self.meta.chunks.values().all(|own| !own.erasing) {
+            // Failures have used up what is for own blocks: data may have more, of
+            // which they need one to go on.
+            let least = if self.is_at_work() { 2 } else { 1 };
+            able = self.meta.choose(|rank| space.has_free(stripe.pu(rank), least));
+        }
+        let Some(rank) = able else {
             // One comes back that is being erased; or what a unit keeps back is
             // lent to collection, or still has old copies in it. Whether that ever
             // comes is looked at when the drive has nothing to do.
             self.meta.stuck.push_back(row);
             self.checkpoint.look = true;
-            let is_erasing = self.meta.chunks.values().any(|own| own.erasing);
-            if !is_erasing && !self.space.owes_own() {
-                self.give_up_writing(now);
-            }
             return;
         };
         let pu = self.stripe.pu(rank);
@@ -95,10 +98,10 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Sends the rows again for which there was no chunk.
-    pub(super) fn unstick_own_rows(&mut self, now: Time) {
+    pub(super) fn unstick_own_rows(&mut self) {
         for _ in 0..self.meta.stuck.len() {
             if let Some(row) = self.meta.stuck.pop_front() {
-                self.resend_own_row(now, row);
+                self.resend_own_row(row);
             }
         }
     }
@@ -133,7 +136,7 @@ impl<D: OpenChannel> Pblk<D> {
                 if self.meta.open[rank].is_some_and(|open| open.chunk() == chunk) {
                     self.meta.open[rank] = None;
                 }
-                self.resend_own_row(now, number);
+                self.resend_own_row(number);
                 return;
             }
             self.place_own_row(number, ppa);
@@ -144,7 +147,7 @@ impl<D: OpenChannel> Pblk<D> {
             }
         }
         if self.log.wanted {
-            self.send_log(now);
+            self.send_log();
         }
         self.checkpoint_step(now);
         self.stage_waiting(now);

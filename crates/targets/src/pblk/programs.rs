@@ -250,10 +250,10 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline(never)]
     fn pump_all(&mut self, now: Time) {
         if !self.stripe.stranded.is_empty() {
-            self.pump_stranded(now);
+            self.pump_stranded();
         }
         while let Some(&unit) = self.stripe.ready.front() {
-            if self.units.unit(unit).again && !self.may_send_again(now, unit) {
+            if self.units.unit(unit).again && !self.may_send_again(unit) {
                 continue;
             }
             let Some(rank) = self.stripe.choose() else { return };
@@ -265,7 +265,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// Sends units of collection that had no row: to their own parallel unit,
     /// if it has one by now, or to any that can take it.
     #[cold]
-    fn pump_stranded(&mut self, now: Time) {
+    fn pump_stranded(&mut self) {
         if self.checkpoint.is_settling() {
             return;
         }
@@ -273,10 +273,10 @@ impl<D: OpenChannel> Pblk<D> {
             let Some(unit) = self.stripe.stranded.pop_front() else { return };
             let rank = self.units.rank_of(unit);
             if self.has_moved_row(rank) {
-                self.send_moved_row(now, rank, unit);
-                self.collect(now, self.stripe.pu(rank));
+                self.send_moved_row(rank, unit);
+                self.collect(self.stripe.pu(rank));
             } else if let Some(other) = self.stripe.choose() {
-                self.send_stranded_row(now, unit, other);
+                self.send_stranded_row(unit, other);
             } else {
                 self.stripe.stranded.push_back(unit);
             }
@@ -291,7 +291,7 @@ impl<D: OpenChannel> Pblk<D> {
             Some(status) if status.is_ok() => {
                 self.settle_row(now, unit, open);
                 self.close_full(open);
-                return self.row_settled(now, pu, rank, is_calm);
+                return self.row_settled(pu, rank, is_calm);
             }
             Some(_) => {
                 self.fail_chunk(open.chunk());
@@ -299,19 +299,19 @@ impl<D: OpenChannel> Pblk<D> {
             }
             None => self.program_striped(unit, open, rank),
         }
-        self.row_sent(now, pu);
+        self.row_sent(pu);
     }
 
     /// The same of a row of collection.
     #[cold]
-    fn send_stranded_row(&mut self, now: Time, unit: u32, rank: usize) {
+    fn send_stranded_row(&mut self, unit: u32, rank: usize) {
         let (pu, open, _) = self.take_row(rank);
-        self.void_stale(now, unit);
+        self.void_stale(unit);
         self.counters.gc += u64::from(self.geometry.row_blocks());
         let status = self.write_at_once(unit, open);
         match status {
             Some(status) if status.is_ok() => {
-                self.settle_moved_row(now, unit);
+                self.settle_moved_row(unit);
                 self.close_full(open);
             }
             Some(_) => {
@@ -321,9 +321,9 @@ impl<D: OpenChannel> Pblk<D> {
             None => self.program_striped(unit, open, rank),
         }
         if status.is_some() {
-            self.collect(now, self.stripe.pu(self.units.rank_of(unit)));
+            self.collect(self.stripe.pu(self.units.rank_of(unit)));
         }
-        self.row_sent(now, pu);
+        self.row_sent(pu);
     }
 
     /// The next row of the parallel unit at a place in the round, and whether
@@ -342,9 +342,9 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// A row was sent to a parallel unit.
     #[inline]
-    fn row_sent(&mut self, now: Time, pu: usize) {
+    fn row_sent(&mut self, pu: usize) {
         self.count_row();
-        self.collect(now, pu);
+        self.collect(pu);
         self.refresh(pu);
     }
 
@@ -352,13 +352,13 @@ impl<D: OpenChannel> Pblk<D> {
     /// Mostly its collection waits, and nothing has changed that decides
     /// whether it can take more.
     #[inline]
-    fn row_settled(&mut self, now: Time, pu: usize, rank: usize, is_calm: bool) {
+    fn row_settled(&mut self, pu: usize, rank: usize, is_calm: bool) {
         self.count_row();
         if is_calm && self.waits_calmly(pu, rank) {
             debug_assert!(self.waits_for_gulp(pu, rank) && self.stripe.is_able_at(rank));
             return;
         }
-        self.collect(now, pu);
+        self.collect(pu);
         if !self.space.pus[pu].has_plenty() {
             self.refresh(pu);
         }
@@ -377,7 +377,7 @@ impl<D: OpenChannel> Pblk<D> {
         let first = self.row_start(open);
         for i in 0..self.geometry.row_blocks() {
             let at = Ppa(first.0 + u64::from(i));
-            self.settle(now, self.units.slot_number(unit, i), at);
+            self.settle(self.units.slot_number(unit, i), at);
         }
         self.units.end(unit);
         self.end_flushes(now);
@@ -408,26 +408,26 @@ impl<D: OpenChannel> Pblk<D> {
     /// become padding now, when it is sent, or it waits until the rows before
     /// the checkpoint have settled.
     #[cold]
-    fn may_send_again(&mut self, now: Time, unit: u32) -> bool {
+    fn may_send_again(&mut self, unit: u32) -> bool {
         if self.checkpoint.is_settling() {
             self.stripe.ready.pop_front();
             self.checkpoint.hold(unit);
             return false;
         }
-        self.void_dead(now, unit);
+        self.void_dead(unit);
         true
     }
 
     /// Makes padding of the copies of a unit that do not count any more: it
     /// failed, and is sent again after newer ones may have been programmed.
-    fn void_dead(&mut self, now: Time, unit: u32) {
+    fn void_dead(&mut self, unit: u32) {
         for i in 0..self.geometry.row_blocks() {
             let slot = self.units.slot_number(unit, i);
             if !self.units.slot(slot).live {
                 self.units.void(slot);
             }
         }
-        self.flush_records(now);
+        self.flush_records();
     }
 
     /// Writes a unit to the next row of an open chunk, if that can be done at
@@ -514,7 +514,7 @@ impl<D: OpenChannel> Pblk<D> {
             for i in 0..self.geometry.row_blocks() {
                 let slot = self.units.slot_number(unit, i);
                 let at = Ppa(ppa.0 + u64::from(i));
-                if is_user { self.settle(now, slot, at) } else { self.settle_moved(now, slot, at) }
+                if is_user { self.settle(slot, at) } else { self.settle_moved(slot, at) }
             }
         }
         if !programmed {
@@ -526,7 +526,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.stripe.pus[self.stripe.ranks[pu] as usize].rows -= 1;
         }
         if !is_user {
-            self.moved_row_done(now, pu, unit, programmed);
+            self.moved_row_done(pu, unit, programmed);
         } else if programmed {
             self.units.end(unit);
             self.end_flushes(now);
@@ -539,7 +539,7 @@ impl<D: OpenChannel> Pblk<D> {
         if before || self.checkpoint.closing {
             self.checkpoint_step(now);
         }
-        self.collect(now, pu);
+        self.collect(pu);
         self.refresh_unable(pu);
         self.stage_waiting(now);
         self.pump(now);
@@ -580,7 +580,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// A user slot is programmed at `at`: it replaces all older copies, and
     /// becomes what the map, or a newer slot, leads to.
     #[inline(always)]
-    fn settle(&mut self, now: Time, slot: u32, at: Ppa) {
+    fn settle(&mut self, slot: u32, at: Ppa) {
         let held = *self.units.slot(slot);
         if !held.live {
             // Perhaps given up while it was on its way: then it is the newest
@@ -595,7 +595,7 @@ impl<D: OpenChannel> Pblk<D> {
         } else {
             self.relink(held.lba, Place::buffer(slot), Place::flash(at));
         }
-        self.drop_copies(now, held.old);
+        self.drop_copies(held.old);
     }
 
     /// In the chain of `lba`, below the map, puts `to` in the place of `from`.
@@ -616,22 +616,22 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Gives up a copy and all that are older.
     #[inline]
-    pub(super) fn drop_copies(&mut self, now: Time, mut place: Place) {
+    pub(super) fn drop_copies(&mut self, mut place: Place) {
         while let Some(slot) = place.slot() {
             let held = self.units.slot_mut(slot);
             held.live = false;
             place = std::mem::replace(&mut held.old, Place::UNMAPPED);
         }
         if let Some(ppa) = place.ppa() {
-            self.invalidate(now, ppa);
+            self.invalidate(ppa);
         }
     }
 
     /// Gives a block in flash up.
     #[inline]
-    pub(super) fn invalidate(&mut self, now: Time, ppa: Ppa) {
+    pub(super) fn invalidate(&mut self, ppa: Ppa) {
         if let Some(chunk) = self.space.set_invalid(ppa) {
-            self.try_erase(now, chunk);
+            self.try_erase(chunk);
         }
     }
 }

@@ -18,14 +18,14 @@ impl<D: OpenChannel> Pblk<D> {
     /// there is nothing to do: it is free, or to be emptied anyhow, or there is no
     /// such chunk; or it cannot be left now.
     pub fn refresh_chunk(&mut self, now: Time, ppa: Ppa) -> bool {
-        let is_begun = self.begin_refresh(now, ppa);
+        let is_begun = self.begin_refresh(ppa);
         if is_begun {
             self.follow(now);
         }
         is_begun
     }
 
-    fn begin_refresh(&mut self, now: Time, ppa: Ppa) -> bool {
+    fn begin_refresh(&mut self, ppa: Ppa) -> bool {
         if !self.geometry.contains(ppa) || self.checkpoint.closing {
             return false;
         }
@@ -40,7 +40,7 @@ impl<D: OpenChannel> Pblk<D> {
         };
         if is_begun {
             self.counters.refreshed += 1;
-            self.collect(now, self.geometry.pu_index(ppa));
+            self.collect(self.geometry.pu_index(ppa));
         }
         is_begun
     }
@@ -86,7 +86,7 @@ impl<D: OpenChannel> Pblk<D> {
         let mut next = Some(first);
         while let Some(notice) = next {
             if matches!(notice.state, NoticeState::RateHigh | NoticeState::Unrecoverable) {
-                self.begin_refresh(now, notice.ppa);
+                self.begin_refresh(notice.ppa);
             }
             next = self.device.take_notice();
         }

@@ -476,7 +476,7 @@ impl<D: OpenChannel> Pblk<D> {
             let (lba, from, part) = Self::part(request, at);
             let whole = part as u64 == BLOCK_BYTES;
             let taken = match (op, whole) {
-                (BlockOp::Trim | BlockOp::WriteZeroes, true) => self.unmap(now, lba),
+                (BlockOp::Trim | BlockOp::WriteZeroes, true) => self.unmap(lba),
                 (BlockOp::Trim, false) => true,
                 (_, true) => self.stage_block(now, slot, lba, at),
                 (_, false) => self.stage_part(now, slot, lba, from, part, at),
@@ -638,25 +638,25 @@ impl<D: OpenChannel> Pblk<D> {
     /// Gives a block up: it reads as zeros. False when the log has no room to
     /// record it.
     #[inline(never)]
-    fn unmap(&mut self, now: Time, lba: u64) -> bool {
+    fn unmap(&mut self, lba: u64) -> bool {
         let place = self.map.get(lba);
         if place == Place::UNMAPPED {
             return true;
         }
         if !self.log_has_room() {
-            self.send_log(now);
+            self.send_log();
             if !self.log_has_room() {
                 return false;
             }
         }
         let record = self.give_up(lba, false);
         self.map.set(lba, Place::UNMAPPED);
-        self.void_unsent(now, place);
+        self.void_unsent(place);
         if let Some(ppa) = self.oldest(place).ppa() {
             let chunk = self.geometry.chunk_index(ppa);
             self.chunks[chunk].given_up = record;
         }
-        self.drop_copies(now, place);
+        self.drop_copies(place);
         true
     }
 
@@ -669,23 +669,23 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Makes padding of a block's copies that have not been sent.
-    fn void_unsent(&mut self, now: Time, mut place: Place) {
+    fn void_unsent(&mut self, mut place: Place) {
         while let Some(slot) = place.slot() {
             place = self.units.slot(slot).old;
             if !self.units.unit(self.units.unit_of(slot)).sent && !is(Mutation::SendStale) {
                 self.units.void(slot);
-                self.flush_records(now);
+                self.flush_records();
             }
         }
     }
 
     /// A copy that a flush waits for was given up and will not be on flash: in
     /// its place the flush waits for the record that says so.
-    pub(super) fn flush_records(&mut self, now: Time) {
+    pub(super) fn flush_records(&mut self) {
         let last = self.log.last;
         self.flushes.iter_mut().skip(self.syncing).for_each(|flush| flush.record = last);
         if self.flushes.len() > self.syncing && last > self.log.durable {
-            self.send_log(now);
+            self.send_log();
         }
     }
 
@@ -708,7 +708,7 @@ impl<D: OpenChannel> Pblk<D> {
         }
         self.send_part_unit(now);
         if self.log.last > self.log.durable {
-            self.send_log(now);
+            self.send_log();
         }
         let (mut seq, mut record) = (self.units.last_seq(), self.log.last);
         if is(Mutation::FlushEarly) {

@@ -364,17 +364,13 @@ impl Space {
         self.has_own(pu) && of_pu.own_used + of_pu.own_span() <= of_pu.own
     }
 
-    /// Whether a unit has fewer chunks of own blocks than it may have: the next
-    /// that is erased, whosever it is, may become one.
-    pub fn owes_own(&self) -> bool {
-        self.pus.iter().any(|pu| pu.own_used < pu.own)
+    /// Whether a unit has so many free chunks, whatever they are for.
+    pub fn has_free(&self, pu: usize, least: usize) -> bool {
+        self.pus[pu].free.len() >= least
     }
 
-    /// Takes one of them.
+    /// Takes a free chunk for own blocks.
     pub fn open_own(&mut self, pu: usize) -> Option<OpenChunk> {
-        if !self.has_own(pu) {
-            return None;
-        }
         let number = self.pus[pu].free.pop_front()?;
         let of_pu = &mut self.pus[pu];
         of_pu.set_own_used(of_pu.own_used + 1, of_pu.lent);
