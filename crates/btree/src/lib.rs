@@ -26,6 +26,8 @@ pub use cache::{CacheCounters, FRAME_BYTES};
 pub use error::Error;
 pub use op::{Outcome, Sink, Write};
 pub use page::{MAX_KEY, MAX_VALUE, PAGE_BYTES};
-pub use store::{BatchStore, Drive, InPlaceConfig, InPlaceStore, Inline, PageStore, Remote};
+pub use store::{
+    AnyStore, BatchStore, Drive, InPlaceConfig, InPlaceStore, Inline, PageStore, Remote,
+};
 pub use store::{LogConfig, LogCounters, LogStore, StoreDone, StoreError, StoreKind};
 pub use tree::{Broken, Census, Tree, TreeConfig, TreeCounters};

@@ -265,4 +265,78 @@ pub trait PageStore {
 
     /// Where the host's time went so far.
     fn ticks(&self) -> Ticks;
+
+    /// What a log has done, if this is one.
+    fn log(&self) -> Option<LogCounters> {
+        None
+    }
 }
+
+/// A store behind a reference or in a box is one, so that a tree can be compiled
+/// once for all of them.
+macro_rules! forwarded {
+    ($store:ty) => {
+        impl<S: PageStore + ?Sized> PageStore for $store {
+            fn pages(&self) -> u64 {
+                (**self).pages()
+            }
+
+            fn max_batch(&self) -> usize {
+                (**self).max_batch()
+            }
+
+            fn best_batch(&self) -> usize {
+                (**self).best_batch()
+            }
+
+            fn can_read(&self) -> bool {
+                (**self).can_read()
+            }
+
+            fn read(&mut self, page: u64, buffer: Buffer) -> Result<(), Buffer> {
+                (**self).read(page, buffer)
+            }
+
+            fn can_write(&self) -> bool {
+                (**self).can_write()
+            }
+
+            fn write(&mut self, id: u32, pages: &[u64], copy: &mut dyn FnMut(usize, &mut [u8])) {
+                (**self).write(id, pages, copy);
+            }
+
+            fn flush(&mut self, id: u32) -> bool {
+                (**self).flush(id)
+            }
+
+            fn poll(&mut self, now: Time, done: &mut Ring<StoreDone>) {
+                (**self).poll(now, done);
+            }
+
+            fn next_event(&self) -> Option<Time> {
+                (**self).next_event()
+            }
+
+            fn wait(&mut self) -> Option<Time> {
+                (**self).wait()
+            }
+
+            fn memory(&self) -> u64 {
+                (**self).memory()
+            }
+
+            fn ticks(&self) -> Ticks {
+                (**self).ticks()
+            }
+
+            fn log(&self) -> Option<LogCounters> {
+                (**self).log()
+            }
+        }
+    };
+}
+forwarded!(Box<S>);
+forwarded!(&mut S);
+
+/// Any store.
+pub type AnyStore<'a> = Box<dyn PageStore + 'a>;

@@ -31,7 +31,7 @@ use crate::cache::{Cache, CacheCounters, FRAME_BYTES, LEAST_FRAMES, NONE};
 use crate::error::Error;
 use crate::op::{Body, Kind, Ops, Outcome, Sink, Write, encode};
 use crate::page::{MAX_KEY, MAX_VALUE, View};
-use crate::store::{PageStore, StoreDone, StoreError};
+use crate::store::{AnyStore, PageStore, StoreDone, StoreError};
 
 pub use verify::{Broken, Census};
 
@@ -135,7 +135,7 @@ struct Flush {
 }
 
 /// An ordered map from keys to values, in pages of a store.
-pub struct Tree<S> {
+pub struct Tree<S = AnyStore<'static>> {
     store: S,
     cache: Cache,
     ops: Ops,

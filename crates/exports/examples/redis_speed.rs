@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use btree::{BatchStore, Remote, Tree, TreeConfig};
+use btree::{AnyStore, BatchStore, Remote, Tree, TreeConfig};
 use device::hosted::{Hosted, HostedOptions};
 use device::realtime::process_cpu;
 use device::{Device, Link, LinkTiming};
@@ -42,7 +42,7 @@ fn serve(
     let (bell, clock) = (queue.bell(), queue.clock());
     let store = BatchStore::new(Remote::new(queue), shape, 256, || 0)?;
     let config = TreeConfig { memory: 32 << 20, operations: 64, dirty: 33 };
-    let tree = Tree::create(store, config, clock.now())?;
+    let tree = Tree::create(Box::new(store) as AnyStore, config, clock.now())?;
     let options = Options { sync: Sync::No, ..Options::default() };
     server.run(tree, &bell, clock, options, stop)?;
     Ok(())

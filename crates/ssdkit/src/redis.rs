@@ -18,7 +18,7 @@ use std::io::Write;
 
 use btree::store::no_clock;
 use btree::{
-    BatchStore, InPlaceConfig, InPlaceStore, LogConfig, LogStore, PageStore, Remote, StoreKind,
+    AnyStore, BatchStore, InPlaceConfig, InPlaceStore, LogConfig, LogStore, Remote, StoreKind,
     Tree, TreeConfig,
 };
 use device::hosted::{Bell, Hosted, HostedError, HostedOptions, Queue};
@@ -232,8 +232,8 @@ struct Serving<'a> {
 }
 
 /// A tree, and whether it was there before.
-struct Kept<S> {
-    tree: Tree<S>,
+struct Kept {
+    tree: Tree,
     /// Room for pages.
     bytes: u64,
     was_there: bool,
@@ -246,7 +246,7 @@ impl Serving<'_> {
     }
 
     /// The tree in a store, or a new one.
-    fn tree<S: PageStore>(&self, store: S, opens: bool, now: Time) -> Result<Kept<S>, Error> {
+    fn tree(&self, store: AnyStore<'static>, opens: bool, now: Time) -> Result<Kept, Error> {
         let bytes = store.pages() * BLOCK_BYTES;
         let tree = match opens {
             true => {
@@ -268,7 +268,7 @@ impl Serving<'_> {
         let (bell, clock) = (queue.bell(), queue.clock());
         let most = BATCH.min(shape.max_pages as usize);
         let store = BatchStore::new(Remote::new(queue), shape, most, no_clock).map_err(failed)?;
-        let kept = self.tree(store, opens, clock.now())?;
+        let kept = self.tree(Box::new(store), opens, clock.now())?;
         let end = || {
             let target = drive.stop().into_drive().into_below();
             if target.below().medium().outlives() {
@@ -281,9 +281,9 @@ impl Serving<'_> {
 
     /// Serves a store, whose drive rings the bell, by the clock; then ends the
     /// drive, which gives what was injected into it.
-    fn serve<S: PageStore>(
+    fn serve(
         self,
-        kept: Kept<S>,
+        kept: Kept,
         pages: &str,
         (bell, clock): (&Bell, Clock),
         end: Box<dyn FnOnce() -> Result<Vec<Injected>, Error> + '_>,
@@ -442,15 +442,14 @@ impl Blocks<'_> {
         };
         let (pages, opens) = (pages_name(kind), there.is_some());
         let bad = |e| if opens { unusable(config, e) } else { failed(e) };
-        match kind {
+        let store = match kind {
             StoreKind::InPlace => {
                 let set_up = InPlaceConfig::default();
                 let store = match opens {
                     true => InPlaceStore::open(remote, shape, set_up, now),
                     false => InPlaceStore::create(remote, shape, set_up, now),
                 };
-                let kept = serving.tree(store.map_err(bad)?, opens, clock.now())?;
-                serving.serve(kept, pages, (&bell, clock), Box::new(end))
+                store.map(|store| Box::new(store) as AnyStore)
             }
             StoreKind::Log => {
                 let set_up = LogConfig::default();
@@ -458,9 +457,10 @@ impl Blocks<'_> {
                     true => LogStore::open(remote, shape, set_up, now),
                     false => LogStore::create(remote, shape, set_up, now),
                 };
-                let kept = serving.tree(store.map_err(bad)?, opens, clock.now())?;
-                serving.serve(kept, pages, (&bell, clock), Box::new(end))
+                store.map(|store| Box::new(store) as AnyStore)
             }
-        }
+        };
+        let kept = serving.tree(store.map_err(bad)?, opens, clock.now())?;
+        serving.serve(kept, pages, (&bell, clock), Box::new(end))
     }
 }

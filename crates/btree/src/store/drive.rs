@@ -43,6 +43,31 @@ pub trait Drive {
     }
 }
 
+impl<D: Drive + ?Sized> Drive for Box<D> {
+    type Cmd = D::Cmd;
+    type Done = D::Done;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<D::Cmd>) {
+        (**self).submit(now, cmds);
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        (**self).next_event()
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<D::Done>) {
+        (**self).advance(to, done);
+    }
+
+    fn wait(&mut self) -> Option<Time> {
+        (**self).wait()
+    }
+
+    fn advance_due(&mut self, now: Time, done: &mut Ring<D::Done>) -> bool {
+        (**self).advance_due(now, done)
+    }
+}
+
 /// A drive on this thread: in virtual time, or driven by its owner's clock.
 #[derive(Debug)]
 pub struct Inline<P>(pub P);

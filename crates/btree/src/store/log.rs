@@ -757,6 +757,10 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
     fn ticks(&self) -> Ticks {
         self.ticks
     }
+
+    fn log(&self) -> Option<LogCounters> {
+        Some(self.counters)
+    }
 }
 
 impl Task {

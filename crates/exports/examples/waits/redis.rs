@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread::scope;
 use std::time::Duration;
 
-use btree::{BatchStore, Remote, Tree, TreeConfig};
+use btree::{AnyStore, BatchStore, Remote, Tree, TreeConfig};
 use device::hosted::{Hosted, HostedOptions};
 use device::{Device, Link};
 use exports::nbd::{ListenAddr, StopHandle};
@@ -38,7 +38,7 @@ pub fn serve(addr: &ListenAddr, stop: &StopHandle) -> Outcome {
     let (bell, clock) = (queue.bell(), queue.clock());
     let store = BatchStore::new(Remote::new(queue), shape, 256, || 0)?;
     let config = TreeConfig { memory: 64 << 20, operations: 64, dirty: 33 };
-    let tree = Tree::create(store, config, clock.now())?;
+    let tree = Tree::create(Box::new(store) as AnyStore, config, clock.now())?;
     let options = Options { sync: Sync::EverySecond, ..Options::default() };
     server.run(tree, &bell, clock, options, stop)?;
     Ok(())

@@ -2,8 +2,6 @@
 
 use std::fmt::Write;
 
-use btree::PageStore;
-
 use super::client::Client;
 use super::command::Command;
 use super::glob::Pattern;
@@ -12,7 +10,7 @@ use super::rope::Rope;
 use super::serving::Serving;
 use crate::limits::Limits;
 
-impl<S: PageStore> Serving<'_, S> {
+impl Serving<'_> {
     /// A command that needs nothing of the store.
     pub(super) fn at_once(&mut self, client: &mut Client, command: Command) {
         let Client { parser, input, start, out, is_closing, .. } = client;

@@ -22,7 +22,7 @@
 
 use std::collections::VecDeque;
 
-use btree::{Error as TreeError, MAX_KEY, MAX_VALUE, Outcome, PageStore, Sink, Tree, Write};
+use btree::{Error as TreeError, MAX_KEY, MAX_VALUE, Outcome, Sink, Tree, Write};
 use port::{OutOfMemory, Time, lazy};
 use thiserror::Error;
 
@@ -114,8 +114,8 @@ pub enum Progress {
 }
 
 /// The database.
-pub struct Database<S> {
-    tree: Tree<S>,
+pub struct Database {
+    tree: Tree,
     inbox: Inbox,
     jobs: Vec<Job>,
     locks: Locks,
@@ -134,15 +134,15 @@ pub struct Database<S> {
     pub trash: Trash,
 }
 
-impl<S: PageStore> Database<S> {
+impl Database {
     /// The database in `tree`, for so many seats. Waits for the tree, and reads
     /// it whole to count the keys.
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(mut tree: Tree<S>, seats: usize) -> Result<Database<S>, OpenError> {
+    pub fn open(mut tree: Tree, seats: usize) -> Result<Database, OpenError> {
         let mut look = Look::default();
-        let wait = |tree: &mut Tree<S>, look: &mut Look| {
+        let wait = |tree: &mut Tree, look: &mut Look| {
             while look.ended.is_none() {
                 if !tree.wait(look) {
                     return Err(TreeError::Store(btree::StoreError::Gone));
@@ -180,12 +180,12 @@ impl<S: PageStore> Database<S> {
     }
 
     /// The tree.
-    pub fn tree(&self) -> &Tree<S> {
+    pub fn tree(&self) -> &Tree {
         &self.tree
     }
 
     /// The tree again.
-    pub fn into_tree(self) -> Tree<S> {
+    pub fn into_tree(self) -> Tree {
         self.tree
     }
 

@@ -7,7 +7,6 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use btree::PageStore;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::{SendFlags, send};
 
@@ -23,7 +22,7 @@ const FEW_GUESTS: usize = 4;
 /// How long nobody is taken when there is no descriptor for anybody.
 const DEAF: Duration = Duration::from_millis(100);
 
-impl<S: PageStore> Serving<'_, S> {
+impl Serving<'_> {
     /// Takes clients.
     pub(super) fn accept(&mut self) {
         for _ in 0..GUESTS.saturating_sub(self.waiting()).max(FEW_GUESTS) {

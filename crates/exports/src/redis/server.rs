@@ -19,7 +19,7 @@
 
 use std::io;
 
-use btree::{Error as TreeError, PageStore, Tree};
+use btree::{Error as TreeError, Tree};
 use device::hosted::Bell;
 use device::realtime::Clock;
 use rustix::io::Errno;
@@ -131,14 +131,14 @@ impl Server {
     ///
     /// # Errors
     /// [`ServeError`].
-    pub fn run<S: PageStore>(
+    pub fn run(
         self,
-        tree: Tree<S>,
+        tree: Tree,
         bell: &Bell,
         clock: Clock,
         options: Options,
         stop: &StopHandle,
-    ) -> Result<(Report, Tree<S>), ServeError> {
+    ) -> Result<(Report, Tree), ServeError> {
         let database = Database::open(tree, options.limits.clients)?;
         Serving::new(self.listener, database, bell, clock, options, stop)?.run(stop)
     }

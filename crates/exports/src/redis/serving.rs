@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use btree::{Error as TreeError, PageStore, Tree};
+use btree::{Error as TreeError, Tree};
 use device::hosted::Bell;
 use device::realtime::Clock;
 use port::Time;
@@ -56,12 +56,12 @@ const STOP: u64 = u64::MAX - 1;
 const BELL: u64 = u64::MAX - 2;
 
 /// A server at work.
-pub(super) struct Serving<'a, S> {
+pub(super) struct Serving<'a> {
     /// `None` when it is stopping.
     pub(super) listener: Option<Listener>,
     /// When the listener is looked at again, after there was no descriptor.
     pub(super) deaf_until: Option<Instant>,
-    pub(super) database: Database<S>,
+    pub(super) database: Database,
     bell: &'a Bell,
     clock: Clock,
     pub(super) options: Options,
@@ -91,16 +91,16 @@ pub(super) struct Serving<'a, S> {
     pub(super) has_warned: [bool; 3],
 }
 
-impl<'a, S: PageStore> Serving<'a, S> {
+impl<'a> Serving<'a> {
     /// Begins to listen.
     pub(super) fn new(
         listener: Listener,
-        database: Database<S>,
+        database: Database,
         bell: &'a Bell,
         clock: Clock,
         options: Options,
         stop: &StopHandle,
-    ) -> Result<Serving<'a, S>, ServeError> {
+    ) -> Result<Serving<'a>, ServeError> {
         let wakes = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let watch = |fd: BorrowedFd<'_>, who| {
             epoll::add(&wakes, fd, epoll::EventData::new_u64(who), epoll::EventFlags::IN)
@@ -137,7 +137,7 @@ impl<'a, S: PageStore> Serving<'a, S> {
     }
 
     /// Serves until `stop`.
-    pub(super) fn run(mut self, stop: &StopHandle) -> Result<(Report, Tree<S>), ServeError> {
+    pub(super) fn run(mut self, stop: &StopHandle) -> Result<(Report, Tree), ServeError> {
         let mut until = None;
         loop {
             if stop.is_stopped() && self.listener.is_some() {

@@ -23,6 +23,7 @@ use workload::Rng;
 use workload::ycsb::Workload;
 
 use super::{Case, Findings, Lab, Reference, Row, Runs, SHARE, Study, Turns};
+use crate::backing::Backing;
 use crate::drive::DriveSpec;
 use crate::error::Error;
 use crate::watch::Watch;
@@ -424,7 +425,8 @@ fn recover(ns: u64, seed: u64) -> Result<Recovery, Error> {
     let dim =
         Dimensions { groups: 16, pus: 4, chunks: 300, pages: 256, planes: 2, page_bytes: 16384 };
     let geometry = Geometry::new(dim).map_err(|e| Error::Failed(e.to_string()))?;
-    let device = Device::new(&geometry, &profile.timing, RamMedium::new(&geometry, 8)?)?;
+    let device =
+        Device::new(&geometry, &profile.timing, Backing::from(RamMedium::new(&geometry, 8)?))?;
     let config = BatchConfig {
         pages: 1 << 25,
         log_rows: 1 << 14,
@@ -456,7 +458,7 @@ fn recover(ns: u64, seed: u64) -> Result<Recovery, Error> {
 
 /// Batches on a drive in virtual time.
 struct Load {
-    drive: Batch<Device<RamMedium>>,
+    drive: Batch<Device<Backing>>,
     now: Time,
     done: Ring<BatchDone>,
     queue: Ring<BatchReq>,

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use btree::{Outcome, PageStore, Sink, Tree};
+use btree::{AnyStore, Outcome, Sink, Tree};
 use measure::Histogram;
 use workload::ycsb::{self, Operation, RECORD_BYTES, Ycsb};
 
@@ -186,16 +186,16 @@ impl Client {
 
     /// Submits the next write of a record that was read for it. False when
     /// there is none.
-    pub fn rewrite<S: PageStore>(&mut self, tree: &mut Tree<S>) -> Result<bool, Error> {
+    pub fn rewrite(&mut self, tree: &mut Tree<AnyStore<'_>>) -> Result<bool, Error> {
         let Some(slot) = self.rewrite.pop_front() else { return Ok(false) };
         self.write(tree, u64::from(slot))?;
         Ok(true)
     }
 
     /// Submits an operation; there must be fewer than `most` under way.
-    pub fn submit<S: PageStore>(
+    pub fn submit(
         &mut self,
-        tree: &mut Tree<S>,
+        tree: &mut Tree<AnyStore<'_>>,
         operation: Operation,
     ) -> Result<(), Error> {
         let (kind, record) = match operation {
@@ -215,7 +215,7 @@ impl Client {
         .map_err(|e| Error::Failed(e.to_string()))
     }
 
-    fn write<S: PageStore>(&mut self, tree: &mut Tree<S>, tag: u64) -> Result<(), Error> {
+    fn write(&mut self, tree: &mut Tree<AnyStore<'_>>, tag: u64) -> Result<(), Error> {
         let mut value = std::mem::take(&mut self.value);
         let started = &mut self.started[tag as usize];
         started.writes = true;
@@ -292,7 +292,7 @@ const FLUSH: u64 = u64::MAX;
 impl Client {
     /// Asks for all that was done to be durable, and says in
     /// [`Client::flushed`] when it is.
-    pub fn flush<S: PageStore>(&mut self, tree: &mut Tree<S>) {
+    pub fn flush(&mut self, tree: &mut Tree<AnyStore<'_>>) {
         self.flushed = false;
         tree.flush(FLUSH);
     }

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use btree::store::no_clock;
 use btree::{
-    BatchStore, Drive, FRAME_BYTES, InPlaceConfig, InPlaceStore, Inline, LogConfig, LogCounters,
+    AnyStore, BatchStore, Drive, FRAME_BYTES, InPlaceConfig, InPlaceStore, Inline, LogConfig,
     LogStore, PAGE_BYTES, PageStore, Remote, StoreError, Tree, TreeConfig,
 };
 use device::hosted::{Hosted, HostedOptions, Queue};
@@ -221,30 +221,32 @@ impl<'a, 'b> Run<'a, 'b> {
         self.published = drive.below().published();
         if self.setup.real {
             let (hosted, queue) = self.host(drive)?;
-            let measured = self.on_blocks(Remote::new(queue), shape);
+            let measured = self.on_blocks(Box::new(Remote::new(queue)), shape);
             // The store is gone: nobody waits for what is inside.
             hosted.leave();
             measured
         } else {
-            self.on_blocks(Inline(drive), shape)
+            self.on_blocks(Box::new(Inline(drive)), shape)
         }
     }
 
-    fn on_blocks<D>(&mut self, drive: D, shape: Shape) -> Result<Vec<Measured>, Error>
-    where
-        D: Drive<Cmd = BlockReq, Done = BlockDone>,
-    {
+    fn on_blocks(
+        &mut self,
+        drive: Box<dyn Drive<Cmd = BlockReq, Done = BlockDone>>,
+        shape: Shape,
+    ) -> Result<Vec<Measured>, Error> {
         let clock = self.clock();
         let drive = Counted::new(drive, self.blocks.clone());
         if self.setup.store == StoreKind::InPlace {
             let config = InPlaceConfig { clock, ..InPlaceConfig::default() };
             let store = InPlaceStore::create(drive, shape, config, self.now);
-            let (store, mut client) = self.load(store.map_err(store_error)?)?;
-            return self.measure((store, &mut client), 0, |_| None);
+            let mut store = store.map_err(store_error)?;
+            let mut client = self.load(Box::new(&mut store))?;
+            return self.measure(Box::new(store), &mut client, 0);
         }
         let config = LogConfig { clock, ..LogConfig::default() };
-        let store = LogStore::create(drive, shape, config, self.now).map_err(store_error)?;
-        let (mut store, mut client) = self.load(store)?;
+        let mut store = LogStore::create(drive, shape, config, self.now).map_err(store_error)?;
+        let mut client = self.load(Box::new(&mut store))?;
         if !self.setup.durable {
             // What is not collected any more must have been before.
             let config = LogConfig { durable: false, ..config };
@@ -252,7 +254,7 @@ impl<'a, 'b> Run<'a, 'b> {
             store = opened.map_err(store_error)?;
         }
         let map = MAP_ENTRY * store.pages();
-        self.measure((store, &mut client), map, |store| Some(store.counters()))
+        self.measure(Box::new(store), &mut client, map)
     }
 
     /// A drive that takes batches.
@@ -273,23 +275,24 @@ impl<'a, 'b> Run<'a, 'b> {
         let drive: Batched = Link::new(self.setup.drive.profile.link, controller);
         if self.setup.real {
             let (hosted, queue) = self.host(drive)?;
-            let measured = self.on_batches(Remote::new(queue), shape);
+            let measured = self.on_batches(Box::new(Remote::new(queue)), shape);
             // The store is gone: nobody waits for what is inside.
             hosted.leave();
             measured
         } else {
-            self.on_batches(Inline(drive), shape)
+            self.on_batches(Box::new(Inline(drive)), shape)
         }
     }
 
-    fn on_batches<D>(&mut self, drive: D, shape: BatchShape) -> Result<Vec<Measured>, Error>
-    where
-        D: Drive<Cmd = BatchReq, Done = BatchDone>,
-    {
+    fn on_batches(
+        &mut self,
+        drive: Box<dyn Drive<Cmd = BatchReq, Done = BatchDone>>,
+        shape: BatchShape,
+    ) -> Result<Vec<Measured>, Error> {
         let drive = Counted::new(drive, self.blocks.clone());
-        let store = BatchStore::new(drive, shape, BATCH, self.clock()).map_err(store_error)?;
-        let (store, mut client) = self.load(store)?;
-        self.measure((store, &mut client), 0, |_| None)
+        let mut store = BatchStore::new(drive, shape, BATCH, self.clock()).map_err(store_error)?;
+        let mut client = self.load(Box::new(&mut store))?;
+        self.measure(Box::new(store), &mut client, 0)
     }
 
     /// A tree's set-up with a cache of so many bytes.
@@ -299,9 +302,9 @@ impl<'a, 'b> Run<'a, 'b> {
         TreeConfig { memory: memory.max(least), operations, ..TreeConfig::default() }
     }
 
-    /// Makes a tree and fills it. Gives the store at rest, and who knows what
+    /// Makes a tree and fills it; then the store is at rest. Gives who knows what
     /// is in it.
-    fn load<S: PageStore>(&mut self, store: S) -> Result<(S, Client), Error> {
+    fn load(&mut self, store: AnyStore<'_>) -> Result<Client, Error> {
         self.watch.phase("loading");
         // Enough that few pages are written more than a few times.
         let config = self.tree((self.setup.records * 1024).max(8 << 20));
@@ -313,15 +316,15 @@ impl<'a, 'b> Run<'a, 'b> {
         self.complete(&mut tree, &mut client, &mut Fill(0), self.setup.records)?;
         self.settle(&mut tree, &mut client)?;
         refuse_errors(&client)?;
-        Ok((tree.into_store(), client))
+        Ok(client)
     }
 
     /// Opens the tree with its cache, warms that, measures, and checks.
-    fn measure<S: PageStore>(
+    fn measure(
         &mut self,
-        (store, client): (S, &mut Client),
+        store: AnyStore<'_>,
+        client: &mut Client,
         resident: u64,
-        log: impl Fn(&S) -> Option<LogCounters>,
     ) -> Result<Vec<Measured>, Error> {
         // Any cache will do to see how many pages there are.
         let tree = Tree::open(store, self.tree(0), self.now).map_err(failed)?;
@@ -344,12 +347,12 @@ impl<'a, 'b> Run<'a, 'b> {
             self.watch.phase("measuring");
             let ops = share(self.setup.ops, self.turns.count, turn);
             client.clear();
-            let before = self.mark(&tree, log(tree.store()));
+            let before = self.mark(&tree);
             let done = self.operate(&mut tree, client, &mut source, ops)?;
             if done == 0 && ops > 0 {
                 return Err(stopped());
             }
-            let after = self.mark(&tree, log(tree.store()));
+            let after = self.mark(&tree);
             let mut measured = after.since(&before, done, self.setup.real);
             measured.interrupted = done < ops;
             (measured.pages, measured.levels) = (pages, tree.levels());
@@ -377,7 +380,7 @@ impl<'a, 'b> Run<'a, 'b> {
         Ok(all)
     }
 
-    fn mark<S: PageStore>(&self, tree: &Tree<S>, log: Option<LogCounters>) -> Mark {
+    fn mark(&self, tree: &Tree<AnyStore<'_>>) -> Mark {
         // Looked at once, so that in real time the parts make the whole however
         // long this thread stands still between two looks.
         let now = clock();
@@ -390,14 +393,14 @@ impl<'a, 'b> Run<'a, 'b> {
             written: tree.counters().pages_written,
             blocks: self.blocks.get(),
             work: self.published.work(),
-            log,
+            log: tree.store().log(),
         }
     }
 
     /// Runs `count` operations, all of them.
-    fn complete<S: PageStore>(
+    fn complete(
         &mut self,
-        tree: &mut Tree<S>,
+        tree: &mut Tree<AnyStore<'_>>,
         client: &mut Client,
         source: &mut impl Source,
         count: u64,
@@ -410,9 +413,9 @@ impl<'a, 'b> Run<'a, 'b> {
 
     /// Runs `count` operations, or as many as it may before it is stopped, and
     /// waits for all. Gives how many have ended.
-    fn operate<S: PageStore>(
+    fn operate(
         &mut self,
-        tree: &mut Tree<S>,
+        tree: &mut Tree<AnyStore<'_>>,
         client: &mut Client,
         source: &mut impl Source,
         count: u64,
@@ -458,7 +461,7 @@ impl<'a, 'b> Run<'a, 'b> {
 
     /// Looks after what is due now.
     #[inline]
-    fn poll<S: PageStore>(&mut self, tree: &mut Tree<S>, client: &mut Client) {
+    fn poll(&mut self, tree: &mut Tree<AnyStore<'_>>, client: &mut Client) {
         if !self.setup.real {
             tree.poll(self.now, client);
             return;
@@ -471,7 +474,7 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     /// Nothing can be done before something completes.
-    fn wait<S: PageStore>(&mut self, tree: &mut Tree<S>, client: &mut Client) -> Result<(), Error> {
+    fn wait(&mut self, tree: &mut Tree<AnyStore<'_>>, client: &mut Client) -> Result<(), Error> {
         if self.setup.real {
             self.poll(tree, client);
             std::hint::spin_loop();
@@ -485,11 +488,7 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     /// Makes all durable and lets the drive come to rest.
-    fn settle<S: PageStore>(
-        &mut self,
-        tree: &mut Tree<S>,
-        client: &mut Client,
-    ) -> Result<(), Error> {
+    fn settle(&mut self, tree: &mut Tree<AnyStore<'_>>, client: &mut Client) -> Result<(), Error> {
         client.flush(tree);
         if self.setup.real {
             self.now = Time(clock());

@@ -1,9 +1,11 @@
 //! Turns, locks and what a call takes, on a store in memory.
 
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
 
 use btree::store::{Ticks, seal};
-use btree::{FRAME_BYTES, PAGE_BYTES, StoreDone, StoreError, TreeConfig};
+use btree::{AnyStore, FRAME_BYTES, PAGE_BYTES, PageStore, StoreDone, StoreError, TreeConfig};
 use port::{Buffer, Ring};
 
 use super::*;
@@ -16,7 +18,7 @@ struct Pages {
     pages: HashMap<u64, Vec<u8>>,
     out: VecDeque<StoreDone>,
     /// Why nothing is written any more.
-    full: Option<StoreError>,
+    full: Rc<Cell<Option<StoreError>>>,
 }
 
 impl PageStore for Pages {
@@ -49,7 +51,7 @@ impl PageStore for Pages {
             seal(page, &mut bytes);
             self.pages.insert(page, bytes);
         }
-        let result = self.full.map_or(Ok(()), Err);
+        let result = self.full.get().map_or(Ok(()), Err);
         self.out.push_back(StoreDone::Write { id, result });
     }
 
@@ -96,7 +98,8 @@ struct Seat {
 }
 
 struct Rig {
-    database: Database<Pages>,
+    database: Database,
+    full: Rc<Cell<Option<StoreError>>>,
     seats: Vec<Seat>,
 }
 
@@ -104,7 +107,9 @@ impl Rig {
     fn new(seats: u32) -> Rig {
         let memory = 3000 * FRAME_BYTES + 64 * 256;
         let config = TreeConfig { memory, operations: 64, ..TreeConfig::default() };
-        let tree = Tree::create(Pages::default(), config, Time::ZERO).unwrap();
+        let pages = Pages::default();
+        let full = pages.full.clone();
+        let tree = Tree::create(Box::new(pages) as AnyStore, config, Time::ZERO).unwrap();
         let seat = |_| Seat {
             bytes: Vec::new(),
             parser: Parser::default(),
@@ -114,7 +119,7 @@ impl Rig {
             seen: 0,
         };
         let database = Database::open(tree, seats as usize).unwrap();
-        Rig { database, seats: (0..seats).map(seat).collect() }
+        Rig { database, full, seats: (0..seats).map(seat).collect() }
     }
 
     /// Calls the database for a seat.
@@ -326,7 +331,7 @@ fn no_space_is_an_answer() {
     let mut rig = Rig::new(1);
     assert_eq!(rig.ask(0, &[b"SET", b"a", b"1"]), "+OK\r\n");
     let full = StoreError::NoSpace { segments: 5, of: 20, block: 128 };
-    rig.database.tree.store_mut().full = Some(full);
+    rig.full.set(Some(full));
     rig.database.flush();
     rig.step(1);
     assert!(matches!(rig.database.flushed(), Some(Err(TreeError::Store(error))) if error == full));

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use btree::{BatchStore, Remote, Tree, TreeConfig};
+use btree::{AnyStore, BatchStore, Remote, Tree, TreeConfig};
 use device::hosted::{Hosted, HostedOptions};
 use device::{Device, Link, LinkTiming};
 use exports::Limits;
@@ -75,7 +75,7 @@ fn serve(server: Server, options: Options, stop: &StopHandle) -> Report {
     let (bell, clock) = (queue.bell(), queue.clock());
     let store = BatchStore::new(Remote::new(queue), shape, 256, || 0).unwrap();
     let config = TreeConfig { memory: 3 << 20, operations: 64, dirty: 33 };
-    let tree = Tree::create(store, config, clock.now()).unwrap();
+    let tree = Tree::create(Box::new(store) as AnyStore, config, clock.now()).unwrap();
     server.run(tree, &bell, clock, options, stop).unwrap().0
 }
 
