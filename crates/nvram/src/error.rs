@@ -2,7 +2,7 @@
 
 use std::io;
 
-use port::{OutOfMemory, Status};
+use port::OutOfMemory;
 use thiserror::Error;
 
 /// A journal that cannot be opened or written, or not be written again into the
@@ -51,12 +51,6 @@ pub enum JournalError {
         doing: &'static str,
         /// What it said.
         source: io::Error,
-    },
-    /// The drive does not take the last flush of the start.
-    #[error("the drive cannot make durable what its protected cache holds: {status}")]
-    Flush {
-        /// What it said.
-        status: Status,
     },
     /// The drive stopped answering.
     #[error("the drive stopped while its protected cache was written to it: report this")]

@@ -93,7 +93,8 @@ pub struct Counters {
 pub(crate) struct Frozen {
     /// What the drive said.
     pub status: Status,
-    /// First bytes and lengths of what is only in the journal.
+    /// First bytes and lengths of what only the journal has; nothing where the
+    /// drive has it, but did not flush it.
     pub ranges: Vec<(u64, u64)>,
 }
 

@@ -68,19 +68,17 @@ where
         }
         let mut again = Again { below, shape, now, event: now, same: 0 };
         let mut started = Started::default();
-        let (frozen, gone) = again.all(&mut journal, &mut started)?;
+        let (mut frozen, gone) = again.all(&mut journal, &mut started)?;
         started.gone = gone;
-        if frozen.ranges.is_empty() {
-            if started.entries > 0 {
-                let flush = again.one(BlockOp::Flush, 0, 0, Buffer::empty())?;
-                if !flush.is_ok() {
-                    return Err(JournalError::Flush { status: flush });
-                }
-            }
+        if frozen.ranges.is_empty() && started.entries > 0 {
+            // Where this fails, the drive has all of it, and may not keep it.
+            frozen.status = again.one(BlockOp::Flush, 0, 0, Buffer::empty())?;
+        }
+        let frozen = Some(frozen).filter(|frozen| !frozen.status.is_ok());
+        if frozen.is_none() {
             journal.begin()?;
         }
         started.ready = again.now;
-        let frozen = Some(frozen).filter(|frozen| !frozen.ranges.is_empty());
         Ok((Protected::assemble(again.below, shape, journal, again.now, frozen), started))
     }
 }

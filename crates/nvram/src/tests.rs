@@ -71,6 +71,28 @@ fn a_drive_that_refuses_stays_readable_and_loses_nothing() {
 }
 
 #[test]
+fn a_drive_that_does_not_flush_what_it_took_stays_readable_and_loses_nothing() {
+    let mut host = Host::new(Fickle::new(3), ram(), 3);
+    for lba in 0..8 {
+        assert!(host.one(BlockOp::Write, lba, 1, false).status.is_ok());
+    }
+    let (below, mut store, known) = host.cut();
+    let used = peek(&mut store).unwrap().used;
+    below.set_flushes(false);
+    let mut host = Host::again(below, store, known);
+    assert_eq!(host.port.frozen(), Some(Status::WRITE_FAULT));
+    assert!(host.one(BlockOp::Read, 0, 8, false).status.is_ok());
+    assert_eq!(host.one(BlockOp::Write, 20, 1, false).status, Status::WRITE_FAULT);
+    assert_eq!(host.one(BlockOp::Flush, 0, 0, false).status, Status::WRITE_FAULT);
+    let (below, mut store, known) = host.cut();
+    assert_eq!(peek(&mut store).unwrap().used, used);
+    below.set_flushes(true);
+    let mut host = Host::again(below, store, known);
+    assert_eq!((host.started.entries, host.port.frozen()), (8, None));
+    host.verify();
+}
+
+#[test]
 fn an_entry_whose_block_cannot_be_read_is_tried_again_or_made_good() {
     // Refusals of block 3, whether a later write covers it, and whether the
     // drive takes writes then.

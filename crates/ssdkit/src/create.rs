@@ -19,6 +19,7 @@ use crate::drive::file::{file_error, header, is_drive_file};
 use crate::drive::{DriveConfig, MemorySpec, TargetKind};
 use crate::error::Error;
 use crate::memory;
+use crate::say::harmless;
 use crate::snapshot::{check_name, check_new};
 use crate::stack::{Stack, new_device};
 
@@ -52,7 +53,7 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
             out,
             "{}: a drive of {} ({} of flash on {pus} parallel units{}, spare {:.4}, profile {}); \
              {} on the disk",
-            args.file,
+            harmless(&args.file),
             units::size_binary(config.size),
             units::size_binary(raw),
             parity(&config),

@@ -279,7 +279,8 @@ impl Info {
         json["cut_chunks"] = file.cut_chunks.into();
         json["used_bytes"] = file.used_bytes.into();
         if let Some(peek) = &file.peek {
-            self.peek_json(peek, file.degraded, &mut json);
+            let peek = Peek { clean: file.clean, ..*peek };
+            self.peek_json(&peek, file.degraded, &mut json);
         }
         if let Value::Object(health) = file.health.to_json(self.endurance()) {
             health.into_iter().for_each(|(key, value)| json[key] = value);
@@ -289,6 +290,11 @@ impl Info {
 
     /// What the target's checkpoint says.
     fn peek_json(&self, peek: &Peek, degraded: usize, json: &mut Value) {
+        if peek.checkpoint == 0 && !peek.clean {
+            // It was cut before it had one, and what it wrote is not known.
+            (json["checkpoint"], json["written"]) = (Value::Null, Value::Null);
+            return;
+        }
         json["checkpoint"] = peek.checkpoint.into();
         let c = peek.counters;
         json["written"] = json!({
@@ -374,7 +380,7 @@ impl Info {
                 (true, Some(0)) => "new, never written".into(),
                 (true, None) if health.is_new() => "new, never written".into(),
                 (true, _) => "shut down cleanly: opens at once".into(),
-                (false, None) => {
+                (false, None | Some(0)) => {
                     "cut: it recovers when it is opened, and what was flushed is there".into()
                 }
                 (false, _) => "cut: it recovers when it is opened, and what was flushed is there; \

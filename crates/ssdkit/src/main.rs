@@ -4,8 +4,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+#[cfg(target_env = "gnu")]
+use rustix::process::{Resource, getrlimit};
 use ssdkit::cli::{Cli, Command, fio};
-use ssdkit::say::say;
+use ssdkit::say::{harmless, say};
 use ssdkit::{Error, bench, create, info, job, profiles, serve, snapshot, study, trace};
 
 fn main() -> ExitCode {
@@ -25,8 +27,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the command line itself gives: help, or what is wrong with it.
+/// What the command line itself gives: help, or what is wrong with it, which
+/// quotes what was given.
 fn told(error: &clap::Error) -> ExitCode {
+    let text = error.render().to_string();
+    if error.use_stderr() && harmless(&text).lines().ne(text.lines()) {
+        say(text);
+        return ExitCode::from(error.exit_code() as u8);
+    }
     match error.print() {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         _ => ExitCode::from(error.exit_code() as u8),
@@ -45,12 +53,20 @@ fn survive_limits() {
 const LARGE: i32 = 512 << 10;
 
 /// What clients of a server took goes back to the system when they leave.
-/// Without this the C library keeps more and more of it for later.
+/// Without this the C library keeps more and more of it for later. Where the
+/// space of addresses is limited (`ulimit -v`), it may not take 64 MiB of that
+/// for each of many threads either.
 fn give_memory_back() {
-    // SAFETY: it sets a number, before there is another thread.
     #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+    {
+        let is_limited = getrlimit(Resource::As).current.is_some();
+        // SAFETY: it sets numbers, before there is another thread.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+            if is_limited {
+                libc::mallopt(libc::M_ARENA_MAX, 1);
+            }
+        }
     }
 }
 

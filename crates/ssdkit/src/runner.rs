@@ -252,6 +252,10 @@ impl Runner<'_> {
         }
         if !plan.count {
             tally.end = now;
+        } else if let Some(next) = load.next_arrival().filter(|_| !tally.interrupted) {
+            // So many arrivals take as many distances between them.
+            let end = if let Until::Time(ns) = plan.until { course.start + ns } else { next };
+            tally.end = tally.end.max(end);
         }
         if tally.counts() {
             tally.energy.1 = driver.energy();

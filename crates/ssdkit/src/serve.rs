@@ -120,6 +120,7 @@ impl Serving<'_> {
         let (name, geometry) = (&config.name, &config.geometry);
         let failed = |e: &dyn std::fmt::Display| Error::Failed(e.to_string());
         let export = Export::new(drive.shape()).map_err(|e| Error::Usage(e.to_string()))?;
+        let export = export.read_only(drive.fault().is_some());
         let bytes = drive.shape().bytes;
         // Time begins anew where recovery ended.
         let clock = Clock::start();

@@ -16,17 +16,19 @@ use crate::cli::SnapshotArgs;
 use crate::drive::DriveConfig;
 use crate::drive::file::{file_error, header};
 use crate::error::Error;
+use crate::say::harmless;
 use crate::whole::Ended;
 
 /// Copies a drive file, and tells `out`.
 pub fn run(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Error> {
-    let (from, to) = (Path::new(&args.file), Path::new(&args.copy));
+    let file = args.file.strip_prefix("file:").unwrap_or(&args.file);
+    let (from, to) = (Path::new(file), Path::new(&args.copy));
     check_new(&args.copy)?;
     let began = Instant::now();
     drivefile::clone(from, to).map_err(|e| {
         let text = e.to_string();
         // The one that it is about.
-        file_error(if text.contains(&args.copy) { &args.copy } else { &args.file }, e)
+        file_error(if text.contains(&args.copy) { &args.copy } else { file }, e)
     })?;
     let seconds = began.elapsed().as_secs_f64();
     let used = used_bytes(to)?;
@@ -40,7 +42,8 @@ pub fn run(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Error> {
         writeln!(out, "{json:#}")?;
     } else {
         let (used, took) = (units::size_binary(used), units::time_ns(seconds * 1e9));
-        writeln!(out, "{} is a copy of {}: {used} on the disk, in {took}", args.copy, args.file)?;
+        let (copy, file) = (harmless(&args.copy), harmless(file));
+        writeln!(out, "{copy} is a copy of {file}: {used} on the disk, in {took}")?;
     }
     Ok(())
 }

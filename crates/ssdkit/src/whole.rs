@@ -329,7 +329,12 @@ impl Drive for Protected<Boxed, Store> {
 
     fn fault(&self) -> Option<(Error, bool)> {
         let stopped = |e: &JournalError| (Error::Failed(e.to_string()), e.is_full());
-        self.below().fault().or_else(|| self.error().map(stopped))
+        let frozen = |status| {
+            let text = format!("the drive did not take what its protected cache holds: {status}");
+            (Error::Failed(text), false)
+        };
+        let of_cache = || self.error().map(stopped).or_else(|| self.frozen().map(frozen));
+        self.below().fault().or_else(of_cache)
     }
 }
 

@@ -101,7 +101,10 @@ impl FromStr for CacheSize {
                 "write a part of the tree's pages, as 25%, or bytes, as 64M".to_string()
             });
         }
-        units::size(text).map(CacheSize::Bytes).map_err(|e| e.to_string())
+        match units::size(text) {
+            Ok(0) => Err("a cache has more than no bytes".into()),
+            bytes => bytes.map(CacheSize::Bytes).map_err(|e| e.to_string()),
+        }
     }
 }
 

@@ -133,6 +133,8 @@ pub struct Ycsb {
     workload: Workload,
     choice: Choice,
     records: u64,
+    /// Those before this one are there: they may be chosen.
+    there: u64,
     rng: Rng,
 }
 
@@ -146,12 +148,25 @@ impl Ycsb {
             Workload::D => Choice::Latest(Zipf::new(records, THETA)),
             _ => Choice::Zipfian(Zipf::new(SCATTERED, THETA)),
         };
-        Ycsb { workload, choice, records, rng: Rng::new(seed, 0) }
+        Ycsb { workload, choice, records, there: records, rng: Rng::new(seed, 0) }
     }
 
     /// Records that there are, with those that were inserted.
     pub fn records(&self) -> u64 {
         self.records
+    }
+
+    /// All records before `record` are there by now: their inserts have ended, as the
+    /// benchmark wants it of what it reads. At first these are all that it began with.
+    #[inline]
+    pub fn are_there(&mut self, record: u64) {
+        if record == self.there {
+            return;
+        }
+        self.there = record.clamp(1, self.records);
+        if let Choice::Latest(zipf) = &mut self.choice {
+            *zipf = Zipf::new(self.there, THETA);
+        }
     }
 
     /// The next operation.
@@ -180,17 +195,19 @@ impl Ycsb {
 
     fn insert(&mut self) -> Operation {
         self.records += 1;
-        if let Choice::Latest(zipf) = &mut self.choice {
-            *zipf = Zipf::new(self.records, THETA);
-        }
         Operation::Insert(self.records - 1)
     }
 
     fn choose(&mut self) -> u64 {
         match &self.choice {
-            Choice::Uniform => self.rng.below(self.records),
-            Choice::Zipfian(zipf) => scatter(zipf.draw(&mut self.rng)) % self.records,
-            Choice::Latest(zipf) => self.records - 1 - zipf.draw(&mut self.rng),
+            Choice::Uniform => self.rng.below(self.there),
+            Choice::Zipfian(zipf) => loop {
+                let record = scatter(zipf.draw(&mut self.rng)) % self.records;
+                if record < self.there {
+                    return record;
+                }
+            },
+            Choice::Latest(zipf) => self.there - 1 - zipf.draw(&mut self.rng),
         }
     }
 }
@@ -306,6 +323,7 @@ mod tests {
                 Operation::Insert(record) => {
                     assert_eq!(record, last + 1);
                     last = record;
+                    ycsb.are_there(last + 1);
                 }
                 Operation::Read(record) => {
                     assert!(record <= last);
@@ -321,6 +339,23 @@ mod tests {
         let (low, high) = (1.0 / zeta(20_000), 1.0 / zeta(10_000));
         let got = f64::from(newest) / f64::from(reads);
         assert!((low * 0.95..high * 1.05).contains(&got), "{got}, not {low} to {high}");
+    }
+
+    /// What may not be there yet is not chosen, and is once it is.
+    #[test]
+    fn inserts_under_way_are_not_chosen() {
+        for workload in [Workload::D, Workload::E] {
+            let mut ycsb = Ycsb::new(workload, 100, 5);
+            let mut newest = |until: u64| {
+                let chosen = |operation| match operation {
+                    Operation::Read(record) | Operation::Scan(record, _) => record,
+                    _ => 0,
+                };
+                ycsb.are_there(until);
+                (0..20_000).map(|_| chosen(ycsb.draw())).max().unwrap()
+            };
+            assert_eq!([newest(100), newest(103)], [99, 102], "{workload}");
+        }
     }
 
     #[test]

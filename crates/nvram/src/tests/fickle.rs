@@ -33,6 +33,7 @@ struct Inner {
     rng: Rng,
     failing: u64,
     read_only: bool,
+    flushes: bool,
     /// A block, and how many writes of it are yet to be refused, as parts of
     /// one are whose rest cannot be read.
     unread: (usize, u32),
@@ -49,6 +50,7 @@ impl Fickle {
             rng: Rng::new(seed, 7),
             failing: 0,
             read_only: false,
+            flushes: true,
             unread: (0, 0),
             left: u64::MAX,
         })))
@@ -67,6 +69,11 @@ impl Fickle {
     /// All writes are refused.
     pub fn set_read_only(&self, read_only: bool) {
         self.0.borrow_mut().read_only = read_only;
+    }
+
+    /// Whether flushes succeed.
+    pub fn set_flushes(&self, flushes: bool) {
+        self.0.borrow_mut().flushes = flushes;
     }
 
     /// So many writes that begin at a block are refused since it cannot be read.
@@ -136,7 +143,7 @@ impl Inner {
                     out.copy_from_slice(&value.to_le_bytes());
                 }
             }
-            BlockOp::Flush if fails => status = Status::WRITE_FAULT,
+            BlockOp::Flush if fails || !self.flushes => status = Status::WRITE_FAULT,
             BlockOp::Flush => {
                 for block in blocks {
                     block.durable = block.since.last().copied().unwrap_or(block.durable);

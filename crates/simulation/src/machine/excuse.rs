@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 
-use nvram::JournalError;
 use port::{BLOCK_BYTES, BlockOp, Status};
 use targets::pblk::PblkError;
 
@@ -104,8 +103,6 @@ impl Machine {
         let (read, written) = (now.reads > before.reads, now.programs > before.programs);
         let error = match error {
             StartError::Target(error) => error,
-            // A flush that the target refuses.
-            StartError::Cache(JournalError::Flush { .. }) => return self.may_end(),
             StartError::Cache(_) => return false,
         };
         match error {

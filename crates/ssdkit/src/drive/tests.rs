@@ -292,7 +292,7 @@ proptest! {
 
     #[test]
     fn the_spare_is_kept_exactly_or_refused(
-        blocks in 1u64..1 << 26,
+        blocks in 1u64..1 << 24,
         spare in 1u32..=90,
         groups in 1u32..9,
         pages in 1u32..300,

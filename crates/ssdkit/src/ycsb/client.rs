@@ -102,6 +102,9 @@ pub struct Client {
     pub flushed: bool,
     /// Operations that ended.
     pub ended: u64,
+    /// Inserts under way: the first of them, and of each from there on whether it
+    /// still is.
+    inserting: (u64, VecDeque<bool>),
     /// Records that were not there, and may not have to be.
     pub missing: u64,
     /// Operations that failed or gave what cannot be.
@@ -145,6 +148,7 @@ impl Client {
             latency: std::array::from_fn(|_| Histogram::new()),
             flushed: false,
             ended: 0,
+            inserting: (0, VecDeque::with_capacity(most)),
             missing: 0,
             failed: 0,
             first_error: None,
@@ -154,6 +158,30 @@ impl Client {
     /// Operations under way.
     pub fn live(&self) -> usize {
         self.started.len() - self.free.len()
+    }
+
+    /// The first record of which the insert has not ended, if there is one.
+    pub fn inserting(&self) -> Option<u64> {
+        let (first, under_way) = &self.inserting;
+        (!under_way.is_empty()).then_some(*first)
+    }
+
+    /// An insert begins. Records are inserted in their order.
+    fn insert_begins(&mut self, record: u64) {
+        let (first, under_way) = &mut self.inserting;
+        if under_way.is_empty() {
+            *first = record;
+        }
+        under_way.push_back(true);
+    }
+
+    fn insert_ends(&mut self, record: u64) {
+        let (first, under_way) = &mut self.inserting;
+        under_way[(record - *first) as usize] = false;
+        while under_way.front() == Some(&false) {
+            under_way.pop_front();
+            *first += 1;
+        }
     }
 
     /// Forgets what it has counted.
@@ -206,6 +234,9 @@ impl Client {
             Operation::ReadModifyWrite(record) => (Kind::ReadModifyWrite, record),
         };
         let tag = self.begin(kind, record).expect("the caller saw room");
+        if kind == Kind::Insert {
+            self.insert_begins(record);
+        }
         let key = ycsb::key(record);
         match operation {
             Operation::Update(_) | Operation::Insert(_) => return self.write(tree, tag),
@@ -329,6 +360,9 @@ impl Sink for Client {
         if started.writes {
             self.written(started.record);
         }
+        if started.kind == Kind::Insert {
+            self.insert_ends(started.record);
+        }
         match outcome {
             Err(e) => {
                 self.fail(format!("{} of record {}: {e}", started.kind.name(), started.record))
@@ -336,7 +370,6 @@ impl Sink for Client {
             Ok(Outcome::Missing) if started.version > 0 => {
                 self.fail(format!("record {} is missing", started.record));
             }
-            // An insert of it may be under way.
             Ok(Outcome::Missing) => self.missing += 1,
             Ok(_) if started.kind == Kind::ReadModifyWrite && !started.writes => {
                 self.rewrite.push_back(tag as u32);
@@ -363,19 +396,20 @@ impl All {
 
 /// Where operations come from.
 pub trait Source {
-    /// The next one.
-    fn next(&mut self) -> Operation;
+    /// The next one, while records from `inserting` on may not be there.
+    fn next(&mut self, inserting: Option<u64>) -> Operation;
 }
 
 impl Source for Ycsb {
     #[inline]
-    fn next(&mut self) -> Operation {
+    fn next(&mut self, inserting: Option<u64>) -> Operation {
+        self.are_there(inserting.unwrap_or(self.records()));
         self.draw()
     }
 }
 
 impl Source for All {
-    fn next(&mut self) -> Operation {
+    fn next(&mut self, _inserting: Option<u64>) -> Operation {
         let record = self.0 % self.1.max(1);
         self.0 += 1;
         Operation::Read(record)
@@ -387,7 +421,7 @@ pub struct Fill(pub u64);
 
 impl Source for Fill {
     #[inline]
-    fn next(&mut self) -> Operation {
+    fn next(&mut self, _inserting: Option<u64>) -> Operation {
         self.0 += 1;
         Operation::Insert(self.0 - 1)
     }

@@ -428,7 +428,7 @@ impl<'a, 'b> Run<'a, 'b> {
             let room = tree.waiting() < most;
             if room && fresh < POLL_EVERY && (left > 0 || client.has_rewrites()) {
                 if !client.rewrite(tree)? && client.live() < most {
-                    client.submit(tree, source.next())?;
+                    client.submit(tree, source.next(client.inserting()))?;
                     left -= 1;
                 }
                 fresh += 1;

@@ -19,6 +19,25 @@ fn all(at: &Path, line: &str) -> (Option<i32>, Value, String) {
     (out.status.code(), json, String::from_utf8(out.stderr).unwrap())
 }
 
+/// So many arrivals take as many distances: the rate of a few is the one asked for.
+#[test]
+fn an_open_loop_has_the_rate_that_it_was_given() {
+    let dir = folder();
+    for (rest, seconds, ios) in [
+        ("--rate 1 --time 1.5", 1.5, 2),
+        ("--rate 10 --time 1.05", 1.05, 11),
+        ("--rate 1000 --ios 1050", 1.05, 1050),
+        ("--rate 10 --ios 1", 0.1, 1),
+    ] {
+        let all = json(dir.path(), &format!("bench mem:tlc,size=16M --rw randwrite {rest}"));
+        let got = all["seconds"].as_f64().unwrap();
+        assert!((got - seconds).abs() < 1e-9 && number(&all["ios"]) == ios, "{rest}: {all}");
+        let rows = all["series"].as_array().unwrap();
+        let sum: f64 = rows.iter().map(|row| row["seconds"].as_f64().unwrap()).sum();
+        assert!((sum - seconds).abs() < 1e-9, "{rest}: {rows:?}");
+    }
+}
+
 #[test]
 fn requests_that_failed_are_in_no_latency() {
     let dir = folder();

@@ -187,7 +187,10 @@ fn what_is_on_a_drive_whose_server_was_killed_is_kept() {
     at.json("bench nbd:sock --rw write --ios 50 --flush-every 10 --destroy");
     server.kill().unwrap();
     server.wait().unwrap();
+    let info = at.json("info a.ssd");
+    assert!(info["written"].is_null() && info["checkpoint"].is_null(), "not known: {info}");
     is_kept("killed");
+    at.json("snapshot file:a.ssd copy.ssd");
     let (mut server, _out) = serve();
     let pid = rustix::process::Pid::from_child(&server);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();

@@ -102,6 +102,7 @@ fn what_contradicts_is_refused() {
         ("paper --qd 4", "cannot be used with"),
         ("G", "no workload"),
         ("A --cache 0%", "25%"),
+        ("A --cache 0", "more than no bytes"),
         ("A --store in-place --not-durable", "in place"),
         ("A --cores 2", "block layer"),
     ] {
