@@ -253,7 +253,8 @@ struct Connection<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> {
     filling: Option<Filling>,
     /// A request for which there is no room yet.
     held: Option<Io>,
-    /// Since when the system has given no memory for that one.
+    /// When the system first gave no memory for that one. Since then it may have
+    /// waited for its turn, too.
     denied: Option<Instant>,
     /// Commands that the drive has not taken.
     cmds: Ring<BlockReq>,
@@ -306,8 +307,6 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
                     if self.requests.was_denied() {
                         // There is room in the budget, so that did not wait.
                         self.await_memory(io);
-                    } else {
-                        self.denied = None;
                     }
                     self.look_after_client();
                     continue;
