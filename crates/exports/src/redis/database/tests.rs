@@ -282,6 +282,26 @@ fn what_waits_for_a_lock_can_be_ended() {
     assert_eq!(rig.ask(0, &[b"EXISTS", b"set", b"b", b"c"]), ":1\r\n");
 }
 
+/// What only reads, and nobody waits for, ends at its next turn; what writes does not.
+#[test]
+fn what_only_reads_ends_where_nobody_waits() {
+    let mut rig = Rig::new(2);
+    let value = vec![b'x'; 60_000];
+    rig.ask(0, &[b"HSET", b"hash", b"f", &value]);
+    rig.sets(&["set"], 2000);
+    let mut words = vec![&b"HMGET"[..], b"hash"];
+    words.extend((0..300).map(|_| &b"f"[..]));
+    rig.begin(0, &words);
+    rig.begin(1, &[b"DEL", b"set"]);
+    assert!(rig.database.refuse(0) && !rig.database.refuse(1));
+    rig.step(2);
+    assert!(!rig.seats[0].is_busy && rig.seats[0].out.len() < value.len() * 20);
+    while rig.seats[1].is_busy {
+        rig.step(1);
+    }
+    assert_eq!(rig.ask(0, &[b"EXISTS", b"set"]), ":0\r\n");
+}
+
 /// What a call does is about a slice, and linear in the command's own bytes.
 #[test]
 fn a_call_takes_a_slice_of_work() {
