@@ -172,6 +172,7 @@ fn who_is_gone_takes_no_more() {
     let shape = Shape { bytes: 64 << 20, max_bytes: 64 << 10, depth: 1024, ..SHAPE };
     let (len, count) = (64 << 10, 200);
     for (command, says_so) in [(CMD_READ, false), (CMD_READ, true), (CMD_WRITE, true)] {
+        let is_wanted = command == CMD_WRITE && says_so;
         let ram = Ram::new(shape, |_| 30_000_000);
         let probe = ram.probe.clone();
         let taken = || probe.taken.load(Ordering::SeqCst);
@@ -188,8 +189,12 @@ fn who_is_gone_takes_no_more() {
             while taken() == 0 {
                 assert!(start.elapsed() < 30 * LONGEST, "nothing has begun");
             }
+            // Who closes with replies unread resets the connection, which may take back
+            // what the server has not read.
+            if is_wanted {
+                sock.read_to_end(&mut Vec::new()).unwrap();
+            }
         });
-        let is_wanted = command == CMD_WRITE && says_so;
         // One is the last flush.
         assert_eq!(taken() == count + 1, is_wanted, "{command}, {says_so}: {}", taken());
     }
