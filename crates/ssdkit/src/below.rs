@@ -112,35 +112,24 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
     /// Measures on the clock, with a thread for each core, and reads back what
     /// was written if `read_back`. The contexts are let go.
     fn on_the_clock(self, clock: Clock, read_back: bool) -> Result<Run, Error> {
-        if self.known.tells_when {
-            self.on_the_clock_as::<true>(clock, read_back)
-        } else {
-            self.on_the_clock_as::<false>(clock, read_back)
-        }
-    }
-
-    fn on_the_clock_as<const LATE: bool>(
-        self,
-        clock: Clock,
-        read_back: bool,
-    ) -> Result<Run, Error> {
         let Layer { bench, mut contexts, monitor, known } = self;
         let args = bench.args;
         let cores = contexts.len();
         let mut loads = (0..cores)
             .map(|core| bench.load_of_core(&known.shape, core, cores))
             .collect::<Result<Vec<_>, _>>()?;
-        let strategy = known.strategy;
+        let Known { tells_when, strategy, .. } = known;
         let config = args.blocks.config()?;
         let plug = config.plug.map(|p| p.ns);
-        let ways = Ways { strategy, plug, shared: cores > 1, figures: known.figures };
+        let shared = cores > 1;
+        let ways = Ways { tells_when, strategy, plug, shared, figures: known.figures };
         let course = Course { clock, ways, plan: plan(args), pin: args.blocks.pin };
         let name = args.drive.to_string();
         let when = (clock.now(), args.ramp.is_some());
         bench.runner.tracing = Tracing::new(&args.blocks, &mut contexts, &name, when)?;
         let mut done = Vec::new();
         let measured = bench.timed(|runner| {
-            let tallies = real::run::<Q, LATE>(&mut contexts, &mut loads, runner, &course)?;
+            let tallies = real::run(&mut contexts, &mut loads, runner, &course)?;
             done = tallies.iter().map(|tally| tally.all().count()).collect();
             Ok(Tally::merge(tallies))
         });
@@ -151,7 +140,7 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
         let mut measured = measured?;
         if read_back && let Some(first) = contexts.first_mut() {
             let slots = crate::runner::DEPTH as usize;
-            let mut driver = Clocked::<Q, LATE>::new(first, clock, slots, course.ways.clone());
+            let mut driver = Clocked::new(first, clock, slots, course.ways.clone());
             measured = bench.read_back(&mut driver, measured)?;
         }
         Ok(Run { measured, accounts, warnings })
@@ -392,7 +381,7 @@ pub(crate) fn storage(
     let shape = opened.shape();
     let pattern = pattern(args, &shape)?;
     let mut bench = Bench::new(args, &shape, pattern, watch)?;
-    let ways = Ways { strategy, plug: None, shared: false, figures: None };
+    let ways = Ways { tells_when: false, strategy, plug: None, shared: false, figures: None };
     let mut steady = None;
     if args.precondition() != Precondition::None {
         steady = prepare(args, &mut bench, opened, ways)?;
@@ -432,7 +421,7 @@ fn prepare(
     let (mut contexts, _) = layer(&Config::new(Topology::new(1, 1)?), opened)?;
     let slots = load.slots().max(crate::runner::DEPTH as usize);
     let Some(first) = contexts.first_mut() else { return Ok(None) };
-    let mut driver = Clocked::<_, false>::new(first, Clock::start(), slots, ways);
+    let mut driver = Clocked::new(first, Clock::start(), slots, ways);
     bench.prepare(&mut driver, &mut load, None)
 }
 

@@ -420,9 +420,9 @@ impl<'a> Bench<'a> {
 
     /// Preconditions, unless that was done. A workload that writes nothing
     /// leaves the drive as it is, which is steady.
-    pub fn prepare<D: Driver>(
+    pub fn prepare(
         &mut self,
-        driver: &mut D,
+        driver: &mut dyn Driver,
         load: &mut Load,
         prepared: Option<Prepared>,
     ) -> Result<Option<SteadyState>, Error> {
@@ -445,11 +445,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    pub fn measure<D: Driver>(
-        &mut self,
-        driver: &mut D,
-        load: &mut Load,
-    ) -> Result<Measured, Error> {
+    pub fn measure(&mut self, driver: &mut dyn Driver, load: &mut Load) -> Result<Measured, Error> {
         let plan = plan(self.args);
         self.timed(|runner| runner.run(driver, load, plan))
     }
@@ -482,9 +478,9 @@ impl<'a> Bench<'a> {
     }
 
     /// With verification, reads back what was written.
-    pub fn read_back<D: Driver>(
+    pub fn read_back(
         &mut self,
-        driver: &mut D,
+        driver: &mut dyn Driver,
         mut measured: Measured,
     ) -> Result<Measured, Error> {
         let tally = &mut measured.tally;

@@ -26,6 +26,9 @@ const SLEEPY_TURNS: u32 = 16;
 /// How a core waits, and what it knows of the drive.
 #[derive(Clone, Debug)]
 pub struct Ways {
+    /// Whether completions are told with the time at which the drive completed
+    /// them.
+    pub tells_when: bool,
     /// How completions are waited for.
     pub strategy: Strategy,
     /// The longest that requests are held back by a plug, in ns.
@@ -37,9 +40,8 @@ pub struct Ways {
     pub figures: Option<Arc<Figures>>,
 }
 
-/// A context on the clock. `LATE` says whether completions are told with the
-/// time at which the drive completed them.
-pub struct Clocked<'a, Q: HardwareQueue, const LATE: bool> {
+/// A context on the clock.
+pub struct Clocked<'a, Q: HardwareQueue> {
     context: &'a mut Context<Q>,
     clock: Clock,
     now: Time,
@@ -50,14 +52,14 @@ pub struct Clocked<'a, Q: HardwareQueue, const LATE: bool> {
     known: usize,
 }
 
-impl<'a, Q: HardwareQueue, const LATE: bool> Clocked<'a, Q, LATE> {
+impl<'a, Q: HardwareQueue> Clocked<'a, Q> {
     /// `context` on `clock`, under a load of at most `slots` requests.
     pub fn new(
         context: &'a mut Context<Q>,
         clock: Clock,
         slots: usize,
         ways: Ways,
-    ) -> Clocked<'a, Q, LATE> {
+    ) -> Clocked<'a, Q> {
         let sleeps = ways.strategy != Strategy::Poll;
         let waiter = sleeps.then(|| Waiter::new(ways.strategy, slots));
         Clocked { context, clock, now: clock.now(), ways, waiter, known: 0 }
@@ -87,15 +89,17 @@ impl<'a, Q: HardwareQueue, const LATE: bool> Clocked<'a, Q, LATE> {
         self.now = looking.now;
         for i in 0..done.len() {
             if let Some(one) = done.get(i) {
-                let at = if LATE { one.at } else { self.now };
+                let at = if self.ways.tells_when { one.at } else { self.now };
                 waiter.completed(one.id, at, self.now);
             }
         }
     }
 }
 
-impl<Q: HardwareQueue, const LATE: bool> Driver for Clocked<'_, Q, LATE> {
-    const REAL: bool = LATE;
+impl<Q: HardwareQueue> Driver for Clocked<'_, Q> {
+    fn is_real(&self) -> bool {
+        self.ways.tells_when
+    }
 
     #[inline]
     fn now(&self) -> Time {

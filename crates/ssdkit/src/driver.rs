@@ -59,7 +59,7 @@ impl Patience {
 /// Moves requests into a drive, completions out, and time on.
 pub trait Driver {
     /// Whether completions are seen later than they happen.
-    const REAL: bool;
+    fn is_real(&self) -> bool;
 
     /// The time that the last turn ended with.
     fn now(&self) -> Time;
@@ -178,7 +178,9 @@ impl<D: Observed> Virtual<D> {
 }
 
 impl<D: Observed> Driver for Virtual<D> {
-    const REAL: bool = false;
+    fn is_real(&self) -> bool {
+        false
+    }
 
     #[inline]
     fn now(&self) -> Time {
@@ -272,7 +274,9 @@ impl<D: Drive> Real<D> {
 }
 
 impl<D: Drive> Driver for Real<D> {
-    const REAL: bool = true;
+    fn is_real(&self) -> bool {
+        true
+    }
 
     #[inline]
     fn now(&self) -> Time {

@@ -45,7 +45,7 @@ impl Submitter {
 
     /// The next access; the drive is told of the one `AHEAD` later.
     #[inline]
-    fn draw<D: Driver>(&mut self, driver: &D) -> Access {
+    fn draw(&mut self, driver: &dyn Driver) -> Access {
         let later = self.generator.next();
         driver.hint(&request(0, &later, Buffer::empty()));
         let at = self.next % AHEAD;
@@ -241,12 +241,12 @@ impl Load {
     /// Puts requests in the queue that are due at `now`, at most `left`, which
     /// goes down by each that is not a flush.
     #[inline]
-    pub fn issue<D: Driver>(
+    pub fn issue(
         &mut self,
         now: Time,
         left: &mut u64,
         counted: bool,
-        driver: &D,
+        driver: &dyn Driver,
         verifier: &mut Option<Verifier>,
     ) -> Result<(), Error> {
         if self.idle.len() < self.batch && self.arrivals.is_none() {
@@ -282,11 +282,11 @@ impl Load {
 
     /// An access that may be made now.
     #[inline]
-    fn draw<D: Driver>(
+    fn draw(
         &mut self,
         slot: u32,
         submitter: usize,
-        driver: &D,
+        driver: &dyn Driver,
         verifier: &mut Option<Verifier>,
     ) -> Result<Option<Access>, Error> {
         let submitter = &mut self.submitters[submitter];
@@ -307,13 +307,14 @@ impl Load {
     /// Takes all requests that were seen to be done at `now`. Fails when there
     /// is no memory for a buffer in place of one that did not come back.
     #[inline]
-    pub fn complete<D: Driver>(
+    pub fn complete(
         &mut self,
         now: Time,
         tally: &mut Tally,
-        driver: &D,
+        driver: &dyn Driver,
         verifier: &mut Option<Verifier>,
     ) -> Result<(), OutOfMemory> {
+        let is_late = driver.is_real();
         while let Some(done) = self.done.front() {
             // Field by field, as above; the buffer only where it has bytes.
             let (id, op, status, at) = (done.id, done.op, done.status, done.at);
@@ -342,7 +343,7 @@ impl Load {
             }
             if slot.counted && status.is_ok() {
                 tally.record(op, now, now.since(slot.start), || driver.gauges());
-                if D::REAL {
+                if is_late {
                     tally.late.record(now.since(at));
                 }
             }

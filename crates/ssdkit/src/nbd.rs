@@ -137,7 +137,9 @@ fn status(error: u32) -> Status {
 }
 
 impl Driver for Served {
-    const REAL: bool = false;
+    fn is_real(&self) -> bool {
+        false
+    }
 
     fn now(&self) -> Time {
         self.now

@@ -37,7 +37,7 @@ const STOP: u8 = 2;
 
 /// Runs a load on each context, `runner` that of the first. Gives all
 /// tallies, in the order of the cores.
-pub fn run<Q, const LATE: bool>(
+pub fn run<Q>(
     contexts: &mut [Context<Q>],
     loads: &mut [Load],
     runner: &mut Runner,
@@ -67,7 +67,7 @@ where
                     return Ok(Tally::new());
                 }
                 let mut runner = Runner::new(&mut watch);
-                one::<Q, LATE>(context, load, &mut runner, course, (core, cores))
+                one(context, load, &mut runner, course, (core, cores))
             };
             let name = format!("core {core}");
             match thread::Builder::new().name(name).spawn_scoped(scope, work) {
@@ -77,9 +77,7 @@ where
         }
         let ready = pinned(0, course.pin).and(refused.map_or(Ok(()), Err));
         gate.store(if ready.is_ok() { GO } else { STOP }, Ordering::Release);
-        let mut all = vec![
-            ready.and_then(|()| one::<Q, LATE>(first, first_load, runner, course, (0, cores))),
-        ];
+        let mut all = vec![ready.and_then(|()| one(first, first_load, runner, course, (0, cores)))];
         for thread in threads {
             let panicked = |_| Err(Error::Failed("a core's thread died: report it".into()));
             all.push(thread.join().unwrap_or_else(panicked));
@@ -89,7 +87,7 @@ where
 }
 
 /// One core's part.
-fn one<Q: HardwareQueue, const LATE: bool>(
+fn one<Q: HardwareQueue>(
     context: &mut Context<Q>,
     load: &mut Load,
     runner: &mut Runner,
@@ -101,7 +99,7 @@ fn one<Q: HardwareQueue, const LATE: bool>(
     if let Until::Ios(ios) = &mut plan.until {
         *ios = share(*ios, core, cores);
     }
-    let mut driver = Clocked::<Q, LATE>::new(context, *clock, load.slots(), ways.clone());
+    let mut driver = Clocked::new(context, *clock, load.slots(), ways.clone());
     runner.run(&mut driver, load, plan)
 }
 

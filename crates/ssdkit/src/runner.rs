@@ -195,9 +195,9 @@ impl Stride {
 
 impl Runner<'_> {
     /// Runs `load` by `plan`.
-    pub fn run<D: Driver>(
+    pub fn run(
         &mut self,
-        driver: &mut D,
+        driver: &mut dyn Driver,
         load: &mut Load,
         plan: Plan,
     ) -> Result<Tally, Error> {
@@ -265,9 +265,9 @@ impl Runner<'_> {
     }
 
     /// Runs `pattern` once over its range, in order.
-    fn pass<D: Driver>(
+    fn pass(
         &mut self,
-        driver: &mut D,
+        driver: &mut dyn Driver,
         shape: &Shape,
         pattern: &Pattern,
         times: u64,
@@ -285,9 +285,9 @@ impl Runner<'_> {
 
     /// Writes the drive twice over with 128 KiB sequential writes; what is
     /// left at its end with smaller ones. Then waits until the drive rests.
-    pub fn precondition<D: Driver>(
+    pub fn precondition(
         &mut self,
-        driver: &mut D,
+        driver: &mut dyn Driver,
         shape: &Shape,
         seed: u64,
     ) -> Result<(), Error> {
@@ -308,9 +308,9 @@ impl Runner<'_> {
 
     /// Runs `load` in rounds until it is steady. A round is the longer of its
     /// drive time and one overwrite of the drive. Fails when a request does.
-    pub fn settle<D: Driver>(
+    pub fn settle(
         &mut self,
-        driver: &mut D,
+        driver: &mut dyn Driver,
         shape: &Shape,
         load: &mut Load,
         rounds: Rounds,
@@ -344,9 +344,9 @@ impl Runner<'_> {
     }
 
     /// Reads all of `pattern`'s range back and checks it.
-    pub fn read_back<D: Driver>(
+    pub fn read_back(
         &mut self,
-        driver: &mut D,
+        driver: &mut dyn Driver,
         shape: &Shape,
         pattern: &Pattern,
         seed: u64,

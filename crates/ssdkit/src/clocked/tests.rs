@@ -99,8 +99,9 @@ fn who_found_no_room_offers_again_when_there_is_some() {
             much.advance(Time(1), &mut done);
         }
     }));
-    let ways = Ways { strategy: Strategy::Interrupt, plug: None, shared: false, figures: None };
-    let mut driver = Clocked::<_, false>::new(&mut little, Clock::start(), 4, ways);
+    let strategy = Strategy::Interrupt;
+    let ways = Ways { tells_when: false, strategy, plug: None, shared: false, figures: None };
+    let mut driver = Clocked::new(&mut little, Clock::start(), 4, ways);
     let (mut queue, mut done) = (reads(1), Ring::new(4));
     driver.turn(None, &mut queue, &mut done).unwrap();
     assert_eq!((queue.len(), done.len(), *looks.lock().unwrap()), (1, 0, 4));

@@ -29,7 +29,9 @@ struct Breaking<D> {
 }
 
 impl<D: Driver> Driver for Breaking<D> {
-    const REAL: bool = false;
+    fn is_real(&self) -> bool {
+        false
+    }
 
     fn now(&self) -> Time {
         self.inner.now()

@@ -76,7 +76,9 @@ impl<D> QueuePair<D> {
 }
 
 impl<D> Driver for QueuePair<D> {
-    const REAL: bool = true;
+    fn is_real(&self) -> bool {
+        true
+    }
 
     #[inline]
     fn now(&self) -> Time {
