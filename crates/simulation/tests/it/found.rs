@@ -68,3 +68,11 @@ fn what_empties_victims_gets_room() {
 fn own_blocks_get_a_chunk_of_data_s() {
     goes_well(9_071_790);
 }
+
+/// A mirror with a single chunk left had no place for a root, and stayed behind with
+/// an old one: when the other's newest could not be read, that was taken, and what
+/// it led to was gone.
+#[test]
+fn a_mirror_with_one_chunk_does_not_stay_behind() {
+    goes_well(11_312_077);
+}

@@ -289,6 +289,11 @@ impl<D: OpenChannel> Pblk<D> {
                 self.checkpoint.phase = Phase::Ending;
                 return !self.sync_checkpoint();
             }
+            // A mirror that could not take it may now lose what it has.
+            Phase::Ending if !self.is_everywhere() => {
+                self.checkpoint.phase = Phase::Root;
+                self.send_root();
+            }
             Phase::Ending => self.end_checkpoint(now),
         }
         true

@@ -1,9 +1,12 @@
 //! The root on its way to its mirrors.
 //!
-//! Guarantees: a mirror has a root whole or goes on to its next chunk; the
-//! chunk with the root before it is not erased for it. Where no mirror takes a
-//! root the drive turns read-only. Roots grow old as data do: they leave a chunk
-//! that the drive wants refreshed, and what is left there is erased.
+//! Guarantees: a mirror has a root whole or goes on to its next chunk. The chunk
+//! with its root before that is not erased for it, unless it is the mirror's only
+//! one and the other mirror keeps a root as new. A checkpoint ends when every
+//! mirror has its root that has a chunk for roots: one that stayed behind would
+//! show to a start that nothing newer was finished. Where no mirror takes a root
+//! the drive turns read-only. Roots grow old as data do: they leave a chunk that
+//! the drive wants refreshed, and what is left there is erased.
 
 use device::{Content, OpenChannel, VectorOp};
 use flash::{Ppa, Tag};
@@ -11,11 +14,11 @@ use port::{BLOCK_BYTES, Buffer, Status, Time};
 
 use super::meta::Purpose;
 use super::record::{Kind, own_id};
-use super::root::Root;
+use super::root::{Mirror, Root};
 use super::{Cookie, Pblk};
 
 impl<D: OpenChannel> Pblk<D> {
-    /// Writes the root to its mirrors.
+    /// Writes the root to its mirrors. Where none takes it nothing more is written.
     pub(super) fn begin_root(&mut self, now: Time) {
         let c = &mut self.checkpoint;
         c.root.directory.clear();
@@ -24,41 +27,82 @@ impl<D: OpenChannel> Pblk<D> {
         let row_bytes = self.geometry.row_blocks() as usize * BLOCK_BYTES as usize;
         c.bytes.resize(rows as usize * row_bytes, 0);
         c.root.store(&mut c.bytes);
-        for mirror in 0..self.mirrors.len() {
-            if self.mirrors[mirror].is_usable() {
-                self.mirrors[mirror].done = 0;
-                self.make_room_for_root(mirror, rows);
-                self.send_root_row(mirror);
-            }
-        }
-        if !self.mirrors.iter().any(|mirror| mirror.busy) {
+        if !self.send_root() {
             self.give_up_writing(now);
         }
     }
 
+    /// Whether every mirror has the root that has a chunk for it.
+    pub(super) fn is_everywhere(&self) -> bool {
+        let number = self.checkpoint.root.number;
+        self.mirrors.iter().all(|mirror| !mirror.is_usable() || mirror.last_number() == number)
+    }
+
+    /// Sends the root to the mirrors that do not have it. False where there is
+    /// none that can take it. What they have must be durable.
+    pub(super) fn send_root(&mut self) -> bool {
+        let has = self.mirrors.each_ref().map(Mirror::last_number);
+        for (held, others) in self.mirrors.iter_mut().zip([has[1], has[0]]) {
+            held.may_lose_last = others >= held.last_number();
+        }
+        for mirror in 0..self.mirrors.len() {
+            if has[mirror] != self.checkpoint.root.number {
+                self.begin_mirror(mirror);
+            }
+        }
+        self.mirrors.iter().any(|mirror| mirror.busy)
+    }
+
+    /// Sends the root's first row to a mirror, if that has room for a root.
+    fn begin_mirror(&mut self, mirror: usize) {
+        let has_room = self.make_room_for_root(mirror);
+        let held = &mut self.mirrors[mirror];
+        (held.done, held.busy) = (0, has_room);
+        if has_room {
+            self.send_root_row(mirror);
+        }
+    }
+
     /// Goes on to the mirror's next chunk where this one is full, and erases
-    /// that. One of which a program has failed is retired.
-    fn make_room_for_root(&mut self, mirror: usize, rows: u32) {
+    /// that. One of which a program has failed is retired. False where there is
+    /// none.
+    fn make_room_for_root(&mut self, mirror: usize) -> bool {
         let geometry = self.geometry;
+        let rows = Root::rows(self.checkpoint.root.directory.len(), geometry.row_blocks());
         let held = &self.mirrors[mirror];
-        if held.next + rows * geometry.row_blocks() <= geometry.chunk_blocks() {
-            return;
+        if held.is_usable() && held.next + rows * geometry.row_blocks() <= geometry.chunk_blocks() {
+            return true;
         }
-        let chunk = loop {
-            self.mirrors[mirror].go_on();
-            if !self.mirrors[mirror].is_usable() {
-                return;
-            }
+        while self.next_anchor(mirror) {
             let chunk = self.mirrors[mirror].chunk();
-            if !self.device.chunk(chunk).has_failed() {
-                break chunk;
+            let of = self.device.chunk(chunk);
+            if of.has_failed() {
+                self.mirrors[mirror].drop_current();
+                self.send_retire(Cookie::Anchor(mirror as u32), chunk);
+                continue;
             }
-            self.mirrors[mirror].drop_current();
-            self.send_retire(Cookie::Anchor(mirror as u32), chunk);
-        };
-        if self.device.chunk(chunk).wp > 0 {
-            self.erase_anchor(Cookie::Anchor(mirror as u32), chunk);
+            if of.wp > 0 {
+                self.erase_anchor(Cookie::Anchor(mirror as u32), chunk);
+            }
+            return true;
         }
+        false
+    }
+
+    /// Goes on to the mirror's next chunk, be it that with its last root where this
+    /// is its only one and may go. False where there is none.
+    fn next_anchor(&mut self, mirror: usize) -> bool {
+        let [first, second] = &mut self.mirrors;
+        let (held, other) = if mirror == 0 { (first, second) } else { (second, first) };
+        if held.leave_chunk() {
+            return true;
+        }
+        if !held.may_lose_last {
+            return false;
+        }
+        // Now the other has the only one.
+        (held.last, other.may_lose_last) = (None, false);
+        held.leave_chunk()
     }
 
     /// A chunk for roots is to be written anew: the next root, soon to be, goes to
@@ -71,11 +115,12 @@ impl<D: OpenChannel> Pblk<D> {
         let (of, size) = (self.device.chunk(chunk), self.geometry.chunk_blocks());
         let Some(mirror) = self.mirrors.get_mut(number) else { return false };
         let is_current = mirror.is_usable() && mirror.chunk() == chunk;
+        let is_last = mirror.last.is_some_and(|(_, last)| last == chunk);
         let has_other = mirror.chunks.len() > usize::from(is_current);
         if of.wp == 0 || !has_other || !self.checkpoint.is_idle() {
             return false;
         }
-        if is_current || mirror.last == Some(chunk) {
+        if is_current || is_last {
             if is_current {
                 mirror.next = size;
             }
@@ -95,12 +140,8 @@ impl<D: OpenChannel> Pblk<D> {
         self.send(|| Self::run(cookie, VectorOp::Reset, ppa, 1, Content::Data, Buffer::empty()));
     }
 
-    /// Sends the next row of the root to a mirror, if that is usable.
+    /// Sends the next row of the root to a mirror, which has room for it.
     fn send_root_row(&mut self, mirror: usize) {
-        self.mirrors[mirror].busy = self.mirrors[mirror].is_usable();
-        if !self.mirrors[mirror].busy {
-            return;
-        }
         let row = self.meta.take_row(Purpose::Root(mirror), 0).expect("pages are all written");
         let count = self.geometry.row_blocks();
         let held = &mut self.mirrors[mirror];
@@ -121,22 +162,20 @@ impl<D: OpenChannel> Pblk<D> {
     /// A row of a root is programmed. One that failed is begun again in the
     /// mirror's next chunk.
     pub(super) fn root_row_done(&mut self, now: Time, mirror: usize, status: Status) {
+        let number = self.checkpoint.root.number;
         let rows = Root::rows(self.checkpoint.root.directory.len(), self.geometry.row_blocks());
         let held = &mut self.mirrors[mirror];
         if !status.is_ok() {
-            (held.done, held.next) = (0, self.geometry.chunk_blocks());
+            held.next = self.geometry.chunk_blocks();
             held.drop_current();
-            if held.is_usable() {
-                self.make_room_for_root(mirror, rows);
-            }
-            self.send_root_row(mirror);
+            self.begin_mirror(mirror);
         } else if held.done + 1 < rows {
             held.done += 1;
             self.send_root_row(mirror);
         } else {
-            (held.busy, held.last) = (false, Some(held.chunk()));
+            (held.busy, held.last) = (false, Some((number, held.chunk())));
         }
-        if !self.mirrors.iter().any(|mirror| mirror.is_usable()) {
+        if self.mirrors.iter().all(|mirror| !mirror.busy && mirror.last_number() != number) {
             self.give_up_writing(now);
         }
     }

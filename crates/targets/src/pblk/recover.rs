@@ -434,7 +434,7 @@ impl<D: OpenChannel> Pblk<D> {
             }
             // The next goes behind the newest.
             mirror.current = search.newest[m].1;
-            mirror.last = search.whole[m].map(|(_, chunk)| chunk);
+            mirror.last = search.whole[m];
             let programmed = mirror.chunks.get(mirror.current);
             let programmed = programmed.map_or(0, |&chunk| runner.device.chunk(chunk).programmed);
             let is_bad = |&chunk: &usize| runner.device.chunk(chunk).has_failed();

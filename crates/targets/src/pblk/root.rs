@@ -152,8 +152,11 @@ pub(super) struct Mirror {
     /// The one that is written, of `chunks`, and its next block.
     pub current: usize,
     pub next: u32,
-    /// Where its last whole root is: a chunk, which is not erased.
-    pub last: Option<usize>,
+    /// Its last whole root: the number, and the chunk that holds it.
+    pub last: Option<(u64, usize)>,
+    /// That chunk may be erased for the root under way: the other mirror has a root
+    /// as new, which is durable, and keeps it.
+    pub may_lose_last: bool,
     /// Rows of the root under way that are programmed.
     pub done: u32,
     /// A root is under way.
@@ -171,15 +174,22 @@ impl Mirror {
         self.chunks[self.current]
     }
 
-    /// Goes on to another chunk than that with the last root; with none, the
-    /// mirror is given up.
-    pub fn go_on(&mut self) {
+    /// The number of its last whole root; 0 where it has none.
+    pub fn last_number(&self) -> u64 {
+        self.last.map_or(0, |(number, _)| number)
+    }
+
+    /// Goes on to another chunk, not to that with the last root. False where there
+    /// is none.
+    pub fn leave_chunk(&mut self) -> bool {
         let count = self.chunks.len();
+        let last = self.last.map(|(_, chunk)| chunk);
         let others = (1..=count).map(|i| (self.current + i) % count);
-        match { others }.find(|&other| Some(self.chunks[other]) != self.last) {
-            Some(other) => (self.current, self.next) = (other, 0),
-            None => self.chunks.clear(),
+        let other = { others }.find(|&other| Some(self.chunks[other]) != last);
+        if let Some(other) = other {
+            (self.current, self.next) = (other, 0);
         }
+        other.is_some()
     }
 
     /// A program of the chunk that is written failed: it is used no more.
