@@ -45,8 +45,8 @@ impl<D: OpenChannel> Pblk<D> {
         for (held, others) in self.mirrors.iter_mut().zip([has[1], has[0]]) {
             held.may_lose_last = others >= held.last_number();
         }
-        for mirror in 0..self.mirrors.len() {
-            if has[mirror] != self.checkpoint.root.number {
+        for (mirror, number) in has.into_iter().enumerate() {
+            if number != self.checkpoint.root.number {
                 self.begin_mirror(mirror);
             }
         }
