@@ -217,8 +217,8 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// Adds what another core did at the same time. Of one that began later the last
-    /// row is longer by that, so that it ends when it did.
+    /// Adds what another core did at the same time. One that began later is laid at
+    /// the beginning, and longer by that, so that it ends when it did.
     pub fn merge(&mut self, mut other: Finished) {
         if other.closed.is_empty() {
             return;
@@ -230,20 +230,33 @@ impl Finished {
         let width = self.width.max(other.width);
         let start = self.start.min(other.start);
         for one in [&mut *self, &mut other] {
-            if let Some(last) = one.closed.last_mut() {
-                last.ns += one.start - start;
-            }
-            one.start = start;
             while one.width < width {
                 halve(&mut one.closed);
                 one.width *= 2;
             }
+            one.lengthen(one.start - start);
+            one.start = start;
         }
         for (mine, theirs) in self.closed.iter_mut().zip(&other.closed) {
             *mine = mine.beside(theirs);
         }
         let longer = self.closed.len().min(other.closed.len());
         self.closed.extend(other.closed.drain(longer..));
+    }
+
+    /// Goes on for `ns` in which nothing happened. No row but the last of all that
+    /// are kept is longer than the others.
+    fn lengthen(&mut self, ns: u64) {
+        let Some(last) = self.closed.last_mut() else { return };
+        last.ns += ns;
+        while self.closed.len() < MAX_ROWS {
+            let Some(last) = self.closed.last_mut().filter(|last| last.ns > self.width) else {
+                return;
+            };
+            let (rest, end) = (last.ns - self.width, last.end);
+            last.ns = self.width;
+            self.closed.push(Closed { ns: rest, ios: 0, latency: Histogram::new().pack(), end });
+        }
     }
 
     /// The rows, oldest first. A last one shorter than `shortest_ns` is in the
@@ -379,6 +392,32 @@ mod tests {
         let rows = both.rows(0);
         assert_eq!((rows[0].seconds, rows[0].ios, rows.len()), (2.0, 27, MAX_ROWS / 2));
         assert_eq!((rows[1].seconds, rows[1].ios), (2.0, 9));
+    }
+
+    #[test]
+    fn cores_that_began_and_ended_apart_take_the_time_from_first_to_last() {
+        let core = |start: u64, end: u64| {
+            let mut s = Series::new(start, gauges(0, 0));
+            s.record(end - 1, 5, || gauges(1, 1));
+            s.finish(end, gauges(1, 1))
+        };
+        let hundredth = S / 100;
+        for (end, last) in [(300, 300), (205, 215), (20, 215)] {
+            let (early, late) = (core(0, end * hundredth), core(25 * hundredth, 215 * hundredth));
+            for (mut one, other) in [(early.clone(), late.clone()), (late, early)] {
+                one.merge(other);
+                let rows = one.rows(0);
+                let ns = rows.iter().map(|row| (row.seconds * 1e9).round() as u64).sum::<u64>();
+                assert_eq!(ns, last * hundredth, "{rows:?}");
+                assert_eq!(rows.iter().map(|row| row.ios).sum::<u64>(), 2);
+            }
+        }
+        // Later by more rows than are kept.
+        let mut far = core(0, S);
+        far.merge(core(3 * MAX_ROWS as u64 * S, (3 * MAX_ROWS as u64 + 1) * S));
+        let rows = far.rows(0);
+        assert_eq!(rows.len(), MAX_ROWS);
+        assert_eq!(rows.iter().map(|row| row.seconds).sum::<f64>(), 3.0 * MAX_ROWS as f64 + 1.0);
     }
 
     #[test]
