@@ -213,7 +213,8 @@ impl Runner<'_> {
         loop {
             course.look(load.next_start(now), tally.written);
             if course.counting && plan.count && !tally.counts() {
-                tally.begin(now, driver.counters(), driver.gauges());
+                // In an open loop from the first arrival that counts, which is to come.
+                tally.begin(course.start.max(now), driver.counters(), driver.gauges());
                 tally.energy.0 = driver.energy();
                 if let Some(tracing) = &mut self.tracing {
                     tracing.begin(now)?;

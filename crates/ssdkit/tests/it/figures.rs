@@ -28,6 +28,8 @@ fn an_open_loop_has_the_rate_that_it_was_given() {
         ("--rate 10 --time 1.05", 1.05, 11),
         ("--rate 1000 --ios 1050", 1.05, 1050),
         ("--rate 10 --ios 1", 0.1, 1),
+        ("--rate 10 --time 1.05 --ramp 500ms", 1.05, 11),
+        ("--rate 10 --ios 11 --ramp 500ms", 1.1, 11),
     ] {
         let all = json(dir.path(), &format!("bench mem:tlc,size=16M --rw randwrite {rest}"));
         let got = all["seconds"].as_f64().unwrap();
