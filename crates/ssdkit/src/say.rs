@@ -11,6 +11,9 @@ use std::io::{self, Write};
 const MOST: usize = 1000;
 /// The most lines of it.
 const LINES: usize = 10;
+/// Of what is cut this many characters and lines are of its end, which says what to do.
+const END: usize = 200;
+const END_LINES: usize = 4;
 
 /// Tells the user, where that is possible.
 pub fn say(text: impl Display) {
@@ -23,20 +26,26 @@ fn is_hidden(c: char) -> bool {
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// A text of a few lines without anything in it that is not shown as it is.
+/// Begin and end of what is longer than `most`, with `gap` between them.
+fn cut<T: Copy>(all: Vec<T>, most: usize, end: usize, gap: T) -> Vec<T> {
+    if all.len() <= most {
+        return all;
+    }
+    let (begin, end) = (&all[..most - end], &all[all.len() - end..]);
+    [begin, &[gap], end].concat()
+}
+
+/// A text of a few lines without anything in it that is not shown as it is. What is
+/// too long is cut in its middle.
 pub fn harmless(text: &str) -> String {
-    let mut lines = text.lines();
-    let first = lines.by_ref().take(LINES).collect::<Vec<_>>().join("\n");
+    let lines = cut(text.lines().collect(), LINES, END_LINES, "…").join("\n");
     let mut shown = String::new();
-    for c in first.chars().take(MOST) {
+    for c in cut(lines.chars().collect(), MOST, END, '…') {
         match c {
             '\n' => shown.push(c),
             c if is_hidden(c) => shown.extend(c.escape_unicode()),
             c => shown.push(c),
         }
-    }
-    if lines.next().is_some() || first.chars().nth(MOST).is_some() {
-        shown.push('…');
     }
     shown
 }
@@ -55,7 +64,10 @@ mod tests {
             assert_eq!(harmless(text), shown);
         }
         let long = harmless(&"\u{7}".repeat(5000));
-        assert!(long.ends_with('…') && long.len() < 10 * MOST);
-        assert_eq!(harmless(&"x\n".repeat(2000)).lines().count(), LINES);
+        assert!(long.contains('…') && long.len() < 10 * MOST);
+        let many = harmless(&format!("{}{}", "x\n".repeat(2000), "try '--help'"));
+        assert!(many.lines().count() == LINES + 1 && many.ends_with("\nx\ntry '--help'"), "{many}");
+        let long = harmless(&format!("drive '{}' is none: try '--help'", "x".repeat(3000)));
+        assert!(long.starts_with("drive 'x") && long.ends_with("x' is none: try '--help'"));
     }
 }
