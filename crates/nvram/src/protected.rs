@@ -8,8 +8,9 @@
 //!
 //! **Order.** A port does not say in which order two overlapping requests that
 //! are inside together take effect. So there are none: what overlaps a write
-//! under way waits here until that one has ended. Thus the journal's order is
-//! that of the drive.
+//! under way waits here until that one has ended, and so do the changes that
+//! come behind it; reads and flushes pass. Thus the journal's order is that of
+//! the drive.
 //!
 //! **Space.** When the journal is half full, what is in it is flushed below as
 //! soon as it has completed there; then its space is free. When it is full,
@@ -120,8 +121,9 @@ pub struct Protected<P, N> {
     ready: Ring<BlockDone>,
     /// Completed once the store has synced what was written up to a number.
     synced: Ring<(u64, BlockDone)>,
-    /// A request that has to wait for space, or for one that it overlaps.
-    held: Option<BlockReq>,
+    /// Changes that wait, in their order: the first for space, or for one that
+    /// it overlaps.
+    held: Ring<BlockReq>,
     /// At most as many as entries have room in the journal.
     failed: Vec<Failed>,
     reclaim: Reclaim,
@@ -161,7 +163,7 @@ where
             came: Ring::new(depth + 1),
             ready: Ring::new(depth),
             synced: Ring::new(depth),
-            held: None,
+            held: Ring::new(depth),
             failed: Vec::new(),
             reclaim: Reclaim::Idle,
             under_way: [0; 2],
@@ -237,7 +239,7 @@ where
     }
 
     fn inside(&self) -> usize {
-        let waiting = usize::from(self.held.is_some()) + self.failed_waiting();
+        let waiting = self.held.len() + self.failed_waiting();
         self.slots.live() + self.ready.len() + self.synced.len() + waiting
     }
 
@@ -331,12 +333,14 @@ where
         if let Some(status) = self.refusal().or(stuck.then_some(self.fault)) {
             return self.answer(req, status);
         }
-        if !self.journal.has_room(req.buffer.len()) {
+        if !self.held.is_empty() {
+            self.held.put(|| req);
+        } else if !self.journal.has_room(req.buffer.len()) {
             self.counters.full += 1;
-            self.held = Some(req);
+            self.held.put(|| req);
         } else if self.busy.meets(req.offset, req.len) {
             self.counters.met += 1;
-            self.held = Some(req);
+            self.held.put(|| req);
         } else {
             self.enter(req);
         }
@@ -415,9 +419,7 @@ where
             self.ready.put(|| BlockDone { status: Status::WRITE_FAULT, ..done });
         }
         self.answer_failed();
-        if let Some(req) = self.held.take() {
-            self.answer(req, Status::WRITE_FAULT);
-        }
+        self.refuse_held(Status::WRITE_FAULT);
     }
 
     fn begin_reclaim(&mut self) {
@@ -473,12 +475,17 @@ where
             return;
         }
         self.answer_failed();
-        if let Some(req) = self.held.take() {
-            if self.failed.is_empty() && self.journal.has_room(req.buffer.len()) {
-                self.held = Some(req);
-            } else {
-                self.answer(req, status);
-            }
+        let room = |req: &BlockReq| self.journal.has_room(req.buffer.len());
+        if !self.failed.is_empty() || !self.held.front().is_none_or(room) {
+            self.refuse_held(status);
+        }
+    }
+
+    /// Ends the changes that wait.
+    #[cold]
+    fn refuse_held(&mut self, status: Status) {
+        while let Some(req) = self.held.pop() {
+            self.answer(req, status);
         }
     }
 
@@ -548,11 +555,10 @@ where
         self.ready.put(|| done);
     }
 
-    /// Goes on with the request that waits. Says whether it does not any more.
+    /// Goes on with the first change that waits. Says whether anything happened.
     fn resume(&mut self) -> bool {
-        let Some(req) = self.held.take() else { return false };
+        let Some(req) = self.held.front() else { return false };
         if !self.journal.has_room(req.buffer.len()) {
-            self.held = Some(req);
             if self.reclaim == Reclaim::Idle {
                 self.begin_reclaim();
                 return true;
@@ -560,9 +566,9 @@ where
             return false;
         }
         if self.busy.meets(req.offset, req.len) {
-            self.held = Some(req);
             return false;
         }
+        let Some(req) = self.held.pop() else { return false };
         self.enter(req);
         true
     }
@@ -596,7 +602,7 @@ where
         if !self.synced.is_empty() {
             any |= self.look_at_sync();
         }
-        if self.held.is_some() {
+        if !self.held.is_empty() {
             any |= self.resume();
         }
         any
@@ -617,7 +623,7 @@ where
         if !self.down.is_empty() && !self.send_down() {
             return;
         }
-        while self.held.is_none() && self.inside() < self.shape.depth {
+        while self.inside() < self.shape.depth {
             let Some(req) = cmds.pop() else { break };
             self.take(req);
         }

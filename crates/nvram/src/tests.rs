@@ -229,6 +229,23 @@ fn writes_that_overlap_end_in_the_journals_order() {
     assert!(met > 100);
 }
 
+#[test]
+fn a_write_that_waits_keeps_no_read_waiting() {
+    let mut passed = 0;
+    for seed in 0..50 {
+        let mut host = Host::new(Fickle::new(seed), ram(), seed);
+        for lba in [5, 5, 20] {
+            host.ask(BlockOp::Write, lba, 1, false);
+        }
+        assert!(host.one(BlockOp::Read, 30, 1, false).status.is_ok());
+        // The second write waits for the first, and the third behind it.
+        passed += u32::from(host.port.counters().entries == 1);
+        host.verify();
+        assert_eq!(host.port.counters().entries, 3);
+    }
+    assert!(passed > 5, "{passed} reads passed a write that waited");
+}
+
 /// Rounds of work, each ended by a cut; some starts are cut, too, and starts
 /// after them.
 fn cuts(seed: u64, failing: u64) -> u64 {
