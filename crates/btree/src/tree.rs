@@ -21,6 +21,7 @@ mod change;
 mod descend;
 mod read;
 mod verify;
+mod worst;
 mod write;
 
 use std::collections::VecDeque;
@@ -181,7 +182,7 @@ pub struct Tree<S = AnyStore<'static>> {
     separator: Vec<u8>,
     upward: Vec<u8>,
     writes: Vec<u8>,
-    loads: Vec<change::Load>,
+    loads: worst::Loads,
     counters: TreeCounters,
 }
 
@@ -260,7 +261,7 @@ impl<S: PageStore> Tree<S> {
             separator: Vec::with_capacity(MAX_KEY),
             upward: Vec::with_capacity(MAX_KEY),
             writes: Vec::new(),
-            loads: Vec::new(),
+            loads: worst::Loads::default(),
             counters: TreeCounters::default(),
         })
     }
@@ -382,9 +383,16 @@ impl<S: PageStore> Tree<S> {
     }
 
     /// Makes what was done so far durable. Ends in a later [`Tree::poll`].
-    pub fn flush(&mut self, tag: u64) {
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when as many flushes are under way as operations may be.
+    pub fn flush(&mut self, tag: u64) -> Result<(), Error> {
+        if self.flushes.len() >= self.ops.len() {
+            return Err(Error::Busy(self.flushes.len()));
+        }
         self.flushes.push_back(Flush { tag, stamp: self.cache.stamp(), after: None });
         self.asked = true;
+        Ok(())
     }
 
     fn admit(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
@@ -612,7 +620,7 @@ impl<S: PageStore> Tree<S> {
 
     /// Waits until all that was asked for is done. For opening and tests.
     fn settle(&mut self) -> Result<(), Error> {
-        self.flush(0);
+        self.flush(0)?;
         while !self.flushes.is_empty() {
             if !self.wait(&mut ()) {
                 return Err(Error::Store(StoreError::Gone));

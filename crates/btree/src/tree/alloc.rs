@@ -34,7 +34,7 @@ const VERSION: u32 = 1;
 const LISTED: usize = (PAGE_BYTES - LIST_AT) / 8;
 
 /// Free pages that a trunk lists.
-const TRUNK_LISTED: usize = LISTED / 2;
+pub(super) const TRUNK_LISTED: usize = LISTED / 2;
 
 impl<S: PageStore> Tree<S> {
     fn meta(&self) -> u32 {

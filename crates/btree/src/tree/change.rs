@@ -7,6 +7,7 @@
 //! A delete takes a page out that becomes empty, and merges one that is less
 //! than a quarter full with a neighbour that is in memory.
 
+use super::worst::Worst;
 use super::{Path, Stop, Tree};
 use crate::cache::State;
 use crate::error::Error;
@@ -17,45 +18,12 @@ use crate::page::{
 };
 use crate::store::PageStore;
 
-/// What a change may need at most.
-#[derive(Clone, Copy, Debug, Default)]
-struct Worst {
-    /// Pages that it takes.
-    pages: usize,
-    /// Frames for them, and for a list of free pages.
-    frames: usize,
-    /// Pages that it changes, new ones included.
-    changed: usize,
-}
-
-/// What a batch does to a leaf, in bytes.
-pub(super) struct Load {
-    leaf: u32,
-    added: usize,
-    removed: usize,
-}
-
 impl<S: PageStore> Tree<S> {
     fn writable(&self) -> Result<(), Stop> {
         match self.failed {
             None => Ok(()),
             Some(error) => Err(Stop::Fail(Error::Store(error))),
         }
-    }
-
-    /// What the write of a value may need; of `None`, a delete.
-    fn worst(&self, key: usize, value: Option<usize>) -> Worst {
-        let height = self.height();
-        // Page 0, a list of free pages, and what a root's coming or going
-        // changes.
-        let others = 4;
-        let Some(value) = value else {
-            return Worst { pages: 0, frames: 2, changed: 2 * height + others };
-        };
-        let long = if is_inline(key, value) { 0 } else { overflow_pages(value) };
-        // Each level may split, and the root once more.
-        let pages = long + height + 1;
-        Worst { pages, frames: pages + 2, changed: pages + height + others }
     }
 
     /// Sees that a change of several pages finds room. What it makes give way
@@ -364,10 +332,12 @@ impl<S: PageStore> Tree<S> {
     /// Does all writes that `bytes` encodes ([`crate::op::encode`]).
     pub(super) fn try_batch(&mut self, bytes: &[u8]) -> Result<(), Stop> {
         self.writable()?;
+        self.see_all(bytes)?;
         let worst = self.worst_of(bytes)?;
         self.reserve(worst)?;
         // What had to give way for that is read again.
         self.see_all(bytes)?;
+        let (pages, changed) = (self.pages_used(), self.cache.group.len);
         self.together = true;
         for write in decode(bytes) {
             self.apply_write(write.key, write.value);
@@ -376,6 +346,8 @@ impl<S: PageStore> Tree<S> {
             self.take_out_empty(write.key);
         }
         self.together = false;
+        assert!(self.pages_used() <= pages + worst.pages as u64, "no more pages than were seen to");
+        assert!(self.cache.group.len <= changed + worst.changed, "all in one batch of the store");
         Ok(())
     }
 
@@ -391,60 +363,6 @@ impl<S: PageStore> Tree<S> {
             }
         }
         missing.map_or(Ok(()), Err)
-    }
-
-    /// What a batch may need: little, when each of its writes changes its leaf
-    /// only. Where one splits or merges leaves, that may touch the others'.
-    fn worst_of(&mut self, bytes: &[u8]) -> Result<Worst, Stop> {
-        self.see_all(bytes)?;
-        let mut loads = std::mem::take(&mut self.loads);
-        loads.clear();
-        let mut simple = true;
-        for write in decode(bytes) {
-            let leaf = self.descend(write.key, |_, _| {})?;
-            let at = loads.iter().position(|load| load.leaf == leaf).unwrap_or_else(|| {
-                loads.push(Load { leaf, added: 0, removed: 0 });
-                loads.len() - 1
-            });
-            simple &= self.load(&mut loads[at], write.key, write.value);
-        }
-        let mut worst = Worst { pages: 0, frames: 0, changed: loads.len() };
-        self.loads = loads;
-        if simple {
-            return Ok(worst);
-        }
-        worst.changed = 0;
-        for write in decode(bytes) {
-            let one = self.worst(write.key.len(), write.value.map(<[u8]>::len));
-            worst.pages += one.pages;
-            worst.frames += one.frames;
-            worst.changed += one.changed;
-        }
-        Ok(worst)
-    }
-
-    /// Counts a write to what its leaf gets and gives up. Whether nothing but
-    /// the leaf changes, in whatever order.
-    fn load(&self, load: &mut Load, key: &[u8], value: Option<&[u8]>) -> bool {
-        let view = self.cache.view(load.leaf);
-        let old = view.search(key).ok().map(|i| view.value(i));
-        if matches!(old, Some(Value::Overflow(..))) {
-            return false;
-        }
-        let old = old.map_or(0, |old| old.cost(key.len()));
-        match value {
-            Some(value) if is_inline(key.len(), value.len()) => {
-                let new = Value::Inline(value).cost(key.len());
-                load.added += new.saturating_sub(old);
-                load.removed += old.saturating_sub(new);
-                load.added <= view.room()
-            }
-            Some(_) => false,
-            None => {
-                load.removed += old;
-                old == 0 || view.used().saturating_sub(load.removed) >= ROOM / 4
-            }
-        }
     }
 
     fn apply_write(&mut self, key: &[u8], value: Option<&[u8]>) {

@@ -344,11 +344,11 @@ fn a_failed_write_stops_changes_and_not_reads() {
     for i in 0..500u32 {
         put(&mut tree, &i.to_be_bytes(), &[7; 1000]).unwrap();
     }
-    now(&mut tree, |tree, _| tree.flush(1));
+    now(&mut tree, |tree, _| tree.flush(1).unwrap());
     tree.store_mut().drive_mut().0.fails = true;
     let value = vec![8; 1000];
     assert_eq!(put(&mut tree, &3u32.to_be_bytes(), &value), Ok(Outcome::Stored));
-    let heard = now(&mut tree, |tree, _| tree.flush(1));
+    let heard = now(&mut tree, |tree, _| tree.flush(1).unwrap());
     let stopped = heard.done[0].1;
     assert!(matches!(stopped, Err(Error::Store(StoreError::Drive { .. }))));
     assert_eq!(put(&mut tree, &4u32.to_be_bytes(), &value), stopped);
@@ -357,7 +357,7 @@ fn a_failed_write_stops_changes_and_not_reads() {
         let expected = if i == 3 { 8 } else { 7 };
         assert_eq!(heard.records[&1][0].1, vec![expected; 1000], "key {i}");
     }
-    let heard = now(&mut tree, |tree, _| tree.flush(1));
+    let heard = now(&mut tree, |tree, _| tree.flush(1).unwrap());
     assert!(heard.done[0].1.is_err());
 }
 
@@ -376,11 +376,11 @@ fn a_flush_waits_for_what_was_merged_meanwhile() {
         for i in (0..200).filter(|i| i % 3 > 0) {
             now(&mut tree, |tree, heard| tree.delete(1, &key(i), heard).unwrap());
         }
-        now(&mut tree, |tree, _| tree.flush(1));
+        now(&mut tree, |tree, _| tree.flush(1).unwrap());
         let (changed, before) = (60 + 3 * case, tree.counters().merges);
         let heard = &mut Heard::default();
         tree.put(1, &key(changed), &[2; 200], heard).unwrap();
-        tree.flush(2);
+        tree.flush(2).unwrap();
         for i in [changed - 6, changed - 3, changed + 3, changed + 6] {
             tree.delete(3, &key(i), heard).unwrap();
         }
@@ -394,4 +394,54 @@ fn a_flush_waits_for_what_was_merged_meanwhile() {
         assert_eq!(heard.records[&1][0].1, vec![2; 200], "case {case}");
     }
     assert!(merged > 10, "{merged}");
+}
+
+/// Full leaves, each of which a batch's writes split: pages that several of
+/// them change count once.
+#[test]
+fn a_batch_splits_many_leaves() {
+    let config = TreeConfig { memory: 4 << 20, ..SMALL };
+    let mut tree = create(BatchDrive::new(4000, 1, no_fuse()), config);
+    for i in 0..800u32 {
+        put(&mut tree, &(2 * i).to_be_bytes(), &[1; 100]).unwrap();
+    }
+    let splits = tree.counters().splits;
+    let keys: Vec<[u8; 4]> = (0..40u32).map(|i| (40 * i + 1).to_be_bytes()).collect();
+    let writes: Vec<Write<'_>> =
+        keys.iter().map(|key| Write { key, value: Some(&[2; 1000]) }).collect();
+    let heard = now(&mut tree, |tree, heard| tree.batch(1, &writes, heard).unwrap());
+    assert_eq!(heard.done[0].1, Ok(Outcome::Stored));
+    assert!(tree.counters().splits > splits + 20);
+    assert_eq!(tree.verify().unwrap().records, 840);
+}
+
+/// What a batch has put itself it may take out again, which merges a leaf.
+#[test]
+fn a_batch_takes_out_what_it_put() {
+    for kept in 2..30u32 {
+        let mut tree = create(BatchDrive::new(4000, 1, no_fuse()), SMALL);
+        for i in 0..200u32 {
+            put(&mut tree, &(2 * i).to_be_bytes(), &[1; 100]).unwrap();
+        }
+        for i in kept..60u32 {
+            now(&mut tree, |tree, heard| tree.delete(1, &(2 * i).to_be_bytes(), heard).unwrap());
+        }
+        let key = 1u32.to_be_bytes();
+        let writes = [Write { key: &key, value: Some(&[2]) }, Write { key: &key, value: None }];
+        let heard = now(&mut tree, |tree, heard| tree.batch(1, &writes, heard).unwrap());
+        assert_eq!(heard.done[0].1, Ok(Outcome::Stored));
+        assert_eq!(tree.verify().unwrap().records, u64::from(140 + kept));
+    }
+}
+
+#[test]
+fn flushes_that_wait_are_bounded() {
+    let mut tree = create(BatchDrive::new(100, 1, no_fuse()), SMALL);
+    put(&mut tree, b"k", b"v").unwrap();
+    let taken = (0..SMALL.operations as u64 + 1).map_while(|tag| tree.flush(tag).ok()).count();
+    assert_eq!(taken, SMALL.operations);
+    assert_eq!(tree.flush(1), Err(Error::Busy(taken)));
+    let heard = now(&mut tree, |_, _| {});
+    assert_eq!(heard.done.len(), taken);
+    assert!(tree.flush(1).is_ok());
 }

@@ -429,7 +429,7 @@ fn simulate<R: Rig>(rig: &R, seed: u64, time: u64) -> Report {
 fn a_minute<R: Rig>(rig: impl Fn() -> R) {
     let report = simulate(&rig(), 1, MINUTE);
     assert_eq!(report, simulate(&rig(), 1, MINUTE));
-    assert!(report.cuts > 1 && report.work.erases > 0, "{report:?}");
+    assert!(report.cuts > 0 && report.work.erases > 0, "{report:?}");
 }
 
 /// The hour, from the seed `HOUR_SEED`, or 2.

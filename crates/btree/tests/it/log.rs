@@ -143,7 +143,7 @@ fn a_log_that_is_not_collected_ends() {
         last = heard.done.pop_front().unwrap().1;
     }
     assert_eq!(last, Err(Error::Store(StoreError::LogFull)));
-    tree.flush(1);
+    tree.flush(1).unwrap();
     while heard.done.is_empty() {
         assert!(tree.wait(&mut heard));
     }

@@ -69,7 +69,7 @@ fn put<S: PageStore>(tree: &mut Tree<S>, map: &mut Map, key: u64, byte: u8) -> R
 }
 
 fn flush<S: PageStore>(tree: &mut Tree<S>) -> Result<(), Error> {
-    outcome(tree, &mut Heard::default(), |tree, _| tree.flush(1)).map(|_| ())
+    outcome(tree, &mut Heard::default(), |tree, _| tree.flush(1).unwrap()).map(|_| ())
 }
 
 /// Gets all keys. Gives how many cannot be read.

@@ -196,7 +196,7 @@ impl Database {
 
     /// Begins a flush; gives its number. One at a time.
     pub fn flush(&mut self) -> u64 {
-        self.tree.flush(FLUSH);
+        self.tree.flush(FLUSH).expect("one at a time");
         self.is_dirty = false;
         self.next_flush += 1;
         self.next_flush - 1

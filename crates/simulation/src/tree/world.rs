@@ -492,10 +492,9 @@ impl World {
     pub fn flush(&mut self) -> Result<(), Violation> {
         self.counts.flushes += 1;
         let tag = self.begin(Open::Flush(self.model.changes()));
-        if let Some(tree) = &mut self.tree {
-            tree.flush(tag);
-        }
-        Ok(())
+        let Some(tree) = &mut self.tree else { return Ok(()) };
+        let taken = tree.flush(tag);
+        self.taken(tag, taken)
     }
 
     fn hangs(&self) -> Violation {

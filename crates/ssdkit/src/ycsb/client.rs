@@ -325,7 +325,7 @@ impl Client {
     /// [`Client::flushed`] when it is.
     pub fn flush(&mut self, tree: &mut Tree<AnyStore<'_>>) {
         self.flushed = false;
-        tree.flush(FLUSH);
+        tree.flush(FLUSH).expect("one at a time");
     }
 
     /// Whether records wait to be written that were read for it.

@@ -278,7 +278,7 @@ pub fn limits_are_errors<K: Kind>() {
     assert!(contents(&mut tree).is_empty());
     tree.put(1, &long[..MAX_KEY], &long[..MAX_VALUE], &mut heard).unwrap();
     assert_eq!(outcome(&mut tree, &mut heard), Ok(Outcome::Stored));
-    tree.flush(1);
+    tree.flush(1).unwrap();
     assert_eq!(outcome(&mut tree, &mut heard), Ok(Outcome::Flushed));
     rest(&mut tree);
     let drive = K::into_drive(tree.into_store()).0;
@@ -379,7 +379,7 @@ fn puts<S: PageStore>(tree: &mut Tree<S>, map: &mut Map, rng: &mut Rng) -> usize
             }
         }
     }
-    tree.flush(1);
+    tree.flush(1).unwrap();
     assert_eq!(outcome(tree, &mut heard), Ok(Outcome::Flushed));
     unchanged
 }

@@ -574,7 +574,7 @@ impl<S: PageStore> Checked<S> {
             }
             Step::Flush => {
                 self.flushes.insert(tag, self.changed());
-                self.tree.flush(tag);
+                self.tree.flush(tag).unwrap();
                 Ok(())
             }
         };
