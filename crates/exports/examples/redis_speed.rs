@@ -15,7 +15,7 @@ use device::hosted::{Hosted, HostedOptions};
 use device::realtime::process_cpu;
 use device::{Device, Link, LinkTiming};
 use exports::nbd::{ListenAddr, StopHandle};
-use exports::redis::{Options, Server, Sync};
+use exports::redis::{Opened, Options, Server, Sync};
 use flash::{Dimensions, Geometry, RamMedium, Timing};
 use port::Time;
 use targets::{Batch, BatchConfig};
@@ -44,7 +44,7 @@ fn serve(
     let config = TreeConfig { memory: 32 << 20, operations: 64, dirty: 33 };
     let tree = Tree::create(Box::new(store) as AnyStore, config, clock.now())?;
     let options = Options { sync: Sync::No, ..Options::default() };
-    server.run(tree, &bell, clock, options, stop)?;
+    server.run(Opened::new(tree, options.limits.clients)?, &bell, clock, options, stop)?;
     Ok(())
 }
 

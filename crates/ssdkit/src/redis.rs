@@ -25,7 +25,7 @@ use device::hosted::{Bell, Hosted, HostedError, HostedOptions, Queue};
 use device::realtime::Clock;
 use device::{Device, Link};
 use exports::nbd::{ListenAddr, StopHandle};
-use exports::redis::{OpenError, Options, ServeError, Server, Sync};
+use exports::redis::{OpenError, Opened, Options, Server, Sync};
 use measure::units;
 use port::{BLOCK_BYTES, BlockDone, BlockReq, Shape, Time};
 use serde_json::json;
@@ -290,11 +290,15 @@ impl Serving<'_> {
     ) -> Result<(), Error> {
         let Serving { args, config, recovery, server: (server, stop), out, .. } = self;
         let Kept { tree, bytes, was_there } = kept;
-        let sync = match args.sync.unwrap_or_default() {
-            SyncWhen::Always => Sync::Always,
-            SyncWhen::Everysec => Sync::EverySecond,
-            SyncWhen::No => Sync::No,
-        };
+        let options = Options { sync: when(args), limits: limits(args) };
+        let keys = Opened::new(tree, options.limits.clients).map_err(|e| no_keys(config, e))?;
+        if let Some(error) = keys.uncounted() {
+            let counted = keys.keys();
+            say(format!(
+                "{error}; its keys are answered with errors, and DBSIZE has the {counted} that \
+                 were counted before it"
+            ));
+        }
         let at = match server.addr().map_err(|e| Error::system("serve", &e))? {
             ListenAddr::Unix(path) => NbdAddress::Unix(path.display().to_string()).to_string(),
             ListenAddr::Tcp(at) => at.to_string(),
@@ -321,9 +325,7 @@ impl Serving<'_> {
             writeln!(out, "Ctrl-C stops it")?;
         }
         out.flush()?;
-        let options = Options { sync, limits: limits(args) };
-        let served = server.run(tree, bell, clock, options, &stop);
-        let (report, tree) = served.map_err(|e| unusable_if_foreign(config, e))?;
+        let (report, tree) = server.run(keys, bell, clock, options, &stop).map_err(failed)?;
         let counters = tree.counters();
         // The store lets go of the drive.
         drop(tree);
@@ -358,11 +360,18 @@ impl Serving<'_> {
     }
 }
 
-fn unusable_if_foreign(config: &DriveConfig, e: ServeError) -> Error {
+fn no_keys(config: &DriveConfig, e: OpenError) -> Error {
     match e {
-        ServeError::Open(e @ OpenError::Memory(_)) => failed(e),
-        ServeError::Open(e) => unusable(config, e),
-        e => failed(e),
+        OpenError::Memory(_) => failed(e),
+        OpenError::Tree(_) | OpenError::Foreign => unusable(config, e),
+    }
+}
+
+fn when(args: &ServeArgs) -> Sync {
+    match args.sync.unwrap_or_default() {
+        SyncWhen::Always => Sync::Always,
+        SyncWhen::Everysec => Sync::EverySecond,
+        SyncWhen::No => Sync::No,
     }
 }
 

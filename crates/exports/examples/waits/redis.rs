@@ -10,7 +10,7 @@ use btree::{AnyStore, BatchStore, Remote, Tree, TreeConfig};
 use device::hosted::{Hosted, HostedOptions};
 use device::{Device, Link};
 use exports::nbd::{ListenAddr, StopHandle};
-use exports::redis::{Options, Server, Sync};
+use exports::redis::{Opened, Options, Server, Sync};
 use flash::{Dimensions, Geometry, Profile, RamMedium};
 use port::Time;
 use targets::{Batch, BatchConfig};
@@ -40,7 +40,7 @@ pub fn serve(addr: &ListenAddr, stop: &StopHandle) -> Outcome {
     let config = TreeConfig { memory: 64 << 20, operations: 64, dirty: 33 };
     let tree = Tree::create(Box::new(store) as AnyStore, config, clock.now())?;
     let options = Options { sync: Sync::EverySecond, ..Options::default() };
-    server.run(tree, &bell, clock, options, stop)?;
+    server.run(Opened::new(tree, options.limits.clients)?, &bell, clock, options, stop)?;
     Ok(())
 }
 

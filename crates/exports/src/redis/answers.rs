@@ -28,7 +28,7 @@ impl Serving<'_> {
             }
             Command::Select if args.get(1) == b"0" => resp::simple(out, "OK"),
             Command::Select => resp::error(out, "ERR DB index is out of range"),
-            Command::DbSize => resp::int(out, self.database.common.keys),
+            Command::DbSize => resp::int(out, self.database.keys() as i64),
             Command::Info => resp::bulk(out, self.info().as_bytes()),
             Command::Config => self.config(args, out),
             Command::Client => match args.get(1).to_ascii_lowercase().as_slice() {
@@ -95,7 +95,7 @@ impl Serving<'_> {
         say("cache_misses", cache.misses);
         say("pages", tree.pages());
         say("pages_written", counters.pages_written);
-        let keys = self.database.common.keys;
+        let keys = self.database.keys();
         let _ = write!(text, "# Keyspace\r\ndb0:keys={keys},expires=0,avg_ttl=0\r\n");
         text
     }

@@ -125,6 +125,8 @@ pub struct Database {
     yielded: VecDeque<u32>,
     /// What commands share.
     pub common: Common,
+    /// Why not all keys were counted.
+    uncounted: Option<TreeError>,
     /// The flush that is next to begin, and whether it has anything to do.
     next_flush: u64,
     is_dirty: bool,
@@ -136,7 +138,8 @@ pub struct Database {
 
 impl Database {
     /// The database in `tree`, for so many seats. Waits for the tree, and reads
-    /// it whole to count the keys.
+    /// it whole to count the keys. Where a page cannot be read, what comes
+    /// behind it is not counted ([`Database::uncounted`]).
     ///
     /// # Errors
     /// [`OpenError`].
@@ -150,12 +153,19 @@ impl Database {
             }
             look.ended.take().unwrap_or(Ok(()))
         };
-        tree.scan(0, b"", u64::MAX, &mut look)?;
+        tree.get(0, FORMAT_KEY, &mut look)?;
         wait(&mut tree, &mut look)?;
-        if look.records > 0 && !look.is_ours {
+        let is_ours = look.is_ours;
+        look = Look::default();
+        tree.scan(0, b"", u64::MAX, &mut look)?;
+        let uncounted = wait(&mut tree, &mut look).err();
+        if let Some(error) = uncounted.filter(|_| !is_ours) {
+            return Err(error.into());
+        }
+        if look.records > 0 && !is_ours {
             return Err(OpenError::Foreign);
         }
-        if look.records == 0 {
+        if look.records == 0 && !is_ours {
             tree.put(0, FORMAT_KEY, FORMAT, &mut look)?;
             wait(&mut tree, &mut look)?;
         }
@@ -172,6 +182,7 @@ impl Database {
             stalled: VecDeque::new(),
             yielded: VecDeque::new(),
             common: Common { keys: look.keys, cursors: Cursors::default() },
+            uncounted,
             next_flush: 1,
             is_dirty: true,
             slice: FIRST,
@@ -182,6 +193,16 @@ impl Database {
     /// The tree.
     pub fn tree(&self) -> &Tree {
         &self.tree
+    }
+
+    /// Keys that are there, as far as they were counted.
+    pub fn keys(&self) -> u64 {
+        self.common.keys.try_into().unwrap_or(0)
+    }
+
+    /// Why some of the keys that were there are not counted.
+    pub fn uncounted(&self) -> Option<&TreeError> {
+        self.uncounted.as_ref()
     }
 
     /// The tree again.

@@ -28,4 +28,4 @@ mod value;
 mod work;
 
 pub use database::OpenError;
-pub use server::{Options, Report, ServeError, Server, Sync};
+pub use server::{Opened, Options, Report, ServeError, Server, Sync};

@@ -83,9 +83,6 @@ pub struct Report {
 /// Serving could not begin, or did not end well.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// The store holds no database.
-    #[error(transparent)]
-    Open(#[from] OpenError),
     /// The system refused something that serving needs.
     #[error("cannot serve: {0}")]
     System(#[from] io::Error),
@@ -100,6 +97,31 @@ pub enum ServeError {
 impl From<Errno> for ServeError {
     fn from(e: Errno) -> ServeError {
         ServeError::System(e.into())
+    }
+}
+
+/// The keys of a tree, ready to be served.
+pub struct Opened(Database);
+
+impl Opened {
+    /// The keys in `tree`, for so many clients at once. Waits for the tree, and
+    /// reads it whole to count them.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn new(tree: Tree, clients: usize) -> Result<Opened, OpenError> {
+        Database::open(tree, clients).map(Opened)
+    }
+
+    /// Keys that are there, as far as they were counted.
+    pub fn keys(&self) -> u64 {
+        self.0.keys()
+    }
+
+    /// Why they were not all counted: a page that cannot be read. The keys of
+    /// such a page are answered with errors, all others are served.
+    pub fn uncounted(&self) -> Option<&TreeError> {
+        self.0.uncounted()
     }
 }
 
@@ -126,20 +148,20 @@ impl Server {
         self.listener.addr()
     }
 
-    /// Serves `tree`, whose drive rings `bell`, by `clock`, until `stop`. Gives
+    /// Serves `keys`, whose drive rings `bell`, by `clock`, until `stop`. Gives
     /// the tree again, flushed, with nothing under way in its drive.
     ///
     /// # Errors
     /// [`ServeError`].
     pub fn run(
         self,
-        tree: Tree,
+        keys: Opened,
         bell: &Bell,
         clock: Clock,
         options: Options,
         stop: &StopHandle,
     ) -> Result<(Report, Tree), ServeError> {
-        let database = Database::open(tree, options.limits.clients)?;
+        let database = keys.0;
         Serving::new(self.listener, database, bell, clock, options, stop)?.run(stop)
     }
 }

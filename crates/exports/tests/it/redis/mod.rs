@@ -16,7 +16,7 @@ use device::hosted::{Hosted, HostedOptions};
 use device::{Device, Link, LinkTiming};
 use exports::Limits;
 use exports::nbd::{ListenAddr, StopHandle};
-use exports::redis::{Options, Report, Server, Sync};
+use exports::redis::{Opened, Options, Report, Server, Sync};
 use flash::{Dimensions, Geometry, RamMedium, Timing};
 use port::Time;
 use proptest::prelude::*;
@@ -76,7 +76,8 @@ fn serve(server: Server, options: Options, stop: &StopHandle) -> Report {
     let store = BatchStore::new(Remote::new(queue), shape, 256, || 0).unwrap();
     let config = TreeConfig { memory: 3 << 20, operations: 64, dirty: 33 };
     let tree = Tree::create(Box::new(store) as AnyStore, config, clock.now()).unwrap();
-    server.run(tree, &bell, clock, options, stop).unwrap().0
+    let keys = Opened::new(tree, options.limits.clients).unwrap();
+    server.run(keys, &bell, clock, options, stop).unwrap().0
 }
 
 pub struct Client {
