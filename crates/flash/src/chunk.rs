@@ -221,6 +221,13 @@ impl Chunk {
         self.state == ChunkState::Closed && self.wp < size
     }
 
+    /// Whether a program of it failed: one that it remembers, or one of which it
+    /// shows only that it was closed, as over parity, where the data are all
+    /// there. It is written and erased no more. `size` is the chunk's blocks.
+    pub fn is_spoilt(&self, size: u32) -> bool {
+        self.has_failed() || self.is_closed_early(size)
+    }
+
     /// Its age at `now`, in ns: how long its oldest data are there.
     pub fn age(&self, now: u64) -> u64 {
         now.saturating_sub(u64::from(self.since) << SINCE_BITS)

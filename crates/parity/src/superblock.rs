@@ -132,9 +132,7 @@ impl<D: OpenChannel> Members<'_, D> {
     pub fn survey(&self) -> Super {
         let size = self.layout.chunk_blocks_below();
         let end = self.end();
-        let is_over = |chunk: Chunk| {
-            chunk.state == ChunkState::Offline || chunk.has_failed() || chunk.is_closed_early(size)
-        };
+        let is_over = |chunk: Chunk| chunk.state == ChunkState::Offline || chunk.is_spoilt(size);
         let closed = end > 0 && self.all().any(is_over);
         let is_torn = end > 0 && !closed && self.is_torn();
         let wp = if is_torn { self.layout.size() } else { end };

@@ -76,8 +76,8 @@ impl<D: OpenChannel> Pblk<D> {
         while self.next_anchor(mirror) {
             let chunk = self.mirrors[mirror].chunk();
             let of = self.device.chunk(chunk);
-            if of.has_failed() {
-                self.mirrors[mirror].drop_current();
+            if of.is_spoilt(geometry.chunk_blocks()) {
+                self.mirrors[mirror].drop_current(geometry.chunk_blocks());
                 self.send_retire(Cookie::Anchor(mirror as u32), chunk);
                 continue;
             }
@@ -127,7 +127,7 @@ impl<D: OpenChannel> Pblk<D> {
             return self.checkpoint.ask();
         }
         let cookie = Cookie::Anchor(number as u32);
-        if of.has_failed() {
+        if of.is_spoilt(size) {
             self.send_retire(cookie, chunk);
         } else {
             self.erase_anchor(cookie, chunk);
@@ -166,8 +166,7 @@ impl<D: OpenChannel> Pblk<D> {
         let rows = Root::rows(self.checkpoint.root.directory.len(), self.geometry.row_blocks());
         let held = &mut self.mirrors[mirror];
         if !status.is_ok() {
-            held.next = self.geometry.chunk_blocks();
-            held.drop_current();
+            held.drop_current(self.geometry.chunk_blocks());
             self.begin_mirror(mirror);
         } else if held.done + 1 < rows {
             held.done += 1;

@@ -437,13 +437,14 @@ impl<D: OpenChannel> Pblk<D> {
             mirror.last = search.whole[m];
             let programmed = mirror.chunks.get(mirror.current);
             let programmed = programmed.map_or(0, |&chunk| runner.device.chunk(chunk).programmed);
-            let is_bad = |&chunk: &usize| runner.device.chunk(chunk).has_failed();
+            let size = geometry.chunk_blocks();
+            let is_bad = |&chunk: &usize| runner.device.chunk(chunk).is_spoilt(size);
             let is_bad = mirror.chunks.get(mirror.current).is_some_and(is_bad);
             let whole_rows = programmed.is_multiple_of(geometry.row_blocks()) && !is_bad;
             mirror.next = if whole_rows { programmed } else { geometry.chunk_blocks() };
         }
         let now = runner.now;
-        let good = good_mirrors(&self.device, &self.mirrors);
+        let good = good_mirrors(&self.device, &self.mirrors, geometry.chunk_blocks());
         let (highest, whole) = (search.highest, search.whole);
         let Some(root) = search.newest_root(good)? else {
             return Ok((Root::default(), true, now));
@@ -607,7 +608,7 @@ impl<D: OpenChannel> Pblk<D> {
                 let is_data = of.state != ChunkState::Offline && !self.is_anchor(chunk) && !is_own;
                 if !is_data || of.programmed == 0 {
                     continue;
-                } else if of.has_failed() || of.is_closed_early(size) {
+                } else if of.is_spoilt(size) {
                     plan.failed.push(chunk);
                 } else if of.programmed == size {
                     plan.full.push(chunk);
@@ -663,7 +664,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.space.found_own(pu);
             let of = self.device.chunk(chunk);
             let rank = self.stripe.rank(pu);
-            self.chunks[chunk].failed = of.has_failed() || of.is_closed_early(size);
+            self.chunks[chunk].failed = of.is_spoilt(size);
             let goes_on = !self.chunks[chunk].failed
                 && of.programmed < geometry.chunk_blocks()
                 && of.state == ChunkState::Open
@@ -898,8 +899,8 @@ fn stopped(e: &PblkError) -> Result<(), PblkError> {
 
 /// Whether in a mirror no program failed of late: then it has every root that
 /// was ever finished.
-fn good_mirrors<D: OpenChannel>(device: &D, of: &[Mirror; 2]) -> [bool; 2] {
-    let has_failed = |&chunk: &usize| device.chunk(chunk).has_failed();
+fn good_mirrors<D: OpenChannel>(device: &D, of: &[Mirror; 2], size: u32) -> [bool; 2] {
+    let has_failed = |&chunk: &usize| device.chunk(chunk).is_spoilt(size);
     let is_good = |m: &Mirror| m.is_usable() && !m.chunks.iter().any(has_failed);
     [is_good(&of[0]), is_good(&of[1])]
 }

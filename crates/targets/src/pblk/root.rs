@@ -192,8 +192,11 @@ impl Mirror {
         other.is_some()
     }
 
-    /// A program of the chunk that is written failed: it is used no more.
-    pub fn drop_current(&mut self) {
+    /// A program of the chunk that is written failed: it is used no more. The one
+    /// that takes its place may be that with the last root: it is left as if it
+    /// were full. `size` is a chunk's blocks.
+    pub fn drop_current(&mut self, size: u32) {
+        self.next = size;
         self.chunks.remove(self.current);
         // The one before the next in turn.
         self.current = self.current.checked_sub(1).unwrap_or(self.chunks.len().saturating_sub(1));
