@@ -229,6 +229,9 @@ impl Finished {
         }
         let width = self.width.max(other.width);
         let start = self.start.min(other.start);
+        if other.start < self.start {
+            self.start_gauges = other.start_gauges;
+        }
         for one in [&mut *self, &mut other] {
             while one.width < width {
                 halve(&mut one.closed);

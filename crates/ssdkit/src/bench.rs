@@ -27,7 +27,6 @@ use crate::load::{Load, Pace, Share};
 use crate::memory;
 use crate::nbd::Served;
 use crate::physics::Physics;
-use crate::real::share;
 use crate::restore::Restored;
 use crate::runner::{Plan, Runner, Until};
 use crate::slc::SlcReport;
@@ -234,21 +233,21 @@ pub fn pattern(args: &BenchArgs, shape: &Shape) -> Result<Pattern, Error> {
 /// The load that the command line asks of a drive of this shape, of all cores.
 pub(crate) fn load(args: &BenchArgs, shape: &Shape, pattern: &Pattern) -> Result<Load, Error> {
     let submitters = args.threads * args.blocks.cores.unwrap_or(1);
-    let pace = pace(args, args.rate, 0)?;
+    let pace = pace(args, (0, 1))?;
     let load = Load::part(shape, pattern, pace, Share::whole(submitters), args.seed)?;
     Ok(load.in_batches(args.blocks.batch.unwrap_or(1) as usize))
 }
 
-/// When requests start: `rate` is that of this load, the `stream`-th.
-fn pace(args: &BenchArgs, rate: Option<u64>, stream: u64) -> Result<Pace, Error> {
-    Ok(match (rate, args.arrivals) {
+/// When requests start of a core, of so many.
+fn pace(args: &BenchArgs, (core, cores): (u64, u64)) -> Result<Pace, Error> {
+    Ok(match (args.rate, args.arrivals) {
         (None, _) => Pace::Closed { depth: args.qd },
         (Some(rate), arrivals) => {
             let rate = match arrivals {
                 Arrivals::Fixed => Rate::Fixed { rate },
                 Arrivals::Poisson => Rate::Exponential { rate },
             };
-            let starts = Starts::new(rate, args.seed, stream);
+            let starts = Starts::new(rate, args.seed, (core, cores));
             Pace::Open(starts.map_err(|e| Error::Usage(e.to_string()))?)
         }
     })
@@ -466,13 +465,12 @@ impl<'a> Bench<'a> {
     pub fn load_of_core(&self, shape: &Shape, core: usize, cores: usize) -> Result<Load, Error> {
         let args = self.args;
         let (core32, cores32) = (core as u32, cores as u32);
-        let rate = args.rate.map(|rate| share(rate, core, cores));
         let share = Share {
             first: core32 * args.threads,
             count: args.threads,
             all: cores32 * args.threads,
         };
-        let pace = pace(args, rate, core as u64)?;
+        let pace = pace(args, (core as u64, cores as u64))?;
         let load = Load::part(shape, &self.pattern, pace, share, args.seed)?;
         Ok(load.in_batches(args.blocks.batch.unwrap_or(1) as usize))
     }

@@ -103,8 +103,9 @@ pub trait Driver {
         0
     }
 
-    /// The energy that the drive has taken until now; none where nobody tells.
-    fn energy(&self) -> Energy {
+    /// The energy that the drive has taken for what it has begun, and at rest until
+    /// `at`; none where nobody tells.
+    fn energy(&self, _at: Time) -> Energy {
         Energy::default()
     }
 
@@ -238,8 +239,8 @@ impl<D: Observed> Driver for Virtual<D> {
         self.drive.free_chunks()
     }
 
-    fn energy(&self) -> Energy {
-        self.drive.energy(self.now)
+    fn energy(&self, at: Time) -> Energy {
+        self.drive.energy(at)
     }
 }
 
@@ -315,7 +316,7 @@ impl<D: Drive> Driver for Real<D> {
         self.real.port().free_chunks()
     }
 
-    fn energy(&self) -> Energy {
-        self.real.port().energy(self.now())
+    fn energy(&self, at: Time) -> Energy {
+        self.real.port().energy(at)
     }
 }

@@ -231,11 +231,24 @@ impl Load {
         Some(self.origin + arrivals.peek()?)
     }
 
-    /// The next request of an open loop arrives now: none is late because of
-    /// what went before.
+    /// The arrivals of an open loop begin at `now`: none is late because of what
+    /// went before.
     pub fn begin(&mut self, now: Time) {
-        let next = self.arrivals.as_ref().and_then(Arrivals::peek);
-        self.origin = Time(now.0.saturating_sub(next.unwrap_or(0)));
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.begin();
+        }
+        self.origin = now;
+    }
+
+    /// Whether requests come at times of their own.
+    pub fn is_open(&self) -> bool {
+        self.arrivals.is_some()
+    }
+
+    /// When the arrival was to come that followed the last one, here or in another
+    /// part of the load; `None` in a closed loop.
+    pub fn following(&self) -> Option<Time> {
+        self.arrivals.as_ref().map(|arrivals| self.origin + arrivals.following())
     }
 
     /// Puts requests in the queue that are due at `now`, at most `left`, which

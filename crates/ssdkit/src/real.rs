@@ -97,17 +97,15 @@ fn one<Q: HardwareQueue>(
     let Course { clock, ways, .. } = course;
     let mut plan = course.plan;
     if let Until::Ios(ios) = &mut plan.until {
-        *ios = share(*ios, core, cores);
+        *ios = part(*ios, core, cores);
     }
     let mut driver = Clocked::new(context, *clock, load.slots(), ways.clone());
     runner.run(&mut driver, load, plan)
 }
 
-/// The part of core `core` in a whole that `cores` have: they differ by one
-/// at most.
-pub fn share(whole: u64, core: usize, cores: usize) -> u64 {
-    let upto = |n: usize| (u128::from(whole) * n as u128 / cores as u128) as u64;
-    upto(core + 1) - upto(core)
+/// What core `core` of `cores` has of so many requests, which they take in turn.
+fn part(whole: u64, core: usize, cores: usize) -> u64 {
+    whole.saturating_sub(core as u64).div_ceil(cores as u64)
 }
 
 /// Pins this thread where that was asked for.
@@ -145,9 +143,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_make_the_whole() {
+    fn parts_make_the_whole() {
         for (whole, cores) in [(10, 3), (2, 3), (u64::MAX, 7), (0, 1)] {
-            let all: Vec<u64> = (0..cores).map(|core| share(whole, core, cores)).collect();
+            let all: Vec<u64> = (0..cores).map(|core| part(whole, core, cores)).collect();
             assert_eq!(all.iter().sum::<u64>(), whole);
             assert!(all.iter().max().unwrap() - all.iter().min().unwrap() <= 1);
         }

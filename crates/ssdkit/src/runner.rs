@@ -151,6 +151,17 @@ impl Course {
         }
     }
 
+    /// When an open loop that counts ends, at the earliest; `None` while it goes
+    /// on, and of another: its time is what it was given, and so many arrivals
+    /// take as many distances between them.
+    fn close(&self, load: &Load) -> Option<Time> {
+        let following = load.following().filter(|_| self.plan.count && self.left == 0)?;
+        Some(match self.plan.until {
+            Until::Time(ns) => self.start + ns,
+            _ => following,
+        })
+    }
+
     /// How much of the run is done, 0 to 1.
     fn part(&self, now: Time, written: u64) -> f64 {
         let passed = now.since(self.start).max(if now == self.start {
@@ -202,32 +213,39 @@ impl Runner<'_> {
         plan: Plan,
     ) -> Result<Tally, Error> {
         let mut tally = Tally::new();
-        let mut now = driver.now();
-        let mut course = Course::new(plan, now);
+        let began = driver.now();
+        let (mut now, mut course) = (began, Course::new(plan, began));
         let (mut turns, mut stride) = (0u32, Stride::new(driver.patience()));
         let mut stopped = None;
-        load.begin(now);
+        load.begin(began);
         if let Some(verifier) = &mut self.verifier {
             verifier.begin(load.slots(), load.bs());
         }
         loop {
+            let was_counting = course.counting;
             course.look(load.next_start(now), tally.written);
-            if course.counting && plan.count && !tally.counts() {
-                // In an open loop from the first arrival that counts, which is to come.
-                tally.begin(course.start.max(now), driver.counters(), driver.gauges());
-                tally.energy.0 = driver.energy();
+            if course.counting && !was_counting && load.is_open() {
+                course.start = began + plan.ramp;
+                load.begin(course.start);
+            }
+            if course.counting && plan.count && !tally.counts() && now >= course.start {
+                tally.begin(course.start, driver.counters(), driver.gauges());
+                tally.energy.0 = driver.energy(course.start);
                 if let Some(tracing) = &mut self.tracing {
                     tracing.begin(now)?;
                 }
             }
             let counted = tally.counts();
             load.issue(now, &mut course.left, counted, driver, &mut self.verifier)?;
-            if load.is_idle() && course.left == 0 {
+            let close = course.close(load).filter(|_| !tally.interrupted);
+            if load.is_idle() && course.left == 0 && close.is_none_or(|at| now >= at) {
+                tally.end = tally.end.max(close.unwrap_or(tally.end));
                 break;
             }
-            let arrival = if course.left > 0 { load.next_arrival() } else { None };
+            let arrival = if course.left > 0 { load.next_arrival() } else { close };
+            let begin = (!tally.counts() && course.counting).then_some(course.start);
             // One that is due and could not be made waits for a completion.
-            let arrival = arrival.filter(|&at| at > now);
+            let arrival = [arrival, begin].into_iter().flatten().filter(|&at| at > now).min();
             now = driver.turn(arrival, &mut load.queue, &mut load.done)?;
             load.complete(now, &mut tally, driver, &mut self.verifier)?;
             if !plan.count && tally.errors() > 0 {
@@ -253,13 +271,9 @@ impl Runner<'_> {
         }
         if !plan.count {
             tally.end = now;
-        } else if let Some(next) = load.next_arrival().filter(|_| !tally.interrupted) {
-            // So many arrivals take as many distances between them.
-            let end = if let Until::Time(ns) = plan.until { course.start + ns } else { next };
-            tally.end = tally.end.max(end);
         }
         if tally.counts() {
-            tally.energy.1 = driver.energy();
+            tally.energy.1 = driver.energy(tally.end);
         }
         tally.finish(driver.counters(), driver.gauges());
         Ok(tally)

@@ -137,11 +137,7 @@ impl Tally {
         let mut tallies = tallies.into_iter();
         let mut whole = tallies.next().unwrap_or_default();
         for one in tallies {
-            if one.end > whole.end {
-                whole.after = one.after;
-            }
-            whole.start = whole.start.min(one.start);
-            whole.end = whole.end.max(one.end);
+            whole.join(&one);
             for (mine, theirs) in whole.latency.iter_mut().zip(&one.latency) {
                 mine.merge(theirs);
             }
@@ -153,6 +149,21 @@ impl Tally {
             whole.over.merge(one.over);
         }
         whole
+    }
+
+    /// Takes the time of another core in. One to which nothing happened has none.
+    fn join(&mut self, one: &Tally) {
+        let is_empty = |tally: &Tally| tally.end <= tally.start;
+        if is_empty(one) {
+            return;
+        }
+        let first = is_empty(self);
+        if first || one.end > self.end {
+            (self.end, self.after) = (one.end, one.after);
+        }
+        if first || one.start < self.start {
+            (self.start, self.before) = (one.start, one.before);
+        }
     }
 
     /// Takes note of a request that was seen to have failed at `now`; `counted`
@@ -262,6 +273,40 @@ mod tests {
         assert_eq!(rows, [(4, Some(9)), (1, Some(9))]);
         assert_eq!(Tally::merge(Vec::new()).all().count(), 0);
         assert_eq!(Tally::merge(vec![tally(&[1])]).rows()[0].p50, Some(9));
+    }
+
+    #[test]
+    fn the_first_core_s_counters_are_those_before() {
+        let core = |start: u64, user: u64| {
+            let mut t = Tally::new();
+            let gauges = Gauges { user_blocks: user, programmed_blocks: user, ..Gauges::default() };
+            t.begin(Time(start), WriteCounters { user, ..WriteCounters::default() }, gauges);
+            t.record(BlockOp::Write, Time(ROW_NS - start), 9, Gauges::default);
+            let (user_blocks, programmed_blocks) = (100, 180);
+            let end = Gauges { user_blocks, programmed_blocks, ..Gauges::default() };
+            t.finish(WriteCounters { user: 100, ..WriteCounters::default() }, end);
+            t
+        };
+        let whole = Tally::merge(vec![core(7, 40), core(5, 20), core(9, 50)]);
+        assert_eq!((whole.start, whole.before.user, whole.after.user), (Time(5), 20, 100));
+        assert_eq!(whole.rows()[0].write_amplification, Some(2.0));
+    }
+
+    #[test]
+    fn a_core_to_which_nothing_happened_took_no_time() {
+        let idle = |at: u64| {
+            let mut t = Tally::new();
+            t.begin(Time(at), WriteCounters::default(), Gauges::default());
+            t.finish(WriteCounters::default(), Gauges::default());
+            t
+        };
+        for order in [[1, 0, 99], [99, 1, 0], [0, 99, 1]] {
+            let all = order.map(|at| if at == 0 { tally(&[3, 20]) } else { idle(at) });
+            let whole = Tally::merge(all.into());
+            assert_eq!((whole.start, whole.end), (Time(5), Time(25)));
+            assert_eq!(whole.rows().iter().map(|row| row.seconds).sum::<f64>(), 20e-9);
+        }
+        assert_eq!(Tally::merge(vec![idle(5), idle(3)]).seconds(), 0.0);
     }
 
     #[test]

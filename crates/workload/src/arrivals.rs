@@ -54,21 +54,32 @@ pub enum LoadError {
     },
 }
 
-/// The intended starts of a load, in nanoseconds since its start.
+/// The intended starts of a load, in nanoseconds since its start, or every so
+/// many-th of them.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     load: Load,
+    seed: u64,
+    /// How often it was begun.
+    round: u64,
     rng: Rng,
-    /// How many starts were given before the next.
-    given: u64,
-    /// The next start, and the fraction of a nanosecond beyond it.
+    /// Which of the starts are taken: the first, and of how many each.
+    first: u64,
+    of: u64,
+    /// The number of the next start of all, and when it is, with the fraction of a
+    /// nanosecond beyond it.
+    number: u64,
     next: u64,
     fraction: f64,
+    /// When the one was to come that followed the last that was taken.
+    following: u64,
 }
 
 impl Arrivals {
-    /// The starts of submitter `stream`; the seed decides exponential ones.
-    pub fn new(load: Load, seed: u64, stream: u64) -> Result<Arrivals, LoadError> {
+    /// Of the starts of a load each `of`-th from `first` on, counted from 0: so
+    /// several cores take the starts of one load in turn. The seed decides
+    /// exponential ones.
+    pub fn new(load: Load, seed: u64, (first, of): (u64, u64)) -> Result<Arrivals, LoadError> {
         match load {
             Load::Closed { depth: 0 } => return Err(LoadError::Depth),
             Load::Fixed { rate } | Load::Exponential { rate }
@@ -78,13 +89,24 @@ impl Arrivals {
             }
             _ => {}
         }
-        // Not the numbers that the addresses are drawn from.
-        let rng = Rng::new(seed ^ 0x0061_7272_6976_616c, stream);
-        let mut arrivals = Arrivals { load, rng, given: 0, next: 0, fraction: 0.0 };
-        if matches!(load, Load::Exponential { .. }) {
-            arrivals.step();
-        }
+        let (rng, of) = (Rng::new(seed, 0), of.max(1));
+        let (round, number, next, fraction, following) = (0, 0, 0, 0.0, 0);
+        let mut arrivals =
+            Arrivals { load, seed, round, rng, first, of, number, next, fraction, following };
+        arrivals.begin();
         Ok(arrivals)
+    }
+
+    /// Begins again, exponential starts with others than before.
+    pub fn begin(&mut self) {
+        // Not the numbers that the addresses are drawn from.
+        self.rng = Rng::new(self.seed ^ 0x0061_7272_6976_616c, self.round);
+        self.round += 1;
+        (self.number, self.next, self.fraction, self.following) = (0, 0, 0.0, 0);
+        if matches!(self.load, Load::Exponential { .. }) {
+            self.step(1);
+        }
+        self.step(self.first);
     }
 
     /// How many requests are in flight in a closed loop; `None` in an open
@@ -107,28 +129,39 @@ impl Arrivals {
         }
     }
 
+    /// When the start of the load was to be that follows the last one taken, of
+    /// whichever core: so many starts take as many distances.
+    pub fn following(&self) -> u64 {
+        self.following
+    }
+
     /// Takes the start that [`Arrivals::peek`] shows.
     #[inline]
     pub fn take(&mut self) -> Option<u64> {
         let start = self.peek()?;
-        self.step();
+        self.step(1);
+        self.following = self.next;
+        self.step(self.of - 1);
         Some(start)
     }
 
-    fn step(&mut self) {
-        self.given += 1;
+    /// Goes on by so many starts.
+    fn step(&mut self, starts: u64) {
         match self.load {
             Load::Closed { .. } => {}
             Load::Fixed { rate } => {
-                let ns = u128::from(self.given) * 1_000_000_000 / u128::from(rate);
+                self.number += starts;
+                let ns = u128::from(self.number) * 1_000_000_000 / u128::from(rate);
                 self.next = u64::try_from(ns).unwrap_or(u64::MAX);
             }
             Load::Exponential { rate } => {
-                // `unit` is never 1, so the logarithm is finite.
-                let gap = -libm::log1p(-self.rng.unit()) * 1e9 / rate as f64;
-                let ahead = self.fraction + gap;
-                self.next = self.next.saturating_add(ahead as u64);
-                self.fraction = ahead - libm::floor(ahead);
+                for _ in 0..starts {
+                    // `unit` is never 1, so the logarithm is finite.
+                    let gap = -libm::log1p(-self.rng.unit()) * 1e9 / rate as f64;
+                    let ahead = self.fraction + gap;
+                    self.next = self.next.saturating_add(ahead as u64);
+                    self.fraction = ahead - libm::floor(ahead);
+                }
             }
         }
     }
@@ -139,13 +172,13 @@ mod tests {
     use super::*;
 
     fn starts(load: Load, n: usize) -> Vec<u64> {
-        let mut a = Arrivals::new(load, 5, 0).unwrap();
+        let mut a = Arrivals::new(load, 5, (0, 1)).unwrap();
         (0..n).map(|_| a.take().unwrap()).collect()
     }
 
     #[test]
     fn impossible_loads_are_refused() {
-        let refused = |load| Arrivals::new(load, 0, 0).unwrap_err();
+        let refused = |load| Arrivals::new(load, 0, (0, 1)).unwrap_err();
         assert_eq!(refused(Load::Closed { depth: 0 }), LoadError::Depth);
         assert_eq!(refused(Load::Fixed { rate: 0 }), LoadError::Rate { rate: 0 });
         let rate = MAX_RATE + 1;
@@ -154,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_closed_loop_has_no_times() {
-        let mut a = Arrivals::new(Load::Closed { depth: 32 }, 0, 0).unwrap();
+        let mut a = Arrivals::new(Load::Closed { depth: 32 }, 0, (0, 1)).unwrap();
         assert_eq!((a.depth(), a.peek(), a.take()), (Some(32), None, None));
     }
 
@@ -166,7 +199,7 @@ mod tests {
         );
         let all = starts(Load::Fixed { rate: 7_000_001 }, 7_000_002);
         assert_eq!(all.last(), Some(&1_000_000_000));
-        assert_eq!(Arrivals::new(Load::Fixed { rate: 3 }, 0, 0).unwrap().depth(), None);
+        assert_eq!(Arrivals::new(Load::Fixed { rate: 3 }, 0, (0, 1)).unwrap().depth(), None);
     }
 
     #[test]
@@ -185,11 +218,27 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_and_the_stream_decide() {
+    fn the_seed_decides() {
         let load = Load::Exponential { rate: 1000 };
-        let first = |seed, stream| Arrivals::new(load, seed, stream).unwrap().peek();
-        assert_eq!(first(1, 0), first(1, 0));
-        assert_ne!(first(1, 0), first(2, 0));
-        assert_ne!(first(1, 0), first(1, 1));
+        let first = |seed| Arrivals::new(load, seed, (0, 1)).unwrap().peek();
+        assert_eq!(first(1), first(1));
+        assert_ne!(first(1), first(2));
+        let mut again = Arrivals::new(load, 1, (0, 1)).unwrap();
+        again.begin();
+        assert_ne!(again.peek(), first(1));
+    }
+
+    #[test]
+    fn cores_take_the_starts_of_one_load_in_turn() {
+        for load in [Load::Fixed { rate: 7 }, Load::Exponential { rate: 7 }] {
+            let all = starts(load, 31);
+            for first in 0..3u64 {
+                let mut own = Arrivals::new(load, 5, (first, 3)).unwrap();
+                for i in (first as usize..30).step_by(3) {
+                    assert_eq!(own.take(), Some(all[i]));
+                    assert_eq!(own.following(), all[i + 1]);
+                }
+            }
+        }
     }
 }

@@ -10,7 +10,7 @@
 //! unit has completed. Memory is 8 bytes a unit, taken when touched: 4 for the
 //! number of the last version, 4 for what is in flight, so that no list has
 //! to be searched. What can fail: getting the memory, and issuing to a unit
-//! that is too busy ([`Refused`]).
+//! that is too busy ([`Refused`]): one with nothing in flight never is.
 
 use std::ops::RangeInclusive;
 
@@ -36,7 +36,7 @@ impl From<RangeInclusive<u64>> for Allowed {
 /// Why a write or trim cannot be numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
-    /// Too many writes of the unit overlap, or failed one after the other.
+    /// Too many writes of the unit overlap.
     #[error(
         "unit {unit} has {} versions of which any may be read; wait until its writes have completed",
         MOST
@@ -63,8 +63,11 @@ pub enum Refused {
     },
 }
 
-/// The most versions that may be open at once.
+/// The most versions that may be open while writes are in flight.
 const MOST: u8 = 250;
+
+/// The span of a unit of which any version may be read: so many writes failed.
+const ANY: u8 = u8::MAX;
 
 /// What is known of one unit, in 64 bits. All zeros is a unit never written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,7 +96,7 @@ impl State {
     }
 
     fn floor(self) -> u64 {
-        u64::from(self.issued) - u64::from(self.span)
+        if self.span == ANY { 0 } else { u64::from(self.issued) - u64::from(self.span) }
     }
 }
 
@@ -119,11 +122,11 @@ impl Versions {
         let cell = usize::try_from(unit).ok().and_then(|i| self.states.get_mut(i));
         let cell = cell.ok_or(Refused::OutOfRange { unit, units })?;
         let mut s = State::unpack(*cell);
-        if s.span >= MOST {
+        if s.span >= MOST && s.in_flight > 0 {
             return Err(Refused::Busy { unit });
         }
         s.issued = s.issued.checked_add(1).ok_or(Refused::Exhausted { unit })?;
-        s.span += 1;
+        s.span = s.span.saturating_add(1);
         s.burst = if s.in_flight == 0 { 1 } else { s.burst + 1 };
         s.in_flight += 1;
         s.since_zero = if zeros { 0 } else { s.since_zero.saturating_add(1) };
@@ -269,6 +272,35 @@ mod tests {
         let full = State { issued: u32::MAX, ..State::default() };
         v.states[0] = full.pack();
         assert_eq!(v.issue(0, false), Err(Refused::Exhausted { unit: 0 }));
+    }
+
+    #[test]
+    fn a_unit_at_rest_takes_the_next_write() {
+        let mut v = Versions::new(1).unwrap();
+        let mut issued = 0;
+        for round in 0..600 {
+            // Two overlap, for so long that no more may.
+            v.issue(0, false).unwrap();
+            issued += 1;
+            while v.issue(0, false).is_ok() {
+                v.acknowledge(0);
+                issued += 1;
+            }
+            v.acknowledge(0);
+            assert_eq!(v.in_flight(0), 0, "round {round}");
+        }
+        v.issue(0, false).unwrap();
+        v.acknowledge(0);
+        assert_eq!(v.allowed_now(0), only(issued + 1));
+        // Any number may fail; then it has any version.
+        for _ in 0..300 {
+            v.issue(0, true).unwrap();
+            v.fail(0);
+        }
+        assert_eq!(v.allowed_now(0), Allowed { versions: 0..=issued + 301, zeros: true });
+        v.issue(0, false).unwrap();
+        v.acknowledge(0);
+        assert_eq!(v.allowed_now(0), only(issued + 302));
     }
 
     #[test]

@@ -40,6 +40,26 @@ fn an_open_loop_has_the_rate_that_it_was_given() {
     }
 }
 
+/// A drive takes energy at rest, too: for all of the time that a run has.
+#[test]
+fn an_open_loop_takes_energy_for_all_of_its_time() {
+    let dir = folder();
+    for rest in [
+        "--rate 1 --ios 1",
+        "--rate 1 --time 3",
+        "--rate 2 --time 1 --ramp 100ms --arrivals poisson",
+        "--rate 7 --ios 9 --ramp 230ms",
+    ] {
+        let line = format!("bench mem:tlc,size=64M,energy=true --rw randwrite --bs 64k {rest}");
+        let all = json(dir.path(), &line);
+        let (seconds, ios) = (all["seconds"].as_f64().unwrap(), number(&all["ios"]));
+        let idle = all["energy"]["idle"].as_f64().unwrap();
+        assert!((idle - 0.5 * seconds).abs() < 1e-6, "{rest}: {idle} J in {seconds} s");
+        let program = all["energy"]["program"].as_f64().unwrap();
+        assert!((program > 0.0) == (ios > 0), "{rest}: {program} J for {ios} requests");
+    }
+}
+
 #[test]
 fn requests_that_failed_are_in_no_latency() {
     let dir = folder();
