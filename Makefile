@@ -29,7 +29,9 @@ CLIENTS := fio:fio nbdinfo:libnbd-bin nbdkit:nbdkit qemu-io:qemu-utils mke2fs:e2
 # All that tests use, without the benchmarks; a build of one package alone has
 # other features and is another build.
 TESTED := --locked --workspace --exclude ssdkit-benches
-DEBUG_BINARIES := $(CARGO) test $(TESTED) --no-run --quiet
+# Examples are checked by the lints, and built where they are run.
+TESTS := --lib --bins --tests
+DEBUG_BINARIES := $(CARGO) test $(TESTED) $(TESTS) --no-run --quiet
 
 .PHONY: run test bench rocksdb ycsb soak fmt rust packages lint unit loom instructions builds job simulate clients
 
@@ -102,7 +104,8 @@ lint: rust
 # The same cases each time: a commit that passed once passes again. New ones are
 # drawn by `make soak`.
 unit: rust
-	PROPTEST_RNG_SEED=1 $(CARGO) test $(TESTED)
+	PROPTEST_RNG_SEED=1 $(CARGO) test $(TESTED) $(TESTS)
+	$(CARGO) test --locked --doc -p ssdkit-tags
 	$(CARGO) test --release --locked -p ssdkit-targets --test it -- amplification:: pace:: wear:: whole_drives::
 
 # Every order in which threads may meet, for what they share without a lock.

@@ -106,17 +106,20 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// A chunk for roots is to be written anew: the next root, soon to be, goes to
-    /// another one. One with older roots only is erased, since a start looks there,
+    /// another one, or there again where it is its mirror's only one and the other
+    /// mirror keeps a root as new meanwhile. One with older roots only is erased, since a start looks there,
     /// too, and takes what it cannot read for a root that is lost. False where
     /// there is nothing to do, or it cannot be done now: not during a checkpoint,
     /// whose root may be written and not be durable.
     pub(super) fn refresh_anchor(&mut self, chunk: usize) -> bool {
         let number = self.rank_of_chunk(chunk);
         let (of, size) = (self.device.chunk(chunk), self.geometry.chunk_blocks());
+        let last = self.mirrors.each_ref().map(Mirror::last_number);
         let Some(mirror) = self.mirrors.get_mut(number) else { return false };
+        let is_kept = last[number] > 0 && last[1 - number] >= last[number];
         let is_current = mirror.is_usable() && mirror.chunk() == chunk;
         let is_last = mirror.last.is_some_and(|(_, last)| last == chunk);
-        let has_other = mirror.chunks.len() > usize::from(is_current);
+        let has_other = mirror.chunks.len() > usize::from(is_current) || is_kept;
         if of.wp == 0 || !has_other || !self.checkpoint.is_idle() {
             return false;
         }

@@ -407,3 +407,25 @@ fn a_mirror_that_was_closed_early_may_be_behind() {
     }
     assert!(behind > 0);
 }
+
+/// The only chunk of a mirror grows old, too: it is written anew while the other
+/// mirror keeps its root.
+#[test]
+fn the_only_chunk_for_roots_is_refreshed() {
+    for (more, unit) in (0..8).flat_map(|more| [(more, 0), (more, 1)]) {
+        let mut host = Host::with_bad_anchors(8, &[(0, 1), (0, 2), (1, 1), (1, 2)]);
+        assert!(host.overwrite(0, 130 + 60 * more));
+        host.rest();
+        let chunk = host.geometry.chunk_of(unit, 0);
+        let at = host.geometry.chunk_start(chunk);
+        assert!(host.drive.refresh_chunk(host.now, at));
+        host.rest();
+        assert!(!host.drive.is_read_only());
+        let device = host.drive.into_device();
+        let chunks = device.chunks().to_vec();
+        let roots = newest_roots(&mut device.cut(), &host.geometry, &chunks);
+        assert_eq!(roots[0].0, roots[1].0);
+        let first = roots[unit].1.iter().min().copied();
+        assert_eq!(first, Some(at.0), "the newest root is the chunk's first");
+    }
+}

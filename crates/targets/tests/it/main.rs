@@ -1,32 +1,56 @@
 //! The tests of this crate as its users see it: one program, since each that is
-//! linked costs as much as all of them.
+//! linked costs as much as all of them. An optimised build has those alone that
+//! take too long without.
 
 mod amplification;
-#[cfg(feature = "mutations")]
+#[cfg(all(debug_assertions, feature = "mutations"))]
 mod batch_breaks;
+#[cfg(debug_assertions)]
 mod batch_damage;
+#[cfg(debug_assertions)]
 mod batch_failures;
+#[cfg(debug_assertions)]
 mod batch_faults;
+#[cfg(debug_assertions)]
 mod batch_limits;
+#[cfg(debug_assertions)]
 mod batch_pace;
+#[cfg(debug_assertions)]
 mod batch_recovery;
+#[cfg(debug_assertions)]
 mod batch_sides;
+#[cfg(debug_assertions)]
 mod batch_wear;
+#[cfg(debug_assertions)]
 mod batch_world;
+#[cfg(debug_assertions)]
 mod cached;
+#[cfg(debug_assertions)]
 mod checkpoint;
+#[cfg(debug_assertions)]
 mod close;
+#[cfg(debug_assertions)]
 mod damage;
+#[cfg(debug_assertions)]
 mod disturb;
+#[cfg(debug_assertions)]
 mod erases_undone;
+#[cfg(debug_assertions)]
 mod failures;
+#[cfg(debug_assertions)]
 mod late_part;
+#[cfg(debug_assertions)]
 mod loading;
+#[cfg(debug_assertions)]
 mod lost_part;
+#[cfg(debug_assertions)]
 mod model;
 mod pace;
+#[cfg(debug_assertions)]
 mod recovery;
+#[cfg(debug_assertions)]
 mod sent_again;
+#[cfg(debug_assertions)]
 mod slc;
 mod wear;
 mod whole_drives;
