@@ -103,6 +103,17 @@ pub enum StoreError {
     /// What is on the drive is no such store, or is damaged.
     #[error("the drive holds no usable store: {0}")]
     Unusable(&'static str),
+    /// A block without which a store cannot be opened right is damaged.
+    #[error(
+        "block {block} of the drive is damaged: it held {what}; the store was not opened and \
+         none of it was changed: make it anew from a copy of it"
+    )]
+    DamagedBlock {
+        /// Which block.
+        block: u64,
+        /// What it held.
+        what: &'static str,
+    },
     /// The drive is gone: nothing completes any more.
     #[error("the drive is gone")]
     Gone,

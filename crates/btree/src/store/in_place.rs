@@ -2,53 +2,44 @@
 //!
 //! Each page has its own block. A batch is first written to a journal, as one
 //! record: a header that lists the pages, and the pages. When a flush has made
-//! the record durable, the pages are written to their blocks; when that is
-//! done the batch is. Guarantees are those of [`PageStore`]. Why they hold:
+//! the record durable, and another the root that says so, the pages are written
+//! to their blocks; when that is done the batch is. Guarantees are those of
+//! [`PageStore`]. Why they hold:
 //! - The journal has slots in a ring; record n is in slot n modulo their
-//!   number. Records have numbers without gaps. No page of a record is written
-//!   to its block before that record and all before it are durable.
-//! - The root block names the *tail*: all records before it are durable in
-//!   their blocks. A slot is used again only when a durable root says so.
-//! - Opening writes the pages of the records from the tail on once more, in
-//!   order, up to the first that is not whole: blocks that were being written
-//!   become whole, and records of which no page was written count, too, or do
-//!   not, the last of them.
+//!   number. Records have numbers without gaps.
+//! - The root names the *tail*: all records before it are durable in their
+//!   blocks. A slot is used again only when a durable root says so.
+//! - The root says up to which record all were *durable* in the journal. No
+//!   page of a record is written to its block before a durable root says that
+//!   of the record. So one that is not whole was damaged if the root says that
+//!   it was durable: opening fails, and changes nothing. If the root does not,
+//!   a crash may have cut it short; then no page of it or of a later one is in
+//!   its block, and no batch behind it was completed: it counts as never
+//!   written, and so do those behind it.
+//! - Roots are in two blocks in turn. A crash leaves a block as it was or as it
+//!   was to be, so both are whole, and the newer holds. One that is not was
+//!   damaged: opening fails, as the older one alone would take older pages for
+//!   those that hold.
+//! - Opening looks at all records from the tail on first, up to the one that
+//!   does not count. It makes the root say of all of them that they are durable;
+//!   then it writes their pages once more, in order: blocks that were being
+//!   written become whole. Cut at any moment it finds the same records again.
 //! - Opening ends with a root of a new *epoch*, and takes only records of its
 //!   root's epoch, so none that a crash left behind is taken later.
-//!
-//! ```text
-//!  block  0  1     2 …                                a multiple of 64 …
-//!         │ roots │ slots of 1 + max_batch blocks … │ pages …
-//!
-//!  root, block (number & 1)
-//!  byte 0     8       12      16     24    32   40       48
-//!       │magic│version│batch  │number│epoch│tail│ blocks │ 0 … │ checksum (4088) │
-//!       │u64  │u32    │u32    │u64   │u64  │u64 │ u64    │
-//!
-//!  header of a record
-//!  byte 0        8     12     16    24    32    40
-//!       │checksum│magic│count │ seq │epoch│seals│ pages (u64) …
-//!       │u64     │u32  │u32   │ u64 │u64  │u64  │
-//! ```
-//!
-//! Numbers are little-endian, checksums XXH3 of 64 bits: of the block but
-//! itself; `seals` of the pages' seals.
+
+mod format;
+mod open;
 
 use std::collections::VecDeque;
 
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Ring, Shape, Time};
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::Xxh3;
 
+use self::format::{Header, Root};
 use super::blocks::{Blocks, buffer};
 use super::drive::Drive;
 use super::{Lap, PageStore, StoreDone, StoreError, Ticks, check_seal, no_clock, seal};
 use crate::page::PAGE_BYTES;
-
-const ROOT_MAGIC: u64 = u64::from_le_bytes(*b"ssdkinpl");
-const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"SJRN");
-const VERSION: u32 = 1;
-const LIST_AT: usize = 40;
-const ROOT_SUM_AT: usize = PAGE_BYTES - 8;
 
 /// Slots of the journal.
 const SLOTS: u64 = 16;
@@ -90,7 +81,9 @@ enum Phase {
     Journal,
     /// In the journal, perhaps not durable.
     Written,
-    /// Durable there; pages are being written to their blocks.
+    /// Durable there; no durable root says so yet.
+    Durable,
+    /// One does; pages are being written to their blocks.
     Home,
     /// Written to their blocks, perhaps not durable.
     Done,
@@ -118,13 +111,13 @@ pub struct InPlaceStore<D> {
     records: VecDeque<Record>,
     next: u64,
     epoch: u64,
-    /// The number of the root, and the tail that the durable root names.
+    /// The number of the root, and what the durable root says: the tail, and
+    /// the first record that it does not call durable.
     root: u64,
     tail: u64,
-    /// The tail of the root that is on its way, and whether it is written.
-    rooting: Option<(u64, bool)>,
-    /// Flushes begun when it was written.
-    root_since: u64,
+    durable: u64,
+    /// The root that is on its way, and the flushes begun when it was written.
+    rooting: Option<(Root, Option<u64>)>,
     root_buffer: Option<Buffer>,
     spare: Vec<Buffer>,
     /// Room for pages on the way to their blocks.
@@ -173,49 +166,6 @@ impl Layout {
 }
 
 impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
-    /// Makes an empty store on `drive`, whose outside is `shape`, at the time
-    /// `now`. What was there is lost.
-    ///
-    /// # Errors
-    /// [`StoreError::Shape`] for a drive that is too small or keeps no data;
-    /// [`StoreError::Drive`].
-    pub fn create(
-        drive: D,
-        shape: Shape,
-        config: InPlaceConfig,
-        now: Time,
-    ) -> Result<InPlaceStore<D>, StoreError> {
-        let mut store = InPlaceStore::empty(drive, shape, config)?;
-        store.blocks.advance(now);
-        store.blocks.command_now(BlockOp::Trim, shape.bytes / BLOCK_BYTES)?;
-        store.blocks.flush_now()?;
-        store.start(0, 0, 1)?;
-        Ok(store)
-    }
-
-    /// Opens the store on `drive`.
-    ///
-    /// # Errors
-    /// As for [`InPlaceStore::create`], and [`StoreError::Unusable`] when
-    /// there is none.
-    pub fn open(
-        drive: D,
-        shape: Shape,
-        config: InPlaceConfig,
-        now: Time,
-    ) -> Result<InPlaceStore<D>, StoreError> {
-        let mut store = InPlaceStore::empty(drive, shape, config)?;
-        store.blocks.advance(now);
-        let root = store.find_root()?;
-        let mut seq = root.tail;
-        while store.take_record(seq, root.epoch)? {
-            seq += 1;
-        }
-        store.blocks.flush_now()?;
-        store.start(root.number, root.epoch, seq)?;
-        Ok(store)
-    }
-
     fn empty(drive: D, shape: Shape, config: InPlaceConfig) -> Result<InPlaceStore<D>, StoreError> {
         let layout = Layout::of(&shape, &config)?;
         let slot = u64::from(layout.max_batch) + 1;
@@ -230,8 +180,8 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
             epoch: 0,
             root: 0,
             tail: 1,
+            durable: 1,
             rooting: None,
-            root_since: 0,
             root_buffer: Some(buffer(PAGE_BYTES)?),
             spare: buffers(SLOTS as usize / 2, slot as usize * PAGE_BYTES)?,
             bounce: buffers(WIDTH, PAGE_BYTES)?,
@@ -256,74 +206,14 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
         self.blocks.into_drive()
     }
 
-    fn find_root(&mut self) -> Result<Root, StoreError> {
-        let mut block = buffer(PAGE_BYTES)?;
-        let mut best: Option<Root> = None;
-        for at in 0..2 {
-            block = self.blocks.read_now(at, block)?;
-            if let Some(root) = Root::read(block.bytes()) {
-                let root = root.map_err(StoreError::Unusable)?;
-                if best.is_none_or(|best| best.number < root.number) {
-                    best = Some(root);
-                }
-            }
-        }
-        let root = best.ok_or(StoreError::Unusable("there is no root of a store in place"))?;
-        if root.max_batch != self.layout.max_batch || root.blocks != self.layout.blocks {
-            let what = "the store is for another drive or size of batches";
-            return Err(StoreError::Unusable(what));
-        }
-        Ok(root)
-    }
-
-    /// Writes the pages of a record to their blocks, if it is there and whole.
-    fn take_record(&mut self, seq: u64, epoch: u64) -> Result<bool, StoreError> {
-        let at = self.layout.slot(seq);
-        let block = self.blocks.read_now(at, buffer(PAGE_BYTES)?)?;
-        let Some(header) = Header::read(block.bytes(), self.layout.max_batch) else {
-            return Ok(false);
-        };
-        if header.seq != seq || header.epoch != epoch {
-            return Ok(false);
-        }
-        let count = header.count as usize;
-        let mut pages = self.blocks.read_now(at + 1, buffer(count * PAGE_BYTES)?)?;
-        let mut seals = Xxh3::new();
-        for (i, body) in pages.bytes().chunks_exact(PAGE_BYTES).enumerate() {
-            let page = Header::page(block.bytes(), i);
-            match check_seal(page, body) {
-                Some(seal) if page < self.layout.pages => seals.update(&seal.to_le_bytes()),
-                _ => return Ok(false),
-            }
-        }
-        if seals.digest() != header.seals {
-            return Ok(false);
-        }
-        for i in 0..count {
-            let page = Header::page(block.bytes(), i);
-            let body = pages.split_to(PAGE_BYTES);
-            self.blocks.write_now(self.layout.first + page, body)?;
-        }
-        Ok(true)
-    }
-
-    /// Begins a new epoch with the record `seq`; all before are durable.
-    fn start(&mut self, number: u64, epoch: u64, seq: u64) -> Result<(), StoreError> {
-        (self.root, self.epoch) = (number + 1, epoch + 1);
-        (self.next, self.tail) = (seq, seq);
-        let mut block = buffer(PAGE_BYTES)?;
-        self.root_of(seq).write(block.bytes_mut());
-        self.blocks.write_now(self.root & 1, block)?;
-        self.blocks.flush_now()
-    }
-
-    fn root_of(&self, tail: u64) -> Root {
+    fn root_of(&self, tail: u64, durable: u64) -> Root {
         Root {
             max_batch: self.layout.max_batch,
             number: self.root,
             epoch: self.epoch,
             tail,
             blocks: self.layout.blocks,
+            durable,
         }
     }
 
@@ -365,10 +255,8 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
             }
             Task::Root => {
                 self.root_buffer = Some(buffer);
-                let flushes = self.flushes;
-                if let Some((tail, _)) = self.rooting {
-                    self.rooting = Some((tail, true));
-                    self.root_since = flushes;
+                if let Some((_, written)) = &mut self.rooting {
+                    *written = Some(self.flushes);
                 }
             }
             Task::Flush => self.flushed(),
@@ -392,19 +280,20 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
         if self.failed.is_some() {
             return;
         }
-        if let Some((tail, true)) = self.rooting
-            && self.root_since < before
+        if let Some((root, Some(since))) = self.rooting
+            && since < before
         {
-            self.tail = tail;
+            (self.tail, self.durable) = (root.tail, root.durable);
             self.rooting = None;
         }
         // In order: a record is durable when all before it are.
         for record in &mut self.records {
             match record.phase {
                 Phase::Journal => break,
-                Phase::Written if record.since < before => record.phase = Phase::Home,
+                Phase::Written if record.since < before => record.phase = Phase::Durable,
                 Phase::Written => break,
-                Phase::Home | Phase::Done => {}
+                Phase::Durable if record.seq < self.durable => record.phase = Phase::Home,
+                Phase::Durable | Phase::Home | Phase::Done => {}
             }
         }
         while let Some(record) = self.records.front()
@@ -417,7 +306,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
         }
     }
 
-    /// Writes pages to their blocks, flushes, and moves the tail.
+    /// Writes pages to their blocks and roots, and flushes.
     /// False when there was nothing to do.
     fn work(&mut self) -> bool {
         let before = self.blocks.room();
@@ -425,7 +314,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
             self.give_up();
         } else {
             self.write_home();
-            self.move_tail();
+            self.write_root();
         }
         // A record behind one that is still being written gains nothing yet.
         let mut phases = self.records.iter().map(|record| record.phase);
@@ -433,7 +322,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
         let done = self.records.front().is_some_and(|record| record.phase == Phase::Done);
         // Slots of batches that are done are wanted when half are in use.
         let written = next == Some(Phase::Written)
-            || matches!(self.rooting, Some((_, true)))
+            || matches!(self.rooting, Some((_, Some(_))))
             || (self.records.len() as u64 >= SLOTS / 2 && done);
         let wanted = (written && self.failed.is_none()) || !self.asked.is_empty();
         if wanted && !self.flushing && self.blocks.room() > 4 {
@@ -449,7 +338,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
     fn give_up(&mut self) {
         let error = self.failed.unwrap_or(StoreError::Stopped);
         for record in &mut self.records {
-            let idle = matches!(record.phase, Phase::Written)
+            let idle = matches!(record.phase, Phase::Written | Phase::Durable)
                 || (record.phase == Phase::Home && record.begun == record.ended);
             if idle {
                 record.phase = Phase::Done;
@@ -476,16 +365,21 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
         }
     }
 
-    /// Writes a root, when enough slots are free but for it.
-    fn move_tail(&mut self) {
+    /// Writes a root, when more records are durable than the last one says, or
+    /// enough slots are free but for it.
+    fn write_root(&mut self) {
         let tail = self.records.front().map_or(self.next, |record| record.seq);
-        if self.rooting.is_some() || tail < self.tail + SLOTS / 4 {
+        let waits = |record: &&Record| matches!(record.phase, Phase::Journal | Phase::Written);
+        let durable = self.records.iter().find(waits).map_or(self.next, |record| record.seq);
+        let wanted = durable > self.durable || tail >= self.tail + SLOTS / 4;
+        if !wanted || self.rooting.is_some() || self.blocks.room() <= 4 {
             return;
         }
         let Some(mut block) = self.root_buffer.take() else { return };
         self.root += 1;
-        self.root_of(tail).write(block.bytes_mut());
-        self.rooting = Some((tail, false));
+        let root = self.root_of(tail, durable);
+        root.write(block.bytes_mut());
+        self.rooting = Some((root, None));
         self.blocks.transfer(BlockOp::Write, self.root & 1, block, Task::Root);
     }
 }
@@ -611,130 +505,7 @@ impl Task {
     }
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
-}
-
 /// Whether a block is a root, of whatever version.
 pub(super) fn is_head(block: &[u8]) -> bool {
     Root::read(block).is_some()
-}
-
-/// The root of the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Root {
-    max_batch: u32,
-    number: u64,
-    epoch: u64,
-    tail: u64,
-    blocks: u64,
-}
-
-impl Root {
-    fn write(&self, block: &mut [u8]) {
-        block[..PAGE_BYTES].fill(0);
-        block[..8].copy_from_slice(&ROOT_MAGIC.to_le_bytes());
-        block[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        block[12..16].copy_from_slice(&self.max_batch.to_le_bytes());
-        let words = [self.number, self.epoch, self.tail, self.blocks];
-        for (to, word) in block[16..48].chunks_exact_mut(8).zip(words) {
-            to.copy_from_slice(&word.to_le_bytes());
-        }
-        let sum = xxh3_64(&block[..ROOT_SUM_AT]);
-        block[ROOT_SUM_AT..PAGE_BYTES].copy_from_slice(&sum.to_le_bytes());
-    }
-
-    /// `None` if it is none, or damaged. Another version is an error.
-    fn read(block: &[u8]) -> Option<Result<Root, &'static str>> {
-        let good = u64_at(block, ROOT_SUM_AT) == xxh3_64(&block[..ROOT_SUM_AT]);
-        if u64_at(block, 0) != ROOT_MAGIC || !good {
-            return None;
-        }
-        if u32_at(block, 8) != VERSION {
-            return Some(Err("the store was written by another version"));
-        }
-        Some(Ok(Root {
-            max_batch: u32_at(block, 12),
-            number: u64_at(block, 16),
-            epoch: u64_at(block, 24),
-            tail: u64_at(block, 32),
-            blocks: u64_at(block, 40),
-        }))
-    }
-}
-
-/// The header of a record, but for its pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Header {
-    count: u32,
-    seq: u64,
-    epoch: u64,
-    seals: u64,
-}
-
-impl Header {
-    fn write(&self, pages: &[u64], to: &mut [u8]) {
-        let block = &mut to[..PAGE_BYTES];
-        block[8..12].copy_from_slice(&RECORD_MAGIC.to_le_bytes());
-        block[12..16].copy_from_slice(&self.count.to_le_bytes());
-        let words = [self.seq, self.epoch, self.seals];
-        let all = words.iter().chain(pages).copied().chain(std::iter::repeat(0));
-        for (to, word) in block[16..].chunks_exact_mut(8).zip(all) {
-            to.copy_from_slice(&word.to_le_bytes());
-        }
-        let sum = xxh3_64(&block[8..]);
-        block[..8].copy_from_slice(&sum.to_le_bytes());
-    }
-
-    /// `None` if it is none, or damaged.
-    fn read(block: &[u8], max_batch: u32) -> Option<Header> {
-        if u32_at(block, 8) != RECORD_MAGIC || u64_at(block, 0) != xxh3_64(&block[8..]) {
-            return None;
-        }
-        let count = u32_at(block, 12);
-        (1..=max_batch).contains(&count).then(|| Header {
-            count,
-            seq: u64_at(block, 16),
-            epoch: u64_at(block, 24),
-            seals: u64_at(block, 32),
-        })
-    }
-
-    /// The number of page `i` of the record.
-    fn page(block: &[u8], i: usize) -> u64 {
-        u64_at(block, LIST_AT + 8 * i)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn headers_come_back(
-            pages in prop::collection::vec(any::<u64>(), 1..=256), words in any::<[u64; 4]>(),
-            flip in 0usize..4096 * 8,
-        ) {
-            let [seq, epoch, seals, blocks] = words;
-            let header = Header { count: pages.len() as u32, seq, epoch, seals };
-            let mut block = vec![0xAA; PAGE_BYTES];
-            header.write(&pages, &mut block);
-            prop_assert_eq!(Header::read(&block, 256), Some(header));
-            let read: Vec<u64> = (0..pages.len()).map(|i| Header::page(&block, i)).collect();
-            prop_assert_eq!(read, pages);
-            block[flip / 8] ^= 1 << (flip % 8);
-            prop_assert_eq!(Header::read(&block, 256), None);
-            let root = Root { max_batch: 64, number: seq, epoch, tail: seals, blocks };
-            root.write(&mut block);
-            prop_assert_eq!(Root::read(&block), Some(Ok(root)));
-            block[flip / 8] ^= 1 << (flip % 8);
-            prop_assert_eq!(Root::read(&block), None);
-        }
-    }
 }
