@@ -31,8 +31,11 @@
 //!   behind is never taken for a later one's.
 //! - A record says which records were known to be durable when it was written.
 //!   Opening fails where one that is not whole is among those: it was damaged.
-//!   Only damage to the last of the log looks like a write that a crash cut
-//!   short.
+//!   Only damage to those that the last flush made durable, and of which no
+//!   later record knows, looks like a write that a crash cut short.
+//! - Headers of checkpoints are in two blocks in turn, and a crash leaves a block
+//!   as it was or as it was to be. One that is not whole was damaged, and opening
+//!   fails: the older alone would take older pages for those that hold.
 //!
 //! In the non-durable mode there is no collection and no checkpoint but the
 //! first; the log ends with [`StoreError::LogFull`].

@@ -11,6 +11,24 @@ use crate::store::blocks::buffer;
 use crate::store::drive::Drive;
 use crate::store::{PageStore, StoreError, check_seal};
 
+/// What is where a record should be.
+enum Found {
+    Whole(RecordHeader),
+    /// Something that is not whole: its first such block.
+    Broken(u64),
+    /// Nothing, or what an older record left.
+    Absent,
+}
+
+/// What later records say of one.
+#[derive(Default)]
+struct Beyond {
+    /// That it was durable.
+    tells: bool,
+    /// Which segment comes after theirs.
+    next: Option<u32>,
+}
+
 impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     /// Makes an empty log on `drive`, whose outside is `shape`, at the time
     /// `now`. What was there is lost: the whole drive is trimmed.
@@ -37,7 +55,8 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     ///
     /// # Errors
     /// As for [`LogStore::create`], and [`StoreError::Unusable`] when there is
-    /// no log, or its checkpoint is damaged.
+    /// no log, or its map is damaged, and [`StoreError::DamagedBlock`] when a
+    /// checkpoint or a record is, which was durable.
     pub fn open(
         drive: D,
         shape: Shape,
@@ -93,19 +112,28 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         Ok(())
     }
 
+    /// The newer header. Both are whole, whatever was cut, but that the first
+    /// checkpoint has none before it. The older one alone would take older
+    /// pages for those that hold.
     fn find_checkpoint(&mut self) -> Result<CheckpointHeader, StoreError> {
         let mut block = buffer(PAGE_BYTES)?;
-        let mut best: Option<CheckpointHeader> = None;
+        let (mut headers, mut blank) = ([None; 2], [false; 2]);
         for at in 0..2 {
-            block = self.blocks.read_now(at, block)?;
-            if let Some(header) = CheckpointHeader::read(block.bytes()) {
-                let header = header.map_err(StoreError::Unusable)?;
-                if best.is_none_or(|best| best.number < header.number) {
-                    best = Some(header);
-                }
-            }
+            block = self.blocks.read_now(at as u64, block)?;
+            let header = CheckpointHeader::read(block.bytes()).transpose();
+            headers[at] = header.map_err(StoreError::Unusable)?;
+            blank[at] = is_blank(block.bytes());
         }
-        let header = best.ok_or(StoreError::Unusable("there is no checkpoint of a log"))?;
+        let header = match headers {
+            [Some(even), Some(odd)] if even.number > odd.number => even,
+            [Some(_), Some(odd)] => odd,
+            [None, Some(odd)] if blank[0] && odd.number == 1 => odd,
+            [None, None] => return Err(StoreError::Unusable("there is no checkpoint of a log")),
+            [even, _] => {
+                let block = even.is_some().into();
+                return Err(StoreError::DamagedBlock { block, what: "a checkpoint of the log" });
+            }
+        };
         if header.segment_blocks != self.layout.segment_blocks
             || header.blocks != self.layout.blocks
         {
@@ -163,15 +191,21 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     fn take_records(&mut self, header: &CheckpointHeader) -> Result<u64, StoreError> {
         let (mut place, mut next) = (header.start, header.next);
         loop {
-            let (before, after) = (place, next);
-            let mut found = self.take_record(place, header.epoch)?;
-            if found.is_none() && place.offset > 0 {
-                place = Place { segment: next, offset: 0, seq: place.seq };
-                found = self.take_record(place, header.epoch)?;
+            let turned = Place { segment: next, offset: 0, seq: place.seq };
+            let mut found = [self.take_record(place, header.epoch)?, Found::Absent];
+            if place.offset > 0 && !matches!(found[0], Found::Whole(_)) {
+                found[1] = self.take_record(turned, header.epoch)?;
             }
-            let Some(record) = found else {
-                self.look_beyond(before, after, header.epoch)?;
-                return Ok(place.seq);
+            let record = match found {
+                [Found::Whole(record), _] => record,
+                [_, Found::Whole(record)] => {
+                    place = turned;
+                    record
+                }
+                [here, there] => {
+                    self.look_beyond(place, next, header.epoch, [here, there])?;
+                    return Ok(place.seq);
+                }
             };
             place.offset += u32::from(record.count) + 1;
             place.seq += 1;
@@ -180,68 +214,124 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         }
     }
 
-    /// Looks whether a record behind `place`, where none is whole, says that
-    /// there was one. A block that cannot be read says nothing.
-    fn look_beyond(&mut self, place: Place, next: u32, epoch: u64) -> Result<(), StoreError> {
-        let count = u64::from(self.layout.segment_blocks);
-        let is_later = |header: RecordHeader| header.epoch == epoch && header.flushed > place.seq;
-        for segment in [place.segment, next] {
-            let first = self.layout.block(Place { segment, ..Place::default() });
-            let mut says = self.says(first, count, is_later);
-            if let Err(StoreError::Drive { .. }) = says {
-                says = Ok(false);
-                for block in first..first + count {
-                    match self.says(block, 1, is_later) {
-                        Err(StoreError::Drive { .. }) => {}
-                        one => says = Ok(says? | one?),
-                    }
-                }
-            }
-            if says? {
-                return Err(StoreError::Unusable("a record of the log is damaged"));
-            }
+    /// Fails if a record behind `place`, where none is whole, says that there
+    /// was one. `found` is what is there and at the start of the segment
+    /// `next`.
+    fn look_beyond(
+        &mut self,
+        place: Place,
+        next: u32,
+        epoch: u64,
+        found: [Found; 2],
+    ) -> Result<(), StoreError> {
+        let here = self.layout.block(place);
+        let there = self.layout.block(Place { segment: next, ..Place::default() });
+        let block = match found {
+            // A header that was right, and a page that was not.
+            [Found::Broken(block), _] if block != here => block,
+            [_, Found::Broken(block)] | [Found::Broken(block), _] => block,
+            _ => here,
+        };
+        // A segment begins with a header, of whatever time, or is blank. If not
+        // it was damaged, and which segment came after may be lost with it.
+        let all = block == there || (block == here && place.offset == 0);
+        let told =
+            self.chain_tells(place, next, epoch)? || (all && self.any_tells(place, epoch)?);
+        if told {
+            return Err(StoreError::DamagedBlock { block, what: "a durable record of the log" });
         }
         Ok(())
     }
 
-    /// Whether a record's header among so many blocks is such a one.
-    fn says(
+    /// Whether a record behind `place` in its segment, or in those that were
+    /// written after it, says that the one there was durable.
+    fn chain_tells(&mut self, place: Place, next: u32, epoch: u64) -> Result<bool, StoreError> {
+        if self.beyond(place.segment, place.seq, epoch)?.tells {
+            return Ok(true);
+        }
+        let mut segment = next;
+        for _ in 0..self.layout.segments {
+            let beyond = self.beyond(segment, place.seq, epoch)?;
+            match beyond.next {
+                _ if beyond.tells => return Ok(true),
+                Some(next) if next < self.layout.segments => segment = next,
+                _ => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether any record of the log says so.
+    fn any_tells(&mut self, place: Place, epoch: u64) -> Result<bool, StoreError> {
+        for segment in 0..self.layout.segments {
+            if self.beyond(segment, place.seq, epoch)?.tells {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What the records of a segment from the record `seq` on say of that. A
+    /// block that cannot be read says nothing.
+    fn beyond(&mut self, segment: u32, seq: u64, epoch: u64) -> Result<Beyond, StoreError> {
+        let count = u64::from(self.layout.segment_blocks);
+        let first = self.layout.block(Place { segment, ..Place::default() });
+        let mut beyond = Beyond::default();
+        let whole = self.say(first, count, seq, epoch, &mut beyond);
+        let Err(StoreError::Drive { .. }) = whole else { return whole.map(|()| beyond) };
+        for block in first..first + count {
+            match self.say(block, 1, seq, epoch, &mut beyond) {
+                Ok(()) | Err(StoreError::Drive { .. }) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(beyond)
+    }
+
+    fn say(
         &mut self,
         first: u64,
         count: u64,
-        is_such: impl Fn(RecordHeader) -> bool,
-    ) -> Result<bool, StoreError> {
+        seq: u64,
+        epoch: u64,
+        beyond: &mut Beyond,
+    ) -> Result<(), StoreError> {
         let blocks = self.blocks.read_now(first, buffer(count as usize * PAGE_BYTES)?)?;
-        let mut headers = blocks.bytes().chunks_exact(PAGE_BYTES).filter_map(RecordHeader::read);
-        Ok(headers.any(is_such))
+        let headers = blocks.bytes().chunks_exact(PAGE_BYTES).filter_map(RecordHeader::read);
+        for header in headers.filter(|header| header.epoch == epoch && header.seq >= seq) {
+            beyond.tells |= header.flushed > seq;
+            beyond.next = Some(header.next);
+        }
+        Ok(())
     }
 
     /// Takes the record at `place`, if it is there and whole.
-    fn take_record(
-        &mut self,
-        place: Place,
-        epoch: u64,
-    ) -> Result<Option<RecordHeader>, StoreError> {
+    fn take_record(&mut self, place: Place, epoch: u64) -> Result<Found, StoreError> {
         let blocks = self.layout.segment_blocks;
         if place.offset + 1 >= blocks {
-            return Ok(None);
+            return Ok(Found::Absent);
         }
         let at = self.layout.block(place);
         let block = self.blocks.read_now(at, buffer(PAGE_BYTES)?)?;
-        let Some(header) = RecordHeader::read(block.bytes()) else { return Ok(None) };
+        let Some(header) = RecordHeader::read(block.bytes()) else {
+            let blank = is_blank(block.bytes());
+            return Ok(if blank { Found::Absent } else { Found::Broken(at) });
+        };
         let count = u32::from(header.count);
         let good = header.seq == place.seq
             && header.epoch == epoch
             && header.next < self.layout.segments
             && place.offset + 1 + count <= blocks;
         if !good {
-            return Ok(None);
+            return Ok(Found::Absent);
         }
         let pages = self.blocks.read_now(at + 1, buffer(count as usize * PAGE_BYTES)?)?;
         let mut seals = Seals::default();
         for (i, body) in pages.bytes().chunks_exact(PAGE_BYTES).enumerate() {
             let Entry { page, old } = Entry::read(block.bytes(), i);
-            let Some(seal) = check_seal(page, body) else { return Ok(None) };
+            let Some(seal) = check_seal(page, body) else {
+                return Ok(Found::Broken(at + 1 + i as u64));
+            };
             seals.add(seal);
             if page >= self.layout.pages || (header.moves && !self.layout.has(old)) {
                 let what = "the log has more pages than the overhead allows";
@@ -249,9 +339,13 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             }
         }
         if seals.sum() != header.seals {
-            return Ok(None);
+            return Ok(Found::Broken(at + 1));
         }
         self.apply(place, usize::from(header.count), header.moves, block.bytes());
-        Ok(Some(header))
+        Ok(Found::Whole(header))
     }
+}
+
+fn is_blank(block: &[u8]) -> bool {
+    block.iter().all(|&byte| byte == 0)
 }
