@@ -187,6 +187,8 @@ trait Hourly: Kind {
 struct Log;
 
 impl Kind for Log {
+    const TELLS_THE_LAST: bool = false;
+
     type Store<P: Port<Cmd = BlockReq, Done = BlockDone>> = LogStore<Inline<P>>;
 
     fn create<P: Port<Cmd = BlockReq, Done = BlockDone>>(

@@ -1,9 +1,11 @@
 //! The tree over the store that updates pages in place.
 
-use crate::common::blocks::{self, BLOCKS, IN_PLACE, InPlace};
-use crate::common::{MemoryDrive, no_fuse};
+use crate::common::blocks::{self, BLOCKS, IN_PLACE, InPlace, Shared};
+use crate::common::{MemoryDrive, damage, no_fuse};
 use btree::{InPlaceConfig, InPlaceStore, Inline, PageStore, StoreDone, StoreError};
 use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Shape, Status, Time};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 #[test]
 fn it_is_a_map() {
@@ -22,7 +24,17 @@ fn a_cut_at_each_event() {
 
 #[test]
 fn damage_is_an_error() {
-    blocks::damage_is_an_error::<InPlace>();
+    damage::some_blocks::<InPlace>();
+}
+
+#[test]
+fn one_damaged_block_is_an_error() {
+    damage::each_block::<InPlace>();
+}
+
+#[test]
+fn one_damaged_block_after_a_crash_is_an_error() {
+    damage::each_block_after_a_crash::<InPlace>();
 }
 
 #[test]
@@ -33,6 +45,35 @@ fn limits_are_errors() {
 #[test]
 fn a_lost_page_is_an_error() {
     blocks::a_lost_page_is_an_error::<InPlace>();
+}
+
+/// The journal's newest records are durable; one of them is damaged.
+#[test]
+fn a_damaged_journal_changes_nothing() {
+    let drive = MemoryDrive::new(BLOCKS, 1, no_fuse());
+    let shape = drive.shape;
+    let mut store = InPlaceStore::create(Inline(drive), shape, IN_PLACE, Time::ZERO).unwrap();
+    let mut done = Ring::new(8);
+    for id in 0..3 {
+        store.write(id, &[5, 6], &mut |_, to| to.fill(id as u8));
+    }
+    while done.len() < 3 {
+        let at = store.next_event().unwrap();
+        store.poll(at, &mut done);
+    }
+    let drive = store.into_drive().0.crash(0, no_fuse());
+    // Record 2 is in the third slot of 65 blocks: a page of it.
+    let block = 2 + 2 * 65 + 2;
+    let mut damaged = drive.copy();
+    damaged.flip(block, 7);
+    let before = damaged.copy();
+    let shared = Rc::new(RefCell::new(damaged));
+    let opened = InPlaceStore::open(Inline(Shared(shared.clone())), shape, IN_PLACE, Time::ZERO);
+    let what = "a batch that was durable, in the journal of the store";
+    assert_eq!(opened.err(), Some(StoreError::DamagedBlock { block, what }));
+    for block in 0..BLOCKS {
+        assert_eq!(shared.borrow().peek(block), before.peek(block), "block {block} was written");
+    }
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use crate::common;
 use crate::common::blocks::Shared;
 use crate::common::blocks::{self, BLOCKS, Kind, SMALL};
-use crate::common::{Checked, Heard, Map, MemoryDrive, Mix, contents, no_fuse, random_step};
+use crate::common::{
+    Checked, Heard, Map, MemoryDrive, Mix, contents, damage, no_fuse, random_step,
+};
 use btree::{Error, Inline, LogConfig, LogStore, PageStore, StoreDone, StoreError, Tree};
 use port::{BlockDone, BlockReq, Buffer, Port, Ring, Shape, Status, Time};
 use std::cell::RefCell;
@@ -24,6 +26,8 @@ const CONFIG: LogConfig = LogConfig {
 struct Log;
 
 impl Kind for Log {
+    const TELLS_THE_LAST: bool = false;
+
     type Store<P: Port<Cmd = BlockReq, Done = BlockDone>> = LogStore<Inline<P>>;
 
     fn create<P: Port<Cmd = BlockReq, Done = BlockDone>>(
@@ -63,7 +67,12 @@ fn a_cut_at_each_event() {
 
 #[test]
 fn damage_is_an_error() {
-    blocks::damage_is_an_error::<Log>();
+    damage::some_blocks::<Log>();
+}
+
+#[test]
+fn one_damaged_block_is_an_error() {
+    damage::each_block::<Log>();
 }
 
 #[test]
@@ -350,5 +359,37 @@ fn pages_without_a_header_are_moved() {
     assert!(damaged > 10, "{damaged}");
     for &page in &stays {
         assert_eq!(read_page(&mut store, page), Ok(()), "page {page}");
+    }
+}
+
+/// Records that fill segments, and one behind them: only that one says that
+/// they were durable.
+#[test]
+fn damage_segments_before_the_end_is_told() {
+    let drive = MemoryDrive::new(BLOCKS, 3, no_fuse());
+    let shape = drive.shape;
+    let config = LogConfig { checkpoint_every: u64::MAX, ..CONFIG };
+    let mut store = LogStore::create(Inline(drive), shape, config, Time::ZERO).unwrap();
+    for first in 0..6 {
+        write_pages(&mut store, &(first * 63..(first + 1) * 63).collect::<Vec<_>>(), 1);
+    }
+    for id in 0..2 {
+        assert!(store.flush(id));
+        let done = next(&mut store, &mut Ring::new(8));
+        assert!(matches!(done, StoreDone::Flush { result: Ok(()), .. }));
+        write_pages(&mut store, &[0], 2);
+    }
+    let drive = store.into_drive().0.crash(1, no_fuse());
+    let opened = |damaged: u64| {
+        let mut drive = drive.copy();
+        drive.flip(damaged, 100);
+        LogStore::open(Inline(drive), shape, config, Time::ZERO).err()
+    };
+    let mut segments = drive.written();
+    segments.retain(|&block| block >= 64);
+    assert_eq!(segments.len(), 6 * 64 + 2, "the last record was not flushed");
+    for block in segments.iter().copied().take(6 * 64) {
+        let what = "a durable record of the log";
+        assert_eq!(opened(block), Some(StoreError::DamagedBlock { block, what }), "{block}");
     }
 }

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use btree::{
-    Broken, Error, InPlaceConfig, InPlaceStore, Inline, MAX_KEY, MAX_VALUE, Outcome, PageStore,
-    StoreError, Tree, TreeConfig, Write,
+    Error, InPlaceConfig, InPlaceStore, Inline, MAX_KEY, MAX_VALUE, Outcome, PageStore, StoreError,
+    Tree, TreeConfig, Write,
 };
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Status, Time};
 use workload::Rng;
@@ -17,6 +17,10 @@ use super::{
 
 /// A kind of store.
 pub trait Kind {
+    /// Whether damage is told, too, where no later record says that what is
+    /// damaged was durable.
+    const TELLS_THE_LAST: bool;
+
     type Store<P: Port<Cmd = BlockReq, Done = BlockDone>>: PageStore;
 
     fn create<P: Port<Cmd = BlockReq, Done = BlockDone>>(
@@ -40,6 +44,8 @@ pub struct InPlace;
 pub const IN_PLACE: InPlaceConfig = InPlaceConfig { max_batch: 64, clock: btree::store::no_clock };
 
 impl Kind for InPlace {
+    const TELLS_THE_LAST: bool = true;
+
     type Store<P: Port<Cmd = BlockReq, Done = BlockDone>> = InPlaceStore<Inline<P>>;
 
     fn create<P: Port<Cmd = BlockReq, Done = BlockDone>>(
@@ -187,63 +193,8 @@ pub fn a_cut_at_each_event<K: Kind>() {
     assert!(events > 20, "only {events} events");
 }
 
-/// Flips a byte in each of some blocks: all that is read afterwards is right
-/// or an error.
-pub fn damage_is_an_error<K: Kind>() {
-    let mix = Mix { keys: 200, longest: 6000, flush: 50, shrink: false };
-    let mut noticed = 0;
-    for seed in 0..30 {
-        let mut rng = Rng::new(seed, 5);
-        let tree = create::<K>(MemoryDrive::new(BLOCKS, seed, no_fuse()));
-        let mut checked = Checked::new(tree, Map::new());
-        for _ in 0..300 {
-            assert!(checked.step(random_step(&mut rng, mix)));
-        }
-        assert!(checked.finish() && checked.step(Step::Flush) && checked.finish());
-        rest(&mut checked.tree);
-        let mut drive = K::into_drive(checked.tree.into_store()).0;
-        let written = drive.written();
-        for _ in 0..5 {
-            let block = written[rng.below(written.len() as u64) as usize];
-            drive.flip(block, rng.below(4096) as usize);
-        }
-        let shape = drive.shape;
-        let Ok(store) = K::open(drive, shape, Time::ZERO) else {
-            noticed += 1;
-            continue;
-        };
-        let Ok(mut tree) = Tree::open(store, SMALL, Time::ZERO) else {
-            noticed += 1;
-            continue;
-        };
-        match tree.verify() {
-            Ok(_) => {}
-            Err(Broken::Error(Error::Damaged { .. })) => noticed += 1,
-            Err(other) => panic!("seed {seed}: {other}"),
-        }
-        for key in checked.map.keys() {
-            let mut heard = Heard::default();
-            tree.get(1, key, &mut heard).unwrap();
-            while heard.done.is_empty() {
-                assert!(tree.wait(&mut heard));
-            }
-            // A record of the log that is damaged takes those behind it with
-            // it: an older value may be there then.
-            assert!(
-                matches!(
-                    heard.done[0].1,
-                    Ok(Outcome::Found | Outcome::Missing) | Err(Error::Damaged { .. })
-                ),
-                "{:?}",
-                heard.done
-            );
-        }
-    }
-    assert!(noticed > 3, "{noticed} of 30 noticed");
-}
-
 /// Waits for the one thing that was asked for.
-fn outcome<S: PageStore>(tree: &mut Tree<S>, heard: &mut Heard) -> Result<Outcome, Error> {
+pub fn outcome<S: PageStore>(tree: &mut Tree<S>, heard: &mut Heard) -> Result<Outcome, Error> {
     while heard.done.is_empty() {
         assert!(tree.wait(heard), "the drive is there");
     }

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod blocks;
+pub mod damage;
 pub mod drives;
 
 use std::cell::Cell;
@@ -61,6 +62,13 @@ impl MemoryDrive {
             fuse,
             lost: Vec::new(),
         }
+    }
+
+    /// Another drive that holds the same. All was flushed.
+    pub fn copy(&self) -> MemoryDrive {
+        assert!(self.volatile.is_empty() && self.inside.is_empty(), "all was flushed");
+        let blocks = self.shape.bytes / BLOCK_BYTES;
+        MemoryDrive { durable: self.durable.clone(), ..MemoryDrive::new(blocks, 1, no_fuse()) }
     }
 
     /// The drive after a power cut.

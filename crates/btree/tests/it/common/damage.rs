@@ -1,0 +1,203 @@
+//! Stores over the block interface on drives whose blocks are damaged: what was
+//! flushed is there as it was, or an error.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use btree::{Broken, Error, Outcome, StoreError, Tree};
+use port::Time;
+use workload::Rng;
+
+use super::blocks::{BLOCKS, Kind, SMALL, create, open, outcome};
+use super::{
+    Checked, Fuse, Heard, Map, MemoryDrive, Mix, Step, check_after_crash, contents, no_fuse,
+    random_step, rest,
+};
+
+const MIX: Mix = Mix { keys: 200, longest: 6000, flush: 50, shrink: false };
+
+/// Flips a byte in each of some blocks.
+pub fn some_blocks<K: Kind>() {
+    let mut noticed = 0;
+    for seed in 0..30 {
+        let mut rng = Rng::new(seed, 5);
+        let Flushed { mut drive, map, before, .. } = flushed::<K>(seed, 300, seed % 2 == 1);
+        for _ in 0..5 {
+            let block = before[rng.below(before.len() as u64) as usize];
+            drive.flip(block, rng.below(4096) as usize);
+        }
+        let read = read_damaged::<K>(drive, &map).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        noticed += u32::from(read == Read::Noticed);
+    }
+    assert!(noticed > 3, "{noticed} of 30 noticed");
+}
+
+/// Flips a byte in one block, each in turn.
+pub fn each_block<K: Kind>() {
+    let (mut noticed, mut all) = (0, 0);
+    for seed in 0..6 {
+        let Flushed { drive, map, before, older } = flushed::<K>(seed, 150, seed % 2 == 1);
+        for block in drive.written() {
+            let mut damaged = drive.copy();
+            damaged.flip(block, 100);
+            if let Some(told) = refused_for::<K>(damaged.copy()) {
+                assert_eq!(told, block, "seed {seed}");
+            }
+            let mut read = read_damaged::<K>(damaged, &map);
+            // The last record: here it may be as if it had not been written.
+            if read.is_err() && !K::TELLS_THE_LAST && !before.contains(&block) {
+                let mut damaged = drive.copy();
+                damaged.flip(block, 100);
+                read = read_damaged::<K>(damaged, &older);
+            }
+            let read = read.unwrap_or_else(|e| panic!("seed {seed}, block {block}: {e}"));
+            noticed += u32::from(read == Read::Noticed);
+            all += 1;
+        }
+    }
+    assert!(all > 150 && noticed > all / 4, "{noticed} of {all} noticed");
+}
+
+/// Flips a byte in one block, each in turn, of what a crash left.
+pub fn each_block_after_a_crash<K: Kind>() {
+    let (mut noticed, mut all) = (0, 0);
+    for seed in 0..4 {
+        let fuse: Fuse = Rc::new(Cell::new(u64::MAX));
+        let mut rng = Rng::new(seed, 8);
+        let drive = MemoryDrive::new(BLOCKS, seed, fuse.clone());
+        let mut checked = Checked::new(create::<K>(drive), Map::new());
+        fuse.set(200 + rng.below(1500));
+        let mix = Mix { flush: 10, ..MIX };
+        while checked.step(random_step(&mut rng, mix)) {}
+        let unheard = checked.unheard();
+        let (base, changes) = (checked.base, checked.changes);
+        let drive = K::into_drive(checked.tree.into_store()).0.crash(seed, no_fuse());
+        for block in drive.written() {
+            let mut damaged = drive.copy();
+            damaged.flip(block, 100);
+            all += 1;
+            let opened = open_damaged::<K>(damaged);
+            let opened = opened.unwrap_or_else(|e| panic!("seed {seed}, block {block}: {e}"));
+            let Some((mut tree, Read::Right)) = opened else {
+                noticed += 1;
+                continue;
+            };
+            check_after_crash(&base, &changes, &unheard, &contents(&mut tree));
+        }
+    }
+    assert!(all > 500 && noticed > all / 20, "{noticed} of {all} noticed");
+}
+
+/// A drive with what was flushed to it.
+struct Flushed {
+    drive: MemoryDrive,
+    map: Map,
+    /// What was there before the last flush, which made one record durable, and
+    /// blocks that are as they were then.
+    older: Map,
+    before: Vec<u64>,
+}
+
+fn flushed<K: Kind>(seed: u64, steps: u64, again: bool) -> Flushed {
+    let (old, older) = run::<K>(seed, steps, again, false);
+    let (drive, map) = run::<K>(seed, steps, again, true);
+    let same = |block: &u64| old.peek(*block) == drive.peek(*block);
+    let before = old.written().into_iter().filter(same).collect();
+    Flushed { drive, map, older, before }
+}
+
+/// Does so many steps, all of which are flushed, and one more with a flush of
+/// its own, or not; on the way the store is opened a second time, or not.
+fn run<K: Kind>(seed: u64, steps: u64, again: bool, last: bool) -> (MemoryDrive, Map) {
+    let mut rng = Rng::new(seed, 5);
+    let tree = create::<K>(MemoryDrive::new(BLOCKS, seed, no_fuse()));
+    let mut checked = Checked::new(tree, Map::new());
+    let flush = |checked: &mut Checked<K::Store<MemoryDrive>>| {
+        assert!(checked.finish() && checked.step(Step::Flush) && checked.finish());
+        rest(&mut checked.tree);
+    };
+    for step in 0..steps {
+        assert!(checked.step(random_step(&mut rng, MIX)));
+        if again && step == steps / 2 {
+            flush(&mut checked);
+            let drive = K::into_drive(checked.tree.into_store()).0;
+            checked = Checked::new(open::<K>(drive), checked.map);
+        }
+    }
+    flush(&mut checked);
+    if last {
+        assert!(checked.step(Step::Put(b"last".to_vec(), vec![7; 300])));
+        flush(&mut checked);
+    }
+    let drive = K::into_drive(checked.tree.into_store()).0;
+    (drive.crash(0, no_fuse()), checked.map)
+}
+
+/// How a drive with damage was read.
+#[derive(PartialEq, Eq)]
+enum Read {
+    /// All of it.
+    Right,
+    /// Something is an error.
+    Noticed,
+}
+
+type Opened<K> = (Tree<<K as Kind>::Store<MemoryDrive>>, Read);
+
+/// Opens what is on a drive with damage, and reads all of it. `None` if that is
+/// refused. Gives what is wrong, if something is.
+fn open_damaged<K: Kind>(drive: MemoryDrive) -> Result<Option<Opened<K>>, String> {
+    let shape = drive.shape;
+    let store = match K::open(drive, shape, Time::ZERO) {
+        Ok(store) => store,
+        Err(StoreError::Unusable(_) | StoreError::DamagedBlock { .. }) => return Ok(None),
+        Err(other) => return Err(format!("the store is refused: {other}")),
+    };
+    let mut tree = match Tree::open(store, SMALL, Time::ZERO) {
+        Ok(tree) => tree,
+        Err(error) if is_damage(error) => return Ok(None),
+        Err(other) => return Err(format!("the tree is refused: {other}")),
+    };
+    match tree.verify() {
+        Ok(_) => Ok(Some((tree, Read::Right))),
+        Err(Broken::Error(error)) if is_damage(error) => Ok(Some((tree, Read::Noticed))),
+        Err(other) => Err(other.to_string()),
+    }
+}
+
+/// The block for which opening refuses a drive.
+fn refused_for<K: Kind>(drive: MemoryDrive) -> Option<u64> {
+    let shape = drive.shape;
+    match K::open(drive, shape, Time::ZERO).err()? {
+        StoreError::DamagedBlock { block, .. } => Some(block),
+        _ => None,
+    }
+}
+
+fn is_damage(error: Error) -> bool {
+    matches!(error, Error::Damaged { .. } | Error::Store(StoreError::Damaged { .. }))
+}
+
+/// Reads what is on a drive with damage: what is no error must be as in `map`.
+/// Else gives what is wrong.
+fn read_damaged<K: Kind>(drive: MemoryDrive, map: &Map) -> Result<Read, String> {
+    let Some((mut tree, read)) = open_damaged::<K>(drive)? else { return Ok(Read::Noticed) };
+    if read == Read::Right {
+        let found = contents(&mut tree);
+        let wrong = map.iter().filter(|(key, value)| found.get(*key) != Some(value)).count();
+        return match found == *map {
+            true => Ok(read),
+            false => Err(format!("{} records, {wrong} of {} wrong", found.len(), map.len())),
+        };
+    }
+    for (key, value) in map {
+        let mut heard = Heard::default();
+        tree.get(1, key, &mut heard).unwrap();
+        match outcome(&mut tree, &mut heard) {
+            Ok(Outcome::Found) if heard.records[&1][0].1 == *value => {}
+            Err(error) if is_damage(error) => {}
+            other => return Err(format!("key {key:02x?}: {other:?}")),
+        }
+    }
+    Ok(read)
+}
