@@ -33,8 +33,8 @@ fn one_damaged_block_is_an_error() {
 }
 
 #[test]
-fn one_damaged_block_after_a_crash_is_an_error() {
-    damage::each_block_after_a_crash::<InPlace>();
+fn one_damaged_head_after_a_crash_is_an_error() {
+    damage::each_head_after_a_crash::<InPlace>();
 }
 
 #[test]
