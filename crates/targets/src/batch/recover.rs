@@ -18,7 +18,7 @@
 use std::collections::BTreeSet;
 
 use device::{Content, OpenChannel};
-use flash::{Chunk, ChunkState, Ppa, TAG_BYTES, Tag};
+use flash::{Chunk, ChunkState, Geometry, Ppa, TAG_BYTES, Tag};
 use port::{BLOCK_BYTES, Time};
 
 use super::config::BatchError;
@@ -111,7 +111,7 @@ impl<D: OpenChannel> Batch<D> {
             self.space.chunks[index].usage = Use::Slot;
             let whole_records = chunk.programmed / size;
             let held = &mut self.slots.chunks[i];
-            held.usable = chunk.state != ChunkState::Offline && !chunk.has_failed();
+            held.usable = chunk.state != ChunkState::Offline && !failed_in(&chunk, &self.geometry);
             let goes_on = chunk.wp.is_multiple_of(size) && chunk.state != ChunkState::Closed;
             held.next = if goes_on { chunk.wp } else { self.geometry.chunk_blocks() };
             for number in (0..whole_records).rev() {
@@ -181,9 +181,10 @@ impl<D: OpenChannel> Batch<D> {
                     ChunkState::Offline => self.space.chunks[index].usage = Use::Gone,
                     ChunkState::Free => self.space.give(index),
                     ChunkState::Open | ChunkState::Closed => {
+                        let failed = failed_in(&chunk, &self.geometry);
                         self.space.chunks[index].usage = Use::Closed;
-                        self.space.chunks[index].failed = chunk.has_failed();
-                        if chunk.has_failed() {
+                        self.space.chunks[index].failed = failed;
+                        if failed {
                             self.failed.push(index);
                         }
                     }
@@ -471,6 +472,12 @@ impl<D: OpenChannel> Batch<D> {
         }
         Ok(())
     }
+}
+
+/// Whether a program of a chunk failed. One that is not listed closed the chunk
+/// early.
+fn failed_in(chunk: &Chunk, geometry: &Geometry) -> bool {
+    chunk.has_failed() || chunk.is_closed_early(geometry.chunk_blocks())
 }
 
 /// Whether a TAG is that of a page of a batch.

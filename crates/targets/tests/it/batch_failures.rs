@@ -3,7 +3,7 @@
 
 use crate::batch_world::{Setup, World, batch_buffer};
 use faults::{Access, FaultRule, FaultyMedium, MediumFault, MediumRule, Operation, Trigger};
-use flash::{Geometry, RamMedium};
+use flash::{Cause, ChunkState, Geometry, RamMedium};
 use port::{BatchOp, Status};
 use proptest::prelude::*;
 use targets::batch::BatchError;
@@ -162,6 +162,57 @@ fn failures_are_met() {
     for what in ["amended", "failed", "retired"] {
         assert!(world.seen.get(what).is_some_and(|&n| n > 0), "{what}: {:?}", world.seen);
     }
+}
+
+/// The chunks of checkpoint records: the first two of the first unit and of the last.
+fn slots(geometry: &Geometry) -> Vec<usize> {
+    let mut units = geometry.pus_channels_first();
+    let ends = [units.next().unwrap(), units.last().unwrap()];
+    ends.iter().flat_map(|&unit| (0..2).map(move |n| geometry.chunk_of(unit, n))).collect()
+}
+
+/// A failed program that the drive does not list only closes its chunk early: behind
+/// one that was still under way, or where a drive over several others says so. The
+/// next start retires it all the same, and puts no checkpoint records there.
+#[test]
+fn chunks_that_a_failed_program_closed_early_are_not_used_again() {
+    let mut met = [0; 2];
+    for seed in 0..8 {
+        let mut world = World::new(Setup::small(seed).filled(60), ram);
+        let mut run = world.power_on(LONG).unwrap();
+        world.work(&mut run, 60);
+        run.drain(&mut world);
+        world.power_off(run);
+        let slots = slots(&world.geometry);
+        let open = |&index: &usize| world.chunks[index].state == ChunkState::Open;
+        let slot = slots.iter().copied().find(open);
+        let others = (0..world.chunks.len()).filter(|index| !slots.contains(index));
+        // One at a time: the log needs places to go on.
+        let other = others.filter(open).nth(seed as usize % 4);
+        let closed: Vec<usize> = [slot, other].into_iter().flatten().collect();
+        let was = world.chunks.clone();
+        closed.iter().for_each(|&index| world.chunks[index].state = ChunkState::Closed);
+        let mut run = world.power_on(LONG).unwrap();
+        world.check(&mut run);
+        for _ in 0..6 {
+            world.work(&mut run, 60);
+            run.target.request_checkpoint();
+        }
+        run.drain(&mut world);
+        world.check(&mut run);
+        world.power_off(run);
+        for &index in &closed {
+            let (was, now) = (was[index], world.chunks[index]);
+            if slots.contains(&index) {
+                assert_eq!((now.wear, now.wp), (was.wear, was.wp), "{seed}: {index} is used");
+                met[0] += 1;
+            } else {
+                assert_eq!(now.why_offline(), Some(Cause::Retired), "{seed}: {index}, {now:?}");
+                met[1] += 1;
+            }
+        }
+    }
+    assert!(met[0] > 2 && met[1] > 2, "{met:?}");
 }
 
 /// Chunks fail until there is no room: then batches are refused, nothing hangs,
