@@ -25,7 +25,7 @@ use super::config::BatchError;
 use super::location::Location;
 use super::log::{Link, LiveRow};
 use super::mutation::{Mutation, is};
-use super::page::{Held, Page, held, is_log, is_whole};
+use super::page::{Held, Page, held, is_log, is_whole, log_tag};
 use super::record::{Entry, MAX_LINKS, What};
 use super::runner::Runner;
 use super::slot::{Checkpoint, Detour, MAX_DETOURS, NoRecord};
@@ -39,6 +39,9 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 /// LSNs that are left out after a recovery: at least as many as the batches that
 /// a row of the log begins, so that none comes again of a row that was lost.
 const SKIPPED: u64 = 64;
+
+/// More rows than a log ever has.
+const MANY_ROWS: u64 = 1 << 48;
 
 impl<D: OpenChannel> Batch<D> {
     /// Starts a target on a drive: makes it new where nothing was ever written,
@@ -74,7 +77,8 @@ impl<D: OpenChannel> Batch<D> {
 
     /// Whether no block holds a page of the host's: making a target that was cut
     /// leaves rows of the log and pages of tables, and torn blocks in the first
-    /// row of a chunk.
+    /// row of a chunk. The log begins behind such rows, so that none of them is
+    /// taken for a later one.
     fn is_blank(&mut self) -> Result<bool, BatchError> {
         let (row, lpids) = (self.geometry.row_blocks(), self.config.pages);
         for index in 0..self.space.chunks.len() {
@@ -85,15 +89,18 @@ impl<D: OpenChannel> Batch<D> {
             let start = self.geometry.chunk_start(index).0;
             let blocks: Vec<Ppa> =
                 (0..u64::from(programmed)).map(|block| Ppa(start + block)).collect();
-            let mut blank = true;
+            let (mut blank, mut top) = (true, 0);
             let mut runner = Runner::new(&mut self.device, self.now);
             runner.read(&blocks, Content::Tags, |_, block| {
                 let tag = Tag::load(&block.tag[..TAG_BYTES]);
+                let is_row = tag == log_tag(tag.seq) && tag.seq < MANY_ROWS;
+                top = if is_read(block.status) && is_row { top.max(tag.seq) } else { top };
                 let is_page = tag.seq > 0 && matches!(held(tag, lpids), Held::Data(_));
                 blank &= if is_read(block.status) { !is_page } else { programmed <= row };
                 Ok(())
             })?;
             self.now = runner.now;
+            self.log.row = self.log.row.max(top + 1);
             if !blank {
                 return Ok(false);
             }

@@ -3,7 +3,8 @@
 //! Of the places that a row names for the next one, the last in their order that
 //! holds a row with the next number and the right back link is the next row: the
 //! others before it failed, though some may be readable. The log ends where no
-//! place holds one.
+//! place holds one, and none was: a place that was written, and where no row can
+//! be read that fits, is damage, unless a cut can have torn it.
 //!
 //! Of the rows only their places stay in memory. Who needs what they say again
 //! has them read again, many at once.
@@ -15,7 +16,7 @@ use port::{BLOCK_BYTES, Status};
 use super::config::{BatchError, Damaged};
 use super::is_read;
 use super::location::Location;
-use super::page::is_log;
+use super::page::{is_log, log_tag};
 use super::record::{Entry, Header, MAX_LINKS, What, parse};
 use super::runner::Runner;
 use super::slot::{Detour, Start};
@@ -35,11 +36,32 @@ struct Row {
 /// What is at a place of the log.
 enum Found {
     Row(Row),
-    /// Nothing, or no row of the log that fits.
+    /// Nothing, or a row that is not all there.
     Nothing,
-    /// Something that was written and cannot be read.
-    Damaged(Status),
+    /// Something that was written, and is no row that fits.
+    Damaged(Damage),
 }
+
+/// What was written where a row could be, and is none that fits.
+#[derive(Clone, Copy)]
+struct Damage {
+    at: Ppa,
+    why: Damaged,
+    /// Its TAG says that it is the row that is looked for.
+    is_named: bool,
+}
+
+impl Damage {
+    /// How much speaks for it that it is the row: another place may hold the row
+    /// behind it, or what a chunk held before an erase that a cut has undone.
+    fn weight(&self) -> u8 {
+        if self.is_named { 2 } else { u8::from(self.why != Damaged::Foreign) }
+    }
+}
+
+/// What a block of a row was read as: a record that fits, if it is one, and
+/// whether its TAG is that of the row.
+type Read = Result<(Option<Record>, bool), Status>;
 
 /// What a row must have to be the one that is looked for.
 #[derive(Clone, Copy)]
@@ -64,11 +86,13 @@ fn look<D: OpenChannel>(
     let row = geometry.row_blocks() as usize;
     let blocks = places.iter().flat_map(|at| (0..row as u64).map(|i| Ppa(at.0 + i)));
     let blocks: Vec<Ppa> = blocks.collect();
-    let mut read: Vec<Result<Option<Record>, Status>> = Vec::new();
-    read.resize_with(blocks.len(), || Ok(None));
+    let mut read: Vec<Read> = Vec::new();
+    read.resize_with(blocks.len(), || Ok((None, false)));
     runner.read(&blocks, Content::Whole, |i, block| {
         read[i] = if is_read(block.status) {
-            Ok(parse(block.data, geometry).filter(|(header, _)| fits(header, wanted, i % row)))
+            let record = parse(block.data, geometry);
+            let record = record.filter(|(header, _)| fits(header, wanted, i % row));
+            Ok((record, Tag::load(&block.tag[..TAG_BYTES]) == log_tag(wanted.row)))
         } else {
             Err(block.status)
         };
@@ -76,35 +100,27 @@ fn look<D: OpenChannel>(
     })?;
     let mut found = Vec::with_capacity(places.len());
     for (at, read) in places.iter().zip(read.chunks_mut(row)) {
-        found.push(row_of(runner, geometry, *at, wanted.row, read));
+        found.push(match row_of(*at, wanted.row, read) {
+            // A row that is not all there was never durable.
+            Found::Damaged(_) if !was_written(runner, geometry, Ppa(at.0 + row as u64 - 1)) => {
+                Found::Nothing
+            }
+            found => found,
+        });
     }
     Ok(found)
 }
 
-/// What the blocks of a row come to.
-fn row_of<D: OpenChannel>(
-    runner: &Runner<D>,
-    geometry: &Geometry,
-    at: Ppa,
-    row: u64,
-    read: &mut [Result<Option<Record>, Status>],
-) -> Found {
-    let last = Ppa(at.0 + read.len() as u64 - 1);
-    let damaged = |status| {
-        // A row that is not all there was never durable.
-        if was_written(runner, geometry, last) { Found::Damaged(status) } else { Found::Nothing }
-    };
-    let count = match &read[0] {
-        Ok(Some((header, _))) => header.records as usize,
-        Ok(None) => return Found::Nothing,
-        Err(status) => return damaged(*status),
-    };
-    let mut records = Vec::with_capacity(count);
-    for i in 0..count {
-        match read.get_mut(i).map(|read| std::mem::replace(read, Ok(None))) {
-            Some(Ok(Some(record))) => records.push(record),
-            Some(Ok(None)) | None => return Found::Nothing,
-            Some(Err(status)) => return damaged(status),
+/// What the blocks of a row come to, if they were written.
+fn row_of(at: Ppa, row: u64, read: &mut [Read]) -> Found {
+    let is_named = matches!(read[0], Ok((_, true)));
+    let damaged = |why| Found::Damaged(Damage { at, why, is_named });
+    let mut records: Vec<Record> = Vec::new();
+    while records.first().is_none_or(|first| records.len() < first.0.records as usize) {
+        match read.get_mut(records.len()).map(|read| std::mem::replace(read, Ok((None, false)))) {
+            Some(Ok((Some(record), _))) => records.push(record),
+            Some(Ok((None, _))) | None => return damaged(Damaged::Foreign),
+            Some(Err(status)) => return damaged(Damaged::Unreadable(status)),
         }
     }
     let links = records[0].0.links;
@@ -210,9 +226,11 @@ fn read_again<D: OpenChannel>(
     Ok(read.into_iter().map(|(_, _, record)| record).collect())
 }
 
-/// Whether there is a row of the log behind `row`, which is at one of these places
-/// and cannot be read: by the TAGs behind the places, and of the first block of
-/// each chunk. No row is written before the one before it is durable.
+/// Whether there is a row of the log behind `row`, of which one of these places may
+/// hold what is left: by the TAGs behind the places, and of the first block of
+/// each chunk. No row is written before the one before it is durable, so what a cut
+/// tore has none behind it; and rows of an earlier use of a chunk have lower
+/// numbers.
 fn has_row_behind<D: OpenChannel>(
     runner: &mut Runner<D>,
     geometry: &Geometry,
@@ -258,9 +276,7 @@ pub(super) fn walk<D: OpenChannel>(
     let mut trail = Trail { rows: Vec::new(), links: [Location::NONE; MAX_LINKS], end: None };
     match look(runner, geometry, &[at], Wanted { row: start.row, back: None })?.pop() {
         Some(Found::Row(row)) => trail.add(row, &mut each),
-        Some(Found::Damaged(status)) => {
-            return Err(BatchError::Log { at, why: Damaged::Unreadable(status) });
-        }
+        Some(Found::Damaged(Damage { why, .. })) => return Err(BatchError::Log { at, why }),
         _ => return Err(BatchError::Log { at, why: Damaged::Foreign }),
     }
     loop {
@@ -270,27 +286,41 @@ pub(super) fn walk<D: OpenChannel>(
         let links = trail.links.iter().chain(more.flat_map(|detour| &detour.links));
         let links: Vec<Ppa> = links.filter_map(|link| link.ppa()).collect();
         let (mut next, mut damage) = (None, None);
-        let found = look(runner, geometry, &links, wanted)?;
-        for (&at, found) in links.iter().zip(found) {
+        for found in look(runner, geometry, &links, wanted)? {
             match found {
                 Found::Row(row) => next = Some(row),
-                Found::Damaged(status) => damage = Some((at, status)),
+                Found::Damaged(other) => damage = heavier(damage, other),
                 Found::Nothing => {}
             }
         }
         match (next, damage) {
             (Some(row), _) => trail.add(row, &mut each),
-            (None, Some((at, status))) => {
-                // Over a cache a cut may tear the last row, which was not
-                // durable. A later one, if there is any, says that it was.
-                if runner.device.is_cached()
-                    && !has_row_behind(runner, geometry, &links, last.row + 1)?
-                {
-                    return Ok(trail);
-                }
-                return Err(BatchError::Log { at, why: Damaged::Unreadable(status) });
+            (None, Some(damage)) if was_durable(runner, geometry, &links, wanted.row, damage)? => {
+                return Err(BatchError::Log { at: damage.at, why: damage.why });
             }
-            (None, None) => return Ok(trail),
+            (None, _) => return Ok(trail),
         }
     }
+}
+
+/// Of what was found at several places that for which most speaks.
+fn heavier(damage: Option<Damage>, other: Damage) -> Option<Damage> {
+    damage.filter(|damage| damage.weight() > other.weight()).or(Some(other))
+}
+
+/// Whether a row was durable of which this is left, so that the log is damaged.
+/// Without a cache all that was written was; but what says nothing of being that row
+/// may be another thing. Over a cache a cut may tear the last row, which was not
+/// durable. A later one, if there is any, says that it was.
+fn was_durable<D: OpenChannel>(
+    runner: &mut Runner<D>,
+    geometry: &Geometry,
+    places: &[Ppa],
+    row: u64,
+    damage: Damage,
+) -> Result<bool, BatchError> {
+    if !runner.device.is_cached() && damage.weight() > 0 {
+        return Ok(true);
+    }
+    has_row_behind(runner, geometry, places, row)
 }

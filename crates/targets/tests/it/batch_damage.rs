@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::batch_world::{Random, Run, Setup, World, batch_buffer, value_of};
 use device::OpenChannel;
 use faults::{Access, FaultyMedium, MediumFault, MediumRule, PowerCut, Span, Trigger};
-use flash::{Chunk, Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, Tag};
+use flash::{Chunk, ChunkState, Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, Tag};
 use port::{BatchOp, Buffer, Status};
 use targets::batch::BatchError;
 
@@ -535,12 +535,9 @@ fn what_no_table_and_no_tag_says_is_lost_alone() {
 #[test]
 fn a_row_of_the_log_that_cannot_be_read_is_an_error_at_the_start_or_not_needed() {
     let (mut world, values) = written(Setup::small(10).filled(60), 200);
-    let row = world.geometry.row_blocks();
-    let mut rows = of_table(&mut world, LOG);
-    rows.retain(|&(_, at)| world.geometry.block(at).is_multiple_of(row));
-    rows.sort_unstable();
+    let rows = rows_of_log(&mut world);
     let (mut errors, mut old) = (0, 0);
-    for &(_, bad) in rows.iter().rev() {
+    for &bad in rows.iter().rev() {
         damage(&mut world, [bad]);
         match world.try_power_on(LONG) {
             Err(BatchError::Log { at, why }) => {
@@ -564,6 +561,94 @@ fn a_row_of_the_log_that_cannot_be_read_is_an_error_at_the_start_or_not_needed()
     is_whole(&mut world, &values);
 }
 
+/// The places of all rows of the log that are there, oldest first.
+fn rows_of_log(world: &mut Damaged) -> Vec<Ppa> {
+    let row = world.geometry.row_blocks();
+    let mut rows = of_table(world, LOG);
+    rows.retain(|&(_, at)| world.geometry.block(at).is_multiple_of(row));
+    rows.sort_unstable();
+    rows.into_iter().map(|(_, at)| at).collect()
+}
+
+/// A row that can be read and is not as it was written is no end of the log: what is
+/// behind it was acknowledged. Only the last may be one that a cut tore, over a
+/// cache.
+#[test]
+fn a_row_of_the_log_with_a_wrong_checksum_is_an_error() {
+    for (seed, back) in (0..6).flat_map(|seed| (0..6).map(move |back| (seed, back))) {
+        for cached in [false, true] {
+            let mut setup = Setup::small(seed).filled(60);
+            setup.config.forward_links = 1 + seed as u32 % 3;
+            let (mut world, values) = written_over(cached, setup, 200);
+            let rows = rows_of_log(&mut world);
+            let bad = rows[rows.len() - 1 - back];
+            rewrite(&mut world, bad, |bytes, _| bytes[100] ^= 1);
+            match world.try_power_on(LONG) {
+                Err(BatchError::Log { at, why }) => {
+                    assert_eq!((at, why), (bad, targets::batch::Damaged::Foreign));
+                    assert!(!cached || back > 0, "{seed}: the last may be torn");
+                }
+                Err(e) => panic!("{seed}, {back}: {e}"),
+                Ok(run) => {
+                    // One that a checkpoint has made unneeded, or a torn one.
+                    let mut run = run.unwrap();
+                    run.target.verify(&world.void).unwrap();
+                    let torn = cached && back == 0;
+                    assert!(torn || unreadable(&mut run, &values).is_empty());
+                    assert!(torn || back > 1, "{seed}, {back}: it is needed");
+                    world.power_off(run);
+                    continue;
+                }
+            }
+            // Nothing was changed.
+            rewrite(&mut world, bad, |bytes, _| bytes[100] ^= 1);
+            is_whole(&mut world, &values);
+        }
+    }
+}
+
+/// The same of the records behind the first of a row.
+#[test]
+fn a_record_of_a_row_with_a_wrong_checksum_is_an_error() {
+    let mut met = 0;
+    for seed in 0..12 {
+        let (mut world, _) = written(Setup::small(seed).filled(60), 30);
+        let mut run = world.power_on(LONG).unwrap();
+        for first in 0..8 {
+            run.write(&mut world, &[first, first + 20, first + 40]);
+        }
+        run.drain(&mut world);
+        for first in 0..4 {
+            run.write(&mut world, &[first]);
+            run.drain(&mut world);
+        }
+        world.power_off(run);
+        let row = world.geometry.row_blocks();
+        let mut records = of_table(&mut world, LOG);
+        records.sort_unstable();
+        let behind = |&&(_, at): &&(u64, Ppa)| world.geometry.block(at) % row > 0;
+        let Some(&(number, bad)) = records.iter().rev().find(behind) else { continue };
+        if number == records.last().unwrap().0 {
+            continue;
+        }
+        rewrite(&mut world, bad, |bytes, _| bytes[100] ^= 1);
+        match world.try_power_on(LONG) {
+            Err(BatchError::Log { at, .. }) => {
+                assert_eq!(world.geometry.block(at) / row, world.geometry.block(bad) / row);
+                met += 1;
+            }
+            Err(e) => panic!("{seed}: {e}"),
+            // It is behind a checkpoint.
+            Ok(run) => {
+                let mut run = run.unwrap();
+                world.check(&mut run);
+                world.power_off(run);
+            }
+        }
+    }
+    assert!(met > 2, "{met} rows");
+}
+
 /// Over a cache the last row may be torn; an earlier one is not, however far the
 /// rows behind it are from the places that the one before it names.
 #[test]
@@ -572,12 +657,9 @@ fn over_a_cache_only_the_last_row_of_the_log_may_be_missing() {
         let mut setup = Setup::small(seed).filled(60);
         setup.config.forward_links = 1 + seed as u32 % 2;
         let (mut world, values) = written_over(true, setup, 200);
-        let row = world.geometry.row_blocks();
-        let mut rows = of_table(&mut world, LOG);
-        rows.retain(|&(_, at)| world.geometry.block(at).is_multiple_of(row));
-        rows.sort_unstable();
+        let rows = rows_of_log(&mut world);
         let mut errors = 0;
-        for &(_, bad) in rows.iter().rev().skip(1).take(6) {
+        for &bad in rows.iter().rev().skip(1).take(6) {
             damage(&mut world, [bad]);
             match world.try_power_on(LONG) {
                 Err(BatchError::Log { at, .. }) => errors += usize::from(at == bad),
@@ -590,6 +672,35 @@ fn over_a_cache_only_the_last_row_of_the_log_may_be_missing() {
             }
         }
         assert!(errors > 1, "{errors} rows");
+    }
+}
+
+/// Making a target that was cut leaves rows of the log. They are not behind the row
+/// of the next log that a cut tears.
+#[test]
+fn rows_of_a_making_that_was_cut_are_not_behind_a_torn_row() {
+    for seed in 0..4 {
+        let mut world = world(Setup::small(seed).filled(60), true);
+        let unit = world.geometry.pus_channels_first().nth(1).unwrap();
+        let old = world.geometry.chunk_of(unit, 3);
+        let (at, row) = (world.geometry.chunk_start(old), world.geometry.row_blocks());
+        let mut tags = vec![0xff; row as usize * 16];
+        Tag { id: LOG << 56 | 50, seq: 50 }.store(&mut tags);
+        let data = vec![0; row as usize * 4096];
+        assert_eq!(world.medium().program(at, row, &data, &tags), Moved::Done);
+        (world.chunks[old].wp, world.chunks[old].programmed) = (row, row);
+        world.chunks[old].state = ChunkState::Open;
+        let mut run = world.power_on(LONG).unwrap();
+        assert!(run.target.recovery().fresh);
+        let mut values = vec![0; world.setup.config.pages as usize];
+        churn(&mut run, &mut values, 3, |_| true);
+        world.power_off(run);
+        let rows = rows_of_log(&mut world);
+        let torn = *rows.iter().rfind(|&&row| row != at).unwrap();
+        rewrite(&mut world, torn, |bytes, _| bytes[100] ^= 1);
+        let mut run = world.try_power_on(LONG).expect("a torn row is refused").unwrap();
+        run.target.verify(&world.void).unwrap();
+        world.power_off(run);
     }
 }
 
