@@ -142,7 +142,9 @@ pub(crate) struct Past {
     pub fua: bool,
 }
 
-/// A dispatch queue over the driver's queue.
+/// A dispatch queue over the driver's queue. It begins a line: what one core
+/// writes here is beside nothing of another.
+#[repr(align(64))]
 pub(crate) struct Dispatch<Q> {
     number: u32,
     queue: Q,

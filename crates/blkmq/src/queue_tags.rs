@@ -15,7 +15,9 @@ pub(crate) enum Tags {
     Shared(Box<SharedUser>),
 }
 
-/// A user of a shared set, and what it will give back.
+/// A user of a shared set, and what it will give back: on lines that no other
+/// core's is on.
+#[repr(align(64))]
 pub(crate) struct SharedUser {
     user: TagUser,
     back: [u32; BATCH],

@@ -13,6 +13,7 @@ pub mod block;
 pub mod buffer;
 pub mod lazy;
 mod numbered;
+mod places;
 mod port;
 pub mod ring;
 pub mod slots;

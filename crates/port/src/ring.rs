@@ -1,11 +1,10 @@
 //! A bounded first-in, first-out queue.
 //!
-//! Its memory is taken once, when it is made. A full ring refuses; it never
-//! grows.
+//! Its memory is taken once, when it is made, in whole cache lines: rings of
+//! different cores share none. A full ring refuses; it never grows.
 
-use std::mem::MaybeUninit;
-
-use crate::lazy::{OutOfMemory, room_for};
+use crate::lazy::{OutOfMemory, too_much};
+use crate::places::Places;
 
 /// A first-in, first-out queue of at most `capacity` items.
 ///
@@ -14,7 +13,7 @@ use crate::lazy::{OutOfMemory, room_for};
 pub struct Ring<T> {
     /// A power of two of them. The `len` from `head` on, round the end, hold
     /// items; the others hold nothing.
-    items: Box<[MaybeUninit<T>]>,
+    items: Places<T>,
     head: usize,
     len: usize,
     capacity: usize,
@@ -27,7 +26,7 @@ impl<T> Ring<T> {
     /// When `capacity` is zero.
     pub fn new(capacity: usize) -> Ring<T> {
         assert!(capacity > 0, "a ring holds at least one item");
-        let items = Box::new_uninit_slice(capacity.next_power_of_two());
+        let items = Places::new(capacity.next_power_of_two());
         Ring { items, head: 0, len: 0, capacity }
     }
 
@@ -35,15 +34,14 @@ impl<T> Ring<T> {
     /// error.
     pub fn try_new(capacity: usize, what: &'static str) -> Result<Ring<T>, OutOfMemory> {
         assert!(capacity > 0, "a ring holds at least one item");
-        let places = capacity.next_power_of_two();
-        let mut items: Vec<MaybeUninit<T>> = room_for(places, what)?;
-        items.resize_with(places, MaybeUninit::uninit);
-        Ok(Ring { items: items.into(), head: 0, len: 0, capacity })
+        let refused = || OutOfMemory { bytes: Self::bytes(capacity), ..too_much(what) };
+        let items = Places::try_new(capacity.next_power_of_two()).ok_or_else(refused)?;
+        Ok(Ring { items, head: 0, len: 0, capacity })
     }
 
     /// Bytes of memory that a ring of at most `capacity` items takes.
     pub fn bytes(capacity: usize) -> u64 {
-        (capacity.next_power_of_two() as u64).saturating_mul(size_of::<T>() as u64)
+        Places::<T>::bytes(capacity.next_power_of_two() as u64)
     }
 
     /// How many items it can hold.
@@ -224,7 +222,7 @@ mod tests {
         assert_eq!(refused.bytes, Ring::<[u64; 16]>::bytes(1 << 50));
         let mut r = Ring::try_new(3, "a test").unwrap();
         assert_eq!((r.push(7), r.room(), r.pop()), (Ok(()), 2, Some(7)));
-        assert_eq!(Ring::<u64>::bytes(3), 32);
+        assert_eq!((Ring::<u64>::bytes(3), Ring::<u64>::bytes(9)), (64, 128));
     }
 
     #[test]
