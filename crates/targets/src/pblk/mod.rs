@@ -39,6 +39,7 @@ mod own;
 mod programs;
 mod readers;
 mod record;
+mod recount;
 mod recover;
 mod refresh;
 mod requests;

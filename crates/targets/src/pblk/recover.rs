@@ -37,6 +37,7 @@ use super::map::Place;
 use super::meta::{place_word, word_place};
 use super::mutation::{Mutation, is};
 use super::record::{Kind, Record, is_whole, load_page, own};
+use super::recount::Recount;
 use super::root::{Mirror, NoRoot, Root};
 use super::space::OpenChunk;
 use super::table::Use;
@@ -235,6 +236,7 @@ struct Scan {
     highest: u64,
     /// Rows read.
     rows: u64,
+    recount: Recount,
 }
 
 impl Scan {
@@ -247,6 +249,7 @@ impl Scan {
         let newest = self.chunks.entry(chunk).or_default();
         if let Some((kind, number)) = own(tag.id) {
             newest.1 = true;
+            self.recount.see_own();
             if kind == Kind::Log {
                 self.log.push((number, at));
             }
@@ -256,6 +259,9 @@ impl Scan {
         self.highest = self.highest.max(tag.seq);
         if tag.id < blocks {
             self.copies.push(Copy { lba: tag.id, seq: tag.seq, in_open, at });
+        }
+        if tag.id == PAD {
+            self.recount.see_padding(tag.seq);
         }
     }
 
@@ -372,13 +378,18 @@ impl<D: OpenChannel> Pblk<D> {
         // numbers must not be others'.
         pblk.log.continue_after(root.settled.max(last), root.log_page.max(page), rows);
         pblk.counters = root.counters;
+        // They are in order now.
+        let copies: Vec<_> = scan.copies.iter().map(|copy| (copy.lba, copy.seq)).collect();
+        let numbers = (root.seq, scan.highest, pblk.units.of_user().into());
+        scan.recount.add(&copies, numbers, row as u32, &mut pblk.counters);
+        drop(copies);
         let plan = pblk.plan(&scan);
         let now = pblk.pad(&plan, &scan, now)?;
         pblk.checkpoint.rows = scan.rows;
         pblk.checkpoint.root = root;
         pblk.go_on(&plan, is_everywhere, load, now);
         let now = pblk.await_root(is_everywhere, now)?;
-        // The last root may be older than all that was written.
+        // What was written may have been erased since the last root.
         pblk.counters.user = pblk.counters.user.max(pblk.held_by_users());
         Ok((pblk, now))
     }
@@ -520,6 +531,8 @@ impl<D: OpenChannel> Pblk<D> {
         for chunk in all_chunks(&geometry) {
             let (of, entry) = (self.device.chunk(chunk), self.table.get(chunk));
             let same = of.wear == entry.wear;
+            let (erases, next) = (of.wear.saturating_sub(entry.wear), entry.next.min(size));
+            scan.recount.see_erases(erases, size, next, entry.used == Use::Own);
             load.erased[chunk] = !same || of.programmed == 0;
             let from = match entry.used {
                 _ if !same => 0,

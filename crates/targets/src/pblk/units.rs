@@ -96,6 +96,11 @@ impl Units {
         unit < self.user_units
     }
 
+    /// Units of the user stream.
+    pub fn of_user(&self) -> u32 {
+        self.user_units
+    }
+
     /// One of the two collection units of the parallel unit with rank `rank`.
     #[inline]
     pub fn collection(&self, rank: u32, which: u32) -> u32 {

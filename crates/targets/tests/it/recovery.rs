@@ -585,6 +585,44 @@ fn a_block_written_twice_in_a_row_keeps_the_second() {
     });
 }
 
+/// What was programmed behind the last root is counted by its tags: of the user's
+/// blocks all but some of a row that was being gathered; where most of it was
+/// erased since, nearly.
+#[test]
+fn a_cut_keeps_the_counters() {
+    let mut bench = plain(8);
+    let row = u64::from(bench.geometry.row_blocks());
+    let mut run = bench.recover(u64::MAX).unwrap();
+    let blocks = run.drive.shape().bytes / BLOCK;
+    for block in 0..blocks {
+        one(&mut bench, &mut run, BlockOp::Write, block, block);
+    }
+    one(&mut bench, &mut run, BlockOp::Flush, 0, 0);
+    let filled = run.drive.counters();
+    bench.cut(run);
+    let mut run = bench.recover(u64::MAX).unwrap();
+    let found = run.drive.counters();
+    assert!(filled.user - found.user < row && found.user <= filled.user, "{filled:?} {found:?}");
+    assert_eq!((found.gc, found.erases), (filled.gc, filled.erases));
+
+    for i in 0..blocks * 8 {
+        let block = bench.below(blocks);
+        one(&mut bench, &mut run, BlockOp::Write, block, i);
+    }
+    one(&mut bench, &mut run, BlockOp::Flush, 0, 0);
+    let worked = run.drive.counters();
+    assert!(worked.collections > 10, "{worked:?}");
+    bench.cut(run);
+    let run = bench.recover(u64::MAX).unwrap();
+    let again = run.drive.counters();
+    let near = |found: u64, of: u64| found.abs_diff(of) <= of / 20;
+    assert!(near(again.user, worked.user) && near(again.gc, worked.gc), "{worked:?} {again:?}");
+    assert!(near(again.erases, worked.erases) && again.metadata <= worked.metadata);
+    bench.cut(run);
+    let run = bench.recover(u64::MAX).unwrap();
+    assert_eq!(run.drive.counters().user, again.user, "what was counted is not counted again");
+}
+
 /// The map, and what was collected, do not depend on what the medium keeps;
 /// after a clean end recovery finds every block as it was.
 #[test]
