@@ -49,19 +49,22 @@ impl Recount {
 
     /// Adds it to the counters as the checkpoint has them, whose last row has number
     /// `seq`; `waiting` rows may have been in the buffer then, and counted.
-    /// `copies` gives the number of each copy that was found, those of one block
-    /// beside each other: block and number.
+    /// `copies` gives each copy that was found, by block and number: those of one
+    /// block beside each other, and of one number, too.
     pub fn add(
         &self,
-        copies: &[(u64, u64)],
+        copies: impl Iterator<Item = (u64, u64)>,
         (seq, highest, waiting): (u64, u64, u64),
         row: u32,
         counters: &mut WriteCounters,
     ) {
         let mut rows: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut waited = 0;
-        for same in copies.chunk_by(|a, b| a == b) {
-            let number = same[0].1;
+        let (mut waited, mut found, mut last) = (0, 0, None);
+        for (block, number) in copies {
+            found += 1;
+            if last.replace((block, number)) == Some((block, number)) {
+                continue;
+            }
             if number > seq {
                 *rows.entry(number).or_default() += 1;
             } else {
@@ -79,7 +82,7 @@ impl Recount {
             }
         }
         let all: u64 = self.padding.values().copied().map(u64::from).sum();
-        let programmed = copies.len() as u64 + all + self.erased;
+        let programmed = found + all + self.erased;
         let missing = highest.saturating_sub(seq).saturating_sub(whole);
         // No more than there was: a number may be damaged.
         let missing = missing.min(programmed / u64::from(row));
@@ -100,7 +103,7 @@ mod tests {
 
     fn added(recount: &Recount, copies: &[(u64, u64)], highest: u64) -> [u64; 5] {
         let mut c = WriteCounters { user: 100, ..WriteCounters::default() };
-        recount.add(copies, (10, highest, 1), 4, &mut c);
+        recount.add(copies.iter().copied(), (10, highest, 1), 4, &mut c);
         [c.user, c.gc, c.padding, c.metadata, c.erases]
     }
 

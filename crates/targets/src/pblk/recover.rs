@@ -379,10 +379,9 @@ impl<D: OpenChannel> Pblk<D> {
         pblk.log.continue_after(root.settled.max(last), root.log_page.max(page), rows);
         pblk.counters = root.counters;
         // They are in order now.
-        let copies: Vec<_> = scan.copies.iter().map(|copy| (copy.lba, copy.seq)).collect();
+        let copies = scan.copies.iter().map(|copy| (copy.lba, copy.seq));
         let numbers = (root.seq, scan.highest, pblk.units.of_user().into());
-        scan.recount.add(&copies, numbers, row as u32, &mut pblk.counters);
-        drop(copies);
+        scan.recount.add(copies, numbers, row as u32, &mut pblk.counters);
         let plan = pblk.plan(&scan);
         let now = pblk.pad(&plan, &scan, now)?;
         pblk.checkpoint.rows = scan.rows;
