@@ -8,9 +8,36 @@
 
 use std::f64::consts::E;
 
-/// Victims picked at random: `1 / spare`.
+/// Victims picked at random, of any number of blocks: `1 / spare`.
 pub fn random(spare: f64) -> Option<f64> {
     ratio(spare).map(|_| 1.0 / spare)
+}
+
+/// Victims picked at random where T is only so many `blocks` of each part that
+/// collects for itself, of which two are open: the user's and collection's. `None`
+/// also where fewer than two blocks are logical.
+///
+/// All in blocks, time as the user's writes. The two open ones are half full in
+/// the mean, so that victims are drawn from T - 1 closed ones. What is in the open
+/// ones is newer than the rest: of half a block `1 / 6U` is stale in the user's,
+/// which takes a time of 1 to fill, and `(1 - v) / 6Uv` in collection's. So a
+/// victim's mean share of valid pages is `(U - 1 + 1 / 6Uv) / (T - 1)` when it is
+/// drawn. It is collected while the user writes what it frees, so that of a share
+/// x of its pages `x(1 - x) / 2U` become stale before they are moved; ages are
+/// exponential, so that the mean of `x(1 - x)` is `v(1 - v) / (2 - v)`. Less that
+/// it is v, and the write amplification is `1 / (1 - v)`.
+pub fn random_few(spare: f64, blocks: f64) -> Option<f64> {
+    ratio(spare)?;
+    let logical = blocks * (1.0 - spare);
+    if !(blocks.is_finite() && logical >= 2.0) {
+        return None;
+    }
+    let mut v = 1.0 - spare;
+    for _ in 0..100 {
+        let drawn = (logical - 1.0 + 1.0 / (6.0 * logical * v)) / (blocks - 1.0);
+        v = drawn - v * (1.0 - v) / ((2.0 - v) * 2.0 * logical);
+    }
+    (v > 0.0 && v < 1.0).then(|| 1.0 / (1.0 - v))
 }
 
 /// Victims picked in the order in which they were written.
@@ -85,6 +112,27 @@ mod tests {
         assert!((random(0.2).unwrap() - 5.0).abs() < 1e-12);
         // alpha = 1.25: W0(-1.25 e^-1.25) = -0.785787, by Newton's iteration.
         assert!((fifo(0.2).unwrap() - 1.25 / (1.25 - 0.785787)).abs() < 1e-5);
+    }
+
+    /// Against a simulation of one unit, 400 overwrites of 1024 pages a block.
+    #[test]
+    fn random_of_few_blocks_is_as_simulated() {
+        for (blocks, spare, simulated) in [
+            (6.06, 0.12, 6.822),
+            (6.667, 0.2, 4.121),
+            (9.09, 0.12, 7.195),
+            (10.0, 0.2, 4.379),
+            (11.1, 0.28, 3.188),
+            (26.667, 0.2, 4.754),
+            (30.48, 0.3, 3.202),
+        ] {
+            let wa = random_few(spare, blocks).unwrap();
+            assert!((wa / simulated - 1.0).abs() < 0.01, "{blocks} {spare}: {wa} for {simulated}");
+        }
+        let many = random_few(0.2, 1e6).unwrap();
+        assert!((many / 5.0 - 1.0).abs() < 1e-4);
+        assert_eq!((random_few(0.2, 2.4), random_few(0.2, f64::NAN)), (None, None));
+        assert_eq!(random_few(0.0, 10.0), None);
     }
 
     #[test]

@@ -34,9 +34,12 @@ impl Physics {
         let spare = held.map(|held| 1.0 - config.logical_blocks() as f64 / held);
         // Of a drive that does not hold all of its blocks yet it says nothing.
         let spare = spare.filter(|&spare| spare > 0.0);
+        let of_unit = held.unwrap_or(0.0) / f64::from(config.above.total_pus());
+        let chunks = of_unit / f64::from(config.above.chunk_blocks());
         let formula = spare.filter(|_| steady && applies(config, pattern)).and_then(|spare| {
             match config.spec.victim {
-                Victim::Random => formula::random(spare),
+                // Each unit draws of its own.
+                Victim::Random => formula::random_few(spare, chunks),
                 Victim::Fifo => formula::fifo(spare),
                 Victim::Greedy => formula::greedy(spare, config.above.chunk_blocks()),
                 Victim::DChoices(_) => None,
