@@ -61,6 +61,8 @@ struct Run {
     measured: Measured,
     accounts: Accounts,
     warnings: Vec<String>,
+    /// Why the trace is not whole. What was measured is told all the same.
+    untraced: Option<String>,
 }
 
 impl Run {
@@ -74,6 +76,9 @@ impl Run {
         let mut outcome = bench.outcome(self.measured, steady, drive, few_words);
         outcome.block_layer = Some(self.accounts);
         outcome.warnings.extend(self.warnings);
+        let problems = [outcome.problem.take(), self.untraced];
+        let problems: Vec<String> = problems.into_iter().flatten().collect();
+        outcome.problem = (!problems.is_empty()).then(|| problems.join("; "));
         outcome
     }
 }
@@ -103,10 +108,10 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
         let measured = bench.measure(&mut driver, &mut load);
         let mut cores = driver.into_drive().0;
         let mut warnings = faults(cores.contexts());
-        warnings.extend(stop(bench.runner.tracing.take())?);
+        let untraced = stop(bench.runner.tracing.take(), &mut warnings);
         let done = cores.done().to_vec();
         let accounts = Accounts::read(&args.blocks, &monitor, None, done);
-        Ok(Run { measured: measured?, accounts, warnings })
+        Ok(Run { measured: measured?, accounts, warnings, untraced })
     }
 
     /// Measures on the clock, with a thread for each core, and reads back what
@@ -135,7 +140,7 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
         });
         // Also when it failed: faults may be why, and the trace shall end.
         let mut warnings = faults(&mut contexts);
-        warnings.extend(stop(bench.runner.tracing.take())?);
+        let untraced = stop(bench.runner.tracing.take(), &mut warnings);
         let accounts = Accounts::read(&args.blocks, &monitor, Some(strategy), done);
         let mut measured = measured?;
         if read_back && let Some(first) = contexts.first_mut() {
@@ -143,7 +148,7 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
             let mut driver = Clocked::new(first, clock, slots, course.ways.clone());
             measured = bench.read_back(&mut driver, measured)?;
         }
-        Ok(Run { measured, accounts, warnings })
+        Ok(Run { measured, accounts, warnings, untraced })
     }
 }
 
@@ -153,9 +158,15 @@ fn layer<D: BlockDriver>(config: &Config, driver: D) -> Result<blkmq::Layer<D::Q
     Ok(blkmq::build(config, driver)?)
 }
 
-/// Ends a trace, if there was one.
-fn stop(tracing: Option<Tracing>) -> Result<Option<String>, Error> {
-    tracing.map_or(Ok(None), Tracing::stop)
+/// Ends a trace, if there was one. Gives why it could not be written.
+fn stop(tracing: Option<Tracing>, warnings: &mut Vec<String>) -> Option<String> {
+    match tracing?.stop() {
+        Ok(missing) => {
+            warnings.extend(missing);
+            None
+        }
+        Err(e) => Some(e.to_string()),
+    }
 }
 
 /// What went wrong in the layer, in words.

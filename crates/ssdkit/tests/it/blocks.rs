@@ -271,6 +271,25 @@ fn a_trace_has_every_request() {
     assert!(text.contains("no/such/file"), "{text}");
 }
 
+/// What was measured is told although its trace has no room; then it fails.
+#[test]
+fn a_trace_that_cannot_be_written_loses_no_report() {
+    let dir = tempfile::tempdir().unwrap();
+    for clock in ["virtual", "real"] {
+        let line = format!(
+            "ulimit -f 64; exec {} bench null:completion_nsec=1us --rw randread --ios 30k \
+             --clock {clock} --trace run.trace --json",
+            env!("CARGO_BIN_EXE_ssdkit")
+        );
+        let out = Command::new("sh").args(["-c", &line]).current_dir(dir.path()).output().unwrap();
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(1), "{clock}: {text}");
+        assert!(text.contains("run.trace: cannot write the trace"), "{clock}: {text}");
+        let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!(count(&json, "/ios"), 30_000, "{clock}");
+    }
+}
+
 #[test]
 fn a_faulty_device_is_told() {
     let dir = tempfile::tempdir().unwrap();
