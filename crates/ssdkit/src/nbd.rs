@@ -209,7 +209,7 @@ mod tests {
             let watch = Watch::until(limit);
             let start = Instant::now();
             let Err(e) = Served::connect(&address, &watch) else { panic!("it is silent") };
-            assert!(e.to_string().contains("stopped"), "{e}");
+            assert!(e.to_string().contains("stopped before the server had said"), "{e}");
             assert!(start.elapsed() < Duration::from_secs(8), "before the server's own time");
         }
         let (_dir, address) = silent("b", OFFER);
@@ -227,6 +227,19 @@ mod tests {
         });
         let Err(e) = served.turn(None, &mut queue, &mut done) else { panic!("it is silent") };
         assert!(e.to_string().contains("owed 1 answer"), "{e}");
+    }
+
+    /// What a server says whose requests have no least length.
+    const NO_SIZES: &[u8] =
+        b"NBDMAGICIHAVEOPT\0\x03\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x07\0\0\0\x03\
+        \0\0\0\x0e\0\x03\0\0\0\0\0\0\0\x03\0\0\0\0";
+
+    #[test]
+    fn sizes_that_are_none_break_the_protocol() {
+        let (_dir, address) = silent("c", NO_SIZES);
+        let watch = Watch::until(Duration::from_secs(8));
+        let Err(e) = Served::connect(&address, &watch) else { panic!("it makes no sense") };
+        assert!(e.to_string().contains("a fact about the export makes no sense"), "{e}");
     }
 
     #[test]

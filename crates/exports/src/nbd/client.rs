@@ -73,6 +73,9 @@ pub enum ClientError {
         /// Requests in flight.
         outstanding: usize,
     },
+    /// Who waits gave up while the server had yet to say what it serves.
+    #[error("stopped before the server had said what it serves: is it an NBD server, and at work?")]
+    Unopened,
     /// The server does not keep to the protocol.
     #[error("the server does not speak the NBD protocol: {0}")]
     Protocol(&'static str),
@@ -428,7 +431,7 @@ impl<'a, S: Read + Write> Patient<'a, S> {
                 Err(e) => return Err(e.into()),
             }
             if !(self.waiter.goes_on)() {
-                return Err(ClientError::Stopped { outstanding: 0 });
+                return Err(ClientError::Unopened);
             }
             if !to.is_empty() && Instant::now() >= self.until {
                 let time = self.waiter.opening;
@@ -472,7 +475,7 @@ fn open<S: Read + Write>(sock: &mut Patient<'_, S>, name: &str) -> Result<Opened
             REP_ACK if opened.flags & HAS_FLAGS != 0 => return Ok(opened),
             REP_ACK => return Err(ClientError::Protocol("no word of the export's size")),
             REP_INFO => note(&data, &mut opened)
-                .ok_or(ClientError::Protocol("a fact about the export is too short"))?,
+                .ok_or(ClientError::Protocol("a fact about the export makes no sense"))?,
             kind => {
                 let words = String::from_utf8_lossy(&data).into_owned();
                 return Err(ClientError::Refused { name: name.into(), kind, words });
@@ -481,12 +484,20 @@ fn open<S: Read + Write>(sock: &mut Patient<'_, S>, name: &str) -> Result<Opened
     }
 }
 
-/// Notes a fact about the export. `None` when it is too short.
+/// Notes a fact about the export. `None` when it is too short, or when it has
+/// sizes of requests that are none: the least is a power of two, and the others
+/// are not less.
 fn note(data: &[u8], opened: &mut Opened) -> Option<()> {
     let mut r = Reader(data);
     match r.u16()? {
         INFO_EXPORT => (opened.bytes, opened.flags) = (r.u64()?, r.u16()?),
-        INFO_BLOCK_SIZE => opened.unit = r.u32()?,
+        INFO_BLOCK_SIZE => {
+            let (least, preferred, most) = (r.u32()?, r.u32()?, r.u32()?);
+            if !least.is_power_of_two() || preferred.min(most) < least {
+                return None;
+            }
+            opened.unit = least;
+        }
         _ => {}
     }
     Some(())

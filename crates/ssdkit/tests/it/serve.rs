@@ -233,6 +233,6 @@ fn a_silent_server_is_given_up() {
         .unwrap();
     let text = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(1), "{text}");
-    assert!(text.contains("stopped while"), "{text}");
+    assert!(text.contains("stopped before the server had said"), "{text}");
     assert!(start.elapsed() < Duration::from_secs(9), "it was not its own patience");
 }
