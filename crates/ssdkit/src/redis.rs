@@ -382,6 +382,26 @@ struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
+    /// Refuses a drive of so many bytes that is too small for a new store.
+    fn ask_size(&self, bytes: u64, kind: StoreKind) -> Result<(), Error> {
+        let least = match kind {
+            StoreKind::Log => LogConfig::default().least_bytes(),
+            StoreKind::InPlace => InPlaceConfig::default().least_bytes(),
+        };
+        if bytes >= least {
+            return Ok(());
+        }
+        let size = units::capacity;
+        refuse(format!(
+            "{} has {}, and --pages {} needs {}: take a drive of that size or more, or --pages \
+             batched on a mem: drive",
+            self.serving.config.name,
+            size(bytes),
+            pages_name(kind),
+            size(least),
+        ))
+    }
+
     /// Which store is on the drive, if there is one that may stay, and which it
     /// is to be.
     fn choose<D: Drive>(&mut self, drive: &mut D) -> Result<(Option<StoreKind>, StoreKind), Error> {
@@ -393,6 +413,7 @@ impl Blocks<'_> {
         };
         let new = asked.unwrap_or(StoreKind::Log);
         if self.serving.is_new || destroy {
+            self.ask_size(drive.shape().bytes, new)?;
             return Ok((None, new));
         }
         let name = &self.serving.config.name;

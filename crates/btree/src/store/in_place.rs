@@ -143,7 +143,22 @@ struct Layout {
     blocks: u64,
 }
 
+/// The least pages of a store.
+const LEAST_PAGES: u64 = 64;
+
+impl InPlaceConfig {
+    /// The smallest drive that such a store fits, in bytes.
+    pub fn least_bytes(&self) -> u64 {
+        (Layout::first(self.max_batch) + LEAST_PAGES) * BLOCK_BYTES
+    }
+}
+
 impl Layout {
+    /// The first block of pages, behind the journal.
+    fn first(max_batch: u32) -> u64 {
+        (2 + SLOTS * (u64::from(max_batch) + 1)).next_multiple_of(64)
+    }
+
     fn of(shape: &Shape, config: &InPlaceConfig) -> Result<Layout, StoreError> {
         let batch = config.max_batch;
         if !(32..=256).contains(&batch) {
@@ -151,9 +166,9 @@ impl Layout {
             return Err(StoreError::Shape { what, value: batch.into(), range });
         }
         let blocks = shape.bytes / BLOCK_BYTES;
-        let first = (2 + SLOTS * (u64::from(batch) + 1)).next_multiple_of(64);
+        let first = Layout::first(batch);
         let pages = blocks.saturating_sub(first);
-        if pages < 64 {
+        if pages < LEAST_PAGES {
             let (what, range) = ("blocks of the drive", "64 more than the journal takes");
             return Err(StoreError::Shape { what, value: blocks, range });
         }

@@ -130,6 +130,8 @@ const VICTIMS: usize = 4;
 /// Segments beyond the overhead: heads, reserve, and those that wait for a
 /// checkpoint.
 const SLACK: u64 = 12;
+/// The least segments of a store.
+const LEAST_SEGMENTS: u64 = SLACK + 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -258,7 +260,26 @@ struct Layout {
     blocks: u64,
 }
 
+impl LogConfig {
+    /// The smallest drive that such a store fits, in bytes.
+    pub fn least_bytes(&self) -> u64 {
+        let segment = u64::from(self.segment_blocks);
+        let is_enough = |blocks: u64| {
+            let first = Layout::first(blocks, segment).1;
+            blocks >= first + LEAST_SEGMENTS * segment
+        };
+        let least = (LEAST_SEGMENTS..).map(|segments| segments * segment).find(|&b| is_enough(b));
+        least.map_or(u64::MAX, |blocks| blocks * BLOCK_BYTES)
+    }
+}
+
 impl Layout {
+    /// Blocks of a checkpoint's area, and the first block of segments.
+    fn first(blocks: u64, segment: u64) -> (u64, u64) {
+        let area_blocks = blocks.div_ceil(PAGE_BYTES as u64 / 4);
+        (area_blocks, (2 + 2 * area_blocks).next_multiple_of(segment))
+    }
+
     fn of(shape: &Shape, config: &LogConfig) -> Result<Layout, StoreError> {
         let refuse = |what, value, range| Err(StoreError::Shape { what, value, range });
         let within = |value: u64, low, high| (low..=high).contains(&value);
@@ -279,10 +300,9 @@ impl Layout {
         if blocks > u64::from(u32::MAX) {
             return refuse("blocks of the drive", blocks, "less than 2^32");
         }
-        let area_blocks = blocks.div_ceil(PAGE_BYTES as u64 / 4);
-        let first = (2 + 2 * area_blocks).next_multiple_of(segment);
+        let (area_blocks, first) = Layout::first(blocks, segment);
         let segments = blocks.saturating_sub(first) / segment;
-        if segments < SLACK + 8 {
+        if segments < LEAST_SEGMENTS {
             return refuse("segments", segments, "at least 20");
         }
         let data = (segments - SLACK) * (segment - 1);

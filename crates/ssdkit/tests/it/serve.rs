@@ -118,6 +118,31 @@ fn what_cannot_be_served_is_refused() {
     }
 }
 
+/// A drive that is too small for the pages that were asked for is refused with
+/// the size that would do, which does.
+#[test]
+fn a_drive_too_small_for_its_pages_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.sock");
+    for (pages, size) in [("log", "21 MiB"), ("in-place", "16.5 MiB")] {
+        let line = |size: &str| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
+            command.args(["serve", &format!("mem:znand,size={size}"), "--redis"]);
+            command.arg(&path).args(["--pages", pages]);
+            command
+        };
+        let out = line("16M").output().unwrap();
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(2), "{pages}: {text}");
+        assert!(text.contains(&format!("--pages {pages} needs {size}")), "{pages}: {text}");
+        let mut child = line("21M").stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        assert!(child.wait().unwrap().success() && said.contains("new keys"), "{said}");
+    }
+}
+
 /// The line of the page that serves keys does so, with a socket of its own.
 #[test]
 fn keys_are_served_to_redis_clients() {
