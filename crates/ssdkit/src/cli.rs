@@ -474,6 +474,7 @@ impl ServeArgs {
         if self.client_memory.is_some_and(|bytes| bytes < CLIENT_MEMORY) {
             return refuse("--client-memory is less than 128M: raise it".into());
         }
+        crate::memory::ask_clients(self.client_memory.unwrap_or(0))?;
         if self.redis.is_some() {
             crate::redis::check(self)?;
         } else if self.sync.is_some()

@@ -134,6 +134,35 @@ pub fn ask_queues(needed: u64) -> Result<(), Error> {
     )))
 }
 
+/// Refuses clients of a server more memory than there is: they could not have
+/// it when they ask.
+pub fn ask_clients(most: u64) -> Result<(), Error> {
+    let free = free();
+    if most <= free {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "--client-memory lets clients take {} of memory, and {} are free: lower it",
+        amount(most),
+        amount(free),
+    )))
+}
+
+/// Refuses a run of YCSB that takes `needed`, when it is loaded, of what is
+/// free.
+pub fn ask_records(needed: u64) -> Result<(), Error> {
+    let free = free();
+    if needed <= free {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "the drive and its records need {} of memory, and {} are free: lower --records, or the \
+         size of the drive",
+        amount(needed),
+        amount(free),
+    )))
+}
+
 /// Bytes in a few digits.
 fn amount(bytes: u64) -> String {
     let mib = bytes as f64 / f64::from(1 << 20);

@@ -32,6 +32,7 @@ pub use setup::{CacheSize, Setup, StoreKind};
 use crate::cli::{BenchArgs, ClockKind, count, duration};
 use crate::drive::{Cache, DriveConfig, DriveSpec, MemorySpec, Store};
 use crate::error::Error;
+use crate::memory;
 use crate::watch::Watch;
 
 /// Options of `ssdkit bench --ycsb`.
@@ -162,6 +163,7 @@ fn setup(args: &BenchArgs, workload: Workload) -> Result<Setup, Error> {
 /// Runs, and prints the report to `out`.
 pub fn run(args: &BenchArgs, workload: Workload, out: &mut dyn Write) -> Result<(), Error> {
     let setup = setup(args, workload)?;
+    memory::ask_records(setup.needs())?;
     let mut watch = Watch::terminal(args.max_time.map(std::time::Duration::from_nanos))?;
     let measured = measure::measure(&setup, &mut watch);
     watch.end();

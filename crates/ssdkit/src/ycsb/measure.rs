@@ -306,8 +306,7 @@ impl<'a, 'b> Run<'a, 'b> {
     /// is in it.
     fn load(&mut self, store: AnyStore<'_>) -> Result<Client, Error> {
         self.watch.phase("loading");
-        // Enough that few pages are written more than a few times.
-        let config = self.tree((self.setup.records * 1024).max(8 << 20));
+        let config = self.tree(self.setup.loading_cache());
         let mut tree = Tree::create(store, config, self.now).map_err(failed)?;
         let real: fn() -> u64 = clock;
         let real = self.setup.real.then_some(real);

@@ -2,9 +2,10 @@
 //! it. Nothing fails.
 
 use btree::PAGE_BYTES;
-use workload::ycsb::Workload;
+use workload::ycsb::{KEY_BYTES, RECORD_BYTES, Workload};
 
 use crate::drive::DriveConfig;
+use crate::memory::Needs;
 
 /// What keeps the tree's pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -55,6 +56,26 @@ pub struct Setup {
     pub real: bool,
     /// Checks all that is read, and at the end all records.
     pub verify: bool,
+}
+
+/// What a run takes beside its drive's tables, its cache, and its records: the
+/// buffers and queues of store and controller.
+const BESIDES: u64 = 24 << 20;
+
+impl Setup {
+    /// Bytes of the cache while the store is loaded: enough that few pages are
+    /// written more than a few times.
+    pub fn loading_cache(&self) -> u64 {
+        (self.records * 1024).max(8 << 20)
+    }
+
+    /// Bytes of memory that the run is sure to take when it is loaded: the
+    /// records are on the flash then, and in the cache.
+    pub fn needs(&self) -> u64 {
+        let records = self.records * (KEY_BYTES + RECORD_BYTES) as u64;
+        let tables = Needs::of(&self.drive).tables;
+        [records, self.loading_cache(), BESIDES].into_iter().fold(tables, u64::saturating_add)
+    }
 }
 
 /// Bytes of a drive that such a load needs: twice what lives, with room for

@@ -104,6 +104,9 @@ fn what_does_not_fit_is_refused_before_it_is_built() {
         "bench mem:tlc,size=100T --rw randread --ios 1 --precondition seq".into(),
         "bench mem:tlc,size=100T --rw randread --ios 1 --clock real".into(),
         "create c.ssd --profile ref --store none groups=256 pus=256 chunks=16000000 pages=1".into(),
+        "bench mem:znand --ycsb A --records 2000M --ops 1".into(),
+        "serve mem:znand,size=16M --nbd n.sock --client-memory 999T".into(),
+        "serve mem:znand,size=64M --redis n.sock --client-memory 999T".into(),
     ] {
         let out = run(folder.path(), &line);
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
@@ -157,6 +160,24 @@ fn where_memory_ends_is_an_error() {
             let ended = matches!(code, Some(0..=2));
             assert!(ended && !said.contains("panicked"), "{mib} MiB, {line}: {said}");
         }
+    }
+}
+
+/// However little address space there is, a key-value store runs or is refused.
+#[test]
+fn where_memory_ends_a_store_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for store in ["batch", "log", "in-place"] {
+        let line = format!(
+            "bench mem:znand,size=64M --ycsb A --records 1k --ops 1k --store {store} --verify"
+        );
+        let mut runs = false;
+        for mib in 17..64 {
+            let (code, said) = limited(folder.path(), mib, &line);
+            assert!(matches!(code, Some(0 | 2)), "{mib} MiB, {line}: {code:?}, {said}");
+            runs |= code == Some(0);
+        }
+        assert!(runs, "{line}");
     }
 }
 
