@@ -9,37 +9,64 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Options of fio without the dashes before them, and what to do instead.
 const OTHERS: &[(&str, &str)] = &[
+    ("bsrange", "requests have one size here: --bs"),
     ("bssplit", "requests have one size here: --bs"),
+    ("cpus_allowed", "there is none: run it under taskset"),
     ("direct", "a file is past the page cache unless its name says direct=no"),
     ("do_verify", "--verify checks all that is read, and reads back what was written"),
+    ("end_fsync", "there is none; --flush-every N flushes after every N writes"),
+    ("eta", "progress is told on a terminal only"),
+    ("fdatasync", "--flush-every N, counted in writes"),
     ("filename", "the drive is the first word: ssdkit bench /dev/nvme0n1 ..."),
+    ("fill_device", "--precondition seq writes all of the drive first"),
     ("fsync", "--flush-every N, counted in writes"),
     ("group_reporting", "figures are of all threads together"),
     ("io_size", "--ios N ends after so many requests"),
     ("ioengine", "the drive's name says how it is driven: mem:, /dev/..., nbd:, null:"),
     ("iodepth_batch", "--batch N"),
+    ("job_start_delay", "there is none: all begin at once; --ramp TIME is not counted"),
     ("loops", "--ios N ends after so many requests"),
     ("lat_percentiles", "percentiles are always reported"),
+    ("minimal", "--json"),
     ("name", "jobs have no names here: leave it out"),
     ("norandommap", "random addresses may repeat before all were used: leave it out"),
     ("number_ios", "--ios N"),
     ("offset", "--range OFFSET+LENGTH"),
+    ("output", "the report goes to standard output: --json > FILE"),
     ("output-format", "--json"),
+    ("percentile_list", "percentiles are always the same: p50 to p99.999, in --json all"),
     ("percentage_random", "--rw randread and the like are random, --rw read and write in order"),
     ("ramp_time", "--ramp TIME"),
     ("random_distribution", "--zipf THETA, or --hot SPACE:ACCESSES"),
     ("randrepeat", "runs repeat with the same --seed"),
     ("randseed", "--seed N"),
     ("rate_iops", "--rate N"),
+    ("rate_min", "there is none; the report says whether the rate was reached"),
     ("rate_process", "--arrivals poisson"),
+    ("read_iolog", "there is none: no trace is replayed"),
     ("rwmixwrite", "--read-percent N, which is 100 less that"),
     ("size", "the drive's size is in its name, as in mem:ref,size=8G; a part of it is --range"),
+    ("steadystate", "--precondition steady runs the workload until it is steady, then measures"),
     ("sync", "--fua-every 1"),
     ("thinktime", "--rate N makes requests arrive at a distance"),
     ("thread", "--threads N"),
     ("time_based", "--time TIME alone ends after that time: leave it out"),
-    ("uri", "a served drive is nbd:PATH or nbd:HOST:PORT"),
+    ("uri", "a served drive is the first word: nbd:PATH, nbd:HOST:PORT or the URI"),
+    ("write_bw_log", "--json has a row for each second in `series`"),
+    ("write_iolog", "there is none; --trace FILE writes down each request's times"),
+    ("write_iops_log", "--json has a row for each second in `series`"),
+    ("write_lat_log", "--json has a row for each second in `series`, with p50 and p99.9"),
+    ("zonemode", "there is none: drives have no zones here"),
 ];
+
+/// What is said of a value of fio's `rw`, if it is one.
+fn mix(value: &str) -> Option<&'static str> {
+    match value {
+        "rw" | "readwrite" => Some("there is no mix in order: randrw is the random one"),
+        "trimwrite" | "randtrimwrite" | "rwtrim" => Some("trims are not mixed with writes: trim"),
+        _ => None,
+    }
+}
 
 /// What is said of an option of fio, if it is one.
 fn instead(option: &str) -> Option<&'static str> {
@@ -51,7 +78,15 @@ fn instead(option: &str) -> Option<&'static str> {
 /// A mistake on the command line; one that gives an option of fio says what
 /// does the same, in place of options that are spelt alike; one with a number
 /// below zero says that there is none.
-pub fn explained(mut error: clap::Error) -> clap::Error {
+pub fn explained(error: clap::Error) -> clap::Error {
+    if error.kind() == ErrorKind::InvalidValue
+        && let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue)
+        && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
+        && option.starts_with("--rw")
+        && let Some(text) = mix(value)
+    {
+        return with_tip(error, ContextKind::SuggestedValue, fios(text));
+    }
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
@@ -61,11 +96,20 @@ pub fn explained(mut error: clap::Error) -> clap::Error {
     let is_number =
         option.strip_prefix('-').is_some_and(|o| o.starts_with(|c: char| c.is_ascii_digit()));
     let tip = match instead(option) {
-        Some(text) => format!("that is fio's; here: {text}"),
+        Some(text) => fios(text),
         None if is_number => "no option takes a number below zero".to_string(),
         None => return error,
     };
-    error.remove(ContextKind::SuggestedArg);
+    with_tip(error, ContextKind::SuggestedArg, tip)
+}
+
+fn fios(text: &str) -> String {
+    format!("that is fio's; here: {text}")
+}
+
+/// The error with a tip in the place of its own.
+fn with_tip(mut error: clap::Error, own: ContextKind, tip: String) -> clap::Error {
+    error.remove(own);
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     error
 }
@@ -101,10 +145,22 @@ mod tests {
             ("--rate-iops=5", "--rate N"),
             ("--ramp_time=5", "--ramp TIME"),
             ("--group_reporting", "all threads together"),
+            ("--steadystate=iops:5%", "--precondition steady"),
+            ("--bsrange=4k-64k", "--bs"),
+            ("--job_start_delay=3", "all begin at once"),
+            ("--fdatasync=1", "--flush-every N"),
+            ("--write_lat_log=x", "`series`"),
+            ("--zonemode=zbd", "there is none"),
         ] {
             let error = parse(&format!("ssdkit bench null: --rw read {option}")).unwrap_err();
             let text = explained(error).to_string();
             assert!(text.contains("that is fio's; here: ") && text.contains(says), "{text}");
+        }
+        for mix in ["--rw rw", "--readwrite=readwrite"] {
+            let text = explained(parse(&format!("ssdkit bench null: {mix}")).unwrap_err());
+            let text = text.to_string();
+            assert!(text.contains("randrw is the random one"), "{text}");
+            assert!(!text.contains("randwrite'"), "{text}");
         }
         for value in ["--qd -1", "--time -5s", "--bs -4k"] {
             let error = parse(&format!("ssdkit bench null: --rw read {value}")).unwrap_err();
