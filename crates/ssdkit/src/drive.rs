@@ -177,6 +177,31 @@ impl FromStr for NbdAddress {
     }
 }
 
+/// The port of NBD where a URI names none.
+const NBD_PORT: u16 = 10809;
+
+impl NbdAddress {
+    /// The drive of `nbd://HOST[:PORT]` or `nbd+unix:///?socket=PATH`, as `serve`
+    /// prints them. The one drive that a server has is without a name.
+    fn of_uri(text: &str) -> Result<DriveSpec, DriveError> {
+        let wrong = || DriveError::Address { text: text.into() };
+        if let Some(rest) = text.strip_prefix("nbd+unix:") {
+            let path = rest.strip_prefix("///?socket=").or(rest.strip_prefix("//?socket="));
+            let path = path.filter(|path| !path.is_empty()).ok_or_else(wrong)?;
+            return Ok(DriveSpec::Nbd(NbdAddress::Unix(path.into())));
+        }
+        let rest = text.strip_prefix("nbd://").ok_or_else(wrong)?;
+        let host = rest.strip_suffix('/').unwrap_or(rest);
+        if host.is_empty() || host.contains(['/', '?', '@', '#']) {
+            return Err(wrong());
+        }
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+        let address = if has_port { host.into() } else { format!("{host}:{NBD_PORT}") };
+        let address: NbdAddress = address.parse().map_err(|_| wrong())?;
+        Ok(DriveSpec::Nbd(address))
+    }
+}
+
 impl fmt::Display for NbdAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -393,7 +418,9 @@ impl FromStr for DriveSpec {
     fn from_str(text: &str) -> Result<DriveSpec, DriveError> {
         match text.split_once(':') {
             Some(("mem", rest)) => Ok(DriveSpec::Memory(MemorySpec::parse(rest)?)),
+            Some(("nbd", rest)) if rest.starts_with("//") => NbdAddress::of_uri(text),
             Some(("nbd", rest)) => Ok(DriveSpec::Nbd(rest.parse()?)),
+            Some(("nbd+unix", _)) => NbdAddress::of_uri(text),
             Some(("null", rest)) => Ok(DriveSpec::Null(NullSpec::parse(rest)?)),
             Some(("ssd", rest)) => Ok(DriveSpec::File(FileSpec::parse(rest)?)),
             Some(("file", rest)) => Ok(DriveSpec::Storage(StorageSpec::parse(rest)?)),

@@ -150,6 +150,22 @@ fn nbd_addresses() {
 }
 
 #[test]
+fn served_drives_are_named_by_uri_too() {
+    for (uri, name) in [
+        ("nbd+unix:///?socket=/tmp/a.sock", "nbd:/tmp/a.sock"),
+        ("nbd+unix:///?socket=a.sock", "nbd:a.sock"),
+        ("nbd://localhost", "nbd:localhost:10809"),
+        ("nbd://127.0.0.1:7/", "nbd:127.0.0.1:7"),
+        ("nbd://[::1]", "nbd:[::1]:10809"),
+    ] {
+        assert_eq!(uri.parse::<DriveSpec>().unwrap().to_string(), name);
+    }
+    for bad in ["nbd://", "nbd://host/export", "nbd://host:port", "nbd+unix:///export?socket=a"] {
+        assert!(error(bad).contains("HOST:PORT"), "{bad}");
+    }
+}
+
+#[test]
 fn the_effective_configuration_hides_nothing() {
     let v = mem("mem:ref,size=8G,store=none,victim=fifo,read=50us").unwrap().effective();
     assert_eq!(v["name"], "mem:ref,size=8G,store=none,victim=fifo,read=50us");
