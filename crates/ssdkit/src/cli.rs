@@ -42,8 +42,8 @@ Drives:
   file: size=1G (to make it), direct=yes, poll=no|auto|iopoll|hybrid, queues, depth=128,
   read_only=no, sqpoll=TIME; what has a `/` in it is a path also without `file:`
 
-  K, M, G and T are binary in drives and block sizes, decimal in counts and rates. A time
-  without a unit is in seconds.";
+  K, M, G and T are binary in drives and block sizes, decimal in counts and rates. An
+  option's time without a unit is in seconds; in drives and fault rules it has its unit.";
 
 const EXAMPLES: &str = "\
 Examples:
