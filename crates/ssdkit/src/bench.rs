@@ -40,7 +40,7 @@ use crate::ycsb;
 
 mod outcome;
 
-pub use outcome::Outcome;
+pub use outcome::{OpenLoop, Outcome};
 
 /// Runs, and prints the report to `out`.
 pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<(), Error> {
@@ -161,6 +161,7 @@ fn ours(args: &BenchArgs, mut drive: Restored, watch: &mut Watch) -> Result<Outc
     let ready = drive.ready();
     let Restored { config, stack, .. } = drive;
     let config = &config;
+    let raised_spare = config.raised_spare();
     let mut outcome = if args.blocks.are_given() {
         Below { args, config, watch, ready, prepared }.measure(stack.boxed())?
     } else {
@@ -168,6 +169,8 @@ fn ours(args: &BenchArgs, mut drive: Restored, watch: &mut Watch) -> Result<Outc
     };
     outcome.recovery = recovery;
     outcome.look_for_reads_of_nothing(args, new);
+    outcome.look_for_a_new_drive(args, new);
+    outcome.raised_spare = raised_spare;
     Ok(outcome)
 }
 
@@ -539,6 +542,7 @@ impl<'a> Bench<'a> {
         let (before, after) = (&tally.before, &tally.after);
         let grew = |get: fn(&targets::WriteCounters) -> u64| get(after) - get(before);
         let bytes = read.bytes + write.bytes;
+        let requests = ios + tally.failed;
         // What fails on purpose is no error; wrong data always is.
         let mut blamed = Tally::new();
         blamed.add_errors(&tally);
@@ -579,7 +583,11 @@ impl<'a> Bench<'a> {
             seed: self.args.seed,
             version: env!("CARGO_PKG_VERSION").into(),
         };
+        let rate = self.args.rate.filter(|_| self.args.ycsb.ycsb.is_none());
         Outcome {
+            open_loop: rate.map(|rate| OpenLoop::new(rate, requests, seconds)),
+            new_drive: false,
+            raised_spare: None,
             report,
             drive,
             flush: (flush.ios > 0).then_some(flush),

@@ -705,6 +705,24 @@ impl DriveConfig {
         (data - self.logical_blocks()) as f64 / data as f64
     }
 
+    /// Why it has more spare than its profile, where nobody asked for it.
+    pub fn raised_spare(&self) -> Option<String> {
+        let (spare, of_profile) = (self.spare(), self.profile.spare);
+        let is_asked = self.spec.overrides.iter().any(|(key, _)| key == "spare");
+        // Whole blocks a unit raise it a little.
+        let raised = self.spec.target == TargetKind::Pblk && spare > of_profile * 1.05;
+        (raised && self.spec.size.is_some() && !is_asked).then(|| {
+            let logical = self.logical_blocks() as f64
+                / f64::from(self.above.total_pus())
+                / f64::from(self.above.chunk_blocks());
+            format!(
+                "{spare:.4}, not the profile's {of_profile}: of so small a drive each of {} units \
+                 holds {logical:.1} chunks, and has two open beside them",
+                self.above.total_pus(),
+            )
+        })
+    }
+
     /// The effective configuration, for reports: every number, none implied.
     pub fn effective(&self) -> Value {
         let spec = &self.spec;

@@ -30,6 +30,12 @@ pub struct Outcome {
     pub report: Report,
     /// The drive's effective configuration.
     pub drive: Value,
+    /// Whether a new drive was written as it was.
+    pub new_drive: bool,
+    /// In an open loop: what was asked for, and reached.
+    pub open_loop: Option<OpenLoop>,
+    /// Why the drive has more spare than its profile, if it has.
+    pub raised_spare: Option<String>,
     /// Flushes, where there were any.
     pub flush: Option<Direction>,
     /// Why the run fails, if it does: what went wrong.
@@ -59,6 +65,31 @@ pub struct Outcome {
     pub first_failed: Option<String>,
 }
 
+/// The rate of an open loop, in requests a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OpenLoop {
+    /// What was asked for.
+    pub asked: u64,
+    /// What was reached, requests that failed included.
+    pub reached: f64,
+    /// Whether the drive did not keep up.
+    pub behind: bool,
+}
+
+impl OpenLoop {
+    /// Of so many requests in `seconds`. A few tell nothing: the last one's latency
+    /// is most of the time that they took.
+    pub fn new(asked: u64, requests: u64, seconds: f64) -> OpenLoop {
+        let reached = if seconds > 0.0 { requests as f64 / seconds } else { 0.0 };
+        let behind = seconds > 0.0 && requests >= 1000 && reached < 0.95 * asked as f64;
+        OpenLoop { asked, reached, behind }
+    }
+
+    fn to_json(self) -> Value {
+        json!({ "asked": self.asked, "reached": self.reached, "behind": self.behind })
+    }
+}
+
 impl Outcome {
     /// What was done for the sake of parity since it was `before`.
     pub(crate) fn add_parity(
@@ -84,12 +115,42 @@ impl Outcome {
         }
     }
 
+    /// Notes that a `new` drive was written as it was.
+    pub(crate) fn look_for_a_new_drive(&mut self, args: &BenchArgs, new: bool) {
+        let as_it_was = new && args.precondition() == Precondition::None;
+        self.new_drive = as_it_was && args.rw.writes() && self.report.void.is_none();
+    }
+
+    /// What is to be known of the figures, by line.
+    fn notes(&self) -> Vec<(&'static str, String)> {
+        let mut notes = Vec::new();
+        if let Some(why) = &self.raised_spare {
+            notes.push(("spare", why.clone()));
+        }
+        if self.new_drive {
+            let text = "not preconditioned: rates fall once it was written over; --precondition \
+                        steady";
+            notes.push(("new drive", text.into()));
+        }
+        if let Some(OpenLoop { asked, reached, .. }) = self.open_loop.filter(|open| open.behind) {
+            let (asked, reached) = (units::count(asked as f64), units::count(reached));
+            let text = format!(
+                "{asked} asked, {reached} reached: the drive is slower; latencies are those of a \
+                 queue that grows"
+            );
+            notes.push(("rate", text));
+        }
+        notes
+    }
+
     /// As one JSON object.
     pub fn to_json(&self) -> Value {
         let mut json = self.report.to_json();
         json["drive"] = self.drive.clone();
         json["interrupted"] = self.interrupted.into();
         json["left_inside"] = self.left_inside.into();
+        json["new_drive"] = self.new_drive.into();
+        json["open_loop"] = self.open_loop.map_or(Value::Null, OpenLoop::to_json);
         if let Some(flush) = &self.flush {
             json["flush"] = json!(flush);
         }
@@ -136,6 +197,9 @@ impl Outcome {
             writeln!(out, "{:#}", self.to_json())?;
         } else {
             write!(out, "{}", self.report.to_text_in(columns()))?;
+            for (label, text) in self.notes() {
+                writeln!(out, "{label:<12}{text}")?;
+            }
             if let Some(flush) = &self.flush {
                 let mean = units::time_ns(flush.latency_ns.mean.unwrap_or(0.0));
                 writeln!(out, "flushes     {}, {mean} on average", units::count(flush.ios as f64))?;
@@ -170,5 +234,19 @@ impl Outcome {
         out.flush()?;
         self.warn();
         self.problem.clone().map_or(Ok(()), |problem| Err(Error::Failed(problem)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_that_is_not_reached_is_behind() {
+        assert!(!OpenLoop::new(1000, 10_000, 10.0).behind);
+        assert!(!OpenLoop::new(1000, 9600, 10.0).behind);
+        assert!(OpenLoop::new(1000, 9400, 10.0).behind);
+        assert!(!OpenLoop::new(1000, 100, 10.0).behind, "too few to tell");
+        assert!(!OpenLoop::new(1000, 10_000, 0.0).behind, "its time stood still");
     }
 }

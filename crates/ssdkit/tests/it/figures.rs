@@ -40,6 +40,49 @@ fn an_open_loop_has_the_rate_that_it_was_given() {
     }
 }
 
+/// What the text of a report says, and its JSON.
+fn told(line: &str) -> (String, Value) {
+    let dir = folder();
+    let text = String::from_utf8(run(dir.path(), line).stdout).unwrap();
+    (text, json(dir.path(), line))
+}
+
+#[test]
+fn a_rate_that_the_drive_cannot_reach_is_told() {
+    let line = "bench mem:tlc,size=256M,store=none --rw randwrite --rate";
+    let (text, all) = told(&format!("{line} 1M --time 20ms"));
+    assert!(text.contains("rate        1.00 M asked, ") && text.contains("a queue that grows"));
+    let open = &all["open_loop"];
+    assert!(open["behind"] == true && number(&open["asked"]) == 1_000_000, "{open}");
+    assert!(open["reached"].as_f64().unwrap() < 900_000.0, "{open}");
+    let (text, all) = told(&format!("{line} 1k --time 2s"));
+    assert!(!text.contains("asked, ") && all["open_loop"]["behind"] == false, "{text}");
+}
+
+#[test]
+fn a_new_drive_that_is_written_is_told() {
+    let line = "bench mem:tlc,size=256M,store=none --qd 4 --ios 2k --rw";
+    let (text, all) = told(&format!("{line} randwrite"));
+    assert!(text.contains("new drive   not preconditioned: ") && all["new_drive"] == true);
+    assert!(all["open_loop"].is_null());
+    for rest in ["randread", "randwrite --precondition seq", "trim --precondition none"] {
+        let (text, all) = told(&format!("{line} {rest}"));
+        assert!(!text.contains("new drive ") && all["new_drive"] == false, "{rest}: {text}");
+    }
+}
+
+/// A drive so small that it cannot have its profile's spare says why it has more.
+#[test]
+fn a_spare_that_was_raised_is_told() {
+    let line = "--rw randwrite --ios 100";
+    let (text, _) = told(&format!("bench mem:tlc,size=64M {line}"));
+    assert!(text.contains("spare       0.8571, not the profile's 0.2: "), "{text}");
+    for drive in ["mem:tlc,size=64M,spare=0.9", "mem:tlc,size=1G,store=none", "mem:ref,chunks=8"] {
+        let (text, _) = told(&format!("bench {drive} {line}"));
+        assert!(!text.contains("not the profile's"), "{text}");
+    }
+}
+
 /// A drive takes energy at rest, too: for all of the time that a run has.
 #[test]
 fn an_open_loop_takes_energy_for_all_of_its_time() {
