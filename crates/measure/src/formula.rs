@@ -22,10 +22,13 @@ pub fn random(spare: f64) -> Option<f64> {
 /// ones is newer than the rest: of half a block `1 / 6U` is stale in the user's,
 /// which takes a time of 1 to fill, and `(1 - v) / 6Uv` in collection's. So a
 /// victim's mean share of valid pages is `(U - 1 + 1 / 6Uv) / (T - 1)` when it is
-/// drawn. It is collected while the user writes what it frees, so that of a share
-/// x of its pages `x(1 - x) / 2U` become stale before they are moved; ages are
-/// exponential, so that the mean of `x(1 - x)` is `v(1 - v) / (2 - v)`. Less that
-/// it is v, and the write amplification is `1 / (1 - v)`.
+/// drawn. Parts work side by side, each as much as any other, so that a victim
+/// takes the time in which a block is programmed, of which `1 - v` is the user's,
+/// and its pages are moved half of that later in the mean: `v(1 - v) / 2U` of them
+/// became stale. Less that it is v, and the write amplification is `1 / (1 - v)`.
+///
+/// A single part makes the user wait for a full victim; what it holds is younger
+/// then, and it comes to as much as 1.5 % more.
 pub fn random_few(spare: f64, blocks: f64) -> Option<f64> {
     ratio(spare)?;
     let logical = blocks * (1.0 - spare);
@@ -35,7 +38,7 @@ pub fn random_few(spare: f64, blocks: f64) -> Option<f64> {
     let mut v = 1.0 - spare;
     for _ in 0..100 {
         let drawn = (logical - 1.0 + 1.0 / (6.0 * logical * v)) / (blocks - 1.0);
-        v = drawn - v * (1.0 - v) / ((2.0 - v) * 2.0 * logical);
+        v = drawn - v * (1.0 - v) / (2.0 * logical);
     }
     (v > 0.0 && v < 1.0).then(|| 1.0 / (1.0 - v))
 }
@@ -114,7 +117,7 @@ mod tests {
         assert!((fifo(0.2).unwrap() - 1.25 / (1.25 - 0.785787)).abs() < 1e-5);
     }
 
-    /// Against a simulation of one unit, 400 overwrites of 1024 pages a block.
+    /// Against a simulation of a single part, 400 overwrites of 1024 pages a block.
     #[test]
     fn random_of_few_blocks_is_as_simulated() {
         for (blocks, spare, simulated) in [
@@ -127,7 +130,8 @@ mod tests {
             (30.48, 0.3, 3.202),
         ] {
             let wa = random_few(spare, blocks).unwrap();
-            assert!((wa / simulated - 1.0).abs() < 0.01, "{blocks} {spare}: {wa} for {simulated}");
+            let off = wa / simulated - 1.0;
+            assert!((-0.017..0.003).contains(&off), "{blocks} {spare}: {wa} for {simulated}");
         }
         let many = random_few(0.2, 1e6).unwrap();
         assert!((many / 5.0 - 1.0).abs() < 1e-4);
