@@ -280,6 +280,8 @@ mod tests {
             assert_eq!(again.recovery.unwrap().journal.unwrap().entries, entries);
             let counters = again.stack.drive().target().counters();
             assert_eq!((counters.user, counters.absorbed), (256, 0), "{counters:?}");
+            // Shut down, for only the target's root says which those were.
+            again.put_away().unwrap();
         }
     }
 

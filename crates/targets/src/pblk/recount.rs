@@ -8,7 +8,7 @@
 //!
 //! Not exact: what the user wrote to the rows that were being gathered at the
 //! checkpoint is missed, and padding in collection's erased rows counts as
-//! moved.
+//! moved. What a journal above wrote again is told from the user's by roots alone.
 
 use std::collections::BTreeMap;
 
