@@ -4,10 +4,8 @@
 //! channels and dies, and moves the bytes through its medium. [`Link`] puts a
 //! host interface in front of any port. [`realtime`] looks at a port through
 //! the processor's clock, [`hosted`] does so on a thread of its own and serves
-//! queue pairs ([`queue`]), and [`replay`] records a run to repeat it in virtual
-//! time. [`notices`] are what a drive tells unasked. [`admin`] knows the bytes of the admin pages and commands.
+//! queue pairs ([`queue`]). [`notices`] are what a drive tells unasked.
 
-pub mod admin;
 pub mod batched;
 pub mod command;
 mod device;
@@ -17,7 +15,6 @@ mod list;
 pub mod notices;
 pub mod queue;
 pub mod realtime;
-pub mod replay;
 mod slc;
 mod timeline;
 mod units;

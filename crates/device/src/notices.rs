@@ -3,7 +3,6 @@
 //! The chunk notification log of Open-Channel SSD 2.0 (log page 0xD0). The
 //! drive keeps a bounded number of notices; when they are not taken, the new
 //! ones are counted as lost, and what still holds is told again later.
-//! [`crate::admin`] has their bytes.
 
 use flash::{ErrorLevel, Ppa};
 use port::Ring;

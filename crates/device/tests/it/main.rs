@@ -10,5 +10,4 @@ mod late_bytes;
 mod model;
 mod physics;
 mod reliability;
-mod replay;
 mod slc;
