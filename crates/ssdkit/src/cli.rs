@@ -15,6 +15,7 @@ use crate::blocks::BlockArgs;
 use crate::drive::{DriveSpec, NbdAddress, Store};
 use crate::error::Error;
 use crate::fault_rules::FaultArgs;
+use crate::manual::{self, CompletionsArgs, ManArgs};
 use crate::study::Options;
 use crate::trace::{self, TraceArgs};
 use crate::ycsb::YcsbArgs;
@@ -126,6 +127,12 @@ pub enum Command {
     /// Show what a request trace says.
     #[command(after_help = trace::EXAMPLES)]
     Trace(TraceArgs),
+    /// Print what a shell completes.
+    #[command(after_help = manual::COMPLETIONS_EXAMPLES)]
+    Completions(CompletionsArgs),
+    /// Print a manual page.
+    #[command(after_help = manual::MAN_EXAMPLES)]
+    Man(ManArgs),
 }
 
 const SERVE_EXAMPLES: &str = "\

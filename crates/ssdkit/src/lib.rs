@@ -31,6 +31,7 @@ pub mod job;
 pub mod lent;
 pub mod load;
 pub mod lower;
+pub mod manual;
 pub mod memory;
 pub mod nbd;
 mod physics;

@@ -8,7 +8,7 @@ use clap::Parser;
 use rustix::process::{Resource, getrlimit};
 use ssdkit::cli::{Cli, Command, fio};
 use ssdkit::say::{harmless, say};
-use ssdkit::{Error, bench, create, info, job, profiles, serve, snapshot, study, trace};
+use ssdkit::{Error, bench, create, info, job, manual, profiles, serve, snapshot, study, trace};
 
 fn main() -> ExitCode {
     survive_limits();
@@ -82,6 +82,8 @@ fn run(cli: Cli) -> Result<(), Error> {
         Some(Command::Profiles(args)) => profiles::run(&args, &mut out)?,
         Some(Command::Study(args)) => study::run(&args, &mut out)?,
         Some(Command::Trace(args)) => trace::run(&args, &mut out)?,
+        Some(Command::Completions(args)) => manual::completions(&args, &mut out)?,
+        Some(Command::Man(args)) => manual::man(&args, &mut out)?,
     }
     out.flush()?;
     Ok(())

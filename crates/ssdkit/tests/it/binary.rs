@@ -1,6 +1,7 @@
 //! The binary from outside: output, and exit codes.
 
-use std::process::{Command, Output};
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
 
 fn ssdkit(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ssdkit")).args(args).output().unwrap()
@@ -11,6 +12,13 @@ fn failure(args: &[&str]) -> (Option<i32>, String) {
     let out = ssdkit(args);
     assert!(out.stdout.is_empty(), "{args:?} printed a result");
     (out.status.code(), String::from_utf8(out.stderr).unwrap())
+}
+
+/// What is printed by a command that must succeed.
+fn stdout(args: &[&str]) -> String {
+    let out = ssdkit(args);
+    assert_eq!(out.status.code(), Some(0), "{args:?}");
+    String::from_utf8(out.stdout).unwrap()
 }
 
 #[test]
@@ -40,4 +48,27 @@ fn help_and_version_are_no_errors() {
         assert_eq!(out.status.code(), Some(0), "{args:?}");
         assert!(out.stderr.is_empty() && !out.stdout.is_empty(), "{args:?}");
     }
+}
+
+/// What a shell completes is a script that it takes, and knows the options.
+#[test]
+fn shells_take_what_they_are_to_complete() {
+    let script = stdout(&["completions", "bash"]);
+    let mut bash = Command::new("bash").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
+    bash.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    assert!(bash.wait().unwrap().success());
+    assert!(script.contains("--read-percent") && script.contains("_ssdkit"), "{script}");
+    for shell in ["zsh", "fish", "elvish", "powershell"] {
+        assert!(stdout(&["completions", shell]).contains("steady-rounds"), "{shell}");
+    }
+}
+
+#[test]
+fn manual_pages_say_what_help_does() {
+    let all = stdout(&["man"]);
+    assert!(all.contains(".TH ssdkit 1") && all.contains("ssdkit\\-bench"), "{all}");
+    let bench = stdout(&["man", "bench"]);
+    assert!(bench.contains("ssdkit\\-bench") && bench.contains("precondition"), "{bench}");
+    let (code, text) = failure(&["man", "benhc"]);
+    assert!(code == Some(2) && text.contains("bench, serve"), "{text}");
 }
