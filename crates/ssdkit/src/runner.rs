@@ -225,7 +225,8 @@ impl Runner<'_> {
             let was_counting = course.counting;
             course.look(load.next_start(now), tally.written);
             if course.counting && !was_counting && load.is_open() {
-                course.start = began + plan.ramp;
+                // Behind its arrivals an overloaded drive is still at those of the ramp.
+                course.start = now.max(began + plan.ramp);
                 load.begin(course.start);
             }
             if course.counting && plan.count && !tally.counts() && now >= course.start {

@@ -165,3 +165,21 @@ fn a_record_behind_one_that_takes_long_is_not_flushed_again_and_again() {
     assert_eq!(written, [1, 2], "both are written");
     assert!(store.drive_mut().0.flushes - before < 8, "{}", store.drive_mut().0.flushes);
 }
+
+/// A making that was cut between its two roots left a store, which holds nothing;
+/// later a root that is not there was damaged.
+#[test]
+fn a_making_that_was_cut_is_no_damage() {
+    let drive = MemoryDrive::new(BLOCKS, 1, no_fuse());
+    let shape = drive.shape;
+    let store = InPlaceStore::create(Inline(drive), shape, IN_PLACE, Time::ZERO).unwrap();
+    let mut drive = store.into_drive();
+    drive.0.blank(0);
+    for _ in 0..2 {
+        drive = InPlaceStore::open(drive, shape, IN_PLACE, Time::ZERO).unwrap().into_drive();
+    }
+    drive.0.blank(0);
+    let opened = InPlaceStore::open(drive, shape, IN_PLACE, Time::ZERO).err();
+    let what = "a root of the store";
+    assert_eq!(opened, Some(StoreError::DamagedBlock { block: 0, what }));
+}

@@ -393,3 +393,20 @@ fn damage_segments_before_the_end_is_told() {
         assert_eq!(opened(block), Some(StoreError::DamagedBlock { block, what }), "{block}");
     }
 }
+
+/// A log to which nothing was written since it was opened opens without a look at
+/// all of the drive.
+#[test]
+fn opening_again_reads_as_much_of_any_drive() {
+    let reads = [4000, 40_000].map(|blocks| {
+        let drive = MemoryDrive::new(blocks, 1, no_fuse());
+        let shape = drive.shape;
+        let log = LogStore::create(Inline(drive), shape, CONFIG, Time::ZERO).unwrap();
+        let log = LogStore::open(log.into_drive(), shape, CONFIG, Time::ZERO).unwrap();
+        let mut drive = log.into_drive();
+        drive.0.reads = 0;
+        let log = LogStore::open(drive, shape, CONFIG, Time::ZERO).unwrap();
+        log.into_drive().0.reads
+    });
+    assert!(reads[1] < reads[0] + 100 && reads[0] < 400, "{reads:?}");
+}

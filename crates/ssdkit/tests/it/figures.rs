@@ -83,6 +83,18 @@ fn a_spare_that_was_raised_is_told() {
     }
 }
 
+/// A drive that does not keep up is as fast after any ramp.
+#[test]
+fn an_overloaded_open_loop_counts_its_own_time() {
+    let dir = folder();
+    for ramp in ["", "--ramp 5ms", "--ramp 20ms"] {
+        let drive = "null:completion_nsec=10us,servers=4 --clock virtual --rw randread";
+        let all = json(dir.path(), &format!("bench {drive} --rate 800k --time 10ms {ramp}"));
+        let iops = all["iops"].as_f64().unwrap();
+        assert!((iops / 400e3 - 1.0).abs() < 0.03, "{ramp}: {iops}");
+    }
+}
+
 /// A drive takes energy at rest, too: for all of the time that a run has.
 #[test]
 fn an_open_loop_takes_energy_for_all_of_its_time() {

@@ -86,7 +86,8 @@ impl Recount {
         let missing = highest.saturating_sub(seq).saturating_sub(whole);
         // No more than there was: a number may be damaged.
         let missing = missing.min(programmed / u64::from(row));
-        let mean = |of: u64, none: u64| (missing * of).checked_div(whole).unwrap_or(none);
+        let mean =
+            |of: u64, none: u64| missing.saturating_mul(of).checked_div(whole).unwrap_or(none);
         user += mean(user, missing * u64::from(row));
         let padding = all + mean(filled, 0);
         counters.user += user;

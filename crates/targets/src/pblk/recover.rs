@@ -531,7 +531,10 @@ impl<D: OpenChannel> Pblk<D> {
             let (of, entry) = (self.device.chunk(chunk), self.table.get(chunk));
             let same = of.wear == entry.wear;
             let (erases, next) = (of.wear.saturating_sub(entry.wear), entry.next.min(size));
-            scan.recount.see_erases(erases, size, next, entry.used == Use::Own);
+            // A table without a root knows of no wear, nor does any of that of anchors.
+            if root.number > 0 && !self.is_anchor(chunk) {
+                scan.recount.see_erases(erases, size, next, entry.used == Use::Own);
+            }
             load.erased[chunk] = !same || of.programmed == 0;
             let from = match entry.used {
                 _ if !same => 0,

@@ -429,3 +429,22 @@ fn the_only_chunk_for_roots_is_refreshed() {
         assert_eq!(first, Some(at.0), "the newest root is the chunk's first");
     }
 }
+
+/// What a start counts since the last root is nothing where nothing was written:
+/// chunks for roots have worn all their life.
+#[test]
+fn starts_count_nothing_twice() {
+    let mut host = Host::with_bad_anchors(8, &[(0, 2)]);
+    assert!(host.overwrite(0, 3000));
+    for round in 0..4 {
+        host.checkpoint();
+        let before = host.drive.counters();
+        host = host.restart().unwrap();
+        let after = host.drive.counters();
+        // Of what collection wrote since, some is not known.
+        let known = after.user == before.user && before.gc - after.gc.min(before.gc) < 64;
+        let nothing_twice = after.gc < before.gc + 8 && after.erases < before.erases + 4;
+        assert!(known && nothing_twice, "{round}: {before:?} {after:?}");
+        assert!(host.overwrite(5000, 60));
+    }
+}

@@ -65,17 +65,21 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
         Ok(store)
     }
 
-    /// The newer root. Both are whole, whatever was cut.
+    /// The newer root. Both are whole, whatever was cut, but for a making: that
+    /// writes the second after the first.
     fn find_root(&mut self) -> Result<Root, StoreError> {
         let mut block = buffer(PAGE_BYTES)?;
-        let mut roots = [None; 2];
+        let (mut roots, mut is_blank) = ([None; 2], false);
         for at in 0..2 {
             block = self.blocks.read_now(at, block)?;
             let root = Root::read(block.bytes()).transpose();
             roots[at as usize] = root.map_err(StoreError::Unusable)?;
+            is_blank |= at == 0 && block.bytes().iter().all(|&byte| byte == 0);
         }
-        let [even, odd] = match roots {
-            [Some(even), Some(odd)] => [even, odd],
+        let root = match roots {
+            [Some(even), Some(odd)] if even.number > odd.number => even,
+            [Some(_), Some(odd)] => odd,
+            [None, Some(odd)] if is_blank && odd.number == 1 => odd,
             [None, None] => {
                 return Err(StoreError::Unusable("there is no root of a store in place"));
             }
@@ -84,7 +88,6 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
                 return Err(StoreError::DamagedBlock { block, what: "a root of the store" });
             }
         };
-        let root = if even.number > odd.number { even } else { odd };
         if root.max_batch != self.layout.max_batch || root.blocks != self.layout.blocks {
             let what = "the store is for another drive or size of batches";
             return Err(StoreError::Unusable(what));
@@ -118,10 +121,10 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
     /// Writes the pages of the records from the tail on to their blocks, in
     /// order.
     fn take_records(&mut self, root: &Root, end: u64) -> Result<(), StoreError> {
+        // They could be read, and so could the root; now they are durable, and then
+        // the root says so, before a page of them is in its block.
+        self.blocks.flush_now()?;
         if end > root.durable {
-            // They could be read; now they are durable, and then the root says
-            // so, before a page of them is in its block.
-            self.blocks.flush_now()?;
             self.epoch = root.epoch;
             self.put_root(root.tail, end)?;
         }

@@ -226,15 +226,16 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     ) -> Result<(), StoreError> {
         let here = self.layout.block(place);
         let there = self.layout.block(Place { segment: next, ..Place::default() });
+        // A segment begins with a header, of whatever time, or is blank. If not
+        // it was damaged, and which segment came after may be lost with it.
+        let is = |found: &Found, head| matches!(found, Found::Broken(block) if *block == head);
+        let all = is(&found[1], there) || (place.offset == 0 && is(&found[0], here));
         let block = match found {
             // A header that was right, and a page that was not.
             [Found::Broken(block), _] if block != here => block,
             [_, Found::Broken(block)] | [Found::Broken(block), _] => block,
             _ => here,
         };
-        // A segment begins with a header, of whatever time, or is blank. If not
-        // it was damaged, and which segment came after may be lost with it.
-        let all = block == there || (block == here && place.offset == 0);
         let told =
             self.chain_tells(place, next, epoch)? || (all && self.any_tells(place, epoch)?);
         if told {

@@ -42,6 +42,8 @@ pub struct MemoryDrive {
     fuse: Fuse,
     /// Blocks that cannot be read until they are written again.
     pub lost: Vec<u64>,
+    /// Blocks that were read.
+    pub reads: u64,
 }
 
 impl MemoryDrive {
@@ -61,6 +63,7 @@ impl MemoryDrive {
             rng: Rng::new(seed, 0),
             fuse,
             lost: Vec::new(),
+            reads: 0,
         }
     }
 
@@ -105,6 +108,12 @@ impl MemoryDrive {
         }
     }
 
+    /// Makes a block as it was before anything was written.
+    pub fn blank(&mut self, block: u64) {
+        self.durable.remove(&block);
+        self.volatile.retain(|(at, _)| *at != block);
+    }
+
     /// What a block has now.
     pub fn peek(&self, block: u64) -> Option<&Block> {
         self.read(block)
@@ -137,6 +146,7 @@ impl MemoryDrive {
     fn apply(&mut self, req: &mut BlockReq) -> Status {
         let first = req.offset / BLOCK_BYTES;
         let blocks = first..first + req.len / BLOCK_BYTES;
+        self.reads += if req.op == BlockOp::Read { req.len / BLOCK_BYTES } else { 0 };
         if req.op == BlockOp::Read && self.lost.iter().any(|lost| blocks.contains(lost)) {
             return Status::UNRECOVERED_READ;
         }
