@@ -240,7 +240,9 @@ impl Runner<'_> {
             load.issue(now, &mut course.left, counted, driver, &mut self.verifier)?;
             let close = course.close(load).filter(|_| !tally.interrupted);
             if load.is_idle() && course.left == 0 && close.is_none_or(|at| now >= at) {
-                tally.end = tally.end.max(close.unwrap_or(tally.end));
+                // One that was stopped had all of the time until then.
+                let stopped = (tally.interrupted && load.is_open()).then_some(now);
+                tally.end = tally.end.max(close.or(stopped).unwrap_or(tally.end));
                 break;
             }
             let arrival = if course.left > 0 { load.next_arrival() } else { close };
