@@ -241,8 +241,8 @@ impl Runner<'_> {
             let close = course.close(load).filter(|_| !tally.interrupted);
             if load.is_idle() && course.left == 0 && close.is_none_or(|at| now >= at) {
                 // One that was stopped had all of the time until then.
-                let stopped = (tally.interrupted && load.is_open()).then_some(now);
-                tally.end = tally.end.max(close.or(stopped).unwrap_or(tally.end));
+                let cut = (tally.interrupted && load.is_open()).then_some(now);
+                tally.end = tally.end.max(close.or(cut).unwrap_or(tally.end));
                 break;
             }
             let arrival = if course.left > 0 { load.next_arrival() } else { close };

@@ -231,6 +231,11 @@ impl<T: Copy + Default, D: Drive<Cmd = BlockReq, Done = BlockDone>> Blocks<D, T>
     }
 }
 
+/// Whether nothing was ever written to a block, or it was trimmed since.
+pub(super) fn is_blank(block: &[u8]) -> bool {
+    block.iter().all(|&byte| byte == 0)
+}
+
 /// Memory for `bytes`.
 pub(super) fn buffer(bytes: usize) -> Result<Buffer, StoreError> {
     Buffer::zeroed(bytes).map_err(|_| StoreError::Shape {

@@ -18,7 +18,7 @@
 use std::collections::BTreeSet;
 
 use device::{Content, OpenChannel};
-use flash::{Chunk, ChunkState, Geometry, Ppa, TAG_BYTES, Tag};
+use flash::{Chunk, ChunkState, Ppa, TAG_BYTES, Tag};
 use port::{BLOCK_BYTES, Time};
 
 use super::config::BatchError;
@@ -118,7 +118,8 @@ impl<D: OpenChannel> Batch<D> {
             self.space.chunks[index].usage = Use::Slot;
             let whole_records = chunk.programmed / size;
             let held = &mut self.slots.chunks[i];
-            held.usable = chunk.state != ChunkState::Offline && !failed_in(&chunk, &self.geometry);
+            held.usable = chunk.state != ChunkState::Offline
+                && !chunk.is_spoilt(self.geometry.chunk_blocks());
             let goes_on = chunk.wp.is_multiple_of(size) && chunk.state != ChunkState::Closed;
             held.next = if goes_on { chunk.wp } else { self.geometry.chunk_blocks() };
             for number in (0..whole_records).rev() {
@@ -188,7 +189,7 @@ impl<D: OpenChannel> Batch<D> {
                     ChunkState::Offline => self.space.chunks[index].usage = Use::Gone,
                     ChunkState::Free => self.space.give(index),
                     ChunkState::Open | ChunkState::Closed => {
-                        let failed = failed_in(&chunk, &self.geometry);
+                        let failed = chunk.is_spoilt(self.geometry.chunk_blocks());
                         self.space.chunks[index].usage = Use::Closed;
                         self.space.chunks[index].failed = failed;
                         if failed {
@@ -479,12 +480,6 @@ impl<D: OpenChannel> Batch<D> {
         }
         Ok(())
     }
-}
-
-/// Whether a program of a chunk failed. One that is not listed closed the chunk
-/// early.
-fn failed_in(chunk: &Chunk, geometry: &Geometry) -> bool {
-    chunk.has_failed() || chunk.is_closed_early(geometry.chunk_blocks())
 }
 
 /// Whether a TAG is that of a page of a batch.

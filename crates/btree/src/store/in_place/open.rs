@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::format::{Header, Root};
 use super::{InPlaceConfig, InPlaceStore, SLOTS};
 use crate::page::PAGE_BYTES;
-use crate::store::blocks::buffer;
+use crate::store::blocks::{buffer, is_blank};
 use crate::store::drive::Drive;
 use crate::store::{StoreError, check_seal};
 
@@ -69,17 +69,17 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
     /// writes the second after the first.
     fn find_root(&mut self) -> Result<Root, StoreError> {
         let mut block = buffer(PAGE_BYTES)?;
-        let (mut roots, mut is_blank) = ([None; 2], false);
+        let (mut roots, mut begun) = ([None; 2], false);
         for at in 0..2 {
             block = self.blocks.read_now(at, block)?;
             let root = Root::read(block.bytes()).transpose();
             roots[at as usize] = root.map_err(StoreError::Unusable)?;
-            is_blank |= at == 0 && block.bytes().iter().all(|&byte| byte == 0);
+            begun |= at == 0 && is_blank(block.bytes());
         }
         let root = match roots {
             [Some(even), Some(odd)] if even.number > odd.number => even,
             [Some(_), Some(odd)] => odd,
-            [None, Some(odd)] if is_blank && odd.number == 1 => odd,
+            [None, Some(odd)] if begun && odd.number == 1 => odd,
             [None, None] => {
                 return Err(StoreError::Unusable("there is no root of a store in place"));
             }

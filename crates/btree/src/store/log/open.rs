@@ -7,7 +7,7 @@ use super::checkpoint::{ENTRIES, PART};
 use super::format::{CheckpointHeader, Entry, Place, RecordHeader, Seals};
 use super::{LogConfig, LogStore, State};
 use crate::page::PAGE_BYTES;
-use crate::store::blocks::buffer;
+use crate::store::blocks::{buffer, is_blank};
 use crate::store::drive::Drive;
 use crate::store::{PageStore, StoreError, check_seal};
 
@@ -345,8 +345,4 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         self.apply(place, usize::from(header.count), header.moves, block.bytes());
         Ok(Found::Whole(header))
     }
-}
-
-fn is_blank(block: &[u8]) -> bool {
-    block.iter().all(|&byte| byte == 0)
 }
