@@ -16,8 +16,8 @@ drive=mem:znand,planes=2,pages=64
 
 ours() {
   # One core for the host, one for the controller, as the threads find them.
-  taskset -c 0,1 "$ssdkit" bench "$drive" --ycsb paper --store "$1" --records "$records" \
-    --ops "$ops" --cache "$percent%" --clients 256 --clock real --json "${@:2}"
+  taskset -c 0,1 "$ssdkit" ycsb "$drive" --workload paper --pages "$1" --records "$records" \
+    --ops "$ops" --memory "$percent%" --clients 256 --clock real --json "${@:2}"
 }
 # The first number of a key in JSON that has a key a line.
 number() { sed -n "s/^ *\"$1\": \([0-9.]*\),*$/\1/p" | head -1; }
@@ -25,7 +25,7 @@ load() { cut -d' ' -f1 /proc/loadavg; }
 
 echo "records $records, operations $ops, cache $percent % of the tree's pages; load average $(load)"
 for turn in $(seq "$turns"); do
-  for store in log batch; do
+  for store in log batched; do
     report=$(ours "$store")
     # The cache of a run has the key "bytes", and no other number has.
     cache=$(number bytes <<<"$report")

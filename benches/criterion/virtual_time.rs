@@ -6,13 +6,13 @@
 use std::time::Instant;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use ssdkit::DriveSpec;
-use ssdkit::driver::{Driver, Virtual};
-use ssdkit::load::{Load, Pace};
-use ssdkit::runner::{Plan, Runner, Until};
-use ssdkit::stack::{Stack, Visitor};
-use ssdkit::watch::Watch;
-use ssdkit::whole::Drive;
+use ssdkit::drive::DriveSpec;
+use ssdkit::drive::stack::{Stack, Visitor};
+use ssdkit::drive::whole::Drive;
+use ssdkit::load::driver::{Driver, Virtual};
+use ssdkit::load::load::{Load, Pace};
+use ssdkit::load::runner::{Plan, Runner, Until};
+use ssdkit::load::watch::Watch;
 use workload::Pattern;
 
 /// Requests in an iteration: what criterion counts as one.

@@ -6,9 +6,11 @@ use clap::Parser;
 use measure::units;
 use rocksdb_beside::ycsb::{Beside, Measured, measure};
 use serde_json::{Value, json};
+use btree::StoreKind;
 use ssdkit::ycsb::setup::size_for;
-use ssdkit::ycsb::{self, CacheSize, Setup, StoreKind};
-use ssdkit::{DriveSpec, Error};
+use ssdkit::ycsb::{self, CacheSize, Setup};
+use ssdkit::Error;
+use ssdkit::drive::DriveSpec;
 use workload::ycsb::Workload;
 
 fn size(text: &str) -> Result<u64, String> {
@@ -25,7 +27,7 @@ fn cores(text: &str) -> Result<(usize, usize), String> {
     pair.ok_or_else(|| "write two cores, as 0,1".into())
 }
 
-/// YCSB on RocksDB on an emulated drive, beside `ssdkit bench --ycsb`.
+/// YCSB on RocksDB on an emulated drive, beside `ssdkit ycsb`.
 #[derive(Parser, Debug)]
 struct Args {
     /// The drive, as `ssdkit bench` takes it; it must be in memory.

@@ -1,4 +1,4 @@
-//! One run of YCSB over RocksDB, as `ssdkit bench --ycsb` runs it over its own
+//! One run of YCSB over RocksDB, as `ssdkit ycsb` runs it over its own
 //! stores: the same drive, operations in the same order, sizes and counting.
 //!
 //! RocksDB's calls wait, so each operation under way has a thread. All of the

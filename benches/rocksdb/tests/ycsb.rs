@@ -1,9 +1,10 @@
 //! A short run of YCSB in real time, verified.
 
 use rocksdb_beside::ycsb::{Beside, measure};
-use ssdkit::DriveSpec;
+use btree::StoreKind;
+use ssdkit::drive::DriveSpec;
 use ssdkit::ycsb::setup::size_for;
-use ssdkit::ycsb::{self, CacheSize, Setup, StoreKind};
+use ssdkit::ycsb::{self, CacheSize, Setup};
 use workload::ycsb::Workload;
 
 #[test]

@@ -20,11 +20,13 @@ mod batch;
 mod blocks;
 mod drive;
 mod in_place;
+mod kind;
 mod log;
 
 pub use batch::BatchStore;
 pub use drive::{Drive, Inline, Remote};
 pub use in_place::{InPlaceConfig, InPlaceStore};
+pub use kind::StoreKind;
 pub use log::{LogConfig, LogCounters, LogStore};
 
 use port::{Buffer, Ring, Status, Time};
@@ -172,26 +174,6 @@ pub struct Ticks {
     pub collection: u64,
     /// Checkpoints.
     pub checkpoint: u64,
-}
-
-/// Which store keeps pages on a block drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreKind {
-    /// A [`LogStore`].
-    Log,
-    /// An [`InPlaceStore`].
-    InPlace,
-}
-
-impl StoreKind {
-    /// The store whose head is in the first two blocks of a drive; `None` when
-    /// there is no whole one.
-    pub fn of(blocks: &[u8]) -> Option<StoreKind> {
-        blocks.chunks_exact(PAGE_BYTES).take(2).find_map(|block| {
-            let log = log::is_head(block).then_some(StoreKind::Log);
-            log.or(in_place::is_head(block).then_some(StoreKind::InPlace))
-        })
-    }
 }
 
 /// A clock that always shows zero: nothing is measured.

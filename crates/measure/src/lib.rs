@@ -5,6 +5,7 @@
 //! - [`Series`]: what happened in each second of drive time.
 //! - [`Steady`]: whether the drive has settled.
 //! - [`formula`]: the write amplification that a correct drive must show.
+//! - [`options`]: values of a command's options.
 //! - [`units`]: sizes, times and rates, read and printed.
 //! - [`Report`]: all of it, as JSON or for a terminal.
 //!
@@ -13,6 +14,7 @@
 pub mod formula;
 pub mod histogram;
 pub mod live;
+pub mod options;
 pub mod report;
 pub mod series;
 pub mod steady;

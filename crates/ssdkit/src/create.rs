@@ -6,27 +6,24 @@
 //! cannot be made.
 
 use std::io::Write;
-use std::path::Path;
 
-use drivefile::{FileStorage, Unfinished};
 use measure::units;
 use port::BLOCK_BYTES;
 use serde_json::json;
 
-use crate::batched;
 use crate::cli::CreateArgs;
-use crate::drive::file::{file_error, header, is_drive_file};
-use crate::drive::{DriveConfig, MemorySpec, TargetKind};
-use crate::error::Error;
-use crate::memory;
-use crate::say::harmless;
-use crate::snapshot::{check_name, check_new};
-use crate::stack::{Stack, new_device};
+use drive::batched;
+use drive::error::Error;
+use drive::image;
+use drive::say::harmless;
+use drive::spec::file::is_drive_file;
+use drive::spec::{DriveConfig, MemorySpec, TargetKind};
+use drive::stack::Stack;
 
 /// Makes the drive, and tells `out` what it is.
 pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
     if !(args.force && is_drive_file(&args.file)) {
-        check_name(&args.file)?;
+        image::check_name(&args.file)?;
     }
     let config = spec(args)?.resolve()?;
     // What no target can work on is no drive.
@@ -34,7 +31,7 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
         TargetKind::Pblk => Stack::check(&config, args.seed).map(drop)?,
         TargetKind::Batch => batched::check(&config, args.seed)?,
     }
-    let used = make(args, &config)?;
+    let used = image::create(&args.file, &config, args.seed, args.force)?;
     let raw = config.geometry.blocks() * BLOCK_BYTES;
     let pus = config.geometry.total_pus();
     if args.json {
@@ -99,39 +96,4 @@ fn spec(args: &CreateArgs) -> Result<MemorySpec, Error> {
         spec.set(key, value)?;
     }
     Ok(spec)
-}
-
-/// A drive that is in the way may be replaced.
-fn or_force(path: &str, error: Error) -> Error {
-    if is_drive_file(path) { Error::Usage(format!("{error}; --force replaces it")) } else { error }
-}
-
-/// Makes the file; gives the bytes that it takes on the disk. One that is to
-/// be replaced is there until the new one is whole.
-fn make(args: &CreateArgs, config: &DriveConfig) -> Result<u64, Error> {
-    let path = Path::new(&args.file);
-    let header = header(config, args.seed)?;
-    let failed = |e| file_error(&args.file, e);
-    if !args.force {
-        check_new(&args.file).map_err(|e| or_force(&args.file, e))?;
-    } else if path.exists() {
-        // Nobody may have it open, and it must be a file.
-        drop(FileStorage::open(path, false).map_err(failed)?);
-        if !is_drive_file(&args.file) {
-            return Err(Error::Usage(format!(
-                "{} is no drive file, and --force replaces nothing else: remove it first, or take \
-                 another name",
-                args.file
-            )));
-        }
-    }
-    memory::ask_file(&args.file, &config.geometry)?;
-    let unfinished = Unfinished::begin(path, args.force).map_err(failed)?;
-    // As it leaves the factory, with the chunks that are bad from there.
-    let file = unfinished.create(&header).map_err(failed)?;
-    let file = new_device(config, args.seed, file)?.cut();
-    let used = file.used_bytes().map_err(failed)?;
-    file.close().map_err(failed)?;
-    unfinished.finish().map_err(failed)?;
-    Ok(used)
 }

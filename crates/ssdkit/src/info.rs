@@ -17,16 +17,16 @@ use serde_json::{Value, json};
 use targets::pblk::{Memory, Peek};
 use targets::{Pblk, WriteCounters};
 
-use crate::backing::Backing;
-use crate::batched;
 use crate::cli::InfoArgs;
-use crate::drive::file::{OpenFile, cache_name, file_error};
-use crate::drive::{DriveConfig, DriveSpec, FileSpec, TargetKind};
-use crate::error::Error;
-use crate::lower::{self, Lower};
-use crate::say::harmless;
-use crate::slc::SlcReport;
-use crate::stack::{Stack, target};
+use drive::backing::Backing;
+use drive::batched;
+use drive::error::Error;
+use drive::lower::{self, Lower};
+use drive::say::harmless;
+use drive::slc::SlcReport;
+use drive::spec::file::{OpenFile, cache_name, file_error};
+use drive::spec::{DriveConfig, DriveSpec, FileSpec, TargetKind};
+use drive::stack::{Stack, target};
 
 /// Steps of the wear's distribution, at most.
 const STEPS: u32 = 10;

@@ -4,9 +4,8 @@ use std::io::Write;
 
 use clap::Parser;
 
-use crate::bench;
 use crate::cli::{Cli, Command};
-use crate::error::Error;
+use drive::error::Error;
 
 /// What it does, as a command line.
 pub const COMMAND: &str = "ssdkit bench mem:tlc,size=1G --rw randrw --read-percent 70 --bs 4k \

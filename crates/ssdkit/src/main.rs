@@ -7,8 +7,10 @@ use clap::Parser;
 #[cfg(target_env = "gnu")]
 use rustix::process::{Resource, getrlimit};
 use ssdkit::cli::{Cli, Command, fio};
-use ssdkit::say::{harmless, say};
-use ssdkit::{Error, bench, create, info, job, manual, profiles, serve, snapshot, study, trace};
+use ssdkit::drive::say::{harmless, say};
+use ssdkit::{
+    Error, bench, create, fronts, info, job, manual, profiles, snapshot, studies, trace, ycsb,
+};
 
 fn main() -> ExitCode {
     survive_limits();
@@ -75,12 +77,13 @@ fn run(cli: Cli) -> Result<(), Error> {
     match cli.command {
         None => job::run(cli.seed, cli.json, &mut out)?,
         Some(Command::Bench(args)) => bench::run(&args, &mut out)?,
-        Some(Command::Serve(args)) => serve::run(&args, &mut out)?,
+        Some(Command::Serve(args)) => fronts::run(&args, &mut out)?,
+        Some(Command::Ycsb(args)) => ycsb::run(&args, &mut out)?,
         Some(Command::Create(args)) => create::run(&args, &mut out)?,
         Some(Command::Info(args)) => info::run(&args, &mut out)?,
         Some(Command::Snapshot(args)) => snapshot::run(&args, &mut out)?,
         Some(Command::Profiles(args)) => profiles::run(&args, &mut out)?,
-        Some(Command::Study(args)) => study::run(&args, &mut out)?,
+        Some(Command::Study(args)) => studies::run(&args, &mut out)?,
         Some(Command::Trace(args)) => trace::run(&args, &mut out)?,
         Some(Command::Completions(args)) => manual::completions(&args, &mut out)?,
         Some(Command::Man(args)) => manual::man(&args, &mut out)?,

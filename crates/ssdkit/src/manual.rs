@@ -10,7 +10,7 @@ use clap_complete::{Shell, generate};
 use clap_mangen::Man;
 
 use crate::cli::Cli;
-use crate::error::Error;
+use drive::error::Error;
 
 /// Examples of [`CompletionsArgs`].
 pub(crate) const COMPLETIONS_EXAMPLES: &str = "\

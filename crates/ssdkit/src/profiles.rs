@@ -8,8 +8,8 @@ use port::BLOCK_BYTES;
 use serde_json::{Value, json};
 
 use crate::cli::ProfilesArgs;
-use crate::drive::{self, DriveSpec};
-use crate::error::Error;
+use drive::error::Error;
+use drive::spec::{self, DriveSpec};
 
 /// Prints what was asked to `out`. Fails when there is no such profile.
 pub fn run(args: &ProfilesArgs, out: &mut dyn Write) -> Result<(), Error> {
@@ -38,7 +38,7 @@ fn text(name: &str) -> Result<String, Error> {
 /// The profile of a name, a file, or a drive.
 fn profile(name: &str) -> Result<Profile, Error> {
     if !name.starts_with("mem:") {
-        return Ok(drive::load(name)?);
+        return Ok(spec::load(name)?);
     }
     match name.parse()? {
         // The reserve changes nothing in the profile.
@@ -55,7 +55,7 @@ fn list(out: &mut dyn Write) -> Result<(), Error> {
         "name", "PUs", "data", "read", "program", "erase", "lone read"
     )?;
     for p in builtin() {
-        let geometry = p.check().map_err(drive::DriveError::from)?;
+        let geometry = p.check().map_err(spec::DriveError::from)?;
         let time = |ns: u64| units::time_ns(ns as f64);
         writeln!(
             out,

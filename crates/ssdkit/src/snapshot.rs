@@ -13,11 +13,10 @@ use measure::units;
 use serde_json::json;
 
 use crate::cli::SnapshotArgs;
-use crate::drive::DriveConfig;
-use crate::drive::file::{file_error, header};
-use crate::error::Error;
-use crate::say::harmless;
-use crate::whole::Ended;
+use drive::error::Error;
+use drive::image::check_new;
+use drive::say::harmless;
+use drive::spec::file::file_error;
 
 /// Copies a drive file, and tells `out`.
 pub fn run(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Error> {
@@ -54,42 +53,4 @@ fn used_bytes(path: &Path) -> Result<u64, Error> {
     let about = std::fs::metadata(path);
     let about = about.map_err(|e| Error::Failed(format!("{}: {e}", path.display())))?;
     Ok(about.blocks() * 512)
-}
-
-/// Saves a drive that was ended in a new file.
-pub fn save(path: &str, config: &DriveConfig, seed: u64, ended: &mut Ended) -> Result<(), Error> {
-    let header = header(config, seed)?;
-    let Ended { medium, chunks, .. } = ended;
-    drivefile::save(Path::new(path), &header, chunks, medium).map_err(|e| file_error(path, e))
-}
-
-/// Whether it is a name that a file can have.
-pub fn check_name(path: &str) -> Result<(), Error> {
-    if path.is_empty() {
-        let text = "the name of the drive file is empty: name a file, for example drive.ssd";
-        return Err(Error::Usage(text.into()));
-    }
-    if path.contains(',') {
-        let text = "keys follow a comma in a drive's name, so a drive file's name has none";
-        return Err(Error::Usage(format!("{path}: {text}: take another")));
-    }
-    Ok(())
-}
-
-/// Whether a drive can be saved there: found out before hours of aging.
-pub fn check_new(path: &str) -> Result<(), Error> {
-    check_name(path)?;
-    match std::fs::symlink_metadata(path) {
-        Ok(_) => Err(file_error(path, drivefile::FileError::Exists { path: path.into() })),
-        Err(_) => {
-            let folder = Path::new(path).parent().filter(|p| !p.as_os_str().is_empty());
-            match folder {
-                Some(folder) if !folder.is_dir() => Err(Error::Usage(format!(
-                    "{path}: there is no folder {}: make it first",
-                    folder.display()
-                ))),
-                _ => Ok(()),
-            }
-        }
-    }
 }

@@ -18,8 +18,8 @@ use measure::units;
 use port::{BlockOp, Time};
 use serde_json::{Value, json};
 
-use crate::error::Error;
-use crate::watch::columns;
+use drive::error::Error;
+use load::watch::columns;
 
 /// What `ssdkit trace --help` ends with.
 pub const EXAMPLES: &str = "\
@@ -41,13 +41,13 @@ pub struct TraceArgs {
     pub file: PathBuf,
     /// How many of the slowest requests to show.
     #[arg(long, value_name = "N", default_value_t = 10,
-          value_parser = crate::cli::whole::<u32>(0..=100_000))]
+          value_parser = measure::options::whole::<u32>(0..=100_000))]
     pub slowest: u32,
     /// Only requests that ended at this time or later, from the trace's start.
-    #[arg(long, value_name = "TIME", value_parser = crate::cli::time)]
+    #[arg(long, value_name = "TIME", value_parser = measure::options::time)]
     pub from: Option<u64>,
     /// Only requests submitted before this time.
-    #[arg(long, value_name = "TIME", value_parser = crate::cli::time)]
+    #[arg(long, value_name = "TIME", value_parser = measure::options::time)]
     pub to: Option<u64>,
     /// Print one JSON object.
     #[arg(long)]

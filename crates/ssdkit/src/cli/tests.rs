@@ -1,12 +1,15 @@
 //! Tests of the command line.
 
 use super::*;
+use bench::{End, Hot, Precondition, Range};
 use blkmq::scheduler::{FairOptions, SchedulerKind};
 use blkmq::{Merge, Plug, Spread};
 use clap::CommandFactory;
 use proptest::prelude::*;
 
-use crate::runner::Rounds;
+use drive::spec::NbdAddress;
+use load::driver::ClockKind;
+use load::runner::Rounds;
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(line.split_whitespace())
@@ -296,6 +299,7 @@ fn help_shows_examples_everywhere() {
         "ssdkit --help",
         "ssdkit bench --help",
         "ssdkit serve --help",
+        "ssdkit ycsb --help",
         "ssdkit create --help",
         "ssdkit info --help",
         "ssdkit snapshot --help",

@@ -3,9 +3,9 @@
 
 use device::realtime::RealTime;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Ring, Time};
-use ssdkit::DriveSpec;
-use ssdkit::stack::{Stack, Visitor};
-use ssdkit::whole::Drive;
+use ssdkit::drive::DriveSpec;
+use ssdkit::drive::stack::{Stack, Visitor};
+use ssdkit::drive::whole::Drive;
 use workload::{Access, Generator, Pattern};
 
 const IOS: usize = 3000;

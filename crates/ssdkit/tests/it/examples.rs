@@ -54,6 +54,11 @@ fn info_tells() {
 }
 
 #[test]
+fn a_store_is_measured() {
+    run("ycsb.md", |_| true);
+}
+
+#[test]
 fn snapshots_are_drives() {
     run("snapshot.md", |_| true);
 }

@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use exports::nbd::{Client, ListenAddr};
 use port::BlockOp;
 use rustix::process::{Pid, Signal, kill_process};
-use ssdkit::DriveSpec;
-use ssdkit::memory::Needs;
+use ssdkit::drive::DriveSpec;
+use ssdkit::drive::memory::Needs;
 
 use crate::common::{ask, run};
 
@@ -104,7 +104,7 @@ fn what_does_not_fit_is_refused_before_it_is_built() {
         "bench mem:tlc,size=100T --rw randread --ios 1 --precondition seq".into(),
         "bench mem:tlc,size=100T --rw randread --ios 1 --clock real".into(),
         "create c.ssd --profile ref --store none groups=256 pus=256 chunks=16000000 pages=1".into(),
-        "bench mem:znand --ycsb A --records 2000M --ops 1".into(),
+        "ycsb mem:znand --workload A --records 2000M --ops 1".into(),
         "serve mem:znand,size=16M --nbd n.sock --client-memory 999T".into(),
         "serve mem:znand,size=64M --redis n.sock --client-memory 999T".into(),
     ] {
@@ -153,7 +153,7 @@ fn where_memory_ends_is_an_error() {
         "bench null:hw_queue_depth=65535 --rw randread --qd 64 --ios 100 --merge full",
         "bench mem:znand,size=64M --rw randread --ios 9 --dispatch hosted:64 --dispatch-depth 9999",
         "bench mem:znand,size=64M --rw randrw --ios 100 --dispatch hosted:4 --cores 1",
-        "bench mem:ref --ycsb A --records 1k --ops 1k",
+        "ycsb mem:ref --workload A --records 1k --ops 1k",
     ] {
         for mib in [32, 64, 128, 256, 512, 1024] {
             let (code, said) = limited(folder.path(), mib, line);
@@ -167,9 +167,9 @@ fn where_memory_ends_is_an_error() {
 #[test]
 fn where_memory_ends_a_store_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    for store in ["batch", "log", "in-place"] {
+    for store in ["batched", "log", "in-place"] {
         let line = format!(
-            "bench mem:znand,size=64M --ycsb A --records 1k --ops 1k --store {store} --verify"
+            "ycsb mem:znand,size=64M --workload A --records 1k --ops 1k --pages {store} --verify"
         );
         let mut runs = false;
         for mib in 17..64 {

@@ -397,10 +397,10 @@ impl Draw {
         }
     }
 
-    /// `ssdkit bench --ycsb`.
+    /// `ssdkit ycsb`.
     fn key_value(&mut self) -> Vec<String> {
-        let (a, b) = ("bench".to_string(), format!("mem:{}", self.value(&PROFILES, &["nope"])));
-        let mut line = vec![a, b, "--ycsb".into()];
+        let (a, b) = ("ycsb".to_string(), format!("mem:{}", self.value(&PROFILES, &["nope"])));
+        let mut line = vec![a, b, "--workload".into()];
         line.push(self.value(&["A", "B", "c", "D", "E", "F", "paper"], &["G"]));
         if self.chance(30) {
             let keys = self.keys(false, false).join(",");
@@ -408,8 +408,8 @@ impl Draw {
         }
         self.option(&mut line, 100, "--records", &["1", "200", "1k"], &["3G", "0"]);
         self.option(&mut line, 100, "--ops", &["1", "300", "2k"], &["2T", "0"]);
-        self.option(&mut line, 30, "--cache", &["25%", "1000%", "1M", "0.1%"], &["0%", "0", "1T"]);
-        self.option(&mut line, 70, "--store", &["batch", "log", "in-place"], &["x"]);
+        self.option(&mut line, 30, "--memory", &["25%", "1000%", "1M", "0.1%"], &["0%", "0", "1T"]);
+        self.option(&mut line, 70, "--pages", &["batched", "log", "in-place"], &["x"]);
         self.flag(&mut line, 20, "--not-durable");
         self.option(&mut line, 50, "--clients", &["1", "7", "128"], &["0", "400", "401"]);
         self.option(&mut line, 10, "--controller-time", &["1us", "20us"], &["0", "1000s"]);

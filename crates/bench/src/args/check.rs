@@ -1,0 +1,226 @@
+//! Whether the options of `ssdkit bench` agree with each other and with the
+//! drive: what clap cannot see.
+//!
+//! Opens nothing. Fails with words that say which option to change.
+
+use port::BLOCK_BYTES;
+
+use super::{BenchArgs, Precondition, Rw};
+use drive::error::Error;
+use drive::spec::{DriveSpec, MemorySpec, NullSpec, StorageSpec, Store};
+use load::blocks::{Completion, Dispatch};
+use load::driver::ClockKind;
+
+impl BenchArgs {
+    /// Whether the options agree with each other and with the drive.
+    pub fn check(&self) -> Result<(), Error> {
+        let refuse = |text: &str| Err(Error::Usage(text.into()));
+        if self.read_percent.is_some() && self.rw != Rw::Randrw {
+            return refuse("--read-percent is for --rw randrw only: leave it out");
+        }
+        if (self.zipf.is_some() || self.hot.is_some()) && !self.rw.is_random() {
+            return refuse(
+                "--zipf and --hot are for random addresses: take --rw randread or the like",
+            );
+        }
+        if (self.fua_every.is_some() || self.flush_every.is_some()) && !self.rw.writes() {
+            return refuse(
+                "--fua-every and --flush-every need writes: take --rw randwrite or the like",
+            );
+        }
+        let steady = self.precondition() == Precondition::Steady;
+        if (self.steady_rounds.is_some() || self.steady_round.is_some()) && !steady {
+            return refuse(
+                "--steady-rounds and --steady-round are for --precondition steady: add it",
+            );
+        }
+        if self.rate.is_some() && self.blocks.batch.is_some() {
+            return refuse(
+                "--batch is for a closed loop, and with --rate each request goes when it arrives: \
+                 leave one of them out",
+            );
+        }
+        if self.range.is_some_and(|r| r.len < u64::from(self.bs)) {
+            return refuse(
+                "--range is shorter than one request of --bs: write LENGTH or OFFSET+LENGTH, \
+                 with units, as in 1G+64M",
+            );
+        }
+        if self.verify && self.rw == Rw::Trim && !u64::from(self.bs).is_multiple_of(BLOCK_BYTES) {
+            return refuse(
+                "--verify of trims needs whole blocks, as a drive may ignore the trim of a part: \
+                 take a --bs that is a multiple of 4k",
+            );
+        }
+        let is_ours = matches!(self.drive, DriveSpec::Memory(_) | DriveSpec::File(_));
+        if self.faults.are_given() {
+            if !is_ours {
+                return refuse("--fault is for a drive of this process: take mem: or a drive file");
+            }
+            if self.snapshot.is_some() {
+                return refuse(
+                    "--snapshot saves a drive without faults: save it first, and give --fault to \
+                     the bench of ssd:FILE,copy=yes",
+                );
+            }
+            self.faults.read(self.seed)?;
+        }
+        match &self.snapshot {
+            Some(_) if !is_ours => {
+                return refuse("--snapshot saves a drive of this process: take mem: or ssd:");
+            }
+            Some(path) => drive::image::check_new(path)?,
+            None => {}
+        }
+        match &self.drive {
+            DriveSpec::Memory(spec) => {
+                if self.blocks.are_given() {
+                    self.check_below()?;
+                }
+                self.check_kept(spec)
+            }
+            // What it keeps is known when it is open.
+            DriveSpec::File(_) if self.blocks.are_given() => self.check_below(),
+            DriveSpec::File(_) => Ok(()),
+            DriveSpec::Nbd(_) if self.clock == Some(ClockKind::Virtual) => {
+                refuse("--clock virtual needs a drive in this process: take mem: or --clock real")
+            }
+            DriveSpec::Nbd(_) if self.blocks.are_given() => refuse(
+                "nbd: drives have no block layer here: leave out its options, from --cores to --batch",
+            ),
+            DriveSpec::Nbd(_) if self.writes() && !self.destroy => Err(Error::Usage(format!(
+                "this writes over what is on {}, and nobody here knows what that is: add \
+                 --destroy if it may be lost",
+                self.drive
+            ))),
+            DriveSpec::Nbd(_) => Ok(()),
+            DriveSpec::Null(spec) => self.check_null(spec),
+            DriveSpec::Storage(spec) => self.check_storage(spec),
+        }
+    }
+
+    /// Whether the options agree with a layer above any drive.
+    fn check_layer(&self) -> Result<(), Error> {
+        self.blocks.check(if self.rate.is_some() { u32::MAX } else { self.qd })?;
+        let refuse = |text: &str| Err(Error::Usage(text.into()));
+        let cores = self.blocks.cores() as u64;
+        if self.verify && cores > 1 && self.clock() == ClockKind::Real {
+            return refuse(
+                "--verify knows what one thread writes: take --cores 1, or --clock virtual",
+            );
+        }
+        if self.rate.is_some_and(|rate| rate < cores) {
+            return refuse("--rate is shared by the cores, at least one a second: lower --cores");
+        }
+        if self.blocks.pin && self.clock() == ClockKind::Virtual {
+            return refuse("--pin is for threads, and virtual time has one: take --clock real");
+        }
+        Ok(())
+    }
+
+    /// Whether the options agree with a null drive.
+    fn check_null(&self, spec: &NullSpec) -> Result<(), Error> {
+        let refuse = |text: &str| Err(Error::Usage(text.into()));
+        if self.verify || self.precondition() != Precondition::None {
+            return refuse("a null: drive keeps nothing: leave out --verify and --precondition");
+        }
+        if self.clock() == ClockKind::Virtual && !spec.is_timed() {
+            return refuse(
+                "--clock virtual needs a drive that takes time: add completion_nsec, as in \
+                 null:completion_nsec=10us, or take --clock real",
+            );
+        }
+        if self.blocks.completion.is_some_and(|c| c != Completion::Poll) {
+            return refuse("a null: drive wakes nobody: take --completion poll, or leave it out");
+        }
+        self.check_whole_blocks("a null: drive")?;
+        self.check_no_dispatch("a null: drive has submit_queues= and hw_queue_depth= in its name")?;
+        self.check_layer()
+    }
+
+    /// Whether the options agree with a block device or file.
+    fn check_storage(&self, spec: &StorageSpec) -> Result<(), Error> {
+        let refuse = |text: &str| Err(Error::Usage(text.into()));
+        if self.clock == Some(ClockKind::Virtual) {
+            return refuse("--clock virtual needs a drive in this process: take mem: or null:");
+        }
+        if spec.read_only && self.writes() {
+            return refuse("read_only=yes takes no writes: take --rw randread or read, or no key");
+        }
+        if spec.poll.is_some() && !spec.direct {
+            return refuse("the page cache cannot be polled: take poll=no or direct=yes");
+        }
+        self.check_no_dispatch("a block device or file has queues= and depth= in its name")?;
+        self.check_layer()
+    }
+
+    /// That options of mem: drives are not given for another, which has what
+    /// `instead` says.
+    fn check_no_dispatch(&self, instead: &str) -> Result<(), Error> {
+        if self.blocks.dispatch.is_some() || self.blocks.dispatch_depth.is_some() {
+            let text = format!("--dispatch and --dispatch-depth are for mem: drives; {instead}");
+            return Err(Error::Usage(text));
+        }
+        Ok(())
+    }
+
+    /// That requests are whole blocks, as `who` keeps no bytes.
+    fn check_whole_blocks(&self, who: &str) -> Result<(), Error> {
+        let whole = u64::from(self.bs).is_multiple_of(BLOCK_BYTES)
+            && self.range.is_none_or(|r| (r.offset | r.len).is_multiple_of(BLOCK_BYTES));
+        if whole {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "{who} keeps no bytes of a block, so --bs and --range must be multiples of 4k: \
+             change them"
+        )))
+    }
+
+    /// Whether the block layer's options agree with a drive in memory.
+    fn check_below(&self) -> Result<(), Error> {
+        let refuse = |text: &str| Err(Error::Usage(text.into()));
+        let hosted = matches!(self.blocks.dispatch, Some(Dispatch::Hosted(_)));
+        if hosted && self.clock() == ClockKind::Virtual {
+            return refuse(
+                "a hosted drive has a thread of its own: take --clock real, or --dispatch inline",
+            );
+        }
+        if !hosted && self.blocks.completion.is_some_and(|c| c != Completion::Poll) {
+            return refuse(
+                "an inline drive wakes nobody: take --dispatch hosted, or --completion poll",
+            );
+        }
+        self.check_layer()
+    }
+
+    /// Whether what is only read of a drive that stays was ever written.
+    pub fn check_written(&self, new: bool) -> Result<(), Error> {
+        if !new || self.precondition.is_some() || self.reads() < 100 {
+            return Ok(());
+        }
+        Err(Error::Usage(
+            "nothing was ever written to this drive, and what was never written is read in no \
+             time: add --precondition seq, which writes all of it"
+                .into(),
+        ))
+    }
+
+    /// Whether the options agree with what the drive keeps.
+    pub fn check_kept(&self, spec: &MemorySpec) -> Result<(), Error> {
+        let blocks = u64::from(self.bs).is_multiple_of(BLOCK_BYTES)
+            && self.range.is_none_or(|r| (r.offset | r.len).is_multiple_of(BLOCK_BYTES));
+        if spec.store != Store::Memory && !blocks {
+            return Err(Error::Usage(format!(
+                "store={} keeps no bytes of a block, so --bs and --range must be multiples of \
+                 4k: change them, or take store=memory",
+                spec.store.name()
+            )));
+        }
+        if self.verify && spec.store == Store::None {
+            let text = "--verify needs data to compare: take store=memory or store=checksum";
+            return Err(Error::Usage(text.into()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,62 @@
+//! What the options of `ssdkit bench` come to, with what was not said.
+
+use super::{BenchArgs, End, Precondition, Rw};
+use drive::spec::DriveSpec;
+use load::blocks::Dispatch;
+use load::driver::ClockKind;
+use load::runner::Rounds;
+
+impl BenchArgs {
+    /// When the run ends.
+    pub fn end(&self) -> End {
+        match (self.ios, self.time) {
+            (Some(ios), _) => End::Ios(ios),
+            (None, Some(ns)) => End::Time(ns),
+            (None, None) => End::Ios(1_000_000),
+        }
+    }
+
+    /// Whose time it is.
+    pub fn clock(&self) -> ClockKind {
+        let hosted = matches!(self.blocks.dispatch, Some(Dispatch::Hosted(_)));
+        let ours = matches!(self.drive, DriveSpec::Memory(_) | DriveSpec::File(_)) && !hosted;
+        self.clock.unwrap_or(if ours { ClockKind::Virtual } else { ClockKind::Real })
+    }
+
+    /// Whether it writes to the drive, or trims it.
+    pub fn writes(&self) -> bool {
+        self.precondition() != Precondition::None || self.reads() < 100
+    }
+
+    /// What is done to the drive before, as far as that was said.
+    pub fn precondition(&self) -> Precondition {
+        self.precondition.unwrap_or_default()
+    }
+
+    /// The same with what is done to the drive before, where that was not said:
+    /// one that is `new` and will be read is written first, since what was never
+    /// written is read in no time.
+    #[must_use]
+    pub fn settled(&self, new: bool) -> BenchArgs {
+        let first = if new && self.reads() > 0 { Precondition::Seq } else { Precondition::None };
+        BenchArgs { precondition: Some(self.precondition.unwrap_or(first)), ..self.clone() }
+    }
+
+    /// How the steady state is sought.
+    pub fn rounds(&self) -> Rounds {
+        let full = Rounds::default();
+        Rounds {
+            window: self.steady_rounds.map_or(full.window, |n| n as usize),
+            ns: self.steady_round.unwrap_or(full.ns),
+        }
+    }
+
+    /// Reads among the requests, in percent.
+    pub fn reads(&self) -> u32 {
+        match self.rw {
+            Rw::Read | Rw::Randread => 100,
+            Rw::Write | Rw::Randwrite | Rw::Trim => 0,
+            Rw::Randrw => self.read_percent.unwrap_or(50),
+        }
+    }
+}

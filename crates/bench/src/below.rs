@@ -1,0 +1,485 @@
+//! Benches of drives below a block layer: a `mem:` drive that was lent to it,
+//! the null drivers, and block devices and files.
+//!
+//! ```text
+//!  load ─▶ Virtual ─▶ Cores ─▶ contexts        one thread, virtual time
+//!  load ─▶ Clocked ─▶ context   (each core)    a thread a core, real time
+//! ```
+//!
+//! A `mem:` drive is preconditioned and read back in virtual time without the
+//! layer. Storage is preconditioned through a layer of its own, so that the
+//! accounts are of what is measured. Fails as a bench does, and when a drive
+//! would be written over that nobody said may be.
+
+use std::sync::Arc;
+
+use blkmq::completion::Strategy;
+use blkmq::driver::hosted::HostedDriver;
+use blkmq::driver::inline::Inline;
+use blkmq::driver::null::Null;
+use blkmq::driver::timed::{Timed, TimedOptions};
+use blkmq::{Config, Context, Driver as BlockDriver, HardwareQueue, Monitor, Topology};
+use device::hosted::{Hosted, HostedError, HostedOptions};
+use device::realtime::Clock;
+use measure::{SteadyState, units};
+use port::{BlockDone, BlockReq, Shape, Time};
+use serde_json::{Value, json};
+use storage::Storage;
+
+use crate::args::{BenchArgs, Precondition};
+use crate::energy::EnergyReport;
+use crate::physics::Physics;
+use crate::{
+    Bench, Measured, Outcome, Prepared, ended, in_few_words, load, pattern, plan, put_away,
+};
+use drive::error::Error;
+use drive::lent::{Figures, Lent, Owner};
+use drive::memory;
+use drive::slc::SlcReport;
+use drive::spec::{DriveConfig, Found, NullSpec, StorageSpec};
+use drive::whole::{Boxed, Drive, Observed};
+use load::blocks::{Accounts, Completion, Dispatch, Tracing};
+use load::clocked::{Clocked, Ways};
+use load::cores::{Cores, Route};
+use load::driver::ClockKind;
+use load::driver::Virtual;
+use load::real::{self, Course};
+use load::tally::Tally;
+use load::watch::Watch;
+
+/// What is known of a drive besides its queues.
+struct Known {
+    shape: Shape,
+    /// What it tells of itself, if it does.
+    figures: Option<Arc<Figures>>,
+    /// Whether it says when it completed a request.
+    tells_when: bool,
+    strategy: Strategy,
+}
+
+/// A measurement through a block layer.
+struct Run {
+    measured: Measured,
+    accounts: Accounts,
+    warnings: Vec<String>,
+    /// Why the trace is not whole. What was measured is told all the same.
+    untraced: Option<String>,
+}
+
+impl Run {
+    fn finish(
+        self,
+        bench: &Bench,
+        steady: Option<SteadyState>,
+        drive: Value,
+        few_words: Value,
+    ) -> Outcome {
+        let mut outcome = bench.outcome(self.measured, steady, drive, few_words);
+        outcome.block_layer = Some(self.accounts);
+        outcome.warnings.extend(self.warnings);
+        let problems = [outcome.problem.take(), self.untraced];
+        let problems: Vec<String> = problems.into_iter().flatten().collect();
+        outcome.problem = (!problems.is_empty()).then(|| problems.join("; "));
+        outcome
+    }
+}
+
+/// A bench that goes through contexts.
+struct Layer<'a, 'b, Q: HardwareQueue> {
+    bench: &'b mut Bench<'a>,
+    contexts: Vec<Context<Q>>,
+    monitor: Monitor,
+    known: Known,
+}
+
+impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
+    /// Measures in virtual time, on this thread, from `now` on. The drive is
+    /// let go.
+    fn in_virtual_time(self, now: Time) -> Result<Run, Error> {
+        let Layer { bench, contexts, monitor, known } = self;
+        let args = bench.args;
+        let mut load = load(args, &known.shape, &bench.pattern)?;
+        let each = args.qd * args.threads;
+        let route = if args.rate.is_some() { Route::Turns } else { Route::Places(each.into()) };
+        let mut cores = Cores::new(contexts, route, load.slots(), known.figures);
+        let name = args.drive.to_string();
+        let when = (now, args.ramp.is_some());
+        bench.runner.tracing = Tracing::new(&args.blocks, cores.contexts(), &name, when)?;
+        let mut driver = Virtual::at(cores, now);
+        let measured = bench.measure(&mut driver, &mut load);
+        let mut cores = driver.into_drive().0;
+        let mut warnings = faults(cores.contexts());
+        let untraced = stop(bench.runner.tracing.take(), &mut warnings);
+        let done = cores.done().to_vec();
+        let accounts = Accounts::read(&args.blocks, &monitor, None, done);
+        Ok(Run { measured: measured?, accounts, warnings, untraced })
+    }
+
+    /// Measures on the clock, with a thread for each core, and reads back what
+    /// was written if `read_back`. The contexts are let go.
+    fn on_the_clock(self, clock: Clock, read_back: bool) -> Result<Run, Error> {
+        let Layer { bench, mut contexts, monitor, known } = self;
+        let args = bench.args;
+        let cores = contexts.len();
+        let mut loads = (0..cores)
+            .map(|core| bench.load_of_core(&known.shape, core, cores))
+            .collect::<Result<Vec<_>, _>>()?;
+        let Known { tells_when, strategy, .. } = known;
+        let config = args.blocks.config()?;
+        let plug = config.plug.map(|p| p.ns);
+        let shared = cores > 1;
+        let ways = Ways { tells_when, strategy, plug, shared, figures: known.figures };
+        let course = Course { clock, ways, plan: plan(args), pin: args.blocks.pin };
+        let name = args.drive.to_string();
+        let when = (clock.now(), args.ramp.is_some());
+        bench.runner.tracing = Tracing::new(&args.blocks, &mut contexts, &name, when)?;
+        let mut done = Vec::new();
+        let measured = bench.timed(|runner| {
+            let tallies = real::run(&mut contexts, &mut loads, runner, &course)?;
+            done = tallies.iter().map(|tally| tally.all().count()).collect();
+            Ok(Tally::merge(tallies))
+        });
+        // Also when it failed: faults may be why, and the trace shall end.
+        let mut warnings = faults(&mut contexts);
+        let untraced = stop(bench.runner.tracing.take(), &mut warnings);
+        let accounts = Accounts::read(&args.blocks, &monitor, Some(strategy), done);
+        let mut measured = measured?;
+        if read_back && let Some(first) = contexts.first_mut() {
+            let slots = load::runner::DEPTH as usize;
+            let mut driver = Clocked::new(first, clock, slots, course.ways.clone());
+            measured = bench.read_back(&mut driver, measured)?;
+        }
+        Ok(Run { measured, accounts, warnings, untraced })
+    }
+}
+
+/// A block layer over a driver, where its tables fit.
+fn layer<D: BlockDriver>(config: &Config, driver: D) -> Result<blkmq::Layer<D::Queue>, Error> {
+    memory::ask_queues(blkmq::tables(config, &driver)?)?;
+    Ok(blkmq::build(config, driver)?)
+}
+
+/// Ends a trace, if there was one. Gives why it could not be written.
+fn stop(tracing: Option<Tracing>, warnings: &mut Vec<String>) -> Option<String> {
+    match tracing?.stop() {
+        Ok(missing) => {
+            warnings.extend(missing);
+            None
+        }
+        Err(e) => Some(e.to_string()),
+    }
+}
+
+/// What went wrong in the layer, in words.
+fn faults<Q: HardwareQueue>(contexts: &mut [Context<Q>]) -> Vec<String> {
+    contexts.iter_mut().flat_map(Context::faults).map(|fault| fault.to_string()).collect()
+}
+
+/// Measures a drive in this process below a block layer.
+pub(crate) struct Below<'a> {
+    pub args: &'a BenchArgs,
+    pub config: &'a DriveConfig,
+    pub watch: &'a mut Watch,
+    pub ready: Time,
+    pub prepared: Option<Prepared>,
+}
+
+impl Below<'_> {
+    /// Does it.
+    pub fn measure(self, drive: Boxed) -> Result<Outcome, Error> {
+        let Below { args, config, watch, ready, prepared } = self;
+        let shape = drive.shape();
+        let pattern = pattern(args, &shape)?;
+        let mut load = load(args, &shape, &pattern)?;
+        let mut bare = Virtual::at(drive, ready);
+        let mut bench = Bench::new(args, &shape, pattern, watch)?;
+        let steady = match bench.prepare(&mut bare, &mut load, prepared) {
+            Ok(steady) => steady,
+            Err(e) => return Err(ended(bare, e)),
+        };
+        drop(load);
+        let (mut drive, now) = bare.into_drive();
+        drive.begin_faults();
+        let before = (drive.parity(), drive.slc());
+        // Below the layer nobody can look when the ramp is over.
+        let rested = args.ramp.is_none().then(|| drive.energy(now));
+        let (mut run, drive, now) = match args.clock() {
+            ClockKind::Virtual => in_virtual_time(args, &mut bench, drive, now)?,
+            ClockKind::Real => on_the_clock(args, &mut bench, drive, now)?,
+        };
+        let worked = drive.energy(now);
+        let mut bare = Virtual::at(drive, now);
+        if run.accounts.gave_up() || run.measured.tally.left > 0 {
+            // What was given up is still in the drive.
+            bare.drain();
+        }
+        run.measured = match bench.read_back(&mut bare, run.measured) {
+            Ok(measured) => measured,
+            Err(e) => return Err(ended(bare, e)),
+        };
+        let hash = args.json.then(|| bare.drive().state_hash());
+        let (first, last) = (&run.measured.tally.before, &run.measured.tally.after);
+        let is_steady = steady.is_some_and(|steady| steady.reached);
+        let physics = Physics::of(config, &bench.pattern, (first, last), is_steady);
+        let drive = physics.tell(config.effective());
+        let few_words = physics.tell_short(in_few_words(config));
+        let mut outcome = run.finish(&bench, steady, drive, few_words);
+        outcome.state_hash = hash;
+        outcome.injected = bare.drive().injected();
+        outcome.add_parity(before.0, bare.drive().parity());
+        outcome.slc = SlcReport::new(&config.geometry, &before.1, &bare.drive().slc());
+        let ios = outcome.report.ios;
+        outcome.energy = rested.and_then(|rested| EnergyReport::new(&rested, &worked, ios));
+        outcome.warnings.extend(put_away(bare));
+        Ok(outcome)
+    }
+}
+
+/// Requests inside a dispatch queue of a mem: drive.
+fn dispatch_depth(args: &BenchArgs, shape: &Shape) -> usize {
+    args.blocks.dispatch_depth.map_or(shape.depth, |n| n as usize)
+}
+
+fn in_virtual_time(
+    args: &BenchArgs,
+    bench: &mut Bench<'_>,
+    drive: Boxed,
+    now: Time,
+) -> Result<(Run, Boxed, Time), Error> {
+    let shape = drive.shape();
+    let (lent, owner) = Lent::new(drive, Time::ZERO);
+    let driver = Inline::new(lent, shape, dispatch_depth(args, &shape));
+    let (contexts, monitor) = layer(&args.blocks.config()?, driver)?;
+    let known = known(shape, &owner, Strategy::Poll);
+    let run = Layer { bench, contexts, monitor, known }.in_virtual_time(now)?;
+    let end = run.measured.tally.end.max(now);
+    Ok((run, owner.take_back()?, end))
+}
+
+/// On the clock the layer's time begins at zero, where the drive's is `base`.
+fn on_the_clock(
+    args: &BenchArgs,
+    bench: &mut Bench<'_>,
+    mut drive: Boxed,
+    base: Time,
+) -> Result<(Run, Boxed, Time), Error> {
+    drive.set_on_a_clock(true);
+    let shape = drive.shape();
+    let depth = dispatch_depth(args, &shape);
+    let (lent, owner) = Lent::new(drive, base);
+    let config = args.blocks.config()?;
+    let (run, clock) = match args.blocks.dispatch.unwrap_or_default() {
+        Dispatch::Inline => {
+            let (contexts, monitor) = layer(&config, Inline::new(lent, shape, depth))?;
+            let (known, clock) = (known(shape, &owner, Strategy::Poll), Clock::start());
+            let layer = Layer { bench, contexts, monitor, known };
+            (layer.on_the_clock(clock, false)?, clock)
+        }
+        Dispatch::Hosted(queues) => {
+            args.blocks.check_weights(queues)?;
+            let core = args.blocks.pin.then_some(args.blocks.cores());
+            let options = HostedOptions { queues, depth, core, ..HostedOptions::default() };
+            let (driver, hosted) = host(lent, shape, options)?;
+            let (contexts, monitor) = layer(&config, driver)?;
+            let known = known(shape, &owner, strategy(args, queues, false)?);
+            let layer = Layer { bench, contexts, monitor, known };
+            let clock = hosted.clock();
+            let run = layer.on_the_clock(clock, false);
+            // After the contexts nobody waits for what is inside.
+            drop(hosted.leave());
+            (run?, clock)
+        }
+    };
+    let mut drive = owner.take_back()?;
+    drive.set_on_a_clock(false);
+    Ok((run, drive, base + clock.now().0))
+}
+
+fn host(
+    lent: Lent,
+    shape: Shape,
+    options: HostedOptions,
+) -> Result<(HostedDriver, Hosted<Lent>), Error> {
+    memory::ask_queues(options.tables::<BlockReq, BlockDone>())?;
+    HostedDriver::start(lent, shape, options, false).map_err(|e| match &e {
+        HostedError::System { what: "core", source } => Error::Usage(format!(
+            "the drive's thread cannot be pinned to processor {}, behind those of the cores: \
+             {source}; lower --cores, or leave --pin out",
+            options.core.unwrap_or(0)
+        )),
+        _ => Error::Failed(e.to_string()),
+    })
+}
+
+fn known(shape: Shape, owner: &Owner, strategy: Strategy) -> Known {
+    Known { shape, figures: Some(owner.figures.clone()), tells_when: true, strategy }
+}
+
+/// How completions of a drive that interrupts are waited for. A core that has
+/// its dispatch queue alone is woken for all that it waits for, whatever else
+/// it shares; cores that share one would take each other's interrupts.
+fn strategy(args: &BenchArgs, queues: usize, polled: bool) -> Result<Strategy, Error> {
+    let shared = args.blocks.cores() > queues;
+    match args.blocks.completion {
+        Some(Completion::Poll) => Ok(Strategy::Poll),
+        None if shared || polled => Ok(Strategy::Poll),
+        None => Ok(Strategy::Interrupt),
+        Some(_) if polled => Err(Error::Usage(
+            "poll= in the drive's name is for submitters that poll: take --completion poll, \
+             or poll=no"
+                .into(),
+        )),
+        Some(_) if shared => Err(Error::Usage(format!(
+            "cores that share a dispatch queue poll it: take --completion poll, or a queue for \
+             each of the {} cores",
+            args.blocks.cores()
+        ))),
+        Some(other) => Ok(other.strategy()),
+    }
+}
+
+/// Measures the null driver, or the timed one.
+pub(crate) fn null(args: &BenchArgs, spec: &NullSpec, watch: &mut Watch) -> Result<Outcome, Error> {
+    if spec.is_timed() {
+        let driver = Timed::new(TimedOptions { seed: args.seed, ..spec.options })?;
+        nothing(args, driver, true, watch)
+    } else {
+        nothing(args, Null::new(spec.untimed())?, false, watch)
+    }
+}
+
+/// Measures a driver that keeps nothing.
+fn nothing<D>(
+    args: &BenchArgs,
+    driver: D,
+    tells_when: bool,
+    watch: &mut Watch,
+) -> Result<Outcome, Error>
+where
+    D: BlockDriver,
+    D::Queue: Send,
+{
+    let shape = driver.shape();
+    let pattern = pattern(args, &shape)?;
+    let mut bench = Bench::new(args, &shape, pattern, watch)?;
+    args.blocks.check_weights(driver.queues()[0])?;
+    let polled = driver.queues()[2] > 0;
+    let (mut contexts, monitor) = layer(&args.blocks.config()?, driver)?;
+    contexts.iter_mut().for_each(|context| context.set_polled(polled));
+    let known = Known { shape, figures: None, tells_when, strategy: Strategy::Poll };
+    let layer = Layer { bench: &mut bench, contexts, monitor, known };
+    let run = match args.clock() {
+        ClockKind::Virtual => layer.in_virtual_time(Time::ZERO)?,
+        ClockKind::Real => layer.on_the_clock(Clock::start(), false)?,
+    };
+    let drive = json!({ "name": args.drive.to_string(), "size_bytes": shape.bytes });
+    Ok(run.finish(&bench, None, drive.clone(), drive))
+}
+
+/// Measures a block device or file.
+pub(crate) fn storage(
+    args: &BenchArgs,
+    spec: &StorageSpec,
+    watch: &mut Watch,
+) -> Result<Outcome, Error> {
+    let new = find_or_make(args, spec)?;
+    let args = &args.settled(new);
+    let writes = args.writes();
+    let cores = args.blocks.cores();
+    let options = spec.options(cores, writes);
+    args.blocks.check_weights(options.queues)?;
+    let strategy = strategy(args, options.queues, spec.poll.is_some())?;
+    let mut opened = Storage::open(&spec.path, options.clone())?;
+    let shape = opened.shape();
+    let pattern = pattern(args, &shape)?;
+    let mut bench = Bench::new(args, &shape, pattern, watch)?;
+    let ways = Ways { tells_when: false, strategy, plug: None, shared: false, figures: None };
+    let mut steady = None;
+    if args.precondition() != Precondition::None {
+        steady = prepare(args, &mut bench, opened, ways)?;
+        opened = Storage::open(&spec.path, options.clone())?;
+    }
+    let polls = opened.polls();
+    let (mut contexts, monitor) = layer(&args.blocks.config()?, opened)?;
+    contexts.iter_mut().for_each(|context| context.set_polled(options.poll_queues > 0));
+    let known = Known { shape, figures: None, tells_when: false, strategy };
+    let layer = Layer { bench: &mut bench, contexts, monitor, known };
+    let run = layer.on_the_clock(Clock::start(), true)?;
+    let name = args.drive.to_string();
+    let drive = json!({
+        "name": name,
+        "size_bytes": shape.bytes,
+        "direct": options.direct,
+        "queues": options.queues,
+        "depth": options.depth,
+        "polls": polls,
+        "read_only": options.read_only,
+    });
+    let few_words = json!({ "name": name, "size_bytes": shape.bytes });
+    let mut outcome = run.finish(&bench, steady, drive, few_words);
+    outcome.look_for_reads_of_nothing(args, new);
+    Ok(outcome)
+}
+
+/// Preconditions storage through one core of a plain layer.
+fn prepare(
+    args: &BenchArgs,
+    bench: &mut Bench<'_>,
+    opened: Storage,
+    ways: Ways,
+) -> Result<Option<SteadyState>, Error> {
+    let shape = opened.shape();
+    let mut load = load(args, &shape, &bench.pattern)?;
+    let (mut contexts, _) = layer(&Config::new(Topology::new(1, 1)?), opened)?;
+    let slots = load.slots().max(load::runner::DEPTH as usize);
+    let Some(first) = contexts.first_mut() else { return Ok(None) };
+    let mut driver = Clocked::new(first, Clock::start(), slots, ways);
+    bench.prepare(&mut driver, &mut load, None)
+}
+
+/// Makes sure that there is something, and that it may be written. Gives
+/// whether it was made.
+fn find_or_make(args: &BenchArgs, spec: &StorageSpec) -> Result<bool, Error> {
+    let path = &spec.path;
+    let kind = match (spec.find()?, spec.size) {
+        (Found::Nothing, Some(_)) if spec.read_only => {
+            return Err(Error::Usage(format!(
+                "{path} does not exist, and with read_only=yes nothing is made: leave it out"
+            )));
+        }
+        (Found::Nothing, Some(size)) => return spec.create(size).map(|()| true),
+        (Found::Nothing, None) if path.ends_with(".ssd") => {
+            return Err(Error::Usage(format!(
+                "there is no drive file {path}: make it, as in \
+                 ssdkit create {path} --profile tlc --size 8G"
+            )));
+        }
+        (Found::Nothing, None) => {
+            return Err(Error::Usage(format!(
+                "{path} does not exist: make it, or add its size to be made, \
+                 as in file:{path},size=1G"
+            )));
+        }
+        (Found::File(bytes), Some(size)) if bytes != size => {
+            return Err(Error::Usage(format!(
+                "{path} is a file of {}, not of {}: leave out size, or remove the file",
+                units::size_binary(bytes),
+                units::size_binary(size)
+            )));
+        }
+        (Found::File(0), _) | (Found::Other, _) => return Ok(false),
+        (Found::File(bytes), _) => format!("the file {path}, {}", units::size_binary(bytes)),
+        (Found::Device, Some(_)) => {
+            return Err(Error::Usage(format!(
+                "{path} is a device, which has its size: leave size out"
+            )));
+        }
+        (Found::Device, None) => format!("the block device {path}"),
+    };
+    if args.writes() && !args.destroy {
+        return Err(Error::Usage(format!(
+            "this writes over what is on {kind}: add --destroy if it may be lost"
+        )));
+    }
+    Ok(false)
+}

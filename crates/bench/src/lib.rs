@@ -1,0 +1,649 @@
+//! `ssdkit bench`: from the command line to the report.
+//!
+//! Preconditioning and reading back are always in virtual time for a drive in
+//! this process: they are not measured, and drive time costs nothing. A drive
+//! in a file is shut down when the bench ends or is stopped. A new drive that is
+//! read is written first, unless somebody says otherwise. Fails when options
+//! contradict the drive, when a request fails before anything was measured or
+//! somebody stops it there, and, after the report, when a request failed or gave
+//! wrong data.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use measure::{Cpu, Direction, Gc, Report, Row, SteadyState, WriteAmplification, units};
+use port::{BlockOp, Shape, Time};
+use serde_json::{Value, json};
+use workload::{Arrivals as Starts, Load as Rate, Order, Pattern};
+
+use crate::below::Below;
+use crate::energy::EnergyReport;
+use crate::physics::Physics;
+use drive::error::Error;
+use drive::image;
+use drive::memory;
+use drive::restore::Restored;
+use drive::slc::SlcReport;
+use drive::spec::{DriveConfig, DriveSpec, FileSpec, NbdAddress};
+use drive::stack::{Stack, Visitor, needs_blocks};
+use drive::whole::{Boxed, Drive, Ended};
+use load::cpu::CpuTime;
+use load::driver::{ClockKind, Driver, Real, Virtual};
+use load::load::{Load, Pace, Share};
+use load::runner::{Plan, Runner, Until};
+use load::served::Served;
+use load::tally::Tally;
+use load::verify::Verifier;
+use load::watch::Watch;
+
+mod args;
+mod below;
+mod energy;
+mod outcome;
+mod physics;
+
+pub use args::{Arrivals, BenchArgs, End, Hot, Precondition, Range, Rw};
+pub use outcome::{OpenLoop, Outcome};
+
+/// Runs, and prints the report to `out`.
+pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<(), Error> {
+    let args = &BenchArgs { drive: args.drive.found()?, ..args.clone() };
+    args.check()?;
+    let mut watch = Watch::terminal(args.max_time.map(Duration::from_nanos))?;
+    let outcome = measure(args, &mut watch);
+    watch.end();
+    outcome?.print(args.json, out)
+}
+
+/// Bytes that a run writes at most, as far as that is known.
+fn most_written(args: &BenchArgs) -> u64 {
+    match args.end() {
+        _ if !args.rw.writes() => 0,
+        End::Ios(ios) => ios.saturating_mul(args.bs.into()),
+        End::Time(_) => u64::MAX,
+    }
+}
+
+/// Runs. A path that leads to a drive file must have been found
+/// ([`DriveSpec::found`]).
+pub fn measure(args: &BenchArgs, watch: &mut Watch) -> Result<Outcome, Error> {
+    let began = Instant::now();
+    let mut outcome = any(args, watch)?;
+    outcome.report.wall_seconds = began.elapsed().as_secs_f64();
+    Ok(outcome)
+}
+
+/// Measures a drive of any kind.
+fn any(args: &BenchArgs, watch: &mut Watch) -> Result<Outcome, Error> {
+    match &args.drive {
+        DriveSpec::Memory(spec) => {
+            let args = &args.settled(true);
+            let mut config = spec.resolve()?;
+            config.faults = args.faults.read(args.seed)?;
+            let populated = args.clock() == ClockKind::Real;
+            if populated || args.precondition() != Precondition::None {
+                memory::ask_written(&config)?;
+            } else if most_written(args) > memory::free() {
+                memory::tell(&config);
+            }
+            let stack = match args.clock() {
+                ClockKind::Virtual => Stack::build(&config, args.seed)?,
+                ClockKind::Real => {
+                    watch.phase("taking memory");
+                    Stack::build_populated(&config, args.seed, || watch.look(0.0))?
+                }
+            };
+            let seed = args.seed;
+            ours(args, Restored { config, seed, stack, recovery: None }, watch)
+        }
+        DriveSpec::File(spec) => in_a_file(args, spec, watch),
+        DriveSpec::Nbd(address) => served(args, address, watch),
+        DriveSpec::Null(spec) => below::null(args, spec, watch),
+        DriveSpec::Storage(spec) => below::storage(args, spec, watch),
+    }
+}
+
+/// Measures a drive file, or a copy of it in memory.
+fn in_a_file(args: &BenchArgs, spec: &FileSpec, watch: &mut Watch) -> Result<Outcome, Error> {
+    watch.phase("opening the drive");
+    let faults = args.faults.read(args.seed)?;
+    let mut open = spec.open(false)?;
+    open.config.faults = faults;
+    let fit = args.check_kept(&open.config.spec).and_then(|()| needs_blocks(&open.config));
+    let of_file = !spec.copy && open.is_new();
+    let open = open.if_fit(fit.and_then(|()| args.check_written(of_file)))?;
+    if spec.copy {
+        return ours(args, Restored::copied(open)?, watch);
+    }
+    let drive = Restored::opened(open)?;
+    if args.writes() && !args.destroy && drive.was_written() {
+        let path = &spec.path;
+        drive.put_away()?;
+        return Err(Error::Usage(format!(
+            "this writes over what is on the drive in {path}: add --destroy if it may be lost, \
+             or measure a copy in memory, ssd:{path},copy=yes"
+        )));
+    }
+    ours(args, drive, watch)
+}
+
+/// Measures a drive in this process.
+fn ours(args: &BenchArgs, mut drive: Restored, watch: &mut Watch) -> Result<Outcome, Error> {
+    let new = !drive.was_written();
+    if drive.stack.drive().outlives()
+        && let Err(e) = args.check_written(new)
+    {
+        drive.put_away()?;
+        return Err(e);
+    }
+    let args = &args.settled(new);
+    if args.verify && !new && args.precondition() == Precondition::None {
+        drive.put_away()?;
+        return Err(Error::Usage(
+            "--verify knows only what it wrote, and something is on this drive: add \
+             --precondition seq, which writes over all of it"
+                .into(),
+        ));
+    }
+    let mut prepared = None;
+    if let Some(path) = &args.snapshot {
+        let ready = drive.ready();
+        let Restored { config, seed, stack, .. } = drive;
+        let (ended, about) = prepare(args, stack.boxed(), ready, watch)?;
+        watch.phase("saving the snapshot");
+        let mut ended = ended;
+        image::save(path, &config, seed, &mut ended)?;
+        let Ended { medium, chunks, .. } = ended;
+        drive = Restored::recovered(config, seed, medium, &chunks, true)?;
+        prepared = Some(about);
+    }
+    let recovery = drive.recovery;
+    let ready = drive.ready();
+    let Restored { config, stack, .. } = drive;
+    let config = &config;
+    let raised_spare = config.raised_spare();
+    let mut outcome = if args.blocks.are_given() {
+        Below { args, config, watch, ready, prepared }.measure(stack.boxed())?
+    } else {
+        stack.visit(InProcess { args, config, watch, ready, prepared })?
+    };
+    outcome.recovery = recovery;
+    outcome.look_for_reads_of_nothing(args, new);
+    outcome.look_for_a_new_drive(args, new);
+    outcome.raised_spare = raised_spare;
+    Ok(outcome)
+}
+
+/// What was done to a drive before it is measured: its steady state, and who
+/// verifies.
+pub(crate) struct Prepared {
+    steady: Option<SteadyState>,
+    verifier: Option<Verifier>,
+}
+
+/// Preconditions a drive and ends it.
+fn prepare(
+    args: &BenchArgs,
+    drive: Boxed,
+    ready: Time,
+    watch: &mut Watch,
+) -> Result<(Ended, Prepared), Error> {
+    let shape = drive.shape();
+    let pattern = pattern(args, &shape)?;
+    let mut load = load(args, &shape, &pattern)?;
+    let mut bench = Bench::new(args, &shape, pattern, watch)?;
+    let mut driver = Virtual::at(drive, ready);
+    let steady = bench.prepare(&mut driver, &mut load, None);
+    let verifier = bench.runner.verifier.take();
+    let (drive, now) = driver.into_drive();
+    let ended = drive.end(now);
+    Ok((ended?, Prepared { steady: steady?, verifier }))
+}
+
+/// What the command line asks of a drive of this shape.
+pub fn pattern(args: &BenchArgs, shape: &Shape) -> Result<Pattern, Error> {
+    let Range { offset, len: length } = args.range.unwrap_or(Range { offset: 0, len: shape.bytes });
+    // The command line made sure that the sum is a number.
+    if offset + length > shape.bytes {
+        return Err(Error::Usage(format!(
+            "--range ends at {}, but the drive has {} bytes: make the range smaller",
+            offset + length,
+            shape.bytes
+        )));
+    }
+    let order = match (args.zipf, args.hot) {
+        (Some(theta), _) => Order::Zipf { theta },
+        (None, Some(hot)) => {
+            Order::HotCold { accesses_percent: hot.accesses as u8, range_percent: hot.space as u8 }
+        }
+        (None, None) if args.rw.is_random() => Order::Uniform,
+        (None, None) => Order::Sequential,
+    };
+    let pattern = Pattern {
+        offset,
+        length,
+        bs: args.bs.into(),
+        read_percent: args.reads() as u8,
+        trim_percent: if args.rw == Rw::Trim { 100 } else { 0 },
+        order,
+        fua_every: args.fua_every.unwrap_or(0),
+        flush_every: args.flush_every.unwrap_or(0),
+    };
+    pattern.check().map_err(|e| Error::Usage(e.to_string()))?;
+    Ok(pattern)
+}
+
+/// The load that the command line asks of a drive of this shape, of all cores.
+pub(crate) fn load(args: &BenchArgs, shape: &Shape, pattern: &Pattern) -> Result<Load, Error> {
+    let submitters = args.threads * args.blocks.cores.unwrap_or(1);
+    let pace = pace(args, (0, 1))?;
+    let load = Load::part(shape, pattern, pace, Share::whole(submitters), args.seed)?;
+    Ok(load.in_batches(args.blocks.batch.unwrap_or(1) as usize))
+}
+
+/// When requests start of a core, of so many.
+fn pace(args: &BenchArgs, (core, cores): (u64, u64)) -> Result<Pace, Error> {
+    Ok(match (args.rate, args.arrivals) {
+        (None, _) => Pace::Closed { depth: args.qd },
+        (Some(rate), arrivals) => {
+            let rate = match arrivals {
+                Arrivals::Fixed => Rate::Fixed { rate },
+                Arrivals::Poisson => Rate::Exponential { rate },
+            };
+            let starts = Starts::new(rate, args.seed, (core, cores));
+            Pace::Open(starts.map_err(|e| Error::Usage(e.to_string()))?)
+        }
+    })
+}
+
+pub(crate) fn plan(args: &BenchArgs) -> Plan {
+    let until = match args.end() {
+        End::Ios(ios) => Until::Ios(ios),
+        End::Time(ns) => Until::Time(ns),
+    };
+    Plan { ramp: args.ramp.unwrap_or(0), until, count: true }
+}
+
+/// Measures a drive in this process, without a block layer.
+struct InProcess<'a> {
+    args: &'a BenchArgs,
+    config: &'a DriveConfig,
+    watch: &'a mut Watch,
+    ready: Time,
+    prepared: Option<Prepared>,
+}
+
+impl Visitor for InProcess<'_> {
+    type Out = Result<Outcome, Error>;
+
+    fn visit<D: Drive>(self, drive: D) -> Self::Out {
+        let InProcess { args, config, watch, ready, prepared } = self;
+        let shape = drive.shape();
+        let pattern = pattern(args, &shape)?;
+        let mut load = load(args, &shape, &pattern)?;
+        let mut driver = Virtual::at(drive, ready);
+        let mut bench = Bench::new(args, &shape, pattern, watch)?;
+        let steady = match bench.prepare(&mut driver, &mut load, prepared) {
+            Ok(steady) => steady,
+            Err(e) => return Err(ended(driver, e)),
+        };
+        driver.drive_mut().begin_faults();
+        let before = (driver.drive().parity(), driver.drive().slc());
+        let measured;
+        (measured, driver) = match args.clock() {
+            ClockKind::Virtual => (bench.measure(&mut driver, &mut load), driver),
+            ClockKind::Real => {
+                let mut real = Real::new(driver);
+                let measured = bench.measure(&mut real, &mut load);
+                let mut driver = real.into_virtual();
+                if measured.as_ref().is_ok_and(|measured| measured.tally.left > 0) {
+                    driver.drain();
+                }
+                (measured, driver)
+            }
+        };
+        let measured = measured.and_then(|measured| bench.read_back(&mut driver, measured));
+        let measured = match measured {
+            Ok(measured) => measured,
+            Err(e) => return Err(ended(driver, e)),
+        };
+        let (first, last) = (&measured.tally.before, &measured.tally.after);
+        let is_steady = steady.is_some_and(|steady| steady.reached);
+        let physics = Physics::of(config, &bench.pattern, (first, last), is_steady);
+        let drive = physics.tell(config.effective());
+        let few_words = physics.tell_short(in_few_words(config));
+        let (rested, worked) = measured.tally.energy;
+        let mut outcome = bench.outcome(measured, steady, drive, few_words);
+        outcome.state_hash = args.json.then(|| driver.drive().state_hash());
+        outcome.injected = driver.drive().injected();
+        outcome.add_parity(before.0, driver.drive().parity());
+        outcome.slc = SlcReport::new(&config.geometry, &before.1, &driver.drive().slc());
+        outcome.energy = EnergyReport::new(&rested, &worked, outcome.report.ios);
+        outcome.warnings.extend(put_away(driver));
+        Ok(outcome)
+    }
+}
+
+/// Shuts a drive down that outlives the process. Gives what went wrong.
+pub(crate) fn put_away<D: Drive>(driver: Virtual<D>) -> Option<String> {
+    let (drive, now) = driver.into_drive();
+    if !drive.outlives() {
+        return None;
+    }
+    let put_away = Box::new(drive).end(now).and_then(|ended| ended.medium.put_away());
+    put_away.err().map(|e| format!("the drive was not shut down: {e}"))
+}
+
+/// Shuts a drive down after an error. Gives the error, and before it why the
+/// drive failed, if it did.
+pub(crate) fn ended<D: Drive>(driver: Virtual<D>, e: Error) -> Error {
+    match put_away(driver) {
+        None => e,
+        Some(why) => Error::Failed(format!("{why}; {e}")),
+    }
+}
+
+/// Measures a drive that somebody serves.
+fn served(args: &BenchArgs, address: &NbdAddress, watch: &mut Watch) -> Result<Outcome, Error> {
+    if args.rate.is_some() {
+        let text = "--rate is not for nbd: drives, which are driven in a closed loop: take --qd";
+        return Err(Error::Usage(text.into()));
+    }
+    let mut driver = Served::connect(address, watch)?;
+    let shape = driver.shape();
+    let pattern = pattern(args, &shape)?;
+    if !pattern.bs.is_multiple_of(driver.unit()) {
+        let unit = driver.unit();
+        return Err(Error::Usage(format!(
+            "this server takes multiples of {unit} bytes: raise --bs"
+        )));
+    }
+    let mut load = load(args, &shape, &pattern)?;
+    let mut bench = Bench::new(args, &shape, pattern, watch)?;
+    let steady = bench.prepare(&mut driver, &mut load, None)?;
+    let measured = bench.measure(&mut driver, &mut load)?;
+    let measured = bench.read_back(&mut driver, measured)?;
+    driver.close()?;
+    let may_be_old = measured.tally.wrong > 0 && args.precondition() == Precondition::None;
+    let drive = json!({ "name": args.drive.to_string(), "size_bytes": shape.bytes });
+    let mut outcome = bench.outcome(measured, steady, drive.clone(), drive);
+    if may_be_old && let Some(problem) = &mut outcome.problem {
+        // Whether it was used its server does not tell.
+        problem.push_str(
+            ". --verify knows only what it wrote: if this drive was used before, that is why; add \
+             --precondition seq, which writes over all of it",
+        );
+    }
+    Ok(outcome)
+}
+
+/// The drive in one line.
+pub(crate) fn in_few_words(config: &DriveConfig) -> Value {
+    json!({
+        "name": config.name,
+        "size": units::capacity(config.size).replace(' ', ""),
+        "spare": (config.spare() * 1e4).round() / 1e4,
+        "data_chunks": u64::from(config.data_chunks()) * u64::from(config.geometry.total_pus()),
+    })
+}
+
+/// What was measured, and how long that took.
+pub(crate) struct Measured {
+    pub tally: Tally,
+    wall: f64,
+    cpu: (f64, f64),
+}
+
+/// A measurement under way.
+pub(crate) struct Bench<'a> {
+    pub args: &'a BenchArgs,
+    shape: Shape,
+    pub pattern: Pattern,
+    pub runner: Runner<'a>,
+    real: bool,
+}
+
+impl<'a> Bench<'a> {
+    pub fn new(
+        args: &'a BenchArgs,
+        shape: &Shape,
+        pattern: Pattern,
+        watch: &'a mut Watch,
+    ) -> Result<Bench<'a>, Error> {
+        let unit = if pattern.offset.is_multiple_of(port::BLOCK_BYTES) { pattern.bs } else { 512 };
+        let verifier = match args.verify {
+            true => Some(Verifier::new(shape, unit, args.seed)?),
+            false => None,
+        };
+        let real = args.clock() == ClockKind::Real;
+        let runner = Runner { verifier, ..Runner::new(watch) };
+        Ok(Bench { args, shape: *shape, pattern, runner, real })
+    }
+
+    /// Preconditions, unless that was done. A workload that writes nothing
+    /// leaves the drive as it is, which is steady.
+    pub fn prepare(
+        &mut self,
+        driver: &mut dyn Driver,
+        load: &mut Load,
+        prepared: Option<Prepared>,
+    ) -> Result<Option<SteadyState>, Error> {
+        if let Some(prepared) = prepared {
+            self.runner.verifier = prepared.verifier;
+            return Ok(prepared.steady);
+        }
+        let kind = self.args.precondition();
+        if kind == Precondition::None {
+            return Ok(None);
+        }
+        self.runner.precondition(driver, &self.shape, self.args.seed)?;
+        let rounds = self.args.rounds();
+        match kind {
+            Precondition::Steady if self.args.rw.writes() => {
+                self.runner.settle(driver, &self.shape, load, rounds).map(Some)
+            }
+            Precondition::Steady => Ok(Some(SteadyState::new(true, 0, rounds.window, rounds.ns))),
+            _ => Ok(None),
+        }
+    }
+
+    pub fn measure(&mut self, driver: &mut dyn Driver, load: &mut Load) -> Result<Measured, Error> {
+        let plan = plan(self.args);
+        self.timed(|runner| runner.run(driver, load, plan))
+    }
+
+    /// Measures what `run` does.
+    pub fn timed(
+        &mut self,
+        run: impl FnOnce(&mut Runner) -> Result<Tally, Error>,
+    ) -> Result<Measured, Error> {
+        self.runner.watch.phase("measuring");
+        let (wall, cpu) = (Instant::now(), CpuTime::now());
+        let tally = run(&mut self.runner)?;
+        let wall = wall.elapsed().as_secs_f64();
+        Ok(Measured { tally, wall, cpu: CpuTime::now().since(&cpu) })
+    }
+
+    /// The part of core `core` in the load of `cores`.
+    pub fn load_of_core(&self, shape: &Shape, core: usize, cores: usize) -> Result<Load, Error> {
+        let args = self.args;
+        let (core32, cores32) = (core as u32, cores as u32);
+        let share = Share {
+            first: core32 * args.threads,
+            count: args.threads,
+            all: cores32 * args.threads,
+        };
+        let pace = pace(args, (core as u64, cores as u64))?;
+        let load = Load::part(shape, &self.pattern, pace, share, args.seed)?;
+        Ok(load.in_batches(args.blocks.batch.unwrap_or(1) as usize))
+    }
+
+    /// With verification, reads back what was written.
+    pub fn read_back(
+        &mut self,
+        driver: &mut dyn Driver,
+        mut measured: Measured,
+    ) -> Result<Measured, Error> {
+        let tally = &mut measured.tally;
+        if self.runner.verifier.is_none() || self.args.reads() == 100 || tally.interrupted {
+            return Ok(measured);
+        }
+        let back = self.runner.read_back(driver, &self.shape, &self.pattern, self.args.seed)?;
+        tally.add_errors(&back);
+        Ok(measured)
+    }
+
+    /// The workload's effective configuration.
+    fn workload(&self) -> Value {
+        let a = self.args;
+        let percent = (a.rw == Rw::Randrw).then(|| a.reads());
+        let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
+        json!({
+            "rw": a.rw.to_string(),
+            "read_percent": percent,
+            "bs": a.bs,
+            "qd": a.rate.is_none().then_some(a.qd),
+            "threads": a.threads,
+            "rate": a.rate,
+            "arrivals": a.rate.map(|_| format!("{:?}", a.arrivals).to_lowercase()),
+            "clock": if self.real { "real" } else { "virtual" },
+            "precondition": format!("{:?}", a.precondition()).to_lowercase(),
+            "ios": if let End::Ios(n) = a.end() { Some(n) } else { None },
+            "seconds": if let End::Time(ns) = a.end() { seconds(Some(ns)) } else { None },
+            "ramp_seconds": seconds(a.ramp),
+            "range": a.range.map(|r| json!({ "offset": r.offset, "bytes": r.len })),
+            "zipf": a.zipf,
+            "hot": a.hot.map(|h| json!({ "space_percent": h.space, "accesses_percent": h.accesses })),
+            "fua_every": a.fua_every,
+            "flush_every": a.flush_every,
+            "verify": a.verify.then_some(true),
+        })
+    }
+
+    pub fn outcome(
+        &self,
+        measured: Measured,
+        steady: Option<SteadyState>,
+        drive: Value,
+        few_words: Value,
+    ) -> Outcome {
+        let Measured { tally, wall, cpu } = measured;
+        let (seconds, all) = (tally.seconds(), tally.all());
+        let ios = all.count();
+        let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+        let of = |op| {
+            Direction::new(tally.latency(op), tally.latency(op).count() * self.pattern.bs, seconds)
+        };
+        let (read, write) = (of(BlockOp::Read), of(BlockOp::Write));
+        let flush = Direction::new(tally.latency(BlockOp::Flush), 0, seconds);
+        let both = read.ios > 0 && write.ios > 0;
+        // What a drive that is not ours wrote is not known here.
+        let tells = matches!(self.args.drive, DriveSpec::Memory(_) | DriveSpec::File(_));
+        let (before, after) = (&tally.before, &tally.after);
+        let grew = |get: fn(&targets::WriteCounters) -> u64| get(after) - get(before);
+        let bytes = read.bytes + write.bytes;
+        let requests = ios + tally.failed;
+        // What fails on purpose is no error; wrong data always is.
+        let mut blamed = Tally::new();
+        blamed.add_errors(&tally);
+        if self.args.faults.are_given() {
+            blamed.failed = 0;
+        }
+        let report = Report {
+            drive: few_words,
+            workload: self.workload(),
+            ios,
+            bytes,
+            seconds,
+            wall_seconds: wall,
+            void: void(&tally, ios).or_else(|| read_nothing(&tally, read.bytes)),
+            failed_requests: tally.failed,
+            iops: per_second(ios),
+            bytes_per_second: per_second(bytes),
+            latency_ns: all.summary(),
+            read: both.then_some(read),
+            write: both.then_some(write),
+            write_amplification: WriteAmplification::from_blocks(
+                grew(|c| c.user),
+                grew(|c| c.gc),
+                grew(|c| c.padding),
+                grew(|c| c.metadata),
+            ),
+            steady,
+            gc: tells
+                .then(|| Gc { collections: grew(|c| c.collections), moved: grew(|c| c.moved) }),
+            erases: tells.then(|| grew(|c| c.erases)),
+            self_check_ns: tally.late.percentile(99.9),
+            cpu: Cpu::new(cpu.0, cpu.1, wall, ios),
+            series: match tells {
+                true => tally.rows(),
+                false => tally.rows().into_iter().map(Row::of_an_unknown_drive).collect(),
+            },
+            errors: blamed.errors(),
+            seed: self.args.seed,
+            version: env!("CARGO_PKG_VERSION").into(),
+        };
+        let rate = self.args.rate;
+        Outcome {
+            open_loop: rate.map(|rate| OpenLoop::new(rate, requests, seconds)),
+            new_drive: false,
+            raised_spare: None,
+            report,
+            drive,
+            flush: (flush.ios > 0).then_some(flush),
+            problem: blamed.problem(),
+            interrupted: tally.interrupted,
+            left_inside: tally.left,
+            state_hash: None,
+            block_layer: None,
+            warnings: left_inside(tally.left).into_iter().collect(),
+            recovery: None,
+            injected: Vec::new(),
+            parity: None,
+            slc: None,
+            energy: None,
+            first_failed: tally.first_failed,
+        }
+    }
+}
+
+/// Why those of a tally that read so many bytes do not, where many blocks read
+/// were never written, or trimmed.
+fn read_nothing(tally: &Tally, bytes: u64) -> Option<String> {
+    let nothing = tally.after.nothing.saturating_sub(tally.before.nothing);
+    let read = bytes / port::BLOCK_BYTES;
+    (nothing > 0 && nothing * 100 >= read).then(|| {
+        let part = 100 * nothing / read.max(nothing);
+        format!(
+            "{part} % of the blocks read were never written, or trimmed, and are read in no time; \
+             --precondition seq writes all of the drive first"
+        )
+    })
+}
+
+/// What is to be known where requests were left inside.
+fn left_inside(left: u64) -> Option<String> {
+    (left > 0).then(|| {
+        format!(
+            "{left} requests were still inside when the run was stopped: they were not waited for \
+             and are in no rate or latency, so the longest latencies are missing"
+        )
+    })
+}
+
+/// Why the rates and latencies of a tally of `ios` I/Os mean nothing, if they
+/// do not.
+fn void(tally: &Tally, ios: u64) -> Option<String> {
+    let failed = tally.failed;
+    match ios {
+        0 if failed > 0 => Some(format!("no request did what it was asked, and {failed} failed")),
+        0 if tally.interrupted => Some("it was stopped before anything was measured".into()),
+        0 => Some("nothing was measured".into()),
+        _ if tally.seconds() > 0.0 => None,
+        _ => Some(
+            "the drive's time stood still: it takes none, or all that was written fits its \
+             buffer, or what was read was never written"
+                .into(),
+        ),
+    }
+}

@@ -1,0 +1,252 @@
+//! What a bench gave: as text, as JSON, and whether the command fails.
+//!
+//! Fails when the output cannot be written, and, after printing, when a request
+//! failed or gave wrong data.
+
+use std::io::Write;
+
+use measure::{Direction, Report, units};
+use parity::ParityCounters;
+use serde_json::{Value, json};
+
+use crate::args::{BenchArgs, Precondition};
+use crate::energy::EnergyReport;
+use drive::error::Error;
+use drive::fault_rules::Injected;
+use drive::redundancy::Redundancy;
+use drive::restore::Recovery;
+use drive::say::say;
+use drive::slc::SlcReport;
+use load::blocks::Accounts;
+use load::watch::columns;
+
+/// Warnings that are printed.
+const WARNINGS: usize = 8;
+
+/// What a measurement gave, before it is printed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The report. Its drive is in few words.
+    pub report: Report,
+    /// The drive's effective configuration.
+    pub drive: Value,
+    /// Whether a new drive was written as it was.
+    pub new_drive: bool,
+    /// In an open loop: what was asked for, and reached.
+    pub open_loop: Option<OpenLoop>,
+    /// Why the drive has more spare than its profile, if it has.
+    pub raised_spare: Option<String>,
+    /// Flushes, where there were any.
+    pub flush: Option<Direction>,
+    /// Why the run fails, if it does: what went wrong.
+    pub problem: Option<String>,
+    /// Whether somebody stopped it.
+    pub interrupted: bool,
+    /// Requests that were still inside then, and were not waited for.
+    pub left_inside: u64,
+    /// A hash of the drive's final state, where JSON was asked for: the same
+    /// run gives the same one, whatever the machine and the build.
+    pub state_hash: Option<u64>,
+    /// What the block layer did, where there was one.
+    pub block_layer: Option<Accounts>,
+    /// What went wrong without making the run fail.
+    pub warnings: Vec<String>,
+    /// How the drive was found again, where it was.
+    pub recovery: Option<Recovery>,
+    /// Fault rules, and how often each struck.
+    pub injected: Vec<Injected>,
+    /// What was done for the sake of parity, where there is any.
+    pub parity: Option<Redundancy>,
+    /// What the SLC cache did, where there is one.
+    pub slc: Option<SlcReport>,
+    /// What was taken, where that is counted.
+    pub energy: Option<EnergyReport>,
+    /// The first request that failed. With fault rules that is no error.
+    pub first_failed: Option<String>,
+}
+
+/// The rate of an open loop, in requests a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OpenLoop {
+    /// What was asked for.
+    pub asked: u64,
+    /// What was reached, requests that failed included.
+    pub reached: f64,
+    /// Whether the drive did not keep up.
+    pub behind: bool,
+}
+
+impl OpenLoop {
+    /// Of so many requests in `seconds`. A few tell nothing: the last one's latency
+    /// is most of the time that they took.
+    pub fn new(asked: u64, requests: u64, seconds: f64) -> OpenLoop {
+        let reached = if seconds > 0.0 { requests as f64 / seconds } else { 0.0 };
+        let behind = seconds > 0.0 && requests >= 1000 && reached < 0.95 * asked as f64;
+        OpenLoop { asked, reached, behind }
+    }
+
+    fn to_json(self) -> Value {
+        json!({ "asked": self.asked, "reached": self.reached, "behind": self.behind })
+    }
+}
+
+impl Outcome {
+    /// What was done for the sake of parity since it was `before`.
+    pub(crate) fn add_parity(
+        &mut self,
+        before: Option<ParityCounters>,
+        after: Option<ParityCounters>,
+    ) {
+        let amplification = self.report.write_amplification.as_ref().map(|wa| wa.total);
+        self.parity = before
+            .zip(after)
+            .map(|(before, after)| Redundancy::new(after.since(&before), amplification));
+    }
+
+    /// Notes that reads of a drive that was `new` were in vain, where nothing
+    /// was done to it before: what was never written is read in no time.
+    pub(crate) fn look_for_reads_of_nothing(&mut self, args: &BenchArgs, new: bool) {
+        if new && args.reads() > 0 && args.precondition() == Precondition::None {
+            self.report.void.get_or_insert_with(|| {
+                "the drive was new, and what was never written is read in no time; --precondition \
+                 seq writes it first"
+                    .into()
+            });
+        }
+    }
+
+    /// Notes that a `new` drive was written as it was.
+    pub(crate) fn look_for_a_new_drive(&mut self, args: &BenchArgs, new: bool) {
+        let as_it_was = new && args.precondition() == Precondition::None;
+        self.new_drive = as_it_was && args.rw.writes() && self.report.void.is_none();
+    }
+
+    /// What is to be known of the figures, by line.
+    fn notes(&self) -> Vec<(&'static str, String)> {
+        let mut notes = Vec::new();
+        if let Some(why) = &self.raised_spare {
+            notes.push(("spare", why.clone()));
+        }
+        if self.new_drive {
+            let text = "not preconditioned: rates fall once it was written over; --precondition \
+                        steady";
+            notes.push(("new drive", text.into()));
+        }
+        if let Some(OpenLoop { asked, reached, .. }) = self.open_loop.filter(|open| open.behind) {
+            let (asked, reached) = (units::count(asked as f64), units::count(reached));
+            let text = format!(
+                "{asked} asked, {reached} reached: the drive is slower; latencies are those of a \
+                 queue that grows"
+            );
+            notes.push(("rate", text));
+        }
+        notes
+    }
+
+    /// As one JSON object.
+    pub fn to_json(&self) -> Value {
+        let mut json = self.report.to_json();
+        json["drive"] = self.drive.clone();
+        json["interrupted"] = self.interrupted.into();
+        json["left_inside"] = self.left_inside.into();
+        json["new_drive"] = self.new_drive.into();
+        json["open_loop"] = self.open_loop.map_or(Value::Null, OpenLoop::to_json);
+        if let Some(flush) = &self.flush {
+            json["flush"] = json!(flush);
+        }
+        if let Some(hash) = self.state_hash {
+            json["state_hash"] = format!("{hash:016x}").into();
+        }
+        if let Some(accounts) = &self.block_layer {
+            json["block_layer"] = accounts.to_json();
+        }
+        if self.block_layer.is_some() || !self.warnings.is_empty() {
+            json["warnings"] = json!(self.warnings);
+        }
+        if let Some(recovery) = &self.recovery {
+            json["recovery"] = recovery.to_json();
+        }
+        if let Some(parity) = &self.parity {
+            json["parity"] = parity.to_json();
+        }
+        if let Some(slc) = &self.slc {
+            json["slc_cache"] = slc.to_json();
+        }
+        if let Some(energy) = &self.energy {
+            json["energy"] = energy.to_json();
+        }
+        if !self.injected.is_empty() {
+            json["injected"] = self.injected.iter().map(Injected::to_json).collect();
+        }
+        json
+    }
+
+    /// Tells on standard error what went wrong without making the run fail.
+    fn warn(&self) {
+        for text in self.warnings.iter().take(WARNINGS) {
+            say(format!("warning: {text}"));
+        }
+        if let Some(more) = self.warnings.len().checked_sub(WARNINGS).filter(|&n| n > 0) {
+            say(format!("warning: and {more} more like these: --json has all"));
+        }
+    }
+
+    /// Prints it. Fails afterwards when requests failed.
+    pub fn print(&self, json: bool, out: &mut dyn Write) -> Result<(), Error> {
+        if json {
+            writeln!(out, "{:#}", self.to_json())?;
+        } else {
+            write!(out, "{}", self.report.to_text_in(columns()))?;
+            for (label, text) in self.notes() {
+                writeln!(out, "{label:<12}{text}")?;
+            }
+            if let Some(flush) = &self.flush {
+                let mean = units::time_ns(flush.latency_ns.mean.unwrap_or(0.0));
+                writeln!(out, "flushes     {}, {mean} on average", units::count(flush.ios as f64))?;
+            }
+            if let Some(accounts) = &self.block_layer {
+                write!(out, "{}", accounts.to_text())?;
+            }
+            if let Some(recovery) = self.recovery.filter(Recovery::took_long) {
+                writeln!(out, "recovery    {recovery}")?;
+            }
+            if let Some(parity) = &self.parity {
+                writeln!(out, "parity      {parity}")?;
+            }
+            if let Some(slc) = &self.slc {
+                writeln!(out, "SLC cache   {slc}")?;
+            }
+            if let Some(energy) = &self.energy {
+                writeln!(out, "energy      {energy}")?;
+            }
+            for (i, one) in self.injected.iter().enumerate() {
+                let label = if i == 0 { "faults" } else { "" };
+                writeln!(out, "{label:<12}{} times {}", one.times, one.rule)?;
+            }
+            if let Some(first) = &self.first_failed {
+                let n = self.report.failed_requests;
+                writeln!(out, "failed      {n} requests, in no figure above; first: {first}")?;
+            }
+            if self.interrupted {
+                writeln!(out, "stopped     before its end: the figures are those so far")?;
+            }
+        }
+        out.flush()?;
+        self.warn();
+        self.problem.clone().map_or(Ok(()), |problem| Err(Error::Failed(problem)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_that_is_not_reached_is_behind() {
+        assert!(!OpenLoop::new(1000, 10_000, 10.0).behind);
+        assert!(!OpenLoop::new(1000, 9600, 10.0).behind);
+        assert!(OpenLoop::new(1000, 9400, 10.0).behind);
+        assert!(!OpenLoop::new(1000, 100, 10.0).behind, "too few to tell");
+        assert!(!OpenLoop::new(1000, 10_000, 0.0).behind, "its time stood still");
+    }
+}

@@ -1,0 +1,88 @@
+//! Drive files made: new ones, and copies of a drive that was ended.
+//!
+//! Guarantees: the file is a whole drive when the call ends, however it ended, or
+//! there is none; what was there before stays unless it was to be replaced and the
+//! new one is whole. Fails when the drive cannot be, or the file cannot be made.
+
+use std::path::Path;
+
+use drivefile::{FileStorage, Unfinished};
+
+use crate::error::Error;
+use crate::memory;
+use crate::spec::DriveConfig;
+use crate::spec::file::{file_error, header, is_drive_file};
+use crate::stack::new_device;
+use crate::whole::Ended;
+
+/// A drive that is in the way may be replaced.
+fn or_force(path: &str, error: Error) -> Error {
+    if is_drive_file(path) { Error::Usage(format!("{error}; --force replaces it")) } else { error }
+}
+
+/// Makes a drive in a file, empty; gives the bytes that it takes on the disk. One
+/// that is there is replaced with `force` only, and stays until the new one is whole.
+pub fn create(file: &str, config: &DriveConfig, seed: u64, force: bool) -> Result<u64, Error> {
+    let path = Path::new(file);
+    let header = header(config, seed)?;
+    let failed = |e| file_error(file, e);
+    if !force {
+        check_new(file).map_err(|e| or_force(file, e))?;
+    } else if path.exists() {
+        // Nobody may have it open, and it must be a file.
+        drop(FileStorage::open(path, false).map_err(failed)?);
+        if !is_drive_file(file) {
+            return Err(Error::Usage(format!(
+                "{file} is no drive file, and --force replaces nothing else: remove it first, or \
+                 take another name"
+            )));
+        }
+    }
+    memory::ask_file(file, &config.geometry)?;
+    let unfinished = Unfinished::begin(path, force).map_err(failed)?;
+    // As it leaves the factory, with the chunks that are bad from there.
+    let medium = unfinished.create(&header).map_err(failed)?;
+    let medium = new_device(config, seed, medium.into())?.cut();
+    let used = medium.used_bytes().map_err(failed)?;
+    medium.put_away()?;
+    unfinished.finish().map_err(failed)?;
+    Ok(used)
+}
+
+/// Saves a drive that was ended in a new file.
+pub fn save(path: &str, config: &DriveConfig, seed: u64, ended: &mut Ended) -> Result<(), Error> {
+    let header = header(config, seed)?;
+    let Ended { medium, chunks, .. } = ended;
+    drivefile::save(Path::new(path), &header, chunks, medium).map_err(|e| file_error(path, e))
+}
+
+/// Whether it is a name that a file can have.
+pub fn check_name(path: &str) -> Result<(), Error> {
+    if path.is_empty() {
+        let text = "the name of the drive file is empty: name a file, for example drive.ssd";
+        return Err(Error::Usage(text.into()));
+    }
+    if path.contains(',') {
+        let text = "keys follow a comma in a drive's name, so a drive file's name has none";
+        return Err(Error::Usage(format!("{path}: {text}: take another")));
+    }
+    Ok(())
+}
+
+/// Whether a drive can be saved there: found out before hours of aging.
+pub fn check_new(path: &str) -> Result<(), Error> {
+    check_name(path)?;
+    match std::fs::symlink_metadata(path) {
+        Ok(_) => Err(file_error(path, drivefile::FileError::Exists { path: path.into() })),
+        Err(_) => {
+            let folder = Path::new(path).parent().filter(|p| !p.as_os_str().is_empty());
+            match folder {
+                Some(folder) if !folder.is_dir() => Err(Error::Usage(format!(
+                    "{path}: there is no folder {}: make it first",
+                    folder.display()
+                ))),
+                _ => Ok(()),
+            }
+        }
+    }
+}

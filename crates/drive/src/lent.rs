@@ -1,0 +1,234 @@
+//! A drive lent to the block layer.
+//!
+//! Whoever owns it can still read its figures, from any thread, and gets it
+//! back when the layer is dropped. It may be told to count time from a later
+//! moment, so that a drive that was preconditioned in virtual time goes on
+//! with a clock that starts at zero. Costs a plain store of each number a look.
+//! When the disk below a drive file is full or fails, that is told once on
+//! standard error, and requests that fail for want of room say so.
+//!
+//! Guarantees: the drive comes back exactly once, in the state it was left.
+//! Fails when the layer is still there, or its thread died.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Status, Time};
+use targets::WriteCounters;
+
+use crate::error::Error;
+use crate::say::say;
+use crate::whole::{Boxed, Drive, Observed};
+
+/// Numbers that a drive's counters are.
+const COUNTERS: usize = WriteCounters::WORDS;
+
+/// What a drive tells of itself: its counters, then its free chunks. One
+/// thread writes at a time; a reader may see some newer than others.
+#[derive(Debug, Default)]
+pub struct Figures {
+    counters: [AtomicU64; COUNTERS],
+    free_chunks: AtomicU64,
+}
+
+impl Figures {
+    fn publish(&self, counters: &WriteCounters, free_chunks: u64) {
+        for (place, value) in self.counters.iter().zip(counters.words()) {
+            place.store(value, Ordering::Relaxed);
+        }
+        self.free_chunks.store(free_chunks, Ordering::Relaxed);
+    }
+
+    /// The drive's counters.
+    pub fn counters(&self) -> WriteCounters {
+        let words = self.counters.each_ref().map(|place| place.load(Ordering::Relaxed));
+        WriteCounters::from_words(words)
+    }
+
+    /// Its free chunks.
+    pub fn free_chunks(&self) -> u64 {
+        self.free_chunks.load(Ordering::Relaxed)
+    }
+}
+
+/// A drive that is lent.
+pub struct Lent {
+    /// There until this is dropped.
+    drive: Option<Boxed>,
+    /// The drive's time when time began here.
+    base: u64,
+    figures: Arc<Figures>,
+    back: Sender<Boxed>,
+    /// It is in a file, which may fail.
+    outlives: bool,
+    /// Its medium failed, and that was told.
+    told: bool,
+}
+
+/// Who lent it.
+pub struct Owner {
+    /// What the drive tells.
+    pub figures: Arc<Figures>,
+    back: Receiver<Boxed>,
+}
+
+impl Owner {
+    /// The drive again. The layer must have been dropped.
+    pub fn take_back(self) -> Result<Boxed, Error> {
+        let gone = |_| Error::Failed("the drive's thread died: this is a fault, report it".into());
+        self.back.try_recv().map_err(gone)
+    }
+}
+
+impl Lent {
+    /// Lends a drive whose time is `base` when time here is zero.
+    pub fn new(drive: Boxed, base: Time) -> (Lent, Owner) {
+        let (back, receiver) = channel();
+        let figures = Arc::new(Figures::default());
+        figures.publish(&drive.counters(), drive.free_chunks());
+        let owner = Owner { figures: figures.clone(), back: receiver };
+        let outlives = drive.outlives();
+        (Lent { drive: Some(drive), base: base.0, figures, back, outlives, told: false }, owner)
+    }
+
+    #[inline]
+    fn drive(&self) -> &Boxed {
+        self.drive.as_ref().expect("it is there until this is dropped")
+    }
+
+    /// Of the completions from `first` on, those that failed for want of room
+    /// on the disk say so.
+    fn explain(&mut self, first: usize, done: &mut Ring<BlockDone>) {
+        for i in first..done.len() {
+            let Some(one) = done.get_mut(i) else { return };
+            if one.status.is_ok() || one.op == BlockOp::Read {
+                continue;
+            }
+            let Some((why, is_full)) = self.drive().fault() else { return };
+            if is_full {
+                one.status = Status::CAPACITY_EXCEEDED;
+            }
+            if !self.told {
+                self.told = true;
+                say(format!("{why}; the drive can only be read until it is opened again"));
+            }
+        }
+    }
+
+    /// Looks after what nobody reads, at the time here.
+    pub fn tend(&mut self, now: Time) {
+        let now = now + self.base;
+        self.drive_mut().tend(now);
+    }
+
+    #[inline]
+    fn drive_mut(&mut self) -> &mut Boxed {
+        self.drive.as_mut().expect("it is there until this is dropped")
+    }
+}
+
+impl Port for Lent {
+    type Cmd = BlockReq;
+    type Done = BlockDone;
+
+    #[inline]
+    fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
+        let now = now + self.base;
+        self.drive_mut().submit(now, cmds);
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<Time> {
+        self.drive().next_event().map(|at| Time(at.since(Time(self.base))))
+    }
+
+    #[inline]
+    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        let (base, before) = (self.base, done.len());
+        let drive = self.drive_mut();
+        drive.advance(to + base, done);
+        let (counters, free_chunks) = (drive.counters(), drive.free_chunks());
+        self.figures.publish(&counters, free_chunks);
+        if self.outlives {
+            self.explain(before, done);
+        }
+        if base > 0 {
+            for i in before..done.len() {
+                if let Some(one) = done.get_mut(i) {
+                    one.at = Time(one.at.since(Time(base)));
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn hint(&self, req: &BlockReq) {
+        self.drive().hint(req);
+    }
+}
+
+impl Observed for Lent {
+    fn counters(&self) -> WriteCounters {
+        self.drive().counters()
+    }
+
+    fn free_chunks(&self) -> u64 {
+        self.drive().free_chunks()
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(drive) = self.drive.take() {
+            // Its owner may have given up on it.
+            let _ = self.back.send(drive);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::DriveSpec;
+    use crate::stack::Stack;
+    use port::Buffer;
+
+    /// Writes a block at `now`; gives when it completed.
+    fn write<P: Port<Cmd = BlockReq, Done = BlockDone>>(drive: &mut P, now: u64) -> Time {
+        let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
+        let buffer = Buffer::zeroed(4096).unwrap();
+        let (op, fua) = (BlockOp::Write, true);
+        cmds.put(|| BlockReq { id: 3, op, fua, offset: 0, len: 4096, buffer });
+        drive.submit(Time(now), &mut cmds);
+        loop {
+            let at = drive.next_event().unwrap();
+            drive.advance(at, &mut done);
+            if let Some(done) = done.pop() {
+                assert_eq!((done.id, done.at), (3, at));
+                return at;
+            }
+        }
+    }
+
+    #[test]
+    fn a_lent_drive_tells_and_comes_back() {
+        let Ok(DriveSpec::Memory(spec)) = "mem:ref,size=16M".parse() else { panic!("a drive") };
+        let config = spec.resolve().unwrap();
+        let mut drive = Stack::build(&config, 1).unwrap().boxed();
+        let (base, first) = (1_000_000_000, write(&mut drive, 0).0);
+        while let Some(at) = drive.next_event().filter(|&at| at <= Time(base)) {
+            drive.advance(at, &mut Ring::new(1));
+        }
+        let bare = drive.counters();
+        let (mut lent, owner) = Lent::new(drive, Time(base));
+        assert_eq!(owner.figures.counters(), bare);
+        let second = write(&mut lent, 5).0;
+        assert_eq!(second - 5, first, "time begins at zero again");
+        assert_eq!(owner.figures.counters(), lent.counters());
+        assert!(owner.figures.counters().user > bare.user);
+        drop(lent);
+        let mut drive = owner.take_back().unwrap();
+        assert!(write(&mut drive, base + second).0 > base + second);
+    }
+}

@@ -1,0 +1,31 @@
+//! Drives: by name, put together from layers, and found again.
+//!
+//! A name is a [`DriveSpec`]; a `mem:` drive or a drive file comes to a
+//! [`DriveConfig`], which [`stack`] makes into layers: [`lower`] below the
+//! target, [`whole`] above it, over a medium ([`backing`]). This is the one place
+//! where targets, devices and parity are put together, and so the one that is
+//! compiled for them; to all others a drive is one thing ([`whole::Drive`]).
+//!
+//! Drives in files are made and saved by [`image`] and found again by
+//! [`restore`]. Things go wrong in a drive as [`fault_rules`] say. A drive may be
+//! [`lent`]. Fails as [`Error`] says.
+
+pub mod backing;
+pub mod batched;
+pub mod error;
+pub mod fault_rules;
+pub mod image;
+pub mod lent;
+pub mod lower;
+pub mod memory;
+pub mod patience;
+pub mod redundancy;
+pub mod restore;
+pub mod say;
+pub mod slc;
+pub mod spec;
+pub mod stack;
+pub mod whole;
+
+pub use error::Error;
+pub use spec::{DriveConfig, DriveSpec, MemorySpec};

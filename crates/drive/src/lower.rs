@@ -1,0 +1,229 @@
+//! What is below a target: the device, and before it what the drive has of these.
+//!
+//! ```text
+//! Parity                  across parallel units
+//! Link                    of a drive whose translation layer is on the host
+//! DelayPort, FaultPort    the flash's commands are late, or fail
+//! Device
+//! ```
+//!
+//! Each of them is over any other, by a call through a table for each event, so
+//! each is compiled once; where a drive has none, its target is compiled for the
+//! device itself. Fails where parity does not fit the drive's geometry.
+
+use device::{Device, Link, OpenChannel};
+use faults::{DelayPort, FaultPort};
+use flash::Side;
+use parity::{Parity, ParityCounters};
+use port::Port;
+
+use crate::backing::Backing;
+use crate::error::Error;
+use crate::fault_rules::{Layer, Rules};
+use crate::spec::{DriveConfig, DriveError};
+
+/// What is below a target, whatever it is made of.
+pub trait Lower: OpenChannel + Send + 'static {
+    /// The device.
+    fn device(&self) -> &Device<Backing>;
+    /// The device.
+    fn device_mut(&mut self) -> &mut Device<Backing>;
+    /// The device without what is before it; what is inside that is lost.
+    fn into_device(self: Box<Self>) -> Device<Backing>;
+    /// What was done for the sake of parity, where there is any.
+    fn parity(&self) -> Option<ParityCounters> {
+        None
+    }
+    /// Superblocks that miss a member, where there is parity.
+    fn degraded(&self) -> usize {
+        0
+    }
+    /// From now on these rules strike here.
+    fn set_rules(&mut self, _rules: &Rules) {}
+    /// How often the rules for the flash's commands struck: faults or delays.
+    fn struck(&self, _is_delay: bool) -> Vec<u64> {
+        Vec::new()
+    }
+}
+
+/// What is below the target of any drive.
+pub type Flash = Box<dyn Lower>;
+
+/// The two ports in which the rules of a layer strike.
+pub type Struck<P> = DelayPort<FaultPort<P>>;
+
+/// Rules were checked when they were read.
+const CHECKED: &str = "each rule is in a layer that it can strike";
+
+/// Puts the two ports before `below`, without rules.
+pub fn two_ports<P>(below: P) -> Struck<P>
+where
+    P: Port,
+    P::Cmd: faults::Command<Done = P::Done>,
+    P::Done: faults::Completion,
+{
+    let port = FaultPort::new(below, &[], 0).expect(CHECKED);
+    DelayPort::new(port, &[], 0).expect(CHECKED)
+}
+
+/// From now on those of the rules that are for `layer` strike in its ports.
+pub fn set_rules<P>(port: &mut Struck<P>, layer: Layer, rules: &Rules)
+where
+    P: Port,
+    P::Cmd: faults::Command<Done = P::Done>,
+    P::Done: faults::Completion,
+{
+    port.set_rules(&rules.delays(layer), rules.seed(layer, true)).expect(CHECKED);
+    let port = port.below_mut();
+    port.set_rules(&rules.faults(layer), rules.seed(layer, false)).expect(CHECKED);
+}
+
+/// How often the rules in two ports struck: faults or delays.
+pub fn struck<P>(port: &Struck<P>, is_delay: bool) -> Vec<u64>
+where
+    P: Port,
+    P::Cmd: faults::Command<Done = P::Done>,
+    P::Done: faults::Completion,
+{
+    if is_delay { port.struck().collect() } else { port.below().struck().collect() }
+}
+
+/// What a drive has before its device.
+pub fn before(config: &DriveConfig, device: Device<Backing>) -> Result<Flash, Error> {
+    let mut flash: Flash = Box::new(device);
+    if !config.faults.is_empty() {
+        flash = Box::new(two_ports(flash));
+    }
+    let link = config.profile.link;
+    if config.profile.side == Side::Host && !link.is_instant() {
+        flash = Box::new(Link::new(link, flash));
+    }
+    Ok(match config.spec.parity {
+        0 => flash,
+        width => Box::new(Parity::new(flash, width).map_err(DriveError::from)?),
+    })
+}
+
+impl Lower for Device<Backing> {
+    fn device(&self) -> &Device<Backing> {
+        self
+    }
+
+    fn device_mut(&mut self) -> &mut Device<Backing> {
+        self
+    }
+
+    fn into_device(self: Box<Self>) -> Device<Backing> {
+        *self
+    }
+
+    fn set_rules(&mut self, rules: &Rules) {
+        let seed = rules.seed(Layer::Medium, false);
+        self.medium_mut().set_rules(&rules.medium(), seed).expect(CHECKED);
+    }
+}
+
+impl Lower for Flash {
+    fn device(&self) -> &Device<Backing> {
+        (**self).device()
+    }
+
+    fn device_mut(&mut self) -> &mut Device<Backing> {
+        (**self).device_mut()
+    }
+
+    fn into_device(self: Box<Self>) -> Device<Backing> {
+        (*self).into_device()
+    }
+
+    fn parity(&self) -> Option<ParityCounters> {
+        (**self).parity()
+    }
+
+    fn degraded(&self) -> usize {
+        (**self).degraded()
+    }
+
+    fn set_rules(&mut self, rules: &Rules) {
+        (**self).set_rules(rules);
+    }
+
+    fn struck(&self, is_delay: bool) -> Vec<u64> {
+        (**self).struck(is_delay)
+    }
+}
+
+impl Lower for Link<Flash> {
+    fn device(&self) -> &Device<Backing> {
+        self.below().device()
+    }
+
+    fn device_mut(&mut self) -> &mut Device<Backing> {
+        self.below_mut().device_mut()
+    }
+
+    fn into_device(self: Box<Self>) -> Device<Backing> {
+        self.into_below().into_device()
+    }
+
+    fn set_rules(&mut self, rules: &Rules) {
+        self.below_mut().set_rules(rules);
+    }
+
+    fn struck(&self, is_delay: bool) -> Vec<u64> {
+        self.below().struck(is_delay)
+    }
+}
+
+impl Lower for Parity<Flash> {
+    fn device(&self) -> &Device<Backing> {
+        self.below().device()
+    }
+
+    fn device_mut(&mut self) -> &mut Device<Backing> {
+        self.below_mut().device_mut()
+    }
+
+    fn into_device(self: Box<Self>) -> Device<Backing> {
+        self.into_below().into_device()
+    }
+
+    fn parity(&self) -> Option<ParityCounters> {
+        Some(self.counters())
+    }
+
+    fn degraded(&self) -> usize {
+        Parity::degraded(self)
+    }
+
+    fn set_rules(&mut self, rules: &Rules) {
+        self.below_mut().set_rules(rules);
+    }
+
+    fn struck(&self, is_delay: bool) -> Vec<u64> {
+        self.below().struck(is_delay)
+    }
+}
+
+impl Lower for Struck<Flash> {
+    fn device(&self) -> &Device<Backing> {
+        self.below().below().device()
+    }
+
+    fn device_mut(&mut self) -> &mut Device<Backing> {
+        self.below_mut().below_mut().device_mut()
+    }
+
+    fn into_device(self: Box<Self>) -> Device<Backing> {
+        self.into_below().into_below().into_device()
+    }
+
+    fn set_rules(&mut self, rules: &Rules) {
+        set_rules(self, Layer::Below, rules);
+        self.below_mut().below_mut().set_rules(rules);
+    }
+
+    fn struck(&self, is_delay: bool) -> Vec<u64> {
+        struck(self, is_delay)
+    }
+}

@@ -1,0 +1,304 @@
+//! A drive in this process, found again on its medium: a drive file, or a
+//! snapshot that is loaded into memory.
+//!
+//! Guarantees: a copy never changes its file, and the same copy twice is the
+//! same drive, to the bit. Fails as opening and recovery do, and without
+//! memory.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use drivefile::Opened;
+use flash::Chunk;
+use measure::units;
+use nvram::{NvRam, Started};
+use port::Time;
+use serde_json::{Value, json};
+use targets::WriteCounters;
+
+use crate::backing::{Backing, Store};
+use crate::error::Error;
+use crate::memory;
+use crate::spec::DriveConfig;
+use crate::spec::file::{OpenFile, file_error};
+use crate::stack::{Stack, empty_journal};
+use crate::whole::Drive;
+
+/// A recovery that took longer than this, on the wall or of drive time, is
+/// told of, in ns.
+const MOMENT: u64 = 10_000_000;
+
+/// How a drive was found again.
+#[derive(Clone, Copy, Debug)]
+pub struct Recovery {
+    /// Time on the wall.
+    pub wall: Duration,
+    /// Drive time.
+    pub drive: Time,
+    /// Whether it had been shut down.
+    pub clean: bool,
+    /// What its protected cache did, if it has one.
+    pub journal: Option<Started>,
+}
+
+impl Recovery {
+    /// Whether it took more than a moment, or something is to be told.
+    pub fn took_long(&self) -> bool {
+        let gone = self.journal.is_some_and(|started| started.gone > 0);
+        gone || self.drive.0.max(self.wall.as_nanos() as u64) > MOMENT
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "wall_seconds": self.wall.as_secs_f64(),
+            "drive_seconds": self.drive.0 as f64 / 1e9,
+            "clean": self.clean,
+            "written_again": self.journal.map(|started| started.entries),
+            "gone_bytes": self.journal.map(|started| started.gone),
+        })
+    }
+}
+
+impl fmt::Display for Recovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (wall, drive) = (self.wall.as_nanos() as f64, self.drive.0 as f64);
+        let after = if self.clean { "a clean end" } else { "a cut" };
+        let (wall, drive) = (units::time_ns(wall), units::time_ns(drive));
+        write!(f, "after {after}: {wall} on the wall, {drive} of drive time")?;
+        let Some(Started { entries, gone, .. }) = self.journal else { return Ok(()) };
+        write!(f, "; {entries} requests written again from the protected cache")?;
+        if gone > 0 {
+            write!(f, ", and {gone} bytes of it gone with the host, none of them flushed")?;
+        }
+        Ok(())
+    }
+}
+
+/// A drive, and what it is.
+pub struct Restored {
+    /// Its configuration.
+    pub config: DriveConfig,
+    /// The seed of its policies.
+    pub seed: u64,
+    /// The drive.
+    pub stack: Stack,
+    /// How it was found again; none of a new one.
+    pub recovery: Option<Recovery>,
+}
+
+impl Restored {
+    /// The drive in a file.
+    pub fn opened(open: OpenFile) -> Result<Restored, Error> {
+        let OpenFile { config, seed, away, opened, .. } = open;
+        let Opened { medium, chunks, clean, .. } = opened;
+        let medium = Backing::from(medium);
+        let journal = medium.journal();
+        Restored::over(config, seed, medium, (&chunks, away), clean, journal)
+    }
+
+    /// A copy in memory of the drive in a file.
+    pub fn copied(open: OpenFile) -> Result<Restored, Error> {
+        let OpenFile { config, seed, mut opened, .. } = open;
+        let mut medium = memory::medium(&config, config.spec.store.kept())?;
+        drivefile::load(&mut opened, &mut medium).map_err(|e| file_error(&config.name, e))?;
+        let journal = match opened.medium.area() {
+            Some(mut area) => {
+                let copied = NvRam::copy_of(&mut area);
+                let failed = |e| Error::Failed(format!("{}: its cache: {e}", config.name));
+                Some(Box::new(copied.map_err(failed)?) as Store)
+            }
+            None => None,
+        };
+        let Opened { chunks, clean, .. } = opened;
+        Restored::over(config, seed, medium.into(), (&chunks, 0), clean, journal)
+    }
+
+    /// The drive that a medium holds. `clean`: it had been shut down.
+    pub fn recovered(
+        config: DriveConfig,
+        seed: u64,
+        medium: Backing,
+        chunks: &[Chunk],
+        clean: bool,
+    ) -> Result<Restored, Error> {
+        let journal = match medium.journal() {
+            // One that was shut down has nothing in its journal.
+            None if clean => empty_journal(&config)?,
+            journal => journal,
+        };
+        Restored::over(config, seed, medium, (chunks, 0), clean, journal)
+    }
+
+    /// The same, of chunks that it was off with for so many ns, and with the
+    /// journal of a protected cache.
+    fn over(
+        config: DriveConfig,
+        seed: u64,
+        medium: Backing,
+        (chunks, away): (&[Chunk], u64),
+        clean: bool,
+        journal: Option<Store>,
+    ) -> Result<Restored, Error> {
+        let began = Instant::now();
+        let (stack, drive, journal) = Stack::recover(&config, seed, medium, chunks, away, journal)?;
+        let recovery = Some(Recovery { wall: began.elapsed(), drive, clean, journal });
+        Ok(Restored { config, seed, stack, recovery })
+    }
+
+    /// When it is ready, in drive time.
+    pub fn ready(&self) -> Time {
+        self.recovery.map_or(Time::ZERO, |recovery| recovery.drive)
+    }
+
+    /// Whether anything was ever written to it.
+    pub fn was_written(&self) -> bool {
+        let WriteCounters { user, absorbed, .. } = self.stack.drive().target().counters();
+        user + absorbed > 0
+    }
+
+    /// Shuts it down again.
+    pub fn put_away(self) -> Result<(), Error> {
+        let ready = self.ready();
+        let drive = self.stack.boxed();
+        if drive.outlives() { drive.end(ready)?.medium.put_away() } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image;
+    use crate::spec::DriveSpec;
+    use crate::spec::file::FileSpec;
+    use crate::whole::Boxed;
+    use port::{BlockDone, BlockOp, BlockReq, Buffer, Ring, Status};
+
+    const DAY: u64 = 86_400_000_000_000;
+
+    /// Makes a drive in a file, of a name in memory.
+    fn create(path: &str, name: &str) {
+        let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
+        image::create(path, &spec.resolve().unwrap(), 1, false).unwrap();
+    }
+
+    /// One request at `now`; gives its status and when it ended.
+    fn act(drive: &mut Boxed, now: Time, op: BlockOp, offset: u64) -> (Status, Time) {
+        let (mut cmds, mut done) = (Ring::new(1), Ring::<BlockDone>::new(1));
+        let len = if op == BlockOp::Flush { 0 } else { 64 << 10 };
+        let buffer = Buffer::zeroed(len as usize).unwrap();
+        cmds.put(|| BlockReq { id: 0, op, fua: false, offset, len, buffer });
+        drive.submit(now, &mut cmds);
+        loop {
+            let at = drive.next_event().expect("it is inside");
+            drive.advance(at, &mut done);
+            if let Some(done) = done.pop() {
+                return (done.status, at);
+            }
+        }
+    }
+
+    /// Lets all happen that is under way.
+    fn settle(drive: &mut Boxed) -> Time {
+        let (mut done, mut now) = (Ring::new(8), Time::ZERO);
+        while let Some(at) = drive.next_event() {
+            drive.advance(at, &mut done);
+            now = at;
+        }
+        now
+    }
+
+    /// Fills a drive, and flushes.
+    fn fill(stack: Stack) {
+        let (mut drive, mut now) = (stack.boxed(), Time::ZERO);
+        for offset in (0..drive.shape().bytes).step_by(64 << 10) {
+            now = act(&mut drive, now, BlockOp::Write, offset).1;
+        }
+        now = act(&mut drive, now, BlockOp::Flush, 0).1;
+        drive.end(now).unwrap().medium.put_away().unwrap();
+    }
+
+    /// Looks after a drive so often; gives how many chunks were refreshed, and
+    /// whether all can be read.
+    fn tend(stack: Stack, times: u32) -> (u64, bool) {
+        let mut drive = stack.boxed();
+        let mut now = settle(&mut drive);
+        for _ in 0..times {
+            now += DAY / 4;
+            drive.tend(now);
+            now = now.max(settle(&mut drive));
+        }
+        let mut good = true;
+        for offset in (0..drive.shape().bytes).step_by(64 << 10) {
+            let (status, at) = act(&mut drive, now, BlockOp::Read, offset);
+            (now, good) = (at, good && status.is_ok());
+        }
+        (drive.target().counters().refreshed, good)
+    }
+
+    #[test]
+    fn data_age_while_a_drive_is_off_and_are_refreshed_while_it_is_idle() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.ssd").display().to_string();
+        create(
+            &path,
+            "mem:tlc,size=8M,groups=2,pus=2,pages=16,errors=true,factory_bad=0,program_failure=0,\
+             erase_failure=0,read_retries=0,correctable=40,retention_time=1d,retention_power=1",
+        );
+        let open = |days| {
+            let mut open = FileSpec::new(&path).open(false).unwrap();
+            open.away = days * DAY;
+            Restored::opened(open).map(|drive| drive.stack)
+        };
+        fill(open(0).unwrap());
+        assert_eq!(tend(open(0).unwrap(), 0), (0, true));
+        // Two months at rest, looked after: written anew before they are over.
+        let (refreshed, good) = tend(open(0).unwrap(), 240);
+        assert!(good && refreshed > 0, "{refreshed}");
+        // The same time off: too old to be read, if it is found at all.
+        assert!(open(60).map_or(true, |drive| !tend(drive, 0).1));
+    }
+
+    #[test]
+    fn what_a_journal_had_is_not_written_by_the_user_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.ssd").display().to_string();
+        create(&path, "mem:tlc,size=64M,groups=2,pus=2,pages=64,cache=protected");
+        let open = || Restored::opened(FileSpec::new(&path).open(false).unwrap()).unwrap();
+        let (mut drive, mut now) = (open().stack.boxed(), Time::ZERO);
+        for i in 0..16 {
+            now = act(&mut drive, now, BlockOp::Write, i * (64 << 10)).1;
+        }
+        settle(&mut drive);
+        assert_eq!(drive.target().counters().user, 256);
+        drop(drive);
+        for entries in [16, 0] {
+            let again = open();
+            assert_eq!(again.recovery.unwrap().journal.unwrap().entries, entries);
+            let counters = again.stack.drive().target().counters();
+            assert_eq!((counters.user, counters.absorbed), (256, 0), "{counters:?}");
+            // Shut down, for only the target's root says which those were.
+            again.put_away().unwrap();
+        }
+    }
+
+    #[test]
+    fn time_off_counts_from_the_last_use() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.ssd").display().to_string();
+        create(&path, "mem:null,size=8M");
+        let mut open = FileSpec::new(&path).open(true).unwrap();
+        open.count_time_off();
+        assert_eq!(open.away, 0, "it was never used");
+        for (ago, away) in [(0, 0..60), (1000, 1000..1060)] {
+            let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+            open.opened.last_used = Some(now - ago);
+            open.count_time_off();
+            assert!(away.contains(&(open.away / 1_000_000_000)), "{}", open.away);
+        }
+        // A clock that was set back.
+        open.opened.last_used = Some(u64::from(u32::MAX));
+        open.count_time_off();
+        assert_eq!(open.away, 0);
+    }
+}

@@ -1,0 +1,136 @@
+//! The options of `ssdkit serve`, parsed and checked.
+
+use std::path::Path;
+
+use btree::StoreKind;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use drive::error::Error;
+use drive::fault_rules::FaultArgs;
+use drive::spec::{DriveSpec, NbdAddress, Store};
+use measure::options::whole;
+use measure::units;
+
+/// The least memory for clients, in bytes: some of the longest requests.
+const CLIENT_MEMORY: u64 = 128 << 20;
+
+/// `ssdkit serve`.
+#[derive(Args, Clone, Debug)]
+pub struct ServeArgs {
+    /// The drive, for example mem:ref,size=8G.
+    #[arg(value_name = "DRIVE")]
+    pub drive: DriveSpec,
+    /// Where to listen for NBD clients: a socket's path or HOST:PORT.
+    #[arg(long, value_name = "ADDRESS")]
+    pub nbd: Option<NbdAddress>,
+    /// Where to listen for Redis clients: a socket's path or HOST:PORT. The drive then holds a
+    /// key-value store.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "nbd")]
+    pub redis: Option<NbdAddress>,
+    /// Redis: when writes are durable, as appendfsync [default: always].
+    #[arg(long, value_enum, requires = "redis")]
+    pub sync: Option<SyncWhen>,
+    /// Redis: what keeps the pages [default: batched for mem: drives and with target=batch; else
+    /// what is on the drive, or log].
+    #[arg(long, value_parser = store_kind(), requires = "redis")]
+    pub pages: Option<StoreKind>,
+    /// Redis: memory for pages, 8M or more [default: 64M].
+    #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "redis")]
+    pub memory: Option<u64>,
+    /// Memory for what all clients have sent and are to get, 128M or more [default: 1G].
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub client_memory: Option<u64>,
+    /// Redis: make a new store, whatever is on the drive file.
+    #[arg(long, requires = "redis")]
+    pub destroy: bool,
+    /// What the random numbers of a mem: drive's policies and of faults come from.
+    #[arg(long, default_value_t = 1, value_parser = whole(0..=u64::MAX))]
+    pub seed: u64,
+    /// What goes wrong on purpose.
+    #[command(flatten)]
+    pub faults: FaultArgs,
+    /// Print one JSON object when ready and one at the end.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// When writes of Redis clients are durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum SyncWhen {
+    /// When they are answered.
+    #[default]
+    Always,
+    /// At most about a second later.
+    Everysec,
+    /// When the server has stopped, or earlier.
+    No,
+}
+
+impl ServeArgs {
+    /// Whether the drive can be served, as far as its name tells.
+    pub fn check(&self) -> Result<(), Error> {
+        let refuse = |text: String| Err(Error::Usage(text));
+        let address = self.nbd.as_ref().or(self.redis.as_ref());
+        match address {
+            None => {
+                let text = "nowhere to listen: take --nbd ADDRESS to serve blocks, or \
+                            --redis ADDRESS to serve keys";
+                return refuse(text.into());
+            }
+            Some(NbdAddress::Unix(path)) if path.bytes().all(|b| b.is_ascii_digit()) => {
+                return refuse(format!(
+                    "`{path}` would be a socket file of that name: take HOST:PORT, as in \
+                     127.0.0.1:{path}, or ./{path} if a file is meant"
+                ));
+            }
+            Some(_) => {}
+        }
+        if self.client_memory.is_some_and(|bytes| bytes < CLIENT_MEMORY) {
+            return refuse("--client-memory is less than 128M: raise it".into());
+        }
+        drive::memory::ask_clients(self.client_memory.unwrap_or(0))?;
+        if self.redis.is_some() {
+            crate::redis::check(self)?;
+        } else if self.sync.is_some()
+            || self.pages.is_some()
+            || self.memory.is_some()
+            || self.destroy
+        {
+            return Err(Error::Usage(
+                "--sync, --pages, --memory and --destroy are for --redis: leave them out".into(),
+            ));
+        }
+        match &self.drive {
+            DriveSpec::Memory(spec) => self.check_kept(spec.store),
+            DriveSpec::File(_) => Ok(()),
+            DriveSpec::Nbd(_) => {
+                Err(Error::Usage("an nbd: drive is served already: take a mem: drive".into()))
+            }
+            DriveSpec::Storage(spec) if !Path::new(&spec.path).exists() => Err(Error::Usage(
+                format!("{}: there is no such file; make it with `ssdkit create`", spec.path),
+            )),
+            DriveSpec::Null(_) | DriveSpec::Storage(_) => Err(Error::Usage(
+                "only mem: drives and drive files are served: take one, or make one with \
+                 `ssdkit create`"
+                    .into(),
+            )),
+        }
+    }
+
+    /// Whether a drive that keeps so much can be served.
+    pub fn check_kept(&self, store: Store) -> Result<(), Error> {
+        match store {
+            Store::Memory => Ok(()),
+            store => Err(Error::Usage(format!(
+                "store={} keeps no data to serve: take store=memory",
+                store.name()
+            ))),
+        }
+    }
+}
+
+/// A store of pages by its name.
+fn store_kind() -> impl TypedValueParser<Value = StoreKind> {
+    PossibleValuesParser::new(StoreKind::ALL.map(StoreKind::name))
+        .map(|name| name.parse().expect("it is one of them"))
+}

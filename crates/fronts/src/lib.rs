@@ -1,0 +1,12 @@
+//! `ssdkit serve`: drives served over NBD, and key-value stores on them served to
+//! Redis' clients, until somebody stops it.
+//!
+//! [`ServeArgs`] is what can be asked; [`run`] serves. The protocols themselves
+//! are in `exports`.
+
+mod args;
+mod redis;
+mod serve;
+
+pub use args::ServeArgs;
+pub use serve::run;

@@ -1,0 +1,488 @@
+//! `ssdkit serve --redis`: a key-value store on a drive in memory or in a file,
+//! for clients of Redis.
+//!
+//! The drive has a thread of its own; the store and all connections are on
+//! another. Serves until Ctrl-C or SIGTERM; then answers what was received,
+//! flushes, and shuts a drive in a file down.
+//!
+//! On a drive file the store is found again, or made where the drive was never
+//! used; anything else stays, unless it may be destroyed.
+//!
+//! May fail: the drive is too small, has something else on it or layers that
+//! its kind cannot have, the address cannot be listened on, or a flush fails.
+
+mod found;
+mod tended;
+
+use std::io::Write;
+
+use btree::store::no_clock;
+use btree::{
+    AnyStore, BatchStore, InPlaceConfig, InPlaceStore, LogConfig, LogStore, Remote, StoreKind,
+    Tree, TreeConfig,
+};
+use device::hosted::{Bell, Hosted, HostedError, HostedOptions, Queue};
+use device::realtime::Clock;
+use device::{Device, Link};
+use exports::nbd::{ListenAddr, StopHandle};
+use exports::redis::{OpenError, Opened, Options, Server, Sync};
+use measure::units;
+use port::{BLOCK_BYTES, BlockDone, BlockReq, Shape, Time};
+use serde_json::json;
+use targets::Batch;
+
+use self::found::look;
+use self::tended::Tended;
+use crate::args::{ServeArgs, SyncWhen};
+use crate::serve::{limits, watched};
+use drive::backing::Backing;
+use drive::batched;
+use drive::error::Error;
+use drive::fault_rules::Injected;
+use drive::lent::Lent;
+use drive::memory;
+use drive::restore::{Recovery, Restored};
+use drive::say::say;
+use drive::spec::file::OpenFile;
+use drive::spec::{DriveConfig, DriveSpec, NbdAddress, TargetKind};
+use drive::stack::{Stack, new_device, old_device};
+use drive::whole::{Boxed, Drive};
+use load::served::{first_of, resolve};
+
+/// Operations of the tree that may wait at once.
+const OPERATIONS: usize = 256;
+
+/// Commands outside the store's hands at once.
+const DEPTH: usize = 384;
+
+/// Most pages of a batch.
+const BATCH: usize = 256;
+
+/// The least memory for pages, in bytes.
+const LEAST: u64 = 8 << 20;
+
+fn failed(e: impl std::fmt::Display) -> Error {
+    Error::Failed(e.to_string())
+}
+
+fn refuse<T>(text: impl Into<String>) -> Result<T, Error> {
+    Err(Error::Usage(text.into()))
+}
+
+/// Whether the options agree with each other and with the drive's name.
+pub(crate) fn check(args: &ServeArgs) -> Result<(), Error> {
+    if args.memory.is_some_and(|bytes| bytes < LEAST) {
+        return refuse("--memory is less than 8M: raise it");
+    }
+    match &args.drive {
+        DriveSpec::Memory(_) if args.destroy => refuse(
+            "--destroy is for drive files, and there is nothing on a mem: drive: leave it out",
+        ),
+        DriveSpec::Memory(spec) if spec.target == TargetKind::Batch => pages_of_batch(args),
+        DriveSpec::Memory(_) | DriveSpec::File(_) => Ok(()),
+        _ => refuse("--redis is for mem: drives and drive files: take one"),
+    }
+}
+
+/// A drive with batched writes keeps the pages itself.
+fn pages_of_batch(args: &ServeArgs) -> Result<(), Error> {
+    match args.pages {
+        None | Some(StoreKind::Batched) => Ok(()),
+        Some(_) => refuse(
+            "the drive has batched writes (target=batch) and no blocks: leave --pages out, or \
+             take a drive with target=pblk",
+        ),
+    }
+}
+
+fn pages_of_blocks(args: &ServeArgs, path: &str) -> Result<(), Error> {
+    match args.pages {
+        Some(StoreKind::Batched) => refuse(format!(
+            "{path} has blocks, and --pages batched is for drives with batched writes: leave \
+             it out, or make such a drive with `ssdkit create … target=batch`"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Serves, and tells `out` where.
+pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
+    let Some(address) = &args.redis else { return refuse("--redis is missing") };
+    let faults = args.faults.read(args.seed)?;
+    let stop = watched()?;
+    // Before the drive is touched.
+    let server = (first_of(&resolve(address)?, Server::bind)?, stop);
+    match &args.drive {
+        DriveSpec::Memory(spec) => {
+            let (config, seed) = (DriveConfig { faults, ..spec.resolve()? }, args.seed);
+            if spec.target == TargetKind::Batch
+                || args.pages.unwrap_or_default() == StoreKind::Batched
+            {
+                let medium = memory::medium(&config, config.spec.store.kept())?;
+                let target = batched::start(&config, new_device(&config, seed, medium.into())?)?;
+                return Serving {
+                    args,
+                    config: &config,
+                    is_new: true,
+                    recovery: None,
+                    server,
+                    out,
+                }
+                .batched(target);
+            }
+            let stack = Stack::build(&config, seed)?;
+            let serving =
+                Serving { args, config: &config, is_new: true, recovery: None, server, out };
+            Blocks { serving, ready: Time::ZERO }.serve(stack.boxed())
+        }
+        DriveSpec::File(spec) => {
+            let mut open = spec.open(false)?;
+            open.config.faults = faults;
+            let is_batched = open.config.spec.target == TargetKind::Batch;
+            let fit = match is_batched {
+                true => pages_of_batch(args).and_then(|()| batched::refuse_layers(&open.config)),
+                false => pages_of_blocks(args, &spec.path),
+            };
+            let fit = args.check_kept(open.config.spec.store).and(fit);
+            let mut open = open.if_fit(fit)?;
+            if !spec.copy {
+                open.count_time_off();
+            }
+            let is_new = open.is_new();
+            match (spec.copy, is_batched) {
+                (true, true) => batched_copy(args, open, server, out),
+                (false, true) => batched_file(args, open, server, out),
+                (true, false) => blocks(args, Restored::copied(open)?, is_new, server, out),
+                (false, false) => blocks(args, Restored::opened(open)?, is_new, server, out),
+            }
+        }
+        _ => refuse("--redis is for mem: drives and drive files: take one"),
+    }
+}
+
+/// Serves from a drive with batched writes in a file.
+fn batched_file(
+    args: &ServeArgs,
+    open: OpenFile,
+    server: (Server, StopHandle),
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let is_new = open.is_new();
+    let OpenFile { config, seed, away, opened, .. } = open;
+    let device = old_device(&config, seed, opened.medium.into(), &opened.chunks, away)?;
+    let may_be_new = is_new || args.destroy;
+    let (target, recovery) = batched::recover(&config, device, opened.clean, may_be_new)?;
+    Serving { args, config: &config, is_new, recovery: Some(recovery), server, out }.batched(target)
+}
+
+/// The same of a copy of it in memory.
+fn batched_copy(
+    args: &ServeArgs,
+    open: OpenFile,
+    server: (Server, StopHandle),
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let is_new = open.is_new();
+    let OpenFile { config, seed, mut opened, .. } = open;
+    let mut medium = memory::medium(&config, config.spec.store.kept())?;
+    drivefile::load(&mut opened, &mut medium).map_err(failed)?;
+    let device = old_device(&config, seed, medium.into(), &opened.chunks, 0)?;
+    let may_be_new = is_new || args.destroy;
+    let (target, recovery) = batched::recover(&config, device, opened.clean, may_be_new)?;
+    Serving { args, config: &config, is_new, recovery: Some(recovery), server, out }.batched(target)
+}
+
+/// Serves from a block drive in a file, or a copy of one.
+fn blocks(
+    args: &ServeArgs,
+    drive: Restored,
+    is_new: bool,
+    server: (Server, StopHandle),
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let (ready, recovery) = (drive.ready(), drive.recovery);
+    let serving = Serving { args, config: &drive.config, is_new, recovery, server, out };
+    Blocks { serving, ready }.serve(drive.stack.boxed())
+}
+
+fn hosting() -> HostedOptions {
+    HostedOptions { depth: DEPTH, ..HostedOptions::default() }
+}
+
+fn hosted(e: HostedError) -> Error {
+    Error::Failed(e.to_string())
+}
+
+/// A store that could not be opened.
+fn unusable(config: &DriveConfig, why: impl std::fmt::Display) -> Error {
+    Error::Failed(format!(
+        "{}: {why}; if nothing on the drive is needed, --destroy makes a new store",
+        config.name
+    ))
+}
+
+/// What is served, and how.
+struct Serving<'a> {
+    args: &'a ServeArgs,
+    config: &'a DriveConfig,
+    /// The drive was never used.
+    is_new: bool,
+    recovery: Option<Recovery>,
+    server: (Server, StopHandle),
+    out: &'a mut dyn Write,
+}
+
+/// A tree, and whether it was there before.
+struct Kept {
+    tree: Tree,
+    /// Room for pages.
+    bytes: u64,
+    was_there: bool,
+}
+
+impl Serving<'_> {
+    fn tree_config(&self) -> TreeConfig {
+        let memory = self.args.memory.unwrap_or(TreeConfig::default().memory);
+        TreeConfig { memory, operations: OPERATIONS, ..TreeConfig::default() }
+    }
+
+    /// The tree in a store, or a new one.
+    fn tree(&self, store: AnyStore<'static>, opens: bool, now: Time) -> Result<Kept, Error> {
+        let bytes = store.pages() * BLOCK_BYTES;
+        let tree = match opens {
+            true => {
+                Tree::open(store, self.tree_config(), now).map_err(|e| unusable(self.config, e))?
+            }
+            false => Tree::create(store, self.tree_config(), now).map_err(failed)?,
+        };
+        Ok(Kept { tree, bytes, was_there: opens })
+    }
+
+    /// Serves from a drive with batched writes in its controller.
+    fn batched(self, mut target: Batch<Device<Backing>>) -> Result<(), Error> {
+        let shape = *target.shape();
+        let opens = !target.recovery().fresh && !self.args.destroy;
+        target.below_mut().set_on_a_clock(true);
+        let link = Link::new(self.config.profile.link, target);
+        let (drive, mut queues) = Hosted::start(Tended::new(link), hosting()).map_err(hosted)?;
+        let queue = queues.remove(0);
+        let (bell, clock) = (queue.bell(), queue.clock());
+        let most = BATCH.min(shape.max_pages as usize);
+        let store = BatchStore::new(Remote::new(queue), shape, most, no_clock).map_err(failed)?;
+        let kept = self.tree(Box::new(store), opens, clock.now())?;
+        let end = || {
+            let target = drive.stop().into_drive().into_below();
+            if target.below().medium().outlives() {
+                batched::end(target, clock.now())?;
+            }
+            Ok(Vec::new())
+        };
+        self.serve(kept, "batched", (&bell, clock), Box::new(end))
+    }
+
+    /// Serves a store, whose drive rings the bell, by the clock; then ends the
+    /// drive, which gives what was injected into it.
+    fn serve(
+        self,
+        kept: Kept,
+        pages: &str,
+        (bell, clock): (&Bell, Clock),
+        end: Box<dyn FnOnce() -> Result<Vec<Injected>, Error> + '_>,
+    ) -> Result<(), Error> {
+        let Serving { args, config, recovery, server: (server, stop), out, .. } = self;
+        let Kept { tree, bytes, was_there } = kept;
+        let options = Options { sync: when(args), limits: limits(args) };
+        let keys = Opened::new(tree, options.limits.clients).map_err(|e| no_keys(config, e))?;
+        if let Some(error) = keys.uncounted() {
+            let counted = keys.keys();
+            say(format!(
+                "{error}; its keys are answered with errors, and DBSIZE has the {counted} that \
+                 were counted before it"
+            ));
+        }
+        let at = match server.addr().map_err(|e| Error::system("serve", &e))? {
+            ListenAddr::Unix(path) => NbdAddress::Unix(path.display().to_string()).to_string(),
+            ListenAddr::Tcp(at) => at.to_string(),
+        };
+        if let Some(recovery) = recovery.filter(Recovery::took_long) {
+            say(format!("recovered {recovery}"));
+        }
+        if args.json {
+            let mut json = json!({
+                "serving": at,
+                "drive": config.name,
+                "size_bytes": bytes,
+                "pages": pages,
+                "store": if was_there { "found" } else { "new" },
+            });
+            if let Some(recovery) = recovery {
+                json["recovery"] = recovery.to_json();
+            }
+            writeln!(out, "{json}")?;
+        } else {
+            let (size, what) = (units::size_binary(bytes), if was_there { "the" } else { "new" });
+            let name = &config.name;
+            writeln!(out, "serving {what} keys on {name} ({size}, {pages}) at {at}")?;
+            writeln!(out, "Ctrl-C stops it")?;
+        }
+        out.flush()?;
+        let (report, tree) = server.run(keys, bell, clock, options, &stop).map_err(failed)?;
+        let counters = tree.counters();
+        // The store lets go of the drive.
+        drop(tree);
+        let injected = end()?;
+        if args.json {
+            let mut json = json!({
+                "connections": report.connections,
+                "refused": report.refused,
+                "faults": report.faults,
+                "evicted": report.evicted,
+                "commands": report.commands,
+                "flushes": report.flushes,
+                "pages_written": counters.pages_written,
+                "page_batches": counters.batches,
+            });
+            if !injected.is_empty() {
+                json["injected"] = injected.iter().map(Injected::to_json).collect();
+            }
+            writeln!(out, "{json}")?;
+        } else {
+            writeln!(
+                out,
+                "stopped after {} commands on {} connections ({} refused, {} faulty); the store \
+                 is flushed",
+                report.commands, report.connections, report.refused, report.faults,
+            )?;
+            for one in &injected {
+                writeln!(out, "fault {}: {} times", one.rule, one.times)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn no_keys(config: &DriveConfig, e: OpenError) -> Error {
+    match e {
+        OpenError::Memory(_) => failed(e),
+        OpenError::Tree(_) | OpenError::Foreign => unusable(config, e),
+    }
+}
+
+fn when(args: &ServeArgs) -> Sync {
+    match args.sync.unwrap_or_default() {
+        SyncWhen::Always => Sync::Always,
+        SyncWhen::Everysec => Sync::EverySecond,
+        SyncWhen::No => Sync::No,
+    }
+}
+
+/// Serves from a block drive that is ready at a time.
+struct Blocks<'a> {
+    serving: Serving<'a>,
+    ready: Time,
+}
+
+impl Blocks<'_> {
+    /// Refuses a drive of so many bytes that is too small for a new store.
+    fn ask_size(&self, bytes: u64, kind: StoreKind) -> Result<(), Error> {
+        let least = match kind {
+            StoreKind::Log => LogConfig::default().least_bytes(),
+            StoreKind::InPlace => InPlaceConfig::default().least_bytes(),
+            StoreKind::Batched => 0,
+        };
+        if bytes >= least {
+            return Ok(());
+        }
+        let size = units::capacity;
+        refuse(format!(
+            "{} has {}, and --pages {} needs {}: take a drive of that size or more, or --pages \
+             batched on a mem: drive",
+            self.serving.config.name,
+            size(bytes),
+            kind.name(),
+            size(least),
+        ))
+    }
+
+    /// Which store is on the drive, if there is one that may stay, and which it
+    /// is to be.
+    fn choose<D: Drive>(&mut self, drive: &mut D) -> Result<(Option<StoreKind>, StoreKind), Error> {
+        let ServeArgs { pages, destroy, .. } = *self.serving.args;
+        let asked = pages.filter(|&kind| kind != StoreKind::Batched);
+        let new = asked.unwrap_or(StoreKind::Log);
+        if self.serving.is_new || destroy {
+            self.ask_size(drive.shape().bytes, new)?;
+            return Ok((None, new));
+        }
+        let name = &self.serving.config.name;
+        match look(drive, &mut self.ready)? {
+            Some(kind) if asked.is_none_or(|asked| asked == kind) => Ok((Some(kind), kind)),
+            Some(kind) => refuse(format!(
+                "{name} has a store of another kind: leave --pages out or take --pages {}, or add \
+                 --destroy if what is on it may be lost",
+                kind.name()
+            )),
+            None => refuse(format!(
+                "{name} was used before and has something else than a key-value store on it, or \
+                 one that is damaged: add --destroy if that may be lost"
+            )),
+        }
+    }
+}
+
+impl Blocks<'_> {
+    fn serve(mut self, mut drive: Boxed) -> Result<(), Error> {
+        let (there, kind) = match self.choose(&mut drive) {
+            Ok(chosen) => chosen,
+            Err(e) => {
+                // It was only read; one that is refused stays as it was.
+                if drive.outlives() {
+                    drive.end(self.ready)?.medium.put_away()?;
+                }
+                return Err(e);
+            }
+        };
+        let Blocks { serving, ready } = self;
+        let config = serving.config;
+        let shape = Shape { depth: DEPTH, ..drive.shape() };
+        drive.set_on_a_clock(true);
+        drive.begin_faults();
+        let (lent, owner) = Lent::new(drive, ready);
+        let (drive, mut queues) = Hosted::start(Tended::new(lent), hosting()).map_err(hosted)?;
+        let queue: Queue<BlockReq, BlockDone> = queues.remove(0);
+        let (bell, clock) = (queue.bell(), queue.clock());
+        let (remote, now) = (Remote::new(queue), clock.now());
+        let end = || {
+            drop(drive.stop());
+            let drive = owner.take_back()?;
+            let injected = drive.injected();
+            if drive.outlives() {
+                drive.end(ready + clock.now().0)?.medium.put_away()?;
+            }
+            Ok(injected)
+        };
+        let (pages, opens) = (kind.name(), there.is_some());
+        let bad = |e| if opens { unusable(config, e) } else { failed(e) };
+        let store = match kind {
+            StoreKind::InPlace => {
+                let set_up = InPlaceConfig::default();
+                let store = match opens {
+                    true => InPlaceStore::open(remote, shape, set_up, now),
+                    false => InPlaceStore::create(remote, shape, set_up, now),
+                };
+                store.map(|store| Box::new(store) as AnyStore)
+            }
+            StoreKind::Log => {
+                let set_up = LogConfig::default();
+                let store = match opens {
+                    true => LogStore::open(remote, shape, set_up, now),
+                    false => LogStore::create(remote, shape, set_up, now),
+                };
+                store.map(|store| Box::new(store) as AnyStore)
+            }
+            StoreKind::Batched => unreachable!("it was refused on a drive with blocks"),
+        };
+        let kept = serving.tree(store.map_err(bad)?, opens, clock.now())?;
+        serving.serve(kept, pages, (&bell, clock), Box::new(end))
+    }
+}

@@ -1,0 +1,104 @@
+//! A drive that is looked after when nobody uses it, on the thread that drives
+//! it.
+
+use device::{Device, Link};
+use port::{BatchDone, BatchOp, Port, Ring, Status, Time};
+use targets::Batch;
+
+use crate::serve::BEAT;
+use drive::backing::Backing;
+use drive::lent::Lent;
+use drive::say::say;
+
+/// What is to be looked after now and then.
+pub trait Tend: Port {
+    /// Looks after what nobody reads, at `now`.
+    fn tend(&mut self, now: Time);
+
+    /// Of the completions from `first` on, those that failed for want of room
+    /// on the disk say so. The first time, `told`, so does the program.
+    fn explain(&self, _first: usize, _done: &mut Ring<Self::Done>, _told: &mut bool) {}
+}
+
+impl Tend for Lent {
+    fn tend(&mut self, now: Time) {
+        Lent::tend(self, now);
+    }
+}
+
+impl Tend for Link<Batch<Device<Backing>>> {
+    fn tend(&mut self, now: Time) {
+        let target = self.below_mut();
+        target.below_mut().patrol(now);
+        target.heed_notices(now);
+    }
+
+    fn explain(&self, first: usize, done: &mut Ring<BatchDone>, told: &mut bool) {
+        for i in first..done.len() {
+            let Some(one) = done.get_mut(i) else { return };
+            if one.status.is_ok() || one.op == BatchOp::Read {
+                continue;
+            }
+            let Some((why, is_full)) = self.below().below().medium().fault() else { return };
+            if is_full {
+                one.status = Status::CAPACITY_EXCEEDED;
+            }
+            if !std::mem::replace(told, true) {
+                say(format!("{why}; until then the drive can only be read"));
+            }
+        }
+    }
+}
+
+/// A drive whose data do not grow old unseen.
+pub struct Tended<P> {
+    drive: P,
+    /// When it is looked after next.
+    due: Time,
+    /// Why it fails was told.
+    told: bool,
+}
+
+impl<P: Tend> Tended<P> {
+    /// Looks after `drive` from now on.
+    pub fn new(drive: P) -> Tended<P> {
+        Tended { drive, due: beat(Time::ZERO), told: false }
+    }
+
+    /// The drive again.
+    pub fn into_drive(self) -> P {
+        self.drive
+    }
+}
+
+fn beat(now: Time) -> Time {
+    now + BEAT.as_nanos() as u64
+}
+
+impl<P: Tend> Port for Tended<P> {
+    type Cmd = P::Cmd;
+    type Done = P::Done;
+
+    #[inline]
+    fn submit(&mut self, now: Time, cmds: &mut Ring<P::Cmd>) {
+        self.drive.submit(now, cmds);
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<Time> {
+        Some(self.drive.next_event().map_or(self.due, |at| at.min(self.due)))
+    }
+
+    #[inline]
+    fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
+        if self.drive.next_event().is_some_and(|at| at <= to) {
+            let first = done.len();
+            self.drive.advance(to, done);
+            self.drive.explain(first, done, &mut self.told);
+        }
+        if to >= self.due {
+            self.due = beat(to);
+            self.drive.tend(to);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! `ssdkit serve`: a drive in memory or in a file, in real time, over NBD; what
+//! it serves to Redis clients is in [`crate::redis`].
+//!
+//! Serves until Ctrl-C or SIGTERM; then finishes what was received, flushes,
+//! shuts a drive in a file down, and removes the socket. May fail: the address
+//! cannot be listened on, the drive cannot be opened, or it does not take the
+//! last flush.
+
+use std::io::Write;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use device::SlcHealth;
+use device::realtime::Clock;
+use exports::nbd::{Export, Server, StopHandle};
+use exports::{Limits, SharedDrive};
+use measure::{WriteAmplification, units};
+use port::Time;
+use rustix::process::{Resource, Rlimit};
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::args::ServeArgs;
+use drive::error::Error;
+use drive::fault_rules::Injected;
+use drive::lent::Lent;
+use drive::memory;
+use drive::redundancy::Redundancy;
+use drive::restore::{Recovery, Restored};
+use drive::say::say;
+use drive::slc::SlcReport;
+use drive::spec::{DriveConfig, DriveSpec};
+use drive::stack::{Stack, needs_blocks};
+use drive::whole::{Boxed, Drive};
+use load::served::{first_of, resolve};
+
+/// How often a drive is looked after that nobody uses.
+pub(crate) const BEAT: Duration = Duration::from_secs(10);
+
+/// The shortest sleep while it is at work by itself.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// Serves, and tells `out` where.
+pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
+    let args = &ServeArgs { drive: args.drive.found()?, ..args.clone() };
+    args.check()?;
+    let Some(nbd) = &args.nbd else { return crate::redis::run(args, out) };
+    let faults = args.faults.read(args.seed)?;
+    let limits = limits(args);
+    let stop = watched()?;
+    // Before the drive is touched.
+    let server = first_of(&resolve(nbd)?, Server::bind)?.with(limits);
+    match &args.drive {
+        DriveSpec::File(spec) => {
+            let mut open = spec.open(false)?;
+            open.config.faults = faults;
+            let fit = args.check_kept(open.config.spec.store);
+            let fit = fit.and_then(|()| needs_blocks(&open.config));
+            let mut open = open.if_fit(fit)?;
+            if spec.copy {
+                served(args, (server, stop), Restored::copied(open)?, out)
+            } else {
+                open.count_time_off();
+                served(args, (server, stop), Restored::opened(open)?, out)
+            }
+        }
+        DriveSpec::Memory(spec) => {
+            let (config, seed) = (DriveConfig { faults, ..spec.resolve()? }, args.seed);
+            memory::tell(&config);
+            let stack = Stack::build(&config, seed)?;
+            served(args, (server, stop), Restored { config, seed, stack, recovery: None }, out)
+        }
+        _ => Err(Error::Usage("only mem: drives and drive files are served: take one".into())),
+    }
+}
+
+/// What clients may take. As many descriptors as the system allows are asked
+/// for: each client needs one or two.
+pub(crate) fn limits(args: &ServeArgs) -> Limits {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let most = Rlimit { current: limit.maximum, ..limit };
+    // Refused, fewer clients find room, who are told.
+    let _ = rustix::process::setrlimit(Resource::Nofile, most);
+    let memory = args.client_memory.unwrap_or(Limits::default().memory);
+    Limits { memory, warn: |text| say(text), ..Limits::default() }
+}
+
+/// Serves a drive.
+fn served(
+    args: &ServeArgs,
+    server: (Server, StopHandle),
+    drive: Restored,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let ready = drive.ready();
+    if let Some(recovery) = drive.recovery {
+        if recovery.took_long() {
+            say(format!("recovered {recovery}"));
+        }
+        // Not ready before a drive of this kind would be.
+        std::thread::sleep(Duration::from_nanos(ready.0).saturating_sub(recovery.wall));
+    }
+    let (config, recovery) = (&drive.config, drive.recovery);
+    Serving { args, server, config, ready, recovery, out }.serve(drive.stack.boxed())
+}
+
+struct Serving<'a> {
+    args: &'a ServeArgs,
+    server: (Server, StopHandle),
+    config: &'a DriveConfig,
+    ready: Time,
+    recovery: Option<Recovery>,
+    out: &'a mut dyn Write,
+}
+
+impl Serving<'_> {
+    fn serve(self, mut drive: Boxed) -> Result<(), Error> {
+        let Serving { args, server: (server, stop), config, ready, recovery, out } = self;
+        let (name, geometry) = (&config.name, &config.geometry);
+        let failed = |e: &dyn std::fmt::Display| Error::Failed(e.to_string());
+        let export = Export::new(drive.shape()).map_err(|e| Error::Usage(e.to_string()))?;
+        let export = export.read_only(drive.fault().is_some());
+        let bytes = drive.shape().bytes;
+        // Time begins anew where recovery ended.
+        let clock = Clock::start();
+        drive.set_on_a_clock(true);
+        drive.begin_faults();
+        let (lent, owner) = Lent::new(drive, ready);
+        let shared = SharedDrive::new(lent);
+        let at = server.addr().map_err(|e| Error::system("serve", &e))?.to_string();
+        if args.json {
+            let mut json = json!({ "serving": at, "drive": name, "size_bytes": bytes });
+            if let Some(recovery) = recovery {
+                json["recovery"] = recovery.to_json();
+            }
+            writeln!(out, "{json}")?;
+        } else {
+            let size = units::size_binary(bytes);
+            writeln!(out, "serving {name} ({size}) at {at}\nCtrl-C stops it")?;
+        }
+        out.flush()?;
+        let (running, ended) = channel();
+        let report = std::thread::scope(|scope| {
+            scope.spawn(|| tend(&shared, ended));
+            let report = server.run(&export, &shared, &stop);
+            drop(running);
+            report
+        });
+        let report = report.map_err(|e| failed(&e))?;
+        drop(shared.into_port().map_err(|e| failed(&e))?);
+        let drive = owner.take_back()?;
+        let (counters, injected) = (drive.target().counters(), drive.injected());
+        let (parity, slc) = (drive.parity(), drive.slc());
+        let slc = SlcReport::new(geometry, &SlcHealth::default(), &slc);
+        let outlives = drive.outlives();
+        let ended = match outlives {
+            true => drive.end(ready + clock.now().0).and_then(|ended| ended.medium.put_away()),
+            false => Ok(()),
+        };
+        if args.json {
+            let mut json = json!({
+                "connections": report.connections,
+                "refused": report.refused,
+                "faults": report.faults,
+                "evicted": report.evicted,
+                "user_blocks": counters.user,
+                "gc_blocks": counters.gc,
+                "padding_blocks": counters.padding,
+                "metadata_blocks": counters.metadata,
+                "erases": counters.erases,
+            });
+            if let Some(parity) = parity {
+                let c = &counters;
+                let all = WriteAmplification::from_blocks(c.user, c.gc, c.padding, c.metadata);
+                let all = all.map(|wa| wa.total);
+                json["parity"] = Redundancy::new(parity, all).to_json();
+            }
+            if let Some(slc) = slc {
+                json["slc_cache"] = slc.to_json();
+            }
+            if !injected.is_empty() {
+                json["injected"] = injected.iter().map(Injected::to_json).collect();
+            }
+            writeln!(out, "{json}")?;
+        } else if ended.is_ok() {
+            writeln!(
+                out,
+                "stopped after {} connections ({} refused, {} faulty); the drive is {}",
+                report.connections,
+                report.refused,
+                report.faults,
+                if outlives { "shut down" } else { "flushed" },
+            )?;
+            for one in &injected {
+                writeln!(out, "fault {}: {} times", one.rule, one.times)?;
+            }
+        }
+        ended
+    }
+}
+
+/// Looks after a drive that nobody uses, until the other end is dropped: its
+/// data grow old. Sleeps for a [`BEAT`], or until what that began goes on.
+fn tend(shared: &SharedDrive<Lent>, ended: Receiver<()>) {
+    // A drive that is lost is told of by those who use it.
+    while let Ok(next) = shared.tend(|drive, now| drive.tend(now)) {
+        let wait = next.map_or(BEAT, |next| next.clamp(SHORTEST, BEAT));
+        if ended.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
+            return;
+        }
+    }
+}
+
+/// What stops the server when a signal comes; a second one ends the process. To be
+/// there before a client may come.
+pub(crate) fn watched() -> Result<StopHandle, Error> {
+    let handle = StopHandle::new().map_err(|e| Error::system("serve", &e))?;
+    let stop = handle.clone();
+    let failed = |e: std::io::Error| Error::system("wait for signals", &e);
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+    let wait = move || {
+        for signal in signals.forever() {
+            if stop.is_stopped() {
+                std::process::exit(128 + signal);
+            }
+            stop.stop();
+        }
+    };
+    let spawned = std::thread::Builder::new().name("signals".into()).spawn(wait);
+    spawned.map_err(failed)?;
+    Ok(handle)
+}

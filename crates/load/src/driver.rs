@@ -1,0 +1,297 @@
+//! Drivers: who owns time while a load runs.
+//!
+//! [`Virtual`] jumps to the next event, so nothing depends on how fast this
+//! machine is. [`Real`] reads the processor's clock once a turn and takes all
+//! that is due. Both give the same drive the same rules: a late poll delays
+//! what is seen, never what the drive does.
+//!
+//! May fail: a drive that stops with requests inside, which is a fault of its
+//! own.
+
+use clap::ValueEnum;
+use device::realtime::RealTime;
+use flash::Energy;
+use measure::Gauges;
+use port::{BlockDone, BlockReq, Ring, Time};
+use targets::WriteCounters;
+
+use drive::error::Error;
+use drive::patience::Patience;
+use drive::whole::{Drive, Observed};
+
+/// How often somebody is asked whether to go on, in turns that never sleep.
+pub const TURNS: u32 = 16384;
+
+/// Whose time it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ClockKind {
+    /// The drive's: jumps from event to event.
+    Virtual,
+    /// The processor's.
+    Real,
+}
+
+/// Moves requests into a drive, completions out, and time on.
+pub trait Driver {
+    /// Whether completions are seen later than they happen.
+    fn is_real(&self) -> bool;
+
+    /// The time that the last turn ended with.
+    fn now(&self) -> Time;
+
+    /// Submits a prefix of `queue`, goes on to the next thing that happens,
+    /// and puts completions into `done`. In virtual time it goes no further
+    /// than `arrival`, when the next request is to start. Gives the new time.
+    fn turn(
+        &mut self,
+        arrival: Option<Time>,
+        queue: &mut Ring<BlockReq>,
+        done: &mut Ring<BlockDone>,
+    ) -> Result<Time, Error>;
+
+    /// Says that `req` will come soon.
+    #[inline]
+    fn hint(&self, _req: &BlockReq) {}
+
+    /// With nothing outside, lets the drive finish what it does by itself.
+    /// Where time is not ours to jump, it does nothing.
+    fn rest(&mut self) {}
+
+    /// Whether a run that was stopped may leave requests inside after a moment.
+    /// Where time is ours to jump, they end at once, and it does not.
+    fn may_leave(&self) -> bool {
+        false
+    }
+
+    /// After how many turns somebody is asked whether to go on.
+    fn patience(&self) -> u32 {
+        TURNS
+    }
+
+    /// What the drive wrote and collected; zeros where nobody tells.
+    fn counters(&self) -> WriteCounters {
+        WriteCounters::default()
+    }
+
+    /// Free chunks; zero where nobody tells.
+    fn free_chunks(&self) -> u64 {
+        0
+    }
+
+    /// The energy that the drive has taken for what it has begun, and at rest until
+    /// `at`; none where nobody tells.
+    fn energy(&self, _at: Time) -> Energy {
+        Energy::default()
+    }
+
+    /// What a series wants to know.
+    #[cold]
+    fn gauges(&self) -> Gauges {
+        let c = self.counters();
+        Gauges {
+            user_blocks: c.user,
+            programmed_blocks: c.user + c.gc + c.padding + c.metadata,
+            free_chunks: self.free_chunks(),
+            collections: c.collections,
+            erases: c.erases,
+        }
+    }
+}
+
+/// A drive in virtual time.
+pub struct Virtual<D> {
+    drive: D,
+    now: Time,
+    patience: Patience,
+}
+
+impl<D: Observed> Virtual<D> {
+    /// A drive that is switched on now, at time zero.
+    pub fn new(drive: D) -> Virtual<D> {
+        Virtual { drive, now: Time::ZERO, patience: Patience::default() }
+    }
+
+    /// A drive whose time is `now`: what was due until then happens first. What
+    /// completes is dropped: whoever asked for it has given it up.
+    pub fn at(drive: D, now: Time) -> Virtual<D> {
+        let mut all = Virtual { drive, now, patience: Patience::default() };
+        all.let_pass(|event| event <= now);
+        all.now = now;
+        all
+    }
+
+    /// Lets all that is inside finish, given up by whoever asked for it, and
+    /// what follows from it.
+    pub fn drain(&mut self) {
+        self.let_pass(|_| true);
+    }
+
+    /// Lets events happen as long as they are `due`, and drops what completes.
+    fn let_pass(&mut self, due: impl Fn(Time) -> bool) {
+        let mut done = Ring::new(1);
+        while let Some(event) = self.drive.next_event().filter(|&at| due(at)) {
+            self.now = event;
+            self.drive.advance(event, &mut done);
+            while done.pop().is_some() {}
+            self.patience.look(event);
+        }
+    }
+
+    /// The drive and its time.
+    pub fn into_drive(self) -> (D, Time) {
+        (self.drive, self.now)
+    }
+
+    /// The drive.
+    pub fn drive(&self) -> &D {
+        &self.drive
+    }
+
+    /// The drive, to be told something while nothing is inside.
+    pub fn drive_mut(&mut self) -> &mut D {
+        &mut self.drive
+    }
+}
+
+impl<D: Observed> Driver for Virtual<D> {
+    fn is_real(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    #[inline]
+    fn turn(
+        &mut self,
+        arrival: Option<Time>,
+        queue: &mut Ring<BlockReq>,
+        done: &mut Ring<BlockDone>,
+    ) -> Result<Time, Error> {
+        if !queue.is_empty() {
+            self.drive.submit(self.now, queue);
+        }
+        // Events that complete nothing concern nobody out here, unless the
+        // queue holds requests that were refused.
+        loop {
+            match (self.drive.next_event(), arrival) {
+                (Some(event), arrival) if arrival.is_none_or(|at| event <= at) => {
+                    self.now = event;
+                    self.drive.advance(event, done);
+                    if !done.is_empty() {
+                        return Ok(self.now);
+                    }
+                    self.patience.look(event);
+                    if !queue.is_empty() {
+                        return Ok(self.now);
+                    }
+                }
+                (_, Some(at)) => {
+                    self.now = self.now.max(at);
+                    return Ok(self.now);
+                }
+                (_, None) => return Err(stopped()),
+            }
+        }
+    }
+
+    #[inline]
+    fn hint(&self, req: &BlockReq) {
+        self.drive.hint(req);
+    }
+
+    fn rest(&mut self) {
+        self.drain();
+    }
+
+    fn counters(&self) -> WriteCounters {
+        self.drive.counters()
+    }
+
+    fn free_chunks(&self) -> u64 {
+        self.drive.free_chunks()
+    }
+
+    fn energy(&self, at: Time) -> Energy {
+        self.drive.energy(at)
+    }
+}
+
+#[cold]
+fn stopped() -> Error {
+    Error::Failed("the drive stopped with requests inside: this is a fault in it, report it".into())
+}
+
+/// A drive on the processor's clock, polled by this thread.
+pub struct Real<D: Drive> {
+    real: RealTime<D>,
+    /// The drive's time when the clock started.
+    base: Time,
+    now: Time,
+}
+
+impl<D: Drive> Real<D> {
+    /// Goes on in real time where `from` stopped.
+    pub fn new(mut from: Virtual<D>) -> Real<D> {
+        from.drive.set_on_a_clock(true);
+        let (base, real) = (from.now, RealTime::new(from.drive));
+        Real { real, base, now: base }
+    }
+
+    /// Goes on in virtual time. What a run left inside still is, and what it
+    /// gives is to be dropped.
+    pub fn into_virtual(self) -> Virtual<D> {
+        let mut drive = self.real.into_port();
+        drive.set_on_a_clock(false);
+        Virtual { now: self.now, drive, patience: Patience::default() }
+    }
+}
+
+impl<D: Drive> Driver for Real<D> {
+    fn is_real(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    #[inline]
+    fn turn(
+        &mut self,
+        _arrival: Option<Time>,
+        queue: &mut Ring<BlockReq>,
+        done: &mut Ring<BlockDone>,
+    ) -> Result<Time, Error> {
+        if !queue.is_empty() {
+            self.real.submit(self.now, queue);
+        }
+        self.now = self.base + self.real.clock().now().0;
+        self.real.poll(self.now, done);
+        Ok(self.now)
+    }
+
+    #[inline]
+    fn hint(&self, req: &BlockReq) {
+        self.real.port().hint(req);
+    }
+
+    fn may_leave(&self) -> bool {
+        true
+    }
+
+    fn counters(&self) -> WriteCounters {
+        self.real.port().counters()
+    }
+
+    fn free_chunks(&self) -> u64 {
+        self.real.port().free_chunks()
+    }
+
+    fn energy(&self, at: Time) -> Energy {
+        self.real.port().energy(at)
+    }
+}

@@ -1,0 +1,21 @@
+//! Loads, and the running of them on drives.
+//!
+//! A [`load::Load`] makes requests, a [`driver::Driver`] moves them into a drive
+//! and owns its time, a [`runner::Runner`] runs one on the other and gives a
+//! [`tally::Tally`]. Drives below the block layer ([`blocks`]) run in virtual time
+//! on one thread ([`cores`]) or on the clock with a thread for each core
+//! ([`clocked`], [`real`]); a drive behind a server is a driver, too ([`served`]).
+//! [`verify`] knows what was written, [`watch`] who watches.
+
+pub mod blocks;
+pub mod clocked;
+pub mod cores;
+pub mod cpu;
+pub mod driver;
+pub mod load;
+pub mod real;
+pub mod runner;
+pub mod served;
+pub mod tally;
+pub mod verify;
+pub mod watch;

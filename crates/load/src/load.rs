@@ -1,0 +1,367 @@
+//! A load: a pattern's requests on their way to a drive and back.
+//!
+//! Guarantees: at most as many requests are out as there are slots; each
+//! request starts at its time (when another of its submitter ended, or when
+//! its arrival is due) and latency counts from there, however long the drive
+//! refused it; a request that failed is in no latency; nothing is allocated once
+//! it is made, but a buffer in place of one that did not come back. What is asked
+//! depends on pattern, seed and the drive's completions alone. May fail: no
+//! memory for buffers, or a pattern that cannot be.
+
+use port::{BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Ring, Shape, Time};
+use workload::{Access, Arrivals, Generator, Pattern};
+
+use crate::driver::Driver;
+use crate::tally::Tally;
+use crate::verify::{Ready, Verifier};
+use drive::error::Error;
+
+/// How many accesses ahead the drive is told of.
+const AHEAD: usize = 8;
+/// Accesses that are tried when too many writes of a block overlap.
+const TRIES: usize = 16;
+/// The most memory that buffers may take.
+const MOST_BUFFERS: u64 = 4 << 30;
+/// The most requests that may be out.
+const MOST_SLOTS: u64 = 1 << 16;
+
+/// One who asks. What it will ask next is kept field by field: a structure
+/// that is written in parts and copied as a whole stalls the processor.
+struct Submitter {
+    generator: Generator,
+    bs: u64,
+    offsets: [u64; AHEAD],
+    ops: [BlockOp; AHEAD],
+    fuas: [bool; AHEAD],
+    next: usize,
+}
+
+impl Submitter {
+    fn new(mut generator: Generator, bs: u64) -> Submitter {
+        let ahead: [Access; AHEAD] = std::array::from_fn(|_| generator.next());
+        let (offsets, ops) = (ahead.map(|a| a.offset), ahead.map(|a| a.op));
+        Submitter { generator, bs, offsets, ops, fuas: ahead.map(|a| a.fua), next: 0 }
+    }
+
+    /// The next access; the drive is told of the one `AHEAD` later.
+    #[inline]
+    fn draw(&mut self, driver: &dyn Driver) -> Access {
+        let later = self.generator.next();
+        driver.hint(&request(0, &later, Buffer::empty()));
+        let at = self.next % AHEAD;
+        let (op, offset, fua) = (self.ops[at], self.offsets[at], self.fuas[at]);
+        (self.ops[at], self.offsets[at], self.fuas[at]) = (later.op, later.offset, later.fua);
+        self.next = at + 1;
+        Access { op, offset, len: if op == BlockOp::Flush { 0 } else { self.bs }, fua }
+    }
+}
+
+#[inline]
+fn request(slot: u32, access: &Access, buffer: Buffer) -> BlockReq {
+    let Access { op, offset, len, fua } = *access;
+    BlockReq { id: slot.into(), op, fua, offset, len, buffer }
+}
+
+/// A place for one request.
+struct Slot {
+    /// In a closed loop, whose it is.
+    submitter: u32,
+    start: Time,
+    access: Access,
+    counted: bool,
+    buffer: Buffer,
+}
+
+/// How many requests are asked for, and when.
+#[derive(Clone, Debug)]
+pub enum Pace {
+    /// So many submitters keep so many requests out each.
+    Closed {
+        /// Requests out, of each submitter.
+        depth: u32,
+    },
+    /// They arrive when they are due.
+    Open(Arrivals),
+}
+
+/// Which submitters a load has, of all that follow one pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The number of the first.
+    pub first: u32,
+    /// How many there are in this load.
+    pub count: u32,
+    /// How many there are in all loads.
+    pub all: u32,
+}
+
+impl Share {
+    /// All of them.
+    pub fn whole(submitters: u32) -> Share {
+        Share { first: 0, count: submitters, all: submitters }
+    }
+}
+
+/// A load and what it needs.
+pub struct Load {
+    submitters: Vec<Submitter>,
+    slots: Vec<Slot>,
+    /// Slots without a request. In a closed loop a slot is its submitter's.
+    idle: Vec<u32>,
+    arrivals: Option<Arrivals>,
+    /// What arrivals count from.
+    origin: Time,
+    /// Arrivals so far: submitters take turns.
+    turn: usize,
+    bs: u64,
+    /// Bytes that the drive keeps of a request; 0 where it keeps none.
+    kept: usize,
+    /// In a closed loop, the next requests wait until so many can go at once.
+    batch: usize,
+    pub(crate) queue: Ring<BlockReq>,
+    pub(crate) done: Ring<BlockDone>,
+}
+
+impl Load {
+    /// The load of `submitters` that follow `pattern` on a drive of this
+    /// shape.
+    pub fn new(
+        shape: &Shape,
+        pattern: &Pattern,
+        pace: Pace,
+        submitters: u32,
+        seed: u64,
+    ) -> Result<Load, Error> {
+        Load::part(shape, pattern, pace, Share::whole(submitters), seed)
+    }
+
+    /// A part of such a load. The bounds are those of all parts together.
+    pub fn part(
+        shape: &Shape,
+        pattern: &Pattern,
+        pace: Pace,
+        share: Share,
+        seed: u64,
+    ) -> Result<Load, Error> {
+        let Share { first, count, all } = share;
+        let (slots, depth, arrivals) = match pace {
+            Pace::Closed { depth } => (u64::from(depth) * u64::from(count), depth, None),
+            Pace::Open(arrivals) => (shape.depth as u64, 1, Some(arrivals)),
+        };
+        let each = shape.stored(pattern.bs);
+        let most = slots * u64::from(all.div_ceil(count.max(1)));
+        if most > MOST_SLOTS || most * each as u64 > MOST_BUFFERS {
+            return Err(Error::Usage(format!(
+                "{most} requests of {} bytes are too many at once: at most {MOST_SLOTS}, with 4 GiB \
+                 of buffers; lower --qd, --threads, --cores or --bs",
+                pattern.bs
+            )));
+        }
+        let generator = |i| Ok(Submitter::new(Generator::new(pattern, seed, i, all)?, pattern.bs));
+        let submitters: Result<_, workload::PatternError> =
+            (first..first + count).map(generator).collect();
+        let none = Access { op: BlockOp::Flush, offset: 0, len: 0, fua: false };
+        let slot = |(i, buffer)| {
+            let submitter = i as u32 / depth;
+            Slot { submitter, start: Time::ZERO, access: none, counted: false, buffer }
+        };
+        let slots = slots as usize;
+        Ok(Load {
+            submitters: submitters.map_err(|e| Error::Usage(e.to_string()))?,
+            slots: Buffer::carve(slots, each)?.into_iter().enumerate().map(slot).collect(),
+            idle: (0..slots as u32).rev().collect(),
+            arrivals,
+            origin: Time::ZERO,
+            turn: 0,
+            bs: pattern.bs,
+            kept: each,
+            batch: 1,
+            queue: Ring::new(slots),
+            done: Ring::new(slots),
+        })
+    }
+
+    /// The same load, which in a closed loop makes requests `batch` at a time:
+    /// at least 1, and at most as many as it has slots.
+    pub fn in_batches(mut self, batch: usize) -> Load {
+        self.batch = batch.clamp(1, self.slots.len());
+        self
+    }
+
+    /// Room for requests.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Bytes a request.
+    pub fn bs(&self) -> u64 {
+        self.bs
+    }
+
+    /// Whether nothing is out.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.out() == 0
+    }
+
+    /// How many requests are out.
+    #[inline]
+    pub fn out(&self) -> usize {
+        self.slots.len() - self.idle.len()
+    }
+
+    /// When the next request is meant to start, if there is room: `now` in a
+    /// closed loop; in an open one its arrival, however late it is.
+    #[inline]
+    pub fn next_start(&self, now: Time) -> Time {
+        match self.arrivals.as_ref().and_then(Arrivals::peek) {
+            Some(at) => self.origin + at,
+            None => now,
+        }
+    }
+
+    /// When the next request of an open loop arrives; `None` in a closed one,
+    /// and while all slots are out.
+    #[inline]
+    pub fn next_arrival(&self) -> Option<Time> {
+        let arrivals = self.arrivals.as_ref()?;
+        if self.idle.is_empty() {
+            return None;
+        }
+        Some(self.origin + arrivals.peek()?)
+    }
+
+    /// The arrivals of an open loop begin at `now`: none is late because of what
+    /// went before.
+    pub fn begin(&mut self, now: Time) {
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.begin();
+        }
+        self.origin = now;
+    }
+
+    /// Whether requests come at times of their own.
+    pub fn is_open(&self) -> bool {
+        self.arrivals.is_some()
+    }
+
+    /// When the arrival was to come that followed the last one, here or in another
+    /// part of the load; `None` in a closed loop.
+    pub fn following(&self) -> Option<Time> {
+        self.arrivals.as_ref().map(|arrivals| self.origin + arrivals.following())
+    }
+
+    /// Puts requests in the queue that are due at `now`, at most `left`, which
+    /// goes down by each that is not a flush.
+    #[inline]
+    pub fn issue(
+        &mut self,
+        now: Time,
+        left: &mut u64,
+        counted: bool,
+        driver: &dyn Driver,
+        verifier: &mut Option<Verifier>,
+    ) -> Result<(), Error> {
+        if self.idle.len() < self.batch && self.arrivals.is_none() {
+            return Ok(());
+        }
+        while *left > 0
+            && let Some(&slot) = self.idle.last()
+        {
+            let (start, submitter) = match self.next_arrival() {
+                Some(at) if at > now => break,
+                Some(at) => (at, self.turn % self.submitters.len()),
+                None => (now, self.slots[slot as usize].submitter as usize),
+            };
+            let Some(access) = self.draw(slot, submitter, driver, verifier)? else { break };
+            if let Some(arrivals) = &mut self.arrivals {
+                arrivals.take();
+                self.turn += 1;
+            }
+            self.idle.pop();
+            *left -= u64::from(access.op != BlockOp::Flush);
+            let moves = self.kept > 0 && matches!(access.op, BlockOp::Read | BlockOp::Write);
+            let entry = &mut self.slots[slot as usize];
+            (entry.start, entry.access, entry.counted) = (start, access, counted);
+            let entry = &mut entry.buffer;
+            // The queue has room for all slots.
+            self.queue.put(|| {
+                let buffer = if moves { std::mem::take(entry) } else { Buffer::empty() };
+                request(slot, &access, buffer)
+            });
+        }
+        Ok(())
+    }
+
+    /// An access that may be made now.
+    #[inline]
+    fn draw(
+        &mut self,
+        slot: u32,
+        submitter: usize,
+        driver: &dyn Driver,
+        verifier: &mut Option<Verifier>,
+    ) -> Result<Option<Access>, Error> {
+        let submitter = &mut self.submitters[submitter];
+        let Some(verifier) = verifier else {
+            return Ok(Some(submitter.draw(driver)));
+        };
+        let buffer = &mut self.slots[slot as usize].buffer;
+        for _ in 0..TRIES {
+            let access = submitter.draw(driver);
+            let ready = verifier.before(slot, &access, buffer);
+            if ready.map_err(|e| Error::Failed(e.to_string()))? == Ready::Yes {
+                return Ok(Some(access));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes all requests that were seen to be done at `now`. Fails when there
+    /// is no memory for a buffer in place of one that did not come back.
+    #[inline]
+    pub fn complete(
+        &mut self,
+        now: Time,
+        tally: &mut Tally,
+        driver: &dyn Driver,
+        verifier: &mut Option<Verifier>,
+    ) -> Result<(), OutOfMemory> {
+        let is_late = driver.is_real();
+        while let Some(done) = self.done.front() {
+            // Field by field, as above; the buffer only where it has bytes.
+            let (id, op, status, at) = (done.id, done.op, done.status, done.at);
+            let buffer = self.done.pop().map(|done| done.buffer);
+            let slot = &mut self.slots[id as usize];
+            if self.kept > 0 && matches!(op, BlockOp::Read | BlockOp::Write) {
+                slot.buffer = buffer.unwrap_or_default();
+            }
+            if !status.is_ok() {
+                let (Access { offset, len, .. }, counted) = (slot.access, slot.counted);
+                let what = || format!("{op:?} of {len} bytes at {offset}: {status}");
+                tally.failed(now, counted, what);
+                if slot.buffer.len() < self.kept {
+                    // It was given up, and whoever has it keeps its buffer.
+                    slot.buffer = Buffer::zeroed(self.kept)?;
+                }
+            }
+            if let Some(verifier) = verifier {
+                let judged = verifier.after(id as u32, &slot.access, status.is_ok(), &slot.buffer);
+                if let Err(mismatch) = judged {
+                    tally.gave_wrong(|| mismatch.to_string());
+                }
+            }
+            if op == BlockOp::Write && status.is_ok() {
+                tally.written += slot.access.len;
+            }
+            if slot.counted && status.is_ok() {
+                tally.record(op, now, now.since(slot.start), || driver.gauges());
+                if is_late {
+                    tally.late.record(now.since(at));
+                }
+            }
+            self.idle.push(id as u32);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,417 @@
+//! The runner: preconditions a drive, brings it to its steady state, runs a
+//! load, and checks what was written.
+//!
+//! A run ends by itself, when somebody stops it, or when its time on the wall
+//! is over. Requests that a run began all end in it, so its seconds reach to the
+//! last completion; only of one that was stopped, on a clock that is not ours,
+//! are those left inside that take longer than a moment.
+//!
+//! Time that does not pass: a drive without time (profile `null`, or reads of
+//! blocks never written) would never reach an end in drive time. As long as
+//! drive time stands still, time on the wall counts in its place.
+
+use std::time::{Duration, Instant};
+
+use measure::{Round, Steady, SteadyState, Verdict, steady, units};
+use port::{BLOCK_BYTES, Shape, Time};
+use workload::{Order, Pattern};
+
+use crate::blocks::Tracing;
+use crate::driver::Driver;
+use crate::load::{Load, Pace};
+use crate::tally::Tally;
+use crate::verify::Verifier;
+use crate::watch::Watch;
+use drive::error::Error;
+
+/// How long a run goes on without a look at the wall, about.
+const LOOK_EVERY: Duration = Duration::from_millis(8);
+/// How long requests that are out are waited for when a run was stopped.
+const GRACE: Duration = Duration::from_millis(300);
+/// Requests out while preconditioning.
+pub const DEPTH: u32 = 32;
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// After so many requests.
+    Ios(u64),
+    /// After so much drive time, in ns.
+    Time(u64),
+    /// After so much drive time, in ns, and so many bytes written.
+    Both(u64, u64),
+}
+
+/// What a run does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Drive time before counting begins, in ns.
+    pub ramp: u64,
+    /// When it ends, from the beginning of counting.
+    pub until: Until,
+    /// Whether latencies are counted.
+    pub count: bool,
+}
+
+/// How the steady state is sought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rounds {
+    /// Rounds that must agree.
+    pub window: usize,
+    /// The least drive time of a round, in ns; one overwrite of the drive is
+    /// always in it.
+    pub ns: u64,
+}
+
+impl Default for Rounds {
+    fn default() -> Rounds {
+        Rounds { window: steady::WINDOW, ns: steady::ROUND_NS }
+    }
+}
+
+/// A drive under a load, with all that lasts over several runs.
+pub struct Runner<'a> {
+    /// Who watches.
+    pub watch: &'a mut Watch,
+    /// Who verifies.
+    pub verifier: Option<Verifier>,
+    /// A trace that begins when counting does.
+    pub tracing: Option<Tracing>,
+}
+
+impl<'a> Runner<'a> {
+    /// One that does not verify, and traces nothing.
+    pub fn new(watch: &'a mut Watch) -> Runner<'a> {
+        Runner { watch, verifier: None, tracing: None }
+    }
+}
+
+/// What a run is at.
+struct Course {
+    plan: Plan,
+    began: Instant,
+    start: Time,
+    /// When counting began, or the run.
+    counting: bool,
+    /// Requests that may still be issued.
+    left: u64,
+}
+
+impl Course {
+    fn new(plan: Plan, now: Time) -> Course {
+        let mut course =
+            Course { plan, began: Instant::now(), start: now, counting: false, left: u64::MAX };
+        if plan.ramp == 0 {
+            course.count(now);
+        }
+        course
+    }
+
+    /// The ramp is over.
+    fn count(&mut self, now: Time) {
+        self.counting = true;
+        self.start = now;
+        self.began = Instant::now();
+        if let Until::Ios(ios) = self.plan.until {
+            self.left = ios;
+        }
+    }
+
+    /// Looks at the time, and at what was written. In an open loop `now` is
+    /// the next arrival: all that were to come before the end do come.
+    #[inline]
+    fn look(&mut self, now: Time, written: u64) {
+        let passed = now.since(self.start);
+        if !self.counting {
+            if passed >= self.plan.ramp {
+                self.count(now);
+            }
+            return;
+        }
+        match self.plan.until {
+            Until::Ios(_) => {}
+            Until::Time(ns) if passed < ns => {}
+            Until::Both(ns, bytes) if passed < ns || written < bytes => {}
+            _ => self.left = 0,
+        }
+    }
+
+    /// While drive time stands still, time on the wall counts.
+    fn look_at_wall(&mut self, now: Time, written: u64) {
+        let wall = self.began.elapsed().as_nanos() as u64;
+        if now != self.start {
+            return;
+        }
+        match self.plan.until {
+            _ if !self.counting && wall >= self.plan.ramp => self.count(now),
+            _ if !self.counting => {}
+            Until::Time(ns) if wall >= ns => self.left = 0,
+            Until::Both(_, bytes) if written >= bytes => self.left = 0,
+            _ => {}
+        }
+    }
+
+    /// When an open loop that counts ends, at the earliest; `None` while it goes
+    /// on, and of another: its time is what it was given, and so many arrivals
+    /// take as many distances between them.
+    fn close(&self, load: &Load) -> Option<Time> {
+        let following = load.following().filter(|_| self.plan.count && self.left == 0)?;
+        Some(match self.plan.until {
+            Until::Time(ns) => self.start + ns,
+            _ => following,
+        })
+    }
+
+    /// How much of the run is done, 0 to 1.
+    fn part(&self, now: Time, written: u64) -> f64 {
+        let passed = now.since(self.start).max(if now == self.start {
+            self.began.elapsed().as_nanos() as u64
+        } else {
+            0
+        });
+        let of = |done: u64, all: u64| done as f64 / all.max(1) as f64;
+        match self.plan.until {
+            _ if !self.counting => 0.0,
+            Until::Ios(ios) => of(ios - self.left.min(ios), ios),
+            Until::Time(ns) => of(passed, ns),
+            Until::Both(ns, bytes) => of(passed, ns).min(of(written, bytes)),
+        }
+    }
+}
+
+/// Turns between two looks at the wall: so many that looking costs nothing, and
+/// so few that a run ends when it is to, however long its turns take.
+struct Stride {
+    turns: u32,
+    most: u32,
+    looked: Instant,
+}
+
+impl Stride {
+    /// Between looks are `most` turns at most. The first is after one, which may
+    /// have slept.
+    fn new(most: u32) -> Stride {
+        Stride { turns: 1, most, looked: Instant::now() }
+    }
+
+    fn look(&mut self) {
+        let took = std::mem::replace(&mut self.looked, Instant::now()).elapsed();
+        if took > LOOK_EVERY {
+            self.turns = (self.turns / 4).max(1);
+        } else if took < LOOK_EVERY / 4 {
+            self.turns = (self.turns * 2).min(self.most);
+        }
+    }
+}
+
+impl Runner<'_> {
+    /// Runs `load` by `plan`.
+    pub fn run(
+        &mut self,
+        driver: &mut dyn Driver,
+        load: &mut Load,
+        plan: Plan,
+    ) -> Result<Tally, Error> {
+        let mut tally = Tally::new();
+        let began = driver.now();
+        let (mut now, mut course) = (began, Course::new(plan, began));
+        let (mut turns, mut stride) = (0u32, Stride::new(driver.patience()));
+        let mut stopped = None;
+        load.begin(began);
+        if let Some(verifier) = &mut self.verifier {
+            verifier.begin(load.slots(), load.bs());
+        }
+        loop {
+            let was_counting = course.counting;
+            course.look(load.next_start(now), tally.written);
+            if course.counting && !was_counting && load.is_open() {
+                // Behind its arrivals an overloaded drive is still at those of the ramp.
+                course.start = now.max(began + plan.ramp);
+                load.begin(course.start);
+            }
+            if course.counting && plan.count && !tally.counts() && now >= course.start {
+                tally.begin(course.start, driver.counters(), driver.gauges());
+                tally.energy.0 = driver.energy(course.start);
+                if let Some(tracing) = &mut self.tracing {
+                    tracing.begin(now)?;
+                }
+            }
+            let counted = tally.counts();
+            load.issue(now, &mut course.left, counted, driver, &mut self.verifier)?;
+            let close = course.close(load).filter(|_| !tally.interrupted);
+            if load.is_idle() && course.left == 0 && close.is_none_or(|at| now >= at) {
+                // One that was stopped had all of the time until then.
+                let cut = (tally.interrupted && load.is_open()).then_some(now);
+                tally.end = tally.end.max(close.or(cut).unwrap_or(tally.end));
+                break;
+            }
+            let arrival = if course.left > 0 { load.next_arrival() } else { close };
+            let begin = (!tally.counts() && course.counting).then_some(course.start);
+            // One that is due and could not be made waits for a completion.
+            let arrival = [arrival, begin].into_iter().flatten().filter(|&at| at > now).min();
+            now = driver.turn(arrival, &mut load.queue, &mut load.done)?;
+            load.complete(now, &mut tally, driver, &mut self.verifier)?;
+            if !plan.count && tally.errors() > 0 {
+                // A drive that cannot be prepared is not asked again: one that
+                // writes no more would never reach its end.
+                course.left = 0;
+            }
+            turns += 1;
+            if turns >= stride.turns {
+                turns = 0;
+                stride.look();
+                course.look_at_wall(now, tally.written);
+                if !self.watch.look(course.part(now, tally.written)) {
+                    (tally.interrupted, course.left) = (true, 0);
+                    let since = stopped.get_or_insert_with(Instant::now).elapsed();
+                    if driver.may_leave() && since > GRACE {
+                        // They took all of the time that they had.
+                        (tally.left, tally.end) = (load.out() as u64, now);
+                        break;
+                    }
+                }
+            }
+        }
+        if !plan.count {
+            tally.end = now;
+        }
+        if tally.counts() {
+            tally.energy.1 = driver.energy(tally.end);
+        }
+        tally.finish(driver.counters(), driver.gauges());
+        Ok(tally)
+    }
+
+    /// Runs `pattern` once over its range, in order.
+    fn pass(
+        &mut self,
+        driver: &mut dyn Driver,
+        shape: &Shape,
+        pattern: &Pattern,
+        times: u64,
+        seed: u64,
+    ) -> Result<Tally, Error> {
+        let depth = DEPTH.min(pattern.blocks().min(u64::from(u32::MAX)) as u32).max(1);
+        let mut load = Load::new(shape, pattern, Pace::Closed { depth }, 1, seed)?;
+        let plan = Plan { ramp: 0, until: Until::Ios(times * pattern.blocks()), count: false };
+        let tally = self.run(driver, &mut load, plan)?;
+        unharmed(tally, |tally| {
+            let part = tally.written as f64 / (pattern.length * times) as f64;
+            format!("while it was written over, which was {:.0} % done", 100.0 * part)
+        })
+    }
+
+    /// Writes the drive twice over with 128 KiB sequential writes; what is
+    /// left at its end with smaller ones. Then waits until the drive rests.
+    pub fn precondition(
+        &mut self,
+        driver: &mut dyn Driver,
+        shape: &Shape,
+        seed: u64,
+    ) -> Result<(), Error> {
+        self.watch.phase("writing the drive twice over");
+        let pattern = Pattern::precondition(shape.bytes);
+        if pattern.blocks() > 0 {
+            self.pass(driver, shape, &pattern, 2, seed)?;
+        }
+        let offset = pattern.blocks() * pattern.bs;
+        if offset < shape.bytes {
+            let (length, bs) = (shape.bytes - offset, BLOCK_BYTES);
+            let rest = Pattern { offset, length, bs, order: Order::Sequential, ..pattern };
+            self.pass(driver, shape, &rest, 2, seed)?;
+        }
+        driver.rest();
+        Ok(())
+    }
+
+    /// Runs `load` in rounds until it is steady. A round is the longer of its
+    /// drive time and one overwrite of the drive. Fails when a request does.
+    pub fn settle(
+        &mut self,
+        driver: &mut dyn Driver,
+        shape: &Shape,
+        load: &mut Load,
+        rounds: Rounds,
+    ) -> Result<SteadyState, Error> {
+        let mut steady = Steady::new(rounds.window);
+        loop {
+            self.watch.phase(&format!("until steady, round {}", steady.rounds() + 1));
+            let (start, before) = (driver.now(), driver.counters());
+            let plan = Plan { ramp: 0, until: Until::Both(rounds.ns, shape.bytes), count: false };
+            let tally = unharmed(self.run(driver, load, plan)?, |_| reached(&steady, rounds))?;
+            let ns = driver.now().since(start);
+            // Bytes written are a fixed share of all requests. Without time
+            // there is no rate, and only write amplification can settle.
+            let value = if ns == 0 { 1.0 } else { tally.written as f64 * 1e9 / ns as f64 };
+            let after = driver.counters();
+            let user = after.user - before.user;
+            let extra = |c: &targets::WriteCounters| c.gc + c.padding + c.metadata;
+            let wasted = extra(&after) - extra(&before);
+            let round = Round {
+                value,
+                write_amplification: (user > 0).then(|| 1.0 + wasted as f64 / user as f64),
+                overwrites: tally.written as f64 / shape.bytes as f64,
+            };
+            let verdict = steady.push(round);
+            if verdict != Verdict::Continue {
+                let reached = verdict == Verdict::Reached;
+                let Rounds { window, ns } = rounds;
+                return Ok(SteadyState::new(reached, steady.rounds(), window, ns));
+            }
+        }
+    }
+
+    /// Reads all of `pattern`'s range back and checks it.
+    pub fn read_back(
+        &mut self,
+        driver: &mut dyn Driver,
+        shape: &Shape,
+        pattern: &Pattern,
+        seed: u64,
+    ) -> Result<Tally, Error> {
+        self.watch.phase("reading back");
+        let order = Order::Sequential;
+        let (read_percent, trim_percent, fua_every, flush_every) = (100, 0, 0, 0);
+        let reads =
+            Pattern { order, read_percent, trim_percent, fua_every, flush_every, ..*pattern };
+        let depth = DEPTH;
+        let mut load = Load::new(shape, &reads, Pace::Closed { depth }, 1, seed)?;
+        let plan = Plan { ramp: 0, until: Until::Ios(reads.blocks()), count: false };
+        self.run(driver, &mut load, plan)
+    }
+}
+
+/// A tally of preconditioning. Fails when a request failed or gave wrong data,
+/// and when somebody stopped it: `at` says where that was.
+fn unharmed(tally: Tally, at: impl FnOnce(&Tally) -> String) -> Result<Tally, Error> {
+    let problem = tally.problem().map(|what| format!("while preconditioning, {what}"));
+    let stopped = || {
+        let at = at(&tally);
+        format!("stopped before anything was measured: the drive was being preconditioned, {at}")
+    };
+    match problem.or_else(|| tally.interrupted.then(stopped)) {
+        Some(what) => Err(Error::Failed(what)),
+        None => Ok(tally),
+    }
+}
+
+/// How far the search for the steady state came, and what would end it sooner.
+fn reached(steady: &Steady, rounds: Rounds) -> String {
+    let (n, time) = (steady.rounds(), units::time_ns(rounds.ns as f64));
+    let mut text = format!("in round {} of its steady state", n + 1);
+    if let Some(last) = steady.last() {
+        let rate = units::bytes_decimal(last.value.round());
+        text += &format!(", of which the one before wrote {rate}/s");
+        if let Some(wa) = last.write_amplification {
+            text += &format!(" with a write amplification of {wa:.3}");
+        }
+    }
+    text + &format!(
+        "; it takes {} rounds at least, of {time} and one overwrite each: raise --max-time, or \
+         lower --steady-rounds or --steady-round",
+        rounds.window
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! A drive behind an NBD server, as a driver: time is the wall's.
+//!
+//! One connection, closed loop only. May fail: the server cannot be reached,
+//! goes away, says nothing for a minute, or breaks the protocol; or somebody
+//! stops it, and the server then owes answers for most of a second.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use device::realtime::Clock;
+use exports::nbd::{Client, ClientError, ListenAddr, Waiter};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Ring, Shape, Status, Time};
+
+use crate::driver::Driver;
+use crate::watch::Watch;
+use drive::error::Error;
+use drive::spec::NbdAddress;
+
+/// Requests that may be out at once.
+const DEPTH: usize = 1 << 16;
+
+/// How long answers are waited for when a run is stopped.
+const GRACE: Duration = Duration::from_millis(700);
+
+/// Where an address leads to: all that a host's name stands for, at least one.
+/// Fails when the host has no address.
+pub fn resolve(address: &NbdAddress) -> Result<Vec<ListenAddr>, Error> {
+    match address {
+        NbdAddress::Unix(path) => Ok(vec![ListenAddr::Unix(path.into())]),
+        NbdAddress::Tcp(host, port) => {
+            let bare = host.trim_start_matches('[').trim_end_matches(']');
+            let found: Vec<SocketAddr> =
+                (bare, *port).to_socket_addrs().map(Iterator::collect).unwrap_or_default();
+            if found.is_empty() {
+                let text = format!("the host `{host}` has no address: check its name");
+                return Err(Error::Failed(text));
+            }
+            Ok(found.into_iter().map(ListenAddr::Tcp).collect())
+        }
+    }
+}
+
+/// Does `f` with each of some addresses until it succeeds. Fails as the last.
+pub fn first_of<T, E>(
+    addresses: &[ListenAddr],
+    mut f: impl FnMut(&ListenAddr) -> Result<T, E>,
+) -> Result<T, Error>
+where
+    E: std::fmt::Display,
+{
+    let mut last = Error::Failed("there is no address".into());
+    for address in addresses {
+        match f(address) {
+            Ok(done) => return Ok(done),
+            Err(e) => last = Error::Failed(e.to_string()),
+        }
+    }
+    Err(last)
+}
+
+/// A served drive.
+pub struct Served {
+    client: Client,
+    clock: Clock,
+    now: Time,
+    /// Requests that were sent, by their numbers.
+    sent: Vec<Option<BlockReq>>,
+}
+
+/// Whether to wait longer: until somebody stops it, and then a moment for what
+/// is out.
+fn goes_on(mut watch: Watch) -> Box<dyn FnMut() -> bool + Send> {
+    let mut stopped: Option<Instant> = None;
+    Box::new(move || watch.look(0.0) || stopped.get_or_insert_with(Instant::now).elapsed() < GRACE)
+}
+
+fn failed(e: ClientError) -> Error {
+    Error::Failed(e.to_string())
+}
+
+impl Served {
+    /// Connects to the first of its addresses that can be reached. Gives up,
+    /// now and later, when `watch` says so.
+    pub fn connect(address: &NbdAddress, watch: &Watch) -> Result<Served, Error> {
+        let connect = |at: &ListenAddr| {
+            let waiter = Waiter { goes_on: goes_on(watch.helper()), ..Waiter::default() };
+            Client::connect_with(at, "", waiter)
+        };
+        let client = first_of(&resolve(address)?, connect)?;
+        Ok(Served { client, clock: Clock::start(), now: Time::ZERO, sent: Vec::new() })
+    }
+
+    /// The drive's outside. What is left over after whole blocks is not used.
+    pub fn shape(&self) -> Shape {
+        Shape {
+            bytes: self.client.size() / BLOCK_BYTES * BLOCK_BYTES,
+            kept: BLOCK_BYTES as u32,
+            max_bytes: 1 << 20,
+            depth: DEPTH,
+        }
+    }
+
+    /// The smallest request, in bytes.
+    pub fn unit(&self) -> u64 {
+        self.client.unit().into()
+    }
+
+    /// Says goodbye.
+    pub fn close(self) -> Result<(), Error> {
+        self.client.close().map_err(failed)
+    }
+
+    fn send(&mut self, queue: &mut Ring<BlockReq>) -> Result<(), Error> {
+        while let Some(req) = queue.pop() {
+            let id = req.id as usize;
+            if self.sent.len() <= id {
+                self.sent.resize_with(id + 1, || None);
+            }
+            let data = if req.op == BlockOp::Write { req.buffer.bytes() } else { &[] };
+            let BlockReq { op, offset, len, fua, .. } = req;
+            self.client.submit(op, offset, len, fua, req.id, data).map_err(failed)?;
+            self.sent[id] = Some(req);
+        }
+        self.client.flush_sends().map_err(failed)
+    }
+}
+
+/// What the protocol's error means.
+fn status(error: u32) -> Status {
+    match error {
+        0 => Status::SUCCESS,
+        22 => Status::INVALID_FIELD,
+        28 => Status::CAPACITY_EXCEEDED,
+        1 => Status::READ_ONLY,
+        _ => Status::INTERNAL,
+    }
+}
+
+impl Driver for Served {
+    fn is_real(&self) -> bool {
+        false
+    }
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn turn(
+        &mut self,
+        _arrival: Option<Time>,
+        queue: &mut Ring<BlockReq>,
+        done: &mut Ring<BlockDone>,
+    ) -> Result<Time, Error> {
+        self.send(queue)?;
+        let (sent, client) = (&mut self.sent, &mut self.client);
+        let mut wrong = false;
+        let mut each = |id: u64, error: u32, data: &[u8]| {
+            let Some(mut req) = sent.get_mut(id as usize).and_then(Option::take) else {
+                wrong = true;
+                return;
+            };
+            if req.op == BlockOp::Read && data.len() == req.buffer.len() {
+                req.buffer.bytes_mut().copy_from_slice(data);
+            }
+            let (buffer, op) = (std::mem::replace(&mut req.buffer, Buffer::empty()), req.op);
+            let status = status(error);
+            wrong |= done.push(BlockDone { id, op, status, at: Time::ZERO, buffer }).is_err();
+        };
+        client.recv(&mut each).map_err(failed)?;
+        if wrong {
+            return Err(Error::Failed("the server answered what was not asked".into()));
+        }
+        self.now = self.clock.now();
+        Ok(self.now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+
+    /// A server that does so much of the protocol and then says nothing.
+    fn silent(name: &str, says: &'static [u8]) -> (tempfile::TempDir, NbdAddress) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        let listener = UnixListener::bind(&path).unwrap();
+        std::thread::spawn(move || {
+            let mut all = Vec::new();
+            while let Ok((mut sock, _)) = listener.accept() {
+                let _ = sock.write_all(says);
+                all.push(sock);
+            }
+        });
+        (dir, NbdAddress::Unix(path.to_str().unwrap().into()))
+    }
+
+    /// What a server says that offers 1 MiB, before it says nothing.
+    const OFFER: &[u8] = b"NBDMAGICIHAVEOPT\0\x03\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x07\0\0\0\x03\
+        \0\0\0\x0c\0\0\0\0\0\0\0\x10\0\0\0\x01\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x07\0\0\0\x01\0\0\0\0";
+
+    /// A run against a server that is silent ends when it is to.
+    #[test]
+    fn silent_servers_are_given_up() {
+        let limit = Duration::from_millis(50);
+        for says in [&b""[..], b"NBDMAGIC"] {
+            let (_dir, address) = silent("a", says);
+            let watch = Watch::until(limit);
+            let start = Instant::now();
+            let Err(e) = Served::connect(&address, &watch) else { panic!("it is silent") };
+            assert!(e.to_string().contains("stopped before the server had said"), "{e}");
+            assert!(start.elapsed() < Duration::from_secs(8), "before the server's own time");
+        }
+        let (_dir, address) = silent("b", OFFER);
+        let mut served = Served::connect(&address, &Watch::until(limit)).unwrap();
+        assert_eq!(served.shape().bytes, 1 << 20);
+        let (mut queue, mut done) = (Ring::new(1), Ring::new(1));
+        let buffer = Buffer::zeroed(4096).unwrap();
+        queue.put(|| BlockReq {
+            id: 0,
+            op: BlockOp::Read,
+            fua: false,
+            offset: 0,
+            len: 4096,
+            buffer,
+        });
+        let Err(e) = served.turn(None, &mut queue, &mut done) else { panic!("it is silent") };
+        assert!(e.to_string().contains("owed 1 answer"), "{e}");
+    }
+
+    /// What a server says whose requests have no least length.
+    const NO_SIZES: &[u8] =
+        b"NBDMAGICIHAVEOPT\0\x03\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x07\0\0\0\x03\
+        \0\0\0\x0e\0\x03\0\0\0\0\0\0\0\x03\0\0\0\0";
+
+    #[test]
+    fn sizes_that_are_none_break_the_protocol() {
+        let (_dir, address) = silent("c", NO_SIZES);
+        let watch = Watch::until(Duration::from_secs(8));
+        let Err(e) = Served::connect(&address, &watch) else { panic!("it makes no sense") };
+        assert!(e.to_string().contains("a fact about the export makes no sense"), "{e}");
+    }
+
+    #[test]
+    fn the_first_address_that_answers_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| ListenAddr::Unix(dir.path().join(name));
+        let _listener = UnixListener::bind(dir.path().join("b")).unwrap();
+        let reach = |at: &ListenAddr| match at {
+            ListenAddr::Unix(path) => std::os::unix::net::UnixStream::connect(path),
+            ListenAddr::Tcp(_) => panic!("a Unix socket"),
+        };
+        assert!(first_of(&[path("a"), path("b")], reach).is_ok());
+        assert!(first_of(&[path("a"), path("c")], reach).is_err());
+        let host = NbdAddress::Tcp("127.0.0.1".into(), 9);
+        assert_eq!(resolve(&host).unwrap(), [ListenAddr::Tcp(([127, 0, 0, 1], 9).into())]);
+    }
+}

@@ -1,0 +1,252 @@
+//! `ssdkit study`: the papers' experiments, repeated.
+//!
+//! A study is one file. It measures in a [`Lab`] and gives an [`Outcome`]:
+//! rows of the paper's value beside ours, each with a rule that was fixed
+//! beforehand. A study never carries a value of ours.
+//!
+//! Files: [`row`] a claim and its verdict, [`runs`] repeated runs of a figure,
+//! [`outcome`] what is printed, [`lab`] what measures, [`queue_pair`] a drive
+//! on a thread of its own, [`file`] real storage, [`threads`] one load on many
+//! cores, [`layers`] block layers to compare, [`aio`] a front that shares,
+//! [`lines`] writes to shared cache lines, [`scsi`] a command set in between;
+//! then a file for each study.
+//!
+//! Fails when there is no such study, when something could not be measured,
+//! and, after printing, when a row that is judged did not pass.
+
+pub mod aio;
+pub mod batched;
+pub mod blkmq;
+pub mod file;
+pub mod lab;
+pub mod layers;
+pub mod lines;
+pub mod outcome;
+pub mod pessimistic;
+pub mod queue_pair;
+pub mod row;
+pub mod runs;
+pub mod scsi;
+pub mod simulator;
+pub mod threads;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use ::blkmq::Topology;
+use clap::Args;
+use serde_json::{Value, json};
+
+pub use lab::{Case, Lab, Run, SHARE, Turns};
+pub use outcome::{Manifest, Outcome, Step};
+pub use row::{Reference, Row, Rule, Verdict};
+pub use runs::Runs;
+
+use drive::error::Error;
+use load::watch::Watch;
+
+/// `ssdkit study`.
+#[derive(Args, Clone, Debug)]
+pub struct StudyArgs {
+    /// Which study; with nothing, the list.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// How it is run.
+    #[command(flatten)]
+    pub options: Options,
+}
+
+/// How a study is run.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Shorter runs, to see that it works: seconds, not minutes.
+    #[arg(long, requires = "name")]
+    pub quick: bool,
+    /// What all random numbers come from.
+    #[arg(long, default_value_t = 1, value_parser = measure::options::whole(0..=u64::MAX), requires = "name")]
+    pub seed: u64,
+    /// Where studies of real storage make a file [default: the system's
+    /// directory for temporary files].
+    #[arg(long, requires = "name")]
+    pub dir: Option<PathBuf>,
+    /// Cores that studies of many cores use [default: all].
+    #[arg(long, value_name = "N", requires = "name")]
+    pub cores: Option<usize>,
+    /// Sockets that these are divided into, the first cores being in the first.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "name")]
+    pub sockets: usize,
+    /// Records of studies of key-value stores [default: the study's].
+    #[arg(long, value_name = "COUNT", value_parser = measure::options::count, requires = "name")]
+    pub records: Option<u64>,
+    /// A case to be run for another process that watches it.
+    #[arg(long, hide = true, requires = "name")]
+    pub watched: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            quick: false,
+            seed: 1,
+            dir: None,
+            cores: None,
+            sockets: 1,
+            records: None,
+            watched: None,
+        }
+    }
+}
+
+impl Options {
+    /// The directory for files.
+    pub fn dir(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    /// The cores that a study of many may use, by their numbers in the system,
+    /// and how they lie in sockets. Fails when there are not so many.
+    pub fn topology(&self) -> Result<(Vec<usize>, Topology), Error> {
+        let mut all = threads::cores()?;
+        let cores = self.cores.unwrap_or(all.len());
+        if cores == 0 || cores > all.len() {
+            let has = all.len();
+            return Err(Error::Usage(format!("--cores {cores}: this process may use 1 to {has}")));
+        }
+        all.truncate(cores);
+        let topology = Topology::new(cores, self.sockets);
+        Ok((all, topology.map_err(|e| Error::Usage(format!("--sockets {}: {e}", self.sockets)))?))
+    }
+
+    /// `full`, or `quick` if that was asked for.
+    pub fn pick<T>(&self, full: T, quick: T) -> T {
+        if self.quick { quick } else { full }
+    }
+}
+
+/// What a study finds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Findings {
+    /// Rows, in the paper's order.
+    pub rows: Vec<Row>,
+    /// What a reader must know to read them.
+    pub notes: Vec<String>,
+}
+
+/// A study.
+#[derive(Clone, Copy, Debug)]
+pub struct Study {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is about, in a line.
+    pub about: &'static str,
+    /// Measures.
+    pub run: fn(&mut Lab) -> Result<Findings, Error>,
+}
+
+impl Study {
+    /// All studies.
+    pub const ALL: [Study; 4] =
+        [batched::STUDY, blkmq::STUDY, pessimistic::STUDY, simulator::STUDY];
+
+    /// The study of this name.
+    pub fn named(name: &str) -> Result<Study, Error> {
+        let found = Study::ALL.into_iter().find(|study| study.name == name);
+        found.ok_or_else(|| {
+            let known: Vec<&str> = Study::ALL.iter().map(|study| study.name).collect();
+            Error::Usage(format!("there is no study `{name}`; there are: {}", known.join(", ")))
+        })
+    }
+
+    /// Runs it.
+    pub fn measure(&self, options: &Options, watch: &mut Watch) -> Result<Outcome, Error> {
+        let mut lab = Lab::new(options, watch);
+        let findings = (self.run)(&mut lab)?;
+        Ok(lab.finish(self, findings))
+    }
+}
+
+/// Runs the study that was named, or lists them all, to `out`.
+pub fn run(args: &StudyArgs, out: &mut dyn Write) -> Result<(), Error> {
+    let Some(name) = &args.name else { return list(args.json, out) };
+    let study = Study::named(name)?;
+    if let Some(case) = &args.options.watched {
+        return lines::be_watched(case, &args.options, out);
+    }
+    let mut watch = Watch::terminal(None)?;
+    let outcome = study.measure(&args.options, &mut watch);
+    watch.end();
+    outcome?.print(args.json, out)
+}
+
+fn list(json: bool, out: &mut dyn Write) -> Result<(), Error> {
+    if json {
+        let all = Study::ALL.map(|s| json!({ "name": s.name, "about": s.about }));
+        writeln!(out, "{:#}", Value::from_iter(all))?;
+        return Ok(());
+    }
+    for study in Study::ALL {
+        writeln!(out, "{:<12} {}", study.name, study.about)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: StudyArgs,
+    }
+
+    fn parse(words: &[&str]) -> Result<Options, clap::Error> {
+        Ok(Line::try_parse_from(&words[1..])?.args.options)
+    }
+
+    #[test]
+    fn options_are_read_from_the_command_line() {
+        let all = ["ssdkit", "study", "simulator", "--quick", "--seed", "9", "--dir", "/x"];
+        let dir = Some(PathBuf::from("/x"));
+        let expected = Options { quick: true, seed: 9, dir, ..Options::default() };
+        assert_eq!(parse(&all).unwrap(), expected);
+        let cores = ["ssdkit", "study", "blkmq", "--cores", "4", "--sockets", "2"];
+        let parsed = parse(&cores).unwrap();
+        assert_eq!((parsed.cores, parsed.sockets), (Some(4), 2));
+        assert_eq!(parse(&["ssdkit", "study"]).unwrap(), Options::default());
+        assert!(parse(&["ssdkit", "study", "--quick"]).is_err());
+    }
+
+    #[test]
+    fn cores_that_are_not_there_are_refused() {
+        let of = |cores, sockets| Options { cores, sockets, ..Options::default() }.topology();
+        let (all, topology) = of(None, 1).unwrap();
+        assert_eq!(all.len(), topology.cores());
+        for (cores, sockets) in [(Some(0), 1), (Some(all.len() + 1), 1), (Some(1), 2), (None, 0)] {
+            assert_eq!(of(cores, sockets).unwrap_err().exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn studies_are_listed_and_found() {
+        let printed = |json| {
+            let mut out = Vec::new();
+            let args = StudyArgs { name: None, json, options: Options::default() };
+            run(&args, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let json: Value = serde_json::from_str(&printed(true)).unwrap();
+        for (i, study) in Study::ALL.iter().enumerate() {
+            assert!(printed(false).contains(study.name));
+            assert_eq!(json[i]["name"], study.name);
+            assert_eq!(Study::named(study.name).unwrap().about, study.about);
+        }
+        let error = Study::named("none").unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("simulator"), "{error}");
+    }
+}
