@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ssdkit::drive::DriveSpec;
-use ssdkit::drive::stack::{Stack, Visitor};
-use ssdkit::drive::whole::Drive;
+use ssdkit::drive::stack;
+use ssdkit::drive::whole::{Boxed, Drive};
 use ssdkit::load::driver::{Real, Virtual};
 use ssdkit::load::load::{Load, Pace};
 use ssdkit::load::runner::{Plan, Runner, Until};
@@ -25,10 +25,8 @@ struct Case<'a> {
     depth: u32,
 }
 
-impl Visitor for Case<'_> {
-    type Out = ();
-
-    fn visit<D: Drive>(self, drive: D) {
+impl Case<'_> {
+    fn run(self, drive: Boxed) {
         let shape = drive.shape();
         let mut driver = Virtual::new(drive);
         let mut watch = Watch::quiet();
@@ -57,8 +55,8 @@ impl Visitor for Case<'_> {
 fn case(criterion: &mut Criterion, name: &str, drive: &str, reads: u8, depth: u32) {
     let Ok(DriveSpec::Memory(spec)) = drive.parse() else { panic!("{drive} is no drive") };
     let config = spec.resolve().expect("a good drive");
-    let stack = Stack::build(&config, 1).expect("memory for a drive");
-    stack.visit(Case { criterion, name, reads, depth });
+    let drive = stack::build(&config, 1).expect("memory for a drive");
+    Case { criterion, name, reads, depth }.run(drive);
 }
 
 fn all(c: &mut Criterion) {

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ssdkit::drive::DriveSpec;
-use ssdkit::drive::stack::{Stack, Visitor};
-use ssdkit::drive::whole::Drive;
+use ssdkit::drive::stack;
+use ssdkit::drive::whole::{Boxed, Drive};
 use ssdkit::load::driver::{Driver, Virtual};
 use ssdkit::load::load::{Load, Pace};
 use ssdkit::load::runner::{Plan, Runner, Until};
@@ -28,10 +28,8 @@ struct Case<'a> {
     overwrites: u64,
 }
 
-impl Visitor for Case<'_> {
-    type Out = ();
-
-    fn visit<D: Drive>(self, drive: D) {
+impl Case<'_> {
+    fn run(self, drive: Boxed) {
         let shape = drive.shape();
         let mut driver = Virtual::new(drive);
         let mut watch = Watch::quiet();
@@ -54,7 +52,7 @@ impl Visitor for Case<'_> {
         let pattern = Pattern::uniform(shape.bytes, self.reads);
         let pace = Pace::Closed { depth: self.depth };
         let mut load = Load::new(&shape, &pattern, pace, 1, 1).expect("a good load");
-        let mut run = |driver: &mut Virtual<D>, ios: u64| {
+        let mut run = |driver: &mut Virtual<Boxed>, ios: u64| {
             let plan = Plan { ramp: 0, until: Until::Ios(ios), count: true };
             let tally = runner.run(driver, &mut load, plan).expect("a good drive goes on");
             assert_eq!(tally.errors(), 0);
@@ -83,8 +81,8 @@ fn case(
 ) {
     let Ok(DriveSpec::Memory(spec)) = drive.parse() else { panic!("{drive} is no drive") };
     let config = spec.resolve().expect("a good drive");
-    let stack = Stack::build(&config, 1).expect("memory for a drive");
-    stack.visit(Case { criterion, name, reads, depth, overwrites });
+    let drive = stack::build(&config, 1).expect("memory for a drive");
+    Case { criterion, name, reads, depth, overwrites }.run(drive);
 }
 
 fn all(c: &mut Criterion) {

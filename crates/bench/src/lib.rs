@@ -25,7 +25,7 @@ use drive::memory;
 use drive::restore::Restored;
 use drive::slc::SlcReport;
 use drive::spec::{DriveConfig, DriveSpec, FileSpec, NbdAddress};
-use drive::stack::{Stack, Visitor, needs_blocks};
+use drive::stack::{self, needs_blocks};
 use drive::whole::{Boxed, Drive, Ended};
 use load::cpu::CpuTime;
 use load::driver::{ClockKind, Driver, Real, Virtual};
@@ -86,15 +86,15 @@ fn any(args: &BenchArgs, watch: &mut Watch) -> Result<Outcome, Error> {
             } else if most_written(args) > memory::free() {
                 memory::tell(&config);
             }
-            let stack = match args.clock() {
-                ClockKind::Virtual => Stack::build(&config, args.seed)?,
+            let drive = match args.clock() {
+                ClockKind::Virtual => stack::build(&config, args.seed)?,
                 ClockKind::Real => {
                     watch.phase("taking memory");
-                    Stack::build_populated(&config, args.seed, || watch.look(0.0))?
+                    stack::build_populated(&config, args.seed, || watch.look(0.0))?
                 }
             };
             let seed = args.seed;
-            ours(args, Restored { config, seed, stack, recovery: None }, watch)
+            ours(args, Restored { config, seed, drive, recovery: None }, watch)
         }
         DriveSpec::File(spec) => in_a_file(args, spec, watch),
         DriveSpec::Nbd(address) => served(args, address, watch),
@@ -130,7 +130,7 @@ fn in_a_file(args: &BenchArgs, spec: &FileSpec, watch: &mut Watch) -> Result<Out
 /// Measures a drive in this process.
 fn ours(args: &BenchArgs, mut drive: Restored, watch: &mut Watch) -> Result<Outcome, Error> {
     let new = !drive.was_written();
-    if drive.stack.drive().outlives()
+    if drive.drive.outlives()
         && let Err(e) = args.check_written(new)
     {
         drive.put_away()?;
@@ -148,8 +148,8 @@ fn ours(args: &BenchArgs, mut drive: Restored, watch: &mut Watch) -> Result<Outc
     let mut prepared = None;
     if let Some(path) = &args.snapshot {
         let ready = drive.ready();
-        let Restored { config, seed, stack, .. } = drive;
-        let (ended, about) = prepare(args, stack.boxed(), ready, watch)?;
+        let Restored { config, seed, drive: whole, .. } = drive;
+        let (ended, about) = prepare(args, whole, ready, watch)?;
         watch.phase("saving the snapshot");
         let mut ended = ended;
         image::save(path, &config, seed, &mut ended)?;
@@ -159,13 +159,13 @@ fn ours(args: &BenchArgs, mut drive: Restored, watch: &mut Watch) -> Result<Outc
     }
     let recovery = drive.recovery;
     let ready = drive.ready();
-    let Restored { config, stack, .. } = drive;
+    let Restored { config, drive, .. } = drive;
     let config = &config;
     let raised_spare = config.raised_spare();
     let mut outcome = if args.blocks.are_given() {
-        Below { args, config, watch, ready, prepared }.measure(stack.boxed())?
+        Below { args, config, watch, ready, prepared }.measure(drive)?
     } else {
-        stack.visit(InProcess { args, config, watch, ready, prepared })?
+        InProcess { args, config, watch, ready, prepared }.measure(drive)?
     };
     outcome.recovery = recovery;
     outcome.look_for_reads_of_nothing(args, new);
@@ -273,10 +273,8 @@ struct InProcess<'a> {
     prepared: Option<Prepared>,
 }
 
-impl Visitor for InProcess<'_> {
-    type Out = Result<Outcome, Error>;
-
-    fn visit<D: Drive>(self, drive: D) -> Self::Out {
+impl InProcess<'_> {
+    fn measure(self, drive: Boxed) -> Result<Outcome, Error> {
         let InProcess { args, config, watch, ready, prepared } = self;
         let shape = drive.shape();
         let pattern = pattern(args, &shape)?;
@@ -325,18 +323,18 @@ impl Visitor for InProcess<'_> {
 }
 
 /// Shuts a drive down that outlives the process. Gives what went wrong.
-pub(crate) fn put_away<D: Drive>(driver: Virtual<D>) -> Option<String> {
+pub(crate) fn put_away(driver: Virtual<Boxed>) -> Option<String> {
     let (drive, now) = driver.into_drive();
     if !drive.outlives() {
         return None;
     }
-    let put_away = Box::new(drive).end(now).and_then(|ended| ended.medium.put_away());
+    let put_away = drive.end(now).and_then(|ended| ended.medium.put_away());
     put_away.err().map(|e| format!("the drive was not shut down: {e}"))
 }
 
 /// Shuts a drive down after an error. Gives the error, and before it why the
 /// drive failed, if it did.
-pub(crate) fn ended<D: Drive>(driver: Virtual<D>, e: Error) -> Error {
+pub(crate) fn ended(driver: Virtual<Boxed>, e: Error) -> Error {
     match put_away(driver) {
         None => e,
         Some(why) => Error::Failed(format!("{why}; {e}")),

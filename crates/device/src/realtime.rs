@@ -135,7 +135,7 @@ impl<P: Port> RealTime<P> {
         if !self.early.is_empty() {
             self.early.pour(done);
         }
-        Self::catch_up(&mut self.port, &mut self.drive, now, done);
+        self.port.catch_up(&mut self.drive, now, done);
     }
 
     /// Lets `f` do something to the port itself, after what is due at `now`.
@@ -154,32 +154,9 @@ impl<P: Port> RealTime<P> {
     #[inline]
     fn catch_up_inside(&mut self, to: Time) -> bool {
         match self.port.next_inside() {
-            Some(at) if at <= to => {
-                Self::catch_up(&mut self.port, &mut self.drive, to, &mut self.early)
-            }
+            Some(at) if at <= to => self.port.catch_up(&mut self.drive, to, &mut self.early),
             _ => true,
         }
-    }
-
-    /// Handles what is due at `to`. False when something is left: `done` is
-    /// full, or an event stays because the medium has not moved the bytes.
-    #[inline]
-    fn catch_up(port: &mut P, drive: &mut Time, to: Time, done: &mut Ring<P::Done>) -> bool {
-        while let Some(at) = port.next_event() {
-            if at > to {
-                return true;
-            }
-            let before = done.len();
-            if done.room() == 0 {
-                return false;
-            }
-            *drive = (*drive).max(at);
-            port.advance(at, done);
-            if port.next_event() == Some(at) && done.len() == before {
-                return false;
-            }
-        }
-        true
     }
 
     /// When something happens next, in the drive's time; `None` when nothing

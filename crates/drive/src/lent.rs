@@ -116,6 +116,23 @@ impl Lent {
         }
     }
 
+    /// Tells what the drive has to tell, and of the completions from `first` on
+    /// when they were, as time is here.
+    fn tell(&mut self, first: usize, done: &mut Ring<BlockDone>) {
+        let (counters, free_chunks) = (self.drive().counters(), self.drive().free_chunks());
+        self.figures.publish(&counters, free_chunks);
+        if self.outlives {
+            self.explain(first, done);
+        }
+        if self.base > 0 {
+            for i in first..done.len() {
+                if let Some(one) = done.get_mut(i) {
+                    one.at = Time(one.at.since(Time(self.base)));
+                }
+            }
+        }
+    }
+
     /// Looks after what nobody reads, at the time here.
     pub fn tend(&mut self, now: Time) {
         let now = now + self.base;
@@ -143,23 +160,19 @@ impl Port for Lent {
         self.drive().next_event().map(|at| Time(at.since(Time(self.base))))
     }
 
-    #[inline]
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
         let (base, before) = (self.base, done.len());
-        let drive = self.drive_mut();
-        drive.advance(to + base, done);
-        let (counters, free_chunks) = (drive.counters(), drive.free_chunks());
-        self.figures.publish(&counters, free_chunks);
-        if self.outlives {
-            self.explain(before, done);
-        }
-        if base > 0 {
-            for i in before..done.len() {
-                if let Some(one) = done.get_mut(i) {
-                    one.at = Time(one.at.since(Time(base)));
-                }
-            }
-        }
+        self.drive_mut().advance(to + base, done);
+        self.tell(before, done);
+    }
+
+    fn catch_up(&mut self, last: &mut Time, to: Time, done: &mut Ring<BlockDone>) -> bool {
+        let (base, before) = (self.base, done.len());
+        let mut late = *last + base;
+        let is_all = self.drive_mut().catch_up(&mut late, to + base, done);
+        *last = Time(late.since(Time(base)));
+        self.tell(before, done);
+        is_all
     }
 
     #[inline]
@@ -191,7 +204,7 @@ impl Drop for Lent {
 mod tests {
     use super::*;
     use crate::spec::DriveSpec;
-    use crate::stack::Stack;
+    use crate::stack;
     use port::Buffer;
 
     /// Writes a block at `now`; gives when it completed.
@@ -215,7 +228,7 @@ mod tests {
     fn a_lent_drive_tells_and_comes_back() {
         let Ok(DriveSpec::Memory(spec)) = "mem:ref,size=16M".parse() else { panic!("a drive") };
         let config = spec.resolve().unwrap();
-        let mut drive = Stack::build(&config, 1).unwrap().boxed();
+        let mut drive = stack::build(&config, 1).unwrap();
         let (base, first) = (1_000_000_000, write(&mut drive, 0).0);
         while let Some(at) = drive.next_event().filter(|&at| at <= Time(base)) {
             drive.advance(at, &mut Ring::new(1));

@@ -21,7 +21,8 @@ use crate::error::Error;
 use crate::memory;
 use crate::spec::DriveConfig;
 use crate::spec::file::{OpenFile, file_error};
-use crate::stack::{Stack, empty_journal};
+use crate::stack::{self, empty_journal};
+use crate::whole::Boxed;
 use crate::whole::Drive;
 
 /// A recovery that took longer than this, on the wall or of drive time, is
@@ -82,7 +83,7 @@ pub struct Restored {
     /// The seed of its policies.
     pub seed: u64,
     /// The drive.
-    pub stack: Stack,
+    pub drive: Boxed,
     /// How it was found again; none of a new one.
     pub recovery: Option<Recovery>,
 }
@@ -141,9 +142,9 @@ impl Restored {
         journal: Option<Store>,
     ) -> Result<Restored, Error> {
         let began = Instant::now();
-        let (stack, drive, journal) = Stack::recover(&config, seed, medium, chunks, away, journal)?;
-        let recovery = Some(Recovery { wall: began.elapsed(), drive, clean, journal });
-        Ok(Restored { config, seed, stack, recovery })
+        let (drive, ready, journal) = stack::recover(&config, seed, medium, chunks, away, journal)?;
+        let recovery = Some(Recovery { wall: began.elapsed(), drive: ready, clean, journal });
+        Ok(Restored { config, seed, drive, recovery })
     }
 
     /// When it is ready, in drive time.
@@ -153,14 +154,14 @@ impl Restored {
 
     /// Whether anything was ever written to it.
     pub fn was_written(&self) -> bool {
-        let WriteCounters { user, absorbed, .. } = self.stack.drive().target().counters();
+        let WriteCounters { user, absorbed, .. } = self.drive.target().counters();
         user + absorbed > 0
     }
 
     /// Shuts it down again.
     pub fn put_away(self) -> Result<(), Error> {
         let ready = self.ready();
-        let drive = self.stack.boxed();
+        let drive = self.drive;
         if drive.outlives() { drive.end(ready)?.medium.put_away() } else { Ok(()) }
     }
 }
@@ -209,8 +210,8 @@ mod tests {
     }
 
     /// Fills a drive, and flushes.
-    fn fill(stack: Stack) {
-        let (mut drive, mut now) = (stack.boxed(), Time::ZERO);
+    fn fill(mut drive: Boxed) {
+        let mut now = Time::ZERO;
         for offset in (0..drive.shape().bytes).step_by(64 << 10) {
             now = act(&mut drive, now, BlockOp::Write, offset).1;
         }
@@ -220,8 +221,7 @@ mod tests {
 
     /// Looks after a drive so often; gives how many chunks were refreshed, and
     /// whether all can be read.
-    fn tend(stack: Stack, times: u32) -> (u64, bool) {
-        let mut drive = stack.boxed();
+    fn tend(mut drive: Boxed, times: u32) -> (u64, bool) {
         let mut now = settle(&mut drive);
         for _ in 0..times {
             now += DAY / 4;
@@ -248,7 +248,7 @@ mod tests {
         let open = |days| {
             let mut open = FileSpec::new(&path).open(false).unwrap();
             open.away = days * DAY;
-            Restored::opened(open).map(|drive| drive.stack)
+            Restored::opened(open).map(|found| found.drive)
         };
         fill(open(0).unwrap());
         assert_eq!(tend(open(0).unwrap(), 0), (0, true));
@@ -265,7 +265,7 @@ mod tests {
         let path = dir.path().join("a.ssd").display().to_string();
         create(&path, "mem:tlc,size=64M,groups=2,pus=2,pages=64,cache=protected");
         let open = || Restored::opened(FileSpec::new(&path).open(false).unwrap()).unwrap();
-        let (mut drive, mut now) = (open().stack.boxed(), Time::ZERO);
+        let (mut drive, mut now) = (open().drive, Time::ZERO);
         for i in 0..16 {
             now = act(&mut drive, now, BlockOp::Write, i * (64 << 10)).1;
         }
@@ -275,7 +275,7 @@ mod tests {
         for entries in [16, 0] {
             let again = open();
             assert_eq!(again.recovery.unwrap().journal.unwrap().entries, entries);
-            let counters = again.stack.drive().target().counters();
+            let counters = again.drive.target().counters();
             assert_eq!((counters.user, counters.absorbed), (256, 0), "{counters:?}");
             // Shut down, for only the target's root says which those were.
             again.put_away().unwrap();

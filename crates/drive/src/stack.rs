@@ -2,10 +2,8 @@
 //!
 //! Any drive is a chain of layers ([`Drive`], [`Lower`]), each over any other by
 //! a call through a table for each event. The two kinds that are measured most
-//! are types of their own, so that what runs on them can be compiled for them
-//! and their hot loop has no such call: a [`Visitor`] is given the one that was
-//! built. Compiling for each kind costs minutes of building, so that is kept for
-//! who measures virtual time ([`Stack::visit`]).
+//! are compiled as a whole: whoever has one calls through a table once a turn
+//! ([`port::Port::turn`]), and all below is without.
 //!
 //! A stack is over a medium in memory or in a drive file. It is built empty, or
 //! recovered from what a medium holds, and can be ended, so that its medium
@@ -29,111 +27,63 @@ use crate::memory;
 use crate::spec::{DriveConfig, TargetKind};
 use crate::whole::{Boxed, Drive, Faulted};
 
-/// A drive.
-#[expect(clippy::large_enum_variant, reason = "there is one, and it is moved once")]
-pub enum Stack {
-    /// Without other layers, and the link takes no time, so there is none.
-    Plain(Pblk<Device<Backing>>),
-    /// The translation layer in the drive, below the link.
-    Device(Link<Pblk<Device<Backing>>>),
-    /// Of any other kind.
-    Other(Boxed),
-}
-
-/// What is done with a drive, whatever its kind.
-pub trait Visitor {
-    /// What comes of it.
-    type Out;
-    /// Does it.
-    fn visit<D: Drive>(self, drive: D) -> Self::Out;
-}
-
 /// Of a drive that is there again: its chunks, by `Geometry::chunk_index`, and
 /// for how long it was off, in ns. Nothing of a new one.
 type Found<'a> = Option<(&'a [Chunk], u64)>;
 
 /// A drive, when it is ready, and what the start of its protected cache did.
-type Assembled = (Stack, Time, Option<Started>);
+pub type Assembled = (Boxed, Time, Option<Started>);
 
-impl Stack {
-    /// Builds the drive, empty. `seed` decides what its policies draw.
-    pub fn build(config: &DriveConfig, seed: u64) -> Result<Stack, Error> {
-        Stack::new(config, seed, memory::medium(config, config.spec.store.kept())?.into())
-    }
+/// Builds the drive, empty. `seed` decides what its policies draw.
+pub fn build(config: &DriveConfig, seed: u64) -> Result<Boxed, Error> {
+    new(config, seed, memory::medium(config, config.spec.store.kept())?.into())
+}
 
-    /// The same, with all its memory taken now: a drive whose real time is
-    /// measured does not wait for the system's.
-    /// Fails where `go_on` says no, which is asked while that takes its time.
-    pub fn build_populated(
-        config: &DriveConfig,
-        seed: u64,
-        go_on: impl FnMut() -> bool,
-    ) -> Result<Stack, Error> {
-        let mut medium = memory::medium(config, config.spec.store.kept())?;
-        let data = Dimensions { chunks: config.data_chunks(), ..config.above.dimensions() };
-        let (held, own) = (memory::held_blocks(config), targets::own_blocks(&data));
-        if !medium.populate(held, own, go_on) {
-            return Err(Error::Failed("stopped before anything was measured".into()));
-        }
-        let stack = Stack::new(config, seed, medium.into())?;
-        stack.drive().target().populate();
-        Ok(stack)
+/// The same, with all its memory taken now: a drive whose real time is
+/// measured does not wait for the system's.
+/// Fails where `go_on` says no, which is asked while that takes its time.
+pub fn build_populated(
+    config: &DriveConfig,
+    seed: u64,
+    go_on: impl FnMut() -> bool,
+) -> Result<Boxed, Error> {
+    let mut medium = memory::medium(config, config.spec.store.kept())?;
+    let data = Dimensions { chunks: config.data_chunks(), ..config.above.dimensions() };
+    let (held, own) = (memory::held_blocks(config), targets::own_blocks(&data));
+    if !medium.populate(held, own, go_on) {
+        return Err(Error::Failed("stopped before anything was measured".into()));
     }
+    let drive = new(config, seed, medium.into())?;
+    drive.target().populate();
+    Ok(drive)
+}
 
-    /// Whether there can be such a drive, wherever its bytes are. Gives what
-    /// its tables take in memory.
-    pub fn check(config: &DriveConfig, seed: u64) -> Result<Memory, Error> {
-        // Only blocks that are written take memory, and none is.
-        let stack = Stack::new(config, seed, memory::medium(config, 0)?.into())?;
-        Ok(stack.drive().target().memory())
-    }
+/// Whether there can be such a drive, wherever its bytes are. Gives what
+/// its tables take in memory.
+pub fn check(config: &DriveConfig, seed: u64) -> Result<Memory, Error> {
+    // Only blocks that are written take memory, and none is.
+    let drive = new(config, seed, memory::medium(config, 0)?.into())?;
+    Ok(drive.target().memory())
+}
 
-    fn new(config: &DriveConfig, seed: u64, medium: Backing) -> Result<Stack, Error> {
-        Ok(assemble(config, seed, medium, None, empty_journal(config)?)?.0)
-    }
+fn new(config: &DriveConfig, seed: u64, medium: Backing) -> Result<Boxed, Error> {
+    Ok(assemble(config, seed, medium, None, empty_journal(config)?)?.0)
+}
 
-    /// The drive that a medium holds, as it was left: ended, or cut, `away` ns
-    /// ago, by which its data are older. `chunks` by `Geometry::chunk_index`.
-    /// It has a protected cache where there is a
-    /// `journal`. Gives the time at which it is ready, which recovery began at
-    /// zero, and what the start of the protected cache did.
-    pub fn recover(
-        config: &DriveConfig,
-        seed: u64,
-        medium: Backing,
-        chunks: &[Chunk],
-        away: u64,
-        journal: Option<Store>,
-    ) -> Result<Assembled, Error> {
-        assemble(config, seed, medium, Some((chunks, away)), journal)
-    }
-
-    /// The drive, to be looked at.
-    pub fn drive(&self) -> &dyn Drive {
-        match self {
-            Stack::Plain(drive) => drive,
-            Stack::Device(drive) => drive,
-            Stack::Other(drive) => drive,
-        }
-    }
-
-    /// The drive, of any kind.
-    pub fn boxed(self) -> Boxed {
-        match self {
-            Stack::Plain(drive) => Box::new(drive),
-            Stack::Device(drive) => Box::new(drive),
-            Stack::Other(drive) => drive,
-        }
-    }
-
-    /// Gives the drive to `visitor`, which is compiled for the plain kinds.
-    pub fn visit<V: Visitor>(self, visitor: V) -> V::Out {
-        match self {
-            Stack::Plain(drive) => visitor.visit(drive),
-            Stack::Device(drive) => visitor.visit(drive),
-            Stack::Other(drive) => visitor.visit(drive),
-        }
-    }
+/// The drive that a medium holds, as it was left: ended, or cut, `away` ns
+/// ago, by which its data are older. `chunks` by `Geometry::chunk_index`.
+/// It has a protected cache where there is a
+/// `journal`. Gives the time at which it is ready, which recovery began at
+/// zero, and what the start of the protected cache did.
+pub fn recover(
+    config: &DriveConfig,
+    seed: u64,
+    medium: Backing,
+    chunks: &[Chunk],
+    away: u64,
+    journal: Option<Store>,
+) -> Result<Assembled, Error> {
+    assemble(config, seed, medium, Some((chunks, away)), journal)
 }
 
 /// Puts a drive together over a medium that holds what was found, or nothing.
@@ -158,11 +108,11 @@ fn assemble(
     let is_plain = config.spec.parity == 0 && config.faults.is_empty() && journal.is_none();
     if is_plain && (is_inside || link.is_instant()) {
         let (pblk, at) = start(config, seed, device, is_found)?;
-        let stack = match is_inside {
-            true => Stack::Device(Link::new(link, pblk)),
-            false => Stack::Plain(pblk),
+        let drive: Boxed = match is_inside {
+            true => Box::new(Link::new(link, pblk)),
+            false => Box::new(pblk),
         };
-        return Ok((stack, at, None));
+        return Ok((drive, at, None));
     }
     let (pblk, mut at) = start(config, seed, lower::before(config, device)?, is_found)?;
     let (mut drive, mut started): (Boxed, _) = (Box::new(pblk), None);
@@ -176,7 +126,7 @@ fn assemble(
     if !config.faults.is_empty() {
         drive = Box::new(Faulted::new(drive, config.faults.clone()));
     }
-    Ok((Stack::Other(drive), at, started))
+    Ok((drive, at, started))
 }
 
 /// The target on what is below it: new, or recovered from what that holds.
@@ -306,25 +256,15 @@ mod tests {
     use crate::whole::Ended;
     use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring};
 
-    fn build(name: &str) -> Stack {
+    fn build(name: &str) -> Boxed {
         let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
-        Stack::build(&spec.resolve().unwrap(), 1).unwrap()
-    }
-
-    #[test]
-    fn most_kinds_are_of_the_third() {
-        assert!(matches!(build("mem:null,size=64M"), Stack::Plain(_)));
-        assert!(matches!(build("mem:znand,size=64M"), Stack::Device(_)));
-        for rest in ["side=host", "cache=protected", "side=host,cache=protected"] {
-            assert!(matches!(build(&format!("mem:znand,size=64M,{rest}")), Stack::Other(_)));
-        }
+        super::build(&spec.resolve().unwrap(), 1).unwrap()
     }
 
     #[test]
     fn all_kinds_show_the_same_outside() {
         let of = |rest: &str| {
-            let stack = build(&format!("mem:znand,size=64M,store=checksum{rest}"));
-            let drive = stack.drive();
+            let drive = build(&format!("mem:znand,size=64M,store=checksum{rest}"));
             (drive.shape().bytes, drive.shape().kept, drive.target().free_chunks())
         };
         let (bytes, kept, free) = of("");
@@ -361,7 +301,7 @@ mod tests {
         let mut config = spec.resolve().unwrap_or_else(|e| panic!("{name}: {e}"));
         let rules = rules.iter().map(|rule| rule.to_string()).collect();
         config.faults = FaultArgs { rules, file: None }.read(1).unwrap();
-        let mut drive = Stack::build(&config, 1).unwrap_or_else(|e| panic!("{name}: {e}")).boxed();
+        let mut drive = super::build(&config, 1).unwrap_or_else(|e| panic!("{name}: {e}"));
         drive.begin_faults();
         let (mut now, pieces) = (Time::ZERO, 40);
         for i in 0..pieces {
@@ -372,8 +312,7 @@ mod tests {
         let struck = drive.injected().iter().map(|one| one.times).collect();
         let Ended { medium, chunks, .. } = drive.end(now).unwrap();
         let journal = empty_journal(&config).unwrap();
-        let (stack, at, _) = Stack::recover(&config, 1, medium, &chunks, 0, journal).unwrap();
-        let (mut drive, mut now) = (stack.boxed(), at);
+        let (mut drive, mut now, _) = recover(&config, 1, medium, &chunks, 0, journal).unwrap();
         for i in 0..pieces {
             let (done, at) = act(&mut drive, now, BlockOp::Read, i * PIECE, 0);
             assert!(done.status.is_ok(), "{name}: {:?}", done.status);

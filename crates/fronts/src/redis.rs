@@ -45,7 +45,7 @@ use drive::restore::{Recovery, Restored};
 use drive::say::say;
 use drive::spec::file::OpenFile;
 use drive::spec::{DriveConfig, DriveSpec, NbdAddress, TargetKind};
-use drive::stack::{Stack, new_device, old_device};
+use drive::stack::{self, new_device, old_device};
 use drive::whole::{Boxed, Drive};
 use load::served::{first_of, resolve};
 
@@ -130,10 +130,10 @@ pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
                 }
                 .batched(target);
             }
-            let stack = Stack::build(&config, seed)?;
+            let drive = stack::build(&config, seed)?;
             let serving =
                 Serving { args, config: &config, is_new: true, recovery: None, server, out };
-            Blocks { serving, ready: Time::ZERO }.serve(stack.boxed())
+            Blocks { serving, ready: Time::ZERO }.serve(drive)
         }
         DriveSpec::File(spec) => {
             let mut open = spec.open(false)?;
@@ -202,7 +202,7 @@ fn blocks(
 ) -> Result<(), Error> {
     let (ready, recovery) = (drive.ready(), drive.recovery);
     let serving = Serving { args, config: &drive.config, is_new, recovery, server, out };
-    Blocks { serving, ready }.serve(drive.stack.boxed())
+    Blocks { serving, ready }.serve(drive.drive)
 }
 
 fn hosting() -> HostedOptions {

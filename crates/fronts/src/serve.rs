@@ -31,7 +31,7 @@ use drive::restore::{Recovery, Restored};
 use drive::say::say;
 use drive::slc::SlcReport;
 use drive::spec::{DriveConfig, DriveSpec};
-use drive::stack::{Stack, needs_blocks};
+use drive::stack::{self, needs_blocks};
 use drive::whole::{Boxed, Drive};
 use load::served::{first_of, resolve};
 
@@ -68,8 +68,8 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
         DriveSpec::Memory(spec) => {
             let (config, seed) = (DriveConfig { faults, ..spec.resolve()? }, args.seed);
             memory::tell(&config);
-            let stack = Stack::build(&config, seed)?;
-            served(args, (server, stop), Restored { config, seed, stack, recovery: None }, out)
+            let drive = stack::build(&config, seed)?;
+            served(args, (server, stop), Restored { config, seed, drive, recovery: None }, out)
         }
         _ => Err(Error::Usage("only mem: drives and drive files are served: take one".into())),
     }
@@ -102,7 +102,7 @@ fn served(
         std::thread::sleep(Duration::from_nanos(ready.0).saturating_sub(recovery.wall));
     }
     let (config, recovery) = (&drive.config, drive.recovery);
-    Serving { args, server, config, ready, recovery, out }.serve(drive.stack.boxed())
+    Serving { args, server, config, ready, recovery, out }.serve(drive.drive)
 }
 
 struct Serving<'a> {

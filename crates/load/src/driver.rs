@@ -12,12 +12,12 @@ use clap::ValueEnum;
 use device::realtime::RealTime;
 use flash::Energy;
 use measure::Gauges;
-use port::{BlockDone, BlockReq, Ring, Time};
+use port::{BlockDone, BlockReq, Ring, Time, Turn};
 use targets::WriteCounters;
 
 use drive::error::Error;
 use drive::patience::Patience;
-use drive::whole::{Drive, Observed};
+use drive::whole::{Boxed, Drive, Observed};
 
 /// How often somebody is asked whether to go on, in turns that never sleep.
 pub const TURNS: u32 = 16384;
@@ -170,29 +170,24 @@ impl<D: Observed> Driver for Virtual<D> {
         queue: &mut Ring<BlockReq>,
         done: &mut Ring<BlockDone>,
     ) -> Result<Time, Error> {
-        if !queue.is_empty() {
-            self.drive.submit(self.now, queue);
-        }
-        // Events that complete nothing concern nobody out here, unless the
-        // queue holds requests that were refused.
         loop {
-            match (self.drive.next_event(), arrival) {
-                (Some(event), arrival) if arrival.is_none_or(|at| event <= at) => {
-                    self.now = event;
-                    self.drive.advance(event, done);
-                    if !done.is_empty() {
-                        return Ok(self.now);
-                    }
-                    self.patience.look(event);
-                    if !queue.is_empty() {
-                        return Ok(self.now);
-                    }
+            match self.drive.turn(self.now, arrival, queue, done) {
+                Turn::Completed(at) => {
+                    self.now = at;
+                    return Ok(at);
                 }
-                (_, Some(at)) => {
+                Turn::Quiet => {
+                    let at = arrival.ok_or_else(stopped)?;
                     self.now = self.now.max(at);
                     return Ok(self.now);
                 }
-                (_, None) => return Err(stopped()),
+                Turn::Stays(at) => {
+                    self.now = at;
+                    self.patience.look(at);
+                    if !queue.is_empty() {
+                        return Ok(at);
+                    }
+                }
             }
         }
     }
@@ -225,16 +220,16 @@ fn stopped() -> Error {
 }
 
 /// A drive on the processor's clock, polled by this thread.
-pub struct Real<D: Drive> {
-    real: RealTime<D>,
+pub struct Real {
+    real: RealTime<Boxed>,
     /// The drive's time when the clock started.
     base: Time,
     now: Time,
 }
 
-impl<D: Drive> Real<D> {
+impl Real {
     /// Goes on in real time where `from` stopped.
-    pub fn new(mut from: Virtual<D>) -> Real<D> {
+    pub fn new(mut from: Virtual<Boxed>) -> Real {
         from.drive.set_on_a_clock(true);
         let (base, real) = (from.now, RealTime::new(from.drive));
         Real { real, base, now: base }
@@ -242,14 +237,14 @@ impl<D: Drive> Real<D> {
 
     /// Goes on in virtual time. What a run left inside still is, and what it
     /// gives is to be dropped.
-    pub fn into_virtual(self) -> Virtual<D> {
+    pub fn into_virtual(self) -> Virtual<Boxed> {
         let mut drive = self.real.into_port();
         drive.set_on_a_clock(false);
         Virtual { now: self.now, drive, patience: Patience::default() }
     }
 }
 
-impl<D: Drive> Driver for Real<D> {
+impl Driver for Real {
     fn is_real(&self) -> bool {
         true
     }

@@ -2,6 +2,19 @@
 
 use crate::{Ring, Time};
 
+/// How a turn in virtual time ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// At this time something completed.
+    Completed(Time),
+    /// Nothing more happens until the time that was given, or nothing at all without
+    /// a command.
+    Quiet,
+    /// The next event is of the same time as the last, this one: the medium may not
+    /// have moved the bytes yet.
+    Stays(Time),
+}
+
 /// A layer, seen from above.
 ///
 /// The rules, which every port keeps and every caller may rely on:
@@ -44,6 +57,65 @@ pub trait Port {
     /// `done`. What does not fit stays inside until the next call.
     fn advance(&mut self, to: Time, done: &mut Ring<Self::Done>);
 
+    /// A turn in virtual time: submits a prefix of `cmds` at `now` and lets events
+    /// happen, each at its own time, until one completes something, or the next is
+    /// later than `until`. What was refused is submitted again after each event.
+    ///
+    /// Whoever has a port behind a table calls this once a turn, and the loop
+    /// inside is compiled for the port.
+    fn turn(
+        &mut self,
+        now: Time,
+        until: Option<Time>,
+        cmds: &mut Ring<Self::Cmd>,
+        done: &mut Ring<Self::Done>,
+    ) -> Turn {
+        if !cmds.is_empty() {
+            self.submit(now, cmds);
+        }
+        let mut last = None;
+        loop {
+            let next = self.next_event();
+            let Some(at) = next.filter(|&at| until.is_none_or(|until| at <= until)) else {
+                return Turn::Quiet;
+            };
+            if last == Some(at) {
+                return Turn::Stays(at);
+            }
+            self.advance(at, done);
+            if !done.is_empty() {
+                return Turn::Completed(at);
+            }
+            last = Some(at);
+            if !cmds.is_empty() {
+                self.submit(at, cmds);
+            }
+        }
+    }
+
+    /// Handles every event that is due at `to`, each at its own time, until `done`
+    /// is full. `last` becomes the time of the last one, if that is later. False
+    /// when something is left: `done` is full, or an event stays because the medium
+    /// has not moved the bytes. As with [`Port::turn`], it is one call through a
+    /// table.
+    fn catch_up(&mut self, last: &mut Time, to: Time, done: &mut Ring<Self::Done>) -> bool {
+        while let Some(at) = self.next_event() {
+            if at > to {
+                return true;
+            }
+            let before = done.len();
+            if done.room() == 0 {
+                return false;
+            }
+            *last = (*last).max(at);
+            self.advance(at, done);
+            if self.next_event() == Some(at) && done.len() == before {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Says that `cmd` will probably be submitted soon, so that its map entry
     /// can be fetched into the cache. Changes nothing that can be observed.
     #[inline]
@@ -72,6 +144,22 @@ impl<P: Port + ?Sized> Port for Box<P> {
     #[inline]
     fn advance(&mut self, to: Time, done: &mut Ring<Self::Done>) {
         (**self).advance(to, done);
+    }
+
+    #[inline]
+    fn turn(
+        &mut self,
+        now: Time,
+        until: Option<Time>,
+        cmds: &mut Ring<Self::Cmd>,
+        done: &mut Ring<Self::Done>,
+    ) -> Turn {
+        (**self).turn(now, until, cmds, done)
+    }
+
+    #[inline]
+    fn catch_up(&mut self, last: &mut Time, to: Time, done: &mut Ring<Self::Done>) -> bool {
+        (**self).catch_up(last, to, done)
     }
 
     #[inline]

@@ -18,7 +18,7 @@ use drive::image;
 use drive::say::harmless;
 use drive::spec::file::is_drive_file;
 use drive::spec::{DriveConfig, MemorySpec, TargetKind};
-use drive::stack::Stack;
+use drive::stack;
 
 /// Makes the drive, and tells `out` what it is.
 pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
@@ -28,7 +28,7 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
     let config = spec(args)?.resolve()?;
     // What no target can work on is no drive.
     match config.spec.target {
-        TargetKind::Pblk => Stack::check(&config, args.seed).map(drop)?,
+        TargetKind::Pblk => stack::check(&config, args.seed).map(drop)?,
         TargetKind::Batch => batched::check(&config, args.seed)?,
     }
     let used = image::create(&args.file, &config, args.seed, args.force)?;

@@ -26,7 +26,7 @@ use drive::say::harmless;
 use drive::slc::SlcReport;
 use drive::spec::file::{OpenFile, cache_name, file_error};
 use drive::spec::{DriveConfig, DriveSpec, FileSpec, TargetKind};
-use drive::stack::{Stack, target};
+use drive::stack::{self, target};
 
 /// Steps of the wear's distribution, at most.
 const STEPS: u32 = 10;
@@ -54,7 +54,7 @@ fn look(name: &str) -> Result<Info, Error> {
         Ok(DriveSpec::Memory(spec)) => {
             let config = spec.resolve()?;
             let memory = match config.spec.target {
-                TargetKind::Pblk => Some(Stack::check(&config, 1)?),
+                TargetKind::Pblk => Some(stack::check(&config, 1)?),
                 TargetKind::Batch => batched::check(&config, 1).map(|()| None)?,
             };
             let slc = slc(&config)?;

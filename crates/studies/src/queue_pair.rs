@@ -10,7 +10,7 @@ use device::realtime::Clock;
 use port::{BlockDone, BlockReq, Ring, Time};
 
 use drive::error::Error;
-use drive::whole::Drive;
+use drive::whole::Boxed;
 use load::driver::Driver;
 
 /// The device thread never sleeps once it has had work.
@@ -21,8 +21,8 @@ const LINGER: u64 = u64::MAX;
 const PATIENCE: u64 = 60_000_000_000;
 
 /// The host's side of a drive behind a queue pair.
-pub struct QueuePair<D> {
-    hosted: Hosted<D>,
+pub struct QueuePair {
+    hosted: Hosted<Boxed>,
     queue: Queue<BlockReq, BlockDone>,
     clock: Clock,
     now: Time,
@@ -30,9 +30,9 @@ pub struct QueuePair<D> {
     answered: Time,
 }
 
-impl<D: Drive + 'static> QueuePair<D> {
+impl QueuePair {
     /// Starts the device thread, with `depth` entries in each queue.
-    pub fn start(drive: D, depth: usize) -> Result<QueuePair<D>, Error> {
+    pub fn start(drive: Boxed, depth: usize) -> Result<QueuePair, Error> {
         let options = HostedOptions { depth, linger: LINGER, ..HostedOptions::default() };
         let (hosted, mut queues) =
             Hosted::start(drive, options).map_err(|e| Error::Failed(e.to_string()))?;
@@ -43,12 +43,10 @@ impl<D: Drive + 'static> QueuePair<D> {
     }
 
     /// Stops the device thread and gives the drive back.
-    pub fn stop(self) -> D {
+    pub fn stop(self) -> Boxed {
         self.hosted.stop()
     }
-}
 
-impl<D> QueuePair<D> {
     /// Nothing completed in this turn.
     #[inline]
     fn wait(&mut self) -> Result<(), Error> {
@@ -75,7 +73,7 @@ impl<D> QueuePair<D> {
     }
 }
 
-impl<D> Driver for QueuePair<D> {
+impl Driver for QueuePair {
     fn is_real(&self) -> bool {
         true
     }
@@ -110,7 +108,8 @@ impl<D> Driver for QueuePair<D> {
 mod tests {
     use super::*;
     use drive::spec::DriveSpec;
-    use drive::stack::Stack;
+    use drive::stack;
+    use drive::whole::Observed;
     use load::load::{Load, Pace};
     use load::runner::{Plan, Runner, Until};
     use load::verify::Verifier;
@@ -121,7 +120,7 @@ mod tests {
     fn what_is_written_through_it_is_read_back() {
         let Ok(DriveSpec::Memory(spec)) = "mem:null,size=8M".parse() else { panic!("a drive") };
         let config = spec.resolve().unwrap();
-        let Ok(Stack::Plain(drive)) = Stack::build(&config, 1) else { panic!("no link") };
+        let drive = stack::build(&config, 1).unwrap();
         let shape = drive.shape();
         let mut pair = QueuePair::start(drive, 8).unwrap();
         let pattern = Pattern::uniform(shape.bytes, 50);

@@ -18,7 +18,7 @@ use super::queue_pair::QueuePair;
 use super::{Findings, Lab, Reference, Row, Run, Runs, Study};
 use drive::error::Error;
 use drive::spec::{DriveConfig, DriveSpec};
-use drive::stack::Stack;
+use drive::stack;
 use load::cpu::CpuTime;
 use load::load::{Load, Pace};
 use load::runner::{Plan, Runner, Until};
@@ -245,9 +245,7 @@ fn null_pair_once(
     seed: u64,
     watch: &mut Watch,
 ) -> Result<Run, Error> {
-    let Stack::Plain(drive) = Stack::build(config, seed)? else {
-        return Err(Error::Usage(format!("{NULL} has a link, so it is no null device")));
-    };
+    let drive = stack::build(config, seed)?;
     let shape = drive.shape();
     let pattern = Pattern::uniform(shape.bytes, 0);
     let mut load = Load::new(&shape, &pattern, Pace::Closed { depth: depth as u32 }, 1, seed)?;

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use btree::{InPlaceConfig, InPlaceStore, Inline, LogConfig, LogStore};
     use drive::spec::DriveSpec;
-    use drive::stack::Stack;
+    use drive::stack;
 
     fn write<D: Drive>(drive: &mut D, now: &mut Time, offset: u64, byte: u8) {
         let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn stores_are_told_from_each_other_and_from_anything_else() {
         let Ok(DriveSpec::Memory(spec)) = "mem:null,size=64M".parse() else { panic!("a drive") };
-        let mut drive = Stack::build(&spec.resolve().unwrap(), 1).unwrap().boxed();
+        let mut drive = stack::build(&spec.resolve().unwrap(), 1).unwrap();
         let (mut now, shape) = (Time::ZERO, drive.shape());
         assert_eq!(look(&mut drive, &mut now).unwrap(), None);
         let log = LogStore::create(Inline(drive), shape, LogConfig::default(), now).unwrap();

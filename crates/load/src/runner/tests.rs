@@ -8,7 +8,7 @@ use targets::WriteCounters;
 use super::*;
 use crate::driver::Virtual;
 use drive::spec::DriveSpec;
-use drive::stack::Stack;
+use drive::stack;
 use drive::whole::Drive;
 
 /// What a drive does from some moment on.
@@ -76,7 +76,7 @@ const SHORT: Rounds = Rounds { window: 3, ns: 1 };
 fn settle(breaks: Breaks, limit: Option<Duration>) -> Result<SteadyState, String> {
     let name = format!("mem:znand,size={SIZE},groups=1,pus=2,pages=16");
     let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
-    let drive = Stack::build(&spec.resolve().unwrap(), 1).unwrap().boxed();
+    let drive = stack::build(&spec.resolve().unwrap(), 1).unwrap();
     let (shape, after) = (drive.shape(), 3 * SIZE);
     let mut driver = Breaking { inner: Virtual::new(drive), after, breaks };
     let mut watch = limit.map_or_else(Watch::quiet, Watch::until);

@@ -4,15 +4,15 @@
 use device::realtime::RealTime;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Ring, Time};
 use ssdkit::drive::DriveSpec;
-use ssdkit::drive::stack::{Stack, Visitor};
-use ssdkit::drive::whole::Drive;
+use ssdkit::drive::stack;
+use ssdkit::drive::whole::{Boxed, Drive};
 use workload::{Access, Generator, Pattern};
 
 const IOS: usize = 3000;
 
-fn stack(name: &str) -> Stack {
+fn build(name: &str) -> Boxed {
     let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
-    Stack::build(&spec.resolve().unwrap(), 1).unwrap()
+    stack::build(&spec.resolve().unwrap(), 1).unwrap()
 }
 
 fn request(id: usize, access: &Access) -> BlockReq {
@@ -21,7 +21,7 @@ fn request(id: usize, access: &Access) -> BlockReq {
 }
 
 /// Fills the drive in virtual time; gives when that ended.
-fn fill<D: Drive>(drive: &mut D) -> Time {
+fn fill(drive: &mut Boxed) -> Time {
     let (mut now, mut queue, mut done) = (Time::ZERO, Ring::new(1), Ring::new(1));
     for block in 0..drive.shape().bytes / 4096 {
         let access = Access { op: BlockOp::Write, offset: block * 4096, len: 4096, fua: false };
@@ -53,10 +53,8 @@ struct Live {
     depth: usize,
 }
 
-impl Visitor for Live {
-    type Out = Log;
-
-    fn visit<D: Drive>(self, mut drive: D) -> Log {
+impl Live {
+    fn run(self, mut drive: Boxed) -> Log {
         let base = fill(&mut drive);
         let pattern = Pattern::uniform(drive.shape().bytes, 50);
         let mut generator = Generator::new(&pattern, 3, 0, 1).unwrap();
@@ -92,15 +90,13 @@ impl Visitor for Live {
 /// The same arrivals in virtual time.
 struct Replay<'a>(&'a Log);
 
-impl Visitor for Replay<'_> {
-    type Out = Log;
-
-    fn visit<D: Drive>(self, mut drive: D) -> Log {
+impl Replay<'_> {
+    fn run(self, mut drive: Boxed) -> Log {
         fill(&mut drive);
         let Replay(log) = self;
         let mut completions = vec![Time::ZERO; IOS];
         let (mut queue, mut done) = (Ring::new(1), Ring::<BlockDone>::new(64));
-        let mut until = |drive: &mut D, to: Time| {
+        let mut until = |drive: &mut Boxed, to: Time| {
             while let Some(at) = drive.next_event().filter(|&at| at <= to) {
                 drive.advance(at, &mut done);
                 while let Some(done) = done.pop() {
@@ -125,8 +121,8 @@ fn real_arrivals_replayed_give_the_same_completions() {
     for profile in ["znand", "tlc", "znand,side=host"] {
         let name = format!("mem:{profile},size=64M,store=none");
         for depth in [1, 8] {
-            let live = stack(&name).visit(Live { depth });
-            let again = stack(&name).visit(Replay(&live));
+            let live = Live { depth }.run(build(&name));
+            let again = Replay(&live).run(build(&name));
             assert_eq!(live.hash, again.hash, "{name} at depth {depth}");
             let differ = live.completions.iter().zip(&again.completions).position(|(a, b)| a != b);
             assert_eq!(differ, None, "{name} at depth {depth}");
