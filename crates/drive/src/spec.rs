@@ -147,6 +147,7 @@ fn victim_name(victim: Victim) -> String {
         Victim::Fifo => "fifo".into(),
         Victim::Random => "random".into(),
         Victim::DChoices(d) => format!("d-choices:{d}"),
+        Victim::Custom(custom) => custom.name.into(),
     }
 }
 

@@ -340,6 +340,15 @@ pub enum BatchError {
     Memory(String),
 }
 
+impl From<ftl::Halt> for BatchError {
+    fn from(halt: ftl::Halt) -> BatchError {
+        match halt {
+            ftl::Halt::Stopped => BatchError::Stopped,
+            ftl::Halt::Memory(e) => e.into(),
+        }
+    }
+}
+
 impl From<port::OutOfMemory> for BatchError {
     fn from(e: port::OutOfMemory) -> BatchError {
         BatchError::Memory(e.to_string())

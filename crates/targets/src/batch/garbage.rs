@@ -9,11 +9,11 @@
 use std::ops::Range;
 
 use flash::{Geometry, Ppa};
+use ftl::Least;
 use port::{BLOCK_BYTES, Lazy, OutOfMemory};
 
 use super::location::Location;
 use super::paged::{PAGE_WORDS, Paged, pages_for};
-use super::victim::Groups;
 
 /// GBITV, wholly in memory.
 pub(super) struct Garbage {
@@ -21,7 +21,7 @@ pub(super) struct Garbage {
     /// Valid blocks of each chunk.
     counts: Vec<u32>,
     /// To find the chunk with the least of them.
-    pub groups: Groups,
+    pub by_valid: Least,
     chunk_words: usize,
     geometry: Geometry,
     /// GBITV_S: where its pages are.
@@ -38,7 +38,7 @@ impl Garbage {
         Ok(Garbage {
             valid: Lazy::zeroed(pages * PAGE_WORDS, "which blocks are garbage")?,
             counts: vec![0; geometry.chunk_slots()],
-            groups: Groups::new(geometry.chunk_slots()),
+            by_valid: Least::new(geometry)?,
             chunk_words,
             geometry: *geometry,
             small: Paged::new(pages),
@@ -75,7 +75,7 @@ impl Garbage {
             self.counts[chunk] += 1;
         } else {
             self.counts[chunk] -= 1;
-            self.groups.lower(chunk, self.counts[chunk]);
+            self.by_valid.lower(chunk, self.counts[chunk]);
         }
         self.small.touch(word / PAGE_WORDS, lsn);
     }
@@ -91,7 +91,7 @@ impl Garbage {
         self.counts[chunk]
     }
 
-    /// The one of `chunks` with the least valid blocks of those that `can` allows,
+    /// The one of `chunks`, all of some units, with the least valid blocks of those that `can` allows,
     /// given their number; of equals the first.
     pub fn least(
         &mut self,
@@ -99,7 +99,7 @@ impl Garbage {
         can: impl Fn(usize, u32) -> bool,
     ) -> Option<usize> {
         let counts = &self.counts;
-        self.groups.find(chunks, |chunk| Some(counts[chunk]).filter(|&valid| can(chunk, valid)))
+        self.by_valid.find(chunks, |chunk| Some(counts[chunk]).filter(|&valid| can(chunk, valid)))
     }
 
     /// The first valid block of a chunk from `from` on.

@@ -27,11 +27,11 @@
 //! is known of their pages, `tables` their pages by name, `page` names and TAGs,
 //! `side` the side table; `record` the log's records, `log` its rows; `space`
 //! chunks and streams; `write` the life of a batch, `read` reads and flushes;
-//! `collect` collection, `victim` the chunk for it, `refresh` chunks on request; `checkpoint`, `slot`
+//! `collect` collection, `refresh` chunks on request; `checkpoint`, `slot`
 //! checkpoints and their record; `recover` start-up, `restore` the tables then,
 //! `rebuild` those that are damaged, `repair` those that turn out to be while the
 //! target serves, `walk` the log as recovery reads it, `story`
-//! what it says, `runner` the drive meanwhile; `scan` what recovery is held
+//! what it says; `scan` what recovery is held
 //! against, `mutation` ways to break all that on purpose. See `docs/targets/batch.md`.
 
 mod checkpoint;
@@ -53,14 +53,12 @@ mod recover;
 mod refresh;
 mod repair;
 mod restore;
-mod runner;
 mod scan;
 mod side;
 mod slot;
 mod space;
 mod story;
 mod tables;
-mod victim;
 mod walk;
 mod wear;
 mod write;
@@ -70,6 +68,7 @@ use std::ops::RangeInclusive;
 
 use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Geometry, Ppa, TAG_BYTES};
+use ftl::is_read;
 use port::{BLOCK_BYTES, BatchDone, BatchOp, BatchReq, BatchShape, Buffer, Port, Ring, Time};
 use port::{Slots as Table, Status};
 
@@ -92,6 +91,9 @@ use wear::Wear;
 use write::{Stage, Write};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// The drive during start-up.
+type Runner<'a, D> = ftl::Runner<'a, D, BatchError>;
 
 /// Batches of tables' pages that may be on their way, beside collection's.
 const PAGE_WRITES: usize = 4;
@@ -180,81 +182,35 @@ pub struct Recovery {
     pub time: u64,
 }
 
-/// What a completion of the drive belongs to, and which one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cookie {
-    /// A host's read.
-    Read(u32),
-    /// A host's read through a buffer of the target's.
-    Bounce(u32),
-    /// A page of MAP, to its slot.
-    Load(u32),
-    /// A page of MAP that has no slot, for a host's read.
-    LookUp(u32),
-    /// A row of the log.
-    Log,
-    /// A row of pages: batch, row.
-    Pages(u32, u32),
-    /// A collector's read: collector, run.
-    Survivors(u32, u32),
-    /// An erase or retirement: chunk.
-    Erase(u32),
-    /// A row of a checkpoint record.
-    SlotRow,
-    /// An erase of a slot's chunk.
-    SlotErase,
-    /// The drive's flush.
-    Flush,
-    /// A row that pages of MAP are searched in: reader.
-    Repair(u32),
-}
-
-/// Bits of each of a cookie's numbers.
-const COOKIE_BITS: u32 = 28;
-
-impl Cookie {
-    fn pack(self) -> u64 {
-        let (kind, a, b) = match self {
-            Cookie::Read(id) => (0, id, 0),
-            Cookie::Bounce(id) => (1, id, 0),
-            Cookie::Load(slot) => (2, slot, 0),
-            Cookie::Log => (3, 0, 0),
-            Cookie::Pages(id, row) => (4, id, row),
-            Cookie::Survivors(c, run) => (5, c, run),
-            Cookie::Erase(chunk) => (6, chunk, 0),
-            Cookie::SlotRow => (7, 0, 0),
-            Cookie::SlotErase => (8, 0, 0),
-            Cookie::Flush => (9, 0, 0),
-            Cookie::LookUp(id) => (10, id, 0),
-            Cookie::Repair(reader) => (11, reader, 0),
-        };
-        kind << (2 * COOKIE_BITS) | u64::from(a) << COOKIE_BITS | u64::from(b)
+ftl::cookies! {
+    /// What a completion of the drive belongs to, and which one.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Cookie {
+        /// A host's read.
+        Read(id: u32 = 28),
+        /// A host's read through a buffer of the target's.
+        Bounce(id: u32 = 28),
+        /// A page of MAP, to its slot.
+        Load(slot: u32 = 28),
+        /// A page of MAP that has no slot, for a host's read.
+        LookUp(id: u32 = 28),
+        /// A row of the log.
+        Log,
+        /// A row of pages: batch, row.
+        Pages(id: u32 = 28, row: u32 = 28),
+        /// A collector's read: collector, run.
+        Survivors(collector: u32 = 28, run: u32 = 28),
+        /// An erase or retirement: chunk.
+        Erase(chunk: u32 = 28),
+        /// A row of a checkpoint record.
+        SlotRow,
+        /// An erase of a slot's chunk.
+        SlotErase,
+        /// The drive's flush.
+        Flush,
+        /// A row that pages of MAP are searched in: reader.
+        Repair(reader: u32 = 28),
     }
-
-    fn unpack(word: u64) -> Cookie {
-        let part = |shift: u32| (word >> shift) as u32 & ((1 << COOKIE_BITS) - 1);
-        let (a, b) = (part(COOKIE_BITS), part(0));
-        match word >> (2 * COOKIE_BITS) {
-            0 => Cookie::Read(a),
-            1 => Cookie::Bounce(a),
-            2 => Cookie::Load(a),
-            3 => Cookie::Log,
-            4 => Cookie::Pages(a, b),
-            5 => Cookie::Survivors(a, b),
-            6 => Cookie::Erase(a),
-            7 => Cookie::SlotRow,
-            8 => Cookie::SlotErase,
-            9 => Cookie::Flush,
-            10 => Cookie::LookUp(a),
-            _ => Cookie::Repair(a),
-        }
-    }
-}
-
-/// Whether a read gave the data.
-#[inline]
-fn is_read(status: Status) -> bool {
-    status.is_ok() || status == Status::HIGH_ECC
 }
 
 /// The target with batched writes over an open-channel drive.
@@ -512,14 +468,14 @@ impl<D: OpenChannel> Batch<D> {
     /// A chunk, to be changed. It may be a candidate for collection then.
     #[inline]
     fn chunk_mut(&mut self, chunk: usize) -> &mut space::Chunk {
-        self.garbage.groups.suspect(chunk);
+        self.garbage.by_valid.suspect(chunk);
         &mut self.space.chunks[chunk]
     }
 
     /// A program of a chunk failed.
     #[cold]
     fn fail_chunk(&mut self, chunk: usize) {
-        self.garbage.groups.suspect(chunk);
+        self.garbage.by_valid.suspect(chunk);
         self.space.fail(chunk);
         if !self.failed.contains(&chunk) {
             self.failed.push(chunk);

@@ -26,11 +26,10 @@ use super::page::{Held, Kind, Page, held, is_whole};
 use super::paged::PAGE_WORDS;
 use super::record::What;
 use super::restore::{DamagedPage, Lost, PAGES_AT_ONCE, on_flash};
-use super::runner::Runner;
 use super::space::Use;
 use super::story::{Findings, Told};
 use super::walk::Trail;
-use super::{Batch, is_read};
+use super::{Batch, Runner, is_read};
 
 /// A block as the scan finds it.
 pub(super) struct Scanned {

@@ -27,12 +27,11 @@ use super::log::{Link, LiveRow};
 use super::mutation::{Mutation, is};
 use super::page::{Held, Page, held, is_log, is_whole, log_tag};
 use super::record::{Entry, MAX_LINKS, What};
-use super::runner::Runner;
 use super::slot::{Checkpoint, Detour, MAX_DETOURS, NoRecord};
 use super::space::{Stream, Use};
 use super::story::{Findings, Logged, Story, Told};
 use super::walk::{Known, Trail, walk, was_written};
-use super::{Batch, BatchConfig, Recovery, is_read};
+use super::{Batch, BatchConfig, Recovery, Runner, is_read};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 

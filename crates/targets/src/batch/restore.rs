@@ -24,12 +24,11 @@ use super::map::{Map, PAGE_BYTES, State, stored_entry};
 use super::page::{Kind, Page};
 use super::paged::{PAGE_WORDS, Paged};
 use super::record::{Entry, What};
-use super::runner::Runner;
 use super::slot::Checkpoint;
 use super::story::{Findings, Told};
 use super::walk::Trail;
 use super::wear::Wear;
-use super::{Batch, is_read};
+use super::{Batch, Runner, is_read};
 
 /// Pages of MAP that are read at once.
 pub(super) const PAGES_AT_ONCE: usize = 2048;

@@ -12,9 +12,8 @@ use super::location::Location;
 use super::map::{State, stored_entry};
 use super::page::{Held, Kind, held};
 use super::rebuild::Scanned;
-use super::runner::Runner;
 use super::space::Use;
-use super::{Batch, is_read};
+use super::{Batch, Runner, is_read};
 
 /// Where the tables and the TAGs differ.
 #[derive(Debug, Error)]

@@ -14,13 +14,12 @@ use flash::{Geometry, Ppa, TAG_BYTES, Tag};
 use port::{BLOCK_BYTES, Status};
 
 use super::config::{BatchError, Damaged};
-use super::is_read;
 use super::location::Location;
 use super::page::{is_log, log_tag};
 use super::record::{Entry, Header, MAX_LINKS, What, parse};
-use super::runner::Runner;
 use super::slot::{Detour, Start};
 use super::story::{Story, Told};
+use super::{Runner, is_read};
 
 /// A record and its entries.
 pub(super) type Record = (Header, Vec<Entry>);

@@ -26,6 +26,7 @@
 
 use device::{Content, OpenChannel, VectorOp};
 use flash::{Chunk, ChunkState, Ppa};
+use ftl::all_chunks;
 use port::lazy::room_for;
 use port::{BLOCK_BYTES, Buffer, OutOfMemory, Status, Time};
 
@@ -33,7 +34,6 @@ use super::map::Place;
 use super::meta::ANCHORS;
 use super::mutation::{Mutation, is};
 use super::record::Kind;
-use super::recover::all_chunks;
 use super::root::Root;
 use super::table::{Entry, Use};
 use super::{Cookie, Pblk};

@@ -1,6 +1,7 @@
 //! How a block target is set up.
 
 use flash::Dimensions;
+use ftl::Victim;
 use port::BLOCK_BYTES;
 use thiserror::Error;
 
@@ -41,20 +42,6 @@ pub fn held_blocks(data: &Dimensions) -> u64 {
 /// that hold data.
 pub fn with_reserve(data: Dimensions) -> Dimensions {
     Dimensions { chunks: data.chunks + reserve_chunks(&data), ..data }
-}
-
-/// Which closed chunk is collected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Victim {
-    /// The one with the fewest valid blocks.
-    #[default]
-    Greedy,
-    /// The oldest.
-    Fifo,
-    /// Any.
-    Random,
-    /// The one with the fewest valid blocks of this many drawn at random.
-    DChoices(u32),
 }
 
 /// How a block target is set up.
@@ -168,4 +155,13 @@ pub enum PblkError {
     /// No memory.
     #[error(transparent)]
     Memory(#[from] port::OutOfMemory),
+}
+
+impl From<ftl::Halt> for PblkError {
+    fn from(halt: ftl::Halt) -> PblkError {
+        match halt {
+            ftl::Halt::Stopped => PblkError::Recovery(port::Status::ABORTED),
+            ftl::Halt::Memory(e) => e.into(),
+        }
+    }
 }

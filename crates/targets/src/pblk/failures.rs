@@ -21,15 +21,11 @@ use device::{Content, OpenChannel, VectorOp};
 use flash::Ppa;
 use port::{Buffer, Status, Time};
 
+pub(super) use ftl::is_read;
+
 use super::collect::{Collector, Stage};
 use super::map::Place;
 use super::{Cookie, Pblk};
-
-/// Whether a read gave the data.
-#[inline]
-pub(super) fn is_read(status: Status) -> bool {
-    status.is_ok() || status == Status::HIGH_ECC
-}
 
 /// Whether a read failed for good. Other errors say nothing of the medium.
 #[inline]

@@ -1,6 +1,7 @@
 //! What the target takes of memory, told before it is made.
 
 use flash::{Geometry, TAG_BYTES};
+use ftl::Memory;
 use port::{BLOCK_BYTES, BlockDone, BlockReq};
 
 use super::collect::{READS_PER_PU, Stage};
@@ -11,38 +12,17 @@ use super::requests::{Partial, Request};
 use super::table::Table;
 use super::{BACKLOG, DEPTH, OWN_ROWS, PARTIALS, USER_UNITS_PER_PU};
 
-/// Bytes of memory that the target's tables take when the drive is full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    /// The map.
-    pub map: u64,
-    /// Where the map's pages are on flash.
-    pub directory: u64,
-    /// Which blocks are valid, and how many of each chunk.
-    pub valid: u64,
-    /// What the last checkpoint says of the chunks, and how far their
-    /// collection is.
-    pub chunks: u64,
-}
-
-impl Memory {
-    /// All of it.
-    pub fn total(&self) -> u64 {
-        self.map.saturating_add(self.directory + self.valid + self.chunks)
-    }
-
-    /// That of a drive of so many logical bytes.
-    pub fn of(geometry: &Geometry, bytes: u64) -> Memory {
-        let slots = geometry.chunk_slots();
-        let (blocks, bits) = (bytes / BLOCK_BYTES, geometry.address_bits());
-        let pages = Map::pages_of(blocks, bits) + Table::pages_of(slots);
-        let slots = slots as u64;
-        Memory {
-            map: blocks.saturating_mul(Map::entry_bytes_of(bits)),
-            directory: 8 * pages,
-            valid: (1 << bits) / 8 + 4 * slots,
-            chunks: slots * (16 + size_of::<Stage>() as u64 + Readers::BYTES),
-        }
+/// What the tables take of a drive of so many logical bytes.
+pub(super) fn of(geometry: &Geometry, bytes: u64) -> Memory {
+    let slots = geometry.chunk_slots();
+    let (blocks, bits) = (bytes / BLOCK_BYTES, geometry.address_bits());
+    let pages = Map::pages_of(blocks, bits) + Table::pages_of(slots);
+    let slots = slots as u64;
+    Memory {
+        map: blocks.saturating_mul(Map::entry_bytes_of(bits)),
+        directory: 8 * pages,
+        valid: (1 << bits) / 8 + 4 * slots,
+        chunks: slots * (16 + size_of::<Stage>() as u64 + Readers::BYTES),
     }
 }
 
@@ -51,7 +31,7 @@ impl Memory {
 /// `kept` of a block are kept by the medium, and the drive takes `rows_at_once`.
 pub fn tables(geometry: &Geometry, bytes: u64, kept: u32, rows_at_once: u32) -> u64 {
     let (pus, slots) = (u64::from(geometry.total_pus()), geometry.chunk_slots() as u64);
-    let memory = Memory::of(geometry, bytes);
+    let memory = of(geometry, bytes);
     let row = u64::from(geometry.row_blocks());
     let row_bytes = row * (u64::from(kept) + TAG_BYTES as u64);
     let own_bytes = row * (BLOCK_BYTES + TAG_BYTES as u64);

@@ -20,7 +20,8 @@
 //! durable: `checkpoint` writes the map, `meta` is the stream that it goes with
 //! and where its pages are, `table` what is known of chunks, `root` where all
 //! begins, `log` what was given up, `record` the bytes of these; `recover`
-//! start-up, `load` the map's pages after it.
+//! start-up, `load` the map's pages after it. `target` is what all block targets
+//! have.
 
 mod checkpoint;
 mod collect;
@@ -46,6 +47,7 @@ mod requests;
 mod root;
 mod space;
 mod table;
+mod target;
 mod units;
 mod wear;
 
@@ -58,10 +60,9 @@ use port::lazy::table;
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Slots, Time};
 use xxhash_rust::xxh3::Xxh3;
 
-pub use config::{
-    PblkConfig, PblkError, Victim, held_blocks, own_blocks, reserve_chunks, with_reserve,
-};
-pub use memory::{Memory, tables};
+pub use config::{PblkConfig, PblkError, held_blocks, own_blocks, reserve_chunks, with_reserve};
+pub use ftl::{Memory, Victim, WriteCounters};
+pub use memory::tables;
 pub use recover::Peek;
 
 use checkpoint::Checkpoint;
@@ -119,100 +120,6 @@ const LATER: usize = 8;
 
 /// Logical blocks from which on a drive's tables exceed the processor's caches.
 const HINTED_BLOCKS: u64 = 1 << 24;
-
-/// What was written, in logical blocks, and why; and what collection did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WriteCounters {
-    /// Programmed for the user.
-    pub user: u64,
-    /// Programmed by collection.
-    pub gc: u64,
-    /// Programmed to fill a row for a flush; or in vain, in a row of the user that
-    /// failed and went elsewhere.
-    pub padding: u64,
-    /// Programmed for the target's own records.
-    pub metadata: u64,
-    /// Blocks written over while still in the buffer; never programmed.
-    pub absorbed: u64,
-    /// Chunks collected.
-    pub collections: u64,
-    /// Blocks read by collection.
-    pub moved: u64,
-    /// Chunks erased.
-    pub erases: u64,
-    /// Chunks given up because a program of theirs failed.
-    pub retired: u64,
-    /// Logical blocks of which the newest copy in flash could not be read.
-    pub lost: u64,
-    /// Chunks that the drive wanted refreshed, put down to be collected, or to be
-    /// left by what the target keeps for itself.
-    pub refreshed: u64,
-    /// Little worn chunks put down to be collected, to level wear.
-    pub leveled: u64,
-    /// The sum, over `held_rows`, of the blocks that held data, live or stale, in
-    /// the unit that a user's row went to. Not kept over a restart.
-    pub held: u64,
-    /// User's rows that went to a unit of which a chunk was being collected. Not
-    /// kept over a restart.
-    pub held_rows: u64,
-    /// Blocks read for the user that were never written, or trimmed: in no time.
-    /// Not kept over a restart.
-    pub nothing: u64,
-}
-
-impl WriteCounters {
-    /// How many numbers are kept.
-    pub const WORDS: usize = 12;
-
-    /// All that are kept, in an order that formats keep.
-    pub fn words(&self) -> [u64; Self::WORDS] {
-        let c = self;
-        [
-            c.user,
-            c.gc,
-            c.padding,
-            c.metadata,
-            c.absorbed,
-            c.collections,
-            c.moved,
-            c.erases,
-            c.retired,
-            c.lost,
-            c.refreshed,
-            c.leveled,
-        ]
-    }
-
-    /// The opposite of [`WriteCounters::words`].
-    pub fn from_words(words: [u64; Self::WORDS]) -> WriteCounters {
-        let [user, gc, padding, metadata, absorbed, collections, moved, erases, ..] = words;
-        let [.., retired, lost, refreshed, leveled] = words;
-        WriteCounters {
-            user,
-            gc,
-            padding,
-            metadata,
-            absorbed,
-            collections,
-            moved,
-            erases,
-            retired,
-            lost,
-            refreshed,
-            leveled,
-            ..WriteCounters::default()
-        }
-    }
-
-    /// Physical blocks that held data in the mean since `before`, of a drive of
-    /// `pus` parallel units: T of the formulas as it came out. `None` where
-    /// nothing was collected.
-    pub fn held_since(&self, before: &WriteCounters, pus: u32) -> Option<f64> {
-        let rows = self.held_rows.checked_sub(before.held_rows).filter(|&rows| rows > 0)?;
-        let held = self.held.checked_sub(before.held)?;
-        Some(held as f64 / rows as f64 * f64::from(pus))
-    }
-}
 
 /// The block target over an open-channel drive.
 pub struct Pblk<D> {
@@ -283,78 +190,34 @@ pub struct Pblk<D> {
     hints: Cell<usize>,
 }
 
-/// Where in a packed cookie its kind is, and the chunk of a read: an address has
-/// at most 44 bits.
-const KIND_SHIFT: u32 = 60;
-const CHUNK_SHIFT: u32 = 16;
+const _: () = assert!(DEPTH <= 1 << 16 && PARTIALS <= 1 << 16, "a number is 16 bits of a cookie");
 
-/// What a completion of the drive belongs to, and which one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cookie {
-    /// A user read: request, chunk.
-    Read(u32, usize),
-    /// The old bytes of a part of a block: partial, chunk.
-    Partial(u32, usize),
-    /// A program: unit.
-    Program(u32),
-    /// A collection read: its buffer.
-    Survivors(u32),
-    /// An erase: chunk.
-    Reset(u32),
-    /// A program of own blocks: row.
-    Own(u32),
-    /// An erase, or retirement, of a chunk for roots: mirror.
-    Anchor(u32),
-    /// A retirement: chunk.
-    Retire(u32),
-    /// A read of pages of the map: which.
-    Load(u32),
-    /// The drive's flush for the user's.
-    Flush,
-    /// The drive's flush for a checkpoint.
-    Sync,
-}
-
-impl Cookie {
-    #[inline]
-    fn pack(self) -> u64 {
-        const { assert!(DEPTH <= 1 << CHUNK_SHIFT && PARTIALS <= 1 << CHUNK_SHIFT) };
-        let of_chunk =
-            |number: u32, chunk: usize| (chunk as u64) << CHUNK_SHIFT | u64::from(number);
-        let (kind, number) = match self {
-            Cookie::Read(n, chunk) => return of_chunk(n, chunk),
-            Cookie::Partial(n, chunk) => return 1 << KIND_SHIFT | of_chunk(n, chunk),
-            Cookie::Program(n) => (2, n),
-            Cookie::Survivors(n) => (3, n),
-            Cookie::Reset(n) => (4, n),
-            Cookie::Own(n) => (5, n),
-            Cookie::Anchor(n) => (6, n),
-            Cookie::Load(n) => (7, n),
-            Cookie::Flush => (8, 0),
-            Cookie::Sync => (9, 0),
-            Cookie::Retire(n) => (10, n),
-        };
-        (kind << KIND_SHIFT) | u64::from(number)
-    }
-
-    #[inline]
-    fn unpack(cookie: u64) -> Cookie {
-        let number = cookie as u32;
-        let of_chunk = u32::from(cookie as u16);
-        let chunk = (cookie << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT + CHUNK_SHIFT)) as usize;
-        match cookie >> KIND_SHIFT {
-            0 => Cookie::Read(of_chunk, chunk),
-            1 => Cookie::Partial(of_chunk, chunk),
-            2 => Cookie::Program(number),
-            3 => Cookie::Survivors(number),
-            4 => Cookie::Reset(number),
-            5 => Cookie::Own(number),
-            6 => Cookie::Anchor(number),
-            7 => Cookie::Load(number),
-            8 => Cookie::Flush,
-            10 => Cookie::Retire(number),
-            _ => Cookie::Sync,
-        }
+ftl::cookies! {
+    /// What a completion of the drive belongs to, and which one.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Cookie {
+        /// A user read: request, chunk.
+        Read(request: u32 = 16, chunk: usize = 44),
+        /// The old bytes of a part of a block: partial, chunk.
+        Partial(partial: u32 = 16, chunk: usize = 44),
+        /// A program: unit.
+        Program(unit: u32 = 32),
+        /// A collection read: its buffer.
+        Survivors(buffer: u32 = 32),
+        /// An erase: chunk.
+        Reset(chunk: u32 = 32),
+        /// A program of own blocks: row.
+        Own(row: u32 = 32),
+        /// An erase, or retirement, of a chunk for roots: mirror.
+        Anchor(mirror: u32 = 32),
+        /// A retirement: chunk.
+        Retire(chunk: u32 = 32),
+        /// A read of pages of the map: which.
+        Load(number: u32 = 32),
+        /// The drive's flush for the user's.
+        Flush,
+        /// The drive's flush for a checkpoint.
+        Sync,
     }
 }
 
@@ -495,7 +358,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Bytes of memory that its tables take.
     pub fn memory(&self) -> Memory {
-        Memory::of(&self.geometry, self.config.bytes)
+        memory::of(&self.geometry, self.config.bytes)
     }
 
     /// Rows sent since the last whole checkpoint began: what recovery would

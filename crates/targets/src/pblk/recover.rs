@@ -27,11 +27,11 @@
 
 use std::collections::BTreeMap;
 
-use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use device::{Content, OpenChannel};
 use flash::{Chunk, ChunkState, ErrorLevel, Geometry, Ppa, TAG_BYTES, Tag};
-use port::{BLOCK_BYTES, Buffer, OutOfMemory, Port, Ring, Scratch, Status, Time};
+use ftl::{Ended, Job, all_chunks, is_read, pieces};
+use port::{Port, Ring, Status, Time};
 
-use super::failures::is_read;
 use super::load::{Gone, Load};
 use super::map::Place;
 use super::meta::{place_word, word_place};
@@ -44,168 +44,36 @@ use super::table::Use;
 use super::units::PAD;
 use super::{Memory, Pblk, PblkConfig, PblkError, WriteCounters};
 
-/// Commands under way for each parallel unit: one at work, one behind it.
-const COMMANDS_PER_PU: usize = 2;
+/// The drive during start-up.
+type Runner<'a, D> = ftl::Runner<'a, D, PblkError>;
 
 /// The highest sequence number that is believed; a drive never comes to it.
 const LAST_SEQ: u64 = 1 << 62;
 
-/// A command to do: neighbours in one row, or a chunk's first block.
-#[derive(Clone, Copy)]
-struct Job {
-    op: VectorOp,
-    content: Content,
+/// Fails where a job did.
+fn check(ended: &Ended) -> Result<(), PblkError> {
+    if is_read(ended.status) { Ok(()) } else { Err(PblkError::Recovery(ended.status)) }
+}
+
+/// Reads one block whole, and its tag.
+fn read_block<D: OpenChannel>(
+    runner: &mut Runner<D>,
     ppa: Ppa,
-    count: u32,
+    to: &mut Vec<u8>,
+) -> Result<Tag, PblkError> {
+    let mut tag = Tag::default();
+    runner.run(std::iter::once(whole(ppa)), |_, ended| {
+        check(&ended)?;
+        to.extend_from_slice(ended.data);
+        tag = Tag::load(ended.tags);
+        Ok(())
+    })?;
+    Ok(tag)
 }
 
-/// A command's place while it is under way.
-struct Lane {
-    job: Job,
-    buffer: Scratch,
-}
-
-/// How a job ended: data and tags of a read.
-struct Ended<'a> {
-    status: Status,
-    /// The blocks that failed.
-    failed: u64,
-    data: &'a [u8],
-    tags: &'a [u8],
-}
-
-impl Ended<'_> {
-    fn check(&self) -> Result<(), PblkError> {
-        if is_read(self.status) { Ok(()) } else { Err(PblkError::Recovery(self.status)) }
-    }
-}
-
-/// The drive, and room for the commands under way.
-struct Runner<'a, D> {
-    device: &'a mut D,
-    lanes: Vec<Lane>,
-    out: Ring<VectorCmd>,
-    done: Ring<VectorDone>,
-    kept: u32,
-    now: Time,
-}
-
-impl<'a, D: OpenChannel> Runner<'a, D> {
-    fn new(device: &'a mut D, now: Time) -> Result<Runner<'a, D>, OutOfMemory> {
-        let geometry = *device.geometry();
-        let kept = device.kept();
-        let count = (geometry.total_pus() as usize * COMMANDS_PER_PU).min(device.depth());
-        let row = (geometry.row_blocks() as usize).min(device::MAX_ADDRESSES);
-        let job = Job { op: VectorOp::Read, content: Content::Data, ppa: Ppa(0), count: 0 };
-        let lane = |buffer| Lane { job, buffer: Scratch::new(buffer) };
-        let buffers = Buffer::carve(count, row * (BLOCK_BYTES as usize + TAG_BYTES))?;
-        let lanes = buffers.into_iter().map(lane).collect();
-        Ok(Runner { device, lanes, out: Ring::new(count), done: Ring::new(count), kept, now })
-    }
-
-    /// Does all jobs, as many at once as there are lanes. `done` is given
-    /// each job and how it ended.
-    fn run(
-        &mut self,
-        mut jobs: impl Iterator<Item = Job>,
-        pad_seq: u64,
-        mut done: impl FnMut(Job, Ended) -> Result<(), PblkError>,
-    ) -> Result<(), PblkError> {
-        let mut free: Vec<usize> = (0..self.lanes.len()).collect();
-        loop {
-            while let Some(&lane) = free.last() {
-                let Some(job) = jobs.next() else { break };
-                free.pop();
-                self.push(lane, job, pad_seq);
-            }
-            if free.len() == self.lanes.len() {
-                return Ok(());
-            }
-            self.device.submit(self.now, &mut self.out);
-            let at = self.device.next_event().ok_or(PblkError::Recovery(Status::ABORTED))?;
-            self.now = self.now.max(at);
-            self.device.advance(self.now, &mut self.done);
-            while let Some(completion) = self.done.pop() {
-                let number = completion.cookie as usize;
-                let lane = &mut self.lanes[number];
-                let (each, _) = lane.job.content.each(self.kept);
-                let bytes = completion.buffer.bytes();
-                let (data, tags) =
-                    bytes.split_at((lane.job.count as usize * each).min(bytes.len()));
-                // What was read at the limit of what can be corrected was read.
-                let status = completion.status;
-                let failed = if is_read(status) { 0 } else { completion.failed };
-                let ended = done(lane.job, Ended { status, failed, data, tags });
-                // Also when it failed: the next job may still be done.
-                lane.buffer.give(completion.buffer);
-                free.push(number);
-                ended?;
-            }
-        }
-    }
-
-    fn push(&mut self, number: usize, job: Job, pad_seq: u64) {
-        let lane = &mut self.lanes[number];
-        lane.job = job;
-        let Job { op, content, ppa, count } = job;
-        let (data, tag) = match op {
-            VectorOp::Read | VectorOp::Write => content.each(self.kept),
-            VectorOp::Reset | VectorOp::Retire | VectorOp::Copy | VectorOp::Flush => (0, 0),
-        };
-        let mut buffer = lane.buffer.take(count as usize * (data + tag));
-        if op == VectorOp::Write {
-            let (data, tags) = buffer.bytes_mut().split_at_mut(count as usize * data);
-            data.fill(0);
-            let pad = Tag { id: PAD, seq: pad_seq };
-            tags.chunks_exact_mut(TAG_BYTES).for_each(|tag| pad.store(tag));
-        }
-        let (cookie, count) = (number as u64, count as u8);
-        let cmd = VectorCmd { cookie, op, content, count, ppa, list: None, buffer };
-        self.out.push(cmd).expect("there is a place for each lane");
-    }
-
-    /// Reads one block whole, and its tag.
-    fn read_block(&mut self, ppa: Ppa, to: &mut Vec<u8>) -> Result<Tag, PblkError> {
-        let job = Job { op: VectorOp::Read, content: Content::Whole, ppa, count: 1 };
-        let mut tag = Tag::default();
-        self.run(std::iter::once(job), 0, |_, ended| {
-            ended.check()?;
-            to.extend_from_slice(ended.data);
-            tag = Tag::load(ended.tags);
-            Ok(())
-        })?;
-        Ok(tag)
-    }
-}
-
-/// The blocks `from` to `to` of a chunk, in commands that stay in one row.
-fn pieces(
-    geometry: &Geometry,
-    (op, content): (VectorOp, Content),
-    chunk: usize,
-    from: u32,
-    to: u32,
-) -> impl Iterator<Item = Job> + use<> {
-    let start = geometry.chunk_start(chunk).0;
-    let row = geometry.row_blocks();
-    let mut block = from;
-    std::iter::from_fn(move || {
-        if block >= to {
-            return None;
-        }
-        let row_left = row - block % row;
-        let count = row_left.min(to - block).min(device::MAX_ADDRESSES as u32);
-        let ppa = Ppa(start + u64::from(block));
-        block += count;
-        Some(Job { op, content, ppa, count })
-    })
-}
-
-/// All chunks of a drive, unit by unit.
-pub(super) fn all_chunks(geometry: &Geometry) -> impl Iterator<Item = usize> + use<> {
-    let geometry = *geometry;
-    let of_pu = move |pu| (0..geometry.chunks()).map(move |n| geometry.chunk_of(pu, n));
-    geometry.pus_channels_first().flat_map(of_pu)
+/// The read of one block, all of it.
+fn whole(ppa: Ppa) -> Job {
+    Job::read(Content::Whole, (ppa, 1))
 }
 
 /// A copy that was found.
@@ -430,7 +298,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// mirror has it, and nothing newer.
     fn find_root(&mut self, now: Time) -> Result<(Root, bool, Time), PblkError> {
         let geometry = self.geometry;
-        let mut runner = Runner::new(&mut self.device, now)?;
+        let mut runner = Runner::new(&mut self.device, now);
         let bytes = Root::bytes(self.meta.directory.len());
         let mut search = Search { bytes, ..Search::default() };
         for (m, mirror) in self.mirrors.iter_mut().enumerate() {
@@ -478,13 +346,12 @@ impl<D: OpenChannel> Pblk<D> {
         if !root.directory.is_empty() {
             self.meta.directory.copy_from_slice(&root.directory);
         }
-        let mut runner = Runner::new(&mut self.device, now)?;
-        let read = |ppa| Job { op: VectorOp::Read, content: Content::Whole, ppa, count: 1 };
+        let mut runner = Runner::new(&mut self.device, now);
         let meta = &mut self.meta;
         let places: Vec<Ppa> = root.directory.iter().filter_map(|&at| word_place(at)).collect();
         let mut wrong = false;
-        runner.run(places.into_iter().map(read), 0, |job, ended| {
-            ended.check()?;
+        runner.run(places.into_iter().map(whole), |job, ended| {
+            check(&ended)?;
             let tag = Tag::load(ended.tags);
             let is_page = |own: &(Kind, u64)| own.0 == Kind::Directory && is_whole(tag, ended.data);
             let number = own(tag.id).filter(is_page);
@@ -503,8 +370,8 @@ impl<D: OpenChannel> Pblk<D> {
         let map_pages = self.map.pages();
         let pages: Vec<Ppa> = (map_pages..meta.len()).filter_map(|page| meta.page(page)).collect();
         let table = &mut self.table;
-        runner.run(pages.into_iter().map(read), 0, |job, ended| {
-            ended.check()?;
+        runner.run(pages.into_iter().map(whole), |job, ended| {
+            check(&ended)?;
             let tag = Tag::load(ended.tags);
             match own(tag.id).filter(|_| is_whole(tag, ended.data)) {
                 Some((Kind::Page, n))
@@ -554,10 +421,10 @@ impl<D: OpenChannel> Pblk<D> {
             }
         }
         let of_pu = |chunks: Vec<(usize, u32, u32)>| {
-            let read = (VectorOp::Read, Content::Tags);
             chunks
                 .into_iter()
-                .flat_map(move |(chunk, from, to)| pieces(&geometry, read, chunk, from, to))
+                .flat_map(move |(chunk, from, to)| pieces(&geometry, chunk, from..to))
+                .map(|piece| Job::read(Content::Tags, piece))
         };
         // All units at once.
         let mut units: Vec<_> = by_pu.into_iter().map(of_pu).collect();
@@ -575,14 +442,14 @@ impl<D: OpenChannel> Pblk<D> {
         });
         let chunks: Vec<Chunk> =
             (0..geometry.chunk_slots()).map(|i| self.device.chunk(i)).collect();
-        let mut runner = Runner::new(&mut self.device, now)?;
-        runner.run(jobs, 0, |job, ended| {
+        let mut runner = Runner::new(&mut self.device, now);
+        runner.run(jobs, |job, ended| {
             scan.rows += 1;
             let chunk = geometry.chunk_index(job.ppa);
             // What a failed program was to write went elsewhere.
             let known = chunks[chunk].failed_of(geometry.block(job.ppa), job.count);
             if ended.failed == 0 || ended.failed & !known != 0 {
-                ended.check()?;
+                check(&ended)?;
             }
             let in_open = chunks[chunk].programmed < size;
             for (i, tag) in ended.tags.chunks_exact(TAG_BYTES).enumerate() {
@@ -597,7 +464,7 @@ impl<D: OpenChannel> Pblk<D> {
         let mut page = Vec::new();
         for &(_, ppa) in &scan.log {
             page.clear();
-            runner.read_block(ppa, &mut page)?;
+            read_block(&mut runner, ppa, &mut page)?;
             let records = load_page(&page).ok_or(PblkError::Log)?;
             let inside = |record: &Record| record.lba.saturating_add(record.count.into()) <= blocks;
             for record in records.filter(|record| record.number > root.record) {
@@ -655,14 +522,15 @@ impl<D: OpenChannel> Pblk<D> {
     /// Pads what is to be padded.
     fn pad(&mut self, plan: &Plan, scan: &Scan, now: Time) -> Result<Time, PblkError> {
         let geometry = self.geometry;
-        let mut runner = Runner::new(&mut self.device, now)?;
-        let write = (VectorOp::Write, Content::Tagged);
+        let mut runner = Runner::new(&mut self.device, now);
         let pads = plan.pad.iter();
-        let pads = pads.flat_map(|&(chunk, from, to)| pieces(&geometry, write, chunk, from, to));
+        let pads = pads.flat_map(|&(chunk, from, to)| pieces(&geometry, chunk, from..to));
+        let tag = Tag { id: PAD, seq: scan.highest.max(1) };
+        let pads = pads.map(|piece| Job::fill(tag, piece));
         let counters = &mut self.counters;
-        runner.run(pads, scan.highest.max(1), |job, ended| {
+        runner.run(pads, |job, ended| {
             counters.padding += u64::from(job.count);
-            ended.check()
+            check(&ended)
         })?;
         let now = runner.now;
         self.adopt(plan, scan);
@@ -837,7 +705,7 @@ impl Search {
             let mut all_read = true;
             let blocks = (begin * row..(rows + 1) * row).map(|block| Ppa(start + u64::from(block)));
             for ppa in blocks {
-                if let Err(e) = runner.read_block(ppa, &mut bytes) {
+                if let Err(e) = read_block(runner, ppa, &mut bytes) {
                     stopped(&e)?;
                     all_read &= of.failed_of(geometry.block(ppa), 1) != 0;
                 }
@@ -887,7 +755,7 @@ impl Search {
         at: Ppa,
         bytes: &mut Vec<u8>,
     ) -> Result<Option<(u32, u64)>, PblkError> {
-        match runner.read_block(at, bytes) {
+        match read_block(runner, at, bytes) {
             Err(e) => {
                 stopped(&e)?;
                 self.damaged |= !matches!(e, PblkError::Recovery(Status::UNWRITTEN));

@@ -7,19 +7,16 @@
 use std::collections::VecDeque;
 
 use flash::{Geometry, Ppa};
+use ftl::{Least, VictimPolicy};
 use port::lazy::table;
 use port::{BLOCK_BYTES, Lazy, OutOfMemory};
 
+use super::PblkConfig;
 use super::config::KEPT_CHUNKS;
 use super::meta::ANCHORS;
-use super::{PblkConfig, Victim};
 
-/// Set in the valid count of a chunk that is not closed, so that one scan
-/// finds the closed chunk with the least.
+/// Set in the valid count of a chunk that is not closed.
 const NOT_CLOSED: u32 = 1 << 31;
-
-/// Chunks whose least count is kept, as a power of two.
-const GROUP_BITS: u32 = 6;
 
 /// The band of a unit's room is this part of a chunk, 1 in this, at most,
 const CHUNK_PER_BAND: u32 = 16;
@@ -80,10 +77,6 @@ pub(super) struct PuSpace {
     own_used: u32,
     /// Of those, lent to collection after a start that found no free chunk.
     lent: u32,
-    /// Closed chunks, oldest first; kept only for policies that need it.
-    closed_list: VecDeque<u32>,
-    /// Chunks that were opened or closed so far; counted for the oldest.
-    ticks: u32,
     /// Erases of all its chunks.
     pub wear: u64,
 }
@@ -113,41 +106,16 @@ impl PuSpace {
     }
 }
 
-/// A small generator for the random policies: splitmix64.
-#[derive(Debug)]
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (((u128::from(z ^ (z >> 31))) * n as u128) >> 64) as usize
-    }
-}
-
 /// The space of a drive.
 pub(super) struct Space {
     geometry: Geometry,
-    policy: Victim,
-    random: Random,
+    policy: Box<dyn VictimPolicy>,
     /// Valid blocks by chunk, with [`NOT_CLOSED`].
     valid: Lazy<u32>,
-    /// By group of chunks of one unit: at most the least of `valid`. So that
-    /// the least of a unit is found without looking at each chunk.
-    least: Box<[u32]>,
-    /// Chunks a group, as a power of two: [`GROUP_BITS`], or all of a unit.
-    group_bits: u32,
+    /// To find the closed chunk of a unit with the least of them.
+    least: Least,
     /// A bit for each block, by address.
     bits: Lazy<u64>,
-    /// By chunk, where the oldest is wanted: of an open one the tick at which it
-    /// was opened, of a closed one the sum of that and of the one at which it was
-    /// closed, twice the mean time of what is in it. The user's chunks take as
-    /// many times longer to fill as there is write amplification: in the order in
-    /// which they are closed, what is in them would stay for longer than what
-    /// collection moves.
-    written: Box<[u32]>,
     /// Erases by chunk.
     wear: Box<[u32]>,
     /// Erases of all chunks.
@@ -157,12 +125,6 @@ pub(super) struct Space {
     data: u64,
     /// Blocks between the bounds of a unit's room.
     band: u32,
-}
-
-/// Where the first of the least is.
-fn first_least(counts: &[u32]) -> usize {
-    let least = counts.iter().copied().min().expect("there is one");
-    counts.iter().position(|&count| count == least).expect("it is there")
 }
 
 impl Space {
@@ -178,8 +140,6 @@ impl Space {
         let slots = geometry.chunk_slots();
         let mut valid = Lazy::zeroed(slots, "valid counts")?;
         valid.fill(NOT_CLOSED);
-        let group_bits = GROUP_BITS.min(geometry.chunk_bits());
-        let listed = if config.victim == Victim::Fifo { slots } else { 0 };
         let data = config.unit_blocks(geometry.chunk_blocks());
         let of_user = config.bytes / BLOCK_BYTES / u64::from(geometry.total_pus());
         let spare = data.saturating_sub(of_user);
@@ -187,13 +147,10 @@ impl Space {
         let band = of_chunk.min(spare / SPARE_PER_BAND) as u32;
         let mut space = Space {
             geometry: *geometry,
-            policy: config.victim,
-            random: Random(config.seed),
+            policy: config.victim.policy(geometry, config.seed)?,
             valid,
-            least: table(NOT_CLOSED, slots >> group_bits, "the target's chunks")?,
-            group_bits,
+            least: Least::new(geometry)?,
             bits: Lazy::zeroed((1usize << geometry.address_bits()).div_ceil(64), "valid bits")?,
-            written: table(0, listed, "the target's chunks")?,
             wear: table(0, slots, "the target's chunks")?,
             total_wear: 0,
             pus,
@@ -310,7 +267,7 @@ impl Space {
         self.valid[chunk] -= 1;
         if self.valid[chunk] & NOT_CLOSED == 0 {
             self.pus[self.geometry.pu_index(ppa)].closed_valid -= 1;
-            self.note_least(chunk);
+            self.least.lower(chunk, self.valid[chunk]);
         }
         if self.valid[chunk] & !NOT_CLOSED == 0 { Some(chunk) } else { None }
     }
@@ -439,10 +396,7 @@ impl Space {
     fn opened(&mut self, pu: usize, number: u32) -> OpenChunk {
         let chunk = self.geometry.chunk_of(pu, number);
         debug_assert_eq!(self.valid_blocks(chunk), 0);
-        if let Some(written) = self.written.get_mut(chunk) {
-            self.pus[pu].ticks += 1;
-            *written = self.pus[pu].ticks;
-        }
+        self.policy.opened(chunk);
         OpenChunk::new(chunk, 0)
     }
 
@@ -450,28 +404,12 @@ impl Space {
     pub fn close(&mut self, chunk: usize) {
         assert!(self.valid[chunk] & NOT_CLOSED != 0, "a chunk is closed once");
         self.valid[chunk] &= !NOT_CLOSED;
-        self.note_least(chunk);
-        let (pu, number) = self.split(chunk);
+        self.least.lower(chunk, self.valid[chunk]);
+        self.policy.closed(chunk);
+        let (pu, _) = self.split(chunk);
         let space = &mut self.pus[pu];
         space.closed += 1;
         space.closed_valid += u64::from(self.valid[chunk]);
-        match self.policy {
-            Victim::Greedy => {}
-            Victim::Fifo => self.list_by_age(pu, number),
-            _ => space.closed_list.push_back(number),
-        }
-    }
-
-    /// Puts a chunk that was closed where it belongs by its age. Those that a
-    /// start found come in their order.
-    fn list_by_age(&mut self, pu: usize, number: u32) {
-        let first = self.geometry.chunk_of(pu, 0);
-        let (written, space) = (&mut self.written[first..], &mut self.pus[pu]);
-        space.ticks += 1;
-        written[number as usize] += space.ticks;
-        let age = written[number as usize];
-        let at = space.closed_list.partition_point(|&other| written[other as usize] <= age);
-        space.closed_list.insert(at, number);
     }
 
     /// Takes a closed chunk to collect, by the policy, or to the `rescue` of a
@@ -481,32 +419,21 @@ impl Space {
         if !self.can_win(pu) {
             return None;
         }
-        let chunk = match self.policy {
-            Victim::Greedy => self.least_valid(pu),
-            _ if rescue => {
-                let chunk = self.least_valid(pu);
-                let number = self.split(chunk).1;
-                self.pus[pu].closed_list.retain(|&closed| closed != number);
-                chunk
-            }
-            Victim::Fifo => {
-                let number = self.pus[pu].closed_list.pop_front().expect("a chunk is closed");
-                self.geometry.chunk_of(pu, number)
-            }
-            Victim::Random => self.sample(pu, 1),
-            Victim::DChoices(d) => self.sample(pu, d),
-        };
+        let valid = &self.valid;
+        let chosen = if rescue { None } else { self.policy.choose(pu, &|chunk| valid[chunk]) };
+        let chunk = chosen.unwrap_or_else(|| {
+            let least = self.least_valid(pu);
+            self.policy.left(least);
+            least
+        });
         self.leave_closed(pu, chunk);
         Some(chunk)
     }
 
     /// Takes a certain closed chunk to collect.
     pub fn take(&mut self, chunk: usize) {
-        let (pu, number) = self.split(chunk);
-        if self.policy != Victim::Greedy {
-            self.pus[pu].closed_list.retain(|&closed| closed != number);
-        }
-        self.leave_closed(pu, chunk);
+        self.policy.left(chunk);
+        self.leave_closed(self.split(chunk).0, chunk);
     }
 
     fn leave_closed(&mut self, pu: usize, chunk: usize) {
@@ -516,41 +443,13 @@ impl Space {
         self.valid[chunk] |= NOT_CLOSED;
     }
 
-    /// The count of a closed chunk became less.
-    #[inline]
-    fn note_least(&mut self, chunk: usize) {
-        let least = &mut self.least[chunk >> self.group_bits];
-        *least = (*least).min(self.valid[chunk]);
-    }
-
-    /// The first of a unit's closed chunks with the fewest valid blocks.
+    /// The first of a unit's closed chunks, of which there is one, with the fewest
+    /// valid blocks.
     fn least_valid(&mut self, pu: usize) -> usize {
-        let first = self.geometry.chunk_of(pu, 0) >> self.group_bits;
-        let size = 1 << self.group_bits;
-        let groups = (self.geometry.chunks() as usize).div_ceil(size);
-        loop {
-            let group = first + first_least(&self.least[first..first + groups]);
-            let counts = &self.valid[group * size..][..size];
-            let chunk = first_least(counts);
-            let least = counts[chunk];
-            // A count may have gone up, or its chunk away.
-            if std::mem::replace(&mut self.least[group], least) == least {
-                return group * size + chunk;
-            }
-        }
-    }
-
-    /// The least valid of `d` closed chunks drawn at random.
-    fn sample(&mut self, pu: usize, d: u32) -> usize {
-        let list = &mut self.pus[pu].closed_list;
-        let mut best = (u32::MAX, 0, 0);
-        for _ in 0..d {
-            let at = self.random.below(list.len());
-            let chunk = self.geometry.chunk_of(pu, list[at]);
-            best = best.min((self.valid[chunk], at, chunk));
-        }
-        list.swap_remove_back(best.1);
-        best.2
+        let valid = &self.valid;
+        let of_pu = pu << self.geometry.chunk_bits()..(pu + 1) << self.geometry.chunk_bits();
+        let closed = |chunk: usize| Some(valid[chunk]).filter(|valid| valid & NOT_CLOSED == 0);
+        self.least.find(of_pu, closed).expect("a chunk is closed")
     }
 
     /// A chunk is worn out. Gives how many blocks are left to hold data, in all.
@@ -591,6 +490,7 @@ impl Space {
 mod tests {
     use flash::Dimensions;
 
+    use super::super::Victim;
     use super::*;
 
     /// Of the chunks for own blocks that are free, collection is lent one after

@@ -1,0 +1,83 @@
+//! What a block target is to those who have one, whichever it is.
+//!
+//! [`Target`] is the part that runs, and can be had as `dyn`. [`Start`] makes one.
+//! Both know the drive below by its type: that is what their users ask about.
+
+use std::error::Error;
+
+use device::OpenChannel;
+use port::{BlockDone, BlockReq, Port, Shape, Time};
+
+use crate::{Memory, WriteCounters};
+
+/// A block target over a drive of type `D`.
+///
+/// It keeps the contract of `docs/architecture.md`: what completed before a
+/// successful flush, or with FUA, is there after a power cut; any other block is as
+/// one of its writes or trims left it; damage that is found is an error.
+pub trait Target<D>: Port<Cmd = BlockReq, Done = BlockDone> {
+    /// Its outside.
+    fn shape(&self) -> Shape;
+
+    /// What it wrote and collected since it was made.
+    fn counters(&self) -> WriteCounters;
+
+    /// Free chunks of all parallel units.
+    fn free_chunks(&self) -> u64;
+
+    /// Bytes of memory that its tables take.
+    fn memory(&self) -> Memory;
+
+    /// Takes the memory for its tables now.
+    fn populate(&self) {}
+
+    /// Whether it takes no more writes: too much is worn out, or nothing can be
+    /// made durable any more.
+    fn is_read_only(&self) -> bool;
+
+    /// A hash of its state: equal where two runs were equal. May read all its
+    /// tables.
+    fn state_hash(&self) -> u64;
+
+    /// Acts on what the drive has to tell. To be called after the drive was told
+    /// to look by itself.
+    fn heed_notices(&mut self, _now: Time) {}
+
+    /// What was written since the counters were `before` was asked for before
+    /// that: who lies above wrote it again.
+    fn count_as_own(&mut self, _before: WriteCounters) {}
+
+    /// Shuts it down: all that was written becomes durable. No request may be
+    /// inside, and none be submitted after. Done when [`Target::is_closed`] says
+    /// so, which takes the drive's events.
+    fn close(&mut self, now: Time);
+
+    /// Whether it is shut down.
+    fn is_closed(&self) -> bool;
+
+    /// The drive below.
+    fn below(&self) -> &D;
+
+    /// The drive below, to be told what is no command.
+    fn below_mut(&mut self) -> &mut D;
+
+    /// Takes the target away, as a power cut does.
+    fn into_below(self: Box<Self>) -> D;
+}
+
+/// How a block target comes to be.
+pub trait Start<D: OpenChannel>: Target<D> + Sized {
+    /// How it is set up.
+    type Config;
+
+    /// Why it cannot be.
+    type Error: Error + Send + Sync + 'static;
+
+    /// A target on a drive whose chunks are all free, or offline from the factory.
+    fn new(device: D, config: &Self::Config) -> Result<Self, Self::Error>;
+
+    /// The target that a drive has, after a power cut or a clean end. `config` is
+    /// the one that it was made with. Drives the device itself from `now` on;
+    /// gives it and the time at which it is ready.
+    fn recover(device: D, config: &Self::Config, now: Time) -> Result<(Self, Time), Self::Error>;
+}

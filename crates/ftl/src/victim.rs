@@ -1,0 +1,213 @@
+//! Which closed chunk is collected.
+//!
+//! A policy is told which chunks there are to choose from, and chooses. It need
+//! not find the one with the fewest valid blocks: the target has an index for that
+//! ([`crate::Least`]), which it also uses where a policy's choice would not free
+//! enough.
+
+use std::collections::VecDeque;
+
+use flash::Geometry;
+use port::OutOfMemory;
+use port::lazy::table;
+
+/// A policy by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Victim {
+    /// The one with the fewest valid blocks.
+    #[default]
+    Greedy,
+    /// The oldest.
+    Fifo,
+    /// Any.
+    Random,
+    /// The one with the fewest valid blocks of this many drawn at random.
+    DChoices(u32),
+    /// One that somebody else wrote.
+    Custom(Custom),
+}
+
+/// A policy that is none of this crate's.
+#[derive(Clone, Copy, Debug)]
+pub struct Custom {
+    /// What it is called.
+    pub name: &'static str,
+    /// Makes one for a drive; the seed is for what it draws.
+    pub policy: fn(&Geometry, u64) -> Box<dyn VictimPolicy>,
+}
+
+impl PartialEq for Custom {
+    fn eq(&self, other: &Custom) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Custom {}
+
+impl Victim {
+    /// Makes the policy for a drive.
+    pub fn policy(
+        self,
+        geometry: &Geometry,
+        seed: u64,
+    ) -> Result<Box<dyn VictimPolicy>, OutOfMemory> {
+        Ok(match self {
+            Victim::Greedy => Box::new(Greedy),
+            Victim::Fifo => Box::new(Fifo::new(geometry)?),
+            Victim::Random => Box::new(Choices::new(geometry, seed, 1)),
+            Victim::DChoices(d) => Box::new(Choices::new(geometry, seed, d)),
+            Victim::Custom(custom) => (custom.policy)(geometry, seed),
+        })
+    }
+}
+
+/// Chooses what to collect. Chunks are by [`Geometry::chunk_index`]. Nothing of
+/// it is asked for a single block.
+pub trait VictimPolicy: Send {
+    /// A free chunk is opened, to be written.
+    fn opened(&mut self, _chunk: usize) {}
+
+    /// A chunk is full: it may be chosen.
+    fn closed(&mut self, _chunk: usize) {}
+
+    /// A closed chunk is none any more, though it was not chosen.
+    fn left(&mut self, _chunk: usize) {}
+
+    /// Chooses one of a unit's closed chunks, of which there is one, and forgets
+    /// it: it may not be chosen again before it was closed again. `valid` gives
+    /// the valid blocks of a chunk. `None` for the one that has the fewest: it is
+    /// then said to have left.
+    fn choose(&mut self, _unit: usize, _valid: &dyn Fn(usize) -> u32) -> Option<usize> {
+        None
+    }
+}
+
+/// The one with the fewest valid blocks.
+struct Greedy;
+
+impl VictimPolicy for Greedy {}
+
+/// The closed chunks of each unit, and how a chunk's unit is found.
+struct Closed {
+    units: Vec<VecDeque<u32>>,
+    chunk_bits: u32,
+}
+
+impl Closed {
+    fn new(geometry: &Geometry) -> Closed {
+        let units = vec![VecDeque::new(); geometry.pu_slots()];
+        Closed { units, chunk_bits: geometry.chunk_bits() }
+    }
+
+    fn unit(&self, chunk: usize) -> usize {
+        chunk >> self.chunk_bits
+    }
+
+    fn of(&mut self, chunk: usize) -> &mut VecDeque<u32> {
+        let unit = self.unit(chunk);
+        &mut self.units[unit]
+    }
+
+    fn left(&mut self, chunk: usize) {
+        self.of(chunk).retain(|&closed| closed as usize != chunk);
+    }
+}
+
+/// The oldest, by what is in it.
+struct Fifo {
+    /// Oldest first.
+    closed: Closed,
+    /// By chunk: of an open one the tick at which it was opened, of a closed one the
+    /// sum of that and of the one at which it was closed, twice the mean time of
+    /// what is in it. The user's chunks take as many times longer to fill as there
+    /// is write amplification: in the order in which they are closed, what is in
+    /// them would stay for longer than what collection moves.
+    written: Box<[u32]>,
+    /// By unit: chunks that were opened or closed so far.
+    ticks: Box<[u32]>,
+}
+
+impl Fifo {
+    fn new(geometry: &Geometry) -> Result<Fifo, OutOfMemory> {
+        let what = "the target's chunks";
+        let written = table(0, geometry.chunk_slots(), what)?;
+        let ticks = table(0, geometry.pu_slots(), what)?;
+        Ok(Fifo { closed: Closed::new(geometry), written, ticks })
+    }
+
+    fn tick(&mut self, chunk: usize) -> u32 {
+        let ticks = &mut self.ticks[self.closed.unit(chunk)];
+        *ticks += 1;
+        *ticks
+    }
+}
+
+impl VictimPolicy for Fifo {
+    fn opened(&mut self, chunk: usize) {
+        self.written[chunk] = self.tick(chunk);
+    }
+
+    /// Those that a start found come in their order.
+    fn closed(&mut self, chunk: usize) {
+        self.written[chunk] += self.tick(chunk);
+        let (written, closed) = (&self.written, self.closed.of(chunk));
+        let at = closed.partition_point(|&other| written[other as usize] <= written[chunk]);
+        closed.insert(at, chunk as u32);
+    }
+
+    fn left(&mut self, chunk: usize) {
+        self.closed.left(chunk);
+    }
+
+    fn choose(&mut self, unit: usize, _valid: &dyn Fn(usize) -> u32) -> Option<usize> {
+        self.closed.units[unit].pop_front().map(|chunk| chunk as usize)
+    }
+}
+
+/// The one with the fewest valid blocks of some that are drawn.
+struct Choices {
+    closed: Closed,
+    random: Random,
+    d: u32,
+}
+
+impl Choices {
+    fn new(geometry: &Geometry, seed: u64, d: u32) -> Choices {
+        Choices { closed: Closed::new(geometry), random: Random(seed), d }
+    }
+}
+
+impl VictimPolicy for Choices {
+    fn closed(&mut self, chunk: usize) {
+        self.closed.of(chunk).push_back(chunk as u32);
+    }
+
+    fn left(&mut self, chunk: usize) {
+        self.closed.left(chunk);
+    }
+
+    fn choose(&mut self, unit: usize, valid: &dyn Fn(usize) -> u32) -> Option<usize> {
+        let closed = &mut self.closed.units[unit];
+        let mut draw = || {
+            let at = self.random.below(closed.len());
+            let chunk = closed[at] as usize;
+            (valid(chunk), at, chunk)
+        };
+        let (_, at, chunk) = (0..self.d).map(|_| draw()).min()?;
+        closed.swap_remove_back(at);
+        Some(chunk)
+    }
+}
+
+/// A small generator: splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (((u128::from(z ^ (z >> 31))) * n as u128) >> 64) as usize
+    }
+}
