@@ -5,7 +5,7 @@
 //! what the contract allows. The same seed gives the same life, to the bit, in
 //! every build.
 //!
-//! Files: [`setup`] which drive and which work, [`trouble`] which faults,
+//! Files: [`setup`] which drive and which work, [`species`] which block target, [`trouble`] which faults,
 //! [`nature`] which flash and caches, [`drive`] the drive with faults in front,
 //! [`power`] what a cut takes and what it leaves, `store` the media for that, [`battery`] the memory of a protected cache, `damaged`
 //! media that damage, `ondisk` a drive file on a disk, [`layered`] the block
@@ -35,6 +35,7 @@ mod ondisk;
 pub mod power;
 pub mod script;
 pub mod setup;
+pub mod species;
 pub mod stack;
 mod store;
 pub mod tree;
@@ -42,7 +43,8 @@ pub mod trouble;
 
 pub use breaks::{Break, meant, note_panics};
 pub use contract::Contract;
-pub use life::{Counts, Plan, live};
+pub use life::{Counts, Found, Plan, live, lives};
 pub use machine::{Machine, Violation};
 pub use setup::{LinkAt, Setup};
+pub use species::{Host, Lower, Subject};
 pub use trouble::{Struck, Troubles};

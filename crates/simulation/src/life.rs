@@ -1,7 +1,10 @@
 //! A life: random work on a random drive, cut again and again.
 
+use std::ops::Range;
+
 use port::{BLOCK_BYTES, BlockOp, SECTOR_BYTES};
 use serde::Serialize;
+use thiserror::Error;
 use workload::Rng;
 
 use crate::batched;
@@ -10,6 +13,7 @@ use crate::machine::{Ask, MOST_AT_ONCE, Machine, Violation};
 use crate::nature::Kind;
 use crate::power::Flash;
 use crate::setup::Setup;
+use crate::species::{Species, Subject};
 use crate::tree;
 use crate::trouble::Struck;
 
@@ -286,14 +290,52 @@ pub struct Outcome {
 /// Lives the life of a plan.
 pub fn live(plan: &Plan) -> Outcome {
     match plan.stack() {
-        Over::Blocks | Over::Layers => live_with_blocks(plan),
+        Over::Blocks | Over::Layers => live_with_blocks(plan, plan.setup()),
         Over::Batches => batched::live(plan),
         Over::Trees => tree::live(plan),
     }
 }
 
-fn live_with_blocks(plan: &Plan) -> Outcome {
-    let setup = plan.setup();
+/// A life that broke the contract.
+#[derive(Clone, Debug, Error)]
+#[error("seed {seed}: {violation}; {setup}")]
+pub struct Found {
+    /// Its seed.
+    pub seed: u64,
+    /// What was found.
+    pub violation: Violation,
+    /// Its drive and work, in words.
+    pub setup: String,
+}
+
+/// Lives of the block target `T`, one of each seed, until one breaks the contract.
+/// Each has so many cycles of work, cut, recovery and check; `broken` is what is
+/// broken on purpose, of what is outside any target. `suit` makes a drive and its
+/// work such as the target takes. Gives what was done.
+pub fn lives<T: Subject>(
+    seeds: Range<u64>,
+    cycles: u64,
+    broken: Option<Break>,
+    suit: impl Fn(&mut Setup),
+) -> Result<Counts, Found> {
+    let mut counts = Counts::default();
+    for seed in seeds {
+        let over = Some(Over::Blocks);
+        let plan = Plan { seed, cycles, broken, traced: None, over };
+        let mut setup = plan.setup();
+        setup.species = Species::of::<T>();
+        suit(&mut setup);
+        let words = setup.in_words();
+        let outcome = live_with_blocks(&plan, setup);
+        if let Some(violation) = outcome.violation {
+            return Err(Found { seed, violation, setup: words });
+        }
+        counts.add(&outcome.counts);
+    }
+    Ok(counts)
+}
+
+fn live_with_blocks(plan: &Plan, setup: Setup) -> Outcome {
     targets::pblk::mutation::set(match plan.broken {
         Some(Break::Inside(mutation)) => Some(mutation),
         _ => None,

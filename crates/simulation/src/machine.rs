@@ -18,9 +18,9 @@ use crate::contract::Contract;
 use crate::life::Counts;
 use crate::power::Flash;
 use crate::setup::Setup;
+use crate::species::Host;
 use crate::stack::{Stack, protected_bytes};
 use crate::trouble::Strike;
-pub(crate) use excuse::may_end;
 use in_cache::InCache;
 
 /// Requests that may be under way.
@@ -113,6 +113,9 @@ pub struct Machine {
     /// The memory of the protected cache, if there is one.
     battery: Option<Battery>,
     drive: Option<Stack>,
+    /// What a host asks that knows the drive's target, in the place of what it was
+    /// to ask.
+    host: Host,
     now: Time,
     queue: Ring<BlockReq>,
     done: Ring<BlockDone>,
@@ -148,7 +151,7 @@ pub struct Machine {
 impl Machine {
     /// A new drive, without power. `traced` is a block whose history is kept.
     pub fn new(setup: Setup, broken: Option<Break>, traced: Option<u64>) -> Machine {
-        let flash = Flash::new(&setup, broken, setup.config.seed);
+        let flash = Flash::new(&setup, broken, setup.seed);
         let flash = flash.expect("memory for a small drive");
         let cells_per_block = if setup.parts { BLOCK_BYTES / SECTOR_BYTES } else { 1 };
         let mut contract = Contract::new(setup.blocks(), cells_per_block);
@@ -157,9 +160,10 @@ impl Machine {
         Machine {
             contract,
             counts: Counts::default(),
-            battery: battery(&setup, &flash, setup.config.seed),
+            battery: battery(&setup, &flash, setup.seed),
             flash,
             drive: None,
+            host: Box::new(|ask| ask),
             now: Time::ZERO,
             queue: Ring::new(MOST_AT_ONCE),
             done: Ring::new(MOST_AT_ONCE),
@@ -185,7 +189,7 @@ impl Machine {
 
     /// Sectors of the drive.
     pub fn sectors(&self) -> u64 {
-        self.setup.config.bytes / SECTOR_BYTES
+        self.setup.bytes / SECTOR_BYTES
     }
 
     /// Requests under way.
@@ -233,7 +237,7 @@ impl Machine {
         let fresh = !std::mem::replace(&mut self.used, true);
         self.starts += 1;
         let before = self.flash.struck();
-        let seed = self.setup.config.seed.wrapping_add(self.starts);
+        let seed = self.setup.seed.wrapping_add(self.starts);
         let for_good;
         let mut troubles = &self.setup.troubles;
         if self.refusals >= REFUSALS {
@@ -253,6 +257,7 @@ impl Machine {
                 };
                 let stack = stack.layered(&self.setup, broken, seed);
                 let is_frozen = stack.is_frozen();
+                self.host = stack.host();
                 self.drive = Some(stack);
                 self.now = now;
                 self.refusals = 0;
@@ -307,7 +312,7 @@ impl Machine {
     pub fn replace(&mut self) {
         self.power_down();
         self.count_flash();
-        let seed = self.setup.config.seed.wrapping_add(self.starts);
+        let seed = self.setup.seed.wrapping_add(self.starts);
         let flash = Flash::new(&self.setup, self.broken, seed);
         self.flash = flash.expect("memory for a small drive");
         self.battery = battery(&self.setup, &self.flash, seed);
@@ -418,6 +423,7 @@ impl Machine {
 
     /// Sends a request. There must be room: at most [`MOST_AT_ONCE`].
     pub fn send(&mut self, ask: Ask) -> Result<(), Violation> {
+        let ask = (self.host)(ask);
         let slot = self.free.pop().expect("the caller saw room");
         let (cell, cells) = self.cells(&ask);
         let per_block = BLOCK_BYTES / SECTOR_BYTES;

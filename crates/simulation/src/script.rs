@@ -21,11 +21,12 @@
 
 use flash::{Dimensions, Geometry, Timing};
 use port::{BLOCK_BYTES, BlockOp, SECTOR_BYTES};
-use targets::{PblkConfig, Victim, with_reserve};
+use targets::{Pblk, Victim, with_reserve};
 use thiserror::Error;
 
 use crate::machine::{Ask, MOST_AT_ONCE, Machine, Violation};
 use crate::setup::{LinkAt, Setup, Work};
+use crate::species::Species;
 use crate::trouble::Troubles;
 
 /// Sectors of a block.
@@ -315,7 +316,11 @@ fn drive(timing: Timing, link_at: LinkAt) -> Setup {
         parts: true,
         link_at,
         link,
-        config: PblkConfig { bytes, data_chunks, idle: 0, victim: Victim::Greedy, seed: 7 },
+        species: Species::of::<Pblk<_>>(),
+        bytes,
+        data_chunks,
+        victim: Victim::Greedy,
+        seed: 7,
         work,
         troubles: Troubles::default(),
         protected: false,

@@ -3,11 +3,12 @@
 use device::LinkTiming;
 use flash::{Dimensions, Geometry, SlcCache, Timing};
 use port::BLOCK_BYTES;
-use targets::{PblkConfig, Victim, with_reserve};
+use targets::{Pblk, Victim, with_reserve};
 use workload::Rng;
 
 use crate::layered::Layers;
 use crate::nature::{Nature, Wear, damage, slc};
+use crate::species::Species;
 use crate::trouble::Troubles;
 
 /// Where the link is.
@@ -59,8 +60,16 @@ pub struct Setup {
     pub link_at: LinkAt,
     /// The link's times.
     pub link: LinkTiming,
-    /// The target's configuration.
-    pub config: PblkConfig,
+    /// Which target it has.
+    pub species: Species,
+    /// Logical bytes.
+    pub bytes: u64,
+    /// Chunks of each unit that hold data.
+    pub data_chunks: u32,
+    /// Which chunk is collected.
+    pub victim: Victim,
+    /// Decides what the drive draws.
+    pub seed: u64,
     /// The work.
     pub work: Work,
     /// The faults.
@@ -101,14 +110,22 @@ impl Setup {
         let geometry =
             Geometry::new(with_reserve(dimensions)).expect("the ranges are those of a geometry");
         let link_at = one_of(rng, &[LinkAt::Nowhere, LinkAt::Below, LinkAt::Above]);
+        let timing = timing(rng);
+        let parts = whole && rng.below(4) > 0;
+        let link = link(rng);
+        let (bytes, victim) = fill(rng, &geometry, data_chunks);
         let mut setup = Setup {
             geometry,
-            timing: timing(rng),
+            timing,
             kept: if whole { BLOCK_BYTES as u32 } else { 8 },
-            parts: whole && rng.below(4) > 0,
+            parts,
             link_at,
-            link: link(rng),
-            config: config(rng, &geometry, data_chunks),
+            link,
+            species: Species::of::<Pblk<_>>(),
+            bytes,
+            data_chunks,
+            victim,
+            seed: rng.bits(),
             work: work(rng),
             troubles: Troubles::of(seed, &geometry),
             protected: false,
@@ -146,8 +163,8 @@ impl Setup {
         if wears {
             let wear = Wear::of(seed);
             self.timing.endurance = wear.endurance;
-            self.config.data_chunks += wear.spare;
-            let data = Dimensions { chunks: self.config.data_chunks, ..self.geometry.dimensions() };
+            self.data_chunks += wear.spare;
+            let data = Dimensions { chunks: self.data_chunks, ..self.geometry.dimensions() };
             self.geometry = Geometry::new(with_reserve(data)).expect("a few chunks more");
             self.troubles.wear = Some(wear);
         }
@@ -178,7 +195,7 @@ impl Setup {
         if rng.below(8) > 0 || !self.troubles.operations.is_empty() {
             return;
         }
-        let data_chunks = self.config.data_chunks;
+        let data_chunks = self.data_chunks;
         let space = |of: &Geometry| u64::from(data_chunks * of.chunk_blocks() * of.total_pus());
         let fill = self.blocks() * 100 / space(&self.geometry);
         self.parity = between(rng, 3, 4) as u32;
@@ -195,11 +212,11 @@ impl Setup {
         let geometry = Geometry::new(Dimensions { chunks, ..dim });
         self.geometry = geometry.expect("the ranges are those of a geometry");
         let seen = parity::geometry(&self.geometry, width).expect("the width divides the units");
-        self.config.bytes = space(&seen) * fill / 100 * BLOCK_BYTES;
+        self.bytes = space(&seen) * fill / 100 * BLOCK_BYTES;
     }
     /// Logical blocks.
     pub fn blocks(&self) -> u64 {
-        self.config.bytes / BLOCK_BYTES
+        self.bytes / BLOCK_BYTES
     }
 
     /// In a line, for a report.
@@ -215,7 +232,7 @@ impl Setup {
             dim.pages,
             self.geometry.row_blocks(),
             self.blocks(),
-            self.config.victim,
+            self.victim,
             self.kept,
             if self.parts { " and parts" } else { "" },
             self.link_at,
@@ -260,7 +277,8 @@ fn link(rng: &mut Rng) -> LinkTiming {
     LinkTiming { controller: rng.below(5_000), latency: rng.below(10_000), rate }
 }
 
-fn config(rng: &mut Rng, geometry: &Geometry, data_chunks: u32) -> PblkConfig {
+/// How many logical bytes, and what is collected.
+fn fill(rng: &mut Rng, geometry: &Geometry, data_chunks: u32) -> (u64, Victim) {
     let space = u64::from(data_chunks * geometry.chunk_blocks() * geometry.total_pus());
     let fill = if rng.below(8) == 0 { between(rng, 80, 95) } else { between(rng, 50, 75) };
     let victim = match rng.below(6) {
@@ -269,8 +287,7 @@ fn config(rng: &mut Rng, geometry: &Geometry, data_chunks: u32) -> PblkConfig {
         2 => Victim::DChoices(between(rng, 1, 4) as u32),
         _ => Victim::Greedy,
     };
-    let bytes = (space * fill / 100).max(1) * BLOCK_BYTES;
-    PblkConfig { bytes, data_chunks, idle: 0, victim, seed: rng.bits() }
+    ((space * fill / 100).max(1) * BLOCK_BYTES, victim)
 }
 
 fn work(rng: &mut Rng) -> Work {
@@ -303,7 +320,7 @@ mod tests {
             assert!(some(&|s| s.link_at == at));
         }
         for victim in [Victim::Greedy, Victim::Fifo, Victim::Random] {
-            assert!(some(&|s| s.config.victim == victim));
+            assert!(some(&|s| s.victim == victim));
         }
         assert!(some(&|s| s.parity > 0));
         assert!(all.iter().any(|s| s.parity > 0 && s.troubles.cached));
@@ -314,7 +331,7 @@ mod tests {
             };
             // Those that are there to be lost come on top.
             let spare = s.troubles.wear.as_ref().map_or(0, |wear| wear.spare);
-            let chunks = s.config.data_chunks - spare;
+            let chunks = s.data_chunks - spare;
             let space = chunks * seen.chunk_blocks() * seen.total_pus();
             s.blocks() * 100 / u64::from(space)
         };

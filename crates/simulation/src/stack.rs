@@ -1,11 +1,12 @@
 //! The stacks that are simulated: a target, a drive, a link somewhere, perhaps a
 //! protected cache above, and perhaps the block layer above all.
 
+use std::error::Error;
+
 use device::Link;
+use ftl::WriteCounters;
 use nvram::{Journal, JournalError, Protected};
-use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Port, Ring, Shape, Time};
-use targets::pblk::PblkError;
-use targets::{Pblk, WriteCounters};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, OutOfMemory, Port, Ring, Shape, Time};
 use thiserror::Error;
 
 use crate::battery::Battery;
@@ -14,6 +15,7 @@ use crate::layered::{LayerBreak, Layered};
 use crate::machine::{CHECK_BLOCKS, MOST_AT_ONCE};
 use crate::power::Flash;
 use crate::setup::{LinkAt, Setup};
+use crate::species::{Alive, Host, Lower};
 use crate::trouble::Troubles;
 
 /// A drive that does not start.
@@ -21,43 +23,29 @@ use crate::trouble::Troubles;
 pub enum StartError {
     /// The target does not.
     #[error(transparent)]
-    Target(#[from] PblkError),
+    Target(Box<dyn Error + Send + Sync>),
+    /// No memory.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
     /// The protected cache does not.
     #[error(transparent)]
     Cache(#[from] JournalError),
 }
 
-/// A target, and a link somewhere.
+/// A target over a drive, and perhaps a link above.
 pub enum Under {
-    /// No link.
-    Bare(Box<Pblk<Drive>>),
-    /// An open-channel drive behind a link.
-    Below(Box<Pblk<Link<Drive>>>),
+    /// No link above; there may be one below.
+    Direct(Box<dyn Alive>),
     /// A conventional drive behind a link.
-    Above(Box<Link<Pblk<Drive>>>),
+    Linked(Box<Link<Box<dyn Alive>>>),
 }
 
 /// Calls the same of whichever stack it is.
 macro_rules! each {
     ($stack:expr, $port:ident => $call:expr) => {
         match $stack {
-            Under::Bare($port) => $call,
-            Under::Below($port) => $call,
-            Under::Above($port) => $call,
-        }
-    };
-}
-
-/// Calls the same of the target.
-macro_rules! target {
-    ($stack:expr, $pblk:ident => $call:expr) => {
-        match $stack {
-            Under::Bare($pblk) => $call,
-            Under::Below($pblk) => $call,
-            Under::Above(link) => {
-                let $pblk = link.below();
-                $call
-            }
+            Under::Direct($port) => $call,
+            Under::Linked($port) => $call,
         }
     };
 }
@@ -70,45 +58,42 @@ impl Under {
         fresh: bool,
         troubles: &Troubles,
         seed: u64,
-    ) -> Result<(Under, Time), PblkError> {
+    ) -> Result<(Under, Time), StartError> {
         let drive = flash.drive(&setup.timing, fresh, seed)?;
         let drive = Drive::new(drive, flash, troubles, seed);
         let drive = drive.expect("the rules are for vector commands");
         let drive = drive.with_parity(setup.parity).expect("a setup's width fits its drive");
-        let config = setup.config;
-        Ok(match setup.link_at {
-            LinkAt::Below => {
-                let (pblk, at) = start(Link::new(setup.link, drive), config, fresh)?;
-                (Under::Below(Box::new(pblk)), at)
-            }
-            LinkAt::Nowhere => {
-                let (pblk, at) = start(drive, config, fresh)?;
-                (Under::Bare(Box::new(pblk)), at)
-            }
-            LinkAt::Above => {
-                let (pblk, at) = start(drive, config, fresh)?;
-                (Under::Above(Box::new(Link::new(setup.link, pblk))), at)
-            }
-        })
+        let lower: Lower = match setup.link_at {
+            LinkAt::Below => Box::new(Link::new(setup.link, drive)),
+            LinkAt::Nowhere | LinkAt::Above => Box::new(drive),
+        };
+        let (target, at) = setup.species.start(lower, setup, fresh).map_err(StartError::Target)?;
+        let under = match setup.link_at {
+            LinkAt::Above => Under::Linked(Box::new(Link::new(setup.link, target))),
+            LinkAt::Below | LinkAt::Nowhere => Under::Direct(target),
+        };
+        Ok((under, at))
+    }
+
+    fn target(&self) -> &dyn Alive {
+        match self {
+            Under::Direct(target) => &**target,
+            Under::Linked(link) => &**link.below(),
+        }
     }
 
     fn shape(&self) -> Shape {
-        target!(self, pblk => pblk.shape())
+        self.target().shape()
     }
 
     fn drive(&self) -> &Drive {
-        match self {
-            Under::Bare(pblk) => pblk.device(),
-            Under::Below(pblk) => pblk.device().below(),
-            Under::Above(link) => link.below().device(),
-        }
+        self.target().below().drive()
     }
 
     fn close(&mut self, now: Time) {
         match self {
-            Under::Bare(pblk) => pblk.close(now),
-            Under::Below(pblk) => pblk.close(now),
-            Under::Above(link) => link.below_mut().close(now),
+            Under::Direct(target) => target.close(now),
+            Under::Linked(link) => link.below_mut().close(now),
         }
     }
 }
@@ -186,9 +171,14 @@ impl Stack {
         self.of_under(Under::shape)
     }
 
+    /// A host that knows the target.
+    pub fn host(&self) -> Host {
+        self.of_under(|under| under.target().host())
+    }
+
     /// What the target wrote and collected since power came.
     pub fn counters(&self) -> WriteCounters {
-        self.of_under(|under| target!(under, pblk => pblk.counters()))
+        self.of_under(|under| under.target().counters())
     }
 
     /// Whether the drive did not take what its cache has.
@@ -218,7 +208,7 @@ impl Stack {
     /// A hash of the target and of the drive.
     pub fn state_hash(&self) -> u64 {
         self.of_under(|under| {
-            let target = target!(under, pblk => pblk.state_hash());
+            let target = under.target().state_hash();
             workload::rng::mix(target) ^ under.drive().state_hash()
         })
     }
@@ -233,7 +223,7 @@ impl Stack {
     }
 
     /// Shuts it down; it is idle. The block layer and a protected cache are taken
-    /// off. See [`Pblk::close`].
+    /// off. See [`ftl::Target::close`].
     pub fn close(self, now: Time) -> Stack {
         let (mut under, journal) = match self {
             Stack::Plain(under, journal) => (under, journal),
@@ -246,7 +236,7 @@ impl Stack {
 
     /// Whether it is shut down, and all is durable.
     pub fn is_closed(&self) -> bool {
-        self.of_under(|under| target!(under, pblk => pblk.is_closed()))
+        self.of_under(|under| under.target().is_closed())
     }
 
     /// Forgets what the protected cache had, which is all on flash now.
@@ -301,15 +291,4 @@ pub fn protected_bytes(kept: u32) -> usize {
     let longest = CHECK_BLOCKS as usize * kept as usize;
     // The journal's own bytes; then four of the longest requests.
     4096 + (4 * (longest + 512)).next_multiple_of(4096)
-}
-
-fn start<D: device::OpenChannel>(
-    drive: D,
-    config: targets::PblkConfig,
-    fresh: bool,
-) -> Result<(Pblk<D>, Time), PblkError> {
-    if fresh {
-        return Ok((Pblk::new(drive, config)?, Time::ZERO));
-    }
-    Pblk::recover(drive, config, Time::ZERO)
 }

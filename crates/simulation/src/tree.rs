@@ -163,8 +163,8 @@ fn blocks(rng: &mut Rng, setup: &mut Setup, blocks: u64) {
     let chunks = wanted.div_ceil(row).max(3) as u32;
     let geometry = Geometry::new(with_reserve(Dimensions { chunks, ..dim }));
     setup.geometry = geometry.expect("the ranges are those of a geometry");
-    setup.config.data_chunks = chunks;
-    setup.config.bytes = blocks * BLOCK_BYTES;
+    setup.data_chunks = chunks;
+    setup.bytes = blocks * BLOCK_BYTES;
 }
 
 /// A log with few segments, and how many pages it has.

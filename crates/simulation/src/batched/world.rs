@@ -97,7 +97,7 @@ fn value(bytes: &[u8]) -> Option<u64> {
 impl World {
     /// A new drive, without power. `traced` is a page whose history is kept.
     pub fn new(drive: Drive, broken: Option<BatchBreak>, traced: Option<u64>) -> World {
-        let seed = drive.setup.config.seed;
+        let seed = drive.setup.seed;
         let flash = Flash::new(&drive.setup, None, seed).expect("memory for a small drive");
         World {
             counts: Counts::default(),
@@ -172,7 +172,7 @@ impl World {
         self.before = self.flash.struck();
         self.model.power_up();
         let (setup, fresh) = (&self.drive.setup, self.starts == 1);
-        let seed = setup.config.seed.wrapping_add(self.starts);
+        let seed = setup.seed.wrapping_add(self.starts);
         let for_good = setup.troubles.for_good();
         let troubles = if self.refusals < REFUSALS { &setup.troubles } else { &for_good };
         let powered = self.flash.drive(&setup.timing, fresh, seed).expect("memory for a drive");
@@ -312,7 +312,7 @@ impl World {
     pub fn replace(&mut self) {
         self.power_down();
         self.count_flash();
-        let seed = self.drive.setup.config.seed.wrapping_add(self.starts);
+        let seed = self.drive.setup.seed.wrapping_add(self.starts);
         self.flash = Flash::new(&self.drive.setup, None, seed).expect("memory for a small drive");
         self.model.replace();
         self.unused.clear();

@@ -4,45 +4,11 @@
 use std::ops::Range;
 
 use port::{BLOCK_BYTES, BlockOp, Status};
-use targets::pblk::PblkError;
 
 use super::{Machine, Request, Violation};
-use crate::power::Flash;
-use crate::setup::Setup;
+use crate::species::Refusal;
 use crate::stack::StartError;
 use crate::trouble::Struck;
-
-/// Chunks for roots at the beginning of each unit, of which two are needed.
-const ANCHORS: u32 = 3;
-
-/// Units that have roots there.
-const MIRRORS: usize = 2;
-
-/// Whether a drive has reason to take no more writes: what is left of its
-/// chunks has room for the data and a chunk a unit for what is in the buffer, or
-/// half of the spare where that is less, and no more; or there is nowhere to
-/// write a root.
-pub(crate) fn may_end(setup: &Setup, flash: &Flash) -> bool {
-    let (size, data) = (setup.geometry.chunk_blocks(), setup.config.data_chunks);
-    let (mut left, mut all, mut units) = (0, 0, 0);
-    for hurt in hurt(setup, flash, ANCHORS..setup.geometry.chunks()) {
-        left += u64::from(data.saturating_sub(hurt) * size);
-        all += u64::from(data * size);
-        units += u64::from(size);
-    }
-    let spare = all.saturating_sub(setup.blocks());
-    left <= setup.blocks() + units.min(spare / 2) || has_no_roots(setup, flash)
-}
-
-/// Whether there is nowhere to write a root.
-fn has_no_roots(setup: &Setup, flash: &Flash) -> bool {
-    hurt(setup, flash, 0..ANCHORS).take(MIRRORS).all(|hurt| hurt + 2 > ANCHORS)
-}
-
-/// How many of these chunks are of no use, by unit.
-fn hurt(setup: &Setup, flash: &Flash, numbers: Range<u32>) -> impl Iterator<Item = u32> {
-    setup.geometry.pus_channels_first().map(move |pu| flash.hurt(pu, numbers.clone()))
-}
 
 impl Machine {
     /// A request failed: it may where a fault was injected that concerns it.
@@ -96,34 +62,24 @@ impl Machine {
         start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES).min(self.setup.blocks())
     }
 
-    /// Whether recovery may fail: something could not be read that is needed, or
-    /// a row not padded.
+    /// Whether faults since `before` explain that recovery failed.
     pub(super) fn may_refuse(&self, error: &StartError, before: Struck) -> bool {
-        let now = self.flash.struck();
-        let (read, written) = (now.reads > before.reads, now.programs > before.programs);
-        let error = match error {
-            StartError::Target(error) => error,
-            StartError::Cache(_) => return false,
-        };
-        match error {
-            PblkError::Recovery(Status::UNRECOVERED_READ) | PblkError::Root => read,
-            PblkError::Recovery(Status::WRITE_FAILED_WRITE_NEXT_UNIT) => written,
-            PblkError::Anchors => has_no_roots(&self.setup, &self.flash),
-            _ => false,
-        }
+        let StartError::Target(error) = error else { return false };
+        let (setup, flash, now) = (&self.setup, &self.flash, self.flash.struck());
+        let (unread, unwritten) = (now.reads > before.reads, now.programs > before.programs);
+        setup.species.may_refuse(&**error, &Refusal { setup, flash, unread, unwritten })
     }
 
     /// Whether the drive has reason to take no more writes.
     pub fn may_end(&self) -> bool {
-        may_end(&self.setup, &self.flash)
+        self.setup.species.may_end(&self.setup, &self.flash)
     }
 
     fn flash_in_words(&self) -> String {
-        let chunks = self.setup.geometry.chunks();
-        let all: Vec<u32> = hurt(&self.setup, &self.flash, ANCHORS..chunks).collect();
-        let roots: Vec<u32> = hurt(&self.setup, &self.flash, 0..ANCHORS).collect();
-        let data = self.setup.config.data_chunks;
-        format!("the units, of {data} data chunks each, lost {all:?}, and for roots {roots:?}")
+        let geometry = &self.setup.geometry;
+        let hurt = |pu| self.flash.hurt(pu, 0..geometry.chunks());
+        let all: Vec<u32> = geometry.pus_channels_first().map(hurt).collect();
+        format!("the units, of {} data chunks each, lost {all:?}", self.setup.data_chunks)
     }
 
     /// Whether the drive has reason not to take what its protected cache has:

@@ -148,7 +148,7 @@ fn parse(key: &[u8], value: &[u8]) -> Result<(u64, u64), String> {
 impl World {
     /// A new drive, without power. `traced` is a key whose history is kept.
     pub fn new(host: Host, broken: Option<TreeBreak>, traced: Option<u64>) -> World {
-        let seed = host.setup.config.seed;
+        let seed = host.setup.seed;
         let flash = Flash::new(&host.setup, None, seed).expect("memory for a small drive");
         World {
             counts: Counts::default(),
@@ -259,7 +259,7 @@ impl World {
 
     /// The tree of a drive that starts; a new one if there is none yet.
     fn start(&mut self, troubles: &Troubles) -> Result<Tree<Pages>, String> {
-        let seed = self.host.setup.config.seed.wrapping_add(self.starts);
+        let seed = self.host.setup.seed.wrapping_add(self.starts);
         let store = match self.host.store {
             StoreKind::Batch(config) => self.start_batch(config, troubles, seed)?,
             StoreKind::Log(_) | StoreKind::InPlace(_) => self.start_blocks(troubles, seed)?,
@@ -390,7 +390,7 @@ impl World {
     pub fn replace(&mut self) {
         self.power_down();
         self.count_flash();
-        let seed = self.host.setup.config.seed.wrapping_add(self.starts);
+        let seed = self.host.setup.seed.wrapping_add(self.starts);
         self.flash = Flash::new(&self.host.setup, None, seed).expect("memory for a small drive");
         self.battery = machine::battery(&self.host.setup, &self.flash, seed);
         self.model.replace();
@@ -688,7 +688,8 @@ impl World {
                 faulty && self.flash.struck().reads > 0
             }
             StoreError::Drive { status: Status::READ_ONLY | Status::WRITE_FAULT, .. } => {
-                let end = faulty && writes && machine::may_end(&self.host.setup, &self.flash);
+                let setup = &self.host.setup;
+                let end = faulty && writes && setup.species.may_end(setup, &self.flash);
                 self.told_of_end |= end;
                 writes && self.told_of_end
             }
