@@ -1,0 +1,75 @@
+//! Zones live in the simulator: random work, power cuts, and a check of all that
+//! was promised.
+
+use port::{BLOCK_BYTES, BlockOp, SECTOR_BYTES};
+use simulation::machine::Ask;
+use simulation::{Break, Host, Lower, Setup, Subject, Troubles, lives};
+
+use crate::{Zones, ZonesConfig};
+
+/// Sectors of a block.
+const SECTORS: u64 = BLOCK_BYTES / SECTOR_BYTES;
+
+fn zone_bytes(setup: &Setup) -> u64 {
+    u64::from(setup.geometry.chunk_blocks()) * BLOCK_BYTES
+}
+
+impl Subject for Zones<Lower> {
+    fn config(setup: &Setup) -> ZonesConfig {
+        ZonesConfig { zones: (setup.bytes / zone_bytes(setup)) as usize }
+    }
+
+    /// Writes go to the write pointer of the zone that they were to go to; to a full
+    /// one goes a reset.
+    fn host(&self) -> Host {
+        let mut next: Vec<u64> = self.write_pointers().map(u64::from).collect();
+        let (size, page) = (self.geometry.chunk_blocks(), self.geometry.page_blocks());
+        let (size, page) = (u64::from(size), u64::from(page));
+        Box::new(move |ask| {
+            let zone = ask.sector / SECTORS / size;
+            let resets = matches!(ask.op, BlockOp::Trim | BlockOp::WriteZeroes);
+            let next = &mut next[zone as usize];
+            match ask.op {
+                BlockOp::Read | BlockOp::Flush => ask,
+                BlockOp::Write if *next < size => {
+                    let first = zone * size + *next;
+                    let pages = (ask.count / SECTORS / page).max(1);
+                    let count = (pages * page).min(size - *next);
+                    *next += count;
+                    Ask { sector: first * SECTORS, count: count * SECTORS, ..ask }
+                }
+                op => {
+                    *next = 0;
+                    let op = if resets { op } else { BlockOp::Trim };
+                    Ask { op, sector: zone * size * SECTORS, count: size * SECTORS, ..ask }
+                }
+            }
+        })
+    }
+}
+
+/// Whole zones and whole pages, on flash that works; some with a cache.
+fn suit(setup: &mut Setup) {
+    setup.troubles = Troubles { cached: setup.troubles.cached, ..Troubles::default() };
+    (setup.timing.endurance, setup.timing.slc) = (u32::MAX, Default::default());
+    (setup.parity, setup.protected, setup.layers) = (0, false, None);
+    setup.parts = false;
+    let page = u64::from(setup.geometry.page_blocks());
+    setup.work.blocks = setup.work.blocks.next_multiple_of(page);
+    setup.bytes = setup.bytes.next_multiple_of(zone_bytes(setup));
+}
+
+#[test]
+fn zones_keep_the_contract() {
+    let counts = lives::<Zones<Lower>>(0..200, 8, None, suit).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((counts.lives, counts.cycles), (200, 1600));
+    assert!(counts.cached_cuts > 50 && counts.clean_closes > 50, "{counts:?}");
+    assert!(counts.erases > 1000 && counts.fua > 1000, "{counts:?}");
+}
+
+#[test]
+fn what_is_broken_is_found() {
+    for broken in [Break::DropTrim, Break::DropFlush, Break::LoseProgram, Break::EraseNeighbour] {
+        assert!(lives::<Zones<Lower>>(0..200, 8, Some(broken), suit).is_err(), "{broken:?}");
+    }
+}
