@@ -6,7 +6,6 @@
 //! the processor's clock, [`hosted`] does so on a thread of its own and serves
 //! queue pairs ([`queue`]). [`notices`] are what a drive tells unasked.
 
-pub mod batched;
 pub mod command;
 mod device;
 pub mod hosted;
@@ -19,7 +18,6 @@ mod slc;
 mod timeline;
 mod units;
 
-pub use batched::{BatchHost, BatchHostError, Ticket};
 pub use command::{
     Addresses, Content, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp,
 };

@@ -563,7 +563,7 @@ fn tear(piece: &mut Piece, old: Option<&Piece>, random: &mut Random) {
     }
 }
 
-impl<M: Medium> CachedMedium<M> {
+impl<M: Medium + 'static> CachedMedium<M> {
     /// Power goes and comes back: the medium as it is found, with nothing
     /// held, and the descriptors that it has. They may say more than is there,
     /// or less; a [`crate::CheckedMedium`] above finds out.
@@ -574,7 +574,7 @@ impl<M: Medium> CachedMedium<M> {
     }
 }
 
-impl<M: Medium> PowerCut for CachedMedium<M> {
+impl<M: Medium + 'static> PowerCut for CachedMedium<M> {
     fn power_cut(&mut self, seed: u64, chunks: &mut [Chunk]) {
         let (sent, len) = (self.sent, self.steps.len());
         for step in self.steps[sent..].iter().rev() {

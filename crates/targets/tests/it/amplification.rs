@@ -13,7 +13,8 @@
 #![cfg(not(debug_assertions))]
 
 use device::Device;
-use flash::{Dimensions, Geometry, RamMedium, Timing};
+use faults::ScriptedMedium;
+use flash::{Dimensions, Geometry, Timing};
 use measure::formula;
 use port::{BlockOp, BlockReq, Buffer, Port, Ring, Time};
 use targets::{Pblk, PblkConfig, Victim, WriteCounters, with_reserve};
@@ -25,7 +26,7 @@ const TOLERANCE: f64 = 0.02;
 const BATCH: u64 = 64;
 
 struct Load {
-    drive: Pblk<Device<RamMedium>>,
+    drive: Pblk<Device<ScriptedMedium>>,
     queue: Ring<BlockReq>,
     done: Ring<port::BlockDone>,
     blocks: u64,
@@ -38,7 +39,7 @@ impl Load {
     fn new(victim: Victim, chunks: u32, pages: u32, spare: f64) -> Load {
         let dim = Dimensions { groups: 1, pus: 1, chunks, pages, planes: 1, page_bytes: 4096 };
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
-        let medium = RamMedium::new(&geometry, 0).unwrap();
+        let medium = ScriptedMedium::ram(&geometry, 0, ());
         let device = Device::new(&geometry, &Timing::default(), medium).unwrap();
         let blocks = (f64::from(chunks * pages) * (1.0 - spare)).round() as u64;
         let config =

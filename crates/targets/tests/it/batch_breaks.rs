@@ -3,12 +3,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::batch_world::{BLOCK, Run, Setup, World};
-use faults::{
-    Access, CachedMedium, CheckedMedium, FaultyMedium, MediumFault, MediumRule, PowerCut, Span,
-    Trigger,
-};
-use flash::{Geometry, Medium, Moved, Ppa, RamMedium, Tag};
+use crate::batch_world::{BLOCK, Run, Setup, World, cached, faulty, ram, unreadable};
+use flash::{Medium, Moved, Ppa, Tag};
 use targets::batch::mutation::{Mutation, set};
 
 /// Seeds that are tried before a break counts as not found.
@@ -16,22 +12,8 @@ const SEEDS: u64 = 100;
 
 const LONG: u64 = u64::MAX / 2;
 
-type Damaged = FaultyMedium<RamMedium>;
-
-fn ram(geometry: &Geometry) -> RamMedium {
-    RamMedium::new(geometry, 8).unwrap()
-}
-
-fn faulty(geometry: &Geometry) -> Damaged {
-    FaultyMedium::new(geometry, ram(geometry), &[], 1).unwrap()
-}
-
 /// Rounds of work, each ended by a cut; each start checks all.
-fn rounds<M: PowerCut>(
-    mut world: World<M>,
-    start: fn(&mut World<M>) -> Run<M>,
-    work: fn(&mut World<M>, &mut Run<M>),
-) {
+fn rounds(mut world: World, start: fn(&mut World) -> Run, work: fn(&mut World, &mut Run)) {
     for _ in 0..6 {
         let mut run = start(&mut world);
         world.check(&mut run);
@@ -43,12 +25,12 @@ fn rounds<M: PowerCut>(
     world.power_off(run);
 }
 
-fn plain<M: PowerCut>(world: &mut World<M>) -> Run<M> {
+fn plain(world: &mut World) -> Run {
     world.power_on(LONG).unwrap()
 }
 
 /// Random work, until power goes at some event.
-fn random<M: PowerCut>(world: &mut World<M>, run: &mut Run<M>) {
+fn random(world: &mut World, run: &mut Run) {
     let events = 1 + world.random.below(3000);
     run.fuse.set(events);
     let batches = 1 + world.random.below(120);
@@ -58,7 +40,7 @@ fn random<M: PowerCut>(world: &mut World<M>, run: &mut Run<M>) {
 /// The same pages in all batches that are taken at once, and then nothing for a
 /// while: whole chunks become garbage by batches of which the log does not say
 /// that they are installed.
-fn bursts<M: PowerCut>(world: &mut World<M>, run: &mut Run<M>) {
+fn bursts(world: &mut World, run: &mut Run) {
     let (pages, most) = (world.setup.config.pages, u64::from(world.setup.config.max_pages));
     if world.model.taken == 0 {
         for first in (0..pages - most).step_by(most as usize) {
@@ -79,7 +61,7 @@ fn bursts<M: PowerCut>(world: &mut World<M>, run: &mut Run<M>) {
 }
 
 /// A start to which blocks cannot be read of which `is_bad` says so, given the TAG.
-fn damaged(world: &mut World<Damaged>, is_bad: impl Fn(Tag) -> bool) -> Run<Damaged> {
+fn damaged(world: &mut World, is_bad: impl Fn(Tag) -> bool) -> Run {
     let (geometry, chunks, mut rules) = (world.geometry, world.chunks.clone(), Vec::new());
     for (index, chunk) in chunks.iter().enumerate() {
         let start = geometry.chunk_start(index);
@@ -87,28 +69,25 @@ fn damaged(world: &mut World<Damaged>, is_bad: impl Fn(Tag) -> bool) -> Run<Dama
             let mut tag = [0; 16];
             assert_eq!(world.medium().read(at, 1, &mut [], &mut tag), Moved::Done);
             if is_bad(Tag::load(&tag)) {
-                let trigger =
-                    Trigger { span: Some(Span::Ppa(at.0..at.0 + 1)), ..Trigger::default() };
-                let fault = MediumFault::Fail { on: Access::Read, permanent: false };
-                rules.push(MediumRule { fault, trigger });
+                rules.push(unreadable(at.0..at.0 + 1));
             }
         }
     }
-    world.medium().set_rules(&rules, 1).unwrap();
+    world.set_rules(&rules);
     let run = plain(world);
-    run.with_medium(|medium| medium.set_rules(&[], 1).unwrap());
+    run.heal();
     run
 }
 
 /// The log before what the newest checkpoint record needs cannot be read.
-fn old_log(world: &mut World<Damaged>) -> Run<Damaged> {
+fn old_log(world: &mut World) -> Run {
     let first = first_row(world);
     damaged(world, |tag| tag.id >> 56 == 6 && tag.seq < first)
 }
 
 /// The row of the log where a start from the newest checkpoint record begins, as
 /// docs/formats.md says; 0 where there is no record.
-fn first_row(world: &mut World<Damaged>) -> u64 {
+fn first_row(world: &mut World) -> u64 {
     let (geometry, chunks) = (world.geometry, world.chunks.clone());
     let units: Vec<usize> = geometry.pus_channels_first().collect();
     let mut newest = (0, 0);
@@ -129,7 +108,7 @@ fn first_row(world: &mut World<Damaged>) -> u64 {
 }
 
 /// No page of MAP can be read.
-fn no_map(world: &mut World<Damaged>) -> Run<Damaged> {
+fn no_map(world: &mut World) -> Run {
     damaged(world, |tag| tag.id >> 56 == 1)
 }
 
@@ -140,13 +119,7 @@ fn finds(seed: u64) -> bool {
     setup.config.log_rows = if seed % 5 == 2 { 40 } else { 6 };
     let setup = setup.filled(100);
     let found = catch_unwind(AssertUnwindSafe(|| match seed % 5 {
-        0 => {
-            let world = World::new(setup, |geometry: &Geometry| {
-                let cached = CachedMedium::new(geometry, ram(geometry)).unwrap();
-                CheckedMedium::new(geometry, cached).unwrap()
-            });
-            rounds(world, plain, random);
-        }
+        0 => rounds(World::new(setup, cached), plain, random),
         1 => rounds(World::new(setup, ram), plain, random),
         2 => rounds(World::new(setup, ram), plain, bursts),
         3 => rounds(World::new(setup, faulty), old_log, random),

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::batch_world::{Random, Run, Setup, World, batch_buffer, value_of};
+use crate::batch_world::{Random, Run, Setup, World, batch_buffer, unreadable, value_of};
 use device::OpenChannel;
-use faults::{Access, FaultyMedium, MediumFault, MediumRule, PowerCut, Span, Trigger};
-use flash::{Chunk, ChunkState, Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, Tag};
+use faults::{FaultyMedium, PowerCut, Script, ScriptedMedium};
+use flash::{ChunkState, Dimensions, Geometry, Medium, Moved, Ppa, Tag};
 use port::{BatchOp, Buffer, Status};
 use targets::batch::BatchError;
 
@@ -16,57 +16,30 @@ const LONG: u64 = u64::MAX / 2;
 /// The TAG kind of rows of the log.
 const LOG: u64 = 6;
 
-type Damaged = World<FaultyMedium<Ram>>;
-type Running = Run<FaultyMedium<Ram>>;
+/// Memory may say that it has a cache. It loses nothing.
+struct Cached;
 
-/// Memory, which may say that it has a cache. It loses nothing.
-struct Ram {
-    medium: RamMedium,
-    cached: bool,
-}
-
-impl Medium for Ram {
-    fn kept(&self) -> u32 {
-        self.medium.kept()
-    }
-    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
-        self.medium.program(at, count, data, tags)
-    }
-    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
-        self.medium.read(at, count, data, tags)
-    }
-    fn reset(&mut self, chunk: Ppa) -> Moved {
-        self.medium.reset(chunk)
-    }
-    fn barrier(&mut self) -> Moved {
-        self.medium.barrier()
-    }
-    fn is_cached(&self) -> bool {
-        self.cached
+impl Script for Cached {
+    fn is_cached(&self, _below: &dyn PowerCut) -> bool {
+        true
     }
 }
 
-impl PowerCut for Ram {
-    fn power_cut(&mut self, seed: u64, chunks: &mut [Chunk]) {
-        self.medium.power_cut(seed, chunks);
-    }
-}
-
-fn world(setup: Setup, cached: bool) -> Damaged {
+fn world(setup: Setup, cached: bool) -> World {
     World::new(setup, |geometry: &Geometry| {
-        let ram = Ram { medium: RamMedium::new(geometry, 8).unwrap(), cached };
+        let ram = if cached {
+            ScriptedMedium::ram(geometry, 8, Cached)
+        } else {
+            ScriptedMedium::ram(geometry, 8, ())
+        };
         FaultyMedium::new(geometry, ram, &[], 1).unwrap()
     })
 }
 
 /// Makes blocks unreadable; none, where there are none.
-fn damage(world: &mut Damaged, blocks: impl IntoIterator<Item = Ppa>) {
-    let bad = |at: Ppa| {
-        let trigger = Trigger { span: Some(Span::Ppa(at.0..at.0 + 1)), ..Trigger::default() };
-        MediumRule { fault: MediumFault::Fail { on: Access::Read, permanent: false }, trigger }
-    };
-    let rules: Vec<MediumRule> = blocks.into_iter().map(bad).collect();
-    world.medium().set_rules(&rules, 5).unwrap();
+fn damage(world: &mut World, blocks: impl IntoIterator<Item = Ppa>) {
+    let rules: Vec<_> = blocks.into_iter().map(|at| unreadable(at.0..at.0 + 1)).collect();
+    world.set_rules(&rules);
 }
 
 /// Blocks that cannot be read until their chunk is erased, each with the chunk's
@@ -74,7 +47,7 @@ fn damage(world: &mut Damaged, blocks: impl IntoIterator<Item = Ppa>) {
 struct Bad(Vec<(Ppa, u32)>);
 
 impl Bad {
-    fn new(world: &mut Damaged, blocks: impl IntoIterator<Item = Ppa>) -> Bad {
+    fn new(world: &mut World, blocks: impl IntoIterator<Item = Ppa>) -> Bad {
         let wear = |at: Ppa| world.chunks[world.geometry.chunk_index(at)].wear;
         let bad = Bad(blocks.into_iter().map(|at| (at, wear(at))).collect());
         bad.hold(world);
@@ -82,7 +55,7 @@ impl Bad {
     }
 
     /// To be called while power is off.
-    fn hold(&self, world: &mut Damaged) {
+    fn hold(&self, world: &mut World) {
         let is_same =
             |&&(at, wear): &&(Ppa, u32)| world.chunks[world.geometry.chunk_index(at)].wear == wear;
         let blocks: Vec<Ppa> = self.0.iter().filter(is_same).map(|&(at, _)| at).collect();
@@ -90,14 +63,14 @@ impl Bad {
     }
 
     /// Whether a block was erased since, and so may hold something else.
-    fn is_reused(&self, world: &Damaged, block: Ppa) -> bool {
+    fn is_reused(&self, world: &World, block: Ppa) -> bool {
         let wear = world.chunks[world.geometry.chunk_index(block)].wear;
         self.0.iter().any(|&(at, was)| at == block && was != wear)
     }
 }
 
 /// All programmed blocks and their TAGs. Power is off, nothing is damaged.
-fn blocks(world: &mut Damaged) -> Vec<(Ppa, Tag)> {
+fn blocks(world: &mut World) -> Vec<(Ppa, Tag)> {
     let (geometry, chunks) = (world.geometry, world.chunks.clone());
     let mut found = Vec::new();
     for (index, chunk) in chunks.iter().enumerate().filter(|(_, chunk)| chunk.programmed > 0) {
@@ -112,14 +85,14 @@ fn blocks(world: &mut Damaged) -> Vec<(Ppa, Tag)> {
 
 /// The blocks that hold or held pages of a kind of table, by number; see
 /// docs/formats.md.
-fn of_table(world: &mut Damaged, kind: u64) -> Vec<(u64, Ppa)> {
+fn of_table(world: &mut World, kind: u64) -> Vec<(u64, Ppa)> {
     let all = blocks(world).into_iter().filter(|(_, tag)| tag.id >> 56 == kind);
     all.map(|(at, tag)| (tag.id & ((1 << 36) - 1), at)).collect()
 }
 
 /// Writes pages of the host, and takes note of their values where that went
 /// well.
-fn write(run: &mut Running, values: &mut [u64], lpids: &[u64]) -> Status {
+fn write(run: &mut Run, values: &mut [u64], lpids: &[u64]) -> Status {
     let next = values.iter().max().unwrap() + 1;
     let new: Vec<u64> = (next..next + lpids.len() as u64).collect();
     let status = run.ask(BatchOp::WriteBatch, 0, batch_buffer(lpids, &new, 8)).status;
@@ -130,7 +103,7 @@ fn write(run: &mut Running, values: &mut [u64], lpids: &[u64]) -> Status {
 }
 
 /// Writes random pages of those that `may` allows, so many batches.
-fn churn(run: &mut Running, values: &mut [u64], batches: u64, may: impl Fn(u64) -> bool) {
+fn churn(run: &mut Run, values: &mut [u64], batches: u64, may: impl Fn(u64) -> bool) {
     let most = run.target.shape().max_pages.min(8);
     let mut random = Random(values.iter().sum());
     for _ in 0..batches {
@@ -145,7 +118,7 @@ fn churn(run: &mut Running, values: &mut [u64], batches: u64, may: impl Fn(u64) 
 }
 
 /// Reads a page: its value, or why not.
-fn read(run: &mut Running, lpid: u64) -> Result<u64, Status> {
+fn read(run: &mut Run, lpid: u64) -> Result<u64, Status> {
     let done = run.ask(BatchOp::Read, lpid, Buffer::zeroed(8).unwrap());
     match done.status {
         Status::UNWRITTEN => Ok(0),
@@ -156,7 +129,7 @@ fn read(run: &mut Running, lpid: u64) -> Result<u64, Status> {
 
 /// All pages are as they were written, but for those that cannot be read. Gives
 /// these.
-fn unreadable(run: &mut Running, values: &[u64]) -> Vec<u64> {
+fn unreadable_pages(run: &mut Run, values: &[u64]) -> Vec<u64> {
     let mut lost = Vec::new();
     for (lpid, &value) in values.iter().enumerate() {
         match read(run, lpid as u64) {
@@ -171,12 +144,12 @@ fn unreadable(run: &mut Running, values: &[u64]) -> Vec<u64> {
 }
 
 /// A drive that was written all over, power off, and what its pages have.
-fn written(setup: Setup, batches: u64) -> (Damaged, Vec<u64>) {
+fn written(setup: Setup, batches: u64) -> (World, Vec<u64>) {
     written_over(false, setup, batches)
 }
 
 /// The same, also over a cache.
-fn written_over(cached: bool, setup: Setup, batches: u64) -> (Damaged, Vec<u64>) {
+fn written_over(cached: bool, setup: Setup, batches: u64) -> (World, Vec<u64>) {
     let mut world = world(setup, cached);
     let mut values = vec![0; world.setup.config.pages as usize];
     let mut run = world.power_on(LONG).unwrap();
@@ -190,10 +163,10 @@ fn written_over(cached: bool, setup: Setup, batches: u64) -> (Damaged, Vec<u64>)
 }
 
 /// What was damaged can be read again: nothing was lost.
-fn is_whole(world: &mut Damaged, values: &[u64]) {
+fn is_whole(world: &mut World, values: &[u64]) {
     damage(world, []);
     let mut run = world.power_on(LONG).unwrap();
-    assert_eq!(unreadable(&mut run, values), Vec::<u64>::new());
+    assert_eq!(unreadable_pages(&mut run, values), Vec::<u64>::new());
     run.target.verify(&world.void).unwrap();
     world.power_off(run);
 }
@@ -211,7 +184,7 @@ fn a_survivor_that_cannot_be_read_holds_its_chunk_until_it_is_written_anew() {
         assert!(run.target.counters().batches < 10_000, "{}", run.state());
     }
     churn(&mut run, &mut values, 300, |lpid| lpid != bad);
-    assert_eq!(unreadable(&mut run, &values), [bad], "and no other");
+    assert_eq!(unreadable_pages(&mut run, &values), [bad], "and no other");
     let chunk = world.geometry.chunk_index(at);
     let erases = run.target.below().chunk(chunk).wear;
     assert_eq!(write(&mut run, &mut values, &[bad]), Status::SUCCESS);
@@ -225,7 +198,7 @@ fn a_survivor_that_cannot_be_read_holds_its_chunk_until_it_is_written_anew() {
 
 /// A drive with more pages of MAP than memory holds, some of each written, and
 /// the log of that gone; power off.
-fn with_many_map_pages() -> (Damaged, Vec<u64>) {
+fn with_many_map_pages() -> (World, Vec<u64>) {
     let dim = Dimensions { groups: 4, pus: 2, chunks: 64, pages: 64, planes: 2, page_bytes: 8192 };
     let mut setup = Setup::of(dim, 5).filled(100);
     setup.config.max_pages = 4;
@@ -245,7 +218,7 @@ fn with_many_map_pages() -> (Damaged, Vec<u64>) {
 }
 
 /// Makes a checkpoint. Page 0 is written meanwhile.
-fn checkpoint(run: &mut Running, values: &mut [u64]) {
+fn checkpoint(run: &mut Run, values: &mut [u64]) {
     run.target.request_checkpoint();
     let before = run.target.counters().batches;
     while run.target.is_checkpointing() {
@@ -255,12 +228,12 @@ fn checkpoint(run: &mut Running, values: &mut [u64]) {
 }
 
 /// Waits for what the target does by itself.
-fn settle(run: &mut Running, world: &mut Damaged) {
+fn settle(run: &mut Run, world: &mut World) {
     while run.is_on() && run.step(world) {}
 }
 
 /// Damages all copies of a page of MAP.
-fn damage_map_page(world: &mut Damaged, number: u64) {
+fn damage_map_page(world: &mut World, number: u64) {
     let table = of_table(world, 1);
     let bad = table.into_iter().filter_map(|(page, at)| (page == number).then_some(at));
     damage(world, bad);
@@ -288,7 +261,7 @@ fn a_page_of_the_map_that_cannot_be_read_takes_only_its_pages_along() {
             assert_eq!(write(&mut run, &mut values, &both), Status::SUCCESS);
             served += 1;
         }
-        assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new());
+        assert_eq!(unreadable_pages(&mut run, &values), Vec::<u64>::new());
         run.target.verify(&world.void).unwrap();
         world.power_off(run);
         damage(&mut world, []);
@@ -327,10 +300,10 @@ fn collects_around_a_page_of_the_map((seed, chunks, fill): (u64, u32, u64)) -> b
         churn(&mut run, &mut values, 10, |lpid| lpid / 512 != last);
         assert!(run.target.counters().batches < 5000, "{}", run.state());
     }
-    run.with_medium(|medium| medium.set_rules(&[], 5).unwrap());
+    run.heal();
     churn(&mut run, &mut values, 300, |_| true);
     assert_eq!((run.target.fault(), run.target.counters().lost), (None, 1));
-    assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new());
+    assert_eq!(unreadable_pages(&mut run, &values), Vec::<u64>::new());
     run.target.verify(&world.void).unwrap();
     world.power_off(run);
     is_whole(&mut world, &values);
@@ -338,7 +311,7 @@ fn collects_around_a_page_of_the_map((seed, chunks, fill): (u64, u32, u64)) -> b
 }
 
 /// A page of MAP that the log does not name, so that no start looks at it.
-fn unnamed_map_page(world: &mut Damaged) -> u64 {
+fn unnamed_map_page(world: &mut World) -> u64 {
     for number in 10.. {
         damage_map_page(world, number);
         let run = world.power_on(LONG).unwrap();
@@ -366,7 +339,7 @@ fn a_page_of_the_map_is_made_anew_again_after_a_cut() {
         settle(&mut run, &mut world);
         if events == LONG {
             assert_eq!(write(&mut run, &mut values, &[number * 512 + 1]), Status::SUCCESS);
-            assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new());
+            assert_eq!(unreadable_pages(&mut run, &values), Vec::<u64>::new());
         }
         world.power_off(run);
     }
@@ -387,14 +360,14 @@ fn what_no_tag_says_is_lost_when_a_page_of_the_map_is_made_anew() {
     assert_eq!(read(&mut run, lost), Err(Status::UNRECOVERED_READ));
     settle(&mut run, &mut world);
     assert_eq!(run.target.counters().repaired, 1);
-    let gone = unreadable(&mut run, &values);
+    let gone = unreadable_pages(&mut run, &values);
     let was_written = |&&lpid: &&u64| values[lpid as usize] > 0;
     assert_eq!(gone.iter().filter(was_written).collect::<Vec<_>>(), [&lost]);
     assert!(gone.iter().all(|lpid| lpid / 512 == number));
     for lpids in gone.chunks(4) {
         assert_eq!(write(&mut run, &mut values, lpids), Status::SUCCESS);
     }
-    assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new());
+    assert_eq!(unreadable_pages(&mut run, &values), Vec::<u64>::new());
     world.power_off(run);
 }
 
@@ -413,8 +386,8 @@ fn a_cache_that_is_too_small_for_a_start_is_told_what_would_do() {
     world.setup.config.cache_bytes = least;
     let mut run = world.power_on(LONG).unwrap();
     assert!(run.target.recovery().rebuilt > 150);
-    run.with_medium(|medium| medium.set_rules(&[], 5).unwrap());
-    let mut gone = unreadable(&mut run, &values);
+    run.heal();
+    let mut gone = unreadable_pages(&mut run, &values);
     gone.retain(|&lpid| values[lpid as usize] > 0);
     assert_eq!(gone, Vec::<u64>::new());
     world.power_off(run);
@@ -440,7 +413,7 @@ fn lost_pages_of_the_map_and_damaged_garbage_are_an_error() {
 }
 
 /// Changes a block on the medium, and the id of its TAG.
-fn rewrite(world: &mut Damaged, at: Ppa, change: impl Fn(&mut [u8], &mut u64)) {
+fn rewrite(world: &mut World, at: Ppa, change: impl Fn(&mut [u8], &mut u64)) {
     let index = world.geometry.chunk_index(at);
     let (start, count) = (world.geometry.chunk_start(index), world.chunks[index].programmed);
     let (mut data, mut tags) = (vec![0; count as usize * 4096], vec![0; count as usize * 16]);
@@ -476,13 +449,13 @@ fn a_table_that_cannot_be_read_is_made_anew() {
             }
             let mut run = world.power_on(LONG).unwrap();
             run.target.verify(&world.void).unwrap();
-            assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new(), "{table} {seed}");
+            assert_eq!(unreadable_pages(&mut run, &values), Vec::<u64>::new(), "{table} {seed}");
             world.power_off(run);
             is_whole(&mut world, &values);
             // The bad blocks may be written again.
             let mut run = world.power_on(LONG).unwrap();
             churn(&mut run, &mut values, 40, |_| true);
-            assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new(), "{table} {seed}");
+            assert_eq!(unreadable_pages(&mut run, &values), Vec::<u64>::new(), "{table} {seed}");
             run.target.verify(&world.void).unwrap();
             world.power_off(run);
         }
@@ -507,7 +480,7 @@ fn what_no_table_and_no_tag_says_is_lost_alone() {
         for start in 0..2 {
             let mut run = world.power_on(LONG).unwrap();
             lost += run.target.recovery().rebuilt;
-            let mut gone = unreadable(&mut run, &values);
+            let mut gone = unreadable_pages(&mut run, &values);
             world.power_off(run);
             // What was moved meanwhile to a bad block that was erased is there.
             damage(&mut world, []);
@@ -524,7 +497,7 @@ fn what_no_table_and_no_tag_says_is_lost_alone() {
         let mut run = world.power_on(LONG).unwrap();
         churn(&mut run, &mut values, 3, |lpid| lpid != page);
         assert_eq!(write(&mut run, &mut values, &[page]), Status::SUCCESS);
-        assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new());
+        assert_eq!(unreadable_pages(&mut run, &values), Vec::<u64>::new());
         world.power_off(run);
     }
     assert!(lost > 4, "{lost} made anew");
@@ -548,7 +521,7 @@ fn a_row_of_the_log_that_cannot_be_read_is_an_error_at_the_start_or_not_needed()
             Err(e) => panic!("{bad:?}: {e}"),
             Ok(run) => {
                 let mut run = run.unwrap();
-                assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new());
+                assert_eq!(unreadable_pages(&mut run, &values), Vec::<u64>::new());
                 world.power_off(run);
                 old += 1;
             }
@@ -562,7 +535,7 @@ fn a_row_of_the_log_that_cannot_be_read_is_an_error_at_the_start_or_not_needed()
 }
 
 /// The places of all rows of the log that are there, oldest first.
-fn rows_of_log(world: &mut Damaged) -> Vec<Ppa> {
+fn rows_of_log(world: &mut World) -> Vec<Ppa> {
     let row = world.geometry.row_blocks();
     let mut rows = of_table(world, LOG);
     rows.retain(|&(_, at)| world.geometry.block(at).is_multiple_of(row));
@@ -594,7 +567,7 @@ fn a_row_of_the_log_with_a_wrong_checksum_is_an_error() {
                     let mut run = run.unwrap();
                     run.target.verify(&world.void).unwrap();
                     let torn = cached && back == 0;
-                    assert!(torn || unreadable(&mut run, &values).is_empty());
+                    assert!(torn || unreadable_pages(&mut run, &values).is_empty());
                     assert!(torn || back > 1, "{seed}, {back}: it is needed");
                     world.power_off(run);
                     continue;
@@ -666,7 +639,7 @@ fn over_a_cache_only_the_last_row_of_the_log_may_be_missing() {
                 Err(e) => panic!("{bad:?}: {e}"),
                 Ok(run) => {
                     let mut run = run.unwrap();
-                    assert_eq!(unreadable(&mut run, &values), Vec::<u64>::new());
+                    assert_eq!(unreadable_pages(&mut run, &values), Vec::<u64>::new());
                     world.power_off(run);
                 }
             }
@@ -720,13 +693,13 @@ fn no_chunk_that_cannot_be_read_takes_more_along_than_itself() {
             Err(e) => panic!("chunk {index}: {e}"),
             Ok(run) => {
                 let mut run = run.unwrap();
-                let gone = unreadable(&mut run, &values);
+                let gone = unreadable_pages(&mut run, &values);
                 let erases = run.target.below().chunk(index).wear;
                 churn(&mut run, &mut values, 10, |lpid| !gone.contains(&lpid));
                 // A chunk that holds nothing any more may be erased and written
                 // again: then what is new there cannot be read.
                 if run.target.below().chunk(index).wear == erases {
-                    assert_eq!(unreadable(&mut run, &values), gone, "chunk {index}");
+                    assert_eq!(unreadable_pages(&mut run, &values), gone, "chunk {index}");
                     stayed += 1;
                 } else {
                     assert!(gone.is_empty(), "chunk {index} held {gone:?}");

@@ -1,18 +1,14 @@
 //! What fails below a batched target: writes of pages and of the log, programs
 //! and erases of the medium.
 
-use crate::batch_world::{Setup, World, batch_buffer};
+use crate::batch_world::{Setup, World, batch_buffer, ram};
 use faults::{Access, FaultRule, FaultyMedium, MediumFault, MediumRule, Operation, Trigger};
-use flash::{Cause, ChunkState, Geometry, RamMedium};
+use flash::{Cause, ChunkState, Geometry};
 use port::{BatchOp, Status};
 use proptest::prelude::*;
 use targets::batch::BatchError;
 
 const LONG: u64 = u64::MAX / 2;
-
-fn ram(geometry: &Geometry) -> RamMedium {
-    RamMedium::new(geometry, 8).unwrap()
-}
 
 /// Writes fail until the vector of forward links is exhausted, and not before.
 #[test]
@@ -94,7 +90,7 @@ fn rule(operation: Operation, probability: f64, count: u64) -> FaultRule {
 }
 
 /// Random work, cuts, and failures.
-fn cuts<M: faults::PowerCut>(world: &mut World<M>, rounds: u64) {
+fn cuts(world: &mut World, rounds: u64) {
     for _ in 0..rounds {
         let mut run = match world.try_power_on(LONG) {
             Ok(Some(run)) => run,

@@ -1,31 +1,23 @@
 //! A batched target that takes no writes any more: each request that was taken
 //! ends, and all that was acknowledged can be read.
 
-use crate::batch_world::{Run, Setup, World, batch_buffer};
-use faults::{CachedMedium, CheckedMedium, FaultRule, Operation, PowerCut, Span, Trigger};
-use flash::{Dimensions, Geometry, RamMedium};
+use crate::batch_world::{Run, Setup, World, batch_buffer, cached, ram};
+use faults::{FaultRule, Operation, Span, Trigger};
+use flash::Dimensions;
 use port::{BatchOp, Status};
 use targets::batch::BatchError;
 
 const LONG: u64 = u64::MAX / 2;
 
-fn ram(geometry: &Geometry) -> RamMedium {
-    RamMedium::new(geometry, 8).unwrap()
-}
-
 /// Until nothing is inside; what hangs is a failure.
-fn end<M: PowerCut>(world: &mut World<M>, run: &mut Run<M>) {
+fn end(world: &mut World, run: &mut Run) {
     run.drain(world);
     let refused = run.ask(BatchOp::WriteBatch, 0, batch_buffer(&[1], &[9], 8));
     assert_eq!(refused.status, Status::READ_ONLY);
 }
 
 /// All pages that `lpids` names read as some state that is allowed.
-fn reads<M: PowerCut>(
-    world: &mut World<M>,
-    run: &mut Run<M>,
-    lpids: impl IntoIterator<Item = u64>,
-) {
+fn reads(world: &mut World, run: &mut Run, lpids: impl IntoIterator<Item = u64>) {
     for lpid in lpids {
         let value = run.value(world, lpid);
         let floor = world.model.floor();
@@ -72,7 +64,7 @@ fn reads_end_where_the_cache_is_full_of_changes() {
 }
 
 /// A drive whose cache holds all but a few of the pages of MAP, none changed.
-fn with_a_small_cache() -> (World<RamMedium>, Run<RamMedium>) {
+fn with_a_small_cache() -> (World, Run) {
     let dim = Dimensions { groups: 4, pus: 2, chunks: 64, pages: 64, planes: 2, page_bytes: 8192 };
     let mut setup = Setup::of(dim, 5);
     (setup.config.log_rows, setup.config.cache_bytes) = (200, 186 * 4096);
@@ -153,11 +145,7 @@ fn what_was_acknowledged_before_a_failed_flush_is_there() {
     });
 }
 
-/// A cache that loses and reorders, and a checksum of each block: a torn block is
-/// an error.
-type Cached = CheckedMedium<CachedMedium<RamMedium>>;
-
-fn flushes_fail(then: impl Fn(&mut World<Cached>)) {
+fn flushes_fail(then: impl Fn(&mut World)) {
     let mut failed = 0;
     for from in 2..40 {
         let mut setup = Setup::small(from).filled(60);
@@ -165,10 +153,7 @@ fn flushes_fail(then: impl Fn(&mut World<Cached>)) {
         let operation = Operation::Flush;
         let rule = FaultRule { operation, trigger, status: None, permanent: false, place: None };
         setup.rules = vec![rule];
-        let mut world = World::new(setup, |geometry: &Geometry| {
-            let cached = CachedMedium::new(geometry, ram(geometry)).unwrap();
-            CheckedMedium::new(geometry, cached).unwrap()
-        });
+        let mut world = World::new(setup, cached);
         let mut run = match world.try_power_on(LONG) {
             Ok(run) => run.unwrap(),
             Err(BatchError::Flush(_)) => continue,

@@ -1,19 +1,15 @@
 //! A batched target at its limits: bad requests, damaged checkpoint records, full
 //! drives, and how long a batch takes at best.
 
-use crate::batch_world::{BLOCK, Random, Run, Setup, World, batch_buffer};
-use device::Device;
-use faults::{Access, FaultyMedium, MediumFault, MediumRule, Span, Trigger};
-use flash::{Chunk, ChunkState, Dimensions, Geometry, Medium, Moved, Profile, RamMedium, Timing};
+use crate::batch_world::{BLOCK, Random, Run, Setup, World, batch_buffer, faulty, ram, unreadable};
+use device::{Device, OpenChannel};
+use faults::ScriptedMedium;
+use flash::{Chunk, ChunkState, Dimensions, Geometry, Medium, Moved, Profile, Timing};
 use port::{BatchOp, BatchReq, Buffer, Desc, Port, Ring, Status, Time};
 use targets::batch::BatchError;
 use targets::{Batch, BatchConfig};
 
 const LONG: u64 = u64::MAX / 2;
-
-fn ram(geometry: &Geometry) -> RamMedium {
-    RamMedium::new(geometry, 8).unwrap()
-}
 
 #[test]
 fn bad_requests_are_refused_and_change_nothing() {
@@ -35,7 +31,7 @@ fn bad_requests_are_refused_and_change_nothing() {
     let mut other = batch_buffer(&[3, 4], &[7, 8], 8);
     other.bytes_mut()[4] = 9;
     assert_eq!(ask(other), Status::INVALID_FIELD, "another version");
-    let read = |run: &mut Run<RamMedium>, lpid, bytes| run.ask(BatchOp::Read, lpid, empty(bytes));
+    let read = |run: &mut Run, lpid, bytes| run.ask(BatchOp::Read, lpid, empty(bytes));
     assert_eq!(read(&mut run, pages, 8).status, Status::LBA_OUT_OF_RANGE);
     assert_eq!(read(&mut run, 3, 9).status, Status::INVALID_FIELD);
     assert_eq!(read(&mut run, 5, 8).status, Status::UNWRITTEN);
@@ -65,7 +61,9 @@ fn impossible_configurations_are_named() {
         let geometry = setup.geometry();
         let mut config = setup.config;
         change(&mut config);
-        let device = Device::new(&geometry, &setup.timing, ram(&geometry)).unwrap();
+        let medium = ScriptedMedium::ram(&geometry, 8, ());
+        let device = Device::new(&geometry, &setup.timing, medium).unwrap();
+        let device: Box<dyn OpenChannel> = Box::new(device);
         Batch::open(device, config, Time::ZERO).err().unwrap().to_string()
     };
     assert!(open(|c| c.pages = 1 << 40).contains("room for"));
@@ -77,10 +75,8 @@ fn impossible_configurations_are_named() {
 }
 
 /// A drive with several checkpoint records, power off.
-fn with_checkpoints() -> World<FaultyMedium<RamMedium>> {
-    let mut world = World::new(Setup::small(9).filled(60), |geometry: &Geometry| {
-        FaultyMedium::new(geometry, ram(geometry), &[], 1).unwrap()
-    });
+fn with_checkpoints() -> World {
+    let mut world = World::new(Setup::small(9).filled(60), faulty);
     let mut run = world.power_on(LONG).unwrap();
     while run.target.counters().checkpoints < 6 {
         world.work(&mut run, 10);
@@ -93,16 +89,14 @@ fn with_checkpoints() -> World<FaultyMedium<RamMedium>> {
 }
 
 /// Makes chunks unreadable.
-fn damage(world: &mut World<FaultyMedium<RamMedium>>, chunks: &[usize]) {
+fn damage(world: &mut World, chunks: &[usize]) {
     let size = u64::from(world.geometry.chunk_blocks());
     let bad = |&chunk: &usize| {
         let start = world.geometry.chunk_start(chunk).0;
-        let trigger = Trigger { span: Some(Span::Ppa(start..start + size)), ..Trigger::default() };
-        let fault = MediumFault::Fail { on: Access::Read, permanent: false };
-        MediumRule { fault, trigger }
+        unreadable(start..start + size)
     };
-    let rules: Vec<MediumRule> = chunks.iter().map(bad).collect();
-    world.medium().set_rules(&rules, 5).unwrap();
+    let rules: Vec<_> = chunks.iter().map(bad).collect();
+    world.set_rules(&rules);
 }
 
 /// The chunks of both slots, as docs/targets/batch.md says.
@@ -124,7 +118,7 @@ fn with_one_slot_damaged_the_other_and_the_log_are_used() {
         world.work(&mut run, 30);
         run.drain(&mut world);
         world.power_off(run);
-        world.medium().set_rules(&[], 5).unwrap();
+        world.set_rules(&[]);
         let mut run = world.power_on(LONG).unwrap();
         world.check(&mut run);
         world.power_off(run);
@@ -138,7 +132,7 @@ fn with_both_slots_damaged_it_is_an_error() {
     damage(&mut world, &chunks);
     assert_eq!(world.try_power_on(LONG).err(), Some(BatchError::Checkpoint));
     // Nothing was changed.
-    world.medium().set_rules(&[], 5).unwrap();
+    world.set_rules(&[]);
     let mut run = world.power_on(LONG).unwrap();
     world.check(&mut run);
     world.power_off(run);

@@ -1,7 +1,8 @@
 //! A full batched target under a steady load: no batch waits long for room.
 
-use device::Device;
-use flash::{Dimensions, Geometry, Profile, RamMedium};
+use device::{Device, OpenChannel};
+use faults::ScriptedMedium;
+use flash::{Dimensions, Geometry, Profile};
 use port::{BLOCK_BYTES, BatchDone, BatchOp, BatchReq, Buffer, Desc, Port, Ring, Time};
 use targets::{Batch, BatchConfig};
 
@@ -11,7 +12,7 @@ const AT_ONCE: u64 = 4;
 
 /// Overwrites pages at random for `rounds` times the drive's pages; gives how
 /// long the batches of the last half took, in ns, sorted.
-fn overwrite(drive: &mut Batch<Device<RamMedium>>, pages: u64, rounds: u64) -> Vec<u64> {
+fn overwrite(drive: &mut Batch<Box<dyn OpenChannel>>, pages: u64, rounds: u64) -> Vec<u64> {
     let (mut cmds, mut done) = (Ring::<BatchReq>::new(8), Ring::<BatchDone>::new(8));
     let (mut now, mut inside, mut next, mut seed) = (drive.now(), 0, 0, 1u64);
     let all = rounds * pages / PAGES as u64;
@@ -56,14 +57,15 @@ fn writes_go_to_all_units_when_collection_runs() {
     let dim = Dimensions { groups: 4, pus: 4, chunks: 150, pages: 32, planes: 1, page_bytes: 4096 };
     let geometry = Geometry::new(dim).unwrap();
     let device =
-        Device::new(&geometry, &profile.timing, RamMedium::new(&geometry, 8).unwrap()).unwrap();
+        Device::new(&geometry, &profile.timing, ScriptedMedium::ram(&geometry, 8, ())).unwrap();
     let config = BatchConfig {
         pages: geometry.blocks() / 2,
         log_rows: 1 << 10,
         checkpoint_every: 0,
         ..BatchConfig::for_geometry(&geometry, 0.0)
     };
-    let mut drive = Batch::open(device, config, Time::ZERO).unwrap();
+    let mut drive =
+        Batch::open(Box::new(device) as Box<dyn OpenChannel>, config, Time::ZERO).unwrap();
     let took = overwrite(&mut drive, config.pages, 4);
     let (middle, most) = (took[took.len() / 2], took[took.len() - 1]);
     assert!(drive.counters().collections > 1000);

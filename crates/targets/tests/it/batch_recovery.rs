@@ -4,28 +4,15 @@
 //! model has them.
 
 use crate::batch_world;
-use crate::batch_world::{Random, Setup, World};
-use faults::{CachedMedium, CheckedMedium, PowerCut};
+use crate::batch_world::{Random, Setup, World, cached, ram};
+use faults::PowerCut;
 use flash::{Dimensions, Geometry, RamMedium, Timing};
 use proptest::prelude::*;
 
 const LONG: u64 = u64::MAX / 2;
 
-fn ram(kept: u32) -> impl Fn(&Geometry) -> RamMedium + Copy {
-    move |geometry| RamMedium::new(geometry, kept).unwrap()
-}
-
-/// A cache that loses and reorders, and a checksum of each block: a torn block is
-/// an error.
-fn cached(kept: u32) -> impl Fn(&Geometry) -> CheckedMedium<CachedMedium<RamMedium>> + Copy {
-    move |geometry| {
-        let below = RamMedium::new(geometry, kept).unwrap();
-        CheckedMedium::new(geometry, CachedMedium::new(geometry, below).unwrap()).unwrap()
-    }
-}
-
 /// Random work with cuts at random events, some of them in recovery.
-fn cuts<M: PowerCut>(world: &mut World<M>, rounds: u64) {
+fn cuts(world: &mut World, rounds: u64) {
     for _ in 0..rounds {
         let run = loop {
             let events = if world.random.below(3) == 0 { 1 + world.random.below(60) } else { LONG };
@@ -90,20 +77,21 @@ proptest! {
 
     #[test]
     fn cuts_leave_a_prefix_of_whole_batches(setup in setups(), small in any::<bool>()) {
-        let mut world = World::new(setup, ram(if small { 8 } else { 4096 }));
+        let kept = if small { 8 } else { 4096 };
+        let mut world = World::new(setup, |geometry| RamMedium::new(geometry, kept).unwrap());
         cuts(&mut world, 8);
     }
 
     #[test]
     fn so_they_do_over_a_cache_that_loses_and_reorders(setup in setups()) {
-        let mut world = World::new(setup, cached(8));
+        let mut world = World::new(setup, cached);
         cuts(&mut world, 8);
     }
 }
 
 #[test]
 fn the_work_meets_what_it_is_to_meet() {
-    let mut world = World::new(Setup::small(11), ram(8));
+    let mut world = World::new(Setup::small(11), ram);
     cuts(&mut world, 60);
     for what in
         ["cuts", "cut recoveries", "collections", "checkpoints", "erases", "dropped", "verified"]
@@ -120,7 +108,7 @@ fn pages_of_the_map_come_and_go() {
     setup.config.max_pages = 4;
     // 199 pages of MAP; the least cache that is taken holds 148.
     setup.config.cache_bytes = 150 * 4096;
-    let mut world = World::new(setup, ram(8));
+    let mut world = World::new(setup, ram);
     cuts(&mut world, 6);
     assert!(world.seen["loads"] > 40, "{:?}", world.seen);
 }
@@ -132,14 +120,14 @@ fn long_batches_are_whole_too() {
         let dim = Dimensions { groups: 4, pus: 1, chunks: 72, pages: 64, planes, page_bytes: 4096 };
         let mut setup = Setup::of(dim, seed);
         (setup.config.max_pages, setup.config.log_rows) = (511, 40);
-        let mut world = World::new(setup.clone().filled(90), ram(8));
+        let mut world = World::new(setup.clone().filled(90), ram);
         cuts(&mut world, 16);
         assert!(world.seen["dropped"] > 0, "{:?}", world.seen);
     }
 }
 
 /// A script of a few batches on a drive so small that it checkpoints.
-fn script<M: PowerCut>(world: &mut World<M>, run: &mut batch_world::Run<M>) {
+fn script(world: &mut World, run: &mut batch_world::Run) {
     let pages = world.setup.config.pages;
     for i in 0..6 {
         let lpids: Vec<u64> = (0..1 + i * 3).map(|n| (n * 7 + i) % pages).collect();
@@ -152,7 +140,7 @@ fn script<M: PowerCut>(world: &mut World<M>, run: &mut batch_world::Run<M>) {
     run.drain(world);
 }
 
-fn every_event<M: PowerCut>(setup: Setup, medium: impl Fn(&Geometry) -> M + Copy) -> u64 {
+fn every_event<M: PowerCut>(setup: Setup, medium: fn(&Geometry) -> M) -> u64 {
     for events in 1.. {
         let mut world = World::new(setup.clone(), medium);
         world.random = Random(events);
@@ -187,13 +175,13 @@ fn tiny() -> Setup {
 
 #[test]
 fn a_cut_at_every_event_of_a_script() {
-    let events = every_event(tiny(), ram(8));
+    let events = every_event(tiny(), ram);
     assert!(events > 50, "{events}");
 }
 
 #[test]
 fn a_cut_at_every_event_over_a_cache() {
-    let events = every_event(tiny(), cached(8));
+    let events = every_event(tiny(), cached);
     assert!(events > 50, "{events}");
 }
 
@@ -203,7 +191,7 @@ fn a_cut_at_every_event_over_a_cache() {
 fn what_a_start_has_found_stays_where_it_cannot_be_read_later() {
     let mut met = 0;
     for seed in 0..12 {
-        let mut world = World::new(Setup::small(seed).filled(60), cached(8));
+        let mut world = World::new(Setup::small(seed).filled(60), cached);
         let mut run = world.power_on(LONG).unwrap();
         while world.model.acked < 20 {
             world.work(&mut run, 5);
@@ -228,7 +216,7 @@ fn starts_that_are_cut_leave_room() {
     for seed in 0..6 {
         let mut setup = Setup::small(seed);
         (setup.config.forward_links, setup.config.log_rows) = (1 + seed as u32 % 3, 8);
-        let mut world = World::new(setup.clone().filled(90), cached(8));
+        let mut world = World::new(setup.clone().filled(90), cached);
         let mut run = world.power_on(LONG).unwrap();
         world.work(&mut run, 300);
         world.power_off(run);
@@ -266,8 +254,8 @@ fn soak() {
         setup.config.max_pages = 1 + random.below(60) as u32;
         let setup = setup.filled(50 + random.below(51));
         let (more, seen) = match seed % 4 {
-            0 => long_life(setup, cached(8)),
-            _ => long_life(setup, ram(8)),
+            0 => long_life(setup, cached),
+            _ => long_life(setup, ram),
         };
         (batches, cut) = (batches + more, cut + seen);
         println!("seeds {first} to {seed}: {batches} batches, {cut} cuts");
@@ -294,7 +282,7 @@ fn no_checkpoint_passes_the_row_that_drops() {
     let (mut events, mut is_cut, mut dropped) = (0, true, 0);
     while is_cut {
         events += 1;
-        let mut world = World::new(setup.clone().filled(90), ram(8));
+        let mut world = World::new(setup.clone().filled(90), ram);
         let mut run = world.power_on(LONG).unwrap();
         run.write(&mut world, &(0..390).collect::<Vec<_>>());
         let (mut next, mut rows) = (0, 0);

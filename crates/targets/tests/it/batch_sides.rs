@@ -1,17 +1,16 @@
-//! A batched target on either side of a link, and hosted behind queue pairs.
+//! A batched target on either side of a link.
 
-use crate::batch_world::{BLOCK, Random, Setup, batch_buffer, value_of};
-use device::hosted::{Hosted, HostedOptions};
-use device::{BatchHost, BatchHostError, Device, Link, LinkTiming};
-use flash::RamMedium;
+use crate::batch_world::{Random, Setup, batch_buffer, value_of};
+use device::{Device, Link, LinkTiming, OpenChannel};
+use faults::ScriptedMedium;
 use port::{BatchDone, BatchOp, BatchReq, Buffer, Port, Ring, Status, Time};
 use targets::Batch;
 
 const LINK: LinkTiming = LinkTiming { controller: 5_000, latency: 500, rate: 3_200_000_000 };
 
-fn device(setup: &Setup, kept: u32) -> Device<RamMedium> {
+fn device(setup: &Setup, kept: u32) -> Device<ScriptedMedium> {
     let geometry = setup.geometry();
-    let medium = RamMedium::new(&geometry, kept).unwrap();
+    let medium = ScriptedMedium::ram(&geometry, kept, ());
     Device::new(&geometry, &setup.timing, medium).unwrap()
 }
 
@@ -57,11 +56,12 @@ fn work<P: Port<Cmd = BatchReq, Done = BatchDone>>(
 fn it_serves_on_either_side_of_a_link() {
     let setup = Setup::small(3).filled(80);
     let pages = setup.config.pages;
-    let below = Batch::open(device(&setup, 8), setup.config, Time::ZERO).unwrap();
+    let below: Box<dyn OpenChannel> = Box::new(device(&setup, 8));
+    let below = Batch::open(below, setup.config, Time::ZERO).unwrap();
     let now = below.now();
     let mut inside = Link::new(LINK, below);
     let (a, in_controller) = work(&mut inside, now, pages);
-    let link = Link::new(LINK, device(&setup, 8));
+    let link: Box<dyn OpenChannel> = Box::new(Link::new(LINK, device(&setup, 8)));
     let mut above = Batch::open(link, setup.config, Time::ZERO).unwrap();
     let now = above.now();
     let (b, in_host) = work(&mut above, now, pages);
@@ -69,49 +69,4 @@ fn it_serves_on_either_side_of_a_link() {
     // In the host the log row and the pages go over the link one after the
     // other; in the controller the batch goes over it once.
     assert!(in_host > in_controller, "{in_host} {in_controller}");
-}
-
-#[test]
-fn hosts_write_batches_and_read_them() {
-    let setup = Setup::small(5).filled(60);
-    let target = Batch::open(device(&setup, 4096), setup.config, Time::ZERO).unwrap();
-    let shape = *target.shape();
-    let options = HostedOptions { queues: 2, ..HostedOptions::default() };
-    let (hosted, queues) = Hosted::start(target, options).unwrap();
-    let threads: Vec<_> = queues
-        .into_iter()
-        .enumerate()
-        .map(|(n, queue)| {
-            let mut host = BatchHost::new(queue, shape);
-            std::thread::spawn(move || serve(&mut host, n as u64))
-        })
-        .collect();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
-    hosted.stop();
-}
-
-/// Writes pages of its own and reads them back.
-fn serve(host: &mut BatchHost, n: u64) {
-    let page = |value: u64| vec![value as u8; BLOCK];
-    let mut bytes = page(0);
-    for round in 1..20 {
-        let pages: Vec<(u64, Vec<u8>)> = (0..8).map(|i| (2 * i + n, page(round * 8 + i))).collect();
-        let lent: Vec<(u64, &[u8])> = pages.iter().map(|(l, b)| (*l, b.as_slice())).collect();
-        let ticket = host.begin_batch(&lent[..4]).unwrap();
-        host.write_batch(&lent[4..]).unwrap();
-        host.wait(ticket).unwrap();
-        for (lpid, expected) in &pages {
-            assert!(host.read(*lpid, &mut bytes).unwrap());
-            assert_eq!(&bytes, expected);
-        }
-    }
-    host.flush().unwrap();
-    assert!(!host.read(100 + n, &mut bytes).unwrap(), "never written");
-    let pages = host.shape().pages;
-    let past = host.write_batch(&[(pages, &bytes)]);
-    assert_eq!(past, Err(BatchHostError::Range { lpid: pages, pages }));
-    let most = host.shape().max_pages as usize;
-    assert_eq!(host.write_batch(&[]), Err(BatchHostError::Count { got: 0, most }));
-    let short = host.read(0, &mut [0; 9]);
-    assert_eq!(short, Err(BatchHostError::Length { got: 9, kept: BLOCK }));
 }

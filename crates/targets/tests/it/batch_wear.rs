@@ -2,9 +2,13 @@
 //! data leads to their being written anew before they cannot be read, and chunks
 //! with what nobody writes do not stay behind.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use crate::batch_world::{Random, batch_buffer, value_of};
-use device::Device;
-use flash::{Dimensions, Geometry, RamMedium, Reliability, Timing};
+use device::{Device, OpenChannel};
+use faults::{Fuse, ScriptedMedium};
+use flash::{Dimensions, Geometry, Reliability, Timing};
 use port::{BatchOp, BatchReq, Buffer, Port, Ring, Status, Time};
 use targets::{Batch, BatchConfig};
 
@@ -24,7 +28,8 @@ fn forgetful() -> Reliability {
 }
 
 struct Rig {
-    drive: Batch<Device<RamMedium>>,
+    drive: Batch<Box<dyn OpenChannel>>,
+    device: Rc<RefCell<Device<ScriptedMedium>>>,
     geometry: Geometry,
     now: Time,
     pages: u64,
@@ -43,7 +48,7 @@ impl Rig {
             endurance: 3000,
             ..Timing::default()
         };
-        let medium = RamMedium::new(&geometry, 8).unwrap();
+        let medium = ScriptedMedium::ram(&geometry, 8, ());
         let device = Device::with(&geometry, &timing, reliability, 7, medium).unwrap();
         let config = BatchConfig {
             max_pages: 16,
@@ -55,9 +60,12 @@ impl Rig {
         };
         let pages = config.capacity(&geometry) * fill / 100;
         let config = BatchConfig { pages, ..config };
-        let drive = Batch::open(device, config, Time::ZERO).unwrap();
-        let mut rig =
-            Rig { now: drive.now(), drive, geometry, pages, values: vec![0; pages as usize] };
+        let below = Fuse::new(device, u64::MAX);
+        let device = below.drive.clone();
+        let below: Box<dyn OpenChannel> = Box::new(below);
+        let drive = Batch::open(below, config, Time::ZERO).unwrap();
+        let (now, values) = (drive.now(), vec![0; pages as usize]);
+        let mut rig = Rig { now, drive, device, geometry, pages, values };
         for first in (0..pages).step_by(16) {
             rig.write(&(first..pages.min(first + 16)).collect::<Vec<u64>>());
         }
@@ -116,7 +124,7 @@ impl Rig {
             units.iter().flat_map(|&unit| numbers.clone().map(move |number| (unit, number)));
         let wear: Vec<u32> = chunks
             .map(|(unit, number)| self.geometry.chunk_of(unit, number))
-            .map(|chunk| self.drive.below().chunks()[chunk].wear)
+            .map(|chunk| self.drive.below().chunk(chunk).wear)
             .collect();
         let sum: u64 = wear.iter().map(|&wear| u64::from(wear)).sum();
         (*wear.iter().min().unwrap(), sum as f64 / wear.len() as f64, *wear.iter().max().unwrap())
@@ -132,7 +140,7 @@ fn data_that_age_are_written_anew() {
             rig.now += DAY / 4;
             if tended {
                 let now = rig.now;
-                rig.drive.below_mut().patrol(now);
+                rig.device.borrow_mut().patrol(now);
                 rig.drive.heed_notices(now);
                 rig.rest();
             }

@@ -6,7 +6,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use device::Device;
-use flash::{Chunk, Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, Timing};
+use faults::{Below, PowerCut, Script, ScriptedMedium};
+use flash::{Dimensions, Geometry, Moved, Ppa, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
@@ -28,9 +29,8 @@ struct Seen {
     broken: Cell<bool>,
 }
 
-/// A medium whose barriers take long.
+/// Barriers take long.
 struct Slow {
-    ram: RamMedium,
     seen: Rc<Seen>,
     /// Own blocks other than roots: programmed, durable, and what the barrier
     /// under way covers.
@@ -40,12 +40,8 @@ struct Slow {
     polls: u32,
 }
 
-impl Medium for Slow {
-    fn kept(&self) -> u32 {
-        self.ram.kept()
-    }
-
-    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+impl Script for Slow {
+    fn program(&mut self, below: Below, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
         if self.seen.broken.get() {
             return Moved::Failed;
         }
@@ -58,18 +54,14 @@ impl Medium for Slow {
                 self.programmed += u64::from(count);
             }
         }
-        self.ram.program(at, count, data, tags)
+        below.program(at, count, data, tags)
     }
 
-    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
-        self.ram.read(at, count, data, tags)
+    fn reset(&mut self, below: Below, chunk: Ppa) -> Moved {
+        if self.seen.broken.get() { Moved::Failed } else { below.reset(chunk) }
     }
 
-    fn reset(&mut self, chunk: Ppa) -> Moved {
-        if self.seen.broken.get() { Moved::Failed } else { self.ram.reset(chunk) }
-    }
-
-    fn barrier(&mut self) -> Moved {
+    fn barrier(&mut self, _below: Below) -> Moved {
         if self.seen.broken.get() {
             return Moved::Failed;
         }
@@ -82,18 +74,14 @@ impl Medium for Slow {
         Moved::Done
     }
 
-    fn is_cached(&self) -> bool {
+    fn is_cached(&self, _below: &dyn PowerCut) -> bool {
         true
-    }
-
-    fn describe(&mut self, index: usize, chunk: &Chunk) {
-        self.ram.describe(index, chunk);
     }
 }
 
 /// A drive under random writes of a block, so many at once.
 struct Drive {
-    pblk: Pblk<Device<Slow>>,
+    pblk: Pblk<Device<ScriptedMedium>>,
     seen: Rc<Seen>,
     random: u64,
     blocks: u64,
@@ -106,9 +94,9 @@ impl Drive {
         let geometry = Geometry::new(with_reserve(data)).unwrap();
         let blocks = 1000;
         let seen = Rc::new(Seen::default());
-        let ram = RamMedium::new(&geometry, KEPT as u32).unwrap();
-        let medium =
-            Slow { ram, seen: seen.clone(), programmed: 0, durable: 0, covered: None, polls: 0 };
+        let script =
+            Slow { seen: seen.clone(), programmed: 0, durable: 0, covered: None, polls: 0 };
+        let medium = ScriptedMedium::ram(&geometry, KEPT as u32, script);
         let device = Device::new(&geometry, &timing, medium).unwrap();
         let bytes = blocks * BLOCK as u64;
         let config =

@@ -6,9 +6,8 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use device::Device;
-use flash::{
-    Chunk, ChunkState, Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, TAG_BYTES, Tag, Timing,
-};
+use faults::{Below, Script, ScriptedMedium};
+use flash::{Chunk, ChunkState, Dimensions, Geometry, Moved, Ppa, TAG_BYTES, Tag, Timing};
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use targets::pblk::PblkError;
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
@@ -22,33 +21,30 @@ struct Refused {
     programs: HashSet<u64>,
 }
 
-struct Weak {
-    inner: RamMedium,
-    refused: Rc<RefCell<Refused>>,
-}
+struct Weak(Rc<RefCell<Refused>>);
 
-impl Medium for Weak {
-    fn kept(&self) -> u32 {
-        self.inner.kept()
-    }
-    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
-        if (at.0..at.0 + u64::from(count)).any(|ppa| self.refused.borrow().programs.contains(&ppa))
-        {
+impl Script for Weak {
+    fn program(&mut self, below: Below, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        let mut blocks = at.0..at.0 + u64::from(count);
+        if blocks.any(|ppa| self.0.borrow().programs.contains(&ppa)) {
             return Moved::Failed;
         }
-        self.inner.program(at, count, data, tags)
+        below.program(at, count, data, tags)
     }
-    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
-        if (at.0..at.0 + u64::from(count)).any(|ppa| self.refused.borrow().reads.contains(&ppa)) {
+
+    fn read(
+        &mut self,
+        below: Below,
+        at: Ppa,
+        count: u32,
+        data: &mut [u8],
+        tags: &mut [u8],
+    ) -> Moved {
+        let mut blocks = at.0..at.0 + u64::from(count);
+        if blocks.any(|ppa| self.0.borrow().reads.contains(&ppa)) {
             return Moved::Failed;
         }
-        self.inner.read(at, count, data, tags)
-    }
-    fn reset(&mut self, chunk: Ppa) -> Moved {
-        self.inner.reset(chunk)
-    }
-    fn barrier(&mut self) -> Moved {
-        self.inner.barrier()
+        below.read(at, count, data, tags)
     }
 }
 
@@ -68,7 +64,7 @@ fn config(geometry: &Geometry) -> PblkConfig {
     PblkConfig { bytes, data_chunks: DATA_CHUNKS, idle: 0, victim: Victim::Greedy, seed: 7 }
 }
 
-type Drive = Pblk<Device<Weak>>;
+type Drive = Pblk<Device<ScriptedMedium>>;
 
 struct Host {
     drive: Drive,
@@ -83,8 +79,7 @@ impl Host {
     fn new(groups: u32, pages: u32) -> Host {
         let geometry = geometry(groups, pages);
         let refused = Rc::new(RefCell::new(Refused::default()));
-        let inner = RamMedium::new(&geometry, 8).unwrap();
-        let medium = Weak { inner, refused: refused.clone() };
+        let medium = ScriptedMedium::ram(&geometry, 8, Weak(refused.clone()));
         let device = Device::new(&geometry, &timing(), medium).unwrap();
         let drive = Pblk::new(device, config(&geometry)).unwrap();
         Host::with(drive, Time::ZERO, geometry, refused)
@@ -95,10 +90,7 @@ impl Host {
     fn with_bad_anchors(pages: u32, bad: &[(usize, u32)]) -> Host {
         let geometry = geometry(2, pages);
         let refused = Rc::new(RefCell::new(Refused::default()));
-        let medium = || {
-            let inner = RamMedium::new(&geometry, 8).unwrap();
-            Weak { inner, refused: refused.clone() }
-        };
+        let medium = || ScriptedMedium::ram(&geometry, 8, Weak(refused.clone()));
         let mut chunks = Device::new(&geometry, &timing(), medium()).unwrap().chunks().to_vec();
         for &(unit, number) in bad {
             chunks[geometry.chunk_of(unit, number)].state = ChunkState::Offline;
@@ -201,7 +193,7 @@ impl Host {
 }
 
 fn start(
-    medium: Weak,
+    medium: ScriptedMedium,
     chunks: &[Chunk],
     geometry: Geometry,
     refused: Rc<RefCell<Refused>>,
@@ -212,12 +204,17 @@ fn start(
 }
 
 /// The tags of what is programmed of a chunk.
-fn tags(medium: &mut Weak, geometry: &Geometry, chunk: usize, programmed: u32) -> Vec<(Ppa, Tag)> {
+fn tags(
+    medium: &mut ScriptedMedium,
+    geometry: &Geometry,
+    chunk: usize,
+    programmed: u32,
+) -> Vec<(Ppa, Tag)> {
     let start = geometry.chunk_start(chunk).0;
     let mut found = Vec::new();
     for ppa in (start..start + u64::from(programmed)).map(Ppa) {
         let mut bytes = [0; TAG_BYTES];
-        assert_eq!(medium.inner.read(ppa, 1, &mut [], &mut bytes), Moved::Done);
+        assert_eq!(medium.below().read(ppa, 1, &mut [], &mut bytes), Moved::Done);
         found.push((ppa, Tag::load(&bytes)));
     }
     found
@@ -293,7 +290,11 @@ fn without_an_anchor_the_last_root_holds() {
 }
 
 /// By mirror: the highest number of a root, and where its blocks are.
-fn newest_roots(medium: &mut Weak, geometry: &Geometry, chunks: &[Chunk]) -> [(u64, Vec<u64>); 2] {
+fn newest_roots(
+    medium: &mut ScriptedMedium,
+    geometry: &Geometry,
+    chunks: &[Chunk],
+) -> [(u64, Vec<u64>); 2] {
     let mut newest = [(0, Vec::new()), (0, Vec::new())];
     for (of, pu) in newest.iter_mut().zip(geometry.pus_channels_first()) {
         let anchors = (0..3).map(|number| geometry.chunk_of(pu, number));

@@ -2,14 +2,15 @@
 //! what collection wins, so it goes on until they are written.
 
 use device::Device;
-use flash::{Dimensions, Geometry, RamMedium, Timing};
+use faults::ScriptedMedium;
+use flash::{Dimensions, Geometry, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
 const BLOCK: u64 = 4096;
 const DATA_CHUNKS: u32 = 5;
 
-type Drive = Pblk<Device<RamMedium>>;
+type Drive = Pblk<Device<ScriptedMedium>>;
 
 /// One unit whose chunks for data have `pages` rows of 4 blocks, and are full to
 /// so many tenths.
@@ -18,7 +19,7 @@ fn drive(timing: &Timing, pages: u32, tenths: u64, victim: Victim) -> Drive {
         Dimensions { groups: 1, pus: 1, chunks: DATA_CHUNKS, pages, planes: 1, page_bytes: 16384 };
     let geometry = Geometry::new(with_reserve(dim)).unwrap();
     let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
-    let device = Device::new(&geometry, timing, RamMedium::new(&geometry, 8).unwrap()).unwrap();
+    let device = Device::new(&geometry, timing, ScriptedMedium::ram(&geometry, 8, ())).unwrap();
     let bytes = space * tenths / 10 * BLOCK;
     let config = PblkConfig { bytes, data_chunks: DATA_CHUNKS, idle: 0, victim, seed: 1 };
     Pblk::new(device, config).unwrap()

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 
 use device::Device;
-use flash::{Chunk, Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, TAG_BYTES, Tag, Timing};
+use faults::{Below, Script, ScriptedMedium};
+use flash::{Chunk, Dimensions, Geometry, Moved, Ppa, TAG_BYTES, Tag, Timing};
 use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
 use targets::pblk::PblkError;
@@ -25,24 +26,29 @@ enum Damage {
     Gone,
 }
 
-/// A medium of which blocks are damaged when they are read.
+/// Blocks are damaged when they are read.
+#[derive(Default)]
 struct Rotten {
-    inner: RamMedium,
     damage: HashMap<u64, Damage>,
 }
 
-impl Medium for Rotten {
-    fn kept(&self) -> u32 {
-        self.inner.kept()
-    }
-    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+impl Script for Rotten {
+    fn program(&mut self, below: Below, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
         (at.0..at.0 + u64::from(count)).for_each(|block| {
             self.damage.remove(&block);
         });
-        self.inner.program(at, count, data, tags)
+        below.program(at, count, data, tags)
     }
-    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
-        let moved = self.inner.read(at, count, data, tags);
+
+    fn read(
+        &mut self,
+        below: Below,
+        at: Ppa,
+        count: u32,
+        data: &mut [u8],
+        tags: &mut [u8],
+    ) -> Moved {
+        let moved = below.read(at, count, data, tags);
         let each = data.len() / count as usize;
         for i in 0..count as usize {
             match self.damage.get(&(at.0 + i as u64)) {
@@ -56,15 +62,9 @@ impl Medium for Rotten {
         }
         moved
     }
-    fn reset(&mut self, chunk: Ppa) -> Moved {
-        self.inner.reset(chunk)
-    }
-    fn barrier(&mut self) -> Moved {
-        self.inner.barrier()
-    }
 }
 
-type Drive = Pblk<Device<Rotten>>;
+type Drive = Pblk<Device<ScriptedMedium>>;
 
 struct Rig {
     drive: Drive,
@@ -90,8 +90,7 @@ impl Rig {
         let chunks = DATA_CHUNKS;
         let dim = Dimensions { groups: 2, pus: 1, chunks, pages: 32, planes: 1, page_bytes: 16384 };
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
-        let inner = RamMedium::new(&geometry, 8).unwrap();
-        let medium = Rotten { inner, damage: HashMap::new() };
+        let medium = ScriptedMedium::ram(&geometry, 8, Rotten::default());
         let device = Device::new(&geometry, &Timing::default(), medium).unwrap();
         let drive = Pblk::new(device, config(&geometry)).unwrap();
         let mut rig = Rig { drive, now: Time::ZERO, geometry };
@@ -138,7 +137,7 @@ impl Rig {
     }
 
     /// Its parts, for as many starts as are wanted.
-    fn end(self) -> (Geometry, Vec<Chunk>, Rotten) {
+    fn end(self) -> (Geometry, Vec<Chunk>, ScriptedMedium) {
         let device = self.drive.into_device();
         let chunks = device.chunks().to_vec();
         (self.geometry, chunks, device.cut())
@@ -146,14 +145,18 @@ impl Rig {
 }
 
 /// The own blocks of a drive, by kind: pages, directory, log, roots.
-fn own_blocks(geometry: &Geometry, chunks: &[Chunk], medium: &mut Rotten) -> [Vec<(Tag, Ppa)>; 4] {
+fn own_blocks(
+    geometry: &Geometry,
+    chunks: &[Chunk],
+    medium: &mut ScriptedMedium,
+) -> [Vec<(Tag, Ppa)>; 4] {
     let mut found: [Vec<(Tag, Ppa)>; 4] = Default::default();
     for pu in geometry.pus_channels_first() {
         for chunk in (0..geometry.chunks()).map(|number| geometry.chunk_of(pu, number)) {
             for block in 0..chunks[chunk].programmed {
                 let ppa = Ppa(geometry.chunk_start(chunk).0 + u64::from(block));
                 let mut tag = [0; TAG_BYTES];
-                assert_eq!(medium.inner.read(ppa, 1, &mut [], &mut tag), Moved::Done);
+                assert_eq!(medium.below().read(ppa, 1, &mut [], &mut tag), Moved::Done);
                 let tag = Tag::load(&tag);
                 if tag.id >> 58 == 0b01_0000 {
                     found[(tag.id >> 56 & 3) as usize].push((tag, ppa));
@@ -166,7 +169,7 @@ fn own_blocks(geometry: &Geometry, chunks: &[Chunk], medium: &mut Rotten) -> [Ve
 
 /// What a start on a damaged drive comes to: blocks that read as errors, or
 /// the refusal. Wrong data is a panic.
-fn start(geometry: &Geometry, chunks: &[Chunk], medium: Rotten) -> Result<u64, PblkError> {
+fn start(geometry: &Geometry, chunks: &[Chunk], medium: ScriptedMedium) -> Result<u64, PblkError> {
     let device = Device::restore(geometry, &Timing::default(), medium, chunks).unwrap();
     let (drive, now) = Pblk::recover(device, config(geometry), Time::ZERO)?;
     let mut rig = Rig { drive, now, geometry: *geometry };
@@ -188,7 +191,8 @@ fn with(
 ) -> Result<u64, PblkError> {
     let (geometry, chunks, mut medium) = Rig::new(ends).end();
     let own = own_blocks(&geometry, &chunks, &mut medium);
-    medium.damage = damage(&own).into_iter().map(|(ppa, damage)| (ppa.0, damage)).collect();
+    let damage = damage(&own).into_iter().map(|(ppa, damage)| (ppa.0, damage));
+    medium.script::<Rotten>().damage = damage.collect();
     start(&geometry, &chunks, medium)
 }
 

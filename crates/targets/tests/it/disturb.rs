@@ -2,7 +2,8 @@
 //! leads to their being written anew, before they cannot be read.
 
 use device::{Device, OpenChannel};
-use flash::{Dimensions, Geometry, RamMedium, Reliability, Timing};
+use faults::ScriptedMedium;
+use flash::{Dimensions, Geometry, Reliability, Timing};
 use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
@@ -48,7 +49,7 @@ fn timing() -> Timing {
 }
 
 struct Rig {
-    drive: Pblk<Device<RamMedium>>,
+    drive: Pblk<Device<ScriptedMedium>>,
     now: Time,
     queue: Ring<BlockReq>,
     blocks: u64,
@@ -68,7 +69,7 @@ impl Rig {
             page_bytes: 8192,
         };
         let geometry = Geometry::new(with_reserve(data)).unwrap();
-        let medium = RamMedium::new(&geometry, 8).unwrap();
+        let medium = ScriptedMedium::ram(&geometry, 8, ());
         let device = Device::with(&geometry, &timing(), reliability, 7, medium).unwrap();
         let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
         let blocks = space * 3 / 4;

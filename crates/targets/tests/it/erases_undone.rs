@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use device::Device;
-use flash::{ChunkState, Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, Timing};
+use device::{Device, OpenChannel};
+use faults::{Below, PowerCut, Script, ScriptedMedium};
+use flash::{ChunkState, Dimensions, Geometry, Moved, Ppa, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
@@ -15,7 +16,6 @@ const BLOCKS: u64 = 60;
 
 /// See above.
 struct Undone {
-    ram: RamMedium,
     geometry: Geometry,
     /// By chunk: how far it is programmed.
     ends: BTreeMap<usize, u32>,
@@ -24,55 +24,47 @@ struct Undone {
 }
 
 impl Undone {
-    fn erase(&mut self, chunk: usize) {
-        let _ = self.ram.reset(self.geometry.chunk_start(chunk));
+    fn erase(&mut self, below: Below, chunk: usize) {
+        let _ = below.reset(self.geometry.chunk_start(chunk));
         self.ends.remove(&chunk);
     }
 }
 
-impl Medium for Undone {
-    fn kept(&self) -> u32 {
-        self.ram.kept()
-    }
-
-    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+impl Script for Undone {
+    fn program(&mut self, below: Below, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
         let chunk = self.geometry.chunk_index(at);
         if self.erased.remove(&chunk) {
-            self.erase(chunk);
+            self.erase(below, chunk);
         }
         self.ends.insert(chunk, self.geometry.block(at) + count);
-        self.ram.program(at, count, data, tags)
+        below.program(at, count, data, tags)
     }
 
-    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
-        self.ram.read(at, count, data, tags)
-    }
-
-    fn reset(&mut self, chunk: Ppa) -> Moved {
+    fn reset(&mut self, _below: Below, chunk: Ppa) -> Moved {
         self.erased.insert(self.geometry.chunk_index(chunk));
         Moved::Done
     }
 
-    fn barrier(&mut self) -> Moved {
+    fn barrier(&mut self, below: Below) -> Moved {
         for chunk in std::mem::take(&mut self.erased) {
-            self.erase(chunk);
+            self.erase(below, chunk);
         }
         Moved::Done
     }
 
-    fn is_cached(&self) -> bool {
+    fn is_cached(&self, _below: &dyn PowerCut) -> bool {
         true
     }
 }
 
-type Drive = Pblk<Device<Undone>>;
+type Drive = Pblk<Device<ScriptedMedium>>;
 
 fn drive(timing: &Timing) -> Drive {
     let (groups, pus, chunks, pages, planes) = (1, 1, DATA_CHUNKS, 5, 1);
     let dim = Dimensions { groups, pus, chunks, pages, planes, page_bytes: 16384 };
     let geometry = Geometry::new(with_reserve(dim)).unwrap();
-    let ram = RamMedium::new(&geometry, 8).unwrap();
-    let medium = Undone { ram, geometry, ends: BTreeMap::new(), erased: BTreeSet::new() };
+    let script = Undone { geometry, ends: BTreeMap::new(), erased: BTreeSet::new() };
+    let medium = ScriptedMedium::ram(&geometry, 8, script);
     let bytes = BLOCKS * BLOCK;
     let config =
         PblkConfig { bytes, data_chunks: DATA_CHUNKS, idle: 0, victim: Victim::Random, seed: 3 };
@@ -83,16 +75,16 @@ fn drive(timing: &Timing) -> Drive {
 fn cut(drive: Drive, timing: &Timing) -> (Drive, usize) {
     let config = drive.config();
     let device = drive.into_device();
-    let mut chunks = device.chunks().to_vec();
+    let (geometry, mut chunks) = (*device.geometry(), device.chunks().to_vec());
     let mut medium = device.cut();
-    let undone = std::mem::take(&mut medium.erased);
+    let script = medium.script::<Undone>();
+    let undone = std::mem::take(&mut script.erased);
     for &chunk in &undone {
-        let (of, end) = (&mut chunks[chunk], medium.ends.get(&chunk).copied().unwrap_or(0));
+        let (of, end) = (&mut chunks[chunk], script.ends.get(&chunk).copied().unwrap_or(0));
         (of.wp, of.programmed, of.wear) = (end, end, of.wear - 1);
-        let is_full = end == medium.geometry.chunk_blocks();
+        let is_full = end == geometry.chunk_blocks();
         of.state = if is_full { ChunkState::Closed } else { ChunkState::Open };
     }
-    let geometry = medium.geometry;
     let device = Device::restore(&geometry, timing, medium, &chunks).unwrap();
     (Pblk::recover(device, config, Time::ZERO).unwrap().0, undone.len())
 }

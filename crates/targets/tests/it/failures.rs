@@ -8,7 +8,8 @@
 use std::collections::HashSet;
 
 use device::{Device, OpenChannel};
-use flash::{Chunk, ChunkState, Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, Timing};
+use faults::{Below, Script, ScriptedMedium};
+use flash::{Chunk, ChunkState, Dimensions, Geometry, Moved, Ppa, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
 use targets::{Pblk, PblkConfig, Victim, WriteCounters, with_reserve};
@@ -27,7 +28,6 @@ struct Rates {
 }
 
 struct Faulty {
-    inner: RamMedium,
     geometry: Geometry,
     rates: Rates,
     random: u64,
@@ -46,11 +46,8 @@ impl Faulty {
     }
 }
 
-impl Medium for Faulty {
-    fn kept(&self) -> u32 {
-        self.inner.kept()
-    }
-    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+impl Script for Faulty {
+    fn program(&mut self, below: Below, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
         let chunk = self.geometry.chunk_index(at);
         assert!(
             !self.torn.contains(&chunk) || self.geometry.block(at) > 0,
@@ -66,24 +63,30 @@ impl Medium for Faulty {
                 self.bad.insert(block);
             }
         }
-        self.inner.program(at, count, data, tags)
+        below.program(at, count, data, tags)
     }
-    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
+
+    fn read(
+        &mut self,
+        below: Below,
+        at: Ppa,
+        count: u32,
+        data: &mut [u8],
+        tags: &mut [u8],
+    ) -> Moved {
         let mut blocks = at.0..at.0 + u64::from(count);
         if !self.bad.is_empty() && blocks.any(|block| self.bad.contains(&block)) {
             data.fill(0xee);
             tags.fill(0xee);
             return Moved::Failed;
         }
-        self.inner.read(at, count, data, tags)
+        below.read(at, count, data, tags)
     }
-    fn reset(&mut self, chunk: Ppa) -> Moved {
+
+    fn reset(&mut self, below: Below, chunk: Ppa) -> Moved {
         let index = self.geometry.chunk_index(chunk);
         self.bad.retain(|&block| self.geometry.chunk_index(Ppa(block)) != index);
-        if self.happens(self.rates.erase) { Moved::Failed } else { self.inner.reset(chunk) }
-    }
-    fn barrier(&mut self) -> Moved {
-        self.inner.barrier()
+        if self.happens(self.rates.erase) { Moved::Failed } else { below.reset(chunk) }
     }
 }
 
@@ -110,7 +113,7 @@ fn timing(instant: bool) -> Timing {
     }
 }
 
-type Drive = Pblk<Device<Faulty>>;
+type Drive = Pblk<Device<ScriptedMedium>>;
 
 fn config(geometry: &Geometry, victim: Victim, fill: u64) -> PblkConfig {
     let data_chunks = DATA_CHUNKS;
@@ -118,10 +121,10 @@ fn config(geometry: &Geometry, victim: Victim, fill: u64) -> PblkConfig {
     PblkConfig { bytes: blocks * fill / 100 * BLOCK, data_chunks, idle: 0, victim, seed: 7 }
 }
 
-fn medium(geometry: &Geometry, rates: Rates, seed: u64) -> Faulty {
-    let inner = RamMedium::new(geometry, 8).unwrap();
+fn medium(geometry: &Geometry, rates: Rates, seed: u64) -> ScriptedMedium {
     let (bad, torn, retired) = (HashSet::new(), HashSet::new(), HashSet::new());
-    Faulty { inner, geometry: *geometry, rates, random: seed, bad, torn, retired }
+    let script = Faulty { geometry: *geometry, rates, random: seed, bad, torn, retired };
+    ScriptedMedium::ram(geometry, 8, script)
 }
 
 /// Work on a drive, a block at a time and no two requests for one block.
@@ -274,8 +277,9 @@ impl Run {
         let device = self.drive.into_device();
         let chunks = device.chunks().to_vec();
         let mut medium = device.cut();
-        medium.retired.clone_from(&medium.torn);
-        medium.rates = rates;
+        let script = medium.script::<Faulty>();
+        script.retired.clone_from(&script.torn);
+        script.rates = rates;
         let device = Device::restore(geometry, timing, medium, &chunks).unwrap();
         let (drive, now) = Pblk::recover(device, config, Time::ZERO).unwrap();
         let mut run = Run {
@@ -483,7 +487,11 @@ fn a_chunk_is_refreshed() {
 }
 
 /// The chunks of a drive that are not for roots, of which a program failed.
-fn failed_data(device: &Device<Faulty>, geometry: &Geometry, torn: &HashSet<usize>) -> Vec<usize> {
+fn failed_data(
+    device: &Device<ScriptedMedium>,
+    geometry: &Geometry,
+    torn: &HashSet<usize>,
+) -> Vec<usize> {
     let is_root = |chunk: usize| {
         let pu = geometry.pu_index(geometry.chunk_start(chunk));
         chunk - geometry.chunk_of(pu, 0) < 3
@@ -538,11 +546,11 @@ proptest! {
         let health = run.drive.device().health(run.now);
         let device = run.drive.into_device();
         let chunks = device.chunks().to_vec();
-        let medium = device.cut();
+        let mut medium = device.cut();
         let offline = |chunk: &&Chunk| chunk.state == ChunkState::Offline;
         prop_assert_eq!(health.grown_bad + health.retired, chunks.iter().filter(offline).count() as u64);
         prop_assert_eq!(health.factory_bad, 0);
-        let torn = medium.torn.clone();
+        let torn = medium.script::<Faulty>().torn.clone();
         let device = Device::restore(&geometry, &timing, medium, &chunks).unwrap();
         let left = failed_data(&device, &geometry, &torn);
         prop_assert!(left.is_empty(), "{left:?} of {torn:?}");

@@ -1,9 +1,9 @@
 //! A part of a block is written around its old bytes, which come so late that
 //! a newer copy of the block lies where they were read.
 
-use device::Device;
-use faults::{Delay, DelayPort, DelayRule, Operation, Span, Trigger};
-use flash::{Dimensions, Geometry, RamMedium, Timing};
+use device::{Device, OpenChannel};
+use faults::{Delay, DelayPort, DelayRule, Operation, ScriptedMedium, Span, Trigger};
+use flash::{Dimensions, Geometry, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
@@ -11,7 +11,7 @@ const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 9;
 
 struct Host {
-    drive: Pblk<DelayPort<Device<RamMedium>>>,
+    drive: Pblk<Box<dyn OpenChannel>>,
     now: Time,
     queue: Ring<BlockReq>,
     done: Ring<BlockDone>,
@@ -32,9 +32,9 @@ impl Host {
             Trigger { span: Some(Span::Ppa(at..at + 1)), count: Some(1), ..Trigger::default() };
         let delay = Delay { least: 1_000_000_000, most: 1_000_000_000 };
         let rule = DelayRule { operation: Operation::Read, trigger, delay };
-        let medium = RamMedium::new(&geometry, BLOCK as u32).unwrap();
+        let medium = ScriptedMedium::ram(&geometry, BLOCK as u32, ());
         let device = Device::new(&geometry, &timing, medium).unwrap();
-        let device = DelayPort::new(device, &[rule], 0).unwrap();
+        let device: Box<dyn OpenChannel> = Box::new(DelayPort::new(device, &[rule], 0).unwrap());
         let config = PblkConfig {
             bytes: BLOCKS * BLOCK,
             data_chunks: 4,

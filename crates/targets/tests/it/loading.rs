@@ -3,7 +3,8 @@
 //! written meanwhile must leave room for those that are read.
 
 use device::Device;
-use flash::{Dimensions, Geometry, RamMedium, Timing};
+use faults::ScriptedMedium;
+use flash::{Dimensions, Geometry, Timing};
 use port::{BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
@@ -17,7 +18,7 @@ const PAGES: u64 = 8;
 const DATA_CHUNKS: u32 = 150;
 
 struct Host {
-    drive: Pblk<Device<RamMedium>>,
+    drive: Pblk<Device<ScriptedMedium>>,
     now: Time,
     queue: Ring<BlockReq>,
     open: usize,
@@ -40,7 +41,7 @@ fn config() -> PblkConfig {
 }
 
 impl Host {
-    fn new(drive: Pblk<Device<RamMedium>>, now: Time) -> Host {
+    fn new(drive: Pblk<Device<ScriptedMedium>>, now: Time) -> Host {
         Host { drive, now, queue: Ring::new(1024), open: 0 }
     }
 
@@ -79,7 +80,7 @@ impl Host {
 
 #[test]
 fn parts_that_are_written_leave_room_for_those_that_are_read() {
-    let medium = RamMedium::new(&geometry(), BLOCK as u32).unwrap();
+    let medium = ScriptedMedium::ram(&geometry(), BLOCK as u32, ());
     let device = Device::new(&geometry(), &timing(), medium).unwrap();
     let mut host = Host::new(Pblk::new(device, config()).unwrap(), Time::ZERO);
     let blocks = PAGES * PAGE_BLOCKS;

@@ -2,43 +2,39 @@
 //! its old bytes.
 
 use device::Device;
-use flash::{Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, Timing};
+use faults::{Below, Script, ScriptedMedium};
+use flash::{Dimensions, Geometry, Moved, Ppa, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
 const BLOCK: u64 = 4096;
 
-/// Gives block zero of the drive to the user, and never to collection, which
-/// wants its tag, too.
+/// Gives a block to the user, and never to collection, which wants its tag, too.
 struct Unmovable {
-    inner: RamMedium,
     at: Ppa,
 }
 
-impl Medium for Unmovable {
-    fn kept(&self) -> u32 {
-        self.inner.kept()
-    }
-    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
-        self.inner.program(at, count, data, tags)
-    }
-    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
+impl Script for Unmovable {
+    fn read(
+        &mut self,
+        below: Below,
+        at: Ppa,
+        count: u32,
+        data: &mut [u8],
+        tags: &mut [u8],
+    ) -> Moved {
         let bad = (at.0..at.0 + u64::from(count)).contains(&self.at.0);
         if bad && !tags.is_empty() {
             return Moved::Failed;
         }
-        self.inner.read(at, count, data, tags)
-    }
-    fn reset(&mut self, chunk: Ppa) -> Moved {
-        self.inner.reset(chunk)
-    }
-    fn barrier(&mut self) -> Moved {
-        self.inner.barrier()
+        below.read(at, count, data, tags)
     }
 }
 
 struct Host {
-    drive: Pblk<Device<Unmovable>>,
+    drive: Pblk<Device<ScriptedMedium>>,
+    /// The block that cannot be moved.
+    at: Ppa,
     now: Time,
     queue: Ring<BlockReq>,
     done: Ring<BlockDone>,
@@ -83,14 +79,14 @@ fn host() -> Host {
         erase: 3_000_000,
         ..Timing::default()
     };
-    let inner = RamMedium::new(&geometry, BLOCK as u32).unwrap();
     // The user's first chunk comes after those for roots.
     let at = geometry.chunk_start(geometry.chunk_of(0, 3));
-    let device = Device::new(&geometry, &timing, Unmovable { inner, at }).unwrap();
+    let medium = ScriptedMedium::ram(&geometry, BLOCK as u32, Unmovable { at });
+    let device = Device::new(&geometry, &timing, medium).unwrap();
     let config =
         PblkConfig { bytes: 24 * BLOCK, data_chunks: 6, idle: 0, victim: Victim::Greedy, seed: 7 };
     let drive = Pblk::new(device, config).unwrap();
-    Host { drive, now: Time::ZERO, queue: Ring::new(8), done: Ring::new(8) }
+    Host { drive, at, now: Time::ZERO, queue: Ring::new(8), done: Ring::new(8) }
 }
 
 #[test]
@@ -106,8 +102,7 @@ fn a_part_of_a_block_that_is_lost_meanwhile_is_not_written() {
         }
         assert_eq!(host.one(BlockOp::Flush, 0, 0, 0).status, Status::SUCCESS);
         while host.step() {}
-        let at = host.drive.device().medium().at;
-        assert!(host.drive.refresh_chunk(host.now, at));
+        assert!(host.drive.refresh_chunk(host.now, host.at));
         // Somewhere on the way to its loss.
         for _ in 0..steps {
             host.step();

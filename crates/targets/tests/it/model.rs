@@ -6,17 +6,17 @@
 //! overlapped it.
 
 use device::Device;
-use flash::{Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, Timing};
+use faults::{Below, Script, ScriptedMedium};
+use flash::{Dimensions, Geometry, Moved, Ppa, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
-type Drive = Pblk<Device<Slow>>;
+type Drive = Pblk<Device<ScriptedMedium>>;
 
 /// A medium that may want to be asked several times before it does a thing, so
 /// that a drive without time does some at once and some by command.
 struct Slow {
-    inner: RamMedium,
     random: u64,
     /// The most times that it is asked in vain; 0 for never.
     most: u64,
@@ -35,21 +35,24 @@ impl Slow {
     }
 }
 
-impl Medium for Slow {
-    fn kept(&self) -> u32 {
-        self.inner.kept()
+impl Script for Slow {
+    fn program(&mut self, below: Below, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        if self.waits() { Moved::Pending } else { below.program(at, count, data, tags) }
     }
-    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
-        if self.waits() { Moved::Pending } else { self.inner.program(at, count, data, tags) }
+
+    fn read(
+        &mut self,
+        below: Below,
+        at: Ppa,
+        count: u32,
+        data: &mut [u8],
+        tags: &mut [u8],
+    ) -> Moved {
+        if self.waits() { Moved::Pending } else { below.read(at, count, data, tags) }
     }
-    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
-        if self.waits() { Moved::Pending } else { self.inner.read(at, count, data, tags) }
-    }
-    fn reset(&mut self, chunk: Ppa) -> Moved {
-        if self.waits() { Moved::Pending } else { self.inner.reset(chunk) }
-    }
-    fn barrier(&mut self) -> Moved {
-        self.inner.barrier()
+
+    fn reset(&mut self, below: Below, chunk: Ppa) -> Moved {
+        if self.waits() { Moved::Pending } else { below.reset(chunk) }
     }
 }
 
@@ -82,8 +85,8 @@ fn timing(instant: bool, suspend: bool) -> Timing {
 
 fn drive(dim: Dimensions, timing: &Timing, kept: u32, victim: Victim, slow: u64) -> Drive {
     let geometry = Geometry::new(dim).unwrap();
-    let inner = RamMedium::new(&geometry, kept).unwrap();
-    let medium = Slow { inner, random: slow, most: slow, left: None };
+    let script = Slow { random: slow, most: slow, left: None };
+    let medium = ScriptedMedium::ram(&geometry, kept, script);
     let device = Device::new(&geometry, timing, medium).unwrap();
     let data_chunks = DATA_CHUNKS;
     let blocks = u64::from(data_chunks * geometry.chunk_blocks() * geometry.total_pus());

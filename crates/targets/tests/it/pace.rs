@@ -7,7 +7,8 @@
 #![cfg(not(debug_assertions))]
 
 use device::Device;
-use flash::{Geometry, Profile, RamMedium};
+use faults::ScriptedMedium;
+use flash::{Geometry, Profile};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
 use targets::{Pblk, PblkConfig, Victim, WriteCounters, with_reserve};
 
@@ -17,7 +18,7 @@ const DEPTH: usize = 128;
 const SECOND: u64 = 1_000_000_000;
 
 struct Load {
-    drive: Pblk<Device<RamMedium>>,
+    drive: Pblk<Device<ScriptedMedium>>,
     queue: Ring<BlockReq>,
     done: Ring<BlockDone>,
     blocks: u64,
@@ -31,7 +32,7 @@ impl Load {
         let mut dim = profile.dimensions;
         dim.chunks = data_chunks;
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
-        let medium = RamMedium::new(&geometry, 0).unwrap();
+        let medium = ScriptedMedium::ram(&geometry, 0, ());
         let device = Device::new(&geometry, &profile.timing, medium).unwrap();
         let space = u64::from(geometry.total_pus() * data_chunks * geometry.chunk_blocks());
         let blocks = space * 9 / 10;

@@ -9,8 +9,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use device::{Content, Device, Link, LinkTiming, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{Chunk, Dimensions, Geometry, RamMedium, TAG_BYTES, Tag, Timing};
+use device::{Content, Device, Link, LinkTiming, OpenChannel, VectorCmd, VectorOp};
+use faults::{Fuse, ScriptedMedium};
+use flash::{Chunk, Dimensions, Geometry, TAG_BYTES, Tag, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
 use targets::pblk::PblkError;
@@ -22,65 +23,7 @@ const SECTORS: usize = 8;
 /// Chunks of each parallel unit that hold data.
 const DATA_CHUNKS: u32 = 6;
 
-type Shared = Rc<RefCell<Device<RamMedium>>>;
-
-/// A drive that stops for ever after a number of events.
-struct Fuse {
-    device: Shared,
-    geometry: Geometry,
-    timing: Timing,
-    left: Rc<Cell<u64>>,
-}
-
-impl Port for Fuse {
-    type Cmd = VectorCmd;
-    type Done = VectorDone;
-
-    fn submit(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
-        if self.left.get() > 0 {
-            self.device.borrow_mut().submit(now, cmds);
-        }
-    }
-
-    fn next_event(&self) -> Option<Time> {
-        if self.left.get() > 0 { self.device.borrow().next_event() } else { None }
-    }
-
-    fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
-        if self.left.get() > 0 {
-            if self.device.borrow().next_event().is_some_and(|at| at <= to) {
-                self.left.set(self.left.get() - 1);
-            }
-            self.device.borrow_mut().advance(to, done);
-        }
-    }
-}
-
-impl OpenChannel for Fuse {
-    fn geometry(&self) -> &Geometry {
-        &self.geometry
-    }
-
-    fn timing(&self) -> &Timing {
-        &self.timing
-    }
-
-    fn kept(&self) -> u32 {
-        self.device.borrow().kept()
-    }
-
-    fn chunk(&self, chunk_index: usize) -> Chunk {
-        self.device.borrow().chunk(chunk_index)
-    }
-
-    fn depth(&self) -> usize {
-        self.device.borrow().depth()
-    }
-
-    fn is_cached(&self) -> bool {
-        self.device.borrow().is_cached()
-    }
-}
+type Shared = Rc<RefCell<Device<ScriptedMedium>>>;
 
 /// One write or trim of a sector, begun and ended as counted by the model.
 #[derive(Clone, Copy, Debug)]
@@ -179,13 +122,13 @@ impl Setup {
     }
 }
 
-type Drive = Pblk<Link<Fuse>>;
+type Drive = Pblk<Box<dyn OpenChannel>>;
 
 /// What survives a cut, and what is known of it.
 struct Bench {
     setup: Setup,
     geometry: Geometry,
-    medium: Option<RamMedium>,
+    medium: Option<ScriptedMedium>,
     chunks: Vec<Chunk>,
     model: Model,
     rng: u64,
@@ -221,7 +164,7 @@ const AT_ONCE: usize = 24;
 impl Bench {
     fn new(setup: Setup) -> Bench {
         let geometry = Geometry::new(with_reserve(setup.dim)).unwrap();
-        let medium = RamMedium::new(&geometry, setup.kept).unwrap();
+        let medium = ScriptedMedium::ram(&geometry, setup.kept, ());
         let device = Device::new(&geometry, &setup.timing(), medium).unwrap();
         let chunks = device.chunks().to_vec();
         let mut bench = Bench {
@@ -257,15 +200,14 @@ impl Bench {
         let medium = self.medium.take().expect("power is off");
         let timing = self.setup.timing();
         let device = Device::restore(&self.geometry, &timing, medium, &self.chunks).unwrap();
-        let device = Rc::new(RefCell::new(device));
-        let left = Rc::new(Cell::new(events));
-        let (geometry, fuse) = (self.geometry, left.clone());
-        let below = Fuse { device: device.clone(), geometry, timing, left };
+        let below = Fuse::new(device, events);
+        let (device, fuse) = (below.drive.clone(), below.left.clone());
         let link = match self.setup.link {
             true => LinkTiming { controller: 3_000, latency: 2_000, rate: 1_000_000_000 },
             false => LinkTiming::default(),
         };
-        match Pblk::recover(Link::new(link, below), self.config(), Time::ZERO) {
+        let below: Box<dyn OpenChannel> = Box::new(Link::new(link, below));
+        match Pblk::recover(below, self.config(), Time::ZERO) {
             Ok((drive, now)) => {
                 let (queue, done) = (Ring::new(64), Ring::new(64));
                 let open = vec![None; AT_ONCE];
@@ -654,7 +596,7 @@ fn a_clean_end_loses_nothing_on_any_medium() {
 
 /// Programs a chunk row by row: the tags of its blocks, whose content is the
 /// address.
-fn program(device: &mut Device<RamMedium>, chunk: u32, tags: &[Tag]) {
+fn program(device: &mut Device<ScriptedMedium>, chunk: u32, tags: &[Tag]) {
     let geometry = *device.geometry();
     let row = geometry.row_blocks() as usize;
     let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
@@ -695,7 +637,7 @@ fn tightest(victim: Victim) {
         page_bytes: 16384,
     };
     let geometry = Geometry::new(with_reserve(dim)).unwrap();
-    let medium = RamMedium::new(&geometry, 8).unwrap();
+    let medium = ScriptedMedium::ram(&geometry, 8, ());
     let mut device = Device::new(&geometry, &Timing::default(), medium).unwrap();
     let pad = Tag { id: u64::MAX, seq: 1 };
     let mut next = 0;
@@ -712,7 +654,8 @@ fn tightest(victim: Victim) {
     program(&mut device, 12, &[earlier, moved].concat());
     let blocks = 92;
     let config = PblkConfig { bytes: blocks * BLOCK, data_chunks: 6, idle: 0, victim, seed: 1 };
-    let (mut drive, _) = Pblk::recover(device, config, Time::ZERO).unwrap();
+    let below: Box<dyn OpenChannel> = Box::new(device);
+    let (mut drive, _) = Pblk::recover(below, config, Time::ZERO).unwrap();
     // Only what is kept back for the target's own blocks is left.
     let own = u64::from(geometry.chunks() - 3 - 10);
     assert!(drive.free_chunks() <= own);

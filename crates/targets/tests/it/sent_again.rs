@@ -2,11 +2,12 @@
 //! and is sent again: what is left of it where it was first is never newer
 //! than what came after, whatever a checkpoint noted meanwhile.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::rc::Rc;
 
-use device::{Device, Link};
-use flash::{Dimensions, Geometry, LinkTiming, Medium, Moved, Ppa, RamMedium, Timing};
+use device::{Device, Link, OpenChannel};
+use faults::{Below, Fuse, Script, ScriptedMedium};
+use flash::{Dimensions, Geometry, LinkTiming, Moved, Ppa, Timing};
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
@@ -18,31 +19,15 @@ const ROW: u64 = 4;
 /// Blocks that are written in turn: more than a row.
 const BLOCKS: u64 = 5;
 
-/// A medium that fails the program of a certain number.
+/// Fails the program of a certain number.
 struct Failing {
-    inner: RamMedium,
-    left: Rc<Cell<u32>>,
+    left: u32,
 }
 
-impl Medium for Failing {
-    fn kept(&self) -> u32 {
-        self.inner.kept()
-    }
-    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
-        self.left.set(self.left.get().wrapping_sub(1));
-        if self.left.get() == 0 {
-            return Moved::Failed;
-        }
-        self.inner.program(at, count, data, tags)
-    }
-    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
-        self.inner.read(at, count, data, tags)
-    }
-    fn reset(&mut self, chunk: Ppa) -> Moved {
-        self.inner.reset(chunk)
-    }
-    fn barrier(&mut self) -> Moved {
-        self.inner.barrier()
+impl Script for Failing {
+    fn program(&mut self, below: Below, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        self.left = self.left.wrapping_sub(1);
+        if self.left == 0 { Moved::Failed } else { below.program(at, count, data, tags) }
     }
 }
 
@@ -51,13 +36,24 @@ fn timing() -> Timing {
 }
 
 struct Host {
-    drive: Pblk<Link<Device<Failing>>>,
+    drive: Pblk<Box<dyn OpenChannel>>,
+    device: Rc<RefCell<Device<ScriptedMedium>>>,
     now: Time,
     queue: Ring<BlockReq>,
     done: Ring<BlockDone>,
     geometry: Geometry,
     config: PblkConfig,
     link: LinkTiming,
+}
+
+/// The device above its link, and a hold of it.
+fn linked(
+    link: LinkTiming,
+    device: Device<ScriptedMedium>,
+) -> (Box<dyn OpenChannel>, Rc<RefCell<Device<ScriptedMedium>>>) {
+    let below = Fuse::new(device, u64::MAX);
+    let device = below.drive.clone();
+    (Box::new(Link::new(link, below)), device)
 }
 
 impl Host {
@@ -74,8 +70,7 @@ impl Host {
         };
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
         let link = LinkTiming { latency: 3_000, controller: 1_000, rate: 1_000_000_000 };
-        let inner = RamMedium::new(&geometry, 8).unwrap();
-        let medium = Failing { inner, left: Rc::new(Cell::new(fail)) };
+        let medium = ScriptedMedium::ram(&geometry, 8, Failing { left: fail });
         let device = Device::new(&geometry, &timing(), medium).unwrap();
         let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
         let config = PblkConfig {
@@ -85,19 +80,21 @@ impl Host {
             victim: Victim::Greedy,
             seed: 7,
         };
-        let drive = Pblk::new(Link::new(link, device), config).unwrap();
+        let (below, device) = linked(link, device);
+        let drive = Pblk::new(below, config).unwrap();
         let (queue, done) = (Ring::new(8), Ring::new(8));
-        Host { drive, now: Time::ZERO, queue, done, geometry, config, link }
+        Host { drive, device, now: Time::ZERO, queue, done, geometry, config, link }
     }
 
     /// Power goes, and comes again.
     fn restart(self) -> Host {
-        let device = self.drive.into_device().into_below();
+        drop(self.drive);
+        let device = Rc::into_inner(self.device).expect("the stack is gone").into_inner();
         let chunks = device.chunks().to_vec();
         let device = Device::restore(&self.geometry, &timing(), device.cut(), &chunks).unwrap();
-        let link = Link::new(self.link, device);
-        let (drive, now) = Pblk::recover(link, self.config, Time::ZERO).unwrap();
-        Host { drive, now, queue: Ring::new(8), done: Ring::new(8), ..self }
+        let (below, device) = linked(self.link, device);
+        let (drive, now) = Pblk::recover(below, self.config, Time::ZERO).unwrap();
+        Host { drive, device, now, queue: Ring::new(8), done: Ring::new(8), ..self }
     }
 
     fn one(&mut self, op: BlockOp, block: u64, value: u64) -> u64 {

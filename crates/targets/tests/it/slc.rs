@@ -3,14 +3,15 @@
 //! so the figures are the same on any machine.
 
 use device::Device;
-use flash::{Geometry, Profile, RamMedium};
+use faults::ScriptedMedium;
+use flash::{Geometry, Profile};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
 const MIB: u64 = 1 << 20;
 
 struct Load {
-    drive: Pblk<Device<RamMedium>>,
+    drive: Pblk<Device<ScriptedMedium>>,
     queue: Ring<BlockReq>,
     done: Ring<BlockDone>,
     /// Where the next write goes.
@@ -26,7 +27,7 @@ impl Load {
         let mut dim = profile.dimensions;
         (dim.groups, dim.pus, dim.planes, dim.chunks) = (2, 2, 1, 16);
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
-        let medium = RamMedium::new(&geometry, 0).unwrap();
+        let medium = ScriptedMedium::ram(&geometry, 0, ());
         let device = Device::new(&geometry, &profile.timing, medium).unwrap();
         let config = PblkConfig {
             bytes: 128 * MIB,

@@ -7,7 +7,8 @@
 #![cfg(not(debug_assertions))]
 
 use device::Device;
-use flash::{ChunkState, Dimensions, Geometry, RamMedium, Timing};
+use faults::ScriptedMedium;
+use flash::{ChunkState, Dimensions, Geometry, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use targets::{Pblk, PblkConfig, Victim, WriteCounters, with_reserve};
 
@@ -18,7 +19,7 @@ const BATCH: u64 = 64;
 const AIM: f64 = 0.05;
 
 struct Life {
-    drive: Pblk<Device<RamMedium>>,
+    drive: Pblk<Device<ScriptedMedium>>,
     geometry: Geometry,
     queue: Ring<BlockReq>,
     done: Ring<BlockDone>,
@@ -33,7 +34,7 @@ impl Life {
         let chunks = data_chunks;
         let dim = Dimensions { groups, pus, chunks, pages: 32, planes: 1, page_bytes: 8192 };
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
-        let medium = RamMedium::new(&geometry, 0).unwrap();
+        let medium = ScriptedMedium::ram(&geometry, 0, ());
         let device = Device::new(&geometry, timing, medium).unwrap();
         let space = u64::from(data_chunks * geometry.chunk_blocks() * geometry.total_pus());
         let blocks = space * 4 / 5;

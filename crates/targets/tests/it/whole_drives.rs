@@ -12,7 +12,8 @@
 #![cfg(not(debug_assertions))]
 
 use device::Device;
-use flash::{Dimensions, Geometry, Profile, RamMedium};
+use faults::ScriptedMedium;
+use flash::{Dimensions, Geometry, Profile};
 use measure::formula;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
 use targets::{Pblk, PblkConfig, Victim, WriteCounters, with_reserve};
@@ -40,7 +41,7 @@ const DEPTH: u64 = 512;
 const GIB: u64 = 1 << 30;
 
 struct Load {
-    drive: Pblk<Device<RamMedium>>,
+    drive: Pblk<Device<ScriptedMedium>>,
     pus: u32,
     pages: u32,
     queue: Ring<BlockReq>,
@@ -65,7 +66,7 @@ impl Load {
         let idle = data_chunks * one.chunk_blocks() - of_unit;
         let data = Dimensions { chunks: data_chunks, ..profile.dimensions };
         let geometry = Geometry::new(with_reserve(data)).unwrap();
-        let medium = RamMedium::new(&geometry, 0).unwrap();
+        let medium = ScriptedMedium::ram(&geometry, 0, ());
         let device = Device::new(&geometry, &profile.timing, medium).unwrap();
         let config = PblkConfig { bytes, data_chunks, idle, victim, seed: 5 };
         let drive = Pblk::new(device, config).unwrap();

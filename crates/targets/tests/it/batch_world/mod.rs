@@ -10,12 +10,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
 use device::{Content, Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use faults::{FaultPort, FaultRule, PowerCut};
-use flash::{Chunk, Dimensions, Geometry, Tag, Timing};
+use faults::{
+    Access, CachedMedium, CheckedMedium, FaultPort, FaultRule, FaultyMedium, MediumFault,
+    MediumRule, PowerCut, ScriptedMedium, Span, Trigger,
+};
+use flash::{Chunk, Dimensions, Geometry, RamMedium, Tag, Timing};
 use port::{BatchDone, BatchOp, BatchReq, Buffer, Desc, Port, Ring, Status, Time};
 use targets::batch::BatchError;
 use targets::{Batch, BatchConfig};
@@ -23,8 +26,8 @@ use targets::{Batch, BatchConfig};
 pub const BLOCK: usize = 4096;
 
 /// A drive that stops for ever after a number of events.
-pub struct Fuse<M> {
-    device: Rc<RefCell<Device<M>>>,
+pub struct Fuse {
+    device: Shared,
     geometry: Geometry,
     timing: Timing,
     left: Rc<Cell<u64>>,
@@ -33,7 +36,7 @@ pub struct Fuse<M> {
     failing: Vec<u64>,
 }
 
-impl<M> Fuse<M> {
+impl Fuse {
     fn choose(&mut self, cmds: &Ring<VectorCmd>) {
         for cmd in (0..cmds.len()).filter_map(|i| cmds.get(i)) {
             let log = cmd.op == VectorOp::Write && cmd.content == Content::Whole && {
@@ -48,7 +51,7 @@ impl<M> Fuse<M> {
     }
 }
 
-impl<M: PowerCut> Port for Fuse<M> {
+impl Port for Fuse {
     type Cmd = VectorCmd;
     type Done = VectorDone;
 
@@ -81,7 +84,7 @@ impl<M: PowerCut> Port for Fuse<M> {
     }
 }
 
-impl<M: PowerCut> OpenChannel for Fuse<M> {
+impl OpenChannel for Fuse {
     fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -275,10 +278,10 @@ impl Setup {
 }
 
 /// What survives a cut, and what is known of it.
-pub struct World<M> {
+pub struct World {
     pub setup: Setup,
     pub geometry: Geometry,
-    medium: Option<M>,
+    medium: Option<ScriptedMedium>,
     pub chunks: Vec<Chunk>,
     pub model: Model,
     pub random: Random,
@@ -290,7 +293,7 @@ pub struct World<M> {
     pub fail_log: Rc<Cell<u32>>,
 }
 
-type Shared<M> = Rc<RefCell<Device<M>>>;
+type Shared = Rc<RefCell<Device<ScriptedMedium>>>;
 
 /// A request inside.
 #[derive(Clone)]
@@ -301,9 +304,9 @@ enum Open {
 }
 
 /// A target at work.
-pub struct Run<M: PowerCut> {
-    pub target: Batch<FaultPort<Fuse<M>>>,
-    device: Shared<M>,
+pub struct Run {
+    pub target: Batch<Box<dyn OpenChannel>>,
+    device: Shared,
     pub fuse: Rc<Cell<u64>>,
     pub now: Time,
     open: BTreeMap<u64, Open>,
@@ -319,11 +322,39 @@ pub struct Run<M: PowerCut> {
 /// Events of which nothing comes, after which a target is said to hang.
 const PATIENCE: u32 = 1_000_000;
 
-impl<M: PowerCut> World<M> {
+/// A medium in memory of which blocks go bad.
+pub type Faulty = FaultyMedium<ScriptedMedium>;
+
+pub fn ram(geometry: &Geometry) -> RamMedium {
+    RamMedium::new(geometry, 8).unwrap()
+}
+
+pub fn faulty(geometry: &Geometry) -> Faulty {
+    FaultyMedium::new(geometry, ScriptedMedium::ram(geometry, 8, ()), &[], 1).unwrap()
+}
+
+/// A cache that loses and reorders, and a checksum of each block: a torn block is
+/// an error.
+pub fn cached(geometry: &Geometry) -> CheckedMedium<CachedMedium<RamMedium>> {
+    CheckedMedium::new(geometry, CachedMedium::new(geometry, ram(geometry)).unwrap()).unwrap()
+}
+
+/// Blocks that cannot be read.
+pub fn unreadable(blocks: Range<u64>) -> MediumRule {
+    let trigger = Trigger { span: Some(Span::Ppa(blocks)), ..Trigger::default() };
+    MediumRule { fault: MediumFault::Fail { on: Access::Read, permanent: false }, trigger }
+}
+
+impl World {
     /// A new drive.
-    pub fn new(setup: Setup, medium: impl Fn(&Geometry) -> M) -> World<M> {
+    pub fn new<M: PowerCut>(setup: Setup, medium: impl Fn(&Geometry) -> M) -> World {
+        let medium = ScriptedMedium::new(medium(&setup.geometry()), ());
+        World::with(setup, medium)
+    }
+
+    fn with(setup: Setup, medium: ScriptedMedium) -> World {
         let geometry = setup.geometry();
-        let device = Device::new(&geometry, &setup.timing, medium(&geometry)).unwrap();
+        let device = Device::new(&geometry, &setup.timing, medium).unwrap();
         let chunks = device.chunks().to_vec();
         World {
             geometry,
@@ -344,12 +375,17 @@ impl<M: PowerCut> World<M> {
     }
 
     /// The medium, while power is off.
-    pub fn medium(&mut self) -> &mut M {
+    pub fn medium(&mut self) -> &mut ScriptedMedium {
         self.medium.as_mut().expect("power is off")
     }
 
+    /// What goes bad of it, if it is [`Faulty`], from now on.
+    pub fn set_rules(&mut self, rules: &[MediumRule]) {
+        self.medium().below_as::<Faulty>().set_rules(rules, 5).unwrap();
+    }
+
     /// Power comes, and goes again in recovery after `events`: then `None`.
-    pub fn try_power_on(&mut self, events: u64) -> Result<Option<Run<M>>, BatchError> {
+    pub fn try_power_on(&mut self, events: u64) -> Result<Option<Run>, BatchError> {
         let medium = self.medium.take().expect("power is off");
         let device =
             Device::restore(&self.geometry, &self.setup.timing, medium, &self.chunks).unwrap();
@@ -365,6 +401,7 @@ impl<M: PowerCut> World<M> {
         };
         let seed = self.random.below(1 << 30);
         let below = FaultPort::new(below, &self.setup.rules, seed).unwrap();
+        let below: Box<dyn OpenChannel> = Box::new(below);
         let opened = Batch::open(below, self.setup.config, Time::ZERO);
         let target = match opened {
             Ok(target) => target,
@@ -398,11 +435,11 @@ impl<M: PowerCut> World<M> {
         }))
     }
 
-    pub fn power_on(&mut self, events: u64) -> Option<Run<M>> {
+    pub fn power_on(&mut self, events: u64) -> Option<Run> {
         self.try_power_on(events).unwrap()
     }
 
-    fn take_medium(&mut self, device: Shared<M>) {
+    fn take_medium(&mut self, device: Shared) {
         let device = Rc::try_unwrap(device).ok().expect("the target is gone").into_inner();
         self.chunks = device.chunks().to_vec();
         let mut medium = device.cut();
@@ -412,14 +449,14 @@ impl<M: PowerCut> World<M> {
     }
 
     /// Power goes.
-    pub fn power_off(&mut self, run: Run<M>) {
+    pub fn power_off(&mut self, run: Run) {
         let Run { target, device, .. } = run;
         drop(target);
         self.take_medium(device);
     }
 
     /// After a cut: reads all, compares with the model and with the TAGs.
-    pub fn check(&mut self, run: &mut Run<M>) {
+    pub fn check(&mut self, run: &mut Run) {
         if let Err(e) = run.target.verify(&self.void) {
             panic!("{e}; void {:?}, recovery {:?}", self.void, run.target.recovery());
         }
@@ -430,7 +467,7 @@ impl<M: PowerCut> World<M> {
     }
 
     /// A random batch, read or flush. Of the pages the first quarter are hot.
-    pub fn submit_random(&mut self, run: &mut Run<M>) {
+    pub fn submit_random(&mut self, run: &mut Run) {
         let pages = self.setup.config.pages;
         match self.random.below(100) {
             0..45 => {
@@ -457,7 +494,7 @@ impl<M: PowerCut> World<M> {
     }
 
     /// Random work until `batches` are taken or power goes.
-    pub fn work(&mut self, run: &mut Run<M>, batches: u64) {
+    pub fn work(&mut self, run: &mut Run, batches: u64) {
         let end = self.model.taken + batches;
         while self.model.taken < end && run.is_on() {
             for _ in 0..self.random.below(6) {
@@ -498,7 +535,7 @@ pub fn batch_buffer(lpids: &[u64], values: &[u64], kept: usize) -> Buffer {
     buffer
 }
 
-impl<M: PowerCut> Run<M> {
+impl Run {
     pub fn is_on(&self) -> bool {
         self.fuse.get() > 0
     }
@@ -510,9 +547,10 @@ impl<M: PowerCut> Run<M> {
         format!("{counters:?}, fault {fault:?}, {rows} rows of log, checkpointing {checkpoints}")
     }
 
-    /// The medium, while power is on.
-    pub fn with_medium(&self, change: impl FnOnce(&mut M)) {
-        change(self.device.borrow_mut().medium_mut());
+    /// Nothing of the medium, which is [`Faulty`], goes bad any more.
+    pub fn heal(&self) {
+        let mut device = self.device.borrow_mut();
+        device.medium_mut().below_as::<Faulty>().set_rules(&[], 5).unwrap();
     }
 
     fn kept(&self) -> usize {
@@ -529,7 +567,7 @@ impl<M: PowerCut> Run<M> {
     }
 
     /// Submits a batch, if there is room.
-    pub fn write(&mut self, world: &mut World<M>, lpids: &[u64]) -> bool {
+    pub fn write(&mut self, world: &mut World, lpids: &[u64]) -> bool {
         let values = world.model.take(lpids);
         let buffer = batch_buffer(lpids, &values, self.kept());
         match self.submit(BatchOp::WriteBatch, 0, buffer) {
@@ -544,7 +582,7 @@ impl<M: PowerCut> Run<M> {
         }
     }
 
-    pub fn read(&mut self, world: &mut World<M>, lpid: u64) {
+    pub fn read(&mut self, world: &mut World, lpid: u64) {
         let floor = world.model.floor();
         let buffer = Buffer::zeroed(self.kept()).unwrap();
         if let Some(id) = self.submit(BatchOp::Read, lpid, buffer) {
@@ -552,7 +590,7 @@ impl<M: PowerCut> Run<M> {
         }
     }
 
-    pub fn flush(&mut self, world: &mut World<M>) {
+    pub fn flush(&mut self, world: &mut World) {
         let acked = world.model.taken;
         if let Some(id) = self.submit(BatchOp::Flush, 0, Buffer::empty()) {
             self.open.insert(id, Open::Flush { acked });
@@ -570,7 +608,7 @@ impl<M: PowerCut> Run<M> {
     }
 
     /// The next event. False where there is none.
-    pub fn step(&mut self, world: &mut World<M>) -> bool {
+    pub fn step(&mut self, world: &mut World) -> bool {
         if !self.turn() {
             return false;
         }
@@ -580,7 +618,7 @@ impl<M: PowerCut> Run<M> {
         true
     }
 
-    fn complete(&mut self, world: &mut World<M>, done: BatchDone) {
+    fn complete(&mut self, world: &mut World, done: BatchDone) {
         assert_eq!(done.at, self.now, "at the event's own time");
         match self.open.remove(&done.id).expect("it was submitted") {
             Open::Batch if done.status.is_ok() => {
@@ -605,7 +643,7 @@ impl<M: PowerCut> Run<M> {
     }
 
     /// Until nothing is inside, or power goes.
-    pub fn drain(&mut self, world: &mut World<M>) {
+    pub fn drain(&mut self, world: &mut World) {
         while !self.open.is_empty() && self.is_on() {
             let went_on = self.step(world);
             let hang = !went_on && self.is_on();
@@ -627,7 +665,7 @@ impl<M: PowerCut> Run<M> {
     }
 
     /// What a page has.
-    pub fn value(&mut self, world: &mut World<M>, lpid: u64) -> u64 {
+    pub fn value(&mut self, world: &mut World, lpid: u64) -> u64 {
         let buffer = Buffer::zeroed(self.kept()).unwrap();
         let id = self.submit(BatchOp::Read, lpid, buffer).expect("nothing is inside");
         loop {

@@ -1,0 +1,141 @@
+//! A medium of which a test says what becomes of each operation.
+//!
+//! One type for all tests, whatever they do to it: what stands above a medium
+//! is then compiled once for them. What a [`Script`] does not take into its own
+//! hands the medium below does.
+
+use std::any::Any;
+
+use flash::{Chunk, Geometry, Medium, Moved, Ppa, RamMedium};
+
+use crate::PowerCut;
+
+/// The medium that a script has below it.
+pub type Below<'a> = &'a mut dyn PowerCut;
+
+/// What a test's medium does in place of the one below, or before it.
+#[expect(missing_docs, reason = "each is the operation of `Medium` of that name")]
+pub trait Script: Any {
+    fn program(&mut self, below: Below, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        below.program(at, count, data, tags)
+    }
+
+    fn read(
+        &mut self,
+        below: Below,
+        at: Ppa,
+        count: u32,
+        data: &mut [u8],
+        tags: &mut [u8],
+    ) -> Moved {
+        below.read(at, count, data, tags)
+    }
+
+    fn reset(&mut self, below: Below, chunk: Ppa) -> Moved {
+        below.reset(chunk)
+    }
+
+    fn barrier(&mut self, below: Below) -> Moved {
+        below.barrier()
+    }
+
+    fn is_cached(&self, below: &dyn PowerCut) -> bool {
+        below.is_cached()
+    }
+
+    fn describe(&mut self, below: Below, chunk_index: usize, chunk: &Chunk) {
+        below.describe(chunk_index, chunk);
+    }
+}
+
+/// Nothing is changed.
+impl Script for () {}
+
+/// A medium with a script.
+pub struct ScriptedMedium {
+    below: Box<dyn PowerCut>,
+    script: Box<dyn Script>,
+}
+
+impl ScriptedMedium {
+    /// `below`, with what the script does to it.
+    pub fn new(below: impl PowerCut, script: impl Script) -> ScriptedMedium {
+        ScriptedMedium { below: Box::new(below), script: Box::new(script) }
+    }
+
+    /// The same of an empty medium in memory that keeps `kept` bytes a block.
+    ///
+    /// # Panics
+    /// Without memory.
+    pub fn ram(geometry: &Geometry, kept: u32, script: impl Script) -> ScriptedMedium {
+        let ram = RamMedium::new(geometry, kept).expect("tests are small");
+        ScriptedMedium::new(ram, script)
+    }
+
+    /// The medium below, past the script.
+    pub fn below(&mut self) -> &mut dyn PowerCut {
+        &mut *self.below
+    }
+
+    /// The medium below, as what it was made of.
+    ///
+    /// # Panics
+    /// When it is another one.
+    pub fn below_as<M: PowerCut>(&mut self) -> &mut M {
+        let below: &mut dyn Any = &mut *self.below;
+        below.downcast_mut().expect("it was made of this medium")
+    }
+
+    /// The script.
+    ///
+    /// # Panics
+    /// When it is another one.
+    pub fn script<S: Script>(&mut self) -> &mut S {
+        let script: &mut dyn Any = &mut *self.script;
+        script.downcast_mut().expect("it was made with this script")
+    }
+}
+
+impl Medium for ScriptedMedium {
+    fn kept(&self) -> u32 {
+        self.below.kept()
+    }
+
+    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        self.script.program(&mut *self.below, at, count, data, tags)
+    }
+
+    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
+        self.script.read(&mut *self.below, at, count, data, tags)
+    }
+
+    fn reset(&mut self, chunk: Ppa) -> Moved {
+        self.script.reset(&mut *self.below, chunk)
+    }
+
+    fn barrier(&mut self) -> Moved {
+        self.script.barrier(&mut *self.below)
+    }
+
+    fn is_cached(&self) -> bool {
+        self.script.is_cached(&*self.below)
+    }
+
+    fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {
+        self.script.describe(&mut *self.below, chunk_index, chunk);
+    }
+
+    fn note_time(&mut self, ns: u64) {
+        self.below.note_time(ns);
+    }
+
+    fn time(&self) -> u64 {
+        self.below.time()
+    }
+}
+
+impl PowerCut for ScriptedMedium {
+    fn power_cut(&mut self, seed: u64, chunks: &mut [Chunk]) {
+        self.below.power_cut(seed, chunks);
+    }
+}
