@@ -1,25 +1,26 @@
 //! The tree over a model of the batched interface.
 
+use crate::common::blocks::{OnBatches, any, is, was};
 use crate::common::{
     BatchDrive, Checked, Fuse, Heard, Map, Mix, Step, check_after_crash, contents, no_fuse,
     random_step, rest,
 };
 use btree::{
-    BatchStore, Broken, Error, Inline, MAX_KEY, MAX_VALUE, Outcome, StoreError, Tree, TreeConfig,
-    Write, store::no_clock,
+    BatchStore, Broken, Error, MAX_KEY, MAX_VALUE, Outcome, StoreError, Tree, TreeConfig, Write,
+    store::no_clock,
 };
 use port::Time;
 use std::cell::Cell;
 use std::rc::Rc;
 use workload::Rng;
 
-type Store = BatchStore<Inline<BatchDrive>>;
+type Store = BatchStore<OnBatches>;
 
 const SMALL: TreeConfig = TreeConfig { memory: 720 << 10, operations: 16, dirty: 33 };
 
 fn store(drive: BatchDrive) -> Store {
     let shape = drive.shape;
-    BatchStore::new(Inline(drive), shape, 128, no_clock).unwrap()
+    BatchStore::new(any(drive), shape, 128, no_clock).unwrap()
 }
 
 fn create(drive: BatchDrive, config: TreeConfig) -> Tree<Store> {
@@ -84,7 +85,7 @@ fn crashes_lose_nothing_that_was_flushed() {
             while checked.step(random_step(&mut rng, mix)) {}
             let unheard = checked.unheard();
             let (base, changes) = (checked.base, checked.changes);
-            let drive = checked.tree.into_store().into_drive().0;
+            let drive = was::<BatchDrive>(checked.tree.into_store().into_drive());
             fuse.set(u64::MAX);
             let drive = drive.crash(seed * 100 + round, fuse.clone());
             let mut tree = Tree::open(store(drive), SMALL, Time::ZERO).unwrap();
@@ -113,7 +114,8 @@ fn a_cut_at_each_event() {
         let alive = checked.script(&steps);
         let unheard = checked.unheard();
         let (base, changes) = (checked.base, checked.changes);
-        let drive = checked.tree.into_store().into_drive().0.crash(events, no_fuse());
+        let drive =
+            was::<BatchDrive>(checked.tree.into_store().into_drive()).crash(events, no_fuse());
         let mut tree = Tree::open(store(drive), SMALL, Time::ZERO).unwrap();
         tree.verify().unwrap();
         check_after_crash(&base, &changes, &unheard, &contents(&mut tree));
@@ -144,7 +146,8 @@ fn the_range_of_a_leaf_that_was_taken_out_is_not_there_before_it() {
             let mut checked = Checked::new(tree, Map::new());
             fuse.set(events);
             let alive = checked.script(&steps);
-            let drive = checked.tree.into_store().into_drive().0.crash(seed, no_fuse());
+            let drive =
+                was::<BatchDrive>(checked.tree.into_store().into_drive()).crash(seed, no_fuse());
             let mut tree = Tree::open(store(drive), SMALL, Time::ZERO).unwrap();
             tree.verify().unwrap_or_else(|e| panic!("from {first}, after {events} events: {e}"));
             alive
@@ -307,7 +310,7 @@ fn a_damaged_page_is_an_error() {
         let mut checked = run(11, 800, mix);
         assert!(checked.finish() && checked.step(Step::Flush) && checked.finish());
         rest(&mut checked.tree);
-        let mut drive = checked.tree.into_store().into_drive().0;
+        let mut drive = was::<BatchDrive>(checked.tree.into_store().into_drive());
         let pages = drive.written();
         drive.flip(pages[1 + byte % (pages.len() - 1)], byte);
         let mut tree = Tree::open(store(drive), SMALL, Time::ZERO).unwrap();
@@ -330,7 +333,9 @@ fn a_damaged_page_is_an_error() {
         }
     }
     assert!(damaged > 2);
-    let mut drive = create(BatchDrive::new(100, 1, no_fuse()), SMALL).into_store().into_drive().0;
+    let mut drive = was::<BatchDrive>(
+        create(BatchDrive::new(100, 1, no_fuse()), SMALL).into_store().into_drive(),
+    );
     drive.flip(0, 50);
     let opened = Tree::open(store(drive), SMALL, Time::ZERO);
     assert!(matches!(opened.err(), Some(Error::Damaged { page: 0, .. })));
@@ -345,7 +350,7 @@ fn a_failed_write_stops_changes_and_not_reads() {
         put(&mut tree, &i.to_be_bytes(), &[7; 1000]).unwrap();
     }
     now(&mut tree, |tree, _| tree.flush(1).unwrap());
-    tree.store_mut().drive_mut().0.fails = true;
+    is::<BatchDrive>(tree.store_mut().drive_mut()).fails = true;
     let value = vec![8; 1000];
     assert_eq!(put(&mut tree, &3u32.to_be_bytes(), &value), Ok(Outcome::Stored));
     let heard = now(&mut tree, |tree, _| tree.flush(1).unwrap());
@@ -388,7 +393,7 @@ fn a_flush_waits_for_what_was_merged_meanwhile() {
         while !heard.done.iter().any(|done| done.0 == 2) {
             assert!(tree.wait(heard));
         }
-        let drive = tree.into_store().into_drive().0.crash(case, no_fuse());
+        let drive = was::<BatchDrive>(tree.into_store().into_drive()).crash(case, no_fuse());
         let mut tree = Tree::open(store(drive), SMALL, Time::ZERO).unwrap();
         let heard = now(&mut tree, |tree, heard| tree.get(1, &key(changed), heard).unwrap());
         assert_eq!(heard.records[&1][0].1, vec![2; 200], "case {case}");

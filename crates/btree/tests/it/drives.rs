@@ -5,14 +5,13 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::common::blocks::SMALL;
+use crate::common::blocks::{SMALL, any, was};
 use crate::common::drives::{Flash, Fused, batch_config, cut, fresh, pblk_config};
 use crate::common::{
     Checked, Fuse, Heard, Map, Mix, check_after_crash, contents, no_fuse, random_step,
 };
 use btree::{
-    BatchStore, InPlaceConfig, InPlaceStore, Inline, LogConfig, LogStore, PageStore, Tree,
-    TreeConfig,
+    BatchStore, InPlaceConfig, InPlaceStore, LogConfig, LogStore, PageStore, Tree, TreeConfig,
 };
 use port::{Shape, Time};
 use targets::{Batch, Pblk};
@@ -89,11 +88,11 @@ fn a_log_outlives_power_cuts() {
         0..4,
         |fuse| {
             let (drive, shape) = pblk(fuse);
-            (LogStore::create(Inline(drive), shape, LOG, Time::ZERO).unwrap(), Time::ZERO)
+            (LogStore::create(any(drive), shape, LOG, Time::ZERO).unwrap(), Time::ZERO)
         },
         |store, _| {
-            let (drive, shape, now) = cut_pblk(store.into_drive().0);
-            (LogStore::open(Inline(drive), shape, LOG, now).unwrap(), now)
+            let (drive, shape, now) = cut_pblk(was(store.into_drive()));
+            (LogStore::open(any(drive), shape, LOG, now).unwrap(), now)
         },
     );
 }
@@ -104,11 +103,11 @@ fn pages_in_place_outlive_power_cuts() {
         0..4,
         |fuse| {
             let (drive, shape) = pblk(fuse);
-            (InPlaceStore::create(Inline(drive), shape, IN_PLACE, Time::ZERO).unwrap(), Time::ZERO)
+            (InPlaceStore::create(any(drive), shape, IN_PLACE, Time::ZERO).unwrap(), Time::ZERO)
         },
         |store, _| {
-            let (drive, shape, now) = cut_pblk(store.into_drive().0);
-            (InPlaceStore::open(Inline(drive), shape, IN_PLACE, now).unwrap(), now)
+            let (drive, shape, now) = cut_pblk(was(store.into_drive()));
+            (InPlaceStore::open(any(drive), shape, IN_PLACE, now).unwrap(), now)
         },
     );
 }
@@ -117,7 +116,7 @@ fn pages_in_place_outlive_power_cuts() {
 fn batches_of_the_drive_outlive_power_cuts() {
     let store = |drive: BatchDrive| {
         let shape = *drive.drive.shape();
-        BatchStore::new(Inline(drive), shape, 256, btree::store::no_clock).unwrap()
+        BatchStore::new(any(drive), shape, 256, btree::store::no_clock).unwrap()
     };
     lives(
         0..6,
@@ -126,7 +125,7 @@ fn batches_of_the_drive_outlive_power_cuts() {
             (store(drive), now)
         },
         |old, fuse| {
-            let device = cut(old.into_drive().0.drive.into_below());
+            let device = cut(was::<BatchDrive>(old.into_drive()).drive.into_below());
             let (drive, now) = batch(device, fuse.clone());
             (store(drive), now)
         },
@@ -178,12 +177,12 @@ fn more_operations_at_once_are_not_slower() {
     let batched = |width| {
         let (drive, now) = batch(fresh(), no_fuse());
         let shape = *drive.drive.shape();
-        let store = BatchStore::new(Inline(drive), shape, 256, btree::store::no_clock);
+        let store = BatchStore::new(any(drive), shape, 256, btree::store::no_clock);
         closed_loop((store.unwrap(), now), width)
     };
     let logged = |width| {
         let (drive, shape) = pblk(&no_fuse());
-        let store = LogStore::create(Inline(drive), shape, LOG, Time::ZERO).unwrap();
+        let store = LogStore::create(any(drive), shape, LOG, Time::ZERO).unwrap();
         closed_loop((store, Time::ZERO), width)
     };
     for (few, many) in [(batched(8), batched(100)), (logged(8), logged(100))] {

@@ -11,12 +11,12 @@ use std::marker::PhantomData;
 use std::ops::AddAssign;
 use std::rc::Rc;
 
-use crate::common::blocks::{InPlace, Kind, Shared};
+use crate::common::blocks::{InPlace, Kind, OnBatches, OnBlocks, Shared, any};
 use crate::common::drives::{Flash, Fused, batch_config, cut, fresh, pblk_config};
 use crate::common::{Checked, Fuse, Map, Mix, check_after_crash, contents, no_fuse, random_step};
 use btree::store::no_clock;
-use btree::{BatchStore, Inline, LogConfig, LogStore, PageStore, StoreError, Tree, TreeConfig};
-use port::{BlockDone, BlockReq, Port, Shape, Time};
+use btree::{BatchStore, LogConfig, LogStore, PageStore, StoreError, Tree, TreeConfig};
+use port::{Shape, Time};
 use targets::{Batch, Pblk};
 use workload::Rng;
 
@@ -138,16 +138,16 @@ impl<K: Kind> OnPblk<K> {
 type BlockDrive = Fused<Shared<Pblk<Flash>>>;
 
 impl<K: Hourly> Rig for OnPblk<K> {
-    type Store = K::Store<BlockDrive>;
+    type Store = K::Store;
 
     fn create(&self) -> Self::Store {
         let (drive, shape) = self.drive();
-        K::create(drive, shape).unwrap()
+        K::create(any(drive), shape).unwrap()
     }
 
     fn open(&self) -> Result<Self::Store, StoreError> {
         let (drive, shape) = self.drive();
-        K::open(drive, shape, self.now())
+        K::open(any(drive), shape, self.now())
     }
 
     fn cut(&self) -> Work {
@@ -181,7 +181,7 @@ impl<K: Hourly> Rig for OnPblk<K> {
 
 /// A kind of store that tells what it did.
 trait Hourly: Kind {
-    fn work(store: &Self::Store<BlockDrive>) -> Work;
+    fn work(store: &Self::Store) -> Work;
 }
 
 struct Log;
@@ -189,30 +189,23 @@ struct Log;
 impl Kind for Log {
     const TELLS_THE_LAST: bool = false;
 
-    type Store<P: Port<Cmd = BlockReq, Done = BlockDone>> = LogStore<Inline<P>>;
+    type Store = LogStore<OnBlocks>;
 
-    fn create<P: Port<Cmd = BlockReq, Done = BlockDone>>(
-        drive: P,
-        shape: Shape,
-    ) -> Result<Self::Store<P>, StoreError> {
-        LogStore::create(Inline(drive), shape, log_config(), Time::ZERO)
+    fn create(drive: OnBlocks, shape: Shape) -> Result<Self::Store, StoreError> {
+        LogStore::create(drive, shape, log_config(), Time::ZERO)
     }
 
-    fn open<P: Port<Cmd = BlockReq, Done = BlockDone>>(
-        drive: P,
-        shape: Shape,
-        now: Time,
-    ) -> Result<Self::Store<P>, StoreError> {
-        LogStore::open(Inline(drive), shape, log_config(), now)
+    fn open(drive: OnBlocks, shape: Shape, now: Time) -> Result<Self::Store, StoreError> {
+        LogStore::open(drive, shape, log_config(), now)
     }
 
-    fn into_drive<P: Port<Cmd = BlockReq, Done = BlockDone>>(store: Self::Store<P>) -> Inline<P> {
+    fn into_drive(store: Self::Store) -> OnBlocks {
         store.into_drive()
     }
 }
 
 impl Hourly for Log {
-    fn work(store: &Self::Store<BlockDrive>) -> Work {
+    fn work(store: &Self::Store) -> Work {
         let counters = store.counters();
         Work {
             segments: counters.collected,
@@ -224,7 +217,7 @@ impl Hourly for Log {
 }
 
 impl Hourly for InPlace {
-    fn work(_store: &Self::Store<BlockDrive>) -> Work {
+    fn work(_store: &Self::Store) -> Work {
         Work::default()
     }
 }
@@ -245,7 +238,7 @@ impl OnBatch {
 }
 
 impl Rig for OnBatch {
-    type Store = BatchStore<Inline<Fused<Shared<Batch<Flash>>>>>;
+    type Store = BatchStore<OnBatches>;
 
     fn create(&self) -> Self::Store {
         self.open().unwrap()
@@ -255,7 +248,7 @@ impl Rig for OnBatch {
         let shape = *self.drive.borrow().shape();
         let mut drive = Fused::new(Shared(self.drive.clone()), &self.fuse);
         drive.clock = self.clock.clone();
-        BatchStore::new(Inline(drive), shape, 256, no_clock)
+        BatchStore::new(any(drive), shape, 256, no_clock)
     }
 
     fn cut(&self) -> Work {

@@ -1,8 +1,8 @@
 //! The tree over the store that updates pages in place.
 
-use crate::common::blocks::{self, BLOCKS, IN_PLACE, InPlace, Shared};
+use crate::common::blocks::{self, BLOCKS, IN_PLACE, InPlace, Shared, any, is, was};
 use crate::common::{MemoryDrive, damage, no_fuse};
-use btree::{InPlaceConfig, InPlaceStore, Inline, PageStore, StoreDone, StoreError};
+use btree::{InPlaceConfig, InPlaceStore, PageStore, StoreDone, StoreError};
 use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Shape, Status, Time};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -52,7 +52,7 @@ fn a_lost_page_is_an_error() {
 fn a_damaged_journal_changes_nothing() {
     let drive = MemoryDrive::new(BLOCKS, 1, no_fuse());
     let shape = drive.shape;
-    let mut store = InPlaceStore::create(Inline(drive), shape, IN_PLACE, Time::ZERO).unwrap();
+    let mut store = InPlaceStore::create(any(drive), shape, IN_PLACE, Time::ZERO).unwrap();
     let mut done = Ring::new(8);
     for id in 0..3 {
         store.write(id, &[5, 6], &mut |_, to| to.fill(id as u8));
@@ -61,14 +61,14 @@ fn a_damaged_journal_changes_nothing() {
         let at = store.next_event().unwrap();
         store.poll(at, &mut done);
     }
-    let drive = store.into_drive().0.crash(0, no_fuse());
+    let drive = was::<MemoryDrive>(store.into_drive()).crash(0, no_fuse());
     // Record 2 is in the third slot of 65 blocks: a page of it.
     let block = 2 + 2 * 65 + 2;
     let mut damaged = drive.copy();
     damaged.flip(block, 7);
     let before = damaged.copy();
     let shared = Rc::new(RefCell::new(damaged));
-    let opened = InPlaceStore::open(Inline(Shared(shared.clone())), shape, IN_PLACE, Time::ZERO);
+    let opened = InPlaceStore::open(any(Shared(shared.clone())), shape, IN_PLACE, Time::ZERO);
     let what = "a batch that was durable, in the journal of the store";
     assert_eq!(opened.err(), Some(StoreError::DamagedBlock { block, what }));
     for block in 0..BLOCKS {
@@ -82,14 +82,14 @@ fn wrong_drives_are_refused() {
         let drive = MemoryDrive::new(blocks, 1, no_fuse());
         let shape = drive.shape;
         let config = InPlaceConfig { max_batch, ..IN_PLACE };
-        InPlaceStore::create(Inline(drive), shape, config, Time::ZERO).map(|_| ())
+        InPlaceStore::create(any(drive), shape, config, Time::ZERO).map(|_| ())
     };
     assert!(matches!(create(BLOCKS, 31), Err(StoreError::Shape { .. })));
     assert!(matches!(create(BLOCKS, 257), Err(StoreError::Shape { .. })));
     assert!(matches!(create(1000, 64), Err(StoreError::Shape { .. })));
     let drive = MemoryDrive::new(BLOCKS, 1, no_fuse());
     let shape = drive.shape;
-    let opened = InPlaceStore::open(Inline(drive), shape, IN_PLACE, Time::ZERO);
+    let opened = InPlaceStore::open(any(drive), shape, IN_PLACE, Time::ZERO);
     assert!(matches!(opened.err(), Some(StoreError::Unusable(_))));
 }
 
@@ -147,9 +147,9 @@ impl Port for Holds {
 fn a_record_behind_one_that_takes_long_is_not_flushed_again_and_again() {
     let shape = Shape { bytes: BLOCKS * 4096, kept: 4096, max_bytes: 1 << 20, depth: 64 };
     let drive = Holds { holds: false, held: None, done: Vec::new(), flushes: 0 };
-    let mut store = InPlaceStore::create(Inline(drive), shape, IN_PLACE, Time::ZERO).unwrap();
-    let before = store.drive_mut().0.flushes;
-    store.drive_mut().0.holds = true;
+    let mut store = InPlaceStore::create(any(drive), shape, IN_PLACE, Time::ZERO).unwrap();
+    let before = is::<Holds>(store.drive_mut()).flushes;
+    is::<Holds>(store.drive_mut()).holds = true;
     store.write(1, &[5], &mut |_, to| to.fill(1));
     store.write(2, &[6], &mut |_, to| to.fill(2));
     let (mut done, mut written) = (Ring::new(8), Vec::new());
@@ -163,7 +163,11 @@ fn a_record_behind_one_that_takes_long_is_not_flushed_again_and_again() {
         }
     }
     assert_eq!(written, [1, 2], "both are written");
-    assert!(store.drive_mut().0.flushes - before < 8, "{}", store.drive_mut().0.flushes);
+    assert!(
+        is::<Holds>(store.drive_mut()).flushes - before < 8,
+        "{}",
+        is::<Holds>(store.drive_mut()).flushes
+    );
 }
 
 /// A making that was cut between its two roots left a store, which holds nothing;
@@ -172,13 +176,13 @@ fn a_record_behind_one_that_takes_long_is_not_flushed_again_and_again() {
 fn a_making_that_was_cut_is_no_damage() {
     let drive = MemoryDrive::new(BLOCKS, 1, no_fuse());
     let shape = drive.shape;
-    let store = InPlaceStore::create(Inline(drive), shape, IN_PLACE, Time::ZERO).unwrap();
+    let store = InPlaceStore::create(any(drive), shape, IN_PLACE, Time::ZERO).unwrap();
     let mut drive = store.into_drive();
-    drive.0.blank(0);
+    is::<MemoryDrive>(&mut drive).blank(0);
     for _ in 0..2 {
         drive = InPlaceStore::open(drive, shape, IN_PLACE, Time::ZERO).unwrap().into_drive();
     }
-    drive.0.blank(0);
+    is::<MemoryDrive>(&mut drive).blank(0);
     let opened = InPlaceStore::open(drive, shape, IN_PLACE, Time::ZERO).err();
     let what = "a root of the store";
     assert_eq!(opened, Some(StoreError::DamagedBlock { block: 0, what }));

@@ -1,13 +1,12 @@
 //! The tree over the log-structured store on the host.
 
 use crate::common;
-use crate::common::blocks::Shared;
-use crate::common::blocks::{self, BLOCKS, Kind, SMALL};
+use crate::common::blocks::{self, BLOCKS, Kind, OnBlocks, SMALL, Shared, any, is, was};
 use crate::common::{
     Checked, Heard, Map, MemoryDrive, Mix, contents, damage, no_fuse, random_step,
 };
-use btree::{Error, Inline, LogConfig, LogStore, PageStore, StoreDone, StoreError, Tree};
-use port::{BlockDone, BlockReq, Buffer, Port, Ring, Shape, Status, Time};
+use btree::{Error, LogConfig, LogStore, PageStore, StoreDone, StoreError, Tree};
+use port::{Buffer, Ring, Shape, Status, Time};
 use std::cell::RefCell;
 use std::rc::Rc;
 use workload::Rng;
@@ -28,24 +27,17 @@ struct Log;
 impl Kind for Log {
     const TELLS_THE_LAST: bool = false;
 
-    type Store<P: Port<Cmd = BlockReq, Done = BlockDone>> = LogStore<Inline<P>>;
+    type Store = LogStore<OnBlocks>;
 
-    fn create<P: Port<Cmd = BlockReq, Done = BlockDone>>(
-        drive: P,
-        shape: Shape,
-    ) -> Result<Self::Store<P>, StoreError> {
-        LogStore::create(Inline(drive), shape, CONFIG, Time::ZERO)
+    fn create(drive: OnBlocks, shape: Shape) -> Result<Self::Store, StoreError> {
+        LogStore::create(drive, shape, CONFIG, Time::ZERO)
     }
 
-    fn open<P: Port<Cmd = BlockReq, Done = BlockDone>>(
-        drive: P,
-        shape: Shape,
-        now: Time,
-    ) -> Result<Self::Store<P>, StoreError> {
-        LogStore::open(Inline(drive), shape, CONFIG, now)
+    fn open(drive: OnBlocks, shape: Shape, now: Time) -> Result<Self::Store, StoreError> {
+        LogStore::open(drive, shape, CONFIG, now)
     }
 
-    fn into_drive<P: Port<Cmd = BlockReq, Done = BlockDone>>(store: Self::Store<P>) -> Inline<P> {
+    fn into_drive(store: Self::Store) -> OnBlocks {
         store.into_drive()
     }
 }
@@ -85,10 +77,10 @@ fn a_lost_page_is_an_error() {
     blocks::a_lost_page_is_an_error::<Log>();
 }
 
-fn store(config: LogConfig, seed: u64) -> LogStore<Inline<MemoryDrive>> {
+fn store(config: LogConfig, seed: u64) -> LogStore<OnBlocks> {
     let drive = MemoryDrive::new(BLOCKS, seed, no_fuse());
     let shape = drive.shape;
-    LogStore::create(Inline(drive), shape, config, Time::ZERO).unwrap()
+    LogStore::create(any(drive), shape, config, Time::ZERO).unwrap()
 }
 
 #[test]
@@ -164,7 +156,7 @@ fn wrong_drives_are_refused() {
     let create = |blocks, config| {
         let drive = MemoryDrive::new(blocks, 1, no_fuse());
         let shape = drive.shape;
-        LogStore::create(Inline(drive), shape, config, Time::ZERO).map(|_| ())
+        LogStore::create(any(drive), shape, config, Time::ZERO).map(|_| ())
     };
     let shape = |result| matches!(result, Err(StoreError::Shape { .. }));
     assert!(shape(create(100, CONFIG)));
@@ -179,15 +171,15 @@ fn wrong_drives_are_refused() {
     }
     let drive = MemoryDrive::new(BLOCKS, 1, no_fuse());
     let empty = LogStore::open(
-        Inline(drive),
+        any(drive),
         MemoryDrive::new(BLOCKS, 1, no_fuse()).shape,
         CONFIG,
         Time::ZERO,
     );
     assert!(matches!(empty.err(), Some(StoreError::Unusable(_))));
-    let drive = store(CONFIG, 1).into_drive();
+    let mut drive = store(CONFIG, 1).into_drive();
     let other = LogConfig { segment_blocks: 128, ..CONFIG };
-    let shape = drive.0.shape;
+    let shape = is::<MemoryDrive>(&mut drive).shape;
     let opened = LogStore::open(drive, shape, other, Time::ZERO);
     assert!(matches!(opened.err(), Some(StoreError::Unusable(_))));
 }
@@ -225,7 +217,7 @@ fn an_hour_of_mixed_load() {
         while checked.step(random_step(&mut rng, mix)) {}
         let unheard = checked.unheard();
         let (base, changes) = (checked.base, checked.changes);
-        let drive = checked.tree.into_store().into_drive().0;
+        let drive: MemoryDrive = was(checked.tree.into_store().into_drive());
         fuse.set(u64::MAX);
         let mut tree = blocks::open::<Log>(drive.crash(life, fuse.clone()));
         tree.verify().unwrap_or_else(|e| panic!("life {life}: {e}"));
@@ -283,7 +275,7 @@ fn a_lost_page_keeps_no_other_in_its_segment() {
     let shape = drive.shape;
     let shared = Rc::new(RefCell::new(drive));
     let mut store =
-        LogStore::create(Inline(Shared(shared.clone())), shape, CONFIG, Time::ZERO).unwrap();
+        LogStore::create(any(Shared(shared.clone())), shape, CONFIG, Time::ZERO).unwrap();
     // What stays, between what is written again and again.
     let stays: Vec<u64> = (0..400).collect();
     for (n, pages) in stays.chunks(4).enumerate() {
@@ -335,7 +327,7 @@ fn pages_without_a_header_are_moved() {
     let shape = drive.shape;
     let shared = Rc::new(RefCell::new(drive));
     let mut store =
-        LogStore::create(Inline(Shared(shared.clone())), shape, CONFIG, Time::ZERO).unwrap();
+        LogStore::create(any(Shared(shared.clone())), shape, CONFIG, Time::ZERO).unwrap();
     let churned = |n: u64| (0..4).map(move |i| 1000 + (n * 4 + i) % 300);
     let stays: Vec<u64> = (0..400).collect();
     for (n, pages) in stays.chunks(3).enumerate() {
@@ -369,7 +361,7 @@ fn damage_segments_before_the_end_is_told() {
     let drive = MemoryDrive::new(BLOCKS, 3, no_fuse());
     let shape = drive.shape;
     let config = LogConfig { checkpoint_every: u64::MAX, ..CONFIG };
-    let mut store = LogStore::create(Inline(drive), shape, config, Time::ZERO).unwrap();
+    let mut store = LogStore::create(any(drive), shape, config, Time::ZERO).unwrap();
     for first in 0..6 {
         write_pages(&mut store, &(first * 63..(first + 1) * 63).collect::<Vec<_>>(), 1);
     }
@@ -379,11 +371,11 @@ fn damage_segments_before_the_end_is_told() {
         assert!(matches!(done, StoreDone::Flush { result: Ok(()), .. }));
         write_pages(&mut store, &[0], 2);
     }
-    let drive = store.into_drive().0.crash(1, no_fuse());
+    let drive = was::<MemoryDrive>(store.into_drive()).crash(1, no_fuse());
     let opened = |damaged: u64| {
         let mut drive = drive.copy();
         drive.flip(damaged, 100);
-        LogStore::open(Inline(drive), shape, config, Time::ZERO).err()
+        LogStore::open(any(drive), shape, config, Time::ZERO).err()
     };
     let mut segments = drive.written();
     segments.retain(|&block| block >= 64);
@@ -401,12 +393,12 @@ fn opening_again_reads_as_much_of_any_drive() {
     let reads = [4000, 40_000].map(|blocks| {
         let drive = MemoryDrive::new(blocks, 1, no_fuse());
         let shape = drive.shape;
-        let log = LogStore::create(Inline(drive), shape, CONFIG, Time::ZERO).unwrap();
+        let log = LogStore::create(any(drive), shape, CONFIG, Time::ZERO).unwrap();
         let log = LogStore::open(log.into_drive(), shape, CONFIG, Time::ZERO).unwrap();
         let mut drive = log.into_drive();
-        drive.0.reads = 0;
+        is::<MemoryDrive>(&mut drive).reads = 0;
         let log = LogStore::open(drive, shape, CONFIG, Time::ZERO).unwrap();
-        log.into_drive().0.reads
+        was::<MemoryDrive>(log.into_drive()).reads
     });
     assert!(reads[1] < reads[0] + 100 && reads[0] < 400, "{reads:?}");
 }

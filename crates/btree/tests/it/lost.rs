@@ -4,11 +4,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use btree::{Error, Inline, LogConfig, LogStore, Outcome, PageStore, StoreError, Tree};
+use btree::{Error, LogConfig, LogStore, Outcome, PageStore, StoreError, Tree};
 use port::{Port, Ring, Status, Time};
 use workload::Rng;
 
-use crate::common::blocks::{SMALL, Shared};
+use crate::common::blocks::{OnBlocks, SMALL, Shared, any};
 use crate::common::{Heard, Map, MemoryDrive, no_fuse, rest};
 
 const CONFIG: LogConfig = LogConfig {
@@ -32,7 +32,7 @@ const KEYS: u64 = 1000;
 const TURNS: u32 = 20_000;
 
 type Drive = Rc<RefCell<MemoryDrive>>;
-type Log = LogStore<Inline<Shared<MemoryDrive>>>;
+type Log = LogStore<OnBlocks>;
 
 fn drive() -> Drive {
     Rc::new(RefCell::new(MemoryDrive::new(FIRST + SEGMENTS * 64, 1, no_fuse())))
@@ -40,7 +40,7 @@ fn drive() -> Drive {
 
 fn create(drive: &Drive) -> Tree<Log> {
     let shape = drive.borrow().shape;
-    let store = LogStore::create(Inline(Shared(drive.clone())), shape, CONFIG, Time::ZERO);
+    let store = LogStore::create(any(Shared(drive.clone())), shape, CONFIG, Time::ZERO);
     Tree::create(store.unwrap(), SMALL, Time::ZERO).unwrap()
 }
 
@@ -168,7 +168,7 @@ fn a_log_that_cannot_be_read_says_that_it_is_full() {
             let Some(at) = drive.borrow().next_event() else { break };
             drive.borrow_mut().advance(at, &mut Ring::new(64));
         }
-        let store = LogStore::open(Inline(Shared(drive.clone())), shape, CONFIG, Time::ZERO);
+        let store = LogStore::open(any(Shared(drive.clone())), shape, CONFIG, Time::ZERO);
         Tree::open(store.map_err(Error::Store)?, SMALL, Time::ZERO)
     };
     let (mut opened, mut changed) = (0, base.clone());

@@ -1,5 +1,6 @@
 //! What the two stores over the block interface are tested with alike.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -7,7 +8,7 @@ use btree::{
     Error, InPlaceConfig, InPlaceStore, Inline, MAX_KEY, MAX_VALUE, Outcome, PageStore, StoreError,
     Tree, TreeConfig, Write,
 };
-use port::{BlockDone, BlockReq, Port, Ring, Shape, Status, Time};
+use port::{BatchDone, BatchReq, BlockDone, BlockReq, Port, Ring, Shape, Status, Time};
 use workload::Rng;
 
 use super::{
@@ -15,26 +16,46 @@ use super::{
     random_step, rest,
 };
 
+/// A drive of any type: with one for all, a store is compiled once.
+pub trait AnyPort<C, D>: Port<Cmd = C, Done = D> + Any {}
+
+impl<P: Port + Any> AnyPort<P::Cmd, P::Done> for P {}
+
+/// The drive below the stores over blocks, and over batches.
+pub type Below<C, D> = Inline<Box<dyn AnyPort<C, D>>>;
+pub type OnBlocks = Below<BlockReq, BlockDone>;
+pub type OnBatches = Below<BatchReq, BatchDone>;
+
+/// A drive as a store takes it.
+pub fn any<P: Port + Any>(drive: P) -> Below<P::Cmd, P::Done> {
+    Inline(Box::new(drive))
+}
+
+/// What it was.
+pub fn was<P: Port + Any>(drive: Below<P::Cmd, P::Done>) -> P {
+    let drive: Box<dyn Any> = drive.0;
+    *drive.downcast().expect("it was made of this one")
+}
+
+/// The same while a store has it.
+pub fn is<P: Port + Any>(drive: &mut Below<P::Cmd, P::Done>) -> &mut P {
+    let drive: &mut dyn Any = &mut *drive.0;
+    drive.downcast_mut().expect("it was made of this one")
+}
+
 /// A kind of store.
 pub trait Kind {
     /// Whether damage is told, too, where no later record says that what is
     /// damaged was durable.
     const TELLS_THE_LAST: bool;
 
-    type Store<P: Port<Cmd = BlockReq, Done = BlockDone>>: PageStore;
+    type Store: PageStore;
 
-    fn create<P: Port<Cmd = BlockReq, Done = BlockDone>>(
-        drive: P,
-        shape: Shape,
-    ) -> Result<Self::Store<P>, StoreError>;
+    fn create(drive: OnBlocks, shape: Shape) -> Result<Self::Store, StoreError>;
 
-    fn open<P: Port<Cmd = BlockReq, Done = BlockDone>>(
-        drive: P,
-        shape: Shape,
-        now: Time,
-    ) -> Result<Self::Store<P>, StoreError>;
+    fn open(drive: OnBlocks, shape: Shape, now: Time) -> Result<Self::Store, StoreError>;
 
-    fn into_drive<P: Port<Cmd = BlockReq, Done = BlockDone>>(store: Self::Store<P>) -> Inline<P>;
+    fn into_drive(store: Self::Store) -> OnBlocks;
 }
 
 /// The store that updates pages in place.
@@ -46,24 +67,17 @@ pub const IN_PLACE: InPlaceConfig = InPlaceConfig { max_batch: 64, clock: btree:
 impl Kind for InPlace {
     const TELLS_THE_LAST: bool = true;
 
-    type Store<P: Port<Cmd = BlockReq, Done = BlockDone>> = InPlaceStore<Inline<P>>;
+    type Store = InPlaceStore<OnBlocks>;
 
-    fn create<P: Port<Cmd = BlockReq, Done = BlockDone>>(
-        drive: P,
-        shape: Shape,
-    ) -> Result<Self::Store<P>, StoreError> {
-        InPlaceStore::create(Inline(drive), shape, IN_PLACE, Time::ZERO)
+    fn create(drive: OnBlocks, shape: Shape) -> Result<Self::Store, StoreError> {
+        InPlaceStore::create(drive, shape, IN_PLACE, Time::ZERO)
     }
 
-    fn open<P: Port<Cmd = BlockReq, Done = BlockDone>>(
-        drive: P,
-        shape: Shape,
-        now: Time,
-    ) -> Result<Self::Store<P>, StoreError> {
-        InPlaceStore::open(Inline(drive), shape, IN_PLACE, now)
+    fn open(drive: OnBlocks, shape: Shape, now: Time) -> Result<Self::Store, StoreError> {
+        InPlaceStore::open(drive, shape, IN_PLACE, now)
     }
 
-    fn into_drive<P: Port<Cmd = BlockReq, Done = BlockDone>>(store: Self::Store<P>) -> Inline<P> {
+    fn into_drive(store: Self::Store) -> OnBlocks {
         store.into_drive()
     }
 }
@@ -73,14 +87,14 @@ pub const SMALL: TreeConfig = TreeConfig { memory: 720 << 10, operations: 16, di
 /// Blocks of the drive that most tests take: a few times what they store.
 pub const BLOCKS: u64 = 4000;
 
-pub fn create<K: Kind>(drive: MemoryDrive) -> Tree<K::Store<MemoryDrive>> {
+pub fn create<K: Kind>(drive: MemoryDrive) -> Tree<K::Store> {
     let shape = drive.shape;
-    Tree::create(K::create(drive, shape).unwrap(), SMALL, Time::ZERO).unwrap()
+    Tree::create(K::create(any(drive), shape).unwrap(), SMALL, Time::ZERO).unwrap()
 }
 
-pub fn open<K: Kind>(drive: MemoryDrive) -> Tree<K::Store<MemoryDrive>> {
+pub fn open<K: Kind>(drive: MemoryDrive) -> Tree<K::Store> {
     let shape = drive.shape;
-    Tree::open(K::open(drive, shape, Time::ZERO).unwrap(), SMALL, Time::ZERO).unwrap()
+    Tree::open(K::open(any(drive), shape, Time::ZERO).unwrap(), SMALL, Time::ZERO).unwrap()
 }
 
 pub fn it_is_a_map<K: Kind>() {
@@ -98,7 +112,7 @@ pub fn it_is_a_map<K: Kind>() {
         assert_eq!(contents(&mut checked.tree), checked.map);
         // And again after it was opened anew.
         rest(&mut checked.tree);
-        let drive = K::into_drive(checked.tree.into_store()).0;
+        let drive: MemoryDrive = was(K::into_drive(checked.tree.into_store()));
         let mut tree = open::<K>(drive);
         assert_eq!(tree.verify().unwrap(), census);
         assert_eq!(contents(&mut tree), checked.map);
@@ -117,7 +131,7 @@ pub fn crashes_lose_nothing_that_was_flushed<K: Kind>(seeds: std::ops::Range<u64
             while checked.step(random_step(&mut rng, mix)) {}
             let unheard = checked.unheard();
             let (base, changes) = (checked.base, checked.changes);
-            let mut drive = K::into_drive(checked.tree.into_store()).0;
+            let mut drive: MemoryDrive = was(K::into_drive(checked.tree.into_store()));
             fuse.set(u64::MAX);
             drive = drive.crash(seed * 100 + round, fuse.clone());
             drive = crash_while_opening::<K>(drive, &mut rng, &fuse);
@@ -139,7 +153,7 @@ fn crash_while_opening<K: Kind>(drive: MemoryDrive, rng: &mut Rng, fuse: &Fuse) 
     let shared = Rc::new(RefCell::new(drive));
     for _ in 0..rng.below(3) {
         fuse.set(rng.below(60));
-        let result = K::open(Shared(shared.clone()), shape, Time::ZERO);
+        let result = K::open(any(Shared(shared.clone())), shape, Time::ZERO);
         fuse.set(u64::MAX);
         drop(result);
         let drive = shared.replace(MemoryDrive::new(BLOCKS, 0, fuse.clone()));
@@ -181,7 +195,8 @@ pub fn a_cut_at_each_event<K: Kind>() {
         let alive = checked.script(&steps);
         let unheard = checked.unheard();
         let (base, changes) = (checked.base, checked.changes);
-        let drive = K::into_drive(checked.tree.into_store()).0.crash(events, no_fuse());
+        let drive =
+            was::<MemoryDrive>(K::into_drive(checked.tree.into_store())).crash(events, no_fuse());
         let mut tree = open::<K>(drive);
         tree.verify().unwrap_or_else(|e| panic!("event {events}: {e}"));
         check_after_crash(&base, &changes, &unheard, &contents(&mut tree));
@@ -232,7 +247,7 @@ pub fn limits_are_errors<K: Kind>() {
     tree.flush(1).unwrap();
     assert_eq!(outcome(&mut tree, &mut heard), Ok(Outcome::Flushed));
     rest(&mut tree);
-    let drive = K::into_drive(tree.into_store()).0;
+    let drive: MemoryDrive = was(K::into_drive(tree.into_store()));
     let mut tree = open::<K>(drive.crash(1, no_fuse()));
     let map = Map::from([(long[..MAX_KEY].to_vec(), long[..MAX_VALUE].to_vec())]);
     assert_eq!(contents(&mut tree), map);
@@ -253,10 +268,10 @@ pub fn a_lost_page_is_an_error<K: Kind>() {
         assert!(checked.finish() && checked.step(Step::Flush) && checked.finish());
         rest(&mut checked.tree);
         let mut map = checked.map;
-        let drive = K::into_drive(checked.tree.into_store()).0;
+        let drive: MemoryDrive = was(K::into_drive(checked.tree.into_store()));
         let (shape, written) = (drive.shape, drive.written());
         let shared = Rc::new(RefCell::new(drive));
-        let store = K::open(Shared(shared.clone()), shape, Time::ZERO).unwrap();
+        let store = K::open(any(Shared(shared.clone())), shape, Time::ZERO).unwrap();
         let mut tree = Tree::open(store, SMALL, Time::ZERO).unwrap();
         let lost = written[rng.below(written.len() as u64) as usize];
         shared.borrow_mut().lost.push(lost);
@@ -266,7 +281,7 @@ pub fn a_lost_page_is_an_error<K: Kind>() {
         rest(&mut tree);
         drop(tree);
         // Opened again: whole, or a typed error.
-        let again = K::open(Shared(shared.clone()), shape, Time::ZERO).map_err(Error::Store);
+        let again = K::open(any(Shared(shared.clone())), shape, Time::ZERO).map_err(Error::Store);
         match again.and_then(|store| Tree::open(store, SMALL, Time::ZERO)) {
             Ok(mut tree) => {
                 gets(&mut tree, &map);

@@ -8,7 +8,7 @@ use btree::{Broken, Error, Outcome, StoreError, Tree};
 use port::Time;
 use workload::Rng;
 
-use super::blocks::{BLOCKS, Kind, SMALL, create, open, outcome};
+use super::blocks::{BLOCKS, Kind, SMALL, any, create, open, outcome, was};
 use super::{
     Checked, Fuse, Heard, Map, MemoryDrive, Mix, Step, check_after_crash, contents, no_fuse,
     random_step, rest,
@@ -72,7 +72,8 @@ pub fn each_head_after_a_crash<K: Kind>() {
         while checked.step(random_step(&mut rng, mix)) {}
         let unheard = checked.unheard();
         let (base, changes) = (checked.base, checked.changes);
-        let drive = K::into_drive(checked.tree.into_store()).0.crash(seed, no_fuse());
+        let drive =
+            was::<MemoryDrive>(K::into_drive(checked.tree.into_store())).crash(seed, no_fuse());
         let is_record = |block: u64| drive.peek(block).is_some_and(|b| b[8..12] == *b"SJRN");
         let heads = drive.written().into_iter().filter(|&block| block < 2 || is_record(block));
         for block in heads {
@@ -115,7 +116,7 @@ fn run<K: Kind>(seed: u64, steps: u64, again: bool, last: bool) -> (MemoryDrive,
     let mut rng = Rng::new(seed, 5);
     let tree = create::<K>(MemoryDrive::new(BLOCKS, seed, no_fuse()));
     let mut checked = Checked::new(tree, Map::new());
-    let flush = |checked: &mut Checked<K::Store<MemoryDrive>>| {
+    let flush = |checked: &mut Checked<K::Store>| {
         assert!(checked.finish() && checked.step(Step::Flush) && checked.finish());
         rest(&mut checked.tree);
     };
@@ -123,7 +124,7 @@ fn run<K: Kind>(seed: u64, steps: u64, again: bool, last: bool) -> (MemoryDrive,
         assert!(checked.step(random_step(&mut rng, MIX)));
         if again && step == steps / 2 {
             flush(&mut checked);
-            let drive = K::into_drive(checked.tree.into_store()).0;
+            let drive: MemoryDrive = was(K::into_drive(checked.tree.into_store()));
             checked = Checked::new(open::<K>(drive), checked.map);
         }
     }
@@ -132,7 +133,7 @@ fn run<K: Kind>(seed: u64, steps: u64, again: bool, last: bool) -> (MemoryDrive,
         assert!(checked.step(Step::Put(b"last".to_vec(), vec![7; 300])));
         flush(&mut checked);
     }
-    let drive = K::into_drive(checked.tree.into_store()).0;
+    let drive: MemoryDrive = was(K::into_drive(checked.tree.into_store()));
     (drive.crash(0, no_fuse()), checked.map)
 }
 
@@ -145,13 +146,13 @@ enum Read {
     Noticed,
 }
 
-type Opened<K> = (Tree<<K as Kind>::Store<MemoryDrive>>, Read);
+type Opened<K> = (Tree<<K as Kind>::Store>, Read);
 
 /// Opens what is on a drive with damage, and reads all of it. `None` if that is
 /// refused. Gives what is wrong, if something is.
 fn open_damaged<K: Kind>(drive: MemoryDrive) -> Result<Option<Opened<K>>, String> {
     let shape = drive.shape;
-    let store = match K::open(drive, shape, Time::ZERO) {
+    let store = match K::open(any(drive), shape, Time::ZERO) {
         Ok(store) => store,
         Err(StoreError::Unusable(_) | StoreError::DamagedBlock { .. }) => return Ok(None),
         Err(other) => return Err(format!("the store is refused: {other}")),
@@ -171,7 +172,7 @@ fn open_damaged<K: Kind>(drive: MemoryDrive) -> Result<Option<Opened<K>>, String
 /// The block for which opening refuses a drive.
 fn refused_for<K: Kind>(drive: MemoryDrive) -> Option<u64> {
     let shape = drive.shape;
-    match K::open(drive, shape, Time::ZERO).err()? {
+    match K::open(any(drive), shape, Time::ZERO).err()? {
         StoreError::DamagedBlock { block, .. } => Some(block),
         _ => None,
     }
