@@ -1,9 +1,10 @@
 //! What is done at once is what a command would have done: the same status,
 //! bytes and descriptors, and the same counts, on media that are slow or fail.
 
-use crate::common::{Flaky, Rig, Slow, cmd, drive, geometry};
+use crate::common::{Rig, cmd, drive, flaky, geometry, slow};
 use device::{Content, Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{Geometry, Medium, Ppa, RamMedium, Reliability, TAG_BYTES, Timing};
+use faults::ScriptedMedium;
+use flash::{Geometry, Ppa, RamMedium, Reliability, TAG_BYTES, Timing};
 use port::{Buffer, Port, Status, Time};
 use proptest::prelude::*;
 
@@ -71,7 +72,7 @@ where
 }
 
 /// At once, or else by command. Also gives whether it was at once.
-fn at_once<M: Medium>(rig: &mut Rig<Device<M>>, mut cmd: VectorCmd) -> (bool, (Status, Vec<u8>)) {
+fn at_once(rig: &mut Rig<Device<ScriptedMedium>>, mut cmd: VectorCmd) -> (bool, (Status, Vec<u8>)) {
     let (ppa, count) = (cmd.ppa, u32::from(cmd.count));
     let (data, tags) = cmd.buffer.bytes_mut().split_at_mut(if cmd.op == VectorOp::Reset {
         0
@@ -99,13 +100,12 @@ proptest! {
     ) {
         let g = geometry(2, 1, 2);
         let timing = Timing { endurance: 3, ..Timing::default() };
-        let ram = || RamMedium::new(&g, KEPT as u32).unwrap();
         // A seed of which hardly anything fails is as good as none.
         let seed = if fails { seed } else { 0x5eed };
-        let slow = Slow::new(Flaky::new(ram(), seed), seed, slowness);
+        let slow = slow(flaky(&g, KEPT as u32, seed), seed, slowness);
         let mut fast = Rig::new(Device::new(&g, &timing, slow).unwrap(), 8);
         let mut plain =
-            Rig::new(Device::new(&g, &timing, Flaky::new(ram(), seed)).unwrap(), 8);
+            Rig::new(Device::new(&g, &timing, flaky(&g, KEPT as u32, seed)).unwrap(), 8);
         for act in &acts {
             let (first, second) = (command(&plain.port, act), command(&fast.port, act));
             let expected = by_command(&mut plain, first);
@@ -144,7 +144,7 @@ fn only_where_nothing_takes_time_or_is_under_way() {
     let mut timed = drive(&g, &Timing { erase: 1, ..Timing::default() }, 0);
     assert_eq!(write(&mut timed, 0), None);
 
-    let slow = Slow::new(RamMedium::new(&g, 0).unwrap(), 7, 1 << 40);
+    let slow = slow(RamMedium::new(&g, 0).unwrap(), 7, 1 << 40);
     let mut rig = Rig::new(Device::new(&g, &Timing::default(), slow).unwrap(), 8);
     rig.submit(0, cmd(1, VectorOp::Write, Ppa(0), row as u8));
     let other = g.chunk_start(1);

@@ -8,34 +8,17 @@ use std::rc::Rc;
 
 use crate::common::{Rig, cmd, geometry, mix};
 use device::{Device, OpenChannel, VectorOp};
-use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, RamMedium, Reliability, Timing};
+use faults::{Below, Script, ScriptedMedium};
+use flash::{Chunk, ChunkState, Geometry, Ppa, Reliability, Timing};
 use port::{Status, Time};
 use proptest::prelude::*;
 
-/// A medium that keeps what it is told, as a file would.
-struct Told {
-    inner: RamMedium,
-    bytes: Rc<RefCell<Vec<[u8; flash::CHUNK_BYTES]>>>,
-}
+/// Keeps what it is told, as a file would.
+struct Told(Rc<RefCell<Vec<[u8; flash::CHUNK_BYTES]>>>);
 
-impl Medium for Told {
-    fn kept(&self) -> u32 {
-        self.inner.kept()
-    }
-    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
-        self.inner.program(at, count, data, tags)
-    }
-    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
-        self.inner.read(at, count, data, tags)
-    }
-    fn reset(&mut self, chunk: Ppa) -> Moved {
-        self.inner.reset(chunk)
-    }
-    fn barrier(&mut self) -> Moved {
-        self.inner.barrier()
-    }
-    fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {
-        self.bytes.borrow_mut()[chunk_index] = chunk.to_bytes();
+impl Script for Told {
+    fn describe(&mut self, _below: Below, chunk_index: usize, chunk: &Chunk) {
+        self.0.borrow_mut()[chunk_index] = chunk.to_bytes();
     }
 }
 
@@ -71,7 +54,7 @@ fn model() -> Reliability {
 }
 
 /// Checks all descriptors, and that what was retired is so.
-fn check(device: &Device<Told>, geometry: &Geometry, retired: &[bool]) {
+fn check(device: &Device<ScriptedMedium>, geometry: &Geometry, retired: &[bool]) {
     for (index, chunk) in device.chunks().iter().enumerate() {
         let read = Chunk::from_bytes(&chunk.to_bytes()).expect("it can be read back");
         let is_erasing = chunk.programmed == 0;
@@ -86,7 +69,12 @@ fn check(device: &Device<Told>, geometry: &Geometry, retired: &[bool]) {
 }
 
 /// Ends all that is under way, an event at a time.
-fn step(rig: &mut Rig<Device<Told>>, geometry: &Geometry, retired: &[bool], to: Option<u64>) {
+fn step(
+    rig: &mut Rig<Device<ScriptedMedium>>,
+    geometry: &Geometry,
+    retired: &[bool],
+    to: Option<u64>,
+) {
     use port::Port;
     while let Some(at) = rig.port.next_event().filter(|at| to.is_none_or(|to| at.0 <= to)) {
         rig.run_to(at);
@@ -99,11 +87,10 @@ proptest! {
     #[test]
     fn descriptors_come_back_whatever_happens(seed in any::<u64>(), cliff in any::<bool>()) {
         let g = geometry(2, 1, 1);
-        let inner = RamMedium::new(&g, 8).unwrap();
         let bytes = vec![Chunk::default().to_bytes(); g.chunk_slots()];
         let model = Reliability { endurance_cliff: cliff, ..model() };
         let bytes = Rc::new(RefCell::new(bytes));
-        let medium = Told { inner, bytes: bytes.clone() };
+        let medium = ScriptedMedium::ram(&g, 8, Told(bytes.clone()));
         let device = Device::with(&g, &timing(), &model, seed, medium).unwrap();
         let mut rig = Rig::new(device, 64);
         let mut retired = vec![false; g.chunk_slots()];

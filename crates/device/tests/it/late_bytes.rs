@@ -3,14 +3,14 @@
 
 use crate::common::{cmd, geometry};
 use device::{Device, VectorOp};
-use flash::{Chunk, Medium, Moved, Ppa, RamMedium, Timing};
+use faults::{Below, PowerCut, Script, ScriptedMedium};
+use flash::{Moved, Ppa, Timing};
 use port::{Port, Ring, Status, Time};
 use proptest::prelude::*;
 
 /// Answers "not yet" so many times to each barrier and to each program of
 /// chunk 1.
 struct Late {
-    inner: RamMedium,
     geometry: flash::Geometry,
     barrier: (u32, u32),
     program: (u32, u32),
@@ -26,36 +26,28 @@ fn waits((most, left): &mut (u32, u32)) -> bool {
     true
 }
 
-impl Medium for Late {
-    fn kept(&self) -> u32 {
-        0
-    }
-    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+impl Script for Late {
+    fn program(&mut self, below: Below, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
         if self.geometry.chunk_index(at) == 1 && waits(&mut self.program) {
             return Moved::Pending;
         }
-        self.inner.program(at, count, data, tags)
+        below.program(at, count, data, tags)
     }
-    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
-        self.inner.read(at, count, data, tags)
-    }
-    fn reset(&mut self, chunk: Ppa) -> Moved {
-        self.inner.reset(chunk)
-    }
-    fn barrier(&mut self) -> Moved {
+
+    fn barrier(&mut self, _below: Below) -> Moved {
         if waits(&mut self.barrier) { Moved::Pending } else { Moved::Done }
     }
-    fn is_cached(&self) -> bool {
+
+    fn is_cached(&self, _below: &dyn PowerCut) -> bool {
         true
     }
-    fn describe(&mut self, _index: usize, _chunk: &Chunk) {}
 }
 
 /// A drive with four written blocks in chunk 0, and the time.
-fn drive(barrier: u32, program: u32) -> (Device<Late>, Time) {
+fn drive(barrier: u32, program: u32) -> (Device<ScriptedMedium>, Time) {
     let geometry = geometry(1, 2, 1);
-    let inner = RamMedium::new(&geometry, 0).unwrap();
-    let late = Late { inner, geometry, barrier: (barrier, barrier), program: (program, program) };
+    let late = Late { geometry, barrier: (barrier, barrier), program: (program, program) };
+    let late = ScriptedMedium::ram(&geometry, 0, late);
     let timing = Timing { program: vec![200_000], read: vec![50_000], ..Timing::default() };
     let mut drive = Device::new(&geometry, &timing, late).unwrap();
     let mut end = Time::ZERO;
@@ -69,7 +61,14 @@ fn drive(barrier: u32, program: u32) -> (Device<Late>, Time) {
     (drive, end)
 }
 
-fn submit(drive: &mut Device<Late>, now: Time, id: u64, op: VectorOp, ppa: Ppa, count: u8) {
+fn submit(
+    drive: &mut Device<ScriptedMedium>,
+    now: Time,
+    id: u64,
+    op: VectorOp,
+    ppa: Ppa,
+    count: u8,
+) {
     let mut cmds = Ring::new(1);
     cmds.put(|| cmd(id, op, ppa, count));
     drive.submit(now, &mut cmds);
@@ -78,7 +77,7 @@ fn submit(drive: &mut Device<Late>, now: Time, id: u64, op: VectorOp, ppa: Ppa, 
 
 /// Advances from event to event until `n` completed; gives numbers and times,
 /// and how many events there were.
-fn run(drive: &mut Device<Late>, n: usize) -> (Vec<(u64, Time)>, u32) {
+fn run(drive: &mut Device<ScriptedMedium>, n: usize) -> (Vec<(u64, Time)>, u32) {
     let (mut all, mut events) = (Vec::new(), 0);
     let mut done = Ring::new(8);
     while all.len() < n {

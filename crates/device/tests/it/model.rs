@@ -5,7 +5,7 @@
 use crate::common;
 use std::collections::{BTreeSet, HashMap};
 
-use crate::common::{Flaky, Rig, Slow, cmd, drive, geometry, list_cmd};
+use crate::common::{Rig, cmd, drive, flaky, geometry, list_cmd, slow};
 use device::realtime::RealTime;
 use device::{Addresses, Content, Device, MAX_DEPTH, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{
@@ -672,7 +672,7 @@ proptest! {
     fn a_slow_medium_changes_no_time(setup in setups(), steps in steps(), seed in any::<u64>()) {
         let g = geometry(setup.groups, setup.pus, setup.planes);
         let ram = RamMedium::new(&g, setup.kept).unwrap();
-        let slow = Device::new(&g, &setup.timing, Slow::new(ram, seed, 5)).unwrap();
+        let slow = Device::new(&g, &setup.timing, slow(ram, seed, 5)).unwrap();
         let mut fast = play(drive(&g, &setup.timing, setup.kept), script(&setup, &steps));
         let mut slow = play(slow, script(&setup, &steps));
         // Of the same time, the order may differ.
@@ -713,12 +713,11 @@ proptest! {
     fn a_failing_medium_is_reported_with_the_right_bits(seed in any::<u64>(), planes in 0u32..2) {
         let g = geometry(1, 2, 1 << planes);
         let t = Timing { read: vec![5], program: vec![9], erase: 20, ..Timing::default() };
-        let ram = RamMedium::new(&g, 8).unwrap();
-        let mut rig = Rig::new(Device::new(&g, &t, Flaky::new(ram, seed)).unwrap(), 8);
+        let mut rig = Rig::new(Device::new(&g, &t, flaky(&g, 8, seed)).unwrap(), 8);
         let start = g.ppa(0, 1, 2, 0);
         let (blocks, row) = (g.chunk_blocks(), g.row_blocks());
         let at = |block: u32| Ppa(start.0 + u64::from(block));
-        let fails = |kind: u64, block| Flaky::<RamMedium>::fails(seed, kind, at(block));
+        let fails = |kind: u64, block| common::fails(seed, kind, at(block));
         let bits = |f: &dyn Fn(u32) -> bool| {
             (0..blocks).filter(|&b| f(b)).fold(0u64, |bits, b| bits | 1 << b)
         };
@@ -748,7 +747,7 @@ proptest! {
         behind.buffer = Buffer::zeroed(16).unwrap();
         rig.submit(rig.now.0, behind);
         rig.drain();
-        let broken = Flaky::<RamMedium>::fails(seed, 2, start);
+        let broken = common::fails(seed, 2, start);
         let reset = &rig.all[0];
         prop_assert_eq!((reset.cookie, reset.failed), (2, u64::from(broken)));
         prop_assert_eq!(reset.status, status(reset.failed, Status::OFFLINE_CHUNK));
@@ -866,7 +865,7 @@ fn a_late_command_does_not_start_before_it_came() {
 fn a_medium_that_never_ends_does_not_hang_the_poll() {
     let g = geometry(1, 1, 1);
     let ram = RamMedium::new(&g, 0).unwrap();
-    let slow = Device::new(&g, &Timing::default(), Slow::new(ram, 0, u64::MAX - 1)).unwrap();
+    let slow = Device::new(&g, &Timing::default(), slow(ram, 0, u64::MAX - 1)).unwrap();
     let mut rt = RealTime::new(slow);
     let (mut cmds, mut done) = (Ring::new(2), Ring::new(4));
     cmds.push(cmd(1, Write, g.ppa(0, 0, 0, 0), 2)).unwrap();

@@ -4,14 +4,15 @@
 
 use std::collections::HashMap;
 
-use crate::common::{Rig, Slow, cmd, drive, geometry, list_cmd, mix};
+use crate::common::{Rig, cmd, drive, geometry, list_cmd, mix, slow};
 use device::{
     Content, Device, ErrorCounters, Health, Link, Notice, NoticeMask, NoticeState, OpenChannel,
     VectorCmd, VectorDone, VectorOp,
 };
+use faults::{Below, Script, ScriptedMedium};
 use flash::{
-    Chunk, ChunkState, EnergyCosts, Geometry, LinkTiming, Medium, Moved, Ppa, RamMedium,
-    Reliability, TAG_BYTES, Timing,
+    Chunk, ChunkState, EnergyCosts, Geometry, LinkTiming, Medium, Ppa, RamMedium, Reliability,
+    TAG_BYTES, Timing,
 };
 use port::{Buffer, Port, Status, Time};
 use proptest::prelude::*;
@@ -434,7 +435,7 @@ proptest! {
         let once = crowd(device(&g, &t, &model, seed), &acts);
         prop_assert_eq!(&crowd(device(&g, &t, &model, seed), &acts), &once);
         let ram = RamMedium::new(&g, KEPT as u32).unwrap();
-        let slow = Device::with(&g, &t, &model, seed, Slow::new(ram, seed, slowness)).unwrap();
+        let slow = Device::with(&g, &t, &model, seed, slow(ram, seed, slowness)).unwrap();
         let (mut slow, mut fast) = (crowd(slow, &acts), once);
         // Of the same time, the order may differ.
         slow.0.sort_by_key(|end| (end.3, end.0));
@@ -443,30 +444,12 @@ proptest! {
     }
 }
 
-/// A medium that remembers what it was told of its chunks.
-struct Told {
-    inner: RamMedium,
-    told: Vec<Chunk>,
-}
+/// Remembers what it was told of its chunks.
+struct Told(Vec<Chunk>);
 
-impl Medium for Told {
-    fn kept(&self) -> u32 {
-        self.inner.kept()
-    }
-    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
-        self.inner.program(at, count, data, tags)
-    }
-    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
-        self.inner.read(at, count, data, tags)
-    }
-    fn reset(&mut self, chunk: Ppa) -> Moved {
-        self.inner.reset(chunk)
-    }
-    fn barrier(&mut self) -> Moved {
-        self.inner.barrier()
-    }
-    fn describe(&mut self, index: usize, chunk: &Chunk) {
-        self.told[index] = *chunk;
+impl Script for Told {
+    fn describe(&mut self, _below: Below, index: usize, chunk: &Chunk) {
+        self.0[index] = *chunk;
     }
 }
 
@@ -474,8 +457,8 @@ impl Medium for Told {
 fn the_medium_is_told_all_but_the_last_reads() {
     let g = geometry(1, 2, 1);
     let r = Reliability { factory_bad: 0.2, wear_notice: 1, ..model() };
-    let inner = RamMedium::new(&g, KEPT as u32).unwrap();
-    let medium = Told { inner, told: vec![Chunk::default(); g.chunk_slots()] };
+    let told = Told(vec![Chunk::default(); g.chunk_slots()]);
+    let medium = ScriptedMedium::ram(&g, KEPT as u32, told);
     let mut rig = Rig::new(Device::with(&g, &timing(), &r, 12, medium).unwrap(), 8);
     for number in 0..20_000u64 {
         let x = mix(number);
@@ -493,7 +476,7 @@ fn the_medium_is_told_all_but_the_last_reads() {
     assert!(errors.failed_programs > 0 && errors.failed_erases > 0 && errors.failed_reads > 0);
     let (health, chunks) = (rig.port.health(rig.now), rig.port.chunks().to_vec());
     assert!(health.factory_bad > 0 && health.grown_bad > 0);
-    for (told, chunk) in rig.port.cut().told.iter().zip(&chunks) {
+    for (told, chunk) in rig.port.cut().script::<Told>().0.iter().zip(&chunks) {
         assert!(told.reads <= chunk.reads && chunk.reads - told.reads < 1024);
         assert_eq!(*told, Chunk { reads: told.reads, ..*chunk });
     }

@@ -6,8 +6,9 @@ use std::io;
 use std::rc::Rc;
 use std::task::Poll;
 
-use device::{Device, OpenChannel, VectorCmd, VectorDone};
-use flash::{Chunk, Dimensions, Geometry, RamMedium, Timing};
+use device::Device;
+use faults::Fuse;
+use flash::{Dimensions, Geometry, RamMedium, Timing};
 use nvram::{NonVolatile, NvRam, Protected, format};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
@@ -21,63 +22,6 @@ const JOURNAL: usize = (5 << 20) + 4096;
 const MOST_BLOCKS: u64 = 8;
 const SEEDS: u64 = 12;
 const ROUNDS: u32 = 8;
-
-/// A drive that stops for ever after a number of events.
-struct Fuse {
-    device: Rc<RefCell<Device<RamMedium>>>,
-    left: Rc<Cell<u64>>,
-    geometry: Geometry,
-    timing: Timing,
-}
-
-impl Port for Fuse {
-    type Cmd = VectorCmd;
-    type Done = VectorDone;
-
-    fn submit(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
-        if self.left.get() > 0 {
-            self.device.borrow_mut().submit(now, cmds);
-        }
-    }
-
-    fn next_event(&self) -> Option<Time> {
-        if self.left.get() > 0 { self.device.borrow().next_event() } else { None }
-    }
-
-    fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
-        if self.left.get() > 0 {
-            let due = self.device.borrow().next_event().is_some_and(|at| at <= to);
-            self.left.set(self.left.get() - u64::from(due));
-            self.device.borrow_mut().advance(to, done);
-        }
-    }
-}
-
-impl OpenChannel for Fuse {
-    fn geometry(&self) -> &Geometry {
-        &self.geometry
-    }
-
-    fn timing(&self) -> &Timing {
-        &self.timing
-    }
-
-    fn kept(&self) -> u32 {
-        BLOCK as u32
-    }
-
-    fn chunk(&self, chunk_index: usize) -> Chunk {
-        self.device.borrow().chunk(chunk_index)
-    }
-
-    fn depth(&self) -> usize {
-        self.device.borrow().depth()
-    }
-
-    fn is_cached(&self) -> bool {
-        false
-    }
-}
 
 /// A journal's memory that is there whatever becomes of the stack above it.
 #[derive(Clone)]
@@ -105,7 +49,7 @@ impl NonVolatile for Shared {
     }
 }
 
-type Drive = Protected<Pblk<Fuse>, Shared>;
+type Drive = Protected<Pblk<Fuse<Device<RamMedium>>>, Shared>;
 
 fn geometry() -> Geometry {
     let dim = Dimensions {
@@ -252,10 +196,8 @@ fn live(seed: u64, model: &mut Model, left: Left, at_start: Option<u64>) -> (Lef
         seed,
     };
     let Left { device, store } = left;
-    let events = Rc::new(Cell::new(at_start.unwrap_or(u64::MAX)));
-    let device = Rc::new(RefCell::new(device));
-    let fuse =
-        Fuse { device: device.clone(), left: events.clone(), geometry, timing: timing.clone() };
+    let fuse = Fuse::new(device, at_start.unwrap_or(u64::MAX));
+    let (device, events) = (fuse.drive.clone(), fuse.left.clone());
     let life = match Pblk::recover(fuse, config, Time::ZERO) {
         Err(error) => {
             assert_eq!(events.get(), 0, "seed {seed}: {error}");

@@ -4,7 +4,7 @@
 //! and after a unit is lost; with two units of a group lost it reads back or is
 //! an error, and is never anything else.
 
-use crate::common::{Broken, Fragile, Fuse, Random, timing};
+use crate::common::{Broken, Fused, Random, durable, power_cut, timing};
 use device::{Content, Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{ChunkState, Dimensions, Geometry, Ppa, TAG_BYTES, Timing};
 use parity::Parity;
@@ -33,7 +33,7 @@ struct Model {
 }
 
 struct Bench {
-    drive: Parity<Fuse>,
+    drive: Parity<Fused>,
     broken: Broken,
     width: u32,
     timing: Timing,
@@ -58,9 +58,9 @@ impl Bench {
         let geometry = Geometry::new(dim).unwrap();
         let broken = Broken::default();
         let timing = if instant { Timing::default() } else { timing() };
-        let medium = Fragile::new(&geometry, kept, &broken);
+        let medium = durable(&geometry, kept, &broken);
         let device = Device::new(&geometry, &timing, medium).unwrap();
-        let drive = Parity::new(Fuse::new(device, u64::MAX), width).unwrap();
+        let drive = Parity::new(Fused::new(device, u64::MAX), width).unwrap();
         let upper = *drive.geometry();
         let units = upper.pus_channels_first();
         let sbs: Vec<usize> =
@@ -274,21 +274,21 @@ impl Bench {
     }
 
     fn power_up(&mut self) {
-        let device = self.drive.below().device.clone();
+        let device = self.drive.below().drive.clone();
         let broken = Broken::default();
         let geometry = *device.borrow().geometry();
         let kept = self.drive.kept();
-        let medium = Fragile::new(&geometry, kept, &broken);
+        let medium = durable(&geometry, kept, &broken);
         let dummy = Device::new(&geometry, &self.timing, medium).unwrap();
         drop(std::mem::replace(
             &mut self.drive,
-            Parity::new(Fuse::new(dummy, 0), self.width).unwrap(),
+            Parity::new(Fused::new(dummy, 0), self.width).unwrap(),
         ));
         let device = std::rc::Rc::into_inner(device).unwrap().into_inner();
         let mut medium = device.cut();
-        let chunks = medium.power_cut(self.random.below(u64::MAX));
+        let chunks = power_cut(&mut medium, self.random.below(u64::MAX));
         let device = Device::restore(&geometry, &self.timing, medium, &chunks).unwrap();
-        self.drive = Parity::new(Fuse::new(device, u64::MAX), self.width).unwrap();
+        self.drive = Parity::new(Fused::new(device, u64::MAX), self.width).unwrap();
         self.now = Time::ZERO;
         for of in 0..self.models.len() {
             let chunk = self.drive.chunk(self.sbs[of]);
@@ -452,7 +452,7 @@ fn two_lost_units_are_an_error() {
 #[test]
 fn a_short_read_is_one_read() {
     let mut bench = full(4);
-    let reads = |bench: &Bench| bench.drive.below().device.borrow().counters().reads;
+    let reads = |bench: &Bench| bench.drive.below().drive.borrow().counters().reads;
     let content = if bench.models[0].whole { Content::Whole } else { Content::Data };
     let (before, now) = (reads(&bench), bench.now);
     bench.read(&[(0, 3)], content, |_, _| false);

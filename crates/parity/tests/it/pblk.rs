@@ -6,8 +6,9 @@
 use crate::common;
 use std::rc::Rc;
 
-use crate::common::{Broken, Fragile, Fuse, Random, timing};
+use crate::common::{Broken, Fused, Random, cached, durable, power_cut, timing};
 use device::{Device, OpenChannel};
+use faults::ScriptedMedium;
 use flash::{Dimensions, Geometry};
 use parity::Parity;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
@@ -18,7 +19,7 @@ use targets::{Pblk, PblkConfig, Victim, with_reserve};
 const BLOCK: u64 = 4096;
 const DATA_CHUNKS: u32 = 6;
 
-type Drive = Pblk<Parity<Fuse>>;
+type Drive = Pblk<Parity<Fused>>;
 
 /// The write of a block: its value, when it began and ended, and whether it is
 /// durable.
@@ -47,7 +48,7 @@ struct Bench {
     setup: Setup,
     geometry: Geometry,
     broken: Broken,
-    off: Option<Fragile>,
+    off: Option<ScriptedMedium>,
     random: Random,
     clock: u64,
     blocks: Vec<Vec<Write>>,
@@ -71,7 +72,7 @@ impl Bench {
     fn new(setup: Setup) -> Bench {
         let geometry = Geometry::new(setup.dim).unwrap();
         let broken = Broken::default();
-        let new = if setup.cached { Fragile::cached } else { Fragile::new };
+        let new = if setup.cached { cached } else { durable };
         let (off, random) = (Some(new(&geometry, 8, &broken)), Random(setup.seed));
         let (clock, collections) = (1, 0);
         let (blocks, may_fail, errors) = (Vec::new(), false, 0);
@@ -101,10 +102,10 @@ impl Bench {
 
     fn recover(&mut self, events: u64) -> Option<Run> {
         let mut medium = self.off.take().expect("power is off");
-        let chunks = medium.power_cut(self.random.below(u64::MAX));
+        let chunks = power_cut(&mut medium, self.random.below(u64::MAX));
         let device = Device::restore(&self.geometry, &timing(), medium, &chunks).unwrap();
-        let fuse = Fuse::new(device, events);
-        let (device, left) = (fuse.device.clone(), fuse.left.clone());
+        let fuse = Fused::new(device, events);
+        let (device, left) = (fuse.drive.clone(), fuse.left.clone());
         let below = Parity::new(fuse, self.setup.width).unwrap();
         match Pblk::recover(below, self.config(), Time::ZERO) {
             Ok((drive, now)) => {

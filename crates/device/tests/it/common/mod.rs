@@ -4,7 +4,8 @@
 #![allow(dead_code)]
 
 use device::{Addresses, Content, Device, VectorCmd, VectorDone, VectorOp};
-use flash::{Dimensions, Geometry, Medium, Moved, Ppa, RamMedium, Timing};
+use faults::{Below, PowerCut, Script, ScriptedMedium};
+use flash::{Dimensions, Geometry, Moved, Ppa, RamMedium, Timing};
 use port::{Buffer, Port, Ring, Status, Time};
 
 /// A small geometry.
@@ -129,91 +130,84 @@ pub fn written(geometry: &Geometry, timing: &Timing) -> Rig<Device<RamMedium>> {
     Rig::new(Device::restore(geometry, timing, first.cut(), &chunks).unwrap(), 64)
 }
 
-/// A medium that answers `Pending` a number of times before it does a thing.
-pub struct Slow<M> {
-    inner: M,
+/// Answers `Pending` a number of times before a thing is done.
+struct Slow {
     seed: u64,
     most: u64,
     /// Answers to go, while something is asked.
     left: Option<u64>,
-    pub pending: u64,
 }
 
-impl<M> Slow<M> {
-    pub fn new(inner: M, seed: u64, most: u64) -> Slow<M> {
-        Slow { inner, seed, most, left: None, pending: 0 }
-    }
+/// A medium that is asked at most so often until it does a thing.
+pub fn slow(below: impl PowerCut, seed: u64, most: u64) -> ScriptedMedium {
+    ScriptedMedium::new(below, Slow { seed, most, left: None })
+}
 
+impl Slow {
     /// Whether it still has to be asked again.
-    fn wait(&mut self) -> bool {
+    fn waits(&mut self) -> bool {
         let left = self.left.take().unwrap_or_else(|| {
             self.seed = mix(self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15));
             self.seed % (self.most + 1)
         });
-        if left == 0 {
-            return false;
-        }
-        self.left = Some(left - 1);
-        self.pending += 1;
-        true
+        self.left = left.checked_sub(1);
+        left > 0
     }
 }
 
-impl<M: Medium> Medium for Slow<M> {
-    fn kept(&self) -> u32 {
-        self.inner.kept()
+impl Script for Slow {
+    fn program(&mut self, below: Below, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        if self.waits() { Moved::Pending } else { below.program(at, count, data, tags) }
     }
-    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
-        if self.wait() { Moved::Pending } else { self.inner.program(at, count, data, tags) }
+
+    fn read(
+        &mut self,
+        below: Below,
+        at: Ppa,
+        count: u32,
+        data: &mut [u8],
+        tags: &mut [u8],
+    ) -> Moved {
+        if self.waits() { Moved::Pending } else { below.read(at, count, data, tags) }
     }
-    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
-        if self.wait() { Moved::Pending } else { self.inner.read(at, count, data, tags) }
-    }
-    fn reset(&mut self, chunk: Ppa) -> Moved {
-        if self.wait() { Moved::Pending } else { self.inner.reset(chunk) }
-    }
-    fn barrier(&mut self) -> Moved {
-        self.inner.barrier()
+
+    fn reset(&mut self, below: Below, chunk: Ppa) -> Moved {
+        if self.waits() { Moved::Pending } else { below.reset(chunk) }
     }
 }
 
-/// A medium on which operations fail that begin at certain addresses.
-pub struct Flaky<M> {
-    inner: M,
+/// Operations fail that begin at certain addresses.
+struct Flaky {
     seed: u64,
 }
 
-impl<M> Flaky<M> {
-    pub fn new(inner: M, seed: u64) -> Flaky<M> {
-        Flaky { inner, seed }
-    }
-
-    /// Whether an operation of this kind that begins at `at` fails.
-    pub fn fails(seed: u64, kind: u64, at: Ppa) -> bool {
-        mix(seed ^ mix(at.0 * 4 + kind)).is_multiple_of(4)
-    }
+/// A medium in memory on which operations fail that begin at certain addresses.
+pub fn flaky(geometry: &Geometry, kept: u32, seed: u64) -> ScriptedMedium {
+    ScriptedMedium::ram(geometry, kept, Flaky { seed })
 }
 
-impl<M: Medium> Medium for Flaky<M> {
-    fn kept(&self) -> u32 {
-        self.inner.kept()
+/// Whether an operation of this kind that begins at `at` fails.
+pub fn fails(seed: u64, kind: u64, at: Ppa) -> bool {
+    mix(seed ^ mix(at.0 * 4 + kind)).is_multiple_of(4)
+}
+
+impl Script for Flaky {
+    fn program(&mut self, below: Below, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+        if fails(self.seed, 0, at) { Moved::Failed } else { below.program(at, count, data, tags) }
     }
-    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
-        if Self::fails(self.seed, 0, at) {
-            return Moved::Failed;
-        }
-        self.inner.program(at, count, data, tags)
+
+    fn read(
+        &mut self,
+        below: Below,
+        at: Ppa,
+        count: u32,
+        data: &mut [u8],
+        tags: &mut [u8],
+    ) -> Moved {
+        if fails(self.seed, 1, at) { Moved::Failed } else { below.read(at, count, data, tags) }
     }
-    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
-        if Self::fails(self.seed, 1, at) {
-            return Moved::Failed;
-        }
-        self.inner.read(at, count, data, tags)
-    }
-    fn reset(&mut self, chunk: Ppa) -> Moved {
-        if Self::fails(self.seed, 2, chunk) { Moved::Failed } else { self.inner.reset(chunk) }
-    }
-    fn barrier(&mut self) -> Moved {
-        self.inner.barrier()
+
+    fn reset(&mut self, below: Below, chunk: Ppa) -> Moved {
+        if fails(self.seed, 2, chunk) { Moved::Failed } else { below.reset(chunk) }
     }
 }

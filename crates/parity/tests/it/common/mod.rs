@@ -5,10 +5,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use device::{Device, OpenChannel, VectorCmd, VectorDone};
-use faults::{CachedMedium, CheckedMedium, PowerCut};
-use flash::{Chunk, Geometry, Medium, Moved, Ppa, RamMedium, Timing};
-use port::{Port, Ring, Time};
+use device::Device;
+use faults::{Below, CachedMedium, CheckedMedium, Fuse, PowerCut, Script, ScriptedMedium};
+use flash::{Chunk, Geometry, Moved, Ppa, RamMedium, Timing};
 
 /// What is broken. Shared by the medium and the test.
 #[derive(Clone, Default)]
@@ -23,27 +22,8 @@ pub struct Broken {
     pub reads: Rc<Cell<u64>>,
 }
 
-/// What holds the bytes.
-enum Store {
-    /// Durable at once.
-    Ram(Box<RamMedium>),
-    /// Durable when it was flushed, as a drive file: a cut keeps any part of
-    /// the rest.
-    Cached(Box<CheckedMedium<CachedMedium<RamMedium>>>),
-}
-
-impl Store {
-    fn medium(&mut self) -> &mut dyn Medium {
-        match self {
-            Store::Ram(medium) => medium.as_mut(),
-            Store::Cached(medium) => medium.as_mut(),
-        }
-    }
-}
-
-/// A medium that is broken in parts.
-pub struct Fragile {
-    inner: Store,
+/// A medium is broken in parts.
+struct Fragile {
     /// What it was told of the chunks.
     chunks: Vec<Chunk>,
     geometry: Geometry,
@@ -51,52 +31,57 @@ pub struct Fragile {
     random: u64,
 }
 
+fn fragile(geometry: &Geometry, below: impl PowerCut, broken: &Broken) -> ScriptedMedium {
+    let chunks = vec![Chunk::default(); geometry.chunk_slots()];
+    let script = Fragile { chunks, geometry: *geometry, broken: broken.clone(), random: 1 };
+    ScriptedMedium::new(below, script)
+}
+
+/// A medium in memory that is broken in parts, and durable at once.
+pub fn durable(geometry: &Geometry, kept: u32, broken: &Broken) -> ScriptedMedium {
+    fragile(geometry, RamMedium::new(geometry, kept).unwrap(), broken)
+}
+
+/// The same with a cache, as a drive file: a cut keeps any part of what was not
+/// flushed.
+pub fn cached(geometry: &Geometry, kept: u32, broken: &Broken) -> ScriptedMedium {
+    let cache = CachedMedium::new(geometry, RamMedium::new(geometry, kept).unwrap()).unwrap();
+    fragile(geometry, CheckedMedium::new(geometry, cache).unwrap(), broken)
+}
+
+/// Power goes and comes back; `seed` decides what is left of what was not
+/// flushed. Gives the chunks as they are found.
+pub fn power_cut(medium: &mut ScriptedMedium, seed: u64) -> Vec<Chunk> {
+    let mut chunks = medium.script::<Fragile>().chunks.clone();
+    medium.power_cut(seed, &mut chunks);
+    medium.script::<Fragile>().chunks.clone_from(&chunks);
+    chunks
+}
+
 impl Fragile {
-    pub fn new(geometry: &Geometry, kept: u32, broken: &Broken) -> Fragile {
-        let inner = Store::Ram(Box::new(RamMedium::new(geometry, kept).unwrap()));
-        let chunks = vec![Chunk::default(); geometry.chunk_slots()];
-        Fragile { inner, chunks, geometry: *geometry, broken: broken.clone(), random: 1 }
-    }
-
-    /// The same, with a cache.
-    pub fn cached(geometry: &Geometry, kept: u32, broken: &Broken) -> Fragile {
-        let cache = CachedMedium::new(geometry, RamMedium::new(geometry, kept).unwrap()).unwrap();
-        let checked = CheckedMedium::new(geometry, cache).unwrap();
-        let inner = Store::Cached(Box::new(checked));
-        Fragile { inner, ..Fragile::new(geometry, kept, broken) }
-    }
-
-    /// Power goes and comes back; `seed` decides what is left of what was not
-    /// flushed. Gives the chunks as they are found.
-    pub fn power_cut(&mut self, seed: u64) -> Vec<Chunk> {
-        match &mut self.inner {
-            Store::Ram(medium) => medium.power_cut(seed, &mut self.chunks),
-            Store::Cached(medium) => medium.power_cut(seed, &mut self.chunks),
-        }
-        self.chunks.clone()
-    }
-
     fn is_dead(&self, at: Ppa) -> bool {
         self.broken.units.borrow().contains(&self.geometry.pu_index(at))
     }
 }
 
-impl Medium for Fragile {
-    fn kept(&self) -> u32 {
-        match &self.inner {
-            Store::Ram(medium) => medium.kept(),
-            Store::Cached(medium) => medium.kept(),
-        }
-    }
-    fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
+impl Script for Fragile {
+    fn program(&mut self, below: Below, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
         self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(99);
         let fails = (self.random >> 33) % 1_000_000 < self.broken.programs.get();
         if fails || self.is_dead(at) {
             return Moved::Failed;
         }
-        self.inner.medium().program(at, count, data, tags)
+        below.program(at, count, data, tags)
     }
-    fn read(&mut self, at: Ppa, count: u32, data: &mut [u8], tags: &mut [u8]) -> Moved {
+
+    fn read(
+        &mut self,
+        below: Below,
+        at: Ppa,
+        count: u32,
+        data: &mut [u8],
+        tags: &mut [u8],
+    ) -> Moved {
         let is_bad = self.broken.chunks.borrow().contains(&self.geometry.chunk_index(at));
         let reads = &self.broken.reads;
         let passes = reads.replace(reads.get().saturating_sub(1)) > 0;
@@ -105,89 +90,26 @@ impl Medium for Fragile {
             tags.fill(0xee);
             return Moved::Failed;
         }
-        self.inner.medium().read(at, count, data, tags)
+        below.read(at, count, data, tags)
     }
-    fn reset(&mut self, chunk: Ppa) -> Moved {
+
+    fn reset(&mut self, below: Below, chunk: Ppa) -> Moved {
         if self.is_dead(chunk) {
             return Moved::Failed;
         }
         self.broken.chunks.borrow_mut().remove(&self.geometry.chunk_index(chunk));
-        self.inner.medium().reset(chunk)
+        below.reset(chunk)
     }
-    fn barrier(&mut self) -> Moved {
-        self.inner.medium().barrier()
-    }
-    fn is_cached(&self) -> bool {
-        matches!(self.inner, Store::Cached(_))
-    }
-    fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {
+
+    fn describe(&mut self, below: Below, chunk_index: usize, chunk: &Chunk) {
         self.chunks[chunk_index] = *chunk;
-        self.inner.medium().describe(chunk_index, chunk);
+        below.describe(chunk_index, chunk);
     }
 }
 
-pub type Shared = Rc<RefCell<Device<Fragile>>>;
-
-/// A drive that stops for ever after a number of events.
-pub struct Fuse {
-    pub device: Shared,
-    geometry: Geometry,
-    timing: Timing,
-    pub left: Rc<Cell<u64>>,
-}
-
-impl Fuse {
-    pub fn new(device: Device<Fragile>, events: u64) -> Fuse {
-        let (geometry, timing) = (*device.geometry(), device.timing().clone());
-        let (device, left) = (Rc::new(RefCell::new(device)), Rc::new(Cell::new(events)));
-        Fuse { device, geometry, timing, left }
-    }
-}
-
-impl Port for Fuse {
-    type Cmd = VectorCmd;
-    type Done = VectorDone;
-
-    fn submit(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
-        if self.left.get() > 0 {
-            self.device.borrow_mut().submit(now, cmds);
-        }
-    }
-
-    fn next_event(&self) -> Option<Time> {
-        if self.left.get() > 0 { self.device.borrow().next_event() } else { None }
-    }
-
-    fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
-        if self.left.get() > 0 {
-            if self.device.borrow().next_event().is_some_and(|at| at <= to) {
-                self.left.set(self.left.get() - 1);
-            }
-            self.device.borrow_mut().advance(to, done);
-        }
-    }
-}
-
-impl OpenChannel for Fuse {
-    fn geometry(&self) -> &Geometry {
-        &self.geometry
-    }
-    fn timing(&self) -> &Timing {
-        &self.timing
-    }
-    fn kept(&self) -> u32 {
-        self.device.borrow().kept()
-    }
-    fn chunk(&self, chunk_index: usize) -> Chunk {
-        self.device.borrow().chunk(chunk_index)
-    }
-    fn depth(&self) -> usize {
-        self.device.borrow().depth()
-    }
-    fn is_cached(&self) -> bool {
-        self.device.borrow().is_cached()
-    }
-}
+/// The drive, which stops for ever after a number of events.
+pub type Fused = Fuse<Device<ScriptedMedium>>;
+pub type Shared = Rc<RefCell<Device<ScriptedMedium>>>;
 
 /// Times that differ, so that rows end out of order.
 pub fn timing() -> Timing {
