@@ -3,17 +3,21 @@
 //! Such a drive has pages by number and no blocks ([`targets::Batch`]), so it
 //! is served as a key-value store only. One in a file is made new when it is
 //! first started, and at no other time unless asked, and found again later; its set-up follows from the drive's
-//! configuration. May fail: the drive is too small or has layers that its kind
-//! cannot have, or what it holds cannot be recovered.
+//! configuration. What is below its target is as of any drive ([`Lower`]). May fail:
+//! the drive is too small or has layers that its kind cannot have, or what it holds
+//! cannot be recovered.
 
 use std::time::Instant;
 
-use device::Device;
-use port::{BLOCK_BYTES, BatchDone, Port, Ring, Time};
+use device::{Device, OpenChannel};
+use port::{BLOCK_BYTES, BatchDone, BatchReq, BatchShape, Port, Ring, Time};
+use targets::batch::{BatchCounters, Recovery as Start};
 use targets::{Batch, BatchConfig, BatchError};
 
 use crate::backing::Backing;
 use crate::error::Error;
+use crate::fault_rules::{Injected, Layer, Rules};
+use crate::lower::{self, Flash, Lower};
 use crate::memory;
 use crate::patience::Patience;
 use crate::restore::Recovery;
@@ -26,6 +30,87 @@ const SPARE: f64 = 0.1;
 /// Completions that are taken at a time while a drive is ended.
 const DONE: usize = 64;
 
+/// A drive with batched writes, whatever is below its target.
+pub trait BatchDrive: Port<Cmd = BatchReq, Done = BatchDone> + Send + 'static {
+    /// Its outside.
+    fn shape(&self) -> BatchShape;
+    /// The time that it has come to.
+    fn now(&self) -> Time;
+    /// What it has done since it was started.
+    fn counters(&self) -> BatchCounters;
+    /// What its start found.
+    fn recovery(&self) -> &Start;
+    /// Why it takes no more writes, if that is so.
+    fn fault(&self) -> Option<&BatchError>;
+    /// Begins a checkpoint, as soon as one can be.
+    fn request_checkpoint(&mut self);
+    /// Whether a checkpoint was asked for, or is under way.
+    fn is_checkpointing(&self) -> bool;
+    /// Looks after what nobody reads: data that have grown old are written anew.
+    fn tend(&mut self, now: Time);
+    /// What is below it.
+    fn lower(&self) -> &dyn Lower;
+    /// What is below it.
+    fn lower_mut(&mut self) -> &mut dyn Lower;
+    /// Takes the target away, as a power cut does.
+    fn into_lower(self: Box<Self>) -> Flash;
+}
+
+/// A drive of this kind.
+pub type BoxedBatch = Box<dyn BatchDrive>;
+
+impl BatchDrive for Batch<Flash> {
+    fn shape(&self) -> BatchShape {
+        *Batch::shape(self)
+    }
+
+    fn now(&self) -> Time {
+        Batch::now(self)
+    }
+
+    fn counters(&self) -> BatchCounters {
+        Batch::counters(self)
+    }
+
+    fn recovery(&self) -> &Start {
+        Batch::recovery(self)
+    }
+
+    fn fault(&self) -> Option<&BatchError> {
+        Batch::fault(self)
+    }
+
+    fn request_checkpoint(&mut self) {
+        Batch::request_checkpoint(self);
+    }
+
+    fn is_checkpointing(&self) -> bool {
+        Batch::is_checkpointing(self)
+    }
+
+    fn tend(&mut self, now: Time) {
+        self.below_mut().device_mut().patrol(now);
+        self.heed_notices(now);
+    }
+
+    fn lower(&self) -> &dyn Lower {
+        self.below()
+    }
+
+    fn lower_mut(&mut self) -> &mut dyn Lower {
+        self.below_mut()
+    }
+
+    fn into_lower(self: Box<Self>) -> Flash {
+        self.into_below()
+    }
+}
+
+/// Puts the target on what is below it: it starts what that holds, or new.
+pub fn over(flash: Flash, set_up: BatchConfig) -> Result<BoxedBatch, BatchError> {
+    Ok(Box::new(Batch::open(flash, set_up, Time::ZERO)?))
+}
+
 /// Whether there can be such a drive, wherever its bytes are.
 pub fn check(config: &DriveConfig, seed: u64) -> Result<(), Error> {
     let medium = memory::medium(config, BLOCK_BYTES as u32)?;
@@ -33,10 +118,7 @@ pub fn check(config: &DriveConfig, seed: u64) -> Result<(), Error> {
 }
 
 /// Makes a new drive on a device that holds nothing.
-pub fn start(
-    config: &DriveConfig,
-    device: Device<Backing>,
-) -> Result<Batch<Device<Backing>>, Error> {
+pub fn start(config: &DriveConfig, device: Device<Backing>) -> Result<BoxedBatch, Error> {
     open(config, device, true)
 }
 
@@ -44,13 +126,16 @@ fn open(
     config: &DriveConfig,
     device: Device<Backing>,
     may_be_new: bool,
-) -> Result<Batch<Device<Backing>>, Error> {
+) -> Result<BoxedBatch, Error> {
     refuse_layers(config)?;
-    let most = BatchConfig::for_geometry(&config.geometry, SPARE);
+    let flash = lower::before(config, device)?;
+    let most = BatchConfig::for_geometry(flash.geometry(), SPARE);
     let set_up = BatchConfig { pages: (config.size / BLOCK_BYTES).min(most.pages), ..most };
     let opened = match may_be_new {
-        true => Batch::open(device, set_up, Time::ZERO),
-        false => Batch::find(device, set_up, Time::ZERO),
+        true => over(flash, set_up),
+        false => {
+            Batch::find(flash, set_up, Time::ZERO).map(|target| Box::new(target) as BoxedBatch)
+        }
     };
     opened.map_err(|e| {
         let text = format!("{}: {e}", config.name);
@@ -78,7 +163,7 @@ pub fn recover(
     device: Device<Backing>,
     clean: bool,
     may_be_new: bool,
-) -> Result<(Batch<Device<Backing>>, Recovery), Error> {
+) -> Result<(BoxedBatch, Recovery), Error> {
     let began = Instant::now();
     let target = open(config, device, may_be_new)?;
     let (wall, drive) = (began.elapsed(), target.now());
@@ -88,10 +173,9 @@ pub fn recover(
 /// Refuses what such a drive cannot have.
 pub fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
     let what = match &config.spec {
-        spec if spec.parity > 0 => "parity",
         spec if spec.cache != Cache::Volatile => "protected cache",
         spec if spec.store != Store::Memory => "other store than memory",
-        _ if !config.faults.is_empty() => "--fault",
+        _ if config.faults.has(Layer::Above) => "fault of requests (above:)",
         _ => return Ok(()),
     };
     Err(Error::Usage(format!(
@@ -101,28 +185,124 @@ pub fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
     )))
 }
 
+/// From now on the fault rules that it was made with strike.
+pub fn begin_faults(drive: &mut BoxedBatch, rules: &Rules) {
+    drive.lower_mut().set_rules(rules);
+}
+
+/// How often each of them struck.
+pub fn injected(drive: &BoxedBatch, rules: &Rules) -> Vec<Injected> {
+    let lower = drive.lower();
+    rules.injected(|layer, is_delay| match layer {
+        Layer::Above => Vec::new(),
+        Layer::Below => lower.struck(is_delay),
+        Layer::Medium => lower.device().medium().struck(),
+    })
+}
+
 /// Shuts a drive down that nobody uses, at `now`: its next start reads no log.
-pub fn end(mut target: Batch<Device<Backing>>, now: Time) -> Result<(), Error> {
-    target.below_mut().set_on_a_clock(false);
+pub fn end(mut drive: BoxedBatch, now: Time) -> Result<(), Error> {
+    drive.lower_mut().set_rules(&Rules::default());
+    drive.lower_mut().device_mut().set_on_a_clock(false);
     let mut done = Ring::<BatchDone>::new(DONE);
     let mut patience = Patience::default();
-    let mut at = now.max(target.now());
+    let mut at = now.max(drive.now());
     for asks in [false, true] {
-        if asks && target.fault().is_none() {
-            target.request_checkpoint();
+        if asks && drive.fault().is_none() {
+            drive.request_checkpoint();
         }
-        target.submit(at, &mut Ring::new(1));
-        while let Some(event) = target.next_event() {
+        drive.submit(at, &mut Ring::new(1));
+        while let Some(event) = drive.next_event() {
             at = at.max(event);
-            target.advance(event, &mut done);
+            drive.advance(event, &mut done);
             done.drain().for_each(drop);
             patience.look(event);
         }
     }
-    let fault = target.fault().map(|e| Error::Failed(e.to_string()));
-    let medium = target.into_below().cut();
+    let fault = drive.fault().map(|e| Error::Failed(e.to_string()));
+    let medium = drive.into_lower().into_device().cut();
     match medium.fault().map(|(why, _)| why).or(fault) {
         Some(fault) => Err(fault),
         None => medium.put_away(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault_rules::FaultArgs;
+    use crate::spec::DriveSpec;
+    use crate::stack::old_device;
+    use port::{BatchOp, Buffer, Desc};
+
+    const PAGES: u64 = 40;
+
+    /// One request at `now`; gives what came of it, and when.
+    fn act(drive: &mut BoxedBatch, now: Time, op: BatchOp, lpid: u64, buffer: Buffer) -> BatchDone {
+        let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
+        cmds.put(|| BatchReq { id: 0, op, lpid, buffer });
+        drive.submit(now, &mut cmds);
+        loop {
+            let at = drive.next_event().expect("it is inside");
+            drive.advance(at, &mut done);
+            if let Some(done) = done.pop() {
+                return done;
+            }
+        }
+    }
+
+    fn config(rest: &str, rules: &[&str]) -> DriveConfig {
+        let name = format!("mem:tlc,size=16M,groups=2,pus=2,pages=16,target=batch{rest}");
+        let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
+        let rules = rules.iter().map(|rule| rule.to_string()).collect();
+        let faults = FaultArgs { rules, file: None }.read(1).unwrap();
+        DriveConfig { faults, ..spec.resolve().unwrap() }
+    }
+
+    /// Pages are written, the power is cut, and all are there.
+    #[test]
+    fn what_is_below_goes_together() {
+        for rest in ["", ",parity=4", ",side=host", ",parity=4,side=host"] {
+            for rules in [&[][..], &["below:write,delay=1us", "medium:slow,probability=1"]] {
+                let config = config(rest, rules);
+                let medium = memory::medium(&config, BLOCK_BYTES as u32).unwrap();
+                let device = new_device(&config, 1, medium.into()).unwrap();
+                let mut drive = start(&config, device).unwrap();
+                begin_faults(&mut drive, &config.faults);
+                let mut now = drive.now();
+                for page in 0..PAGES {
+                    let mut buffer = Buffer::zeroed(2 * BLOCK_BYTES as usize).unwrap();
+                    Desc::write(&[page], buffer.bytes_mut());
+                    buffer.bytes_mut()[BLOCK_BYTES as usize..].fill(page as u8 + 1);
+                    let done = act(&mut drive, now, BatchOp::WriteBatch, 0, buffer);
+                    assert!(done.status.is_ok(), "{rest}: {:?}", done.status);
+                    now = done.at;
+                }
+                let struck = injected(&drive, &config.faults);
+                assert!(struck.iter().all(|one| one.times > 0), "{rest}: {struck:?}");
+                let device = drive.into_lower().into_device();
+                let chunks = device.chunks().to_vec();
+                let medium = device.cut().into_lowest();
+                let device = old_device(&config, 1, medium, &chunks, 0).unwrap();
+                let (mut drive, _) = recover(&config, device, false, false).unwrap();
+                let mut now = drive.now();
+                for page in 0..PAGES {
+                    let buffer = Buffer::zeroed(BLOCK_BYTES as usize).unwrap();
+                    let done = act(&mut drive, now, BatchOp::Read, page, buffer);
+                    assert!(done.status.is_ok(), "{rest}: {:?}", done.status);
+                    assert!(done.buffer.bytes().iter().all(|&b| b == page as u8 + 1), "{rest}");
+                    now = done.at;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_it_cannot_have_is_refused() {
+        for (rest, rules) in
+            [(",cache=protected", &[][..]), (",store=none", &[]), ("", &["above:read,delay=1us"])]
+        {
+            assert_eq!(refuse_layers(&config(rest, rules)).unwrap_err().exit_code(), 2, "{rest}");
+        }
     }
 }

@@ -122,6 +122,11 @@ impl Injected {
 }
 
 impl Rules {
+    /// Whether any is for this layer.
+    pub fn has(&self, layer: Layer) -> bool {
+        self.placed.iter().any(|one| one.layer == layer)
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.placed.is_empty()

@@ -17,13 +17,14 @@ use drivefile::CacheMode;
 use flash::{Chunk, ChunkState, Dimensions, Side};
 use nvram::{NvRam, Protected, Started};
 use port::Time;
-use targets::pblk::Memory;
+use targets::pblk::{Memory, Peek};
 use targets::{Pblk, PblkConfig};
 
 use crate::backing::{Backing, Store};
 use crate::error::Error;
 use crate::lower::{self, Lower};
 use crate::memory;
+use crate::slc::SlcReport;
 use crate::spec::{DriveConfig, TargetKind};
 use crate::whole::{Boxed, Drive, Faulted};
 
@@ -86,6 +87,37 @@ pub fn recover(
     assemble(config, seed, medium, Some((chunks, away)), journal)
 }
 
+/// What a drive says of itself before it is started.
+pub struct Look {
+    /// What the target's checkpoint says; one with batched writes tells nothing.
+    pub peek: Option<Peek>,
+    /// Superblocks with an offline member, where there is parity.
+    pub degraded: usize,
+}
+
+/// Looks at the drive that a medium holds, and changes nothing of it.
+pub fn look(
+    config: &DriveConfig,
+    seed: u64,
+    medium: Backing,
+    chunks: &[Chunk],
+) -> Result<Look, Error> {
+    let flash = lower::before(config, old_device(config, seed, medium, chunks, 0)?)?;
+    let degraded = flash.degraded();
+    let failed = |source| Error::Recovery { name: config.name.clone(), source };
+    let peek = match config.spec.target {
+        TargetKind::Batch => None,
+        TargetKind::Pblk => Some(Pblk::peek(flash, target(config, seed)).map_err(failed)?),
+    };
+    Ok(Look { peek, degraded })
+}
+
+/// The SLC cache of a drive that has one, before it has done anything.
+pub fn slc(config: &DriveConfig) -> Result<Option<SlcReport>, Error> {
+    let health = new_device(config, 1, memory::medium(config, 0)?.into())?.slc_health();
+    Ok(SlcReport::new(&config.geometry, &health, &health))
+}
+
 /// Puts a drive together over a medium that holds what was found, or nothing.
 fn assemble(
     config: &DriveConfig,
@@ -95,10 +127,6 @@ fn assemble(
     journal: Option<Store>,
 ) -> Result<Assembled, Error> {
     needs_blocks(config)?;
-    let medium = match config.faults.medium()[..] {
-        [] => medium,
-        _ => medium.damaged(&config.geometry, found.map_or(&[], |(chunks, _)| chunks))?,
-    };
     let device = match found {
         Some((chunks, away)) => old_device(config, seed, medium, chunks, away)?,
         None => new_device(config, seed, medium)?,
@@ -206,6 +234,14 @@ pub fn needs_blocks(config: &DriveConfig) -> Result<(), Error> {
     )))
 }
 
+/// A medium that holds these chunks, damaged on purpose where rules say so.
+fn damaged(config: &DriveConfig, medium: Backing, chunks: &[Chunk]) -> Result<Backing, Error> {
+    match config.faults.medium()[..] {
+        [] => Ok(medium),
+        _ => medium.damaged(&config.geometry, chunks),
+    }
+}
+
 /// A new device, as it leaves the factory.
 pub fn new_device(
     config: &DriveConfig,
@@ -214,6 +250,7 @@ pub fn new_device(
 ) -> Result<Device<Backing>, Error> {
     memory::ask(config)?;
     let (geometry, profile) = (&config.geometry, &config.profile);
+    let medium = damaged(config, medium, &[])?;
     let mut device = Device::with(geometry, &profile.timing, &profile.reliability, seed, medium)?;
     device.set_energy(&profile.energy);
     Ok(device)
@@ -231,6 +268,7 @@ pub fn old_device(
     memory::ask(config)?;
     let (geometry, profile) = (&config.geometry, &config.profile);
     let (timing, reliability) = (&profile.timing, &profile.reliability);
+    let medium = damaged(config, medium, chunks)?;
     let mut device = Device::restore_with(geometry, timing, reliability, seed, medium, chunks)?;
     device.set_energy(&profile.energy);
     device.let_time_pass(away);

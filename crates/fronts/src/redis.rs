@@ -21,22 +21,20 @@ use btree::{
     AnyStore, BatchStore, InPlaceConfig, InPlaceStore, LogConfig, LogStore, Remote, StoreKind,
     Tree, TreeConfig,
 };
+use device::Link;
 use device::hosted::{Bell, Hosted, HostedError, HostedOptions, Queue};
 use device::realtime::Clock;
-use device::{Device, Link};
 use exports::nbd::{ListenAddr, StopHandle};
 use exports::redis::{OpenError, Opened, Options, Server, Sync};
 use measure::units;
 use port::{BLOCK_BYTES, BlockDone, BlockReq, Shape, Time};
 use serde_json::json;
-use targets::Batch;
 
 use self::found::look;
 use self::tended::Tended;
 use crate::args::{ServeArgs, SyncWhen};
 use crate::serve::{limits, watched};
-use drive::backing::Backing;
-use drive::batched;
+use drive::batched::{self, BoxedBatch};
 use drive::error::Error;
 use drive::fault_rules::Injected;
 use drive::lent::Lent;
@@ -259,10 +257,11 @@ impl Serving<'_> {
     }
 
     /// Serves from a drive with batched writes in its controller.
-    fn batched(self, mut target: Batch<Device<Backing>>) -> Result<(), Error> {
-        let shape = *target.shape();
+    fn batched(self, mut target: BoxedBatch) -> Result<(), Error> {
+        let (shape, rules) = (target.shape(), &self.config.faults);
         let opens = !target.recovery().fresh && !self.args.destroy;
-        target.below_mut().set_on_a_clock(true);
+        target.lower_mut().device_mut().set_on_a_clock(true);
+        batched::begin_faults(&mut target, rules);
         let link = Link::new(self.config.profile.link, target);
         let (drive, mut queues) = Hosted::start(Tended::new(link), hosting()).map_err(hosted)?;
         let queue = queues.remove(0);
@@ -272,10 +271,11 @@ impl Serving<'_> {
         let kept = self.tree(Box::new(store), opens, clock.now())?;
         let end = || {
             let target = drive.stop().into_drive().into_below();
-            if target.below().medium().outlives() {
+            let injected = batched::injected(&target, rules);
+            if target.lower().device().medium().outlives() {
                 batched::end(target, clock.now())?;
             }
-            Ok(Vec::new())
+            Ok(injected)
         };
         self.serve(kept, "batched", (&bell, clock), Box::new(end))
     }

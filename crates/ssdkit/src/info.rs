@@ -7,26 +7,23 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
-use device::Device;
 use drivefile::Opened;
-use flash::{Cause, Chunk, ChunkState, Geometry, RamMedium};
+use flash::{Cause, Chunk, ChunkState, Geometry};
 use measure::{WriteAmplification, units};
 use nvram::Fill;
 use port::BLOCK_BYTES;
 use serde_json::{Value, json};
+use targets::WriteCounters;
 use targets::pblk::{Memory, Peek};
-use targets::{Pblk, WriteCounters};
 
 use crate::cli::InfoArgs;
-use drive::backing::Backing;
 use drive::batched;
 use drive::error::Error;
-use drive::lower::{self, Lower};
 use drive::say::harmless;
 use drive::slc::SlcReport;
 use drive::spec::file::{OpenFile, cache_name, file_error};
 use drive::spec::{DriveConfig, DriveSpec, FileSpec, TargetKind};
-use drive::stack::{self, target};
+use drive::stack::{self, Look};
 
 /// Steps of the wear's distribution, at most.
 const STEPS: u32 = 10;
@@ -57,7 +54,7 @@ fn look(name: &str) -> Result<Info, Error> {
                 TargetKind::Pblk => Some(stack::check(&config, 1)?),
                 TargetKind::Batch => batched::check(&config, 1).map(|()| None)?,
             };
-            let slc = slc(&config)?;
+            let slc = stack::slc(&config)?;
             return Ok(Info { config, memory, slc, file: None });
         }
         Ok(DriveSpec::File(spec)) => spec,
@@ -76,16 +73,7 @@ fn look(name: &str) -> Result<Info, Error> {
         None => None,
     };
     let used_bytes = medium.used_bytes().map_err(|e| file_error(&spec.path, e))?;
-    let (geometry, timing) = (&config.geometry, &config.profile.timing);
-    let device = Device::restore(geometry, timing, Backing::from(medium), &chunks)?;
-    let failed = |source| Error::Recovery { name: spec.path.clone(), source };
-    let target = target(&config, seed);
-    let flash = lower::before(&config, device)?;
-    let degraded = flash.degraded();
-    let peek = match config.spec.target {
-        TargetKind::Batch => None,
-        TargetKind::Pblk => Some(Pblk::peek(flash, target).map_err(failed)?),
-    };
+    let Look { peek, degraded } = stack::look(&config, seed, medium.into(), &chunks)?;
     let health = Health::of(&config.geometry, &chunks);
     let cache = cache_name(cache);
     // A new one has no checkpoint and nothing in it.
@@ -95,16 +83,8 @@ fn look(name: &str) -> Result<Info, Error> {
     let path = spec.path;
     let file =
         InFile { path, cache, journal, clean, cut_chunks, used_bytes, peek, degraded, health };
-    let slc = slc(&config)?;
+    let slc = stack::slc(&config)?;
     Ok(Info { config, memory, slc, file: Some(file) })
-}
-
-/// The SLC cache of a drive that has one, before it has done anything.
-fn slc(config: &DriveConfig) -> Result<Option<SlcReport>, Error> {
-    let (geometry, timing) = (&config.geometry, &config.profile.timing);
-    let health =
-        Device::new(geometry, timing, Backing::from(RamMedium::new(geometry, 0)?))?.slc_health();
-    Ok(SlcReport::new(geometry, &health, &health))
 }
 
 /// What is known of a drive.

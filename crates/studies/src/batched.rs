@@ -18,13 +18,14 @@ use btree::StoreKind;
 use device::Device;
 use flash::{Dimensions, Geometry, Profile, RamMedium};
 use port::{BLOCK_BYTES, BatchDone, BatchOp, BatchReq, Buffer, Desc, Port, Ring, Time};
+use targets::BatchConfig;
 use targets::batch::Recovery;
-use targets::{Batch, BatchConfig};
 use workload::Rng;
 use workload::ycsb::Workload;
 
 use super::{Case, Findings, Lab, Reference, Row, Runs, SHARE, Study, Turns};
 use drive::backing::Backing;
+use drive::batched::{self, BoxedBatch};
 use drive::error::Error;
 use drive::spec::DriveSpec;
 use load::watch::Watch;
@@ -434,7 +435,7 @@ fn recover(ns: u64, seed: u64) -> Result<Recovery, Error> {
         checkpoint_every: 0,
         ..BatchConfig::for_geometry(&geometry, 0.1)
     };
-    let drive = Batch::open(device, config, Time::ZERO).map_err(failed)?;
+    let drive = batched::over(Box::new(device), config).map_err(failed)?;
     let now = drive.now();
     let mut load = Load { drive, now, done: Ring::new(64), queue: Ring::new(64) };
     let stride = config.pages / MAP_PAGES;
@@ -450,16 +451,16 @@ fn recover(ns: u64, seed: u64) -> Result<Recovery, Error> {
     }
     let (end, mut rng) = (load.now + ns, Rng::new(seed, 6));
     load.write(|now| (now < end).then(|| rng.below(MAP_PAGES) * stride + rng.below(512)))?;
-    let device = load.drive.into_below();
+    let device = load.drive.into_lower().into_device();
     let chunks = device.chunks().to_vec();
     let device = Device::restore(&geometry, &profile.timing, device.cut(), &chunks)?;
-    let drive = Batch::open(device, config, Time::ZERO).map_err(failed)?;
+    let drive = batched::over(Box::new(device), config).map_err(failed)?;
     Ok(drive.recovery().clone())
 }
 
 /// Batches on a drive in virtual time.
 struct Load {
-    drive: Batch<Device<Backing>>,
+    drive: BoxedBatch,
     now: Time,
     done: Ring<BatchDone>,
     queue: Ring<BatchReq>,

@@ -8,9 +8,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use device::OpenChannel;
+use drive::batched::BoxedBatch;
+use drive::whole::{Boxed, Observed};
 use port::{Port, Ring, Time};
-use targets::{Batch, Pblk};
 
 /// Commands that may wait for the controller.
 const DEPTH: usize = 1024;
@@ -47,7 +47,7 @@ pub trait Works {
     fn work(&self) -> Work;
 }
 
-impl<D: OpenChannel> Works for Pblk<D> {
+impl Works for Boxed {
     #[inline]
     fn work(&self) -> Work {
         let c = self.counters();
@@ -60,7 +60,7 @@ impl<D: OpenChannel> Works for Pblk<D> {
     }
 }
 
-impl<D: OpenChannel> Works for Batch<D> {
+impl Works for BoxedBatch {
     #[inline]
     fn work(&self) -> Work {
         let c = self.counters();

@@ -34,7 +34,7 @@ pub use setup::{CacheSize, Setup};
 
 use drive::error::Error;
 use drive::memory;
-use drive::spec::{Cache, DriveConfig, DriveSpec, MemorySpec, Store};
+use drive::spec::{DriveConfig, DriveSpec, MemorySpec, Store};
 use load::driver::ClockKind;
 use load::watch::Watch;
 
@@ -124,9 +124,6 @@ pub fn drive(spec: &MemorySpec, size: u64) -> Result<DriveConfig, Error> {
     let refuse = |text: &str| Err(Error::Usage(text.into()));
     if spec.store != Store::Memory {
         return refuse("ycsb needs a drive that keeps its data: take store=memory");
-    }
-    if spec.parity > 0 || spec.cache != Cache::Volatile {
-        return refuse("ycsb is for drives without parity and with cache=volatile");
     }
     Ok(spec.resolve()?)
 }

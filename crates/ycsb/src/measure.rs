@@ -32,9 +32,9 @@ use btree::{
 };
 use device::hosted::{Hosted, HostedOptions, Queue};
 use device::realtime::{Clock, process_cpu, thread_cpu};
-use device::{Device, Link, OpenChannel};
+use device::{Link, OpenChannel};
 use port::{BLOCK_BYTES, BatchDone, BatchReq, BatchShape, BlockDone, BlockReq, Port, Shape, Time};
-use targets::{Batch, BatchConfig, Pblk};
+use targets::BatchConfig;
 use workload::ycsb::Ycsb;
 
 use super::baton::{Baton, Runner};
@@ -43,10 +43,12 @@ use super::controller::{Controller, Published};
 use super::counted::Counted;
 use super::measured::{Mark, Measured, Used};
 use super::setup::{CacheSize, Setup};
-use drive::backing::Backing;
+use drive::batched;
 use drive::error::Error;
+use drive::lower;
 use drive::memory;
 use drive::stack;
+use drive::whole::{Boxed, Drive as _};
 use load::watch::Watch;
 
 /// Operations between two polls while nothing must be waited for.
@@ -136,27 +138,20 @@ impl Turns<'_> {
 }
 
 /// A conventional drive: translation behind the link, on the controller.
-pub type Blocks = Link<Controller<Pblk<Device<Backing>>>>;
-type Batched = Link<Controller<Batch<Device<Backing>>>>;
+pub type Blocks = Link<Controller<Boxed>>;
 
 /// A drive on a thread of its own, and the host's queue to it.
 type Sides<P> = (Hosted<P>, Queue<<P as Port>::Cmd, <P as Port>::Done>);
 
-fn device(setup: &Setup) -> Result<Device<Backing>, Error> {
-    let config = &setup.drive;
-    let medium = memory::medium(config, BLOCK_BYTES as u32)?;
-    stack::new_device(config, setup.seed, medium.into())
-}
-
 /// The conventional drive of a run, new, and its outside with at most `depth`
 /// requests inside.
 pub fn conventional(setup: &Setup, depth: usize) -> Result<(Blocks, Shape), Error> {
-    let config = &setup.drive;
-    let target = stack::target(config, setup.seed);
-    let pblk = stack::new_target(config, device(setup)?, target)?;
-    let shape = Shape { depth: pblk.shape().depth.min(depth), ..pblk.shape() };
-    let controller = Controller::new(pblk, setup.controller);
-    Ok((Link::new(config.profile.link, controller), shape))
+    let mut config = setup.drive.clone();
+    // That of the profile is in front of the controller.
+    let link = std::mem::take(&mut config.profile.link);
+    let drive = stack::build(&config, setup.seed)?;
+    let shape = Shape { depth: drive.shape().depth.min(depth), ..drive.shape() };
+    Ok((Link::new(link, Controller::new(drive, setup.controller)), shape))
 }
 
 /// A run under way.
@@ -259,20 +254,24 @@ impl<'a, 'b> Run<'a, 'b> {
 
     /// A drive that takes batches.
     fn batched(&mut self) -> Result<Vec<Measured>, Error> {
-        let device = device(self.setup)?;
-        let mut config = BatchConfig::for_geometry(device.geometry(), 0.0);
+        let setup = self.setup;
+        batched::refuse_layers(&setup.drive)?;
+        let medium = memory::medium(&setup.drive, BLOCK_BYTES as u32)?;
+        let device = stack::new_device(&setup.drive, setup.seed, medium.into())?;
+        let flash = lower::before(&setup.drive, device)?;
+        let mut config = BatchConfig::for_geometry(flash.geometry(), 0.0);
         if !self.setup.durable {
             config.checkpoint_every = 0;
         }
         config.depth = self.depth();
         config.pages = config.pages.min(self.setup.drive.size / BLOCK_BYTES);
-        let target = Batch::open(device, config, Time::ZERO)
+        let target = batched::over(flash, config)
             .map_err(|e| Error::Usage(format!("the drive with batched writes: {e}")))?;
-        let shape = BatchShape { depth: target.shape().depth.min(self.depth()), ..*target.shape() };
+        let shape = BatchShape { depth: target.shape().depth.min(self.depth()), ..target.shape() };
         self.now = target.now();
         let controller = Controller::new(target, self.setup.controller);
         self.published = controller.published();
-        let drive: Batched = Link::new(self.setup.drive.profile.link, controller);
+        let drive = Link::new(self.setup.drive.profile.link, controller);
         if self.setup.real {
             let (hosted, queue) = self.host(drive)?;
             let measured = self.on_batches(Box::new(Remote::new(queue)), shape);

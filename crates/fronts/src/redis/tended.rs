@@ -1,12 +1,11 @@
 //! A drive that is looked after when nobody uses it, on the thread that drives
 //! it.
 
-use device::{Device, Link};
+use device::Link;
 use port::{BatchDone, BatchOp, Port, Ring, Status, Time};
-use targets::Batch;
 
 use crate::serve::BEAT;
-use drive::backing::Backing;
+use drive::batched::BoxedBatch;
 use drive::lent::Lent;
 use drive::say::say;
 
@@ -26,11 +25,9 @@ impl Tend for Lent {
     }
 }
 
-impl Tend for Link<Batch<Device<Backing>>> {
+impl Tend for Link<BoxedBatch> {
     fn tend(&mut self, now: Time) {
-        let target = self.below_mut();
-        target.below_mut().patrol(now);
-        target.heed_notices(now);
+        self.below_mut().tend(now);
     }
 
     fn explain(&self, first: usize, done: &mut Ring<BatchDone>, told: &mut bool) {
@@ -39,7 +36,9 @@ impl Tend for Link<Batch<Device<Backing>>> {
             if one.status.is_ok() || one.op == BatchOp::Read {
                 continue;
             }
-            let Some((why, is_full)) = self.below().below().medium().fault() else { return };
+            let Some((why, is_full)) = self.below().lower().device().medium().fault() else {
+                return;
+            };
             if is_full {
                 one.status = Status::CAPACITY_EXCEEDED;
             }
