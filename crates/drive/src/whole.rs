@@ -13,11 +13,11 @@
 
 use device::{Counters, Link, SlcHealth};
 use flash::{Chunk, Energy};
+use ftl::{Over, Target, WriteCounters};
 use nvram::{JournalError, Protected};
 use parity::ParityCounters;
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
-use targets::pblk::Memory;
-use targets::{Pblk, WriteCounters};
+use targets::Pblk;
 
 use crate::backing::{Backing, Store};
 use crate::error::Error;
@@ -56,36 +56,30 @@ pub trait Observed: Port<Cmd = BlockReq, Done = BlockDone> {
     }
 }
 
-/// The translation layer of a drive, whatever is below it.
-pub trait Target {
-    /// Its outside.
-    fn shape(&self) -> Shape;
-    /// What it wrote and collected.
-    fn counters(&self) -> WriteCounters;
-    /// Free chunks of all parallel units.
-    fn free_chunks(&self) -> u64;
-    /// A hash of it: equal where two runs were equal. Reads the whole map.
-    fn state_hash(&self) -> u64;
-    /// Bytes of memory that its tables take.
-    fn memory(&self) -> Memory;
-    /// Takes the memory for its tables now.
-    fn populate(&self);
-    /// Acts on what the flash has to tell.
-    fn heed_notices(&mut self, now: Time);
-    /// What was written since `before` the host had asked for earlier.
-    fn count_as_own(&mut self, before: WriteCounters);
+/// The translation layer of a drive, whatever it is and whatever is below it.
+pub trait Guest: Target {
     /// What is below it.
     fn lower(&self) -> &dyn Lower;
     /// What is below it.
     fn lower_mut(&mut self) -> &mut dyn Lower;
 }
 
+impl<T: Over<Below: Lower>> Guest for T {
+    fn lower(&self) -> &dyn Lower {
+        self.below()
+    }
+
+    fn lower_mut(&mut self) -> &mut dyn Lower {
+        self.below_mut()
+    }
+}
+
 /// A whole block drive, whatever it is made of.
 pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Send + 'static {
     /// Its target.
-    fn target(&self) -> &dyn Target;
+    fn target(&self) -> &dyn Guest;
     /// Its target.
-    fn target_mut(&mut self) -> &mut dyn Target;
+    fn target_mut(&mut self) -> &mut dyn Guest;
     /// Shuts it down: what is in its buffer and all it knows goes to the
     /// medium. No request may be inside. `now` is not before anything that
     /// happened in it. Fails when its medium does, or it does not come to
@@ -171,11 +165,11 @@ impl<D: Drive + ?Sized> Observed for D {
 pub type Boxed = Box<dyn Drive>;
 
 impl Drive for Boxed {
-    fn target(&self) -> &dyn Target {
+    fn target(&self) -> &dyn Guest {
         (**self).target()
     }
 
-    fn target_mut(&mut self) -> &mut dyn Target {
+    fn target_mut(&mut self) -> &mut dyn Guest {
         (**self).target_mut()
     }
 
@@ -196,96 +190,26 @@ impl Drive for Boxed {
     }
 }
 
-impl<D: Lower> Target for Pblk<D> {
-    fn shape(&self) -> Shape {
-        Pblk::shape(self)
-    }
-
-    fn counters(&self) -> WriteCounters {
-        Pblk::counters(self)
-    }
-
-    fn free_chunks(&self) -> u64 {
-        Pblk::free_chunks(self)
-    }
-
-    fn state_hash(&self) -> u64 {
-        Pblk::state_hash(self)
-    }
-
-    fn memory(&self) -> Memory {
-        Pblk::memory(self)
-    }
-
-    fn populate(&self) {
-        Pblk::populate(self);
-    }
-
-    fn heed_notices(&mut self, now: Time) {
-        Pblk::heed_notices(self, now);
-    }
-
-    fn count_as_own(&mut self, before: WriteCounters) {
-        Pblk::count_as_own(self, before);
-    }
-
-    fn lower(&self) -> &dyn Lower {
-        self.device()
-    }
-
-    fn lower_mut(&mut self) -> &mut dyn Lower {
-        self.device_mut()
-    }
-}
-
 impl<D: Lower> Drive for Pblk<D> {
-    fn target(&self) -> &dyn Target {
+    fn target(&self) -> &dyn Guest {
         self
     }
 
-    fn target_mut(&mut self) -> &mut dyn Target {
+    fn target_mut(&mut self) -> &mut dyn Guest {
         self
     }
 
-    fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
-        self.set_on_a_clock(false);
-        let mut done = Ring::new(DONE);
-        let mut patience = Patience::default();
-        let mut at = now;
-        let mut rest = |pblk: &mut Pblk<D>, until: Option<Time>| {
-            // Also what comes after the end: erases that nothing waits for.
-            while let Some(event) = pblk.next_event().filter(|&e| until.is_none_or(|u| e <= u)) {
-                at = at.max(event);
-                pblk.advance(event, &mut done);
-                done.drain().for_each(drop);
-                patience.look(event);
-            }
-        };
-        rest(&mut self, Some(now));
-        self.close(now);
-        rest(&mut self, None);
-        let closed = self.is_closed();
-        let device = Box::new(self.into_device()).into_device();
-        let chunks = device.chunks().to_vec();
-        let medium = device.cut().into_lowest();
-        match medium.fault() {
-            Some((fault, _)) => Err(fault),
-            None if closed => Ok(Ended { medium, chunks, at }),
-            None => Err(Error::Failed(
-                "the drive could not be shut down, as too much of it is worn out or failed; \
-                 what was flushed is there"
-                    .into(),
-            )),
-        }
+    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        end(self, now)
     }
 }
 
 impl<D: Drive> Drive for Link<D> {
-    fn target(&self) -> &dyn Target {
+    fn target(&self) -> &dyn Guest {
         self.below().target()
     }
 
-    fn target_mut(&mut self) -> &mut dyn Target {
+    fn target_mut(&mut self) -> &mut dyn Guest {
         self.below_mut().target_mut()
     }
 
@@ -299,11 +223,11 @@ impl<D: Drive> Drive for Link<D> {
 }
 
 impl Drive for Protected<Boxed, Store> {
-    fn target(&self) -> &dyn Target {
+    fn target(&self) -> &dyn Guest {
         self.below().target()
     }
 
-    fn target_mut(&mut self) -> &mut dyn Target {
+    fn target_mut(&mut self) -> &mut dyn Guest {
         self.below_mut().target_mut()
     }
 
@@ -391,11 +315,11 @@ impl Port for Faulted {
 }
 
 impl Drive for Faulted {
-    fn target(&self) -> &dyn Target {
+    fn target(&self) -> &dyn Guest {
         self.below().target()
     }
 
-    fn target_mut(&mut self) -> &mut dyn Target {
+    fn target_mut(&mut self) -> &mut dyn Guest {
         self.below_mut().target_mut()
     }
 
@@ -422,3 +346,36 @@ impl Drive for Faulted {
         })
     }
 }
+
+/// Shuts down a target, and what is below it.
+fn end<T: Over<Below: Lower>>(mut target: Box<T>, now: Time) -> Result<Ended, Error> {
+        target.below_mut().device_mut().set_on_a_clock(false);
+        let mut done = Ring::new(DONE);
+        let mut patience = Patience::default();
+        let mut at = now;
+        let mut rest = |target: &mut T, until: Option<Time>| {
+            // Also what comes after the end: erases that nothing waits for.
+            while let Some(event) = target.next_event().filter(|&e| until.is_none_or(|u| e <= u)) {
+                at = at.max(event);
+                target.advance(event, &mut done);
+                done.drain().for_each(drop);
+                patience.look(event);
+            }
+        };
+        rest(&mut target, Some(now));
+        target.close(now);
+        rest(&mut target, None);
+        let closed = target.is_closed();
+        let device = Box::new(target.into_below()).into_device();
+        let chunks = device.chunks().to_vec();
+        let medium = device.cut().into_lowest();
+        match medium.fault() {
+            Some((fault, _)) => Err(fault),
+            None if closed => Ok(Ended { medium, chunks, at }),
+            None => Err(Error::Failed(
+                "the drive could not be shut down, as too much of it is worn out or failed; \
+                 what was flushed is there"
+                    .into(),
+            )),
+        }
+    }

@@ -18,7 +18,7 @@ use port::Status;
 pub use counters::{Memory, WriteCounters};
 pub use least::Least;
 pub use runner::{Block, Ended, Halt, Job, Runner, pieces};
-pub use target::{Start, Target};
+pub use target::{Over, Start, Target};
 pub use victim::{Victim, VictimPolicy};
 
 /// Whether a read gave the data: also one at the limit of what can be corrected.

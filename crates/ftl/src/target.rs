@@ -1,7 +1,7 @@
 //! What a block target is to those who have one, whichever it is.
 //!
-//! [`Target`] is the part that runs, and can be had as `dyn`. [`Start`] makes one.
-//! Both know the drive below by its type: that is what their users ask about.
+//! [`Target`] is the part that runs, and can be had as `dyn`, whatever is below it;
+//! [`Over`] is also that with a drive below of a certain type. [`Start`] makes one.
 
 use std::error::Error;
 
@@ -10,12 +10,12 @@ use port::{BlockDone, BlockReq, Port, Shape, Time};
 
 use crate::{Memory, WriteCounters};
 
-/// A block target over a drive of type `D`.
+/// A block target.
 ///
 /// It keeps the contract of `docs/architecture.md`: what completed before a
 /// successful flush, or with FUA, is there after a power cut; any other block is as
 /// one of its writes or trims left it; damage that is found is an error.
-pub trait Target<D>: Port<Cmd = BlockReq, Done = BlockDone> {
+pub trait Target: Port<Cmd = BlockReq, Done = BlockDone> {
     /// Its outside.
     fn shape(&self) -> Shape;
 
@@ -54,19 +54,25 @@ pub trait Target<D>: Port<Cmd = BlockReq, Done = BlockDone> {
 
     /// Whether it is shut down.
     fn is_closed(&self) -> bool;
+}
+
+/// What a block target is over.
+pub trait Over: Target {
+    /// The drive.
+    type Below: OpenChannel;
 
     /// The drive below.
-    fn below(&self) -> &D;
+    fn below(&self) -> &Self::Below;
 
     /// The drive below, to be told what is no command.
-    fn below_mut(&mut self) -> &mut D;
+    fn below_mut(&mut self) -> &mut Self::Below;
 
     /// Takes the target away, as a power cut does.
-    fn into_below(self: Box<Self>) -> D;
+    fn into_below(self: Box<Self>) -> Self::Below;
 }
 
 /// How a block target comes to be.
-pub trait Start<D: OpenChannel>: Target<D> + Sized {
+pub trait Start: Over + Sized {
     /// How it is set up.
     type Config;
 
@@ -74,10 +80,14 @@ pub trait Start<D: OpenChannel>: Target<D> + Sized {
     type Error: Error + Send + Sync + 'static;
 
     /// A target on a drive whose chunks are all free, or offline from the factory.
-    fn new(device: D, config: &Self::Config) -> Result<Self, Self::Error>;
+    fn new(device: Self::Below, config: &Self::Config) -> Result<Self, Self::Error>;
 
     /// The target that a drive has, after a power cut or a clean end. `config` is
     /// the one that it was made with. Drives the device itself from `now` on;
     /// gives it and the time at which it is ready.
-    fn recover(device: D, config: &Self::Config, now: Time) -> Result<(Self, Time), Self::Error>;
+    fn recover(
+        device: Self::Below,
+        config: &Self::Config,
+        now: Time,
+    ) -> Result<(Self, Time), Self::Error>;
 }

@@ -10,7 +10,7 @@ use std::error::Error;
 use std::fmt;
 
 use device::{Link, OpenChannel};
-use ftl::{Start, Target};
+use ftl::{Over, Start};
 use port::Time;
 
 use crate::drive::Drive;
@@ -57,7 +57,7 @@ pub struct Refusal<'a> {
 /// A block target that can live here. The tags of what it writes for its user
 /// have the number of the logical block, and of what it writes for itself one that
 /// is higher: so it is known what faults concern.
-pub trait Subject: Start<Lower> + 'static {
+pub trait Subject: Start<Below = Lower> + 'static {
     /// How it is set up on a drive of this kind.
     fn config(setup: &Setup) -> Self::Config;
 
@@ -79,7 +79,7 @@ pub trait Subject: Start<Lower> + 'static {
 }
 
 /// A target that lives.
-pub trait Alive: Target<Lower> {
+pub trait Alive: Over<Below = Lower> {
     /// See [`Subject::host`].
     fn host(&self) -> Host;
 }

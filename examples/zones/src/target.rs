@@ -1,7 +1,7 @@
 //! The target as others see it: a port, and one of the block targets.
 
 use device::OpenChannel;
-use ftl::{Memory, Start, Target, WriteCounters};
+use ftl::{Memory, Over, Start, Target, WriteCounters};
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
 
 use crate::{Cookie, Zone, Zones, ZonesConfig, ZonesError};
@@ -37,7 +37,7 @@ impl<D: OpenChannel> Port for Zones<D> {
     }
 }
 
-impl<D: OpenChannel> Target<D> for Zones<D> {
+impl<D: OpenChannel> Target for Zones<D> {
     fn shape(&self) -> Shape {
         self.shape
     }
@@ -77,6 +77,10 @@ impl<D: OpenChannel> Target<D> for Zones<D> {
     fn is_closed(&self) -> bool {
         self.closed
     }
+}
+
+impl<D: OpenChannel> Over for Zones<D> {
+    type Below = D;
 
     fn below(&self) -> &D {
         &self.device
@@ -91,7 +95,7 @@ impl<D: OpenChannel> Target<D> for Zones<D> {
     }
 }
 
-impl<D: OpenChannel> Start<D> for Zones<D> {
+impl<D: OpenChannel> Start for Zones<D> {
     type Config = ZonesConfig;
     type Error = ZonesError;
 

@@ -1,12 +1,12 @@
 //! What pblk is to those to whom it is one of the block targets.
 
 use device::OpenChannel;
-use ftl::{Memory, Start, Target, WriteCounters};
+use ftl::{Memory, Over, Start, Target, WriteCounters};
 use port::{Shape, Time};
 
 use super::{Pblk, PblkConfig, PblkError};
 
-impl<D: OpenChannel> Target<D> for Pblk<D> {
+impl<D: OpenChannel> Target for Pblk<D> {
     fn shape(&self) -> Shape {
         self.shape()
     }
@@ -50,6 +50,10 @@ impl<D: OpenChannel> Target<D> for Pblk<D> {
     fn is_closed(&self) -> bool {
         self.is_closed()
     }
+}
+
+impl<D: OpenChannel> Over for Pblk<D> {
+    type Below = D;
 
     fn below(&self) -> &D {
         self.device()
@@ -64,7 +68,7 @@ impl<D: OpenChannel> Target<D> for Pblk<D> {
     }
 }
 
-impl<D: OpenChannel> Start<D> for Pblk<D> {
+impl<D: OpenChannel> Start for Pblk<D> {
     type Config = PblkConfig;
     type Error = PblkError;
 
