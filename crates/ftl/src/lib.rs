@@ -3,8 +3,10 @@
 //! [`runner`] is the drive during start-up: commands that are waited for.
 //! [`Least`] finds the chunk with the fewest valid blocks, [`victim`] are the ways
 //! to choose what is collected. [`cookies`] names what a completion belongs to.
+//! [`bytes`] are the words and checksums of what is kept on flash.
 //! [`Target`] is what a block target is to those above it, [`Start`] how one is made.
 
+pub mod bytes;
 pub mod cookie;
 mod counters;
 mod least;

@@ -25,6 +25,7 @@
 //! ```
 
 use flash::Geometry;
+use ftl::bytes::{is_sealed, put_word, seal, word};
 use port::BLOCK_BYTES;
 
 use super::location::Location;
@@ -116,14 +117,6 @@ pub(super) struct Entry {
     pub seq: u64,
 }
 
-fn put(to: &mut [u8], at: usize, word: u64) {
-    to[at..at + 8].copy_from_slice(&word.to_le_bytes());
-}
-
-fn get(from: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(from[at..at + 8].try_into().expect("8 bytes"))
-}
-
 fn get_short(from: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([from[at], from[at + 1]])
 }
@@ -136,7 +129,7 @@ pub(super) fn store(h: &Header, entries: impl Iterator<Item = Entry>, to: &mut [
     to[12..14].copy_from_slice(&VERSION.to_le_bytes());
     to[14..16].copy_from_slice(&(h.what as u16).to_le_bytes());
     for (i, word) in [h.row, h.back.word(), h.lsn, h.done].into_iter().enumerate() {
-        put(to, 16 + 8 * i, word);
+        put_word(to, 16 + 8 * i, word);
     }
     for (i, short) in [h.part, h.parts, h.count].into_iter().enumerate() {
         to[48 + 2 * i..][..2].copy_from_slice(&short.to_le_bytes());
@@ -144,20 +137,19 @@ pub(super) fn store(h: &Header, entries: impl Iterator<Item = Entry>, to: &mut [
     (to[54], to[55]) = (h.records, h.index);
     to[56] = h.links.iter().take_while(|&&link| link != Location::NONE).count() as u8;
     for (i, link) in h.links.iter().enumerate() {
-        put(to, LINKS_AT + 8 * i, link.word());
+        put_word(to, LINKS_AT + 8 * i, link.word());
     }
     let each = h.what.entry_bytes();
     for (i, entry) in entries.enumerate() {
         let at = HEADER + i * each;
-        put(to, at, entry.id);
-        put(to, at + 8, entry.new.word());
-        put(to, at + 16, entry.prior.word());
+        put_word(to, at, entry.id);
+        put_word(to, at + 8, entry.new.word());
+        put_word(to, at + 16, entry.prior.word());
         if h.what == What::Collect {
-            put(to, at + 24, entry.seq);
+            put_word(to, at + 24, entry.seq);
         }
     }
-    let sum = xxhash_rust::xxh3::xxh3_64(&to[8..BLOCK_BYTES as usize]);
-    put(to, 0, sum);
+    seal(&mut to[..BLOCK_BYTES as usize], 0);
 }
 
 /// Reads a record and its entries. `None` if it is none, or names a block that
@@ -167,22 +159,22 @@ pub(super) fn parse(from: &[u8], geometry: &Geometry) -> Option<(Header, Vec<Ent
     let magic = u32::from_le_bytes(from[8..12].try_into().ok()?);
     if magic != MAGIC
         || get_short(from, 12) != VERSION
-        || get(from, 0) != xxhash_rust::xxh3::xxh3_64(&from[8..])
+        || !is_sealed(from, 0)
     {
         return None;
     }
     let what = What::from_number(get_short(from, 14))?;
-    let place = |at: usize| Location::from_flash(get(from, at), geometry);
+    let place = |at: usize| Location::from_flash(word(from, at), geometry);
     let mut links = [Location::NONE; MAX_LINKS];
     for (i, link) in links.iter_mut().enumerate() {
         *link = place(LINKS_AT + 8 * i)?;
     }
     let header = Header {
         what,
-        row: get(from, 16),
+        row: word(from, 16),
         back: place(24)?,
-        lsn: get(from, 32),
-        done: get(from, 40),
+        lsn: word(from, 32),
+        done: word(from, 40),
         part: get_short(from, 48),
         parts: get_short(from, 50),
         count: get_short(from, 52),
@@ -199,10 +191,10 @@ pub(super) fn parse(from: &[u8], geometry: &Geometry) -> Option<(Header, Vec<Ent
     let each = what.entry_bytes();
     let entry = |i: usize| {
         let at = HEADER + i * each;
-        let seq = if what == What::Collect { get(from, at + 24) } else { header.lsn };
+        let seq = if what == What::Collect { word(from, at + 24) } else { header.lsn };
         // The entry of a void record holds no locations.
         let of = |at| if what == What::Void { Some(Location::NONE) } else { place(at) };
-        Some(Entry { id: get(from, at), new: of(at + 8)?, prior: of(at + 16)?, seq })
+        Some(Entry { id: word(from, at), new: of(at + 8)?, prior: of(at + 16)?, seq })
     };
     let entries = (0..header.count as usize).map(entry).collect::<Option<Vec<Entry>>>()?;
     Some((header, entries))
@@ -284,8 +276,7 @@ mod tests {
             bytes[52..54].copy_from_slice(&count.to_le_bytes());
             bytes[54..56].copy_from_slice(&[1, 0]);
             bytes[64..128].fill(0);
-            let sum = xxhash_rust::xxh3::xxh3_64(&bytes[8..]);
-            bytes[..8].copy_from_slice(&sum.to_le_bytes());
+            seal(&mut bytes, 0);
             if let Some((header, entries)) = parse(&bytes, &geometry()) {
                 prop_assert_eq!(entries.len(), header.count as usize);
                 prop_assert!(entries.len() <= header.what.capacity());

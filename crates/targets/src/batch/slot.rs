@@ -31,6 +31,7 @@
 //! those that the row names in a state to be written.
 
 use flash::{Geometry, Ppa};
+use ftl::bytes::{is_sealed, seal};
 use port::BLOCK_BYTES;
 
 use super::config::SLOT_CHUNKS;
@@ -126,8 +127,7 @@ impl Checkpoint {
         for (bytes, word) in to[16..].chunks_exact_mut(8).zip(words) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
-        let sum = xxhash_rust::xxh3::xxh3_64(&to[8..len]);
-        to[..8].copy_from_slice(&sum.to_le_bytes());
+        seal(&mut to[..len], 0);
     }
 
     /// Reads it.
@@ -144,7 +144,7 @@ impl Checkpoint {
         if len < HEADER as u64 || len > from.len() as u64 || !len.is_multiple_of(8) {
             return Err(NoRecord::Damaged);
         }
-        if word(0)? != xxhash_rust::xxh3::xxh3_64(&from[8..len as usize]) {
+        if !is_sealed(&from[..len as usize], 0) {
             return Err(NoRecord::Damaged);
         }
         if !VERSIONS.contains(&version) {
@@ -325,8 +325,7 @@ mod tests {
             later[12] += 1;
             prop_assert_eq!(Checkpoint::load(&later, &g, 55), Err(NoRecord::Damaged));
             let len = u64::from_le_bytes(later[16..24].try_into().unwrap()) as usize;
-            let sum = xxhash_rust::xxh3::xxh3_64(&later[8..len]);
-            later[..8].copy_from_slice(&sum.to_le_bytes());
+            seal(&mut later[..len], 0);
             prop_assert_eq!(Checkpoint::load(&later, &g, 55), Err(NoRecord::Version(VERSION + 1)));
             let locations = record.map_t.len() + record.garbage_t.len() + record.wear_s.len();
             let flip = flip % (Checkpoint::bytes(locations, record.detours.len()) * 8);
@@ -363,8 +362,7 @@ mod tests {
                 put(11, 0);
                 (HEADER / 8..len / 8).for_each(|at| put(at, at as u64 % 256));
             }
-            let sum = xxhash_rust::xxh3::xxh3_64(&bytes[8..len]);
-            bytes[..8].copy_from_slice(&sum.to_le_bytes());
+            seal(&mut bytes[..len], 0);
             if let Ok(record) = Checkpoint::load(&bytes, &g, 55) {
                 let tables = record.map_t.len() + record.garbage_t.len() + record.wear_s.len();
                 prop_assert!(Checkpoint::bytes(tables, record.detours.len()) <= len);

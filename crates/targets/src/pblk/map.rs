@@ -222,7 +222,7 @@ impl Map {
                 let raw = u32::from_le_bytes(page[at * 4..at * 4 + 4].try_into().expect("4 bytes"));
                 (raw.into(), FOUR_LOST.into())
             }
-            Entries::Eight(_) => (super::record::word(page, at * 8), EIGHT_LOST),
+            Entries::Eight(_) => (ftl::bytes::word(page, at * 8), EIGHT_LOST),
         };
         if raw == lost {
             return Some(Place::LOST);

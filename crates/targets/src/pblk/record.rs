@@ -5,6 +5,7 @@
 //! number.
 
 use flash::Tag;
+use ftl::bytes::{is_sealed, put_word, seal, word};
 use port::BLOCK_BYTES;
 
 /// Set in the ids of own blocks.
@@ -95,16 +96,6 @@ const HEADER_BYTES: usize = 16;
 /// Records of a page of the log.
 pub(super) const PAGE_RECORDS: usize = (BLOCK_BYTES as usize - HEADER_BYTES) / RECORD_BYTES;
 
-/// Reads the little-endian word at `at`.
-pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
-}
-
-/// Writes the little-endian word at `at`.
-pub(super) fn put_word(bytes: &mut [u8], at: usize, word: u64) {
-    bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
-}
-
 /// Writes a page of the log with up to [`PAGE_RECORDS`] records.
 pub(super) fn store_page(page: &mut [u8], records: &[Record]) {
     page.fill(0);
@@ -115,14 +106,13 @@ pub(super) fn store_page(page: &mut [u8], records: &[Record]) {
         put_word(bytes, 16, record.upto);
         put_word(bytes, 24, u64::from(record.count) | u64::from(record.lost) << 32);
     }
-    let sum = xxhash_rust::xxh3::xxh3_64(&page[8..]);
-    put_word(page, 0, sum);
+    seal(page, 0);
 }
 
 /// Reads a page of the log; `None` when it is not one.
 pub(super) fn load_page(page: &[u8]) -> Option<impl Iterator<Item = Record> + '_> {
     let count = word(page, 8);
-    if word(page, 0) != xxhash_rust::xxh3::xxh3_64(&page[8..]) || count > PAGE_RECORDS as u64 {
+    if !is_sealed(page, 0) || count > PAGE_RECORDS as u64 {
         return None;
     }
     let bytes = page[HEADER_BYTES..].chunks_exact(RECORD_BYTES).take(count as usize);

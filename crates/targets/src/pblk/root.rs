@@ -9,16 +9,19 @@
 //! A root is a number of rows. Its blocks' tags have its number, and their own
 //! numbers in it. The layout is in `docs/formats.md`.
 
+use ftl::bytes::{is_sealed, put_word, seal, word};
 use port::BLOCK_BYTES;
 
 use super::WriteCounters;
-use super::record::{put_word, word};
 
 /// `ssdkit R`, little-endian.
 const MAGIC: u64 = u64::from_le_bytes(*b"ssdkit R");
 
 /// The format.
 const VERSION: u64 = 2;
+
+/// Where in the header the checksum is, of all behind it.
+const SUM_AT: usize = 16;
 
 /// Bytes before the directory.
 const HEADER_BYTES: usize = 256;
@@ -105,8 +108,7 @@ impl Root {
             put_word(to, HEADER_BYTES + 8 * i, word);
         }
         let len = Root::bytes(self.directory.len());
-        let sum = xxhash_rust::xxh3::xxh3_64(&to[24..len]);
-        put_word(to, 16, sum);
+        seal(&mut to[..len], SUM_AT);
     }
 
     /// Reads it.
@@ -122,7 +124,7 @@ impl Root {
             return Err(NoRoot::Damaged);
         }
         let from = &from[..len as usize];
-        if word(from, 16) != xxhash_rust::xxh3::xxh3_64(&from[24..]) {
+        if !is_sealed(from, SUM_AT) {
             return Err(NoRoot::Damaged);
         }
         let at = |i: usize| word(from, 8 * i);

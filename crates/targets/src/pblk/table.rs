@@ -54,7 +54,7 @@ impl Entry {
             1 => Use::Data,
             _ => Use::Own,
         };
-        Entry { wear: word(0), used, next: word(4) >> 2, age: super::record::word(bytes, 8) }
+        Entry { wear: word(0), used, next: word(4) >> 2, age: ftl::bytes::word(bytes, 8) }
     }
 }
 
