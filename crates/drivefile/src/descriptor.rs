@@ -13,6 +13,7 @@
 //! reached the disk, each descriptor still says what it was at that sync.
 
 use flash::{Cause, Chunk, ChunkState, FailedRun};
+use port::random::{STEP, mix};
 
 use crate::header::{checksum, put_u32, put_u64, u32_at, u64_at};
 
@@ -269,16 +270,8 @@ fn share(number: usize, chunk: &Chunk, end: u32) -> u64 {
         return 0;
     }
     let life = u64::from(chunk.wear) << 32 | u64::from(end);
-    mix(mix(number as u64) ^ life)
-}
-
-/// Spreads a number over all bits (splitmix64).
-#[inline]
-fn mix(number: u64) -> u64 {
-    let z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    let spread = |number: u64| mix(number.wrapping_add(STEP));
+    spread(spread(number as u64) ^ life)
 }
 
 /// The last generation: it has 48 bits.

@@ -10,6 +10,8 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use port::random::{STEP, mix};
+
 use crate::Storage;
 
 /// What a disk writes as a whole.
@@ -22,13 +24,10 @@ const PAGE: usize = 4096;
 pub struct Rng(pub u64);
 
 impl Rng {
-    /// A number below `n` (splitmix64).
+    /// A number below `n` (SplitMix64).
     pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
+        self.0 = self.0.wrapping_add(STEP);
+        mix(self.0) % n
     }
 
     /// True once in so many times.

@@ -15,11 +15,11 @@
 use std::collections::BTreeMap;
 
 use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, TAG_BYTES};
+use port::random::Random;
 use port::{BLOCK_BYTES, Lazy, OutOfMemory, SECTOR_BYTES};
 
 use crate::PowerCut;
 use crate::medium::{each, settle};
-use crate::random::Random;
 
 /// Blocks that are held at most, unless told otherwise.
 const LIMIT: usize = 1 << 16;

@@ -22,7 +22,6 @@ mod fault;
 mod fuse;
 mod medium;
 mod passage;
-mod random;
 mod ranges;
 mod rule;
 mod scripted;

@@ -11,10 +11,10 @@
 use std::collections::HashMap;
 
 use flash::{Chunk, Geometry, Medium, Moved, Ppa, TAG_BYTES};
+use port::random::Random;
 use port::{BLOCK_BYTES, SECTOR_BYTES};
 
 use crate::PowerCut;
-use crate::random::Random;
 use crate::ranges::Ranges;
 use crate::rule::{Access, Counter, MediumFault, MediumRule, Span, WrongPort};
 

@@ -6,9 +6,8 @@
 use std::ops::Range;
 
 use port::Status;
+use port::random::Random;
 use thiserror::Error;
-
-use crate::random::Random;
 
 /// What a command asks for, on a port of either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

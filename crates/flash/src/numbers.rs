@@ -7,6 +7,8 @@
 
 use std::f64::consts::{LN_2, SQRT_2};
 
+use port::random;
+
 /// e to the `x`. 0 where that is below the smallest normal number, infinity
 /// above the largest.
 pub fn exp(x: f64) -> f64 {
@@ -43,14 +45,10 @@ pub fn pow(x: f64, y: f64) -> f64 {
     if x < f64::MIN_POSITIVE { 0.0 } else { exp(y * ln(x)) }
 }
 
-/// A number that depends on all bits of `x` (the finalizer of splitmix64,
-/// Steele et al., OOPSLA 2014).
+/// A number that depends on all bits of `x`.
 #[inline]
 pub fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    random::mix(x.wrapping_add(random::STEP))
 }
 
 /// A number from 0 to below 1, of 53 of the bits.

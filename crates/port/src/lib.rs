@@ -15,6 +15,7 @@ pub mod lazy;
 mod numbered;
 mod places;
 mod port;
+pub mod random;
 pub mod ring;
 pub mod slots;
 pub mod status;

@@ -4,31 +4,22 @@
 //! It is written out here so that no update of a dependency can change what a
 //! seed means. Not for secrets. Nothing here fails.
 
+use port::random::STEP;
+pub use port::random::mix;
+
 /// A source of random numbers.
 #[derive(Clone, Debug)]
 pub struct Rng {
     s: [u64; 4],
 }
 
-/// Maps 64 bits to 64 others, one to one, so that close inputs give unrelated
-/// outputs: the output function of SplitMix64.
-#[inline]
-pub fn mix(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
-/// The step of SplitMix64's counter.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
 impl Rng {
     /// The source of number `stream` of a seed. Streams are independent.
     pub fn new(seed: u64, stream: u64) -> Rng {
         // Stream 0 is the plain generator of the seed.
-        let mut state = seed ^ mix(stream.wrapping_mul(GOLDEN));
+        let mut state = seed ^ mix(stream.wrapping_mul(STEP));
         let s = std::array::from_fn(|_| {
-            state = state.wrapping_add(GOLDEN);
+            state = state.wrapping_add(STEP);
             mix(state)
         });
         Rng { s }

@@ -6,10 +6,11 @@ use crate::common;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::common::{Rig, cmd, geometry, mix};
+use crate::common::{Rig, cmd, geometry};
 use device::{Device, OpenChannel, VectorOp};
 use faults::{Below, Script, ScriptedMedium};
 use flash::{Chunk, ChunkState, Geometry, Ppa, Reliability, Timing};
+use port::random::mix;
 use port::{Status, Time};
 use proptest::prelude::*;
 

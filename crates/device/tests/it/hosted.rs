@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use crate::common::{cmd, drive, geometry, mix};
+use crate::common::{cmd, drive, geometry};
 use device::hosted::{Coalesce, Hosted, HostedError, HostedOptions, Queue};
 use device::{VectorCmd, VectorDone, VectorOp};
 use flash::{Ppa, Timing};
+use port::random::mix;
 use port::{Buffer, Port, Ring, Status, Time};
 
 const PER_CLIENT: u64 = 100_000;

@@ -364,7 +364,7 @@ impl Both {
         self.next += 1;
         let seed = cmd.cookie;
         for (i, byte) in cmd.buffer.bytes_mut().iter_mut().enumerate() {
-            *byte = common::mix(seed * 0x1_0001 + i as u64 / 3) as u8;
+            *byte = port::random::mix(seed * 0x1_0001 + i as u64 / 3) as u8;
         }
         let ok = self.verdict(&cmd);
         let (status, failed) = ok.err().unwrap_or((Status::SUCCESS, 0));

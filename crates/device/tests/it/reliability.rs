@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::common::{Rig, cmd, drive, geometry, list_cmd, mix, slow};
+use crate::common::{Rig, cmd, drive, geometry, list_cmd, slow};
 use device::{
     Content, Device, ErrorCounters, Health, Link, Notice, NoticeMask, NoticeState, OpenChannel,
     VectorCmd, VectorDone, VectorOp,
@@ -14,6 +14,7 @@ use flash::{
     Chunk, ChunkState, EnergyCosts, Geometry, LinkTiming, Medium, Ppa, RamMedium, Reliability,
     TAG_BYTES, Timing,
 };
+use port::random::mix;
 use port::{Buffer, Port, Status, Time};
 use proptest::prelude::*;
 

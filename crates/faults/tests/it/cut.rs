@@ -11,6 +11,7 @@ use flash::{
     Timing,
 };
 use port::Status;
+use port::random::mix;
 use proptest::prelude::*;
 
 /// The chunks that the tests use; few, so that they are erased often.

@@ -5,6 +5,7 @@ use device::{Device, VectorOp};
 use faults::{CheckedMedium, FaultyMedium, WrongPort};
 use flash::{Geometry, Medium, Moved, Ppa, RamMedium, TAG_BYTES, Tag, Timing};
 use port::Status;
+use port::random::mix;
 use proptest::prelude::*;
 
 fn ram(g: &Geometry, kept: u32) -> RamMedium {

@@ -6,6 +6,7 @@
 use device::{Addresses, Content, Device, VectorCmd, VectorDone, VectorOp};
 use faults::{Below, PowerCut, Script, ScriptedMedium};
 use flash::{Dimensions, Geometry, Moved, Ppa, RamMedium, Timing};
+use port::random::{STEP, mix};
 use port::{Buffer, Port, Ring, Status, Time};
 
 /// A small geometry.
@@ -37,13 +38,6 @@ pub fn list_cmd(cookie: u64, op: VectorOp, from: &[Ppa], to: &[Ppa]) -> VectorCm
     let mut list: Box<Addresses> = from.into();
     list.to[..to.len()].copy_from_slice(to);
     VectorCmd { list: Some(list), ..cmd(cookie, op, Ppa(0), from.len() as u8) }
-}
-
-/// A number that depends on all bits of `x`.
-pub fn mix(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 /// Virtual time over a port.
@@ -147,7 +141,7 @@ impl Slow {
     /// Whether it still has to be asked again.
     fn waits(&mut self) -> bool {
         let left = self.left.take().unwrap_or_else(|| {
-            self.seed = mix(self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15));
+            self.seed = mix(self.seed.wrapping_add(STEP));
             self.seed % (self.most + 1)
         });
         self.left = left.checked_sub(1);

@@ -8,21 +8,15 @@ use std::collections::VecDeque;
 use device::{Content, OpenChannel, VectorCmd, VectorOp};
 use faults::{Command, Completion, Rule};
 use flash::{Chunk, Dimensions, Geometry, Ppa, Timing};
+use port::random::{STEP, mix};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Completed, Port, Ring, Status, Time};
-
-/// A number that depends on all bits of `x`.
-pub fn mix(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
 
 /// Numbers from a seed.
 pub struct Numbers(pub u64);
 
 impl Numbers {
     pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(STEP);
         mix(self.0) % n.max(1)
     }
 }

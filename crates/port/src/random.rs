@@ -1,8 +1,23 @@
-//! A small source of random numbers: SplitMix64 (Steele, Lea and Flood, 2014).
+//! Numbers that look random: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+//!
+//! It is written out here so that no update of a dependency can change what a
+//! seed means. Not for secrets. Nothing fails.
+
+/// The step of its counter.
+pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Maps 64 bits to 64 others, one to one, so that close inputs give unrelated
+/// outputs: what it makes of its counter.
+#[inline]
+pub fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
 
 /// A source of random numbers. The same seed gives the same numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
     /// The source of number `stream` of a seed.
@@ -14,10 +29,8 @@ impl Random {
 
     /// 64 random bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
+        self.0 = self.0.wrapping_add(STEP);
+        mix(self.0)
     }
 
     /// A number from 0 to `n` - 1; zero when `n` is zero.
