@@ -25,6 +25,7 @@ use crate::account::{LaneAccount, Monitor, StagingAccount};
 use crate::config::Merge;
 use crate::dispatch::Dispatch;
 use crate::driver::{Driver, HardwareQueue};
+use crate::entrance::Below;
 use crate::error::ConfigError;
 use crate::queue_tags::Tags;
 use crate::scheduler::SchedulerKind;
@@ -95,8 +96,8 @@ pub fn sq<D: Driver>(options: &SqOptions, driver: D) -> Result<SqLayer<D::Queue>
     let shared = Arc::new(Mutex::new(RequestQueue {
         staging: Staging::new(&staging)?,
         dispatch: Dispatch::new(
-            0,
-            queue,
+            (0, 0),
+            Below::Own(queue),
             Tags::own(tags as u32)?,
             cores,
             NO_TIMEOUT,
@@ -135,7 +136,7 @@ impl<Q: HardwareQueue> RequestQueue<Q> {
             self.dispatch.return_tag(tag);
             return false;
         };
-        self.dispatch.enter(now, 0, tag, outgoing);
+        self.dispatch.enter(now, tag, outgoing);
         self.dispatch.send(now);
         self.account.dispatched.add(1);
         self.staged.publish(&self.staging.counters(), self.staging.len());

@@ -39,23 +39,6 @@ impl Default for Plug {
     }
 }
 
-/// Which core finishes a request that shares its dispatch queue with other
-/// cores: accounts for it and hands it to its submitter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Steering {
-    /// The one that submitted it.
-    #[default]
-    Submitter,
-    /// The one that found it, whichever that was.
-    Finder,
-    /// This one alone looks at the dispatch queues that it uses, and finishes
-    /// everything of theirs.
-    One(usize),
-    /// These two alone look at the dispatch queues that they use; each
-    /// finishes half of the tags.
-    Split(usize, usize),
-}
-
 /// A block layer's configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -77,8 +60,6 @@ pub struct Config {
     /// A request that was dispatched so long ago, in ns, is asked for; at most
     /// [`MOST_TIMEOUT`].
     pub timeout: u64,
-    /// Where requests that share a dispatch queue are finished.
-    pub steering: Steering,
 }
 
 /// Linux's default timeout of a request: 30 s.
@@ -100,7 +81,6 @@ impl Config {
             merge_idle: false,
             plug: None,
             timeout: TIMEOUT,
-            steering: Steering::default(),
         }
     }
 }

@@ -10,12 +10,12 @@
 //! the driver loses it or the device goes (with [`Status::ABORTED_BY_HOST`] or
 //! [`Status::ABORTED`]; the buffer is then empty unless the driver gave it
 //! back). At most [`Context::limit`] requests are outside. Cores that share a
-//! queue wait for each other; a core that shares nothing waits for nobody and
-//! writes nothing that another core reads or writes, its accounts aside.
+//! staging queue wait for each other; others wait for nobody. A core that shares
+//! nothing writes nothing that another core reads or writes, its accounts aside.
 //!
 //! A core's requests go into its own dispatch queues only. So whoever waits for
 //! a request can look for it, whatever the other cores do: one that stands
-//! still keeps nobody waiting (but those that it looks for, if so steered).
+//! still keeps nobody waiting.
 //!
 //! Locks. A staging queue's is taken before a dispatch queue's, never after,
 //! and two of a kind are never held at once.
@@ -29,7 +29,7 @@ use std::time::Duration;
 use port::{BlockDone, BlockOp, BlockReq, OutOfMemory, Port, Ring, Time};
 use tags::{Inbox, inbox_bytes};
 
-use crate::config::{Config, Merge, Steering};
+use crate::config::{Config, Merge};
 use crate::dispatch::{Dispatch, Past, Slot};
 use crate::driver::{HardwareQueue, QueueKind};
 use crate::error::Fault;
@@ -49,8 +49,6 @@ pub(crate) struct Found {
     queue: u32,
     /// When it was found: the core it goes to may have read its clock before.
     seen: Time,
-    /// Whether its latency was recorded.
-    recorded: bool,
 }
 
 /// One of the requests that a merged one was made of: whose it is, when it
@@ -83,11 +81,10 @@ pub struct Context<Q: HardwareQueue> {
     core: u32,
     lanes: Vec<Lane<Q>>,
     routes: Routes,
-    steering: Steering,
     merge: Merge,
-    /// Completions that other cores found.
-    inbox: Option<Inbox<Found>>,
-    peers: Arc<Peers<Found>>,
+    /// Completions that cores found which share a staging queue with this one.
+    inbox: Inbox<Found>,
+    peers: Arc<Peers<Q>>,
     /// Finished, but the caller's ring was full.
     ready: Ring<BlockDone>,
     /// What a shared queue gave while its lock was held.
@@ -113,7 +110,7 @@ impl<Q: HardwareQueue> Context<Q> {
         kinds: [u8; 3],
         config: &Config,
         inbox: Inbox<Found>,
-        peers: Arc<Peers<Found>>,
+        peers: Arc<Peers<Q>>,
         limit: usize,
         deepest: usize,
         parts: usize,
@@ -125,9 +122,8 @@ impl<Q: HardwareQueue> Context<Q> {
             solo,
             lanes,
             routes: Routes { kinds, polled: false },
-            steering: config.steering,
             merge: config.merge,
-            inbox: Some(inbox),
+            inbox,
             peers,
             ready: Ring::try_new(limit, what)?,
             seen: Ring::try_new(deepest, what)?,
@@ -201,7 +197,7 @@ impl<Q: HardwareQueue> Context<Q> {
     /// The driver's queue, where this core has just one and has it alone.
     pub fn queue(&self) -> Option<&Q> {
         match &self.lanes[..] {
-            [Lane { queue: Held::Alone(dispatch), .. }] => Some(dispatch.queue()),
+            [Lane { queue: Held::Alone(dispatch), .. }] => dispatch.queue().own(),
             _ => None,
         }
     }
@@ -212,12 +208,10 @@ impl<Q: HardwareQueue> Context<Q> {
     /// from the time that was given last.
     ///
     /// It returns at once where no interrupt would come: where the core has
-    /// several dispatch queues or shares one, or another core finishes its
-    /// requests; while it waits for a tag that other queues hold; and while a
+    /// several dispatch queues or shares one; while it waits for a tag that other queues hold; and while a
     /// staging queue that it shares had no room for its requests.
     pub fn wait(&mut self, timeout: Option<Duration>) -> bool {
-        let own = matches!(self.steering, Steering::Submitter | Steering::Finder);
-        if !own || !self.ready.is_empty() || self.has_mail() {
+        if !self.ready.is_empty() || self.has_mail() {
             return true;
         }
         let [lane] = &mut self.lanes[..] else { return true };
@@ -289,20 +283,20 @@ impl<Q: HardwareQueue> Context<Q> {
         let mut queue = lane.queue.lock();
         queue.stand_in_line();
         let mut moved = 0;
-        let mut share = queue.share_left(lane.staging_number);
-        while share > 0 && staging.waiting(lane.way) > 0 && queue.has_room() {
-            share -= 1;
+        while staging.waiting(lane.way) > 0 && queue.has_room() {
             let Some(tag) = queue.take_tag() else { break };
             let Some(outgoing) = staging.next(now, lane.way) else {
                 queue.return_tag(tag);
                 break;
             };
-            queue.enter(now, lane.staging_number, tag, outgoing);
+            queue.enter(now, tag, outgoing);
             moved += 1;
         }
         let counters = staging.counters();
         lane.staged.publish(&counters, staging.len());
-        queue.want(lane.staging_number, staging.waiting(lane.way) > 0);
+        if staging.waiting(lane.way) == 0 {
+            queue.want_none();
+        }
         drop(staging);
         queue.send(now);
         lane.account.dispatched.add(moved);
@@ -310,9 +304,6 @@ impl<Q: HardwareQueue> Context<Q> {
 
     /// Looks at a lane that is shared, or whose requests are more than one.
     fn look(&mut self, to: Time, number: usize, done: &mut Ring<BlockDone>) {
-        if !self.looks(number) {
-            return;
-        }
         let lane = &mut self.lanes[number];
         let (account, seen, pasts) = (&lane.account, &mut self.seen, &mut self.pasts);
         let mut queue = lane.queue.lock();
@@ -340,12 +331,8 @@ impl<Q: HardwareQueue> Context<Q> {
     fn trace_one(&mut self, seen: Time, number: usize, past: &Past, one: &BlockDone) {
         let lane = &mut self.lanes[number];
         let mut record = life(lane.staging_number, lane.number, seen, past, one);
-        // Parts are another core's when that one has its staging queue alone;
-        // then nobody here can tell how many they are.
-        if !past.parts.is_none()
-            && let Some(count) = lane.in_staging(past.staging, |s| s.count(past.parts))
-        {
-            record.parts = count as u16;
+        if !past.parts.is_none() {
+            record.parts = lane.staging.lock().count(past.parts) as u16;
         }
         self.tap.record(record);
     }
@@ -370,19 +357,9 @@ impl<Q: HardwareQueue> Context<Q> {
         self.outside += none.pour(&mut self.ready);
     }
 
-    /// Whether this core looks at the device behind a lane.
-    #[inline]
-    fn looks(&self, number: usize) -> bool {
-        match self.lanes[number].lookers {
-            None => true,
-            // If they went, somebody must.
-            Some([a, b]) => !self.peers.is_here(a) && !self.peers.is_here(b),
-        }
-    }
-
     #[inline]
     fn has_mail(&self) -> bool {
-        self.inbox.as_ref().is_some_and(|inbox| !inbox.is_empty())
+        !self.inbox.is_empty()
     }
 
     /// Looks at a lane that is this core's alone.
@@ -418,10 +395,10 @@ impl<Q: HardwareQueue> Context<Q> {
 
     /// What a lane needs besides looking at the device.
     fn keep_going(&mut self, now: Time, number: usize) {
-        let (looks, free) = (self.looks(number), self.ready.is_empty());
+        let free = self.ready.is_empty();
         let lane = &mut self.lanes[number];
         let queue = lane.queue.lock();
-        let (give_up, sending) = (looks && free && queue.must_give_up(now), queue.is_sending());
+        let (give_up, sending) = (free && queue.must_give_up(now), queue.is_sending());
         let waiting = queue.is_waiting();
         drop(queue);
         if give_up {
@@ -484,15 +461,11 @@ impl<Q: HardwareQueue> Port for Context<Q> {
             && lane.staging.alone().is_some_and(|staging| staging.is_empty())
             && self.limit - self.outside >= reqs.len()
         {
-            let mut queue = lane.queue.lock();
-            if queue.share_left(lane.staging_number) >= reqs.len() {
-                let taken = queue.submit_in_place(now, self.core, lane.staging_number, reqs);
-                drop(queue);
-                lane.account.dispatched.add(taken as u64);
-                self.outside += taken;
-                if reqs.is_empty() {
-                    return;
-                }
+            let taken = lane.queue.lock().submit_in_place(now, self.core, reqs);
+            lane.account.dispatched.add(taken as u64);
+            self.outside += taken;
+            if reqs.is_empty() {
+                return;
             }
         }
         self.submit_staged(now, reqs);
@@ -505,6 +478,7 @@ impl<Q: HardwareQueue> Port for Context<Q> {
             && let Held::Alone(staging) = &self.lanes[0].staging
             && staging.is_empty()
             && self.ready.is_empty()
+            && !self.peers.any_left()
         {
             return queue.next_event().map(|time| time.max(self.last));
         }
@@ -519,6 +493,9 @@ impl<Q: HardwareQueue> Port for Context<Q> {
             if self.lanes[0].needs_more(to) {
                 self.keep_going(to, 0);
             }
+            if self.peers.any_left() {
+                self.look_at_left(to, done);
+            }
             return;
         }
         self.advance_all(to, done);
@@ -526,8 +503,8 @@ impl<Q: HardwareQueue> Port for Context<Q> {
 
     #[inline]
     fn hint(&self, req: &BlockReq) {
-        if let [Lane { queue: Held::Alone(queue), .. }] = &self.lanes[..] {
-            queue.queue().hint(req);
+        if let Some(queue) = self.queue() {
+            queue.hint(req);
         }
     }
 }
@@ -540,20 +517,21 @@ impl<Q: HardwareQueue> Context<Q> {
         }
         let mut next: Option<Time> = None;
         let mut at = |time: Time| next = Some(next.map_or(time, |n| n.min(time)));
-        for (number, lane) in self.lanes.iter().enumerate() {
+        if self.peers.any_left()
+            && let Some(event) = self.peers.next_left()
+        {
+            at(event);
+        }
+        for lane in &self.lanes {
             let staging = lane.staging.peek();
             let queue = lane.queue.peek();
-            if self.looks(number)
-                && let Some(event) = queue.next_event()
-            {
+            if let Some(event) = queue.next_event() {
                 at(event);
             }
             match staging.next_event() {
                 _ if staging.waiting(lane.way) == 0 => {}
                 Some(opens) if opens > self.last => at(opens),
-                _ if queue.is_passed() => at(self.last),
-                _ if !queue.has_room() => {}
-                _ if queue.share_left(lane.staging_number) > 0 => at(self.last),
+                _ if queue.is_passed() || queue.has_room() => at(self.last),
                 _ => {}
             }
         }
@@ -570,7 +548,7 @@ impl<Q: HardwareQueue> Context<Q> {
             return;
         };
         if staging.is_empty() && self.limit - self.outside >= reqs.len() {
-            let taken = queue.submit_in_place(now, self.core, lane.staging_number, reqs);
+            let taken = queue.submit_in_place(now, self.core, reqs);
             lane.account.dispatched.add(taken as u64);
             self.outside += taken;
             if reqs.is_empty() {
@@ -597,7 +575,7 @@ impl<Q: HardwareQueue> Context<Q> {
             self.take_inbox(to, done);
         }
         if self.peers.any_left() {
-            self.take_left_behind(to, done);
+            self.look_at_left(to, done);
         }
         if !self.ready.is_empty() {
             self.outside -= self.ready.pour(done);
@@ -605,28 +583,54 @@ impl<Q: HardwareQueue> Context<Q> {
     }
 }
 
+impl<Q: HardwareQueue> Context<Q> {
+    /// Looks at what a core that went has left in a queue, as if it were this
+    /// core's.
+    #[cold]
+    #[inline(never)]
+    fn look_at_left(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        let Some(lane) = self.peers.take_left() else { return };
+        let number = self.lanes.len();
+        self.lanes.push(lane);
+        self.look(to, number, done);
+        self.keep_going(to, number);
+        if let Some(lane) = self.lanes.pop() {
+            self.leave(lane);
+        }
+    }
+
+    /// Leaves a lane to the other cores, if something of one that went is in it.
+    fn leave(&self, lane: Lane<Q>) {
+        if lane.queue.peek().has_some_of(|core| self.peers.is_gone(core)) {
+            self.peers.leave(lane);
+        }
+    }
+}
+
 impl<Q: HardwareQueue> Drop for Context<Q> {
-    /// What this core has outside is given up. What others have is not lost
-    /// with it: they look into its inbox from now on, and requests of theirs
-    /// that are in a queue whose last core this is come back to them aborted.
+    /// What this core has outside is given up; what others have is not lost with
+    /// it. The last of a dispatch queue asks for what is in it, unless others use
+    /// the driver's queue: then what is there stays in their care.
     fn drop(&mut self) {
+        self.peers.go(self.core);
+        self.ready.drain().for_each(drop);
         for number in 0..self.lanes.len() {
             let lane = &mut self.lanes[number];
             let mut staging = lane.staging.lock();
             let mut queue = lane.queue.lock();
             if staging.drop_user(self.core, lane.way) {
-                queue.want(lane.staging_number, false);
+                queue.want_none();
                 lane.staged.publish(&staging.counters(), staging.len());
             }
-            let last = queue.leave();
+            let is_last = queue.leave() && queue.queue().own().is_some();
             drop((queue, staging));
-            if last {
-                self.ready.drain().for_each(drop);
+            if is_last {
                 self.give_up(self.last, number, true);
+                self.ready.drain().for_each(drop);
             }
         }
-        if let Some(inbox) = self.inbox.take() {
-            self.peers.leave(self.core, inbox);
+        for lane in std::mem::take(&mut self.lanes) {
+            self.leave(lane);
         }
     }
 }

@@ -21,19 +21,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use port::lazy::table;
-use port::{BlockDone, BlockOp, BlockReq, OutOfMemory, Ring, Time};
+use port::{BlockDone, BlockOp, BlockReq, OutOfMemory, Port, Ring, Time};
 
-use crate::driver::HardwareQueue;
+use crate::driver::{HardwareQueue, tag_of};
+use crate::entrance::Below;
 use crate::error::Fault;
 use crate::queue_tags::Tags;
 use crate::staging::{Outgoing, Parts};
 
 /// Faults that are kept until somebody reads them.
 pub const MOST_FAULTS: usize = 64;
-
-/// Tags that a staging queue may have however many others wait for some, if
-/// there are so many: as in Linux's shared tag sets.
-const LEAST_SHARE: usize = 4;
 
 const NEVER: Time = Time(u64::MAX);
 
@@ -50,8 +47,6 @@ pub(crate) struct Slot {
     /// The core that submitted it.
     from: u32,
     parts: Parts,
-    /// The staging queue that has its parts.
-    staging: u32,
     /// The generation that was given up last.
     lost: u32,
     /// The generation that was asked for last because it took too long; while
@@ -75,7 +70,6 @@ const FREE: Slot = Slot {
     generation: 0,
     from: 0,
     parts: Parts::NONE,
-    staging: 0,
     lost: 0,
     asked: 0,
     until: Time::ZERO,
@@ -86,9 +80,10 @@ const FREE: Slot = Slot {
 };
 
 impl Slot {
-    /// Takes a request in.
+    /// Takes a request in that is dispatched now.
     #[inline(always)]
-    fn begin(&mut self, req: &BlockReq, from: u32, submitted: Time, parts: Parts) {
+    fn begin(&mut self, req: &BlockReq, from: u32, submitted: Time, now: Time, parts: Parts) {
+        self.dispatched = now;
         self.generation = self.generation.wrapping_add(1);
         (self.id, self.op, self.fua) = (req.id, req.op, req.fua);
         (self.offset, self.len) = (req.offset, req.len);
@@ -107,7 +102,6 @@ impl Slot {
             tag,
             from: self.from,
             parts: self.parts,
-            staging: self.staging,
             submitted: self.submitted,
             dispatched: self.dispatched,
             offset: self.offset,
@@ -121,10 +115,11 @@ impl Slot {
         if self.asked == self.generation { self.until } else { self.dispatched + timeout }
     }
 
-    /// The id that the driver is given.
+    /// The id that the driver is given for it in place `place`: an entrance and
+    /// a tag.
     #[inline]
-    fn name(&self, tag: u32) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(tag)
+    fn name(&self, place: u32) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(place)
     }
 }
 
@@ -134,7 +129,6 @@ pub(crate) struct Past {
     pub tag: u32,
     pub from: u32,
     pub parts: Parts,
-    pub staging: u32,
     pub submitted: Time,
     pub dispatched: Time,
     pub offset: u64,
@@ -142,12 +136,16 @@ pub(crate) struct Past {
     pub fua: bool,
 }
 
-/// A dispatch queue over the driver's queue. It begins a line: what one core
-/// writes here is beside nothing of another.
+/// A dispatch queue: all that the cores of one staging queue have in one of the
+/// driver's. It begins a line: what one core writes here is beside nothing of
+/// another.
 #[repr(align(64))]
 pub(crate) struct Dispatch<Q> {
     number: u32,
-    queue: Q,
+    /// The number of its entrance, above the bits of a tag: part of all its ids,
+    /// so that what others have in the driver's queue is told from its own.
+    entrance: u32,
+    queue: Below<Q>,
     tags: Tags,
     slots: Box<[Slot]>,
     /// Has its tag, and the driver had no room for it yet.
@@ -155,11 +153,6 @@ pub(crate) struct Dispatch<Q> {
     timeout: u64,
     /// When the requests in flight are looked at for one that takes too long.
     next_scan: Time,
-    /// Staging queues with requests that need a tag, at most one for each core
-    /// that uses this queue.
-    wanting: Vec<u32>,
-    /// Requests in flight of each staging queue, where several feed this one.
-    held: Vec<(u32, u32)>,
     /// Cores that use this queue and are still there.
     users: usize,
     faults: Ring<Fault>,
@@ -172,77 +165,32 @@ pub(crate) struct Dispatch<Q> {
 }
 
 impl<Q> Dispatch<Q> {
-    /// Says which staging queues feed this one. Where they are several, each
-    /// has its share of the tags while others want some.
-    pub fn fed_by(&mut self, staging: impl Iterator<Item = u32>) {
-        for number in staging {
-            if !self.held.iter().any(|&(known, _)| known == number) {
-                self.held.push((number, 0));
-            }
-        }
-        if self.held.len() == 1 {
-            self.held.clear();
-        }
-    }
-
-    /// Counts requests of a staging queue, where several feed this one.
-    #[inline]
-    fn hold(&mut self, number: u32, more: i32) {
-        if let Some((_, n)) = self.held.iter_mut().find(|(known, _)| *known == number) {
-            *n = n.wrapping_add_signed(more);
-        }
-    }
-
-    /// How many requests more a staging queue may have in flight: all, unless
-    /// others wait; then it has at least [`LEAST_SHARE`], and an even share of
-    /// the tags among those that have or want some.
-    #[inline]
-    pub fn share_left(&self, number: u32) -> usize {
-        if self.held.is_empty() || self.wanting.iter().all(|&other| other == number) {
-            return usize::MAX;
-        }
-        let active = |(known, n): &&(u32, u32)| *n > 0 || self.wanting.contains(known);
-        let users = self.held.iter().filter(active).count().max(1);
-        let share = self.slots.len().div_ceil(users).max(LEAST_SHARE);
-        let mine = self.held.iter().find(|(known, _)| *known == number).map_or(0, |&(_, n)| n);
-        share.saturating_sub(mine as usize)
-    }
-
     /// A core leaves. Whether it was the last.
     pub fn leave(&mut self) -> bool {
         self.users -= 1;
         self.users == 0
     }
 
-    /// Says whether something is in staging queue `number` that a tag is needed
-    /// for. When nothing is in any, the queue leaves the line for tags.
-    #[inline]
-    pub fn want(&mut self, number: u32, wants: bool) {
-        if !wants && self.wanting.is_empty() {
-            return;
-        }
-        self.want_late(number, wants);
+    /// Whether a request in flight is of such a core.
+    pub fn has_some_of(&self, is_one: impl Fn(u32) -> bool) -> bool {
+        self.slots.iter().any(|slot| slot.is_live() && is_one(slot.from))
     }
 
-    #[cold]
-    fn want_late(&mut self, number: u32, wants: bool) {
-        let known = self.wanting.iter().position(|&n| n == number);
-        match known {
-            Some(at) if !wants => drop(self.wanting.swap_remove(at)),
-            None if wants => self.wanting.push(number),
-            _ => {}
-        }
-        if self.wanting.is_empty() && self.tags.is_waiting() {
+    /// Nothing is staged that a tag is needed for: the queue leaves the line.
+    #[inline]
+    pub fn want_none(&mut self) {
+        if self.tags.is_waiting() {
             self.tags.step_out();
         }
     }
 }
 
 impl<Q: HardwareQueue> Dispatch<Q> {
-    /// A dispatch queue of `users` cores. `over` is shared by all of a device.
+    /// A dispatch queue of `users` cores, by entrance `entrance` of the driver's
+    /// queue `number`. `over` is shared by all of a device.
     pub fn new(
-        number: u32,
-        queue: Q,
+        (number, entrance): (u32, u16),
+        queue: Below<Q>,
         tags: Tags,
         users: usize,
         timeout: u64,
@@ -251,13 +199,12 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         let slots = tags.depth();
         Ok(Dispatch {
             number,
+            entrance: u32::from(entrance) << 16,
             tags,
             slots: table(FREE, slots, "the tags of a dispatch queue")?,
             out: Ring::try_new(slots, "the requests of a dispatch queue")?,
             timeout,
             next_scan: NEVER,
-            wanting: Vec::with_capacity(users),
-            held: Vec::new(),
             users,
             faults: Ring::new(MOST_FAULTS),
             strays: 0,
@@ -275,13 +222,13 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         size_of::<Self>() as u64 + (depth as u64).saturating_mul(each).saturating_add(rings)
     }
 
-    /// The driver's queue.
-    pub fn queue(&self) -> &Q {
+    /// What is below.
+    pub fn queue(&self) -> &Below<Q> {
         &self.queue
     }
 
     /// The driver's queue, to wait on it.
-    pub fn queue_mut(&mut self) -> &mut Q {
+    pub fn queue_mut(&mut self) -> &mut Below<Q> {
         &mut self.queue
     }
 
@@ -323,24 +270,19 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         &mut self,
         now: Time,
         core: u32,
-        staging: u32,
         reqs: &mut Ring<BlockReq>,
     ) -> usize {
         let wanted = reqs.len();
-        let (slots, mut at) = (&mut self.slots, 0);
+        let (slots, entrance, mut at) = (&mut self.slots, self.entrance, 0);
         let taken = self.tags.take_batch(wanted, |tag| {
             let req = reqs.get_mut(at).expect("no more tags than requests");
             let slot = &mut slots[tag as usize];
-            slot.begin(req, core, now, Parts::NONE);
-            (slot.staging, slot.dispatched) = (staging, now);
-            req.id = slot.name(tag);
+            slot.begin(req, core, now, now, Parts::NONE);
+            req.id = slot.name(entrance | tag);
             at += 1;
         });
         if taken == 0 {
             return 0;
-        }
-        if !self.held.is_empty() {
-            self.hold(staging, taken as i32);
         }
         if self.next_scan == NEVER {
             self.next_scan = now + self.timeout;
@@ -366,14 +308,12 @@ impl<Q: HardwareQueue> Dispatch<Q> {
     }
 
     /// Gives a staged request a tag. The caller holds the tag already.
-    pub fn enter(&mut self, now: Time, staging: u32, tag: u32, outgoing: Outgoing) {
+    pub fn enter(&mut self, now: Time, tag: u32, outgoing: Outgoing) {
         let Outgoing { mut req, from, submitted, parts } = outgoing;
         let slot = &mut self.slots[tag as usize];
-        slot.begin(&req, from, submitted, parts);
-        (slot.staging, slot.dispatched) = (staging, now);
+        slot.begin(&req, from, submitted, now, parts);
         assert!(slot.is_live(), "a tag is given to one request");
-        req.id = slot.name(tag);
-        self.hold(staging, 1);
+        req.id = slot.name(self.entrance | tag);
         if self.next_scan == NEVER {
             self.next_scan = now + self.timeout;
         }
@@ -453,17 +393,13 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         let mut at = done.len();
         self.queue.advance(to, done);
         while let Some(one) = done.get_mut(at) {
-            let (tag, generation) = (one.id as u32, (one.id >> 32) as u32);
+            let tag = tag_of(one.id) as u32;
             match self.slots.get_mut(tag as usize) {
-                Some(slot) if slot.generation == generation && slot.is_live() => {
+                Some(slot) if slot.name(self.entrance | tag) == one.id && slot.is_live() => {
                     slot.generation = slot.generation.wrapping_add(1);
                     one.id = slot.id;
                     self.tags.give_later(tag);
                     seen(tag, slot, one);
-                    if !self.held.is_empty() {
-                        let staging = slot.staging;
-                        self.hold(staging, -1);
-                    }
                     at += 1;
                 }
                 _ => {
@@ -479,7 +415,7 @@ impl<Q: HardwareQueue> Dispatch<Q> {
     /// Notes a completion that answers nothing.
     #[cold]
     fn stray(&mut self, id: u64) {
-        let (queue, tag, generation) = (self.number, id as u32, (id >> 32) as u32);
+        let (queue, tag, generation) = (self.number, tag_of(id) as u32, (id >> 32) as u32);
         let late = self.slots.get(tag as usize).is_some_and(|slot| slot.lost == generation);
         self.strays += 1;
         self.fault(if late && generation != 0 {

@@ -33,14 +33,6 @@ impl<T> Held<T> {
         matches!(self, Held::Alone(_))
     }
 
-    /// Another handle to it, if it is shared.
-    pub fn another(&self) -> Option<Arc<Mutex<T>>> {
-        match self {
-            Held::Alone(_) => None,
-            Held::Shared(shared) => Some(shared.clone()),
-        }
-    }
-
     /// It, if nobody else has it.
     #[inline]
     pub fn alone(&mut self) -> Option<&mut T> {

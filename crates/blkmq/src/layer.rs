@@ -6,17 +6,18 @@
 //! opened then. How much it takes is told before, by [`tables`].
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use port::Shape;
 use port::lazy::ask_for;
 use tags::{SharedTags, inbox};
 
 use crate::account::{LaneAccount, Monitor, StagingAccount};
-use crate::config::{Config, MOST_QUEUES, MOST_TIMEOUT, Merge, Steering};
+use crate::config::{Config, MOST_QUEUES, MOST_TIMEOUT, Merge};
 use crate::context::{Context, Lane};
 use crate::dispatch::Dispatch;
 use crate::driver::{Driver, HardwareQueue, QueueKind};
+use crate::entrance::Below;
 use crate::error::ConfigError;
 use crate::held::Held;
 use crate::merge::most_parts;
@@ -52,8 +53,6 @@ struct Plan {
     kinds: Vec<QueueKind>,
     /// By core, then as `kinds`: its dispatch queue.
     maps: Vec<Vec<usize>>,
-    /// How many cores use each dispatch queue.
-    users: Vec<usize>,
 }
 
 impl Plan {
@@ -66,15 +65,6 @@ impl Plan {
         ConfigError::range("staging queues", staging, 1, config.topology.cores())?;
         let timeout = usize::try_from(config.timeout).unwrap_or(usize::MAX);
         ConfigError::range("timeout", timeout, 1, MOST_TIMEOUT as usize)?;
-        let last = config.topology.cores() - 1;
-        match config.steering {
-            Steering::One(core) => ConfigError::range("the completing core", core, 0, last)?,
-            Steering::Split(a, b) => {
-                ConfigError::range("the first completing core", a, 0, last)?;
-                ConfigError::range("the second completing core", b, 0, last)?;
-            }
-            Steering::Submitter | Steering::Finder => {}
-        }
         let kinds: Vec<QueueKind> =
             QueueKind::ALL.into_iter().filter(|&kind| counts[kind as usize] > 0).collect();
         let mut maps = Vec::new();
@@ -91,9 +81,7 @@ impl Plan {
             }
             maps.push(map);
         }
-        let mut users = vec![0; queues];
-        maps.iter().flatten().for_each(|&queue: &usize| users[queue] += 1);
-        Ok(Plan { queues, kinds, maps, users })
+        Ok(Plan { queues, kinds, maps })
     }
 
     /// The place of each kind among a core's lanes.
@@ -103,20 +91,28 @@ impl Plan {
     }
 }
 
-/// A staging queue, if several cores have it.
-type Shared = Option<Arc<Mutex<Staging>>>;
+/// The dispatch queues over one queue of the driver, one for each staging queue
+/// that feeds it: the number of that one, and a handle for each of its cores.
+type Entrances<Q> = Vec<(usize, Vec<Held<Dispatch<Q>>>)>;
 
 struct Builder<'a> {
     config: &'a Config,
     plan: Plan,
     shape: Shape,
     shares_tags: bool,
+    /// Bytes of another entrance to a queue of the driver, if it has some.
+    entrance: Option<u64>,
 }
 
 impl<'a> Builder<'a> {
     fn new<D: Driver>(config: &'a Config, driver: &D) -> Result<Builder<'a>, ConfigError> {
-        let (shape, shares_tags) = (driver.shape(), driver.shares_tags());
-        Ok(Builder { config, plan: Plan::new(config, driver)?, shape, shares_tags })
+        Ok(Builder {
+            config,
+            plan: Plan::new(config, driver)?,
+            shape: driver.shape(),
+            shares_tags: driver.shares_tags(),
+            entrance: driver.entrance_bytes(),
+        })
     }
 
     fn build<Q: HardwareQueue>(self, opened: Vec<Q>) -> Result<Layer<Q>, ConfigError> {
@@ -125,7 +121,6 @@ impl<'a> Builder<'a> {
         let mut dispatch = self.dispatch(opened)?;
         let ways = self.ways();
         let (mut staging, staged) = self.staging(&ways)?;
-        let shared: Vec<_> = staging.iter().map(|all| all.first()?.another()).collect();
         let limits: Vec<usize> = (0..cores).map(|core| self.limit(core, &depths)).collect();
         let deepest = depths.iter().copied().max().unwrap_or(1);
         let parts = self.most_parts();
@@ -144,13 +139,11 @@ impl<'a> Builder<'a> {
                 let mut lane = Lane {
                     staging: staging[place].pop().expect("one for each core"),
                     staged: staged[place].clone(),
-                    queue: dispatch[queue].pop().expect("one for each core"),
+                    queue: handle(&mut dispatch[queue], place).expect("one for each core"),
                     number: queue as u32,
                     account,
                     staging_number: place as u32,
                     way: ways[place].get(core).map_or(0, |&way| way as usize),
-                    siblings: self.siblings(queue, place, &shared),
-                    lookers: self.lookers(core, queue),
                     in_place: false,
                     direct: false,
                 };
@@ -177,32 +170,12 @@ impl<'a> Builder<'a> {
     /// Decides which ways a lane is short.
     fn finish<Q>(&self, lane: Lane<Q>) -> Lane<Q> {
         let config = self.config;
-        let alone = lane.staging.is_alone() && lane.queue.is_alone() && lane.lookers.is_none();
-        let own = matches!(config.steering, Steering::Submitter | Steering::Finder);
+        let alone = lane.staging.is_alone() && lane.queue.is_alone();
         let none = config.scheduler == SchedulerKind::None;
         Lane {
-            in_place: alone && own && config.merge == Merge::Off,
+            in_place: alone && config.merge == Merge::Off,
             direct: lane.staging.is_alone() && none && config.plug.is_none(),
             ..lane
-        }
-    }
-
-    /// Who looks at the device behind a queue for a core that uses it; `None`
-    /// when it does so itself. A queue that no completing core uses is looked
-    /// at by those that use it.
-    fn lookers(&self, core: usize, queue: usize) -> Option<[u32; 2]> {
-        let named = match self.config.steering {
-            Steering::Submitter | Steering::Finder => return None,
-            Steering::One(one) => [one, one],
-            Steering::Split(a, b) => [a, b],
-        };
-        let users: Vec<usize> =
-            named.into_iter().filter(|&named| self.plan.maps[named].contains(&queue)).collect();
-        match users[..] {
-            [] => None,
-            _ if users.contains(&core) => None,
-            [one] => Some([one as u32; 2]),
-            _ => Some(named.map(|named| named as u32)),
         }
     }
 
@@ -212,18 +185,18 @@ impl<'a> Builder<'a> {
         map.iter().map(|&queue| depths[queue] + self.config.staging_depth).sum()
     }
 
-    /// The most completions that may be on their way to a core.
+    /// The most completions that may be on their way to a core, from those that
+    /// share a staging and a dispatch queue with it.
     fn inbox(&self, core: usize, limits: &[usize]) -> usize {
-        // Each may be handed merged requests of its own staging queues.
-        let merged = self.plan.kinds.len() * self.most_parts() / 2;
-        let alone = self.plan.maps[core].iter().all(|&queue| self.plan.users[queue] == 1);
-        match self.config.steering {
-            // Nobody else finds its requests.
-            Steering::Submitter | Steering::Finder if alone => 1,
-            Steering::Submitter | Steering::Finder => limits[core] + merged,
-            // One who finishes for others may have all their requests at once.
-            Steering::One(_) | Steering::Split(..) => limits.iter().sum(),
+        let shares = |(kind, &queue): (usize, &usize)| {
+            let place = self.place(kind, core);
+            self.entrances(queue).iter().any(|&(known, users)| known == place && users > 1)
+        };
+        if !self.plan.maps[core].iter().enumerate().any(shares) {
+            return 1;
         }
+        // Each may be handed merged requests of its own staging queues.
+        limits[core] + self.plan.kinds.len() * self.most_parts() / 2
     }
 
     /// The number of a core's staging queue for a kind.
@@ -232,11 +205,26 @@ impl<'a> Builder<'a> {
         kind * self.config.staging.count(topology) + self.config.staging.place(topology, core)
     }
 
-    /// A handle of each dispatch queue for each core that uses it.
+    /// The staging queues that feed a queue of the driver, and by how many cores.
+    fn entrances(&self, queue: usize) -> Vec<(usize, usize)> {
+        let mut all: Vec<(usize, usize)> = Vec::new();
+        for (core, map) in self.plan.maps.iter().enumerate() {
+            let Some(kind) = map.iter().position(|&mapped| mapped == queue) else { continue };
+            let place = self.place(kind, core);
+            // Neighbours have the same, or the next.
+            match all.iter_mut().rfind(|(known, _)| *known == place) {
+                Some((_, users)) => *users += 1,
+                None => all.push((place, 1)),
+            }
+        }
+        all
+    }
+
+    /// The dispatch queues over each queue of the driver.
     fn dispatch<Q: HardwareQueue>(
         &self,
         opened: Vec<Q>,
-    ) -> Result<Vec<Vec<Held<Dispatch<Q>>>>, ConfigError> {
+    ) -> Result<Vec<Entrances<Q>>, ConfigError> {
         let deepest = opened.iter().map(HardwareQueue::depth).max().unwrap_or(1);
         let over = Arc::new(AtomicBool::new(false));
         let depth = |n: usize| ConfigError::range("depth of the driver's queue", n, 1, 65_535);
@@ -245,19 +233,26 @@ impl<'a> Builder<'a> {
         let mut all = Vec::new();
         for (number, queue) in opened.into_iter().enumerate() {
             depth(queue.depth())?;
-            let users = self.plan.users[number];
-            if users == 0 {
-                all.push(Vec::new());
-                continue;
-            }
-            let tags = match &set {
-                Some(set) => Tags::shared(set.user()),
-                None => Tags::own(queue.depth() as u32)?,
+            let entrances = self.entrances(number);
+            let set = match &set {
+                Some(set) => Some(set.clone()),
+                None if entrances.len() > 1 => Some(SharedTags::new(queue.depth() as u32)?),
+                None => None,
             };
-            let (timeout, over) = (self.config.timeout, over.clone());
-            let mut dispatch = Dispatch::new(number as u32, queue, tags, users, timeout, over)?;
-            dispatch.fed_by(self.feeders(number));
-            all.push(Held::among(dispatch, users));
+            let tags = set.as_ref().map_or(queue.depth(), |set| set.depth() as usize);
+            let ways = Below::ways(queue, entrances.len(), tags)?;
+            let mut dispatch = Vec::new();
+            for (i, ((place, users), way)) in entrances.into_iter().zip(ways).enumerate() {
+                let tags = match &set {
+                    Some(set) => Tags::shared(set.user()),
+                    None => Tags::own(tags as u32)?,
+                };
+                let (name, timeout, over) =
+                    ((number as u32, i as u16), self.config.timeout, over.clone());
+                let queue = Dispatch::new(name, way, tags, users, timeout, over)?;
+                dispatch.push((place, Held::among(queue, users)));
+            }
+            all.push(dispatch);
         }
         Ok(all)
     }
@@ -293,36 +288,6 @@ impl<'a> Builder<'a> {
             }
         }
         ways
-    }
-
-    /// Other staging queues that feed a dispatch queue, if several cores have
-    /// them and they merge.
-    fn siblings(
-        &self,
-        queue: usize,
-        own: usize,
-        shared: &[Shared],
-    ) -> Vec<(u32, Arc<Mutex<Staging>>)> {
-        let mut all = Vec::new();
-        for number in self.feeders(queue) {
-            let known = all.iter().any(|&(n, _)| n == number);
-            if number as usize == own || known || self.config.merge == Merge::Off {
-                continue;
-            }
-            if let Some(staging) = &shared[number as usize] {
-                all.push((number, staging.clone()));
-            }
-        }
-        all
-    }
-
-    /// The staging queues from which requests come to a dispatch queue.
-    fn feeders(&self, queue: usize) -> impl Iterator<Item = u32> {
-        let lanes = self.plan.maps.iter().enumerate();
-        lanes.filter_map(move |(core, map)| {
-            let kind = map.iter().position(|&mapped| mapped == queue)?;
-            Some(self.place(kind, core) as u32)
-        })
     }
 
     /// A handle of each staging queue for each core that uses it.
@@ -362,6 +327,11 @@ impl<'a> Builder<'a> {
             shape: self.shape,
         }
     }
+}
+
+/// A handle of the dispatch queue that staging queue `place` feeds.
+fn handle<Q>(entrances: &mut Entrances<Q>, place: usize) -> Option<Held<Dispatch<Q>>> {
+    entrances.iter_mut().find(|(known, _)| *known == place)?.1.pop()
 }
 
 mod tables;

@@ -57,6 +57,7 @@ pub mod config;
 mod context;
 mod dispatch;
 pub mod driver;
+mod entrance;
 pub mod error;
 mod held;
 mod layer;
@@ -69,7 +70,7 @@ pub mod topology;
 pub mod trace;
 
 pub use account::{DispatchStats, Monitor, StagingStats};
-pub use config::{Config, Merge, Plug, Steering};
+pub use config::{Config, Merge, Plug};
 pub use context::Context;
 pub use driver::{Abort, Driver, HardwareQueue, QueueKind};
 pub use error::{ConfigError, Fault};

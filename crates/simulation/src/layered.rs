@@ -13,7 +13,7 @@ use std::rc::Rc;
 use blkmq::config::TIMEOUT;
 use blkmq::scheduler::{DeadlineOptions, FairOptions};
 use blkmq::{Abort, Config, Context, Driver, HardwareQueue, Merge, Monitor, Plug};
-use blkmq::{SchedulerKind, Spread, Steering, Topology, build};
+use blkmq::{SchedulerKind, Spread, Topology, build};
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Slots};
 use port::{Status, Time};
 use workload::Rng;
@@ -82,7 +82,6 @@ impl Layers {
         let topology = topology.expect("no more sockets than cores");
         let mut some = || 1 + rng.below(cores as u64) as usize;
         let queues = [some(), some(), some()];
-        let (one, other) = (some() - 1, some() - 1);
         let reads = rng.below(3) == 0;
         let polls = rng.below(3) == 0;
         let plug = Plug {
@@ -99,12 +98,6 @@ impl Layers {
             plug: (rng.below(2) == 0).then_some(plug),
             // A drive of ours loses nothing: what is late is waited for.
             timeout: one_of(rng, &[TIMEOUT, 2_000_000]),
-            steering: match rng.below(4) {
-                0 => Steering::One(one),
-                1 => Steering::Split(one, other),
-                2 => Steering::Finder,
-                _ => Steering::Submitter,
-            },
             ..Config::new(topology)
         };
         Layers {

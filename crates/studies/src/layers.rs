@@ -8,7 +8,7 @@
 use blkmq::baseline::{SqContext, SqOptions, raw, sq};
 use blkmq::driver::null::NullQueue;
 use blkmq::{Config, Context, Driver, Spread, Topology, build};
-use port::{BLOCK_BYTES, Shape};
+use port::{BLOCK_BYTES, BlockDone, Ring, Shape};
 
 use drive::error::Error;
 
@@ -152,6 +152,10 @@ impl Driver for Sectors {
 
     fn shares_tags(&self) -> bool {
         self.shared_tags
+    }
+
+    fn entrance_bytes(&self) -> Option<u64> {
+        Some(Ring::<BlockDone>::bytes(self.depth))
     }
 
     fn open(self) -> Vec<NullQueue> {

@@ -10,7 +10,6 @@
 //! that the queue could do no more than the drive could with 32.
 
 use blkmq::baseline::{SqOptions, raw, sq};
-use blkmq::config::Steering;
 use blkmq::driver::hosted::HostedDriver;
 use blkmq::driver::timed::{Timed, TimedOptions};
 use blkmq::{Config, Context, Driver, Merge, SchedulerKind, Topology, build};
@@ -28,13 +27,12 @@ use drive::error::Error;
 /// The study.
 pub const STUDY: Study = Study {
     name: "pessimistic",
-    about: "driver variants, completion work and interrupts of a fast drive (Seppanen, sec. V)",
+    about: "driver variants and interrupts of a fast drive (Seppanen, sec. V)",
     run,
 };
 
 const FIGURE_5: &str = "Seppanen, figure 5: driver variants on the paper's drive";
 const SCALED: &str = "the same, on a drive as fast beside our request queue";
-const FIGURE_6: &str = "Seppanen, figure 6: completion work on one core and divided";
 const MITIGATION: &str = "Seppanen, section V.B: completions per interrupt";
 const FIGURE_3: &str = "Seppanen, figure 3: interrupts to a near and a far core";
 
@@ -149,15 +147,6 @@ impl Bench {
         }
     }
 
-    /// IOPS with completion work as `steering` says, all cores sharing one
-    /// queue.
-    fn steered(&self, steering: Steering, ns: u64) -> Result<Ran, Error> {
-        let drive = self.drive(1, SERVERS, ns)?;
-        let shape = drive.shape();
-        let config = Config { steering, ..Config::new(self.topology) };
-        self.run(build(&config, drive).map_err(refused)?.0, &shape)
-    }
-
     /// The paper's drive on a thread of its own on core `device`, which
     /// interrupts this one on core `host` for `count` completions; and how many
     /// interrupts there were a request.
@@ -205,7 +194,6 @@ fn run(lab: &mut Lab) -> Result<Findings, Error> {
     }
     let mut rows = on_the_papers_drive(&papers, &most);
     rows.extend(on_the_scaled_drive(&scaled, cost_of_scsi(lab, &bench)?));
-    rows.extend(completion_work(lab, &bench, scaled_ns)?);
     rows.extend(interrupts(lab, &bench)?);
     Ok(Findings { rows, notes: notes(&bench, scaled_ns) })
 }
@@ -346,47 +334,6 @@ fn cost_of_scsi(lab: &mut Lab, bench: &Bench) -> Result<Runs, Error> {
     Ok(iops(&turns[0]).with(&iops(&turns[1]), |layered, queue| 1e9 / layered - 1e9 / queue))
 }
 
-fn completion_work(lab: &mut Lab, bench: &Bench, ns: u64) -> Result<Vec<Row>, Error> {
-    let cores = bench.cores();
-    let ways = [
-        ("on one core", Steering::One(0)),
-        ("divided in two", Steering::Split(0, cores / 2)),
-        ("on the submitting core", Steering::Submitter),
-    ];
-    let cases: Vec<Case> =
-        ways.iter().map(|(what, _)| case(bench, &format!("completion {what}"), ns)).collect();
-    let turns = lab.by_turns(&cases, |i| Ok(with_share(bench.steered(ways[i].1, ns)?)))?;
-    let runs: Vec<Runs> = turns.iter().map(iops).collect();
-    let of = |i: usize| (ways[i].0, several(&runs[i], cores));
-    let beside = |i: usize, j: usize| runs[i].with(&runs[j], |a, b| a / b);
-    let mut rows: Vec<Row> = ways
-        .iter()
-        .zip(&runs)
-        .map(|((what, _), runs)| {
-            Row::shown(FIGURE_6, what, "IOPS", Reference::Silent, runs.clone(), BAR)
-        })
-        .collect();
-    let ratio = |what, paper, runs| {
-        let why = "of their interrupts and caches; the orders are judged";
-        Row::shown(FIGURE_6, what, "x", Reference::Paper(paper), runs, why)
-    };
-    rows.push(ratio("divided in two / one core", 1.48, beside(1, 0)));
-    rows.push(ratio("submitting core / divided in two", 0.83, beside(2, 1)));
-    rows.push(Row::order(FIGURE_6, "IOPS", "\"48% higher IOPS\"", [of(1), of(0)]));
-    rows.push(Row::order(FIGURE_6, "IOPS", "the 8-way split is \"17% slower\"", [of(1), of(2)]));
-    Ok(rows)
-}
-
-/// Runs that say nothing with fewer than four cores.
-fn several(runs: &Runs, cores: usize) -> Runs {
-    if cores >= 4 {
-        return runs.clone();
-    }
-    let why = "it takes four cores: with two, the one that completes has one other to serve, and \
-               both ways to divide are the same";
-    runs.clone().voided(why)
-}
-
 /// Coalescing on two neighbouring cores, and a near against a far core.
 fn interrupts(lab: &mut Lab, bench: &Bench) -> Result<Vec<Row>, Error> {
     let (on, _) = lab.options.topology()?;
@@ -473,8 +420,8 @@ fn notes(bench: &Bench, scaled_ns: u64) -> Vec<String> {
         "request queue: one lock, an elevator that sorts (deadline) and merges while the drive is \
          busy; direct: each core into the drive, which has a lock of its own"
             .into(),
-        "completion work: one queue of 128 for all cores; cores poll, so nothing is an interrupt \
-         but where that is said"
+        "completion work on one core and divided (figure 6) is not here: a completion is the \
+         submitting core's; cores poll, so nothing is an interrupt but where that is said"
             .into(),
         format!(
             "an interrupt here wakes a thread that sleeps; one that waits is sent after {} us at \
@@ -515,18 +462,11 @@ mod tests {
     }
 
     #[test]
-    fn two_cores_cannot_tell_how_work_is_divided() {
-        let runs = Runs::one(1.0);
-        assert!(several(&runs, 4).void().is_none());
-        assert!(several(&runs, 2).void().is_some());
-    }
-
-    #[test]
     fn the_quick_study_has_all_rows() {
         let options = Options { quick: true, ..Options::default() };
         let outcome = STUDY.measure(&options, &mut Watch::quiet()).unwrap();
         let cores = threads::cores().unwrap().len();
-        let expected = 9 + 11 + 7 + if cores > 1 { 7 } else { 1 };
+        let expected = 9 + 11 + if cores > 1 { 7 } else { 1 };
         assert_eq!(outcome.rows.len(), expected);
         let both = name((Variant::Direct, 128));
         let row = outcome.rows.iter().find(|row| row.what() == both).unwrap().to_json();

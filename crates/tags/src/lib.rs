@@ -5,7 +5,8 @@
 //!   fair share for each and a fair line for those that find none.
 //! - [`Inbox`], [`Sender`]: how a thread that found another core's completion
 //!   hands it to the core that submitted the request.
-//!
+//! - [`Handover`]: something that one thread at a time may be in; the others
+//!   leave what they have there and go on.
 //! - [`Armed`]: whether a thread sleeps and has to be woken.
 //!
 //! A tag is a number from 0 to depth − 1. It names a request's place in the
@@ -57,6 +58,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p ssdkit-tags --release --test it`.
 
 mod armed;
+mod handover;
 mod inbox;
 mod own;
 mod shared;
@@ -64,6 +66,7 @@ mod sync;
 mod waiters;
 
 pub use armed::Armed;
+pub use handover::{Handover, Inside};
 pub use inbox::{Inbox, InboxError, MAX_CAPACITY, Sender, inbox, inbox_bytes};
 pub use own::OwnTags;
 pub use shared::{SharedTags, TagUser};

@@ -3,7 +3,7 @@
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
-    Mutex,
+    Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
@@ -11,7 +11,7 @@ pub(crate) use std::sync::{
 pub(crate) use loom::{
     cell::UnsafeCell,
     sync::{
-        Mutex,
+        Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     },
 };

@@ -1,6 +1,6 @@
 //! A core's way to a device.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use port::Time;
 
@@ -22,35 +22,10 @@ pub(crate) struct Lane<Q> {
     pub staging_number: u32,
     /// The staging queue's way to this dispatch queue.
     pub way: usize,
-    /// Other staging queues of several cores that feed the dispatch queue: a
-    /// completion of merged requests of theirs may be found here.
-    pub siblings: Vec<(u32, Arc<Mutex<Staging>>)>,
-    /// The cores that look at the device for this one, if it does not itself.
-    pub lookers: Option<[u32; 2]>,
     /// Whether nothing of this lane is shared, reordered or merged.
     pub in_place: bool,
     /// Whether requests may go past the staging queue.
     pub direct: bool,
-}
-
-impl<Q> Lane<Q> {
-    /// Whether a staging queue can be reached from here.
-    pub(super) fn knows(&self, staging: u32) -> bool {
-        staging == self.staging_number || self.siblings.iter().any(|&(n, _)| n == staging)
-    }
-
-    /// Does something in a staging queue, if it can be reached from here.
-    pub(super) fn in_staging<R>(
-        &mut self,
-        number: u32,
-        f: impl FnOnce(&mut Staging) -> R,
-    ) -> Option<R> {
-        if number == self.staging_number {
-            return Some(f(&mut self.staging.lock()));
-        }
-        let (_, sibling) = self.siblings.iter().find(|&&(n, _)| n == number)?;
-        Some(f(&mut sibling.lock().unwrap_or_else(PoisonError::into_inner)))
-    }
 }
 
 impl<Q: HardwareQueue> Lane<Q> {

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use port::{BlockDone, Buffer, Status, Time};
 
 use super::{Dispatch, NEVER, Past};
-use crate::driver::{Abort, HardwareQueue};
+use crate::driver::{Abort, HardwareQueue, tag_of};
 use crate::error::Fault;
 
 impl<Q: HardwareQueue> Dispatch<Q> {
@@ -68,7 +68,7 @@ impl<Q: HardwareQueue> Dispatch<Q> {
     /// Gives up what has not reached the driver, and now never does.
     fn drop_unsent(&mut self, now: Time, left: &mut impl FnMut(&Past, BlockDone)) {
         while let Some(req) = self.out.pop() {
-            let (past, done) = self.finish(now, req.id as u32, Status::ABORTED);
+            let (past, done) = self.finish(now, tag_of(req.id) as u32, Status::ABORTED);
             left(&past, BlockDone { buffer: req.buffer, ..done });
         }
     }
@@ -77,7 +77,7 @@ impl<Q: HardwareQueue> Dispatch<Q> {
     fn drop_late_unsent(&mut self, now: Time, left: &mut impl FnMut(&Past, BlockDone)) {
         for _ in 0..self.out.len() {
             let Some(req) = self.out.pop() else { return };
-            let tag = req.id as u32;
+            let tag = tag_of(req.id) as u32;
             if self.slots[tag as usize].due(self.timeout) > now {
                 self.out.put(|| req);
                 continue;
@@ -106,7 +106,7 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         if !self.is_late(tag) && !self.slots[tag as usize].works {
             return Late::Stays;
         }
-        let answer = self.queue.abort(self.slots[tag as usize].name(tag));
+        let answer = self.queue.abort(self.slots[tag as usize].name(self.entrance | tag));
         if let Abort::Given(buffer) = answer {
             let (past, done) = self.finish(now, tag, Status::ABORTED_BY_HOST);
             return Late::Left(past, BlockDone { buffer, ..done });
@@ -132,9 +132,9 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         }
         self.next_scan = NEVER;
         for i in 0..self.out.len() {
-            let Some(tag) = self.out.get(i).map(|req| req.id as u32) else { break };
-            self.slots[tag as usize].unsent = true;
-            self.scan_at(self.slots[tag as usize].due(self.timeout));
+            let Some(tag) = self.out.get(i).map(|req| tag_of(req.id)) else { break };
+            self.slots[tag].unsent = true;
+            self.scan_at(self.slots[tag].due(self.timeout));
         }
         for tag in 0..self.slots.len() as u32 {
             let slot = &mut self.slots[tag as usize];
@@ -149,7 +149,7 @@ impl<Q: HardwareQueue> Dispatch<Q> {
     /// Takes a request back that was sent to a driver which has no say in it
     /// any more.
     fn recall(&mut self, now: Time, tag: u32, status: Status) -> (Past, BlockDone) {
-        let name = self.slots[tag as usize].name(tag);
+        let name = self.slots[tag as usize].name(self.entrance | tag);
         let buffer = match self.queue.abort(name) {
             Abort::Given(buffer) => buffer,
             Abort::Working | Abort::Lost => Buffer::empty(),
@@ -165,7 +165,6 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         let (id, op, past) = (slot.id, slot.op, slot.past(tag));
         slot.lost = slot.generation;
         slot.generation = slot.generation.wrapping_add(1);
-        self.hold(past.staging, -1);
         self.tags.give_later(tag);
         (past, BlockDone { id, op, status, at: now, buffer: Buffer::empty() })
     }

@@ -69,11 +69,35 @@ pub enum Abort {
     Lost,
 }
 
+/// The tag in the id of a request: a number below the queue's depth, or that of
+/// the deepest where queues share their tags. No two that are inside have one.
+#[inline(always)]
+pub fn tag_of(id: u64) -> usize {
+    usize::from(id as u16)
+}
+
+/// The entrance of the queue that the id of a request is from.
+#[inline]
+pub(crate) fn entrance_of(id: u64) -> usize {
+    usize::from((id >> 16) as u16)
+}
+
 /// A driver's side of one dispatch queue. The ids of its requests and
-/// completions are tags, which the block layer chose.
+/// completions are the block layer's: see [`tag_of`].
 pub trait HardwareQueue: Port<Cmd = BlockReq, Done = BlockDone> {
     /// Most requests inside at once; at least 1.
     fn depth(&self) -> usize;
+
+    /// Another entrance to the same queue, for a core that is inside at the same
+    /// time as others; `None` where one at a time may be. What goes in by one
+    /// entrance completes there, and ends with it when it is dropped. At most
+    /// `depth` requests are inside by all of them.
+    fn entrance(&self) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
 
     /// Whether the device went away: nothing that is inside completes any
     /// more, and nothing is taken.
@@ -137,6 +161,12 @@ pub trait Driver {
     /// Bytes of memory that opening its queues takes.
     fn tables(&self) -> u64 {
         0
+    }
+
+    /// Bytes of memory that another entrance to one of its queues takes, where
+    /// they have some ([`HardwareQueue::entrance`]).
+    fn entrance_bytes(&self) -> Option<u64> {
+        None
     }
 
     /// Opens the queues: all of the first kind, then the others.

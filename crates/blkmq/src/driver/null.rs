@@ -82,6 +82,10 @@ impl Driver for Null {
         (submit_queues + poll_queues) as u64 * Ring::<BlockDone>::bytes(hw_queue_depth)
     }
 
+    fn entrance_bytes(&self) -> Option<u64> {
+        Some(Ring::<BlockDone>::bytes(self.options.hw_queue_depth))
+    }
+
     fn open(self) -> Vec<NullQueue> {
         let count = self.options.submit_queues + self.options.poll_queues;
         (0..count).map(|_| NullQueue::new(self.shape())).collect()
@@ -137,6 +141,11 @@ impl Port for NullQueue {
 impl HardwareQueue for NullQueue {
     fn depth(&self) -> usize {
         self.shape.depth
+    }
+
+    /// It has nothing that cores could share.
+    fn entrance(&self) -> Option<NullQueue> {
+        Some(NullQueue::new(self.shape))
     }
 
     /// All that is inside has completed.

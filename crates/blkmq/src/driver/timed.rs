@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Slots, Status, Time};
 
 use super::null::{MOST_DEPTH, MOST_GB};
-use super::{Abort, Driver, HardwareQueue};
+use super::{Abort, Driver, HardwareQueue, tag_of};
 use crate::config::MOST_QUEUES;
 use crate::error::ConfigError;
 
@@ -342,7 +342,7 @@ impl TimedQueue {
     fn find(&self, id: u64) -> Option<u32> {
         let is = |slot: u32| self.inside[slot].as_ref().is_some_and(|held| held.id == id);
         // Who gives other ids than tags has it looked for.
-        let known = self.places.get(id as u32 as usize).copied().filter(|&slot| is(slot));
+        let known = self.places.get(tag_of(id)).copied().filter(|&slot| is(slot));
         known.or_else(|| (0..self.shape.depth as u32).find(|&slot| is(slot)))
     }
 
@@ -418,7 +418,7 @@ impl Port for TimedQueue {
             };
             let BlockReq { id, op, buffer, .. } = req;
             let slot = self.inside.take(Some(Inside { id, number, op, status, buffer }));
-            if let Some(place) = self.places.get_mut(id as u32 as usize) {
+            if let Some(place) = self.places.get_mut(tag_of(id)) {
                 *place = slot;
             }
             if let Some(at) = at {

@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::context::{Context, Lane};
 use crate::dispatch::Dispatch;
 use crate::driver::{Driver, HardwareQueue};
+use crate::entrance::joint_bytes;
 use crate::error::ConfigError;
 use crate::staging::Staging;
 
@@ -22,14 +23,26 @@ pub fn tables<D: Driver>(config: &Config, driver: &D) -> Result<u64, ConfigError
 impl Builder<'_> {
     /// What is taken besides the driver's, over queues of `depth` requests.
     pub(super) fn tables<Q: HardwareQueue>(&self, depth: usize) -> u64 {
-        let used = self.plan.users.iter().filter(|&&users| users > 0).count() as u64;
-        let dispatch = used.saturating_mul(Dispatch::<Q>::bytes(depth));
+        let dispatch = (0..self.plan.queues).map(|queue| self.entrances(queue).len());
+        let dispatch = dispatch.map(|users| self.dispatch_bytes::<Q>(users, depth));
+        let dispatch = dispatch.fold(0, u64::saturating_add);
         let staging = self.ways().into_iter().enumerate().map(|(place, ways)| {
             let users = self.staging_users(place);
             Staging::bytes(&self.staging_options(ways, users))
         });
         let staging = staging.fold(0, u64::saturating_add);
         [dispatch, staging, self.contexts::<Q>(depth)].into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// What the dispatch queues over one of the driver's take.
+    fn dispatch_bytes<Q: HardwareQueue>(&self, users: usize, depth: usize) -> u64 {
+        let own = (users as u64).saturating_mul(Dispatch::<Q>::bytes(depth));
+        let entrances = match self.entrance {
+            _ if users < 2 => 0,
+            Some(each) => (users as u64 - 1).saturating_mul(each),
+            None => joint_bytes(users, depth),
+        };
+        own.saturating_add(entrances)
     }
 
     /// What all cores' contexts take.

@@ -8,7 +8,7 @@ use blkmq::driver::timed::{Timed, TimedOptions};
 use blkmq::scheduler::FairOptions;
 use blkmq::{
     Config, ConfigError, Context, Driver, Fault, HardwareQueue, Plug, QueueKind, SchedulerKind,
-    Spread, Steering, Topology, build,
+    Spread, Topology, build,
 };
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Status, Time};
 
@@ -56,8 +56,6 @@ fn what_cannot_be_is_refused_with_a_reason() {
         Config { timeout: u64::MAX, ..good.clone() },
         Config { timeout: (1 << 62) + 1, ..good.clone() },
         Config { plug: Some(Plug { requests: 0, ..Plug::default() }), ..good.clone() },
-        Config { steering: Steering::One(2), ..good.clone() },
-        Config { steering: Steering::Split(0, 9), ..good.clone() },
         Config { scheduler: SchedulerKind::Fair(FairOptions { weights: vec![0] }), ..good.clone() },
     ];
     for config in configs {

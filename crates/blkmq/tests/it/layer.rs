@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use crate::common::{Chaos, Faults, topology};
 use blkmq::scheduler::{DeadlineOptions, FairOptions};
 use blkmq::{
-    Config, Context, Fault, HardwareQueue, Merge, Plug, SchedulerKind, Spread, Steering, build,
+    Config, Context, Fault, HardwareQueue, Merge, Plug, SchedulerKind, Spread, build,
 };
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
@@ -122,15 +122,6 @@ fn spread() -> impl Strategy<Value = Spread> {
     prop_oneof![Just(Spread::One), Just(Spread::PerSocket), Just(Spread::PerCore)]
 }
 
-fn steering(cores: usize) -> impl Strategy<Value = Steering> {
-    prop_oneof![
-        Just(Steering::Submitter),
-        Just(Steering::Finder),
-        (0..cores).prop_map(Steering::One),
-        (0..cores, 0..cores).prop_map(|(a, b)| Steering::Split(a, b)),
-    ]
-}
-
 fn scheduler() -> impl Strategy<Value = SchedulerKind> {
     let deadline = DeadlineOptions { read_expire: 2000, write_expire: 9000, ..Default::default() };
     prop_oneof![
@@ -154,11 +145,10 @@ prop_compose! {
         merge_idle in any::<bool>(),
         scheduler in scheduler(),
         plug in prop::option::of((1usize..5, 0u64..2000)),
-        steering in steering(cores),
     ) -> Config {
         let plug = plug.map(|(requests, ns)| Plug { requests, ns, ..Plug::default() });
         Config {
-            staging, staging_depth, scheduler, merge, merge_idle, plug, steering,
+            staging, staging_depth, scheduler, merge, merge_idle, plug,
             timeout: 1_000_000,
             ..Config::new(topology(cores, sockets))
         }

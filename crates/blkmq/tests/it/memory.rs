@@ -9,7 +9,7 @@ use blkmq::driver::null::{Null, NullOptions};
 use blkmq::driver::timed::{Timed, TimedOptions};
 use blkmq::scheduler::FairOptions;
 use blkmq::{
-    Config, ConfigError, Driver, Merge, SchedulerKind, Spread, Steering, build, scheduler, tables,
+    Config, ConfigError, Driver, Merge, SchedulerKind, Spread, build, scheduler, tables,
 };
 
 thread_local!(static TAKEN: Cell<u64> = const { Cell::new(0) });
@@ -62,7 +62,6 @@ fn what_is_said_is_what_is_taken() {
         let merge = Merge::Full;
         let staging = Spread::PerSocket;
         compare(&Config { scheduler: fair.clone(), staging, merge, ..plain.clone() }, null(queues));
-        compare(&Config { steering: Steering::One(1), ..plain.clone() }, null(queues));
     }
     let options = TimedOptions {
         submit_queues: 3,

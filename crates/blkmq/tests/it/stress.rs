@@ -23,8 +23,7 @@ use blkmq::driver::hosted::HostedDriver;
 use blkmq::driver::inline::Inline;
 use blkmq::scheduler::{DeadlineOptions, FairOptions};
 use blkmq::{
-    Config, Context, Driver, HardwareQueue, Layer, Merge, Plug, SchedulerKind, Spread, Steering,
-    build,
+    Config, Context, Driver, HardwareQueue, Layer, Merge, Plug, SchedulerKind, Spread, build,
 };
 use device::hosted::HostedOptions;
 use device::realtime::{Clock, thread_cpu};
@@ -97,17 +96,10 @@ impl Case {
 
 fn config(rng: &mut Rng, faulty: bool) -> Config {
     let cores = 1 + rng.below(8) as usize;
-    let one = rng.below(cores as u64) as usize;
     Config {
         staging_depth: 1 + rng.below(24) as usize,
         merge_idle: rng.below(2) == 0,
         plug: (rng.below(4) == 0).then(|| Plug { requests: 4, ns: 50_000, ..Plug::default() }),
-        steering: match rng.below(8) {
-            0 => Steering::Finder,
-            1 => Steering::One(one),
-            2 => Steering::Split(0, one),
-            _ => Steering::Submitter,
-        },
         // Where nothing is lost, nothing is given up however slow the machine.
         timeout: if faulty { 2_000_000 } else { 600_000_000_000 },
         ..Config::new(topology(cores, 1 + rng.below(cores as u64) as usize))
@@ -258,8 +250,6 @@ struct Worker<Q: HardwareQueue> {
     done: Ring<BlockDone>,
     progress: Arc<AtomicU64>,
     leaves: bool,
-    /// Whether its context stays when it is done, and nobody looks at it.
-    stays: bool,
 }
 
 impl<Q: HardwareQueue> Worker<Q> {
@@ -275,8 +265,6 @@ impl<Q: HardwareQueue> Worker<Q> {
         };
         let room = 1 + rng.below(8) as usize;
         let leaves = case.leaves && rng.below(3) == 0;
-        // Cores that look for others must look, or leave.
-        let stays = matches!(case.config.steering, Steering::Submitter | Steering::Finder);
         Worker {
             context,
             rng,
@@ -288,7 +276,6 @@ impl<Q: HardwareQueue> Worker<Q> {
             done: Ring::new(room),
             progress: Arc::default(),
             leaves,
-            stays,
         }
     }
 
@@ -371,7 +358,7 @@ impl<Q: HardwareQueue> Worker<Q> {
             self.take();
         }
         assert_eq!(self.context.outside(), 0);
-        (self.made, self.stays.then_some(self.context))
+        (self.made, Some(self.context))
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::thread;
-use tags::{Armed, Mistake, SharedTags, TagUser, inbox, plant};
+use tags::{Armed, Handover, Mistake, SharedTags, TagUser, inbox, plant};
 
 /// Every interleaving with at most this many preemptions.
 fn model(preemptions: usize, case: impl Fn() + Send + Sync + 'static) {
@@ -445,5 +445,35 @@ fn of_several_that_ring_one_wakes() {
         let ringer = thread::spawn(move || other.take());
         let mine = work.take();
         assert!(mine != ringer.join().unwrap(), "one rings, and only one");
+    });
+}
+
+/// Each goes in with what it has, or leaves it there.
+fn bring(door: &Handover<Vec<u32>, u32>, item: u32) {
+    match door.try_enter() {
+        Some(mut inside) => {
+            let (found, left) = &mut *inside;
+            found.extend(std::iter::from_fn(|| left.pop()));
+            found.push(item);
+        }
+        None => door.leave(item).unwrap(),
+    }
+}
+
+#[test]
+fn what_is_left_at_a_door_is_found_once() {
+    model(3, || {
+        let door = Arc::new(Handover::new(Vec::new(), 4).unwrap());
+        let other = door.clone();
+        let thread = thread::spawn(move || [1, 2].map(|item| bring(&other, item)));
+        [3, 4].map(|item| bring(&door, item));
+        thread.join().unwrap();
+        let mut inside = door.enter();
+        let (found, left) = &mut *inside;
+        found.extend(std::iter::from_fn(|| left.pop()));
+        let of = |items: [u32; 2]| found.iter().copied().filter(move |i| items.contains(i));
+        assert_eq!(found.len(), 4, "{found:?}");
+        assert_eq!(of([3, 4]).count(), 2, "{found:?}");
+        assert_eq!(of([1, 2]).count(), 2, "{found:?}");
     });
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use blkmq::driver::tag_of;
 use blkmq::{Abort, Driver, HardwareQueue, Topology};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Status, Time};
 use workload::Rng;
@@ -166,7 +167,7 @@ impl Port for ChaosQueue {
 
     fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
         while let Some(front) = cmds.front() {
-            assert!((front.id as u32) < self.depth as u32 * 64, "a tag is small");
+            assert!(tag_of(front.id) < self.depth * 64, "a tag is small");
             // Now and then it has no room, for no reason.
             if self.is_gone() || (self.rng.below(8) == 0 && !self.inside.is_empty()) {
                 return;
