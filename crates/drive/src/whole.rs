@@ -349,33 +349,33 @@ impl Drive for Faulted {
 
 /// Shuts down a target, and what is below it.
 fn end<T: Over<Below: Lower>>(mut target: Box<T>, now: Time) -> Result<Ended, Error> {
-        target.below_mut().device_mut().set_on_a_clock(false);
-        let mut done = Ring::new(DONE);
-        let mut patience = Patience::default();
-        let mut at = now;
-        let mut rest = |target: &mut T, until: Option<Time>| {
-            // Also what comes after the end: erases that nothing waits for.
-            while let Some(event) = target.next_event().filter(|&e| until.is_none_or(|u| e <= u)) {
-                at = at.max(event);
-                target.advance(event, &mut done);
-                done.drain().for_each(drop);
-                patience.look(event);
-            }
-        };
-        rest(&mut target, Some(now));
-        target.close(now);
-        rest(&mut target, None);
-        let closed = target.is_closed();
-        let device = Box::new(target.into_below()).into_device();
-        let chunks = device.chunks().to_vec();
-        let medium = device.cut().into_lowest();
-        match medium.fault() {
-            Some((fault, _)) => Err(fault),
-            None if closed => Ok(Ended { medium, chunks, at }),
-            None => Err(Error::Failed(
-                "the drive could not be shut down, as too much of it is worn out or failed; \
-                 what was flushed is there"
-                    .into(),
-            )),
+    target.below_mut().device_mut().set_on_a_clock(false);
+    let mut done = Ring::new(DONE);
+    let mut patience = Patience::default();
+    let mut at = now;
+    let mut rest = |target: &mut T, until: Option<Time>| {
+        // Also what comes after the end: erases that nothing waits for.
+        while let Some(event) = target.next_event().filter(|&e| until.is_none_or(|u| e <= u)) {
+            at = at.max(event);
+            target.advance(event, &mut done);
+            done.drain().for_each(drop);
+            patience.look(event);
         }
+    };
+    rest(&mut target, Some(now));
+    target.close(now);
+    rest(&mut target, None);
+    let closed = target.is_closed();
+    let device = Box::new(target.into_below()).into_device();
+    let chunks = device.chunks().to_vec();
+    let medium = device.cut().into_lowest();
+    match medium.fault() {
+        Some((fault, _)) => Err(fault),
+        None if closed => Ok(Ended { medium, chunks, at }),
+        None => Err(Error::Failed(
+            "the drive could not be shut down, as too much of it is worn out or failed; \
+             what was flushed is there"
+                .into(),
+        )),
     }
+}

@@ -157,10 +157,7 @@ pub(super) fn store(h: &Header, entries: impl Iterator<Item = Entry>, to: &mut [
 pub(super) fn parse(from: &[u8], geometry: &Geometry) -> Option<(Header, Vec<Entry>)> {
     let from = from.get(..BLOCK_BYTES as usize)?;
     let magic = u32::from_le_bytes(from[8..12].try_into().ok()?);
-    if magic != MAGIC
-        || get_short(from, 12) != VERSION
-        || !is_sealed(from, 0)
-    {
+    if magic != MAGIC || get_short(from, 12) != VERSION || !is_sealed(from, 0) {
         return None;
     }
     let what = What::from_number(get_short(from, 14))?;
