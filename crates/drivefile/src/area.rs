@@ -7,13 +7,12 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
 use std::task::Poll;
-use std::thread::JoinHandle;
 
 use nvram::{Life, NonVolatile};
 
 use crate::Storage;
+use crate::service::Service;
 
 /// The area, of a file that is open.
 pub struct Area {
@@ -22,15 +21,8 @@ pub struct Area {
     len: u64,
     life: Option<Life>,
     /// `None` until the first sync.
-    syncer: Option<Syncer>,
+    syncer: Option<Service<(), io::Result<()>>>,
     busy: bool,
-}
-
-/// A thread that syncs.
-struct Syncer {
-    jobs: Option<SyncSender<()>>,
-    done: Receiver<io::Result<()>>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Area {
@@ -45,24 +37,6 @@ impl Area {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "past the end of its area"));
         }
         Ok(self.start + at)
-    }
-
-    fn syncer(&mut self) -> io::Result<&mut Syncer> {
-        if self.syncer.is_none() {
-            let (jobs, todo) = mpsc::sync_channel(1);
-            let (finished, done) = mpsc::sync_channel(1);
-            let storage = Arc::clone(&self.storage);
-            let work = move || {
-                for () in todo {
-                    if finished.send(storage.sync()).is_err() {
-                        return;
-                    }
-                }
-            };
-            let thread = std::thread::Builder::new().name("journal-sync".into()).spawn(work)?;
-            self.syncer = Some(Syncer { jobs: Some(jobs), done, thread: Some(thread) });
-        }
-        Ok(self.syncer.as_mut().expect("it was made"))
     }
 }
 
@@ -94,38 +68,28 @@ impl NonVolatile for Area {
     }
 
     fn sync(&mut self) -> Poll<io::Result<()>> {
-        let gone = || Poll::Ready(Err(io::Error::other("the sync thread has ended")));
-        let busy = self.busy;
-        let syncer = match self.syncer() {
-            Ok(syncer) => syncer,
-            Err(e) => return Poll::Ready(Err(e)),
+        let syncer = match &self.syncer {
+            Some(syncer) => syncer,
+            None => {
+                let storage = Arc::clone(&self.storage);
+                match Service::start("journal-sync", move |()| storage.sync()) {
+                    Ok(syncer) => &*self.syncer.insert(syncer),
+                    Err(e) => return Poll::Ready(Err(e)),
+                }
+            }
         };
-        if !busy {
-            let sent = syncer.jobs.as_ref().is_some_and(|jobs| jobs.try_send(()).is_ok());
-            self.busy = sent;
-            return if sent { Poll::Pending } else { gone() };
+        if !self.busy {
+            self.busy = true;
+            syncer.begin(());
+            return Poll::Pending;
         }
-        let answer = match syncer.done.try_recv() {
-            Ok(result) => Poll::Ready(result),
-            Err(TryRecvError::Empty) => return Poll::Pending,
-            Err(TryRecvError::Disconnected) => gone(),
-        };
+        let Some(answer) = syncer.poll() else { return Poll::Pending };
         self.busy = false;
-        answer
+        Poll::Ready(answer.and_then(|synced| synced))
     }
 
     fn life(&self) -> Option<Life> {
         self.life
-    }
-}
-
-impl Drop for Syncer {
-    /// Waits for the thread, which has the file open, so that it can be opened
-    /// again at once.
-    fn drop(&mut self) {
-        self.jobs.take();
-        // It holds one answer at most, for which there is room.
-        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 

@@ -37,6 +37,7 @@ mod guarded;
 mod header;
 mod layout;
 mod open;
+mod service;
 mod storage;
 mod sync;
 mod unfinished;

@@ -7,11 +7,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
-use std::thread::JoinHandle;
 
 use crate::header::State;
 use crate::layout::{Layout, STATE_OFFSETS};
+use crate::service::Service;
 use crate::{FileError, Storage};
 
 /// A sync to be made.
@@ -45,11 +44,7 @@ enum Worker {
     /// The caller, when it asks.
     Inline(Option<Outcome>),
     /// A thread.
-    Thread {
-        jobs: Option<SyncSender<Job>>,
-        done: Receiver<Outcome>,
-        handle: Option<JoinHandle<()>>,
-    },
+    Thread(Service<Job, Outcome>),
     /// A test: it begins at once and ends when it was polled so often.
     #[cfg(any(test, feature = "disk"))]
     Deferred { polls: u32, left: u32, job: Option<(Job, io::Result<()>)> },
@@ -64,20 +59,13 @@ impl Syncer {
         threaded: bool,
     ) -> Result<Syncer, FileError> {
         let worker = if threaded {
-            let (jobs, todo) = mpsc::sync_channel::<Job>(1);
-            let (finished, done) = mpsc::sync_channel(1);
             let storage = Arc::clone(&storage);
-            let work = move || {
-                for job in todo {
-                    let begun = storage.sync();
-                    if finished.send(finish(&*storage, &layout, job, begun)).is_err() {
-                        return;
-                    }
-                }
+            let work = move |job| {
+                let begun = storage.sync();
+                finish(&*storage, &layout, job, begun)
             };
-            let spawned = std::thread::Builder::new().name("drivefile-sync".into()).spawn(work);
-            let handle = spawned.map_err(|e| FileError::system("starting its thread", &e))?;
-            Worker::Thread { jobs: Some(jobs), done, handle: Some(handle) }
+            let started = Service::start("drivefile-sync", work);
+            Worker::Thread(started.map_err(|e| FileError::system("starting its thread", &e))?)
         } else {
             Worker::Inline(None)
         };
@@ -105,11 +93,7 @@ impl Syncer {
                 let begun = self.storage.sync();
                 *outcome = Some(finish(&*self.storage, &self.layout, job, begun));
             }
-            Worker::Thread { jobs, .. } => {
-                let jobs = jobs.as_ref().expect("taken only when dropped");
-                // Without a thread nobody answers, which poll reports.
-                let _ = jobs.try_send(job);
-            }
+            Worker::Thread(service) => service.begin(job),
             #[cfg(any(test, feature = "disk"))]
             Worker::Deferred { polls, left, job: held } => {
                 *held = Some((job, self.storage.sync()));
@@ -122,11 +106,7 @@ impl Syncer {
     pub fn poll(&mut self) -> Option<Outcome> {
         let outcome = match &mut self.worker {
             Worker::Inline(outcome) => outcome.take(),
-            Worker::Thread { done, .. } => match done.try_recv() {
-                Ok(outcome) => Some(outcome),
-                Err(TryRecvError::Empty) => None,
-                Err(TryRecvError::Disconnected) => Some(gone()),
-            },
+            Worker::Thread(service) => service.poll().map(or_gone),
             #[cfg(any(test, feature = "disk"))]
             Worker::Deferred { left, job, .. } => {
                 *left = left.saturating_sub(1);
@@ -141,32 +121,21 @@ impl Syncer {
     /// Waits for the sync that is under way.
     pub fn wait(&mut self) -> Option<Outcome> {
         if self.busy
-            && let Worker::Thread { done, .. } = &self.worker
+            && let Worker::Thread(service) = &self.worker
         {
             self.busy = false;
-            return Some(done.recv().unwrap_or_else(|_| gone()));
+            return Some(or_gone(service.wait()));
         }
         self.poll()
     }
 }
 
-/// The thread has ended, which it does only by a panic.
-fn gone() -> Outcome {
-    let doing = "syncing";
-    let result = Err(FileError::system(doing, &io::Error::other("the sync thread has ended")));
-    Outcome { generation: 0, spare: Vec::new(), result }
-}
-
-impl Drop for Syncer {
-    /// Waits for the thread, which has the file open, so that it can be opened
-    /// again at once.
-    fn drop(&mut self) {
-        if let Worker::Thread { jobs, handle, .. } = &mut self.worker {
-            jobs.take();
-            // It holds one outcome at most, for which there is room.
-            let _ = handle.take().map(JoinHandle::join);
-        }
-    }
+/// The thread's outcome, or that there is no thread.
+fn or_gone(outcome: io::Result<Outcome>) -> Outcome {
+    outcome.unwrap_or_else(|e| {
+        let result = Err(FileError::system("syncing", &e));
+        Outcome { generation: 0, spare: Vec::new(), result }
+    })
 }
 
 /// What follows the sync itself.
