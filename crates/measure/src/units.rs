@@ -7,6 +7,8 @@
 //! Whatever cannot be read is a [`UnitError`] that names the text and shows what would do;
 //! nothing is rounded or cut silently.
 
+pub use port::units::Problem;
+use port::units::parse;
 use thiserror::Error;
 
 /// A text that is not the quantity it should be.
@@ -21,32 +23,6 @@ pub struct UnitError {
     pub problem: Problem,
     /// Texts that would do.
     pub example: &'static str,
-}
-
-/// What is wrong with a quantity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Problem {
-    /// No text.
-    #[error("it is empty")]
-    Empty,
-    /// A minus sign.
-    #[error("it is negative")]
-    Negative,
-    /// No number at the start.
-    #[error("it does not start with a number")]
-    NoNumber,
-    /// A number without a unit where one is needed.
-    #[error("it has no unit")]
-    NoUnit,
-    /// Something else than a unit after the number.
-    #[error("what follows the number is not a unit")]
-    BadUnit,
-    /// More than 2^64 - 1 of the smallest unit.
-    #[error("it is too large")]
-    TooLarge,
-    /// A fraction of the smallest unit.
-    #[error("it is not a whole number of the smallest unit")]
-    NotWhole,
 }
 
 /// A kind of quantity: its name, its units with their factors, an example.
@@ -132,43 +108,12 @@ pub fn rate(text: &str) -> Result<u64, UnitError> {
 }
 
 fn read(text: &str, kind: &Kind) -> Result<u64, UnitError> {
-    parse(text.trim(), kind.units).map_err(|problem| UnitError {
+    parse(&text.trim().to_lowercase(), kind.units).map_err(|problem| UnitError {
         text: text.to_owned(),
         what: kind.what,
         problem,
         example: kind.example,
     })
-}
-
-fn parse(text: &str, units: &[(&str, u64)]) -> Result<u64, Problem> {
-    if text.is_empty() {
-        return Err(Problem::Empty);
-    }
-    if text.starts_with('-') {
-        return Err(Problem::Negative);
-    }
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let unit = unit.trim_start().to_lowercase();
-    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
-    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
-    if !digits(whole) || !digits(part) {
-        return Err(Problem::NoNumber);
-    }
-    let factor = units.iter().find(|(name, _)| *name == unit).map(|&(_, f)| u128::from(f));
-    let factor = factor.ok_or(if unit.is_empty() { Problem::NoUnit } else { Problem::BadUnit })?;
-    let whole: u64 = whole.parse().map_err(|_| Problem::TooLarge)?;
-    // Zeros at the end say nothing; 19 digits are more than any unit divides.
-    let part = part.trim_end_matches('0');
-    if part.len() > 19 {
-        return Err(Problem::NotWhole);
-    }
-    let scale = 10u128.pow(part.len() as u32);
-    let part = part.parse::<u64>().map_or(0, u128::from) * factor;
-    if !part.is_multiple_of(scale) {
-        return Err(Problem::NotWhole);
-    }
-    u64::try_from(u128::from(whole) * factor + part / scale).map_err(|_| Problem::TooLarge)
 }
 
 /// Prints a time given in nanoseconds with three digits: `85 ns`, `12.3 us`,

@@ -20,6 +20,7 @@ pub mod ring;
 pub mod slots;
 pub mod status;
 pub mod time;
+pub mod units;
 
 pub use batch::{BatchDone, BatchOp, BatchReq, BatchShape, Desc, MAX_BATCH_PAGES};
 pub use block::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, SECTOR_BYTES, Shape};

@@ -3,6 +3,8 @@
 //! A number is decimal digits with an optional fraction; what would have to be
 //! rounded is refused, so that a printed profile is the profile itself.
 
+use port::units::parse;
+
 const TIME: &[(&str, u64)] = &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 const RATE: &[(&str, u64)] =
     &[("B/s", 1), ("kB/s", 1_000), ("MB/s", 1_000_000), ("GB/s", 1_000_000_000)];
@@ -77,25 +79,8 @@ fn with_zero(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     if text.trim() == "0" { Some(0) } else { scaled(text, units) }
 }
 
-/// A number followed by a unit, when it is a whole number of the smallest
-/// unit and fits.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = (&text[..end], text[end..].trim_start());
-    let scale = units.iter().find(|(name, _)| *name == unit)?.1;
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let digits = |s: &str| if s.is_empty() { Some(0) } else { s.parse::<u64>().ok() };
-    if whole.is_empty() || number.ends_with('.') || fraction.len() > 12 {
-        return None;
-    }
-    let parts = u128::from(digits(fraction)?) * u128::from(scale);
-    let per = 10u128.pow(fraction.len() as u32);
-    if !parts.is_multiple_of(per) {
-        return None;
-    }
-    let total = u128::from(digits(whole)?) * u128::from(scale) + parts / per;
-    u64::try_from(total).ok()
+    parse(text.trim(), units).ok()
 }
 
 /// A time as [`time`] reads it.
