@@ -8,7 +8,6 @@ pub mod chunk;
 pub mod energy;
 pub mod geometry;
 pub mod medium;
-pub mod numbers;
 pub mod profile;
 pub mod reliability;
 mod rows;

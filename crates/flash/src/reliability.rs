@@ -4,15 +4,16 @@
 //! A model, not a simulation of cells: the raw bit error rate (RBER) of a
 //! chunk follows from its wear, its age and its reads; the errors of one read
 //! are drawn from the binomial distribution with that rate. All draws are
-//! hashes of a seed and of what is read, so that the same run gives the same
-//! errors, on every machine. `docs/reliability.md` has formulas and sources.
+//! hashes of a seed and of what is read, and powers are those of `libm`, so that
+//! the same run gives the same errors, on every machine. `docs/reliability.md` has formulas and sources.
 //!
 //! Nothing fails here. Numbers outside their ranges are for the profile to
 //! refuse; whatever they are, a rate stays between 0 and 0.5.
 
+use libm::{exp, log, pow};
 use port::BLOCK_BYTES;
+use port::random::{self, STEP, unit};
 
-use crate::numbers::{exp, ln, mix, pow, unit};
 use crate::{Chunk, Ppa};
 
 /// Error counts of which the mean is above this are not drawn but taken as
@@ -256,6 +257,12 @@ impl Reliability {
     }
 }
 
+/// A number that depends on all bits of `x`.
+#[inline]
+fn mix(x: u64) -> u64 {
+    random::mix(x.wrapping_add(STEP))
+}
+
 /// A number from 0 to below 1 that depends on all of them.
 fn draw(what: [u64; 4]) -> f64 {
     unit(what.into_iter().fold(0, |all, word| mix(all ^ word)))
@@ -277,7 +284,7 @@ struct Binomial {
 impl Binomial {
     fn new(bits: u32, rate: f64) -> Binomial {
         let bits = f64::from(bits);
-        let none = exp(bits * ln(1.0 - rate));
+        let none = exp(bits * log(1.0 - rate));
         Binomial { bits, odds: rate / (1.0 - rate), count: 0, here: none, below_or_at: none }
     }
 

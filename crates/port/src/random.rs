@@ -15,6 +15,13 @@ pub fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// A number from 0 to 1, 1 excluded, in steps of 2^-53: of 53 of the bits.
+#[inline]
+pub fn unit(bits: u64) -> f64 {
+    // 53 bits are what the fraction of an f64 has.
+    (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+}
+
 /// A source of random numbers. The same seed gives the same numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -49,8 +56,7 @@ impl Random {
 
     /// True with probability `p`.
     pub fn chance(&mut self, p: f64) -> bool {
-        // 53 bits are what the fraction of an f64 has.
-        ((self.bits() >> 11) as f64) < p * (1u64 << 53) as f64
+        unit(self.bits()) < p
     }
 }
 
@@ -73,5 +79,6 @@ mod tests {
         assert!(!r.chance(0.0) && r.chance(1.0));
         assert_eq!((r.below(0), r.between(7, 7), r.between(7, 3)), (0, 7, 7));
         r.between(0, u64::MAX);
+        assert!(unit(u64::MAX) < 1.0);
     }
 }

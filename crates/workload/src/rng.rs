@@ -4,8 +4,8 @@
 //! It is written out here so that no update of a dependency can change what a
 //! seed means. Not for secrets. Nothing here fails.
 
-use port::random::STEP;
 pub use port::random::mix;
+use port::random::{STEP, unit};
 
 /// A source of random numbers.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ impl Rng {
     /// A number from 0 to 1, 1 excluded, in steps of 2^-53.
     #[inline]
     pub fn unit(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+        unit(self.bits())
     }
 }
 
