@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use measure::{Cpu, Direction, Gc, Report, Row, SteadyState, WriteAmplification, units};
 use port::{BlockOp, Shape, Time};
 use serde_json::{Value, json};
-use workload::{Arrivals as Starts, Load as Rate, Order, Pattern};
+use workload::{Arrivals as Starts, Order, Pattern, Rate};
 
 use crate::below::Below;
 use crate::energy::EnergyReport;
@@ -247,8 +247,8 @@ fn pace(args: &BenchArgs, (core, cores): (u64, u64)) -> Result<Pace, Error> {
         (None, _) => Pace::Closed { depth: args.qd },
         (Some(rate), arrivals) => {
             let rate = match arrivals {
-                Arrivals::Fixed => Rate::Fixed { rate },
-                Arrivals::Poisson => Rate::Exponential { rate },
+                Arrivals::Fixed => Rate::Fixed(rate),
+                Arrivals::Poisson => Rate::Exponential(rate),
             };
             let starts = Starts::new(rate, args.seed, (core, cores));
             Pace::Open(starts.map_err(|e| Error::Usage(e.to_string()))?)

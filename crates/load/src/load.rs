@@ -214,10 +214,7 @@ impl Load {
     /// closed loop; in an open one its arrival, however late it is.
     #[inline]
     pub fn next_start(&self, now: Time) -> Time {
-        match self.arrivals.as_ref().and_then(Arrivals::peek) {
-            Some(at) => self.origin + at,
-            None => now,
-        }
+        self.arrivals.as_ref().map_or(now, |arrivals| self.origin + arrivals.peek())
     }
 
     /// When the next request of an open loop arrives; `None` in a closed one,
@@ -228,7 +225,7 @@ impl Load {
         if self.idle.is_empty() {
             return None;
         }
-        Some(self.origin + arrivals.peek()?)
+        Some(self.origin + arrivals.peek())
     }
 
     /// The arrivals of an open loop begin at `now`: none is late because of what

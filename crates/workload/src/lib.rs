@@ -19,7 +19,7 @@ pub mod versions;
 pub mod ycsb;
 mod zipf;
 
-pub use arrivals::{Arrivals, Load, LoadError};
+pub use arrivals::{Arrivals, Rate, RateError};
 pub use content::Mismatch;
 pub use pattern::{Access, Generator, Order, Pattern, PatternError};
 pub use rng::Rng;
