@@ -266,12 +266,7 @@ impl<Q: HardwareQueue> Dispatch<Q> {
     /// Gives tags to the requests of `reqs` where they are, and the requests
     /// to the driver. What stays found no tag. Gives how many entered.
     #[inline(always)]
-    pub fn submit_in_place(
-        &mut self,
-        now: Time,
-        core: u32,
-        reqs: &mut Ring<BlockReq>,
-    ) -> usize {
+    pub fn submit_in_place(&mut self, now: Time, core: u32, reqs: &mut Ring<BlockReq>) -> usize {
         let wanted = reqs.len();
         let (slots, entrance, mut at) = (&mut self.slots, self.entrance, 0);
         let taken = self.tags.take_batch(wanted, |tag| {

@@ -5,8 +5,8 @@
 //! mapping or its number of queues cannot be, or memory ends; nothing was
 //! opened then. How much it takes is told before, by [`tables`].
 
-use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use port::Shape;
 use port::lazy::ask_for;
@@ -221,10 +221,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The dispatch queues over each queue of the driver.
-    fn dispatch<Q: HardwareQueue>(
-        &self,
-        opened: Vec<Q>,
-    ) -> Result<Vec<Entrances<Q>>, ConfigError> {
+    fn dispatch<Q: HardwareQueue>(&self, opened: Vec<Q>) -> Result<Vec<Entrances<Q>>, ConfigError> {
         let deepest = opened.iter().map(HardwareQueue::depth).max().unwrap_or(1);
         let over = Arc::new(AtomicBool::new(false));
         let depth = |n: usize| ConfigError::range("depth of the driver's queue", n, 1, 65_535);

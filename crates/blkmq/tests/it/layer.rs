@@ -6,9 +6,7 @@ use std::collections::HashMap;
 
 use crate::common::{Chaos, Faults, topology};
 use blkmq::scheduler::{DeadlineOptions, FairOptions};
-use blkmq::{
-    Config, Context, Fault, HardwareQueue, Merge, Plug, SchedulerKind, Spread, build,
-};
+use blkmq::{Config, Context, Fault, HardwareQueue, Merge, Plug, SchedulerKind, Spread, build};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
 use workload::Rng;

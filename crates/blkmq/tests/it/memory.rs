@@ -8,9 +8,7 @@ use crate::common::topology;
 use blkmq::driver::null::{Null, NullOptions};
 use blkmq::driver::timed::{Timed, TimedOptions};
 use blkmq::scheduler::FairOptions;
-use blkmq::{
-    Config, ConfigError, Driver, Merge, SchedulerKind, Spread, build, scheduler, tables,
-};
+use blkmq::{Config, ConfigError, Driver, Merge, SchedulerKind, Spread, build, scheduler, tables};
 
 thread_local!(static TAKEN: Cell<u64> = const { Cell::new(0) });
 
