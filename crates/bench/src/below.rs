@@ -6,8 +6,7 @@
 //!  load ─▶ Clocked ─▶ context   (each core)    a thread a core, real time
 //! ```
 //!
-//! A `mem:` drive is preconditioned and read back in virtual time without the
-//! layer. Storage is preconditioned through a layer of its own, so that the
+//! Storage is preconditioned through a layer of its own, so that the
 //! accounts are of what is measured. Fails as a bench does, and when a drive
 //! would be written over that nobody said may be.
 
@@ -27,17 +26,12 @@ use serde_json::{Value, json};
 use storage::Storage;
 
 use crate::args::{BenchArgs, Precondition};
-use crate::energy::EnergyReport;
-use crate::physics::Physics;
-use crate::{
-    Bench, Measured, Outcome, Prepared, ended, in_few_words, load, pattern, plan, put_away,
-};
+use crate::{Bench, Measured, Outcome, load, pattern, plan};
 use drive::error::Error;
 use drive::lent::{Figures, Lent, Owner};
 use drive::memory;
-use drive::slc::SlcReport;
-use drive::spec::{DriveConfig, Found, NullSpec, StorageSpec};
-use drive::whole::{Boxed, Drive, Observed};
+use drive::spec::{Found, NullSpec, StorageSpec};
+use drive::whole::{Boxed, Drive};
 use load::blocks::{Accounts, Completion, Dispatch, Tracing};
 use load::clocked::{Clocked, Ways};
 use load::cores::{Cores, Route};
@@ -57,17 +51,23 @@ struct Known {
     strategy: Strategy,
 }
 
-/// A measurement through a block layer.
-struct Run {
-    measured: Measured,
-    accounts: Accounts,
+/// A measurement.
+pub(crate) struct Run {
+    pub measured: Measured,
+    /// Of the block layer, if it went through one.
+    pub accounts: Option<Accounts>,
     warnings: Vec<String>,
     /// Why the trace is not whole. What was measured is told all the same.
     untraced: Option<String>,
 }
 
 impl Run {
-    fn finish(
+    /// One without a block layer.
+    pub fn plain(measured: Measured) -> Run {
+        Run { measured, accounts: None, warnings: Vec::new(), untraced: None }
+    }
+
+    pub fn finish(
         self,
         bench: &Bench,
         steady: Option<SteadyState>,
@@ -75,7 +75,7 @@ impl Run {
         few_words: Value,
     ) -> Outcome {
         let mut outcome = bench.outcome(self.measured, steady, drive, few_words);
-        outcome.block_layer = Some(self.accounts);
+        outcome.block_layer = self.accounts;
         outcome.warnings.extend(self.warnings);
         let problems = [outcome.problem.take(), self.untraced];
         let problems: Vec<String> = problems.into_iter().flatten().collect();
@@ -112,7 +112,7 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
         let untraced = stop(bench.runner.tracing.take(), &mut warnings);
         let done = cores.done().to_vec();
         let accounts = Accounts::read(&args.blocks, &monitor, None, done);
-        Ok(Run { measured: measured?, accounts, warnings, untraced })
+        Ok(Run { measured: measured?, accounts: Some(accounts), warnings, untraced })
     }
 
     /// Measures on the clock, with a thread for each core, and reads back what
@@ -149,7 +149,7 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
             let mut driver = Clocked::new(first, clock, slots, course.ways.clone());
             measured = bench.read_back(&mut driver, measured)?;
         }
-        Ok(Run { measured, accounts, warnings, untraced })
+        Ok(Run { measured, accounts: Some(accounts), warnings, untraced })
     }
 }
 
@@ -175,63 +175,17 @@ fn faults<Q: HardwareQueue>(contexts: &mut [Context<Q>]) -> Vec<String> {
     contexts.iter_mut().flat_map(Context::faults).map(|fault| fault.to_string()).collect()
 }
 
-/// Measures a drive in this process below a block layer.
-pub(crate) struct Below<'a> {
-    pub args: &'a BenchArgs,
-    pub config: &'a DriveConfig,
-    pub watch: &'a mut Watch,
-    pub ready: Time,
-    pub prepared: Option<Prepared>,
-}
-
-impl Below<'_> {
-    /// Does it.
-    pub fn measure(self, drive: Boxed) -> Result<Outcome, Error> {
-        let Below { args, config, watch, ready, prepared } = self;
-        let shape = drive.shape();
-        let pattern = pattern(args, &shape)?;
-        let mut load = load(args, &shape, &pattern)?;
-        let mut bare = Virtual::at(drive, ready);
-        let mut bench = Bench::new(args, &shape, pattern, watch)?;
-        let steady = match bench.prepare(&mut bare, &mut load, prepared) {
-            Ok(steady) => steady,
-            Err(e) => return Err(ended(bare, e)),
-        };
-        drop(load);
-        let (mut drive, now) = bare.into_drive();
-        drive.begin_faults();
-        let before = (drive.parity(), drive.slc());
-        // Below the layer nobody can look when the ramp is over.
-        let rested = args.ramp.is_none().then(|| drive.energy(now));
-        let (mut run, drive, now) = match args.clock() {
-            ClockKind::Virtual => in_virtual_time(args, &mut bench, drive, now)?,
-            ClockKind::Real => on_the_clock(args, &mut bench, drive, now)?,
-        };
-        let worked = drive.energy(now);
-        let mut bare = Virtual::at(drive, now);
-        if run.accounts.gave_up() || run.measured.tally.left > 0 {
-            // What was given up is still in the drive.
-            bare.drain();
-        }
-        run.measured = match bench.read_back(&mut bare, run.measured) {
-            Ok(measured) => measured,
-            Err(e) => return Err(ended(bare, e)),
-        };
-        let hash = args.json.then(|| bare.drive().state_hash());
-        let (first, last) = (&run.measured.tally.before, &run.measured.tally.after);
-        let is_steady = steady.is_some_and(|steady| steady.reached);
-        let physics = Physics::of(config, &bench.pattern, (first, last), is_steady);
-        let drive = physics.tell(config.effective());
-        let few_words = physics.tell_short(in_few_words(config));
-        let mut outcome = run.finish(&bench, steady, drive, few_words);
-        outcome.state_hash = hash;
-        outcome.injected = bare.drive().injected();
-        outcome.add_parity(before.0, bare.drive().parity());
-        outcome.slc = SlcReport::new(&config.geometry, &before.1, &bare.drive().slc());
-        let ios = outcome.report.ios;
-        outcome.energy = rested.and_then(|rested| EnergyReport::new(&rested, &worked, ios));
-        outcome.warnings.extend(put_away(bare));
-        Ok(outcome)
+/// Measures a drive in this process below a block layer, from `now` on. Gives it
+/// back, and its time.
+pub(crate) fn ours(
+    args: &BenchArgs,
+    bench: &mut Bench<'_>,
+    drive: Boxed,
+    now: Time,
+) -> Result<(Run, Boxed, Time), Error> {
+    match args.clock() {
+        ClockKind::Virtual => in_virtual_time(args, bench, drive, now),
+        ClockKind::Real => on_the_clock(args, bench, drive, now),
     }
 }
 

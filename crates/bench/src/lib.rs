@@ -12,23 +12,18 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use measure::{Cpu, Direction, Gc, Report, Row, SteadyState, WriteAmplification, units};
-use port::{BlockOp, Shape, Time};
+use port::{BlockOp, Shape};
 use serde_json::{Value, json};
 use workload::{Arrivals as Starts, Order, Pattern, Rate};
 
-use crate::below::Below;
-use crate::energy::EnergyReport;
-use crate::physics::Physics;
+use crate::ours::{Prepared, ours};
 use drive::error::Error;
-use drive::image;
 use drive::memory;
 use drive::restore::Restored;
-use drive::slc::SlcReport;
 use drive::spec::{DriveConfig, DriveSpec, FileSpec, NbdAddress};
 use drive::stack::{self, needs_blocks};
-use drive::whole::{Boxed, Drive, Ended};
 use load::cpu::CpuTime;
-use load::driver::{ClockKind, Driver, Real, Virtual};
+use load::driver::{ClockKind, Driver};
 use load::load::{Load, Pace, Share};
 use load::runner::{Plan, Runner, Until};
 use load::served::Served;
@@ -39,6 +34,7 @@ use load::watch::Watch;
 mod args;
 mod below;
 mod energy;
+mod ours;
 mod outcome;
 mod physics;
 
@@ -127,79 +123,6 @@ fn in_a_file(args: &BenchArgs, spec: &FileSpec, watch: &mut Watch) -> Result<Out
     ours(args, drive, watch)
 }
 
-/// Measures a drive in this process.
-fn ours(args: &BenchArgs, mut drive: Restored, watch: &mut Watch) -> Result<Outcome, Error> {
-    let new = !drive.was_written();
-    if drive.drive.outlives()
-        && let Err(e) = args.check_written(new)
-    {
-        drive.put_away()?;
-        return Err(e);
-    }
-    let args = &args.settled(new);
-    if args.verify && !new && args.precondition() == Precondition::None {
-        drive.put_away()?;
-        return Err(Error::Usage(
-            "--verify knows only what it wrote, and something is on this drive: add \
-             --precondition seq, which writes over all of it"
-                .into(),
-        ));
-    }
-    let mut prepared = None;
-    if let Some(path) = &args.snapshot {
-        let ready = drive.ready();
-        let Restored { config, seed, drive: whole, .. } = drive;
-        let (ended, about) = prepare(args, whole, ready, watch)?;
-        watch.phase("saving the snapshot");
-        let mut ended = ended;
-        image::save(path, &config, seed, &mut ended)?;
-        let Ended { medium, chunks, .. } = ended;
-        drive = Restored::recovered(config, seed, medium, &chunks, true)?;
-        prepared = Some(about);
-    }
-    let recovery = drive.recovery;
-    let ready = drive.ready();
-    let Restored { config, drive, .. } = drive;
-    let config = &config;
-    let raised_spare = config.raised_spare();
-    let mut outcome = if args.blocks.are_given() {
-        Below { args, config, watch, ready, prepared }.measure(drive)?
-    } else {
-        InProcess { args, config, watch, ready, prepared }.measure(drive)?
-    };
-    outcome.recovery = recovery;
-    outcome.look_for_reads_of_nothing(args, new);
-    outcome.look_for_a_new_drive(args, new);
-    outcome.raised_spare = raised_spare;
-    Ok(outcome)
-}
-
-/// What was done to a drive before it is measured: its steady state, and who
-/// verifies.
-pub(crate) struct Prepared {
-    steady: Option<SteadyState>,
-    verifier: Option<Verifier>,
-}
-
-/// Preconditions a drive and ends it.
-fn prepare(
-    args: &BenchArgs,
-    drive: Boxed,
-    ready: Time,
-    watch: &mut Watch,
-) -> Result<(Ended, Prepared), Error> {
-    let shape = drive.shape();
-    let pattern = pattern(args, &shape)?;
-    let mut load = load(args, &shape, &pattern)?;
-    let mut bench = Bench::new(args, &shape, pattern, watch)?;
-    let mut driver = Virtual::at(drive, ready);
-    let steady = bench.prepare(&mut driver, &mut load, None);
-    let verifier = bench.runner.verifier.take();
-    let (drive, now) = driver.into_drive();
-    let ended = drive.end(now);
-    Ok((ended?, Prepared { steady: steady?, verifier }))
-}
-
 /// What the command line asks of a drive of this shape.
 pub fn pattern(args: &BenchArgs, shape: &Shape) -> Result<Pattern, Error> {
     let Range { offset, len: length } = args.range.unwrap_or(Range { offset: 0, len: shape.bytes });
@@ -262,83 +185,6 @@ pub(crate) fn plan(args: &BenchArgs) -> Plan {
         End::Time(ns) => Until::Time(ns),
     };
     Plan { ramp: args.ramp.unwrap_or(0), until, count: true }
-}
-
-/// Measures a drive in this process, without a block layer.
-struct InProcess<'a> {
-    args: &'a BenchArgs,
-    config: &'a DriveConfig,
-    watch: &'a mut Watch,
-    ready: Time,
-    prepared: Option<Prepared>,
-}
-
-impl InProcess<'_> {
-    fn measure(self, drive: Boxed) -> Result<Outcome, Error> {
-        let InProcess { args, config, watch, ready, prepared } = self;
-        let shape = drive.shape();
-        let pattern = pattern(args, &shape)?;
-        let mut load = load(args, &shape, &pattern)?;
-        let mut driver = Virtual::at(drive, ready);
-        let mut bench = Bench::new(args, &shape, pattern, watch)?;
-        let steady = match bench.prepare(&mut driver, &mut load, prepared) {
-            Ok(steady) => steady,
-            Err(e) => return Err(ended(driver, e)),
-        };
-        driver.drive_mut().begin_faults();
-        let before = (driver.drive().parity(), driver.drive().slc());
-        let measured;
-        (measured, driver) = match args.clock() {
-            ClockKind::Virtual => (bench.measure(&mut driver, &mut load), driver),
-            ClockKind::Real => {
-                let mut real = Real::new(driver);
-                let measured = bench.measure(&mut real, &mut load);
-                let mut driver = real.into_virtual();
-                if measured.as_ref().is_ok_and(|measured| measured.tally.left > 0) {
-                    driver.drain();
-                }
-                (measured, driver)
-            }
-        };
-        let measured = measured.and_then(|measured| bench.read_back(&mut driver, measured));
-        let measured = match measured {
-            Ok(measured) => measured,
-            Err(e) => return Err(ended(driver, e)),
-        };
-        let (first, last) = (&measured.tally.before, &measured.tally.after);
-        let is_steady = steady.is_some_and(|steady| steady.reached);
-        let physics = Physics::of(config, &bench.pattern, (first, last), is_steady);
-        let drive = physics.tell(config.effective());
-        let few_words = physics.tell_short(in_few_words(config));
-        let (rested, worked) = measured.tally.energy;
-        let mut outcome = bench.outcome(measured, steady, drive, few_words);
-        outcome.state_hash = args.json.then(|| driver.drive().state_hash());
-        outcome.injected = driver.drive().injected();
-        outcome.add_parity(before.0, driver.drive().parity());
-        outcome.slc = SlcReport::new(&config.geometry, &before.1, &driver.drive().slc());
-        outcome.energy = EnergyReport::new(&rested, &worked, outcome.report.ios);
-        outcome.warnings.extend(put_away(driver));
-        Ok(outcome)
-    }
-}
-
-/// Shuts a drive down that outlives the process. Gives what went wrong.
-pub(crate) fn put_away(driver: Virtual<Boxed>) -> Option<String> {
-    let (drive, now) = driver.into_drive();
-    if !drive.outlives() {
-        return None;
-    }
-    let put_away = drive.end(now).and_then(|ended| ended.medium.put_away());
-    put_away.err().map(|e| format!("the drive was not shut down: {e}"))
-}
-
-/// Shuts a drive down after an error. Gives the error, and before it why the
-/// drive failed, if it did.
-pub(crate) fn ended(driver: Virtual<Boxed>, e: Error) -> Error {
-    match put_away(driver) {
-        None => e,
-        Some(why) => Error::Failed(format!("{why}; {e}")),
-    }
 }
 
 /// Measures a drive that somebody serves.

@@ -1,0 +1,216 @@
+//! Measures a drive of this process: a `mem:` drive, a drive file, a copy of one.
+//!
+//! It is preconditioned and read back in virtual time, without a block layer, and
+//! shut down at the end where it outlives the process.
+
+use measure::SteadyState;
+use port::Time;
+
+use crate::args::{BenchArgs, Precondition};
+use crate::below::{self, Run};
+use crate::energy::EnergyReport;
+use crate::outcome::Outcome;
+use crate::physics::Physics;
+use crate::{Bench, in_few_words, load, pattern};
+use drive::error::Error;
+use drive::image;
+use drive::restore::Restored;
+use drive::slc::SlcReport;
+use drive::spec::DriveConfig;
+use drive::whole::{Boxed, Drive, Ended, Observed};
+use flash::Energy;
+use load::driver::{ClockKind, Real, Virtual};
+use load::verify::Verifier;
+use load::watch::Watch;
+
+/// Measures a drive in this process.
+pub(crate) fn ours(
+    args: &BenchArgs,
+    mut drive: Restored,
+    watch: &mut Watch,
+) -> Result<Outcome, Error> {
+    let new = !drive.was_written();
+    if drive.drive.outlives()
+        && let Err(e) = args.check_written(new)
+    {
+        drive.put_away()?;
+        return Err(e);
+    }
+    let args = &args.settled(new);
+    if args.verify && !new && args.precondition() == Precondition::None {
+        drive.put_away()?;
+        return Err(Error::Usage(
+            "--verify knows only what it wrote, and something is on this drive: add \
+             --precondition seq, which writes over all of it"
+                .into(),
+        ));
+    }
+    let mut prepared = None;
+    if let Some(path) = &args.snapshot {
+        let ready = drive.ready();
+        let Restored { config, seed, drive: whole, .. } = drive;
+        let (ended, about) = prepare(args, whole, ready, watch)?;
+        watch.phase("saving the snapshot");
+        let mut ended = ended;
+        image::save(path, &config, seed, &mut ended)?;
+        let Ended { medium, chunks, .. } = ended;
+        drive = Restored::recovered(config, seed, medium, &chunks, true)?;
+        prepared = Some(about);
+    }
+    let recovery = drive.recovery;
+    let ready = drive.ready();
+    let Restored { config, drive, .. } = drive;
+    let config = &config;
+    let raised_spare = config.raised_spare();
+    let mut outcome = Ours { args, config, watch, ready, prepared }.measure(drive)?;
+    outcome.recovery = recovery;
+    outcome.look_for_reads_of_nothing(args, new);
+    outcome.look_for_a_new_drive(args, new);
+    outcome.raised_spare = raised_spare;
+    Ok(outcome)
+}
+
+/// What was done to a drive before it is measured: its steady state, and who
+/// verifies.
+pub(crate) struct Prepared {
+    pub steady: Option<SteadyState>,
+    pub verifier: Option<Verifier>,
+}
+
+/// Preconditions a drive and ends it.
+fn prepare(
+    args: &BenchArgs,
+    drive: Boxed,
+    ready: Time,
+    watch: &mut Watch,
+) -> Result<(Ended, Prepared), Error> {
+    let shape = drive.shape();
+    let pattern = pattern(args, &shape)?;
+    let mut load = load(args, &shape, &pattern)?;
+    let mut bench = Bench::new(args, &shape, pattern, watch)?;
+    let mut driver = Virtual::at(drive, ready);
+    let steady = bench.prepare(&mut driver, &mut load, None);
+    let verifier = bench.runner.verifier.take();
+    let (drive, now) = driver.into_drive();
+    let ended = drive.end(now);
+    Ok((ended?, Prepared { steady: steady?, verifier }))
+}
+
+/// How a drive is measured.
+struct Ours<'a> {
+    args: &'a BenchArgs,
+    config: &'a DriveConfig,
+    watch: &'a mut Watch,
+    ready: Time,
+    prepared: Option<Prepared>,
+}
+
+/// What the drive had taken of energy when it began to be measured, and at the end.
+type Spent = Option<(Energy, Energy)>;
+
+impl Ours<'_> {
+    fn measure(self, drive: Boxed) -> Result<Outcome, Error> {
+        let Ours { args, config, watch, ready, prepared } = self;
+        let shape = drive.shape();
+        let pattern = pattern(args, &shape)?;
+        let mut load = load(args, &shape, &pattern)?;
+        let mut driver = Virtual::at(drive, ready);
+        let mut bench = Bench::new(args, &shape, pattern, watch)?;
+        let steady = match bench.prepare(&mut driver, &mut load, prepared) {
+            Ok(steady) => steady,
+            Err(e) => return Err(ended(driver, e)),
+        };
+        driver.drive_mut().begin_faults();
+        let before = (driver.drive().parity(), driver.drive().slc());
+        let (mut run, mut driver, spent) = if args.blocks.are_given() {
+            drop(load);
+            through_layer(args, &mut bench, driver)?
+        } else {
+            directly(args, &mut bench, driver, &mut load)?
+        };
+        run.measured = match bench.read_back(&mut driver, run.measured) {
+            Ok(measured) => measured,
+            Err(e) => return Err(ended(driver, e)),
+        };
+        let (first, last) = (&run.measured.tally.before, &run.measured.tally.after);
+        let is_steady = steady.is_some_and(|steady| steady.reached);
+        let physics = Physics::of(config, &bench.pattern, (first, last), is_steady);
+        let drive = physics.tell(config.effective());
+        let few_words = physics.tell_short(in_few_words(config));
+        let mut outcome = run.finish(&bench, steady, drive, few_words);
+        outcome.state_hash = args.json.then(|| driver.drive().state_hash());
+        outcome.injected = driver.drive().injected();
+        outcome.add_parity(before.0, driver.drive().parity());
+        outcome.slc = SlcReport::new(&config.geometry, &before.1, &driver.drive().slc());
+        let ios = outcome.report.ios;
+        outcome.energy = spent.and_then(|(rested, all)| EnergyReport::new(&rested, &all, ios));
+        outcome.warnings.extend(put_away(driver));
+        Ok(outcome)
+    }
+}
+
+/// Measures without a block layer.
+fn directly(
+    args: &BenchArgs,
+    bench: &mut Bench<'_>,
+    mut driver: Virtual<Boxed>,
+    load: &mut load::load::Load,
+) -> Result<(Run, Virtual<Boxed>, Spent), Error> {
+    let measured = match args.clock() {
+        ClockKind::Virtual => bench.measure(&mut driver, load),
+        ClockKind::Real => {
+            let mut real = Real::new(driver);
+            let measured = bench.measure(&mut real, load);
+            driver = real.into_virtual();
+            if measured.as_ref().is_ok_and(|measured| measured.tally.left > 0) {
+                driver.drain();
+            }
+            measured
+        }
+    };
+    match measured {
+        Ok(measured) => {
+            let spent = measured.tally.energy;
+            Ok((Run::plain(measured), driver, Some(spent)))
+        }
+        Err(e) => Err(ended(driver, e)),
+    }
+}
+
+/// Measures below a block layer.
+fn through_layer(
+    args: &BenchArgs,
+    bench: &mut Bench<'_>,
+    driver: Virtual<Boxed>,
+) -> Result<(Run, Virtual<Boxed>, Spent), Error> {
+    let (drive, now) = driver.into_drive();
+    // Below the layer nobody can look when the ramp is over.
+    let rested = args.ramp.is_none().then(|| drive.energy(now));
+    let (run, drive, now) = below::ours(args, bench, drive, now)?;
+    let spent = rested.map(|rested| (rested, drive.energy(now)));
+    let mut driver = Virtual::at(drive, now);
+    if run.accounts.as_ref().is_some_and(|all| all.gave_up()) || run.measured.tally.left > 0 {
+        // What was given up is still in the drive.
+        driver.drain();
+    }
+    Ok((run, driver, spent))
+}
+
+/// Shuts a drive down that outlives the process. Gives what went wrong.
+pub(crate) fn put_away(driver: Virtual<Boxed>) -> Option<String> {
+    let (drive, now) = driver.into_drive();
+    if !drive.outlives() {
+        return None;
+    }
+    let put_away = drive.end(now).and_then(|ended| ended.medium.put_away());
+    put_away.err().map(|e| format!("the drive was not shut down: {e}"))
+}
+
+/// Shuts a drive down after an error. Gives the error, and before it why the
+/// drive failed, if it did.
+pub(crate) fn ended(driver: Virtual<Boxed>, e: Error) -> Error {
+    match put_away(driver) {
+        None => e,
+        Some(why) => Error::Failed(format!("{why}; {e}")),
+    }
+}
