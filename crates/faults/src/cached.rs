@@ -4,10 +4,9 @@
 //! Guarantees: what was done before a barrier was asked for is there after a
 //! cut when the barrier was done. Of what came later a cut keeps any part, in
 //! any order: each block is old, new or torn, each descriptor one of those it
-//! had. With [`Promise::Resets`] (the default, and what a drive file does)
-//! an erase is never there without all that was done before it, and an erased
-//! chunk is programmed only when its erase is durable; without, old blocks can
-//! be gone while the copies that replaced them are lost.
+//! had. But, as a drive file does, an erase is never there without all that was
+//! done before it, and an erased chunk is programmed only when its erase is
+//! durable.
 //!
 //! What was not synced is held here, up to a limit; then it is written back.
 //! Where the medium below fails to take it, the next barrier fails.
@@ -23,17 +22,6 @@ use crate::medium::{each, settle};
 
 /// Blocks that are held at most, unless told otherwise.
 const LIMIT: usize = 1 << 16;
-
-/// What a cache promises of the order in which it writes back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Promise {
-    /// Erases come after all that was done before them, and before programs
-    /// of the erased chunk.
-    #[default]
-    Resets,
-    /// Nothing but barriers.
-    Nothing,
-}
 
 /// Something that was done and is not durable.
 #[derive(Clone, Copy)]
@@ -58,7 +46,6 @@ struct Held {
 pub struct CachedMedium<M> {
     geometry: Geometry,
     below: M,
-    promise: Promise,
     limit: usize,
     steps: Vec<Step>,
     held: Vec<Held>,
@@ -93,7 +80,6 @@ impl<M: Medium> CachedMedium<M> {
         Ok(CachedMedium {
             geometry: *geometry,
             below,
-            promise: Promise::default(),
             limit: LIMIT,
             steps: Vec::new(),
             held: Vec::new(),
@@ -110,23 +96,6 @@ impl<M: Medium> CachedMedium<M> {
             wanted: None,
             failed: false,
         })
-    }
-
-    /// The same over a medium that has contents already.
-    ///
-    /// # Panics
-    /// When the descriptors are of another geometry.
-    pub fn with_chunks(mut self, chunks: &[Chunk]) -> CachedMedium<M> {
-        self.chunks.copy_from_slice(chunks);
-        for (stored, chunk) in self.stored.iter_mut().zip(chunks) {
-            *stored = chunk.programmed;
-        }
-        self
-    }
-
-    /// The same with another promise.
-    pub fn with_promise(self, promise: Promise) -> CachedMedium<M> {
-        CachedMedium { promise, ..self }
     }
 
     /// The same that holds at most `blocks` blocks, or those of one program
@@ -306,7 +275,7 @@ impl<M: Medium> Medium for CachedMedium<M> {
         let index = self.geometry.chunk_index(at);
         let waits = |m: &Self| {
             let full = m.held.len() + count as usize > m.limit && !m.steps.is_empty();
-            full || (m.promise == Promise::Resets && m.erased[index])
+            full || m.erased[index]
         };
         while waits(self) {
             if self.sync() == Moved::Pending {
@@ -486,7 +455,6 @@ impl<M: Medium> Cut<'_, M> {
 
     /// Applies some of the steps from `from` on, in any order.
     fn scatter(&mut self, from: usize) {
-        let keeps_order = self.cache.promise == Promise::Resets;
         let mut chosen: Vec<(Step, u64)> = Vec::new();
         // Whether only erases came so far, and all were made; whose were, and
         // whose were not.
@@ -494,7 +462,7 @@ impl<M: Medium> Cut<'_, M> {
         for &step in &self.cache.steps[from..] {
             let kept = match step {
                 // The erase that was not made, and what came of it.
-                Step::Reset { .. } if keeps_order && !ahead => false,
+                Step::Reset { .. } if !ahead => false,
                 Step::Describe { index, .. } if later.contains(&index) => false,
                 // An erase is made by saying so.
                 Step::Describe { index, .. } if made.contains(&index) => true,
@@ -505,8 +473,8 @@ impl<M: Medium> Cut<'_, M> {
                 chosen.push((step, how));
             }
             match step {
-                Step::Reset { index } if keeps_order && kept => made.push(index),
-                Step::Reset { index } if keeps_order => later.push(index),
+                Step::Reset { index } if kept => made.push(index),
+                Step::Reset { index } => later.push(index),
                 _ => {}
             }
             ahead &= kept && matches!(step, Step::Reset { .. });
@@ -592,7 +560,7 @@ impl<M: Medium + 'static> PowerCut for CachedMedium<M> {
         };
         // An erase is made by saying so.
         let erase = whole > sent && matches!(self.steps[whole - 1], Step::Reset { .. });
-        whole += usize::from(erase && self.promise == Promise::Resets && whole < len);
+        whole += usize::from(erase && whole < len);
         let mut cut = Cut { cache: self, chunks, left: BTreeMap::new(), random };
         for number in sent..whole {
             cut.apply(cut.cache.steps[number], |_| Fate::New);

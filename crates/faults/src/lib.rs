@@ -27,7 +27,7 @@ mod rule;
 mod scripted;
 mod text;
 
-pub use cached::{CachedMedium, Promise};
+pub use cached::CachedMedium;
 pub use checked::CheckedMedium;
 pub use command::{Command, Completion};
 pub use delay::DelayPort;
@@ -40,7 +40,7 @@ pub use rule::{
     Trigger, WrongPort,
 };
 pub use scripted::{Below, Script, ScriptedMedium};
-pub use text::{Problem, TextError, parse_all};
+pub use text::{Problem, TextError};
 
 use std::any::Any;
 

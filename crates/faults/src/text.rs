@@ -402,14 +402,6 @@ impl FromStr for Rule {
     }
 }
 
-/// Reads rules between semicolons. None in an empty text.
-pub fn parse_all(text: &str) -> Result<Vec<Rule>, TextError> {
-    if text.trim().is_empty() {
-        return Ok(Vec::new());
-    }
-    text.split(';').map(str::parse).collect()
-}
-
 /// A number in the largest unit of which it is a whole multiple.
 struct InUnits(u64, &'static [(&'static str, u64)]);
 

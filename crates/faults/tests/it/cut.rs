@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::common::*;
 use device::{Device, OpenChannel, VectorOp};
-use faults::{CachedMedium, CheckedMedium, FaultyMedium, PowerCut, Promise};
+use faults::{CachedMedium, CheckedMedium, FaultyMedium, PowerCut};
 use flash::{
     Cause, Chunk, ChunkState, FailedRun, Geometry, Medium, Moved, Ppa, RamMedium, TAG_BYTES, Tag,
     Timing,
@@ -63,7 +63,6 @@ struct Work<M> {
     asked: Option<Marks>,
     /// Erases that are not synced: chunk, wear after it, what was there.
     erases: Vec<(usize, u32, Marks)>,
-    promise: Promise,
     next: u64,
     seen: Seen,
     /// Damage that was made on purpose: nothing may be wrong, but may fail.
@@ -85,7 +84,7 @@ fn done(mut ask: impl FnMut() -> Moved) -> Moved {
 }
 
 impl<M: PowerCut> Work<M> {
-    fn new(g: Geometry, below: M, promise: Promise) -> Work<M> {
+    fn new(g: Geometry, below: M) -> Work<M> {
         Work {
             g,
             medium: CheckedMedium::new(&g, below).unwrap(),
@@ -93,7 +92,6 @@ impl<M: PowerCut> Work<M> {
             synced: [(0, 0); CHUNKS],
             asked: None,
             erases: Vec::new(),
-            promise,
             next: 1,
             seen: Seen::default(),
             damaged: false,
@@ -220,9 +218,8 @@ impl<M: PowerCut> Work<M> {
             let life = self.chunks[c].lives.entry(chunk.wear).or_default();
             assert!(blocks <= life.len(), "{chunk:?} has {} blocks", life.len());
             life.truncate(blocks);
-            // With the promise an erased chunk is whole until it is erased.
-            let whole = new.0 == old.0 || self.promise == Promise::Resets;
-            if whole && chunk.wear == old.0 && !self.damaged {
+            // An erased chunk is whole until it is erased.
+            if chunk.wear == old.0 && !self.damaged {
                 assert!(blocks >= old.1, "synced blocks are gone: {chunk:?} of {old:?}");
             }
             self.chunks[c].wear = chunk.wear;
@@ -237,7 +234,7 @@ impl<M: PowerCut> Work<M> {
             self.seen.erased += u32::from(new.0 > old.0 && (chunk.wear, blocks) == (new.0, 0));
         }
         for (c, wear, before) in std::mem::take(&mut self.erases) {
-            if self.promise == Promise::Nothing || self.damaged || after[c].0 < wear {
+            if self.damaged || after[c].0 < wear {
                 continue;
             }
             // Those that were erased themselves later are not asked.
@@ -277,9 +274,9 @@ impl<M: PowerCut> Work<M> {
 }
 
 /// Works and cuts a few times.
-fn life<M: PowerCut>(below: M, promise: Promise, seed: u64, seen: &mut Seen) {
+fn life<M: PowerCut>(below: M, seed: u64, seen: &mut Seen) {
     let mut random = Numbers(seed);
-    let mut work = Work::new(geometry(), below, promise);
+    let mut work = Work::new(geometry(), below);
     for _ in 0..4 {
         let steps = random.below(60);
         work = work.work(&mut random, steps);
@@ -296,39 +293,35 @@ fn ram(kept: u32) -> RamMedium {
     RamMedium::new(&geometry(), kept).unwrap()
 }
 
-fn cached<M: Medium>(below: M, promise: Promise, limit: usize) -> CachedMedium<M> {
-    CachedMedium::new(&geometry(), below).unwrap().with_promise(promise).with_limit(limit)
+fn cached<M: Medium>(below: M, limit: usize) -> CachedMedium<M> {
+    CachedMedium::new(&geometry(), below).unwrap().with_limit(limit)
 }
 
 #[test]
 fn cuts_leave_what_they_may() {
-    for promise in [Promise::Resets, Promise::Nothing] {
-        let mut seen = Seen::default();
-        for seed in 0..900 {
-            let kept = [4096, 8, 0][seed as usize % 3];
-            let limit = [1 << 16, 40, 8, 1][seed as usize / 3 % 4];
-            life(cached(ram(kept), promise, limit), promise, seed, &mut seen);
-        }
-        let Seen { revived, cut_back, kept, some, erased } = seen;
-        let least = revived.min(cut_back).min(kept).min(some).min(erased);
-        assert!(least > 50, "everything happens: {seen:?}");
+    let mut seen = Seen::default();
+    for seed in 0..900 {
+        let kept = [4096, 8, 0][seed as usize % 3];
+        let limit = [1 << 16, 40, 8, 1][seed as usize / 3 % 4];
+        life(cached(ram(kept), limit), seed, &mut seen);
     }
+    let Seen { revived, cut_back, kept, some, erased } = seen;
+    let least = revived.min(cut_back).min(kept).min(some).min(erased);
+    assert!(least > 50, "everything happens: {seen:?}");
 }
 
 #[test]
 fn cuts_of_slow_media_leave_what_they_may() {
     let slow = medium_rules(&["medium:slow,probability=0.3,pending=3"]);
-    for promise in [Promise::Resets, Promise::Nothing] {
-        let mut seen = Seen::default();
-        for seed in 0..400 {
-            let kept = [4096, 8, 0][seed as usize % 3];
-            let below = FaultyMedium::new(&geometry(), ram(kept), &slow, seed).unwrap();
-            let cache = cached(below, promise, [1 << 16, 30][seed as usize % 2]);
-            let above = FaultyMedium::new(&geometry(), cache, &slow, seed + 1).unwrap();
-            life(above, promise, seed, &mut seen);
-        }
-        assert!(seen.cut_back > 50, "{seen:?}");
+    let mut seen = Seen::default();
+    for seed in 0..400 {
+        let kept = [4096, 8, 0][seed as usize % 3];
+        let below = FaultyMedium::new(&geometry(), ram(kept), &slow, seed).unwrap();
+        let cache = cached(below, [1 << 16, 30][seed as usize % 2]);
+        let above = FaultyMedium::new(&geometry(), cache, &slow, seed + 1).unwrap();
+        life(above, seed, &mut seen);
     }
+    assert!(seen.cut_back > 50, "{seen:?}");
 }
 
 #[test]
@@ -342,10 +335,10 @@ fn damage_is_never_wrong_data_after_a_cut() {
     let mut refused = 0;
     for seed in 0..400 {
         let kept = [4096, 8, 0][seed as usize % 3];
-        let cache = cached(ram(kept), Promise::Resets, 1 << 16);
+        let cache = cached(ram(kept), 1 << 16);
         let faulty = FaultyMedium::new(&geometry(), cache, &faults, seed).unwrap();
         let mut random = Numbers(seed);
-        let mut work = Work::new(geometry(), faulty, Promise::Resets);
+        let mut work = Work::new(geometry(), faulty);
         work.damaged = true;
         for _ in 0..4 {
             work = work.work(&mut random, 40);
@@ -363,7 +356,7 @@ fn a_failed_erase_comes_after_what_was_done_before_it() {
     let (g, row) = (geometry(), 4);
     let (mut gone, mut kept) = (0, 0);
     for seed in 0..400 {
-        let mut medium = CheckedMedium::new(&g, cached(ram(8), Promise::Resets, 1 << 10)).unwrap();
+        let mut medium = CheckedMedium::new(&g, cached(ram(8), 1 << 10)).unwrap();
         let write = |medium: &mut CheckedMedium<_>, chunk: usize| {
             let at = g.chunk_start(chunk);
             let (data, tags) = ([7; 32], [3; 4 * TAG_BYTES]);
@@ -395,7 +388,7 @@ fn a_failed_write_back_is_the_next_barriers() {
     let g = geometry();
     let fail = medium_rules(&["medium:fail,on=program,count=1"]);
     let below = FaultyMedium::new(&g, ram(8), &fail, 0).unwrap();
-    let mut work = Work::new(g, cached(below, Promise::Resets, 100), Promise::Resets);
+    let mut work = Work::new(g, cached(below, 100));
     work.program(0, 2, false);
     assert!(work.check(0, 0, 4), "the cache has it");
     assert_eq!(work.medium.barrier(), Moved::Failed);
@@ -408,7 +401,7 @@ fn a_failed_program_loses_only_itself() {
     let g = geometry();
     let fail = medium_rules(&["medium:fail,on=program,from=2,count=1"]);
     for seed in 0..100 {
-        let cache = cached(ram(8), Promise::Resets, 100);
+        let cache = cached(ram(8), 100);
         let faulty = FaultyMedium::new(&g, cache, &fail, 0).unwrap();
         let mut medium = CheckedMedium::new(&g, faulty).unwrap();
         let block = |m: &mut CheckedMedium<_>, b| m.read(Ppa(b), 1, &mut [0; 8], &mut [0; 16]);
@@ -435,7 +428,7 @@ fn a_chunk_that_is_back_has_what_was_behind_a_failed_program() {
     let fail = medium_rules(&["medium:fail,on=program,from=2,count=1"]);
     let (mut gone, mut kept) = (0, 0);
     for seed in 0..100 {
-        let faulty = FaultyMedium::new(&g, cached(ram(8), Promise::Resets, 100), &fail, 0).unwrap();
+        let faulty = FaultyMedium::new(&g, cached(ram(8), 100), &fail, 0).unwrap();
         let mut medium = CheckedMedium::new(&g, faulty).unwrap();
         for number in 0..3 {
             let moved = medium.program(Ppa(number * 4), row, &[1; 32], &[2; 64]);
@@ -467,7 +460,7 @@ fn a_chunk_that_is_back_has_what_was_behind_a_failed_program() {
 fn a_drive_over_a_cache_comes_back() {
     let g = geometry();
     for seed in 0..200 {
-        let medium = CheckedMedium::new(&g, cached(ram(8), Promise::Resets, 1000)).unwrap();
+        let medium = CheckedMedium::new(&g, cached(ram(8), 1000)).unwrap();
         let mut rig = Rig::new(Device::new(&g, &Timing::default(), medium).unwrap(), 16);
         assert!(rig.port.is_cached());
         let (first, second) = (g.ppa(0, 0, 0, 0), g.ppa(0, 0, 0, 8));
@@ -494,7 +487,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn any_life_is_a_good_one(seed in any::<u64>(), kept in 0usize..3, limit in 1usize..60) {
-        let cache = cached(ram([4096, 8, 0][kept]), Promise::Nothing, limit);
-        life(cache, Promise::Nothing, seed, &mut Seen::default());
+        let cache = cached(ram([4096, 8, 0][kept]), limit);
+        life(cache, seed, &mut Seen::default());
     }
 }
