@@ -8,7 +8,7 @@ use std::rc::Rc;
 use device::Device;
 use faults::{Below, Script, ScriptedMedium};
 use flash::{Chunk, ChunkState, Dimensions, Geometry, Moved, Ppa, TAG_BYTES, Tag, Timing};
-use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
+use port::{BLOCK_BYTES, BlockOp, Status, Time};
 use targets::pblk::PblkError;
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
@@ -66,23 +66,22 @@ fn config(geometry: &Geometry) -> PblkConfig {
 
 type Drive = Pblk<Device<ScriptedMedium>>;
 
-struct Host {
-    drive: Drive,
-    now: Time,
-    queue: Ring<BlockReq>,
-    done: Ring<BlockDone>,
+/// What a test knows of its drive.
+struct More {
     geometry: Geometry,
     refused: Rc<RefCell<Refused>>,
 }
 
+type Host = crate::host::Host<Drive, More>;
+
 impl Host {
-    fn new(groups: u32, pages: u32) -> Host {
+    fn of(groups: u32, pages: u32) -> Host {
         let geometry = geometry(groups, pages);
         let refused = Rc::new(RefCell::new(Refused::default()));
         let medium = ScriptedMedium::ram(&geometry, 8, Weak(refused.clone()));
         let device = Device::new(&geometry, &timing(), medium).unwrap();
         let drive = Pblk::new(device, config(&geometry)).unwrap();
-        Host::with(drive, Time::ZERO, geometry, refused)
+        Host::over(drive, Time::ZERO, geometry, refused)
     }
 
     /// A drive with the anchors in `bad` (unit and number) out of use from the
@@ -97,98 +96,61 @@ impl Host {
         }
         let device = Device::restore(&geometry, &timing(), medium(), &chunks).unwrap();
         let drive = Pblk::new(device, config(&geometry)).unwrap();
-        Host::with(drive, Time::ZERO, geometry, refused)
+        Host::over(drive, Time::ZERO, geometry, refused)
     }
 
     /// Overwrites for a while, with a checkpoint now and then. False when the drive
     /// took no more.
     fn overwrite(&mut self, from: u64, count: u64) -> bool {
         for i in from..from + count {
-            if self.one(BlockOp::Write, i * 5 % self.blocks(), i + 1).0 != Status::SUCCESS {
+            if self.block(BlockOp::Write, i * 5 % self.blocks(), i + 1).0 != Status::SUCCESS {
                 return false;
             }
             if i % 60 == 59 {
                 self.checkpoint();
             }
         }
-        self.one(BlockOp::Flush, 0, 0).0 == Status::SUCCESS
+        self.block(BlockOp::Flush, 0, 0).0 == Status::SUCCESS
     }
 
     /// A checkpoint: chunks of data are wanted refreshed.
     fn checkpoint(&mut self) {
-        for pu in self.geometry.pus_channels_first() {
-            for number in 3..self.geometry.chunks() {
-                let at = self.geometry.chunk_start(self.geometry.chunk_of(pu, number));
+        for pu in self.more.geometry.pus_channels_first() {
+            for number in 3..self.more.geometry.chunks() {
+                let at = self.more.geometry.chunk_start(self.more.geometry.chunk_of(pu, number));
                 self.drive.refresh_chunk(self.now, at);
             }
         }
         self.rest();
     }
 
-    fn with(drive: Drive, now: Time, geometry: Geometry, refused: Rc<RefCell<Refused>>) -> Host {
-        Host { drive, now, queue: Ring::new(8), done: Ring::new(8), geometry, refused }
+    fn over(drive: Drive, now: Time, geometry: Geometry, refused: Rc<RefCell<Refused>>) -> Host {
+        Host::new(drive, now, More { geometry, refused })
     }
 
     /// Power goes, and comes again.
     fn restart(self) -> Result<Host, PblkError> {
         let device = self.drive.into_device();
         let chunks = device.chunks().to_vec();
-        start(device.cut(), &chunks, self.geometry, self.refused)
+        start(device.cut(), &chunks, self.more.geometry, self.more.refused)
     }
 
     fn blocks(&self) -> u64 {
         self.drive.shape().bytes / BLOCK_BYTES
     }
 
-    fn begin(&mut self, op: BlockOp, block: u64, value: u64) {
-        let moves = matches!(op, BlockOp::Read | BlockOp::Write);
-        let mut buffer = Buffer::zeroed(if moves { 8 } else { 0 }).unwrap();
-        if moves {
-            buffer.bytes_mut().copy_from_slice(&value.to_le_bytes());
-        }
-        let (offset, len) =
-            if op == BlockOp::Flush { (0, 0) } else { (block * BLOCK_BYTES, BLOCK_BYTES) };
-        let req = BlockReq { id: 0, op, fua: false, offset, len, buffer };
-        assert!(self.queue.push(req).is_ok());
-        self.drive.submit(self.now, &mut self.queue);
-    }
-
-    /// The next event. False when there is none.
-    fn step(&mut self) -> bool {
-        let Some(at) = self.drive.next_event() else { return false };
-        self.now = self.now.max(at);
-        self.drive.advance(self.now, &mut self.done);
-        self.drive.submit(self.now, &mut self.queue);
-        true
-    }
-
-    fn rest(&mut self) {
-        while self.step() {}
-    }
-
-    /// One request: how it ended, and what was read.
-    fn one(&mut self, op: BlockOp, block: u64, value: u64) -> (Status, u64) {
-        self.begin(op, block, value);
-        while self.done.is_empty() {
-            assert!(self.step(), "the drive hangs");
-        }
-        let done = self.done.pop().unwrap();
-        let read = done.buffer.bytes().try_into().map_or(0, u64::from_le_bytes);
-        (done.status, read)
-    }
-
     fn flush(&mut self) {
-        assert_eq!(self.one(BlockOp::Flush, 0, 0).0, Status::SUCCESS);
+        self.good(BlockOp::Flush, 0, 0);
     }
 
     fn all(&mut self) -> Vec<(Status, u64)> {
-        (0..self.blocks()).map(|block| self.one(BlockOp::Read, block, 0)).collect()
+        (0..self.blocks()).map(|block| self.block(BlockOp::Read, block, 0)).collect()
     }
 
     /// The blocks of a chunk.
     fn of_chunk(&self, chunk: usize) -> std::ops::Range<u64> {
-        let start = self.geometry.chunk_start(chunk).0;
-        start..start + u64::from(self.geometry.chunk_blocks())
+        let start = self.more.geometry.chunk_start(chunk).0;
+        start..start + u64::from(self.more.geometry.chunk_blocks())
     }
 }
 
@@ -200,7 +162,7 @@ fn start(
 ) -> Result<Host, PblkError> {
     let device = Device::restore(&geometry, &timing(), medium, chunks).unwrap();
     let (drive, now) = Pblk::recover(device, config(&geometry), Time::ZERO)?;
-    Ok(Host::with(drive, now, geometry, refused))
+    Ok(Host::over(drive, now, geometry, refused))
 }
 
 /// The tags of what is programmed of a chunk.
@@ -226,31 +188,31 @@ fn tags(
 fn what_is_lost_while_rows_settle_is_not_what_came_after() {
     const NEW: u64 = 77;
     for rows_before in 0..4 {
-        let mut host = Host::new(4, 4);
+        let mut host = Host::of(4, 4);
         // Block 0 is the first of the first unit's first chunk of data.
         for block in 0..32 + 2 * rows_before {
-            host.one(BlockOp::Write, block, 1000 + block);
+            host.block(BlockOp::Write, block, 1000 + block);
         }
         // The next row begins a checkpoint.
         while host.drive.since_checkpoint() + 1 < host.drive.checkpoint_rows() {
             let block = 2 * (host.drive.since_checkpoint() % 8) + 32;
-            host.one(BlockOp::Write, block, 5);
-            host.one(BlockOp::Write, block + 1, 5);
+            host.block(BlockOp::Write, block, 5);
+            host.block(BlockOp::Write, block + 1, 5);
             host.rest();
         }
-        let at = host.geometry.chunk_start(host.geometry.chunk_of(0, 3));
-        host.refused.borrow_mut().reads.insert(at.0);
-        host.one(BlockOp::Write, 0, NEW);
-        host.one(BlockOp::Write, 60, NEW);
+        let at = host.more.geometry.chunk_start(host.more.geometry.chunk_of(0, 3));
+        host.more.refused.borrow_mut().reads.insert(at.0);
+        host.block(BlockOp::Write, 0, NEW);
+        host.block(BlockOp::Write, 60, NEW);
         assert!(host.drive.refresh_chunk(host.now, at));
         host.rest();
         host.flush();
         host.rest();
         assert_eq!(host.drive.counters().lost, 1);
         assert!(host.drive.since_checkpoint() < 20, "there was a checkpoint");
-        assert_eq!(host.one(BlockOp::Read, 0, 0), (Status::SUCCESS, NEW));
+        assert_eq!(host.block(BlockOp::Read, 0, 0), (Status::SUCCESS, NEW));
         let mut host = host.restart().unwrap();
-        assert_eq!(host.one(BlockOp::Read, 0, 0), (Status::SUCCESS, NEW));
+        assert_eq!(host.block(BlockOp::Read, 0, 0), (Status::SUCCESS, NEW));
     }
 }
 
@@ -258,28 +220,28 @@ fn what_is_lost_while_rows_settle_is_not_what_came_after() {
 #[test]
 fn without_an_anchor_the_last_root_holds() {
     for late in 0..24 {
-        let mut host = Host::new(1, 2);
+        let mut host = Host::of(1, 2);
         let mut values = vec![0; host.blocks() as usize];
         for i in 0..400 + 7 * late {
             let block = i * 5 % host.blocks();
-            assert_eq!(host.one(BlockOp::Write, block, i + 1).0, Status::SUCCESS);
+            assert_eq!(host.block(BlockOp::Write, block, i + 1).0, Status::SUCCESS);
             values[block as usize] = i + 1;
         }
         host.flush();
         for number in 0..3 {
-            let blocks = host.of_chunk(host.geometry.chunk_of(0, number));
-            host.refused.borrow_mut().programs.extend(blocks);
+            let blocks = host.of_chunk(host.more.geometry.chunk_of(0, number));
+            host.more.refused.borrow_mut().programs.extend(blocks);
         }
         for i in 1000.. {
             let block = i * 5 % host.blocks();
-            if host.one(BlockOp::Write, block, i).0 != Status::SUCCESS {
+            if host.block(BlockOp::Write, block, i).0 != Status::SUCCESS {
                 break;
             }
             assert!(i < 6000, "it never ends");
         }
         host.rest();
         assert!(host.drive.is_read_only());
-        host.refused.borrow_mut().programs.clear();
+        host.more.refused.borrow_mut().programs.clear();
         let mut host = host.restart().expect("the last root leads to all that it needs");
         for (block, read) in host.all().into_iter().enumerate() {
             assert_eq!(read.0, Status::SUCCESS);
@@ -320,7 +282,7 @@ fn newest_roots(
 fn what_one_start_takes_up_the_next_does() {
     let mut alone = 0;
     for events in 0..300 {
-        let mut host = Host::new(2, 2);
+        let mut host = Host::of(2, 2);
         let (mut i, mut left) = (0, 80 + events);
         while left > 0 {
             if host.queue.is_empty() {
@@ -329,13 +291,13 @@ fn what_one_start_takes_up_the_next_does() {
                     2 | 4 => BlockOp::Trim,
                     _ => BlockOp::Write,
                 };
-                host.begin(op, i * 5 % host.blocks(), i + 1);
+                host.begin_block(op, i * 5 % host.blocks(), i + 1);
                 i += 1;
             }
             left -= u64::from(host.step());
             while host.done.pop().is_some() {}
         }
-        let Host { drive, geometry, refused, .. } = host;
+        let Host { drive, more: More { geometry, refused }, .. } = host;
         let device = drive.into_device();
         let chunks = device.chunks().to_vec();
         let mut medium = device.cut();
@@ -344,7 +306,7 @@ fn what_one_start_takes_up_the_next_does() {
 
         let mut host = start(medium, &chunks, geometry, refused).expect("all can be read");
         let first = host.all();
-        let Host { drive, refused, .. } = host;
+        let Host { drive, more: More { refused, .. }, .. } = host;
         let device = drive.into_device();
         let chunks = device.chunks().to_vec();
         let mut medium = device.cut();
@@ -367,8 +329,8 @@ fn what_one_start_takes_up_the_next_does() {
 fn a_mirror_goes_on_with_its_good_chunk_when_the_other_had_failed() {
     for more in 0..20 {
         let mut host = Host::with_bad_anchors(2, &[(0, 1), (0, 2), (1, 2)]);
-        let bad = host.of_chunk(host.geometry.chunk_of(1, 1));
-        host.refused.borrow_mut().programs.extend(bad);
+        let bad = host.of_chunk(host.more.geometry.chunk_of(1, 1));
+        host.more.refused.borrow_mut().programs.extend(bad);
         assert!(host.overwrite(0, 1000 + 7 * more));
         host.rest();
         let mut host = host.restart().unwrap();
@@ -376,7 +338,7 @@ fn a_mirror_goes_on_with_its_good_chunk_when_the_other_had_failed() {
         host.rest();
         let device = host.drive.into_device();
         let chunks = device.chunks().to_vec();
-        let roots = newest_roots(&mut device.cut(), &host.geometry, &chunks);
+        let roots = newest_roots(&mut device.cut(), &host.more.geometry, &chunks);
         assert_eq!(roots[0].0, roots[1].0, "{more}");
     }
 }
@@ -389,12 +351,12 @@ fn a_mirror_that_was_closed_early_may_be_behind() {
     for more in 0..6 {
         let mut host = Host::with_bad_anchors(8, &[(0, 1), (0, 2), (1, 1), (1, 2)]);
         assert!(host.overwrite(0, 130));
-        let bad = host.of_chunk(host.geometry.chunk_of(1, 0));
-        host.refused.borrow_mut().programs.extend(bad);
+        let bad = host.of_chunk(host.more.geometry.chunk_of(1, 0));
+        host.more.refused.borrow_mut().programs.extend(bad);
         // Until the other's chunk is full, at most.
         host.overwrite(1000, 900 + 60 * more);
         host.rest();
-        let Host { drive, geometry, refused, .. } = host;
+        let Host { drive, more: More { geometry, refused }, .. } = host;
         let device = drive.into_device();
         let mut chunks = device.chunks().to_vec();
         let mut medium = device.cut();
@@ -417,14 +379,14 @@ fn the_only_chunk_for_roots_is_refreshed() {
         let mut host = Host::with_bad_anchors(8, &[(0, 1), (0, 2), (1, 1), (1, 2)]);
         assert!(host.overwrite(0, 130 + 60 * more));
         host.rest();
-        let chunk = host.geometry.chunk_of(unit, 0);
-        let at = host.geometry.chunk_start(chunk);
+        let chunk = host.more.geometry.chunk_of(unit, 0);
+        let at = host.more.geometry.chunk_start(chunk);
         assert!(host.drive.refresh_chunk(host.now, at));
         host.rest();
         assert!(!host.drive.is_read_only());
         let device = host.drive.into_device();
         let chunks = device.chunks().to_vec();
-        let roots = newest_roots(&mut device.cut(), &host.geometry, &chunks);
+        let roots = newest_roots(&mut device.cut(), &host.more.geometry, &chunks);
         assert_eq!(roots[0].0, roots[1].0);
         let first = roots[unit].1.iter().min().copied();
         assert_eq!(first, Some(at.0), "the newest root is the chunk's first");

@@ -5,10 +5,11 @@
 
 use std::collections::HashMap;
 
+use crate::host::Host;
 use device::Device;
 use faults::{Below, Script, ScriptedMedium};
 use flash::{Chunk, Dimensions, Geometry, Moved, Ppa, TAG_BYTES, Tag, Timing};
-use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
+use port::{BLOCK_BYTES, BlockOp, Port, Ring, Status, Time};
 use proptest::prelude::*;
 use targets::pblk::PblkError;
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
@@ -66,11 +67,7 @@ impl Script for Rotten {
 
 type Drive = Pblk<Device<ScriptedMedium>>;
 
-struct Rig {
-    drive: Drive,
-    now: Time,
-    geometry: Geometry,
-}
+type Rig = Host<Drive, Geometry>;
 
 fn config(geometry: &Geometry) -> PblkConfig {
     let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
@@ -86,23 +83,23 @@ fn value(block: u64) -> u64 {
 impl Rig {
     /// A drive that was filled and overwritten, trimmed here and there, and
     /// ended, or not.
-    fn new(ends: bool) -> Rig {
+    fn filled(ends: bool) -> Rig {
         let chunks = DATA_CHUNKS;
         let dim = Dimensions { groups: 2, pus: 1, chunks, pages: 32, planes: 1, page_bytes: 16384 };
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
         let medium = ScriptedMedium::ram(&geometry, 8, Rotten::default());
         let device = Device::new(&geometry, &Timing::default(), medium).unwrap();
         let drive = Pblk::new(device, config(&geometry)).unwrap();
-        let mut rig = Rig { drive, now: Time::ZERO, geometry };
+        let mut rig = Rig::new(drive, Time::ZERO, geometry);
         let blocks = rig.drive.shape().bytes / BLOCK_BYTES;
         for i in 0..blocks * 3 {
             let block = i * 7 % blocks;
-            rig.one(BlockOp::Write, block, value(block) + u64::from(i < blocks));
+            rig.block(BlockOp::Write, block, value(block) + u64::from(i < blocks));
         }
         for block in (3..blocks).step_by(11) {
-            rig.one(BlockOp::Trim, block, 0);
+            rig.block(BlockOp::Trim, block, 0);
         }
-        rig.one(BlockOp::Flush, 0, 0);
+        rig.block(BlockOp::Flush, 0, 0);
         if ends {
             rig.drive.close(rig.now);
             while !rig.drive.is_closed() {
@@ -113,34 +110,11 @@ impl Rig {
         rig
     }
 
-    /// One request; gives how it ended and what was read.
-    fn one(&mut self, op: BlockOp, block: u64, value: u64) -> (Status, u64) {
-        let moves = matches!(op, BlockOp::Read | BlockOp::Write);
-        let mut buffer = Buffer::zeroed(if moves { 8 } else { 0 }).unwrap();
-        if moves {
-            buffer.bytes_mut().copy_from_slice(&value.to_le_bytes());
-        }
-        let (offset, len) =
-            if op == BlockOp::Flush { (0, 0) } else { (block * BLOCK_BYTES, BLOCK_BYTES) };
-        let mut queue = Ring::new(1);
-        queue.push(BlockReq { id: 0, op, fua: false, offset, len, buffer }).unwrap();
-        self.drive.submit(self.now, &mut queue);
-        let mut done = Ring::new(1);
-        while done.is_empty() {
-            self.now = self.now.max(self.drive.next_event().expect("it completes"));
-            self.drive.advance(self.now, &mut done);
-            self.drive.submit(self.now, &mut queue);
-        }
-        let done = done.pop().unwrap();
-        let read = done.buffer.bytes().try_into().map_or(0, u64::from_le_bytes);
-        (done.status, read)
-    }
-
     /// Its parts, for as many starts as are wanted.
     fn end(self) -> (Geometry, Vec<Chunk>, ScriptedMedium) {
         let device = self.drive.into_device();
         let chunks = device.chunks().to_vec();
-        (self.geometry, chunks, device.cut())
+        (self.more, chunks, device.cut())
     }
 }
 
@@ -172,10 +146,10 @@ fn own_blocks(
 fn start(geometry: &Geometry, chunks: &[Chunk], medium: ScriptedMedium) -> Result<u64, PblkError> {
     let device = Device::restore(geometry, &Timing::default(), medium, chunks).unwrap();
     let (drive, now) = Pblk::recover(device, config(geometry), Time::ZERO)?;
-    let mut rig = Rig { drive, now, geometry: *geometry };
+    let mut rig = Rig::new(drive, now, *geometry);
     let mut lost = 0;
     for block in 0..rig.drive.shape().bytes / BLOCK_BYTES {
-        match rig.one(BlockOp::Read, block, 0) {
+        match rig.block(BlockOp::Read, block, 0) {
             (Status::SUCCESS, read) => assert_eq!(read, value(block), "block {block}"),
             (Status::UNRECOVERED_READ, _) => lost += 1,
             (status, _) => panic!("block {block}: {status}"),
@@ -189,7 +163,7 @@ fn with(
     ends: bool,
     damage: impl Fn(&[Vec<(Tag, Ppa)>; 4]) -> Vec<(Ppa, Damage)>,
 ) -> Result<u64, PblkError> {
-    let (geometry, chunks, mut medium) = Rig::new(ends).end();
+    let (geometry, chunks, mut medium) = Rig::filled(ends).end();
     let own = own_blocks(&geometry, &chunks, &mut medium);
     let damage = damage(&own).into_iter().map(|(ppa, damage)| (ppa.0, damage));
     medium.script::<Rotten>().damage = damage.collect();
@@ -248,7 +222,7 @@ fn a_newest_root_damaged_in_both_mirrors_refuses() {
 /// The first of each kind that is damaged: detected, whatever it is.
 #[test]
 fn each_kind_of_page_is_told() {
-    let (geometry, chunks, mut medium) = Rig::new(true).end();
+    let (geometry, chunks, mut medium) = Rig::filled(true).end();
     let own = own_blocks(&geometry, &chunks, &mut medium);
     assert!(own[..3].iter().all(|blocks| !blocks.is_empty()), "{own:?}");
     // All pages of the map and the table at once, with a bit that leads to

@@ -1,10 +1,11 @@
 //! A drive whose chunks wear and are disturbed by reads: what it tells of them
 //! leads to their being written anew, before they cannot be read.
 
+use crate::host::Host;
 use device::{Device, OpenChannel};
 use faults::ScriptedMedium;
 use flash::{Dimensions, Geometry, Reliability, Timing};
-use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
+use port::{BLOCK_BYTES, BlockOp, Status, Time};
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
 const DATA_CHUNKS: u32 = 8;
@@ -48,18 +49,12 @@ fn timing() -> Timing {
     }
 }
 
-struct Rig {
-    drive: Pblk<Device<ScriptedMedium>>,
-    now: Time,
-    queue: Ring<BlockReq>,
-    blocks: u64,
-    /// Writes are durable when they complete.
-    fua: bool,
-}
+/// A drive of so many blocks.
+type Rig = Host<Pblk<Device<ScriptedMedium>>, u64>;
 
 impl Rig {
     /// With chunks of so many rows.
-    fn new(reliability: &Reliability, pages: u32) -> Rig {
+    fn of(reliability: &Reliability, pages: u32) -> Rig {
         let data = Dimensions {
             groups: 2,
             pus: 1,
@@ -82,22 +77,7 @@ impl Rig {
             seed: 1,
         };
         let drive = Pblk::new(device, config).unwrap();
-        Rig { drive, now: Time::ZERO, queue: Ring::new(1), blocks, fua: false }
-    }
-
-    /// One block, written with `value` or read; gives what was read.
-    fn one(&mut self, op: BlockOp, block: u64, value: u64) -> u64 {
-        let (status, read) = self.try_one(op, block, value);
-        assert_eq!(status, Status::SUCCESS);
-        read
-    }
-
-    /// Lets all that is under way end.
-    fn rest(&mut self) {
-        while let Some(at) = self.drive.next_event() {
-            self.now = self.now.max(at);
-            self.drive.advance(self.now, &mut Ring::new(1));
-        }
+        Rig::new(drive, Time::ZERO, blocks)
     }
 
     /// As whoever serves a drive does now and then.
@@ -123,44 +103,28 @@ impl Rig {
         Rig { drive, now, ..self }
     }
 
-    fn try_one(&mut self, op: BlockOp, block: u64, value: u64) -> (Status, u64) {
-        let mut buffer = Buffer::zeroed(8).unwrap();
-        buffer.bytes_mut().copy_from_slice(&value.to_le_bytes());
-        let offset = block * BLOCK_BYTES;
-        let req = BlockReq { id: 0, op, fua: self.fua, offset, len: BLOCK_BYTES, buffer };
-        self.queue.push(req).unwrap();
-        self.drive.submit(self.now, &mut self.queue);
-        let mut done = Ring::new(1);
-        while done.is_empty() {
-            self.now = self.now.max(self.drive.next_event().expect("it completes"));
-            self.drive.advance(self.now, &mut done);
-        }
-        let done = done.pop().unwrap();
-        (done.status, u64::from_le_bytes(done.buffer.bytes().try_into().unwrap()))
-    }
-
     fn read_all(&mut self) {
-        for block in 0..self.blocks {
-            assert_eq!(self.one(BlockOp::Read, block, 0), block + 1);
+        for block in 0..self.more {
+            assert_eq!(self.good(BlockOp::Read, block, 0), block + 1);
         }
     }
 }
 
 #[test]
 fn what_is_read_often_is_written_anew() {
-    let mut rig = Rig::new(&disturbed(), 8);
-    for i in 0..rig.blocks * 12 {
-        rig.one(BlockOp::Write, i * 7 % rig.blocks, i * 7 % rig.blocks + 1);
+    let mut rig = Rig::of(&disturbed(), 8);
+    for i in 0..rig.more * 12 {
+        rig.good(BlockOp::Write, i * 7 % rig.more, i * 7 % rig.more + 1);
     }
     let before = rig.drive.counters();
     for i in 0..40_000 {
         let block = i % 3;
-        assert_eq!(rig.one(BlockOp::Read, block, 0), block + 1);
+        assert_eq!(rig.good(BlockOp::Read, block, 0), block + 1);
     }
     let after = rig.drive.counters();
     assert!(after.refreshed > before.refreshed + 5, "{before:?} {after:?}");
-    for block in 0..rig.blocks {
-        assert_eq!(rig.one(BlockOp::Read, block, 0), block + 1);
+    for block in 0..rig.more {
+        assert_eq!(rig.good(BlockOp::Read, block, 0), block + 1);
     }
     assert_eq!(rig.drive.counters().lost, 0);
 }
@@ -170,22 +134,22 @@ fn what_is_read_often_is_written_anew() {
 #[test]
 fn what_nobody_reads_is_written_anew_before_it_is_lost() {
     for is_looked_after in [true, false] {
-        let mut rig = Rig::new(&forgetful(), 8);
-        for block in 0..rig.blocks {
-            rig.one(BlockOp::Write, block, block + 1);
+        let mut rig = Rig::of(&forgetful(), 8);
+        for block in 0..rig.more {
+            rig.good(BlockOp::Write, block, block + 1);
         }
         rig.rest();
         for i in 0..360 {
             rig.now = Time(rig.now.0 + DAY / 3);
             if is_looked_after {
-                rig.one(BlockOp::Write, rig.blocks - 1 - i % 4, rig.blocks - i % 4);
-                rig.one(BlockOp::Read, rig.blocks - 1, 0);
+                rig.good(BlockOp::Write, rig.more - 1 - i % 4, rig.more - i % 4);
+                rig.good(BlockOp::Read, rig.more - 1, 0);
                 rig.rest();
             }
         }
         let mut lost = 0;
-        for block in 0..rig.blocks {
-            match rig.try_one(BlockOp::Read, block, 0) {
+        for block in 0..rig.more {
+            match rig.block(BlockOp::Read, block, 0) {
                 (Status::SUCCESS, read) => assert_eq!(read, block + 1),
                 (status, _) => {
                     assert_eq!(status, Status::UNRECOVERED_READ);
@@ -198,7 +162,7 @@ fn what_nobody_reads_is_written_anew_before_it_is_lost() {
             assert_eq!((lost, rig.drive.counters().lost), (0, 0), "refreshed {refreshed}");
             assert!(refreshed > 30, "{refreshed}");
         } else {
-            assert!(lost > rig.blocks / 2, "{lost} of {}", rig.blocks);
+            assert!(lost > rig.more / 2, "{lost} of {}", rig.more);
         }
     }
 }
@@ -209,14 +173,14 @@ fn what_nobody_reads_is_written_anew_before_it_is_lost() {
 fn a_drive_that_is_hardly_written_opens_after_months() {
     for is_clean in [true, false] {
         let model = forgetful();
-        let mut rig = Rig::new(&model, 64);
-        (0..rig.blocks).for_each(|block| _ = rig.one(BlockOp::Write, block, block + 1));
+        let mut rig = Rig::of(&model, 64);
+        (0..rig.more).for_each(|block| _ = rig.good(BlockOp::Write, block, block + 1));
         rig.fua = true;
         for month in 0..4 {
             for day in 0..30 {
                 rig.now = Time(rig.now.0 + DAY);
-                let block = (month * 30 + day) * 7 % rig.blocks;
-                rig.one(BlockOp::Write, block, block + 1);
+                let block = (month * 30 + day) * 7 % rig.more;
+                rig.good(BlockOp::Write, block, block + 1);
                 rig.tend();
             }
             rig = rig.restart(&model, is_clean);
@@ -231,11 +195,11 @@ fn a_drive_that_is_hardly_written_opens_after_months() {
 #[test]
 fn a_chunk_of_a_worn_drive_is_filled_though_it_is_read() {
     let worn = Reliability { rber_base: 9.5e-3, retention_time: 0, ..forgetful() };
-    let mut rig = Rig::new(&worn, 64);
+    let mut rig = Rig::of(&worn, 64);
     rig.fua = true;
     for i in 0..1000 {
-        rig.one(BlockOp::Write, i % 16, i + 1);
-        let (status, _) = rig.try_one(BlockOp::Read, i % 16, 0);
+        rig.good(BlockOp::Write, i % 16, i + 1);
+        let (status, _) = rig.block(BlockOp::Read, i % 16, 0);
         assert!([Status::SUCCESS, Status::HIGH_ECC].contains(&status));
     }
     assert!(rig.drive.device().errors().retried_reads > 10, "it is worn");

@@ -4,23 +4,18 @@
 use device::{Device, OpenChannel};
 use faults::{Delay, DelayPort, DelayRule, Operation, ScriptedMedium, Span, Trigger};
 use flash::{Dimensions, Geometry, Timing};
-use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
+use port::{BlockOp, Status, Time};
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 9;
 
-struct Host {
-    drive: Pblk<Box<dyn OpenChannel>>,
-    now: Time,
-    queue: Ring<BlockReq>,
-    done: Ring<BlockDone>,
-}
+type Host = crate::host::Host<Pblk<Box<dyn OpenChannel>>>;
 
 impl Host {
     /// A drive of one unit, the first read of whose first block of data ends a
     /// second late.
-    fn new() -> Host {
+    fn late() -> Host {
         let dim =
             Dimensions { groups: 1, pus: 1, chunks: 4, pages: 4, planes: 1, page_bytes: 4096 };
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
@@ -43,60 +38,36 @@ impl Host {
             seed: 7,
         };
         let drive = Pblk::new(device, config).unwrap();
-        Host { drive, now: Time::ZERO, queue: Ring::new(8), done: Ring::new(8) }
-    }
-
-    fn begin(&mut self, id: u64, op: BlockOp, offset: u64, len: u64, byte: u8) {
-        let mut buffer = Buffer::zeroed(len as usize).unwrap();
-        buffer.bytes_mut().fill(byte);
-        let req = BlockReq { id, op, fua: false, offset, len, buffer };
-        assert!(self.queue.push(req).is_ok());
-        self.drive.submit(self.now, &mut self.queue);
-    }
-
-    /// The completion of a request; another one may come before.
-    fn ended(&mut self, id: u64) -> BlockDone {
-        loop {
-            while let Some(done) = self.done.pop() {
-                assert_eq!(done.status, Status::SUCCESS);
-                if done.id == id {
-                    return done;
-                }
-            }
-            let at = self.drive.next_event().expect("the drive hangs");
-            self.now = self.now.max(at);
-            self.drive.advance(self.now, &mut self.done);
-        }
-    }
-
-    fn one(&mut self, op: BlockOp, offset: u64, len: u64, byte: u8) -> BlockDone {
-        self.begin(1, op, offset, len, byte);
-        self.ended(1)
+        Host::new(drive, Time::ZERO, ())
     }
 }
 
 #[test]
 fn a_newer_copy_where_the_old_bytes_were_read_is_not_undone() {
     for writes in 0..400 {
-        let mut host = Host::new();
+        let mut host = Host::late();
         for block in 0..BLOCKS {
-            host.one(BlockOp::Write, block * BLOCK, BLOCK, 1);
+            assert_eq!(host.one(BlockOp::Write, block * BLOCK, BLOCK, 1).status, Status::SUCCESS);
         }
-        host.one(BlockOp::Flush, 0, 0, 0);
+        assert_eq!(host.one(BlockOp::Flush, 0, 0, 0).status, Status::SUCCESS);
         host.begin(2, BlockOp::Write, 512, 512, 0xcd);
         let mut newest = 1;
         for i in 0..writes {
             let (block, byte) = (i * i * (writes + 1) % 251 % BLOCKS, 2 + (i % 200) as u8);
-            host.one(BlockOp::Write, block * BLOCK, BLOCK, byte);
+            assert_eq!(
+                host.one(BlockOp::Write, block * BLOCK, BLOCK, byte).status,
+                Status::SUCCESS
+            );
             if block == 0 {
                 newest = byte;
             }
         }
-        host.one(BlockOp::Flush, 0, 0, 0);
+        assert_eq!(host.one(BlockOp::Flush, 0, 0, 0).status, Status::SUCCESS);
         assert!(host.now < Time(1_000_000_000), "the part is still under way");
-        host.ended(2);
+        assert_eq!(host.ended(2).status, Status::SUCCESS);
         assert!(host.now >= Time(1_000_000_000), "it was late");
         let read = host.one(BlockOp::Read, 0, BLOCK, 0);
+        assert_eq!(read.status, Status::SUCCESS);
         let bytes = read.buffer.bytes();
         assert!(bytes[512..1024].iter().all(|&b| b == 0xcd), "after {writes} writes");
         let around = bytes[..512].iter().chain(&bytes[1024..]);

@@ -4,7 +4,7 @@
 use device::Device;
 use faults::{Below, Script, ScriptedMedium};
 use flash::{Dimensions, Geometry, Moved, Ppa, Timing};
-use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
+use port::{BlockOp, Status, Time};
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
 const BLOCK: u64 = 4096;
@@ -31,44 +31,8 @@ impl Script for Unmovable {
     }
 }
 
-struct Host {
-    drive: Pblk<Device<ScriptedMedium>>,
-    /// The block that cannot be moved.
-    at: Ppa,
-    now: Time,
-    queue: Ring<BlockReq>,
-    done: Ring<BlockDone>,
-}
-
-impl Host {
-    fn begin(&mut self, op: BlockOp, offset: u64, len: u64, byte: u8) {
-        let mut buffer = Buffer::zeroed(len as usize).unwrap();
-        buffer.bytes_mut().fill(byte);
-        let req = BlockReq { id: 0, op, fua: false, offset, len, buffer };
-        assert!(self.queue.push(req).is_ok());
-        self.drive.submit(self.now, &mut self.queue);
-    }
-
-    /// The next event. False when there is none.
-    fn step(&mut self) -> bool {
-        let Some(at) = self.drive.next_event() else { return false };
-        self.now = self.now.max(at);
-        self.drive.advance(self.now, &mut self.done);
-        true
-    }
-
-    fn ended(&mut self) -> BlockDone {
-        while self.done.is_empty() {
-            assert!(self.step(), "the drive hangs");
-        }
-        self.done.pop().unwrap()
-    }
-
-    fn one(&mut self, op: BlockOp, offset: u64, len: u64, byte: u8) -> BlockDone {
-        self.begin(op, offset, len, byte);
-        self.ended()
-    }
-}
+/// A drive, and the block that cannot be moved.
+type Host = crate::host::Host<Pblk<Device<ScriptedMedium>>, Ppa>;
 
 fn host() -> Host {
     let dim = Dimensions { groups: 1, pus: 1, chunks: 6, pages: 4, planes: 1, page_bytes: 8192 };
@@ -86,7 +50,7 @@ fn host() -> Host {
     let config =
         PblkConfig { bytes: 24 * BLOCK, data_chunks: 6, idle: 0, victim: Victim::Greedy, seed: 7 };
     let drive = Pblk::new(device, config).unwrap();
-    Host { drive, at, now: Time::ZERO, queue: Ring::new(8), done: Ring::new(8) }
+    Host::new(drive, Time::ZERO, at)
 }
 
 #[test]
@@ -101,8 +65,8 @@ fn a_part_of_a_block_that_is_lost_meanwhile_is_not_written() {
             );
         }
         assert_eq!(host.one(BlockOp::Flush, 0, 0, 0).status, Status::SUCCESS);
-        while host.step() {}
-        assert!(host.drive.refresh_chunk(host.now, host.at));
+        host.rest();
+        assert!(host.drive.refresh_chunk(host.now, host.more));
         // Somewhere on the way to its loss.
         for _ in 0..steps {
             host.step();

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use device::{Device, Link, OpenChannel};
 use faults::{Below, Fuse, Script, ScriptedMedium};
 use flash::{Dimensions, Geometry, LinkTiming, Moved, Ppa, Timing};
-use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
+use port::{BLOCK_BYTES, BlockOp, Time};
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
 
 const DATA_CHUNKS: u32 = 8;
@@ -35,16 +35,15 @@ fn timing() -> Timing {
     Timing { read: vec![1_000], program: vec![5_000], erase: 3_000, ..Timing::default() }
 }
 
-struct Host {
-    drive: Pblk<Box<dyn OpenChannel>>,
+/// What a test knows of its drive.
+struct More {
     device: Rc<RefCell<Device<ScriptedMedium>>>,
-    now: Time,
-    queue: Ring<BlockReq>,
-    done: Ring<BlockDone>,
     geometry: Geometry,
     config: PblkConfig,
     link: LinkTiming,
 }
+
+type Host = crate::host::Host<Pblk<Box<dyn OpenChannel>>, More>;
 
 /// The device above its link, and a hold of it.
 fn linked(
@@ -59,7 +58,7 @@ fn linked(
 impl Host {
     /// A drive whose `fail`-th program fails. Its link is slower than its
     /// flash, so that rows are long on their way.
-    fn new(fail: u32) -> Host {
+    fn failing(fail: u32) -> Host {
         let dim = Dimensions {
             groups: 2,
             pus: 2,
@@ -82,40 +81,19 @@ impl Host {
         };
         let (below, device) = linked(link, device);
         let drive = Pblk::new(below, config).unwrap();
-        let (queue, done) = (Ring::new(8), Ring::new(8));
-        Host { drive, device, now: Time::ZERO, queue, done, geometry, config, link }
+        Host::new(drive, Time::ZERO, More { device, geometry, config, link })
     }
 
     /// Power goes, and comes again.
     fn restart(self) -> Host {
         drop(self.drive);
-        let device = Rc::into_inner(self.device).expect("the stack is gone").into_inner();
+        let More { device, geometry, config, link } = self.more;
+        let device = Rc::into_inner(device).expect("the stack is gone").into_inner();
         let chunks = device.chunks().to_vec();
-        let device = Device::restore(&self.geometry, &timing(), device.cut(), &chunks).unwrap();
-        let (below, device) = linked(self.link, device);
-        let (drive, now) = Pblk::recover(below, self.config, Time::ZERO).unwrap();
-        Host { drive, device, now, queue: Ring::new(8), done: Ring::new(8), ..self }
-    }
-
-    fn one(&mut self, op: BlockOp, block: u64, value: u64) -> u64 {
-        let moves = op != BlockOp::Flush;
-        let mut buffer = Buffer::zeroed(if moves { 8 } else { 0 }).unwrap();
-        if moves {
-            buffer.bytes_mut().copy_from_slice(&value.to_le_bytes());
-        }
-        let len = if moves { BLOCK_BYTES } else { 0 };
-        let req = BlockReq { id: 0, op, fua: false, offset: block * BLOCK_BYTES, len, buffer };
-        assert!(self.queue.push(req).is_ok());
-        loop {
-            self.drive.submit(self.now, &mut self.queue);
-            let at = self.drive.next_event().expect("the drive hangs");
-            self.now = self.now.max(at);
-            self.drive.advance(self.now, &mut self.done);
-            if let Some(done) = self.done.pop() {
-                assert_eq!(done.status, Status::SUCCESS);
-                return done.buffer.bytes().try_into().map_or(0, u64::from_le_bytes);
-            }
-        }
+        let device = Device::restore(&geometry, &timing(), device.cut(), &chunks).unwrap();
+        let (below, device) = linked(link, device);
+        let (drive, now) = Pblk::recover(below, config, Time::ZERO).unwrap();
+        Host::new(drive, now, More { device, geometry, config, link })
     }
 }
 
@@ -123,19 +101,19 @@ impl Host {
 /// then from row `turn` on others, and cuts a while after: each block is as it
 /// was written last.
 fn cut_after(fail: u32, turn: u32) {
-    let mut host = Host::new(fail);
+    let mut host = Host::failing(fail);
     let mut last = [0; 300];
     for value in 1..=ROW * u64::from(turn + 24) {
         let others = if value > ROW * u64::from(turn) { BLOCKS } else { 0 };
         // Some that stay, so that no chunk is empty.
         let block = if value % 7 == 0 { 2 * BLOCKS + value / 7 } else { others + value % BLOCKS };
-        host.one(BlockOp::Write, block, value);
+        host.good(BlockOp::Write, block, value);
         last[block as usize] = value;
     }
-    host.one(BlockOp::Flush, 0, 0);
+    host.good(BlockOp::Flush, 0, 0);
     let mut host = host.restart();
     for (block, &value) in last.iter().enumerate() {
-        let read = host.one(BlockOp::Read, block as u64, 0);
+        let read = host.good(BlockOp::Read, block as u64, 0);
         assert_eq!(read, value, "block {block}: row {fail} failed, others from {turn}");
     }
 }
