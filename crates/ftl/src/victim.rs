@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use flash::Geometry;
 use port::OutOfMemory;
 use port::lazy::table;
+use port::random::Random;
 
 /// A policy by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -173,7 +174,7 @@ struct Choices {
 
 impl Choices {
     fn new(geometry: &Geometry, seed: u64, d: u32) -> Choices {
-        Choices { closed: Closed::new(geometry), random: Random(seed), d }
+        Choices { closed: Closed::new(geometry), random: Random::new(seed, 0), d }
     }
 }
 
@@ -189,25 +190,12 @@ impl VictimPolicy for Choices {
     fn choose(&mut self, unit: usize, valid: &dyn Fn(usize) -> u32) -> Option<usize> {
         let closed = &mut self.closed.units[unit];
         let mut draw = || {
-            let at = self.random.below(closed.len());
+            let at = self.random.below(closed.len() as u64) as usize;
             let chunk = closed[at] as usize;
             (valid(chunk), at, chunk)
         };
         let (_, at, chunk) = (0..self.d).map(|_| draw()).min()?;
         closed.swap_remove_back(at);
         Some(chunk)
-    }
-}
-
-/// A small generator: splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (((u128::from(z ^ (z >> 31))) * n as u128) >> 64) as usize
     }
 }
