@@ -37,7 +37,7 @@ impl Payload for BatchReq {
     fn wire_bytes(&self) -> u64 {
         match self.op {
             BatchOp::WriteBatch => match Desc::parse(self.buffer.bytes()) {
-                Some(desc) => (1 + desc.count() as u64) * BLOCK_BYTES,
+                Some(desc) => (1 + desc.written() as u64) * BLOCK_BYTES,
                 None => self.buffer.len() as u64,
             },
             BatchOp::Read | BatchOp::Flush => 0,

@@ -272,7 +272,7 @@ mod tests {
                 let mut now = drive.now();
                 for page in 0..PAGES {
                     let mut buffer = Buffer::zeroed(2 * BLOCK_BYTES as usize).unwrap();
-                    Desc::write(&[page], buffer.bytes_mut());
+                    Desc::write(&[page], &[], buffer.bytes_mut());
                     buffer.bytes_mut()[BLOCK_BYTES as usize..].fill(page as u8 + 1);
                     let done = act(&mut drive, now, BatchOp::WriteBatch, 0, buffer);
                     assert!(done.status.is_ok(), "{rest}: {:?}", done.status);

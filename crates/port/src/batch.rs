@@ -5,7 +5,8 @@
 //! sees logical pages (LPAGEs) of one size, each named by its LPID. One write
 //! carries many unrelated pages: its buffer begins with a block that lists them
 //! ([`Desc`]), and their data follow in the same order, which is the order of
-//! the writes.
+//! the writes. Behind them the list may name pages that are *given up*: they have
+//! no data, and read as never written.
 //!
 //! ```text
 //!  Desc, one block of 4096 bytes, little-endian
@@ -13,7 +14,7 @@
 //!   4  2   version, 1
 //!   6  2   count of pages, 1 to 511
 //!   8  8   LPID of the first page
-//!  16  8   LPID of the second …
+//!  16  8   LPID of the second …; with bit 63 that of a page that is given up
 //! ```
 
 use crate::{BLOCK_BYTES, Buffer, Status, Time};
@@ -25,13 +26,16 @@ const DESC_MAGIC: u32 = u32::from_le_bytes(*b"DESC");
 const DESC_VERSION: u16 = 1;
 const DESC_HEADER: usize = 8;
 
+/// Set in the LPID of a page that is given up.
+const GIVEN_UP: u64 = 1 << 63;
+
 /// What a batched request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BatchOp {
     /// Fill the buffer with the page.
     Read,
-    /// Write the pages of the buffer, all or none; complete when they are
-    /// durable.
+    /// Write the pages of the buffer and give up those that it names for that, all
+    /// or none; complete when that is durable.
     WriteBatch,
     /// Complete when all batches that were taken before are durable or failed.
     /// No page, no buffer.
@@ -60,7 +64,8 @@ pub struct BatchDone {
     pub id: u64,
     /// What was asked.
     pub op: BatchOp,
-    /// How it ended. A page that was never written is [`Status::UNWRITTEN`].
+    /// How it ended. A page that was never written, or was given up, is
+    /// [`Status::UNWRITTEN`].
     pub status: Status,
     /// When the drive completed it, in drive time.
     pub at: Time,
@@ -83,7 +88,7 @@ pub struct BatchShape {
 }
 
 impl BatchShape {
-    /// Bytes in the buffer of a batch of `count` pages.
+    /// Bytes in the buffer of a batch that writes `count` pages.
     #[inline]
     pub fn batch_bytes(&self, count: usize) -> usize {
         BLOCK_BYTES as usize + count * self.kept as usize
@@ -106,7 +111,7 @@ impl BatchShape {
     }
 
     fn check_batch(&self, desc: &Desc<'_>, bytes: usize) -> Status {
-        if desc.count() > self.max_pages as usize || bytes != self.batch_bytes(desc.count()) {
+        if desc.count() > self.max_pages as usize || bytes != self.batch_bytes(desc.written()) {
             return Status::INVALID_FIELD;
         }
         if desc.lpids().any(|lpid| lpid >= self.pages) {
@@ -123,26 +128,30 @@ pub struct Desc<'a> {
 }
 
 impl<'a> Desc<'a> {
-    /// Writes the list into the first block of `buffer`.
+    /// Writes the list of pages that are written, and of those that are given up,
+    /// into the first block of `buffer`.
     ///
     /// # Panics
     /// With no page or more than [`MAX_BATCH_PAGES`], and if `buffer` is
     /// shorter than a block.
-    pub fn write(lpids: &[u64], buffer: &mut [u8]) {
-        assert!((1..=MAX_BATCH_PAGES).contains(&lpids.len()), "a batch of {} pages", lpids.len());
+    pub fn write(lpids: &[u64], given_up: &[u64], buffer: &mut [u8]) {
+        let count = lpids.len() + given_up.len();
+        assert!((1..=MAX_BATCH_PAGES).contains(&count), "a batch of {count} pages");
         let block = &mut buffer[..BLOCK_BYTES as usize];
         block[..4].copy_from_slice(&DESC_MAGIC.to_le_bytes());
         block[4..6].copy_from_slice(&DESC_VERSION.to_le_bytes());
-        block[6..8].copy_from_slice(&(lpids.len() as u16).to_le_bytes());
-        let (listed, rest) = block[DESC_HEADER..].split_at_mut(lpids.len() * 8);
-        for (entry, lpid) in listed.chunks_exact_mut(8).zip(lpids) {
+        block[6..8].copy_from_slice(&(count as u16).to_le_bytes());
+        let (listed, rest) = block[DESC_HEADER..].split_at_mut(count * 8);
+        let given_up = given_up.iter().map(|lpid| lpid | GIVEN_UP);
+        for (entry, lpid) in listed.chunks_exact_mut(8).zip(lpids.iter().copied().chain(given_up)) {
             entry.copy_from_slice(&lpid.to_le_bytes());
         }
         rest.fill(0);
     }
 
     /// The list in the first block of `buffer`. `None` if it is none: another
-    /// magic or version, no page or too many, or less than a block.
+    /// magic or version, no page or too many, a page that is written behind one that
+    /// is given up, or less than a block.
     pub fn parse(buffer: &'a [u8]) -> Option<Desc<'a>> {
         let block = buffer.get(..BLOCK_BYTES as usize)?;
         let magic = u32::from_le_bytes(block[..4].try_into().ok()?);
@@ -151,7 +160,13 @@ impl<'a> Desc<'a> {
         let good = magic == DESC_MAGIC
             && version == DESC_VERSION
             && (1..=MAX_BATCH_PAGES).contains(&count);
-        good.then(|| Desc { lpids: &block[DESC_HEADER..][..count * 8] })
+        let desc = good.then(|| Desc { lpids: &block[DESC_HEADER..][..count * 8] })?;
+        desc.words().is_sorted_by_key(|word| word & GIVEN_UP).then_some(desc)
+    }
+
+    /// How many pages are written: the first of the list.
+    pub fn written(&self) -> usize {
+        self.words().take_while(|word| word & GIVEN_UP == 0).count()
     }
 
     /// How many pages.
@@ -161,9 +176,14 @@ impl<'a> Desc<'a> {
     }
 
     /// The pages' LPIDs, in the order of their writes. One may come twice: the
-    /// later write wins.
+    /// later write wins. Behind those that are written those that are given up.
     #[inline]
     pub fn lpids(&self) -> impl ExactSizeIterator<Item = u64> + 'a {
+        self.words().map(|word| word & !GIVEN_UP)
+    }
+
+    #[inline]
+    fn words(&self) -> impl ExactSizeIterator<Item = u64> + 'a {
         self.lpids.chunks_exact(8).map(|lpid| u64::from_le_bytes(lpid.try_into().expect("8 bytes")))
     }
 }
@@ -176,7 +196,7 @@ mod tests {
 
     fn batch(lpids: &[u64], bytes: usize) -> BatchReq {
         let mut buffer = Buffer::zeroed(bytes).unwrap();
-        Desc::write(lpids, buffer.bytes_mut());
+        Desc::write(lpids, &[], buffer.bytes_mut());
         BatchReq { id: 0, op: BatchOp::WriteBatch, lpid: 0, buffer }
     }
 
@@ -190,7 +210,7 @@ mod tests {
         let all: Vec<u64> = (0..511).map(|i| i * 7 + (1 << 40)).collect();
         for lpids in [&all[..1], &all[..16], &all[..]] {
             let mut block = vec![0xAA; 4096];
-            Desc::write(lpids, &mut block);
+            Desc::write(lpids, &[], &mut block);
             let desc = Desc::parse(&block).unwrap();
             assert_eq!(desc.count(), lpids.len());
             assert_eq!(desc.lpids().collect::<Vec<u64>>(), lpids);
@@ -198,9 +218,28 @@ mod tests {
     }
 
     #[test]
+    fn pages_are_given_up_behind_those_that_are_written() {
+        let mut block = vec![0; 4096];
+        for (lpids, given_up) in [(&[5, 6][..], &[7][..]), (&[], &[1, 2, 3])] {
+            Desc::write(lpids, given_up, &mut block);
+            let desc = Desc::parse(&block).unwrap();
+            assert_eq!((desc.count(), desc.written()), (3, lpids.len()));
+            assert_eq!(desc.lpids().collect::<Vec<u64>>(), [lpids, given_up].concat());
+        }
+        let mut req = batch(&[5, 6], 4096 + 2 * 8);
+        Desc::write(&[5, 6], &[99], req.buffer.bytes_mut());
+        assert_eq!(SHAPE.check(&req), Status::SUCCESS);
+        Desc::write(&[5, 6], &[100], req.buffer.bytes_mut());
+        assert_eq!(SHAPE.check(&req), Status::LBA_OUT_OF_RANGE);
+        Desc::write(&[], &[5], &mut block);
+        block[6] = 2;
+        assert!(Desc::parse(&block).is_none(), "page 0 is written behind one that is given up");
+    }
+
+    #[test]
     fn a_bad_list_is_none() {
         let mut block = vec![0; 4096];
-        Desc::write(&[1, 2], &mut block);
+        Desc::write(&[1, 2], &[], &mut block);
         assert!(Desc::parse(&block[..4095]).is_none());
         for (byte, value) in [(0, b'X'), (4, 2), (6, 0), (7, 2)] {
             let mut bad = block.clone();

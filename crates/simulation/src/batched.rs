@@ -271,7 +271,10 @@ impl Life {
                 let most = if self.chance(8) { most } else { usual };
                 let count = 1 + self.rng.below(most);
                 let lpids: Vec<u64> = (0..count).map(|_| self.page(pages)).collect();
-                self.world.write(&lpids)?;
+                let given_up = if self.chance(4) { 1 + self.rng.below(3) } else { 0 };
+                let given_up = given_up.min(u64::from(self.world.drive.config.max_pages) - count);
+                let others: Vec<u64> = (0..given_up).map(|_| self.page(pages)).collect();
+                self.world.write(&lpids, &others)?;
             }
             50..94 => {
                 let lpid = self.page(pages);

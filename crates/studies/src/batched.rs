@@ -488,7 +488,7 @@ impl Load {
                     break;
                 }
                 let mut buffer = Buffer::zeroed(BLOCK_BYTES as usize + 8 * lpids.len())?;
-                Desc::write(&lpids, buffer.bytes_mut());
+                Desc::write(&lpids, &[], buffer.bytes_mut());
                 let req = BatchReq { id: 0, op: BatchOp::WriteBatch, lpid: 0, buffer };
                 let pushed = self.queue.push(req);
                 assert!(pushed.is_ok(), "eight fit");

@@ -63,7 +63,7 @@ impl Work {
                 let mut rest = self.buffers.pop().expect("it was looked at");
                 let mut buffer = rest.split_to(BLOCK_BYTES as usize + 8 * lpids.len());
                 drop(rest);
-                Desc::write(&lpids, buffer.bytes_mut());
+                Desc::write(&lpids, &[], buffer.bytes_mut());
                 let req = BatchReq { id: 0, op: BatchOp::WriteBatch, lpid: 0, buffer };
                 self.queue.push(req).expect("one for each buffer");
                 inside += 1;

@@ -210,7 +210,7 @@ impl<D: Drive<Cmd = BatchReq, Done = BatchDone>> PageStore for BatchStore<D> {
             self.spare.push(buffer);
         }
         let mut buffer = front;
-        Desc::write(pages, buffer.bytes_mut());
+        Desc::write(pages, &[], buffer.bytes_mut());
         let bodies = buffer.bytes_mut()[BLOCK_BYTES as usize..].chunks_exact_mut(PAGE_BYTES);
         for (i, (body, &page)) in bodies.zip(pages).enumerate() {
             copy(i, body);

@@ -78,6 +78,18 @@ impl Model {
         batch
     }
 
+    /// Whether a page may be given up: only once before the next check, so that
+    /// what reads as never written is of one span of states.
+    pub fn may_give_up(&self, lpid: u64) -> bool {
+        let was_there = self.pages[lpid as usize].iter().all(|held| held.value != NEVER.value);
+        was_there && !self.unsure.contains_key(&lpid)
+    }
+
+    /// The batch that was just taken gives a page up, which it does not write.
+    pub fn give_up(&mut self, lpid: u64) {
+        self.pages[lpid as usize].push(Written { batch: self.taken, value: NEVER.value });
+    }
+
     /// A batch changes nothing, for good.
     pub fn drop_batch(&mut self, batch: u64) {
         for page in &mut self.pages {

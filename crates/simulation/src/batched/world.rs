@@ -319,9 +319,18 @@ impl World {
         self.refusals = 0;
     }
 
-    /// Sends a batch.
-    pub fn write(&mut self, lpids: &[u64]) -> Result<(), Violation> {
+    /// Sends a batch that writes some pages and gives up those of others that may
+    /// be.
+    pub fn write(&mut self, lpids: &[u64], others: &[u64]) -> Result<(), Violation> {
         let batch = self.model.take(lpids, &mut self.values);
+        let mut given_up: Vec<u64> = Vec::new();
+        for &lpid in others.iter().filter(|lpid| !lpids.contains(lpid)) {
+            if self.model.may_give_up(lpid) {
+                self.model.give_up(lpid);
+                given_up.push(lpid);
+            }
+        }
+        self.note(&given_up, || format!("batch {batch} gives it up"));
         let traced = self.traced.and_then(|traced| lpids.iter().rposition(|&lpid| lpid == traced));
         let value = traced.map_or(0, |at| self.values[at]);
         self.note(lpids, || format!("batch {batch} is sent, value {value}"));
@@ -337,7 +346,7 @@ impl World {
         let kept = self.drive.setup.kept as usize;
         let bytes = BLOCK_BYTES as usize + sent.len() * kept;
         let mut buffer = Buffer::zeroed(bytes).expect("memory for a batch");
-        Desc::write(sent, buffer.bytes_mut());
+        Desc::write(sent, &given_up, buffer.bytes_mut());
         let pages = buffer.bytes_mut()[BLOCK_BYTES as usize..].chunks_exact_mut(kept);
         for (page, value) in pages.zip(&self.values) {
             page.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));

@@ -267,7 +267,7 @@ impl<D: OpenChannel> Batch<D> {
                 continue;
             }
             let write = &mut self.writes[item.write as usize];
-            write.in_row = if last { write.list.len().min(room) } else { 0 };
+            write.in_row = if last { write.data().min(room) } else { 0 };
             room -= write.in_row;
             if !self.take_rows(item.write) {
                 return false;
@@ -312,7 +312,7 @@ impl<D: OpenChannel> Batch<D> {
         for Placed { item, last, from, .. } in &placed {
             if *last && *from == 0 {
                 let write = &self.writes[item.write as usize];
-                for n in write.list.len() - write.in_row..write.list.len() {
+                for n in write.data() - write.in_row..write.data() {
                     self.set_new(item.write, n, Location::at(Ppa(at.0 + block as u64), true));
                     let bytes = &mut data[block * BLOCK..][..BLOCK];
                     self.fill_page(

@@ -115,6 +115,8 @@ pub struct BatchCounters {
     pub batches: u64,
     /// Logical pages taken to be written.
     pub user: u64,
+    /// Logical pages given up.
+    pub given_up: u64,
     /// Pages of batches that came again later in their batch: never written.
     pub superseded: u64,
     /// Reads completed.

@@ -20,6 +20,8 @@ pub enum Mutation {
     ForgetLog,
     /// Blocks stay valid that were written anew.
     KeepPrior,
+    /// A start forgets which pages were given up.
+    KeepGivenUp,
     /// A start that makes a page of MAP anew believes the TAGs of blocks that the
     /// log names.
     BelieveTags,
@@ -27,7 +29,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 8] = [
+    pub const ALL: [Mutation; 9] = [
         Mutation::EraseEarly,
         Mutation::AckUnsynced,
         Mutation::NoVoid,
@@ -35,6 +37,7 @@ impl Mutation {
         Mutation::StaleCollect,
         Mutation::ForgetLog,
         Mutation::KeepPrior,
+        Mutation::KeepGivenUp,
         Mutation::BelieveTags,
     ];
 }

@@ -342,13 +342,16 @@ impl<D: OpenChannel> Batch<D> {
             if batch.seen != batch.parts {
                 return Ok(Some(lsn));
             }
-            let blocks: Vec<Ppa> =
-                batch.entries.iter().filter_map(|entry| entry.new.ppa()).collect();
-            let mut complete = blocks.len() == batch.entries.len();
+            // Of the host's pages those that are nowhere were given up.
+            let is_written =
+                |entry: &&Entry| batch.what != What::User || entry.new != Location::NONE;
+            let entries: Vec<&Entry> = batch.entries.iter().filter(is_written).collect();
+            let blocks: Vec<Ppa> = entries.iter().filter_map(|entry| entry.new.ppa()).collect();
+            let mut complete = blocks.len() == entries.len();
             let mut unread = Vec::new();
             let mut runner = Runner::new(&mut self.device, self.now);
             runner.read(&blocks, Content::Tags, |i, block| {
-                let (entry, tag) = (&batch.entries[i], block.tag);
+                let (entry, tag) = (entries[i], block.tag);
                 if is_read(block.status) {
                     complete &= is_of(batch, lsn, entry, Tag::load(&tag[..TAG_BYTES]));
                 } else {

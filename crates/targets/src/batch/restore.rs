@@ -21,6 +21,7 @@ use super::config::{BatchError, Damaged};
 use super::garbage::Garbage;
 use super::location::Location;
 use super::map::{Map, PAGE_BYTES, State, stored_entry};
+use super::mutation::{Mutation, is};
 use super::page::{Kind, Page};
 use super::paged::{PAGE_WORDS, Paged};
 use super::record::{Entry, What};
@@ -498,6 +499,9 @@ impl<D: OpenChannel> Batch<D> {
                 let (page, entry) = Map::split(id);
                 let Some(slot) = map.slot_of(page) else { continue };
                 if map.slot(slot).pins == 0 || lsn <= held[slot as usize] {
+                    continue;
+                }
+                if new == Location::NONE && is(Mutation::KeepGivenUp) {
                     continue;
                 }
                 // What collection moved counts only where nothing newer came.

@@ -74,7 +74,9 @@ pub(super) struct Write {
     pub list: Vec<u16>,
     pub parts: u16,
     pub parts_done: u16,
-    /// The last so many of the list go into the row of the log.
+    /// The last so many of the list are given up: they have no data.
+    given_up: usize,
+    /// Of the others the last so many go into the row of the log.
     pub in_row: usize,
     pub rows: Vec<Row>,
     pub outstanding: u32,
@@ -104,6 +106,7 @@ impl Write {
             list: Vec::with_capacity(pages),
             parts: 0,
             parts_done: 0,
+            given_up: 0,
             in_row: 0,
             rows: Vec::with_capacity(pages),
             outstanding: 0,
@@ -137,8 +140,13 @@ impl Write {
     pub fn clear(&mut self) {
         self.entries.clear();
         self.from.clear();
-        (self.acquired, self.loaded, self.lsn) = (0, 0, 0);
+        (self.acquired, self.loaded, self.lsn, self.given_up) = (0, 0, 0, 0);
         (self.syncing, self.admitted) = (false, false);
+    }
+
+    /// Pages of the list that have data.
+    pub fn data(&self) -> usize {
+        self.list.len() - self.given_up
     }
 
     /// One page more: its id, where its bytes are, and the LSN that wrote them.
@@ -178,6 +186,7 @@ impl<D: OpenChannel> Batch<D> {
         self.scratch.clear();
         let desc = Desc::parse(req.buffer.bytes()).expect("it was checked");
         self.scratch.extend(desc.lpids().enumerate().map(|(i, lpid)| (lpid, i as u32)));
+        let written = desc.written() as u32;
         let write = &mut self.writes[id as usize];
         write.clear();
         // Of a page that comes twice the later write wins; then they are in
@@ -188,9 +197,11 @@ impl<D: OpenChannel> Batch<D> {
         self.scratch.sort_unstable_by_key(|page| page.1);
         for &(lpid, from) in &self.scratch {
             write.add(lpid, from, Location::NONE, 0);
+            write.given_up += usize::from(from >= written);
         }
         self.counters.superseded += (taken - write.entries.len()) as u64;
-        self.counters.user += write.entries.len() as u64;
+        self.counters.given_up += write.given_up as u64;
+        self.counters.user += (write.entries.len() - write.given_up) as u64;
         (write.stage, write.id, write.buffer) = (Stage::Gather, req.id, req.buffer);
         write.arrival = self.arrived;
         self.arrived += 1;
@@ -234,7 +245,8 @@ impl<D: OpenChannel> Batch<D> {
     /// log is not too long.
     fn has_room(&self, id: u32) -> bool {
         let row = self.geometry.row_blocks() as usize;
-        let rows = |write: &Write| (write.entries.len().div_ceil(row) * row) as u64;
+        let data = |write: &Write| write.entries.len() - write.given_up;
+        let rows = |write: &Write| (data(write).div_ceil(row) * row) as u64;
         let waits = |write: &&Write| write.stage == Stage::Queued && write.lsn == 0;
         let users = &self.writes[..self.config.batches];
         let waiting: u64 = users.iter().filter(waits).map(rows).sum();
@@ -302,7 +314,7 @@ impl<D: OpenChannel> Batch<D> {
     pub(super) fn prepare(&mut self, item: Item) -> bool {
         let write = &self.writes[item.write as usize];
         let row = self.geometry.row_blocks() as usize;
-        let blocks = (write.list.len().div_ceil(row) * row) as u64;
+        let blocks = (write.data().div_ceil(row) * row) as u64;
         if self.space.room(write.stream, 0) < blocks && self.expects_room() {
             return false;
         }
@@ -347,7 +359,7 @@ impl<D: OpenChannel> Batch<D> {
         let row_blocks = self.geometry.row_blocks();
         let write = &mut self.writes[id as usize];
         write.rows.clear();
-        let outside = write.list.len() - write.in_row;
+        let outside = write.data() - write.in_row;
         let whole = write.stream == Stream::Meta;
         let mut at = 0;
         while at < outside {
@@ -361,7 +373,21 @@ impl<D: OpenChannel> Batch<D> {
             }
             at += count;
         }
+        self.mark_given_up(id);
         true
+    }
+
+    /// The newest copies of the pages that a batch gives up are nowhere.
+    fn mark_given_up(&mut self, id: u32) {
+        let write = &self.writes[id as usize];
+        for n in &write.list[write.data()..] {
+            let lpid = write.entries[*n as usize].id;
+            let (page, entry) = Map::split(lpid);
+            let slot = self.map.slot_of(page).expect("it is pinned");
+            let held = self.map.get(slot, entry);
+            self.map.put(slot, entry, held.pending(true));
+            self.side.set(lpid, Location::NONE, write.lsn);
+        }
     }
 
     /// The page at position `n` of a batch's list goes to `to`.
@@ -501,6 +527,7 @@ impl<D: OpenChannel> Batch<D> {
         }
         std::mem::swap(&mut write.list, &mut write.failed);
         write.failed.clear();
+        write.given_up = 0;
         write.stage = Stage::Amending;
         (write.parts, write.parts_done) =
             (write.list.len().div_ceil(What::Amend.capacity()) as u16, 0);
@@ -565,8 +592,9 @@ impl<D: OpenChannel> Batch<D> {
             let slot = self.map.slot_of(page).expect("it is pinned");
             let held = self.map.get(slot, entry);
             let last = self.side.remove(lpid, lsn);
-            let at = new.ppa().expect("it was written");
-            self.chunk_mut(self.geometry.chunk_index(at)).pending -= 1;
+            if let Some(at) = new.ppa() {
+                self.chunk_mut(self.geometry.chunk_index(at)).pending -= 1;
+            }
             let was = held.pending(false);
             // What collection moved counts only where nothing newer came.
             if !collects || was == prior || is(Mutation::StaleCollect) {

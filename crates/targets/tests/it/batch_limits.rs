@@ -26,7 +26,7 @@ fn bad_requests_are_refused_and_change_nothing() {
     let many: Vec<u64> = (0..=most as u64).collect();
     assert_eq!(ask(batch_buffer(&many, &many, 8)), Status::INVALID_FIELD, "too many");
     let mut long = empty(BLOCK + 3 * 8);
-    Desc::write(&[3, 4], long.bytes_mut());
+    Desc::write(&[3, 4], &[], long.bytes_mut());
     assert_eq!(ask(long), Status::INVALID_FIELD, "another count than the buffer's");
     let mut other = batch_buffer(&[3, 4], &[7, 8], 8);
     other.bytes_mut()[4] = 9;

@@ -26,7 +26,7 @@ fn overwrite(drive: &mut Batch<Box<dyn OpenChannel>>, pages: u64, rounds: u64) -
             .take(PAGES)
             .collect();
             let mut buffer = Buffer::zeroed(BLOCK_BYTES as usize + 8 * PAGES).unwrap();
-            Desc::write(&lpids, buffer.bytes_mut());
+            Desc::write(&lpids, &[], buffer.bytes_mut());
             began[next as usize] = now;
             let req = BatchReq { id: next, op: BatchOp::WriteBatch, lpid: 0, buffer };
             assert!(cmds.push(req).is_ok());

@@ -38,6 +38,8 @@ mod erases_undone;
 #[cfg(debug_assertions)]
 mod failures;
 #[cfg(debug_assertions)]
+mod given_up;
+#[cfg(debug_assertions)]
 mod host;
 #[cfg(debug_assertions)]
 mod late_part;

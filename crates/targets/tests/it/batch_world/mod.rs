@@ -528,7 +528,7 @@ pub fn put_value(bytes: &mut [u8], value: u64) {
 /// The buffer of a batch.
 pub fn batch_buffer(lpids: &[u64], values: &[u64], kept: usize) -> Buffer {
     let mut buffer = Buffer::zeroed(BLOCK + lpids.len() * kept).unwrap();
-    Desc::write(lpids, buffer.bytes_mut());
+    Desc::write(lpids, &[], buffer.bytes_mut());
     for (page, &value) in buffer.bytes_mut()[BLOCK..].chunks_exact_mut(kept).zip(values) {
         put_value(page, value);
     }
