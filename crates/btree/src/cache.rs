@@ -147,6 +147,11 @@ impl Cache {
         self.table.find(page)
     }
 
+    /// Whether a read of a page is under way.
+    pub(crate) fn is_read(&self, page: u64) -> bool {
+        self.find(page).is_some_and(|frame| self[frame].state == State::Reading)
+    }
+
     #[inline]
     fn bytes(&self, frame: u32) -> &Bytes {
         self[frame].buffer.bytes().first_chunk().expect("a frame has a page's bytes")

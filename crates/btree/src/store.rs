@@ -228,6 +228,12 @@ pub trait PageStore {
     /// Whether there is room for a batch now.
     fn can_write(&self) -> bool;
 
+    /// Gives pages up with the batch that is written next, which has none of them;
+    /// both together are no more than [`PageStore::max_batch`]. The store need not
+    /// keep them: read before it is written anew, one may be damaged. A store that
+    /// does not look has nothing to do.
+    fn give_up(&mut self, _pages: &[u64]) {}
+
     /// Writes a batch of different pages. `copy` is called once for each page,
     /// in order, to copy it; the first 8 bytes of the copy become its seal.
     ///
@@ -292,6 +298,10 @@ macro_rules! forwarded {
 
             fn can_write(&self) -> bool {
                 (**self).can_write()
+            }
+
+            fn give_up(&mut self, pages: &[u64]) {
+                (**self).give_up(pages);
             }
 
             fn write(&mut self, id: u32, pages: &[u64], copy: &mut dyn FnMut(usize, &mut [u8])) {

@@ -178,6 +178,9 @@ pub struct Tree<S = AnyStore<'static>> {
     retry: bool,
     /// Memory of its own for what is put together.
     lpids: Vec<u64>,
+    /// Pages that are free, and that the store is not told of yet: of the newest,
+    /// so many as there is room for.
+    given_up: Vec<u64>,
     long: Vec<u8>,
     separator: Vec<u8>,
     upward: Vec<u8>,
@@ -257,6 +260,7 @@ impl<S: PageStore> Tree<S> {
             asked: false,
             retry: false,
             lpids: Vec::with_capacity(most),
+            given_up: Vec::with_capacity(most),
             long: Vec::new(),
             separator: Vec::with_capacity(MAX_KEY),
             upward: Vec::with_capacity(MAX_KEY),

@@ -2,7 +2,7 @@
 //!
 //! A batch of pages is one `WriteBatch`, a page is read by its number. There
 //! is no map, no collection and no checkpoint on the host. A batch completes
-//! when it is durable.
+//! when it is durable. Pages that are given up the drive moves no more.
 
 use port::{
     BLOCK_BYTES, BatchDone, BatchOp, BatchReq, BatchShape, Buffer, Desc, Ring, Status, Time,
@@ -33,6 +33,8 @@ pub struct BatchStore<D> {
     /// There are commands that the drive has not seen.
     fresh: bool,
     spare: Vec<Buffer>,
+    /// Pages that the next batch gives up.
+    given_up: Vec<u64>,
     failed: Option<StoreError>,
     clock: fn() -> u64,
     ticks: Ticks,
@@ -82,6 +84,7 @@ impl<D: Drive<Cmd = BatchReq, Done = BatchDone>> BatchStore<D> {
             others: 0,
             fresh: false,
             spare,
+            given_up: Vec::with_capacity(max_batch),
             failed: None,
             clock,
             ticks: Ticks::default(),
@@ -201,6 +204,10 @@ impl<D: Drive<Cmd = BatchReq, Done = BatchDone>> PageStore for BatchStore<D> {
         self.others < 2 * BATCHES && self.whole().is_some()
     }
 
+    fn give_up(&mut self, pages: &[u64]) {
+        self.given_up.extend_from_slice(pages);
+    }
+
     fn write(&mut self, id: u32, pages: &[u64], copy: &mut dyn FnMut(usize, &mut [u8])) {
         let start = (self.clock)();
         let whole = self.whole().expect("the caller saw room");
@@ -210,7 +217,8 @@ impl<D: Drive<Cmd = BatchReq, Done = BatchDone>> PageStore for BatchStore<D> {
             self.spare.push(buffer);
         }
         let mut buffer = front;
-        Desc::write(pages, &[], buffer.bytes_mut());
+        Desc::write(pages, &self.given_up, buffer.bytes_mut());
+        self.given_up.clear();
         let bodies = buffer.bytes_mut()[BLOCK_BYTES as usize..].chunks_exact_mut(PAGE_BYTES);
         for (i, (body, &page)) in bodies.zip(pages).enumerate() {
             copy(i, body);

@@ -159,7 +159,7 @@ impl<S: PageStore> Tree<S> {
             }
             let missing = count - never_used as usize;
             let listed = self.listed();
-            let idle = (0..listed).filter(|&i| !self.is_read(self.listed_page(i))).count();
+            let idle = (0..listed).filter(|&i| !self.cache.is_read(self.listed_page(i))).count();
             if idle >= missing {
                 return Ok(());
             }
@@ -173,11 +173,6 @@ impl<S: PageStore> Tree<S> {
             let frame = self.need(trunk)?;
             self.take_trunk(trunk, frame)?;
         }
-    }
-
-    /// Whether a read of the page is under way.
-    fn is_read(&self, page: u64) -> bool {
-        self.cache.find(page).is_some_and(|frame| self.cache[frame].state == State::Reading)
     }
 
     /// Lists in page 0 what a trunk lists, and the trunk itself.
@@ -208,6 +203,7 @@ impl<S: PageStore> Tree<S> {
     /// ([`Tree::ensure_pages`]) and a free frame.
     pub(super) fn alloc(&mut self, kind: Kind, level: u8) -> (u64, u32) {
         let page = self.pick();
+        self.keep(page);
         let frame = match self.cache.find(page) {
             Some(frame) => frame,
             None => {
@@ -225,7 +221,7 @@ impl<S: PageStore> Tree<S> {
     /// was given up since may still be under way.
     fn pick(&mut self) -> u64 {
         let count = self.listed();
-        if let Some(i) = (0..count).rev().find(|&i| !self.is_read(self.listed_page(i))) {
+        if let Some(i) = (0..count).rev().find(|&i| !self.cache.is_read(self.listed_page(i))) {
             let page = self.listed_page(i);
             let last = self.listed_page(count - 1);
             self.put_meta(LIST_AT + 8 * i, last);
@@ -240,8 +236,16 @@ impl<S: PageStore> Tree<S> {
         page
     }
 
+    /// A page that is free is to be written: the store is not told to give it up.
+    fn keep(&mut self, page: u64) {
+        self.given_up.retain(|&free| free != page);
+    }
+
     /// Gives a page up: nothing leads to it any more. May take a free frame.
     pub(super) fn free(&mut self, page: u64) {
+        if self.given_up.len() < self.given_up.capacity() {
+            self.given_up.push(page);
+        }
         let free = self.free_count();
         self.put_meta(FREE_AT, free + 1);
         if let Some(frame) = self.cache.find(page)
@@ -266,8 +270,8 @@ impl<S: PageStore> Tree<S> {
         // The trunk must be a page that no read is under way of: one of the
         // listed may change places with it.
         let mut trunk = page;
-        if self.is_read(page) {
-            let i = (0..LISTED).find(|&i| !self.is_read(self.listed_page(i)));
+        if self.cache.is_read(page) {
+            let i = (0..LISTED).find(|&i| !self.cache.is_read(self.listed_page(i)));
             let i = i.expect("fewer reads are under way than pages listed");
             trunk = self.listed_page(i);
             self.put_meta(LIST_AT + 8 * i, page);
@@ -280,6 +284,7 @@ impl<S: PageStore> Tree<S> {
                 frame
             }
         };
+        self.keep(trunk);
         let next = self.trunk();
         let mut edit = self.cache.edit(frame);
         edit.init(trunk, Kind::Trunk, 0);

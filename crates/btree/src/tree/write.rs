@@ -53,7 +53,7 @@ impl<S: PageStore> Tree<S> {
     /// Begins a batch: the group, if there is one, and the oldest of the other
     /// dirty pages.
     fn start_batch(&mut self) {
-        let Tree { cache, store, flights, lpids, .. } = self;
+        let Tree { cache, store, flights, lpids, given_up, .. } = self;
         let id = flights.iter().position(|flight| flight.seq == 0).expect("the caller saw one");
         let flight = &mut flights[id];
         let grouped = cache.group.len > 0;
@@ -72,6 +72,15 @@ impl<S: PageStore> Tree<S> {
             flight.frames.push(frame);
         }
         lpids.extend(flight.frames.iter().map(|&frame| cache[frame].page));
+        if grouped {
+            // Page 0, which says that they are free, is in the group.
+            let room = store.max_batch() - lpids.len();
+            let is_read = |page| cache.is_read(page);
+            given_up.sort_unstable_by_key(|&page| is_read(page));
+            let idle = given_up.iter().take(room).take_while(|&&page| !is_read(page)).count();
+            store.give_up(&given_up[..idle]);
+            given_up.drain(..idle);
+        }
         self.batch_seq += 1;
         flight.seq = self.batch_seq;
         self.counters.batches += 1;

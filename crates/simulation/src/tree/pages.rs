@@ -131,6 +131,10 @@ impl PageStore for Pages {
         store!(&self.store, store => store.can_write())
     }
 
+    fn give_up(&mut self, pages: &[u64]) {
+        store!(&mut self.store, store => store.give_up(pages));
+    }
+
     fn write(&mut self, id: u32, pages: &[u64], copy: &mut dyn FnMut(usize, &mut [u8])) {
         let mut pages = pages;
         if pages.len() > 1 && self.breaks(TreeBreak::DropPage, 16) {

@@ -274,6 +274,9 @@ impl BatchDrive {
         for (lpid, page) in desc.lpids().zip(bytes[BLOCK_BYTES as usize..].chunks(4096)) {
             self.pages.insert(lpid, page.into());
         }
+        for lpid in desc.lpids().skip(desc.written()) {
+            self.pages.remove(&lpid);
+        }
     }
 }
 
