@@ -137,9 +137,4 @@ impl<D: OpenChannel> Zones<D> {
             counters: WriteCounters::default(),
         })
     }
-
-    /// The write pointer of each zone, in blocks from its beginning.
-    pub fn write_pointers(&self) -> impl Iterator<Item = u32> + '_ {
-        self.zones.iter().map(|zone| zone.next)
-    }
 }

@@ -121,8 +121,8 @@ impl<D: OpenChannel> Zones<D> {
     fn read(&mut self, slot: u32, zone: usize, from: u32, to: u32) {
         let chunk = self.zones[zone].chunk;
         let written = self.device.chunk(chunk).programmed.clamp(from, to);
-        for (ppa, count) in pieces(&self.geometry, chunk, from..written) {
-            self.send_part(slot, zone, VectorOp::Read, ppa, count);
+        for piece in pieces(&self.geometry, chunk, from..written) {
+            self.send(slot, zone, VectorOp::Read, piece);
         }
         let rest = (to - written) as usize * self.shape.kept as usize;
         let mut zeros = self.requests[slot].buffer.take(rest);
@@ -132,16 +132,18 @@ impl<D: OpenChannel> Zones<D> {
 
     fn write(&mut self, slot: u32, zone: usize, from: u32, to: u32) {
         let held = &mut self.zones[zone];
-        if held.failed || from != held.next {
-            let out_of_order = Status::OUT_OF_ORDER_WRITE;
-            self.requests[slot].status =
-                if held.failed { Status::WRITE_FAULT } else { out_of_order };
-            return;
+        let status = match held.failed {
+            true => Status::WRITE_FAULT,
+            false if from != held.next => Status::OUT_OF_ORDER_WRITE,
+            false => Status::SUCCESS,
+        };
+        if !status.is_ok() {
+            return self.requests[slot].status = status;
         }
         held.next = to;
         self.counters.user += u64::from(to - from);
-        for (ppa, count) in pieces(&self.geometry, self.zones[zone].chunk, from..to) {
-            self.send_part(slot, zone, VectorOp::Write, ppa, count);
+        for piece in pieces(&self.geometry, self.zones[zone].chunk, from..to) {
+            self.send(slot, zone, VectorOp::Write, piece);
         }
     }
 
@@ -152,28 +154,20 @@ impl<D: OpenChannel> Zones<D> {
         }
         held.resetting = true;
         let ppa = self.geometry.chunk_start(held.chunk);
-        self.send(slot, zone, Cookie::Reset(slot, zone), VectorOp::Reset, ppa, 1, Buffer::empty());
+        self.send(slot, zone, VectorOp::Reset, (ppa, 1));
     }
 
-    fn send_part(&mut self, slot: u32, zone: usize, op: VectorOp, ppa: Ppa, count: u32) {
-        let bytes = count as usize * self.shape.kept as usize;
-        let buffer = self.requests[slot].buffer.take(bytes);
-        self.send(slot, zone, Cookie::Part(slot, zone), op, ppa, count, buffer);
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "a command has so many parts")]
-    fn send(
-        &mut self,
-        slot: u32,
-        zone: usize,
-        cookie: Cookie,
-        op: VectorOp,
-        ppa: Ppa,
-        count: u32,
-        buffer: Buffer,
-    ) {
-        self.requests[slot].parts += 1;
+    fn send(&mut self, slot: u32, zone: usize, op: VectorOp, (ppa, count): (Ppa, u32)) {
+        let request = &mut self.requests[slot];
+        request.parts += 1;
         self.zones[zone].busy += 1;
+        let (cookie, buffer) = match op {
+            VectorOp::Reset => (Cookie::Reset(slot, zone), Buffer::empty()),
+            _ => {
+                let bytes = count as usize * self.shape.kept as usize;
+                (Cookie::Part(slot, zone), request.buffer.take(bytes))
+            }
+        };
         let (cookie, content, count) = (cookie.pack(), Content::Data, count as u8);
         self.out.put(|| VectorCmd { cookie, op, content, count, ppa, list: None, buffer });
     }

@@ -22,9 +22,9 @@ impl Subject for Zones<Lower> {
     /// Writes go to the write pointer of the zone that they were to go to; to a full
     /// one goes a reset.
     fn host(&self) -> Host {
-        let mut next: Vec<u64> = self.write_pointers().map(u64::from).collect();
-        let (size, page) = (self.geometry.chunk_blocks(), self.geometry.page_blocks());
-        let (size, page) = (u64::from(size), u64::from(page));
+        let mut next: Vec<u64> = self.zones.iter().map(|zone| zone.next.into()).collect();
+        let size = u64::from(self.geometry.chunk_blocks());
+        let page = u64::from(self.geometry.page_blocks());
         Box::new(move |ask| {
             let zone = ask.sector / SECTORS / size;
             let resets = matches!(ask.op, BlockOp::Trim | BlockOp::WriteZeroes);
