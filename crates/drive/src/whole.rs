@@ -11,7 +11,7 @@
 //! on, so that a drive is recovered and preconditioned without, and no longer
 //! when it is ended. Fails where a drive cannot be ended well.
 
-use device::{Counters, Link, SlcHealth};
+use device::{Link, SlcHealth};
 use flash::{Chunk, Energy};
 use ftl::{Over, Target, WriteCounters};
 use nvram::{JournalError, Protected};
@@ -89,11 +89,6 @@ pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Send + 'static {
     /// Its outside.
     fn shape(&self) -> Shape {
         self.target().shape()
-    }
-
-    /// What its device did.
-    fn device_counters(&self) -> Counters {
-        self.target().lower().device().counters()
     }
 
     /// A hash of target and device: equal where two runs were equal. Reads
