@@ -202,26 +202,9 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
         let Some(seat) = self.sit(1)? else {
             return Ok(Status::ABORTED);
         };
-        let (mut cmds, mut done) = (Ring::new(1), Vec::with_capacity(1));
-        let flush = BlockReq {
-            id: (seat.number() as u64) << 32,
-            op: BlockOp::Flush,
-            fua: false,
-            offset: 0,
-            len: 0,
-            buffer: Buffer::empty(),
-        };
-        let _ = cmds.push(flush);
-        loop {
-            seat.turn(&mut cmds, &mut done)?;
-            if let Some(done) = done.pop() {
-                return Ok(done.status);
-            }
-            if let Wait::Sleep(time) = seat.wait()? {
-                sleep(&mut [PollFd::from_borrowed_fd(seat.bell(), PollFlags::IN)], time);
-                clear(seat.bell());
-            }
-        }
+        let (op, buffer) = (BlockOp::Flush, Buffer::empty());
+        let flush = BlockReq { id: 0, op, fua: false, offset: 0, len: 0, buffer };
+        Ok(seat.ask(flush)?.status)
     }
 
     /// Lets `f` look after the drive, at the time it is given, if nobody has
@@ -459,6 +442,23 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Seat<'_, P> {
         let users = inner.busy + usize::from(!inner.places[me].is_busy());
         self.ring(guard);
         Ok(Turn { inside, others, users, stopping })
+    }
+
+    /// Does one request and waits for it, with nothing else of this seat inside.
+    /// Its number is the seat's.
+    pub fn ask(&self, req: BlockReq) -> Result<BlockDone, DriveLost> {
+        let (mut cmds, mut done) = (Ring::new(1), Vec::with_capacity(1));
+        cmds.put(|| BlockReq { id: (self.seat as u64) << 32, ..req });
+        loop {
+            self.turn(&mut cmds, &mut done)?;
+            if let Some(done) = done.pop() {
+                return Ok(done);
+            }
+            if let Wait::Sleep(time) = self.wait()? {
+                sleep(&mut [PollFd::from_borrowed_fd(self.bell(), PollFlags::IN)], time);
+                clear(self.bell());
+            }
+        }
     }
 
     /// Gives the lock back and rings the bells that are due.
