@@ -255,3 +255,97 @@ pub fn pieces(
         Some((ppa, count))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use device::Device;
+    use flash::{Dimensions, RamMedium, Timing};
+
+    use super::*;
+
+    #[derive(Debug)]
+    enum Failed {
+        Halt(#[expect(dead_code, reason = "it is printed")] Halt),
+        Job,
+    }
+
+    impl From<Halt> for Failed {
+        fn from(halt: Halt) -> Failed {
+            Failed::Halt(halt)
+        }
+    }
+
+    type Two<'a> = Runner<'a, Device<RamMedium>, Failed>;
+
+    /// Two units, whose rows are two pages of 4 blocks.
+    fn device() -> Device<RamMedium> {
+        let dim =
+            Dimensions { groups: 2, pus: 1, chunks: 4, pages: 4, planes: 2, page_bytes: 16384 };
+        let geometry = Geometry::new(dim).unwrap();
+        let timing = Timing { read: vec![50_000], program: vec![600_000], ..Timing::default() };
+        Device::new(&geometry, &timing, RamMedium::new(&geometry, 8).unwrap()).unwrap()
+    }
+
+    /// Writes so many blocks of the first chunk of each unit, each piece with its
+    /// first block as tag. Gives the pieces.
+    fn write(runner: &mut Two, blocks: u32) -> Vec<(Ppa, u32)> {
+        let geometry = runner.geometry;
+        let chunks = geometry.pus_channels_first().map(|pu| geometry.chunk_of(pu, 0));
+        let all: Vec<(Ppa, u32)> =
+            chunks.flat_map(|chunk| pieces(&geometry, chunk, 0..blocks)).collect();
+        let jobs = all.iter().map(|&piece| Job::fill(Tag { id: piece.0.0, seq: 1 }, piece));
+        let done =
+            |_: Job, ended: Ended| if is_read(ended.status) { Ok(()) } else { Err(Failed::Job) };
+        runner.run(jobs, done).unwrap();
+        all
+    }
+
+    /// Those under way when a job fails are waited for, and none is taken for one
+    /// of the next run.
+    #[test]
+    fn a_run_behind_one_that_failed_has_its_own_completions() {
+        let mut device = device();
+        let mut runner = Two::new(&mut device, Time::ZERO);
+        let all = write(&mut runner, 32);
+        assert_eq!(all.len(), 8);
+        let reads = || all.iter().map(|&piece| Job::read(Content::Tags, piece));
+        let mut ended = 0;
+        let failed = runner.run(reads(), |_, _| {
+            ended += 1;
+            Err(Failed::Job)
+        });
+        assert!(matches!(failed, Err(Failed::Job)) && ended == 1);
+        let mut seen = Vec::new();
+        let see = |job: Job, ended: Ended| {
+            let ids = ended.tags.chunks_exact(TAG_BYTES).map(|tag| Tag::load(tag).id);
+            assert!(ids.eq(std::iter::repeat_n(job.ppa.0, job.count as usize)));
+            seen.push((job.ppa, job.count));
+            Ok(())
+        };
+        runner.run(reads(), see).unwrap();
+        seen.sort_unstable();
+        let mut all = all;
+        all.sort_unstable();
+        assert_eq!(seen, all);
+    }
+
+    /// Of neighbours that are read at once, and not all can be, each is read alone.
+    #[test]
+    fn what_can_be_read_is_read_beside_what_cannot() {
+        let mut device = device();
+        let mut runner = Two::new(&mut device, Time::ZERO);
+        let first = write(&mut runner, 4)[0].0;
+        let blocks: Vec<Ppa> = (0..8).map(|i| Ppa(first.0 + i)).collect();
+        let mut seen = [Status::SUCCESS; 8];
+        runner
+            .read(&blocks, Content::Tags, |number, block| {
+                let tag = Tag::load(&block.tag[..TAG_BYTES]);
+                assert!(!block.status.is_ok() || tag.id == first.0);
+                seen[number] = block.status;
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(seen[..4], [Status::SUCCESS; 4]);
+        assert_eq!(seen[4..], [Status::UNWRITTEN; 4]);
+    }
+}
