@@ -32,9 +32,10 @@ use tags::{Inbox, inbox_bytes};
 use crate::config::{Config, Merge};
 use crate::dispatch::{Dispatch, Past, Slot};
 use crate::driver::{HardwareQueue, QueueKind};
-use crate::error::Fault;
+use crate::error::{ConfigError, Fault};
 use crate::held::Held;
 use crate::peers::Peers;
+use crate::scheduler::SchedulerKind;
 use crate::trace::{Life, Tap};
 
 pub(crate) use lane::Lane;
@@ -100,6 +101,8 @@ pub struct Context<Q: HardwareQueue> {
     last: Time,
     /// There is one lane, and it is short in every way.
     solo: bool,
+    /// Staging queues are plugged.
+    plugs: bool,
 }
 
 impl<Q: HardwareQueue> Context<Q> {
@@ -134,6 +137,7 @@ impl<Q: HardwareQueue> Context<Q> {
             limit,
             refused: None,
             last: Time::ZERO,
+            plugs: config.plug.is_some(),
         })
     }
 
@@ -186,6 +190,22 @@ impl<Q: HardwareQueue> Context<Q> {
     /// Lets plugged requests go at the next call.
     pub fn unplug(&mut self) {
         self.lanes.iter_mut().for_each(|lane| lane.staging.lock().unplug());
+    }
+
+    /// Orders by another scheduler from now on, in all staging queues of this core
+    /// and for all that share them, while requests run: what is staged is put in
+    /// order anew. Other staging queues keep theirs: ask a core of each.
+    ///
+    /// # Errors
+    /// Options outside their range, and where memory ends; then the first queues
+    /// may have changed already.
+    pub fn set_scheduler(&mut self, kind: &SchedulerKind) -> Result<(), ConfigError> {
+        for lane in &mut self.lanes {
+            lane.staging.lock().set_scheduler(kind)?;
+            lane.direct = lane.staging.is_alone() && !self.plugs && *kind == SchedulerKind::None;
+        }
+        self.solo = is_solo(&self.lanes);
+        Ok(())
     }
 
     /// What drivers did wrong on the queues of this core, and devices that

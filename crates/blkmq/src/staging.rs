@@ -27,7 +27,7 @@
 //! Nothing fails but options outside their range, and memory for bounce
 //! buffers.
 
-use std::mem;
+use std::{iter, mem};
 
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Shape, Slots, Status, Time};
 
@@ -168,6 +168,7 @@ pub struct Staging {
     ways: Box<[Way]>,
     /// By core.
     way_of: Box<[u32]>,
+    cores: usize,
     shares: Shares,
     /// Holds everything back.
     plugged: bool,
@@ -205,6 +206,7 @@ impl Staging {
             table: Slots::new(depth),
             ways: (0..ways).map(way).collect::<Result<_, ConfigError>>()?,
             way_of: options.ways.clone().into_boxed_slice(),
+            cores,
             shares: Shares::new(if options.shared { cores } else { 0 }),
             plugged: plug.is_some(),
             plug,
@@ -216,6 +218,23 @@ impl Staging {
             newest: [0; NEWEST],
             counters: StagingCounters::default(),
         })
+    }
+
+    /// Orders by another scheduler from now on, also what is staged: as if all of
+    /// it came now, in the order in which it did.
+    pub fn set_scheduler(&mut self, kind: &SchedulerKind) -> Result<(), ConfigError> {
+        let depth = self.table.room() + self.table.live();
+        let order = || Order::new(kind, depth, self.cores);
+        // Either all are there or nothing changes.
+        let orders: Vec<Order> = self.ways.iter().map(|_| order()).collect::<Result<_, _>>()?;
+        for (way, order) in self.ways.iter_mut().zip(orders) {
+            let mut before = mem::replace(&mut way.order, order);
+            let all = iter::from_fn(|| before.pop(Time::ZERO, &self.table));
+            let mut slots: Vec<u32> = all.collect();
+            slots.sort_unstable_by_key(|&slot| self.table[slot].stamp);
+            slots.iter().for_each(|&slot| way.order.push(slot, &self.table[slot].out));
+        }
+        Ok(())
     }
 
     /// How many more requests fit.

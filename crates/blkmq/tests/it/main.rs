@@ -10,5 +10,6 @@ mod layer;
 mod memory;
 mod sharing;
 mod stress;
+mod switching;
 mod traced;
 mod waiting;
