@@ -105,6 +105,10 @@ pub struct Context<Q: HardwareQueue> {
     plugs: bool,
 }
 
+fn is_solo<Q>(lanes: &[Lane<Q>]) -> bool {
+    matches!(lanes, [lane] if lane.in_place && lane.direct)
+}
+
 impl<Q: HardwareQueue> Context<Q> {
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn new(
@@ -118,7 +122,7 @@ impl<Q: HardwareQueue> Context<Q> {
         deepest: usize,
         parts: usize,
     ) -> Result<Context<Q>, OutOfMemory> {
-        let solo = matches!(&lanes[..], [lane] if lane.in_place && lane.direct);
+        let solo = is_solo(&lanes);
         let what = "the completions of a core";
         Ok(Context {
             core,
@@ -472,16 +476,14 @@ impl<Q: HardwareQueue> Port for Context<Q> {
     #[inline]
     fn submit(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
         self.last = now;
-        if self.solo {
-            self.submit_solo(now, reqs);
-            return;
-        }
+        // Who has its staging queue alone has its dispatch queue alone.
         if let [lane] = &mut self.lanes[..]
             && lane.direct
-            && lane.staging.alone().is_some_and(|staging| staging.is_empty())
+            && let (Held::Alone(queue), Held::Alone(staging)) = (&mut lane.queue, &lane.staging)
+            && staging.is_empty()
             && self.limit - self.outside >= reqs.len()
         {
-            let taken = lane.queue.lock().submit_in_place(now, self.core, reqs);
+            let taken = queue.submit_in_place(now, self.core, reqs);
             lane.account.dispatched.add(taken as u64);
             self.outside += taken;
             if reqs.is_empty() {
@@ -560,24 +562,6 @@ impl<Q: HardwareQueue> Context<Q> {
 }
 
 impl<Q: HardwareQueue> Context<Q> {
-    /// Submits where nothing is shared, reordered, merged or held back.
-    #[inline(always)]
-    fn submit_solo(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
-        let lane = &mut self.lanes[0];
-        let (Held::Alone(queue), Held::Alone(staging)) = (&mut lane.queue, &lane.staging) else {
-            return;
-        };
-        if staging.is_empty() && self.limit - self.outside >= reqs.len() {
-            let taken = queue.submit_in_place(now, self.core, reqs);
-            lane.account.dispatched.add(taken as u64);
-            self.outside += taken;
-            if reqs.is_empty() {
-                return;
-            }
-        }
-        self.submit_staged(now, reqs);
-    }
-
     /// Looks at all lanes, and at what other cores found.
     fn advance_all(&mut self, to: Time, done: &mut Ring<BlockDone>) {
         if !self.ready.is_empty() {

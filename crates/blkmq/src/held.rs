@@ -33,15 +33,6 @@ impl<T> Held<T> {
         matches!(self, Held::Alone(_))
     }
 
-    /// It, if nobody else has it.
-    #[inline]
-    pub fn alone(&mut self) -> Option<&mut T> {
-        match self {
-            Held::Alone(value) => Some(value),
-            Held::Shared(_) => None,
-        }
-    }
-
     /// It, for as long as the guard lives.
     #[inline]
     pub fn lock(&mut self) -> Guard<'_, T> {

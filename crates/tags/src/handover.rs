@@ -68,6 +68,7 @@ mod tests {
         let (value, left) = &mut *inside;
         assert_eq!((*value, left.pop()), (7, Some(1)));
         drop(inside);
-        assert_eq!((door.enter().1.pop(), door.enter().1.pop()), (Some(2), None));
+        let mut inside = door.enter();
+        assert_eq!((inside.1.pop(), inside.1.pop()), (Some(2), None));
     }
 }

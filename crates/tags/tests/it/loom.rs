@@ -466,7 +466,7 @@ fn what_is_left_at_a_door_is_found_once() {
         let door = Arc::new(Handover::new(Vec::new(), 4).unwrap());
         let other = door.clone();
         let thread = thread::spawn(move || [1, 2].map(|item| bring(&other, item)));
-        [3, 4].map(|item| bring(&door, item));
+        [3, 4].into_iter().for_each(|item| bring(&door, item));
         thread.join().unwrap();
         let mut inside = door.enter();
         let (found, left) = &mut *inside;
