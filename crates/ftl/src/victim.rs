@@ -199,3 +199,64 @@ impl VictimPolicy for Choices {
         Some(chunk)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use flash::Dimensions;
+
+    use super::*;
+
+    /// A policy for two units of 8 chunks, and the chunks of each.
+    fn policy(victim: Victim) -> (Box<dyn VictimPolicy>, [Vec<usize>; 2], [usize; 2]) {
+        let dim =
+            Dimensions { groups: 2, pus: 1, chunks: 8, pages: 1, planes: 1, page_bytes: 4096 };
+        let geometry = Geometry::new(dim).unwrap();
+        let units: Vec<usize> = geometry.pus_channels_first().collect();
+        let of = |unit: usize| (0..8).map(|n| geometry.chunk_of(unit, n)).collect();
+        let (chunks, units) = ([of(units[0]), of(units[1])], [units[0], units[1]]);
+        (victim.policy(&geometry, 1).unwrap(), chunks, units)
+    }
+
+    #[test]
+    fn the_oldest_is_that_with_the_oldest_data() {
+        let (mut fifo, [first, second], units) = policy(Victim::Fifo);
+        // That of the user takes long to fill: what is in it is older than what
+        // collection moved meanwhile, but not than what it moved before.
+        for chunk in [first[0], first[1], first[2]] {
+            fifo.opened(chunk);
+        }
+        fifo.closed(first[1]);
+        fifo.opened(first[3]);
+        for chunk in [first[3], first[0], first[2]] {
+            fifo.closed(chunk);
+        }
+        fifo.opened(second[0]);
+        fifo.closed(second[0]);
+        fifo.left(first[0]);
+        let order: Vec<_> = std::iter::from_fn(|| fifo.choose(units[0], &|_| 0)).collect();
+        assert_eq!(order, [first[1], first[3], first[2]]);
+        assert_eq!(fifo.choose(units[1], &|_| 0), Some(second[0]));
+    }
+
+    #[test]
+    fn of_many_draws_the_one_with_the_fewest_is_chosen_and_forgotten() {
+        let (mut choices, [first, _], units) = policy(Victim::DChoices(1000));
+        first.iter().for_each(|&chunk| choices.closed(chunk));
+        choices.left(first[3]);
+        let valid = |chunk: usize| (chunk * 5 % 8) as u32;
+        let mut order: Vec<usize> = Vec::new();
+        while order.len() < 7 {
+            order.extend(choices.choose(units[0], &valid));
+        }
+        let mut sorted: Vec<usize> = first.iter().copied().filter(|&c| c != first[3]).collect();
+        sorted.sort_by_key(|&chunk| valid(chunk));
+        assert_eq!(order, sorted);
+    }
+
+    #[test]
+    fn greedy_leaves_it_to_the_index() {
+        let (mut greedy, [first, _], units) = policy(Victim::Greedy);
+        greedy.closed(first[0]);
+        assert_eq!(greedy.choose(units[0], &|_| 0), None);
+    }
+}
