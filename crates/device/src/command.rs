@@ -169,35 +169,6 @@ pub trait OpenChannel: Port<Cmd = VectorCmd, Done = VectorDone> {
     /// it can be fetched into the cache. Changes nothing that can be observed.
     #[inline]
     fn hint_block(&self, _ppa: Ppa) {}
-
-    /// Reads `count` blocks of one row at once, as a command would, without a
-    /// command: where no operation takes time, none is under way, and the
-    /// blocks can be read. `data` has the kept bytes of each, `tags` a tag of
-    /// each, or nothing. `None`, and nothing has happened, where that is not
-    /// so: then a command is to be submitted.
-    #[inline]
-    fn read_at_once(
-        &mut self,
-        _ppa: Ppa,
-        _count: u32,
-        _data: &mut [u8],
-        _tags: &mut [u8],
-    ) -> Option<Status> {
-        None
-    }
-
-    /// Writes `count` blocks of one row at once, on the conditions of
-    /// [`OpenChannel::read_at_once`].
-    #[inline]
-    fn write_at_once(
-        &mut self,
-        _ppa: Ppa,
-        _count: u32,
-        _data: &[u8],
-        _tags: &[u8],
-    ) -> Option<Status> {
-        None
-    }
 }
 
 impl<P: OpenChannel + ?Sized> OpenChannel for Box<P> {
@@ -235,19 +206,5 @@ impl<P: OpenChannel + ?Sized> OpenChannel for Box<P> {
 
     fn hint_block(&self, ppa: Ppa) {
         (**self).hint_block(ppa);
-    }
-
-    fn read_at_once(
-        &mut self,
-        ppa: Ppa,
-        count: u32,
-        data: &mut [u8],
-        tags: &mut [u8],
-    ) -> Option<Status> {
-        (**self).read_at_once(ppa, count, data, tags)
-    }
-
-    fn write_at_once(&mut self, ppa: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Option<Status> {
-        (**self).write_at_once(ppa, count, data, tags)
     }
 }

@@ -298,15 +298,6 @@ impl<M: Medium> Device<M> {
         }
     }
 
-    /// Whether `count` blocks can be done at once: nothing is under way, no
-    /// operation takes time or may err, and they are neighbours in one row.
-    #[inline]
-    fn is_at_once(&self, ppa: Ppa, count: u32) -> bool {
-        let row = self.geometry.row_blocks();
-        let in_row = self.geometry.block(ppa) & (row - 1);
-        self.instant && self.commands.live() == 0 && count > 0 && in_row + count <= row
-    }
-
     /// All chunk descriptors, by [`Geometry::chunk_index`].
     pub fn chunks(&self) -> &[Chunk] {
         &self.chunks
@@ -363,7 +354,11 @@ impl<M: Medium> Device<M> {
     #[inline(always)]
     fn start(&mut self, now: Time, cmd: VectorCmd) {
         if let Err((status, failed)) = self.check(&cmd) {
-            self.refuse(now, cmd, status, failed);
+            self.answer(now, cmd, status, failed);
+            return;
+        }
+        if let Some((status, failed)) = self.pass_write(&cmd) {
+            self.answer(now, cmd, status, failed);
             return;
         }
         let (is_copy, is_flush) = (cmd.op == VectorOp::Copy, cmd.op == VectorOp::Flush);
@@ -412,9 +407,66 @@ impl<M: Medium> Device<M> {
         }
     }
 
-    fn refuse(&mut self, now: Time, cmd: VectorCmd, status: Status, failed: u64) {
+    /// Completes a command that has nothing under way.
+    #[inline]
+    fn answer(&mut self, now: Time, cmd: VectorCmd, status: Status, failed: u64) {
         let VectorCmd { cookie, list, buffer, .. } = cmd;
         self.ready.put(|| VectorDone { cookie, status, failed, at: now, list, buffer });
+    }
+
+    /// Whether a command is one of one row, and none is under way: where no
+    /// operation takes time it is then done when it comes.
+    #[inline]
+    fn passes(&self, cmd: &VectorCmd) -> bool {
+        let row = self.geometry.row_blocks();
+        let in_row = self.geometry.block(cmd.ppa) & (row - 1);
+        let is_quiet = self.instant && self.commands.live() == 0;
+        is_quiet && cmd.list.is_none() && in_row + u32::from(cmd.count) <= row
+    }
+
+    /// Does a read when it comes. False, and nothing has happened, where it goes
+    /// the way of all others.
+    #[inline]
+    fn pass_read(&mut self, cmd: &mut VectorCmd) -> bool {
+        let (kept, count) = (self.medium.kept(), u32::from(cmd.count));
+        let is_read = cmd.op == VectorOp::Read && count > 0 && self.passes(cmd);
+        if !is_read || cmd.buffer.len() != cmd.buffer_bytes(kept) || !self.can_read(cmd.ppa, count)
+        {
+            return false;
+        }
+        let data = count as usize * cmd.content.each(kept).0;
+        let (data, tags) = cmd.buffer.bytes_mut().split_at_mut(data);
+        // Which blocks it is that fail is found out by an operation.
+        if self.medium.read(cmd.ppa, count, data, tags) != Moved::Done {
+            return false;
+        }
+        self.counters.reads += 1;
+        self.counters.blocks_read += u64::from(count);
+        true
+    }
+
+    /// Does a write that was let in when it comes. `None` where it goes the way of
+    /// all others.
+    #[inline]
+    fn pass_write(&mut self, cmd: &VectorCmd) -> Option<(Status, u64)> {
+        if cmd.op != VectorOp::Write || !self.passes(cmd) {
+            return None;
+        }
+        let count = u32::from(cmd.count);
+        let data = count as usize * cmd.content.each(self.medium.kept()).0;
+        let (data, tags) = cmd.buffer.bytes().split_at(data);
+        let moved = self.medium.program(cmd.ppa, count, data, tags);
+        if moved == Moved::Pending {
+            return None;
+        }
+        self.counters.programs += 1;
+        self.counters.blocks_programmed += u64::from(count);
+        if moved == Moved::Failed {
+            self.program_failed(cmd.ppa, count);
+            return Some((self.program_status(cmd.ppa), bits(0, count as usize)));
+        }
+        self.programmed(self.geometry.chunk_index(cmd.ppa), count);
+        Some((Status::SUCCESS, 0))
     }
 
     /// Gives the command's operations to the parallel units.
@@ -684,6 +736,14 @@ impl<M: Medium> Port for Device<M> {
             {
                 self.medium.hint(ahead.ppa);
             }
+            let cmd = cmds.get_mut(0).expect("it was looked at");
+            if self.pass_read(cmd) {
+                let (cookie, buffer) = (cmd.cookie, std::mem::take(&mut cmd.buffer));
+                let (status, failed, list) = (Status::SUCCESS, 0, None);
+                self.ready.put(|| VectorDone { cookie, status, failed, at: now, list, buffer });
+                cmds.pop();
+                continue;
+            }
             let cmd = cmds.pop().expect("it was looked at");
             self.start(now, cmd);
         }
@@ -747,60 +807,6 @@ impl<M: Medium> OpenChannel for Device<M> {
         if self.geometry.chunk_index(ppa) < self.chunks.len() {
             self.medium.hint(ppa);
         }
-    }
-
-    #[inline(always)]
-    fn read_at_once(
-        &mut self,
-        ppa: Ppa,
-        count: u32,
-        data: &mut [u8],
-        tags: &mut [u8],
-    ) -> Option<Status> {
-        let fits = data.len() == count as usize * self.medium.kept() as usize
-            && (tags.is_empty() || tags.len() == count as usize * TAG_BYTES);
-        if !fits || !self.is_at_once(ppa, count) || !self.can_read(ppa, count) {
-            return None;
-        }
-        // A command finds out which blocks it is that fail.
-        if self.medium.read(ppa, count, data, tags) != Moved::Done {
-            return None;
-        }
-        self.counters.reads += 1;
-        self.counters.blocks_read += u64::from(count);
-        Some(Status::SUCCESS)
-    }
-
-    #[inline]
-    fn write_at_once(&mut self, ppa: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Option<Status> {
-        let fits = data.len() == count as usize * self.medium.kept() as usize
-            && tags.len() == count as usize * TAG_BYTES;
-        if !fits || !self.is_at_once(ppa, count) {
-            return None;
-        }
-        let (unit, size) = (self.geometry.page_blocks(), self.geometry.chunk_blocks());
-        let (index, block) = (self.geometry.chunk_index(ppa), self.geometry.block(ppa));
-        // What is behind a first block of the drive, and in order, is in its chunk.
-        if block == 0 && !self.geometry.contains(ppa) {
-            return None;
-        }
-        let chunk = self.chunks.get_mut(index)?;
-        let before = (chunk.state, chunk.wp);
-        chunk.write(block, count, unit, size).ok()?;
-        let moved = self.medium.program(ppa, count, data, tags);
-        if moved == Moved::Pending {
-            let chunk = &mut self.chunks[index];
-            (chunk.state, chunk.wp) = before;
-            return None;
-        }
-        self.counters.programs += 1;
-        self.counters.blocks_programmed += u64::from(count);
-        if moved == Moved::Failed {
-            self.program_failed(ppa, count);
-            return Some(self.program_status(ppa));
-        }
-        self.programmed(index, count);
-        Some(Status::SUCCESS)
     }
 }
 

@@ -121,7 +121,7 @@ impl<P: Port> RealTime<P> {
         if cmds.is_empty() {
             return arrival;
         }
-        if self.catch_up_inside(arrival) {
+        if self.catch_up_early(arrival) {
             self.drive = arrival;
             self.port.submit(arrival, cmds);
         }
@@ -142,7 +142,7 @@ impl<P: Port> RealTime<P> {
     /// False, and nothing was done, where that cannot be handled yet.
     pub fn tend(&mut self, now: Time, f: impl FnOnce(&mut P, Time)) -> bool {
         let at = self.drive.max(now);
-        let caught_up = self.catch_up_inside(at);
+        let caught_up = self.catch_up_early(at);
         if caught_up {
             self.drive = at;
             f(&mut self.port, at);
@@ -150,13 +150,11 @@ impl<P: Port> RealTime<P> {
         caught_up
     }
 
-    /// Handles what happens inside until `to`. False when something is left.
+    /// Handles what is due at `to` before something else comes. False when
+    /// something is left.
     #[inline]
-    fn catch_up_inside(&mut self, to: Time) -> bool {
-        match self.port.next_inside() {
-            Some(at) if at <= to => self.port.catch_up(&mut self.drive, to, &mut self.early),
-            _ => true,
-        }
+    fn catch_up_early(&mut self, to: Time) -> bool {
+        self.port.catch_up(&mut self.drive, to, &mut self.early)
     }
 
     /// When something happens next, in the drive's time; `None` when nothing

@@ -296,10 +296,6 @@ impl Port for Faulted {
         self.port.next_event()
     }
 
-    fn next_inside(&self) -> Option<Time> {
-        self.port.next_inside()
-    }
-
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
         self.port.advance(to, done);
     }

@@ -343,10 +343,6 @@ impl<D: OpenChannel> Port for Parity<D> {
         [ready, self.device.next_event()].into_iter().flatten().min()
     }
 
-    fn next_inside(&self) -> Option<Time> {
-        self.device.next_inside()
-    }
-
     fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
         self.now = self.now.max(to);
         loop {
@@ -422,25 +418,6 @@ impl<D: OpenChannel> OpenChannel for Parity<D> {
         if self.layout.upper.contains(ppa) {
             self.device.hint_block(self.layout.home(ppa));
         }
-    }
-
-    /// Where all of it is one member's, and can be read.
-    fn read_at_once(
-        &mut self,
-        ppa: Ppa,
-        count: u32,
-        data: &mut [u8],
-        tags: &mut [u8],
-    ) -> Option<Status> {
-        let block = self.layout.upper.block(ppa);
-        let quiet = self.commands.live() == 0 && self.layout.upper.contains(ppa);
-        let in_row = count > 0 && block % self.layout.row + count <= self.layout.row;
-        // Members may hold what is not the superblock's any more.
-        if !quiet || !in_row || block + count > self.supers[self.layout.upper.chunk_index(ppa)].wp {
-            return None;
-        }
-        let home = self.layout.home(ppa);
-        self.device.read_at_once(home, count, data, tags)
     }
 }
 

@@ -45,14 +45,6 @@ pub trait Port {
     /// command.
     fn next_event(&self) -> Option<Time>;
 
-    /// When something happens inside next, completions aside that only wait to
-    /// be taken: what must be handled before a later command is submitted.
-    /// Never earlier than the next event says.
-    #[inline]
-    fn next_inside(&self) -> Option<Time> {
-        self.next_event()
-    }
-
     /// Lets all that is due at `to` happen and puts what completed into
     /// `done`. What does not fit stays inside until the next call.
     fn advance(&mut self, to: Time, done: &mut Ring<Self::Done>);
@@ -134,11 +126,6 @@ impl<P: Port + ?Sized> Port for Box<P> {
     #[inline]
     fn next_event(&self) -> Option<Time> {
         (**self).next_event()
-    }
-
-    #[inline]
-    fn next_inside(&self) -> Option<Time> {
-        (**self).next_inside()
     }
 
     #[inline]

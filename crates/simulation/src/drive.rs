@@ -262,27 +262,4 @@ impl OpenChannel for Drive {
             Drive::Parity(parity) => parity.take_notice(),
         }
     }
-
-    #[inline]
-    fn read_at_once(
-        &mut self,
-        ppa: Ppa,
-        count: u32,
-        data: &mut [u8],
-        tags: &mut [u8],
-    ) -> Option<Status> {
-        match self {
-            Drive::Sound(drive) => drive.read_at_once(ppa, count, data, tags),
-            Drive::Faulty(_) => None,
-            Drive::Parity(parity) => parity.read_at_once(ppa, count, data, tags),
-        }
-    }
-
-    #[inline]
-    fn write_at_once(&mut self, ppa: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Option<Status> {
-        match self {
-            Drive::Sound(drive) => drive.write_at_once(ppa, count, data, tags),
-            Drive::Faulty(_) | Drive::Parity(_) => None,
-        }
-    }
 }

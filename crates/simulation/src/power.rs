@@ -507,25 +507,6 @@ impl OpenChannel for Powered {
     fn take_notice(&mut self) -> Option<Notice> {
         self.device.take_notice()
     }
-
-    fn read_at_once(
-        &mut self,
-        ppa: Ppa,
-        count: u32,
-        data: &mut [u8],
-        tags: &mut [u8],
-    ) -> Option<Status> {
-        let status = self.device.read_at_once(ppa, count, data, tags);
-        if self.power.is_gone() { None } else { status }
-    }
-
-    fn write_at_once(&mut self, ppa: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Option<Status> {
-        if self.early.is_some() || self.power.is_gone() {
-            return None;
-        }
-        let status = self.device.write_at_once(ppa, count, data, tags);
-        if self.power.is_gone() { None } else { status }
-    }
 }
 
 impl Powered {

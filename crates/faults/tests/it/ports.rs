@@ -309,14 +309,10 @@ fn each_address_of_a_vector_command_counts() {
 }
 
 #[test]
-fn nothing_is_done_at_once_behind_a_fault() {
+fn the_drive_below_is_seen_through_both() {
     let g = geometry();
     let instant = Device::new(&g, &Timing::default(), RamMedium::new(&g, 0).unwrap()).unwrap();
-    let mut port = FaultPort::new(instant, &[], 0).unwrap();
-    assert!(port.below_mut().write_at_once(g.ppa(0, 0, 0, 0), 4, &[], &[0; 64]).is_some());
-    assert!(port.write_at_once(g.ppa(0, 0, 0, 4), 4, &[], &[0; 64]).is_none());
-    assert!(port.read_at_once(g.ppa(0, 0, 0, 0), 1, &mut [], &mut [0; 16]).is_none());
-    let port = DelayPort::new(port, &[], 0).unwrap();
+    let port = DelayPort::new(FaultPort::new(instant, &[], 0).unwrap(), &[], 0).unwrap();
     assert_eq!((port.kept(), port.depth(), port.is_cached()), (0, 1024, false));
     assert_eq!(port.geometry(), &g);
 }

@@ -196,14 +196,14 @@ impl<D: OpenChannel> Pblk<D> {
     /// Done when [`Pblk::is_closed`] says so, which takes the drive's events.
     pub fn close(&mut self, now: Time) {
         self.checkpoint.closing = true;
-        self.send_part_unit(now);
+        self.send_part_unit();
         // On a drive that takes no time that may make room at once, and no
         // completion tells of it.
         for pu in self.geometry.pus_channels_first() {
             self.collect(pu);
             self.refresh(pu);
         }
-        self.pump(now);
+        self.pump();
         self.checkpoint_step(now);
         self.submit_out(now);
         self.look_for_end(now);
@@ -264,7 +264,7 @@ impl<D: OpenChannel> Pblk<D> {
                 self.checkpoint.root.settled = self.log.last;
                 self.log.seal();
                 self.note_failed();
-                self.send_held(now);
+                self.send_held();
             }
             Phase::Map(from) => return self.write_map_page(from),
             Phase::Table(from) => return self.write_table_page(from),
@@ -300,7 +300,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Sends the units that waited for others to settle.
-    fn send_held(&mut self, now: Time) {
+    fn send_held(&mut self) {
         for unit in std::mem::take(&mut self.checkpoint.held) {
             if self.units.is_user(unit) {
                 self.send_again(unit);
@@ -308,7 +308,7 @@ impl<D: OpenChannel> Pblk<D> {
                 self.send_moved_row(self.units.rank_of(unit), unit);
             }
         }
-        self.pump(now);
+        self.pump();
     }
 
     /// Writes the root that a start took up once more, under a new number.

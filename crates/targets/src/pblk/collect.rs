@@ -15,7 +15,6 @@ use flash::{Geometry, Ppa, TAG_BYTES, Tag};
 use port::{Buffer, OutOfMemory, Scratch, Status, Time};
 
 use super::failures::{is_lost, is_read};
-use super::gulp::Gulped;
 use super::limiter::CREDIT;
 use super::map::Place;
 use super::mutation::{Mutation, is};
@@ -246,7 +245,7 @@ impl<D: OpenChannel> Pblk<D> {
         let rank = self.stripe.rank(pu);
         let c = &self.collectors[rank];
         if c.victim.is_some() {
-            if self.instant || !self.waits_for_event(pu, rank) {
+            if !self.waits_for_event(pu, rank) {
                 self.collect_more(pu, rank);
             }
         } else if !c.asked.is_empty() || !c.again.is_empty() || self.wants_room(pu, rank) {
@@ -266,9 +265,6 @@ impl<D: OpenChannel> Pblk<D> {
 
     fn collect_more(&mut self, pu: usize, rank: usize) {
         loop {
-            if self.instant && self.waits_for_gulp(pu, rank) {
-                return;
-            }
             if !self.collectors[rank].again.is_empty() {
                 if !self.read_again(pu, rank) {
                     return;
@@ -290,13 +286,6 @@ impl<D: OpenChannel> Pblk<D> {
                 self.try_erase(chunk);
                 continue;
             };
-            if self.instant {
-                match self.gulp(pu, rank, chunk) {
-                    Gulped::Some => continue,
-                    Gulped::Full => return,
-                    Gulped::No => {}
-                }
-            }
             let count = run.min(self.rows_left(pu, rank));
             if count == 0 || !self.may_read(pu, rank, count) {
                 return;
@@ -476,14 +465,6 @@ impl<D: OpenChannel> Pblk<D> {
         here + other
     }
 
-    /// Whether there is a slot that no read under way was promised.
-    #[inline]
-    pub(super) fn has_gathering_room(&self, rank: usize) -> bool {
-        let c = &self.collectors[rank];
-        let is_clear = c.promised == 0 && !c.busy[c.gathering as usize];
-        is_clear || self.gathering_room(rank) > c.promised
-    }
-
     fn read_survivors(&mut self, rank: usize, ppa: Ppa, count: u32) {
         let c = &mut self.collectors[rank];
         let which = c.buffers.trailing_zeros();
@@ -536,7 +517,7 @@ impl<D: OpenChannel> Pblk<D> {
         }
         self.collect(pu);
         self.refresh_unable(pu);
-        self.pump(now);
+        self.pump();
     }
 
     /// A survivor could not be read: by itself, or among `count`, of which it
@@ -604,9 +585,8 @@ impl<D: OpenChannel> Pblk<D> {
         self.try_erase(chunk);
     }
 
-    /// Sends a row of survivors to flash, or programs it at once. One that
-    /// fails at once goes to the next chunk; where there is none, to another
-    /// unit.
+    /// Sends a row of survivors to flash. Where its own unit has no chunk for it,
+    /// it goes to another.
     pub(super) fn send_moved_row(&mut self, rank: usize, unit: u32) {
         if self.checkpoint.is_settling() {
             self.checkpoint.hold(unit);
@@ -614,28 +594,10 @@ impl<D: OpenChannel> Pblk<D> {
         }
         self.void_stale(unit);
         self.count_row();
-        while let Some(open) = self.next_moved_row(rank) {
-            match self.write_at_once(unit, open) {
-                None => return self.program(unit, open),
-                Some(status) if status.is_ok() => {
-                    self.settle_moved_row(unit);
-                    return self.close_full(open);
-                }
-                Some(_) => self.fail_chunk(open.chunk()),
-            }
+        match self.next_moved_row(rank) {
+            Some(open) => self.program(unit, open),
+            None => self.stripe.stranded.push_back(unit),
         }
-        self.stripe.stranded.push_back(unit);
-    }
-
-    /// A row of survivors is programmed.
-    #[inline]
-    pub(super) fn settle_moved_row(&mut self, unit: u32) {
-        let first = self.units.unit(unit).ppa;
-        for i in 0..self.geometry.row_blocks() {
-            let at = Ppa(first.0 + u64::from(i));
-            self.settle_moved(self.units.slot_number(unit, i), at);
-        }
-        self.free_moved(unit);
     }
 
     /// The next row for a unit's survivors.
@@ -770,7 +732,7 @@ impl<D: OpenChannel> Pblk<D> {
         self.collect(pu);
         self.refresh(pu);
         self.stage_waiting(now);
-        self.pump(now);
+        self.pump();
         self.unstick_own_rows();
         if self.checkpoint.closing {
             self.checkpoint_step(now);

@@ -79,7 +79,7 @@ impl<D: OpenChannel> Pblk<D> {
         let pu = self.stripe.pu(rank);
         self.collect(pu);
         self.refresh(pu);
-        self.pump(now);
+        self.pump();
     }
 
     /// Asks the drive to take a chunk offline. Behind all that was sent before.
@@ -239,7 +239,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.refresh(pu);
         }
         self.unstick_own_rows();
-        self.pump(now);
+        self.pump();
         self.retire_leaving(now);
         self.look_at_checkpoint(now);
         self.submit_out(now);

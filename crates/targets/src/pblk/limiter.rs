@@ -77,17 +77,15 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// The user wrote a row to a parallel unit: its collection may go on by as
-    /// much as the level asks for. True when it is under way and the level does
-    /// not make the user wait.
+    /// much as the level asks for.
     #[inline]
-    pub(super) fn user_wrote(&mut self, pu: usize, rank: usize) -> bool {
-        let Collector { victim: Some(_), pace, .. } = self.collectors[rank] else { return false };
+    pub(super) fn user_wrote(&mut self, pu: usize, rank: usize) {
+        let Collector { victim: Some(_), pace, .. } = self.collectors[rank] else { return };
         let level = self.level(pu, rank);
         self.counters.held += self.space.usable_blocks(pu).saturating_add_signed(-level);
         self.counters.held_rows += 1;
         let above = (i64::from(self.space.pus[pu].high) - level).max(0);
         let (row, band) = (self.geometry.row_blocks(), i64::from(self.space.band()));
         self.collectors[rank].credit += 2 * i64::from(row) * pace * above.min(band) / band;
-        above <= band
     }
 }

@@ -268,7 +268,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.collect(pu);
             self.refresh(pu);
         }
-        self.pump(now);
+        self.pump();
         self.checkpoint_step(now);
     }
 

@@ -16,18 +16,16 @@
 //! [`units`] rows on their way, `requests` the user's side, `programs` the way
 //! to flash, `limiter` the pace of collection, `wear` leveling, `failures` what
 //! becomes of what fails, `refresh` chunks moved on request, `collect` garbage
-//! collection, `gulp` the same on a drive that takes no time. What makes it
-//! durable: `checkpoint` writes the map, `meta` is the stream that it goes with
-//! and where its pages are, `table` what is known of chunks, `root` where all
-//! begins, `log` what was given up, `record` the bytes of these; `recover`
-//! start-up, `load` the map's pages after it. `target` is what all block targets
-//! have.
+//! collection. What makes it durable: `checkpoint` writes the map, `meta` is the
+//! stream that it goes with and where its pages are, `table` what is known of
+//! chunks, `root` where all begins, `log` what was given up, `record` the bytes of
+//! these; `recover` start-up, `load` the map's pages after it. `target` is what
+//! all block targets have.
 
 mod checkpoint;
 mod collect;
 mod config;
 mod failures;
-mod gulp;
 mod limiter;
 mod load;
 mod log;
@@ -67,7 +65,6 @@ pub use recover::Peek;
 
 use checkpoint::Checkpoint;
 use collect::Collector;
-use gulp::Gulp;
 use load::Load;
 use log::Log;
 use map::Map;
@@ -115,9 +112,6 @@ const FETCH_ENTRIES: usize = 32;
 /// arrived by then.
 const FETCH_BLOCKS: usize = 12;
 
-/// Reads that came one by one and may wait for their map entries.
-const LATER: usize = 8;
-
 /// Logical blocks from which on a drive's tables exceed the processor's caches.
 const HINTED_BLOCKS: u64 = 1 << 24;
 
@@ -151,10 +145,6 @@ pub struct Pblk<D> {
     holders: BTreeMap<usize, Vec<u64>>,
     /// Passes over the map for that.
     searches: u64,
-    /// Taken while it is used.
-    gulp: Option<Box<Gulp>>,
-    /// The drive takes no time: most is done without a command.
-    instant: bool,
 
     requests: Slots<Request>,
     partials: Slots<Partial>,
@@ -176,10 +166,6 @@ pub struct Pblk<D> {
     /// What waits for the buffer is being put there.
     staging: bool,
 
-    /// Reads of one block that came one by one while earlier completions wait
-    /// to be taken: their map entries are on their way. Served when the next
-    /// ones come, before anything but a read, or when nothing else waits.
-    later: Ring<(Time, BlockReq)>,
     out: Ring<VectorCmd>,
     device_done: Ring<VectorDone>,
     ready: Ring<BlockDone>,
@@ -293,8 +279,6 @@ impl<D: OpenChannel> Pblk<D> {
             leaving: Vec::new(),
             holders: BTreeMap::new(),
             searches: 0,
-            gulp: Some(Gulp::new(kept as usize)),
-            instant: device.timing().is_instant(),
             requests: Slots::new(DEPTH),
             partials: Slots::new(partials),
             scratch: Buffer::carve(partials, BLOCK_BYTES as usize)?,
@@ -306,7 +290,6 @@ impl<D: OpenChannel> Pblk<D> {
             read_only: false,
             dead: false,
             staging: false,
-            later: Ring::new(LATER),
             out: Ring::new(2 * BACKLOG + 16 * pus as usize),
             device_done: Ring::new(device.depth()),
             ready: Ring::new(DEPTH),
@@ -438,44 +421,6 @@ impl<D: OpenChannel> Pblk<D> {
         self.fetch_known(op, before);
     }
 
-    /// Puts a read of one block off while earlier completions wait to be taken:
-    /// so the memory of several that come one by one is fetched together.
-    /// Only on a drive without time.
-    #[inline]
-    fn put_off(&mut self, now: Time, cmds: &mut Ring<BlockReq>) -> bool {
-        if !self.instant || self.ready.is_empty() {
-            return false;
-        }
-        let Some(req) = cmds.front() else { return false };
-        if req.op != BlockOp::Read
-            || req.len != BLOCK_BYTES
-            || !req.offset.is_multiple_of(BLOCK_BYTES)
-        {
-            return false;
-        }
-        if self.requests.live() + self.ready.len() + LATER >= DEPTH || !self.out.is_empty() {
-            return false;
-        }
-        self.map.prefetch(req.offset / BLOCK_BYTES);
-        if self.later.room() == 0 {
-            let (at, first) = self.later.pop().expect("it is full");
-            self.accept(at, first);
-            self.submit_out(now);
-        }
-        let req = cmds.pop().expect("it was looked at");
-        self.later.put(|| (now, req));
-        true
-    }
-
-    /// Serves the reads that were put off up to `to`.
-    #[inline]
-    fn serve_later(&mut self, to: Time) {
-        while self.later.front().is_some_and(|(at, _)| *at <= to) {
-            let (at, req) = self.later.pop().expect("it was looked at");
-            self.accept(at, req);
-        }
-    }
-
     /// Gives the drive what waits for it.
     #[inline]
     fn submit_out(&mut self, now: Time) {
@@ -534,29 +479,6 @@ impl<D: OpenChannel> Pblk<D> {
             } else {
                 self.space.prefetch(ppa);
             }
-        }
-    }
-
-    /// Goes on to `to`, but for reads that were put off.
-    #[inline]
-    fn advance_inside(&mut self, to: Time, done: &mut Ring<BlockDone>) {
-        self.device.advance(to, &mut self.device_done);
-        if !self.device_done.is_empty() {
-            self.handle_all(to);
-        }
-        // Also where nothing was done for this target: a drive that had work of
-        // its own may be through with it.
-        self.look_for_end(to);
-        self.ready.pour(done);
-    }
-
-    /// Serves the reads that were put off up to `to`.
-    #[inline(never)]
-    fn advance_later(&mut self, to: Time, done: &mut Ring<BlockDone>) {
-        if self.later.front().is_some_and(|(at, _)| *at <= to) {
-            self.serve_later(to);
-            self.submit_out(to);
-            self.advance_inside(to, done);
         }
     }
 
@@ -677,10 +599,6 @@ impl<D: OpenChannel> Port for Pblk<D> {
         if self.load.is_some() {
             return self.submit_loading(now, cmds);
         }
-        if cmds.len() == 1 && self.put_off(now, cmds) {
-            return;
-        }
-        self.serve_later(now);
         self.fetch_first(cmds);
         while let Some(req) = cmds.front() {
             if !self.has_room(req) {
@@ -700,29 +618,22 @@ impl<D: OpenChannel> Port for Pblk<D> {
 
     #[inline]
     fn next_event(&self) -> Option<Time> {
-        if let Some(done) = self.ready.front() {
-            return Some(done.at);
+        match self.ready.front() {
+            Some(done) => Some(done.at),
+            None => self.device.next_event(),
         }
-        let later = self.later.front().map(|(at, _)| *at);
-        match (later, self.device.next_event()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
-    }
-
-    /// The device's next event: reads that are put off are as if they were
-    /// done.
-    #[inline]
-    fn next_inside(&self) -> Option<Time> {
-        self.device.next_event()
     }
 
     #[inline]
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
-        self.advance_inside(to, done);
-        if !self.later.is_empty() && self.ready.is_empty() {
-            self.advance_later(to, done);
+        self.device.advance(to, &mut self.device_done);
+        if !self.device_done.is_empty() {
+            self.handle_all(to);
         }
+        // Also where nothing was done for this target: a drive that had work of
+        // its own may be through with it.
+        self.look_for_end(to);
+        self.ready.pour(done);
     }
 
     /// Fetches the map entry; on a drive whose tables exceed the processor's

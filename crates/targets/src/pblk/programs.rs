@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::{Geometry, Ppa};
-use port::{Status, Time};
+use port::Time;
 
 use super::map::Place;
 use super::space::OpenChunk;
@@ -240,15 +240,15 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Sends full units while parallel units can take them.
     #[inline(always)]
-    pub(super) fn pump(&mut self, now: Time) {
+    pub(super) fn pump(&mut self) {
         let stripe = &self.stripe;
         if (!stripe.ready.is_empty() && stripe.is_able()) || !stripe.stranded.is_empty() {
-            self.pump_all(now);
+            self.pump_all();
         }
     }
 
     #[inline(never)]
-    fn pump_all(&mut self, now: Time) {
+    fn pump_all(&mut self) {
         if !self.stripe.stranded.is_empty() {
             self.pump_stranded();
         }
@@ -258,7 +258,7 @@ impl<D: OpenChannel> Pblk<D> {
             }
             let Some(rank) = self.stripe.choose() else { return };
             self.stripe.ready.pop_front();
-            self.send_row(now, unit, rank);
+            self.send_row(unit, rank);
         }
     }
 
@@ -283,61 +283,34 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
-    /// Sends a row of the user to a parallel unit, or programs it at once. One
-    /// that fails at once goes elsewhere.
-    fn send_row(&mut self, now: Time, unit: u32, rank: usize) {
-        let (pu, open, is_calm) = self.take_row(rank);
-        match self.write_at_once(unit, open) {
-            Some(status) if status.is_ok() => {
-                self.settle_row(now, unit, open);
-                self.close_full(open);
-                return self.row_settled(pu, rank, is_calm);
-            }
-            Some(_) => {
-                self.fail_chunk(open.chunk());
-                self.row_failed(unit);
-            }
-            None => self.program_striped(unit, open, rank),
-        }
+    /// Sends a row of the user to a parallel unit.
+    fn send_row(&mut self, unit: u32, rank: usize) {
+        let (pu, open) = self.take_row(rank);
+        self.program_striped(unit, open, rank);
         self.row_sent(pu);
     }
 
     /// The same of a row of collection.
     #[cold]
     fn send_stranded_row(&mut self, unit: u32, rank: usize) {
-        let (pu, open, _) = self.take_row(rank);
+        let (pu, open) = self.take_row(rank);
         self.void_stale(unit);
         self.counters.gc += u64::from(self.geometry.row_blocks());
-        let status = self.write_at_once(unit, open);
-        match status {
-            Some(status) if status.is_ok() => {
-                self.settle_moved_row(unit);
-                self.close_full(open);
-            }
-            Some(_) => {
-                self.fail_chunk(open.chunk());
-                self.stripe.stranded.push_back(unit);
-            }
-            None => self.program_striped(unit, open, rank),
-        }
-        if status.is_some() {
-            self.collect(self.stripe.pu(self.units.rank_of(unit)));
-        }
+        self.program_striped(unit, open, rank);
         self.row_sent(pu);
     }
 
-    /// The next row of the parallel unit at a place in the round, and whether
-    /// its collection is under way and has no hurry.
+    /// The next row of the parallel unit at a place in the round.
     #[inline]
-    fn take_row(&mut self, rank: usize) -> (usize, OpenChunk, bool) {
+    fn take_row(&mut self, rank: usize) -> (usize, OpenChunk) {
         let pu = self.stripe.pu(rank);
         let open = match self.stripe.pus[rank].open {
             Some(open) => open,
             None => self.space.open(pu).expect("an able unit has a chunk"),
         };
         self.stripe.pus[rank].open = self.advance_open(open);
-        let is_calm = self.user_wrote(pu, rank);
-        (pu, open, is_calm)
+        self.user_wrote(pu, rank);
+        (pu, open)
     }
 
     /// A row was sent to a parallel unit.
@@ -348,39 +321,11 @@ impl<D: OpenChannel> Pblk<D> {
         self.refresh(pu);
     }
 
-    /// A row was programmed at once in a parallel unit that can take rows.
-    /// Mostly its collection waits, and nothing has changed that decides
-    /// whether it can take more.
-    #[inline]
-    fn row_settled(&mut self, pu: usize, rank: usize, is_calm: bool) {
-        self.count_row();
-        if is_calm && self.waits_calmly(pu, rank) {
-            debug_assert!(self.waits_for_gulp(pu, rank) && self.stripe.is_able_at(rank));
-            return;
-        }
-        self.collect(pu);
-        if !self.space.pus[pu].has_plenty() {
-            self.refresh(pu);
-        }
-    }
-
     #[inline]
     fn program_striped(&mut self, unit: u32, open: OpenChunk, rank: usize) {
         self.stripe.pus[rank].rows += 1;
         self.units.unit_mut(unit).striped = true;
         self.program(unit, open);
-    }
-
-    /// A row of the user is programmed at once.
-    #[inline]
-    fn settle_row(&mut self, now: Time, unit: u32, open: OpenChunk) {
-        let first = self.row_start(open);
-        for i in 0..self.geometry.row_blocks() {
-            let at = Ppa(first.0 + u64::from(i));
-            self.settle(self.units.slot_number(unit, i), at);
-        }
-        self.units.end(unit);
-        self.end_flushes(now);
     }
 
     /// A row of the user was programmed in vain: it counts as padding, since the
@@ -430,37 +375,10 @@ impl<D: OpenChannel> Pblk<D> {
         self.flush_records();
     }
 
-    /// Writes a unit to the next row of an open chunk, if that can be done at
-    /// once.
-    #[inline]
-    pub(super) fn write_at_once(&mut self, unit: u32, open: OpenChunk) -> Option<Status> {
-        if !self.instant {
-            return None;
-        }
-        let (row, ppa) = (self.geometry.row_blocks(), self.row_start(open));
-        let held = self.units.unit_mut(unit);
-        held.ppa = ppa;
-        let (data, tags) = held.buffer.bytes().split_at(row as usize * self.kept);
-        self.device.write_at_once(ppa, row, data, tags)
-    }
-
     /// Where the next row of an open chunk begins.
     #[inline]
     fn row_start(&self, open: OpenChunk) -> Ppa {
         Ppa(self.geometry.chunk_start(open.chunk()).0 + u64::from(open.next))
-    }
-
-    /// Closes the chunk whose row `open` was, if that was its last; where rows
-    /// before it are on their way as commands, when these have ended.
-    #[inline]
-    pub(super) fn close_full(&mut self, open: OpenChunk) {
-        if self.advance_open(open).is_none() {
-            let stage = &mut self.chunks[open.chunk()];
-            stage.ended = stage.rows > 0;
-            if !stage.ended {
-                self.space.close(open.chunk());
-            }
-        }
     }
 
     /// The open chunk after one more row; none when it is full.
@@ -542,7 +460,7 @@ impl<D: OpenChannel> Pblk<D> {
         self.collect(pu);
         self.refresh_unable(pu);
         self.stage_waiting(now);
-        self.pump(now);
+        self.pump();
     }
 
     /// A row of a chunk is programmed. Its last one need not be the last to say

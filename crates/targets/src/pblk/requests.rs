@@ -124,33 +124,28 @@ impl<D: OpenChannel> Pblk<D> {
             && buffer.len() == self.kept;
         if is_block && op == BlockOp::Read {
             self.read_block(now, id, offset, buffer);
-        } else if is_block && op == BlockOp::Write && !fua && self.write_block(now, offset, &buffer)
-        {
+        } else if is_block && op == BlockOp::Write && !fua && self.write_block(offset, &buffer) {
             self.ready.put(|| BlockDone { id, op, status: Status::SUCCESS, at: now, buffer });
         } else {
             self.accept_any(now, BlockReq { id, op, fua, offset, len, buffer });
         }
     }
 
-    /// Reads one whole block: at once, or with a command.
+    /// Reads one whole block.
     #[inline]
     fn read_block(&mut self, now: Time, id: u64, offset: u64, mut buffer: Buffer) {
         let (op, len) = (BlockOp::Read, BLOCK_BYTES);
         let place = self.map.get(offset / BLOCK_BYTES);
-        let at_once = match place.ppa() {
-            Some(_) if !self.instant => None,
-            Some(ppa) => self.device.read_at_once(ppa, 1, buffer.bytes_mut(), &mut []),
-            None if place == Place::LOST => Some(Status::UNRECOVERED_READ),
-            None => {
+        let Some(ppa) = place.ppa() else {
+            let mut status = Status::SUCCESS;
+            if place == Place::LOST {
+                status = Status::UNRECOVERED_READ;
+            } else {
                 self.copy_held(place, buffer.bytes_mut());
-                Some(Status::SUCCESS)
             }
-        };
-        if let Some(status) = at_once {
             self.ready.put(|| BlockDone { id, op, status, at: now, buffer });
             return;
-        }
-        let ppa = place.ppa().expect("what is held is read at once");
+        };
         let slot = self.requests.take_as_is();
         let request = &mut self.requests[slot];
         (request.id, request.op, request.fua) = (id, op, false);
@@ -174,7 +169,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// Takes one whole block of a write, if there is room and nothing waits
     /// for it.
     #[inline]
-    fn write_block(&mut self, now: Time, offset: u64, buffer: &Buffer) -> bool {
+    fn write_block(&mut self, offset: u64, buffer: &Buffer) -> bool {
         if self.read_only || !self.waiting.is_empty() || !self.merges.is_empty() {
             return false;
         }
@@ -182,7 +177,7 @@ impl<D: OpenChannel> Pblk<D> {
         if !buffer.is_empty() {
             self.units.data_mut(held).copy_from_slice(buffer.bytes());
         }
-        self.send_full_unit(now);
+        self.send_full_unit();
         true
     }
 
@@ -478,8 +473,8 @@ impl<D: OpenChannel> Pblk<D> {
             let taken = match (op, whole) {
                 (BlockOp::Trim | BlockOp::WriteZeroes, true) => self.unmap(lba),
                 (BlockOp::Trim, false) => true,
-                (_, true) => self.stage_block(now, slot, lba, at),
-                (_, false) => self.stage_part(now, slot, lba, from, part, at),
+                (_, true) => self.stage_block(slot, lba, at),
+                (_, false) => self.stage_part(slot, lba, from, part, at),
             };
             if !taken {
                 return false;
@@ -498,12 +493,12 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     #[inline]
-    fn stage_block(&mut self, now: Time, slot: u32, lba: u64, at: u64) -> bool {
+    fn stage_block(&mut self, slot: u32, lba: u64, at: u64) -> bool {
         let Some(held) = self.slot_for(lba) else { return false };
         let start = (at * self.kept as u64 / BLOCK_BYTES) as usize;
         let bytes = &self.requests[slot].data.bytes()[start..start + self.kept];
         self.units.data_mut(held).copy_from_slice(bytes);
-        self.send_full_unit(now);
+        self.send_full_unit();
         true
     }
 
@@ -531,13 +526,13 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     #[inline]
-    fn send_full_unit(&mut self, now: Time) {
+    fn send_full_unit(&mut self) {
         if let Some(unit) = self.filling
             && self.units.is_full(unit)
         {
             self.filling = None;
             self.stripe.ready.push_back(unit);
-            self.pump(now);
+            self.pump();
         }
     }
 
@@ -545,15 +540,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// once, around bytes in flash when they have been read. False when it has
     /// to wait.
     #[inline(never)]
-    fn stage_part(
-        &mut self,
-        now: Time,
-        slot: u32,
-        lba: u64,
-        from: usize,
-        len: usize,
-        at: u64,
-    ) -> bool {
+    fn stage_part(&mut self, slot: u32, lba: u64, from: usize, len: usize, at: u64) -> bool {
         let place = self.map.get(lba);
         let source = at as usize;
         let partial =
@@ -573,12 +560,12 @@ impl<D: OpenChannel> Pblk<D> {
             *status = status.and(Status::UNRECOVERED_READ);
             return true;
         }
-        self.write_part(now, &partial)
+        self.write_part(&partial)
     }
 
     /// Writes a part of a block into a new copy of it, whose other bytes come
     /// from the buffer, from the partial's scratch block, or are zero.
-    fn write_part(&mut self, now: Time, partial: &Partial) -> bool {
+    fn write_part(&mut self, partial: &Partial) -> bool {
         let place = self.map.get(partial.lba);
         let Some(held) = self.slot_for(partial.lba) else { return false };
         match place.slot() {
@@ -597,7 +584,7 @@ impl<D: OpenChannel> Pblk<D> {
         } else {
             to.fill(0);
         }
-        self.send_full_unit(now);
+        self.send_full_unit();
         true
     }
 
@@ -619,7 +606,7 @@ impl<D: OpenChannel> Pblk<D> {
             return true;
         }
         let partial = std::mem::take(&mut self.partials[number]);
-        let written = self.write_part(now, &partial);
+        let written = self.write_part(&partial);
         self.partials[number] = partial;
         if written {
             self.end_partial(now, number);
@@ -690,11 +677,11 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Sends the row being gathered, full or not.
-    pub(super) fn send_part_unit(&mut self, now: Time) {
+    pub(super) fn send_part_unit(&mut self) {
         if let Some(unit) = self.filling.take() {
             self.counters.padding += u64::from(self.units.pad(unit));
             self.stripe.ready.push_back(unit);
-            self.pump(now);
+            self.pump();
         }
     }
 
@@ -706,7 +693,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.complete(now, slot);
             return;
         }
-        self.send_part_unit(now);
+        self.send_part_unit();
         if self.log.last > self.log.durable {
             self.send_log();
         }
