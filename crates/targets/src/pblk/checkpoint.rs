@@ -51,9 +51,6 @@ const MOST_ROWS: u64 = 8192;
 /// checkpoints are at least a part of their number.
 const CHUNKS_PER_ROW: u64 = 8;
 
-/// Data rows after which is looked again whether the pages are late.
-const ROWS_PER_LOOK: u64 = 16;
-
 /// Rows left to a root when the log is written.
 pub(super) const ROOT_ROWS: usize = 2;
 
@@ -92,8 +89,6 @@ pub(super) struct Checkpoint {
     phase: Phase,
     /// Data rows on their way that were sent before T0.
     settling: u32,
-    /// Units that are not sent before those have settled.
-    held: Vec<u32>,
     /// The row being gathered.
     pub gathering: Option<u32>,
     /// Rows of pages on their way.
@@ -108,8 +103,6 @@ pub(super) struct Checkpoint {
     rows_before: u64,
     /// Data rows after which the next begins.
     interval: u64,
-    /// Something happened after which it may go on.
-    pub look: bool,
     /// One is to begin, however little was written.
     asked: bool,
     /// The root under way, or the last one.
@@ -130,15 +123,6 @@ impl Checkpoint {
         Ok(Checkpoint { bytes, interval, ..Checkpoint::default() })
     }
 
-    /// Whether a data row is the one to go on at. A shutdown may wait for any.
-    #[inline]
-    fn is_due(&self) -> bool {
-        match self.phase {
-            Phase::Idle => self.rows >= self.interval || self.closing,
-            _ => self.rows.is_multiple_of(ROWS_PER_LOOK),
-        }
-    }
-
     /// Rows sent since the T0 of the last root that is durable.
     pub fn since(&self) -> u64 {
         self.rows + self.rows_before
@@ -157,7 +141,6 @@ impl Checkpoint {
 
     /// Has one begin soon. False where that was asked for before.
     pub fn ask(&mut self) -> bool {
-        self.look = true;
         !std::mem::replace(&mut self.asked, true)
     }
 
@@ -179,11 +162,6 @@ impl Checkpoint {
         self.settling > 0
     }
 
-    /// A unit waits until the others have settled.
-    pub fn hold(&mut self, unit: u32) {
-        self.held.push(unit);
-    }
-
     /// One of the rows sent before T0 has settled.
     pub fn settled(&mut self) {
         self.settling -= 1;
@@ -197,16 +175,8 @@ impl<D: OpenChannel> Pblk<D> {
     pub fn close(&mut self, now: Time) {
         self.checkpoint.closing = true;
         self.send_part_unit();
-        // On a drive that takes no time that may make room at once, and no
-        // completion tells of it.
-        for pu in self.geometry.pus_channels_first() {
-            self.collect(pu);
-            self.refresh(pu);
-        }
-        self.pump();
-        self.checkpoint_step(now);
-        self.submit_out(now);
-        self.look_for_end(now);
+        self.touch_all();
+        self.follow(now);
     }
 
     /// Whether it is shut down: all is durable and opens at once.
@@ -214,23 +184,8 @@ impl<D: OpenChannel> Pblk<D> {
         self.checkpoint.closed
     }
 
-    /// A data row is sent. Whether a checkpoint goes on is looked at later: T0
-    /// is never while a row is being settled.
-    #[inline]
-    pub(super) fn count_row(&mut self) {
-        self.checkpoint.rows += 1;
-        self.checkpoint.look |= self.checkpoint.is_due();
-    }
-
-    /// Goes on with checkpoints where that was asked for. Nothing is half done.
-    #[inline]
-    pub(super) fn look_at_checkpoint(&mut self, now: Time) {
-        if std::mem::take(&mut self.checkpoint.look) {
-            self.checkpoint_step(now);
-        }
-    }
-
     /// Whether a checkpoint is due.
+    #[inline]
     fn is_due(&self) -> bool {
         let c = &self.checkpoint;
         if self.load.is_some() || c.closed {
@@ -239,20 +194,26 @@ impl<D: OpenChannel> Pblk<D> {
         if c.closing {
             return self.is_at_rest();
         }
-        let is_log_full = self.log.rows >= self.log_limit().div_ceil(2);
-        !self.read_only && (c.asked || c.rows >= c.interval || is_log_full)
+        !self.read_only && (c.asked || c.rows >= c.interval || self.log.is_long())
     }
 
     /// Goes on with checkpoints as far as can be. With nothing to be made
     /// durable any more, the one under way has no root: what the last one leads
     /// to stays.
+    #[inline]
+    pub(super) fn go_on_with_checkpoint(&mut self) {
+        if !self.checkpoint.is_idle() || self.is_due() {
+            self.checkpoint_step();
+        }
+    }
+
     #[cold]
-    pub(super) fn checkpoint_step(&mut self, now: Time) {
-        while !self.dead && self.checkpoint_once(now) {}
+    fn checkpoint_step(&mut self) {
+        while !self.dead && self.checkpoint_once() {}
     }
 
     /// Does one thing for a checkpoint. False when something must happen first.
-    fn checkpoint_once(&mut self, now: Time) -> bool {
+    fn checkpoint_once(&mut self) -> bool {
         match self.checkpoint.phase {
             Phase::Idle if self.is_due() => self.begin_checkpoint(),
             Phase::Idle => return false,
@@ -264,7 +225,6 @@ impl<D: OpenChannel> Pblk<D> {
                 self.checkpoint.root.settled = self.log.last;
                 self.log.seal();
                 self.note_failed();
-                self.send_held();
             }
             Phase::Map(from) => return self.write_map_page(from),
             Phase::Table(from) => return self.write_table_page(from),
@@ -282,7 +242,7 @@ impl<D: OpenChannel> Pblk<D> {
             Phase::Syncing | Phase::Ending if self.checkpoint.syncing => return false,
             Phase::Syncing => {
                 self.checkpoint.phase = Phase::Root;
-                self.begin_root(now);
+                self.begin_root();
             }
             Phase::Root if self.mirrors.iter().any(|mirror| mirror.busy) => return false,
             Phase::Root => {
@@ -294,29 +254,17 @@ impl<D: OpenChannel> Pblk<D> {
                 self.checkpoint.phase = Phase::Root;
                 self.send_root();
             }
-            Phase::Ending => self.end_checkpoint(now),
+            Phase::Ending => self.end_checkpoint(),
         }
         true
     }
 
-    /// Sends the units that waited for others to settle.
-    fn send_held(&mut self) {
-        for unit in std::mem::take(&mut self.checkpoint.held) {
-            if self.units.is_user(unit) {
-                self.send_again(unit);
-            } else {
-                self.send_moved_row(self.units.rank_of(unit), unit);
-            }
-        }
-        self.pump();
-    }
-
     /// Writes the root that a start took up once more, under a new number.
-    pub(super) fn renew_root(&mut self, now: Time) {
+    pub(super) fn renew_root(&mut self) {
         let root = &mut self.checkpoint.root;
         (root.number, root.clean) = (root.number + 1, false);
         self.checkpoint.phase = Phase::Closing;
-        self.checkpoint_step(now);
+        self.news = true;
     }
 
     /// Whether the checkpoint of this number is under way.
@@ -338,13 +286,12 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// The drive's flush for a checkpoint is over.
     #[cold]
-    pub(super) fn checkpoint_synced(&mut self, now: Time, status: Status) {
+    pub(super) fn checkpoint_synced(&mut self, status: Status) {
         self.checkpoint.syncing = false;
-        if status.is_ok() {
-            self.checkpoint_step(now);
-        } else {
+        self.news = true;
+        if !status.is_ok() {
             // Nothing new can be made durable: the old root stays the one.
-            self.give_up_writing(now);
+            self.give_up_writing();
         }
     }
 
@@ -572,7 +519,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// The root is durable: what only older ones led to is erased.
-    fn end_checkpoint(&mut self, now: Time) {
+    fn end_checkpoint(&mut self) {
         debug_assert!(self.is_table_true() || is(Mutation::NoSettling));
         let pus = self.geometry.total_pus();
         let c = &mut self.checkpoint;
@@ -584,7 +531,5 @@ impl<D: OpenChannel> Pblk<D> {
         self.log.covered(record);
         self.erase_dead_own(log_page);
         self.release_erases();
-        self.stage_waiting(now);
-        self.end_flushes(now);
     }
 }

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::{Geometry, Ppa, TAG_BYTES, Tag};
-use port::{Buffer, OutOfMemory, Scratch, Status, Time};
+use port::{Buffer, OutOfMemory, Scratch, Status};
 
 use super::failures::{is_lost, is_read};
 use super::limiter::CREDIT;
@@ -448,9 +448,7 @@ impl<D: OpenChannel> Pblk<D> {
         self.collectors[rank].gathering ^= 1;
         self.collectors[rank].gathered += padding as u32;
         self.counters.padding += padding;
-        self.send_moved_row(rank, unit);
-        // The row was counted whole.
-        self.counters.gc = self.counters.gc.saturating_sub(padding);
+        self.send_gathered(unit);
     }
 
     /// Free slots in the two collection units.
@@ -483,9 +481,8 @@ impl<D: OpenChannel> Pblk<D> {
     /// Survivors have been read: those still valid go into the row being
     /// gathered.
     #[inline]
-    pub(super) fn survivors_done(&mut self, now: Time, number: u32, done: VectorDone) {
+    pub(super) fn survivors_done(&mut self, number: u32, done: VectorDone) {
         let rank = (number / READS_PER_PU) as usize;
-        let pu = self.stripe.pu(rank);
         let Survivors { first, count, .. } = self.survivors[number as usize];
         let chunk = self.geometry.chunk_index(first);
         self.collectors[rank].promised -= count;
@@ -512,12 +509,7 @@ impl<D: OpenChannel> Pblk<D> {
         }
         self.survivors[number as usize].buffer.give(done.buffer);
         self.try_erase(chunk);
-        if self.checkpoint.closing {
-            self.checkpoint_step(now);
-        }
-        self.collect(pu);
-        self.refresh_unable(pu);
-        self.pump();
+        self.touch(rank);
     }
 
     /// A survivor could not be read: by itself, or among `count`, of which it
@@ -554,8 +546,15 @@ impl<D: OpenChannel> Pblk<D> {
         if self.units.is_full(unit) {
             self.collectors[rank].busy[which as usize] = true;
             self.collectors[rank].gathering ^= 1;
-            self.send_moved_row(rank, unit);
+            self.send_gathered(unit);
         }
+    }
+
+    /// A row of survivors is to be sent.
+    #[inline]
+    fn send_gathered(&mut self, unit: u32) {
+        self.stripe.older.push_back(unit);
+        self.news = true;
     }
 
     /// Makes padding of the survivors of a row that have been given up or
@@ -585,19 +584,25 @@ impl<D: OpenChannel> Pblk<D> {
         self.try_erase(chunk);
     }
 
-    /// Sends a row of survivors to flash. Where its own unit has no chunk for it,
-    /// it goes to another.
-    pub(super) fn send_moved_row(&mut self, rank: usize, unit: u32) {
-        if self.checkpoint.is_settling() {
-            self.checkpoint.hold(unit);
-            return;
-        }
+    /// Sends a row of survivors to its own parallel unit. False where that has no
+    /// chunk for it.
+    #[inline]
+    pub(super) fn send_moved_row(&mut self, unit: u32) -> bool {
+        let rank = self.units.rank_of(unit);
+        let Some(open) = self.next_moved_row(rank) else { return false };
+        self.begin_moved_row(unit);
+        self.program(unit, open);
+        // It may have had the last row of its chunk: units are tended next.
+        self.touched.set(rank, true);
+        true
+    }
+
+    /// A row of survivors is about to be sent.
+    #[inline]
+    pub(super) fn begin_moved_row(&mut self, unit: u32) {
         self.void_stale(unit);
-        self.count_row();
-        match self.next_moved_row(rank) {
-            Some(open) => self.program(unit, open),
-            None => self.stripe.stranded.push_back(unit),
-        }
+        let moved = self.geometry.row_blocks() - self.units.unit(unit).padding;
+        self.counters.gc += u64::from(moved);
     }
 
     /// The next row for a unit's survivors.
@@ -610,7 +615,6 @@ impl<D: OpenChannel> Pblk<D> {
             None => self.space.open(pu)?,
         };
         self.collectors[rank].open = self.advance_open(open);
-        self.counters.gc += u64::from(self.geometry.row_blocks());
         if began.is_none() {
             self.refresh(pu);
         }
@@ -640,27 +644,14 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
-    /// A row of survivors was programmed, or failed and is sent again.
-    /// It was programmed at parallel unit `pu`, which need not be its own.
-    pub(super) fn moved_row_done(&mut self, pu: usize, unit: u32, programmed: bool) {
-        let rank = self.units.rank_of(unit);
-        if programmed {
-            self.free_moved(unit);
-        } else {
-            self.send_moved_row(rank, unit);
-        }
-        if self.stripe.pu(rank) != pu {
-            self.collect(self.stripe.pu(rank));
-        }
-    }
-
     /// A row of survivors can be gathered again.
     #[inline]
-    fn free_moved(&mut self, unit: u32) {
+    pub(super) fn free_moved(&mut self, unit: u32) {
         let rank = self.units.rank_of(unit);
         self.note_sent(unit, true);
         let which = unit - self.units.collection(rank as u32, 0);
-        self.units.unit_mut(unit).filled = 0;
+        let held = self.units.unit_mut(unit);
+        (held.filled, held.padding) = (0, 0);
         self.collectors[rank].busy[which as usize] = false;
     }
 
@@ -678,7 +669,7 @@ impl<D: OpenChannel> Pblk<D> {
             if !self.log.held.contains(&chunk) {
                 self.log.held.push(chunk);
             }
-            self.send_log();
+            self.want_log();
             return;
         }
         self.chunks[chunk].phase = Phase::Erasing;
@@ -689,16 +680,14 @@ impl<D: OpenChannel> Pblk<D> {
         self.erase(chunk);
     }
 
-    /// Erases a chunk, or lets it be retired, when nobody reads it any more.
+    /// Erases a chunk, or retires it, when nobody reads it any more.
     #[inline]
     pub(super) fn erase(&mut self, chunk: usize) {
         if self.readers.hold(chunk) {
             return;
         }
         if self.chunks[chunk].failed {
-            // Whoever counts on its end comes later.
-            self.leaving.push(chunk);
-            return;
+            return self.retire(chunk);
         }
         let ppa = self.geometry.chunk_start(chunk);
         let cookie = Cookie::Reset(chunk as u32);
@@ -707,7 +696,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// A chunk is erased, or worn out and lost.
     #[cold]
-    pub(super) fn reset_done(&mut self, now: Time, chunk: usize, status: Status) {
+    pub(super) fn reset_done(&mut self, chunk: usize, status: Status) {
         let pu = self.geometry.pu_index(self.geometry.chunk_start(chunk));
         let rank = self.stripe.rank(pu);
         self.chunks[chunk] = Stage { asked: self.chunks[chunk].asked, ..Stage::default() };
@@ -723,20 +712,13 @@ impl<D: OpenChannel> Pblk<D> {
             self.counters.erases += 1;
             self.space.give(chunk);
         } else {
-            self.lose(now, chunk);
+            self.lose(chunk);
         }
         if self.space.pus[pu].free() > 0 {
             self.collectors[rank].rescue = false;
         }
         self.level_wear(pu, rank);
-        self.collect(pu);
-        self.refresh(pu);
-        self.stage_waiting(now);
-        self.pump();
-        self.unstick_own_rows();
-        if self.checkpoint.closing {
-            self.checkpoint_step(now);
-        }
+        self.touch(rank);
     }
 
     /// Whether nothing is on its way to flash, and nothing being moved or
@@ -744,7 +726,7 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn is_at_rest(&self) -> bool {
         self.units.is_at_rest()
             && self.filling.is_none()
-            && self.stripe.ready.is_empty()
+            && self.stripe.waiting() == 0
             && self.collectors.iter().all(Collector::is_at_rest)
             && !self.chunks.iter().any(Stage::is_erasing)
             && !self.meta.chunks.values().any(|own| own.erasing)

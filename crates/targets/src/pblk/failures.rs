@@ -19,11 +19,11 @@ use std::collections::BTreeMap;
 
 use device::{Content, OpenChannel, VectorOp};
 use flash::Ppa;
-use port::{Buffer, Status, Time};
+use port::{Buffer, Status};
 
 pub(super) use ftl::is_read;
 
-use super::collect::{Collector, Stage};
+use super::collect::Stage;
 use super::map::Place;
 use super::{Cookie, Pblk};
 
@@ -42,6 +42,7 @@ impl<D: OpenChannel> Pblk<D> {
         self.chunks[chunk].failed = true;
         self.stripe.leave(rank, chunk);
         self.collectors[rank].open.take_if(|open| open.chunk() == chunk);
+        self.refresh(self.stripe.pu(rank));
         self.ask_failed(chunk);
     }
 
@@ -60,26 +61,14 @@ impl<D: OpenChannel> Pblk<D> {
         self.ask_failed(chunk);
     }
 
-    /// Retires the failed chunks that are empty.
-    #[inline]
-    pub(super) fn retire_leaving(&mut self, now: Time) {
-        while let Some(chunk) = self.leaving.pop() {
-            self.retire(now, chunk);
-        }
-    }
-
+    /// Retires a failed chunk that is empty.
     #[cold]
-    fn retire(&mut self, now: Time, chunk: usize) {
+    pub(super) fn retire(&mut self, chunk: usize) {
         self.counters.retired += 1;
         self.chunks[chunk].begin_erasing();
         self.chunks[chunk].end = self.device.chunk(chunk).wp;
-        self.lose(now, chunk);
+        self.lose(chunk);
         self.send_retire(Cookie::Retire(chunk as u32), chunk);
-        let rank = self.rank_of_chunk(chunk);
-        let pu = self.stripe.pu(rank);
-        self.collect(pu);
-        self.refresh(pu);
-        self.pump();
     }
 
     /// Asks the drive to take a chunk offline. Behind all that was sent before.
@@ -91,13 +80,11 @@ impl<D: OpenChannel> Pblk<D> {
     /// A chunk is offline. A drive that will not have it so knows at least of
     /// the failed program, or else the chunk may be used after a restart.
     #[cold]
-    pub(super) fn retire_done(&mut self, now: Time, chunk: usize) {
+    pub(super) fn retire_done(&mut self, chunk: usize) {
         self.chunks[chunk] = Stage::retired(self.chunks[chunk].end);
         self.holders.remove(&chunk);
         self.space.note_wear(chunk, self.device.chunk(chunk).wear);
-        if self.checkpoint.closing {
-            self.checkpoint_step(now);
-        }
+        self.news = true;
     }
 
     /// The place in the round of a chunk's parallel unit.
@@ -171,88 +158,5 @@ impl<D: OpenChannel> Pblk<D> {
             place = self.units.slot(slot).old;
         }
         self.log.give_up(lba, upto, true)
-    }
-
-    /// Rows that wait for room, the target's own too.
-    #[inline]
-    pub(super) fn waiting_rows(&self) -> usize {
-        self.stripe.waiting() + self.meta.stuck.len()
-    }
-
-    /// Looks whether rows wait for room that nothing under way will give.
-    #[inline]
-    pub(super) fn look_for_end(&mut self, now: Time) {
-        if self.waiting_rows() > 0 && self.out.is_empty() && self.device.next_event().is_none() {
-            self.end_without_room(now);
-        }
-    }
-
-    /// Whether the drive has a command that will give room or needs it. One
-    /// that stopped answering still has them.
-    pub(super) fn is_at_work(&self) -> bool {
-        let busy: usize = self.collectors.iter().map(Collector::busy_units).sum();
-        let at_work = |(rank, c): (usize, &Collector)| {
-            c.promised > 0 || c.erasing > 0 || self.stripe.rows(self.stripe.pu(rank)) > 0
-        };
-        busy > self.stripe.stranded.len()
-            || self.collectors.iter().enumerate().any(at_work)
-            || self.meta.chunks.values().any(|own| own.erasing || own.rows > 0)
-    }
-
-    /// Erases the closed chunks of a unit that hold nothing valid: that takes no
-    /// room, of which the victims that were begun may have had all.
-    fn erase_empty(&mut self, pu: usize) {
-        let rank = self.stripe.rank(pu);
-        for number in 0..self.geometry.chunks() {
-            let chunk = self.geometry.chunk_of(pu, number);
-            if self.space.is_closed(chunk) && self.space.valid_blocks(chunk) == 0 {
-                self.space.take(chunk);
-                self.collectors[rank].draining += 1;
-                self.chunks[chunk].begin_draining();
-                self.try_erase(chunk);
-            }
-        }
-    }
-
-    /// Where rows wait and the drive does nothing, tries all units once more,
-    /// lending each a chunk that is kept back; if that changes nothing, the drive
-    /// is at its end.
-    #[cold]
-    fn end_without_room(&mut self, now: Time) {
-        if self.dead || self.is_at_work() || self.load.is_some() {
-            return;
-        }
-        let waiting = self.waiting_rows();
-        for rank in 0..self.collectors.len() {
-            let pu = self.stripe.pu(rank);
-            // As after a start: only the victim that needs the least room fits.
-            self.collectors[rank].rescue |= self.space.pus[pu].free() == 0;
-            // Victims of which all was read are free when that is written.
-            let c = &self.collectors[rank];
-            self.space.lend_one(pu, c.draining > 0 && c.busy_units() > 0);
-            if self.space.pus[pu].free() == 0 && self.collectors[rank].open.is_none() {
-                // What cuts left of a chunk may be all the room that there is.
-                self.collectors[rank].open = self.stripe.take_open(rank);
-            }
-            self.erase_empty(pu);
-            self.collect(pu);
-            self.refresh(pu);
-        }
-        self.unstick_own_rows();
-        self.pump();
-        self.retire_leaving(now);
-        self.look_at_checkpoint(now);
-        self.submit_out(now);
-        // On a drive that takes no time all may be done by now.
-        let is_stuck = self.waiting_rows() >= waiting && !self.is_at_work();
-        if !is_stuck || self.device.next_event().is_some() {
-            return;
-        }
-        if self.meta.stuck.is_empty() {
-            self.stop_writing(now);
-            self.fail_flushes(now);
-        } else {
-            self.give_up_writing(now);
-        }
     }
 }

@@ -185,14 +185,14 @@ impl Load {
 
 impl<D: OpenChannel> Pblk<D> {
     /// Begins to load: pages that were never written are there at once.
-    pub(super) fn begin_load(&mut self, now: Time, mut load: Box<Load>) {
+    pub(super) fn begin_load(&mut self, mut load: Box<Load>) {
         for page in 0..self.map.pages() {
             if self.meta.page(page).is_none() {
                 self.install_page(&mut load, page, None);
             }
         }
         self.load = Some(load);
-        self.load_more(now);
+        self.news = true;
     }
 
     /// Takes requests while pages are missing.
@@ -209,8 +209,7 @@ impl<D: OpenChannel> Pblk<D> {
                 self.accept(now, req);
             }
         }
-        self.load_more(now);
-        self.submit_out(now);
+        self.news = true;
     }
 
     /// The first page that a request needs and that is not there.
@@ -237,7 +236,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Reads what is wanted, and as much of the rest as may be under way.
-    fn load_more(&mut self, now: Time) {
+    fn load_more(&mut self) {
         let Some(mut load) = self.load.take() else { return };
         while let Some(page) = load.wanted.pop_front() {
             let Some(number) = load.free.last().copied() else {
@@ -259,17 +258,12 @@ impl<D: OpenChannel> Pblk<D> {
         if !load.is_done() {
             if load.ask_for_the_rest(self.map.pages()) {
                 self.load = Some(load);
-                return self.load_more(now);
+                return self.load_more();
             }
             self.load = Some(load);
             return;
         }
-        for pu in self.geometry.pus_channels_first() {
-            self.collect(pu);
-            self.refresh(pu);
-        }
-        self.pump();
-        self.checkpoint_step(now);
+        self.touch_all();
     }
 
     fn read_pages(&mut self, load: &mut Load, number: u32, job: Job) {
@@ -282,7 +276,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Pages have been read, or cannot be.
     #[cold]
-    pub(super) fn load_done(&mut self, now: Time, number: u32, done: VectorDone) {
+    pub(super) fn load_done(&mut self, number: u32, done: VectorDone) {
         let mut load = self.load.take().expect("a read is under way");
         let (job, rest) = &mut load.reads[number as usize];
         let (job, mut buffer) = (*job, done.buffer);
@@ -318,14 +312,13 @@ impl<D: OpenChannel> Pblk<D> {
         load.free.push(number);
         self.pages_failed(&mut load, job, &retry);
         self.load = Some(load);
-        self.load_step(now);
     }
 
     /// Lets in what can be let in, and reads on.
     #[cold]
     pub(super) fn load_step(&mut self, now: Time) {
         self.unpark(now);
-        self.load_more(now);
+        self.load_more();
     }
 
     /// Of several pages that failed, each is tried alone; one alone is lost.

@@ -12,11 +12,10 @@ use std::collections::VecDeque;
 
 use device::OpenChannel;
 use flash::Tag;
-use port::Time;
 
 use super::Pblk;
 use super::checkpoint::ROOT_ROWS;
-use super::meta::{Purpose, log_rows};
+use super::meta::Purpose;
 use super::mutation::{Mutation, is};
 use super::record::{Kind, PAGE_RECORDS, Record, own_id, store_page};
 
@@ -26,6 +25,8 @@ pub(super) struct Log {
     /// Records that have not been sent.
     pub pending: Vec<Record>,
     most: usize,
+    /// Rows that may be written between two checkpoints.
+    limit: u64,
     /// Pending records of before the last moment of [`Log::seal`]: they do not
     /// grow.
     sealed: usize,
@@ -49,12 +50,13 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// A log whose rows have `row` pages.
-    pub fn new(row: u32) -> Log {
+    /// A log whose rows have `row` pages, `limit` of them between two checkpoints.
+    pub fn new(row: u32, limit: u64) -> Log {
         let most = row as usize * PAGE_RECORDS;
         Log {
             pending: Vec::with_capacity(most),
             most,
+            limit,
             sealed: 0,
             last: 0,
             durable: 0,
@@ -67,10 +69,17 @@ impl Log {
         }
     }
 
-    /// Whether one more record has a place.
+    /// Whether one more record can be taken now.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.pending.len() < self.most
+        let is_long = self.rows >= self.limit || self.needed_rows() >= 2 * self.limit;
+        self.pending.len() < self.most && !is_long
+    }
+
+    /// Whether it is so long that a checkpoint is to end it.
+    #[inline]
+    pub fn is_long(&self) -> bool {
+        self.rows >= self.limit.div_ceil(2)
     }
 
     /// Records that copies of a block up to number `upto` no longer count.
@@ -151,19 +160,6 @@ impl Log {
 }
 
 impl<D: OpenChannel> Pblk<D> {
-    /// Rows of the log that may be written between two checkpoints.
-    pub(super) fn log_limit(&self) -> u64 {
-        let pus = u64::from(self.geometry.total_pus());
-        u64::from(log_rows(self.geometry.dimensions().pages)) * pus
-    }
-
-    /// Whether one more record can be taken now.
-    #[inline]
-    pub(super) fn log_has_room(&self) -> bool {
-        let (rows, needed) = (self.log.rows, self.log.needed_rows());
-        self.log.has_room() && rows < self.log_limit() && needed < 2 * self.log_limit()
-    }
-
     /// Records that the copies of a block that were made so far do not count.
     /// Gives the record's number.
     pub(super) fn give_up(&mut self, lba: u64, lost: bool) -> u64 {
@@ -184,16 +180,24 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
-    /// Sends the records that are pending, now or when there is a row for
-    /// them.
+    /// Somebody waits for the records that are pending.
+    #[cold]
+    pub(super) fn want_log(&mut self) {
+        if !self.log.wanted && !self.log.pending.is_empty() {
+            self.log.wanted = true;
+            self.news = true;
+        }
+    }
+
+    /// Sends the records that are wanted, as far as there are rows for them.
     #[cold]
     pub(super) fn send_log(&mut self) {
-        if self.log.pending.is_empty() {
-            self.log.wanted = false;
-            return;
-        }
-        self.log.wanted = true;
-        let Some(row) = self.meta.take_row(Purpose::Log(0), ROOT_ROWS) else { return };
+        while self.log.wanted && self.send_log_row() {}
+    }
+
+    /// Sends a row of records. False where there is none to gather them in.
+    fn send_log_row(&mut self) -> bool {
+        let Some(row) = self.meta.take_row(Purpose::Log(0), ROOT_ROWS) else { return false };
         let seq = self.checkpoint.root.number + 1;
         let mut page = self.log.page;
         for records in self.log.first().chunks(PAGE_RECORDS) {
@@ -204,14 +208,13 @@ impl<D: OpenChannel> Pblk<D> {
         self.log.page = page;
         self.meta.rows[row as usize].purpose = Purpose::Log(self.log.send());
         self.send_own_row(row);
-        self.checkpoint.look |= self.log.rows >= self.log_limit().div_ceil(2);
+        true
     }
 
     /// Records up to this one are programmed.
-    pub(super) fn log_programmed(&mut self, now: Time, last: u64) {
+    pub(super) fn log_programmed(&mut self, last: u64) {
         self.log.programmed(last);
         self.release_erases();
-        self.end_flushes(now);
     }
 
     /// Tries the erases again that waited for records.

@@ -10,7 +10,7 @@
 
 use device::{Content, OpenChannel, VectorOp};
 use flash::{Ppa, Tag};
-use port::{BLOCK_BYTES, Buffer, Status, Time};
+use port::{BLOCK_BYTES, Buffer, Status};
 
 use super::meta::Purpose;
 use super::record::{Kind, own_id};
@@ -19,7 +19,7 @@ use super::{Cookie, Pblk};
 
 impl<D: OpenChannel> Pblk<D> {
     /// Writes the root to its mirrors. Where none takes it nothing more is written.
-    pub(super) fn begin_root(&mut self, now: Time) {
+    pub(super) fn begin_root(&mut self) {
         let c = &mut self.checkpoint;
         c.root.directory.clear();
         c.root.directory.extend_from_slice(&self.meta.directory);
@@ -28,7 +28,7 @@ impl<D: OpenChannel> Pblk<D> {
         c.bytes.resize(rows as usize * row_bytes, 0);
         c.root.store(&mut c.bytes);
         if !self.send_root() {
-            self.give_up_writing(now);
+            self.give_up_writing();
         }
     }
 
@@ -164,7 +164,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// A row of a root is programmed. One that failed is begun again in the
     /// mirror's next chunk.
-    pub(super) fn root_row_done(&mut self, now: Time, mirror: usize, status: Status) {
+    pub(super) fn root_row_done(&mut self, mirror: usize, status: Status) {
         let number = self.checkpoint.root.number;
         let rows = Root::rows(self.checkpoint.root.directory.len(), self.geometry.row_blocks());
         let held = &mut self.mirrors[mirror];
@@ -178,7 +178,7 @@ impl<D: OpenChannel> Pblk<D> {
             (held.busy, held.last) = (false, Some((number, held.chunk())));
         }
         if self.mirrors.iter().all(|mirror| !mirror.busy && mirror.last_number() != number) {
-            self.give_up_writing(now);
+            self.give_up_writing();
         }
     }
 }

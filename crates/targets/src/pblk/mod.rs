@@ -14,8 +14,8 @@
 //!
 //! Files: [`map`] where each block is, [`space`] chunks and victims,
 //! [`units`] rows on their way, `requests` the user's side, `programs` the way
-//! to flash, `limiter` the pace of collection, `wear` leveling, `failures` what
-//! becomes of what fails, `refresh` chunks moved on request, `collect` garbage
+//! to flash, `limiter` the pace of collection, `wear` leveling, `pump` what follows when something has
+//! happened, `failures` what becomes of what fails, `refresh` chunks moved on request, `collect` garbage
 //! collection. What makes it durable: `checkpoint` writes the map, `meta` is the
 //! stream that it goes with and where its pages are, `table` what is known of
 //! chunks, `root` where all begins, `log` what was given up, `record` the bytes of
@@ -25,6 +25,7 @@
 mod checkpoint;
 mod collect;
 mod config;
+mod end;
 mod failures;
 mod limiter;
 mod load;
@@ -36,6 +37,8 @@ mod mirrors;
 pub mod mutation;
 mod own;
 mod programs;
+mod pump;
+mod ranks;
 mod readers;
 mod record;
 mod recount;
@@ -68,8 +71,9 @@ use collect::Collector;
 use load::Load;
 use log::Log;
 use map::Map;
-use meta::{ANCHORS, Meta, metadata_chunks};
+use meta::{ANCHORS, Meta, log_rows, metadata_chunks};
 use programs::Stripe;
+use ranks::Ranks;
 use readers::Readers;
 use requests::{Flush, Partial, Request};
 use root::{Mirror, Root};
@@ -138,8 +142,6 @@ pub struct Pblk<D> {
     mirrors: [Mirror; 2],
     /// Pages of the map that are not there yet.
     load: Option<Box<Load>>,
-    /// Chunks that are empty and to be retired.
-    leaving: Vec<usize>,
     /// By victim, of each of its blocks whose it is: since one of some victim
     /// could not be read.
     holders: BTreeMap<usize, Vec<u64>>,
@@ -163,8 +165,11 @@ pub struct Pblk<D> {
     read_only: bool,
     /// Nothing can be made durable any more.
     dead: bool,
-    /// What waits for the buffer is being put there.
-    staging: bool,
+    /// Something has happened that was not acted on yet.
+    news: bool,
+    /// Parallel units of which that is so: their collection may go on, or they
+    /// may take a row again.
+    touched: Ranks,
 
     out: Ring<VectorCmd>,
     device_done: Ring<VectorDone>,
@@ -218,7 +223,7 @@ impl<D: OpenChannel> Pblk<D> {
                 if pblk.is_anchor(chunk) {
                     continue;
                 } else if pblk.device.chunk(chunk).state == ChunkState::Offline {
-                    pblk.lose(Time::ZERO, chunk);
+                    pblk.lose(chunk);
                 } else {
                     pblk.space.give(chunk);
                 }
@@ -266,7 +271,7 @@ impl<D: OpenChannel> Pblk<D> {
             space,
             meta,
             table: Table::new(slots)?,
-            log: Log::new(row),
+            log: Log::new(row, u64::from(log_rows(geometry.dimensions().pages)) * u64::from(pus)),
             checkpoint: Checkpoint::new(root_bytes * BLOCK_BYTES as usize, pus, slots)?,
             mirrors,
             load: None,
@@ -276,7 +281,8 @@ impl<D: OpenChannel> Pblk<D> {
             chunks: table(collect::Stage::default(), slots, "the target's chunks")?,
             readers: Readers::new(slots)?,
             survivors: collect::Survivors::all(&geometry, row_bytes)?,
-            leaving: Vec::new(),
+            touched: Ranks::new(pus as usize),
+            news: false,
             holders: BTreeMap::new(),
             searches: 0,
             requests: Slots::new(DEPTH),
@@ -289,7 +295,6 @@ impl<D: OpenChannel> Pblk<D> {
             filling: None,
             read_only: false,
             dead: false,
-            staging: false,
             out: Ring::new(2 * BACKLOG + 16 * pus as usize),
             device_done: Ring::new(device.depth()),
             ready: Ring::new(DEPTH),
@@ -481,70 +486,6 @@ impl<D: OpenChannel> Pblk<D> {
             }
         }
     }
-
-    /// Does what follows from requests that were taken.
-    #[inline(never)]
-    fn follow(&mut self, now: Time) {
-        self.look_at_checkpoint(now);
-        self.retire_leaving(now);
-        self.submit_out(now);
-    }
-
-    /// Handles what the drive has done, and what that leads to up to `to`.
-    #[inline(never)]
-    fn handle_all(&mut self, to: Time) {
-        while !self.device_done.is_empty() {
-            while let Some(completion) = self.device_done.pop() {
-                self.handle(to, completion);
-            }
-            self.heed_notices(to);
-            self.retire_leaving(to);
-            if self.load.is_some() {
-                self.load_step(to);
-            }
-            self.look_at_checkpoint(to);
-            if self.out.is_empty() {
-                return;
-            }
-            // What is sent now may be done at once.
-            self.device.submit(to, &mut self.out);
-            if self.device.next_event().is_some_and(|at| at <= to) {
-                self.advance_again(to);
-            }
-        }
-    }
-
-    /// Lets the drive do what takes no time.
-    #[inline(never)]
-    fn advance_again(&mut self, to: Time) {
-        self.device.advance(to, &mut self.device_done);
-    }
-
-    /// Handles one completion. What is rare is out of line, and marked cold: the
-    /// code of the usual events fills the instruction cache as it is.
-    #[inline(always)]
-    fn handle(&mut self, now: Time, done: VectorDone) {
-        match Cookie::unpack(done.cookie) {
-            Cookie::Read(request, chunk) => {
-                self.end_read(chunk);
-                self.read_done(now, request, done.status, done.buffer);
-            }
-            Cookie::Partial(partial, chunk) => {
-                self.end_read(chunk);
-                self.partial_done(now, partial, done);
-            }
-            Cookie::Program(unit) => self.program_done(now, unit, done),
-            Cookie::Survivors(buffer) => self.survivors_done(now, buffer, done),
-            Cookie::Reset(chunk) => self.reset_done(now, chunk as usize, done.status),
-            Cookie::Own(row) => self.own_done(now, row, done),
-            // A chunk that was not erased fails what is written to it next.
-            Cookie::Anchor(_) => {}
-            Cookie::Retire(chunk) => self.retire_done(now, chunk as usize),
-            Cookie::Load(number) => self.load_done(now, number, done),
-            Cookie::Flush => self.flush_done(now, done.status),
-            Cookie::Sync => self.checkpoint_synced(now, done.status),
-        }
-    }
 }
 
 /// The chunks for roots, of the first two parallel units, or of the only one.
@@ -597,23 +538,19 @@ impl<D: OpenChannel> Port for Pblk<D> {
 
     fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
         if self.load.is_some() {
-            return self.submit_loading(now, cmds);
-        }
-        self.fetch_first(cmds);
-        while let Some(req) = cmds.front() {
-            if !self.has_room(req) {
-                break;
+            self.submit_loading(now, cmds);
+        } else {
+            self.fetch_first(cmds);
+            while let Some(req) = cmds.front() {
+                if !self.has_room(req) {
+                    break;
+                }
+                self.fetch_next(cmds);
+                let req = cmds.pop().expect("it was looked at");
+                self.accept(now, req);
             }
-            self.fetch_next(cmds);
-            let req = cmds.pop().expect("it was looked at");
-            self.accept(now, req);
         }
-        // Mostly nothing of this is there: one branch tells.
-        let due = self.leaving.len() | self.out.len() | usize::from(self.checkpoint.look);
-        if due != 0 {
-            self.follow(now);
-        }
-        self.look_for_end(now);
+        self.follow(now);
     }
 
     #[inline]

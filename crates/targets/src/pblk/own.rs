@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::Ppa;
-use port::{Buffer, Time};
+use port::Buffer;
 
 use super::checkpoint::PAGES_LEAVE;
 use super::meta::Purpose;
@@ -71,7 +71,6 @@ impl<D: OpenChannel> Pblk<D> {
             // lent to collection, or still has old copies in it. Whether that ever
             // comes is looked at when the drive has nothing to do.
             self.meta.stuck.push_back(row);
-            self.checkpoint.look = true;
             return;
         };
         let pu = self.stripe.pu(rank);
@@ -97,8 +96,8 @@ impl<D: OpenChannel> Pblk<D> {
         self.write_own(row, ppa);
     }
 
-    /// Sends the rows again for which there was no chunk.
-    pub(super) fn unstick_own_rows(&mut self) {
+    /// Sends the rows for which there was no chunk, or of which a program failed.
+    pub(super) fn send_stuck_own_rows(&mut self) {
         for _ in 0..self.meta.stuck.len() {
             if let Some(row) = self.meta.stuck.pop_front() {
                 self.resend_own_row(row);
@@ -120,13 +119,14 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// A row of own blocks is programmed, or failed.
     #[cold]
-    pub(super) fn own_done(&mut self, now: Time, number: u32, done: VectorDone) {
+    pub(super) fn own_done(&mut self, number: u32, done: VectorDone) {
+        self.news = true;
         let row = &mut self.meta.rows[number as usize];
         row.buffer.reclaim(done.buffer);
         let (ppa, purpose) = (row.ppa, row.purpose);
         if let Purpose::Root(mirror) = purpose {
             self.meta.free.push(number);
-            self.root_row_done(now, mirror, done.status);
+            self.root_row_done(mirror, done.status);
         } else {
             let chunk = self.geometry.chunk_index(ppa);
             self.meta.chunks.get_mut(&chunk).expect("it is written to").rows -= 1;
@@ -136,21 +136,16 @@ impl<D: OpenChannel> Pblk<D> {
                 if self.meta.open[rank].is_some_and(|open| open.chunk() == chunk) {
                     self.meta.open[rank] = None;
                 }
-                self.resend_own_row(number);
+                self.meta.stuck.push_back(number);
                 return;
             }
             self.place_own_row(number, ppa);
             self.meta.free.push(number);
             match purpose {
-                Purpose::Log(last) => self.log_programmed(now, last),
+                Purpose::Log(last) => self.log_programmed(last),
                 _ => self.checkpoint.outstanding -= 1,
             }
         }
-        if self.log.wanted {
-            self.send_log();
-        }
-        self.checkpoint_step(now);
-        self.stage_waiting(now);
     }
 
     /// Enters where the pages of a row are.
@@ -213,8 +208,7 @@ impl<D: OpenChannel> Pblk<D> {
                 self.meta.chunks.remove(&chunk);
                 self.space.keep_back(pu);
                 // One less for data: this one does not come back.
-                self.refresh(pu);
-                self.leaving.push(chunk);
+                self.retire(chunk);
                 continue;
             }
             let (cookie, ppa) = (Cookie::Reset(chunk as u32), geometry.chunk_start(chunk));

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 
 use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::{Geometry, Ppa};
-use port::Time;
 
 use super::map::Place;
+use super::ranks::Ranks;
 use super::space::OpenChunk;
 use super::{Cookie, Pblk};
 
@@ -40,17 +40,18 @@ pub(super) struct Stripe {
     pus: Vec<PuStripe>,
     /// Rank by parallel unit.
     ranks: Vec<u32>,
-    /// A bit for each rank: can take a row.
-    able: Vec<u64>,
+    /// Those that can take a row.
+    able: Ranks,
     next: usize,
     /// Some let their turn pass, and no row was taken since.
     passing: bool,
     /// User rows at one parallel unit, at most.
     most: u8,
-    /// Full units that wait for a parallel unit.
+    /// Full units of the user that wait for a parallel unit.
     pub ready: VecDeque<u32>,
-    /// The same of collection, whose own parallel units have no row for them.
-    pub stranded: VecDeque<u32>,
+    /// Units whose copies may be older than some on their way: of collection, and
+    /// those of which a program failed. They wait while a checkpoint settles.
+    pub older: VecDeque<u32>,
 }
 
 impl Stripe {
@@ -62,10 +63,10 @@ impl Stripe {
             ranks[pu] = rank as u32;
             pus.push(PuStripe { pu, ..PuStripe::default() });
         }
-        let able = vec![0; pus.len().div_ceil(64)];
-        let (ready, stranded) = (VecDeque::with_capacity(64), VecDeque::new());
+        let able = Ranks::new(pus.len());
+        let [ready, older] = [(); 2].map(|()| VecDeque::with_capacity(64));
         let most = ROWS_PER_PU.saturating_mul(at_once).min(u8::MAX.into()) as u8;
-        Stripe { pus, ranks, able, next: 0, passing: false, most, ready, stranded }
+        Stripe { pus, ranks, able, next: 0, passing: false, most, ready, older }
     }
 
     /// A parallel unit's place in the round.
@@ -117,18 +118,18 @@ impl Stripe {
     /// Full units that wait for a parallel unit.
     #[inline]
     pub fn waiting(&self) -> usize {
-        self.ready.len() + self.stranded.len()
+        self.ready.len() + self.older.len()
     }
 
     /// Whether any parallel unit can take a row.
     #[inline]
     pub fn is_able(&self) -> bool {
-        self.able.iter().any(|&word| word != 0)
+        !self.able.is_empty()
     }
 
     /// Whether the parallel unit at a place in the round can.
     pub fn is_able_at(&self, rank: usize) -> bool {
-        self.able[rank / 64] >> (rank % 64) & 1 == 1
+        self.able.has(rank)
     }
 
     /// Of 256 turns, `rest` are let pass by a parallel unit.
@@ -190,31 +191,9 @@ impl Stripe {
 
     #[inline(always)]
     fn choose_next(&mut self) -> Option<usize> {
-        let words = self.able.len();
-        let (start, bit) = (self.next / 64, self.next % 64);
-        for i in 0..=words {
-            let at = if start + i < words { start + i } else { start + i - words };
-            let mut word = self.able[at];
-            if i == 0 {
-                word &= u64::MAX << bit;
-            }
-            if word != 0 {
-                let rank = at * 64 + word.trailing_zeros() as usize;
-                self.next = if rank + 1 == self.pus.len() { 0 } else { rank + 1 };
-                return Some(rank);
-            }
-        }
-        None
-    }
-
-    #[inline]
-    fn set_able(&mut self, rank: usize, able: bool) {
-        let (word, bit) = (rank / 64, 1u64 << (rank % 64));
-        if able {
-            self.able[word] |= bit;
-        } else {
-            self.able[word] &= !bit;
-        }
+        let rank = self.able.next(self.next)?;
+        self.next = if rank + 1 == self.pus.len() { 0 } else { rank + 1 };
+        Some(rank)
     }
 }
 
@@ -227,77 +206,67 @@ impl<D: OpenChannel> Pblk<D> {
         let able = stripe.rows < self.stripe.most
             && self.has_chunk(pu, rank)
             && (self.has_level(pu, rank) || self.cannot_collect(pu, rank));
-        self.stripe.set_able(rank, able);
+        self.stripe.able.set(rank, able);
     }
 
-    /// The same when nothing has happened that takes a unit the next row.
+    /// Sends full units of the user while parallel units can take them.
     #[inline]
-    pub(super) fn refresh_unable(&mut self, pu: usize) {
-        if !self.stripe.is_able_at(self.stripe.rank(pu)) {
-            self.refresh(pu);
-        }
-    }
-
-    /// Sends full units while parallel units can take them.
-    #[inline(always)]
-    pub(super) fn pump(&mut self) {
-        let stripe = &self.stripe;
-        if (!stripe.ready.is_empty() && stripe.is_able()) || !stripe.stranded.is_empty() {
-            self.pump_all();
-        }
-    }
-
-    #[inline(never)]
-    fn pump_all(&mut self) {
-        if !self.stripe.stranded.is_empty() {
-            self.pump_stranded();
-        }
-        while let Some(&unit) = self.stripe.ready.front() {
-            if self.units.unit(unit).again && !self.may_send_again(unit) {
-                continue;
-            }
-            let Some(rank) = self.stripe.choose() else { return };
-            self.stripe.ready.pop_front();
+    pub(super) fn send_ready(&mut self) {
+        while !self.stripe.ready.is_empty()
+            && let Some(rank) = self.stripe.choose()
+        {
+            let unit = self.stripe.ready.pop_front().expect("there is one");
             self.send_row(unit, rank);
         }
     }
 
-    /// Sends units of collection that had no row: to their own parallel unit,
-    /// if it has one by now, or to any that can take it.
-    #[cold]
-    fn pump_stranded(&mut self) {
+    /// Sends the units whose copies may be older than some on their way, as far as
+    /// there are rows for them.
+    #[inline]
+    pub(super) fn send_older(&mut self) {
         if self.checkpoint.is_settling() {
             return;
         }
-        for _ in 0..self.stripe.stranded.len() {
-            let Some(unit) = self.stripe.stranded.pop_front() else { return };
-            let rank = self.units.rank_of(unit);
-            if self.has_moved_row(rank) {
-                self.send_moved_row(rank, unit);
-                self.collect(self.stripe.pu(rank));
-            } else if let Some(other) = self.stripe.choose() {
-                self.send_stranded_row(unit, other);
-            } else {
-                self.stripe.stranded.push_back(unit);
+        for _ in 0..self.stripe.older.len() {
+            let unit = self.stripe.older.pop_front().expect("they were counted");
+            let is_sent = match self.units.is_user(unit) {
+                true => self.send_again(unit),
+                false => self.send_moved_row(unit) || self.send_stranded_row(unit),
+            };
+            if !is_sent {
+                self.stripe.older.push_back(unit);
             }
         }
     }
 
-    /// Sends a row of the user to a parallel unit.
-    fn send_row(&mut self, unit: u32, rank: usize) {
-        let (pu, open) = self.take_row(rank);
-        self.program_striped(unit, open, rank);
-        self.row_sent(pu);
+    /// Sends a unit of the user of which a program failed.
+    #[cold]
+    fn send_again(&mut self, unit: u32) -> bool {
+        let Some(rank) = self.stripe.choose() else { return false };
+        self.void_dead(unit);
+        self.send_row(unit, rank);
+        true
     }
 
-    /// The same of a row of collection.
+    /// Sends a row of survivors whose own unit has no chunk for it to another one.
     #[cold]
-    fn send_stranded_row(&mut self, unit: u32, rank: usize) {
+    fn send_stranded_row(&mut self, unit: u32) -> bool {
+        let Some(rank) = self.stripe.choose() else { return false };
+        self.begin_moved_row(unit);
+        self.send_row(unit, rank);
+        self.touch(self.units.rank_of(unit));
+        true
+    }
+
+    /// Sends a row to a parallel unit that is able. What the user writes lets its
+    /// collection go on.
+    fn send_row(&mut self, unit: u32, rank: usize) {
         let (pu, open) = self.take_row(rank);
-        self.void_stale(unit);
-        self.counters.gc += u64::from(self.geometry.row_blocks());
-        self.program_striped(unit, open, rank);
-        self.row_sent(pu);
+        self.stripe.pus[rank].rows += 1;
+        self.units.unit_mut(unit).striped = true;
+        self.program(unit, open);
+        self.collect(pu);
+        self.refresh(pu);
     }
 
     /// The next row of the parallel unit at a place in the round.
@@ -313,58 +282,9 @@ impl<D: OpenChannel> Pblk<D> {
         (pu, open)
     }
 
-    /// A row was sent to a parallel unit.
-    #[inline]
-    fn row_sent(&mut self, pu: usize) {
-        self.count_row();
-        self.collect(pu);
-        self.refresh(pu);
-    }
-
-    #[inline]
-    fn program_striped(&mut self, unit: u32, open: OpenChunk, rank: usize) {
-        self.stripe.pus[rank].rows += 1;
-        self.units.unit_mut(unit).striped = true;
-        self.program(unit, open);
-    }
-
-    /// A row of the user was programmed in vain: it counts as padding, since the
-    /// one that goes elsewhere is the user's.
-    #[cold]
-    fn row_failed(&mut self, unit: u32) {
-        self.counters.padding += u64::from(self.geometry.row_blocks());
-        self.send_again(unit);
-    }
-
-    /// A unit that failed stays in the buffer and goes elsewhere, before
-    /// others.
-    #[cold]
-    pub(super) fn send_again(&mut self, unit: u32) {
-        if self.checkpoint.is_settling() {
-            self.checkpoint.hold(unit);
-            return;
-        }
-        self.units.unit_mut(unit).again = true;
-        self.stripe.ready.push_front(unit);
-    }
-
-    /// A unit that failed may have waited for a row while newer copies were
-    /// programmed and a checkpoint began: those that do not count any more
-    /// become padding now, when it is sent, or it waits until the rows before
-    /// the checkpoint have settled.
-    #[cold]
-    fn may_send_again(&mut self, unit: u32) -> bool {
-        if self.checkpoint.is_settling() {
-            self.stripe.ready.pop_front();
-            self.checkpoint.hold(unit);
-            return false;
-        }
-        self.void_dead(unit);
-        true
-    }
-
     /// Makes padding of the copies of a unit that do not count any more: it
-    /// failed, and is sent again after newer ones may have been programmed.
+    /// failed, and may have waited for a row while newer ones were programmed and a
+    /// checkpoint began.
     fn void_dead(&mut self, unit: u32) {
         for i in 0..self.geometry.row_blocks() {
             let slot = self.units.slot_number(unit, i);
@@ -396,6 +316,7 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     pub(super) fn program(&mut self, unit: u32, open: OpenChunk) {
         let (row, ppa) = (self.geometry.row_blocks(), self.row_start(open));
+        self.checkpoint.rows += 1;
         self.chunks[open.chunk()].rows += 1;
         let held = self.units.unit_mut(unit);
         (held.ppa, held.sent) = (ppa, true);
@@ -410,57 +331,56 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     #[inline]
-    pub(super) fn program_done(&mut self, now: Time, unit: u32, done: VectorDone) {
+    pub(super) fn program_done(&mut self, unit: u32, done: VectorDone) {
         let held = self.units.unit_mut(unit);
         held.buffer.reclaim(done.buffer);
         held.sent = false;
         let before = std::mem::take(&mut held.before);
         let (ppa, striped) = (held.ppa, std::mem::take(&mut held.striped));
-        let (chunk, pu) = (self.geometry.chunk_index(ppa), self.geometry.pu_index(ppa));
+        let (chunk, rank) =
+            (self.geometry.chunk_index(ppa), self.stripe.rank(self.geometry.pu_index(ppa)));
         let is_user = self.units.is_user(unit);
         self.chunks[chunk].rows -= 1;
-        if !is_user {
-            self.note_sent(unit, false);
-        }
-        if !done.status.is_ok() {
-            self.fail_chunk(chunk);
-            // What follows may send rows before the end of this.
-            self.refresh(pu);
-        }
-        let programmed = !self.chunks[chunk].failed;
-        if programmed {
-            for i in 0..self.geometry.row_blocks() {
-                let slot = self.units.slot_number(unit, i);
-                let at = Ppa(ppa.0 + u64::from(i));
-                if is_user { self.settle(slot, at) } else { self.settle_moved(slot, at) }
-            }
-        }
-        if !programmed {
-            self.ask_failed(chunk);
-        } else {
-            self.row_ended(chunk, ppa);
-        }
         if striped {
-            self.stripe.pus[self.stripe.ranks[pu] as usize].rows -= 1;
-        }
-        if !is_user {
-            self.moved_row_done(pu, unit, programmed);
-        } else if programmed {
-            self.units.end(unit);
-            self.end_flushes(now);
-        } else {
-            self.row_failed(unit);
+            self.stripe.pus[rank].rows -= 1;
         }
         if before {
             self.checkpoint.settled();
         }
-        if before || self.checkpoint.closing {
-            self.checkpoint_step(now);
+        self.touch(rank);
+        if !is_user {
+            self.note_sent(unit, false);
+            self.touch(self.units.rank_of(unit));
         }
-        self.collect(pu);
-        self.refresh_unable(pu);
-        self.stage_waiting(now);
-        self.pump();
+        if !done.status.is_ok() {
+            self.fail_chunk(chunk);
+        }
+        if self.chunks[chunk].failed {
+            return self.row_failed(unit, chunk);
+        }
+        for i in 0..self.geometry.row_blocks() {
+            let slot = self.units.slot_number(unit, i);
+            let at = Ppa(ppa.0 + u64::from(i));
+            if is_user { self.settle(slot, at) } else { self.settle_moved(slot, at) }
+        }
+        self.row_ended(chunk, ppa);
+        if is_user {
+            self.units.end(unit);
+        } else {
+            self.free_moved(unit);
+        }
+    }
+
+    /// A row was programmed in vain: it stays in the buffer and goes elsewhere. One
+    /// of the user counts as padding, since the one that goes elsewhere is the
+    /// user's.
+    #[cold]
+    fn row_failed(&mut self, unit: u32, chunk: usize) {
+        self.ask_failed(chunk);
+        if self.units.is_user(unit) {
+            self.counters.padding += u64::from(self.geometry.row_blocks());
+        }
+        self.stripe.older.push_back(unit);
     }
 
     /// A row of a chunk is programmed. Its last one need not be the last to say
@@ -564,7 +484,7 @@ mod tests {
         let dim =
             Dimensions { groups: 1, pus: 2, chunks: 4, pages: 4, planes: 1, page_bytes: 4096 };
         let mut stripe = Stripe::new(&Geometry::new(dim).unwrap(), 1);
-        stripe.set_able(0, true);
+        stripe.able.set(0, true);
         stripe.rest(0, 192);
         stripe.pus[1].rows = 1;
         // Of four rows it takes one; asked again for the same row it says the
@@ -574,9 +494,9 @@ mod tests {
             let mut rank = stripe.choose();
             if rank.is_none() {
                 assert_eq!(stripe.choose(), None);
-                stripe.set_able(1, true);
+                stripe.able.set(1, true);
                 rank = stripe.choose();
-                stripe.set_able(1, false);
+                stripe.able.set(1, false);
             }
             taken[rank.unwrap()] += 1;
         }
@@ -585,7 +505,7 @@ mod tests {
         stripe.pus[1].rows = 0;
         assert!((0..100).all(|_| stripe.choose() == Some(0)));
         // Nor do two that rest wait for each other.
-        stripe.set_able(1, true);
+        stripe.able.set(1, true);
         stripe.rest(1, 192);
         (stripe.pus[0].rows, stripe.pus[1].rows) = (1, 1);
         assert!((0..100).all(|_| stripe.choose().is_some()));

@@ -580,7 +580,7 @@ impl<D: OpenChannel> Pblk<D> {
         let geometry = self.geometry;
         for chunk in all_chunks(&geometry) {
             if self.device.chunk(chunk).state == ChunkState::Offline && !self.is_anchor(chunk) {
-                self.lose(now, chunk);
+                self.lose(chunk);
             }
         }
         plan.full.iter().for_each(|&chunk| self.space.close(chunk));
@@ -607,9 +607,10 @@ impl<D: OpenChannel> Pblk<D> {
         if is_everywhere {
             self.erase_dead_own(self.checkpoint.root.log_page);
         } else {
-            self.renew_root(now);
+            self.renew_root();
         }
-        self.begin_load(now, load);
+        self.begin_load(load);
+        self.pump(now);
         self.submit_out(now);
     }
 

@@ -40,7 +40,7 @@ impl<D: OpenChannel> Pblk<D> {
         };
         if is_begun {
             self.counters.refreshed += 1;
-            self.collect(self.geometry.pu_index(ppa));
+            self.touch(self.stripe.rank(self.geometry.pu_index(ppa)));
         }
         is_begun
     }
@@ -75,21 +75,22 @@ impl<D: OpenChannel> Pblk<D> {
     /// Refreshes the chunks of which the drive tells that their error rate is
     /// high, or that something in them could not be read.
     #[inline]
-    pub fn heed_notices(&mut self, now: Time) {
-        if let Some(first) = self.device.take_notice() {
-            self.heed_from(now, first);
+    pub(super) fn take_notices(&mut self) {
+        while let Some(notice) = self.device.take_notice() {
+            self.heed(notice);
         }
     }
 
     #[cold]
-    fn heed_from(&mut self, now: Time, first: Notice) {
-        let mut next = Some(first);
-        while let Some(notice) = next {
-            if matches!(notice.state, NoticeState::RateHigh | NoticeState::Unrecoverable) {
-                self.begin_refresh(notice.ppa);
-            }
-            next = self.device.take_notice();
+    fn heed(&mut self, notice: Notice) {
+        if matches!(notice.state, NoticeState::RateHigh | NoticeState::Unrecoverable) {
+            self.begin_refresh(notice.ppa);
         }
+    }
+
+    /// Does the same where no completion comes: the drive was told to look by itself.
+    pub fn heed_notices(&mut self, now: Time) {
+        self.take_notices();
         self.follow(now);
     }
 

@@ -207,7 +207,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.flush(now, slot);
         } else {
             self.waiting.push_back(slot);
-            self.stage_waiting(now);
+            self.stage(now);
         }
     }
 
@@ -369,13 +369,14 @@ impl<D: OpenChannel> Pblk<D> {
 
     #[cold]
     pub(super) fn partial_done(&mut self, now: Time, number: u32, done: VectorDone) {
+        // A write may wait for these bytes, or for what this one had.
+        self.news = true;
         let partial = &mut self.partials[number];
         partial.scratch = done.buffer;
         let slot = partial.request;
         let is_read = is_read(done.status);
         if is_read && self.requests[slot].op != BlockOp::Read {
             self.merges.push_back(number);
-            self.stage_waiting(now);
             return;
         }
         let mut piece = std::mem::take(&mut partial.piece);
@@ -389,8 +390,6 @@ impl<D: OpenChannel> Pblk<D> {
         }
         request.status = request.status.and(done.status);
         self.end_partial(now, number);
-        // A write may wait for what this one had.
-        self.stage_waiting(now);
     }
 
     fn end_partial(&mut self, now: Time, number: u32) {
@@ -409,21 +408,17 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
-    /// Puts into the buffer what waits for it, as far as there is room. What
-    /// that leads to may ask for it again, or turn the drive read-only: then
-    /// the rest is given up at the end.
-    pub(super) fn stage_waiting(&mut self, now: Time) {
-        if self.staging || (self.waiting.is_empty() && self.merges.is_empty()) {
+    /// Puts into the buffer what waits for it, as far as there is room. On a
+    /// drive that is read-only it is given up.
+    #[inline]
+    pub(super) fn stage(&mut self, now: Time) {
+        if self.waiting.is_empty() && self.merges.is_empty() {
             return;
         }
-        if self.waits_for_unit() {
-            return;
-        }
-        self.staging = true;
-        self.stage_all(now);
-        self.staging = false;
         if self.read_only {
             self.give_up_waiting(now);
+        } else if !self.waits_for_unit() {
+            self.stage_all(now);
         }
     }
 
@@ -437,7 +432,7 @@ impl<D: OpenChannel> Pblk<D> {
         };
         let Request { op, offset, len, taken, .. } = self.requests[slot];
         let is_whole = (offset + taken) % BLOCK_BYTES == 0 && len - taken >= BLOCK_BYTES;
-        op == BlockOp::Write && is_whole && !self.read_only
+        op == BlockOp::Write && is_whole
     }
 
     fn stage_all(&mut self, now: Time) {
@@ -448,7 +443,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.merges.pop_front();
         }
         while let Some(&slot) = self.waiting.front() {
-            if !self.stage(now, slot) {
+            if !self.stage_request(now, slot) {
                 return;
             }
             self.waiting.pop_front();
@@ -458,7 +453,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// Takes the blocks of a write, zeroing or trim, one by one. False when
     /// the buffer is full, or as many parts of blocks are being read as may be.
     #[inline]
-    fn stage(&mut self, now: Time, slot: u32) -> bool {
+    fn stage_request(&mut self, now: Time, slot: u32) -> bool {
         loop {
             let request = &self.requests[slot];
             let (op, at) = (request.op, request.taken);
@@ -532,7 +527,7 @@ impl<D: OpenChannel> Pblk<D> {
         {
             self.filling = None;
             self.stripe.ready.push_back(unit);
-            self.pump();
+            self.news = true;
         }
     }
 
@@ -630,11 +625,9 @@ impl<D: OpenChannel> Pblk<D> {
         if place == Place::UNMAPPED {
             return true;
         }
-        if !self.log_has_room() {
-            self.send_log();
-            if !self.log_has_room() {
-                return false;
-            }
+        if !self.log.has_room() {
+            self.want_log();
+            return false;
         }
         let record = self.give_up(lba, false);
         self.map.set(lba, Place::UNMAPPED);
@@ -672,7 +665,7 @@ impl<D: OpenChannel> Pblk<D> {
         let last = self.log.last;
         self.flushes.iter_mut().skip(self.syncing).for_each(|flush| flush.record = last);
         if self.flushes.len() > self.syncing && last > self.log.durable {
-            self.send_log();
+            self.want_log();
         }
     }
 
@@ -681,7 +674,7 @@ impl<D: OpenChannel> Pblk<D> {
         if let Some(unit) = self.filling.take() {
             self.counters.padding += u64::from(self.units.pad(unit));
             self.stripe.ready.push_back(unit);
-            self.pump();
+            self.news = true;
         }
     }
 
@@ -695,7 +688,7 @@ impl<D: OpenChannel> Pblk<D> {
         }
         self.send_part_unit();
         if self.log.last > self.log.durable {
-            self.send_log();
+            self.want_log();
         }
         let (mut seq, mut record) = (self.units.last_seq(), self.log.last);
         if is(Mutation::FlushEarly) {
@@ -704,13 +697,13 @@ impl<D: OpenChannel> Pblk<D> {
             record = 0;
         }
         self.flushes.push_back(Flush { seq, record, request: slot });
-        self.end_flushes(now);
+        self.news = true;
     }
 
     /// A chunk is worn out or retired. When the others have no more room than
     /// the data and one chunk a unit for what is in the buffer, or half of the
     /// spare where that is less, the drive turns read-only.
-    pub(super) fn lose(&mut self, now: Time, chunk: usize) {
+    pub(super) fn lose(&mut self, chunk: usize) {
         let left = self.space.lose(chunk);
         // Its level has fallen by a chunk.
         let rank = self.rank_of_chunk(chunk);
@@ -719,27 +712,23 @@ impl<D: OpenChannel> Pblk<D> {
         let spare = self.config.unit_blocks(size) * pus - self.map.blocks();
         let needed = self.map.blocks() + (pus * u64::from(size)).min(spare / 2);
         if left <= needed {
-            self.stop_writing(now);
+            self.stop_writing();
         }
+        self.refresh(self.stripe.pu(rank));
+        self.touch(rank);
     }
 
     /// Nothing new can be made durable any more: the drive turns read-only, and
     /// flushes that wait fail.
-    pub(super) fn give_up_writing(&mut self, now: Time) {
+    pub(super) fn give_up_writing(&mut self) {
         self.dead = true;
-        self.stop_writing(now);
-        self.fail_flushes(now);
+        self.stop_writing();
     }
 
     /// Turns read-only: writes that wait for the buffer are given up.
-    pub(super) fn stop_writing(&mut self, now: Time) {
-        if self.read_only {
-            return;
-        }
+    pub(super) fn stop_writing(&mut self) {
         self.read_only = true;
-        if !self.staging {
-            self.give_up_waiting(now);
-        }
+        self.news = true;
     }
 
     /// Writes that wait for the buffer of a drive that is read-only.
@@ -772,10 +761,16 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Completes the flushes whose rows are all in flash; where the drive has a
-    /// cache, after it was flushed too.
+    /// cache, after it was flushed too. Where nothing can be made durable any more
+    /// they fail.
     #[inline]
     pub(super) fn end_flushes(&mut self, now: Time) {
-        if !self.flushes.is_empty() && self.syncing == 0 {
+        if self.flushes.is_empty() {
+            return;
+        }
+        if self.dead {
+            self.fail_flushes(now);
+        } else if self.syncing == 0 {
             self.end_ready_flushes(now);
         }
     }
@@ -805,6 +800,6 @@ impl<D: OpenChannel> Pblk<D> {
             request.status = request.status.and(status);
             self.complete(now, flush.request);
         }
-        self.end_flushes(now);
+        self.news = true;
     }
 }

@@ -41,10 +41,10 @@ pub(super) struct Unit {
     pub sent: bool,
     /// It was on its way when the checkpoint under way began.
     pub before: bool,
-    /// Its program failed: it is sent again.
-    pub again: bool,
     /// It went where the stripe had room, as the user's do.
     pub striped: bool,
+    /// Slots of padding.
+    pub padding: u32,
 }
 
 /// All units: the user's, shared, then two for each parallel unit's
@@ -124,7 +124,6 @@ impl Units {
     pub fn begin(&mut self) -> Option<u32> {
         let unit = self.free.pop()?;
         self.units[unit as usize].filled = 0;
-        self.units[unit as usize].again = false;
         self.units[unit as usize].seq = self.next_seq;
         self.outstanding.push_back(false);
         self.next_seq += 1;
@@ -185,10 +184,9 @@ impl Units {
     /// Fills the rest of a unit with padding. Gives how many slots that took.
     pub fn pad(&mut self, unit: u32) -> u32 {
         let slot = Slot { lba: PAD, old: Place::UNMAPPED, live: false };
-        let (seq, missing) = {
-            let u = &self.units[unit as usize];
-            (u.seq, self.row - u.filled)
-        };
+        let u = &mut self.units[unit as usize];
+        let (seq, missing) = (u.seq, self.row - u.filled);
+        u.padding = missing;
         for _ in 0..missing {
             self.add(unit, slot, Tag { id: PAD, seq }, |bytes| bytes.fill(0));
         }

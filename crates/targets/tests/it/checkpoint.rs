@@ -281,9 +281,10 @@ fn newest_roots(
 #[test]
 fn what_one_start_takes_up_the_next_does() {
     let mut alone = 0;
-    for events in 0..300 {
+    for events in 0..600 {
         let mut host = Host::of(2, 2);
-        let (mut i, mut left) = (0, 80 + events);
+        // Each time with another phase of the work.
+        let (mut i, mut left) = (events, 80 + events);
         while left > 0 {
             if host.queue.is_empty() {
                 let op = match i % 7 {

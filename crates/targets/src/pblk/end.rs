@@ -1,0 +1,93 @@
+//! The end of room: rows wait, and nothing under way will give any.
+//!
+//! Guarantees: a drive that can go on does; one that cannot is read-only, and
+//! nobody waits for what will not come.
+
+use device::OpenChannel;
+use port::Time;
+
+use super::Pblk;
+use super::collect::Collector;
+
+impl<D: OpenChannel> Pblk<D> {
+    /// Rows that wait for room, the target's own too.
+    #[inline]
+    pub(super) fn waiting_rows(&self) -> usize {
+        self.stripe.waiting() + self.meta.stuck.len()
+    }
+
+    /// Looks whether rows wait for room that nothing under way will give.
+    #[inline]
+    pub(super) fn look_for_end(&mut self, now: Time) {
+        if self.waiting_rows() > 0 && self.out.is_empty() && self.device.next_event().is_none() {
+            self.end_without_room(now);
+        }
+    }
+
+    /// Whether the drive has a command that will give room or needs it. One
+    /// that stopped answering still has them.
+    pub(super) fn is_at_work(&self) -> bool {
+        let busy: usize = self.collectors.iter().map(Collector::busy_units).sum();
+        let at_work = |(rank, c): (usize, &Collector)| {
+            c.promised > 0 || c.erasing > 0 || self.stripe.rows(self.stripe.pu(rank)) > 0
+        };
+        let moved = self.stripe.older.iter().filter(|&&unit| !self.units.is_user(unit));
+        busy > moved.count()
+            || self.collectors.iter().enumerate().any(at_work)
+            || self.meta.chunks.values().any(|own| own.erasing || own.rows > 0)
+    }
+
+    /// Erases the closed chunks of a unit that hold nothing valid: that takes no
+    /// room, of which the victims that were begun may have had all.
+    fn erase_empty(&mut self, pu: usize) {
+        let rank = self.stripe.rank(pu);
+        for number in 0..self.geometry.chunks() {
+            let chunk = self.geometry.chunk_of(pu, number);
+            if self.space.is_closed(chunk) && self.space.valid_blocks(chunk) == 0 {
+                self.space.take(chunk);
+                self.collectors[rank].draining += 1;
+                self.chunks[chunk].begin_draining();
+                self.try_erase(chunk);
+            }
+        }
+    }
+
+    /// Where rows wait and the drive does nothing, tries all units once more,
+    /// lending each a chunk that is kept back; if that changes nothing, the drive
+    /// is at its end.
+    #[cold]
+    fn end_without_room(&mut self, now: Time) {
+        if self.dead || self.is_at_work() || self.load.is_some() {
+            return;
+        }
+        let waiting = self.waiting_rows();
+        for rank in 0..self.collectors.len() {
+            let pu = self.stripe.pu(rank);
+            // As after a start: only the victim that needs the least room fits.
+            self.collectors[rank].rescue |= self.space.pus[pu].free() == 0;
+            // Victims of which all was read are free when that is written.
+            let c = &self.collectors[rank];
+            self.space.lend_one(pu, c.draining > 0 && c.busy_units() > 0);
+            if self.space.pus[pu].free() == 0 && self.collectors[rank].open.is_none() {
+                // What cuts left of a chunk may be all the room that there is.
+                self.collectors[rank].open = self.stripe.take_open(rank);
+            }
+            self.erase_empty(pu);
+            self.touch(rank);
+        }
+        self.pump(now);
+        self.submit_out(now);
+        // On a drive that takes no time all may be done by now.
+        let is_stuck = self.waiting_rows() >= waiting && !self.is_at_work();
+        if !is_stuck || self.device.next_event().is_some() {
+            return;
+        }
+        if self.meta.stuck.is_empty() {
+            self.stop_writing();
+            self.fail_flushes(now);
+        } else {
+            self.give_up_writing();
+        }
+        self.pump(now);
+    }
+}
