@@ -173,7 +173,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// checkpoint. Nothing may be inside, and nothing be submitted after.
     /// Done when [`Pblk::is_closed`] says so, which takes the drive's events.
     pub fn close(&mut self, now: Time) {
-        self.checkpoint.closing = true;
+        self.saved.checkpoint.closing = true;
         self.send_part_unit();
         self.touch_all();
         self.follow(now);
@@ -181,20 +181,20 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Whether it is shut down: all is durable and opens at once.
     pub fn is_closed(&self) -> bool {
-        self.checkpoint.closed
+        self.saved.checkpoint.closed
     }
 
     /// Whether a checkpoint is due.
     #[inline]
     fn is_due(&self) -> bool {
-        let c = &self.checkpoint;
+        let c = &self.saved.checkpoint;
         if self.load.is_some() || c.closed {
             return false;
         }
         if c.closing {
             return self.is_at_rest();
         }
-        !self.read_only && (c.asked || c.rows >= c.interval || self.log.is_long())
+        !self.facts.read_only && (c.asked || c.rows >= c.interval || self.saved.log.is_long())
     }
 
     /// Goes on with checkpoints as far as can be. With nothing to be made
@@ -202,56 +202,56 @@ impl<D: OpenChannel> Pblk<D> {
     /// to stays.
     #[inline]
     pub(super) fn go_on_with_checkpoint(&mut self) {
-        if !self.checkpoint.is_idle() || self.is_due() {
+        if !self.saved.checkpoint.is_idle() || self.is_due() {
             self.checkpoint_step();
         }
     }
 
     #[cold]
     fn checkpoint_step(&mut self) {
-        while !self.dead && self.checkpoint_once() {}
+        while !self.facts.dead && self.checkpoint_once() {}
     }
 
     /// Does one thing for a checkpoint. False when something must happen first.
     fn checkpoint_once(&mut self) -> bool {
-        match self.checkpoint.phase {
+        match self.saved.checkpoint.phase {
             Phase::Idle if self.is_due() => self.begin_checkpoint(),
             Phase::Idle => return false,
-            Phase::Settling if self.checkpoint.settling > 0 && !is(Mutation::NoSettling) => {
+            Phase::Settling if self.saved.checkpoint.settling > 0 && !is(Mutation::NoSettling) => {
                 return false;
             }
             Phase::Settling => {
-                self.checkpoint.phase = Phase::Map(0);
-                self.checkpoint.root.settled = self.log.last;
-                self.log.seal();
+                self.saved.checkpoint.phase = Phase::Map(0);
+                self.saved.checkpoint.root.settled = self.saved.log.last;
+                self.saved.log.seal();
                 self.note_failed();
             }
             Phase::Map(from) => return self.write_map_page(from),
             Phase::Table(from) => return self.write_table_page(from),
-            Phase::Placing if self.checkpoint.outstanding > 0 => return false,
-            Phase::Closing if self.checkpoint.outstanding > 0 && !is(Mutation::RootFirst) => {
+            Phase::Placing if self.saved.checkpoint.outstanding > 0 => return false,
+            Phase::Closing if self.saved.checkpoint.outstanding > 0 && !is(Mutation::RootFirst) => {
                 return false;
             }
-            Phase::Placing => self.checkpoint.phase = Phase::Directory(0),
+            Phase::Placing => self.saved.checkpoint.phase = Phase::Directory(0),
             Phase::Directory(from) => return self.write_directory_page(from),
             Phase::Closing => {
-                self.checkpoint.phase = Phase::Syncing;
+                self.saved.checkpoint.phase = Phase::Syncing;
                 return !self.sync_checkpoint();
             }
             // Rows that are sent meanwhile ask, too.
-            Phase::Syncing | Phase::Ending if self.checkpoint.syncing => return false,
+            Phase::Syncing | Phase::Ending if self.saved.checkpoint.syncing => return false,
             Phase::Syncing => {
-                self.checkpoint.phase = Phase::Root;
+                self.saved.checkpoint.phase = Phase::Root;
                 self.begin_root();
             }
-            Phase::Root if self.mirrors.iter().any(|mirror| mirror.busy) => return false,
+            Phase::Root if self.saved.mirrors.iter().any(|mirror| mirror.busy) => return false,
             Phase::Root => {
-                self.checkpoint.phase = Phase::Ending;
+                self.saved.checkpoint.phase = Phase::Ending;
                 return !self.sync_checkpoint();
             }
             // A mirror that could not take it may now lose what it has.
             Phase::Ending if !self.is_everywhere() => {
-                self.checkpoint.phase = Phase::Root;
+                self.saved.checkpoint.phase = Phase::Root;
                 self.send_root();
             }
             Phase::Ending => self.end_checkpoint(),
@@ -261,15 +261,15 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Writes the root that a start took up once more, under a new number.
     pub(super) fn renew_root(&mut self) {
-        let root = &mut self.checkpoint.root;
+        let root = &mut self.saved.checkpoint.root;
         (root.number, root.clean) = (root.number + 1, false);
-        self.checkpoint.phase = Phase::Closing;
-        self.news = true;
+        self.saved.checkpoint.phase = Phase::Closing;
+        self.facts.news = true;
     }
 
     /// Whether the checkpoint of this number is under way.
     pub(super) fn is_checkpointing(&self, number: u64) -> bool {
-        self.checkpoint.phase != Phase::Idle && self.checkpoint.root.number == number
+        self.saved.checkpoint.phase != Phase::Idle && self.saved.checkpoint.root.number == number
     }
 
     /// Makes durable what was programmed, where that takes a command. False
@@ -278,7 +278,7 @@ impl<D: OpenChannel> Pblk<D> {
         if !self.device.is_cached() {
             return false;
         }
-        self.checkpoint.syncing = true;
+        self.saved.checkpoint.syncing = true;
         let (cookie, op) = (Cookie::Sync, VectorOp::Flush);
         self.send(|| Self::run(cookie, op, Ppa(0), 0, Content::Data, Buffer::empty()));
         true
@@ -287,8 +287,8 @@ impl<D: OpenChannel> Pblk<D> {
     /// The drive's flush for a checkpoint is over.
     #[cold]
     pub(super) fn checkpoint_synced(&mut self, status: Status) {
-        self.checkpoint.syncing = false;
-        self.news = true;
+        self.saved.checkpoint.syncing = false;
+        self.facts.news = true;
         if !status.is_ok() {
             // Nothing new can be made durable: the old root stays the one.
             self.give_up_writing();
@@ -298,30 +298,30 @@ impl<D: OpenChannel> Pblk<D> {
     /// T0.
     fn begin_checkpoint(&mut self) {
         let seq = self.units.last_seq();
-        self.checkpoint.root = Root {
-            number: self.checkpoint.root.number + 1,
+        self.saved.checkpoint.root = Root {
+            number: self.saved.checkpoint.root.number + 1,
             blocks: self.map.blocks(),
             entry: self.map.entry_bytes(),
             chunks: self.geometry.chunk_slots() as u64,
             seq,
-            record: self.log.last,
-            settled: self.log.last,
-            log_page: self.log.page,
-            clean: self.checkpoint.closing,
+            record: self.saved.log.last,
+            settled: self.saved.log.last,
+            log_page: self.saved.log.page,
+            clean: self.saved.checkpoint.closing,
             counters: self.counters,
-            directory: std::mem::take(&mut self.checkpoint.root.directory),
+            directory: std::mem::take(&mut self.saved.checkpoint.root.directory),
         };
-        self.log.seal();
-        self.log.begin_rows();
+        self.saved.log.seal();
+        self.saved.log.begin_rows();
         self.note_chunks(seq);
         self.condemn();
-        self.checkpoint.settling = self.units.mark_sent();
-        let pages = self.map.dirty_pages() + self.table.dirty_pages();
-        let c = &mut self.checkpoint;
+        self.saved.checkpoint.settling = self.units.mark_sent();
+        let pages = self.map.dirty_pages() + self.saved.table.dirty_pages();
+        let c = &mut self.saved.checkpoint;
         c.planned = pages.div_ceil(self.geometry.row_blocks().into());
         (c.rows_before, c.rows, c.written) = (c.rows, 0, 0);
         c.asked = false;
-        self.checkpoint.phase = Phase::Settling;
+        self.saved.checkpoint.phase = Phase::Settling;
     }
 
     /// Enters all chunks into the table as they are now.
@@ -331,7 +331,7 @@ impl<D: OpenChannel> Pblk<D> {
         for pu in geometry.pus_channels_first() {
             for chunk in (0..geometry.chunks()).map(|n| geometry.chunk_of(pu, n)) {
                 let of = self.device.chunk(chunk);
-                let before = self.table.get(chunk);
+                let before = self.saved.table.get(chunk);
                 // One that is being retired, or to which rows are on their way, may
                 // yet be as it was; one that was erased though the erase failed
                 // may be begun again after a restart.
@@ -355,35 +355,36 @@ impl<D: OpenChannel> Pblk<D> {
                     let next = if is_settled { self.end_of_short(chunk) } else { size };
                     Entry { wear, used: Use::Data, next, age }
                 };
-                self.table.set(chunk, entry);
+                self.saved.table.set(chunk, entry);
             }
             let rank = self.stripe.rank(pu);
-            let open = [self.stripe.open(rank), self.collectors[rank].open];
+            let open = [self.stripe.open(rank), self.collectors.of[rank].open];
             for open in open.into_iter().flatten().filter(|_| !is(Mutation::SkipOpenChunks)) {
-                let entry = Entry { next: open.next, age: seq, ..self.table.get(open.chunk()) };
-                self.table.set(open.chunk(), Entry { used: Use::Data, ..entry });
+                let entry =
+                    Entry { next: open.next, age: seq, ..self.saved.table.get(open.chunk()) };
+                self.saved.table.set(open.chunk(), Entry { used: Use::Data, ..entry });
             }
             for number in self.space.free(pu) {
                 let chunk = geometry.chunk_of(pu, number);
                 let wear = self.device.chunk(chunk).wear;
-                self.table.set(chunk, Entry { wear, ..Entry::default() });
+                self.saved.table.set(chunk, Entry { wear, ..Entry::default() });
             }
         }
         // Rows of own blocks that are on their way do not settle before the root
         // is durable: they are not counted. Without them the chunk may not be
         // begun, and be another's in the same life.
         let row = geometry.row_blocks();
-        for (&chunk, own) in &self.meta.chunks {
+        for (&chunk, own) in &self.saved.meta.chunks {
             let of = self.device.chunk(chunk);
             let entered = own.erasing && of.wp == 0;
             let begun = if own.erasing { size } else { of.programmed / row * row };
             let (wear, next) = (of.wear - u32::from(entered), begun);
-            self.table.set(chunk, Entry { wear, used: Use::Own, next, age: own.order });
+            self.saved.table.set(chunk, Entry { wear, used: Use::Own, next, age: own.order });
         }
         // Also those that were given up: they never hold data.
         for pu in geometry.pus_channels_first() {
             let anchors = (0..ANCHORS).map(|number| geometry.chunk_of(pu, number));
-            anchors.for_each(|chunk| self.table.set(chunk, Entry::default()));
+            anchors.for_each(|chunk| self.saved.table.set(chunk, Entry::default()));
         }
     }
 
@@ -403,9 +404,9 @@ impl<D: OpenChannel> Pblk<D> {
             if !self.chunks[chunk].failed {
                 continue;
             }
-            let (entry, next) = (self.table.get(chunk), self.end_of_short(chunk));
+            let (entry, next) = (self.saved.table.get(chunk), self.end_of_short(chunk));
             if entry.used == Use::Data && next < entry.next {
-                self.table.set(chunk, Entry { next, ..entry });
+                self.saved.table.set(chunk, Entry { next, ..entry });
             }
         }
     }
@@ -422,7 +423,7 @@ impl<D: OpenChannel> Pblk<D> {
     fn condemn(&mut self) {
         let geometry = self.geometry;
         let mut by_pu = std::collections::BTreeMap::<usize, Vec<(u64, usize)>>::new();
-        for (&chunk, own) in self.meta.chunks.iter().filter(|(_, own)| !own.erasing) {
+        for (&chunk, own) in self.saved.meta.chunks.iter().filter(|(_, own)| !own.erasing) {
             let pu = geometry.pu_index(geometry.chunk_start(chunk));
             by_pu.entry(pu).or_default().push((own.order, chunk));
         }
@@ -438,27 +439,27 @@ impl<D: OpenChannel> Pblk<D> {
             return;
         }
         let map_pages = self.map.pages();
-        for page in 0..self.meta.len() {
-            let Some(ppa) = self.meta.page(page) else { continue };
+        for page in 0..self.saved.meta.len() {
+            let Some(ppa) = self.saved.meta.page(page) else { continue };
             if !condemned.contains(&geometry.chunk_index(ppa)) {
                 continue;
             }
             match page.checked_sub(map_pages) {
                 None => self.map.touch(page),
-                Some(page) => self.table.touch(page),
+                Some(page) => self.saved.table.touch(page),
             }
         }
-        condemned.into_iter().for_each(|chunk| self.meta.touch_directory_in(chunk));
+        condemned.into_iter().for_each(|chunk| self.saved.meta.touch_directory_in(chunk));
     }
 
     fn write_map_page(&mut self, from: u64) -> bool {
         let Some(row) = self.own_row() else { return false };
         let Some(page) = self.map.take_dirty(from) else {
-            self.checkpoint.phase = Phase::Table(0);
+            self.saved.checkpoint.phase = Phase::Table(0);
             return true;
         };
-        if is(Mutation::SkipPage) && (page + self.checkpoint.root.number).is_multiple_of(3) {
-            self.checkpoint.phase = Phase::Map(page + 1);
+        if is(Mutation::SkipPage) && (page + self.saved.checkpoint.root.number).is_multiple_of(3) {
+            self.saved.checkpoint.phase = Phase::Map(page + 1);
             return true;
         }
         let (map, units) = (&self.map, &self.units);
@@ -468,41 +469,43 @@ impl<D: OpenChannel> Pblk<D> {
             }
             place
         };
-        let number = self.checkpoint.root.number;
+        let number = self.saved.checkpoint.root.number;
         let what = (Kind::Page, page);
-        self.meta.add_page(row, what, number, |bytes| map.encode(page, bytes, durable));
-        self.checkpoint.phase = Phase::Map(page + 1);
+        self.saved.meta.add_page(row, what, number, |bytes| map.encode(page, bytes, durable));
+        self.saved.checkpoint.phase = Phase::Map(page + 1);
         self.send_full_own_row(row);
         true
     }
 
     fn write_table_page(&mut self, from: u64) -> bool {
         let Some(row) = self.own_row() else { return false };
-        let Some(page) = self.table.take_dirty(from) else {
+        let Some(page) = self.saved.table.take_dirty(from) else {
             self.send_last_own_row();
-            self.checkpoint.phase = Phase::Placing;
+            self.saved.checkpoint.phase = Phase::Placing;
             return true;
         };
         let what = (Kind::Page, self.map.pages() + page);
-        let (table, number) = (&self.table, self.checkpoint.root.number);
-        self.meta.add_page(row, what, number, |bytes| bytes.copy_from_slice(table.page(page)));
-        self.checkpoint.phase = Phase::Table(page + 1);
+        let (table, number) = (&self.saved.table, self.saved.checkpoint.root.number);
+        self.saved
+            .meta
+            .add_page(row, what, number, |bytes| bytes.copy_from_slice(table.page(page)));
+        self.saved.checkpoint.phase = Phase::Table(page + 1);
         self.send_full_own_row(row);
         true
     }
 
     fn write_directory_page(&mut self, from: u64) -> bool {
         let Some(row) = self.own_row() else { return false };
-        let Some(page) = self.meta.take_dirty_directory(from) else {
+        let Some(page) = self.saved.meta.take_dirty_directory(from) else {
             self.send_last_own_row();
-            self.checkpoint.phase = Phase::Closing;
+            self.saved.checkpoint.phase = Phase::Closing;
             return true;
         };
-        let (what, number) = ((Kind::Directory, page), self.checkpoint.root.number);
+        let (what, number) = ((Kind::Directory, page), self.saved.checkpoint.root.number);
         let mut bytes = [0; BLOCK_BYTES as usize];
-        self.meta.encode_directory(page, &mut bytes);
-        self.meta.add_page(row, what, number, |to| to.copy_from_slice(&bytes));
-        self.checkpoint.phase = Phase::Directory(page + 1);
+        self.saved.meta.encode_directory(page, &mut bytes);
+        self.saved.meta.add_page(row, what, number, |to| to.copy_from_slice(&bytes));
+        self.saved.checkpoint.phase = Phase::Directory(page + 1);
         self.send_full_own_row(row);
         true
     }
@@ -511,7 +514,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// be when the root is durable: recovery does not look at it again.
     fn is_table_true(&self) -> bool {
         all_chunks(&self.geometry).all(|chunk| {
-            let (of, entry) = (self.device.chunk(chunk), self.table.get(chunk));
+            let (of, entry) = (self.device.chunk(chunk), self.saved.table.get(chunk));
             let is_over = of.wear != entry.wear || entry.used == Use::None || of.wp == 0;
             // One of which a program failed is closed early.
             is_over || of.state != ChunkState::Open || entry.next <= of.programmed
@@ -522,13 +525,13 @@ impl<D: OpenChannel> Pblk<D> {
     fn end_checkpoint(&mut self) {
         debug_assert!(self.is_table_true() || is(Mutation::NoSettling));
         let pus = self.geometry.total_pus();
-        let c = &mut self.checkpoint;
+        let c = &mut self.saved.checkpoint;
         c.interval = Checkpoint::rows_after(c.written, pus, self.geometry.chunk_slots());
         c.phase = Phase::Idle;
         c.rows_before = 0;
         (c.closed, c.root.clean) = (c.root.clean, false);
         let (record, log_page) = (c.root.record, c.root.log_page);
-        self.log.covered(record);
+        self.saved.log.covered(record);
         self.erase_dead_own(log_page);
         self.release_erases();
     }

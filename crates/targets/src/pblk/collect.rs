@@ -8,12 +8,11 @@
 //! Collection keeps pace with the user's writes to the unit; it runs free when
 //! the unit is short of chunks or has no user row on its way.
 
-use std::collections::VecDeque;
-
 use device::{Content, OpenChannel, VectorDone, VectorOp};
-use flash::{Geometry, Ppa, TAG_BYTES, Tag};
-use port::{Buffer, OutOfMemory, Scratch, Status};
+use flash::{Ppa, TAG_BYTES, Tag};
+use port::{Buffer, Status};
 
+use super::collector::{Collector, Phase, READS_PER_PU, Stage, Survivors};
 use super::failures::{is_lost, is_read};
 use super::limiter::CREDIT;
 use super::map::Place;
@@ -23,227 +22,17 @@ use super::space::OpenChunk;
 use super::units::{PAD, Slot};
 use super::{Cookie, Pblk};
 
-/// Reads of one unit's collection that may be under way.
-pub(super) const READS_PER_PU: u32 = 2;
-
-/// How far a chunk's collection is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stage {
-    phase: Phase,
-    /// Blocks read, or being read, that are not settled yet.
-    pub(super) moving: u32,
-    /// Rows on their way to it.
-    pub(super) rows: u16,
-    /// Of one that is being retired, or is, and of one that was left before its
-    /// end, how far it was written.
-    pub(super) end: u32,
-    /// Its last row is programmed, but not all before it.
-    pub(super) ended: bool,
-    /// A program failed: it is never written again.
-    pub(super) failed: bool,
-    /// It is among those that were asked for.
-    pub(super) asked: bool,
-    /// A read has told that its error rate is high.
-    pub(super) told: bool,
-    /// The last record that gave up a block of it.
-    pub(super) given_up: u64,
-}
-
-impl Stage {
-    /// Of a chunk that is out of use, and was written up to `end`.
-    pub(super) fn retired(end: u32) -> Stage {
-        Stage { failed: true, end, ..Stage::default() }
-    }
-
-    /// It is to be erased when nothing of it is needed any more.
-    pub(super) fn begin_draining(&mut self) {
-        self.phase = Phase::Draining;
-    }
-
-    /// It is being erased, or retired.
-    pub(super) fn begin_erasing(&mut self) {
-        self.phase = Phase::Erasing;
-    }
-
-    /// Whether it is being erased.
-    pub fn is_erasing(&self) -> bool {
-        self.phase == Phase::Erasing
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
-    /// Not a victim.
-    #[default]
-    None,
-    /// Its blocks are being read.
-    Reading,
-    /// All were read; some are on their way.
-    Draining,
-    /// It is being erased.
-    Erasing,
-}
-
-/// A collection read: where, how many blocks, and its buffer.
-#[derive(Debug, Default)]
-pub(super) struct Survivors {
-    first: Ppa,
-    count: u32,
-    buffer: Scratch,
-}
-
-impl Survivors {
-    /// Buffers of `bytes` for all reads that may be under way.
-    pub fn all(geometry: &Geometry, bytes: usize) -> Result<Vec<Survivors>, OutOfMemory> {
-        let count = (geometry.total_pus() * READS_PER_PU) as usize;
-        let one = |buffer| Survivors { first: Ppa(0), count: 0, buffer: Scratch::new(buffer) };
-        Ok(Buffer::carve(count, bytes)?.into_iter().map(one).collect())
-    }
-}
-
-/// The collection of one parallel unit. What each row looks at comes first, in
-/// one line of the caches: of many units each line counts.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub(super) struct Collector {
-    /// By [`Geometry::chunk_index`].
-    pub(super) victim: Option<u32>,
-    pub(super) open: Option<OpenChunk>,
-    /// Where in the victim to look next.
-    pub(super) next: u32,
-    /// Blocks that may be moved for what the user wrote, times 256.
-    pub(super) credit: i64,
-    /// Blocks to move for each block written, times 256.
-    pub(super) pace: i64,
-    /// Victims of which all was read, and that are not erased yet.
-    pub(super) draining: u32,
-    /// Slots that reads under way will need.
-    pub(super) promised: u32,
-    /// Slots in rows that have not been sent.
-    gathered: u32,
-    /// Read buffers that are free, as a bit set.
-    buffers: u32,
-    /// The row being gathered: which of the two units, 0 or 1.
-    gathering: u32,
-    /// Units that are full or being programmed, of the two.
-    busy: [bool; 2],
-    /// Whether the victim will be free again.
-    pub(super) wins: bool,
-    /// The victim holds what nobody writes.
-    is_cold: bool,
-    /// The victim was asked for: it is collected whatever room there is.
-    is_asked: bool,
-    /// There was no free chunk at the start, or when nothing went on any more:
-    /// until there is one, only the victim that needs the least room is sure to
-    /// fit.
-    pub(super) rescue: bool,
-    /// Chunks to collect before all others, whatever they win.
-    pub(super) asked: VecDeque<u32>,
-    /// Blocks to be read by themselves, since a longer read failed.
-    again: VecDeque<Ppa>,
-    /// The chunk that wear leveling looks at next.
-    pub(super) looked: u32,
-    /// Erases under way.
-    pub(super) erasing: u32,
-    /// When a row was last padded: the unit's level, and blocks of the user so far.
-    pub(super) padded: Option<(i64, u64)>,
-}
-
-const _: () = assert!(std::mem::offset_of!(Collector, wins) < 64);
-
-impl Collector {
-    pub fn all(geometry: &Geometry) -> Vec<Collector> {
-        let one = || Collector {
-            victim: None,
-            next: 0,
-            open: None,
-            asked: VecDeque::new(),
-            again: VecDeque::new(),
-            looked: 0,
-            is_cold: false,
-            is_asked: false,
-            wins: true,
-            draining: 0,
-            erasing: 0,
-            gathering: 0,
-            busy: [false; 2],
-            padded: None,
-            promised: 0,
-            gathered: 0,
-            buffers: (1 << READS_PER_PU) - 1,
-            credit: 0,
-            pace: 0,
-            rescue: false,
-        };
-        (0..geometry.total_pus()).map(|_| one()).collect()
-    }
-
-    /// Goes on with a chunk that was begun before the start.
-    pub fn go_on(&mut self, open: OpenChunk) {
-        self.open = Some(open);
-    }
-
-    /// Whether no read is under way, and no row on its way.
-    pub fn is_at_rest(&self) -> bool {
-        self.buffers == (1 << READS_PER_PU) - 1 && self.busy == [false; 2]
-    }
-
-    /// Whether it has no victim, no read under way and no row on its way: it
-    /// goes on only if it is given something to do.
-    pub fn is_idle(&self) -> bool {
-        self.victim.is_none()
-            && self.is_at_rest()
-            && self.erasing == 0
-            && self.asked.is_empty()
-            && self.again.is_empty()
-    }
-
-    /// Whether the user has written enough for `count` blocks to be moved.
-    #[inline]
-    pub fn has_credit(&self, count: u32) -> bool {
-        self.credit >= i64::from(count) * CREDIT
-    }
-
-    /// Units that are full or being programmed.
-    pub(super) fn busy_units(&self) -> usize {
-        self.busy.iter().filter(|&&busy| busy).count()
-    }
-
-    /// Begins a victim. It is to be done when the user has written what it
-    /// frees.
-    fn begin(&mut self, chunk: usize, valid: u32, size: u32) {
-        self.victim = Some(chunk as u32);
-        self.next = 0;
-        let freed = i64::from((size - valid).max(1));
-        self.pace = i64::from(valid) * CREDIT / freed + 1;
-        self.credit = 0;
-        self.wins = true;
-        (self.is_cold, self.is_asked) = (false, false);
-    }
-
-    /// Begins a chunk that was asked for: block by block with the user, since
-    /// it may win nothing.
-    fn begin_asked(&mut self, chunk: usize, wins: bool) {
-        self.victim = Some(chunk as u32);
-        self.next = 0;
-        self.pace = CREDIT;
-        self.credit = 0;
-        self.wins = wins;
-        (self.is_cold, self.is_asked) = (wins, true);
-    }
-}
-
 impl<D: OpenChannel> Pblk<D> {
     /// Goes on with the collection of a parallel unit as far as it may.
     #[inline(always)]
     pub(super) fn collect(&mut self, pu: usize) {
         // A shutdown waits for rows, and these perhaps for room: else it begins
         // nothing more.
-        if self.load.is_some() || (self.checkpoint.closing && self.waiting_rows() == 0) {
+        if self.load.is_some() || (self.saved.checkpoint.closing && self.waiting_rows() == 0) {
             return;
         }
         let rank = self.stripe.rank(pu);
-        let c = &self.collectors[rank];
+        let c = &self.collectors.of[rank];
         if c.victim.is_some() {
             if !self.waits_for_event(pu, rank) {
                 self.collect_more(pu, rank);
@@ -258,29 +47,30 @@ impl<D: OpenChannel> Pblk<D> {
     /// collection is gone on with.
     #[inline]
     fn waits_for_event(&self, pu: usize, rank: usize) -> bool {
-        let c = &self.collectors[rank];
+        let c = &self.collectors.of[rank];
         let has_leave = || c.has_credit(1) || self.is_urgent(pu, rank);
         c.buffers == 0 || (self.stripe.rows(pu) > 0 && !has_leave())
     }
 
     fn collect_more(&mut self, pu: usize, rank: usize) {
         loop {
-            if !self.collectors[rank].again.is_empty() {
+            if !self.collectors.of[rank].again.is_empty() {
                 if !self.read_again(pu, rank) {
                     return;
                 }
                 continue;
             }
-            let victim = self.collectors[rank].victim.map(|chunk| chunk as usize);
+            let victim = self.collectors.of[rank].victim.map(|chunk| chunk as usize);
             let Some(chunk) = victim.or_else(|| self.choose_victim(pu, rank)) else {
                 self.send_part_row(pu, rank);
                 return;
             };
-            let Some((block, run)) = self.space.next_valid_run(chunk, self.collectors[rank].next)
+            let Some((block, run)) =
+                self.space.next_valid_run(chunk, self.collectors.of[rank].next)
             else {
-                self.collectors[rank].victim = None;
-                if self.collectors[rank].wins {
-                    self.collectors[rank].draining += 1;
+                self.collectors.of[rank].victim = None;
+                if self.collectors.of[rank].wins {
+                    self.collectors.of[rank].draining += 1;
                 }
                 self.chunks[chunk].begin_draining();
                 self.try_erase(chunk);
@@ -290,7 +80,7 @@ impl<D: OpenChannel> Pblk<D> {
             if count == 0 || !self.may_read(pu, rank, count) {
                 return;
             }
-            self.collectors[rank].next = block + count;
+            self.collectors.of[rank].next = block + count;
             self.chunks[chunk].moving += count;
             self.counters.moved += u64::from(count);
             let first = Ppa(self.geometry.chunk_start(chunk).0 + u64::from(block));
@@ -302,13 +92,13 @@ impl<D: OpenChannel> Pblk<D> {
     /// where that has to wait.
     #[inline(never)]
     fn read_again(&mut self, pu: usize, rank: usize) -> bool {
-        let at = self.collectors[rank].again[0];
+        let at = self.collectors.of[rank].again[0];
         let chunk = self.geometry.chunk_index(at);
         let is_valid = self.space.is_valid(at);
         if is_valid && (self.rows_left(pu, rank) == 0 || !self.may_read(pu, rank, 1)) {
             return false;
         }
-        self.collectors[rank].again.pop_front();
+        self.collectors.of[rank].again.pop_front();
         if is_valid {
             self.read_survivors(rank, at, 1);
         } else {
@@ -320,7 +110,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// The next chunk that was asked for, and was not collected meanwhile.
     fn take_asked(&mut self, pu: usize, rank: usize) -> Option<usize> {
-        while let Some(number) = self.collectors[rank].asked.pop_front() {
+        while let Some(number) = self.collectors.of[rank].asked.pop_front() {
             let chunk = self.geometry.chunk_of(pu, number);
             self.chunks[chunk].asked = false;
             let failed = self.chunks[chunk].failed;
@@ -330,7 +120,7 @@ impl<D: OpenChannel> Pblk<D> {
             if !failed {
                 self.space.take(chunk);
             }
-            self.collectors[rank].begin_asked(chunk, !failed);
+            self.collectors.of[rank].begin_asked(chunk, !failed);
             self.chunks[chunk].phase = Phase::Reading;
             self.counters.collections += 1;
             return Some(chunk);
@@ -346,9 +136,9 @@ impl<D: OpenChannel> Pblk<D> {
         if !self.wants_room(pu, rank) {
             return None;
         }
-        let chunk = self.space.take_victim(pu, self.collectors[rank].rescue)?;
+        let chunk = self.space.take_victim(pu, self.collectors.of[rank].rescue)?;
         let valid = self.space.valid_blocks(chunk);
-        self.collectors[rank].begin(chunk, valid, self.geometry.chunk_blocks());
+        self.collectors.of[rank].begin(chunk, valid, self.geometry.chunk_blocks());
         self.chunks[chunk].phase = Phase::Reading;
         self.counters.collections += 1;
         Some(chunk)
@@ -357,7 +147,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// Whether `count` more blocks can be read now: a buffer is free, there is
     /// a place for the survivors, and it is time.
     fn may_read(&self, pu: usize, rank: usize, count: u32) -> bool {
-        let c = &self.collectors[rank];
+        let c = &self.collectors.of[rank];
         if c.buffers == 0 || self.gathering_room(rank) < c.promised + count {
             return false;
         }
@@ -378,7 +168,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// programmed, and its victim erased. Where programs failed so often that
     /// there is neither, rows go to other units, as the user's do.
     pub(super) fn rows_left(&self, pu: usize, rank: usize) -> u32 {
-        let c = &self.collectors[rank];
+        let c = &self.collectors.of[rank];
         let size = self.geometry.chunk_blocks();
         if !self.has_moved_row(rank) {
             return self.geometry.row_blocks();
@@ -391,13 +181,13 @@ impl<D: OpenChannel> Pblk<D> {
     /// Whether collection has a row in its own unit.
     pub(super) fn has_moved_row(&self, rank: usize) -> bool {
         let pu = self.stripe.pu(rank);
-        self.collectors[rank].open.is_some() || self.space.pus[pu].free() > 0
+        self.collectors.of[rank].open.is_some() || self.space.pus[pu].free() > 0
     }
 
     /// Survivors in rows that have not been sent.
     #[inline]
     pub(super) fn gathered(&self, rank: usize) -> u32 {
-        let gathered = self.collectors[rank].gathered;
+        let gathered = self.collectors.of[rank].gathered;
         debug_assert_eq!(gathered, self.count_gathered(rank));
         gathered
     }
@@ -414,7 +204,7 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     pub(super) fn note_sent(&mut self, unit: u32, sent: bool) {
         let (rank, filled) = (self.units.rank_of(unit), self.units.unit(unit).filled);
-        let gathered = &mut self.collectors[rank].gathered;
+        let gathered = &mut self.collectors.of[rank].gathered;
         *gathered = if sent { *gathered - filled } else { *gathered + filled };
     }
 
@@ -424,7 +214,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// padding would spend as much as it wins, and could go on without end. So it
     /// could where all that was collected since the last one was spent on that.
     fn send_part_row(&mut self, pu: usize, rank: usize) {
-        let c = &self.collectors[rank];
+        let c = &self.collectors.of[rank];
         let waits =
             c.promised > 0 || c.erasing > 0 || c.busy != [false; 2] || self.gathered(rank) == 0;
         if waits || !self.stripe.is_idle(pu) || self.space.pus[pu].free() > USER_LEAVES {
@@ -436,17 +226,17 @@ impl<D: OpenChannel> Pblk<D> {
             return;
         }
         let (level, user) = (self.level(pu, rank), self.counters.user);
-        let before = self.collectors[rank].padded;
+        let before = self.collectors.of[rank].padded;
         if before.is_some_and(|before| before.1 == user && before.0 >= level) {
             return;
         }
-        self.collectors[rank].padded = Some((level, user));
-        let which = self.collectors[rank].gathering;
+        self.collectors.of[rank].padded = Some((level, user));
+        let which = self.collectors.of[rank].gathering;
         let unit = self.units.collection(rank as u32, which);
         let padding = u64::from(self.units.pad(unit));
-        self.collectors[rank].busy[which as usize] = true;
-        self.collectors[rank].gathering ^= 1;
-        self.collectors[rank].gathered += padding as u32;
+        self.collectors.of[rank].busy[which as usize] = true;
+        self.collectors.of[rank].gathering ^= 1;
+        self.collectors.of[rank].gathered += padding as u32;
         self.counters.padding += padding;
         self.send_gathered(unit);
     }
@@ -454,7 +244,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// Free slots in the two collection units.
     #[inline]
     pub(super) fn gathering_room(&self, rank: usize) -> u32 {
-        let c = &self.collectors[rank];
+        let c = &self.collectors.of[rank];
         let row = self.geometry.row_blocks();
         let unit = self.units.collection(rank as u32, c.gathering);
         let here =
@@ -464,13 +254,13 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     fn read_survivors(&mut self, rank: usize, ppa: Ppa, count: u32) {
-        let c = &mut self.collectors[rank];
+        let c = &mut self.collectors.of[rank];
         let which = c.buffers.trailing_zeros();
         c.buffers &= !(1 << which);
         c.promised += count;
         c.credit -= i64::from(count) * CREDIT;
         let number = rank as u32 * READS_PER_PU + which;
-        let survivors = &mut self.survivors[number as usize];
+        let survivors = &mut self.collectors.survivors[number as usize];
         (survivors.first, survivors.count) = (ppa, count);
         let piece = survivors.buffer.take(count as usize * (self.kept + TAG_BYTES));
         self.send(|| {
@@ -483,10 +273,10 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     pub(super) fn survivors_done(&mut self, number: u32, done: VectorDone) {
         let rank = (number / READS_PER_PU) as usize;
-        let Survivors { first, count, .. } = self.survivors[number as usize];
+        let Survivors { first, count, .. } = self.collectors.survivors[number as usize];
         let chunk = self.geometry.chunk_index(first);
-        self.collectors[rank].promised -= count;
-        self.collectors[rank].buffers |= 1 << (number % READS_PER_PU);
+        self.collectors.of[rank].promised -= count;
+        self.collectors.of[rank].buffers |= 1 << (number % READS_PER_PU);
         // A read that names no block was not tried.
         let is_whole = is_read(done.status) || done.failed != 0;
         let unread = if is_read(done.status) { 0 } else { done.failed };
@@ -507,7 +297,7 @@ impl<D: OpenChannel> Pblk<D> {
                 self.chunks[chunk].moving -= 1;
             }
         }
-        self.survivors[number as usize].buffer.give(done.buffer);
+        self.collectors.survivors[number as usize].buffer.give(done.buffer);
         self.try_erase(chunk);
         self.touch(rank);
     }
@@ -518,7 +308,7 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline(never)]
     fn survivor_failed(&mut self, rank: usize, at: Ppa, count: u32) {
         if count > 1 {
-            self.collectors[rank].again.push_back(at);
+            self.collectors.of[rank].again.push_back(at);
         } else {
             self.chunks[self.geometry.chunk_index(at)].moving -= 1;
             self.lose_at(at);
@@ -529,7 +319,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// full.
     #[inline]
     pub(super) fn gather(&mut self, rank: usize, at: Ppa, tag: Tag, bytes: &[u8]) {
-        let c = &mut self.collectors[rank];
+        let c = &mut self.collectors.of[rank];
         if c.busy[c.gathering as usize] {
             c.gathering ^= 1;
             assert!(!c.busy[c.gathering as usize], "room was promised");
@@ -544,8 +334,8 @@ impl<D: OpenChannel> Pblk<D> {
         });
         c.gathered += 1;
         if self.units.is_full(unit) {
-            self.collectors[rank].busy[which as usize] = true;
-            self.collectors[rank].gathering ^= 1;
+            self.collectors.of[rank].busy[which as usize] = true;
+            self.collectors.of[rank].gathering ^= 1;
             self.send_gathered(unit);
         }
     }
@@ -554,7 +344,7 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     fn send_gathered(&mut self, unit: u32) {
         self.stripe.older.push_back(unit);
-        self.news = true;
+        self.facts.news = true;
     }
 
     /// Makes padding of the survivors of a row that have been given up or
@@ -593,7 +383,7 @@ impl<D: OpenChannel> Pblk<D> {
         self.begin_moved_row(unit);
         self.program(unit, open);
         // It may have had the last row of its chunk: units are tended next.
-        self.touched.set(rank, true);
+        self.facts.touched.set(rank, true);
         true
     }
 
@@ -608,13 +398,15 @@ impl<D: OpenChannel> Pblk<D> {
     /// The next row for a unit's survivors.
     fn next_moved_row(&mut self, rank: usize) -> Option<OpenChunk> {
         let pu = self.stripe.pu(rank);
-        let began = self.collectors[rank].open.take();
+        let began = self.collectors.of[rank].open.take();
         let open = match began {
             Some(open) => open,
-            None if self.collectors[rank].is_cold => self.space.open_worn(pu, self.wear_apart())?,
+            None if self.collectors.of[rank].is_cold => {
+                self.space.open_worn(pu, self.wear_apart())?
+            }
             None => self.space.open(pu)?,
         };
-        self.collectors[rank].open = self.advance_open(open);
+        self.collectors.of[rank].open = self.advance_open(open);
         if began.is_none() {
             self.refresh(pu);
         }
@@ -652,7 +444,7 @@ impl<D: OpenChannel> Pblk<D> {
         let which = unit - self.units.collection(rank as u32, 0);
         let held = self.units.unit_mut(unit);
         (held.filled, held.padding) = (0, 0);
-        self.collectors[rank].busy[which as usize] = false;
+        self.collectors.of[rank].busy[which as usize] = false;
     }
 
     /// Erases a victim when nothing of it is needed any more.
@@ -665,9 +457,9 @@ impl<D: OpenChannel> Pblk<D> {
         }
         // Older copies of what was given up may be elsewhere: only the record
         // tells that they do not count.
-        if stage.given_up > self.log.durable && !is(Mutation::EraseBeforeRecord) {
-            if !self.log.held.contains(&chunk) {
-                self.log.held.push(chunk);
+        if stage.given_up > self.saved.log.durable && !is(Mutation::EraseBeforeRecord) {
+            if !self.saved.log.held.contains(&chunk) {
+                self.saved.log.held.push(chunk);
             }
             self.want_log();
             return;
@@ -675,7 +467,7 @@ impl<D: OpenChannel> Pblk<D> {
         self.chunks[chunk].phase = Phase::Erasing;
         if !stage.failed {
             let rank = self.rank_of_chunk(chunk);
-            self.collectors[rank].erasing += 1;
+            self.collectors.of[rank].erasing += 1;
         }
         self.erase(chunk);
     }
@@ -700,14 +492,14 @@ impl<D: OpenChannel> Pblk<D> {
         let pu = self.geometry.pu_index(self.geometry.chunk_start(chunk));
         let rank = self.stripe.rank(pu);
         self.chunks[chunk] = Stage { asked: self.chunks[chunk].asked, ..Stage::default() };
-        if self.meta.chunks.remove(&chunk).is_some() {
+        if self.saved.meta.chunks.remove(&chunk).is_some() {
             self.space.keep_back(pu);
         } else {
-            self.collectors[rank].draining -= 1;
-            self.collectors[rank].erasing -= 1;
+            self.collectors.of[rank].draining -= 1;
+            self.collectors.of[rank].erasing -= 1;
         }
         self.space.note_wear(chunk, self.device.chunk(chunk).wear);
-        self.holders.remove(&chunk);
+        self.collectors.holders.remove(&chunk);
         if status.is_ok() {
             self.counters.erases += 1;
             self.space.give(chunk);
@@ -715,7 +507,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.lose(chunk);
         }
         if self.space.pus[pu].free() > 0 {
-            self.collectors[rank].rescue = false;
+            self.collectors.of[rank].rescue = false;
         }
         self.level_wear(pu, rank);
         self.touch(rank);
@@ -725,10 +517,10 @@ impl<D: OpenChannel> Pblk<D> {
     /// erased.
     pub(super) fn is_at_rest(&self) -> bool {
         self.units.is_at_rest()
-            && self.filling.is_none()
+            && self.units.filling.is_none()
             && self.stripe.waiting() == 0
-            && self.collectors.iter().all(Collector::is_at_rest)
+            && self.collectors.of.iter().all(Collector::is_at_rest)
             && !self.chunks.iter().any(Stage::is_erasing)
-            && !self.meta.chunks.values().any(|own| own.erasing)
+            && !self.saved.meta.chunks.values().any(|own| own.erasing)
     }
 }

@@ -7,19 +7,51 @@ use device::OpenChannel;
 use port::Time;
 
 use super::Pblk;
-use super::collect::Collector;
+use super::collector::Collector;
 
 impl<D: OpenChannel> Pblk<D> {
+    /// A chunk is worn out or retired. When the others have no more room than
+    /// the data and one chunk a unit for what is in the buffer, or half of the
+    /// spare where that is less, the drive turns read-only.
+    pub(super) fn lose(&mut self, chunk: usize) {
+        let left = self.space.lose(chunk);
+        // Its level has fallen by a chunk.
+        let rank = self.rank_of_chunk(chunk);
+        self.collectors.of[rank].padded = None;
+        let (size, pus) = (self.geometry.chunk_blocks(), u64::from(self.geometry.total_pus()));
+        let spare = self.config.unit_blocks(size) * pus - self.map.blocks();
+        let needed = self.map.blocks() + (pus * u64::from(size)).min(spare / 2);
+        if left <= needed {
+            self.stop_writing();
+        }
+        self.refresh(self.stripe.pu(rank));
+        self.touch(rank);
+    }
+
+    /// Nothing new can be made durable any more: the drive turns read-only, and
+    /// flushes that wait fail.
+    pub(super) fn give_up_writing(&mut self) {
+        self.facts.dead = true;
+        self.stop_writing();
+    }
+
+    /// Turns read-only: writes that wait for the buffer are given up.
+    pub(super) fn stop_writing(&mut self) {
+        self.facts.read_only = true;
+        self.facts.news = true;
+    }
+
     /// Rows that wait for room, the target's own too.
     #[inline]
     pub(super) fn waiting_rows(&self) -> usize {
-        self.stripe.waiting() + self.meta.stuck.len()
+        self.stripe.waiting() + self.saved.meta.stuck.len()
     }
 
     /// Looks whether rows wait for room that nothing under way will give.
     #[inline]
     pub(super) fn look_for_end(&mut self, now: Time) {
-        if self.waiting_rows() > 0 && self.out.is_empty() && self.device.next_event().is_none() {
+        if self.waiting_rows() > 0 && self.wire.out.is_empty() && self.device.next_event().is_none()
+        {
             self.end_without_room(now);
         }
     }
@@ -27,14 +59,14 @@ impl<D: OpenChannel> Pblk<D> {
     /// Whether the drive has a command that will give room or needs it. One
     /// that stopped answering still has them.
     pub(super) fn is_at_work(&self) -> bool {
-        let busy: usize = self.collectors.iter().map(Collector::busy_units).sum();
+        let busy: usize = self.collectors.of.iter().map(Collector::busy_units).sum();
         let at_work = |(rank, c): (usize, &Collector)| {
             c.promised > 0 || c.erasing > 0 || self.stripe.rows(self.stripe.pu(rank)) > 0
         };
         let moved = self.stripe.older.iter().filter(|&&unit| !self.units.is_user(unit));
         busy > moved.count()
-            || self.collectors.iter().enumerate().any(at_work)
-            || self.meta.chunks.values().any(|own| own.erasing || own.rows > 0)
+            || self.collectors.of.iter().enumerate().any(at_work)
+            || self.saved.meta.chunks.values().any(|own| own.erasing || own.rows > 0)
     }
 
     /// Erases the closed chunks of a unit that hold nothing valid: that takes no
@@ -45,7 +77,7 @@ impl<D: OpenChannel> Pblk<D> {
             let chunk = self.geometry.chunk_of(pu, number);
             if self.space.is_closed(chunk) && self.space.valid_blocks(chunk) == 0 {
                 self.space.take(chunk);
-                self.collectors[rank].draining += 1;
+                self.collectors.of[rank].draining += 1;
                 self.chunks[chunk].begin_draining();
                 self.try_erase(chunk);
             }
@@ -57,20 +89,20 @@ impl<D: OpenChannel> Pblk<D> {
     /// is at its end.
     #[cold]
     fn end_without_room(&mut self, now: Time) {
-        if self.dead || self.is_at_work() || self.load.is_some() {
+        if self.facts.dead || self.is_at_work() || self.load.is_some() {
             return;
         }
         let waiting = self.waiting_rows();
-        for rank in 0..self.collectors.len() {
+        for rank in 0..self.collectors.of.len() {
             let pu = self.stripe.pu(rank);
             // As after a start: only the victim that needs the least room fits.
-            self.collectors[rank].rescue |= self.space.pus[pu].free() == 0;
+            self.collectors.of[rank].rescue |= self.space.pus[pu].free() == 0;
             // Victims of which all was read are free when that is written.
-            let c = &self.collectors[rank];
+            let c = &self.collectors.of[rank];
             self.space.lend_one(pu, c.draining > 0 && c.busy_units() > 0);
-            if self.space.pus[pu].free() == 0 && self.collectors[rank].open.is_none() {
+            if self.space.pus[pu].free() == 0 && self.collectors.of[rank].open.is_none() {
                 // What cuts left of a chunk may be all the room that there is.
-                self.collectors[rank].open = self.stripe.take_open(rank);
+                self.collectors.of[rank].open = self.stripe.take_open(rank);
             }
             self.erase_empty(pu);
             self.touch(rank);
@@ -82,7 +114,7 @@ impl<D: OpenChannel> Pblk<D> {
         if !is_stuck || self.device.next_event().is_some() {
             return;
         }
-        if self.meta.stuck.is_empty() {
+        if self.saved.meta.stuck.is_empty() {
             self.stop_writing();
             self.fail_flushes(now);
         } else {

@@ -23,7 +23,7 @@ use port::{Buffer, Status};
 
 pub(super) use ftl::is_read;
 
-use super::collect::Stage;
+use super::collector::Stage;
 use super::map::Place;
 use super::{Cookie, Pblk};
 
@@ -41,7 +41,7 @@ impl<D: OpenChannel> Pblk<D> {
         let rank = self.rank_of_chunk(chunk);
         self.chunks[chunk].failed = true;
         self.stripe.leave(rank, chunk);
-        self.collectors[rank].open.take_if(|open| open.chunk() == chunk);
+        self.collectors.of[rank].open.take_if(|open| open.chunk() == chunk);
         self.refresh(self.stripe.pu(rank));
         self.ask_failed(chunk);
     }
@@ -82,9 +82,9 @@ impl<D: OpenChannel> Pblk<D> {
     #[cold]
     pub(super) fn retire_done(&mut self, chunk: usize) {
         self.chunks[chunk] = Stage::retired(self.chunks[chunk].end);
-        self.holders.remove(&chunk);
+        self.collectors.holders.remove(&chunk);
         self.space.note_wear(chunk, self.device.chunk(chunk).wear);
-        self.news = true;
+        self.facts.news = true;
     }
 
     /// The place in the round of a chunk's parallel unit.
@@ -96,10 +96,10 @@ impl<D: OpenChannel> Pblk<D> {
     #[cold]
     pub(super) fn lose_at(&mut self, at: Ppa) {
         let chunk = self.geometry.chunk_index(at);
-        if !self.holders.contains_key(&chunk) {
+        if !self.collectors.holders.contains_key(&chunk) {
             self.find_holders(chunk);
         }
-        let lba = self.holders[&chunk][self.geometry.block(at) as usize];
+        let lba = self.collectors.holders[&chunk][self.geometry.block(at) as usize];
         self.lose_block(lba, at);
     }
 
@@ -109,11 +109,11 @@ impl<D: OpenChannel> Pblk<D> {
     /// erased: nothing is written there before.
     #[cold]
     fn find_holders(&mut self, chunk: usize) {
-        self.searches += 1;
+        self.collectors.searches += 1;
         let blocks = self.geometry.chunk_blocks() as usize;
-        let victims = self.collectors.iter().filter_map(|c| c.victim);
+        let victims = self.collectors.of.iter().filter_map(|c| c.victim);
         let wanted = victims.map(|victim| victim as usize).chain([chunk]);
-        let wanted = wanted.filter(|victim| !self.holders.contains_key(victim));
+        let wanted = wanted.filter(|victim| !self.collectors.holders.contains_key(victim));
         let mut found: BTreeMap<usize, Vec<u64>> =
             wanted.map(|victim| (victim, vec![u64::MAX; blocks])).collect();
         for lba in 0..self.map.blocks() {
@@ -123,12 +123,12 @@ impl<D: OpenChannel> Pblk<D> {
                 held[self.geometry.block(at) as usize] = lba;
             }
         }
-        self.holders.append(&mut found);
+        self.collectors.holders.append(&mut found);
     }
 
     /// Passes over the map to find whose blocks were lost, so far.
     pub fn searches(&self) -> u64 {
-        self.searches
+        self.collectors.searches
     }
 
     /// The copy of `lba` at `at`, the newest in flash, cannot be read.
@@ -157,6 +157,6 @@ impl<D: OpenChannel> Pblk<D> {
             upto = self.units.unit(self.units.unit_of(slot)).seq - 1;
             place = self.units.slot(slot).old;
         }
-        self.log.give_up(lba, upto, true)
+        self.saved.log.give_up(lba, upto, true)
     }
 }

@@ -18,7 +18,7 @@
 use device::OpenChannel;
 
 use super::Pblk;
-use super::collect::Collector;
+use super::collector::Collector;
 use super::programs::USER_LEAVES;
 
 /// One block of credit.
@@ -29,7 +29,7 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     pub(super) fn level(&self, pu: usize, rank: usize) -> i64 {
         let size = i64::from(self.geometry.chunk_blocks());
-        let c = &self.collectors[rank];
+        let c = &self.collectors.of[rank];
         let left = |open: super::space::OpenChunk| size - i64::from(open.next);
         let open = self.stripe.open(rank).map_or(0, left) + c.open.map_or(0, left);
         let won = if c.victim.is_some() && c.wins { i64::from(c.next) } else { 0 };
@@ -60,7 +60,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// Whether the user has no chunk to write to, and none is being erased.
     #[inline]
     pub(super) fn is_starved(&self, pu: usize, rank: usize) -> bool {
-        !self.has_chunk(pu, rank) && self.collectors[rank].erasing == 0
+        !self.has_chunk(pu, rank) && self.collectors.of[rank].erasing == 0
     }
 
     /// Whether the user has a chunk to write to, or can take one.
@@ -73,19 +73,19 @@ impl<D: OpenChannel> Pblk<D> {
     /// will not rise, and the user goes on while there are chunks, which gives
     /// collection something to win.
     pub(super) fn cannot_collect(&self, pu: usize, rank: usize) -> bool {
-        self.load.is_none() && self.collectors[rank].is_idle() && !self.space.can_win(pu)
+        self.load.is_none() && self.collectors.of[rank].is_idle() && !self.space.can_win(pu)
     }
 
     /// The user wrote a row to a parallel unit: its collection may go on by as
     /// much as the level asks for.
     #[inline]
     pub(super) fn user_wrote(&mut self, pu: usize, rank: usize) {
-        let Collector { victim: Some(_), pace, .. } = self.collectors[rank] else { return };
+        let Collector { victim: Some(_), pace, .. } = self.collectors.of[rank] else { return };
         let level = self.level(pu, rank);
         self.counters.held += self.space.usable_blocks(pu).saturating_add_signed(-level);
         self.counters.held_rows += 1;
         let above = (i64::from(self.space.pus[pu].high) - level).max(0);
         let (row, band) = (self.geometry.row_blocks(), i64::from(self.space.band()));
-        self.collectors[rank].credit += 2 * i64::from(row) * pace * above.min(band) / band;
+        self.collectors.of[rank].credit += 2 * i64::from(row) * pace * above.min(band) / band;
     }
 }

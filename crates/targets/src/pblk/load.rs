@@ -187,19 +187,21 @@ impl<D: OpenChannel> Pblk<D> {
     /// Begins to load: pages that were never written are there at once.
     pub(super) fn begin_load(&mut self, mut load: Box<Load>) {
         for page in 0..self.map.pages() {
-            if self.meta.page(page).is_none() {
+            if self.saved.meta.page(page).is_none() {
                 self.install_page(&mut load, page, None);
             }
         }
         self.load = Some(load);
-        self.news = true;
+        self.facts.news = true;
     }
 
     /// Takes requests while pages are missing.
     pub(super) fn submit_loading(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
         while let Some(req) = cmds.front() {
             let waiting = self.load.as_ref().map_or(0, |load| load.waiting());
-            if !self.has_room(req) || self.requests.live() + self.ready.len() + waiting >= DEPTH {
+            if !self.has_room(req)
+                || self.host.requests.live() + self.host.ready.len() + waiting >= DEPTH
+            {
                 break;
             }
             let req = cmds.pop().expect("it was looked at");
@@ -209,7 +211,7 @@ impl<D: OpenChannel> Pblk<D> {
                 self.accept(now, req);
             }
         }
-        self.news = true;
+        self.facts.news = true;
     }
 
     /// The first page that a request needs and that is not there.
@@ -243,10 +245,10 @@ impl<D: OpenChannel> Pblk<D> {
                 load.wanted.push_front(page);
                 break;
             };
-            let asked = self.meta.page(page).is_some_and(|at| load.is_asked(at));
+            let asked = self.saved.meta.page(page).is_some_and(|at| load.is_asked(at));
             if load.is_absent(page) && !asked {
                 load.free.pop();
-                let ppa = self.meta.page(page).expect("others are there at once");
+                let ppa = self.saved.meta.page(page).expect("others are there at once");
                 self.read_pages(&mut load, number, Job { ppa, count: 1 });
             }
         }
@@ -291,7 +293,7 @@ impl<D: OpenChannel> Pblk<D> {
                 let number = own(tag.id).filter(|own| own.0 == Kind::Page);
                 if let Some((_, number)) = number
                     && number < self.map.pages()
-                    && self.meta.page(number) == Some(ppa)
+                    && self.saved.meta.page(number) == Some(ppa)
                     && is_whole(tag, page)
                 {
                     if load.is_absent(number) {

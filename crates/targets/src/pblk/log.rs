@@ -168,13 +168,13 @@ impl<D: OpenChannel> Pblk<D> {
         }
         // Copies in the row being gathered are voided instead.
         let upto = self.sent_seq();
-        self.log.give_up(lba, upto, lost)
+        self.saved.log.give_up(lba, upto, lost)
     }
 
     /// The number of the last row that takes no more blocks: those of the row
     /// being gathered may be newer than a record.
     pub(super) fn sent_seq(&self) -> u64 {
-        match self.filling {
+        match self.units.filling {
             Some(unit) => self.units.unit(unit).seq - 1,
             None => self.units.last_seq(),
         }
@@ -183,43 +183,43 @@ impl<D: OpenChannel> Pblk<D> {
     /// Somebody waits for the records that are pending.
     #[cold]
     pub(super) fn want_log(&mut self) {
-        if !self.log.wanted && !self.log.pending.is_empty() {
-            self.log.wanted = true;
-            self.news = true;
+        if !self.saved.log.wanted && !self.saved.log.pending.is_empty() {
+            self.saved.log.wanted = true;
+            self.facts.news = true;
         }
     }
 
     /// Sends the records that are wanted, as far as there are rows for them.
     #[cold]
     pub(super) fn send_log(&mut self) {
-        while self.log.wanted && self.send_log_row() {}
+        while self.saved.log.wanted && self.send_log_row() {}
     }
 
     /// Sends a row of records. False where there is none to gather them in.
     fn send_log_row(&mut self) -> bool {
-        let Some(row) = self.meta.take_row(Purpose::Log(0), ROOT_ROWS) else { return false };
-        let seq = self.checkpoint.root.number + 1;
-        let mut page = self.log.page;
-        for records in self.log.first().chunks(PAGE_RECORDS) {
+        let Some(row) = self.saved.meta.take_row(Purpose::Log(0), ROOT_ROWS) else { return false };
+        let seq = self.saved.checkpoint.root.number + 1;
+        let mut page = self.saved.log.page;
+        for records in self.saved.log.first().chunks(PAGE_RECORDS) {
             let tag = Tag { id: own_id(Kind::Log, page), seq };
             page += 1;
-            self.meta.add(row, tag, |bytes| store_page(bytes, records));
+            self.saved.meta.add(row, tag, |bytes| store_page(bytes, records));
         }
-        self.log.page = page;
-        self.meta.rows[row as usize].purpose = Purpose::Log(self.log.send());
+        self.saved.log.page = page;
+        self.saved.meta.rows[row as usize].purpose = Purpose::Log(self.saved.log.send());
         self.send_own_row(row);
         true
     }
 
     /// Records up to this one are programmed.
     pub(super) fn log_programmed(&mut self, last: u64) {
-        self.log.programmed(last);
+        self.saved.log.programmed(last);
         self.release_erases();
     }
 
     /// Tries the erases again that waited for records.
     pub(super) fn release_erases(&mut self) {
-        for chunk in std::mem::take(&mut self.log.held) {
+        for chunk in std::mem::take(&mut self.saved.log.held) {
             self.try_erase(chunk);
         }
     }

@@ -4,7 +4,7 @@ use flash::{Geometry, TAG_BYTES};
 use ftl::Memory;
 use port::{BLOCK_BYTES, BlockDone, BlockReq};
 
-use super::collect::{READS_PER_PU, Stage};
+use super::collector::{READS_PER_PU, Stage};
 use super::map::Map;
 use super::meta::DIRECTORY_ENTRIES;
 use super::readers::Readers;

@@ -20,9 +20,9 @@ use super::{Cookie, Pblk};
 impl<D: OpenChannel> Pblk<D> {
     /// Writes the root to its mirrors. Where none takes it nothing more is written.
     pub(super) fn begin_root(&mut self) {
-        let c = &mut self.checkpoint;
+        let c = &mut self.saved.checkpoint;
         c.root.directory.clear();
-        c.root.directory.extend_from_slice(&self.meta.directory);
+        c.root.directory.extend_from_slice(&self.saved.meta.directory);
         let rows = Root::rows(c.root.directory.len(), self.geometry.row_blocks());
         let row_bytes = self.geometry.row_blocks() as usize * BLOCK_BYTES as usize;
         c.bytes.resize(rows as usize * row_bytes, 0);
@@ -34,29 +34,32 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Whether every mirror has the root that has a chunk for it.
     pub(super) fn is_everywhere(&self) -> bool {
-        let number = self.checkpoint.root.number;
-        self.mirrors.iter().all(|mirror| !mirror.is_usable() || mirror.last_number() == number)
+        let number = self.saved.checkpoint.root.number;
+        self.saved
+            .mirrors
+            .iter()
+            .all(|mirror| !mirror.is_usable() || mirror.last_number() == number)
     }
 
     /// Sends the root to the mirrors that do not have it. False where there is
     /// none that can take it. What they have must be durable.
     pub(super) fn send_root(&mut self) -> bool {
-        let has = self.mirrors.each_ref().map(Mirror::last_number);
-        for (held, others) in self.mirrors.iter_mut().zip([has[1], has[0]]) {
+        let has = self.saved.mirrors.each_ref().map(Mirror::last_number);
+        for (held, others) in self.saved.mirrors.iter_mut().zip([has[1], has[0]]) {
             held.may_lose_last = others >= held.last_number();
         }
         for (mirror, number) in has.into_iter().enumerate() {
-            if number != self.checkpoint.root.number {
+            if number != self.saved.checkpoint.root.number {
                 self.begin_mirror(mirror);
             }
         }
-        self.mirrors.iter().any(|mirror| mirror.busy)
+        self.saved.mirrors.iter().any(|mirror| mirror.busy)
     }
 
     /// Sends the root's first row to a mirror, if that has room for a root.
     fn begin_mirror(&mut self, mirror: usize) {
         let has_room = self.make_room_for_root(mirror);
-        let held = &mut self.mirrors[mirror];
+        let held = &mut self.saved.mirrors[mirror];
         (held.done, held.busy) = (0, has_room);
         if has_room {
             self.send_root_row(mirror);
@@ -68,16 +71,16 @@ impl<D: OpenChannel> Pblk<D> {
     /// none.
     fn make_room_for_root(&mut self, mirror: usize) -> bool {
         let geometry = self.geometry;
-        let rows = Root::rows(self.checkpoint.root.directory.len(), geometry.row_blocks());
-        let held = &self.mirrors[mirror];
+        let rows = Root::rows(self.saved.checkpoint.root.directory.len(), geometry.row_blocks());
+        let held = &self.saved.mirrors[mirror];
         if held.is_usable() && held.next + rows * geometry.row_blocks() <= geometry.chunk_blocks() {
             return true;
         }
         while self.next_anchor(mirror) {
-            let chunk = self.mirrors[mirror].chunk();
+            let chunk = self.saved.mirrors[mirror].chunk();
             let of = self.device.chunk(chunk);
             if of.is_spoilt(geometry.chunk_blocks()) {
-                self.mirrors[mirror].drop_current(geometry.chunk_blocks());
+                self.saved.mirrors[mirror].drop_current(geometry.chunk_blocks());
                 self.send_retire(Cookie::Anchor(mirror as u32), chunk);
                 continue;
             }
@@ -92,7 +95,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// Goes on to the mirror's next chunk, be it that with its last root where this
     /// is its only one and may go. False where there is none.
     fn next_anchor(&mut self, mirror: usize) -> bool {
-        let [first, second] = &mut self.mirrors;
+        let [first, second] = &mut self.saved.mirrors;
         let (held, other) = if mirror == 0 { (first, second) } else { (second, first) };
         if held.leave_chunk() {
             return true;
@@ -114,20 +117,20 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn refresh_anchor(&mut self, chunk: usize) -> bool {
         let number = self.rank_of_chunk(chunk);
         let (of, size) = (self.device.chunk(chunk), self.geometry.chunk_blocks());
-        let last = self.mirrors.each_ref().map(Mirror::last_number);
-        let Some(mirror) = self.mirrors.get_mut(number) else { return false };
+        let last = self.saved.mirrors.each_ref().map(Mirror::last_number);
+        let Some(mirror) = self.saved.mirrors.get_mut(number) else { return false };
         let is_kept = last[number] > 0 && last[1 - number] >= last[number];
         let is_current = mirror.is_usable() && mirror.chunk() == chunk;
         let is_last = mirror.last.is_some_and(|(_, last)| last == chunk);
         let has_other = mirror.chunks.len() > usize::from(is_current) || is_kept;
-        if of.wp == 0 || !has_other || !self.checkpoint.is_idle() {
+        if of.wp == 0 || !has_other || !self.saved.checkpoint.is_idle() {
             return false;
         }
         if is_current || is_last {
             if is_current {
                 mirror.next = size;
             }
-            return self.checkpoint.ask();
+            return self.saved.checkpoint.ask();
         }
         let cookie = Cookie::Anchor(number as u32);
         if of.is_spoilt(size) {
@@ -145,29 +148,33 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Sends the next row of the root to a mirror, which has room for it.
     fn send_root_row(&mut self, mirror: usize) {
-        let row = self.meta.take_row(Purpose::Root(mirror), 0).expect("pages are all written");
+        let row =
+            self.saved.meta.take_row(Purpose::Root(mirror), 0).expect("pages are all written");
         let count = self.geometry.row_blocks();
-        let held = &mut self.mirrors[mirror];
+        let held = &mut self.saved.mirrors[mirror];
         let ppa = Ppa(self.geometry.chunk_start(held.chunk()).0 + u64::from(held.next));
         held.next += count;
         let first = held.done * count;
         for i in first..first + count {
-            let tag =
-                Tag { id: own_id(Kind::Root, u64::from(i)), seq: self.checkpoint.root.number };
+            let tag = Tag {
+                id: own_id(Kind::Root, u64::from(i)),
+                seq: self.saved.checkpoint.root.number,
+            };
             let start = i as usize * BLOCK_BYTES as usize;
-            let bytes = &self.checkpoint.bytes[start..start + BLOCK_BYTES as usize];
-            self.meta.add(row, tag, |to| to.copy_from_slice(bytes));
+            let bytes = &self.saved.checkpoint.bytes[start..start + BLOCK_BYTES as usize];
+            self.saved.meta.add(row, tag, |to| to.copy_from_slice(bytes));
         }
-        self.meta.rows[row as usize].ppa = ppa;
+        self.saved.meta.rows[row as usize].ppa = ppa;
         self.write_own(row, ppa);
     }
 
     /// A row of a root is programmed. One that failed is begun again in the
     /// mirror's next chunk.
     pub(super) fn root_row_done(&mut self, mirror: usize, status: Status) {
-        let number = self.checkpoint.root.number;
-        let rows = Root::rows(self.checkpoint.root.directory.len(), self.geometry.row_blocks());
-        let held = &mut self.mirrors[mirror];
+        let number = self.saved.checkpoint.root.number;
+        let rows =
+            Root::rows(self.saved.checkpoint.root.directory.len(), self.geometry.row_blocks());
+        let held = &mut self.saved.mirrors[mirror];
         if !status.is_ok() {
             held.drop_current(self.geometry.chunk_blocks());
             self.begin_mirror(mirror);
@@ -177,7 +184,7 @@ impl<D: OpenChannel> Pblk<D> {
         } else {
             (held.busy, held.last) = (false, Some((number, held.chunk())));
         }
-        if self.mirrors.iter().all(|mirror| !mirror.busy && mirror.last_number() != number) {
+        if self.saved.mirrors.iter().all(|mirror| !mirror.busy && mirror.last_number() != number) {
             self.give_up_writing();
         }
     }

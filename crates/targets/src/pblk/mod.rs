@@ -13,20 +13,26 @@
 //! back as the request's status.
 //!
 //! Files: [`map`] where each block is, [`space`] chunks and victims,
-//! [`units`] rows on their way, `requests` the user's side, `programs` the way
-//! to flash, `limiter` the pace of collection, `wear` leveling, `pump` what follows when something has
-//! happened, `failures` what becomes of what fails, `refresh` chunks moved on request, `collect` garbage
-//! collection. What makes it durable: `checkpoint` writes the map, `meta` is the
-//! stream that it goes with and where its pages are, `table` what is known of
-//! chunks, `root` where all begins, `log` what was given up, `record` the bytes of
-//! these; `recover` start-up, `load` the map's pages after it. `target` is what
-//! all block targets have.
+//! [`units`] rows on their way, `requests` how requests come in and end, `writes`
+//! the way into the buffer, `flushes` what ends when it is in flash, `programs` the
+//! way there, `pump` what follows when something has happened. `collect` is garbage
+//! collection, `collector` what is known of it, `limiter` its pace, `wear` leveling,
+//! `refresh` chunks moved on request, `failures` what becomes of what fails, `end`
+//! of a drive without room, `hints` what is fetched into the caches. What makes it
+//! durable: `checkpoint` writes the map, `own` and `meta` are the stream that it
+//! goes with and where its pages are, `mirrors` and `root` where all begins, `table`
+//! what is known of chunks, `log` what was given up, `record` the bytes of these;
+//! `recover` start-up, with `search` for the root and `scan` of what came after it,
+//! `load` the map's pages then. `target` is what all block targets have.
 
 mod checkpoint;
 mod collect;
+mod collector;
 mod config;
 mod end;
 mod failures;
+mod flushes;
+mod hints;
 mod limiter;
 mod load;
 mod log;
@@ -46,19 +52,21 @@ mod recover;
 mod refresh;
 mod requests;
 mod root;
+mod scan;
+mod search;
 mod space;
 mod table;
 mod target;
 mod units;
 mod wear;
+mod writes;
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
 use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{ChunkState, Dimensions, Geometry, Ppa, TAG_BYTES};
 use port::lazy::table;
-use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Slots, Time};
+use port::{BLOCK_BYTES, BlockDone, BlockReq, Buffer, Port, Ring, Shape, Slots, Time};
 use xxhash_rust::xxh3::Xxh3;
 
 pub use config::{PblkConfig, PblkError, held_blocks, own_blocks, reserve_chunks, with_reserve};
@@ -67,7 +75,9 @@ pub use memory::tables;
 pub use recover::Peek;
 
 use checkpoint::Checkpoint;
-use collect::Collector;
+use collector::{Collector, Stage, Survivors};
+use flushes::Flush;
+use hints::Hints;
 use load::Load;
 use log::Log;
 use map::Map;
@@ -75,7 +85,7 @@ use meta::{ANCHORS, Meta, log_rows, metadata_chunks};
 use programs::Stripe;
 use ranks::Ranks;
 use readers::Readers;
-use requests::{Flush, Partial, Request};
+use requests::{Partial, Request};
 use root::{Mirror, Root};
 use space::Space;
 use table::Table;
@@ -106,50 +116,11 @@ const OWN_ROWS: usize = 5;
 /// programmed, one queued behind it, and two gathering.
 const USER_UNITS_PER_PU: u32 = 4;
 
-/// Hints between that of a request's map entry and that of its block.
-const HINT_LAG: usize = 4;
-
-/// How many requests of a batch ahead map entries are fetched.
-const FETCH_ENTRIES: usize = 32;
-
-/// How many requests of a batch ahead their blocks are, whose map entries have
-/// arrived by then.
-const FETCH_BLOCKS: usize = 12;
-
-/// Logical blocks from which on a drive's tables exceed the processor's caches.
-const HINTED_BLOCKS: u64 = 1 << 24;
-
-/// The block target over an open-channel drive.
-pub struct Pblk<D> {
-    device: D,
-    geometry: Geometry,
-    config: PblkConfig,
-    shape: Shape,
-    kept: usize,
-    map: Map,
-    space: Space,
-    units: Units,
-    stripe: Stripe,
-    collectors: Vec<Collector>,
-    /// By chunk: how far its collection is.
-    chunks: Box<[collect::Stage]>,
-    readers: Readers,
-    survivors: Vec<collect::Survivors>,
-    meta: Meta,
-    table: Table,
-    log: Log,
-    checkpoint: Checkpoint,
-    mirrors: [Mirror; 2],
-    /// Pages of the map that are not there yet.
-    load: Option<Box<Load>>,
-    /// By victim, of each of its blocks whose it is: since one of some victim
-    /// could not be read.
-    holders: BTreeMap<usize, Vec<u64>>,
-    /// Passes over the map for that.
-    searches: u64,
-
+/// The user's side: what was asked for and has not ended.
+struct Host {
     requests: Slots<Request>,
     partials: Slots<Partial>,
+    /// A block of memory for each part of one.
     scratch: Vec<Buffer>,
     /// Writes whose blocks are not all in the buffer yet, oldest first.
     waiting: VecDeque<u32>,
@@ -159,26 +130,74 @@ pub struct Pblk<D> {
     flushes: VecDeque<Flush>,
     /// Of these, those that the drive's flush under way covers.
     syncing: usize,
-    /// The user unit being gathered.
-    filling: Option<u32>,
-    /// So many chunks are worn out that nothing more is written.
-    read_only: bool,
-    /// Nothing can be made durable any more.
-    dead: bool,
-    /// Something has happened that was not acted on yet.
+    /// What has ended.
+    ready: Ring<BlockDone>,
+}
+
+/// The collection of all parallel units.
+struct Collectors {
+    /// By rank.
+    of: Vec<Collector>,
+    /// Reads of survivors.
+    survivors: Vec<Survivors>,
+    /// By victim, of each of its blocks whose it is: since one of some victim
+    /// could not be read.
+    holders: BTreeMap<usize, Vec<u64>>,
+    /// Passes over the map for that.
+    searches: u64,
+}
+
+/// What makes map and trims durable.
+struct Saved {
+    checkpoint: Checkpoint,
+    mirrors: [Mirror; 2],
+    meta: Meta,
+    table: Table,
+    log: Log,
+}
+
+/// What has happened and decides what can be done.
+struct Facts {
+    /// Something was not acted on yet.
     news: bool,
     /// Parallel units of which that is so: their collection may go on, or they
     /// may take a row again.
     touched: Ranks,
+    /// So many chunks are worn out that nothing more is written.
+    read_only: bool,
+    /// Nothing can be made durable any more.
+    dead: bool,
+}
 
+/// What goes to the drive, and has come back.
+struct Wire {
     out: Ring<VectorCmd>,
-    device_done: Ring<VectorDone>,
-    ready: Ring<BlockDone>,
+    done: Ring<VectorDone>,
+}
+
+/// The block target over an open-channel drive.
+pub struct Pblk<D> {
+    device: D,
+    wire: Wire,
+    geometry: Geometry,
+    config: PblkConfig,
+    shape: Shape,
+    kept: usize,
+    host: Host,
+    map: Map,
+    /// Pages of the map that are not there yet.
+    load: Option<Box<Load>>,
+    space: Space,
+    units: Units,
+    stripe: Stripe,
+    collectors: Collectors,
+    /// By chunk: how far its collection is.
+    chunks: Box<[Stage]>,
+    readers: Readers,
+    saved: Saved,
+    facts: Facts,
     counters: WriteCounters,
-    /// The blocks hinted last, oldest first.
-    hinted: [Cell<u64>; HINT_LAG],
-    /// Hints so far.
-    hints: Cell<usize>,
+    hints: Hints,
 }
 
 const _: () = assert!(DEPTH <= 1 << 16 && PARTIALS <= 1 << 16, "a number is 16 bits of a cookie");
@@ -264,43 +283,52 @@ impl<D: OpenChannel> Pblk<D> {
                 space.note_wear(chunk, device.chunk(chunk).wear);
             }
         }
+        let log_rows = u64::from(log_rows(geometry.dimensions().pages)) * u64::from(pus);
         Ok(Pblk {
+            wire: Wire {
+                out: Ring::new(2 * BACKLOG + 16 * pus as usize),
+                done: Ring::new(device.depth()),
+            },
             shape: Shape { bytes: config.bytes, kept, max_bytes: MAX_BYTES, depth: DEPTH },
             kept: kept as usize,
+            host: Host {
+                requests: Slots::new(DEPTH),
+                partials: Slots::new(partials),
+                scratch: Buffer::carve(partials, BLOCK_BYTES as usize)?,
+                waiting: VecDeque::with_capacity(DEPTH),
+                merges: VecDeque::with_capacity(PARTIALS),
+                flushes: VecDeque::with_capacity(DEPTH),
+                syncing: 0,
+                ready: Ring::new(DEPTH),
+            },
             map: Map::new(config.bytes / BLOCK_BYTES, geometry.address_bits())?,
-            space,
-            meta,
-            table: Table::new(slots)?,
-            log: Log::new(row, u64::from(log_rows(geometry.dimensions().pages)) * u64::from(pus)),
-            checkpoint: Checkpoint::new(root_bytes * BLOCK_BYTES as usize, pus, slots)?,
-            mirrors,
             load: None,
+            space,
             units: Units::new((USER_UNITS_PER_PU * pus * at_once).max(16), pus, row, kept)?,
             stripe: Stripe::new(&geometry, at_once),
-            collectors: Collector::all(&geometry),
-            chunks: table(collect::Stage::default(), slots, "the target's chunks")?,
+            collectors: Collectors {
+                of: Collector::all(&geometry),
+                survivors: Survivors::all(&geometry, row_bytes)?,
+                holders: BTreeMap::new(),
+                searches: 0,
+            },
+            chunks: table(Stage::default(), slots, "the target's chunks")?,
             readers: Readers::new(slots)?,
-            survivors: collect::Survivors::all(&geometry, row_bytes)?,
-            touched: Ranks::new(pus as usize),
-            news: false,
-            holders: BTreeMap::new(),
-            searches: 0,
-            requests: Slots::new(DEPTH),
-            partials: Slots::new(partials),
-            scratch: Buffer::carve(partials, BLOCK_BYTES as usize)?,
-            waiting: VecDeque::with_capacity(DEPTH),
-            merges: VecDeque::with_capacity(PARTIALS),
-            flushes: VecDeque::with_capacity(DEPTH),
-            syncing: 0,
-            filling: None,
-            read_only: false,
-            dead: false,
-            out: Ring::new(2 * BACKLOG + 16 * pus as usize),
-            device_done: Ring::new(device.depth()),
-            ready: Ring::new(DEPTH),
+            saved: Saved {
+                checkpoint: Checkpoint::new(root_bytes * BLOCK_BYTES as usize, pus, slots)?,
+                mirrors,
+                meta,
+                table: Table::new(slots)?,
+                log: Log::new(row, log_rows),
+            },
+            facts: Facts {
+                news: false,
+                touched: Ranks::new(pus as usize),
+                read_only: false,
+                dead: false,
+            },
             counters: WriteCounters::default(),
-            hinted: [const { Cell::new(u64::MAX) }; HINT_LAG],
-            hints: Cell::new(0),
+            hints: Hints::default(),
             device,
             geometry,
             config,
@@ -352,18 +380,18 @@ impl<D: OpenChannel> Pblk<D> {
     /// Rows sent since the last whole checkpoint began: what recovery would
     /// read.
     pub fn since_checkpoint(&self) -> u64 {
-        self.checkpoint.since()
+        self.saved.checkpoint.since()
     }
 
     /// Data rows after which the next checkpoint begins.
     pub fn checkpoint_rows(&self) -> u64 {
-        self.checkpoint.interval()
+        self.saved.checkpoint.interval()
     }
 
     /// Whether it takes no more writes: too much is worn out, or nothing can be
     /// made durable any more.
     pub fn is_read_only(&self) -> bool {
-        self.read_only
+        self.facts.read_only
     }
 
     /// Whether pages of the map have not been read since the start.
@@ -402,7 +430,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// full.
     #[inline(always)]
     fn send(&mut self, make: impl FnOnce() -> VectorCmd) {
-        self.out.put(make);
+        self.wire.out.put(make);
     }
 
     /// A command for `count` neighbours.
@@ -419,71 +447,11 @@ impl<D: OpenChannel> Pblk<D> {
         VectorCmd { cookie, op, content, count, ppa, list: None, buffer }
     }
 
-    fn hint_block(&self, op: BlockOp, lba: u64) {
-        let turn = self.hints.get();
-        self.hints.set(turn.wrapping_add(1));
-        let before = self.hinted[turn % HINT_LAG].replace(lba);
-        self.fetch_known(op, before);
-    }
-
     /// Gives the drive what waits for it.
     #[inline]
     fn submit_out(&mut self, now: Time) {
-        if !self.out.is_empty() {
-            self.device.submit(now, &mut self.out);
-        }
-    }
-
-    /// Fetches what the first of a batch of requests will look at.
-    #[inline]
-    fn fetch_first(&self, cmds: &Ring<BlockReq>) {
-        if cmds.len() < 2 {
-            return;
-        }
-        (0..cmds.len().min(FETCH_ENTRIES)).for_each(|i| self.fetch_entry(cmds, i));
-        if self.map.blocks() >= HINTED_BLOCKS {
-            (0..cmds.len().min(FETCH_BLOCKS)).for_each(|i| self.fetch_block(cmds, i));
-        }
-    }
-
-    /// Fetches what requests further behind will look at.
-    #[inline]
-    fn fetch_next(&self, cmds: &Ring<BlockReq>) {
-        self.fetch_entry(cmds, FETCH_ENTRIES);
-        if self.map.blocks() >= HINTED_BLOCKS {
-            self.fetch_block(cmds, FETCH_BLOCKS);
-        }
-    }
-
-    /// Fetches the map entry of request `i`.
-    #[inline]
-    fn fetch_entry(&self, cmds: &Ring<BlockReq>, i: usize) {
-        if let Some(req) = cmds.get(i) {
-            self.map.prefetch(req.offset / BLOCK_BYTES);
-        }
-    }
-
-    /// Fetches what is known of the block that request `i` writes over.
-    #[inline]
-    fn fetch_block(&self, cmds: &Ring<BlockReq>, i: usize) {
-        if let Some(req) = cmds.get(i)
-            && (req.op != BlockOp::Read || self.kept > 0)
-        {
-            self.fetch_known(req.op, req.offset / BLOCK_BYTES);
-        }
-    }
-
-    /// Fetches what is known of where a logical block is.
-    #[inline]
-    fn fetch_known(&self, op: BlockOp, lba: u64) {
-        if lba < self.map.blocks()
-            && let Some(ppa) = self.map.get(lba).ppa()
-        {
-            if op == BlockOp::Read {
-                self.device.hint_block(ppa);
-            } else {
-                self.space.prefetch(ppa);
-            }
+        if !self.wire.out.is_empty() {
+            self.device.submit(now, &mut self.wire.out);
         }
     }
 }
@@ -555,7 +523,7 @@ impl<D: OpenChannel> Port for Pblk<D> {
 
     #[inline]
     fn next_event(&self) -> Option<Time> {
-        match self.ready.front() {
+        match self.host.ready.front() {
             Some(done) => Some(done.at),
             None => self.device.next_event(),
         }
@@ -563,25 +531,18 @@ impl<D: OpenChannel> Port for Pblk<D> {
 
     #[inline]
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
-        self.device.advance(to, &mut self.device_done);
-        if !self.device_done.is_empty() {
+        self.device.advance(to, &mut self.wire.done);
+        if !self.wire.done.is_empty() {
             self.handle_all(to);
         }
         // Also where nothing was done for this target: a drive that had work of
         // its own may be through with it.
         self.look_for_end(to);
-        self.ready.pour(done);
+        self.host.ready.pour(done);
     }
 
-    /// Fetches the map entry; on a drive whose tables exceed the processor's
-    /// caches, also what is known of the block of the request hinted a few
-    /// before, whose entry has arrived by now.
     #[inline]
     fn hint(&self, req: &BlockReq) {
-        let lba = req.offset / BLOCK_BYTES;
-        self.map.prefetch(lba);
-        if self.map.blocks() >= HINTED_BLOCKS && (req.op != BlockOp::Read || self.kept > 0) {
-            self.hint_block(req.op, lba);
-        }
+        self.hint_request(req);
     }
 }

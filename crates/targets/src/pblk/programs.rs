@@ -224,7 +224,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// there are rows for them.
     #[inline]
     pub(super) fn send_older(&mut self) {
-        if self.checkpoint.is_settling() {
+        if self.saved.checkpoint.is_settling() {
             return;
         }
         for _ in 0..self.stripe.older.len() {
@@ -316,7 +316,7 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     pub(super) fn program(&mut self, unit: u32, open: OpenChunk) {
         let (row, ppa) = (self.geometry.row_blocks(), self.row_start(open));
-        self.checkpoint.rows += 1;
+        self.saved.checkpoint.rows += 1;
         self.chunks[open.chunk()].rows += 1;
         let held = self.units.unit_mut(unit);
         (held.ppa, held.sent) = (ppa, true);
@@ -345,7 +345,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.stripe.pus[rank].rows -= 1;
         }
         if before {
-            self.checkpoint.settled();
+            self.saved.checkpoint.settled();
         }
         self.touch(rank);
         if !is_user {
@@ -424,7 +424,7 @@ impl<D: OpenChannel> Pblk<D> {
             // Perhaps given up while it was on its way: then it is the newest
             // copy on flash until the record is there, too.
             let given_up = &mut self.chunks[self.geometry.chunk_index(at)].given_up;
-            *given_up = (*given_up).max(self.log.last);
+            *given_up = (*given_up).max(self.saved.log.last);
             return;
         }
         self.space.set_valid(at);

@@ -19,19 +19,19 @@ impl<D: OpenChannel> Pblk<D> {
     /// may take a row again.
     #[inline]
     pub(super) fn touch(&mut self, rank: usize) {
-        self.touched.set(rank, true);
-        self.news = true;
+        self.facts.touched.set(rank, true);
+        self.facts.news = true;
     }
 
     /// The same of all of them.
     pub(super) fn touch_all(&mut self) {
-        (0..self.collectors.len()).for_each(|rank| self.touch(rank));
+        (0..self.collectors.of.len()).for_each(|rank| self.touch(rank));
     }
 
     /// Acts on what has happened until nothing more follows.
     #[inline]
     pub(super) fn pump(&mut self, now: Time) {
-        while std::mem::take(&mut self.news) {
+        while std::mem::take(&mut self.facts.news) {
             self.act(now);
         }
     }
@@ -41,10 +41,10 @@ impl<D: OpenChannel> Pblk<D> {
         if self.load.is_some() {
             self.load_step(now);
         }
-        if self.log.wanted {
+        if self.saved.log.wanted {
             self.send_log();
         }
-        if !self.meta.stuck.is_empty() {
+        if !self.saved.meta.stuck.is_empty() {
             self.send_stuck_own_rows();
         }
         self.go_on_with_checkpoint();
@@ -62,7 +62,7 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline]
     fn tend_units(&mut self) {
         let mut first = 0;
-        while let Some(mut touched) = self.touched.take_word(first / 64) {
+        while let Some(mut touched) = self.facts.touched.take_word(first / 64) {
             while touched != 0 {
                 let rank = first + touched.trailing_zeros() as usize;
                 let pu = self.stripe.pu(rank);
@@ -70,7 +70,8 @@ impl<D: OpenChannel> Pblk<D> {
                 self.collect(pu);
                 if !self.stripe.is_able_at(rank) {
                     self.refresh(pu);
-                    self.news |= self.stripe.is_able_at(rank) && !self.stripe.older.is_empty();
+                    self.facts.news |=
+                        self.stripe.is_able_at(rank) && !self.stripe.older.is_empty();
                 }
             }
             first += 64;
@@ -88,19 +89,19 @@ impl<D: OpenChannel> Pblk<D> {
     /// Handles what the drive has done, and what that leads to up to `to`.
     #[inline(never)]
     pub(super) fn handle_all(&mut self, to: Time) {
-        while !self.device_done.is_empty() {
-            while let Some(completion) = self.device_done.pop() {
+        while !self.wire.done.is_empty() {
+            while let Some(completion) = self.wire.done.pop() {
                 self.handle(to, completion);
             }
             self.take_notices();
             // Requests that wait for pages may wait for others to end, too.
-            self.news |= self.load.is_some();
+            self.facts.news |= self.load.is_some();
             self.pump(to);
-            if self.out.is_empty() {
+            if self.wire.out.is_empty() {
                 return;
             }
             // What is sent now may be done at once.
-            self.device.submit(to, &mut self.out);
+            self.device.submit(to, &mut self.wire.out);
             if self.device.next_event().is_some_and(|at| at <= to) {
                 self.advance_again(to);
             }
@@ -110,7 +111,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// Lets the drive do what takes no time.
     #[inline(never)]
     fn advance_again(&mut self, to: Time) {
-        self.device.advance(to, &mut self.device_done);
+        self.device.advance(to, &mut self.wire.done);
     }
 
     /// Enters what one completion says. What is rare is out of line, and marked

@@ -25,30 +25,28 @@
 //! were left since they had aged, are padded to their end. A root that not
 //! every mirror has is written anew to all.
 
-use std::collections::BTreeMap;
-
 use device::{Content, OpenChannel};
-use flash::{Chunk, ChunkState, ErrorLevel, Geometry, Ppa, TAG_BYTES, Tag};
+use flash::{Chunk, ChunkState, ErrorLevel, Ppa, TAG_BYTES, Tag};
 use ftl::{Ended, Job, all_chunks, is_read, pieces};
 use port::{Port, Ring, Status, Time};
 
-use super::load::{Gone, Load};
-use super::map::Place;
+use super::load::Load;
 use super::meta::{place_word, word_place};
 use super::mutation::{Mutation, is};
 use super::record::{Kind, Record, is_whole, load_page, own};
-use super::recount::Recount;
-use super::root::{Mirror, NoRoot, Root};
+use super::root::Root;
+use super::scan::Scan;
+use super::search::{Search, good_mirrors};
 use super::space::OpenChunk;
 use super::table::Use;
 use super::units::PAD;
 use super::{Memory, Pblk, PblkConfig, PblkError, WriteCounters};
 
 /// The drive during start-up.
-type Runner<'a, D> = ftl::Runner<'a, D, PblkError>;
+pub(super) type Runner<'a, D> = ftl::Runner<'a, D, PblkError>;
 
 /// The highest sequence number that is believed; a drive never comes to it.
-const LAST_SEQ: u64 = 1 << 62;
+pub(super) const LAST_SEQ: u64 = 1 << 62;
 
 /// Fails where a job did.
 fn check(ended: &Ended) -> Result<(), PblkError> {
@@ -56,7 +54,7 @@ fn check(ended: &Ended) -> Result<(), PblkError> {
 }
 
 /// Reads one block whole, and its tag.
-fn read_block<D: OpenChannel>(
+pub(super) fn read_block<D: OpenChannel>(
     runner: &mut Runner<D>,
     ppa: Ppa,
     to: &mut Vec<u8>,
@@ -74,111 +72,6 @@ fn read_block<D: OpenChannel>(
 /// The read of one block, all of it.
 fn whole(ppa: Ppa) -> Job {
     Job::read(Content::Whole, (ppa, 1))
-}
-
-/// A copy that was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Copy {
-    lba: u64,
-    seq: u64,
-    /// Equal numbers are copies of the same bytes, one of which collection
-    /// made: then the one in a partly written chunk is taken, so that what
-    /// collection had done stays done and its victim is all but empty.
-    /// Collection may have no more room than it needs for what it had not done
-    /// yet.
-    in_open: bool,
-    at: Ppa,
-}
-
-/// What was written since the checkpoint.
-#[derive(Default)]
-struct Scan {
-    copies: Vec<Copy>,
-    records: Vec<Record>,
-    /// Pages of the log: number and where.
-    log: Vec<(u64, Ppa)>,
-    /// By chunk that was read: the highest number in it, and whether it holds
-    /// own blocks.
-    chunks: BTreeMap<usize, (u64, bool)>,
-    /// The highest sequence number of all.
-    highest: u64,
-    /// Rows read.
-    rows: u64,
-    recount: Recount,
-}
-
-impl Scan {
-    /// Takes note of one tag.
-    fn see(&mut self, at: Ppa, chunk: usize, in_open: bool, blocks: u64, tag: Tag) {
-        // Others are not this target's.
-        if !(1..=LAST_SEQ).contains(&tag.seq) {
-            return;
-        }
-        let newest = self.chunks.entry(chunk).or_default();
-        if let Some((kind, number)) = own(tag.id) {
-            newest.1 = true;
-            self.recount.see_own();
-            if kind == Kind::Log {
-                self.log.push((number, at));
-            }
-            return;
-        }
-        newest.0 = newest.0.max(tag.seq);
-        self.highest = self.highest.max(tag.seq);
-        if tag.id < blocks {
-            self.copies.push(Copy { lba: tag.id, seq: tag.seq, in_open, at });
-        }
-        if tag.id == PAD {
-            self.recount.see_padding(tag.seq);
-        }
-    }
-
-    /// The ranges that records gave up, each with what counts last.
-    /// Those up to number `settled` are in the pages.
-    fn gone(&mut self, settled: u64) -> Vec<Gone> {
-        let mut ranges: BTreeMap<u64, Gone> = BTreeMap::new();
-        self.records.sort_by_key(|record| record.number);
-        for record in &self.records {
-            let (lba, end) = (record.lba, record.lba.saturating_add(record.count.into()));
-            // What lies across an end is cut there.
-            for cut in [lba, end] {
-                if let Some((_, gone)) = ranges.range_mut(..cut).next_back()
-                    && gone.end > cut
-                {
-                    let rest = Gone { lba: cut, ..*gone };
-                    gone.end = cut;
-                    ranges.insert(cut, rest);
-                }
-            }
-            let inside: Vec<u64> = ranges.range(lba..end).map(|(&lba, _)| lba).collect();
-            for lba in inside {
-                ranges.remove(&lba);
-            }
-            let Record { upto, lost, .. } = *record;
-            let in_pages = record.number <= settled;
-            ranges.insert(lba, Gone { lba, end, upto, lost, in_pages });
-        }
-        ranges.into_values().collect()
-    }
-
-    /// Of each block the copy that counts, unless it is among the `gone`.
-    fn newest(&mut self, gone: &[Gone]) -> Vec<(u64, Place)> {
-        self.copies.sort_unstable();
-        let mut newest: Vec<(u64, Place)> = Vec::new();
-        for of_block in self.copies.chunk_by(|a, b| a.lba == b.lba) {
-            let last = match is(Mutation::OldestWins) {
-                true => of_block[0],
-                false => of_block[of_block.len() - 1],
-            };
-            let at = gone.partition_point(|gone| gone.end <= last.lba);
-            let is_gone =
-                gone.get(at).is_some_and(|gone| gone.lba <= last.lba && last.seq <= gone.upto);
-            if !is_gone {
-                newest.push((last.lba, Place::flash(last.at)));
-            }
-        }
-        newest
-    }
 }
 
 /// What the last checkpoint says, as [`Pblk::peek`] finds it.
@@ -244,7 +137,7 @@ impl<D: OpenChannel> Pblk<D> {
         let rows = rows.len() as u64;
         // Also behind those that were never sent, but the pages know: their
         // numbers must not be others'.
-        pblk.log.continue_after(root.settled.max(last), root.log_page.max(page), rows);
+        pblk.saved.log.continue_after(root.settled.max(last), root.log_page.max(page), rows);
         pblk.counters = root.counters;
         // They are in order now.
         let copies = scan.copies.iter().map(|copy| (copy.lba, copy.seq));
@@ -252,8 +145,8 @@ impl<D: OpenChannel> Pblk<D> {
         scan.recount.add(copies, numbers, row as u32, &mut pblk.counters);
         let plan = pblk.plan(&scan);
         let now = pblk.pad(&plan, &scan, now)?;
-        pblk.checkpoint.rows = scan.rows;
-        pblk.checkpoint.root = root;
+        pblk.saved.checkpoint.rows = scan.rows;
+        pblk.saved.checkpoint.root = root;
         pblk.go_on(&plan, is_everywhere, load, now);
         let now = pblk.await_root(is_everywhere, now)?;
         // What was written may have been erased since the last root.
@@ -276,7 +169,7 @@ impl<D: OpenChannel> Pblk<D> {
         let chunks = self.geometry.pus_channels_first().flat_map(|pu| {
             (0..self.geometry.chunks()).map(move |number| self.geometry.chunk_of(pu, number))
         });
-        let of_users = chunks.filter(|chunk| !self.meta.chunks.contains_key(chunk));
+        let of_users = chunks.filter(|chunk| !self.saved.meta.chunks.contains_key(chunk));
         of_users.map(|chunk| u64::from(self.space.valid_blocks(chunk))).sum()
     }
 
@@ -299,9 +192,9 @@ impl<D: OpenChannel> Pblk<D> {
     fn find_root(&mut self, now: Time) -> Result<(Root, bool, Time), PblkError> {
         let geometry = self.geometry;
         let mut runner = Runner::new(&mut self.device, now);
-        let bytes = Root::bytes(self.meta.directory.len());
+        let bytes = Root::bytes(self.saved.meta.directory.len());
         let mut search = Search { bytes, ..Search::default() };
-        for (m, mirror) in self.mirrors.iter_mut().enumerate() {
+        for (m, mirror) in self.saved.mirrors.iter_mut().enumerate() {
             for (i, &chunk) in mirror.chunks.iter().enumerate() {
                 let programmed = runner.device.chunk(chunk).programmed;
                 let found = search.chunk(&mut runner, &geometry, chunk, programmed, m)?;
@@ -322,17 +215,18 @@ impl<D: OpenChannel> Pblk<D> {
             mirror.next = if whole_rows { programmed } else { geometry.chunk_blocks() };
         }
         let now = runner.now;
-        let good = good_mirrors(&self.device, &self.mirrors, geometry.chunk_blocks());
+        let good = good_mirrors(&self.device, &self.saved.mirrors, geometry.chunk_blocks());
         let (highest, whole) = (search.highest, search.whole);
         let Some(root) = search.newest_root(good)? else {
             return Ok((Root::default(), true, now));
         };
         let has_it = |m: usize| whole[m].is_some_and(|(number, _)| number == root.number);
         let is_everywhere = highest <= root.number
-            && (0..self.mirrors.len()).all(|m| !self.mirrors[m].is_usable() || has_it(m));
+            && (0..self.saved.mirrors.len())
+                .all(|m| !self.saved.mirrors[m].is_usable() || has_it(m));
         let made = (self.map.blocks(), self.map.entry_bytes(), geometry.chunk_slots() as u64);
         let found = (root.blocks, root.entry, root.chunks);
-        if found != made || root.directory.len() != self.meta.directory.len() {
+        if found != made || root.directory.len() != self.saved.meta.directory.len() {
             return Err(PblkError::Mismatch { found: root.blocks, config: self.map.blocks() });
         }
         if root.directory.iter().filter_map(|&at| word_place(at)).any(|at| !geometry.contains(at)) {
@@ -344,10 +238,10 @@ impl<D: OpenChannel> Pblk<D> {
     /// Reads the directory, and the chunk table.
     fn load_tables(&mut self, root: &Root, now: Time) -> Result<Time, PblkError> {
         if !root.directory.is_empty() {
-            self.meta.directory.copy_from_slice(&root.directory);
+            self.saved.meta.directory.copy_from_slice(&root.directory);
         }
         let mut runner = Runner::new(&mut self.device, now);
-        let meta = &mut self.meta;
+        let meta = &mut self.saved.meta;
         let places: Vec<Ppa> = root.directory.iter().filter_map(|&at| word_place(at)).collect();
         let mut wrong = false;
         runner.run(places.into_iter().map(whole), |job, ended| {
@@ -369,7 +263,7 @@ impl<D: OpenChannel> Pblk<D> {
         }
         let map_pages = self.map.pages();
         let pages: Vec<Ppa> = (map_pages..meta.len()).filter_map(|page| meta.page(page)).collect();
-        let table = &mut self.table;
+        let table = &mut self.saved.table;
         runner.run(pages.into_iter().map(whole), |job, ended| {
             check(&ended)?;
             let tag = Tag::load(ended.tags);
@@ -390,12 +284,12 @@ impl<D: OpenChannel> Pblk<D> {
     fn scan(&mut self, root: &Root, now: Time) -> Result<(Scan, Box<Load>, Time), PblkError> {
         let geometry = self.geometry;
         let size = geometry.chunk_blocks();
-        let (meta, blocks) = (&self.meta, self.map.blocks());
+        let (meta, blocks) = (&self.saved.meta, self.map.blocks());
         let mut load = Load::new(&geometry, self.map.pages(), |page| meta.page(page))?;
         let mut scan = Scan::default();
         let mut by_pu: Vec<Vec<(usize, u32, u32)>> = vec![Vec::new(); geometry.pu_slots()];
         for chunk in all_chunks(&geometry) {
-            let (of, entry) = (self.device.chunk(chunk), self.table.get(chunk));
+            let (of, entry) = (self.device.chunk(chunk), self.saved.table.get(chunk));
             let same = of.wear == entry.wear;
             let (erases, next) = (of.wear.saturating_sub(entry.wear), entry.next.min(size));
             // A table without a root knows of no wear, nor does any of that of anchors.
@@ -513,7 +407,7 @@ impl<D: OpenChannel> Pblk<D> {
         // The policies that want the oldest.
         let age = |chunk: &usize| {
             let found = scan.chunks.get(chunk).map(|found| found.0);
-            found.unwrap_or_else(|| self.table.get(*chunk).age)
+            found.unwrap_or_else(|| self.saved.table.get(*chunk).age)
         };
         plan.full.sort_by_key(age);
         plan
@@ -543,7 +437,7 @@ impl<D: OpenChannel> Pblk<D> {
         let (row, size) = (geometry.row_blocks(), geometry.chunk_blocks());
         for (&chunk, _) in scan.chunks.iter().filter(|(_, found)| found.1) {
             let pu = geometry.pu_index(geometry.chunk_start(chunk));
-            self.meta.own(chunk);
+            self.saved.meta.own(chunk);
             self.space.found_own(pu);
             let of = self.device.chunk(chunk);
             let rank = self.stripe.rank(pu);
@@ -552,17 +446,17 @@ impl<D: OpenChannel> Pblk<D> {
                 && of.programmed < geometry.chunk_blocks()
                 && of.state == ChunkState::Open
                 && of.programmed.is_multiple_of(row);
-            if goes_on && self.meta.open[rank].is_none() {
-                self.meta.open[rank] = Some(OpenChunk::new(chunk, of.programmed));
+            if goes_on && self.saved.meta.open[rank].is_none() {
+                self.saved.meta.open[rank] = Some(OpenChunk::new(chunk, of.programmed));
             }
         }
         for &(number, ppa) in &scan.log {
-            let own = self.meta.chunks.get_mut(&geometry.chunk_index(ppa));
+            let own = self.saved.meta.chunks.get_mut(&geometry.chunk_index(ppa));
             let own = own.expect("it holds own blocks");
             own.log_end = own.log_end.max(number + 1);
         }
-        self.meta.count_all();
-        debug_assert!(plan.full.iter().all(|chunk| !self.meta.chunks.contains_key(chunk)));
+        self.saved.meta.count_all();
+        debug_assert!(plan.full.iter().all(|chunk| !self.saved.meta.chunks.contains_key(chunk)));
         let is_free = |chunk: &usize| {
             let of = self.device.chunk(*chunk);
             of.programmed == 0 && of.state != ChunkState::Offline
@@ -594,18 +488,18 @@ impl<D: OpenChannel> Pblk<D> {
         }
         for &(pu, open) in &plan.collect {
             let rank = self.stripe.rank(pu);
-            self.collectors[rank].go_on(open);
+            self.collectors.of[rank].go_on(open);
         }
         for pu in geometry.pus_channels_first() {
             let rank = self.stripe.rank(pu);
             if self.space.pus[pu].free() == 0 {
-                self.collectors[rank].rescue = true;
+                self.collectors.of[rank].rescue = true;
                 self.space.lend(pu);
             }
             self.refresh(pu);
         }
         if is_everywhere {
-            self.erase_dead_own(self.checkpoint.root.log_page);
+            self.erase_dead_own(self.saved.checkpoint.root.log_page);
         } else {
             self.renew_root();
         }
@@ -618,173 +512,12 @@ impl<D: OpenChannel> Pblk<D> {
     /// which that is so.
     fn await_root(&mut self, is_everywhere: bool, now: Time) -> Result<Time, PblkError> {
         let (mut now, mut none) = (now, Ring::new(1));
-        let number = self.checkpoint.root.number;
-        while !is_everywhere && self.is_checkpointing(number) && !self.dead {
+        let number = self.saved.checkpoint.root.number;
+        while !is_everywhere && self.is_checkpointing(number) && !self.facts.dead {
             let at = self.next_event().ok_or(PblkError::Recovery(Status::ABORTED))?;
             now = now.max(at);
             self.advance(now, &mut none);
         }
         Ok(now)
     }
-}
-
-/// The search for the last whole root.
-#[derive(Default)]
-struct Search {
-    /// Bytes of a root of this target.
-    bytes: usize,
-    best: Option<Root>,
-    /// The highest number that any root had.
-    highest: u64,
-    /// A root was there and is not whole, or cannot be read.
-    damaged: bool,
-    /// The highest number of a root of another version, and that.
-    version: (u64, u64),
-    /// By mirror: the highest number that a root that is damaged may have.
-    suspect: [u64; 2],
-    /// By mirror: the highest number, and in which of its chunks.
-    newest: [(u64, usize); 2],
-    /// By mirror: the last whole root, and its chunk.
-    whole: [Option<(u64, usize)>; 2],
-}
-
-impl Search {
-    /// The root that holds; none where there never was one. A damaged one that
-    /// may be newer is gone past only if a `good` mirror shows that it was not
-    /// finished: what only an older root leads to may be gone.
-    fn newest_root(self, good: [bool; 2]) -> Result<Option<Root>, PblkError> {
-        let number = self.best.as_ref().map_or(0, |best| best.number);
-        if self.version.0 > number {
-            return Err(PblkError::Version(self.version.1));
-        }
-        let shows = |m: usize| {
-            let last = self.whole[m].map_or(0, |(last, _)| last);
-            good[m] && last == number && self.suspect[m] <= number
-        };
-        let is_suspect = self.suspect.iter().any(|&suspect| suspect > number);
-        let is_lost = self.best.is_none() && self.damaged;
-        if is_lost || (is_suspect && !shows(0) && !shows(1)) {
-            return Err(PblkError::Root);
-        }
-        Ok(self.best)
-    }
-
-    /// Looks for the last whole root of a chunk, from its end. Gives the
-    /// highest number in it.
-    fn chunk<D: OpenChannel>(
-        &mut self,
-        runner: &mut Runner<D>,
-        geometry: &Geometry,
-        chunk: usize,
-        programmed: u32,
-        mirror: usize,
-    ) -> Result<u64, PblkError> {
-        let row = geometry.row_blocks();
-        let start = geometry.chunk_start(chunk).0;
-        let of = runner.device.chunk(chunk);
-        // A row that cannot be read, or is no part of a root; of a failed
-        // program it is no loss.
-        let (mut newest, mut unknown) = (0, false);
-        let mut rows = programmed / row;
-        while rows > 0 {
-            let at = |row_number: u32| Ppa(start + u64::from(row_number * row));
-            rows -= 1;
-            let mut bytes = Vec::new();
-            let Some((first, number)) = self.root_tag(runner, at(rows), &mut bytes)? else {
-                unknown |= of.failed_of(rows * row, 1) == 0;
-                continue;
-            };
-            newest = newest.max(number);
-            self.highest = self.highest.max(number);
-            // The root's first row, if all of it is in this chunk.
-            let Some(begin) = rows.checked_sub(first / row) else {
-                self.damaged = true;
-                self.suspect[mirror] = self.suspect[mirror].max(number);
-                continue;
-            };
-            bytes.clear();
-            let mut all_read = true;
-            let blocks = (begin * row..(rows + 1) * row).map(|block| Ppa(start + u64::from(block)));
-            for ppa in blocks {
-                if let Err(e) = read_block(runner, ppa, &mut bytes) {
-                    stopped(&e)?;
-                    all_read &= of.failed_of(geometry.block(ppa), 1) != 0;
-                }
-            }
-            match Root::load(&bytes) {
-                Ok(root) if root.number == number => {
-                    let whole = &mut self.whole[mirror];
-                    *whole = (*whole).max(Some((root.number, chunk)));
-                    if unknown {
-                        self.suspect[mirror] = self.suspect[mirror].max(root.number + 1);
-                    }
-                    if self.best.as_ref().is_none_or(|best| best.number < root.number) {
-                        self.best = Some(root);
-                    }
-                    return Ok(newest);
-                }
-                // Its tag is damaged: these are not all its rows, or more.
-                Ok(root) => {
-                    self.damaged = true;
-                    self.suspect[mirror] = self.suspect[mirror].max(number).max(root.number);
-                }
-                Err(wrong) => {
-                    if let NoRoot::Version(version) = wrong {
-                        self.version = self.version.max((number, version));
-                    }
-                    // The first rows of one that was not written to its end
-                    // are no damage.
-                    if !all_read || bytes.len() >= self.bytes {
-                        self.damaged = true;
-                        self.suspect[mirror] = self.suspect[mirror].max(number);
-                    }
-                    rows = begin;
-                }
-            }
-        }
-        if unknown {
-            self.suspect[mirror] = u64::MAX;
-        }
-        Ok(newest)
-    }
-
-    /// The number of a row's first block in its root, and the root's. `None`
-    /// for what is no part of a root or cannot be read.
-    fn root_tag<D: OpenChannel>(
-        &mut self,
-        runner: &mut Runner<D>,
-        at: Ppa,
-        bytes: &mut Vec<u8>,
-    ) -> Result<Option<(u32, u64)>, PblkError> {
-        match read_block(runner, at, bytes) {
-            Err(e) => {
-                stopped(&e)?;
-                self.damaged |= !matches!(e, PblkError::Recovery(Status::UNWRITTEN));
-                Ok(None)
-            }
-            Ok(tag) => match own(tag.id) {
-                Some((Kind::Root, first)) => Ok(Some((first as u32, tag.seq))),
-                _ => {
-                    self.damaged = true;
-                    Ok(None)
-                }
-            },
-        }
-    }
-}
-
-/// Only a block that cannot be read is gone past; not a drive that stops.
-fn stopped(e: &PblkError) -> Result<(), PblkError> {
-    match e {
-        PblkError::Recovery(status) if *status != Status::ABORTED => Ok(()),
-        _ => Err(PblkError::Recovery(Status::ABORTED)),
-    }
-}
-
-/// Whether in a mirror no program failed of late: then it has every root that
-/// was ever finished.
-fn good_mirrors<D: OpenChannel>(device: &D, of: &[Mirror; 2], size: u32) -> [bool; 2] {
-    let has_failed = |&chunk: &usize| device.chunk(chunk).is_spoilt(size);
-    let is_good = |m: &Mirror| m.is_usable() && !m.chunks.iter().any(has_failed);
-    [is_good(&of[0]), is_good(&of[1])]
 }

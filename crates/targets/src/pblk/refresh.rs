@@ -26,13 +26,13 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     fn begin_refresh(&mut self, ppa: Ppa) -> bool {
-        if !self.geometry.contains(ppa) || self.checkpoint.closing {
+        if !self.geometry.contains(ppa) || self.saved.checkpoint.closing {
             return false;
         }
         let chunk = self.geometry.chunk_index(ppa);
         let is_begun = if self.is_anchor(chunk) {
             self.refresh_anchor(chunk)
-        } else if self.meta.chunks.contains_key(&chunk) {
+        } else if self.saved.meta.chunks.contains_key(&chunk) {
             self.refresh_own(chunk)
         } else {
             self.leave_open(chunk);
@@ -55,7 +55,7 @@ impl<D: OpenChannel> Pblk<D> {
     fn leave_open(&mut self, chunk: usize) {
         let rank = self.rank_of_chunk(chunk);
         let pu = self.stripe.pu(rank);
-        let open = [self.stripe.open(rank), self.collectors[rank].open];
+        let open = [self.stripe.open(rank), self.collectors.of[rank].open];
         let open = open.into_iter().flatten().find(|open| open.chunk() == chunk);
         let Some(open) = open else { return };
         let may_be_read = self.device.chunk(chunk).level >= ErrorLevel::High;
@@ -66,7 +66,7 @@ impl<D: OpenChannel> Pblk<D> {
             return;
         }
         self.stripe.leave(rank, chunk);
-        self.collectors[rank].open.take_if(|open| open.chunk() == chunk);
+        self.collectors.of[rank].open.take_if(|open| open.chunk() == chunk);
         self.chunks[chunk].end = open.next;
         self.space.close(chunk);
         self.refresh(pu);
@@ -101,7 +101,7 @@ impl<D: OpenChannel> Pblk<D> {
         }
         let rank = self.rank_of_chunk(chunk);
         let number = chunk & ((1 << self.geometry.chunk_bits()) - 1);
-        self.collectors[rank].asked.push_back(number as u32);
+        self.collectors.of[rank].asked.push_back(number as u32);
         true
     }
 }

@@ -57,6 +57,8 @@ pub(super) struct Units {
     row_bits: u32,
     kept: usize,
     user_units: u32,
+    /// The user unit being gathered.
+    pub filling: Option<u32>,
     /// User units that are free.
     free: Vec<u32>,
     /// User units begun and not yet programmed, oldest first: whether each is
@@ -83,6 +85,7 @@ impl Units {
             row_bits: row.trailing_zeros(),
             kept: kept as usize,
             user_units: user,
+            filling: None,
             free: (0..user).rev().collect(),
             outstanding: VecDeque::with_capacity(user as usize + 1),
             first_seq: 1,

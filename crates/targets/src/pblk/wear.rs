@@ -48,14 +48,14 @@ impl<D: OpenChannel> Pblk<D> {
         let mean = self.space.total_wear() / u64::from(self.geometry.total_pus());
         let ahead = wear.saturating_sub(mean) * AHEAD * MOST_REST / (chunks * endurance.max(1));
         self.stripe.rest(rank, ahead.min(MOST_REST) as u8);
-        if !self.collectors[rank].asked.is_empty() {
+        if !self.collectors.of[rank].asked.is_empty() {
             return;
         }
         let behind = u64::from(self.wear_apart());
         for _ in 0..LOOKS.min(self.geometry.chunks()) {
-            let number = self.collectors[rank].looked;
+            let number = self.collectors.of[rank].looked;
             let next = number + 1;
-            self.collectors[rank].looked = if next == self.geometry.chunks() { 0 } else { next };
+            self.collectors.of[rank].looked = if next == self.geometry.chunks() { 0 } else { next };
             let chunk = self.geometry.chunk_of(pu, number);
             let is_behind = u64::from(self.space.wear(chunk)) + behind < wear / chunks;
             if is_behind && self.space.is_closed(chunk) && self.ask(chunk) {
