@@ -19,6 +19,7 @@ pub mod random;
 pub mod ring;
 pub mod slots;
 pub mod status;
+pub mod striped;
 pub mod time;
 pub mod units;
 
@@ -31,4 +32,5 @@ pub use port::{Port, Turn};
 pub use ring::Ring;
 pub use slots::Slots;
 pub use status::Status;
+pub use striped::Striped;
 pub use time::Time;

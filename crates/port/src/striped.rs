@@ -1,0 +1,273 @@
+//! Shards: one block drive made of several, that share nothing.
+//!
+//! ```text
+//!  address   0      64K    128K   192K   256K
+//!            ├──0───┼──1───┼──2───┼──0───┼── ...      three shards
+//! ```
+//!
+//! Addresses go round the shards in stripes of [`STRIPE`]. A request inside a
+//! stripe goes to its shard as it is; one that crosses stripes is cut in pieces,
+//! which share its buffer, and completes once, when the last piece has, with the
+//! worst of their statuses. A trim or a write of zeros is one piece for each shard
+//! that it touches, and a flush goes to all. What a shard refuses waits here, in
+//! order, so that a full shard holds up no other.
+//!
+//! Guarantees: the rules of [`Port`], over shards that keep them; pieces go to a
+//! shard in the order in which their requests came; nothing is allocated after it
+//! is made. Nothing here fails.
+
+use crate::{BlockDone, BlockOp, BlockReq, Buffer, Pieces, Port, Ring, Shape, Slots, Status, Time};
+
+/// Bytes that are of one shard before the next one's begin. A short request is
+/// seldom cut, and a long one keeps all shards busy.
+pub const STRIPE: u64 = 64 << 10;
+
+/// Completions that are taken from a shard at once.
+const DONE: usize = 64;
+
+/// Of a drive's first `bytes`, how many lie in one of its shards.
+pub fn share(bytes: u64, shards: usize, shard: usize) -> u64 {
+    let round = STRIPE * shards as u64;
+    let rest = (bytes % round).saturating_sub(STRIPE * shard as u64);
+    bytes / round * STRIPE + rest.min(STRIPE)
+}
+
+/// A request that is inside.
+#[derive(Debug)]
+struct Whole {
+    id: u64,
+    op: BlockOp,
+    status: Status,
+    at: Time,
+    /// Pieces to come.
+    left: u32,
+    buffer: Pieces,
+}
+
+impl Default for Whole {
+    fn default() -> Whole {
+        let (op, status, buffer) = (BlockOp::Flush, Status::SUCCESS, Pieces::default());
+        Whole { id: 0, op, status, at: Time::ZERO, left: 0, buffer }
+    }
+}
+
+/// A shard, and what it has not taken yet.
+struct Shard<P> {
+    port: P,
+    waiting: Ring<BlockReq>,
+}
+
+/// Shards that are one drive.
+pub struct Striped<P> {
+    shards: Vec<Shard<P>>,
+    shape: Shape,
+    inside: Slots<Whole>,
+    /// Those that completed and were not taken yet.
+    ready: Ring<u32>,
+    /// Completions of a shard, on their way.
+    done: Ring<BlockDone>,
+    /// The latest time that it was given.
+    now: Time,
+}
+
+impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
+    /// A drive of `bytes` of these shards, each of which has its [`share`] of them.
+    /// `each` is the outside of any of them, but for its bytes.
+    ///
+    /// # Panics
+    /// Without a shard.
+    pub fn new(shards: Vec<P>, bytes: u64, each: Shape) -> Striped<P> {
+        let longest = (each.max_bytes / STRIPE) as usize + 2;
+        let depth = each.depth * shards.len();
+        let with_ring = |port| Shard { port, waiting: Ring::new(each.depth + longest) };
+        Striped {
+            shards: shards.into_iter().map(with_ring).collect(),
+            shape: Shape { bytes, depth, ..each },
+            inside: Slots::new(depth),
+            ready: Ring::new(depth),
+            done: Ring::new(DONE),
+            now: Time::ZERO,
+        }
+    }
+
+    /// Its outside.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// How many shards it has.
+    pub fn count(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// A shard.
+    pub fn shard(&self, shard: usize) -> &P {
+        &self.shards[shard].port
+    }
+
+    /// A shard, to be told what is no request.
+    pub fn shard_mut(&mut self, shard: usize) -> &mut P {
+        &mut self.shards[shard].port
+    }
+
+    /// The shards. What is inside is theirs to complete, and comes to nobody.
+    pub fn into_shards(self) -> Vec<P> {
+        self.shards.into_iter().map(|shard| shard.port).collect()
+    }
+
+    /// The shard that an address is in, and where in it.
+    #[inline]
+    fn place(&self, address: u64) -> (usize, u64) {
+        let (stripe, count) = (address / STRIPE, self.shards.len() as u64);
+        ((stripe % count) as usize, stripe / count * STRIPE + address % STRIPE)
+    }
+
+    /// Whether there is room for all pieces of a request that can be served.
+    #[inline]
+    fn fits(&self, req: &BlockReq) -> bool {
+        let is_data = matches!(req.op, BlockOp::Read | BlockOp::Write);
+        let stripes = if is_data { (req.offset % STRIPE + req.len).div_ceil(STRIPE) } else { 0 };
+        if stripes == 1 {
+            return self.shards[self.place(req.offset).0].waiting.room() > 0;
+        }
+        let pieces = stripes.div_ceil(self.shards.len() as u64).max(1);
+        self.shards.iter().all(|shard| shard.waiting.room() as u64 >= pieces)
+    }
+
+    /// Takes a request, and has its pieces wait for their shards.
+    fn take(&mut self, now: Time, req: BlockReq, status: Status) {
+        let BlockReq { id, op, fua, offset, len, buffer } = req;
+        let buffer = Pieces::new(buffer);
+        let slot = self.inside.take(Whole { id, op, status, at: now, left: 0, buffer });
+        if !status.is_ok() {
+            self.ready.put(|| slot);
+            return;
+        }
+        let piece =
+            |offset, len, buffer| BlockReq { id: slot.into(), op, fua, offset, len, buffer };
+        if matches!(op, BlockOp::Read | BlockOp::Write) {
+            let (mut at, end) = (offset, offset + len);
+            while at < end {
+                let len = (end - at).min(STRIPE - at % STRIPE);
+                let (shard, place) = self.place(at);
+                let buffer = self.inside[slot].buffer.take(self.shape.stored(len));
+                self.shards[shard].waiting.put(|| piece(place, len, buffer));
+                self.inside[slot].left += 1;
+                at += len;
+            }
+            return;
+        }
+        let range = if op == BlockOp::Flush { (0, 0) } else { (offset, offset + len) };
+        let count = self.shards.len();
+        for (n, shard) in self.shards.iter_mut().enumerate() {
+            let (at, end) = (share(range.0, count, n), share(range.1, count, n));
+            if at < end || op == BlockOp::Flush {
+                shard.waiting.put(|| piece(at, end - at, Buffer::empty()));
+                self.inside[slot].left += 1;
+            }
+        }
+    }
+
+    /// Lets a shard do all that it can at `to`, also with what it refused.
+    fn work(&mut self, shard: usize, to: Time) {
+        let Striped { shards, inside, ready, done, .. } = self;
+        let Shard { port, waiting } = &mut shards[shard];
+        while port.next_event().is_some_and(|at| at <= to) {
+            port.advance(to, done);
+            let before = waiting.len();
+            if before > 0 {
+                port.submit(to, waiting);
+            }
+            let moved = !done.is_empty() || waiting.len() < before;
+            while let Some(piece) = done.pop() {
+                let slot = piece.id as u32;
+                let whole = &mut inside[slot];
+                whole.status = worst(whole.status, piece.status);
+                whole.at = whole.at.max(piece.at);
+                whole.buffer.give(piece.buffer);
+                whole.left -= 1;
+                if whole.left == 0 {
+                    ready.put(|| slot);
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// Gives what completed, as far as there is room.
+    fn tell(&mut self, done: &mut Ring<BlockDone>) {
+        while done.room() > 0
+            && let Some(slot) = self.ready.pop()
+        {
+            let whole = &mut self.inside[slot];
+            let (id, op, status, at) = (whole.id, whole.op, whole.status, whole.at);
+            let buffer = std::mem::take(&mut whole.buffer).whole();
+            done.put(|| BlockDone { id, op, status, at, buffer });
+            self.inside.give(slot);
+        }
+    }
+}
+
+/// The worse of two, whichever came first, as that is nothing to rely on.
+fn worst(one: Status, other: Status) -> Status {
+    let badness = |status: Status| match status {
+        Status::HIGH_ECC => 1,
+        Status(code) => code,
+    };
+    if badness(other) > badness(one) { other } else { one }
+}
+
+impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Striped<P> {
+    type Cmd = BlockReq;
+    type Done = BlockDone;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
+        self.now = now;
+        while self.inside.room() > 0
+            && let Some(req) = cmds.front()
+        {
+            let status = self.shape.check(req);
+            if status.is_ok() && !self.fits(req) {
+                break;
+            }
+            let Some(req) = cmds.pop() else { break };
+            self.take(now, req, status);
+        }
+        for Shard { port, waiting } in &mut self.shards {
+            if !waiting.is_empty() {
+                port.submit(now, waiting);
+            }
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        if !self.ready.is_empty() {
+            return Some(self.now);
+        }
+        self.shards.iter().filter_map(|shard| shard.port.next_event()).min()
+    }
+
+    fn next_inside(&self) -> Option<Time> {
+        self.shards.iter().filter_map(|shard| shard.port.next_inside()).min()
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        self.now = to;
+        for shard in 0..self.shards.len() {
+            self.work(shard, to);
+        }
+        self.tell(done);
+    }
+
+    fn hint(&self, req: &BlockReq) {
+        let (shard, offset) = self.place(req.offset);
+        let BlockReq { id, op, fua, len, .. } = *req;
+        let buffer = Buffer::empty();
+        self.shards[shard].port.hint(&BlockReq { id, op, fua, offset, len, buffer });
+    }
+}
+
+#[cfg(test)]
+mod tests;
