@@ -53,8 +53,7 @@ pub(crate) fn ours(
         watch.phase("saving the snapshot");
         let mut ended = ended;
         image::save(path, &config, seed, &mut ended)?;
-        let Ended { medium, chunks, .. } = ended;
-        drive = Restored::recovered(config, seed, medium, &chunks, true)?;
+        drive = Restored::recovered(config, seed, ended.shards, true)?;
         prepared = Some(about);
     }
     let recovery = drive.recovery;
@@ -202,7 +201,7 @@ pub(crate) fn put_away(driver: Virtual<Boxed>) -> Option<String> {
     if !drive.outlives() {
         return None;
     }
-    let put_away = drive.end(now).and_then(|ended| ended.medium.put_away());
+    let put_away = drive.end(now).and_then(Ended::put_away);
     put_away.err().map(|e| format!("the drive was not shut down: {e}"))
 }
 

@@ -43,6 +43,10 @@ pub struct SlcHealth {
     pub folded_pages: u64,
 }
 
+port::sums!(
+    SlcHealth: rows, cached, written, folded, dropped, direct, blocks, erases, folded_pages
+);
+
 /// What a parallel unit is to do for its area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Upkeep {

@@ -11,9 +11,9 @@ use drivefile::{FileStorage, Unfinished};
 use crate::error::Error;
 use crate::memory;
 use crate::spec::DriveConfig;
-use crate::spec::file::{file_error, header, is_drive_file};
+use crate::spec::file::{file_error, header, is_drive_file, one_shard_only};
 use crate::stack::new_device;
-use crate::whole::Ended;
+use crate::whole::{Ended, Left};
 
 /// A drive that is in the way may be replaced.
 fn or_force(path: &str, error: Error) -> Error {
@@ -52,7 +52,9 @@ pub fn create(file: &str, config: &DriveConfig, seed: u64, force: bool) -> Resul
 /// Saves a drive that was ended in a new file.
 pub fn save(path: &str, config: &DriveConfig, seed: u64, ended: &mut Ended) -> Result<(), Error> {
     let header = header(config, seed)?;
-    let Ended { medium, chunks, .. } = ended;
+    let [Left { medium, chunks }] = &mut ended.shards[..] else {
+        return Err(one_shard_only(&config.name));
+    };
     drivefile::save(Path::new(path), &header, chunks, medium).map_err(|e| file_error(path, e))
 }
 

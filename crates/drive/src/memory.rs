@@ -33,6 +33,13 @@ impl Needs {
     /// Those of a drive. A drive with batched writes is taken for one without:
     /// both have a map of the same size.
     pub fn of(config: &DriveConfig) -> Needs {
+        let shards = config.spec.shards;
+        if shards > 1 {
+            // The first is the largest.
+            let Needs { tables, blocks } = Needs::of(&config.shard(0));
+            let all = |each: u64| each.saturating_mul(shards.into());
+            return Needs { tables: all(tables), blocks: all(blocks) };
+        }
         let (geometry, above, timing) = (&config.geometry, &config.above, &config.profile.timing);
         let (kept, width) = (config.spec.store.kept(), config.spec.parity);
         let (empty, full) = RamMedium::memory(geometry, kept, held_blocks(config));

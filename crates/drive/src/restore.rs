@@ -9,7 +9,6 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use drivefile::Opened;
-use flash::Chunk;
 use measure::units;
 use nvram::{NvRam, Started};
 use port::Time;
@@ -22,8 +21,7 @@ use crate::memory;
 use crate::spec::DriveConfig;
 use crate::spec::file::{OpenFile, file_error};
 use crate::stack::{self, empty_journal};
-use crate::whole::Boxed;
-use crate::whole::Drive;
+use crate::whole::{Boxed, Drive, Left, Observed};
 
 /// A recovery that took longer than this, on the wall or of drive time, is
 /// told of, in ns.
@@ -95,7 +93,7 @@ impl Restored {
         let Opened { medium, chunks, clean, .. } = opened;
         let medium = Backing::from(medium);
         let journal = medium.journal();
-        Restored::over(config, seed, medium, (&chunks, away), clean, journal)
+        Restored::over(config, seed, (vec![Left { medium, chunks }], away), clean, journal)
     }
 
     /// A copy in memory of the drive in a file.
@@ -112,37 +110,36 @@ impl Restored {
             None => None,
         };
         let Opened { chunks, clean, .. } = opened;
-        Restored::over(config, seed, medium.into(), (&chunks, 0), clean, journal)
+        let medium = medium.into();
+        Restored::over(config, seed, (vec![Left { medium, chunks }], 0), clean, journal)
     }
 
-    /// The drive that a medium holds. `clean`: it had been shut down.
+    /// The drive whose shards were left so. `clean`: it had been shut down.
     pub fn recovered(
         config: DriveConfig,
         seed: u64,
-        medium: Backing,
-        chunks: &[Chunk],
+        shards: Vec<Left>,
         clean: bool,
     ) -> Result<Restored, Error> {
-        let journal = match medium.journal() {
+        let journal = match shards.iter().find_map(|left| left.medium.journal()) {
             // One that was shut down has nothing in its journal.
             None if clean => empty_journal(&config)?,
             journal => journal,
         };
-        Restored::over(config, seed, medium, (chunks, 0), clean, journal)
+        Restored::over(config, seed, (shards, 0), clean, journal)
     }
 
-    /// The same, of chunks that it was off with for so many ns, and with the
-    /// journal of a protected cache.
+    /// The same, of shards that were off for so many ns, and with the journal of a
+    /// protected cache.
     fn over(
         config: DriveConfig,
         seed: u64,
-        medium: Backing,
-        (chunks, away): (&[Chunk], u64),
+        (shards, away): (Vec<Left>, u64),
         clean: bool,
         journal: Option<Store>,
     ) -> Result<Restored, Error> {
         let began = Instant::now();
-        let (drive, ready, journal) = stack::recover(&config, seed, medium, chunks, away, journal)?;
+        let (drive, ready, journal) = stack::recover(&config, seed, shards, away, journal)?;
         let recovery = Some(Recovery { wall: began.elapsed(), drive: ready, clean, journal });
         Ok(Restored { config, seed, drive, recovery })
     }
@@ -154,7 +151,7 @@ impl Restored {
 
     /// Whether anything was ever written to it.
     pub fn was_written(&self) -> bool {
-        let WriteCounters { user, absorbed, .. } = self.drive.target().counters();
+        let WriteCounters { user, absorbed, .. } = self.drive.counters();
         user + absorbed > 0
     }
 
@@ -162,7 +159,7 @@ impl Restored {
     pub fn put_away(self) -> Result<(), Error> {
         let ready = self.ready();
         let drive = self.drive;
-        if drive.outlives() { drive.end(ready)?.medium.put_away() } else { Ok(()) }
+        if drive.outlives() { drive.end(ready)?.put_away() } else { Ok(()) }
     }
 }
 
@@ -172,7 +169,6 @@ mod tests {
     use crate::image;
     use crate::spec::DriveSpec;
     use crate::spec::file::FileSpec;
-    use crate::whole::Boxed;
     use port::{BlockDone, BlockOp, BlockReq, Buffer, Ring, Status};
 
     const DAY: u64 = 86_400_000_000_000;
@@ -216,7 +212,7 @@ mod tests {
             now = act(&mut drive, now, BlockOp::Write, offset).1;
         }
         now = act(&mut drive, now, BlockOp::Flush, 0).1;
-        drive.end(now).unwrap().medium.put_away().unwrap();
+        drive.end(now).unwrap().put_away().unwrap();
     }
 
     /// Looks after a drive so often; gives how many chunks were refreshed, and
@@ -233,7 +229,7 @@ mod tests {
             let (status, at) = act(&mut drive, now, BlockOp::Read, offset);
             (now, good) = (at, good && status.is_ok());
         }
-        (drive.target().counters().refreshed, good)
+        (drive.counters().refreshed, good)
     }
 
     #[test]
@@ -270,12 +266,12 @@ mod tests {
             now = act(&mut drive, now, BlockOp::Write, i * (64 << 10)).1;
         }
         settle(&mut drive);
-        assert_eq!(drive.target().counters().user, 256);
+        assert_eq!(drive.counters().user, 256);
         drop(drive);
         for entries in [16, 0] {
             let again = open();
             assert_eq!(again.recovery.unwrap().journal.unwrap().entries, entries);
-            let counters = again.drive.target().counters();
+            let counters = again.drive.counters();
             assert_eq!((counters.user, counters.absorbed), (256, 0), "{counters:?}");
             // Shut down, for only the target's root says which those were.
             again.put_away().unwrap();

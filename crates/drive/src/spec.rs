@@ -26,6 +26,7 @@ use flash::{Dimensions, Geometry, GeometryError, KeyError, Profile, ProfileError
 use measure::units::{self, UnitError};
 use parity::{MAX_WIDTH, MIN_WIDTH, ParityError};
 use port::BLOCK_BYTES;
+use port::striped::{STRIPE, share};
 use serde_json::{Value, json};
 use targets::Victim;
 use thiserror::Error;
@@ -246,6 +247,8 @@ pub struct MemorySpec {
     pub parity: u32,
     /// What it does with its writes.
     pub cache: Cache,
+    /// Shards that share its groups and addresses ([`port::Striped`]).
+    pub shards: u32,
     /// Keys of the profile that are set again, in the order given.
     pub overrides: Vec<(String, String)>,
 }
@@ -409,6 +412,8 @@ const STORES: &str = "memory, checksum or none";
 const TARGETS: &str = "pblk or batch";
 const WIDTHS: &str = "0 for none, or 3 to 64 parallel units";
 const CACHES: &str = "volatile or protected";
+const SHARDS: &str =
+    "a divisor of the drive's groups, of size 64K or more for each; 1 with target=batch";
 const VICTIMS: &str = "greedy, fifo, random or d-choices:N with N from 1 to 1000";
 
 impl FromStr for DriveSpec {
@@ -459,6 +464,7 @@ impl MemorySpec {
             victim: Victim::default(),
             parity: 0,
             cache: Cache::default(),
+            shards: 1,
             overrides: Vec::new(),
         }
     }
@@ -496,6 +502,12 @@ impl MemorySpec {
             "cache" => {
                 self.cache = Cache::from_name(value).ok_or_else(|| wrong("cache", CACHES))?;
             }
+            "shards" => {
+                self.shards = number("shards", value)?;
+                if self.shards == 0 {
+                    return Err(wrong("shards", SHARDS));
+                }
+            }
             _ if KEYS.iter().any(|k| k.name == key) => {
                 let mut any = Profile::builtin("null").expect("it is built in");
                 any.set(key, value)?;
@@ -520,7 +532,18 @@ impl MemorySpec {
     pub fn resolve(&self) -> Result<DriveConfig, DriveError> {
         let (mut profile, chunks_given) = self.profile()?;
         let (mut idle, mut more) = (0, 0);
+        let groups = profile.dimensions.groups;
+        let shards = self.shards;
+        let is_batch = self.target == TargetKind::Batch;
+        let is_short = self.size.is_some_and(|size| size < STRIPE * u64::from(shards));
+        if shards > 1 && (is_batch || is_short || !groups.is_multiple_of(shards)) {
+            let value = shards.to_string();
+            return Err(DriveError::Value { key: "shards", value, takes: SHARDS });
+        }
+        // As if all shards were as large as the first; so are their units.
+        let even = |size| share(size, shards as usize, 0).saturating_mul(shards.into());
         if let Some(size) = self.size {
+            let size = even(size);
             let given = chunks_given.then_some(profile.dimensions.chunks);
             profile.dimensions.chunks = 1;
             let one = above(&profile.check()?, self.parity)?;
@@ -531,7 +554,10 @@ impl MemorySpec {
                 idle = (chunks * u64::from(one.chunk_blocks()) - blocks) as u32;
             }
             if given.is_none() && self.parity == 0 {
-                more = more_for_bad_chunks(&profile, size);
+                let groups = groups / shards;
+                let dimensions = Dimensions { groups, ..profile.dimensions };
+                let of_shard = Profile { dimensions, ..profile.clone() };
+                more = more_for_bad_chunks(&of_shard, size / u64::from(shards));
             }
         }
         let checked = profile.check().map_err(|e| match e {
@@ -544,10 +570,15 @@ impl MemorySpec {
         let data = above(&checked, self.parity)?;
         let size = match self.size {
             Some(size) => size,
-            None => logical_blocks(data.blocks(), profile.spare)? * BLOCK_BYTES,
+            None => {
+                let size = logical_blocks(data.blocks(), profile.spare)? * BLOCK_BYTES;
+                // All shards are of one size.
+                if shards > 1 { size - size % (STRIPE * u64::from(shards)) } else { size }
+            }
         };
-        let mut reserve = targets::reserve_chunks(&data.dimensions()).saturating_add(more);
-        if self.target == TargetKind::Batch {
+        let of_shard = above(&part(&checked, shards), self.parity)?;
+        let mut reserve = targets::reserve_chunks(&of_shard.dimensions()).saturating_add(more);
+        if is_batch {
             reserve = reserve.saturating_add(BATCH_CHUNKS);
         }
         let chunks = data.chunks().saturating_add(reserve);
@@ -623,6 +654,9 @@ impl fmt::Display for MemorySpec {
         if self.cache != Cache::default() {
             write!(f, ",cache={}", self.cache.name())?;
         }
+        if self.shards > 1 {
+            write!(f, ",shards={}", self.shards)?;
+        }
         self.overrides.iter().try_for_each(|(key, value)| write!(f, ",{key}={value}"))
     }
 }
@@ -651,6 +685,25 @@ pub struct DriveConfig {
 }
 
 impl DriveConfig {
+    /// A shard of it: a part of its groups and of its addresses.
+    pub fn shard(&self, shard: u32) -> DriveConfig {
+        let shards = self.spec.shards;
+        if shards == 1 {
+            return self.clone();
+        }
+        let mut one = self.clone();
+        one.spec.shards = 1;
+        one.size = share(self.size, shards as usize, shard as usize);
+        one.profile.dimensions.groups /= shards;
+        one.profile.energy.idle /= u64::from(shards);
+        one.geometry = part(&self.geometry, shards);
+        one.above = match self.spec.parity {
+            0 => one.geometry,
+            width => parity::geometry(&one.geometry, width).expect("it was resolved so"),
+        };
+        one
+    }
+
     /// Chunks a parallel unit that hold data (T).
     pub fn data_chunks(&self) -> u32 {
         self.profile.dimensions.chunks
@@ -743,6 +796,7 @@ impl DriveConfig {
             "target": spec.target.name(),
             "victim": victim_name(spec.victim),
             "cache": spec.cache.name(),
+            "shards": spec.shards,
             "profile": self.profile.to_table(),
         });
         if spec.parity > 0 {
@@ -781,6 +835,12 @@ pub fn text_of(path: &str) -> io::Result<String> {
     }
     let text = format!("it is no file, or has more than {}", units::size_binary(MOST_TEXT));
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
+
+/// The geometry of one of some shards, whose number divides the groups.
+fn part(geometry: &Geometry, shards: u32) -> Geometry {
+    let groups = geometry.dimensions().groups / shards;
+    Geometry::new(Dimensions { groups, ..geometry.dimensions() }).expect("fewer groups will do")
 }
 
 /// What a target on a drive of this geometry sees, with parity of a width or
@@ -916,7 +976,7 @@ fn show_size(bytes: u64) -> String {
 
 /// All keys that a drive's name may have.
 fn known_keys() -> String {
-    let own = ["size", "store", "target", "victim", "parity", "cache"];
+    let own = ["size", "store", "target", "victim", "parity", "cache", "shards"];
     own.into_iter().chain(KEYS.iter().map(|k: &Key| k.name)).collect::<Vec<_>>().join(", ")
 }
 

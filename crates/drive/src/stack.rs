@@ -14,30 +14,37 @@
 
 use device::{Device, Link, OpenChannel};
 use drivefile::CacheMode;
-use flash::{Chunk, ChunkState, Dimensions, Side};
+use flash::{Chunk, ChunkState, Dimensions, RamMedium, Side};
 use nvram::{NvRam, Protected, Started};
-use port::Time;
+use port::{Port, Ring, Striped, Time, random};
 use targets::pblk::{Memory, Peek};
 use targets::{Pblk, PblkConfig};
 
 use crate::backing::{Backing, Store};
 use crate::error::Error;
+use crate::fault_rules::Layer;
 use crate::lower::{self, Lower};
 use crate::memory;
 use crate::slc::SlcReport;
 use crate::spec::{DriveConfig, TargetKind};
-use crate::whole::{Boxed, Drive, Faulted};
+use crate::whole::{Boxed, Drive, Faulted, Left};
 
-/// Of a drive that is there again: its chunks, by `Geometry::chunk_index`, and
-/// for how long it was off, in ns. Nothing of a new one.
-type Found<'a> = Option<(&'a [Chunk], u64)>;
+/// Of a drive that is there again: for how long it was off, in ns. Nothing of a
+/// new one.
+type Found = Option<u64>;
 
 /// A drive, when it is ready, and what the start of its protected cache did.
 pub type Assembled = (Boxed, Time, Option<Started>);
 
 /// Builds the drive, empty. `seed` decides what its policies draw.
 pub fn build(config: &DriveConfig, seed: u64) -> Result<Boxed, Error> {
-    new(config, seed, memory::medium(config, config.spec.store.kept())?.into())
+    new(config, seed, media(config, config.spec.store.kept())?)
+}
+
+/// An empty medium for each of its shards.
+fn media(config: &DriveConfig, kept: u32) -> Result<Vec<RamMedium>, Error> {
+    memory::ask(config)?;
+    (0..config.spec.shards).map(|shard| memory::medium(&config.shard(shard), kept)).collect()
 }
 
 /// The same, with all its memory taken now: a drive whose real time is
@@ -46,16 +53,19 @@ pub fn build(config: &DriveConfig, seed: u64) -> Result<Boxed, Error> {
 pub fn build_populated(
     config: &DriveConfig,
     seed: u64,
-    go_on: impl FnMut() -> bool,
+    mut go_on: impl FnMut() -> bool,
 ) -> Result<Boxed, Error> {
-    let mut medium = memory::medium(config, config.spec.store.kept())?;
-    let data = Dimensions { chunks: config.data_chunks(), ..config.above.dimensions() };
-    let (held, own) = (memory::held_blocks(config), targets::own_blocks(&data));
-    if !medium.populate(held, own, go_on) {
-        return Err(Error::Failed("stopped before anything was measured".into()));
+    let mut media = media(config, config.spec.store.kept())?;
+    for (shard, medium) in (0..).zip(&mut media) {
+        let config = &config.shard(shard);
+        let data = Dimensions { chunks: config.data_chunks(), ..config.above.dimensions() };
+        let (held, own) = (memory::held_blocks(config), targets::own_blocks(&data));
+        if !medium.populate(held, own, &mut go_on) {
+            return Err(Error::Failed("stopped before anything was measured".into()));
+        }
     }
-    let drive = new(config, seed, medium.into())?;
-    drive.target().populate();
+    let drive = new(config, seed, media)?;
+    (0..drive.shards()).for_each(|shard| drive.target(shard).populate());
     Ok(drive)
 }
 
@@ -63,28 +73,28 @@ pub fn build_populated(
 /// its tables take in memory.
 pub fn check(config: &DriveConfig, seed: u64) -> Result<Memory, Error> {
     // Only blocks that are written take memory, and none is.
-    let drive = new(config, seed, memory::medium(config, 0)?.into())?;
-    Ok(drive.target().memory())
+    let drive = new(config, seed, media(config, 0)?)?;
+    Ok(drive.memory())
 }
 
-fn new(config: &DriveConfig, seed: u64, medium: Backing) -> Result<Boxed, Error> {
-    Ok(assemble(config, seed, medium, None, empty_journal(config)?)?.0)
+fn new(config: &DriveConfig, seed: u64, media: Vec<RamMedium>) -> Result<Boxed, Error> {
+    let left = |medium: RamMedium| Left { medium: medium.into(), chunks: Vec::new() };
+    let shards = media.into_iter().map(left).collect();
+    Ok(assemble(config, seed, shards, None, empty_journal(config)?)?.0)
 }
 
-/// The drive that a medium holds, as it was left: ended, or cut, `away` ns
-/// ago, by which its data are older. `chunks` by `Geometry::chunk_index`.
-/// It has a protected cache where there is a
-/// `journal`. Gives the time at which it is ready, which recovery began at
-/// zero, and what the start of the protected cache did.
+/// The drive whose shards were left so: ended, or cut, `away` ns ago, by which
+/// their data are older. It has a protected cache where there is a `journal`. Gives
+/// the time at which it is ready, which recovery began at zero, and what the start
+/// of the protected cache did.
 pub fn recover(
     config: &DriveConfig,
     seed: u64,
-    medium: Backing,
-    chunks: &[Chunk],
+    shards: Vec<Left>,
     away: u64,
     journal: Option<Store>,
 ) -> Result<Assembled, Error> {
-    assemble(config, seed, medium, Some((chunks, away)), journal)
+    assemble(config, seed, shards, Some(away), journal)
 }
 
 /// What a drive says of itself before it is started.
@@ -118,32 +128,47 @@ pub fn slc(config: &DriveConfig) -> Result<Option<SlcReport>, Error> {
     Ok(SlcReport::new(&config.geometry, &health, &health))
 }
 
-/// Puts a drive together over a medium that holds what was found, or nothing.
+/// Puts a drive together over what its shards left, or over empty media.
 fn assemble(
     config: &DriveConfig,
     seed: u64,
-    medium: Backing,
-    found: Found<'_>,
+    shards: Vec<Left>,
+    found: Found,
     journal: Option<Store>,
 ) -> Result<Assembled, Error> {
     needs_blocks(config)?;
-    let device = match found {
-        Some((chunks, away)) => old_device(config, seed, medium, chunks, away)?,
-        None => new_device(config, seed, medium)?,
-    };
-    let (link, is_found) = (config.profile.link, found.is_some());
+    needs_one_shard(config)?;
+    assert_eq!(shards.len(), config.spec.shards as usize, "each shard has a medium");
+    let link = config.profile.link;
     let is_inside = config.profile.side == Side::Device && !link.is_instant();
-    let is_plain = config.spec.parity == 0 && config.faults.is_empty() && journal.is_none();
-    if is_plain && (is_inside || link.is_instant()) {
-        let (pblk, at) = start(config, seed, device, is_found)?;
-        let drive: Boxed = match is_inside {
-            true => Box::new(Link::new(link, pblk)),
-            false => Box::new(pblk),
+    let is_bare =
+        config.spec.parity == 0 && config.faults.is_empty() && (is_inside || link.is_instant());
+    let is_alone = is_bare && journal.is_none() && config.spec.shards == 1;
+    let (mut parts, mut at) = (Vec::new(), Time::ZERO);
+    for (n, left) in (0..).zip(shards) {
+        // The first has the seed itself, so that one shard is a drive as it was.
+        let seed = seed.wrapping_add(random::STEP.wrapping_mul(n.into()));
+        let config = &config.shard(n);
+        let device = match found {
+            Some(away) => old_device(config, seed, left.medium, &left.chunks, away)?,
+            None => new_device(config, seed, left.medium)?,
         };
-        return Ok((drive, at, None));
+        let (drive, ready): (Boxed, _) = if is_alone && is_inside {
+            let (pblk, ready) = start(config, seed, device, found.is_some())?;
+            return Ok((Box::new(Link::new(link, pblk)), ready, None));
+        } else if is_bare {
+            let (pblk, ready) = start(config, seed, device, found.is_some())?;
+            (Box::new(pblk), ready)
+        } else {
+            let (pblk, ready) =
+                start(config, seed, lower::before(config, device)?, found.is_some())?;
+            (Box::new(pblk), ready)
+        };
+        parts.push(drive);
+        at = at.max(ready);
     }
-    let (pblk, mut at) = start(config, seed, lower::before(config, device)?, is_found)?;
-    let (mut drive, mut started): (Boxed, _) = (Box::new(pblk), None);
+    let mut drive = together(config, parts, at);
+    let mut started = None;
     if let Some(journal) = journal {
         let (protected, did) = protect(config, drive, journal, at)?;
         (drive, at, started) = (protected, did.ready, Some(did));
@@ -155,6 +180,39 @@ fn assemble(
         drive = Box::new(Faulted::new(drive, config.faults.clone()));
     }
     Ok((drive, at, started))
+}
+
+/// The shards as one drive, when all of them have come to `at`.
+fn together(config: &DriveConfig, mut parts: Vec<Boxed>, at: Time) -> Boxed {
+    if parts.len() == 1 {
+        return parts.remove(0);
+    }
+    let mut done = Ring::new(1);
+    for part in &mut parts {
+        while let Some(event) = part.next_event().filter(|&event| event < at) {
+            part.advance(event, &mut done);
+        }
+    }
+    let each = parts[0].shape();
+    Box::new(Striped::new(parts, config.size, each))
+}
+
+/// Refuses several shards of a drive that has something which they would share.
+fn needs_one_shard(config: &DriveConfig) -> Result<(), Error> {
+    let what = if config.faults.has(Layer::Below) || config.faults.has(Layer::Medium) {
+        "faults below its target (above: ones are)"
+    } else if config.profile.side == Side::Host && !config.profile.link.is_instant() {
+        "a link below its target (side=device has it above)"
+    } else {
+        return Ok(());
+    };
+    if config.spec.shards == 1 {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{}: {what} are not for a drive of several shards: leave out shards",
+        config.name
+    )))
 }
 
 /// The target on what is below it: new, or recovered from what that holds.
@@ -180,10 +238,13 @@ fn protect(
     journal: Store,
     at: Time,
 ) -> Result<(Boxed, Started), Error> {
-    let (shape, before) = (drive.shape(), drive.target().counters());
+    let shape = drive.shape();
+    let before: Vec<_> = (0..drive.shards()).map(|n| drive.target(n).counters()).collect();
     let started = |e| Error::Failed(format!("{}: {e}", config.name));
     let (mut drive, did) = Protected::start(drive, shape, journal, at).map_err(started)?;
-    drive.target_mut().count_as_own(before);
+    for (shard, before) in before.into_iter().enumerate() {
+        drive.target_mut(shard).count_as_own(before);
+    }
     Ok((Box::new(drive), did))
 }
 
@@ -291,8 +352,8 @@ mod tests {
     use super::*;
     use crate::fault_rules::FaultArgs;
     use crate::spec::DriveSpec;
-    use crate::whole::Ended;
-    use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring};
+    use crate::whole::{Ended, Observed};
+    use port::{BlockDone, BlockOp, BlockReq, Buffer};
 
     fn build(name: &str) -> Boxed {
         let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
@@ -303,7 +364,7 @@ mod tests {
     fn all_kinds_show_the_same_outside() {
         let of = |rest: &str| {
             let drive = build(&format!("mem:znand,size=64M,store=checksum{rest}"));
-            (drive.shape().bytes, drive.shape().kept, drive.target().free_chunks())
+            (drive.shape().bytes, drive.shape().kept, drive.free_chunks())
         };
         let (bytes, kept, free) = of("");
         assert_eq!((bytes, kept), (64 << 20, 8));
@@ -348,9 +409,9 @@ mod tests {
         now = act(&mut drive, now, BlockOp::Flush, 0, 0).1;
         now = act(&mut drive, now, BlockOp::Read, 0, 0).1;
         let struck = drive.injected().iter().map(|one| one.times).collect();
-        let Ended { medium, chunks, .. } = drive.end(now).unwrap();
+        let Ended { shards, .. } = drive.end(now).unwrap();
         let journal = empty_journal(&config).unwrap();
-        let (mut drive, mut now, _) = recover(&config, 1, medium, &chunks, 0, journal).unwrap();
+        let (mut drive, mut now, _) = recover(&config, 1, shards, 0, journal).unwrap();
         for i in 0..pieces {
             let (done, at) = act(&mut drive, now, BlockOp::Read, i * PIECE, 0);
             assert!(done.status.is_ok(), "{name}: {:?}", done.status);
@@ -382,5 +443,89 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn shards_go_together_with_what_is_above_them() {
+        for more in ["", ",cache=protected", ",parity=4", ",cache=protected,parity=4"] {
+            for rules in [&[][..], &["above:read,delay=1ms"]] {
+                let name = "mem:tlc,size=16M,groups=4,pus=4,pages=16,side=device,shards=2";
+                let struck = lives(&format!("{name}{more}"), rules);
+                assert!(struck.iter().all(|&times| times > 0), "{more}: {struck:?}");
+            }
+        }
+        for (name, rules, why) in [
+            ("ref", &["below:read,delay=1ms"][..], "faults below its target"),
+            ("tlc,side=host", &[], "a link below its target"),
+        ] {
+            let name = format!("mem:{name},size=64M,shards=2");
+            let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
+            let mut config = spec.resolve().unwrap();
+            let rules = rules.iter().map(|rule: &&str| rule.to_string()).collect();
+            config.faults = FaultArgs { rules, file: None }.read(1).unwrap();
+            let Err(e) = super::build(&config, 1) else { panic!("{name} is refused") };
+            assert!(e.to_string().contains(why), "{e}");
+        }
+    }
+
+    /// Lets what is due until `until` happen in a drive.
+    fn pass(drive: &mut Boxed, until: Time, all: &mut Vec<(u64, Time)>) {
+        let mut done = Ring::new(3);
+        while let Some(at) = drive.next_event().filter(|&at| at <= until) {
+            drive.advance(at, &mut done);
+            all.extend(done.drain().map(|done| (done.id, done.at)));
+        }
+    }
+
+    /// Writes and reads inside stripes, at times that are given.
+    fn arrivals(bytes: u64) -> impl Iterator<Item = (Time, BlockReq)> {
+        let mut random = random::Random::new(1, 2);
+        (0..12_000).map(move |id| {
+            let op = if !random.bits().is_multiple_of(3) { BlockOp::Write } else { BlockOp::Read };
+            let (offset, buffer) = (random.bits() % (bytes / 4096) * 4096, Buffer::empty());
+            (Time(id * 100_000), BlockReq { id, op, fua: id % 50 == 0, offset, len: 4096, buffer })
+        })
+    }
+
+    #[test]
+    fn who_polls_a_shard_changes_nothing() {
+        let name = "mem:ref,size=8M,groups=3,pus=2,pages=16,store=none,shards=3";
+        let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
+        let config = spec.resolve().unwrap();
+        let (end, mut cmds) = (Time(u64::MAX), Ring::new(1));
+        // All by one.
+        let (mut whole, mut times) = (super::build(&config, 7).unwrap(), Vec::new());
+        for (at, req) in arrivals(config.size) {
+            pass(&mut whole, at, &mut times);
+            cmds.put(|| req);
+            whole.submit(at, &mut cmds);
+            assert!(cmds.is_empty());
+        }
+        pass(&mut whole, end, &mut times);
+        // Each by one of its own, one after the other.
+        let mut apart = Vec::new();
+        for n in 0..3 {
+            let seed = 7u64.wrapping_add(random::STEP.wrapping_mul(n));
+            let mut shard = super::build(&config.shard(n as u32), seed).unwrap();
+            for (at, mut req) in arrivals(config.size) {
+                let stripe = req.offset >> 16;
+                if stripe % 3 == n {
+                    req.offset = stripe / 3 * (64 << 10) + req.offset % (64 << 10);
+                    pass(&mut shard, at, &mut apart);
+                    cmds.put(|| req);
+                    shard.submit(at, &mut cmds);
+                    assert!(cmds.is_empty());
+                }
+            }
+            pass(&mut shard, end, &mut apart);
+            let target = whole.target(n as usize);
+            assert_eq!(target.state_hash(), shard.target(0).state_hash());
+            assert_eq!(target.counters(), shard.counters());
+            assert!(shard.counters().gc > 0, "it has collected");
+        }
+        times.sort_unstable();
+        apart.sort_unstable();
+        assert_eq!(times.len(), 12_000);
+        assert_eq!(times, apart);
     }
 }

@@ -1,10 +1,11 @@
-//! A whole block drive: a target, what is below it, and what is before it.
+//! A whole block drive: its targets, what is below them, and what is before them.
 //!
 //! ```text
 //! DelayPort, FaultPort    requests are late, or fail on purpose
 //! Link                    of a drive with its translation layer inside
 //! Protected               a cache that is protected against power loss
-//! target                  and below it what [`Lower`] tells
+//! Striped                 of a drive of several shards
+//! target                  of each shard, and below it what [`Lower`] tells
 //! ```
 //!
 //! Each is a [`Drive`] over any other. Rules strike from [`Drive::begin_faults`]
@@ -13,10 +14,10 @@
 
 use device::{Link, SlcHealth};
 use flash::{Chunk, Energy};
-use ftl::{Over, Target, WriteCounters};
+use ftl::{Memory, Over, Target, WriteCounters};
 use nvram::{JournalError, Protected};
 use parity::ParityCounters;
-use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
+use port::{BlockDone, BlockReq, Port, Ring, Shape, Striped, Time};
 use targets::Pblk;
 
 use crate::backing::{Backing, Store};
@@ -28,14 +29,27 @@ use crate::patience::Patience;
 /// Completions that are taken at a time while a drive is ended.
 const DONE: usize = 64;
 
-/// A drive that was ended.
-pub struct Ended {
-    /// What it left.
+/// What a shard left, or is to be found in.
+pub struct Left {
+    /// Its bytes.
     pub medium: Backing,
     /// Its chunks, by `Geometry::chunk_index`.
     pub chunks: Vec<Chunk>,
+}
+
+/// A drive that was ended.
+pub struct Ended {
+    /// What its shards left.
+    pub shards: Vec<Left>,
     /// When.
     pub at: Time,
+}
+
+impl Ended {
+    /// Puts its media away.
+    pub fn put_away(self) -> Result<(), Error> {
+        self.shards.into_iter().try_for_each(|left| left.medium.put_away())
+    }
 }
 
 /// Something that takes block requests, and may tell what it does.
@@ -76,61 +90,71 @@ impl<T: Over<Below: Lower>> Guest for T {
 
 /// A whole block drive, whatever it is made of.
 pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Send + 'static {
-    /// Its target.
-    fn target(&self) -> &dyn Guest;
-    /// Its target.
-    fn target_mut(&mut self) -> &mut dyn Guest;
+    /// How many shards it has, each with a target of its own.
+    fn shards(&self) -> usize;
+    /// The target of a shard.
+    fn target(&self, shard: usize) -> &dyn Guest;
+    /// The target of a shard.
+    fn target_mut(&mut self, shard: usize) -> &mut dyn Guest;
+    /// Its outside.
+    fn shape(&self) -> Shape;
     /// Shuts it down: what is in its buffer and all it knows goes to the
     /// medium. No request may be inside. `now` is not before anything that
     /// happened in it. Fails when its medium does, or it does not come to
     /// rest; what was flushed is then on the medium as after a power cut.
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error>;
 
-    /// Its outside.
-    fn shape(&self) -> Shape {
-        self.target().shape()
+    /// The memory of its tables.
+    fn memory(&self) -> Memory {
+        each(self).map(|target| target.memory()).sum()
     }
 
-    /// A hash of target and device: equal where two runs were equal. Reads
+    /// A hash of targets and devices: equal where two runs were equal. Reads
     /// the whole map.
     fn state_hash(&self) -> u64 {
-        let device = self.target().lower().device().state_hash();
-        self.target().state_hash() ^ device.rotate_left(32)
+        each(self).fold(0, |all: u64, target| {
+            let device = target.lower().device().state_hash();
+            all.rotate_left(1) ^ target.state_hash() ^ device.rotate_left(32)
+        })
     }
 
     /// Whether its time is a clock's, so that it passes while the drive waits
     /// for a disk ([`device::Device::set_on_a_clock`]).
     fn set_on_a_clock(&mut self, on_a_clock: bool) {
-        self.target_mut().lower_mut().device_mut().set_on_a_clock(on_a_clock);
+        for shard in 0..self.shards() {
+            self.target_mut(shard).lower_mut().device_mut().set_on_a_clock(on_a_clock);
+        }
     }
 
     /// Looks after what nobody reads: data that have grown old are written
     /// anew. For a drive on a clock, now and then.
     fn tend(&mut self, now: Time) {
-        let target = self.target_mut();
-        target.lower_mut().device_mut().patrol(now);
-        target.heed_notices(now);
+        for shard in 0..self.shards() {
+            let target = self.target_mut(shard);
+            target.lower_mut().device_mut().patrol(now);
+            target.heed_notices(now);
+        }
     }
 
-    /// The SLC cache of its device; zeros where it has none.
+    /// The SLC cache of its devices; zeros where they have none.
     fn slc(&self) -> SlcHealth {
-        self.target().lower().device().slc_health()
+        each(self).map(|target| target.lower().device().slc_health()).sum()
     }
 
     /// Why its medium can be written no more, if that is so, and whether that
     /// is for want of room.
     fn fault(&self) -> Option<(Error, bool)> {
-        self.target().lower().device().medium().fault()
+        each(self).find_map(|target| target.lower().device().medium().fault())
     }
 
     /// Whether its bytes are there after the process has ended.
     fn outlives(&self) -> bool {
-        self.target().lower().device().medium().outlives()
+        each(self).any(|target| target.lower().device().medium().outlives())
     }
 
     /// What was done for the sake of parity, where it has that.
     fn parity(&self) -> Option<ParityCounters> {
-        self.target().lower().parity()
+        each(self).map(|target| target.lower().parity()).sum()
     }
 
     /// From now on the fault rules that it was made with strike.
@@ -142,17 +166,22 @@ pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Send + 'static {
     }
 }
 
+/// The targets of a drive.
+fn each<D: Drive + ?Sized>(drive: &D) -> impl Iterator<Item = &dyn Guest> {
+    (0..drive.shards()).map(|shard| drive.target(shard))
+}
+
 impl<D: Drive + ?Sized> Observed for D {
     fn counters(&self) -> WriteCounters {
-        self.target().counters()
+        each(self).map(|target| target.counters()).sum()
     }
 
     fn free_chunks(&self) -> u64 {
-        self.target().free_chunks()
+        each(self).map(|target| target.free_chunks()).sum()
     }
 
     fn energy(&self, now: Time) -> Energy {
-        self.target().lower().device().energy(now)
+        each(self).map(|target| target.lower().device().energy(now)).sum()
     }
 }
 
@@ -160,12 +189,20 @@ impl<D: Drive + ?Sized> Observed for D {
 pub type Boxed = Box<dyn Drive>;
 
 impl Drive for Boxed {
-    fn target(&self) -> &dyn Guest {
-        (**self).target()
+    fn shards(&self) -> usize {
+        (**self).shards()
     }
 
-    fn target_mut(&mut self) -> &mut dyn Guest {
-        (**self).target_mut()
+    fn target(&self, shard: usize) -> &dyn Guest {
+        (**self).target(shard)
+    }
+
+    fn target_mut(&mut self, shard: usize) -> &mut dyn Guest {
+        (**self).target_mut(shard)
+    }
+
+    fn shape(&self) -> Shape {
+        (**self).shape()
     }
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
@@ -186,12 +223,20 @@ impl Drive for Boxed {
 }
 
 impl<D: Lower> Drive for Pblk<D> {
-    fn target(&self) -> &dyn Guest {
+    fn shards(&self) -> usize {
+        1
+    }
+
+    fn target(&self, _shard: usize) -> &dyn Guest {
         self
     }
 
-    fn target_mut(&mut self) -> &mut dyn Guest {
+    fn target_mut(&mut self, _shard: usize) -> &mut dyn Guest {
         self
+    }
+
+    fn shape(&self) -> Shape {
+        Target::shape(self)
     }
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
@@ -200,12 +245,20 @@ impl<D: Lower> Drive for Pblk<D> {
 }
 
 impl<D: Drive> Drive for Link<D> {
-    fn target(&self) -> &dyn Guest {
-        self.below().target()
+    fn shards(&self) -> usize {
+        self.below().shards()
     }
 
-    fn target_mut(&mut self) -> &mut dyn Guest {
-        self.below_mut().target_mut()
+    fn target(&self, shard: usize) -> &dyn Guest {
+        self.below().target(shard)
+    }
+
+    fn target_mut(&mut self, shard: usize) -> &mut dyn Guest {
+        self.below_mut().target_mut(shard)
+    }
+
+    fn shape(&self) -> Shape {
+        self.below().shape()
     }
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
@@ -218,12 +271,20 @@ impl<D: Drive> Drive for Link<D> {
 }
 
 impl Drive for Protected<Boxed, Store> {
-    fn target(&self) -> &dyn Guest {
-        self.below().target()
+    fn shards(&self) -> usize {
+        self.below().shards()
     }
 
-    fn target_mut(&mut self) -> &mut dyn Guest {
-        self.below_mut().target_mut()
+    fn target(&self, shard: usize) -> &dyn Guest {
+        self.below().target(shard)
+    }
+
+    fn target_mut(&mut self, shard: usize) -> &mut dyn Guest {
+        self.below_mut().target_mut(shard)
+    }
+
+    fn shape(&self) -> Shape {
+        self.below().shape()
     }
 
     fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
@@ -257,6 +318,36 @@ impl Drive for Protected<Boxed, Store> {
     }
 }
 
+impl Drive for Striped<Boxed> {
+    fn shards(&self) -> usize {
+        self.count()
+    }
+
+    fn target(&self, shard: usize) -> &dyn Guest {
+        self.shard(shard).target(0)
+    }
+
+    fn target_mut(&mut self, shard: usize) -> &mut dyn Guest {
+        self.shard_mut(shard).target_mut(0)
+    }
+
+    fn shape(&self) -> Shape {
+        Striped::shape(self)
+    }
+
+    /// Ends all of them, also where one fails.
+    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        let all: Vec<_> = self.into_shards().into_iter().map(|shard| shard.end(now)).collect();
+        let mut whole = Ended { shards: Vec::new(), at: now };
+        for ended in all {
+            let Ended { shards, at } = ended?;
+            whole.shards.extend(shards);
+            whole.at = whole.at.max(at);
+        }
+        Ok(whole)
+    }
+}
+
 /// A drive in which things go wrong on purpose.
 pub struct Faulted {
     port: Struck<Boxed>,
@@ -280,7 +371,8 @@ impl Faulted {
     /// From now on these rules strike.
     fn set_rules(&mut self, rules: &Rules) {
         set_rules(&mut self.port, Layer::Above, rules);
-        self.target_mut().lower_mut().set_rules(rules);
+        // Rules below it are of a drive that is one shard.
+        self.target_mut(0).lower_mut().set_rules(rules);
     }
 }
 
@@ -306,12 +398,20 @@ impl Port for Faulted {
 }
 
 impl Drive for Faulted {
-    fn target(&self) -> &dyn Guest {
-        self.below().target()
+    fn shards(&self) -> usize {
+        self.below().shards()
     }
 
-    fn target_mut(&mut self) -> &mut dyn Guest {
-        self.below_mut().target_mut()
+    fn target(&self, shard: usize) -> &dyn Guest {
+        self.below().target(shard)
+    }
+
+    fn target_mut(&mut self, shard: usize) -> &mut dyn Guest {
+        self.below_mut().target_mut(shard)
+    }
+
+    fn shape(&self) -> Shape {
+        self.below().shape()
     }
 
     fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
@@ -329,7 +429,7 @@ impl Drive for Faulted {
     }
 
     fn injected(&self) -> Vec<Injected> {
-        let lower = self.target().lower();
+        let lower = self.target(0).lower();
         self.rules.injected(|layer, is_delay| match layer {
             Layer::Above => struck(&self.port, is_delay),
             Layer::Below => lower.struck(is_delay),
@@ -362,7 +462,7 @@ fn end<T: Over<Below: Lower>>(mut target: Box<T>, now: Time) -> Result<Ended, Er
     let medium = device.cut().into_lowest();
     match medium.fault() {
         Some((fault, _)) => Err(fault),
-        None if closed => Ok(Ended { medium, chunks, at }),
+        None if closed => Ok(Ended { shards: vec![Left { medium, chunks }], at }),
         None => Err(Error::Failed(
             "the drive could not be shut down, as too much of it is worn out or failed; \
              what was flushed is there"

@@ -85,6 +85,8 @@ impl EnergyCosts {
     }
 }
 
+port::sums!(Energy: read, program, erase, channel, idle);
+
 impl Energy {
     /// All together, in nJ.
     pub fn total(&self) -> u64 {

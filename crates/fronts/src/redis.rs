@@ -437,7 +437,7 @@ impl Blocks<'_> {
             Err(e) => {
                 // It was only read; one that is refused stays as it was.
                 if drive.outlives() {
-                    drive.end(self.ready)?.medium.put_away()?;
+                    drive.end(self.ready)?.put_away()?;
                 }
                 return Err(e);
             }
@@ -457,7 +457,7 @@ impl Blocks<'_> {
             let drive = owner.take_back()?;
             let injected = drive.injected();
             if drive.outlives() {
-                drive.end(ready + clock.now().0)?.medium.put_away()?;
+                drive.end(ready + clock.now().0)?.put_away()?;
             }
             Ok(injected)
         };

@@ -32,7 +32,7 @@ use drive::say::say;
 use drive::slc::SlcReport;
 use drive::spec::{DriveConfig, DriveSpec};
 use drive::stack::{self, needs_blocks};
-use drive::whole::{Boxed, Drive};
+use drive::whole::{Boxed, Drive, Ended, Observed};
 use load::served::{first_of, resolve};
 
 /// How often a drive is looked after that nobody uses.
@@ -150,12 +150,12 @@ impl Serving<'_> {
         let report = report.map_err(|e| failed(&e))?;
         drop(shared.into_port().map_err(|e| failed(&e))?);
         let drive = owner.take_back()?;
-        let (counters, injected) = (drive.target().counters(), drive.injected());
+        let (counters, injected) = (drive.counters(), drive.injected());
         let (parity, slc) = (drive.parity(), drive.slc());
         let slc = SlcReport::new(geometry, &SlcHealth::default(), &slc);
         let outlives = drive.outlives();
         let ended = match outlives {
-            true => drive.end(ready + clock.now().0).and_then(|ended| ended.medium.put_away()),
+            true => drive.end(ready + clock.now().0).and_then(Ended::put_away),
             false => Ok(()),
         };
         if args.json {

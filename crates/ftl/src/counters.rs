@@ -40,6 +40,11 @@ pub struct WriteCounters {
     pub nothing: u64,
 }
 
+port::sums!(
+    WriteCounters: user, gc, padding, metadata, absorbed, collections, moved, erases, retired, lost,
+    refreshed, leveled, held, held_rows, nothing
+);
+
 impl WriteCounters {
     /// How many numbers are kept.
     pub const WORDS: usize = 12;
@@ -107,6 +112,8 @@ pub struct Memory {
     /// collection is.
     pub chunks: u64,
 }
+
+port::sums!(Memory: map, directory, valid, chunks);
 
 impl Memory {
     /// All of it.

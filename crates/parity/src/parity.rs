@@ -46,6 +46,8 @@ pub struct ParityCounters {
     pub read: u64,
 }
 
+port::sums!(ParityCounters: written, parity, padded, rebuilt, lost, read);
+
 impl ParityCounters {
     /// What was done since `earlier`.
     #[must_use]

@@ -20,6 +20,7 @@ pub mod ring;
 pub mod slots;
 pub mod status;
 pub mod striped;
+mod sums;
 pub mod time;
 pub mod units;
 

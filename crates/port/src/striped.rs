@@ -249,10 +249,6 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Striped<P> {
         self.shards.iter().filter_map(|shard| shard.port.next_event()).min()
     }
 
-    fn next_inside(&self) -> Option<Time> {
-        self.shards.iter().filter_map(|shard| shard.port.next_inside()).min()
-    }
-
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
         self.now = to;
         for shard in 0..self.shards.len() {

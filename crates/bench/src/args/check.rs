@@ -7,6 +7,7 @@ use port::BLOCK_BYTES;
 
 use super::{BenchArgs, Precondition, Rw};
 use drive::error::Error;
+use drive::spec::file::one_shard_only;
 use drive::spec::{DriveSpec, MemorySpec, NullSpec, StorageSpec, Store};
 use load::blocks::{Completion, Dispatch};
 use load::driver::ClockKind;
@@ -69,7 +70,14 @@ impl BenchArgs {
             Some(_) if !is_ours => {
                 return refuse("--snapshot saves a drive of this process: take mem: or ssd:");
             }
-            Some(path) => drive::image::check_new(path)?,
+            Some(path) => {
+                if let DriveSpec::Memory(spec) = &self.drive
+                    && spec.shards > 1
+                {
+                    return Err(one_shard_only(&self.drive.to_string()));
+                }
+                drive::image::check_new(path)?;
+            }
             None => {}
         }
         match &self.drive {

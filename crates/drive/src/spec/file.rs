@@ -208,9 +208,17 @@ fn cache_of(cache: CacheMode) -> Cache {
     }
 }
 
+/// A drive of several shards is in no file.
+pub fn one_shard_only(name: &str) -> Error {
+    Error::Usage(format!("{name}: a drive file holds one shard: leave out shards"))
+}
+
 /// The header of a drive's file. `seed` is that of the drive's policies, at
 /// most `i64::MAX`.
 pub fn header(config: &DriveConfig, seed: u64) -> Result<Header, Error> {
+    if config.spec.shards > 1 {
+        return Err(one_shard_only(&config.name));
+    }
     let cache = config.cache_mode();
     let text = Text {
         version: TEXT_VERSION,

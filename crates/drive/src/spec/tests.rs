@@ -285,18 +285,43 @@ fn specs() -> impl Strategy<Value = MemorySpec> {
     );
     let profiles = prop_oneof![Just("ref"), Just("tlc"), Just("./a file=1.toml")];
     let sizes = prop::option::of(1u64..1 << 40);
-    (profiles, sizes, stores, victims, (widths, caches), overrides.prop_shuffle()).prop_map(
-        |(profile, blocks, store, victim, (parity, cache), overrides)| MemorySpec {
-            profile: profile.into(),
-            size: blocks.map(|b| b * BLOCK_BYTES),
-            store,
-            target: TargetKind::Pblk,
-            victim,
-            parity,
-            cache,
-            overrides: overrides.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
-        },
-    )
+    (profiles, sizes, stores, victims, (widths, caches, 1u32..5), overrides.prop_shuffle())
+        .prop_map(|(profile, blocks, store, victim, (parity, cache, shards), overrides)| {
+            MemorySpec {
+                profile: profile.into(),
+                size: blocks.map(|b| b * BLOCK_BYTES),
+                store,
+                target: TargetKind::Pblk,
+                victim,
+                parity,
+                cache,
+                shards,
+                overrides: overrides.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
+            }
+        })
+}
+
+#[test]
+fn shards_are_all_of_the_drive() {
+    for name in ["mem:ref,size=1G", "mem:ref,size=1000004K", "mem:tlc", "mem:tlc,parity=4,size=2G"]
+    {
+        let whole = mem(name).unwrap();
+        for shards in [2, 4] {
+            let config = mem(&format!("{name},shards={shards}")).unwrap();
+            let parts: Vec<_> = (0..shards).map(|shard| config.shard(shard)).collect();
+            let sum = |of: fn(&DriveConfig) -> u64| parts.iter().map(of).sum::<u64>();
+            assert_eq!(sum(|part| part.size), config.size, "{name}");
+            assert_eq!(sum(DriveConfig::data_blocks), config.data_blocks(), "{name}");
+            assert_eq!(sum(|part| part.geometry.blocks()), config.geometry.blocks(), "{name}");
+            assert!(parts.iter().all(|part| part.spare() > config.spare() - 1e-3), "{name}");
+            assert!(whole.size - config.size < 64 << 12, "{name}");
+            assert!((whole.spare() - config.spare()).abs() < 1e-3, "{name}");
+        }
+    }
+    for wrong in ["ref,shards=3", "ref,shards=0", "ref,shards=16", "ref,size=64K,shards=2"] {
+        let e = error(&format!("mem:{wrong}"));
+        assert!(e.contains("`shards` cannot be `"), "{wrong}: {e}");
+    }
 }
 
 proptest! {

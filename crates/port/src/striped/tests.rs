@@ -50,7 +50,7 @@ impl Port for Shaky {
     type Done = BlockDone;
 
     fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
-        assert!(now >= self.now && self.next_inside().is_none_or(|at| at >= now));
+        assert!(now >= self.now && self.next_event().is_none_or(|at| at >= now));
         self.now = now;
         while self.inside.len() < self.room
             && let Some(mut req) = cmds.pop()

@@ -213,6 +213,15 @@ fn the_real_clock_checks_itself() {
     check(&json);
     assert!(number(&json, "/self_check_ns") > 0.0);
     assert!(number(&json, "/read/latency_ns/min") >= 5_000.0);
+    // Shards, without a link above them and with one.
+    for profile in ["ref", "znand"] {
+        let json = report(&format!(
+            "mem:{profile},size=64M,shards=2 --rw randrw --qd 8 --ios 5k --bs 16k --clock real \
+             --verify --precondition seq",
+        ));
+        check(&json);
+        assert_eq!(number(&json, "/ios"), 5000.0, "{json}");
+    }
 }
 
 #[test]
