@@ -62,12 +62,12 @@ impl Content {
     /// that keeps `kept` of it.
     #[inline]
     pub fn each(self, kept: u32) -> (usize, usize) {
-        match self {
-            Content::Data => (kept as usize, 0),
-            Content::Tagged => (kept as usize, TAG_BYTES),
-            Content::Tags => (0, TAG_BYTES),
-            Content::Whole => (BLOCK_BYTES as usize, TAG_BYTES),
-        }
+        let data = match self {
+            Content::Data | Content::Tagged => kept as usize,
+            Content::Tags => 0,
+            Content::Whole => BLOCK_BYTES as usize,
+        };
+        (data, if self == Content::Data { 0 } else { TAG_BYTES })
     }
 }
 

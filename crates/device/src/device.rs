@@ -132,6 +132,8 @@ pub struct Device<M> {
     /// Time passes while the medium moves bytes.
     on_a_clock: bool,
     medium: M,
+    /// Bytes that the medium keeps of each block.
+    kept: u32,
     counters: Counters,
 }
 
@@ -151,7 +153,8 @@ impl<M: Medium> Device<M> {
     pub fn new(geometry: &Geometry, timing: &Timing, medium: M) -> Result<Device<M>, OutOfMemory> {
         let ops = most_ops(geometry);
         let slots = geometry.chunk_slots();
-        let copy_bytes = MAX_ADDRESSES * (medium.kept() as usize + TAG_BYTES);
+        let kept = medium.kept();
+        let copy_bytes = MAX_ADDRESSES * (kept as usize + TAG_BYTES);
         Ok(Device {
             geometry: *geometry,
             chunks: table(Chunk::default(), slots, "the drive's chunks")?,
@@ -168,6 +171,7 @@ impl<M: Medium> Device<M> {
             flushes: VecDeque::new(),
             on_a_clock: false,
             medium,
+            kept,
             counters: Counters::default(),
         })
     }
@@ -349,31 +353,30 @@ impl<M: Medium> Device<M> {
         }
     }
 
-    /// Takes a command that was let in. Fields are moved one by one: a wider
-    /// copy right after they were written stalls the processor.
+    /// Takes the command at the front, which was let in.
     #[inline(always)]
-    fn start(&mut self, now: Time, cmd: VectorCmd) {
-        if let Err((status, failed)) = self.check(&cmd) {
+    fn start(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
+        let cmd = cmds.front().expect("it was looked at");
+        let (op, checked) = (cmd.op, self.check(cmd));
+        let answer = match checked {
+            Ok(()) => self.instant.then(|| self.pass_write(cmd)).flatten(),
+            Err(why) => Some(why),
+        };
+        let cmd = cmds.pop().expect("it was looked at");
+        if let Some((status, failed)) = answer {
             self.answer(now, cmd, status, failed);
             return;
         }
-        if let Some((status, failed)) = self.pass_write(&cmd) {
-            self.answer(now, cmd, status, failed);
-            return;
-        }
-        let (is_copy, is_flush) = (cmd.op == VectorOp::Copy, cmd.op == VectorOp::Flush);
         let id = self.commands.take_as_is();
         let command = &mut self.commands[id];
-        let VectorCmd { cookie, op, content, count, ppa, list, buffer } = cmd;
-        let held = &mut command.cmd;
-        (held.cookie, held.ppa, held.op) = (cookie, ppa, op);
-        (held.content, held.count) = (content, count);
-        (held.list, held.buffer) = (list, buffer);
+        // Whoever had this place before left nothing in it that is to be dropped.
+        debug_assert!(command.cmd.list.is_none() && command.cmd.buffer.is_empty());
+        std::mem::forget(std::mem::replace(&mut command.cmd, cmd));
         (command.failed, command.status, command.writing) = (0, Status::SUCCESS, false);
-        if is_copy {
+        if op == VectorOp::Copy {
             let scratch = self.copy_buffers.pop().expect("submit saw a copy buffer");
             self.commands[id].cmd.buffer = scratch;
-        } else if is_flush {
+        } else if op == VectorOp::Flush {
             self.flushes.push_back(Flush { came: now, ask: now, command: id });
             self.ask_barrier(now);
             return;
@@ -383,6 +386,7 @@ impl<M: Medium> Device<M> {
 
     /// Asks the medium for the barrier of the oldest flush, and once more for
     /// the next: a barrier covers only what was done before it.
+    #[inline(never)]
     fn ask_barrier(&mut self, to: Time) {
         let time = self.drive_time(to);
         while let Some(flush) = self.flushes.front_mut() {
@@ -470,10 +474,13 @@ impl<M: Medium> Device<M> {
     }
 
     /// Gives the command's operations to the parallel units.
+    #[inline(always)]
     fn launch(&mut self, now: Time, id: u32) {
         let command = &mut self.commands[id];
         let cmd = &command.cmd;
         let kind = match cmd.op {
+            // First: mostly so.
+            _ if cmd.op == VectorOp::Read => OpKind::Read,
             VectorOp::Write => OpKind::Program,
             VectorOp::Reset | VectorOp::Retire => OpKind::Erase,
             VectorOp::Copy if command.writing => OpKind::Program,
@@ -581,9 +588,14 @@ impl<M: Medium> Device<M> {
         let is_copy = command.cmd.op == VectorOp::Copy;
         let content = if is_copy { Content::Tagged } else { command.cmd.content };
         // Bytes of a block, and of its tag.
-        let (kept, tag) = content.each(self.medium.kept());
+        let (kept, tag) = content.each(self.kept);
         let (first, blocks) = ((op.first + from) as usize, count as usize);
         let total = command.cmd.count as usize;
+        if blocks == total && op.kind == OpKind::Read {
+            // All that the command reads: mostly so.
+            let (data, tags) = command.cmd.buffer.bytes_mut().split_at_mut(blocks * kept);
+            return self.medium.read(op.ppa, count.into(), data, &mut tags[..blocks * tag]);
+        }
         let data = first * kept..(first + blocks) * kept;
         // Relative to the start of the data; the end of it without tags.
         let (tag_first, tag_bytes) = (first * tag, blocks * tag);
@@ -744,8 +756,7 @@ impl<M: Medium> Port for Device<M> {
                 cmds.pop();
                 continue;
             }
-            let cmd = cmds.pop().expect("it was looked at");
-            self.start(now, cmd);
+            self.start(now, cmds);
         }
     }
 
@@ -763,9 +774,7 @@ impl<M: Medium> Port for Device<M> {
 
     #[inline]
     fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
-        if self.units.has_due(to) {
-            self.step(to);
-        }
+        self.step(to);
         if !self.flushes.is_empty() {
             self.ask_barrier(to);
         }
@@ -783,7 +792,7 @@ impl<M: Medium> OpenChannel for Device<M> {
     }
 
     fn kept(&self) -> u32 {
-        self.medium.kept()
+        self.kept
     }
 
     fn chunk(&self, chunk_index: usize) -> Chunk {

@@ -1,34 +1,111 @@
-//! The drive's future: at most one event for each parallel unit.
+//! The drive's future: what ends when.
 //!
-//! A tournament tree over them. Setting an event costs one walk to the root
-//! without a branch that depends on the times; looking at the next costs
-//! nothing. Events of the same time come in the order of their numbers, so
-//! runs repeat exactly.
+//! A channel has at most one transfer under way, and each of its parallel units
+//! at most one event beside that, mostly the end of its array's work. Those of
+//! a channel stand in two lists in the order of their times, one of reads and
+//! one of all else: what is alike takes about as long, so that a new event
+//! mostly belongs at the end. A tournament tree over the channels gives the
+//! next of all: setting a channel's costs one walk to the root without a branch
+//! that depends on the times; looking at the next costs nothing. Events of the
+//! same time come in the order of their units' numbers, so runs repeat exactly.
 
+use flash::Geometry;
 use port::Time;
+
+use crate::list::NONE;
 
 const NEVER: u64 = u64::MAX;
 
-/// One pending event for each of a fixed number of sources.
+/// The event of a unit, in a list of its channel.
+#[derive(Clone, Copy)]
+struct Entry {
+    key: u64,
+    before: u32,
+    after: u32,
+    is_read: bool,
+}
+
+/// Units in the order of their events.
+#[derive(Clone, Copy)]
+struct Order {
+    /// The first one's.
+    key: u64,
+    first: u32,
+    last: u32,
+}
+
+/// The events of a channel.
+#[derive(Clone, Copy)]
+struct Agenda {
+    /// The end of its transfer.
+    transfer: u64,
+    reads: Order,
+    others: Order,
+}
+
+impl Agenda {
+    /// The key of the next of them.
+    #[inline(always)]
+    fn next(&self) -> u64 {
+        self.transfer.min(self.reads.key).min(self.others.key)
+    }
+
+    #[inline]
+    fn of(&mut self, is_read: bool) -> &mut Order {
+        if is_read { &mut self.reads } else { &mut self.others }
+    }
+}
+
+/// One transfer of each channel, and one event more of each parallel unit.
+///
+/// After a channel's events were changed, [`Timeline::settle`] enters that in
+/// what [`Timeline::next`] and [`Timeline::due`] say.
 pub(crate) struct Timeline {
-    /// Heap order: node 1 is the root, node `leaves + i` is source `i`. A key
-    /// is the time since `base`, then the source.
-    nodes: Vec<u64>,
+    /// Heap order: node 1 is the root, node `leaves + i` is channel `i`. A key
+    /// is the time since `base`, then the unit.
+    nodes: Box<[u64]>,
     leaves: usize,
+    channels: Box<[Agenda]>,
+    /// One for each unit, of a power of two.
+    entries: Box<[Entry]>,
+    /// Bits of a unit's number, and of its number in its channel.
     bits: u32,
+    bits_in_channel: u32,
     /// Moves forward now and then, so that keys never run out of bits.
     base: u64,
 }
 
 impl Timeline {
-    /// Bytes of memory for each source, of a power of two of them.
-    pub const BYTES: usize = 2 * size_of::<u64>();
+    /// Bytes of memory that it takes.
+    pub fn bytes(geometry: &Geometry) -> usize {
+        let channels = geometry.dimensions().groups as usize;
+        let tree = 2 * channels.next_power_of_two() * size_of::<u64>();
+        geometry.pu_slots() * size_of::<Entry>() + channels * size_of::<Agenda>() + tree
+    }
 
-    pub fn new(sources: usize) -> Timeline {
-        let leaves = sources.next_power_of_two().max(2);
-        let bits = leaves.trailing_zeros();
+    /// One without an event.
+    pub fn new(geometry: &Geometry) -> Timeline {
+        Timeline::of(geometry.dimensions().groups as usize, geometry.pu_slots())
+    }
+
+    /// One of so many units, a power of two, of which the number of the channel
+    /// is the upper bits.
+    fn of(channels: usize, units: usize) -> Timeline {
+        let leaves = channels.next_power_of_two();
+        let bits = units.trailing_zeros();
         assert!(bits <= 24, "keys leave at least 40 bits of time");
-        Timeline { nodes: vec![NEVER; 2 * leaves], leaves, bits, base: 0 }
+        let entry = Entry { key: NEVER, before: NONE, after: NONE, is_read: false };
+        let empty = Order { key: NEVER, first: NONE, last: NONE };
+        let channel = Agenda { transfer: NEVER, reads: empty, others: empty };
+        Timeline {
+            nodes: vec![NEVER; 2 * leaves].into(),
+            leaves,
+            channels: vec![channel; channels].into(),
+            entries: vec![entry; units].into(),
+            bits,
+            bits_in_channel: bits - leaves.trailing_zeros(),
+            base: 0,
+        }
     }
 
     /// The next event's time.
@@ -38,43 +115,99 @@ impl Timeline {
         if root == NEVER { None } else { Some(Time(self.base + (root >> self.bits))) }
     }
 
-    /// The next event, if it is due at `to`: its source and its time.
+    /// The next event, if it is due at `to`: its unit and its time.
     #[inline]
-    pub fn due(&self, to: Time) -> Option<(usize, Time)> {
+    pub fn due(&self, to: Time) -> Option<(u32, Time)> {
         let root = self.nodes[1];
         let at = self.base.wrapping_add(root >> self.bits);
         if root == NEVER || at > to.0 {
             return None;
         }
-        Some((root as usize & (self.leaves - 1), Time(at)))
+        Some((root as u32 & (self.entries.len() as u32 - 1), Time(at)))
     }
 
-    /// Sets the event of `source`, in place of the one it may have.
-    #[inline]
-    pub fn set(&mut self, source: usize, at: Time) {
+    /// Sets the event of a unit that has none: of a read, or of something else.
+    #[inline(always)]
+    pub fn set(&mut self, unit: u32, is_read: bool, at: Time) {
+        let key = self.key(unit, at);
+        let order = self.channels[(unit >> self.bits_in_channel) as usize].of(is_read);
+        let (mut before, mut after) = (order.last, NONE);
+        while before != NONE && self.entries[before as usize].key > key {
+            after = before;
+            before = self.entries[before as usize].before;
+        }
+        if after == NONE {
+            order.last = unit;
+        } else {
+            self.entries[after as usize].before = unit;
+        }
+        if before == NONE {
+            (order.first, order.key) = (unit, key);
+        } else {
+            self.entries[before as usize].after = unit;
+        }
+        self.entries[unit as usize] = Entry { key, before, after, is_read };
+    }
+
+    /// Takes the event of a unit away, which has one.
+    #[inline(always)]
+    pub fn clear(&mut self, unit: u32) {
+        let Entry { before, after, is_read, .. } = self.entries[unit as usize];
+        let order = self.channels[(unit >> self.bits_in_channel) as usize].of(is_read);
+        let mut key = NEVER;
+        if after == NONE {
+            order.last = before;
+        } else {
+            let entry = &mut self.entries[after as usize];
+            (entry.before, key) = (before, entry.key);
+        }
+        if before == NONE {
+            (order.first, order.key) = (after, key);
+        } else {
+            self.entries[before as usize].after = after;
+        }
+    }
+
+    /// The unit has its channel until `end`.
+    #[inline(always)]
+    pub fn set_transfer(&mut self, unit: u32, end: Time) {
+        let key = self.key(unit, end);
+        self.channels[(unit >> self.bits_in_channel) as usize].transfer = key;
+    }
+
+    /// No unit has the channel.
+    #[inline(always)]
+    pub fn end_transfer(&mut self, channel: u32) {
+        self.channels[channel as usize].transfer = NEVER;
+    }
+
+    /// Enters what has changed of a unit's channel.
+    #[inline(always)]
+    pub fn settle(&mut self, unit: u32) {
+        let number = (unit >> self.bits_in_channel) as usize;
+        let key = self.channels[number].next();
+        if self.nodes[self.leaves + number] != key {
+            self.put(self.leaves + number, key);
+        }
+    }
+
+    #[inline(always)]
+    fn key(&mut self, unit: u32, at: Time) -> u64 {
         let mut since = at.0 - self.base;
         if since >> (62 - self.bits) != 0 {
             self.rebase(at.0);
             since = at.0 - self.base;
         }
-        self.put(source, (since << self.bits) | source as u64);
+        (since << self.bits) | u64::from(unit)
     }
 
-    /// Takes the event of `source` away.
-    #[inline]
-    pub fn clear(&mut self, source: usize) {
-        self.put(source, NEVER);
-    }
-
-    #[inline]
-    fn put(&mut self, source: usize, key: u64) {
-        assert!(source < self.leaves, "a source has a leaf");
-        let mut at = self.leaves + source;
-        let mut key = key;
-        // SAFETY: there are `2 * leaves` nodes and `at` is below that: at
-        // first because `source` is below `leaves`, then because it shrinks;
-        // so is its neighbour, because the count is even. Checked indexing
-        // costs a third of a simulated read.
+    /// Sets the key of a leaf of the tree.
+    #[inline(always)]
+    fn put(&mut self, mut at: usize, mut key: u64) {
+        assert!(at < self.nodes.len(), "a channel has a leaf");
+        // SAFETY: `at` is below the count of the nodes: at first as was looked
+        // at, then because it shrinks; so is its neighbour, because the count
+        // is even. Checked indexing costs a third of a simulated read.
         unsafe {
             *self.nodes.get_unchecked_mut(at) = key;
             while at > 1 {
@@ -89,11 +222,23 @@ impl Timeline {
     /// an event that is set later may still come sooner.
     #[cold]
     fn rebase(&mut self, at: u64) {
-        let earliest = self.next().map_or(at, |t| t.0.min(at));
+        let earliest = self.channels.iter().map(Agenda::next).min().filter(|&key| key != NEVER);
+        let earliest = earliest.map_or(at, |key| at.min(self.base + (key >> self.bits)));
         let base = earliest.saturating_sub(1 << (60 - self.bits)).max(self.base);
         let shift = (base - self.base) << self.bits;
-        for key in self.nodes.iter_mut().filter(|key| **key != NEVER) {
-            *key -= shift;
+        let later = |key: &mut u64| *key -= if *key == NEVER { 0 } else { shift };
+        self.nodes.iter_mut().for_each(later);
+        for channel in &mut self.channels {
+            later(&mut channel.transfer);
+            for order in [&mut channel.reads, &mut channel.others] {
+                later(&mut order.key);
+                let mut unit = order.first;
+                while unit != NONE {
+                    let entry = &mut self.entries[unit as usize];
+                    later(&mut entry.key);
+                    unit = entry.after;
+                }
+            }
         }
         self.base = base;
         assert!((at - base) >> (62 - self.bits) == 0, "events lie within months of each other");
@@ -105,25 +250,59 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// What is done to a unit of the line.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Set { is_read: bool, at: u64 },
+        Clear,
+        Transfer { end: u64 },
+        EndTransfer,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (any::<bool>(), 0u64..1000).prop_map(|(is_read, at)| Step::Set { is_read, at }),
+            1 => Just(Step::Clear),
+            2 => (0u64..1000).prop_map(|end| Step::Transfer { end }),
+            1 => Just(Step::EndTransfer),
+        ]
+    }
+
     proptest! {
         #[test]
         fn gives_the_earliest(
-            sources in 1usize..80,
-            steps in prop::collection::vec((any::<usize>(), prop::option::of(0u64..1000)), 1..200),
-            far in 0u64..1 << 62,
+            channels in 1usize..10,
+            bits in 0u32..4,
+            steps in prop::collection::vec((any::<u32>(), step()), 1..200),
+            far in 0u64..1 << 60,
         ) {
-            let mut line = Timeline::new(sources);
-            let mut model = vec![None; sources];
-            for (source, at) in steps {
-                let source = source % sources;
-                model[source] = at.map(|t| t + far);
-                match at {
-                    Some(t) => line.set(source, Time(t + far)),
-                    None => line.clear(source),
+            let mut line = Timeline::of(channels, channels.next_power_of_two() << bits);
+            let mut events = vec![None; channels << bits];
+            let mut transfers = vec![None; channels];
+            for (unit, step) in steps {
+                let unit = unit % (channels << bits) as u32;
+                let channel = (unit >> bits) as usize;
+                let event = &mut events[unit as usize];
+                match step {
+                    Step::Set { .. } | Step::Clear if event.take().is_some() => line.clear(unit),
+                    Step::Set { is_read, at } => {
+                        *event = Some((far + at, unit));
+                        line.set(unit, is_read, Time(far + at));
+                    }
+                    Step::Clear => {}
+                    Step::Transfer { end } => {
+                        transfers[channel] = Some((far + end, unit));
+                        line.set_transfer(unit, Time(far + end));
+                    }
+                    Step::EndTransfer => {
+                        transfers[channel] = None;
+                        line.end_transfer(channel as u32);
+                    }
                 }
-                let best = (0..sources).filter_map(|s| model[s].map(|t| (t, s))).min();
+                line.settle(unit);
+                let best = events.iter().chain(&transfers).flatten().min().copied();
                 prop_assert_eq!(line.next().map(|t| t.0), best.map(|b| b.0));
-                let due = line.due(Time(u64::MAX >> 1)).map(|(s, t)| (t.0, s));
+                let due = line.due(Time(u64::MAX >> 1)).map(|(unit, t)| (t.0, unit));
                 prop_assert_eq!(due, best);
             }
         }
@@ -131,23 +310,34 @@ mod tests {
 
     #[test]
     fn a_far_event_leaves_room_for_nearer_ones() {
-        let mut line = Timeline::new(2);
+        let mut line = Timeline::of(2, 2);
         let far = 1 << 61;
-        line.set(0, Time(far));
-        line.set(1, Time(far - 1_000_000));
+        line.set(0, true, Time(far));
+        line.set_transfer(1, Time(far - 1_000_000));
+        line.settle(0);
+        line.settle(1);
         assert_eq!(line.due(Time(far)), Some((1, Time(far - 1_000_000))));
     }
 
     #[test]
     fn runs_for_centuries() {
-        let mut line = Timeline::new(1 << 16);
+        let mut line = Timeline::of(1 << 8, 1 << 16);
         let mut t = 0u64;
         for step in 0..400 {
+            let unit = step % 7;
+            if step > 0 {
+                line.clear(300);
+            }
             t += 1 << 45;
-            line.set(step % 7, Time(t));
-            line.set(9, Time(t + 5));
-            assert_eq!(line.due(Time(t)), Some((step % 7, Time(t))));
-            line.clear(step % 7);
+            line.set(unit, step % 2 == 0, Time(t));
+            line.set(300, true, Time(t + 5));
+            line.set_transfer(700, Time(t + 9));
+            for unit in [unit, 300, 700] {
+                line.settle(unit);
+            }
+            assert_eq!(line.due(Time(t)), Some((unit, Time(t))));
+            line.clear(unit);
+            line.settle(unit);
             assert_eq!(line.next(), Some(Time(t + 5)));
         }
     }

@@ -111,9 +111,6 @@ struct Unit {
     array_end: Time,
     /// Channel time that it needs, or still needs.
     bus_time: u64,
-    /// Whether it has an event on the timeline.
-    pending: bool,
-    channel: u32,
     /// Reads that went before something else since the last of that ended.
     passed: u32,
     /// Waiting reads, where reads go first.
@@ -132,22 +129,10 @@ impl Default for Unit {
             paused_left: 0,
             array_end: Time::ZERO,
             bus_time: 0,
-            pending: false,
-            channel: 0,
             passed: 0,
             reads: List::default(),
             others: List::default(),
         }
-    }
-}
-
-impl Unit {
-    /// Sets the event of the parallel unit `pu`, which this is, in place of the
-    /// one it may have.
-    #[inline(always)]
-    fn arm(&mut self, timeline: &mut Timeline, pu: u32, at: Time) {
-        self.pending = true;
-        timeline.set(pu as usize, at);
     }
 }
 
@@ -181,12 +166,11 @@ impl Default for Channel {
 }
 
 impl Channel {
-    /// The parallel unit `pu`, which is `unit`, has the channel for as long as it
-    /// needs that.
+    /// The parallel unit has the channel for so long.
     #[inline(always)]
-    fn grant(&mut self, timeline: &mut Timeline, now: Time, pu: u32, unit: &mut Unit) {
-        (self.owner, self.end) = (pu, now + unit.bus_time);
-        unit.arm(timeline, pu, self.end);
+    fn grant(&mut self, timeline: &mut Timeline, now: Time, pu: u32, time: u64) {
+        (self.owner, self.end) = (pu, now + time);
+        timeline.set_transfer(pu, self.end);
     }
 }
 
@@ -227,18 +211,13 @@ pub(crate) struct Units {
 impl Units {
     /// Bytes of memory that they take.
     pub fn tables(geometry: &Geometry, timing: &Timing, max_ops: usize) -> u64 {
-        let unit = size_of::<Unit>() + Timeline::BYTES;
-        let units = geometry.pu_slots() * unit + max_ops * (size_of::<Op>() + 4);
-        units as u64 + Slc::tables(geometry, timing)
+        let units = geometry.pu_slots() * size_of::<Unit>() + max_ops * (size_of::<Op>() + 4);
+        let timeline = Timeline::bytes(geometry);
+        (units + timeline) as u64 + Slc::tables(geometry, timing)
     }
 
     pub fn new(geometry: &Geometry, timing: &Timing, max_ops: usize) -> Result<Units, OutOfMemory> {
         let groups = geometry.dimensions().groups as usize;
-        let mut units = Table::new(geometry.pu_slots());
-        for pu in geometry.pus_channels_first() {
-            let unit: &mut Unit = &mut units[pu as u32];
-            unit.channel = geometry.group_of_pu(pu) as u32;
-        }
         let most = geometry.row_blocks().max(64);
         // One more for each parallel unit that may fold, which it keeps.
         let folds = if timing.slc.is_on() { geometry.total_pus() as usize } else { 0 };
@@ -255,9 +234,9 @@ impl Units {
             transfer: (0..=most).map(|n| timing.transfer(n)).collect(),
             transfer_tags: (0..=most).map(|n| timing.transfer_tags(n)).collect(),
             ops,
-            units,
+            units: Table::new(geometry.pu_slots()),
             channels: Table::new(groups),
-            timeline: Timeline::new(geometry.pu_slots()),
+            timeline: Timeline::new(geometry),
             slc,
             suspends: 0,
         })
@@ -282,7 +261,8 @@ impl Units {
         let op = self.active(pu);
         let read = self.read_time(op.ppa, op.count);
         let time = read + u64::from(retries) * (self.timing.command + read);
-        self.go(now, pu, State::Array, time)
+        let finished = self.work(now, pu, time);
+        self.settle(pu, finished)
     }
 
     pub fn timing(&self) -> &Timing {
@@ -314,12 +294,17 @@ impl Units {
         held.tags = op.tags;
         let unit = &mut self.units[pu];
         if unit.state <= State::Resting {
-            return self.start(now, pu, id);
+            if unit.state == State::Resting {
+                self.timeline.clear(pu);
+            }
+            let finished = self.start(now, pu, id);
+            return self.settle(pu, finished);
         }
         if is_read && self.timing.reads_first {
             unit.reads.push(id, &mut self.ops);
             if unit.state == State::Array && self.timing.suspend {
                 self.try_suspend(now, pu);
+                self.timeline.settle(pu);
             }
         } else {
             unit.others.push(id, &mut self.ops);
@@ -327,48 +312,39 @@ impl Units {
         None
     }
 
-    /// Whether an event is due at `to`.
-    #[inline]
-    pub fn has_due(&self, to: Time) -> bool {
-        self.timeline.due(to).is_some()
+    /// The timeline is right again when the parallel unit has done what it can:
+    /// before an operation whose end is the caller's to handle it need not be.
+    #[inline(always)]
+    fn settle(&mut self, pu: u32, finished: Option<u32>) -> Option<u32> {
+        if finished.is_none() {
+            self.timeline.settle(pu);
+        }
+        finished
     }
 
     /// Handles one event that is due at `to`, at its own time. `Err` when
     /// there is none.
     #[inline]
     pub fn step(&mut self, to: Time) -> Result<(Time, Option<u32>), ()> {
-        let (source, now) = self.timeline.due(to).ok_or(())?;
-        let pu = source as u32;
+        let (pu, now) = self.timeline.due(to).ok_or(())?;
         let state = self.units[pu].state;
-        let finished = match state {
-            State::Array => self.go(now, pu, State::Array, 0),
-            State::In | State::Out => self.bus_end(now, pu, state),
-            State::Suspending => self.start_read(now, pu),
-            State::Finishing => Some(pu),
-            State::Resting => self.keep(now, pu),
-            State::Idle | State::Sensing => unreachable!("such a unit has no event"),
+        let finished = if state == State::In || state == State::Out {
+            self.bus_end(now, pu, state)
+        } else {
+            self.timeline.clear(pu);
+            match state {
+                State::Array => self.array_end(now, pu),
+                State::Suspending => self.start_read(now, pu),
+                State::Finishing => Some(pu),
+                State::Resting => self.keep(now, pu),
+                _ => unreachable!("such a unit has no event"),
+            }
         };
-        Ok((now, finished))
-    }
-
-    /// Sets the event of a parallel unit, in place of the one it may have. An
-    /// event that was handled stays on the timeline until this or
-    /// [`Units::quiet`], which each way through a step reaches.
-    #[inline]
-    fn arm(&mut self, pu: u32, at: Time) {
-        self.units[pu].arm(&mut self.timeline, pu, at);
-    }
-
-    /// The parallel unit has no event of its own: it waits for others.
-    #[inline]
-    fn quiet(&mut self, pu: u32) {
-        if std::mem::replace(&mut self.units[pu].pending, false) {
-            self.timeline.clear(pu as usize);
-        }
+        Ok((now, self.settle(pu, finished)))
     }
 
     /// Ends the active operation and starts the next.
-    #[inline]
+    #[inline(always)]
     pub fn release(&mut self, now: Time, pu: u32) -> Option<u32> {
         let unit = &mut self.units[pu];
         if unit.passed > 0 && self.ops[unit.active].kind != OpKind::Read {
@@ -376,15 +352,17 @@ impl Units {
         }
         self.ops.give(unit.active);
         unit.active = NONE;
-        unit.state = State::Idle;
-        self.start_next(now, pu)
+        let finished = self.start_next(now, pu);
+        self.settle(pu, finished)
     }
 
     /// The bytes could not be moved yet: the end comes again, at `at`.
     pub fn retry(&mut self, at: Time, pu: u32) {
-        self.arm(pu, at);
+        self.timeline.set(pu, false, at);
+        self.timeline.settle(pu);
     }
 
+    #[inline(always)]
     fn start_next(&mut self, now: Time, pu: u32) -> Option<u32> {
         let unit = &mut self.units[pu];
         unit.state = State::Idle;
@@ -395,7 +373,7 @@ impl Units {
         if unit.paused != NONE {
             unit.active = std::mem::replace(&mut unit.paused, NONE);
             let left = unit.paused_left + self.timing.resume_time;
-            return self.go(now, pu, State::Array, left);
+            return self.work(now, pu, left);
         }
         let Some(id) = unit.others.pop(&mut self.ops) else {
             return self.rest(now, pu);
@@ -426,79 +404,94 @@ impl Units {
             || one_more(&mut self.ops[unit.paused].suspended, self.timing.suspend_limit)
     }
 
+    /// Starts an operation: its command goes to the parallel unit, and the data of
+    /// a program. Gives the parallel unit, as all below, when all is over at once.
     #[inline(always)]
     fn start(&mut self, now: Time, pu: u32, id: u32) -> Option<u32> {
         self.units[pu].active = id;
-        let op = &self.ops[id];
+        let Op { kind, count, .. } = self.ops[id];
         let mut time = self.timing.command;
-        if op.kind == OpKind::Program {
-            time += self.transfer[op.count as usize];
+        if kind == OpKind::Program {
+            time += self.transfer[count as usize];
         }
-        self.go(now, pu, State::In, time)
+        if time == 0 {
+            return self.enter(now, pu);
+        }
+        self.use_bus(now, pu, State::In, kind == OpKind::Read, time);
+        None
     }
 
-    /// Takes the active operation through its phases, from one that takes
-    /// `time`, until one takes some or all are over.
-    #[inline]
-    fn go(&mut self, now: Time, pu: u32, mut state: State, mut time: u64) -> Option<u32> {
-        let Op { cmd, kind, count, ppa, tags, .. } = self.ops[self.units[pu].active];
-        loop {
+    /// The array begins.
+    #[inline(always)]
+    fn enter(&mut self, now: Time, pu: u32) -> Option<u32> {
+        let Op { kind, ppa, count, .. } = self.ops[self.units[pu].active];
+        let time = match kind {
+            OpKind::Read if self.senses => {
+                self.units[pu].state = State::Sensing;
+                return Some(pu);
+            }
+            OpKind::Read => self.same_read.unwrap_or_else(|| self.read_time(ppa, count)),
+            OpKind::Program => self.program_time(pu, ppa, count),
+            OpKind::Erase => self.timing.erase,
+        };
+        self.work(now, pu, time)
+    }
+
+    /// The array works for `time`.
+    #[inline(always)]
+    fn work(&mut self, now: Time, pu: u32, time: u64) -> Option<u32> {
+        if time == 0 {
+            return self.array_end(now, pu);
+        }
+        self.start_array(now, pu, time);
+        None
+    }
+
+    /// The array is through.
+    #[inline(always)]
+    fn array_end(&mut self, now: Time, pu: u32) -> Option<u32> {
+        let Op { cmd, kind, count, tags, .. } = self.ops[self.units[pu].active];
+        if kind == OpKind::Read {
+            let transfer = if tags { &self.transfer_tags } else { &self.transfer };
+            let time = transfer[count as usize];
             if time > 0 {
-                if state == State::Array {
-                    self.start_array(now, pu, time);
-                } else {
-                    self.use_bus(now, pu, state, kind, time);
-                }
+                self.use_bus(now, pu, State::Out, true, time);
                 return None;
             }
-            (state, time) = match (state, kind) {
-                (State::In, OpKind::Read) if self.senses => {
-                    self.units[pu].state = State::Sensing;
-                    return Some(pu);
-                }
-                (State::In, OpKind::Read) => {
-                    let time = self.same_read.unwrap_or_else(|| self.read_time(ppa, count));
-                    (State::Array, time)
-                }
-                (State::In, OpKind::Program) => (State::Array, self.program_time(pu, ppa, count)),
-                (State::In, OpKind::Erase) => (State::Array, self.timing.erase),
-                (State::Array, OpKind::Read) if tags => {
-                    (State::Out, self.transfer_tags[count as usize])
-                }
-                (State::Array, OpKind::Read) => (State::Out, self.transfer[count as usize]),
-                (State::Array, OpKind::Erase) if cmd == NONE => return self.kept(now, pu),
-                _ => {
-                    self.units[pu].state = State::Finishing;
-                    return Some(pu);
-                }
-            };
+        } else if cmd == NONE {
+            return self.kept(now, pu);
         }
+        self.units[pu].state = State::Finishing;
+        Some(pu)
     }
 
     /// Takes the channel for `time`, at once or when its turn comes.
     #[inline(always)]
-    fn use_bus(&mut self, now: Time, pu: u32, state: State, kind: OpKind, time: u64) {
-        let is_read = kind == OpKind::Read;
+    fn use_bus(&mut self, now: Time, pu: u32, state: State, is_read: bool, time: u64) {
         let unit = &mut self.units[pu];
         (unit.state, unit.bus_time) = (state, time);
-        let number = unit.channel;
+        let number = self.channel_of(pu);
         let channel = &mut self.channels[number];
         let owner = channel.owner;
         if owner == NONE {
-            channel.grant(&mut self.timeline, now, pu, unit);
+            channel.grant(&mut self.timeline, now, pu, time);
         } else if is_read && self.timing.suspend_transfer && self.is_interrupted(number, owner) {
             let channel = &mut self.channels[number];
             self.units[owner].bus_time = channel.end.since(now);
             channel.others.push_front(owner, &mut self.units);
-            channel.grant(&mut self.timeline, now, pu, &mut self.units[pu]);
-            self.quiet(owner);
+            channel.grant(&mut self.timeline, now, pu, time);
         } else {
             let channel = &mut self.channels[number];
             let first = is_read && self.timing.reads_first;
             let list = if first { &mut channel.reads } else { &mut channel.others };
             list.push(pu, &mut self.units);
-            self.quiet(pu);
         }
+    }
+
+    /// The number of its channel.
+    #[inline(always)]
+    fn channel_of(&self, pu: u32) -> u32 {
+        self.geometry.group_of_pu(pu as usize) as u32
     }
 
     /// Whether a read takes a channel from its owner, which is counted.
@@ -510,7 +503,7 @@ impl Units {
     /// The channel's transfer is over: the next that waits has it.
     #[inline(always)]
     fn bus_end(&mut self, now: Time, pu: u32, state: State) -> Option<u32> {
-        let number = self.units[pu].channel;
+        let number = self.channel_of(pu);
         let channel = &mut self.channels[number];
         debug_assert_eq!(channel.owner, pu);
         if channel.passed > 0 && self.ops[self.units[pu].active].kind != OpKind::Read {
@@ -524,17 +517,28 @@ impl Units {
             None
         };
         match next.or_else(|| channel.others.pop(&mut self.units)) {
-            Some(next) => channel.grant(&mut self.timeline, now, next, &mut self.units[next]),
-            None => channel.owner = NONE,
+            Some(next) => {
+                let time = self.units[next].bus_time;
+                channel.grant(&mut self.timeline, now, next, time);
+            }
+            None => {
+                channel.owner = NONE;
+                self.timeline.end_transfer(number);
+            }
         }
-        self.go(now, pu, state, 0)
+        if state == State::In {
+            return self.enter(now, pu);
+        }
+        self.units[pu].state = State::Finishing;
+        Some(pu)
     }
 
     #[inline(always)]
     fn start_array(&mut self, now: Time, pu: u32, time: u64) {
         let (unit, end) = (&mut self.units[pu], now + time);
         (unit.state, unit.array_end) = (State::Array, end);
-        unit.arm(&mut self.timeline, pu, end);
+        let is_read = self.ops[unit.active].kind == OpKind::Read;
+        self.timeline.set(pu, is_read, end);
         if self.timing.suspend && !unit.reads.is_empty() {
             self.try_suspend(now, pu);
         }
@@ -559,7 +563,8 @@ impl Units {
         unit.paused = std::mem::replace(&mut unit.active, NONE);
         unit.paused_left = left;
         unit.state = State::Suspending;
-        self.arm(pu, now + self.timing.suspend_time);
+        self.timeline.clear(pu);
+        self.timeline.set(pu, true, now + self.timing.suspend_time);
     }
 
     /// tR of neighbours in a row.
@@ -586,9 +591,8 @@ impl Units {
     /// The parallel unit has nothing to do.
     #[inline]
     fn rest(&mut self, now: Time, pu: u32) -> Option<u32> {
-        match self.slc {
-            None => self.quiet(pu),
-            Some(_) => self.rest_with_area(now, pu),
+        if self.slc.is_some() {
+            self.rest_with_area(now, pu);
         }
         None
     }
@@ -599,14 +603,14 @@ impl Units {
     fn rest_with_area(&mut self, now: Time, pu: u32) {
         let slc = self.slc.as_mut().expect("the caller saw it");
         if slc.next(pu).is_none() {
-            self.quiet(pu);
-        } else if slc.is_pressed(pu) {
-            self.keep(now, pu);
-        } else {
-            let at = now + slc.config.idle;
-            self.units[pu].state = State::Resting;
-            self.arm(pu, at);
+            return;
         }
+        if slc.is_pressed(pu) {
+            self.keep(now, pu);
+            return;
+        }
+        self.units[pu].state = State::Resting;
+        self.timeline.set(pu, false, now + slc.config.idle);
     }
 
     /// Begins the next work on the SLC area of a parallel unit that has nothing
@@ -615,10 +619,7 @@ impl Units {
     fn keep(&mut self, now: Time, pu: u32) -> Option<u32> {
         self.units[pu].state = State::Idle;
         let slc = self.slc.as_mut().expect("the unit has an area");
-        let Some(upkeep) = slc.next(pu) else {
-            self.quiet(pu);
-            return None;
-        };
+        let upkeep = slc.next(pu)?;
         slc.begin(pu, upkeep);
         let (ppa, time) = match upkeep {
             Upkeep::Erase => (Ppa(0), self.timing.erase),

@@ -10,11 +10,27 @@ use crate::command::{Content, MAX_ADDRESSES, VectorCmd, VectorOp};
 
 impl<M: Medium> Device<M> {
     /// Whether a command can be done; a write or reset is then entered into
-    /// the chunks.
-    #[inline]
+    /// the chunks. What the chunk lets be read of one run, which is the usual
+    /// case, is on the drive.
+    #[inline(always)]
     pub(super) fn check(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
         let n = cmd.count as usize;
-        let length_ok = cmd.buffer.len() == cmd.buffer_bytes(self.medium.kept());
+        let is_run = cmd.list.is_none() && (1..=MAX_ADDRESSES).contains(&n);
+        if cmd.op == VectorOp::Read
+            && is_run
+            && cmd.buffer.len() == cmd.buffer_bytes(self.kept)
+            && self.can_read(cmd.ppa, u32::from(cmd.count))
+        {
+            return Ok(());
+        }
+        self.check_any(cmd)
+    }
+
+    /// The same of any command, and what is wrong with one.
+    #[inline(never)]
+    fn check_any(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+        let n = cmd.count as usize;
+        let length_ok = cmd.buffer.len() == cmd.buffer_bytes(self.kept);
         if cmd.op == VectorOp::Flush && length_ok {
             return Ok(());
         }
@@ -24,8 +40,6 @@ impl<M: Medium> Device<M> {
         }
         if cmd.list.is_some() {
             self.check_list(cmd)?;
-        } else if cmd.op == VectorOp::Read {
-            return self.check_run(cmd);
         } else {
             self.check_run_address(cmd)?;
         }
@@ -36,16 +50,6 @@ impl<M: Medium> Device<M> {
             VectorOp::Reset | VectorOp::Retire => self.enter_resets(cmd),
             VectorOp::Flush => Ok(()),
         }
-    }
-
-    /// A read of one run: what the chunk lets be read is on the drive.
-    #[inline]
-    fn check_run(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
-        if self.can_read(cmd.ppa, u32::from(cmd.count)) {
-            return Ok(());
-        }
-        self.check_run_address(cmd)?;
-        self.check_reads(cmd)
     }
 
     /// Whether `count` blocks can be read.
