@@ -22,6 +22,9 @@ const AHEAD: usize = 8;
 const TRIES: usize = 16;
 /// The most memory that buffers may take.
 const MOST_BUFFERS: u64 = 4 << 30;
+/// Up to as many requests that a drive holds, the ring of completions is as large
+/// as the drive's own, so that the two can change places.
+const MOST_SWAPPED: usize = 1024;
 /// The most requests that may be out.
 const MOST_SLOTS: u64 = 1 << 16;
 
@@ -34,20 +37,25 @@ struct Submitter {
     ops: [BlockOp; AHEAD],
     fuas: [bool; AHEAD],
     next: usize,
+    /// The latest of them, as the drive is told of it.
+    told: BlockReq,
 }
 
 impl Submitter {
     fn new(mut generator: Generator, bs: u64) -> Submitter {
         let ahead: [Access; AHEAD] = std::array::from_fn(|_| generator.next());
         let (offsets, ops) = (ahead.map(|a| a.offset), ahead.map(|a| a.op));
-        Submitter { generator, bs, offsets, ops, fuas: ahead.map(|a| a.fua), next: 0 }
+        let told = request(0, &ahead[AHEAD - 1], Buffer::empty());
+        Submitter { generator, bs, offsets, ops, fuas: ahead.map(|a| a.fua), next: 0, told }
     }
 
     /// The next access; the drive is told of the one `AHEAD` later.
-    #[inline]
+    #[inline(always)]
     fn draw(&mut self, driver: &dyn Driver) -> Access {
         let later = self.generator.next();
-        driver.hint(&request(0, &later, Buffer::empty()));
+        let told = &mut self.told;
+        (told.op, told.fua, told.offset, told.len) = (later.op, later.fua, later.offset, later.len);
+        driver.hint(told);
         let at = self.next % AHEAD;
         let (op, offset, fua) = (self.ops[at], self.offsets[at], self.fuas[at]);
         (self.ops[at], self.offsets[at], self.fuas[at]) = (later.op, later.offset, later.fua);
@@ -177,7 +185,7 @@ impl Load {
             kept: each,
             batch: 1,
             queue: Ring::new(slots),
-            done: Ring::new(slots),
+            done: Ring::new(shape.depth.min(MOST_SWAPPED).max(slots)),
         })
     }
 
@@ -265,12 +273,23 @@ impl Load {
         while *left > 0
             && let Some(&slot) = self.idle.last()
         {
-            let (start, submitter) = match self.next_arrival() {
-                Some(at) if at > now => break,
-                Some(at) => (at, self.turn % self.submitters.len()),
+            let (start, submitter) = match &self.arrivals {
                 None => (now, self.slots[slot as usize].submitter as usize),
+                Some(arrivals) => {
+                    let at = self.origin + arrivals.peek();
+                    if at > now {
+                        break;
+                    }
+                    (at, self.turn % self.submitters.len())
+                }
             };
-            let Some(access) = self.draw(slot, submitter, driver, verifier)? else { break };
+            let access = match verifier {
+                None => self.submitters[submitter].draw(driver),
+                Some(verifier) => match self.draw_verified(slot, submitter, driver, verifier)? {
+                    Some(access) => access,
+                    None => break,
+                },
+            };
             if let Some(arrivals) = &mut self.arrivals {
                 arrivals.take();
                 self.turn += 1;
@@ -291,18 +310,15 @@ impl Load {
     }
 
     /// An access that may be made now.
-    #[inline]
-    fn draw(
+    #[inline(never)]
+    fn draw_verified(
         &mut self,
         slot: u32,
         submitter: usize,
         driver: &dyn Driver,
-        verifier: &mut Option<Verifier>,
+        verifier: &mut Verifier,
     ) -> Result<Option<Access>, Error> {
         let submitter = &mut self.submitters[submitter];
-        let Some(verifier) = verifier else {
-            return Ok(Some(submitter.draw(driver)));
-        };
         let buffer = &mut self.slots[slot as usize].buffer;
         for _ in 0..TRIES {
             let access = submitter.draw(driver);
@@ -315,24 +331,25 @@ impl Load {
     }
 
     /// Takes all requests that were seen to be done at `now`. Fails when there
-    /// is no memory for a buffer in place of one that did not come back.
+    /// is no memory for a buffer in place of one that did not come back. `is_late`
+    /// where they are seen later than they end.
     #[inline]
     pub fn complete(
         &mut self,
         now: Time,
+        is_late: bool,
         tally: &mut Tally,
         driver: &dyn Driver,
         verifier: &mut Option<Verifier>,
     ) -> Result<(), OutOfMemory> {
-        let is_late = driver.is_real();
-        while let Some(done) = self.done.front() {
+        while let Some(done) = self.done.get_mut(0) {
             // Field by field, as above; the buffer only where it has bytes.
             let (id, op, status, at) = (done.id, done.op, done.status, done.at);
-            let buffer = self.done.pop().map(|done| done.buffer);
             let slot = &mut self.slots[id as usize];
             if self.kept > 0 && matches!(op, BlockOp::Read | BlockOp::Write) {
-                slot.buffer = buffer.unwrap_or_default();
+                slot.buffer = std::mem::take(&mut done.buffer);
             }
+            self.done.pop();
             if !status.is_ok() {
                 let (Access { offset, len, .. }, counted) = (slot.access, slot.counted);
                 let what = || format!("{op:?} of {len} bytes at {offset}: {status}");

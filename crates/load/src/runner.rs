@@ -216,7 +216,7 @@ impl Runner<'_> {
         let began = driver.now();
         let (mut now, mut course) = (began, Course::new(plan, began));
         let (mut turns, mut stride) = (0u32, Stride::new(driver.patience()));
-        let mut stopped = None;
+        let (is_late, mut stopped) = (driver.is_real(), None);
         load.begin(began);
         if let Some(verifier) = &mut self.verifier {
             verifier.begin(load.slots(), load.bs());
@@ -248,9 +248,13 @@ impl Runner<'_> {
             let arrival = if course.left > 0 { load.next_arrival() } else { close };
             let begin = (!tally.counts() && course.counting).then_some(course.start);
             // One that is due and could not be made waits for a completion.
-            let arrival = [arrival, begin].into_iter().flatten().filter(|&at| at > now).min();
+            let later = |at: Option<Time>| at.filter(|&at| at > now);
+            let arrival = match (later(arrival), later(begin)) {
+                (Some(arrival), Some(begin)) => Some(arrival.min(begin)),
+                (arrival, begin) => arrival.or(begin),
+            };
             now = driver.turn(arrival, &mut load.queue, &mut load.done)?;
-            load.complete(now, &mut tally, driver, &mut self.verifier)?;
+            load.complete(now, is_late, &mut tally, driver, &mut self.verifier)?;
             if !plan.count && tally.errors() > 0 {
                 // A drive that cannot be prepared is not asked again: one that
                 // writes no more would never reach its end.

@@ -48,6 +48,7 @@ pub struct Tally {
     pub left: u64,
 }
 
+#[inline]
 fn place(op: BlockOp) -> usize {
     match op {
         BlockOp::Read => 0,

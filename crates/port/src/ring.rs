@@ -163,15 +163,22 @@ impl<T> Ring<T> {
     /// Moves items to the end of `to` until this ring is empty or that one
     /// is full. Gives how many were moved. Between rings of one capacity, into
     /// an empty one, no item is touched.
-    #[inline]
+    #[inline(always)]
     pub fn pour(&mut self, to: &mut Ring<T>) -> usize {
         if self.len == 0 {
             return 0;
         }
         if to.len == 0 && to.capacity == self.capacity {
-            std::mem::swap(self, to);
+            // Of this one, which is empty then, any head will do.
+            std::mem::swap(&mut self.items, &mut to.items);
+            to.head = self.head;
+            to.len = std::mem::take(&mut self.len);
             return to.len;
         }
+        self.pour_one_by_one(to)
+    }
+
+    fn pour_one_by_one(&mut self, to: &mut Ring<T>) -> usize {
         let n = self.len.min(to.room());
         let left = self.len - n;
         while self.len > left

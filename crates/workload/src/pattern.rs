@@ -304,7 +304,7 @@ impl Generator {
     }
 
     /// The next access. There always is one.
-    #[inline]
+    #[inline(always)]
     #[expect(clippy::should_implement_trait, reason = "it never ends, so it gives no option")]
     pub fn next(&mut self) -> Access {
         if self.flush_every > 0 && self.writes_to_flush == 0 {
