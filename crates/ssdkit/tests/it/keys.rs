@@ -262,7 +262,7 @@ fn what_is_on_a_drive_is_not_lost_unasked() {
     let (code, text) = failure(drive, &format!("{redis} --pages log"));
     assert!(code == 2 && text.contains("no blocks"), "{text}");
     let (code, text) = failure(drive, &format!("{redis} --fault read,count=1"));
-    assert!(code == 2 && text.contains("no --fault"), "{text}");
+    assert!(code == 2 && text.contains("no fault of requests"), "{text}");
     let (code, text) = failure(drive, &format!("--nbd {}", place.socket().display()));
     assert!(code == 2 && text.contains("no blocks"), "{text}");
     // It was opened, so nobody can tell whether something was lost on it.
