@@ -71,7 +71,7 @@ fi
 
 # The cases of the table, then those that were counted.
 awk -F' *[|] *' '
-  FNR == NR { if ($3 ~ /^[0-9.]+$/) before[$2] = $3; next }
+  FNR == NR { if (NF == 4 && $3 ~ /^[0-9.]+$/) before[$2] = $3; next }
   {
     if (!($2 in before)) { verdict = "NOT IN THE TABLE"; failed = 1 }
     else if ($3 > 1.1 * before[$2]) { verdict = "GREW"; failed = 1 }
