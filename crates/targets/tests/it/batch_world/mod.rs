@@ -153,10 +153,23 @@ impl Model {
         values
     }
 
-    /// The last batch was not taken after all.
-    fn untake(&mut self, lpids: &[u64]) {
-        let taken = self.taken;
+    /// Whether a page may be given up: once until the next [`Self::settle`], so that
+    /// value 0 is of one span of states.
+    fn may_give_up(&self, lpid: u64) -> bool {
+        self.pages[lpid as usize].iter().all(|held| held.1 != 0)
+    }
+
+    /// The batch that was just taken gives pages up, which it does not write.
+    fn give_up(&mut self, lpids: &[u64]) {
         for &lpid in lpids {
+            self.pages[lpid as usize].push((self.taken, 0));
+        }
+    }
+
+    /// The last batch was not taken after all.
+    fn untake(&mut self, lpids: &[u64], given_up: &[u64]) {
+        let taken = self.taken;
+        for &lpid in lpids.iter().chain(given_up) {
             self.pages[lpid as usize].retain(|held| held.0 != taken);
         }
         self.taken -= 1;
@@ -475,7 +488,8 @@ impl World {
                 let most = if self.random.below(4) == 0 { most } else { most.min(8) };
                 let count = 1 + self.random.below(most);
                 let lpids: Vec<u64> = (0..count).map(|_| self.page(pages)).collect();
-                run.write(self, &lpids);
+                let given_up = self.some_to_give_up(&lpids, most as usize);
+                run.write_and_give_up(self, &lpids, &given_up);
             }
             45..95 => {
                 let lpid = self.page(pages);
@@ -483,6 +497,19 @@ impl World {
             }
             _ => run.flush(self),
         }
+    }
+
+    /// Pages that a batch which writes others may give up; of most batches none.
+    fn some_to_give_up(&mut self, written: &[u64], most: usize) -> Vec<u64> {
+        let (pages, mut given_up) = (self.setup.config.pages, Vec::new());
+        if self.random.below(8) == 0 {
+            let count = self.random.below(4).min((most - written.len()) as u64);
+            given_up.extend((0..count).map(|_| self.page(pages)));
+            given_up.sort_unstable();
+            given_up.dedup();
+            given_up.retain(|&lpid| !written.contains(&lpid) && self.model.may_give_up(lpid));
+        }
+        given_up
     }
 
     fn page(&mut self, pages: u64) -> u64 {
@@ -527,8 +554,13 @@ pub fn put_value(bytes: &mut [u8], value: u64) {
 
 /// The buffer of a batch.
 pub fn batch_buffer(lpids: &[u64], values: &[u64], kept: usize) -> Buffer {
+    giving_buffer(lpids, values, &[], kept)
+}
+
+/// The buffer of a batch that also gives pages up.
+fn giving_buffer(lpids: &[u64], values: &[u64], given_up: &[u64], kept: usize) -> Buffer {
     let mut buffer = Buffer::zeroed(BLOCK + lpids.len() * kept).unwrap();
-    Desc::write(lpids, &[], buffer.bytes_mut());
+    Desc::write(lpids, given_up, buffer.bytes_mut());
     for (page, &value) in buffer.bytes_mut()[BLOCK..].chunks_exact_mut(kept).zip(values) {
         put_value(page, value);
     }
@@ -568,15 +600,21 @@ impl Run {
 
     /// Submits a batch, if there is room.
     pub fn write(&mut self, world: &mut World, lpids: &[u64]) -> bool {
+        self.write_and_give_up(world, lpids, &[])
+    }
+
+    /// The same, of a batch that also gives up pages which it does not write.
+    fn write_and_give_up(&mut self, world: &mut World, lpids: &[u64], given_up: &[u64]) -> bool {
         let values = world.model.take(lpids);
-        let buffer = batch_buffer(lpids, &values, self.kept());
+        world.model.give_up(given_up);
+        let buffer = giving_buffer(lpids, &values, given_up, self.kept());
         match self.submit(BatchOp::WriteBatch, 0, buffer) {
             Some(id) => {
                 self.open.insert(id, Open::Batch);
                 true
             }
             None => {
-                world.model.untake(lpids);
+                world.model.untake(lpids, given_up);
                 false
             }
         }
