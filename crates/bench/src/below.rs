@@ -48,6 +48,8 @@ struct Known {
     figures: Option<Arc<Figures>>,
     /// Whether it says when it completed a request.
     tells_when: bool,
+    /// Whether it goes on while nobody looks.
+    runs_alone: bool,
     strategy: Strategy,
 }
 
@@ -127,8 +129,8 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
         let Known { tells_when, strategy, .. } = known;
         let config = args.blocks.config()?;
         let plug = config.plug.map(|p| p.ns);
-        let shared = cores > 1;
-        let ways = Ways { tells_when, strategy, plug, shared, figures: known.figures };
+        let meanwhile = cores > 1 || known.runs_alone;
+        let ways = Ways { tells_when, strategy, plug, meanwhile, figures: known.figures };
         let course = Course { clock, ways, plan: plan(args), pin: args.blocks.pin };
         let name = args.drive.to_string();
         let when = (clock.now(), args.ramp.is_some());
@@ -266,7 +268,13 @@ fn host(
 }
 
 fn known(shape: Shape, owner: &Owner, strategy: Strategy) -> Known {
-    Known { shape, figures: Some(owner.figures.clone()), tells_when: true, strategy }
+    Known {
+        shape,
+        figures: Some(owner.figures.clone()),
+        tells_when: true,
+        runs_alone: true,
+        strategy,
+    }
 }
 
 /// How completions of a drive that interrupts are waited for. A core that has
@@ -320,7 +328,8 @@ where
     let polled = driver.queues()[2] > 0;
     let (mut contexts, monitor) = layer(&args.blocks.config()?, driver)?;
     contexts.iter_mut().for_each(|context| context.set_polled(polled));
-    let known = Known { shape, figures: None, tells_when, strategy: Strategy::Poll };
+    let strategy = Strategy::Poll;
+    let known = Known { shape, figures: None, tells_when, runs_alone: false, strategy };
     let layer = Layer { bench: &mut bench, contexts, monitor, known };
     let run = match args.clock() {
         ClockKind::Virtual => layer.in_virtual_time(Time::ZERO)?,
@@ -347,7 +356,7 @@ pub(crate) fn storage(
     let shape = opened.shape();
     let pattern = pattern(args, &shape)?;
     let mut bench = Bench::new(args, &shape, pattern, watch)?;
-    let ways = Ways { tells_when: false, strategy, plug: None, shared: false, figures: None };
+    let ways = Ways { tells_when: false, strategy, plug: None, meanwhile: true, figures: None };
     let mut steady = None;
     if args.precondition() != Precondition::None {
         steady = prepare(args, &mut bench, opened, ways)?;
@@ -356,7 +365,7 @@ pub(crate) fn storage(
     let polls = opened.polls();
     let (mut contexts, monitor) = layer(&args.blocks.config()?, opened)?;
     contexts.iter_mut().for_each(|context| context.set_polled(options.poll_queues > 0));
-    let known = Known { shape, figures: None, tells_when: false, strategy };
+    let known = Known { shape, figures: None, tells_when: false, runs_alone: true, strategy };
     let layer = Layer { bench: &mut bench, contexts, monitor, known };
     let run = layer.on_the_clock(Clock::start(), true)?;
     let name = args.drive.to_string();

@@ -33,9 +33,10 @@ pub struct Ways {
     pub strategy: Strategy,
     /// The longest that requests are held back by a plug, in ns.
     pub plug: Option<u64>,
-    /// Whether cores share queues: then a core may be handed what completed
-    /// after it looked at the clock.
-    pub shared: bool,
+    /// Whether others complete requests meanwhile (a drive on a thread of its own,
+    /// a device of the system, cores that share queues): then what is taken may
+    /// have completed after the clock was looked at.
+    pub meanwhile: bool,
     /// What the drive tells of itself.
     pub figures: Option<Arc<Figures>>,
 }
@@ -121,7 +122,7 @@ impl<Q: HardwareQueue> Driver for Clocked<'_, Q> {
         } else {
             self.now = self.clock.now();
             self.context.advance(self.now, done);
-            if self.ways.shared && !done.is_empty() {
+            if self.ways.meanwhile && !done.is_empty() {
                 self.now = self.clock.now();
             }
         }
@@ -170,6 +171,10 @@ impl<Q: HardwareQueue> Source for Looking<'_, Q> {
     fn look(&mut self) -> bool {
         self.now = self.clock.now();
         self.context.advance(self.now, self.done);
+        if !self.done.is_empty() {
+            // What is waited for is done by others, perhaps just now.
+            self.now = self.clock.now();
+        }
         !self.done.is_empty() || self.context.has_room_again() || self.now >= self.over
     }
 

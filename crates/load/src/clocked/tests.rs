@@ -100,11 +100,35 @@ fn who_found_no_room_offers_again_when_there_is_some() {
         }
     }));
     let strategy = Strategy::Interrupt;
-    let ways = Ways { tells_when: false, strategy, plug: None, shared: false, figures: None };
+    let ways = Ways { tells_when: false, strategy, plug: None, meanwhile: false, figures: None };
     let mut driver = Clocked::new(&mut little, Clock::start(), 4, ways);
     let (mut queue, mut done) = (reads(1), Ring::new(4));
     driver.turn(None, &mut queue, &mut done).unwrap();
     assert_eq!((queue.len(), done.len(), *looks.lock().unwrap()), (1, 0, 4));
     driver.turn(None, &mut queue, &mut done).unwrap();
     assert_eq!((queue.len(), done.len()), (0, 1));
+}
+
+/// What a drive completed while it was looked at is not seen before that.
+#[test]
+fn what_completes_during_a_look_is_seen_after_it() {
+    for strategy in [Strategy::Poll, Strategy::Interrupt] {
+        let on_look = OnLook::default();
+        let (mut contexts, _) =
+            build(&Config::new(Topology::new(2, 1).unwrap()), Told(on_look.clone())).unwrap();
+        let mut context = contexts.pop().unwrap();
+        let (clock, completed) = (Clock::start(), Arc::new(Mutex::new(Time::ZERO)));
+        let noted = completed.clone();
+        *on_look.lock().unwrap() = Some(Box::new(move |_| {
+            let begun = clock.now();
+            while clock.now() == begun {}
+            *noted.lock().unwrap() = clock.now();
+        }));
+        let ways = Ways { tells_when: true, strategy, plug: None, meanwhile: true, figures: None };
+        let mut driver = Clocked::new(&mut context, clock, 4, ways);
+        let (mut queue, mut done) = (reads(1), Ring::new(4));
+        let now = driver.turn(None, &mut queue, &mut done).unwrap();
+        assert_eq!(done.len(), 1);
+        assert!(now >= *completed.lock().unwrap(), "{strategy:?}");
+    }
 }
