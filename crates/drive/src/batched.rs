@@ -175,6 +175,7 @@ pub fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
     let what = match &config.spec {
         spec if spec.cache != Cache::Volatile => "protected cache",
         spec if spec.store != Store::Memory => "other store than memory",
+        spec if spec.shards > 1 => "shards (shards=)",
         _ if config.faults.has(Layer::Above) => "fault of requests (above:)",
         _ => return Ok(()),
     };
@@ -304,5 +305,8 @@ mod tests {
         {
             assert_eq!(refuse_layers(&config(rest, rules)).unwrap_err().exit_code(), 2, "{rest}");
         }
+        // A target=pblk drive that is to keep pages in batches.
+        let Ok(DriveSpec::Memory(spec)) = "mem:znand,shards=2".parse() else { panic!() };
+        assert_eq!(refuse_layers(&spec.resolve().unwrap()).unwrap_err().exit_code(), 2);
     }
 }

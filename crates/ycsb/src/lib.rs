@@ -34,7 +34,7 @@ pub use setup::{CacheSize, Setup};
 
 use drive::error::Error;
 use drive::memory;
-use drive::spec::{DriveConfig, DriveSpec, MemorySpec, Store};
+use drive::spec::{DriveConfig, DriveSpec, MemorySpec, Store, TargetKind};
 use load::driver::ClockKind;
 use load::watch::Watch;
 
@@ -142,9 +142,12 @@ fn setup(args: &YcsbArgs) -> Result<Setup, Error> {
     if y.records > 2_000_000_000 || y.ops > 1_000_000_000_000 {
         return refuse("--records is at most 2 000 M, --ops at most 1 000 000 M");
     }
-    let size = setup::size_for(workload, y.records, y.ops, durable);
+    let mut drive = drive(spec, setup::size_for(workload, y.records, y.ops, durable))?;
+    if y.pages == StoreKind::Batched {
+        drive.spec.target = TargetKind::Batch;
+    }
     Ok(Setup {
-        drive: drive(spec, size)?,
+        drive,
         workload,
         records: y.records,
         ops: y.ops,
