@@ -218,6 +218,13 @@ fn served(args: &BenchArgs, address: &NbdAddress, watch: &mut Watch) -> Result<O
              --precondition seq, which writes over all of it",
         );
     }
+    if args.reads() > 0 && args.precondition() == Precondition::None {
+        outcome.warnings.push(
+            "a server does not tell what was written, and what never was is read in no time; \
+             --precondition seq writes it first"
+                .into(),
+        );
+    }
     Ok(outcome)
 }
 

@@ -104,8 +104,20 @@ fn slow(value: &str) -> Result<Slow, DriveError> {
     if !(0.0..=100.0).contains(&percent) {
         return Err(wrong());
     }
-    let in_65536 = (percent / 100.0 * f64::from(ALL)).round() as u32;
-    Ok(Slow { completion_nsec: nsec("slow", time)?, in_65536 })
+    Ok(Slow { completion_nsec: nsec("slow", time)?, in_65536: part(percent) })
+}
+
+/// So many percent as parts of [`ALL`].
+fn part(percent: f64) -> u32 {
+    (percent / 100.0 * f64::from(ALL)).round() as u32
+}
+
+/// The shortest percentage that is this part.
+fn percent(in_65536: u32) -> String {
+    let exact = f64::from(in_65536) * 100.0 / f64::from(ALL);
+    let texts = (0..4).map(|digits| format!("{exact:.digits$}"));
+    let mut short = texts.filter(|text| text.parse().map(part) == Ok(in_65536));
+    short.next().unwrap_or_else(|| exact.to_string())
 }
 
 impl fmt::Display for NullSpec {
@@ -129,8 +141,8 @@ impl fmt::Display for NullSpec {
         key("servers", o.servers.unwrap_or(0).to_string(), o.servers.is_some());
         key("shared_servers", yes(), o.shared_servers);
         let slow = o.slow.unwrap_or(Slow { completion_nsec: 0, in_65536: 0 });
-        let percent = f64::from(slow.in_65536) * 100.0 / f64::from(ALL);
-        key("slow", format!("{}:{percent}", time_text(slow.completion_nsec)), o.slow.is_some());
+        let text = format!("{}:{}", time_text(slow.completion_nsec), percent(slow.in_65536));
+        key("slow", text, o.slow.is_some());
         key("lost_every", o.lost_every.unwrap_or(0).to_string(), o.lost_every.is_some());
         key("gone_after", o.gone_after.unwrap_or(0).to_string(), o.gone_after.is_some());
         write!(f, "null:{}", keys.join(","))

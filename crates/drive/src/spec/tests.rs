@@ -209,6 +209,10 @@ fn null_drives_have_the_keys_of_null_blk() {
     let slow = timed.options.slow.unwrap();
     assert_eq!((slow.completion_nsec, slow.in_65536), (1_000_000, 1 << 15));
     assert_eq!(null("null:completion_nsec=5").options.completion_nsec, 5, "as null_blk has it");
+    for percent in ["1", "0.01", "33.3", "100", "0"] {
+        let text = format!("null:completion_nsec=1us,slow=1ms:{percent}");
+        assert_eq!(null(&text).to_string(), text);
+    }
     for (text, says) in [
         ("null:slow=1ms:1", "add completion_nsec"),
         ("null:completion_nsec=1us,slow=1ms", "TIME:PERCENT"),
