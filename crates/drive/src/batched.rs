@@ -239,7 +239,10 @@ mod tests {
     const PAGES: u64 = 40;
 
     /// One request at `now`; gives what came of it, and when.
-    fn act(drive: &mut BoxedBatch, now: Time, op: BatchOp, lpid: u64, buffer: Buffer) -> BatchDone {
+    fn act<P>(drive: &mut P, now: Time, op: BatchOp, lpid: u64, buffer: Buffer) -> BatchDone
+    where
+        P: Port<Cmd = BatchReq, Done = BatchDone>,
+    {
         let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
         cmds.put(|| BatchReq { id: 0, op, lpid, buffer });
         drive.submit(now, &mut cmds);
@@ -296,6 +299,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// On either side a page passes the link once each way.
+    #[test]
+    fn a_link_is_paid_once() {
+        let took = ["device", "host"].map(|side| {
+            let config = config(&format!(",side={side},link_latency=200us,link_rate=none"), &[]);
+            let medium = memory::medium(&config, BLOCK_BYTES as u32).unwrap();
+            let target = start(&config, new_device(&config, 1, medium.into()).unwrap()).unwrap();
+            let mut now = target.now();
+            let mut drive = device::Link::new(lower::link_above(&config), target);
+            let mut buffer = Buffer::zeroed(2 * BLOCK_BYTES as usize).unwrap();
+            Desc::write(&[0], &[], buffer.bytes_mut());
+            now = act(&mut drive, now, BatchOp::WriteBatch, 0, buffer).at;
+            now = act(&mut drive, now, BatchOp::Flush, 0, Buffer::empty()).at;
+            let buffer = Buffer::zeroed(BLOCK_BYTES as usize).unwrap();
+            act(&mut drive, now, BatchOp::Read, 0, buffer).at.since(now)
+        });
+        assert!(took.iter().all(|&ns| (400_000..600_000).contains(&ns)), "{took:?}");
     }
 
     #[test]

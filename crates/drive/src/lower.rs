@@ -13,7 +13,7 @@
 
 use device::{Device, Link, OpenChannel};
 use faults::{DelayPort, FaultPort};
-use flash::Side;
+use flash::{LinkTiming, Side};
 use parity::{Parity, ParityCounters};
 use port::Port;
 
@@ -88,14 +88,24 @@ where
     if is_delay { port.struck().collect() } else { port.below().struck().collect() }
 }
 
+/// The link of a drive whose target is on the host; else one that takes no time.
+fn link_below(config: &DriveConfig) -> LinkTiming {
+    if config.profile.side == Side::Host { config.profile.link } else { LinkTiming::default() }
+}
+
+/// The link of a drive whose target is in it; else one that takes no time.
+pub fn link_above(config: &DriveConfig) -> LinkTiming {
+    if config.profile.side == Side::Device { config.profile.link } else { LinkTiming::default() }
+}
+
 /// What a drive has before its device.
 pub fn before(config: &DriveConfig, device: Device<Backing>) -> Result<Flash, Error> {
     let mut flash: Flash = Box::new(device);
     if !config.faults.is_empty() {
         flash = Box::new(two_ports(flash));
     }
-    let link = config.profile.link;
-    if config.profile.side == Side::Host && !link.is_instant() {
+    let link = link_below(config);
+    if !link.is_instant() {
         flash = Box::new(Link::new(link, flash));
     }
     Ok(match config.spec.parity {

@@ -36,6 +36,7 @@ use crate::args::{ServeArgs, SyncWhen};
 use crate::serve::{limits, watched};
 use drive::batched::{self, BoxedBatch};
 use drive::error::Error;
+use drive::lower;
 use drive::fault_rules::Injected;
 use drive::lent::Lent;
 use drive::memory;
@@ -262,7 +263,7 @@ impl Serving<'_> {
         let opens = !target.recovery().fresh && !self.args.destroy;
         target.lower_mut().device_mut().set_on_a_clock(true);
         batched::begin_faults(&mut target, rules);
-        let link = Link::new(self.config.profile.link, target);
+        let link = Link::new(lower::link_above(self.config), target);
         let (drive, mut queues) = Hosted::start(Tended::new(link), hosting()).map_err(hosted)?;
         let queue = queues.remove(0);
         let (bell, clock) = (queue.bell(), queue.clock());

@@ -271,7 +271,7 @@ impl<'a, 'b> Run<'a, 'b> {
         self.now = target.now();
         let controller = Controller::new(target, self.setup.controller);
         self.published = controller.published();
-        let drive = Link::new(self.setup.drive.profile.link, controller);
+        let drive = Link::new(lower::link_above(&setup.drive), controller);
         if self.setup.real {
             let (hosted, queue) = self.host(drive)?;
             let measured = self.on_batches(Box::new(Remote::new(queue)), shape);
