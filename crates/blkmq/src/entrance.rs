@@ -4,12 +4,15 @@
 //! once ([`HardwareQueue::entrance`]) that is one of the driver's, and nothing is
 //! shared but tags. Where it takes one at a time, who finds it taken leaves its
 //! requests there and goes on; who is inside takes them along, and puts each
-//! completion where the core finds it whose request it is.
+//! completion where the core finds it whose request it is. Each core has tags of
+//! its own then; the driver's tag belongs to the queue, and a request has it from
+//! when the driver has room until it completes.
 //!
 //! Guarantees: on the way of a request nobody waits for another core. What one
 //! left is taken by whoever is inside next: by itself at its own next look, at the
-//! latest. A core that stands still keeps nobody waiting. Asking back, resetting
-//! and saying that it is gone wait for the one inside.
+//! latest. A core that stands still keeps nobody waiting, as what it did not look
+//! at holds no tag of the driver's. Asking back, resetting and saying that it is
+//! gone wait for the one inside.
 //!
 //! Fails where memory ends.
 
@@ -19,7 +22,7 @@ use std::time::Duration;
 
 use port::lazy::table;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
-use tags::{Handover, Inbox, Sender, inbox, inbox_bytes};
+use tags::{Handover, Inbox, OwnTags, Sender, inbox, inbox_bytes};
 
 use crate::driver::{Abort, HardwareQueue, entrance_of, tag_of};
 use crate::error::ConfigError;
@@ -63,11 +66,35 @@ struct Joint<Q> {
 /// What is of whoever is inside.
 struct Inside<Q> {
     queue: Q,
-    /// What was left and the driver had no room for yet.
+    /// What was left or brought, and has no tag of the driver's yet.
     cmds: Ring<BlockReq>,
+    /// Has one, and the driver did not take it yet.
+    ready: Ring<BlockReq>,
     done: Ring<BlockDone>,
-    /// By tag: the request that is in the driver's hands.
-    held: Box<[Option<(u64, BlockOp)>]>,
+    tags: OwnTags,
+    /// By tag of the driver's.
+    held: Box<[Held]>,
+}
+
+/// A tag of the driver's.
+#[derive(Clone, Copy)]
+struct Held {
+    /// How often it was given to a request.
+    times: u32,
+    /// The request that has it, by the id that its core gave it.
+    of: Option<(u64, BlockOp)>,
+}
+
+/// Above the tag in the ids that the driver is given here: no core has this
+/// entrance.
+const INSIDE: u64 = 0xFFFF << 16;
+
+impl Held {
+    /// The id that the driver is given for the request that has tag `tag`.
+    #[inline]
+    fn name(&self, tag: usize) -> u64 {
+        u64::from(self.times) << 32 | INSIDE | tag as u64
+    }
 }
 
 /// A way into a queue that takes one core at a time.
@@ -86,11 +113,17 @@ fn joint<Q: HardwareQueue>(
     let what = "a dispatch queue of several cores";
     let boxes = (0..users).map(|_| inbox(tags)).collect::<Result<Vec<_>, _>>()?;
     let (boxes, senders): (Vec<_>, Vec<_>) = boxes.into_iter().unzip();
-    let depth = queue.depth();
-    let (cmds, done) = (Ring::try_new(tags, what)?, Ring::try_new(tags, what)?);
-    let inside = Inside { queue, cmds, done, held: table(None, tags, what)? };
+    let (depth, all) = (queue.depth(), users * tags);
+    let inside = Inside {
+        queue,
+        cmds: Ring::try_new(all, what)?,
+        ready: Ring::try_new(depth, what)?,
+        done: Ring::try_new(depth, what)?,
+        tags: OwnTags::new(depth as u32)?,
+        held: table(Held { times: 0, of: None }, depth, what)?,
+    };
     let joint = Arc::new(Joint {
-        door: Handover::new(inside, tags)?,
+        door: Handover::new(inside, all)?,
         boxes: senders.into(),
         gone: AtomicBool::new(false),
         depth,
@@ -102,13 +135,15 @@ fn joint<Q: HardwareQueue>(
     Ok(boxes.into_iter().enumerate().map(entrance).collect())
 }
 
-/// Bytes of memory that a queue for so many users takes besides the driver's,
-/// where it takes one core at a time.
-pub(crate) fn joint_bytes(users: usize, tags: usize) -> u64 {
+/// Bytes of memory that a queue of so many places takes for so many users besides
+/// the driver's, where it takes one core at a time. Each user has `tags`.
+pub(crate) fn joint_bytes(depth: usize, users: usize, tags: usize) -> u64 {
+    let all = users.saturating_mul(tags);
     let boxes = (users as u64).saturating_mul(inbox_bytes::<BlockDone>(tags));
-    let rings = Ring::<BlockReq>::bytes(tags) + Ring::<BlockDone>::bytes(tags);
-    let held = (tags * size_of::<Option<(u64, BlockOp)>>()) as u64;
-    boxes.saturating_add(rings + held + inbox_bytes::<BlockReq>(tags))
+    let rings = [all, depth].map(Ring::<BlockReq>::bytes).into_iter().sum::<u64>();
+    let each = size_of::<Held>() + size_of::<u16>();
+    let inside = Ring::<BlockDone>::bytes(depth) + (depth * each) as u64;
+    boxes.saturating_add(rings).saturating_add(inside + inbox_bytes::<BlockReq>(all))
 }
 
 impl<Q: HardwareQueue> Inside<Q> {
@@ -118,53 +153,69 @@ impl<Q: HardwareQueue> Inside<Q> {
         while let Some(req) = left.pop() {
             self.cmds.put(|| req);
         }
-        if !self.cmds.is_empty() {
-            let Inside { queue, cmds, held, .. } = self;
-            give(queue, held, now, cmds);
+        self.give(now);
+    }
+
+    /// Gives the driver what it has room for, the oldest first.
+    #[inline]
+    fn give(&mut self, now: Time) {
+        while !self.cmds.is_empty()
+            && let Some(tag) = self.tags.take()
+            && let Some(mut req) = self.cmds.pop()
+        {
+            let held = &mut self.held[tag as usize];
+            held.times = held.times.wrapping_add(1);
+            held.of = Some((req.id, req.op));
+            req.id = held.name(tag as usize);
+            self.ready.put(|| req);
+        }
+        if !self.ready.is_empty() {
+            self.queue.submit(now, &mut self.ready);
         }
     }
 
-    /// Forgets a request that is not in the driver's hands any more. False when
-    /// it was not.
+    /// Whose request the driver has by this id, by the id that its core gave it;
+    /// the tag is free then.
     #[inline]
-    fn forget(&mut self, id: u64) -> bool {
-        let held = self.held.get_mut(tag_of(id));
-        held.and_then(|held| held.take_if(|(known, _)| *known == id)).is_some()
+    fn free(&mut self, name: u64) -> Option<u64> {
+        let tag = tag_of(name);
+        let held = self.held.get_mut(tag).filter(|held| held.name(tag) == name)?;
+        let (id, _) = held.of.take()?;
+        self.tags.give(tag as u32);
+        Some(id)
     }
 
     /// Asks for a request back that an entrance gave.
     fn abort(&mut self, id: u64) -> Abort {
-        let waits = (0..self.cmds.len()).find(|&i| self.cmds.get(i).is_some_and(|c| c.id == id));
-        if let Some(req) = waits.and_then(|i| self.cmds.remove(i)) {
+        if let Some(req) = take_where(&mut self.cmds, |cmd| cmd.id == id) {
             return Abort::Given(req.buffer);
         }
-        let done = (0..self.done.len()).find(|&i| self.done.get(i).is_some_and(|d| d.id == id));
-        let given = match done.and_then(|i| self.done.remove(i)) {
-            Some(done) => Abort::Given(done.buffer),
-            None => self.queue.abort(id),
-        };
+        let is_it = |held: &Held| held.of.is_some_and(|(known, _)| known == id);
+        let Some(tag) = self.held.iter().position(is_it) else { return Abort::Lost };
+        let given = self.recall(tag);
         if matches!(given, Abort::Given(_)) {
-            self.forget(id);
+            self.free(self.held[tag].name(tag));
         }
         given
     }
+
+    /// Asks for the request back that has this tag.
+    fn recall(&mut self, tag: usize) -> Abort {
+        let name = self.held[tag].name(tag);
+        if let Some(req) = take_where(&mut self.ready, |cmd| cmd.id == name) {
+            return Abort::Given(req.buffer);
+        }
+        match take_where(&mut self.done, |done| done.id == name) {
+            Some(done) => Abort::Given(done.buffer),
+            None => self.queue.abort(name),
+        }
+    }
 }
 
-/// Gives a driver's queue what it has room for of `cmds`.
-#[inline]
-fn give<Q: HardwareQueue>(
-    queue: &mut Q,
-    held: &mut [Option<(u64, BlockOp)>],
-    now: Time,
-    cmds: &mut Ring<BlockReq>,
-) {
-    for cmd in (0..cmds.len()).filter_map(|i| cmds.get(i)) {
-        held[tag_of(cmd.id)] = Some((cmd.id, cmd.op));
-    }
-    queue.submit(now, cmds);
-    for cmd in (0..cmds.len()).filter_map(|i| cmds.get(i)) {
-        held[tag_of(cmd.id)] = None;
-    }
+/// Takes the first one out of which this is so.
+fn take_where<T>(ring: &mut Ring<T>, is_it: impl Fn(&T) -> bool) -> Option<T> {
+    let at = (0..ring.len()).find(|&i| ring.get(i).is_some_and(&is_it))?;
+    ring.remove(at)
 }
 
 impl<Q: HardwareQueue> Joint<Q> {
@@ -190,14 +241,15 @@ impl<Q: HardwareQueue> Entrance<Q> {
     #[inline]
     fn collect(&self, to: Time, inside: &mut Inside<Q>, done: &mut Ring<BlockDone>) {
         inside.queue.advance(to, &mut inside.done);
-        while let Some(id) = inside.done.front().map(|one| one.id) {
-            let is_known = inside.forget(id);
-            if !is_known && done.room() == 0 {
+        while let Some(name) = inside.done.front().map(|one| one.id) {
+            let id = inside.free(name);
+            if id.is_none() && done.room() == 0 {
                 // It answers nothing: who has room for it says so.
                 return;
             }
             let Some(one) = inside.done.pop() else { return };
-            let owner = if is_known { entrance_of(id) } else { self.number };
+            let one = BlockDone { id: id.unwrap_or(name), ..one };
+            let owner = id.map_or(self.number, entrance_of);
             if owner == self.number && done.room() > 0 {
                 done.put(|| one);
             } else {
@@ -238,11 +290,13 @@ impl<Q: HardwareQueue> Port for Entrance<Q> {
             return;
         };
         let (inside, left) = &mut *guard;
-        inside.take_along(now, left);
-        if inside.cmds.is_empty() {
-            let Inside { queue, held, .. } = inside;
-            give(queue, held, now, cmds);
+        while let Some(req) = left.pop() {
+            inside.cmds.put(|| req);
         }
+        for cmd in cmds.drain() {
+            inside.cmds.put(|| cmd);
+        }
+        inside.give(now);
         self.joint.look(inside);
     }
 
@@ -267,6 +321,7 @@ impl<Q: HardwareQueue> Port for Entrance<Q> {
         let (inside, left) = &mut *guard;
         inside.take_along(to, left);
         self.collect(to, inside, done);
+        inside.give(to);
         self.joint.look(inside);
     }
 }
@@ -293,7 +348,7 @@ impl<Q: HardwareQueue> HardwareQueue for Entrance<Q> {
         }
     }
 
-    /// What others have inside completes as aborted by the host.
+    /// What is inside completes as aborted by the host, where its core finds it.
     fn reset(&mut self) -> bool {
         let mut guard = self.joint.door.enter();
         let (inside, _) = &mut *guard;
@@ -301,14 +356,13 @@ impl<Q: HardwareQueue> HardwareQueue for Entrance<Q> {
             return false;
         }
         for tag in 0..inside.held.len() {
-            let Some((id, op)) = inside.held[tag].take() else { continue };
-            if entrance_of(id) == self.number {
-                continue;
-            }
-            let buffer = match inside.queue.abort(id) {
+            let held = inside.held[tag];
+            let Some((id, op)) = held.of else { continue };
+            let buffer = match inside.recall(tag) {
                 Abort::Given(buffer) => buffer,
                 Abort::Working | Abort::Lost => Buffer::empty(),
             };
+            inside.free(held.name(tag));
             let (status, at) = (Status::ABORTED_BY_HOST, self.last);
             self.joint.put(entrance_of(id), BlockDone { id, op, status, at, buffer });
         }

@@ -231,13 +231,17 @@ impl<'a> Builder<'a> {
         for (number, queue) in opened.into_iter().enumerate() {
             depth(queue.depth())?;
             let entrances = self.entrances(number);
-            let set = match &set {
-                Some(set) => Some(set.clone()),
-                None if entrances.len() > 1 => Some(SharedTags::new(queue.depth() as u32)?),
-                None => None,
-            };
             let tags = set.as_ref().map_or(queue.depth(), |set| set.depth() as usize);
             let ways = Below::ways(queue, entrances.len(), tags)?;
+            // Entrances of the driver's own share its places; else whoever is
+            // inside keeps to them.
+            let set = match &set {
+                Some(set) => Some(set.clone()),
+                None if ways.len() > 1 && ways[0].own().is_some() => {
+                    Some(SharedTags::new(tags as u32)?)
+                }
+                None => None,
+            };
             let mut dispatch = Vec::new();
             for (i, ((place, users), way)) in entrances.into_iter().zip(ways).enumerate() {
                 let tags = match &set {

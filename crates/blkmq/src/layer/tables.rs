@@ -40,7 +40,7 @@ impl Builder<'_> {
         let entrances = match self.entrance {
             _ if users < 2 => 0,
             Some(each) => (users as u64 - 1).saturating_mul(each),
-            None => joint_bytes(users, depth),
+            None => joint_bytes(depth, users, depth),
         };
         own.saturating_add(entrances)
     }

@@ -57,6 +57,24 @@ fn nobody_waits_for_a_core_that_stands_still() {
     assert_eq!(settle(&mut [other]), [0, 1, 2]);
 }
 
+/// Nor where each stages by itself, and the one that stands has all places of the
+/// driver's queue.
+#[test]
+fn what_a_core_does_not_look_at_holds_no_place() {
+    for depth in [1, 4] {
+        let options =
+            TimedOptions { submit_queues: 1, hw_queue_depth: depth, ..TimedOptions::default() };
+        let config = Config::new(topology(2, 1));
+        let (contexts, _) = build(&config, Timed::new(options).unwrap()).unwrap();
+        let [mut still, mut other]: [_; 2] = contexts.try_into().ok().expect("two cores");
+        ask(&mut still, 0..depth as u64);
+        ask(&mut other, 10..18);
+        assert_eq!(settle(from_mut(&mut other)), (10..18).collect::<Vec<_>>());
+        // What it has is there when it looks.
+        assert_eq!(settle(from_mut(&mut still)), (0..depth as u64).collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn what_a_core_staged_does_not_stay_when_it_goes() {
     let [gone, mut other] = two(2, |config| config);
