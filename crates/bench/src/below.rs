@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use blkmq::completion::Strategy;
+use blkmq::driver::any::Any;
 use blkmq::driver::hosted::HostedDriver;
 use blkmq::driver::inline::Inline;
 use blkmq::driver::null::Null;
@@ -155,7 +156,9 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
     }
 }
 
-/// A block layer over a driver, where its tables fit.
+/// A block layer over a driver, where its tables fit. All but the bare null
+/// driver, of which each instruction counts, come as one type: a bench through a
+/// layer is compiled for two.
 fn layer<D: BlockDriver>(config: &Config, driver: D) -> Result<blkmq::Layer<D::Queue>, Error> {
     memory::ask_queues(blkmq::tables(config, &driver)?)?;
     Ok(blkmq::build(config, driver)?)
@@ -205,7 +208,7 @@ fn in_virtual_time(
     let shape = drive.shape();
     let (lent, owner) = Lent::new(drive, Time::ZERO);
     let driver = Inline::new(lent, shape, dispatch_depth(args, &shape));
-    let (contexts, monitor) = layer(&args.blocks.config()?, driver)?;
+    let (contexts, monitor) = layer(&args.blocks.config()?, Any(driver))?;
     let known = known(shape, &owner, Strategy::Poll);
     let run = Layer { bench, contexts, monitor, known }.in_virtual_time(now)?;
     let end = run.measured.tally.end.max(now);
@@ -226,7 +229,7 @@ fn on_the_clock(
     let config = args.blocks.config()?;
     let (run, clock) = match args.blocks.dispatch.unwrap_or_default() {
         Dispatch::Inline => {
-            let (contexts, monitor) = layer(&config, Inline::new(lent, shape, depth))?;
+            let (contexts, monitor) = layer(&config, Any(Inline::new(lent, shape, depth)))?;
             let (known, clock) = (known(shape, &owner, Strategy::Poll), Clock::start());
             let layer = Layer { bench, contexts, monitor, known };
             (layer.on_the_clock(clock, false)?, clock)
@@ -236,7 +239,7 @@ fn on_the_clock(
             let core = args.blocks.pin.then_some(args.blocks.cores());
             let options = HostedOptions { queues, depth, core, ..HostedOptions::default() };
             let (driver, hosted) = host(lent, shape, options)?;
-            let (contexts, monitor) = layer(&config, driver)?;
+            let (contexts, monitor) = layer(&config, Any(driver))?;
             let known = known(shape, &owner, strategy(args, queues, false)?);
             let layer = Layer { bench, contexts, monitor, known };
             let clock = hosted.clock();
@@ -304,7 +307,7 @@ fn strategy(args: &BenchArgs, queues: usize, polled: bool) -> Result<Strategy, E
 pub(crate) fn null(args: &BenchArgs, spec: &NullSpec, watch: &mut Watch) -> Result<Outcome, Error> {
     if spec.is_timed() {
         let driver = Timed::new(TimedOptions { seed: args.seed, ..spec.options })?;
-        nothing(args, driver, true, watch)
+        nothing(args, Any(driver), true, watch)
     } else {
         nothing(args, Null::new(spec.untimed())?, false, watch)
     }
@@ -363,7 +366,7 @@ pub(crate) fn storage(
         opened = Storage::open(&spec.path, options.clone())?;
     }
     let polls = opened.polls();
-    let (mut contexts, monitor) = layer(&args.blocks.config()?, opened)?;
+    let (mut contexts, monitor) = layer(&args.blocks.config()?, Any(opened))?;
     contexts.iter_mut().for_each(|context| context.set_polled(options.poll_queues > 0));
     let known = Known { shape, figures: None, tells_when: false, runs_alone: true, strategy };
     let layer = Layer { bench: &mut bench, contexts, monitor, known };
@@ -393,7 +396,7 @@ fn prepare(
 ) -> Result<Option<SteadyState>, Error> {
     let shape = opened.shape();
     let mut load = load(args, &shape, &bench.pattern)?;
-    let (mut contexts, _) = layer(&Config::new(Topology::new(1, 1)?), opened)?;
+    let (mut contexts, _) = layer(&Config::new(Topology::new(1, 1)?), Any(opened))?;
     let slots = load.slots().max(load::runner::DEPTH as usize);
     let Some(first) = contexts.first_mut() else { return Ok(None) };
     let mut driver = Clocked::new(first, Clock::start(), slots, ways);

@@ -56,7 +56,10 @@ struct Plan {
 }
 
 impl Plan {
-    fn new<D: Driver>(config: &Config, driver: &D) -> Result<Plan, ConfigError> {
+    fn new<Q: HardwareQueue>(
+        config: &Config,
+        driver: &dyn Driver<Queue = Q>,
+    ) -> Result<Plan, ConfigError> {
         let counts = driver.queues();
         ConfigError::range("queues of the driver", counts[0], 1, MOST_QUEUES)?;
         let queues = counts.iter().sum();
@@ -105,7 +108,10 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new<D: Driver>(config: &'a Config, driver: &D) -> Result<Builder<'a>, ConfigError> {
+    fn new<Q: HardwareQueue>(
+        config: &'a Config,
+        driver: &dyn Driver<Queue = Q>,
+    ) -> Result<Builder<'a>, ConfigError> {
         Ok(Builder {
             config,
             plan: Plan::new(config, driver)?,

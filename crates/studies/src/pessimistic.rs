@@ -10,6 +10,7 @@
 //! that the queue could do no more than the drive could with 32.
 
 use blkmq::baseline::{SqOptions, raw, sq};
+use blkmq::driver::any::{Any, AnyQueue};
 use blkmq::driver::hosted::HostedDriver;
 use blkmq::driver::timed::{Timed, TimedOptions};
 use blkmq::{Config, Context, Driver, Merge, SchedulerKind, Topology, build};
@@ -132,17 +133,17 @@ impl Bench {
             Variant::Layered => {
                 let drive = self.drive(1, entries, ns)?;
                 let shape = drive.shape();
-                self.run(sq(&options, Scsi(drive)).map_err(refused)?.0, &shape)
+                self.run(sq(&options, Any(Scsi(drive))).map_err(refused)?.0, &shape)
             }
             Variant::Queue => {
                 let drive = self.drive(1, entries, ns)?;
                 let shape = drive.shape();
-                self.run(sq(&options, drive).map_err(refused)?.0, &shape)
+                self.run(sq(&options, Any(drive)).map_err(refused)?.0, &shape)
             }
             Variant::Direct => {
                 let drive = self.drive(cores, entries / cores, ns)?;
                 let shape = drive.shape();
-                self.run(raw(drive, cores).map_err(refused)?, &shape)
+                self.run(raw(Any(drive), cores).map_err(refused)?, &shape)
             }
         }
     }
@@ -163,10 +164,10 @@ impl Bench {
         let failed = |e: device::hosted::HostedError| Error::Failed(e.to_string());
         let (driver, hosted) = HostedDriver::start(port, shape, options, false).map_err(failed)?;
         let one = Topology::new(1, 1).map_err(refused)?;
-        let contexts = build(&Config::new(one), driver).map_err(refused)?.0;
+        let contexts = build(&Config::new(one), Any(driver)).map_err(refused)?.0;
         let load = TightOptions { depth: OUTSTANDING, batch: OUTSTANDING, ..self.work.load };
         let work = Work { load, ..self.work };
-        let idle = |context: &mut Context<_>| {
+        let idle = |context: &mut Context<AnyQueue>| {
             context.wait(None);
         };
         let ran = threads::run(contexts, &[host], &shape, work, idle)?;

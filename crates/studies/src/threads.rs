@@ -85,19 +85,26 @@ pub fn run<P: Blocks + Send>(
     work: Work,
     idle: impl Fn(&mut P) + Sync,
 ) -> Result<Ran, Error> {
-    let (n, idle) = (ports.len(), &idle);
+    let idle = &idle;
+    let part = |port| -> Part<'_> { Box::new(move |thread| thread.run(port, shape, idle)) };
+    run_parts(ports.into_iter().map(part).collect(), on, work)
+}
+
+/// What one thread does, whatever the type of its port.
+type Part<'a> = Box<dyn FnOnce(&Thread<'_>) -> Result<One, Error> + Send + 'a>;
+
+fn run_parts<'a>(parts: Vec<Part<'a>>, on: &[usize], work: Work) -> Result<Ran, Error> {
+    let n = parts.len();
     let on = on.get(..n).ok_or_else(|| Error::Usage(format!("there are fewer than {n} cores")))?;
     let (barrier, left, start) = (&Barrier::new(n), &AtomicUsize::new(n), Instant::now());
     let before = stolen(on);
     let all = std::thread::scope(|scope| {
-        let one = |(i, port): (usize, P)| {
-            let core = on[i];
-            scope.spawn(move || {
-                let thread = Thread { barrier, left, start, work, number: i };
-                thread.run(port, core, shape, idle)
-            })
+        let one = |(number, part): (usize, Part<'a>)| {
+            let core = on[number];
+            let thread = Thread { barrier, left, start, work, number, core };
+            scope.spawn(move || part(&thread))
         };
-        let threads: Vec<_> = ports.into_iter().enumerate().map(one).collect();
+        let threads: Vec<_> = parts.into_iter().enumerate().map(one).collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, Result<One, Error>>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
@@ -122,6 +129,8 @@ struct Thread<'a> {
     start: Instant,
     work: Work,
     number: usize,
+    /// Where it runs.
+    core: usize,
 }
 
 impl Thread<'_> {
@@ -129,15 +138,13 @@ impl Thread<'_> {
         Time(self.start.elapsed().as_nanos() as u64)
     }
 
-    /// `core` is where it runs.
     fn run<P: Blocks>(
         &self,
         mut port: P,
-        core: usize,
         shape: &Shape,
         idle: &impl Fn(&mut P),
     ) -> Result<One, Error> {
-        let pinned = pin(core);
+        let pinned = pin(self.core);
         let began = waited();
         let load =
             TightOptions { seed: self.work.load.seed + self.number as u64, ..self.work.load };
@@ -155,7 +162,7 @@ impl Thread<'_> {
                     n => Err(Error::Failed(format!("{n} requests failed"))),
                 }
             }
-            (Err(e), _) => Err(Error::Failed(format!("cannot run on core {core}: {e}"))),
+            (Err(e), _) => Err(Error::Failed(format!("cannot run on core {}: {e}", self.core))),
             (_, Err(e)) => Err(e.into()),
         }
     }

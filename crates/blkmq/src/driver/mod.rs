@@ -18,6 +18,7 @@
 //!
 //! Nothing here fails.
 
+pub mod any;
 pub mod hosted;
 pub mod inline;
 pub mod null;
