@@ -7,6 +7,7 @@
 //!   hands it to the core that submitted the request.
 //! - [`Handover`]: something that one thread at a time may be in; the others
 //!   leave what they have there and go on.
+//! - [`Gate`]: what users go through, and anybody may shut until they are out.
 //! - [`Armed`]: whether a thread sleeps and has to be woken.
 //!
 //! A tag is a number from 0 to depth − 1. It names a request's place in the
@@ -58,6 +59,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p ssdkit-tags --release --test it`.
 
 mod armed;
+mod gate;
 mod handover;
 mod inbox;
 mod own;
@@ -66,6 +68,7 @@ mod sync;
 mod waiters;
 
 pub use armed::Armed;
+pub use gate::{Gate, Shut};
 pub use handover::{Handover, Inside};
 pub use inbox::{Inbox, InboxError, MAX_CAPACITY, Sender, inbox, inbox_bytes};
 pub use own::OwnTags;

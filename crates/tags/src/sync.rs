@@ -54,6 +54,8 @@ pub enum Mistake {
     NoSecondLook,
     /// Who sends says so before the item is there.
     StampFirst,
+    /// Who shuts a gate takes a word about an earlier time for one about this.
+    OldWord,
 }
 
 /// Whether this mistake is to be made: never, outside such a test.

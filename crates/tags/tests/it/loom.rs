@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::thread;
-use tags::{Armed, Handover, Mistake, SharedTags, TagUser, inbox, plant};
+use tags::{Armed, Gate, Handover, Mistake, SharedTags, TagUser, inbox, plant};
 
 /// Every interleaving with at most this many preemptions.
 fn model(preemptions: usize, case: impl Fn() + Send + Sync + 'static) {
@@ -476,4 +476,35 @@ fn what_is_left_at_a_door_is_found_once() {
         assert_eq!(of([3, 4]).count(), 2, "{found:?}");
         assert_eq!(of([1, 2]).count(), 2, "{found:?}");
     });
+}
+
+/// A user that goes through a gate to a place, beside one who shuts the gate to
+/// have the place alone, twice.
+fn goes_through() {
+    model(3, || {
+        let (gate, place) = (Gate::new(1), Slots::new(1));
+        let (users_gate, users_place) = (gate.clone(), place.clone());
+        let user = thread::spawn(move || {
+            for _ in 0..3 {
+                if users_gate.is_open() {
+                    users_place.touch(0);
+                } else {
+                    users_gate.say_empty(0);
+                }
+            }
+        });
+        for _ in 0..2 {
+            let shut = gate.shut();
+            if shut.is_empty() {
+                place.touch(0);
+            }
+        }
+        user.join().unwrap();
+    });
+}
+
+#[test]
+fn nobody_is_behind_a_gate_that_is_shut_and_empty() {
+    goes_through();
+    finds(Mistake::OldWord, goes_through);
 }
