@@ -100,7 +100,7 @@ pub fn sq<D: Driver>(options: &SqOptions, driver: D) -> Result<SqLayer<D::Queue>
             Below::Own(queue),
             Tags::own(tags as u32)?,
             cores,
-            NO_TIMEOUT,
+            (u64::MAX, NO_TIMEOUT),
             Arc::default(),
         )?,
         completed: (0..cores).map(|_| Ring::new(limit)).collect(),

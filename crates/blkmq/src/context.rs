@@ -20,13 +20,16 @@
 //! Locks. A staging queue's is taken before a dispatch queue's, never after,
 //! and two of a kind are never held at once.
 
+mod cut;
 mod deliver;
 mod lane;
+mod leave;
+mod staged;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use port::{BlockDone, BlockOp, BlockReq, OutOfMemory, Port, Ring, Time};
+use port::{BlockDone, BlockOp, BlockReq, OutOfMemory, Port, Ring, Shape, Time};
 use tags::{Inbox, inbox_bytes};
 
 use crate::config::{Config, Merge};
@@ -38,6 +41,9 @@ use crate::peers::Peers;
 use crate::scheduler::SchedulerKind;
 use crate::trace::{Life, Tap};
 
+use cut::Cuts;
+
+pub(crate) use cut::core_of;
 pub(crate) use lane::Lane;
 
 const NEVER: Time = Time(u64::MAX);
@@ -80,26 +86,27 @@ impl Routes {
 /// A core's context.
 pub struct Context<Q: HardwareQueue> {
     core: u32,
-    lanes: Vec<Lane<Q>>,
+    pub(crate) lanes: Vec<Lane<Q>>,
     routes: Routes,
     merge: Merge,
     /// Completions that cores found which share a staging queue with this one.
     inbox: Inbox<Found>,
-    peers: Arc<Peers<Q>>,
+    pub(crate) peers: Arc<Peers<Q>>,
     /// Finished, but the caller's ring was full.
     ready: Ring<BlockDone>,
     /// What a shared queue gave while its lock was held.
     seen: Ring<BlockDone>,
     pasts: Ring<Past>,
     parts: Ring<Part>,
+    cuts: Cuts,
     tap: Tap,
-    outside: usize,
+    pub(crate) outside: usize,
     limit: usize,
     /// The lane of the first request that did not fit when some were offered
     /// last.
-    refused: Option<usize>,
+    pub(crate) refused: Option<usize>,
     last: Time,
-    /// There is one lane, and it is short in every way.
+    /// There is one lane, it is short in every way, and nothing is cut.
     solo: bool,
     /// Staging queues are plugged.
     plugs: bool,
@@ -115,7 +122,7 @@ impl<Q: HardwareQueue> Context<Q> {
         core: u32,
         lanes: Vec<Lane<Q>>,
         kinds: [u8; 3],
-        config: &Config,
+        (config, shape): (&Config, Shape),
         inbox: Inbox<Found>,
         peers: Arc<Peers<Q>>,
         limit: usize,
@@ -136,6 +143,7 @@ impl<Q: HardwareQueue> Context<Q> {
             seen: Ring::try_new(deepest, what)?,
             pasts: Ring::try_new(deepest, what)?,
             parts: Ring::try_new(parts, what)?,
+            cuts: Cuts::new(shape),
             tap: Tap::off(),
             outside: 0,
             limit,
@@ -150,7 +158,7 @@ impl<Q: HardwareQueue> Context<Q> {
     pub(crate) fn bytes(limit: usize, deepest: usize, parts: usize, inbox: usize) -> u64 {
         let done = Ring::<BlockDone>::bytes;
         let seen = done(limit) + done(deepest) + Ring::<Past>::bytes(deepest);
-        seen + Ring::<Part>::bytes(parts) + inbox_bytes::<Found>(inbox)
+        seen + Cuts::bytes() + Ring::<Part>::bytes(parts) + inbox_bytes::<Found>(inbox)
     }
 
     /// Whether some of the requests that were refused last would be taken now.
@@ -159,7 +167,10 @@ impl<Q: HardwareQueue> Context<Q> {
     pub fn has_room_again(&self) -> bool {
         self.refused.is_some_and(|lane| {
             let staging = || self.lanes[lane].staging.peek().room_for(self.core);
-            self.outside < self.limit && staging() > 0
+            self.outside + self.cuts.outside() < self.limit
+                && self.cuts.has_room()
+                && self.peers.gate.is_open()
+                && staging() > 0
         })
     }
 
@@ -204,11 +215,13 @@ impl<Q: HardwareQueue> Context<Q> {
     /// Options outside their range, and where memory ends; then the first queues
     /// may have changed already.
     pub fn set_scheduler(&mut self, kind: &SchedulerKind) -> Result<(), ConfigError> {
+        // All queues change before a core stages anything more.
+        let _frozen = self.freezer().freeze();
         for lane in &mut self.lanes {
             lane.staging.lock().set_scheduler(kind)?;
             lane.direct = lane.staging.is_alone() && !self.plugs && *kind == SchedulerKind::None;
         }
-        self.solo = is_solo(&self.lanes);
+        self.solo = is_solo(&self.lanes) && self.cuts.is_empty();
         Ok(())
     }
 
@@ -233,7 +246,8 @@ impl<Q: HardwareQueue> Context<Q> {
     ///
     /// It returns at once where no interrupt would come: where the core has
     /// several dispatch queues or shares one; while it waits for a tag that other queues hold; and while a
-    /// staging queue that it shares had no room for its requests.
+    /// staging queue that it shares had no room for its requests, or the layer was
+    /// frozen.
     pub fn wait(&mut self, timeout: Option<Duration>) -> bool {
         if !self.ready.is_empty() || self.has_mail() {
             return true;
@@ -241,7 +255,9 @@ impl<Q: HardwareQueue> Context<Q> {
         let [lane] = &mut self.lanes[..] else { return true };
         let due = lane.due(self.last);
         let Held::Alone(queue) = &mut lane.queue else { return true };
-        if due <= self.last || (self.refused.is_some() && !lane.staging.is_alone()) {
+        let refused = self.refused.is_some() || self.cuts.lane().is_some();
+        let frozen = !self.peers.gate.is_open();
+        if due <= self.last || frozen || (refused && !lane.staging.is_alone()) {
             return true;
         }
         let own = (due != NEVER).then(|| Duration::from_nanos(due.since(self.last)));
@@ -250,80 +266,6 @@ impl<Q: HardwareQueue> Context<Q> {
             return true;
         }
         queue.queue_mut().wait(timeout)
-    }
-
-    /// Stages what did not go past the staging queues, and lets them go on.
-    #[inline(never)]
-    fn submit_staged(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
-        while let Some(front) = reqs.front() {
-            let lane = self.routes.lane_of(front.op);
-            if self.outside == self.limit || !self.stage(now, lane, reqs) {
-                break;
-            }
-        }
-        let refused = reqs.front().map(|front| self.routes.lane_of(front.op));
-        if refused.is_some() || self.refused.is_some() {
-            self.say_refused(refused);
-        }
-        (0..self.lanes.len()).for_each(|lane| self.run(now, lane));
-    }
-
-    /// Says which lane's staging queue has no room for what was offered: those
-    /// that share it then leave this core its part.
-    #[cold]
-    fn say_refused(&mut self, lane: Option<usize>) {
-        self.refused = lane;
-        let short = lane.filter(|_| self.outside < self.limit);
-        for (number, lane) in self.lanes.iter_mut().enumerate() {
-            lane.staging.lock().say_refused(self.core, short == Some(number));
-        }
-    }
-
-    /// Stages requests until one is for another lane or there is no room.
-    /// False when there was none for the first.
-    fn stage(&mut self, now: Time, number: usize, reqs: &mut Ring<BlockReq>) -> bool {
-        let (routes, lane) = (self.routes, &mut self.lanes[number]);
-        // Whether the device is busy matters to merging only.
-        let busy = self.merge != Merge::Off && !lane.queue.lock().has_room();
-        let mut staging = lane.staging.lock();
-        let before = self.outside;
-        while let Some(front) = reqs.front() {
-            let full = staging.room_for(self.core) == 0 || self.outside == self.limit;
-            if full || routes.lane_of(front.op) != number {
-                break;
-            }
-            let Some(req) = reqs.pop() else { break };
-            staging.insert(now, self.core, busy, req);
-            self.outside += 1;
-        }
-        self.outside > before
-    }
-
-    /// Moves staged requests to the dispatch queue while there are tags, and
-    /// what is there to the driver.
-    fn run(&mut self, now: Time, number: usize) {
-        let lane = &mut self.lanes[number];
-        let mut staging = lane.staging.lock();
-        let mut queue = lane.queue.lock();
-        queue.stand_in_line();
-        let mut moved = 0;
-        while staging.waiting(lane.way) > 0 && queue.has_room() {
-            let Some(tag) = queue.take_tag() else { break };
-            let Some(outgoing) = staging.next(now, lane.way) else {
-                queue.return_tag(tag);
-                break;
-            };
-            queue.enter(now, tag, outgoing);
-            moved += 1;
-        }
-        let counters = staging.counters();
-        lane.staged.publish(&counters, staging.len());
-        if staging.waiting(lane.way) == 0 {
-            queue.want_none();
-        }
-        drop(staging);
-        queue.send(now);
-        lane.account.dispatched.add(moved);
     }
 
     /// Looks at a lane that is shared, or whose requests are more than one.
@@ -429,8 +371,9 @@ impl<Q: HardwareQueue> Context<Q> {
             self.give_up(now, number, false);
         }
         let lane = &mut self.lanes[number];
-        if sending || waiting || lane.staging.lock().waiting(lane.way) > 0 {
-            self.run(now, number);
+        let more = sending || waiting || self.cuts.lane() == Some(number);
+        if more || lane.staging.lock().waiting(lane.way) > 0 {
+            self.go(now, number);
         }
     }
 }
@@ -476,6 +419,10 @@ impl<Q: HardwareQueue> Port for Context<Q> {
     #[inline]
     fn submit(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
         self.last = now;
+        if !self.peers.gate.is_open() {
+            let lane = reqs.front().map(|front| self.routes.lane_of(front.op));
+            return self.keep_out(lane);
+        }
         // Who has its staging queue alone has its dispatch queue alone.
         if let [lane] = &mut self.lanes[..]
             && lane.direct
@@ -486,7 +433,7 @@ impl<Q: HardwareQueue> Port for Context<Q> {
             let taken = queue.submit_in_place(now, self.core, reqs);
             lane.account.dispatched.add(taken as u64);
             self.outside += taken;
-            if reqs.is_empty() {
+            if reqs.is_empty() && self.refused.is_none() {
                 return;
             }
         }
@@ -518,6 +465,9 @@ impl<Q: HardwareQueue> Port for Context<Q> {
             if self.peers.any_left() {
                 self.look_at_left(to, done);
             }
+            if self.outside == 0 {
+                self.look_at_gate();
+            }
             return;
         }
         self.advance_all(to, done);
@@ -544,11 +494,17 @@ impl<Q: HardwareQueue> Context<Q> {
         {
             at(event);
         }
-        for lane in &self.lanes {
+        for (number, lane) in self.lanes.iter().enumerate() {
             let staging = lane.staging.peek();
             let queue = lane.queue.peek();
             if let Some(event) = queue.next_event() {
                 at(event);
+            }
+            if self.cuts.lane() == Some(number)
+                && self.outside + self.cuts.outside() < self.limit
+                && staging.room_for(self.core) > 0
+            {
+                at(self.last);
             }
             match staging.next_event() {
                 _ if staging.waiting(lane.way) == 0 => {}
@@ -568,7 +524,7 @@ impl<Q: HardwareQueue> Context<Q> {
             self.outside -= self.ready.pour(done);
         }
         for number in 0..self.lanes.len() {
-            if self.lanes[number].in_place {
+            if self.lanes[number].in_place && self.cuts.is_empty() {
                 self.look_in_place(to, number, done);
             } else {
                 self.look(to, number, done);
@@ -584,57 +540,6 @@ impl<Q: HardwareQueue> Context<Q> {
         if !self.ready.is_empty() {
             self.outside -= self.ready.pour(done);
         }
-    }
-}
-
-impl<Q: HardwareQueue> Context<Q> {
-    /// Looks at what a core that went has left in a queue, as if it were this
-    /// core's.
-    #[cold]
-    #[inline(never)]
-    fn look_at_left(&mut self, to: Time, done: &mut Ring<BlockDone>) {
-        let Some(lane) = self.peers.take_left() else { return };
-        let number = self.lanes.len();
-        self.lanes.push(lane);
-        self.look(to, number, done);
-        self.keep_going(to, number);
-        if let Some(lane) = self.lanes.pop() {
-            self.leave(lane);
-        }
-    }
-
-    /// Leaves a lane to the other cores, if something of one that went is in it.
-    fn leave(&self, lane: Lane<Q>) {
-        if lane.queue.peek().has_some_of(|core| self.peers.is_gone(core)) {
-            self.peers.leave(lane);
-        }
-    }
-}
-
-impl<Q: HardwareQueue> Drop for Context<Q> {
-    /// What this core has outside is given up; what others have is not lost with
-    /// it. The last of a dispatch queue asks for what is in it, unless others use
-    /// the driver's queue: then what is there stays in their care.
-    fn drop(&mut self) {
-        self.peers.go(self.core);
-        self.ready.drain().for_each(drop);
-        for number in 0..self.lanes.len() {
-            let lane = &mut self.lanes[number];
-            let mut staging = lane.staging.lock();
-            let mut queue = lane.queue.lock();
-            if staging.drop_user(self.core, lane.way) {
-                queue.want_none();
-                lane.staged.publish(&staging.counters(), staging.len());
-            }
-            let is_last = queue.leave() && queue.queue().own().is_some();
-            drop((queue, staging));
-            if is_last {
-                self.give_up(self.last, number, true);
-                self.ready.drain().for_each(drop);
-            }
-        }
-        for lane in std::mem::take(&mut self.lanes) {
-            self.leave(lane);
-        }
+        self.look_at_gate();
     }
 }

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use port::lazy::table;
 use port::{BlockDone, BlockOp, BlockReq, OutOfMemory, Port, Ring, Time};
 
+use crate::context::core_of;
 use crate::driver::{HardwareQueue, tag_of};
 use crate::entrance::Below;
 use crate::error::Fault;
@@ -150,6 +151,8 @@ pub(crate) struct Dispatch<Q> {
     slots: Box<[Slot]>,
     /// Has its tag, and the driver had no room for it yet.
     out: Ring<BlockReq>,
+    /// The longest request that the driver takes, in bytes.
+    longest: u64,
     timeout: u64,
     /// When the requests in flight are looked at for one that takes too long.
     next_scan: Time,
@@ -173,7 +176,7 @@ impl<Q> Dispatch<Q> {
 
     /// Whether a request in flight is of such a core.
     pub fn has_some_of(&self, is_one: impl Fn(u32) -> bool) -> bool {
-        self.slots.iter().any(|slot| slot.is_live() && is_one(slot.from))
+        self.slots.iter().any(|slot| slot.is_live() && is_one(core_of(slot.from)))
     }
 
     /// Nothing is staged that a tag is needed for: the queue leaves the line.
@@ -193,7 +196,7 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         queue: Below<Q>,
         tags: Tags,
         users: usize,
-        timeout: u64,
+        (longest, timeout): (u64, u64),
         over: Arc<AtomicBool>,
     ) -> Result<Dispatch<Q>, OutOfMemory> {
         let slots = tags.depth();
@@ -203,6 +206,7 @@ impl<Q: HardwareQueue> Dispatch<Q> {
             tags,
             slots: table(FREE, slots, "the tags of a dispatch queue")?,
             out: Ring::try_new(slots, "the requests of a dispatch queue")?,
+            longest,
             timeout,
             next_scan: NEVER,
             users,
@@ -264,19 +268,22 @@ impl<Q: HardwareQueue> Dispatch<Q> {
     }
 
     /// Gives tags to the requests of `reqs` where they are, and the requests
-    /// to the driver. What stays found no tag. Gives how many entered.
+    /// to the driver. What stays found no tag; all stay where one is too long.
+    /// Gives how many entered.
     #[inline(always)]
     pub fn submit_in_place(&mut self, now: Time, core: u32, reqs: &mut Ring<BlockReq>) -> usize {
         let wanted = reqs.len();
-        let (slots, entrance, mut at) = (&mut self.slots, self.entrance, 0);
+        let (slots, entrance, mut at, mut longest) = (&mut self.slots, self.entrance, 0, 0);
         let taken = self.tags.take_batch(wanted, |tag| {
             let req = reqs.get_mut(at).expect("no more tags than requests");
             let slot = &mut slots[tag as usize];
             slot.begin(req, core, now, now, Parts::NONE);
             req.id = slot.name(entrance | tag);
+            longest = longest.max(req.len);
             at += 1;
         });
-        if taken == 0 {
+        if taken == 0 || longest > self.longest {
+            self.take_back(taken, reqs);
             return 0;
         }
         if self.next_scan == NEVER {
@@ -291,6 +298,20 @@ impl<Q: HardwareQueue> Dispatch<Q> {
             self.send_first(now, taken, reqs);
         }
         taken
+    }
+
+    /// Takes their tags from the first `taken` of `reqs` again.
+    #[cold]
+    fn take_back(&mut self, taken: usize, reqs: &mut Ring<BlockReq>) {
+        for at in 0..taken {
+            let req = reqs.get_mut(at).expect("it is where it was");
+            let tag = tag_of(req.id) as u32;
+            let slot = &mut self.slots[tag as usize];
+            slot.generation = slot.generation.wrapping_sub(1);
+            req.id = slot.id;
+            self.tags.give_later(tag);
+        }
+        self.tags.flush();
     }
 
     /// Gives the driver the first `taken` of `reqs`, which have their tags.
@@ -369,6 +390,11 @@ impl<Q: HardwareQueue> Dispatch<Q> {
         if self.tags.is_waiting() {
             self.tags.poll();
         }
+    }
+
+    /// Whether no request is in it.
+    pub fn is_empty(&self) -> bool {
+        self.tags.live() == 0
     }
 
     /// Whether requests with a tag wait for the driver.

@@ -162,7 +162,7 @@ impl<'a> Builder<'a> {
                 core,
                 lanes,
                 kinds,
-                self.config,
+                (self.config, self.shape),
                 inbox,
                 peers,
                 limit,
@@ -254,9 +254,9 @@ impl<'a> Builder<'a> {
                     Some(set) => Tags::shared(set.user()),
                     None => Tags::own(tags as u32)?,
                 };
-                let (name, timeout, over) =
-                    ((number as u32, i as u16), self.config.timeout, over.clone());
-                let queue = Dispatch::new(name, way, tags, users, timeout, over)?;
+                let name = (number as u32, i as u16);
+                let bounds = (self.shape.max_bytes, self.config.timeout);
+                let queue = Dispatch::new(name, way, tags, users, bounds, over.clone())?;
                 dispatch.push((place, Held::among(queue, users)));
             }
             all.push(dispatch);

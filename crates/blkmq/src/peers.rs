@@ -7,11 +7,11 @@
 //! of those that went is left. While nothing is, this costs them one load of a
 //! line that nobody writes. Nothing here fails.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use port::Time;
-use tags::Sender;
+use tags::{Gate, Sender};
 
 use crate::context::{Found, Lane};
 use crate::driver::HardwareQueue;
@@ -19,18 +19,24 @@ use crate::driver::HardwareQueue;
 /// All cores of a layer.
 pub(crate) struct Peers<Q> {
     senders: Vec<Sender<Found>>,
+    /// What every request goes through.
+    pub gate: Arc<Gate>,
     /// By core.
     gone: Box<[AtomicBool]>,
     any_left: AtomicBool,
     /// What cores left.
     left: Mutex<Vec<Lane<Q>>>,
+    /// How many lanes that are, with those that somebody looks at just now.
+    abandoned: AtomicUsize,
 }
 
 impl<Q: HardwareQueue> Peers<Q> {
     /// The cores with these inboxes.
     pub fn new(senders: Vec<Sender<Found>>) -> Peers<Q> {
         let gone = senders.iter().map(|_| AtomicBool::new(false)).collect();
-        Peers { senders, gone, any_left: AtomicBool::new(false), left: Mutex::default() }
+        let (gate, left) = (Gate::new(senders.len()), Mutex::default());
+        let (any_left, abandoned) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Peers { senders, gate, gone, any_left, left, abandoned }
     }
 
     /// Hands a completion to a core. Nobody asks for that of one that went.
@@ -58,6 +64,21 @@ impl<Q: HardwareQueue> Peers<Q> {
     #[inline]
     pub fn any_left(&self) -> bool {
         self.any_left.load(Ordering::Acquire)
+    }
+
+    /// Counts one more lane that a core leaves behind.
+    pub fn abandon(&self) {
+        self.abandoned.fetch_add(1, Ordering::Release);
+    }
+
+    /// Counts one less: nothing is in it any more.
+    pub fn forget(&self) {
+        self.abandoned.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Whether something that was left behind has not ended.
+    pub fn has_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire) > 0
     }
 
     /// Leaves a lane for others to look at.

@@ -32,6 +32,7 @@ use std::{iter, mem};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Shape, Slots, Status, Time};
 
 use crate::config::{Merge, Plug};
+use crate::context::core_of;
 use crate::error::ConfigError;
 use crate::merge::{self, Merger, Side};
 use crate::scheduler::{Order, SchedulerKind};
@@ -74,7 +75,8 @@ pub struct StagingOptions {
 pub struct Outgoing {
     /// The request. Of a merged one, the id is that of one of its parts.
     pub req: BlockReq,
-    /// The core that submitted it, or the first of its parts.
+    /// The core that submitted it, or the first of its parts; with a mark where
+    /// it is a piece of a longer one.
     pub from: u32,
     /// When.
     pub submitted: Time,
@@ -277,7 +279,7 @@ impl Staging {
     /// The way of a core's requests.
     #[inline]
     fn way_of(&self, core: u32) -> usize {
-        self.way_of.get(core as usize).map_or(0, |&way| way as usize)
+        self.way_of.get(core_of(core) as usize).map_or(0, |&way| way as usize)
     }
 
     /// What it did so far.

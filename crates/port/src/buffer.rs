@@ -215,10 +215,18 @@ impl Pieces {
         self.rest.split_to(n)
     }
 
+    /// Whether something is a piece of this buffer. An empty one is of any.
+    #[inline]
+    pub fn has(&self, piece: &Buffer) -> bool {
+        let at = piece.ptr.as_ptr() as usize;
+        let end = self.start + self.len as usize;
+        piece.is_empty() || (at >= self.start && at + piece.len() <= end)
+    }
+
     /// Takes a piece back.
     ///
     /// # Panics
-    /// When it is not a piece of this buffer.
+    /// When it is not a piece of this buffer ([`Pieces::has`]).
     #[inline]
     pub fn give(&mut self, piece: Buffer) {
         let at = piece.ptr.as_ptr() as usize;
@@ -227,8 +235,7 @@ impl Pieces {
             self.rest = piece;
             return;
         }
-        let inside = at >= self.start && at + piece.len() <= self.start + self.len as usize;
-        assert!(piece.is_empty() || inside, "a piece comes back to its own buffer");
+        assert!(self.has(&piece), "a piece comes back to its own buffer");
         self.back += piece.len;
         if self.rest.region.is_none() && !piece.is_empty() {
             // All was handed out in one piece, and comes back in parts: the rest

@@ -5,7 +5,7 @@
 
 use port::{BlockDone, Ring, Time};
 
-use super::{Context, Found};
+use super::{Context, Found, core_of, is_solo};
 use crate::dispatch::Past;
 use crate::driver::HardwareQueue;
 use crate::staging::Parts;
@@ -54,18 +54,35 @@ impl<Q: HardwareQueue> Context<Q> {
         done: &mut Ring<BlockDone>,
     ) {
         let lane = &self.lanes[number];
-        if past.from != self.core {
+        let core = core_of(past.from);
+        if core != self.core {
             let found = Found { done: one, past, queue: lane.number, seen: self.last };
-            self.peers.send(past.from, found);
+            self.peers.send(core, found);
             return;
         }
-        lane.account.latency.record(now.since(past.submitted));
+        let one = if past.from == core {
+            one
+        } else {
+            let Some(whole) = self.take_piece(one) else { return };
+            whole
+        };
+        let account = &self.lanes[number].account;
+        account.latency.record(now.since(past.submitted));
         if self.ready.is_empty() && done.room() > 0 {
             self.outside -= 1;
             done.put(|| one);
         } else {
             self.ready.put(|| one);
         }
+    }
+
+    /// Takes a piece back. Gives the request that it was cut from when it was the
+    /// last of it.
+    #[cold]
+    fn take_piece(&mut self, piece: BlockDone) -> Option<BlockDone> {
+        let whole = self.cuts.give(piece)?;
+        self.solo = is_solo(&self.lanes) && self.cuts.is_empty();
+        Some(whole)
     }
 
     /// Takes what other cores found.

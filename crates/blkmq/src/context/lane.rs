@@ -46,6 +46,11 @@ impl<Q: HardwareQueue> Lane<Q> {
         }
     }
 
+    /// Whether nothing is in it, of this core or of another that shares it.
+    pub fn is_drained(&self) -> bool {
+        self.staging.peek().waiting(self.way) == 0 && self.queue.peek().is_empty()
+    }
+
     /// Whether a lane that is a core's alone has more to do than look.
     #[inline(always)]
     pub(super) fn needs_more(&mut self, now: Time) -> bool {

@@ -15,6 +15,7 @@ pub(crate) mod links;
 
 use port::{BlockReq, Ring, Time};
 
+use crate::context::core_of;
 use crate::error::ConfigError;
 use crate::staging::{Outgoing, Table};
 
@@ -99,7 +100,7 @@ impl Order {
         match self {
             Order::None(ring) => ring.put(|| slot),
             Order::Deadline(deadline) => deadline.push(slot, &out.req),
-            Order::Fair(fair) => fair.push(slot, out.from),
+            Order::Fair(fair) => fair.push(slot, core_of(out.from)),
         }
     }
 
@@ -115,7 +116,7 @@ impl Order {
 
     /// Whether requests of two cores may be one: not where cores have shares.
     pub fn mixes(&self, a: u32, b: u32) -> bool {
-        a == b || !matches!(self, Order::Fair(_))
+        core_of(a) == core_of(b) || !matches!(self, Order::Fair(_))
     }
 
     /// Entries that may lie beside `req`, found by address.

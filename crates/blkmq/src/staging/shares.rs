@@ -6,7 +6,7 @@
 //! found no room finds it before the others stage more. Where there are more
 //! cores than places, the first to come has the next.
 
-use super::Table;
+use super::{Table, core_of};
 
 /// What each core has staged, and wants to.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Shares {
     /// Counts entries of a core.
     #[inline]
     pub fn count(&mut self, core: u32, more: i32) {
-        if let Some(share) = self.cores.get_mut(core as usize) {
+        if let Some(share) = self.cores.get_mut(core_of(core) as usize) {
             share.staged = share.staged.wrapping_add_signed(more);
         }
     }

@@ -134,7 +134,7 @@ fn merge() -> impl Strategy<Value = Merge> {
 }
 
 prop_compose! {
-    fn config()(cores in 1usize..5)(
+    pub fn config()(cores in 1usize..5)(
         cores in Just(cores),
         sockets in 1..=cores,
         staging in spread(),
@@ -154,7 +154,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn device(faults: Faults)(
+    pub fn device(faults: Faults)(
         default in 1usize..4, read in 0usize..3, depth in 1usize..9,
         shares_tags in any::<bool>(), longest in 0u64..3000, seed in any::<u64>(),
     ) -> Chaos {

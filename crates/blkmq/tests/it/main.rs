@@ -4,8 +4,10 @@
 mod any;
 mod bad_input;
 mod common;
+mod cutting;
 mod fairness;
 mod fenced;
+mod freezing;
 mod giving_up;
 mod layer;
 mod memory;
