@@ -30,39 +30,139 @@ pub struct Key {
 pub const SECTIONS: [&str; 7] =
     ["geometry", "timing", "slc", "link", "ftl", "reliability", "energy"];
 
-const COUNT: &str = "a whole number, for example 8";
-const TIME: &str = "a time with its unit, for example 75us (ns, us, ms, s)";
-const TIMES: &str = "a time for each page type, for example 75us or 60us/75us/110us";
-const RATE: &str = "a decimal rate, for example 333MB/s, or none for no transfer time";
-const FLAG: &str = "true or false";
-const SPLIT: &str = "1, 2, 4 or 8";
-const LIMIT: &str = "a whole number, for example 3000, or none for no limit";
-const SHARE: &str = "a number from 0 to 0.5, for example 1e-4";
-const CHANCE: &str = "a number from 0 to 1, for example 1e-5";
-const EXTENT: &str = "a share of the flash or a size, for example 4% or 512m, or none for no cache";
-const PERCENT: &str = "a share from 0% to 100%, for example 90%";
-const POWER: &str = "a number from 0.1 to 10, for example 1.5";
-const AGE: &str = "a time in s, min, h or d, for example 30d, or none for never";
-const ENERGY: &str = "an energy with its unit, for example 12.5uJ (pJ, nJ, uJ, mJ)";
-const NANO: &str = "an energy of whole nJ, for example 12.5uJ (nJ, uJ, mJ)";
-const WATTS: &str = "a power of whole mW, for example 0.5W (mW, W)";
+/// A kind of value: what it takes, how it is read and how it is printed, as a TOML
+/// literal.
+struct Form<T> {
+    takes: &'static str,
+    read: fn(&str) -> Option<T>,
+    show: fn(&T) -> String,
+}
 
-/// A key that is one field: section, name, whether a file must have it, what
-/// it takes, where it is, how it is read and printed, and what it means.
+const COUNT: Form<u32> = Form {
+    takes: "a whole number, for example 8",
+    read: |text| text.parse().ok(),
+    show: u32::to_string,
+};
+/// At most as many as the largest codeword has bits.
+const BITS: Form<u32> = Form { read: |text| up_to(text, 4096 * 8), ..COUNT };
+const RETRIES: Form<u32> = Form { takes: "0 to 100", read: |text| up_to(text, 100), ..COUNT };
+const NOTICE: Form<u32> = Form { takes: "0 to 255", read: |text| up_to(text, 255), ..COUNT };
+/// All ones stands for no limit.
+const LIMIT: Form<u32> = Form {
+    takes: "a whole number, for example 3000, or none for no limit",
+    read: |text| if text == "none" { Some(u32::MAX) } else { up_to(text, u32::MAX - 1) },
+    show: |n| if *n == u32::MAX { quoted("none") } else { n.to_string() },
+};
+const CODEWORD: Form<u32> = Form {
+    takes: "512, 1k, 2k or 4k",
+    read: |text| match quantity::size(text)? {
+        bytes @ (512 | 1024 | 2048 | 4096) => Some(bytes as u32),
+        _ => None,
+    },
+    show: |bytes| quoted(&quantity::show_size((*bytes).into())),
+};
+const FLAG: Form<bool> =
+    Form { takes: "true or false", read: |text| text.parse().ok(), show: bool::to_string };
+const TIME: Form<u64> = Form {
+    takes: "a time with its unit, for example 75us (ns, us, ms, s)",
+    read: quantity::time,
+    show: |ns| quoted(&quantity::show_time(*ns)),
+};
+/// At most 64 page types, one of them at least.
+const TIMES: Form<Vec<u64>> = Form {
+    takes: "a time for each page type, for example 75us or 60us/75us/110us",
+    read: |text| {
+        let all: Option<Vec<u64>> = text.split('/').map(quantity::time).collect();
+        all.filter(|all| all.len() <= 64)
+    },
+    show: |times| {
+        let all: Vec<String> = times.iter().map(TIME.show).collect();
+        if all.len() == 1 { all.concat() } else { format!("[{}]", all.join(", ")) }
+    },
+};
+const RATE: Form<u64> = Form {
+    takes: "a decimal rate, for example 333MB/s, or none for no transfer time",
+    read: quantity::rate,
+    show: |rate| quoted(&quantity::show_rate(*rate)),
+};
+const AGE: Form<u64> = Form {
+    takes: "a time in s, min, h or d, for example 30d, or none for never",
+    read: quantity::age,
+    show: |ns| quoted(&quantity::show_age(*ns)),
+};
+const SHARE: Form<f64> = Form {
+    takes: "a number from 0 to 0.5, for example 1e-4",
+    read: |text| within(text, 0.0, 0.5),
+    show: |number| format!("{number:?}"),
+};
+const CHANCE: Form<f64> = Form {
+    takes: "a number from 0 to 1, for example 1e-5",
+    read: |text| within(text, 0.0, 1.0),
+    ..SHARE
+};
+const POWER: Form<f64> = Form {
+    takes: "a number from 0.1 to 10, for example 1.5",
+    read: |text| within(text, 0.1, 10.0),
+    ..SHARE
+};
+/// A share of at most all, in parts of [`WHOLE`].
+const PERCENT: Form<u32> = Form {
+    takes: "a share from 0% to 100%, for example 90%",
+    read: |text| {
+        quantity::percent(text).filter(|&share| share <= u64::from(WHOLE)).map(|share| share as u32)
+    },
+    show: |share| quoted(&quantity::show_percent((*share).into())),
+};
+const EXTENT: Form<SlcSize> = Form {
+    takes: "a share of the flash or a size, for example 4% or 512m, or none for no cache",
+    read: |text| match text {
+        "none" => Some(SlcSize::Bytes(0)),
+        text if text.ends_with('%') => {
+            (PERCENT.read)(text).filter(|&share| share > 0).map(SlcSize::Share)
+        }
+        text => quantity::size(text).filter(|&bytes| bytes > 0).map(SlcSize::Bytes),
+    },
+    show: |size| match size {
+        SlcSize::Bytes(0) => quoted("none"),
+        SlcSize::Bytes(bytes) => quoted(&quantity::show_size(*bytes)),
+        SlcSize::Share(share) => (PERCENT.show)(share),
+    },
+};
+const ENERGY: Form<u64> = Form {
+    takes: "an energy with its unit, for example 12.5uJ (pJ, nJ, uJ, mJ)",
+    read: quantity::small_energy,
+    show: |pj| quoted(&quantity::show_small_energy(*pj)),
+};
+const NANO: Form<u64> = Form {
+    takes: "an energy of whole nJ, for example 12.5uJ (nJ, uJ, mJ)",
+    read: quantity::energy,
+    show: |nj| quoted(&quantity::show_energy(*nj)),
+};
+const WATTS: Form<u64> = Form {
+    takes: "a power of whole mW, for example 0.5W (mW, W)",
+    read: quantity::power,
+    show: |mw| quoted(&quantity::show_power(*mw)),
+};
+
+/// A key that is one field: section, name, its form, where it is, and what it
+/// means. A file must have those that are `needed`.
 macro_rules! key {
-    ($section:literal, $name:literal, $needed:literal, $takes:expr,
-     $place:ident.$($field:ident).+, $read:expr, $show:expr, $about:literal) => {
+    (needed $($rest:tt)+) => {
+        Key { needed: true, ..key!($($rest)+) }
+    };
+    ($section:literal, $name:literal, $form:ident, $place:ident.$($field:ident).+,
+     $about:literal) => {
         Key {
             section: $section,
             name: $name,
             about: $about,
-            takes: $takes,
-            needed: $needed,
+            takes: $form.takes,
+            needed: false,
             set: |p, text| {
-                p.$place.$($field).+ = $read(text)?;
+                p.$place.$($field).+ = ($form.read)(text)?;
                 Some(())
             },
-            get: |p| $show(&p.$place.$($field).+),
+            get: |p| ($form.show)(&p.$place.$($field).+),
         }
     };
 }
@@ -70,16 +170,14 @@ macro_rules! key {
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
 pub static KEYS: [Key; 57] = [
-    key!("geometry", "groups", true, COUNT, dimensions.groups, count, show_count,
+    key!(needed "geometry", "groups", COUNT, dimensions.groups,
         "channels; a super-channel counts once"),
-    key!("geometry", "pus", true, COUNT, dimensions.pus, count, show_count,
-        "parallel units (dies) a channel"),
-    key!("geometry", "planes", true, COUNT, dimensions.planes, count, show_count,
+    key!(needed "geometry", "pus", COUNT, dimensions.pus, "parallel units (dies) a channel"),
+    key!(needed "geometry", "planes", COUNT, dimensions.planes,
         "planes a parallel unit: 1, 2, 4 or 8"),
-    key!("geometry", "chunks", true, COUNT, dimensions.chunks, count, show_count,
+    key!(needed "geometry", "chunks", COUNT, dimensions.chunks,
         "chunks a parallel unit that hold data"),
-    key!("geometry", "pages", true, COUNT, dimensions.pages, count, show_count,
-        "pages a block"),
+    key!(needed "geometry", "pages", COUNT, dimensions.pages, "pages a block"),
     Key {
         section: "geometry",
         name: "page",
@@ -89,61 +187,47 @@ pub static KEYS: [Key; 57] = [
         set: set_page,
         get: |p| quoted(&quantity::show_size(page(p).into())),
     },
-    key!("timing", "read", true, TIMES, timing.read, times, show_times,
-        "tR, for each page type"),
-    key!("timing", "program", true, TIMES, timing.program, times, show_times,
-        "tPROG, for each page type"),
-    key!("timing", "erase", true, TIME, timing.erase, quantity::time, show_time,
-        "tBERS"),
-    key!("timing", "command", false, TIME, timing.command, quantity::time, show_time,
-        "command cycles before each operation"),
-    key!("timing", "channel_rate", false, RATE, timing.channel_rate, quantity::rate, show_rate,
-        "bytes a second on one channel"),
+    key!(needed "timing", "read", TIMES, timing.read, "tR, for each page type"),
+    key!(needed "timing", "program", TIMES, timing.program, "tPROG, for each page type"),
+    key!(needed "timing", "erase", TIME, timing.erase, "tBERS"),
+    key!("timing", "command", TIME, timing.command, "command cycles before each operation"),
+    key!("timing", "channel_rate", RATE, timing.channel_rate, "bytes a second on one channel"),
     Key {
         section: "timing",
         name: "channel_split",
         about: "channels that share one transfer: 2 for a super-channel",
-        takes: SPLIT,
+        takes: "1, 2, 4 or 8",
         needed: false,
         set: set_split,
         get: |p| p.timing.channel_split.to_string(),
     },
-    key!("timing", "tags_on_channel", false, FLAG, timing.tags_on_channel, flag, show_flag,
+    key!("timing", "tags_on_channel", FLAG, timing.tags_on_channel,
         "out-of-band bytes take channel time"),
-    key!("timing", "reads_first", false, FLAG, timing.reads_first, flag, show_flag,
+    key!("timing", "reads_first", FLAG, timing.reads_first,
         "reads go before programs and erases that wait"),
-    key!("timing", "read_burst", false, LIMIT, timing.read_burst, limit, show_limit,
-        "reads that go before one that waits"),
-    key!("timing", "suspend", false, FLAG, timing.suspend, flag, show_flag,
-        "a read interrupts a program or an erase"),
-    key!("timing", "suspend_time", false, TIME, timing.suspend_time, quantity::time, show_time,
+    key!("timing", "read_burst", LIMIT, timing.read_burst, "reads that go before one that waits"),
+    key!("timing", "suspend", FLAG, timing.suspend, "a read interrupts a program or an erase"),
+    key!("timing", "suspend_time", TIME, timing.suspend_time,
         "from the suspend command until the array is free"),
-    key!("timing", "resume_time", false, TIME, timing.resume_time, quantity::time, show_time,
+    key!("timing", "resume_time", TIME, timing.resume_time,
         "from the resume command until it goes on"),
-    key!("timing", "suspend_limit", false, LIMIT, timing.suspend_limit, limit, show_limit,
-        "suspensions of one operation"),
-    key!("timing", "suspend_transfer", false, FLAG, timing.suspend_transfer, flag, show_flag,
+    key!("timing", "suspend_limit", LIMIT, timing.suspend_limit, "suspensions of one operation"),
+    key!("timing", "suspend_transfer", FLAG, timing.suspend_transfer,
         "a read's transfer interrupts a write's"),
-    key!("timing", "unreadable", false, COUNT, timing.unreadable, count, show_count,
+    key!("timing", "unreadable", COUNT, timing.unreadable,
         "last blocks of an open chunk that cannot be read yet"),
-    key!("timing", "endurance", false, LIMIT, timing.endurance, limit, show_limit,
-        "erases that a chunk stands"),
-    key!("slc", "slc_cache", false, EXTENT, timing.slc.size, extent, show_extent,
+    key!("timing", "endurance", LIMIT, timing.endurance, "erases that a chunk stands"),
+    key!("slc", "slc_cache", EXTENT, timing.slc.size,
         "flash with one bit a cell, for what is written first"),
-    key!("slc", "slc_read", false, TIME, timing.slc.read, quantity::time, show_time,
-        "tR of a page in it"),
-    key!("slc", "slc_program", false, TIME, timing.slc.program, quantity::time, show_time,
-        "tPROG of a page in it"),
-    key!("slc", "slc_idle", false, TIME, timing.slc.idle, quantity::time, show_time,
+    key!("slc", "slc_read", TIME, timing.slc.read, "tR of a page in it"),
+    key!("slc", "slc_program", TIME, timing.slc.program, "tPROG of a page in it"),
+    key!("slc", "slc_idle", TIME, timing.slc.idle,
         "how long a die has nothing to do before it folds"),
-    key!("slc", "slc_mark", false, PERCENT, timing.slc.mark, percent, show_percent,
+    key!("slc", "slc_mark", PERCENT, timing.slc.mark,
         "how full it is when a die folds without that wait"),
-    key!("link", "controller", false, TIME, link.controller, quantity::time, show_time,
-        "controller time, once a command"),
-    key!("link", "link_latency", false, TIME, link.latency, quantity::time, show_time,
-        "latency, once each way"),
-    key!("link", "link_rate", false, RATE, link.rate, quantity::rate, show_rate,
-        "bytes a second, each way"),
+    key!("link", "controller", TIME, link.controller, "controller time, once a command"),
+    key!("link", "link_latency", TIME, link.latency, "latency, once each way"),
+    key!("link", "link_rate", RATE, link.rate, "bytes a second, each way"),
     Key {
         section: "ftl",
         name: "side",
@@ -168,56 +252,50 @@ pub static KEYS: [Key; 57] = [
         },
         get: |p| format!("{:?}", p.spare),
     },
-    key!("reliability", "errors", false, FLAG, reliability.errors, flag, show_flag,
+    key!("reliability", "errors", FLAG, reliability.errors,
         "whether the rest of this section is modelled"),
-    key!("reliability", "rber_base", false, SHARE, reliability.rber_base, share, show_number,
+    key!("reliability", "rber_base", SHARE, reliability.rber_base,
         "raw bit error rate of new flash"),
-    key!("reliability", "rber_wear", false, SHARE, reliability.rber_wear, share, show_number,
+    key!("reliability", "rber_wear", SHARE, reliability.rber_wear,
         "what wear adds to it at the endurance"),
-    key!("reliability", "wear_power", false, POWER, reliability.wear_power, power, show_number,
+    key!("reliability", "wear_power", POWER, reliability.wear_power,
         "the power of the wear with which that grows"),
-    key!("reliability", "retention_time", false, AGE, reliability.retention_time, quantity::age,
-        show_age, "age at which new data's rate has doubled"),
-    key!("reliability", "retention_power", false, POWER, reliability.retention_power, power,
-        show_number, "the power of the age with which that grows"),
-    key!("reliability", "read_disturb", false, SHARE, reliability.read_disturb, share, show_number,
+    key!("reliability", "retention_time", AGE, reliability.retention_time,
+        "age at which new data's rate has doubled"),
+    key!("reliability", "retention_power", POWER, reliability.retention_power,
+        "the power of the age with which that grows"),
+    key!("reliability", "read_disturb", SHARE, reliability.read_disturb,
         "what a read adds to its chunk's rate at the endurance"),
-    key!("reliability", "codeword", false, "512, 1k, 2k or 4k", reliability.codeword, codeword,
-        show_codeword, "bytes that are corrected together"),
-    key!("reliability", "correctable", false, COUNT, reliability.correctable, correctable,
-        show_count, "bits that are corrected in a codeword"),
-    key!("reliability", "read_retries", false, "0 to 100", reliability.read_retries, retries,
-        show_count, "most repetitions of an array read"),
-    key!("reliability", "retry_gain", false, CHANCE, reliability.retry_gain, chance, show_number,
+    key!("reliability", "codeword", CODEWORD, reliability.codeword,
+        "bytes that are corrected together"),
+    key!("reliability", "correctable", BITS, reliability.correctable,
+        "bits that are corrected in a codeword"),
+    key!("reliability", "read_retries", RETRIES, reliability.read_retries,
+        "most repetitions of an array read"),
+    key!("reliability", "retry_gain", CHANCE, reliability.retry_gain,
         "what each repetition leaves of the rate"),
-    key!("reliability", "program_failure", false, CHANCE, reliability.program_failure, chance,
-        show_number, "probability that a program fails at the endurance"),
-    key!("reliability", "erase_failure", false, CHANCE, reliability.erase_failure, chance,
-        show_number, "probability that an erase fails at the endurance"),
-    key!("reliability", "failure_power", false, POWER, reliability.failure_power, power,
-        show_number, "the power of the wear with which both grow"),
-    key!("reliability", "factory_bad", false, SHARE, reliability.factory_bad, share, show_number,
+    key!("reliability", "program_failure", CHANCE, reliability.program_failure,
+        "probability that a program fails at the endurance"),
+    key!("reliability", "erase_failure", CHANCE, reliability.erase_failure,
+        "probability that an erase fails at the endurance"),
+    key!("reliability", "failure_power", POWER, reliability.failure_power,
+        "the power of the wear with which both grow"),
+    key!("reliability", "factory_bad", SHARE, reliability.factory_bad,
         "share of the chunks that are bad from the factory"),
-    key!("reliability", "endurance_cliff", false, FLAG, reliability.endurance_cliff, flag,
-        show_flag, "whether every chunk ends at the endurance"),
-    key!("reliability", "wear_notice", false, "0 to 255", reliability.wear_notice, wear_notice,
-        show_count, "wear index above the mean that is told; 0 never"),
-    key!("energy", "energy", false, FLAG, energy.counted, flag, show_flag,
-        "whether energy is counted"),
-    key!("energy", "read_energy", false, NANO, energy.read, quantity::energy, show_energy,
-        "array read of a page of one plane"),
-    key!("energy", "program_energy", false, NANO, energy.program, quantity::energy, show_energy,
-        "array program of a page of one plane"),
-    key!("energy", "erase_energy", false, NANO, energy.erase, quantity::energy, show_energy,
-        "erase of a block of one plane"),
-    key!("energy", "slc_read_energy", false, NANO, energy.slc_read, quantity::energy, show_energy,
+    key!("reliability", "endurance_cliff", FLAG, reliability.endurance_cliff,
+        "whether every chunk ends at the endurance"),
+    key!("reliability", "wear_notice", NOTICE, reliability.wear_notice,
+        "wear index above the mean that is told; 0 never"),
+    key!("energy", "energy", FLAG, energy.counted, "whether energy is counted"),
+    key!("energy", "read_energy", NANO, energy.read, "array read of a page of one plane"),
+    key!("energy", "program_energy", NANO, energy.program, "array program of a page of one plane"),
+    key!("energy", "erase_energy", NANO, energy.erase, "erase of a block of one plane"),
+    key!("energy", "slc_read_energy", NANO, energy.slc_read,
         "array read of a page of one plane in the SLC cache"),
-    key!("energy", "slc_program_energy", false, NANO, energy.slc_program, quantity::energy,
-        show_energy, "array program of a page of one plane in the SLC cache"),
-    key!("energy", "byte_energy", false, ENERGY, energy.byte, quantity::small_energy,
-        show_small_energy, "a byte on a channel"),
-    key!("energy", "idle_power", false, WATTS, energy.idle, quantity::power, show_power,
-        "what the drive takes at all times"),
+    key!("energy", "slc_program_energy", NANO, energy.slc_program,
+        "array program of a page of one plane in the SLC cache"),
+    key!("energy", "byte_energy", ENERGY, energy.byte, "a byte on a channel"),
+    key!("energy", "idle_power", WATTS, energy.idle, "what the drive takes at all times"),
 ];
 
 /// The key of that name.
@@ -239,42 +317,15 @@ fn set_page(p: &mut Profile, text: &str) -> Option<()> {
 
 /// Keeps the page, so that the order of the keys does not matter.
 fn set_split(p: &mut Profile, text: &str) -> Option<()> {
-    let split = count(text).filter(|n| matches!(n, 1 | 2 | 4 | 8))?;
+    let split = (COUNT.read)(text).filter(|n| matches!(n, 1 | 2 | 4 | 8))?;
     p.dimensions.page_bytes = page(p).checked_mul(split)?;
     p.timing.channel_split = split;
     Some(())
 }
 
-fn count(text: &str) -> Option<u32> {
-    text.parse().ok()
-}
-
-/// All ones stands for no limit.
-fn limit(text: &str) -> Option<u32> {
-    if text == "none" { Some(u32::MAX) } else { count(text).filter(|&n| n < u32::MAX) }
-}
-
-fn flag(text: &str) -> Option<bool> {
-    text.parse().ok()
-}
-
-/// A share of at most all, in parts of [`WHOLE`].
-fn percent(text: &str) -> Option<u32> {
-    quantity::percent(text).filter(|&share| share <= u64::from(WHOLE)).map(|share| share as u32)
-}
-
-fn extent(text: &str) -> Option<SlcSize> {
-    match text {
-        "none" => Some(SlcSize::Bytes(0)),
-        text if text.ends_with('%') => percent(text).filter(|&share| share > 0).map(SlcSize::Share),
-        text => quantity::size(text).filter(|&bytes| bytes > 0).map(SlcSize::Bytes),
-    }
-}
-
-/// At most 64 page types, one of them at least.
-fn times(text: &str) -> Option<Vec<u64>> {
-    let all: Option<Vec<u64>> = text.split('/').map(quantity::time).collect();
-    all.filter(|all| all.len() <= 64)
+/// A whole number up to a most.
+fn up_to(text: &str, most: u32) -> Option<u32> {
+    text.parse().ok().filter(|&n| n <= most)
 }
 
 /// A number in a range; what is no number is in none.
@@ -282,100 +333,6 @@ fn within(text: &str, least: f64, most: f64) -> Option<f64> {
     text.parse().ok().filter(|number| (least..=most).contains(number))
 }
 
-fn share(text: &str) -> Option<f64> {
-    within(text, 0.0, 0.5)
-}
-
-fn chance(text: &str) -> Option<f64> {
-    within(text, 0.0, 1.0)
-}
-
-fn power(text: &str) -> Option<f64> {
-    within(text, 0.1, 10.0)
-}
-
-fn codeword(text: &str) -> Option<u32> {
-    let bytes = quantity::size(text)?;
-    matches!(bytes, 512 | 1024 | 2048 | 4096).then_some(bytes as u32)
-}
-
-/// At most as many as the largest codeword has bits.
-fn correctable(text: &str) -> Option<u32> {
-    count(text).filter(|&bits| bits <= 4096 * 8)
-}
-
-fn retries(text: &str) -> Option<u32> {
-    count(text).filter(|&most| most <= 100)
-}
-
-fn wear_notice(text: &str) -> Option<u32> {
-    count(text).filter(|&index| index <= 255)
-}
-
 fn quoted(text: &str) -> String {
     format!("\"{text}\"")
-}
-
-fn show_count(n: &u32) -> String {
-    n.to_string()
-}
-
-fn show_limit(n: &u32) -> String {
-    if *n == u32::MAX { quoted("none") } else { n.to_string() }
-}
-
-fn show_flag(b: &bool) -> String {
-    b.to_string()
-}
-
-fn show_percent(share: &u32) -> String {
-    quoted(&quantity::show_percent((*share).into()))
-}
-
-fn show_extent(size: &SlcSize) -> String {
-    match size {
-        SlcSize::Bytes(0) => quoted("none"),
-        SlcSize::Bytes(bytes) => quoted(&quantity::show_size(*bytes)),
-        SlcSize::Share(share) => show_percent(share),
-    }
-}
-
-fn show_time(ns: &u64) -> String {
-    quoted(&quantity::show_time(*ns))
-}
-
-fn show_number(number: &f64) -> String {
-    format!("{number:?}")
-}
-
-fn show_age(ns: &u64) -> String {
-    quoted(&quantity::show_age(*ns))
-}
-
-fn show_codeword(bytes: &u32) -> String {
-    quoted(&quantity::show_size((*bytes).into()))
-}
-
-fn show_energy(nj: &u64) -> String {
-    quoted(&quantity::show_energy(*nj))
-}
-
-fn show_small_energy(pj: &u64) -> String {
-    quoted(&quantity::show_small_energy(*pj))
-}
-
-fn show_power(mw: &u64) -> String {
-    quoted(&quantity::show_power(*mw))
-}
-
-fn show_rate(rate: &u64) -> String {
-    quoted(&quantity::show_rate(*rate))
-}
-
-fn show_times(times: &[u64]) -> String {
-    if let [one] = times[..] {
-        return show_time(&one);
-    }
-    let all: Vec<String> = times.iter().map(show_time).collect();
-    format!("[{}]", all.join(", "))
 }
