@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use drivefile::{FileStorage, Unfinished};
+use drivefile::{SystemFile, Unfinished};
 
 use crate::error::Error;
 use crate::memory;
@@ -30,7 +30,7 @@ pub fn create(file: &str, config: &DriveConfig, seed: u64, force: bool) -> Resul
         check_new(file).map_err(|e| or_force(file, e))?;
     } else if path.exists() {
         // Nobody may have it open, and it must be a file.
-        drop(FileStorage::open(path, false).map_err(failed)?);
+        drop(SystemFile::open(path, false).map_err(failed)?);
         if !is_drive_file(file) {
             return Err(Error::Usage(format!(
                 "{file} is no drive file, and --force replaces nothing else: remove it first, or \

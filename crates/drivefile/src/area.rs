@@ -11,12 +11,12 @@ use std::task::Poll;
 
 use nvram::{Life, NonVolatile};
 
-use crate::Storage;
+use crate::FileIo;
 use crate::service::Service;
 
 /// The area, of a file that is open.
 pub struct Area {
-    storage: Arc<dyn Storage>,
+    storage: Arc<dyn FileIo>,
     start: u64,
     len: u64,
     life: Option<Life>,
@@ -26,7 +26,7 @@ pub struct Area {
 }
 
 impl Area {
-    pub(crate) fn new(storage: Arc<dyn Storage>, start: u64, len: u64) -> Area {
+    pub(crate) fn new(storage: Arc<dyn FileIo>, start: u64, len: u64) -> Area {
         Area { storage, start, len, life: host_life(), syncer: None, busy: false }
     }
 

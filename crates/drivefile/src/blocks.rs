@@ -9,7 +9,7 @@ use std::sync::Arc;
 use flash::{Chunk, Geometry, Ppa, TAG_BYTES};
 use port::BLOCK_BYTES;
 
-use crate::Storage;
+use crate::FileIo;
 use crate::entry::{ENTRY_BYTES, Entry};
 use crate::header::checksum;
 use crate::layout::Layout;
@@ -46,7 +46,7 @@ pub struct When {
 
 /// The blocks of a drive file.
 pub struct Blocks {
-    storage: Arc<dyn Storage>,
+    storage: Arc<dyn FileIo>,
     geometry: Geometry,
     layout: Layout,
     kept: usize,
@@ -54,7 +54,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    pub fn new(storage: Arc<dyn Storage>, geometry: &Geometry, kept: u32) -> Blocks {
+    pub fn new(storage: Arc<dyn FileIo>, geometry: &Geometry, kept: u32) -> Blocks {
         Blocks {
             storage,
             geometry: *geometry,

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use crate::header::UNFINISHED;
 use crate::open::read_header;
 use crate::unfinished::{Beside, TOO_LONG};
-use crate::{FileError, FileStorage, Header, Opened, Unfinished};
+use crate::{FileError, Header, Opened, SystemFile, Unfinished};
 
 /// Bytes that are copied at once from file to file.
 const AT_ONCE: usize = 1 << 20;
@@ -27,7 +27,7 @@ const AT_ONCE: usize = 1 << 20;
 /// exist. Shares the data where the file system can (reflink), else copies what
 /// was written and leaves the rest sparse.
 pub fn clone(from: &Path, to: &Path) -> Result<(), FileError> {
-    let source = FileStorage::open(from, true)?;
+    let source = SystemFile::open(from, true)?;
     read_header(&source)?;
     let (place, copy) = Beside::claim(to, false)?;
     let copy = Arc::new(copy);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use port::random::{STEP, mix};
 
-use crate::Storage;
+use crate::FileIo;
 
 /// What a disk writes as a whole.
 const SECTOR: u64 = 512;
@@ -92,7 +92,7 @@ impl Disk {
     }
 
     /// The file, opened.
-    pub fn storage(&self) -> Arc<dyn Storage> {
+    pub fn storage(&self) -> Arc<dyn FileIo> {
         let inner = self.inner();
         // It is told of an error that nobody was told of.
         let told = inner.errors - u64::from(inner.errors > inner.told);
@@ -286,7 +286,7 @@ impl Opening {
     }
 }
 
-impl Storage for Opening {
+impl FileIo for Opening {
     fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         let inner = self.inner();
         let end = offset as usize + bytes.len();

@@ -32,7 +32,7 @@ use crate::header::{MAGIC, State};
 use crate::layout::Layout;
 use crate::open::DESCRIPTORS;
 use crate::sync::{Job, Outcome, Syncer, write_first_state, write_state};
-use crate::{Area, FileError, FileStorage, Header, Storage, Unfinished};
+use crate::{Area, FileError, FileIo, Header, SystemFile, Unfinished};
 
 /// Blocks that are programmed before a sync is begun unasked: 64 MiB.
 const MAX_UNSYNCED: u32 = 1 << 14;
@@ -42,7 +42,7 @@ const MAX_UNSYNCED: u32 = 1 << 14;
 pub struct DriveFile {
     pub(crate) header: Header,
     pub(crate) layout: Layout,
-    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) storage: Arc<dyn FileIo>,
     pub(crate) blocks: Blocks,
     /// By the chunk's number in the file.
     pub(crate) chunks: Vec<Descriptor>,
@@ -99,14 +99,14 @@ impl DriveFile {
     /// Opens and locks a drive file: alone, or together with others that only
     /// read. Reading only, whatever would change the drive fails.
     pub fn open(path: &Path, read_only: bool) -> Result<Opened, FileError> {
-        let storage = Arc::new(FileStorage::open(path, read_only)?);
+        let storage = Arc::new(SystemFile::open(path, read_only)?);
         DriveFile::open_on(storage, read_only, true)
     }
 
     /// As [`DriveFile::create`], on any empty storage. `threaded`: syncs run on
     /// a thread of their own; else in the call that asks for them.
     pub fn create_on(
-        storage: Arc<dyn Storage>,
+        storage: Arc<dyn FileIo>,
         header: &Header,
         threaded: bool,
     ) -> Result<DriveFile, FileError> {
@@ -115,13 +115,13 @@ impl DriveFile {
 
     /// The same, beginning with `magic`.
     pub(crate) fn make_on(
-        storage: Arc<dyn Storage>,
+        storage: Arc<dyn FileIo>,
         header: &Header,
         magic: &[u8; 8],
         threaded: bool,
     ) -> Result<DriveFile, FileError> {
         header.check()?;
-        let storage: Arc<dyn Storage> = Arc::new(Guarded::new(storage));
+        let storage: Arc<dyn FileIo> = Arc::new(Guarded::new(storage));
         let layout = Layout::new(&header.geometry, header.kept);
         let mut chunks = room_for(layout.chunks(), DESCRIPTORS).map_err(FileError::memory)?;
         chunks.resize(layout.chunks(), Descriptor::default());
@@ -146,7 +146,7 @@ impl DriveFile {
     /// A drive file whose parts have all been looked at.
     pub(crate) fn assemble(
         header: Header,
-        storage: Arc<dyn Storage>,
+        storage: Arc<dyn FileIo>,
         chunks: Vec<Descriptor>,
         state: State,
         syncer: Option<Syncer>,
@@ -395,7 +395,7 @@ pub(crate) fn sum_of(chunks: &[Descriptor], share: impl Fn(&Descriptor, usize) -
 }
 
 /// The area behind the drive, if there is one.
-fn area(header: &Header, storage: &Arc<dyn Storage>) -> Option<Area> {
+fn area(header: &Header, storage: &Arc<dyn FileIo>) -> Option<Area> {
     let journal = header.cache.journal();
     let start = header.file_bytes() - journal;
     (journal > 0).then(|| Area::new(Arc::clone(storage), start, journal))

@@ -12,11 +12,11 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::Storage;
+use crate::FileIo;
 
 /// A storage of which all openers learn of each error of a sync.
 pub struct Guarded {
-    storage: Arc<dyn Storage>,
+    storage: Arc<dyn FileIo>,
     /// How long it is.
     bytes: AtomicU64,
     /// The first error; held while one syncs.
@@ -24,7 +24,7 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    pub fn new(storage: Arc<dyn Storage>) -> Guarded {
+    pub fn new(storage: Arc<dyn FileIo>) -> Guarded {
         // Where that is not told, each sync fails.
         let bytes = storage.bytes().unwrap_or(u64::MAX);
         Guarded { storage, bytes: AtomicU64::new(bytes), failed: Mutex::new(None) }
@@ -54,7 +54,7 @@ impl Guarded {
     }
 }
 
-impl Storage for Guarded {
+impl FileIo for Guarded {
     #[inline]
     fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.storage.read(offset, bytes)

@@ -33,12 +33,12 @@ pub mod disk;
 mod entry;
 mod error;
 mod file;
+mod file_io;
 mod guarded;
 mod header;
 mod layout;
 mod open;
 mod service;
-mod storage;
 mod sync;
 mod unfinished;
 
@@ -46,8 +46,8 @@ pub use area::Area;
 pub use copy::{clone, load, save};
 pub use error::FileError;
 pub use file::{DriveFile, Opened};
+pub use file_io::{FileIo, SystemFile};
 pub use header::{CacheMode, Header, MAX_TEXT, VERSION, is_begin};
-pub use storage::{FileStorage, Storage};
 pub use unfinished::Unfinished;
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::guarded::Guarded;
 use crate::header::{FIXED_BYTES, Header, STATE_BYTES, State};
 use crate::layout::{Layout, STATE_OFFSETS, TABLE_OFFSET};
 use crate::sync::{Syncer, write_first_state};
-use crate::{DriveFile, FileError, FileStorage, Opened, Storage};
+use crate::{DriveFile, FileError, FileIo, Opened, SystemFile};
 
 /// Descriptors that are read at once.
 const AT_ONCE: usize = 2048;
@@ -35,7 +35,7 @@ impl DriveFile {
     /// The header of a drive file, which nobody may have open for writing. Of
     /// the rest nothing is looked at but its length.
     pub fn header_of(path: &Path) -> Result<Header, FileError> {
-        read_header(&FileStorage::open(path, true)?)
+        read_header(&SystemFile::open(path, true)?)
     }
 
     /// Bytes of memory that an opened drive file of this geometry takes, with
@@ -49,11 +49,11 @@ impl DriveFile {
 
     /// As [`DriveFile::open`], on any storage.
     pub fn open_on(
-        storage: Arc<dyn Storage>,
+        storage: Arc<dyn FileIo>,
         read_only: bool,
         threaded: bool,
     ) -> Result<Opened, FileError> {
-        let storage: Arc<dyn Storage> = Arc::new(Guarded::new(storage));
+        let storage: Arc<dyn FileIo> = Arc::new(Guarded::new(storage));
         // What the system remembers of a life before may not be on the disk: an
         // error of writing it back was told to that life, or is told now. What
         // the disk has counts.
@@ -104,7 +104,7 @@ fn reading(e: io::Error) -> FileError {
 }
 
 /// The header, and whether the file is as long as it says.
-pub(crate) fn read_header(storage: &dyn Storage) -> Result<Header, FileError> {
+pub(crate) fn read_header(storage: &dyn FileIo) -> Result<Header, FileError> {
     let found = storage.bytes().map_err(reading)?;
     let mut fixed = [0; FIXED_BYTES];
     if found < FIXED_BYTES as u64 {
@@ -127,7 +127,7 @@ pub(crate) fn read_header(storage: &dyn Storage) -> Result<Header, FileError> {
 
 /// Makes a file of the version before one of this version. What is written from
 /// now on that one does not know.
-fn upgrade(storage: &dyn Storage, header: &Header) -> Result<(), FileError> {
+fn upgrade(storage: &dyn FileIo, header: &Header) -> Result<(), FileError> {
     let (at, bytes) = header.upgrade();
     let mut found = [0; 8];
     storage.read(at, &mut found).map_err(reading)?;
@@ -138,7 +138,7 @@ fn upgrade(storage: &dyn Storage, header: &Header) -> Result<(), FileError> {
     written.map_err(|e| FileError::system("making it one of this version", &e))
 }
 
-fn read_state(storage: &dyn Storage) -> Result<State, FileError> {
+fn read_state(storage: &dyn FileIo) -> Result<State, FileError> {
     let mut copies = [None; 2];
     for (copy, offset) in copies.iter_mut().zip(STATE_OFFSETS) {
         let mut bytes = [0; STATE_BYTES];
@@ -153,7 +153,7 @@ fn read_state(storage: &dyn Storage) -> Result<State, FileError> {
 }
 
 fn read_table(
-    storage: &dyn Storage,
+    storage: &dyn FileIo,
     layout: &Layout,
     header: &Header,
 ) -> Result<Vec<Descriptor>, FileError> {
@@ -232,7 +232,7 @@ fn look(
 /// is written the session before is still the last one, and what is rewritten
 /// here is decided in the same way again.
 fn begin_session(
-    storage: &dyn Storage,
+    storage: &dyn FileIo,
     layout: &Layout,
     state: &State,
     chunks: &mut [Descriptor],

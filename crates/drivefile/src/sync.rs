@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::header::State;
 use crate::layout::{Layout, STATE_OFFSETS};
 use crate::service::Service;
-use crate::{FileError, Storage};
+use crate::{FileError, FileIo};
 
 /// A sync to be made.
 pub struct Job {
@@ -33,7 +33,7 @@ pub struct Outcome {
 
 /// Makes syncs.
 pub struct Syncer {
-    storage: Arc<dyn Storage>,
+    storage: Arc<dyn FileIo>,
     layout: Layout,
     worker: Worker,
     busy: bool,
@@ -54,7 +54,7 @@ impl Syncer {
     /// A thread for syncs, or none: then each is made in the call that begins
     /// it.
     pub fn new(
-        storage: Arc<dyn Storage>,
+        storage: Arc<dyn FileIo>,
         layout: Layout,
         threaded: bool,
     ) -> Result<Syncer, FileError> {
@@ -139,7 +139,7 @@ fn or_gone(outcome: io::Result<Outcome>) -> Outcome {
 }
 
 /// What follows the sync itself.
-fn finish(storage: &dyn Storage, layout: &Layout, mut job: Job, begun: io::Result<()>) -> Outcome {
+fn finish(storage: &dyn FileIo, layout: &Layout, mut job: Job, begun: io::Result<()>) -> Outcome {
     let synced = begun.map_err(|e| FileError::system("syncing", &e));
     let result = synced.and_then(|()| write_state(storage, &job.state));
     if result.is_ok() {
@@ -158,7 +158,7 @@ fn finish(storage: &dyn Storage, layout: &Layout, mut job: Job, begun: io::Resul
 
 /// Writes the state. The first copy is durable when this returns; the second
 /// is when the next sync has ended, and is as old as that if the first tears.
-pub fn write_state(storage: &dyn Storage, state: &State) -> Result<(), FileError> {
+pub fn write_state(storage: &dyn FileIo, state: &State) -> Result<(), FileError> {
     let bytes = state.encode();
     let failed = |e: io::Error| FileError::system("writing its state", &e);
     storage.write_durable(STATE_OFFSETS[0], &bytes).map_err(failed)?;
@@ -167,7 +167,7 @@ pub fn write_state(storage: &dyn Storage, state: &State) -> Result<(), FileError
 
 /// Writes the state that begins a session, and makes both copies durable: an
 /// older session's would have all blocks of this one thrown away.
-pub fn write_first_state(storage: &dyn Storage, state: &State) -> Result<(), FileError> {
+pub fn write_first_state(storage: &dyn FileIo, state: &State) -> Result<(), FileError> {
     write_state(storage, state)?;
     let second = storage.write_durable(STATE_OFFSETS[1], &state.encode());
     second.map_err(|e| FileError::system("writing its state", &e))

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::header::{MAGIC, NAMELESS, UNFINISHED};
 use crate::open::read_header;
-use crate::{DriveFile, FileError, FileStorage, Header, Storage};
+use crate::{DriveFile, FileError, FileIo, Header, SystemFile};
 
 /// What a name may have in common with a file while it is made.
 const SUFFIX: &str = ".unfinished";
@@ -44,7 +44,7 @@ pub(crate) trait Place: Send {
 /// A drive file that is being made. Dropped unfinished, it is removed.
 pub struct Unfinished {
     place: Box<dyn Place>,
-    storage: Arc<dyn Storage>,
+    storage: Arc<dyn FileIo>,
     finished: bool,
 }
 
@@ -57,7 +57,7 @@ impl Unfinished {
     }
 
     /// One that is made in `storage`, which is empty.
-    pub(crate) fn of(place: impl Place + 'static, storage: Arc<dyn Storage>) -> Unfinished {
+    pub(crate) fn of(place: impl Place + 'static, storage: Arc<dyn FileIo>) -> Unfinished {
         Unfinished { place: Box::new(place), storage, finished: false }
     }
 
@@ -101,23 +101,23 @@ pub(crate) struct Beside {
     path: PathBuf,
     beside: PathBuf,
     /// The drive file that it replaces, so that nobody opens that meanwhile.
-    replaced: Option<FileStorage>,
+    replaced: Option<SystemFile>,
 }
 
 impl Beside {
     /// Makes or takes over the file beside `path`; gives it empty and locked.
-    pub fn claim(path: &Path, replaces: bool) -> Result<(Beside, FileStorage), FileError> {
+    pub fn claim(path: &Path, replaces: bool) -> Result<(Beside, SystemFile), FileError> {
         let there = path.symlink_metadata().is_ok();
         if there && !replaces {
             return Err(FileError::Exists { path: path.into() });
         }
-        let replaced = if there { Some(FileStorage::open(path, false)?) } else { None };
+        let replaced = if there { Some(SystemFile::open(path, false)?) } else { None };
         let mut name = path.file_name().unwrap_or_default().to_os_string();
         name.push(SUFFIX);
         let beside = path.with_file_name(name);
         for _ in 0..TRIES {
-            let storage = match FileStorage::create(&beside) {
-                Err(FileError::Exists { .. }) => match FileStorage::open(&beside, false) {
+            let storage = match SystemFile::create(&beside) {
+                Err(FileError::Exists { .. }) => match SystemFile::open(&beside, false) {
                     // It has got its name, or was given up.
                     Err(FileError::Missing { .. }) => continue,
                     opened => opened?,
@@ -139,7 +139,7 @@ impl Beside {
 }
 
 /// Whether a file is one that was never finished, and not somebody's.
-fn is_left_over(storage: &FileStorage) -> bool {
+fn is_left_over(storage: &SystemFile) -> bool {
     let mut begin = [0; MAGIC.len()];
     match storage.bytes() {
         Ok(0) => true,
@@ -153,7 +153,7 @@ fn is_left_over(storage: &FileStorage) -> bool {
 
 /// Whether a file begins as a whole one and is as long as only one is whose
 /// first bytes were to be written over next.
-fn is_half_shared(storage: &FileStorage) -> bool {
+fn is_half_shared(storage: &SystemFile) -> bool {
     let header = read_header(storage).map(|_| ());
     matches!(header, Err(FileError::Length { found, expected })
         if expected.checked_add(TOO_LONG) == Some(found))

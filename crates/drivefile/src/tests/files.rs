@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use flash::{Dimensions, Geometry, Medium, Moved, Ppa, RamMedium};
 
 use super::{Block, chunk, header, program, reads_as};
-use crate::storage::lock;
-use crate::{DriveFile, FileError, FileStorage, Header, Storage, clone, load, save};
+use crate::file_io::lock;
+use crate::{DriveFile, FileError, FileIo, Header, SystemFile, clone, load, save};
 
 /// Why it does not open.
 fn refusal(path: &std::path::Path, read_only: bool) -> FileError {
@@ -46,7 +46,7 @@ fn what_is_locked_is_what_has_the_name() {
     DriveFile::create(&path, &header(8)).unwrap().close().unwrap();
     for replaced in [1, 3] {
         let mut left = replaced;
-        let opened = FileStorage::open_locking(&path, false, |file, at, how| {
+        let opened = SystemFile::open_locking(&path, false, |file, at, how| {
             if left > 0 {
                 left -= 1;
                 DriveFile::create(&other, &header(8)).unwrap().close().unwrap();
@@ -56,7 +56,7 @@ fn what_is_locked_is_what_has_the_name() {
         });
         assert!(opened.unwrap().is_at(&path), "replaced {replaced} times");
     }
-    let gone = FileStorage::open_locking(&path, false, |file, at, how| {
+    let gone = SystemFile::open_locking(&path, false, |file, at, how| {
         fs::remove_file(&path).unwrap();
         lock(file, at, how)
     });
@@ -69,7 +69,7 @@ fn a_file_system_that_cannot_sync_is_good_enough_for_reading() {
     let path = std::path::Path::new("/proc/version");
     let refused = fs::File::open(path).unwrap().sync_data().map_err(|e| e.kind());
     assert_eq!(refused, Err(std::io::ErrorKind::InvalidInput));
-    FileStorage::open(path, true).unwrap().sync().unwrap();
+    SystemFile::open(path, true).unwrap().sync().unwrap();
     assert!(matches!(refusal(path, true), FileError::Foreign));
 }
 

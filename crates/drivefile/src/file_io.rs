@@ -18,7 +18,7 @@ use crate::FileError;
 
 /// Bytes at offsets. All calls may come from two threads at once, for
 /// different ranges.
-pub trait Storage: Send + Sync {
+pub trait FileIo: Send + Sync {
     /// Fills `bytes` from `offset` on. Past the end it fails.
     fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
     /// Writes all of `bytes` at `offset`.
@@ -59,7 +59,7 @@ const CLOCK_SET: u32 = 1_577_836_800;
 
 /// A locked file of the system: alone, or together with others that only read.
 #[derive(Debug)]
-pub struct FileStorage {
+pub struct SystemFile {
     file: File,
     /// Opened for reading only.
     read_only: bool,
@@ -79,21 +79,21 @@ const LOCK_LOOKS: u32 = 8;
 /// How often a name is opened that gets another file meanwhile.
 const OPEN_TRIES: u32 = 8;
 
-impl FileStorage {
+impl SystemFile {
     /// Makes an empty file, which must not exist, and locks it.
-    pub fn create(path: &Path) -> Result<FileStorage, FileError> {
+    pub fn create(path: &Path) -> Result<SystemFile, FileError> {
         let made = OpenOptions::new().read(true).write(true).create_new(true).open(path);
         let file = made.map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => FileError::Exists { path: path.into() },
             _ => named(path, "making it", &e),
         })?;
         lock(&file, path, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(FileStorage { file, read_only: false })
+        Ok(SystemFile { file, read_only: false })
     }
 
     /// Opens and locks a regular file: the one of this name when it is locked.
-    pub fn open(path: &Path, read_only: bool) -> Result<FileStorage, FileError> {
-        FileStorage::open_locking(path, read_only, lock)
+    pub fn open(path: &Path, read_only: bool) -> Result<SystemFile, FileError> {
+        SystemFile::open_locking(path, read_only, lock)
     }
 
     /// The same, locking it with `lock`.
@@ -101,7 +101,7 @@ impl FileStorage {
         path: &Path,
         read_only: bool,
         mut lock: impl FnMut(&File, &Path, FlockOperation) -> Result<(), FileError>,
-    ) -> Result<FileStorage, FileError> {
+    ) -> Result<SystemFile, FileError> {
         let how = match read_only {
             true => FlockOperation::NonBlockingLockShared,
             false => FlockOperation::NonBlockingLockExclusive,
@@ -109,7 +109,7 @@ impl FileStorage {
         for _ in 0..OPEN_TRIES {
             let file = open_regular(path, read_only)?;
             lock(&file, path, how)?;
-            let storage = FileStorage { file, read_only };
+            let storage = SystemFile { file, read_only };
             // Another file may have taken its name before it was locked.
             if storage.is_in(fs::metadata(path)) {
                 return Ok(storage);
@@ -206,7 +206,7 @@ fn holder(file: &File) -> Option<u32> {
     })
 }
 
-impl Storage for FileStorage {
+impl FileIo for SystemFile {
     #[inline]
     fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(bytes, offset)
