@@ -19,9 +19,11 @@ use flash::{Dimensions, Profile};
 use port::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
 
+use super::capacity::above;
+use super::memory::{victim_from_name, victim_name};
+use super::value::{flag, name_and_pairs};
 use super::{
-    Cache, DriveConfig, DriveError, DriveSpec, MemorySpec, StorageSpec, Store, TargetKind, above,
-    flag, pairs, victim_from_name, victim_name,
+    Cache, DriveConfig, DriveError, DriveSpec, MemorySpec, StorageSpec, Store, TargetKind,
 };
 use crate::error::Error;
 use crate::fault_rules::Rules;
@@ -50,12 +52,9 @@ impl FileSpec {
 
     /// Reads a path and the keys that follow it.
     pub(super) fn parse(text: &str) -> Result<FileSpec, DriveError> {
-        let (path, rest) = text.split_once(',').map_or((text, None), |(p, r)| (p, Some(r)));
-        if path.is_empty() {
-            return Err(DriveError::Scheme { text: format!("ssd:{text}") });
-        }
+        let (path, pairs) = name_and_pairs("ssd", text)?;
         let mut spec = FileSpec::new(path);
-        for (key, value) in rest.map(pairs).transpose()?.unwrap_or_default() {
+        for (key, value) in pairs {
             match key {
                 "copy" => spec.copy = flag("copy", value)?,
                 _ => return Err(DriveError::UnknownKey { key: key.into(), known: KEYS.into() }),

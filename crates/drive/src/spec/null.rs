@@ -11,7 +11,8 @@ use blkmq::driver::null::NullOptions;
 use blkmq::driver::timed::{ALL, Slow, TimedOptions};
 use measure::units;
 
-use super::{DriveError, flag, number, pairs, time_text};
+use super::DriveError;
+use super::value::{flag, number, pairs, time_text};
 
 const KEYS: &str = "submit_queues, poll_queues, hw_queue_depth, gb, shared_tags, completion_nsec, \
                     mbps, servers, shared_servers, slow, lost_every, gone_after";

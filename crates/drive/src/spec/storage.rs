@@ -14,7 +14,8 @@ use std::time::Duration;
 use measure::units;
 use storage::{OpenError, Poll, StorageOptions};
 
-use super::{DriveError, flag, number, pairs, show_size, size_of, time_text};
+use super::DriveError;
+use super::value::{flag, name_and_pairs, number, show_size, size_of, time_text};
 use crate::error::Error;
 
 const KEYS: &str =
@@ -58,10 +59,7 @@ pub enum Found {
 impl StorageSpec {
     /// Reads a path and the keys that follow it.
     pub(super) fn parse(text: &str) -> Result<StorageSpec, DriveError> {
-        let (path, rest) = text.split_once(',').map_or((text, None), |(p, r)| (p, Some(r)));
-        if path.is_empty() {
-            return Err(DriveError::Scheme { text: format!("file:{text}") });
-        }
+        let (path, pairs) = name_and_pairs("file", text)?;
         let depth = StorageOptions::default().depth;
         let mut spec = StorageSpec {
             path: path.into(),
@@ -73,8 +71,7 @@ impl StorageSpec {
             read_only: false,
             sqpoll: None,
         };
-        let keys = rest.map(pairs).transpose()?.unwrap_or_default();
-        keys.into_iter().try_for_each(|(key, value)| spec.set(key, value))?;
+        pairs.into_iter().try_for_each(|(key, value)| spec.set(key, value))?;
         Ok(spec)
     }
 

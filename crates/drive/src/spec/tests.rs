@@ -1,7 +1,10 @@
 //! Tests of drive names and of what is derived from them.
 
 use super::*;
+use drivefile::CacheMode;
+use port::BLOCK_BYTES;
 use proptest::prelude::*;
+use targets::Victim;
 
 fn mem(text: &str) -> Result<DriveConfig, DriveError> {
     match text.parse()? {

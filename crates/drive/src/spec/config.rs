@@ -1,0 +1,164 @@
+//! A drive with all its numbers.
+
+use drivefile::CacheMode;
+use flash::{Geometry, Profile};
+use port::BLOCK_BYTES;
+use port::striped::share;
+use serde_json::{Value, json};
+
+use super::capacity::part;
+use super::memory::{Cache, MemorySpec, TargetKind, victim_name};
+use super::value::show_size;
+use crate::fault_rules::Rules;
+
+/// A drive with all its numbers.
+#[derive(Clone, Debug)]
+pub struct DriveConfig {
+    /// The name it came from.
+    pub name: String,
+    /// What is stored, and how victims are chosen.
+    pub spec: MemorySpec,
+    /// The profile with all keys set. Its `chunks` are those that hold data.
+    pub profile: Profile,
+    /// Logical capacity in bytes (U), a multiple of 4 KiB.
+    pub size: u64,
+    /// Blocks a parallel unit, of the chunks that hold data, that hold none.
+    pub idle: u32,
+    /// Chunks a parallel unit on top of those that hold data.
+    pub reserve: u32,
+    /// The geometry of the device: data and reserve.
+    pub geometry: Geometry,
+    /// What the target sees: that, or with parity fewer and larger units.
+    pub above: Geometry,
+    /// What goes wrong in it on purpose; nothing unless it was asked for.
+    pub faults: Rules,
+}
+
+impl DriveConfig {
+    /// A shard of it: a part of its groups and of its addresses.
+    pub fn shard(&self, shard: u32) -> DriveConfig {
+        let shards = self.spec.shards;
+        if shards == 1 {
+            return self.clone();
+        }
+        let mut one = self.clone();
+        one.spec.shards = 1;
+        one.size = share(self.size, shards as usize, shard as usize);
+        one.profile.dimensions.groups /= shards;
+        one.profile.energy.idle /= u64::from(shards);
+        one.geometry = part(&self.geometry, shards);
+        one.above = match self.spec.parity {
+            0 => one.geometry,
+            width => parity::geometry(&one.geometry, width).expect("it was resolved so"),
+        };
+        one
+    }
+
+    /// Chunks a parallel unit that hold data (T).
+    pub fn data_chunks(&self) -> u32 {
+        self.profile.dimensions.chunks
+    }
+
+    /// Chunks a parallel unit in all.
+    pub fn total_chunks(&self) -> u32 {
+        self.geometry.chunks()
+    }
+
+    /// What a file of it does with its writes, and with how large a journal: a
+    /// sixteenth of the drive, from 8 to 32 MiB. What that holds is written
+    /// again after a cut, and each half of it costs a flush in the drive.
+    pub fn cache_mode(&self) -> CacheMode {
+        match self.spec.cache {
+            Cache::Volatile => CacheMode::Volatile,
+            Cache::Protected => {
+                let journal = (self.size / 16).clamp(8 << 20, 32 << 20);
+                CacheMode::Protected { journal: journal.next_multiple_of(4096) }
+            }
+        }
+    }
+
+    /// Physical blocks that hold data (T), without those that hold parity.
+    pub fn data_blocks(&self) -> u64 {
+        let chunk = u64::from(self.above.chunk_blocks());
+        let of_unit = u64::from(self.data_chunks()) * chunk - u64::from(self.idle);
+        u64::from(self.above.total_pus()) * of_unit
+    }
+
+    /// What to take instead, where too many chunks are bad from the factory.
+    pub fn with_more_chunks(&self) -> String {
+        match self.spec.parity {
+            0 => format!("name size={} and leave out chunks, so that", show_size(self.size)),
+            _ => "take more spare, or a larger size, so that".into(),
+        }
+    }
+
+    /// Bytes of flash, of those in the geometry, that parity takes.
+    pub fn parity_bytes(&self) -> u64 {
+        (self.geometry.blocks() - self.above.blocks()) * BLOCK_BYTES
+    }
+
+    /// Logical blocks (U).
+    pub fn logical_blocks(&self) -> u64 {
+        self.size / BLOCK_BYTES
+    }
+
+    /// (T - U) / T as it came out: that of the name or the profile, but for a
+    /// block a unit, or more where a unit's open chunks need it.
+    pub fn spare(&self) -> f64 {
+        let data = self.data_blocks();
+        (data - self.logical_blocks()) as f64 / data as f64
+    }
+
+    /// Why it has more spare than its profile, where nobody asked for it.
+    pub fn raised_spare(&self) -> Option<String> {
+        let (spare, of_profile) = (self.spare(), self.profile.spare);
+        let is_asked = self.spec.overrides.iter().any(|(key, _)| key == "spare");
+        // Whole blocks a unit raise it a little.
+        let raised = self.spec.target == TargetKind::Pblk && spare > of_profile * 1.05;
+        (raised && self.spec.size.is_some() && !is_asked).then(|| {
+            let logical = self.logical_blocks() as f64
+                / f64::from(self.above.total_pus())
+                / f64::from(self.above.chunk_blocks());
+            format!(
+                "{spare:.4}, not the profile's {of_profile}: of so small a drive each of {} units \
+                 holds {logical:.1} chunks, and has two open beside them",
+                self.above.total_pus(),
+            )
+        })
+    }
+
+    /// The effective configuration, for reports: every number, none implied.
+    pub fn effective(&self) -> Value {
+        let spec = &self.spec;
+        let mut json = json!({
+            "name": self.name,
+            "size_bytes": self.size,
+            "spare": self.spare(),
+            "data_bytes": self.data_blocks() * BLOCK_BYTES,
+            "physical_bytes": self.geometry.blocks() * BLOCK_BYTES,
+            "parallel_units": self.geometry.total_pus(),
+            "chunk_bytes": u64::from(self.geometry.chunk_blocks()) * BLOCK_BYTES,
+            "data_chunks_per_pu": self.data_chunks(),
+            "idle_blocks_per_pu": self.idle,
+            "reserve_chunks_per_pu": self.reserve,
+            "total_chunks_per_pu": self.total_chunks(),
+            "store": spec.store.name(),
+            "target": spec.target.name(),
+            "victim": victim_name(spec.victim),
+            "cache": spec.cache.name(),
+            "shards": spec.shards,
+            "profile": self.profile.to_table(),
+        });
+        if spec.parity > 0 {
+            json["parity"] = json!({
+                "width": spec.parity,
+                "bytes": self.parity_bytes(),
+                "superblock_bytes": u64::from(self.above.chunk_blocks()) * BLOCK_BYTES,
+            });
+        }
+        if !self.faults.is_empty() {
+            json["faults"] = self.faults.to_json();
+        }
+        json
+    }
+}

@@ -1,0 +1,152 @@
+//! Why a drive cannot be.
+
+use flash::{GeometryError, KeyError, ProfileError};
+use measure::units::UnitError;
+use parity::ParityError;
+use thiserror::Error;
+
+use super::value::show_size;
+
+/// A drive that cannot be: what, where, and what to do.
+#[derive(Debug, Error)]
+pub enum DriveError {
+    /// Not a drive's name at all.
+    #[error(
+        "`{text}` does not name a drive: write mem:PROFILE, nbd:ADDRESS, null:, or of a file \
+         ssd:FILE or a path with a `/`, for example mem:ref,size=8G or ./drive.ssd"
+    )]
+    Scheme {
+        /// What was given.
+        text: String,
+    },
+    /// An NBD address that is neither a path nor host and port.
+    #[error("`{text}` is no address: write a socket's path or HOST:PORT")]
+    Address {
+        /// What was given.
+        text: String,
+    },
+    /// A part that is not `key=value`.
+    #[error("`{part}` in the drive's name is not key=value, as in size=8G")]
+    Part {
+        /// What was given.
+        part: String,
+    },
+    /// A key that no drive has.
+    #[error("`{key}` is no key of a drive; the keys are: {known}")]
+    UnknownKey {
+        /// What was given.
+        key: String,
+        /// What there is.
+        known: String,
+    },
+    /// A key that is there twice.
+    #[error("`{key}` is given twice in the drive's name: leave one out")]
+    Twice {
+        /// Which.
+        key: String,
+    },
+    /// A value that its key does not take.
+    #[error("`{key}` cannot be `{value}` in the drive's name: it takes {takes}")]
+    Value {
+        /// Which key.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// What it takes.
+        takes: &'static str,
+    },
+    /// A key of a null drive that takes time, on one that takes none.
+    #[error(
+        "`{key}` is for a null drive that takes time: add completion_nsec, \
+         for example completion_nsec=10us"
+    )]
+    NeedsTime {
+        /// Which key.
+        key: String,
+    },
+    /// A size that cannot be read.
+    #[error("`size` in the drive's name: {0}")]
+    Size(UnitError),
+    /// A value that a key of the profile does not take.
+    #[error("in the drive's name, {0}")]
+    Key(#[from] KeyError),
+    /// No such profile.
+    #[error(
+        "there is no profile `{name}`: the built-in ones are {known}; \
+         a file's name has a `/` or ends in .toml"
+    )]
+    NoProfile {
+        /// What was given.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A profile's file that cannot be read.
+    #[error("cannot read the profile {path}: {source}")]
+    Read {
+        /// Which file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A profile that cannot be.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// Keys that contradict each other.
+    #[error(
+        "size={} with spare={spare} needs {derived} chunks a parallel unit, \
+         but chunks={given}: leave out size or chunks, or make them agree",
+        show_size(*size)
+    )]
+    Contradiction {
+        /// Logical bytes.
+        size: u64,
+        /// The spare that was asked for.
+        spare: f64,
+        /// What the two give.
+        derived: u64,
+        /// What was given.
+        given: u32,
+    },
+    /// The drive cannot have that parity.
+    #[error("`parity` in the drive's name: {0}")]
+    Parity(#[from] ParityError),
+    /// The chunks that each unit has open hold more than the spare leaves.
+    #[error(
+        "spare={spare} cannot be kept with size={} on {pus} parallel units of chunks of {}, each \
+         with two of them open: take spare={nearest} or more, size={} or more, fewer groups \
+         or pus, or fewer pages",
+        show_size(*size), show_size(*chunk), show_size(*nearest_size)
+    )]
+    Spare {
+        /// The spare that was asked for.
+        spare: f64,
+        /// Logical bytes.
+        size: u64,
+        /// Parallel units.
+        pus: u32,
+        /// Bytes of a chunk.
+        chunk: u64,
+        /// The least spare of a drive of this size.
+        nearest: f64,
+        /// The least size of a drive with this spare.
+        nearest_size: u64,
+    },
+    /// No logical block is left.
+    #[error("spare={spare} of {blocks} blocks leaves no logical block: make the drive larger")]
+    Empty {
+        /// The spare that was asked for.
+        spare: f64,
+        /// Data blocks in all.
+        blocks: u64,
+    },
+    /// More than a geometry can address.
+    #[error(
+        "the drive with its reserve is too large: {source}; take a smaller size, or more groups \
+         or pages"
+    )]
+    TooLarge {
+        /// Which number.
+        source: GeometryError,
+    },
+}

@@ -1,0 +1,265 @@
+//! The name of a drive in memory: `mem:PROFILE[,key=value ...]`.
+
+use std::fmt;
+
+use flash::Profile;
+use flash::profile::{KEYS, Key};
+use parity::{MAX_WIDTH, MIN_WIDTH};
+use port::BLOCK_BYTES;
+use targets::Victim;
+
+use super::value::{name_and_pairs, number, show_size, size_of};
+use super::{DriveError, load};
+
+const STORES: &str = "memory, checksum or none";
+const TARGETS: &str = "pblk or batch";
+const WIDTHS: &str = "0 for none, or 3 to 64 parallel units";
+const CACHES: &str = "volatile or protected";
+pub(super) const SHARDS: &str =
+    "a divisor of the drive's groups, of size 64K or more for each; 1 with target=batch";
+const VICTIMS: &str = "greedy, fifo, random or d-choices:N with N from 1 to 1000";
+
+/// What the medium keeps of each logical block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Store {
+    /// All of it, in memory.
+    #[default]
+    Memory,
+    /// A 64-bit digest: enough to verify, not to serve.
+    Checksum,
+    /// Nothing.
+    None,
+}
+
+impl Store {
+    /// Bytes kept of each logical block.
+    pub fn kept(self) -> u32 {
+        match self {
+            Store::Memory => BLOCK_BYTES as u32,
+            Store::Checksum => 8,
+            Store::None => 0,
+        }
+    }
+
+    /// Its name in drive names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Store::Memory => "memory",
+            Store::Checksum => "checksum",
+            Store::None => "none",
+        }
+    }
+
+    pub(super) fn from_name(name: &str) -> Option<Store> {
+        [Store::Memory, Store::Checksum, Store::None].into_iter().find(|s| s.name() == name)
+    }
+}
+
+/// What the drive does with its writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cache {
+    /// They are durable after a flush, or with FUA.
+    #[default]
+    Volatile,
+    /// They are durable when they complete: power loss does not end the cache.
+    Protected,
+}
+
+impl Cache {
+    /// Its name in drive names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cache::Volatile => "volatile",
+            Cache::Protected => "protected",
+        }
+    }
+
+    pub(super) fn from_name(name: &str) -> Option<Cache> {
+        [Cache::Volatile, Cache::Protected].into_iter().find(|c| c.name() == name)
+    }
+}
+
+/// What translates addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetKind {
+    /// The page-mapped block target.
+    #[default]
+    Pblk,
+    /// The target with batched writes: pages by number, no blocks.
+    Batch,
+}
+
+impl TargetKind {
+    /// Its name in drive names.
+    pub fn name(self) -> &'static str {
+        match self {
+            TargetKind::Pblk => "pblk",
+            TargetKind::Batch => "batch",
+        }
+    }
+
+    pub(super) fn from_name(name: &str) -> Option<TargetKind> {
+        [TargetKind::Pblk, TargetKind::Batch].into_iter().find(|t| t.name() == name)
+    }
+}
+
+/// A policy by its name: greedy, fifo, random or d-choices:N, N from 1 to 1000.
+pub(super) fn victim_from_name(name: &str) -> Option<Victim> {
+    Some(match name {
+        "greedy" => Victim::Greedy,
+        "fifo" => Victim::Fifo,
+        "random" => Victim::Random,
+        _ => {
+            let d = name.strip_prefix("d-choices:")?.parse().ok()?;
+            (1..=1000).contains(&d).then_some(Victim::DChoices(d))?
+        }
+    })
+}
+
+/// The name that [`victim_from_name`] reads.
+pub(super) fn victim_name(victim: Victim) -> String {
+    match victim {
+        Victim::Greedy => "greedy".into(),
+        Victim::Fifo => "fifo".into(),
+        Victim::Random => "random".into(),
+        Victim::DChoices(d) => format!("d-choices:{d}"),
+        Victim::Custom(custom) => custom.name.into(),
+    }
+}
+
+/// The name of a drive in memory, parsed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemorySpec {
+    /// A built-in profile, or the path of a TOML file.
+    pub profile: String,
+    /// Logical capacity in bytes, a multiple of 4 KiB; from geometry and spare
+    /// when not given.
+    pub size: Option<u64>,
+    /// What is kept.
+    pub store: Store,
+    /// What translates.
+    pub target: TargetKind,
+    /// How victims are chosen.
+    pub victim: Victim,
+    /// Parallel units to a superblock with parity; 0 for none.
+    pub parity: u32,
+    /// What it does with its writes.
+    pub cache: Cache,
+    /// Shards that share its groups and addresses ([`port::Striped`]).
+    pub shards: u32,
+    /// Keys of the profile that are set again, in the order given.
+    pub overrides: Vec<(String, String)>,
+}
+
+impl MemorySpec {
+    /// A profile with no key set.
+    pub fn new(profile: &str) -> MemorySpec {
+        MemorySpec {
+            profile: profile.into(),
+            size: None,
+            store: Store::default(),
+            target: TargetKind::default(),
+            victim: Victim::default(),
+            parity: 0,
+            cache: Cache::default(),
+            shards: 1,
+            overrides: Vec::new(),
+        }
+    }
+
+    /// What follows `mem:`.
+    pub(super) fn parse(text: &str) -> Result<MemorySpec, DriveError> {
+        let (profile, pairs) = name_and_pairs("mem", text)?;
+        let mut spec = MemorySpec::new(profile.trim());
+        pairs.into_iter().try_for_each(|(key, value)| spec.set(key, value))?;
+        Ok(spec)
+    }
+
+    /// Sets one key. A key of the profile is tried on a profile right away,
+    /// so that a wrong value is found before anything is loaded.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), DriveError> {
+        let wrong = |key, takes| DriveError::Value { key, value: value.into(), takes };
+        match key {
+            "size" => self.size = Some(size_of(value)?),
+            "store" => {
+                self.store = Store::from_name(value).ok_or_else(|| wrong("store", STORES))?;
+            }
+            "target" => {
+                self.target =
+                    TargetKind::from_name(value).ok_or_else(|| wrong("target", TARGETS))?;
+            }
+            "victim" => {
+                self.victim = victim_from_name(value).ok_or_else(|| wrong("victim", VICTIMS))?;
+            }
+            "parity" => self.parity = width_of(value)?,
+            "cache" => {
+                self.cache = Cache::from_name(value).ok_or_else(|| wrong("cache", CACHES))?;
+            }
+            "shards" => {
+                self.shards = number("shards", value)?;
+                if self.shards == 0 {
+                    return Err(wrong("shards", SHARDS));
+                }
+            }
+            _ if KEYS.iter().any(|k| k.name == key) => {
+                let mut any = Profile::builtin("null").expect("it is built in");
+                any.set(key, value)?;
+                self.overrides.push((key.into(), value.into()));
+            }
+            _ => return Err(DriveError::UnknownKey { key: key.into(), known: known_keys() }),
+        }
+        Ok(())
+    }
+
+    /// The profile with its keys set, and whether `chunks` was among them.
+    pub(super) fn profile(&self) -> Result<(Profile, bool), DriveError> {
+        let mut profile = load(&self.profile)?;
+        for (key, value) in &self.overrides {
+            profile.set(key, value)?;
+        }
+        Ok((profile, self.overrides.iter().any(|(key, _)| key == "chunks")))
+    }
+}
+
+impl fmt::Display for MemorySpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "mem:{}", self.profile)?;
+        if let Some(size) = self.size {
+            write!(f, ",size={}", show_size(size))?;
+        }
+        if self.store != Store::default() {
+            write!(f, ",store={}", self.store.name())?;
+        }
+        if self.target != TargetKind::default() {
+            write!(f, ",target={}", self.target.name())?;
+        }
+        if self.victim != Victim::default() {
+            write!(f, ",victim={}", victim_name(self.victim))?;
+        }
+        if self.parity > 0 {
+            write!(f, ",parity={}", self.parity)?;
+        }
+        if self.cache != Cache::default() {
+            write!(f, ",cache={}", self.cache.name())?;
+        }
+        if self.shards > 1 {
+            write!(f, ",shards={}", self.shards)?;
+        }
+        self.overrides.iter().try_for_each(|(key, value)| write!(f, ",{key}={value}"))
+    }
+}
+
+/// A width of parity, or 0 for none.
+fn width_of(value: &str) -> Result<u32, DriveError> {
+    let takes = WIDTHS;
+    match number("parity", value) {
+        Ok(width) if width == 0 || (MIN_WIDTH..=MAX_WIDTH).contains(&width) => Ok(width),
+        _ => Err(DriveError::Value { key: "parity", value: value.into(), takes }),
+    }
+}
+
+/// All keys that a drive's name may have.
+fn known_keys() -> String {
+    let own = ["size", "store", "target", "victim", "parity", "cache", "shards"];
+    own.into_iter().chain(KEYS.iter().map(|k: &Key| k.name)).collect::<Vec<_>>().join(", ")
+}
