@@ -30,8 +30,11 @@
 //! new can be protected. How a drive is served that refuses, at the start, what
 //! its journal has, `start` says.
 
-use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Slots, Status, Time};
+mod reclaim;
 
+use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Shape, Slots, Status, Time};
+
+use self::reclaim::{Failed, Reclaim};
 use crate::busy::Busy;
 use crate::{Fill, Journal, JournalError, NonVolatile};
 
@@ -50,29 +53,6 @@ struct Note {
     changes: bool,
     /// Which of the two counts of requests under way it is in.
     half: bool,
-}
-
-/// A request that failed below, whose entry is still in the journal.
-struct Failed {
-    /// Its entry.
-    at: u64,
-    offset: u64,
-    len: u64,
-    /// Its answer, which waits for the entry to go.
-    answer: Option<BlockDone>,
-}
-
-/// How far the making of space is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reclaim {
-    /// Nothing under way.
-    Idle,
-    /// Up to this position, once all before it has completed.
-    Drain(u64),
-    /// The port below flushes.
-    Flush(u64),
-    /// The store syncs what was written up to this.
-    Free(u64),
 }
 
 /// What a protected cache did.
@@ -420,111 +400,6 @@ where
         }
         self.answer_failed();
         self.refuse_held(Status::WRITE_FAULT);
-    }
-
-    fn begin_reclaim(&mut self) {
-        // What is under way now is in one count, what comes in the other.
-        self.half = !self.half;
-        self.reclaim = Reclaim::Drain(self.journal.end());
-    }
-
-    /// Goes on with making space. Says whether anything happened.
-    fn reclaim(&mut self) -> bool {
-        match self.reclaim {
-            Reclaim::Drain(to) if self.under_way[usize::from(!self.half)] == 0 => {
-                let (id, op) = (OWN, BlockOp::Flush);
-                let (fua, offset, len) = (false, 0, 0);
-                let buffer = Buffer::empty();
-                self.down.put(|| BlockReq { id, op, fua, offset, len, buffer });
-                self.counters.flushes += 1;
-                self.reclaim = Reclaim::Flush(to);
-                true
-            }
-            Reclaim::Free(need) => match self.journal.sync_to(need) {
-                Ok(true) => {
-                    self.journal.reuse();
-                    self.reclaim = Reclaim::Idle;
-                    if !self.failed.is_empty() {
-                        self.let_go();
-                    }
-                    true
-                }
-                Ok(false) => false,
-                Err(e) => {
-                    self.fail(e);
-                    true
-                }
-            },
-            _ => false,
-        }
-    }
-
-    /// A flush of our own ended.
-    fn flushed(&mut self, status: Status) {
-        let Reclaim::Flush(to) = self.reclaim else { return };
-        self.fault = status;
-        self.reclaim = Reclaim::Idle;
-        if self.broken.is_some() {
-            return;
-        }
-        if status.is_ok() {
-            match self.journal.free_to(to) {
-                Ok(()) => self.reclaim = Reclaim::Free(self.journal.written()),
-                Err(e) => self.fail(e),
-            }
-            return;
-        }
-        self.answer_failed();
-        let room = |req: &BlockReq| self.journal.has_room(req.buffer.len());
-        if !self.failed.is_empty() || !self.held.front().is_none_or(room) {
-            self.refuse_held(status);
-        }
-    }
-
-    /// Ends the changes that wait.
-    #[cold]
-    fn refuse_held(&mut self, status: Status) {
-        while let Some(req) = self.held.pop() {
-            self.answer(req, status);
-        }
-    }
-
-    /// A request failed below: its answer waits until its entry is out of the
-    /// journal.
-    #[cold]
-    fn failed_below(&mut self, failed: Failed) {
-        self.failed.push(failed);
-        if self.broken.is_some() {
-            self.answer_failed();
-        } else if self.reclaim == Reclaim::Idle {
-            self.begin_reclaim();
-        }
-    }
-
-    /// Answers what failed and waits. The entries stay.
-    #[cold]
-    fn answer_failed(&mut self) {
-        let now = self.now;
-        for Failed { offset, len, answer, .. } in &mut self.failed {
-            if let Some(done) = answer.take() {
-                self.busy.leave(*offset, *len);
-                self.ready.put(|| BlockDone { at: done.at.max(now), ..done });
-            }
-        }
-    }
-
-    /// The journal was freed up to its head: answers what failed before that.
-    #[cold]
-    fn let_go(&mut self) {
-        let (head, _) = self.journal.ends();
-        let failed = std::mem::take(&mut self.failed);
-        let (gone, kept): (Vec<_>, Vec<_>) = failed.into_iter().partition(|one| one.at < head);
-        self.failed = gone;
-        self.answer_failed();
-        self.failed = kept;
-        if self.failed_waiting() > 0 {
-            self.begin_reclaim();
-        }
     }
 
     /// Something completed below.
