@@ -16,6 +16,7 @@
 mod budget;
 pub mod client;
 mod connection;
+mod input;
 mod patience;
 pub mod protocol;
 mod requests;
