@@ -220,12 +220,6 @@ impl Waiter {
         }
     }
 
-    /// The same with another budget.
-    pub fn with_budget(mut self, budget: Budget) -> Waiter {
-        self.budget = budget;
-        self
-    }
-
     /// The strategy.
     pub fn strategy(&self) -> Strategy {
         self.strategy

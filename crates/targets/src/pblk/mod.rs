@@ -399,12 +399,6 @@ impl<D: OpenChannel> Pblk<D> {
         self.load.is_some()
     }
 
-    /// Pages of the map, 4 KiB each, that changed since a checkpoint wrote
-    /// them.
-    pub fn dirty_map_pages(&self) -> u64 {
-        self.map.dirty_pages()
-    }
-
     /// Takes the target away, as a power cut does: what was only in its buffer
     /// is lost.
     pub fn into_device(self) -> D {
