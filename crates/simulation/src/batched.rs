@@ -7,29 +7,17 @@ use targets::batch::mutation::Mutation;
 use workload::Rng;
 
 use crate::breaks::Break;
-use crate::life::{Counts, Outcome, Plan};
-use crate::machine::Violation;
-use crate::nature::Kind;
+use crate::life::{Outcome, live_with};
+use crate::plan::Plan;
 use crate::setup::Setup;
 use world::World;
 
+mod living;
 mod model;
 mod world;
 
 /// Stream of the random numbers of these drives.
 const STREAM: u64 = 15;
-
-/// Batches, reads and flushes of a cycle before power may go.
-const CYCLE_REQUESTS: u64 = 120;
-
-/// How often a drive is started that refuses to: then it never will.
-const STARTS: u32 = 16;
-
-/// Cycles that a drive lives on that takes no writes.
-const READ_ONLY_CYCLES: u32 = 2;
-
-/// Requests after which power goes though the drive did nothing for them.
-const QUIET_REQUESTS: u32 = 500;
 
 /// What these lives do not find: a chunk that is needed again between its erase
 /// and the next row of the log, and a page of MAP that is made anew in the start
@@ -65,7 +53,7 @@ pub struct Drive {
     /// The target's configuration.
     pub config: BatchConfig,
     /// Requests at once.
-    pub depth: u64,
+    pub depth: usize,
     /// Most pages of most batches.
     pub pages: u64,
 }
@@ -138,161 +126,7 @@ pub fn live(plan: &Plan) -> Outcome {
         Some(BatchBreak::Inside(mutation)) => Some(mutation),
         _ => None,
     });
-    let world = World::new(Drive::of(plan), broken, plan.traced);
-    let mut life = Life { world, rng: Rng::new(plan.seed, 2), read_only: 0 };
-    let violation = life.all(plan.cycles).err();
+    let outcome = live_with(plan, World::new(Drive::of(plan), broken, plan.traced));
     targets::batch::mutation::set(None);
-    let setup = life.world.drive.setup.clone();
-    let (hash, mut counts, trace) = life.world.end();
-    counts.add_kinds(&setup);
-    counts.lives = 1;
-    counts.batched = Kind::of(true, counts.cycles);
-    Outcome { counts, hash, violation, trace }
-}
-
-struct Life {
-    world: World,
-    rng: Rng,
-    /// Cycles at whose end the drive took no writes, one after the other.
-    read_only: u32,
-}
-
-impl Life {
-    fn chance(&mut self, one_in: u64) -> bool {
-        self.rng.below(one_in) == 0
-    }
-
-    fn counts(&mut self) -> &mut Counts {
-        &mut self.world.counts
-    }
-
-    fn events(&mut self) -> u64 {
-        let most = [4, 24, 120, 600][self.rng.below(4) as usize];
-        self.rng.below(most)
-    }
-
-    fn all(&mut self, cycles: u64) -> Result<(), Violation> {
-        self.start()?;
-        for _ in 0..cycles {
-            let before = self.world.collections();
-            self.work(CYCLE_REQUESTS)?;
-            let collected = self.world.collections() > before;
-            self.read_only = if self.world.is_told_of_end() { self.read_only + 1 } else { 0 };
-            self.world.power_down();
-            self.counts().cycles_collecting += u64::from(collected);
-            self.recover()?;
-            self.counts().cycles += 1;
-            while self.chance(12) {
-                let requests = self.rng.below(24);
-                self.work(requests)?;
-                self.world.power_down();
-                self.recover()?;
-            }
-        }
-        // The quiet end.
-        self.world.flash.fail_sync(None);
-        for _ in 0..CYCLE_REQUESTS / 2 {
-            self.one_more()?;
-        }
-        self.world.drain()?;
-        self.world.check(true)
-    }
-
-    /// Power comes, perhaps goes in recovery, and all is checked.
-    fn recover(&mut self) -> Result<(), Violation> {
-        while self.chance(3) {
-            let events = self.events();
-            if self.world.power_up(events)? {
-                self.world.power_down();
-            }
-        }
-        self.start()?;
-        self.world.check(false)?;
-        if self.read_only > READ_ONLY_CYCLES {
-            self.read_only = 0;
-            self.world.replace();
-            self.counts().replaced += 1;
-            self.start()?;
-        }
-        Ok(())
-    }
-
-    fn start(&mut self) -> Result<(), Violation> {
-        for _ in 0..STARTS {
-            if self.world.power_up(u64::MAX)? {
-                return Ok(());
-            }
-            if self.world.is_hopeless() {
-                self.world.replace();
-                self.counts().replaced += 1;
-            }
-        }
-        Err(Violation { block: None, words: format!("{STARTS} starts were refused") })
-    }
-
-    /// Work until power goes: at some event after `requests`.
-    fn work(&mut self, requests: u64) -> Result<(), Violation> {
-        if self.world.drive.setup.troubles.on_disk && self.chance(12) {
-            let syncs = self.rng.below(60);
-            self.world.flash.fail_sync(Some(syncs));
-        }
-        for _ in 0..requests {
-            if self.world.is_off() {
-                return Ok(());
-            }
-            self.one_more()?;
-        }
-        if self.chance(8) && !self.world.drain()? {
-            return Ok(());
-        }
-        let events = self.events();
-        self.world.flash.power().lasts(events);
-        for _ in 0..QUIET_REQUESTS {
-            if self.world.is_off() {
-                break;
-            }
-            self.one_more()?;
-        }
-        Ok(())
-    }
-
-    /// One more request, and perhaps some events.
-    fn one_more(&mut self) -> Result<(), Violation> {
-        while self.world.under_way() >= self.world.drive.depth {
-            if !self.world.step()? {
-                return Ok(());
-            }
-        }
-        let pages = self.world.drive.config.pages;
-        match self.rng.below(100) {
-            0..50 => {
-                let (most, usual) =
-                    (u64::from(self.world.drive.config.max_pages), self.world.drive.pages);
-                let most = if self.chance(8) { most } else { usual };
-                let count = 1 + self.rng.below(most);
-                let lpids: Vec<u64> = (0..count).map(|_| self.page(pages)).collect();
-                let given_up = if self.chance(4) { 1 + self.rng.below(3) } else { 0 };
-                let given_up = given_up.min(u64::from(self.world.drive.config.max_pages) - count);
-                let others: Vec<u64> = (0..given_up).map(|_| self.page(pages)).collect();
-                self.world.write(&lpids, &others)?;
-            }
-            50..94 => {
-                let lpid = self.page(pages);
-                self.world.read(lpid)?;
-            }
-            _ => self.world.flush()?,
-        }
-        for _ in 0..self.rng.below(4) {
-            if self.world.is_off() || self.world.under_way() == 0 {
-                break;
-            }
-            self.world.step()?;
-        }
-        Ok(())
-    }
-
-    fn page(&mut self, pages: u64) -> u64 {
-        let of = if self.chance(2) { pages.div_ceil(8) } else { pages };
-        self.rng.below(of)
-    }
+    outcome
 }

@@ -63,10 +63,6 @@ pub struct Layers {
     pub polls: bool,
 }
 
-fn one_of<T: Clone>(rng: &mut Rng, of: &[T]) -> T {
-    of[rng.below(of.len() as u64) as usize].clone()
-}
-
 impl Layers {
     /// Whether the life of a seed has one: an eighth have.
     pub fn chosen(seed: u64) -> bool {
@@ -87,17 +83,17 @@ impl Layers {
         let plug = Plug {
             requests: 1 + rng.below(8) as usize,
             bytes: BLOCK_BYTES << rng.below(4),
-            ns: one_of(rng, &[1_000, 30_000, 500_000]),
+            ns: rng.one_of(&[1_000, 30_000, 500_000]),
         };
         let config = Config {
-            staging: one_of(rng, &[Spread::One, Spread::PerSocket, Spread::PerCore]),
-            staging_depth: one_of(rng, &[1, 2, 8, 32]),
+            staging: rng.one_of(&[Spread::One, Spread::PerSocket, Spread::PerCore]),
+            staging_depth: rng.one_of(&[1, 2, 8, 32]),
             scheduler: scheduler(rng, cores),
-            merge: one_of(rng, &[Merge::Off, Merge::Simple, Merge::Full, Merge::Full]),
+            merge: rng.one_of(&[Merge::Off, Merge::Simple, Merge::Full, Merge::Full]),
             merge_idle: rng.below(2) == 0,
             plug: (rng.below(2) == 0).then_some(plug),
             // A drive of ours loses nothing: what is late is waited for.
-            timeout: one_of(rng, &[TIMEOUT, 2_000_000]),
+            timeout: rng.one_of(&[TIMEOUT, 2_000_000]),
             ..Config::new(topology)
         };
         Layers {
@@ -107,7 +103,7 @@ impl Layers {
                 if reads { queues[1] } else { 0 },
                 if polls { queues[2] } else { 0 },
             ],
-            depth: one_of(rng, &[1, 2, 8, 32]),
+            depth: rng.one_of(&[1, 2, 8, 32]),
             shares_tags: rng.below(2) == 0,
             polls,
         }
@@ -123,8 +119,8 @@ fn scheduler(rng: &mut Rng, cores: usize) -> SchedulerKind {
     match rng.below(3) {
         0 => SchedulerKind::None,
         1 => SchedulerKind::Deadline(DeadlineOptions {
-            read_expire: one_of(rng, &[10_000, 500_000_000]),
-            write_expire: one_of(rng, &[100_000, 5_000_000_000]),
+            read_expire: rng.one_of(&[10_000, 500_000_000]),
+            write_expire: rng.one_of(&[100_000, 5_000_000_000]),
             writes_starved: rng.below(4) as u32,
             fifo_batch: 1 + rng.below(16) as u32,
         }),

@@ -11,7 +11,9 @@
 //! media that damage, `ondisk` a drive file on a disk, [`layered`] the block
 //! layer above a drive, [`contract`] what may be read,
 //! [`machine`] a drive and a host that remembers, with what it checks and what
-//! it excuses, [`life`] random work, [`script`] short work cut at
+//! it excuses, [`plan`] what a
+//! seed stands for, [`life`] random work and cuts, whatever lives, [`rig`] what every life
+//! stands on, [`counts`] what was done, [`script`] short work cut at
 //! every event, [`breaks`] ways to break the contract, to show that each is
 //! found, `early` one of them. [`batched`] are the lives of the
 //! batched target, [`tree`] those of the key-value tree.
@@ -24,6 +26,7 @@ pub mod battery;
 pub mod breaks;
 mod buffers;
 pub mod contract;
+pub mod counts;
 mod damaged;
 pub mod drive;
 mod early;
@@ -32,7 +35,9 @@ pub mod life;
 pub mod machine;
 pub mod nature;
 mod ondisk;
+pub mod plan;
 pub mod power;
+pub mod rig;
 pub mod script;
 pub mod setup;
 pub mod species;
@@ -43,8 +48,10 @@ pub mod trouble;
 
 pub use breaks::{Break, meant, note_panics};
 pub use contract::Contract;
-pub use life::{Counts, Found, Plan, live, lives};
+pub use counts::Counts;
+pub use life::{BrokenLife, Outcome, live, lives};
 pub use machine::{Machine, Violation};
+pub use plan::{Over, Plan};
 pub use setup::{LinkAt, Setup};
 pub use species::{Host, Lower, Subject};
 pub use trouble::{Struck, Troubles};

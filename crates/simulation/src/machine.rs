@@ -10,13 +10,15 @@ use thiserror::Error;
 mod check;
 mod excuse;
 mod in_cache;
+mod living;
 
 use crate::battery::Battery;
 use crate::breaks::Break;
 use crate::buffers::Buffers;
 use crate::contract::Contract;
-use crate::life::Counts;
+use crate::life::Living;
 use crate::power::Flash;
+use crate::rig::Rig;
 use crate::setup::Setup;
 use crate::species::Host;
 use crate::stack::{Stack, protected_bytes};
@@ -29,10 +31,6 @@ pub const MOST_AT_ONCE: usize = 32;
 /// Blocks of one read of a check.
 pub const CHECK_BLOCKS: u64 = 64;
 
-/// Starts that are refused one after the other, after which only those faults
-/// are left that are for good.
-const REFUSALS: u32 = 4;
-
 /// The contract was broken.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{words}")]
@@ -43,15 +41,20 @@ pub struct Violation {
     pub words: String,
 }
 
-impl Violation {
-    fn of(words: impl Into<String>) -> Violation {
-        Violation { block: None, words: words.into() }
-    }
+/// A violation that concerns this block, page or key.
+pub(crate) fn wrong(block: Option<u64>, words: impl Into<String>) -> Violation {
+    Violation { block, words: words.into() }
+}
+
+/// The value of what was read: all its words are one.
+pub(crate) fn value(bytes: &[u8]) -> Option<u64> {
+    let word = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+    bytes.chunks_exact(8).all(|other| other == &bytes[..8]).then_some(word)
 }
 
 /// Whether a request did what it was asked. What was read at the limit of what
 /// can be corrected was read.
-fn is_done(status: Status) -> bool {
+pub(crate) fn is_done(status: Status) -> bool {
     status.is_ok() || status == Status::HIGH_ECC
 }
 
@@ -106,10 +109,8 @@ pub struct Machine {
     pub setup: Setup,
     /// What the host was promised.
     pub contract: Contract,
-    /// What was done.
-    pub counts: Counts,
-    /// The flash, and the power.
-    pub flash: Flash,
+    /// The flash and its power, and what was done and seen.
+    pub rig: Rig,
     /// The memory of the protected cache, if there is one.
     battery: Option<Battery>,
     drive: Option<Stack>,
@@ -127,8 +128,6 @@ pub struct Machine {
     broken: Option<Break>,
     /// Something was written to the flash, or may have been.
     used: bool,
-    /// How often power came.
-    starts: u64,
     /// In the last start something could not be read.
     start_struck: bool,
     /// Since a start last left the protected cache empty, a copy of a block of
@@ -139,29 +138,20 @@ pub struct Machine {
     is_frozen: bool,
     /// What that may have.
     in_cache: InCache,
-    /// The host was told that the drive takes no more writes.
-    told_of_end: bool,
-    /// How often the drive refused to start since it last did.
-    refusals: u32,
-    hash: u64,
-    traced: Option<u64>,
-    trace: Vec<String>,
 }
 
 impl Machine {
     /// A new drive, without power. `traced` is a block whose history is kept.
     pub fn new(setup: Setup, broken: Option<Break>, traced: Option<u64>) -> Machine {
-        let flash = Flash::new(&setup, broken, setup.seed);
-        let flash = flash.expect("memory for a small drive");
+        let rig = Rig::new(&setup, broken, traced);
         let cells_per_block = if setup.parts { BLOCK_BYTES / SECTOR_BYTES } else { 1 };
         let mut contract = Contract::new(setup.blocks(), cells_per_block);
         contract.protected = setup.protected;
         let pieces = setup.blocks().div_ceil(CHECK_BLOCKS);
         Machine {
             contract,
-            counts: Counts::default(),
-            battery: battery(&setup, &flash, setup.seed),
-            flash,
+            battery: battery(&setup, &rig.flash, setup.seed),
+            rig,
             drive: None,
             host: Box::new(|ask| ask),
             now: Time::ZERO,
@@ -173,16 +163,10 @@ impl Machine {
             cell_sectors: BLOCK_BYTES / SECTOR_BYTES / cells_per_block,
             broken,
             used: false,
-            starts: 0,
             start_struck: false,
             lacks_a_part: false,
             is_frozen: false,
             in_cache: InCache::of(&setup),
-            told_of_end: false,
-            refusals: 0,
-            hash: 0,
-            traced,
-            trace: Vec::new(),
             setup,
         }
     }
@@ -192,101 +176,15 @@ impl Machine {
         self.setup.bytes / SECTOR_BYTES
     }
 
-    /// Requests under way.
-    pub fn under_way(&self) -> usize {
-        MOST_AT_ONCE - self.free.len()
-    }
-
-    /// Whether power is gone.
-    #[inline]
-    pub fn is_off(&self) -> bool {
-        self.flash.power().is_gone()
-    }
-
-    /// A hash of all values that checks saw, and when.
-    pub fn hash(&self) -> u64 {
-        self.hash
-    }
-
     /// A hash of the target's and the drive's state.
     pub fn state_hash(&self) -> u64 {
         self.drive.as_ref().map_or(0, Stack::state_hash)
     }
 
-    /// What happened to the traced block.
-    pub fn trace(&self) -> &[String] {
-        &self.trace
-    }
-
     /// Adds a line to the trace, if it is about the traced block or all.
     fn note(&mut self, blocks: Option<(u64, u64)>, words: impl FnOnce() -> String) {
-        let Some(traced) = self.traced else { return };
-        if blocks.is_none_or(|(first, count)| (first..first + count).contains(&traced)) {
-            self.trace.push(format!("{:>12} ns  {}", self.now.0, words()));
-        }
-    }
-
-    /// Power comes, and goes instead of the event after `events`. False when
-    /// it went before the drive was ready.
-    pub fn power_up(&mut self, events: u64) -> Result<bool, Violation> {
-        assert!(self.drive.is_none(), "power comes after it went");
-        self.flash.power().on(events);
-        (self.now, self.open) = (Time::ZERO, [None; MOST_AT_ONCE]);
-        self.free.clear();
-        self.free.extend((0..MOST_AT_ONCE).rev());
-        let fresh = !std::mem::replace(&mut self.used, true);
-        self.starts += 1;
-        let before = self.flash.struck();
-        let seed = self.setup.seed.wrapping_add(self.starts);
-        let for_good;
-        let mut troubles = &self.setup.troubles;
-        if self.refusals >= REFUSALS {
-            for_good = troubles.for_good();
-            troubles = &for_good;
-        }
-        let started =
-            Stack::start(&self.setup, (&self.flash, self.battery.as_ref()), fresh, troubles, seed);
-        self.take_strikes();
-        self.start_struck = self.flash.struck().reads > before.reads;
-        self.told_of_end = false;
-        match started {
-            Ok((stack, now)) => {
-                let broken = match self.broken {
-                    Some(Break::Layer(broken)) => Some(broken),
-                    _ => None,
-                };
-                let stack = stack.layered(&self.setup, broken, seed);
-                let is_frozen = stack.is_frozen();
-                self.host = stack.host();
-                self.drive = Some(stack);
-                self.now = now;
-                self.refusals = 0;
-                if is_frozen && !self.may_be_frozen() {
-                    let words = "a start froze the drive, and no fault says why";
-                    return Err(Violation::of(words));
-                }
-                self.is_frozen = is_frozen;
-                if !is_frozen {
-                    self.empty_cache();
-                }
-                self.counts.frozen += u64::from(is_frozen);
-                self.note(None, || "power comes; the drive is ready".into());
-                Ok(true)
-            }
-            Err(_) if self.is_off() && !self.flash.power().is_wasted() => {
-                self.counts.cut_recoveries += 1;
-                self.note(None, || format!("power goes in recovery, after {events} events"));
-                Ok(false)
-            }
-            Err(error) if self.may_refuse(&error, before) => {
-                self.flash.power().off();
-                self.counts.refusals += 1;
-                self.refusals += 1;
-                self.note(None, || format!("recovery is refused: {error}"));
-                Ok(false)
-            }
-            Err(error) => Err(Violation::of(format!("recovery failed: {error}"))),
-        }
+        let about = |traced| blocks.is_none_or(|(at, count)| (at..at + count).contains(&traced));
+        self.rig.note(self.now, about, words);
     }
 
     /// Nothing is in the protected cache any more.
@@ -295,45 +193,12 @@ impl Machine {
         self.lacks_a_part = false;
     }
 
-    /// Counts what became of the flash, at its end.
-    pub fn count_flash(&mut self) {
-        self.counts.add_flash(&self.flash);
-    }
-
-    /// Whether flash that wears out, or was damaged, refused so many starts that
-    /// it is too bad to be read.
-    pub fn is_hopeless(&self) -> bool {
-        let may_be = self.setup.troubles.wear.is_some() || self.flash.struck().damage > 0;
-        may_be && self.refusals > 2 * REFUSALS
-    }
-
-    /// A new drive in the place of one that is of no more use, with other
-    /// faults.
-    pub fn replace(&mut self) {
-        self.power_down();
-        self.count_flash();
-        let seed = self.setup.seed.wrapping_add(self.starts);
-        let flash = Flash::new(&self.setup, self.broken, seed);
-        self.flash = flash.expect("memory for a small drive");
-        self.battery = battery(&self.setup, &self.flash, seed);
-        self.contract.replace();
-        self.empty_cache();
-        (self.used, self.refusals) = (false, 0);
-        self.note(None, || "a new drive takes its place".into());
-    }
-
-    /// Whether the host was told, since power came, that the drive takes no more
-    /// writes.
-    pub fn is_told_of_end(&self) -> bool {
-        self.told_of_end
-    }
-
     /// Tells the contract what faults struck.
     fn take_strikes(&mut self) {
         if self.setup.troubles.is_none() {
             return;
         }
-        for strike in self.flash.take_strikes() {
+        for strike in self.rig.flash.take_strikes() {
             match strike {
                 Strike::Copy { block, values } if block < self.setup.blocks() => {
                     self.note(Some((block, 1)), || format!("a copy cannot be read: {values:x?}"));
@@ -344,25 +209,6 @@ impl Machine {
                 Strike::Own => self.contract.strike_map(),
             }
         }
-    }
-
-    /// Power is gone, or goes now.
-    pub fn power_down(&mut self) {
-        self.flash.power().off();
-        self.note(None, || "power goes".into());
-        if let Some(drive) = self.drive.take() {
-            self.counts.cached_cuts += u64::from(self.setup.troubles.cached);
-            let counters = drive.counters();
-            self.counts.cuts += 1;
-            self.counts.collections += counters.collections;
-            self.counts.erases += counters.erases;
-            self.counts.struck.delays += drive.delays();
-            self.counts.merged += drive.merged();
-            self.counts.ends_of_life += u64::from(self.told_of_end);
-        }
-        self.in_cache.cut();
-        while self.queue.pop().is_some() {}
-        while self.done.pop().is_some() {}
     }
 
     /// Shuts the drive down in good order. Nothing may be under way. False when
@@ -378,9 +224,9 @@ impl Machine {
         loop {
             let Some(drive) = &mut self.drive else { return Ok(false) };
             let (closed, next) = (drive.is_closed(), drive.next_event());
-            if self.flash.power().is_wasted() {
+            if self.rig.flash.power().is_wasted() {
                 return Err(self.hangs());
-            } else if self.flash.power().is_gone() {
+            } else if self.rig.is_off() {
                 return Ok(false);
             } else if closed {
                 break;
@@ -388,7 +234,7 @@ impl Machine {
             let Some(at) = next else {
                 // What is in the buffer has nowhere to go.
                 let ends = self.may_end();
-                return if ends { Ok(false) } else { Err(Violation::of("the shutdown hangs")) };
+                return if ends { Ok(false) } else { Err(wrong(None, "the shutdown hangs")) };
             };
             self.now = self.now.max(at);
             drive.advance(self.now, &mut self.done);
@@ -398,15 +244,15 @@ impl Machine {
         if let Err(error) = cleared {
             // Power went: all of it is still there, and is written again.
             let words = || format!("the cache is not cleared: {error}");
-            return if self.is_off() { Ok(false) } else { Err(Violation::of(words())) };
+            return if self.rig.is_off() { Ok(false) } else { Err(wrong(None, words())) };
         }
-        self.flash.close();
+        self.rig.flash.close();
         self.contract.closed();
         if !self.is_frozen && !self.may_withhold() {
             // What a frozen drive has there stays, and what was not taken since.
             self.empty_cache();
         }
-        self.counts.clean_closes += 1;
+        self.rig.counts.clean_closes += 1;
         self.note(None, || "the drive is shut down".into());
         Ok(true)
     }
@@ -438,7 +284,7 @@ impl Machine {
         let sent = self.contract.now();
         let since = self.open.iter().flatten().map(|request| request.sent).min().unwrap_or(sent);
         self.open[slot] = Some(Request { op: ask.op, block, blocks, cell, at, sent, since });
-        self.counts.note(ask.op, ask.fua);
+        self.rig.counts.note(ask.op, ask.fua);
         if !matches!(ask.op, BlockOp::Read | BlockOp::Flush) {
             let data = if ask.op == BlockOp::Write { self.stored(ask.count) } else { 0 };
             self.in_cache.sent(slot, (block, blocks), data);
@@ -455,12 +301,12 @@ impl Machine {
         let req = self.request(slot, ask, cell, cells, at);
         self.queue.push(req).expect("there is a place for each");
         self.submit();
-        if self.flash.power().is_wasted() { Err(self.hangs()) } else { Ok(()) }
+        if self.rig.flash.power().is_wasted() { Err(self.hangs()) } else { Ok(()) }
     }
 
     /// What a broken host answers without asking the drive.
     fn answers_itself(&self, op: BlockOp) -> Option<Status> {
-        let now_and_then = self.counts.requests.is_multiple_of(512);
+        let now_and_then = self.rig.counts.requests.is_multiple_of(512);
         match (self.broken?, op) {
             (Break::DropFlush, BlockOp::Flush) => Some(Status::SUCCESS),
             (Break::DropTrim, BlockOp::Trim | BlockOp::WriteZeroes) => Some(Status::SUCCESS),
@@ -514,69 +360,19 @@ impl Machine {
         }
     }
 
-    /// Lets some time pass, without an event.
-    pub fn pass(&mut self, ns: u64) {
-        let next = self.drive.as_ref().and_then(Stack::next_event);
-        let later = Time(self.now.0 + ns);
-        self.now = next.map_or(later, |next| later.min(next)).max(self.now);
-    }
-
-    /// Lets the next thing happen. False when nothing will, or power is gone.
-    pub fn step(&mut self) -> Result<bool, Violation> {
-        let Some(drive) = &mut self.drive else { return Ok(false) };
-        if self.flash.power().is_wasted() {
-            return Err(self.hangs());
-        }
-        if self.flash.power().is_gone() {
-            return Ok(false);
-        }
-        let Some(at) = drive.next_event() else {
-            if self.free.len() < MOST_AT_ONCE {
-                return Err(self.hangs());
-            }
-            return Ok(false);
-        };
-        self.now = self.now.max(at);
-        drive.advance(self.now, &mut self.done);
-        self.take_strikes();
-        if self.flash.power().is_wasted() {
-            return Err(self.hangs());
-        }
-        // What ends in the moment of the cut never reaches the host.
-        if self.flash.power().is_gone() {
-            return Ok(false);
-        }
-        while let Some(done) = self.done.pop() {
-            self.completed(done)?;
-        }
-        self.submit();
-        Ok(true)
-    }
-
     fn hangs(&self) -> Violation {
         let open: Vec<&Request> = self.open.iter().flatten().collect();
         let counters = self.drive.as_ref().map(Stack::counters);
-        Violation::of(format!("the drive hangs; it did {counters:?}; under way are {open:?}"))
-    }
-
-    /// Lets things happen until all that was sent has completed. False when
-    /// power went.
-    pub fn drain(&mut self) -> Result<bool, Violation> {
-        while self.free.len() < MOST_AT_ONCE {
-            if !self.step()? {
-                return Ok(false);
-            }
-        }
-        Ok(!self.is_off())
+        wrong(None, format!("the drive hangs; it did {counters:?}; under way are {open:?}"))
     }
 
     fn completed(&mut self, done: BlockDone) -> Result<(), Violation> {
         let slot = done.id as usize;
         let Some(request) = self.open.get_mut(slot).and_then(Option::take) else {
-            return Err(Violation::of(format!("request {slot} completed twice: {done:?}")));
+            return Err(wrong(None, format!("request {slot} completed twice: {done:?}")));
         };
         self.free.push(slot);
-        self.flash.power().progress();
+        self.rig.flash.power().progress();
         if !is_done(done.status) {
             self.buffers.request_done(slot, done.buffer);
             self.in_cache.failed(slot);
@@ -587,7 +383,7 @@ impl Machine {
             BlockOp::Read => {
                 let seen =
                     |contract: &Contract, cell, value| contract.may_read(cell, value, request.at);
-                self.check(request.cell, done.buffer.bytes(), "a read", seen)?;
+                self.compare(request.cell, done.buffer.bytes(), "a read", seen)?;
             }
             _ => {
                 self.in_cache.done(slot);

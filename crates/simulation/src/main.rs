@@ -8,10 +8,9 @@ use std::time::Instant;
 
 use clap::Parser;
 use serde::Serialize;
-use simulation::life::{Outcome, Over};
 use simulation::nature::Kind;
 use simulation::script::{SCRIPTS, Script, drives};
-use simulation::{Break, Counts, Plan, live};
+use simulation::{Break, Counts, Outcome, Over, Plan, live};
 
 /// Lines of a failing block's history that are printed.
 const TRACE_LINES: usize = 60;
@@ -175,7 +174,7 @@ fn many(args: &Args) -> bool {
         }
         let outcome = caught(&plan(args, seed));
         let mut report = report.lock().expect("no thread panics while it holds it");
-        report.0.counts.add(&outcome.counts);
+        report.0.counts += outcome.counts;
         report.0.to = report.0.to.max(seed + 1);
         report.1 = report.1.wrapping_add(workload::rng::mix(outcome.hash ^ seed));
         if args.trace.is_some() {

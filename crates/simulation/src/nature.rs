@@ -5,8 +5,9 @@
 
 use faults::{Access, MediumFault, MediumRule, Trigger};
 use flash::{Reliability, SlcCache, SlcSize};
-use serde::Serialize;
 use workload::Rng;
+
+use crate::counts::counts;
 
 /// Stream of the random numbers of what is here.
 const STREAM: u64 = 10;
@@ -37,25 +38,20 @@ impl Nature {
     }
 }
 
-/// Lives of one nature.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Kind {
-    /// Lives.
-    pub lives: u64,
-    /// Their cycles.
-    pub cycles: u64,
+counts! {
+    /// Lives of one nature.
+    pub struct Kind {
+        /// Lives.
+        pub lives: u64,
+        /// Their cycles.
+        pub cycles: u64,
+    }
 }
 
 impl Kind {
     /// One life of so many cycles, if it is of this nature.
     pub fn of(is: bool, cycles: u64) -> Kind {
         if is { Kind { lives: 1, cycles } } else { Kind::default() }
-    }
-
-    /// Adds another's.
-    pub fn add(&mut self, other: &Kind) {
-        self.lives += other.lives;
-        self.cycles += other.cycles;
     }
 }
 
@@ -72,40 +68,36 @@ pub struct Wear {
     pub spare: u32,
 }
 
-fn one_of<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
-    of[rng.below(of.len() as u64) as usize]
-}
-
 impl Wear {
     /// That of a seed's life. A chunk is erased some ten times a cycle, so that
     /// many drives come to their end within a life.
     pub fn of(seed: u64) -> Wear {
         let mut rng = Rng::new(seed, STREAM + 1);
         let rng = &mut rng;
-        let retention_time = one_of(rng, &[0, 200_000_000, 5_000_000_000]);
+        let retention_time = rng.one_of(&[0, 200_000_000, 5_000_000_000]);
         let endurance_cliff = rng.below(2) == 0;
         let erase_failures: &[f64] = if endurance_cliff { &[0.0, 1e-2, 0.1] } else { &[1e-2, 0.1] };
         let reliability = Reliability {
             errors: true,
-            rber_base: one_of(rng, &[0.0, 1e-5]),
-            rber_wear: one_of(rng, &[1e-6, 3e-5, 1e-4]),
+            rber_base: rng.one_of(&[0.0, 1e-5]),
+            rber_wear: rng.one_of(&[1e-6, 3e-5, 1e-4]),
             wear_power: 1.5,
             retention_time,
             retention_power: 0.5,
-            read_disturb: one_of(rng, &[0.0, 1e-7, 1e-6]),
+            read_disturb: rng.one_of(&[0.0, 1e-7, 1e-6]),
             // One draw a block, and short sums: the model is the same.
             codeword: 4096,
             correctable: 12,
             read_retries: rng.below(4) as u32,
             retry_gain: 0.7,
-            program_failure: one_of(rng, &[0.0, 1e-3, 1e-2]),
-            erase_failure: one_of(rng, erase_failures),
-            failure_power: one_of(rng, &[0.2, 3.0]),
-            factory_bad: one_of(rng, &[0.0, 0.0, 0.02, 0.05]),
+            program_failure: rng.one_of(&[0.0, 1e-3, 1e-2]),
+            erase_failure: rng.one_of(erase_failures),
+            failure_power: rng.one_of(&[0.2, 3.0]),
+            factory_bad: rng.one_of(&[0.0, 0.0, 0.02, 0.05]),
             endurance_cliff,
             wear_notice: 26,
         };
-        let endurance = one_of(rng, &[40, 150, 600]);
+        let endurance = rng.one_of(&[40, 150, 600]);
         let spare = rng.below(5) as u32;
         Wear { reliability, endurance, longest_off: 4 * retention_time, spare }
     }
@@ -116,11 +108,11 @@ pub fn slc(seed: u64) -> SlcCache {
     let mut rng = Rng::new(seed, STREAM + 2);
     let rng = &mut rng;
     SlcCache {
-        size: SlcSize::Share(one_of(rng, &[1, 2_000, 10_000, 50_000])),
-        read: one_of(rng, &[1_000, 25_000]),
-        program: one_of(rng, &[10_000, 250_000]),
-        idle: one_of(rng, &[1_000, 100_000, 20_000_000]),
-        mark: one_of(rng, &[0, 50_000, 90_000, 100_000]),
+        size: SlcSize::Share(rng.one_of(&[1, 2_000, 10_000, 50_000])),
+        read: rng.one_of(&[1_000, 25_000]),
+        program: rng.one_of(&[10_000, 250_000]),
+        idle: rng.one_of(&[1_000, 100_000, 20_000_000]),
+        mark: rng.one_of(&[0, 50_000, 90_000, 100_000]),
     }
 }
 
@@ -130,7 +122,7 @@ pub fn damage(seed: u64) -> Vec<MediumRule> {
     let mut rng = Rng::new(seed, STREAM + 4);
     let rng = &mut rng;
     let kinds = 1 + rng.below(63);
-    let on = one_of(rng, &[Access::Program, Access::Read, Access::Reset]);
+    let on = rng.one_of(&[Access::Program, Access::Read, Access::Reset]);
     let permanent = rng.below(3) == 0;
     let all = [
         (MediumFault::Torn, [2e-4, 1e-5]),
@@ -142,7 +134,7 @@ pub fn damage(seed: u64) -> Vec<MediumRule> {
     ];
     let chosen = all.into_iter().enumerate().filter(|(bit, _)| kinds >> bit & 1 == 1);
     let rule = |(_, (fault, rates)): (usize, (MediumFault, [f64; 2]))| {
-        let probability = one_of(rng, &rates);
+        let probability = rng.one_of(&rates);
         MediumRule { fault, trigger: Trigger { probability, ..Trigger::default() } }
     };
     chosen.map(rule).collect()

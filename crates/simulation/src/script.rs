@@ -24,6 +24,7 @@ use port::{BLOCK_BYTES, BlockOp, SECTOR_BYTES};
 use targets::{Pblk, Victim, with_reserve};
 use thiserror::Error;
 
+use crate::life::Living;
 use crate::machine::{Ask, MOST_AT_ONCE, Machine, Violation};
 use crate::setup::{LinkAt, Setup, Work};
 use crate::species::Species;
@@ -81,7 +82,7 @@ pub struct Explored {
 /// A violation, and the cuts that lead to it.
 #[derive(Clone, Debug, Error)]
 #[error("{script}: cut after {cuts:?} events of its phases: {violation}")]
-pub struct Found {
+pub struct BrokenScript {
     /// The script's name.
     pub script: String,
     /// Events of each phase, then of the recovery.
@@ -157,12 +158,12 @@ impl Script {
     }
 
     /// Tries every cut on a drive.
-    pub fn explore(&self, setup: &Setup) -> Result<Explored, Found> {
+    pub fn explore(&self, setup: &Setup) -> Result<Explored, BrokenScript> {
         let mut cuts = vec![0; self.phases.len() + usize::from(self.recovery)];
         let mut explored = Explored::default();
         loop {
             let mut machine = Machine::new(setup.clone(), None, None);
-            let ended = self.run(&mut machine, &cuts).map_err(|violation| Found {
+            let ended = self.run(&mut machine, &cuts).map_err(|violation| BrokenScript {
                 script: self.name.clone(),
                 cuts: cuts.clone(),
                 violation,
@@ -170,7 +171,7 @@ impl Script {
             explored.runs += 1;
             explored.cut += u64::from(!ended[self.phases.len() - 1]);
             explored.cut_recoveries += u64::from(self.recovery && !ended[self.phases.len()]);
-            explored.collections += machine.counts.collections;
+            explored.collections += machine.rig.counts.collections;
             // The next cuts, the last part first; a part that ended before its
             // cut has none later.
             let Some(next) = (0..cuts.len()).rev().find(|&part| !ended[part]) else {
@@ -193,9 +194,9 @@ impl Script {
                 machine.power_up(u64::MAX)?;
                 machine.check_all()?;
             }
-            machine.flash.power().lasts(cuts[i]);
+            machine.rig.flash.power().lasts(cuts[i]);
             do_steps(machine, phase)?;
-            ended.push(machine.drain()? && !machine.is_off());
+            ended.push(machine.drain()? && !machine.rig.is_off());
             machine.power_down();
         }
         if self.recovery {
@@ -223,7 +224,7 @@ fn do_steps(machine: &mut Machine, steps: &[Step]) -> Result<(), Violation> {
                 machine.drain()?;
             }
         }
-        if machine.is_off() {
+        if machine.rig.is_off() {
             break;
         }
     }
@@ -247,7 +248,7 @@ fn churn(machine: &mut Machine, writes: u64) -> Result<(), Violation> {
         let block = (i * 7 + i / blocks) % blocks;
         let ask = Ask { op: BlockOp::Write, fua: false, sector: block * SECTORS, count: SECTORS };
         one(machine, ask, CHURN_AT_ONCE)?;
-        if machine.is_off() {
+        if machine.rig.is_off() {
             break;
         }
     }

@@ -82,11 +82,6 @@ pub struct Setup {
     pub layers: Option<Layers>,
 }
 
-/// One of a few, with equal chances.
-fn one_of<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
-    of[rng.below(of.len() as u64) as usize]
-}
-
 /// From `low` to `high`, both included.
 fn between(rng: &mut Rng, low: u64, high: u64) -> u64 {
     low + rng.below(high - low + 1)
@@ -104,12 +99,12 @@ impl Setup {
             pus: if rng.below(3) == 0 { 2 } else { 1 },
             chunks: data_chunks,
             pages: between(rng, 2, 6) as u32,
-            planes: one_of(rng, &[1, 1, 2]),
-            page_bytes: one_of(rng, &[4096, 8192, 16384, 16384]),
+            planes: rng.one_of(&[1, 1, 2]),
+            page_bytes: rng.one_of(&[4096, 8192, 16384, 16384]),
         };
         let geometry =
             Geometry::new(with_reserve(dimensions)).expect("the ranges are those of a geometry");
-        let link_at = one_of(rng, &[LinkAt::Nowhere, LinkAt::Below, LinkAt::Above]);
+        let link_at = rng.one_of(&[LinkAt::Nowhere, LinkAt::Below, LinkAt::Above]);
         let timing = timing(rng);
         let parts = whole && rng.below(4) > 0;
         let link = link(rng);
@@ -252,17 +247,15 @@ fn timing(rng: &mut Rng) -> Timing {
     }
     Timing {
         read: vec![between(rng, 3, 60) * 1000],
-        program: one_of(
-            rng,
-            &[&[600_000, 900_000][..], &[100_000], &[200_000, 700_000, 1_500_000]],
-        )
-        .to_vec(),
+        program: rng
+            .one_of(&[&[600_000, 900_000][..], &[100_000], &[200_000, 700_000, 1_500_000]])
+            .to_vec(),
         erase: between(rng, 1, 10) * 500_000,
         command: 100,
-        channel_rate: one_of(rng, &[0, 400_000_000, 1_200_000_000]),
+        channel_rate: rng.one_of(&[0, 400_000_000, 1_200_000_000]),
         tags_on_channel: rng.below(2) == 0,
         reads_first: rng.below(4) > 0,
-        read_burst: one_of(rng, &[1, 4, 64]),
+        read_burst: rng.one_of(&[1, 4, 64]),
         suspend: rng.below(2) == 0,
         suspend_time: 5_000,
         resume_time: 5_000,
@@ -273,7 +266,7 @@ fn timing(rng: &mut Rng) -> Timing {
 }
 
 fn link(rng: &mut Rng) -> LinkTiming {
-    let rate = one_of(rng, &[0, 1_000_000_000, 3_200_000_000]);
+    let rate = rng.one_of(&[0, 1_000_000_000, 3_200_000_000]);
     LinkTiming { controller: rng.below(5_000), latency: rng.below(10_000), rate }
 }
 
@@ -297,11 +290,11 @@ fn work(rng: &mut Rng) -> Work {
         flushes: between(rng, 5, 50),
         trims,
         zeroes: trims / 3,
-        fua: one_of(rng, &[0, 20, 60]),
-        blocks: one_of(rng, &[1, 1, 2, 4, 8]),
-        depth: one_of(rng, &[1, 2, 4, 8, 16, 32]),
-        skew: one_of(rng, &[0, 0, 500, 900]),
-        pause: one_of(rng, &[0, 2, 6]),
+        fua: rng.one_of(&[0, 20, 60]),
+        blocks: rng.one_of(&[1, 1, 2, 4, 8]),
+        depth: rng.one_of(&[1, 2, 4, 8, 16, 32]),
+        skew: rng.one_of(&[0, 0, 500, 900]),
+        pause: rng.one_of(&[0, 2, 6]),
     }
 }
 

@@ -7,9 +7,9 @@
 use faults::{Delay, DelayRule, FaultRule, MediumRule, Operation, Rule, Span, Trigger};
 use flash::Geometry;
 use port::Status;
-use serde::Serialize;
 use workload::Rng;
 
+use crate::counts::counts;
 use crate::nature::Wear;
 
 /// The faults of a life.
@@ -35,32 +35,21 @@ pub struct Troubles {
     pub damage: Vec<MediumRule>,
 }
 
-/// How often faults struck, by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Struck {
-    /// Blocks that a read did not give.
-    pub reads: u64,
-    /// Programs that failed.
-    pub programs: u64,
-    /// Erases that failed.
-    pub erases: u64,
-    /// Operations that were late.
-    pub delays: u64,
-    /// Operations of the medium that were damaged or refused.
-    pub damage: u64,
-    /// Reads of the medium that found damage.
-    pub detected: u64,
-}
-
-impl Struck {
-    /// Adds another's.
-    pub fn add(&mut self, other: &Struck) {
-        self.reads += other.reads;
-        self.programs += other.programs;
-        self.erases += other.erases;
-        self.delays += other.delays;
-        self.damage += other.damage;
-        self.detected += other.detected;
+counts! {
+    /// How often faults struck, by kind.
+    pub struct Struck {
+        /// Blocks that a read did not give.
+        pub reads: u64,
+        /// Programs that failed.
+        pub programs: u64,
+        /// Erases that failed.
+        pub erases: u64,
+        /// Operations that were late.
+        pub delays: u64,
+        /// Operations of the medium that were damaged or refused.
+        pub damage: u64,
+        /// Reads of the medium that found damage.
+        pub detected: u64,
     }
 }
 
@@ -76,10 +65,6 @@ pub enum Strike {
     },
     /// A block of the target's own: the map's pages are among them.
     Own,
-}
-
-fn one_of<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
-    of[rng.below(of.len() as u64) as usize]
 }
 
 fn fails(operation: Operation, trigger: Trigger, permanent: bool) -> FaultRule {
@@ -160,7 +145,7 @@ impl Troubles {
             if kinds & bit == 0 {
                 continue;
             }
-            let mut trigger = with(one_of(rng, &rates));
+            let mut trigger = with(rng.one_of(&rates));
             if rng.below(4) == 0 {
                 // A few, one after the other.
                 let count = Some(1 + rng.below(3));
@@ -188,8 +173,8 @@ impl Troubles {
     /// Operations that are late, so that they complete in another order.
     fn delay_some(&mut self, rng: &mut Rng) {
         let operations = [Operation::Any, Operation::Read, Operation::Write, Operation::Reset];
-        let trigger = with(one_of(rng, &[0.02, 0.002]));
-        let delay = Delay { least: 1_000, most: one_of(rng, &[50_000, 2_000_000, 20_000_000]) };
-        self.delays.push(DelayRule { operation: one_of(rng, &operations), trigger, delay });
+        let trigger = with(rng.one_of(&[0.02, 0.002]));
+        let delay = Delay { least: 1_000, most: rng.one_of(&[50_000, 2_000_000, 20_000_000]) };
+        self.delays.push(DelayRule { operation: rng.one_of(&operations), trigger, delay });
     }
 }

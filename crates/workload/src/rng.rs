@@ -47,6 +47,17 @@ impl Rng {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
+    /// True once in `n` times.
+    #[inline]
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of a few, with equal chances.
+    pub fn one_of<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize].clone()
+    }
+
     /// A number from 0 to 1, 1 excluded, in steps of 2^-53.
     #[inline]
     pub fn unit(&mut self) -> f64 {

@@ -3,22 +3,15 @@
 
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Status};
 
-use super::{CHECK_BLOCKS, Machine, Violation, is_done};
+use super::{CHECK_BLOCKS, Machine, Violation, is_done, value, wrong};
 use crate::contract::Contract;
 
 /// How often a check reads a block that it does not get.
 const TRIES: u32 = 4;
 
 impl Machine {
-    /// The value of a cell: all its words are one.
-    fn value(bytes: &[u8]) -> Option<u64> {
-        let word = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
-        let same = bytes.chunks_exact(8).all(|w| w == &bytes[..8]);
-        same.then_some(word)
-    }
-
     /// Checks what was read of the cells from `first` on.
-    pub(super) fn check(
+    pub(super) fn compare(
         &self,
         first: u64,
         bytes: &[u8],
@@ -31,12 +24,12 @@ impl Machine {
             let sector = cell * self.cell_sectors;
             let block = cell / per_block;
             let words = format!("{what} of block {block} (sector {sector}): {words}");
-            Violation { block: Some(block), words }
+            wrong(Some(block), words)
         };
         let mut values = [0u64; 8];
         for (i, bytes) in bytes.chunks_exact(each).enumerate() {
             let cell = first + i as u64;
-            let Some(value) = Self::value(bytes) else {
+            let Some(value) = value(bytes) else {
                 return Err(wrong(cell, "its words differ".into()));
             };
             if !allows(&self.contract, cell, value) {
@@ -116,7 +109,7 @@ impl Machine {
         let mut status = first;
         if self.setup.troubles.is_none() {
             let words = format!("block {block}, {when}: {status}");
-            return Err(Violation { block: Some(block), words });
+            return Err(wrong(Some(block), words));
         }
         for _ in 0..TRIES {
             let buffer = Buffer::zeroed(self.setup.kept as usize).expect("memory for a block");
@@ -133,13 +126,13 @@ impl Machine {
         let explained = may_fail(&self.contract, block) || self.withholds(block);
         if status != Status::UNRECOVERED_READ || !explained {
             let words = format!("block {block}, {when}: {status}");
-            return Err(Violation { block: Some(block), words });
+            return Err(wrong(Some(block), words));
         }
         self.note(Some((block, 1)), || format!("{when} block {block} is lost"));
         self.contract.lose(block);
         let withheld = u64::from(self.withholds(block));
-        (self.counts.withheld, self.counts.lost) =
-            (self.counts.withheld + withheld, self.counts.lost + 1 - withheld);
+        (self.rig.counts.withheld, self.rig.counts.lost) =
+            (self.rig.counts.withheld + withheld, self.rig.counts.lost + 1 - withheld);
         Ok(())
     }
 
@@ -154,15 +147,15 @@ impl Machine {
     fn wait_for_check(&mut self) -> Result<(), Violation> {
         self.submit();
         let drive = self.drive.as_mut().expect("there is power");
-        let at = drive.next_event().ok_or_else(|| Violation::of("a check's read hangs"))?;
+        let at = drive.next_event().ok_or_else(|| wrong(None, "a check's read hangs"))?;
         self.now = self.now.max(at);
         drive.advance(self.now, &mut self.done);
         self.take_strikes();
-        if self.is_off() {
+        if self.rig.is_off() {
             return Err(self.hangs());
         }
         if !self.done.is_empty() {
-            self.flash.power().progress();
+            self.rig.flash.power().progress();
         }
         Ok(())
     }
@@ -177,18 +170,18 @@ impl Machine {
         let per_block = self.contract.cells_per_block;
         let first = done.id * per_block;
         let bytes = done.buffer.bytes();
-        self.check(first, bytes, when, allows)?;
+        self.compare(first, bytes, when, allows)?;
         let each = self.setup.kept as usize / per_block as usize;
         for (i, bytes) in bytes.chunks_exact(each).enumerate() {
             let value = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
             let cell = first + i as u64;
             self.contract.settle(cell, value);
-            self.hash = (self.hash ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
-            if self.traced == Some(cell / per_block) {
+            self.rig.see(value);
+            if self.rig.traces(cell / per_block) {
                 self.note(None, || format!("{when} cell {cell} has value {value:#x}"));
             }
         }
-        self.hash = self.hash.wrapping_add(self.now.0);
+        self.rig.hash = self.rig.hash.wrapping_add(self.now.0);
         Ok(())
     }
 }

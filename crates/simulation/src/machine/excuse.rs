@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use port::{BLOCK_BYTES, BlockOp, Status};
 
-use super::{Machine, Request, Violation};
+use super::{Machine, Request, Violation, wrong};
 use crate::species::Refusal;
 use crate::stack::StartError;
 use crate::trouble::Struck;
@@ -17,10 +17,10 @@ impl Machine {
         let Request { op, block, blocks, .. } = *request;
         if self.setup.troubles.is_none() || !self.may_fail(request, status) {
             let words = format!("{request:?} failed: {status}; {}", self.flash_in_words());
-            return Err(Violation { block: Some(block), words });
+            return Err(wrong(Some(block), words));
         }
-        self.told_of_end |= matches!(status, Status::READ_ONLY | Status::WRITE_FAULT);
-        self.counts.errors += 1;
+        self.rig.told_of_end |= matches!(status, Status::READ_ONLY | Status::WRITE_FAULT);
+        self.rig.counts.errors += 1;
         let about = (op != BlockOp::Flush).then_some((block, blocks));
         self.note(about, || format!("{op:?} at {} failed: {status}", request.at));
         Ok(())
@@ -65,19 +65,19 @@ impl Machine {
     /// Whether faults since `before` explain that recovery failed.
     pub(super) fn may_refuse(&self, error: &StartError, before: Struck) -> bool {
         let StartError::Target(error) = error else { return false };
-        let (setup, flash, now) = (&self.setup, &self.flash, self.flash.struck());
+        let (setup, flash, now) = (&self.setup, &self.rig.flash, self.rig.flash.struck());
         let (unread, unwritten) = (now.reads > before.reads, now.programs > before.programs);
         setup.species.may_refuse(&**error, &Refusal { setup, flash, unread, unwritten })
     }
 
     /// Whether the drive has reason to take no more writes.
     pub fn may_end(&self) -> bool {
-        self.setup.species.may_end(&self.setup, &self.flash)
+        self.setup.species.may_end(&self.setup, &self.rig.flash)
     }
 
     fn flash_in_words(&self) -> String {
         let geometry = &self.setup.geometry;
-        let hurt = |pu| self.flash.hurt(pu, 0..geometry.chunks());
+        let hurt = |pu| self.rig.flash.hurt(pu, 0..geometry.chunks());
         let all: Vec<u32> = geometry.pus_channels_first().map(hurt).collect();
         format!("the units, of {} data chunks each, lost {all:?}", self.setup.data_chunks)
     }

@@ -17,28 +17,24 @@ use super::pages::{Line, Pages, Store};
 use super::{Host, StoreKind, TreeBreak, may_fail};
 use crate::battery::Battery;
 use crate::drive::Drive;
-use crate::life::Counts;
-use crate::machine::{self, CHECK_BLOCKS, MOST_AT_ONCE, Violation};
-use crate::power::Flash;
+use crate::life::Living;
+use crate::machine::{self, CHECK_BLOCKS, MOST_AT_ONCE, Violation, wrong};
+use crate::rig::Rig;
 use crate::stack::Stack;
 use crate::trouble::Troubles;
-
-/// Starts that are refused one after the other, after which only those faults
-/// are left that are for good.
-const REFUSALS: u32 = 4;
 
 /// How often a check asks for a key that it does not get.
 const TRIES: u32 = 4;
 
 /// Polls after which a tree is said to hang: no time passed in them.
-const PATIENCE: u32 = 100_000;
+pub(super) const PATIENCE: u32 = 100_000;
 
 /// The tag of a check's operation.
 const CHECK: u64 = u64::MAX;
 
 /// An operation under way.
 #[derive(Clone, Debug)]
-enum Open {
+pub(super) enum Open {
     Get(u64),
     /// From which key on, how many records at most, and after how many changes
     /// it was asked for.
@@ -54,7 +50,7 @@ type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// What a tree says.
 #[derive(Default)]
-struct Heard {
+pub(super) struct Heard {
     records: BTreeMap<u64, Records>,
     done: Vec<(u64, Result<btree::Outcome, Error>)>,
 }
@@ -70,7 +66,7 @@ impl Sink for Heard {
 }
 
 /// The drive below the store, to be looked at.
-enum Below {
+pub(super) enum Below {
     Blocks(Rc<RefCell<Stack>>),
     Batch(Rc<RefCell<Batch<Drive>>>),
 }
@@ -79,35 +75,23 @@ enum Below {
 pub struct World {
     /// Which.
     pub host: Host,
-    /// What was done.
-    pub counts: Counts,
-    /// The flash, and the power.
-    pub flash: Flash,
-    battery: Option<Battery>,
-    tree: Option<Tree<Pages>>,
-    below: Option<Below>,
-    clock: Rc<Cell<Time>>,
-    model: Model,
-    open: BTreeMap<u64, Open>,
+    /// The flash and its power, and what was done and seen.
+    pub rig: Rig,
+    pub(super) battery: Option<Battery>,
+    pub(super) tree: Option<Tree<Pages>>,
+    pub(super) below: Option<Below>,
+    pub(super) clock: Rc<Cell<Time>>,
+    pub(super) model: Model,
+    pub(super) open: BTreeMap<u64, Open>,
     /// Changes that were under way when power went.
-    cut: Vec<Vec<Write>>,
-    heard: Heard,
-    tags: u64,
-    broken: Option<TreeBreak>,
+    pub(super) cut: Vec<Vec<Write>>,
+    pub(super) heard: Heard,
+    pub(super) tags: u64,
+    pub(super) broken: Option<TreeBreak>,
     /// Something was written to the flash; the tree was made.
-    used: bool,
-    made: bool,
-    starts: u64,
-    refusals: u32,
-    told_of_end: bool,
-    looks: u32,
-    hash: u64,
-    traced: Option<u64>,
-    trace: Vec<String>,
-}
-
-fn wrong(key: Option<u64>, words: impl Into<String>) -> Violation {
-    Violation { block: key, words: words.into() }
+    pub(super) used: bool,
+    pub(super) made: bool,
+    pub(super) looks: u32,
 }
 
 /// The bytes of a key: its number, and more of it than is looked at first.
@@ -147,13 +131,11 @@ fn parse(key: &[u8], value: &[u8]) -> Result<(u64, u64), String> {
 
 impl World {
     /// A new drive, without power. `traced` is a key whose history is kept.
-    pub fn new(host: Host, broken: Option<TreeBreak>, traced: Option<u64>) -> World {
-        let seed = host.setup.seed;
-        let flash = Flash::new(&host.setup, None, seed).expect("memory for a small drive");
+    pub(super) fn new(host: Host, broken: Option<TreeBreak>, traced: Option<u64>) -> World {
+        let rig = Rig::new(&host.setup, None, traced);
         World {
-            counts: Counts::default(),
-            battery: machine::battery(&host.setup, &flash, seed),
-            flash,
+            battery: machine::battery(&host.setup, &rig.flash, host.setup.seed),
+            rig,
             tree: None,
             below: None,
             clock: Rc::default(),
@@ -165,101 +147,22 @@ impl World {
             broken,
             used: false,
             made: false,
-            starts: 0,
-            refusals: 0,
-            told_of_end: false,
             looks: 0,
-            hash: 0,
-            traced,
-            trace: Vec::new(),
             host,
         }
     }
 
-    /// The end of a life: the hash of all that was seen, what was done, and the
-    /// traced key's history.
-    pub fn end(mut self) -> (u64, Counts, Vec<String>) {
-        self.power_down();
-        self.count_flash();
-        (self.hash, self.counts, self.trace)
-    }
-
-    /// Whether power is gone.
-    pub fn is_off(&self) -> bool {
-        self.flash.power().is_gone()
-    }
-
-    /// Operations under way.
-    pub fn under_way(&self) -> u64 {
-        self.open.len() as u64
-    }
-
-    /// Chunks collected since power came.
-    pub fn collections(&self) -> u64 {
-        match &self.below {
-            Some(Below::Blocks(stack)) => stack.borrow().counters().collections,
-            Some(Below::Batch(target)) => target.borrow().counters().collections,
-            None => 0,
-        }
-    }
-
-    /// Whether the host was told, since power came, that no more is written.
-    pub fn is_told_of_end(&self) -> bool {
-        self.told_of_end
-    }
-
-    fn note(&mut self, key: Option<u64>, words: impl FnOnce() -> String) {
-        if self.traced.is_some_and(|traced| key.is_none_or(|key| key == traced)) {
-            self.trace.push(format!("{:>12} ns  {}", self.clock.get().0, words()));
-        }
-    }
-
-    fn see(&mut self, what: u64) {
-        self.hash = (self.hash ^ what).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
-    }
-
-    /// Power comes, and goes instead of the event after `events`. False when it
-    /// went before the tree was there, or there was reason to refuse.
-    pub fn power_up(&mut self, events: u64) -> Result<bool, Violation> {
-        assert!(self.tree.is_none(), "power comes after it went");
-        self.flash.power().on(events);
-        (self.clock, self.looks) = (Rc::default(), 0);
-        self.starts += 1;
-        self.told_of_end = false;
-        let for_good = self.host.setup.troubles.for_good();
-        let faulty = self.refusals < REFUSALS;
-        let troubles = if faulty { self.host.setup.troubles.clone() } else { for_good };
-        let started = self.start(&troubles);
-        self.flash.take_strikes();
-        match started {
-            _ if self.flash.power().is_wasted() => Err(wrong(None, "the start hangs")),
-            _ if self.is_off() => {
-                self.below = None;
-                self.counts.cut_recoveries += 1;
-                self.note(None, || format!("power goes in recovery, after {events} events"));
-                Ok(false)
-            }
-            Ok(tree) => {
-                self.note(None, || "power comes; the tree is there".into());
-                self.tree = Some(tree);
-                (self.refusals, self.made) = (0, true);
-                Ok(true)
-            }
-            Err(words) if may_fail(&self.host.setup) && self.is_struck() => {
-                self.flash.power().off();
-                self.below = None;
-                self.counts.refusals += 1;
-                self.refusals += 1;
-                self.note(None, || format!("the start is refused: {words}"));
-                Ok(false)
-            }
-            Err(words) => Err(wrong(None, format!("recovery failed: {words}"))),
-        }
+    pub(super) fn note(&mut self, key: Option<u64>, words: impl FnOnce() -> String) {
+        let about = |traced| key.is_none_or(|key| key == traced);
+        self.rig.note(self.clock.get(), about, words);
     }
 
     /// The tree of a drive that starts; a new one if there is none yet.
-    fn start(&mut self, troubles: &Troubles) -> Result<Tree<Pages>, String> {
-        let seed = self.host.setup.seed.wrapping_add(self.starts);
+    pub(super) fn start_tree(
+        &mut self,
+        troubles: &Troubles,
+        seed: u64,
+    ) -> Result<Tree<Pages>, String> {
         let store = match self.host.store {
             StoreKind::Batch(config) => self.start_batch(config, troubles, seed)?,
             StoreKind::Log(_) | StoreKind::InPlace(_) => self.start_blocks(troubles, seed)?,
@@ -278,7 +181,7 @@ impl World {
     fn refused(&self, error: Error) -> String {
         match error {
             Error::Store(StoreError::Drive { .. }) => error.to_string(),
-            _ if self.is_off() => error.to_string(),
+            _ if self.rig.is_off() => error.to_string(),
             _ => panic!("a tree that was only cut does not open: {error}"),
         }
     }
@@ -290,9 +193,9 @@ impl World {
         seed: u64,
     ) -> Result<Store, String> {
         let fresh = !std::mem::replace(&mut self.used, true);
-        let powered = self.flash.drive(&self.host.setup.timing, fresh, seed);
+        let powered = self.rig.flash.drive(&self.host.setup.timing, fresh, seed);
         let powered = powered.expect("memory for a drive");
-        let below = Drive::new(powered, &self.flash, troubles, seed);
+        let below = Drive::new(powered, &self.rig.flash, troubles, seed);
         let below = below.expect("the rules are for vector commands");
         let target = Batch::open(below, config, Time::ZERO).map_err(|error| error.to_string())?;
         self.clock.set(target.now());
@@ -305,7 +208,7 @@ impl World {
     fn start_blocks(&mut self, troubles: &Troubles, seed: u64) -> Result<Store, String> {
         let fresh = !std::mem::replace(&mut self.used, true);
         let setup = &self.host.setup;
-        let below = (&self.flash, self.battery.as_ref());
+        let below = (&self.rig.flash, self.battery.as_ref());
         let started = Stack::start(setup, below, fresh, troubles, seed);
         let (stack, at) = started.map_err(|error| error.to_string())?;
         let stack = stack.layered(setup, None, seed);
@@ -315,87 +218,29 @@ impl World {
         let stack = Rc::new(RefCell::new(stack));
         self.below = Some(Below::Blocks(stack.clone()));
         let line = self.line(stack);
-        let store = match (self.host.store, self.made) {
-            (StoreKind::Log(config), false) => {
-                LogStore::create(line, shape, config, at).map(|s| Store::Log(Box::new(s)))
+        let opens = self.made;
+        let store = match self.host.store {
+            StoreKind::Log(config) => {
+                let make = if opens { LogStore::open } else { LogStore::create };
+                make(line, shape, config, at).map(|store| Store::Log(Box::new(store)))
             }
-            (StoreKind::Log(config), true) => {
-                LogStore::open(line, shape, config, at).map(|s| Store::Log(Box::new(s)))
+            StoreKind::InPlace(config) => {
+                let make = if opens { InPlaceStore::open } else { InPlaceStore::create };
+                make(line, shape, config, at).map(|store| Store::InPlace(Box::new(store)))
             }
-            (StoreKind::InPlace(config), false) => {
-                InPlaceStore::create(line, shape, config, at).map(|s| Store::InPlace(Box::new(s)))
-            }
-            (StoreKind::InPlace(config), true) => {
-                InPlaceStore::open(line, shape, config, at).map(|s| Store::InPlace(Box::new(s)))
-            }
-            (StoreKind::Batch(_), _) => unreachable!("it is over another target"),
+            StoreKind::Batch(_) => unreachable!("it is over another target"),
         };
         store.map_err(|error| self.refused(Error::Store(error)))
     }
 
     fn line<P>(&self, port: Rc<RefCell<P>>) -> Line<P> {
-        Line { port, power: self.flash.shared_power().clone(), clock: self.clock.clone() }
+        Line { port, power: self.rig.flash.shared_power().clone(), clock: self.clock.clone() }
     }
 
     /// Whether anything failed on this flash.
-    fn is_struck(&self) -> bool {
-        let struck = self.flash.struck();
+    pub(super) fn is_struck(&self) -> bool {
+        let struck = self.rig.flash.struck();
         struck.reads + struck.programs + struck.erases > 0
-    }
-
-    /// Whether so many starts were refused that nothing can be expected.
-    pub fn is_hopeless(&self) -> bool {
-        self.refusals > 2 * REFUSALS
-    }
-
-    /// Power is gone, or goes now.
-    pub fn power_down(&mut self) {
-        self.flash.power().off();
-        self.note(None, || "power goes".into());
-        if self.tree.take().is_some() {
-            self.counts.cuts += 1;
-            self.counts.cached_cuts += u64::from(self.host.setup.troubles.cached);
-            self.counts.ends_of_life += u64::from(self.told_of_end);
-        }
-        let (counts, below) = (&mut self.counts, self.below.take());
-        match &below {
-            Some(Below::Blocks(stack)) => {
-                let (stack, counters) = (stack.borrow(), stack.borrow().counters());
-                counts.collections += counters.collections;
-                counts.erases += counters.erases;
-                counts.struck.delays += stack.delays();
-                counts.merged += stack.merged();
-            }
-            Some(Below::Batch(target)) => {
-                let (target, counters) = (target.borrow(), target.borrow().counters());
-                counts.collections += counters.collections;
-                counts.erases += counters.erases;
-                counts.struck.delays += target.below().delays();
-            }
-            None => {}
-        }
-        for open in std::mem::take(&mut self.open).into_values() {
-            if let Open::Write(writes) = open {
-                self.cut.push(writes);
-            }
-        }
-        self.heard = Heard::default();
-    }
-
-    fn count_flash(&mut self) {
-        self.counts.add_flash(&self.flash);
-    }
-
-    /// A new drive in the place of one that is of no more use.
-    pub fn replace(&mut self) {
-        self.power_down();
-        self.count_flash();
-        let seed = self.host.setup.seed.wrapping_add(self.starts);
-        self.flash = Flash::new(&self.host.setup, None, seed).expect("memory for a small drive");
-        self.battery = machine::battery(&self.host.setup, &self.flash, seed);
-        self.model.replace();
-        self.cut.clear();
-        (self.used, self.made, self.refusals) = (false, false, 0);
     }
 
     /// Waits until no write of these keys is under way, nor, where they are to
@@ -411,12 +256,12 @@ impl World {
                 return Ok(false);
             }
         }
-        Ok(!self.is_off())
+        Ok(!self.rig.is_off())
     }
 
     fn begin(&mut self, open: Open) -> u64 {
         self.tags += 1;
-        self.counts.requests += 1;
+        self.rig.counts.requests += 1;
         self.open.insert(self.tags, open);
         self.tags
     }
@@ -430,7 +275,7 @@ impl World {
     }
 
     /// Puts keys, or deletes them; several in a batch.
-    pub fn write(&mut self, keys: &[(u64, bool)]) -> Result<(), Violation> {
+    pub(super) fn write(&mut self, keys: &[(u64, bool)]) -> Result<(), Violation> {
         let all: Vec<u64> = keys.iter().map(|one| one.0).collect();
         if !self.wait_for(&all, true)? {
             return Ok(());
@@ -468,11 +313,11 @@ impl World {
     }
 
     /// Looks a key up.
-    pub fn get(&mut self, key: u64) -> Result<(), Violation> {
+    pub(super) fn get(&mut self, key: u64) -> Result<(), Violation> {
         if !self.wait_for(&[key], false)? {
             return Ok(());
         }
-        self.counts.reads += 1;
+        self.rig.counts.reads += 1;
         let tag = self.begin(Open::Get(key));
         let (Some(tree), heard) = (&mut self.tree, &mut self.heard) else { return Ok(()) };
         let taken = tree.get(tag, &key_bytes(key), heard);
@@ -480,8 +325,8 @@ impl World {
     }
 
     /// Asks for so many records from a key on.
-    pub fn scan(&mut self, key: u64, count: u64) -> Result<(), Violation> {
-        self.counts.reads += 1;
+    pub(super) fn scan(&mut self, key: u64, count: u64) -> Result<(), Violation> {
+        self.rig.counts.reads += 1;
         let tag = self.begin(Open::Scan(key, count, self.model.changes()));
         let (Some(tree), heard) = (&mut self.tree, &mut self.heard) else { return Ok(()) };
         let taken = tree.scan(tag, &key_bytes(key), count, heard);
@@ -489,70 +334,32 @@ impl World {
     }
 
     /// Asks for a flush.
-    pub fn flush(&mut self) -> Result<(), Violation> {
-        self.counts.flushes += 1;
+    pub(super) fn flush(&mut self) -> Result<(), Violation> {
+        self.rig.counts.flushes += 1;
         let tag = self.begin(Open::Flush(self.model.changes()));
         let Some(tree) = &mut self.tree else { return Ok(()) };
         let taken = tree.flush(tag);
         self.taken(tag, taken)
     }
 
-    fn hangs(&self) -> Violation {
+    pub(super) fn hangs(&self) -> Violation {
         let open: Vec<&Open> = self.open.values().collect();
         wrong(None, format!("the tree hangs; under way are {open:?}"))
     }
 
-    /// Lets the next thing happen. False when nothing will, or power is gone.
-    pub fn step(&mut self) -> Result<bool, Violation> {
-        let Some(tree) = &mut self.tree else { return Ok(false) };
-        let Some(at) = tree.next_event().filter(|_| !self.flash.power().is_gone()) else {
-            let hangs = self.flash.power().is_wasted() || (!self.is_off() && self.under_way() > 0);
-            return if hangs { Err(self.hangs()) } else { Ok(false) };
-        };
-        let before = self.clock.get();
-        tree.poll(at, &mut self.heard);
-        self.heard()?;
-        self.looks = if self.clock.get() > before { 0 } else { self.looks + 1 };
-        if self.looks > PATIENCE { Err(self.hangs()) } else { Ok(!self.is_off()) }
-    }
-
     /// After the tree was polled.
-    fn heard(&mut self) -> Result<(), Violation> {
-        self.flash.take_strikes();
-        if self.is_off() {
+    pub(super) fn heard(&mut self) -> Result<(), Violation> {
+        self.rig.flash.take_strikes();
+        if self.rig.is_off() {
             // A host whose power is gone hears nothing more.
             self.heard = Heard::default();
-            return if self.flash.power().is_wasted() { Err(self.hangs()) } else { Ok(()) };
+            return if self.rig.flash.power().is_wasted() { Err(self.hangs()) } else { Ok(()) };
         }
         self.listen()
     }
 
-    /// Lets some time pass.
-    pub fn pass(&mut self, ns: u64) -> Result<(), Violation> {
-        let until = Time(self.clock.get().0 + ns);
-        while self.tree.as_ref().and_then(Tree::next_event).is_some_and(|at| at <= until) {
-            if !self.step()? {
-                return Ok(());
-            }
-        }
-        if let Some(tree) = &mut self.tree {
-            tree.poll(until, &mut self.heard);
-        }
-        self.heard()
-    }
-
-    /// Until all that was asked for has ended. False when power went.
-    pub fn drain(&mut self) -> Result<bool, Violation> {
-        while self.under_way() > 0 {
-            if !self.step()? {
-                return Ok(false);
-            }
-        }
-        Ok(!self.is_off())
-    }
-
     fn listen(&mut self) -> Result<(), Violation> {
-        if self.is_off() {
+        if self.rig.is_off() {
             return Ok(());
         }
         for (tag, outcome) in std::mem::take(&mut self.heard.done) {
@@ -564,7 +371,7 @@ impl World {
             let Some(open) = self.open.remove(&tag) else {
                 return Err(wrong(None, format!("operation {tag} ended twice")));
             };
-            self.flash.power().progress();
+            self.rig.flash.power().progress();
             self.looks = 0;
             self.ended(open, outcome, records)?;
         }
@@ -584,7 +391,7 @@ impl World {
         let parsed: Result<Vec<_>, _> = records.iter().map(|(k, v)| parse(k, v)).collect();
         let records = parsed.map_err(|words| wrong(None, format!("{open:?}: {words}")))?;
         for &(_, number) in &records {
-            self.see(number);
+            self.rig.see(number);
         }
         match open {
             Open::Get(key) => {
@@ -675,7 +482,7 @@ impl World {
         if !allowed {
             return Err(wrong(None, format!("{open:?} failed: {error}")));
         }
-        self.counts.errors += 1;
+        self.rig.counts.errors += 1;
         self.note(None, || format!("{open:?} failed: {error}"));
         Ok(())
     }
@@ -685,29 +492,28 @@ impl World {
         let faulty = may_fail(&self.host.setup);
         match error {
             StoreError::Drive { status: Status::UNRECOVERED_READ, .. } => {
-                faulty && self.flash.struck().reads > 0
+                faulty && self.rig.flash.struck().reads > 0
             }
             StoreError::Drive { status: Status::READ_ONLY | Status::WRITE_FAULT, .. } => {
                 let setup = &self.host.setup;
-                let end = faulty && writes && setup.species.may_end(setup, &self.flash);
-                self.told_of_end |= end;
-                writes && self.told_of_end
+                let end = faulty && writes && setup.species.may_end(setup, &self.rig.flash);
+                self.rig.told_of_end |= end;
+                writes && self.rig.told_of_end
             }
             StoreError::NoSpace { segments, .. } => {
-                let end = faulty && writes && segments > 0 && self.flash.struck().reads > 0;
-                self.told_of_end |= end;
+                let end = faulty && writes && segments > 0 && self.rig.flash.struck().reads > 0;
+                self.rig.told_of_end |= end;
                 end
             }
             _ => false,
         }
     }
 
-    /// Reads all: after a cut, or at rest, when nothing may be missing.
-    pub fn check(&mut self, at_rest: bool) -> Result<(), Violation> {
+    pub(super) fn check_keys(&mut self, at_rest: bool) -> Result<(), Violation> {
         let found = self.find_all()?;
         let when = if at_rest { "at rest" } else { "after a cut" };
         for (key, number) in found.iter().enumerate() {
-            self.see(number.unwrap_or(1));
+            self.rig.see(number.unwrap_or(1));
             let (key, Some(number)) = (key as u64, *number) else { continue };
             self.note(Some(key), || format!("{when} it has {number}"));
             if at_rest {
@@ -717,7 +523,7 @@ impl World {
         let cut = std::mem::take(&mut self.cut);
         let settled = self.model.settle(&found, &cut);
         settled.map_err(|(key, words)| wrong(Some(key), format!("{when}, key {key}: {words}")))?;
-        self.hash = self.hash.wrapping_add(self.clock.get().0);
+        self.rig.hash = self.rig.hash.wrapping_add(self.clock.get().0);
         self.verify()
     }
 
@@ -725,10 +531,10 @@ impl World {
     fn verify(&mut self) -> Result<(), Violation> {
         let Some(tree) = &mut self.tree else { return Ok(()) };
         let verified = tree.verify();
-        self.flash.take_strikes();
+        self.rig.flash.take_strikes();
         match verified {
             Ok(census) => {
-                self.see(census.records);
+                self.rig.see(census.records);
                 Ok(())
             }
             Err(Broken::Error(Error::Store(error))) if self.may_fail(false, error) => Ok(()),
@@ -755,7 +561,7 @@ impl World {
                     break;
                 }
             }
-            self.counts.lost += u64::from(records.is_none());
+            self.rig.counts.lost += u64::from(records.is_none());
             found.push(records.map(|records| records.first().map_or(0, |one| one.1)));
         }
         Ok(found)
@@ -776,7 +582,7 @@ impl World {
             }
         }
         self.open.remove(&CHECK);
-        self.flash.power().progress();
+        self.rig.flash.power().progress();
         let (_, outcome) = self.heard.done.pop().expect("it was looked at");
         let records = self.heard.records.remove(&CHECK).unwrap_or_default();
         match outcome {

@@ -1,7 +1,7 @@
 //! Lives that once failed. As long as a seed draws what it drew, it meets again
 //! what it found.
 
-use simulation::life::Over;
+use simulation::Over;
 use simulation::{Plan, live};
 
 fn goes_well(seed: u64) {
