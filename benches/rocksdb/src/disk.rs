@@ -13,13 +13,13 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 
-use btree::Drive;
-use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Ring, Shape, Status, Time};
+use btree::Awaited;
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Status, Time};
 
 use crate::files::FileError;
 
 /// A drive that any thread may use, one at a time.
-pub type SharedDrive = Box<dyn Drive<Cmd = BlockReq, Done = BlockDone> + Send>;
+pub type SharedDrive = Box<dyn Awaited<Cmd = BlockReq, Done = BlockDone> + Send>;
 
 /// Requests that may be under way at once.
 const SLOTS: usize = 1024;

@@ -27,7 +27,7 @@ pub use error::Error;
 pub use op::{Outcome, Sink, Write};
 pub use page::{MAX_KEY, MAX_VALUE, PAGE_BYTES};
 pub use store::{
-    AnyStore, BatchStore, Drive, InPlaceConfig, InPlaceStore, Inline, PageStore, Remote,
+    AnyStore, Awaited, BatchStore, InPlaceConfig, InPlaceStore, Inline, PageStore, Remote,
 };
 pub use store::{LogConfig, LogCounters, LogStore, StoreDone, StoreError, StoreKind};
 pub use tree::{Broken, Census, Tree, TreeConfig, TreeCounters};

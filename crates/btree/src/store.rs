@@ -16,15 +16,15 @@
 //! A store has no thread, clock or randomness. It works when it is polled;
 //! work of its own (collection, checkpoints) is done then, too, in small steps.
 
+mod awaited;
 mod batch;
 mod blocks;
-mod drive;
 mod in_place;
 mod kind;
 mod log;
 
+pub use awaited::{Awaited, Inline, Remote};
 pub use batch::BatchStore;
-pub use drive::{Drive, Inline, Remote};
 pub use in_place::{InPlaceConfig, InPlaceStore};
 pub use kind::StoreKind;
 pub use log::{LogConfig, LogCounters, LogStore};

@@ -6,8 +6,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use btree::Drive;
-use port::{BLOCK_BYTES, BatchOp, BatchReq, BlockOp, BlockReq, Ring, Time};
+use btree::Awaited;
+use port::{BLOCK_BYTES, BatchOp, BatchReq, BlockOp, BlockReq, Port, Ring, Time};
 
 /// A command that may write blocks.
 pub trait Writes {
@@ -44,7 +44,7 @@ impl<D> Counted<D> {
     }
 }
 
-impl<D: Drive<Cmd: Writes>> Drive for Counted<D> {
+impl<D: Port<Cmd: Writes>> Port for Counted<D> {
     type Cmd = D::Cmd;
     type Done = D::Done;
 
@@ -68,7 +68,9 @@ impl<D: Drive<Cmd: Writes>> Drive for Counted<D> {
     fn advance(&mut self, to: Time, done: &mut Ring<D::Done>) {
         self.drive.advance(to, done);
     }
+}
 
+impl<D: Awaited<Cmd: Writes>> Awaited for Counted<D> {
     fn wait(&mut self) -> Option<Time> {
         self.drive.wait()
     }
@@ -82,7 +84,7 @@ mod tests {
     /// Takes two commands at a time.
     struct Two;
 
-    impl Drive for Two {
+    impl Port for Two {
         type Cmd = BlockReq;
         type Done = ();
 
@@ -96,10 +98,6 @@ mod tests {
         }
 
         fn advance(&mut self, _to: Time, _done: &mut Ring<()>) {}
-
-        fn wait(&mut self) -> Option<Time> {
-            None
-        }
     }
 
     #[test]

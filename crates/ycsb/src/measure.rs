@@ -27,13 +27,13 @@ use std::time::Duration;
 
 use btree::store::no_clock;
 use btree::{
-    AnyStore, BatchStore, Drive, FRAME_BYTES, InPlaceConfig, InPlaceStore, Inline, LogConfig,
+    AnyStore, Awaited, BatchStore, FRAME_BYTES, InPlaceConfig, InPlaceStore, Inline, LogConfig,
     LogStore, PAGE_BYTES, PageStore, Remote, StoreError, StoreKind, Tree, TreeConfig,
 };
-use device::hosted::{Hosted, HostedOptions, Queue};
+use device::hosted::{Hosted, HostedOptions};
 use device::realtime::{Clock, process_cpu, thread_cpu};
 use device::{Link, OpenChannel};
-use port::{BLOCK_BYTES, BatchDone, BatchReq, BatchShape, BlockDone, BlockReq, Port, Shape, Time};
+use port::{BLOCK_BYTES, BatchDone, BatchReq, BatchShape, Port, Shape, Time};
 use targets::BatchConfig;
 use workload::ycsb::Ycsb;
 
@@ -48,7 +48,7 @@ use drive::error::Error;
 use drive::lower;
 use drive::memory;
 use drive::stack;
-use drive::whole::{Boxed, Drive as _};
+use drive::whole::{Boxed, Drive};
 use load::watch::Watch;
 
 /// Operations between two polls while nothing must be waited for.
@@ -140,8 +140,8 @@ impl Turns<'_> {
 /// A conventional drive: translation behind the link, on the controller.
 pub type Blocks = Link<Controller<Boxed>>;
 
-/// A drive on a thread of its own, and the host's queue to it.
-type Sides<P> = (Hosted<P>, Queue<<P as Port>::Cmd, <P as Port>::Done>);
+/// A drive as the tree sees it.
+type AnyDrive<P> = Box<dyn Awaited<Cmd = <P as Port>::Cmd, Done = <P as Port>::Done>>;
 
 /// The conventional drive of a run, new, and its outside with at most `depth`
 /// requests inside.
@@ -197,39 +197,39 @@ impl<'a, 'b> Run<'a, 'b> {
         (2 * self.setup.clients + 128).min(1024)
     }
 
-    fn host<P>(&self, drive: P) -> Result<Sides<P>, Error>
+    /// Measures with the drive as the tree sees it: on a thread of its own in real
+    /// time.
+    fn with<P>(
+        &mut self,
+        drive: P,
+        measured: impl FnOnce(&mut Self, AnyDrive<P>) -> Result<Vec<Measured>, Error>,
+    ) -> Result<Vec<Measured>, Error>
     where
         P: Port + Send + 'static,
         P::Cmd: port::Numbered + Send,
         P::Done: port::Completed + Send,
     {
+        if !self.setup.real {
+            return measured(self, Box::new(Inline(drive)));
+        }
         let linger = if self.turns.runner.is_some() { LINGER_BY_TURNS } else { LINGER };
         let options = HostedOptions { depth: self.depth(), linger, ..HostedOptions::default() };
         let (hosted, mut queues) = Hosted::start(drive, options).map_err(failed)?;
         let queue = queues.pop().ok_or_else(|| failed("the drive has no queue"))?;
-        Ok((hosted, queue))
+        let measured = measured(self, Box::new(Remote::new(queue)));
+        // The store is gone: nobody waits for what is inside.
+        hosted.leave();
+        measured
     }
 
     /// A store on a conventional drive.
     fn blocks(&mut self) -> Result<Vec<Measured>, Error> {
         let (drive, shape) = conventional(self.setup, self.depth())?;
         self.published = drive.below().published();
-        if self.setup.real {
-            let (hosted, queue) = self.host(drive)?;
-            let measured = self.on_blocks(Box::new(Remote::new(queue)), shape);
-            // The store is gone: nobody waits for what is inside.
-            hosted.leave();
-            measured
-        } else {
-            self.on_blocks(Box::new(Inline(drive)), shape)
-        }
+        self.with(drive, |run, drive| run.on_blocks(drive, shape))
     }
 
-    fn on_blocks(
-        &mut self,
-        drive: Box<dyn Drive<Cmd = BlockReq, Done = BlockDone>>,
-        shape: Shape,
-    ) -> Result<Vec<Measured>, Error> {
+    fn on_blocks(&mut self, drive: AnyDrive<Blocks>, shape: Shape) -> Result<Vec<Measured>, Error> {
         let clock = self.clock();
         let drive = Counted::new(drive, self.blocks.clone());
         if self.setup.store == StoreKind::InPlace {
@@ -272,20 +272,12 @@ impl<'a, 'b> Run<'a, 'b> {
         let controller = Controller::new(target, self.setup.controller);
         self.published = controller.published();
         let drive = Link::new(lower::link_above(&setup.drive), controller);
-        if self.setup.real {
-            let (hosted, queue) = self.host(drive)?;
-            let measured = self.on_batches(Box::new(Remote::new(queue)), shape);
-            // The store is gone: nobody waits for what is inside.
-            hosted.leave();
-            measured
-        } else {
-            self.on_batches(Box::new(Inline(drive)), shape)
-        }
+        self.with(drive, |run, drive| run.on_batches(drive, shape))
     }
 
     fn on_batches(
         &mut self,
-        drive: Box<dyn Drive<Cmd = BatchReq, Done = BatchDone>>,
+        drive: Box<dyn Awaited<Cmd = BatchReq, Done = BatchDone>>,
         shape: BatchShape,
     ) -> Result<Vec<Measured>, Error> {
         let drive = Counted::new(drive, self.blocks.clone());

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use btree::Drive;
-use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Ring, Shape, Time};
+use btree::Awaited;
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Port, Ring, Shape, Time};
 use rocksdb_beside::disk::Disk;
 
 /// What a drive holds: what is durable, and what would be lost.
@@ -71,7 +71,7 @@ impl Memory {
     }
 }
 
-impl Drive for Memory {
+impl Port for Memory {
     type Cmd = BlockReq;
     type Done = BlockDone;
 
@@ -99,7 +99,9 @@ impl Drive for Memory {
             done.put(|| BlockDone { id, op, status: port::Status::SUCCESS, at, buffer });
         }
     }
+}
 
+impl Awaited for Memory {
     fn wait(&mut self) -> Option<Time> {
         self.next_event()
     }

@@ -8,7 +8,7 @@ use port::{
     BLOCK_BYTES, BatchDone, BatchOp, BatchReq, BatchShape, Buffer, Desc, Ring, Status, Time,
 };
 
-use super::drive::Drive;
+use super::awaited::Awaited;
 use super::{Lap, PageStore, StoreDone, StoreError, Ticks, check_seal, seal};
 use crate::page::PAGE_BYTES;
 
@@ -40,7 +40,7 @@ pub struct BatchStore<D> {
     ticks: Ticks,
 }
 
-impl<D: Drive<Cmd = BatchReq, Done = BatchDone>> BatchStore<D> {
+impl<D: Awaited<Cmd = BatchReq, Done = BatchDone>> BatchStore<D> {
     /// The store on `drive`, whose outside is `shape`, in batches of at most
     /// `max_batch` pages. `clock` measures where time goes
     /// ([`super::no_clock`] for nothing).
@@ -178,7 +178,7 @@ impl<D: Drive<Cmd = BatchReq, Done = BatchDone>> BatchStore<D> {
     }
 }
 
-impl<D: Drive<Cmd = BatchReq, Done = BatchDone>> PageStore for BatchStore<D> {
+impl<D: Awaited<Cmd = BatchReq, Done = BatchDone>> PageStore for BatchStore<D> {
     fn pages(&self) -> u64 {
         self.shape.pages.min(READ)
     }

@@ -6,7 +6,7 @@
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Pieces, Ring, Shape, Status, Time};
 
 use super::StoreError;
-use super::drive::Drive;
+use super::awaited::Awaited;
 
 /// Transfers that may be under way at once, page reads aside.
 const OTHERS: usize = 64;
@@ -38,7 +38,7 @@ pub(super) struct Blocks<D, T> {
     fresh: bool,
 }
 
-impl<T: Copy + Default, D: Drive<Cmd = BlockReq, Done = BlockDone>> Blocks<D, T> {
+impl<T: Copy + Default, D: Awaited<Cmd = BlockReq, Done = BlockDone>> Blocks<D, T> {
     /// The drive, whose outside is `shape`. `longest` is the longest transfer,
     /// in blocks.
     pub(super) fn new(drive: D, shape: Shape, longest: u64) -> Result<Blocks<D, T>, StoreError> {

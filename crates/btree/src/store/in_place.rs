@@ -36,8 +36,8 @@ use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Ring, Shape, Time}
 use xxhash_rust::xxh3::Xxh3;
 
 use self::format::{Header, Root};
+use super::awaited::Awaited;
 use super::blocks::{Blocks, buffer};
-use super::drive::Drive;
 use super::{Lap, PageStore, StoreDone, StoreError, Ticks, check_seal, no_clock, seal};
 use crate::page::PAGE_BYTES;
 
@@ -180,7 +180,7 @@ impl Layout {
     }
 }
 
-impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
+impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
     fn empty(drive: D, shape: Shape, config: InPlaceConfig) -> Result<InPlaceStore<D>, StoreError> {
         let layout = Layout::of(&shape, &config)?;
         let slot = u64::from(layout.max_batch) + 1;
@@ -399,7 +399,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
     }
 }
 
-impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for InPlaceStore<D> {
+impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> PageStore for InPlaceStore<D> {
     fn pages(&self) -> u64 {
         self.layout.pages
     }

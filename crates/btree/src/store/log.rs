@@ -44,57 +44,25 @@ mod checkpoint;
 mod collect;
 mod fewest;
 mod format;
+mod layout;
 mod open;
+mod records;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Lazy, Ring, Shape, Time};
+use port::{BlockDone, BlockOp, BlockReq, Buffer, Lazy, Ring, Shape, Time};
 
 use self::checkpoint::Checkpoint;
 use self::collect::Collector;
 use self::fewest::Fewest;
-use self::format::{Entry, Place, RecordHeader, Seals};
+use self::format::{Entry, Place, Seals};
+use self::layout::Layout;
+pub use self::layout::LogConfig;
+use super::awaited::Awaited;
 use super::blocks::{Blocks, buffer};
-use super::drive::Drive;
-use super::{Lap, PageStore, StoreDone, StoreError, Ticks, check_seal, no_clock, seal};
+use super::{Lap, PageStore, StoreDone, StoreError, Ticks, check_seal, seal};
 use crate::page::PAGE_BYTES;
-
-/// How a log is kept.
-#[derive(Clone, Copy, Debug)]
-pub struct LogConfig {
-    /// Blocks of a segment, 64 to 256.
-    pub segment_blocks: u32,
-    /// Space beyond what lives, in percent of that; at least 20. Collection
-    /// keeps the log within it.
-    pub overhead: u32,
-    /// With collection and checkpoints.
-    pub durable: bool,
-    /// Time between checkpoints, in ns.
-    pub checkpoint_every: u64,
-    /// Batches on their way at once, 1 to 16.
-    pub batches: usize,
-    /// Segments that are collected at once, 1 to 8.
-    pub collectors: usize,
-    /// Measures where time goes.
-    pub clock: fn() -> u64,
-}
-
-impl Default for LogConfig {
-    /// Segments of 1 MiB, 100 % overhead, durable, a checkpoint every 10 s, 4
-    /// batches, 2 collectors, nothing measured.
-    fn default() -> LogConfig {
-        LogConfig {
-            segment_blocks: 256,
-            overhead: 100,
-            durable: true,
-            checkpoint_every: 10_000_000_000,
-            batches: 4,
-            collectors: 2,
-            clock: no_clock,
-        }
-    }
-}
 
 /// What a log has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,12 +94,6 @@ const LEAST_ROOM: usize = 16;
 /// How many times the whole log may be collected without a batch and without one
 /// more free segment: then collection wins nothing, and ends.
 const VICTIMS: usize = 4;
-
-/// Segments beyond the overhead: heads, reserve, and those that wait for a
-/// checkpoint.
-const SLACK: u64 = 12;
-/// The least segments of a store.
-const LEAST_SEGMENTS: u64 = SLACK + 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -249,101 +211,6 @@ pub(super) fn is_head(block: &[u8]) -> bool {
     format::CheckpointHeader::read(block).is_some()
 }
 
-/// What is where on the drive, in blocks.
-#[derive(Clone, Copy, Debug)]
-struct Layout {
-    area_blocks: u64,
-    first: u64,
-    segment_blocks: u32,
-    segments: u32,
-    pages: u64,
-    blocks: u64,
-}
-
-impl LogConfig {
-    /// The smallest drive that such a store fits, in bytes.
-    pub fn least_bytes(&self) -> u64 {
-        let segment = u64::from(self.segment_blocks);
-        let is_enough = |blocks: u64| {
-            let first = Layout::first(blocks, segment).1;
-            blocks >= first + LEAST_SEGMENTS * segment
-        };
-        let least = (LEAST_SEGMENTS..).map(|segments| segments * segment).find(|&b| is_enough(b));
-        least.map_or(u64::MAX, |blocks| blocks * BLOCK_BYTES)
-    }
-}
-
-impl Layout {
-    /// Blocks of a checkpoint's area, and the first block of segments.
-    fn first(blocks: u64, segment: u64) -> (u64, u64) {
-        let area_blocks = blocks.div_ceil(PAGE_BYTES as u64 / 4);
-        (area_blocks, (2 + 2 * area_blocks).next_multiple_of(segment))
-    }
-
-    fn of(shape: &Shape, config: &LogConfig) -> Result<Layout, StoreError> {
-        let refuse = |what, value, range| Err(StoreError::Shape { what, value, range });
-        let within = |value: u64, low, high| (low..=high).contains(&value);
-        let segment = u64::from(config.segment_blocks);
-        if !within(segment, 64, 256) {
-            return refuse("blocks of a segment", segment, "64 to 256");
-        }
-        if !within(config.overhead.into(), 20, 10_000) {
-            return refuse("space overhead in percent", config.overhead.into(), "20 to 10000");
-        }
-        if !within(config.batches as u64, 1, 16) {
-            return refuse("batches", config.batches as u64, "1 to 16");
-        }
-        if !within(config.collectors as u64, 1, 8) {
-            return refuse("collectors", config.collectors as u64, "1 to 8");
-        }
-        let blocks = shape.bytes / BLOCK_BYTES;
-        if blocks > u64::from(u32::MAX) {
-            return refuse("blocks of the drive", blocks, "less than 2^32");
-        }
-        let (area_blocks, first) = Layout::first(blocks, segment);
-        let segments = blocks.saturating_sub(first) / segment;
-        if segments < LEAST_SEGMENTS {
-            return refuse("segments", segments, "at least 20");
-        }
-        let data = (segments - SLACK) * (segment - 1);
-        let pages = data * 100 / (100 + u64::from(config.overhead));
-        Ok(Layout {
-            area_blocks,
-            first,
-            segment_blocks: config.segment_blocks,
-            segments: segments as u32,
-            pages,
-            blocks,
-        })
-    }
-
-    fn block(&self, place: Place) -> u64 {
-        self.first
-            + u64::from(place.segment) * u64::from(self.segment_blocks)
-            + u64::from(place.offset)
-    }
-
-    /// Whether a block is in a segment.
-    fn has(&self, block: u32) -> bool {
-        let blocks = u64::from(self.segments) * u64::from(self.segment_blocks);
-        (self.first..self.first + blocks).contains(&u64::from(block))
-    }
-
-    fn segment_of(&self, block: u32) -> u32 {
-        ((u64::from(block) - self.first) / u64::from(self.segment_blocks)) as u32
-    }
-
-    /// Where a block is in its segment, in bytes.
-    fn offset(&self, block: u32) -> usize {
-        let offset = (u64::from(block) - self.first) % u64::from(self.segment_blocks);
-        offset as usize * PAGE_BYTES
-    }
-
-    fn area(&self, number: u64) -> u64 {
-        2 + (number & 1) * self.area_blocks
-    }
-}
-
 /// The pages that collection moves next.
 struct Moving {
     /// Free for use, unless it is on its way.
@@ -352,7 +219,7 @@ struct Moving {
     seals: Seals,
 }
 
-impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
+impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     fn empty(drive: D, shape: Shape, config: LogConfig) -> Result<LogStore<D>, StoreError> {
         let layout = Layout::of(&shape, &config)?;
         let longest = u64::from(config.segment_blocks);
@@ -446,61 +313,6 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         true
     }
 
-    /// Appends a record, whose pages are in `buffer` behind its first block.
-    /// The caller saw that there is room.
-    fn append(&mut self, mut buffer: Buffer, entries: &[Entry], id: Option<u32>, seals: u64) {
-        let count = entries.len();
-        assert!(count <= self.head_room(), "the caller saw room");
-        let header = RecordHeader {
-            count: count as u16,
-            moves: id.is_none(),
-            seq: self.head.seq,
-            epoch: self.epoch,
-            next: self.next,
-            seals,
-            flushed: self.flushed,
-        };
-        header.write(entries, buffer.bytes_mut());
-        let place = self.head;
-        let rest = (count + 1) * PAGE_BYTES;
-        self.records.push_back(Record { place, count: count as u16, id, buffer: None });
-        self.segments[place.segment as usize].records += 1;
-        self.head.offset += count as u32 + 1;
-        self.head.seq += 1;
-        let front = buffer.split_to(rest);
-        self.keep_rest(buffer);
-        self.blocks.transfer(
-            BlockOp::Write,
-            self.layout.block(place),
-            front,
-            Task::Record(place.seq),
-        );
-    }
-
-    /// Keeps the end of a buffer whose front is on its way.
-    fn keep_rest(&mut self, rest: Buffer) {
-        if !rest.is_empty() {
-            self.spare.push(rest);
-        }
-    }
-
-    /// Puts a buffer together with its end.
-    fn whole(&mut self, mut front: Buffer) -> Buffer {
-        if front.len() < self.layout.segment_blocks as usize * PAGE_BYTES {
-            let rest = self.spare.iter().position(|rest| front.adjoins(rest));
-            let rest = self.spare.swap_remove(rest.expect("its end was kept"));
-            let joined = front.join(rest);
-            assert!(joined.is_ok(), "they adjoin");
-        }
-        front
-    }
-
-    /// A whole buffer for a batch, if one is free.
-    fn free_buffer(&self) -> Option<usize> {
-        let bytes = self.layout.segment_blocks as usize * PAGE_BYTES;
-        self.spare.iter().position(|buffer| buffer.len() == bytes)
-    }
-
     fn fail(&mut self, error: StoreError) {
         self.failed.get_or_insert(error);
     }
@@ -550,67 +362,6 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         }
     }
 
-    /// Lets the map learn of records, in order.
-    fn learn(&mut self) {
-        while self.records.front().is_some_and(|record| record.buffer.is_some()) {
-            let record = self.records.pop_front().expect("it is there");
-            let mut lap = Lap::start(self.config.clock);
-            let Record { place, count, id, buffer } = record;
-            let buffer = self.whole(buffer.expect("it is back"));
-            if self.failed.is_none() {
-                self.apply(place, usize::from(count), id.is_none(), buffer.bytes());
-            }
-            let segment = &mut self.segments[place.segment as usize];
-            segment.records -= 1;
-            self.look_at(place.segment);
-            match id {
-                Some(id) => {
-                    self.spare.push(buffer);
-                    let result = self.failed.map_or(Ok(()), Err);
-                    self.out.push_back(StoreDone::Write { id, result });
-                }
-                None => self.moving.buffer = Some(buffer),
-            }
-            let ticks = &mut self.ticks;
-            lap.end(true, if id.is_some() { &mut ticks.writing } else { &mut ticks.collection });
-        }
-    }
-
-    /// Puts a record's pages into the map.
-    fn apply(&mut self, place: Place, count: usize, moves: bool, bytes: &[u8]) {
-        let first = self.layout.block(place) as u32 + 1;
-        for i in 0..count {
-            let Entry { page, old } = Entry::read(bytes, i);
-            let was = self.map[page as usize];
-            if moves && was != old {
-                self.uncopy(old);
-                continue;
-            }
-            self.map[page as usize] = first + i as u32;
-            self.segments[place.segment as usize].live += 1;
-            self.mapped = self.mapped.max(page + 1);
-            if was == 0 {
-                self.live += 1;
-                continue;
-            }
-            let segment = self.layout.segment_of(was);
-            self.segments[segment as usize].live -= 1;
-            if moves {
-                self.uncopy(old);
-            }
-            self.look_at(segment);
-        }
-    }
-
-    /// The map has learned of a copy of `block`. At opening nothing was
-    /// counted.
-    fn uncopy(&mut self, block: u32) {
-        let number = self.layout.segment_of(block);
-        let segment = &mut self.segments[number as usize];
-        segment.copied = segment.copied.saturating_sub(1);
-        self.look_at(number);
-    }
-
     /// Notices a segment in which nothing lives any more.
     fn look_at(&mut self, number: u32) {
         let begun = self.checkpoint.begun();
@@ -634,7 +385,7 @@ impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     }
 }
 
-impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
+impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
     fn pages(&self) -> u64 {
         self.layout.pages
     }

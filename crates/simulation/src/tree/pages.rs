@@ -6,15 +6,12 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use btree::store::Ticks;
-use btree::{BatchStore, InPlaceStore, LogStore, PageStore, StoreDone};
+use btree::{AnyStore, Awaited, PageStore, StoreDone};
 use port::{Buffer, Port, Ring, Time};
-use targets::Batch;
 use workload::Rng;
 
 use super::TreeBreak;
-use crate::drive::Drive;
 use crate::power::Power;
-use crate::stack::Stack;
 
 /// A drive that is gone when its power is. The world looks at it, too.
 pub struct Line<P> {
@@ -33,7 +30,7 @@ impl<P> Line<P> {
     }
 }
 
-impl<P: Port> btree::Drive for Line<P> {
+impl<P: Port> Port for Line<P> {
     type Cmd = P::Cmd;
     type Done = P::Done;
 
@@ -57,36 +54,17 @@ impl<P: Port> btree::Drive for Line<P> {
             while done.pop().is_some() {}
         }
     }
+}
 
+impl<P: Port> Awaited for Line<P> {
     fn wait(&mut self) -> Option<Time> {
         self.next_event()
     }
 }
 
-/// A store of pages.
-pub enum Store {
-    /// Over the batched target.
-    Batch(Box<BatchStore<Line<Batch<Drive>>>>),
-    /// A log over blocks.
-    Log(Box<LogStore<Line<Stack>>>),
-    /// In place over blocks.
-    InPlace(Box<InPlaceStore<Line<Stack>>>),
-}
-
-/// Calls the same of whichever store it is.
-macro_rules! store {
-    ($pages:expr, $store:ident => $call:expr) => {
-        match $pages {
-            Store::Batch($store) => $call,
-            Store::Log($store) => $call,
-            Store::InPlace($store) => $call,
-        }
-    };
-}
-
 /// A store, and what is broken about it.
 pub struct Pages {
-    store: Store,
+    store: AnyStore<'static>,
     broken: Option<TreeBreak>,
     rng: Rng,
     /// What is said of what was not done.
@@ -96,7 +74,7 @@ pub struct Pages {
 
 impl Pages {
     /// A store that breaks this promise.
-    pub fn new(store: Store, broken: Option<TreeBreak>, seed: u64) -> Pages {
+    pub fn new(store: AnyStore<'static>, broken: Option<TreeBreak>, seed: u64) -> Pages {
         let (rng, said) = (Rng::new(seed, super::STREAM + 2), VecDeque::new());
         Pages { store, broken, rng, said, now: Time::ZERO }
     }
@@ -108,31 +86,31 @@ impl Pages {
 
 impl PageStore for Pages {
     fn pages(&self) -> u64 {
-        store!(&self.store, store => store.pages())
+        self.store.pages()
     }
 
     fn max_batch(&self) -> usize {
-        store!(&self.store, store => store.max_batch())
+        self.store.max_batch()
     }
 
     fn best_batch(&self) -> usize {
-        store!(&self.store, store => store.best_batch())
+        self.store.best_batch()
     }
 
     fn can_read(&self) -> bool {
-        store!(&self.store, store => store.can_read())
+        self.store.can_read()
     }
 
     fn read(&mut self, page: u64, buffer: Buffer) -> Result<(), Buffer> {
-        store!(&mut self.store, store => store.read(page, buffer))
+        self.store.read(page, buffer)
     }
 
     fn can_write(&self) -> bool {
-        store!(&self.store, store => store.can_write())
+        self.store.can_write()
     }
 
     fn give_up(&mut self, pages: &[u64]) {
-        store!(&mut self.store, store => store.give_up(pages));
+        self.store.give_up(pages);
     }
 
     fn write(&mut self, id: u32, pages: &[u64], copy: &mut dyn FnMut(usize, &mut [u8])) {
@@ -144,7 +122,7 @@ impl PageStore for Pages {
             self.said.push_back(StoreDone::Write { id, result: Ok(()) });
             return;
         }
-        store!(&mut self.store, store => store.write(id, pages, copy));
+        self.store.write(id, pages, copy);
     }
 
     fn flush(&mut self, id: u32) -> bool {
@@ -152,12 +130,12 @@ impl PageStore for Pages {
             self.said.push_back(StoreDone::Flush { id, result: Ok(()) });
             return true;
         }
-        store!(&mut self.store, store => store.flush(id))
+        self.store.flush(id)
     }
 
     fn poll(&mut self, now: Time, done: &mut Ring<StoreDone>) {
         self.now = self.now.max(now);
-        store!(&mut self.store, store => store.poll(now, done));
+        self.store.poll(now, done);
         while done.room() > 0
             && let Some(said) = self.said.pop_front()
         {
@@ -167,19 +145,19 @@ impl PageStore for Pages {
 
     fn next_event(&self) -> Option<Time> {
         let said = (!self.said.is_empty()).then_some(self.now);
-        said.or_else(|| store!(&self.store, store => store.next_event()))
+        said.or_else(|| self.store.next_event())
     }
 
     fn wait(&mut self) -> Option<Time> {
         let said = (!self.said.is_empty()).then_some(self.now);
-        said.or_else(|| store!(&mut self.store, store => store.wait()))
+        said.or_else(|| self.store.wait())
     }
 
     fn memory(&self) -> u64 {
-        store!(&self.store, store => store.memory())
+        self.store.memory()
     }
 
     fn ticks(&self) -> Ticks {
-        store!(&self.store, store => store.ticks())
+        self.store.ticks()
     }
 }

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use btree::store::no_clock;
-use btree::{BatchStore, Broken, Error, InPlaceStore, LogStore, Sink, StoreError, Tree};
+use btree::{AnyStore, BatchStore, Broken, Error, InPlaceStore, LogStore, Sink, StoreError, Tree};
 use port::{BLOCK_BYTES, Shape, Status, Time};
 use targets::Batch;
 
 use super::model::{Model, Write};
-use super::pages::{Line, Pages, Store};
+use super::pages::{Line, Pages};
 use super::{Host, StoreKind, TreeBreak, may_fail};
 use crate::battery::Battery;
 use crate::drive::Drive;
@@ -191,7 +191,7 @@ impl World {
         config: targets::BatchConfig,
         troubles: &Troubles,
         seed: u64,
-    ) -> Result<Store, String> {
+    ) -> Result<AnyStore<'static>, String> {
         let fresh = !std::mem::replace(&mut self.used, true);
         let powered = self.rig.flash.drive(&self.host.setup.timing, fresh, seed);
         let powered = powered.expect("memory for a drive");
@@ -202,10 +202,14 @@ impl World {
         let (shape, target) = (*target.shape(), Rc::new(RefCell::new(target)));
         self.below = Some(Below::Batch(target.clone()));
         let store = BatchStore::new(self.line(target), shape, shape.max_pages as usize, no_clock);
-        Ok(Store::Batch(Box::new(store.expect("such a drive will do"))))
+        Ok(Box::new(store.expect("such a drive will do")))
     }
 
-    fn start_blocks(&mut self, troubles: &Troubles, seed: u64) -> Result<Store, String> {
+    fn start_blocks(
+        &mut self,
+        troubles: &Troubles,
+        seed: u64,
+    ) -> Result<AnyStore<'static>, String> {
         let fresh = !std::mem::replace(&mut self.used, true);
         let setup = &self.host.setup;
         let below = (&self.rig.flash, self.battery.as_ref());
@@ -222,11 +226,11 @@ impl World {
         let store = match self.host.store {
             StoreKind::Log(config) => {
                 let make = if opens { LogStore::open } else { LogStore::create };
-                make(line, shape, config, at).map(|store| Store::Log(Box::new(store)))
+                make(line, shape, config, at).map(|store| Box::new(store) as AnyStore)
             }
             StoreKind::InPlace(config) => {
                 let make = if opens { InPlaceStore::open } else { InPlaceStore::create };
-                make(line, shape, config, at).map(|store| Store::InPlace(Box::new(store)))
+                make(line, shape, config, at).map(|store| Box::new(store) as AnyStore)
             }
             StoreKind::Batch(_) => unreachable!("it is over another target"),
         };

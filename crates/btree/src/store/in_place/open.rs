@@ -7,8 +7,8 @@ use xxhash_rust::xxh3::Xxh3;
 use super::format::{Header, Root};
 use super::{InPlaceConfig, InPlaceStore, SLOTS};
 use crate::page::PAGE_BYTES;
+use crate::store::awaited::Awaited;
 use crate::store::blocks::{buffer, is_blank};
-use crate::store::drive::Drive;
 use crate::store::{StoreError, check_seal};
 
 /// What is in a record's slot.
@@ -19,7 +19,7 @@ enum Found {
     Broken(u64),
 }
 
-impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
+impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
     /// Makes an empty store on `drive`, whose outside is `shape`, at the time
     /// `now`. What was there is lost.
     ///

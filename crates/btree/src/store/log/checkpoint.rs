@@ -12,8 +12,8 @@ use super::format::{CheckpointHeader, Place};
 use super::{LEAST_ROOM, LogStore, RESERVE, State, Task};
 use crate::page::PAGE_BYTES;
 use crate::store::StoreError;
+use crate::store::awaited::Awaited;
 use crate::store::blocks::buffer;
-use crate::store::drive::Drive;
 
 /// Blocks of the map that are written at once.
 pub(super) const PART: u64 = 32;
@@ -95,7 +95,7 @@ impl Checkpoint {
     }
 }
 
-impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
+impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     /// When the next checkpoint begins by itself; `None` without reason, or
     /// while one is under way.
     pub(super) fn checkpoint_due(&self) -> Option<Time> {

@@ -16,9 +16,10 @@
 use port::{BlockDone, BlockOp, BlockReq, Buffer};
 
 use super::format::{Entry, Place, RecordHeader, Seals};
-use super::{LEAST_ROOM, LogStore, RESERVE, SLACK, State, Task, VICTIMS};
+use super::layout::SLACK;
+use super::{LEAST_ROOM, LogStore, RESERVE, State, Task, VICTIMS};
 use crate::page::PAGE_BYTES;
-use crate::store::drive::Drive;
+use crate::store::awaited::Awaited;
 use crate::store::{StoreError, check_seal};
 
 /// What a collector is at.
@@ -72,7 +73,7 @@ impl Collector {
 /// Segments that collection leaves free, so that opening has two.
 const KEPT: usize = 2;
 
-impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
+impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     /// Goes on with collection until all that is left waits for something. False
     /// when there was nothing to do.
     pub(super) fn collect(&mut self) -> bool {

@@ -7,8 +7,8 @@ use super::checkpoint::{ENTRIES, PART};
 use super::format::{CheckpointHeader, Entry, Place, RecordHeader, Seals};
 use super::{LogConfig, LogStore, State};
 use crate::page::PAGE_BYTES;
+use crate::store::awaited::Awaited;
 use crate::store::blocks::{buffer, is_blank};
-use crate::store::drive::Drive;
 use crate::store::{PageStore, StoreError, check_seal};
 
 /// What is where a record should be.
@@ -29,7 +29,7 @@ struct Beyond {
     next: Option<u32>,
 }
 
-impl<D: Drive<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
+impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     /// Makes an empty log on `drive`, whose outside is `shape`, at the time
     /// `now`. What was there is lost: the whole drive is trimmed.
     ///

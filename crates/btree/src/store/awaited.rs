@@ -4,23 +4,9 @@ use device::hosted::Queue;
 use device::realtime::Clock;
 use port::{Port, Ring, Time};
 
-/// A drive with the rules of [`Port`], and a way to wait for it.
-pub trait Drive {
-    /// What goes in.
-    type Cmd;
-    /// What comes out.
-    type Done;
-
-    /// Takes a prefix of `cmds` at the time `now`.
-    fn submit(&mut self, now: Time, cmds: &mut Ring<Self::Cmd>);
-
-    /// When something happens next; `None` when nothing will without a
-    /// command, or when a drive on another thread has not completed anything.
-    fn next_event(&self) -> Option<Time>;
-
-    /// Lets happen what is due at `to`, at most [`Drive::next_event`].
-    fn advance(&mut self, to: Time, done: &mut Ring<Self::Done>);
-
+/// A port that can be waited for. With one on another thread time is that one's
+/// own, and the next event is now when it has completed something.
+pub trait Awaited: Port {
     /// Waits until something happens. Gives the time when to advance; `None`
     /// when nothing will happen.
     fn wait(&mut self) -> Option<Time>;
@@ -43,22 +29,7 @@ pub trait Drive {
     }
 }
 
-impl<D: Drive + ?Sized> Drive for Box<D> {
-    type Cmd = D::Cmd;
-    type Done = D::Done;
-
-    fn submit(&mut self, now: Time, cmds: &mut Ring<D::Cmd>) {
-        (**self).submit(now, cmds);
-    }
-
-    fn next_event(&self) -> Option<Time> {
-        (**self).next_event()
-    }
-
-    fn advance(&mut self, to: Time, done: &mut Ring<D::Done>) {
-        (**self).advance(to, done);
-    }
-
+impl<D: Awaited + ?Sized> Awaited for Box<D> {
     fn wait(&mut self) -> Option<Time> {
         (**self).wait()
     }
@@ -72,7 +43,7 @@ impl<D: Drive + ?Sized> Drive for Box<D> {
 #[derive(Debug)]
 pub struct Inline<P>(pub P);
 
-impl<P: Port> Drive for Inline<P> {
+impl<P: Port> Port for Inline<P> {
     type Cmd = P::Cmd;
     type Done = P::Done;
 
@@ -87,7 +58,9 @@ impl<P: Port> Drive for Inline<P> {
     fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
         self.0.advance(to, done);
     }
+}
 
+impl<P: Port> Awaited for Inline<P> {
     fn wait(&mut self) -> Option<Time> {
         self.0.next_event()
     }
@@ -112,7 +85,7 @@ impl<C, D> Remote<C, D> {
     }
 }
 
-impl<C, D> Drive for Remote<C, D> {
+impl<C, D> Port for Remote<C, D> {
     type Cmd = C;
     type Done = D;
 
@@ -128,7 +101,9 @@ impl<C, D> Drive for Remote<C, D> {
     fn advance(&mut self, _to: Time, done: &mut Ring<D>) {
         self.queue.poll(done);
     }
+}
 
+impl<C, D> Awaited for Remote<C, D> {
     fn wait(&mut self) -> Option<Time> {
         let outside = self.queue.outside() > 0;
         (outside && self.queue.wait(None)).then(|| self.clock.now())
