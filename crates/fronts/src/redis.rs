@@ -22,7 +22,7 @@ use btree::{
     Tree, TreeConfig,
 };
 use device::Link;
-use device::hosted::{Bell, Hosted, HostedError, HostedOptions, Queue};
+use device::hosted::{Bell, Hosted, HostedOptions, Queue};
 use device::realtime::Clock;
 use exports::nbd::{ListenAddr, StopHandle};
 use exports::redis::{OpenError, Opened, Options, Server, Sync};
@@ -113,25 +113,16 @@ pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
     let server = (first_of(&resolve(address)?, Server::bind)?, stop);
     match &args.drive {
         DriveSpec::Memory(spec) => {
-            let (config, seed) = (DriveConfig { faults, ..spec.resolve()? }, args.seed);
-            if spec.target == TargetKind::Batch
-                || args.pages.unwrap_or_default() == StoreKind::Batched
-            {
-                let medium = memory::medium(&config, config.spec.store.kept())?;
-                let target = batched::start(&config, new_device(&config, seed, medium.into())?)?;
-                return Serving {
-                    args,
-                    config: &config,
-                    is_new: true,
-                    recovery: None,
-                    server,
-                    out,
-                }
-                .batched(target);
-            }
-            let drive = stack::build(&config, seed)?;
+            let config = DriveConfig { faults, ..spec.resolve()? };
             let serving =
                 Serving { args, config: &config, is_new: true, recovery: None, server, out };
+            let pages = args.pages.unwrap_or_default();
+            if spec.target == TargetKind::Batch || pages == StoreKind::Batched {
+                let medium = memory::medium(&config, config.spec.store.kept())?;
+                let device = new_device(&config, args.seed, medium.into())?;
+                return serving.batched(batched::start(&config, device)?);
+            }
+            let drive = stack::build(&config, args.seed)?;
             Blocks { serving, ready: Time::ZERO }.serve(drive)
         }
         DriveSpec::File(spec) => {
@@ -148,68 +139,43 @@ pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
                 open.count_time_off();
             }
             let is_new = open.is_new();
-            match (spec.copy, is_batched) {
-                (true, true) => batched_copy(args, open, server, out),
-                (false, true) => batched_file(args, open, server, out),
-                (true, false) => blocks(args, Restored::copied(open)?, is_new, server, out),
-                (false, false) => blocks(args, Restored::opened(open)?, is_new, server, out),
+            if is_batched {
+                return batched_file(args, open, spec.copy, server, out);
             }
+            let open = if spec.copy { Restored::copied(open)? } else { Restored::opened(open)? };
+            let (ready, recovery) = (open.ready(), open.recovery);
+            let serving = Serving { args, config: &open.config, is_new, recovery, server, out };
+            Blocks { serving, ready }.serve(open.drive)
         }
         _ => refuse("--redis is for mem: drives and drive files: take one"),
     }
 }
 
-/// Serves from a drive with batched writes in a file.
+/// Serves from a drive with batched writes in a file, or from a copy of it in
+/// memory.
 fn batched_file(
     args: &ServeArgs,
     open: OpenFile,
+    copy: bool,
     server: (Server, StopHandle),
     out: &mut dyn Write,
 ) -> Result<(), Error> {
     let is_new = open.is_new();
-    let OpenFile { config, seed, away, opened, .. } = open;
-    let device = old_device(&config, seed, opened.medium.into(), &opened.chunks, away)?;
+    let OpenFile { config, seed, away, mut opened, .. } = open;
+    let device = if copy {
+        let mut medium = memory::medium(&config, config.spec.store.kept())?;
+        drivefile::load(&mut opened, &mut medium).map_err(failed)?;
+        old_device(&config, seed, medium.into(), &opened.chunks, 0)?
+    } else {
+        old_device(&config, seed, opened.medium.into(), &opened.chunks, away)?
+    };
     let may_be_new = is_new || args.destroy;
     let (target, recovery) = batched::recover(&config, device, opened.clean, may_be_new)?;
     Serving { args, config: &config, is_new, recovery: Some(recovery), server, out }.batched(target)
-}
-
-/// The same of a copy of it in memory.
-fn batched_copy(
-    args: &ServeArgs,
-    open: OpenFile,
-    server: (Server, StopHandle),
-    out: &mut dyn Write,
-) -> Result<(), Error> {
-    let is_new = open.is_new();
-    let OpenFile { config, seed, mut opened, .. } = open;
-    let mut medium = memory::medium(&config, config.spec.store.kept())?;
-    drivefile::load(&mut opened, &mut medium).map_err(failed)?;
-    let device = old_device(&config, seed, medium.into(), &opened.chunks, 0)?;
-    let may_be_new = is_new || args.destroy;
-    let (target, recovery) = batched::recover(&config, device, opened.clean, may_be_new)?;
-    Serving { args, config: &config, is_new, recovery: Some(recovery), server, out }.batched(target)
-}
-
-/// Serves from a block drive in a file, or a copy of one.
-fn blocks(
-    args: &ServeArgs,
-    drive: Restored,
-    is_new: bool,
-    server: (Server, StopHandle),
-    out: &mut dyn Write,
-) -> Result<(), Error> {
-    let (ready, recovery) = (drive.ready(), drive.recovery);
-    let serving = Serving { args, config: &drive.config, is_new, recovery, server, out };
-    Blocks { serving, ready }.serve(drive.drive)
 }
 
 fn hosting() -> HostedOptions {
     HostedOptions { depth: DEPTH, ..HostedOptions::default() }
-}
-
-fn hosted(e: HostedError) -> Error {
-    Error::Failed(e.to_string())
 }
 
 /// A store that could not be opened.
@@ -264,7 +230,7 @@ impl Serving<'_> {
         target.lower_mut().device_mut().set_on_a_clock(true);
         batched::begin_faults(&mut target, rules);
         let link = Link::new(lower::link_above(self.config), target);
-        let (drive, mut queues) = Hosted::start(Tended::new(link), hosting()).map_err(hosted)?;
+        let (drive, mut queues) = Hosted::start(Tended::new(link), hosting()).map_err(failed)?;
         let queue = queues.remove(0);
         let (bell, clock) = (queue.bell(), queue.clock());
         let most = BATCH.min(shape.max_pages as usize);
@@ -429,9 +395,7 @@ impl Blocks<'_> {
             )),
         }
     }
-}
 
-impl Blocks<'_> {
     fn serve(mut self, mut drive: Boxed) -> Result<(), Error> {
         let (there, kind) = match self.choose(&mut drive) {
             Ok(chosen) => chosen,
@@ -449,7 +413,7 @@ impl Blocks<'_> {
         drive.set_on_a_clock(true);
         drive.begin_faults();
         let (lent, owner) = Lent::new(drive, ready);
-        let (drive, mut queues) = Hosted::start(Tended::new(lent), hosting()).map_err(hosted)?;
+        let (drive, mut queues) = Hosted::start(Tended::new(lent), hosting()).map_err(failed)?;
         let queue: Queue<BlockReq, BlockDone> = queues.remove(0);
         let (bell, clock) = (queue.bell(), queue.clock());
         let (remote, now) = (Remote::new(queue), clock.now());
@@ -466,19 +430,13 @@ impl Blocks<'_> {
         let bad = |e| if opens { unusable(config, e) } else { failed(e) };
         let store = match kind {
             StoreKind::InPlace => {
-                let set_up = InPlaceConfig::default();
-                let store = match opens {
-                    true => InPlaceStore::open(remote, shape, set_up, now),
-                    false => InPlaceStore::create(remote, shape, set_up, now),
-                };
+                let make = if opens { InPlaceStore::open } else { InPlaceStore::create };
+                let store = make(remote, shape, InPlaceConfig::default(), now);
                 store.map(|store| Box::new(store) as AnyStore)
             }
             StoreKind::Log => {
-                let set_up = LogConfig::default();
-                let store = match opens {
-                    true => LogStore::open(remote, shape, set_up, now),
-                    false => LogStore::create(remote, shape, set_up, now),
-                };
+                let make = if opens { LogStore::open } else { LogStore::create };
+                let store = make(remote, shape, LogConfig::default(), now);
                 store.map(|store| Box::new(store) as AnyStore)
             }
             StoreKind::Batched => unreachable!("it was refused on a drive with blocks"),
