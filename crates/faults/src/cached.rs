@@ -21,6 +21,7 @@ use port::{BLOCK_BYTES, Lazy, OutOfMemory};
 use self::cut::Piece;
 pub(crate) use self::cut::settle_chunk;
 use crate::medium::{each, settle};
+use crate::over::over_another_medium;
 
 /// Blocks that are held at most, unless told otherwise.
 const LIMIT: usize = 1 << 16;
@@ -104,21 +105,6 @@ impl<M: Medium> CachedMedium<M> {
     /// where that is more.
     pub fn with_limit(self, blocks: usize) -> CachedMedium<M> {
         CachedMedium { limit: blocks, ..self }
-    }
-
-    /// The medium below.
-    pub fn below(&self) -> &M {
-        &self.below
-    }
-
-    /// The medium below, to be changed while nothing is held.
-    pub fn below_mut(&mut self) -> &mut M {
-        &mut self.below
-    }
-
-    /// Takes the cache away; what is held is lost.
-    pub fn into_below(self) -> M {
-        self.below
     }
 
     /// Blocks that a cut may lose.
@@ -267,6 +253,8 @@ impl<M: Medium> CachedMedium<M> {
         (self.newest[ppa as usize] as usize).checked_sub(1)
     }
 }
+
+over_another_medium!(CachedMedium);
 
 impl<M: Medium> Medium for CachedMedium<M> {
     fn kept(&self) -> u32 {

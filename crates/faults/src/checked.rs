@@ -19,6 +19,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::PowerCut;
 use crate::cached::settle_chunk;
 use crate::medium::{each, settle};
+use crate::over::{over_another_medium, passed_on};
 
 /// Sums and descriptors that were replaced, kept at most; then a barrier is
 /// asked for.
@@ -119,21 +120,6 @@ impl<M: Medium> CheckedMedium<M> {
             }
         }
         Ok(medium)
-    }
-
-    /// The medium below.
-    pub fn below(&self) -> &M {
-        &self.below
-    }
-
-    /// The medium below, to be damaged or looked at.
-    pub fn below_mut(&mut self) -> &mut M {
-        &mut self.below
-    }
-
-    /// Takes the sums away.
-    pub fn into_below(self) -> M {
-        self.below
     }
 
     /// How many reads found a block that was not what had been stored.
@@ -244,6 +230,8 @@ impl<M: Medium> CheckedMedium<M> {
     }
 }
 
+over_another_medium!(CheckedMedium);
+
 impl<M: Medium> Medium for CheckedMedium<M> {
     fn kept(&self) -> u32 {
         self.below.kept()
@@ -310,18 +298,6 @@ impl<M: Medium> Medium for CheckedMedium<M> {
         if std::mem::take(&mut self.failed) { Moved::Failed } else { Moved::Done }
     }
 
-    fn is_cached(&self) -> bool {
-        self.below.is_cached()
-    }
-
-    fn note_time(&mut self, ns: u64) {
-        self.below.note_time(ns);
-    }
-
-    fn time(&self) -> u64 {
-        self.below.time()
-    }
-
     fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {
         let life = self.lives[chunk_index].now;
         let (was, before) = std::mem::replace(&mut self.described[chunk_index], (*chunk, life));
@@ -331,13 +307,7 @@ impl<M: Medium> Medium for CheckedMedium<M> {
         self.below.describe(chunk_index, chunk);
     }
 
-    fn hint(&self, at: Ppa) {
-        self.below.hint(at);
-    }
-
-    fn hint_tag(&self, at: Ppa) {
-        self.below.hint_tag(at);
-    }
+    passed_on!();
 }
 
 impl<M: PowerCut> CheckedMedium<M> {

@@ -21,6 +21,7 @@ mod delay;
 mod fault;
 mod fuse;
 mod medium;
+mod over;
 mod passage;
 mod ranges;
 mod rule;

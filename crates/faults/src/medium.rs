@@ -15,6 +15,7 @@ use port::random::Random;
 use port::{BLOCK_BYTES, SECTOR_BYTES};
 
 use crate::PowerCut;
+use crate::over::{over_another_medium, passed_on};
 use crate::ranges::Ranges;
 use crate::rule::{Access, Counter, MediumFault, MediumRule, Span, WrongPort};
 
@@ -147,21 +148,6 @@ impl<M: Medium> FaultyMedium<M> {
         };
         self.rules = rules.iter().enumerate().map(active).collect::<Result<_, _>>()?;
         Ok(())
-    }
-
-    /// The medium below.
-    pub fn below(&self) -> &M {
-        &self.below
-    }
-
-    /// The medium below, to be changed while nothing is asked.
-    pub fn below_mut(&mut self) -> &mut M {
-        &mut self.below
-    }
-
-    /// Takes the faults and the damage away.
-    pub fn into_below(self) -> M {
-        self.below
     }
 
     /// How often each rule struck.
@@ -380,6 +366,8 @@ fn elsewhere(geometry: &Geometry, at: Ppa, count: u32, random: &mut Random) -> P
     at
 }
 
+over_another_medium!(FaultyMedium);
+
 impl<M: Medium> Medium for FaultyMedium<M> {
     fn kept(&self) -> u32 {
         self.below.kept()
@@ -436,29 +424,11 @@ impl<M: Medium> Medium for FaultyMedium<M> {
         self.answer(Access::Flush, Ppa(0), moved)
     }
 
-    fn is_cached(&self) -> bool {
-        self.below.is_cached()
-    }
-
-    fn note_time(&mut self, ns: u64) {
-        self.below.note_time(ns);
-    }
-
-    fn time(&self) -> u64 {
-        self.below.time()
-    }
-
     fn describe(&mut self, chunk_index: usize, chunk: &Chunk) {
         self.below.describe(chunk_index, chunk);
     }
 
-    fn hint(&self, at: Ppa) {
-        self.below.hint(at);
-    }
-
-    fn hint_tag(&self, at: Ppa) {
-        self.below.hint_tag(at);
-    }
+    passed_on!();
 }
 
 impl<M: PowerCut> PowerCut for FaultyMedium<M> {
