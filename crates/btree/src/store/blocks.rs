@@ -96,49 +96,31 @@ impl<T: Copy + Default, D: Awaited<Cmd = BlockReq, Done = BlockDone>> Blocks<D, 
 
     /// Begins to read or write the blocks from `block` on.
     pub(super) fn transfer(&mut self, op: BlockOp, block: u64, buffer: Buffer, tag: T) {
-        let slot = self.free.pop().expect("the caller saw room");
         let most = (self.shape.max_bytes / BLOCK_BYTES * BLOCK_BYTES) as usize;
         let len = buffer.len();
-        let entry = &mut self.slots[slot as usize];
-        entry.tag = tag;
-        entry.pieces = Pieces::new(buffer);
-        entry.left = len.div_ceil(most) as u32;
-        entry.status = Status::SUCCESS;
-        let mut at = 0;
-        while at < len {
+        let slot = self.begin(tag, Pieces::new(buffer), len.div_ceil(most) as u32);
+        for at in (0..len).step_by(most) {
             let part = most.min(len - at);
-            let req = BlockReq {
-                id: u64::from(slot),
-                op,
-                fua: false,
-                offset: block * BLOCK_BYTES + at as u64,
-                len: part as u64,
-                buffer: entry.pieces.take(part),
-            };
-            let pushed = self.cmds.push(req);
-            assert!(pushed.is_ok(), "the ring holds all parts");
-            at += part;
+            let buffer = self.slots[slot as usize].pieces.take(part);
+            self.push(slot, op, block * BLOCK_BYTES + at as u64, part as u64, buffer);
         }
-        self.fresh = true;
     }
 
     /// Begins a flush, or a trim of `count` blocks.
     pub(super) fn command(&mut self, op: BlockOp, block: u64, count: u64, tag: T) {
+        let slot = self.begin(tag, Pieces::default(), 1);
+        self.push(slot, op, block * BLOCK_BYTES, count * BLOCK_BYTES, Buffer::empty());
+    }
+
+    fn begin(&mut self, tag: T, pieces: Pieces, left: u32) -> u32 {
         let slot = self.free.pop().expect("the caller saw room");
-        let entry = &mut self.slots[slot as usize];
-        entry.tag = tag;
-        entry.pieces = Pieces::default();
-        entry.left = 1;
-        entry.status = Status::SUCCESS;
-        let req = BlockReq {
-            id: u64::from(slot),
-            op,
-            fua: false,
-            offset: block * BLOCK_BYTES,
-            len: count * BLOCK_BYTES,
-            buffer: Buffer::empty(),
-        };
-        let pushed = self.cmds.push(req);
+        self.slots[slot as usize] = Slot { tag, pieces, left, status: Status::SUCCESS };
+        slot
+    }
+
+    fn push(&mut self, slot: u32, op: BlockOp, offset: u64, len: u64, buffer: Buffer) {
+        let pushed =
+            self.cmds.push(BlockReq { id: slot.into(), op, fua: false, offset, len, buffer });
         assert!(pushed.is_ok(), "the ring holds all parts");
         self.fresh = true;
     }
@@ -191,11 +173,12 @@ impl<T: Copy + Default, D: Awaited<Cmd = BlockReq, Done = BlockDone>> Blocks<D, 
     }
 
     /// Does one thing and waits for it, with nothing else under way.
-    fn settle(&mut self) -> Result<Finished<T>, StoreError> {
+    fn settle(&mut self, what: &'static str) -> Result<Buffer, StoreError> {
         loop {
             self.submit();
             if let Some(finished) = self.pop() {
-                return Ok(finished);
+                StoreError::drive(what, finished.status)?;
+                return Ok(finished.buffer);
             }
             let now = self.drive.wait().ok_or(StoreError::Gone)?;
             self.advance(now);
@@ -205,29 +188,25 @@ impl<T: Copy + Default, D: Awaited<Cmd = BlockReq, Done = BlockDone>> Blocks<D, 
     /// Reads into `buffer` at once. For opening.
     pub(super) fn read_now(&mut self, block: u64, buffer: Buffer) -> Result<Buffer, StoreError> {
         self.transfer(BlockOp::Read, block, buffer, T::default());
-        let finished = self.settle()?;
-        StoreError::drive("read", finished.status)?;
-        Ok(finished.buffer)
+        self.settle("read")
     }
 
     /// Writes `buffer` at once. For opening.
     pub(super) fn write_now(&mut self, block: u64, buffer: Buffer) -> Result<Buffer, StoreError> {
         self.transfer(BlockOp::Write, block, buffer, T::default());
-        let finished = self.settle()?;
-        StoreError::drive("write", finished.status)?;
-        Ok(finished.buffer)
+        self.settle("write")
     }
 
     /// Trims the first `count` blocks, or the like, at once. For opening.
     pub(super) fn command_now(&mut self, op: BlockOp, count: u64) -> Result<(), StoreError> {
         self.command(op, 0, count, T::default());
-        StoreError::drive("trim", self.settle()?.status)
+        self.settle("trim").map(drop)
     }
 
     /// Flushes at once. For opening.
     pub(super) fn flush_now(&mut self) -> Result<(), StoreError> {
         self.command(BlockOp::Flush, 0, 0, T::default());
-        StoreError::drive("flush", self.settle()?.status)
+        self.settle("flush").map(drop)
     }
 }
 
