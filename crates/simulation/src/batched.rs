@@ -64,11 +64,7 @@ impl Drive {
         let mut setup = plan.setup();
         let mut rng = Rng::new(plan.seed, STREAM);
         let rng = &mut rng;
-        // What wears out or damages, and what can never be read, is not here yet.
-        (setup.troubles.wear, setup.timing.endurance) = (None, u32::MAX);
-        setup.troubles.damage.clear();
-        setup.troubles.operations.retain(|rule| rule.trigger.span.is_none());
-        setup.troubles.fatal = false;
+        setup.leave_out_harm();
         (setup.protected, setup.parity) = (false, 0);
         let dimensions = Dimensions {
             groups: 1 + rng.below(2) as u32,
@@ -77,13 +73,6 @@ impl Drive {
             pages: 4 + rng.below(10) as u32,
             planes: 1 + rng.below(2) as u32,
             page_bytes: if rng.below(2) == 0 { 4096 } else { 8192 },
-        };
-        // So many more chunks and rows, so that there is room for anything.
-        let of = |more: u32| {
-            let Dimensions { chunks, pages, .. } = dimensions;
-            let (chunks, pages) = (chunks + 4 * more, pages + more / 4);
-            let larger = Geometry::new(Dimensions { chunks, pages, ..dimensions });
-            larger.expect("the ranges are those of a geometry")
         };
         let (batches, log_rows) = (1 + rng.below(6) as usize, 4 + rng.below(12));
         let max_pages = if rng.below(3) == 0 { 40 } else { 12 };
@@ -97,12 +86,8 @@ impl Drive {
             forward_links: links,
             ..BatchConfig::for_geometry(geometry, 0.1)
         };
-        let mut more = 0;
-        while config(&of(more)).capacity(&of(more)) < 64 {
-            more += 1;
-        }
-        setup.geometry = of(more);
-        let mut config = config(&setup.geometry);
+        let (geometry, mut config) = with_room(dimensions, config, 64);
+        setup.geometry = geometry;
         let fill = 50 + rng.below(51);
         config.pages = (config.capacity(&setup.geometry) * fill / 100).max(1);
         let depth = [1, 4, 16, 31][rng.below(4) as usize];
@@ -114,6 +99,24 @@ impl Drive {
         let dim = self.setup.geometry.dimensions();
         format!("batched: {dim:?}, {:?}, {}", self.config, self.setup.troubles.in_words())
     }
+}
+
+/// A drive with so many more chunks and rows that there is room for so many pages,
+/// and the configuration of the target there.
+pub(crate) fn with_room(
+    dimensions: Dimensions,
+    config: impl Fn(&Geometry) -> BatchConfig,
+    pages: u64,
+) -> (Geometry, BatchConfig) {
+    let larger = |more: u32| {
+        let Dimensions { chunks, pages, .. } = dimensions;
+        let (chunks, pages) = (chunks + 4 * more, pages + more / 4);
+        let larger = Geometry::new(Dimensions { chunks, pages, ..dimensions });
+        larger.expect("the ranges are those of a geometry")
+    };
+    let mut all = (0..).map(larger).map(|geometry| (geometry, config(&geometry)));
+    let fits = |(geometry, config): &(Geometry, BatchConfig)| config.capacity(geometry) >= pages;
+    all.find(fits).expect("there is no end of them")
 }
 
 /// Lives the life of a plan.

@@ -182,6 +182,14 @@ impl Setup {
         setup
     }
 
+    /// Leaves out what wears out or damages, and what can never be read.
+    pub(crate) fn leave_out_harm(&mut self) {
+        (self.troubles.wear, self.timing.endurance) = (None, u32::MAX);
+        self.troubles.damage.clear();
+        self.troubles.operations.retain(|rule| rule.trigger.span.is_none());
+        self.troubles.fatal = false;
+    }
+
     /// Some drives have parity: more units, as full as the drive was. Not where
     /// operations fail, as what a failed read of parity concerns is not told.
     fn take_parity(&mut self, seed: u64) {
@@ -209,6 +217,7 @@ impl Setup {
         let seen = parity::geometry(&self.geometry, width).expect("the width divides the units");
         self.bytes = space(&seen) * fill / 100 * BLOCK_BYTES;
     }
+
     /// Logical blocks.
     pub fn blocks(&self) -> u64 {
         self.bytes / BLOCK_BYTES

@@ -9,6 +9,7 @@ use port::{BLOCK_BYTES, Status};
 use targets::{BatchConfig, with_reserve};
 use workload::Rng;
 
+use crate::batched::with_room;
 use crate::breaks::Break;
 use crate::life::{Living, Outcome, live_with};
 use crate::plan::Plan;
@@ -85,11 +86,7 @@ impl Host {
         let rng = &mut rng;
         setup.kept = BLOCK_BYTES as u32;
         (setup.parts, setup.parity) = (false, 0);
-        // What wears out or damages, and what can never be read, is not here.
-        (setup.troubles.wear, setup.timing.endurance) = (None, u32::MAX);
-        setup.troubles.damage.clear();
-        setup.troubles.operations.retain(|rule| rule.trigger.span.is_none());
-        setup.troubles.fatal = false;
+        setup.leave_out_harm();
         let (store, pages) = match rng.below(3) {
             0 => batched(rng, &mut setup),
             1 => log(rng, &mut setup),
@@ -209,18 +206,8 @@ fn batched(rng: &mut Rng, setup: &mut Setup) -> (StoreKind, u64) {
         checkpoint_every: 0,
         ..BatchConfig::for_geometry(geometry, 0.1)
     };
-    // So many more chunks and rows, so that there is room.
-    let of = |more: u32| {
-        let (chunks, pages) = (dim.chunks + 4 * more, dim.pages + more / 4);
-        let larger = Geometry::new(Dimensions { chunks, pages, ..dim });
-        larger.expect("the ranges are those of a geometry")
-    };
-    let mut more = 0;
-    while config(&of(more)).capacity(&of(more)) < 400 {
-        more += 1;
-    }
-    setup.geometry = of(more);
-    let mut config = config(&setup.geometry);
+    let (geometry, mut config) = with_room(dim, config, 400);
+    setup.geometry = geometry;
     config.pages = config.capacity(&setup.geometry) * (50 + rng.below(41)) / 100;
     // What a failed program leaves of such a drive is its own lives' matter.
     without_failures(setup);
