@@ -17,13 +17,7 @@ impl EnergyReport {
     /// Of a drive that had taken `before` when the run of `ios` requests began,
     /// and `after` at its end. None where it does not count.
     pub fn new(before: &Energy, after: &Energy, ios: u64) -> Option<EnergyReport> {
-        let energy = Energy {
-            read: after.read - before.read,
-            program: after.program - before.program,
-            erase: after.erase - before.erase,
-            channel: after.channel - before.channel,
-            idle: after.idle - before.idle,
-        };
+        let energy = after.since(before);
         (*after != Energy::default()).then_some(EnergyReport { energy, ios })
     }
 

@@ -176,6 +176,8 @@ pub struct Ticks {
     pub checkpoint: u64,
 }
 
+port::sums!(Ticks: submission, writing, reading, collection, checkpoint);
+
 /// A clock that always shows zero: nothing is measured.
 pub fn no_clock() -> u64 {
     0

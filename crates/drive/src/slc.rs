@@ -23,15 +23,8 @@ impl SlcReport {
     /// Of a cache that was `before` when the run began and is `after` at its
     /// end. None where the drive has none.
     pub fn new(geometry: &Geometry, before: &SlcHealth, after: &SlcHealth) -> Option<SlcReport> {
-        let health = SlcHealth {
-            written: after.written - before.written,
-            folded: after.folded - before.folded,
-            dropped: after.dropped - before.dropped,
-            direct: after.direct - before.direct,
-            erases: after.erases - before.erases,
-            folded_pages: after.folded_pages - before.folded_pages,
-            ..*after
-        };
+        let SlcHealth { rows, cached, blocks, .. } = *after;
+        let health = SlcHealth { rows, cached, blocks, ..after.since(before) };
         let row = u64::from(geometry.row_blocks()) * BLOCK_BYTES;
         let wear = after.erases as f64 / after.blocks.max(1) as f64;
         (after.blocks > 0).then_some(SlcReport { health, row, wear })

@@ -48,21 +48,6 @@ pub struct ParityCounters {
 
 port::sums!(ParityCounters: written, parity, padded, rebuilt, lost, read);
 
-impl ParityCounters {
-    /// What was done since `earlier`.
-    #[must_use]
-    pub fn since(&self, earlier: &ParityCounters) -> ParityCounters {
-        ParityCounters {
-            written: self.written - earlier.written,
-            parity: self.parity - earlier.parity,
-            padded: self.padded - earlier.padded,
-            rebuilt: self.rebuilt - earlier.rebuilt,
-            lost: self.lost - earlier.lost,
-            read: self.read - earlier.read,
-        }
-    }
-}
-
 /// An open-channel drive with parity over one without.
 pub struct Parity<D> {
     pub(crate) device: D,

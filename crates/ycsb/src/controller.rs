@@ -28,18 +28,7 @@ pub struct Work {
     pub checkpoints: u64,
 }
 
-impl Work {
-    /// What was done since it was `earlier`.
-    #[must_use]
-    pub fn since(&self, earlier: &Work) -> Work {
-        Work {
-            user: self.user - earlier.user,
-            programmed: self.programmed - earlier.programmed,
-            collections: self.collections - earlier.collections,
-            checkpoints: self.checkpoints - earlier.checkpoints,
-        }
-    }
-}
+port::sums!(Work: user, programmed, collections, checkpoints);
 
 /// What tells its work.
 pub trait Works {

@@ -130,14 +130,12 @@ impl Mark {
         let wall = b.used.clock - a.used.clock;
         let (host, all) = (b.used.thread - a.used.thread, b.used.process - a.used.process);
         let least = host.min(all.saturating_sub(host));
-        let ticks = Ticks {
-            submission: b.ticks.submission - a.ticks.submission,
-            writing: b.ticks.writing - a.ticks.writing,
-            reading: b.ticks.reading - a.ticks.reading,
-            collection: b.ticks.collection - a.ticks.collection,
-            checkpoint: b.ticks.checkpoint - a.ticks.checkpoint,
+        let store = b.ticks.since(&a.ticks);
+        let time = HostTime { all: wall, waiting: b.waiting - a.waiting, store };
+        let log = |(a, b): (LogCounters, LogCounters)| LogCounters {
+            recovered: b.recovered,
+            ..b.since(&a)
         };
-        let time = HostTime { all: wall, waiting: b.waiting - a.waiting, store: ticks };
         Measured {
             ops,
             seconds: (b.now - a.now) as f64 / 1e9,
@@ -150,25 +148,12 @@ impl Mark {
             share: real.then(|| least as f64 / wall.max(1) as f64),
             pages_written: b.written - a.written,
             blocks_written: b.blocks - a.blocks,
-            log: a.log.zip(b.log).map(|(a, b)| log_since(&a, &b)),
+            log: a.log.zip(b.log).map(log),
             work: b.work.since(&a.work),
             missing: 0,
             errors: 0,
             first_error: None,
             interrupted: false,
         }
-    }
-}
-
-fn log_since(a: &LogCounters, b: &LogCounters) -> LogCounters {
-    LogCounters {
-        records: b.records - a.records,
-        pages: b.pages - a.pages,
-        collected: b.collected - a.collected,
-        moved: b.moved - a.moved,
-        checkpoints: b.checkpoints - a.checkpoints,
-        checkpoint_blocks: b.checkpoint_blocks - a.checkpoint_blocks,
-        unused: b.unused - a.unused,
-        recovered: b.recovered,
     }
 }

@@ -85,6 +85,10 @@ pub struct LogCounters {
     pub recovered: u64,
 }
 
+port::sums!(
+    LogCounters: records, pages, collected, moved, checkpoints, checkpoint_blocks, unused, recovered
+);
+
 /// Segments that the user leaves to collection.
 const RESERVE: usize = 4;
 
