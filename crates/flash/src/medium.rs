@@ -48,7 +48,16 @@ impl Tag {
     #[inline]
     pub fn store(self, bytes: &mut [u8]) {
         bytes[..8].copy_from_slice(&self.id.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.seq.to_le_bytes());
+        Tag::store_seq(self.seq, bytes);
+    }
+
+    /// Puts another `seq` in the tag at the start of `bytes`.
+    ///
+    /// # Panics
+    /// When there are fewer than [`TAG_BYTES`].
+    #[inline]
+    pub fn store_seq(seq: u64, bytes: &mut [u8]) {
+        bytes[8..16].copy_from_slice(&seq.to_le_bytes());
     }
 }
 

@@ -36,7 +36,7 @@ use super::mutation::{Mutation, is};
 use super::record::Kind;
 use super::root::Root;
 use super::table::{Entry, Use};
-use super::{Cookie, Pblk};
+use super::{Cookie, Pblk, WriteCounters};
 
 /// Rows written between checkpoints, for each row that the last one wrote: so
 /// that they take little of the drive.
@@ -308,7 +308,11 @@ impl<D: OpenChannel> Pblk<D> {
             settled: self.saved.log.last,
             log_page: self.saved.log.page,
             clean: self.saved.checkpoint.closing,
-            counters: self.counters,
+            counters: WriteCounters {
+                // Of rows that get their number later, all is found by it.
+                user: self.counters.user - self.units.gathered(),
+                ..self.counters
+            },
             directory: std::mem::take(&mut self.saved.checkpoint.root.directory),
         };
         self.saved.log.seal();

@@ -166,18 +166,10 @@ impl<D: OpenChannel> Pblk<D> {
         if is(Mutation::TrimInMemory) {
             return 0;
         }
-        // Copies in the row being gathered are voided instead.
-        let upto = self.sent_seq();
+        // Copies in a row being gathered, which has no number yet, are voided
+        // instead.
+        let upto = self.units.last_seq();
         self.saved.log.give_up(lba, upto, lost)
-    }
-
-    /// The number of the last row that takes no more blocks: those of the row
-    /// being gathered may be newer than a record.
-    pub(super) fn sent_seq(&self) -> u64 {
-        match self.units.filling {
-            Some(unit) => self.units.unit(unit).seq - 1,
-            None => self.units.last_seq(),
-        }
     }
 
     /// Somebody waits for the records that are pending.

@@ -6,9 +6,7 @@
 //! as the others' mean, or as full. Wear says how often a chunk was filled.
 //! What is left is collection's.
 //!
-//! Not exact: what the user wrote to the rows that were being gathered at the
-//! checkpoint is missed, and padding in collection's erased rows counts as
-//! moved. What a journal above wrote again is told from the user's by roots alone.
+//! Not exact: padding in collection's erased rows counts as moved. What a journal above wrote again is told from the user's by roots alone.
 
 use std::collections::BTreeMap;
 

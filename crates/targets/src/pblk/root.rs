@@ -43,7 +43,7 @@ pub(super) struct Root {
     pub entry: u64,
     /// Chunks of the table.
     pub chunks: u64,
-    /// User rows up to this number were begun before the checkpoint.
+    /// User rows up to this number took no more blocks before the checkpoint.
     pub seq: u64,
     /// Records up to this number are in the pages.
     pub record: u64,

@@ -34,7 +34,7 @@ pub(super) struct Entry {
     pub used: Use,
     /// Blocks from here on were written after the checkpoint began.
     pub next: u32,
-    /// Its age: the number of the user row that was begun last when it was
+    /// Its age: the number of the last user row that had one when it was
     /// closed, or would be now.
     pub age: u64,
 }

@@ -33,7 +33,8 @@ pub(super) struct Unit {
     pub buffer: Lender,
     /// Slots in use.
     pub filled: u32,
-    /// When it was begun: grows with every user unit.
+    /// Its number among the user's, given when it takes no more blocks; 0 before
+    /// that, and of collection.
     pub seq: u64,
     /// Where it is being programmed.
     pub ppa: Ppa,
@@ -61,8 +62,8 @@ pub(super) struct Units {
     pub filling: Option<u32>,
     /// User units that are free.
     free: Vec<u32>,
-    /// User units begun and not yet programmed, oldest first: whether each is
-    /// programmed. The first has sequence number `first_seq`.
+    /// User units that have a number and are not yet programmed, oldest first:
+    /// whether each is programmed. The first has sequence number `first_seq`.
     outstanding: VecDeque<bool>,
     first_seq: u64,
     next_seq: u64,
@@ -126,11 +127,35 @@ impl Units {
     #[inline]
     pub fn begin(&mut self) -> Option<u32> {
         let unit = self.free.pop()?;
-        self.units[unit as usize].filled = 0;
-        self.units[unit as usize].seq = self.next_seq;
+        let begun = &mut self.units[unit as usize];
+        (begun.filled, begun.seq) = (0, 0);
+        Some(unit)
+    }
+
+    /// A user unit takes no more blocks: it has the next number, and so have its
+    /// tags. From here on it is sent in its turn.
+    #[inline]
+    pub fn number(&mut self, unit: u32) {
+        let tags = self.row as usize * self.kept;
+        let numbered = &mut self.units[unit as usize];
+        numbered.seq = self.next_seq;
+        for tag in numbered.buffer.bytes_mut()[tags..].chunks_exact_mut(TAG_BYTES) {
+            Tag::store_seq(self.next_seq, tag);
+        }
         self.outstanding.push_back(false);
         self.next_seq += 1;
-        Some(unit)
+    }
+
+    /// Whether a unit of the user takes more blocks: those that it has can still be
+    /// overwritten where they are.
+    #[inline]
+    pub fn is_gathering(&self, unit: u32) -> bool {
+        self.units[unit as usize].seq == 0
+    }
+
+    /// Blocks of users in units that take more.
+    pub fn gathered(&self) -> u64 {
+        self.filling.iter().map(|&unit| u64::from(self.units[unit as usize].filled)).sum()
     }
 
     /// A user unit is programmed.
@@ -151,7 +176,7 @@ impl Units {
         self.first_seq - 1
     }
 
-    /// The number of the unit begun last.
+    /// The last number that a user unit was given.
     #[inline]
     pub fn last_seq(&self) -> u64 {
         self.next_seq - 1
@@ -188,10 +213,10 @@ impl Units {
     pub fn pad(&mut self, unit: u32) -> u32 {
         let slot = Slot { lba: PAD, old: Place::UNMAPPED, live: false };
         let u = &mut self.units[unit as usize];
-        let (seq, missing) = (u.seq, self.row - u.filled);
+        let missing = self.row - u.filled;
         u.padding = missing;
         for _ in 0..missing {
-            self.add(unit, slot, Tag { id: PAD, seq }, |bytes| bytes.fill(0));
+            self.add(unit, slot, Tag { id: PAD, seq: 0 }, |bytes| bytes.fill(0));
         }
         missing
     }

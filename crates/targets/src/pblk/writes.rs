@@ -113,7 +113,7 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn slot_for(&mut self, lba: u64) -> Option<u32> {
         let place = self.map.get(lba);
         if let Some(held) = place.slot()
-            && self.units.filling == Some(self.units.unit_of(held))
+            && self.units.is_gathering(self.units.unit_of(held))
         {
             self.counters.absorbed += 1;
             return Some(held);
@@ -123,7 +123,7 @@ impl<D: OpenChannel> Pblk<D> {
             None => self.units.begin()?,
         };
         self.units.filling = Some(unit);
-        let tag = Tag { id: lba, seq: self.units.unit(unit).seq };
+        let tag = Tag { id: lba, seq: 0 };
         let held = self.units.add(unit, Slot { lba, old: place, live: true }, tag, |_| {});
         self.map.set(lba, Place::buffer(held));
         self.counters.user += 1;
@@ -136,9 +136,16 @@ impl<D: OpenChannel> Pblk<D> {
             && self.units.is_full(unit)
         {
             self.units.filling = None;
-            self.stripe.ready.push_back(unit);
-            self.facts.news = true;
+            self.end_gathering(unit);
         }
+    }
+
+    /// A unit takes no more blocks. It is sent after all that were before it.
+    #[inline]
+    fn end_gathering(&mut self, unit: u32) {
+        self.units.number(unit);
+        self.stripe.ready.push_back(unit);
+        self.facts.news = true;
     }
 
     /// Takes a part of a block: around bytes that are in the buffer or zero at
@@ -273,8 +280,7 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn send_part_unit(&mut self) {
         if let Some(unit) = self.units.filling.take() {
             self.counters.padding += u64::from(self.units.pad(unit));
-            self.stripe.ready.push_back(unit);
-            self.facts.news = true;
+            self.end_gathering(unit);
         }
     }
 
