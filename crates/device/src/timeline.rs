@@ -226,7 +226,10 @@ impl Timeline {
         let earliest = earliest.map_or(at, |key| at.min(self.base + (key >> self.bits)));
         let base = earliest.saturating_sub(1 << (60 - self.bits)).max(self.base);
         let shift = (base - self.base) << self.bits;
-        let later = |key: &mut u64| *key -= if *key == NEVER { 0 } else { shift };
+        // What the tree has of a channel that is not settled yet may be long past.
+        let later = |key: &mut u64| {
+            *key = if *key == NEVER { NEVER } else { key.saturating_sub(shift) };
+        };
         self.nodes.iter_mut().for_each(later);
         for channel in &mut self.channels {
             later(&mut channel.transfer);

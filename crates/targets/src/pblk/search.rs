@@ -88,7 +88,7 @@ impl Search {
             let blocks = (begin * row..(rows + 1) * row).map(|block| Ppa(start + u64::from(block)));
             for ppa in blocks {
                 if let Err(e) = read_block(runner, ppa, &mut bytes) {
-                    stopped(&e)?;
+                    stopped(e)?;
                     all_read &= of.failed_of(geometry.block(ppa), 1) != 0;
                 }
             }
@@ -139,8 +139,8 @@ impl Search {
     ) -> Result<Option<(u32, u64)>, PblkError> {
         match read_block(runner, at, bytes) {
             Err(e) => {
-                stopped(&e)?;
                 self.damaged |= !matches!(e, PblkError::Recovery(Status::UNWRITTEN));
+                stopped(e)?;
                 Ok(None)
             }
             Ok(tag) => match own(tag.id) {
@@ -155,10 +155,10 @@ impl Search {
 }
 
 /// Only a block that cannot be read is gone past; not a drive that stops.
-fn stopped(e: &PblkError) -> Result<(), PblkError> {
+fn stopped(e: PblkError) -> Result<(), PblkError> {
     match e {
-        PblkError::Recovery(status) if *status != Status::ABORTED => Ok(()),
-        _ => Err(PblkError::Recovery(Status::ABORTED)),
+        PblkError::Recovery(status) if status != Status::ABORTED => Ok(()),
+        e => Err(e),
     }
 }
 
