@@ -81,7 +81,8 @@ pub(crate) fn side(old: &BlockReq, new: &BlockReq) -> Option<Side> {
     if !(behind | in_front) {
         return None;
     }
-    if old.op != new.op || old.fua != new.fua || new.op == BlockOp::Flush {
+    let alike = (old.op, old.fua, old.placement) == (new.op, new.fua, new.placement);
+    if !alike || new.op == BlockOp::Flush {
         return None;
     }
     Some(if behind { Side::Back } else { Side::Front })

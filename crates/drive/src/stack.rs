@@ -342,6 +342,7 @@ pub fn target(config: &DriveConfig, seed: u64) -> PblkConfig {
         bytes: config.size,
         data_chunks: config.data_chunks(),
         idle: config.idle,
+        streams: config.spec.streams,
         victim: config.spec.victim,
         seed,
     }
@@ -380,7 +381,7 @@ mod tests {
         let len = if op == BlockOp::Flush { 0 } else { PIECE };
         let mut buffer = Buffer::zeroed(len as usize).unwrap();
         buffer.bytes_mut().fill(byte);
-        cmds.put(|| BlockReq { id: 0, op, fua: false, offset, len, buffer });
+        cmds.put(|| BlockReq { id: 0, op, fua: false, placement: 0, offset, len, buffer });
         drive.submit(now, &mut cmds);
         loop {
             let at = drive.next_event().expect("it is inside");
@@ -483,7 +484,10 @@ mod tests {
         (0..12_000).map(move |id| {
             let op = if !random.bits().is_multiple_of(3) { BlockOp::Write } else { BlockOp::Read };
             let (offset, buffer) = (random.bits() % (bytes / 4096) * 4096, Buffer::empty());
-            (Time(id * 100_000), BlockReq { id, op, fua: id % 50 == 0, offset, len: 4096, buffer })
+            (
+                Time(id * 100_000),
+                BlockReq { id, op, fua: id % 50 == 0, placement: 0, offset, len: 4096, buffer },
+            )
         })
     }
 

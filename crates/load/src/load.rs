@@ -67,7 +67,7 @@ impl Submitter {
 #[inline]
 fn request(slot: u32, access: &Access, buffer: Buffer) -> BlockReq {
     let Access { op, offset, len, fua } = *access;
-    BlockReq { id: slot.into(), op, fua, offset, len, buffer }
+    BlockReq { id: slot.into(), op, fua, placement: 0, offset, len, buffer }
 }
 
 /// A place for one request.

@@ -221,6 +221,7 @@ mod tests {
             id: 0,
             op: BlockOp::Read,
             fua: false,
+            placement: 0,
             offset: 0,
             len: 4096,
             buffer,

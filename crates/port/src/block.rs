@@ -32,6 +32,10 @@ pub struct BlockReq {
     pub op: BlockOp,
     /// Complete a write or trim only when it is durable.
     pub fua: bool,
+    /// Of a write, with which others its blocks should lie: those of one number
+    /// are likely to be given up at about the same time. 0 where nothing is known.
+    /// A hint: what is read, and what is durable, does not depend on it.
+    pub placement: u8,
     /// First byte; a multiple of [`SECTOR_BYTES`].
     pub offset: u64,
     /// Bytes; a multiple of [`SECTOR_BYTES`]. For reads and writes at most
@@ -121,6 +125,7 @@ mod tests {
             id: 0,
             op: BlockOp::Read,
             fua: false,
+            placement: 0,
             offset,
             len,
             buffer: Buffer::zeroed(buffer).unwrap(),

@@ -136,15 +136,22 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
 
     /// Takes a request, and has its pieces wait for their shards.
     fn take(&mut self, now: Time, req: BlockReq, status: Status) {
-        let BlockReq { id, op, fua, offset, len, buffer } = req;
+        let BlockReq { id, op, fua, placement, offset, len, buffer } = req;
         let buffer = Pieces::new(buffer);
         let slot = self.inside.take(Whole { id, op, status, at: now, left: 0, buffer });
         if !status.is_ok() {
             self.ready.put(|| slot);
             return;
         }
-        let piece =
-            |offset, len, buffer| BlockReq { id: slot.into(), op, fua, offset, len, buffer };
+        let piece = |offset, len, buffer| BlockReq {
+            id: slot.into(),
+            op,
+            fua,
+            placement,
+            offset,
+            len,
+            buffer,
+        };
         if matches!(op, BlockOp::Read | BlockOp::Write) {
             let (mut at, end) = (offset, offset + len);
             while at < end {
@@ -261,7 +268,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Striped<P> {
         let (shard, offset) = self.place(req.offset);
         let BlockReq { id, op, fua, len, .. } = *req;
         let buffer = Buffer::empty();
-        self.shards[shard].port.hint(&BlockReq { id, op, fua, offset, len, buffer });
+        self.shards[shard].port.hint(&BlockReq { id, op, fua, placement: 0, offset, len, buffer });
     }
 }
 

@@ -320,6 +320,7 @@ fn drive(timing: Timing, link_at: LinkAt) -> Setup {
         species: Species::of::<Pblk<_>>(),
         bytes,
         data_chunks,
+        streams: 1,
         victim: Victim::Greedy,
         seed: 7,
         work,

@@ -3,7 +3,7 @@
 use device::LinkTiming;
 use flash::{Dimensions, Geometry, SlcCache, Timing};
 use port::BLOCK_BYTES;
-use targets::{Pblk, Victim, with_reserve};
+use targets::{MAX_STREAMS, Pblk, Victim, with_reserve};
 use workload::Rng;
 
 use crate::layered::Layers;
@@ -66,6 +66,8 @@ pub struct Setup {
     pub bytes: u64,
     /// Chunks of each unit that hold data.
     pub data_chunks: u32,
+    /// Streams of the target's user.
+    pub streams: u32,
     /// Which chunk is collected.
     pub victim: Victim,
     /// Decides what the drive draws.
@@ -81,6 +83,10 @@ pub struct Setup {
     /// The block layer above all, if there is one.
     pub layers: Option<Layers>,
 }
+
+/// Stream of the random numbers that say how many streams a target has. With this
+/// one the lives of `tests/it/found.rs` are what they were.
+const STREAMS: u64 = 48;
 
 /// From `low` to `high`, both included.
 fn between(rng: &mut Rng, low: u64, high: u64) -> u64 {
@@ -119,6 +125,7 @@ impl Setup {
             species: Species::of::<Pblk<_>>(),
             bytes,
             data_chunks,
+            streams: 1,
             victim,
             seed: rng.bits(),
             work: work(rng),
@@ -129,10 +136,23 @@ impl Setup {
         };
         setup.take_parity(seed);
         setup.take_nature(seed);
+        setup.take_streams(seed);
         if Layers::chosen(seed) {
             setup.take_layers(seed);
         }
         setup
+    }
+
+    /// Some targets keep their user's writes in several streams.
+    fn take_streams(&mut self, seed: u64) {
+        let mut rng = Rng::new(seed, STREAMS);
+        if rng.below(3) > 0 {
+            return;
+        }
+        self.streams = between(&mut rng, 2, MAX_STREAMS as u64) as u32;
+        let dim = self.geometry.dimensions();
+        let dim = Dimensions { chunks: dim.chunks + self.streams - 1, ..dim };
+        self.geometry = Geometry::new(dim).expect("a few chunks more");
     }
 
     /// Puts the block layer of a seed above all.
@@ -227,8 +247,8 @@ impl Setup {
     pub fn in_words(&self) -> String {
         let dim = self.geometry.dimensions();
         format!(
-            "{} x {} units{} of {} chunks of {} rows of {} blocks, {} logical, {:?}, {} kept{}, link \
-             {:?}{}{}{}{}, {:?}, {}",
+            "{} x {} units{} of {} chunks of {} rows of {} blocks, {} logical, {} streams, {:?}, \
+             {} kept{}, link {:?}{}{}{}{}, {:?}, {}",
             dim.groups,
             dim.pus,
             if self.parity > 0 { format!(", parity {},", self.parity) } else { String::new() },
@@ -236,6 +256,7 @@ impl Setup {
             dim.pages,
             self.geometry.row_blocks(),
             self.blocks(),
+            self.streams,
             self.victim,
             self.kept,
             if self.parts { " and parts" } else { "" },
@@ -323,6 +344,9 @@ mod tests {
         }
         for victim in [Victim::Greedy, Victim::Fifo, Victim::Random] {
             assert!(some(&|s| s.victim == victim));
+        }
+        for streams in 1..=MAX_STREAMS as u32 {
+            assert!(some(&|s| s.streams == streams));
         }
         assert!(some(&|s| s.parity > 0));
         assert!(all.iter().any(|s| s.parity > 0 && s.troubles.cached));

@@ -6,7 +6,7 @@ use btree::{InPlaceConfig, LogConfig, TreeConfig};
 use faults::{FaultRule, Operation, Trigger};
 use flash::{Dimensions, Geometry};
 use port::{BLOCK_BYTES, Status};
-use targets::{BatchConfig, with_reserve};
+use targets::{BatchConfig, reserve_chunks};
 use workload::Rng;
 
 use crate::batched::with_room;
@@ -144,7 +144,8 @@ fn blocks(rng: &mut Rng, setup: &mut Setup, blocks: u64) {
     let row = u64::from(geometry.chunk_blocks() * geometry.total_pus());
     let wanted = blocks * 100 / (55 + rng.below(25));
     let chunks = wanted.div_ceil(row).max(3) as u32;
-    let geometry = Geometry::new(with_reserve(Dimensions { chunks, ..dim }));
+    let reserve = reserve_chunks(&Dimensions { chunks, ..dim }, setup.streams);
+    let geometry = Geometry::new(Dimensions { chunks: chunks + reserve, ..dim });
     setup.geometry = geometry.expect("the ranges are those of a geometry");
     setup.data_chunks = chunks;
     setup.bytes = blocks * BLOCK_BYTES;

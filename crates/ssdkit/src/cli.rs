@@ -27,6 +27,7 @@ Drives:
   store=memory  what is kept: memory, checksum, none
   target=pblk   what translates: pblk, batch (batched writes: no blocks, for serve --redis)
   victim=greedy how chunks to collect are chosen: greedy, fifo, random, d-choices:10
+  streams=1     streams in which writes of different placements are kept: 1 to 4
   parity=0      parallel units to a superblock with parity; 0: none
   cache=volatile when writes are durable: volatile (after a flush), protected (at once)
   groups, pus, planes, chunks, pages, read, program, ...: any key of the profile

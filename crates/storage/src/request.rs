@@ -136,7 +136,7 @@ impl Inside {
     /// A request at its start.
     #[inline]
     pub fn new(req: BlockReq, plan: &mut Plan, backing: &Backing) -> Inside {
-        let BlockReq { id, op, fua, offset, len, buffer } = req;
+        let BlockReq { id, op, fua, offset, len, buffer, .. } = req;
         let way = match op {
             BlockOp::Trim | BlockOp::WriteZeroes if whole(offset, len, backing) => {
                 plan.ways.best(op)
@@ -301,7 +301,11 @@ mod tests {
     fn inside(op: BlockOp, fua: bool, plan: &mut Plan) -> Inside {
         let data = matches!(op, BlockOp::Read | BlockOp::Write);
         let buffer = Buffer::zeroed(if data { LEN as usize } else { 0 }).unwrap();
-        Inside::new(BlockReq { id: 0, op, fua, offset: 0, len: LEN, buffer }, plan, &backing())
+        Inside::new(
+            BlockReq { id: 0, op, fua, placement: 0, offset: 0, len: LEN, buffer },
+            plan,
+            &backing(),
+        )
     }
 
     fn error(e: Errno) -> i32 {

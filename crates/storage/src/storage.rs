@@ -140,7 +140,15 @@ fn probe(backing: &Arc<Backing>, mode: Mode) -> Result<(), &'static str> {
     let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
     let buffer = Buffer::zeroed(BLOCK_BYTES as usize).map_err(|_| "there is no memory")?;
     let len = BLOCK_BYTES;
-    cmds.put(|| BlockReq { id: 0, op: BlockOp::Read, fua: false, offset: 0, len, buffer });
+    cmds.put(|| BlockReq {
+        id: 0,
+        op: BlockOp::Read,
+        fua: false,
+        placement: 0,
+        offset: 0,
+        len,
+        buffer,
+    });
     queue.submit(Time::ZERO, &mut cmds);
     let start = Instant::now();
     loop {

@@ -130,7 +130,16 @@ mod tests {
             for i in 0..5 {
                 let (op, buffer) = (BlockOp::Read, Buffer::empty());
                 let id = core * 100 + i;
-                reqs.push(BlockReq { id, op, fua: false, offset: 0, len: 4096, buffer }).unwrap();
+                reqs.push(BlockReq {
+                    id,
+                    op,
+                    fua: false,
+                    placement: 0,
+                    offset: 0,
+                    len: 4096,
+                    buffer,
+                })
+                .unwrap();
             }
             port.submit(Time::ZERO, &mut reqs);
             assert_eq!(reqs.drain().count(), 1, "there is room for four");

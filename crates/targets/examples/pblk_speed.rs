@@ -176,7 +176,8 @@ fn drive(profile: &str, args: &Args) -> Drive {
         medium.populate(0, own_blocks(&data), || true);
     }
     let device = Device::new(&geometry, &profile.timing, medium).expect("there is memory");
-    let config = PblkConfig { bytes, data_chunks, idle: 0, victim: Victim::Greedy, seed: 1 };
+    let config =
+        PblkConfig { bytes, data_chunks, idle: 0, streams: 1, victim: Victim::Greedy, seed: 1 };
     let drive = Pblk::new(device, config).expect("it is set up well");
     if taken {
         drive.populate();
@@ -259,6 +260,7 @@ impl Loop {
             id,
             op,
             fua: false,
+            placement: 0,
             offset,
             len: 4096,
             buffer: Buffer::empty(),
@@ -367,7 +369,15 @@ impl Loop {
         while offset < self.blocks * 4096 {
             let op = BlockOp::Write;
             let buffer = Buffer::empty();
-            self.queue.put(|| BlockReq { id: 0, op, fua: false, offset, len, buffer });
+            self.queue.put(|| BlockReq {
+                id: 0,
+                op,
+                fua: false,
+                placement: 0,
+                offset,
+                len,
+                buffer,
+            });
             offset += len;
             while !self.queue.is_empty() || self.port.next_event().is_some() {
                 self.port.submit(Time::ZERO, &mut self.queue);

@@ -5,5 +5,6 @@ pub mod pblk;
 
 pub use batch::{Batch, BatchConfig, BatchCounters, BatchError};
 pub use pblk::{
-    Pblk, PblkConfig, Victim, WriteCounters, held_blocks, own_blocks, reserve_chunks, with_reserve,
+    MAX_STREAMS, Pblk, PblkConfig, Victim, WriteCounters, held_blocks, own_blocks, reserve_chunks,
+    with_reserve,
 };

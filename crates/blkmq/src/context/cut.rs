@@ -57,6 +57,7 @@ struct Rest {
     lane: usize,
     op: BlockOp,
     fua: bool,
+    placement: u8,
     offset: u64,
     len: u64,
 }
@@ -126,10 +127,10 @@ impl Cuts {
 
     /// Begins to cut a request.
     pub fn begin(&mut self, lane: usize, req: BlockReq) {
-        let BlockReq { id, op, fua, offset, len, buffer } = req;
+        let BlockReq { id, op, fua, placement, offset, len, buffer } = req;
         let (stored, buffer, left) = (buffer.len(), Pieces::new(buffer), 1);
         let cut = self.cuts.take(Cut { id, op, buffer, stored, left, ..Cut::default() });
-        self.rest = Some(Rest { cut, lane, op, fua, offset, len });
+        self.rest = Some(Rest { cut, lane, op, fua, placement, offset, len });
     }
 
     /// The next piece, and the number of its submitter on core `core`. Some is
@@ -138,9 +139,9 @@ impl Cuts {
         let rest = self.rest.as_mut()?;
         let len = rest.len.min(self.piece);
         let cut = &mut self.cuts[rest.cut];
-        let Rest { op, fua, offset, .. } = *rest;
+        let Rest { op, fua, placement, offset, .. } = *rest;
         let buffer = cut.buffer.take(self.shape.stored(len));
-        let req = BlockReq { id: rest.cut.into(), op, fua, offset, len, buffer };
+        let req = BlockReq { id: rest.cut.into(), op, fua, placement, offset, len, buffer };
         (rest.offset, rest.len) = (offset + len, rest.len - len);
         if rest.len == 0 {
             self.rest = None;

@@ -32,7 +32,7 @@ fn req(id: u64, op: BlockOp, sector: u64, sectors: u64) -> BlockReq {
     let (offset, len) = (sector * SECTOR, sectors * SECTOR);
     let data = matches!(op, BlockOp::Read | BlockOp::Write);
     let buffer = Buffer::zeroed(if data { len as usize } else { 0 }).unwrap();
-    BlockReq { id, op, fua: false, offset, len, buffer }
+    BlockReq { id, op, fua: false, placement: 0, offset, len, buffer }
 }
 
 fn write(id: u64, sector: u64, sectors: u64) -> BlockReq {
@@ -96,6 +96,16 @@ fn neighbours_are_merged_on_both_sides_and_others_are_not() {
         seen.push((from, at.0, done.id, done.buffer.bytes()[0]));
     });
     assert_eq!(seen, [(2, 2, 3, 3), (0, 0, 1, 1), (1, 1, 2, 2)]);
+}
+
+#[test]
+fn placements_stay_and_are_not_made_one_with_others() {
+    let mut s = staging(&options(16, Merge::Full));
+    for (id, placement) in [(0, 3), (1, 3), (2, 0)] {
+        s.insert(Time(0), 0, true, BlockReq { placement, ..write(id, id, 1) });
+    }
+    let mut next = || s.next(Time(1), 0).map(|out| (out.req.placement, out.req.len));
+    assert_eq!([next(), next()], [Some((3, 2 * SECTOR)), Some((0, SECTOR))]);
 }
 
 #[test]
@@ -517,7 +527,8 @@ impl World {
                 let (offset, len) = (sector * SECTOR, sectors * SECTOR);
                 let id = self.next_id;
                 self.next_id += 1;
-                let req = BlockReq { id, op, fua, offset, len, buffer: Buffer::empty() };
+                let req =
+                    BlockReq { id, op, fua, placement: 0, offset, len, buffer: Buffer::empty() };
                 self.insert(req, from, busy, gap);
             }
             Step::Next => drop(self.next()),

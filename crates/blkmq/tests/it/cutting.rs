@@ -120,7 +120,15 @@ impl Place {
                 fill(block, pattern(id, self.offset + i as u64));
             }
         }
-        Some(BlockReq { id, op, fua: false, offset: self.offset * BLOCK, len, buffer })
+        Some(BlockReq {
+            id,
+            op,
+            fua: false,
+            placement: 0,
+            offset: self.offset * BLOCK,
+            len,
+            buffer,
+        })
     }
 
     /// What came back. `faulty`: it may have failed.
@@ -210,7 +218,7 @@ proptest! {
 
 fn read(id: u64, offset: u64, len: u64) -> BlockReq {
     let (op, buffer) = (BlockOp::Read, Buffer::empty());
-    BlockReq { id, op, fua: false, offset, len, buffer }
+    BlockReq { id, op, fua: false, placement: 0, offset, len, buffer }
 }
 
 #[test]

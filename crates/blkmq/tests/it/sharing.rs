@@ -24,7 +24,15 @@ fn ask(context: &mut Context<TimedQueue>, blocks: impl IntoIterator<Item = u64>)
     for block in blocks {
         let (op, buffer) = (BlockOp::Read, Buffer::empty());
         let offset = block * 4096;
-        reqs.put(|| BlockReq { id: block, op, fua: false, offset, len: 4096, buffer });
+        reqs.put(|| BlockReq {
+            id: block,
+            op,
+            fua: false,
+            placement: 0,
+            offset,
+            len: 4096,
+            buffer,
+        });
     }
     context.submit(Time(0), &mut reqs);
     assert!(reqs.is_empty());
@@ -86,6 +94,7 @@ fn what_a_core_staged_does_not_stay_when_it_goes() {
         id: 9,
         op: BlockOp::Trim,
         fua: false,
+        placement: 0,
         offset: 0,
         len: 4096,
         buffer: Buffer::empty(),
@@ -101,7 +110,7 @@ fn what_a_core_staged_does_not_stay_when_it_goes() {
 /// Offers a read of this block; whether it was taken.
 fn offer(context: &mut Context<TimedQueue>, now: Time, block: u64) -> bool {
     let (mut reqs, op, buffer) = (Ring::new(1), BlockOp::Read, Buffer::empty());
-    reqs.put(|| BlockReq { id: block, op, fua: false, offset: 0, len: 4096, buffer });
+    reqs.put(|| BlockReq { id: block, op, fua: false, placement: 0, offset: 0, len: 4096, buffer });
     context.submit(now, &mut reqs);
     reqs.is_empty()
 }

@@ -166,7 +166,15 @@ impl Block {
             fill(buffer.bytes_mut(), words);
         }
         self.out = Some(Asked { id, op, stamp: left });
-        BlockReq { id, op, fua: false, offset: self.number * BLOCK, len: BLOCK, buffer }
+        BlockReq {
+            id,
+            op,
+            fua: false,
+            placement: 0,
+            offset: self.number * BLOCK,
+            len: BLOCK,
+            buffer,
+        }
     }
 
     /// Its request came back.

@@ -16,7 +16,7 @@ use parity::ParityError;
 use port::BLOCK_BYTES;
 use port::striped::{STRIPE, share};
 
-use super::memory::{MemorySpec, SHARDS, TargetKind};
+use super::memory::{MemorySpec, SHARDS, STREAMS, TargetKind};
 use super::{DriveConfig, DriveError};
 use crate::fault_rules::Rules;
 
@@ -44,6 +44,10 @@ impl MemorySpec {
         if shards > 1 && (is_batch || is_short || !groups.is_multiple_of(shards)) {
             let value = shards.to_string();
             return Err(DriveError::Value { key: "shards", value, takes: SHARDS });
+        }
+        if self.streams > 1 && is_batch {
+            let value = self.streams.to_string();
+            return Err(DriveError::Value { key: "streams", value, takes: STREAMS });
         }
         // As if all shards were as large as the first; so are their units.
         let even = |size| share(size, shards as usize, 0).saturating_mul(shards.into());
@@ -82,7 +86,8 @@ impl MemorySpec {
             }
         };
         let of_shard = above(&part(&checked, shards), self.parity)?;
-        let mut reserve = targets::reserve_chunks(&of_shard.dimensions()).saturating_add(more);
+        let of_target = targets::reserve_chunks(&of_shard.dimensions(), self.streams);
+        let mut reserve = of_target.saturating_add(more);
         if is_batch {
             reserve = reserve.saturating_add(BATCH_CHUNKS);
         }
@@ -198,8 +203,8 @@ fn more_for_bad_chunks(profile: &Profile, size: u64) -> u32 {
     let Ok(data) = profile.check() else { return 0 };
     let full = size.div_ceil(u64::from(data.chunk_blocks()) * BLOCK_BYTES);
     let enough = |more: &u32| {
-        let all =
-            u64::from(dim.chunks) + u64::from(targets::reserve_chunks(&dim).saturating_add(*more));
+        let all = u64::from(dim.chunks)
+            + u64::from(targets::reserve_chunks(&dim, 1).saturating_add(*more));
         let expected = (pus * all) as f64 * share;
         let bad = (expected + 6.0 * expected.sqrt()).ceil() as u64;
         // With no more than one a unit beside those that are full of data it can

@@ -145,6 +145,7 @@ impl DriveConfig {
             "store": spec.store.name(),
             "target": spec.target.name(),
             "victim": victim_name(spec.victim),
+            "streams": spec.streams,
             "cache": spec.cache.name(),
             "shards": spec.shards,
             "profile": self.profile.to_table(),

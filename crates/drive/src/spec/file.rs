@@ -20,7 +20,7 @@ use port::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::capacity::above;
-use super::memory::{victim_from_name, victim_name};
+use super::memory::{STREAMS_RANGE, victim_from_name, victim_name};
 use super::value::{flag, name_and_pairs};
 use super::{
     Cache, DriveConfig, DriveError, DriveSpec, MemorySpec, StorageSpec, Store, TargetKind,
@@ -183,11 +183,23 @@ struct Text {
     store: String,
     target: String,
     victim: String,
+    /// Streams of placements; not there for one.
+    #[serde(default = "one_stream", skip_serializing_if = "is_one_stream")]
+    streams: u32,
     seed: u64,
     cache: String,
     /// Parallel units to a superblock with parity; not there without.
     #[serde(default, skip_serializing_if = "is_none")]
     parity: u32,
+}
+
+/// What a text says that does not name them.
+fn one_stream() -> u32 {
+    1
+}
+
+fn is_one_stream(streams: &u32) -> bool {
+    *streams == 1
 }
 
 /// Whether a drive has no parity, or no idle blocks.
@@ -228,6 +240,7 @@ pub fn header(config: &DriveConfig, seed: u64) -> Result<Header, Error> {
         store: config.spec.store.name().into(),
         target: config.spec.target.name().into(),
         victim: victim_name(config.spec.victim),
+        streams: config.spec.streams,
         seed,
         cache: cache_name(cache).into(),
         parity: config.spec.parity,
@@ -272,6 +285,9 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
         && text.data_chunks < all.chunks
         && text.size > 0
         && text.size.is_multiple_of(BLOCK_BYTES);
+    if !STREAMS_RANGE.contains(&text.streams) {
+        return Err(wrong(&"its streams are too many"));
+    }
     if !agree {
         return Err(wrong(&"its parts contradict each other"));
     }
@@ -280,6 +296,7 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
         store,
         target,
         victim,
+        streams: text.streams,
         parity: text.parity,
         cache: cache_of(header.cache),
         ..MemorySpec::new(&profile.name)
@@ -315,6 +332,7 @@ mod tests {
             "mem:null,size=16M,store=none,victim=fifo",
             "mem:tlc,size=1G,parity=8",
             "mem:tlc,size=1G,cache=protected",
+            "mem:tlc,size=1G,streams=3",
         ] {
             let config = made(name);
             let head = header(&config, 7).unwrap();
@@ -325,6 +343,7 @@ mod tests {
                 (back.spec.store, back.spec.victim),
                 (config.spec.store, config.spec.victim)
             );
+            assert_eq!(back.spec.streams, config.spec.streams);
             assert_eq!((back.spec.parity, back.above), (config.spec.parity, config.above));
             assert_eq!((back.spec.cache, head.cache), (config.spec.cache, config.cache_mode()));
             assert_eq!(back.name, "ssd:x");

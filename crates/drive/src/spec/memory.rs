@@ -1,6 +1,7 @@
 //! The name of a drive in memory: `mem:PROFILE[,key=value ...]`.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use flash::Profile;
 use flash::profile::{KEYS, Key};
@@ -17,6 +18,8 @@ const WIDTHS: &str = "0 for none, or 3 to 64 parallel units";
 const CACHES: &str = "volatile or protected";
 pub(super) const SHARDS: &str =
     "a divisor of the drive's groups, of size 64K or more for each; 1 with target=batch";
+pub(super) const STREAMS: &str = "1 to 4; 1 with target=batch";
+pub(super) const STREAMS_RANGE: RangeInclusive<u32> = 1..=targets::MAX_STREAMS as u32;
 const VICTIMS: &str = "greedy, fifo, random or d-choices:N with N from 1 to 1000";
 
 /// What the medium keeps of each logical block.
@@ -141,6 +144,8 @@ pub struct MemorySpec {
     pub target: TargetKind,
     /// How victims are chosen.
     pub victim: Victim,
+    /// Streams in which pblk keeps writes of different placements.
+    pub streams: u32,
     /// Parallel units to a superblock with parity; 0 for none.
     pub parity: u32,
     /// What it does with its writes.
@@ -160,6 +165,7 @@ impl MemorySpec {
             store: Store::default(),
             target: TargetKind::default(),
             victim: Victim::default(),
+            streams: 1,
             parity: 0,
             cache: Cache::default(),
             shards: 1,
@@ -190,6 +196,12 @@ impl MemorySpec {
             }
             "victim" => {
                 self.victim = victim_from_name(value).ok_or_else(|| wrong("victim", VICTIMS))?;
+            }
+            "streams" => {
+                self.streams = number("streams", value)?;
+                if !STREAMS_RANGE.contains(&self.streams) {
+                    return Err(wrong("streams", STREAMS));
+                }
             }
             "parity" => self.parity = width_of(value)?,
             "cache" => {
@@ -236,6 +248,9 @@ impl fmt::Display for MemorySpec {
         if self.victim != Victim::default() {
             write!(f, ",victim={}", victim_name(self.victim))?;
         }
+        if self.streams > 1 {
+            write!(f, ",streams={}", self.streams)?;
+        }
         if self.parity > 0 {
             write!(f, ",parity={}", self.parity)?;
         }
@@ -260,6 +275,6 @@ fn width_of(value: &str) -> Result<u32, DriveError> {
 
 /// All keys that a drive's name may have.
 fn known_keys() -> String {
-    let own = ["size", "store", "target", "victim", "parity", "cache", "shards"];
+    let own = ["size", "store", "target", "victim", "streams", "parity", "cache", "shards"];
     own.into_iter().chain(KEYS.iter().map(|k: &Key| k.name)).collect::<Vec<_>>().join(", ")
 }

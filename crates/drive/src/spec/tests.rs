@@ -22,7 +22,7 @@ fn capacity_follows_from_geometry_and_spare() {
     let c = mem("mem:ref").unwrap();
     assert_eq!(c.data_blocks(), 8 << 20);
     assert_eq!(c.logical_blocks(), (8 << 20) * 8 / 10);
-    let reserve = targets::reserve_chunks(&c.profile.dimensions);
+    let reserve = targets::reserve_chunks(&c.profile.dimensions, 1);
     assert_eq!((c.data_chunks(), c.total_chunks()), (256, 256 + reserve));
     assert!((c.spare() - 0.2).abs() < 1e-6);
 }
@@ -109,6 +109,9 @@ fn wrong_names_are_told_apart() {
         ("mem:ref,target=ftl", "it takes pblk"),
         ("mem:ref,victim=d-choices", "d-choices:N"),
         ("mem:ref,victim=d-choices:0", "d-choices:N"),
+        ("mem:ref,streams=0", "`streams` cannot be `0`"),
+        ("mem:ref,streams=5", "it takes 1 to 4"),
+        ("mem:ref,target=batch,streams=2", "1 with target=batch"),
         ("mem:ref,cache=none", "volatile or protected"),
         ("mem:ref,spare=0.95", "0.01 to 0.9"),
         ("mem:ref,read=75", "`read` cannot be `75`"),
@@ -292,20 +295,24 @@ fn specs() -> impl Strategy<Value = MemorySpec> {
     );
     let profiles = prop_oneof![Just("ref"), Just("tlc"), Just("./a file=1.toml")];
     let sizes = prop::option::of(1u64..1 << 40);
-    (profiles, sizes, stores, victims, (widths, caches, 1u32..5), overrides.prop_shuffle())
-        .prop_map(|(profile, blocks, store, victim, (parity, cache, shards), overrides)| {
+    let counts = (1u32..5, 1u32..5);
+    (profiles, sizes, stores, victims, (widths, caches, counts), overrides.prop_shuffle()).prop_map(
+        |(profile, blocks, store, victim, (parity, cache, counts), overrides)| {
+            let (shards, streams) = counts;
             MemorySpec {
                 profile: profile.into(),
                 size: blocks.map(|b| b * BLOCK_BYTES),
                 store,
                 target: TargetKind::Pblk,
                 victim,
+                streams,
                 parity,
                 cache,
                 shards,
                 overrides: overrides.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
             }
-        })
+        },
+    )
 }
 
 #[test]

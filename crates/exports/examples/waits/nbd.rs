@@ -35,8 +35,14 @@ fn serve_chunks(addr: &ListenAddr, stop: &StopHandle, chunks: u32, whole: bool) 
     }
     let device = Device::new(&geometry, &profile.timing, medium)?;
     let bytes = Geometry::new(data)?.blocks() * 4096 * 4 / 5;
-    let config =
-        PblkConfig { bytes, data_chunks: chunks, idle: 0, victim: Victim::Greedy, seed: 1 };
+    let config = PblkConfig {
+        bytes,
+        data_chunks: chunks,
+        idle: 0,
+        streams: 1,
+        victim: Victim::Greedy,
+        seed: 1,
+    };
     let target = Pblk::new(device, config)?;
     let export = Export::new(target.shape())?;
     let drive = Link::new(profile.link, target);

@@ -81,7 +81,15 @@ fn a_drive_is_looked_after_when_nobody_uses_it() {
     opens.store(FAR, Ordering::Relaxed);
     let left = drive.tend(|gate, _| {
         let (op, buffer) = (BlockOp::Flush, Buffer::empty());
-        gate.held.push_back(BlockReq { id: 0, op, fua: false, offset: 0, len: 0, buffer });
+        gate.held.push_back(BlockReq {
+            id: 0,
+            op,
+            fua: false,
+            placement: 0,
+            offset: 0,
+            len: 0,
+            buffer,
+        });
     });
     let left = left.unwrap().expect("something is to come");
     assert!(left > Duration::ZERO && left <= Duration::from_nanos(FAR));
@@ -141,7 +149,8 @@ where
         let id = (seat.number() as u64) << 32 | id;
         let buffer = Buffer::empty();
         let op = BlockOp::Flush;
-        cmds.push(BlockReq { id, op, fua: false, offset: 0, len: 0, buffer }).unwrap();
+        cmds.push(BlockReq { id, op, fua: false, placement: 0, offset: 0, len: 0, buffer })
+            .unwrap();
     }
     seat.turn(&mut cmds, &mut done).unwrap();
     done.iter().map(|d| d.id).collect()

@@ -22,7 +22,15 @@ fn read<D: Drive>(drive: &mut D, now: &mut Time, offset: u64, len: u64) -> Resul
     let cannot = |why: String| Error::Failed(format!("the drive cannot be read: {why}"));
     let buffer = Buffer::zeroed(len as usize).map_err(|e| cannot(e.to_string()))?;
     let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
-    cmds.put(|| BlockReq { id: 0, op: BlockOp::Read, fua: false, offset, len, buffer });
+    cmds.put(|| BlockReq {
+        id: 0,
+        op: BlockOp::Read,
+        fua: false,
+        placement: 0,
+        offset,
+        len,
+        buffer,
+    });
     let mut patience = Patience::default();
     loop {
         drive.submit(*now, &mut cmds);
@@ -49,7 +57,7 @@ mod tests {
         let mut buffer = Buffer::zeroed(BLOCK_BYTES as usize).unwrap();
         buffer.bytes_mut().fill(byte);
         let (op, len) = (BlockOp::Write, BLOCK_BYTES);
-        cmds.put(|| BlockReq { id: 0, op, fua: true, offset, len, buffer });
+        cmds.put(|| BlockReq { id: 0, op, fua: true, placement: 0, offset, len, buffer });
         drive.submit(*now, &mut cmds);
         while done.is_empty() {
             let at = drive.next_event().unwrap();

@@ -97,7 +97,14 @@ impl Bench {
         let chunk = u64::from(self.geometry.chunk_blocks() * (self.setup.width - 1));
         let blocks = u64::from(DATA_CHUNKS) * units * chunk;
         let bytes = blocks * self.setup.fill / 100 * BLOCK;
-        PblkConfig { bytes, data_chunks: DATA_CHUNKS, idle: 0, victim: Victim::Greedy, seed: 7 }
+        PblkConfig {
+            bytes,
+            data_chunks: DATA_CHUNKS,
+            idle: 0,
+            streams: 1,
+            victim: Victim::Greedy,
+            seed: 7,
+        }
     }
 
     fn recover(&mut self, events: u64) -> Option<Run> {
@@ -212,7 +219,9 @@ impl Bench {
         run.open[slot] = Some((op, block, begin));
         let (offset, len) =
             if op == BlockOp::Flush { (0, 0) } else { (block as u64 * BLOCK, BLOCK) };
-        run.queue.push(BlockReq { id: slot as u64, op, fua: false, offset, len, buffer }).unwrap();
+        run.queue
+            .push(BlockReq { id: slot as u64, op, fua: false, placement: 0, offset, len, buffer })
+            .unwrap();
         run.drive.submit(run.now, &mut run.queue);
     }
 
@@ -228,7 +237,7 @@ impl Bench {
         for block in 0..self.blocks.len() {
             let buffer = Buffer::zeroed(8).unwrap();
             let (op, offset) = (BlockOp::Read, block as u64 * BLOCK);
-            let req = BlockReq { id: 0, op, fua: false, offset, len: BLOCK, buffer };
+            let req = BlockReq { id: 0, op, fua: false, placement: 0, offset, len: BLOCK, buffer };
             run.queue.push(req).unwrap();
             run.drive.submit(run.now, &mut run.queue);
             let done = loop {

@@ -19,8 +19,8 @@ const MIRRORS: usize = 2;
 
 impl Subject for Pblk<Lower> {
     fn config(setup: &Setup) -> PblkConfig {
-        let Setup { bytes, data_chunks, victim, seed, .. } = *setup;
-        PblkConfig { bytes, data_chunks, idle: 0, victim, seed }
+        let Setup { bytes, data_chunks, streams, victim, seed, .. } = *setup;
+        PblkConfig { bytes, data_chunks, idle: 0, streams, victim, seed }
     }
 
     /// Something could not be read that is needed, or a row not padded.

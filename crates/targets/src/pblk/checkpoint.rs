@@ -174,7 +174,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// Done when [`Pblk::is_closed`] says so, which takes the drive's events.
     pub fn close(&mut self, now: Time) {
         self.saved.checkpoint.closing = true;
-        self.send_part_unit();
+        self.send_part_units();
         self.touch_all();
         self.follow(now);
     }
@@ -362,8 +362,8 @@ impl<D: OpenChannel> Pblk<D> {
                 self.saved.table.set(chunk, entry);
             }
             let rank = self.stripe.rank(pu);
-            let open = [self.stripe.open(rank), self.collectors.of[rank].open];
-            for open in open.into_iter().flatten().filter(|_| !is(Mutation::SkipOpenChunks)) {
+            let open = self.stripe.opened(rank).chain(self.collectors.of[rank].open);
+            for open in open.filter(|_| !is(Mutation::SkipOpenChunks)) {
                 let entry =
                     Entry { next: open.next, age: seq, ..self.saved.table.get(open.chunk()) };
                 self.saved.table.set(open.chunk(), Entry { used: Use::Data, ..entry });

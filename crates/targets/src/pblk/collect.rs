@@ -517,7 +517,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// erased.
     pub(super) fn is_at_rest(&self) -> bool {
         self.units.is_at_rest()
-            && self.units.filling.is_none()
+            && self.units.filling.iter().all(Option::is_none)
             && self.stripe.waiting() == 0
             && self.collectors.of.iter().all(Collector::is_at_rest)
             && !self.chunks.iter().any(Stage::is_erasing)

@@ -11,13 +11,22 @@ use super::meta::{ANCHORS, metadata_chunks};
 /// is left of the two open ones, and what of the victim was moved. With three
 /// there is always one for the user; the fourth is for what cuts spoil, which may
 /// come again and again before a victim is moved.
-pub(super) const KEPT_CHUNKS: u32 = 4;
+const KEPT_CHUNKS: u32 = 4;
+
+/// The most streams of the user's writes.
+pub const MAX_STREAMS: usize = 4;
+
+/// Chunks of each parallel unit that hold nothing where the user's writes are in
+/// so many streams: each beyond the first has one more open.
+pub(super) fn kept_chunks(streams: u32) -> u32 {
+    KEPT_CHUNKS + streams.saturating_sub(1)
+}
 
 /// Chunks that each parallel unit needs beyond those that hold data: for
-/// collection, for roots, and for the target's own blocks. `dim.chunks` are
-/// those that hold data.
-pub fn reserve_chunks(dim: &Dimensions) -> u32 {
-    KEPT_CHUNKS + ANCHORS + metadata_chunks(dim, dim.chunks)
+/// collection, for roots, for the target's own blocks, and for more than one
+/// stream of the user's writes. `dim.chunks` are those that hold data.
+pub fn reserve_chunks(dim: &Dimensions, streams: u32) -> u32 {
+    kept_chunks(streams) + ANCHORS + metadata_chunks(dim, dim.chunks)
 }
 
 /// Blocks that a target writes for itself before chunks with the first of them
@@ -39,9 +48,9 @@ pub fn held_blocks(data: &Dimensions) -> u64 {
 }
 
 /// The numbers of a drive with what [`reserve_chunks`] adds to those chunks
-/// that hold data.
+/// that hold data, for one stream.
 pub fn with_reserve(data: Dimensions) -> Dimensions {
-    Dimensions { chunks: data.chunks + reserve_chunks(&data), ..data }
+    Dimensions { chunks: data.chunks + reserve_chunks(&data, 1), ..data }
 }
 
 /// How a block target is set up.
@@ -56,6 +65,10 @@ pub struct PblkConfig {
     /// Blocks of these that hold none, in each parallel unit: T need not be whole
     /// chunks. Less than a chunk.
     pub idle: u32,
+    /// Streams of the user's writes, 1 to [`MAX_STREAMS`]: a write's placement says
+    /// in which it is, 0 where it says more than there are. Each is gathered in
+    /// rows, and kept in chunks, of its own.
+    pub streams: u32,
     /// Which chunk is collected.
     pub victim: Victim,
     /// Seed of the policies that draw.
@@ -120,6 +133,9 @@ pub enum PblkError {
          smaller pages"
     )]
     Row(u32),
+    /// No stream, or too many.
+    #[error("{0} streams cannot be kept apart: take 1 to {MAX_STREAMS}")]
+    Streams(u32),
     /// A policy that draws nothing.
     #[error("victim d-choices:{0} must draw at least one chunk")]
     NoChoices(u32),

@@ -32,7 +32,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.complete(now, slot);
             return;
         }
-        self.send_part_unit();
+        self.send_part_units();
         if self.saved.log.last > self.saved.log.durable {
             self.want_log();
         }

@@ -31,7 +31,7 @@ impl<D: OpenChannel> Pblk<D> {
         let size = i64::from(self.geometry.chunk_blocks());
         let c = &self.collectors.of[rank];
         let left = |open: super::space::OpenChunk| size - i64::from(open.next);
-        let open = self.stripe.open(rank).map_or(0, left) + c.open.map_or(0, left);
+        let open = self.stripe.opened(rank).map(left).sum::<i64>() + c.open.map_or(0, left);
         let won = if c.victim.is_some() && c.wins { i64::from(c.next) } else { 0 };
         let taken = i64::from(self.gathered(rank) + c.promised);
         (self.space.pus[pu].free() as i64 + i64::from(c.draining)) * size + open + won - taken
@@ -66,7 +66,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// Whether the user has a chunk to write to, or can take one.
     #[inline]
     pub(super) fn has_chunk(&self, pu: usize, rank: usize) -> bool {
-        self.stripe.open(rank).is_some() || self.space.pus[pu].free() > USER_LEAVES
+        self.stripe.has_open(rank) || self.space.pus[pu].free() > USER_LEAVES
     }
 
     /// Whether collection has nothing to do in a parallel unit: then the level

@@ -1,6 +1,6 @@
 //! pblk: a fully associative block target.
 //!
-//! Any logical block may be anywhere. Writes are gathered into rows, striped
+//! Any logical block may be anywhere. Writes are gathered into rows, by stream, striped
 //! over the parallel units, and complete when they are in the buffer; a flush
 //! or FUA completes when they are in flash. What collection moves goes to
 //! chunks of its own. After the host-based translation layer of `003`
@@ -69,7 +69,9 @@ use port::lazy::table;
 use port::{BLOCK_BYTES, BlockDone, BlockReq, Buffer, Port, Ring, Shape, Slots, Time};
 use xxhash_rust::xxh3::Xxh3;
 
-pub use config::{PblkConfig, PblkError, held_blocks, own_blocks, reserve_chunks, with_reserve};
+pub use config::{
+    MAX_STREAMS, PblkConfig, PblkError, held_blocks, own_blocks, reserve_chunks, with_reserve,
+};
 pub use ftl::{Memory, Victim, WriteCounters};
 pub use memory::tables;
 pub use recover::Peek;
@@ -113,7 +115,7 @@ const BACKLOG: usize = 1024;
 const OWN_ROWS: usize = 5;
 
 /// User rows gathered or on their way, for each parallel unit: one being
-/// programmed, one queued behind it, and two gathering.
+/// programmed, one queued behind it, and two that are gathered or wait.
 const USER_UNITS_PER_PU: u32 = 4;
 
 /// The user's side: what was asked for and has not ended.
@@ -469,7 +471,10 @@ fn check<D: OpenChannel>(device: &D, config: &PblkConfig) -> Result<(), PblkErro
         return Err(PblkError::Capacity(config.bytes));
     }
     let of_data = Dimensions { chunks: config.data_chunks, ..geometry.dimensions() };
-    let reserve = reserve_chunks(&of_data);
+    if config.streams == 0 || config.streams as usize > MAX_STREAMS {
+        return Err(PblkError::Streams(config.streams));
+    }
+    let reserve = reserve_chunks(&of_data, config.streams);
     if u64::from(geometry.chunks()) < u64::from(config.data_chunks) + u64::from(reserve) {
         let (chunks, data) = (geometry.chunks(), config.data_chunks);
         return Err(PblkError::TooFewChunks { chunks, data, reserve });

@@ -30,11 +30,14 @@ pub enum Mutation {
     SendStale,
     /// A chunk is erased while a user reads it.
     EraseUnderReads,
+    /// A block that another stream gathers is not written over there: it has two
+    /// copies whose numbers say nothing of their order.
+    GatherTwice,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 12] = [
+    pub const ALL: [Mutation; 13] = [
         Mutation::SkipPage,
         Mutation::SkipOpenChunks,
         Mutation::TrimInMemory,
@@ -47,6 +50,7 @@ impl Mutation {
         Mutation::ForgetRecords,
         Mutation::SendStale,
         Mutation::EraseUnderReads,
+        Mutation::GatherTwice,
     ];
 }
 

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::{Geometry, Ppa};
 
+use super::config::MAX_STREAMS;
 use super::map::Place;
 use super::ranks::Ranks;
 use super::space::OpenChunk;
@@ -15,6 +16,8 @@ use super::{Cookie, Pblk};
 /// being programmed, one behind it.
 const ROWS_PER_PU: u32 = 2;
 
+const _: () = assert!(size_of::<PuStripe>() == 64, "one line of the caches");
+
 /// Free chunks that the user stream leaves to collection.
 pub(super) const USER_LEAVES: usize = 1;
 
@@ -23,7 +26,8 @@ pub(super) const USER_LEAVES: usize = 1;
 #[repr(align(64))]
 struct PuStripe {
     pu: usize,
-    open: Option<OpenChunk>,
+    /// By stream.
+    open: [Option<OpenChunk>; MAX_STREAMS],
     /// User rows on their way.
     rows: u8,
     /// Of 256 turns, how many it lets pass, since it is more worn than others.
@@ -81,25 +85,35 @@ impl Stripe {
         self.pus[rank].pu
     }
 
-    /// A parallel unit goes on with a chunk that was begun before the start.
+    /// A parallel unit goes on with a chunk that was begun before the start, in a
+    /// stream that has none: which one it was of is not known.
     pub fn go_on(&mut self, pu: usize, open: OpenChunk) {
-        self.pus[self.ranks[pu] as usize].open = Some(open);
+        let all = &mut self.pus[self.ranks[pu] as usize].open;
+        *all.iter_mut().find(|open| open.is_none()).expect("one for each stream") = Some(open);
     }
 
-    /// The chunk open for the user at a place in the round.
+    /// The chunks open for the user at a place in the round.
     #[inline]
-    pub fn open(&self, rank: usize) -> Option<OpenChunk> {
-        self.pus[rank].open
+    pub fn opened(&self, rank: usize) -> impl Iterator<Item = OpenChunk> + '_ {
+        self.pus[rank].open.iter().flatten().copied()
     }
 
-    /// The chunk open for the user at a place in the round is so no longer.
+    /// Whether a chunk is open for the user at a place in the round.
+    #[inline]
+    pub fn has_open(&self, rank: usize) -> bool {
+        self.pus[rank].open.iter().any(Option::is_some)
+    }
+
+    /// A chunk open for the user at a place in the round is so no longer.
     pub fn take_open(&mut self, rank: usize) -> Option<OpenChunk> {
-        self.pus[rank].open.take()
+        self.pus[rank].open.iter_mut().find_map(Option::take)
     }
 
     /// A chunk is no longer open for the user, if it was.
     pub fn leave(&mut self, rank: usize, chunk: usize) {
-        self.pus[rank].open.take_if(|open| open.chunk() == chunk);
+        for open in &mut self.pus[rank].open {
+            open.take_if(|open| open.chunk() == chunk);
+        }
     }
 
     /// User rows on their way to a parallel unit.
@@ -112,7 +126,7 @@ impl Stripe {
     /// one.
     pub fn is_idle(&self, pu: usize) -> bool {
         let stripe = &self.pus[self.ranks[pu] as usize];
-        stripe.rows == 0 && stripe.open.is_none()
+        stripe.rows == 0 && stripe.open.iter().all(Option::is_none)
     }
 
     /// Full units that wait for a parallel unit.
@@ -261,7 +275,8 @@ impl<D: OpenChannel> Pblk<D> {
     /// Sends a row to a parallel unit that is able. What the user writes lets its
     /// collection go on.
     fn send_row(&mut self, unit: u32, rank: usize) {
-        let (pu, open) = self.take_row(rank);
+        let stream = self.units.unit(unit).stream.into();
+        let (pu, open) = self.take_row(rank, stream);
         self.stripe.pus[rank].rows += 1;
         self.units.unit_mut(unit).striped = true;
         self.program(unit, open);
@@ -269,17 +284,30 @@ impl<D: OpenChannel> Pblk<D> {
         self.refresh(pu);
     }
 
-    /// The next row of the parallel unit at a place in the round.
+    /// The next row of a stream in the parallel unit at a place in the round.
     #[inline]
-    fn take_row(&mut self, rank: usize) -> (usize, OpenChunk) {
+    fn take_row(&mut self, rank: usize, stream: usize) -> (usize, OpenChunk) {
         let pu = self.stripe.pu(rank);
-        let open = match self.stripe.pus[rank].open {
-            Some(open) => open,
-            None => self.space.open(pu).expect("an able unit has a chunk"),
+        let (stream, open) = match self.stripe.pus[rank].open[stream] {
+            Some(open) => (stream, open),
+            None => self.open_for(pu, rank, stream),
         };
-        self.stripe.pus[rank].open = self.advance_open(open);
+        self.stripe.pus[rank].open[stream] = self.advance_open(open);
         self.user_wrote(pu, rank);
         (pu, open)
+    }
+
+    /// A chunk for a stream that has none. Where no more is free than is left to
+    /// collection, the row goes to another's: so a unit that is able takes rows of
+    /// all.
+    fn open_for(&mut self, pu: usize, rank: usize, stream: usize) -> (usize, OpenChunk) {
+        if self.space.pus[pu].free() <= USER_LEAVES
+            && let Some(other) = self.stripe.pus[rank].open.iter().position(Option::is_some)
+            && let Some(open) = self.stripe.pus[rank].open[other]
+        {
+            return (other, open);
+        }
+        (stream, self.space.open(pu).expect("an able unit has a chunk"))
     }
 
     /// Makes padding of the copies of a unit that do not count any more: it

@@ -20,8 +20,8 @@
 //! is needed cannot be read, or when the drive stops answering. A map page
 //! that cannot be read costs only its own blocks.
 //!
-//! What it writes: each parallel unit goes on with up to two partly written
-//! chunks of data, one for the user and one for collection. Others, those that
+//! What it writes: each parallel unit goes on with partly written chunks of data,
+//! up to one for collection and one for each stream of the user. Others, those that
 //! were left since they had aged, are padded to their end. A root that not
 //! every mirror has is written anew to all.
 
@@ -395,7 +395,8 @@ impl<D: OpenChannel> Pblk<D> {
             // The one with the most room is collection's.
             partly.sort_unstable();
             for (i, &(programmed, chunk)) in partly.iter().enumerate() {
-                let next = if i < 2 { programmed.next_multiple_of(row) } else { size };
+                let goes_on = i <= self.config.streams as usize;
+                let next = if goes_on { programmed.next_multiple_of(row) } else { size };
                 plan.pad.push((chunk, programmed, next));
                 match i {
                     _ if next == size => plan.full.push(chunk),

@@ -55,8 +55,10 @@ impl<D: OpenChannel> Pblk<D> {
     fn leave_open(&mut self, chunk: usize) {
         let rank = self.rank_of_chunk(chunk);
         let pu = self.stripe.pu(rank);
-        let open = [self.stripe.open(rank), self.collectors.of[rank].open];
-        let open = open.into_iter().flatten().find(|open| open.chunk() == chunk);
+        let open = {
+            let mut all = self.stripe.opened(rank).chain(self.collectors.of[rank].open);
+            all.find(|open| open.chunk() == chunk)
+        };
         let Some(open) = open else { return };
         let may_be_read = self.device.chunk(chunk).level >= ErrorLevel::High;
         if may_be_read && !std::mem::replace(&mut self.chunks[chunk].told, true) {

@@ -14,6 +14,8 @@ pub(super) struct Request {
     pub(super) id: u64,
     pub(super) op: BlockOp,
     pub(super) fua: bool,
+    /// The stream that a write is of.
+    pub(super) stream: usize,
     pub(super) offset: u64,
     pub(super) len: u64,
     /// The buffer of a read that goes in pieces.
@@ -33,6 +35,7 @@ impl Default for Request {
             id: 0,
             op: BlockOp::Flush,
             fua: false,
+            stream: 0,
             offset: 0,
             len: 0,
             pieces: Pieces::default(),
@@ -105,17 +108,21 @@ impl<D: OpenChannel> Pblk<D> {
     /// few comparisons, and its fields stay in registers.
     #[inline]
     pub(super) fn accept(&mut self, now: Time, req: BlockReq) {
-        let BlockReq { id, op, fua, offset, len, buffer } = req;
+        let BlockReq { id, op, fua, placement, offset, len, buffer } = req;
         let is_block = len == BLOCK_BYTES
             && offset.is_multiple_of(BLOCK_BYTES)
             && offset < self.shape.bytes
             && buffer.len() == self.kept;
         if is_block && op == BlockOp::Read {
             self.read_block(now, id, offset, buffer);
-        } else if is_block && op == BlockOp::Write && !fua && self.write_block(offset, &buffer) {
+        } else if is_block
+            && op == BlockOp::Write
+            && !fua
+            && self.write_block(offset, placement, &buffer)
+        {
             self.host.ready.put(|| BlockDone { id, op, status: Status::SUCCESS, at: now, buffer });
         } else {
-            self.accept_any(now, BlockReq { id, op, fua, offset, len, buffer });
+            self.accept_any(now, BlockReq { id, op, fua, placement, offset, len, buffer });
         }
     }
 
@@ -157,16 +164,23 @@ impl<D: OpenChannel> Pblk<D> {
     /// Takes one whole block of a write, if there is room and nothing waits
     /// for it.
     #[inline]
-    fn write_block(&mut self, offset: u64, buffer: &Buffer) -> bool {
+    fn write_block(&mut self, offset: u64, placement: u8, buffer: &Buffer) -> bool {
         if self.facts.read_only || !self.host.waiting.is_empty() || !self.host.merges.is_empty() {
             return false;
         }
-        let Some(held) = self.slot_for(offset / BLOCK_BYTES) else { return false };
+        let stream = self.stream_of(placement);
+        let Some(held) = self.slot_for(offset / BLOCK_BYTES, stream) else { return false };
         if !buffer.is_empty() {
             self.units.data_mut(held).copy_from_slice(buffer.bytes());
         }
-        self.send_full_unit();
+        self.send_full_unit(stream);
         true
+    }
+
+    /// The stream of writes with this placement.
+    #[inline]
+    fn stream_of(&self, placement: u8) -> usize {
+        if u32::from(placement) < self.config.streams { placement.into() } else { 0 }
     }
 
     /// Lets any request in.
@@ -175,16 +189,18 @@ impl<D: OpenChannel> Pblk<D> {
         if self.facts.read_only && !matches!(req.op, BlockOp::Read | BlockOp::Flush) {
             status = status.and(Status::READ_ONLY);
         }
-        let BlockReq { id, op, fua, offset, len, buffer } = req;
+        let BlockReq { id, op, fua, placement, offset, len, buffer } = req;
         if !status.is_ok() {
             self.host.ready.put(|| BlockDone { id, op, status, at: now, buffer });
             return;
         }
+        let stream = self.stream_of(placement);
         let slot = self.host.requests.take_as_is();
         let request = &mut self.host.requests[slot];
         (request.id, request.op, request.fua) = (id, op, fua);
         (request.offset, request.len, request.taken) = (offset, len, 0);
         (request.left, request.status) = (0, Status::SUCCESS);
+        request.stream = stream;
         if op == BlockOp::Read {
             request.pieces = Pieces::new(buffer);
             self.read(now, slot);

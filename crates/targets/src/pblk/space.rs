@@ -12,7 +12,7 @@ use port::lazy::table;
 use port::{BLOCK_BYTES, Lazy, OutOfMemory};
 
 use super::PblkConfig;
-use super::config::KEPT_CHUNKS;
+use super::config::kept_chunks;
 use super::meta::ANCHORS;
 
 /// Set in the valid count of a chunk that is not closed.
@@ -123,6 +123,8 @@ pub(super) struct Space {
     pub pus: Vec<PuSpace>,
     /// Blocks of each unit that may hold data.
     data: u64,
+    /// Chunks of each unit that are kept free, until too many are lost.
+    kept: u32,
     /// Blocks between the bounds of a unit's room.
     band: u32,
 }
@@ -155,6 +157,7 @@ impl Space {
             total_wear: 0,
             pus,
             data,
+            kept: kept_chunks(config.streams),
             band: band.max(LEAST_BAND * geometry.row_blocks()),
         };
         geometry.pus_channels_first().for_each(|pu| space.set_bounds(pu));
@@ -167,7 +170,7 @@ impl Space {
         let size = u64::from(self.geometry.chunk_blocks());
         let pu = &mut self.pus[pu];
         let low = (u64::from(pu.usable) * size).saturating_sub(self.data);
-        let low = low.max(u64::from(KEPT_CHUNKS) * size);
+        let low = low.max(u64::from(self.kept) * size);
         let high = low + u64::from(self.band);
         // Two rows of survivors may be gathered, and two more promised.
         let plenty = (high + 4 * u64::from(self.geometry.row_blocks())).div_ceil(size);
@@ -457,7 +460,7 @@ impl Space {
         let (pu, _) = self.split(chunk);
         self.pus[pu].usable = self.pus[pu].usable.saturating_sub(1);
         self.set_bounds(pu);
-        let chunks = self.pus.iter().map(|pu| u64::from(pu.usable.saturating_sub(KEPT_CHUNKS)));
+        let chunks = self.pus.iter().map(|pu| u64::from(pu.usable.saturating_sub(self.kept)));
         chunks.sum::<u64>() * u64::from(self.geometry.chunk_blocks())
     }
 
@@ -502,7 +505,7 @@ mod tests {
             Dimensions { groups: 1, pus: 1, chunks: 19, pages: 2, planes: 2, page_bytes: 16384 };
         let geometry = Geometry::new(dim).unwrap();
         let (bytes, victim) = (71 * BLOCK_BYTES, Victim::Greedy);
-        let config = PblkConfig { bytes, data_chunks, idle: 0, victim, seed: 1 };
+        let config = PblkConfig { bytes, data_chunks, idle: 0, streams: 1, victim, seed: 1 };
         let mut space = Space::new(&geometry, &config, own).unwrap();
         let pu = geometry.pus_channels_first().next().unwrap();
         (0..5).for_each(|number| space.give(geometry.chunk_of(pu, number)));

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use flash::{Ppa, TAG_BYTES, Tag};
 use port::{Buffer, Lender, OutOfMemory};
 
+use super::config::MAX_STREAMS;
 use super::map::Place;
 
 /// The logical block number of padding.
@@ -36,6 +37,8 @@ pub(super) struct Unit {
     /// Its number among the user's, given when it takes no more blocks; 0 before
     /// that, and of collection.
     pub seq: u64,
+    /// The stream of the user's that it is of.
+    pub stream: u8,
     /// Where it is being programmed.
     pub ppa: Ppa,
     /// It is on its way.
@@ -58,8 +61,8 @@ pub(super) struct Units {
     row_bits: u32,
     kept: usize,
     user_units: u32,
-    /// The user unit being gathered.
-    pub filling: Option<u32>,
+    /// The user unit being gathered, by stream.
+    pub filling: [Option<u32>; MAX_STREAMS],
     /// User units that are free.
     free: Vec<u32>,
     /// User units that have a number and are not yet programmed, oldest first:
@@ -86,7 +89,7 @@ impl Units {
             row_bits: row.trailing_zeros(),
             kept: kept as usize,
             user_units: user,
-            filling: None,
+            filling: [None; MAX_STREAMS],
             free: (0..user).rev().collect(),
             outstanding: VecDeque::with_capacity(user as usize + 1),
             first_seq: 1,
@@ -123,12 +126,12 @@ impl Units {
         !self.free.is_empty()
     }
 
-    /// Begins a user unit.
+    /// Begins a unit of a stream of the user's.
     #[inline]
-    pub fn begin(&mut self) -> Option<u32> {
+    pub fn begin(&mut self, stream: usize) -> Option<u32> {
         let unit = self.free.pop()?;
         let begun = &mut self.units[unit as usize];
-        (begun.filled, begun.seq) = (0, 0);
+        (begun.filled, begun.seq, begun.stream) = (0, 0, stream as u8);
         Some(unit)
     }
 
@@ -155,7 +158,7 @@ impl Units {
 
     /// Blocks of users in units that take more.
     pub fn gathered(&self) -> u64 {
-        self.filling.iter().map(|&unit| u64::from(self.units[unit as usize].filled)).sum()
+        self.filling.iter().flatten().map(|&unit| u64::from(self.units[unit as usize].filled)).sum()
     }
 
     /// A user unit is programmed.

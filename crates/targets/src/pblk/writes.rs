@@ -34,13 +34,16 @@ impl<D: OpenChannel> Pblk<D> {
     /// whole block that needs one: the usual case of a drive that is busy.
     #[inline]
     fn waits_for_unit(&self) -> bool {
-        let is_full = self.units.filling.is_none() && !self.units.has_free();
+        let has_free = self.units.has_free();
         let Some(&slot) =
-            self.host.waiting.front().filter(|_| is_full && self.host.merges.is_empty())
+            self.host.waiting.front().filter(|_| !has_free && self.host.merges.is_empty())
         else {
             return false;
         };
-        let Request { op, offset, len, taken, .. } = self.host.requests[slot];
+        let Request { op, offset, len, taken, stream, .. } = self.host.requests[slot];
+        if self.units.filling[stream].is_some() {
+            return false;
+        }
         let is_whole = (offset + taken) % BLOCK_BYTES == 0 && len - taken >= BLOCK_BYTES;
         op == BlockOp::Write && is_whole
     }
@@ -99,30 +102,35 @@ impl<D: OpenChannel> Pblk<D> {
 
     #[inline]
     fn stage_block(&mut self, slot: u32, lba: u64, at: u64) -> bool {
-        let Some(held) = self.slot_for(lba) else { return false };
+        let stream = self.host.requests[slot].stream;
+        let Some(held) = self.slot_for(lba, stream) else { return false };
         let start = (at * self.kept as u64 / BLOCK_BYTES) as usize;
         let bytes = &self.host.requests[slot].data.bytes()[start..start + self.kept];
         self.units.data_mut(held).copy_from_slice(bytes);
-        self.send_full_unit();
+        self.send_full_unit(stream);
         true
     }
 
-    /// A slot in the unit being gathered for a new copy of `lba`; its bytes
-    /// are the caller's to write, and then [`Pblk::send_full_unit`].
+    /// A slot in the unit that a stream gathers for a new copy of `lba`; its bytes
+    /// are the caller's to write, and then [`Pblk::send_full_unit`]. A copy that is
+    /// being gathered, in whatever stream, is overwritten where it is: so of a block
+    /// there is one at most that has no number yet, and numbers are in the order of
+    /// writes.
     #[inline]
-    pub(super) fn slot_for(&mut self, lba: u64) -> Option<u32> {
+    pub(super) fn slot_for(&mut self, lba: u64, stream: usize) -> Option<u32> {
         let place = self.map.get(lba);
         if let Some(held) = place.slot()
             && self.units.is_gathering(self.units.unit_of(held))
+            && !(is(Mutation::GatherTwice) && self.is_of_other(held, stream))
         {
             self.counters.absorbed += 1;
             return Some(held);
         }
-        let unit = match self.units.filling {
+        let unit = match self.units.filling[stream] {
             Some(unit) => unit,
-            None => self.units.begin()?,
+            None => self.units.begin(stream)?,
         };
-        self.units.filling = Some(unit);
+        self.units.filling[stream] = Some(unit);
         let tag = Tag { id: lba, seq: 0 };
         let held = self.units.add(unit, Slot { lba, old: place, live: true }, tag, |_| {});
         self.map.set(lba, Place::buffer(held));
@@ -130,12 +138,17 @@ impl<D: OpenChannel> Pblk<D> {
         Some(held)
     }
 
+    /// Whether a slot is in a unit that another stream gathers.
+    fn is_of_other(&self, slot: u32, stream: usize) -> bool {
+        self.units.filling[stream] != Some(self.units.unit_of(slot))
+    }
+
     #[inline]
-    pub(super) fn send_full_unit(&mut self) {
-        if let Some(unit) = self.units.filling
+    pub(super) fn send_full_unit(&mut self, stream: usize) {
+        if let Some(unit) = self.units.filling[stream]
             && self.units.is_full(unit)
         {
-            self.units.filling = None;
+            self.units.filling[stream] = None;
             self.end_gathering(unit);
         }
     }
@@ -179,7 +192,8 @@ impl<D: OpenChannel> Pblk<D> {
     /// from the buffer, from the partial's scratch block, or are zero.
     fn write_part(&mut self, partial: &Partial) -> bool {
         let place = self.map.get(partial.lba);
-        let Some(held) = self.slot_for(partial.lba) else { return false };
+        let stream = self.host.requests[partial.request].stream;
+        let Some(held) = self.slot_for(partial.lba, stream) else { return false };
         match place.slot() {
             Some(old) if old == held => {}
             Some(old) => self.units.copy(old, held),
@@ -196,7 +210,7 @@ impl<D: OpenChannel> Pblk<D> {
         } else {
             to.fill(0);
         }
-        self.send_full_unit();
+        self.send_full_unit(stream);
         true
     }
 
@@ -276,9 +290,9 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
-    /// Sends the row being gathered, full or not.
-    pub(super) fn send_part_unit(&mut self) {
-        if let Some(unit) = self.units.filling.take() {
+    /// Sends the rows being gathered, full or not.
+    pub(super) fn send_part_units(&mut self) {
+        for unit in std::mem::take(&mut self.units.filling).into_iter().flatten() {
             self.counters.padding += u64::from(self.units.pad(unit));
             self.end_gathering(unit);
         }

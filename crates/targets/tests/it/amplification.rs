@@ -42,8 +42,14 @@ impl Load {
         let medium = ScriptedMedium::ram(&geometry, 0, ());
         let device = Device::new(&geometry, &Timing::default(), medium).unwrap();
         let blocks = (f64::from(chunks * pages) * (1.0 - spare)).round() as u64;
-        let config =
-            PblkConfig { bytes: blocks * 4096, data_chunks: chunks, idle: 0, victim, seed: 11 };
+        let config = PblkConfig {
+            bytes: blocks * 4096,
+            data_chunks: chunks,
+            idle: 0,
+            streams: 1,
+            victim,
+            seed: 11,
+        };
         let drive = Pblk::new(device, config).unwrap();
         let mut load = Load { drive, queue: Ring::new(64), done: Ring::new(1024), blocks, rng: 3 };
         let mut next = 0;
@@ -58,7 +64,15 @@ impl Load {
     fn write(&mut self, blocks: Vec<u64>) {
         for block in blocks {
             let (offset, buffer) = (block * 4096, Buffer::empty());
-            let req = BlockReq { id: 0, op: BlockOp::Write, fua: false, offset, len: 4096, buffer };
+            let req = BlockReq {
+                id: 0,
+                op: BlockOp::Write,
+                fua: false,
+                placement: 0,
+                offset,
+                len: 4096,
+                buffer,
+            };
             self.queue.push(req).unwrap();
         }
         loop {

@@ -99,8 +99,14 @@ impl Drive {
         let medium = ScriptedMedium::ram(&geometry, KEPT as u32, script);
         let device = Device::new(&geometry, &timing, medium).unwrap();
         let bytes = blocks * BLOCK as u64;
-        let config =
-            PblkConfig { bytes, data_chunks: chunks, idle: 0, victim: Victim::Greedy, seed: 1 };
+        let config = PblkConfig {
+            bytes,
+            data_chunks: chunks,
+            idle: 0,
+            streams: 1,
+            victim: Victim::Greedy,
+            seed: 1,
+        };
         Drive { pblk: Pblk::new(device, config).unwrap(), seen, random: 1, blocks }
     }
 
@@ -119,7 +125,15 @@ impl Drive {
                     if flush { (BlockOp::Flush, 0, 0) } else { (BlockOp::Write, BLOCK, KEPT) };
                 let offset = if flush { 0 } else { lba * BLOCK as u64 };
                 let buffer = if flush { Buffer::empty() } else { Buffer::zeroed(kept).unwrap() };
-                cmds.put(|| BlockReq { id: left, op, fua: false, offset, len: len as u64, buffer });
+                cmds.put(|| BlockReq {
+                    id: left,
+                    op,
+                    fua: false,
+                    placement: 0,
+                    offset,
+                    len: len as u64,
+                    buffer,
+                });
                 (left, out) = (left - 1, out + 1);
             }
             if !cmds.is_empty() {

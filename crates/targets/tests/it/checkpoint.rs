@@ -61,7 +61,14 @@ fn timing() -> Timing {
 fn config(geometry: &Geometry) -> PblkConfig {
     let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
     let bytes = space / 2 * BLOCK_BYTES;
-    PblkConfig { bytes, data_chunks: DATA_CHUNKS, idle: 0, victim: Victim::Greedy, seed: 7 }
+    PblkConfig {
+        bytes,
+        data_chunks: DATA_CHUNKS,
+        idle: 0,
+        streams: 1,
+        victim: Victim::Greedy,
+        seed: 7,
+    }
 }
 
 type Drive = Pblk<Device<ScriptedMedium>>;

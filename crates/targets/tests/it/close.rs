@@ -21,7 +21,8 @@ fn drive(timing: &Timing, pages: u32, tenths: u64, victim: Victim) -> Drive {
     let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
     let device = Device::new(&geometry, timing, ScriptedMedium::ram(&geometry, 8, ())).unwrap();
     let bytes = space * tenths / 10 * BLOCK;
-    let config = PblkConfig { bytes, data_chunks: DATA_CHUNKS, idle: 0, victim, seed: 1 };
+    let config =
+        PblkConfig { bytes, data_chunks: DATA_CHUNKS, idle: 0, streams: 1, victim, seed: 1 };
     Pblk::new(device, config).unwrap()
 }
 
@@ -41,7 +42,8 @@ fn write(drive: &mut Drive, now: &mut Time, count: u64, random: &mut u64) {
         *random = random.wrapping_mul(6364136223846793005).wrapping_add(99);
         let offset = (*random >> 33) % (drive.shape().bytes / BLOCK) * BLOCK;
         let (op, buffer) = (BlockOp::Write, Buffer::zeroed(8).unwrap());
-        let mut req = Some(BlockReq { id, op, fua: false, offset, len: BLOCK, buffer });
+        let mut req =
+            Some(BlockReq { id, op, fua: false, placement: 0, offset, len: BLOCK, buffer });
         while let Some(one) = req.take() {
             reqs.push(one).unwrap();
             drive.submit(*now, &mut reqs);

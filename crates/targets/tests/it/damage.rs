@@ -72,7 +72,14 @@ type Rig = Host<Drive, Geometry>;
 fn config(geometry: &Geometry) -> PblkConfig {
     let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
     let bytes = space * 7 / 10 * BLOCK_BYTES;
-    PblkConfig { bytes, data_chunks: DATA_CHUNKS, idle: 0, victim: Victim::Greedy, seed: 1 }
+    PblkConfig {
+        bytes,
+        data_chunks: DATA_CHUNKS,
+        idle: 0,
+        streams: 1,
+        victim: Victim::Greedy,
+        seed: 1,
+    }
 }
 
 /// What a block holds.

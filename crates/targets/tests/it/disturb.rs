@@ -73,6 +73,7 @@ impl Rig {
             bytes,
             data_chunks: DATA_CHUNKS,
             idle: 0,
+            streams: 1,
             victim: Victim::Greedy,
             seed: 1,
         };

@@ -66,8 +66,14 @@ fn drive(timing: &Timing) -> Drive {
     let script = Undone { geometry, ends: BTreeMap::new(), erased: BTreeSet::new() };
     let medium = ScriptedMedium::ram(&geometry, 8, script);
     let bytes = BLOCKS * BLOCK;
-    let config =
-        PblkConfig { bytes, data_chunks: DATA_CHUNKS, idle: 0, victim: Victim::Random, seed: 3 };
+    let config = PblkConfig {
+        bytes,
+        data_chunks: DATA_CHUNKS,
+        idle: 0,
+        streams: 1,
+        victim: Victim::Random,
+        seed: 3,
+    };
     Pblk::new(Device::new(&geometry, timing, medium).unwrap(), config).unwrap()
 }
 
@@ -103,7 +109,7 @@ fn write(drive: &mut Drive, count: u64, random: &mut u64) {
             *random = random.wrapping_mul(6364136223846793005).wrapping_add(99);
             let (offset, buffer) = ((*random >> 33) % BLOCKS * BLOCK, Buffer::zeroed(8).unwrap());
             let op = BlockOp::Write;
-            cmds.put(|| BlockReq { id, op, fua: false, offset, len: BLOCK, buffer });
+            cmds.put(|| BlockReq { id, op, fua: false, placement: 0, offset, len: BLOCK, buffer });
             id += 1;
         }
         drive.submit(now, &mut cmds);

@@ -118,7 +118,14 @@ type Drive = Pblk<Device<ScriptedMedium>>;
 fn config(geometry: &Geometry, victim: Victim, fill: u64) -> PblkConfig {
     let data_chunks = DATA_CHUNKS;
     let blocks = u64::from(data_chunks * geometry.chunk_blocks() * geometry.total_pus());
-    PblkConfig { bytes: blocks * fill / 100 * BLOCK, data_chunks, idle: 0, victim, seed: 7 }
+    PblkConfig {
+        bytes: blocks * fill / 100 * BLOCK,
+        data_chunks,
+        idle: 0,
+        streams: 1,
+        victim,
+        seed: 7,
+    }
 }
 
 fn medium(geometry: &Geometry, rates: Rates, seed: u64) -> ScriptedMedium {
@@ -194,7 +201,9 @@ impl Run {
             if op == BlockOp::Flush { (0, 0) } else { (block as u64 * BLOCK, BLOCK) };
         let changes = matches!(op, BlockOp::Write | BlockOp::Trim);
         let fua = changes && (self.durable || op == BlockOp::Write && value.is_multiple_of(31));
-        self.queue.push(BlockReq { id: block as u64, op, fua, offset, len, buffer }).unwrap();
+        self.queue
+            .push(BlockReq { id: block as u64, op, fua, placement: 0, offset, len, buffer })
+            .unwrap();
         self.under_way += 1;
         self.drive.submit(self.now, &mut self.queue);
     }

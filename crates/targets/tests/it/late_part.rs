@@ -34,6 +34,7 @@ impl Host {
             bytes: BLOCKS * BLOCK,
             data_chunks: 4,
             idle: 0,
+            streams: 1,
             victim: Victim::Fifo,
             seed: 7,
         };

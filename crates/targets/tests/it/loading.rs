@@ -37,7 +37,14 @@ fn geometry() -> Geometry {
 
 fn config() -> PblkConfig {
     let bytes = PAGES * PAGE_BLOCKS * BLOCK;
-    PblkConfig { bytes, data_chunks: DATA_CHUNKS, idle: 0, victim: Victim::Greedy, seed: 7 }
+    PblkConfig {
+        bytes,
+        data_chunks: DATA_CHUNKS,
+        idle: 0,
+        streams: 1,
+        victim: Victim::Greedy,
+        seed: 7,
+    }
 }
 
 impl Host {
@@ -47,7 +54,9 @@ impl Host {
 
     fn begin(&mut self, op: BlockOp, offset: u64, len: u64) {
         let buffer = Buffer::zeroed(len as usize).unwrap();
-        self.queue.push(BlockReq { id: 0, op, fua: false, offset, len, buffer }).unwrap();
+        self.queue
+            .push(BlockReq { id: 0, op, fua: false, placement: 0, offset, len, buffer })
+            .unwrap();
         self.open += 1;
         self.drive.submit(self.now, &mut self.queue);
     }

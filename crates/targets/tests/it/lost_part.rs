@@ -47,8 +47,14 @@ fn host() -> Host {
     let at = geometry.chunk_start(geometry.chunk_of(0, 3));
     let medium = ScriptedMedium::ram(&geometry, BLOCK as u32, Unmovable { at });
     let device = Device::new(&geometry, &timing, medium).unwrap();
-    let config =
-        PblkConfig { bytes: 24 * BLOCK, data_chunks: 6, idle: 0, victim: Victim::Greedy, seed: 7 };
+    let config = PblkConfig {
+        bytes: 24 * BLOCK,
+        data_chunks: 6,
+        idle: 0,
+        streams: 1,
+        victim: Victim::Greedy,
+        seed: 7,
+    };
     let drive = Pblk::new(device, config).unwrap();
     Host::new(drive, Time::ZERO, at)
 }

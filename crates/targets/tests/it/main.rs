@@ -56,5 +56,7 @@ mod recovery;
 mod sent_again;
 #[cfg(debug_assertions)]
 mod slc;
+#[cfg(debug_assertions)]
+mod streams;
 mod wear;
 mod whole_drives;

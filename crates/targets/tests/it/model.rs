@@ -91,7 +91,8 @@ fn drive(dim: Dimensions, timing: &Timing, kept: u32, victim: Victim, slow: u64)
     let data_chunks = DATA_CHUNKS;
     let blocks = u64::from(data_chunks * geometry.chunk_blocks() * geometry.total_pus());
     let bytes = blocks * 3 / 4 * BLOCK;
-    Pblk::new(device, PblkConfig { bytes, data_chunks, idle: 0, victim, seed: 7 }).unwrap()
+    Pblk::new(device, PblkConfig { bytes, data_chunks, idle: 0, streams: 1, victim, seed: 7 })
+        .unwrap()
 }
 
 /// One write of a sector: its value and when it began and ended, counted in
@@ -287,7 +288,7 @@ impl Run {
             self.model.begin(first, count, value)
         };
         self.open.push(Some((step.op, first, count, begin)));
-        let req = BlockReq { id, op: step.op, fua: step.fua, offset, len, buffer };
+        let req = BlockReq { id, op: step.op, fua: step.fua, placement: 0, offset, len, buffer };
         self.queue.push(req).unwrap();
         self.drive.submit(self.now, &mut self.queue);
     }
@@ -310,6 +311,7 @@ impl Run {
                 id,
                 op: BlockOp::Read,
                 fua: false,
+                placement: 0,
                 offset: first as u64 * 512,
                 len: 4096,
                 buffer,

@@ -36,7 +36,8 @@ impl Load {
         let device = Device::new(&geometry, &profile.timing, medium).unwrap();
         let space = u64::from(geometry.total_pus() * data_chunks * geometry.chunk_blocks());
         let blocks = space * 9 / 10;
-        let config = PblkConfig { bytes: blocks * 4096, data_chunks, idle: 0, victim, seed: 5 };
+        let config =
+            PblkConfig { bytes: blocks * 4096, data_chunks, idle: 0, streams: 1, victim, seed: 5 };
         let drive = Pblk::new(device, config).unwrap();
         let (queue, done) = (Ring::new(1 << 20), Ring::new(1024));
         Load { drive, queue, done, blocks, rng: 17, now: Time::ZERO }
@@ -49,7 +50,15 @@ impl Load {
 
     fn write(&mut self, block: u64) {
         let (offset, buffer) = (block * 4096, Buffer::empty());
-        let req = BlockReq { id: 0, op: BlockOp::Write, fua: false, offset, len: 4096, buffer };
+        let req = BlockReq {
+            id: 0,
+            op: BlockOp::Write,
+            fua: false,
+            placement: 0,
+            offset,
+            len: 4096,
+            buffer,
+        };
         self.queue.push(req).unwrap();
     }
 

@@ -187,7 +187,7 @@ impl Bench {
         let data_chunks = DATA_CHUNKS;
         let blocks = data_chunks * self.geometry.chunk_blocks() * self.geometry.total_pus();
         let bytes = u64::from(blocks) * self.setup.fill / 100 * BLOCK;
-        PblkConfig { bytes, data_chunks, idle: 0, victim: self.setup.victim, seed: 7 }
+        PblkConfig { bytes, data_chunks, idle: 0, streams: 1, victim: self.setup.victim, seed: 7 }
     }
 
     fn below(&mut self, n: u64) -> u64 {
@@ -309,7 +309,9 @@ impl Bench {
         run.open[slot] = Some((op, fua, first, count, begin));
         let (offset, len) =
             if op == BlockOp::Flush { (0, 0) } else { (first as u64 * 512, len * 512) };
-        run.queue.push(BlockReq { id: slot as u64, op, fua, offset, len, buffer }).unwrap();
+        run.queue
+            .push(BlockReq { id: slot as u64, op, fua, placement: 0, offset, len, buffer })
+            .unwrap();
         run.drive.submit(run.now, &mut run.queue);
         // The drive wants some chunk refreshed: also what is not full is left then.
         if self.below(40) == 0 {
@@ -340,7 +342,15 @@ impl Bench {
         for block in 0..self.model.sectors.len() / SECTORS {
             let buffer = Buffer::zeroed(self.setup.kept as usize).unwrap();
             let offset = block as u64 * BLOCK;
-            let req = BlockReq { id: 0, op: BlockOp::Read, fua: false, offset, len: BLOCK, buffer };
+            let req = BlockReq {
+                id: 0,
+                op: BlockOp::Read,
+                fua: false,
+                placement: 0,
+                offset,
+                len: BLOCK,
+                buffer,
+            };
             run.queue.push(req).unwrap();
             run.drive.submit(run.now, &mut run.queue);
             let done = loop {
@@ -491,7 +501,7 @@ fn one(bench: &mut Bench, run: &mut Run, op: BlockOp, block: u64, value: u64) {
     buffer.bytes_mut().chunks_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
     let (offset, len) = if op == BlockOp::Flush { (0, 0) } else { (block * BLOCK, BLOCK) };
     run.open[0] = Some((BlockOp::Read, false, 0, 0, 0));
-    run.queue.push(BlockReq { id: 0, op, fua: false, offset, len, buffer }).unwrap();
+    run.queue.push(BlockReq { id: 0, op, fua: false, placement: 0, offset, len, buffer }).unwrap();
     run.drive.submit(run.now, &mut run.queue);
     while run.open[0].is_some() {
         run.now = run.now.max(run.drive.next_event().expect("it ends"));
@@ -653,7 +663,8 @@ fn tightest(victim: Victim) {
     program(&mut device, 11, &[vec![pad; 4], moved.clone(), left].concat());
     program(&mut device, 12, &[earlier, moved].concat());
     let blocks = 92;
-    let config = PblkConfig { bytes: blocks * BLOCK, data_chunks: 6, idle: 0, victim, seed: 1 };
+    let config =
+        PblkConfig { bytes: blocks * BLOCK, data_chunks: 6, idle: 0, streams: 1, victim, seed: 1 };
     let below: Box<dyn OpenChannel> = Box::new(device);
     let (mut drive, _) = Pblk::recover(below, config, Time::ZERO).unwrap();
     // Only what is kept back for the target's own blocks is left.
@@ -664,7 +675,9 @@ fn tightest(victim: Victim) {
         let mut buffer = Buffer::zeroed(8).unwrap();
         buffer.bytes_mut().copy_from_slice(&value.to_le_bytes());
         let offset = block * BLOCK;
-        queue.push(BlockReq { id: 0, op, fua: false, offset, len: BLOCK, buffer }).unwrap();
+        queue
+            .push(BlockReq { id: 0, op, fua: false, placement: 0, offset, len: BLOCK, buffer })
+            .unwrap();
         drive.submit(Time::ZERO, &mut queue);
         while done.is_empty() {
             let at = drive.next_event().unwrap_or_else(|| panic!("{victim:?} hangs"));

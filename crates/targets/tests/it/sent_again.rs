@@ -76,6 +76,7 @@ impl Host {
             bytes: space / 2 * BLOCK_BYTES,
             data_chunks: DATA_CHUNKS,
             idle: 0,
+            streams: 1,
             victim: Victim::Greedy,
             seed: 7,
         };

@@ -33,6 +33,7 @@ impl Load {
             bytes: 128 * MIB,
             data_chunks: 16,
             idle: 0,
+            streams: 1,
             victim: Victim::Greedy,
             seed: 5,
         };
@@ -47,7 +48,7 @@ impl Load {
         let start = self.now;
         let req = |op, offset, len| {
             let buffer = Buffer::empty();
-            BlockReq { id: 0, op, fua: false, offset, len, buffer }
+            BlockReq { id: 0, op, fua: false, placement: 0, offset, len, buffer }
         };
         for _ in 0..bytes >> 16 {
             self.queue.push(req(BlockOp::Write, self.offset, 1 << 16)).unwrap();

@@ -68,7 +68,7 @@ impl Load {
         let geometry = Geometry::new(with_reserve(data)).unwrap();
         let medium = ScriptedMedium::ram(&geometry, 0, ());
         let device = Device::new(&geometry, &profile.timing, medium).unwrap();
-        let config = PblkConfig { bytes, data_chunks, idle, victim, seed: 5 };
+        let config = PblkConfig { bytes, data_chunks, idle, streams: 1, victim, seed: 5 };
         let drive = Pblk::new(device, config).unwrap();
         let (queue, done) = (Ring::new(16), Ring::new(1024));
         let (pus, pages) = (geometry.total_pus(), geometry.chunk_blocks());
@@ -82,7 +82,15 @@ impl Load {
 
     fn write(&mut self, block: u64) {
         let (offset, buffer) = (block * 4096, Buffer::empty());
-        let req = BlockReq { id: 0, op: BlockOp::Write, fua: false, offset, len: 4096, buffer };
+        let req = BlockReq {
+            id: 0,
+            op: BlockOp::Write,
+            fua: false,
+            placement: 0,
+            offset,
+            len: 4096,
+            buffer,
+        };
         self.queue.push(req).unwrap();
         self.out += 1;
         self.drive.submit(self.now, &mut self.queue);

@@ -81,7 +81,14 @@ pub fn pblk_config() -> PblkConfig {
     let geometry = geometry();
     let blocks = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
     let bytes = blocks * 75 / 100 * BLOCK_BYTES;
-    PblkConfig { bytes, data_chunks: DATA_CHUNKS, idle: 0, victim: Victim::Greedy, seed: 7 }
+    PblkConfig {
+        bytes,
+        data_chunks: DATA_CHUNKS,
+        idle: 0,
+        streams: 1,
+        victim: Victim::Greedy,
+        seed: 7,
+    }
 }
 
 /// Batched writes with 30 % to spare.
