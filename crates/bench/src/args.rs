@@ -200,6 +200,9 @@ pub struct BenchArgs {
     /// Skewed addresses: so many percent of the space get so many of the accesses.
     #[arg(long, value_name = "SPACE:ACCESSES")]
     pub hot: Option<Hot>,
+    /// Writes to the hot part say so: a drive with streams=2 keeps them apart.
+    #[arg(long, requires = "hot")]
+    pub placement: bool,
     /// Every so many writes, one is durable when it completes.
     #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
     pub fua_every: Option<u32>,

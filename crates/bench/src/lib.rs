@@ -136,9 +136,11 @@ pub fn pattern(args: &BenchArgs, shape: &Shape) -> Result<Pattern, Error> {
     }
     let order = match (args.zipf, args.hot) {
         (Some(theta), _) => Order::Zipf { theta },
-        (None, Some(hot)) => {
-            Order::HotCold { accesses_percent: hot.accesses as u8, range_percent: hot.space as u8 }
-        }
+        (None, Some(hot)) => Order::HotCold {
+            accesses_percent: hot.accesses as u8,
+            range_percent: hot.space as u8,
+            placed: args.placement,
+        },
         (None, None) if args.rw.is_random() => Order::Uniform,
         (None, None) => Order::Sequential,
     };
@@ -365,6 +367,7 @@ impl<'a> Bench<'a> {
             "range": a.range.map(|r| json!({ "offset": r.offset, "bytes": r.len })),
             "zipf": a.zipf,
             "hot": a.hot.map(|h| json!({ "space_percent": h.space, "accesses_percent": h.accesses })),
+            "placement": a.placement.then_some(true),
             "fua_every": a.fua_every,
             "flush_every": a.flush_every,
             "verify": a.verify.then_some(true),

@@ -45,7 +45,7 @@ impl Submitter {
     fn new(mut generator: Generator, bs: u64) -> Submitter {
         let ahead: [Access; AHEAD] = std::array::from_fn(|_| generator.next());
         let (offsets, ops) = (ahead.map(|a| a.offset), ahead.map(|a| a.op));
-        let told = request(0, &ahead[AHEAD - 1], Buffer::empty());
+        let told = request(0, &ahead[AHEAD - 1], 0, Buffer::empty());
         Submitter { generator, bs, offsets, ops, fuas: ahead.map(|a| a.fua), next: 0, told }
     }
 
@@ -65,9 +65,9 @@ impl Submitter {
 }
 
 #[inline]
-fn request(slot: u32, access: &Access, buffer: Buffer) -> BlockReq {
+fn request(slot: u32, access: &Access, placement: u8, buffer: Buffer) -> BlockReq {
     let Access { op, offset, len, fua } = *access;
-    BlockReq { id: slot.into(), op, fua, placement: 0, offset, len, buffer }
+    BlockReq { id: slot.into(), op, fua, placement, offset, len, buffer }
 }
 
 /// A place for one request.
@@ -122,6 +122,8 @@ pub struct Load {
     /// Arrivals so far: submitters take turns.
     turn: usize,
     bs: u64,
+    /// Requests below this address say that they are hot.
+    hot_end: u64,
     /// Bytes that the drive keeps of a request; 0 where it keeps none.
     kept: usize,
     /// In a closed loop, the next requests wait until so many can go at once.
@@ -182,6 +184,7 @@ impl Load {
             origin: Time::ZERO,
             turn: 0,
             bs: pattern.bs,
+            hot_end: pattern.hot_end(),
             kept: each,
             batch: 1,
             queue: Ring::new(slots),
@@ -300,10 +303,11 @@ impl Load {
             let entry = &mut self.slots[slot as usize];
             (entry.start, entry.access, entry.counted) = (start, access, counted);
             let entry = &mut entry.buffer;
+            let placement = u8::from(access.offset < self.hot_end);
             // The queue has room for all slots.
             self.queue.put(|| {
                 let buffer = if moves { std::mem::take(entry) } else { Buffer::empty() };
-                request(slot, &access, buffer)
+                request(slot, &access, placement, buffer)
             });
         }
         Ok(())

@@ -40,6 +40,8 @@ pub enum Order {
         accesses_percent: u8,
         /// Share of the range that is hot, 1 to 99.
         range_percent: u8,
+        /// Accesses to the hot part say so, by a placement of their own.
+        placed: bool,
     },
 }
 
@@ -165,6 +167,16 @@ impl Pattern {
         self.length.checked_div(self.bs).unwrap_or(0)
     }
 
+    /// Accesses below this address say that they are hot; none for 0.
+    pub fn hot_end(&self) -> u64 {
+        match self.order {
+            Order::HotCold { range_percent, placed: true, .. } => {
+                self.offset + hot_blocks(self.blocks(), range_percent) * self.bs
+            }
+            _ => 0,
+        }
+    }
+
     /// Whether it can be followed.
     pub fn check(&self) -> Result<(), PatternError> {
         let Pattern { offset, length, bs, .. } = *self;
@@ -192,7 +204,7 @@ impl Pattern {
             Order::Sequential | Order::Uniform => Ok(()),
             Order::Zipf { theta } if theta > 0.0 && theta <= MAX_THETA => Ok(()),
             Order::Zipf { theta } => Err(PatternError::Theta { theta }),
-            Order::HotCold { accesses_percent: accesses, range_percent: range }
+            Order::HotCold { accesses_percent: accesses, range_percent: range, .. }
                 if accesses > 100 || range == 0 || range > 99 =>
             {
                 Err(PatternError::HotShares { accesses, range })
@@ -246,6 +258,12 @@ pub struct Generator {
     writes_to_flush: u32,
 }
 
+/// How many of so many blocks are hot.
+fn hot_blocks(blocks: u64, percent: u8) -> u64 {
+    let hot = u128::from(blocks) * u128::from(percent) / 100;
+    (hot as u64).max(1)
+}
+
 /// The draw of 32 bits that stands for a share.
 fn threshold(percent: u64) -> u64 {
     (percent << 32) / 100
@@ -273,10 +291,9 @@ impl Generator {
             Order::Zipf { theta } => {
                 Source::Zipf { zipf: Zipf::new(blocks, theta), spread: Spread::new(blocks, seed) }
             }
-            Order::HotCold { accesses_percent, range_percent } => {
-                let hot = u128::from(blocks) * u128::from(range_percent) / 100;
+            Order::HotCold { accesses_percent, range_percent, .. } => {
                 let threshold = threshold(accesses_percent.into());
-                Source::HotCold { hot: (hot as u64).max(1), threshold }
+                Source::HotCold { hot: hot_blocks(blocks, range_percent), threshold }
             }
         };
         let (reads, trims) = (u64::from(pattern.read_percent), u64::from(pattern.trim_percent));
@@ -378,7 +395,7 @@ mod tests {
         let good = Pattern::uniform(1 << 20, 50);
         let zipf = |theta| Pattern { order: Order::Zipf { theta }, ..good };
         let hot = |accesses_percent, range_percent| Pattern {
-            order: Order::HotCold { accesses_percent, range_percent },
+            order: Order::HotCold { accesses_percent, range_percent, placed: false },
             ..good
         };
         use PatternError as E;
@@ -467,14 +484,16 @@ mod tests {
 
     #[test]
     fn hot_and_cold_get_their_shares() {
-        let order = Order::HotCold { accesses_percent: 80, range_percent: 20 };
+        let order = Order::HotCold { accesses_percent: 80, range_percent: 20, placed: true };
         let pattern = Pattern { order, ..Pattern::uniform(1000 * 4096, 0) };
         let all = take(&pattern, 100_000);
+        let unplaced = Pattern::uniform(1000 * 4096, 0);
         let hot: Vec<_> = all.iter().filter(|a| a.offset < 200 * 4096).collect();
         assert!((hot.len() as f64 / 1000.0 - 80.0).abs() < 0.7, "{} hot", hot.len());
+        assert_eq!((pattern.hot_end(), unplaced.hot_end()), (200 * 4096, 0));
         let distinct: std::collections::HashSet<u64> = all.iter().map(|a| a.offset).collect();
         assert_eq!(distinct.len(), 1000, "every block comes");
-        let all_hot = Order::HotCold { accesses_percent: 100, range_percent: 1 };
+        let all_hot = Order::HotCold { accesses_percent: 100, range_percent: 1, placed: false };
         let pattern = Pattern { order: all_hot, ..Pattern::uniform(2 * 4096, 0) };
         assert!(take(&pattern, 1000).iter().all(|a| a.offset == 0));
     }
@@ -527,10 +546,13 @@ mod tests {
             Just(Order::Sequential),
             Just(Order::Uniform),
             (0.01f64..=5.0).prop_map(|theta| Order::Zipf { theta }),
-            (0u8..=100, 1u8..=99).prop_map(|(accesses_percent, range_percent)| Order::HotCold {
-                accesses_percent,
-                range_percent
-            }),
+            (0u8..=100, 1u8..=99, any::<bool>()).prop_map(
+                |(accesses_percent, range_percent, placed)| Order::HotCold {
+                    accesses_percent,
+                    range_percent,
+                    placed,
+                }
+            ),
         ]
     }
 
