@@ -178,6 +178,17 @@ impl<T> Ring<T> {
         self.pour_one_by_one(to)
     }
 
+    /// Moves the oldest item to the end of `to`, and shows it there: one that is
+    /// changed first and moved then stalls the processor.
+    ///
+    /// # Panics
+    /// When this ring is empty, or that one is full.
+    #[inline(always)]
+    pub fn pop_to<'a>(&mut self, to: &'a mut Ring<T>) -> &'a mut T {
+        to.put(|| self.pop().expect("the caller saw an item"));
+        to.get_mut(to.len - 1).expect("it was put there")
+    }
+
     fn pour_one_by_one(&mut self, to: &mut Ring<T>) -> usize {
         let n = self.len.min(to.room());
         let left = self.len - n;
@@ -248,6 +259,16 @@ mod tests {
         r.push(7).unwrap();
         assert_eq!(r.remove(1), Some(4));
         assert_eq!(r.drain().collect::<Vec<_>>(), [13, 7]);
+    }
+
+    #[test]
+    fn one_is_moved_and_changed_there() {
+        let (mut a, mut b) = (Ring::new(2), Ring::new(2));
+        a.put(|| 1);
+        a.put(|| 2);
+        *a.pop_to(&mut b) += 10;
+        *a.pop_to(&mut b) += 20;
+        assert_eq!((a.len(), b.drain().collect::<Vec<_>>()), (0, vec![11, 22]));
     }
 
     #[test]

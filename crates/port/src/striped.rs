@@ -44,6 +44,25 @@ struct Whole {
     buffer: Pieces,
 }
 
+/// Left of a request that its shard has as it is.
+const UNCUT: u32 = u32::MAX;
+
+impl Whole {
+    /// A piece of it has come back.
+    fn end(&mut self, piece: BlockDone) {
+        let BlockDone { op, status, at, buffer, .. } = piece;
+        if self.left == UNCUT {
+            let buffer = Pieces::new(buffer);
+            *self = Whole { id: self.id, op, status, at, left: 0, buffer };
+            return;
+        }
+        self.status = worst(self.status, status);
+        self.at = self.at.max(at);
+        self.buffer.give(buffer);
+        self.left -= 1;
+    }
+}
+
 impl Default for Whole {
     fn default() -> Whole {
         let (op, status, buffer) = (BlockOp::Flush, Status::SUCCESS, Pieces::default());
@@ -51,7 +70,9 @@ impl Default for Whole {
     }
 }
 
-/// A shard, and what it has not taken yet.
+/// A shard, and what it has not taken yet. It has lines of its own: it may be
+/// beside one of another thread.
+#[repr(align(128))]
 struct Shard<P> {
     port: P,
     waiting: Ring<BlockReq>,
@@ -60,14 +81,18 @@ struct Shard<P> {
 /// Shards that are one drive.
 pub struct Striped<P> {
     shards: Vec<Shard<P>>,
+    /// The logarithm of their number, where it is a power of two.
+    shift: Option<u32>,
     shape: Shape,
     inside: Slots<Whole>,
-    /// Those that completed and were not taken yet.
+    /// Those that completed and found no room yet.
     ready: Ring<u32>,
     /// Completions of a shard, on their way.
-    done: Ring<BlockDone>,
+    pieces: Ring<BlockDone>,
     /// The latest time that it was given.
     now: Time,
+    /// Above the lower half of all ids that go down.
+    name: u64,
 }
 
 impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
@@ -80,14 +105,24 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
         let longest = (each.max_bytes / STRIPE) as usize + 2;
         let depth = each.depth * shards.len();
         let with_ring = |port| Shard { port, waiting: Ring::new(each.depth + longest) };
+        let count = shards.len();
         Striped {
+            shift: count.is_power_of_two().then(|| count.ilog2()),
             shards: shards.into_iter().map(with_ring).collect(),
             shape: Shape { bytes, depth, ..each },
             inside: Slots::new(depth),
             ready: Ring::new(depth),
-            done: Ring::new(DONE),
+            pieces: Ring::new(DONE),
             now: Time::ZERO,
+            name: 0,
         }
+    }
+
+    /// The same, by a number that is in the upper half of all ids that its shards see,
+    /// so that they can tell it from others.
+    pub fn named(mut self, number: u32) -> Striped<P> {
+        self.name = u64::from(number) << 32;
+        self
     }
 
     /// Its outside.
@@ -98,6 +133,11 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
     /// How many shards it has.
     pub fn count(&self) -> usize {
         self.shards.len()
+    }
+
+    /// Whether nothing is inside.
+    pub fn is_idle(&self) -> bool {
+        self.inside.live() == 0
     }
 
     /// A shard.
@@ -119,23 +159,41 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
     #[inline]
     fn place(&self, address: u64) -> (usize, u64) {
         let (stripe, count) = (address / STRIPE, self.shards.len() as u64);
-        ((stripe % count) as usize, stripe / count * STRIPE + address % STRIPE)
+        let (round, shard) = match self.shift {
+            // Most often so, and division takes its time.
+            Some(shift) => (stripe >> shift, stripe & (count - 1)),
+            None => (stripe / count, stripe % count),
+        };
+        (shard as usize, round * STRIPE + address % STRIPE)
+    }
+
+    /// Takes the first of `cmds`, which lies in one stripe, and has it wait for its
+    /// shard as it is. False when there is no room.
+    #[inline]
+    fn pass(&mut self, cmds: &mut Ring<BlockReq>, (id, offset): (u64, u64)) -> bool {
+        let (shard, place) = self.place(offset);
+        let waiting = &mut self.shards[shard].waiting;
+        if waiting.room() == 0 {
+            return false;
+        }
+        let slot = self.inside.take_as_is();
+        let whole = &mut self.inside[slot];
+        (whole.id, whole.left) = (id, UNCUT);
+        let req = cmds.pop_to(waiting);
+        (req.id, req.offset) = (self.name | u64::from(slot), place);
+        true
     }
 
     /// Whether there is room for all pieces of a request that can be served.
-    #[inline]
     fn fits(&self, req: &BlockReq) -> bool {
         let is_data = matches!(req.op, BlockOp::Read | BlockOp::Write);
         let stripes = if is_data { (req.offset % STRIPE + req.len).div_ceil(STRIPE) } else { 0 };
-        if stripes == 1 {
-            return self.shards[self.place(req.offset).0].waiting.room() > 0;
-        }
         let pieces = stripes.div_ceil(self.shards.len() as u64).max(1);
         self.shards.iter().all(|shard| shard.waiting.room() as u64 >= pieces)
     }
 
-    /// Takes a request, and has its pieces wait for their shards.
-    fn take(&mut self, now: Time, req: BlockReq, status: Status) {
+    /// Takes any other, and has its pieces wait for their shards.
+    fn cut(&mut self, now: Time, req: BlockReq, status: Status) {
         let BlockReq { id, op, fua, placement, offset, len, buffer } = req;
         let buffer = Pieces::new(buffer);
         let slot = self.inside.take(Whole { id, op, status, at: now, left: 0, buffer });
@@ -143,15 +201,8 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
             self.ready.put(|| slot);
             return;
         }
-        let piece = |offset, len, buffer| BlockReq {
-            id: slot.into(),
-            op,
-            fua,
-            placement,
-            offset,
-            len,
-            buffer,
-        };
+        let id = self.name | u64::from(slot);
+        let piece = |offset, len, buffer| BlockReq { id, op, fua, placement, offset, len, buffer };
         if matches!(op, BlockOp::Read | BlockOp::Write) {
             let (mut at, end) = (offset, offset + len);
             while at < end {
@@ -176,34 +227,52 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
     }
 
     /// Lets a shard do all that it can at `to`, also with what it refused.
-    fn work(&mut self, shard: usize, to: Time) {
-        let Striped { shards, inside, ready, done, .. } = self;
-        let Shard { port, waiting } = &mut shards[shard];
-        while port.next_event().is_some_and(|at| at <= to) {
-            port.advance(to, done);
-            let before = waiting.len();
-            if before > 0 {
-                port.submit(to, waiting);
-            }
-            let moved = !done.is_empty() || waiting.len() < before;
-            while let Some(piece) = done.pop() {
-                let slot = piece.id as u32;
-                let whole = &mut inside[slot];
-                whole.status = worst(whole.status, piece.status);
-                whole.at = whole.at.max(piece.at);
-                whole.buffer.give(piece.buffer);
-                whole.left -= 1;
-                if whole.left == 0 {
-                    ready.put(|| slot);
-                }
-            }
-            if !moved {
+    fn work(&mut self, shard: usize, to: Time, done: &mut Ring<BlockDone>) {
+        while self.shards[shard].port.next_event().is_some_and(|at| at <= to) {
+            if !self.step(shard, to, done) {
                 return;
             }
         }
     }
 
-    /// Gives what completed, as far as there is room.
+    /// Advances a shard once. False when nothing came of it.
+    fn step(&mut self, shard: usize, to: Time, done: &mut Ring<BlockDone>) -> bool {
+        let Striped { shards, inside, ready, pieces, .. } = self;
+        let Shard { port, waiting } = &mut shards[shard];
+        port.advance(to, pieces);
+        let before = waiting.len();
+        if before > 0 {
+            port.submit(to, waiting);
+        }
+        let moved = !pieces.is_empty() || waiting.len() < before;
+        while let Some(piece) = pieces.front() {
+            let slot = piece.id as u32;
+            let whole = &mut inside[slot];
+            if whole.left == UNCUT && done.room() > 0 {
+                pieces.pop_to(done).id = whole.id;
+                inside.give(slot);
+                continue;
+            }
+            pieces.pop().into_iter().for_each(|piece| whole.end(piece));
+            if whole.left == 0 {
+                ready.put(|| slot);
+            }
+        }
+        moved
+    }
+
+    /// One look at each shard, whatever it says of its next event, and gives what
+    /// completed: for shards that may be looked at whenever somebody likes.
+    pub fn look(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        self.now = to;
+        self.tell(done);
+        for shard in 0..self.shards.len() {
+            self.step(shard, to, done);
+        }
+        self.tell(done);
+    }
+
+    /// Gives what waits for room, as far as there is some.
     fn tell(&mut self, done: &mut Ring<BlockDone>) {
         while done.room() > 0
             && let Some(slot) = self.ready.pop()
@@ -236,11 +305,19 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Striped<P> {
             && let Some(req) = cmds.front()
         {
             let status = self.shape.check(req);
+            let is_data = matches!(req.op, BlockOp::Read | BlockOp::Write);
+            if status.is_ok() && is_data && req.offset % STRIPE + req.len <= STRIPE {
+                let whole = (req.id, req.offset);
+                if !self.pass(cmds, whole) {
+                    break;
+                }
+                continue;
+            }
             if status.is_ok() && !self.fits(req) {
                 break;
             }
             let Some(req) = cmds.pop() else { break };
-            self.take(now, req, status);
+            self.cut(now, req, status);
         }
         for Shard { port, waiting } in &mut self.shards {
             if !waiting.is_empty() {
@@ -258,8 +335,9 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Striped<P> {
 
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
         self.now = to;
+        self.tell(done);
         for shard in 0..self.shards.len() {
-            self.work(shard, to);
+            self.work(shard, to, done);
         }
         self.tell(done);
     }
