@@ -11,6 +11,7 @@
 //! would be written over that nobody said may be.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use blkmq::completion::Strategy;
 use blkmq::driver::any::Any;
@@ -32,21 +33,22 @@ use drive::error::Error;
 use drive::lent::{Figures, Lent, Owner};
 use drive::memory;
 use drive::spec::{Found, NullSpec, StorageSpec};
-use drive::whole::{Boxed, Drive};
+use drive::whole::{Boxed, Drive, apart, together};
 use load::blocks::{Accounts, Completion, Dispatch, Tracing};
 use load::clocked::{Clocked, Ways};
 use load::cores::{Cores, Route};
 use load::driver::ClockKind;
 use load::driver::Virtual;
-use load::real::{self, Course};
+use load::pollers::{self, Pollers};
+use load::real::{self, Company, Course};
 use load::tally::Tally;
 use load::watch::Watch;
 
 /// What is known of a drive besides its queues.
 struct Known {
     shape: Shape,
-    /// What it tells of itself, if it does.
-    figures: Option<Arc<Figures>>,
+    /// What its shards tell of themselves, if they do.
+    figures: Vec<Arc<Figures>>,
     /// Whether it says when it completed a request.
     tells_when: bool,
     /// Whether it goes on while nobody looks.
@@ -93,13 +95,15 @@ struct Layer<'a, 'b, Q: HardwareQueue> {
     contexts: Vec<Context<Q>>,
     monitor: Monitor,
     known: Known,
+    /// Set where cores poll what others need, when one of them went away.
+    broken: Option<Arc<AtomicBool>>,
 }
 
 impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
     /// Measures in virtual time, on this thread, from `now` on. The drive is
     /// let go.
     fn in_virtual_time(self, now: Time) -> Result<Run, Error> {
-        let Layer { bench, contexts, monitor, known } = self;
+        let Layer { bench, contexts, monitor, known, .. } = self;
         let args = bench.args;
         let mut load = load(args, &known.shape, &bench.pattern)?;
         let each = args.qd * args.threads;
@@ -121,7 +125,7 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
     /// Measures on the clock, with a thread for each core, and reads back what
     /// was written if `read_back`. The contexts are let go.
     fn on_the_clock(self, clock: Clock, read_back: bool) -> Result<Run, Error> {
-        let Layer { bench, mut contexts, monitor, known } = self;
+        let Layer { bench, mut contexts, monitor, known, broken } = self;
         let args = bench.args;
         let cores = contexts.len();
         let mut loads = (0..cores)
@@ -132,7 +136,8 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
         let plug = config.plug.map(|p| p.ns);
         let meanwhile = cores > 1 || known.runs_alone;
         let ways = Ways { tells_when, strategy, plug, meanwhile, figures: known.figures };
-        let course = Course { clock, ways, plan: plan(args), pin: args.blocks.pin };
+        let company = broken.map(|broken| Company::new(cores, broken));
+        let course = Course { clock, ways, plan: plan(args), pin: args.blocks.pin, company };
         let name = args.drive.to_string();
         let when = (clock.now(), args.ramp.is_some());
         bench.runner.tracing = Tracing::new(&args.blocks, &mut contexts, &name, when)?;
@@ -210,7 +215,7 @@ fn in_virtual_time(
     let driver = Inline::new(lent, shape, dispatch_depth(args, &shape));
     let (contexts, monitor) = layer(&args.blocks.config()?, Any(driver))?;
     let known = known(shape, &owner, Strategy::Poll);
-    let run = Layer { bench, contexts, monitor, known }.in_virtual_time(now)?;
+    let run = Layer { bench, contexts, monitor, known, broken: None }.in_virtual_time(now)?;
     let end = run.measured.tally.end.max(now);
     Ok((run, owner.take_back()?, end))
 }
@@ -224,6 +229,12 @@ fn on_the_clock(
 ) -> Result<(Run, Boxed, Time), Error> {
     drive.set_on_a_clock(true);
     let shape = drive.shape();
+    if args.blocks.cores() > 1 && args.blocks.dispatch.unwrap_or_default() == Dispatch::Inline {
+        match apart(drive) {
+            Ok(shards) => return by_pollers(args, bench, (shards, shape), base),
+            Err(whole) => drive = whole,
+        }
+    }
     let depth = dispatch_depth(args, &shape);
     let (lent, owner) = Lent::new(drive, base);
     let config = args.blocks.config()?;
@@ -231,7 +242,7 @@ fn on_the_clock(
         Dispatch::Inline => {
             let (contexts, monitor) = layer(&config, Any(Inline::new(lent, shape, depth)))?;
             let (known, clock) = (known(shape, &owner, Strategy::Poll), Clock::start());
-            let layer = Layer { bench, contexts, monitor, known };
+            let layer = Layer { bench, contexts, monitor, known, broken: None };
             (layer.on_the_clock(clock, false)?, clock)
         }
         Dispatch::Hosted(queues) => {
@@ -241,7 +252,8 @@ fn on_the_clock(
             let (driver, hosted) = host(lent, shape, options)?;
             let (contexts, monitor) = layer(&config, Any(driver))?;
             let known = known(shape, &owner, strategy(args, queues, false)?);
-            let layer = Layer { bench, contexts, monitor, known };
+            let known = Known { runs_alone: true, ..known };
+            let layer = Layer { bench, contexts, monitor, known, broken: None };
             let clock = hosted.clock();
             let run = layer.on_the_clock(clock, false);
             // After the contexts nobody waits for what is inside.
@@ -252,6 +264,47 @@ fn on_the_clock(
     let mut drive = owner.take_back()?;
     drive.set_on_a_clock(false);
     Ok((run, drive, base + clock.now().0))
+}
+
+/// The same, each core with shards of its own.
+fn by_pollers(
+    args: &BenchArgs,
+    bench: &mut Bench<'_>,
+    (shards, shape): (Vec<Boxed>, Shape),
+    base: Time,
+) -> Result<(Run, Boxed, Time), Error> {
+    let each = shards[0].shape();
+    let (lent, owners): (Vec<_>, Vec<_>) =
+        shards.into_iter().map(|shard| Lent::new(shard, base)).unzip();
+    let broken = Arc::new(AtomicBool::new(false));
+    let count = (args.blocks.cores(), dispatch_depth(args, &shape));
+    args.blocks.check_weights(count.0)?;
+    memory::ask_queues(pollers::bytes(count.0, owners.len(), each.depth))?;
+    let pollers = Pollers::new(lent, (shape.bytes, each), count, &broken);
+    let (contexts, monitor) = layer(&args.blocks.config()?, pollers)?;
+    let figures = owners.iter().map(|owner| owner.figures.clone()).collect();
+    let known = Known { shape, figures, tells_when: true, strategy: Strategy::Poll };
+    let clock = Clock::start();
+    let layer = Layer { bench, contexts, monitor, known, broken: Some(broken) };
+    let run = layer.on_the_clock(clock, false)?;
+    let is_late = run.accounts.as_ref().is_some_and(|all| all.gave_up());
+    let mut now = base + clock.now().0;
+    let mut shards = Vec::new();
+    for owner in owners {
+        let mut shard = owner.take_back()?;
+        shard.set_on_a_clock(false);
+        let mut shard = Virtual::at(shard, now);
+        if is_late || run.measured.tally.left > 0 {
+            // What was given up is still in it, and would complete to nobody.
+            shard.drain();
+        }
+        let (shard, at) = shard.into_drive();
+        now = now.max(at);
+        shards.push(shard);
+    }
+    // All are at one time again.
+    let shards = shards.into_iter().map(|shard| Virtual::at(shard, now).into_drive().0).collect();
+    Ok((run, together(shards, shape.bytes), now))
 }
 
 fn host(
@@ -271,13 +324,8 @@ fn host(
 }
 
 fn known(shape: Shape, owner: &Owner, strategy: Strategy) -> Known {
-    Known {
-        shape,
-        figures: Some(owner.figures.clone()),
-        tells_when: true,
-        runs_alone: true,
-        strategy,
-    }
+    let (figures, runs_alone) = (vec![owner.figures.clone()], false);
+    Known { shape, figures, tells_when: true, runs_alone, strategy }
 }
 
 /// How completions of a drive that interrupts are waited for. A core that has
@@ -332,8 +380,8 @@ where
     let (mut contexts, monitor) = layer(&args.blocks.config()?, driver)?;
     contexts.iter_mut().for_each(|context| context.set_polled(polled));
     let strategy = Strategy::Poll;
-    let known = Known { shape, figures: None, tells_when, runs_alone: false, strategy };
-    let layer = Layer { bench: &mut bench, contexts, monitor, known };
+    let known = Known { shape, figures: Vec::new(), tells_when, runs_alone: false, strategy };
+    let layer = Layer { bench: &mut bench, contexts, monitor, known, broken: None };
     let run = match args.clock() {
         ClockKind::Virtual => layer.in_virtual_time(Time::ZERO)?,
         ClockKind::Real => layer.on_the_clock(Clock::start(), false)?,
@@ -359,7 +407,8 @@ pub(crate) fn storage(
     let shape = opened.shape();
     let pattern = pattern(args, &shape)?;
     let mut bench = Bench::new(args, &shape, pattern, watch)?;
-    let ways = Ways { tells_when: false, strategy, plug: None, meanwhile: true, figures: None };
+    let ways =
+        Ways { tells_when: false, strategy, plug: None, meanwhile: true, figures: Vec::new() };
     let mut steady = None;
     if args.precondition() != Precondition::None {
         steady = prepare(args, &mut bench, opened, ways)?;
@@ -368,8 +417,8 @@ pub(crate) fn storage(
     let polls = opened.polls();
     let (mut contexts, monitor) = layer(&args.blocks.config()?, Any(opened))?;
     contexts.iter_mut().for_each(|context| context.set_polled(options.poll_queues > 0));
-    let known = Known { shape, figures: None, tells_when: false, runs_alone: true, strategy };
-    let layer = Layer { bench: &mut bench, contexts, monitor, known };
+    let known = Known { shape, figures: Vec::new(), tells_when: false, runs_alone: true, strategy };
+    let layer = Layer { bench: &mut bench, contexts, monitor, known, broken: None };
     let run = layer.on_the_clock(Clock::start(), true)?;
     let name = args.drive.to_string();
     let drive = json!({

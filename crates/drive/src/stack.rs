@@ -16,7 +16,7 @@ use device::{Device, Link, OpenChannel};
 use drivefile::CacheMode;
 use flash::{Chunk, ChunkState, Dimensions, RamMedium, Side};
 use nvram::{NvRam, Protected, Started};
-use port::{Port, Ring, Striped, Time, random};
+use port::{Port, Ring, Time, random};
 use targets::pblk::{Memory, Peek};
 use targets::{Pblk, PblkConfig};
 
@@ -27,7 +27,7 @@ use crate::lower::{self, Lower};
 use crate::memory;
 use crate::slc::SlcReport;
 use crate::spec::{DriveConfig, TargetKind};
-use crate::whole::{Boxed, Drive, Faulted, Left};
+use crate::whole::{self, Boxed, Drive, Faulted, Left};
 
 /// Of a drive that is there again: for how long it was off, in ns. Nothing of a
 /// new one.
@@ -193,8 +193,7 @@ fn together(config: &DriveConfig, mut parts: Vec<Boxed>, at: Time) -> Boxed {
             part.advance(event, &mut done);
         }
     }
-    let each = parts[0].shape();
-    Box::new(Striped::new(parts, config.size, each))
+    whole::together(parts, config.size)
 }
 
 /// Refuses several shards of a drive that has something which they would share.

@@ -12,6 +12,8 @@
 //! on, so that a drive is recovered and preconditioned without, and no longer
 //! when it is ended. Fails where a drive cannot be ended well.
 
+use std::any::Any;
+
 use device::{Link, SlcHealth};
 use flash::{Chunk, Energy};
 use ftl::{Memory, Over, Target, WriteCounters};
@@ -89,7 +91,7 @@ impl<T: Over<Below: Lower>> Guest for T {
 }
 
 /// A whole block drive, whatever it is made of.
-pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Send + 'static {
+pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Any + Send {
     /// How many shards it has, each with a target of its own.
     fn shards(&self) -> usize;
     /// The target of a shard.
@@ -187,6 +189,26 @@ impl<D: Drive + ?Sized> Observed for D {
 
 /// A drive of any kind.
 pub type Boxed = Box<dyn Drive>;
+
+/// The shards of a drive that is nothing more, to be polled by several; or the
+/// drive. Nothing may be inside.
+pub fn apart(drive: Boxed) -> Result<Vec<Boxed>, Boxed> {
+    let any: &dyn Any = &*drive;
+    if !any.is::<Striped<Boxed>>() {
+        return Err(drive);
+    }
+    let any: Box<dyn Any> = drive;
+    let striped = any.downcast::<Striped<Boxed>>().expect("it was asked");
+    assert!(striped.is_idle(), "nothing is inside");
+    Ok(striped.into_shards())
+}
+
+/// Shards of a drive of `bytes` as one again. All are at the same time, and nothing
+/// is inside.
+pub fn together(shards: Vec<Boxed>, bytes: u64) -> Boxed {
+    let each = shards[0].shape();
+    Box::new(Striped::new(shards, bytes, each))
+}
 
 impl Drive for Boxed {
     fn shards(&self) -> usize {

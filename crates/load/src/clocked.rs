@@ -37,8 +37,8 @@ pub struct Ways {
     /// a device of the system, cores that share queues): then what is taken may
     /// have completed after the clock was looked at.
     pub meanwhile: bool,
-    /// What the drive tells of itself.
-    pub figures: Option<Arc<Figures>>,
+    /// What the drive's shards tell of themselves.
+    pub figures: Vec<Arc<Figures>>,
 }
 
 /// A context on the clock.
@@ -143,11 +143,11 @@ impl<Q: HardwareQueue> Driver for Clocked<'_, Q> {
     }
 
     fn counters(&self) -> WriteCounters {
-        self.ways.figures.as_ref().map_or_else(WriteCounters::default, |f| f.counters())
+        self.ways.figures.iter().map(|f| f.counters()).sum()
     }
 
     fn free_chunks(&self) -> u64 {
-        self.ways.figures.as_ref().map_or(0, |f| f.free_chunks())
+        self.ways.figures.iter().map(|f| f.free_chunks()).sum()
     }
 }
 

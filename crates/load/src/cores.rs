@@ -38,7 +38,7 @@ pub struct Cores<Q: HardwareQueue> {
     turn: usize,
     /// The core that is first now.
     first: usize,
-    figures: Option<Arc<Figures>>,
+    figures: Vec<Arc<Figures>>,
 }
 
 impl<Q: HardwareQueue> Cores<Q> {
@@ -48,7 +48,7 @@ impl<Q: HardwareQueue> Cores<Q> {
         contexts: Vec<Context<Q>>,
         route: Route,
         most: usize,
-        figures: Option<Arc<Figures>>,
+        figures: Vec<Arc<Figures>>,
     ) -> Cores<Q> {
         let waiting = contexts.iter().map(|_| Ring::new(most)).collect();
         let done = vec![0; contexts.len()];
@@ -141,10 +141,10 @@ impl<Q: HardwareQueue> Port for Cores<Q> {
 
 impl<Q: HardwareQueue> Observed for Cores<Q> {
     fn counters(&self) -> WriteCounters {
-        self.figures.as_ref().map_or_else(WriteCounters::default, |f| f.counters())
+        self.figures.iter().map(|f| f.counters()).sum()
     }
 
     fn free_chunks(&self) -> u64 {
-        self.figures.as_ref().map_or(0, |f| f.free_chunks())
+        self.figures.iter().map(|f| f.free_chunks()).sum()
     }
 }

@@ -4,7 +4,7 @@
 //! and owns its time, a [`runner::Runner`] runs one on the other and gives a
 //! [`tally::Tally`]. Drives below the block layer ([`blocks`]) run in virtual time
 //! on one thread ([`cores`]) or on the clock with a thread for each core
-//! ([`clocked`], [`real`]); a drive behind a server is a driver, too ([`served`]).
+//! ([`clocked`], [`real`]), of a drive of shards each with its own ([`pollers`]); a drive behind a server is a driver, too ([`served`]).
 //! [`verify`] knows what was written, [`watch`] who watches.
 
 pub mod blocks;
@@ -13,6 +13,7 @@ pub mod cores;
 pub mod cpu;
 pub mod driver;
 pub mod load;
+pub mod pollers;
 pub mod real;
 pub mod runner;
 pub mod served;

@@ -110,7 +110,9 @@ impl Share {
     }
 }
 
-/// A load and what it needs.
+/// A load and what it needs. It has lines of its own: others of other threads lie
+/// beside it.
+#[repr(align(128))]
 pub struct Load {
     submitters: Vec<Submitter>,
     slots: Vec<Slot>,

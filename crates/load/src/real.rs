@@ -5,11 +5,13 @@
 //! when a core cannot be pinned or a thread not started; when one core fails
 //! the others still end their part.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::thread;
 
 use blkmq::{Context, HardwareQueue};
 use device::realtime::{Clock, pin};
+use port::{Port, Ring};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::clocked::{Clocked, Ways};
@@ -28,6 +30,45 @@ pub struct Course {
     pub plan: Plan,
     /// Whether each has a processor of its own.
     pub pin: bool,
+    /// Where each polls what the others need.
+    pub company: Option<Company>,
+}
+
+/// Cores that need each other: who has ended goes on looking until all have.
+#[derive(Debug)]
+pub struct Company {
+    running: AtomicUsize,
+    /// One of them went away.
+    broken: Arc<AtomicBool>,
+}
+
+impl Company {
+    /// So many cores. `broken` is set when one goes away.
+    pub fn new(cores: usize, broken: Arc<AtomicBool>) -> Company {
+        Company { running: AtomicUsize::new(cores), broken }
+    }
+}
+
+/// A core's part in a company. One that does not [`Member::stay`] is missed.
+struct Member<'a>(Option<&'a Company>);
+
+impl Member<'_> {
+    /// Goes on with `look` until all have ended, or one went away.
+    fn stay(mut self, mut look: impl FnMut()) {
+        let Some(Company { running, broken }) = self.0.take() else { return };
+        running.fetch_sub(1, Ordering::AcqRel);
+        while running.load(Ordering::Acquire) > 0 && !broken.load(Ordering::Relaxed) {
+            look();
+        }
+    }
+}
+
+impl Drop for Member<'_> {
+    fn drop(&mut self) {
+        if let Some(company) = self.0 {
+            company.broken.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Cores that were started wait here.
@@ -56,7 +97,7 @@ where
         let mut threads = Vec::new();
         let mut refused = None;
         for ((core, (context, load)), mut watch) in pairs.zip(helpers) {
-            let gate = &gate;
+            let (gate, member) = (&gate, Member(course.company.as_ref()));
             let work = move || {
                 let pinned = pinned(core, course.pin);
                 while gate.load(Ordering::Acquire) == WAIT {
@@ -67,7 +108,7 @@ where
                     return Ok(Tally::new());
                 }
                 let mut runner = Runner::new(&mut watch);
-                one(context, load, &mut runner, course, (core, cores))
+                one(context, load, &mut runner, course, (core, cores), member)
             };
             let name = format!("core {core}");
             match thread::Builder::new().name(name).spawn_scoped(scope, work) {
@@ -77,7 +118,9 @@ where
         }
         let ready = pinned(0, course.pin).and(refused.map_or(Ok(()), Err));
         gate.store(if ready.is_ok() { GO } else { STOP }, Ordering::Release);
-        let mut all = vec![ready.and_then(|()| one(first, first_load, runner, course, (0, cores)))];
+        let member = Member(course.company.as_ref());
+        let run = |()| one(first, first_load, runner, course, (0, cores), member);
+        let mut all = vec![ready.and_then(run)];
         for thread in threads {
             let panicked = |_| Err(Error::Failed("a core's thread died: report it".into()));
             all.push(thread.join().unwrap_or_else(panicked));
@@ -93,6 +136,7 @@ fn one<Q: HardwareQueue>(
     runner: &mut Runner,
     course: &Course,
     (core, cores): (usize, usize),
+    member: Member<'_>,
 ) -> Result<Tally, Error> {
     let Course { clock, ways, .. } = course;
     let mut plan = course.plan;
@@ -100,7 +144,13 @@ fn one<Q: HardwareQueue>(
         *ios = part(*ios, core, cores);
     }
     let mut driver = Clocked::new(context, *clock, load.slots(), ways.clone());
-    runner.run(&mut driver, load, plan)
+    let tally = runner.run(&mut driver, load, plan);
+    let mut late = Ring::new(load.slots());
+    member.stay(|| {
+        context.advance(clock.now(), &mut late);
+        late.drain().for_each(drop);
+    });
+    tally
 }
 
 /// What core `core` of `cores` has of so many requests, which they take in turn.
@@ -141,6 +191,27 @@ impl Drop for Affinity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_ended_stays_until_all_have_or_one_went_away() {
+        for ends_well in [true, false] {
+            let company = Company::new(2, Arc::default());
+            let looks = &AtomicUsize::new(0);
+            thread::scope(|scope| {
+                let (first, other) = (Member(Some(&company)), Member(Some(&company)));
+                let look = || {
+                    looks.fetch_add(1, Ordering::Relaxed);
+                };
+                scope.spawn(move || first.stay(look));
+                while looks.load(Ordering::Relaxed) < 10 {
+                    thread::yield_now();
+                }
+                if ends_well { other.stay(|| {}) } else { drop(other) }
+            });
+            assert_eq!(company.broken.load(Ordering::Relaxed), !ends_well);
+        }
+        Member(None).stay(|| panic!("it is alone"));
+    }
 
     #[test]
     fn parts_make_the_whole() {

@@ -100,7 +100,7 @@ fn who_found_no_room_offers_again_when_there_is_some() {
         }
     }));
     let strategy = Strategy::Interrupt;
-    let ways = Ways { tells_when: false, strategy, plug: None, meanwhile: false, figures: None };
+    let ways = Ways { tells_when: false, strategy, plug: None, meanwhile: false, figures: vec![] };
     let mut driver = Clocked::new(&mut little, Clock::start(), 4, ways);
     let (mut queue, mut done) = (reads(1), Ring::new(4));
     driver.turn(None, &mut queue, &mut done).unwrap();
@@ -124,7 +124,8 @@ fn what_completes_during_a_look_is_seen_after_it() {
             while clock.now() == begun {}
             *noted.lock().unwrap() = clock.now();
         }));
-        let ways = Ways { tells_when: true, strategy, plug: None, meanwhile: true, figures: None };
+        let ways =
+            Ways { tells_when: true, strategy, plug: None, meanwhile: true, figures: vec![] };
         let mut driver = Clocked::new(&mut context, clock, 4, ways);
         let (mut queue, mut done) = (reads(1), Ring::new(4));
         let now = driver.turn(None, &mut queue, &mut done).unwrap();

@@ -221,6 +221,23 @@ fn the_real_clock_checks_itself() {
         ));
         check(&json);
         assert_eq!(number(&json, "/ios"), 5000.0, "{json}");
+        // Those without one are polled by several cores, as many as there are shards
+        // or more, and requests go over stripes.
+        for cores in [2, 3] {
+            let json = report(&format!(
+                "mem:{profile},size=64M,shards=2 --rw randrw --qd 8 --ios 3k --bs 96k --clock real \
+                 --precondition seq --flush-every 40 --cores {cores}",
+            ));
+            check(&json);
+            assert_eq!(number(&json, "/ios"), 3000.0, "{json}");
+            assert_eq!(
+                json["block_layer"]["dispatch"].as_array().map_or(0, Vec::len),
+                match profile {
+                    "ref" => cores,
+                    _ => 1,
+                }
+            );
+        }
     }
 }
 
