@@ -183,6 +183,25 @@ fio_verifies_under_collection() {
   grep -q "err= 0" "$DIR/fio.out"
 }
 
+shards_are_served_as_one_drive() {
+  # With a link and a protected cache above them, and with nothing.
+  for drive in mem:znand,size=256M,shards=4,cache=protected mem:ref,size=256M,shards=2; do
+    start $drive
+    head -c 100000256 /dev/urandom >"$DIR/in"
+    truncate -s 256M "$DIR/in"
+    nbdcopy --connections=4 --request-size=262144 "$DIR/in" "$URI"
+    nbdcopy --connections=4 --request-size=1048576 "$URI" "$DIR/out"
+    cmp "$DIR/in" "$DIR/out"
+    fio --name=verify --ioengine=nbd --uri="$URI" --rw=randwrite --bsrange=512-192k --iodepth=16 \
+      --size=128M --io_size=96M --verify=crc32c --do_verify=1 --verify_fatal=1 \
+      --verify_state_save=0 --output="$DIR/fio.out"
+    cat "$DIR/fio.out"
+    grep -q "err= 0" "$DIR/fio.out"
+    stop
+    rm -f "$SOCKET"
+  done
+}
+
 a_hostile_client_harms_nobody() {
   start mem:znand,size=64M
   qemu-io -f raw "$URI" -c "write -P 0x77 0 64k" >/dev/null
@@ -282,6 +301,7 @@ for name in \
   qemu_io_reads_writes_and_discards \
   fio_verifies_what_it_wrote \
   fio_verifies_under_collection \
+  shards_are_served_as_one_drive \
   a_hostile_client_harms_nobody \
   a_file_system_lives_on_it \
   redis_cli_brings_back_what_it_put \
