@@ -1,11 +1,12 @@
 //! Drives with batched writes: `target=batch`.
 //!
 //! Such a drive has pages by number and no blocks ([`targets::Batch`]), so it
-//! is served as a key-value store only. One in a file is made new when it is
-//! first started, and at no other time unless asked, and found again later; its set-up follows from the drive's
-//! configuration. What is below its target is as of any drive ([`Lower`]). May fail:
-//! the drive is too small or has layers that its kind cannot have, or what it holds
-//! cannot be recovered.
+//! has a key-value store on it: one that is served, or measured by `ssdkit ycsb`.
+//! One in a file is made new when it is first started, and at no other time unless
+//! asked, and found again later; its set-up follows from the drive's configuration.
+//! What is below its target is as of any drive ([`Lower`]). May fail: the drive is
+//! too small or has layers that its kind cannot have, or what it holds cannot be
+//! recovered.
 
 use std::time::Instant;
 

@@ -25,10 +25,11 @@ Drives:
   size=8G       logical capacity; gives the number of chunks
   spare=0.2     (T - U) / T, T the physical and U the logical pages of data
   store=memory  what is kept: memory, checksum, none
-  target=pblk   what translates: pblk, batch (batched writes: no blocks, for serve --redis)
+  target=pblk   what translates: pblk, batch (batched writes: no blocks, for serve --redis, ycsb)
   victim=greedy how chunks to collect are chosen: greedy, fifo, random, d-choices:10
   streams=1     streams in which writes of different placements are kept: 1 to 4
   parity=0      parallel units to a superblock with parity; 0: none
+  shards=1      parts that share nothing, each with whole groups; not of a drive file
   cache=volatile when writes are durable: volatile (after a flush), protected (at once)
   groups, pus, planes, chunks, pages, read, program, ...: any key of the profile
 
