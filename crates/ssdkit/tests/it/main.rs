@@ -12,6 +12,7 @@ mod figures;
 mod files;
 mod keys;
 mod kill;
+mod layers;
 mod lines;
 mod memory;
 mod parity;
