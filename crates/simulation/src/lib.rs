@@ -12,7 +12,8 @@
 //! layer above a drive, [`contract`] what may be read,
 //! [`machine`] a drive and a host that remembers, with what it checks and what
 //! it excuses, [`plan`] what a
-//! seed stands for, [`life`] random work and cuts, whatever lives, [`rig`] what every life
+//! seed stands for, [`life`] random work and cuts, whatever lives, `lives` those of a
+//! target of any crate, [`rig`] what every life
 //! stands on, [`counts`] what was done, [`script`] short work cut at
 //! every event, [`breaks`] ways to break the contract, to show that each is
 //! found, `early` one of them. [`batched`] are the lives of the
@@ -32,6 +33,7 @@ pub mod drive;
 mod early;
 pub mod layered;
 pub mod life;
+mod lives;
 pub mod machine;
 pub mod nature;
 mod ondisk;
@@ -49,7 +51,8 @@ pub mod trouble;
 pub use breaks::{Break, meant, note_panics};
 pub use contract::Contract;
 pub use counts::Counts;
-pub use life::{BrokenLife, Outcome, live, lives};
+pub use life::{Outcome, live};
+pub use lives::{BrokenLife, NotShown, lives, shows};
 pub use machine::{Machine, Violation};
 pub use plan::{Over, Plan};
 pub use setup::{LinkAt, Setup};

@@ -1,8 +1,5 @@
 //! A life: random work on a random drive, cut again and again.
 
-use std::ops::Range;
-
-use thiserror::Error;
 use workload::Rng;
 
 use crate::breaks::Break;
@@ -12,7 +9,6 @@ use crate::nature::Kind;
 use crate::plan::{Over, Plan};
 use crate::rig::Rig;
 use crate::setup::Setup;
-use crate::species::{Species, Subject};
 use crate::{batched, tree};
 
 /// Cycles that a drive lives on that takes no writes.
@@ -40,46 +36,8 @@ pub fn live(plan: &Plan) -> Outcome {
     }
 }
 
-/// A life that broke the contract.
-#[derive(Clone, Debug, Error)]
-#[error("seed {seed}: {violation}; {setup}")]
-pub struct BrokenLife {
-    /// Its seed.
-    pub seed: u64,
-    /// What was found.
-    pub violation: Violation,
-    /// Its drive and work, in words.
-    pub setup: String,
-}
-
-/// Lives of the block target `T`, one of each seed, until one breaks the contract.
-/// Each has so many cycles of work, cut, recovery and check; `broken` is what is
-/// broken on purpose, of what is outside any target. `suit` makes a drive and its
-/// work such as the target takes. Gives what was done.
-pub fn lives<T: Subject>(
-    seeds: Range<u64>,
-    cycles: u64,
-    broken: Option<Break>,
-    suit: impl Fn(&mut Setup),
-) -> Result<Counts, BrokenLife> {
-    let mut counts = Counts::default();
-    for seed in seeds {
-        let over = Some(Over::Blocks);
-        let plan = Plan { seed, cycles, broken, traced: None, over };
-        let mut setup = plan.setup();
-        setup.species = Species::of::<T>();
-        suit(&mut setup);
-        let words = setup.in_words();
-        let outcome = live_with_blocks(&plan, setup);
-        if let Some(violation) = outcome.violation {
-            return Err(BrokenLife { seed, violation, setup: words });
-        }
-        counts += outcome.counts;
-    }
-    Ok(counts)
-}
-
-fn live_with_blocks(plan: &Plan, setup: Setup) -> Outcome {
+/// Lives a life of a block target with this set-up.
+pub(crate) fn live_with_blocks(plan: &Plan, setup: Setup) -> Outcome {
     targets::pblk::mutation::set(match plan.broken {
         Some(Break::Inside(mutation)) => Some(mutation),
         _ => None,

@@ -3,7 +3,7 @@
 
 use port::{BLOCK_BYTES, BlockOp, SECTOR_BYTES};
 use simulation::machine::Ask;
-use simulation::{Break, Host, Lower, Setup, Subject, Troubles, lives};
+use simulation::{Break, Host, Lower, Setup, Subject, Troubles, lives, shows};
 
 use crate::{Zones, ZonesConfig};
 
@@ -61,15 +61,30 @@ fn suit(setup: &mut Setup) {
 
 #[test]
 fn zones_keep_the_contract() {
-    let counts = lives::<Zones<Lower>>(0..200, 8, None, suit).unwrap_or_else(|e| panic!("{e}"));
+    let counts = lives::<Zones<Lower>>(0..200, 8, suit).unwrap();
     assert_eq!((counts.lives, counts.cycles), (200, 1600));
     assert!(counts.cached_cuts > 50 && counts.clean_closes > 50, "{counts:?}");
     assert!(counts.erases > 1000 && counts.fua > 1000, "{counts:?}");
 }
 
+/// Each is seen in what the host reads, and by nothing else: not by a request that
+/// failed, nor by a drive that hangs.
 #[test]
 fn what_is_broken_is_found() {
     for broken in [Break::DropTrim, Break::DropFlush, Break::LoseProgram, Break::EraseNeighbour] {
-        assert!(lives::<Zones<Lower>>(0..200, 8, Some(broken), suit).is_err(), "{broken:?}");
+        let found = shows::<Zones<Lower>>(broken, 0..200, 8, suit).unwrap();
+        assert!(found.violation.words.contains("saw "), "{broken:?}: {found}");
+        assert!(found.history.iter().any(|line| line.contains("sent ")), "{broken:?}: {found}");
     }
+}
+
+/// A life that fails says what a reader does next.
+#[test]
+fn a_life_is_found_again_by_its_seed() {
+    let found = shows::<Zones<Lower>>(Break::DropTrim, 0..200, 8, suit).unwrap();
+    let (seed, next) = (found.seed, found.seed + 1);
+    let again = shows::<Zones<Lower>>(Break::DropTrim, seed..next, 8, suit).unwrap();
+    assert_eq!(format!("{found:?}"), again.to_string());
+    assert!(found.to_string().starts_with(&format!("seed {seed}: ")), "{found}");
+    assert!(found.to_string().ends_with(&format!(" with {seed}..{next} for its seeds")), "{found}");
 }
