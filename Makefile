@@ -105,7 +105,7 @@ lint: rust
 # drawn by `make soak`.
 unit: rust
 	PROPTEST_RNG_SEED=1 $(CARGO) test $(TESTED) $(TESTS)
-	$(CARGO) test --locked --doc -p ssdkit-tags
+	$(CARGO) test --locked --doc -p ssdkit-tags -p ssdkit-guide
 	$(CARGO) test --release --locked -p ssdkit-targets --test it -- amplification:: pace:: wear:: whole_drives::
 
 # Every order in which threads may meet, for what they share without a lock.

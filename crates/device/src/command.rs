@@ -19,7 +19,9 @@ pub enum VectorOp {
     Read,
     /// Write blocks at their chunks' write pointers (0x91).
     Write,
-    /// Erase chunks, each given by its first block (0x90).
+    /// Erase chunks, each given by its first block (0x90). One that is free, or of
+    /// which a write or reset is on its way, is refused with `INVALID_RESET`, and
+    /// then none of the command's is erased.
     Reset,
     /// Take chunks out of use for good, each given by its first block: their
     /// data go with an erase, and they are offline then, if the erase fails,

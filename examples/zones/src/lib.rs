@@ -13,16 +13,13 @@
 //! of parts of pages or over the end of a zone, trims of parts of zones. Data that
 //! grow old are the host's to move.
 
+#[cfg(test)]
+mod measured;
 mod requests;
 mod target;
 #[cfg(test)]
 mod tests;
 mod zone;
-
-/// What the guide says is compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/extending.md")]
-struct Guide;
 
 use std::collections::VecDeque;
 
