@@ -19,6 +19,18 @@ struct Cli {
 /// The page that shows the command.
 const PAGE: &str = include_str!("../../../../docs/commands/trace.md");
 
+/// As `ssdkit bench --trace` writes it for such a drive.
+const CONFIG: &str = "\
+drive = null:submit_queues=2,hw_queue_depth=3,completion_nsec=10us,servers=2,slow=100us:12.5
+batch = 1
+cores = 2
+merge = off
+pinned = false
+scheduler = none
+sockets = 1
+staging = core
+timeout_ns = 30000000000";
+
 /// The run that the page shows: two queues of two servers, of which one
 /// request in eight takes ten times as long, and a submitter for each that
 /// has three requests out and looks each 3 us.
@@ -32,8 +44,7 @@ fn run_traced(path: &Path, each: u64) {
         ..TimedOptions::default()
     };
     let (mut tracer, mut taps) = Tracer::new(2, 4 * each as usize);
-    let config = "driver = timed\nservers = 2 a queue\nslow = 1 in 8, 100 us";
-    tracer.start_file(path, &About { start: Time(0), config: config.into() }).unwrap();
+    tracer.start_file(path, &About { start: Time(0), config: CONFIG.into() }).unwrap();
     for (core, queue) in Timed::new(options).unwrap().open().iter_mut().enumerate() {
         core_runs(core as u16, queue, &mut taps[core], each);
     }
