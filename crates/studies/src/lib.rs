@@ -1,7 +1,7 @@
 //! `ssdkit study`: the papers' experiments, repeated.
 //!
 //! A study is one file. It measures in a [`Lab`] and gives an [`Outcome`]:
-//! rows of the paper's value beside ours, each with a rule that was fixed
+//! rows of ours, beside the paper's value where it gives one, each with a rule fixed
 //! beforehand. A study never carries a value of ours.
 //!
 //! Files: [`row`] a claim and its verdict, [`runs`] repeated runs of a figure,

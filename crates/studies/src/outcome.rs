@@ -118,6 +118,9 @@ impl Outcome {
     fn write_summary(&self, out: &mut dyn Write) -> Result<(), Error> {
         let (passed, failed, not_gated) = self.tally();
         writeln!(out, "{passed} passed, {failed} failed, {not_gated} not gated")?;
+        if passed + failed == 0 {
+            writeln!(out, "nothing was judged: the last column says why, row by row")?;
+        }
         let rows = self.rows.iter().filter(|row| row.verdict() == Verdict::Fail);
         for row in rows {
             writeln!(out, "  failed: {} ({})", row.what(), row.figure())?;
@@ -246,6 +249,19 @@ mod tests {
         assert_eq!(lines[2..4], ["0 passed, 1 failed, 2 not gated", "  failed: w (fig. 1)"]);
         assert_eq!(text.matches("not in the text").count(), 1, "{text}");
         assert_eq!(text.matches("[1]").count(), 3, "two rows and the reason:\n{text}");
+    }
+
+    #[test]
+    fn a_study_that_judged_nothing_says_so() {
+        let text = |ours: f64, judged: usize| {
+            let mut outcome = outcome(ours);
+            outcome.rows.drain(..1 - judged);
+            let mut out = Vec::new();
+            outcome.print(false, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(text(100.0, 0).contains("0 passed, 0 failed, 1 not gated\nnothing was judged"));
+        assert!(!text(100.0, 1).contains("nothing was judged"));
     }
 
     #[test]
