@@ -483,7 +483,7 @@ fn find_or_make(args: &BenchArgs, spec: &StorageSpec) -> Result<bool, Error> {
             )));
         }
         (Found::File(0), _) | (Found::Other, _) => return Ok(false),
-        (Found::File(bytes), _) => format!("the file {path}, {}", units::size_binary(bytes)),
+        (Found::File(bytes), _) => format!("the file {path}, {}", units::capacity(bytes)),
         (Found::Device, Some(_)) => {
             return Err(Error::Usage(format!(
                 "{path} is a device, which has its size: leave size out"

@@ -221,7 +221,7 @@ impl Outcome {
             }
             for (i, one) in self.injected.iter().enumerate() {
                 let label = if i == 0 { "faults" } else { "" };
-                writeln!(out, "{label:<12}{} times {}", one.times, one.rule)?;
+                writeln!(out, "{label:<12}{} {}", units::exactly(one.times, "time"), one.rule)?;
             }
             if let Some(first) = &self.first_failed {
                 let n = self.report.failed_requests;

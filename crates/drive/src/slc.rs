@@ -39,7 +39,7 @@ impl SlcReport {
     /// The same in words.
     pub fn size_text(&self) -> String {
         let SlcHealth { rows, blocks, .. } = self.health;
-        format!("{} in {blocks} blocks of its own", units::size_binary(rows * self.row))
+        format!("{} in {blocks} blocks of its own", units::capacity(rows * self.row))
     }
 
     /// As JSON.

@@ -287,7 +287,7 @@ impl Serving<'_> {
             }
             writeln!(out, "{json}")?;
         } else {
-            let (size, what) = (units::size_binary(bytes), if was_there { "the" } else { "new" });
+            let (size, what) = (units::capacity(bytes), if was_there { "the" } else { "new" });
             let name = &config.name;
             writeln!(out, "serving {what} keys on {name} ({size}, {pages}) at {at}")?;
             writeln!(out, "Ctrl-C stops it")?;
@@ -316,12 +316,14 @@ impl Serving<'_> {
         } else {
             writeln!(
                 out,
-                "stopped after {} commands on {} connections ({} refused, {} faulty); the store \
-                 is flushed",
-                report.commands, report.connections, report.refused, report.faults,
+                "stopped after {} on {} ({} refused, {} faulty); the store is flushed",
+                units::exactly(report.commands, "command"),
+                units::exactly(report.connections, "connection"),
+                report.refused,
+                report.faults,
             )?;
             for one in &injected {
-                writeln!(out, "fault {}: {} times", one.rule, one.times)?;
+                writeln!(out, "fault {}: {}", one.rule, units::exactly(one.times, "time"))?;
             }
         }
         Ok(())

@@ -136,7 +136,7 @@ impl Serving<'_> {
             }
             writeln!(out, "{json}")?;
         } else {
-            let size = units::size_binary(bytes);
+            let size = units::capacity(bytes);
             writeln!(out, "serving {name} ({size}) at {at}\nCtrl-C stops it")?;
         }
         out.flush()?;
@@ -186,14 +186,14 @@ impl Serving<'_> {
         } else if ended.is_ok() {
             writeln!(
                 out,
-                "stopped after {} connections ({} refused, {} faulty); the drive is {}",
-                report.connections,
+                "stopped after {} ({} refused, {} faulty); the drive is {}",
+                units::exactly(report.connections, "connection"),
                 report.refused,
                 report.faults,
                 if outlives { "shut down" } else { "flushed" },
             )?;
             for one in &injected {
-                writeln!(out, "fault {}: {} times", one.rule, one.times)?;
+                writeln!(out, "fault {}: {}", one.rule, units::exactly(one.times, "time"))?;
             }
         }
         ended

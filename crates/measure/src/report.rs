@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::histogram::{Histogram, Summary};
 use crate::series::Row;
 use crate::steady::{ROUND_NS, WINDOW as WINDOW_FULL};
-use crate::units::{bytes_decimal, count, time_ns};
+use crate::units::{bytes_decimal, count, counted, time_ns};
 
 /// The longest text report.
 pub const MAX_LINES: usize = 40;
@@ -329,9 +329,9 @@ impl Report {
         };
         out.line("write amp.", &amplification)?;
         if let Some(gc) = self.gc {
-            let (collections, moved) = (count(gc.collections as f64), count(gc.moved as f64));
-            let erases = count(self.erases.unwrap_or(0) as f64);
-            let text = format!("{collections} runs, {moved} blocks moved; {erases} erases");
+            let (runs, moved) = (counted(gc.collections, "run"), counted(gc.moved, "block"));
+            let erases = counted(self.erases.unwrap_or(0), "erase");
+            let text = format!("{runs}, {moved} moved; {erases}");
             out.line("collection", &text)?;
         }
         match self.steady {

@@ -168,6 +168,16 @@ pub fn capacity(bytes: u64) -> String {
     }
 }
 
+/// So many things of a kind, exactly: `1 run`, `1704 runs`.
+pub fn exactly(n: u64, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
+/// The same with three digits: `1 run`, `1.70 k runs`.
+pub fn counted(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(n as f64), if n == 1 { "" } else { "s" })
+}
+
 /// Prints a count with three digits: `123`, `1.23 k`, `4.56 M`, `7.89 G`.
 pub fn count(n: f64) -> String {
     if n.fract() == 0.0 && (0.0..1000.0).contains(&n) {
@@ -317,6 +327,11 @@ mod tests {
         ] {
             assert_eq!(time_ns(ns), text);
         }
+        assert_eq!(
+            (counted(1, "run"), counted(1704, "run")),
+            ("1 run".into(), "1.70 k runs".into())
+        );
+        assert_eq!((exactly(1, "run"), exactly(1704, "run")), ("1 run".into(), "1704 runs".into()));
         assert_eq!(bytes_decimal(960.0e9), "960 GB");
         assert_eq!(bytes_decimal(512.0), "512 B");
         assert_eq!(bytes_decimal(3.2e9), "3.20 GB");

@@ -51,12 +51,12 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
             "{}: a drive of {} ({} of flash on {pus} parallel units{}, spare {:.4}, profile {}); \
              {} on the disk",
             harmless(&args.file),
-            units::size_binary(config.size),
-            units::size_binary(raw),
+            units::capacity(config.size),
+            units::capacity(raw),
             parity(&config),
             config.spare(),
             config.profile.name,
-            units::size_binary(used),
+            units::capacity(used),
         )?;
     }
     Ok(())
@@ -67,7 +67,7 @@ fn parity(config: &DriveConfig) -> String {
     match config.spec.parity {
         0 => String::new(),
         width => {
-            let bytes = units::size_binary(config.parity_bytes());
+            let bytes = units::capacity(config.parity_bytes());
             format!(", {bytes} of it parity across {width} of them")
         }
     }

@@ -301,7 +301,7 @@ impl Info {
         let mut line = |label: &str, text: String| {
             let _ = writeln!(out, "{label:<12}{}", harmless(&text));
         };
-        let (config, binary) = (&self.config, units::size_binary);
+        let (config, size) = (&self.config, units::capacity);
         let raw = config.geometry.blocks() * BLOCK_BYTES;
         let about = &config.profile;
         line("drive", config.name.clone());
@@ -313,8 +313,8 @@ impl Info {
             "capacity",
             format!(
                 "{} of {} of flash on {} parallel units; spare {:.4}, store {}",
-                binary(config.size),
-                binary(raw),
+                size(config.size),
+                size(raw),
                 config.geometry.total_pus(),
                 config.spare(),
                 config.spec.store.name(),
@@ -322,7 +322,7 @@ impl Info {
         );
         if config.spec.parity > 0 {
             let (width, of) = (config.spec.parity, config.parity_bytes());
-            line("parity", format!("across {width} parallel units: {} of the flash", binary(of)));
+            line("parity", format!("across {width} parallel units: {} of the flash", size(of)));
         }
         if let Some(slc) = &self.slc {
             let off = if self.file.is_some() { "; empty while the drive is off" } else { "" };
@@ -348,10 +348,10 @@ impl Info {
         let health = &file.health;
         line(
             "file",
-            format!("{} on the disk, cache {}", units::size_binary(file.used_bytes), file.cache),
+            format!("{} on the disk, cache {}", units::capacity(file.used_bytes), file.cache),
         );
         if let Some(Fill { bytes, used }) = file.journal {
-            let (used, bytes) = (units::size_binary(used), units::size_binary(bytes));
+            let (used, bytes) = (units::capacity(used), units::capacity(bytes));
             line("journal", format!("{used} of {bytes} to be written again when it is opened"));
         }
         line(

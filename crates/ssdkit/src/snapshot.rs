@@ -40,7 +40,7 @@ pub fn run(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Error> {
         });
         writeln!(out, "{json:#}")?;
     } else {
-        let (used, took) = (units::size_binary(used), units::time_ns(seconds * 1e9));
+        let (used, took) = (units::capacity(used), units::time_ns(seconds * 1e9));
         let (copy, file) = (harmless(&args.copy), harmless(file));
         writeln!(out, "{copy} is a copy of {file}: {used} on the disk, in {took}")?;
     }
