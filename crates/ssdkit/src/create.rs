@@ -58,6 +58,9 @@ pub fn run(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Error> {
             config.profile.name,
             units::capacity(used),
         )?;
+        if let Some(why) = config.raised_spare() {
+            writeln!(out, "spare: {why}")?;
+        }
     }
     Ok(())
 }

@@ -73,6 +73,17 @@ fn lasting(mut json: Value) -> Value {
 
 const SMALL: &str = "groups=2 pus=2 pages=64";
 
+/// A drive so small that it cannot have its profile's spare says why it has more.
+#[test]
+fn a_spare_that_was_raised_is_told() {
+    let at = Place::new();
+    let said = |line: &str| String::from_utf8(at.run(line).stdout).unwrap();
+    let small = said("create a.ssd --profile tlc --size 64M");
+    assert!(small.contains("\nspare: 0.8571, not the profile's 0.2: "), "{small}");
+    let asked = said("create b.ssd --profile tlc --size 64M --spare 0.9");
+    assert!(asked.contains("spare 0.9") && !asked.contains("not the profile's"), "{asked}");
+}
+
 #[test]
 fn a_drive_file_is_a_drive() {
     let at = Place::new();
