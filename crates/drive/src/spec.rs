@@ -70,7 +70,11 @@ impl FromStr for DriveSpec {
             None if text.contains('/') => Ok(DriveSpec::Storage(StorageSpec::parse(text)?)),
             // Whether there is such a file is seen when it is looked for.
             None if text.ends_with(".ssd") => Ok(DriveSpec::Storage(StorageSpec::parse(text)?)),
-            _ => Err(DriveError::Scheme { text: text.into() }),
+            // It may be a file of this folder.
+            None if !text.is_empty() => {
+                Err(DriveError::Scheme { text: text.into(), example: format!("./{text}") })
+            }
+            _ => Err(DriveError::scheme(text.into())),
         }
     }
 }

@@ -16,7 +16,7 @@ use parity::ParityError;
 use port::BLOCK_BYTES;
 use port::striped::{STRIPE, share};
 
-use super::memory::{MemorySpec, SHARDS, STREAMS, TargetKind};
+use super::memory::{MemorySpec, STREAMS, TargetKind};
 use super::{DriveConfig, DriveError};
 use crate::fault_rules::Rules;
 
@@ -42,8 +42,9 @@ impl MemorySpec {
         let is_batch = self.target == TargetKind::Batch;
         let is_short = self.size.is_some_and(|size| size < STRIPE * u64::from(shards));
         if shards > 1 && (is_batch || is_short || !groups.is_multiple_of(shards)) {
-            let value = shards.to_string();
-            return Err(DriveError::Value { key: "shards", value, takes: SHARDS });
+            let divisors = (1..=groups).filter(|n| groups.is_multiple_of(*n));
+            let divisors = divisors.map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+            return Err(DriveError::Shards { shards, divisors });
         }
         if self.streams > 1 && is_batch {
             let value = self.streams.to_string();

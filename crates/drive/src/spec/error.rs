@@ -13,11 +13,13 @@ pub enum DriveError {
     /// Not a drive's name at all.
     #[error(
         "`{text}` does not name a drive: write mem:PROFILE, nbd:ADDRESS, null:, or of a file \
-         ssd:FILE or a path with a `/`, for example mem:ref,size=8G or ./drive.ssd"
+         ssd:FILE or a path with a `/`, for example mem:ref,size=8G or {example}"
     )]
     Scheme {
         /// What was given.
         text: String,
+        /// A path of a file.
+        example: String,
     },
     /// An NBD address that is neither a path nor host and port.
     #[error("`{text}` is no address: write a socket's path or HOST:PORT")]
@@ -32,10 +34,12 @@ pub enum DriveError {
         part: String,
     },
     /// A key that no drive has.
-    #[error("`{key}` is no key of a drive; the keys are: {known}")]
+    #[error("`{key}` is no key of a drive; {meant} keys are: {known}")]
     UnknownKey {
         /// What was given.
         key: String,
+        /// In words, the key that it is close to, if there is one.
+        meant: String,
         /// What there is.
         known: String,
     },
@@ -54,6 +58,17 @@ pub enum DriveError {
         value: String,
         /// What it takes.
         takes: &'static str,
+    },
+    /// Shards that the drive cannot have.
+    #[error(
+        "`shards` cannot be `{shards}` in the drive's name: it takes a divisor of its groups, \
+         {divisors}, of size 64K or more for each; 1 with target=batch"
+    )]
+    Shards {
+        /// What was given.
+        shards: u32,
+        /// What divides the groups.
+        divisors: String,
     },
     /// A key of a null drive that takes time, on one that takes none.
     #[error(
@@ -149,4 +164,24 @@ pub enum DriveError {
         /// Which number.
         source: GeometryError,
     },
+}
+
+/// How close a mistyped key is to one that there is, 0 to 1, to be taken for it.
+const CLOSE: f64 = 0.8;
+
+impl DriveError {
+    /// A key that is none of these, which stand in a line.
+    pub(super) fn unknown_key(key: &str, known: String) -> DriveError {
+        let names = known.split([',', ';']).map(str::trim).filter(|name| !name.contains(' '));
+        let close = names.map(|name| (strsim::jaro_winkler(key, name), name));
+        let closest = close.reduce(|best, one| if one.0 > best.0 { one } else { best });
+        let closest = closest.filter(|one| one.0 >= CLOSE);
+        let meant = closest.map_or("the".into(), |one| format!("did you mean `{}`? The", one.1));
+        DriveError::UnknownKey { key: key.into(), meant, known }
+    }
+
+    /// What names no drive.
+    pub(super) fn scheme(text: String) -> DriveError {
+        DriveError::Scheme { text, example: "./drive.ssd".into() }
+    }
 }

@@ -57,7 +57,7 @@ impl FileSpec {
         for (key, value) in pairs {
             match key {
                 "copy" => spec.copy = flag("copy", value)?,
-                _ => return Err(DriveError::UnknownKey { key: key.into(), known: KEYS.into() }),
+                _ => return Err(DriveError::unknown_key(key, KEYS.into())),
             }
         }
         Ok(spec)

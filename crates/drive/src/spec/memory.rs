@@ -16,7 +16,7 @@ const STORES: &str = "memory, checksum or none";
 const TARGETS: &str = "pblk or batch";
 const WIDTHS: &str = "0 for none, or 3 to 64 parallel units";
 const CACHES: &str = "volatile or protected";
-pub(super) const SHARDS: &str =
+const SHARDS: &str =
     "a divisor of the drive's groups, of size 64K or more for each; 1 with target=batch";
 pub(super) const STREAMS: &str = "1 to 4; 1 with target=batch";
 pub(super) const STREAMS_RANGE: RangeInclusive<u32> = 1..=targets::MAX_STREAMS as u32;
@@ -218,7 +218,7 @@ impl MemorySpec {
                 any.set(key, value)?;
                 self.overrides.push((key.into(), value.into()));
             }
-            _ => return Err(DriveError::UnknownKey { key: key.into(), known: known_keys() }),
+            _ => return Err(DriveError::unknown_key(key, known_keys())),
         }
         Ok(())
     }

@@ -75,7 +75,7 @@ impl NullSpec {
             "slow" => o.slow = Some(slow(value)?),
             "lost_every" => o.lost_every = Some(number("lost_every", value)?),
             "gone_after" => o.gone_after = Some(number("gone_after", value)?),
-            _ => return Err(DriveError::UnknownKey { key: key.into(), known: KEYS.into() }),
+            _ => return Err(DriveError::unknown_key(key, KEYS.into())),
         }
         let always = [
             "submit_queues",

@@ -96,7 +96,7 @@ impl StorageSpec {
                 let idle = units::duration_ns(value).ok().filter(|&ns| ns >= 1_000_000);
                 self.sqpoll = Some(idle.ok_or_else(|| wrong("sqpoll", "a time of 1ms or more"))?);
             }
-            _ => return Err(DriveError::UnknownKey { key: key.into(), known: KEYS.into() }),
+            _ => return Err(DriveError::unknown_key(key, KEYS.into())),
         }
         Ok(())
     }

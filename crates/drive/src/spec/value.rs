@@ -30,7 +30,7 @@ pub(super) fn name_and_pairs<'a>(
 ) -> Result<(&'a str, Vec<(&'a str, &'a str)>), DriveError> {
     let (name, rest) = text.split_once(',').map_or((text, None), |(n, r)| (n, Some(r)));
     if name.trim().is_empty() {
-        return Err(DriveError::Scheme { text: format!("{scheme}:{text}") });
+        return Err(DriveError::scheme(format!("{scheme}:{text}")));
     }
     Ok((name, rest.map(pairs).transpose()?.unwrap_or_default()))
 }
