@@ -175,7 +175,7 @@ impl MemorySpec {
 
     /// What follows `mem:`.
     pub(super) fn parse(text: &str) -> Result<MemorySpec, DriveError> {
-        let (profile, pairs) = name_and_pairs("mem", text)?;
+        let (profile, pairs) = name_and_pairs("mem", text.trim_start())?;
         let mut spec = MemorySpec::new(profile.trim());
         pairs.into_iter().try_for_each(|(key, value)| spec.set(key, value))?;
         Ok(spec)

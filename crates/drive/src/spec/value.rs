@@ -7,9 +7,12 @@ use port::BLOCK_BYTES;
 
 use super::DriveError;
 
+/// A key and its value.
+type Pair<'a> = (&'a str, &'a str);
+
 /// The `key=value` parts of a drive's name, each key once.
-pub(super) fn pairs(text: &str) -> Result<Vec<(&str, &str)>, DriveError> {
-    let mut pairs: Vec<(&str, &str)> = Vec::new();
+pub(super) fn pairs(text: &str) -> Result<Vec<Pair<'_>>, DriveError> {
+    let mut pairs: Vec<Pair<'_>> = Vec::new();
     for part in text.split(',') {
         let (key, value) =
             part.split_once('=').ok_or_else(|| DriveError::Part { part: part.into() })?;
@@ -27,9 +30,9 @@ pub(super) fn pairs(text: &str) -> Result<Vec<(&str, &str)>, DriveError> {
 pub(super) fn name_and_pairs<'a>(
     scheme: &str,
     text: &'a str,
-) -> Result<(&'a str, Vec<(&'a str, &'a str)>), DriveError> {
+) -> Result<(&'a str, Vec<Pair<'a>>), DriveError> {
     let (name, rest) = text.split_once(',').map_or((text, None), |(n, r)| (n, Some(r)));
-    if name.trim().is_empty() {
+    if name.is_empty() {
         return Err(DriveError::scheme(format!("{scheme}:{text}")));
     }
     Ok((name, rest.map(pairs).transpose()?.unwrap_or_default()))
