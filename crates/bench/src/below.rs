@@ -281,9 +281,10 @@ fn by_pollers(
     args.blocks.check_weights(count.0)?;
     memory::ask_queues(pollers::bytes(count.0, owners.len(), each.depth))?;
     let pollers = Pollers::new(lent, (shape.bytes, each), count, &broken);
-    let (contexts, monitor) = layer(&args.blocks.config()?, pollers)?;
+    let (contexts, monitor) = layer(&args.blocks.config()?, Any(pollers))?;
     let figures = owners.iter().map(|owner| owner.figures.clone()).collect();
-    let known = Known { shape, figures, tells_when: true, strategy: Strategy::Poll };
+    let strategy = Strategy::Poll;
+    let known = Known { shape, figures, tells_when: true, runs_alone: true, strategy };
     let clock = Clock::start();
     let layer = Layer { bench, contexts, monitor, known, broken: Some(broken) };
     let run = layer.on_the_clock(clock, false)?;

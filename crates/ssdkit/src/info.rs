@@ -336,7 +336,7 @@ impl Info {
                 "memory",
                 format!(
                     "{} for the target's tables: {} a terabyte",
-                    binary(memory.total()),
+                    units::capacity(memory.total()),
                     units::bytes_decimal(self.map_per_terabyte(memory)),
                 ),
             );

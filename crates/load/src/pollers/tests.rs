@@ -86,7 +86,7 @@ impl Job {
         }
         let request = |op, offset, buffer: Buffer| {
             let len = buffer.len() as u64;
-            Some(BlockReq { id, op, fua: id.is_multiple_of(7), offset, len, buffer })
+            Some(BlockReq { id, op, fua: id.is_multiple_of(7), placement: 0, offset, len, buffer })
         };
         if self.at >= self.bytes {
             if self.out > 0 {
@@ -187,7 +187,7 @@ fn stored(shards: &mut [Boxed]) -> Vec<u8> {
         for offset in (0..shard.shape().bytes).step_by(STRIPE as usize) {
             let (id, op, len) = (0, BlockOp::Read, STRIPE);
             let buffer = Buffer::zeroed(len as usize).unwrap();
-            cmds.put(|| BlockReq { id, op, fua: false, offset, len, buffer });
+            cmds.put(|| BlockReq { id, op, fua: false, placement: 0, offset, len, buffer });
             shard.submit(now, &mut cmds);
             while done.is_empty() {
                 now = shard.next_event().unwrap();
@@ -214,7 +214,7 @@ fn how_many_poll_changes_nothing() {
                     let mut buffer = Buffer::zeroed(bytes.len()).unwrap();
                     buffer.bytes_mut().copy_from_slice(bytes);
                     let len = bytes.len() as u64;
-                    cmds.put(|| BlockReq { id, op, fua, offset, len, buffer });
+                    cmds.put(|| BlockReq { id, op, fua, placement: 0, offset, len, buffer });
                 }
                 again.submit(*at, &mut cmds);
                 assert!(cmds.is_empty(), "they were taken");
@@ -261,7 +261,15 @@ impl Port for Narrow {
 }
 
 fn read(id: u64) -> BlockReq {
-    BlockReq { id, op: BlockOp::Read, fua: false, offset: 0, len: 4096, buffer: Buffer::empty() }
+    BlockReq {
+        id,
+        op: BlockOp::Read,
+        fua: false,
+        placement: 0,
+        offset: 0,
+        len: 4096,
+        buffer: Buffer::empty(),
+    }
 }
 
 /// Two pollers of a drive of one narrow shard, which is the first one's.
