@@ -5,6 +5,9 @@
 //! once costs one `recv` that gives it and one `sendmsg`. After the negotiation only
 //! what requests of more bytes than those before need is asked for.
 //!
+//! Nothing here blocks in a send: a client that sends before it reads is heard while
+//! its replies wait, as far as there is memory and room for more of them.
+//!
 //! What it needs beyond some short buffers it takes from the budget of all
 //! connections ([`super::budget`]); where that is used up, it waits. Where the
 //! system itself has none, it waits for a while, and then refuses the request.
@@ -55,6 +58,10 @@ const PRESSED: Duration = Duration::from_millis(10);
 /// all before the request is refused.
 const DENIED: Duration = Duration::from_millis(10);
 const DENIED_FOR: Duration = Duration::from_secs(2);
+/// How long a client that takes no answers is waited for before memory is, and
+/// before it is known to be silent.
+const MOMENT: Duration = Duration::from_millis(100);
+const SLOW: Duration = Duration::from_secs(1);
 
 /// What reads of a drive without data give.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -109,8 +116,8 @@ where
         cmds: Ring::new(limit),
         done: Vec::with_capacity(limit),
         answers: VecDeque::with_capacity(ANSWERS),
+        sent: 0,
         inside: 0,
-        others: false,
         again: false,
         has_spoken: false,
         patience: Patience::default(),
@@ -153,10 +160,10 @@ struct Connection<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> {
     cmds: Ring<BlockReq>,
     done: Vec<BlockDone>,
     answers: VecDeque<Answer>,
+    /// Bytes of the first of these that the client has taken.
+    sent: usize,
     /// Commands that the drive has.
     inside: usize,
-    /// Whether others use the drive too.
-    others: bool,
     /// Whether there are commands for the drive that it was not shown.
     again: bool,
     has_spoken: bool,
@@ -180,7 +187,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
                 self.turn()?;
             }
             let full = self.answers.len() >= ANSWERS || self.held.is_some();
-            self.send()?;
+            self.send();
             if self.again {
                 // Long requests, piece by piece.
                 self.seat.let_others();
@@ -191,10 +198,15 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
                 continue;
             }
             if self.inside == 0 && self.cmds.is_empty() {
-                if let Some(end) = self.leaving {
+                let is_blocked = !self.answers.is_empty();
+                if !is_blocked && let Some(end) = self.leaving {
                     return end;
                 }
                 if let Some(io) = self.held {
+                    // Its own replies may hold what it waits for.
+                    if is_blocked && self.await_client(Some(MOMENT)) {
+                        continue;
+                    }
                     self.requests.give_back(&mut self.member);
                     self.member.wait(self.requests.wants(&io));
                     if self.requests.was_denied() {
@@ -202,6 +214,10 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
                         self.await_memory(io);
                     }
                     self.look_after_client();
+                    continue;
+                }
+                if is_blocked {
+                    self.await_slow_client();
                     continue;
                 }
                 let mut patience = self.patience;
@@ -262,7 +278,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
     /// the bytes that it has.
     fn room_came(&self) -> bool {
         let is_room = |io| self.requests.fits(&io) && self.requests.wants(&io) == 0;
-        self.leaving.is_none() && self.held.is_none_or(is_room)
+        self.leaving.is_none() && self.answers.len() < ANSWERS && self.held.is_none_or(is_room)
     }
 
     /// Looks at what was received, as far as there is room for it.
@@ -356,7 +372,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
         }
         self.seat.set_heavy(self.requests.is_heavy());
         let turn = self.seat.turn(&mut self.cmds, &mut self.done)?;
-        (self.inside, self.others) = (turn.inside, turn.others);
+        self.inside = turn.inside;
         if turn.stopping {
             self.gives_up = true;
             self.leaving.get_or_insert(Ok(()));
@@ -381,8 +397,9 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
         Ok(())
     }
 
-    /// Sends all answers that are due. A client that is gone gets none.
-    fn send(&mut self) -> Result<(), Ended> {
+    /// Sends the answers that are due, as far as the client takes them. One that is
+    /// gone gets none.
+    fn send(&mut self) {
         while !self.answers.is_empty() {
             let (mut n, mut bytes) = (0, 0);
             while n < GROUP.min(self.answers.len()) && bytes < GROUP_BYTES {
@@ -392,11 +409,12 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
                 n += 1;
             }
             match self.send_group(n) {
-                Ok(()) => {}
-                Err(Ended::Socket(e)) => {
-                    (self.leaving, self.gives_up) = (Some(Err(Ended::Socket(e))), true);
+                Ok((_, true)) => self.sent = 0,
+                Ok((sent, false)) => {
+                    self.sent = sent;
+                    return;
                 }
-                Err(e) => return Err(e),
+                Err(e) => (self.leaving, self.gives_up) = (Some(Err(e.into())), true),
             }
             for answer in self.answers.drain(..n) {
                 if let Answer::Ended(slot) = answer {
@@ -410,13 +428,13 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
                 }
             }
         }
-        Ok(())
     }
 
-    /// Sends the first `n` answers.
-    fn send_group(&self, n: usize) -> Result<(), Ended> {
+    /// Sends what is left of the first `n` answers. Gives how many bytes of them the
+    /// client has then, and whether that is all.
+    fn send_group(&self, n: usize) -> Result<(usize, bool), Errno> {
         if matches!(self.leaving, Some(Err(Ended::Socket(_)))) {
-            return Ok(());
+            return Ok((0, true));
         }
         let mut heads = [[0; Reply::LEN]; GROUP];
         for (head, answer) in heads.iter_mut().zip(self.answers.iter().take(n)) {
@@ -432,7 +450,9 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
                 Answer::Refused(reply) => reply.to_bytes(),
             };
         }
-        let mut parts = Parts { to: self, parts: [IoSlice::new(&[]); PARTS], n: 0 };
+        let parts = [IoSlice::new(&[]); PARTS];
+        let mut parts =
+            Parts { to: self, parts, n: 0, skip: self.sent, sent: self.sent, is_blocked: false };
         for (head, answer) in heads.iter().zip(self.answers.iter().take(n)) {
             parts.push(head)?;
             let Answer::Ended(slot) = *answer else { continue };
@@ -450,39 +470,62 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
                 }
             }
         }
-        parts.send()
+        parts.send()?;
+        Ok((parts.sent, !parts.is_blocked))
     }
 
-    /// Sends `parts`, all of them.
-    fn send_parts(&self, mut parts: &mut [IoSlice<'_>]) -> Result<(), Ended> {
-        // While others wait, nobody blocks who might be the one on watch.
-        let mut flags = SendFlags::NOSIGNAL;
-        flags.set(SendFlags::DONTWAIT, self.others);
-        let mut is_silent = false;
+    /// Sends `parts` as far as the socket takes them. Gives how many bytes that were,
+    /// and whether it was all.
+    fn send_parts(&self, mut parts: &mut [IoSlice<'_>]) -> Result<(usize, bool), Errno> {
+        let (flags, mut sent) = (SendFlags::NOSIGNAL | SendFlags::DONTWAIT, 0);
         while !parts.is_empty() {
             match sendmsg(self.sock, parts, &mut SendAncillaryBuffer::default(), flags) {
                 Ok(n) => {
                     IoSlice::advance_slices(&mut parts, n);
                     self.member.moved(n as u64);
-                    if std::mem::take(&mut is_silent) {
-                        self.member.silent(false);
-                    }
+                    sent += n;
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) if flags.contains(SendFlags::DONTWAIT) => {
-                    self.seat.away()?;
-                    flags.remove(SendFlags::DONTWAIT);
-                }
-                // The socket takes nothing for a while.
-                Err(Errno::AGAIN) => {
-                    if !std::mem::replace(&mut is_silent, true) {
-                        self.member.silent(true);
-                    }
-                }
-                Err(e) => return Err(e.into()),
+                Err(Errno::AGAIN) => break,
+                Err(e) => return Err(e),
             }
         }
-        Ok(())
+        Ok((sent, parts.is_empty()))
+    }
+
+    /// Whether there is room for what the client sends.
+    fn listens(&self) -> bool {
+        self.leaving.is_none() && self.held.is_none() && self.answers.len() < ANSWERS
+    }
+
+    /// What of the client is waited for.
+    fn awaited(&self) -> PollFlags {
+        let mut what = PollFlags::empty();
+        what.set(PollFlags::IN, self.listens());
+        what.set(PollFlags::OUT, !self.answers.is_empty());
+        what
+    }
+
+    /// Waits until the client takes answers or sends what there is room for, at most
+    /// `time`. Gives whether it did.
+    fn await_client(&mut self, time: Option<Duration>) -> bool {
+        let mut fds = [PollFd::from_borrowed_fd(self.sock, self.awaited())];
+        sleep(&mut fds, time);
+        let came = fds[0].revents();
+        if self.listens() && came.contains(PollFlags::IN) {
+            let got = self.receive(RecvFlags::DONTWAIT);
+            self.received(got);
+        }
+        !came.is_empty()
+    }
+
+    /// The same, however long that takes; after a while it is known to be silent.
+    fn await_slow_client(&mut self) {
+        if !self.await_client(Some(SLOW)) {
+            self.member.silent(true);
+            self.await_client(None);
+            self.member.silent(false);
+        }
     }
 
     /// Receives what is there. Where it waits, the connection is idle: it is
@@ -540,13 +583,14 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
         }
     }
 
-    /// Sleeps until the bell rings, `time` has passed, or, if it `listens`,
-    /// the client sends. Gives whether the client did.
-    fn sleep(&self, time: Option<Duration>, listens: bool) -> bool {
+    /// Sleeps until the bell rings, `time` has passed, or the client does what it is
+    /// waited for. Gives whether it did.
+    fn sleep(&self, time: Option<Duration>) -> bool {
         let bell = PollFd::from_borrowed_fd(self.seat.bell(), PollFlags::IN);
-        let client = PollFd::from_borrowed_fd(self.sock, PollFlags::IN);
+        let awaited = self.awaited();
+        let client = PollFd::from_borrowed_fd(self.sock, awaited);
         let mut fds = [bell, client];
-        sleep(&mut fds[..1 + usize::from(listens)], time);
+        sleep(&mut fds[..1 + usize::from(!awaited.is_empty())], time);
         if !fds[0].revents().is_empty() {
             clear(self.seat.bell());
         }
@@ -555,17 +599,17 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
 
     /// Waits for the drive, and for the client if there is room for more.
     fn wait(&mut self) -> Result<(), Ended> {
-        let listens = self.leaving.is_none() && self.held.is_none();
         match self.seat.wait()? {
             // Whoever could run does, above all the client.
             Wait::Spin => sched_yield(),
             Wait::Sleep(time) => {
-                // What is half here is the client's to send.
-                let awaits_drive = self.member.extra() > 0 && self.filling.is_none();
+                // What is half here is the client's to send, and answers its to take.
+                let owes = self.filling.is_some() || !self.answers.is_empty();
+                let awaits_drive = self.member.extra() > 0 && !owes;
                 if awaits_drive {
                     self.member.awaits_drive(true);
                 }
-                let is_heard = self.sleep(time, listens);
+                let is_heard = self.sleep(time);
                 if awaits_drive {
                     self.member.awaits_drive(false);
                 }
@@ -574,7 +618,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
                 }
             }
         }
-        if listens {
+        if self.listens() {
             let got = self.receive(RecvFlags::DONTWAIT);
             self.received(got);
         }
@@ -587,11 +631,23 @@ struct Parts<'a, 'c, P: Port<Cmd = BlockReq, Done = BlockDone>> {
     to: &'a Connection<'c, P>,
     parts: [IoSlice<'a>; PARTS],
     n: usize,
+    /// Bytes still to come that the client has already.
+    skip: usize,
+    /// Bytes that it has.
+    sent: usize,
+    /// It takes no more for now.
+    is_blocked: bool,
 }
 
 impl<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> Parts<'a, '_, P> {
     #[inline]
-    fn push(&mut self, bytes: &'a [u8]) -> Result<(), Ended> {
+    fn push(&mut self, bytes: &'a [u8]) -> Result<(), Errno> {
+        let had = self.skip.min(bytes.len());
+        self.skip -= had;
+        let bytes = &bytes[had..];
+        if bytes.is_empty() {
+            return Ok(());
+        }
         if self.n == PARTS {
             self.send()?;
         }
@@ -601,8 +657,12 @@ impl<'a, P: Port<Cmd = BlockReq, Done = BlockDone>> Parts<'a, '_, P> {
     }
 
     #[inline]
-    fn send(&mut self) -> Result<(), Ended> {
+    fn send(&mut self) -> Result<(), Errno> {
         let n = std::mem::take(&mut self.n);
-        self.to.send_parts(&mut self.parts[..n])
+        if !self.is_blocked {
+            let (sent, is_all) = self.to.send_parts(&mut self.parts[..n])?;
+            (self.sent, self.is_blocked) = (self.sent + sent, !is_all);
+        }
+        Ok(())
     }
 }

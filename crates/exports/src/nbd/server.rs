@@ -33,8 +33,6 @@ use crate::listen::{Guest, ListenAddr, ListenError, Listener, StopHandle};
 const GRACE: Duration = Duration::from_secs(5);
 /// How long nobody is taken when there is no descriptor for anybody.
 const DEAF: Duration = Duration::from_millis(100);
-/// How long a send waits before the client is known to be silent.
-const SENDS: Duration = Duration::from_secs(1);
 /// Stack of a connection's thread: several times what it uses.
 const STACK: usize = 512 << 10;
 
@@ -229,8 +227,6 @@ fn prepare(sock: &Member) {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     // Room for a group of replies; the system's own limit holds.
     let _ = sockopt::set_socket_send_buffer_size(sock, 1 << 20);
-    // So that a client that takes no replies is known to be silent.
-    let _ = sockopt::set_socket_timeout(sock, sockopt::Timeout::Send, Some(SENDS));
 }
 
 fn count(counters: &Counters, ended: &Result<(), Ended>) {

@@ -59,6 +59,45 @@ fn garbage_at_each_stage_closes_one_connection() {
     assert_eq!(faults, 4);
 }
 
+/// Who sends all of a long write before reading what is owed is heard, and hears all of
+/// it then.
+#[test]
+fn a_client_that_sends_before_it_reads_is_heard() {
+    const HALF: usize = 512 << 10;
+    const READS: u64 = 6;
+    let faults = beside_a_good_client(|rig| {
+        let mut sock = rig.raw();
+        sock.set_write_timeout(sock.read_timeout().unwrap()).unwrap();
+        go(&mut sock);
+        let (offset, len) = (HALF as u64, HALF as u32);
+        let request =
+            |command, cookie| Request { flags: 0, command, cookie, offset, len }.to_bytes();
+        for cookie in 0..READS {
+            sock.write_all(&request(CMD_READ, cookie)).unwrap();
+        }
+        let before = read(&mut rig.client(), offset, len.into());
+        for cookie in READS..READS + 2 {
+            sock.write_all(&request(CMD_WRITE, cookie)).unwrap();
+            sock.write_all(&before).unwrap();
+            assert!(read(&mut rig.client(), offset, len.into()) == before);
+        }
+        let mut owed: Vec<u64> = (0..READS + 2).collect();
+        while !owed.is_empty() {
+            let mut reply = [0; 16];
+            sock.read_exact(&mut reply).unwrap();
+            let Reply { error, cookie } = Reply::parse(&reply).unwrap();
+            assert_eq!(error, OK);
+            let at = owed.iter().position(|&owed| owed == cookie).expect("each comes once");
+            owed.remove(at);
+            let mut data = vec![0; if cookie < READS { HALF } else { 0 }];
+            sock.read_exact(&mut data).unwrap();
+            assert!(data.is_empty() || data == before);
+        }
+        works(&mut sock);
+    });
+    assert_eq!(faults, 0);
+}
+
 #[test]
 fn four_gibibytes_are_refused_or_cut_off() {
     let faults = beside_a_good_client(|rig| {
