@@ -24,6 +24,7 @@ const PIECE: u64 = 1 << 20;
 const FIRST: u64 = 64 << 10;
 
 const SYNTAX: Refusal = Refusal::Text("syntax error");
+const NO_EXPIRY: Refusal = Refusal::Text("keys do not expire here: there is no expiry");
 const NOT_AN_INTEGER: Refusal = Refusal::Text("value is not an integer or out of range");
 
 /// Stages that clear a sorted set which is deleted or overwritten.

@@ -226,6 +226,11 @@ impl<'a> Stage<'a> {
 
     /// Deletes all keys, some at a time, sorted sets one by one.
     pub(super) fn flush_all(&mut self, job: &mut Job) -> Result<Next, Refusal> {
+        let is_how =
+            |how: &[u8]| [&b"sync"[..], b"async"].iter().any(|o| how.eq_ignore_ascii_case(o));
+        if self.args.len() > 2 || !self.args.from(1).all(is_how) {
+            return Err(SYNTAX);
+        }
         if job.stage != 1 {
             return Ok(self.scan_all(job));
         }

@@ -1,7 +1,7 @@
 //! Strings.
 
 use super::keys::CLEARED;
-use super::{NOT_AN_INTEGER, SYNTAX, Stage};
+use super::{NO_EXPIRY, NOT_AN_INTEGER, SYNTAX, Stage};
 use crate::redis::database::Refusal;
 use crate::redis::job::{Job, Next};
 use crate::redis::mail::MAX_REPLY;
@@ -50,17 +50,25 @@ impl<'a> Stage<'a> {
 
     pub(super) fn set(&mut self, job: &mut Job) -> Result<Next, Refusal> {
         if job.stage == 0 {
-            let is_there = self.mail.raw(0).is_some();
+            let mut wanted = None;
             for option in self.args.from(3) {
-                let wanted = match option {
-                    o if o.eq_ignore_ascii_case(b"nx") => false,
-                    o if o.eq_ignore_ascii_case(b"xx") => true,
+                let is = |names: &[&str]| {
+                    names.iter().any(|name| option.eq_ignore_ascii_case(name.as_bytes()))
+                };
+                let there = match option {
+                    _ if is(&["nx"]) => false,
+                    _ if is(&["xx"]) => true,
+                    _ if is(&["ex", "px", "exat", "pxat", "keepttl"]) => return Err(NO_EXPIRY),
                     _ => return Err(SYNTAX),
                 };
-                if is_there != wanted {
-                    resp::bulk_or_null(self.out, None);
-                    return Ok(Next::End);
+                if *wanted.get_or_insert(there) != there {
+                    return Err(SYNTAX);
                 }
+            }
+            let is_there = self.mail.raw(0).is_some();
+            if wanted.is_some_and(|wanted| wanted != is_there) {
+                resp::bulk_or_null(self.out, None);
+                return Ok(Next::End);
             }
             job.stage = 1;
         }

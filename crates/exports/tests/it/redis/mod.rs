@@ -499,7 +499,11 @@ fn errors_are_in_redis_words() {
     says("GET", "ERR wrong number of arguments for 'get' command");
     says("MSET a 1 b", "ERR wrong number of arguments for 'mset' command");
     says("SELECT 1", "ERR DB index is out of range");
-    says("SET a 1 EX 5", "ERR syntax error");
+    says("SET a 1 EX 5", "ERR keys do not expire here: there is no expiry");
+    says("SET a 1 NX XX", "ERR syntax error");
+    says("SET a 1 XX WHAT", "ERR syntax error");
+    says("FLUSHALL x", "ERR syntax error");
+    says("FLUSHDB sync async", "ERR syntax error");
     says("SCAN x", "ERR invalid cursor");
     says("SCAN 99", "ERR invalid cursor");
     says("ZADD z x a", "ERR value is not a valid float");
