@@ -2,7 +2,7 @@
 //! for clients of Redis.
 //!
 //! The drive has a thread of its own; the store and all connections are on
-//! another. Serves until Ctrl-C or SIGTERM; then answers what was received,
+//! another. Serves until Ctrl-C, SIGTERM or a hangup; then answers what was received,
 //! flushes, and shuts a drive in a file down.
 //!
 //! On a drive file the store is found again, or made where the drive was never

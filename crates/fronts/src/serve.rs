@@ -1,7 +1,7 @@
 //! `ssdkit serve`: a drive in memory or in a file, in real time, over NBD; what
 //! it serves to Redis clients is in [`crate::redis`].
 //!
-//! Serves until Ctrl-C or SIGTERM; then finishes what was received, flushes,
+//! Serves until Ctrl-C, SIGTERM or a hangup; then finishes what was received, flushes,
 //! shuts a drive in a file down, and removes the socket. May fail: the address
 //! cannot be listened on, the drive cannot be opened, or it does not take the
 //! last flush.
@@ -18,7 +18,6 @@ use measure::{WriteAmplification, units};
 use port::Time;
 use rustix::process::{Resource, Rlimit};
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args::ServeArgs;
@@ -34,6 +33,7 @@ use drive::spec::{DriveConfig, DriveSpec};
 use drive::stack::{self, needs_blocks};
 use drive::whole::{Boxed, Drive, Ended, Observed};
 use load::served::{first_of, resolve};
+use load::signals::{asking, insists};
 
 /// How often a drive is looked after that nobody uses.
 pub(crate) const BEAT: Duration = Duration::from_secs(10);
@@ -212,16 +212,16 @@ fn tend(shared: &SharedDrive<Lent>, ended: Receiver<()>) {
     }
 }
 
-/// What stops the server when a signal comes; a second one ends the process. To be
-/// there before a client may come.
+/// What stops the server when a signal comes; a second one that insists ends the
+/// process. To be there before a client may come.
 pub(crate) fn watched() -> Result<StopHandle, Error> {
     let handle = StopHandle::new().map_err(|e| Error::system("serve", &e))?;
     let stop = handle.clone();
     let failed = |e: std::io::Error| Error::system("wait for signals", &e);
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+    let mut signals = Signals::new(asking()).map_err(failed)?;
     let wait = move || {
         for signal in signals.forever() {
-            if stop.is_stopped() {
+            if stop.is_stopped() && insists(signal) {
                 std::process::exit(128 + signal);
             }
             stop.stop();

@@ -17,6 +17,7 @@ pub mod pollers;
 pub mod real;
 pub mod runner;
 pub mod served;
+pub mod signals;
 pub mod tally;
 pub mod verify;
 pub mod watch;

@@ -1,8 +1,8 @@
 //! Who watches a run: a bar on a terminal, Ctrl-C, and a limit on the wall.
 //!
 //! The bar is on standard error, and only where that is a terminal. Ctrl-C
-//! asks once; a second one ends the process. May fail: the system refuses a
-//! signal handler.
+//! asks once; a second one ends the process. A terminal that is closed asks. May
+//! fail: the system refuses a signal handler.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::signals::{asking, insists};
 use drive::error::Error;
 
 /// Steps of a bar.
@@ -88,12 +88,15 @@ pub fn columns() -> usize {
     if columns > 0 { columns } else { usize::MAX }
 }
 
-/// A flag that Ctrl-C and SIGTERM set; the second one ends the process.
+/// A flag that the signals set which ask to end; a second one that insists ends
+/// the process.
 fn interrupted() -> Result<Arc<AtomicBool>, io::Error> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    for signal in asking() {
         // In this order: the flag is still false when the first one comes.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, stop.clone())?;
+        if insists(signal) {
+            signal_hook::flag::register_conditional_shutdown(signal, 1, stop.clone())?;
+        }
         signal_hook::flag::register(signal, stop.clone())?;
     }
     Ok(stop)

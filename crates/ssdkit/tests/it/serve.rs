@@ -14,7 +14,12 @@ struct Server {
 
 impl Server {
     fn start(drive: &str, address: &str) -> Server {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+        Server::start_by(Command::new(env!("CARGO_BIN_EXE_ssdkit")), drive, address)
+    }
+
+    /// By a command that runs the program.
+    fn start_by(mut command: Command, drive: &str, address: &str) -> Server {
+        let mut child = command
             .args(["serve", drive, "--nbd", address, "--json"])
             .stdout(Stdio::piped())
             .spawn()
@@ -98,6 +103,25 @@ fn an_interrupt_ends_it_cleanly() {
     let server = Server::start("mem:znand,size=16M", path.to_str().unwrap());
     assert_eq!(server.stop(Signal::INT)["connections"], 0);
     assert!(!path.exists());
+}
+
+/// Who closes the terminal stops it as Ctrl-C does, however many tell it; unless
+/// it was started to outlive the terminal.
+#[test]
+fn a_hangup_ends_it_cleanly() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ssd.sock");
+    let at = path.to_str().unwrap();
+    let server = Server::start("mem:znand,size=16M", at);
+    kill_process(Pid::from_child(&server.child), Signal::HUP).unwrap();
+    assert_eq!(server.stop(Signal::HUP)["connections"], 0);
+    assert!(!path.exists());
+    let mut command = Command::new("nohup");
+    command.arg(env!("CARGO_BIN_EXE_ssdkit"));
+    let server = Server::start_by(command, "mem:znand,size=16M", at);
+    kill_process(Pid::from_child(&server.child), Signal::HUP).unwrap();
+    bench(&format!("nbd:{at} --rw randread --ios 100"));
+    assert_eq!(server.stop(Signal::TERM)["connections"], 1);
 }
 
 #[test]
