@@ -6,13 +6,13 @@
 //! cannot be listened on, the drive cannot be opened, or it does not take the
 //! last flush.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use device::SlcHealth;
 use device::realtime::Clock;
-use exports::nbd::{Export, Server, StopHandle};
+use exports::nbd::{Export, Report, Server, StopHandle};
 use exports::{Limits, SharedDrive};
 use measure::{WriteAmplification, units};
 use port::Time;
@@ -34,6 +34,7 @@ use drive::stack::{self, needs_blocks};
 use drive::whole::{Boxed, Drive, Ended, Observed};
 use load::served::{first_of, resolve};
 use load::signals::{asking, insists};
+use load::threads::no_thread;
 
 /// How often a drive is looked after that nobody uses.
 pub(crate) const BEAT: Duration = Duration::from_secs(10);
@@ -129,25 +130,33 @@ impl Serving<'_> {
         let (lent, owner) = Lent::new(drive, ready);
         let shared = SharedDrive::new(lent);
         let at = server.addr().map_err(|e| Error::system("serve", &e))?.to_string();
-        if args.json {
-            let mut json = json!({ "serving": at, "drive": name, "size_bytes": bytes });
-            if let Some(recovery) = recovery {
-                json["recovery"] = recovery.to_json();
+        let mut announce = || -> io::Result<()> {
+            if args.json {
+                let mut json = json!({ "serving": at, "drive": name, "size_bytes": bytes });
+                if let Some(recovery) = recovery {
+                    json["recovery"] = recovery.to_json();
+                }
+                writeln!(out, "{json}")?;
+            } else {
+                let size = units::capacity(bytes);
+                writeln!(out, "serving {name} ({size}) at {at}\nCtrl-C stops it")?;
             }
-            writeln!(out, "{json}")?;
-        } else {
-            let size = units::capacity(bytes);
-            writeln!(out, "serving {name} ({size}) at {at}\nCtrl-C stops it")?;
-        }
-        out.flush()?;
+            out.flush()
+        };
         let (running, ended) = channel();
-        let report = std::thread::scope(|scope| {
-            scope.spawn(|| tend(&shared, ended));
+        let served = std::thread::scope(|scope| {
+            let tender = std::thread::Builder::new().name("tender".into());
+            tender.spawn_scoped(scope, || tend(&shared, ended)).map_err(|e| no_thread(&e))?;
+            announce()?;
             let report = server.run(&export, &shared, &stop);
             drop(running);
-            report
+            Ok::<_, Error>(report)
         });
-        let report = report.map_err(|e| failed(&e))?;
+        // A drive that was not served is put away as it was.
+        let (report, unserved) = match served {
+            Ok(report) => (report.map_err(|e| failed(&e))?, None),
+            Err(e) => (Report::default(), Some(e)),
+        };
         drop(shared.into_port().map_err(|e| failed(&e))?);
         let drive = owner.take_back()?;
         let (counters, injected) = (drive.counters(), drive.injected());
@@ -158,6 +167,9 @@ impl Serving<'_> {
             true => drive.end(ready + clock.now().0).and_then(Ended::put_away),
             false => Ok(()),
         };
+        if let Some(e) = unserved {
+            return ended.and(Err(e));
+        }
         if args.json {
             let mut json = json!({
                 "connections": report.connections,

@@ -19,5 +19,6 @@ pub mod runner;
 pub mod served;
 pub mod signals;
 pub mod tally;
+pub mod threads;
 pub mod verify;
 pub mod watch;

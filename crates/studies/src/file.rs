@@ -19,6 +19,7 @@ use rustix::fs::OFlags;
 use workload::{Generator, Pattern};
 
 use drive::error::Error;
+use load::threads::run_all;
 
 /// Bytes of one write while the file is made.
 const FILL: usize = 1 << 20;
@@ -62,17 +63,9 @@ impl Target {
     /// one write outstanding. Gives writes a second.
     pub fn random_writes(&self, threads: u32, time: Duration, seed: u64) -> Result<f64, Error> {
         let began = Instant::now();
-        let all = std::thread::scope(|scope| {
-            let writer = |i| {
-                let until = began + time;
-                move || self.writer(seed, i, threads, until)
-            };
-            let all: Vec<_> = (0..threads).map(|i| scope.spawn(writer(i))).collect();
-            let join = |t: std::thread::ScopedJoinHandle<'_, Result<u64, Error>>| {
-                t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            all.into_iter().map(join).collect::<Result<Vec<u64>, Error>>()
-        })?;
+        let until = began + time;
+        let writers = (0..threads).map(|i| move || self.writer(seed, i, threads, until));
+        let all = run_all(writers)?.into_iter().collect::<Result<Vec<u64>, Error>>()?;
         Ok(all.iter().sum::<u64>() as f64 / began.elapsed().as_secs_f64())
     }
 

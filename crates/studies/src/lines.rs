@@ -31,6 +31,7 @@ use super::Options;
 use super::layers::{DEPTH, Layer, SHAPE, each_kind};
 use super::threads::Blocks;
 use drive::error::Error;
+use load::threads::{no_thread, run_all};
 
 /// Bytes of a cache line.
 const LINE: u64 = 64;
@@ -101,36 +102,35 @@ fn work<P: Blocks + Send>(ports: Vec<P>, watched: Watched, seed: u64) -> Result<
     for _ in &ports {
         loops.push(Tight::new(&SHAPE, load)?);
     }
-    std::thread::scope(|scope| {
-        for (core, (mut port, mut tight)) in ports.into_iter().zip(loops).enumerate() {
-            scope.spawn(move || {
-                let mut now = 0;
-                let mut turns = |tight: &mut Tight, until: u64| {
-                    while tight.completed() < until {
-                        now += 100;
-                        tight.turn(Time(now), &mut port);
-                        std::thread::yield_now();
-                    }
-                };
-                // First touches are not what comes with each request.
-                turns(&mut tight, 4 * DEPTH as u64);
-                barrier.wait();
-                let until = tight.completed() + watched.requests;
-                mark(core, BEGINS);
-                turns(&mut tight, until);
-                mark(core, ENDS);
-                while tight.outside() > 0 {
-                    tight.settle(Time(now), &mut port);
+    let one = |(core, (mut port, mut tight)): (usize, (P, Tight))| {
+        move || {
+            let mut now = 0;
+            let mut turns = |tight: &mut Tight, until: u64| {
+                while tight.completed() < until {
+                    now += 100;
+                    tight.turn(Time(now), &mut port);
                     std::thread::yield_now();
                 }
-                left.fetch_sub(1, Ordering::AcqRel);
-                while left.load(Ordering::Acquire) > 0 {
-                    tight.settle(Time(now), &mut port);
-                    std::thread::yield_now();
-                }
-            });
+            };
+            // First touches are not what comes with each request.
+            turns(&mut tight, 4 * DEPTH as u64);
+            barrier.wait();
+            let until = tight.completed() + watched.requests;
+            mark(core, BEGINS);
+            turns(&mut tight, until);
+            mark(core, ENDS);
+            while tight.outside() > 0 {
+                tight.settle(Time(now), &mut port);
+                std::thread::yield_now();
+            }
+            left.fetch_sub(1, Ordering::AcqRel);
+            while left.load(Ordering::Acquire) > 0 {
+                tight.settle(Time(now), &mut port);
+                std::thread::yield_now();
+            }
         }
-    });
+    };
+    run_all(ports.into_iter().zip(loops).enumerate().map(one))?;
     Ok(())
 }
 
@@ -180,7 +180,7 @@ fn read(child: &mut Child) -> Result<(u64, usize), String> {
     let marks = OnceLock::new();
     std::thread::scope(|scope| {
         let marks = &marks;
-        scope.spawn(move || {
+        let pass_on = move || {
             let mut line = String::new();
             let mut stdout = BufReader::new(stdout);
             let read = stdout.read_line(&mut line);
@@ -190,7 +190,9 @@ fn read(child: &mut Child) -> Result<(u64, usize), String> {
                 let _ = stdin.write_all(b"go\n");
             }
             let _ = stdout.read_to_end(&mut Vec::new());
-        });
+        };
+        let spawned = std::thread::Builder::new().spawn_scoped(scope, pass_on);
+        spawned.map_err(|e| no_thread(&e).to_string())?;
         let mut log = Log::default();
         let mut stderr = BufReader::with_capacity(1 << 20, stderr);
         let mut line = Vec::new();

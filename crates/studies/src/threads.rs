@@ -4,8 +4,8 @@
 //! Guarantees: all threads begin together and are counted over the same time;
 //! a thread goes on serving the others until everything has come back. The
 //! clock is read once in [`TURN`] requests, or, where latencies are wanted,
-//! at each. May fail: the system has no such core for us, there is no memory,
-//! or a request fails.
+//! at each. May fail: the system has no such core or no thread for us, there is
+//! no memory, or a request fails.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +17,7 @@ use port::{BlockDone, BlockReq, Port, Shape, Time};
 use workload::{Tight, TightOptions};
 
 use drive::error::Error;
+use load::threads::run_all;
 
 /// Requests between two looks at the clock.
 const TURN: usize = 32;
@@ -98,18 +99,13 @@ fn run_parts<'a>(parts: Vec<Part<'a>>, on: &[usize], work: Work) -> Result<Ran, 
     let on = on.get(..n).ok_or_else(|| Error::Usage(format!("there are fewer than {n} cores")))?;
     let (barrier, left, start) = (&Barrier::new(n), &AtomicUsize::new(n), Instant::now());
     let before = stolen(on);
-    let all = std::thread::scope(|scope| {
-        let one = |(number, part): (usize, Part<'a>)| {
-            let core = on[number];
-            let thread = Thread { barrier, left, start, work, number, core };
-            scope.spawn(move || part(&thread))
-        };
-        let threads: Vec<_> = parts.into_iter().enumerate().map(one).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<One, Error>>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        threads.into_iter().map(join).collect::<Result<Vec<One>, Error>>()
-    })?;
+    let one = |(number, part): (usize, Part<'a>)| {
+        let core = on[number];
+        let thread = Thread { barrier, left, start, work, number, core };
+        move || part(&thread)
+    };
+    let all = run_all(parts.into_iter().enumerate().map(one))?;
+    let all = all.into_iter().collect::<Result<Vec<One>, Error>>()?;
     let wall = start.elapsed().as_nanos() as f64 * n as f64;
     let waited: Option<u64> = all.iter().map(|one| one.waited).sum();
     let stolen = before.zip(stolen(on)).map(|(before, after)| (after - before) * 1e9);

@@ -49,6 +49,7 @@ use drive::lower;
 use drive::memory;
 use drive::stack;
 use drive::whole::{Boxed, Drive};
+use load::threads::run_all;
 use load::watch::Watch;
 
 /// Operations between two polls while nothing must be waited for.
@@ -108,15 +109,15 @@ pub fn measure_by_turns(
     watch: &Watch,
 ) -> Result<Vec<[Measured; 2]>, Error> {
     let baton = &Baton::new(setups.len());
-    let [a, b] = std::thread::scope(|scope| {
-        let threads = [0, 1].map(|number| {
-            scope.spawn(move || {
-                let turns = Turns { count, runner: Some(baton.runner(number)) };
-                Run::new(&setups[number], &mut watch.helper(), turns).all()
-            })
-        });
-        threads.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    let runs = setups.iter().enumerate().map(|(number, setup)| {
+        move || {
+            let turns = Turns { count, runner: Some(baton.runner(number)) };
+            Run::new(setup, &mut watch.helper(), turns).all()
+        }
     });
+    let mut runs = run_all(runs)?.into_iter();
+    let mut next = || runs.next().expect("there are two");
+    let (a, b) = (next(), next());
     Ok(a?.into_iter().zip(b?).map(|(a, b)| [a, b]).collect())
 }
 

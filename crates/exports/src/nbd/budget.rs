@@ -89,7 +89,7 @@ pub struct Budget {
     /// How long the line is.
     waiting: AtomicUsize,
     evicted: AtomicU64,
-    warned: [AtomicBool; 4],
+    warned: [AtomicBool; 5],
     /// The drive has said that it takes no writes.
     pub read_only: AtomicBool,
 }
@@ -119,7 +119,7 @@ impl Budget {
             came: Condvar::new(),
             waiting: AtomicUsize::new(0),
             evicted: AtomicU64::new(0),
-            warned: [const { AtomicBool::new(false) }; 4],
+            warned: [const { AtomicBool::new(false) }; 5],
             read_only: AtomicBool::new(false),
         }
     }

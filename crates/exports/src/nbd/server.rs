@@ -216,6 +216,10 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone> + Send> Crew<'_, '_, P> {
                 count(counters, &served.unwrap_or(Ok(())));
             });
         if thread.is_err() {
+            budget.warn(
+                4,
+                "the system gives no more threads for clients: they are turned away (ulimit -u)",
+            );
             self.refuse();
         }
     }

@@ -6,6 +6,7 @@ mod binary;
 mod blocks;
 mod clocks;
 mod common;
+mod edge;
 mod examples;
 mod faults;
 mod figures;
