@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use blkmq::completion::Strategy;
 use blkmq::scheduler::{DeadlineOptions, FairOptions, SchedulerKind};
-use blkmq::trace::{About, Tracer};
+use blkmq::trace::{About, TraceError, Tracer};
 use blkmq::{
     Config, Context, DispatchStats, HardwareQueue, Merge, Monitor, Plug, Spread, StagingStats,
     Topology,
@@ -339,7 +339,13 @@ impl Tracing {
         }
         let about = About { start, config: std::mem::take(&mut self.config) };
         let started = self.tracer.start_file(&self.path, &about);
-        started.map_err(|e| Error::Failed(format!("{}: {e}", self.path.display())))
+        started.map_err(|e| {
+            let text = format!("{}: {e}", self.path.display());
+            match e {
+                TraceError::Exists | TraceError::NotAFile => Error::Usage(text),
+                _ => Error::Failed(text),
+            }
+        })
     }
 
     /// Ends it. Gives a warning when requests are missing in it.

@@ -21,6 +21,9 @@ pub enum TraceError {
     /// Another file is at its path.
     #[error("a file is there that is no request trace: choose another path, or remove it")]
     Exists,
+    /// What is at its path is no file.
+    #[error("it is no file: choose another path")]
+    NotAFile,
     /// The text that describes the run is too long.
     #[error("a trace's configuration text has {bytes} bytes: at most {MOST_CONFIG} are allowed")]
     ConfigTooLong {

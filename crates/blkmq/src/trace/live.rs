@@ -11,7 +11,7 @@
 //! May fail: the system refuses to write, or to start a thread. A failed write
 //! ends the trace and leaves I/O alone; `stop` says what it was.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -254,15 +254,18 @@ impl<W: Write + Send + 'static> Collector<W> {
     }
 }
 
-/// Makes the file of a trace. One that is there is written over if it is a trace,
-/// or empty, or no file of bytes: a wrong path must not cost a drive.
+/// Makes the file of a trace. One that is there is written over if it is a trace, or
+/// empty: a wrong path must not cost a drive. Nothing else is opened: at a pipe that
+/// nobody reads that never ends.
 fn create(path: &Path) -> Result<File, TraceError> {
     let io = TraceError::io("create");
-    if let Ok(mut there) = File::open(path)
-        && there.metadata().is_ok_and(|about| about.is_file() && about.len() > 0)
-    {
+    if let Ok(about) = fs::metadata(path) {
+        if !about.is_file() {
+            return Err(TraceError::NotAFile);
+        }
         let mut begin = [0; MAGIC.len()];
-        if there.read_exact(&mut begin).is_err() || begin != MAGIC {
+        let mut read = || File::open(path).and_then(|mut there| there.read_exact(&mut begin));
+        if about.len() > 0 && (read().is_err() || begin != MAGIC) {
             return Err(TraceError::Exists);
         }
     }

@@ -353,6 +353,7 @@ fn what_is_no_file_is_not_read() {
         "trace fifo.toml",
         "trace /dev/zero",
         "trace .",
+        "bench null: --rw read --ios 1 --trace fifo.toml",
     ] {
         let (code, _, text) = all(at, line);
         assert_eq!(code, Some(2), "{line}: {text}");
