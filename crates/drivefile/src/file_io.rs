@@ -52,6 +52,10 @@ pub trait FileIo: Send + Sync {
     fn seconds(&self) -> u32 {
         0
     }
+    /// Whether it outlives whoever has it open: a file that was deleted does not.
+    fn outlives(&self) -> io::Result<bool> {
+        Ok(true)
+    }
 }
 
 /// The beginning of 2020: a clock that is before it was never set.
@@ -280,5 +284,9 @@ impl FileIo for SystemFile {
     fn seconds(&self) -> u32 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u32::try_from(now.as_secs()).ok().filter(|&now| now >= CLOCK_SET).unwrap_or(0)
+    }
+
+    fn outlives(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() > 0)
     }
 }

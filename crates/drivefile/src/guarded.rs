@@ -6,7 +6,7 @@
 //! journal share one opening: one of them would be told, and the other would
 //! take for durable what is lost. Here whoever syncs is told of an error that
 //! any of them met, from then on always. Nor is a file durable that somebody
-//! cuts or extends meanwhile: it will not be opened again.
+//! cuts, extends or deletes meanwhile: it will not be opened again.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,15 +36,20 @@ impl Guarded {
         if let Some((kind, said)) = &*failed {
             return Err(io::Error::new(*kind, said.clone()));
         }
-        let synced = sync().and_then(|()| self.is_as_long());
+        let synced = sync().and_then(|()| self.is_there());
         if let Err(e) = &synced {
             *failed = Some((e.kind(), e.to_string()));
         }
         synced
     }
 
-    /// Fails where somebody else has changed how long it is.
-    fn is_as_long(&self) -> io::Result<()> {
+    /// Fails where somebody else has deleted it, or changed how long it is.
+    fn is_there(&self) -> io::Result<()> {
+        if !self.storage.outlives()? {
+            let text = "somebody deleted the file, and what is on the drive is gone when this \
+                        ends: copy what is needed before";
+            return Err(io::Error::other(text));
+        }
         let (found, bytes) = (self.storage.bytes()?, self.bytes.load(Ordering::Relaxed));
         if found == bytes {
             return Ok(());
@@ -104,5 +109,9 @@ impl FileIo for Guarded {
 
     fn seconds(&self) -> u32 {
         self.storage.seconds()
+    }
+
+    fn outlives(&self) -> io::Result<bool> {
+        self.storage.outlives()
     }
 }

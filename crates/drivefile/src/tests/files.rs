@@ -158,6 +158,30 @@ fn a_reset_gives_its_space_back() {
     assert!(left < 1 << 20 || left >= full, "{left}");
 }
 
+/// What was deleted, or replaced at its path, does not take flushes any more and does
+/// not end well.
+#[test]
+fn a_file_that_was_deleted_is_not_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive");
+    for deletes in [true, false] {
+        let mut drive = DriveFile::create(&path, &header(8)).unwrap();
+        let (at, block) = (header(8).geometry.chunk_start(0), Block { number: 9, whole: false });
+        assert_eq!(program(&mut drive, at, &[block; 4]), Moved::Done);
+        if deletes {
+            fs::remove_file(&path).unwrap();
+        } else {
+            fs::write(folder.path().join("other"), "").unwrap();
+            fs::rename(folder.path().join("other"), &path).unwrap();
+        }
+        while drive.barrier() == Moved::Pending {}
+        assert_eq!(drive.barrier(), Moved::Failed);
+        assert_eq!(reads_as(&mut drive, at, block), Some(true), "it is still read");
+        let error = drive.close().unwrap_err().to_string();
+        assert!(error.contains("somebody deleted the file"), "{error}");
+    }
+}
+
 #[test]
 fn its_tables_are_known_before_they_are_read() {
     let folder = tempfile::tempdir().unwrap();
