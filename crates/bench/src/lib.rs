@@ -17,16 +17,16 @@ use serde_json::{Value, json};
 use workload::{Arrivals as Starts, Order, Pattern, Rate};
 
 use crate::ours::{Prepared, ours};
+use crate::served::served;
 use drive::error::Error;
 use drive::memory;
 use drive::restore::Restored;
-use drive::spec::{DriveConfig, DriveSpec, FileSpec, NbdAddress};
+use drive::spec::{DriveConfig, DriveSpec, FileSpec};
 use drive::stack::{self, needs_blocks};
 use load::cpu::CpuTime;
 use load::driver::{ClockKind, Driver};
 use load::load::{Load, Pace, Share};
 use load::runner::{Plan, Runner, Until};
-use load::served::Served;
 use load::tally::Tally;
 use load::verify::Verifier;
 use load::watch::Watch;
@@ -37,6 +37,7 @@ mod energy;
 mod ours;
 mod outcome;
 mod physics;
+mod served;
 
 pub use args::{Arrivals, BenchArgs, End, Hot, Precondition, Range, Rw};
 pub use outcome::{OpenLoop, Outcome};
@@ -189,47 +190,6 @@ pub(crate) fn plan(args: &BenchArgs) -> Plan {
     Plan { ramp: args.ramp.unwrap_or(0), until, count: true }
 }
 
-/// Measures a drive that somebody serves.
-fn served(args: &BenchArgs, address: &NbdAddress, watch: &mut Watch) -> Result<Outcome, Error> {
-    if args.rate.is_some() {
-        let text = "--rate is not for nbd: drives, which are driven in a closed loop: take --qd";
-        return Err(Error::Usage(text.into()));
-    }
-    let mut driver = Served::connect(address, watch)?;
-    let shape = driver.shape();
-    let pattern = pattern(args, &shape)?;
-    if !pattern.bs.is_multiple_of(driver.unit()) {
-        let unit = driver.unit();
-        return Err(Error::Usage(format!(
-            "this server takes multiples of {unit} bytes: raise --bs"
-        )));
-    }
-    let mut load = load(args, &shape, &pattern)?;
-    let mut bench = Bench::new(args, &shape, pattern, watch)?;
-    let steady = bench.prepare(&mut driver, &mut load, None)?;
-    let measured = bench.measure(&mut driver, &mut load)?;
-    let measured = bench.read_back(&mut driver, measured)?;
-    driver.close()?;
-    let may_be_old = measured.tally.wrong > 0 && args.precondition() == Precondition::None;
-    let drive = json!({ "name": args.drive.to_string(), "size_bytes": shape.bytes });
-    let mut outcome = bench.outcome(measured, steady, drive.clone(), drive);
-    if may_be_old && let Some(problem) = &mut outcome.problem {
-        // Whether it was used its server does not tell.
-        problem.push_str(
-            ". --verify knows only what it wrote: if this drive was used before, that is why; add \
-             --precondition seq, which writes over all of it",
-        );
-    }
-    if args.reads() > 0 && args.precondition() == Precondition::None {
-        outcome.warnings.push(
-            "a server does not tell what was written, and what never was is read in no time; \
-             --precondition seq writes it first"
-                .into(),
-        );
-    }
-    Ok(outcome)
-}
-
 /// The drive in one line.
 pub(crate) fn in_few_words(config: &DriveConfig) -> Value {
     json!({
@@ -338,11 +298,15 @@ impl<'a> Bench<'a> {
         mut measured: Measured,
     ) -> Result<Measured, Error> {
         let tally = &mut measured.tally;
-        if self.runner.verifier.is_none() || self.args.reads() == 100 || tally.interrupted {
+        let is_over = tally.interrupted || tally.lost.is_some();
+        if self.runner.verifier.is_none() || self.args.reads() == 100 || is_over {
             return Ok(measured);
         }
-        let back = self.runner.read_back(driver, &self.shape, &self.pattern, self.args.seed)?;
-        tally.add_errors(&back);
+        match self.runner.read_back(driver, &self.shape, &self.pattern, self.args.seed) {
+            Ok(back) => tally.add_errors(&back),
+            Err(e) if driver.is_lost() => tally.lost = Some(format!("reading back, {e}")),
+            Err(e) => return Err(e),
+        }
         Ok(measured)
     }
 

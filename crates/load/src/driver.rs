@@ -63,6 +63,12 @@ pub trait Driver {
         false
     }
 
+    /// Whether it failed because whoever has the drive is gone, so that what was
+    /// measured until then is all there will be.
+    fn is_lost(&self) -> bool {
+        false
+    }
+
     /// After how many turns somebody is asked whether to go on.
     fn patience(&self) -> u32 {
         TURNS

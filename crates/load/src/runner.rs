@@ -253,7 +253,14 @@ impl Runner<'_> {
                 (Some(arrival), Some(begin)) => Some(arrival.min(begin)),
                 (arrival, begin) => arrival.or(begin),
             };
-            now = driver.turn(arrival, &mut load.queue, &mut load.done)?;
+            now = match driver.turn(arrival, &mut load.queue, &mut load.done) {
+                Ok(now) => now,
+                Err(e) if driver.is_lost() && tally.all().count() > 0 => {
+                    (tally.lost, tally.left) = (Some(e.to_string()), load.out() as u64);
+                    break;
+                }
+                Err(e) => return Err(e),
+            };
             load.complete(now, is_late, &mut tally, driver, &mut self.verifier)?;
             if !plan.count && tally.errors() > 0 {
                 // A drive that cannot be prepared is not asked again: one that

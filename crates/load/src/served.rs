@@ -65,6 +65,7 @@ pub struct Served {
     now: Time,
     /// Requests that were sent, by their numbers.
     sent: Vec<Option<BlockReq>>,
+    is_lost: bool,
 }
 
 /// Whether to wait longer: until somebody stops it, and then a moment for what
@@ -87,7 +88,13 @@ impl Served {
             Client::connect_with(at, "", waiter)
         };
         let client = first_of(&resolve(address)?, connect)?;
-        Ok(Served { client, clock: Clock::start(), now: Time::ZERO, sent: Vec::new() })
+        Ok(Served {
+            client,
+            clock: Clock::start(),
+            now: Time::ZERO,
+            sent: Vec::new(),
+            is_lost: false,
+        })
     }
 
     /// The drive's outside. What is left over after whole blocks is not used.
@@ -103,6 +110,16 @@ impl Served {
     /// The smallest request, in bytes.
     pub fn unit(&self) -> u64 {
         self.client.unit().into()
+    }
+
+    /// The longest read or write, in bytes.
+    pub fn most(&self) -> u64 {
+        self.client.most().into()
+    }
+
+    /// What the server takes, as in [`exports::nbd::protocol`].
+    pub fn flags(&self) -> u16 {
+        self.client.flags()
     }
 
     /// Says goodbye.
@@ -122,6 +139,34 @@ impl Served {
             self.sent[id] = Some(req);
         }
         self.client.flush_sends().map_err(failed)
+    }
+
+    /// Sends `queue`, and takes what comes.
+    fn exchange(
+        &mut self,
+        queue: &mut Ring<BlockReq>,
+        done: &mut Ring<BlockDone>,
+    ) -> Result<(), Error> {
+        self.send(queue)?;
+        let (sent, client) = (&mut self.sent, &mut self.client);
+        let mut wrong = false;
+        let mut each = |id: u64, error: u32, data: &[u8]| {
+            let Some(mut req) = sent.get_mut(id as usize).and_then(Option::take) else {
+                wrong = true;
+                return;
+            };
+            if req.op == BlockOp::Read && data.len() == req.buffer.len() {
+                req.buffer.bytes_mut().copy_from_slice(data);
+            }
+            let (buffer, op) = (std::mem::replace(&mut req.buffer, Buffer::empty()), req.op);
+            let status = status(error);
+            wrong |= done.push(BlockDone { id, op, status, at: Time::ZERO, buffer }).is_err();
+        };
+        client.recv(&mut each).map_err(failed)?;
+        if wrong {
+            return Err(Error::Failed("the server answered what was not asked".into()));
+        }
+        Ok(())
     }
 }
 
@@ -151,27 +196,13 @@ impl Driver for Served {
         queue: &mut Ring<BlockReq>,
         done: &mut Ring<BlockDone>,
     ) -> Result<Time, Error> {
-        self.send(queue)?;
-        let (sent, client) = (&mut self.sent, &mut self.client);
-        let mut wrong = false;
-        let mut each = |id: u64, error: u32, data: &[u8]| {
-            let Some(mut req) = sent.get_mut(id as usize).and_then(Option::take) else {
-                wrong = true;
-                return;
-            };
-            if req.op == BlockOp::Read && data.len() == req.buffer.len() {
-                req.buffer.bytes_mut().copy_from_slice(data);
-            }
-            let (buffer, op) = (std::mem::replace(&mut req.buffer, Buffer::empty()), req.op);
-            let status = status(error);
-            wrong |= done.push(BlockDone { id, op, status, at: Time::ZERO, buffer }).is_err();
-        };
-        client.recv(&mut each).map_err(failed)?;
-        if wrong {
-            return Err(Error::Failed("the server answered what was not asked".into()));
-        }
-        self.now = self.clock.now();
-        Ok(self.now)
+        let exchanged = self.exchange(queue, done);
+        (self.is_lost, self.now) = (exchanged.is_err(), self.clock.now());
+        exchanged.map(|()| self.now)
+    }
+
+    fn is_lost(&self) -> bool {
+        self.is_lost
     }
 }
 

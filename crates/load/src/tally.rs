@@ -46,6 +46,8 @@ pub struct Tally {
     pub interrupted: bool,
     /// Requests that were still inside then, and were not waited for.
     pub left: u64,
+    /// Why the drive was lost before the end, if it was.
+    pub lost: Option<String>,
 }
 
 #[inline]
@@ -84,6 +86,7 @@ impl Tally {
             first_wrong: None,
             interrupted: false,
             left: 0,
+            lost: None,
         }
     }
 
@@ -198,7 +201,8 @@ impl Tally {
         };
         let wrong = told(self.wrong, "gave wrong data", &self.first_wrong);
         let failed = told(self.failed, "failed", &self.first_failed);
-        wrong.into_iter().chain(failed).reduce(|wrong, failed| format!("{wrong}; {failed}"))
+        let all = [wrong, failed, self.lost.clone()];
+        all.into_iter().flatten().reduce(|before, next| format!("{before}; {next}"))
     }
 
     /// Adds what went wrong in a run beside this one, or after it.
@@ -207,6 +211,7 @@ impl Tally {
         self.wrong += other.wrong;
         self.first_failed = self.first_failed.take().or_else(|| other.first_failed.clone());
         self.first_wrong = self.first_wrong.take().or_else(|| other.first_wrong.clone());
+        self.lost = self.lost.take().or_else(|| other.lost.clone());
     }
 
     /// Seconds from the beginning to the last request.

@@ -133,6 +133,7 @@ pub struct Client {
     bytes: u64,
     flags: u16,
     unit: u32,
+    most: u32,
     out: Vec<u8>,
     /// Bytes of `out` that are sent.
     sent: usize,
@@ -186,6 +187,7 @@ impl Client {
             bytes: opened.bytes,
             flags: opened.flags,
             unit: opened.unit,
+            most: opened.most,
             out: Vec::with_capacity(64 << 10),
             sent: 0,
             input: vec![0; INBUF],
@@ -206,6 +208,11 @@ impl Client {
     /// The smallest request and the alignment of all, in bytes.
     pub fn unit(&self) -> u32 {
         self.unit
+    }
+
+    /// The longest read or write that the server takes, in bytes.
+    pub fn most(&self) -> u32 {
+        self.most.min(MAX_REQUEST)
     }
 
     /// The export's transmission flags, as in [`super::protocol`].
@@ -447,6 +454,7 @@ struct Opened {
     bytes: u64,
     flags: u16,
     unit: u32,
+    most: u32,
 }
 
 /// Negotiates with `OPT_GO`.
@@ -462,7 +470,7 @@ fn open<S: Read + Write>(sock: &mut Patient<'_, S>, name: &str) -> Result<Opened
     out.extend(OptionHeader { option: OPT_GO, len: data.len() as u32 }.to_bytes());
     out.extend(data);
     sock.sock.write_all(&out)?;
-    let mut opened = Opened { bytes: 0, flags: 0, unit: 1 };
+    let mut opened = Opened { bytes: 0, flags: 0, unit: 1, most: MAX_REQUEST };
     loop {
         let mut head = [0; OptionReply::LEN];
         sock.read_exact(&mut head)?;
@@ -496,7 +504,7 @@ fn note(data: &[u8], opened: &mut Opened) -> Option<()> {
             if !least.is_power_of_two() || preferred.min(most) < least {
                 return None;
             }
-            opened.unit = least;
+            (opened.unit, opened.most) = (least, most);
         }
         _ => {}
     }

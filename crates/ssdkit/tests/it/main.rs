@@ -18,4 +18,5 @@ mod lines;
 mod memory;
 mod parity;
 mod serve;
+mod servers;
 mod ycsb;
