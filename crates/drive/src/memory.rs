@@ -14,6 +14,7 @@ use device::Device;
 use drivefile::DriveFile;
 use flash::{Dimensions, Geometry, RamMedium};
 use parity::Parity;
+use port::lazy::SPARE;
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::Error;
@@ -177,7 +178,8 @@ fn amount(bytes: u64) -> String {
 }
 
 /// Bytes of memory that this process may take: what the system has available,
-/// what its control groups leave, and what its limit of address space does.
+/// what its control groups leave, and what its limit of address space does, but for
+/// some that is left for what cannot fail.
 pub fn free() -> u64 {
     let all = [available(), left_in_groups(), left_of_address_space()];
     all.into_iter().flatten().min().unwrap_or(u64::MAX)
@@ -198,7 +200,7 @@ fn left_of_address_space() -> Option<u64> {
     let limit = getrlimit(Resource::As).current?;
     let pages = fs::read_to_string("/proc/self/statm").ok()?;
     let taken: u64 = pages.split(' ').next()?.parse().ok()?;
-    Some(limit.saturating_sub(taken * rustix::param::page_size() as u64))
+    Some(limit.saturating_sub(taken * rustix::param::page_size() as u64 + SPARE))
 }
 
 /// What the files of a control group are called.

@@ -16,7 +16,8 @@ use device::{Device, Link, OpenChannel};
 use drivefile::CacheMode;
 use flash::{Chunk, ChunkState, Dimensions, RamMedium, Side};
 use nvram::{NvRam, Protected, Started};
-use port::{Port, Ring, Time, random};
+use port::lazy::{SPARE, ask_for};
+use port::{Port, Ring, Striped, Time, random};
 use targets::pblk::{Memory, Peek};
 use targets::{Pblk, PblkConfig};
 
@@ -167,7 +168,7 @@ fn assemble(
         parts.push(drive);
         at = at.max(ready);
     }
-    let mut drive = together(config, parts, at);
+    let mut drive = together(config, parts, at)?;
     let mut started = None;
     if let Some(journal) = journal {
         let (protected, did) = protect(config, drive, journal, at)?;
@@ -183,9 +184,9 @@ fn assemble(
 }
 
 /// The shards as one drive, when all of them have come to `at`.
-fn together(config: &DriveConfig, mut parts: Vec<Boxed>, at: Time) -> Boxed {
+fn together(config: &DriveConfig, mut parts: Vec<Boxed>, at: Time) -> Result<Boxed, Error> {
     if parts.len() == 1 {
-        return parts.remove(0);
+        return Ok(parts.remove(0));
     }
     let mut done = Ring::new(1);
     for part in &mut parts {
@@ -193,7 +194,9 @@ fn together(config: &DriveConfig, mut parts: Vec<Boxed>, at: Time) -> Boxed {
             part.advance(event, &mut done);
         }
     }
-    whole::together(parts, config.size)
+    let each = parts[0].shape();
+    ask_for(Striped::<Boxed>::bytes(parts.len(), &each) + SPARE, "requests to several shards")?;
+    Ok(whole::together(parts, config.size))
 }
 
 /// Refuses several shards of a drive that has something which they would share.
@@ -277,6 +280,7 @@ pub fn new_target<D: OpenChannel>(
 /// The journal of a drive in memory with a protected cache, empty.
 pub fn empty_journal(config: &DriveConfig) -> Result<Option<Store>, Error> {
     let CacheMode::Protected { journal } = config.cache_mode() else { return Ok(None) };
+    ask_for(journal + SPARE, "the journal of its cache")?;
     let mut store = NvRam::new(journal as usize);
     nvram::format(&mut store).map_err(|e| Error::Failed(format!("{}: {e}", config.name)))?;
     Ok(Some(Box::new(store)))

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use port::lazy::table;
+use port::lazy::{room_for, table};
 use port::{BLOCK_BYTES, Lazy, OutOfMemory};
 
 use crate::rows::Rows;
@@ -244,22 +244,20 @@ impl RamMedium {
         at.0 as usize + self.geometry.pu_index(at) * SHIFT
     }
 
-    fn store_tags(&mut self, at: Ppa, count: u32, tags: &[u8]) {
+    fn store_tags(&mut self, at: Ppa, count: u32, tags: &[u8]) -> Moved {
         if tags.is_empty() {
-            for i in 0..u64::from(count) {
-                self.store_tags(Ppa(at.0 + i), 1, &[0; TAG_BYTES]);
-            }
-            return;
+            let mut blocks = (0..u64::from(count)).map(|i| Ppa(at.0 + i));
+            let is_stored = |at| self.store_tags(at, 1, &[0; TAG_BYTES]) == Moved::Done;
+            return if blocks.all(is_stored) { Moved::Done } else { Moved::Failed };
         }
         let (chunk, start) = (self.geometry.chunk_index(at), self.place(at));
         if self.geometry.block(at) == 0 {
             self.base[chunk] = Tag::load(tags).seq;
         }
         if self.is_wide(chunk) || !self.store_narrow(chunk, start, tags) {
-            for (i, bytes) in tags.chunks_exact(TAG_BYTES).enumerate() {
-                self.store_wide(Ppa(at.0 + i as u64), Tag::load(bytes));
-            }
+            return self.store_wide(at, tags);
         }
+        Moved::Done
     }
 
     /// Stores tags of a chunk whose tags all fit so far. False where one does
@@ -344,16 +342,26 @@ impl RamMedium {
     }
 
     #[cold]
-    fn store_wide(&mut self, at: Ppa, tag: Tag) {
+    fn store_wide(&mut self, at: Ppa, tags: &[u8]) -> Moved {
         let chunk = self.geometry.chunk_index(at);
         let block = self.geometry.block(at) as usize;
         if !self.wide.contains_key(&chunk) {
-            let mut bytes = vec![0; self.geometry.chunk_blocks() as usize * TAG_BYTES];
-            self.load_tags(self.geometry.chunk_start(chunk), &mut bytes);
-            self.wide.insert(chunk, bytes.chunks_exact(TAG_BYTES).map(Tag::load).collect());
+            let blocks = self.geometry.chunk_blocks() as usize;
+            let Ok(mut held) = room_for(blocks, "the medium's tags") else { return Moved::Failed };
+            let start = self.geometry.chunk_start(chunk);
+            for i in 0..blocks as u64 {
+                let mut bytes = [0; TAG_BYTES];
+                self.load_tags(Ppa(start.0 + i), &mut bytes);
+                held.push(Tag::load(&bytes));
+            }
+            self.wide.insert(chunk, held.into());
             self.aside[chunk / 64] |= 1 << (chunk % 64);
         }
-        self.wide.get_mut(&chunk).expect("it was put there")[block] = tag;
+        let held = &mut self.wide.get_mut(&chunk).expect("it was put there")[block..];
+        for (held, bytes) in held.iter_mut().zip(tags.chunks_exact(TAG_BYTES)) {
+            *held = Tag::load(bytes);
+        }
+        Moved::Done
     }
 
     fn load_tags(&self, at: Ppa, tags: &mut [u8]) {
@@ -381,8 +389,10 @@ impl Medium for RamMedium {
 
     #[inline]
     fn program(&mut self, at: Ppa, count: u32, data: &[u8], tags: &[u8]) -> Moved {
-        self.store_tags(at, count, tags);
-        if data.is_empty() { Moved::Done } else { self.store_data(at, count, data) }
+        match self.store_tags(at, count, tags) {
+            Moved::Done if !data.is_empty() => self.store_data(at, count, data),
+            stored => stored,
+        }
     }
 
     #[inline]

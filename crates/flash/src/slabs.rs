@@ -4,9 +4,11 @@
 //! a slab is as large as all before it, within bounds: a small drive takes
 //! little, a large one asks the system seldom, and for huge pages. Pages given
 //! back are used again, the last one first, since it is likely in the caches;
-//! slabs stay until the end. May fail where the system has no memory.
+//! slabs stay until the end. May fail where the system has no memory; some is left
+//! then for what cannot fail.
 
 use port::Lazy;
+use port::lazy::{SPARE, ask_for};
 
 /// Bytes of the first slab and of the largest, where pages are not larger.
 const BYTES: (usize, usize) = (64 << 10, 32 << 20);
@@ -64,7 +66,9 @@ impl Slabs {
     }
 
     fn slab(&self, pages: usize) -> Option<Lazy<u8>> {
-        Lazy::zeroed(pages.checked_mul(self.page)?, "the medium's data").ok()
+        let (bytes, what) = (pages.checked_mul(self.page)?, "the medium's data");
+        ask_for((bytes as u64).saturating_add(SPARE), what).ok()?;
+        Lazy::zeroed(bytes, what).ok()
     }
 
     /// The next page of the last slab that was never taken.

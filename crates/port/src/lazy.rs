@@ -41,6 +41,10 @@ pub fn room_for<T>(len: usize, what: &'static str) -> Result<Vec<T>, OutOfMemory
     Ok(list)
 }
 
+/// What is left of memory, in bytes, for all that is taken little by little and cannot
+/// fail, when a drive is made or written.
+pub const SPARE: u64 = 8 << 20;
+
 /// Asks the system for so much memory and gives it back: for many tables that
 /// are taken one by one. `what` names them in the error.
 pub fn ask_for(bytes: u64, what: &'static str) -> Result<(), OutOfMemory> {

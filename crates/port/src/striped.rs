@@ -125,6 +125,14 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
         self
     }
 
+    /// Bytes of memory that its tables take, over so many shards of this outside.
+    pub fn bytes(shards: usize, each: &Shape) -> u64 {
+        let longest = (each.max_bytes / STRIPE) as usize + 2;
+        let depth = each.depth * shards;
+        let waiting = Ring::<BlockReq>::bytes(each.depth + longest).saturating_mul(shards as u64);
+        waiting + Slots::<Whole>::bytes(depth) + Ring::<u32>::bytes(depth)
+    }
+
     /// Its outside.
     pub fn shape(&self) -> Shape {
         self.shape

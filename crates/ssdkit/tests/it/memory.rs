@@ -163,6 +163,28 @@ fn where_memory_ends_is_an_error() {
     }
 }
 
+/// However little address space there is, a drive of many parts runs or is refused, as
+/// is one that loses what it wrote.
+#[test]
+fn where_memory_ends_parts_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (from, drive) in [
+        (56, "mem:tlc,size=64M,shards=8"),
+        (60, "mem:tlc,size=64M,shards=8,cache=protected"),
+        (36, "mem:tlc,size=64M --fault medium:torn,every=9"),
+    ] {
+        let mut runs = false;
+        for mib in (from..from + 72).step_by(2) {
+            let line = format!("bench {drive} --rw randwrite --ios 1k");
+            let (code, said) = limited(folder.path(), mib, &line);
+            let ended = matches!(code, Some(0..=2));
+            assert!(ended && !said.contains("panicked"), "{mib} MiB, {line}: {said}");
+            runs |= code == Some(0);
+        }
+        assert!(runs, "{drive}");
+    }
+}
+
 /// However little address space there is, a key-value store runs or is refused.
 #[test]
 fn where_memory_ends_a_store_is_refused() {
