@@ -64,6 +64,10 @@ pub fn check_name(path: &str) -> Result<(), Error> {
         let text = "the name of the drive file is empty: name a file, for example drive.ssd";
         return Err(Error::Usage(text.into()));
     }
+    if path.ends_with('/') {
+        let text = "a folder's name ends so, and a drive is in a file: leave the slash out";
+        return Err(Error::Usage(format!("{path}: {text}")));
+    }
     if path.contains(',') {
         let text = "keys follow a comma in a drive's name, so a drive file's name has none";
         return Err(Error::Usage(format!("{path}: {text}: take another")));

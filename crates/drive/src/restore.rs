@@ -86,6 +86,22 @@ pub struct Restored {
     pub recovery: Option<Recovery>,
 }
 
+/// Time off, in ns, after which a drive that is damaged may be so for that.
+const LONG_OFF: u64 = 180 * 86_400_000_000_000;
+
+/// What an error of recovery says of a drive that was off for `away` ns by the clock,
+/// if its data `can_fade`.
+pub fn faded(e: Error, can_fade: bool, away: u64) -> Error {
+    if !can_fade || away < LONG_OFF || !matches!(e, Error::Recovery { .. }) {
+        return e;
+    }
+    let days = away / 86_400_000_000_000;
+    Error::Failed(format!(
+        "{e}; by this host's clock the drive was off for {days} days, in which data fade: if the \
+         clock is wrong, set it and open the drive again"
+    ))
+}
+
 impl Restored {
     /// The drive in a file.
     pub fn opened(open: OpenFile) -> Result<Restored, Error> {
@@ -93,7 +109,10 @@ impl Restored {
         let Opened { medium, chunks, clean, .. } = opened;
         let medium = Backing::from(medium);
         let journal = medium.journal();
-        Restored::over(config, seed, (vec![Left { medium, chunks }], away), clean, journal)
+        let can_fade = config.profile.reliability.errors;
+        let shards = vec![Left { medium, chunks }];
+        let restored = Restored::over(config, seed, (shards, away), clean, journal);
+        restored.map_err(|e| faded(e, can_fade, away))
     }
 
     /// A copy in memory of the drive in a file.
@@ -230,6 +249,31 @@ mod tests {
             (now, good) = (at, good && status.is_ok());
         }
         (drive.counters().refreshed, good)
+    }
+
+    /// A drive that seems to have been off for ages is not there; with the right clock
+    /// it is.
+    #[test]
+    fn what_a_wrong_clock_does_is_told_and_harms_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.ssd").display().to_string();
+        create(
+            &path,
+            "mem:tlc,size=8M,groups=2,pus=2,pages=16,errors=true,factory_bad=0,program_failure=0,\
+             erase_failure=0,read_retries=0,correctable=40,retention_time=1d,retention_power=1",
+        );
+        let open = |days: u64| {
+            let mut open = FileSpec::new(&path).open(false).unwrap();
+            open.away = days * DAY;
+            Restored::opened(open)
+        };
+        fill(open(0).unwrap().drive);
+        let Err(e) = open(30 * 365) else { panic!("nothing is kept for so long") };
+        assert!(e.to_string().contains("off for 10950 days"), "{e}");
+        assert!(e.to_string().contains("the clock is wrong"), "{e}");
+        let mut drive = open(0).unwrap().drive;
+        let now = settle(&mut drive);
+        assert!(act(&mut drive, now, BlockOp::Read, 0).0.is_ok());
     }
 
     #[test]

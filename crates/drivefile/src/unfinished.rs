@@ -117,6 +117,9 @@ impl Beside {
         let beside = path.with_file_name(name);
         for _ in 0..TRIES {
             let storage = match SystemFile::create(&beside) {
+                Err(FileError::Exists { .. }) if beside.is_symlink() => {
+                    return Err(FileError::NotAFile { path: beside, kind: "a symbolic link" });
+                }
                 Err(FileError::Exists { .. }) => match SystemFile::open(&beside, false) {
                     // It has got its name, or was given up.
                     Err(FileError::Missing { .. }) => continue,
@@ -169,6 +172,11 @@ impl Place for Beside {
             // The file system does not know how.
             Err(Errno::INVAL | Errno::NOSYS) if self.path.symlink_metadata().is_err() => {
                 fs::rename(&self.beside, &self.path)
+            }
+            Err(Errno::EXIST) => {
+                let text = "another process made one of this name meanwhile, which stays: take \
+                            another name, or remove that one first";
+                Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
             }
             renamed => renamed.map_err(io::Error::from),
         }

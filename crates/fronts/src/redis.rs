@@ -40,7 +40,7 @@ use drive::fault_rules::Injected;
 use drive::lent::Lent;
 use drive::lower;
 use drive::memory;
-use drive::restore::{Recovery, Restored};
+use drive::restore::{Recovery, Restored, faded};
 use drive::say::say;
 use drive::spec::file::OpenFile;
 use drive::spec::{DriveConfig, DriveSpec, NbdAddress, TargetKind};
@@ -170,7 +170,9 @@ fn batched_file(
         old_device(&config, seed, opened.medium.into(), &opened.chunks, away)?
     };
     let may_be_new = is_new || args.destroy;
-    let (target, recovery) = batched::recover(&config, device, opened.clean, may_be_new)?;
+    let recovered = batched::recover(&config, device, opened.clean, may_be_new);
+    let can_fade = config.profile.reliability.errors;
+    let (target, recovery) = recovered.map_err(|e| faded(e, can_fade, away))?;
     Serving { args, config: &config, is_new, recovery: Some(recovery), server, out }.batched(target)
 }
 

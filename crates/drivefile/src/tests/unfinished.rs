@@ -169,6 +169,26 @@ fn what_a_killed_one_left_is_taken_over_and_what_is_anothers_is_not() {
     }
 }
 
+/// What others put in the way is left alone, and said.
+#[test]
+fn what_is_in_the_way_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, beside) = (folder.path().join("a.ssd"), folder.path().join("a.ssd.unfinished"));
+    for target in [folder.path().join("notes"), folder.path().join("nothing")] {
+        fs::write(folder.path().join("notes"), b"").unwrap();
+        std::os::unix::fs::symlink(&target, &beside).unwrap();
+        let error = DriveFile::create(&path, &header(8)).map(|_| ()).unwrap_err();
+        assert!(matches!(error, FileError::NotAFile { kind: "a symbolic link", .. }), "{error}");
+        fs::remove_file(&beside).unwrap();
+    }
+    let unfinished = Unfinished::begin(&path, false).unwrap();
+    unfinished.create(&header(8)).unwrap().close().unwrap();
+    fs::write(&path, b"notes").unwrap();
+    let error = unfinished.finish().unwrap_err().to_string();
+    assert!(error.contains("another process made one of this name meanwhile"), "{error}");
+    assert!(fs::read(&path).unwrap() == b"notes" && !beside.exists());
+}
+
 /// A reflink brings the beginning of the source along.
 #[test]
 fn a_copy_that_shares_its_data_is_never_taken_for_whole() {
