@@ -103,7 +103,7 @@ fn with_threads(staging: Spread, queues: usize, merge: Merge) {
                     while reqs.room() > 0 {
                         reqs.put(|| read(core as u64, now.0 % 64));
                     }
-                    now = now + 1000;
+                    now += 1000;
                     context.submit(now, &mut reqs);
                     if core == 0 && now.0 % 64_000 == 0 {
                         context.set_scheduler(&SchedulerKind::None).unwrap();
