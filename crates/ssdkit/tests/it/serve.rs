@@ -112,7 +112,10 @@ fn a_hangup_ends_it_cleanly() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ssd.sock");
     let at = path.to_str().unwrap();
-    let server = Server::start("mem:znand,size=16M", at);
+    // Also where the tests themselves were started with hangups ignored.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_ssdkit")]);
+    let server = Server::start_by(command, "mem:znand,size=16M", at);
     kill_process(Pid::from_child(&server.child), Signal::HUP).unwrap();
     assert_eq!(server.stop(Signal::HUP)["connections"], 0);
     assert!(!path.exists());
