@@ -336,7 +336,7 @@ impl Info {
                 "memory",
                 format!(
                     "{} for the target's tables: {} a terabyte",
-                    units::capacity(memory.total()),
+                    size(memory.total()),
                     units::bytes_decimal(self.map_per_terabyte(memory)),
                 ),
             );
