@@ -45,6 +45,15 @@ impl<Q: HardwareQueue> Below<Q> {
         }
     }
 
+    /// Since when a request is in the driver's hands, where it may have waited for
+    /// that: `now` while it waits.
+    pub fn since(&self, id: u64, now: Time) -> Option<Time> {
+        match self {
+            Below::Own(_) => None,
+            Below::Joint(entrance) => entrance.since(id, now),
+        }
+    }
+
     /// The driver's queue, unless others use it too.
     pub fn own(&self) -> Option<&Q> {
         match self {
@@ -83,6 +92,8 @@ struct Held {
     times: u32,
     /// The request that has it, by the id that its core gave it.
     of: Option<(u64, BlockOp)>,
+    /// Since when.
+    since: Time,
 }
 
 /// Above the tag in the ids that the driver is given here: no core has this
@@ -120,7 +131,7 @@ fn joint<Q: HardwareQueue>(
         ready: Ring::try_new(depth, what)?,
         done: Ring::try_new(depth, what)?,
         tags: OwnTags::new(depth as u32)?,
-        held: table(Held { times: 0, of: None }, depth, what)?,
+        held: table(Held { times: 0, of: None, since: Time::ZERO }, depth, what)?,
     };
     let joint = Arc::new(Joint {
         door: Handover::new(inside, all)?,
@@ -165,7 +176,7 @@ impl<Q: HardwareQueue> Inside<Q> {
         {
             let held = &mut self.held[tag as usize];
             held.times = held.times.wrapping_add(1);
-            held.of = Some((req.id, req.op));
+            (held.of, held.since) = (Some((req.id, req.op)), now);
             req.id = held.name(tag as usize);
             self.ready.put(|| req);
         }
@@ -190,13 +201,17 @@ impl<Q: HardwareQueue> Inside<Q> {
         if let Some(req) = take_where(&mut self.cmds, |cmd| cmd.id == id) {
             return Abort::Given(req.buffer);
         }
-        let is_it = |held: &Held| held.of.is_some_and(|(known, _)| known == id);
-        let Some(tag) = self.held.iter().position(is_it) else { return Abort::Lost };
+        let Some(tag) = self.find(id) else { return Abort::Lost };
         let given = self.recall(tag);
         if matches!(given, Abort::Given(_)) {
             self.free(self.held[tag].name(tag));
         }
         given
+    }
+
+    /// The tag of a request, by the id that its core gave it.
+    fn find(&self, id: u64) -> Option<usize> {
+        self.held.iter().position(|held| held.of.is_some_and(|(known, _)| known == id))
     }
 
     /// Asks for the request back that has this tag.
@@ -256,6 +271,18 @@ impl<Q: HardwareQueue> Entrance<Q> {
                 self.joint.put(owner, one);
             }
         }
+    }
+
+    fn since(&self, id: u64, now: Time) -> Option<Time> {
+        let mut guard = self.joint.door.enter();
+        let (inside, left) = &mut *guard;
+        while let Some(req) = left.pop() {
+            inside.cmds.put(|| req);
+        }
+        if (0..inside.cmds.len()).any(|i| inside.cmds.get(i).is_some_and(|cmd| cmd.id == id)) {
+            return Some(now);
+        }
+        inside.find(id).map(|tag| inside.held[tag].since)
     }
 
     /// Takes a request out of those that completed and were not taken yet.

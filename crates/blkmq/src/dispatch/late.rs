@@ -42,6 +42,9 @@ impl<Q: HardwareQueue> Dispatch<Q> {
             if !self.slots[tag as usize].is_live() {
                 continue;
             }
+            if !all {
+                self.notice_wait(now, tag);
+            }
             if all {
                 let (past, done) = self.recall(now, tag, Status::ABORTED);
                 left(&past, done);
@@ -63,6 +66,17 @@ impl<Q: HardwareQueue> Dispatch<Q> {
 
     fn scan_at(&mut self, at: Time) {
         self.next_scan = self.next_scan.min(at);
+    }
+
+    /// A request that waited for the driver to have room has the time from then on.
+    fn notice_wait(&mut self, now: Time, tag: u32) {
+        let slot = &mut self.slots[tag as usize];
+        if slot.asked != slot.generation
+            && slot.due(self.timeout) <= now
+            && let Some(since) = self.queue.since(slot.name(self.entrance | tag), now)
+        {
+            slot.dispatched = since;
+        }
     }
 
     /// Gives up what has not reached the driver, and now never does.

@@ -83,6 +83,35 @@ fn what_a_core_does_not_look_at_holds_no_place() {
     }
 }
 
+/// A request that waits for the driver to have room does not take too long yet.
+#[test]
+fn what_waits_for_a_place_is_not_given_up() {
+    let options = TimedOptions {
+        submit_queues: 1,
+        hw_queue_depth: 4,
+        servers: Some(1),
+        completion_nsec: 10_000,
+        ..TimedOptions::default()
+    };
+    let config = Config { timeout: 50_000, ..Config::new(topology(2, 1)) };
+    let (contexts, _) = build(&config, Timed::new(options).unwrap()).unwrap();
+    let mut cores: [Context<TimedQueue>; 2] = contexts.try_into().ok().expect("two cores");
+    ask(&mut cores[0], 0..4);
+    ask(&mut cores[1], 4..8);
+    let (mut done, mut ended) = (Ring::new(16), 0);
+    while cores.iter().any(|core| core.outside() > 0) {
+        let at = cores.iter().filter_map(Port::next_event).min().expect("something happens");
+        for core in &mut cores {
+            core.advance(at, &mut done);
+        }
+        for one in done.drain() {
+            assert!(one.status.is_ok(), "{} at {:?}: {}", one.id, one.at, one.status);
+            ended += 1;
+        }
+    }
+    assert_eq!(ended, 8);
+}
+
 #[test]
 fn what_a_core_staged_does_not_stay_when_it_goes() {
     let [gone, mut other] = two(2, |config| config);
