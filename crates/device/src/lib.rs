@@ -7,6 +7,7 @@
 //! queue pairs ([`queue`]). [`notices`] are what a drive tells unasked.
 
 pub mod command;
+mod controller;
 mod device;
 pub mod hosted;
 pub mod link;
@@ -17,12 +18,13 @@ pub mod realtime;
 mod slc;
 mod timeline;
 mod units;
+mod way;
 
 pub use command::{
     Addresses, Content, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp,
 };
 pub use device::{Counters, Device, ErrorCounters, Health, MAX_DEPTH, WEAR_RANGES, Wear};
 pub use flash::LinkTiming;
-pub use link::{Link, Payload};
+pub use link::{Carries, Link, Payload};
 pub use notices::{Notice, NoticeMask, NoticeState};
 pub use slc::SlcHealth;

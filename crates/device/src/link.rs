@@ -1,86 +1,112 @@
-//! The link between host and drive: controller overhead, latency, bandwidth.
+//! The way between host and drive: the link, and the controller at its end.
 //!
-//! A port over any port. A command goes down: its data, if it carries any,
-//! takes its turn on the wire, then latency and controller pass. The
-//! completion comes up: its data takes its turn on the way up, then latency
-//! passes. The two ways are independent, and each keeps order. A lone read
-//! takes latency + controller + the drive + its bytes at the rate + latency.
+//! A port over any port. A command goes down: its entry crosses the link, a core
+//! of the controller takes it, its data, if it carries any, take their turn on the
+//! wire. The completion comes up: its data take their turn on the way up, then
+//! its entry follows. A lone command takes entry + latency + core + controller +
+//! its data + the drive + entry + latency, a lone read its data on the way up.
+//!
+//! The two ways are independent. Data keep their order on each; what carries none
+//! goes between them, as packets do: no read waits for the data of writes before
+//! it, and no write's completion for those of reads. Entries, where they count,
+//! take their time from the data that are on the wire meanwhile. Reads may pass
+//! other commands, and these keep their order.
+//!
+//! The controller's cores take commands first come, first served, each one at a
+//! time. Where nobody says how many there are, each command has its own.
 
+use flash::link::{COMPLETION_BYTES, SUBMISSION_BYTES};
 use flash::{Chunk, Geometry, LinkTiming, Ppa, TAG_BYTES, Timing};
 use port::{BLOCK_BYTES, BatchOp, BatchReq, Desc};
 use port::{BlockOp, BlockReq, Completed, Numbered, Port, Ring, Time};
 
 use crate::command::{Content, OpenChannel, VectorCmd, VectorOp};
+use crate::controller::Cores;
 use crate::notices::Notice;
+use crate::way::Way;
 
-/// How many bytes a command and its completion carry over the link. Model bytes:
-/// the length in blocks, whatever the medium keeps of them.
-pub trait Payload {
+/// What a command and its completion carry over the link. Model bytes: the
+/// length in blocks, whatever the medium keeps of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Payload {
+    /// Whether it changes nothing of the drive: then it may pass others.
+    pub is_read: bool,
     /// Bytes on the wire, down.
-    fn wire_bytes(&self) -> u64;
+    pub down: u64,
     /// Bytes on the wire for its completion, up.
-    fn answer_bytes(&self) -> u64;
+    pub up: u64,
 }
 
-impl Payload for BlockReq {
-    fn wire_bytes(&self) -> u64 {
-        if self.op == BlockOp::Write { self.len } else { 0 }
+impl Payload {
+    fn read(up: u64) -> Payload {
+        Payload { is_read: true, down: 0, up }
     }
 
-    fn answer_bytes(&self) -> u64 {
-        if self.op == BlockOp::Read { self.len } else { 0 }
+    fn write(down: u64) -> Payload {
+        Payload { is_read: false, down, up: 0 }
+    }
+
+    /// Blocks that it moves.
+    fn blocks(self) -> u64 {
+        (self.down + self.up).div_ceil(BLOCK_BYTES)
     }
 }
 
-impl Payload for BatchReq {
-    /// A batch is its DESC and its pages; a bad one is what its buffer has.
-    fn wire_bytes(&self) -> u64 {
+/// A command that crosses the link.
+pub trait Carries {
+    /// What it carries.
+    fn payload(&self) -> Payload;
+}
+
+impl Carries for BlockReq {
+    fn payload(&self) -> Payload {
         match self.op {
-            BatchOp::WriteBatch => match Desc::parse(self.buffer.bytes()) {
-                Some(desc) => (1 + desc.written() as u64) * BLOCK_BYTES,
-                None => self.buffer.len() as u64,
-            },
-            BatchOp::Read | BatchOp::Flush => 0,
+            BlockOp::Read => Payload::read(self.len),
+            BlockOp::Write => Payload::write(self.len),
+            _ => Payload::default(),
         }
     }
+}
 
-    fn answer_bytes(&self) -> u64 {
-        if self.op == BatchOp::Read { BLOCK_BYTES } else { 0 }
+impl Carries for BatchReq {
+    /// A batch is its DESC and its pages; a bad one is what its buffer has.
+    fn payload(&self) -> Payload {
+        match self.op {
+            BatchOp::WriteBatch => Payload::write(match Desc::parse(self.buffer.bytes()) {
+                Some(desc) => (1 + desc.written() as u64) * BLOCK_BYTES,
+                None => self.buffer.len() as u64,
+            }),
+            BatchOp::Read => Payload::read(BLOCK_BYTES),
+            BatchOp::Flush => Payload::default(),
+        }
     }
 }
 
-/// Bytes of the blocks that a vector command moves; tags ride along, unless
-/// they are all.
-fn data_bytes(cmd: &VectorCmd) -> u64 {
-    let each = if cmd.content == Content::Tags { TAG_BYTES as u64 } else { BLOCK_BYTES };
-    u64::from(cmd.count) * each
-}
-
-impl Payload for VectorCmd {
-    fn wire_bytes(&self) -> u64 {
-        if self.op == VectorOp::Write { data_bytes(self) } else { 0 }
-    }
-
-    fn answer_bytes(&self) -> u64 {
-        if self.op == VectorOp::Read { data_bytes(self) } else { 0 }
+impl Carries for VectorCmd {
+    /// Of blocks the tags ride along, unless they are all.
+    fn payload(&self) -> Payload {
+        let each = if self.content == Content::Tags { TAG_BYTES as u64 } else { BLOCK_BYTES };
+        let bytes = u64::from(self.count) * each;
+        match self.op {
+            VectorOp::Read => Payload::read(bytes),
+            VectorOp::Write => Payload::write(bytes),
+            _ => Payload::default(),
+        }
     }
 }
 
 /// Commands that may be on the link or behind it.
-const LINK_DEPTH: usize = 1024;
+pub(crate) const LINK_DEPTH: usize = 1024;
 
 /// A link in front of `P`.
 pub struct Link<P: Port> {
     timing: LinkTiming,
+    cores: Cores,
     below: P,
-    /// On the way down, with arrival times that only grow.
-    down: Ring<(Time, P::Cmd)>,
-    down_free: Time,
+    down: Way<P::Cmd>,
     /// Arrived, not yet taken below.
     arrived: Ring<P::Cmd>,
-    /// Completed below, on the way up.
-    up: Ring<(Time, P::Done)>,
-    up_free: Time,
+    up: Way<P::Done>,
     below_done: Ring<P::Done>,
     /// Each command's own number and its bytes up, by the number it has below.
     numbers: Vec<(u64, u64)>,
@@ -89,19 +115,18 @@ pub struct Link<P: Port> {
 
 impl<P: Port> Link<P>
 where
-    P::Cmd: Payload + Numbered,
+    P::Cmd: Carries + Numbered,
     P::Done: Completed,
 {
     /// Puts a link in front of `below`.
     pub fn new(timing: LinkTiming, below: P) -> Link<P> {
         Link {
             timing,
+            cores: Cores::new(timing.cores),
             below,
-            down: Ring::new(LINK_DEPTH),
-            down_free: Time::ZERO,
+            down: Way::new(timing.entry(SUBMISSION_BYTES)),
             arrived: Ring::new(LINK_DEPTH),
-            up: Ring::new(LINK_DEPTH),
-            up_free: Time::ZERO,
+            up: Way::new(timing.entry(COMPLETION_BYTES)),
             below_done: Ring::new(LINK_DEPTH),
             numbers: vec![(0, 0); LINK_DEPTH],
             free: (0..LINK_DEPTH as u32).rev().collect(),
@@ -149,18 +174,18 @@ where
         let slot = done.number();
         let (number, bytes) = self.numbers[slot as usize];
         self.free.push(slot as u32);
-        self.up_free = self.up_free.max(at) + self.timing.wire(bytes);
-        let arrival = self.up_free + self.timing.latency;
+        let entry = self.up.entry(at);
+        let end = if bytes > 0 { self.up.carry(at, self.timing.wire(bytes)) } else { at };
+        let arrival = end + entry + self.timing.latency;
         done.renumber(number);
         done.set_at(arrival);
-        let sent = self.up.push((arrival, done));
-        assert!(sent.is_ok(), "a link holds all that it let in");
+        self.up.send(arrival, bytes == 0, done);
     }
 }
 
 impl<P: Port> Port for Link<P>
 where
-    P::Cmd: Payload + Numbered,
+    P::Cmd: Carries + Numbered,
     P::Done: Completed,
 {
     type Cmd = P::Cmd;
@@ -172,30 +197,33 @@ where
         while self.free.len() > self.up.len() {
             let Some(mut cmd) = cmds.pop() else { return };
             let slot = self.free.pop().expect("a slot is free");
-            self.numbers[slot as usize] = (cmd.number(), cmd.answer_bytes());
+            let payload = cmd.payload();
+            self.numbers[slot as usize] = (cmd.number(), payload.up);
             cmd.renumber(u64::from(slot));
-            self.down_free = self.down_free.max(now) + self.timing.wire(cmd.wire_bytes());
-            let arrival = self.down_free + self.timing.latency + self.timing.controller;
-            let sent = self.down.push((arrival, cmd));
-            assert!(sent.is_ok(), "a link holds all that it let in");
+            let fetched = now + self.timing.latency + self.down.entry(now + self.timing.latency);
+            let work = self.timing.work(payload.is_read, payload.blocks());
+            let taken = self.cores.take(fetched, work) + self.timing.controller;
+            let arrival = match payload.is_read {
+                true => taken,
+                false => self.down.carry(taken, self.timing.wire(payload.down)),
+            };
+            self.down.send(arrival, payload.is_read, cmd);
         }
     }
 
     fn next_event(&self) -> Option<Time> {
-        let down = self.down.front().map(|d| d.0);
-        let up = self.up.front().map(|u| u.0);
-        [down, up, self.below.next_event()].into_iter().flatten().min()
+        [self.down.next(), self.up.next(), self.below.next_event()].into_iter().flatten().min()
     }
 
     fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
-        while self.down.front().is_some_and(|d| d.0 <= to) {
-            let (_, cmd) = self.down.pop().expect("it was looked at");
+        while let Some(cmd) = self.down.receive(to) {
             let kept = self.arrived.push(cmd);
             assert!(kept.is_ok(), "a link holds all that it let in");
         }
         self.work_below(to);
-        while done.room() > 0 && self.up.front().is_some_and(|u| u.0 <= to) {
-            let (_, completion) = self.up.pop().expect("it was looked at");
+        while done.room() > 0
+            && let Some(completion) = self.up.receive(to)
+        {
             let _ = done.push(completion);
         }
     }

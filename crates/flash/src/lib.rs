@@ -7,6 +7,7 @@
 pub mod chunk;
 pub mod energy;
 pub mod geometry;
+pub mod link;
 pub mod medium;
 pub mod profile;
 pub mod reliability;
@@ -18,8 +19,9 @@ pub mod timing;
 pub use chunk::{CHUNK_BYTES, Cause, Chunk, ChunkState, FailedRun, SINCE_BITS};
 pub use energy::{Energy, EnergyCosts, EnergyCounts};
 pub use geometry::{Dimensions, Geometry, GeometryError, Ppa};
+pub use link::LinkTiming;
 pub use medium::{Medium, Moved, RamMedium, TAG_BYTES, Tag};
-pub use profile::{KeyError, LinkTiming, Profile, ProfileError, Side};
+pub use profile::{KeyError, Profile, ProfileError, Side};
 pub use reliability::{ErrorLevel, Reliability, Sensed};
 pub use slc::{SlcCache, SlcSize};
 pub use timing::Timing;

@@ -1,8 +1,9 @@
 //! Profiles: a kind of drive as data.
 //!
-//! A profile is a TOML file: geometry, timing, link, where the translation
-//! layer runs, its SLC cache, reliability and energy. Some are built in. Every key can be set again by name, with the
-//! text that the file takes.
+//! A profile is a TOML file: geometry, timing, SLC cache, link, controller, where
+//! the translation layer runs, reliability and energy. Some are built in. A file
+//! may begin with one of these, its `base`, and say what differs. Every key can
+//! be set again by name, with the text that the file takes.
 //!
 //! Guarantees: what [`Profile::to_toml`] prints reads back as the same
 //! profile; an unknown key is refused; a profile that [`Profile::from_toml`]
@@ -17,7 +18,8 @@ pub use keys::{KEYS, Key, SECTIONS};
 use port::BLOCK_BYTES;
 use thiserror::Error;
 
-use crate::{Dimensions, EnergyCosts, Geometry, GeometryError, Reliability, Timing};
+use crate::link::{COMPLETION_BYTES, SUBMISSION_BYTES};
+use crate::{Dimensions, EnergyCosts, Geometry, GeometryError, LinkTiming, Reliability, Timing};
 
 /// The built-in profiles: name and text.
 const BUILTIN: [(&str, &str); 9] = [
@@ -31,35 +33,6 @@ const BUILTIN: [(&str, &str); 9] = [
     ("openssd", include_str!("../profiles/openssd.toml")),
     ("null", include_str!("../profiles/null.toml")),
 ];
-
-/// The way between host and drive, and the controller at its end. All zero
-/// means that there is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkTiming {
-    /// Controller time, once a command, in ns.
-    pub controller: u64,
-    /// Latency, once each way, in ns.
-    pub latency: u64,
-    /// Bytes a second, each way; 0 for no transfer time.
-    pub rate: u64,
-}
-
-impl LinkTiming {
-    /// Whether it takes no time at all: there is no link.
-    pub fn is_instant(&self) -> bool {
-        *self == LinkTiming::default()
-    }
-
-    /// Wire time of `bytes`, in ns, rounded up.
-    #[inline]
-    pub fn wire(&self, bytes: u64) -> u64 {
-        if self.rate == 0 {
-            return 0;
-        }
-        // No buffer has 4 GiB, so a longer transfer cannot be.
-        (bytes.min(u64::from(u32::MAX)) * 1_000_000_000).div_ceil(self.rate)
-    }
-}
 
 /// On which side of the link the translation layer runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -216,9 +189,14 @@ impl Profile {
         let table: toml::Table = text
             .parse()
             .map_err(|e| ProfileError::Syntax { origin: origin(), source: Box::new(e) })?;
-        let mut profile = Profile { name: origin(), ..Profile::blank() };
-        profile.fill(&table).map_err(|source| ProfileError::Key { origin: origin(), source })?;
-        let there = |key: &Key| table.get(key.section).is_some_and(|s| s.get(key.name).is_some());
+        let wrong = |source| ProfileError::Key { origin: origin(), source };
+        let base = base_of(&table).map_err(wrong)?;
+        let is_based = base.is_some();
+        let mut profile = Profile { name: origin(), ..base.unwrap_or_else(Profile::blank) };
+        profile.fill(&table).map_err(wrong)?;
+        let there = |key: &Key| {
+            is_based || table.get(key.section).is_some_and(|s| s.get(key.name).is_some())
+        };
         if let Some(key) = KEYS.iter().find(|key| key.needed && !there(key)) {
             let (section, key, takes) = (key.section, key.name, key.takes);
             return Err(ProfileError::Missing { origin: origin(), section, key, takes });
@@ -233,6 +211,7 @@ impl Profile {
             match (name.as_str(), value) {
                 ("name", toml::Value::String(text)) if !text.is_empty() => self.name = text.clone(),
                 ("about", toml::Value::String(text)) => self.about = text.clone(),
+                ("base", _) => {}
                 ("name" | "about", other) => {
                     let key = if name == "name" { "name" } else { "about" };
                     let takes = "a text in quotes";
@@ -242,7 +221,7 @@ impl Profile {
                     self.fill_section(section, keys)?;
                 }
                 _ => {
-                    let known = format!("name, about, [{}]", SECTIONS.join("], ["));
+                    let known = format!("base, name, about, [{}]", SECTIONS.join("], ["));
                     return Err(KeyError::Unknown { key: name.clone(), known });
                 }
             }
@@ -323,13 +302,24 @@ impl Profile {
     }
 
     /// How long one read of a logical block takes on an idle drive, in ns:
-    /// latency, controller, command, tR, channel, link, latency. The block is
-    /// in a page of the first type.
+    /// entry, latency, core, controller, command, tR, channel, link, entry, latency.
+    /// The block is in a page of the first type.
     pub fn lone_read(&self) -> u64 {
         let (t, link) = (&self.timing, &self.link);
         let flash = t.command + t.read_of(0) + t.transfer(1);
-        link.latency + link.controller + flash + link.wire(BLOCK_BYTES) + link.latency
+        let controller = link.work(true, 1) + link.controller;
+        let entries = link.entry(SUBMISSION_BYTES) + link.entry(COMPLETION_BYTES);
+        2 * link.latency + entries + controller + flash + link.wire(BLOCK_BYTES)
     }
+}
+
+/// The built-in profile that a file begins with, where it says one.
+fn base_of(table: &toml::Table) -> Result<Option<Profile>, KeyError> {
+    let Some(value) = table.get("base") else { return Ok(None) };
+    let takes = "the name of a built-in profile in quotes; `ssdkit profiles` lists them";
+    let wrong = || KeyError::Value { key: "base", value: value.to_string(), takes };
+    let name = value.as_str().ok_or_else(wrong)?;
+    Profile::builtin(name).map(Some).ok_or_else(wrong)
 }
 
 /// The names of some keys, for an error.

@@ -142,6 +142,16 @@ impl<T> Ring<T> {
         Some(unsafe { self.items.get_unchecked_mut(at).assume_init_mut() })
     }
 
+    /// Exchanges items `i` and `j`, the oldest being 0.
+    ///
+    /// # Panics
+    /// Where there is no such item.
+    pub fn swap(&mut self, i: usize, j: usize) {
+        assert!(i < self.len && j < self.len, "there are such items");
+        let (a, b) = (self.at(i), self.at(j));
+        self.items.swap(a, b);
+    }
+
     /// Takes item `i` out, the oldest being 0; those behind it move up. Costs
     /// a move for each of them: not for the usual case.
     #[cold]
@@ -150,8 +160,7 @@ impl<T> Ring<T> {
             return None;
         }
         for behind in i..self.len - 1 {
-            let (a, b) = (self.at(behind), self.at(behind + 1));
-            self.items.swap(a, b);
+            self.swap(behind, behind + 1);
         }
         self.len -= 1;
         let at = self.at(self.len);

@@ -298,7 +298,12 @@ fn drive(timing: Timing, link_at: LinkAt) -> Setup {
     let geometry = Geometry::new(with_reserve(dimensions)).expect("its ranges are kept");
     let space = u64::from(data_chunks * geometry.chunk_blocks() * geometry.total_pus());
     let bytes = space * 3 / 4 * BLOCK_BYTES;
-    let link = device::LinkTiming { controller: 3_000, latency: 2_000, rate: 1_000_000_000 };
+    let link = device::LinkTiming {
+        controller: 3_000,
+        latency: 2_000,
+        rate: 1_000_000_000,
+        ..device::LinkTiming::default()
+    };
     let work = Work {
         reads: 0,
         flushes: 0,

@@ -297,7 +297,18 @@ fn timing(rng: &mut Rng) -> Timing {
 
 fn link(rng: &mut Rng) -> LinkTiming {
     let rate = rng.one_of(&[0, 1_000_000_000, 3_200_000_000]);
-    LinkTiming { controller: rng.below(5_000), latency: rng.below(10_000), rate }
+    let (controller, latency) = (rng.below(5_000), rng.below(10_000));
+    // The rest of what was drawn, so that each seed's world stays what it was else.
+    LinkTiming {
+        controller,
+        latency,
+        rate,
+        entries: latency % 2 == 0,
+        cores: (controller % 4) as u32,
+        core_read: latency % 1_000,
+        core_write: latency % 3_000,
+        core_block: controller % 500,
+    }
 }
 
 /// How many logical bytes, and what is collected.

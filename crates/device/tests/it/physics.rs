@@ -326,7 +326,8 @@ fn where_reads_do_not_go_first_they_suspend_nothing() {
 
 #[test]
 fn a_link_adds_exactly_its_parts() {
-    let link = LinkTiming { controller: 3, latency: 11, rate: 4_096_000_000 };
+    let link =
+        LinkTiming { controller: 3, latency: 11, rate: 4_096_000_000, ..LinkTiming::default() };
     let t = Timing { read: vec![50], program: vec![1000], erase: 3000, ..Timing::default() };
     let g = geometry(1, 1, 1);
     let mut rig = common::Rig::new(Link::new(link, drive(&g, &t, 0)), 8);
@@ -338,7 +339,8 @@ fn a_link_adds_exactly_its_parts() {
 
 #[test]
 fn a_link_limits_bandwidth_and_keeps_order() {
-    let link = LinkTiming { controller: 0, latency: 5, rate: 4_096_000_000 };
+    let link =
+        LinkTiming { controller: 0, latency: 5, rate: 4_096_000_000, ..LinkTiming::default() };
     let g = geometry(2, 2, 1);
     let rig = written(&g, &Timing::default());
     let mut rig = common::Rig::new(Link::new(link, rig.port), 8);
@@ -353,6 +355,85 @@ fn a_link_limits_bandwidth_and_keeps_order() {
     }
 }
 
+/// 4.096 GB/s: a block takes 1000 ns on it, an entry of 64 bytes 16, one of 16
+/// bytes 4.
+fn busy() -> LinkTiming {
+    LinkTiming {
+        latency: 5,
+        controller: 100,
+        rate: 4_096_000_000,
+        entries: true,
+        cores: 1,
+        core_read: 2_000,
+        core_write: 3_000,
+        core_block: 10,
+    }
+}
+
+#[test]
+fn a_busy_controller_adds_exactly_its_parts() {
+    let t = Timing { read: vec![50], program: vec![1000], erase: 3000, ..Timing::default() };
+    let g = geometry(1, 1, 1);
+    let mut rig = common::Rig::new(Link::new(busy(), drive(&g, &t, 0)), 8);
+    let at = g.ppa(0, 0, 0, 0);
+    let around = 16 + 5 + 100 + 4 + 5;
+    assert_eq!(rig.one(cmd(1, Write, at, 2)), around + 3_020 + 2_000 + 1000);
+    assert_eq!(rig.one(cmd(2, Read, at, 1)), around + 2_010 + 50 + 1000);
+    assert_eq!(rig.one(cmd(3, Reset, at, 1)), around + 3_000 + 3_000);
+}
+
+#[test]
+fn cores_bound_the_commands_a_second() {
+    let g = geometry(2, 2, 1);
+    for (cores, rounds) in [(1, 20), (2, 10), (0, 1)] {
+        let link = LinkTiming { cores, rate: 0, entries: false, ..busy() };
+        let rig = written(&g, &Timing::default());
+        let mut rig = common::Rig::new(Link::new(link, rig.port), 8);
+        for i in 0..20 {
+            rig.submit(0, cmd(i, Read, g.ppa(i as u32 % 2, 0, 0, 0), 1));
+        }
+        rig.drain();
+        assert_eq!(rig.at(19), 5 + rounds * 2_010 + 100 + 5, "{cores} cores");
+    }
+}
+
+/// Data keep nothing waiting that carries none: a read goes by the data of writes,
+/// a write's completion by those of reads.
+#[test]
+fn nothing_waits_behind_data_of_others() {
+    let link = LinkTiming { latency: 5, rate: 4_096_000_000, ..LinkTiming::default() };
+    let g = geometry(1, 2, 1);
+    let rig = written(&g, &Timing::default());
+    let mut rig = common::Rig::new(Link::new(link, rig.port), 64);
+    for i in 0..6 {
+        rig.submit(0, cmd(i, Write, g.ppa(0, 0, 3, i as u32 * 2), 2));
+    }
+    rig.submit(0, cmd(6, Read, g.ppa(0, 1, 0, 0), 2));
+    for i in 7..13 {
+        rig.submit(0, cmd(i, Read, g.ppa(0, 1, 0, 0), 2));
+    }
+    rig.drain();
+    assert_eq!(rig.at(6), 5 + 2_000 + 5, "12 blocks on the way down do not keep it");
+    for i in 0..6 {
+        assert_eq!(rig.at(i), 5 + (i + 1) * 2_000 + 5, "nor do 14 on the way up keep these");
+    }
+}
+
+/// Entries are bytes, too: what they take, data do not have.
+#[test]
+fn entries_take_their_share_of_the_wire() {
+    let link = LinkTiming { latency: 5, rate: 4_096_000_000, entries: true, ..busy() };
+    let link = LinkTiming { cores: 0, core_read: 0, core_write: 0, core_block: 0, ..link };
+    let g = geometry(1, 1, 1);
+    let mut rig = common::Rig::new(Link::new(link, drive(&g, &Timing::default(), 0)), 64);
+    for i in 0..6 {
+        rig.submit(0, cmd(i, Write, g.ppa(0, 0, 3, i as u32 * 2), 2));
+    }
+    rig.drain();
+    // The first entry goes before all data, the others between those of the first.
+    assert_eq!(rig.at(5), 16 + 5 + 100 + 6 * 2_000 + 5 * 16 + 4 + 5);
+}
+
 #[test]
 fn a_link_over_an_instant_drive_keeps_the_rule_of_events() {
     let g = geometry(1, 1, 1);
@@ -364,7 +445,8 @@ fn a_link_over_an_instant_drive_keeps_the_rule_of_events() {
     assert_eq!(link.next_event(), Some(Time(7)));
     link.advance(Time(7), &mut done);
     assert_eq!(link.next_event(), None, "nothing is left for another call");
-    let ends: Vec<_> = done.drain().map(|d| (d.cookie, d.status, d.at)).collect();
+    let mut ends: Vec<_> = done.drain().map(|d| (d.cookie, d.status, d.at)).collect();
+    ends.sort_by_key(|end| end.0);
     assert_eq!(ends, [(1, Status::SUCCESS, Time(7)), (2, Status::UNWRITTEN, Time(7))]);
 }
 

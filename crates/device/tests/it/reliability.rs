@@ -709,7 +709,7 @@ fn levels_are_told_once_a_life_and_through_the_link() {
     let r = Reliability { rber_base: 0.0, rber_wear: 0.0, read_disturb: 8e-5, ..model() };
     let r = Reliability { program_failure: 0.0, erase_failure: 0.0, read_retries: 0, ..r };
     let g = geometry(1, 1, 2);
-    let link = LinkTiming { controller: 5, latency: 3, rate: 0 };
+    let link = LinkTiming { controller: 5, latency: 3, rate: 0, ..LinkTiming::default() };
     let mut rig = Rig::new(Link::new(link, device(&g, &timing(), &r, 2)), 8);
     let mut number = 0;
     for life in 0..2 {

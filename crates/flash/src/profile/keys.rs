@@ -6,6 +6,7 @@
 
 use super::{Profile, Side, quantity};
 use crate::SlcSize;
+use crate::link::MAX_CORES;
 use crate::slc::WHOLE;
 
 /// One key of a profile.
@@ -27,8 +28,8 @@ pub struct Key {
 }
 
 /// The sections, in the order in which they are printed.
-pub const SECTIONS: [&str; 7] =
-    ["geometry", "timing", "slc", "link", "ftl", "reliability", "energy"];
+pub const SECTIONS: [&str; 8] =
+    ["geometry", "timing", "slc", "link", "controller", "ftl", "reliability", "energy"];
 
 /// A kind of value: what it takes, how it is read and how it is printed, as a TOML
 /// literal.
@@ -53,6 +54,14 @@ const LIMIT: Form<u32> = Form {
     read: |text| if text == "none" { Some(u32::MAX) } else { up_to(text, u32::MAX - 1) },
     show: |n| if *n == u32::MAX { quoted("none") } else { n.to_string() },
 };
+const CORES: Form<u32> = Form {
+    takes: "1 to 64, or none for one a command",
+    read: |text| match text {
+        "none" => Some(0),
+        text => up_to(text, MAX_CORES).filter(|&cores| cores > 0),
+    },
+    show: |n| if *n == 0 { quoted("none") } else { n.to_string() },
+};
 const CODEWORD: Form<u32> = Form {
     takes: "512, 1k, 2k or 4k",
     read: |text| match quantity::size(text)? {
@@ -67,6 +76,12 @@ const TIME: Form<u64> = Form {
     takes: "a time with its unit, for example 75us (ns, us, ms, s)",
     read: quantity::time,
     show: |ns| quoted(&quantity::show_time(*ns)),
+};
+/// Of a core: a queue of the longest commands still ends in the time that there is.
+const WORK: Form<u64> = Form {
+    takes: "a time of at most 1s with its unit, for example 2.3us (ns, us, ms, s)",
+    read: |text| quantity::time(text).filter(|&ns| ns <= 1_000_000_000),
+    ..TIME
 };
 /// At most 64 page types, one of them at least.
 const TIMES: Form<Vec<u64>> = Form {
@@ -169,7 +184,7 @@ macro_rules! key {
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 57] = [
+pub static KEYS: [Key; 62] = [
     key!(needed "geometry", "groups", COUNT, dimensions.groups,
         "channels; a super-channel counts once"),
     key!(needed "geometry", "pus", COUNT, dimensions.pus, "parallel units (dies) a channel"),
@@ -228,6 +243,14 @@ pub static KEYS: [Key; 57] = [
     key!("link", "controller", TIME, link.controller, "controller time, once a command"),
     key!("link", "link_latency", TIME, link.latency, "latency, once each way"),
     key!("link", "link_rate", RATE, link.rate, "bytes a second, each way"),
+    key!("link", "link_entries", FLAG, link.entries,
+        "entries of queues take their time on it, too"),
+    key!("controller", "cores", CORES, link.cores, "cores, each with one command at a time"),
+    key!("controller", "core_read", WORK, link.core_read, "what a read takes of a core"),
+    key!("controller", "core_write", WORK, link.core_write,
+        "what any other command takes of a core"),
+    key!("controller", "core_block", WORK, link.core_block,
+        "what each 4 KiB of a command take of a core beside that"),
     Key {
         section: "ftl",
         name: "side",

@@ -14,9 +14,14 @@ fn the_built_in_ones_are_whole_and_print_as_they_are() {
     for p in builtin() {
         let text = Profile::source(&p.name).unwrap();
         let table: toml::Table = text.parse().unwrap();
-        for key in &KEYS {
-            let there = table[key.section].get(key.name).is_some();
-            assert!(there, "{} says nothing of {}", p.name, key.name);
+        let said = |key: &Key| table.get(key.section).is_some_and(|s| s.get(key.name).is_some());
+        if let Some(base) = table.get("base") {
+            let base = Profile::builtin(base.as_str().unwrap()).unwrap();
+            for key in KEYS.iter().filter(|key| said(key)) {
+                assert_ne!((key.get)(&p), (key.get)(&base), "{}: {}", p.name, key.name);
+            }
+        } else if let Some(key) = KEYS.iter().find(|key| !said(key)) {
+            panic!("{} says nothing of {}", p.name, key.name);
         }
         assert!(!p.about.is_empty());
         assert_eq!(Profile::from_toml(&p.to_toml(), "printed").unwrap(), p);
@@ -30,6 +35,20 @@ fn names_are_the_files() {
         assert_eq!(Profile::builtin(name).unwrap().name, name);
     }
     assert!(Profile::builtin("nand").is_none());
+}
+
+#[test]
+fn a_file_says_what_differs_from_its_base() {
+    let text = "base = \"tlc\"\n[timing]\nerase = \"4ms\"";
+    let p = Profile::from_toml(text, "mine.toml").unwrap();
+    let tlc = Profile::builtin("tlc").unwrap();
+    assert_eq!(p.timing.erase, 4_000_000);
+    assert_eq!((p.name.as_str(), &p.about), ("mine.toml", &tlc.about));
+    assert_eq!(Profile { name: tlc.name.clone(), timing: tlc.timing.clone(), ..p }, tlc);
+    for wrong in ["base = \"nand\"", "base = 7"] {
+        let err = Profile::from_toml(wrong, "mine.toml").unwrap_err().to_string();
+        assert!(err.contains("`base` cannot be") && err.contains("ssdkit profiles"), "{err}");
+    }
 }
 
 /// The terms and the sum of the comment `# lone 4 KiB read = a + b = N ns`.
@@ -246,6 +265,9 @@ proptest! {
         p.timing.read = times.clone();
         p.timing.program = times.clone();
         (p.timing.channel_rate, p.link.rate) = (rate, rate / 2);
+        (p.link.entries, p.link.cores) = (flags[3], whole[3] % 65);
+        (p.link.core_read, p.link.core_write, p.link.core_block) =
+            (times[0], times[0] / 2, times[0] / 3);
         (p.timing.suspend_limit, p.timing.endurance) = (limit, u32::MAX);
         (p.timing.suspend, p.timing.reads_first) = (flags[0], flags[1]);
         (p.timing.tags_on_channel, p.timing.suspend_transfer) = (flags[2], flags[3]);

@@ -6,7 +6,10 @@ use faults::ScriptedMedium;
 use port::{BatchDone, BatchOp, BatchReq, Buffer, Port, Ring, Status, Time};
 use targets::Batch;
 
-const LINK: LinkTiming = LinkTiming { controller: 5_000, latency: 500, rate: 3_200_000_000 };
+fn slow() -> LinkTiming {
+    let (controller, latency, rate) = (5_000, 500, 3_200_000_000);
+    LinkTiming { controller, latency, rate, ..LinkTiming::default() }
+}
 
 fn device(setup: &Setup, kept: u32) -> Device<ScriptedMedium> {
     let geometry = setup.geometry();
@@ -59,9 +62,9 @@ fn it_serves_on_either_side_of_a_link() {
     let below: Box<dyn OpenChannel> = Box::new(device(&setup, 8));
     let below = Batch::open(below, setup.config, Time::ZERO).unwrap();
     let now = below.now();
-    let mut inside = Link::new(LINK, below);
+    let mut inside = Link::new(slow(), below);
     let (a, in_controller) = work(&mut inside, now, pages);
-    let link: Box<dyn OpenChannel> = Box::new(Link::new(LINK, device(&setup, 8)));
+    let link: Box<dyn OpenChannel> = Box::new(Link::new(slow(), device(&setup, 8)));
     let mut above = Batch::open(link, setup.config, Time::ZERO).unwrap();
     let now = above.now();
     let (b, in_host) = work(&mut above, now, pages);

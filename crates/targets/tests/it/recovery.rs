@@ -203,7 +203,12 @@ impl Bench {
         let below = Fuse::new(device, events);
         let (device, fuse) = (below.drive.clone(), below.left.clone());
         let link = match self.setup.link {
-            true => LinkTiming { controller: 3_000, latency: 2_000, rate: 1_000_000_000 },
+            true => LinkTiming {
+                controller: 3_000,
+                latency: 2_000,
+                rate: 1_000_000_000,
+                ..LinkTiming::default()
+            },
             false => LinkTiming::default(),
         };
         let below: Box<dyn OpenChannel> = Box::new(Link::new(link, below));

@@ -68,7 +68,12 @@ impl Host {
             page_bytes: 16384,
         };
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
-        let link = LinkTiming { latency: 3_000, controller: 1_000, rate: 1_000_000_000 };
+        let link = LinkTiming {
+            latency: 3_000,
+            controller: 1_000,
+            rate: 1_000_000_000,
+            ..LinkTiming::default()
+        };
         let medium = ScriptedMedium::ram(&geometry, 8, Failing { left: fail });
         let device = Device::new(&geometry, &timing(), medium).unwrap();
         let space = u64::from(DATA_CHUNKS * geometry.chunk_blocks() * geometry.total_pus());
