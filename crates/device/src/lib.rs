@@ -6,6 +6,7 @@
 //! the processor's clock, [`hosted`] does so on a thread of its own and serves
 //! queue pairs ([`queue`]). [`notices`] are what a drive tells unasked.
 
+pub mod cache;
 pub mod command;
 mod controller;
 mod device;
@@ -20,6 +21,7 @@ mod timeline;
 mod units;
 mod way;
 
+pub use cache::{CacheCounters, Cached};
 pub use command::{
     Addresses, Content, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp,
 };

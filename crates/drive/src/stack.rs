@@ -12,7 +12,7 @@
 //! May fail: no memory for its tables, a profile that the target cannot work
 //! on, or a medium that cannot be read or written.
 
-use device::{Device, Link, OpenChannel};
+use device::{Cached, Device, Link, OpenChannel};
 use drivefile::CacheMode;
 use flash::{Chunk, ChunkState, Dimensions, RamMedium, Side};
 use nvram::{NvRam, Protected, Started};
@@ -144,7 +144,8 @@ fn assemble(
     let is_inside = config.profile.side == Side::Device && !link.is_instant();
     let is_bare =
         config.spec.parity == 0 && config.faults.is_empty() && (is_inside || link.is_instant());
-    let is_alone = is_bare && journal.is_none() && config.spec.shards == 1;
+    let cache = config.profile.cache;
+    let is_alone = is_bare && journal.is_none() && config.spec.shards == 1 && !cache.is_on();
     let (mut parts, mut at) = (Vec::new(), Time::ZERO);
     for (n, left) in (0..).zip(shards) {
         // The first has the seed itself, so that one shard is a drive as it was.
@@ -173,6 +174,11 @@ fn assemble(
     if let Some(journal) = journal {
         let (protected, did) = protect(config, drive, journal, at)?;
         (drive, at, started) = (protected, did.ready, Some(did));
+    }
+    if cache.is_on() {
+        let shape = drive.shape();
+        ask_for(Cached::<Boxed>::bytes(&cache, &shape) + SPARE, "the read cache")?;
+        drive = Box::new(Cached::new(cache, drive, shape)?);
     }
     if is_inside {
         drive = Box::new(Link::new(link, drive));

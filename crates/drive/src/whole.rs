@@ -14,7 +14,7 @@
 
 use std::any::Any;
 
-use device::{Link, SlcHealth};
+use device::{Cached, Link, SlcHealth};
 use flash::{Chunk, Energy};
 use ftl::{Memory, Over, Target, WriteCounters};
 use nvram::{JournalError, Protected};
@@ -285,6 +285,41 @@ impl<D: Drive> Drive for Link<D> {
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
         Box::new(self.into_below()).end(now)
+    }
+
+    fn fault(&self) -> Option<(Error, bool)> {
+        self.below().fault()
+    }
+}
+
+impl Drive for Cached<Boxed> {
+    fn shards(&self) -> usize {
+        self.below().shards()
+    }
+
+    fn target(&self, shard: usize) -> &dyn Guest {
+        self.below().target(shard)
+    }
+
+    fn target_mut(&mut self, shard: usize) -> &mut dyn Guest {
+        self.below_mut().target_mut(shard)
+    }
+
+    fn shape(&self) -> Shape {
+        self.below().shape()
+    }
+
+    fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        let (mut done, mut at) = (Ring::new(DONE), now);
+        // What is still read ahead comes back first.
+        while !self.is_idle()
+            && let Some(event) = self.next_event()
+        {
+            at = at.max(event);
+            self.advance(event, &mut done);
+            done.drain().for_each(drop);
+        }
+        self.into_below().end(at)
     }
 
     fn fault(&self) -> Option<(Error, bool)> {

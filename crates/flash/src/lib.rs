@@ -4,6 +4,7 @@
 //! reliability, energy and profiles, and the media that keep the bytes. Nothing
 //! here knows time or commands.
 
+pub mod cache;
 pub mod chunk;
 pub mod energy;
 pub mod geometry;
@@ -16,6 +17,7 @@ mod slabs;
 pub mod slc;
 pub mod timing;
 
+pub use cache::ReadCache;
 pub use chunk::{CHUNK_BYTES, Cause, Chunk, ChunkState, FailedRun, SINCE_BITS};
 pub use energy::{Energy, EnergyCosts, EnergyCounts};
 pub use geometry::{Dimensions, Geometry, GeometryError, Ppa};

@@ -19,7 +19,8 @@ use port::BLOCK_BYTES;
 use thiserror::Error;
 
 use crate::link::{COMPLETION_BYTES, SUBMISSION_BYTES};
-use crate::{Dimensions, EnergyCosts, Geometry, GeometryError, LinkTiming, Reliability, Timing};
+use crate::{Dimensions, EnergyCosts, Geometry, GeometryError, LinkTiming};
+use crate::{ReadCache, Reliability, Timing};
 
 /// The built-in profiles: name and text.
 const BUILTIN: [(&str, &str); 9] = [
@@ -72,6 +73,8 @@ pub struct Profile {
     pub timing: Timing,
     /// How long its link takes.
     pub link: LinkTiming,
+    /// What its controller keeps of what was read.
+    pub cache: ReadCache,
     /// Where translation runs.
     pub side: Side,
     /// (T - U) / T, 0.01 to 0.9: T the pages that hold data, U the logical
@@ -158,6 +161,7 @@ impl Profile {
             dimensions,
             timing: Timing::default(),
             link: LinkTiming::default(),
+            cache: ReadCache::default(),
             side: Side::default(),
             spare: 0.2,
             reliability: Reliability::default(),
@@ -274,6 +278,10 @@ impl Profile {
         }
         if slc.is_on() && slc.program == 0 {
             return Err(range("slc_program in ns", 0, "more than 0 where there is an SLC cache"));
+        }
+        if self.cache.is_on() && u64::from(self.cache.line) > self.cache.size {
+            let line = u64::from(self.cache.line);
+            return Err(range("read_ahead in bytes", line, "at most the read cache"));
         }
         if !(0.01..=0.9).contains(&self.spare) {
             let percent = (self.spare * 100.0) as u64;

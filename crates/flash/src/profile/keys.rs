@@ -28,8 +28,8 @@ pub struct Key {
 }
 
 /// The sections, in the order in which they are printed.
-pub const SECTIONS: [&str; 8] =
-    ["geometry", "timing", "slc", "link", "controller", "ftl", "reliability", "energy"];
+pub const SECTIONS: [&str; 9] =
+    ["geometry", "timing", "slc", "link", "controller", "cache", "ftl", "reliability", "energy"];
 
 /// A kind of value: what it takes, how it is read and how it is printed, as a TOML
 /// literal.
@@ -143,6 +143,25 @@ const EXTENT: Form<SlcSize> = Form {
         SlcSize::Share(share) => (PERCENT.show)(share),
     },
 };
+const CACHE: Form<u64> = Form {
+    takes: "a size, for example 64m, or none",
+    read: |text| match text {
+        "none" => Some(0),
+        text => quantity::size(text).filter(|&bytes| bytes > 0),
+    },
+    show: |bytes| match bytes {
+        0 => quoted("none"),
+        bytes => quoted(&quantity::show_size(*bytes)),
+    },
+};
+const LINE: Form<u32> = Form {
+    takes: "4k, 8k, 16k, 32k, 64k, 128k or 256k",
+    read: |text| match quantity::size(text)? {
+        bytes if bytes.is_power_of_two() && (4096..=262_144).contains(&bytes) => Some(bytes as u32),
+        _ => None,
+    },
+    show: |bytes| quoted(&quantity::show_size((*bytes).into())),
+};
 const ENERGY: Form<u64> = Form {
     takes: "an energy with its unit, for example 12.5uJ (pJ, nJ, uJ, mJ)",
     read: quantity::small_energy,
@@ -184,7 +203,7 @@ macro_rules! key {
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 62] = [
+pub static KEYS: [Key; 65] = [
     key!(needed "geometry", "groups", COUNT, dimensions.groups,
         "channels; a super-channel counts once"),
     key!(needed "geometry", "pus", COUNT, dimensions.pus, "parallel units (dies) a channel"),
@@ -251,6 +270,11 @@ pub static KEYS: [Key; 62] = [
         "what any other command takes of a core"),
     key!("controller", "core_block", WORK, link.core_block,
         "what each 4 KiB of a command take of a core beside that"),
+    key!("cache", "read_cache", CACHE, cache.size, "what the controller keeps of what was read"),
+    key!("cache", "read_ahead", LINE, cache.line,
+        "its line: what follows a read in it is read ahead"),
+    key!("cache", "read_ahead_depth", COUNT, cache.depth,
+        "reads that may be inside while something is read ahead; 0 for never"),
     Key {
         section: "ftl",
         name: "side",

@@ -63,6 +63,18 @@ fn snapshots_are_drives() {
     run("snapshot.md", |_| true);
 }
 
+/// What docs/controller.md says of its examples: a core's bound, and what reading
+/// ahead is worth.
+#[test]
+fn the_controller_bounds_and_reads_ahead() {
+    let lines = examples("../controller.md");
+    let [bound, ahead, without] = &lines[..] else { panic!("three examples: {lines:?}") };
+    let iops = |line| report(line)["total"]["iops"].as_f64().expect("requests a second");
+    let (bound, ahead, without) = (iops(bound), iops(ahead), iops(without));
+    assert!((0.99..=1.001).contains(&(bound / 250_000.0)), "{bound}: 4 us each");
+    assert!(ahead > 4.0 * without, "{ahead} against {without}");
+}
+
 /// What docs/slc-cache.md says of its examples: a burst, a fall, and a drive
 /// without a cache.
 #[test]
