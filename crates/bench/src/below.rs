@@ -314,7 +314,7 @@ fn host(
     options: HostedOptions,
 ) -> Result<(HostedDriver, Hosted<Lent>), Error> {
     memory::ask_queues(options.tables::<BlockReq, BlockDone>())?;
-    HostedDriver::start(lent, shape, options, false).map_err(|e| match &e {
+    HostedDriver::start(lent, shape, options).map_err(|e| match &e {
         HostedError::System { what: "core", source } => Error::Usage(format!(
             "the drive's thread cannot be pinned to processor {}, behind those of the cores: \
              {source}; lower --cores, or leave --pin out",

@@ -8,14 +8,11 @@
 //!   the submitter that polls then have less than 97 % of theirs.
 //! - `submitter` and `device`: the cores of the two threads.
 //! - `takes=N`: only the cases of a device of N us.
-//! - `work=1`: the submitter has other work, in quanta of `quantum` ns.
 //!
 //! The columns: I/O operations a second, and beside polling; latencies as the
 //! submitter sees them; processor time of the submitter (user and system) and
-//! of the device thread, as shares of the time; the share that was useful
-//! work. "alarm" is the adaptive strategy whose sleeps the device thread ends.
+//! of the device thread, as shares of the time.
 
-use std::hint::black_box;
 use std::process::exit;
 use std::time::{Duration, Instant};
 
@@ -35,21 +32,11 @@ struct Args {
     submitter: usize,
     device: usize,
     takes: Option<u64>,
-    work: bool,
-    quantum: u64,
 }
 
 impl Args {
     fn parse() -> Option<Args> {
-        let mut args = Args {
-            rounds: 5,
-            ms: 500,
-            submitter: 0,
-            device: 1,
-            takes: None,
-            work: false,
-            quantum: 1000,
-        };
+        let mut args = Args { rounds: 5, ms: 500, submitter: 0, device: 1, takes: None };
         for word in std::env::args().skip(1) {
             let (key, value) = word.split_once('=')?;
             match key {
@@ -58,8 +45,6 @@ impl Args {
                 "submitter" => args.submitter = value.parse().ok()?,
                 "device" => args.device = value.parse().ok()?,
                 "takes" => args.takes = Some(value.parse().ok()?),
-                "work" => args.work = value == "1",
-                "quantum" => args.quantum = value.parse().ok()?,
                 _ => return None,
             }
         }
@@ -76,15 +61,6 @@ struct Load {
     pause: u64,
 }
 
-/// How the submitter waits.
-#[derive(Clone, Copy)]
-struct How {
-    name: &'static str,
-    strategy: Strategy,
-    alarms: bool,
-    work: bool,
-}
-
 /// What one run came to. Shares are of the wall clock's time.
 #[derive(Clone, Copy, Default)]
 struct Outcome {
@@ -94,40 +70,9 @@ struct Outcome {
     user: f64,
     system: f64,
     device: f64,
-    work: f64,
     sleeps: f64,
     wake_error: u64,
     sleep_cost: u64,
-}
-
-/// Useful work: a quantum of a fixed number of steps.
-#[derive(Clone, Copy)]
-struct Quantum {
-    steps: u64,
-    ns: f64,
-}
-
-impl Quantum {
-    /// One of about `ns`.
-    fn of(ns: u64) -> Quantum {
-        const STEPS: u64 = 100_000;
-        let each = |_| {
-            let start = Instant::now();
-            Quantum { steps: STEPS, ns: 0.0 }.work();
-            start.elapsed().as_nanos() as f64 / STEPS as f64
-        };
-        let step = (0..20).map(each).fold(f64::MAX, f64::min);
-        let steps = (ns as f64 / step).max(1.0) as u64;
-        Quantum { steps, ns: steps as f64 * step }
-    }
-
-    fn work(self) {
-        let mut x = 1u64;
-        for _ in 0..self.steps {
-            x = black_box(x).wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        }
-        black_box(x);
-    }
 }
 
 /// Ticks of user and system time of this thread: only their ratio is used.
@@ -142,8 +87,6 @@ fn ticks() -> (f64, f64) {
 struct Submitter {
     queue: HostedQueue,
     waiter: Waiter,
-    quantum: Option<Quantum>,
-    quanta: u64,
     cmds: Ring<BlockReq>,
     done: Ring<BlockDone>,
     sent: Vec<Time>,
@@ -151,30 +94,16 @@ struct Submitter {
 }
 
 impl Submitter {
-    fn new(queue: HostedQueue, strategy: Strategy, quantum: Option<Quantum>) -> Submitter {
+    fn new(queue: HostedQueue, strategy: Strategy) -> Submitter {
         let depth = queue.depth();
         Submitter {
             waiter: Waiter::new(strategy, depth),
             queue,
-            quantum,
-            quanta: 0,
             cmds: Ring::new(depth),
             done: Ring::new(depth),
             sent: vec![Time::ZERO; depth],
             latency: Histogram::new(),
         }
-    }
-
-    fn wait(&mut self, until: Option<Time>) {
-        let Some(quantum) = self.quantum else {
-            self.waiter.wait(&mut self.queue, until);
-            return;
-        };
-        let quanta = &mut self.quanta;
-        self.waiter.wait_with(&mut self.queue, until, &mut || {
-            quantum.work();
-            *quanta += 1;
-        });
     }
 
     /// One burst, and the pause after it.
@@ -193,7 +122,7 @@ impl Submitter {
         let mut left = load.burst;
         let mut now = now;
         while left > 0 {
-            self.wait(None);
+            self.waiter.wait(&mut self.queue, None);
             now = self.queue.now();
             self.queue.advance(now, &mut self.done);
             for done in self.done.drain() {
@@ -205,14 +134,14 @@ impl Submitter {
         if load.pause > 0 {
             let until = now + load.pause;
             while self.queue.now() < until {
-                self.wait(Some(until));
+                self.waiter.wait(&mut self.queue, Some(until));
             }
         }
     }
 }
 
 /// Runs `load` for `ms`, after a tenth of that which is not counted.
-fn run(load: Load, how: How, quantum: Quantum, args: &Args) -> Outcome {
+fn run(load: Load, strategy: Strategy, args: &Args) -> Outcome {
     let options = TimedOptions { completion_nsec: load.takes, ..TimedOptions::default() };
     let timed = Timed::new(options).expect("the options are in their ranges");
     let shape = timed.shape();
@@ -224,19 +153,18 @@ fn run(load: Load, how: How, quantum: Quantum, args: &Args) -> Outcome {
         core: Some(args.device),
         ..HostedOptions::default()
     };
-    let started = HostedDriver::start(port, shape, options, how.alarms);
+    let started = HostedDriver::start(port, shape, options);
     let (driver, hosted) = started.unwrap_or_else(|e| {
         eprintln!("completion: {e}");
         exit(1)
     });
     let queue = driver.open().remove(0);
-    let mut submitter = Submitter::new(queue, how.strategy, how.work.then_some(quantum));
+    let mut submitter = Submitter::new(queue, strategy);
     let warm = Instant::now() + Duration::from_millis(args.ms / 10);
     while Instant::now() < warm {
         submitter.burst(load);
     }
     submitter.latency.clear();
-    submitter.quanta = 0;
     let sleeps = submitter.waiter.sleeps();
     let (cpu, all, (user, system), start) = (thread_cpu(), process_cpu(), ticks(), Instant::now());
     let until = start + Duration::from_millis(args.ms);
@@ -257,7 +185,6 @@ fn run(load: Load, how: How, quantum: Quantum, args: &Args) -> Outcome {
         user: part(user),
         system: part(system),
         device: (all - cpu) / wall,
-        work: submitter.quanta as f64 * quantum.ns / wall,
         sleeps: (submitter.waiter.sleeps() - sleeps) as f64 / ios,
         wake_error: submitter.waiter.wake_error(),
         sleep_cost: submitter.waiter.sleep_cost(),
@@ -271,8 +198,8 @@ fn median(mut of: Vec<f64>) -> f64 {
 
 /// All ways to wait, interleaved; the outcomes of each, of the rounds in which
 /// nothing else ran. Of all rounds if there is none such, with a warning.
-fn table(load: Load, hows: &[How], quantum: Quantum, args: &Args) -> Vec<Vec<Outcome>> {
-    let round = |_| hows.iter().map(|how| run(load, *how, quantum, args)).collect();
+fn table(load: Load, args: &Args) -> Vec<Vec<Outcome>> {
+    let round = |_| Strategy::ALL.iter().map(|&how| run(load, how, args)).collect();
     let rounds: Vec<Vec<Outcome>> = (0..args.rounds).map(round).collect();
     let alone = |round: &&Vec<Outcome>| {
         round.iter().all(|o| o.device > 0.97) && round[0].user + round[0].system > 0.97
@@ -288,10 +215,10 @@ fn table(load: Load, hows: &[How], quantum: Quantum, args: &Args) -> Vec<Vec<Out
             rounds.len()
         );
     }
-    (0..hows.len()).map(|i| counted.iter().map(|round| round[i]).collect()).collect()
+    (0..Strategy::ALL.len()).map(|i| counted.iter().map(|round| round[i]).collect()).collect()
 }
 
-fn print(load: Load, hows: &[How], all: &[Vec<Outcome>]) {
+fn print(load: Load, all: &[Vec<Outcome>]) {
     println!(
         "\n{} us, bursts of {}, pauses of {} us",
         load.takes / 1000,
@@ -299,7 +226,7 @@ fn print(load: Load, hows: &[How], all: &[Vec<Outcome>]) {
         load.pause / 1000
     );
     println!(
-        "{:10} {:>9} {:>7} {:>7} {:>8} {:>6} {:>6} {:>6} {:>6} {:>6} {:>7} {:>6} {:>6}",
+        "{:10} {:>9} {:>7} {:>7} {:>8} {:>6} {:>6} {:>6} {:>6} {:>7} {:>6} {:>6}",
         "",
         "IOPS",
         "/poll",
@@ -309,17 +236,16 @@ fn print(load: Load, hows: &[How], all: &[Vec<Outcome>]) {
         "sys%",
         "cpu%",
         "dev%",
-        "work%",
         "sleeps",
         "late",
         "cost"
     );
-    for (how, outcomes) in hows.iter().zip(all) {
+    for (strategy, outcomes) in Strategy::ALL.iter().zip(all) {
         let of = |f: fn(&Outcome) -> f64| median(outcomes.iter().map(f).collect());
         let beside = outcomes.iter().zip(&all[0]).map(|(a, poll)| a.iops / poll.iops).collect();
         println!(
-            "{:10} {:9.0} {:6.1}% {:7.2} {:8.1} {:6.1} {:6.1} {:6.1} {:6.1} {:6.1} {:7.2} {:6.1} {:6.1}",
-            how.name,
+            "{:10} {:9.0} {:6.1}% {:7.2} {:8.1} {:6.1} {:6.1} {:6.1} {:6.1} {:7.2} {:6.1} {:6.1}",
+            strategy.name(),
             of(|o| o.iops),
             100.0 * median(beside),
             of(|o| o.p50 as f64) / 1e3,
@@ -328,7 +254,6 @@ fn print(load: Load, hows: &[How], all: &[Vec<Outcome>]) {
             100.0 * of(|o| o.system),
             100.0 * of(|o| o.user + o.system),
             100.0 * of(|o| o.device),
-            100.0 * of(|o| o.work),
             of(|o| o.sleeps),
             of(|o| o.wake_error as f64) / 1e3,
             of(|o| o.sleep_cost as f64) / 1e3,
@@ -338,9 +263,7 @@ fn print(load: Load, hows: &[How], all: &[Vec<Outcome>]) {
 
 fn main() {
     let Some(args) = Args::parse() else {
-        eprintln!(
-            "usage: completion [rounds=5] [ms=500] [submitter=0] [device=1] [takes=US] [work=1] [quantum=1000]"
-        );
+        eprintln!("usage: completion [rounds=5] [ms=500] [submitter=0] [device=1] [takes=US]");
         exit(2);
     };
     if let Err(e) = pin(args.submitter) {
@@ -349,24 +272,10 @@ fn main() {
     }
     let lone = |us: u64| Load { takes: us * 1000, burst: 1, pause: 0 };
     let burst = Load { takes: 80_000, burst: 16, pause: 200_000 };
-    let loads = if args.work {
-        vec![lone(5), lone(10), lone(20), lone(80)]
-    } else {
-        vec![lone(5), lone(10), lone(20), lone(80), burst]
-    };
-    let how = |name, strategy| How { name, strategy, alarms: false, work: false };
-    let mut hows: Vec<How> = Strategy::ALL.iter().map(|&s| how(s.name(), s)).collect();
-    hows.push(How { alarms: true, ..how("alarm", Strategy::Adaptive) });
-    if args.work {
-        hows.truncate(1);
-        for (name, strategy) in [("always", Strategy::Poll), ("adaptive", Strategy::Adaptive)] {
-            hows.push(How { work: true, ..how(name, strategy) });
-        }
-    }
-    let quantum = Quantum::of(args.quantum);
+    let loads = [lone(5), lone(10), lone(20), lone(80), burst];
     for load in loads {
         if args.takes.is_none_or(|us| us * 1000 == load.takes) {
-            print(load, &hows, &table(load, &hows, quantum, &args));
+            print(load, &table(load, &args));
         }
     }
 }

@@ -7,8 +7,8 @@
 //! - [`Strategy::Adaptive`] is ours.
 //!
 //! The law of the adaptive one. It is given a *budget*: the part of the time
-//! by which it may see completions later than a poller (0.4 %; with work to do
-//! 1.6 %). Within it, it is away as long as it can:
+//! by which it may see completions later than a poller (0.4 %). Within it, it
+//! is away as long as it can:
 //!
 //! 1. It learns, from the newest 32 samples each, the times of each kind of
 //!    request (operation, length, how many were out) as the device took them;
@@ -31,9 +31,6 @@
 //!    request. The budget is scaled, by 1/8 to 4, so that the loss meets it.
 //! 6. If sleeps never were worth it, one in 2048 waits tries whether they end
 //!    sooner than they did.
-//!
-//! Work instead of sleep ([`Waiter::wait_with`]) follows the same law with the
-//! length of a quantum in place of the error of a sleep.
 //!
 //! Nothing here fails or reads a clock of its own: the [`Source`] has it. The
 //! state is bounded: about 140 KB a waiter, taken when it is made.
@@ -59,7 +56,7 @@ pub enum Strategy {
     Interrupt,
     /// Sleeps half of the mean, then polls, as Linux does.
     Hybrid,
-    /// Sleeps, works or polls as it expects completions.
+    /// Sleeps or polls as it expects completions.
     #[default]
     Adaptive,
 }
@@ -100,22 +97,8 @@ pub trait Source {
     fn cpu(&mut self) -> u64;
 }
 
-/// Parts of the time that may be lost, of 1000.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
-    /// To sleeps that end late.
-    pub sleep: u32,
-    /// To quanta of work that end late.
-    pub work: u32,
-}
-
-impl Default for Budget {
-    /// 4 and 16.
-    fn default() -> Budget {
-        Budget { sleep: 4, work: 16 }
-    }
-}
-
+/// The part of the time that may be lost to sleeps that end late, of 1000.
+const BUDGET: u64 = 4;
 /// Samples of a kind before it is believed.
 const FEW: usize = 4;
 /// Samples after which plans are made again.
@@ -158,41 +141,27 @@ impl Ledger {
     }
 }
 
-/// Why a submitter did not look for a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Away {
-    Asleep,
-    AtWork,
-}
-
 /// How one context waits: a strategy and what it has learned.
 #[derive(Debug)]
 pub struct Waiter {
     strategy: Strategy,
-    budget: Budget,
     flights: Flights,
     /// How much later than wanted sleeps ended.
     errors: Window,
     errors_sorted: Sorted,
     /// Their processor time.
     costs: Window,
-    /// How long quanta of work took.
-    quanta: Window,
-    /// The median of those at the last plan.
-    quantum: u64,
     sleeps: u64,
     /// Waits since the last sleep.
     dry: u32,
-    /// Why the last look was not just after another, and until when nobody
-    /// wanted to look.
-    away: Option<(Away, Time)>,
+    /// Until when nobody wanted to look, where the last look came after a sleep.
+    away: Option<Time>,
     /// Whether a completion was seen since the last wait.
     seen: bool,
     last_seen: Time,
     /// How much later than the device said completions are seen by polling.
     base: u64,
-    asleep: Ledger,
-    at_work: Ledger,
+    ledger: Ledger,
 }
 
 impl Waiter {
@@ -202,21 +171,17 @@ impl Waiter {
         let learns = matches!(strategy, Strategy::Hybrid | Strategy::Adaptive);
         Waiter {
             strategy,
-            budget: Budget::default(),
             flights: Flights::new(if learns { tags } else { 0 }),
             errors: Window::default(),
             errors_sorted: Sorted::one(UNKNOWN),
             costs: Window::default(),
-            quanta: Window::default(),
-            quantum: 0,
             sleeps: 0,
             dry: 0,
             away: None,
             seen: true,
             last_seen: Time::ZERO,
             base: 0,
-            asleep: Ledger::NEW,
-            at_work: Ledger::NEW,
+            ledger: Ledger::NEW,
         }
     }
 
@@ -258,7 +223,7 @@ impl Waiter {
         let Some(flight) = self.flights.end(tag) else { return };
         let told = at < now && at >= flight.since;
         let mut time = if told { at } else { now }.since(flight.since);
-        if let (false, Some((_, wanted))) = (told, self.away) {
+        if let (false, Some(wanted)) = (told, self.away) {
             // It completed unseen: no later than one wanted to look, or so.
             time = time.min(wanted.since(flight.since));
         }
@@ -269,7 +234,7 @@ impl Waiter {
         kind.mean = (mean * 15 + time) / 16;
         kind.fresh = kind.fresh.saturating_add(1);
         if self.strategy == Strategy::Adaptive && is_due(kind, time) {
-            self.make_plans(flight.kind);
+            self.make_plan(flight.kind);
         }
     }
 
@@ -286,30 +251,6 @@ impl Waiter {
             Strategy::Hybrid => self.hybrid(source, until),
             Strategy::Adaptive => self.adaptive(source, until),
         }
-    }
-
-    /// Waits as [`Waiter::wait`] does and never sleeps: while no completion is
-    /// near it calls `work`, which does a quantum of work that is ready, best
-    /// one of less than a tenth of the device's time. Strategies other than
-    /// the adaptive work whenever there is nothing to see.
-    pub fn wait_with<S: Source>(
-        &mut self,
-        source: &mut S,
-        until: Option<Time>,
-        work: &mut impl FnMut(),
-    ) -> bool {
-        self.seen = false;
-        self.away = None;
-        if self.strategy == Strategy::Adaptive {
-            return self.work(source, until, work);
-        }
-        while !source.look() {
-            if until.is_some_and(|until| source.now() >= until) {
-                return false;
-            }
-            work();
-        }
-        true
     }
 
     #[inline]
@@ -371,44 +312,6 @@ impl Waiter {
         }
     }
 
-    fn work<S: Source>(
-        &mut self,
-        source: &mut S,
-        until: Option<Time>,
-        work: &mut impl FnMut(),
-    ) -> bool {
-        let mut now = source.now();
-        while !source.look() {
-            let over = until.unwrap_or(NEVER);
-            if now >= over {
-                return false;
-            }
-            let next = match self.work_outlook(now) {
-                Near(next) if self.quanta.len() >= FEW => {
-                    self.away = None;
-                    if spin(source, Some(next.min(over))) {
-                        return true;
-                    }
-                    now = source.now();
-                    continue;
-                }
-                Near(_) => now,
-                Quiet(to) => to,
-            };
-            loop {
-                work();
-                let then = source.now();
-                self.quanta.push(then - now);
-                now = then;
-                self.away = Some((Away::AtWork, now));
-                if now > next || now >= over || source.look() {
-                    break;
-                }
-            }
-        }
-        true
-    }
-
     /// Sleeps, and learns how late that ends.
     #[cold]
     fn leave<S: Source>(&mut self, source: &mut S, to: Option<Time>) {
@@ -427,7 +330,7 @@ impl Waiter {
                 self.errors_sorted = self.errors.sorted();
             }
         }
-        self.away = Some((Away::Asleep, to.unwrap_or(back)));
+        self.away = Some(to.unwrap_or(back));
         self.sleeps += 1;
         self.dry = 0;
     }
@@ -435,23 +338,15 @@ impl Waiter {
     /// When the first completion is to be looked for.
     fn outlook(&self, now: Time, until: Option<Time>) -> At {
         let asleep = merge(self.flights.live().iter().map(|flight| {
-            let outlook = self.flights.kind(flight.kind).sleep.outlook(flight.age(now));
+            let outlook = self.flights.kind(flight.kind).plan.outlook(flight.age(now));
             At::of(outlook, flight.since)
         }));
         let Some(until) = until else { return asleep };
         let errors = self.errors_sorted.without_accidents();
         let left = until.since(now);
-        let rule = Rule { cost: self.cost(), allowed: left * u64::from(self.budget.sleep) / 1000 };
+        let rule = Rule { cost: self.cost(), allowed: left * BUDGET / 1000 };
         let plan = Plan::once(left, &errors, rule);
         merge([asleep, At::of(plan.outlook(0), now).no_later(until)].into_iter())
-    }
-
-    /// The same for who has work to do.
-    fn work_outlook(&self, now: Time) -> At {
-        merge(self.flights.live().iter().map(|flight| {
-            let outlook = self.flights.kind(flight.kind).work.outlook(flight.age(now));
-            At::of(outlook, flight.since)
-        }))
     }
 
     /// Whether a sleep should be tried, to learn what it costs.
@@ -481,44 +376,31 @@ impl Waiter {
         }
         let passed = now.since(std::mem::replace(&mut self.last_seen, now));
         let Some(late) = at.map(|at| now.since(at)) else { return };
-        let Some((why, _)) = self.away else {
+        if self.away.is_none() {
             // Found by polling: no sooner is possible.
             self.base =
                 if self.base == 0 { late } else { (self.base * 15 + late.min(4 * self.base)) / 16 };
             return;
-        };
-        // What is longer than a sleep's error or a quantum has other reasons.
-        let (ledger, part, most) = match why {
-            Away::Asleep => (&mut self.asleep, self.budget.sleep, self.errors_sorted.median()),
-            Away::AtWork => (&mut self.at_work, self.budget.work, self.quantum),
-        };
-        let lost = late.saturating_sub(self.base).min(most);
-        ledger.enter(lost, passed * u64::from(part) / 1000);
+        }
+        // What is longer than a sleep's error has other reasons.
+        let lost = late.saturating_sub(self.base).min(self.errors_sorted.median());
+        self.ledger.enter(lost, passed * BUDGET / 1000);
     }
 
     #[cold]
-    fn make_plans(&mut self, index: u16) {
+    fn make_plan(&mut self, index: u16) {
         let cost = self.cost();
         let kind = self.flights.kind_mut(index);
         let times = kind.times.sorted();
-        let part = |permille: u32, ledger: &Ledger| {
-            times.mean() * u64::from(permille) * ledger.scale / (1000 * ONE)
-        };
-        let rule = Rule { cost, allowed: part(self.budget.sleep, &self.asleep) };
-        kind.sleep = Plan::new(&times, &self.errors_sorted, rule);
-        if self.quanta.len() >= FEW {
-            let quanta = self.quanta.sorted();
-            self.quantum = quanta.median();
-            let rule = Rule { cost: 0, allowed: part(self.budget.work, &self.at_work) };
-            kind.work = Plan::new(&times, &quanta, rule);
-        }
+        let allowed = times.mean() * BUDGET * self.ledger.scale / (1000 * ONE);
+        kind.plan = Plan::new(&times, &self.errors_sorted, Rule { cost, allowed });
         let all = times.all();
         kind.range = (all.first().map_or(0, |&t| t.into()), all.last().map_or(0, |&t| t.into()));
         kind.fresh = 0;
     }
 }
 
-/// Whether a kind's plans are to be made anew, after a request took `time`:
+/// Whether a kind's plan is to be made anew, after a request took `time`:
 /// at once when it was back before it was planned for, soon when it took
 /// another time than before, and then after twice as many each time.
 #[inline]
@@ -526,7 +408,7 @@ fn is_due(kind: &mut Kind, time: u64) -> bool {
     if kind.times.len() < FEW {
         return false;
     }
-    let early = time < u64::from(kind.sleep.first().max(kind.work.first()));
+    let early = time < u64::from(kind.plan.first());
     let (least, most) = kind.range;
     let strange = kind.fresh >= 4 && (time < least - least / 8 || time > most + most / 8);
     let due = early || strange || kind.fresh >= kind.due;

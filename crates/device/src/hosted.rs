@@ -6,10 +6,7 @@
 //! The thread spins while the next event is nearer than it can wake up in
 //! time, sleeps until shortly before it otherwise, and with nothing to do it
 //! sleeps until a doorbell rings, using no processor time. A queue interrupts
-//! (wakes its host) only if the host waits, and as its [`Coalesce`] says. A
-//! host may also ask to be woken at a time ([`Queue::wait_until`]): the device
-//! thread looks at the clock anyway, and a host that sets no timer of its own
-//! spends less to sleep.
+//! (wakes its host) only if the host waits, and as its [`Coalesce`] says.
 //!
 //! Making it can fail: a thread, its core and one doorbell a queue are asked of
 //! the system. If the port panics, every waiting host wakes up and
@@ -128,8 +125,6 @@ pub struct HostedCounters {
     pub sleeps: u64,
     /// Interrupts sent.
     pub interrupts: u64,
-    /// Hosts woken at the time they asked for.
-    pub alarms: u64,
     /// How late a sleep ends, in ns, measured.
     pub wake_error: u64,
 }
@@ -144,18 +139,7 @@ struct Shared {
     closed: AtomicBool,
     sleeps: AtomicU64,
     interrupts: AtomicU64,
-    alarms: AtomicU64,
     wake_error: AtomicU64,
-}
-
-/// No alarm is set.
-const NEVER: u64 = u64::MAX;
-
-/// How one queue's host is woken.
-struct Wake {
-    bell: Doorbell,
-    /// When the host wants to be woken whatever completes, in drive time.
-    alarm: AtomicU64,
 }
 
 /// A drive on a thread of its own. Dropping it without [`Hosted::stop`] stops
@@ -170,7 +154,7 @@ pub struct Hosted<P> {
 pub struct Queue<C, D> {
     end: HostEnd<C, D>,
     shared: Arc<Shared>,
-    wake: Arc<Wake>,
+    bell: Arc<Doorbell>,
     clock: Clock,
 }
 
@@ -196,16 +180,15 @@ where
         let bytes = options.tables::<P::Cmd, P::Done>();
         // A little more, for what is not counted.
         ask_for(bytes.saturating_add(bytes / 16), "the queues of a hosted drive")?;
-        let bell =
+        let new_bell =
             || Doorbell::new().map_err(|source| HostedError::System { what: "eventfd", source });
         let shared = Arc::new(Shared {
-            bell: bell()?,
+            bell: new_bell()?,
             stopping: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             sleeps: AtomicU64::new(0),
             interrupts: AtomicU64::new(0),
-            alarms: AtomicU64::new(0),
             wake_error: AtomicU64::new(0),
         });
         let real = RealTime::new(port);
@@ -213,9 +196,9 @@ where
         let (mut hosts, mut lines) = (Vec::new(), Vec::new());
         for _ in 0..queues {
             let (host, drive) = queue_pair(depth);
-            let wake = Arc::new(Wake { bell: bell()?, alarm: AtomicU64::new(NEVER) });
-            hosts.push(Queue { end: host, shared: shared.clone(), wake: wake.clone(), clock });
-            lines.push(Line { end: drive, wake, first: None });
+            let bell = Arc::new(new_bell()?);
+            hosts.push(Queue { end: host, shared: shared.clone(), bell: bell.clone(), clock });
+            lines.push(Line { end: drive, bell, first: None });
         }
         let slots = queues * depth;
         let mut free = room_for(slots, WHAT)?;
@@ -267,7 +250,6 @@ impl<P> Hosted<P> {
         HostedCounters {
             sleeps: self.shared.sleeps.load(Ordering::Relaxed),
             interrupts: self.shared.interrupts.load(Ordering::Relaxed),
-            alarms: self.shared.alarms.load(Ordering::Relaxed),
             wake_error: self.shared.wake_error.load(Ordering::Relaxed),
         }
     }
@@ -343,7 +325,7 @@ impl<C, D> Queue<C, D> {
             return true;
         }
         let until = timeout.and_then(|t| Instant::now().checked_add(t));
-        let bell = &self.wake.bell;
+        let bell = &self.bell;
         loop {
             bell.arm();
             if self.end.has_completions() || self.is_closed() {
@@ -359,31 +341,6 @@ impl<C, D> Queue<C, D> {
         }
     }
 
-    /// Sleeps until there are completions, the drive is gone, or its clock
-    /// shows `until`, and sets no timer for it: the device thread rings. When
-    /// that thread sleeps itself, this is [`Queue::wait`] with a timeout. True
-    /// when there are completions.
-    pub fn wait_until(&mut self, until: Time) -> bool {
-        let Wake { bell, alarm } = &*self.wake;
-        bell.arm();
-        alarm.store(until.0, Ordering::SeqCst);
-        // The thread arms its own bell and then looks at alarms: either it
-        // sees this one, or it is seen asleep here.
-        if self.shared.bell.is_armed() {
-            alarm.store(NEVER, Ordering::Relaxed);
-            bell.disarm();
-            let left = until.since(self.clock.now());
-            return self.wait(Some(Duration::from_nanos(left)));
-        }
-        while !self.end.has_completions() && !self.is_closed() && self.clock.now() < until {
-            bell.sleep(None);
-            bell.arm();
-        }
-        alarm.store(NEVER, Ordering::Relaxed);
-        bell.disarm();
-        self.end.has_completions()
-    }
-
     /// The drive's clock.
     #[inline]
     pub fn clock(&self) -> Clock {
@@ -392,7 +349,7 @@ impl<C, D> Queue<C, D> {
 
     /// Its doorbell, for an event loop of the host's own.
     pub fn bell(&self) -> Bell {
-        Bell { shared: self.shared.clone(), wake: self.wake.clone() }
+        Bell { shared: self.shared.clone(), bell: self.bell.clone() }
     }
 
     /// Commands submitted and not yet polled.
@@ -417,24 +374,24 @@ impl<C, D> Queue<C, D> {
 /// other things are readable, disarm it, and clear it if it was.
 pub struct Bell {
     shared: Arc<Shared>,
-    wake: Arc<Wake>,
+    bell: Arc<Doorbell>,
 }
 
 impl Bell {
     /// Says that this thread is about to sleep. Look for completions after it.
     pub fn arm(&self) {
-        self.wake.bell.arm();
+        self.bell.arm();
     }
 
     /// Says that it sleeps no more.
     pub fn disarm(&self) {
-        self.wake.bell.disarm();
+        self.bell.disarm();
     }
 
     /// Takes back all rings.
     pub fn clear(&self) {
         // Nothing to read: it had not rung.
-        let _ = rustix::io::read(self.wake.bell.fd(), &mut [0u8; 8]);
+        let _ = rustix::io::read(self.bell.fd(), &mut [0u8; 8]);
     }
 
     /// Whether the drive is gone: nothing more completes.
@@ -446,14 +403,14 @@ impl Bell {
 impl AsFd for Bell {
     /// Readable when it rang.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.wake.bell.fd().as_fd()
+        self.bell.fd().as_fd()
     }
 }
 
 /// The drive's side of one queue.
 struct Line<C, D> {
     end: DriveEnd<C, D>,
-    wake: Arc<Wake>,
+    bell: Arc<Doorbell>,
     /// When the first completion came that the host was not woken for.
     first: Option<Time>,
 }
@@ -468,38 +425,22 @@ impl<C, D> Line<C, D> {
 
     /// Interrupts where that is due. Gives when it will be, if the host waits.
     fn interrupt(&mut self, now: Time, rule: Coalesce, shared: &Shared) -> Option<Time> {
-        let alarm = self.alarm(now, shared);
-        let Some(first) = self.first else { return alarm };
+        let first = self.first?;
         if self.end.waiting() == 0 {
             // The host has polled them without waiting.
             self.first = None;
-            return alarm;
+            return None;
         }
-        if !self.wake.bell.is_armed() {
-            return alarm;
+        if !self.bell.is_armed() {
+            return None;
         }
         let due = Time(first.0.saturating_add(rule.time));
         if now < due && self.end.waiting() < rule.count {
-            return Some(alarm.map_or(due, |at| at.min(due)));
+            return Some(due);
         }
         self.first = None;
-        if self.wake.bell.ring() {
+        if self.bell.ring() {
             shared.interrupts.fetch_add(1, Ordering::Relaxed);
-        }
-        None
-    }
-
-    /// Wakes the host at the time it asked for. Gives when that will be.
-    fn alarm(&self, now: Time, shared: &Shared) -> Option<Time> {
-        let at = self.wake.alarm.load(Ordering::Relaxed);
-        if at == NEVER || now < Time(at) {
-            return (at != NEVER).then_some(Time(at));
-        }
-        // The host may have set another meanwhile; then that one stays.
-        let taken =
-            self.wake.alarm.compare_exchange(at, NEVER, Ordering::SeqCst, Ordering::Relaxed);
-        if taken.is_ok() && self.wake.bell.ring() {
-            shared.alarms.fetch_add(1, Ordering::Relaxed);
         }
         None
     }
@@ -508,7 +449,7 @@ impl<C, D> Line<C, D> {
 /// Closes the queues when the thread ends, however it ends.
 struct Closing {
     shared: Arc<Shared>,
-    hosts: Vec<Arc<Wake>>,
+    hosts: Vec<Arc<Doorbell>>,
 }
 
 impl Drop for Closing {
@@ -516,7 +457,7 @@ impl Drop for Closing {
         self.shared.stopping.store(true, Ordering::SeqCst);
         self.shared.closed.store(true, Ordering::SeqCst);
         for host in &self.hosts {
-            host.bell.ring();
+            host.ring();
         }
     }
 }
@@ -545,7 +486,7 @@ where
     P::Done: Completed,
 {
     fn run(mut self) -> P {
-        let hosts = self.lines.iter().map(|l| l.wake.clone()).collect();
+        let hosts = self.lines.iter().map(|l| l.bell.clone()).collect();
         let _closing = Closing { shared: self.shared.clone(), hosts };
         // A coarser timer only makes the thread spin longer.
         fine_timers();
@@ -632,11 +573,8 @@ where
         }
         self.shared.bell.arm();
         let stopping = self.shared.stopping.load(Ordering::SeqCst);
-        let alarm = self.lines.iter().map(|l| l.wake.alarm.load(Ordering::SeqCst)).min();
-        // An alarm that was set since this turn began is looked at in the next.
-        let set = alarm.is_some_and(|at| at != NEVER && due.is_none_or(|due| at < due.0));
         let leaving = self.shared.leaving.load(Ordering::SeqCst);
-        if set || leaving || self.has_commands() || (stopping && self.is_empty()) {
+        if leaving || self.has_commands() || (stopping && self.is_empty()) {
             self.shared.bell.disarm();
             return;
         }

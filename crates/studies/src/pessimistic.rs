@@ -162,7 +162,7 @@ impl Bench {
             ..HostedOptions::default()
         };
         let failed = |e: device::hosted::HostedError| Error::Failed(e.to_string());
-        let (driver, hosted) = HostedDriver::start(port, shape, options, false).map_err(failed)?;
+        let (driver, hosted) = HostedDriver::start(port, shape, options).map_err(failed)?;
         let one = Topology::new(1, 1).map_err(refused)?;
         let contexts = build(&Config::new(one), Any(driver)).map_err(refused)?.0;
         let load = TightOptions { depth: OUTSTANDING, batch: OUTSTANDING, ..self.work.load };

@@ -22,14 +22,12 @@ pub struct Kind {
     /// Their mean over the last 16 or so, in ns.
     pub mean: u64,
     /// When its submitter may sleep.
-    pub sleep: Plan,
-    /// When its submitter may begin a quantum of work.
-    pub work: Plan,
-    /// Samples since the plans were made.
+    pub plan: Plan,
+    /// Samples since the plan was made.
     pub fresh: u8,
-    /// With so many they are made again.
+    /// With so many it is made again.
     pub due: u8,
-    /// The shortest and longest when they were made.
+    /// The shortest and longest when it was made.
     pub range: (u64, u64),
 }
 

@@ -48,8 +48,7 @@ impl Stage {
         // makes it worth it.
         let least = (rule.cost + rule.cost / 4).saturating_sub(errors.mean());
         // Nor does anybody get away for less than a call takes.
-        let call = if rule.cost > 0 { CALL } else { 0 };
-        let least = u32::try_from(least.max(call)).unwrap_or(FOREVER);
+        let least = u32::try_from(least.max(CALL)).unwrap_or(FOREVER);
         let last = to.saturating_sub(least);
         if to < least || from > last { Stage::NONE } else { Stage { from, last, to } }
     }

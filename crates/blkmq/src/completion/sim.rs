@@ -1,8 +1,6 @@
 //! A device and a core in virtual time, to try strategies on.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::rc::Rc;
 
 use port::{BlockOp, Time};
 
@@ -25,10 +23,7 @@ pub const BAD: Core = Core { error: (27_000, 42_000), cost: 25_000 };
 /// Virtual time, in which looking takes 40 ns and a clock read 25.
 pub struct Sim {
     pub core: Core,
-    /// Time that passed otherwise than by work.
-    passed: u64,
-    /// Time that passed by work, which does not see the rest of this.
-    pub worked: Rc<Cell<u64>>,
+    time: u64,
     cpu: u64,
     /// Of requests, and of errors: those are the same for all strategies.
     random: [u64; 2],
@@ -38,13 +33,12 @@ pub struct Sim {
 
 impl Sim {
     pub fn new(core: Core) -> Sim {
-        let worked = Rc::default();
-        Sim { core, passed: 0, worked, cpu: 0, random: [1, 2], inside: BTreeSet::new() }
+        Sim { core, time: 0, cpu: 0, random: [1, 2], inside: BTreeSet::new() }
     }
 
     /// The time, looked at from outside.
     pub fn time(&self) -> u64 {
-        self.passed + self.worked.get()
+        self.time
     }
 
     /// The next number below `below` of a stream.
@@ -61,24 +55,23 @@ impl Sim {
 
     /// A submitter that computes for so long.
     pub fn busy(&mut self, ns: u64) {
-        self.passed += ns;
+        self.time += ns;
         self.cpu += ns;
     }
 
     pub fn submit(&mut self, waiter: &mut Waiter, tag: u64, takes: u64) {
-        waiter.submitted(tag, BlockOp::Read, 4096, Time(self.time()));
-        self.inside.insert((self.time() + takes, tag));
+        waiter.submitted(tag, BlockOp::Read, 4096, Time(self.time));
+        self.inside.insert((self.time + takes, tag));
         self.busy(200);
     }
 
     /// Takes all that completed. Gives how many.
     pub fn reap(&mut self, waiter: &mut Waiter) -> usize {
         let mut count = 0;
-        while let Some((at, tag)) =
-            self.inside.first().copied().filter(|(at, _)| *at <= self.time())
+        while let Some((at, tag)) = self.inside.first().copied().filter(|(at, _)| *at <= self.time)
         {
             self.inside.remove(&(at, tag));
-            waiter.completed(tag, Time(at), Time(self.time()));
+            waiter.completed(tag, Time(at), Time(self.time));
             self.busy(50);
             count += 1;
         }
@@ -87,22 +80,21 @@ impl Sim {
 
     /// Takes what completed, from a device that does not say when it did.
     pub fn reap_untold(&mut self, waiter: &mut Waiter) {
-        while let Some((at, tag)) =
-            self.inside.first().copied().filter(|(at, _)| *at <= self.time())
+        while let Some((at, tag)) = self.inside.first().copied().filter(|(at, _)| *at <= self.time)
         {
             self.inside.remove(&(at, tag));
-            waiter.completed(tag, Time(self.time()), Time(self.time()));
+            waiter.completed(tag, Time(self.time), Time(self.time));
         }
     }
 
     pub fn cpu_used(&self) -> u64 {
-        self.cpu + self.worked.get()
+        self.cpu
     }
 
     fn away(&mut self, until: u64) {
         let (least, most) = self.core.error;
         let error = least + self.random(1, most - least);
-        self.passed += until.saturating_sub(self.time()) + error;
+        self.time += until.saturating_sub(self.time) + error;
         self.cpu += self.core.cost;
     }
 }
@@ -110,12 +102,12 @@ impl Sim {
 impl Source for Sim {
     fn now(&mut self) -> Time {
         self.busy(25);
-        Time(self.time())
+        Time(self.time)
     }
 
     fn look(&mut self) -> bool {
         self.busy(40);
-        self.inside.first().is_some_and(|(at, _)| *at <= self.time())
+        self.inside.first().is_some_and(|(at, _)| *at <= self.time)
     }
 
     fn sleep(&mut self, until: Option<Time>) {

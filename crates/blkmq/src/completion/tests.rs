@@ -10,28 +10,25 @@ struct Outcome {
     iops: f64,
     /// Share of the time that the core was used.
     cpu: f64,
-    /// Share of the time that work was done.
-    work: f64,
 }
 
 /// Bursts of `burst` requests, `pause` ns apart; the i-th request of all takes
-/// `takes(i, random)`. With `quantum`, work in such quanta.
+/// `takes(i, random)`.
 struct Bench<'a> {
     burst: u64,
     pause: u64,
-    quantum: Option<u64>,
     takes: &'a dyn Fn(u64, u64) -> u64,
 }
 
 impl<'a> Bench<'a> {
     fn lone(takes: &'a dyn Fn(u64, u64) -> u64) -> Bench<'a> {
-        Bench { burst: 1, pause: 0, quantum: None, takes }
+        Bench { burst: 1, pause: 0, takes }
     }
 
     /// Requests `first` to `first + count`.
     fn part(&self, sim: &mut Sim, waiter: &mut Waiter, first: u64, count: u64) -> Outcome {
         let (start, used) = (sim.time(), sim.cpu_used());
-        let (mut next, worked) = (first, sim.worked.get());
+        let mut next = first;
         while next < first + count {
             for tag in 0..self.burst {
                 let random = sim.next_random();
@@ -39,7 +36,7 @@ impl<'a> Bench<'a> {
             }
             let mut left = self.burst as usize;
             while left > 0 {
-                assert!(self.wait(sim, waiter));
+                assert!(waiter.wait(sim, None));
                 left -= sim.reap(waiter);
             }
             next += self.burst;
@@ -47,17 +44,7 @@ impl<'a> Bench<'a> {
             assert!(self.pause == 0 || !waiter.wait(sim, Some(until)) && sim.time() >= until.0);
         }
         let took = (sim.time() - start) as f64;
-        Outcome {
-            iops: count as f64 * 1e9 / took,
-            cpu: (sim.cpu_used() - used) as f64 / took,
-            work: (sim.worked.get() - worked) as f64 / took,
-        }
-    }
-
-    fn wait(&self, sim: &mut Sim, waiter: &mut Waiter) -> bool {
-        let Some(ns) = self.quantum else { return waiter.wait(sim, None) };
-        let worked = sim.worked.clone();
-        waiter.wait_with(sim, None, &mut || worked.set(worked.get() + ns))
+        Outcome { iops: count as f64 * 1e9 / took, cpu: (sim.cpu_used() - used) as f64 / took }
     }
 
     fn run(&self, core: Core, strategy: Strategy, count: u64) -> Outcome {
@@ -192,20 +179,9 @@ fn a_burst_is_not_slept_through() {
     let together = |_, _| 80_000u64;
     let in_turn = |i: u64, _: u64| 80_000 + i % 16 * 30_000;
     for (takes, cpu) in [(&together as &dyn Fn(u64, u64) -> u64, 0.2), (&in_turn, 0.5)] {
-        let bench = Bench { burst: 16, pause: 200_000, quantum: None, takes };
+        let bench = Bench { burst: 16, pause: 200_000, takes };
         let run = bench.beside_poll(GOOD, Strategy::Adaptive, 3_200);
         assert!(run.iops > 0.985 && run.cpu < cpu, "{run:?}");
-    }
-}
-
-#[test]
-fn works_until_a_completion_is_near() {
-    for (ns, least) in [(5_000, 0.6), (10_000, 0.75), (20_000, 0.85), (80_000, 0.9)] {
-        let takes = steady(ns);
-        let bench = Bench { quantum: Some(1_000), ..Bench::lone(&takes) };
-        let poll = Bench::lone(&takes).run(GOOD, Strategy::Poll, 2_000);
-        let run = bench.run(GOOD, Strategy::Adaptive, 2_000);
-        assert!(run.iops > 0.98 * poll.iops && run.work > least, "{ns}: {run:?} {poll:?}");
     }
 }
 

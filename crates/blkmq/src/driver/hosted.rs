@@ -28,19 +28,16 @@ pub struct HostedDriver {
 impl HostedDriver {
     /// Starts a device thread over `port`, whose outside is `shape`. The
     /// [`Hosted`] that comes with the driver stops it and gives the port back.
-    /// With `alarms`, a submitter that sleeps for a time is woken by the device
-    /// thread instead of a timer of its own ([`Queue::wait_until`]).
     pub fn start<P>(
         port: P,
         shape: Shape,
         options: HostedOptions,
-        alarms: bool,
     ) -> Result<(HostedDriver, Hosted<P>), HostedError>
     where
         P: Port<Cmd = BlockReq, Done = BlockDone> + Send + 'static,
     {
         let (hosted, queues) = Hosted::start(port, options)?;
-        let one = |queue| HostedQueue { queue, last: Time::ZERO, alarms };
+        let one = |queue| HostedQueue { queue, last: Time::ZERO };
         let queues = queues.into_iter().map(one).collect();
         Ok((HostedDriver { shape: Shape { depth: options.depth, ..shape }, queues }, hosted))
     }
@@ -67,7 +64,6 @@ pub struct HostedQueue {
     queue: Queue<BlockReq, BlockDone>,
     /// The latest time given: when to look again.
     last: Time,
-    alarms: bool,
 }
 
 impl HostedQueue {
@@ -133,7 +129,6 @@ impl Source for HostedQueue {
     fn sleep(&mut self, until: Option<Time>) {
         match until {
             None => self.queue.wait(None),
-            Some(until) if self.alarms => self.queue.wait_until(until),
             Some(until) => {
                 fine_timers();
                 let left = until.since(HostedQueue::now(self));
@@ -166,12 +161,12 @@ mod tests {
     }
 
     /// Requests in bursts of up to 8 by each strategy: all come back once.
-    fn serve(options: TimedOptions, alarms: bool, strategy: Strategy) {
+    fn serve(options: TimedOptions, strategy: Strategy) {
         let timed = Timed::new(options).unwrap();
         let shape = timed.shape();
         let port = timed.open().remove(0);
         let hosted = HostedOptions { depth: 8, linger: 100_000, ..HostedOptions::default() };
-        let (driver, hosted) = HostedDriver::start(port, shape, hosted, alarms).unwrap();
+        let (driver, hosted) = HostedDriver::start(port, shape, hosted).unwrap();
         assert_eq!((driver.queues(), driver.shape().depth), ([1, 0, 0], 8));
         let mut queue = driver.open().remove(0);
         let mut waiter = Waiter::new(strategy, queue.depth());
@@ -209,11 +204,10 @@ mod tests {
     #[test]
     fn every_strategy_gets_all_back_and_sees_the_drive_go() {
         for strategy in Strategy::ALL {
-            for alarms in [false, true] {
-                let servers = Some(if alarms { 1 } else { 8 });
+            for servers in [Some(1), Some(8)] {
                 let completion_nsec = 30_000;
                 let options = TimedOptions { completion_nsec, servers, ..TimedOptions::default() };
-                ends(move || serve(options, alarms, strategy));
+                ends(move || serve(options, strategy));
             }
         }
     }
@@ -236,6 +230,6 @@ mod tests {
         let null = Null::new(NullOptions::default()).unwrap();
         let shape = null.shape();
         let options = HostedOptions { depth: 0, ..HostedOptions::default() };
-        assert!(HostedDriver::start(null.open().remove(0), shape, options, false).is_err());
+        assert!(HostedDriver::start(null.open().remove(0), shape, options).is_err());
     }
 }

@@ -444,7 +444,7 @@ fn round(seed: u64) -> u64 {
             let queues = device.queues[0];
             let options = HostedOptions { queues, depth, linger: 5_000, ..Default::default() };
             let port = device.open().remove(0);
-            let (driver, hosted) = HostedDriver::start(port, shape, options, false).unwrap();
+            let (driver, hosted) = HostedDriver::start(port, shape, options).unwrap();
             let layer = build(&case.config, driver).unwrap();
             let made = run(seed, &case, layer, hosted.clock());
             drop(hosted.stop());

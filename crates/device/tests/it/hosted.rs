@@ -182,34 +182,6 @@ fn a_wait_ends_at_its_timeout() {
 }
 
 #[test]
-fn a_host_is_woken_at_the_time_it_asked_for() {
-    // One thread stays awake and rings, the other sleeps and does not see it.
-    for linger in [1_000_000_000, 0] {
-        let options = HostedOptions { linger, ..HostedOptions::default() };
-        let (port, starts) = filled(&Timing { read: vec![2_000_000], ..Timing::default() });
-        let (hosted, mut queues) = Hosted::start(port, options).unwrap();
-        let (queue, clock) = (&mut queues[0], hosted.clock());
-        let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
-        for i in 0..20 {
-            let mut read = cmd(i, VectorOp::Read, starts[0], 1);
-            read.buffer = Buffer::zeroed(8).unwrap();
-            cmds.push(read).unwrap();
-            queue.submit(&mut cmds);
-            let until = clock.now() + 100_000;
-            let seen = queue.wait_until(until);
-            assert!(seen || clock.now() >= until, "nothing else ends it");
-            // A completion ends it too, long before the time.
-            let late = clock.now() + 3_600_000_000_000;
-            assert!(queue.wait_until(late) && clock.now() < late);
-            queue.poll(&mut done);
-            assert_eq!(done.pop().unwrap().cookie, i);
-        }
-        drop(hosted);
-        assert!(!queue.wait_until(clock.now() + 3_600_000_000_000), "the drive is gone");
-    }
-}
-
-#[test]
 fn a_core_that_does_not_exist_is_named() {
     for core in [1023, usize::MAX] {
         let options = HostedOptions { core: Some(core), ..HostedOptions::default() };
