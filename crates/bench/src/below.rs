@@ -13,19 +13,19 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use blkmq::completion::Strategy;
 use blkmq::driver::any::Any;
-use blkmq::driver::hosted::HostedDriver;
-use blkmq::driver::inline::Inline;
 use blkmq::driver::null::Null;
 use blkmq::driver::timed::{Timed, TimedOptions};
 use blkmq::{Config, Context, Driver as BlockDriver, HardwareQueue, Monitor, Topology};
 use device::hosted::{Hosted, HostedError, HostedOptions};
 use device::realtime::Clock;
+use hosting::hosted::HostedDriver;
+use hosting::inline::Inline;
 use measure::{SteadyState, units};
 use port::{BlockDone, BlockReq, Shape, Time};
 use serde_json::{Value, json};
 use storage::Storage;
+use waiting::Strategy;
 
 use crate::args::{BenchArgs, Precondition};
 use crate::{Bench, Measured, Outcome, load, pattern, plan};

@@ -17,11 +17,11 @@
 //! ```
 //!
 //! - [`build`] puts a layer over a [`Driver`]; each core gets a [`Context`].
-//! - [`driver`]: the null and the timed null driver, a drive on this thread or
-//!   on a thread of its own; the crate `storage` has real devices.
+//! - [`driver`]: what a device's driver does, and the null drivers. The crate
+//!   `hosting` has drives in this process, `storage` real devices; `waiting` is
+//!   how a submitter waits.
 //! - [`scheduler`], [`staging`], [`config`]: what happens to requests on their
 //!   way, each switched apart from the others.
-//! - [`completion`]: how a submitter waits.
 //! - [`Monitor`] reads live accounts, [`trace`] records each request's life.
 //! - [`ConfigError`] is what cannot be; [`Fault`] what a driver did wrong.
 //!
@@ -52,7 +52,6 @@
 
 pub mod account;
 pub mod baseline;
-pub mod completion;
 pub mod config;
 mod context;
 mod dispatch;

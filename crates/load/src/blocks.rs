@@ -9,7 +9,6 @@ use std::fmt::{self, Write};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use blkmq::completion::Strategy;
 use blkmq::scheduler::{DeadlineOptions, FairOptions, SchedulerKind};
 use blkmq::trace::{About, TraceError, Tracer};
 use blkmq::{
@@ -20,6 +19,7 @@ use clap::{Args, ValueEnum};
 use measure::units;
 use port::Time;
 use serde_json::{Value, json};
+use waiting::Strategy;
 
 use drive::error::Error;
 use measure::options::duration;

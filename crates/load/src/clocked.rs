@@ -8,11 +8,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use blkmq::completion::{Source, Strategy, Waiter};
 use blkmq::{Context, HardwareQueue};
 use device::realtime::{Clock, fine_timers, thread_cpu};
 use port::{BlockDone, BlockReq, Port, Ring, Time};
 use targets::WriteCounters;
+use waiting::{Source, Strategy, Waiter};
 
 use crate::driver::{Driver, TURNS};
 use drive::error::Error;

@@ -11,10 +11,10 @@
 
 use blkmq::baseline::{SqOptions, raw, sq};
 use blkmq::driver::any::{Any, AnyQueue};
-use blkmq::driver::hosted::HostedDriver;
 use blkmq::driver::timed::{Timed, TimedOptions};
 use blkmq::{Config, Context, Driver, Merge, SchedulerKind, Topology, build};
 use device::hosted::{Coalesce, HostedOptions};
+use hosting::hosted::HostedDriver;
 use port::{BlockOp, Shape};
 use serde_json::json;
 use workload::TightOptions;

@@ -35,11 +35,11 @@
 use std::process::exit;
 use std::time::Instant;
 
-use blkmq::driver::inline::{Inline, InlineQueue};
 use blkmq::{Config, Context, Monitor, Topology, build};
 use device::Device;
 use device::realtime::Clock;
 use flash::{Dimensions, Geometry, Profile, RamMedium};
+use hosting::inline::{Inline, InlineQueue};
 use measure::Histogram;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
 use rustix::time::{ClockId, clock_gettime};

@@ -19,8 +19,6 @@
 //! Nothing here fails.
 
 pub mod any;
-pub mod hosted;
-pub mod inline;
 pub mod null;
 pub mod timed;
 

@@ -1,10 +1,10 @@
 //! Giving up very many requests, and waiting for one that a drive lost.
 
 use crate::common::topology;
-use blkmq::driver::inline::Inline;
 use blkmq::driver::timed::{Timed, TimedOptions};
 use blkmq::{Config, Context, Fault, HardwareQueue, build};
 use device::realtime::thread_cpu;
+use hosting::inline::Inline;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Shape, Status, Time};
 
 /// The most requests that a queue takes.

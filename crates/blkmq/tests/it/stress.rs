@@ -18,16 +18,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::common::{BLOCK, Chaos, Faults, Kept, fill, kept, topology};
-use blkmq::completion::{Source, Strategy, Waiter};
-use blkmq::driver::hosted::HostedDriver;
-use blkmq::driver::inline::Inline;
 use blkmq::scheduler::{DeadlineOptions, FairOptions};
 use blkmq::{
     Config, Context, Driver, HardwareQueue, Layer, Merge, Plug, SchedulerKind, Spread, build,
 };
 use device::hosted::HostedOptions;
 use device::realtime::{Clock, thread_cpu};
+use hosting::hosted::HostedDriver;
+use hosting::inline::Inline;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
+use waiting::{Source, Strategy, Waiter};
 use workload::Rng;
 
 /// Requests of one thread in one round.

@@ -4,20 +4,16 @@
 //! port of block requests and offers its queue pairs as dispatch queues. Times
 //! given to a queue are those of the drive's clock ([`HostedQueue::now`]).
 //! Completions carry the time at which the drive completed them; when they are
-//! seen depends on how the submitter waits. A queue is a
-//! [`Source`](crate::completion::Source) to wait on.
+//! seen depends on how the submitter waits.
 //!
 //! Starting fails as [`Hosted::start`] does. When the drive is gone, its
 //! queues say so and take nothing.
 
 use std::time::Duration;
 
+use blkmq::{Abort, Driver, HardwareQueue};
 use device::hosted::{Hosted, HostedError, HostedOptions, Queue};
-use device::realtime::{fine_timers, thread_cpu};
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
-
-use super::{Abort, Driver, HardwareQueue};
-use crate::completion::Source;
 
 /// The driver of a hosted drive.
 pub struct HostedDriver {
@@ -115,44 +111,11 @@ impl HardwareQueue for HostedQueue {
     }
 }
 
-impl Source for HostedQueue {
-    #[inline]
-    fn now(&mut self) -> Time {
-        HostedQueue::now(self)
-    }
-
-    #[inline]
-    fn look(&mut self) -> bool {
-        self.queue.has_completions() || self.queue.is_closed()
-    }
-
-    fn sleep(&mut self, until: Option<Time>) {
-        match until {
-            None => self.queue.wait(None),
-            Some(until) => {
-                fine_timers();
-                let left = until.since(HostedQueue::now(self));
-                self.queue.wait(Some(Duration::from_nanos(left)))
-            }
-        };
-    }
-
-    fn nap(&mut self, until: Time) {
-        fine_timers();
-        std::thread::sleep(Duration::from_nanos(until.since(HostedQueue::now(self))));
-    }
-
-    fn cpu(&mut self) -> u64 {
-        thread_cpu()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::completion::{Strategy, Waiter};
-    use crate::driver::null::{Null, NullOptions};
-    use crate::driver::timed::{Timed, TimedOptions};
+    use blkmq::driver::null::{Null, NullOptions};
+    use blkmq::driver::timed::{Timed, TimedOptions};
     use port::{BlockOp, Buffer};
 
     fn read(id: u64) -> BlockReq {
@@ -160,8 +123,8 @@ mod tests {
         BlockReq { id, op, fua: false, placement: 0, offset: 0, len: 4096, buffer }
     }
 
-    /// Requests in bursts of up to 8 by each strategy: all come back once.
-    fn serve(options: TimedOptions, strategy: Strategy) {
+    /// Requests in bursts of up to 8, for who waits or looks: all come back once.
+    fn serve(options: TimedOptions, waits: bool) {
         let timed = Timed::new(options).unwrap();
         let shape = timed.shape();
         let port = timed.open().remove(0);
@@ -169,25 +132,22 @@ mod tests {
         let (driver, hosted) = HostedDriver::start(port, shape, hosted).unwrap();
         assert_eq!((driver.queues(), driver.shape().depth), ([1, 0, 0], 8));
         let mut queue = driver.open().remove(0);
-        let mut waiter = Waiter::new(strategy, queue.depth());
         let (mut cmds, mut done) = (Ring::new(8), Ring::new(8));
         for round in 0..300 {
             let mut inside = [false; 8];
             let now = queue.now();
             for tag in 0..=round % 8 {
                 cmds.push(read(tag)).unwrap();
-                waiter.submitted(tag, BlockOp::Read, 4096, now);
                 inside[tag as usize] = true;
             }
             Port::submit(&mut queue, now, &mut cmds);
             assert!(cmds.is_empty() && queue.next_event().is_some());
             while inside.contains(&true) {
-                assert!(waiter.wait(&mut queue, None));
+                assert!(!waits || queue.wait(None));
                 let now = queue.now();
                 queue.advance(now, &mut done);
                 for d in done.drain() {
                     assert!(std::mem::take(&mut inside[d.id as usize]), "once");
-                    waiter.completed(d.id, d.at, now);
                 }
             }
             assert_eq!(queue.next_event(), None);
@@ -202,12 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn every_strategy_gets_all_back_and_sees_the_drive_go() {
-        for strategy in Strategy::ALL {
+    fn all_come_back_and_the_drive_is_seen_to_go() {
+        for waits in [false, true] {
             for servers in [Some(1), Some(8)] {
                 let completion_nsec = 30_000;
                 let options = TimedOptions { completion_nsec, servers, ..TimedOptions::default() };
-                ends(move || serve(options, strategy));
+                ends(move || serve(options, waits));
             }
         }
     }

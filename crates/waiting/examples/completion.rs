@@ -16,14 +16,14 @@
 use std::process::exit;
 use std::time::{Duration, Instant};
 
-use blkmq::completion::{Strategy, Waiter};
-use blkmq::driver::hosted::{HostedDriver, HostedQueue};
 use blkmq::driver::timed::{Timed, TimedOptions};
 use blkmq::{Driver, HardwareQueue};
 use device::hosted::HostedOptions;
-use device::realtime::{pin, process_cpu, thread_cpu};
+use device::realtime::{fine_timers, pin, process_cpu, thread_cpu};
+use hosting::hosted::{HostedDriver, HostedQueue};
 use measure::Histogram;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
+use waiting::{Source, Strategy, Waiter};
 
 /// The command line.
 struct Args {
@@ -83,6 +83,38 @@ fn ticks() -> (f64, f64) {
     (fields.next().unwrap_or(0.0), fields.next().unwrap_or(0.0))
 }
 
+/// What is waited on.
+struct Looking<'a> {
+    queue: &'a mut HostedQueue,
+    done: &'a mut Ring<BlockDone>,
+}
+
+impl Source for Looking<'_> {
+    fn now(&mut self) -> Time {
+        self.queue.now()
+    }
+
+    fn look(&mut self) -> bool {
+        self.queue.advance(Time::ZERO, self.done);
+        !self.done.is_empty()
+    }
+
+    fn sleep(&mut self, until: Option<Time>) {
+        fine_timers();
+        let left = until.map(|at| Duration::from_nanos(at.since(self.queue.now())));
+        self.queue.wait(left);
+    }
+
+    fn nap(&mut self, until: Time) {
+        fine_timers();
+        std::thread::sleep(Duration::from_nanos(until.since(self.queue.now())));
+    }
+
+    fn cpu(&mut self) -> u64 {
+        thread_cpu()
+    }
+}
+
 /// The submitter's side of a run.
 struct Submitter {
     queue: HostedQueue,
@@ -106,6 +138,11 @@ impl Submitter {
         }
     }
 
+    fn wait(&mut self, until: Option<Time>) {
+        let Submitter { queue, waiter, done, .. } = self;
+        waiter.wait(&mut Looking { queue, done }, until);
+    }
+
     /// One burst, and the pause after it.
     fn burst(&mut self, load: Load) {
         let now = self.queue.now();
@@ -122,9 +159,8 @@ impl Submitter {
         let mut left = load.burst;
         let mut now = now;
         while left > 0 {
-            self.waiter.wait(&mut self.queue, None);
+            self.wait(None);
             now = self.queue.now();
-            self.queue.advance(now, &mut self.done);
             for done in self.done.drain() {
                 self.waiter.completed(done.id, done.at, now);
                 self.latency.record(now.since(self.sent[done.id as usize]));
@@ -134,7 +170,7 @@ impl Submitter {
         if load.pause > 0 {
             let until = now + load.pause;
             while self.queue.now() < until {
-                self.waiter.wait(&mut self.queue, Some(until));
+                self.wait(Some(until));
             }
         }
     }

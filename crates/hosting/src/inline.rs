@@ -5,10 +5,9 @@
 //! each event at that event's own time, however late the poll comes
 //! (`device::realtime`). Nothing here fails.
 
+use blkmq::{Abort, Driver, HardwareQueue};
 use device::realtime::RealTime;
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Time};
-
-use super::{Abort, Driver, HardwareQueue};
 
 /// The driver of one inline drive.
 pub struct Inline<P> {
