@@ -39,7 +39,7 @@ use crate::error::{ConfigError, Fault};
 use crate::held::Held;
 use crate::peers::Peers;
 use crate::scheduler::SchedulerKind;
-use crate::trace::{Life, Tap};
+use crate::watch::{Life, Watch};
 
 use cut::Cuts;
 
@@ -99,7 +99,7 @@ pub struct Context<Q: HardwareQueue> {
     pasts: Ring<Past>,
     parts: Ring<Part>,
     cuts: Cuts,
-    tap: Tap,
+    watch: Option<Box<dyn Watch>>,
     pub(crate) outside: usize,
     limit: usize,
     /// The lane of the first request that did not fit when some were offered
@@ -144,7 +144,7 @@ impl<Q: HardwareQueue> Context<Q> {
             pasts: Ring::try_new(deepest, what)?,
             parts: Ring::try_new(parts, what)?,
             cuts: Cuts::new(shape),
-            tap: Tap::off(),
+            watch: None,
             outside: 0,
             limit,
             refused: None,
@@ -195,11 +195,9 @@ impl<Q: HardwareQueue> Context<Q> {
         self.routes.polled = polled;
     }
 
-    /// Records the life of each request through `tap` whenever its tracer is
-    /// on: of all that this core finds completed, or gives up. A merged
-    /// request is one record, submitted when its first part was.
-    pub fn set_tap(&mut self, tap: Tap) {
-        self.tap = tap;
+    /// Tells `watch` of each request from now on.
+    pub fn set_watch(&mut self, watch: impl Watch + 'static) {
+        self.watch = Some(Box::new(watch));
     }
 
     /// Lets plugged requests go at the next call.
@@ -285,24 +283,15 @@ impl<Q: HardwareQueue> Context<Q> {
         self.deliver_seen(to, number, done);
     }
 
-    /// Records the life of a request, if somebody wants it.
+    /// Tells of a request that ended, if somebody watches.
     #[inline]
-    fn trace(&mut self, seen: Time, number: usize, past: &Past, one: &BlockDone) {
-        if self.tap.is_on() {
-            self.trace_one(seen, number, past, one);
+    fn tell(&mut self, seen: Time, number: usize, past: &Past, one: &BlockDone) {
+        if let Some(watch) = &mut self.watch
+            && watch.is_on()
+        {
+            tell_one(&mut **watch, &mut self.lanes[number], seen, past, one);
         }
     }
-
-    #[cold]
-    fn trace_one(&mut self, seen: Time, number: usize, past: &Past, one: &BlockDone) {
-        let lane = &mut self.lanes[number];
-        let mut record = life(lane.staging_number, lane.number, seen, past, one);
-        if !past.parts.is_none() {
-            record.parts = lane.staging.lock().count(past.parts) as u16;
-        }
-        self.tap.record(record);
-    }
-
     /// Gives up what takes too long on a lane, or everything if `all` is asked
     /// for or its device is gone, and puts it among what is ready.
     #[cold]
@@ -335,12 +324,14 @@ impl<Q: HardwareQueue> Context<Q> {
         let account = &lane.account;
         let Held::Alone(queue) = &mut lane.queue else { unreachable!("it is alone") };
         let (before, mut errors) = (done.len(), 0);
-        if self.tap.is_on() {
-            let (tap, staging) = (&mut self.tap, lane.staging_number);
-            look_and_trace(queue, to, done, |tag, slot, one| {
+        if let Some(watch) = &mut self.watch
+            && watch.is_on()
+        {
+            let staging = lane.staging_number;
+            look_and_tell(queue, to, done, |tag, slot, one| {
                 account.latency.record(to.since(slot.submitted));
                 errors += u64::from(!one.status.is_ok());
-                tap.record(life(staging, lane.number, to, &slot.past(tag), one));
+                watch.record(life(staging, lane.number, to, &slot.past(tag), one));
             });
         } else {
             queue.advance_in_place(to, done, |_, slot, one| {
@@ -378,11 +369,26 @@ impl<Q: HardwareQueue> Context<Q> {
     }
 }
 
-/// Looks while somebody traces: apart, so that who does not trace has less
+#[cold]
+fn tell_one<Q: HardwareQueue>(
+    watch: &mut dyn Watch,
+    lane: &mut Lane<Q>,
+    seen: Time,
+    past: &Past,
+    one: &BlockDone,
+) {
+    let mut record = life(lane.staging_number, lane.number, seen, past, one);
+    if !past.parts.is_none() {
+        record.parts = lane.staging.lock().count(past.parts) as u16;
+    }
+    watch.record(record);
+}
+
+/// Looks while somebody watches: apart, so that who is not watched has less
 /// code to run through.
 #[cold]
 #[inline(never)]
-fn look_and_trace<Q: HardwareQueue>(
+fn look_and_tell<Q: HardwareQueue>(
     queue: &mut Dispatch<Q>,
     to: Time,
     done: &mut Ring<BlockDone>,
@@ -391,7 +397,7 @@ fn look_and_trace<Q: HardwareQueue>(
     queue.advance_in_place(to, done, seen);
 }
 
-/// What a trace says of a request that left.
+/// What is told of a request that left.
 fn life(staging: u32, queue: u32, seen: Time, past: &Past, one: &BlockDone) -> Life {
     Life {
         id: one.id,

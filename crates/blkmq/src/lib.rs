@@ -22,7 +22,8 @@
 //!   how a submitter waits.
 //! - [`scheduler`], [`staging`], [`config`]: what happens to requests on their
 //!   way, each switched apart from the others.
-//! - [`Monitor`] reads live accounts, [`trace`] records each request's life.
+//! - [`Monitor`] reads live accounts, a [`Watch`] is told each request's life, as
+//!   the crate `trace` does.
 //! - [`ConfigError`] is what cannot be; [`Fault`] what a driver did wrong.
 //!
 //! Time is given by the caller, so a whole layer also runs in virtual time. On
@@ -67,7 +68,7 @@ mod queue_tags;
 pub mod scheduler;
 pub mod staging;
 pub mod topology;
-pub mod trace;
+mod watch;
 
 pub use account::{DispatchStats, Monitor, StagingStats};
 pub use config::{Config, Merge, Plug};
@@ -78,3 +79,4 @@ pub use freeze::{Freezer, Frozen};
 pub use layer::{Layer, build, tables};
 pub use scheduler::SchedulerKind;
 pub use topology::{Spread, Topology};
+pub use watch::{Life, NO_TAG, Watch};

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use blkmq::scheduler::{DeadlineOptions, FairOptions, SchedulerKind};
-use blkmq::trace::{About, TraceError, Tracer};
 use blkmq::{
     Config, Context, DispatchStats, HardwareQueue, Merge, Monitor, Plug, Spread, StagingStats,
     Topology,
@@ -19,6 +18,7 @@ use clap::{Args, ValueEnum};
 use measure::units;
 use port::Time;
 use serde_json::{Value, json};
+use trace::{About, TraceError, Tracer};
 use waiting::Strategy;
 
 use drive::error::Error;
@@ -317,7 +317,7 @@ impl Tracing {
     ) -> Result<Option<Tracing>, Error> {
         let Some(path) = args.trace.clone() else { return Ok(None) };
         let (tracer, taps) = Tracer::new(contexts.len(), TRACE_RING);
-        contexts.iter_mut().zip(taps).for_each(|(context, tap)| context.set_tap(tap));
+        contexts.iter_mut().zip(taps).for_each(|(context, tap)| context.set_watch(tap));
         let mut config = format!("drive = {drive}");
         if let Value::Object(map) = args.effective() {
             for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {

@@ -9,14 +9,14 @@ use std::fs::{self, File};
 use std::io::{BufReader, Write};
 use std::path::PathBuf;
 
-use blkmq::trace::{
-    About, Life, NO_TAG, QueueSummary, Reader, Stage, Totals, TraceError, Window, moment, slowest,
-    summarize, timeline,
-};
 use clap::Args;
 use measure::units;
 use port::{BlockOp, Time};
 use serde_json::{Value, json};
+use trace::{
+    About, Life, NO_TAG, QueueSummary, Reader, Stage, Totals, TraceError, Window, moment, slowest,
+    summarize, timeline,
+};
 
 use drive::error::Error;
 use load::watch::columns;

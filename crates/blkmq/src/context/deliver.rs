@@ -14,7 +14,7 @@ impl<Q: HardwareQueue> Context<Q> {
     /// Brings all that a lane gave to its submitters.
     pub(super) fn deliver_seen(&mut self, now: Time, number: usize, done: &mut Ring<BlockDone>) {
         while let (Some(one), Some(past)) = (self.seen.pop(), self.pasts.pop()) {
-            self.trace(now, number, &past, &one);
+            self.tell(now, number, &past, &one);
             if past.parts.is_none() {
                 self.give(now, number, past, one, done);
             } else {

@@ -14,5 +14,5 @@ mod memory;
 mod sharing;
 mod stress;
 mod switching;
-mod traced;
 mod waiting;
+mod watched;

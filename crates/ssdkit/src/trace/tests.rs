@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use blkmq::driver::timed::{Slow, Timed, TimedOptions};
-use blkmq::trace::{Tracer, Writer};
 use blkmq::{Driver, HardwareQueue};
 use clap::Parser;
 use port::{BlockDone, BlockReq, Buffer, Ring, Status};
+use trace::{Tap, Tracer, Watch, Writer};
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn run_traced(path: &Path, each: u64) {
 }
 
 /// One core's part of it: a request waits in `staged` while three are out.
-fn core_runs(core: u16, queue: &mut impl HardwareQueue, tap: &mut blkmq::trace::Tap, each: u64) {
+fn core_runs(core: u16, queue: &mut impl HardwareQueue, tap: &mut Tap, each: u64) {
     let mut out: [Option<Life>; 3] = [None; 3];
     let (mut cmds, mut done) = (Ring::new(1), Ring::new(3));
     let (mut issued, mut ended) = (0, 0);

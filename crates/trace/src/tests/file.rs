@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_record_lies_where_the_drawing_says() {
-    let record = Life { status: Status(0x281), ..life(0x0102) }.encode();
+    let record = encode(&Life { status: Status(0x281), ..life(0x0102) });
     assert_eq!(record.len(), RECORD_BYTES);
     assert_eq!(record[0..8], [2, 1, 0, 0, 0, 0, 0, 0]);
     assert_eq!(record[56..72], [7, 0, 0, 0, 3, 0, 2, 0, 1, 0, 0x81, 2, 1, 0, 1, 1]);
@@ -125,8 +125,8 @@ proptest! {
     fn any_record_is_a_life_or_none(mut record in any::<[u8; RECORD_BYTES]>(), op in 0u8..7) {
         record[70] = op;
         record[71] &= 3;
-        match Life::decode(&record) {
-            Some(life) => prop_assert_eq!(life.encode(), record),
+        match decode(&record) {
+            Some(life) => prop_assert_eq!(encode(&life), record),
             None => prop_assert!(op > 4 || record[71] > 1),
         }
     }

@@ -84,13 +84,6 @@ fn it_is_on_between_start_and_stop() {
 }
 
 #[test]
-fn a_tap_that_never_traces_is_off_and_takes_what_it_is_given() {
-    let mut tap = Tap::off();
-    assert!(!tap.is_on());
-    tap.record(life(1));
-}
-
-#[test]
 fn each_trace_has_its_own_records_and_count() {
     let (mut tracer, mut taps) = Tracer::new(2, 4);
     for round in 0..3 {

@@ -4,7 +4,7 @@ use std::io;
 
 use thiserror::Error;
 
-use super::format::{MOST_CONFIG, VERSION};
+use crate::format::{MOST_CONFIG, VERSION};
 
 /// Why a trace cannot be written or read. Positions are bytes from the start
 /// of the file.
@@ -86,7 +86,7 @@ pub enum TraceError {
 
 impl TraceError {
     /// For [`io::Result::map_err`].
-    pub(super) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> TraceError {
+    pub(crate) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> TraceError {
         move |source| TraceError::Io { doing, source }
     }
 }

@@ -6,14 +6,15 @@
 
 use std::io::{ErrorKind, Read};
 
+use blkmq::Life;
 use port::Time;
 
-use super::error::TraceError;
-use super::format::{
+use crate::error::TraceError;
+use crate::format::{
     About, BLOCK, BLOCK_RECORDS, END, END_BYTES, HEAD_BYTES, HEADER_BYTES, MAGIC, MOST_CONFIG,
     Totals, VERSION,
 };
-use super::life::{Life, RECORD_BYTES, u32_at, u64_at};
+use crate::record::{RECORD_BYTES, decode, u32_at, u64_at};
 
 /// A trace, from front to back: an iterator over its records.
 ///
@@ -154,7 +155,7 @@ impl<R: Read> Reader<R> {
     /// The next record of the block; `None` when it has no more.
     fn next_record(&mut self) -> Option<Result<Life, TraceError>> {
         let record = self.block[self.given..].first_chunk()?;
-        let Some(life) = Life::decode(record) else {
+        let Some(life) = decode(record) else {
             let at = self.at - (self.block.len() - self.given) as u64;
             return Some(Err(TraceError::Damaged { what: "record", at, records: self.records }));
         };

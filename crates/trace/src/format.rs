@@ -1,31 +1,32 @@
 //! The file: a header, blocks of records, an end mark.
 //!
-//! Drawn in `docs/formats.md`. [`Writer`] writes it; [`super::Reader`] reads
+//! Drawn in `docs/formats.md`. [`Writer`] writes it; [`crate::Reader`] reads
 //! it. Writing fails when the system refuses, and at the start when the
 //! configuration text is too long.
 
 use std::io::Write;
 
+use blkmq::Life;
 use port::Time;
 
-use super::error::TraceError;
-use super::life::{Life, RECORD_BYTES};
+use crate::error::TraceError;
+use crate::record::{RECORD_BYTES, encode};
 
 /// The version that is written and read.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 /// The longest configuration text, in bytes.
-pub const MOST_CONFIG: usize = 1 << 16;
+pub(crate) const MOST_CONFIG: usize = 1 << 16;
 /// The most records of a block.
-pub const BLOCK_RECORDS: usize = 512;
+pub(crate) const BLOCK_RECORDS: usize = 512;
 
-pub(super) const MAGIC: [u8; 8] = *b"ssdkitRT";
-pub(super) const HEADER_BYTES: usize = 32;
-pub(super) const BLOCK: [u8; 4] = *b"RECS";
-pub(super) const END: [u8; 4] = *b"TEND";
+pub(crate) const MAGIC: [u8; 8] = *b"ssdkitRT";
+pub(crate) const HEADER_BYTES: usize = 32;
+pub(crate) const BLOCK: [u8; 4] = *b"RECS";
+pub(crate) const END: [u8; 4] = *b"TEND";
 /// Bytes of a block before its records.
-pub(super) const HEAD_BYTES: usize = 12;
+pub(crate) const HEAD_BYTES: usize = 12;
 /// Bytes of the end mark.
-pub(super) const END_BYTES: usize = 24;
+pub(crate) const END_BYTES: usize = 24;
 
 /// What a trace says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub struct About {
     /// When it was started, in the time of its records.
     pub start: Time,
     /// The effective configuration of what was traced: any text of at most
-    /// [`MOST_CONFIG`] bytes.
+    /// 64 KiB.
     pub config: String,
 }
 
@@ -66,7 +67,7 @@ impl<W: Write> Writer<W> {
 
     /// Adds a record.
     pub fn put(&mut self, life: &Life) -> Result<(), TraceError> {
-        self.block.extend_from_slice(&life.encode());
+        self.block.extend_from_slice(&encode(life));
         self.records += 1;
         if self.pending() == BLOCK_RECORDS { self.flush() } else { Ok(()) }
     }

@@ -19,11 +19,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use blkmq::{Life, Watch};
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use super::error::TraceError;
-use super::format::{About, MAGIC, Totals, Writer};
-use super::life::Life;
+use crate::error::TraceError;
+use crate::format::{About, MAGIC, Totals, Writer};
 
 /// How long the collector rests when the rings had little for it.
 const REST: Duration = Duration::from_micros(500);
@@ -49,35 +49,21 @@ struct Dropped(AtomicU64);
 #[derive(Debug)]
 pub struct Tap {
     on: Arc<Switch>,
-    ring: Option<Producer<Life>>,
+    ring: Producer<Life>,
     dropped: Arc<Dropped>,
 }
 
-impl Tap {
-    /// A tap that never traces.
-    pub fn off() -> Tap {
-        Tap { on: Arc::default(), ring: None, dropped: Arc::default() }
-    }
-
-    /// Whether to record. To be asked once a batch.
+impl Watch for Tap {
     #[inline]
-    pub fn is_on(&self) -> bool {
+    fn is_on(&self) -> bool {
         self.on.0.load(Ordering::Relaxed)
     }
 
-    /// Records a request that ended. To be called while [`Tap::is_on`].
     #[inline]
-    pub fn record(&mut self, life: Life) {
-        if let Some(ring) = &mut self.ring
-            && ring.push(life).is_err()
-        {
-            self.drop_one();
+    fn record(&mut self, life: Life) {
+        if self.ring.push(life).is_err() {
+            self.dropped.0.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    #[cold]
-    fn drop_one(&mut self) {
-        self.dropped.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -121,7 +107,7 @@ impl Tracer {
             let (producer, consumer) = RingBuffer::new(ring);
             let dropped = Arc::new(Dropped::default());
             lines.push(Line { ring: consumer, dropped: dropped.clone() });
-            taps.push(Tap { on: on.clone(), ring: Some(producer), dropped });
+            taps.push(Tap { on: on.clone(), ring: producer, dropped });
         }
         (Tracer { on, lines, running: None }, taps)
     }

@@ -8,6 +8,8 @@ use port::{BlockOp, Status, Time};
 use proptest::prelude::*;
 
 use super::*;
+use crate::format::MOST_CONFIG;
+use crate::record::{RECORD_BYTES, decode, encode};
 
 /// Some life, told apart by `id`.
 fn life(id: u64) -> Life {

@@ -8,10 +8,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use blkmq::{Life, NO_TAG};
 use measure::units::time_ns;
 use port::Time;
-
-use super::life::{Life, NO_TAG};
 
 /// Most queues that are drawn.
 const MOST_QUEUES: usize = 16;

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use super::life::{Life, NO_TAG};
+use blkmq::{Life, NO_TAG};
 
 /// One stage of the requests' lives, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -13,8 +13,8 @@
 //!  file ──▶ Reader ──Life──▶ Summary, slowest, timeline
 //! ```
 //!
-//! Guarantees: a context that is not traced pays one load and one branch a
-//! batch; one that is allocates nothing, never waits and makes no system call.
+//! Guarantees: a context that is not traced pays one look a batch; one that is
+//! allocates nothing, never waits and makes no system call.
 //! Nothing is lost silently: what the rings could not hold is counted, and the
 //! count is in the file. A file that was cut or damaged is read up to there,
 //! and the reader says what is wrong.
@@ -23,15 +23,15 @@
 
 mod error;
 mod format;
-mod life;
 mod live;
 mod reader;
+mod record;
 mod summary;
 mod timeline;
 
+pub use blkmq::{Life, NO_TAG, Watch};
 pub use error::TraceError;
-pub use format::{About, BLOCK_RECORDS, MOST_CONFIG, Totals, VERSION, Writer};
-pub use life::{Life, NO_TAG, RECORD_BYTES};
+pub use format::{About, Totals, Writer};
 pub use live::{Tap, Tracer};
 pub use reader::Reader;
 pub use summary::{QueueSummary, Stage, slowest, summarize};
