@@ -5,11 +5,11 @@
 //! while each core has at most [`DEPTH`] requests outstanding. Fails where a
 //! layer cannot be: more cores or sockets than there may be.
 
-use blkmq::baseline::{SqContext, SqOptions, raw, sq};
 use blkmq::driver::null::NullQueue;
-use blkmq::{Config, Context, Driver, Spread, Topology, build};
+use blkmq::{Config, Context, Driver, Merge, SchedulerKind, Spread, Topology, build};
 use port::{BLOCK_BYTES, BlockDone, Ring, Shape};
 
+use crate::baseline::{SqContext, raw, sq};
 use drive::error::Error;
 
 /// Requests outstanding of each core (thesis, section 4.2).
@@ -83,7 +83,7 @@ impl Layer {
         Ok(match self {
             Layer::Raw => Ports::Raw(raw(sectors(cores, false), cores).map_err(refused)?),
             Layer::Sq => {
-                let layer = sq(&SqOptions::new(cores), sectors(1, false));
+                let layer = sq(sectors(1, false), cores, SchedulerKind::None, Merge::Off);
                 Ports::Sq(layer.map_err(refused)?.0)
             }
             Layer::Mq { staging, dispatch, shared_tags } => {

@@ -7,7 +7,7 @@
 //! Files: [`row`] a claim and its verdict, [`runs`] repeated runs of a figure,
 //! [`outcome`] what is printed, [`lab`] what measures, [`queue_pair`] a drive
 //! on a thread of its own, [`file`] real storage, [`threads`] one load on many
-//! cores, [`layers`] block layers to compare, [`aio`] a front that shares,
+//! cores, [`layers`] block layers to compare, [`baseline`] the old one and none, [`aio`] a front that shares,
 //! [`lines`] writes to shared cache lines, [`scsi`] a command set in between;
 //! then a file for each study.
 //!
@@ -15,6 +15,7 @@
 //! and, after printing, when a row that is judged did not pass.
 
 pub mod aio;
+pub mod baseline;
 pub mod batched;
 pub mod blkmq;
 pub mod file;

@@ -9,7 +9,6 @@
 //! was beside its own: "no benefit" of 128 entries below a request queue says
 //! that the queue could do no more than the drive could with 32.
 
-use blkmq::baseline::{SqOptions, raw, sq};
 use blkmq::driver::any::{Any, AnyQueue};
 use blkmq::driver::timed::{Timed, TimedOptions};
 use blkmq::{Config, Context, Driver, Merge, SchedulerKind, Topology, build};
@@ -19,6 +18,7 @@ use port::{BlockOp, Shape};
 use serde_json::json;
 use workload::TightOptions;
 
+use super::baseline::{raw, sq};
 use super::layers::refused;
 use super::scsi::Scsi;
 use super::threads::{self, Blocks, Ran, Work};
@@ -127,18 +127,19 @@ impl Bench {
     fn variant(&self, (variant, entries): Way, ns: u64) -> Result<Ran, Error> {
         let cores = self.cores();
         let elevator = SchedulerKind::Deadline(Default::default());
-        let options =
-            SqOptions { scheduler: elevator, merge: Merge::Full, ..SqOptions::new(cores) };
         match variant {
             Variant::Layered => {
                 let drive = self.drive(1, entries, ns)?;
                 let shape = drive.shape();
-                self.run(sq(&options, Any(Scsi(drive))).map_err(refused)?.0, &shape)
+                self.run(
+                    sq(Any(Scsi(drive)), cores, elevator, Merge::Full).map_err(refused)?.0,
+                    &shape,
+                )
             }
             Variant::Queue => {
                 let drive = self.drive(1, entries, ns)?;
                 let shape = drive.shape();
-                self.run(sq(&options, Any(drive)).map_err(refused)?.0, &shape)
+                self.run(sq(Any(drive), cores, elevator, Merge::Full).map_err(refused)?.0, &shape)
             }
             Variant::Direct => {
                 let drive = self.drive(cores, entries / cores, ns)?;
