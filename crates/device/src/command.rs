@@ -122,6 +122,13 @@ impl VectorCmd {
             VectorOp::Reset | VectorOp::Retire | VectorOp::Copy | VectorOp::Flush => 0,
         }
     }
+
+    /// Whether its addresses are neighbours in one row.
+    #[inline]
+    pub fn is_in_row(&self, geometry: &Geometry) -> bool {
+        let end = geometry.in_row(self.ppa) + u32::from(self.count);
+        self.list.is_none() && end <= geometry.row_blocks()
+    }
 }
 
 /// A completed vector command.

@@ -333,7 +333,6 @@ impl<M: Medium> Device<M> {
         to: bool,
         mut f: impl FnMut(Ppa, u8, u8),
     ) {
-        let mask = u64::from(geometry.row_blocks() - 1);
         let count = u64::from(cmd.count);
         let address = |i: u64| match &cmd.list {
             Some(list) if to => list.to[i as usize],
@@ -343,7 +342,7 @@ impl<M: Medium> Device<M> {
         let mut i = 0;
         while i < count {
             let start = address(i);
-            let row_left = mask + 1 - (u64::from(geometry.block(start)) & mask);
+            let row_left = u64::from(geometry.row_blocks() - geometry.in_row(start));
             let mut n = 1;
             while i + n < count && n < row_left && address(i + n).0 == start.0 + n {
                 n += 1;
@@ -422,10 +421,8 @@ impl<M: Medium> Device<M> {
     /// operation takes time it is then done when it comes.
     #[inline]
     fn passes(&self, cmd: &VectorCmd) -> bool {
-        let row = self.geometry.row_blocks();
-        let in_row = self.geometry.block(cmd.ppa) & (row - 1);
         let is_quiet = self.instant && self.commands.live() == 0;
-        is_quiet && cmd.list.is_none() && in_row + u32::from(cmd.count) <= row
+        is_quiet && cmd.is_in_row(&self.geometry)
     }
 
     /// Does a read when it comes. False, and nothing has happened, where it goes
@@ -488,9 +485,7 @@ impl<M: Medium> Device<M> {
             VectorOp::Flush => unreachable!("a flush is no operation of a unit"),
         };
         let tags = cmd.content == Content::Tags;
-        let row = self.geometry.row_blocks();
-        let in_row = self.geometry.block(cmd.ppa) & (row - 1);
-        if cmd.list.is_none() && in_row + u32::from(cmd.count) <= row {
+        if cmd.is_in_row(&self.geometry) {
             command.left = 1;
             if kind == OpKind::Read && cmd.content != Content::Data {
                 self.medium.hint_tag(cmd.ppa);

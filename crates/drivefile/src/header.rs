@@ -343,7 +343,7 @@ mod tests {
         let kept = prop::sample::select(vec![0u32, 8, 4096]);
         (
             (1u32..9, 1u32..9, 1u32..99),
-            (1u32..99, 0u32..3, 0u32..3),
+            (1u32..99, 1u32..9, 0u32..3),
             kept,
             prop::option::of(2u64..5000),
             ".*",
@@ -351,7 +351,7 @@ mod tests {
         )
             .prop_map(
                 |((groups, pus, chunks), (pages, planes, page), kept, cache, profile, drive)| {
-                    let (planes, page_bytes) = (1 << planes, 4096 << page);
+                    let page_bytes = 4096 << page;
                     let dim = Dimensions { groups, pus, chunks, pages, planes, page_bytes };
                     let protected = |pages| CacheMode::Protected { journal: pages * 4096 };
                     let cache = cache.map_or(CacheMode::Volatile, protected);

@@ -140,8 +140,7 @@ pub struct ChunkError {
 
 impl Chunk {
     /// Takes a write of `count` blocks at `block`, or says which rule it
-    /// breaks. `unit` is the smallest write, a power of two, `size` the chunk's
-    /// blocks.
+    /// breaks. `unit` is the smallest write, `size` the chunk's blocks.
     #[inline]
     pub fn write(&mut self, block: u32, count: u32, unit: u32, size: u32) -> Result<(), Status> {
         match self.state {
@@ -152,7 +151,7 @@ impl Chunk {
         if block != self.wp {
             return Err(Status::OUT_OF_ORDER_WRITE);
         }
-        if count == 0 || count & (unit - 1) != 0 || count > size - self.wp {
+        if count == 0 || !count.is_multiple_of(unit) || count > size - self.wp {
             return Err(Status::INVALID_FIELD);
         }
         self.wp += count;

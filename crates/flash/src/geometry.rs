@@ -14,6 +14,8 @@
 use port::BLOCK_BYTES;
 use thiserror::Error;
 
+use crate::divisor::Divisor;
+
 /// A physical address: group, PU, chunk and block, packed by
 /// [`Geometry::ppa`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,7 +32,7 @@ pub struct Dimensions {
     pub chunks: u32,
     /// Pages a block, and so rows a chunk, 1 to 65536.
     pub pages: u32,
-    /// Planes a parallel unit: 1, 2, 4 or 8.
+    /// Planes a parallel unit, 1 to 8.
     pub planes: u32,
     /// Bytes a page as the parallel unit programs it: 4096 times a power of
     /// two, at most 64 KiB.
@@ -56,7 +58,7 @@ pub enum GeometryError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     dim: Dimensions,
-    row_blocks: u32,
+    row: Divisor,
     chunk_blocks: u32,
     block_bits: u32,
     chunk_bits: u32,
@@ -79,7 +81,7 @@ impl Geometry {
         range("pus", dim.pus, (1..=256).contains(&dim.pus), "1 to 256")?;
         range("chunks", dim.chunks, (1..=1 << 24).contains(&dim.chunks), "1 to 16777216")?;
         range("pages", dim.pages, (1..=65536).contains(&dim.pages), "1 to 65536")?;
-        range("planes", dim.planes, matches!(dim.planes, 1 | 2 | 4 | 8), "1, 2, 4 or 8")?;
+        range("planes", dim.planes, (1..=8).contains(&dim.planes), "1 to 8")?;
         let page_ok = dim.page_bytes.is_power_of_two()
             && (BLOCK_BYTES as u32..=65536).contains(&dim.page_bytes);
         range("page_bytes", dim.page_bytes, page_ok, "4096, 8192, 16384, 32768 or 65536")?;
@@ -87,7 +89,7 @@ impl Geometry {
         let chunk_blocks = dim.pages * row_blocks;
         let geometry = Geometry {
             dim,
-            row_blocks,
+            row: Divisor::new(row_blocks),
             chunk_blocks,
             block_bits: bits_for(chunk_blocks),
             chunk_bits: bits_for(dim.chunks),
@@ -112,7 +114,7 @@ impl Geometry {
     /// Blocks in a row: one page on every plane.
     #[inline]
     pub fn row_blocks(&self) -> u32 {
-        self.row_blocks
+        self.row.by()
     }
 
     /// Blocks in a page of one plane: the smallest write.
@@ -224,7 +226,19 @@ impl Geometry {
     /// Row within the chunk: which page of each plane's block.
     #[inline]
     pub fn row(&self, ppa: Ppa) -> u32 {
-        self.block(ppa) >> self.row_blocks.trailing_zeros()
+        self.row.quotient(self.block(ppa))
+    }
+
+    /// Block within its row.
+    #[inline]
+    pub fn in_row(&self, ppa: Ppa) -> u32 {
+        self.row.remainder(self.block(ppa))
+    }
+
+    /// The first block of its row.
+    #[inline]
+    pub fn row_start(&self, ppa: Ppa) -> Ppa {
+        Ppa(ppa.0 - u64::from(self.in_row(ppa)))
     }
 
     /// All parallel units, channels first: the order in which writes are
@@ -252,13 +266,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn dims() -> impl Strategy<Value = Dimensions> {
-        (1u32..9, 1u32..9, 1u32..300, 1u32..300, 0u32..3, 0u32..3).prop_map(
+        (1u32..9, 1u32..9, 1u32..300, 1u32..300, 1u32..9, 0u32..3).prop_map(
             |(groups, pus, chunks, pages, planes, page)| Dimensions {
                 groups,
                 pus,
                 chunks,
                 pages,
-                planes: 1 << planes,
+                planes,
                 page_bytes: 4096 << page,
             },
         )
@@ -275,6 +289,8 @@ mod tests {
             prop_assert!(ppa.0 < 1 << g.address_bits());
             prop_assert_eq!(g.block(ppa), block);
             prop_assert_eq!(g.row(ppa), block / g.row_blocks());
+            prop_assert_eq!(g.in_row(ppa), block % g.row_blocks());
+            prop_assert_eq!(g.row_start(ppa).0 + u64::from(g.in_row(ppa)), ppa.0);
             let pu_index = g.pu_index(ppa);
             prop_assert_eq!(g.group_of_pu(pu_index), group as usize);
             prop_assert_eq!(g.pu_in_group(pu_index), pu);
@@ -310,8 +326,8 @@ mod tests {
     fn impossible_numbers_are_named() {
         let good =
             Dimensions { groups: 1, pus: 1, chunks: 1, pages: 1, planes: 1, page_bytes: 4096 };
-        let err = Geometry::new(Dimensions { planes: 3, ..good }).unwrap_err();
-        assert!(err.to_string().contains("planes = 3"), "{err}");
+        let err = Geometry::new(Dimensions { planes: 9, ..good }).unwrap_err();
+        assert!(err.to_string().contains("planes = 9"), "{err}");
         let err = Geometry::new(Dimensions { page_bytes: 2048, ..good }).unwrap_err();
         assert!(err.to_string().contains("page_bytes = 2048"), "{err}");
         assert!(Geometry::new(Dimensions { groups: 0, ..good }).is_err());

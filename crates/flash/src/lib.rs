@@ -6,6 +6,7 @@
 
 pub mod cache;
 pub mod chunk;
+mod divisor;
 pub mod energy;
 pub mod geometry;
 pub mod link;

@@ -1,5 +1,6 @@
-//! The bytes of a drive in memory that keeps all of them: a page for each row
-//! that is programmed.
+//! The bytes of a drive in memory that keeps all of them: a page of memory for
+//! each row that is programmed, or some of one size where a row is no power of
+//! two of blocks, so that finding one needs no division.
 //!
 //! A row has memory from its first program until its chunk is reset, so a
 //! drive takes as much as it holds, and what one chunk gave back the next one
@@ -18,9 +19,10 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// The rows of a drive.
 pub(crate) struct Rows {
-    /// By address of the row, its page as a word, or zero.
+    /// By address of the part of a row, its page as a word, or zero.
     of: Lazy<u64>,
-    /// Blocks of a row, a power of two, and the bits that count them.
+    /// Blocks of a part, the greatest power of two that a row is a multiple of,
+    /// and the bits that count them.
     blocks: u64,
     bits: u32,
     slabs: Slabs,
@@ -29,8 +31,8 @@ pub(crate) struct Rows {
 impl Rows {
     /// No row yet.
     pub fn new(geometry: &Geometry) -> Result<Rows, OutOfMemory> {
-        let blocks = u64::from(geometry.row_blocks());
-        let bits = blocks.ilog2();
+        let bits = geometry.row_blocks().trailing_zeros();
+        let blocks = 1 << bits;
         let rows = 1usize << (geometry.address_bits() - bits);
         let slabs = Slabs::new(blocks as usize * BLOCK);
         Ok(Rows { of: Lazy::zeroed(rows, "the medium's rows")?, blocks, bits, slabs })
@@ -38,7 +40,7 @@ impl Rows {
 
     /// Bytes of the table for a drive of which so many blocks were written.
     pub fn table_bytes(geometry: &Geometry, blocks: u64) -> u64 {
-        blocks / u64::from(geometry.row_blocks()) * size_of::<u64>() as u64
+        (blocks >> geometry.row_blocks().trailing_zeros()) * size_of::<u64>() as u64
     }
 
     /// Takes the memory for so many blocks now; see [`Slabs::reserve`].

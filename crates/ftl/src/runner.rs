@@ -227,11 +227,9 @@ impl<'a, D: OpenChannel, E: From<Halt>> Runner<'a, D, E> {
 
     /// Whether a block is read together with those of a job.
     fn goes_on(&self, job: &Job, block: Ppa) -> bool {
-        let row = self.geometry.row_blocks();
-        let same_row = self.geometry.block(job.ppa) / row == self.geometry.block(block) / row;
-        let same_chunk = self.geometry.chunk_index(job.ppa) == self.geometry.chunk_index(block);
+        let same_row = self.geometry.row_start(job.ppa) == self.geometry.row_start(block);
         let count = job.count as usize;
-        block.0 == job.ppa.0 + count as u64 && same_row && same_chunk && count < MAX_ADDRESSES
+        block.0 == job.ppa.0 + count as u64 && same_row && count < MAX_ADDRESSES
     }
 }
 

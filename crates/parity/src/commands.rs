@@ -93,13 +93,6 @@ pub(crate) fn address(cmd: &VectorCmd, i: usize) -> Ppa {
     }
 }
 
-/// Whether the addresses are neighbours in one row.
-#[inline]
-pub(crate) fn is_in_row(geometry: &Geometry, cmd: &VectorCmd) -> bool {
-    let row = geometry.row_blocks();
-    cmd.list.is_none() && geometry.block(cmd.ppa) % row + u32::from(cmd.count) <= row
-}
-
 /// Whether a command's fields and addresses can be at all. As a drive does.
 pub(crate) fn check(geometry: &Geometry, cmd: &VectorCmd, kept: u32) -> Result<(), (Status, u64)> {
     let n = cmd.count as usize;

@@ -16,7 +16,7 @@ use flash::{ChunkState, Ppa};
 use port::Status;
 
 use crate::catchup::Job;
-use crate::commands::{Command, Cookie, address, bits, fill, is_in_row};
+use crate::commands::{Command, Cookie, address, bits, fill};
 use crate::parity::Parity;
 use crate::stripes::xor;
 
@@ -71,7 +71,7 @@ impl<D: OpenChannel> Parity<D> {
     pub(crate) fn start_read(&mut self, cmd: VectorCmd) {
         let count = usize::from(cmd.count);
         let mut all_there = true;
-        if is_in_row(&self.layout.upper, &cmd) {
+        if cmd.is_in_row(&self.layout.upper) {
             // The last is written after the others, by the same member.
             let last = Ppa(cmd.ppa.0 + count as u64 - 1);
             all_there = self.spot(last) == Spot::There;
@@ -113,7 +113,7 @@ impl<D: OpenChannel> Parity<D> {
         let (op, content, count) = (held.op, held.content, held.count);
         let buffer = std::mem::take(&mut held.buffer);
         let mut cmd = VectorCmd { cookie: 0, op, content, count, ppa: Ppa(0), list: None, buffer };
-        if is_in_row(&self.layout.upper, &self.commands[id].cmd) {
+        if self.commands[id].cmd.is_in_row(&self.layout.upper) {
             cmd.ppa = self.layout.home(self.commands[id].cmd.ppa);
         } else {
             let mut list = self.list();

@@ -11,7 +11,7 @@ use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{ChunkState, Ppa};
 use port::Status;
 
-use crate::commands::{Command, Cookie, address, bits, fill, is_in_row};
+use crate::commands::{Command, Cookie, address, bits, fill};
 use crate::parity::Parity;
 use crate::superblock::{NONE, Stored};
 
@@ -192,7 +192,7 @@ impl<D: OpenChannel> Parity<D> {
             fill(&mut list, (0..u64::from(count)).map(|i| layout.home(Ppa(base + i))));
             cmd.list = Some(list);
         }
-        debug_assert!(cmd.list.is_some() || is_in_row(&self.layout.lower, &cmd));
+        debug_assert!(cmd.list.is_some() || cmd.is_in_row(&self.layout.lower));
         self.send(Cookie::Command(id), cmd);
     }
 

@@ -71,7 +71,7 @@ impl Drive {
             pus: 1 + rng.below(2) as u32,
             chunks: 24 + rng.below(8) as u32,
             pages: 4 + rng.below(10) as u32,
-            planes: 1 + rng.below(2) as u32,
+            planes: rng.one_of(&[1, 2, 2, 3, 6]),
             page_bytes: if rng.below(2) == 0 { 4096 } else { 8192 },
         };
         let (batches, log_rows) = (1 + rng.below(6) as usize, 4 + rng.below(12));

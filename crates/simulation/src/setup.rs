@@ -105,7 +105,7 @@ impl Setup {
             pus: if rng.below(3) == 0 { 2 } else { 1 },
             chunks: data_chunks,
             pages: between(rng, 2, 6) as u32,
-            planes: rng.one_of(&[1, 1, 2]),
+            planes: rng.one_of(&[1, 1, 2, 2, 3, 6]),
             page_bytes: rng.one_of(&[4096, 8192, 16384, 16384]),
         };
         let geometry =

@@ -132,7 +132,7 @@ fn dimensions(rng: &mut Rng) -> Dimensions {
         pus: 1 + rng.below(2) as u32,
         chunks: 24,
         pages: 4 + rng.below(9) as u32,
-        planes: 1 + rng.below(2) as u32,
+        planes: rng.one_of(&[1, 2, 2, 3]),
         page_bytes: rng.one_of(&[8192, 16384]),
     }
 }

@@ -78,7 +78,7 @@ struct Setup {
 }
 
 fn setups() -> impl Strategy<Value = Setup> {
-    let shape = (1u32..3, 1u32..3, 0u32..2);
+    let shape = (1u32..3, 1u32..3, 1u32..4);
     let medium = (prop_oneof![Just(4096u32), Just(8), Just(0)], any::<bool>(), 1usize..5);
     let times = (0u64..3, 0u64..60, 0u64..900, 0u64..2000, 0u64..2_000_000_000);
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), 0u32..4, 0u32..5);
@@ -94,7 +94,7 @@ fn setups() -> impl Strategy<Value = Setup> {
     (shape, medium, times, flags, slc).prop_map(|(shape, medium, times, flags, slc)| Setup {
         groups: shape.0,
         pus: shape.1,
-        planes: 1 << shape.2,
+        planes: shape.2,
         kept: medium.0,
         tags: medium.1,
         window: medium.2,

@@ -208,7 +208,7 @@ pub static KEYS: [Key; 65] = [
         "channels; a super-channel counts once"),
     key!(needed "geometry", "pus", COUNT, dimensions.pus, "parallel units (dies) a channel"),
     key!(needed "geometry", "planes", COUNT, dimensions.planes,
-        "planes a parallel unit: 1, 2, 4 or 8"),
+        "planes a parallel unit: 1 to 8"),
     key!(needed "geometry", "chunks", COUNT, dimensions.chunks,
         "chunks a parallel unit that hold data"),
     key!(needed "geometry", "pages", COUNT, dimensions.pages, "pages a block"),

@@ -237,7 +237,7 @@ fn wrong_files_are_refused_with_a_reason() {
         ("groups = 8", "", "`groups` is missing from [geometry]"),
         ("groups = 8", "groups = 0", "groups = 0 is out of range"),
         ("groups = 8", "groups = -8", "`groups` cannot be `-8`"),
-        ("planes = 2", "planes = 3", "planes = 3"),
+        ("planes = 2", "planes = 9", "planes = 9"),
         ("[ftl]", "[fpl]", "unknown key `fpl`"),
         ("name = \"ref\"", "name = 7", "`name` cannot be `7`"),
         ("read = \"75us\"", "read = []", "`read` cannot be"),

@@ -345,13 +345,13 @@ impl Bench {
 }
 
 fn dims() -> impl Strategy<Value = (Dimensions, u32)> {
-    let shape = (2u32..5, 1u32..4, 1u32..6, 0u32..2, 0u32..2);
+    let shape = (2u32..5, 1u32..4, 1u32..6, 1u32..4, 0u32..2);
     (shape, 0usize..8).prop_filter_map("a width that divides", |(shape, pick)| {
         let units = shape.0 * shape.1;
         let widths: Vec<u32> = (3..=units).filter(|width| units.is_multiple_of(*width)).collect();
         let width = *widths.get(pick % widths.len().max(1))?;
         let (groups, pus, pages) = (shape.0, shape.1, shape.2);
-        let (planes, page_bytes) = (1 << shape.3, 4096 << shape.4);
+        let (planes, page_bytes) = (shape.3, 4096 << shape.4);
         Some((Dimensions { groups, pus, chunks: 5, pages, planes, page_bytes }, width))
     })
 }

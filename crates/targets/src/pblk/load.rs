@@ -101,13 +101,12 @@ impl Load {
 
     /// Reads of whole rows, the units taking turns.
     fn plan(&self, geometry: &Geometry) -> Vec<Job> {
-        let row = u64::from(geometry.row_blocks());
         // By turn: the how-many-th read of its unit it is.
         let mut jobs: Vec<(u32, Job)> = Vec::new();
         let mut turns = vec![0u32; geometry.pu_slots()];
         for &(ppa, _) in &self.at {
             match jobs.last_mut() {
-                Some((_, job)) if ppa.0 / row == job.ppa.0 / row => {
+                Some((_, job)) if geometry.row_start(ppa) == geometry.row_start(job.ppa) => {
                     job.count = (ppa.0 - job.ppa.0) as u32 + 1;
                 }
                 _ => {

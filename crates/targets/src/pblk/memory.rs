@@ -37,7 +37,7 @@ pub fn tables(geometry: &Geometry, bytes: u64, kept: u32, rows_at_once: u32) -> 
     let own_bytes = row * (BLOCK_BYTES + TAG_BYTES as u64);
     let units = u64::from(USER_UNITS_PER_PU) * pus * u64::from(rows_at_once) + 2 * pus;
     // Slots of a unit: a logical block, and where it was.
-    let rows = units * (row_bytes + row * 24)
+    let rows = units * (row_bytes + row.next_power_of_two() * 24)
         + pus * u64::from(READS_PER_PU) * row_bytes
         + (pus + OWN_ROWS as u64) * own_bytes;
     // Which chunks are free or closed, how old and how worn they are.

@@ -130,8 +130,8 @@ impl<D: OpenChannel> Pblk<D> {
         pblk.units.continue_after(root.seq.max(scan.highest).max(given_up));
         let last = scan.records.iter().map(|record| record.number).max().unwrap_or(0);
         let page = scan.log.iter().map(|(number, _)| number + 1).max().unwrap_or(0);
-        let row = u64::from(pblk.geometry.row_blocks());
-        let mut rows: Vec<u64> = scan.log.iter().map(|(_, ppa)| ppa.0 / row).collect();
+        let row_of = |&(_, ppa): &_| pblk.geometry.row_start(ppa);
+        let mut rows: Vec<Ppa> = scan.log.iter().map(row_of).collect();
         rows.sort_unstable();
         rows.dedup();
         let rows = rows.len() as u64;
@@ -142,7 +142,7 @@ impl<D: OpenChannel> Pblk<D> {
         // They are in order now.
         let copies = scan.copies.iter().map(|copy| (copy.lba, copy.seq));
         let numbers = (root.seq, scan.highest, pblk.units.of_user().into());
-        scan.recount.add(copies, numbers, row as u32, &mut pblk.counters);
+        scan.recount.add(copies, numbers, pblk.geometry.row_blocks(), &mut pblk.counters);
         let plan = pblk.plan(&scan);
         let now = pblk.pad(&plan, &scan, now)?;
         pblk.saved.checkpoint.rows = scan.rows;

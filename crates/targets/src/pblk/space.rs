@@ -281,12 +281,22 @@ impl Space {
         let start = self.geometry.chunk_start(chunk).0;
         let end = start + u64::from(self.geometry.chunk_blocks());
         let first = self.next_valid(start + u64::from(from), end)?;
-        // A row is a power of two of blocks and at most a word: it ends in its
-        // word.
-        let row = u64::from(self.geometry.row_blocks());
-        let word = self.bits[(first >> 6) as usize] >> (first & 63);
-        let run = word.trailing_ones().min((row - (first & (row - 1))) as u32);
-        Some(((first - start) as u32, run))
+        let most = self.geometry.row_blocks() - self.geometry.in_row(Ppa(first));
+        Some(((first - start) as u32, self.valid_from(first, most)))
+    }
+
+    /// Valid blocks in a run from `first` on, at most so many: those of its word of
+    /// bits, and where that ends with them, those of the next.
+    fn valid_from(&self, first: u64, most: u32) -> u32 {
+        let mut run = 0;
+        loop {
+            let at = first + u64::from(run);
+            let some = (self.bits[(at >> 6) as usize] >> (at & 63)).trailing_ones();
+            run += some;
+            if run >= most || u64::from(some) + (at & 63) < 64 {
+                return run.min(most);
+            }
+        }
     }
 
     fn next_valid(&self, from: u64, end: u64) -> Option<u64> {

@@ -56,7 +56,7 @@ pub(super) struct Unit {
 pub(super) struct Units {
     units: Vec<Unit>,
     slots: Vec<Slot>,
-    /// Slots a unit, and their number's bits.
+    /// Slots a unit, and the bits of their numbers.
     row: u32,
     row_bits: u32,
     kept: usize,
@@ -74,8 +74,7 @@ pub(super) struct Units {
 
 impl Units {
     pub fn new(user: u32, pus: u32, row: u32, kept: u32) -> Result<Units, OutOfMemory> {
-        assert!(row.is_power_of_two(), "as each geometry has it");
-        let total = user + 2 * pus;
+        let (total, row_bits) = (user + 2 * pus, row.next_power_of_two().trailing_zeros());
         let bytes = row as usize * (kept as usize + TAG_BYTES);
         let units = Buffer::carve(total as usize, bytes)?
             .into_iter()
@@ -84,9 +83,9 @@ impl Units {
         let slot = Slot { lba: PAD, old: Place::UNMAPPED, live: false };
         Ok(Units {
             units,
-            slots: vec![slot; (total * row) as usize],
+            slots: vec![slot; (total << row_bits) as usize],
             row,
-            row_bits: row.trailing_zeros(),
+            row_bits,
             kept: kept as usize,
             user_units: user,
             filling: [None; MAX_STREAMS],
@@ -207,7 +206,7 @@ impl Units {
         let bytes = u.buffer.bytes_mut();
         fill(&mut bytes[at * kept..(at + 1) * kept]);
         tag.store(&mut bytes[row * kept + at * TAG_BYTES..]);
-        let number = unit * self.row + at as u32;
+        let number = self.slot_number(unit, at as u32);
         self.slots[number as usize] = slot;
         number
     }
@@ -265,7 +264,7 @@ impl Units {
     /// The unit that a slot is in, and its place there.
     #[inline]
     fn split(&self, slot: u32) -> (usize, usize) {
-        ((slot >> self.row_bits) as usize, (slot & (self.row - 1)) as usize)
+        ((slot >> self.row_bits) as usize, (slot & ((1 << self.row_bits) - 1)) as usize)
     }
 
     /// The number of slot `i` of a unit.

@@ -56,6 +56,8 @@ fn setups() -> impl Strategy<Value = Setup> {
         Just((4, 2, 20, 8, 2, 8192)),
         Just((1, 1, 90, 8, 2, 4096)),
         Just((3, 1, 40, 8, 1, 16384)),
+        Just((2, 2, 32, 8, 3, 4096)),
+        Just((2, 1, 40, 8, 6, 8192)),
     ];
     (dim, 30u64..=100, any::<u64>(), 1u32..5, any::<bool>(), 1u32..60).prop_map(
         |((groups, pus, chunks, pages, planes, page_bytes), fill, seed, links, instant, most)| {

@@ -337,14 +337,14 @@ proptest! {
     #[test]
     fn reads_see_what_they_may(
         steps in prop::collection::vec(step(), 1..1200),
-        shape in (1u32..3, 1u32..3, 0u32..2, 0u32..2),
+        shape in (1u32..3, 1u32..3, 1u32..4, 0u32..2),
         victim in victims(),
         instant in prop::bool::weighted(0.4),
         slow in prop_oneof![Just(0u64), 1u64..4],
         suspend in any::<bool>(),
         rush in any::<bool>(),
     ) {
-        let dim = dimensions(shape.0, shape.1, 1 << shape.2, 4096 << shape.3);
+        let dim = dimensions(shape.0, shape.1, shape.2, 4096 << shape.3);
         let mut run = Run::new(drive(dim, &timing(instant, suspend), 4096, victim, slow));
         run.rush = rush;
         for step in &steps {

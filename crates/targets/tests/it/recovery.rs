@@ -440,7 +440,7 @@ fn victims() -> impl Strategy<Value = Victim> {
 }
 
 fn setups() -> impl Strategy<Value = Setup> {
-    let shape = (1u32..3, 1u32..3, 3u32..6, 0u32..2, 0u32..2);
+    let shape = (1u32..3, 1u32..3, 3u32..6, 1u32..4, 0u32..2);
     let modes = (any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.2));
     let kept = prop_oneof![4 => Just(4096u32), 1 => Just(8)];
     (
@@ -458,7 +458,7 @@ fn setups() -> impl Strategy<Value = Setup> {
                 pus: shape.1,
                 chunks: DATA_CHUNKS,
                 pages: shape.2,
-                planes: 1 << shape.3,
+                planes: shape.3,
                 page_bytes: 4096 << shape.4,
             };
             let partial = partial && kept == 4096;
