@@ -257,6 +257,13 @@ impl Profile {
         })
     }
 
+    /// What a key is set to, as [`Profile::set`] takes it; none without such a key.
+    pub fn get(&self, key: &str) -> Option<String> {
+        let literal = (keys::find(key)?.get)(self);
+        let table: toml::Table = format!("value = {literal}").parse().ok()?;
+        table.get("value").map(text_of)
+    }
+
     /// Whether all keys together make a drive, and its geometry.
     pub fn check(&self) -> Result<Geometry, ProfileError> {
         let wrong = |source| ProfileError::Geometry { name: self.name.clone(), source };

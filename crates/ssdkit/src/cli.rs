@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use fronts::ServeArgs;
 use measure::options::whole;
 use studies::StudyArgs;
+use twin::TwinArgs;
 use ycsb::YcsbArgs;
 
 use crate::manual::{self, CompletionsArgs, ManArgs};
@@ -128,6 +129,9 @@ pub enum Command {
     #[command(after_help = "Examples:\n  ssdkit study\n  ssdkit study simulator\n  \
                       ssdkit study simulator --quick --json")]
     Study(StudyArgs),
+    /// Fit a profile to measurements of a drive.
+    #[command(after_help = TWIN_EXAMPLES)]
+    Twin(TwinArgs),
     /// Show what a request trace says.
     #[command(after_help = trace::EXAMPLES)]
     Trace(TraceArgs),
@@ -149,6 +153,13 @@ Examples:
   ssdkit serve ./keys.ssd --redis /tmp/redis.sock
 
 ";
+
+const TWIN_EXAMPLES: &str = "\
+Examples:
+  ssdkit twin points.csv --family tlc --out mine.toml
+  ssdkit twin fio-*.json --family tlc --holdout 0.3 --evaluations 500
+  ssdkit twin points.csv --family znand --where drive=a --fit read=10us..100us --fit host_kernel=0us..9us
+  ssdkit bench mem:./mine.toml --rw randread --qd 32";
 
 const CREATE_EXAMPLES: &str = "\
 Examples:

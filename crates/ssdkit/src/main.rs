@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit};
 use ssdkit::cli::{Cli, Command, fio};
 use ssdkit::drive::say::{harmless, say};
 use ssdkit::{
-    Error, bench, create, fronts, info, job, manual, profiles, snapshot, studies, trace, ycsb,
+    Error, bench, create, fronts, info, job, manual, profiles, snapshot, studies, trace, twin, ycsb,
 };
 
 fn main() -> ExitCode {
@@ -84,6 +84,7 @@ fn run(cli: Cli) -> Result<(), Error> {
         Some(Command::Snapshot(args)) => snapshot::run(&args, &mut out)?,
         Some(Command::Profiles(args)) => profiles::run(&args, &mut out)?,
         Some(Command::Study(args)) => studies::run(&args, &mut out)?,
+        Some(Command::Twin(args)) => twin::run(&args, &mut out)?,
         Some(Command::Trace(args)) => trace::run(&args, &mut out)?,
         Some(Command::Completions(args)) => manual::completions(&args, &mut out)?,
         Some(Command::Man(args)) => manual::man(&args, &mut out)?,

@@ -215,6 +215,20 @@ fn wrong_keys_and_values_are_named() {
 }
 
 #[test]
+fn what_a_key_is_set_to_can_be_set_again() {
+    for p in builtin() {
+        let mut again = Profile::builtin("null").unwrap();
+        for key in &KEYS {
+            again.set(key.name, &p.get(key.name).unwrap()).unwrap();
+        }
+        (again.name, again.about) = (p.name.clone(), p.about.clone());
+        assert_eq!(again, p);
+    }
+    assert_eq!(Profile::builtin("tlc").unwrap().get("read").unwrap(), "56.5us/77.5us/106us");
+    assert_eq!(Profile::builtin("tlc").unwrap().get("raed"), None);
+}
+
+#[test]
 fn no_key_is_in_two_sections() {
     let mut names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
     names.sort_unstable();

@@ -17,7 +17,11 @@ fn examples(page: &str) -> Vec<String> {
 
 /// Runs them in a folder of their own.
 fn run(page: &str, only: impl Fn(&str) -> bool) {
-    let folder = tempfile::tempdir().unwrap();
+    run_in(&tempfile::tempdir().unwrap(), page, only);
+}
+
+/// Runs them in a folder.
+fn run_in(folder: &tempfile::TempDir, page: &str, only: impl Fn(&str) -> bool) {
     let lines: Vec<String> = examples(page).into_iter().filter(|line| only(line)).collect();
     assert!(lines.len() >= 3, "{page}: {lines:?}");
     for line in lines {
@@ -56,6 +60,19 @@ fn info_tells() {
 #[test]
 fn a_store_is_measured() {
     run("ycsb.md", |_| true);
+}
+
+/// With the measurements that the page has.
+#[test]
+fn a_twin_is_fitted_and_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands/twin.md");
+    let page = fs::read_to_string(page).unwrap();
+    let below = page.split_once("`points.csv`:\n\n").unwrap().1;
+    let points: Vec<&str> = below.lines().map_while(|line| line.strip_prefix("    ")).collect();
+    fs::write(folder.path().join("points.csv"), points.join("\n")).unwrap();
+    run_in(&folder, "twin.md", |_| true);
+    assert!(folder.path().join("twin.toml").exists());
 }
 
 #[test]

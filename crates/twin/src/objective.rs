@@ -1,0 +1,34 @@
+//! The objective: how far predictions are from what was measured.
+//!
+//! It is the weighted mean of |ln (predicted / measured)| over all figures of all
+//! points: 0.1 is about 10 %. A mean of absolute values and not of squares, so that
+//! points which no candidate can meet do not bend all others. Nothing here fails: a
+//! figure that is not there on one side does not count.
+
+use crate::model::Prediction;
+use crate::points::{Figures, Point};
+
+/// Weights of the figures, in the order of [`Figures::NAMES`]. Percentiles count
+/// half: two of them tell of one run, and the model's are of fewer requests.
+pub const WEIGHTS: [f64; 4] = [1.0, 1.0, 0.5, 0.5];
+
+/// ln (predicted / measured) of each figure that both have.
+pub fn errors(measured: &Figures, predicted: &Figures) -> [Option<f64>; 4] {
+    let (measured, predicted) = (measured.each(), predicted.each());
+    std::array::from_fn(|i| Some((predicted[i]? / measured[i]?).ln()).filter(|e| e.is_finite()))
+}
+
+/// The objective of some points with their predictions.
+pub fn objective<'a>(points: impl IntoIterator<Item = (&'a Point, &'a Prediction)>) -> f64 {
+    let (mut sum, mut weights) = (0.0, 0.0);
+    for (point, prediction) in points {
+        let errors = errors(&point.measured, prediction.of(point.direction));
+        for (error, weight) in errors.into_iter().zip(WEIGHTS) {
+            if let Some(error) = error {
+                sum += weight * error.abs();
+                weights += weight;
+            }
+        }
+    }
+    if weights > 0.0 { sum / weights } else { 0.0 }
+}

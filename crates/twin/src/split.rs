@@ -1,0 +1,166 @@
+//! Which runs are fitted, and which are kept back.
+//!
+//! Reads and writes of one run were measured together and stay together; so do runs
+//! that only the name of their kind tells apart. What is kept back says nothing
+//! where the fit had nothing like it: such a point is extrapolated.
+
+use workload::rng::Rng;
+
+use crate::args::{TwinArgs, Used};
+use crate::points::{Point, Run, Rw};
+
+/// The runs of some points, each once, and which run each point is of.
+pub struct Runs {
+    /// The runs, as their points came.
+    pub all: Vec<Run>,
+    /// Of each point, its run.
+    pub of: Vec<usize>,
+}
+
+impl Runs {
+    /// Of these points.
+    pub fn new(points: &[Point]) -> Runs {
+        let mut runs = Runs { all: Vec::new(), of: Vec::new() };
+        for point in points {
+            let run = plain(&point.run);
+            let known = runs.all.iter().position(|one| *one == run);
+            runs.of.push(known.unwrap_or_else(|| {
+                runs.all.push(run);
+                runs.all.len() - 1
+            }));
+        }
+        runs
+    }
+}
+
+/// A run by its plainest name: a mix of reads alone is reads.
+fn plain(run: &Run) -> Run {
+    let rw = match (run.rw, run.read_percent) {
+        (Rw::Randrw, 100) => Rw::Randread,
+        (Rw::Randrw, 0) => Rw::Randwrite,
+        (rw, _) => rw,
+    };
+    Run { rw, ..run.clone() }
+}
+
+/// Of so many runs, which are fitted.
+pub fn used(args: &TwinArgs, runs: usize) -> Vec<bool> {
+    match (args.used, args.holdout) {
+        (_, Some(share)) => {
+            let order = shuffled(runs, args.seed);
+            let kept = ((runs as f64 * share).round() as usize).clamp(1, runs.saturating_sub(1));
+            let mut used = vec![true; runs];
+            order.into_iter().take(kept).for_each(|run| used[run] = false);
+            used
+        }
+        (Used::Every(n), None) => (0..runs).map(|run| run.is_multiple_of(n)).collect(),
+        (Used::All, None) => vec![true; runs],
+    }
+}
+
+/// Of so many runs, in which of `folds` parts each is.
+pub fn folds(runs: usize, folds: usize, seed: u64) -> Vec<usize> {
+    let mut of = vec![0; runs];
+    shuffled(runs, seed).into_iter().enumerate().for_each(|(n, run)| of[run] = n % folds);
+    of
+}
+
+fn shuffled(n: usize, seed: u64) -> Vec<usize> {
+    let mut rng = Rng::new(seed, 1);
+    let mut all: Vec<usize> = (0..n).collect();
+    for i in (1..n).rev() {
+        all.swap(i, rng.below(i as u64 + 1) as usize);
+    }
+    all
+}
+
+/// What was measured and fitted: a prediction beyond it is a guess.
+pub struct Measured<'a>(Vec<&'a Point>);
+
+impl<'a> Measured<'a> {
+    /// These points were.
+    pub fn new(points: impl Iterator<Item = &'a Point>) -> Measured<'a> {
+        Measured(points.collect())
+    }
+
+    /// Why a point is beyond what was measured, if it is.
+    pub fn beyond(&self, point: &Point) -> Option<String> {
+        if !self.0.iter().any(|one| one.run.path == point.run.path) {
+            return Some(format!("no point of path {}", point.run.path));
+        }
+        let alike = |one: &&&Point| {
+            let (a, b) = (&one.run, &point.run);
+            let kind = |run: &Run| (run.is_random(), run.is_mixed());
+            one.direction == point.direction && kind(a) == kind(b)
+        };
+        let like: Vec<&&Point> = self.0.iter().filter(alike).collect();
+        let Some(first) = like.first() else {
+            let kind = plain(&point.run).rw.name();
+            return Some(format!("no {}s of {kind}", point.direction.name()));
+        };
+        let outside = |name: &str, of: fn(&Run) -> u32| {
+            let bounds = |(low, high): (u32, u32), one: &&&Point| {
+                (low.min(of(&one.run)), high.max(of(&one.run)))
+            };
+            let start = (of(&first.run), of(&first.run));
+            let (low, high) = like.iter().fold(start, bounds);
+            let it = of(&point.run);
+            (!(low..=high).contains(&it)).then(|| format!("{name} {it} is outside {low} to {high}"))
+        };
+        outside("bs", |run| run.bs)
+            .or_else(|| outside("qd", |run| run.qd))
+            .or_else(|| outside("read_percent", |run| run.read_percent.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::points::{Direction, Figures};
+
+    fn point(rw: Rw, read_percent: u8, bs: u32, qd: u32, direction: Direction) -> Point {
+        let run = Run { path: "kernel".into(), rw, read_percent, bs, qd };
+        Point { drive: "d".into(), run, direction, measured: Figures::default(), at: "x".into() }
+    }
+
+    #[test]
+    fn what_was_measured_together_stays_together() {
+        let points = [
+            point(Rw::Randrw, 75, 4096, 1, Direction::Read),
+            point(Rw::Randrw, 75, 4096, 1, Direction::Write),
+            point(Rw::Randrw, 100, 4096, 1, Direction::Read),
+            point(Rw::Randread, 100, 4096, 1, Direction::Read),
+        ];
+        assert_eq!(Runs::new(&points).of, [0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn folds_are_even_and_by_seed() {
+        let of = folds(10, 3, 7);
+        let mut sizes = [0; 3];
+        of.iter().for_each(|&fold| sizes[fold] += 1);
+        assert_eq!(sizes, [4, 3, 3]);
+        assert_eq!(of, folds(10, 3, 7));
+        assert_ne!(of, folds(10, 3, 8));
+    }
+
+    #[test]
+    fn beyond_what_was_measured_is_named() {
+        let fitted = [
+            point(Rw::Randread, 100, 4096, 1, Direction::Read),
+            point(Rw::Randread, 100, 16384, 64, Direction::Read),
+            point(Rw::Randrw, 75, 4096, 1, Direction::Read),
+        ];
+        let measured = Measured::new(fitted.iter());
+        let why = |p: Point| measured.beyond(&p).unwrap_or_default();
+        assert_eq!(why(point(Rw::Randread, 100, 8192, 16, Direction::Read)), "");
+        assert!(why(point(Rw::Randread, 100, 4096, 128, Direction::Read)).contains("qd 128"));
+        assert!(why(point(Rw::Randread, 100, 65536, 4, Direction::Read)).contains("bs 65536"));
+        assert!(why(point(Rw::Randwrite, 0, 4096, 1, Direction::Write)).contains("no writes"));
+        assert!(why(point(Rw::Read, 100, 4096, 1, Direction::Read)).contains("no reads of read"));
+        assert!(why(point(Rw::Randrw, 50, 4096, 1, Direction::Read)).contains("read_percent"));
+        let mut other = point(Rw::Randread, 100, 4096, 1, Direction::Read);
+        other.run.path = "bypass".into();
+        assert!(why(other).contains("path bypass"));
+    }
+}

@@ -1,0 +1,109 @@
+//! Tests of the whole way, from a file to a profile.
+
+use std::fs;
+
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: TwinArgs,
+}
+
+fn args(line: &str) -> TwinArgs {
+    Line::try_parse_from(["twin"].into_iter().chain(line.split_whitespace())).unwrap().args
+}
+
+/// Measurements of a drive that the model knows all of: `ref` with another read time,
+/// and a path that takes 3 us.
+fn planted(folder: &std::path::Path) -> String {
+    let model = Model::new("ref", &[("read".into(), "50us".into())], 1).unwrap();
+    let host = Parameter::parse("host_kernel=0us..6us", model.base()).unwrap();
+    let candidate = model.candidate(&[host], &[0.5]).unwrap();
+    let rw = points::Rw::Randread;
+    let run = |qd| points::Run { path: "kernel".into(), rw, read_percent: 100, bs: 4096, qd };
+    let runs = [1, 16, 64].map(run);
+    let given = model.predict(&candidate, &runs, &Watch::quiet()).unwrap();
+    let mut text = "drive,path,rw,bs,qd,iops,mean_us,colour\n".to_string();
+    for (run, given) in runs.iter().zip(given) {
+        let figures = given.of(Direction::Read);
+        let (iops, mean) = (figures.iops.unwrap(), figures.mean_us.unwrap());
+        text += &format!("d,kernel,randread,4096,{},{iops},{mean},red\n", run.qd);
+    }
+    let path = folder.join("points.csv").to_str().unwrap().to_string();
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn a_planted_drive_is_found_and_its_file_is_a_profile() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (planted(folder.path()), folder.path().join("twin.toml"));
+    let line = format!(
+        "{file} --family ref --fit read=20us..200us --fit erase=1ms..9ms --fit host_kernel=0us..9us \
+         --evaluations 60 --use every:2 --out {} --json",
+        out.display()
+    );
+    let mut printed = Vec::new();
+    run(&args(&line), &mut printed).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&printed).unwrap();
+    let off = report["objective"].as_f64().unwrap();
+    assert!(off < 0.03, "{report:#}");
+    let profile = flash::Profile::from_toml(&fs::read_to_string(&out).unwrap(), "twin").unwrap();
+    let read = profile.timing.read[0];
+    assert!((46_000..56_000).contains(&read), "{read}");
+    let parts: Vec<&str> =
+        report["points"].as_array().unwrap().iter().map(|p| p["part"].as_str().unwrap()).collect();
+    assert_eq!(parts, ["used", "kept_back", "used"]);
+    assert_eq!(report["parameters"][0]["determined"], true);
+    assert_eq!(report["parameters"][1]["determined"], false, "nothing is erased");
+    assert!(report["ignored"][0].as_str().unwrap().contains("colour"));
+    let again = run(&args(&line), &mut Vec::new()).unwrap_err().to_string();
+    assert!(again.contains("--force replaces"), "{again}");
+}
+
+#[test]
+fn each_point_is_kept_back_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = planted(folder.path());
+    let mut printed = Vec::new();
+    let line = format!(
+        "{file} --family ref --fit read=20us..200us --folds 3 --evaluations 5 --against {file} --json"
+    );
+    run(&args(&line), &mut printed).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&printed).unwrap();
+    let points = report["folds"]["points"].as_array().unwrap();
+    assert_eq!(points.len(), 3);
+    assert!(points.iter().all(|point| point["part"] != "used"));
+    let depths: Vec<_> = points.iter().map(|point| point["qd"].as_u64().unwrap()).collect();
+    assert_eq!(depths.iter().sum::<u64>(), 81);
+    let all = report["points"].as_array().unwrap();
+    let of = |part: &str| all.iter().filter(|point| point["part"] == part).count();
+    assert_eq!((of("used"), of("kept_back")), (3, 3), "what is only compared is not fitted");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("two.csv");
+    fs::write(&file, "drive,rw,bs,qd,iops\na,read,4096,1,5\nb,read,4096,1,5\n").unwrap();
+    let file = file.display();
+    for (line, says) in [
+        (format!("{file} --family ref"), "several drives"),
+        (format!("{file} --family ref --where drive=c"), "no points are as --where says"),
+        (format!("{file} --family ref --where colour=red"), "--where colour="),
+        (format!("{file} --family nand --where drive=a"), "nand"),
+        (format!("{file} --family ref --where drive=a --fit raed=1us..2us"), "raed"),
+        (
+            format!("{file} --family ref --where drive=a --fit read=1us..2us --fit read=1us..3us"),
+            "twice",
+        ),
+        ("/no/such --family ref".to_string(), "/no/such"),
+    ] {
+        let error = run(&args(&line), &mut Vec::new()).unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{error}");
+        assert!(error.to_string().contains(says), "{line}: {error}");
+    }
+}
