@@ -5,7 +5,7 @@
 //! failed. A run of neighbours in one chunk needs no list.
 
 use flash::{Chunk, Geometry, Ppa, TAG_BYTES, Timing};
-use port::{BLOCK_BYTES, Buffer, Port, Status, Time};
+use port::{BLOCK_BYTES, Buffer, Port, Status, Time, Whose};
 
 use crate::notices::Notice;
 
@@ -98,6 +98,8 @@ pub struct VectorCmd {
     pub op: VectorOp,
     /// What the buffer has of each block.
     pub content: Content,
+    /// Whose it is, for the stories of those that wait behind it.
+    pub whose: Whose,
     /// How many addresses: 1 to [`MAX_ADDRESSES`]. A reset or
     /// retirement without a list has one; of a flush it is not looked at.
     pub count: u8,

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 
 use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, Reliability, TAG_BYTES, Timing};
 use port::lazy::table;
-use port::{Buffer, OutOfMemory, Port, Ring, Slots, Status, Time};
+use port::{Buffer, OutOfMemory, Part, Port, Ring, Slots, Status, Stories, Story, Time, Whose};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::command::{
@@ -97,6 +97,7 @@ impl Default for Command {
             cookie: 0,
             op: VectorOp::Read,
             content: Content::Data,
+            whose: Whose::User,
             count: 0,
             ppa: Ppa(0),
             list: None,
@@ -126,6 +127,7 @@ pub struct Device<M> {
     units: Units,
     commands: Slots<Command>,
     ready: Ring<VectorDone>,
+    stories: Option<Box<Stories>>,
     copy_buffers: Vec<Buffer>,
     /// Flushes for which the medium has been asked, or is to be, oldest first.
     flushes: VecDeque<Flush>,
@@ -167,6 +169,7 @@ impl<M: Medium> Device<M> {
             units: Units::new(geometry, timing, ops)?,
             commands: Slots::new(MAX_DEPTH),
             ready: Ring::new(MAX_DEPTH),
+            stories: None,
             copy_buffers: Buffer::carve(MAX_COPIES, copy_bytes)?,
             flushes: VecDeque::new(),
             on_a_clock: false,
@@ -405,6 +408,11 @@ impl<M: Medium> Device<M> {
                 Moved::Done => {}
                 Moved::Failed => self.commands[id].status = Status::WRITE_FAULT,
             }
+            if let Some(stories) = &mut self.stories {
+                let mut story = Story::at(flush.came);
+                story.pass(Part::Flush, at);
+                stories.tell(|| story);
+            }
             self.flushes.pop_front();
             self.command_done(at, id);
         }
@@ -414,7 +422,33 @@ impl<M: Medium> Device<M> {
     #[inline]
     fn answer(&mut self, now: Time, cmd: VectorCmd, status: Status, failed: u64) {
         let VectorCmd { cookie, list, buffer, .. } = cmd;
+        if self.stories.is_some() {
+            self.tell_at_once(now);
+        }
         self.ready.put(|| VectorDone { cookie, status, failed, at: now, list, buffer });
+    }
+
+    /// The story of a command that is done when it comes.
+    #[cold]
+    #[inline(never)]
+    fn tell_at_once(&mut self, now: Time) {
+        if let Some(stories) = &mut self.stories {
+            stories.tell(|| Story::at(now));
+        }
+    }
+
+    /// The story of a command, if it ends with what this parallel unit has done. A
+    /// copy is two operations and more, of which nothing is told.
+    #[cold]
+    #[inline(never)]
+    fn tell(&mut self, now: Time, pu: u32, op: &Op) {
+        let command = &self.commands[op.cmd];
+        if let Some(stories) = &mut self.stories
+            && command.left == 1
+            && command.cmd.op != VectorOp::Copy
+        {
+            stories.tell(|| self.units.story(now, pu).unwrap_or_default());
+        }
     }
 
     /// Whether a command is one of one row, and none is under way: where no
@@ -491,7 +525,7 @@ impl<M: Medium> Device<M> {
                 self.medium.hint_tag(cmd.ppa);
             }
             let op = Op::new(id, kind, cmd.ppa, 0, cmd.count).of_tags(tags);
-            let finished = self.units.enqueue(now, op);
+            let finished = self.units.enqueue(now, op, cmd.whose);
             self.finish(now, finished);
             return;
         }
@@ -503,7 +537,7 @@ impl<M: Medium> Device<M> {
     fn launch_many(&mut self, now: Time, id: u32, kind: OpKind) {
         let command = &mut self.commands[id];
         let cmd = &command.cmd;
-        let tags = cmd.content == Content::Tags;
+        let (tags, whose) = (cmd.content == Content::Tags, cmd.whose);
         let mut ops = [(Ppa(0), 0u8, 0u8); MAX_ADDRESSES];
         let mut n = 0;
         if kind == OpKind::Erase {
@@ -521,7 +555,7 @@ impl<M: Medium> Device<M> {
         command.left = n as u32;
         for &(ppa, first, count) in &ops[..n] {
             let op = Op::new(id, kind, ppa, first, count).of_tags(tags);
-            let finished = self.units.enqueue(now, op);
+            let finished = self.units.enqueue(now, op, whose);
             self.finish(now, finished);
         }
     }
@@ -549,6 +583,9 @@ impl<M: Medium> Device<M> {
             if moved == Moved::Pending {
                 self.units.retry(if self.on_a_clock { now + RETRY.0 } else { now }, pu);
                 return self.on_a_clock;
+            }
+            if self.stories.is_some() {
+                self.tell(now, pu, &op);
             }
             finished = self.units.release(now, pu);
             self.op_done(now, pu, &op, moved);
@@ -689,6 +726,9 @@ impl<M: Medium> Device<M> {
                 return;
             }
             self.copy_buffers.push(std::mem::take(&mut command.cmd.buffer));
+            if self.stories.is_some() {
+                self.tell_at_once(now);
+            }
         }
         self.commands.give(id);
         let command = &mut self.commands[id];
@@ -747,6 +787,9 @@ impl<M: Medium> Port for Device<M> {
             if self.pass_read(cmd) {
                 let (cookie, buffer) = (cmd.cookie, std::mem::take(&mut cmd.buffer));
                 let (status, failed, list) = (Status::SUCCESS, 0, None);
+                if self.stories.is_some() {
+                    self.tell_at_once(now);
+                }
                 self.ready.put(|| VectorDone { cookie, status, failed, at: now, list, buffer });
                 cmds.pop();
                 continue;
@@ -774,6 +817,24 @@ impl<M: Medium> Port for Device<M> {
             self.ask_barrier(to);
         }
         self.ready.pour(done);
+    }
+
+    fn set_stories(&mut self, on: bool) {
+        self.units.set_stories(on, |cmd| match cmd {
+            cmd if (cmd as usize) < MAX_DEPTH => self.commands[cmd].cmd.whose,
+            _ => Whose::User,
+        });
+        self.stories = on.then(|| Stories::new(MAX_DEPTH, self.ready.len()));
+    }
+
+    fn next_story(&mut self) {
+        if let Some(stories) = &mut self.stories {
+            stories.go_on();
+        }
+    }
+
+    fn story(&self) -> Option<&Story> {
+        self.stories.as_ref()?.story()
     }
 }
 

@@ -17,6 +17,7 @@ pub mod notices;
 pub mod queue;
 pub mod realtime;
 mod slc;
+mod tales;
 mod timeline;
 mod units;
 mod way;

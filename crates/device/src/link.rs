@@ -18,7 +18,7 @@
 use flash::link::{COMPLETION_BYTES, SUBMISSION_BYTES};
 use flash::{Chunk, Geometry, LinkTiming, Ppa, TAG_BYTES, Timing};
 use port::{BLOCK_BYTES, BatchOp, BatchReq, Desc};
-use port::{BlockOp, BlockReq, Completed, Numbered, Port, Ring, Time};
+use port::{BlockOp, BlockReq, Completed, Numbered, Part, Port, Ring, Stories, Story, Time};
 
 use crate::command::{Content, OpenChannel, VectorCmd, VectorOp};
 use crate::controller::Cores;
@@ -111,6 +111,14 @@ pub struct Link<P: Port> {
     /// Each command's own number and its bytes up, by the number it has below.
     numbers: Vec<(u64, u64)>,
     free: Vec<u32>,
+    told: Option<Told>,
+}
+
+/// What it keeps to tell stories.
+struct Told {
+    /// When each command came, and when it arrived below.
+    came: Vec<(Time, Time)>,
+    stories: Box<Stories>,
 }
 
 impl<P: Port> Link<P>
@@ -130,6 +138,7 @@ where
             below_done: Ring::new(LINK_DEPTH),
             numbers: vec![(0, 0); LINK_DEPTH],
             free: (0..LINK_DEPTH as u32).rev().collect(),
+            told: None,
         }
     }
 
@@ -177,6 +186,13 @@ where
         let entry = self.up.entry(at);
         let end = if bytes > 0 { self.up.carry(at, self.timing.wire(bytes)) } else { at };
         let arrival = end + entry + self.timing.latency;
+        if let Some(told) = &mut self.told {
+            self.below.next_story();
+            let (came, arrived) = told.came[slot as usize];
+            let story = told.stories.end(arrived, self.below.story(), Part::Queue, at);
+            story.before(Part::Link, came);
+            story.pass(Part::Link, arrival);
+        }
         done.renumber(number);
         done.set_at(arrival);
         self.up.send(arrival, bytes == 0, done);
@@ -207,6 +223,9 @@ where
                 true => taken,
                 false => self.down.carry(taken, self.timing.wire(payload.down)),
             };
+            if let Some(told) = &mut self.told {
+                told.came[slot as usize] = (now, arrival);
+            }
             self.down.send(arrival, payload.is_read, cmd);
         }
     }
@@ -230,6 +249,22 @@ where
 
     fn hint(&self, cmd: &P::Cmd) {
         self.below.hint(cmd);
+    }
+
+    fn set_stories(&mut self, on: bool) {
+        self.below.set_stories(on);
+        let stories = Stories::new(LINK_DEPTH, self.up.len());
+        self.told = on.then(|| Told { came: vec![Default::default(); LINK_DEPTH], stories });
+    }
+
+    fn next_story(&mut self) {
+        if let Some(told) = &mut self.told {
+            told.stories.go_on();
+        }
+    }
+
+    fn story(&self) -> Option<&Story> {
+        self.told.as_ref()?.stories.story()
     }
 }
 

@@ -25,10 +25,12 @@
 //! an operation that belongs to no command; it may be suspended as a program.
 
 use flash::{Geometry, Ppa, Timing};
-use port::{OutOfMemory, Slots, Time};
+use port::story::{Cause, Work};
+use port::{OutOfMemory, Slots, Story, Time, Whose};
 
 use crate::list::{Linked, List, NONE, Table};
 use crate::slc::{Slc, SlcHealth, Upkeep};
+use crate::tales::Tales;
 use crate::timeline::Timeline;
 
 /// What an operation does to the array.
@@ -38,6 +40,18 @@ pub(crate) enum OpKind {
     Read,
     Program,
     Erase,
+}
+
+impl OpKind {
+    /// What it is to those that wait behind it.
+    fn of(self, whose: Whose) -> Cause {
+        let work = match self {
+            OpKind::Read => Work::Read,
+            OpKind::Program => Work::Program,
+            OpKind::Erase => Work::Erase,
+        };
+        Cause::new(work, whose)
+    }
 }
 
 /// One access of one parallel unit.
@@ -204,6 +218,8 @@ pub(crate) struct Units {
     timeline: Timeline,
     /// The SLC cache, if there is one.
     slc: Option<Box<Slc>>,
+    /// What stories are made of, where they are told.
+    tales: Option<Box<Tales>>,
     /// Suspensions so far.
     pub suspends: u64,
 }
@@ -238,8 +254,42 @@ impl Units {
             channels: Table::new(groups),
             timeline: Timeline::new(geometry),
             slc,
+            tales: None,
             suspends: 0,
         })
+    }
+
+    /// From now on each operation has a story, or none; `whose` says whose a command
+    /// is that has some already.
+    pub fn set_stories(&mut self, on: bool, whose: impl Fn(u32) -> Whose) {
+        let same_read = self.timing.read.len() == 1 && self.slc.is_none() && !on;
+        self.same_read = same_read.then(|| self.timing.read[0]);
+        self.tales = on.then(|| {
+            let cause = |op: Op| match op.cmd {
+                NONE => Cause::new(Work::Program, Whose::Drive),
+                cmd => op.kind.of(whose(cmd)),
+            };
+            let active = |unit: &Unit| {
+                let op = if unit.active == NONE { unit.paused } else { unit.active };
+                cause(if op == NONE { Op::default() } else { self.ops[op] })
+            };
+            let ops = (0..self.ops.capacity() as u32).map(|id| cause(self.ops[id]));
+            let units = (0..self.geometry.pu_slots() as u32).map(|pu| active(&self.units[pu]));
+            Box::new(Tales::new(ops, units))
+        });
+    }
+
+    /// The story of the operation that a parallel unit has done but for the bytes.
+    #[inline]
+    pub fn story(&self, now: Time, pu: u32) -> Option<Story> {
+        let id = self.units[pu].active;
+        let Op { kind, count, tags, .. } = self.ops[id];
+        let transfer = match kind {
+            OpKind::Read if tags => self.transfer_tags[count as usize],
+            OpKind::Read | OpKind::Program => self.transfer[count as usize],
+            OpKind::Erase => 0,
+        };
+        self.tales.as_ref()?.ends(now, id, self.timing.command + transfer)
     }
 
     /// From now on each read is asked how long its array read takes, or not.
@@ -259,8 +309,12 @@ impl Units {
     /// a command and a tR more.
     pub fn sense(&mut self, now: Time, pu: u32, retries: u32) -> Option<u32> {
         let op = self.active(pu);
-        let read = self.read_time(op.ppa, op.count);
-        let time = read + u64::from(retries) * (self.timing.command + read);
+        let read = self.read_time(pu, op.ppa, op.count);
+        let more = u64::from(retries) * (self.timing.command + read);
+        if let Some(tales) = &mut self.tales {
+            tales.repeats(self.units[pu].active, more);
+        }
+        let time = read + more;
         let finished = self.work(now, pu, time);
         self.settle(pu, finished)
     }
@@ -284,7 +338,7 @@ impl Units {
     /// one by one: a wider copy right after they were written stalls the
     /// processor.
     #[inline(always)]
-    pub fn enqueue(&mut self, now: Time, op: Op) -> Option<u32> {
+    pub fn enqueue(&mut self, now: Time, op: Op, whose: Whose) -> Option<u32> {
         let pu = self.geometry.pu_index(op.ppa) as u32;
         let is_read = op.kind == OpKind::Read;
         let id = self.ops.take_as_is();
@@ -293,6 +347,9 @@ impl Units {
         (held.first, held.count, held.suspended) = (op.first, op.count, 0);
         held.tags = op.tags;
         let unit = &mut self.units[pu];
+        if let Some(tales) = &mut self.tales {
+            tales.came(now, pu, id, op.kind.of(whose), unit.state > State::Resting);
+        }
         if unit.state <= State::Resting {
             if unit.state == State::Resting {
                 self.timeline.clear(pu);
@@ -373,18 +430,31 @@ impl Units {
         if unit.paused != NONE {
             unit.active = std::mem::replace(&mut unit.paused, NONE);
             let left = unit.paused_left + self.timing.resume_time;
+            if let Some(tales) = &mut self.tales {
+                tales.begins(now, pu, unit.active);
+                tales.takes(unit.active, self.timing.resume_time);
+            }
             return self.work(now, pu, left);
         }
         let Some(id) = unit.others.pop(&mut self.ops) else {
             return self.rest(now, pu);
         };
-        self.start(now, pu, id)
+        self.start_waiting(now, pu, id)
     }
 
     /// Starts the first read that waits. Only called when one does.
     #[inline(always)]
     fn start_read(&mut self, now: Time, pu: u32) -> Option<u32> {
         let id = self.units[pu].reads.pop(&mut self.ops).expect("a read waits");
+        self.start_waiting(now, pu, id)
+    }
+
+    /// Starts an operation that waited.
+    #[inline(always)]
+    fn start_waiting(&mut self, now: Time, pu: u32, id: u32) -> Option<u32> {
+        if let Some(tales) = &mut self.tales {
+            tales.begins(now, pu, id);
+        }
         self.start(now, pu, id)
     }
 
@@ -430,9 +500,12 @@ impl Units {
                 self.units[pu].state = State::Sensing;
                 return Some(pu);
             }
-            OpKind::Read => self.same_read.unwrap_or_else(|| self.read_time(ppa, count)),
+            OpKind::Read => match self.same_read {
+                Some(time) => time,
+                None => self.read_time(pu, ppa, count),
+            },
             OpKind::Program => self.program_time(pu, ppa, count),
-            OpKind::Erase => self.timing.erase,
+            OpKind::Erase => self.takes(pu, self.timing.erase),
         };
         self.work(now, pu, time)
     }
@@ -560,6 +633,9 @@ impl Units {
         }
         op.suspended = op.suspended.saturating_add(1);
         self.suspends += 1;
+        if let Some(tales) = &mut self.tales {
+            tales.suspended(now, pu, unit.active, self.timing.suspend_time);
+        }
         unit.paused = std::mem::replace(&mut unit.active, NONE);
         unit.paused_left = left;
         unit.state = State::Suspending;
@@ -567,25 +643,37 @@ impl Units {
         self.timeline.set(pu, true, now + self.timing.suspend_time);
     }
 
-    /// tR of neighbours in a row.
+    /// tR of neighbours in a row, which a parallel unit reads.
     #[inline(never)]
-    fn read_time(&self, ppa: Ppa, count: u8) -> u64 {
-        match &self.slc {
+    fn read_time(&mut self, pu: u32, ppa: Ppa, count: u8) -> u64 {
+        let time = match &self.slc {
             Some(slc) if slc.has(ppa, count.into()) => slc.config.read,
             _ => self.timing.read_of(self.geometry.row(ppa)),
+        };
+        self.takes(pu, time)
+    }
+
+    /// What a parallel unit works on takes so much array time.
+    #[inline]
+    fn takes(&mut self, pu: u32, time: u64) -> u64 {
+        if let Some(tales) = &mut self.tales {
+            tales.takes(self.units[pu].active, time);
         }
+        time
     }
 
     /// tPROG of a program that enters the array now: in the SLC cache, where
     /// that takes it, else in the slow cells.
     #[inline]
     fn program_time(&mut self, pu: u32, ppa: Ppa, count: u8) -> u64 {
-        if let Some(slc) = &mut self.slc
+        let time = if let Some(slc) = &mut self.slc
             && slc.take(pu, ppa, count)
         {
-            return slc.config.program;
-        }
-        self.timing.program_of(self.geometry.row(ppa))
+            slc.config.program
+        } else {
+            self.timing.program_of(self.geometry.row(ppa))
+        };
+        self.takes(pu, time)
     }
 
     /// The parallel unit has nothing to do.
@@ -621,13 +709,16 @@ impl Units {
         let slc = self.slc.as_mut().expect("the unit has an area");
         let upkeep = slc.next(pu)?;
         slc.begin(pu, upkeep);
-        let (ppa, time) = match upkeep {
-            Upkeep::Erase => (Ppa(0), self.timing.erase),
+        let (ppa, time, work) = match upkeep {
+            Upkeep::Erase => (Ppa(0), self.timing.erase, Work::Erase),
             Upkeep::Fold(ppa) => {
                 let slow = self.timing.program_of(self.geometry.row(ppa));
-                (ppa, slc.config.read + slow)
+                (ppa, slc.config.read + slow, Work::Program)
             }
         };
+        if let Some(tales) = &mut self.tales {
+            tales.keeps(now, pu, Cause::new(work, Whose::Drive));
+        }
         let id = slc.op(pu);
         self.ops[id] = Op::new(NONE, OpKind::Erase, ppa, 0, 0);
         self.units[pu].active = id;

@@ -25,6 +25,8 @@ pub mod say;
 pub mod slc;
 pub mod spec;
 pub mod stack;
+#[cfg(test)]
+mod stories;
 pub mod whole;
 
 pub use error::Error;

@@ -304,6 +304,21 @@ pub fn needs_blocks(config: &DriveConfig) -> Result<(), Error> {
     )))
 }
 
+/// Refuses a drive that cannot tell where its requests' time went.
+pub fn needs_stories(config: &DriveConfig) -> Result<(), Error> {
+    let what = if !config.faults.is_empty() {
+        "fault rules stand between, which tell no stories: leave them out"
+    } else if config.cache_mode() != CacheMode::Volatile {
+        "its protected cache tells no stories: take cache=volatile"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Usage(format!(
+        "{}: nobody can say where the time of its requests went, as {what}",
+        config.name
+    )))
+}
+
 /// A medium that holds these chunks, damaged on purpose where rules say so.
 fn damaged(config: &DriveConfig, medium: Backing, chunks: &[Chunk]) -> Result<Backing, Error> {
     match config.faults.medium()[..] {

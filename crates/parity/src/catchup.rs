@@ -12,7 +12,7 @@
 
 use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::TAG_BYTES;
-use port::{BLOCK_BYTES, Buffer, OutOfMemory, Scratch, Slots};
+use port::{BLOCK_BYTES, Buffer, OutOfMemory, Scratch, Slots, Whose};
 
 use crate::commands::Cookie;
 use crate::parity::Parity;
@@ -183,10 +183,19 @@ impl<D: OpenChannel> Parity<D> {
             data[..n * each].copy_from_slice(&sums[from * each..][..n * each]);
             tags[..n * TAG_BYTES].copy_from_slice(&sum_tags[from * TAG_BYTES..][..n * TAG_BYTES]);
         }
-        let ppa = self.layout.at(chunk, at.number * self.layout.row + from);
+        let (ppa, whose) =
+            (self.layout.at(chunk, at.number * self.layout.row + from), Whose::Metadata);
         self.lanes[lane].job = Job::CatchUp(at);
-        let cmd =
-            VectorCmd { cookie: 0, op, content, count: blocks as u8, ppa, list: None, buffer };
+        let cmd = VectorCmd {
+            cookie: 0,
+            op,
+            content,
+            whose,
+            count: blocks as u8,
+            ppa,
+            list: None,
+            buffer,
+        };
         self.send(Cookie::Lane(lane), cmd);
     }
 
@@ -275,10 +284,11 @@ impl<D: OpenChannel> Parity<D> {
         }
         let lane = self.lanes.take_as_is();
         self.supers[sb].busy = true;
-        self.lanes[lane].job = if self.erase(sb, self.layout.width, Cookie::Lane(lane)) {
-            Job::Clean(sb)
-        } else {
-            Job::Flush(sb, self.send_flush(Cookie::Lane(lane), Buffer::empty()))
-        };
+        self.lanes[lane].job =
+            if self.erase(sb, self.layout.width, Cookie::Lane(lane), Whose::Metadata) {
+                Job::Clean(sb)
+            } else {
+                Job::Flush(sb, self.send_flush(Cookie::Lane(lane), Buffer::empty()))
+            };
     }
 }

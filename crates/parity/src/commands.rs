@@ -2,7 +2,7 @@
 
 use device::{Addresses, Content, MAX_ADDRESSES, VectorCmd, VectorOp};
 use flash::{Geometry, Ppa};
-use port::{Buffer, Status};
+use port::{Buffer, Status, Whose};
 
 /// What a command below was sent for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,7 @@ impl Default for Command {
             cookie: 0,
             op: VectorOp::Flush,
             content: Content::Data,
+            whose: Whose::User,
             count: 0,
             ppa: Ppa(0),
             list: None,

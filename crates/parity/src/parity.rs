@@ -8,7 +8,7 @@ use device::{
 };
 use flash::{Chunk, Geometry, Ppa, Timing};
 use port::lazy::table;
-use port::{Buffer, Port, Ring, Slots, Status, Time};
+use port::{Buffer, Part, Port, Ring, Slots, Status, Stories, Story, Time, Whose};
 
 use crate::catchup::Lane;
 use crate::commands::{Command, Cookie};
@@ -61,6 +61,7 @@ pub struct Parity<D> {
     pub(crate) out: Ring<VectorCmd>,
     came: Ring<VectorDone>,
     ready: Ring<VectorDone>,
+    stories: Option<Box<Stories>>,
     /// Lists for commands below. A command takes its list boxed.
     #[allow(clippy::vec_box)]
     pub(crate) lists: Vec<Box<Addresses>>,
@@ -111,6 +112,7 @@ impl<D: OpenChannel> Parity<D> {
             out: Ring::new(OUT),
             came: Ring::new(device.depth()),
             ready: Ring::new(depth),
+            stories: None,
             lists: (0..depth + LANES + device::MAX_ADDRESSES).map(|_| Box::default()).collect(),
             lanes,
             waiting: VecDeque::with_capacity(depth),
@@ -215,7 +217,9 @@ impl<D: OpenChannel> Parity<D> {
     /// Sends a flush below, and gives its number.
     pub(crate) fn send_flush(&mut self, cookie: Cookie, buffer: Buffer) -> u64 {
         let (op, content, count, ppa) = (VectorOp::Flush, Content::Data, 0, Ppa(0));
-        self.send(cookie, VectorCmd { cookie: 0, op, content, count, ppa, list: None, buffer });
+        let whose = Whose::User;
+        let cmd = VectorCmd { cookie: 0, op, content, whose, count, ppa, list: None, buffer };
+        self.send(cookie, cmd);
         self.flushes += 1;
         self.flushes
     }
@@ -243,10 +247,19 @@ impl<D: OpenChannel> Parity<D> {
             && self.lists.len() >= lists.min(device::MAX_ADDRESSES) + inside + LANES
     }
 
+    /// Enters a command from above.
+    pub(crate) fn enter(&mut self, cmd: VectorCmd) -> u32 {
+        let id = self.commands.take(Command::new(cmd));
+        if let Some(stories) = &mut self.stories {
+            stories.came(id, self.now);
+        }
+        id
+    }
+
     fn start(&mut self, cmd: VectorCmd) {
         match cmd.op {
             VectorOp::Flush => {
-                let id = self.commands.take(Command::new(cmd));
+                let id = self.enter(cmd);
                 let buffer = std::mem::take(&mut self.commands[id].cmd.buffer);
                 self.commands[id].flush = self.send_flush(Cookie::Command(id), buffer);
             }
@@ -262,6 +275,13 @@ impl<D: OpenChannel> Parity<D> {
 
     /// Answers a command that was not done.
     pub(crate) fn refuse(&mut self, cmd: VectorCmd, status: Status, failed: u64) {
+        if let Some(stories) = &mut self.stories {
+            stories.tell(|| Story::at(self.now));
+        }
+        self.answer(cmd, status, failed);
+    }
+
+    fn answer(&mut self, cmd: VectorCmd, status: Status, failed: u64) {
         let (at, VectorCmd { cookie, list, buffer, .. }) = (self.now, cmd);
         self.ready.put(|| VectorDone { cookie, status, failed, at, list, buffer });
     }
@@ -270,7 +290,11 @@ impl<D: OpenChannel> Parity<D> {
     pub(crate) fn complete(&mut self, id: u32) {
         let held = std::mem::take(&mut self.commands[id]);
         self.commands.give(id);
-        self.refuse(held.cmd, held.status, held.failed);
+        if let Some(stories) = &mut self.stories {
+            let came = stories.when(id);
+            stories.end(came, self.device.story(), Part::Parity, self.now);
+        }
+        self.answer(held.cmd, held.status, held.failed);
     }
 
     fn handle(&mut self, done: VectorDone) {
@@ -338,6 +362,9 @@ impl<D: OpenChannel> Port for Parity<D> {
             }
             let moved = !self.came.is_empty();
             while let Some(completion) = self.came.pop() {
+                if self.stories.is_some() {
+                    self.device.next_story();
+                }
                 self.handle(completion);
             }
             self.go_on();
@@ -349,6 +376,22 @@ impl<D: OpenChannel> Port for Parity<D> {
             }
         }
         self.ready.pour(done);
+    }
+
+    fn set_stories(&mut self, on: bool) {
+        self.device.set_stories(on);
+        let waiting = self.ready.len();
+        self.stories = on.then(|| Stories::new(self.depth, waiting));
+    }
+
+    fn next_story(&mut self) {
+        if let Some(stories) = &mut self.stories {
+            stories.go_on();
+        }
+    }
+
+    fn story(&self) -> Option<&Story> {
+        self.stories.as_ref()?.story()
     }
 }
 

@@ -84,7 +84,7 @@ impl<D: OpenChannel> Parity<D> {
             self.refuse(cmd, status, failed);
             return;
         }
-        let id = self.commands.take(Command::new(cmd));
+        let id = self.enter(cmd);
         if all_there {
             self.send_read(id);
         } else {
@@ -112,7 +112,9 @@ impl<D: OpenChannel> Parity<D> {
         let held = &mut self.commands[id].cmd;
         let (op, content, count) = (held.op, held.content, held.count);
         let buffer = std::mem::take(&mut held.buffer);
-        let mut cmd = VectorCmd { cookie: 0, op, content, count, ppa: Ppa(0), list: None, buffer };
+        let whose = held.whose;
+        let mut cmd =
+            VectorCmd { cookie: 0, op, content, whose, count, ppa: Ppa(0), list: None, buffer };
         if self.commands[id].cmd.is_in_row(&self.layout.upper) {
             cmd.ppa = self.layout.home(self.commands[id].cmd.ppa);
         } else {
@@ -217,13 +219,14 @@ impl<D: OpenChannel> Parity<D> {
             self.complete(id);
             return;
         }
-        let content = self.commands[id].cmd.content;
+        let VectorCmd { content, whose, .. } = self.commands[id].cmd;
         let (each, tag) = content.each(self.kept);
         let lane = self.lanes.take_as_is();
         let buffer = self.lanes[lane].take(count * (each + tag));
         self.lanes[lane].job = Job::Repair(plan);
         let (op, ppa, list) = (VectorOp::Read, Ppa(0), Some(list));
-        let cmd = VectorCmd { cookie: 0, op, content, count: count as u8, ppa, list, buffer };
+        let cmd =
+            VectorCmd { cookie: 0, op, content, whose, count: count as u8, ppa, list, buffer };
         self.send(Cookie::Lane(lane), cmd);
     }
 

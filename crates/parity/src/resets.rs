@@ -15,9 +15,9 @@
 
 use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{ChunkState, Ppa};
-use port::Status;
+use port::{Status, Whose};
 
-use crate::commands::{Command, Cookie, address, bits, fill};
+use crate::commands::{Cookie, address, bits, fill};
 use crate::parity::Parity;
 use crate::superblock::{Stored, Super};
 
@@ -28,7 +28,7 @@ impl<D: OpenChannel> Parity<D> {
             return;
         }
         let count = cmd.count;
-        let id = self.commands.take(Command::new(cmd));
+        let id = self.enter(cmd);
         self.commands[id].left = u32::from(count);
         self.commands[id].again = (1 + self.layout.width) * u32::from(count);
         for i in 0..count {
@@ -73,14 +73,15 @@ impl<D: OpenChannel> Parity<D> {
     fn send_reset(&mut self, id: u32, i: u8) {
         let sb = self.layout.upper.chunk_index(address(&self.commands[id].cmd, i.into()));
         let count = if self.members(sb).is_begun() { 1 } else { self.layout.width };
-        if !self.erase(sb, count, Cookie::Reset(id, i)) {
+        let whose = self.commands[id].cmd.whose;
+        if !self.erase(sb, count, Cookie::Reset(id, i), whose) {
             self.reset_over(id, i, sb);
         }
     }
 
     /// Erases those of the first `count` members that are written. False where
     /// none is.
-    pub(crate) fn erase(&mut self, sb: usize, count: u32, cookie: Cookie) -> bool {
+    pub(crate) fn erase(&mut self, sb: usize, count: u32, cookie: Cookie, whose: Whose) -> bool {
         let mut list = self.list();
         let (layout, device) = (&self.layout, &self.device);
         let is_written = |chunk: &usize| {
@@ -95,7 +96,7 @@ impl<D: OpenChannel> Parity<D> {
         }
         let buffer = port::Buffer::empty();
         let (op, content, list) = (VectorOp::Reset, Default::default(), Some(list));
-        let cmd = VectorCmd { cookie: 0, op, content, count, ppa: Ppa(0), list, buffer };
+        let cmd = VectorCmd { cookie: 0, op, content, whose, count, ppa: Ppa(0), list, buffer };
         self.send(cookie, cmd);
         true
     }

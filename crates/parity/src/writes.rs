@@ -9,7 +9,7 @@
 
 use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{ChunkState, Ppa};
-use port::Status;
+use port::{Status, Whose};
 
 use crate::commands::{Command, Cookie, address, bits, fill};
 use crate::parity::Parity;
@@ -25,7 +25,7 @@ impl<D: OpenChannel> Parity<D> {
         let of = &mut self.supers[sb];
         of.wp += u32::from(cmd.count);
         of.inside += 1;
-        let id = self.commands.take(Command::new(cmd));
+        let id = self.enter(cmd);
         // What waits for the same superblock goes first.
         if self.waiting.is_empty() && self.try_write(id) {
             return;
@@ -183,9 +183,17 @@ impl<D: OpenChannel> Parity<D> {
         let base = self.layout.upper.chunk_start(sb).0 + u64::from(from);
         let held = &mut self.commands[id].cmd;
         let (op, content, buffer) = (held.op, held.content, std::mem::take(&mut held.buffer));
-        let ppa = self.layout.home(Ppa(base));
-        let mut cmd =
-            VectorCmd { cookie: 0, op, content, count: count as u8, ppa, list: None, buffer };
+        let (ppa, whose) = (self.layout.home(Ppa(base)), held.whose);
+        let mut cmd = VectorCmd {
+            cookie: 0,
+            op,
+            content,
+            whose,
+            count: count as u8,
+            ppa,
+            list: None,
+            buffer,
+        };
         if from % self.layout.row + count > self.layout.row {
             let mut list = self.list();
             let layout = &self.layout;
@@ -281,7 +289,8 @@ impl<D: OpenChannel> Parity<D> {
             let (op, content, count) = (VectorOp::Write, stripe.content(), row as u8);
             let buffer = std::mem::take(&mut stripe.sum);
             debug_assert_eq!(buffer.len() % (row as usize), 0);
-            let cmd = VectorCmd { cookie: 0, op, content, count, ppa, list: None, buffer };
+            let whose = stripe.owner.map_or(Whose::User, |owner| self.commands[owner].cmd.whose);
+            let cmd = VectorCmd { cookie: 0, op, content, whose, count, ppa, list: None, buffer };
             self.counters.parity += u64::from(row);
             self.send(Cookie::Parity(id), cmd);
         }

@@ -1,6 +1,6 @@
 //! The port: the one interface between layers.
 
-use crate::{Ring, Time};
+use crate::{Ring, Story, Time};
 
 /// How a turn in virtual time ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +112,20 @@ pub trait Port {
     /// can be fetched into the cache. Changes nothing that can be observed.
     #[inline]
     fn hint(&self, _cmd: &Self::Cmd) {}
+
+    /// From now on it tells of each command where its time went, or no more. To be
+    /// called while nothing of the caller's is inside. A port that is not written
+    /// for it tells nothing: for whoever is above all its time is its own.
+    fn set_stories(&mut self, _on: bool) {}
+
+    /// Goes on to the story of the next of the completions that were given. Where it
+    /// tells, its caller calls this for each of them, in their order.
+    fn next_story(&mut self) {}
+
+    /// The story that it went on to.
+    fn story(&self) -> Option<&Story> {
+        None
+    }
 }
 
 impl<P: Port + ?Sized> Port for Box<P> {
@@ -152,5 +166,17 @@ impl<P: Port + ?Sized> Port for Box<P> {
     #[inline]
     fn hint(&self, cmd: &Self::Cmd) {
         (**self).hint(cmd);
+    }
+
+    fn set_stories(&mut self, on: bool) {
+        (**self).set_stories(on);
+    }
+
+    fn next_story(&mut self) {
+        (**self).next_story();
+    }
+
+    fn story(&self) -> Option<&Story> {
+        (**self).story()
     }
 }

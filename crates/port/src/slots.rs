@@ -24,6 +24,11 @@ impl<T> Slots<T> {
         (capacity as u64).saturating_mul((size_of::<T>() + size_of::<u32>()) as u64)
     }
 
+    /// How many entries there are.
+    pub fn capacity(&self) -> usize {
+        self.entries.len()
+    }
+
     /// How many entries are free.
     #[inline]
     pub fn room(&self) -> usize {

@@ -16,7 +16,10 @@
 //! shard in the order in which their requests came; nothing is allocated after it
 //! is made. Nothing here fails.
 
-use crate::{BlockDone, BlockOp, BlockReq, Buffer, Pieces, Port, Ring, Shape, Slots, Status, Time};
+use crate::{
+    BlockDone, BlockOp, BlockReq, Buffer, Part, Pieces, Port, Ring, Shape, Slots, Status, Stories,
+    Story, Time,
+};
 
 /// Bytes that are of one shard before the next one's begin. A short request is
 /// seldom cut, and a long one keeps all shards busy.
@@ -93,6 +96,7 @@ pub struct Striped<P> {
     now: Time,
     /// Above the lower half of all ids that go down.
     name: u64,
+    stories: Option<Box<Stories>>,
 }
 
 impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
@@ -115,6 +119,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
             pieces: Ring::new(DONE),
             now: Time::ZERO,
             name: 0,
+            stories: None,
         }
     }
 
@@ -187,6 +192,9 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
         let slot = self.inside.take_as_is();
         let whole = &mut self.inside[slot];
         (whole.id, whole.left) = (id, UNCUT);
+        if let Some(stories) = &mut self.stories {
+            stories.came(slot, self.now);
+        }
         let req = cmds.pop_to(waiting);
         (req.id, req.offset) = (self.name | u64::from(slot), place);
         true
@@ -205,7 +213,13 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
         let BlockReq { id, op, fua, placement, offset, len, buffer } = req;
         let buffer = Pieces::new(buffer);
         let slot = self.inside.take(Whole { id, op, status, at: now, left: 0, buffer });
+        if let Some(stories) = &mut self.stories {
+            stories.came(slot, now);
+        }
         if !status.is_ok() {
+            if let Some(stories) = &mut self.stories {
+                stories.tell(|| Story::at(now));
+            }
             self.ready.put(|| slot);
             return;
         }
@@ -245,7 +259,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
 
     /// Advances a shard once. False when nothing came of it.
     fn step(&mut self, shard: usize, to: Time, done: &mut Ring<BlockDone>) -> bool {
-        let Striped { shards, inside, ready, pieces, .. } = self;
+        let Striped { shards, inside, ready, pieces, stories, .. } = self;
         let Shard { port, waiting } = &mut shards[shard];
         port.advance(to, pieces);
         let before = waiting.len();
@@ -256,7 +270,13 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
         while let Some(piece) = pieces.front() {
             let slot = piece.id as u32;
             let whole = &mut inside[slot];
-            if whole.left == UNCUT && done.room() > 0 {
+            if let Some(stories) = stories {
+                port.next_story();
+                if matches!(whole.left, 1 | UNCUT) {
+                    let at = if whole.left == UNCUT { piece.at } else { whole.at.max(piece.at) };
+                    stories.end(stories.when(slot), port.story(), Part::Queue, at);
+                }
+            } else if whole.left == UNCUT && done.room() > 0 {
                 pieces.pop_to(done).id = whole.id;
                 inside.give(slot);
                 continue;
@@ -355,6 +375,22 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Striped<P> {
         let BlockReq { id, op, fua, len, .. } = *req;
         let buffer = Buffer::empty();
         self.shards[shard].port.hint(&BlockReq { id, op, fua, placement: 0, offset, len, buffer });
+    }
+
+    fn set_stories(&mut self, on: bool) {
+        self.shards.iter_mut().for_each(|shard| shard.port.set_stories(on));
+        let depth = self.shape.depth;
+        self.stories = on.then(|| Stories::new(depth, self.ready.len()));
+    }
+
+    fn next_story(&mut self) {
+        if let Some(stories) = &mut self.stories {
+            stories.go_on();
+        }
+    }
+
+    fn story(&self) -> Option<&Story> {
+        self.stories.as_ref()?.story()
     }
 }
 

@@ -26,6 +26,9 @@
 //! `memory=taken` takes all memory before anything is measured, so that no
 //! request waits for the system to find some.
 //!
+//! `stories=told` has the drive tell, of each request in drive time, where its time
+//! went.
+//!
 //! `via=blkmq` puts the block layer above the drive: one core, one dispatch
 //! queue, no scheduler. Latencies are then counted by the layer.
 //!
@@ -41,7 +44,7 @@ use device::realtime::Clock;
 use flash::{Dimensions, Geometry, Profile, RamMedium};
 use hosting::inline::{Inline, InlineQueue};
 use measure::Histogram;
-use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Time};
+use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Story, Time};
 use rustix::time::{ClockId, clock_gettime};
 use targets::{Pblk, PblkConfig, Victim, own_blocks, with_reserve};
 
@@ -108,6 +111,27 @@ impl Port for Top {
             Top::Layer(context, _) => context.hint(req),
         }
     }
+
+    fn set_stories(&mut self, on: bool) {
+        match self {
+            Top::Drive(drive) => drive.set_stories(on),
+            Top::Layer(context, _) => context.set_stories(on),
+        }
+    }
+
+    fn next_story(&mut self) {
+        match self {
+            Top::Drive(drive) => drive.next_story(),
+            Top::Layer(context, _) => context.next_story(),
+        }
+    }
+
+    fn story(&self) -> Option<&Story> {
+        match self {
+            Top::Drive(drive) => drive.story(),
+            Top::Layer(context, _) => context.story(),
+        }
+    }
 }
 
 /// The command line.
@@ -123,6 +147,7 @@ struct Args {
     fixed: Option<u64>,
     layer: bool,
     taken: bool,
+    told: bool,
 }
 
 impl Args {
@@ -140,6 +165,7 @@ impl Args {
             fixed: None,
             layer: false,
             taken: false,
+            told: false,
         };
         for word in words {
             let (key, value) = word.split_once('=')?;
@@ -154,6 +180,7 @@ impl Args {
                 "fixed" => args.fixed = Some(value.parse().ok()?),
                 "via" if value == "blkmq" => args.layer = true,
                 "memory" if value == "taken" => args.taken = true,
+                "stories" if value == "told" => args.told = true,
                 _ => return None,
             }
         }
@@ -231,6 +258,7 @@ struct Loop {
     finished: u64,
     /// The addresses hinted last.
     ahead: [u64; HINTED],
+    told: bool,
 }
 
 impl Loop {
@@ -248,6 +276,7 @@ impl Loop {
             latency: Histogram::new(),
             finished: 0,
             ahead: [0; HINTED],
+            told: false,
         }
     }
 
@@ -498,6 +527,10 @@ fn in_drive_time(l: &mut Loop, op: BlockOp, depth: usize, ios: u64) {
         l.port.advance(at, &mut l.done);
         while let Some(done) = l.done.pop() {
             l.count(now, &done);
+            if l.told {
+                l.port.next_story();
+                assert_eq!(l.port.story().map(Story::end), Some(now));
+            }
             if left > 0 {
                 left -= 1;
                 l.push(now, done.id as usize, op);
@@ -513,6 +546,8 @@ fn drive_time(args: &Args) {
     let blocks = l.blocks;
     let warm = (args.warm.unwrap_or(0.0) * blocks as f64) as u64;
     in_drive_time(&mut l, BlockOp::Write, 64, blocks + warm);
+    l.told = args.told;
+    l.port.set_stories(args.told);
     for (name, op) in [("reads", BlockOp::Read), ("writes", BlockOp::Write)] {
         figure(&mut l, args, &format!("{name} in drive time, depth 64"), |l, n, _| {
             in_drive_time(l, op, 64, n);

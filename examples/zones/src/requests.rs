@@ -169,7 +169,16 @@ impl<D: OpenChannel> Zones<D> {
             }
         };
         let (cookie, content, count) = (cookie.pack(), Content::Data, count as u8);
-        self.out.put(|| VectorCmd { cookie, op, content, count, ppa, list: None, buffer });
+        self.out.put(|| VectorCmd {
+            cookie,
+            op,
+            content,
+            whose: Default::default(),
+            count,
+            ppa,
+            list: None,
+            buffer,
+        });
     }
 
     /// Asks the drive to make durable what was done.
@@ -180,6 +189,7 @@ impl<D: OpenChannel> Zones<D> {
             cookie,
             op,
             content,
+            whose: Default::default(),
             count: 0,
             ppa: Ppa(0),
             list: None,

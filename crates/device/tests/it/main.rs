@@ -12,3 +12,4 @@ mod model;
 mod physics;
 mod reliability;
 mod slc;
+mod stories;

@@ -362,8 +362,8 @@ proptest! {
 
 /// The same command without its buffer and list.
 fn filled_as(cmd: &VectorCmd) -> VectorCmd {
-    let VectorCmd { cookie, op, content, count, ppa, .. } = *cmd;
-    VectorCmd { cookie, op, content, count, ppa, list: None, buffer: Buffer::empty() }
+    let VectorCmd { cookie, op, content, whose, count, ppa, .. } = *cmd;
+    VectorCmd { cookie, op, content, whose, count, ppa, list: None, buffer: Buffer::empty() }
 }
 
 /// Cookie, status, bits and time of a completion.

@@ -8,7 +8,7 @@
 //! Collection keeps pace with the user's writes to the unit; it runs free when
 //! the unit is short of chunks or has no user row on its way.
 
-use device::{Content, OpenChannel, VectorDone, VectorOp};
+use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Ppa, TAG_BYTES, Tag};
 use port::{Buffer, Status};
 
@@ -263,8 +263,10 @@ impl<D: OpenChannel> Pblk<D> {
         let survivors = &mut self.collectors.survivors[number as usize];
         (survivors.first, survivors.count) = (ppa, count);
         let piece = survivors.buffer.take(count as usize * (self.kept + TAG_BYTES));
+        let (cookie, whose) = (Cookie::Survivors(number), self.whose_moved(rank));
         self.send(|| {
-            Self::run(Cookie::Survivors(number), VectorOp::Read, ppa, count, Content::Tagged, piece)
+            let cmd = Self::run(cookie, VectorOp::Read, ppa, count, Content::Tagged, piece);
+            VectorCmd { whose, ..cmd }
         });
     }
 

@@ -26,6 +26,9 @@ impl<D: OpenChannel> Pblk<D> {
     /// Completes a request when all that was in the buffer before it is in
     /// flash, and what was given up is recorded there.
     pub(super) fn flush(&mut self, now: Time, slot: u32) {
+        if self.told.is_some() {
+            self.wait_story(slot, now);
+        }
         if self.facts.dead {
             self.host.requests[slot].status =
                 self.host.requests[slot].status.and(Status::WRITE_FAULT);

@@ -60,7 +60,7 @@ pub(super) struct Load {
     at: Vec<(Ppa, u64)>,
     /// Pages that requests wait for.
     wanted: VecDeque<u64>,
-    parked: VecDeque<BlockReq>,
+    parked: VecDeque<(Time, BlockReq)>,
     /// What lies over the pages: by block, and by range.
     pub written: Vec<(u64, Place)>,
     pub gone: Vec<Gone>,
@@ -205,7 +205,7 @@ impl<D: OpenChannel> Pblk<D> {
             }
             let req = cmds.pop().expect("it was looked at");
             if self.needs_page(&req) {
-                self.park(req);
+                self.park(now, req);
             } else {
                 self.accept(now, req);
             }
@@ -229,11 +229,11 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// A request waits for its pages. Those of a long one come in their turn.
-    fn park(&mut self, req: BlockReq) {
+    fn park(&mut self, came: Time, req: BlockReq) {
         let page = self.missing_page(&req);
         let load = self.load.as_mut().expect("something is missing");
         load.wanted.extend(page);
-        load.parked.push_back(req);
+        load.parked.push_back((came, req));
     }
 
     /// Reads what is wanted, and as much of the rest as may be under way.
@@ -402,10 +402,13 @@ impl<D: OpenChannel> Pblk<D> {
         let waiting = self.load.as_ref().map_or(0, |load| load.waiting());
         for _ in 0..waiting {
             let load = self.load.as_mut().expect("requests wait");
-            let req = load.parked.pop_front().expect("they were counted");
+            let (came, req) = load.parked.pop_front().expect("they were counted");
             if self.needs_page(&req) || !self.has_room(&req) {
-                self.park(req);
+                self.park(came, req);
             } else {
+                if let Some(told) = &mut self.told {
+                    told.was_parked(came);
+                }
                 self.accept(now, req);
             }
         }

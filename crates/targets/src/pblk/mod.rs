@@ -18,8 +18,8 @@
 //! way there, `pump` what follows when something has happened. `collect` is garbage
 //! collection, `collector` what is known of it, `limiter` its pace, `wear` leveling,
 //! `refresh` chunks moved on request, `failures` what becomes of what fails, `end`
-//! of a drive without room, `hints` what is fetched into the caches. What makes it
-//! durable: `checkpoint` writes the map, `own` and `meta` are the stream that it
+//! of a drive without room, `hints` what is fetched into the caches, `stories` where
+//! a request's time went. What makes it durable: `checkpoint` writes the map, `own` and `meta` are the stream that it
 //! goes with and where its pages are, `mirrors` and `root` where all begins, `table`
 //! what is known of chunks, `log` what was given up, `record` the bytes of these;
 //! `recover` start-up, with `search` for the root and `scan` of what came after it,
@@ -55,6 +55,7 @@ mod root;
 mod scan;
 mod search;
 mod space;
+mod stories;
 mod table;
 mod target;
 mod units;
@@ -66,7 +67,7 @@ use std::collections::{BTreeMap, VecDeque};
 use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{ChunkState, Dimensions, Geometry, Ppa, TAG_BYTES};
 use port::lazy::table;
-use port::{BLOCK_BYTES, BlockDone, BlockReq, Buffer, Port, Ring, Shape, Slots, Time};
+use port::{BLOCK_BYTES, BlockDone, BlockReq, Buffer, Port, Ring, Shape, Slots, Story, Time};
 use xxhash_rust::xxh3::Xxh3;
 
 pub use config::{
@@ -90,6 +91,7 @@ use readers::Readers;
 use requests::{Partial, Request};
 use root::{Mirror, Root};
 use space::Space;
+use stories::Told;
 use table::Table;
 use units::Units;
 
@@ -200,6 +202,7 @@ pub struct Pblk<D> {
     facts: Facts,
     counters: WriteCounters,
     hints: Hints,
+    told: Option<Box<Told>>,
 }
 
 const _: () = assert!(DEPTH <= 1 << 16 && PARTIALS <= 1 << 16, "a number is 16 bits of a cookie");
@@ -331,6 +334,7 @@ impl<D: OpenChannel> Pblk<D> {
             },
             counters: WriteCounters::default(),
             hints: Hints::default(),
+            told: None,
             device,
             geometry,
             config,
@@ -439,8 +443,8 @@ impl<D: OpenChannel> Pblk<D> {
         content: Content,
         buffer: Buffer,
     ) -> VectorCmd {
-        let (cookie, count) = (cookie.pack(), count as u8);
-        VectorCmd { cookie, op, content, count, ppa, list: None, buffer }
+        let (whose, cookie, count) = (cookie.whose(), cookie.pack(), count as u8);
+        VectorCmd { cookie, op, content, whose, count, ppa, list: None, buffer }
     }
 
     /// Gives the drive what waits for it.
@@ -543,5 +547,20 @@ impl<D: OpenChannel> Port for Pblk<D> {
     #[inline]
     fn hint(&self, req: &BlockReq) {
         self.hint_request(req);
+    }
+
+    fn set_stories(&mut self, on: bool) {
+        self.device.set_stories(on);
+        self.told = on.then(|| Told::new(self.host.ready.len()));
+    }
+
+    fn next_story(&mut self) {
+        if let Some(told) = &mut self.told {
+            told.go_on();
+        }
+    }
+
+    fn story(&self) -> Option<&Story> {
+        self.told.as_ref()?.story()
     }
 }

@@ -8,9 +8,9 @@
 
 use std::collections::BTreeSet;
 
-use device::{Content, OpenChannel, VectorDone, VectorOp};
+use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::Ppa;
-use port::Buffer;
+use port::{Buffer, Whose};
 
 use super::checkpoint::PAGES_LEAVE;
 use super::meta::Purpose;
@@ -213,7 +213,9 @@ impl<D: OpenChannel> Pblk<D> {
             }
             let (cookie, ppa) = (Cookie::Reset(chunk as u32), geometry.chunk_start(chunk));
             self.send(|| {
-                Self::run(cookie, VectorOp::Reset, ppa, 1, Content::Data, Buffer::empty())
+                let op = VectorOp::Reset;
+                let cmd = Self::run(cookie, op, ppa, 1, Content::Data, Buffer::empty());
+                VectorCmd { whose: Whose::Metadata, ..cmd }
             });
         }
     }

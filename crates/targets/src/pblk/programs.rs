@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 
-use device::{Content, OpenChannel, VectorDone, VectorOp};
+use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Geometry, Ppa};
+use port::Whose;
 
 use super::config::MAX_STREAMS;
 use super::map::Place;
@@ -133,6 +134,11 @@ impl Stripe {
     #[inline]
     pub fn waiting(&self) -> usize {
         self.ready.len() + self.older.len()
+    }
+
+    /// User rows at all parallel units, at most.
+    pub fn most_rows(&self) -> usize {
+        self.pus.len() * usize::from(self.most)
     }
 
     /// Whether any parallel unit can take a row.
@@ -349,12 +355,16 @@ impl<D: OpenChannel> Pblk<D> {
         let held = self.units.unit_mut(unit);
         (held.ppa, held.sent) = (ppa, true);
         let buffer = held.buffer.lend();
+        let mut whose = Whose::User;
         if !self.units.is_user(unit) {
             self.note_sent(unit, true);
+            whose = self.whose_moved(self.units.rank_of(unit));
         }
         self.fetch_slots(unit);
         self.send(|| {
-            Self::run(Cookie::Program(unit), VectorOp::Write, ppa, row, Content::Tagged, buffer)
+            let (cookie, op) = (Cookie::Program(unit), VectorOp::Write);
+            let cmd = Self::run(cookie, op, ppa, row, Content::Tagged, buffer);
+            VectorCmd { whose, ..cmd }
         });
     }
 

@@ -34,6 +34,9 @@ impl<D: OpenChannel> Pblk<D> {
         while std::mem::take(&mut self.facts.news) {
             self.act(now);
         }
+        if self.told.is_some() {
+            self.note_reason(now);
+        }
     }
 
     /// Acts on what has happened, once.
@@ -91,6 +94,9 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn handle_all(&mut self, to: Time) {
         while !self.wire.done.is_empty() {
             while let Some(completion) = self.wire.done.pop() {
+                if self.told.is_some() {
+                    self.hear();
+                }
                 self.handle(to, completion);
             }
             self.take_notices();

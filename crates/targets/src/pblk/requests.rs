@@ -120,6 +120,9 @@ impl<D: OpenChannel> Pblk<D> {
             && !fua
             && self.write_block(offset, placement, &buffer)
         {
+            if self.told.is_some() {
+                self.tell_at_once(now);
+            }
             self.host.ready.put(|| BlockDone { id, op, status: Status::SUCCESS, at: now, buffer });
         } else {
             self.accept_any(now, BlockReq { id, op, fua, placement, offset, len, buffer });
@@ -138,6 +141,9 @@ impl<D: OpenChannel> Pblk<D> {
             } else {
                 self.copy_held(place, buffer.bytes_mut());
             }
+            if self.told.is_some() {
+                self.tell_at_once(now);
+            }
             self.host.ready.put(|| BlockDone { id, op, status, at: now, buffer });
             return;
         };
@@ -146,6 +152,9 @@ impl<D: OpenChannel> Pblk<D> {
         (request.id, request.op, request.fua) = (id, op, false);
         (request.offset, request.len, request.taken) = (offset, len, 0);
         (request.left, request.status) = (1, Status::SUCCESS);
+        if self.told.is_some() {
+            self.begin_story(slot, now);
+        }
         self.send_read(|chunk| Cookie::Read(slot, chunk), ppa, 1, buffer);
     }
 
@@ -191,6 +200,9 @@ impl<D: OpenChannel> Pblk<D> {
         }
         let BlockReq { id, op, fua, placement, offset, len, buffer } = req;
         if !status.is_ok() {
+            if self.told.is_some() {
+                self.tell_at_once(now);
+            }
             self.host.ready.put(|| BlockDone { id, op, status, at: now, buffer });
             return;
         }
@@ -201,6 +213,10 @@ impl<D: OpenChannel> Pblk<D> {
         (request.offset, request.len, request.taken) = (offset, len, 0);
         (request.left, request.status) = (0, Status::SUCCESS);
         request.stream = stream;
+        if self.told.is_some() {
+            self.begin_story(slot, now);
+        }
+        let request = &mut self.host.requests[slot];
         if op == BlockOp::Read {
             request.pieces = Pieces::new(buffer);
             self.read(now, slot);
@@ -216,8 +232,11 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Ends a request.
-    #[inline]
+    #[inline(always)]
     pub(super) fn complete(&mut self, now: Time, slot: u32) {
+        if self.told.is_some() {
+            self.end_story(slot, now);
+        }
         self.host.requests.give(slot);
         let request = &mut self.host.requests[slot];
         self.host.ready.put(|| BlockDone {
@@ -374,9 +393,12 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn partial_done(&mut self, now: Time, number: u32, done: VectorDone) {
         // A write may wait for these bytes, or for what this one had.
         self.facts.news = true;
+        let slot = self.host.partials[number].request;
+        if self.told.is_some() && self.host.requests[slot].op != BlockOp::Read {
+            self.fetch_story(slot, now);
+        }
         let partial = &mut self.host.partials[number];
         partial.scratch = done.buffer;
-        let slot = partial.request;
         let is_read = is_read(done.status);
         if is_read && self.host.requests[slot].op != BlockOp::Read {
             self.host.merges.push_back(number);

@@ -82,7 +82,7 @@ impl<D: OpenChannel> Pblk<D> {
                 (BlockOp::Trim | BlockOp::WriteZeroes, true) => self.unmap(lba),
                 (BlockOp::Trim, false) => true,
                 (_, true) => self.stage_block(slot, lba, at),
-                (_, false) => self.stage_part(slot, lba, from, part, at),
+                (_, false) => self.stage_part(now, slot, (lba, from, part), at),
             };
             if !taken {
                 return false;
@@ -165,7 +165,13 @@ impl<D: OpenChannel> Pblk<D> {
     /// once, around bytes in flash when they have been read. False when it has
     /// to wait.
     #[inline(never)]
-    fn stage_part(&mut self, slot: u32, lba: u64, from: usize, len: usize, at: u64) -> bool {
+    fn stage_part(
+        &mut self,
+        now: Time,
+        slot: u32,
+        (lba, from, len): (u64, usize, usize),
+        at: u64,
+    ) -> bool {
         let place = self.map.get(lba);
         let source = at as usize;
         let partial =
@@ -173,6 +179,9 @@ impl<D: OpenChannel> Pblk<D> {
         if place.ppa().is_some() {
             if self.host.partials.room() <= PARTIALS_OF_READS {
                 return false;
+            }
+            if self.told.is_some() {
+                self.wait_story(slot, now);
             }
             self.host.requests[slot].left += 1;
             let number = self.host.partials.take(partial);

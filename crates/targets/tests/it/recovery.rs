@@ -627,6 +627,7 @@ fn program(device: &mut Device<ScriptedMedium>, chunk: u32, tags: &[Tag]) {
             cookie: 0,
             op,
             content: Content::Tagged,
+            whose: Default::default(),
             count,
             ppa,
             list: None,

@@ -26,6 +26,7 @@ pub fn cmd(cookie: u64, op: VectorOp, ppa: Ppa, count: u8) -> VectorCmd {
         cookie,
         op,
         content: Content::Data,
+        whose: Default::default(),
         count,
         ppa,
         list: None,

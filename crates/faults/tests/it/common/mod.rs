@@ -250,6 +250,7 @@ pub fn vector(cookie: u64, op: VectorOp, ppa: Ppa, count: u8, kept: u32) -> Vect
         cookie,
         op,
         content: Content::Tagged,
+        whose: Default::default(),
         count,
         ppa,
         list: None,

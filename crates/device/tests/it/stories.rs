@@ -1,0 +1,229 @@
+//! Where a command's time went, to the nanosecond: each part against arithmetic,
+//! and of random commands the sum.
+
+use crate::common::{cmd, drive, geometry, written};
+use device::{Link, LinkTiming, VectorCmd, VectorDone, VectorOp};
+use flash::{Ppa, SlcCache, SlcSize, Timing};
+use port::story::{Cause, Work};
+use port::{Part, Port, Ring, Story, Time, Whose};
+use proptest::prelude::*;
+
+use VectorOp::{Read, Reset, Write};
+use Whose::{Collection, Refresh, User};
+
+fn timing() -> Timing {
+    // A block takes 100 ns on the channel.
+    Timing {
+        read: vec![50],
+        program: vec![1000],
+        erase: 3000,
+        command: 5,
+        channel_rate: 40_960_000_000,
+        reads_first: false,
+        ..Timing::default()
+    }
+}
+
+/// Submits commands at their times and gives the story of each, by cookie.
+fn told<P>(mut port: P, cmds: Vec<(u64, VectorCmd)>) -> Vec<Story>
+where
+    P: Port<Cmd = VectorCmd, Done = VectorDone>,
+{
+    port.set_stories(true);
+    let mut came = vec![Time::ZERO; cmds.len()];
+    let (mut ring, mut done) = (Ring::new(1), Ring::new(3));
+    let mut stories = vec![None; cmds.len()];
+    let mut run = |port: &mut P, to: Time, came: &[Time]| {
+        while let Some(at) = port.next_event().filter(|&at| at <= to) {
+            port.advance(at, &mut done);
+            for done in done.drain() {
+                port.next_story();
+                let (number, story) = (done.cookie as usize, *port.story().unwrap());
+                assert!(story.is_whole(), "{story:?}");
+                assert_eq!((story.start(), story.end()), (came[number], done.at));
+                assert!(stories[number].replace(story).is_none());
+            }
+        }
+    };
+    for (number, (at, cmd)) in cmds.into_iter().enumerate() {
+        run(&mut port, Time(at), &came);
+        came[number] = Time(at);
+        ring.put(|| VectorCmd { cookie: number as u64, ..cmd });
+        port.submit(Time(at), &mut ring);
+        assert!(ring.is_empty(), "the port took it");
+    }
+    run(&mut port, Time(u64::MAX), &came);
+    port.next_story();
+    assert_eq!(port.story(), None, "one for each");
+    stories.into_iter().map(|story| story.expect("it completed")).collect()
+}
+
+fn of(whose: Whose, op: VectorOp, ppa: Ppa, count: u8) -> VectorCmd {
+    VectorCmd { whose, ..cmd(0, op, ppa, count) }
+}
+
+fn behind(work: Work, whose: Whose, story: &Story) -> u64 {
+    story.behind(Cause::new(work, whose))
+}
+
+#[test]
+fn a_read_tells_what_it_waited_behind() {
+    let g = geometry(1, 2, 1);
+    let drive = written(&g, &timing()).port;
+    let at = |pu, chunk, block| g.ppa(0, pu, chunk, block);
+    let stories = told(
+        drive,
+        vec![
+            (0, of(Collection, Write, at(0, 3, 0), 2)),
+            (0, of(User, Read, at(1, 0, 0), 1)),
+            (10, of(Refresh, Reset, at(0, 1, 0), 1)),
+            (20, of(User, Read, at(0, 2, 0), 1)),
+        ],
+    );
+    // The program has the channel until 205, and its array until 1205.
+    let parts =
+        |story: &Story| [Part::Channel, Part::Transfer, Part::Array].map(|part| story.ns_of(part));
+    assert_eq!(parts(&stories[0]), [0, 205, 1000]);
+    assert_eq!(parts(&stories[1]), [205, 105, 50]);
+    // The erase waited for the program, the read for both.
+    assert_eq!(behind(Work::Program, Collection, &stories[2]), 1195);
+    assert_eq!(parts(&stories[2]), [0, 5, 3000]);
+    assert_eq!(behind(Work::Program, Collection, &stories[3]), 1185);
+    assert_eq!(behind(Work::Erase, Refresh, &stories[3]), 3005);
+    assert_eq!(parts(&stories[3]), [0, 105, 50]);
+    assert_eq!(stories[3].parts().count(), 4);
+}
+
+#[test]
+fn a_program_that_is_suspended_waits_for_the_reads() {
+    let g = geometry(1, 1, 1);
+    let timing = Timing {
+        read: vec![50],
+        program: vec![1000],
+        suspend: true,
+        suspend_time: 20,
+        resume_time: 10,
+        ..Timing::default()
+    };
+    let drive = written(&g, &timing).port;
+    let cmds = vec![
+        (0, of(Collection, Write, g.ppa(0, 0, 3, 0), 2)),
+        (100, of(User, Read, g.ppa(0, 0, 1, 0), 1)),
+        (110, of(User, Read, g.ppa(0, 0, 1, 1), 1)),
+    ];
+    let stories = told(drive, cmds);
+    assert_eq!(behind(Work::Read, User, &stories[0]), 100);
+    assert_eq!(stories[0].ns_of(Part::Array), 1000 + 20 + 10);
+    assert_eq!(behind(Work::Program, Collection, &stories[1]), 20);
+    assert_eq!(behind(Work::Program, Collection, &stories[2]), 10);
+    assert_eq!(behind(Work::Read, User, &stories[2]), 50);
+}
+
+#[test]
+fn a_link_adds_its_time_on_both_ways() {
+    let g = geometry(1, 1, 1);
+    let link = LinkTiming { latency: 3, controller: 4, rate: 4_096_000_000 };
+    let drive = Link::new(link, written(&g, &timing()).port);
+    let cmds =
+        vec![(0, of(User, Read, g.ppa(0, 0, 0, 0), 2)), (0, of(User, Write, g.ppa(0, 0, 3, 0), 2))];
+    let stories = told(drive, cmds);
+    assert_eq!(stories[0].ns_of(Part::Link), 3 + 4 + 2000 + 3);
+    assert_eq!(stories[0].ns_of(Part::Array), 50);
+    assert_eq!(stories[1].ns_of(Part::Link), 2000 + 3 + 4 + 3);
+    assert_eq!(stories[1].ns_of(Part::Transfer), 205);
+}
+
+#[test]
+fn what_is_inside_already_is_known_to_those_that_wait_behind_it() {
+    let g = geometry(1, 1, 1);
+    let mut rig = written(&g, &timing());
+    rig.submit(0, of(Collection, Write, g.ppa(0, 0, 3, 0), 2));
+    rig.submit(0, of(Refresh, Reset, g.ppa(0, 0, 1, 0), 1));
+    rig.port.set_stories(true);
+    rig.submit(100, of(User, Read, g.ppa(0, 0, 2, 0), 1));
+    rig.drain();
+    (0..rig.all.len()).for_each(|_| rig.port.next_story());
+    let story = *rig.port.story().expect("one for each");
+    assert_eq!(behind(Work::Program, Collection, &story), 1105);
+    assert_eq!(behind(Work::Erase, Refresh, &story), 3005);
+    rig.port.set_stories(false);
+    rig.submit(9000, of(User, Read, g.ppa(0, 0, 2, 0), 1));
+    rig.drain();
+    rig.port.next_story();
+    assert_eq!(rig.port.story(), None);
+}
+
+fn timings() -> impl Strategy<Value = Timing> {
+    let times = (0u64..300, 0u64..2000, 0u64..5000, 0u64..20);
+    let channel = (prop_oneof![Just(0), 4_096_000_000u64..400_000_000_000], any::<bool>());
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (times, channel, flags).prop_map(|((read, program, erase, command), channel, flags)| Timing {
+        read: vec![read],
+        program: vec![program],
+        erase,
+        command,
+        channel_rate: channel.0,
+        tags_on_channel: channel.1,
+        reads_first: flags.0,
+        suspend: flags.1,
+        suspend_transfer: flags.2,
+        suspend_time: 7,
+        resume_time: 9,
+        suspend_limit: 2,
+        read_burst: 3,
+        slc: match flags.3 {
+            true => SlcCache {
+                size: SlcSize::Bytes(4 * 8192),
+                read: 20,
+                program: 200,
+                idle: 500,
+                ..SlcCache::default()
+            },
+            false => SlcCache::default(),
+        },
+        ..Timing::default()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Commands that are refused are among them, and have their stories.
+    #[test]
+    fn parts_sum_to_the_whole(
+        timing in timings(),
+        steps in prop::collection::vec((0u64..400, 0u8..9, any::<u32>(), 0u8..5), 1..120),
+        linked in any::<bool>(),
+    ) {
+        let g = geometry(2, 2, 1);
+        let drive = drive(&g, &timing, 0);
+        let (mut now, mut next, mut cmds) = (0, [0u32; 4], Vec::new());
+        for (wait, what, pick, whose) in steps {
+            now += wait;
+            let pu = (pick % 4) as usize;
+            let whose = [User, Collection, Refresh, Whose::Metadata, Whose::Drive][whose as usize];
+            let at = |chunk, block| g.ppa(pu as u32 / 2, pu as u32 % 2, chunk, block);
+            let chunk = next[pu] / g.chunk_blocks();
+            let (op, ppa, count) = match what {
+                0..4 => {
+                    let block = pick / 4 % next[pu].max(1);
+                    (Read, at(block / g.chunk_blocks(), block % g.chunk_blocks()), 1)
+                }
+                4..8 if chunk < g.chunks() => {
+                    let block = next[pu] % g.chunk_blocks();
+                    next[pu] += g.row_blocks();
+                    (Write, at(chunk, block), g.row_blocks() as u8)
+                }
+                4..8 => (VectorOp::Flush, Ppa(0), 0),
+                _ => (Reset, at(pick / 4 % g.chunks(), 0), 1),
+            };
+            cmds.push((now, of(whose, op, ppa, count)));
+        }
+        if linked {
+            let link = LinkTiming { latency: 3, controller: 40, rate: 40_960_000_000 };
+            told(Link::new(link, drive), cmds);
+        } else {
+            told(drive, cmds);
+        }
+    }
+}

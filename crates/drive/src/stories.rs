@@ -1,0 +1,197 @@
+//! Whole drives tell where the time of each request went: over random drives and
+//! random work the parts of each sum to its time, exactly.
+
+use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, Part, Port, Ring, Story, Time, random};
+use proptest::prelude::*;
+
+use crate::spec::DriveSpec;
+use crate::stack::{build, needs_stories};
+use crate::whole::{Boxed, Observed};
+
+fn drive(name: &str) -> Boxed {
+    let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
+    build(&spec.resolve().unwrap_or_else(|e| panic!("{name}: {e}")), 1).unwrap()
+}
+
+/// A drive with requests on their way.
+struct Host {
+    drive: Boxed,
+    now: Time,
+    queue: Ring<BlockReq>,
+    /// When each request was taken, by number.
+    taken: Vec<Time>,
+    told: Vec<(BlockOp, Story)>,
+}
+
+impl Host {
+    fn new(name: &str) -> Host {
+        let mut drive = drive(name);
+        drive.set_stories(true);
+        let (queue, taken, told) = (Ring::new(64), Vec::new(), Vec::new());
+        Host { drive, now: Time::ZERO, queue, taken, told }
+    }
+
+    /// Offers what waits.
+    fn submit(&mut self) {
+        let before = self.queue.len();
+        self.drive.submit(self.now, &mut self.queue);
+        (self.queue.len()..before).for_each(|_| self.taken.push(self.now));
+    }
+
+    /// Lets all that is due until then happen.
+    fn run(&mut self, until: Time) {
+        let mut done = Ring::new(3);
+        while let Some(at) = self.drive.next_event().filter(|&at| at <= until) {
+            self.now = at;
+            self.drive.advance(at, &mut done);
+            for done in done.drain() {
+                assert!(done.status.is_ok(), "{:?}", done.status);
+                self.drive.next_story();
+                let story = *self.drive.story().expect("one for each");
+                assert!(story.is_whole(), "{story:?}");
+                let began = self.taken[done.id as usize];
+                assert_eq!(
+                    (story.start(), story.end()),
+                    (began, done.at),
+                    "{:?} {story:?}",
+                    done.op
+                );
+                self.told.push((done.op, story));
+            }
+            self.submit();
+        }
+        self.now = self.now.max(until);
+    }
+
+    fn ask(&mut self, op: BlockOp, fua: bool, offset: u64, len: u64) {
+        while self.queue.room() == 0 {
+            let next = self.drive.next_event().expect("it is full");
+            self.run(next);
+        }
+        let id = (self.taken.len() + self.queue.len()) as u64;
+        let moves = matches!(op, BlockOp::Read | BlockOp::Write);
+        let buffer = Buffer::zeroed(if moves { len as usize } else { 0 }).unwrap();
+        self.queue.put(|| BlockReq { placement: 0, id, op, fua, offset, len, buffer });
+        self.submit();
+    }
+
+    /// Lets all that was asked for end.
+    fn end(&mut self) {
+        while self.told.len() < self.taken.len() || !self.queue.is_empty() {
+            let next = self.drive.next_event().expect("something is under way");
+            self.run(next);
+        }
+        self.drive.next_story();
+        assert_eq!(self.drive.story(), None);
+    }
+
+    /// Writes all of it in order, in pieces.
+    fn fill(&mut self) {
+        let (bytes, piece) = (self.drive.shape().bytes, 128 << 10);
+        (0..bytes / piece).for_each(|i| self.ask(BlockOp::Write, false, i * piece, piece));
+    }
+
+    /// Asks for something at random; `mean` is the time between two.
+    fn ask_some(&mut self, random: &mut random::Random, mean: u64) {
+        let bytes = self.drive.shape().bytes;
+        let pick = random.bits();
+        let len = match pick % 8 {
+            0 => 512 * (1 + pick / 8 % 20),
+            1 => BLOCK_BYTES * (1 + pick / 8 % 40),
+            _ => BLOCK_BYTES,
+        };
+        let unit = if len % BLOCK_BYTES == 0 { BLOCK_BYTES } else { 512 };
+        let offset = random.bits() % ((bytes - len) / unit) * unit;
+        let op = match random.bits() % 20 {
+            0 => BlockOp::Flush,
+            1 => BlockOp::Trim,
+            2..10 => BlockOp::Read,
+            _ => BlockOp::Write,
+        };
+        let (offset, len) = if op == BlockOp::Flush { (0, 0) } else { (offset, len) };
+        let fua = op == BlockOp::Write && random.bits().is_multiple_of(16);
+        self.run(self.now + random.bits() % (2 * mean + 1));
+        self.ask(op, fua, offset, len);
+    }
+}
+
+const SMALL: &str = "size=8M,groups=2,pus=4,pages=32";
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn parts_sum_to_the_whole(
+        profile in prop_oneof![Just("ref"), Just("tlc"), Just("znand"), Just("qlc")],
+        side in prop_oneof![Just("host"), Just("device")],
+        more in prop_oneof![
+            Just(""), Just(",parity=4"), Just(",suspend=true"), Just(",suspend=true,parity=4"),
+            Just(",errors=true,endurance=300"), Just(",slc_cache=1M"), Just(",suspend_transfer=true"),
+        ],
+        mean in prop_oneof![Just(0u64), 1_000u64..300_000],
+        seed in any::<u64>(),
+    ) {
+        let mut host = Host::new(&format!("mem:{profile},{SMALL},side={side}{more}"));
+        let mut random = random::Random::new(seed, 1);
+        host.fill();
+        (0..3000).for_each(|_| host.ask_some(&mut random, mean));
+        host.end();
+        prop_assert!(host.drive.counters().gc > 0, "it collected");
+    }
+}
+
+#[test]
+fn a_drive_of_shards_tells_of_its_pieces() {
+    let mut host = Host::new("mem:ref,size=8M,groups=2,pus=4,pages=32,shards=2");
+    let mut random = random::Random::new(5, 1);
+    (0..3000).for_each(|_| host.ask_some(&mut random, 10_000));
+    host.end();
+    assert!(
+        host.told.iter().any(|(op, story)| *op == BlockOp::Read && story.ns_of(Part::Array) > 0)
+    );
+}
+
+/// Each reason for which a request waits is told of some.
+#[test]
+fn each_wait_has_its_reason() {
+    let mut host = Host::new(&format!("mem:tlc,{SMALL},side=device,suspend=true"));
+    let mut random = random::Random::new(2, 1);
+    (0..20_000).for_each(|_| host.ask_some(&mut random, 20_000));
+    host.end();
+    let told = |op: BlockOp, part: Part| {
+        host.told.iter().any(|(of, story)| *of == op && story.ns_of(part) > 0)
+    };
+    for part in [Part::Link, Part::Channel, Part::Transfer, Part::Array] {
+        assert!(told(BlockOp::Read, part), "{part:?}");
+    }
+    for part in [Part::RoomRows, Part::RoomCollection, Part::Partial] {
+        assert!(told(BlockOp::Write, part), "{part:?}");
+    }
+    assert!(told(BlockOp::Flush, Part::Flush));
+    let behind = |what: &str| {
+        host.told.iter().any(|(op, story)| {
+            *op == BlockOp::Read && story.parts().any(|part| part.1 == Some(what))
+        })
+    };
+    for what in [
+        "program of user",
+        "program of collection",
+        "read of user",
+        "read of collection",
+        "erase of collection",
+        "program of metadata",
+    ] {
+        assert!(behind(what), "{what}");
+    }
+}
+
+#[test]
+fn what_cannot_tell_is_refused_by_name() {
+    let Ok(DriveSpec::Memory(spec)) = "mem:ref,size=64M,cache=protected".parse() else {
+        panic!("a drive")
+    };
+    let mut config = spec.resolve().unwrap();
+    assert!(needs_stories(&config).unwrap_err().to_string().contains("cache=volatile"));
+    config.spec.cache = crate::spec::Cache::Volatile;
+    needs_stories(&config).unwrap();
+}

@@ -1,0 +1,406 @@
+//! A request's story: where its time went.
+//!
+//! Each layer tells what it knows of a command beside the completion, by
+//! [`Port::story`](crate::Port::story), where it was asked to; the one
+//! above adds what passed before and after. A command of several below has the
+//! story of the one that ended last, and before it the wait until that was sent.
+//!
+//! Guarantees: a story covers its time without a gap, so that its parts sum to it
+//! exactly, in drive time; nothing is allocated once a layer is asked to tell.
+//! Nothing here fails.
+
+use crate::{Ring, Time};
+
+/// What a part of a request's time went to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Part {
+    /// It waited until the layer below took it, which was full.
+    Queue,
+    /// On the link between host and drive, both ways, with the controller's time.
+    Link,
+    /// In a target that tells no more.
+    Target,
+    /// No room in the target's buffer: rows before it were on their way to flash.
+    RoomRows,
+    /// No room in the target's buffer: rows before it waited for collection.
+    RoomCollection,
+    /// A part of a block waited for the old bytes around it.
+    Partial,
+    /// A trim waited for the log that records it.
+    Log,
+    /// A flush, or a write that ends with one, waited for rows to be in flash.
+    Flush,
+    /// Its page of the map was not there yet.
+    Map,
+    /// It waited for its stripe of parity, or for a block to be rebuilt.
+    Parity,
+    /// It waited for its channel.
+    Channel,
+    /// On the channel: command and data.
+    Transfer,
+    /// In the array.
+    Array,
+    /// In the array again, since the read before had too many errors.
+    Retries,
+}
+
+/// All parts but the waits for a die.
+const PARTS: [(Part, &str, Option<&str>); 14] = [
+    (Part::Queue, "queue", None),
+    (Part::Link, "link", None),
+    (Part::Target, "target", None),
+    (Part::RoomRows, "room", Some("rows on their way")),
+    (Part::RoomCollection, "room", Some("collection")),
+    (Part::Partial, "partial block", None),
+    (Part::Log, "log of trims", None),
+    (Part::Flush, "flush", None),
+    (Part::Map, "map", None),
+    (Part::Parity, "parity", None),
+    (Part::Channel, "channel", None),
+    (Part::Transfer, "transfer", None),
+    (Part::Array, "array", None),
+    (Part::Retries, "retries", None),
+];
+
+/// Whose a command is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Whose {
+    /// The user's.
+    #[default]
+    User,
+    /// Of collection, which makes room.
+    Collection,
+    /// Of collection of a chunk that somebody asked for: the drive, as its error
+    /// rate rises; wear leveling; after a failed program.
+    Refresh,
+    /// Of what a target keeps of itself.
+    Metadata,
+    /// Of the drive: it keeps its SLC cache.
+    Drive,
+}
+
+/// What a die does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Work {
+    /// A read of its array.
+    Read,
+    /// A program.
+    Program,
+    /// An erase.
+    Erase,
+}
+
+/// What a die is occupied by: a kind of work, and whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cause(u8);
+
+/// All causes, by number.
+const CAUSES: [&str; Cause::COUNT] = [
+    "read of user",
+    "read of collection",
+    "read of refresh",
+    "read of metadata",
+    "read of the drive",
+    "program of user",
+    "program of collection",
+    "program of refresh",
+    "program of metadata",
+    "program of the drive",
+    "erase of user",
+    "erase of collection",
+    "erase of refresh",
+    "erase of metadata",
+    "erase of the drive",
+];
+
+impl Cause {
+    /// How many there are.
+    pub const COUNT: usize = 15;
+
+    /// Such work, of these.
+    #[inline]
+    pub fn new(work: Work, whose: Whose) -> Cause {
+        Cause(work as u8 * 5 + whose as u8)
+    }
+
+    /// Its number, below [`Cause::COUNT`].
+    #[inline]
+    pub fn number(self) -> usize {
+        self.0.into()
+    }
+}
+
+/// Waits for a die, by what occupied it; one more than there are causes, as
+/// processors take them in pairs.
+pub type Waits = [u64; Cause::COUNT + 1];
+
+/// Where the time from `start` to `end` went, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Story {
+    start: Time,
+    end: Time,
+    parts: [u64; PARTS.len()],
+    die: Waits,
+}
+
+impl Default for Story {
+    fn default() -> Story {
+        Story::at(Time::ZERO)
+    }
+}
+
+impl Story {
+    /// One that begins and ends now.
+    #[inline]
+    pub fn at(now: Time) -> Story {
+        Story { start: now, end: now, parts: [0; PARTS.len()], die: [0; Cause::COUNT + 1] }
+    }
+
+    /// One of an operation of a die, which came and ended then. What is left of its
+    /// time it waited for its channel.
+    #[inline]
+    pub fn of_operation(
+        (start, end): (Time, Time),
+        die: Option<&Waits>,
+        [transfer, array, retries]: [u64; 3],
+    ) -> Story {
+        let die = die.copied().unwrap_or_default();
+        let known = die.iter().sum::<u64>() + transfer + array + retries;
+        let mut parts = [0; PARTS.len()];
+        parts[Part::Channel as usize] = end - start - known;
+        parts[Part::Transfer as usize] = transfer;
+        parts[Part::Array as usize] = array;
+        parts[Part::Retries as usize] = retries;
+        Story { start, end, parts, die }
+    }
+
+    /// When it begins.
+    #[inline]
+    pub fn start(&self) -> Time {
+        self.start
+    }
+
+    /// When it ends.
+    #[inline]
+    pub fn end(&self) -> Time {
+        self.end
+    }
+
+    /// Its time, in ns.
+    #[inline]
+    pub fn ns(&self) -> u64 {
+        self.end.since(self.start)
+    }
+
+    /// It began earlier: at `start`, and until now all went to `part`.
+    #[inline]
+    pub fn before(&mut self, part: Part, start: Time) {
+        self.parts[part as usize] += self.start - start;
+        self.start = start;
+    }
+
+    /// It goes on to `end`, and that went to `part`.
+    #[inline]
+    pub fn pass(&mut self, part: Part, end: Time) {
+        self.parts[part as usize] += end - self.end;
+        self.end = end;
+    }
+
+    /// It goes on for so long, which went to `part`.
+    #[inline]
+    pub fn add(&mut self, part: Part, ns: u64) {
+        self.parts[part as usize] += ns;
+        self.end += ns;
+    }
+
+    /// It goes on by these waits for a die.
+    fn wait(&mut self, die: &Waits) {
+        for (all, ns) in self.die.iter_mut().zip(die) {
+            *all += ns;
+            self.end += *ns;
+        }
+    }
+
+    /// It goes on to `now`, in the last of which a layer below tells what happened.
+    /// What was before that went to `wait`, and all of it where the other began
+    /// earlier than this one ended.
+    pub fn go_on(&mut self, wait: Part, below: Option<&Story>, now: Time) {
+        let is_since = |below: &&Story| below.end == now && below.start >= self.end;
+        let Some(below) = below.filter(is_since) else {
+            return self.pass(wait, now);
+        };
+        self.pass(wait, below.start);
+        self.parts.iter_mut().zip(below.parts).for_each(|(all, ns)| *all += ns);
+        self.wait(&below.die);
+        self.end = now;
+    }
+
+    /// Its parts that are not zero: name, behind what, ns.
+    pub fn parts(&self) -> impl Iterator<Item = (&'static str, Option<&'static str>, u64)> + '_ {
+        let parts = PARTS.iter().map(|&(part, name, behind)| (name, behind, self.ns_of(part)));
+        let die = CAUSES.iter().zip(self.die).map(|(&cause, ns)| ("die", Some(cause), ns));
+        parts.chain(die).filter(|part| part.2 > 0)
+    }
+
+    /// What went to a part.
+    pub fn ns_of(&self, part: Part) -> u64 {
+        self.parts[part as usize]
+    }
+
+    /// How long it waited for a die that was occupied by that.
+    pub fn behind(&self, cause: Cause) -> u64 {
+        self.die[cause.number()]
+    }
+
+    /// Whether its parts sum to its time: so it is for each.
+    pub fn is_whole(&self) -> bool {
+        self.parts.iter().chain(&self.die).sum::<u64>() == self.ns()
+    }
+}
+
+/// What a layer keeps to tell stories: when each command came, and the stories of
+/// completions, in their order.
+pub struct Stories {
+    came: Box<[Time]>,
+    told: Ring<Story>,
+    /// Whether the first is the one that was asked for last.
+    is_given: bool,
+}
+
+impl Stories {
+    /// For commands with numbers below `numbers`, of which `waiting` have ended and
+    /// were not given yet: of these nothing is known.
+    pub fn new(numbers: usize, waiting: usize) -> Box<Stories> {
+        let mut told = Ring::new(numbers.max(waiting) + 1);
+        (0..waiting).for_each(|_| told.put(Story::default));
+        Box::new(Stories { came: vec![Time::ZERO; numbers].into(), told, is_given: false })
+    }
+
+    /// A command came.
+    #[inline]
+    pub fn came(&mut self, number: u32, now: Time) {
+        self.came[number as usize] = now;
+    }
+
+    /// When a command came.
+    #[inline]
+    pub fn when(&self, number: u32) -> Time {
+        self.came[number as usize]
+    }
+
+    /// Makes the story of the next completion, and gives it to be gone on with.
+    #[inline(always)]
+    pub fn tell(&mut self, make: impl FnOnce() -> Story) -> &mut Story {
+        self.told.put(make);
+        self.told.get_mut(self.told.len() - 1).expect("it was put there")
+    }
+
+    /// The story of a command that came then and ends now, mostly by a completion of
+    /// which the layer below says this: what was before that went to `wait`. Where
+    /// that layer tells nothing, all of it is the target's.
+    #[inline]
+    pub fn end(&mut self, came: Time, below: Option<&Story>, wait: Part, now: Time) -> &mut Story {
+        match below {
+            Some(below) if below.end == now && below.start >= came => {
+                let story = self.tell(|| *below);
+                story.before(wait, came);
+                story
+            }
+            below => {
+                let story = self.tell(|| Story::at(came));
+                story.pass(if below.is_some() { wait } else { Part::Target }, now);
+                story
+            }
+        }
+    }
+
+    /// Goes on to the story of the next completion.
+    #[inline]
+    pub fn go_on(&mut self) {
+        if self.is_given {
+            self.told.pop();
+        }
+        self.is_given = !self.told.is_empty();
+    }
+
+    /// The story that it went on to.
+    #[inline]
+    pub fn story(&self) -> Option<&Story> {
+        self.told.front().filter(|_| self.is_given)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_causes_have_their_names() {
+        for (number, (part, ..)) in PARTS.iter().enumerate() {
+            assert_eq!(*part as usize, number);
+        }
+        for (work, word) in
+            [(Work::Read, "read"), (Work::Program, "program"), (Work::Erase, "erase")]
+        {
+            for (whose, name) in [
+                (Whose::User, "user"),
+                (Whose::Collection, "collection"),
+                (Whose::Refresh, "refresh"),
+                (Whose::Metadata, "metadata"),
+                (Whose::Drive, "the drive"),
+            ] {
+                let cause = Cause::new(work, whose);
+                assert_eq!(CAUSES[cause.number()], format!("{word} of {name}"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_story_covers_its_time_without_a_gap() {
+        let mut below = Story::at(Time(50));
+        below.pass(Part::Array, Time(80));
+        let mut waits = Waits::default();
+        waits[Cause::new(Work::Program, Whose::Collection).number()] = 20;
+        below.wait(&waits);
+        let mut story = Story::at(Time(10));
+        story.go_on(Part::Queue, Some(&below), Time(100));
+        story.before(Part::Link, Time(3));
+        story.add(Part::Link, 7);
+        assert!(story.is_whole());
+        assert_eq!((story.start(), story.end()), (Time(3), Time(107)));
+        let parts: Vec<_> = story.parts().collect();
+        let die = ("die", Some("program of collection"), 20);
+        assert_eq!(parts, [("queue", None, 40), ("link", None, 14), ("array", None, 30), die]);
+        // What began earlier than this ended tells nothing of what came since.
+        story.go_on(Part::Flush, Some(&below), Time(120));
+        assert_eq!((story.ns_of(Part::Flush), story.ns_of(Part::Array)), (13, 30));
+        assert!(story.is_whole());
+    }
+
+    #[test]
+    fn a_layer_tells_of_each_command_in_turn() {
+        let mut stories = Stories::new(4, 1);
+        stories.came(2, Time(5));
+        stories.came(3, Time(9));
+        let mut below = Story::at(Time(7));
+        below.pass(Part::Array, Time(30));
+        stories.end(stories.when(2), Some(&below), Part::Queue, Time(30));
+        stories.end(stories.when(3), Some(&below), Part::Parity, Time(30));
+        stories.end(stories.when(3), None, Part::Parity, Time(30));
+        assert_eq!(stories.story(), None);
+        stories.go_on();
+        assert_eq!(stories.story(), Some(&Story::default()));
+        stories.go_on();
+        let story = stories.story().unwrap();
+        assert_eq!((story.ns_of(Part::Queue), story.ns_of(Part::Array)), (2, 23));
+        for part in [Part::Parity, Part::Target] {
+            stories.go_on();
+            assert_eq!(stories.story().unwrap().ns_of(part), 21);
+        }
+        stories.go_on();
+        assert_eq!(stories.story(), None);
+    }
+}

@@ -1,0 +1,218 @@
+//! What is told of a request: a read has the story of the drive's read that ended
+//! last; a write what it waited for until it was in the buffer; a flush, or a write
+//! that ends with one, the story of the command that it waited for last, where that
+//! was sent after it came.
+//!
+//! Writes wait for one reason at a time, which is the first one's. So there is a
+//! clock for each reason, and what a request waited is how far they have moved on.
+
+use device::OpenChannel;
+use port::{BlockOp, Part, Stories, Story, Time, Whose};
+
+use super::requests::Request;
+use super::{Cookie, DEPTH, Pblk};
+
+/// Why writes may wait.
+const REASONS: [Part; 4] = [Part::RoomRows, Part::RoomCollection, Part::Partial, Part::Log];
+
+/// Their numbers.
+const ROWS: usize = 0;
+const COLLECTION: usize = 1;
+const PARTIAL: usize = 2;
+const LOG: usize = 3;
+
+type Waits = [u64; REASONS.len()];
+
+/// What is kept of a request.
+#[derive(Clone, Copy, Default)]
+struct Tale {
+    /// When it came: before it was let in, where its page of the map was missing.
+    came: Time,
+    /// When it was let in.
+    since: Time,
+    /// How the clocks stood then, or when what is told of it so far ended.
+    from: Waits,
+    /// What is told so far of one that is more than in the buffer or not.
+    story: Option<Story>,
+}
+
+/// What is kept to tell stories.
+pub(super) struct Told {
+    tales: Box<[Tale]>,
+    told: Box<Stories>,
+    clocks: Waits,
+    /// The clock that runs, and since when.
+    reason: usize,
+    since: Time,
+    /// When the request came that is let in now, if that was before.
+    parked: Option<Time>,
+}
+
+impl Told {
+    pub fn new(waiting: usize) -> Box<Told> {
+        Box::new(Told {
+            tales: vec![Tale::default(); DEPTH].into(),
+            told: Stories::new(DEPTH, waiting),
+            clocks: Waits::default(),
+            reason: 0,
+            since: Time::ZERO,
+            parked: None,
+        })
+    }
+
+    /// How the clocks stand.
+    #[inline]
+    fn look(&mut self, now: Time) -> Waits {
+        self.clocks[self.reason] += now.since(self.since);
+        self.since = now;
+        self.clocks
+    }
+
+    /// The next request that is let in came at that time.
+    pub fn was_parked(&mut self, came: Time) {
+        self.parked = Some(came);
+    }
+
+    /// Goes on to the story of the next completion.
+    pub fn go_on(&mut self) {
+        self.told.go_on();
+    }
+
+    /// The story that it went on to.
+    pub fn story(&self) -> Option<&Story> {
+        self.told.story()
+    }
+}
+
+impl Tale {
+    /// What was told so far goes on to now by what it waited for the buffer.
+    #[inline]
+    fn wait(&mut self, clocks: &Waits, story: &mut Story) {
+        for ((&reason, to), from) in REASONS.iter().zip(clocks).zip(self.from) {
+            story.add(reason, to - from);
+        }
+        self.from = *clocks;
+    }
+}
+
+impl<D: OpenChannel> Pblk<D> {
+    /// The story begins of a request that was let in.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn begin_story(&mut self, slot: u32, now: Time) {
+        let Some(told) = &mut self.told else { return };
+        let came = told.parked.take().unwrap_or(now);
+        let is_read = self.host.requests[slot].op == BlockOp::Read;
+        let from = if is_read { Waits::default() } else { told.look(now) };
+        let tale = &mut told.tales[slot as usize];
+        (tale.came, tale.since, tale.from, tale.story) = (came, now, from, None);
+    }
+
+    /// The story of a request that is done when it comes.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn tell_at_once(&mut self, now: Time) {
+        let Some(told) = &mut self.told else { return };
+        let came = told.parked.take().unwrap_or(now);
+        told.told.tell(|| Story::at(now)).before(Part::Map, came);
+    }
+
+    /// The drive's next completion is handled now.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn hear(&mut self) {
+        self.device.next_story();
+    }
+
+    /// What a request waited for until now was the buffer.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn wait_story(&mut self, slot: u32, now: Time) {
+        let Some(told) = &mut self.told else { return };
+        let clocks = told.look(now);
+        let tale = &mut told.tales[slot as usize];
+        let mut story = tale.story.unwrap_or_else(|| Story::at(tale.since));
+        tale.wait(&clocks, &mut story);
+        tale.story = Some(story);
+    }
+
+    /// What a write waited for until now were the old bytes of a part of a block.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn fetch_story(&mut self, slot: u32, now: Time) {
+        let Some(told) = &mut self.told else { return };
+        let from = told.look(now);
+        let tale = &mut told.tales[slot as usize];
+        let story = tale.story.get_or_insert_with(|| Story::at(tale.since));
+        story.go_on(Part::Partial, self.device.story(), now);
+        tale.from = from;
+    }
+
+    /// A request ends.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_story(&mut self, slot: u32, now: Time) {
+        let Some(told) = &mut self.told else { return };
+        let Request { op, fua, .. } = self.host.requests[slot];
+        let tale = &mut told.tales[slot as usize];
+        let story = if op == BlockOp::Read {
+            told.told.end(tale.since, self.device.story(), Part::Queue, now)
+        } else {
+            match tale.story {
+                Some(story) => told.told.tell(|| story),
+                None => told.told.tell(|| Story::at(tale.since)),
+            }
+        };
+        if op != BlockOp::Read && (fua || op == BlockOp::Flush) {
+            story.go_on(Part::Flush, self.device.story(), now);
+        } else if op != BlockOp::Read {
+            told.clocks[told.reason] += now.since(told.since);
+            told.since = now;
+            tale.wait(&told.clocks, story);
+        }
+        story.before(Part::Map, tale.came);
+    }
+}
+
+impl Cookie {
+    /// Whose such a command is, of what every one of them is.
+    #[inline(always)]
+    pub(super) fn whose(&self) -> Whose {
+        match self {
+            Cookie::Read(..) | Cookie::Partial(..) | Cookie::Program(_) | Cookie::Flush => {
+                Whose::User
+            }
+            Cookie::Survivors(_) | Cookie::Reset(_) | Cookie::Retire(_) => Whose::Collection,
+            Cookie::Own(_) | Cookie::Anchor(_) | Cookie::Load(_) | Cookie::Sync => Whose::Metadata,
+        }
+    }
+}
+
+impl<D: OpenChannel> Pblk<D> {
+    /// Whose it is what a parallel unit's collection moves.
+    #[inline]
+    pub(super) fn whose_moved(&self, rank: usize) -> Whose {
+        if self.collectors.of[rank].is_asked { Whose::Refresh } else { Whose::Collection }
+    }
+
+    /// Notes why writes wait from now on, where some do.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_reason(&mut self, now: Time) {
+        let merged = self.host.merges.front().map(|&number| self.host.partials[number].request);
+        let Some(first) = merged.or_else(|| self.host.waiting.front().copied()) else { return };
+        let stream = self.host.requests[first].stream;
+        let waiting = self.stripe.ready.len();
+        let reason = if self.units.filling[stream].is_some() || self.units.has_free() {
+            let is_log = !self.saved.log.has_room();
+            if is_log { LOG } else { PARTIAL }
+        } else {
+            // Where all parallel units had as many rows as they take, it would be these.
+            let is_busy = self.units.of_user() as usize - waiting >= self.stripe.most_rows();
+            if waiting == 0 || is_busy { ROWS } else { COLLECTION }
+        };
+        let Some(told) = &mut self.told else { return };
+        told.look(now);
+        told.reason = reason;
+    }
+}
