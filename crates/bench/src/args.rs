@@ -218,6 +218,9 @@ pub struct BenchArgs {
     /// Save the drive in a new drive file when it is preconditioned, then measure.
     #[arg(long, value_name = "FILE")]
     pub snapshot: Option<String>,
+    /// Tell of the slowest requests where their time went: so many, 1 to 1000.
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=1000))]
+    pub slowest: Option<u32>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

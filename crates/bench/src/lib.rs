@@ -18,6 +18,7 @@ use workload::{Arrivals as Starts, Order, Pattern, Rate};
 
 use crate::ours::{Prepared, ours};
 use crate::served::served;
+use crate::slowest::SlowestReport;
 use drive::error::Error;
 use drive::memory;
 use drive::restore::Restored;
@@ -38,6 +39,7 @@ mod ours;
 mod outcome;
 mod physics;
 mod served;
+mod slowest;
 
 pub use args::{Arrivals, BenchArgs, End, Hot, Precondition, Range, Rw};
 pub use outcome::{OpenLoop, Outcome};
@@ -229,7 +231,8 @@ impl<'a> Bench<'a> {
             false => None,
         };
         let real = args.clock() == ClockKind::Real;
-        let runner = Runner { verifier, ..Runner::new(watch) };
+        let slowest = args.slowest.unwrap_or(0) as usize;
+        let runner = Runner { verifier, slowest, ..Runner::new(watch) };
         Ok(Bench { args, shape: *shape, pattern, runner, real })
     }
 
@@ -420,6 +423,7 @@ impl<'a> Bench<'a> {
             parity: None,
             slc: None,
             energy: None,
+            slowest: tally.slowest.map(|kept| SlowestReport::new(tally.start, kept.all())),
             first_failed: tally.first_failed,
         }
     }

@@ -17,6 +17,7 @@ use drive::image;
 use drive::restore::Restored;
 use drive::slc::SlcReport;
 use drive::spec::DriveConfig;
+use drive::stack::needs_stories;
 use drive::whole::{Boxed, Drive, Ended, Observed};
 use flash::Energy;
 use load::driver::{ClockKind, Real, Virtual};
@@ -37,6 +38,12 @@ pub(crate) fn ours(
         return Err(e);
     }
     let args = &args.settled(new);
+    if args.slowest.is_some()
+        && let Err(e) = needs_stories(&drive.config)
+    {
+        drive.put_away()?;
+        return Err(e);
+    }
     if args.verify && !new && args.precondition() == Precondition::None {
         drive.put_away()?;
         return Err(Error::Usage(

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::args::{BenchArgs, Precondition};
 use crate::energy::EnergyReport;
+use crate::slowest::SlowestReport;
 use drive::error::Error;
 use drive::fault_rules::Injected;
 use drive::redundancy::Redundancy;
@@ -19,6 +20,9 @@ use drive::say::say;
 use drive::slc::SlcReport;
 use load::blocks::Accounts;
 use load::watch::columns;
+
+/// The widest line of the slowest requests, in columns.
+const TABLE: usize = 132;
 
 /// Warnings that are printed.
 const WARNINGS: usize = 8;
@@ -61,6 +65,8 @@ pub struct Outcome {
     pub slc: Option<SlcReport>,
     /// What was taken, where that is counted.
     pub energy: Option<EnergyReport>,
+    /// The slowest requests, where they were asked for.
+    pub slowest: Option<SlowestReport>,
     /// The first request that failed. With fault rules that is no error.
     pub first_failed: Option<String>,
 }
@@ -175,6 +181,9 @@ impl Outcome {
         if let Some(energy) = &self.energy {
             json["energy"] = energy.to_json();
         }
+        if let Some(slowest) = &self.slowest {
+            json["slowest"] = slowest.to_json();
+        }
         if !self.injected.is_empty() {
             json["injected"] = self.injected.iter().map(Injected::to_json).collect();
         }
@@ -218,6 +227,9 @@ impl Outcome {
             }
             if let Some(energy) = &self.energy {
                 writeln!(out, "energy      {energy}")?;
+            }
+            if let Some(slowest) = &self.slowest {
+                write!(out, "{}", slowest.to_text(columns().min(TABLE)))?;
             }
             for (i, one) in self.injected.iter().enumerate() {
                 let label = if i == 0 { "faults" } else { "" };

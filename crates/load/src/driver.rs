@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use device::realtime::RealTime;
 use flash::Energy;
 use measure::Gauges;
-use port::{BlockDone, BlockReq, Ring, Time, Turn};
+use port::{BlockDone, BlockReq, Ring, Story, Time, Turn};
 use targets::WriteCounters;
 
 use drive::error::Error;
@@ -52,6 +52,17 @@ pub trait Driver {
     /// Says that `req` will come soon.
     #[inline]
     fn hint(&self, _req: &BlockReq) {}
+
+    /// From now on the drive tells of each request where its time went, or no more.
+    fn set_stories(&mut self, _on: bool) {}
+
+    /// Goes on to the story of the next completion; to be called for each.
+    fn next_story(&mut self) {}
+
+    /// The story that it went on to; `None` where nobody tells.
+    fn story(&self) -> Option<&Story> {
+        None
+    }
 
     /// With nothing outside, lets the drive finish what it does by itself.
     /// Where time is not ours to jump, it does nothing.
@@ -201,6 +212,18 @@ impl<D: Observed> Driver for Virtual<D> {
     #[inline]
     fn hint(&self, req: &BlockReq) {
         self.drive.hint(req);
+    }
+
+    fn set_stories(&mut self, on: bool) {
+        self.drive.set_stories(on);
+    }
+
+    fn next_story(&mut self) {
+        self.drive.next_story();
+    }
+
+    fn story(&self) -> Option<&Story> {
+        self.drive.story()
     }
 
     fn rest(&mut self) {

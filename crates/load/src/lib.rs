@@ -4,8 +4,9 @@
 //! and owns its time, a [`runner::Runner`] runs one on the other and gives a
 //! [`tally::Tally`]. Drives below the block layer ([`blocks`]) run in virtual time
 //! on one thread ([`cores`]) or on the clock with a thread for each core
-//! ([`clocked`], [`real`]), of a drive of shards each with its own ([`pollers`]); a drive behind a server is a driver, too ([`served`]).
-//! [`verify`] knows what was written, [`watch`] who watches.
+//! ([`clocked`], [`real`]), of a drive of shards each with its own ([`pollers`]); a
+//! drive behind a server is a driver, too ([`served`]). [`slowest`] has the requests
+//! that took longest, [`verify`] knows what was written, [`watch`] who watches.
 
 pub mod blocks;
 pub mod clocked;
@@ -18,6 +19,7 @@ pub mod real;
 pub mod runner;
 pub mod served;
 pub mod signals;
+pub mod slowest;
 pub mod tally;
 pub mod threads;
 pub mod verify;

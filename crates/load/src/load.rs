@@ -8,10 +8,11 @@
 //! depends on pattern, seed and the drive's completions alone. May fail: no
 //! memory for buffers, or a pattern that cannot be.
 
-use port::{BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Ring, Shape, Time};
+use port::{BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Part, Ring, Shape, Story, Time};
 use workload::{Access, Arrivals, Generator, Pattern};
 
 use crate::driver::Driver;
+use crate::slowest::Slow;
 use crate::tally::Tally;
 use crate::verify::{Ready, Verifier};
 use drive::error::Error;
@@ -68,6 +69,18 @@ impl Submitter {
 fn request(slot: u32, access: &Access, placement: u8, buffer: Buffer) -> BlockReq {
     let Access { op, offset, len, fua } = *access;
     BlockReq { id: slot.into(), op, fua, placement, offset, len, buffer }
+}
+
+/// The story of a request from when it was meant to start until `now`. Of what is
+/// above its drive nothing is told but that it was not taken before.
+fn whole_story(told: Option<&Story>, start: Time, now: Time) -> Story {
+    let mut story = Story::at(start);
+    match told {
+        Some(told) => story.go_on(Part::Queue, Some(told), now),
+        None => story.pass(Part::Target, now),
+    }
+    debug_assert!(story.is_whole() && told.is_none_or(|told| told.end() == now), "{story:?}");
+    story
 }
 
 /// A place for one request.
@@ -345,7 +358,7 @@ impl Load {
         now: Time,
         is_late: bool,
         tally: &mut Tally,
-        driver: &dyn Driver,
+        driver: &mut dyn Driver,
         verifier: &mut Option<Verifier>,
     ) -> Result<(), OutOfMemory> {
         while let Some(done) = self.done.get_mut(0) {
@@ -356,6 +369,9 @@ impl Load {
                 slot.buffer = std::mem::take(&mut done.buffer);
             }
             self.done.pop();
+            if tally.slowest.is_some() {
+                driver.next_story();
+            }
             if !status.is_ok() {
                 let (Access { offset, len, .. }, counted) = (slot.access, slot.counted);
                 let what = || format!("{op:?} of {len} bytes at {offset}: {status}");
@@ -376,6 +392,12 @@ impl Load {
             }
             if slot.counted && status.is_ok() {
                 tally.record(op, now, now.since(slot.start), || driver.gauges());
+                if let Some(slowest) = &mut tally.slowest {
+                    let Access { offset, len, .. } = slot.access;
+                    slowest.note(now.since(slot.start), || {
+                        Slow::new(op, offset, len, whole_story(driver.story(), slot.start, now))
+                    });
+                }
                 if is_late {
                     tally.late.record(now.since(at));
                 }

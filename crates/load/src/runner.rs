@@ -19,6 +19,7 @@ use workload::{Order, Pattern};
 use crate::blocks::Tracing;
 use crate::driver::Driver;
 use crate::load::{Load, Pace};
+use crate::slowest::Slowest;
 use crate::tally::Tally;
 use crate::verify::Verifier;
 use crate::watch::Watch;
@@ -77,12 +78,15 @@ pub struct Runner<'a> {
     pub verifier: Option<Verifier>,
     /// A trace that begins when counting does.
     pub tracing: Option<Tracing>,
+    /// How many of the slowest requests to keep of a run that counts, with where
+    /// their time went.
+    pub slowest: usize,
 }
 
 impl<'a> Runner<'a> {
-    /// One that does not verify, and traces nothing.
+    /// One that does not verify, traces nothing, and keeps no request.
     pub fn new(watch: &'a mut Watch) -> Runner<'a> {
-        Runner { watch, verifier: None, tracing: None }
+        Runner { watch, verifier: None, tracing: None, slowest: 0 }
     }
 }
 
@@ -213,6 +217,10 @@ impl Runner<'_> {
         plan: Plan,
     ) -> Result<Tally, Error> {
         let mut tally = Tally::new();
+        if plan.count && self.slowest > 0 {
+            tally.slowest = Some(Slowest::new(self.slowest));
+            driver.set_stories(true);
+        }
         let began = driver.now();
         let (mut now, mut course) = (began, Course::new(plan, began));
         let (mut turns, mut stride) = (0u32, Stride::new(driver.patience()));
@@ -288,6 +296,9 @@ impl Runner<'_> {
         }
         if tally.counts() {
             tally.energy.1 = driver.energy(tally.end);
+        }
+        if tally.slowest.is_some() {
+            driver.set_stories(false);
         }
         tally.finish(driver.counters(), driver.gauges());
         Ok(tally)

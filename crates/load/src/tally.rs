@@ -10,6 +10,8 @@ use measure::{Finished, Gauges, Histogram, Row, Series};
 use port::{BlockOp, Time};
 use targets::WriteCounters;
 
+use crate::slowest::Slowest;
+
 /// Less than this at the end is no row of its own.
 const MOMENT_NS: u64 = 100_000_000;
 
@@ -30,6 +32,8 @@ pub struct Tally {
     /// What the drive had taken when counting began, and at the end, where that
     /// is known.
     pub energy: (Energy, Energy),
+    /// The slowest requests, where they are kept.
+    pub slowest: Option<Slowest>,
     /// The series, when it is over.
     over: Finished,
     /// Bytes of writes, counted or not.
@@ -78,6 +82,7 @@ impl Tally {
             before: WriteCounters::default(),
             after: WriteCounters::default(),
             energy: Default::default(),
+            slowest: None,
             over: Finished::default(),
             written: 0,
             failed: 0,

@@ -66,6 +66,9 @@ impl BenchArgs {
             }
             self.faults.read(self.seed)?;
         }
+        if self.slowest.is_some() {
+            self.check_slowest(is_ours)?;
+        }
         match &self.snapshot {
             Some(_) if !is_ours => {
                 return refuse("--snapshot saves a drive of this process: take mem: or ssd:");
@@ -105,6 +108,34 @@ impl BenchArgs {
             DriveSpec::Null(spec) => self.check_null(spec),
             DriveSpec::Storage(spec) => self.check_storage(spec),
         }
+    }
+
+    /// Whether somebody can tell where the time of requests went.
+    fn check_slowest(&self, is_ours: bool) -> Result<(), Error> {
+        let refuse = |text: &str| Err(Error::Usage(text.into()));
+        if !is_ours {
+            let what = match &self.drive {
+                DriveSpec::Null(_) => "null: drives",
+                DriveSpec::Nbd(_) => "nbd: drives",
+                _ => "devices and files",
+            };
+            return Err(Error::Usage(format!(
+                "--slowest is for a drive of this process, as {what} do not tell where time \
+                 goes: take mem: or a drive file"
+            )));
+        }
+        if self.clock() == ClockKind::Real {
+            return refuse(
+                "--slowest tells of drive time, to the nanosecond: take --clock virtual",
+            );
+        }
+        if self.blocks.are_given() {
+            return refuse(
+                "--slowest is for a drive without a block layer: leave out its options, from \
+                 --cores to --batch, or take --trace, which tells what waited there",
+            );
+        }
+        Ok(())
     }
 
     /// Whether the options agree with a layer above any drive.

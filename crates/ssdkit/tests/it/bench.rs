@@ -279,3 +279,47 @@ fn what_cannot_be_is_refused_clearly() {
     assert_eq!(code, Some(1));
     assert!(text.contains("is a server running there"), "{text}");
 }
+
+/// Where the time of the slowest requests went sums to it, to the nanosecond.
+#[test]
+fn the_slowest_requests_tell_their_stories() {
+    for (drive, load) in [
+        ("mem:tlc,size=64M,side=device", "--rw randrw --qd 32 --ios 5k"),
+        ("mem:ref,size=64M,side=host", "--rw randread --rate 200k --ios 5k"),
+        ("mem:tlc,size=64M,shards=2", "--rw randrw --qd 4 --bs 512 --fua-every 3 --ios 3k"),
+    ] {
+        let json = report(&format!("{drive} {load} --precondition seq --slowest 7"));
+        let slowest = json["slowest"].as_array().unwrap();
+        let ns = |json: &Value| json.as_u64().expect("a whole number of ns");
+        let times: Vec<u64> = slowest.iter().map(|slow| ns(&slow["latency_ns"])).collect();
+        assert_eq!(times.len(), 7);
+        assert!(times.is_sorted_by(|a, b| a >= b), "{times:?}");
+        assert_eq!(times[0], ns(&json["latency_ns"]["max"]));
+        for slow in slowest {
+            let parts = slow["parts"].as_array().unwrap();
+            let sum: u64 = parts.iter().map(|part| ns(&part["ns"])).sum();
+            assert_eq!(sum, ns(&slow["latency_ns"]), "{slow}");
+            assert!(parts.iter().all(|part| part["part"] != "target"), "{slow}");
+        }
+        let same = report(&format!("{drive} {load} --precondition seq"));
+        assert_eq!(same["state_hash"], json["state_hash"], "telling changes nothing");
+        assert_eq!(same["latency_ns"], json["latency_ns"]);
+    }
+}
+
+#[test]
+fn who_cannot_tell_of_the_slowest_says_so() {
+    for (line, why) in [
+        ("null: --rw randread", "null: drives"),
+        ("nbd:/nowhere --rw randread", "nbd: drives"),
+        ("file:/nowhere --rw randread", "devices and files"),
+        ("mem:ref,size=64M --rw randwrite --clock real", "--clock virtual"),
+        ("mem:ref,size=64M --rw randwrite --merge full", "block layer"),
+        ("mem:ref,size=64M,cache=protected --rw randwrite", "cache=volatile"),
+        ("mem:ref,size=64M --rw randwrite --fault above:read,count=1", "fault rules"),
+    ] {
+        let (code, message) = failure(&format!("{line} --ios 10 --slowest 3"));
+        assert_eq!(code, Some(2), "{line}: {message}");
+        assert!(message.contains(why), "{line}: {message}");
+    }
+}

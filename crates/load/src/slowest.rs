@@ -1,0 +1,112 @@
+//! The slowest requests of a run, with where their time went.
+//!
+//! Guarantees: of requests that took as long the first are kept; memory is bounded
+//! by how many are kept, and taken when it is made. Nothing here fails.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use port::{BlockOp, Story};
+
+/// A request that was slow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slow {
+    /// What it asked for.
+    pub op: BlockOp,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Where its time went, from when it was meant to start.
+    pub story: Story,
+    /// Which of those that ended it is.
+    number: u64,
+}
+
+impl Slow {
+    /// A request with its story.
+    pub fn new(op: BlockOp, offset: u64, len: u64, story: Story) -> Slow {
+        Slow { op, offset, len, story, number: 0 }
+    }
+
+    /// The slower ones are greater, and of those that took as long the first.
+    fn rank(&self) -> (u64, Reverse<u64>) {
+        (self.story.ns(), Reverse(self.number))
+    }
+}
+
+impl Ord for Slow {
+    fn cmp(&self, other: &Slow) -> std::cmp::Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl PartialOrd for Slow {
+    fn partial_cmp(&self, other: &Slow) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// So many of the slowest.
+#[derive(Clone, Debug)]
+pub struct Slowest {
+    most: usize,
+    ended: u64,
+    /// The least slow of them is on top.
+    heap: BinaryHeap<Reverse<Slow>>,
+}
+
+impl Slowest {
+    /// Keeps `most` of them, at least one.
+    pub fn new(most: usize) -> Slowest {
+        let most = most.max(1);
+        Slowest { most, ended: 0, heap: BinaryHeap::with_capacity(most + 1) }
+    }
+
+    /// A request ended that took so long.
+    #[inline]
+    pub fn note(&mut self, ns: u64, slow: impl FnOnce() -> Slow) {
+        self.ended += 1;
+        let is_full = self.heap.len() == self.most;
+        if is_full && self.heap.peek().is_some_and(|Reverse(least)| ns <= least.story.ns()) {
+            return;
+        }
+        if is_full {
+            self.heap.pop();
+        }
+        self.heap.push(Reverse(Slow { number: self.ended, ..slow() }));
+    }
+
+    /// Those that are kept, the slowest first.
+    pub fn all(&self) -> Vec<Slow> {
+        let mut all: Vec<Slow> = self.heap.iter().map(|Reverse(slow)| slow.clone()).collect();
+        all.sort_by(|a, b| b.cmp(a));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use port::{Part, Time, random};
+
+    #[test]
+    fn the_slowest_are_kept_and_of_equals_the_first() {
+        let mut random = random::Random::new(1, 1);
+        for round in 0..200 {
+            let mut slowest = Slowest::new(1 + round % 12);
+            let mut all = Vec::new();
+            for offset in 0..random.bits() % 100 {
+                let ns = random.bits() % 40;
+                let mut story = Story::at(Time(7));
+                story.add(Part::Array, ns);
+                slowest.note(ns, || Slow::new(BlockOp::Read, offset, 4096, story));
+                all.push((ns, offset));
+            }
+            all.sort_by_key(|&(ns, offset)| (Reverse(ns), offset));
+            all.truncate(1 + round % 12);
+            let kept = slowest.all().into_iter().map(|slow| (slow.story.ns(), slow.offset));
+            assert_eq!(kept.collect::<Vec<_>>(), all);
+        }
+    }
+}
