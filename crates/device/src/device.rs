@@ -409,9 +409,7 @@ impl<M: Medium> Device<M> {
                 Moved::Failed => self.commands[id].status = Status::WRITE_FAULT,
             }
             if let Some(stories) = &mut self.stories {
-                let mut story = Story::at(flush.came);
-                story.pass(Part::Flush, at);
-                stories.tell(|| story);
+                stories.tell(flush.came).pass(Part::Flush, at);
             }
             self.flushes.pop_front();
             self.command_done(at, id);
@@ -433,13 +431,12 @@ impl<M: Medium> Device<M> {
     #[inline(never)]
     fn tell_at_once(&mut self, now: Time) {
         if let Some(stories) = &mut self.stories {
-            stories.tell(|| Story::at(now));
+            stories.tell(now);
         }
     }
 
     /// The story of a command, if it ends with what this parallel unit has done. A
     /// copy is two operations and more, of which nothing is told.
-    #[cold]
     #[inline(never)]
     fn tell(&mut self, now: Time, pu: u32, op: &Op) {
         let command = &self.commands[op.cmd];
@@ -447,7 +444,7 @@ impl<M: Medium> Device<M> {
             && command.left == 1
             && command.cmd.op != VectorOp::Copy
         {
-            stories.tell(|| self.units.story(now, pu).unwrap_or_default());
+            self.units.tell(now, pu, op, stories);
         }
     }
 
@@ -787,9 +784,6 @@ impl<M: Medium> Port for Device<M> {
             if self.pass_read(cmd) {
                 let (cookie, buffer) = (cmd.cookie, std::mem::take(&mut cmd.buffer));
                 let (status, failed, list) = (Status::SUCCESS, 0, None);
-                if self.stories.is_some() {
-                    self.tell_at_once(now);
-                }
                 self.ready.put(|| VectorDone { cookie, status, failed, at: now, list, buffer });
                 cmds.pop();
                 continue;
@@ -825,16 +819,13 @@ impl<M: Medium> Port for Device<M> {
             _ => Whose::User,
         });
         self.stories = on.then(|| Stories::new(MAX_DEPTH, self.ready.len()));
+        // What is done when it comes has no story.
+        self.instant = self.timing().is_instant() && !self.closely && !on;
     }
 
-    fn next_story(&mut self) {
-        if let Some(stories) = &mut self.stories {
-            stories.go_on();
-        }
-    }
-
-    fn story(&self) -> Option<&Story> {
-        self.stories.as_ref()?.story()
+    #[inline]
+    fn story(&self, number: u64) -> Option<&Story> {
+        self.stories.as_ref()?.get(number)
     }
 }
 

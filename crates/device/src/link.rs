@@ -118,6 +118,8 @@ pub struct Link<P: Port> {
 struct Told {
     /// When each command came, and when it arrived below.
     came: Vec<(Time, Time)>,
+    /// Completions from below.
+    heard: u64,
     stories: Box<Stories>,
 }
 
@@ -187,11 +189,14 @@ where
         let end = if bytes > 0 { self.up.carry(at, self.timing.wire(bytes)) } else { at };
         let arrival = end + entry + self.timing.latency;
         if let Some(told) = &mut self.told {
-            self.below.next_story();
             let (came, arrived) = told.came[slot as usize];
-            let story = told.stories.end(arrived, self.below.story(), Part::Queue, at);
-            story.before(Part::Link, came);
-            story.pass(Part::Link, arrival);
+            told.heard += 1;
+            if !told.stories.pass_over(arrival - came) {
+                let below = self.below.story(told.heard - 1);
+                let story = told.stories.end(arrived, below, Part::Queue, at);
+                story.before(Part::Link, came);
+                story.pass(Part::Link, arrival);
+            }
         }
         done.renumber(number);
         done.set_at(arrival);
@@ -253,18 +258,20 @@ where
 
     fn set_stories(&mut self, on: bool) {
         self.below.set_stories(on);
-        let stories = Stories::new(LINK_DEPTH, self.up.len());
-        self.told = on.then(|| Told { came: vec![Default::default(); LINK_DEPTH], stories });
+        self.told = on.then(|| {
+            let stories = Stories::new(LINK_DEPTH, self.up.len());
+            Told { came: vec![Default::default(); LINK_DEPTH], heard: 0, stories }
+        });
     }
 
-    fn next_story(&mut self) {
+    fn tell_from(&mut self, ns: u64) {
         if let Some(told) = &mut self.told {
-            told.stories.go_on();
+            told.stories.tell_from(ns);
         }
     }
 
-    fn story(&self) -> Option<&Story> {
-        self.told.as_ref()?.stories.story()
+    fn story(&self, number: u64) -> Option<&Story> {
+        self.told.as_ref()?.stories.get(number)
     }
 }
 

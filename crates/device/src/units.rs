@@ -26,7 +26,7 @@
 
 use flash::{Geometry, Ppa, Timing};
 use port::story::{Cause, Work};
-use port::{OutOfMemory, Slots, Story, Time, Whose};
+use port::{OutOfMemory, Slots, Stories, Time, Whose};
 
 use crate::list::{Linked, List, NONE, Table};
 use crate::slc::{Slc, SlcHealth, Upkeep};
@@ -262,8 +262,6 @@ impl Units {
     /// From now on each operation has a story, or none; `whose` says whose a command
     /// is that has some already.
     pub fn set_stories(&mut self, on: bool, whose: impl Fn(u32) -> Whose) {
-        let same_read = self.timing.read.len() == 1 && self.slc.is_none() && !on;
-        self.same_read = same_read.then(|| self.timing.read[0]);
         self.tales = on.then(|| {
             let cause = |op: Op| match op.cmd {
                 NONE => Cause::new(Work::Program, Whose::Drive),
@@ -279,17 +277,27 @@ impl Units {
         });
     }
 
-    /// The story of the operation that a parallel unit has done but for the bytes.
+    /// Tells of the operation that a parallel unit has done but for the bytes.
     #[inline]
-    pub fn story(&self, now: Time, pu: u32) -> Option<Story> {
-        let id = self.units[pu].active;
-        let Op { kind, count, tags, .. } = self.ops[id];
-        let transfer = match kind {
-            OpKind::Read if tags => self.transfer_tags[count as usize],
-            OpKind::Read | OpKind::Program => self.transfer[count as usize],
-            OpKind::Erase => 0,
+    pub fn tell(&self, now: Time, pu: u32, op: &Op, stories: &mut Stories) {
+        let Op { kind, count, tags, .. } = *op;
+        let (transfer, array) = match kind {
+            OpKind::Read => {
+                let transfer = if tags { &self.transfer_tags } else { &self.transfer };
+                let same = if self.senses { None } else { self.same_read };
+                (transfer[count as usize], same.unwrap_or(0))
+            }
+            OpKind::Program => (self.transfer[count as usize], 0),
+            OpKind::Erase => (0, 0),
         };
-        self.tales.as_ref()?.ends(now, id, self.timing.command + transfer)
+        if let Some(tales) = &self.tales {
+            tales.ends(
+                now,
+                self.units[pu].active,
+                [self.timing.command + transfer, array],
+                stories,
+            );
+        }
     }
 
     /// From now on each read is asked how long its array read takes, or not.

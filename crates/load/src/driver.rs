@@ -56,11 +56,12 @@ pub trait Driver {
     /// From now on the drive tells of each request where its time went, or no more.
     fn set_stories(&mut self, _on: bool) {}
 
-    /// Goes on to the story of the next completion; to be called for each.
-    fn next_story(&mut self) {}
+    /// It may leave out those that took less.
+    fn tell_from(&mut self, _ns: u64) {}
 
-    /// The story that it went on to; `None` where nobody tells.
-    fn story(&self) -> Option<&Story> {
+    /// The story of a completion that so many were given before since then; `None`
+    /// where nobody tells.
+    fn story(&self, _number: u64) -> Option<&Story> {
         None
     }
 
@@ -218,12 +219,12 @@ impl<D: Observed> Driver for Virtual<D> {
         self.drive.set_stories(on);
     }
 
-    fn next_story(&mut self) {
-        self.drive.next_story();
+    fn tell_from(&mut self, ns: u64) {
+        self.drive.tell_from(ns);
     }
 
-    fn story(&self) -> Option<&Story> {
-        self.drive.story()
+    fn story(&self, number: u64) -> Option<&Story> {
+        self.drive.story(number)
     }
 
     fn rest(&mut self) {

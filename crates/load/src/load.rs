@@ -12,7 +12,7 @@ use port::{BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Part, Ring, Shape,
 use workload::{Access, Arrivals, Generator, Pattern};
 
 use crate::driver::Driver;
-use crate::slowest::Slow;
+use crate::slowest::{Slow, Slowest};
 use crate::tally::Tally;
 use crate::verify::{Ready, Verifier};
 use drive::error::Error;
@@ -369,9 +369,7 @@ impl Load {
                 slot.buffer = std::mem::take(&mut done.buffer);
             }
             self.done.pop();
-            if tally.slowest.is_some() {
-                driver.next_story();
-            }
+            let number = tally.slowest.as_mut().map_or(0, Slowest::completed);
             if !status.is_ok() {
                 let (Access { offset, len, .. }, counted) = (slot.access, slot.counted);
                 let what = || format!("{op:?} of {len} bytes at {offset}: {status}");
@@ -394,9 +392,11 @@ impl Load {
                 tally.record(op, now, now.since(slot.start), || driver.gauges());
                 if let Some(slowest) = &mut tally.slowest {
                     let Access { offset, len, .. } = slot.access;
-                    slowest.note(now.since(slot.start), || {
-                        Slow::new(op, offset, len, whole_story(driver.story(), slot.start, now))
+                    let from = slowest.note(now.since(slot.start), || {
+                        let told = driver.story(number);
+                        Slow::new(op, offset, len, whole_story(told, slot.start, now))
                     });
+                    from.into_iter().for_each(|ns| driver.tell_from(ns));
                 }
                 if is_late {
                     tally.late.record(now.since(at));

@@ -19,7 +19,7 @@ pub struct Slow {
     pub len: u64,
     /// Where its time went, from when it was meant to start.
     pub story: Story,
-    /// Which of those that ended it is.
+    /// Which of those that completed it is.
     number: u64,
 }
 
@@ -51,7 +51,9 @@ impl PartialOrd for Slow {
 #[derive(Clone, Debug)]
 pub struct Slowest {
     most: usize,
-    ended: u64,
+    completed: u64,
+    /// How long those take at least that are kept.
+    from: u64,
     /// The least slow of them is on top.
     heap: BinaryHeap<Reverse<Slow>>,
 }
@@ -60,21 +62,34 @@ impl Slowest {
     /// Keeps `most` of them, at least one.
     pub fn new(most: usize) -> Slowest {
         let most = most.max(1);
-        Slowest { most, ended: 0, heap: BinaryHeap::with_capacity(most + 1) }
+        Slowest { most, completed: 0, from: 0, heap: BinaryHeap::with_capacity(most + 1) }
     }
 
-    /// A request ended that took so long.
+    /// A request has completed, and so many had before it.
     #[inline]
-    pub fn note(&mut self, ns: u64, slow: impl FnOnce() -> Slow) {
-        self.ended += 1;
-        let is_full = self.heap.len() == self.most;
-        if is_full && self.heap.peek().is_some_and(|Reverse(least)| ns <= least.story.ns()) {
-            return;
+    pub fn completed(&mut self) -> u64 {
+        self.completed += 1;
+        self.completed - 1
+    }
+
+    /// The request that completed last took so long. Gives how long those take at
+    /// least that are of interest from now on, where that has changed.
+    #[inline]
+    pub fn note(&mut self, ns: u64, slow: impl FnOnce() -> Slow) -> Option<u64> {
+        if ns < self.from {
+            return None;
         }
-        if is_full {
+        if self.heap.len() == self.most {
             self.heap.pop();
         }
-        self.heap.push(Reverse(Slow { number: self.ended, ..slow() }));
+        self.heap.push(Reverse(Slow { number: self.completed, ..slow() }));
+        if self.heap.len() < self.most {
+            return None;
+        }
+        // Of those that take as long the first are kept.
+        let Reverse(least) = self.heap.peek()?;
+        self.from = least.story.ns() + 1;
+        Some(self.from)
     }
 
     /// Those that are kept, the slowest first.
@@ -100,6 +115,7 @@ mod tests {
                 let ns = random.bits() % 40;
                 let mut story = Story::at(Time(7));
                 story.add(Part::Array, ns);
+                slowest.completed();
                 slowest.note(ns, || Slow::new(BlockOp::Read, offset, 4096, story));
                 all.push((ns, offset));
             }

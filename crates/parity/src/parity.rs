@@ -62,6 +62,8 @@ pub struct Parity<D> {
     came: Ring<VectorDone>,
     ready: Ring<VectorDone>,
     stories: Option<Box<Stories>>,
+    /// Completions from below since stories are told.
+    heard: u64,
     /// Lists for commands below. A command takes its list boxed.
     #[allow(clippy::vec_box)]
     pub(crate) lists: Vec<Box<Addresses>>,
@@ -113,6 +115,7 @@ impl<D: OpenChannel> Parity<D> {
             came: Ring::new(device.depth()),
             ready: Ring::new(depth),
             stories: None,
+            heard: 0,
             lists: (0..depth + LANES + device::MAX_ADDRESSES).map(|_| Box::default()).collect(),
             lanes,
             waiting: VecDeque::with_capacity(depth),
@@ -276,7 +279,7 @@ impl<D: OpenChannel> Parity<D> {
     /// Answers a command that was not done.
     pub(crate) fn refuse(&mut self, cmd: VectorCmd, status: Status, failed: u64) {
         if let Some(stories) = &mut self.stories {
-            stories.tell(|| Story::at(self.now));
+            stories.tell(self.now);
         }
         self.answer(cmd, status, failed);
     }
@@ -292,7 +295,8 @@ impl<D: OpenChannel> Parity<D> {
         self.commands.give(id);
         if let Some(stories) = &mut self.stories {
             let came = stories.when(id);
-            stories.end(came, self.device.story(), Part::Parity, self.now);
+            let below = self.heard.checked_sub(1).and_then(|number| self.device.story(number));
+            stories.end(came, below, Part::Parity, self.now);
         }
         self.answer(held.cmd, held.status, held.failed);
     }
@@ -362,9 +366,7 @@ impl<D: OpenChannel> Port for Parity<D> {
             }
             let moved = !self.came.is_empty();
             while let Some(completion) = self.came.pop() {
-                if self.stories.is_some() {
-                    self.device.next_story();
-                }
+                self.heard += 1;
                 self.handle(completion);
             }
             self.go_on();
@@ -380,18 +382,13 @@ impl<D: OpenChannel> Port for Parity<D> {
 
     fn set_stories(&mut self, on: bool) {
         self.device.set_stories(on);
+        self.heard = 0;
         let waiting = self.ready.len();
         self.stories = on.then(|| Stories::new(self.depth, waiting));
     }
 
-    fn next_story(&mut self) {
-        if let Some(stories) = &mut self.stories {
-            stories.go_on();
-        }
-    }
-
-    fn story(&self) -> Option<&Story> {
-        self.stories.as_ref()?.story()
+    fn story(&self, number: u64) -> Option<&Story> {
+        self.stories.as_ref()?.get(number)
     }
 }
 

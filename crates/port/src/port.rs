@@ -118,12 +118,12 @@ pub trait Port {
     /// for it tells nothing: for whoever is above all its time is its own.
     fn set_stories(&mut self, _on: bool) {}
 
-    /// Goes on to the story of the next of the completions that were given. Where it
-    /// tells, its caller calls this for each of them, in their order.
-    fn next_story(&mut self) {}
+    /// It may leave out those that took less, as its caller will not ask for them.
+    fn tell_from(&mut self, _ns: u64) {}
 
-    /// The story that it went on to.
-    fn story(&self) -> Option<&Story> {
+    /// The story of a completion that so many were given before, since it was asked to
+    /// tell. It is there until more is submitted, or time goes on.
+    fn story(&self, _number: u64) -> Option<&Story> {
         None
     }
 }
@@ -172,11 +172,11 @@ impl<P: Port + ?Sized> Port for Box<P> {
         (**self).set_stories(on);
     }
 
-    fn next_story(&mut self) {
-        (**self).next_story();
+    fn tell_from(&mut self, ns: u64) {
+        (**self).tell_from(ns);
     }
 
-    fn story(&self) -> Option<&Story> {
-        (**self).story()
+    fn story(&self, number: u64) -> Option<&Story> {
+        (**self).story(number)
     }
 }

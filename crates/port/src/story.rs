@@ -9,7 +9,7 @@
 //! exactly, in drive time; nothing is allocated once a layer is asked to tell.
 //! Nothing here fails.
 
-use crate::{Ring, Time};
+use crate::Time;
 
 /// What a part of a request's time went to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +137,17 @@ impl Cause {
 /// processors take them in pairs.
 pub type Waits = [u64; Cause::COUNT + 1];
 
+/// What an operation waited for its die.
+#[derive(Clone, Copy, Debug)]
+pub enum Waited {
+    /// Not at all.
+    Not,
+    /// So long, behind one thing only: mostly so.
+    Behind(Cause, u64),
+    /// Behind several.
+    All(Waits),
+}
+
 /// Where the time from `start` to `end` went, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Story {
@@ -159,22 +170,28 @@ impl Story {
         Story { start: now, end: now, parts: [0; PARTS.len()], die: [0; Cause::COUNT + 1] }
     }
 
-    /// One of an operation of a die, which came and ended then. What is left of its
-    /// time it waited for its channel.
+    /// Makes one that begins and ends now that of an operation of a die, which ends
+    /// then and took so long on the channel, in the array, and in the array again.
+    /// What is left of its time it waited for its channel.
     #[inline]
-    pub fn of_operation(
-        (start, end): (Time, Time),
-        die: Option<&Waits>,
-        [transfer, array, retries]: [u64; 3],
-    ) -> Story {
-        let die = die.copied().unwrap_or_default();
-        let known = die.iter().sum::<u64>() + transfer + array + retries;
-        let mut parts = [0; PARTS.len()];
-        parts[Part::Channel as usize] = end - start - known;
-        parts[Part::Transfer as usize] = transfer;
-        parts[Part::Array as usize] = array;
-        parts[Part::Retries as usize] = retries;
-        Story { start, end, parts, die }
+    pub fn be_operation(&mut self, end: Time, waited: &Waited, of: [u64; 3]) {
+        let mut known = of.iter().sum::<u64>();
+        match waited {
+            Waited::Not => {}
+            Waited::Behind(cause, ns) => {
+                self.die[cause.number()] = *ns;
+                known += ns;
+            }
+            Waited::All(waits) => {
+                self.die = *waits;
+                known += waits.iter().sum::<u64>();
+            }
+        }
+        self.end = end;
+        self.parts[Part::Channel as usize] = end - self.start - known;
+        for (part, ns) in [Part::Transfer, Part::Array, Part::Retries].into_iter().zip(of) {
+            self.parts[part as usize] = ns;
+        }
     }
 
     /// When it begins.
@@ -262,21 +279,27 @@ impl Story {
 }
 
 /// What a layer keeps to tell stories: when each command came, and the stories of
-/// completions, in their order.
+/// completions, by how many were before them.
 pub struct Stories {
     came: Box<[Time]>,
-    told: Ring<Story>,
-    /// Whether the first is the one that was asked for last.
-    is_given: bool,
+    /// A power of two of them, written round and round.
+    told: Box<[Story]>,
+    count: u64,
+    from: u64,
 }
 
 impl Stories {
     /// For commands with numbers below `numbers`, of which `waiting` have ended and
     /// were not given yet: of these nothing is known.
     pub fn new(numbers: usize, waiting: usize) -> Box<Stories> {
-        let mut told = Ring::new(numbers.max(waiting) + 1);
-        (0..waiting).for_each(|_| told.put(Story::default));
-        Box::new(Stories { came: vec![Time::ZERO; numbers].into(), told, is_given: false })
+        let told = vec![Story::default(); (numbers + waiting).next_power_of_two()];
+        let (came, told) = (vec![Time::ZERO; numbers].into(), told.into());
+        Box::new(Stories { came, told, count: waiting as u64, from: 0 })
+    }
+
+    /// From now on nobody asks for those that took less.
+    pub fn tell_from(&mut self, ns: u64) {
+        self.from = ns;
     }
 
     /// A command came.
@@ -291,11 +314,27 @@ impl Stories {
         self.came[number as usize]
     }
 
-    /// Makes the story of the next completion, and gives it to be gone on with.
-    #[inline(always)]
-    pub fn tell(&mut self, make: impl FnOnce() -> Story) -> &mut Story {
-        self.told.put(make);
-        self.told.get_mut(self.told.len() - 1).expect("it was put there")
+    /// Goes past the next completion, if nobody asks for one that took so long.
+    #[inline]
+    pub fn pass_over(&mut self, ns: u64) -> bool {
+        let is_short = ns < self.from;
+        self.count += u64::from(is_short);
+        is_short
+    }
+
+    /// The story of the next completion, which begins and ends then so far.
+    #[inline]
+    pub fn tell(&mut self, at: Time) -> &mut Story {
+        let place = self.place(self.count);
+        self.count += 1;
+        let story = &mut self.told[place];
+        *story = Story::at(at);
+        story
+    }
+
+    #[inline]
+    fn place(&self, number: u64) -> usize {
+        number as usize & (self.told.len() - 1)
     }
 
     /// The story of a command that came then and ends now, mostly by a completion of
@@ -305,31 +344,26 @@ impl Stories {
     pub fn end(&mut self, came: Time, below: Option<&Story>, wait: Part, now: Time) -> &mut Story {
         match below {
             Some(below) if below.end == now && below.start >= came => {
-                let story = self.tell(|| *below);
+                let place = self.place(self.count);
+                self.count += 1;
+                let story = &mut self.told[place];
+                *story = *below;
                 story.before(wait, came);
                 story
             }
             below => {
-                let story = self.tell(|| Story::at(came));
+                let story = self.tell(came);
                 story.pass(if below.is_some() { wait } else { Part::Target }, now);
                 story
             }
         }
     }
 
-    /// Goes on to the story of the next completion.
+    /// The story of a completion that so many were before, if it is still there.
     #[inline]
-    pub fn go_on(&mut self) {
-        if self.is_given {
-            self.told.pop();
-        }
-        self.is_given = !self.told.is_empty();
-    }
-
-    /// The story that it went on to.
-    #[inline]
-    pub fn story(&self) -> Option<&Story> {
-        self.told.front().filter(|_| self.is_given)
+    pub fn get(&self, number: u64) -> Option<&Story> {
+        let is_there = number < self.count && self.count - number <= self.told.len() as u64;
+        is_there.then(|| &self.told[self.place(number)])
     }
 }
 
@@ -390,17 +424,17 @@ mod tests {
         stories.end(stories.when(2), Some(&below), Part::Queue, Time(30));
         stories.end(stories.when(3), Some(&below), Part::Parity, Time(30));
         stories.end(stories.when(3), None, Part::Parity, Time(30));
-        assert_eq!(stories.story(), None);
-        stories.go_on();
-        assert_eq!(stories.story(), Some(&Story::default()));
-        stories.go_on();
-        let story = stories.story().unwrap();
+        assert_eq!(stories.get(0), Some(&Story::default()));
+        let story = stories.get(1).unwrap();
         assert_eq!((story.ns_of(Part::Queue), story.ns_of(Part::Array)), (2, 23));
-        for part in [Part::Parity, Part::Target] {
-            stories.go_on();
-            assert_eq!(stories.story().unwrap().ns_of(part), 21);
+        for (number, part) in [(2, Part::Parity), (3, Part::Target)] {
+            assert_eq!(stories.get(number).unwrap().ns_of(part), 21);
         }
-        stories.go_on();
-        assert_eq!(stories.story(), None);
+        assert_eq!(stories.get(4), None);
+        stories.tell_from(10);
+        assert!(stories.pass_over(9) && !stories.pass_over(10));
+        (0..8).for_each(|at| _ = stories.tell(Time(at)));
+        assert_eq!(stories.get(4), None, "others lie there");
+        assert_eq!(stories.get(12).unwrap().start(), Time(7));
     }
 }

@@ -79,6 +79,8 @@ impl Default for Whole {
 struct Shard<P> {
     port: P,
     waiting: Ring<BlockReq>,
+    /// Completions of it since stories are told.
+    heard: u64,
 }
 
 /// Shards that are one drive.
@@ -108,7 +110,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
     pub fn new(shards: Vec<P>, bytes: u64, each: Shape) -> Striped<P> {
         let longest = (each.max_bytes / STRIPE) as usize + 2;
         let depth = each.depth * shards.len();
-        let with_ring = |port| Shard { port, waiting: Ring::new(each.depth + longest) };
+        let with_ring = |port| Shard { port, waiting: Ring::new(each.depth + longest), heard: 0 };
         let count = shards.len();
         Striped {
             shift: count.is_power_of_two().then(|| count.ilog2()),
@@ -218,7 +220,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
         }
         if !status.is_ok() {
             if let Some(stories) = &mut self.stories {
-                stories.tell(|| Story::at(now));
+                stories.tell(now);
             }
             self.ready.put(|| slot);
             return;
@@ -260,7 +262,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
     /// Advances a shard once. False when nothing came of it.
     fn step(&mut self, shard: usize, to: Time, done: &mut Ring<BlockDone>) -> bool {
         let Striped { shards, inside, ready, pieces, stories, .. } = self;
-        let Shard { port, waiting } = &mut shards[shard];
+        let Shard { port, waiting, heard } = &mut shards[shard];
         port.advance(to, pieces);
         let before = waiting.len();
         if before > 0 {
@@ -271,10 +273,10 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
             let slot = piece.id as u32;
             let whole = &mut inside[slot];
             if let Some(stories) = stories {
-                port.next_story();
+                *heard += 1;
                 if matches!(whole.left, 1 | UNCUT) {
                     let at = if whole.left == UNCUT { piece.at } else { whole.at.max(piece.at) };
-                    stories.end(stories.when(slot), port.story(), Part::Queue, at);
+                    stories.end(stories.when(slot), port.story(*heard - 1), Part::Queue, at);
                 }
             } else if whole.left == UNCUT && done.room() > 0 {
                 pieces.pop_to(done).id = whole.id;
@@ -347,7 +349,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Striped<P> {
             let Some(req) = cmds.pop() else { break };
             self.cut(now, req, status);
         }
-        for Shard { port, waiting } in &mut self.shards {
+        for Shard { port, waiting, .. } in &mut self.shards {
             if !waiting.is_empty() {
                 port.submit(now, waiting);
             }
@@ -378,19 +380,16 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Striped<P> {
     }
 
     fn set_stories(&mut self, on: bool) {
-        self.shards.iter_mut().for_each(|shard| shard.port.set_stories(on));
+        for shard in &mut self.shards {
+            shard.port.set_stories(on);
+            shard.heard = 0;
+        }
         let depth = self.shape.depth;
         self.stories = on.then(|| Stories::new(depth, self.ready.len()));
     }
 
-    fn next_story(&mut self) {
-        if let Some(stories) = &mut self.stories {
-            stories.go_on();
-        }
-    }
-
-    fn story(&self) -> Option<&Story> {
-        self.stories.as_ref()?.story()
+    fn story(&self, number: u64) -> Option<&Story> {
+        self.stories.as_ref()?.get(number)
     }
 }
 

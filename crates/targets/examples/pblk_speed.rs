@@ -9,7 +9,8 @@
 //! - `steady`: random overwrites in batches, `warm` times the drive first, so
 //!   that collection is in its steady state;
 //! - `both`: `reads`, then `steady`, on one drive;
-//! - `virtual`: profile `ref` event by event, in drive time.
+//! - `virtual`: profile `ref`, or that of `profile=NAME`, event by event, in drive
+//!   time.
 //!
 //! One by one, the clock is read at each request, which makes the processor
 //! wait for all before it, and then once in 32 requests; and then also with
@@ -119,17 +120,17 @@ impl Port for Top {
         }
     }
 
-    fn next_story(&mut self) {
+    fn tell_from(&mut self, ns: u64) {
         match self {
-            Top::Drive(drive) => drive.next_story(),
-            Top::Layer(context, _) => context.next_story(),
+            Top::Drive(drive) => drive.tell_from(ns),
+            Top::Layer(context, _) => context.tell_from(ns),
         }
     }
 
-    fn story(&self) -> Option<&Story> {
+    fn story(&self, number: u64) -> Option<&Story> {
         match self {
-            Top::Drive(drive) => drive.story(),
-            Top::Layer(context, _) => context.story(),
+            Top::Drive(drive) => drive.story(number),
+            Top::Layer(context, _) => context.story(number),
         }
     }
 }
@@ -146,6 +147,7 @@ struct Args {
     depth: usize,
     fixed: Option<u64>,
     layer: bool,
+    profile: String,
     taken: bool,
     told: bool,
 }
@@ -164,6 +166,7 @@ impl Args {
             depth: 0,
             fixed: None,
             layer: false,
+            profile: "ref".to_owned(),
             taken: false,
             told: false,
         };
@@ -179,6 +182,7 @@ impl Args {
                 "depth" => args.depth = value.parse().ok()?,
                 "fixed" => args.fixed = Some(value.parse().ok()?),
                 "via" if value == "blkmq" => args.layer = true,
+                "profile" if Profile::builtin(value).is_some() => args.profile = value.to_owned(),
                 "memory" if value == "taken" => args.taken = true,
                 "stories" if value == "told" => args.told = true,
                 _ => return None,
@@ -259,6 +263,7 @@ struct Loop {
     /// The addresses hinted last.
     ahead: [u64; HINTED],
     told: bool,
+    slowest: Option<Story>,
 }
 
 impl Loop {
@@ -277,6 +282,7 @@ impl Loop {
             finished: 0,
             ahead: [0; HINTED],
             told: false,
+            slowest: None,
         }
     }
 
@@ -303,6 +309,16 @@ impl Loop {
             self.latency.record(now.since(self.stamps[done.id as usize & (MOST - 1)]));
         }
         self.finished += 1;
+    }
+
+    /// Keeps the story of a request in drive time if it is the slowest so far.
+    fn keep_slowest(&mut self, now: Time, done: &BlockDone, number: u64) {
+        let ns = now.since(self.stamps[done.id as usize & (MOST - 1)]);
+        if self.slowest.is_none_or(|slowest| slowest.ns() < ns) {
+            self.slowest = self.port.story(number).copied();
+            assert_eq!(self.slowest.map(|story| (story.ns(), story.end())), Some((ns, now)));
+            self.port.tell_from(ns + 1);
+        }
     }
 
     /// The clock; where it is not to be read, the time it had last.
@@ -514,8 +530,10 @@ fn steady(l: &mut Loop, args: &Args) {
 
 /// A timed drive in drive time, with `depth` requests in flight.
 fn in_drive_time(l: &mut Loop, op: BlockOp, depth: usize, ios: u64) {
-    let until = l.finished + ios;
+    let (began, until) = (l.finished, l.finished + ios);
     let mut now = l.last;
+    l.slowest = None;
+    l.port.set_stories(l.told);
     for id in 0..depth {
         l.push(now, id, op);
     }
@@ -526,10 +544,10 @@ fn in_drive_time(l: &mut Loop, op: BlockOp, depth: usize, ios: u64) {
         now = now.max(at);
         l.port.advance(at, &mut l.done);
         while let Some(done) = l.done.pop() {
+            let number = l.finished - began;
             l.count(now, &done);
             if l.told {
-                l.port.next_story();
-                assert_eq!(l.port.story().map(Story::end), Some(now));
+                l.keep_slowest(now, &done, number);
             }
             if left > 0 {
                 left -= 1;
@@ -542,12 +560,11 @@ fn in_drive_time(l: &mut Loop, op: BlockOp, depth: usize, ios: u64) {
 }
 
 fn drive_time(args: &Args) {
-    let mut l = Loop::new(drive("ref", args), args.layer);
+    let mut l = Loop::new(drive(&args.profile, args), args.layer);
     let blocks = l.blocks;
     let warm = (args.warm.unwrap_or(0.0) * blocks as f64) as u64;
     in_drive_time(&mut l, BlockOp::Write, 64, blocks + warm);
     l.told = args.told;
-    l.port.set_stories(args.told);
     for (name, op) in [("reads", BlockOp::Read), ("writes", BlockOp::Write)] {
         figure(&mut l, args, &format!("{name} in drive time, depth 64"), |l, n, _| {
             in_drive_time(l, op, 64, n);

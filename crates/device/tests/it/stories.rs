@@ -32,13 +32,14 @@ where
     port.set_stories(true);
     let mut came = vec![Time::ZERO; cmds.len()];
     let (mut ring, mut done) = (Ring::new(1), Ring::new(3));
-    let mut stories = vec![None; cmds.len()];
+    let (mut stories, mut count) = (vec![None; cmds.len()], 0);
     let mut run = |port: &mut P, to: Time, came: &[Time]| {
         while let Some(at) = port.next_event().filter(|&at| at <= to) {
             port.advance(at, &mut done);
             for done in done.drain() {
-                port.next_story();
-                let (number, story) = (done.cookie as usize, *port.story().unwrap());
+                let story = *port.story(count).unwrap();
+                let number = done.cookie as usize;
+                count += 1;
                 assert!(story.is_whole(), "{story:?}");
                 assert_eq!((story.start(), story.end()), (came[number], done.at));
                 assert!(stories[number].replace(story).is_none());
@@ -53,8 +54,7 @@ where
         assert!(ring.is_empty(), "the port took it");
     }
     run(&mut port, Time(u64::MAX), &came);
-    port.next_story();
-    assert_eq!(port.story(), None, "one for each");
+    assert_eq!(port.story(stories.len() as u64), None, "one for each");
     stories.into_iter().map(|story| story.expect("it completed")).collect()
 }
 
@@ -142,15 +142,15 @@ fn what_is_inside_already_is_known_to_those_that_wait_behind_it() {
     rig.port.set_stories(true);
     rig.submit(100, of(User, Read, g.ppa(0, 0, 2, 0), 1));
     rig.drain();
-    (0..rig.all.len()).for_each(|_| rig.port.next_story());
-    let story = *rig.port.story().expect("one for each");
+    let number = rig.all.len() as u64 - 1;
+    let story = *rig.port.story(number).expect("one for each");
+    assert_eq!(rig.port.story(number + 1), None);
     assert_eq!(behind(Work::Program, Collection, &story), 1105);
     assert_eq!(behind(Work::Erase, Refresh, &story), 3005);
     rig.port.set_stories(false);
     rig.submit(9000, of(User, Read, g.ppa(0, 0, 2, 0), 1));
     rig.drain();
-    rig.port.next_story();
-    assert_eq!(rig.port.story(), None);
+    assert_eq!(rig.port.story(0), None);
 }
 
 fn timings() -> impl Strategy<Value = Timing> {

@@ -554,13 +554,13 @@ impl<D: OpenChannel> Port for Pblk<D> {
         self.told = on.then(|| Told::new(self.host.ready.len()));
     }
 
-    fn next_story(&mut self) {
+    fn tell_from(&mut self, ns: u64) {
         if let Some(told) = &mut self.told {
-            told.go_on();
+            told.stories.tell_from(ns);
         }
     }
 
-    fn story(&self) -> Option<&Story> {
-        self.told.as_ref()?.story()
+    fn story(&self, number: u64) -> Option<&Story> {
+        self.told.as_ref()?.stories.get(number)
     }
 }

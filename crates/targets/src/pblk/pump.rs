@@ -31,11 +31,12 @@ impl<D: OpenChannel> Pblk<D> {
     /// Acts on what has happened until nothing more follows.
     #[inline]
     pub(super) fn pump(&mut self, now: Time) {
+        let acts = self.facts.news;
         while std::mem::take(&mut self.facts.news) {
             self.act(now);
         }
         if self.told.is_some() {
-            self.note_reason(now);
+            self.note_reason(now, acts);
         }
     }
 
@@ -93,10 +94,10 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline(never)]
     pub(super) fn handle_all(&mut self, to: Time) {
         while !self.wire.done.is_empty() {
+            if let Some(told) = &mut self.told {
+                told.heard += self.wire.done.len() as u64;
+            }
             while let Some(completion) = self.wire.done.pop() {
-                if self.told.is_some() {
-                    self.hear();
-                }
                 self.handle(to, completion);
             }
             self.take_notices();

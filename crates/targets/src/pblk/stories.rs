@@ -39,24 +39,30 @@ struct Tale {
 /// What is kept to tell stories.
 pub(super) struct Told {
     tales: Box<[Tale]>,
-    told: Box<Stories>,
+    pub stories: Box<Stories>,
+    /// Completions of the drive that were given to be handled.
+    pub heard: u64,
     clocks: Waits,
     /// The clock that runs, and since when.
     reason: usize,
     since: Time,
     /// When the request came that is let in now, if that was before.
     parked: Option<Time>,
+    /// Whether nothing had waited when the last write came.
+    is_first: bool,
 }
 
 impl Told {
     pub fn new(waiting: usize) -> Box<Told> {
         Box::new(Told {
             tales: vec![Tale::default(); DEPTH].into(),
-            told: Stories::new(DEPTH, waiting),
+            stories: Stories::new(DEPTH, waiting),
+            heard: 0,
             clocks: Waits::default(),
             reason: 0,
             since: Time::ZERO,
             parked: None,
+            is_first: false,
         })
     }
 
@@ -71,16 +77,6 @@ impl Told {
     /// The next request that is let in came at that time.
     pub fn was_parked(&mut self, came: Time) {
         self.parked = Some(came);
-    }
-
-    /// Goes on to the story of the next completion.
-    pub fn go_on(&mut self) {
-        self.told.go_on();
-    }
-
-    /// The story that it went on to.
-    pub fn story(&self) -> Option<&Story> {
-        self.told.story()
     }
 }
 
@@ -97,35 +93,29 @@ impl Tale {
 
 impl<D: OpenChannel> Pblk<D> {
     /// The story begins of a request that was let in.
-    #[cold]
     #[inline(never)]
     pub(super) fn begin_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
         let came = told.parked.take().unwrap_or(now);
-        let is_read = self.host.requests[slot].op == BlockOp::Read;
-        let from = if is_read { Waits::default() } else { told.look(now) };
+        if self.host.requests[slot].op != BlockOp::Read {
+            told.tales[slot as usize].from = told.look(now);
+            told.is_first |= self.host.waiting.is_empty() && self.host.merges.is_empty();
+        }
         let tale = &mut told.tales[slot as usize];
-        (tale.came, tale.since, tale.from, tale.story) = (came, now, from, None);
+        (tale.came, tale.since, tale.story) = (came, now, None);
     }
 
     /// The story of a request that is done when it comes.
-    #[cold]
     #[inline(never)]
     pub(super) fn tell_at_once(&mut self, now: Time) {
         let Some(told) = &mut self.told else { return };
         let came = told.parked.take().unwrap_or(now);
-        told.told.tell(|| Story::at(now)).before(Part::Map, came);
-    }
-
-    /// The drive's next completion is handled now.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn hear(&mut self) {
-        self.device.next_story();
+        if !told.stories.pass_over(now - came) {
+            told.stories.tell(now).before(Part::Map, came);
+        }
     }
 
     /// What a request waited for until now was the buffer.
-    #[cold]
     #[inline(never)]
     pub(super) fn wait_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
@@ -137,34 +127,39 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// What a write waited for until now were the old bytes of a part of a block.
-    #[cold]
     #[inline(never)]
     pub(super) fn fetch_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
         let from = told.look(now);
         let tale = &mut told.tales[slot as usize];
         let story = tale.story.get_or_insert_with(|| Story::at(tale.since));
-        story.go_on(Part::Partial, self.device.story(), now);
+        let handled = told.heard - self.wire.done.len() as u64;
+        story.go_on(Part::Partial, self.device.story(handled - 1), now);
         tale.from = from;
     }
 
     /// A request ends.
-    #[cold]
     #[inline(never)]
     pub(super) fn end_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
         let Request { op, fua, .. } = self.host.requests[slot];
         let tale = &mut told.tales[slot as usize];
-        let story = if op == BlockOp::Read {
-            told.told.end(tale.since, self.device.story(), Part::Queue, now)
-        } else {
-            match tale.story {
-                Some(story) => told.told.tell(|| story),
-                None => told.told.tell(|| Story::at(tale.since)),
+        if told.stories.pass_over(now - tale.came) {
+            return;
+        }
+        let handled = told.heard - self.wire.done.len() as u64;
+        let below = handled.checked_sub(1).and_then(|number| self.device.story(number));
+        let story = match (op, tale.story) {
+            (BlockOp::Read, _) => told.stories.end(tale.since, below, Part::Queue, now),
+            (_, None) => told.stories.tell(tale.since),
+            (_, Some(so_far)) => {
+                let story = told.stories.tell(now);
+                *story = so_far;
+                story
             }
         };
         if op != BlockOp::Read && (fua || op == BlockOp::Flush) {
-            story.go_on(Part::Flush, self.device.story(), now);
+            story.go_on(Part::Flush, below, now);
         } else if op != BlockOp::Read {
             told.clocks[told.reason] += now.since(told.since);
             told.since = now;
@@ -195,10 +190,13 @@ impl<D: OpenChannel> Pblk<D> {
         if self.collectors.of[rank].is_asked { Whose::Refresh } else { Whose::Collection }
     }
 
-    /// Notes why writes wait from now on, where some do.
-    #[cold]
+    /// Notes why writes wait from now on, where some do and something has happened.
     #[inline(never)]
-    pub(super) fn note_reason(&mut self, now: Time) {
+    pub(super) fn note_reason(&mut self, now: Time, acted: bool) {
+        let Some(told) = &mut self.told else { return };
+        if !std::mem::take(&mut told.is_first) && !acted {
+            return;
+        }
         let merged = self.host.merges.front().map(|&number| self.host.partials[number].request);
         let Some(first) = merged.or_else(|| self.host.waiting.front().copied()) else { return };
         let stream = self.host.requests[first].stream;
