@@ -118,9 +118,40 @@ pub struct Link<P: Port> {
 struct Told {
     /// When each command came, and when it arrived below.
     came: Vec<(Time, Time)>,
-    /// Completions from below.
+    /// How many completions came from below.
     heard: u64,
+    /// Of those on the way up, where they are asked for.
+    up: Vec<Story>,
+    /// Of those that were given.
     stories: Box<Stories>,
+}
+
+impl Told {
+    fn new() -> Told {
+        let (came, up) = (vec![Default::default(); LINK_DEPTH], vec![Story::default(); LINK_DEPTH]);
+        Told { came, heard: 0, up, stories: Stories::new(LINK_DEPTH, 0) }
+    }
+
+    /// A command has completed below at `at`, and its completion is above at `arrival`.
+    fn hear(&mut self, slot: usize, below: Option<&Story>, at: Time, arrival: Time) {
+        let (came, arrived) = self.came[slot];
+        let story = &mut self.up[slot];
+        *story = Story::at(arrived);
+        match below {
+            Some(_) => story.go_on(Part::Queue, below, at),
+            None => story.pass(Part::Target, at),
+        }
+        story.before(Part::Link, came);
+        story.pass(Part::Link, arrival);
+    }
+
+    /// A completion is given.
+    fn give(&mut self, slot: usize, at: Time) {
+        let came = self.came[slot].0;
+        if !self.stories.pass_over(at - came) {
+            *self.stories.tell(came) = self.up[slot];
+        }
+    }
 }
 
 impl<P: Port> Link<P>
@@ -181,26 +212,33 @@ where
         }
     }
 
-    fn send_up(&mut self, at: Time, mut done: P::Done) {
-        let slot = done.number();
-        let (number, bytes) = self.numbers[slot as usize];
-        self.free.push(slot as u32);
+    fn send_up(&mut self, at: Time, done: P::Done) {
+        let slot = done.number() as usize;
+        let bytes = self.numbers[slot].1;
         let entry = self.up.entry(at);
         let end = if bytes > 0 { self.up.carry(at, self.timing.wire(bytes)) } else { at };
         let arrival = end + entry + self.timing.latency;
         if let Some(told) = &mut self.told {
-            let (came, arrived) = told.came[slot as usize];
             told.heard += 1;
-            if !told.stories.pass_over(arrival - came) {
-                let below = self.below.story(told.heard - 1);
-                let story = told.stories.end(arrived, below, Part::Queue, at);
-                story.before(Part::Link, came);
-                story.pass(Part::Link, arrival);
+            if told.stories.asks(arrival - told.came[slot].0) {
+                told.hear(slot, self.below.story(told.heard - 1), at, arrival);
             }
         }
-        done.renumber(number);
-        done.set_at(arrival);
         self.up.send(arrival, bytes == 0, done);
+    }
+
+    /// The next completion that is above at `to`.
+    #[inline(always)]
+    fn receive(&mut self, to: Time) -> Option<P::Done> {
+        let (at, mut done) = self.up.receive(to)?;
+        let slot = done.number();
+        if let Some(told) = &mut self.told {
+            told.give(slot as usize, at);
+        }
+        done.renumber(self.numbers[slot as usize].0);
+        done.set_at(at);
+        self.free.push(slot as u32);
+        Some(done)
     }
 }
 
@@ -213,9 +251,8 @@ where
     type Done = P::Done;
 
     fn submit(&mut self, now: Time, cmds: &mut Ring<P::Cmd>) {
-        // A slot stays taken until its completion is on the way up; completions
-        // on the way up take ring space, so both bound what is let in.
-        while self.free.len() > self.up.len() {
+        // A slot stays taken until its completion is given.
+        while !self.free.is_empty() {
             let Some(mut cmd) = cmds.pop() else { return };
             let slot = self.free.pop().expect("a slot is free");
             let payload = cmd.payload();
@@ -240,13 +277,13 @@ where
     }
 
     fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
-        while let Some(cmd) = self.down.receive(to) {
+        while let Some((_, cmd)) = self.down.receive(to) {
             let kept = self.arrived.push(cmd);
             assert!(kept.is_ok(), "a link holds all that it let in");
         }
         self.work_below(to);
         while done.room() > 0
-            && let Some(completion) = self.up.receive(to)
+            && let Some(completion) = self.receive(to)
         {
             let _ = done.push(completion);
         }
@@ -258,10 +295,7 @@ where
 
     fn set_stories(&mut self, on: bool) {
         self.below.set_stories(on);
-        self.told = on.then(|| {
-            let stories = Stories::new(LINK_DEPTH, self.up.len());
-            Told { came: vec![Default::default(); LINK_DEPTH], heard: 0, stories }
-        });
+        self.told = on.then(Told::new);
     }
 
     fn tell_from(&mut self, ns: u64) {

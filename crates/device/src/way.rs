@@ -55,12 +55,6 @@ impl<T> Way<T> {
         }
     }
 
-    /// How many are on their way.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.queued.len() + self.passing.len()
-    }
-
     /// When the next one arrives.
     #[inline]
     pub fn next(&self) -> Option<Time> {
@@ -71,13 +65,13 @@ impl<T> Way<T> {
         }
     }
 
-    /// The next one that has arrived at `to`.
+    /// The next one that has arrived at `to`, and when it did.
     #[inline(always)]
-    pub fn receive(&mut self, to: Time) -> Option<T> {
+    pub fn receive(&mut self, to: Time) -> Option<(Time, T)> {
         let at = self.next().filter(|&at| at <= to)?;
         let is_queued = self.queued.front().is_some_and(|item| item.0 == at);
         let ring = if is_queued { &mut self.queued } else { &mut self.passing };
-        ring.pop().map(|item| item.1)
+        ring.pop()
     }
 }
 
@@ -98,21 +92,21 @@ mod tests {
             }
             let (mut to, mut got) = (0, Vec::new());
             for step in steps {
-                while let Some(i) = way.receive(Time(to)) {
-                    prop_assert!(sent[i].0 <= to);
+                while let Some((at, i)) = way.receive(Time(to)) {
+                    prop_assert!(sent[i].0 == at.0 && at.0 <= to);
                     got.push(i);
                 }
                 prop_assert!(way.next().is_none_or(|at| at > Time(to)));
                 to += step;
             }
-            while let Some(i) = way.receive(Time(1000)) {
+            while let Some((_, i)) = way.receive(Time(1000)) {
                 got.push(i);
             }
             let order = |&i: &usize| (sent[i].0, sent[i].1, i);
             let mut all: Vec<usize> = (0..sent.len()).collect();
             all.sort_by_key(order);
             prop_assert_eq!(got, all);
-            prop_assert_eq!(way.len(), 0);
+            prop_assert_eq!(way.next(), None);
         }
     }
 

@@ -16,7 +16,7 @@ use flash::{ChunkState, Ppa};
 use port::Status;
 
 use crate::catchup::Job;
-use crate::commands::{Command, Cookie, address, bits, fill};
+use crate::commands::{Cookie, address, bits, fill};
 use crate::parity::Parity;
 use crate::stripes::xor;
 

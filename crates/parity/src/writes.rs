@@ -11,7 +11,7 @@ use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{ChunkState, Ppa};
 use port::{Status, Whose};
 
-use crate::commands::{Command, Cookie, address, bits, fill};
+use crate::commands::{Cookie, address, bits, fill};
 use crate::parity::Parity;
 use crate::superblock::{NONE, Stored};
 

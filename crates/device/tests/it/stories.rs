@@ -122,7 +122,8 @@ fn a_program_that_is_suspended_waits_for_the_reads() {
 #[test]
 fn a_link_adds_its_time_on_both_ways() {
     let g = geometry(1, 1, 1);
-    let link = LinkTiming { latency: 3, controller: 4, rate: 4_096_000_000 };
+    let link =
+        LinkTiming { latency: 3, controller: 4, rate: 4_096_000_000, ..LinkTiming::default() };
     let drive = Link::new(link, written(&g, &timing()).port);
     let cmds =
         vec![(0, of(User, Read, g.ppa(0, 0, 0, 0), 2)), (0, of(User, Write, g.ppa(0, 0, 3, 0), 2))];
@@ -220,7 +221,7 @@ proptest! {
             cmds.push((now, of(whose, op, ppa, count)));
         }
         if linked {
-            let link = LinkTiming { latency: 3, controller: 40, rate: 40_960_000_000 };
+            let link = LinkTiming { latency: 3, controller: 40, rate: 40_960_000_000, ..LinkTiming::default() };
             told(Link::new(link, drive), cmds);
         } else {
             told(drive, cmds);
