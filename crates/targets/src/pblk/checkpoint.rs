@@ -139,6 +139,11 @@ impl Checkpoint {
         self.phase == Phase::Idle
     }
 
+    /// Whether what only older ones led to is about to be erased.
+    pub fn is_ending(&self) -> bool {
+        self.phase == Phase::Ending
+    }
+
     /// Has one begin soon. False where that was asked for before.
     pub fn ask(&mut self) -> bool {
         !std::mem::replace(&mut self.asked, true)
@@ -253,6 +258,10 @@ impl<D: OpenChannel> Pblk<D> {
             Phase::Ending if !self.is_everywhere() => {
                 self.saved.checkpoint.phase = Phase::Root;
                 self.send_root();
+            }
+            // What is read is not erased.
+            Phase::Ending if self.map_cache.as_ref().is_some_and(|c| c.is_reading()) => {
+                return false;
             }
             Phase::Ending => self.end_checkpoint(),
         }
@@ -462,6 +471,10 @@ impl<D: OpenChannel> Pblk<D> {
             self.saved.checkpoint.phase = Phase::Table(0);
             return true;
         };
+        if let Some(cache) = &mut self.map_cache {
+            cache.is_stuck = false;
+            self.facts.news = true;
+        }
         if is(Mutation::SkipPage) && (page + self.saved.checkpoint.root.number).is_multiple_of(3) {
             self.saved.checkpoint.phase = Phase::Map(page + 1);
             return true;

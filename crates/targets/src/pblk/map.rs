@@ -135,6 +135,12 @@ impl Map {
         }
     }
 
+    /// Whether a page changed since a checkpoint wrote it.
+    #[inline]
+    pub fn is_dirty(&self, page: u64) -> bool {
+        self.dirty[(page / 64) as usize] >> (page % 64) & 1 == 1
+    }
+
     /// Map pages that changed since a checkpoint wrote them.
     pub fn dirty_pages(&self) -> u64 {
         self.dirty.iter().map(|word| u64::from(word.count_ones())).sum()

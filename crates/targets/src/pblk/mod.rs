@@ -23,7 +23,7 @@
 //! goes with and where its pages are, `mirrors` and `root` where all begins, `table`
 //! what is known of chunks, `log` what was given up, `record` the bytes of these;
 //! `recover` start-up, with `search` for the root and `scan` of what came after it,
-//! `load` the map's pages then. `target` is what all block targets have.
+//! `load` the map's pages then, `map_cache` which of them are held. `target` is what all block targets have.
 
 mod checkpoint;
 mod collect;
@@ -37,6 +37,7 @@ mod limiter;
 mod load;
 mod log;
 mod map;
+mod map_cache;
 mod memory;
 mod meta;
 mod mirrors;
@@ -74,6 +75,7 @@ pub use config::{
     MAX_STREAMS, PblkConfig, PblkError, held_blocks, own_blocks, reserve_chunks, with_reserve,
 };
 pub use ftl::{Memory, Victim, WriteCounters};
+pub use map_cache::{LEAST_MAP_PAGES, MapCacheCounters};
 pub use memory::tables;
 pub use recover::Peek;
 
@@ -84,6 +86,7 @@ use hints::Hints;
 use load::Load;
 use log::Log;
 use map::Map;
+use map_cache::MapCache;
 use meta::{ANCHORS, Meta, log_rows, metadata_chunks};
 use programs::Stripe;
 use ranks::Ranks;
@@ -191,6 +194,8 @@ pub struct Pblk<D> {
     map: Map,
     /// Pages of the map that are not there yet.
     load: Option<Box<Load>>,
+    /// Which pages are held, where not all are.
+    map_cache: Option<Box<MapCache>>,
     space: Space,
     units: Units,
     stripe: Stripe,
@@ -229,6 +234,8 @@ ftl::cookies! {
         Retire(chunk: u32 = 32),
         /// A read of pages of the map: which.
         Load(number: u32 = 32),
+        /// A read of a page of the map that was not held: which.
+        MapPage(number: u32 = 32),
         /// The drive's flush for the user's.
         Flush,
         /// The drive's flush for a checkpoint.
@@ -308,6 +315,7 @@ impl<D: OpenChannel> Pblk<D> {
             },
             map: Map::new(config.bytes / BLOCK_BYTES, geometry.address_bits())?,
             load: None,
+            map_cache: None,
             space,
             units: Units::new((USER_UNITS_PER_PU * pus * at_once).max(16), pus, row, kept)?,
             stripe: Stripe::new(&geometry, at_once),
@@ -510,6 +518,8 @@ impl<D: OpenChannel> Port for Pblk<D> {
     fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
         if self.load.is_some() {
             self.submit_loading(now, cmds);
+        } else if self.map_cache.is_some() {
+            self.submit_cached(now, cmds);
         } else {
             self.fetch_first(cmds);
             while let Some(req) = cmds.front() {

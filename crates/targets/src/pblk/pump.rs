@@ -44,6 +44,8 @@ impl<D: OpenChannel> Pblk<D> {
     fn act(&mut self, now: Time) {
         if self.load.is_some() {
             self.load_step(now);
+        } else if self.map_cache.is_some() {
+            self.map_cache_step(now);
         }
         if self.saved.log.wanted {
             self.send_log();
@@ -103,6 +105,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.take_notices();
             // Requests that wait for pages may wait for others to end, too.
             self.facts.news |= self.load.is_some();
+            self.facts.news |= self.map_cache.as_ref().is_some_and(|cache| cache.waiting() > 0);
             self.pump(to);
             if self.wire.out.is_empty() {
                 return;
@@ -142,6 +145,7 @@ impl<D: OpenChannel> Pblk<D> {
             Cookie::Anchor(_) => {}
             Cookie::Retire(chunk) => self.retire_done(chunk as usize),
             Cookie::Load(number) => self.load_done(number, done),
+            Cookie::MapPage(number) => self.map_page_done(number, done),
             Cookie::Flush => self.flush_done(now, done.status),
             Cookie::Sync => self.checkpoint_synced(done.status),
         }

@@ -48,6 +48,7 @@ mod loading;
 #[cfg(debug_assertions)]
 mod lost_part;
 #[cfg(debug_assertions)]
+mod map_cache;
 mod model;
 mod pace;
 #[cfg(debug_assertions)]
