@@ -17,7 +17,7 @@ use drivefile::CacheMode;
 use flash::{Chunk, ChunkState, Dimensions, RamMedium, Side};
 use nvram::{NvRam, Protected, Started};
 use port::lazy::{SPARE, ask_for};
-use port::{Port, Ring, Striped, Time, random};
+use port::{BLOCK_BYTES, Port, Ring, Striped, Time, random};
 use targets::pblk::{Memory, Peek};
 use targets::{Pblk, PblkConfig};
 
@@ -367,6 +367,7 @@ pub fn target(config: &DriveConfig, seed: u64) -> PblkConfig {
         data_chunks: config.data_chunks(),
         idle: config.idle,
         streams: config.spec.streams,
+        map_pages: config.profile.map_cache.div_ceil(BLOCK_BYTES),
         victim: config.spec.victim,
         seed,
     }

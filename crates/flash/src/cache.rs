@@ -1,4 +1,4 @@
-//! What a controller keeps of what was read.
+//! What a controller keeps of what was read, and of the map.
 
 /// A read cache. Off where it has no size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -75,6 +75,8 @@ pub struct Profile {
     pub link: LinkTiming,
     /// What its controller keeps of what was read.
     pub cache: ReadCache,
+    /// Bytes of the map that the memory of who translates holds; 0 for all.
+    pub map_cache: u64,
     /// Where translation runs.
     pub side: Side,
     /// (T - U) / T, 0.01 to 0.9: T the pages that hold data, U the logical
@@ -162,6 +164,7 @@ impl Profile {
             timing: Timing::default(),
             link: LinkTiming::default(),
             cache: ReadCache::default(),
+            map_cache: 0,
             side: Side::default(),
             spare: 0.2,
             reliability: Reliability::default(),

@@ -207,8 +207,15 @@ fn drive(profile: &str, args: &Args) -> Drive {
         medium.populate(0, own_blocks(&data), || true);
     }
     let device = Device::new(&geometry, &profile.timing, medium).expect("there is memory");
-    let config =
-        PblkConfig { bytes, data_chunks, idle: 0, streams: 1, victim: Victim::Greedy, seed: 1 };
+    let config = PblkConfig {
+        bytes,
+        data_chunks,
+        idle: 0,
+        streams: 1,
+        map_pages: 0,
+        victim: Victim::Greedy,
+        seed: 1,
+    };
     let drive = Pblk::new(device, config).expect("it is set up well");
     if taken {
         drive.populate();

@@ -110,6 +110,7 @@ fn main() {
         data_chunks: chunks,
         idle: 0,
         streams: 1,
+        map_pages: 0,
         victim: Victim::Greedy,
         seed: 1,
     };

@@ -40,6 +40,7 @@ fn serve_chunks(addr: &ListenAddr, stop: &StopHandle, chunks: u32, whole: bool) 
         data_chunks: chunks,
         idle: 0,
         streams: 1,
+        map_pages: 0,
         victim: Victim::Greedy,
         seed: 1,
     };

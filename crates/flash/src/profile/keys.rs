@@ -203,7 +203,7 @@ macro_rules! key {
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 65] = [
+pub static KEYS: [Key; 66] = [
     key!(needed "geometry", "groups", COUNT, dimensions.groups,
         "channels; a super-channel counts once"),
     key!(needed "geometry", "pus", COUNT, dimensions.pus, "parallel units (dies) a channel"),
@@ -275,6 +275,18 @@ pub static KEYS: [Key; 65] = [
         "its line: what follows a read in it is read ahead"),
     key!("cache", "read_ahead_depth", COUNT, cache.depth,
         "reads that may be inside while something is read ahead; 0 for never"),
+    Key {
+        section: "cache",
+        name: "map_cache",
+        about: "what of the map is held in memory, in pages of 4 KiB; none for all",
+        takes: "a size of at least 16k, for example 512k, or none",
+        needed: false,
+        set: |p, text| {
+            p.map_cache = (CACHE.read)(text).filter(|&bytes| bytes == 0 || bytes >= 16_384)?;
+            Some(())
+        },
+        get: |p| (CACHE.show)(&p.map_cache),
+    },
     Key {
         section: "ftl",
         name: "side",

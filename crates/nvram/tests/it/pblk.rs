@@ -193,6 +193,7 @@ fn live(seed: u64, model: &mut Model, left: Left, at_start: Option<u64>) -> (Lef
         data_chunks: DATA_CHUNKS,
         idle: 0,
         streams: 1,
+        map_pages: 0,
         victim: Victim::Greedy,
         seed,
     };

@@ -102,6 +102,7 @@ impl Bench {
             data_chunks: DATA_CHUNKS,
             idle: 0,
             streams: 1,
+            map_pages: 0,
             victim: Victim::Greedy,
             seed: 7,
         }

@@ -69,6 +69,9 @@ pub struct PblkConfig {
     /// in which it is, 0 where it says more than there are. Each is gathered in
     /// rows, and kept in chunks, of its own.
     pub streams: u32,
+    /// Pages of the map, of 4 KiB, that the drive's memory holds at a time, at least
+    /// [`LEAST_MAP_PAGES`](super::LEAST_MAP_PAGES); 0 for all.
+    pub map_pages: u64,
     /// Which chunk is collected.
     pub victim: Victim,
     /// Seed of the policies that draw.

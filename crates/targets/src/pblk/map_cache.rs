@@ -60,6 +60,8 @@ struct Page {
 #[derive(Default)]
 struct Parked {
     req: Option<BlockReq>,
+    /// When it came.
+    came: Time,
     /// What it waits for then.
     then: Option<u64>,
     next: u32,
@@ -93,7 +95,8 @@ pub(super) struct MapCache {
 }
 
 impl MapCache {
-    fn new(most: u64, pages: u64) -> Result<MapCache, OutOfMemory> {
+    /// One of at most so many pages, of a map that has `pages`.
+    pub fn new(most: u64, pages: u64) -> Result<MapCache, OutOfMemory> {
         let most = most.clamp(LEAST_MAP_PAGES, pages.max(LEAST_MAP_PAGES));
         let page = Page { waits: NONE, held: false, used: false, fetched: false };
         let each = BLOCK_BYTES as usize + TAG_BYTES;
@@ -189,13 +192,6 @@ impl MapCache {
 }
 
 impl<D: OpenChannel> Pblk<D> {
-    /// From now on so many pages of the map are held at a time, at least
-    /// [`LEAST_MAP_PAGES`]. To be called while nothing is inside.
-    pub fn set_map_cache(&mut self, pages: u64) -> Result<(), OutOfMemory> {
-        self.map_cache = Some(Box::new(MapCache::new(pages, self.map.pages())?));
-        Ok(())
-    }
-
     /// What the map cache did, where there is one.
     pub fn map_cache(&self) -> Option<MapCacheCounters> {
         self.map_cache.as_ref().map(|cache| cache.counters)
@@ -219,7 +215,8 @@ impl<D: OpenChannel> Pblk<D> {
                 continue;
             };
             cache.counters.misses += 1;
-            let slot = cache.parked.take(Parked { req: Some(req), then: None, next: NONE });
+            let slot =
+                cache.parked.take(Parked { req: Some(req), came: now, then: None, next: NONE });
             cache.park(slot, page, last.filter(|&last| last != page));
         }
         self.facts.news = true;
@@ -249,8 +246,12 @@ impl<D: OpenChannel> Pblk<D> {
                 return;
             }
             let cache = self.map_cache.as_mut().expect("there is one");
+            let came = cache.parked[slot].came;
             cache.ready.pop_front();
             cache.parked.give(slot);
+            if let Some(told) = &mut self.told {
+                told.was_parked(came);
+            }
             self.accept(now, req);
         }
     }

@@ -315,7 +315,7 @@ impl<D: OpenChannel> Pblk<D> {
             },
             map: Map::new(config.bytes / BLOCK_BYTES, geometry.address_bits())?,
             load: None,
-            map_cache: None,
+            map_cache: map_cache(&config, geometry.address_bits())?,
             space,
             units: Units::new((USER_UNITS_PER_PU * pus * at_once).max(16), pus, row, kept)?,
             stripe: Stripe::new(&geometry, at_once),
@@ -462,6 +462,15 @@ impl<D: OpenChannel> Pblk<D> {
             self.device.submit(now, &mut self.wire.out);
         }
     }
+}
+
+/// The map cache of a drive that has one.
+fn map_cache(config: &PblkConfig, address_bits: u32) -> Result<Option<Box<MapCache>>, PblkError> {
+    if config.map_pages == 0 {
+        return Ok(None);
+    }
+    let pages = Map::pages_of(config.bytes / BLOCK_BYTES, address_bits);
+    Ok(Some(Box::new(MapCache::new(config.map_pages, pages)?)))
 }
 
 /// The chunks for roots, of the first two parallel units, or of the only one.

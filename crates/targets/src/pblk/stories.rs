@@ -178,7 +178,11 @@ impl Cookie {
                 Whose::User
             }
             Cookie::Survivors(_) | Cookie::Reset(_) | Cookie::Retire(_) => Whose::Collection,
-            Cookie::Own(_) | Cookie::Anchor(_) | Cookie::Load(_) | Cookie::Sync => Whose::Metadata,
+            Cookie::Own(_)
+            | Cookie::Anchor(_)
+            | Cookie::Load(_)
+            | Cookie::MapPage(_)
+            | Cookie::Sync => Whose::Metadata,
         }
     }
 }

@@ -47,6 +47,7 @@ impl Load {
             data_chunks: chunks,
             idle: 0,
             streams: 1,
+            map_pages: 0,
             victim,
             seed: 11,
         };

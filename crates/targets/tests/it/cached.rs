@@ -104,6 +104,7 @@ impl Drive {
             data_chunks: chunks,
             idle: 0,
             streams: 1,
+            map_pages: 0,
             victim: Victim::Greedy,
             seed: 1,
         };

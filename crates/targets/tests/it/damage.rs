@@ -77,6 +77,7 @@ fn config(geometry: &Geometry) -> PblkConfig {
         data_chunks: DATA_CHUNKS,
         idle: 0,
         streams: 1,
+        map_pages: 0,
         victim: Victim::Greedy,
         seed: 1,
     }

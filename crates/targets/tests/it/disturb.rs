@@ -74,6 +74,7 @@ impl Rig {
             data_chunks: DATA_CHUNKS,
             idle: 0,
             streams: 1,
+            map_pages: 0,
             victim: Victim::Greedy,
             seed: 1,
         };

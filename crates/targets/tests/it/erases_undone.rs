@@ -71,6 +71,7 @@ fn drive(timing: &Timing) -> Drive {
         data_chunks: DATA_CHUNKS,
         idle: 0,
         streams: 1,
+        map_pages: 0,
         victim: Victim::Random,
         seed: 3,
     };

@@ -123,6 +123,7 @@ fn config(geometry: &Geometry, victim: Victim, fill: u64) -> PblkConfig {
         data_chunks,
         idle: 0,
         streams: 1,
+        map_pages: 0,
         victim,
         seed: 7,
     }

@@ -35,6 +35,7 @@ impl Host {
             data_chunks: 4,
             idle: 0,
             streams: 1,
+            map_pages: 0,
             victim: Victim::Fifo,
             seed: 7,
         };

@@ -42,6 +42,7 @@ fn config() -> PblkConfig {
         data_chunks: DATA_CHUNKS,
         idle: 0,
         streams: 1,
+        map_pages: 0,
         victim: Victim::Greedy,
         seed: 7,
     }

@@ -52,6 +52,7 @@ fn host() -> Host {
         data_chunks: 6,
         idle: 0,
         streams: 1,
+        map_pages: 0,
         victim: Victim::Greedy,
         seed: 7,
     };

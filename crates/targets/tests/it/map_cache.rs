@@ -41,11 +41,16 @@ impl Host {
         let device = Device::new(&geometry, &timing(), medium).unwrap();
         let bytes = PAGES * PAGE_BLOCKS * BLOCK;
         let (data_chunks, victim) = (DATA_CHUNKS, Victim::Greedy);
-        let config = PblkConfig { bytes, data_chunks, idle: 0, streams: 1, victim, seed: 7 };
-        let mut drive = Pblk::new(device, config).unwrap();
-        if pages > 0 {
-            drive.set_map_cache(pages).unwrap();
-        }
+        let config = PblkConfig {
+            bytes,
+            data_chunks,
+            idle: 0,
+            streams: 1,
+            map_pages: pages,
+            victim,
+            seed: 7,
+        };
+        let drive = Pblk::new(device, config).unwrap();
         Host { drive, now: Time::ZERO, blocks: vec![0; (PAGES * PAGE_BLOCKS) as usize] }
     }
 

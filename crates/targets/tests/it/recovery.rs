@@ -187,7 +187,15 @@ impl Bench {
         let data_chunks = DATA_CHUNKS;
         let blocks = data_chunks * self.geometry.chunk_blocks() * self.geometry.total_pus();
         let bytes = u64::from(blocks) * self.setup.fill / 100 * BLOCK;
-        PblkConfig { bytes, data_chunks, idle: 0, streams: 1, victim: self.setup.victim, seed: 7 }
+        PblkConfig {
+            bytes,
+            data_chunks,
+            idle: 0,
+            streams: 1,
+            map_pages: 0,
+            victim: self.setup.victim,
+            seed: 7,
+        }
     }
 
     fn below(&mut self, n: u64) -> u64 {
@@ -669,8 +677,15 @@ fn tightest(victim: Victim) {
     program(&mut device, 11, &[vec![pad; 4], moved.clone(), left].concat());
     program(&mut device, 12, &[earlier, moved].concat());
     let blocks = 92;
-    let config =
-        PblkConfig { bytes: blocks * BLOCK, data_chunks: 6, idle: 0, streams: 1, victim, seed: 1 };
+    let config = PblkConfig {
+        bytes: blocks * BLOCK,
+        data_chunks: 6,
+        idle: 0,
+        streams: 1,
+        map_pages: 0,
+        victim,
+        seed: 1,
+    };
     let below: Box<dyn OpenChannel> = Box::new(device);
     let (mut drive, _) = Pblk::recover(below, config, Time::ZERO).unwrap();
     // Only what is kept back for the target's own blocks is left.

@@ -82,6 +82,7 @@ impl Host {
             data_chunks: DATA_CHUNKS,
             idle: 0,
             streams: 1,
+            map_pages: 0,
             victim: Victim::Greedy,
             seed: 7,
         };

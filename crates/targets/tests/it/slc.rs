@@ -34,6 +34,7 @@ impl Load {
             data_chunks: 16,
             idle: 0,
             streams: 1,
+            map_pages: 0,
             victim: Victim::Greedy,
             seed: 5,
         };

@@ -86,6 +86,7 @@ pub fn pblk_config() -> PblkConfig {
         data_chunks: DATA_CHUNKS,
         idle: 0,
         streams: 1,
+        map_pages: 0,
         victim: Victim::Greedy,
         seed: 7,
     }
