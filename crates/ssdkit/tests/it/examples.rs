@@ -86,7 +86,7 @@ fn snapshots_are_drives() {
 fn the_controller_bounds_and_reads_ahead() {
     let lines = examples("../controller.md");
     let [bound, ahead, without] = &lines[..] else { panic!("three examples: {lines:?}") };
-    let iops = |line| report(line)["total"]["iops"].as_f64().expect("requests a second");
+    let iops = |line| report(line)["iops"].as_f64().expect("requests a second");
     let (bound, ahead, without) = (iops(bound), iops(ahead), iops(without));
     assert!((0.99..=1.001).contains(&(bound / 250_000.0)), "{bound}: 4 us each");
     assert!(ahead > 4.0 * without, "{ahead} against {without}");
