@@ -94,15 +94,6 @@ pub struct StagingCounters {
     pub dispatched: u64,
     /// Requests that joined another.
     pub merged: u64,
-    /// How often the plug opened because there were so many requests, or as
-    /// many as the queue holds.
-    pub opened_by_requests: u64,
-    /// Because the newest was so long.
-    pub opened_by_bytes: u64,
-    /// Because the first had waited so long.
-    pub opened_by_time: u64,
-    /// Because it was asked to.
-    pub opened_by_hand: u64,
 }
 
 /// An entry of the table.
@@ -495,10 +486,7 @@ impl Staging {
 
     /// Opens the plug, until the queue is empty. Nothing, if it is.
     pub fn unplug(&mut self) {
-        if self.plugged && !self.is_empty() {
-            self.plugged = false;
-            self.counters.opened_by_hand += 1;
-        }
+        self.plugged &= self.is_empty();
     }
 
     /// When the plug has held back for long enough.
@@ -514,22 +502,17 @@ impl Staging {
             return false;
         }
         self.plugged = false;
-        self.counters.opened_by_time += 1;
         true
     }
 
     /// Opens the plug if what came to entry `slot` is the last that it holds
     /// back.
     fn look_at_plug(&mut self, slot: u32) {
-        let Some(plug) = self.plug else { return };
-        if self.len() >= plug.requests || self.room() == 0 {
-            self.counters.opened_by_requests += 1;
-        } else if self.table[slot].out.req.len >= plug.bytes {
-            self.counters.opened_by_bytes += 1;
-        } else {
-            return;
-        }
-        self.plugged = false;
+        self.plugged = !self.plug.is_none_or(|plug| {
+            self.len() >= plug.requests
+                || self.room() == 0
+                || self.table[slot].out.req.len >= plug.bytes
+        });
     }
 }
 

@@ -54,11 +54,6 @@ pub enum Spread {
 }
 
 impl Spread {
-    /// So many queues.
-    pub fn over(queues: usize) -> Spread {
-        Spread::Count(queues)
-    }
-
     /// How many queues that makes.
     pub fn count(self, topology: &Topology) -> usize {
         match self {

@@ -118,8 +118,6 @@ pub struct SharedDrive<P: Port> {
 pub struct Turn {
     /// Commands of this seat inside the drive.
     pub inside: usize,
-    /// Whether other seats have commands inside.
-    pub others: bool,
     /// How many seats have, this one counted.
     pub users: usize,
     /// Whether all are asked to finish and leave.
@@ -438,10 +436,10 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Seat<'_, P> {
         } else if let Some(watch) = inner.watch.as_mut().filter(|w| w.seat == me) {
             watch.until = Time(u64::MAX);
         }
-        let (others, stopping) = (inner.others(me), inner.stopping);
+        let stopping = inner.stopping;
         let users = inner.busy + usize::from(!inner.places[me].is_busy());
         self.ring(guard);
-        Ok(Turn { inside, others, users, stopping })
+        Ok(Turn { inside, users, stopping })
     }
 
     /// Does one request and waits for it, with nothing else of this seat inside.
@@ -512,15 +510,6 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Seat<'_, P> {
         let place = &mut inner.places[me];
         (place.asleep, place.rung) = (wait != Wait::Spin, false);
         Ok(wait)
-    }
-
-    /// Says that this seat will be away for a time that it cannot tell, so
-    /// that another one keeps watch.
-    pub fn away(&self) -> Result<(), DriveLost> {
-        let mut inner = self.drive.lock()?;
-        inner.hand_over(self.seat);
-        self.ring(inner);
-        Ok(())
     }
 }
 

@@ -143,7 +143,7 @@ pub trait Driver {
     /// neighbours share.
     fn map(&self, topology: &Topology, kind: QueueKind, core: usize) -> usize {
         let queues = self.queues()[kind as usize];
-        Spread::over(queues).place(topology, core)
+        Spread::Count(queues).place(topology, core)
     }
 
     /// Whether all its queues share one set of tags, as a device with one
