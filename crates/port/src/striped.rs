@@ -10,7 +10,8 @@
 //! which share its buffer, and completes once, when the last piece has, with the
 //! worst of their statuses. A trim or a write of zeros is one piece for each shard
 //! that it touches, and a flush goes to all. What a shard refuses waits here, in
-//! order, so that a full shard holds up no other.
+//! order: as much again as it takes at once. Only where that is full, too, does the
+//! next request for it hold up those behind it, for whatever shard.
 //!
 //! Guarantees: the rules of [`Port`], over shards that keep them; pieces go to a
 //! shard in the order in which their requests came; nothing is allocated after it
