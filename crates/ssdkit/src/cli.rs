@@ -159,7 +159,8 @@ Examples:
   ssdkit twin points.csv --family tlc --out mine.toml
   ssdkit twin fio-*.json --family tlc --holdout 0.3 --evaluations 500
   ssdkit twin points.csv --family znand --where drive=a --fit read=10us..100us --fit host_kernel=0us..9us
-  ssdkit bench mem:./mine.toml --rw randread --qd 32";
+  ssdkit bench mem:./mine.toml --rw randread --qd 32
+  ssdkit twin --measure /dev/nvme0n1 --destroy > points.json";
 
 const CREATE_EXAMPLES: &str = "\
 Examples:

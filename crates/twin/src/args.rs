@@ -3,17 +3,28 @@
 use std::str::FromStr;
 
 use clap::Args;
-use measure::options::whole;
+use drive::spec::DriveSpec;
+use measure::options::{duration, whole};
 
 /// `ssdkit twin`.
 #[derive(Args, Clone, Debug)]
 pub struct TwinArgs {
     /// Measurements: CSV, fio's JSON, or that of `ssdkit bench`.
-    #[arg(value_name = "FILE", required = true)]
+    #[arg(value_name = "FILE", required_unless_present = "measure")]
     pub files: Vec<String>,
     /// Where the search begins: a profile's name, or the path of a TOML file.
-    #[arg(long, value_name = "NAME|FILE.toml")]
-    pub family: String,
+    #[arg(long, value_name = "NAME|FILE.toml", required_unless_present = "measure")]
+    pub family: Option<String>,
+    /// Measure a block device or file instead, and print a report of each run: a file of points.
+    #[arg(long, value_name = "DRIVE", conflicts_with_all = ["files", "family"])]
+    pub measure: Option<DriveSpec>,
+    /// Write over all of what --measure measures.
+    #[arg(long, requires = "measure")]
+    pub destroy: bool,
+    /// How long each run of --measure takes.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration,
+          requires = "measure")]
+    pub time: u64,
     /// Keys of the profile that all candidates have.
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<(String, String)>,

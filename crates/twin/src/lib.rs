@@ -3,13 +3,15 @@
 //! Measured points ([`points`]) are compared with what a [`model`] gives of the same
 //! runs; a [`search`] looks for the parameters ([`parameter`]) with the least
 //! [`objective`]; a [`report`] says how far each point is off, and the fitted
-//! profile is a file like any other ([`toml`]).
+//! profile is a file like any other ([`toml`]). Or a drive is measured first
+//! ([`protocol`]).
 //!
 //! Fails when measurements or options cannot be, when a family is no drive, and
 //! when the output cannot be written.
 
-use std::fs::{File, OpenOptions};
+use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::time::Instant;
 
 use drive::Error;
@@ -30,6 +32,7 @@ mod model;
 mod objective;
 mod parameter;
 mod points;
+mod protocol;
 mod report;
 mod search;
 mod split;
@@ -39,15 +42,20 @@ pub use args::{TwinArgs, Used};
 
 /// Fits, and prints the report to `out`.
 pub fn run(args: &TwinArgs, out: &mut dyn Write) -> Result<(), Error> {
+    if let Some(target) = &args.measure {
+        return protocol::run(args, target, out);
+    }
     // Before hours of work are lost.
-    let file = args.out.as_deref().map(|path| open(path, args.force)).transpose()?;
+    if let Some(path) = args.out.as_ref().filter(|path| !args.force && Path::new(path).exists()) {
+        return Err(Error::Usage(format!("--out {path} is there: --force replaces it")));
+    }
     let mut watch = Watch::terminal(None)?;
     let fitted = fit(args, &mut watch);
     watch.end();
     let (report, profile) = fitted?;
     let profile = toml::profile_text(&profile, &report);
-    if let Some(mut file) = file {
-        file.write_all(profile.as_bytes())?;
+    if let Some(path) = &args.out {
+        fs::write(path, &profile).map_err(|e| Error::system(&format!("write {path}"), &e))?;
     }
     if args.json {
         writeln!(out, "{:#}", report.to_json(&profile))?;
@@ -55,16 +63,6 @@ pub fn run(args: &TwinArgs, out: &mut dyn Write) -> Result<(), Error> {
         write!(out, "{}", report.to_text())?;
     }
     Ok(())
-}
-
-/// The file that the profile goes to.
-fn open(path: &str, force: bool) -> Result<File, Error> {
-    let mut options = OpenOptions::new();
-    options.write(true).truncate(true).create(force).create_new(!force);
-    options.open(path).map_err(|e| {
-        let remedy = if force { "" } else { "; --force replaces a file that is there" };
-        Error::Usage(format!("--out {path}: {e}{remedy}"))
-    })
 }
 
 /// Fits. Gives the report and the fitted profile.
@@ -77,7 +75,9 @@ fn fit(args: &TwinArgs, watch: &mut Watch) -> Result<(Report, flash::Profile), E
     let against = points::read(&args.against)?;
     ignored.extend(against.ignored);
     points.extend(against.all);
-    let model = Model::new(&args.family, &args.set, args.seed)?;
+    // The command line has one, unless a drive is measured.
+    let family = args.family.as_deref().unwrap_or_default();
+    let model = Model::new(family, &args.set, args.seed)?;
     let parameters = parameters(args, &model, &points[..fitted])?;
     let runs = Runs::new(&points);
     let of_fit = Runs::new(&points[..fitted]).all.len();

@@ -1,7 +1,5 @@
 //! Tests of the whole way, from a file to a profile.
 
-use std::fs;
-
 use clap::Parser;
 
 use super::*;
@@ -61,7 +59,7 @@ fn a_planted_drive_is_found_and_its_file_is_a_profile() {
     assert_eq!(report["parameters"][1]["determined"], false, "nothing is erased");
     assert!(report["ignored"][0].as_str().unwrap().contains("colour"));
     let again = run(&args(&line), &mut Vec::new()).unwrap_err().to_string();
-    assert!(again.contains("--force replaces"), "{again}");
+    assert!(again.contains("--force replaces it"), "{again}");
 }
 
 #[test]
@@ -106,4 +104,34 @@ fn what_cannot_be_is_refused() {
         assert_eq!(error.exit_code(), 2, "{error}");
         assert!(error.to_string().contains(says), "{line}: {error}");
     }
+}
+
+/// What a workload is, in a word.
+fn run_of(workload: &serde_json::Value) -> String {
+    ["rw", "read_percent", "bs", "qd"].map(|key| workload[key].to_string()).join(" ")
+}
+
+#[test]
+fn a_drive_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("target");
+    fs::write(&target, vec![7; 4 << 20]).unwrap();
+    let line = format!("--measure file:{},direct=no --time 5ms", target.display());
+    let refused = run(&args(&line), &mut Vec::new()).unwrap_err();
+    assert_eq!(refused.exit_code(), 2);
+    assert!(refused.to_string().contains("add --destroy"), "{refused}");
+    assert!(fs::read(&target).unwrap().iter().all(|&byte| byte == 7), "nothing was touched");
+    let mut printed = Vec::new();
+    run(&args(&format!("{line} --destroy")), &mut printed).unwrap();
+    let reports: Result<Vec<serde_json::Value>, _> =
+        serde_json::Deserializer::from_slice(&printed).into_iter().collect();
+    let reports = reports.unwrap();
+    assert_eq!(reports.len(), 37);
+    assert!(reports.iter().all(|report| report["drive"]["direct"] == false));
+    let mut runs: Vec<String> = reports.iter().map(|r| run_of(&r["workload"])).collect();
+    runs.sort_unstable();
+    runs.dedup();
+    assert_eq!(runs.len(), 37, "no point is there twice");
+    let memory = args("--measure mem:ref --destroy");
+    assert!(run(&memory, &mut Vec::new()).unwrap_err().to_string().contains("is none"));
 }

@@ -20,6 +20,12 @@ pub fn parse(path: &str, n: usize, report: &Value, points: &mut Points) -> Resul
     if report["interrupted"].as_bool() == Some(true) {
         return refuse("it was stopped".into(), "run it to its end");
     }
+    if report["drive"]["direct"].as_bool() == Some(false) {
+        return refuse(
+            "it measured a page cache".into(),
+            "leave direct=no out of the drive's name",
+        );
+    }
     if workload["threads"].as_u64().is_some_and(|threads| threads != 1) {
         return refuse("it has several threads".into(), "measure with --threads 1");
     }

@@ -184,6 +184,7 @@ fn reports_of_ours_are_read() {
     for (key, value, says) in [
         ("void", json!("nothing was measured"), "nothing was measured"),
         ("interrupted", json!(true), "stopped"),
+        ("drive", json!({ "name": "file:x", "direct": false }), "page cache"),
         ("workload", json!({ "rw": "trim", "bs": 4096, "qd": 1 }), "rw=trim"),
         ("workload", json!({ "rw": "read", "bs": 4096, "qd": 1, "rate": 5 }), "it has rate"),
         ("workload", json!({ "rw": "read", "bs": 4096, "qd": 1, "threads": 2 }), "threads"),
