@@ -102,7 +102,6 @@ pub struct Cli {
 
 /// What can be done.
 #[derive(Clone, Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one, and it is parsed once")]
 pub enum Command {
     /// Run a workload on a drive and report.
     #[command(after_help = format!("{BENCH_EXAMPLES}{DRIVES}"))]
