@@ -120,7 +120,7 @@ fn wrong_names_are_told_apart() {
         ("mem:ref,cache=none", "volatile or protected"),
         ("mem:ref,spare=0.95", "0.01 to 0.9"),
         ("mem:ref,read=75", "`read` cannot be `75`"),
-        ("mem:ref,planes=3", "planes = 3 is out of range"),
+        ("mem:ref,planes=9", "planes = 9 is out of range"),
         ("mem:ref,size=16777215T", "too large"),
         ("mem:ref,pages=65536,planes=8,page=64k,groups=256,pus=256", "blocks in all"),
     ] {
