@@ -1,16 +1,17 @@
 //! The vector command: what an open-channel drive is asked.
 //!
 //! After Open-Channel SSD 2.0, "Vector I/O": read, write, reset and copy of up
-//! to 64 addresses; the completion carries a bitmap of the addresses that
+//! to 96 addresses (there 64: a row has more where six planes take three pages
+//! at once); the completion carries a bitmap of the addresses that
 //! failed. A run of neighbours in one chunk needs no list.
 
-use flash::{Chunk, Geometry, Ppa, TAG_BYTES, Timing};
+use flash::{BlockBits, Chunk, Geometry, MAX_ROW_BLOCKS, Ppa, TAG_BYTES, Timing};
 use port::{BLOCK_BYTES, Buffer, Port, Status, Time, Whose};
 
 use crate::notices::Notice;
 
-/// Most addresses of one command.
-pub const MAX_ADDRESSES: usize = 64;
+/// Most addresses of one command: those of the largest row.
+pub const MAX_ADDRESSES: usize = MAX_ROW_BLOCKS as usize;
 
 /// What a vector command asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -141,7 +142,7 @@ pub struct VectorDone {
     /// How it ended: the first failure, if any.
     pub status: Status,
     /// Bit `i` is set when address `i` failed.
-    pub failed: u64,
+    pub failed: BlockBits,
     /// When the drive completed it.
     pub at: Time,
     /// The command's list.

@@ -17,7 +17,10 @@ pub use health::{Health, WEAR_RANGES, Wear};
 
 use std::collections::VecDeque;
 
-use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, Reliability, TAG_BYTES, Timing};
+use flash::{
+    BlockBits, Chunk, ChunkState, Geometry, Medium, Moved, Ppa, Reliability, TAG_BYTES, Timing,
+    block_bits,
+};
 use port::lazy::table;
 use port::{Buffer, OutOfMemory, Part, Port, Ring, Slots, Status, Stories, Story, Time, Whose};
 use xxhash_rust::xxh3::Xxh3;
@@ -85,7 +88,7 @@ struct Command {
     cmd: VectorCmd,
     /// Operations to go.
     left: u32,
-    failed: u64,
+    failed: BlockBits,
     status: Status,
     /// Whether a copy is writing.
     writing: bool,
@@ -142,12 +145,6 @@ pub struct Device<M> {
 /// Operations that may be inside a drive.
 fn most_ops(geometry: &Geometry) -> usize {
     if geometry.total_pus() <= FEW_UNITS { FEW_OPS } else { MAX_OPS }
-}
-
-/// Bits `first` to `first + count - 1`.
-#[inline]
-fn bits(first: usize, count: usize) -> u64 {
-    (u64::MAX >> (MAX_ADDRESSES - count)) << first
 }
 
 impl<M: Medium> Device<M> {
@@ -418,7 +415,7 @@ impl<M: Medium> Device<M> {
 
     /// Completes a command that has nothing under way.
     #[inline]
-    fn answer(&mut self, now: Time, cmd: VectorCmd, status: Status, failed: u64) {
+    fn answer(&mut self, now: Time, cmd: VectorCmd, status: Status, failed: BlockBits) {
         let VectorCmd { cookie, list, buffer, .. } = cmd;
         if self.stories.is_some() {
             self.tell_at_once(now);
@@ -480,7 +477,7 @@ impl<M: Medium> Device<M> {
     /// Does a write that was let in when it comes. `None` where it goes the way of
     /// all others.
     #[inline]
-    fn pass_write(&mut self, cmd: &VectorCmd) -> Option<(Status, u64)> {
+    fn pass_write(&mut self, cmd: &VectorCmd) -> Option<(Status, BlockBits)> {
         if cmd.op != VectorOp::Write || !self.passes(cmd) {
             return None;
         }
@@ -495,7 +492,7 @@ impl<M: Medium> Device<M> {
         self.counters.blocks_programmed += u64::from(count);
         if moved == Moved::Failed {
             self.program_failed(cmd.ppa, count);
-            return Some((self.program_status(cmd.ppa), bits(0, count as usize)));
+            return Some((self.program_status(cmd.ppa), block_bits(0, count as usize)));
         }
         self.programmed(self.geometry.chunk_index(cmd.ppa), count);
         Some((Status::SUCCESS, 0))

@@ -146,7 +146,6 @@ fn open(
             | BatchError::Small { .. }
             | BatchError::Cache { .. }
             | BatchError::Unreadable(_)
-            | BatchError::Row(_)
             | BatchError::Slots => Error::Usage(text),
             BatchError::Nothing => Error::Usage(format!(
                 "{} was used before and has nothing on it now: add --destroy to make a new store",

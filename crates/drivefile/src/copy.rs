@@ -223,9 +223,7 @@ impl Copier {
     /// where a program failed nearby.
     fn together(&self, chunk: &Chunk, block: u32) -> u32 {
         let n = self.geometry.row_blocks().min(chunk.programmed - block);
-        // At most 64 are looked at, at once.
-        let failed = (0..n).step_by(64).any(|i| chunk.failed_of(block + i, (n - i).min(64)) != 0);
-        if failed { 1 } else { n }
+        if chunk.failed_of(block, n) != 0 { 1 } else { n }
     }
 
     /// Copies a run of blocks, all of them whole or none. False where they

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use device::{MAX_ADDRESSES, VectorCmd, VectorDone, VectorOp};
+use flash::{BlockBits, block_bits};
 use port::{BlockDone, BlockOp, BlockReq, Completed, Numbered, Status, Time};
 
 use crate::rule::{Operation, Place, Span, WrongPort};
@@ -21,7 +22,7 @@ pub trait Command: Numbered + Sized {
 
     /// What it asks for.
     fn operation(&self) -> Operation;
-    /// How many addresses it has: 1 to 64.
+    /// How many addresses it has: 1 to [`MAX_ADDRESSES`].
     fn count(&self) -> usize;
     /// What address `i` covers; of a copy, its source and its target. Nothing
     /// of a flush.
@@ -38,7 +39,7 @@ pub trait Command: Numbered + Sized {
 pub trait Completion: Completed {
     /// Makes the addresses whose bits are set fail. What failed already keeps
     /// its status.
-    fn fail(&mut self, status: Status, failed: u64);
+    fn fail(&mut self, status: Status, failed: BlockBits);
 }
 
 impl Command for BlockReq {
@@ -92,14 +93,14 @@ impl Command for BlockReq {
 }
 
 impl Completion for BlockDone {
-    fn fail(&mut self, status: Status, _failed: u64) {
+    fn fail(&mut self, status: Status, _failed: BlockBits) {
         self.status = self.status.and(status);
     }
 }
 
 /// Bits of the addresses of a command of `count`.
-fn all(count: usize) -> u64 {
-    u64::MAX >> (MAX_ADDRESSES - count.clamp(1, MAX_ADDRESSES))
+fn all(count: usize) -> BlockBits {
+    block_bits(0, count.clamp(1, MAX_ADDRESSES))
 }
 
 impl Command for VectorCmd {
@@ -162,7 +163,7 @@ impl Command for VectorCmd {
 }
 
 impl Completion for VectorDone {
-    fn fail(&mut self, status: Status, failed: u64) {
+    fn fail(&mut self, status: Status, failed: BlockBits) {
         self.status = self.status.and(status);
         self.failed |= failed;
     }

@@ -5,6 +5,7 @@
 //! vector command only the addresses that are struck fail, unless the fault
 //! strikes before: then nothing is done, and all fail.
 
+use flash::BlockBits;
 use port::{Completed, Port, Ring, Status, Time};
 
 use crate::command::{Command, Completion};
@@ -50,7 +51,7 @@ impl Active {
 #[derive(Clone, Copy, Default)]
 struct Verdict {
     status: Status,
-    failed: u64,
+    failed: BlockBits,
 }
 
 /// Operation faults in front of `P`.
@@ -125,7 +126,7 @@ where
                     let status = active.rule.status.unwrap_or(P::Cmd::failure(operation));
                     verdict.status = verdict.status.and(status);
                     // A flush has no address that could fail.
-                    verdict.failed |= u64::from(operation != Operation::Flush) << i;
+                    verdict.failed |= BlockBits::from(operation != Operation::Flush) << i;
                     before |= active.place == Place::Before;
                 }
             }

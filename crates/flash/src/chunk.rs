@@ -12,7 +12,7 @@
 use port::Status;
 use thiserror::Error;
 
-use crate::ErrorLevel;
+use crate::{BlockBits, ErrorLevel, MAX_ROW_BLOCKS, block_bits};
 
 /// Failed programs that a chunk remembers; the next closes it early.
 pub const MAX_FAILED: usize = 2;
@@ -73,14 +73,14 @@ impl Cause {
     }
 }
 
-/// Neighbouring blocks whose program failed: at most 64, or none.
+/// Neighbouring blocks whose program failed: at most a row's, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FailedRun(u32);
 
 impl FailedRun {
-    /// `count` blocks, 1 to 64, from `block` on, which is below 2^25.
+    /// `count` blocks, 1 to [`MAX_ROW_BLOCKS`], from `block` on, which is below 2^25.
     pub fn new(block: u32, count: u32) -> FailedRun {
-        debug_assert!(block < 1 << 25 && (1..=64).contains(&count));
+        debug_assert!(block < 1 << 25 && (1..=MAX_ROW_BLOCKS).contains(&count));
         FailedRun(block << 7 | count)
     }
 
@@ -198,13 +198,13 @@ impl Chunk {
         }
     }
 
-    /// Which of `count` blocks at `block`, at most 64, cannot be read as their
+    /// Which of `count` blocks at `block`, at most [`MAX_ROW_BLOCKS`], cannot be read as their
     /// programs failed: bit `i` stands for block `i`.
-    pub fn failed_of(&self, block: u32, count: u32) -> u64 {
+    pub fn failed_of(&self, block: u32, count: u32) -> BlockBits {
         let of = |run: &FailedRun| {
             let from = run.block().max(block);
             let end = (run.block() + run.count()).min(block + count);
-            if from < end { (u64::MAX >> (64 - (end - from))) << (from - block) } else { 0 }
+            if from < end { block_bits((from - block) as usize, (end - from) as usize) } else { 0 }
         };
         self.failed.iter().map(of).fold(0, |all, bits| all | bits)
     }
@@ -306,7 +306,7 @@ impl Chunk {
         }
         let failed = [word(5), word(6)].map(FailedRun);
         for (at, run) in [24, 28].into_iter().zip(failed) {
-            if run.count() > 64 || run.block() + run.count() > programmed {
+            if run.count() > MAX_ROW_BLOCKS || run.block() + run.count() > programmed {
                 return Err(wrong("failed", at, run.0, "a run of programmed blocks"));
             }
         }

@@ -21,6 +21,18 @@ use crate::divisor::Divisor;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ppa(pub u64);
 
+/// Most blocks of a row, and so of a command: six planes of four pages of 16 KiB.
+pub const MAX_ROW_BLOCKS: u32 = 96;
+
+/// A bit for each block of a row, or each address of a command, the first lowest.
+pub type BlockBits = u128;
+
+/// Bits `first` to `first + count - 1`; `count` is at least 1.
+#[inline]
+pub fn block_bits(first: usize, count: usize) -> BlockBits {
+    (BlockBits::MAX >> (BlockBits::BITS as usize - count)) << first
+}
+
 /// The numbers that a geometry is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dimensions {
@@ -86,6 +98,13 @@ impl Geometry {
             && (BLOCK_BYTES as u32..=65536).contains(&dim.page_bytes);
         range("page_bytes", dim.page_bytes, page_ok, "4096, 8192, 16384, 32768 or 65536")?;
         let row_blocks = dim.planes * dim.page_bytes / BLOCK_BYTES as u32;
+        let row_ok = row_blocks <= MAX_ROW_BLOCKS;
+        range(
+            "blocks of a row",
+            row_blocks,
+            row_ok,
+            "at most 96; take fewer planes or smaller pages",
+        )?;
         let chunk_blocks = dim.pages * row_blocks;
         let geometry = Geometry {
             dim,

@@ -21,7 +21,9 @@ pub mod timing;
 pub use cache::ReadCache;
 pub use chunk::{CHUNK_BYTES, Cause, Chunk, ChunkState, FailedRun, SINCE_BITS};
 pub use energy::{Energy, EnergyCosts, EnergyCounts};
-pub use geometry::{Dimensions, Geometry, GeometryError, Ppa};
+pub use geometry::{
+    BlockBits, Dimensions, Geometry, GeometryError, MAX_ROW_BLOCKS, Ppa, block_bits,
+};
 pub use link::LinkTiming;
 pub use medium::{Medium, Moved, RamMedium, TAG_BYTES, Tag};
 pub use profile::{KeyError, Profile, ProfileError, Side};

@@ -14,7 +14,7 @@ use libm::{exp, log, pow};
 use port::BLOCK_BYTES;
 use port::random::{self, STEP, unit};
 
-use crate::{Chunk, Ppa};
+use crate::{BlockBits, Chunk, MAX_ROW_BLOCKS, Ppa};
 
 /// Error counts of which the mean is above this are not drawn but taken as
 /// their mean: far beyond any code.
@@ -93,7 +93,7 @@ pub struct Sensed {
     /// Repetitions that it took.
     pub retries: u32,
     /// Bit `i` is set when block `i` could not be corrected after all of them.
-    pub failed: u64,
+    pub failed: BlockBits,
     /// Raw errors in the worst codeword, before any repetition.
     pub worst: u32,
 }
@@ -159,14 +159,13 @@ impl Reliability {
         self.codeword * 8
     }
 
-    /// Draws the raw errors of an array read of `count` blocks, at most 64,
-    /// from `at` on, with the given rate. `chunk` is as it was before the
+    /// Draws the raw errors of an array read of `count` blocks of a row from `at` on, with the given rate. `chunk` is as it was before the
     /// read. The same bits are wrong in every repetition, of which each leaves
     /// fewer.
     pub fn sense(&self, seed: u64, at: Ppa, count: u32, chunk: &Chunk, rber: f64) -> Sensed {
         let codewords = (BLOCK_BYTES as u32 / self.codeword.max(1)).max(1);
         let life = (u64::from(chunk.wear) << 32) | u64::from(chunk.reads);
-        let mut draws = [0.0f64; 64];
+        let mut draws = [0.0f64; MAX_ROW_BLOCKS as usize];
         let draws = &mut draws[..count as usize];
         for (block, draw) in (at.0..).zip(draws.iter_mut()) {
             let key = mix(seed ^ mix(block ^ mix(life)));
@@ -182,7 +181,7 @@ impl Reliability {
         let mut rate = rber;
         loop {
             let limit = self.correctable_share(rate);
-            let failed = |(i, &draw): (usize, &f64)| u64::from(draw >= limit) << i;
+            let failed = |(i, &draw): (usize, &f64)| BlockBits::from(draw >= limit) << i;
             sensed.failed = draws.iter().enumerate().map(failed).sum();
             if sensed.failed == 0 || sensed.retries == self.read_retries {
                 return sensed;
@@ -454,7 +453,7 @@ mod tests {
         /// Repetitions never make it worse, and stop when all is corrected.
         #[test]
         fn repetitions_help(
-            seed in any::<u64>(), at in 0u64..1 << 40, count in 1u32..65, reads in any::<u32>(),
+            seed in any::<u64>(), at in 0u64..1 << 40, count in 1..=MAX_ROW_BLOCKS, reads in any::<u32>(),
             rate in 0.0f64..0.02, retries in 0u32..6, gain in 0.3f64..1.0,
         ) {
             let m = Reliability { read_retries: retries, retry_gain: gain, ..model() };

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use device::{Content, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{Geometry, Ppa, TAG_BYTES, Tag};
+use flash::{BlockBits, Geometry, Ppa, TAG_BYTES, Tag};
 use port::{Buffer, OutOfMemory, Ring, Scratch, Status, Time};
 use thiserror::Error;
 
@@ -63,7 +63,7 @@ pub struct Ended<'a> {
     pub status: Status,
     /// The blocks that failed; none where the data were read at the limit of
     /// what can be corrected.
-    pub failed: u64,
+    pub failed: BlockBits,
     /// What is kept of each block, of a read of that.
     pub data: &'a [u8],
     /// A tag of each block, of a read of that.

@@ -1,7 +1,7 @@
 //! Commands at work, and the numbers that go below with them.
 
 use device::{Addresses, Content, MAX_ADDRESSES, VectorCmd, VectorOp};
-use flash::{Geometry, Ppa};
+use flash::{BlockBits, Geometry, Ppa, block_bits};
 use port::{Buffer, Status, Whose};
 
 /// What a command below was sent for.
@@ -46,11 +46,11 @@ pub(crate) struct Command {
     pub left: u32,
     pub status: Status,
     /// Addresses that failed.
-    pub failed: u64,
+    pub failed: BlockBits,
     /// Of a read: blocks that are not there yet.
-    pub todo: u64,
+    pub todo: BlockBits,
     /// Of those, blocks that their own member could not give.
-    pub tried: u64,
+    pub tried: BlockBits,
     /// Of a reset: how often it may still be sent again.
     pub again: u32,
     /// Of a flush: its number.
@@ -79,12 +79,6 @@ impl Command {
     }
 }
 
-/// Bits `first` to `first + count - 1`; `count` is 1 to 64.
-#[inline]
-pub(crate) fn bits(first: usize, count: usize) -> u64 {
-    (u64::MAX >> (MAX_ADDRESSES - count)) << first
-}
-
 /// Address `i` of a command.
 #[inline]
 pub(crate) fn address(cmd: &VectorCmd, i: usize) -> Ppa {
@@ -95,7 +89,11 @@ pub(crate) fn address(cmd: &VectorCmd, i: usize) -> Ppa {
 }
 
 /// Whether a command's fields and addresses can be at all. As a drive does.
-pub(crate) fn check(geometry: &Geometry, cmd: &VectorCmd, kept: u32) -> Result<(), (Status, u64)> {
+pub(crate) fn check(
+    geometry: &Geometry,
+    cmd: &VectorCmd,
+    kept: u32,
+) -> Result<(), (Status, BlockBits)> {
     let n = cmd.count as usize;
     let tags_written = cmd.op == VectorOp::Write && cmd.content == Content::Tags;
     if n == 0 || n > MAX_ADDRESSES || cmd.buffer.len() != cmd.buffer_bytes(kept) || tags_written {
@@ -109,10 +107,10 @@ pub(crate) fn check(geometry: &Geometry, cmd: &VectorCmd, kept: u32) -> Result<(
         let inside = geometry.contains(cmd.ppa)
             && geometry.contains(last)
             && geometry.chunk_index(cmd.ppa) == geometry.chunk_index(last);
-        return if inside { Ok(()) } else { Err((Status::LBA_OUT_OF_RANGE, bits(0, n))) };
+        return if inside { Ok(()) } else { Err((Status::LBA_OUT_OF_RANGE, block_bits(0, n))) };
     }
     let outside = (0..n).filter(|&i| !geometry.contains(address(cmd, i)));
-    let failed = outside.fold(0, |failed, i| failed | bits(i, 1));
+    let failed = outside.fold(0, |failed, i| failed | block_bits(i, 1));
     if failed == 0 { Ok(()) } else { Err((Status::LBA_OUT_OF_RANGE, failed)) }
 }
 

@@ -22,12 +22,6 @@ pub enum ParityError {
         /// Units of the drive.
         units: u32,
     },
-    /// A row does not fit in one command.
-    #[error(
-        "a row of {0} blocks is more than the 64 that one command takes; take fewer planes or \
-         smaller pages"
-    )]
-    Row(u32),
     /// The drive makes recent writes wait before they can be read.
     #[error(
         "parity cannot be kept on a drive whose last {0} blocks of an open chunk are unreadable \

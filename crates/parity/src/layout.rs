@@ -17,7 +17,7 @@ use crate::error::ParityError;
 /// The fewest units to a superblock: two of data, one of parity.
 pub const MIN_WIDTH: u32 = 3;
 
-/// The most: a command of 64 addresses then names a block of each other.
+/// The most: a command then names a block of each other.
 pub const MAX_WIDTH: u32 = 64;
 
 /// The geometry that is seen above parity of a width, over that of a drive.
@@ -52,9 +52,6 @@ impl Layout {
         }
         if !total.is_multiple_of(width) {
             return Err(ParityError::Units { width, units: total });
-        }
-        if lower.row_blocks() > 64 {
-            return Err(ParityError::Row(lower.row_blocks()));
         }
         let (dim, count) = (lower.dimensions(), total / width);
         let fits = |pus: &u32| count.is_multiple_of(*pus) && count / pus <= 256;

@@ -6,7 +6,7 @@ use device::{
     Addresses, Content, Notice, NoticeMask, NoticeState, OpenChannel, VectorCmd, VectorDone,
     VectorOp,
 };
-use flash::{Chunk, Geometry, Ppa, Timing};
+use flash::{BlockBits, Chunk, Geometry, Ppa, Timing};
 use port::lazy::table;
 use port::{Buffer, Part, Port, Ring, Slots, Status, Stories, Story, Time, Whose};
 
@@ -277,14 +277,14 @@ impl<D: OpenChannel> Parity<D> {
     }
 
     /// Answers a command that was not done.
-    pub(crate) fn refuse(&mut self, cmd: VectorCmd, status: Status, failed: u64) {
+    pub(crate) fn refuse(&mut self, cmd: VectorCmd, status: Status, failed: BlockBits) {
         if let Some(stories) = &mut self.stories {
             stories.tell(self.now);
         }
         self.answer(cmd, status, failed);
     }
 
-    fn answer(&mut self, cmd: VectorCmd, status: Status, failed: u64) {
+    fn answer(&mut self, cmd: VectorCmd, status: Status, failed: BlockBits) {
         let (at, VectorCmd { cookie, list, buffer, .. }) = (self.now, cmd);
         self.ready.put(|| VectorDone { cookie, status, failed, at, list, buffer });
     }

@@ -12,11 +12,11 @@
 //! unless it can be rebuilt.
 
 use device::{MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{ChunkState, Ppa};
+use flash::{BlockBits, ChunkState, Ppa, block_bits};
 use port::Status;
 
 use crate::catchup::Job;
-use crate::commands::{Cookie, address, bits, fill};
+use crate::commands::{Cookie, address, fill};
 use crate::parity::Parity;
 use crate::stripes::xor;
 
@@ -88,13 +88,13 @@ impl<D: OpenChannel> Parity<D> {
         if all_there {
             self.send_read(id);
         } else {
-            self.commands[id].todo = bits(0, count);
+            self.commands[id].todo = block_bits(0, count);
             self.repairs.push_back(id);
         }
     }
 
     /// Whether all of a read was written, as a drive looks.
-    fn check_read(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+    fn check_read(&self, cmd: &VectorCmd) -> Result<(), (Status, BlockBits)> {
         let (mut status, mut failed) = (Status::SUCCESS, 0);
         for i in 0..usize::from(cmd.count) {
             let wrong = match self.spot(address(cmd, i)) {
@@ -103,7 +103,7 @@ impl<D: OpenChannel> Parity<D> {
                 Spot::There | Spot::Lost | Spot::Owed => continue,
             };
             status = status.and(wrong);
-            failed |= bits(i, 1);
+            failed |= block_bits(i, 1);
         }
         if failed == 0 { Ok(()) } else { Err((status, failed)) }
     }
@@ -129,7 +129,7 @@ impl<D: OpenChannel> Parity<D> {
 
     pub(crate) fn read_done(&mut self, id: u32, done: VectorDone) {
         let command = &mut self.commands[id];
-        let all = bits(0, usize::from(command.cmd.count));
+        let all = block_bits(0, usize::from(command.cmd.count));
         (command.todo, command.tried) = match done.status {
             Status::UNRECOVERED_READ if done.failed != 0 => (done.failed, done.failed),
             // It was refused: nothing was read.
@@ -153,7 +153,7 @@ impl<D: OpenChannel> Parity<D> {
             if command.tried >> i & 1 == 1 {
                 let sb = self.layout.upper.chunk_index(address(&command.cmd, i));
                 if !self.supers[sb].told {
-                    self.commands[id].tried &= !bits(i, 1);
+                    self.commands[id].tried &= !block_bits(i, 1);
                 }
             }
         }
@@ -256,8 +256,8 @@ impl<D: OpenChannel> Parity<D> {
     fn give_up(&mut self, id: u32, i: usize, status: Status) {
         self.counters.lost += u64::from(status == Status::UNRECOVERED_READ);
         let command = &mut self.commands[id];
-        command.todo &= !bits(i, 1);
-        command.failed |= bits(i, 1);
+        command.todo &= !block_bits(i, 1);
+        command.failed |= block_bits(i, 1);
         command.status = command.status.and(status);
     }
 
@@ -265,7 +265,7 @@ impl<D: OpenChannel> Parity<D> {
     /// blocks from `first` on of those that a lane has read, `of` in all.
     fn put(&mut self, id: u32, i: usize, from: Option<(&[u8], usize, usize, usize)>) {
         let command = &mut self.commands[id];
-        command.todo &= !bits(i, 1);
+        command.todo &= !block_bits(i, 1);
         let (each, tag) = command.cmd.content.each(self.kept);
         let n = usize::from(command.cmd.count);
         let (data, tags) = command.cmd.buffer.bytes_mut().split_at_mut(n * each);
@@ -285,7 +285,7 @@ impl<D: OpenChannel> Parity<D> {
         let failed = match done.status {
             Status::SUCCESS | Status::HIGH_ECC => 0,
             Status::UNRECOVERED_READ if done.failed != 0 => done.failed,
-            _ => u64::MAX,
+            _ => BlockBits::MAX,
         };
         let width = self.layout.data_members() as usize;
         let blocks = &plan.blocks[..usize::from(plan.count)];
@@ -294,9 +294,9 @@ impl<D: OpenChannel> Parity<D> {
         let mut first = 0;
         for &(i, is_rebuilt) in blocks {
             let (i, count) = (usize::from(i), if is_rebuilt { width } else { 1 });
-            let has_failed = failed & bits(first, count) != 0;
+            let has_failed = failed & block_bits(first, count) != 0;
             match (is_rebuilt, has_failed) {
-                (false, true) => self.commands[id].tried |= bits(i, 1),
+                (false, true) => self.commands[id].tried |= block_bits(i, 1),
                 (true, true) => self.give_up(id, i, Status::UNRECOVERED_READ),
                 (_, false) => self.put(id, i, Some((done.buffer.bytes(), first, count, of))),
             }

@@ -14,10 +14,10 @@
 //! erased.
 
 use device::{OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{ChunkState, Ppa};
+use flash::{BlockBits, ChunkState, Ppa, block_bits};
 use port::{Status, Whose};
 
-use crate::commands::{Cookie, address, bits, fill};
+use crate::commands::{Cookie, address, fill};
 use crate::parity::Parity;
 use crate::superblock::{Stored, Super};
 
@@ -47,7 +47,7 @@ impl<D: OpenChannel> Parity<D> {
     }
 
     /// Whether all superblocks named can be erased.
-    fn check_resets(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+    fn check_resets(&self, cmd: &VectorCmd) -> Result<(), (Status, BlockBits)> {
         let upper = &self.layout.upper;
         let (mut status, mut failed) = (Status::SUCCESS, 0);
         for i in 0..usize::from(cmd.count) {
@@ -63,7 +63,7 @@ impl<D: OpenChannel> Parity<D> {
                 continue;
             };
             status = status.and(wrong);
-            failed |= bits(i, 1);
+            failed |= block_bits(i, 1);
         }
         if failed == 0 { Ok(()) } else { Err((status, failed)) }
     }
@@ -108,7 +108,7 @@ impl<D: OpenChannel> Parity<D> {
         let command = &mut self.commands[id];
         if !done.status.is_ok() {
             command.status = command.status.and(done.status);
-            command.failed |= bits(i.into(), 1);
+            command.failed |= block_bits(i.into(), 1);
         }
         // One at its end makes the drive refuse all; the others are erased
         // without it. Without the first they stay as they are.
@@ -126,7 +126,7 @@ impl<D: OpenChannel> Parity<D> {
         let command = &mut self.commands[id];
         if is_lame {
             command.status = command.status.and(Status::OFFLINE_CHUNK);
-            command.failed |= bits(i.into(), 1);
+            command.failed |= block_bits(i.into(), 1);
         }
         let has_failed = command.failed >> i & 1 == 1;
         command.left -= 1;

@@ -8,10 +8,10 @@
 //! parity.
 
 use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{ChunkState, Ppa};
+use flash::{BlockBits, ChunkState, Ppa, block_bits};
 use port::{Status, Whose};
 
-use crate::commands::{Cookie, address, bits, fill};
+use crate::commands::{Cookie, address, fill};
 use crate::parity::Parity;
 use crate::superblock::{NONE, Stored};
 
@@ -35,10 +35,10 @@ impl<D: OpenChannel> Parity<D> {
     }
 
     /// Whether a write is one of the superblock's next blocks.
-    fn enter_write(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+    fn enter_write(&self, cmd: &VectorCmd) -> Result<(), (Status, BlockBits)> {
         let (upper, n) = (&self.layout.upper, u32::from(cmd.count));
         let start = address(cmd, 0);
-        let all = bits(0, n as usize);
+        let all = block_bits(0, n as usize);
         let in_turn = (0..n as usize).all(|i| address(cmd, i).0 == start.0 + i as u64);
         let sb = upper.chunk_index(start);
         let of = &self.supers[sb];
@@ -89,7 +89,7 @@ impl<D: OpenChannel> Parity<D> {
         if of.closed {
             let command = &mut self.commands[id];
             command.status = Status::CHUNK_EARLY_CLOSE;
-            command.failed = bits(0, count as usize);
+            command.failed = block_bits(0, count as usize);
             self.supers[sb].wp -= count;
             self.end_write(id, sb);
             return true;
@@ -241,7 +241,7 @@ impl<D: OpenChannel> Parity<D> {
         } else if self.supers[sb].closed {
             let command = &mut self.commands[id];
             command.status = command.status.and(Status::CHUNK_EARLY_CLOSE);
-            command.failed = bits(0, usize::from(command.cmd.count));
+            command.failed = block_bits(0, usize::from(command.cmd.count));
             self.end_write(id, sb);
         } else {
             self.early.push(id);
@@ -310,7 +310,7 @@ impl<D: OpenChannel> Parity<D> {
         if !done.status.is_ok() {
             let command = &mut self.commands[owner];
             command.status = command.status.and(done.status);
-            command.failed |= bits(0, usize::from(command.cmd.count));
+            command.failed |= block_bits(0, usize::from(command.cmd.count));
             self.fail(sb);
         }
         self.write_part_done(owner, sb);

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use device::notices::Notice;
 use device::{Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{Chunk, ChunkState, Geometry, Medium, Moved, Ppa, TAG_BYTES, Tag, Timing};
+use flash::{BlockBits, Chunk, ChunkState, Geometry, Medium, Moved, Ppa, TAG_BYTES, Tag, Timing};
 use port::{BLOCK_BYTES, OutOfMemory, Port, Ring, Status, Time};
 use workload::Rng;
 
@@ -226,7 +226,7 @@ impl Flash {
 
     /// Takes note of an operation that failed: what it concerned. `failed` says
     /// which blocks from `ppa` on.
-    pub fn note_failed(&self, op: VectorOp, ppa: Ppa, status: Status, failed: u64) {
+    pub fn note_failed(&self, op: VectorOp, ppa: Ppa, status: Status, failed: BlockBits) {
         let remains = &mut *self.remains.borrow_mut();
         match op {
             VectorOp::Read if status == Status::UNRECOVERED_READ => {

@@ -2,10 +2,10 @@
 //! rules of chunks before anything happens; one that is taken is entered into
 //! the chunks, and one that is refused changes nothing.
 
-use flash::{Chunk, ChunkState, Medium, Ppa};
+use flash::{BlockBits, Chunk, ChunkState, Medium, Ppa, block_bits};
 use port::Status;
 
-use super::{Device, bits};
+use super::Device;
 use crate::command::{Content, MAX_ADDRESSES, VectorCmd, VectorOp};
 
 impl<M: Medium> Device<M> {
@@ -13,7 +13,7 @@ impl<M: Medium> Device<M> {
     /// the chunks. What the chunk lets be read of one run, which is the usual
     /// case, is on the drive.
     #[inline(always)]
-    pub(super) fn check(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+    pub(super) fn check(&mut self, cmd: &VectorCmd) -> Result<(), (Status, BlockBits)> {
         let n = cmd.count as usize;
         let is_run = cmd.list.is_none() && (1..=MAX_ADDRESSES).contains(&n);
         if cmd.op == VectorOp::Read
@@ -28,7 +28,7 @@ impl<M: Medium> Device<M> {
 
     /// The same of any command, and what is wrong with one.
     #[inline(never)]
-    fn check_any(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+    fn check_any(&mut self, cmd: &VectorCmd) -> Result<(), (Status, BlockBits)> {
         let n = cmd.count as usize;
         let length_ok = cmd.buffer.len() == cmd.buffer_bytes(self.kept);
         if cmd.op == VectorOp::Flush && length_ok {
@@ -64,26 +64,26 @@ impl<M: Medium> Device<M> {
     }
 
     /// Whether a run lies in one chunk of the drive.
-    fn check_run_address(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+    fn check_run_address(&self, cmd: &VectorCmd) -> Result<(), (Status, BlockBits)> {
         let n = cmd.count as usize;
         if cmd.op == VectorOp::Copy || (cmd.op.erases() && n != 1) {
             return Err((Status::INVALID_FIELD, 0));
         }
         let end = self.geometry.block(cmd.ppa) + u32::from(cmd.count);
         if !self.geometry.contains(cmd.ppa) || end > self.geometry.chunk_blocks() {
-            return Err((Status::LBA_OUT_OF_RANGE, bits(0, n)));
+            return Err((Status::LBA_OUT_OF_RANGE, block_bits(0, n)));
         }
         Ok(())
     }
 
     #[inline(never)]
-    fn check_list(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+    fn check_list(&self, cmd: &VectorCmd) -> Result<(), (Status, BlockBits)> {
         let list = cmd.list.as_ref().expect("the caller saw a list");
         let mut failed = 0;
         for i in 0..cmd.count as usize {
             let to_ok = cmd.op != VectorOp::Copy || self.geometry.contains(list.to[i]);
             if !self.geometry.contains(list.from[i]) || !to_ok {
-                failed |= bits(i, 1);
+                failed |= block_bits(i, 1);
             }
         }
         if failed == 0 { Ok(()) } else { Err((Status::LBA_OUT_OF_RANGE, failed)) }
@@ -96,13 +96,13 @@ impl<M: Medium> Device<M> {
     }
 
     #[inline(never)]
-    fn check_reads(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+    fn check_reads(&self, cmd: &VectorCmd) -> Result<(), (Status, BlockBits)> {
         let (mut status, mut failed) = (Status::SUCCESS, 0);
         Self::for_each_run(&self.geometry, cmd, false, |ppa, first, count| {
             for i in 0..count {
                 if let Err(e) = self.check_read(Ppa(ppa.0 + u64::from(i)), 1) {
                     status = status.and(e);
-                    failed |= bits(usize::from(first + i), 1);
+                    failed |= block_bits(usize::from(first + i), 1);
                 }
             }
         });
@@ -112,7 +112,7 @@ impl<M: Medium> Device<M> {
     /// Moves the write pointer of the chunk of one run. What is wrong with a
     /// bad one is found row by row.
     #[inline]
-    fn enter_run(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+    fn enter_run(&mut self, cmd: &VectorCmd) -> Result<(), (Status, BlockBits)> {
         let (unit, size) = (self.geometry.page_blocks(), self.geometry.chunk_blocks());
         let chunk = &mut self.chunks[self.geometry.chunk_index(cmd.ppa)];
         let block = self.geometry.block(cmd.ppa);
@@ -125,7 +125,11 @@ impl<M: Medium> Device<M> {
     /// Moves the write pointers of all that is written, or of nothing. Apart,
     /// as what it saves needs much of the stack.
     #[inline(never)]
-    pub(super) fn enter_writes(&mut self, cmd: &VectorCmd, to: bool) -> Result<(), (Status, u64)> {
+    pub(super) fn enter_writes(
+        &mut self,
+        cmd: &VectorCmd,
+        to: bool,
+    ) -> Result<(), (Status, BlockBits)> {
         let (unit, size) = (self.geometry.page_blocks(), self.geometry.chunk_blocks());
         let mut saved = [(0usize, Chunk::default()); MAX_ADDRESSES];
         let (mut entered, mut wrong) = (0, None);
@@ -139,7 +143,7 @@ impl<M: Medium> Device<M> {
             entered += 1;
             let written = chunks[index].write(geometry.block(ppa), u32::from(count), unit, size);
             if let Err(status) = written {
-                wrong = Some((status, bits(first as usize, count as usize)));
+                wrong = Some((status, block_bits(first as usize, count as usize)));
             }
         });
         let Some(wrong) = wrong else { return Ok(()) };
@@ -153,7 +157,7 @@ impl<M: Medium> Device<M> {
     /// on its way is refused. One at the end of its endurance goes offline and
     /// is reported; the others stay as they were.
     #[inline(never)]
-    fn enter_resets(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+    fn enter_resets(&mut self, cmd: &VectorCmd) -> Result<(), (Status, BlockBits)> {
         let address = |i: usize| cmd.list.as_ref().map_or(cmd.ppa, |list| list.from[i]);
         let (retires, cliff) = (cmd.op == VectorOp::Retire, self.cliff);
         let enter = |chunk: &mut Chunk| if retires { chunk.retire() } else { chunk.reset(cliff) };
@@ -177,7 +181,7 @@ impl<M: Medium> Device<M> {
                     self.describe(index);
                 }
                 status = status.and(e);
-                failed |= bits(i, 1);
+                failed |= block_bits(i, 1);
             }
         }
         if failed != 0 {

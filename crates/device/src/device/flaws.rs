@@ -10,7 +10,7 @@
 //! repeated, and so how long it takes. A program or an erase is decided when
 //! it ends.
 
-use flash::{Chunk, ChunkState, SINCE_BITS, Sensed};
+use flash::{BlockBits, Chunk, ChunkState, SINCE_BITS, Sensed, block_bits};
 use flash::{
     EnergyCosts, EnergyCounts, ErrorLevel, Geometry, Medium, Moved, Ppa, Reliability, TAG_BYTES,
 };
@@ -51,7 +51,7 @@ pub struct ErrorCounters {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Outcome {
     /// Bit `i` is set when block `i` of the operation cannot be given back.
-    failed: u64,
+    failed: BlockBits,
     retries: u32,
     /// Blocks whose bytes were moved, or are given up.
     next: u8,
@@ -296,7 +296,7 @@ impl<M: Medium> Device<M> {
 
     /// Tells of a chunk whose reads have come to a new level. What cannot be
     /// told now is told by a later read.
-    fn note_level(&mut self, index: usize, level: ErrorLevel, op: &Op, failed: u64) {
+    fn note_level(&mut self, index: usize, level: ErrorLevel, op: &Op, failed: BlockBits) {
         if level <= self.chunks[index].level {
             return;
         }
@@ -368,9 +368,9 @@ impl<M: Medium> Device<M> {
 
     /// Which blocks of a failed operation's command failed, and how.
     #[cold]
-    pub(super) fn op_failed(&mut self, pu: u32, op: &Op) -> (Status, u64) {
+    pub(super) fn op_failed(&mut self, pu: u32, op: &Op) -> (Status, BlockBits) {
         let index = self.geometry.chunk_index(op.ppa);
-        let all = super::bits(op.first as usize, op.count as usize);
+        let all = block_bits(op.first as usize, op.count as usize);
         match op.kind {
             OpKind::Read => {
                 let failed = std::mem::take(&mut self.flaws.outcomes[pu as usize]).failed;

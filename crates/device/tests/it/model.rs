@@ -9,8 +9,8 @@ use crate::common::{Rig, cmd, drive, flaky, geometry, list_cmd, slow};
 use device::realtime::RealTime;
 use device::{Addresses, Content, Device, MAX_DEPTH, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{
-    Chunk, ChunkState, Dimensions, Geometry, Medium, Ppa, RamMedium, SlcCache, SlcSize, TAG_BYTES,
-    Timing,
+    BlockBits, Chunk, ChunkState, Dimensions, Geometry, Medium, Ppa, RamMedium, SlcCache, SlcSize,
+    TAG_BYTES, Timing,
 };
 use port::{Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
@@ -131,7 +131,7 @@ struct Expect {
     op: VectorOp,
     count: u8,
     status: Status,
-    failed: u64,
+    failed: BlockBits,
     /// The buffer as it must come back.
     bytes: Vec<u8>,
     buffer_at: *const u8,
@@ -208,7 +208,7 @@ impl Both {
     }
 
     /// C1: whole units only, and inside the drive.
-    fn shape(&self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+    fn shape(&self, cmd: &VectorCmd) -> Result<(), (Status, BlockBits)> {
         let n = usize::from(cmd.count);
         let each =
             self.setup.kept as usize + if cmd.content == Content::Tagged { TAG_BYTES } else { 0 };
@@ -254,7 +254,7 @@ impl Both {
     }
 
     /// C2: a chunk is erased before it is written again. C3: in order.
-    fn write(&mut self, addresses: &[Ppa]) -> Result<(), (Status, u64)> {
+    fn write(&mut self, addresses: &[Ppa]) -> Result<(), (Status, BlockBits)> {
         let before = self.known.clone();
         let mut i = 0;
         while i < addresses.len() {
@@ -288,7 +288,7 @@ impl Both {
     }
 
     /// C4: erases wear a chunk out.
-    fn reset(&mut self, addresses: &[Ppa]) -> Result<(), (Status, u64)> {
+    fn reset(&mut self, addresses: &[Ppa]) -> Result<(), (Status, BlockBits)> {
         let (mut status, mut failed) = (Status::SUCCESS, 0);
         let mut seen = BTreeSet::new();
         for (i, &ppa) in addresses.iter().enumerate() {
@@ -326,7 +326,7 @@ impl Both {
     }
 
     /// What a command must give, if it is submitted now.
-    fn verdict(&mut self, cmd: &VectorCmd) -> Result<(), (Status, u64)> {
+    fn verdict(&mut self, cmd: &VectorCmd) -> Result<(), (Status, BlockBits)> {
         self.shape(cmd)?;
         let all = Self::addresses(cmd);
         match cmd.op {

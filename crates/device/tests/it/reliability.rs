@@ -11,8 +11,8 @@ use device::{
 };
 use faults::{Below, Script, ScriptedMedium};
 use flash::{
-    Chunk, ChunkState, EnergyCosts, Geometry, LinkTiming, Medium, Ppa, RamMedium, Reliability,
-    TAG_BYTES, Timing,
+    BlockBits, Chunk, ChunkState, EnergyCosts, Geometry, LinkTiming, Medium, Ppa, RamMedium,
+    Reliability, TAG_BYTES, Timing,
 };
 use port::random::mix;
 use port::{Buffer, Port, Status, Time};
@@ -213,7 +213,7 @@ impl Oracle {
     }
 
     /// What reading a command's addresses gives.
-    fn read(&mut self, cmd: &VectorCmd) -> (Status, u64) {
+    fn read(&mut self, cmd: &VectorCmd) -> (Status, BlockBits) {
         let mut failed = 0;
         for (ppa, first, count) in runs(&self.g, cmd, false) {
             let (index, block) = (self.g.chunk_index(ppa), self.g.block(ppa));
@@ -242,7 +242,7 @@ impl Oracle {
     }
 
     /// What writing a command's addresses gives.
-    fn write(&mut self, cmd: &VectorCmd, to: bool) -> (Status, u64) {
+    fn write(&mut self, cmd: &VectorCmd, to: bool) -> (Status, BlockBits) {
         let size = self.g.chunk_blocks();
         let (mut status, mut failed) = (Status::SUCCESS, 0);
         let runs = runs(&self.g, cmd, to);
@@ -268,12 +268,12 @@ impl Oracle {
             self.errors.early_closes += u64::from(!goes_on && !closed);
             let next = Status::WRITE_FAILED_WRITE_NEXT_UNIT;
             status = status.and(if goes_on { next } else { Status::CHUNK_EARLY_CLOSE });
-            failed |= (u64::MAX >> (64 - count)) << first;
+            failed |= flash::block_bits(first, count);
         }
         (status, failed)
     }
 
-    fn reset(&mut self, cmd: &VectorCmd) -> (Status, u64) {
+    fn reset(&mut self, cmd: &VectorCmd) -> (Status, BlockBits) {
         let index = self.g.chunk_index(cmd.ppa);
         let chunk = &mut self.chunks[index];
         chunk.reset(u32::MAX).expect("the test resets what can be");
@@ -287,7 +287,7 @@ impl Oracle {
     }
 
     /// Enters what a write or a copy stored.
-    fn store(&mut self, cmd: &VectorCmd, bytes: &[u8], failed: u64) {
+    fn store(&mut self, cmd: &VectorCmd, bytes: &[u8], failed: BlockBits) {
         let n = usize::from(cmd.count);
         for i in (0..n).filter(|i| failed >> i & 1 == 0) {
             let (at, block) = match &cmd.list {

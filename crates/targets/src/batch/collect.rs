@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use device::{Content, OpenChannel, VectorOp};
-use flash::{Ppa, TAG_BYTES, Tag};
+use flash::{BlockBits, Ppa, TAG_BYTES, Tag};
 use port::{BLOCK_BYTES, Buffer, Status, Time};
 
 use super::location::Location;
@@ -59,7 +59,7 @@ enum Phase {
 struct Run {
     at: Ppa,
     count: u32,
-    failed: u64,
+    failed: BlockBits,
     /// Of the buffer: what is read into, and what is left over.
     piece: Buffer,
     rest: Buffer,
@@ -321,7 +321,7 @@ impl<D: OpenChannel> Batch<D> {
         &mut self,
         c: u32,
         number: u32,
-        (status, failed): (Status, u64),
+        (status, failed): (Status, BlockBits),
         buffer: Buffer,
     ) {
         let c = c as usize;
@@ -329,7 +329,7 @@ impl<D: OpenChannel> Batch<D> {
         let run = &mut collector.runs[number as usize];
         run.piece = buffer;
         if !is_read(status) {
-            run.failed = if failed == 0 { u64::MAX } else { failed };
+            run.failed = if failed == 0 { BlockBits::MAX } else { failed };
         }
         collector.reading -= 1;
         let at = run.at;

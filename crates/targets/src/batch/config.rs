@@ -274,9 +274,6 @@ pub enum BatchError {
     /// The drive makes recent writes wait before they can be read.
     #[error("the last {0} blocks of an open chunk cannot be read on this drive: they must be 0")]
     Unreadable(u32),
-    /// A row does not fit in one command.
-    #[error("a row of {0} blocks is more than the 64 that one command takes")]
-    Row(u32),
     /// The drive cannot hold the target's own records.
     #[error("the drive has no good chunks for checkpoint records at the beginning of its units")]
     Slots,

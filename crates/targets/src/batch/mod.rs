@@ -310,9 +310,6 @@ impl<D: OpenChannel> Batch<D> {
             return Err(BatchError::Unreadable(unreadable));
         }
         let row = geometry.row_blocks() as usize;
-        if row > device::MAX_ADDRESSES {
-            return Err(BatchError::Row(row as u32));
-        }
         let layout = config.check(&geometry)?;
         let kept = device.kept();
         let map = Map::new(config.pages, layout.cache_slots())?;

@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 
 use device::{Content, OpenChannel, VectorOp};
-use flash::{Geometry, Ppa, TAG_BYTES, Tag};
+use flash::{BlockBits, Geometry, Ppa, TAG_BYTES, Tag};
 use port::{Buffer, OutOfMemory, Status};
 
 use super::collect::Collector;
@@ -129,14 +129,14 @@ impl<D: OpenChannel> Batch<D> {
     pub(super) fn row_searched(
         &mut self,
         reader: u32,
-        (status, failed): (Status, u64),
+        (status, failed): (Status, BlockBits),
         buffer: Buffer,
     ) {
         let start = self.repair.rows[reader as usize];
         self.leave_chunk(start);
         let failed = match (is_read(status), failed) {
             (true, _) => 0,
-            (false, 0) => u64::MAX,
+            (false, 0) => BlockBits::MAX,
             (false, bits) => bits,
         };
         for (i, tag) in buffer.bytes().chunks_exact(TAG_BYTES).enumerate() {

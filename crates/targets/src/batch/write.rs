@@ -8,7 +8,7 @@
 //! entered into MAP and GBITV in one go, and it is acknowledged.
 
 use device::{Content, OpenChannel, VectorOp};
-use flash::{Ppa, TAG_BYTES, Tag};
+use flash::{BlockBits, Ppa, TAG_BYTES, Tag};
 use port::{BLOCK_BYTES, BatchDone, BatchOp, BatchReq, Buffer, Desc, Status, Time};
 
 use super::location::Location;
@@ -495,7 +495,7 @@ impl<D: OpenChannel> Batch<D> {
         now: Time,
         id: u32,
         row: u32,
-        (status, failed): (Status, u64),
+        (status, failed): (Status, BlockBits),
         buffer: Buffer,
     ) {
         let write = &mut self.writes[id as usize];
@@ -507,7 +507,7 @@ impl<D: OpenChannel> Batch<D> {
         let Row { at, from, count } = write.rows[row as usize];
         let mut bits = 0;
         if !status.is_ok() {
-            bits = if failed == 0 { u64::MAX } else { failed };
+            bits = if failed == 0 { BlockBits::MAX } else { failed };
             self.counters.failed_programs += 1;
             self.fail_chunk(self.geometry.chunk_index(at));
         }

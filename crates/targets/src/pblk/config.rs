@@ -130,12 +130,6 @@ pub enum PblkError {
          (unreadable must be 0)"
     )]
     Unreadable(u32),
-    /// A row does not fit in one command.
-    #[error(
-        "a row of {0} blocks is more than the 64 that one command takes; take fewer planes or \
-         smaller pages"
-    )]
-    Row(u32),
     /// No stream, or too many.
     #[error("{0} streams cannot be kept apart: take 1 to {MAX_STREAMS}")]
     Streams(u32),

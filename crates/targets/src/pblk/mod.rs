@@ -506,9 +506,6 @@ fn check<D: OpenChannel>(device: &D, config: &PblkConfig) -> Result<(), PblkErro
     if config.victim == Victim::DChoices(0) {
         return Err(PblkError::NoChoices(0));
     }
-    if geometry.row_blocks() as usize > device::MAX_ADDRESSES {
-        return Err(PblkError::Row(geometry.row_blocks()));
-    }
     let size = geometry.chunk_blocks();
     if config.idle >= size {
         return Err(PblkError::Idle { idle: config.idle, size });

@@ -76,7 +76,7 @@ impl Port for Fuse {
                 let mut one = done.pop().unwrap();
                 if let Some(at) = self.failing.iter().position(|&cookie| cookie == one.cookie) {
                     self.failing.swap_remove(at);
-                    (one.status, one.failed) = (Status::WRITE_FAULT, u64::MAX);
+                    (one.status, one.failed) = (Status::WRITE_FAULT, flash::BlockBits::MAX);
                 }
                 done.push(one).unwrap();
             }
