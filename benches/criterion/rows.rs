@@ -14,8 +14,15 @@ use flash::{Chunk, ChunkState, Dimensions, Geometry, Medium, Moved, Ppa, TAG_BYT
 const ROW: u32 = 8;
 
 fn drive(kept: u32, folder: &tempfile::TempDir) -> DriveFile {
-    let dim =
-        Dimensions { groups: 4, pus: 4, chunks: 4, pages: 64, planes: 2, page_bytes: 4 << 12 };
+    let dim = Dimensions {
+        groups: 4,
+        pus: 4,
+        chunks: 4,
+        pages: 64,
+        planes: 2,
+        page_bytes: 4 << 12,
+        pages_at_once: 1,
+    };
     let geometry = Geometry::new(dim).expect("a geometry");
     let (profile, drive) = (String::new(), String::new());
     let header = Header { geometry, kept, cache: CacheMode::Volatile, profile, drive };

@@ -126,6 +126,17 @@ impl VectorCmd {
         }
     }
 
+    /// Whether it is one access of the array of a unit: its addresses are neighbours
+    /// in one wide page, if it reads, or in one row.
+    #[inline]
+    pub(crate) fn is_one_access(&self, geometry: &Geometry) -> bool {
+        if self.op != VectorOp::Read {
+            return self.is_in_row(geometry);
+        }
+        let end = geometry.in_wide_page(self.ppa) + u32::from(self.count);
+        self.list.is_none() && end <= geometry.wide_page_blocks()
+    }
+
     /// Whether its addresses are neighbours in one row.
     #[inline]
     pub fn is_in_row(&self, geometry: &Geometry) -> bool {

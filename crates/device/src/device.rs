@@ -325,8 +325,8 @@ impl<M: Medium> Device<M> {
         hash.digest()
     }
 
-    /// The command's runs: neighbours in one row, with the number of the
-    /// first address.
+    /// The command's runs, with the number of the first address: neighbours in one
+    /// row of what is programmed, `to` there or by a write, else in one wide page.
     fn for_each_run(
         geometry: &Geometry,
         cmd: &VectorCmd,
@@ -342,9 +342,12 @@ impl<M: Medium> Device<M> {
         let mut i = 0;
         while i < count {
             let start = address(i);
-            let row_left = u64::from(geometry.row_blocks() - geometry.in_row(start));
+            let left = match to || cmd.op == VectorOp::Write {
+                true => geometry.row_blocks() - geometry.in_row(start),
+                false => geometry.wide_page_blocks() - geometry.in_wide_page(start),
+            };
             let mut n = 1;
-            while i + n < count && n < row_left && address(i + n).0 == start.0 + n {
+            while i + n < count && n < u64::from(left) && address(i + n).0 == start.0 + n {
                 n += 1;
             }
             f(start, i as u8, n as u8);
@@ -445,12 +448,12 @@ impl<M: Medium> Device<M> {
         }
     }
 
-    /// Whether a command is one of one row, and none is under way: where no
+    /// Whether a command is one access, and none is under way: where no
     /// operation takes time it is then done when it comes.
     #[inline]
     fn passes(&self, cmd: &VectorCmd) -> bool {
         let is_quiet = self.instant && self.commands.live() == 0;
-        is_quiet && cmd.is_in_row(&self.geometry)
+        is_quiet && cmd.is_one_access(&self.geometry)
     }
 
     /// Does a read when it comes. False, and nothing has happened, where it goes
@@ -513,7 +516,7 @@ impl<M: Medium> Device<M> {
             VectorOp::Flush => unreachable!("a flush is no operation of a unit"),
         };
         let tags = cmd.content == Content::Tags;
-        if cmd.is_in_row(&self.geometry) {
+        if cmd.is_one_access(&self.geometry) {
             command.left = 1;
             if kind == OpKind::Read && cmd.content != Content::Data {
                 self.medium.hint_tag(cmd.ppa);

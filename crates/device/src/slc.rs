@@ -2,7 +2,8 @@
 //! to be folded next.
 //!
 //! The area of a parallel unit is a ring of blocks, each programmed row by row
-//! with one bit a cell and erased as a whole. A program takes the next row; a
+//! with one bit a cell and erased as a whole. A row of several wide pages, which
+//! the slow cells take at once, is as many programs here, one after the other. A program takes the next row; a
 //! fold takes the oldest; a block whose rows are all folded or dropped is
 //! erased before it is programmed again. So all blocks of an area wear alike.
 //!
@@ -126,6 +127,16 @@ impl Slc {
         })))
     }
 
+    /// tPROG of a row in the cache.
+    pub fn program_time(&self) -> u64 {
+        u64::from(self.geometry.dimensions().pages_at_once) * self.config.program
+    }
+
+    /// tR of a row in the cache.
+    pub fn read_time(&self) -> u64 {
+        u64::from(self.geometry.dimensions().pages_at_once) * self.config.read
+    }
+
     /// Bytes of memory that it takes, where there is one.
     pub fn tables(geometry: &Geometry, timing: &Timing) -> u64 {
         if !timing.slc.is_on() {
@@ -152,7 +163,7 @@ impl Slc {
         true
     }
 
-    /// Whether all of some neighbours in a row are in the cache.
+    /// Whether all of some neighbours are in the cache.
     pub fn has(&self, ppa: Ppa, blocks: u32) -> bool {
         self.pages_of(ppa, blocks).all(|page| self.pages[page / 64] >> (page % 64) & 1 == 1)
     }
@@ -245,7 +256,9 @@ impl Slc {
 
 /// Rows of a block of the cache, and blocks that each parallel unit has.
 fn blocks_per_pu(geometry: &Geometry, timing: &Timing) -> (u32, u64) {
-    let block_rows = (geometry.dimensions().pages / timing.cell_bits()).max(1);
+    let (pages, at_once) = (geometry.dimensions().pages, geometry.dimensions().pages_at_once);
+    // What is left over of a block when it has no room for a row is not used.
+    let block_rows = (pages / timing.cell_bits(at_once) / at_once).max(1);
     (block_rows, timing.slc.blocks_per_pu(geometry, block_rows))
 }
 

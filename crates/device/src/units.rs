@@ -1,7 +1,7 @@
 //! Parallel units and channels: who works when.
 //!
-//! An operation is one access of one parallel unit: a row read, a row
-//! program, an erase. Its life: command on the channel, transfer in (program),
+//! An operation is one access of one parallel unit: a read of a wide page or a
+//! part of it, a row program, an erase. Its life: command on the channel, transfer in (program),
 //! array, transfer out (read). Parallel units work in parallel unless they
 //! meet on their channel (C5); a parallel unit does one operation at a time
 //! (C6), and holds its page register until the transfer out is over. Reads go
@@ -651,12 +651,12 @@ impl Units {
         self.timeline.set(pu, true, now + self.timing.suspend_time);
     }
 
-    /// tR of neighbours in a row, which a parallel unit reads.
+    /// tR of neighbours in a wide page, which a parallel unit reads.
     #[inline(never)]
     fn read_time(&mut self, pu: u32, ppa: Ppa, count: u8) -> u64 {
         let time = match &self.slc {
             Some(slc) if slc.has(ppa, count.into()) => slc.config.read,
-            _ => self.timing.read_of(self.geometry.row(ppa)),
+            _ => self.timing.read_of(self.geometry.wide_page(ppa)),
         };
         self.takes(pu, time)
     }
@@ -677,7 +677,7 @@ impl Units {
         let time = if let Some(slc) = &mut self.slc
             && slc.take(pu, ppa, count)
         {
-            slc.config.program
+            slc.program_time()
         } else {
             self.timing.program_of(self.geometry.row(ppa))
         };
@@ -721,7 +721,7 @@ impl Units {
             Upkeep::Erase => (Ppa(0), self.timing.erase, Work::Erase),
             Upkeep::Fold(ppa) => {
                 let slow = self.timing.program_of(self.geometry.row(ppa));
-                (ppa, slc.config.read + slow, Work::Program)
+                (ppa, slc.read_time() + slow, Work::Program)
             }
         };
         if let Some(tales) = &mut self.tales {
@@ -751,7 +751,7 @@ impl Units {
         self.start_next(now, pu)
     }
 
-    /// Whether neighbours in a row are in the SLC cache.
+    /// Whether neighbours in a wide page or row are in the SLC cache.
     #[inline]
     pub fn is_in_slc(&self, ppa: Ppa, blocks: u32) -> bool {
         self.slc.as_ref().is_some_and(|slc| slc.has(ppa, blocks))

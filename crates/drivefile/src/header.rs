@@ -144,7 +144,8 @@ impl Header {
         put_u32(&mut bytes, 16, self.kept);
         put_u32(&mut bytes, 20, u32::from(self.cache != CacheMode::Volatile));
         let dim = self.geometry.dimensions();
-        let numbers = [dim.groups, dim.pus, dim.chunks, dim.pages, dim.planes, dim.page_bytes];
+        let planes = dim.planes | (dim.pages_at_once - 1) << 8;
+        let numbers = [dim.groups, dim.pus, dim.chunks, dim.pages, planes, dim.page_bytes];
         for (i, number) in numbers.into_iter().enumerate() {
             put_u32(&mut bytes, 24 + 4 * i, number);
         }
@@ -199,8 +200,9 @@ impl Header {
             pus: number(1),
             chunks: number(2),
             pages: number(3),
-            planes: number(4),
+            planes: number(4) & 0xff,
             page_bytes: number(5),
+            pages_at_once: (number(4) >> 8) + 1,
         };
         let geometry = Geometry::new(dimensions).map_err(|e| damaged(&e.to_string()))?;
         let kept = u32_at(bytes, 16);
@@ -343,16 +345,31 @@ mod tests {
         let kept = prop::sample::select(vec![0u32, 8, 4096]);
         (
             (1u32..9, 1u32..9, 1u32..99),
-            (1u32..99, 1u32..9, 0u32..3),
+            (1u32..99, 1u32..9, 0u32..2, 1u32..5),
             kept,
             prop::option::of(2u64..5000),
             ".*",
             ".*",
         )
             .prop_map(
-                |((groups, pus, chunks), (pages, planes, page), kept, cache, profile, drive)| {
-                    let page_bytes = 4096 << page;
-                    let dim = Dimensions { groups, pus, chunks, pages, planes, page_bytes };
+                |(
+                    (groups, pus, chunks),
+                    (rows, planes, page, pages_at_once),
+                    kept,
+                    cache,
+                    profile,
+                    drive,
+                )| {
+                    let (pages, page_bytes) = (rows * pages_at_once, 4096 << page);
+                    let dim = Dimensions {
+                        groups,
+                        pus,
+                        chunks,
+                        pages,
+                        planes,
+                        page_bytes,
+                        pages_at_once,
+                    };
                     let protected = |pages| CacheMode::Protected { journal: pages * 4096 };
                     let cache = cache.map_or(CacheMode::Volatile, protected);
                     let geometry = Geometry::new(dim).unwrap();
@@ -423,8 +440,15 @@ mod tests {
 
     #[test]
     fn another_version_is_told() {
-        let dim =
-            Dimensions { groups: 1, pus: 1, chunks: 1, pages: 1, planes: 1, page_bytes: 4096 };
+        let dim = Dimensions {
+            groups: 1,
+            pus: 1,
+            chunks: 1,
+            pages: 1,
+            planes: 1,
+            page_bytes: 4096,
+            pages_at_once: 1,
+        };
         let geometry = Geometry::new(dim).unwrap();
         let (profile, drive) = (String::new(), String::new());
         let header = Header { geometry, kept: 8, cache: CacheMode::Volatile, profile, drive };

@@ -132,8 +132,15 @@ mod tests {
 
     #[test]
     fn areas_are_full_and_apart() {
-        let dim =
-            Dimensions { groups: 3, pus: 3, chunks: 5, pages: 3, planes: 2, page_bytes: 8192 };
+        let dim = Dimensions {
+            groups: 3,
+            pus: 3,
+            chunks: 5,
+            pages: 3,
+            planes: 2,
+            page_bytes: 8192,
+            pages_at_once: 1,
+        };
         let g = Geometry::new(dim).unwrap();
         for kept in [4096u32, 8, 0] {
             let layout = Layout::new(&g, kept);

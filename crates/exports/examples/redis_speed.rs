@@ -28,8 +28,15 @@ fn serve(
     server: Server,
     stop: &StopHandle,
 ) -> Result<(), Box<dyn Error + Send + std::marker::Sync>> {
-    let dimensions =
-        Dimensions { groups: 2, pus: 2, chunks: 40, pages: 64, planes: 1, page_bytes: 16384 };
+    let dimensions = Dimensions {
+        groups: 2,
+        pus: 2,
+        chunks: 40,
+        pages: 64,
+        planes: 1,
+        page_bytes: 16384,
+        pages_at_once: 1,
+    };
     let geometry = Geometry::new(dimensions)?;
     let medium = RamMedium::new(&geometry, 4096)?;
     let timing = Timing { read: vec![2000], ..Timing::default() };

@@ -374,7 +374,7 @@ impl<M: PowerCut> CheckedMedium<M> {
             };
             self.sums[ppa as usize] = sum;
         }
-        good -= good % self.geometry.page_blocks();
+        good -= good % self.geometry.write_blocks();
         // What is past the pointer is given up: were it to be found again after
         // the next cut, lost writes would come back.
         let rest = start + u64::from(good)..start + u64::from(size);

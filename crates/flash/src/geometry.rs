@@ -1,10 +1,12 @@
 //! Geometry and physical addresses.
 //!
 //! A drive is groups (channels) of parallel units (PU: dies that work by
-//! themselves) of chunks (one block on every plane of the PU) of rows (one
-//! page on every plane) of 4 KiB logical blocks. Logical blocks of a chunk
-//! are numbered along a row first, so that a full row is one multi-plane
-//! operation.
+//! themselves) of chunks (one block on every plane of the PU) of rows of 4 KiB
+//! logical blocks. A row is what one program takes: one *wide page*, which is one
+//! page on every plane, or where the pages of a word line are programmed at once
+//! as many. A wide page is what one array read gives. Logical blocks of a chunk
+//! are numbered along a wide page first, then along a row, so that each is one
+//! run.
 //!
 //! A [`Ppa`] packs group, PU, chunk and block in as many bits as each needs,
 //! least significant block first (Open-Channel SSD 2.0, "LBA format"). The
@@ -42,13 +44,35 @@ pub struct Dimensions {
     pub pus: u32,
     /// Chunks a parallel unit, 1 to 2^24.
     pub chunks: u32,
-    /// Pages a block, and so rows a chunk, 1 to 65536.
+    /// Pages a block, and so wide pages a chunk, 1 to 65536: a multiple of
+    /// `pages_at_once`.
     pub pages: u32,
     /// Planes a parallel unit, 1 to 8.
     pub planes: u32,
     /// Bytes a page as the parallel unit programs it: 4096 times a power of
     /// two, at most 64 KiB.
     pub page_bytes: u32,
+    /// Pages of a word line that one program takes on every plane, 1 to 4: more
+    /// than one in one-shot programming.
+    pub pages_at_once: u32,
+}
+
+impl Dimensions {
+    /// Blocks in a row.
+    pub fn row_blocks(&self) -> u64 {
+        let page = u64::from(self.page_bytes) / BLOCK_BYTES;
+        (u64::from(self.planes) * page).saturating_mul(self.pages_at_once.into())
+    }
+
+    /// Rows in a chunk.
+    pub fn rows(&self) -> u32 {
+        self.pages / self.pages_at_once.max(1)
+    }
+
+    /// Blocks in a chunk.
+    pub fn chunk_blocks(&self) -> u64 {
+        self.row_blocks().saturating_mul(self.rows().into())
+    }
 }
 
 /// A geometry that cannot be.
@@ -71,6 +95,7 @@ pub enum GeometryError {
 pub struct Geometry {
     dim: Dimensions,
     row: Divisor,
+    wide_page: Divisor,
     chunk_blocks: u32,
     block_bits: u32,
     chunk_bits: u32,
@@ -97,7 +122,12 @@ impl Geometry {
         let page_ok = dim.page_bytes.is_power_of_two()
             && (BLOCK_BYTES as u32..=65536).contains(&dim.page_bytes);
         range("page_bytes", dim.page_bytes, page_ok, "4096, 8192, 16384, 32768 or 65536")?;
-        let row_blocks = dim.planes * dim.page_bytes / BLOCK_BYTES as u32;
+        let at_once = dim.pages_at_once;
+        range("pages_at_once", at_once, (1..=4).contains(&at_once), "1 to 4")?;
+        let whole = dim.pages.is_multiple_of(at_once);
+        range("pages", dim.pages, whole, "a multiple of pages_at_once")?;
+        let wide_page = dim.planes * dim.page_bytes / BLOCK_BYTES as u32;
+        let row_blocks = wide_page * at_once;
         let row_ok = row_blocks <= MAX_ROW_BLOCKS;
         range(
             "blocks of a row",
@@ -105,10 +135,11 @@ impl Geometry {
             row_ok,
             "at most 96; take fewer planes or smaller pages",
         )?;
-        let chunk_blocks = dim.pages * row_blocks;
+        let chunk_blocks = dim.pages * wide_page;
         let geometry = Geometry {
             dim,
             row: Divisor::new(row_blocks),
+            wide_page: Divisor::new(wide_page),
             chunk_blocks,
             block_bits: bits_for(chunk_blocks),
             chunk_bits: bits_for(dim.chunks),
@@ -130,16 +161,29 @@ impl Geometry {
         self.dim
     }
 
-    /// Blocks in a row: one page on every plane.
+    /// Blocks in a row: what one program takes at most.
     #[inline]
     pub fn row_blocks(&self) -> u32 {
         self.row.by()
     }
 
-    /// Blocks in a page of one plane: the smallest write.
+    /// Blocks in a wide page: what one array read gives at most.
+    #[inline]
+    pub fn wide_page_blocks(&self) -> u32 {
+        self.wide_page.by()
+    }
+
+    /// Blocks in a page of one plane.
     #[inline]
     pub fn page_blocks(&self) -> u32 {
         self.dim.page_bytes / BLOCK_BYTES as u32
+    }
+
+    /// Blocks of the smallest write: a page of one plane, and where the pages of a
+    /// word line are programmed at once a row.
+    #[inline]
+    pub fn write_blocks(&self) -> u32 {
+        if self.dim.pages_at_once == 1 { self.page_blocks() } else { self.row_blocks() }
     }
 
     /// Blocks in a chunk.
@@ -242,7 +286,19 @@ impl Geometry {
         (pu_index & ((1 << self.pu_bits) - 1)) as u32
     }
 
-    /// Row within the chunk: which page of each plane's block.
+    /// Wide page within the chunk: which page of each plane's block.
+    #[inline]
+    pub fn wide_page(&self, ppa: Ppa) -> u32 {
+        self.wide_page.quotient(self.block(ppa))
+    }
+
+    /// Block within its wide page.
+    #[inline]
+    pub fn in_wide_page(&self, ppa: Ppa) -> u32 {
+        self.wide_page.remainder(self.block(ppa))
+    }
+
+    /// Row within the chunk.
     #[inline]
     pub fn row(&self, ppa: Ppa) -> u32 {
         self.row.quotient(self.block(ppa))
@@ -285,14 +341,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn dims() -> impl Strategy<Value = Dimensions> {
-        (1u32..9, 1u32..9, 1u32..300, 1u32..300, 1u32..9, 0u32..3).prop_map(
-            |(groups, pus, chunks, pages, planes, page)| Dimensions {
+        (1u32..9, 1u32..9, 1u32..300, 1u32..100, (1u32..9, 1u32..5), 0u32..2).prop_map(
+            |(groups, pus, chunks, rows, (planes, pages_at_once), page)| Dimensions {
                 groups,
                 pus,
                 chunks,
-                pages,
+                pages: rows * pages_at_once,
                 planes,
                 page_bytes: 4096 << page,
+                pages_at_once,
             },
         )
     }
@@ -309,6 +366,11 @@ mod tests {
             prop_assert_eq!(g.block(ppa), block);
             prop_assert_eq!(g.row(ppa), block / g.row_blocks());
             prop_assert_eq!(g.in_row(ppa), block % g.row_blocks());
+            prop_assert_eq!(g.wide_page(ppa), block / g.wide_page_blocks());
+            prop_assert_eq!(g.in_wide_page(ppa), block % g.wide_page_blocks());
+            prop_assert_eq!(g.row(ppa), g.wide_page(ppa) / dim.pages_at_once);
+            let sizes = (g.row_blocks().into(), g.chunk_blocks().into());
+            prop_assert_eq!((dim.row_blocks(), dim.chunk_blocks()), sizes);
             prop_assert_eq!(g.row_start(ppa).0 + u64::from(g.in_row(ppa)), ppa.0);
             let pu_index = g.pu_index(ppa);
             prop_assert_eq!(g.group_of_pu(pu_index), group as usize);
@@ -330,8 +392,15 @@ mod tests {
 
     #[test]
     fn outside_is_not_inside() {
-        let dim =
-            Dimensions { groups: 3, pus: 3, chunks: 5, pages: 3, planes: 1, page_bytes: 4096 };
+        let dim = Dimensions {
+            groups: 3,
+            pus: 3,
+            chunks: 5,
+            pages: 3,
+            planes: 1,
+            page_bytes: 4096,
+            pages_at_once: 1,
+        };
         let g = Geometry::new(dim).unwrap();
         assert!(g.contains(g.ppa(2, 2, 4, 2)));
         assert!(!g.contains(g.ppa(3, 0, 0, 0)));
@@ -343,13 +412,27 @@ mod tests {
 
     #[test]
     fn impossible_numbers_are_named() {
-        let good =
-            Dimensions { groups: 1, pus: 1, chunks: 1, pages: 1, planes: 1, page_bytes: 4096 };
+        let good = Dimensions {
+            groups: 1,
+            pus: 1,
+            chunks: 1,
+            pages: 1,
+            planes: 1,
+            page_bytes: 4096,
+            pages_at_once: 1,
+        };
         let err = Geometry::new(Dimensions { planes: 9, ..good }).unwrap_err();
         assert!(err.to_string().contains("planes = 9"), "{err}");
         let err = Geometry::new(Dimensions { page_bytes: 2048, ..good }).unwrap_err();
         assert!(err.to_string().contains("page_bytes = 2048"), "{err}");
         assert!(Geometry::new(Dimensions { groups: 0, ..good }).is_err());
+        let err = Geometry::new(Dimensions { pages: 4, pages_at_once: 3, ..good }).unwrap_err();
+        assert!(err.to_string().contains("pages = 4"), "{err}");
+        assert!(Geometry::new(Dimensions { pages: 5, pages_at_once: 5, ..good }).is_err());
+        let wide = Dimensions { planes: 6, page_bytes: 16384, ..good };
+        assert!(Geometry::new(Dimensions { pages: 4, pages_at_once: 4, ..wide }).is_ok());
+        let err = Geometry::new(Dimensions { page_bytes: 65536, planes: 7, ..good }).unwrap_err();
+        assert!(err.to_string().contains("blocks of a row = 112"), "{err}");
         let big = Dimensions { groups: 256, pus: 256, chunks: 1 << 24, pages: 65536, ..good };
         assert!(Geometry::new(big).is_err());
     }

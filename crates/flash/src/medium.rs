@@ -457,8 +457,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn geometry() -> Geometry {
-        let dim =
-            Dimensions { groups: 2, pus: 1, chunks: 3, pages: 4, planes: 2, page_bytes: 4096 };
+        let dim = Dimensions {
+            groups: 2,
+            pus: 1,
+            chunks: 3,
+            pages: 4,
+            planes: 2,
+            page_bytes: 4096,
+            pages_at_once: 1,
+        };
         Geometry::new(dim).unwrap()
     }
 

@@ -155,8 +155,15 @@ pub enum ProfileError {
 impl Profile {
     /// A profile with nothing set, to be filled.
     fn blank() -> Profile {
-        let dimensions =
-            Dimensions { groups: 0, pus: 0, chunks: 0, pages: 0, planes: 0, page_bytes: 0 };
+        let dimensions = Dimensions {
+            groups: 0,
+            pus: 0,
+            chunks: 0,
+            pages: 0,
+            planes: 0,
+            page_bytes: 0,
+            pages_at_once: 1,
+        };
         Profile {
             name: String::new(),
             about: String::new(),

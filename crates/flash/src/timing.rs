@@ -12,10 +12,11 @@ pub const READ_BURST: u32 = 64;
 /// Timings of a drive, in nanoseconds unless said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// tR: array to page register, for each page type. Row `r` of a chunk has
-    /// type `r % read.len()`. At least one.
+    /// tR: array to page register, for each page type. Wide page `p` of a chunk
+    /// has type `p % read.len()`. At least one.
     pub read: Vec<u64>,
-    /// tPROG: page register to array, for each page type. At least one.
+    /// tPROG: page register to array, for each row type: row `r` of a chunk has
+    /// type `r % program.len()`. At least one.
     pub program: Vec<u64>,
     /// tBERS: erase.
     pub erase: u64,
@@ -110,15 +111,16 @@ impl Timing {
         !slow && operations.into_iter().all(|&time| time == 0)
     }
 
-    /// tR of a row.
+    /// tR of a wide page.
     #[inline]
-    pub fn read_of(&self, row: u32) -> u64 {
-        of_type(&self.read, row)
+    pub fn read_of(&self, wide_page: u32) -> u64 {
+        of_type(&self.read, wide_page)
     }
 
-    /// Bits of a cell: as many as there are page types.
-    pub fn cell_bits(&self) -> u32 {
-        self.read.len().max(self.program.len()) as u32
+    /// Bits of a cell, where a program takes so many pages at once: as many as
+    /// there are page types.
+    pub fn cell_bits(&self, pages_at_once: u32) -> u32 {
+        (self.read.len().max(self.program.len()) as u32).max(pages_at_once)
     }
 
     /// tPROG of a row.
@@ -129,8 +131,8 @@ impl Timing {
 }
 
 #[inline]
-fn of_type(times: &[u64], row: u32) -> u64 {
-    if times.len() == 1 { times[0] } else { times[row as usize % times.len()] }
+fn of_type(times: &[u64], number: u32) -> u64 {
+    if times.len() == 1 { times[0] } else { times[number as usize % times.len()] }
 }
 
 #[cfg(test)]

@@ -286,8 +286,15 @@ mod tests {
 
     /// Two units, whose rows are two pages of 4 blocks.
     fn device() -> Device<RamMedium> {
-        let dim =
-            Dimensions { groups: 2, pus: 1, chunks: 4, pages: 4, planes: 2, page_bytes: 16384 };
+        let dim = Dimensions {
+            groups: 2,
+            pus: 1,
+            chunks: 4,
+            pages: 4,
+            planes: 2,
+            page_bytes: 16384,
+            pages_at_once: 1,
+        };
         let geometry = Geometry::new(dim).unwrap();
         let timing = Timing { read: vec![50_000], program: vec![600_000], ..Timing::default() };
         Device::new(&geometry, &timing, RamMedium::new(&geometry, 8).unwrap()).unwrap()

@@ -51,7 +51,7 @@ impl<D: OpenChannel> Parity<D> {
         if upper.block(start) != of.wp || of.wp == self.layout.size() {
             return Err((Status::OUT_OF_ORDER_WRITE, all));
         }
-        let fits = n.is_multiple_of(upper.page_blocks()) && n <= self.layout.size() - of.wp;
+        let fits = n.is_multiple_of(upper.write_blocks()) && n <= self.layout.size() - of.wp;
         let stored = self.stored(cmd.content);
         let mixed = of.stored != Stored::Unknown && of.stored != stored;
         if !in_turn || !fits || mixed { Err((Status::INVALID_FIELD, all)) } else { Ok(()) }

@@ -66,13 +66,15 @@ impl Drive {
         let rng = &mut rng;
         setup.leave_out_harm();
         (setup.protected, setup.parity) = (false, 0);
+        let pages_at_once = rng.one_of(&[1, 1, 2, 3]);
         let dimensions = Dimensions {
             groups: 1 + rng.below(2) as u32,
             pus: 1 + rng.below(2) as u32,
             chunks: 24 + rng.below(8) as u32,
-            pages: 4 + rng.below(10) as u32,
+            pages: (4 + rng.below(10) as u32) * pages_at_once,
             planes: rng.one_of(&[1, 2, 2, 3, 6]),
             page_bytes: if rng.below(2) == 0 { 4096 } else { 8192 },
+            pages_at_once,
         };
         let (batches, log_rows) = (1 + rng.below(6) as usize, 4 + rng.below(12));
         let max_pages = if rng.below(3) == 0 { 40 } else { 12 };

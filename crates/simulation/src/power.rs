@@ -546,6 +546,7 @@ mod tests {
             pages: 2,
             planes: 1,
             page_bytes: 4096,
+            pages_at_once: 1,
         };
         let geometry = Geometry::new(dim).unwrap();
         let setup = Setup { geometry, kept: 8, ..Setup::sound(0) };

@@ -294,6 +294,7 @@ fn drive(timing: Timing, link_at: LinkAt) -> Setup {
         pages: 2,
         planes: 1,
         page_bytes: 8192,
+        pages_at_once: 1,
     };
     let geometry = Geometry::new(with_reserve(dimensions)).expect("its ranges are kept");
     let space = u64::from(data_chunks * geometry.chunk_blocks() * geometry.total_pus());

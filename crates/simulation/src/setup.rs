@@ -100,13 +100,15 @@ impl Setup {
         let rng = &mut rng;
         let whole = rng.below(8) == 0;
         let data_chunks = between(rng, 3, 6) as u32;
+        let pages_at_once = rng.one_of(&[1, 1, 1, 2, 3, 4]);
         let dimensions = Dimensions {
             groups: between(rng, 1, 2) as u32,
             pus: if rng.below(3) == 0 { 2 } else { 1 },
             chunks: data_chunks,
-            pages: between(rng, 2, 6) as u32,
+            pages: between(rng, 2, 6) as u32 * pages_at_once,
             planes: rng.one_of(&[1, 1, 2, 2, 3, 6]),
             page_bytes: rng.one_of(&[4096, 8192, 16384, 16384]),
+            pages_at_once,
         };
         let geometry =
             Geometry::new(with_reserve(dimensions)).expect("the ranges are those of a geometry");

@@ -134,6 +134,7 @@ fn dimensions(rng: &mut Rng) -> Dimensions {
         pages: 4 + rng.below(9) as u32,
         planes: rng.one_of(&[1, 2, 2, 3]),
         page_bytes: rng.one_of(&[8192, 16384]),
+        pages_at_once: 1,
     }
 }
 

@@ -424,8 +424,15 @@ fn recovery(lab: &mut Lab) -> Result<Vec<Row>, Error> {
 fn recover(ns: u64, seed: u64) -> Result<Recovery, Error> {
     let failed = |e: targets::BatchError| Error::Failed(e.to_string());
     let profile = Profile::builtin("tlc").expect("it is built in");
-    let dim =
-        Dimensions { groups: 16, pus: 4, chunks: 300, pages: 256, planes: 2, page_bytes: 16384 };
+    let dim = Dimensions {
+        groups: 16,
+        pus: 4,
+        chunks: 300,
+        pages: 256,
+        planes: 2,
+        page_bytes: 16384,
+        pages_at_once: 1,
+    };
     let geometry = Geometry::new(dim).map_err(|e| Error::Failed(e.to_string()))?;
     let device =
         Device::new(&geometry, &profile.timing, Backing::from(RamMedium::new(&geometry, 8)?))?;

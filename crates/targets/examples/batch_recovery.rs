@@ -97,8 +97,15 @@ fn main() {
 
 fn geometry() -> (Geometry, Timing) {
     let profile = Profile::builtin("tlc").expect("it is built in");
-    let dim =
-        Dimensions { groups: 16, pus: 4, chunks: 4700, pages: 256, planes: 2, page_bytes: 16384 };
+    let dim = Dimensions {
+        groups: 16,
+        pus: 4,
+        chunks: 4700,
+        pages: 256,
+        planes: 2,
+        page_bytes: 16384,
+        pages_at_once: 1,
+    };
     (Geometry::new(dim).expect("numbers in range"), profile.timing)
 }
 

@@ -39,7 +39,7 @@ fn drive() -> Drive {
 fn a_program_of_ones_own_measures_it() {
     let drive = drive();
     let shape = Target::shape(&drive);
-    let bs = u64::from(drive.geometry.page_blocks()) * BLOCK_BYTES;
+    let bs = u64::from(drive.geometry.write_blocks()) * BLOCK_BYTES;
     let order = Order::Sequential;
     let pattern = Pattern { bs, order, ..Pattern::uniform(shape.bytes, 0) };
     let mut load = Load::new(&shape, &pattern, Pace::Closed { depth: 4 }, 1, 1).unwrap();
@@ -55,7 +55,7 @@ fn a_program_of_ones_own_measures_it() {
 #[test]
 fn a_program_of_ones_own_serves_it() {
     let drive = drive();
-    let page = u64::from(drive.geometry.page_blocks()) * BLOCK_BYTES;
+    let page = u64::from(drive.geometry.write_blocks()) * BLOCK_BYTES;
     let export = Export::new(Target::shape(&drive)).unwrap();
     let server = Server::bind(&ListenAddr::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
     let (at, stop) = (server.addr().unwrap(), StopHandle::new().unwrap());

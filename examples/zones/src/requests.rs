@@ -75,7 +75,7 @@ impl<D: OpenChannel> Zones<D> {
         }
         let size = self.geometry.chunk_blocks();
         let unit = match req.op {
-            BlockOp::Write => self.geometry.page_blocks(),
+            BlockOp::Write => self.geometry.write_blocks(),
             BlockOp::Trim | BlockOp::WriteZeroes => size,
             BlockOp::Read | BlockOp::Flush => 1,
         };

@@ -24,7 +24,7 @@ impl Subject for Zones<Lower> {
     fn host(&self) -> Host {
         let mut next: Vec<u64> = self.zones.iter().map(|zone| zone.next.into()).collect();
         let size = u64::from(self.geometry.chunk_blocks());
-        let page = u64::from(self.geometry.page_blocks());
+        let page = u64::from(self.geometry.write_blocks());
         Box::new(move |ask| {
             let zone = ask.sector / SECTORS / size;
             let resets = matches!(ask.op, BlockOp::Trim | BlockOp::WriteZeroes);
@@ -54,7 +54,7 @@ fn suit(setup: &mut Setup) {
     (setup.timing.endurance, setup.timing.slc) = (u32::MAX, Default::default());
     (setup.parity, setup.protected, setup.layers) = (0, false, None);
     setup.parts = false;
-    let page = u64::from(setup.geometry.page_blocks());
+    let page = u64::from(setup.geometry.write_blocks());
     setup.work.blocks = setup.work.blocks.next_multiple_of(page);
     setup.bytes = setup.bytes.next_multiple_of(zone_bytes(setup));
 }

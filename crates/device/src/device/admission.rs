@@ -113,7 +113,7 @@ impl<M: Medium> Device<M> {
     /// bad one is found row by row.
     #[inline]
     fn enter_run(&mut self, cmd: &VectorCmd) -> Result<(), (Status, BlockBits)> {
-        let (unit, size) = (self.geometry.page_blocks(), self.geometry.chunk_blocks());
+        let (unit, size) = (self.geometry.write_blocks(), self.geometry.chunk_blocks());
         let chunk = &mut self.chunks[self.geometry.chunk_index(cmd.ppa)];
         let block = self.geometry.block(cmd.ppa);
         match chunk.write(block, u32::from(cmd.count), unit, size) {
@@ -130,7 +130,7 @@ impl<M: Medium> Device<M> {
         cmd: &VectorCmd,
         to: bool,
     ) -> Result<(), (Status, BlockBits)> {
-        let (unit, size) = (self.geometry.page_blocks(), self.geometry.chunk_blocks());
+        let (unit, size) = (self.geometry.write_blocks(), self.geometry.chunk_blocks());
         let mut saved = [(0usize, Chunk::default()); MAX_ADDRESSES];
         let (mut entered, mut wrong) = (0, None);
         let (geometry, chunks) = (&self.geometry, &mut self.chunks);

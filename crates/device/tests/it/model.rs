@@ -5,9 +5,12 @@
 use crate::common;
 use std::collections::{BTreeSet, HashMap};
 
-use crate::common::{Rig, cmd, drive, flaky, geometry, list_cmd, slow};
+use crate::common::{Rig, cmd, drive, flaky, geometry, list_cmd, one_shot, slow};
 use device::realtime::RealTime;
-use device::{Addresses, Content, Device, MAX_DEPTH, OpenChannel, VectorCmd, VectorDone, VectorOp};
+use device::{
+    Addresses, Content, Device, MAX_ADDRESSES, MAX_DEPTH, OpenChannel, VectorCmd, VectorDone,
+    VectorOp,
+};
 use flash::{
     BlockBits, Chunk, ChunkState, Dimensions, Geometry, Medium, Ppa, RamMedium, SlcCache, SlcSize,
     TAG_BYTES, Timing,
@@ -60,7 +63,7 @@ fn acts() -> impl Strategy<Value = Act> {
         3 => (prop::collection::vec(chunk, 1..4), prop_oneof![9 => Just(0u32), 1 => 0u32..12], any::<bool>())
             .prop_map(|(chunks, block, list)| Act::Reset { chunks, block, list }),
         2 => (places(), 0usize..4).prop_map(|(from, to)| Act::Copy { from, to }),
-        1 => (0u8..4, any::<u64>(), 0u8..70, 0u16..9000, any::<bool>())
+        1 => (0u8..4, any::<u64>(), 0u8..110, 0u16..9000, any::<bool>())
             .prop_map(|(op, ppa, count, buffer, list)| Act::Raw { op, ppa, count, buffer, list }),
         1 => Just(Act::Poll),
     ]
@@ -71,14 +74,21 @@ struct Setup {
     groups: u32,
     pus: u32,
     planes: u32,
+    pages_at_once: u32,
     kept: u32,
     tags: bool,
     window: usize,
     timing: Timing,
 }
 
+impl Setup {
+    fn geometry(&self) -> Geometry {
+        one_shot(self.groups, self.pus, self.planes, self.pages_at_once)
+    }
+}
+
 fn setups() -> impl Strategy<Value = Setup> {
-    let shape = (1u32..3, 1u32..3, 1u32..4);
+    let shape = (1u32..3, 1u32..3, 1u32..4, prop_oneof![3 => Just(1u32), 1 => Just(2)]);
     let medium = (prop_oneof![Just(4096u32), Just(8), Just(0)], any::<bool>(), 1usize..5);
     let times = (0u64..3, 0u64..60, 0u64..900, 0u64..2000, 0u64..2_000_000_000);
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), 0u32..4, 0u32..5);
@@ -95,6 +105,7 @@ fn setups() -> impl Strategy<Value = Setup> {
         groups: shape.0,
         pus: shape.1,
         planes: shape.2,
+        pages_at_once: shape.3,
         kept: medium.0,
         tags: medium.1,
         window: medium.2,
@@ -173,7 +184,7 @@ fn copy_chunk(g: &Geometry, name: usize) -> usize {
 
 impl Both {
     fn new(setup: Setup) -> Both {
-        let g = geometry(setup.groups, setup.pus, setup.planes);
+        let g = setup.geometry();
         let device = drive(&g, &setup.timing, setup.kept);
         Both {
             rig: Rig::new(device, setup.window),
@@ -198,12 +209,12 @@ impl Both {
     fn addresses(cmd: &VectorCmd) -> Vec<Ppa> {
         let n = usize::from(cmd.count);
         match &cmd.list {
-            Some(list) => list.from[..n.min(64)].to_vec(),
+            Some(list) => list.from[..n.min(MAX_ADDRESSES)].to_vec(),
             None => (0..n as u64).map(|i| Ppa(cmd.ppa.0.saturating_add(i))).collect(),
         }
     }
 
-    fn bits(from: usize, count: usize) -> u64 {
+    fn bits(from: usize, count: usize) -> BlockBits {
         (from..from + count).fold(0, |bits, i| bits | 1 << i)
     }
 
@@ -272,7 +283,7 @@ impl Both {
                 Err(Status::OFFLINE_CHUNK)
             } else if room == 0 || self.g.block(start) != known.wp {
                 Err(Status::OUT_OF_ORDER_WRITE)
-            } else if !(n as u32).is_multiple_of(self.g.page_blocks()) {
+            } else if !(n as u32).is_multiple_of(self.g.write_blocks()) {
                 Err(Status::INVALID_FIELD)
             } else {
                 known.wp += n as u32;
@@ -636,7 +647,7 @@ fn script(setup: &Setup, steps: &[(Act, u64)]) -> Vec<(u64, VectorCmd)> {
 }
 
 /// Status, bits, time and bytes of each completion.
-type End = (u64, Status, u64, Time, Vec<u8>);
+type End = (u64, Status, BlockBits, Time, Vec<u8>);
 
 fn end(done: &VectorDone) -> End {
     (done.cookie, done.status, done.failed, done.at, done.buffer.bytes().to_vec())
@@ -661,7 +672,7 @@ proptest! {
 
     #[test]
     fn the_same_commands_give_the_same_completions(setup in setups(), steps in steps()) {
-        let g = geometry(setup.groups, setup.pus, setup.planes);
+        let g = setup.geometry();
         let once = play(drive(&g, &setup.timing, setup.kept), script(&setup, &steps));
         let twice = play(drive(&g, &setup.timing, setup.kept), script(&setup, &steps));
         prop_assert_eq!(once.0, twice.0);
@@ -670,7 +681,7 @@ proptest! {
 
     #[test]
     fn a_slow_medium_changes_no_time(setup in setups(), steps in steps(), seed in any::<u64>()) {
-        let g = geometry(setup.groups, setup.pus, setup.planes);
+        let g = setup.geometry();
         let ram = RamMedium::new(&g, setup.kept).unwrap();
         let slow = Device::new(&g, &setup.timing, slow(ram, seed, 5)).unwrap();
         let mut fast = play(drive(&g, &setup.timing, setup.kept), script(&setup, &steps));
@@ -688,7 +699,7 @@ proptest! {
     fn a_late_poll_changes_no_time(
         setup in setups(), steps in steps(), polls in prop::collection::vec(any::<bool>(), 16),
     ) {
-        let g = geometry(setup.groups, setup.pus, setup.planes);
+        let g = setup.geometry();
         let eager = play(drive(&g, &setup.timing, setup.kept), script(&setup, &steps));
         let mut lazy = RealTime::new(drive(&g, &setup.timing, setup.kept));
         let (mut cmds, mut done, mut ends) = (Ring::new(1), Ring::new(3), Vec::new());
@@ -719,7 +730,7 @@ proptest! {
         let at = |block: u32| Ppa(start.0 + u64::from(block));
         let fails = |kind: u64, block| common::fails(seed, kind, at(block));
         let bits = |f: &dyn Fn(u32) -> bool| {
-            (0..blocks).filter(|&b| f(b)).fold(0u64, |bits, b| bits | 1 << b)
+            (0..blocks).filter(|&b| f(b)).fold(0, |bits: BlockBits, b| bits | 1 << b)
         };
         // The third row that fails closes the chunk: it ends there.
         let rows: Vec<u32> = (0..blocks).step_by(row as usize).filter(|&r| fails(0, r)).collect();
@@ -749,7 +760,7 @@ proptest! {
         rig.drain();
         let broken = common::fails(seed, 2, start);
         let reset = &rig.all[0];
-        prop_assert_eq!((reset.cookie, reset.failed), (2, u64::from(broken)));
+        prop_assert_eq!((reset.cookie, reset.failed), (2, BlockBits::from(broken)));
         prop_assert_eq!(reset.status, status(reset.failed, Status::OFFLINE_CHUNK));
         let offline = rig.port.chunk(g.chunk_index(start)).state == ChunkState::Offline;
         prop_assert_eq!(offline, broken);
@@ -801,7 +812,15 @@ fn back_pressure_loses_nothing() {
 fn copies_find_room_among_other_commands() {
     // Copies of 8 rows to 64 single blocks, while lists of 64 take all the
     // room for operations that there is.
-    let dim = Dimensions { groups: 1, pus: 8, chunks: 64, pages: 2, planes: 8, page_bytes: 4096 };
+    let dim = Dimensions {
+        groups: 1,
+        pus: 8,
+        chunks: 64,
+        pages: 2,
+        planes: 8,
+        page_bytes: 4096,
+        pages_at_once: 1,
+    };
     let g = Geometry::new(dim).unwrap();
     let t = Timing { read: vec![10], program: vec![100], ..Timing::default() };
     let mut rig = Rig::new(drive(&g, &t, 0), 64);

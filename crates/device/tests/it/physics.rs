@@ -2,7 +2,7 @@
 //! nanosecond. A rate of 40.96 MB/s makes one block take 100 us on a channel.
 
 use crate::common;
-use crate::common::{cmd, drive, geometry, list_cmd, written};
+use crate::common::{cmd, drive, geometry, list_cmd, one_shot, written};
 use device::{Link, LinkTiming, VectorOp};
 use flash::{Dimensions, Geometry, Ppa, Timing};
 use port::{Port, Ring, Status, Time};
@@ -51,22 +51,32 @@ proptest! {
 
     #[test]
     fn a_lone_operation_costs_the_sum_of_its_parts(
-        t in timings(), planes in 1u32..9, page in 0u32..3, pick in any::<u32>(),
+        t in timings(), planes in 1u32..9, page in 0u32..2, at_once in 1u32..5, pick in any::<u32>(),
     ) {
         let dim = Dimensions {
-            groups: 2, pus: 2, chunks: 4, pages: 5, planes, page_bytes: 4096 << page,
+            groups: 2,
+            pus: 2,
+            chunks: 4,
+            pages: 5 * at_once,
+            planes,
+            page_bytes: 4096 << page,
+            pages_at_once: at_once,
         };
         let g = Geometry::new(dim).unwrap();
         let mut rig = common::Rig::new(drive(&g, &t, 0), 8);
         rig.run_to(Time(123));
-        let pages = 1 + pick % g.dimensions().planes;
-        let blocks = pages * g.page_blocks();
+        let some = (1 + pick % planes) * g.page_blocks();
+        let blocks = if at_once == 1 { some } else { g.row_blocks() };
         let at = g.ppa(1, 1, 3, 0);
         let wrote = rig.one(cmd(1, Write, at, blocks as u8));
         prop_assert_eq!(wrote, t.command + t.transfer(blocks) + t.program[0]);
         let n = 1 + pick % blocks;
         let read = rig.one(cmd(2, Read, at, n as u8));
-        prop_assert_eq!(read, t.command + t.read[0] + t.transfer(n));
+        // Wide page by wide page.
+        let page = g.wide_page_blocks();
+        let parts = (0..n).step_by(page as usize).map(|from| page.min(n - from));
+        let sum: u64 = parts.map(|n| t.command + t.read[0] + t.transfer(n)).sum();
+        prop_assert_eq!(read, sum);
         let reset = rig.one(cmd(3, Reset, at, 1));
         prop_assert_eq!(reset, t.command + t.erase);
         prop_assert_eq!(rig.port.counters().suspends, 0);
@@ -121,6 +131,60 @@ fn a_row_on_all_planes_is_one_array_access() {
     let three = rig.one(list_cmd(3, Read, &planes, &[]));
     assert_eq!(three, 3 * (50 * US + X), "not neighbours: three accesses");
     assert_eq!(rig.port.counters().programs, 1);
+}
+
+/// Three pages on two planes: a program takes all of a word line in one tPROG, a
+/// read senses one page of it, on both planes where it asks for both.
+#[test]
+fn a_one_shot_program_takes_all_pages_of_a_word_line() {
+    let g = one_shot(1, 1, 2, 3);
+    let t = Timing { read: vec![50 * US, 70 * US, 110 * US], ..base() };
+    let t = Timing { program: vec![1500 * US, 1700 * US], ..t };
+    let mut rig = common::Rig::new(drive(&g, &t, 0), 8);
+    for row in 0..2 {
+        let at = g.ppa(0, 0, 0, 12 * row);
+        let program = t.program[row as usize];
+        assert_eq!(rig.one(cmd(1, Write, at, 12)), 12 * X + program, "row {row}");
+        // A block of each page, then a page on both planes, then all of the row.
+        for (page, tr) in [50 * US, 70 * US, 110 * US].into_iter().enumerate() {
+            let first = at.0 + 4 * page as u64;
+            for block in first..first + 4 {
+                assert_eq!(rig.one(cmd(2, Read, Ppa(block), 1)), tr + X);
+            }
+            assert_eq!(rig.one(cmd(3, Read, Ppa(first), 4)), tr + 4 * X);
+        }
+        assert_eq!(rig.one(cmd(4, Read, at, 12)), (50 + 70 + 110) * US + 12 * X);
+        let over = rig.one(cmd(5, Read, Ppa(at.0 + 3), 2));
+        assert_eq!(over, (50 + 70) * US + 2 * X, "the end of a page and the next one");
+    }
+    let counters = rig.port.counters();
+    assert_eq!((counters.programs, counters.blocks_programmed), (2, 24));
+    assert_eq!(counters.reads, 2 * (12 + 3 + 3 + 2));
+    // Less than a row is no program.
+    rig.submit(rig.now.0, cmd(6, Write, g.ppa(0, 0, 0, 24), 4));
+    rig.drain();
+    let done = rig.all.iter().find(|done| done.cookie == 6).unwrap();
+    assert_eq!(done.status, Status::INVALID_FIELD);
+}
+
+/// A die takes a row in each transfer and tPROG; a second one beside it takes as
+/// many, as long as its transfers find the channel free.
+#[test]
+fn rows_in_sequence_come_at_the_rate_of_their_parts() {
+    for (at_once, program) in [(1, 900 * US), (3, 1500 * US)] {
+        let g = one_shot(1, 2, 1, at_once);
+        let t = Timing { program: vec![program], ..base() };
+        let mut rig = common::Rig::new(drive(&g, &t, 0), 16);
+        let (row, rows) = (g.row_blocks(), g.chunk_blocks() / g.row_blocks());
+        for number in 0..2 * rows {
+            let at = g.ppa(0, number % 2, 0, number / 2 * row);
+            rig.submit(0, cmd(number.into(), Write, at, row as u8));
+        }
+        rig.drain();
+        let (transfer, rows) = (u64::from(row) * X, u64::from(rows));
+        assert_eq!(rig.at(2 * rows - 2), rows * (transfer + program));
+        assert_eq!(rig.at(2 * rows - 1), transfer + rows * (transfer + program));
+    }
 }
 
 #[test]
@@ -458,7 +522,15 @@ fn tags_alone_and_whole_blocks() {
     use flash::TAG_BYTES;
     use port::Buffer;
 
-    let dim = Dimensions { groups: 1, pus: 1, chunks: 2, pages: 4, planes: 1, page_bytes: 16384 };
+    let dim = Dimensions {
+        groups: 1,
+        pus: 1,
+        chunks: 2,
+        pages: 4,
+        planes: 1,
+        page_bytes: 16384,
+        pages_at_once: 1,
+    };
     let geometry = Geometry::new(dim).unwrap();
     let timing = Timing { read: vec![50_000], channel_rate: 400_000_000, ..Timing::default() };
     let mut drive = drive(&geometry, &timing, 0);

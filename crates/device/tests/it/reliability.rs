@@ -248,7 +248,7 @@ impl Oracle {
         let runs = runs(&self.g, cmd, to);
         for &(ppa, _, count) in &runs {
             let chunk = &mut self.chunks[self.g.chunk_index(ppa)];
-            let entered = chunk.write(self.g.block(ppa), count, self.g.page_blocks(), size);
+            let entered = chunk.write(self.g.block(ppa), count, self.g.write_blocks(), size);
             if entered.is_err() {
                 panic!("the test writes in order");
             }
@@ -268,7 +268,7 @@ impl Oracle {
             self.errors.early_closes += u64::from(!goes_on && !closed);
             let next = Status::WRITE_FAILED_WRITE_NEXT_UNIT;
             status = status.and(if goes_on { next } else { Status::CHUNK_EARLY_CLOSE });
-            failed |= flash::block_bits(first, count);
+            failed |= flash::block_bits(first, count as usize);
         }
         (status, failed)
     }
@@ -367,7 +367,7 @@ fn filled_as(cmd: &VectorCmd) -> VectorCmd {
 }
 
 /// Cookie, status, bits and time of a completion.
-type End = (u64, Status, u64, Time);
+type End = (u64, Status, BlockBits, Time);
 
 /// Data and tag of a block.
 type Block = (Vec<u8>, Vec<u8>);
@@ -659,8 +659,15 @@ fn a_whole_life_ends_as_the_probabilities_say() {
         wear_notice: 60,
         ..model()
     };
-    let dim =
-        flash::Dimensions { groups: 2, pus: 2, chunks: 100, pages: 1, planes: 1, page_bytes: 4096 };
+    let dim = flash::Dimensions {
+        groups: 2,
+        pus: 2,
+        chunks: 100,
+        pages: 1,
+        planes: 1,
+        page_bytes: 4096,
+        pages_at_once: 1,
+    };
     let g = Geometry::new(dim).unwrap();
     let t = Timing { endurance: ENDURANCE, ..Timing::default() };
     let life = |r: &Reliability| {
@@ -767,8 +774,15 @@ fn the_patrol_tells_of_what_has_grown_old() {
 
 #[test]
 fn notices_without_room_are_counted_and_told_later() {
-    let dim =
-        flash::Dimensions { groups: 1, pus: 1, chunks: 300, pages: 1, planes: 1, page_bytes: 4096 };
+    let dim = flash::Dimensions {
+        groups: 1,
+        pus: 1,
+        chunks: 300,
+        pages: 1,
+        planes: 1,
+        page_bytes: 4096,
+        pages_at_once: 1,
+    };
     let g = Geometry::new(dim).unwrap();
     let r = Reliability { rber_base: 0.1, program_failure: 0.0, ..model() };
     let mut rig = Rig::new(device(&g, &timing(), &r, 2), 8);

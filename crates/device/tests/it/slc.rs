@@ -2,7 +2,7 @@
 //! lost, to the nanosecond and in virtual time. That reads give what was
 //! written is in `model.rs`, whose drives have caches too.
 
-use crate::common::{Rig, cmd, drive, geometry, list_cmd};
+use crate::common::{Rig, cmd, drive, geometry, list_cmd, one_shot};
 use device::{Device, SlcHealth, VectorOp};
 use flash::slc::WHOLE;
 use flash::{EnergyCosts, Geometry, Ppa, RamMedium, SlcCache, SlcSize, Timing};
@@ -50,6 +50,28 @@ fn slc(rig: &Drive) -> SlcHealth {
 /// Writes row `row` of a chunk at `at`.
 fn write_row(rig: &mut Drive, g: &Geometry, at: u64, cookie: u64, chunk: u32, row: u32) {
     rig.submit(at, cmd(cookie, Write, g.ppa(0, 0, chunk, 2 * row), 2));
+}
+
+/// A row of three pages is three programs in the cache, one after the other, and
+/// when it is folded three reads and one program of the slow cells.
+#[test]
+fn a_one_shot_row_is_several_programs_of_the_cache() {
+    let t = timing(6);
+    let g = one_shot(1, 1, 1, 3);
+    let mut rig = Rig::new(drive(&g, &t, 0), 8);
+    rig.submit(0, cmd(1, Write, g.ppa(0, 0, 0, 0), 6));
+    rig.run_to(Time(2000 * US));
+    assert_eq!(rig.at(1), 600 * US + 3 * 200 * US);
+    assert_eq!((slc(&rig).rows, slc(&rig).blocks, slc(&rig).cached), (2, 2, 1));
+    // One page of it is one read of the cache.
+    rig.submit(2000 * US, cmd(2, Read, g.ppa(0, 0, 0, 2), 2));
+    rig.run_to(Time(3000 * US));
+    assert_eq!(rig.at(2), (2000 + 20 + 200) * US);
+    let fold = 2220 * US + IDLE + (3 * 20 + 600) * US;
+    rig.run_to(Time(fold - 1));
+    assert_eq!(slc(&rig).folded, 0);
+    rig.run_to(Time(fold));
+    assert_eq!((slc(&rig).folded, slc(&rig).folded_pages), (1, 3));
 }
 
 /// Six rows at once into a cache of four, and what comes of them.

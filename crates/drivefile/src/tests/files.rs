@@ -113,8 +113,15 @@ fn read_only_changes_nothing() {
 
 /// A terabyte and more, of which some numbers are no powers of two.
 fn large(kept: u32) -> Header {
-    let dim =
-        Dimensions { groups: 12, pus: 3, chunks: 3736, pages: 1024, planes: 2, page_bytes: 4096 };
+    let dim = Dimensions {
+        groups: 12,
+        pus: 3,
+        chunks: 3736,
+        pages: 1024,
+        planes: 2,
+        page_bytes: 4096,
+        pages_at_once: 1,
+    };
     let geometry = Geometry::new(dim).unwrap();
     assert!(geometry.blocks() * 4096 > 1 << 40);
     Header { geometry, ..header(kept) }

@@ -124,7 +124,7 @@ impl<M: PowerCut> Work<M> {
 
     fn program(&mut self, chunk: usize, pages: u32, whole: bool) {
         let at = self.chunks[chunk].blocks().len() as u32;
-        let count = (pages * self.g.page_blocks()).min(self.g.chunk_blocks() - at);
+        let count = (pages * self.g.write_blocks()).min(self.g.chunk_blocks() - at);
         if count == 0 {
             return;
         }
@@ -214,7 +214,7 @@ impl<M: PowerCut> Work<M> {
             let (old, new) = (self.synced[c], now[c]);
             assert!((old.0..=new.0).contains(&chunk.wear), "{chunk:?} of {old:?} to {new:?}");
             assert_eq!(chunk.wp, chunk.programmed);
-            assert!(chunk.programmed.is_multiple_of(self.g.page_blocks()));
+            assert!(chunk.programmed.is_multiple_of(self.g.write_blocks()));
             let life = self.chunks[c].lives.entry(chunk.wear).or_default();
             assert!(blocks <= life.len(), "{chunk:?} has {} blocks", life.len());
             life.truncate(blocks);

@@ -203,7 +203,7 @@ macro_rules! key {
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 66] = [
+pub static KEYS: [Key; 67] = [
     key!(needed "geometry", "groups", COUNT, dimensions.groups,
         "channels; a super-channel counts once"),
     key!(needed "geometry", "pus", COUNT, dimensions.pus, "parallel units (dies) a channel"),
@@ -221,8 +221,10 @@ pub static KEYS: [Key; 66] = [
         set: set_page,
         get: |p| quoted(&quantity::show_size(page(p).into())),
     },
+    key!("geometry", "pages_at_once", COUNT, dimensions.pages_at_once,
+        "pages that one program takes on every plane"),
     key!(needed "timing", "read", TIMES, timing.read, "tR, for each page type"),
-    key!(needed "timing", "program", TIMES, timing.program, "tPROG, for each page type"),
+    key!(needed "timing", "program", TIMES, timing.program, "tPROG, for each row type"),
     key!(needed "timing", "erase", TIME, timing.erase, "tBERS"),
     key!("timing", "command", TIME, timing.command, "command cycles before each operation"),
     key!("timing", "channel_rate", RATE, timing.channel_rate, "bytes a second on one channel"),

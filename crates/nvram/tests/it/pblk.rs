@@ -59,6 +59,7 @@ fn geometry() -> Geometry {
         pages: 16,
         planes: 1,
         page_bytes: 16384,
+        pages_at_once: 1,
     };
     Geometry::new(with_reserve(dim)).unwrap()
 }

@@ -135,7 +135,7 @@ impl Bench {
                 false => Content::Tagged,
             };
             let unit =
-                if self.random.below(4) == 0 { upper.page_blocks() } else { upper.row_blocks() };
+                if self.random.below(4) == 0 { upper.write_blocks() } else { upper.row_blocks() };
             let most = 64.min(upper.chunk_blocks() - from) / unit;
             if most == 0 {
                 continue;
@@ -355,14 +355,22 @@ impl Bench {
 
 fn dims() -> impl Strategy<Value = (Dimensions, u32)> {
     let shape = (2u32..5, 1u32..4, 1u32..6, 1u32..4, 0u32..2);
-    (shape, 0usize..8).prop_filter_map("a width that divides", |(shape, pick)| {
-        let units = shape.0 * shape.1;
-        let widths: Vec<u32> = (3..=units).filter(|width| units.is_multiple_of(*width)).collect();
-        let width = *widths.get(pick % widths.len().max(1))?;
-        let (groups, pus, pages) = (shape.0, shape.1, shape.2);
-        let (planes, page_bytes) = (shape.3, 4096 << shape.4);
-        Some((Dimensions { groups, pus, chunks: 5, pages, planes, page_bytes }, width))
-    })
+    let at_once = prop_oneof![2 => Just(1u32), 1 => 2u32..5];
+    (shape, at_once, 0usize..8).prop_filter_map(
+        "a width that divides",
+        |(shape, pages_at_once, pick)| {
+            let units = shape.0 * shape.1;
+            let widths: Vec<u32> =
+                (3..=units).filter(|width| units.is_multiple_of(*width)).collect();
+            let width = *widths.get(pick % widths.len().max(1))?;
+            let (groups, pus, pages) = (shape.0, shape.1, shape.2 * pages_at_once);
+            let (planes, page_bytes) = (shape.3, 4096 << shape.4);
+            Some((
+                Dimensions { groups, pus, chunks: 5, pages, planes, page_bytes, pages_at_once },
+                width,
+            ))
+        },
+    )
 }
 
 proptest! {
@@ -401,7 +409,15 @@ proptest! {
 }
 
 fn full(width: u32) -> Bench {
-    let dim = Dimensions { groups: 4, pus: 1, chunks: 5, pages: 6, planes: 2, page_bytes: 8192 };
+    let dim = Dimensions {
+        groups: 4,
+        pus: 1,
+        chunks: 5,
+        pages: 6,
+        planes: 2,
+        page_bytes: 8192,
+        pages_at_once: 1,
+    };
     let mut bench = Bench::new(dim, width, 8, false, 7);
     let size = bench.drive.geometry().chunk_blocks() as usize;
     while bench.models[..2].iter().any(|model| model.blocks.len() < size) {

@@ -273,7 +273,7 @@ impl Bench {
 
 fn dim(groups: u32, pus: u32, pages: u32, width: u32) -> Dimensions {
     let (chunks, planes, page_bytes) = (DATA_CHUNKS, 2, 8192);
-    let data = Dimensions { groups, pus, chunks, pages, planes, page_bytes };
+    let data = Dimensions { groups, pus, chunks, pages, planes, page_bytes, pages_at_once: 1 };
     // What is reserved depends on what pblk sees.
     let seen = Dimensions {
         groups: (groups * pus / width).max(1),

@@ -204,8 +204,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn geometry() -> Geometry {
-        let dim =
-            Dimensions { groups: 2, pus: 2, chunks: 16, pages: 16, planes: 2, page_bytes: 8192 };
+        let dim = Dimensions {
+            groups: 2,
+            pus: 2,
+            chunks: 16,
+            pages: 16,
+            planes: 2,
+            page_bytes: 8192,
+            pages_at_once: 1,
+        };
         Geometry::new(dim).unwrap()
     }
 

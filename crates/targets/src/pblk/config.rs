@@ -2,7 +2,6 @@
 
 use flash::Dimensions;
 use ftl::Victim;
-use port::BLOCK_BYTES;
 use thiserror::Error;
 
 use super::meta::{ANCHORS, metadata_chunks};
@@ -33,18 +32,15 @@ pub fn reserve_chunks(dim: &Dimensions, streams: u32) -> u32 {
 /// are free again, of a drive whose chunks hold data: about as many of them
 /// there are at a time.
 pub fn own_blocks(data: &Dimensions) -> u64 {
-    let row_blocks = u64::from(data.planes) * u64::from(data.page_bytes) / BLOCK_BYTES;
-    let chunk_blocks = u64::from(data.pages) * row_blocks;
     let pus = u64::from(data.groups) * u64::from(data.pus);
-    u64::from(metadata_chunks(data, data.chunks) / 2) * pus * chunk_blocks
+    u64::from(metadata_chunks(data, data.chunks) / 2) * pus * data.chunk_blocks()
 }
 
 /// Blocks that the chunks of a drive hold at a time, about and at most: those
 /// for data, the target's own, and of a victim in each unit what has been moved.
 pub fn held_blocks(data: &Dimensions) -> u64 {
-    let row_blocks = u64::from(data.planes) * u64::from(data.page_bytes) / BLOCK_BYTES;
     let units = u64::from(data.groups) * u64::from(data.pus);
-    own_blocks(data) + u64::from(data.chunks + 1) * units * u64::from(data.pages) * row_blocks
+    own_blocks(data) + u64::from(data.chunks + 1) * units * data.chunk_blocks()
 }
 
 /// The numbers of a drive with what [`reserve_chunks`] adds to those chunks

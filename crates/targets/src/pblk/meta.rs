@@ -32,18 +32,16 @@ const LOG_PART: u32 = 8;
 /// Own chunks of each parallel unit, of a drive of which `data` chunks a unit
 /// hold data: chunk `k` is written while others are not given back yet.
 pub(super) fn metadata_chunks(dim: &Dimensions, data: u32) -> u32 {
-    let row_blocks = u64::from(dim.planes) * u64::from(dim.page_bytes) / BLOCK_BYTES;
-    let chunk_blocks = u64::from(dim.pages) * row_blocks.max(1);
     let pus = u64::from(dim.groups) * u64::from(dim.pus);
-    let blocks = pus * u64::from(data) * chunk_blocks;
+    let blocks = pus * u64::from(data) * dim.chunk_blocks();
     // Map pages at 8 bytes an entry, the chunk table, the directory of both.
     let map = blocks.div_ceil(BLOCK_BYTES / 8) + 1;
     let slots = pus.next_power_of_two() * 4 * u64::from(data.max(16)).next_power_of_two();
     let pages = map + slots.div_ceil(super::table::PAGE_ENTRIES as u64) + 1;
     let pages = pages + pages.div_ceil(DIRECTORY_ENTRIES) + 1;
-    let rows = pages.div_ceil(row_blocks.max(1)).div_ceil(pus) + 1;
-    let log = 2 * u64::from(log_rows(dim.pages));
-    let span = (rows + log).div_ceil(u64::from(dim.pages.max(1))).max(1);
+    let rows = pages.div_ceil(dim.row_blocks().max(1)).div_ceil(pus) + 1;
+    let log = 2 * u64::from(log_rows(dim.rows()));
+    let span = (rows + log).div_ceil(u64::from(dim.rows().max(1))).max(1);
     u32::try_from(2 * span + 2).unwrap_or(u32::MAX)
 }
 

@@ -295,7 +295,7 @@ impl<D: OpenChannel> Pblk<D> {
                 space.note_wear(chunk, device.chunk(chunk).wear);
             }
         }
-        let log_rows = u64::from(log_rows(geometry.dimensions().pages)) * u64::from(pus);
+        let log_rows = u64::from(log_rows(geometry.dimensions().rows())) * u64::from(pus);
         Ok(Pblk {
             wire: Wire {
                 out: Ring::new(2 * BACKLOG + 16 * pus as usize),

@@ -65,7 +65,15 @@ fn reads_end_where_the_cache_is_full_of_changes() {
 
 /// A drive whose cache holds all but a few of the pages of MAP, none changed.
 fn with_a_small_cache() -> (World, Run) {
-    let dim = Dimensions { groups: 4, pus: 2, chunks: 64, pages: 64, planes: 2, page_bytes: 8192 };
+    let dim = Dimensions {
+        groups: 4,
+        pus: 2,
+        chunks: 64,
+        pages: 64,
+        planes: 2,
+        page_bytes: 8192,
+        pages_at_once: 1,
+    };
     let mut setup = Setup::of(dim, 5);
     (setup.config.log_rows, setup.config.cache_bytes) = (200, 186 * 4096);
     let mut world = World::new(setup.filled(100), ram);

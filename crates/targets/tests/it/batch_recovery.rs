@@ -51,17 +51,20 @@ fn cuts(world: &mut World, rounds: u64) {
 /// Drives of several shapes.
 fn setups() -> impl Strategy<Value = Setup> {
     let dim = prop_oneof![
-        Just((2, 2, 32, 8, 2, 4096)),
-        Just((2, 2, 40, 12, 1, 4096)),
-        Just((4, 2, 20, 8, 2, 8192)),
-        Just((1, 1, 90, 8, 2, 4096)),
-        Just((3, 1, 40, 8, 1, 16384)),
-        Just((2, 2, 32, 8, 3, 4096)),
-        Just((2, 1, 40, 8, 6, 8192)),
+        Just((2, 2, 32, 8, 2, 4096, 1)),
+        Just((2, 2, 40, 12, 1, 4096, 1)),
+        Just((4, 2, 20, 8, 2, 8192, 1)),
+        Just((1, 1, 90, 8, 2, 4096, 1)),
+        Just((3, 1, 40, 8, 1, 16384, 1)),
+        Just((2, 2, 32, 8, 3, 4096, 1)),
+        Just((2, 1, 40, 8, 6, 8192, 1)),
+        Just((2, 2, 32, 24, 1, 4096, 3)),
+        Just((2, 1, 40, 32, 3, 4096, 4)),
     ];
     (dim, 30u64..=100, any::<u64>(), 1u32..5, any::<bool>(), 1u32..60).prop_map(
-        |((groups, pus, chunks, pages, planes, page_bytes), fill, seed, links, instant, most)| {
-            let dim = Dimensions { groups, pus, chunks, pages, planes, page_bytes };
+        |(dim, fill, seed, links, instant, most)| {
+            let (groups, pus, chunks, pages, planes, page_bytes, pages_at_once) = dim;
+            let dim = Dimensions { groups, pus, chunks, pages, planes, page_bytes, pages_at_once };
             let mut setup = Setup::of(dim, seed);
             setup.config.forward_links = links;
             setup.config.max_pages = most;
@@ -105,7 +108,15 @@ fn the_work_meets_what_it_is_to_meet() {
 /// A small cache: pages of MAP come and go.
 #[test]
 fn pages_of_the_map_come_and_go() {
-    let dim = Dimensions { groups: 4, pus: 2, chunks: 64, pages: 64, planes: 2, page_bytes: 8192 };
+    let dim = Dimensions {
+        groups: 4,
+        pus: 2,
+        chunks: 64,
+        pages: 64,
+        planes: 2,
+        page_bytes: 8192,
+        pages_at_once: 1,
+    };
     let mut setup = Setup::of(dim, 5).filled(100);
     setup.config.max_pages = 4;
     // 199 pages of MAP; the least cache that is taken holds 148.
@@ -119,7 +130,15 @@ fn pages_of_the_map_come_and_go() {
 #[test]
 fn long_batches_are_whole_too() {
     for (planes, seed) in [(1, 1), (2, 2), (4, 3)] {
-        let dim = Dimensions { groups: 4, pus: 1, chunks: 72, pages: 64, planes, page_bytes: 4096 };
+        let dim = Dimensions {
+            groups: 4,
+            pus: 1,
+            chunks: 72,
+            pages: 64,
+            planes,
+            page_bytes: 4096,
+            pages_at_once: 1,
+        };
         let mut setup = Setup::of(dim, seed);
         (setup.config.max_pages, setup.config.log_rows) = (511, 40);
         let mut world = World::new(setup.clone().filled(90), ram);
@@ -168,7 +187,15 @@ fn every_event<M: PowerCut>(setup: Setup, medium: fn(&Geometry) -> M) -> u64 {
 }
 
 fn tiny() -> Setup {
-    let dim = Dimensions { groups: 2, pus: 1, chunks: 30, pages: 6, planes: 2, page_bytes: 4096 };
+    let dim = Dimensions {
+        groups: 2,
+        pus: 1,
+        chunks: 30,
+        pages: 6,
+        planes: 2,
+        page_bytes: 4096,
+        pages_at_once: 1,
+    };
     let mut setup = Setup::of(dim, 3);
     setup.config.log_rows = 4;
     setup.config.max_pages = 20;
@@ -277,7 +304,10 @@ fn long_life<M: PowerCut>(setup: Setup, medium: impl Fn(&Geometry) -> M) -> (u64
 #[test]
 fn no_checkpoint_passes_the_row_that_drops() {
     let (groups, pus, chunks, pages, planes, page_bytes) = (4, 1, 60, 8, 2, 4096);
-    let mut setup = Setup::of(Dimensions { groups, pus, chunks, pages, planes, page_bytes }, 3);
+    let mut setup = Setup::of(
+        Dimensions { groups, pus, chunks, pages, planes, page_bytes, pages_at_once: 1 },
+        3,
+    );
     setup.timing.program = vec![900_000, 600_000];
     let config = &mut setup.config;
     (config.log_rows, config.max_pages, config.batches, config.forward_links) = (4, 400, 20, 1);

@@ -38,8 +38,15 @@ struct Rig {
 
 impl Rig {
     fn new(reliability: &Reliability, fill: u64) -> Rig {
-        let dim =
-            Dimensions { groups: 2, pus: 2, chunks: 32, pages: 8, planes: 1, page_bytes: 8192 };
+        let dim = Dimensions {
+            groups: 2,
+            pus: 2,
+            chunks: 32,
+            pages: 8,
+            planes: 1,
+            page_bytes: 8192,
+            pages_at_once: 1,
+        };
         let geometry = Geometry::new(dim).unwrap();
         let timing = Timing {
             read: vec![50_000],

@@ -90,7 +90,8 @@ struct Drive {
 impl Drive {
     fn new(timing: Timing) -> Drive {
         let (groups, pus, chunks, pages, planes) = (2, 2, 6, 16, 1);
-        let data = Dimensions { groups, pus, chunks, pages, planes, page_bytes: 16384 };
+        let data =
+            Dimensions { groups, pus, chunks, pages, planes, page_bytes: 16384, pages_at_once: 1 };
         let geometry = Geometry::new(with_reserve(data)).unwrap();
         let blocks = 1000;
         let seen = Rc::new(Seen::default());

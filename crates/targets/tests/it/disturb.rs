@@ -62,6 +62,7 @@ impl Rig {
             pages,
             planes: 1,
             page_bytes: 8192,
+            pages_at_once: 1,
         };
         let geometry = Geometry::new(with_reserve(data)).unwrap();
         let medium = ScriptedMedium::ram(&geometry, 8, ());

@@ -61,7 +61,8 @@ type Drive = Pblk<Device<ScriptedMedium>>;
 
 fn drive(timing: &Timing) -> Drive {
     let (groups, pus, chunks, pages, planes) = (1, 1, DATA_CHUNKS, 5, 1);
-    let dim = Dimensions { groups, pus, chunks, pages, planes, page_bytes: 16384 };
+    let dim =
+        Dimensions { groups, pus, chunks, pages, planes, page_bytes: 16384, pages_at_once: 1 };
     let geometry = Geometry::new(with_reserve(dim)).unwrap();
     let script = Undone { geometry, ends: BTreeMap::new(), erased: BTreeSet::new() };
     let medium = ScriptedMedium::ram(&geometry, 8, script);

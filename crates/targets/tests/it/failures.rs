@@ -95,7 +95,8 @@ const DATA_CHUNKS: u32 = 8;
 
 fn geometry(groups: u32, pus: u32, planes: u32) -> Geometry {
     let chunks = DATA_CHUNKS;
-    let dim = Dimensions { groups, pus, chunks, pages: 6, planes, page_bytes: 8192 };
+    let dim =
+        Dimensions { groups, pus, chunks, pages: 6, planes, page_bytes: 8192, pages_at_once: 1 };
     Geometry::new(with_reserve(dim)).unwrap()
 }
 

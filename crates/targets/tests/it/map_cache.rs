@@ -35,6 +35,7 @@ impl Host {
             pages: 64,
             planes: 1,
             page_bytes: 4096,
+            pages_at_once: 1,
         };
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
         let medium = RamMedium::new(&geometry, BLOCK as u32).unwrap();

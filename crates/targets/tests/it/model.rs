@@ -62,7 +62,15 @@ const BLOCK: u64 = 4096;
 const DATA_CHUNKS: u32 = 8;
 
 fn dimensions(groups: u32, pus: u32, planes: u32, page_bytes: u32) -> Dimensions {
-    with_reserve(Dimensions { groups, pus, chunks: DATA_CHUNKS, pages: 4, planes, page_bytes })
+    with_reserve(Dimensions {
+        groups,
+        pus,
+        chunks: DATA_CHUNKS,
+        pages: 4,
+        planes,
+        page_bytes,
+        pages_at_once: 1,
+    })
 }
 
 fn timing(instant: bool, suspend: bool) -> Timing {
@@ -341,6 +349,7 @@ proptest! {
     fn reads_see_what_they_may(
         steps in prop::collection::vec(step(), 1..1200),
         shape in (1u32..3, 1u32..3, 1u32..4, 0u32..2),
+        at_once in prop_oneof![2 => Just(1u32), 1 => 2u32..5],
         victim in victims(),
         instant in prop::bool::weighted(0.4),
         slow in prop_oneof![Just(0u64), 1u64..4],
@@ -348,6 +357,8 @@ proptest! {
         rush in any::<bool>(),
     ) {
         let dim = dimensions(shape.0, shape.1, shape.2, 4096 << shape.3);
+        let (chunks, pages) = (DATA_CHUNKS, 4 * at_once);
+        let dim = with_reserve(Dimensions { chunks, pages, pages_at_once: at_once, ..dim });
         let mut run = Run::new(drive(dim, &timing(instant, suspend), 4096, victim, slow));
         run.rush = rush;
         for step in &steps {

@@ -448,7 +448,8 @@ fn victims() -> impl Strategy<Value = Victim> {
 }
 
 fn setups() -> impl Strategy<Value = Setup> {
-    let shape = (1u32..3, 1u32..3, 3u32..6, 1u32..4, 0u32..2);
+    let at_once = prop_oneof![2 => Just(1u32), 1 => 2u32..5];
+    let shape = (1u32..3, 1u32..3, 3u32..6, 1u32..4, 0u32..2, at_once);
     let modes = (any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.2));
     let kept = prop_oneof![4 => Just(4096u32), 1 => Just(8)];
     (
@@ -465,9 +466,10 @@ fn setups() -> impl Strategy<Value = Setup> {
                 groups: shape.0,
                 pus: shape.1,
                 chunks: DATA_CHUNKS,
-                pages: shape.2,
+                pages: shape.2 * shape.5,
                 planes: shape.3,
                 page_bytes: 4096 << shape.4,
+                pages_at_once: shape.5,
             };
             let partial = partial && kept == 4096;
             Setup { dim, kept, fill, victim, partial, trims, link, instant, seed }
@@ -492,6 +494,7 @@ fn plain(kept: u32) -> Bench {
         pages: 4,
         planes: 2,
         page_bytes: 8192,
+        pages_at_once: 1,
     };
     let setup = Setup {
         dim,
@@ -659,6 +662,7 @@ fn tightest(victim: Victim) {
         pages: 4,
         planes: 1,
         page_bytes: 16384,
+        pages_at_once: 1,
     };
     let geometry = Geometry::new(with_reserve(dim)).unwrap();
     let medium = ScriptedMedium::ram(&geometry, 8, ());

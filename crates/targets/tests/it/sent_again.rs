@@ -66,6 +66,7 @@ impl Host {
             pages: 8,
             planes: 1,
             page_bytes: 16384,
+            pages_at_once: 1,
         };
         let geometry = Geometry::new(with_reserve(dim)).unwrap();
         let link = LinkTiming {

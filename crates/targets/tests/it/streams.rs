@@ -35,6 +35,7 @@ impl Rig {
             pages: 16,
             planes: 1,
             page_bytes: 16384,
+            pages_at_once: 1,
         };
         let chunks = DATA_CHUNKS + reserve_chunks(&data, streams);
         let geometry = Geometry::new(Dimensions { chunks, ..data }).unwrap();

@@ -61,6 +61,7 @@ fn geometry() -> Geometry {
         pages: 32,
         planes: 2,
         page_bytes: 16384,
+        pages_at_once: 1,
     };
     Geometry::new(with_reserve(dim)).unwrap()
 }

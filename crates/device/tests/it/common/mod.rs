@@ -11,7 +11,13 @@ use port::{Buffer, Port, Ring, Status, Time};
 
 /// A small geometry.
 pub fn geometry(groups: u32, pus: u32, planes: u32) -> Geometry {
-    let dim = Dimensions { groups, pus, chunks: 4, pages: 6, planes, page_bytes: 8192 };
+    one_shot(groups, pus, planes, 1)
+}
+
+/// One whose programs take so many pages of a word line at once.
+pub fn one_shot(groups: u32, pus: u32, planes: u32, pages_at_once: u32) -> Geometry {
+    let (chunks, pages, page_bytes) = (4, 6, 8192);
+    let dim = Dimensions { groups, pus, chunks, pages, planes, page_bytes, pages_at_once };
     Geometry::new(dim).unwrap()
 }
 

@@ -59,8 +59,15 @@ impl Served {
 }
 
 fn serve(server: Server, options: Options, stop: &StopHandle) -> Report {
-    let dimensions =
-        Dimensions { groups: 2, pus: 2, chunks: 40, pages: 64, planes: 1, page_bytes: 16384 };
+    let dimensions = Dimensions {
+        groups: 2,
+        pus: 2,
+        chunks: 40,
+        pages: 64,
+        planes: 1,
+        page_bytes: 16384,
+        pages_at_once: 1,
+    };
     let geometry = Geometry::new(dimensions).unwrap();
     let medium = RamMedium::new(&geometry, 4096).unwrap();
     let timing = Timing { read: vec![2000], ..Timing::default() };

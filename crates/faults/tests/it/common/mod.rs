@@ -23,7 +23,15 @@ impl Numbers {
 
 /// A small geometry: 4 blocks a row, 24 a chunk, 16 chunks.
 pub fn geometry() -> Geometry {
-    let dim = Dimensions { groups: 2, pus: 2, chunks: 4, pages: 6, planes: 2, page_bytes: 8192 };
+    let dim = Dimensions {
+        groups: 2,
+        pus: 2,
+        chunks: 4,
+        pages: 6,
+        planes: 2,
+        page_bytes: 8192,
+        pages_at_once: 1,
+    };
     Geometry::new(dim).unwrap()
 }
 
