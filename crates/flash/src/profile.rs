@@ -23,7 +23,10 @@ use crate::{Dimensions, EnergyCosts, Geometry, GeometryError, LinkTiming};
 use crate::{ReadCache, Reliability, Timing};
 
 /// The built-in profiles: name and text.
-const BUILTIN: [(&str, &str); 9] = [
+const BUILTIN: [(&str, &str); 12] = [
+    ("datacenter-tlc", include_str!("../profiles/datacenter-tlc.toml")),
+    ("client-tlc", include_str!("../profiles/client-tlc.toml")),
+    ("client-qlc", include_str!("../profiles/client-qlc.toml")),
     ("ref", include_str!("../profiles/ref.toml")),
     ("znand", include_str!("../profiles/znand.toml")),
     ("bics", include_str!("../profiles/bics.toml")),

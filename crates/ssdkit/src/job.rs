@@ -8,8 +8,8 @@ use crate::cli::{Cli, Command};
 use drive::error::Error;
 
 /// What it does, as a command line.
-pub const COMMAND: &str = "ssdkit bench mem:tlc,size=1G --rw randrw --read-percent 70 --bs 4k \
-                           --qd 32 --precondition steady --steady-round 15s --time 30s";
+pub const COMMAND: &str = "ssdkit bench mem:datacenter-tlc,size=1G --rw randrw --read-percent 70 \
+                           --bs 4k --qd 32 --precondition steady --steady-round 1s --time 5s";
 
 /// Makes a drive, ages it, runs a mixed workload, and prints the report.
 pub fn run(seed: u64, json: bool, out: &mut dyn Write) -> Result<(), Error> {
