@@ -420,10 +420,10 @@ impl<M: Medium> Device<M> {
     #[inline]
     fn answer(&mut self, now: Time, cmd: VectorCmd, status: Status, failed: BlockBits) {
         let VectorCmd { cookie, list, buffer, .. } = cmd;
+        self.ready.put(|| VectorDone { cookie, status, failed, at: now, list, buffer });
         if self.stories.is_some() {
             self.tell_at_once(now);
         }
-        self.ready.put(|| VectorDone { cookie, status, failed, at: now, list, buffer });
     }
 
     /// The story of a command that is done when it comes.
@@ -437,6 +437,7 @@ impl<M: Medium> Device<M> {
 
     /// The story of a command, if it ends with what this parallel unit has done. A
     /// copy is two operations and more, of which nothing is told.
+    #[cold]
     #[inline(never)]
     fn tell(&mut self, now: Time, pu: u32, op: &Op) {
         let command = &self.commands[op.cmd];
@@ -523,7 +524,7 @@ impl<M: Medium> Device<M> {
             }
             let op = Op::new(id, kind, cmd.ppa, 0, cmd.count).of_tags(tags);
             let finished = self.units.enqueue(now, op, cmd.whose);
-            self.finish(now, finished);
+            self.finish::<true>(now, finished);
             return;
         }
         self.launch_many(now, id, kind);
@@ -553,14 +554,15 @@ impl<M: Medium> Device<M> {
         for &(ppa, first, count) in &ops[..n] {
             let op = Op::new(id, kind, ppa, first, count).of_tags(tags);
             let finished = self.units.enqueue(now, op, whose);
-            self.finish(now, finished);
+            self.finish::<true>(now, finished);
         }
     }
 
-    /// Handles all events that are due at `to`.
-    fn step(&mut self, to: Time) {
-        while let Ok((now, finished)) = self.units.step(to) {
-            if !self.finish(now, finished) {
+    /// Handles all events that are due at `to`. Whether stories are told is looked at
+    /// once, and no more where they are not: so it is below, too.
+    fn step<const TOLD: bool>(&mut self, to: Time) {
+        while let Ok((now, finished)) = self.units.step::<TOLD>(to) {
+            if !self.finish::<TOLD>(now, finished) {
                 return;
             }
         }
@@ -569,7 +571,7 @@ impl<M: Medium> Device<M> {
     /// Moves the bytes of finished operations, as long as there are any.
     /// False when the medium has not moved them yet.
     #[inline(always)]
-    fn finish(&mut self, now: Time, mut finished: Option<u32>) -> bool {
+    fn finish<const TOLD: bool>(&mut self, now: Time, mut finished: Option<u32>) -> bool {
         while let Some(pu) = finished {
             if self.closely && self.units.is_sensing(pu) {
                 finished = self.sense(now, pu);
@@ -581,10 +583,10 @@ impl<M: Medium> Device<M> {
                 self.units.retry(if self.on_a_clock { now + RETRY.0 } else { now }, pu);
                 return self.on_a_clock;
             }
-            if self.stories.is_some() {
+            if TOLD && self.stories.is_some() {
                 self.tell(now, pu, &op);
             }
-            finished = self.units.release(now, pu);
+            finished = self.units.release::<TOLD>(now, pu);
             self.op_done(now, pu, &op, moved);
         }
         true
@@ -806,7 +808,11 @@ impl<M: Medium> Port for Device<M> {
 
     #[inline]
     fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
-        self.step(to);
+        if self.stories.is_some() {
+            self.step::<true>(to);
+        } else {
+            self.step::<false>(to);
+        }
         if !self.flushes.is_empty() {
             self.ask_barrier(to);
         }

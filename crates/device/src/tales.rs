@@ -84,7 +84,7 @@ impl Tales {
     }
 
     /// An operation came to a parallel unit, and waits there, or begins.
-    #[inline(never)]
+    #[inline]
     pub fn came(&mut self, now: Time, pu: u32, id: u32, cause: Cause, waits: bool) {
         let (tale, clocks) = (&mut self.ops[id as usize], &mut self.units[pu as usize]);
         (tale.came, tale.cause, tale.waited) = (Some(now), cause, Waited::Not);
@@ -98,7 +98,7 @@ impl Tales {
     }
 
     /// An operation that waited begins, or goes on.
-    #[inline(never)]
+    #[cold]
     pub fn begins(&mut self, now: Time, pu: u32, id: u32) {
         let (tale, clocks) = (&mut self.ops[id as usize], &mut self.units[pu as usize]);
         tale.waited = match tale.came {

@@ -354,10 +354,10 @@ impl Units {
         (held.cmd, held.ppa, held.kind) = (op.cmd, op.ppa, op.kind);
         (held.first, held.count, held.suspended) = (op.first, op.count, 0);
         held.tags = op.tags;
-        let unit = &mut self.units[pu];
-        if let Some(tales) = &mut self.tales {
-            tales.came(now, pu, id, op.kind.of(whose), unit.state > State::Resting);
+        if self.tales.is_some() {
+            self.note_came(now, pu, id, whose);
         }
+        let unit = &mut self.units[pu];
         if unit.state <= State::Resting {
             if unit.state == State::Resting {
                 self.timeline.clear(pu);
@@ -377,6 +377,16 @@ impl Units {
         None
     }
 
+    /// An operation came that has a story.
+    #[cold]
+    #[inline(never)]
+    fn note_came(&mut self, now: Time, pu: u32, id: u32, whose: Whose) {
+        let waits = self.units[pu].state > State::Resting;
+        if let Some(tales) = &mut self.tales {
+            tales.came(now, pu, id, self.ops[id].kind.of(whose), waits);
+        }
+    }
+
     /// The timeline is right again when the parallel unit has done what it can:
     /// before an operation whose end is the caller's to handle it need not be.
     #[inline(always)]
@@ -390,7 +400,7 @@ impl Units {
     /// Handles one event that is due at `to`, at its own time. `Err` when
     /// there is none.
     #[inline]
-    pub fn step(&mut self, to: Time) -> Result<(Time, Option<u32>), ()> {
+    pub fn step<const TOLD: bool>(&mut self, to: Time) -> Result<(Time, Option<u32>), ()> {
         let (pu, now) = self.timeline.due(to).ok_or(())?;
         let state = self.units[pu].state;
         let finished = if state == State::In || state == State::Out {
@@ -399,7 +409,7 @@ impl Units {
             self.timeline.clear(pu);
             match state {
                 State::Array => self.array_end(now, pu),
-                State::Suspending => self.start_read(now, pu),
+                State::Suspending => self.start_read::<TOLD>(now, pu),
                 State::Finishing => Some(pu),
                 State::Resting => self.keep(now, pu),
                 _ => unreachable!("such a unit has no event"),
@@ -410,14 +420,14 @@ impl Units {
 
     /// Ends the active operation and starts the next.
     #[inline(always)]
-    pub fn release(&mut self, now: Time, pu: u32) -> Option<u32> {
+    pub fn release<const TOLD: bool>(&mut self, now: Time, pu: u32) -> Option<u32> {
         let unit = &mut self.units[pu];
         if unit.passed > 0 && self.ops[unit.active].kind != OpKind::Read {
             unit.passed = 0;
         }
         self.ops.give(unit.active);
         unit.active = NONE;
-        let finished = self.start_next(now, pu);
+        let finished = self.start_next::<TOLD>(now, pu);
         self.settle(pu, finished)
     }
 
@@ -428,11 +438,11 @@ impl Units {
     }
 
     #[inline(always)]
-    fn start_next(&mut self, now: Time, pu: u32) -> Option<u32> {
+    fn start_next<const TOLD: bool>(&mut self, now: Time, pu: u32) -> Option<u32> {
         let unit = &mut self.units[pu];
         unit.state = State::Idle;
         if !unit.reads.is_empty() && self.may_pass(pu) {
-            return self.start_read(now, pu);
+            return self.start_read::<TOLD>(now, pu);
         }
         let unit = &mut self.units[pu];
         if unit.paused != NONE {
@@ -447,20 +457,20 @@ impl Units {
         let Some(id) = unit.others.pop(&mut self.ops) else {
             return self.rest(now, pu);
         };
-        self.start_waiting(now, pu, id)
+        self.start_waiting::<TOLD>(now, pu, id)
     }
 
     /// Starts the first read that waits. Only called when one does.
     #[inline(always)]
-    fn start_read(&mut self, now: Time, pu: u32) -> Option<u32> {
+    fn start_read<const TOLD: bool>(&mut self, now: Time, pu: u32) -> Option<u32> {
         let id = self.units[pu].reads.pop(&mut self.ops).expect("a read waits");
-        self.start_waiting(now, pu, id)
+        self.start_waiting::<TOLD>(now, pu, id)
     }
 
     /// Starts an operation that waited.
     #[inline(always)]
-    fn start_waiting(&mut self, now: Time, pu: u32, id: u32) -> Option<u32> {
-        if let Some(tales) = &mut self.tales {
+    fn start_waiting<const TOLD: bool>(&mut self, now: Time, pu: u32, id: u32) -> Option<u32> {
+        if let (true, Some(tales)) = (TOLD, &mut self.tales) {
             tales.begins(now, pu, id);
         }
         self.start(now, pu, id)
@@ -748,7 +758,7 @@ impl Units {
                 return self.keep(now, pu);
             }
         }
-        self.start_next(now, pu)
+        self.start_next::<true>(now, pu)
     }
 
     /// Whether neighbours in a wide page or row are in the SLC cache.

@@ -71,7 +71,7 @@ impl Host {
         let id = (self.taken.len() + self.queue.len()) as u64;
         let moves = matches!(op, BlockOp::Read | BlockOp::Write);
         let buffer = Buffer::zeroed(if moves { len as usize } else { 0 }).unwrap();
-        self.queue.put(|| BlockReq { placement: 0, id, op, fua, offset, len, buffer });
+        self.queue.put(|| BlockReq { id, op, fua, placement: (id % 3) as u8, offset, len, buffer });
         self.submit();
     }
 
@@ -126,6 +126,7 @@ proptest! {
         more in prop_oneof![
             Just(""), Just(",parity=4"), Just(",suspend=true"), Just(",suspend=true,parity=4"),
             Just(",errors=true,endurance=300"), Just(",slc_cache=1M"), Just(",suspend_transfer=true"),
+            Just(",streams=2"), Just(",streams=3,shards=2"), Just(",shards=2,parity=4"),
         ],
         mean in prop_oneof![Just(0u64), 1_000u64..300_000],
         seed in any::<u64>(),

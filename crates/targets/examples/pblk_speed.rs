@@ -270,7 +270,9 @@ struct Loop {
     /// The addresses hinted last.
     ahead: [u64; HINTED],
     told: bool,
-    slowest: Option<Story>,
+    /// Requests that had finished before, and what is slower than all since.
+    began: u64,
+    from: u64,
 }
 
 impl Loop {
@@ -289,7 +291,8 @@ impl Loop {
             finished: 0,
             ahead: [0; HINTED],
             told: false,
-            slowest: None,
+            began: 0,
+            from: 0,
         }
     }
 
@@ -318,14 +321,13 @@ impl Loop {
         self.finished += 1;
     }
 
-    /// Keeps the story of a request in drive time if it is the slowest so far.
-    fn keep_slowest(&mut self, now: Time, done: &BlockDone, number: u64) {
-        let ns = now.since(self.stamps[done.id as usize & (MOST - 1)]);
-        if self.slowest.is_none_or(|slowest| slowest.ns() < ns) {
-            self.slowest = self.port.story(number).copied();
-            assert_eq!(self.slowest.map(|story| (story.ns(), story.end())), Some((ns, now)));
-            self.port.tell_from(ns + 1);
-        }
+    /// The request in drive time that finished last is the slowest so far.
+    #[cold]
+    fn keep_slowest(&mut self, ns: u64) {
+        let story = self.port.story(self.finished - 1 - self.began);
+        assert_eq!(story.map(Story::ns), Some(ns));
+        self.from = ns + 1;
+        self.port.tell_from(self.from);
     }
 
     /// The clock; where it is not to be read, the time it had last.
@@ -537,9 +539,9 @@ fn steady(l: &mut Loop, args: &Args) {
 
 /// A timed drive in drive time, with `depth` requests in flight.
 fn in_drive_time(l: &mut Loop, op: BlockOp, depth: usize, ios: u64) {
-    let (began, until) = (l.finished, l.finished + ios);
+    let until = l.finished + ios;
     let mut now = l.last;
-    l.slowest = None;
+    (l.began, l.from) = (l.finished, 0);
     l.port.set_stories(l.told);
     for id in 0..depth {
         l.push(now, id, op);
@@ -551,10 +553,12 @@ fn in_drive_time(l: &mut Loop, op: BlockOp, depth: usize, ios: u64) {
         now = now.max(at);
         l.port.advance(at, &mut l.done);
         while let Some(done) = l.done.pop() {
-            let number = l.finished - began;
             l.count(now, &done);
             if l.told {
-                l.keep_slowest(now, &done, number);
+                let ns = now.since(l.stamps[done.id as usize & (MOST - 1)]);
+                if ns >= l.from {
+                    l.keep_slowest(ns);
+                }
             }
             if left > 0 {
                 left -= 1;

@@ -120,10 +120,10 @@ impl<D: OpenChannel> Pblk<D> {
             && !fua
             && self.write_block(offset, placement, &buffer)
         {
+            self.host.ready.put(|| BlockDone { id, op, status: Status::SUCCESS, at: now, buffer });
             if self.told.is_some() {
                 self.tell_at_once(now);
             }
-            self.host.ready.put(|| BlockDone { id, op, status: Status::SUCCESS, at: now, buffer });
         } else {
             self.accept_any(now, BlockReq { id, op, fua, placement, offset, len, buffer });
         }
@@ -141,10 +141,10 @@ impl<D: OpenChannel> Pblk<D> {
             } else {
                 self.copy_held(place, buffer.bytes_mut());
             }
+            self.host.ready.put(|| BlockDone { id, op, status, at: now, buffer });
             if self.told.is_some() {
                 self.tell_at_once(now);
             }
-            self.host.ready.put(|| BlockDone { id, op, status, at: now, buffer });
             return;
         };
         let slot = self.host.requests.take_as_is();
@@ -152,10 +152,10 @@ impl<D: OpenChannel> Pblk<D> {
         (request.id, request.op, request.fua) = (id, op, false);
         (request.offset, request.len, request.taken) = (offset, len, 0);
         (request.left, request.status) = (1, Status::SUCCESS);
+        self.send_read(|chunk| Cookie::Read(slot, chunk), ppa, 1, buffer);
         if self.told.is_some() {
             self.begin_story(slot, now);
         }
-        self.send_read(|chunk| Cookie::Read(slot, chunk), ppa, 1, buffer);
     }
 
     /// Copies a block that is in the buffer, or nowhere.
@@ -200,10 +200,10 @@ impl<D: OpenChannel> Pblk<D> {
         }
         let BlockReq { id, op, fua, placement, offset, len, buffer } = req;
         if !status.is_ok() {
+            self.host.ready.put(|| BlockDone { id, op, status, at: now, buffer });
             if self.told.is_some() {
                 self.tell_at_once(now);
             }
-            self.host.ready.put(|| BlockDone { id, op, status, at: now, buffer });
             return;
         }
         let stream = self.stream_of(placement);
@@ -234,9 +234,6 @@ impl<D: OpenChannel> Pblk<D> {
     /// Ends a request.
     #[inline(always)]
     pub(super) fn complete(&mut self, now: Time, slot: u32) {
-        if self.told.is_some() {
-            self.end_story(slot, now);
-        }
         self.host.requests.give(slot);
         let request = &mut self.host.requests[slot];
         self.host.ready.put(|| BlockDone {
@@ -246,6 +243,9 @@ impl<D: OpenChannel> Pblk<D> {
             at: now,
             buffer: std::mem::take(&mut request.data),
         });
+        if self.told.is_some() {
+            self.end_story(slot, now);
+        }
     }
 
     /// Ends a read whose pieces are all back.

@@ -93,19 +93,24 @@ impl Tale {
 
 impl<D: OpenChannel> Pblk<D> {
     /// The story begins of a request that was let in.
+    #[cold]
     #[inline(never)]
     pub(super) fn begin_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
-        let came = told.parked.take().unwrap_or(now);
+        let tale = &mut told.tales[slot as usize];
+        (tale.came, tale.since) = (now, now);
+        if let Some(came) = told.parked.take() {
+            tale.came = came;
+        }
         if self.host.requests[slot].op != BlockOp::Read {
-            told.tales[slot as usize].from = told.look(now);
+            told.clocks[told.reason] += now.since(told.since);
+            (told.since, tale.from, tale.story) = (now, told.clocks, None);
             told.is_first |= self.host.waiting.is_empty() && self.host.merges.is_empty();
         }
-        let tale = &mut told.tales[slot as usize];
-        (tale.came, tale.since, tale.story) = (came, now, None);
     }
 
     /// The story of a request that is done when it comes.
+    #[cold]
     #[inline(never)]
     pub(super) fn tell_at_once(&mut self, now: Time) {
         let Some(told) = &mut self.told else { return };
@@ -116,6 +121,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// What a request waited for until now was the buffer.
+    #[cold]
     #[inline(never)]
     pub(super) fn wait_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
@@ -127,6 +133,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// What a write waited for until now were the old bytes of a part of a block.
+    #[cold]
     #[inline(never)]
     pub(super) fn fetch_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
@@ -139,14 +146,21 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// A request ends.
+    #[cold]
     #[inline(never)]
     pub(super) fn end_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
+        if !told.stories.pass_over(now - told.tales[slot as usize].came) {
+            self.tell_story(slot, now);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_story(&mut self, slot: u32, now: Time) {
+        let Some(told) = &mut self.told else { return };
         let Request { op, fua, .. } = self.host.requests[slot];
         let tale = &mut told.tales[slot as usize];
-        if told.stories.pass_over(now - tale.came) {
-            return;
-        }
         let handled = told.heard - self.wire.done.len() as u64;
         let below = handled.checked_sub(1).and_then(|number| self.device.story(number));
         let story = match (op, tale.story) {
@@ -195,6 +209,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Notes why writes wait from now on, where some do and something has happened.
+    #[cold]
     #[inline(never)]
     pub(super) fn note_reason(&mut self, now: Time, acted: bool) {
         let Some(told) = &mut self.told else { return };
