@@ -20,8 +20,8 @@
 //! - [`driver`]: what a device's driver does, and the null drivers. The crate
 //!   `hosting` has drives in this process, `storage` real devices; `waiting` is
 //!   how a submitter waits.
-//! - [`scheduler`], [`config`]: what happens to requests on their way, each
-//!   switched apart from the others.
+//! - [`scheduler`], [`staging`], [`config`]: what happens to requests on their
+//!   way, each switched apart from the others.
 //! - [`Monitor`] reads live accounts, a [`Watch`] is told each request's life, as
 //!   the crate `trace` does.
 //! - [`ConfigError`] is what cannot be; [`Fault`] what a driver did wrong.
@@ -65,7 +65,7 @@ mod merge;
 mod peers;
 mod queue_tags;
 pub mod scheduler;
-mod staging;
+pub mod staging;
 pub mod topology;
 mod watch;
 

@@ -5,26 +5,23 @@
 //! is inserted or removed from the request queue, this lock must be acquired",
 //! so each request takes it three times: to enter the queue, to go from there
 //! to the driver with a tag, to be completed. Nothing is collected to take it
-//! less often, because the old layer's lock is what is to be seen. Below the
-//! lock is our own layer as one core has it, so that the two differ in nothing
-//! else; its plug holds a request in the queue until the lock is taken again.
+//! less often, because the old layer's lock is what is to be seen. Its elevator
+//! and merging are those of our own layer, and it counts latencies as that does.
 //!
 //! [`raw`] is no block layer: each core has a queue of the driver.
 //!
 //! Guarantees: every request that was taken completes once, if the driver
-//! completes it. There are no timeouts: what a driver loses is lost. Fails
-//! where the driver does not fit, or there is no memory.
+//! completes it once. There are no timeouts: what a driver loses is lost, and
+//! what is with a device that goes away never completes. Fails where the driver
+//! does not fit, or there is no memory.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use blkmq::config::MOST_TIMEOUT;
+use blkmq::staging::{Outgoing, Parts, Staging, StagingOptions};
 use blkmq::topology::MOST_CORES;
-use blkmq::{Config, ConfigError, Context, Driver, HardwareQueue, Merge, Monitor, Plug};
-use blkmq::{SchedulerKind, Topology, build};
+use blkmq::{ConfigError, Driver, HardwareQueue, Merge, SchedulerKind};
+use measure::LiveHistogram;
 use port::{BlockDone, BlockReq, Port, Ring, Slots, Time};
-
-/// Nothing happens so late but what is held until the lock is taken, or given up.
-const LATE: u64 = MOST_TIMEOUT / 2;
 
 /// No block layer: the driver's queues as they are, one for each core. Fails
 /// when it has another number of them.
@@ -37,103 +34,140 @@ pub fn raw<D: Driver>(driver: D, cores: usize) -> Result<Vec<D::Queue>, ConfigEr
     Ok(driver.open())
 }
 
-/// An [`SqContext`] for each core, and what reads their accounts.
-pub type SqLayer<Q> = (Vec<SqContext<Q>>, Monitor);
-
-/// The old block layer over the driver's only queue: with an elevator
-/// `scheduler`, and `merge` while the device is busy. Its queue holds 128
-/// requests as Linux's `nr_requests`, or 32 of each core, besides those with a
-/// tag. Fails when the driver has more queues, or too many cores.
+/// The old block layer over the driver's only queue, a context for each core:
+/// with an elevator `scheduler`, and `merge` while the device is busy. Its queue
+/// holds 128 requests as Linux's `nr_requests`, or 32 of each core, besides those
+/// with a tag. Fails when the driver has more queues, or a number is out of range.
 pub fn sq<D: Driver>(
     driver: D,
     cores: usize,
     scheduler: SchedulerKind,
     merge: Merge,
-) -> Result<SqLayer<D::Queue>, ConfigError> {
-    let range = |what, value, most| match value {
-        1.. if value <= most => Ok(()),
-        _ => Err(ConfigError::Range { what, value, least: 1, most }),
-    };
-    range("cores", cores, MOST_CORES)?;
-    range("queues of the driver", driver.queues().iter().sum(), 1)?;
-    let config = Config {
-        staging_depth: (32 * cores).max(128),
+) -> Result<Vec<SqContext<D::Queue>>, ConfigError> {
+    if !(1..=MOST_CORES).contains(&cores) {
+        let (what, value) = ("cores", cores);
+        return Err(ConfigError::Range { what, value, least: 1, most: MOST_CORES });
+    }
+    let options = StagingOptions {
+        depth: (32 * cores).max(128),
         scheduler,
         merge,
-        plug: Some(Plug { requests: usize::MAX, bytes: u64::MAX, ns: LATE }),
-        timeout: MOST_TIMEOUT,
-        ..Config::new(Topology::new(1, 1)?)
+        merge_idle: false,
+        plug: None,
+        cores,
+        ways: Vec::new(),
+        shared: false,
+        shape: driver.shape(),
     };
-    let (mut contexts, monitor) = build(&config, driver)?;
-    let layer = contexts.remove(0);
-    let limit = layer.limit();
+    let queue = raw(driver, 1)?.remove(0);
+    let tags = queue.depth();
+    let limit = options.depth + tags;
     let shared = Arc::new(Mutex::new(RequestQueue {
-        layer,
-        inside: Slots::new(limit),
+        staging: Staging::new(&options)?,
+        queue,
+        sent: Slots::new(tags),
+        out: Ring::new(tags),
         completed: (0..cores).map(|_| Ring::new(limit)).collect(),
-        entering: Ring::new(1),
-        leaving: Ring::new(1),
+        one: Ring::new(1),
+        latency: LiveHistogram::default(),
     }));
-    let context = |core| SqContext { core, shared: shared.clone(), outside: 0, last: Time::ZERO };
-    Ok(((0..cores).map(context).collect(), monitor))
+    let context =
+        |core| SqContext { core, shared: shared.clone(), outside: 0, limit, last: Time::ZERO };
+    Ok((0..cores as u32).map(context).collect())
+}
+
+/// What is known of a request that the driver has.
+#[derive(Clone, Copy)]
+struct Sent {
+    id: u64,
+    from: u32,
+    submitted: Time,
+    parts: Parts,
 }
 
 /// What the lock guards.
-struct RequestQueue<Q: HardwareQueue> {
-    layer: Context<Q>,
-    /// Each request's core, and its id there.
-    inside: Slots<(usize, u64)>,
+struct RequestQueue<Q> {
+    staging: Staging,
+    queue: Q,
+    /// By tag.
+    sent: Slots<Option<Sent>>,
+    /// Has its tag, and the driver had no room for it yet.
+    out: Ring<BlockReq>,
     /// By core: completed, and not yet taken.
     completed: Vec<Ring<BlockDone>>,
-    entering: Ring<BlockReq>,
-    leaving: Ring<BlockDone>,
+    one: Ring<BlockDone>,
+    latency: LiveHistogram,
 }
 
 impl<Q: HardwareQueue> RequestQueue<Q> {
-    /// Puts the first of `reqs` into the queue. False when there is no room, or
-    /// nothing to put.
-    fn insert(&mut self, now: Time, core: usize, reqs: &mut Ring<BlockReq>) -> bool {
-        if self.inside.room() == 0 {
+    /// Gives the driver the next request, if there is a tag for it. False when
+    /// there was none, or nothing to give.
+    fn dispatch(&mut self, now: Time) -> bool {
+        if self.sent.room() == 0 {
             return false;
         }
-        let Some(req) = reqs.pop() else { return false };
-        let id = self.inside.take((core, req.id)).into();
-        self.entering.put(|| BlockReq { id, ..req });
-        self.layer.submit(now, &mut self.entering);
-        assert!(self.entering.is_empty(), "there is room for all that may be inside");
+        let Some(outgoing) = self.staging.next(now, 0) else { return false };
+        let Outgoing { req, from, submitted, parts } = outgoing;
+        let id = self.sent.take(Some(Sent { id: req.id, from, submitted, parts })).into();
+        self.out.put(|| BlockReq { id, ..req });
+        self.queue.submit(now, &mut self.out);
         true
-    }
-
-    /// Gives the driver what is in the queue, as far as there are tags.
-    fn dispatch(&mut self, now: Time) {
-        self.layer.unplug();
-        self.layer.submit(now, &mut self.entering);
     }
 
     /// Completes one request, whoever submitted it. False when there was none.
     fn complete(&mut self, now: Time) -> bool {
-        self.layer.advance(now, &mut self.leaving);
-        let Some(done) = self.leaving.pop() else { return false };
-        let slot = done.id as u32;
-        let (core, id) = self.inside[slot];
-        self.inside.give(slot);
-        self.completed[core].put(|| BlockDone { id, ..done });
+        let RequestQueue { staging, queue, sent, completed, one, latency, .. } = self;
+        queue.advance(now, one);
+        let Some(done) = one.pop() else { return false };
+        let tag = done.id as u32;
+        let Sent { id, from, submitted, parts } = sent[tag].take().expect("the driver has it");
+        sent.give(tag);
+        let mut give = |from: u32, submitted: Time, done: BlockDone| {
+            latency.record(now.since(submitted));
+            completed[from as usize].put(|| done);
+        };
+        if parts.is_none() {
+            give(from, submitted, BlockDone { id, ..done });
+        } else {
+            staging.split(parts, done.status, done.at, done.buffer, &mut give);
+        }
         true
     }
 }
 
 /// A core's way into the old block layer.
-pub struct SqContext<Q: HardwareQueue> {
-    core: usize,
+pub struct SqContext<Q> {
+    core: u32,
     shared: Arc<Mutex<RequestQueue<Q>>>,
     outside: usize,
+    limit: usize,
     last: Time,
 }
 
-impl<Q: HardwareQueue> SqContext<Q> {
+impl<Q> SqContext<Q> {
     /// The lock. What a panic left behind is checked by its own assertions.
     fn lock(&self) -> MutexGuard<'_, RequestQueue<Q>> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<Q: HardwareQueue> SqContext<Q> {
+    /// Puts the first of `reqs` into the request queue. False when there is no
+    /// room, or nothing to put.
+    fn insert(&mut self, now: Time, reqs: &mut Ring<BlockReq>) -> bool {
+        if self.outside == self.limit {
+            return false;
+        }
+        let mut queue = self.lock();
+        if queue.staging.room() == 0 {
+            return false;
+        }
+        let Some(req) = reqs.pop() else { return false };
+        let busy = queue.sent.room() == 0;
+        queue.staging.insert(now, self.core, busy, req);
+        drop(queue);
+        self.outside += 1;
+        true
     }
 
     /// A request of this core that completed; what others' requests it finds on
@@ -141,13 +175,13 @@ impl<Q: HardwareQueue> SqContext<Q> {
     fn take(&mut self, now: Time) -> Option<BlockDone> {
         loop {
             let mut queue = self.lock();
-            if let Some(done) = queue.completed[self.core].pop() {
+            if let Some(done) = queue.completed[self.core as usize].pop() {
                 return Some(done);
             }
             if !queue.complete(now) {
                 return None;
             }
-            let mine = queue.completed[self.core].pop();
+            let mine = queue.completed[self.core as usize].pop();
             drop(queue);
             // A tag is free: the next request goes to the driver.
             self.lock().dispatch(now);
@@ -164,18 +198,18 @@ impl<Q: HardwareQueue> Port for SqContext<Q> {
 
     fn submit(&mut self, now: Time, reqs: &mut Ring<BlockReq>) {
         self.last = now;
-        while self.lock().insert(now, self.core, reqs) {
-            self.outside += 1;
+        while !reqs.is_empty() && self.insert(now, reqs) {
             self.lock().dispatch(now);
         }
     }
 
     fn next_event(&self) -> Option<Time> {
         let queue = self.lock();
-        if !queue.completed[self.core].is_empty() {
+        let stuck = queue.staging.is_empty() || queue.sent.room() == 0;
+        if !queue.completed[self.core as usize].is_empty() || !stuck {
             return Some(self.last);
         }
-        queue.layer.next_event().filter(|at| at.0 < LATE).map(|at| at.max(self.last))
+        queue.queue.next_event().map(|at| at.max(self.last))
     }
 
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
@@ -188,7 +222,7 @@ impl<Q: HardwareQueue> Port for SqContext<Q> {
             done.put(|| one);
         }
         if self.outside > 0 {
-            self.lock().dispatch(to);
+            while self.lock().dispatch(to) {}
         }
     }
 }
@@ -210,13 +244,16 @@ mod tests {
         Timed::new(TimedOptions { hw_queue_depth: depth, ..TimedOptions::default() }).unwrap()
     }
 
-    fn first_come<D: Driver>(driver: D, cores: usize) -> Result<SqLayer<D::Queue>, ConfigError> {
+    fn first_come<D: Driver>(
+        driver: D,
+        cores: usize,
+    ) -> Result<Vec<SqContext<D::Queue>>, ConfigError> {
         sq(driver, cores, SchedulerKind::None, Merge::Off)
     }
 
     #[test]
     fn every_request_comes_back_to_its_own_core_under_its_own_id() {
-        let (mut contexts, monitor) = first_come(timed(2), 2).unwrap();
+        let mut contexts = first_come(timed(2), 2).unwrap();
         let (mut reqs, mut done) = (Ring::new(8), Ring::new(8));
         for first in [0, 10, 2, 12] {
             (first..first + 2).for_each(|id| reqs.push(read(id, id)).unwrap());
@@ -233,15 +270,12 @@ mod tests {
         contexts[1].advance(Time(40_000), &mut done);
         assert_eq!(done.drain().map(|d| d.id).collect::<Vec<_>>(), [10, 11, 12, 13]);
         assert_eq!(contexts[1].next_event(), None);
-        let stats = &monitor.dispatch()[0];
-        assert_eq!((stats.dispatched, stats.completed, stats.in_flight), (8, 8, 0));
-        assert_eq!(stats.latency.summary().max, Some(40_000));
     }
 
     #[test]
     fn an_elevator_sorts_and_merges_while_the_device_is_busy() {
         let scheduler = SchedulerKind::Deadline(Default::default());
-        let (mut contexts, monitor) = sq(timed(1), 1, scheduler, Merge::Full).unwrap();
+        let mut contexts = sq(timed(1), 1, scheduler, Merge::Full).unwrap();
         let (mut reqs, mut done) = (Ring::new(8), Ring::new(8));
         for (id, block) in [(0, 5), (1, 20), (2, 21), (3, 9)] {
             reqs.push(read(id, block)).unwrap();
@@ -254,12 +288,11 @@ mod tests {
         assert_eq!(order.len(), 4);
         order[2..].sort_unstable();
         assert_eq!(order, [0, 3, 1, 2]);
-        assert_eq!(monitor.staging()[0].merged, 1);
     }
 
     #[test]
     fn a_full_request_queue_refuses() {
-        let (mut contexts, _) = first_come(timed(1), 1).unwrap();
+        let mut contexts = first_come(timed(1), 1).unwrap();
         let mut reqs = Ring::new(256);
         (0..131).for_each(|i| reqs.push(read(i, i)).unwrap());
         contexts[0].submit(Time::ZERO, &mut reqs);
@@ -270,7 +303,7 @@ mod tests {
     fn threads_get_their_own_back() {
         let null = Null::new(NullOptions::default()).unwrap();
         let shape = null.shape();
-        let (contexts, monitor) = first_come(null, 3).unwrap();
+        let contexts = first_come(null, 3).unwrap();
         std::thread::scope(|scope| {
             for mut context in contexts {
                 scope.spawn(move || {
@@ -287,9 +320,6 @@ mod tests {
                 });
             }
         });
-        let stats = &monitor.dispatch()[0];
-        assert_eq!((stats.in_flight, stats.errors), (0, 0));
-        assert!(stats.completed >= 15_000);
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Layer {
             Layer::Raw => Ports::Raw(raw(sectors(cores, false), cores).map_err(refused)?),
             Layer::Sq => {
                 let layer = sq(sectors(1, false), cores, SchedulerKind::None, Merge::Off);
-                Ports::Sq(layer.map_err(refused)?.0)
+                Ports::Sq(layer.map_err(refused)?)
             }
             Layer::Mq { staging, dispatch, shared_tags } => {
                 let driver = sectors(dispatch.count(&topology), shared_tags);

@@ -132,14 +132,14 @@ impl Bench {
                 let drive = self.drive(1, entries, ns)?;
                 let shape = drive.shape();
                 self.run(
-                    sq(Any(Scsi(drive)), cores, elevator, Merge::Full).map_err(refused)?.0,
+                    sq(Any(Scsi(drive)), cores, elevator, Merge::Full).map_err(refused)?,
                     &shape,
                 )
             }
             Variant::Queue => {
                 let drive = self.drive(1, entries, ns)?;
                 let shape = drive.shape();
-                self.run(sq(Any(drive), cores, elevator, Merge::Full).map_err(refused)?.0, &shape)
+                self.run(sq(Any(drive), cores, elevator, Merge::Full).map_err(refused)?, &shape)
             }
             Variant::Direct => {
                 let drive = self.drive(cores, entries / cores, ns)?;
