@@ -130,11 +130,13 @@ impl VectorCmd {
     /// in one wide page, if it reads, or in one row.
     #[inline]
     pub(crate) fn is_one_access(&self, geometry: &Geometry) -> bool {
+        if self.count == 1 || self.list.is_some() {
+            return self.list.is_none();
+        }
         if self.op != VectorOp::Read {
             return self.is_in_row(geometry);
         }
-        let end = geometry.in_wide_page(self.ppa) + u32::from(self.count);
-        self.list.is_none() && end <= geometry.wide_page_blocks()
+        geometry.in_wide_page(self.ppa) + u32::from(self.count) <= geometry.wide_page_blocks()
     }
 
     /// Whether its addresses are neighbours in one row.

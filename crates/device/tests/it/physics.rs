@@ -161,7 +161,7 @@ fn a_one_shot_program_takes_all_pages_of_a_word_line() {
     assert_eq!((counters.programs, counters.blocks_programmed), (2, 24));
     assert_eq!(counters.reads, 2 * (12 + 3 + 3 + 2));
     // Less than a row is no program.
-    rig.submit(rig.now.0, cmd(6, Write, g.ppa(0, 0, 0, 24), 4));
+    rig.submit(rig.now.0, cmd(6, Write, g.ppa(0, 0, 1, 0), 4));
     rig.drain();
     let done = rig.all.iter().find(|done| done.cookie == 6).unwrap();
     assert_eq!(done.status, Status::INVALID_FIELD);

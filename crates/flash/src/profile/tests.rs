@@ -116,6 +116,26 @@ fn keys_are_set_by_name() {
     assert_eq!((p.dimensions.pages, p.timing.endurance), (64, u32::MAX));
 }
 
+/// Six planes of three pages of 16 KiB are a row of 72 blocks. A profile that says
+/// nothing of it, as all once did, programs page by page.
+#[test]
+fn pages_of_a_word_line_are_programmed_at_once_where_asked() {
+    let mut p = Profile::builtin("tlc").unwrap();
+    for (key, value) in [("pages_at_once", "3"), ("planes", "6"), ("program", "700us")] {
+        p.set(key, value).unwrap();
+    }
+    let g = p.check().unwrap();
+    assert_eq!((g.row_blocks(), g.wide_page_blocks(), g.write_blocks()), (72, 24, 72));
+    p.set("pages", "100").unwrap();
+    let err = p.check().unwrap_err().to_string();
+    assert!(err.contains("pages = 100") && err.contains("pages_at_once"), "{err}");
+    let text = Profile::builtin("tlc").unwrap().to_toml();
+    let line = |line: &&str| !line.starts_with("pages_at_once");
+    let before: Vec<&str> = text.lines().filter(line).collect();
+    let p = Profile::from_toml(&before.join("\n"), "before").unwrap();
+    assert_eq!(p.dimensions.pages_at_once, 1);
+}
+
 #[test]
 fn errors_and_energy_are_off_until_asked_for() {
     for mut p in builtin() {

@@ -284,7 +284,7 @@ impl<D: OpenChannel> Pblk<D> {
         let unread = if is_read(done.status) { 0 } else { done.failed };
         for i in 0..count {
             let at = Ppa(first.0 + u64::from(i));
-            let failed = unread >> i & 1 == 1;
+            let failed = unread != 0 && unread >> i & 1 == 1;
             if failed && self.space.is_valid(at) && is_lost(done.status) {
                 self.survivor_failed(rank, at, count);
             } else if !failed && is_whole && self.space.is_valid(at) {

@@ -296,6 +296,9 @@ impl<D: OpenChannel> Pblk<D> {
     /// How many blocks from `lba` on lie side by side in the row of `ppa`.
     #[inline]
     fn neighbours(&self, lba: u64, ppa: Ppa, most: u64) -> u32 {
+        if most == 1 {
+            return 1;
+        }
         let most = most.min(u64::from(self.geometry.row_blocks() - self.geometry.in_row(ppa)));
         let mut count = 1;
         while count < most && self.map.get(lba + count) == Place::flash(Ppa(ppa.0 + count)) {

@@ -3,6 +3,7 @@
 //! take too long without.
 
 mod amplification;
+mod bandwidth;
 #[cfg(all(debug_assertions, feature = "mutations"))]
 mod batch_breaks;
 #[cfg(debug_assertions)]
@@ -56,7 +57,6 @@ mod recovery;
 #[cfg(debug_assertions)]
 mod sent_again;
 #[cfg(debug_assertions)]
-mod slc;
 #[cfg(debug_assertions)]
 mod streams;
 mod wear;
