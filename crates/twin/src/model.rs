@@ -39,6 +39,9 @@ const RANGES: [u64; 2] = [64 << 20, 128 << 20];
 const WARM_BYTES: u64 = 128 << 20;
 /// Requests of a mixed run before any are counted, at most.
 const WARM_REQUESTS: u64 = 16_384;
+/// Requests of a run that only reads before any are counted, for each that is out: so
+/// long the queues of the dies take to be as they stay.
+const WARM_TURNS: u64 = 16;
 /// Bytes of requests that are counted, about.
 const COUNTED_BYTES: u64 = 192 << 20;
 /// Requests that are counted: at least, at most, and of one that has depth 1.
@@ -193,7 +196,7 @@ impl Model {
         };
         go(requests.warm, false)?;
         let tally = go(requests.counted, true)?;
-        let (read, write) = (figures(&tally, BlockOp::Read), figures(&tally, BlockOp::Write));
+        let [read, write] = [BlockOp::Read, BlockOp::Write].map(|op| figures(&tally, op, run.qd));
         Ok(Prediction { read, write })
     }
 
@@ -248,7 +251,7 @@ impl Requests {
         let (bs, qd) = (u64::from(run.bs), u64::from(run.qd));
         let most = if qd == 1 && run.read_percent == 100 { COUNTED_ALONE } else { COUNTED.1 };
         let warm = match run.read_percent {
-            100 => qd,
+            100 => WARM_TURNS * qd,
             0 => WARM_BYTES / bs,
             _ => (WARM_BYTES / bs).min(WARM_REQUESTS),
         };
@@ -256,15 +259,18 @@ impl Requests {
     }
 }
 
-/// What a tally tells of one kind of requests.
-fn figures(tally: &Tally, op: BlockOp) -> Figures {
-    let (latency, seconds) = (tally.latency(op), tally.seconds());
-    if latency.count() == 0 || seconds <= 0.0 {
+/// What a tally tells of one kind of requests. As many are out at any time, so that
+/// Little's law gives the rate; by the time until the last of them ended it would be too
+/// low, for then fewer and fewer are out.
+fn figures(tally: &Tally, op: BlockOp, depth: u32) -> Figures {
+    let (latency, all) = (tally.latency(op), tally.all());
+    let Some(mean) = all.mean().filter(|mean| latency.count() > 0 && *mean > 0.0) else {
         return Figures::default();
-    }
+    };
+    let share = latency.count() as f64 / all.count() as f64;
     let us = |ns: u64| ns as f64 / 1e3;
     Figures {
-        iops: Some(latency.count() as f64 / seconds),
+        iops: Some(f64::from(depth) * 1e9 / mean * share),
         mean_us: latency.mean().map(|ns| ns / 1e3),
         p50_us: latency.percentile(50.0).map(us),
         p99_us: latency.percentile(99.0).map(us),

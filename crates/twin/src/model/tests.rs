@@ -50,3 +50,14 @@ fn what_is_no_drive_is_refused() {
     assert!(Model::new("tlc", &set("raed", "1us"), 1).is_err());
     assert!(Model::new("tlc", &set("planes", "3"), 1).is_err());
 }
+
+/// The rate is the drive's, not that of a run that ends.
+#[test]
+fn a_deeper_queue_is_never_slower() {
+    let model = Model::new("ref", &[("read".into(), "60us".into())], 3).unwrap();
+    let candidate = model.candidate(&[], &[]).unwrap();
+    let runs = [16, 64, 256, 1024].map(|qd| run(Rw::Randread, 100, qd));
+    let given = model.predict(&candidate, &runs, &Watch::quiet()).unwrap();
+    let rates: Vec<f64> = given.iter().map(|p| p.of(Direction::Read).iops.unwrap()).collect();
+    assert!(rates.is_sorted_by(|a, b| *b > a * 0.99), "{rates:?}");
+}
