@@ -3,8 +3,8 @@
 //! Without one, all are held. With one, a request needs the pages of its blocks;
 //! what is not held is read from where the last checkpoint wrote it, and the request
 //! waits, and no other. A page that changed is written by the next checkpoint, as
-//! ever, and before that it is not given up: where too many have changed, a
-//! checkpoint begins. So a small cache costs a flash read a miss, and writes of map
+//! ever, and before that it is not given up: where too many have changed that nobody
+//! uses, a checkpoint begins. So a small cache costs a flash read a miss, and writes of map
 //! pages as often as it is full of changes (after Gupta et al., DFTL, ASPLOS 2009).
 //!
 //! It is about time only: entries are in this process' memory in any case, and
@@ -83,6 +83,8 @@ pub(super) struct MapCache {
     ring: Vec<u32>,
     hand: usize,
     count: usize,
+    /// How often the hand went by a page that was unused and had changed.
+    passed: usize,
     /// Nothing of it can be given up before something is written, or comes.
     pub is_stuck: bool,
     wanted: VecDeque<u64>,
@@ -106,6 +108,7 @@ impl MapCache {
             ring: vec![NONE; most as usize],
             hand: 0,
             count: 0,
+            passed: 0,
             is_stuck: false,
             wanted: VecDeque::with_capacity(2 * DEPTH),
             parked: Slots::new(DEPTH),
@@ -179,12 +182,16 @@ impl MapCache {
             self.hand = (self.hand + 1) % self.ring.len();
             let old = self.ring[at];
             let page = &mut self.pages[old as usize];
-            let was_used = std::mem::replace(&mut page.used, false);
-            if page.held && !was_used && !(keeps_changes && map.is_dirty(old.into())) {
-                page.held = false;
-                self.ring[at] = number as u32;
-                return true;
+            if std::mem::replace(&mut page.used, false) || !page.held {
+                continue;
             }
+            if keeps_changes && map.is_dirty(old.into()) {
+                self.passed += 1;
+                continue;
+            }
+            page.held = false;
+            self.ring[at] = number as u32;
+            return true;
         }
         self.is_stuck = true;
         false
@@ -283,9 +290,9 @@ impl<D: OpenChannel> Pblk<D> {
             read.page = page;
             let buffer = read.buffer.take().expect("it is idle");
             cache.counters.read += 1;
-            if cache.counters.read.is_multiple_of(cache.ring.len() as u64 / 4)
-                && self.map.dirty_pages() > cache.ring.len() as u64 / 2
-            {
+            // Pages that nobody uses are to be written, so that they can be given up.
+            if 8 * cache.passed > cache.ring.len() {
+                cache.passed = 0;
                 self.facts.news |= self.saved.checkpoint.ask();
             }
             let (cookie, op) = (Cookie::MapPage(number), VectorOp::Read);
