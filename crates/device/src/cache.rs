@@ -14,8 +14,8 @@
 //! memory for it.
 
 use flash::ReadCache;
-use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Port, Ring, Shape};
-use port::{Slots, Time, random};
+use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Part, Port, Ring};
+use port::{Shape, Slots, Stories, Story, Time, random};
 
 /// Lines of a set.
 const WAYS: usize = 8;
@@ -56,6 +56,8 @@ struct Inside {
     id: u64,
     kind: Kind,
     op: BlockOp,
+    /// When it came, where it is a user's.
+    came: Time,
     /// Whether the drive has its address.
     is_right: bool,
     offset: u64,
@@ -64,7 +66,8 @@ struct Inside {
 
 impl Default for Inside {
     fn default() -> Inside {
-        Inside { id: 0, kind: Kind::Past, op: BlockOp::Flush, is_right: true, offset: 0, len: 0 }
+        let (kind, op) = (Kind::Past, BlockOp::Flush);
+        Inside { id: 0, kind, op, came: Time::ZERO, is_right: true, offset: 0, len: 0 }
     }
 }
 
@@ -99,12 +102,15 @@ pub struct Cached<P> {
     rests: Vec<Buffer>,
     /// On the way down.
     out: Ring<BlockReq>,
-    /// Reads that wait for what is read ahead.
-    waiting: Ring<BlockReq>,
+    /// Reads that wait for what is read ahead, and when they came.
+    waiting: Ring<(Time, BlockReq)>,
     /// Completed.
     ready: Ring<BlockDone>,
     below_done: Ring<BlockDone>,
     counters: CacheCounters,
+    /// Completions from below since stories are told, and these.
+    heard: u64,
+    told: Option<Box<Stories>>,
 }
 
 impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
@@ -132,6 +138,8 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
             ready: Ring::new(all),
             below_done: Ring::new(all),
             counters: CacheCounters::default(),
+            heard: 0,
+            told: None,
         })
     }
 
@@ -261,10 +269,11 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
             && self.line_of(req.offset) == self.line_of(req.offset + req.len - 1)
     }
 
-    /// Takes a request of the user. `is_new` is false for one that has waited.
-    fn take(&mut self, now: Time, mut req: BlockReq, is_new: bool) {
+    /// Takes a request of the user, which came at `came`. `is_new` is false for one
+    /// that has waited.
+    fn take(&mut self, now: Time, came: Time, mut req: BlockReq, is_new: bool) {
         if !self.is_ours(&req) {
-            return self.pass(req);
+            return self.pass(came, req);
         }
         let number = self.line_of(req.offset);
         let wanted = self.bits(req.offset, req.len, false);
@@ -277,35 +286,40 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
                 req.buffer.bytes_mut().copy_from_slice(&self.data[at].bytes()[from..from + n]);
                 let BlockReq { id, op, buffer, .. } = req;
                 let status = port::Status::SUCCESS;
+                if let Some(told) = &mut self.told
+                    && !told.pass_over(now - came)
+                {
+                    told.tell(came).pass(Part::Queue, now);
+                }
                 return self.ready.put(|| BlockDone { id, op, status, at: now, buffer });
             }
             if is_new && self.lines[at].loads {
-                return self.waiting.put(|| req);
+                return self.waiting.put(|| (came, req));
             }
         }
         self.counters.misses += 1;
         self.reading += 1;
         let stamp = *self.stamp(number);
         let end = req.offset + req.len;
-        self.send(req, Kind::Read { stamp });
+        self.send(came, req, Kind::Read { stamp });
         self.read_ahead(number, end);
     }
 
     /// Sends a request by the cache.
-    fn pass(&mut self, req: BlockReq) {
+    fn pass(&mut self, came: Time, req: BlockReq) {
         let has_address = req.op != BlockOp::Flush && req.op != BlockOp::Read;
         if has_address && self.shape.check(&req).is_ok() {
             self.forget(req.offset, req.len);
         }
         self.reading += u32::from(req.op == BlockOp::Read);
-        self.send(req, Kind::Past);
+        self.send(came, req, Kind::Past);
     }
 
     /// Sends a request down. Gives the number that it has there.
-    fn send(&mut self, mut req: BlockReq, kind: Kind) -> u32 {
+    fn send(&mut self, came: Time, mut req: BlockReq, kind: Kind) -> u32 {
         let BlockReq { id, op, offset, len, .. } = req;
         let is_right = self.shape.check(&req).is_ok();
-        let number = self.inside.take(Inside { id, kind, op, is_right, offset, len });
+        let number = self.inside.take(Inside { id, kind, op, came, is_right, offset, len });
         req.id = u64::from(number);
         self.out.put(|| req);
         number
@@ -327,12 +341,13 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
         let stamp = *self.stamp(number);
         let (op, fua, placement) = (BlockOp::Read, false, 0);
         let req = BlockReq { id: 0, op, fua, placement, offset: from, len, buffer };
-        let id = self.send(req, Kind::Load { line: at as u32, stamp });
+        let id = self.send(Time::ZERO, req, Kind::Load { line: at as u32, stamp });
         self.rests[id as usize] = rest;
     }
 
     /// What came back from below.
     fn complete(&mut self, mut done: BlockDone) {
+        self.heard += 1;
         let number = done.id as u32;
         let was = self.inside[number];
         self.inside.give(number);
@@ -364,6 +379,11 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
             }
             Kind::Past => {}
         }
+        if let Some(told) = &mut self.told
+            && !told.pass_over(done.at - was.came)
+        {
+            told.end(was.came, self.below.story(self.heard - 1), Part::Queue, done.at);
+        }
         done.id = was.id;
         self.ready.put(|| done);
     }
@@ -394,10 +414,10 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
     /// What waited for something that is there now, or will not be.
     fn look_again(&mut self, now: Time) {
         for _ in 0..self.waiting.len() {
-            let Some(req) = self.waiting.pop() else { return };
+            let Some((came, req)) = self.waiting.pop() else { return };
             match self.find(self.line_of(req.offset)) {
-                Some(at) if self.lines[at].loads => self.waiting.put(|| req),
-                _ => self.take(now, req, false),
+                Some(at) if self.lines[at].loads => self.waiting.put(|| (came, req)),
+                _ => self.take(now, came, req, false),
             }
         }
     }
@@ -411,7 +431,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Cached<P> {
         while self.taken < self.shape.depth {
             let Some(req) = cmds.pop() else { break };
             self.taken += 1;
-            self.take(now, req, true);
+            self.take(now, now, req, true);
         }
         self.below.submit(now, &mut self.out);
     }
@@ -434,5 +454,21 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Cached<P> {
 
     fn hint(&self, cmd: &BlockReq) {
         self.below.hint(cmd);
+    }
+
+    fn set_stories(&mut self, on: bool) {
+        self.below.set_stories(on);
+        self.heard = 0;
+        self.told = on.then(|| Stories::new(self.shape.depth, self.ready.len()));
+    }
+
+    fn tell_from(&mut self, ns: u64) {
+        if let Some(told) = &mut self.told {
+            told.tell_from(ns);
+        }
+    }
+
+    fn story(&self, number: u64) -> Option<&Story> {
+        self.told.as_ref()?.get(number)
     }
 }

@@ -177,7 +177,7 @@ fn assemble(
     }
     if cache.is_on() {
         let shape = drive.shape();
-        ask_for(Cached::<Boxed>::bytes(&cache, &shape) + SPARE, "the read cache")?;
+        ask_for(Cached::<Boxed>::bytes(&cache, &shape).saturating_add(SPARE), "the read cache")?;
         drive = Box::new(Cached::new(cache, drive, shape)?);
     }
     if is_inside {

@@ -81,6 +81,7 @@ fn fit(args: &TwinArgs, watch: &mut Watch) -> Result<(Report, flash::Profile), E
     let parameters = parameters(args, &model, &points[..fitted])?;
     let runs = Runs::new(&points);
     let of_fit = Runs::new(&points[..fitted]).all.len();
+    split::check(args, of_fit)?;
     let split = split::used(args, of_fit);
     // What is only compared is of no run that is fitted.
     let used: Vec<bool> = (0..runs.all.len()).map(|run| split.get(run) == Some(&true)).collect();
@@ -134,7 +135,7 @@ fn cross_validate(
     runs: usize,
     watch: &mut Watch,
 ) -> Result<Vec<Compared>, Error> {
-    let parts = (parts as usize).min(runs);
+    let parts = parts as usize;
     let of = split::folds(runs, parts, fit.seed);
     let mut all = Vec::new();
     for part in 0..parts {

@@ -7,6 +7,7 @@
 use workload::rng::Rng;
 
 use crate::args::{TwinArgs, Used};
+use crate::error::TwinError;
 use crate::points::{Point, Run, Rw};
 
 /// The runs of some points, each once, and which run each point is of.
@@ -43,12 +44,28 @@ fn plain(run: &Run) -> Run {
     Run { rw, ..run.clone() }
 }
 
+/// Whether so many runs can be split so: something must be fitted, and something
+/// kept back.
+pub fn check(args: &TwinArgs, runs: usize) -> Result<(), TwinError> {
+    let (least, what) = match (args.folds, args.holdout) {
+        (Some(n), _) => (n as usize, format!("--folds {n}")),
+        (None, Some(share)) => (2, format!("--holdout {share}")),
+        (None, None) => return Ok(()),
+    };
+    if runs >= least {
+        return Ok(());
+    }
+    let have = format!("the points to be fitted are of {runs}: give more, or leave it out");
+    Err(TwinError::Usage(format!("{what} needs {least} runs at least, and {have}")))
+}
+
 /// Of so many runs, which are fitted.
 pub fn used(args: &TwinArgs, runs: usize) -> Vec<bool> {
     match (args.used, args.holdout) {
         (_, Some(share)) => {
             let order = shuffled(runs, args.seed);
-            let kept = ((runs as f64 * share).round() as usize).clamp(1, runs.saturating_sub(1));
+            let kept =
+                ((runs as f64 * share).round() as usize).clamp(1, runs.saturating_sub(1).max(1));
             let mut used = vec![true; runs];
             order.into_iter().take(kept).for_each(|run| used[run] = false);
             used

@@ -135,3 +135,17 @@ fn a_drive_is_measured() {
     let memory = args("--measure mem:ref --destroy");
     assert!(run(&memory, &mut Vec::new()).unwrap_err().to_string().contains("is none"));
 }
+
+#[test]
+fn what_cannot_be_split_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = planted(folder.path());
+    let one = "--where qd=1 --fit read=20us..200us --evaluations 2";
+    for (how, needs) in [("--holdout 0.5", "needs 2 runs"), ("--folds 2", "needs 2 runs")] {
+        let line = format!("{file} --family ref {one} {how}");
+        let error = run(&args(&line), &mut Vec::new()).unwrap_err().to_string();
+        assert!(error.contains(needs), "{error}");
+    }
+    let error = run(&args(&format!("{file} --family ref --folds 9")), &mut Vec::new());
+    assert!(error.unwrap_err().to_string().contains("--folds 9 needs 9 runs"));
+}

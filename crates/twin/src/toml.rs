@@ -13,7 +13,9 @@ pub fn profile_text(profile: &Profile, report: &Report) -> String {
     profile.name.clone_from(&report.drive);
     profile.about = format!("Fitted to measurements of {}", report.drive);
     let mut out = String::new();
-    for line in report.head() {
+    // A name may have line breaks.
+    let head = report.head();
+    for line in head.iter().flat_map(|text| text.split(['\n', '\r'])) {
         let _ = writeln!(out, "# {line}");
     }
     out.push('\n');

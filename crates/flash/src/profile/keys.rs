@@ -96,7 +96,7 @@ const TIMES: Form<Vec<u64>> = Form {
     },
 };
 const RATE: Form<u64> = Form {
-    takes: "a decimal rate, for example 333MB/s, or none for no transfer time",
+    takes: "a decimal rate from 1kB/s, for example 333MB/s, or none for no transfer time",
     read: quantity::rate,
     show: |rate| quoted(&quantity::show_rate(*rate)),
 };

@@ -31,11 +31,15 @@ pub fn time(text: &str) -> Option<u64> {
     (ns <= LONGEST).then_some(ns)
 }
 
+/// The lowest rate that a profile may name, in bytes a second: the longest queue of
+/// the longest transfers still ends in the time that there is.
+const SLOWEST: u64 = 1_000;
+
 /// Bytes a second, decimal; `none` is 0, which stands for no limit.
 pub fn rate(text: &str) -> Option<u64> {
     match text.trim() {
         "none" => Some(0),
-        text => scaled(text, RATE).filter(|&rate| rate > 0),
+        text => scaled(text, RATE).filter(|&rate| rate >= SLOWEST),
     }
 }
 
@@ -195,7 +199,8 @@ mod tests {
         fn what_is_shown_is_read_back(n in any::<u64>(), digits in 0u32..13) {
             let n = n / 10u64.pow(digits) * 10u64.pow(digits);
             prop_assert_eq!(time(&show_time(n % (LONGEST + 1))), Some(n % (LONGEST + 1)));
-            prop_assert_eq!(rate(&show_rate(n)), Some(n));
+            let is_rate = n == 0 || n >= SLOWEST;
+            prop_assert_eq!(rate(&show_rate(n)), is_rate.then_some(n));
             prop_assert_eq!(size(&show_size(n)), Some(n));
             prop_assert_eq!(age(&show_age(n)), Some(n));
             prop_assert_eq!(percent(&show_percent(n)), Some(n));

@@ -289,7 +289,7 @@ proptest! {
     fn what_is_printed_reads_back(
         which in 0usize..12,
         times in prop::collection::vec(0u64..10_000_000, 1..5),
-        rate in any::<u64>(),
+        rate in 2000u64..,
         limit in any::<u32>(),
         flags in any::<[bool; 4]>(),
         about in ".*",

@@ -52,6 +52,20 @@ fn faults_are_injected_counted_and_repeat() {
     assert!(plain.get("injected").is_none() && plain["drive"].get("faults").is_none());
 }
 
+/// A drive on which nothing can be made durable any more is still read, where its
+/// memory holds a part of the map, too.
+#[test]
+fn what_waits_for_the_map_of_a_dead_drive_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    json(dir.path(), "create a.ssd --profile ref --size 256M map_cache=16k");
+    let line = "bench ./a.ssd --destroy --rw randrw --ios 4000 --qd 8 --clock virtual --fault \
+                below:flush,every=2";
+    let out = run(dir.path(), line);
+    let errors = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!errors.contains("stopped with requests inside"), "{errors}");
+    assert!(String::from_utf8_lossy(&out.stdout).contains("4.00 k I/Os"), "{errors}");
+}
+
 #[test]
 fn a_drive_file_takes_them_too() {
     let dir = tempfile::tempdir().unwrap();

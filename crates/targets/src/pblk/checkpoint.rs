@@ -263,7 +263,11 @@ impl<D: OpenChannel> Pblk<D> {
             Phase::Ending if self.map_cache.as_ref().is_some_and(|c| c.is_reading()) => {
                 return false;
             }
-            Phase::Ending => self.end_checkpoint(),
+            Phase::Ending => {
+                self.end_checkpoint();
+                // Requests may wait for pages that were not read meanwhile.
+                self.facts.news |= self.map_cache.is_some();
+            }
         }
         true
     }

@@ -269,9 +269,11 @@ impl<D: OpenChannel> Pblk<D> {
         // Where nothing is written any more, what has changed stays so.
         let keeps_changes = !self.facts.read_only;
         while let Some(&page) = cache.wanted.front() {
-            // The place is still good for as long as the checkpoint has not ended.
+            // The place is still good for as long as the checkpoint has not ended; one
+            // that cannot end erases nothing.
+            let is_ending = self.saved.checkpoint.is_ending() && !self.facts.dead;
             let at = self.saved.meta.page(page);
-            if at.is_some() && (cache.free.is_empty() || self.saved.checkpoint.is_ending()) {
+            if at.is_some() && (cache.free.is_empty() || is_ending) {
                 break;
             }
             let is_stuck = cache.is_stuck && keeps_changes;

@@ -1,7 +1,7 @@
 //! A drive whose memory holds a part of its map: what a miss costs, what changes
 //! cost, and that nothing else is different.
 
-use device::Device;
+use device::{Device, Link, LinkTiming, OpenChannel};
 use flash::{Dimensions, Geometry, RamMedium, Timing};
 use port::random::Random;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
@@ -19,7 +19,7 @@ fn timing() -> Timing {
 }
 
 struct Host {
-    drive: Pblk<Device<RamMedium>>,
+    drive: Pblk<Box<dyn OpenChannel>>,
     now: Time,
     /// What each block was last written with.
     blocks: Vec<u8>,
@@ -28,6 +28,11 @@ struct Host {
 impl Host {
     /// A drive that holds so many pages of the map; 0 for all.
     fn new(pages: u64) -> Host {
+        Host::behind(LinkTiming::default(), pages)
+    }
+
+    /// The same, where the target is above a link.
+    fn behind(link: LinkTiming, pages: u64) -> Host {
         let dim = Dimensions {
             groups: 2,
             pus: 2,
@@ -51,7 +56,11 @@ impl Host {
             victim,
             seed: 7,
         };
-        let drive = Pblk::new(device, config).unwrap();
+        let below: Box<dyn OpenChannel> = match link.is_instant() {
+            true => Box::new(device),
+            false => Box::new(Link::new(link, device)),
+        };
+        let drive = Pblk::new(below, config).unwrap();
         Host { drive, now: Time::ZERO, blocks: vec![0; (PAGES * PAGE_BLOCKS) as usize] }
     }
 
@@ -205,5 +214,25 @@ fn nothing_hangs_and_nothing_is_wrong() {
             host.all(reqs);
         }
         assert!(host.drive.map_cache().unwrap().read > 300, "seed {seed}");
+    }
+}
+
+/// One request at a time, so that nothing else is under way when a checkpoint ends:
+/// who waited for that goes on.
+#[test]
+fn a_request_alone_goes_on_when_a_checkpoint_has_ended() {
+    for latency in [0, 10_000, 1_000_000] {
+        let link = LinkTiming { latency, ..LinkTiming::default() };
+        let mut host = Host::behind(link, LEAST_MAP_PAGES);
+        let mut random = Random::new(latency, 2);
+        for _ in 0..3000 {
+            let block = random.below(PAGES * PAGE_BLOCKS);
+            if random.chance(0.5) {
+                host.write(std::iter::once(block));
+            } else {
+                host.one(BlockOp::Read, block, 1);
+            }
+        }
+        assert!(host.drive.map_cache().unwrap().read > 300, "latency {latency}");
     }
 }

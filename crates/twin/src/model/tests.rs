@@ -48,7 +48,7 @@ fn what_is_no_drive_is_refused() {
     assert!(Model::new("nothing", &[], 1).is_err());
     let set = |key: &str, value: &str| [(key.to_string(), value.to_string())];
     assert!(Model::new("tlc", &set("raed", "1us"), 1).is_err());
-    assert!(Model::new("tlc", &set("planes", "3"), 1).is_err());
+    assert!(Model::new("tlc", &set("planes", "9"), 1).is_err());
 }
 
 /// The rate is the drive's, not that of a run that ends.

@@ -11,7 +11,7 @@ use super::{Asked, Direction, Figures, Point, Points, Run, stem};
 use crate::error::TwinError;
 
 /// Options that make a job something else when they are there at all.
-const OTHERS: [&str; 8] = [
+const OTHERS: [&str; 11] = [
     "rate",
     "rate_iops",
     "thinktime",
@@ -19,8 +19,14 @@ const OTHERS: [&str; 8] = [
     "bssplit",
     "bs_unaligned",
     "fsync",
+    "fdatasync",
+    "sync",
+    "end_fsync",
     "random_distribution",
 ];
+
+/// Engines that have one request at a time, whatever `iodepth` says.
+const SYNCHRONOUS: [&str; 6] = ["psync", "sync", "vsync", "pvsync", "pvsync2", "mmap"];
 
 /// Reads one output of fio's.
 pub fn parse(path: &str, output: &Value, points: &mut Points) -> Result<(), TwinError> {
@@ -73,7 +79,10 @@ fn points_of(
         _ => None,
     };
     let bs = option("bs").or_else(|| option("blocksize")).unwrap_or_else(|| "4k".into());
-    let depth = option("iodepth").unwrap_or_else(|| "1".into());
+    let mut depth = option("iodepth").unwrap_or_else(|| "1".into());
+    if SYNCHRONOUS.contains(&engine.as_str()) {
+        depth = "1".into();
+    }
     let asked = Asked {
         rw: &rw,
         read_percent,

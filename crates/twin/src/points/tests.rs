@@ -124,6 +124,10 @@ fn fio_s_json_is_read() {
     let mut spdk = fio();
     spdk["jobs"][0]["job options"]["ioengine"] = "spdk_bdev".into();
     assert_eq!(parsed("mix.json", &spdk.to_string()).unwrap().all[0].run.path, "bypass");
+    // It has one request at a time, whatever it was told.
+    let mut sync = fio();
+    sync["jobs"][0]["job options"]["ioengine"] = "psync".into();
+    assert_eq!(parsed("mix.json", &sync.to_string()).unwrap().all[0].run.qd, 1);
 }
 
 #[test]
