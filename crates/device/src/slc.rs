@@ -1,11 +1,12 @@
 //! The SLC cache's books: what each parallel unit has in its area, and what is
 //! to be folded next.
 //!
-//! The area of a parallel unit is a ring of blocks, each programmed row by row
-//! with one bit a cell and erased as a whole. A row of several wide pages, which
-//! the slow cells take at once, is as many programs here, one after the other. A program takes the next row; a
-//! fold takes the oldest; a block whose rows are all folded or dropped is
-//! erased before it is programmed again. So all blocks of an area wear alike.
+//! The area of a parallel unit is a ring of blocks, each programmed row by row with
+//! one bit a cell and erased as a whole. A row of several wide pages, which the slow
+//! cells take at once, is as many programs here, one after the other. A program
+//! takes the next row; a fold takes the oldest; a block whose rows are all folded or
+//! dropped is erased before it is programmed again. So all blocks of an area wear
+//! alike.
 //!
 //! Guarantees: an area never holds more rows than it has; each row that was
 //! cached is folded once, dropped once, or still there. It only keeps books:

@@ -198,8 +198,8 @@ impl Chunk {
         }
     }
 
-    /// Which of `count` blocks at `block`, at most [`MAX_ROW_BLOCKS`], cannot be read as their
-    /// programs failed: bit `i` stands for block `i`.
+    /// Which of `count` blocks at `block`, at most [`MAX_ROW_BLOCKS`], cannot be
+    /// read as their programs failed: bit `i` stands for block `i`.
     pub fn failed_of(&self, block: u32, count: u32) -> BlockBits {
         let of = |run: &FailedRun| {
             let from = run.block().max(block);

@@ -159,9 +159,9 @@ impl Reliability {
         self.codeword * 8
     }
 
-    /// Draws the raw errors of an array read of `count` blocks of a row from `at` on, with the given rate. `chunk` is as it was before the
-    /// read. The same bits are wrong in every repetition, of which each leaves
-    /// fewer.
+    /// Draws the raw errors of an array read of `count` blocks of a row from `at`
+    /// on, with the given rate. `chunk` is as it was before the read. The same bits
+    /// are wrong in every repetition, of which each leaves fewer.
     pub fn sense(&self, seed: u64, at: Ppa, count: u32, chunk: &Chunk, rber: f64) -> Sensed {
         let codewords = (BLOCK_BYTES as u32 / self.codeword.max(1)).max(1);
         let life = (u64::from(chunk.wear) << 32) | u64::from(chunk.reads);

@@ -1,9 +1,10 @@
 //! The search: places of the parameters with the least objective.
 //!
-//! First places drawn at random, then Nelder and Mead's simplex from each of the best
-//! few of them, then from the best of all, again and again with a new simplex, until a
-//! round brings nothing or all evaluations are used. Outside of 0 to 1 a place is the one reflected at the
-//! border, so that a simplex never leaves the bounds.
+//! First places drawn at random, then Nelder and Mead's simplex from each of the
+//! best few of them, then from the best of all, again and again with a new simplex,
+//! until a round brings nothing or all evaluations are used. Outside of 0 to 1 a
+//! place is the one reflected at the border, so that a simplex never leaves the
+//! bounds.
 //!
 //! Guarantees: at most so many evaluations; the same seed gives the same search;
 //! the best place of all that were tried is given, converged or not. Fails when the

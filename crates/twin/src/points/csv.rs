@@ -1,8 +1,8 @@
 //! Points from CSV: columns by their names in the first line.
 //!
 //! `rw`, `bs`, `qd` and `iops` or `mean_us` must be there; `drive`, `path`,
-//! `read_percent`, `direction`, `p50_us`, `p99_us` and `requests` may be. An empty field is not
-//! known. Other columns are ignored, and named.
+//! `read_percent`, `direction`, `p50_us`, `p99_us` and `requests` may be. An empty
+//! field is not known. Other columns are ignored, and named.
 
 use std::str::FromStr;
 
