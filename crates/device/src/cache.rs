@@ -2,8 +2,9 @@
 //!
 //! It keeps lines, aligned ranges of the address space, of which some blocks are
 //! there. A read of blocks that are there completes at once. Another goes down, and
-//! what it brings is kept; what follows it up to the end of its line is read ahead,
-//! where few enough reads are inside, and a read of that waits for it. A read that
+//! what it brings is kept; where it begins at the end of one of the last
+//! [`STREAMS`] reads, and few enough are inside, what follows it up to the end of its
+//! line is read ahead, and a read of that waits for it. A read that
 //! is in no single line goes by the cache, and so does everything else, which is
 //! dropped from it before it goes down and again when it completes.
 //!
@@ -23,6 +24,8 @@ const WAYS: usize = 8;
 const LOADS: usize = 32;
 /// Counters of changes; lines share them.
 const STAMPS: usize = 4096;
+/// Reads that one may go on from: so many streams are seen side by side.
+const STREAMS: usize = 16;
 /// No line.
 const NONE: u64 = u64::MAX;
 
@@ -91,6 +94,8 @@ pub struct Cached<P> {
     data: Vec<Buffer>,
     stamps: Vec<u32>,
     reads: u64,
+    /// Where the last reads ended.
+    ends: [u64; STREAMS],
     inside: Slots<Inside>,
     /// How many of these are reads of the user.
     reading: u32,
@@ -113,11 +118,17 @@ pub struct Cached<P> {
     told: Option<Box<Stories>>,
 }
 
+/// Lines of a cache: no more than the drive has, in whole sets.
+fn lines(config: &ReadCache, shape: &Shape) -> u64 {
+    let line = u64::from(config.line);
+    (config.size / line).clamp(1, shape.bytes.div_ceil(line)).next_multiple_of(WAYS as u64)
+}
+
 impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
     /// A cache in front of `below`, which looks like `shape`.
     pub fn new(config: ReadCache, below: P, shape: Shape) -> Result<Cached<P>, OutOfMemory> {
-        let lines = (config.size / u64::from(config.line)).max(1).next_multiple_of(WAYS as u64);
-        let (lines, stored) = (lines as usize, shape.stored(config.line.into()));
+        let stored = shape.stored(config.line.into());
+        let lines = lines(&config, &shape) as usize;
         let empty = Line { number: NONE, there: 0, used: 0, loads: false };
         let all = shape.depth + LOADS;
         Ok(Cached {
@@ -128,6 +139,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
             data: Buffer::carve(lines, stored)?,
             stamps: vec![0; STAMPS],
             reads: 0,
+            ends: [u64::MAX; STREAMS],
             inside: Slots::new(all),
             reading: 0,
             taken: 0,
@@ -145,7 +157,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
 
     /// Bytes of memory that it takes.
     pub fn bytes(config: &ReadCache, shape: &Shape) -> u64 {
-        let lines = (config.size / u64::from(config.line)).max(1).next_multiple_of(WAYS as u64);
+        let lines = lines(config, shape);
         let each = shape.stored(config.line.into()) + size_of::<Line>() + size_of::<Buffer>();
         lines.saturating_mul(each as u64)
     }
@@ -215,7 +227,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
     fn forget(&mut self, offset: u64, len: u64) {
         let size = u64::from(self.config.line);
         let (first, last) = (self.line_of(offset), self.line_of(offset + len - 1));
-        if last - first < WAYS as u64 {
+        if last - first < self.lines.len() as u64 {
             for number in first..=last {
                 let stamp = self.stamp(number);
                 *stamp = stamp.wrapping_add(1);
@@ -282,6 +294,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
             if self.lines[at].there & wanted == wanted {
                 self.lines[at].used = self.reads;
                 self.counters.hits += 1;
+                self.ends[self.reads as usize % STREAMS] = req.offset + req.len;
                 let (from, n) = (self.place(req.offset), req.buffer.len());
                 req.buffer.bytes_mut().copy_from_slice(&self.data[at].bytes()[from..from + n]);
                 let BlockReq { id, op, buffer, .. } = req;
@@ -300,9 +313,13 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
         self.counters.misses += 1;
         self.reading += 1;
         let stamp = *self.stamp(number);
-        let end = req.offset + req.len;
+        let (offset, end) = (req.offset, req.offset + req.len);
         self.send(came, req, Kind::Read { stamp });
-        self.read_ahead(number, end);
+        let follows = self.ends.contains(&offset);
+        self.ends[self.reads as usize % STREAMS] = end;
+        if follows {
+            self.read_ahead(number, end);
+        }
     }
 
     /// Sends a request by the cache.

@@ -6,7 +6,7 @@ pub struct ReadCache {
     /// Bytes that it keeps; 0 for none.
     pub size: u64,
     /// Bytes of a line: 4 KiB times a power of two, at most 256 KiB. What follows a
-    /// read up to the end of its line is read ahead.
+    /// read in sequence up to the end of its line is read ahead.
     pub line: u32,
     /// Reads that may be inside while something is read ahead; 0 for never.
     pub depth: u32,

@@ -143,6 +143,9 @@ pub struct Load {
     kept: usize,
     /// In a closed loop, the next requests wait until so many can go at once.
     batch: usize,
+    /// Whether all that a request takes it takes in the drive: none has waited before
+    /// it, so that what the drive took says which are the slowest.
+    is_all_inside: bool,
     pub(crate) queue: Ring<BlockReq>,
     pub(crate) done: Ring<BlockDone>,
 }
@@ -191,6 +194,7 @@ impl Load {
             Slot { submitter, start: Time::ZERO, access: none, counted: false, buffer }
         };
         let slots = slots as usize;
+        let is_all_inside = arrivals.is_none();
         Ok(Load {
             submitters: submitters.map_err(|e| Error::Usage(e.to_string()))?,
             slots: Buffer::carve(slots, each)?.into_iter().enumerate().map(slot).collect(),
@@ -202,6 +206,7 @@ impl Load {
             hot_end: pattern.hot_end(),
             kept: each,
             batch: 1,
+            is_all_inside,
             queue: Ring::new(slots),
             done: Ring::new(shape.depth.min(MOST_SWAPPED).max(slots)),
         })
@@ -361,6 +366,10 @@ impl Load {
         driver: &mut dyn Driver,
         verifier: &mut Option<Verifier>,
     ) -> Result<(), OutOfMemory> {
+        if self.is_all_inside && !self.queue.is_empty() {
+            self.is_all_inside = false;
+            driver.tell_from(0);
+        }
         while let Some(done) = self.done.get_mut(0) {
             // Field by field, as above; the buffer only where it has bytes.
             let (id, op, status, at) = (done.id, done.op, done.status, done.at);
@@ -396,6 +405,7 @@ impl Load {
                         let told = driver.story(number);
                         Slow::new(op, offset, len, whole_story(told, slot.start, now))
                     });
+                    let from = from.filter(|_| self.is_all_inside);
                     from.into_iter().for_each(|ns| driver.tell_from(ns));
                 }
                 if is_late {

@@ -51,7 +51,7 @@ fn profile(name: &str) -> Result<Profile, Error> {
 fn list(out: &mut dyn Write) -> Result<(), Error> {
     writeln!(
         out,
-        "{:<9} {:>5} {:>9} {:>10} {:>8} {:>9} {:>9}  about",
+        "{:<15} {:>5} {:>9} {:>10} {:>8} {:>9} {:>9}  about",
         "name", "PUs", "data", "read", "program", "erase", "lone read"
     )?;
     for p in builtin() {
@@ -59,7 +59,7 @@ fn list(out: &mut dyn Write) -> Result<(), Error> {
         let time = |ns: u64| units::time_ns(ns as f64);
         writeln!(
             out,
-            "{:<9} {:>5} {:>9} {:>10} {:>8} {:>9} {:>9}  {}",
+            "{:<15} {:>5} {:>9} {:>10} {:>8} {:>9} {:>9}  {}",
             p.name,
             geometry.total_pus(),
             units::capacity(geometry.blocks() * BLOCK_BYTES),

@@ -95,7 +95,10 @@ fn wrong_names_are_told_apart() {
         ("ref", "write mem:PROFILE, nbd:ADDRESS, null:, or of a file"),
         ("mem:", "write mem:PROFILE, nbd:ADDRESS, null:, or of a file"),
         ("disk:ref", "write mem:PROFILE, nbd:ADDRESS, null:, or of a file"),
-        ("mem:reff", "there is no profile `reff`: the built-in ones are ref, znand"),
+        (
+            "mem:reff",
+            "there is no profile `reff`: the built-in ones are datacenter-tlc, client-tlc, client-qlc, ref, znand",
+        ),
         ("mem:/no/such/file.toml", "cannot read the profile /no/such/file.toml"),
         ("mem:ref,size", "`size` in the drive's name is not key=value"),
         ("mem:ref,", "is not key=value"),

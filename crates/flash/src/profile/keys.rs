@@ -274,7 +274,7 @@ pub static KEYS: [Key; 67] = [
         "what each 4 KiB of a command take of a core beside that"),
     key!("cache", "read_cache", CACHE, cache.size, "what the controller keeps of what was read"),
     key!("cache", "read_ahead", LINE, cache.line,
-        "its line: what follows a read in it is read ahead"),
+        "its line: what follows a read in sequence in it is read ahead"),
     key!("cache", "read_ahead_depth", COUNT, cache.depth,
         "reads that may be inside while something is read ahead; 0 for never"),
     Key {

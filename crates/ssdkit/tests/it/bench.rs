@@ -287,6 +287,8 @@ fn the_slowest_requests_tell_their_stories() {
         ("mem:tlc,size=64M,side=device", "--rw randrw --qd 32 --ios 5k"),
         ("mem:ref,size=64M,side=host", "--rw randread --rate 200k --ios 5k"),
         ("mem:tlc,size=64M,shards=2", "--rw randrw --qd 4 --bs 512 --fua-every 3 --ios 3k"),
+        // More than a drive takes, through a cache.
+        ("mem:tlc,size=64M,read_cache=8m,read_ahead_depth=2", "--rw randread --qd 1100 --ios 5k"),
     ] {
         let json = report(&format!("{drive} {load} --precondition seq --slowest 7"));
         let slowest = json["slowest"].as_array().unwrap();
@@ -300,6 +302,7 @@ fn the_slowest_requests_tell_their_stories() {
             let sum: u64 = parts.iter().map(|part| ns(&part["ns"])).sum();
             assert_eq!(sum, ns(&slow["latency_ns"]), "{slow}");
             assert!(parts.iter().all(|part| part["part"] != "target"), "{slow}");
+            assert!(parts.iter().any(|part| part["part"] != "queue"), "{slow}");
         }
         let same = report(&format!("{drive} {load} --precondition seq"));
         assert_eq!(same["state_hash"], json["state_hash"], "telling changes nothing");
