@@ -36,7 +36,7 @@ use zone::Zone;
 const DEPTH: usize = 64;
 
 /// Blocks of the longest read or write.
-const MAX_BLOCKS: usize = 64;
+const MAX_BLOCKS: usize = device::MAX_ADDRESSES;
 
 /// How zones are set up.
 #[derive(Clone, Copy, Debug)]

@@ -71,15 +71,17 @@ fn zones_keep_the_contract() {
 #[test]
 fn what_is_broken_is_found() {
     let kinds = [
-        // The host takes the zone for empty, and writes its beginning.
-        (Break::DropTrim, "out-of-order write"),
-        (Break::DropFlush, "saw "),
-        (Break::LoseProgram, "saw "),
-        (Break::EraseNeighbour, "saw "),
+        // What was there is read; or the host takes the zone for empty, and writes its
+        // beginning.
+        (Break::DropTrim, ["saw ", "out-of-order write"]),
+        (Break::DropFlush, ["saw "; 2]),
+        (Break::LoseProgram, ["saw "; 2]),
+        (Break::EraseNeighbour, ["saw "; 2]),
     ];
-    for (broken, kind) in kinds {
+    for (broken, any_of) in kinds {
         let found = shows::<Zones<Lower>>(broken, 0..200, 8, suit).unwrap();
-        assert!(found.violation.words.contains(kind), "{broken:?}: {found}");
+        let is_so = any_of.iter().any(|kind| found.violation.words.contains(kind));
+        assert!(is_so, "{broken:?}: {found}");
         assert!(found.history.iter().any(|line| line.contains("sent ")), "{broken:?}: {found}");
     }
 }
