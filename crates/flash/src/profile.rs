@@ -23,10 +23,12 @@ use crate::{Dimensions, EnergyCosts, Geometry, GeometryError, LinkTiming};
 use crate::{ReadCache, Reliability, Timing};
 
 /// The built-in profiles: name and text.
-const BUILTIN: [(&str, &str); 12] = [
+const BUILTIN: [(&str, &str); 14] = [
     ("datacenter-tlc", include_str!("../profiles/datacenter-tlc.toml")),
     ("client-tlc", include_str!("../profiles/client-tlc.toml")),
     ("client-qlc", include_str!("../profiles/client-qlc.toml")),
+    ("zoned-a", include_str!("../profiles/zoned-a.toml")),
+    ("conventional-a", include_str!("../profiles/conventional-a.toml")),
     ("ref", include_str!("../profiles/ref.toml")),
     ("znand", include_str!("../profiles/znand.toml")),
     ("bics", include_str!("../profiles/bics.toml")),

@@ -30,7 +30,7 @@ fn the_built_in_ones_are_whole_and_print_as_they_are() {
 
 #[test]
 fn names_are_the_files() {
-    assert_eq!(Profile::names().count(), 12);
+    assert_eq!(Profile::names().count(), 14);
     for name in Profile::names() {
         assert_eq!(Profile::builtin(name).unwrap().name, name);
     }
@@ -287,7 +287,7 @@ fn wrong_files_are_refused_with_a_reason() {
 proptest! {
     #[test]
     fn what_is_printed_reads_back(
-        which in 0usize..12,
+        which in 0usize..14,
         times in prop::collection::vec(0u64..10_000_000, 1..5),
         rate in 2000u64..,
         limit in any::<u32>(),
