@@ -237,13 +237,15 @@ fn parameters(
 
 /// What is searched unless somebody says otherwise, and whether only writes tell of
 /// it.
-const USUAL: [(&str, bool); 8] = [
+const USUAL: [(&str, bool); 10] = [
     ("read=x0.2..x5", false),
     ("groups=4|8|16|32", false),
     ("pus=1|2|4|8|16", false),
     ("channel_rate=200MB/s..3GB/s", false),
     ("controller=500ns..20us", false),
     ("link_rate=1GB/s..8GB/s", false),
+    ("core_block=0ns..3us", false),
+    ("core_write=0ns..20us", true),
     ("program=x0.05..x5", true),
     ("suspend=false|true", true),
 ];

@@ -149,3 +149,20 @@ fn what_cannot_be_split_is_refused() {
     let error = run(&args(&format!("{file} --family ref --folds 9")), &mut Vec::new());
     assert!(error.unwrap_err().to_string().contains("--folds 9 needs 9 runs"));
 }
+
+/// What is searched by default begins with the family, and a drive without times of
+/// cores has none there.
+#[test]
+fn the_usual_parameters_begin_with_the_family() {
+    for family in ["tlc", "datacenter-tlc", "zoned-a"] {
+        let base = flash::Profile::builtin(family).unwrap();
+        for (text, _) in USUAL {
+            let parameter = Parameter::parse(text, &base).unwrap();
+            if parameter.name.starts_with("core_") {
+                let mut set = base.clone();
+                set.set(&parameter.name, &parameter.value(parameter.start())).unwrap();
+                assert_eq!(set.get(&parameter.name), base.get(&parameter.name), "{family}: {text}");
+            }
+        }
+    }
+}
