@@ -97,7 +97,7 @@ fn wrong_names_are_told_apart() {
         ("disk:ref", "write mem:PROFILE, nbd:ADDRESS, null:, or of a file"),
         (
             "mem:reff",
-            "there is no profile `reff`: the built-in ones are datacenter-tlc, client-tlc, client-qlc, ref, znand",
+            "there is no profile `reff`: the built-in ones are datacenter-tlc, client-tlc, ",
         ),
         ("mem:/no/such/file.toml", "cannot read the profile /no/such/file.toml"),
         ("mem:ref,size", "`size` in the drive's name is not key=value"),
