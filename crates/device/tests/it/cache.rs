@@ -283,3 +283,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_cache_has_no_more_lines_than_its_drive() {
+    let all = ReadCache { size: SHAPE.bytes, line: 4096, depth: 0 };
+    let more = ReadCache { size: u64::MAX, ..all };
+    assert_eq!(Cached::<Slow>::bytes(&more, &SHAPE), Cached::<Slow>::bytes(&all, &SHAPE));
+    let mut drive = cached(0, more);
+    one(&mut drive, 0, request(1, BlockOp::Write, 0, BLOCKS, 3));
+    assert_eq!(one(&mut drive, 1000, request(2, BlockOp::Read, 9, 1, 0)).1, [3]);
+}

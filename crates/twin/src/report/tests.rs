@@ -100,3 +100,13 @@ fn the_file_is_a_profile_that_says_where_it_comes_from() {
     assert!(text.starts_with("# A twin of drive-a: family ref, fitted by ssdkit twin"));
     assert!(text.contains("# path kernel adds 3us to each request"));
 }
+
+/// A name is what somebody wrote into a file: it adds no key to the profile.
+#[test]
+fn a_name_of_several_lines_stays_a_name() {
+    let family = Profile::builtin("ref").unwrap();
+    let drive = "x\n[geometry]\ngroups = 1\r# y".to_string();
+    let text = profile_text(&family, &Report { drive: drive.clone(), ..report() });
+    let profile = Profile::from_toml(&text, "twin").unwrap();
+    assert_eq!((profile.name, profile.dimensions), (drive, family.dimensions));
+}
