@@ -126,11 +126,14 @@ proptest! {
         more in prop_oneof![
             Just(""), Just(",parity=4"), Just(",suspend=true"), Just(",suspend=true,parity=4"),
             Just(",errors=true,endurance=300"), Just(",slc_cache=1M"), Just(",suspend_transfer=true"),
+            Just(",read_cache=1M,read_ahead_depth=8,cores=2,core_read=3us,map_cache=16k"),
             Just(",streams=2"), Just(",streams=3,shards=2"), Just(",shards=2,parity=4"),
         ],
         mean in prop_oneof![Just(0u64), 1_000u64..300_000],
         seed in any::<u64>(),
     ) {
+        // Shards have their link above the whole.
+        let side = if more.contains("shards") { "device" } else { side };
         let mut host = Host::new(&format!("mem:{profile},{SMALL},side={side}{more}"));
         let mut random = random::Random::new(seed, 1);
         host.fill();

@@ -125,7 +125,7 @@ fn wrong_names_are_told_apart() {
         ("mem:ref,read=75", "`read` cannot be `75`"),
         ("mem:ref,planes=9", "planes = 9 is out of range"),
         ("mem:ref,size=16777215T", "too large"),
-        ("mem:ref,pages=65536,planes=8,page=64k,groups=256,pus=256", "blocks in all"),
+        ("mem:ref,pages=65536,planes=8,page=32k,groups=256,pus=256", "blocks in all"),
     ] {
         let err = error(text);
         assert!(err.contains(says), "{text}: {err}");
