@@ -230,7 +230,7 @@ impl Flash {
         let remains = &mut *self.remains.borrow_mut();
         match op {
             VectorOp::Read if status == Status::UNRECOVERED_READ => {
-                for i in (0..u64::from(u64::BITS)).filter(|i| failed >> i & 1 == 1) {
+                for i in (0..u64::from(BlockBits::BITS)).filter(|i| failed >> i & 1 == 1) {
                     remains.struck.reads += 1;
                     let strike = remains.strike(Ppa(ppa.0 + i));
                     remains.strikes.extend(strike);

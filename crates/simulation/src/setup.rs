@@ -101,7 +101,7 @@ impl Setup {
         let whole = rng.below(8) == 0;
         let data_chunks = between(rng, 3, 6) as u32;
         let pages_at_once = rng.one_of(&[1, 1, 1, 2, 3, 4]);
-        let mut dimensions = Dimensions {
+        let dimensions = Dimensions {
             groups: between(rng, 1, 2) as u32,
             pus: if rng.below(3) == 0 { 2 } else { 1 },
             chunks: data_chunks,
@@ -110,11 +110,6 @@ impl Setup {
             page_bytes: rng.one_of(&[4096, 8192, 16384, 16384]),
             pages_at_once,
         };
-        // Rows of more than 64 blocks are left out until what docs/results/recovery.md
-        // says of one is understood.
-        if dimensions.planes * pages_at_once * dimensions.page_bytes > 64 * BLOCK_BYTES as u32 {
-            dimensions.page_bytes = 8192;
-        }
         let geometry =
             Geometry::new(with_reserve(dimensions)).expect("the ranges are those of a geometry");
         let link_at = rng.one_of(&[LinkAt::Nowhere, LinkAt::Below, LinkAt::Above]);
