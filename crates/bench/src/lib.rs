@@ -422,6 +422,7 @@ impl<'a> Bench<'a> {
             injected: Vec::new(),
             parity: None,
             slc: None,
+            caches: drive::caches::Caches::default(),
             energy: None,
             slowest: tally.slowest.map(|kept| SlowestReport::new(tally.start, kept.all())),
             first_failed: tally.first_failed,

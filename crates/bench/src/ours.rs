@@ -15,6 +15,7 @@ use crate::{Bench, in_few_words, load, pattern};
 use drive::error::Error;
 use drive::image;
 use drive::restore::Restored;
+use drive::caches::Caches;
 use drive::slc::SlcReport;
 use drive::spec::DriveConfig;
 use drive::stack::needs_stories;
@@ -128,6 +129,7 @@ impl Ours<'_> {
         };
         driver.drive_mut().begin_faults();
         let before = (driver.drive().parity(), driver.drive().slc());
+        let caches = Caches::of(driver.drive());
         let (mut run, mut driver, spent) = if args.blocks.are_given() {
             drop(load);
             through_layer(args, &mut bench, driver)?
@@ -148,6 +150,7 @@ impl Ours<'_> {
         outcome.injected = driver.drive().injected();
         outcome.add_parity(before.0, driver.drive().parity());
         outcome.slc = SlcReport::new(&config.geometry, &before.1, &driver.drive().slc());
+        outcome.caches = Caches::of(driver.drive()).since(&caches);
         let ios = outcome.report.ios;
         outcome.energy = spent.and_then(|(rested, all)| EnergyReport::new(&rested, &all, ios));
         outcome.warnings.extend(put_away(driver));

@@ -17,6 +17,7 @@ use drive::fault_rules::Injected;
 use drive::redundancy::Redundancy;
 use drive::restore::Recovery;
 use drive::say::say;
+use drive::caches::Caches;
 use drive::slc::SlcReport;
 use load::blocks::Accounts;
 use load::watch::columns;
@@ -63,6 +64,8 @@ pub struct Outcome {
     pub parity: Option<Redundancy>,
     /// What the SLC cache did, where there is one.
     pub slc: Option<SlcReport>,
+    /// What the caches of its controller did.
+    pub caches: Caches,
     /// What was taken, where that is counted.
     pub energy: Option<EnergyReport>,
     /// The slowest requests, where they were asked for.
@@ -178,6 +181,7 @@ impl Outcome {
         if let Some(slc) = &self.slc {
             json["slc_cache"] = slc.to_json();
         }
+        self.caches.add_to(&mut json);
         if let Some(energy) = &self.energy {
             json["energy"] = energy.to_json();
         }
@@ -224,6 +228,9 @@ impl Outcome {
             }
             if let Some(slc) = &self.slc {
                 writeln!(out, "SLC cache   {slc}")?;
+            }
+            for (label, text) in self.caches.lines() {
+                writeln!(out, "{label:<12}{text}")?;
             }
             if let Some(energy) = &self.energy {
                 writeln!(out, "energy      {energy}")?;

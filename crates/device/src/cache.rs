@@ -85,6 +85,8 @@ pub struct CacheCounters {
     pub ahead: u64,
 }
 
+port::sums!(CacheCounters: hits, misses, ahead);
+
 /// A block port with a read cache before it.
 pub struct Cached<P> {
     below: P,

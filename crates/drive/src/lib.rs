@@ -12,6 +12,7 @@
 
 pub mod backing;
 pub mod batched;
+pub mod caches;
 pub mod error;
 pub mod fault_rules;
 pub mod image;

@@ -14,9 +14,9 @@
 
 use std::any::Any;
 
-use device::{Cached, Link, SlcHealth};
+use device::{CacheCounters, Cached, Link, SlcHealth};
 use flash::{Chunk, Energy};
-use ftl::{Memory, Over, Target, WriteCounters};
+use ftl::{MapCacheCounters, Memory, Over, Target, WriteCounters};
 use nvram::{JournalError, Protected};
 use parity::ParityCounters;
 use port::{BlockDone, BlockReq, Port, Ring, Shape, Striped, Time};
@@ -159,6 +159,16 @@ pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Any + Send {
         each(self).map(|target| target.lower().parity()).sum()
     }
 
+    /// What its read cache did, where it has one.
+    fn read_cache(&self) -> Option<CacheCounters> {
+        None
+    }
+
+    /// What its map caches did, where it has these.
+    fn map_cache(&self) -> Option<MapCacheCounters> {
+        each(self).map(|target| target.map_cache()).sum()
+    }
+
     /// From now on the fault rules that it was made with strike.
     fn begin_faults(&mut self) {}
 
@@ -166,6 +176,27 @@ pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Any + Send {
     fn injected(&self) -> Vec<Injected> {
         Vec::new()
     }
+}
+
+/// Of a layer of a drive that has all its targets below, and the outside of that.
+macro_rules! has_what_is_below {
+    () => {
+        fn shards(&self) -> usize {
+            self.below().shards()
+        }
+
+        fn target(&self, shard: usize) -> &dyn Guest {
+            self.below().target(shard)
+        }
+
+        fn target_mut(&mut self, shard: usize) -> &mut dyn Guest {
+            self.below_mut().target_mut(shard)
+        }
+
+        fn shape(&self) -> Shape {
+            self.below().shape()
+        }
+    };
 }
 
 /// The targets of a drive.
@@ -227,6 +258,10 @@ impl Drive for Boxed {
         (**self).shape()
     }
 
+    fn read_cache(&self) -> Option<CacheCounters> {
+        (**self).read_cache()
+    }
+
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
         (*self).end(now)
     }
@@ -267,21 +302,7 @@ impl<D: Lower> Drive for Pblk<D> {
 }
 
 impl<D: Drive> Drive for Link<D> {
-    fn shards(&self) -> usize {
-        self.below().shards()
-    }
-
-    fn target(&self, shard: usize) -> &dyn Guest {
-        self.below().target(shard)
-    }
-
-    fn target_mut(&mut self, shard: usize) -> &mut dyn Guest {
-        self.below_mut().target_mut(shard)
-    }
-
-    fn shape(&self) -> Shape {
-        self.below().shape()
-    }
+    has_what_is_below!();
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
         Box::new(self.into_below()).end(now)
@@ -290,24 +311,14 @@ impl<D: Drive> Drive for Link<D> {
     fn fault(&self) -> Option<(Error, bool)> {
         self.below().fault()
     }
+
+    fn read_cache(&self) -> Option<CacheCounters> {
+        self.below().read_cache()
+    }
 }
 
 impl Drive for Cached<Boxed> {
-    fn shards(&self) -> usize {
-        self.below().shards()
-    }
-
-    fn target(&self, shard: usize) -> &dyn Guest {
-        self.below().target(shard)
-    }
-
-    fn target_mut(&mut self, shard: usize) -> &mut dyn Guest {
-        self.below_mut().target_mut(shard)
-    }
-
-    fn shape(&self) -> Shape {
-        self.below().shape()
-    }
+    has_what_is_below!();
 
     fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
         let (mut done, mut at) = (Ring::new(DONE), now);
@@ -325,24 +336,14 @@ impl Drive for Cached<Boxed> {
     fn fault(&self) -> Option<(Error, bool)> {
         self.below().fault()
     }
+
+    fn read_cache(&self) -> Option<CacheCounters> {
+        Some(self.counters())
+    }
 }
 
 impl Drive for Protected<Boxed, Store> {
-    fn shards(&self) -> usize {
-        self.below().shards()
-    }
-
-    fn target(&self, shard: usize) -> &dyn Guest {
-        self.below().target(shard)
-    }
-
-    fn target_mut(&mut self, shard: usize) -> &mut dyn Guest {
-        self.below_mut().target_mut(shard)
-    }
-
-    fn shape(&self) -> Shape {
-        self.below().shape()
-    }
+    has_what_is_below!();
 
     fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
         let mut done = Ring::new(DONE);
@@ -455,21 +456,7 @@ impl Port for Faulted {
 }
 
 impl Drive for Faulted {
-    fn shards(&self) -> usize {
-        self.below().shards()
-    }
-
-    fn target(&self, shard: usize) -> &dyn Guest {
-        self.below().target(shard)
-    }
-
-    fn target_mut(&mut self, shard: usize) -> &mut dyn Guest {
-        self.below_mut().target_mut(shard)
-    }
-
-    fn shape(&self) -> Shape {
-        self.below().shape()
-    }
+    has_what_is_below!();
 
     fn end(mut self: Box<Self>, now: Time) -> Result<Ended, Error> {
         self.set_rules(&Rules::default());
@@ -478,6 +465,10 @@ impl Drive for Faulted {
 
     fn fault(&self) -> Option<(Error, bool)> {
         self.below().fault()
+    }
+
+    fn read_cache(&self) -> Option<CacheCounters> {
+        self.below().read_cache()
     }
 
     fn begin_faults(&mut self) {

@@ -28,6 +28,7 @@ use drive::memory;
 use drive::redundancy::Redundancy;
 use drive::restore::{Recovery, Restored};
 use drive::say::say;
+use drive::caches::Caches;
 use drive::slc::SlcReport;
 use drive::spec::{DriveConfig, DriveSpec};
 use drive::stack::{self, needs_blocks};
@@ -162,6 +163,7 @@ impl Serving<'_> {
         let (counters, injected) = (drive.counters(), drive.injected());
         let (parity, slc) = (drive.parity(), drive.slc());
         let slc = SlcReport::new(geometry, &SlcHealth::default(), &slc);
+        let caches = Caches::of(&*drive);
         let outlives = drive.outlives();
         let ended = match outlives {
             true => drive.end(ready + clock.now().0).and_then(Ended::put_away),
@@ -191,6 +193,7 @@ impl Serving<'_> {
             if let Some(slc) = slc {
                 json["slc_cache"] = slc.to_json();
             }
+            caches.add_to(&mut json);
             if !injected.is_empty() {
                 json["injected"] = injected.iter().map(Injected::to_json).collect();
             }

@@ -45,6 +45,19 @@ port::sums!(
     refreshed, leveled, held, held_rows, nothing
 );
 
+/// What a map cache did: where not all of the map is in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MapCacheCounters {
+    /// Requests whose pages were held.
+    pub hits: u64,
+    /// Requests that waited for one.
+    pub misses: u64,
+    /// Pages that were read.
+    pub read: u64,
+}
+
+port::sums!(MapCacheCounters: hits, misses, read);
+
 impl WriteCounters {
     /// How many numbers are kept.
     pub const WORDS: usize = 12;

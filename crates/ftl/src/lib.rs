@@ -17,7 +17,7 @@ pub mod victim;
 use flash::Geometry;
 use port::Status;
 
-pub use counters::{Memory, WriteCounters};
+pub use counters::{MapCacheCounters, Memory, WriteCounters};
 pub use least::Least;
 pub use runner::{Block, Ended, Halt, Job, Runner, pieces};
 pub use target::{Over, Start, Target};

@@ -8,7 +8,7 @@ use std::error::Error;
 use device::OpenChannel;
 use port::{BlockDone, BlockReq, Port, Shape, Time};
 
-use crate::{Memory, WriteCounters};
+use crate::{MapCacheCounters, Memory, WriteCounters};
 
 /// A block target.
 ///
@@ -27,6 +27,11 @@ pub trait Target: Port<Cmd = BlockReq, Done = BlockDone> {
 
     /// Bytes of memory that its tables take.
     fn memory(&self) -> Memory;
+
+    /// What its map cache did, where it has one.
+    fn map_cache(&self) -> Option<MapCacheCounters> {
+        None
+    }
 
     /// Takes the memory for its tables now.
     fn populate(&self) {}

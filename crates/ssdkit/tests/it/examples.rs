@@ -86,10 +86,34 @@ fn snapshots_are_drives() {
 fn the_controller_bounds_and_reads_ahead() {
     let lines = examples("../controller.md");
     let [bound, ahead, without] = &lines[..] else { panic!("three examples: {lines:?}") };
-    let iops = |line| report(line)["iops"].as_f64().expect("requests a second");
-    let (bound, ahead, without) = (iops(bound), iops(ahead), iops(without));
+    let [bound, ahead, without] = [bound, ahead, without].map(report);
+    let asked = |report: &serde_json::Value, cache: &str| {
+        let count = |what: &str| report[cache][what].as_u64().expect("a count");
+        (count("hits"), count("hits") + count("misses"))
+    };
+    let (hits, reads) = asked(&ahead, "read_cache");
+    assert!(reads == 5000 && hits > 4000, "{hits} of {reads}");
+    assert!(ahead["map_cache"].is_null() && without["read_cache"].is_null());
+    let iops = |report: &serde_json::Value| report["iops"].as_f64().expect("requests a second");
+    let (bound, ahead, without) = (iops(&bound), iops(&ahead), iops(&without));
     assert!((0.99..=1.001).contains(&(bound / 250_000.0)), "{bound}: 4 us each");
     assert!(ahead > 4.0 * without, "{ahead} against {without}");
+}
+
+/// Of the map of a drive without memory so much is held as it has, in every shard.
+#[test]
+fn the_map_cache_tells_what_it_did() {
+    for shards in [1, 2] {
+        let line = format!(
+            "bench mem:client-qlc,size=64M,store=none,map_cache=16k,shards={shards} \
+             --rw randread --qd 4 --ios 4000 --precondition seq"
+        );
+        let report = report(&line);
+        let [hits, misses, pages] = ["hits", "misses", "pages_read"]
+            .map(|what| report["map_cache"][what].as_u64().expect("a count"));
+        assert_eq!(hits + misses, 4000, "{report}");
+        assert!(misses > 1000 && pages > 1000 && pages <= misses, "{report}");
+    }
 }
 
 /// What docs/slc-cache.md says of its examples: a burst, a fall, and a drive

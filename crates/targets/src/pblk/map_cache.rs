@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 
 use device::{Content, OpenChannel, VectorDone, VectorOp};
 use flash::TAG_BYTES;
+use ftl::MapCacheCounters;
 use port::{BLOCK_BYTES, BlockOp, BlockReq, Buffer, OutOfMemory, Ring, Slots, Time};
 
 use super::map::Map;
@@ -32,17 +33,6 @@ pub const LEAST_MAP_PAGES: u64 = 4;
 
 /// No page, and no request.
 const NONE: u32 = u32::MAX;
-
-/// What a map cache did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MapCacheCounters {
-    /// Requests whose pages were held.
-    pub hits: u64,
-    /// Requests that waited for one.
-    pub misses: u64,
-    /// Pages that were read.
-    pub read: u64,
-}
 
 /// What is known of a page.
 #[derive(Clone, Copy)]

@@ -75,7 +75,7 @@ pub use config::{
     MAX_STREAMS, PblkConfig, PblkError, held_blocks, own_blocks, reserve_chunks, with_reserve,
 };
 pub use ftl::{Memory, Victim, WriteCounters};
-pub use map_cache::{LEAST_MAP_PAGES, MapCacheCounters};
+pub use map_cache::LEAST_MAP_PAGES;
 pub use memory::tables;
 pub use recover::Peek;
 

@@ -1,7 +1,7 @@
 //! What pblk is to those to whom it is one of the block targets.
 
 use device::OpenChannel;
-use ftl::{Memory, Over, Start, Target, WriteCounters};
+use ftl::{MapCacheCounters, Memory, Over, Start, Target, WriteCounters};
 use port::{Shape, Time};
 
 use super::{Pblk, PblkConfig, PblkError};
@@ -21,6 +21,10 @@ impl<D: OpenChannel> Target for Pblk<D> {
 
     fn memory(&self) -> Memory {
         self.memory()
+    }
+
+    fn map_cache(&self) -> Option<MapCacheCounters> {
+        self.map_cache()
     }
 
     fn populate(&self) {
