@@ -105,7 +105,7 @@ fn the_controller_bounds_and_reads_ahead() {
 fn the_map_cache_tells_what_it_did() {
     for shards in [1, 2] {
         let line = format!(
-            "bench mem:client-qlc,size=64M,store=none,map_cache=16k,shards={shards} \
+            "bench mem:client-qlc,size=64M,store=none,read_cache=none,map_cache=16k,shards={shards} \
              --rw randread --qd 4 --ios 4000 --precondition seq"
         );
         let report = report(&line);
