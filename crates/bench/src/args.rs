@@ -224,6 +224,9 @@ pub struct BenchArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// Keep where the time of all requests went, for `ssdkit explain`.
+    #[arg(skip)]
+    pub explains: bool,
     /// What goes wrong on purpose while it is measured.
     #[command(flatten)]
     pub faults: FaultArgs,

@@ -35,6 +35,7 @@ use load::watch::Watch;
 mod args;
 mod below;
 mod energy;
+mod explain;
 mod ours;
 mod outcome;
 mod physics;
@@ -42,6 +43,7 @@ mod served;
 mod slowest;
 
 pub use args::{Arrivals, BenchArgs, End, Hot, Precondition, Range, Rw};
+pub use explain::{ExplainArgs, explain};
 pub use outcome::{OpenLoop, Outcome};
 
 /// Runs, and prints the report to `out`.
@@ -232,7 +234,7 @@ impl<'a> Bench<'a> {
         };
         let real = args.clock() == ClockKind::Real;
         let slowest = args.slowest.unwrap_or(0) as usize;
-        let runner = Runner { verifier, slowest, ..Runner::new(watch) };
+        let runner = Runner { verifier, slowest, explains: args.explains, ..Runner::new(watch) };
         Ok(Bench { args, shape: *shape, pattern, runner, real })
     }
 
@@ -424,6 +426,7 @@ impl<'a> Bench<'a> {
             slc: None,
             caches: drive::caches::Caches::default(),
             energy: None,
+            causes: tally.causes,
             slowest: tally.slowest.map(|kept| SlowestReport::new(tally.start, kept.all())),
             first_failed: tally.first_failed,
         }

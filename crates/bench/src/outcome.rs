@@ -12,14 +12,15 @@ use serde_json::{Value, json};
 use crate::args::{BenchArgs, Precondition};
 use crate::energy::EnergyReport;
 use crate::slowest::SlowestReport;
+use drive::caches::Caches;
 use drive::error::Error;
 use drive::fault_rules::Injected;
 use drive::redundancy::Redundancy;
 use drive::restore::Recovery;
 use drive::say::say;
-use drive::caches::Caches;
 use drive::slc::SlcReport;
 use load::blocks::Accounts;
+use load::causes::Causes;
 use load::watch::columns;
 
 /// The widest line of the slowest requests, in columns.
@@ -29,7 +30,7 @@ const TABLE: usize = 132;
 const WARNINGS: usize = 8;
 
 /// What a measurement gave, before it is printed.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Outcome {
     /// The report. Its drive is in few words.
     pub report: Report,
@@ -68,6 +69,8 @@ pub struct Outcome {
     pub caches: Caches,
     /// What was taken, where that is counted.
     pub energy: Option<EnergyReport>,
+    /// Where the time of requests went, where that was asked for.
+    pub causes: Option<Causes>,
     /// The slowest requests, where they were asked for.
     pub slowest: Option<SlowestReport>,
     /// The first request that failed. With fault rules that is no error.
@@ -235,9 +238,7 @@ impl Outcome {
             if let Some(energy) = &self.energy {
                 writeln!(out, "energy      {energy}")?;
             }
-            if let Some(slowest) = &self.slowest {
-                write!(out, "{}", slowest.to_text(columns().min(TABLE)))?;
-            }
+            self.print_slowest(out)?;
             for (i, one) in self.injected.iter().enumerate() {
                 let label = if i == 0 { "faults" } else { "" };
                 writeln!(out, "{label:<12}{} {}", units::exactly(one.times, "time"), one.rule)?;
@@ -246,9 +247,22 @@ impl Outcome {
                 let n = self.report.failed_requests;
                 writeln!(out, "failed      {n} requests, in no figure above; first: {first}")?;
             }
-            if self.interrupted {
-                writeln!(out, "stopped     before its end: the figures are those so far")?;
-            }
+        }
+        self.finish_print(json, out)
+    }
+
+    /// Prints the slowest requests, where there are any.
+    pub(crate) fn print_slowest(&self, out: &mut dyn Write) -> Result<(), Error> {
+        if let Some(slowest) = &self.slowest {
+            write!(out, "{}", slowest.to_text(columns().min(TABLE)))?;
+        }
+        Ok(())
+    }
+
+    /// Ends what is printed. Fails when requests failed.
+    pub(crate) fn finish_print(&self, json: bool, out: &mut dyn Write) -> Result<(), Error> {
+        if self.interrupted && !json {
+            writeln!(out, "stopped     before its end: the figures are those so far")?;
         }
         out.flush()?;
         self.warn();

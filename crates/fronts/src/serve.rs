@@ -21,6 +21,7 @@ use serde_json::json;
 use signal_hook::iterator::Signals;
 
 use crate::args::ServeArgs;
+use drive::caches::Caches;
 use drive::error::Error;
 use drive::fault_rules::Injected;
 use drive::lent::Lent;
@@ -28,7 +29,6 @@ use drive::memory;
 use drive::redundancy::Redundancy;
 use drive::restore::{Recovery, Restored};
 use drive::say::say;
-use drive::caches::Caches;
 use drive::slc::SlcReport;
 use drive::spec::{DriveConfig, DriveSpec};
 use drive::stack::{self, needs_blocks};

@@ -401,11 +401,13 @@ impl Load {
                 tally.record(op, now, now.since(slot.start), || driver.gauges());
                 if let Some(slowest) = &mut tally.slowest {
                     let Access { offset, len, .. } = slot.access;
-                    let from = slowest.note(now.since(slot.start), || {
-                        let told = driver.story(number);
-                        Slow::new(op, offset, len, whole_story(told, slot.start, now))
-                    });
-                    let from = from.filter(|_| self.is_all_inside);
+                    let story = || whole_story(driver.story(number), slot.start, now);
+                    let from =
+                        slowest.note(now.since(slot.start), || Slow::new(op, offset, len, story()));
+                    if let Some(causes) = &mut tally.causes {
+                        causes.note(op, &story());
+                    }
+                    let from = from.filter(|_| self.is_all_inside && tally.causes.is_none());
                     from.into_iter().for_each(|ns| driver.tell_from(ns));
                 }
                 if is_late {

@@ -17,6 +17,7 @@ use port::{BLOCK_BYTES, Shape, Time};
 use workload::{Order, Pattern};
 
 use crate::blocks::Tracing;
+use crate::causes::Causes;
 use crate::driver::Driver;
 use crate::load::{Load, Pace};
 use crate::slowest::Slowest;
@@ -81,12 +82,14 @@ pub struct Runner<'a> {
     /// How many of the slowest requests to keep of a run that counts, with where
     /// their time went.
     pub slowest: usize,
+    /// Whether to keep where the time of all of them went, too.
+    pub explains: bool,
 }
 
 impl<'a> Runner<'a> {
     /// One that does not verify, traces nothing, and keeps no request.
     pub fn new(watch: &'a mut Watch) -> Runner<'a> {
-        Runner { watch, verifier: None, tracing: None, slowest: 0 }
+        Runner { watch, verifier: None, tracing: None, slowest: 0, explains: false }
     }
 }
 
@@ -219,6 +222,7 @@ impl Runner<'_> {
         let mut tally = Tally::new();
         if plan.count && self.slowest > 0 {
             tally.slowest = Some(Slowest::new(self.slowest));
+            tally.causes = self.explains.then(Causes::new);
             driver.set_stories(true);
         }
         let began = driver.now();

@@ -10,6 +10,7 @@ use measure::{Finished, Gauges, Histogram, Row, Series};
 use port::{BlockOp, Time};
 use targets::WriteCounters;
 
+use crate::causes::Causes;
 use crate::slowest::Slowest;
 
 /// Less than this at the end is no row of its own.
@@ -34,6 +35,9 @@ pub struct Tally {
     pub energy: (Energy, Energy),
     /// The slowest requests, where they are kept.
     pub slowest: Option<Slowest>,
+    /// Where the time of all of them went, where that is kept; then the slowest
+    /// are, too.
+    pub causes: Option<Causes>,
     /// The series, when it is over.
     over: Finished,
     /// Bytes of writes, counted or not.
@@ -83,6 +87,7 @@ impl Tally {
             after: WriteCounters::default(),
             energy: Default::default(),
             slowest: None,
+            causes: None,
             over: Finished::default(),
             written: 0,
             failed: 0,

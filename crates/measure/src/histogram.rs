@@ -17,11 +17,11 @@ pub const MAX_NS: u64 = 1 << 42;
 
 /// One bucket for each value below `SUB`, then `SUB` for each power of two,
 /// and one for `MAX_NS` and above.
-pub(crate) const BUCKETS: usize = bucket_of(MAX_NS) + 1;
+pub const BUCKETS: usize = bucket_of(MAX_NS) + 1;
 
 /// The bucket that counts `ns`, which is at most [`MAX_NS`].
 #[inline]
-pub(crate) const fn bucket_of(ns: u64) -> usize {
+pub const fn bucket_of(ns: u64) -> usize {
     // For values below `SUB` the shift is zero and the bucket the value.
     let shift = 63 - SUB_BITS - (ns | SUB).leading_zeros();
     (((shift as u64) << SUB_BITS) + (ns >> shift)) as usize

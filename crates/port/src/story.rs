@@ -255,6 +255,13 @@ impl Story {
         self.end = now;
     }
 
+    /// It is that of this and another one, one after the other.
+    pub fn join(&mut self, other: &Story) {
+        self.parts.iter_mut().zip(other.parts).for_each(|(all, ns)| *all += ns);
+        self.wait(&other.die);
+        self.end += other.parts.iter().sum::<u64>();
+    }
+
     /// Its parts that are not zero: name, behind what, ns.
     pub fn parts(&self) -> impl Iterator<Item = (&'static str, Option<&'static str>, u64)> + '_ {
         let parts = PARTS.iter().map(|&(part, name, behind)| (name, behind, self.ns_of(part)));
@@ -414,6 +421,10 @@ mod tests {
         let parts: Vec<_> = story.parts().collect();
         let die = ("die", Some("program of collection"), 20);
         assert_eq!(parts, [("queue", None, 40), ("link", None, 14), ("array", None, 30), die]);
+        let mut both = Story::default();
+        [&story, &below].into_iter().for_each(|one| both.join(one));
+        assert!(both.is_whole());
+        assert_eq!((both.ns(), both.ns_of(Part::Array)), (104 + 50, 60));
         // What began earlier than this ended tells nothing of what came since.
         story.go_on(Part::Flush, Some(&below), Time(120));
         assert_eq!((story.ns_of(Part::Flush), story.ns_of(Part::Array)), (13, 30));

@@ -1,7 +1,7 @@
 //! The command line: what can be asked. Parsing opens nothing and never panics;
 //! what clap cannot see each command checks, with exit code 2.
 
-use bench::BenchArgs;
+use bench::{BenchArgs, ExplainArgs};
 use clap::{Args, Parser, Subcommand};
 use fronts::ServeArgs;
 use measure::options::whole;
@@ -71,6 +71,15 @@ Examples:
 
 ";
 
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  ssdkit explain mem:tlc,size=1G --rw randrw --qd 16 --precondition seq --ios 100k
+  ssdkit explain mem:tlc,size=1G --rw randrw --qd 16 --precondition seq --ios 100k \
+    --what-if suspend=true --what-if pus=8
+  ssdkit explain ./aged.ssd --rw randread --qd 8 --time 2s
+
+";
+
 const YCSB_EXAMPLES: &str = "\
 Examples:
   ssdkit ycsb mem:tlc --workload A --pages log --clock real
@@ -106,6 +115,9 @@ pub enum Command {
     /// Run a workload on a drive and report.
     #[command(after_help = format!("{BENCH_EXAMPLES}{DRIVES}"))]
     Bench(BenchArgs),
+    /// Run a workload on a drive and tell why its requests took what they took.
+    #[command(after_help = format!("{EXPLAIN_EXAMPLES}{DRIVES}"))]
+    Explain(ExplainArgs),
     /// Serve a drive over NBD, or a key-value store on it to Redis clients, until interrupted.
     #[command(after_help = format!("{SERVE_EXAMPLES}{DRIVES}"))]
     Serve(ServeArgs),

@@ -77,6 +77,7 @@ fn run(cli: Cli) -> Result<(), Error> {
     match cli.command {
         None => job::run(cli.seed, cli.json, &mut out)?,
         Some(Command::Bench(args)) => bench::run(&args, &mut out)?,
+        Some(Command::Explain(args)) => bench::explain(&args, &mut out)?,
         Some(Command::Serve(args)) => fronts::run(&args, &mut out)?,
         Some(Command::Ycsb(args)) => ycsb::run(&args, &mut out)?,
         Some(Command::Create(args)) => create::run(&args, &mut out)?,

@@ -75,6 +75,64 @@ fn a_twin_is_fitted_and_measured() {
     assert!(folder.path().join("twin.toml").exists());
 }
 
+/// What docs/commands/explain.md says: parts sum exactly, all requests are in them,
+/// and suspension helps reads that wait for programs.
+#[test]
+fn causes_sum_to_what_requests_took() {
+    let lines = examples("explain.md");
+    let [plain, what_if, map] = &lines[..] else { panic!("three examples: {lines:?}") };
+    let page = include_str!("../../../../docs/commands/explain.md");
+    let out = Command::new(env!("CARGO_BIN_EXE_ssdkit")).args(plain.split(' ')).output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    for line in text.lines().take(14).filter(|line| !line.is_empty()) {
+        assert!(page.contains(line.trim_end()), "the page has not: {line}");
+    }
+    let report = report(what_if);
+    let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+    for (kind, op) in [("reads", "read"), ("writes", "write")] {
+        let shares = report["explained"][kind].as_array().unwrap();
+        assert_eq!(shares.len(), 5);
+        for share in shares {
+            let parts = share["parts"].as_array().unwrap();
+            let sum: u64 = parts.iter().map(|part| number(&part["ns"])).sum();
+            assert_eq!(sum, number(&share["ns"]), "{share}");
+        }
+        assert_eq!(shares[0]["requests"], report[op]["ios"]);
+        let mean = number(&shares[0]["ns"]) as f64 / number(&shares[0]["requests"]) as f64;
+        let told = report[op]["latency_ns"]["mean"].as_f64().unwrap();
+        assert!((mean / told - 1.0).abs() < 1e-9, "{mean} {told}");
+    }
+    let p99 = |report: &serde_json::Value| number(&report["read"]["latency_ns"]["p99"]);
+    let runs = report["what_if"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    assert!(runs[0]["set"] == "suspend=true" && 10 * p99(&runs[0]["run"]) < p99(&report));
+    let out = Command::new(env!("CARGO_BIN_EXE_ssdkit")).args(map.split(' ')).output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert!(text.contains("% map") && text.contains("map_cache=none"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_explained_is_refused() {
+    let refused = |line: &str| {
+        let out = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+            .args(line.split_whitespace())
+            .output()
+            .unwrap();
+        assert_eq!(out.status.code(), Some(2), "{line}");
+        String::from_utf8(out.stderr).unwrap()
+    };
+    for (line, why) in [
+        ("explain null: --rw randread", "do not tell where time goes"),
+        ("explain mem:tlc,size=64M --rw randread --what-if suspend", "KEY=VALUE"),
+        ("explain mem:tlc,size=64M --rw randread --what-if no=1", "is no key of a drive"),
+        ("explain mem:tlc,size=64M --rw randread --what-if chunks=2", "chunks"),
+        ("explain mem:tlc,size=64M --rw randread --clock real", "virtual"),
+    ] {
+        let told = refused(line);
+        assert!(told.contains(why), "{line}: {told}");
+    }
+}
+
 #[test]
 fn snapshots_are_drives() {
     run("snapshot.md", |_| true);

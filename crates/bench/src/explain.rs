@@ -1,0 +1,353 @@
+//! `ssdkit explain`: why requests took what they took, and what would change it.
+//!
+//! Runs a bench of which each request tells its story. The time of all requests, and
+//! of the slowest shares of them, is split by cause; the parts sum to it exactly.
+//! With `--what-if` the same run is made again on a drive that differs in one key.
+//! Fails where a bench does, where nobody can tell where time went, and where a
+//! drive with that key cannot be.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::time::Duration;
+
+use clap::Args;
+use drive::error::Error;
+use drive::spec::{DriveSpec, MemorySpec};
+use load::causes::{Causes, Group, Kind};
+use load::watch::Watch;
+use measure::{Direction, Report, Summary, units};
+use serde_json::{Value, json};
+
+use crate::{BenchArgs, Outcome, measure};
+
+/// Slowest requests that are told of where nobody says how many.
+const SLOWEST: u32 = 3;
+/// The shares of requests that are told of: what they are called, and how large.
+const SHARES: [(&str, f64); 5] =
+    [("all", 1.0), ("slowest half", 0.5), ("10 %", 0.1), ("1 %", 0.01), ("0.1 %", 0.001)];
+/// Fewer requests are no share to tell of.
+const LEAST: f64 = 10.0;
+/// Causes below this part of every share are told of together.
+const SMALL: f64 = 0.01;
+/// Runs again, at most.
+const MOST_IFS: usize = 16;
+
+/// `ssdkit explain`.
+#[derive(Args, Clone, Debug)]
+pub struct ExplainArgs {
+    /// What is run.
+    #[command(flatten)]
+    pub bench: BenchArgs,
+    /// Run again with this key of the drive's name set, and compare; again for more.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub what_if: Vec<String>,
+}
+
+/// Runs, and prints why.
+pub fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<(), Error> {
+    let slowest = Some(args.bench.slowest.unwrap_or(SLOWEST));
+    let drive = args.bench.drive.found()?;
+    let bench = BenchArgs { drive, slowest, explains: true, ..args.bench.clone() };
+    bench.check()?;
+    if args.what_if.len() > MOST_IFS {
+        return Err(Error::Usage(format!("--what-if may be given {MOST_IFS} times")));
+    }
+    let ifs: Vec<_> = args.what_if.iter().map(|set| what_if(&bench, set)).collect();
+    let ifs = ifs.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut watch = Watch::terminal(bench.max_time.map(Duration::from_nanos))?;
+    let runs = all(&bench, &ifs, &mut watch);
+    watch.end();
+    let (outcome, others) = runs?;
+    let others: Vec<_> = args.what_if.iter().map(String::as_str).zip(others).collect();
+    print(&outcome, &others, bench.json, out)
+}
+
+/// The run itself, and those that differ, as far as nobody stops them.
+fn all(
+    bench: &BenchArgs,
+    ifs: &[BenchArgs],
+    watch: &mut Watch,
+) -> Result<(Outcome, Vec<Outcome>), Error> {
+    let outcome = measure(bench, watch)?;
+    let mut others = Vec::new();
+    for one in ifs {
+        if outcome.interrupted || outcome.problem.is_some() {
+            break;
+        }
+        others.push(measure(one, watch)?);
+    }
+    Ok((outcome, others))
+}
+
+/// The same bench on a drive with one key set.
+fn what_if(bench: &BenchArgs, set: &str) -> Result<BenchArgs, Error> {
+    let usage = |text: String| Err(Error::Usage(text));
+    let DriveSpec::Memory(spec) = &bench.drive else {
+        return usage(format!(
+            "--what-if {set}: what drive a file is stands in it; take mem: and its profile"
+        ));
+    };
+    let Some((key, value)) = set.split_once('=') else {
+        return usage(format!("--what-if {set}: write KEY=VALUE, a key of the drive's name"));
+    };
+    if bench.snapshot.is_some() {
+        return usage("--what-if makes other drives: leave out --snapshot".into());
+    }
+    let mut spec: MemorySpec = spec.clone();
+    spec.set(key.trim(), value.trim())?;
+    spec.resolve()?;
+    let other = BenchArgs {
+        drive: DriveSpec::Memory(spec),
+        slowest: None,
+        explains: false,
+        ..bench.clone()
+    };
+    other.check()?;
+    Ok(other)
+}
+
+fn print(
+    outcome: &Outcome,
+    others: &[(&str, Outcome)],
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    if json {
+        let mut json = outcome.to_json();
+        json["explained"] = outcome.causes.as_ref().map_or(Value::Null, causes_json);
+        let other = |(set, other): &(&str, Outcome)| json!({ "set": set, "run": other.to_json() });
+        json["what_if"] = others.iter().map(other).collect();
+        writeln!(out, "{json:#}")?;
+    } else {
+        let mut text = head(&outcome.report);
+        for (name, kind) in kinds(outcome) {
+            text += &verdict(name, kind);
+        }
+        for (name, kind) in kinds(outcome) {
+            text += &table(name, kind);
+        }
+        writeln!(out, "{text}")?;
+        outcome.print_slowest(out)?;
+        match others {
+            [] => out.write_all(advice(outcome).as_bytes())?,
+            _ => out.write_all(compared(outcome, others).as_bytes())?,
+        }
+    }
+    outcome.finish_print(json, out)?;
+    others.iter().try_for_each(|(set, other)| match &other.problem {
+        Some(problem) => Err(Error::Failed(format!("--what-if {set}: {problem}"))),
+        None => Ok(()),
+    })
+}
+
+/// What was run, in two lines.
+fn head(report: &Report) -> String {
+    let name = report.drive["name"].as_str().unwrap_or("the drive");
+    let total = &report.latency_ns;
+    let mut text = format!(
+        "{name}: {} I/Os a second, {} in the mean, p99 {}\n",
+        units::count(report.iops),
+        time(total.mean),
+        time(total.p99.map(|ns| ns as f64)),
+    );
+    if let Some(why) = &report.void {
+        let _ = writeln!(text, "void: {why}");
+    }
+    text
+}
+
+fn kinds(outcome: &Outcome) -> Vec<(&'static str, &Kind)> {
+    let causes = outcome.causes.as_ref();
+    let all = causes.into_iter().flat_map(Causes::kinds);
+    all.filter(|(_, kind)| kind.requests() > 0).collect()
+}
+
+/// A cause, as it is told.
+fn name_of(part: &str, behind: Option<&str>) -> String {
+    match behind {
+        Some(behind) => format!("{part}, behind {behind}"),
+        None => part.into(),
+    }
+}
+
+/// The shares of a kind that have enough requests: the whole always.
+fn shares(kind: &Kind) -> Vec<(&'static str, Group)> {
+    let all = kind.requests() as f64;
+    let enough = SHARES.iter().filter(|&&(_, share)| share == 1.0 || all * share >= LEAST);
+    enough.filter_map(|&(name, share)| Some((name, kind.slowest(share)?))).collect()
+}
+
+/// What the tail is made of, in a sentence.
+fn verdict(name: &str, kind: &Kind) -> String {
+    let Some((share, group)) = shares(kind).into_iter().rev().find(|(name, _)| *name != "0.1 %")
+    else {
+        return String::new();
+    };
+    let total = group.story.ns().max(1) as f64;
+    let mut parts: Vec<_> = group.story.parts().collect();
+    parts.sort_by_key(|part| std::cmp::Reverse(part.2));
+    let told = parts.iter().take(3).filter(|part| part.2 as f64 / total >= 0.05);
+    let told: Vec<_> = told
+        .map(|&(part, behind, ns)| {
+            format!("{:.0} % {}", 100.0 * ns as f64 / total, name_of(part, behind))
+        })
+        .collect();
+    let which = match share {
+        "all" => format!("all {name}"),
+        "slowest half" => format!("the slowest half of {name}"),
+        share => format!("the slowest {share} of {name}"),
+    };
+    let from = units::time_ns(group.from as f64);
+    format!("{which}, {from} and more: {}\n", told.join("; "))
+}
+
+/// Where the time of a kind's requests went, by share.
+fn table(name: &str, kind: &Kind) -> String {
+    let shares = shares(kind);
+    let mut rows: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for (at, (_, group)) in shares.iter().enumerate() {
+        for (part, behind, ns) in group.story.parts() {
+            let row = rows.entry(name_of(part, behind)).or_insert_with(|| vec![0.0; shares.len()]);
+            row[at] = ns as f64 / group.story.ns().max(1) as f64;
+        }
+    }
+    let (mut large, small): (Vec<_>, Vec<_>) =
+        rows.into_iter().partition(|(_, row)| row.iter().any(|&part| part >= SMALL));
+    large.sort_by(|a, b| b.1[shares.len() - 1].total_cmp(&a.1[shares.len() - 1]));
+    if !small.is_empty() {
+        let sum = |at: usize| small.iter().map(|(_, row)| row[at]).sum();
+        large.push(("all others".into(), (0..shares.len()).map(sum).collect()));
+    }
+    let mut text = String::from("\n");
+    let mut line = |label: &str, cells: Vec<String>| {
+        let _ = write!(text, "{label:<40}");
+        cells.iter().for_each(|cell| _ = write!(text, "{cell:>14}"));
+        text.push('\n');
+    };
+    let of = |f: &dyn Fn(&Group) -> String| shares.iter().map(|(_, group)| f(group)).collect();
+    line(name, shares.iter().map(|(share, _)| (*share).into()).collect());
+    line("requests", of(&|group| units::count(group.requests as f64)));
+    line("latency from", of(&|group| units::time_ns(group.from as f64)));
+    line("mean", of(&|group| units::time_ns(group.story.ns() as f64 / group.requests as f64)));
+    for (cause, row) in &large {
+        line(cause, row.iter().map(|part| format!("{:.1} %", 100.0 * part)).collect());
+    }
+    text
+}
+
+fn causes_json(causes: &Causes) -> Value {
+    let part = |(part, behind, ns): (&str, Option<&str>, u64)| match behind {
+        Some(behind) => json!({ "part": part, "behind": behind, "ns": ns }),
+        None => json!({ "part": part, "ns": ns }),
+    };
+    let group = |share: f64, group: Group| {
+        json!({
+            "share": share,
+            "requests": group.requests,
+            "from_ns": group.from,
+            "ns": group.story.ns(),
+            "parts": group.story.parts().map(part).collect::<Value>(),
+        })
+    };
+    let kind = |kind: &Kind| -> Value {
+        let of = SHARES.iter().filter_map(|&(_, share)| Some(group(share, kind.slowest(share)?)));
+        of.collect()
+    };
+    causes.kinds().into_iter().map(|(name, all)| (name.to_string(), kind(all))).collect()
+}
+
+/// What to try, after what the slowest reads and writes waited for.
+fn advice(outcome: &Outcome) -> String {
+    let profile = &outcome.drive["profile"];
+    let mut tries: Vec<String> = Vec::new();
+    for (_, kind) in kinds(outcome) {
+        let Some((_, group)) = shares(kind).into_iter().rev().find(|(name, _)| *name != "0.1 %")
+        else {
+            continue;
+        };
+        let first = group.story.parts().max_by_key(|part| part.2);
+        let Some((part, behind, _)) = first else { continue };
+        let may_suspend = profile["timing"]["suspend"] == json!(false);
+        let of_collection = behind.is_some_and(|behind| behind.ends_with("collection"));
+        let is_program = behind.is_some_and(|b| b.starts_with("program") || b.starts_with("erase"));
+        let set = match part {
+            "die" if is_program && may_suspend => "suspend=true".into(),
+            _ if of_collection => {
+                let spare = outcome.report.drive["spare"].as_f64().unwrap_or(0.2);
+                format!("spare={:.2}", (spare * 1.5).min(0.9))
+            }
+            "die" | "room" | "array" => {
+                let pus = profile["geometry"]["pus"].as_u64().unwrap_or(4);
+                format!("pus={}", 2 * pus)
+            }
+            "map" => "map_cache=none".into(),
+            _ => continue,
+        };
+        if !tries.contains(&set) {
+            tries.push(set);
+        }
+    }
+    let tries: Vec<_> = tries.iter().map(|set| format!("--what-if {set}")).collect();
+    match tries[..] {
+        [] => String::new(),
+        _ => format!("\nto see what would change it: {}\n", tries.join(" ")),
+    }
+}
+
+/// The run beside those that differ in one key.
+fn compared(outcome: &Outcome, others: &[(&str, Outcome)]) -> String {
+    let mut text = String::new();
+    let base = figures(&outcome.report);
+    let _ = write!(text, "\n{:<28}", "what if");
+    base.iter().for_each(|(name, _)| _ = write!(text, "{name:>19}"));
+    let _ = write!(text, "\n{:<28}", "as it is");
+    base.iter().for_each(|(name, value)| _ = write!(text, "{:>12}{:7}", figure(name, *value), ""));
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    for (set, other) in others {
+        let _ = write!(text, "{set:<28}");
+        let there = figures(&other.report);
+        for (name, before) in &base {
+            let now = there.iter().find(|(other, _)| other == name).and_then(|(_, now)| *now);
+            let change = before
+                .zip(now)
+                .filter(|(before, _)| *before > 0.0)
+                .map(|(before, now)| format!("{:+.0} %", 100.0 * (now / before - 1.0)));
+            let _ = write!(text, "{:>12}{:>7}", figure(name, now), change.unwrap_or_default());
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+/// What runs are compared by.
+fn figures(report: &Report) -> Vec<(String, Option<f64>)> {
+    let mut all = vec![("I/Os a second".to_string(), Some(report.iops))];
+    let mut add = |of: &str, latency: &Summary| {
+        let p99 = latency.p99.map(|ns| ns as f64);
+        all.push((format!("{of}mean"), latency.mean));
+        all.push((format!("{of}p99"), p99));
+    };
+    let direction = |of: &Option<Direction>| of.map(|of| of.latency_ns);
+    match (direction(&report.read), direction(&report.write)) {
+        (Some(read), Some(write)) => {
+            add("reads' ", &read);
+            add("writes' ", &write);
+        }
+        _ => add("", &report.latency_ns),
+    }
+    all
+}
+
+fn figure(name: &str, value: Option<f64>) -> String {
+    match value {
+        Some(value) if name == "I/Os a second" => units::count(value),
+        value => time(value),
+    }
+}
+
+fn time(ns: Option<f64>) -> String {
+    ns.map_or("-".into(), units::time_ns)
+}

@@ -1,0 +1,153 @@
+//! Where the time of a run's requests went, of the slow ones apart.
+//!
+//! Requests are kept by kind and in bands of latency, those of the histograms that
+//! percentiles come from; of each band the stories of its requests are summed.
+//!
+//! Guarantees: sums are exact, so that the parts of any share of the requests sum to
+//! their time; memory is taken when it is made, some megabytes, and recording takes
+//! none. Nothing here fails.
+
+use measure::histogram::{BUCKETS, MAX_NS, bucket_of};
+use port::{BlockOp, Story};
+
+/// Requests that took about as long.
+#[derive(Clone, Copy, Default)]
+struct Band {
+    requests: u64,
+    /// What the first of them took, or less.
+    least: u64,
+    /// Of all of them.
+    story: Story,
+}
+
+/// Some requests, and where their time went.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Group {
+    /// How many.
+    pub requests: u64,
+    /// How long each took at least, in ns.
+    pub from: u64,
+    /// Their stories as one: it takes as long as they did together.
+    pub story: Story,
+}
+
+/// Requests of one kind.
+#[derive(Clone)]
+pub struct Kind {
+    bands: Box<[Band]>,
+}
+
+impl Kind {
+    fn new() -> Kind {
+        Kind { bands: vec![Band::default(); BUCKETS].into() }
+    }
+
+    #[inline]
+    fn note(&mut self, story: &Story) {
+        let ns = story.ns();
+        let band = &mut self.bands[bucket_of(ns.min(MAX_NS))];
+        band.least = if band.requests == 0 { ns } else { band.least.min(ns) };
+        band.requests += 1;
+        band.story.join(story);
+    }
+
+    /// How many there were.
+    pub fn requests(&self) -> u64 {
+        self.bands.iter().map(|band| band.requests).sum()
+    }
+
+    /// The slowest of them: a `share` of all, above 0 and at most 1, and of the last
+    /// band that these are in all. `None` where there were none.
+    pub fn slowest(&self, share: f64) -> Option<Group> {
+        let all = self.requests();
+        let wanted = ((all as f64 * share).ceil() as u64).clamp(1, all.max(1));
+        let mut group = Group::default();
+        for band in self.bands.iter().rev().filter(|band| band.requests > 0) {
+            group.requests += band.requests;
+            group.from = band.least;
+            group.story.join(&band.story);
+            if group.requests >= wanted {
+                return Some(group);
+            }
+        }
+        None
+    }
+}
+
+/// Requests of all kinds.
+#[derive(Clone)]
+pub struct Causes {
+    reads: Kind,
+    writes: Kind,
+    others: Kind,
+}
+
+impl Default for Causes {
+    fn default() -> Causes {
+        Causes::new()
+    }
+}
+
+impl Causes {
+    /// Of no request yet.
+    pub fn new() -> Causes {
+        Causes { reads: Kind::new(), writes: Kind::new(), others: Kind::new() }
+    }
+
+    /// A request has this story.
+    #[inline]
+    pub fn note(&mut self, op: BlockOp, story: &Story) {
+        match op {
+            BlockOp::Read => self.reads.note(story),
+            BlockOp::Write => self.writes.note(story),
+            _ => self.others.note(story),
+        }
+    }
+
+    /// The kinds, by name.
+    pub fn kinds(&self) -> [(&'static str, &Kind); 3] {
+        [("reads", &self.reads), ("writes", &self.writes), ("others", &self.others)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use port::{Part, Time, random};
+
+    /// Against a sorted list.
+    #[test]
+    fn the_slowest_are_those_of_a_sorted_list_and_all_of_their_band() {
+        let mut random = random::Random::new(1, 1);
+        for round in 1..60 {
+            let mut causes = Causes::new();
+            let mut all = Vec::new();
+            for _ in 0..random.bits() % 300 {
+                let (array, link) = (random.bits() % 5_000, random.bits() % 300);
+                let mut story = Story::at(Time(round));
+                story.add(Part::Array, array);
+                story.add(Part::Link, link);
+                causes.note(BlockOp::Write, &story);
+                all.push((array + link, array));
+            }
+            all.sort_by(|a, b| b.cmp(a));
+            let [reads, writes, others] = causes.kinds().map(|(_, kind)| kind);
+            assert_eq!((reads.requests(), others.requests()), (0, 0));
+            assert!(reads.slowest(0.5).is_none());
+            for share in [1.0, 0.5, 0.1, 0.01] {
+                let Some(group) = writes.slowest(share) else {
+                    assert!(all.is_empty());
+                    continue;
+                };
+                let wanted = (all.len() as f64 * share).ceil() as usize;
+                let (last, band) = (all[wanted - 1].0, bucket_of(all[wanted - 1].0));
+                let slow: Vec<_> = all.iter().filter(|one| bucket_of(one.0) >= band).collect();
+                assert!(group.story.is_whole() && group.from <= last);
+                assert_eq!(group.requests, slow.len() as u64);
+                assert_eq!(group.story.ns(), slow.iter().map(|one| one.0).sum::<u64>());
+                let array = slow.iter().map(|one| one.1).sum::<u64>();
+                assert_eq!(group.story.ns_of(Part::Array), array);
+            }
+        }
+    }
+}
