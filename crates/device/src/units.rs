@@ -24,73 +24,22 @@
 //! and programs it into the slow cells, without the channel. A fold stands as
 //! an operation that belongs to no command; it may be suspended as a program.
 
+mod channel;
+mod op;
+mod suspension;
+mod upkeep;
+
+pub(crate) use op::{Op, OpKind};
+
 use flash::{Geometry, Ppa, Timing};
 use port::story::{Cause, Work};
 use port::{OutOfMemory, Slots, Stories, Time, Whose};
 
 use crate::list::{Linked, List, NONE, Table};
-use crate::slc::{Slc, SlcHealth, Upkeep};
+use crate::slc::{Slc, SlcHealth};
 use crate::tales::Tales;
 use crate::timeline::Timeline;
-
-/// What an operation does to the array.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum OpKind {
-    #[default]
-    Read,
-    Program,
-    Erase,
-}
-
-impl OpKind {
-    /// What it is to those that wait behind it.
-    fn of(self, whose: Whose) -> Cause {
-        let work = match self {
-            OpKind::Read => Work::Read,
-            OpKind::Program => Work::Program,
-            OpKind::Erase => Work::Erase,
-        };
-        Cause::new(work, whose)
-    }
-}
-
-/// One access of one parallel unit.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Op {
-    next: u32,
-    /// The command it belongs to. [`NONE`] where the parallel unit keeps its SLC
-    /// area: that is an erase, whatever it does.
-    pub cmd: u32,
-    /// First block.
-    pub ppa: Ppa,
-    /// Which of the command's addresses is `ppa`.
-    pub first: u8,
-    /// Blocks.
-    pub count: u8,
-    pub kind: OpKind,
-    /// A read of which only the tags are wanted.
-    pub tags: bool,
-    /// Reads that went before it after it had begun.
-    suspended: u32,
-}
-
-impl Op {
-    pub fn new(cmd: u32, kind: OpKind, ppa: Ppa, first: u8, count: u8) -> Op {
-        Op { next: NONE, cmd, ppa, first, count, kind, tags: false, suspended: 0 }
-    }
-
-    /// The same, of which only the tags are wanted, or not.
-    pub fn of_tags(self, tags: bool) -> Op {
-        Op { tags, ..self }
-    }
-}
-
-impl Linked for Op {
-    #[inline]
-    fn next(&mut self) -> &mut u32 {
-        &mut self.next
-    }
-}
+use channel::Channel;
 
 /// What a parallel unit is doing with its active operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd)]
@@ -155,45 +104,6 @@ impl Linked for Unit {
     fn next(&mut self) -> &mut u32 {
         &mut self.next
     }
-}
-
-#[derive(Clone, Copy)]
-struct Channel {
-    /// The parallel unit that has the channel.
-    owner: u32,
-    /// When its transfer ends.
-    end: Time,
-    /// Transfers of reads that went before something else since the last of
-    /// that ended.
-    passed: u32,
-    /// Waiting for reads: commands and data out.
-    reads: List,
-    /// Waiting for programs and erases.
-    others: List,
-}
-
-impl Default for Channel {
-    fn default() -> Channel {
-        let (reads, others) = (List::default(), List::default());
-        Channel { owner: NONE, end: Time::ZERO, passed: 0, reads, others }
-    }
-}
-
-impl Channel {
-    /// The parallel unit has the channel for so long.
-    #[inline(always)]
-    fn grant(&mut self, timeline: &mut Timeline, now: Time, pu: u32, time: u64) {
-        (self.owner, self.end) = (pu, now + time);
-        timeline.set_transfer(pu, self.end);
-    }
-}
-
-/// Counts one more, where `limit` allows that; all ones is no limit.
-#[inline]
-fn one_more(count: &mut u32, limit: u32) -> bool {
-    let may = *count < limit || limit == u32::MAX;
-    *count = count.saturating_add(u32::from(may));
-    may
 }
 
 /// All parallel units and channels of a drive. Where a function gives a
@@ -476,22 +386,6 @@ impl Units {
         self.start(now, pu, id)
     }
 
-    /// Whether one more read may go before what else waits, so that no stream
-    /// of reads can starve it. Before a paused operation it counts as a
-    /// suspension of that.
-    #[inline]
-    fn may_pass(&mut self, pu: u32) -> bool {
-        let unit = &mut self.units[pu];
-        if unit.paused == NONE && unit.others.is_empty() {
-            return true;
-        }
-        if !one_more(&mut unit.passed, self.timing.read_burst) {
-            return false;
-        }
-        unit.paused == NONE
-            || one_more(&mut self.ops[unit.paused].suspended, self.timing.suspend_limit)
-    }
-
     /// Starts an operation: its command goes to the parallel unit, and the data of
     /// a program. Gives the parallel unit, as all below, when all is over at once.
     #[inline(always)]
@@ -556,74 +450,6 @@ impl Units {
         Some(pu)
     }
 
-    /// Takes the channel for `time`, at once or when its turn comes.
-    #[inline(always)]
-    fn use_bus(&mut self, now: Time, pu: u32, state: State, is_read: bool, time: u64) {
-        let unit = &mut self.units[pu];
-        (unit.state, unit.bus_time) = (state, time);
-        let number = self.channel_of(pu);
-        let channel = &mut self.channels[number];
-        let owner = channel.owner;
-        if owner == NONE {
-            channel.grant(&mut self.timeline, now, pu, time);
-        } else if is_read && self.timing.suspend_transfer && self.is_interrupted(number, owner) {
-            let channel = &mut self.channels[number];
-            self.units[owner].bus_time = channel.end.since(now);
-            channel.others.push_front(owner, &mut self.units);
-            channel.grant(&mut self.timeline, now, pu, time);
-        } else {
-            let channel = &mut self.channels[number];
-            let first = is_read && self.timing.reads_first;
-            let list = if first { &mut channel.reads } else { &mut channel.others };
-            list.push(pu, &mut self.units);
-        }
-    }
-
-    /// The number of its channel.
-    #[inline(always)]
-    fn channel_of(&self, pu: u32) -> u32 {
-        self.geometry.group_of_pu(pu as usize) as u32
-    }
-
-    /// Whether a read takes a channel from its owner, which is counted.
-    fn is_interrupted(&mut self, number: u32, owner: u32) -> bool {
-        self.active(owner).kind == OpKind::Program
-            && one_more(&mut self.channels[number].passed, self.timing.read_burst)
-    }
-
-    /// The channel's transfer is over: the next that waits has it.
-    #[inline(always)]
-    fn bus_end(&mut self, now: Time, pu: u32, state: State) -> Option<u32> {
-        let number = self.channel_of(pu);
-        let channel = &mut self.channels[number];
-        debug_assert_eq!(channel.owner, pu);
-        if channel.passed > 0 && self.ops[self.units[pu].active].kind != OpKind::Read {
-            channel.passed = 0;
-        }
-        let alone = channel.others.is_empty();
-        let reads_go = alone || channel.reads.is_empty();
-        let next = if reads_go || one_more(&mut channel.passed, self.timing.read_burst) {
-            channel.reads.pop(&mut self.units)
-        } else {
-            None
-        };
-        match next.or_else(|| channel.others.pop(&mut self.units)) {
-            Some(next) => {
-                let time = self.units[next].bus_time;
-                channel.grant(&mut self.timeline, now, next, time);
-            }
-            None => {
-                channel.owner = NONE;
-                self.timeline.end_transfer(number);
-            }
-        }
-        if state == State::In {
-            return self.enter(now, pu);
-        }
-        self.units[pu].state = State::Finishing;
-        Some(pu)
-    }
-
     #[inline(always)]
     fn start_array(&mut self, now: Time, pu: u32, time: u64) {
         let (unit, end) = (&mut self.units[pu], now + time);
@@ -633,32 +459,6 @@ impl Units {
         if self.timing.suspend && !unit.reads.is_empty() {
             self.try_suspend(now, pu);
         }
-    }
-
-    /// Suspends a program or erase for a read, where that is allowed and
-    /// sooner than waiting for the end.
-    #[inline(never)]
-    fn try_suspend(&mut self, now: Time, pu: u32) {
-        let unit = &mut self.units[pu];
-        let op = &mut self.ops[unit.active];
-        let left = unit.array_end.since(now);
-        if op.kind == OpKind::Read
-            || left <= self.timing.suspend_time
-            || op.suspended >= self.timing.suspend_limit
-            || !one_more(&mut unit.passed, self.timing.read_burst)
-        {
-            return;
-        }
-        op.suspended = op.suspended.saturating_add(1);
-        self.suspends += 1;
-        if let Some(tales) = &mut self.tales {
-            tales.suspended(now, pu, unit.active, self.timing.suspend_time);
-        }
-        unit.paused = std::mem::replace(&mut unit.active, NONE);
-        unit.paused_left = left;
-        unit.state = State::Suspending;
-        self.timeline.clear(pu);
-        self.timeline.set(pu, true, now + self.timing.suspend_time);
     }
 
     /// tR of neighbours in a wide page, which a parallel unit reads.
@@ -692,73 +492,6 @@ impl Units {
             self.timing.program_of(self.geometry.row(ppa))
         };
         self.takes(pu, time)
-    }
-
-    /// The parallel unit has nothing to do.
-    #[inline]
-    fn rest(&mut self, now: Time, pu: u32) -> Option<u32> {
-        if self.slc.is_some() {
-            self.rest_with_area(now, pu);
-        }
-        None
-    }
-
-    /// The same where there is an SLC cache: it is kept after a while, or at
-    /// once if its area is pressed.
-    #[cold]
-    fn rest_with_area(&mut self, now: Time, pu: u32) {
-        let slc = self.slc.as_mut().expect("the caller saw it");
-        if slc.next(pu).is_none() {
-            return;
-        }
-        if slc.is_pressed(pu) {
-            self.keep(now, pu);
-            return;
-        }
-        self.units[pu].state = State::Resting;
-        self.timeline.set(pu, false, now + slc.config.idle);
-    }
-
-    /// Begins the next work on the SLC area of a parallel unit that has nothing
-    /// else to do, if there is any.
-    #[cold]
-    fn keep(&mut self, now: Time, pu: u32) -> Option<u32> {
-        self.units[pu].state = State::Idle;
-        let slc = self.slc.as_mut().expect("the unit has an area");
-        let upkeep = slc.next(pu)?;
-        slc.begin(pu, upkeep);
-        let (ppa, time, work) = match upkeep {
-            Upkeep::Erase => (Ppa(0), self.timing.erase, Work::Erase),
-            Upkeep::Fold(ppa) => {
-                let slow = self.timing.program_of(self.geometry.row(ppa));
-                (ppa, slc.read_time() + slow, Work::Program)
-            }
-        };
-        if let Some(tales) = &mut self.tales {
-            tales.keeps(now, pu, Cause::new(work, Whose::Drive));
-        }
-        let id = slc.op(pu);
-        self.ops[id] = Op::new(NONE, OpKind::Erase, ppa, 0, 0);
-        self.units[pu].active = id;
-        self.start_array(now, pu, time);
-        None
-    }
-
-    /// A piece of work on an SLC area is done: what waits comes next, then more
-    /// of the same.
-    #[cold]
-    fn kept(&mut self, now: Time, pu: u32) -> Option<u32> {
-        self.slc.as_mut().expect("the unit has an area").end(pu);
-        let unit = &mut self.units[pu];
-        unit.active = NONE;
-        if unit.others.is_empty() {
-            // Nothing has waited while reads went before this.
-            unit.passed = 0;
-            if unit.reads.is_empty() {
-                return self.keep(now, pu);
-            }
-        }
-        self.start_next::<true>(now, pu)
     }
 
     /// Whether neighbours in a wide page or row are in the SLC cache.

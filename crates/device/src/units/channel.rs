@@ -1,0 +1,109 @@
+//! Channels: which parallel unit has one, and which waits for it.
+
+use port::Time;
+
+use super::suspension::one_more;
+use super::{OpKind, State, Units};
+use crate::list::{List, NONE};
+use crate::timeline::Timeline;
+
+#[derive(Clone, Copy)]
+pub(super) struct Channel {
+    /// The parallel unit that has the channel.
+    owner: u32,
+    /// When its transfer ends.
+    end: Time,
+    /// Transfers of reads that went before something else since the last of
+    /// that ended.
+    passed: u32,
+    /// Waiting for reads: commands and data out.
+    reads: List,
+    /// Waiting for programs and erases.
+    others: List,
+}
+
+impl Default for Channel {
+    fn default() -> Channel {
+        let (reads, others) = (List::default(), List::default());
+        Channel { owner: NONE, end: Time::ZERO, passed: 0, reads, others }
+    }
+}
+
+impl Channel {
+    /// The parallel unit has the channel for so long.
+    #[inline(always)]
+    fn grant(&mut self, timeline: &mut Timeline, now: Time, pu: u32, time: u64) {
+        (self.owner, self.end) = (pu, now + time);
+        timeline.set_transfer(pu, self.end);
+    }
+}
+
+impl Units {
+    /// Takes the channel for `time`, at once or when its turn comes.
+    #[inline(always)]
+    pub(super) fn use_bus(&mut self, now: Time, pu: u32, state: State, is_read: bool, time: u64) {
+        let unit = &mut self.units[pu];
+        (unit.state, unit.bus_time) = (state, time);
+        let number = self.channel_of(pu);
+        let channel = &mut self.channels[number];
+        let owner = channel.owner;
+        if owner == NONE {
+            channel.grant(&mut self.timeline, now, pu, time);
+        } else if is_read && self.timing.suspend_transfer && self.is_interrupted(number, owner) {
+            let channel = &mut self.channels[number];
+            self.units[owner].bus_time = channel.end.since(now);
+            channel.others.push_front(owner, &mut self.units);
+            channel.grant(&mut self.timeline, now, pu, time);
+        } else {
+            let channel = &mut self.channels[number];
+            let first = is_read && self.timing.reads_first;
+            let list = if first { &mut channel.reads } else { &mut channel.others };
+            list.push(pu, &mut self.units);
+        }
+    }
+
+    /// The number of its channel.
+    #[inline(always)]
+    pub(super) fn channel_of(&self, pu: u32) -> u32 {
+        self.geometry.group_of_pu(pu as usize) as u32
+    }
+
+    /// Whether a read takes a channel from its owner, which is counted.
+    pub(super) fn is_interrupted(&mut self, number: u32, owner: u32) -> bool {
+        self.active(owner).kind == OpKind::Program
+            && one_more(&mut self.channels[number].passed, self.timing.read_burst)
+    }
+
+    /// The channel's transfer is over: the next that waits has it.
+    #[inline(always)]
+    pub(super) fn bus_end(&mut self, now: Time, pu: u32, state: State) -> Option<u32> {
+        let number = self.channel_of(pu);
+        let channel = &mut self.channels[number];
+        debug_assert_eq!(channel.owner, pu);
+        if channel.passed > 0 && self.ops[self.units[pu].active].kind != OpKind::Read {
+            channel.passed = 0;
+        }
+        let alone = channel.others.is_empty();
+        let reads_go = alone || channel.reads.is_empty();
+        let next = if reads_go || one_more(&mut channel.passed, self.timing.read_burst) {
+            channel.reads.pop(&mut self.units)
+        } else {
+            None
+        };
+        match next.or_else(|| channel.others.pop(&mut self.units)) {
+            Some(next) => {
+                let time = self.units[next].bus_time;
+                channel.grant(&mut self.timeline, now, next, time);
+            }
+            None => {
+                channel.owner = NONE;
+                self.timeline.end_transfer(number);
+            }
+        }
+        if state == State::In {
+            return self.enter(now, pu);
+        }
+        self.units[pu].state = State::Finishing;
+        Some(pu)
+    }
+}

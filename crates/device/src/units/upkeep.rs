@@ -1,0 +1,78 @@
+//! What a parallel unit does for its SLC area when it has nothing else to do.
+
+use flash::Ppa;
+use port::story::{Cause, Work};
+use port::{Time, Whose};
+
+use super::{Op, OpKind, State, Units};
+use crate::list::NONE;
+use crate::slc::Upkeep;
+
+impl Units {
+    /// The parallel unit has nothing to do.
+    #[inline]
+    pub(super) fn rest(&mut self, now: Time, pu: u32) -> Option<u32> {
+        if self.slc.is_some() {
+            self.rest_with_area(now, pu);
+        }
+        None
+    }
+
+    /// The same where there is an SLC cache: it is kept after a while, or at
+    /// once if its area is pressed.
+    #[cold]
+    pub(super) fn rest_with_area(&mut self, now: Time, pu: u32) {
+        let slc = self.slc.as_mut().expect("the caller saw it");
+        if slc.next(pu).is_none() {
+            return;
+        }
+        if slc.is_pressed(pu) {
+            self.keep(now, pu);
+            return;
+        }
+        self.units[pu].state = State::Resting;
+        self.timeline.set(pu, false, now + slc.config.idle);
+    }
+
+    /// Begins the next work on the SLC area of a parallel unit that has nothing
+    /// else to do, if there is any.
+    #[cold]
+    pub(super) fn keep(&mut self, now: Time, pu: u32) -> Option<u32> {
+        self.units[pu].state = State::Idle;
+        let slc = self.slc.as_mut().expect("the unit has an area");
+        let upkeep = slc.next(pu)?;
+        slc.begin(pu, upkeep);
+        let (ppa, time, work) = match upkeep {
+            Upkeep::Erase => (Ppa(0), self.timing.erase, Work::Erase),
+            Upkeep::Fold(ppa) => {
+                let slow = self.timing.program_of(self.geometry.row(ppa));
+                (ppa, slc.read_time() + slow, Work::Program)
+            }
+        };
+        if let Some(tales) = &mut self.tales {
+            tales.keeps(now, pu, Cause::new(work, Whose::Drive));
+        }
+        let id = slc.op(pu);
+        self.ops[id] = Op::new(NONE, OpKind::Erase, ppa, 0, 0);
+        self.units[pu].active = id;
+        self.start_array(now, pu, time);
+        None
+    }
+
+    /// A piece of work on an SLC area is done: what waits comes next, then more
+    /// of the same.
+    #[cold]
+    pub(super) fn kept(&mut self, now: Time, pu: u32) -> Option<u32> {
+        self.slc.as_mut().expect("the unit has an area").end(pu);
+        let unit = &mut self.units[pu];
+        unit.active = NONE;
+        if unit.others.is_empty() {
+            // Nothing has waited while reads went before this.
+            unit.passed = 0;
+            if unit.reads.is_empty() {
+                return self.keep(now, pu);
+            }
+        }
+        self.start_next::<true>(now, pu)
+    }
+}
