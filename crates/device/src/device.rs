@@ -162,7 +162,7 @@ impl<M: Medium> Device<M> {
             instant: timing.is_instant(),
             closely: false,
             cliff: timing.endurance,
-            flaws: Box::new(Flaws::new(geometry)),
+            flaws: Box::new(Flaws::new(Units::slots(geometry, timing))),
             units: Units::new(geometry, timing, ops)?,
             commands: Slots::new(MAX_DEPTH),
             ready: Ring::new(MAX_DEPTH),
@@ -182,7 +182,7 @@ impl<M: Medium> Device<M> {
         let slots = geometry.chunk_slots() as u64;
         let chunks = slots * size_of::<Chunk>() as u64 + 2 * slots.div_ceil(64) * 8;
         let commands = MAX_DEPTH * (size_of::<Command>() + 4 + size_of::<VectorDone>());
-        let outcomes = geometry.pu_slots() * size_of::<flaws::Outcome>();
+        let outcomes = Units::slots(geometry, timing) * size_of::<flaws::Outcome>();
         chunks + (commands + outcomes) as u64 + Units::tables(geometry, timing, most_ops(geometry))
     }
 
@@ -580,7 +580,8 @@ impl<M: Medium> Device<M> {
             let op = self.units.active(pu);
             let moved = self.move_bytes(now, pu, &op);
             if moved == Moved::Pending {
-                self.units.retry(if self.on_a_clock { now + RETRY.0 } else { now }, pu);
+                let at = if self.on_a_clock { now + RETRY.0 } else { now };
+                self.units.retry(now, at, pu);
                 return self.on_a_clock;
             }
             if TOLD && self.stories.is_some() {

@@ -73,6 +73,38 @@ impl List {
         self.head = id;
     }
 
+    /// The first one.
+    #[inline]
+    pub fn first(&self) -> Option<u32> {
+        (self.head != NONE).then_some(self.head)
+    }
+
+    /// The one after `id`.
+    pub fn after<T: Linked>(
+        &self,
+        id: u32,
+        table: &mut impl IndexMut<u32, Output = T>,
+    ) -> Option<u32> {
+        (id != self.tail).then(|| *table[id].next())
+    }
+
+    /// Takes out the one after `before`, or the first after [`NONE`]. There is one.
+    pub fn take_after<T: Linked>(
+        &mut self,
+        before: u32,
+        table: &mut impl IndexMut<u32, Output = T>,
+    ) {
+        if before == NONE {
+            self.pop(table);
+            return;
+        }
+        let id = *table[before].next();
+        *table[before].next() = *table[id].next();
+        if id == self.tail {
+            self.tail = before;
+        }
+    }
+
     #[inline]
     pub fn pop<T: Linked>(&mut self, table: &mut impl IndexMut<u32, Output = T>) -> Option<u32> {
         if self.head == NONE {
@@ -115,6 +147,16 @@ mod tests {
         list.push(ids[0], &mut slots);
         let order: Vec<u32> = std::iter::from_fn(|| list.pop(&mut slots)).collect();
         assert_eq!(order, [ids[3], ids[0]]);
+        // From the middle, the end and the front.
+        ids.iter().for_each(|&id| list.push(id, &mut slots));
+        assert_eq!(list.after(ids[0], &mut slots), Some(ids[1]));
+        list.take_after(ids[0], &mut slots);
+        list.take_after(ids[2], &mut slots);
+        list.take_after(NONE, &mut slots);
+        assert_eq!((list.first(), list.after(ids[2], &mut slots)), (Some(ids[2]), None));
+        list.push(ids[1], &mut slots);
+        let order: Vec<u32> = std::iter::from_fn(|| list.pop(&mut slots)).collect();
+        assert_eq!(order, [ids[2], ids[1]]);
         assert!(list.is_empty());
     }
 }

@@ -77,15 +77,15 @@ pub(crate) struct Timeline {
 
 impl Timeline {
     /// Bytes of memory that it takes.
-    pub fn bytes(geometry: &Geometry) -> usize {
+    pub fn bytes(geometry: &Geometry, units: usize) -> usize {
         let channels = geometry.dimensions().groups as usize;
         let tree = 2 * channels.next_power_of_two() * size_of::<u64>();
-        geometry.pu_slots() * size_of::<Entry>() + channels * size_of::<Agenda>() + tree
+        units * size_of::<Entry>() + channels * size_of::<Agenda>() + tree
     }
 
-    /// One without an event.
-    pub fn new(geometry: &Geometry) -> Timeline {
-        Timeline::of(geometry.dimensions().groups as usize, geometry.pu_slots())
+    /// One of so many units without an event.
+    pub fn new(geometry: &Geometry, units: usize) -> Timeline {
+        Timeline::of(geometry.dimensions().groups as usize, units)
     }
 
     /// One of so many units, a power of two, of which the number of the channel

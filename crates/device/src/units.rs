@@ -26,6 +26,7 @@
 
 mod channel;
 mod op;
+mod registers;
 mod suspension;
 mod upkeep;
 
@@ -40,6 +41,7 @@ use crate::slc::{Slc, SlcHealth};
 use crate::tales::Tales;
 use crate::timeline::Timeline;
 use channel::Channel;
+use registers::Dies;
 
 /// What a parallel unit is doing with its active operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd)]
@@ -60,6 +62,10 @@ enum State {
     Suspending,
     /// All is done but the bytes.
     Finishing,
+    /// Its die has several registers, and it is about to enter the array.
+    Entering,
+    /// Its die has several registers, and it has its data and waits for the array.
+    Loaded,
 }
 
 #[derive(Clone, Copy)]
@@ -111,6 +117,9 @@ impl Linked for Unit {
 /// moves them and then calls [`Units::release`], or [`Units::retry`]. Or, where
 /// reads are asked how long they take, [`Units::is_sensing`] is true and
 /// [`Units::sense`] lets it go on.
+///
+/// Where a die has several registers ([`registers`]) each is a unit of its own to
+/// all but the queues, which are the first one's.
 pub(crate) struct Units {
     geometry: Geometry,
     timing: Timing,
@@ -125,6 +134,9 @@ pub(crate) struct Units {
     pub ops: Slots<Op>,
     units: Table<Unit>,
     channels: Table<Channel>,
+    /// Bits of a unit's number that say which register of its die it is.
+    register_bits: u32,
+    dies: Option<Box<Dies>>,
     timeline: Timeline,
     /// The SLC cache, if there is one.
     slc: Option<Box<Slc>>,
@@ -135,10 +147,16 @@ pub(crate) struct Units {
 }
 
 impl Units {
+    /// Length of arrays indexed by the number of a unit.
+    pub fn slots(geometry: &Geometry, timing: &Timing) -> usize {
+        geometry.pu_slots() << registers::bits(geometry, timing)
+    }
+
     /// Bytes of memory that they take.
     pub fn tables(geometry: &Geometry, timing: &Timing, max_ops: usize) -> u64 {
-        let units = geometry.pu_slots() * size_of::<Unit>() + max_ops * (size_of::<Op>() + 4);
-        let timeline = Timeline::bytes(geometry);
+        let slots = Units::slots(geometry, timing);
+        let units = slots * size_of::<Unit>() + max_ops * (size_of::<Op>() + 4);
+        let timeline = Timeline::bytes(geometry, slots) + Dies::bytes(geometry, timing);
         (units + timeline) as u64 + Slc::tables(geometry, timing)
     }
 
@@ -152,6 +170,7 @@ impl Units {
         let same_read = timing.read.len() == 1 && slc.is_none();
         // With none, what never ceases to be written would starve reads.
         let read_burst = timing.read_burst.max(1);
+        let slots = Units::slots(geometry, timing);
         Ok(Units {
             geometry: *geometry,
             timing: Timing { read_burst, ..timing.clone() },
@@ -160,9 +179,11 @@ impl Units {
             transfer: (0..=most).map(|n| timing.transfer(n)).collect(),
             transfer_tags: (0..=most).map(|n| timing.transfer_tags(n)).collect(),
             ops,
-            units: Table::new(geometry.pu_slots()),
+            units: Table::new(slots),
             channels: Table::new(groups),
-            timeline: Timeline::new(geometry),
+            register_bits: registers::bits(geometry, timing),
+            dies: Dies::new(geometry, timing),
+            timeline: Timeline::new(geometry, slots),
             slc,
             tales: None,
             suspends: 0,
@@ -182,7 +203,8 @@ impl Units {
                 cause(if op == NONE { Op::default() } else { self.ops[op] })
             };
             let ops = (0..self.ops.capacity() as u32).map(|id| cause(self.ops[id]));
-            let units = (0..self.geometry.pu_slots() as u32).map(|pu| active(&self.units[pu]));
+            let dies = 0..self.geometry.pu_slots() as u32;
+            let units = dies.map(|die| active(&self.units[die << self.register_bits]));
             Box::new(Tales::new(ops, units))
         });
     }
@@ -246,6 +268,12 @@ impl Units {
         self.timeline.next()
     }
 
+    /// The first register of its die.
+    #[inline]
+    fn home(&self, pu: u32) -> u32 {
+        pu >> self.register_bits << self.register_bits
+    }
+
     /// The operation that a parallel unit works on.
     #[inline]
     pub fn active(&self, pu: u32) -> Op {
@@ -257,7 +285,7 @@ impl Units {
     /// processor.
     #[inline(always)]
     pub fn enqueue(&mut self, now: Time, op: Op, whose: Whose) -> Option<u32> {
-        let pu = self.geometry.pu_index(op.ppa) as u32;
+        let pu = (self.geometry.pu_index(op.ppa) << self.register_bits) as u32;
         let is_read = op.kind == OpKind::Read;
         let id = self.ops.take_as_is();
         let held = &mut self.ops[id];
@@ -266,6 +294,10 @@ impl Units {
         held.tags = op.tags;
         if self.tales.is_some() {
             self.note_came(now, pu, id, whose);
+        }
+        if self.dies.is_some() {
+            self.join(now, pu, id);
+            return None;
         }
         let unit = &mut self.units[pu];
         if unit.state <= State::Resting {
@@ -278,7 +310,7 @@ impl Units {
         if is_read && self.timing.reads_first {
             unit.reads.push(id, &mut self.ops);
             if unit.state == State::Array && self.timing.suspend {
-                self.try_suspend(now, pu);
+                self.try_suspend(now, pu, pu);
                 self.timeline.settle(pu);
             }
         } else {
@@ -291,9 +323,9 @@ impl Units {
     #[cold]
     #[inline(never)]
     fn note_came(&mut self, now: Time, pu: u32, id: u32, whose: Whose) {
-        let waits = self.units[pu].state > State::Resting;
+        let waits = self.dies.is_some() || self.units[pu].state > State::Resting;
         if let Some(tales) = &mut self.tales {
-            tales.came(now, pu, id, self.ops[id].kind.of(whose), waits);
+            tales.came(now, pu >> self.register_bits, id, self.ops[id].kind.of(whose), waits);
         }
     }
 
@@ -319,6 +351,11 @@ impl Units {
             self.timeline.clear(pu);
             match state {
                 State::Array => self.array_end(now, pu),
+                State::Suspending if self.dies.is_some() => {
+                    self.make_way(now, pu);
+                    None
+                }
+                State::Entering => self.enter(now, pu),
                 State::Suspending => self.start_read::<TOLD>(now, pu),
                 State::Finishing => Some(pu),
                 State::Resting => self.keep(now, pu),
@@ -331,6 +368,10 @@ impl Units {
     /// Ends the active operation and starts the next.
     #[inline(always)]
     pub fn release<const TOLD: bool>(&mut self, now: Time, pu: u32) -> Option<u32> {
+        if self.dies.is_some() {
+            self.leave(now, pu);
+            return None;
+        }
         let unit = &mut self.units[pu];
         if unit.passed > 0 && self.ops[unit.active].kind != OpKind::Read {
             unit.passed = 0;
@@ -341,10 +382,14 @@ impl Units {
         self.settle(pu, finished)
     }
 
-    /// The bytes could not be moved yet: the end comes again, at `at`.
-    pub fn retry(&mut self, at: Time, pu: u32) {
+    /// The bytes could not be moved yet: the end comes again, at `at`. Where that is
+    /// later, others have the channel meanwhile.
+    pub fn retry(&mut self, now: Time, at: Time, pu: u32) {
         self.timeline.set(pu, false, at);
         self.timeline.settle(pu);
+        if at > now {
+            self.pass_on(now, pu);
+        }
     }
 
     #[inline(always)]
@@ -437,6 +482,9 @@ impl Units {
     fn array_end(&mut self, now: Time, pu: u32) -> Option<u32> {
         let Op { cmd, kind, count, tags, .. } = self.ops[self.units[pu].active];
         if kind == OpKind::Read {
+            if self.dies.is_some() {
+                self.sensed(now, pu);
+            }
             let transfer = if tags { &self.transfer_tags } else { &self.transfer };
             let time = transfer[count as usize];
             if time > 0 {
@@ -456,8 +504,11 @@ impl Units {
         (unit.state, unit.array_end) = (State::Array, end);
         let is_read = self.ops[unit.active].kind == OpKind::Read;
         self.timeline.set(pu, is_read, end);
-        if self.timing.suspend && !unit.reads.is_empty() {
-            self.try_suspend(now, pu);
+        if self.timing.suspend {
+            let home = self.home(pu);
+            if !self.units[home].reads.is_empty() {
+                self.try_suspend(now, home, pu);
+            }
         }
     }
 
@@ -485,7 +536,7 @@ impl Units {
     #[inline]
     fn program_time(&mut self, pu: u32, ppa: Ppa, count: u8) -> u64 {
         let time = if let Some(slc) = &mut self.slc
-            && slc.take(pu, ppa, count)
+            && slc.take(pu >> self.register_bits, ppa, count)
         {
             slc.program_time()
         } else {

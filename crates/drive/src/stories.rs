@@ -126,6 +126,7 @@ proptest! {
         more in prop_oneof![
             Just(""), Just(",parity=4"), Just(",suspend=true"), Just(",suspend=true,parity=4"),
             Just(",errors=true,endurance=300"), Just(",slc_cache=1M"), Just(",suspend_transfer=true"),
+            Just(",suspend=true,cache_registers=true,plane_reads=true"),
             Just(",read_cache=1M,read_ahead_depth=8,cores=2,core_read=3us,map_cache=16k"),
             Just(",streams=2"), Just(",streams=3,shards=2"), Just(",shards=2,parity=4"),
         ],

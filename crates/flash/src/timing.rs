@@ -47,6 +47,11 @@ pub struct Timing {
     pub suspend_limit: u32,
     /// A read's transfer interrupts a write's transfer on the channel.
     pub suspend_transfer: bool,
+    /// Each page register of a die has a cache register beside it: data move while
+    /// the array works at the next read or program.
+    pub cache_registers: bool,
+    /// Each plane of a die reads single pages by itself.
+    pub plane_reads: bool,
     /// mw_cunits: programmed blocks at the end of an open chunk that cannot
     /// be read yet.
     pub unreadable: u32,
@@ -74,6 +79,8 @@ impl Default for Timing {
             resume_time: 0,
             suspend_limit: u32::MAX,
             suspend_transfer: false,
+            cache_registers: false,
+            plane_reads: false,
             unreadable: 0,
             endurance: u32::MAX,
             slc: SlcCache::default(),

@@ -277,8 +277,9 @@ fn timing(rng: &mut Rng) -> Timing {
     if rng.below(6) == 0 {
         return Timing::default();
     }
+    let read = between(rng, 3, 60);
     Timing {
-        read: vec![between(rng, 3, 60) * 1000],
+        read: vec![read * 1000],
         program: rng
             .one_of(&[&[600_000, 900_000][..], &[100_000], &[200_000, 700_000, 1_500_000]])
             .to_vec(),
@@ -293,6 +294,9 @@ fn timing(rng: &mut Rng) -> Timing {
         resume_time: 5_000,
         suspend_limit: between(rng, 1, 8) as u32,
         suspend_transfer: rng.below(4) == 0,
+        // Not drawn, so that each seed's world stays what it was else.
+        cache_registers: read % 3 == 0,
+        plane_reads: read % 4 == 0,
         ..Timing::default()
     }
 }

@@ -11,9 +11,7 @@
 //! it ends.
 
 use flash::{BlockBits, Chunk, ChunkState, SINCE_BITS, Sensed, block_bits};
-use flash::{
-    EnergyCosts, EnergyCounts, ErrorLevel, Geometry, Medium, Moved, Ppa, Reliability, TAG_BYTES,
-};
+use flash::{EnergyCosts, EnergyCounts, ErrorLevel, Medium, Moved, Ppa, Reliability, TAG_BYTES};
 use port::{BLOCK_BYTES, Status, Time};
 
 use super::Device;
@@ -71,7 +69,7 @@ pub(super) struct Flaws {
     pub(super) counts: EnergyCounts,
     pub(super) errors: ErrorCounters,
     notices: Notices,
-    /// By parallel unit.
+    /// By the number of a unit.
     outcomes: Box<[Outcome]>,
     /// Erases of all chunks.
     total_wear: u64,
@@ -102,7 +100,7 @@ const MOST_LOOKS: u64 = 1024;
 const BAD_SHARE: f64 = 0.9999;
 
 impl Flaws {
-    pub fn new(geometry: &Geometry) -> Flaws {
+    pub fn new(units: usize) -> Flaws {
         Flaws {
             model: Reliability::default(),
             seed: 0,
@@ -111,7 +109,7 @@ impl Flaws {
             counts: EnergyCounts::default(),
             errors: ErrorCounters::default(),
             notices: Notices::new(),
-            outcomes: vec![Outcome::default(); geometry.pu_slots()].into(),
+            outcomes: vec![Outcome::default(); units].into(),
             total_wear: 0,
             passed: 0,
             patrol: Patrol::default(),

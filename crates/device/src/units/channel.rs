@@ -7,6 +7,10 @@ use super::{OpKind, State, Units};
 use crate::list::{List, NONE};
 use crate::timeline::Timeline;
 
+/// The owner of a channel on which data of a die with several registers have gone
+/// out: its next command goes first, and is known as soon as the bytes have moved.
+const HELD: u32 = NONE - 1;
+
 #[derive(Clone, Copy)]
 pub(super) struct Channel {
     /// The parallel unit that has the channel.
@@ -16,6 +20,8 @@ pub(super) struct Channel {
     /// Transfers of reads that went before something else since the last of
     /// that ended.
     passed: u32,
+    /// Waiting for commands of reads to dies with several registers.
+    commands: List,
     /// Waiting for reads: commands and data out.
     reads: List,
     /// Waiting for programs and erases.
@@ -24,8 +30,15 @@ pub(super) struct Channel {
 
 impl Default for Channel {
     fn default() -> Channel {
-        let (reads, others) = (List::default(), List::default());
-        Channel { owner: NONE, end: Time::ZERO, passed: 0, reads, others }
+        let none = List::default();
+        Channel {
+            owner: NONE,
+            end: Time::ZERO,
+            passed: 0,
+            commands: none,
+            reads: none,
+            others: none,
+        }
     }
 }
 
@@ -49,7 +62,11 @@ impl Units {
         let owner = channel.owner;
         if owner == NONE {
             channel.grant(&mut self.timeline, now, pu, time);
-        } else if is_read && self.timing.suspend_transfer && self.is_interrupted(number, owner) {
+        } else if is_read
+            && self.timing.suspend_transfer
+            && owner != HELD
+            && self.is_interrupted(number, owner)
+        {
             let channel = &mut self.channels[number];
             self.units[owner].bus_time = channel.end.since(now);
             channel.others.push_front(owner, &mut self.units);
@@ -57,7 +74,11 @@ impl Units {
         } else {
             let channel = &mut self.channels[number];
             let first = is_read && self.timing.reads_first;
-            let list = if first { &mut channel.reads } else { &mut channel.others };
+            let list = match first {
+                _ if is_read && state == State::In && self.dies.is_some() => &mut channel.commands,
+                true => &mut channel.reads,
+                false => &mut channel.others,
+            };
             list.push(pu, &mut self.units);
         }
     }
@@ -65,7 +86,7 @@ impl Units {
     /// The number of its channel.
     #[inline(always)]
     pub(super) fn channel_of(&self, pu: u32) -> u32 {
-        self.geometry.group_of_pu(pu as usize) as u32
+        self.geometry.group_of_pu((pu >> self.register_bits) as usize) as u32
     }
 
     /// Whether a read takes a channel from its owner, which is counted.
@@ -83,9 +104,39 @@ impl Units {
         if channel.passed > 0 && self.ops[self.units[pu].active].kind != OpKind::Read {
             channel.passed = 0;
         }
+        if state == State::Out && self.dies.is_some() {
+            channel.owner = HELD;
+            self.timeline.end_transfer(number);
+            self.units[pu].state = State::Finishing;
+            return Some(pu);
+        }
+        self.grant_next(now, number);
+        if state == State::In {
+            return if self.dies.is_some() { self.came_in(now, pu) } else { self.enter(now, pu) };
+        }
+        self.units[pu].state = State::Finishing;
+        Some(pu)
+    }
+
+    /// The register's data are out: who waits for the channel has it, if that was left
+    /// to the next command of the die.
+    pub(super) fn pass_on(&mut self, now: Time, pu: u32) {
+        let number = self.channel_of(pu);
+        if self.channels[number].owner == HELD {
+            self.grant_next(now, number);
+            self.timeline.settle(pu);
+        }
+    }
+
+    /// Who waits for the channel has it.
+    #[inline(always)]
+    fn grant_next(&mut self, now: Time, number: u32) {
+        let channel = &mut self.channels[number];
         let alone = channel.others.is_empty();
         let reads_go = alone || channel.reads.is_empty();
-        let next = if reads_go || one_more(&mut channel.passed, self.timing.read_burst) {
+        let next = if !channel.commands.is_empty() {
+            channel.commands.pop(&mut self.units)
+        } else if reads_go || one_more(&mut channel.passed, self.timing.read_burst) {
             channel.reads.pop(&mut self.units)
         } else {
             None
@@ -100,10 +151,5 @@ impl Units {
                 self.timeline.end_transfer(number);
             }
         }
-        if state == State::In {
-            return self.enter(now, pu);
-        }
-        self.units[pu].state = State::Finishing;
-        Some(pu)
     }
 }

@@ -30,13 +30,15 @@ impl Units {
             || one_more(&mut self.ops[unit.paused].suspended, self.timing.suspend_limit)
     }
 
-    /// Suspends a program or erase for a read, where that is allowed and
+    /// Suspends the program or erase of a unit (of a register of the die at `home`) for
+    /// a read, where that is allowed and
     /// sooner than waiting for the end.
     #[inline(never)]
-    pub(super) fn try_suspend(&mut self, now: Time, pu: u32) {
-        let unit = &mut self.units[pu];
-        let op = &mut self.ops[unit.active];
-        let left = unit.array_end.since(now);
+    pub(super) fn try_suspend(&mut self, now: Time, home: u32, pu: u32) {
+        let active = self.units[pu].active;
+        let left = self.units[pu].array_end.since(now);
+        let unit = &mut self.units[home];
+        let op = &mut self.ops[active];
         if op.kind == OpKind::Read
             || left <= self.timing.suspend_time
             || op.suspended >= self.timing.suspend_limit
@@ -47,11 +49,11 @@ impl Units {
         op.suspended = op.suspended.saturating_add(1);
         self.suspends += 1;
         if let Some(tales) = &mut self.tales {
-            tales.suspended(now, pu, unit.active, self.timing.suspend_time);
+            tales.suspended(now, pu >> self.register_bits, active, self.timing.suspend_time);
         }
-        unit.paused = std::mem::replace(&mut unit.active, NONE);
-        unit.paused_left = left;
-        unit.state = State::Suspending;
+        (unit.paused, unit.paused_left) = (active, left);
+        let unit = &mut self.units[pu];
+        (unit.active, unit.state) = (NONE, State::Suspending);
         self.timeline.clear(pu);
         self.timeline.set(pu, true, now + self.timing.suspend_time);
     }

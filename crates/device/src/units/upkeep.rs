@@ -23,10 +23,11 @@ impl Units {
     #[cold]
     pub(super) fn rest_with_area(&mut self, now: Time, pu: u32) {
         let slc = self.slc.as_mut().expect("the caller saw it");
-        if slc.next(pu).is_none() {
+        let number = pu >> self.register_bits;
+        if slc.next(number).is_none() {
             return;
         }
-        if slc.is_pressed(pu) {
+        if slc.is_pressed(number) {
             self.keep(now, pu);
             return;
         }
@@ -40,8 +41,9 @@ impl Units {
     pub(super) fn keep(&mut self, now: Time, pu: u32) -> Option<u32> {
         self.units[pu].state = State::Idle;
         let slc = self.slc.as_mut().expect("the unit has an area");
-        let upkeep = slc.next(pu)?;
-        slc.begin(pu, upkeep);
+        let number = pu >> self.register_bits;
+        let upkeep = slc.next(number)?;
+        slc.begin(number, upkeep);
         let (ppa, time, work) = match upkeep {
             Upkeep::Erase => (Ppa(0), self.timing.erase, Work::Erase),
             Upkeep::Fold(ppa) => {
@@ -50,9 +52,12 @@ impl Units {
             }
         };
         if let Some(tales) = &mut self.tales {
-            tales.keeps(now, pu, Cause::new(work, Whose::Drive));
+            tales.keeps(now, number, Cause::new(work, Whose::Drive));
         }
-        let id = slc.op(pu);
+        let id = slc.op(number);
+        if self.dies.is_some() {
+            self.occupy(pu);
+        }
         self.ops[id] = Op::new(NONE, OpKind::Erase, ppa, 0, 0);
         self.units[pu].active = id;
         self.start_array(now, pu, time);
@@ -63,15 +68,24 @@ impl Units {
     /// of the same.
     #[cold]
     pub(super) fn kept(&mut self, now: Time, pu: u32) -> Option<u32> {
-        self.slc.as_mut().expect("the unit has an area").end(pu);
-        let unit = &mut self.units[pu];
-        unit.active = NONE;
+        self.slc.as_mut().expect("the unit has an area").end(pu >> self.register_bits);
+        let home = self.home(pu);
+        self.units[pu].active = NONE;
+        let all = self.dies.as_ref().map(|dies| dies.all);
+        if let Some(all) = all {
+            self.vacate(pu, all);
+        }
+        let unit = &mut self.units[home];
         if unit.others.is_empty() {
             // Nothing has waited while reads went before this.
             unit.passed = 0;
             if unit.reads.is_empty() {
-                return self.keep(now, pu);
+                return self.keep(now, home);
             }
+        }
+        if all.is_some() {
+            self.go_on(now, home);
+            return None;
         }
         self.start_next::<true>(now, pu)
     }

@@ -10,6 +10,7 @@ mod hosted;
 mod late_bytes;
 mod model;
 mod physics;
+mod registers;
 mod reliability;
 mod slc;
 mod stories;

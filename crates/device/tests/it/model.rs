@@ -101,7 +101,9 @@ fn setups() -> impl Strategy<Value = Setup> {
         idle,
         mark,
     });
-    (shape, medium, times, flags, slc).prop_map(|(shape, medium, times, flags, slc)| Setup {
+    let registers = (any::<bool>(), any::<bool>());
+    let all = (shape, medium, times, flags, slc, registers);
+    all.prop_map(|(shape, medium, times, flags, slc, registers)| Setup {
         groups: shape.0,
         pus: shape.1,
         planes: shape.2,
@@ -119,6 +121,8 @@ fn setups() -> impl Strategy<Value = Setup> {
             suspend: flags.1,
             suspend_transfer: flags.2,
             suspend_limit: flags.3,
+            cache_registers: registers.0,
+            plane_reads: registers.1,
             suspend_time: 3,
             resume_time: 5,
             unreadable: flags.4,

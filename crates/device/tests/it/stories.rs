@@ -158,7 +158,9 @@ fn timings() -> impl Strategy<Value = Timing> {
     let times = (0u64..300, 0u64..2000, 0u64..5000, 0u64..20);
     let channel = (prop_oneof![Just(0), 4_096_000_000u64..400_000_000_000], any::<bool>());
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (times, channel, flags).prop_map(|((read, program, erase, command), channel, flags)| Timing {
+    let registers = (any::<bool>(), any::<bool>());
+    let all = (times, channel, flags, registers);
+    all.prop_map(|((read, program, erase, command), channel, flags, registers)| Timing {
         read: vec![read],
         program: vec![program],
         erase,
@@ -172,6 +174,8 @@ fn timings() -> impl Strategy<Value = Timing> {
         resume_time: 9,
         suspend_limit: 2,
         read_burst: 3,
+        cache_registers: registers.0,
+        plane_reads: registers.1,
         slc: match flags.3 {
             true => SlcCache {
                 size: SlcSize::Bytes(4 * 8192),
@@ -195,8 +199,9 @@ proptest! {
         timing in timings(),
         steps in prop::collection::vec((0u64..400, 0u8..9, any::<u32>(), 0u8..5), 1..120),
         linked in any::<bool>(),
+        planes in 1u32..3,
     ) {
-        let g = geometry(2, 2, 1);
+        let g = geometry(2, 2, planes);
         let drive = drive(&g, &timing, 0);
         let (mut now, mut next, mut cmds) = (0, [0u32; 4], Vec::new());
         for (wait, what, pick, whose) in steps {

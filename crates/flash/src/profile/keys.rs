@@ -203,7 +203,7 @@ macro_rules! key {
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 67] = [
+pub static KEYS: [Key; 69] = [
     key!(needed "geometry", "groups", COUNT, dimensions.groups,
         "channels; a super-channel counts once"),
     key!(needed "geometry", "pus", COUNT, dimensions.pus, "parallel units (dies) a channel"),
@@ -250,6 +250,10 @@ pub static KEYS: [Key; 67] = [
     key!("timing", "suspend_limit", LIMIT, timing.suspend_limit, "suspensions of one operation"),
     key!("timing", "suspend_transfer", FLAG, timing.suspend_transfer,
         "a read's transfer interrupts a write's"),
+    key!("timing", "cache_registers", FLAG, timing.cache_registers,
+        "data move while a die's array works at the next"),
+    key!("timing", "plane_reads", FLAG, timing.plane_reads,
+        "planes of a die read pages by themselves"),
     key!("timing", "unreadable", COUNT, timing.unreadable,
         "last blocks of an open chunk that cannot be read yet"),
     key!("timing", "endurance", LIMIT, timing.endurance, "erases that a chunk stands"),
