@@ -62,6 +62,8 @@ enum State {
     Suspending,
     /// All is done but the bytes.
     Finishing,
+    /// The controller finds that a read is to be repeated.
+    Decoding,
     /// Its die has several registers, and it is about to enter the array.
     Entering,
     /// Its die has several registers, and it has its data and waits for the array.
@@ -80,6 +82,8 @@ struct Unit {
     array_end: Time,
     /// Channel time that it needs, or still needs.
     bus_time: u64,
+    /// Repetitions to go of a read whose tries all go out to the controller.
+    tries: u32,
     /// Reads that went before something else since the last of that ended.
     passed: u32,
     /// Waiting reads, where reads go first.
@@ -98,6 +102,7 @@ impl Default for Unit {
             paused_left: 0,
             array_end: Time::ZERO,
             bus_time: 0,
+            tries: 0,
             passed: 0,
             reads: List::default(),
             others: List::default(),
@@ -127,6 +132,8 @@ pub(crate) struct Units {
     same_read: Option<u64>,
     /// Whether each read is asked how long its array read takes.
     senses: bool,
+    /// What the controller takes to find that one is to be repeated.
+    decode: u64,
     /// Transfer time by number of blocks.
     transfer: Vec<u64>,
     /// The same of the tags alone.
@@ -176,6 +183,7 @@ impl Units {
             timing: Timing { read_burst, ..timing.clone() },
             same_read: same_read.then(|| timing.read[0]),
             senses: false,
+            decode: 0,
             transfer: (0..=most).map(|n| timing.transfer(n)).collect(),
             transfer_tags: (0..=most).map(|n| timing.transfer_tags(n)).collect(),
             ops,
@@ -212,12 +220,11 @@ impl Units {
     /// Tells of the operation that a parallel unit has done but for the bytes.
     #[inline]
     pub fn tell(&self, now: Time, pu: u32, op: &Op, stories: &mut Stories) {
-        let Op { kind, count, tags, .. } = *op;
+        let Op { kind, count, .. } = *op;
         let (transfer, array) = match kind {
             OpKind::Read => {
-                let transfer = if tags { &self.transfer_tags } else { &self.transfer };
                 let same = if self.senses { None } else { self.same_read };
-                (transfer[count as usize], same.unwrap_or(0))
+                (self.transfer_out(op), same.unwrap_or(0))
             }
             OpKind::Program => (self.transfer[count as usize], 0),
             OpKind::Erase => (0, 0),
@@ -245,16 +252,21 @@ impl Units {
         self.units[pu].state == State::Sensing
     }
 
-    /// Lets a read enter the array, which repeats it so many times: each takes
-    /// a command and a tR more.
-    pub fn sense(&mut self, now: Time, pu: u32, retries: u32) -> Option<u32> {
+    /// Lets a read enter the array, to be repeated so many times: each takes a command
+    /// and a tR more, and where the controller takes some time to find that, that and
+    /// its data on the channel.
+    pub fn sense(&mut self, now: Time, pu: u32, retries: u32, decode: u64) -> Option<u32> {
         let op = self.active(pu);
         let read = self.read_time(pu, op.ppa, op.count);
-        let more = u64::from(retries) * (self.timing.command + read);
+        let mut more = u64::from(retries) * (self.timing.command + read);
+        let mut time = read + more;
+        if decode > 0 {
+            (self.units[pu].tries, self.decode, time) = (retries, decode, read);
+            more += u64::from(retries) * (self.transfer_out(&op) + decode);
+        }
         if let Some(tales) = &mut self.tales {
             tales.repeats(self.units[pu].active, more);
         }
-        let time = read + more;
         let finished = self.work(now, pu, time);
         self.settle(pu, finished)
     }
@@ -358,6 +370,7 @@ impl Units {
                 State::Entering => self.enter(now, pu),
                 State::Suspending => self.start_read::<TOLD>(now, pu),
                 State::Finishing => Some(pu),
+                State::Decoding => self.repeat(now, pu),
                 State::Resting => self.keep(now, pu),
                 _ => unreachable!("such a unit has no event"),
             }
@@ -454,8 +467,12 @@ impl Units {
         let Op { kind, ppa, count, .. } = self.ops[self.units[pu].active];
         let time = match kind {
             OpKind::Read if self.senses => {
-                self.units[pu].state = State::Sensing;
-                return Some(pu);
+                if self.units[pu].tries == 0 {
+                    self.units[pu].state = State::Sensing;
+                    return Some(pu);
+                }
+                self.units[pu].tries -= 1;
+                self.sensing_time(ppa, count)
             }
             OpKind::Read => match self.same_read {
                 Some(time) => time,
@@ -482,13 +499,17 @@ impl Units {
     fn array_end(&mut self, now: Time, pu: u32) -> Option<u32> {
         let Op { cmd, kind, count, tags, .. } = self.ops[self.units[pu].active];
         if kind == OpKind::Read {
-            if self.dies.is_some() {
+            if self.dies.is_some() && self.units[pu].tries == 0 {
                 self.sensed(now, pu);
             }
             let transfer = if tags { &self.transfer_tags } else { &self.transfer };
             let time = transfer[count as usize];
             if time > 0 {
                 self.use_bus(now, pu, State::Out, true, time);
+                return None;
+            }
+            if self.units[pu].tries > 0 {
+                self.start_decoding(now, pu);
                 return None;
             }
         } else if cmd == NONE {
@@ -512,13 +533,43 @@ impl Units {
         }
     }
 
-    /// tR of neighbours in a wide page, which a parallel unit reads.
-    #[inline(never)]
-    fn read_time(&mut self, pu: u32, ppa: Ppa, count: u8) -> u64 {
-        let time = match &self.slc {
+    /// The controller has the data of a read that is to be repeated.
+    #[cold]
+    fn start_decoding(&mut self, now: Time, pu: u32) {
+        self.units[pu].state = State::Decoding;
+        self.timeline.set(pu, true, now + self.decode);
+    }
+
+    /// A read is repeated.
+    #[cold]
+    fn repeat(&mut self, now: Time, pu: u32) -> Option<u32> {
+        let time = self.timing.command;
+        if time == 0 {
+            return self.enter(now, pu);
+        }
+        self.use_bus(now, pu, State::In, true, time);
+        None
+    }
+
+    /// Channel time of what a read gives.
+    #[inline]
+    fn transfer_out(&self, op: &Op) -> u64 {
+        let transfer = if op.tags { &self.transfer_tags } else { &self.transfer };
+        transfer[op.count as usize]
+    }
+
+    /// tR of neighbours in a wide page.
+    fn sensing_time(&self, ppa: Ppa, count: u8) -> u64 {
+        match &self.slc {
             Some(slc) if slc.has(ppa, count.into()) => slc.config.read,
             _ => self.timing.read_of(self.geometry.wide_page(ppa)),
-        };
+        }
+    }
+
+    /// The same, which a parallel unit reads.
+    #[inline(never)]
+    fn read_time(&mut self, pu: u32, ppa: Ppa, count: u8) -> u64 {
+        let time = self.sensing_time(ppa, count);
         self.takes(pu, time)
     }
 

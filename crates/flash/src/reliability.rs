@@ -2,8 +2,8 @@
 //! erases that fail, chunks that are bad from the factory.
 //!
 //! A model, not a simulation of cells: the raw bit error rate (RBER) of a
-//! chunk follows from its wear, its age and its reads; the errors of one read
-//! are drawn from the binomial distribution with that rate. All draws are
+//! chunk follows from its wear, its age and its reads, that of a page also from its
+//! type and its word line; the errors of one read are drawn from the binomial distribution with that rate. All draws are
 //! hashes of a seed and of what is read, and powers are those of `libm`, so that
 //! the same run gives the same errors, on every machine. `docs/reliability.md` has formulas and sources.
 //!
@@ -37,6 +37,13 @@ pub struct Reliability {
     pub retention_power: f64,
     /// RBER that each array read adds to its chunk, at the rated endurance.
     pub read_disturb: f64,
+    /// What the rate of a page type is to the chunk's: wide page `p` has type
+    /// `p % page_rber.len()`. At least one.
+    pub page_rber: Vec<f64>,
+    /// How far the word lines of a block are apart: the first one's rate is this share
+    /// of the chunk's less, the last one's as much more, and those between lie on a
+    /// line. 0 to 1.
+    pub layer_rber: f64,
     /// Bytes that are corrected together: 512, 1024, 2048 or 4096.
     pub codeword: u32,
     /// Bit errors that can be corrected in a codeword.
@@ -46,6 +53,9 @@ pub struct Reliability {
     pub read_retries: u32,
     /// What each repetition leaves of the RBER, 0 to 1.
     pub retry_gain: f64,
+    /// What the controller takes to find that a read is to be repeated, in ns: then
+    /// the data of each try go out to it. 0 where the chip repeats by itself.
+    pub decode: u64,
     /// Probability that a program fails, at the rated endurance.
     pub program_failure: f64,
     /// Probability that an erase fails, at the rated endurance.
@@ -73,10 +83,13 @@ impl Default for Reliability {
             retention_time: 0,
             retention_power: 1.0,
             read_disturb: 0.0,
+            page_rber: vec![1.0],
+            layer_rber: 0.0,
             codeword: 1024,
             correctable: 72,
             read_retries: 0,
             retry_gain: 0.5,
+            decode: 0,
             program_failure: 0.0,
             erase_failure: 0.0,
             failure_power: 1.0,
@@ -152,6 +165,20 @@ impl Reliability {
         };
         let disturbed = self.read_disturb * share * f64::from(reads);
         (written * (1.0 + aged) + disturbed).clamp(0.0, 0.5)
+    }
+
+    /// What the rate of a wide page is to its chunk's, of so many pages, of which a
+    /// word line has some.
+    pub fn page_share(&self, page: u32, pages: u32, word_line: u32) -> f64 {
+        let of_type = self.page_rber[page as usize % self.page_rber.len()];
+        let last = pages.div_ceil(word_line) - 1;
+        let height = f64::from(page / word_line) / f64::from(last.max(1));
+        of_type * (1.0 + self.layer_rber * (2.0 * height - 1.0))
+    }
+
+    /// The same of the worst page that there may be.
+    pub fn worst_share(&self) -> f64 {
+        self.page_rber.iter().copied().fold(0.0, f64::max) * (1.0 + self.layer_rber)
     }
 
     /// Bits of a codeword.
@@ -349,6 +376,17 @@ mod tests {
         assert_eq!(m.rber(1e9, u64::MAX, u32::MAX), 0.5);
         assert_eq!(Reliability::wear_share(99, 100), 1.0);
         assert_eq!(Reliability::wear_share(99, u32::MAX), 0.0);
+    }
+
+    #[test]
+    fn page_types_and_word_lines_have_their_share() {
+        let m = Reliability { page_rber: vec![0.5, 1.0, 2.0], layer_rber: 0.25, ..model() };
+        // Three word lines of three pages.
+        let shares: Vec<f64> = (0..9).map(|page| m.page_share(page, 9, 3)).collect();
+        assert_eq!(shares, [0.375, 0.75, 1.5, 0.5, 1.0, 2.0, 0.625, 1.25, 2.5]);
+        assert_eq!(m.worst_share(), 2.5);
+        assert_eq!(m.page_share(0, 1, 1), 0.375, "one word line alone");
+        assert_eq!((model().page_share(7, 9, 3), model().worst_share()), (1.0, 1.0));
     }
 
     #[test]

@@ -96,6 +96,7 @@ impl Wear {
             factory_bad: rng.one_of(&[0.0, 0.0, 0.02, 0.05]),
             endurance_cliff,
             wear_notice: 26,
+            ..Reliability::default()
         };
         let endurance = rng.one_of(&[40, 150, 600]);
         let spare = rng.below(5) as u32;

@@ -210,6 +210,7 @@ impl<M: Medium> Device<M> {
         }
         let share = Reliability::wear_share(chunk.wear, flaws.endurance);
         let rber = flaws.model.rber(share, chunk.age(time), chunk.reads);
+        let rber = (rber * flaws.model.worst_share()).min(0.5);
         let worst = flaws.model.errors_at(rber, BAD_SHARE);
         let level = flaws.model.level(&Sensed { worst, ..Sensed::default() });
         if level < ErrorLevel::High && chunk.level < ErrorLevel::High {
@@ -252,7 +253,12 @@ impl<M: Medium> Device<M> {
         let (chunk, count) = (self.chunks[index], u32::from(op.count));
         let flaws = &mut self.flaws;
         let share = Reliability::wear_share(chunk.wear, flaws.endurance);
+        let dim = self.geometry.dimensions();
+        let word_line = self.units.timing().cell_bits(dim.pages_at_once);
+        let page = self.geometry.wide_page(op.ppa);
+        let of_page = flaws.model.page_share(page, dim.pages, word_line);
         let rber = flaws.model.rber(share, chunk.age(time), chunk.reads);
+        let rber = (rber * of_page).min(0.5);
         let mut sensed = flaws.model.sense(flaws.seed, op.ppa, count, &chunk, rber);
         let level = flaws.model.level(&sensed);
         // What was never programmed is not corrected by any repetition.
@@ -271,7 +277,7 @@ impl<M: Medium> Device<M> {
         if unprogrammed == 0 {
             self.note_level(index, level, &op, sensed.failed);
         }
-        self.units.sense(now, pu, sensed.retries)
+        self.units.sense(now, pu, sensed.retries, self.flaws.model.decode)
     }
 
     /// Counts array reads of a chunk, and tells the medium now and then.
@@ -473,6 +479,7 @@ impl<M: Medium> Device<M> {
             OpKind::Read => {
                 let times = u64::from(1 + self.flaws.outcomes[pu as usize].retries);
                 *if in_slc { &mut counts.slc_reads } else { &mut counts.reads } += pages * times;
+                let blocks = if self.flaws.model.decode > 0 { blocks * times } else { blocks };
                 counts.bytes += blocks * if op.tags { TAG_BYTES as u64 } else { BLOCK_BYTES + tag };
             }
             OpKind::Program => {

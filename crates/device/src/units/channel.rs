@@ -104,7 +104,8 @@ impl Units {
         if channel.passed > 0 && self.ops[self.units[pu].active].kind != OpKind::Read {
             channel.passed = 0;
         }
-        if state == State::Out && self.dies.is_some() {
+        let repeats = self.units[pu].tries > 0;
+        if state == State::Out && !repeats && self.dies.is_some() {
             channel.owner = HELD;
             self.timeline.end_transfer(number);
             self.units[pu].state = State::Finishing;
@@ -113,6 +114,10 @@ impl Units {
         self.grant_next(now, number);
         if state == State::In {
             return if self.dies.is_some() { self.came_in(now, pu) } else { self.enter(now, pu) };
+        }
+        if repeats {
+            self.start_decoding(now, pu);
+            return None;
         }
         self.units[pu].state = State::Finishing;
         Some(pu)

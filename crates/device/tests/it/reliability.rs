@@ -494,14 +494,22 @@ fn one_chunk(t: &Timing, r: &Reliability, seed: u64) -> (Rig<Device<RamMedium>>,
 
 #[test]
 fn repetitions_take_their_time_exactly() {
+    for (decode, registers) in [(0, false), (0, true), (40, false), (40, true)] {
+        repetitions_take(decode, registers);
+    }
+}
+
+/// With a time to decode, each try's data go out to the controller.
+fn repetitions_take(decode: u64, registers: bool) {
     let r = Reliability {
+        decode,
         rber_base: 5.2e-3,
         read_retries: 5,
         program_failure: 0.0,
         endurance_cliff: true,
         ..model()
     };
-    let t = timing();
+    let t = Timing { cache_registers: registers, plane_reads: registers, ..timing() };
     let (mut rig, g) = one_chunk(&t, &r, 3);
     let mut seen = [0; 6];
     for i in 0..400u32 {
@@ -512,7 +520,8 @@ fn repetitions_take_their_time_exactly() {
         let (start, tr) = (rig.now, t.read_of(g.row(at)));
         let done = run(&mut rig, filled(cmd(0, Read, at, 1), 0));
         let retries = u64::from(sensed.retries);
-        let expected = t.command + tr + retries * (t.command + tr) + t.transfer(1);
+        let out = if decode == 0 { 0 } else { t.transfer(1) + decode };
+        let expected = t.command + tr + retries * (t.command + tr + out) + t.transfer(1);
         assert_eq!(done.at - start, expected, "{retries} repetitions");
         assert_eq!(done.status.is_ok(), sensed.failed == 0);
         seen[sensed.retries as usize] += 1;
@@ -522,6 +531,42 @@ fn repetitions_take_their_time_exactly() {
     let errors = rig.port.errors();
     let retries: u64 = (0..).zip(seen).map(|(n, times)| n * times).sum();
     assert_eq!((errors.retries, errors.retried_reads), (retries, 400 - seen[0]));
+}
+
+/// Upper pages are repeated more often than lower ones, as often as the sums of the
+/// binomial distribution say.
+#[test]
+fn page_types_are_repeated_as_often_as_their_rates_say() {
+    let r = Reliability {
+        rber_base: 5e-3,
+        read_disturb: 0.0,
+        read_retries: 5,
+        program_failure: 0.0,
+        page_rber: vec![0.8, 1.25],
+        layer_rber: 0.1,
+        ..model()
+    };
+    let (mut rig, g) = one_chunk(&timing(), &r, 3);
+    let (pages, reads) = (g.dimensions().pages, 1500u32);
+    let mut means = Vec::new();
+    for page in 0..pages {
+        let before = rig.port.errors().retries;
+        for i in 0..reads {
+            let block = page * g.wide_page_blocks() + i % g.wide_page_blocks();
+            run(&mut rig, filled(cmd(0, Read, Ppa(block.into()), 1), 0));
+        }
+        let seen = (rig.port.errors().retries - before) as f64;
+        // The pages of a cell are as many as there are page types: two.
+        let rate =
+            r.rber(Reliability::wear_share(0, ENDURANCE), 0, 0) * r.page_share(page, pages, 2);
+        let again = |n: i32| 1.0 - r.correctable_share(rate * r.retry_gain.powi(n)).powi(4);
+        let mean: f64 = (0..5).map(again).sum::<f64>() * f64::from(reads);
+        // Of at most five repetitions each.
+        let deviation = 5.0 * f64::from(reads).sqrt() / 2.0;
+        assert!((seen - mean).abs() < 2.0 * deviation, "page {page}: {seen} for {mean}");
+        means.push(seen);
+    }
+    assert!(means[0] * 2.0 < means[1] && means[0] < means[4] && means[1] < means[5], "{means:?}");
 }
 
 #[test]

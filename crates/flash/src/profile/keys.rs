@@ -115,6 +115,18 @@ const CHANCE: Form<f64> = Form {
     read: |text| within(text, 0.0, 1.0),
     ..SHARE
 };
+/// At most 64 page types, one of them at least.
+const FACTORS: Form<Vec<f64>> = Form {
+    takes: "a number from 0 to 100 for each page type, for example 1 or 0.7/1/1.4",
+    read: |text| {
+        let all: Option<Vec<f64>> = text.split('/').map(|text| within(text, 0.0, 100.0)).collect();
+        all.filter(|all| all.len() <= 64)
+    },
+    show: |all| match &all[..] {
+        [one] => format!("{one:?}"),
+        all => format!("{all:?}"),
+    },
+};
 const POWER: Form<f64> = Form {
     takes: "a number from 0.1 to 10, for example 1.5",
     read: |text| within(text, 0.1, 10.0),
@@ -203,7 +215,7 @@ macro_rules! key {
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 69] = [
+pub static KEYS: [Key; 72] = [
     key!(needed "geometry", "groups", COUNT, dimensions.groups,
         "channels; a super-channel counts once"),
     key!(needed "geometry", "pus", COUNT, dimensions.pus, "parallel units (dies) a channel"),
@@ -331,6 +343,10 @@ pub static KEYS: [Key; 69] = [
         "the power of the age with which that grows"),
     key!("reliability", "read_disturb", SHARE, reliability.read_disturb,
         "what a read adds to its chunk's rate at the endurance"),
+    key!("reliability", "page_rber", FACTORS, reliability.page_rber,
+        "the rate of a page to its chunk's, for each page type"),
+    key!("reliability", "layer_rber", CHANCE, reliability.layer_rber,
+        "how much less and more it is on the first and last word line"),
     key!("reliability", "codeword", CODEWORD, reliability.codeword,
         "bytes that are corrected together"),
     key!("reliability", "correctable", BITS, reliability.correctable,
@@ -339,6 +355,8 @@ pub static KEYS: [Key; 69] = [
         "most repetitions of an array read"),
     key!("reliability", "retry_gain", CHANCE, reliability.retry_gain,
         "what each repetition leaves of the rate"),
+    key!("reliability", "decode", TIME, reliability.decode,
+        "what the controller takes to find that a read is to be repeated"),
     key!("reliability", "program_failure", CHANCE, reliability.program_failure,
         "probability that a program fails at the endurance"),
     key!("reliability", "erase_failure", CHANCE, reliability.erase_failure,

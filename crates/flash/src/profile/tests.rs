@@ -159,6 +159,9 @@ fn errors_and_energy_are_off_until_asked_for() {
         ("read_energy", "5"),
         ("read_energy", "0.5nJ"),
         ("wear_notice", "256"),
+        ("page_rber", "1/-1"),
+        ("page_rber", ""),
+        ("layer_rber", "1.1"),
     ] {
         assert!(p.set(key, value).is_err(), "{key} {value}");
     }
@@ -172,7 +175,7 @@ fn data_last_a_year_at_the_rated_endurance() {
     for p in builtin().filter(|p| p.reliability.rber_base > 0.0) {
         let r = &p.reliability;
         let unread = |age, retries: i32| {
-            let rate = r.rber(1.0, age, 0) * r.retry_gain.powi(retries);
+            let rate = r.rber(1.0, age, 0) * r.worst_share() * r.retry_gain.powi(retries);
             1.0 - r.correctable_share(rate)
         };
         let name = &p.name;
@@ -306,12 +309,14 @@ proptest! {
         (p.timing.suspend_limit, p.timing.endurance) = (limit, u32::MAX);
         (p.timing.suspend, p.timing.reads_first) = (flags[0], flags[1]);
         (p.timing.tags_on_channel, p.timing.suspend_transfer) = (flags[2], flags[3]);
+        (p.timing.cache_registers, p.timing.plane_reads) = (flags[3], flags[0]);
         p.about = about;
         let r = &mut p.reliability;
         (r.errors, r.endurance_cliff) = (flags[0], flags[1]);
         (r.rber_base, r.rber_wear, r.read_disturb) = (numbers[0], numbers[1] / 1e6, numbers[2] / 1e12);
         (r.wear_power, r.retention_power) = (numbers[3] + 0.1, numbers[4] * 10.0 + 0.1);
         (r.retry_gain, r.factory_bad, r.program_failure) = (numbers[5], numbers[6], numbers[7]);
+        (r.page_rber, r.layer_rber, r.decode) = (numbers.clone(), numbers[1], times[0]);
         (r.retention_time, r.correctable) = (rate, whole[0] % 32768);
         (r.codeword, r.read_retries, r.wear_notice) = (512 << (whole[1] % 4), whole[2] % 101, whole[3] % 256);
         (p.energy.read, p.energy.byte, p.energy.idle) = (rate / 3, rate / 5, rate / 7);
