@@ -4,7 +4,8 @@
 //! part of it, a row program, an erase. Its life: command on the channel, transfer in (program),
 //! array, transfer out (read). Parallel units work in parallel unless they
 //! meet on their channel (C5); a parallel unit does one operation at a time
-//! (C6), and holds its page register until the transfer out is over. Reads go
+//! (C6), and holds its page register until the transfer out is over, unless it has
+//! several registers (see [`registers`]). Reads go
 //! first where the drive says so, both at the die and on the channel, and may
 //! suspend a program or erase. Everything else is first come, first served.
 //!
@@ -141,7 +142,9 @@ pub(crate) struct Units {
     pub ops: Slots<Op>,
     units: Table<Unit>,
     channels: Table<Channel>,
-    /// Bits of a unit's number that say which register of its die it is.
+    /// Bits of a unit's number below that of its channel, and those of them that say
+    /// which register of its die it is.
+    channel_bits: u32,
     register_bits: u32,
     dies: Option<Box<Dies>>,
     timeline: Timeline,
@@ -189,6 +192,7 @@ impl Units {
             ops,
             units: Table::new(slots),
             channels: Table::new(groups),
+            channel_bits: (slots / groups.next_power_of_two()).trailing_zeros(),
             register_bits: registers::bits(geometry, timing),
             dies: Dies::new(geometry, timing),
             timeline: Timeline::new(geometry, slots),

@@ -86,7 +86,7 @@ impl Units {
     /// The number of its channel.
     #[inline(always)]
     pub(super) fn channel_of(&self, pu: u32) -> u32 {
-        self.geometry.group_of_pu((pu >> self.register_bits) as usize) as u32
+        pu >> self.channel_bits
     }
 
     /// Whether a read takes a channel from its owner, which is counted.
@@ -104,21 +104,28 @@ impl Units {
         if channel.passed > 0 && self.ops[self.units[pu].active].kind != OpKind::Read {
             channel.passed = 0;
         }
-        let repeats = self.units[pu].tries > 0;
-        if state == State::Out && !repeats && self.dies.is_some() {
-            channel.owner = HELD;
-            self.timeline.end_transfer(number);
-            self.units[pu].state = State::Finishing;
-            return Some(pu);
+        if state == State::Out && (self.dies.is_some() || self.units[pu].tries > 0) {
+            return self.went_out(now, pu, number);
         }
         self.grant_next(now, number);
         if state == State::In {
             return if self.dies.is_some() { self.came_in(now, pu) } else { self.enter(now, pu) };
         }
-        if repeats {
+        self.units[pu].state = State::Finishing;
+        Some(pu)
+    }
+
+    /// The same of data that went out of a die with several registers, or that show that
+    /// the read is to be repeated.
+    #[inline(never)]
+    fn went_out(&mut self, now: Time, pu: u32, number: u32) -> Option<u32> {
+        if self.units[pu].tries > 0 {
+            self.grant_next(now, number);
             self.start_decoding(now, pu);
             return None;
         }
+        self.channels[number].owner = HELD;
+        self.timeline.end_transfer(number);
         self.units[pu].state = State::Finishing;
         Some(pu)
     }

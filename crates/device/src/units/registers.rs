@@ -316,6 +316,7 @@ impl Units {
     }
 
     /// The command of an operation is there, and the data of a program.
+    #[inline(never)]
     pub(super) fn came_in(&mut self, now: Time, pu: u32) -> Option<u32> {
         if self.active(pu).kind != OpKind::Program {
             return self.enter(now, pu);
@@ -353,6 +354,7 @@ impl Units {
     }
 
     /// A program or erase is suspended: the read goes on for which that was done.
+    #[inline(never)]
     pub(super) fn make_way(&mut self, now: Time, pu: u32) {
         let (home, all) = (self.home(pu), self.dies().all);
         self.vacate(pu, all);
@@ -363,6 +365,7 @@ impl Units {
     }
 
     /// A read was sensed: the next one may be while its data go out.
+    #[inline(never)]
     pub(super) fn sensed(&mut self, now: Time, pu: u32) {
         let planes = self.planes(self.units[pu].active);
         self.units[pu].state = State::Out;
