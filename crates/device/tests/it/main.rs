@@ -11,6 +11,7 @@ mod late_bytes;
 mod model;
 mod physics;
 mod registers;
+mod queueing;
 mod reliability;
 mod slc;
 mod stories;
