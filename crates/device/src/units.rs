@@ -131,6 +131,8 @@ pub(crate) struct Units {
     timing: Timing,
     /// tR, where all pages have the same and none is in an SLC cache.
     same_read: Option<u64>,
+    /// Whether a quarter of a page has a tR of its own.
+    partial_reads: bool,
     /// Whether each read is asked how long its array read takes.
     senses: bool,
     /// What the controller takes to find that one is to be repeated.
@@ -177,12 +179,13 @@ impl Units {
         let folds = if timing.slc.is_on() { geometry.total_pus() as usize } else { 0 };
         let mut ops = Slots::new(max_ops + folds);
         let slc = Slc::new(geometry, timing, || ops.take(Op::default()))?;
-        let same_read = timing.read.len() == 1 && slc.is_none();
+        let same_read = timing.read.len() == 1 && timing.read_partial.is_empty() && slc.is_none();
         // With none, what never ceases to be written would starve reads.
         let read_burst = timing.read_burst.max(1);
         let slots = Units::slots(geometry, timing);
         Ok(Units {
             geometry: *geometry,
+            partial_reads: !timing.read_partial.is_empty(),
             timing: Timing { read_burst, ..timing.clone() },
             same_read: same_read.then(|| timing.read[0]),
             senses: false,
@@ -566,6 +569,9 @@ impl Units {
     fn sensing_time(&self, ppa: Ppa, count: u8) -> u64 {
         match &self.slc {
             Some(slc) if slc.has(ppa, count.into()) => slc.config.read,
+            _ if self.partial_reads && self.geometry.is_in_quarter(ppa, count.into()) => {
+                self.timing.read_partial_of(self.geometry.wide_page(ppa))
+            }
             _ => self.timing.read_of(self.geometry.wide_page(ppa)),
         }
     }

@@ -298,6 +298,12 @@ impl Geometry {
         self.wide_page.remainder(self.block(ppa))
     }
 
+    /// Whether blocks of a wide page lie in one quarter of a page.
+    pub fn is_in_quarter(&self, ppa: Ppa, count: u32) -> bool {
+        let (quarter, at) = (self.page_blocks() / 4, self.in_wide_page(ppa));
+        quarter > 0 && at / quarter == (at + count - 1) / quarter
+    }
+
     /// Row within the chunk.
     #[inline]
     pub fn row(&self, ppa: Ppa) -> u32 {

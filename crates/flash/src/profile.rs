@@ -336,7 +336,9 @@ impl Profile {
     /// The block is in a page of the first type.
     pub fn lone_read(&self) -> u64 {
         let (t, link) = (&self.timing, &self.link);
-        let flash = t.command + t.read_of(0) + t.transfer(1);
+        let partial = u64::from(self.dimensions.page_bytes) >= 4 * BLOCK_BYTES;
+        let read = if partial { t.read_partial_of(0) } else { t.read_of(0) };
+        let flash = t.command + read + t.transfer(1);
         let controller = link.work(true, 1) + link.controller;
         let entries = link.entry(SUBMISSION_BYTES) + link.entry(COMPLETION_BYTES);
         2 * link.latency + entries + controller + flash + link.wire(BLOCK_BYTES)

@@ -15,6 +15,9 @@ pub struct Timing {
     /// tR: array to page register, for each page type. Wide page `p` of a chunk
     /// has type `p % read.len()`. At least one.
     pub read: Vec<u64>,
+    /// The same of a read that asks for no more than a quarter of a page, aligned, where
+    /// chips have a command for that (snap read); else empty.
+    pub read_partial: Vec<u64>,
     /// tPROG: page register to array, for each row type: row `r` of a chunk has
     /// type `r % program.len()`. At least one.
     pub program: Vec<u64>,
@@ -66,6 +69,7 @@ impl Default for Timing {
     fn default() -> Timing {
         Timing {
             read: vec![0],
+            read_partial: Vec::new(),
             program: vec![0],
             erase: 0,
             command: 0,
@@ -113,7 +117,8 @@ impl Timing {
 
     /// Whether no operation takes any time, and there is no SLC cache to keep.
     pub fn is_instant(&self) -> bool {
-        let operations = self.read.iter().chain(&self.program).chain([&self.erase, &self.command]);
+        let reads = self.read.iter().chain(&self.read_partial);
+        let operations = reads.chain(&self.program).chain([&self.erase, &self.command]);
         let slow = self.slc.is_on() || self.channel_rate != 0;
         !slow && operations.into_iter().all(|&time| time == 0)
     }
@@ -122,6 +127,12 @@ impl Timing {
     #[inline]
     pub fn read_of(&self, wide_page: u32) -> u64 {
         of_type(&self.read, wide_page)
+    }
+
+    /// tR of a read that asks for no more than a quarter of a page in a wide page.
+    pub fn read_partial_of(&self, wide_page: u32) -> u64 {
+        let own = !self.read_partial.is_empty();
+        of_type(if own { &self.read_partial } else { &self.read }, wide_page)
     }
 
     /// Bits of a cell, where a program takes so many pages at once: as many as
@@ -165,6 +176,7 @@ mod tests {
         assert!(Timing::default().is_instant());
         let slow = [
             Timing { read: vec![0, 1], ..Timing::default() },
+            Timing { read_partial: vec![1], ..Timing::default() },
             Timing { program: vec![1], ..Timing::default() },
             Timing { erase: 1, ..Timing::default() },
             Timing { command: 1, ..Timing::default() },

@@ -120,6 +120,30 @@ fn page_types_have_their_own_times() {
     }
 }
 
+/// A page of 16 KiB is four blocks: a block of it is a quarter.
+#[test]
+fn a_quarter_of_a_page_is_sensed_sooner_where_chips_can() {
+    let dim = Dimensions {
+        groups: 1,
+        pus: 1,
+        chunks: 2,
+        pages: 6,
+        planes: 2,
+        page_bytes: 16384,
+        pages_at_once: 1,
+    };
+    let t = Timing { read: vec![100, 200], read_partial: vec![60, 70], ..Timing::default() };
+    let mut rig = common::Rig::new(drive(&Geometry::new(dim).unwrap(), &t, 0), 8);
+    rig.one(cmd(1, Write, Ppa(0), 48));
+    let mut read = |block, count| rig.one(cmd(2, Read, Ppa(block), count));
+    assert_eq!([read(0, 1), read(5, 1), read(8, 1), read(15, 1)], [60, 60, 70, 70]);
+    assert_eq!([read(0, 2), read(3, 2), read(0, 8), read(8, 4)], [100, 100, 100, 200]);
+    // A page of 8 KiB has no such quarter.
+    let mut rig = common::Rig::new(drive(&geometry(1, 1, 1), &t, 0), 8);
+    rig.one(cmd(1, Write, Ppa(0), 2));
+    assert_eq!(rig.one(cmd(2, Read, Ppa(0), 1)), 100);
+}
+
 #[test]
 fn a_row_on_all_planes_is_one_array_access() {
     let g = geometry(1, 1, 4);

@@ -95,6 +95,12 @@ const TIMES: Form<Vec<u64>> = Form {
         if all.len() == 1 { all.concat() } else { format!("[{}]", all.join(", ")) }
     },
 };
+/// The same, or none.
+const PARTIAL: Form<Vec<u64>> = Form {
+    takes: "a time for each page type, for example 30us or 30us/40us/50us, or none",
+    read: |text| if text == "none" { Some(Vec::new()) } else { (TIMES.read)(text) },
+    show: |times| if times.is_empty() { quoted("none") } else { (TIMES.show)(times) },
+};
 const RATE: Form<u64> = Form {
     takes: "a decimal rate from 1kB/s, for example 333MB/s, or none for no transfer time",
     read: quantity::rate,
@@ -215,7 +221,7 @@ macro_rules! key {
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 72] = [
+pub static KEYS: [Key; 73] = [
     key!(needed "geometry", "groups", COUNT, dimensions.groups,
         "channels; a super-channel counts once"),
     key!(needed "geometry", "pus", COUNT, dimensions.pus, "parallel units (dies) a channel"),
@@ -236,6 +242,8 @@ pub static KEYS: [Key; 72] = [
     key!("geometry", "pages_at_once", COUNT, dimensions.pages_at_once,
         "pages that one program takes on every plane"),
     key!(needed "timing", "read", TIMES, timing.read, "tR, for each page type"),
+    key!("timing", "read_partial", PARTIAL, timing.read_partial,
+        "tR of at most a quarter of a page, for each page type"),
     key!(needed "timing", "program", TIMES, timing.program, "tPROG, for each row type"),
     key!(needed "timing", "erase", TIME, timing.erase, "tBERS"),
     key!("timing", "command", TIME, timing.command, "command cycles before each operation"),

@@ -230,7 +230,7 @@ fn the_slc_cache_is_off_until_asked_for() {
 fn wrong_keys_and_values_are_named() {
     let mut p = Profile::builtin("ref").unwrap();
     let err = p.set("raed", "50us").unwrap_err().to_string();
-    assert!(err.contains("`raed`") && err.contains("read, program"), "{err}");
+    assert!(err.contains("`raed`") && err.contains("read, read_partial, program"), "{err}");
     let err = p.set("read", "50").unwrap_err().to_string();
     assert!(err.contains("`read` cannot be `50`") && err.contains("75us"), "{err}");
     assert!(p.set("spare", "NaN").is_err());
@@ -302,6 +302,7 @@ proptest! {
         let mut p = builtin().nth(which).unwrap();
         p.timing.read = times.clone();
         p.timing.program = times.clone();
+        p.timing.read_partial = if flags[1] { times.clone() } else { Vec::new() };
         (p.timing.channel_rate, p.link.rate) = (rate, rate / 2);
         (p.link.entries, p.link.cores) = (flags[3], whole[3] % 65);
         (p.link.core_read, p.link.core_write, p.link.core_block) =
