@@ -281,6 +281,7 @@ fn advice(outcome: &Outcome) -> String {
                 let pus = profile["geometry"]["pus"].as_u64().unwrap_or(4);
                 format!("pus={}", 2 * pus)
             }
+            "core" => "cores=none".into(),
             "map" => "map_cache=none".into(),
             _ => continue,
         };

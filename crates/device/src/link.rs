@@ -116,8 +116,9 @@ pub struct Link<P: Port> {
 
 /// What it keeps to tell stories.
 struct Told {
-    /// When each command came, and when it arrived below.
-    came: Vec<(Time, Time)>,
+    /// Of each command when it came, when it arrived below, and what it took of a
+    /// core, with the wait for it.
+    came: Vec<(Time, Time, u64)>,
     /// How many completions came from below.
     heard: u64,
     /// Of those on the way up, where they are asked for.
@@ -134,14 +135,14 @@ impl Told {
 
     /// A command has completed below at `at`, and its completion is above at `arrival`.
     fn hear(&mut self, slot: usize, below: Option<&Story>, at: Time, arrival: Time) {
-        let (came, arrived) = self.came[slot];
+        let (came, arrived, core) = self.came[slot];
         let story = &mut self.up[slot];
         *story = Story::at(arrived);
         match below {
             Some(_) => story.go_on(Part::Queue, below, at),
             None => story.pass(Part::Target, at),
         }
-        story.before(Part::Link, came);
+        story.before_with(Part::Link, Part::Core, core, came);
         story.pass(Part::Link, arrival);
     }
 
@@ -260,13 +261,14 @@ where
             cmd.renumber(u64::from(slot));
             let fetched = now + self.timing.latency + self.down.entry(now + self.timing.latency);
             let work = self.timing.work(payload.is_read, payload.blocks());
-            let taken = self.cores.take(fetched, work) + self.timing.controller;
+            let worked = self.cores.take(fetched, work);
+            let taken = worked + self.timing.controller;
             let arrival = match payload.is_read {
                 true => taken,
                 false => self.down.carry(taken, self.timing.wire(payload.down)),
             };
             if let Some(told) = &mut self.told {
-                told.came[slot as usize] = (now, arrival);
+                told.came[slot as usize] = (now, arrival, worked - fetched);
             }
             self.down.send(arrival, payload.is_read, cmd);
         }

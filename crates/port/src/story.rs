@@ -17,8 +17,10 @@ use crate::Time;
 pub enum Part {
     /// It waited until the layer below took it, which was full.
     Queue,
-    /// On the link between host and drive, both ways, with the controller's time.
+    /// On the link between host and drive, both ways, and in the controller's pipeline.
     Link,
+    /// It waited for a core of the controller, and had it.
+    Core,
     /// In a target that tells no more.
     Target,
     /// No room in the target's buffer: rows before it were on their way to flash.
@@ -46,9 +48,10 @@ pub enum Part {
 }
 
 /// All parts but the waits for a die.
-const PARTS: [(Part, &str, Option<&str>); 14] = [
+const PARTS: [(Part, &str, Option<&str>); 15] = [
     (Part::Queue, "queue", None),
     (Part::Link, "link", None),
+    (Part::Core, "core", None),
     (Part::Target, "target", None),
     (Part::RoomRows, "room", Some("rows on their way")),
     (Part::RoomCollection, "room", Some("collection")),
@@ -216,6 +219,15 @@ impl Story {
     #[inline]
     pub fn before(&mut self, part: Part, start: Time) {
         self.parts[part as usize] += self.start - start;
+        self.start = start;
+    }
+
+    /// It began earlier: at `start`, and until now `ns` of that went to `part`, all
+    /// else to `rest`.
+    #[inline]
+    pub fn before_with(&mut self, rest: Part, part: Part, ns: u64, start: Time) {
+        self.parts[part as usize] += ns;
+        self.parts[rest as usize] += self.start - start - ns;
         self.start = start;
     }
 

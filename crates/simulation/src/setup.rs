@@ -295,8 +295,8 @@ fn timing(rng: &mut Rng) -> Timing {
         suspend_limit: between(rng, 1, 8) as u32,
         suspend_transfer: rng.below(4) == 0,
         // Not drawn, so that each seed's world stays what it was else.
-        cache_registers: read % 3 == 0,
-        plane_reads: read % 4 == 0,
+        cache_registers: read.is_multiple_of(3),
+        plane_reads: read.is_multiple_of(4),
         ..Timing::default()
     }
 }

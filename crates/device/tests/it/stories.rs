@@ -134,6 +134,20 @@ fn a_link_adds_its_time_on_both_ways() {
     assert_eq!(stories[1].ns_of(Part::Transfer), 205);
 }
 
+/// One core of 7 ns a read: the second read waits for it and has it.
+#[test]
+fn a_core_has_its_part() {
+    let g = geometry(1, 2, 1);
+    let link =
+        LinkTiming { latency: 3, controller: 4, cores: 1, core_read: 7, ..LinkTiming::default() };
+    let drive = Link::new(link, written(&g, &timing()).port);
+    let cmds =
+        vec![(0, of(User, Read, g.ppa(0, 0, 0, 0), 1)), (2, of(User, Read, g.ppa(0, 1, 0, 0), 1))];
+    let stories = told(drive, cmds);
+    assert_eq!((stories[0].ns_of(Part::Core), stories[0].ns_of(Part::Link)), (7, 3 + 4 + 3));
+    assert_eq!((stories[1].ns_of(Part::Core), stories[1].ns_of(Part::Link)), (5 + 7, 3 + 4 + 3));
+}
+
 #[test]
 fn what_is_inside_already_is_known_to_those_that_wait_behind_it() {
     let g = geometry(1, 1, 1);
