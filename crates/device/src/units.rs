@@ -149,6 +149,8 @@ pub(crate) struct Units {
     channel_bits: u32,
     register_bits: u32,
     dies: Option<Box<Dies>>,
+    /// Whether dies have several registers, or reads may be repeated.
+    apart: bool,
     timeline: Timeline,
     /// The SLC cache, if there is one.
     slc: Option<Box<Slc>>,
@@ -198,6 +200,7 @@ impl Units {
             channel_bits: (slots / groups.next_power_of_two()).trailing_zeros(),
             register_bits: registers::bits(geometry, timing),
             dies: Dies::new(geometry, timing),
+            apart: registers::bits(geometry, timing) > 0,
             timeline: Timeline::new(geometry, slots),
             slc,
             tales: None,
@@ -250,6 +253,7 @@ impl Units {
     /// Only while nothing is under way.
     pub fn set_senses(&mut self, senses: bool) {
         self.senses = senses;
+        self.apart = senses || self.dies.is_some();
     }
 
     /// Whether the read that a parallel unit works on waits for

@@ -104,49 +104,59 @@ impl Units {
         if channel.passed > 0 && self.ops[self.units[pu].active].kind != OpKind::Read {
             channel.passed = 0;
         }
-        if state == State::Out && (self.dies.is_some() || self.units[pu].tries > 0) {
-            return self.went_out(now, pu, number);
+        if self.apart {
+            return self.bus_end_apart(now, pu, state);
         }
-        self.grant_next(now, number);
+        self.grant_next::<false>(now, number);
         if state == State::In {
-            return if self.dies.is_some() { self.came_in(now, pu) } else { self.enter(now, pu) };
+            return self.enter(now, pu);
         }
         self.units[pu].state = State::Finishing;
         Some(pu)
     }
 
-    /// The same of data that went out of a die with several registers, or that show that
-    /// the read is to be repeated.
+    /// The same where dies have several registers, or reads may be repeated.
     #[inline(never)]
-    fn went_out(&mut self, now: Time, pu: u32, number: u32) -> Option<u32> {
-        if self.units[pu].tries > 0 {
-            self.grant_next(now, number);
+    fn bus_end_apart(&mut self, now: Time, pu: u32, state: State) -> Option<u32> {
+        let (number, is_wide) = (self.channel_of(pu), self.dies.is_some());
+        let repeats = state == State::Out && self.units[pu].tries > 0;
+        if state == State::Out && is_wide && !repeats {
+            self.channels[number].owner = HELD;
+            self.timeline.end_transfer(number);
+            self.units[pu].state = State::Finishing;
+            return Some(pu);
+        }
+        self.grant_next::<true>(now, number);
+        if repeats {
             self.start_decoding(now, pu);
             return None;
         }
-        self.channels[number].owner = HELD;
-        self.timeline.end_transfer(number);
+        if state == State::In {
+            return if is_wide { self.came_in(now, pu) } else { self.enter(now, pu) };
+        }
         self.units[pu].state = State::Finishing;
         Some(pu)
     }
 
     /// The register's data are out: who waits for the channel has it, if that was left
     /// to the next command of the die.
+    #[inline(never)]
     pub(super) fn pass_on(&mut self, now: Time, pu: u32) {
         let number = self.channel_of(pu);
         if self.channels[number].owner == HELD {
-            self.grant_next(now, number);
+            self.grant_next::<true>(now, number);
             self.timeline.settle(pu);
         }
     }
 
-    /// Who waits for the channel has it.
+    /// Who waits for the channel has it. `APART` is false where no command waits as one
+    /// to a die with several registers.
     #[inline(always)]
-    fn grant_next(&mut self, now: Time, number: u32) {
+    fn grant_next<const APART: bool>(&mut self, now: Time, number: u32) {
         let channel = &mut self.channels[number];
         let alone = channel.others.is_empty();
         let reads_go = alone || channel.reads.is_empty();
-        let next = if !channel.commands.is_empty() {
+        let next = if APART && !channel.commands.is_empty() {
             channel.commands.pop(&mut self.units)
         } else if reads_go || one_more(&mut channel.passed, self.timing.read_burst) {
             channel.reads.pop(&mut self.units)

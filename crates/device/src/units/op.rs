@@ -43,13 +43,15 @@ pub(crate) struct Op {
     pub kind: OpKind,
     /// A read of which only the tags are wanted.
     pub tags: bool,
+    /// Where its die has several registers, the planes that it takes.
+    pub(super) planes: u8,
     /// Reads that went before it after it had begun.
     pub(super) suspended: u32,
 }
 
 impl Op {
     pub fn new(cmd: u32, kind: OpKind, ppa: Ppa, first: u8, count: u8) -> Op {
-        Op { next: NONE, cmd, ppa, first, count, kind, tags: false, suspended: 0 }
+        Op { next: NONE, cmd, ppa, first, count, kind, tags: false, planes: 0, suspended: 0 }
     }
 
     /// The same, of which only the tags are wanted, or not.

@@ -25,7 +25,7 @@ use flash::{Geometry, Timing};
 use port::Time;
 
 use super::suspension::one_more;
-use super::{OpKind, State, Units};
+use super::{Op, OpKind, State, Units};
 use crate::list::{NONE, Table};
 
 /// Reads that wait of which one may go before the others.
@@ -111,13 +111,14 @@ impl Units {
     }
 
     /// The planes that an operation takes: one, if it is a read there, or all.
-    fn planes(&self, id: u32) -> u8 {
-        let (op, all) = (&self.ops[id], self.dies.as_ref().map_or(0, |dies| dies.all));
+    fn planes_of(&self, op: &Op) -> u8 {
+        let all = self.dies.as_ref().map_or(0, |dies| dies.all);
         if op.kind != OpKind::Read || all == 1 {
             return all;
         }
-        let (page, at) = (self.geometry.page_blocks(), self.geometry.in_wide_page(op.ppa));
-        let (first, last) = (at / page, (at + u32::from(op.count) - 1) / page);
+        let at = self.geometry.in_wide_page(op.ppa);
+        let page = self.geometry.page_blocks().trailing_zeros();
+        let (first, last) = (at >> page, (at + u32::from(op.count) - 1) >> page);
         if first == last { 1 << first } else { all }
     }
 
@@ -136,6 +137,7 @@ impl Units {
     /// An operation comes to a die.
     #[inline(never)]
     pub(super) fn join(&mut self, now: Time, home: u32, id: u32) {
+        self.ops[id].planes = self.planes_of(&self.ops[id]);
         let unit = &mut self.units[home];
         if unit.state == State::Resting {
             unit.state = State::Idle;
@@ -193,7 +195,7 @@ impl Units {
             return (is_loaded && !works && die.sensing == 0).then_some(Next::Enter);
         }
         let id = unit.others.first()?;
-        let planes = self.planes(id);
+        let planes = self.ops[id].planes;
         let may = match self.ops[id].kind {
             OpKind::Read => !works && die.sensing & planes == 0,
             OpKind::Program if works => self.programs(die.working),
@@ -245,7 +247,7 @@ impl Units {
         let (mut before, mut blocked) = (NONE, die.sensing);
         let mut id = self.units[home].reads.first()?;
         for _ in 0..LOOKED_AT {
-            let planes = self.planes(id);
+            let planes = self.ops[id].planes;
             let dies = self.dies.as_ref()?;
             if planes & blocked == 0
                 && let Some(which) = dies.free(die, planes)
@@ -266,7 +268,7 @@ impl Units {
     /// An operation that waited begins: its command goes to the die, and the data of a
     /// program.
     fn begin(&mut self, now: Time, home: u32, id: u32, which: usize) {
-        let planes = self.planes(id);
+        let planes = self.ops[id].planes;
         let second = u32::from(self.dies().cached);
         let pu = home + (planes.trailing_zeros() << second) + which as u32;
         let kind = self.ops[id].kind;
@@ -367,7 +369,7 @@ impl Units {
     /// A read was sensed: the next one may be while its data go out.
     #[inline(never)]
     pub(super) fn sensed(&mut self, now: Time, pu: u32) {
-        let planes = self.planes(self.units[pu].active);
+        let planes = self.active(pu).planes;
         self.units[pu].state = State::Out;
         self.die(pu).sensing &= !planes;
         self.go_on(now, self.home(pu));
@@ -380,7 +382,7 @@ impl Units {
         if self.ops[id].kind != OpKind::Read {
             self.units[home].passed = 0;
         }
-        let planes = self.planes(id);
+        let planes = self.ops[id].planes;
         self.ops.give(id);
         self.vacate(pu, planes);
         self.go_on(now, home);
