@@ -198,6 +198,7 @@ impl<M: Medium> Device<M> {
         let mut device = Device::new(geometry, timing, medium)?;
         device.set_model(reliability, seed);
         device.leave_factory();
+        (0..device.chunks.len()).for_each(|index| device.note_free(index));
         Ok(device)
     }
 
@@ -272,7 +273,10 @@ impl<M: Medium> Device<M> {
                 chunk.erased();
             }
         }
-        (0..chunks.len()).for_each(|index| device.note_whole(index));
+        (0..chunks.len()).for_each(|index| {
+            device.note_whole(index);
+            device.note_free(index);
+        });
         if chunks.iter().any(Chunk::has_failed) {
             device.look_closely();
         }
@@ -286,6 +290,12 @@ impl<M: Medium> Device<M> {
     #[inline]
     fn is_whole(&self, index: usize) -> bool {
         self.whole.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+    }
+
+    /// Looks again whether a chunk is free.
+    #[inline]
+    fn note_free(&mut self, index: usize) {
+        self.units.set_free(index, self.chunks[index].state == ChunkState::Free);
     }
 
     /// Looks again whether all of a chunk can be read.
@@ -685,6 +695,7 @@ impl<M: Medium> Device<M> {
                 if moved == Moved::Done {
                     self.chunks[index].erased();
                 }
+                self.note_free(index);
                 self.describe(index);
             }
         }

@@ -11,6 +11,7 @@ pub mod command;
 mod controller;
 mod device;
 pub mod hosted;
+mod lending;
 pub mod link;
 mod list;
 pub mod notices;

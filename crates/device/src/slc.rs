@@ -8,7 +8,12 @@
 //! dropped is erased before it is programmed again. So all blocks of an area wear
 //! alike.
 //!
-//! Guarantees: an area never holds more rows than it has; each row that was
+//! Where chunks lend an area its blocks, one that is written takes its block back:
+//! one that is erased at once, else the parallel unit folds and erases the oldest
+//! before it programs anything more.
+//!
+//! Guarantees: an area never holds more rows than it has; when a program begins it
+//! has no more than its own and what free chunks lend; each row that was
 //! cached is folded once, dropped once, or still there. It only keeps books:
 //! times are the parallel units', bytes the medium's. Nothing here fails.
 
@@ -18,6 +23,7 @@ use flash::{Geometry, Ppa, SlcCache, Timing};
 use port::lazy::table;
 use port::{Lazy, OutOfMemory};
 
+use crate::lending::Lending;
 use crate::list::NONE;
 
 /// What the SLC cache has done since the drive was made or restored, and what
@@ -27,6 +33,8 @@ use crate::list::NONE;
 pub struct SlcHealth {
     /// Rows that it has room for, in all areas.
     pub rows: u64,
+    /// The same at most, when all chunks are free that may lend it some.
+    pub most_rows: u64,
     /// Rows that it holds and that will be folded.
     pub cached: u64,
     /// Programs that it took.
@@ -37,7 +45,7 @@ pub struct SlcHealth {
     pub dropped: u64,
     /// Programs that found it full and went to the slow cells.
     pub direct: u64,
-    /// Its blocks.
+    /// Its blocks, at most.
     pub blocks: u64,
     /// Erases of them; its wear is `erases` / `blocks` each, evenly.
     pub erases: u64,
@@ -46,7 +54,8 @@ pub struct SlcHealth {
 }
 
 port::sums!(
-    SlcHealth: rows, cached, written, folded, dropped, direct, blocks, erases, folded_pages
+    SlcHealth:
+        rows, most_rows, cached, written, folded, dropped, direct, blocks, erases, folded_pages
 );
 
 /// What a parallel unit is to do for its area.
@@ -69,6 +78,8 @@ struct Row {
 /// is in place `n % rows`.
 struct Area {
     rows: Box<[Row]>,
+    /// Blocks that it has: those in use at least.
+    blocks: u64,
     /// Rows programmed, folded or dropped, and erased: each at most the one
     /// before, and at most all rows behind the first.
     written: u64,
@@ -86,9 +97,9 @@ pub(crate) struct Slc {
     geometry: Geometry,
     /// Rows of a block.
     block_rows: u64,
-    /// Rows in use from which on an area is pressed.
-    mark: u64,
     areas: Box<[Area]>,
+    /// Who lends blocks, where that is so.
+    lending: Option<Lending>,
     /// A bit for each page of the drive: the SLC cache has it.
     pages: Lazy<u64>,
     counts: SlcHealth,
@@ -106,23 +117,28 @@ impl Slc {
         if !config.is_on() {
             return Ok(None);
         }
-        let (block_rows, blocks) = blocks_per_pu(geometry, timing);
-        let rows = blocks * u64::from(block_rows);
+        let (block_rows, most, own) = blocks_per_pu(geometry, timing);
+        let lending = match config.dynamic {
+            true => Some(Lending::new(geometry, config.kept, (own, most))?),
+            false => None,
+        };
         let mut areas: Vec<Area> = (0..geometry.pu_slots()).map(|_| Area::none()).collect();
+        let (mut rows, most_rows) = (0, most * block_rows);
         for pu in geometry.pus_channels_first() {
-            areas[pu] = Area::of(rows as usize, op())?;
+            let blocks = lending.as_ref().map_or(most, |lending| lending.blocks(pu));
+            areas[pu] = Area::of(most_rows as usize, blocks, op())?;
+            rows += blocks * block_rows;
         }
         let pages = page_slots(geometry);
         let units = u64::from(geometry.total_pus());
-        let mark = u128::from(rows) * u128::from(config.mark) / u128::from(WHOLE);
-        let counts =
-            SlcHealth { rows: rows * units, blocks: blocks * units, ..SlcHealth::default() };
+        let (most_rows, blocks) = (most_rows * units, most * units);
+        let counts = SlcHealth { rows, most_rows, blocks, ..SlcHealth::default() };
         Ok(Some(Box::new(Slc {
             config,
             geometry: *geometry,
-            block_rows: block_rows.into(),
-            mark: mark as u64,
+            block_rows,
             areas: areas.into(),
+            lending,
             pages: Lazy::zeroed(pages.div_ceil(64), "the SLC cache's pages")?,
             counts,
         })))
@@ -143,16 +159,17 @@ impl Slc {
         if !timing.slc.is_on() {
             return 0;
         }
-        let (block_rows, blocks) = blocks_per_pu(geometry, timing);
-        let rows = u64::from(geometry.total_pus()) * blocks * u64::from(block_rows);
-        rows.saturating_mul(size_of::<Row>() as u64) + page_slots(geometry) as u64 / 8
+        let (block_rows, blocks, _) = blocks_per_pu(geometry, timing);
+        let rows = u64::from(geometry.total_pus()) * blocks * block_rows;
+        let lending = if timing.slc.dynamic { Lending::tables(geometry) } else { 0 };
+        rows.saturating_mul(size_of::<Row>() as u64) + page_slots(geometry) as u64 / 8 + lending
     }
 
     /// A program begins in the array: whether its area takes it. Otherwise it
     /// is a direct one.
     pub fn take(&mut self, pu: u32, ppa: Ppa, blocks: u8) -> bool {
         let area = &mut self.areas[pu as usize];
-        if area.used() == area.rows.len() as u64 {
+        if area.used() == area.blocks * self.block_rows {
             self.counts.direct += 1;
             return false;
         }
@@ -169,11 +186,48 @@ impl Slc {
         self.pages_of(ppa, blocks).all(|page| self.pages[page / 64] >> (page % 64) & 1 == 1)
     }
 
+    /// A chunk is free, and lends its block at once; or it is not, and takes it back.
+    pub fn set_free(&mut self, chunk: usize, is_free: bool) {
+        let Some(lending) = &mut self.lending else { return };
+        let pu = self.geometry.pu_index(self.geometry.chunk_start(chunk));
+        if lending.set(pu, chunk, is_free) {
+            self.settle(pu);
+        }
+    }
+
+    /// An area has the blocks that it may have, and those that it cannot give back yet.
+    fn settle(&mut self, pu: usize) {
+        let Some(lending) = &self.lending else { return };
+        let area = &mut self.areas[pu];
+        let blocks = lending.blocks(pu).max(area.blocks_in_use(self.block_rows));
+        let before = std::mem::replace(&mut area.blocks, blocks);
+        self.counts.rows = self.counts.rows + blocks * self.block_rows - before * self.block_rows;
+    }
+
+    /// A program is about to begin: its chunk lends nothing any more. Whether the
+    /// parallel unit must give back a block first.
+    pub fn owes_before(&mut self, pu: u32, ppa: Ppa) -> bool {
+        self.set_free(self.geometry.chunk_index(ppa), false);
+        self.owes(pu)
+    }
+
+    /// Whether an area has a block that is not lent any more.
+    pub fn owes(&self, pu: u32) -> bool {
+        let area = &self.areas[pu as usize];
+        self.lending.as_ref().is_some_and(|lending| area.blocks > lending.blocks(pu as usize))
+    }
+
     /// What the parallel unit can do for its area, if anything.
     pub fn next(&mut self, pu: u32) -> Option<Upkeep> {
+        let owes = self.owes(pu);
         let area = &mut self.areas[pu as usize];
         while area.folded < area.written && area.rows[area.place(area.folded)].blocks == 0 {
             area.folded += 1;
+        }
+        if owes && area.folded == area.written {
+            // The rest of its last block is left as it is.
+            area.written = area.written.next_multiple_of(self.block_rows);
+            area.folded = area.written;
         }
         if area.folded - area.erased >= self.block_rows {
             return Some(Upkeep::Erase);
@@ -183,7 +237,9 @@ impl Slc {
 
     /// Whether the area is so full that its parallel unit is not to wait.
     pub fn is_pressed(&self, pu: u32) -> bool {
-        self.areas[pu as usize].used() >= self.mark
+        let area = &self.areas[pu as usize];
+        let rows = u128::from(area.blocks * self.block_rows);
+        u128::from(area.used()) >= rows * u128::from(self.config.mark) / u128::from(WHOLE)
     }
 
     /// The operation that stands for what the parallel unit does for its area.
@@ -203,6 +259,7 @@ impl Slc {
             Upkeep::Erase => {
                 area.erased += self.block_rows;
                 self.counts.erases += 1;
+                self.settle(pu as usize);
             }
             Upkeep::Fold(_) => {
                 let Row { ppa, blocks } = area.rows[area.place(area.folded)];
@@ -255,12 +312,14 @@ impl Slc {
     }
 }
 
-/// Rows of a block of the cache, and blocks that each parallel unit has.
-fn blocks_per_pu(geometry: &Geometry, timing: &Timing) -> (u32, u64) {
+/// Rows of a block of the cache, blocks that each parallel unit has at most, and its
+/// own of these.
+fn blocks_per_pu(geometry: &Geometry, timing: &Timing) -> (u64, u64, u64) {
     let (pages, at_once) = (geometry.dimensions().pages, geometry.dimensions().pages_at_once);
     // What is left over of a block when it has no room for a row is not used.
     let block_rows = (pages / timing.cell_bits(at_once) / at_once).max(1);
-    (block_rows, timing.slc.blocks_per_pu(geometry, block_rows))
+    let (most, own) = timing.slc.blocks_per_pu(geometry, block_rows);
+    (block_rows.into(), most, own)
 }
 
 /// Pages of a drive, as they are addressed.
@@ -271,12 +330,12 @@ fn page_slots(geometry: &Geometry) -> usize {
 impl Area {
     /// That of a number that no unit has.
     fn none() -> Area {
-        Area { rows: [].into(), written: 0, folded: 0, erased: 0, op: NONE, doing: None }
+        Area { rows: [].into(), blocks: 0, written: 0, folded: 0, erased: 0, op: NONE, doing: None }
     }
 
-    fn of(rows: usize, op: u32) -> Result<Area, OutOfMemory> {
+    fn of(rows: usize, blocks: u64, op: u32) -> Result<Area, OutOfMemory> {
         let rows = table(Row::default(), rows, "the SLC cache's rows")?;
-        Ok(Area { rows, op, ..Area::none() })
+        Ok(Area { rows, blocks, op, ..Area::none() })
     }
 
     fn place(&self, number: u64) -> usize {
@@ -286,5 +345,10 @@ impl Area {
     /// Rows that cannot be programmed until they are erased.
     fn used(&self) -> u64 {
         self.written - self.erased
+    }
+
+    /// Blocks with such rows in them.
+    fn blocks_in_use(&self, block_rows: u64) -> u64 {
+        self.written.div_ceil(block_rows) - self.erased / block_rows
     }
 }

@@ -310,6 +310,10 @@ impl Units {
     pub fn enqueue(&mut self, now: Time, op: Op, whose: Whose) -> Option<u32> {
         let pu = (self.geometry.pu_index(op.ppa) << self.register_bits) as u32;
         let is_read = op.kind == OpKind::Read;
+        if self.slc.is_some() && self.dies.is_none() && self.units[pu].state <= State::Resting {
+            self.give_back(now, pu, op.kind, op.ppa);
+            self.timeline.settle(pu);
+        }
         let id = self.ops.take_as_is();
         let held = &mut self.ops[id];
         (held.cmd, held.ppa, held.kind) = (op.cmd, op.ppa, op.kind);
@@ -436,6 +440,13 @@ impl Units {
         let Some(id) = unit.others.pop(&mut self.ops) else {
             return self.rest(now, pu);
         };
+        if self.slc.is_some() {
+            let Op { kind, ppa, .. } = self.ops[id];
+            if self.give_back(now, pu, kind, ppa) {
+                self.units[pu].others.push_front(id, &mut self.ops);
+                return None;
+            }
+        }
         self.start_waiting::<TOLD>(now, pu, id)
     }
 
@@ -621,6 +632,14 @@ impl Units {
     pub fn forget(&mut self, chunk_index: usize) {
         if let Some(slc) = &mut self.slc {
             slc.forget(chunk_index);
+        }
+    }
+
+    /// A chunk is free, or is not: whether it lends to the SLC cache.
+    #[inline]
+    pub fn set_free(&mut self, chunk_index: usize, is_free: bool) {
+        if let Some(slc) = &mut self.slc {
+            slc.set_free(chunk_index, is_free);
         }
     }
 

@@ -23,29 +23,34 @@ impl SlcReport {
     /// Of a cache that was `before` when the run began and is `after` at its
     /// end. None where the drive has none.
     pub fn new(geometry: &Geometry, before: &SlcHealth, after: &SlcHealth) -> Option<SlcReport> {
-        let SlcHealth { rows, cached, blocks, .. } = *after;
-        let health = SlcHealth { rows, cached, blocks, ..after.since(before) };
+        let SlcHealth { rows, most_rows, cached, blocks, .. } = *after;
+        let health = SlcHealth { rows, most_rows, cached, blocks, ..after.since(before) };
         let row = u64::from(geometry.row_blocks()) * BLOCK_BYTES;
         let wear = after.erases as f64 / after.blocks.max(1) as f64;
         (after.blocks > 0).then_some(SlcReport { health, row, wear })
     }
 
-    /// What the cache is, before it has done anything.
+    /// What the cache is at most.
     pub fn size_json(&self) -> Value {
-        let SlcHealth { rows, blocks, .. } = self.health;
-        json!({ "bytes": rows * self.row, "rows": rows, "blocks": blocks })
+        let SlcHealth { most_rows, blocks, .. } = self.health;
+        json!({ "bytes": most_rows * self.row, "rows": most_rows, "blocks": blocks })
     }
 
-    /// The same in words.
-    pub fn size_text(&self) -> String {
-        let SlcHealth { rows, blocks, .. } = self.health;
-        format!("{} in {blocks} blocks of its own", units::capacity(rows * self.row))
+    /// The same in words, of one whose blocks are its own or lent.
+    pub fn size_text(&self, is_lent: bool) -> String {
+        let SlcHealth { most_rows, blocks, .. } = self.health;
+        let bytes = units::capacity(most_rows * self.row);
+        match is_lent {
+            true => format!("at most {bytes} in {blocks} blocks, which free chunks lend"),
+            false => format!("{bytes} in {blocks} blocks of its own"),
+        }
     }
 
     /// As JSON.
     pub fn to_json(&self) -> Value {
         let h = &self.health;
         let mut json = self.size_json();
+        json["rows_now"] = h.rows.into();
         json["cached_rows"] = h.cached.into();
         json["written_rows"] = h.written.into();
         json["folded_rows"] = h.folded.into();
@@ -80,7 +85,10 @@ impl fmt::Display for SlcReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::DriveSpec;
+    use crate::whole::{Boxed, Drive};
     use flash::Dimensions;
+    use port::{BlockOp, BlockReq, Buffer, Port, Ring, Time};
 
     #[test]
     fn counts_are_those_of_the_run_and_wear_is_of_the_drive() {
@@ -95,15 +103,77 @@ mod tests {
         };
         let geometry = Geometry::new(dim).unwrap();
         let before =
-            SlcHealth { rows: 40, blocks: 10, written: 100, erases: 5, ..Default::default() };
-        let after = SlcHealth { written: 130, folded: 20, cached: 10, erases: 15, ..before };
+            SlcHealth { most_rows: 40, blocks: 10, written: 100, erases: 5, ..Default::default() };
+        let after = SlcHealth { rows: 20, written: 130, folded: 20, cached: 10, ..before };
+        let after = SlcHealth { erases: 15, ..after };
         let report = SlcReport::new(&geometry, &before, &after).unwrap();
         let json = report.to_json();
         assert_eq!((&json["written_rows"], &json["folded_rows"]), (&30.into(), &20.into()));
         assert_eq!((&json["cached_rows"], &json["bytes"]), (&10.into(), &(40 * 16384).into()));
+        assert_eq!(json["rows_now"], 20);
         assert_eq!((&json["erases"], &json["erases_per_block"]), (&10.into(), &1.5.into()));
-        assert!(report.to_string().starts_with("25.0 % of 40"), "{report}");
+        assert!(report.to_string().starts_with("50.0 % of 20"), "{report}");
         let none = SlcHealth::default();
         assert_eq!(SlcReport::new(&geometry, &none, &none), None);
+    }
+
+    const PIECE: u64 = 128 << 10;
+
+    fn drive(name: &str) -> Boxed {
+        let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
+        crate::stack::build(&spec.resolve().unwrap(), 1).unwrap()
+    }
+
+    /// Writes in order at depth 32, from then on. Gives when all has ended.
+    fn write(drive: &mut Boxed, mut now: Time, offsets: std::ops::Range<u64>) -> Time {
+        let (mut cmds, mut done) = (Ring::new(32), Ring::new(32));
+        let (mut offset, mut inside) = (offsets.start, 0);
+        while offset < offsets.end || inside > 0 {
+            while inside < 32 && offset < offsets.end {
+                let (op, len, buffer) = (BlockOp::Write, PIECE, Buffer::empty());
+                cmds.put(|| BlockReq { id: 0, op, fua: false, placement: 0, offset, len, buffer });
+                (offset, inside) = (offset + PIECE, inside + 1);
+            }
+            drive.submit(now, &mut cmds);
+            now = drive.next_event().expect("something is inside");
+            drive.advance(now, &mut done);
+            for done in done.drain() {
+                assert!(done.status.is_ok(), "{:?}", done.status);
+                inside -= 1;
+            }
+        }
+        now
+    }
+
+    /// Lets a drive rest until nothing more happens.
+    fn rest(drive: &mut Boxed, mut now: Time) -> Time {
+        while let Some(event) = drive.next_event() {
+            now = event;
+            drive.advance(now, &mut Ring::new(32));
+        }
+        now
+    }
+
+    /// The fuller a drive, the sooner a burst ends at the cliff: that much of it the
+    /// cache took, and so fast was all of it.
+    #[test]
+    fn the_cliff_comes_sooner_on_a_fuller_drive() {
+        for name in ["mem:client-tlc,size=2G,groups=2", "mem:client-qlc,size=2G,groups=1"] {
+            let burst = |percent: u64| {
+                let mut drive = drive(&format!("{name},store=none"));
+                let full = (2 << 30) * percent / 100 / PIECE * PIECE;
+                let at = write(&mut drive, Time::ZERO, 0..full);
+                let at = rest(&mut drive, at);
+                let before = drive.slc();
+                assert_eq!(before.cached, 0, "all is folded");
+                let took = write(&mut drive, at, full..full + (180 << 20)) - at;
+                let after = drive.slc().since(&before);
+                (after.written as f64 / (after.written + after.direct) as f64, took)
+            };
+            let (low, high) = (burst(25), burst(90));
+            assert!(low.0 > 0.95, "{name}: {low:?}");
+            assert!(high.0 < 0.6, "{name}: {high:?}");
+            assert!(high.1 as f64 > 1.4 * low.1 as f64, "{name}: {high:?} {low:?}");
+        }
     }
 }

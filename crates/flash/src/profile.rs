@@ -298,6 +298,10 @@ impl Profile {
             let (what, bytes) = ("slc_cache in bytes", slc.bytes(&geometry));
             return Err(range(what, bytes, "at most the flash that holds data"));
         }
+        if slc.dynamic && slc.own.bytes(&geometry) > slc.bytes(&geometry) {
+            let (what, bytes) = ("slc_static in bytes", slc.own.bytes(&geometry));
+            return Err(range(what, bytes, "at most slc_cache"));
+        }
         if slc.is_on() && slc.program == 0 {
             return Err(range("slc_program in ns", 0, "more than 0 where there is an SLC cache"));
         }

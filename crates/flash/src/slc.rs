@@ -1,9 +1,9 @@
 //! The SLC cache: flash that is programmed with one bit a cell, beside the
 //! flash that holds the data.
 //!
-//! Here is what a profile says of it: how much there is, how long it takes,
-//! when it is emptied. What a drive does with it is in docs/slc-cache.md.
-//! Nothing here fails.
+//! Here is what a profile says of it: how much there is, how much of that free
+//! chunks lend, how long it takes, when it is emptied. What a drive does with it is
+//! in docs/slc-cache.md. Nothing here fails.
 
 use port::BLOCK_BYTES;
 
@@ -21,12 +21,31 @@ pub enum SlcSize {
     Share(u32),
 }
 
+impl SlcSize {
+    /// Bytes on a drive of this geometry.
+    pub fn bytes(self, geometry: &Geometry) -> u64 {
+        match self {
+            SlcSize::Bytes(bytes) => bytes,
+            SlcSize::Share(share) => {
+                let all = u128::from(geometry.blocks()) * u128::from(BLOCK_BYTES);
+                (all * u128::from(share) / u128::from(WHOLE)) as u64
+            }
+        }
+    }
+}
+
 /// The SLC cache of a drive. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlcCache {
-    /// What it holds; nothing where there is none. It is flash of its own: the
-    /// drive's chunks are not fewer.
+    /// What it holds at most; nothing where there is none.
     pub size: SlcSize,
+    /// Free chunks lend it what is not its own, and take it back when they are
+    /// written. If not, all of it is flash of its own: the drive's chunks are not fewer.
+    pub dynamic: bool,
+    /// Of one that is lent, what it has of its own.
+    pub own: SlcSize,
+    /// So many free chunks of each unit lend nothing: the target's reserve.
+    pub kept: u32,
     /// tR of a page in it.
     pub read: u64,
     /// tPROG of a page in it.
@@ -41,7 +60,17 @@ pub struct SlcCache {
 impl Default for SlcCache {
     /// None.
     fn default() -> SlcCache {
-        SlcCache { size: SlcSize::Bytes(0), read: 0, program: 0, idle: 0, mark: WHOLE }
+        let none = SlcSize::Bytes(0);
+        SlcCache {
+            size: none,
+            dynamic: false,
+            own: none,
+            kept: 0,
+            read: 0,
+            program: 0,
+            idle: 0,
+            mark: WHOLE,
+        }
     }
 }
 
@@ -55,21 +84,17 @@ impl SlcCache {
     /// Bytes that it is to hold on a drive of this geometry, before they are
     /// rounded up to whole blocks.
     pub fn bytes(&self, geometry: &Geometry) -> u64 {
-        match self.size {
-            SlcSize::Bytes(bytes) => bytes,
-            SlcSize::Share(share) => {
-                let all = u128::from(geometry.blocks()) * u128::from(BLOCK_BYTES);
-                (all * u128::from(share) / u128::from(WHOLE)) as u64
-            }
-        }
+        self.size.bytes(geometry)
     }
 
-    /// Blocks that a parallel unit has of it, at least one where there is a
-    /// cache, if each holds `block_rows` rows.
-    pub fn blocks_per_pu(&self, geometry: &Geometry, block_rows: u32) -> u64 {
+    /// Blocks that a parallel unit has of it at most, at least one where there is a
+    /// cache, and its own of them, if each holds `block_rows` rows.
+    pub fn blocks_per_pu(&self, geometry: &Geometry, block_rows: u32) -> (u64, u64) {
         let row = u64::from(geometry.row_blocks()) * BLOCK_BYTES;
         let block = u64::from(block_rows) * row * u64::from(geometry.total_pus());
-        self.bytes(geometry).div_ceil(block)
+        let most = self.bytes(geometry).div_ceil(block);
+        let own = if self.dynamic { self.own.bytes(geometry).div_ceil(block) } else { most };
+        (most, own.min(most))
     }
 }
 
@@ -92,7 +117,7 @@ mod tests {
         let g = Geometry::new(dim).unwrap();
         let of = |size| {
             let slc = SlcCache { size, ..SlcCache::default() };
-            (slc.is_on(), slc.bytes(&g), slc.blocks_per_pu(&g, 4))
+            (slc.is_on(), slc.bytes(&g), slc.blocks_per_pu(&g, 4).0)
         };
         assert_eq!(of(SlcSize::Bytes(0)), (false, 0, 0));
         assert_eq!(of(SlcSize::Bytes(1)), (true, 1, 1));
@@ -102,5 +127,14 @@ mod tests {
         // 1 % of 4800 pages is 48, 12 rows a unit.
         assert_eq!(of(SlcSize::Share(1000)), (true, 48 * 4096, 3));
         assert_eq!(of(SlcSize::Share(WHOLE)), (true, 4800 * 4096, 300));
+        let dynamic = |own| SlcCache {
+            size: SlcSize::Share(1000),
+            dynamic: true,
+            own: SlcSize::Bytes(own),
+            ..SlcCache::default()
+        };
+        let own_of = |slc: SlcCache| slc.blocks_per_pu(&g, 4).1;
+        assert_eq!([0, 1, 65537, 1 << 40].map(|own| own_of(dynamic(own))), [0, 1, 2, 3]);
+        assert_eq!(own_of(SlcCache { dynamic: false, ..dynamic(0) }), 3);
     }
 }

@@ -114,6 +114,9 @@ pub fn slc(seed: u64) -> SlcCache {
         program: rng.one_of(&[10_000, 250_000]),
         idle: rng.one_of(&[1_000, 100_000, 20_000_000]),
         mark: rng.one_of(&[0, 50_000, 90_000, 100_000]),
+        dynamic: rng.below(2) == 1,
+        own: SlcSize::Share(rng.one_of(&[1, 1_000])),
+        kept: rng.below(4) as u32,
     }
 }
 

@@ -326,7 +326,7 @@ impl Info {
         }
         if let Some(slc) = &self.slc {
             let off = if self.file.is_some() { "; empty while the drive is off" } else { "" };
-            line("SLC cache", format!("{}{off}", slc.size_text()));
+            line("SLC cache", format!("{}{off}", slc.size_text(config.profile.timing.slc.dynamic)));
         }
         if let Some(file) = &self.file {
             self.file_text(file, &mut line);

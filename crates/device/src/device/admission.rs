@@ -178,6 +178,7 @@ impl<M: Medium> Device<M> {
                 if trial.state == ChunkState::Offline {
                     self.chunks[index] = trial;
                     self.note_whole(index);
+                    self.note_free(index);
                     self.describe(index);
                 }
                 status = status.and(e);

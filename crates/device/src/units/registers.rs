@@ -68,6 +68,8 @@ enum Next {
     Resume(usize),
     /// The program that has its data enters the array.
     Enter,
+    /// The SLC area gives back a block first.
+    GiveBack,
 }
 
 /// Bits of a register's number in its die.
@@ -157,6 +159,7 @@ impl Units {
                 Next::Begin(id, which) => self.begin(now, home, id, which),
                 Next::Resume(which) => self.resume(now, home, which),
                 Next::Enter => self.enter_loaded(now, home),
+                Next::GiveBack => _ = self.keep(now, home),
             }
         }
         let Die { held, working, .. } = *self.die(home);
@@ -195,8 +198,12 @@ impl Units {
             return (is_loaded && !works && die.sensing == 0).then_some(Next::Enter);
         }
         let id = unit.others.first()?;
-        let planes = self.ops[id].planes;
-        let may = match self.ops[id].kind {
+        let Op { kind, ppa, planes, .. } = self.ops[id];
+        if self.slc.is_some() && self.owes_before(home, kind, ppa) {
+            return (die.held == [0; 2]).then_some(Next::GiveBack);
+        }
+        let dies = self.dies.as_ref()?;
+        let may = match kind {
             OpKind::Read => !works && die.sensing & planes == 0,
             OpKind::Program if works => self.programs(die.working),
             OpKind::Program | OpKind::Erase => die.held == [0; 2],

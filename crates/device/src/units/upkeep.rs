@@ -35,6 +35,29 @@ impl Units {
         self.timeline.set(pu, false, now + slc.config.idle);
     }
 
+    /// An operation is about to begin: whether its parallel unit has to give back a
+    /// block of its SLC area first.
+    #[cold]
+    pub(super) fn owes_before(&mut self, pu: u32, kind: OpKind, ppa: Ppa) -> bool {
+        let number = pu >> self.register_bits;
+        let slc = self.slc.as_mut().filter(|_| kind == OpKind::Program);
+        slc.is_some_and(|slc| slc.owes_before(number, ppa))
+    }
+
+    /// The same where it has nothing else to do: then it is at work, and the operation
+    /// waits.
+    #[cold]
+    pub(super) fn give_back(&mut self, now: Time, pu: u32, kind: OpKind, ppa: Ppa) -> bool {
+        let owes = self.owes_before(pu, kind, ppa);
+        if owes {
+            if self.units[pu].state == State::Resting {
+                self.timeline.clear(pu);
+            }
+            self.keep(now, pu);
+        }
+        owes
+    }
+
     /// Begins the next work on the SLC area of a parallel unit that has nothing
     /// else to do, if there is any.
     #[cold]
@@ -68,7 +91,10 @@ impl Units {
     /// of the same.
     #[cold]
     pub(super) fn kept(&mut self, now: Time, pu: u32) -> Option<u32> {
-        self.slc.as_mut().expect("the unit has an area").end(pu >> self.register_bits);
+        let (number, slc) = (pu >> self.register_bits, self.slc.as_mut());
+        let slc = slc.expect("the unit has an area");
+        slc.end(number);
+        let owes = slc.owes(number);
         let home = self.home(pu);
         self.units[pu].active = NONE;
         let all = self.dies.as_ref().map(|dies| dies.all);
@@ -76,10 +102,10 @@ impl Units {
             self.vacate(pu, all);
         }
         let unit = &mut self.units[home];
-        if unit.others.is_empty() {
-            // Nothing has waited while reads went before this.
+        if unit.others.is_empty() || owes {
+            // Nothing has waited while reads went before this, or it is what waits.
             unit.passed = 0;
-            if unit.reads.is_empty() {
+            if unit.others.is_empty() && unit.reads.is_empty() {
                 return self.keep(now, home);
             }
         }

@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use crate::common::{Rig, cmd, geometry, written};
 use device::{Device, VectorOp};
 use flash::profile::Profile;
-use flash::slc::WHOLE;
 use flash::{RamMedium, SlcCache, SlcSize, Timing};
 use port::{Port, Time};
 
@@ -200,7 +199,8 @@ fn reads_that_went_before_a_fold_went_before_what_waited_behind_it() {
     const US: u64 = 1000;
     for read_burst in [1, 3, 8] {
         let size = SlcSize::Bytes(4 * 8192);
-        let slc = SlcCache { size, read: 20 * US, program: 200 * US, idle: 5000 * US, mark: WHOLE };
+        let (read, program, idle) = (20 * US, 200 * US, 5000 * US);
+        let slc = SlcCache { size, read, program, idle, ..SlcCache::default() };
         let (suspend, erase) = (true, 3000 * US);
         let t = Timing { read: vec![50 * US], program: vec![900 * US], erase, ..Timing::default() };
         let timing = Timing { read_burst, suspend, slc, ..t };

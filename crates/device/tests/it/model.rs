@@ -94,12 +94,10 @@ fn setups() -> impl Strategy<Value = Setup> {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), 0u32..4, 0u32..5);
     // None half the time; the largest holds 12 rows a unit.
     let slc = (0u64..400_000, 0u64..30, 0u64..300, 0u64..2000, 0u32..=flash::slc::WHOLE);
-    let slc = (any::<bool>(), slc).prop_map(|(on, (bytes, read, program, idle, mark))| SlcCache {
-        size: SlcSize::Bytes(if on { bytes } else { 0 }),
-        read,
-        program,
-        idle,
-        mark,
+    let slc = (any::<[bool; 2]>(), slc).prop_map(|([on, dynamic], slc)| {
+        let (bytes, read, program, idle, mark) = slc;
+        let size = SlcSize::Bytes(if on { bytes } else { 0 });
+        SlcCache { size, dynamic, read, program, idle, mark, ..SlcCache::default() }
     });
     let registers = (any::<bool>(), any::<bool>());
     let all = (shape, medium, times, flags, slc, registers);

@@ -29,7 +29,7 @@ fn timing(rows: u64) -> Timing {
             read: 20 * US,
             program: 200 * US,
             idle: IDLE,
-            mark: WHOLE,
+            ..SlcCache::default()
         },
         ..Timing::default()
     }
@@ -45,6 +45,18 @@ fn one_unit(timing: &Timing) -> (Drive, Geometry) {
 
 fn slc(rig: &Drive) -> SlcHealth {
     rig.port.health(rig.now).slc
+}
+
+fn none() -> SlcHealth {
+    SlcHealth::default()
+}
+
+/// The same cache, lent by free chunks but for `own` rows; `kept` chunks lend nothing.
+fn lent(timing: &Timing, own: u64, kept: u32) -> Timing {
+    let mut timing = timing.clone();
+    (timing.slc.dynamic, timing.slc.own, timing.slc.kept) =
+        (true, SlcSize::Bytes(own * 8192), kept);
+    timing
 }
 
 /// Writes row `row` of a chunk at `at`.
@@ -84,7 +96,7 @@ fn a_burst_is_fast_until_the_cache_is_full() {
     let ends: Vec<u64> = (0..6).map(|cookie| rig.at(cookie) / US).collect();
     assert_eq!(ends, [400, 800, 1200, 1600, 1600 + 200 + 900, 2700 + 200 + 1200]);
     let full =
-        SlcHealth { rows: 4, cached: 4, written: 4, direct: 2, blocks: 2, ..SlcHealth::default() };
+        SlcHealth { rows: 4, most_rows: 4, blocks: 2, cached: 4, written: 4, direct: 2, ..none() };
     assert_eq!(slc(&rig), full);
     // It is full, so it is folded as soon as nothing waits: SLC read, slow
     // program; after each two an erase.
@@ -178,6 +190,63 @@ fn a_reset_drops_what_is_cached() {
     assert_eq!((s.written, s.folded, s.dropped, s.cached, s.erases), (5, 3, 2, 0, 2));
 }
 
+/// Three of the four chunks lend a block of two rows each, until they are written.
+#[test]
+fn what_a_chunk_lends_it_takes_back() {
+    let (mut rig, g) = one_unit(&lent(&timing(100), 0, 1));
+    assert_eq!((slc(&rig).rows, slc(&rig).most_rows), (6, 100));
+    (0..5).for_each(|row| write_row(&mut rig, &g, 0, row, 0, row as u32));
+    write_row(&mut rig, &g, 0, 5, 1, 0);
+    write_row(&mut rig, &g, 0, 6, 2, 0);
+    rig.run_to(Time(2700 * US));
+    // Four rows into what two chunks lend, and one past it.
+    let ends: Vec<u64> = (0..5).map(|cookie| rig.at(cookie) / US).collect();
+    assert_eq!(ends, [400, 800, 1200, 1600, 1600 + 200 + 900]);
+    // Before a chunk is written that lends a block, the oldest is folded and erased.
+    rig.run_to(Time(13680 * US));
+    let first = 2700 + 620 + 920 + 3000 + 200 + 600;
+    assert_eq!(rig.at(5), first * US);
+    assert_eq!(rig.at(6), (first + 1220 + 620 + 3000 + 200 + 600) * US);
+    let s = slc(&rig);
+    assert_eq!((s.rows, s.cached, s.folded, s.direct, s.erases), (0, 0, 4, 3, 2));
+    // One that is erased lends again.
+    let now = rig.now.0;
+    rig.submit(now, cmd(7, Reset, g.ppa(0, 0, 0, 0), 1));
+    rig.drain();
+    assert_eq!(slc(&rig).rows, 2);
+}
+
+/// What is left of a block when it is given back is not used.
+#[test]
+fn a_block_is_given_back_before_it_is_full() {
+    let (mut rig, g) = one_unit(&lent(&timing(100), 0, 2));
+    write_row(&mut rig, &g, 0, 0, 0, 0);
+    write_row(&mut rig, &g, 0, 1, 1, 0);
+    rig.drain();
+    assert_eq!([0, 1].map(|cookie| rig.at(cookie) / US), [400, 400 + 620 + 3000 + 200 + 600]);
+    let s = slc(&rig);
+    assert_eq!((s.rows, s.cached, s.folded, s.direct, s.erases), (0, 0, 1, 1, 1));
+    // What is its own stays.
+    let (mut rig, g) = one_unit(&lent(&timing(100), 2, 2));
+    (0..3).for_each(|chunk| write_row(&mut rig, &g, 0, chunk.into(), chunk, 0));
+    rig.run_to(Time(1500 * US));
+    assert_eq!([0, 1].map(|cookie| rig.at(cookie) / US), [400, 800]);
+    assert_eq!((slc(&rig).rows, slc(&rig).cached), (2, 2));
+}
+
+/// A drive that is there again lends what its free chunks are worth.
+#[test]
+fn a_restored_drive_lends_by_its_chunks() {
+    let t = lent(&timing(100), 2, 0);
+    let (mut rig, g) = one_unit(&t);
+    assert_eq!(slc(&rig).rows, 2 + 4 * 2);
+    (0..2).for_each(|chunk| write_row(&mut rig, &g, 0, chunk.into(), chunk, 0));
+    rig.run_to(Time(2000 * US));
+    let chunks = rig.port.chunks().to_vec();
+    let device = Device::restore(&g, &t, rig.port.cut(), &chunks).unwrap();
+    assert_eq!(device.slc_health().rows, 2 + 2 * 2);
+}
+
 /// Rows written again after a reset are rows of their own.
 #[test]
 fn a_chunk_that_is_written_again_is_cached_again() {
@@ -258,8 +327,20 @@ fn run(timing: &Timing, acts: &[Act]) -> (Vec<(u64, Status, u64)>, Drive) {
     let g = geometry(2, 2, 1);
     let mut rig: Drive = Rig::new(drive(&g, timing, 0), 8);
     let mut at = 0;
+    let empty = |rig: &Drive, pu: usize| {
+        let chunks = (0..g.chunks()).map(|n| rig.port.chunks()[g.chunk_of(pu, n)]);
+        chunks.filter(|chunk| chunk.programmed == 0).count() as u64
+    };
+    let block_rows = slc(&rig).most_rows / slc(&rig).blocks.max(1);
+    let (most, own) = timing.slc.blocks_per_pu(&g, block_rows.max(1) as u32);
+    let lends = |rig: &Drive| {
+        let lent = |pu| empty(rig, pu).saturating_sub(timing.slc.kept.into());
+        let dynamic = |pu| if timing.slc.dynamic { lent(pu) } else { 0 };
+        g.pus_channels_first().map(|pu| block_rows * (own + dynamic(pu)).min(most)).sum::<u64>()
+    };
     let check = |rig: &Drive| {
         let s = slc(rig);
+        assert!(s.rows <= lends(rig), "{s:?}");
         assert!(s.cached <= s.rows, "{s:?}");
         assert_eq!(s.written, s.folded + s.dropped + s.cached);
         assert!(rig.port.counters().programs <= s.written + s.direct || s.rows == 0);
@@ -287,6 +368,7 @@ fn run(timing: &Timing, acts: &[Act]) -> (Vec<(u64, Status, u64)>, Drive) {
     }
     rig.drain();
     check(&rig);
+    assert_eq!(slc(&rig).rows, lends(&rig), "all that is lent, and no more");
     let mut ends: Vec<_> = rig.all.iter().map(|d| (d.cookie, d.status, d.at.0)).collect();
     assert!(ends.is_sorted_by_key(|end| end.2), "completions come in the order of time");
     ends.sort_unstable_by_key(|end| end.0);
@@ -305,16 +387,21 @@ proptest! {
         idle in prop_oneof![Just(0u64), 0u64..10_000_000],
         suspend in any::<bool>(),
         reads_first in any::<bool>(),
+        dynamic in prop::option::of((0u64..10, 0u32..4)),
     ) {
         let mut t = Timing { suspend, reads_first, ..timing(rows) };
+        if let Some((own, kept)) = dynamic {
+            t = lent(&t, own, kept);
+        }
         (t.slc.mark, t.slc.idle) = (mark, idle);
         let (ends, rig) = run(&t, &acts);
         let s = slc(&rig);
         prop_assert_eq!(s.cached, 0, "all are folded in the end");
         prop_assert_eq!(s.written, s.folded + s.dropped);
         prop_assert_eq!(rig.port.counters().programs, s.written + s.direct);
-        prop_assert!(s.erases * 2 <= s.written, "two rows a block");
-        prop_assert_eq!(s.rows, s.blocks * 2);
+        // Two rows a block, unless it is given back before.
+        prop_assert!(s.erases * 2 <= s.written || (dynamic.is_some() && s.erases <= s.written));
+        prop_assert_eq!(s.most_rows, s.blocks * 2);
         let (again, other) = run(&t, &acts);
         prop_assert_eq!(ends, again);
         prop_assert_eq!(rig.port.state_hash(), other.port.state_hash());
@@ -330,7 +417,7 @@ proptest! {
             read: 50 * US,
             program: 600 * US,
             idle: 1 << 50,
-            mark: WHOLE,
+            ..SlcCache::default()
         };
         let (ends, off) = run(&none, &acts);
         let (same, on) = run(&slow, &acts);

@@ -196,6 +196,7 @@ fn timings() -> impl Strategy<Value = Timing> {
                 read: 20,
                 program: 200,
                 idle: 500,
+                dynamic: flags.2,
                 ..SlcCache::default()
             },
             false => SlcCache::default(),

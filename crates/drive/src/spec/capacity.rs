@@ -96,6 +96,8 @@ impl MemorySpec {
         let geometry = Geometry::new(Dimensions { chunks, ..profile.dimensions })
             .map_err(|source| DriveError::TooLarge { source })?;
         let above = above(&geometry, self.parity)?;
+        // What the target keeps free is not lent.
+        profile.timing.slc.kept = reserve;
         let name = self.to_string();
         let faults = Rules::default();
         let spec = self.clone();

@@ -221,7 +221,7 @@ macro_rules! key {
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 73] = [
+pub static KEYS: [Key; 75] = [
     key!(needed "geometry", "groups", COUNT, dimensions.groups,
         "channels; a super-channel counts once"),
     key!(needed "geometry", "pus", COUNT, dimensions.pus, "parallel units (dies) a channel"),
@@ -279,6 +279,10 @@ pub static KEYS: [Key; 73] = [
     key!("timing", "endurance", LIMIT, timing.endurance, "erases that a chunk stands"),
     key!("slc", "slc_cache", EXTENT, timing.slc.size,
         "flash with one bit a cell, for what is written first"),
+    key!("slc", "slc_dynamic", FLAG, timing.slc.dynamic,
+        "free chunks lend it, and take it back when they are written"),
+    key!("slc", "slc_static", EXTENT, timing.slc.own,
+        "what a dynamic one has of its own, however full the drive is"),
     key!("slc", "slc_read", TIME, timing.slc.read, "tR of a page in it"),
     key!("slc", "slc_program", TIME, timing.slc.program, "tPROG of a page in it"),
     key!("slc", "slc_idle", TIME, timing.slc.idle,
