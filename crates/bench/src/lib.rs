@@ -425,6 +425,7 @@ impl<'a> Bench<'a> {
             parity: None,
             slc: None,
             caches: drive::caches::Caches::default(),
+            power: None,
             energy: None,
             causes: tally.causes,
             slowest: tally.slowest.map(|kept| SlowestReport::new(tally.start, kept.all())),

@@ -15,13 +15,14 @@ use crate::{Bench, in_few_words, load, pattern};
 use drive::caches::Caches;
 use drive::error::Error;
 use drive::image;
+use drive::power::PowerReport;
 use drive::restore::Restored;
 use drive::slc::SlcReport;
 use drive::spec::DriveConfig;
 use drive::stack::needs_stories;
 use drive::whole::{Boxed, Drive, Ended, Observed};
 use flash::Energy;
-use load::driver::{ClockKind, Real, Virtual};
+use load::driver::{ClockKind, Driver, Real, Virtual};
 use load::verify::Verifier;
 use load::watch::Watch;
 
@@ -130,6 +131,7 @@ impl Ours<'_> {
         driver.drive_mut().begin_faults();
         let before = (driver.drive().parity(), driver.drive().slc());
         let caches = Caches::of(driver.drive());
+        let rested = driver.drive().power(driver.now());
         let (mut run, mut driver, spent) = if args.blocks.are_given() {
             drop(load);
             through_layer(args, &mut bench, driver)?
@@ -151,6 +153,7 @@ impl Ours<'_> {
         outcome.add_parity(before.0, driver.drive().parity());
         outcome.slc = SlcReport::new(&config.geometry, &before.1, &driver.drive().slc());
         outcome.caches = Caches::of(driver.drive()).since(&caches);
+        outcome.power = PowerReport::new(rested, driver.drive().power(driver.now()));
         let ios = outcome.report.ios;
         outcome.energy = spent.and_then(|(rested, all)| EnergyReport::new(&rested, &all, ios));
         outcome.warnings.extend(put_away(driver));

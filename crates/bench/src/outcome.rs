@@ -15,6 +15,7 @@ use crate::slowest::SlowestReport;
 use drive::caches::Caches;
 use drive::error::Error;
 use drive::fault_rules::Injected;
+use drive::power::PowerReport;
 use drive::redundancy::Redundancy;
 use drive::restore::Recovery;
 use drive::say::say;
@@ -67,6 +68,8 @@ pub struct Outcome {
     pub slc: Option<SlcReport>,
     /// What the caches of its controller did.
     pub caches: Caches,
+    /// How it slept and how warm it was, where it does or is.
+    pub power: Option<PowerReport>,
     /// What was taken, where that is counted.
     pub energy: Option<EnergyReport>,
     /// Where the time of requests went, where that was asked for.
@@ -185,6 +188,9 @@ impl Outcome {
             json["slc_cache"] = slc.to_json();
         }
         self.caches.add_to(&mut json);
+        if let Some(power) = &self.power {
+            json["power"] = power.to_json();
+        }
         if let Some(energy) = &self.energy {
             json["energy"] = energy.to_json();
         }
@@ -234,6 +240,9 @@ impl Outcome {
             }
             for (label, text) in self.caches.lines() {
                 writeln!(out, "{label:<12}{text}")?;
+            }
+            if let Some(power) = &self.power {
+                writeln!(out, "power       {power}")?;
             }
             if let Some(energy) = &self.energy {
                 writeln!(out, "energy      {energy}")?;

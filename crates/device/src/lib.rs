@@ -15,10 +15,12 @@ mod lending;
 pub mod link;
 mod list;
 pub mod notices;
+pub mod power;
 pub mod queue;
 pub mod realtime;
 mod slc;
 mod tales;
+mod thermal;
 mod timeline;
 mod units;
 mod way;
@@ -31,4 +33,5 @@ pub use device::{Counters, Device, ErrorCounters, Health, MAX_DEPTH, WEAR_RANGES
 pub use flash::LinkTiming;
 pub use link::{Carries, Link, Payload};
 pub use notices::{Notice, NoticeMask, NoticeState};
+pub use power::{Heats, PowerHealth, Powered};
 pub use slc::SlcHealth;

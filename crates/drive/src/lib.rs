@@ -20,6 +20,7 @@ pub mod lent;
 pub mod lower;
 pub mod memory;
 pub mod patience;
+pub mod power;
 pub mod redundancy;
 pub mod restore;
 pub mod say;

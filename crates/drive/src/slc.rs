@@ -154,6 +154,28 @@ mod tests {
         now
     }
 
+    /// What a burst finds of the cache grows with the time that the drive had to fold.
+    #[test]
+    fn the_cache_comes_back_with_idle_time() {
+        let burst = |idle: u64| {
+            let mut drive = drive("mem:client-tlc,size=2G,groups=2,store=none");
+            let at = write(&mut drive, Time::ZERO, 0..512 << 20);
+            let until = at + idle;
+            while let Some(event) = drive.next_event().filter(|&event| event <= until) {
+                drive.advance(event, &mut Ring::new(32));
+            }
+            let before = drive.slc();
+            write(&mut drive, until, 512 << 20..1 << 30);
+            drive.slc().since(&before).written
+        };
+        // At first, after a half of the fold, and after all of it.
+        let [none, some, all] = [0, 200_000_000, 10_000_000_000].map(burst);
+        assert!(
+            none * 4 < all && some > none + all / 4 && some + all / 8 < all,
+            "{none} {some} {all}"
+        );
+    }
+
     /// The fuller a drive, the sooner a burst ends at the cliff: that much of it the
     /// cache took, and so fast was all of it.
     #[test]

@@ -12,7 +12,7 @@
 //! May fail: no memory for its tables, a profile that the target cannot work
 //! on, or a medium that cannot be read or written.
 
-use device::{Cached, Device, Link, OpenChannel};
+use device::{Cached, Device, Link, OpenChannel, Powered};
 use drivefile::CacheMode;
 use flash::{Chunk, ChunkState, Dimensions, RamMedium, Side};
 use nvram::{NvRam, Protected, Started};
@@ -145,7 +145,9 @@ fn assemble(
     let is_bare =
         config.spec.parity == 0 && config.faults.is_empty() && (is_inside || link.is_instant());
     let cache = config.profile.cache;
-    let is_alone = is_bare && journal.is_none() && config.spec.shards == 1 && !cache.is_on();
+    let power = config.profile.power;
+    let is_more = journal.is_some() || cache.is_on() || power.is_on();
+    let is_alone = is_bare && !is_more && config.spec.shards == 1;
     let (mut parts, mut at) = (Vec::new(), Time::ZERO);
     for (n, left) in (0..).zip(shards) {
         // The first has the seed itself, so that one shard is a drive as it was.
@@ -182,6 +184,11 @@ fn assemble(
     }
     if is_inside {
         drive = Box::new(Link::new(link, drive));
+    }
+    if power.is_on() {
+        let energy = config.profile.energy;
+        let idle_power = if energy.counted { energy.idle } else { 0 };
+        drive = Box::new(Powered::new(power, idle_power, drive));
     }
     if !config.faults.is_empty() {
         drive = Box::new(Faulted::new(drive, config.faults.clone()));

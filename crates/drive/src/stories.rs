@@ -128,6 +128,8 @@ proptest! {
             Just(",errors=true,endurance=300"), Just(",slc_cache=1M"), Just(",suspend_transfer=true"),
             Just(",suspend=true,cache_registers=true,plane_reads=true"),
             Just(",read_cache=1M,read_ahead_depth=8,cores=2,core_read=3us,map_cache=16k"),
+            Just(",sleep_after=100us,wake_time=30us,energy=true,thermal_resistance=900K/W,\
+                thermal_time=5ms,throttle_from=200C,throttle_until=150C,throttle_rate=200MB/s"),
             Just(",streams=2"), Just(",streams=3,shards=2"), Just(",shards=2,parity=4"),
         ],
         mean in prop_oneof![Just(0u64), 1_000u64..300_000],

@@ -14,7 +14,7 @@
 
 use std::any::Any;
 
-use device::{CacheCounters, Cached, Link, SlcHealth};
+use device::{CacheCounters, Cached, Link, PowerHealth, Powered, SlcHealth};
 use flash::{Chunk, Energy};
 use ftl::{MapCacheCounters, Memory, Over, Target, WriteCounters};
 use nvram::{JournalError, Protected};
@@ -154,6 +154,11 @@ pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Any + Send {
         each(self).any(|target| target.lower().device().medium().outlives())
     }
 
+    /// How it sleeps, and how warm it is, where it does or is.
+    fn power(&self, _now: Time) -> Option<PowerHealth> {
+        None
+    }
+
     /// What was done for the sake of parity, where it has that.
     fn parity(&self) -> Option<ParityCounters> {
         each(self).map(|target| target.lower().parity()).sum()
@@ -214,7 +219,9 @@ impl<D: Drive + ?Sized> Observed for D {
     }
 
     fn energy(&self, now: Time) -> Energy {
-        each(self).map(|target| target.lower().device().energy(now)).sum()
+        let all: Energy = each(self).map(|target| target.lower().device().energy(now)).sum();
+        let saved = self.power(now).map_or(0, |power| power.saved);
+        Energy { idle: all.idle.saturating_sub(saved), ..all }
     }
 }
 
@@ -268,6 +275,10 @@ impl Drive for Boxed {
 
     fn fault(&self) -> Option<(Error, bool)> {
         (**self).fault()
+    }
+
+    fn power(&self, now: Time) -> Option<PowerHealth> {
+        (**self).power(now)
     }
 
     fn begin_faults(&mut self) {
@@ -339,6 +350,26 @@ impl Drive for Cached<Boxed> {
 
     fn read_cache(&self) -> Option<CacheCounters> {
         Some(self.counters())
+    }
+}
+
+impl Drive for Powered<Boxed> {
+    has_what_is_below!();
+
+    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        self.into_below().end(now)
+    }
+
+    fn fault(&self) -> Option<(Error, bool)> {
+        self.below().fault()
+    }
+
+    fn read_cache(&self) -> Option<CacheCounters> {
+        self.below().read_cache()
+    }
+
+    fn power(&self, now: Time) -> Option<PowerHealth> {
+        Some(self.health(now))
     }
 }
 
@@ -469,6 +500,10 @@ impl Drive for Faulted {
 
     fn read_cache(&self) -> Option<CacheCounters> {
         self.below().read_cache()
+    }
+
+    fn power(&self, now: Time) -> Option<PowerHealth> {
+        self.below().power(now)
     }
 
     fn begin_faults(&mut self) {

@@ -11,6 +11,7 @@ pub mod energy;
 pub mod geometry;
 pub mod link;
 pub mod medium;
+pub mod power;
 pub mod profile;
 pub mod reliability;
 mod rows;
@@ -26,6 +27,7 @@ pub use geometry::{
 };
 pub use link::LinkTiming;
 pub use medium::{Medium, Moved, RamMedium, TAG_BYTES, Tag};
+pub use power::Power;
 pub use profile::{KeyError, Profile, ProfileError, Side};
 pub use reliability::{ErrorLevel, Reliability, Sensed};
 pub use slc::{SlcCache, SlcSize};

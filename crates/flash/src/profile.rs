@@ -20,7 +20,7 @@ use thiserror::Error;
 
 use crate::link::{COMPLETION_BYTES, SUBMISSION_BYTES};
 use crate::{Dimensions, EnergyCosts, Geometry, GeometryError, LinkTiming};
-use crate::{ReadCache, Reliability, Timing};
+use crate::{Power, ReadCache, Reliability, Timing};
 
 /// The built-in profiles: name and text.
 const BUILTIN: [(&str, &str); 14] = [
@@ -91,6 +91,8 @@ pub struct Profile {
     pub reliability: Reliability,
     /// What its operations take of energy.
     pub energy: EnergyCosts,
+    /// When it sleeps, and when it is too warm.
+    pub power: Power,
 }
 
 /// A key or a value that cannot be.
@@ -181,6 +183,7 @@ impl Profile {
             spare: 0.2,
             reliability: Reliability::default(),
             energy: EnergyCosts::default(),
+            power: Power::default(),
         }
     }
 
@@ -309,11 +312,37 @@ impl Profile {
             let line = u64::from(self.cache.line);
             return Err(range("read_ahead in bytes", line, "at most the read cache"));
         }
+        self.check_power(range)?;
         if !(0.01..=0.9).contains(&self.spare) {
             let percent = (self.spare * 100.0) as u64;
             return Err(range("spare in percent", percent, "1 to 90"));
         }
         Ok(geometry)
+    }
+
+    /// Whether its power states and its temperature can be.
+    fn check_power(
+        &self,
+        wrong: impl Fn(&'static str, u64, &'static str) -> ProfileError,
+    ) -> Result<(), ProfileError> {
+        let (power, energy) = (&self.power, &self.energy);
+        let is_warm = power.resistance > 0;
+        if is_warm && !energy.counted {
+            let range = "only with energy=true, as energy is what makes it warm";
+            return Err(wrong("thermal_resistance in mK/W", power.resistance, range));
+        }
+        if is_warm && power.thermal_time == 0 {
+            return Err(wrong("thermal_time in ns", 0, "more than 0 with a thermal_resistance"));
+        }
+        if power.sleep_after > 0 && energy.counted && power.sleep_power > energy.idle {
+            return Err(wrong("sleep_power in mW", power.sleep_power, "at most idle_power"));
+        }
+        let (from, until) = (power.throttle_from, power.throttle_until);
+        if power.throttle_rate > 0 && !(is_warm && power.ambient < until && until <= from) {
+            let range = "above ambient and at most throttle_from, with a thermal_resistance";
+            return Err(wrong("throttle_until in mC", until, range));
+        }
+        Ok(())
     }
 
     /// The whole profile as a file, each key with its meaning.

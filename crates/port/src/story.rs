@@ -45,10 +45,14 @@ pub enum Part {
     Array,
     /// In the array again, since the read before had too many errors.
     Retries,
+    /// The drive slept, and was woken.
+    Waking,
+    /// The drive was too warm, and let commands pass one by one.
+    Throttled,
 }
 
 /// All parts but the waits for a die.
-const PARTS: [(Part, &str, Option<&str>); 15] = [
+const PARTS: [(Part, &str, Option<&str>); 17] = [
     (Part::Queue, "queue", None),
     (Part::Link, "link", None),
     (Part::Core, "core", None),
@@ -64,6 +68,8 @@ const PARTS: [(Part, &str, Option<&str>); 15] = [
     (Part::Transfer, "transfer", None),
     (Part::Array, "array", None),
     (Part::Retries, "retries", None),
+    (Part::Waking, "waking", None),
+    (Part::Throttled, "throttled", None),
 ];
 
 /// Whose a command is.

@@ -28,8 +28,18 @@ pub struct Key {
 }
 
 /// The sections, in the order in which they are printed.
-pub const SECTIONS: [&str; 9] =
-    ["geometry", "timing", "slc", "link", "controller", "cache", "ftl", "reliability", "energy"];
+pub const SECTIONS: [&str; 10] = [
+    "geometry",
+    "timing",
+    "slc",
+    "link",
+    "controller",
+    "cache",
+    "ftl",
+    "reliability",
+    "energy",
+    "power",
+];
 
 /// A kind of value: what it takes, how it is read and how it is printed, as a TOML
 /// literal.
@@ -196,6 +206,31 @@ const WATTS: Form<u64> = Form {
     show: |mw| quoted(&quantity::show_power(*mw)),
 };
 
+const PAUSE: Form<u64> = Form {
+    takes: "a time with its unit, for example 50ms (ns, us, ms, s), or none for never",
+    read: |text| match text {
+        "none" => Some(0),
+        text => quantity::time(text).filter(|&ns| ns > 0),
+    },
+    show: |ns| if *ns == 0 { quoted("none") } else { (TIME.show)(ns) },
+};
+const CELSIUS: Form<u64> = Form {
+    takes: "a temperature from 0C to 1000C, for example 70C",
+    read: quantity::temperature,
+    show: |mc| quoted(&quantity::show_temperature(*mc)),
+};
+const KELVINS: Form<u64> = Form {
+    takes: "a thermal resistance of at most 1000K/W, for example 12.5K/W, or none",
+    read: |text| match text {
+        "none" => Some(0),
+        text => quantity::resistance(text).filter(|&mk| mk > 0),
+    },
+    show: |mk| match mk {
+        0 => quoted("none"),
+        mk => quoted(&quantity::show_resistance(*mk)),
+    },
+};
+
 /// A key that is one field: section, name, its form, where it is, and what it
 /// means. A file must have those that are `needed`.
 macro_rules! key {
@@ -221,7 +256,7 @@ macro_rules! key {
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 75] = [
+pub static KEYS: [Key; 84] = [
     key!(needed "geometry", "groups", COUNT, dimensions.groups,
         "channels; a super-channel counts once"),
     key!(needed "geometry", "pus", COUNT, dimensions.pus, "parallel units (dies) a channel"),
@@ -391,6 +426,21 @@ pub static KEYS: [Key; 75] = [
         "array program of a page of one plane in the SLC cache"),
     key!("energy", "byte_energy", ENERGY, energy.byte, "a byte on a channel"),
     key!("energy", "idle_power", WATTS, energy.idle, "what the drive takes at all times"),
+    key!("power", "sleep_after", PAUSE, power.sleep_after,
+        "it sleeps when nothing was inside for so long"),
+    key!("power", "wake_time", WORK, power.wake, "what the first command waits then"),
+    key!("power", "sleep_power", WATTS, power.sleep_power,
+        "what it takes while it sleeps, in place of idle_power"),
+    key!("power", "ambient", CELSIUS, power.ambient, "how warm it is around the drive"),
+    key!("power", "thermal_resistance", KELVINS, power.resistance,
+        "how much warmer a watt makes it in the end"),
+    key!("power", "thermal_time", TIME, power.thermal_time,
+        "how long 1 - 1/e of that takes"),
+    key!("power", "throttle_from", CELSIUS, power.throttle_from, "from here on it throttles"),
+    key!("power", "throttle_until", CELSIUS, power.throttle_until,
+        "how cool it is when it throttles no more"),
+    key!("power", "throttle_rate", RATE, power.throttle_rate,
+        "bytes a second while it throttles; none where it never does"),
 ];
 
 /// The key of that name.

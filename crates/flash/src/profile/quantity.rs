@@ -21,6 +21,8 @@ const SMALL_ENERGY: &[(&str, u64)] =
 const ENERGY: &[(&str, u64)] = &[("nJ", 1), ("uJ", 1_000), ("mJ", 1_000_000)];
 const PERCENT: &[(&str, u64)] = &[("%", 1_000)];
 const POWER: &[(&str, u64)] = &[("mW", 1), ("W", 1_000)];
+const TEMPERATURE: &[(&str, u64)] = &[("C", 1_000)];
+const RESISTANCE: &[(&str, u64)] = &[("mK/W", 1), ("K/W", 1_000)];
 
 /// The longest time a profile may name: 1000 s.
 const LONGEST: u64 = 1_000_000_000_000;
@@ -78,6 +80,16 @@ pub fn power(text: &str) -> Option<u64> {
     with_zero(text, POWER)
 }
 
+/// Thousandths of a degree Celsius.
+pub fn temperature(text: &str) -> Option<u64> {
+    scaled(text, TEMPERATURE).filter(|&mc| mc <= 1_000_000)
+}
+
+/// Thousandths of a kelvin a watt.
+pub fn resistance(text: &str) -> Option<u64> {
+    scaled(text, RESISTANCE).filter(|&mk| mk <= 1_000_000)
+}
+
 /// `0` needs no unit.
 fn with_zero(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     if text.trim() == "0" { Some(0) } else { scaled(text, units) }
@@ -126,6 +138,16 @@ pub fn show_energy(nj: u64) -> String {
 /// A power as [`power`] reads it.
 pub fn show_power(mw: u64) -> String {
     show(mw, POWER, 3)
+}
+
+/// A temperature as [`temperature`] reads it.
+pub fn show_temperature(mc: u64) -> String {
+    show_percent(mc).replace('%', "C")
+}
+
+/// A resistance as [`resistance`] reads it.
+pub fn show_resistance(mk: u64) -> String {
+    show(mk, RESISTANCE, 3)
 }
 
 /// With the largest unit that leaves at least one and at most so many decimal
@@ -207,11 +229,15 @@ mod tests {
             prop_assert_eq!(energy(&show_energy(n)), Some(n));
             prop_assert_eq!(small_energy(&show_small_energy(n)), Some(n));
             prop_assert_eq!(power(&show_power(n)), Some(n));
+            let few = n % 1_000_001;
+            prop_assert_eq!(temperature(&show_temperature(few)), Some(few));
+            prop_assert_eq!(resistance(&show_resistance(few)), Some(few));
         }
 
         #[test]
         fn no_text_panics(text in ".*") {
             let _ = (time(&text), rate(&text), size(&text));
+            let _ = (temperature(&text), resistance(&text));
             let _ = (percent(&text), age(&text), energy(&text), small_energy(&text), power(&text));
         }
     }

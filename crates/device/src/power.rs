@@ -1,0 +1,318 @@
+//! A drive that sleeps, and that throttles when it is too warm.
+//!
+//! A port over any port, at the top. A command that comes when nothing was inside for
+//! a while wakes the drive, and it and those after it pass when that is over. While
+//! the drive is too warm each passes when those before it have had their time at the
+//! rate that it keeps to then. Order is kept. What the drive below does meanwhile goes
+//! on: only commands wait.
+//!
+//! Guarantees: a command passes at once where neither is so; the same calls give the
+//! same times. Nothing here fails.
+
+use flash::{LinkTiming, Power};
+use port::{Completed, Numbered, Part, Port, Ring, Stories, Story, Time};
+
+use crate::link::{Carries, LINK_DEPTH};
+use crate::thermal::Thermal;
+
+/// What takes energy.
+pub trait Heats {
+    /// All that it took until then, in nJ.
+    fn spent(&self, now: Time) -> u64;
+}
+
+/// How warm a drive is, and how it slept, since it was made or opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PowerHealth {
+    /// How often it was woken.
+    pub exits: u64,
+    /// How long it slept, in ns.
+    pub asleep: u64,
+    /// How long it throttled, in ns.
+    pub throttled: u64,
+    /// Its temperature and the highest so far, in thousandths of a degree; zero where
+    /// it has none.
+    pub temperature: u64,
+    /// The highest so far.
+    pub highest: u64,
+    /// What it did not take as it slept, in nJ.
+    pub saved: u64,
+}
+
+/// A command that is inside.
+#[derive(Clone, Copy, Default)]
+struct Inside {
+    number: u64,
+    came: Time,
+    /// When the drive was awake for it.
+    awake: Time,
+    /// When it passed.
+    passes: Time,
+}
+
+/// A drive with power states and a temperature.
+pub struct Powered<P: Port> {
+    config: Power,
+    /// What it takes at all times while it is awake, in mW; 0 where nobody counts.
+    idle_power: u64,
+    /// Time of bytes at the rate to which it throttles.
+    pace: LinkTiming,
+    thermal: Option<Thermal>,
+    below: P,
+    /// Wait for their time, in order.
+    held: Ring<P::Cmd>,
+    /// Passed, not yet taken below.
+    passed: Ring<P::Cmd>,
+    below_done: Ring<P::Done>,
+    /// By the number that a command has below.
+    inside: Vec<Inside>,
+    free: Vec<u32>,
+    /// When nothing was inside any more.
+    quiet: Time,
+    /// When it is awake, after it was woken.
+    awake: Time,
+    /// When what passed before has had its time.
+    next: Time,
+    exits: u64,
+    asleep: u64,
+    given: u64,
+    told: Option<Box<Stories>>,
+}
+
+impl<P: Port + Heats> Powered<P> {
+    /// A drive that takes so much at all times, in mW.
+    pub fn new(config: Power, idle_power: u64, below: P) -> Powered<P> {
+        Powered {
+            config,
+            idle_power,
+            pace: LinkTiming { rate: config.throttle_rate, ..LinkTiming::default() },
+            thermal: (config.resistance > 0).then(|| Thermal::new(config)),
+            below,
+            held: Ring::new(LINK_DEPTH),
+            passed: Ring::new(LINK_DEPTH),
+            below_done: Ring::new(LINK_DEPTH),
+            inside: vec![Inside::default(); LINK_DEPTH],
+            free: (0..LINK_DEPTH as u32).rev().collect(),
+            quiet: Time::ZERO,
+            awake: Time::ZERO,
+            next: Time::ZERO,
+            exits: 0,
+            asleep: 0,
+            given: 0,
+            told: None,
+        }
+    }
+
+    /// The drive.
+    pub fn below(&self) -> &P {
+        &self.below
+    }
+
+    /// The drive, to be changed while nothing is inside.
+    pub fn below_mut(&mut self) -> &mut P {
+        &mut self.below
+    }
+
+    /// Takes the power states away.
+    pub fn into_below(self) -> P {
+        self.below
+    }
+
+    /// How it is at `now`.
+    pub fn health(&self, now: Time) -> PowerHealth {
+        let of = |get: fn(&Thermal) -> u64| self.thermal.as_ref().map_or(0, get);
+        let asleep = self.asleep(now);
+        PowerHealth {
+            exits: self.exits,
+            asleep,
+            throttled: of(Thermal::throttled),
+            temperature: of(Thermal::temperature),
+            highest: of(Thermal::highest),
+            saved: self.saved(asleep),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.free.len() == LINK_DEPTH
+    }
+
+    /// How long it has slept.
+    fn asleep(&self, now: Time) -> u64 {
+        let is_quiet = self.config.sleep_after > 0 && self.is_empty();
+        let since = if is_quiet { now - self.quiet } else { 0 };
+        self.asleep + since.saturating_sub(self.config.sleep_after)
+    }
+
+    fn saved(&self, asleep: u64) -> u64 {
+        let less = self.idle_power.saturating_sub(self.config.sleep_power);
+        // A mW for a ns is a pJ.
+        (u128::from(less) * u128::from(asleep) / 1000) as u64
+    }
+
+    /// Reckons with what was taken until now.
+    #[inline]
+    fn look(&mut self, now: Time) {
+        if self.thermal.as_ref().is_some_and(|thermal| thermal.is_due(now)) {
+            self.look_closely(now);
+        }
+    }
+
+    #[cold]
+    fn look_closely(&mut self, now: Time) {
+        let spent = self.below.spent(now).saturating_sub(self.saved(self.asleep(now)));
+        let thermal = self.thermal.as_mut().expect("the caller saw it");
+        thermal.look(now, spent);
+        if !thermal.throttles() {
+            self.next = now;
+        }
+    }
+
+    /// A command comes while nothing is inside: the drive may have gone to sleep.
+    fn wake(&mut self, now: Time) {
+        let after = self.config.sleep_after;
+        if after > 0 && now - self.quiet >= after {
+            self.asleep += now - self.quiet - after;
+            self.exits += 1;
+            self.awake = now + self.config.wake;
+        }
+    }
+
+    /// Lets the drive below do all that it can at `to`, also with what is refused or
+    /// done at once.
+    fn work(&mut self, to: Time) {
+        let is_due = |below: &P| below.next_event().is_some_and(|at| at <= to);
+        loop {
+            let (waiting, done) = (self.passed.len(), self.below_done.len());
+            if is_due(&self.below) {
+                self.below.advance(to, &mut self.below_done);
+            }
+            if waiting > 0 {
+                self.below.submit(to, &mut self.passed);
+            }
+            let moved = self.passed.len() < waiting || self.below_done.len() > done;
+            if !moved || !is_due(&self.below) {
+                return;
+            }
+        }
+    }
+
+    /// When the first that waits for its time passes.
+    fn next_pass(&self) -> Option<Time>
+    where
+        P::Cmd: Numbered,
+    {
+        let first = self.held.front()?;
+        Some(self.inside[first.number() as usize].awake.max(self.next))
+    }
+
+    /// What has waited for its time until now passes.
+    fn pass(&mut self, now: Time)
+    where
+        P::Cmd: Carries + Numbered,
+    {
+        let throttles = self.thermal.as_ref().is_some_and(Thermal::throttles);
+        while self.next_pass().is_some_and(|at| at <= now)
+            && let Some(cmd) = self.held.pop()
+        {
+            self.inside[cmd.number() as usize].passes = now;
+            let payload = cmd.payload();
+            if throttles {
+                self.next = now + self.pace.wire(payload.down + payload.up);
+            }
+            self.passed.put(|| cmd);
+        }
+    }
+
+    /// Gives a completion its own number, and tells of it.
+    fn end(&mut self, done: &mut P::Done)
+    where
+        P::Done: Completed,
+    {
+        let (slot, at) = (done.number() as u32, done.at());
+        let Inside { number, came, awake, passes } = self.inside[slot as usize];
+        done.renumber(number);
+        self.free.push(slot);
+        if self.is_empty() {
+            self.quiet = at;
+        }
+        let below = self.below.story(self.given);
+        self.given += 1;
+        let Some(told) = &mut self.told else { return };
+        if told.pass_over(at - came) {
+            return;
+        }
+        let mut story = Story::at(passes);
+        match below {
+            Some(_) => story.go_on(Part::Queue, below, at),
+            None => story.pass(Part::Target, at),
+        }
+        story.before(Part::Throttled, awake);
+        story.before(Part::Waking, came);
+        *told.tell(came) = story;
+    }
+}
+
+impl<P: Port + Heats> Port for Powered<P>
+where
+    P::Cmd: Carries + Numbered,
+    P::Done: Completed,
+{
+    type Cmd = P::Cmd;
+    type Done = P::Done;
+
+    fn submit(&mut self, now: Time, cmds: &mut Ring<P::Cmd>) {
+        self.look(now);
+        while !self.free.is_empty() {
+            let Some(mut cmd) = cmds.pop() else { break };
+            if self.is_empty() {
+                self.wake(now);
+            }
+            let slot = self.free.pop().expect("a slot is free");
+            let (number, awake) = (cmd.number(), now.max(self.awake));
+            self.inside[slot as usize] = Inside { number, came: now, awake, passes: awake };
+            cmd.renumber(slot.into());
+            self.held.put(|| cmd);
+        }
+        self.pass(now);
+        if !self.passed.is_empty() {
+            self.below.submit(now, &mut self.passed);
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let done = self.below_done.front().map(|done| done.at());
+        [done, self.next_pass(), self.below.next_event()].into_iter().flatten().min()
+    }
+
+    fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
+        self.look(to);
+        self.pass(to);
+        self.work(to);
+        while done.room() > 0
+            && let Some(mut completion) = self.below_done.pop()
+        {
+            self.end(&mut completion);
+            let _ = done.push(completion);
+        }
+    }
+
+    fn hint(&self, cmd: &P::Cmd) {
+        self.below.hint(cmd);
+    }
+
+    fn set_stories(&mut self, on: bool) {
+        self.below.set_stories(on);
+        self.given = 0;
+        self.told = on.then(|| Stories::new(LINK_DEPTH, 0));
+    }
+
+    fn tell_from(&mut self, ns: u64) {
+        if let Some(told) = &mut self.told {
+            told.tell_from(ns);
+        }
+    }
+
+    fn story(&self, number: u64) -> Option<&Story> {
+        self.told.as_ref()?.get(number)
+    }
+}
