@@ -62,8 +62,11 @@ pub struct Reliability {
     pub erase_failure: f64,
     /// The power of the wear with which both grow.
     pub failure_power: f64,
-    /// Share of the chunks that are bad from the factory, 0 to 0.5.
+    /// Share of what is a chunk's on one channel that is bad from the factory, 0 to 0.5.
     pub factory_bad: f64,
+    /// Whether a bad one of a super-channel is made up for by the good one of a chunk
+    /// that is bad on another channel: the remap checker.
+    pub remap: bool,
     /// Whether a chunk goes offline at its rated endurance, whatever its
     /// erases do.
     pub endurance_cliff: bool,
@@ -94,6 +97,7 @@ impl Default for Reliability {
             erase_failure: 0.0,
             failure_power: 1.0,
             factory_bad: 0.0,
+            remap: false,
             endurance_cliff: true,
             wear_notice: 0,
         }
@@ -270,9 +274,11 @@ impl Reliability {
         self.fails(self.erase_failure, share, [seed, 2, at.0, wear.into()])
     }
 
-    /// Whether the chunk at `at` is bad from the factory.
-    pub fn is_factory_bad(&self, seed: u64, at: Ppa) -> bool {
-        self.errors && self.factory_bad > 0.0 && draw([seed, 3, at.0, 0]) < self.factory_bad
+    /// Whether the chunk at `at` is bad from the factory on that channel of those that
+    /// share its transfers.
+    pub fn is_factory_bad(&self, seed: u64, at: Ppa, channel: u32) -> bool {
+        let what = [seed, 3, at.0, channel.into()];
+        self.errors && self.factory_bad > 0.0 && draw(what) < self.factory_bad
     }
 
     fn fails(&self, chance: f64, share: f64, what: [u64; 4]) -> bool {
@@ -464,10 +470,10 @@ mod tests {
         near(count(&|i| m.program_fails(1, Ppa(i), 49, 100)), 0.3 * 0.25);
         near(count(&|i| m.erase_fails(1, Ppa(i), 100, 100)), 0.2);
         near(count(&|i| m.erase_fails(1, Ppa(i), 50, 100)), 0.2 * 0.25);
-        near(count(&|i| m.is_factory_bad(1, Ppa(i))), 0.05);
+        near(count(&|i| m.is_factory_bad(1, Ppa(i), 0)), 0.05);
         let off = Reliability { errors: false, ..m };
         assert_eq!(count(&|i| off.program_fails(1, Ppa(i), 99, 100)), 0.0);
-        assert_eq!(count(&|i| off.is_factory_bad(1, Ppa(i))), 0.0);
+        assert_eq!(count(&|i| off.is_factory_bad(1, Ppa(i), 1)), 0.0);
     }
 
     #[test]

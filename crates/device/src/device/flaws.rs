@@ -228,16 +228,28 @@ impl<M: Medium> Device<M> {
         }
     }
 
-    /// Gives up the chunks that are bad from the factory.
+    /// Gives up the chunks that are bad from the factory: on any of the channels that
+    /// share their transfers, or, with the remap checker, on the one of these on which
+    /// the parallel unit has most. What is good of such chunks then stands for what is
+    /// bad of others.
     pub(super) fn leave_factory(&mut self) {
+        let channels = self.units.timing().channel_split;
         for pu in self.geometry.pus_channels_first() {
-            for number in 0..self.geometry.chunks() {
-                let index = self.geometry.chunk_of(pu, number);
+            let chunks = (0..self.geometry.chunks()).map(|n| self.geometry.chunk_of(pu, n));
+            let is_bad = |index: usize, channel: u32| {
                 let start = self.geometry.chunk_start(index);
-                if self.flaws.model.is_factory_bad(self.flaws.seed, start) {
-                    self.chunks[index].leave_factory_bad();
-                    self.describe(index);
-                }
+                self.flaws.model.is_factory_bad(self.flaws.seed, start, channel)
+            };
+            let count = |&channel: &u32| chunks.clone().filter(|&i| is_bad(i, channel)).count();
+            let looked_at = match (0..channels).max_by_key(count) {
+                Some(worst) if self.flaws.model.remap => worst..worst + 1,
+                _ => 0..channels,
+            };
+            let bad: Vec<usize> =
+                chunks.filter(|&i| looked_at.clone().any(|channel| is_bad(i, channel))).collect();
+            for index in bad {
+                self.chunks[index].leave_factory_bad();
+                self.describe(index);
             }
         }
     }

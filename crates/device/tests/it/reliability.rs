@@ -11,8 +11,8 @@ use device::{
 };
 use faults::{Below, Script, ScriptedMedium};
 use flash::{
-    BlockBits, Chunk, ChunkState, EnergyCosts, Geometry, LinkTiming, Medium, Ppa, RamMedium,
-    Reliability, TAG_BYTES, Timing,
+    BlockBits, Chunk, ChunkState, Dimensions, EnergyCosts, Geometry, LinkTiming, Medium, Ppa,
+    RamMedium, Reliability, TAG_BYTES, Timing,
 };
 use port::random::mix;
 use port::{Buffer, Port, Status, Time};
@@ -481,6 +481,40 @@ fn the_medium_is_told_all_but_the_last_reads() {
         assert!(told.reads <= chunk.reads && chunk.reads - told.reads < 1024);
         assert_eq!(*told, Chunk { reads: told.reads, ..*chunk });
     }
+}
+
+/// A chunk is bad where its part on either channel of a super-channel is; with the
+/// remap checker a parallel unit has as many bad ones as parts are bad on its worse
+/// channel, so that good parts of bad chunks stand for the others.
+#[test]
+fn what_is_bad_on_one_channel_is_made_up_for_by_the_other() {
+    let (groups, pus, chunks, planes) = (2, 2, 100, 1);
+    let (pages, page_bytes, pages_at_once) = (4, 8192, 1);
+    let dim = Dimensions { groups, pus, chunks, pages, planes, page_bytes, pages_at_once };
+    let (g, t) = (Geometry::new(dim).unwrap(), Timing { channel_split: 2, ..timing() });
+    let plain = Reliability { factory_bad: 0.1, ..model() };
+    let remapped = Reliability { remap: true, ..plain.clone() };
+    let bad_of = |r: &Reliability, pu: usize| {
+        let drive = device(&g, &t, r, 12);
+        let chunks = (0..chunks).map(|n| g.chunk_of(pu, n));
+        chunks.filter(|&i| drive.chunks()[i].state == ChunkState::Offline).count()
+    };
+    for pu in g.pus_channels_first() {
+        let is_bad = |n: u32, channel: u32| {
+            plain.is_factory_bad(12, g.chunk_start(g.chunk_of(pu, n)), channel)
+        };
+        let count = |bad: &dyn Fn(u32) -> bool| (0..chunks).filter(|&n| bad(n)).count();
+        let one = count(&|n| is_bad(n, 0));
+        let other = count(&|n| is_bad(n, 1));
+        let either = count(&|n| is_bad(n, 0) || is_bad(n, 1));
+        assert_eq!((bad_of(&plain, pu), bad_of(&remapped, pu)), (either, one.max(other)));
+        assert!(either > one.max(other) && one > 0 && other > 0, "{one}, {other}, {either}");
+    }
+    // One channel, which is nobody's pair: nothing to make up for.
+    let (t, bad_of_all) = (timing(), |r: &Reliability, t: &Timing| {
+        device(&g, t, r, 12).health(Time::ZERO).factory_bad
+    });
+    assert_eq!(bad_of_all(&remapped, &t), bad_of_all(&plain, &t));
 }
 
 /// A drive of one parallel unit with a chunk full of data.

@@ -198,7 +198,8 @@ fn whole_chunks(
 /// one, of few chunks. As many as are expected, and six deviations.
 fn more_for_bad_chunks(profile: &Profile, size: u64) -> u32 {
     let share = match &profile.reliability {
-        model if model.errors => model.factory_bad,
+        // Bad on any of the channels that share a chunk, at most.
+        model if model.errors => model.factory_bad * f64::from(profile.timing.channel_split),
         _ => return 0,
     };
     let dim = profile.dimensions;

@@ -256,7 +256,7 @@ macro_rules! key {
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 84] = [
+pub static KEYS: [Key; 80] = [
     key!(needed "geometry", "groups", COUNT, dimensions.groups,
         "channels; a super-channel counts once"),
     key!(needed "geometry", "pus", COUNT, dimensions.pus, "parallel units (dies) a channel"),
@@ -411,7 +411,9 @@ pub static KEYS: [Key; 84] = [
     key!("reliability", "failure_power", POWER, reliability.failure_power,
         "the power of the wear with which both grow"),
     key!("reliability", "factory_bad", SHARE, reliability.factory_bad,
-        "share of the chunks that are bad from the factory"),
+        "share of the chunks that are bad from the factory, on each channel of a super-channel"),
+    key!("reliability", "remap", FLAG, reliability.remap,
+        "what is bad on one channel of a super-channel is made up for"),
     key!("reliability", "endurance_cliff", FLAG, reliability.endurance_cliff,
         "whether every chunk ends at the endurance"),
     key!("reliability", "wear_notice", NOTICE, reliability.wear_notice,
