@@ -23,12 +23,15 @@ use crate::{Dimensions, EnergyCosts, Geometry, GeometryError, LinkTiming};
 use crate::{Power, ReadCache, Reliability, Timing};
 
 /// The built-in profiles: name and text.
-const BUILTIN: [(&str, &str); 14] = [
+const BUILTIN: [(&str, &str); 17] = [
     ("datacenter-tlc", include_str!("../profiles/datacenter-tlc.toml")),
     ("client-tlc", include_str!("../profiles/client-tlc.toml")),
     ("client-qlc", include_str!("../profiles/client-qlc.toml")),
     ("zoned-a", include_str!("../profiles/zoned-a.toml")),
     ("conventional-a", include_str!("../profiles/conventional-a.toml")),
+    ("zoned-tlc", include_str!("../profiles/zoned-tlc.toml")),
+    ("ull", include_str!("../profiles/ull.toml")),
+    ("nvme-2016", include_str!("../profiles/nvme-2016.toml")),
     ("ref", include_str!("../profiles/ref.toml")),
     ("znand", include_str!("../profiles/znand.toml")),
     ("bics", include_str!("../profiles/bics.toml")),

@@ -30,7 +30,7 @@ fn the_built_in_ones_are_whole_and_print_as_they_are() {
 
 #[test]
 fn names_are_the_files() {
-    assert_eq!(Profile::names().count(), 14);
+    assert_eq!(Profile::names().count(), 17);
     for name in Profile::names() {
         assert_eq!(Profile::builtin(name).unwrap().name, name);
     }

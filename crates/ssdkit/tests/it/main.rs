@@ -17,6 +17,7 @@ mod layers;
 mod lines;
 mod memory;
 mod parity;
+mod published;
 mod serve;
 mod servers;
 mod ycsb;
