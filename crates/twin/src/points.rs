@@ -1,25 +1,24 @@
 //! Measured points: what ran, and what it gave.
 //!
 //! Files are CSV, fio's JSON, or that of `ssdkit bench`; which of them is seen by
-//! what is in them. Guarantees: each figure of a point is a number above zero; no
-//! two points of one run contradict each other; what a model has no run for is
-//! refused. Fails as [`TwinError`] says, never panics, whatever is in a file.
+//! what is in them. Guarantees: each figure of a point can be; no two points of one
+//! run contradict each other, and what was measured twice is one point; what a model
+//! has no run for is refused. Fails as [`TwinError`] says, never panics, whatever is in a file.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
+use measure::units;
 use serde::Serialize;
 
 use crate::error::TwinError;
 
+mod agree;
 mod csv;
 mod fio;
 mod ours;
 
 /// Bytes of a file of points, at most.
 const MOST_BYTES: u64 = 256 << 20;
-/// How far two measurements of one thing may be apart.
-const APART: f64 = 1.1;
 /// The most requests out that are modelled: a link holds no more.
 const MOST_DEPTH: u32 = 1024;
 
@@ -221,15 +220,7 @@ impl Point {
                 TwinError::point(&at, what, "say with direction which of them this is")
             })?,
         };
-        for (name, value) in Figures::NAMES.into_iter().zip(measured.each()) {
-            if value.is_some_and(|value| !(value.is_finite() && value > 0.0)) {
-                let what = format!("{name} is no number above zero");
-                return Err(TwinError::point(&at, what, "leave the point out"));
-            }
-        }
-        if measured.iops.is_none() && measured.mean_us.is_none() {
-            return Err(TwinError::point(&at, "nothing was measured", "leave the point out"));
-        }
+        agree::possible(&at, &measured)?;
         Ok(Point { drive: drive.into(), run, direction, measured, at })
     }
 
@@ -264,7 +255,7 @@ pub fn read(paths: &[String]) -> Result<Points, TwinError> {
         let text = text_of(path)?;
         parse(path, &text, &mut points)?;
     }
-    agree(&points.all)?;
+    points.all = agree::agree(points.all)?;
     Ok(points)
 }
 
@@ -313,31 +304,10 @@ fn text_of(path: &str) -> Result<String, TwinError> {
     std::fs::read_to_string(path).map_err(wrong)
 }
 
-/// Whether measurements of the same thing agree.
-fn agree(points: &[Point]) -> Result<(), TwinError> {
-    let mut seen: BTreeMap<(&str, &Run, Direction), &Point> = BTreeMap::new();
-    for point in points {
-        let key = (point.drive.as_str(), &point.run, point.direction);
-        let Some(first) = seen.get(&key) else {
-            seen.insert(key, point);
-            continue;
-        };
-        let both = first.measured.each().into_iter().zip(point.measured.each());
-        for ((a, b), figure) in both.zip(Figures::NAMES) {
-            let (Some(a), Some(b)) = (a, b) else { continue };
-            if a / b > APART || b / a > APART {
-                return Err(TwinError::Contradiction {
-                    first: first.at.clone(),
-                    second: point.at.clone(),
-                    point: format!("{} {}, {}s", point.drive, point.run, point.direction.name()),
-                    figure,
-                    a,
-                    b,
-                });
-            }
-        }
-    }
-    Ok(())
+/// A block size, as people write it: `4096`, `4k`.
+fn size(at: &str, text: &str, remedy: &str) -> Result<u32, TwinError> {
+    let bytes = units::size(text).ok().and_then(|bytes| u32::try_from(bytes).ok());
+    bytes.ok_or_else(|| TwinError::point(at, format!("bs={text} is not one size"), remedy))
 }
 
 /// The name of a file without folder and ending: a drive's, where nobody names it.

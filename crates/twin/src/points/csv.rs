@@ -1,12 +1,12 @@
 //! Points from CSV: columns by their names in the first line.
 //!
 //! `rw`, `bs`, `qd` and `iops` or `mean_us` must be there; `drive`, `path`,
-//! `read_percent`, `direction`, `p50_us`, `p99_us` and `requests` may be. An empty
-//! field is not known. Other columns are ignored, and named.
+//! `read_percent`, `direction`, `p50_us`, `p99_us` and `requests` may be. `bs` is in
+//! bytes, or as in `4k`. An empty field is not known. Other columns are ignored, and named.
 
 use std::str::FromStr;
 
-use super::{Asked, Direction, Figures, Point, Points, Run, stem};
+use super::{Asked, Direction, Figures, Point, Points, Run, size, stem};
 use crate::error::TwinError;
 
 const COLUMNS: [&str; 12] = [
@@ -75,7 +75,7 @@ fn point<'a>(
     let asked = Asked {
         rw: needed("rw")?,
         read_percent,
-        bs: number(&at, "bs", Some(needed("bs")?))?.unwrap_or(0),
+        bs: size(&at, needed("bs")?, "write bytes, or as in 4k")?,
         qd: number(&at, "qd", Some(needed("qd")?))?.unwrap_or(0),
     };
     let mut run = Run::new(&at, &asked)?;

@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Asked, Direction, Figures, Point, Points, Run, stem};
+use super::{Asked, Direction, Figures, Point, Points, Run, size, stem};
 use crate::error::TwinError;
 
 /// Options that make a job something else when they are there at all.
@@ -86,7 +86,7 @@ fn points_of(
     let asked = Asked {
         rw: &rw,
         read_percent,
-        bs: size(at, &bs)?,
+        bs: size(at, &bs, "only closed loops with one block size are modelled: leave the job out")?,
         qd: depth.parse().map_err(|_| {
             TwinError::point(at, format!("iodepth={depth} is no depth"), "give fio's own JSON")
         })?,
@@ -115,15 +115,6 @@ fn percent(at: &str, option: impl Fn(&str) -> Option<String>) -> Result<u8, Twin
         TwinError::point(at, format!("its mix is {text}"), "write 0 to 100 percent")
     })?;
     Ok(if of_writes { 100 - percent } else { percent })
-}
-
-/// One block size, as fio writes it.
-fn size(at: &str, text: &str) -> Result<u32, TwinError> {
-    let bytes = measure::units::size(text).ok().and_then(|bytes| u32::try_from(bytes).ok());
-    bytes.ok_or_else(|| {
-        let remedy = "only closed loops with one block size are modelled: leave the job out";
-        TwinError::point(at, format!("bs={text} is not one size"), remedy)
-    })
 }
 
 /// What fio measured of one direction.

@@ -11,7 +11,7 @@ const HEAD: &str =
 fn parsed(path: &str, text: &str) -> Result<Points, TwinError> {
     let mut points = Points::default();
     parse(path, text, &mut points)?;
-    agree(&points.all)?;
+    points.all = agree::agree(points.all)?;
     Ok(points)
 }
 
@@ -22,7 +22,7 @@ fn refused(text: &str) -> String {
 #[test]
 fn csv_is_read_by_its_columns() {
     let text =
-        "qd,colour,rw,bs,iops,drive\r\n16,red,randread,4096,1e5,a\r\n\n1,,write,65536,900.5,a\n";
+        "qd,colour,rw,bs,iops,drive\r\n16,red,randread,4k,1e5,a\r\n\n1,,write,65536,900.5,a\n";
     let points = parsed("m.csv", text).unwrap();
     let [a, b] = &points.all[..] else { panic!("two points") };
     assert_eq!((a.run.rw, a.run.read_percent, a.run.bs, a.run.qd), (Rw::Randread, 100, 4096, 16));
@@ -60,6 +60,12 @@ fn wrong_csv_says_where_what_and_what_to_do() {
         ("z,kernel,randread,,up,4096,1,5,,,,", "direction=up"),
         ("z,kernel,,,,4096,1,5,,,,", "rw is empty"),
         ("z,kernel,randread", "record 1"),
+        ("z,kernel,randread,,,4q,1,5,,,,", "bs=4q is not one size; write bytes, or as in 4k"),
+        ("z,kernel,randread,,,4096,1,5e9,,,,", "iops is 5000000000, and 0.01 to 100000000 can be"),
+        ("z,kernel,randread,,,4096,1,,1e9,,,", "mean_us is 1000000000, and 0.1 to"),
+        ("z,kernel,randread,,,4096,1,,80,90,70,", "p99_us is 70, below p50_us, 90"),
+        ("z,kernel,randread,,,4096,1,,80,170,180,", "p50_us is 170, over 2 times mean_us, 80"),
+        ("z,kernel,randread,,,4096,1,,80,70,9000,", "p99_us is 9000, over 100 times mean_us, 80"),
     ] {
         let text = refused(&format!("{HEAD}{line}\n"));
         assert!(text.contains(says) && text.contains("x.csv"), "{line}: {text}");
@@ -72,15 +78,50 @@ fn wrong_csv_says_where_what_and_what_to_do() {
 fn measurements_that_contradict_are_named() {
     let two = |other: &str| {
         format!(
-            "{HEAD}z,kernel,randread,,,4096,1,100,50,,,\nz,kernel,randread,,,4096,1,{other},,,\n"
+            "{HEAD}z,kernel,randread,,,4096,1,10000,100,,,\nz,kernel,randread,,,4096,1,{other},,,\n"
         )
     };
-    let text = refused(&two("115,50"));
-    for part in ["x.csv:2", "x.csv:3", "depth 1", "iops", "100", "115", "10 %"] {
+    let text = refused(&two("11500,100"));
+    for part in ["x.csv:2", "x.csv:3", "depth 1", "iops", "10000", "11500", "10 %"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(refused(&two("100,56")).contains("mean_us"));
-    assert_eq!(parsed("x.csv", &two("109,54")).unwrap().all.len(), 2);
+    assert!(refused(&two("10000,112")).contains("mean_us"));
+}
+
+/// What is there twice, or three times, counts once.
+#[test]
+fn what_was_measured_twice_is_one_point() {
+    let text = format!(
+        "{HEAD}z,kernel,randread,,,4096,1,10000,99,,,\nz,kernel,randread,,,4k,1,10300,96,90,,\n\
+         z,kernel,randread,,,4k,1,10600,,92,,\nz,kernel,randread,,,4k,2,10000,199,,,\n"
+    );
+    let points = parsed("x.csv", &text).unwrap().all;
+    assert_eq!(points.len(), 2);
+    let measured = points[0].measured;
+    let about = |x: Option<f64>, to: f64| assert!((x.unwrap() - to).abs() < 1e-6, "{x:?}");
+    about(measured.iops, 10_300.0);
+    about(measured.mean_us, 97.5);
+    about(measured.p50_us, 91.0);
+    assert_eq!(points[0].at, "x.csv:2, x.csv:3, x.csv:4");
+}
+
+/// Rate times latency is the depth, of a mix that of its reads and writes together.
+#[test]
+fn a_closed_loop_that_does_not_keep_its_depth_is_named() {
+    let of = |line: &str| parsed("x.csv", &format!("{HEAD}{line}")).map(|points| points.all.len());
+    let line = |iops: u32| format!("z,kernel,randread,,,4096,16,{iops},100,,,\n");
+    assert_eq!([of(&line(160_000)).unwrap(), of(&line(90_000)).unwrap()], [1, 1]);
+    for (iops, out) in [(190_000, "19.00"), (70_000, "7.00")] {
+        let text = of(&line(iops)).unwrap_err().to_string();
+        assert!(text.starts_with("x.csv:2: z kernel randread"), "{text}");
+        assert!(text.contains(&format!("{out} requests out and not 16")), "{text}");
+    }
+    let read = "z,kernel,randrw,75,read,4096,16,120000,120,,,\n";
+    let write = |iops: u32| format!("{read}z,kernel,randrw,75,write,4096,16,{iops},20,,,\n");
+    assert_eq!([of(read).unwrap(), of(&write(40_000)).unwrap()], [1, 2]);
+    let text = of(&write(400_000)).unwrap_err().to_string();
+    assert!(text.starts_with("x.csv:2 and x.csv:3") && text.contains("22.40"), "{text}");
+    assert_eq!(of("z,kernel,randrw,75,write,4096,16,40000,20,,,\n").unwrap(), 1, "half of it");
 }
 
 /// What fio 3.33 writes of a job, shortened.
@@ -127,6 +168,8 @@ fn fio_s_json_is_read() {
     // It has one request at a time, whatever it was told.
     let mut sync = fio();
     sync["jobs"][0]["job options"]["ioengine"] = "psync".into();
+    sync["jobs"][0]["read"]["iops"] = 5500.0.into();
+    sync["jobs"][0]["write"]["iops"] = 1833.0.into();
     assert_eq!(parsed("mix.json", &sync.to_string()).unwrap().all[0].run.qd, 1);
 }
 
@@ -177,13 +220,15 @@ fn reports_of_ours_are_read() {
         "iops": 50_000.5, "void": null, "interrupted": false,
         "latency_ns": { "mean": 160_000.0, "p50": 150_000, "p99": null },
     });
-    let two = format!("{report:#}\n{report}");
+    let mut deeper = report.clone();
+    (deeper["workload"]["qd"], deeper["iops"]) = (json!(16), json!(100_000.5));
+    let two = format!("{report:#}\n{deeper}");
     let points = parsed("ours.json", &two).unwrap().all;
     assert_eq!((points.len(), points[1].at.as_str()), (2, "ours.json: report 2"));
     let measured = points[0].measured;
     assert_eq!((measured.iops, measured.mean_us), (Some(50_000.5), Some(160.0)));
     assert_eq!((measured.p50_us, measured.p99_us), (Some(150.0), None));
-    let listed = parsed("ours.json", &json!([report, report]).to_string()).unwrap().all;
+    let listed = parsed("ours.json", &json!([report, deeper]).to_string()).unwrap().all;
     assert_eq!(listed.len(), 2);
     for (key, value, says) in [
         ("void", json!("nothing was measured"), "nothing was measured"),
