@@ -53,8 +53,11 @@ pub enum TwinError {
         b: f64,
     },
     /// No measurement is left.
-    #[error("no points{0}: give files with measurements")]
-    Nothing(String),
+    #[error("no points: give files with measurements")]
+    Nothing,
+    /// Nothing is as `--where` says.
+    #[error("no points are as --where says: {0}")]
+    Where(String),
     /// Points of more than one drive.
     #[error("the points are of several drives: choose one of them with --where drive=NAME: {0}")]
     Drives(String),

@@ -9,6 +9,7 @@
 //! Fails when measurements or options cannot be, when a family is no drive, and
 //! when the output cannot be written.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -176,22 +177,33 @@ fn compare(
 
 /// The points of which all is so.
 fn select(points: Vec<Point>, only: &[(String, String)]) -> Result<Vec<Point>, TwinError> {
-    let Some(some) = points.first() else { return Err(TwinError::Nothing(String::new())) };
+    let Some(some) = points.first() else { return Err(TwinError::Nothing) };
     if let Some((key, _)) = only.iter().find(|(key, _)| some.value(key).is_none()) {
         return Err(TwinError::Usage(format!(
             "--where {key}=: there are drive, path, rw, read_percent, direction, bs and qd"
         )));
     }
-    let is = |point: &Point, key: &str, values: &str| {
-        let value = point.value(key).unwrap_or_default();
-        values.split(',').any(|one| one.trim() == value)
+    let is = |point: &Point, (key, values): &(String, String)| {
+        values.split(',').any(|one| point.is(key, one))
     };
-    let is_meant = |point: &Point| only.iter().all(|(key, values)| is(point, key, values));
-    let left: Vec<Point> = points.into_iter().filter(is_meant).collect();
-    if left.is_empty() {
-        return Err(TwinError::Nothing(" are as --where says".into()));
+    let (left, others): (Vec<Point>, Vec<Point>) =
+        points.into_iter().partition(|point| only.iter().all(|one| is(point, one)));
+    if !left.is_empty() {
+        return Ok(left);
     }
-    Ok(left)
+    // Those that nothing is like by themselves, or all where only together.
+    let none = |one: &&(String, String)| !others.iter().any(|point| is(point, one));
+    let wrong: Vec<&(String, String)> = match only.iter().any(|one| none(&one)) {
+        true => only.iter().filter(none).collect(),
+        false => only.iter().collect(),
+    };
+    let there = wrong.into_iter().map(|(key, values)| {
+        let all: BTreeSet<String> = others.iter().filter_map(|point| point.value(key)).collect();
+        let mut all: Vec<String> = all.into_iter().collect();
+        all.sort_by_key(|value| value.parse::<u64>().unwrap_or(0));
+        format!("of {key}={values} there are {}", all.join(", "))
+    });
+    Err(TwinError::Where(there.collect::<Vec<_>>().join("; ")))
 }
 
 /// The drive that all points are of.

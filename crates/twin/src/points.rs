@@ -237,6 +237,13 @@ impl Point {
             _ => return None,
         })
     }
+
+    /// Whether what `--where KEY=` compares is this, as people write it.
+    pub fn is(&self, key: &str, value: &str) -> bool {
+        let value = value.trim();
+        self.value(key).is_some_and(|own| own == value)
+            || key == "bs" && units::size(value).is_ok_and(|bytes| bytes == u64::from(self.run.bs))
+    }
 }
 
 /// Points, and what of their files was ignored.

@@ -86,11 +86,22 @@ fn each_point_is_kept_back_once() {
 fn what_cannot_be_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("two.csv");
-    fs::write(&file, "drive,rw,bs,qd,iops\na,read,4096,1,5\nb,read,4096,1,5\n").unwrap();
+    fs::write(&file, "drive,rw,bs,qd,iops\na,read,4096,1,5\nb,read,4096,2,5\n").unwrap();
     let file = file.display();
     for (line, says) in [
         (format!("{file} --family ref"), "several drives"),
-        (format!("{file} --family ref --where drive=c"), "no points are as --where says"),
+        (
+            format!("{file} --family ref --where drive=c --where bs=4k"),
+            "no points are as --where says: of drive=c there are a, b",
+        ),
+        (
+            format!("{file} --family ref --where drive=a --where rw=write"),
+            "of rw=write there are read",
+        ),
+        (
+            format!("{file} --family ref --where drive=a --where qd=2"),
+            "of drive=a there are a, b; of qd=2 there are 1, 2",
+        ),
         (format!("{file} --family ref --where colour=red"), "--where colour="),
         (format!("{file} --family nand --where drive=a"), "nand"),
         (format!("{file} --family ref --where drive=a --fit raed=1us..2us"), "raed"),
