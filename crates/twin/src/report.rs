@@ -112,11 +112,12 @@ impl Group {
         let off = std::array::from_fn(|i| {
             let mut each: Vec<f64> = all.iter().filter_map(|off| off[i].map(f64::abs)).collect();
             each.sort_by(f64::total_cmp);
+            let at = |n: usize| each.get(n.saturating_sub(1)).copied();
+            // Of an even number the mean of the two in the middle.
+            let (low, high) = (at(each.len().div_ceil(2)), at(each.len() / 2 + 1));
+            let median = low.zip(high).map(|(low, high)| (low + high) / 2.0);
             // The nearest rank.
-            let rank = |part: f64| {
-                each.get((part * each.len() as f64).ceil().max(1.0) as usize - 1).copied()
-            };
-            rank(0.5).zip(rank(0.9))
+            median.zip(at((0.9 * each.len() as f64).ceil() as usize))
         });
         Group { group: group.into(), points: all.len(), off }
     }
@@ -132,6 +133,9 @@ impl Group {
         json
     }
 }
+
+/// The group of what was kept back and of what is extrapolated.
+const NOT_FITTED: &str = "not fitted";
 
 /// The group of a point: what it is sorted by, and its name.
 type GroupOf = fn(&Point) -> (u64, String);
@@ -176,6 +180,8 @@ impl Report {
             let of = |one: &&Compared| one.part == part;
             groups.push(Group::new(part.name(), points.iter().filter(of)));
         }
+        let of = |one: &&Compared| one.part != Part::Used;
+        groups.push(Group::new(NOT_FITTED, points.iter().filter(of)));
         let keys: [(&str, GroupOf); 4] = [
             ("path", |point| (0, point.run.path.clone())),
             ("", |point| {
@@ -295,9 +301,10 @@ impl Report {
     }
 }
 
-/// Whether a group is all points of a part.
+/// Whether a group is all points of a part, or of both that were not fitted.
 fn is_part(name: &str) -> bool {
-    [Part::Used, Part::KeptBack, Part::Extrapolated].iter().any(|part| part.name() == name)
+    let parts = [Part::Used, Part::KeptBack, Part::Extrapolated];
+    name == NOT_FITTED || parts.iter().any(|part| part.name() == name)
 }
 
 /// Median and 90th percentile of a group's errors.

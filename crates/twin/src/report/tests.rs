@@ -56,7 +56,11 @@ fn groups_tell_medians_and_the_worst() {
         (1..=10).map(|n| compared(n, 100.0, 100.0 + f64::from(n), Part::Used)).collect();
     let group = Group::new("all", points.iter());
     let (median, p90) = group.off[0].unwrap();
-    assert!((median - 0.05).abs() < 1e-9 && (p90 - 0.09).abs() < 1e-9, "{median} {p90}");
+    assert!((median - 0.055).abs() < 1e-9 && (p90 - 0.09).abs() < 1e-9, "{median} {p90}");
+    let (median, _) = Group::new("odd", points[..3].iter()).off[0].unwrap();
+    assert!((median - 0.02).abs() < 1e-9, "{median}");
+    let (median, p90) = Group::new("one", points[..1].iter()).off[0].unwrap();
+    assert!((median - 0.01).abs() < 1e-9 && median == p90, "{median}");
     assert_eq!((group.points, group.off[1]), (10, None));
 }
 
@@ -68,6 +72,7 @@ fn the_text_claims_nothing_that_was_not_measured() {
         "used: 1 point, IOPS 10.0 %",
         "kept back: 1 point, IOPS 20.0 %",
         "extrapolated: 1 point, IOPS 200.0 %",
+        "not fitted: 2 points, IOPS 110.0 %",
         "qd 64 is outside 1 to 16",
         "not determined",
         "ignored: m.csv: column `colour`",
