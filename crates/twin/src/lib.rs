@@ -83,7 +83,7 @@ fn fit(args: &TwinArgs, watch: &mut Watch) -> Result<(Report, flash::Profile), E
     let runs = Runs::new(&points);
     let of_fit = Runs::new(&points[..fitted]).all.len();
     split::check(args, of_fit)?;
-    let split = split::used(args, of_fit);
+    let split = split::used(args, &runs, &points[..fitted]);
     // What is only compared is of no run that is fitted.
     let used: Vec<bool> = (0..runs.all.len()).map(|run| split.get(run) == Some(&true)).collect();
     let evaluations = if parameters.is_empty() { 1 } else { args.evaluations };

@@ -10,6 +10,9 @@ use crate::args::{TwinArgs, Used};
 use crate::error::TwinError;
 use crate::points::{Point, Run, Rw};
 
+/// Of many runs, so many are compared for each one that is drawn to be fitted.
+const TRIED: usize = 64;
+
 /// The runs of some points, each once, and which run each point is of.
 pub struct Runs {
     /// The runs, as their points came.
@@ -59,20 +62,80 @@ pub fn check(args: &TwinArgs, runs: usize) -> Result<(), TwinError> {
     Err(TwinError::Usage(format!("{what} needs {least} runs at least, and {have}")))
 }
 
-/// Of so many runs, which are fitted.
-pub fn used(args: &TwinArgs, runs: usize) -> Vec<bool> {
+/// Which runs are fitted. The first runs are those of `points`.
+pub fn used(args: &TwinArgs, runs: &Runs, points: &[Point]) -> Vec<bool> {
+    let all = runs.of[..points.len()].iter().max().map_or(0, |last| last + 1);
     match (args.used, args.holdout) {
         (_, Some(share)) => {
-            let order = shuffled(runs, args.seed);
-            let kept =
-                ((runs as f64 * share).round() as usize).clamp(1, runs.saturating_sub(1).max(1));
-            let mut used = vec![true; runs];
-            order.into_iter().take(kept).for_each(|run| used[run] = false);
-            used
+            let kept = ((all as f64 * share).round() as usize).clamp(1, (all - 1).max(1));
+            spread(runs, points, all, all - kept, args.seed)
         }
-        (Used::Every(n), None) => (0..runs).map(|run| run.is_multiple_of(n)).collect(),
-        (Used::All, None) => vec![true; runs],
+        (Used::Every(n), None) => (0..all).map(|run| run.is_multiple_of(n)).collect(),
+        (Used::All, None) => vec![true; all],
     }
+}
+
+/// Of `all` runs `fitted` that cover what was measured. They are drawn one by one: each
+/// time the run with which the fewest other points are [beyond](Measured::beyond) those
+/// that are fitted, and as long as there are such, of equals the one with most of depth
+/// and size at an end; then the one whose kind, depth, size and path were taken least
+/// often; of equals what the seed says. Results are not looked at.
+fn spread(runs: &Runs, points: &[Point], all: usize, fitted: usize, seed: u64) -> Vec<bool> {
+    let order = shuffled(all, seed);
+    let mut used = vec![false; all];
+    let mut is_covered = false;
+    for _ in 0..fitted {
+        let left = order.iter().copied().filter(|&run| !used[run]).take(TRIED);
+        let score = |run: usize| {
+            let taken = likeness(&runs.all, &used, run);
+            match is_covered {
+                true => (0, 0, taken, run),
+                false => (beyond(runs, points, &used, run), inside(&runs.all, run), taken, run),
+            }
+        };
+        // Of equals the first, as they were shuffled.
+        let Some((beyond, .., run)) = left.map(score).min_by_key(|it| (it.0, it.1, it.2)) else {
+            break;
+        };
+        is_covered |= beyond == 0;
+        used[run] = true;
+    }
+    used
+}
+
+/// How many points are beyond those of the runs that are used, and of one more.
+fn beyond(runs: &Runs, points: &[Point], used: &[bool], more: usize) -> usize {
+    let is_used = |n: &usize| used[runs.of[*n]] || runs.of[*n] == more;
+    let (of, others): (Vec<usize>, Vec<usize>) = (0..points.len()).partition(is_used);
+    let measured = Measured::new(of.into_iter().map(|n| &points[n]));
+    others.into_iter().filter(|&n| measured.beyond(&points[n]).is_some()).count()
+}
+
+/// Which of a run's depth and size are neither the least nor the greatest of its kind.
+fn inside(all: &[Run], run: usize) -> usize {
+    let mine = &all[run];
+    let is_inside = |of: fn(&Run) -> u32| {
+        let alike = all.iter().filter(|one| kind(one) == kind(mine)).map(of);
+        let (low, high) = alike.fold((u32::MAX, 0), |(low, high), x| (low.min(x), high.max(x)));
+        usize::from(low < of(mine) && of(mine) < high)
+    };
+    is_inside(|run| run.qd) + is_inside(|run| run.bs)
+}
+
+/// How often runs that are used have kind, depth, size or path of this one.
+fn likeness(all: &[Run], used: &[bool], run: usize) -> usize {
+    let mine = &all[run];
+    let others = all.iter().zip(used).filter(|(_, used)| **used).map(|(one, _)| one);
+    let alike = |one: &Run| {
+        let same = [one.qd == mine.qd, one.bs == mine.bs, one.path == mine.path];
+        usize::from(kind(one) == kind(mine)) + same.iter().filter(|&&is| is).count()
+    };
+    others.map(alike).sum()
+}
+
+/// What a run does, whatever its depth and size.
+fn kind(run: &Run) -> (Rw, u8) {
+    (run.rw, run.read_percent)
 }
 
 /// Of so many runs, in which of `folds` parts each is.
@@ -149,6 +212,34 @@ mod tests {
             point(Rw::Randread, 100, 4096, 1, Direction::Read),
         ];
         assert_eq!(Runs::new(&points).of, [0, 0, 1, 1]);
+    }
+
+    /// Reads of two sizes and mixes, at three depths each: of the runs that are fitted
+    /// two tell of the ends of each kind, whatever the seed.
+    #[test]
+    fn what_is_fitted_covers_what_is_kept_back() {
+        let mut points = Vec::new();
+        for qd in [1, 16, 128] {
+            points.push(point(Rw::Randread, 100, 4096, qd, Direction::Read));
+            points.push(point(Rw::Randread, 100, 16384, qd, Direction::Read));
+            points.push(point(Rw::Randrw, 75, 4096, qd, Direction::Read));
+            points.push(point(Rw::Randrw, 75, 4096, qd, Direction::Write));
+        }
+        let runs = Runs::new(&points);
+        let mut taken = std::collections::BTreeSet::new();
+        for seed in 0..20 {
+            let used = spread(&runs, &points, 9, 4, seed);
+            assert_eq!(used.iter().filter(|&&used| used).count(), 4);
+            assert_eq!(used, spread(&runs, &points, 9, 4, seed));
+            let (of, others): (Vec<&Point>, Vec<&Point>) = points
+                .iter()
+                .partition(|p| used[runs.all.iter().position(|run| *run == p.run).unwrap()]);
+            let measured = Measured::new(of.into_iter());
+            let beyond: Vec<String> = others.iter().filter_map(|p| measured.beyond(p)).collect();
+            assert!(beyond.is_empty(), "seed {seed}: {beyond:?}");
+            taken.insert(used);
+        }
+        assert!(taken.len() > 1, "seeds differ");
     }
 
     #[test]
