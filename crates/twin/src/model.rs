@@ -153,6 +153,10 @@ impl Model {
             }
         };
         let mut all: Vec<(usize, Result<Prediction, Error>)> = thread::scope(|scope| {
+                if !watch.look(0.0) {
+                    done.push((n, Err(Error::Failed(format!("{run}: it was stopped")))));
+                    return done;
+                }
             let workers: Vec<_> = (0..threads)
                 .map(|_| {
                     let watch = watch.helper();

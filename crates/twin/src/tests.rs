@@ -161,6 +161,24 @@ fn what_cannot_be_split_is_refused() {
     assert!(error.unwrap_err().to_string().contains("--folds 9 needs 9 runs"));
 }
 
+/// A search that ends for want of candidates says so, and gives the best.
+#[test]
+fn a_fit_that_did_not_converge_gives_the_best_so_far() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!(
+        "{} --family ref --fit read=20us..200us --evaluations 4 --json",
+        planted(folder.path())
+    );
+    let mut printed = Vec::new();
+    run(&args(&line), &mut printed).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&printed).unwrap();
+    assert_eq!((&report["converged"], &report["evaluations"]), (&false.into(), &4.into()));
+    // The family itself was tried first: what is given is no worse.
+    let family = (75f64 / 50.0).ln();
+    assert!(report["objective"].as_f64().unwrap() <= family, "{report:#}");
+    assert!(report["profile"].as_str().unwrap().contains("not converged: the best so far"));
+}
+
 /// What is searched by default begins with the family, and a drive without times of
 /// cores has none there.
 #[test]

@@ -61,3 +61,16 @@ fn a_deeper_queue_is_never_slower() {
     let rates: Vec<f64> = given.iter().map(|p| p.of(Direction::Read).iops.unwrap()).collect();
     assert!(rates.is_sorted_by(|a, b| *b > a * 0.99), "{rates:?}");
 }
+
+/// Who is to stop makes no drive any more, here one that cannot be.
+#[test]
+fn a_fit_that_is_stopped_begins_no_other_run() {
+    let model = Model::new("ref", &[], 1).unwrap();
+    let mut candidate = model.candidate(&[], &[]).unwrap();
+    candidate.keys.push(("raed".into(), "1us".into()));
+    let said = |watch: &Watch| {
+        model.predict(&candidate, &[run(Rw::Randread, 100, 1)], watch).unwrap_err().to_string()
+    };
+    assert!(said(&Watch::quiet()).contains("raed"));
+    assert!(said(&Watch::until(std::time::Duration::ZERO)).ends_with("it was stopped"));
+}
