@@ -42,11 +42,15 @@ const WARM_REQUESTS: u64 = 16_384;
 /// Requests of a run that only reads before any are counted, for each that is out: so
 /// long the queues of the dies take to be as they stay.
 const WARM_TURNS: u64 = 16;
-/// Bytes of requests that are counted, about.
+/// Bytes of requests that are counted, about, and twice that where all are reads.
 const COUNTED_BYTES: u64 = 192 << 20;
-/// Requests that are counted: at least, at most, and of one that has depth 1.
+/// Requests that are counted: at least, at most, and of reads at depth 1. Writes alone have
+/// no such limit: what seldom keeps them waiting must come several times.
 const COUNTED: (u64, u64) = (1000, 20_000);
 const COUNTED_ALONE: u64 = 4000;
+/// The limit is so many for each that is out where that is more: how reads are spread
+/// over the dies changes slowly where many wait.
+const COUNTED_TURNS: u64 = 400;
 /// Bytes that a drive holds, at least, so that nothing is collected.
 const HOLDS: u64 = 1 << 30;
 /// Chunks a unit, at least: some are open.
@@ -149,14 +153,14 @@ impl Model {
             loop {
                 let n = next.fetch_add(1, Ordering::Relaxed);
                 let Some(run) = runs.get(n) else { return done };
-                done.push((n, self.one(candidate, run, &mut watch)));
-            }
-        };
-        let mut all: Vec<(usize, Result<Prediction, Error>)> = thread::scope(|scope| {
                 if !watch.look(0.0) {
                     done.push((n, Err(Error::Failed(format!("{run}: it was stopped")))));
                     return done;
                 }
+                done.push((n, self.one(candidate, run, &mut watch)));
+            }
+        };
+        let mut all: Vec<(usize, Result<Prediction, Error>)> = thread::scope(|scope| {
             let workers: Vec<_> = (0..threads)
                 .map(|_| {
                     let watch = watch.helper();
@@ -253,13 +257,20 @@ struct Requests {
 impl Requests {
     fn of(run: &Run) -> Requests {
         let (bs, qd) = (u64::from(run.bs), u64::from(run.qd));
-        let most = if qd == 1 && run.read_percent == 100 { COUNTED_ALONE } else { COUNTED.1 };
+        let by_bytes = (COUNTED_BYTES / bs).max(COUNTED.0);
+        let most = COUNTED.1.max(COUNTED_TURNS * qd);
+        let counted = match run.read_percent {
+            100 if qd == 1 => by_bytes.min(COUNTED_ALONE),
+            100 => (2 * by_bytes).min(most),
+            0 => by_bytes,
+            _ => by_bytes.min(most),
+        };
         let warm = match run.read_percent {
             100 => WARM_TURNS * qd,
             0 => WARM_BYTES / bs,
             _ => (WARM_BYTES / bs).min(WARM_REQUESTS),
         };
-        Requests { warm, counted: (COUNTED_BYTES / bs).clamp(COUNTED.0, most) }
+        Requests { warm, counted }
     }
 }
 
