@@ -116,7 +116,8 @@ mod tests {
         let fill = |drive: &mut Boxed| {
             run(drive, Time::ZERO, BlockOp::Write, 4, Time(100_000_000));
         };
-        (fill(&mut plain), fill(&mut sleepy));
+        fill(&mut plain);
+        fill(&mut sleepy);
         // One after rest enough, one soon, one a ns too soon, and one just then.
         let (mut at, mut exits) = (1_000_000_000, sleepy.power(Time(999_999_999)).unwrap().exits);
         for (rest, more) in
