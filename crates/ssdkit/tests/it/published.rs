@@ -57,3 +57,17 @@ fn the_conventional_drive_is_as_published() {
     near("writes", mean(&nvme("--rw randwrite --ios 5k")), 14.1);
     near("writes, depth 32", mean(&nvme("--rw randwrite --qd 32 --ios 20k")), 121.0);
 }
+
+/// Once all of a drive was written, the one takes six times as long for a write, and the
+/// other no longer than before.
+#[test]
+fn collection_is_felt_as_published() {
+    let steady = "--precondition steady --steady-rounds 3 --steady-round 1s";
+    let before = mean(&bench("nvme-2016,size=96M", "--rw randwrite --qd 16 --ios 20k"));
+    let with = format!("--rw randwrite --qd 16 --ios 100k {steady}");
+    near("before", before, 52.0);
+    near("with collection", mean(&bench("nvme-2016,size=1G", &with)) / before, 6.3);
+    let ull = |rest: &str| mean(&bench("ull,size=256M", &format!("--rw randwrite {rest}")));
+    let (before, with) = (ull("--ios 5k"), ull(&format!("--ios 20k {steady}")));
+    assert!(with - before < 1.0, "{with} after {before}");
+}
