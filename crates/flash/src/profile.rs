@@ -304,7 +304,7 @@ impl Profile {
             let (what, bytes) = ("slc_cache in bytes", slc.bytes(&geometry));
             return Err(range(what, bytes, "at most the flash that holds data"));
         }
-        if slc.dynamic && slc.own.bytes(&geometry) > slc.bytes(&geometry) {
+        if slc.is_on() && slc.dynamic && slc.own.bytes(&geometry) > slc.bytes(&geometry) {
             let (what, bytes) = ("slc_static in bytes", slc.own.bytes(&geometry));
             return Err(range(what, bytes, "at most slc_cache"));
         }

@@ -388,8 +388,9 @@ proptest! {
         suspend in any::<bool>(),
         reads_first in any::<bool>(),
         dynamic in prop::option::of((0u64..10, 0u32..4)),
+        cache_registers in any::<bool>(),
     ) {
-        let mut t = Timing { suspend, reads_first, ..timing(rows) };
+        let mut t = Timing { suspend, reads_first, cache_registers, ..timing(rows) };
         if let Some((own, kept)) = dynamic {
             t = lent(&t, own, kept);
         }
