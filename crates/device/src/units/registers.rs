@@ -396,6 +396,12 @@ impl Units {
         self.pass_on(now, pu);
     }
 
+    /// Whether no register of a die holds anything: the data of a read may still go out
+    /// when what it had suspended is over.
+    pub(super) fn holds_nothing(&mut self, home: u32) -> bool {
+        self.die(home).held == [0; 2]
+    }
+
     /// A die keeps its SLC area: its array and first register are taken.
     pub(super) fn occupy(&mut self, home: u32) {
         let all = self.dies().all;

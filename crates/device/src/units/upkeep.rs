@@ -105,7 +105,8 @@ impl Units {
         if unit.others.is_empty() || owes {
             // Nothing has waited while reads went before this, or it is what waits.
             unit.passed = 0;
-            if unit.others.is_empty() && unit.reads.is_empty() {
+            let is_idle = unit.others.is_empty() && unit.reads.is_empty();
+            if is_idle && (all.is_none() || self.holds_nothing(home)) {
                 return self.keep(now, home);
             }
         }

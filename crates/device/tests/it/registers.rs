@@ -210,3 +210,30 @@ fn folding_takes_the_whole_die() {
     assert_eq!(rig.at(4), 2285 + 205 + 200, "no data come in while a read is inside");
     assert_eq!(rig.port.slc_health().folded, 3);
 }
+
+/// What a read suspended may be over before the read's data are out: then the die is not
+/// idle. Found by the simulator (seed 700224).
+#[test]
+fn folding_goes_on_when_the_data_of_reads_are_out() {
+    let slc = SlcCache {
+        size: SlcSize::Bytes(4 * 16384),
+        read: 20,
+        program: 200,
+        idle: 500,
+        ..SlcCache::default()
+    };
+    let timing = Timing { slc, suspend: true, suspend_time: 20, resume_time: 10, ..cached() };
+    let g = geometry(1, 1, 1);
+    let mut rig = Rig::new(drive(&g, &timing, 0), 4);
+    rig.submit(0, cmd(1, Write, g.ppa(0, 0, 0, 0), 2));
+    rig.submit(0, cmd(2, Write, g.ppa(0, 0, 0, 2), 2));
+    // It folds from 1110 to 2130, and is suspended 40 ns before the end. The rest is over
+    // at 2185, and the read's data go out until 2235.
+    rig.submit(2090, cmd(3, Read, g.ppa(0, 0, 0, 0), 1));
+    rig.run_to(port::Time(2200));
+    assert_eq!(rig.port.slc_health().folded, 1);
+    rig.drain();
+    assert_eq!(rig.at(3), 2090 + 20 + 5 + 20 + 100);
+    // Then it is idle for as long as before, and folds the other row.
+    assert_eq!((rig.now.0, rig.port.slc_health().folded), (2235 + 500 + 1020, 2));
+}
