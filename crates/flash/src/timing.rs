@@ -21,6 +21,9 @@ pub struct Timing {
     /// tPROG: page register to array, for each row type: row `r` of a chunk has
     /// type `r % program.len()`. At least one.
     pub program: Vec<u64>,
+    /// What the program of a chunk's first row takes beside tPROG: of a drive that
+    /// leaves the erase of a block until it writes to it.
+    pub opening: u64,
     /// tBERS: erase.
     pub erase: u64,
     /// Command and address cycles on the channel, before every operation.
@@ -71,6 +74,7 @@ impl Default for Timing {
             read: vec![0],
             read_partial: Vec::new(),
             program: vec![0],
+            opening: 0,
             erase: 0,
             command: 0,
             channel_rate: 0,
@@ -118,7 +122,8 @@ impl Timing {
     /// Whether no operation takes any time, and there is no SLC cache to keep.
     pub fn is_instant(&self) -> bool {
         let reads = self.read.iter().chain(&self.read_partial);
-        let operations = reads.chain(&self.program).chain([&self.erase, &self.command]);
+        let others = [&self.opening, &self.erase, &self.command];
+        let operations = reads.chain(&self.program).chain(others);
         let slow = self.slc.is_on() || self.channel_rate != 0;
         !slow && operations.into_iter().all(|&time| time == 0)
     }
@@ -141,10 +146,11 @@ impl Timing {
         (self.read.len().max(self.program.len()) as u32).max(pages_at_once)
     }
 
-    /// tPROG of a row.
+    /// What the program of a row takes: tPROG, of the first row with the opening.
     #[inline]
     pub fn program_of(&self, row: u32) -> u64 {
-        of_type(&self.program, row)
+        let opening = if row == 0 { self.opening } else { 0 };
+        of_type(&self.program, row) + opening
     }
 }
 
@@ -178,6 +184,7 @@ mod tests {
             Timing { read: vec![0, 1], ..Timing::default() },
             Timing { read_partial: vec![1], ..Timing::default() },
             Timing { program: vec![1], ..Timing::default() },
+            Timing { opening: 1, ..Timing::default() },
             Timing { erase: 1, ..Timing::default() },
             Timing { command: 1, ..Timing::default() },
             Timing { channel_rate: 1 << 40, ..Timing::default() },
@@ -193,5 +200,11 @@ mod tests {
     fn page_types_take_turns() {
         let t = Timing { read: vec![10, 20, 30], ..Timing::default() };
         assert_eq!([0, 1, 2, 3].map(|row| t.read_of(row)), [10, 20, 30, 10]);
+    }
+
+    #[test]
+    fn the_first_row_opens_the_chunk() {
+        let t = Timing { program: vec![5, 7], opening: 100, ..Timing::default() };
+        assert_eq!([0, 1, 2, 3].map(|row| t.program_of(row)), [105, 7, 5, 7]);
     }
 }

@@ -159,6 +159,30 @@ fn a_row_on_all_planes_is_one_array_access() {
 
 /// Three pages on two planes: a program takes all of a word line in one tPROG, a
 /// read senses one page of it, on both planes where it asks for both.
+/// The first row of each chunk takes the opening and a tPROG, any other a tPROG; after
+/// an erase a chunk is opened again. Units open theirs beside each other.
+#[test]
+fn a_chunk_is_opened_by_its_first_row() {
+    let g = one_shot(1, 2, 2, 3);
+    let (opening, program) = (1800 * US, 1000 * US);
+    let t = Timing { program: vec![program], opening, ..base() };
+    let mut rig = common::Rig::new(drive(&g, &t, 0), 8);
+    for chunk in 0..2 {
+        for row in 0..2 {
+            let takes = 12 * X + program + if row == 0 { opening } else { 0 };
+            assert_eq!(rig.one(cmd(1, Write, g.ppa(0, 0, chunk, 12 * row), 12)), takes);
+        }
+    }
+    rig.one(cmd(2, Reset, g.ppa(0, 0, 0, 0), 1));
+    assert_eq!(rig.one(cmd(3, Write, g.ppa(0, 0, 0, 0), 12)), 12 * X + opening + program);
+    let start = rig.now.0;
+    for pu in 0..2 {
+        rig.submit(start, cmd(10 + u64::from(pu), Write, g.ppa(0, pu, 2, 0), 12));
+    }
+    rig.drain();
+    assert_eq!(rig.at(11) - start, 2 * 12 * X + opening + program);
+}
+
 #[test]
 fn a_one_shot_program_takes_all_pages_of_a_word_line() {
     let g = one_shot(1, 1, 2, 3);

@@ -256,7 +256,7 @@ macro_rules! key {
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 85] = [
+pub static KEYS: [Key; 86] = [
     key!(needed "geometry", "groups", COUNT, dimensions.groups,
         "channels; a super-channel counts once"),
     key!(needed "geometry", "pus", COUNT, dimensions.pus, "parallel units (dies) a channel"),
@@ -280,6 +280,8 @@ pub static KEYS: [Key; 85] = [
     key!("timing", "read_partial", PARTIAL, timing.read_partial,
         "tR of at most a quarter of a page, for each page type"),
     key!(needed "timing", "program", TIMES, timing.program, "tPROG, for each row type"),
+    key!("timing", "opening", TIME, timing.opening,
+        "what the first row of a chunk takes beside that, if it is erased only then"),
     key!(needed "timing", "erase", TIME, timing.erase, "tBERS"),
     key!("timing", "command", TIME, timing.command, "command cycles before each operation"),
     key!("timing", "channel_rate", RATE, timing.channel_rate, "bytes a second on one channel"),
