@@ -249,7 +249,7 @@ fn parameters(
 
 /// What is searched unless somebody says otherwise, and whether only writes tell of
 /// it.
-const USUAL: [(&str, bool); 10] = [
+const USUAL: [(&str, bool); 11] = [
     ("read=x0.2..x5", false),
     ("groups=4|8|16|32", false),
     ("pus=1|2|4|8|16", false),
@@ -259,6 +259,7 @@ const USUAL: [(&str, bool); 10] = [
     ("core_block=0ns..3us", false),
     ("core_write=0ns..20us", true),
     ("program=x0.05..x5", true),
+    ("opening=0ns..5ms", true),
     ("suspend=false|true", true),
 ];
 
