@@ -1,13 +1,13 @@
 //! Parallel units and channels: who works when.
 //!
 //! An operation is one access of one parallel unit: a read of a wide page or a
-//! part of it, a row program, an erase. Its life: command on the channel, transfer in (program),
-//! array, transfer out (read). Parallel units work in parallel unless they
-//! meet on their channel (C5); a parallel unit does one operation at a time
-//! (C6), and holds its page register until the transfer out is over, unless it has
-//! several registers (see [`registers`]). Reads go
-//! first where the drive says so, both at the die and on the channel, and may
-//! suspend a program or erase. Everything else is first come, first served.
+//! part of it, a row program, an erase. Its life: command on the channel,
+//! transfer in (program), array, transfer out (read). Parallel units work in
+//! parallel unless they meet on their channel (C5); a parallel unit does one
+//! operation at a time (C6), and holds its page register until the transfer out is
+//! over, unless it has several registers (see [`registers`]). Reads go first where
+//! the drive says so, both at the die and on the channel, and may suspend a
+//! program or erase. Everything else is first come, first served.
 //!
 //! No stream of reads keeps anything else waiting for ever: when
 //! [`Timing::read_burst`] reads have gone before what waits at a die, or have
@@ -28,6 +28,7 @@
 mod channel;
 mod op;
 mod registers;
+mod sensing;
 mod suspension;
 mod upkeep;
 
@@ -247,39 +248,6 @@ impl Units {
                 stories,
             );
         }
-    }
-
-    /// From now on each read is asked how long its array read takes, or not.
-    /// Only while nothing is under way.
-    pub fn set_senses(&mut self, senses: bool) {
-        self.senses = senses;
-        self.apart = senses || self.dies.is_some();
-    }
-
-    /// Whether the read that a parallel unit works on waits for
-    /// [`Units::sense`].
-    #[inline]
-    pub fn is_sensing(&self, pu: u32) -> bool {
-        self.units[pu].state == State::Sensing
-    }
-
-    /// Lets a read enter the array, to be repeated so many times: each takes a command
-    /// and a tR more, and where the controller takes some time to find that, that and
-    /// its data on the channel.
-    pub fn sense(&mut self, now: Time, pu: u32, retries: u32, decode: u64) -> Option<u32> {
-        let op = self.active(pu);
-        let read = self.read_time(pu, op.ppa, op.count);
-        let mut more = u64::from(retries) * (self.timing.command + read);
-        let mut time = read + more;
-        if decode > 0 {
-            (self.units[pu].tries, self.decode, time) = (retries, decode, read);
-            more += u64::from(retries) * (self.transfer_out(&op) + decode);
-        }
-        if let Some(tales) = &mut self.tales {
-            tales.repeats(self.units[pu].active, more);
-        }
-        let finished = self.work(now, pu, time);
-        self.settle(pu, finished)
     }
 
     pub fn timing(&self) -> &Timing {
@@ -553,49 +521,6 @@ impl Units {
                 self.try_suspend(now, home, pu);
             }
         }
-    }
-
-    /// The controller has the data of a read that is to be repeated.
-    #[cold]
-    fn start_decoding(&mut self, now: Time, pu: u32) {
-        self.units[pu].state = State::Decoding;
-        self.timeline.set(pu, true, now + self.decode);
-    }
-
-    /// A read is repeated.
-    #[cold]
-    fn repeat(&mut self, now: Time, pu: u32) -> Option<u32> {
-        let time = self.timing.command;
-        if time == 0 {
-            return self.enter(now, pu);
-        }
-        self.use_bus(now, pu, State::In, true, time);
-        None
-    }
-
-    /// Channel time of what a read gives.
-    #[inline]
-    fn transfer_out(&self, op: &Op) -> u64 {
-        let transfer = if op.tags { &self.transfer_tags } else { &self.transfer };
-        transfer[op.count as usize]
-    }
-
-    /// tR of neighbours in a wide page.
-    fn sensing_time(&self, ppa: Ppa, count: u8) -> u64 {
-        match &self.slc {
-            Some(slc) if slc.has(ppa, count.into()) => slc.config.read,
-            _ if self.partial_reads && self.geometry.is_in_quarter(ppa, count.into()) => {
-                self.timing.read_partial_of(self.geometry.wide_page(ppa))
-            }
-            _ => self.timing.read_of(self.geometry.wide_page(ppa)),
-        }
-    }
-
-    /// The same, which a parallel unit reads.
-    #[inline(never)]
-    fn read_time(&mut self, pu: u32, ppa: Ppa, count: u8) -> u64 {
-        let time = self.sensing_time(ppa, count);
-        self.takes(pu, time)
     }
 
     /// What a parallel unit works on takes so much array time.
