@@ -111,8 +111,8 @@ pub(crate) fn with_room(
     pages: u64,
 ) -> (Geometry, BatchConfig) {
     let larger = |more: u32| {
-        let Dimensions { chunks, pages, .. } = dimensions;
-        let (chunks, pages) = (chunks + 4 * more, pages + more / 4);
+        let Dimensions { chunks, pages, pages_at_once, .. } = dimensions;
+        let (chunks, pages) = (chunks + 4 * more, pages + more / 4 * pages_at_once);
         let larger = Geometry::new(Dimensions { chunks, pages, ..dimensions });
         larger.expect("the ranges are those of a geometry")
     };
@@ -134,4 +134,18 @@ pub fn live(plan: &Plan) -> Outcome {
     let outcome = live_with(plan, World::new(Drive::of(plan), broken, plan.traced));
     targets::batch::mutation::set(None);
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Also the ones that are made larger, where several pages are programmed at once.
+    #[test]
+    fn each_seed_has_a_drive() {
+        for seed in 700_000..702_000 {
+            let drive = Drive::of(&Plan { seed, cycles: 1, broken: None, traced: None, over: None });
+            assert!(drive.config.pages > 0);
+        }
+    }
 }
