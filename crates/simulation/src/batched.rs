@@ -144,7 +144,8 @@ mod tests {
     #[test]
     fn each_seed_has_a_drive() {
         for seed in 700_000..702_000 {
-            let drive = Drive::of(&Plan { seed, cycles: 1, broken: None, traced: None, over: None });
+            let drive =
+                Drive::of(&Plan { seed, cycles: 1, broken: None, traced: None, over: None });
             assert!(drive.config.pages > 0);
         }
     }
