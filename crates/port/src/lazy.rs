@@ -43,7 +43,7 @@ pub fn room_for<T>(len: usize, what: &'static str) -> Result<Vec<T>, OutOfMemory
 
 /// What is left of memory, in bytes, for all that is taken little by little and cannot
 /// fail, when a drive is made or written.
-pub const SPARE: u64 = 8 << 20;
+pub const SPARE: u64 = 10 << 20;
 
 /// Asks the system for so much memory and gives it back: for many tables that
 /// are taken one by one. `what` names them in the error.

@@ -143,7 +143,9 @@ fn snapshots_are_drives() {
 #[test]
 fn the_controller_bounds_and_reads_ahead() {
     let lines = examples("../controller.md");
-    let [bound, ahead, without] = &lines[..] else { panic!("three examples: {lines:?}") };
+    let [bound, ahead, without, sleepy] = &lines[..] else { panic!("four examples: {lines:?}") };
+    let sleepy = report(sleepy);
+    assert!(sleepy["power"]["sleep_exits"].as_u64() > Some(50), "{sleepy}");
     let [bound, ahead, without] = [bound, ahead, without].map(report);
     let asked = |report: &serde_json::Value, cache: &str| {
         let count = |what: &str| report[cache][what].as_u64().expect("a count");
