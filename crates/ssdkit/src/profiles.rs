@@ -102,7 +102,10 @@ mod tests {
     fn what_is_printed_is_a_profile() {
         for name in ["znand", "mem:znand,read=4us", "mem:ref,size=8G"] {
             let back = Profile::from_toml(&printed(Some(name), false).unwrap(), "printed").unwrap();
-            assert_eq!(back, profile(name).unwrap());
+            let mut of_drive = profile(name).unwrap();
+            // What the drive's target keeps is no part of the profile.
+            of_drive.timing.slc.kept = 0;
+            assert_eq!(back, of_drive);
         }
         let json = printed(Some("mem:ref,size=8G"), true).unwrap();
         let json: Value = serde_json::from_str(&json).unwrap();

@@ -136,6 +136,29 @@ fn pages_of_a_word_line_are_programmed_at_once_where_asked() {
     assert_eq!(p.dimensions.pages_at_once, 1);
 }
 
+/// A plane at work takes 40 mW (docs/reliability.md), whatever its flash is.
+#[test]
+fn energy_is_that_of_the_times() {
+    let mean = |times: &[u64]| times.iter().sum::<u64>() as f64 / times.len() as f64;
+    for p in Profile::names().map(|name| Profile::builtin(name).unwrap()) {
+        let t = &p.timing;
+        if p.energy.read == 0 || p.dimensions.page_bytes < 4096 {
+            continue;
+        }
+        let program = mean(&t.program) / f64::from(p.dimensions.pages_at_once);
+        let each = [
+            ("read", p.energy.read, mean(&t.read)),
+            ("program", p.energy.program, program),
+            ("erase", p.energy.erase, (t.erase + t.opening) as f64),
+        ];
+        for (what, nj, ns) in each {
+            let by_rule = ns * 0.04;
+            let off = nj as f64 / by_rule - 1.0;
+            assert!(off.abs() < 0.06, "{}: {what} {nj} nJ, by the rule {by_rule}", p.name);
+        }
+    }
+}
+
 #[test]
 fn errors_and_energy_are_off_until_asked_for() {
     for mut p in builtin() {
