@@ -40,7 +40,8 @@ pub struct TwinArgs {
     #[arg(long = "use", value_name = "all|every:N", default_value = "all",
           conflicts_with_all = ["holdout", "folds"])]
     pub used: Used,
-    /// Keep so many of the runs back, chosen by the seed: above 0 and below 1.
+    /// Keep so many of the runs back, above 0 and below 1: chosen so that what is fitted covers
+    /// them, and by the seed.
     #[arg(long, value_name = "SHARE", value_parser = share, conflicts_with = "folds")]
     pub holdout: Option<f64>,
     /// Fit as often, each time with one part kept back, then once with all.
