@@ -299,6 +299,29 @@ mod tests {
         assert!(open(60).map_or(true, |drive| !tend(drive, 0).1));
     }
 
+    /// What the target keeps free is not lent, in a file neither.
+    #[test]
+    fn a_drive_file_lends_its_slc_cache_what_one_in_memory_lends() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.ssd").display().to_string();
+        let name = "mem:tlc,size=8M,groups=2,pus=2,pages=48,slc_cache=100%,slc_dynamic=true";
+        create(&path, name);
+        let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
+        let mut made = stack::build(&spec.resolve().unwrap(), 1).unwrap();
+        let mut opened = Restored::opened(FileSpec::new(&path).open(false).unwrap()).unwrap().drive;
+        let mut now = Time::ZERO;
+        for offset in (0..made.shape().bytes).step_by(1 << 20) {
+            let rows = [&made, &opened].map(|drive| drive.slc().rows);
+            assert_eq!(rows[0], rows[1], "with {offset} bytes written");
+            for part in (offset..offset + (1 << 20)).step_by(64 << 10) {
+                let ends = [&mut made, &mut opened].map(|it| act(it, now, BlockOp::Write, part).1);
+                now = ends[0].max(ends[1]);
+            }
+        }
+        let rows = [&made, &opened].map(|drive| drive.slc().rows);
+        assert!(rows[0] == rows[1] && rows[0] < made.slc().most_rows, "{rows:?}");
+    }
+
     #[test]
     fn what_a_journal_had_is_not_written_by_the_user_twice() {
         let dir = tempfile::tempdir().unwrap();

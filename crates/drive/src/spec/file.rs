@@ -270,7 +270,7 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
         )));
     }
     let text: Text = toml::from_str(&header.drive).map_err(|e| wrong(&e.message()))?;
-    let profile = Profile::from_toml(&header.profile, path).map_err(|e| wrong(&e))?;
+    let mut profile = Profile::from_toml(&header.profile, path).map_err(|e| wrong(&e))?;
     profile.check().map_err(|e| wrong(&e))?;
     let store = Store::from_name(&text.store).ok_or_else(|| wrong(&"its store is unknown"))?;
     let target =
@@ -279,6 +279,8 @@ fn config(header: &Header, path: &str, name: String) -> Result<(DriveConfig, u64
     let all = header.geometry.dimensions();
     let data = Dimensions { chunks: text.data_chunks, ..all };
     let reserve = all.chunks.saturating_sub(text.data_chunks);
+    // Not in the header's text: it follows from the geometry, here as of one in memory.
+    profile.timing.slc.kept = reserve;
     let agree = profile.dimensions == data
         && store.kept() == header.kept
         && cache_name(header.cache) == text.cache
@@ -333,6 +335,7 @@ mod tests {
             "mem:tlc,size=1G,parity=8",
             "mem:tlc,size=1G,cache=protected",
             "mem:tlc,size=1G,streams=3",
+            "mem:client-tlc,size=1G",
         ] {
             let config = made(name);
             let head = header(&config, 7).unwrap();
