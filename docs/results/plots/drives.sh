@@ -45,8 +45,8 @@ for cells in tlc qlc; do
 done
 
 warm="energy=true,thermal_resistance=18K/W,thermal_time=30s,throttle_from=70C"
-warm="$warm,throttle_until=65C,throttle_rate=500MB/s,idle_power=1.5W"
+warm="$warm,throttle_until=65C,throttle_rate=500MB/s,idle_power=2W"
 read="--rw read --bs 128k --qd 32 --precondition seq --time 120s"
-measure cool "mem:datacenter-tlc,size=1G,energy=true,idle_power=1.5W" $read
+measure cool "mem:datacenter-tlc,size=1G,energy=true,idle_power=2W" $read
 measure warm "mem:datacenter-tlc,size=1G,$warm" $read
 draw throttling.svg "datacenter-tlc, read in order" cool "cool" warm "18 K/W, throttled from 70 to 65 C"
