@@ -231,9 +231,11 @@ impl Units {
         if unit.paused == NONE && unit.others.is_empty() && loading == NONE {
             return true;
         }
-        let suspended = if unit.paused == NONE { 0 } else { self.ops[unit.paused].suspended };
         let within = |count, limit| limit == u32::MAX || count < limit;
-        within(unit.passed, self.timing.read_burst) && within(suspended, self.timing.suspend_limit)
+        // What only waits is suspended by none.
+        let may_pass = unit.paused == NONE
+            || within(self.ops[unit.paused].suspended, self.timing.suspend_limit);
+        may_pass && within(unit.passed, self.timing.read_burst)
     }
 
     /// The next read that can begin, which goes before what else waits.

@@ -153,6 +153,23 @@ fn what_is_suspended_goes_on_before_what_has_its_data() {
     assert_eq!(rig.port.counters().suspends, 1);
 }
 
+/// How often an operation may be suspended says nothing of reads that go before one that
+/// waits.
+#[test]
+fn reads_go_before_what_waits_also_where_nothing_may_be_suspended() {
+    let g = geometry(1, 1, 1);
+    let ends = [0, 8, u32::MAX].map(|suspend_limit| {
+        let mut rig = written(&g, &Timing { suspend_limit, ..cached() });
+        rig.submit(0, cmd(1, Read, g.ppa(0, 0, 0, 0), 1));
+        rig.submit(0, cmd(2, Write, g.ppa(0, 0, 3, 0), 2));
+        rig.submit(0, cmd(3, Read, g.ppa(0, 0, 0, 1), 1));
+        rig.drain();
+        [rig.at(1), rig.at(3), rig.at(2)]
+    });
+    // The second read has its command at 60, and is sensed while the first one's data go out.
+    assert_eq!(ends, [[160, 260, 260 + 205 + 1000]; 3]);
+}
+
 #[test]
 fn reads_keep_nothing_waiting_for_ever() {
     let timing = Timing { read_burst: 4, plane_reads: true, ..cached() };
