@@ -157,8 +157,6 @@ fn a_row_on_all_planes_is_one_array_access() {
     assert_eq!(rig.port.counters().programs, 1);
 }
 
-/// Three pages on two planes: a program takes all of a word line in one tPROG, a
-/// read senses one page of it, on both planes where it asks for both.
 /// The first row of each chunk takes the opening and a tPROG, any other a tPROG; after
 /// an erase a chunk is opened again. Units open theirs beside each other.
 #[test]
@@ -183,6 +181,8 @@ fn a_chunk_is_opened_by_its_first_row() {
     assert_eq!(rig.at(11) - start, 2 * 12 * X + opening + program);
 }
 
+/// Three pages on two planes: a program takes all of a word line in one tPROG, a
+/// read senses one page of it, on both planes where it asks for both.
 #[test]
 fn a_one_shot_program_takes_all_pages_of_a_word_line() {
     let g = one_shot(1, 1, 2, 3);
