@@ -541,9 +541,15 @@ impl Units {
         {
             slc.program_time()
         } else {
-            self.timing.program_of(self.geometry.row(ppa))
+            self.slow_program(ppa)
         };
         self.takes(pu, time)
+    }
+
+    /// tPROG in the slow cells. What is programmed first of a chunk opens it.
+    #[inline]
+    fn slow_program(&self, ppa: Ppa) -> u64 {
+        self.timing.program_of(self.geometry.row(ppa), self.geometry.block(ppa) == 0)
     }
 
     /// Whether neighbours in a wide page or row are in the SLC cache.

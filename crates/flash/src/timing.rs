@@ -21,8 +21,8 @@ pub struct Timing {
     /// tPROG: page register to array, for each row type: row `r` of a chunk has
     /// type `r % program.len()`. At least one.
     pub program: Vec<u64>,
-    /// What the program of a chunk's first row takes beside tPROG: of a drive that
-    /// leaves the erase of a block until it writes to it.
+    /// What the first program of a chunk takes beside tPROG: of a drive that leaves the
+    /// erase of a block until it writes to it.
     pub opening: u64,
     /// tBERS: erase.
     pub erase: u64,
@@ -146,11 +146,11 @@ impl Timing {
         (self.read.len().max(self.program.len()) as u32).max(pages_at_once)
     }
 
-    /// What the program of a row takes: tPROG, of the first row with the opening.
+    /// What the program of a row or of a part of one takes: tPROG, and the opening where
+    /// it is the first of its chunk.
     #[inline]
-    pub fn program_of(&self, row: u32) -> u64 {
-        let opening = if row == 0 { self.opening } else { 0 };
-        of_type(&self.program, row) + opening
+    pub fn program_of(&self, row: u32, is_first: bool) -> u64 {
+        of_type(&self.program, row) + if is_first { self.opening } else { 0 }
     }
 }
 
@@ -203,8 +203,9 @@ mod tests {
     }
 
     #[test]
-    fn the_first_row_opens_the_chunk() {
+    fn the_first_program_opens_the_chunk() {
         let t = Timing { program: vec![5, 7], opening: 100, ..Timing::default() };
-        assert_eq!([0, 1, 2, 3].map(|row| t.program_of(row)), [105, 7, 5, 7]);
+        assert_eq!([0, 0, 1, 2].map(|row| t.program_of(row, false)), [5, 5, 7, 5]);
+        assert_eq!(t.program_of(0, true), 105);
     }
 }

@@ -67,17 +67,14 @@ impl Units {
         let number = pu >> self.register_bits;
         let upkeep = slc.next(number)?;
         slc.begin(number, upkeep);
+        let (id, read) = (slc.op(number), slc.read_time());
         let (ppa, time, work) = match upkeep {
             Upkeep::Erase => (Ppa(0), self.timing.erase, Work::Erase),
-            Upkeep::Fold(ppa) => {
-                let slow = self.timing.program_of(self.geometry.row(ppa));
-                (ppa, slc.read_time() + slow, Work::Program)
-            }
+            Upkeep::Fold(ppa) => (ppa, read + self.slow_program(ppa), Work::Program),
         };
         if let Some(tales) = &mut self.tales {
             tales.keeps(now, number, Cause::new(work, Whose::Drive));
         }
-        let id = slc.op(number);
         if self.dies.is_some() {
             self.occupy(pu);
         }

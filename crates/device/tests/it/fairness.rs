@@ -98,7 +98,7 @@ impl Stream {
 /// of the others.
 fn longest(t: &Timing) -> (u64, u64) {
     let most = |times: &[u64]| *times.iter().max().expect("there is one");
-    let program = t.transfer(2) + t.opening + most(&t.program);
+    let program = t.transfer(2) + most(&t.program) + t.opening;
     (t.command + most(&t.read) + t.transfer(1), t.command + program.max(t.erase))
 }
 

@@ -181,6 +181,19 @@ fn a_chunk_is_opened_by_its_first_row() {
     assert_eq!(rig.at(11) - start, 2 * 12 * X + opening + program);
 }
 
+/// A row that is written page by page is opened by the first page alone.
+#[test]
+fn a_chunk_is_opened_once_by_a_row_in_parts() {
+    let g = geometry(1, 1, 4);
+    let (opening, program) = (1800 * US, 1000 * US);
+    let t = Timing { program: vec![program], opening, ..base() };
+    let mut rig = common::Rig::new(drive(&g, &t, 0), 8);
+    for part in 0..8 {
+        let takes = 2 * X + program + if part == 0 { opening } else { 0 };
+        assert_eq!(rig.one(cmd(1, Write, g.ppa(0, 0, 0, 2 * part), 2)), takes, "part {part}");
+    }
+}
+
 /// Three pages on two planes: a program takes all of a word line in one tPROG, a
 /// read senses one page of it, on both planes where it asks for both.
 #[test]

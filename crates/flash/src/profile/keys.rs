@@ -281,7 +281,7 @@ pub static KEYS: [Key; 86] = [
         "tR of at most a quarter of a page, for each page type"),
     key!(needed "timing", "program", TIMES, timing.program, "tPROG, for each row type"),
     key!("timing", "opening", TIME, timing.opening,
-        "what the first row of a chunk takes beside that, if it is erased only then"),
+        "what the first program of a chunk takes beside that, if it is erased only then"),
     key!(needed "timing", "erase", TIME, timing.erase, "tBERS"),
     key!("timing", "command", TIME, timing.command, "command cycles before each operation"),
     key!("timing", "channel_rate", RATE, timing.channel_rate, "bytes a second on one channel"),
