@@ -224,7 +224,8 @@ impl Units {
             let ops = (0..self.ops.capacity() as u32).map(|id| cause(self.ops[id]));
             let dies = 0..self.geometry.pu_slots() as u32;
             let units = dies.map(|die| active(&self.units[die << self.register_bits]));
-            Box::new(Tales::new(ops, units))
+            let planes = self.dies.as_ref().map_or(1, |dies| dies.all.count_ones());
+            Box::new(Tales::new(ops, units, planes))
         });
     }
 
@@ -287,12 +288,12 @@ impl Units {
         (held.cmd, held.ppa, held.kind) = (op.cmd, op.ppa, op.kind);
         (held.first, held.count, held.suspended) = (op.first, op.count, 0);
         held.tags = op.tags;
+        if self.dies.is_some() {
+            self.join(now, pu, id, whose);
+            return None;
+        }
         if self.tales.is_some() {
             self.note_came(now, pu, id, whose);
-        }
-        if self.dies.is_some() {
-            self.join(now, pu, id);
-            return None;
         }
         let unit = &mut self.units[pu];
         if unit.state <= State::Resting {
@@ -319,8 +320,9 @@ impl Units {
     #[inline(never)]
     fn note_came(&mut self, now: Time, pu: u32, id: u32, whose: Whose) {
         let waits = self.dies.is_some() || self.units[pu].state > State::Resting;
+        let Op { kind, planes, .. } = self.ops[id];
         if let Some(tales) = &mut self.tales {
-            tales.came(now, pu >> self.register_bits, id, self.ops[id].kind.of(whose), waits);
+            tales.came(now, (pu >> self.register_bits, planes), id, kind.of(whose), waits);
         }
     }
 
@@ -400,7 +402,7 @@ impl Units {
             unit.active = std::mem::replace(&mut unit.paused, NONE);
             let left = unit.paused_left + self.timing.resume_time;
             if let Some(tales) = &mut self.tales {
-                tales.begins(now, pu, unit.active);
+                tales.begins(now, (pu, 0), unit.active);
                 tales.takes(unit.active, self.timing.resume_time);
             }
             return self.work(now, pu, left);
@@ -429,7 +431,7 @@ impl Units {
     #[inline(always)]
     fn start_waiting<const TOLD: bool>(&mut self, now: Time, pu: u32, id: u32) -> Option<u32> {
         if let (true, Some(tales)) = (TOLD, &mut self.tales) {
-            tales.begins(now, pu, id);
+            tales.begins(now, (pu, 0), id);
         }
         self.start(now, pu, id)
     }

@@ -22,7 +22,7 @@
 //! event of its own here, so that one thing is over at a time. Nothing here fails.
 
 use flash::{Geometry, Timing};
-use port::Time;
+use port::{Time, Whose};
 
 use super::suspension::one_more;
 use super::{Op, OpKind, State, Units};
@@ -138,8 +138,11 @@ impl Units {
 
     /// An operation comes to a die.
     #[inline(never)]
-    pub(super) fn join(&mut self, now: Time, home: u32, id: u32) {
+    pub(super) fn join(&mut self, now: Time, home: u32, id: u32, whose: Whose) {
         self.ops[id].planes = self.planes_of(&self.ops[id]);
+        if self.tales.is_some() {
+            self.note_came(now, home, id, whose);
+        }
         let unit = &mut self.units[home];
         if unit.state == State::Resting {
             unit.state = State::Idle;
@@ -162,6 +165,7 @@ impl Units {
                 Next::GiveBack => _ = self.keep(now, home),
             }
         }
+        self.show_what_loads(now, home);
         let Die { held, working, .. } = *self.die(home);
         let unit = &self.units[home];
         let waits = !unit.reads.is_empty();
@@ -173,6 +177,22 @@ impl Units {
             self.rest(now, home);
         }
         self.timeline.settle(home);
+    }
+
+    /// A program whose data come in is what others wait behind where nothing has the array.
+    fn show_what_loads(&mut self, now: Time, home: u32) {
+        if self.tales.is_none() {
+            return;
+        }
+        let Die { working, sensing, loading, .. } = *self.die(home);
+        let is_free = (working, sensing) == (NONE, 0) && self.units[home].paused == NONE;
+        if let Some(tales) = &mut self.tales
+            && is_free
+            && loading != NONE
+            && self.units[loading].state == State::In
+        {
+            tales.awaits(now, home >> self.register_bits, self.units[loading].active);
+        }
     }
 
     /// What a die can do next, if anything.
@@ -288,7 +308,13 @@ impl Units {
             OpKind::Program => die.loading = pu,
             OpKind::Erase => die.working = pu,
         }
-        self.turns_to(now, pu, id);
+        if let Some(tales) = &mut self.tales {
+            let at = (pu >> self.register_bits, planes);
+            match kind {
+                OpKind::Program => tales.loads(now, at, id),
+                OpKind::Read | OpKind::Erase => tales.begins(now, at, id),
+            }
+        }
         self.units[pu].active = id;
         let mut time = self.timing.command;
         if kind == OpKind::Program {
@@ -303,11 +329,10 @@ impl Units {
         }
     }
 
-    /// Its story says that an operation begins, or goes on.
+    /// Its story says that an operation has the array of all planes, or has it again.
     fn turns_to(&mut self, now: Time, pu: u32, id: u32) {
-        let number = pu >> self.register_bits;
         if let Some(tales) = &mut self.tales {
-            tales.begins(now, number, id);
+            tales.begins(now, (pu >> self.register_bits, 0), id);
         }
     }
 
@@ -322,7 +347,7 @@ impl Units {
         let unit = &mut self.units[pu];
         unit.state = State::Loaded;
         if let Some(tales) = &mut self.tales {
-            tales.suspended(now, pu >> self.register_bits, unit.active, 0);
+            tales.suspended(now, (pu >> self.register_bits, 0), unit.active, 0);
         }
     }
 

@@ -49,7 +49,8 @@ impl Units {
         op.suspended = op.suspended.saturating_add(1);
         self.suspends += 1;
         if let Some(tales) = &mut self.tales {
-            tales.suspended(now, pu >> self.register_bits, active, self.timing.suspend_time);
+            let at = (pu >> self.register_bits, 0);
+            tales.suspended(now, at, active, self.timing.suspend_time);
         }
         (unit.paused, unit.paused_left) = (active, left);
         let unit = &mut self.units[pu];

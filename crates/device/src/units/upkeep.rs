@@ -73,7 +73,7 @@ impl Units {
             Upkeep::Fold(ppa) => (ppa, read + self.slow_program(ppa), Work::Program),
         };
         if let Some(tales) = &mut self.tales {
-            tales.keeps(now, number, Cause::new(work, Whose::Drive));
+            tales.keeps(now, number, id, Cause::new(work, Whose::Drive));
         }
         if self.dies.is_some() {
             self.occupy(pu);

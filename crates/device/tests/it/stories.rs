@@ -119,6 +119,112 @@ fn a_program_that_is_suspended_waits_for_the_reads() {
     assert_eq!(behind(Work::Read, User, &stories[2]), 50);
 }
 
+/// A fold that goes on after a read is still the drive's program, and so is an erase of
+/// the area its erase.
+#[test]
+fn what_keeps_the_cache_is_told_as_that_also_when_it_goes_on() {
+    for cache_registers in [false, true] {
+        let g = geometry(1, 1, 1);
+        let slc = SlcCache {
+            size: SlcSize::Bytes(8192),
+            read: 20,
+            program: 200,
+            idle: 500,
+            ..SlcCache::default()
+        };
+        let timing = Timing {
+            read: vec![50],
+            program: vec![1000],
+            erase: 3000,
+            suspend: true,
+            suspend_time: 20,
+            resume_time: 10,
+            cache_registers,
+            slc,
+            ..Timing::default()
+        };
+        let read = |at| (at, of(User, Read, g.ppa(0, 0, 0, 0), 1));
+        let mut cmds = Vec::new();
+        for row in 0..6 {
+            cmds.push((0, of(User, Write, g.ppa(0, 0, 0, 2 * row), 2)));
+        }
+        // From 5700 on it folds the rows that found room, then erases their blocks.
+        let mut at = 5700;
+        while at < 20_000 {
+            cmds.extend([read(at), read(at + 300)]);
+            at += 1000;
+        }
+        let stories = told(drive(&g, &timing, 0), cmds);
+        let reads = &stories[6..];
+        let told =
+            |work| reads.iter().filter(|story| behind(work, Whose::Drive, story) > 0).count();
+        assert!(told(Work::Program) > 2 && told(Work::Erase) > 2);
+        for story in reads {
+            assert_eq!(behind(Work::Read, User, story), 0, "no other read is there: {story:?}");
+        }
+    }
+}
+
+/// While a row comes in, what has the array is what others wait behind.
+#[test]
+fn a_program_that_loads_is_not_what_reads_wait_behind() {
+    let g = geometry(1, 1, 1);
+    let timing = Timing { cache_registers: true, reads_first: true, ..timing() };
+    let stories = told(
+        written(&g, &timing).port,
+        vec![
+            (0, of(Collection, Write, g.ppa(0, 0, 3, 0), 2)),
+            // Its data are there at 410; it enters the array when the read has left it.
+            (0, of(User, Write, g.ppa(0, 0, 3, 2), 2)),
+            (500, of(Refresh, Read, g.ppa(0, 0, 0, 0), 1)),
+            (500, of(User, Write, g.ppa(0, 0, 3, 4), 2)),
+        ],
+    );
+    assert_eq!(behind(Work::Program, Collection, &stories[1]), 205 + 795);
+    assert_eq!(behind(Work::Program, User, &stories[1]), 0);
+    assert_eq!(behind(Work::Read, Refresh, &stories[1]), 55);
+    assert_eq!(behind(Work::Program, Collection, &stories[2]), 705);
+    assert_eq!(behind(Work::Program, User, &stories[2]), 0);
+    assert_eq!(behind(Work::Program, Collection, &stories[3]), 705);
+    assert_eq!(behind(Work::Read, Refresh, &stories[3]), 55);
+}
+
+/// Nothing but the row that comes in is in the way of the next one.
+#[test]
+fn a_program_that_loads_is_what_others_wait_behind_where_nothing_has_the_array() {
+    let g = geometry(1, 1, 1);
+    let timing = Timing { cache_registers: true, ..timing() };
+    let stories = told(
+        written(&g, &timing).port,
+        vec![
+            (0, of(User, Read, g.ppa(0, 0, 0, 0), 1)),
+            (200, of(Collection, Write, g.ppa(0, 0, 3, 0), 2)),
+            (200, of(User, Write, g.ppa(0, 0, 3, 2), 2)),
+        ],
+    );
+    assert_eq!(behind(Work::Program, Collection, &stories[2]), 205 + 1000 - 205);
+    assert_eq!(behind(Work::Read, User, &stories[2]), 0);
+}
+
+#[test]
+fn a_read_of_a_plane_waits_behind_what_that_plane_reads() {
+    let g = geometry(1, 1, 2);
+    let timing = Timing { read: vec![1000], plane_reads: true, reads_first: true, ..timing() };
+    let stories = told(
+        written(&g, &timing).port,
+        vec![
+            (0, of(Collection, Read, g.ppa(0, 0, 0, 0), 1)),
+            (0, of(Refresh, Read, g.ppa(0, 0, 0, 2), 1)),
+            (20, of(User, Read, g.ppa(0, 0, 0, 0), 1)),
+            (20, of(User, Write, g.ppa(0, 0, 3, 0), 4)),
+        ],
+    );
+    // The second has its command at 10, and its data after those of the first.
+    assert_eq!(behind(Work::Read, Collection, &stories[2]), 1105 - 20);
+    assert_eq!(behind(Work::Read, Refresh, &stories[2]), 0);
+    assert_eq!(behind(Work::Read, Refresh, &stories[3]), 1105 - 20);
+}
+
 #[test]
 fn a_link_adds_its_time_on_both_ways() {
     let g = geometry(1, 1, 1);
