@@ -127,6 +127,8 @@ proptest! {
             Just(""), Just(",parity=4"), Just(",suspend=true"), Just(",suspend=true,parity=4"),
             Just(",errors=true,endurance=300"), Just(",slc_cache=1M"), Just(",suspend_transfer=true"),
             Just(",suspend=true,cache_registers=true,plane_reads=true"),
+            Just(",slc_cache=1M,suspend=true,cache_registers=true"),
+            Just(",slc_cache=1M,suspend=true,cache_registers=true,plane_reads=true"),
             Just(",read_cache=1M,read_ahead_depth=8,cores=2,core_read=3us,map_cache=16k"),
             Just(",sleep_after=100us,wake_time=30us,energy=true,thermal_resistance=900K/W,\
                 thermal_time=5ms,throttle_from=200C,throttle_until=150C,throttle_rate=200MB/s"),
