@@ -93,7 +93,7 @@ impl Timeline {
     fn of(channels: usize, units: usize) -> Timeline {
         let leaves = channels.next_power_of_two();
         let bits = units.trailing_zeros();
-        assert!(bits <= 24, "keys leave at least 40 bits of time");
+        assert!(bits <= 20, "keys leave room for the longest operation");
         let entry = Entry { key: NEVER, before: NONE, after: NONE, is_read: false };
         let empty = Order { key: NEVER, first: NONE, last: NONE };
         let channel = Agenda { transfer: NEVER, reads: empty, others: empty };
@@ -244,7 +244,10 @@ impl Timeline {
             }
         }
         self.base = base;
-        assert!((at - base) >> (62 - self.bits) == 0, "events lie within months of each other");
+        assert!(
+            (at - base) >> (62 - self.bits) == 0,
+            "events lie within an operation of each other"
+        );
     }
 }
 
@@ -320,6 +323,24 @@ mod tests {
         line.settle(0);
         line.settle(1);
         assert_eq!(line.due(Time(far)), Some((1, Time(far - 1_000_000))));
+    }
+
+    /// With as many units as a drive has at most.
+    #[test]
+    fn the_longest_operation_has_room() {
+        let mut line = Timeline::of(1 << 8, 1 << 20);
+        for round in 1..2000 {
+            let now = round * 1_234_567_891;
+            line.set(0, true, Time(now));
+            line.set(1, false, Time(now + flash::LONGEST_OPERATION));
+            line.settle(0);
+            assert_eq!(line.due(Time(now)), Some((0, Time(now))));
+            line.clear(0);
+            line.settle(0);
+            assert_eq!(line.next(), Some(Time(now + flash::LONGEST_OPERATION)));
+            line.clear(1);
+            line.settle(0);
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use port::BLOCK_BYTES;
 use thiserror::Error;
 
 use crate::link::{COMPLETION_BYTES, SUBMISSION_BYTES};
+use crate::timing::LONGEST_OPERATION;
 use crate::{Dimensions, EnergyCosts, Geometry, GeometryError, LinkTiming};
 use crate::{Power, ReadCache, Reliability, Timing};
 
@@ -298,6 +299,16 @@ impl Profile {
         let unreadable = self.timing.unreadable;
         if unreadable >= geometry.chunk_blocks() {
             return Err(range("unreadable", unreadable.into(), "less than the blocks of a chunk"));
+        }
+        let retries = if self.reliability.errors { self.reliability.read_retries } else { 0 };
+        let longest = self.timing.longest(retries, self.dimensions.pages_at_once);
+        if longest > LONGEST_OPERATION {
+            let what = "the longest operation, with all repetitions of a read, in ns";
+            return Err(range(
+                what,
+                longest,
+                "at most 50 min: take shorter times or fewer of them",
+            ));
         }
         let slc = &self.timing.slc;
         if slc.is_on() && slc.bytes(&geometry) > geometry.blocks() * BLOCK_BYTES {

@@ -9,6 +9,10 @@ use crate::slc::SlcCache;
 /// program once in so many, and a program is late by so many reads.
 pub const READ_BURST: u32 = 64;
 
+/// The longest that an operation may have an array at once, in ns: whoever keeps a
+/// drive's time keeps as much of it, however many parallel units there are.
+pub const LONGEST_OPERATION: u64 = 3_000_000_000_000;
+
 /// Timings of a drive, in nanoseconds unless said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing {
@@ -146,6 +150,18 @@ impl Timing {
         (self.read.len().max(self.program.len()) as u32).max(pages_at_once)
     }
 
+    /// The longest that an operation has an array at once: a read with so many
+    /// repetitions, a program of a row or an erase, and what goes on after a read.
+    pub(crate) fn longest(&self, retries: u32, pages_at_once: u32) -> u64 {
+        let most = |times: &[u64]| times.iter().copied().max().unwrap_or(0);
+        let (reads, pages) = (u64::from(retries) + 1, u64::from(pages_at_once));
+        let sensing = most(&self.read).max(most(&self.read_partial)).max(self.slc.read);
+        let read = reads * (self.command + sensing);
+        let program = most(&self.program) + self.opening + pages * self.slc.read;
+        let works = program.max(pages * self.slc.program).max(self.erase);
+        read.max(works + self.resume_time)
+    }
+
     /// What the program of a row or of a part of one takes: tPROG, and the opening where
     /// it is the first of its chunk.
     #[inline]
@@ -175,6 +191,19 @@ mod tests {
         assert_eq!(tags.transfer(1), 12_349);
         assert_eq!(tags.transfer_tags(8), 385);
         assert_eq!(Timing::default().transfer(64), 0);
+    }
+
+    #[test]
+    fn the_longest_operation_has_all_its_parts() {
+        let slc = SlcCache { read: 7, program: 600, ..SlcCache::default() };
+        let t =
+            Timing { read: vec![10, 30], read_partial: vec![20], command: 1, ..Timing::default() };
+        assert_eq!([0, 9].map(|retries| t.longest(retries, 1)), [31, 310]);
+        let t = Timing { program: vec![100, 500], opening: 50, resume_time: 3, ..t };
+        assert_eq!(t.longest(0, 1), 553);
+        let t = Timing { slc, ..t };
+        assert_eq!([1, 3].map(|pages| t.longest(0, pages)), [603, 1803]);
+        assert_eq!(Timing { erase: 5000, ..t }.longest(0, 3), 5003);
     }
 
     #[test]

@@ -210,6 +210,23 @@ fn data_last_a_year_at_the_rated_endurance() {
     }
 }
 
+/// What a drive's time has no room for is refused, with all that makes it so long.
+#[test]
+fn operations_of_an_hour_are_refused() {
+    let mut p = Profile::builtin("tlc").unwrap();
+    for (key, value) in [("errors", "true"), ("read", "45s"), ("read_retries", "100")] {
+        p.set(key, value).unwrap();
+    }
+    let err = p.check().unwrap_err().to_string();
+    assert!(err.contains("repetitions of a read, in ns = 4545000020200"), "{err}");
+    assert!(err.contains("at most 50 min"), "{err}");
+    p.set("read", "29s").unwrap();
+    p.check().unwrap();
+    p.set("read", "45s").unwrap();
+    p.set("errors", "false").unwrap();
+    p.check().unwrap();
+}
+
 #[test]
 fn the_slc_cache_is_off_until_asked_for() {
     // Clients' drives have one.
