@@ -300,6 +300,10 @@ impl Profile {
         if unreadable >= geometry.chunk_blocks() {
             return Err(range("unreadable", unreadable.into(), "less than the blocks of a chunk"));
         }
+        let (bits, pages) = (self.timing.bits_a_cell, self.dimensions.pages_at_once);
+        if bits > 0 && bits < pages {
+            return Err(range("cell_bits", bits.into(), "auto or at least pages_at_once"));
+        }
         let retries = if self.reliability.errors { self.reliability.read_retries } else { 0 };
         let longest = self.timing.longest(retries, self.dimensions.pages_at_once);
         if longest > LONGEST_OPERATION {

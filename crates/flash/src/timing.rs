@@ -62,6 +62,8 @@ pub struct Timing {
     pub cache_registers: bool,
     /// Each plane of a die reads single pages by itself.
     pub plane_reads: bool,
+    /// Bits of a cell: pages of a word line. 0 for as many as there are page types.
+    pub bits_a_cell: u32,
     /// mw_cunits: programmed blocks at the end of an open chunk that cannot
     /// be read yet.
     pub unreadable: u32,
@@ -93,6 +95,7 @@ impl Default for Timing {
             suspend_transfer: false,
             cache_registers: false,
             plane_reads: false,
+            bits_a_cell: 0,
             unreadable: 0,
             endurance: u32::MAX,
             slc: SlcCache::default(),
@@ -145,8 +148,11 @@ impl Timing {
     }
 
     /// Bits of a cell, where a program takes so many pages at once: as many as
-    /// there are page types.
+    /// there are page types, if nothing else is said.
     pub fn cell_bits(&self, pages_at_once: u32) -> u32 {
+        if self.bits_a_cell > 0 {
+            return self.bits_a_cell;
+        }
         (self.read.len().max(self.program.len()) as u32).max(pages_at_once)
     }
 
@@ -223,6 +229,14 @@ mod tests {
             },
         ];
         assert!(slow.iter().all(|timing| !timing.is_instant()));
+    }
+
+    #[test]
+    fn cells_have_as_many_bits_as_page_types_or_as_is_said() {
+        let t = Timing { read: vec![10; 12], ..Timing::default() };
+        assert_eq!([1, 4].map(|pages| Timing::default().cell_bits(pages)), [1, 4]);
+        assert_eq!(t.cell_bits(2), 12);
+        assert_eq!(Timing { bits_a_cell: 2, ..t }.cell_bits(2), 2);
     }
 
     #[test]

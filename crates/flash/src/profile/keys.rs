@@ -64,6 +64,14 @@ const LIMIT: Form<u32> = Form {
     read: |text| if text == "none" { Some(u32::MAX) } else { up_to(text, u32::MAX - 1) },
     show: |n| if *n == u32::MAX { quoted("none") } else { n.to_string() },
 };
+const CELL: Form<u32> = Form {
+    takes: "1 to 5, or auto for as many as there are page types",
+    read: |text| match text {
+        "auto" => Some(0),
+        text => up_to(text, 5).filter(|&bits| bits > 0),
+    },
+    show: |n| if *n == 0 { quoted("auto") } else { n.to_string() },
+};
 const CORES: Form<u32> = Form {
     takes: "1 to 64, or none for one a command",
     read: |text| match text {
@@ -256,7 +264,7 @@ macro_rules! key {
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 86] = [
+pub static KEYS: [Key; 87] = [
     key!(needed "geometry", "groups", COUNT, dimensions.groups,
         "channels; a super-channel counts once"),
     key!(needed "geometry", "pus", COUNT, dimensions.pus, "parallel units (dies) a channel"),
@@ -276,6 +284,8 @@ pub static KEYS: [Key; 86] = [
     },
     key!("geometry", "pages_at_once", COUNT, dimensions.pages_at_once,
         "pages that one program takes on every plane"),
+    key!("geometry", "cell_bits", CELL, timing.bits_a_cell,
+        "bits a cell: pages of a word line"),
     key!(needed "timing", "read", TIMES, timing.read, "tR, for each page type"),
     key!("timing", "read_partial", PARTIAL, timing.read_partial,
         "tR of at most a quarter of a page, for each page type"),

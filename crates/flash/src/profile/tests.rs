@@ -210,6 +210,21 @@ fn data_last_a_year_at_the_rated_endurance() {
     }
 }
 
+/// Twelve tR stand for no cell of twelve bits.
+#[test]
+fn bits_of_a_cell_are_said_where_page_types_are_not_pages() {
+    let bits = |p: &Profile| p.timing.cell_bits(p.dimensions.pages_at_once);
+    let mut p = Profile::builtin("nvme-2016").unwrap();
+    assert_eq!((p.timing.read.len(), bits(&p)), (12, 2));
+    for (name, of) in [("tlc", 3), ("client-qlc", 4), ("ref", 1), ("datacenter-tlc", 3)] {
+        assert_eq!(bits(&Profile::builtin(name).unwrap()), of, "{name}");
+    }
+    p.set("cell_bits", "1").unwrap();
+    let err = p.check().unwrap_err().to_string();
+    assert!(err.contains("cell_bits = 1") && err.contains("pages_at_once"), "{err}");
+    assert!(p.set("cell_bits", "6").is_err() && p.set("cell_bits", "0").is_err());
+}
+
 /// What a drive's time has no room for is refused, with all that makes it so long.
 #[test]
 fn operations_of_an_hour_are_refused() {
