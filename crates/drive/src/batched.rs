@@ -179,6 +179,7 @@ pub fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
         _ if config.profile.cache.is_on() => "read cache (read_cache=)",
         _ if config.profile.power.is_on() => "power states (sleep_after=, thermal_resistance=)",
         _ if config.profile.map_cache > 0 => "map cache (map_cache=)",
+        _ if config.profile.idle_collection > 0 => "idle collection (idle_collection=)",
         _ if config.faults.has(Layer::Above) => "fault of requests (above:)",
         _ => return Ok(()),
     };

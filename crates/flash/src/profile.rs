@@ -88,6 +88,9 @@ pub struct Profile {
     pub map_cache: u64,
     /// Where translation runs.
     pub side: Side,
+    /// How long, in ns, no request is inside before the target collects though it has
+    /// room enough; 0 for never.
+    pub idle_collection: u64,
     /// (T - U) / T, 0.01 to 0.9: T the pages that hold data, U the logical
     /// ones.
     pub spare: f64,
@@ -184,6 +187,7 @@ impl Profile {
             cache: ReadCache::default(),
             map_cache: 0,
             side: Side::default(),
+            idle_collection: 0,
             spare: 0.2,
             reliability: Reliability::default(),
             energy: EnergyCosts::default(),

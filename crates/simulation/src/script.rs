@@ -327,6 +327,7 @@ fn drive(timing: Timing, link_at: LinkAt) -> Setup {
         bytes,
         data_chunks,
         streams: 1,
+        idle_collection: 0,
         victim: Victim::Greedy,
         seed: 7,
         work,

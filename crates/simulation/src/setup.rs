@@ -7,7 +7,7 @@ use targets::{MAX_STREAMS, Pblk, Victim, with_reserve};
 use workload::Rng;
 
 use crate::layered::Layers;
-use crate::nature::{Nature, Wear, damage, slc};
+use crate::nature::{Nature, Wear, damage, idle_collection, slc};
 use crate::species::Species;
 use crate::trouble::Troubles;
 
@@ -68,6 +68,8 @@ pub struct Setup {
     pub data_chunks: u32,
     /// Streams of the target's user.
     pub streams: u32,
+    /// How long nothing is inside before the target collects; 0 for never.
+    pub idle_collection: u64,
     /// Which chunk is collected.
     pub victim: Victim,
     /// Decides what the drive draws.
@@ -128,6 +130,7 @@ impl Setup {
             bytes,
             data_chunks,
             streams: 1,
+            idle_collection: idle_collection(seed),
             victim,
             seed: rng.bits(),
             work: work(rng),
@@ -250,7 +253,7 @@ impl Setup {
         let dim = self.geometry.dimensions();
         format!(
             "{} x {} units{} of {} chunks of {} rows of {} blocks, {} logical, {} streams, {:?}, \
-             {} kept{}, link {:?}{}{}{}{}, {:?}, {}",
+             idle {}, {} kept{}, link {:?}{}{}{}{}, {:?}, {}",
             dim.groups,
             dim.pus,
             if self.parity > 0 { format!(", parity {},", self.parity) } else { String::new() },
@@ -260,6 +263,7 @@ impl Setup {
             self.blocks(),
             self.streams,
             self.victim,
+            self.idle_collection,
             self.kept,
             if self.parts { " and parts" } else { "" },
             self.link_at,
@@ -365,7 +369,7 @@ mod tests {
         for streams in 1..=MAX_STREAMS as u32 {
             assert!(some(&|s| s.streams == streams));
         }
-        assert!(some(&|s| s.parity > 0));
+        assert!(some(&|s| s.parity > 0) && some(&|s| s.idle_collection > 0));
         assert!(all.iter().any(|s| s.parity > 0 && s.troubles.cached));
         let fill = |s: &Setup| {
             let seen = match s.parity {

@@ -388,6 +388,18 @@ pub static KEYS: [Key; 87] = [
         },
         get: |p| format!("{:?}", p.spare),
     },
+    Key {
+        section: "ftl",
+        name: "idle_collection",
+        about: "how long no request is inside before it collects though it has room enough",
+        takes: PAUSE.takes,
+        needed: false,
+        set: |p, text| {
+            p.idle_collection = (PAUSE.read)(text)?;
+            Some(())
+        },
+        get: |p| (PAUSE.show)(&p.idle_collection),
+    },
     key!("reliability", "errors", FLAG, reliability.errors,
         "whether the rest of this section is modelled"),
     key!("reliability", "rber_base", SHARE, reliability.rber_base,

@@ -19,8 +19,17 @@ const MIRRORS: usize = 2;
 
 impl Subject for Pblk<Lower> {
     fn config(setup: &Setup) -> PblkConfig {
-        let Setup { bytes, data_chunks, streams, victim, seed, .. } = *setup;
-        PblkConfig { bytes, data_chunks, idle: 0, streams, map_pages: 0, victim, seed }
+        let Setup { bytes, data_chunks, streams, idle_collection, victim, seed, .. } = *setup;
+        PblkConfig {
+            bytes,
+            data_chunks,
+            idle: 0,
+            streams,
+            map_pages: 0,
+            idle_collection,
+            victim,
+            seed,
+        }
     }
 
     /// Something could not be read that is needed, or a row not padded.

@@ -30,6 +30,7 @@ use ftl::all_chunks;
 use port::lazy::room_for;
 use port::{BLOCK_BYTES, Buffer, OutOfMemory, Status, Time};
 
+use super::idle::Idle;
 use super::map::Place;
 use super::meta::ANCHORS;
 use super::mutation::{Mutation, is};
@@ -179,6 +180,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// Done when [`Pblk::is_closed`] says so, which takes the drive's events.
     pub fn close(&mut self, now: Time) {
         self.saved.checkpoint.closing = true;
+        self.idle = Idle::default();
         self.send_part_units();
         self.touch_all();
         self.follow(now);

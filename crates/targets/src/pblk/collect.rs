@@ -37,9 +37,15 @@ impl<D: OpenChannel> Pblk<D> {
             if !self.waits_for_event(pu, rank) {
                 self.collect_more(pu, rank);
             }
-        } else if !c.asked.is_empty() || !c.again.is_empty() || self.wants_room(pu, rank) {
+        } else if !c.asked.is_empty() || !c.again.is_empty() || self.may_begin(pu, rank) {
             self.collect_more(pu, rank);
         }
+    }
+
+    /// Whether a parallel unit has a reason to collect.
+    #[inline(always)]
+    fn may_begin(&self, pu: usize, rank: usize) -> bool {
+        self.wants_room(pu, rank) || self.collects_idly(pu, rank)
     }
 
     /// Whether a victim's next read waits for reads that are under way, or for the
@@ -133,10 +139,13 @@ impl<D: OpenChannel> Pblk<D> {
         if let Some(chunk) = self.take_asked(pu, rank) {
             return Some(chunk);
         }
-        if !self.wants_room(pu, rank) {
+        let chunk = if self.wants_room(pu, rank) {
+            self.space.take_victim(pu, self.collectors.of[rank].rescue)?
+        } else if self.collects_idly(pu, rank) {
+            self.space.take_idle_victim(pu)?
+        } else {
             return None;
-        }
-        let chunk = self.space.take_victim(pu, self.collectors.of[rank].rescue)?;
+        };
         let valid = self.space.valid_blocks(chunk);
         self.collectors.of[rank].begin(chunk, valid, self.geometry.chunk_blocks());
         self.chunks[chunk].phase = Phase::Reading;
@@ -153,7 +162,7 @@ impl<D: OpenChannel> Pblk<D> {
         }
         c.has_credit(count)
             || self.is_urgent(pu, rank)
-            || (self.stripe.rows(pu) == 0 && (c.is_asked || self.wants_room(pu, rank)))
+            || (self.stripe.rows(pu) == 0 && (c.is_asked || self.may_begin(pu, rank)))
     }
 
     /// Whether collection does not wait for the user, since the user waits for

@@ -68,6 +68,9 @@ pub struct PblkConfig {
     /// Pages of the map, of 4 KiB, that the drive's memory holds at a time, at least
     /// [`LEAST_MAP_PAGES`](super::LEAST_MAP_PAGES); 0 for all.
     pub map_pages: u64,
+    /// How long no request is inside, in ns, before it collects though it has room
+    /// enough; 0 for never.
+    pub idle_collection: u64,
     /// Which chunk is collected.
     pub victim: Victim,
     /// Seed of the policies that draw.

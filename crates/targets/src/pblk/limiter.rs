@@ -13,7 +13,7 @@
 //! row by row, however full the victim is. Others take the row meanwhile. In the
 //! band collection moves for each user row what that row costs, times a factor
 //! that falls from 2 at the lower bound to nothing at the upper one, above which
-//! nothing is collected.
+//! nothing is collected, but while the drive is [`idle`](super::idle).
 
 use device::OpenChannel;
 

@@ -16,7 +16,7 @@
 //! [`units`] rows on their way, `requests` how requests come in and end, `writes`
 //! the way into the buffer, `flushes` what ends when it is in flash, `programs` the
 //! way there, `pump` what follows when something has happened. `collect` is garbage
-//! collection, `collector` what is known of it, `limiter` its pace, `wear` leveling,
+//! collection, `collector` what is known of it, `limiter` its pace, `idle` when nobody asks, `wear` leveling,
 //! `refresh` chunks moved on request, `failures` what becomes of what fails, `end`
 //! of a drive without room, `hints` what is fetched into the caches, `stories` where
 //! a request's time went. What makes it durable: `checkpoint` writes the map, `own` and `meta` are the stream that it
@@ -33,6 +33,7 @@ mod end;
 mod failures;
 mod flushes;
 mod hints;
+mod idle;
 mod limiter;
 mod load;
 mod log;
@@ -83,6 +84,7 @@ use checkpoint::Checkpoint;
 use collector::{Collector, Stage, Survivors};
 use flushes::Flush;
 use hints::Hints;
+use idle::Idle;
 use load::Load;
 use log::Log;
 use map::Map;
@@ -205,6 +207,7 @@ pub struct Pblk<D> {
     readers: Readers,
     saved: Saved,
     facts: Facts,
+    idle: Idle,
     counters: WriteCounters,
     hints: Hints,
     told: Option<Box<Told>>,
@@ -340,6 +343,7 @@ impl<D: OpenChannel> Pblk<D> {
                 read_only: false,
                 dead: false,
             },
+            idle: Idle::new(config.idle_collection),
             counters: WriteCounters::default(),
             hints: Hints::default(),
             told: None,
@@ -522,6 +526,9 @@ impl<D: OpenChannel> Port for Pblk<D> {
     type Done = BlockDone;
 
     fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
+        if !cmds.is_empty() {
+            self.idle.end(now);
+        }
         if self.load.is_some() {
             self.submit_loading(now, cmds);
         } else if self.map_cache.is_some() {
@@ -544,12 +551,16 @@ impl<D: OpenChannel> Port for Pblk<D> {
     fn next_event(&self) -> Option<Time> {
         match self.host.ready.front() {
             Some(done) => Some(done.at),
+            None if self.idle.is_waiting() => self.next_or_idle(self.device.next_event()),
             None => self.device.next_event(),
         }
     }
 
     #[inline]
     fn advance(&mut self, to: Time, done: &mut Ring<BlockDone>) {
+        if self.idle.is_waiting() {
+            self.put_idle_off(to);
+        }
         self.device.advance(to, &mut self.wire.done);
         if !self.wire.done.is_empty() {
             self.handle_all(to);
@@ -557,6 +568,9 @@ impl<D: OpenChannel> Port for Pblk<D> {
         // Also where nothing was done for this target: a drive that had work of
         // its own may be through with it.
         self.look_for_end(to);
+        if self.idle.is_waiting() {
+            self.begin_idle(to);
+        }
         self.host.ready.pour(done);
     }
 

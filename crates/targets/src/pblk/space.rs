@@ -27,6 +27,12 @@ const SPARE_PER_BAND: u64 = 8;
 /// but so many rows at least.
 const LEAST_BAND: u32 = 2;
 
+/// An idle drive collects until this part of a unit's spare, 1 in this, is room
+/// beside what it needs. As much is stale then, so that up to there some chunk has at
+/// least that share stale: one with less is not worth its moves. A drive that waited
+/// for more would move nearly full chunks for a few blocks.
+const SPARE_PER_REST: u64 = 2;
+
 /// A chunk that is being filled. Small, since each row looks at several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OpenChunk {
@@ -65,6 +71,10 @@ pub(super) struct PuSpace {
     pub low: u32,
     /// The room above which nothing is collected.
     pub high: u32,
+    /// The room above which nothing is collected on an idle drive.
+    pub rested: u32,
+    /// Stale blocks with which a chunk is worth collecting there.
+    worth: u32,
     /// Closed chunks.
     pub closed: u32,
     /// Valid blocks in closed chunks.
@@ -123,6 +133,8 @@ pub(super) struct Space {
     pub pus: Vec<PuSpace>,
     /// Blocks of each unit that may hold data.
     data: u64,
+    /// Logical blocks of each unit.
+    of_user: u64,
     /// Chunks of each unit that are kept free, until too many are lost.
     kept: u32,
     /// Blocks between the bounds of a unit's room.
@@ -157,6 +169,7 @@ impl Space {
             total_wear: 0,
             pus,
             data,
+            of_user,
             kept: kept_chunks(config.streams),
             band: band.max(LEAST_BAND * geometry.row_blocks()),
         };
@@ -174,8 +187,12 @@ impl Space {
         let high = low + u64::from(self.band);
         // Two rows of survivors may be gathered, and two more promised.
         let plenty = (high + 4 * u64::from(self.geometry.row_blocks())).div_ceil(size);
+        let held = (u64::from(pu.usable) * size).saturating_sub(low);
+        let rest = held.saturating_sub(self.of_user) / SPARE_PER_REST;
+        let worth = (rest * size).checked_div(held).unwrap_or(size).max(1);
         let bounded = |blocks: u64| u32::try_from(blocks).unwrap_or(u32::MAX);
         (pu.low, pu.high, pu.plenty) = (bounded(low), bounded(high), bounded(plenty));
+        (pu.rested, pu.worth) = (bounded(low + rest), bounded(worth));
     }
 
     /// Blocks between the bounds of a unit's room.
@@ -443,6 +460,21 @@ impl Space {
         Some(chunk)
     }
 
+    /// Takes the closed chunk with the fewest valid blocks, to collect on an idle
+    /// drive; `None` where that is not worth it.
+    pub fn take_idle_victim(&mut self, pu: usize) -> Option<usize> {
+        if !self.can_win(pu) {
+            return None;
+        }
+        let chunk = self.least_valid(pu);
+        let stale = self.geometry.chunk_blocks() - self.valid_blocks(chunk);
+        if stale < self.pus[pu].worth {
+            return None;
+        }
+        self.take(chunk);
+        Some(chunk)
+    }
+
     /// Takes a certain closed chunk to collect.
     pub fn take(&mut self, chunk: usize) {
         self.policy.left(chunk);
@@ -522,8 +554,16 @@ mod tests {
         };
         let geometry = Geometry::new(dim).unwrap();
         let (bytes, victim) = (71 * BLOCK_BYTES, Victim::Greedy);
-        let config =
-            PblkConfig { bytes, data_chunks, idle: 0, streams: 1, map_pages: 0, victim, seed: 1 };
+        let config = PblkConfig {
+            bytes,
+            data_chunks,
+            idle: 0,
+            streams: 1,
+            map_pages: 0,
+            idle_collection: 0,
+            victim,
+            seed: 1,
+        };
         let mut space = Space::new(&geometry, &config, own).unwrap();
         let pu = geometry.pus_channels_first().next().unwrap();
         (0..5).for_each(|number| space.give(geometry.chunk_of(pu, number)));

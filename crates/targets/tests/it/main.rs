@@ -42,6 +42,7 @@ mod failures;
 mod given_up;
 #[cfg(debug_assertions)]
 mod host;
+mod idle;
 #[cfg(debug_assertions)]
 mod late_part;
 #[cfg(debug_assertions)]

@@ -101,7 +101,16 @@ fn drive(dim: Dimensions, timing: &Timing, kept: u32, victim: Victim, slow: u64)
     let bytes = blocks * 3 / 4 * BLOCK;
     Pblk::new(
         device,
-        PblkConfig { bytes, data_chunks, idle: 0, streams: 1, map_pages: 0, victim, seed: 7 },
+        PblkConfig {
+            bytes,
+            data_chunks,
+            idle: 0,
+            streams: 1,
+            map_pages: 0,
+            idle_collection: 0,
+            victim,
+            seed: 7,
+        },
     )
     .unwrap()
 }

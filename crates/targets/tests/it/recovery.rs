@@ -99,6 +99,8 @@ struct Setup {
     trims: u64,
     link: bool,
     instant: bool,
+    /// How long nothing is inside before it collects; 0 for never.
+    idle: u64,
     seed: u64,
 }
 
@@ -193,6 +195,7 @@ impl Bench {
             idle: 0,
             streams: 1,
             map_pages: 0,
+            idle_collection: self.setup.idle,
             victim: self.setup.victim,
             seed: 7,
         }
@@ -330,6 +333,14 @@ impl Bench {
         if self.below(40) == 0 {
             let chunk = self.below(self.geometry.chunk_slots() as u64) as usize;
             run.drive.refresh_chunk(run.now, self.geometry.chunk_start(chunk));
+        }
+        // Nobody asks for long now and then.
+        if self.setup.idle > 0 && self.below(20) == 0 {
+            while run.drive.next_event().is_some() {
+                if !self.step(run) {
+                    return false;
+                }
+            }
         }
         // Some time passes now and then.
         (0..self.below(6)).all(|_| run.drive.next_event().is_none() || self.step(run))
@@ -472,7 +483,7 @@ fn setups() -> impl Strategy<Value = Setup> {
                 pages_at_once: shape.5,
             };
             let partial = partial && kept == 4096;
-            Setup { dim, kept, fill, victim, partial, trims, link, instant, seed }
+            Setup { dim, kept, fill, victim, partial, trims, link, instant, idle: 0, seed }
         })
 }
 
@@ -481,6 +492,15 @@ proptest! {
     #[test]
     fn what_was_flushed_survives_any_cut(setup in setups(), cuts in 1u64..5) {
         let mut bench = Bench::new(setup);
+        bench.live(cuts, 1500);
+    }
+
+    /// The same where it collects whenever nobody asks, or after a while.
+    #[test]
+    fn what_was_flushed_survives_a_cut_of_idle_collection(
+        setup in setups(), idle in prop_oneof![Just(1u64), 1u64..5_000_000], cuts in 1u64..5
+    ) {
+        let mut bench = Bench::new(Setup { idle, ..setup });
         bench.live(cuts, 1500);
     }
 }
@@ -505,6 +525,7 @@ fn plain(kept: u32) -> Bench {
         trims: 0,
         link: false,
         instant: false,
+        idle: 0,
         seed: 5,
     };
     Bench::new(setup)
@@ -687,6 +708,7 @@ fn tightest(victim: Victim) {
         idle: 0,
         streams: 1,
         map_pages: 0,
+        idle_collection: 0,
         victim,
         seed: 1,
     };

@@ -46,7 +46,7 @@ const GEOMETRY: [Key; 6] = [
     ("chunks", &["8", "16", "20", "40"], &["0", "1", "2", "5", "16000000", "16777216", "16777217"]),
 ];
 
-const OTHERS: [Key; 34] = [
+const OTHERS: [Key; 35] = [
     ("spare", &["0.07", "0.1", "0.2", "0.28", "0.5", "0.9"], &["0.01", "0.001", "0.95", "-1"]),
     ("victim", &["greedy", "fifo", "random", "d-choices:3", "d-choices:10"], &["d-choices:0"]),
     ("side", &["host", "device"], &["both"]),
@@ -71,6 +71,7 @@ const OTHERS: [Key; 34] = [
     ("endurance", &["100", "5000", "none"], &["0", "1", "3"]),
     ("slc_cache", &["none", "1m", "4%", "50%"], &["100%", "0%", "64g", "1"]),
     ("slc_idle", &["0ns", "1ms"], &["1000s"]),
+    ("idle_collection", &["none", "1ms"], &["0ns", "1000s"]),
     ("slc_program", &["100us"], &["0ns"]),
     ("slc_mark", &["0%", "50%", "100%"], &["101%"]),
     ("controller", &["0ns", "5us"], &["1s", "1000s"]),
