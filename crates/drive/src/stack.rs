@@ -394,6 +394,29 @@ mod tests {
         super::build(&spec.resolve().unwrap(), 1).unwrap()
     }
 
+    /// Sizes in bytes are those of the whole drive, whatever its shards.
+    #[test]
+    fn shards_share_the_caches_of_the_drive() {
+        for slc in ["slc_cache=64m", "slc_cache=100m,slc_dynamic=true,slc_static=64m"] {
+            let sizes = [1, 2, 4].map(|shards| {
+                let name = format!("mem:tlc,size=1G,store=none,map_cache=1m,{slc},shards={shards}");
+                let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
+                let config = spec.resolve().unwrap();
+                let parts = (0..shards).map(|n| config.shard(n));
+                let (pages, own) = parts
+                    .map(|part| {
+                        let slc = part.profile.timing.slc;
+                        let own = slc.blocks_per_pu(&part.geometry, 16).1;
+                        (target(&part, 1).map_pages, own * u64::from(part.geometry.total_pus()))
+                    })
+                    .fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+                (super::build(&config, 1).unwrap().slc().most_rows, own, pages)
+            });
+            assert_eq!(sizes, [sizes[0]; 3], "{slc}");
+            assert!(sizes[0].0 > 0 && sizes[0].2 == 256, "{sizes:?}");
+        }
+    }
+
     #[test]
     fn all_kinds_show_the_same_outside() {
         let of = |rest: &str| {

@@ -22,6 +22,14 @@ pub enum SlcSize {
 }
 
 impl SlcSize {
+    /// What each of so many equal parts of a drive has of it.
+    pub fn part(self, parts: u32) -> SlcSize {
+        match self {
+            SlcSize::Bytes(bytes) => SlcSize::Bytes(bytes.div_ceil(parts.into())),
+            SlcSize::Share(_) => self,
+        }
+    }
+
     /// Bytes on a drive of this geometry.
     pub fn bytes(self, geometry: &Geometry) -> u64 {
         match self {

@@ -46,6 +46,9 @@ impl DriveConfig {
         one.size = share(self.size, shards as usize, shard as usize);
         one.profile.dimensions.groups /= shards;
         one.profile.energy.idle /= u64::from(shards);
+        one.profile.map_cache = self.profile.map_cache.div_ceil(shards.into());
+        let slc = &mut one.profile.timing.slc;
+        (slc.size, slc.own) = (slc.size.part(shards), slc.own.part(shards));
         one.geometry = part(&self.geometry, shards);
         one.above = match self.spec.parity {
             0 => one.geometry,
