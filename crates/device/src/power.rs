@@ -80,22 +80,22 @@ pub struct Powered<P: Port> {
 }
 
 impl<P: Port + Heats> Powered<P> {
-    /// A drive that takes so much at all times, in mW.
-    pub fn new(config: Power, idle_power: u64, below: P) -> Powered<P> {
+    /// A drive that takes so much at all times, in mW, and is awake at `at`.
+    pub fn new(config: Power, idle_power: u64, at: Time, below: P) -> Powered<P> {
         Powered {
             config,
             idle_power,
             pace: LinkTiming { rate: config.throttle_rate, ..LinkTiming::default() },
-            thermal: (config.resistance > 0).then(|| Thermal::new(config)),
+            thermal: (config.resistance > 0).then(|| Thermal::new(config, at, below.spent(at))),
             below,
             held: Ring::new(LINK_DEPTH),
             passed: Ring::new(LINK_DEPTH),
             below_done: Ring::new(LINK_DEPTH),
             inside: vec![Inside::default(); LINK_DEPTH],
             free: (0..LINK_DEPTH as u32).rev().collect(),
-            quiet: Time::ZERO,
-            awake: Time::ZERO,
-            next: Time::ZERO,
+            quiet: at,
+            awake: at,
+            next: at,
             exits: 0,
             asleep: 0,
             given: 0,
@@ -120,7 +120,8 @@ impl<P: Port + Heats> Powered<P> {
 
     /// How it is at `now`.
     pub fn health(&self, now: Time) -> PowerHealth {
-        let of = |get: fn(&Thermal) -> u64| self.thermal.as_ref().map_or(0, get);
+        let thermal = self.thermal.as_ref().map(|thermal| thermal.at(now, self.spent(now)));
+        let of = |get: fn(&Thermal) -> u64| thermal.as_ref().map_or(0, get);
         let asleep = self.asleep(now);
         PowerHealth {
             exits: self.exits,
@@ -139,7 +140,7 @@ impl<P: Port + Heats> Powered<P> {
     /// How long it has slept.
     fn asleep(&self, now: Time) -> u64 {
         let is_quiet = self.config.sleep_after > 0 && self.is_empty();
-        let since = if is_quiet { now - self.quiet } else { 0 };
+        let since = if is_quiet { now.since(self.quiet) } else { 0 };
         self.asleep + since.saturating_sub(self.config.sleep_after)
     }
 
@@ -147,6 +148,11 @@ impl<P: Port + Heats> Powered<P> {
         let less = self.idle_power.saturating_sub(self.config.sleep_power);
         // A mW for a ns is a pJ.
         (u128::from(less) * u128::from(asleep) / 1000) as u64
+    }
+
+    /// What it took until now, in nJ.
+    fn spent(&self, now: Time) -> u64 {
+        self.below.spent(now).saturating_sub(self.saved(self.asleep(now)))
     }
 
     /// Reckons with what was taken until now.
@@ -159,7 +165,7 @@ impl<P: Port + Heats> Powered<P> {
 
     #[cold]
     fn look_closely(&mut self, now: Time) {
-        let spent = self.below.spent(now).saturating_sub(self.saved(self.asleep(now)));
+        let spent = self.spent(now);
         let thermal = self.thermal.as_mut().expect("the caller saw it");
         thermal.look(now, spent);
         if !thermal.throttles() {
@@ -170,8 +176,9 @@ impl<P: Port + Heats> Powered<P> {
     /// A command comes while nothing is inside: the drive may have gone to sleep.
     fn wake(&mut self, now: Time) {
         let after = self.config.sleep_after;
-        if after > 0 && now - self.quiet >= after {
-            self.asleep += now - self.quiet - after;
+        let quiet = now.since(self.quiet);
+        if after > 0 && quiet >= after {
+            self.asleep += quiet - after;
             self.exits += 1;
             self.awake = now + self.config.wake;
         }
@@ -203,6 +210,12 @@ impl<P: Port + Heats> Powered<P> {
     {
         let first = self.held.front()?;
         Some(self.inside[first.number() as usize].awake.max(self.next))
+    }
+
+    /// When to look whether it still is too warm: while something waits for that.
+    fn next_look(&self) -> Option<Time> {
+        let thermal = self.thermal.as_ref().filter(|thermal| thermal.throttles())?;
+        (!self.held.is_empty()).then(|| thermal.next_look())
     }
 
     /// What has waited for its time until now passes.
@@ -281,7 +294,8 @@ where
 
     fn next_event(&self) -> Option<Time> {
         let done = self.below_done.front().map(|done| done.at());
-        [done, self.next_pass(), self.below.next_event()].into_iter().flatten().min()
+        let own = [done, self.next_pass(), self.next_look()];
+        own.into_iter().chain([self.below.next_event()]).flatten().min()
     }
 
     fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {

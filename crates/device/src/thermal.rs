@@ -3,8 +3,8 @@
 //! What is taken of energy heats one mass, which cools towards what is around it. With
 //! the same power for some time the rise above that goes from what it was to power
 //! times resistance, as 1 - e^(-t / T). A look reckons with the mean power since the
-//! last one, and there is none sooner than [`LOOK`]: so what a look costs is nothing
-//! beside what a drive does in that time.
+//! last one, and a drive that works is looked at each [`LOOK`] at most: so what a look
+//! costs is nothing beside what a drive does in that time.
 //!
 //! Guarantees: the same looks with the same energy give the same temperatures, on
 //! any machine and in any build. It cannot fail.
@@ -23,6 +23,7 @@ const MOST: u128 = 10_000_000_000 * MILLI;
 const ONE: u128 = 1 << 62;
 
 /// The temperature of a drive, and whether it throttles.
+#[derive(Clone)]
 pub(crate) struct Thermal {
     config: Power,
     last: Time,
@@ -37,16 +38,32 @@ pub(crate) struct Thermal {
 }
 
 impl Thermal {
-    /// One that is as warm as what is around it, at the time zero.
-    pub fn new(config: Power) -> Thermal {
-        let (rise, highest, spent, throttled) = (0, 0, 0, 0);
-        Thermal { config, last: Time::ZERO, spent, rise, highest, throttles: false, throttled }
+    /// One that is as warm as what is around it at that time, until which so much was
+    /// taken.
+    pub fn new(config: Power, last: Time, spent: u64) -> Thermal {
+        let (rise, highest, throttles, throttled) = (0, 0, false, 0);
+        Thermal { config, last, spent, rise, highest, throttles, throttled }
+    }
+
+    /// How it is then, where so much was taken in all until then.
+    pub fn at(&self, now: Time, spent: u64) -> Thermal {
+        let mut then = self.clone();
+        if now > self.last {
+            then.look(now, spent);
+        }
+        then
     }
 
     /// Whether it is time to look again.
     #[inline]
     pub fn is_due(&self, now: Time) -> bool {
-        now - self.last >= LOOK
+        now >= self.next_look()
+    }
+
+    /// When it is.
+    #[inline]
+    pub fn next_look(&self) -> Time {
+        self.last + LOOK
     }
 
     /// So much was taken in all until now.
@@ -124,7 +141,7 @@ mod tests {
             thermal_time: 30_000_000_000,
             ..Power::default()
         };
-        let mut thermal = Thermal::new(config);
+        let mut thermal = Thermal::new(config, Time::ZERO, 0);
         // However often somebody looks.
         for (step, until) in [(1_700_000, 20), (1_000_000_000, 60), (300_000_000_000, 3660)] {
             while thermal.last.0 + step <= until * 1_000_000_000 {

@@ -69,15 +69,20 @@ impl fmt::Display for PowerReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::DriveSpec;
-    use crate::whole::Drive;
+    use crate::spec::{DriveConfig, DriveSpec};
+    use crate::stack;
+    use crate::whole::{Drive, Ended};
     use port::{BlockOp, BlockReq, Buffer, Part, Port, Ring};
 
     const PIECE: u64 = 128 << 10;
 
-    fn drive(name: &str) -> Boxed {
+    fn config(name: &str) -> DriveConfig {
         let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
-        crate::stack::build(&spec.resolve().unwrap(), 1).unwrap()
+        spec.resolve().unwrap()
+    }
+
+    fn drive(name: &str) -> Boxed {
+        stack::build(&config(name), 1).unwrap()
     }
 
     /// Requests of [`PIECE`] in order, round and round, so many inside, until that time.
@@ -139,6 +144,25 @@ mod tests {
         assert_eq!(report.to_json()["temperature"], Value::Null);
     }
 
+    /// One that is opened is awake when it is ready, however long that took.
+    #[test]
+    fn the_first_command_after_recovery_wakes_nobody() {
+        let opened = |keys: &str| {
+            let config = config(&format!("mem:tlc,size=64M,store=none{keys}"));
+            let mut drive = stack::build(&config, 1).unwrap();
+            let (_, now) = run(&mut drive, Time::ZERO, BlockOp::Write, 4, Time(100_000_000));
+            let Ended { shards, .. } = drive.end(now).unwrap();
+            let (drive, ready, _) = stack::recover(&config, 1, shards, 0, None).unwrap();
+            (drive, ready)
+        };
+        let (mut plain, ready) = opened("");
+        let (mut sleepy, at) = opened(",sleep_after=1us,wake_time=2.5ms");
+        assert!(at == ready && ready > Time(1_000), "{at} {ready}");
+        assert_eq!(one(&mut sleepy, at.0), one(&mut plain, at.0));
+        let power = sleepy.power(at).unwrap();
+        assert_eq!((power.exits, power.asleep), (0, 0));
+    }
+
     /// Commands that come while it wakes wait for that as long as they must.
     #[test]
     fn a_story_says_that_the_drive_slept() {
@@ -162,17 +186,25 @@ mod tests {
         }
     }
 
-    /// A drive that is too warm goes at the rate at which as much heat comes as goes.
+    /// A drive that is too warm goes at the rate at which as much heat comes as goes,
+    /// also where it is cool again long before the next command had passed.
     #[test]
     fn the_throttled_rate_is_that_of_equilibrium() {
-        let mut drive = drive(
+        for rate in ["100MB/s", "1MB/s"] {
+            throttled_rate_is_that_of_equilibrium(rate);
+        }
+    }
+
+    fn throttled_rate_is_that_of_equilibrium(rate: &str) {
+        let mut drive = drive(&format!(
             "mem:tlc,size=64M,store=none,energy=true,thermal_resistance=40K/W,thermal_time=100ms,\
-             throttle_from=60.2C,throttle_until=59.8C,throttle_rate=100MB/s",
-        );
-        let (_, at) = run(&mut drive, Time::ZERO, BlockOp::Write, 4, Time(700_000_000));
-        let (_, at) = run(&mut drive, at, BlockOp::Read, 32, Time(1_200_000_000));
+             throttle_from=60.2C,throttle_until=59.8C,throttle_rate={rate}",
+        ));
+        let (written, at) = run(&mut drive, Time::ZERO, BlockOp::Write, 4, Time(2_000_000_000));
+        assert!(written * PIECE >= drive.shape().bytes, "{written}: what is read costs nothing");
+        let (_, at) = run(&mut drive, at, BlockOp::Read, 32, Time(2_500_000_000));
         let before = drive.power(at).unwrap();
-        let (requests, end) = run(&mut drive, at, BlockOp::Read, 32, Time(2_200_000_000));
+        let (requests, end) = run(&mut drive, at, BlockOp::Read, 32, Time(3_500_000_000));
         // Each page takes 3.2 uJ to be read, and each byte 40 pJ on the channel; the
         // drive 0.5 W at all times. Nothing else heats.
         let joules = |bytes: f64| bytes * (3.2e-6 / 16384.0 + 40e-12);
@@ -183,5 +215,8 @@ mod tests {
         let throttled = after.throttled - before.throttled;
         assert!(throttled > (end - at) / 4 && throttled < (end - at) * 3 / 4, "{after:?}");
         assert!((59_000..61_000).contains(&after.temperature), "{after:?}");
+        // At rest it cools, also where nobody looks.
+        let rested = drive.power(Time(end.0 + 2_000_000_000)).unwrap();
+        assert_eq!((rested.temperature, rested.highest), (45_000, after.highest));
     }
 }

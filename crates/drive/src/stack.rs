@@ -188,7 +188,7 @@ fn assemble(
     if power.is_on() {
         let energy = config.profile.energy;
         let idle_power = if energy.counted { energy.idle } else { 0 };
-        drive = Box::new(Powered::new(power, idle_power, drive));
+        drive = Box::new(Powered::new(power, idle_power, at, drive));
     }
     if !config.faults.is_empty() {
         drive = Box::new(Faulted::new(drive, config.faults.clone()));
