@@ -184,8 +184,8 @@ fn verdict(name: &str, kind: &Kind) -> String {
     else {
         return String::new();
     };
-    let total = group.story.ns().max(1) as f64;
-    let mut parts: Vec<_> = group.story.parts().collect();
+    let total = group.sum.ns().max(1) as f64;
+    let mut parts: Vec<_> = group.sum.parts().collect();
     parts.sort_by_key(|part| std::cmp::Reverse(part.2));
     let told = parts.iter().take(3).filter(|part| part.2 as f64 / total >= 0.05);
     let told: Vec<_> = told
@@ -207,9 +207,9 @@ fn table(name: &str, kind: &Kind) -> String {
     let shares = shares(kind);
     let mut rows: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for (at, (_, group)) in shares.iter().enumerate() {
-        for (part, behind, ns) in group.story.parts() {
+        for (part, behind, ns) in group.sum.parts() {
             let row = rows.entry(name_of(part, behind)).or_insert_with(|| vec![0.0; shares.len()]);
-            row[at] = ns as f64 / group.story.ns().max(1) as f64;
+            row[at] = ns as f64 / group.sum.ns().max(1) as f64;
         }
     }
     let (mut large, small): (Vec<_>, Vec<_>) =
@@ -229,7 +229,7 @@ fn table(name: &str, kind: &Kind) -> String {
     line(name, shares.iter().map(|(share, _)| (*share).into()).collect());
     line("requests", of(&|group| units::count(group.requests as f64)));
     line("latency from", of(&|group| units::time_ns(group.from as f64)));
-    line("mean", of(&|group| units::time_ns(group.story.ns() as f64 / group.requests as f64)));
+    line("mean", of(&|group| units::time_ns(group.sum.ns() as f64 / group.requests as f64)));
     for (cause, row) in &large {
         line(cause, row.iter().map(|part| format!("{:.1} %", 100.0 * part)).collect());
     }
@@ -237,17 +237,19 @@ fn table(name: &str, kind: &Kind) -> String {
 }
 
 fn causes_json(causes: &Causes) -> Value {
-    let part = |(part, behind, ns): (&str, Option<&str>, u64)| match behind {
-        Some(behind) => json!({ "part": part, "behind": behind, "ns": ns }),
-        None => json!({ "part": part, "ns": ns }),
+    // What is above 2^64 - 1 is the nearest double.
+    let number = |ns: u128| u64::try_from(ns).map_or_else(|_| json!(ns as f64), Value::from);
+    let part = |(part, behind, ns): (&str, Option<&str>, u128)| match behind {
+        Some(behind) => json!({ "part": part, "behind": behind, "ns": number(ns) }),
+        None => json!({ "part": part, "ns": number(ns) }),
     };
     let group = |share: f64, group: Group| {
         json!({
             "share": share,
             "requests": group.requests,
             "from_ns": group.from,
-            "ns": group.story.ns(),
-            "parts": group.story.parts().map(part).collect::<Value>(),
+            "ns": number(group.sum.ns()),
+            "parts": group.sum.parts().map(part).collect::<Value>(),
         })
     };
     let kind = |kind: &Kind| -> Value {
@@ -266,7 +268,7 @@ fn advice(outcome: &Outcome) -> String {
         else {
             continue;
         };
-        let first = group.story.parts().max_by_key(|part| part.2);
+        let first = group.sum.parts().max_by_key(|part| part.2);
         let Some((part, behind, _)) = first else { continue };
         let may_suspend = profile["timing"]["suspend"] == json!(false);
         let of_collection = behind.is_some_and(|behind| behind.ends_with("collection"));
@@ -351,4 +353,41 @@ fn figure(name: &str, value: Option<f64>) -> String {
 
 fn time(ns: Option<f64>) -> String {
     ns.map_or("-".into(), units::time_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ExplainArgs,
+    }
+
+    fn bench(line: &str) -> BenchArgs {
+        let args = Line::parse_from(["explain"].into_iter().chain(line.split(' '))).args;
+        BenchArgs { slowest: Some(1), explains: true, ..args.bench }
+    }
+
+    fn run(bench: &BenchArgs) -> Outcome {
+        measure(bench, &mut Watch::quiet()).unwrap()
+    }
+
+    /// Of 300,000 requests of 150,000 s each the sum is above 2^64 ns.
+    #[test]
+    fn the_mean_of_a_long_queue_is_that_of_the_report() {
+        let line = "mem:ref,size=64M,groups=1,pus=1,store=none,read=1s --rw randread --rate 1M \
+                    --ios 300k --precondition seq";
+        let outcome = run(&bench(line));
+        let causes = outcome.causes.as_ref().unwrap();
+        let all = causes.kinds()[0].1.slowest(1.0).unwrap();
+        assert!(all.sum.ns() > u64::MAX.into());
+        let (mean, told) = (all.sum.ns() as f64 / 3e5, outcome.report.latency_ns.mean.unwrap());
+        assert!((mean / told - 1.0).abs() < 1e-9, "{mean} {told}");
+        let json = causes_json(causes);
+        let ns = json["reads"][0]["ns"].as_f64().unwrap();
+        assert_eq!(ns, all.sum.ns() as f64);
+    }
 }

@@ -34,6 +34,6 @@ pub use port::{Port, Turn};
 pub use ring::Ring;
 pub use slots::Slots;
 pub use status::Status;
-pub use story::{Part, Stories, Story, Whose};
+pub use story::{Part, Stories, Story, StorySum, Whose};
 pub use striped::Striped;
 pub use time::Time;

@@ -9,6 +9,10 @@
 //! exactly, in drive time; nothing is allocated once a layer is asked to tell.
 //! Nothing here fails.
 
+mod sum;
+
+pub use sum::StorySum;
+
 use crate::Time;
 
 /// What a part of a request's time went to.
@@ -273,18 +277,9 @@ impl Story {
         self.end = now;
     }
 
-    /// It is that of this and another one, one after the other.
-    pub fn join(&mut self, other: &Story) {
-        self.parts.iter_mut().zip(other.parts).for_each(|(all, ns)| *all += ns);
-        self.wait(&other.die);
-        self.end += other.parts.iter().sum::<u64>();
-    }
-
     /// Its parts that are not zero: name, behind what, ns.
     pub fn parts(&self) -> impl Iterator<Item = (&'static str, Option<&'static str>, u64)> + '_ {
-        let parts = PARTS.iter().map(|&(part, name, behind)| (name, behind, self.ns_of(part)));
-        let die = CAUSES.iter().zip(self.die).map(|(&cause, ns)| ("die", Some(cause), ns));
-        parts.chain(die).filter(|part| part.2 > 0)
+        named(self.parts, self.die)
     }
 
     /// What went to a part.
@@ -301,6 +296,16 @@ impl Story {
     pub fn is_whole(&self) -> bool {
         self.parts.iter().chain(&self.die).sum::<u64>() == self.ns()
     }
+}
+
+/// Those parts that are not zero, with their names.
+fn named<N: Copy + Default + PartialEq>(
+    parts: [N; PARTS.len()],
+    die: impl IntoIterator<Item = N>,
+) -> impl Iterator<Item = (&'static str, Option<&'static str>, N)> {
+    let parts = PARTS.iter().zip(parts).map(|(&(_, name, behind), ns)| (name, behind, ns));
+    let die = CAUSES.iter().zip(die).map(|(&cause, ns)| ("die", Some(cause), ns));
+    parts.chain(die).filter(|part| part.2 != N::default())
 }
 
 /// What a layer keeps to tell stories: when each command came, and the stories of
@@ -439,9 +444,8 @@ mod tests {
         let parts: Vec<_> = story.parts().collect();
         let die = ("die", Some("program of collection"), 20);
         assert_eq!(parts, [("queue", None, 40), ("link", None, 14), ("array", None, 30), die]);
-        let mut both = Story::default();
-        [&story, &below].into_iter().for_each(|one| both.join(one));
-        assert!(both.is_whole());
+        let mut both = StorySum::default();
+        [&story, &below].into_iter().for_each(|one| both.note(one));
         assert_eq!((both.ns(), both.ns_of(Part::Array)), (104 + 50, 60));
         // What began earlier than this ended tells nothing of what came since.
         story.go_on(Part::Flush, Some(&below), Time(120));
