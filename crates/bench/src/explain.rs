@@ -60,7 +60,7 @@ pub fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<(), Error> {
     watch.end();
     let (outcome, others) = runs?;
     let others: Vec<_> = args.what_if.iter().map(String::as_str).zip(others).collect();
-    print(&outcome, &others, bench.json, out)
+    print(&bench, &outcome, (&args.what_if, &others), out)
 }
 
 /// The run itself, and those that differ, as far as nobody stops them.
@@ -70,14 +70,29 @@ fn all(
     watch: &mut Watch,
 ) -> Result<(Outcome, Vec<Outcome>), Error> {
     let outcome = measure(bench, watch)?;
+    let others = others_than(&outcome, ifs, watch)?;
+    Ok((outcome, others))
+}
+
+/// Those that differ from a run: none after one that went wrong.
+fn others_than(
+    outcome: &Outcome,
+    ifs: &[BenchArgs],
+    watch: &mut Watch,
+) -> Result<Vec<Outcome>, Error> {
     let mut others = Vec::new();
     for one in ifs {
-        if outcome.interrupted || outcome.problem.is_some() {
+        if outcome.problem.is_some() || !watch.look(0.0) {
             break;
         }
-        others.push(measure(one, watch)?);
+        match measure(one, watch) {
+            Ok(other) => others.push(other),
+            // Stopped before there was anything to tell of it.
+            Err(_) if !watch.look(0.0) => break,
+            Err(e) => return Err(e),
+        }
     }
-    Ok((outcome, others))
+    Ok(others)
 }
 
 /// The same bench on a drive with one key set.
@@ -107,13 +122,14 @@ fn what_if(bench: &BenchArgs, set: &str) -> Result<BenchArgs, Error> {
     Ok(other)
 }
 
+/// Prints a run, and of those that were asked for beside it the ones that were run.
 fn print(
+    bench: &BenchArgs,
     outcome: &Outcome,
-    others: &[(&str, Outcome)],
-    json: bool,
+    (asked, others): (&[String], &[(&str, Outcome)]),
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    if json {
+    if bench.json {
         let mut json = outcome.to_json();
         json["explained"] = outcome.causes.as_ref().map_or(Value::Null, causes_json);
         let other = |(set, other): &(&str, Outcome)| json!({ "set": set, "run": other.to_json() });
@@ -129,12 +145,13 @@ fn print(
         }
         writeln!(out, "{text}")?;
         outcome.print_slowest(out)?;
-        match others {
-            [] => out.write_all(advice(outcome).as_bytes())?,
-            _ => out.write_all(compared(outcome, others).as_bytes())?,
-        }
+        let last = match asked {
+            [] => advice(bench, outcome),
+            _ => compared(outcome, others) + &cut_short(asked, others),
+        };
+        out.write_all(last.as_bytes())?;
     }
-    outcome.finish_print(json, out)?;
+    outcome.finish_print(bench.json, out)?;
     others.iter().try_for_each(|(set, other)| match &other.problem {
         Some(problem) => Err(Error::Failed(format!("--what-if {set}: {problem}"))),
         None => Ok(()),
@@ -259,9 +276,8 @@ fn causes_json(causes: &Causes) -> Value {
     causes.kinds().into_iter().map(|(name, all)| (name.to_string(), kind(all))).collect()
 }
 
-/// What to try, after what the slowest reads and writes waited for.
-fn advice(outcome: &Outcome) -> String {
-    let profile = &outcome.drive["profile"];
+/// What to try, after what the slowest reads and writes waited for, of what can be.
+fn advice(bench: &BenchArgs, outcome: &Outcome) -> String {
     let mut tries: Vec<String> = Vec::new();
     for (_, kind) in kinds(outcome) {
         let Some((_, group)) = shares(kind).into_iter().rev().find(|(name, _)| *name != "0.1 %")
@@ -269,25 +285,10 @@ fn advice(outcome: &Outcome) -> String {
             continue;
         };
         let first = group.sum.parts().max_by_key(|part| part.2);
-        let Some((part, behind, _)) = first else { continue };
-        let may_suspend = profile["timing"]["suspend"] == json!(false);
-        let of_collection = behind.is_some_and(|behind| behind.ends_with("collection"));
-        let is_program = behind.is_some_and(|b| b.starts_with("program") || b.starts_with("erase"));
-        let set = match part {
-            "die" if is_program && may_suspend => "suspend=true".into(),
-            _ if of_collection => {
-                let spare = outcome.report.drive["spare"].as_f64().unwrap_or(0.2);
-                format!("spare={:.2}", (spare * 1.5).min(0.9))
-            }
-            "die" | "room" | "array" => {
-                let pus = profile["geometry"]["pus"].as_u64().unwrap_or(4);
-                format!("pus={}", 2 * pus)
-            }
-            "core" => "cores=none".into(),
-            "map" => "map_cache=none".into(),
-            _ => continue,
+        let Some(set) = first.and_then(|(part, behind, _)| to_try(outcome, part, behind)) else {
+            continue;
         };
-        if !tries.contains(&set) {
+        if !tries.contains(&set) && what_if(bench, &set).is_ok() {
             tries.push(set);
         }
     }
@@ -298,9 +299,35 @@ fn advice(outcome: &Outcome) -> String {
     }
 }
 
-/// The run beside those that differ in one key.
+/// What might help where that took most of the time.
+fn to_try(outcome: &Outcome, part: &str, behind: Option<&str>) -> Option<String> {
+    let profile = &outcome.drive["profile"];
+    let may_suspend = profile["timing"]["suspend"] == json!(false);
+    let of_collection = behind.is_some_and(|behind| behind.ends_with("collection"));
+    let is_program = behind.is_some_and(|b| b.starts_with("program") || b.starts_with("erase"));
+    Some(match part {
+        "die" if is_program && may_suspend => "suspend=true".into(),
+        _ if of_collection => {
+            let spare = outcome.report.drive["spare"].as_f64().unwrap_or(0.2);
+            let more = (spare * 1.5).max(spare + 0.01).min(0.9);
+            return (more > spare).then(|| format!("spare={more:.2}"));
+        }
+        "die" | "room" => {
+            let pus = profile["geometry"]["pus"].as_u64().unwrap_or(4);
+            format!("pus={}", 2 * pus)
+        }
+        "core" => "cores=none".into(),
+        "map" => "map_cache=none".into(),
+        _ => return None,
+    })
+}
+
+/// The run beside those that differ in one key; nothing where there are none.
 fn compared(outcome: &Outcome, others: &[(&str, Outcome)]) -> String {
     let mut text = String::new();
+    if others.is_empty() {
+        return text;
+    }
     let base = figures(&outcome.report);
     let _ = write!(text, "\n{:<28}", "what if");
     base.iter().for_each(|(name, _)| _ = write!(text, "{name:>19}"));
@@ -322,6 +349,21 @@ fn compared(outcome: &Outcome, others: &[(&str, Outcome)]) -> String {
         text.truncate(text.trim_end().len());
         text.push('\n');
     }
+    text
+}
+
+/// Which of those that were asked for were not run, or not to their end.
+fn cut_short(asked: &[String], others: &[(&str, Outcome)]) -> String {
+    let stopped = others.iter().filter(|(_, other)| other.interrupted).map(|(set, _)| *set);
+    let not_run = asked.iter().skip(others.len()).map(String::as_str);
+    let mut text = String::new();
+    let mut tell = |what: &str, sets: Vec<&str>| {
+        if !sets.is_empty() {
+            let _ = write!(text, "\n{what}: {}\n", sets.join(", "));
+        }
+    };
+    tell("stopped before its end", stopped.collect());
+    tell("not run", not_run.collect());
     text
 }
 
@@ -373,6 +415,58 @@ mod tests {
 
     fn run(bench: &BenchArgs) -> Outcome {
         measure(bench, &mut Watch::quiet()).unwrap()
+    }
+
+    /// Reads that wait for programs, on drives that suspend them.
+    const MIXED: &str = "--rw randrw --qd 16 --precondition seq --ios 4k";
+
+    #[test]
+    fn what_cannot_be_or_cannot_help_is_not_advised() {
+        let advised = |line: &str| {
+            let bench = bench(line);
+            advice(&bench, &run(&bench))
+        };
+        let drive = "mem:tlc,size=1G,store=none,suspend=true";
+        let text = advised(&format!("{drive} {MIXED}"));
+        assert!(text.contains("--what-if pus=8"), "{text}");
+        // No flash has so many.
+        let most = "mem:tlc,store=none,suspend=true,groups=1,pus=256,chunks=20,pages=12";
+        let most = bench(&format!("{most} {}", MIXED.replace("16", "512")));
+        let outcome = run(&most);
+        let reads = kinds(&outcome)[0];
+        assert!(verdict(reads.0, reads.1).contains("% die, behind"));
+        assert_eq!(to_try(&outcome, "die", None).unwrap(), "pus=512");
+        assert!(!advice(&most, &outcome).contains("pus="));
+        // More dies read no sooner.
+        let text = advised(
+            "mem:znand,size=64M,store=none --rw randread --qd 1 --precondition seq --ios 1k",
+        );
+        assert_eq!(text, "");
+        // What a file is stands in it.
+        let file = bench(&format!("ssd:a {MIXED}"));
+        assert_eq!(advice(&file, &run(&bench(&format!("{drive} {MIXED}")))), "");
+    }
+
+    #[test]
+    fn what_was_not_run_is_told_and_nothing_advised() {
+        let bench = bench(&format!("mem:tlc,size=64M,store=none {MIXED}"));
+        let (outcome, asked) = (run(&bench), ["suspend=true".to_string(), "pus=8".into()]);
+        let ifs = asked.each_ref().map(|set| what_if(&bench, set).unwrap());
+        let none = others_than(&outcome, &ifs, &mut Watch::until(Duration::ZERO)).unwrap();
+        assert!(none.is_empty());
+        let told = |others: &[(&str, Outcome)]| {
+            let mut out = Vec::new();
+            print(&bench, &outcome, (&asked, others), &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let text = told(&[]);
+        assert!(text.contains("\nnot run: suspend=true, pus=8\n"), "{text}");
+        assert!(!text.contains("--what-if") && !text.contains("what if"), "{text}");
+        let text = told(&[("suspend=true", Outcome { interrupted: true, ..run(&ifs[0]) })]);
+        assert!(
+            text.contains("\nstopped before its end: suspend=true\n\nnot run: pus=8\n"),
+            "{text}"
+        );
     }
 
     /// Of 300,000 requests of 150,000 s each the sum is above 2^64 ns.
