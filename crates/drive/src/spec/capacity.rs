@@ -11,7 +11,7 @@
 //! have any spare: one that was asked for and cannot be kept is refused; a
 //! profile's is raised, and the report says to what.
 
-use flash::{Dimensions, Geometry, GeometryError, Profile, ProfileError};
+use flash::{Dimensions, Geometry, GeometryError, Profile, ProfileError, SlcCache};
 use parity::ParityError;
 use port::BLOCK_BYTES;
 use port::striped::{STRIPE, share};
@@ -56,7 +56,7 @@ impl MemorySpec {
             let size = even(size);
             let given = chunks_given.then_some(profile.dimensions.chunks);
             profile.dimensions.chunks = 1;
-            let one = above(&profile.check()?, self.parity)?;
+            let one = above(&without_slc(&profile).check()?, self.parity)?;
             let blocks = self.blocks_for(size, profile.spare, &one)?;
             let chunks = blocks.div_ceil(u64::from(one.chunk_blocks()));
             profile.dimensions.chunks = whole_chunks(chunks, size, profile.spare, given)?;
@@ -66,17 +66,18 @@ impl MemorySpec {
             if given.is_none() && self.parity == 0 {
                 let groups = groups / shards;
                 let dimensions = Dimensions { groups, ..profile.dimensions };
-                let of_shard = Profile { dimensions, ..profile.clone() };
+                let of_shard = Profile { dimensions, ..without_slc(&profile) };
                 more = more_for_bad_chunks(&of_shard, size / u64::from(shards));
             }
         }
-        let checked = profile.check().map_err(|e| match e {
+        let checked = without_slc(&profile).check().map_err(|e| match e {
             // It follows from the size.
             ProfileError::Geometry { source, .. } if self.size.is_some() && !chunks_given => {
                 DriveError::TooLarge { source }
             }
             e => e.into(),
         })?;
+        profile.check()?;
         let data = above(&checked, self.parity)?;
         let size = match self.size {
             Some(size) => size,
@@ -138,6 +139,13 @@ impl MemorySpec {
         }
         u64::try_from(blocks.max(least)).map_err(too_large)
     }
+}
+
+/// The same without its SLC cache, which may be held against all chunks only.
+fn without_slc(profile: &Profile) -> Profile {
+    let mut without = profile.clone();
+    without.timing.slc = SlcCache::default();
+    without
 }
 
 /// The fewest blocks of a unit that hold data, of which `user` are logical, in

@@ -67,6 +67,14 @@ fn parity_takes_flash_or_capacity() {
     assert_eq!((plain.above, plain.parity_bytes()), (plain.geometry, 0));
 }
 
+/// A chunk of each unit has 192 MiB; the drive of 1 GiB, with its spare, more than that.
+#[test]
+fn an_slc_cache_in_bytes_is_held_against_all_of_the_drive() {
+    assert!(mem("mem:tlc,size=1G,slc_cache=200m").is_ok());
+    let text = error("mem:tlc,size=1G,slc_cache=20G");
+    assert!(text.contains("at most the flash that holds data"), "{text}");
+}
+
 #[test]
 fn a_small_drive_can_be_made() {
     let c = mem("mem:null,groups=1,pus=1,planes=1,chunks=10,pages=1,spare=0.7").unwrap();
