@@ -58,20 +58,27 @@ pub fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<(), Error> {
     let mut watch = Watch::terminal(bench.max_time.map(Duration::from_nanos))?;
     let runs = all(&bench, &ifs, &mut watch);
     watch.end();
-    let (outcome, others) = runs?;
+    let (outcome, others, error) = runs?;
+    let failed = error.map(|e| of_what_if(&args.what_if[others.len()], e));
     let others: Vec<_> = args.what_if.iter().map(String::as_str).zip(others).collect();
-    print(&bench, &outcome, (&args.what_if, &others), out)
+    print(&bench, &outcome, (&args.what_if, &others), out)?;
+    failed.map_or(Ok(()), Err)
 }
 
+/// An error of a run that differs says of which.
+fn of_what_if(set: &str, e: Error) -> Error {
+    let text = format!("--what-if {set}: {e}");
+    if e.exit_code() == 2 { Error::Usage(text) } else { Error::Failed(text) }
+}
+
+/// A run, those that differ, and why there are no more of them.
+type Runs = (Outcome, Vec<Outcome>, Option<Error>);
+
 /// The run itself, and those that differ, as far as nobody stops them.
-fn all(
-    bench: &BenchArgs,
-    ifs: &[BenchArgs],
-    watch: &mut Watch,
-) -> Result<(Outcome, Vec<Outcome>), Error> {
+fn all(bench: &BenchArgs, ifs: &[BenchArgs], watch: &mut Watch) -> Result<Runs, Error> {
     let outcome = measure(bench, watch)?;
-    let others = others_than(&outcome, ifs, watch)?;
-    Ok((outcome, others))
+    let (others, error) = others_than(&outcome, ifs, watch);
+    Ok((outcome, others, error))
 }
 
 /// Those that differ from a run: none after one that went wrong.
@@ -79,7 +86,7 @@ fn others_than(
     outcome: &Outcome,
     ifs: &[BenchArgs],
     watch: &mut Watch,
-) -> Result<Vec<Outcome>, Error> {
+) -> (Vec<Outcome>, Option<Error>) {
     let mut others = Vec::new();
     for one in ifs {
         if outcome.problem.is_some() || !watch.look(0.0) {
@@ -89,10 +96,10 @@ fn others_than(
             Ok(other) => others.push(other),
             // Stopped before there was anything to tell of it.
             Err(_) if !watch.look(0.0) => break,
-            Err(e) => return Err(e),
+            Err(e) => return (others, Some(e)),
         }
     }
-    Ok(others)
+    (others, None)
 }
 
 /// The same bench on a drive with one key set.
@@ -110,15 +117,15 @@ fn what_if(bench: &BenchArgs, set: &str) -> Result<BenchArgs, Error> {
         return usage("--what-if makes other drives: leave out --snapshot".into());
     }
     let mut spec: MemorySpec = spec.clone();
-    spec.set(key.trim(), value.trim())?;
-    spec.resolve()?;
+    let is_set = spec.set(key.trim(), value.trim()).and_then(|()| spec.resolve());
+    is_set.map_err(|e| of_what_if(set, e.into()))?;
     let other = BenchArgs {
         drive: DriveSpec::Memory(spec),
         slowest: None,
         explains: false,
         ..bench.clone()
     };
-    other.check()?;
+    other.check().map_err(|e| of_what_if(set, e))?;
     Ok(other)
 }
 
@@ -134,9 +141,14 @@ fn print(
         json["explained"] = outcome.causes.as_ref().map_or(Value::Null, causes_json);
         let other = |(set, other): &(&str, Outcome)| json!({ "set": set, "run": other.to_json() });
         json["what_if"] = others.iter().map(other).collect();
+        json["interrupted"] = (outcome.interrupted || others.len() < asked.len()).into();
         writeln!(out, "{json:#}")?;
     } else {
-        let mut text = head(&outcome.report);
+        let mut text = head(outcome);
+        if outcome.report.void.is_some() {
+            out.write_all(text.as_bytes())?;
+            return outcome.finish_print(false, out);
+        }
         for (name, kind) in kinds(outcome) {
             text += &verdict(name, kind);
         }
@@ -158,9 +170,13 @@ fn print(
     })
 }
 
-/// What was run, in two lines.
-fn head(report: &Report) -> String {
+/// What was run, and what is to be known of its figures; of one that is void only why.
+fn head(outcome: &Outcome) -> String {
+    let report = &outcome.report;
     let name = report.drive["name"].as_str().unwrap_or("the drive");
+    if let Some(why) = &report.void {
+        return format!("{name}: void: {why}\n");
+    }
     let total = &report.latency_ns;
     let mut text = format!(
         "{name}: {} I/Os a second, {} in the mean, p99 {}\n",
@@ -168,8 +184,8 @@ fn head(report: &Report) -> String {
         time(total.mean),
         time(total.p99.map(|ns| ns as f64)),
     );
-    if let Some(why) = &report.void {
-        let _ = writeln!(text, "void: {why}");
+    for (label, note) in outcome.notes() {
+        let _ = writeln!(text, "{label}: {note}");
     }
     text
 }
@@ -306,7 +322,13 @@ fn to_try(outcome: &Outcome, part: &str, behind: Option<&str>) -> Option<String>
     let of_collection = behind.is_some_and(|behind| behind.ends_with("collection"));
     let is_program = behind.is_some_and(|b| b.starts_with("program") || b.starts_with("erase"));
     Some(match part {
+        "die" if behind.is_some_and(|behind| behind.ends_with("of the drive")) => {
+            "slc_cache=none".into()
+        }
         "die" if is_program && may_suspend => "suspend=true".into(),
+        "die" if is_program && profile["timing"]["suspend_limit"] != json!("none") => {
+            "suspend_limit=none".into()
+        }
         _ if of_collection => {
             let spare = outcome.report.drive["spare"].as_f64().unwrap_or(0.2);
             let more = (spare * 1.5).max(spare + 0.01).min(0.9);
@@ -332,11 +354,16 @@ fn compared(outcome: &Outcome, others: &[(&str, Outcome)]) -> String {
     let _ = write!(text, "\n{:<28}", "what if");
     base.iter().for_each(|(name, _)| _ = write!(text, "{name:>19}"));
     let _ = write!(text, "\n{:<28}", "as it is");
-    base.iter().for_each(|(name, value)| _ = write!(text, "{:>12}{:7}", figure(name, *value), ""));
+    base.iter().for_each(|(name, value)| _ = write!(text, "{:>11}{:8}", figure(name, *value), ""));
     text.truncate(text.trim_end().len());
     text.push('\n');
     for (set, other) in others {
-        let _ = write!(text, "{set:<28}");
+        let _ = write!(text, "{set:<27} ");
+        if other.interrupted || other.report.void.is_some() {
+            let why = other.report.void.as_deref().unwrap_or("stopped before its end");
+            let _ = writeln!(text, "no figures: {why}");
+            continue;
+        }
         let there = figures(&other.report);
         for (name, before) in &base {
             let now = there.iter().find(|(other, _)| other == name).and_then(|(_, now)| *now);
@@ -344,7 +371,10 @@ fn compared(outcome: &Outcome, others: &[(&str, Outcome)]) -> String {
                 .zip(now)
                 .filter(|(before, _)| *before > 0.0)
                 .map(|(before, now)| format!("{:+.0} %", 100.0 * (now / before - 1.0)));
-            let _ = write!(text, "{:>12}{:>7}", figure(name, now), change.unwrap_or_default());
+            let _ = write!(text, "{:>11}{:>8}", figure(name, now), change.unwrap_or_default());
+        }
+        if other.open_loop.is_some_and(|open| open.behind) {
+            text += "  slower than its rate: a queue that grows";
         }
         text.truncate(text.trim_end().len());
         text.push('\n');
@@ -452,7 +482,7 @@ mod tests {
         let bench = bench(&format!("mem:tlc,size=64M,store=none {MIXED}"));
         let (outcome, asked) = (run(&bench), ["suspend=true".to_string(), "pus=8".into()]);
         let ifs = asked.each_ref().map(|set| what_if(&bench, set).unwrap());
-        let none = others_than(&outcome, &ifs, &mut Watch::until(Duration::ZERO)).unwrap();
+        let none = others_than(&outcome, &ifs, &mut Watch::until(Duration::ZERO)).0;
         assert!(none.is_empty());
         let told = |others: &[(&str, Outcome)]| {
             let mut out = Vec::new();

@@ -137,7 +137,7 @@ impl Outcome {
     }
 
     /// What is to be known of the figures, by line.
-    fn notes(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn notes(&self) -> Vec<(&'static str, String)> {
         let mut notes = Vec::new();
         if let Some(why) = &self.raised_spare {
             notes.push(("spare", why.clone()));
