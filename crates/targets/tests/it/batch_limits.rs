@@ -345,7 +345,8 @@ fn a_batch_takes_little_more_than_its_programs() {
     assert!(done.status.is_ok(), "{}", done.status);
     let took = done.at - came;
     // The log's second row is of the second lane: the first row of its chunk.
-    let program = |log_row| timing.command + timing.transfer(row) + timing.program_of(log_row, false);
+    let program =
+        |log_row| timing.command + timing.transfer(row) + timing.program_of(log_row, false);
     let Dimensions { groups, .. } = geometry.dimensions();
     let rows = 256u32.div_ceil(row);
     assert!(rows <= units, "no unit has two");
