@@ -20,6 +20,12 @@ pub fn parse(path: &str, n: usize, report: &Value, points: &mut Points) -> Resul
     if report["interrupted"].as_bool() == Some(true) {
         return refuse("it was stopped".into(), "run it to its end");
     }
+    for key in ["failed_requests", "left_inside"] {
+        if let Some(n) = report[key].as_u64().filter(|&n| n > 0) {
+            let remedy = "take one in which each request did what it was asked";
+            return refuse(format!("{key} is {n}"), remedy);
+        }
+    }
     if report["drive"]["direct"].as_bool() == Some(false) {
         return refuse(
             "it measured a page cache".into(),

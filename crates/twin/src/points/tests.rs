@@ -233,6 +233,8 @@ fn reports_of_ours_are_read() {
     for (key, value, says) in [
         ("void", json!("nothing was measured"), "nothing was measured"),
         ("interrupted", json!(true), "stopped"),
+        ("failed_requests", json!(7), "failed_requests is 7"),
+        ("left_inside", json!(5), "left_inside is 5"),
         ("drive", json!({ "name": "file:x", "direct": false }), "page cache"),
         ("workload", json!({ "rw": "trim", "bs": 4096, "qd": 1 }), "rw=trim"),
         ("workload", json!({ "rw": "read", "bs": 4096, "qd": 1, "rate": 5 }), "it has rate"),
