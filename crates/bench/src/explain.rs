@@ -376,6 +376,9 @@ fn compared(outcome: &Outcome, others: &[(&str, Outcome)]) -> String {
         if other.open_loop.is_some_and(|open| open.behind) {
             text += "  slower than its rate: a queue that grows";
         }
+        if other.raised_spare != outcome.raised_spare {
+            text += "  with another spare";
+        }
         text.truncate(text.trim_end().len());
         text.push('\n');
     }

@@ -138,6 +138,10 @@ impl Ours<'_> {
         } else {
             directly(args, &mut bench, driver, &mut load)?
         };
+        // Before it is read back, which is no part of the run.
+        let after = (driver.drive().parity(), driver.drive().slc());
+        let caches = Caches::of(driver.drive()).since(&caches);
+        let power = driver.drive().power(driver.now());
         run.measured = match bench.read_back(&mut driver, run.measured) {
             Ok(measured) => measured,
             Err(e) => return Err(ended(driver, e)),
@@ -150,10 +154,11 @@ impl Ours<'_> {
         let mut outcome = run.finish(&bench, steady, drive, few_words);
         outcome.state_hash = args.json.then(|| driver.drive().state_hash());
         outcome.injected = driver.drive().injected();
-        outcome.add_parity(before.0, driver.drive().parity());
-        outcome.slc = SlcReport::new(&config.geometry, &before.1, &driver.drive().slc());
-        outcome.caches = Caches::of(driver.drive()).since(&caches);
-        outcome.power = PowerReport::new(rested, driver.drive().power(driver.now()));
+        outcome.add_parity(before.0, after.0);
+        outcome.slc = SlcReport::new(&config.geometry, &before.1, &after.1);
+        outcome.caches = caches;
+        outcome.power = PowerReport::new(rested, power);
+        outcome.look_for_a_ramp(args);
         let ios = outcome.report.ios;
         outcome.energy = spent.and_then(|(rested, all)| EnergyReport::new(&rested, &all, ios));
         outcome.warnings.extend(put_away(driver));

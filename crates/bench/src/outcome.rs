@@ -136,6 +136,14 @@ impl Outcome {
         self.new_drive = as_it_was && args.rw.writes() && self.report.void.is_none();
     }
 
+    /// Notes that what parts of the drive did has the ramp in it, where any tells.
+    pub(crate) fn look_for_a_ramp(&mut self, args: &BenchArgs) {
+        let told = self.parity.is_some() || self.slc.is_some() || self.power.is_some();
+        if args.ramp.is_some() && (told || self.caches != Caches::default()) {
+            self.warnings.push("what parity, caches and power did has the ramp in it".into());
+        }
+    }
+
     /// What is to be known of the figures, by line.
     pub(crate) fn notes(&self) -> Vec<(&'static str, String)> {
         let mut notes = Vec::new();

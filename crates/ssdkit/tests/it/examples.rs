@@ -174,6 +174,18 @@ fn the_map_cache_tells_what_it_did() {
         assert_eq!(hits + misses, 4000, "{report}");
         assert!(misses > 1000 && pages > 1000 && pages <= misses, "{report}");
     }
+    // What is read back to verify is no part of the run; a ramp is, and that is told.
+    let line = "bench mem:client-qlc,size=64M,read_cache=none,map_cache=16k \
+                --rw randread --qd 4 --ios 4000 --precondition seq --verify";
+    let asked = |report: &serde_json::Value| {
+        ["hits", "misses"].iter().map(|what| report["map_cache"][what].as_u64().unwrap()).sum()
+    };
+    let verified = report(&line.to_string());
+    let reads: u64 = asked(&verified);
+    assert!(reads == 4000 && verified["warnings"].is_null(), "{verified}");
+    let ramped = report(&format!("{line} --ramp 1ms"));
+    let reads: u64 = asked(&ramped);
+    assert!(reads > 4000 && ramped["warnings"].to_string().contains("ramp"), "{ramped}");
 }
 
 /// What docs/slc-cache.md says of its examples: a burst, a fall, and a drive
