@@ -149,6 +149,10 @@ impl Medium for Backing {
         either!(self, medium => medium.read(at, count, data, tags))
     }
 
+    fn reads_nothing_at_once(&self) -> bool {
+        either!(self, medium => medium.reads_nothing_at_once())
+    }
+
     #[inline]
     fn reset(&mut self, chunk: Ppa) -> Moved {
         either!(self, medium => medium.reset(chunk))

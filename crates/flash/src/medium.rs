@@ -123,6 +123,12 @@ pub trait Medium {
         0
     }
 
+    /// Whether a read that gives nothing, neither data nor tags, is always done at
+    /// once, so that it need not be asked for.
+    fn reads_nothing_at_once(&self) -> bool {
+        false
+    }
+
     /// Says that a block will be read soon, so that its first bytes can be
     /// fetched into the cache. Changes nothing that can be observed.
     #[inline]
@@ -412,6 +418,10 @@ impl Medium for RamMedium {
             self.load_tags(at, tags);
         }
         Moved::Done
+    }
+
+    fn reads_nothing_at_once(&self) -> bool {
+        true
     }
 
     fn reset(&mut self, chunk: Ppa) -> Moved {
