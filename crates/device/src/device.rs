@@ -22,7 +22,8 @@ use flash::{
     block_bits,
 };
 use port::lazy::table;
-use port::{Buffer, OutOfMemory, Part, Port, Ring, Slots, Status, Stories, Story, Time, Whose};
+use port::{Buffer, OutOfMemory, Part, Port, Ring, Slots, Status, Stories, Story, Time, Turn};
+use port::{Whose, turn_by_events};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::command::{
@@ -139,6 +140,8 @@ pub struct Device<M> {
     medium: M,
     /// Bytes that the medium keeps of each block.
     kept: u32,
+    /// It keeps none, and reads of data need not be asked for.
+    gives_nothing: bool,
     counters: Counters,
 }
 
@@ -170,6 +173,7 @@ impl<M: Medium> Device<M> {
             copy_buffers: Buffer::carve(MAX_COPIES, copy_bytes)?,
             flushes: VecDeque::new(),
             on_a_clock: false,
+            gives_nothing: kept == 0 && medium.reads_nothing_at_once(),
             medium,
             kept,
             counters: Counters::default(),
@@ -534,7 +538,9 @@ impl<M: Medium> Device<M> {
             }
             let op = Op::new(id, kind, cmd.ppa, 0, cmd.count).of_tags(tags);
             let finished = self.units.enqueue(now, op, cmd.whose);
-            self.finish::<true>(now, finished);
+            if finished.is_some() {
+                self.finish_at_once(now, finished);
+            }
             return;
         }
         self.launch_many(now, id, kind);
@@ -564,18 +570,44 @@ impl<M: Medium> Device<M> {
         for &(ppa, first, count) in &ops[..n] {
             let op = Op::new(id, kind, ppa, first, count).of_tags(tags);
             let finished = self.units.enqueue(now, op, whose);
-            self.finish::<true>(now, finished);
+            self.finish_at_once(now, finished);
         }
     }
 
-    /// Handles all events that are due at `to`. Whether stories are told is looked at
-    /// once, and no more where they are not: so it is below, too.
-    fn step<const TOLD: bool>(&mut self, to: Time) {
-        while let Ok((now, finished)) = self.units.step::<TOLD>(to) {
+    /// Handles all events until one has completed something, and those of its time; or
+    /// until the next is later than `until`. Flushes are not looked at.
+    fn run(&mut self, until: Time) -> Turn {
+        if self.stories.is_some() {
+            self.run_on::<true>(until)
+        } else {
+            self.run_on::<false>(until)
+        }
+    }
+
+    /// The same. Whether stories are told is looked at once, and no more where they are
+    /// not: so it is below, too.
+    #[inline(never)]
+    fn run_on<const TOLD: bool>(&mut self, until: Time) -> Turn {
+        if self.ready.front().is_some_and(|done| done.at > until) {
+            return Turn::Quiet;
+        }
+        loop {
+            let to = self.ready.front().map_or(until, |done| done.at);
+            let Ok((now, finished)) = self.units.step::<TOLD>(to) else { break };
             if !self.finish::<TOLD>(now, finished) {
-                return;
+                if self.ready.is_empty() {
+                    return Turn::Stays(now);
+                }
+                break;
             }
         }
+        self.ready.front().map_or(Turn::Quiet, |done| Turn::Completed(done.at))
+    }
+
+    /// The same of what is done when it comes.
+    #[inline(never)]
+    fn finish_at_once(&mut self, now: Time, finished: Option<u32>) {
+        self.finish::<true>(now, finished);
     }
 
     /// Moves the bytes of finished operations, as long as there are any.
@@ -590,9 +622,7 @@ impl<M: Medium> Device<M> {
             let op = self.units.active(pu);
             let moved = self.move_bytes(now, pu, &op);
             if moved == Moved::Pending {
-                let at = if self.on_a_clock { now + RETRY.0 } else { now };
-                self.units.retry(now, at, pu);
-                return self.on_a_clock;
+                return self.wait_for_bytes(now, pu);
             }
             if TOLD && self.stories.is_some() {
                 self.tell(now, pu, &op);
@@ -603,9 +633,34 @@ impl<M: Medium> Device<M> {
         true
     }
 
-    /// Moves the bytes of an operation, and enters it when they were.
+    /// The medium has not moved the bytes yet: it is asked again. Whether time goes on
+    /// meanwhile.
+    #[cold]
+    fn wait_for_bytes(&mut self, now: Time, pu: u32) -> bool {
+        let at = if self.on_a_clock { now + RETRY.0 } else { now };
+        self.units.retry(now, at, pu);
+        self.on_a_clock
+    }
+
+    /// Moves the bytes of an operation, and enters it when they were. Here are reads
+    /// that give nothing; all others are out of line.
     #[inline(always)]
     fn move_bytes(&mut self, now: Time, pu: u32, op: &Op) -> Moved {
+        if op.kind != OpKind::Read || !self.gives_nothing || self.closely {
+            return self.move_any_bytes(now, pu, op);
+        }
+        let cmd = &self.commands[op.cmd].cmd;
+        if cmd.content != Content::Data || cmd.op == VectorOp::Copy {
+            return self.move_any_bytes(now, pu, op);
+        }
+        self.counters.reads += 1;
+        self.counters.blocks_read += u64::from(op.count);
+        Moved::Done
+    }
+
+    /// The same of any operation.
+    #[inline(never)]
+    fn move_any_bytes(&mut self, now: Time, pu: u32, op: &Op) -> Moved {
         let mut moved = Moved::Failed;
         if !self.closely {
             moved = self.transfer(op, 0, op.count);
@@ -713,13 +768,8 @@ impl<M: Medium> Device<M> {
 
     #[inline(always)]
     fn op_done(&mut self, now: Time, pu: u32, op: &Op, moved: Moved) {
-        if moved == Moved::Failed {
-            let (status, failed) = self.op_failed(pu, op);
-            let command = &mut self.commands[op.cmd];
-            command.status = command.status.and(status);
-            command.failed |= failed;
-        } else if self.closely {
-            self.op_went_well(pu);
+        if moved == Moved::Failed || self.closely {
+            self.judge(pu, op, moved);
         }
         let command = &mut self.commands[op.cmd];
         command.left -= 1;
@@ -728,29 +778,49 @@ impl<M: Medium> Device<M> {
         }
     }
 
+    /// Enters in its command how an operation that is looked at closely went.
+    #[inline(never)]
+    fn judge(&mut self, pu: u32, op: &Op, moved: Moved) {
+        if moved != Moved::Failed {
+            self.op_went_well(pu);
+            return;
+        }
+        let (status, failed) = self.op_failed(pu, op);
+        let command = &mut self.commands[op.cmd];
+        command.status = command.status.and(status);
+        command.failed |= failed;
+    }
+
     #[inline(always)]
     fn command_done(&mut self, now: Time, id: u32) {
-        let command = &mut self.commands[id];
-        if command.cmd.op == VectorOp::Copy {
-            if !command.writing && command.status.is_ok() {
-                self.copy_write(now, id);
-                return;
-            }
-            self.copy_buffers.push(std::mem::take(&mut command.cmd.buffer));
-            if self.stories.is_some() {
-                self.tell_at_once(now);
-            }
+        if self.commands[id].cmd.op == VectorOp::Copy && self.copy_goes_on(now, id) {
+            return;
         }
-        self.commands.give(id);
-        let command = &mut self.commands[id];
+        let Command { cmd, status, failed, .. } = &mut self.commands[id];
         self.ready.put(|| VectorDone {
-            cookie: command.cmd.cookie,
-            status: command.status,
-            failed: command.failed,
+            cookie: cmd.cookie,
+            status: *status,
+            failed: *failed,
             at: now,
-            list: command.cmd.list.take(),
-            buffer: std::mem::take(&mut command.cmd.buffer),
+            list: cmd.list.take(),
+            buffer: std::mem::take(&mut cmd.buffer),
         });
+        self.commands.give(id);
+    }
+
+    /// A half of a copy is done. Whether there is another.
+    #[cold]
+    fn copy_goes_on(&mut self, now: Time, id: u32) -> bool {
+        let command = &mut self.commands[id];
+        if !command.writing && command.status.is_ok() {
+            self.copy_write(now, id);
+            return true;
+        }
+        self.copy_buffers.push(std::mem::take(&mut command.cmd.buffer));
+        if self.stories.is_some() {
+            self.tell_at_once(now);
+        }
+        false
     }
 
     /// The second half of a copy: the blocks are in the drive's buffer.
@@ -789,13 +859,14 @@ impl<M: Medium> Port for Device<M> {
             if !self.has_room(cmd) {
                 return;
             }
-            if let Some(ahead) = cmds.get(HINTED_AHEAD)
+            if !self.gives_nothing
+                && let Some(ahead) = cmds.get(HINTED_AHEAD)
                 && ahead.op == VectorOp::Read
             {
                 self.medium.hint(ahead.ppa);
             }
             let cmd = cmds.get_mut(0).expect("it was looked at");
-            if self.pass_read(cmd) {
+            if self.instant && self.pass_read(cmd) {
                 let (cookie, buffer) = (cmd.cookie, std::mem::take(&mut cmd.buffer));
                 let (status, failed, list) = (Status::SUCCESS, 0, None);
                 self.ready.put(|| VectorDone { cookie, status, failed, at: now, list, buffer });
@@ -820,15 +891,30 @@ impl<M: Medium> Port for Device<M> {
 
     #[inline]
     fn advance(&mut self, to: Time, done: &mut Ring<VectorDone>) {
-        if self.stories.is_some() {
-            self.step::<true>(to);
-        } else {
-            self.step::<false>(to);
-        }
+        self.run(to);
         if !self.flushes.is_empty() {
             self.ask_barrier(to);
         }
         self.ready.pour(done);
+    }
+
+    #[inline(always)]
+    fn turn(
+        &mut self,
+        now: Time,
+        until: Option<Time>,
+        cmds: &mut Ring<VectorCmd>,
+        done: &mut Ring<VectorDone>,
+    ) -> Turn {
+        if !cmds.is_empty() {
+            self.submit(now, cmds);
+        }
+        if !cmds.is_empty() || !self.flushes.is_empty() {
+            return turn_by_events(self, until, cmds, done);
+        }
+        let turn = self.run(until.unwrap_or(Time(u64::MAX)));
+        self.ready.pour(done);
+        turn
     }
 
     fn set_stories(&mut self, on: bool) {

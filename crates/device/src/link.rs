@@ -19,11 +19,12 @@ use flash::link::{COMPLETION_BYTES, SUBMISSION_BYTES};
 use flash::{Chunk, Geometry, LinkTiming, Ppa, TAG_BYTES, Timing};
 use port::{BLOCK_BYTES, BatchOp, BatchReq, Desc};
 use port::{BlockOp, BlockReq, Completed, Numbered, Part, Port, Ring, Stories, Story, Time};
+use port::{Turn, turn_by_events};
 
 use crate::command::{Content, OpenChannel, VectorCmd, VectorOp};
 use crate::controller::Cores;
 use crate::notices::Notice;
-use crate::way::Way;
+use crate::way::{NEVER, Way};
 
 /// What a command and its completion carry over the link. Model bytes: the
 /// length in blocks, whatever the medium keeps of them.
@@ -101,8 +102,14 @@ pub(crate) const LINK_DEPTH: usize = 1024;
 /// A link in front of `P`.
 pub struct Link<P: Port> {
     timing: LinkTiming,
+    /// The last length, and its time on the wire: most are alike, and a division takes
+    /// as long as all else here.
+    wire: (u64, u64),
     cores: Cores,
     below: P,
+    /// When something happens next below, the end of time for never. `None` where it is
+    /// to be asked.
+    below_next: Option<Time>,
     down: Way<P::Cmd>,
     /// Arrived, not yet taken below.
     arrived: Ring<P::Cmd>,
@@ -164,8 +171,10 @@ where
     pub fn new(timing: LinkTiming, below: P) -> Link<P> {
         Link {
             timing,
+            wire: (0, 0),
             cores: Cores::new(timing.cores),
             below,
+            below_next: None,
             down: Way::new(timing.entry(SUBMISSION_BYTES)),
             arrived: Ring::new(LINK_DEPTH),
             up: Way::new(timing.entry(COMPLETION_BYTES)),
@@ -183,6 +192,7 @@ where
 
     /// What the link leads to, to be changed while nothing is on its way.
     pub fn below_mut(&mut self) -> &mut P {
+        self.below_next = None;
         &mut self.below
     }
 
@@ -196,7 +206,7 @@ where
     fn work_below(&mut self, to: Time) {
         loop {
             // First what is due, so that completions make room for arrivals.
-            if self.below.next_event().is_some_and(|at| at <= to) {
+            if self.next_below() <= to {
                 self.below.advance(to, &mut self.below_done);
             }
             let waiting = self.arrived.len();
@@ -204,42 +214,84 @@ where
                 self.below.submit(to, &mut self.arrived);
             }
             let moved = self.arrived.len() < waiting || !self.below_done.is_empty();
-            while let Some(completion) = self.below_done.pop() {
-                self.send_up(to, completion);
-            }
-            if !moved || self.below.next_event().is_none_or(|at| at > to) {
+            self.send_up(to);
+            if self.look_below() > to || !moved {
                 return;
             }
         }
     }
 
-    fn send_up(&mut self, at: Time, done: P::Done) {
-        let slot = done.number() as usize;
-        let bytes = self.numbers[slot].1;
-        let entry = self.up.entry(at);
-        let end = if bytes > 0 { self.up.carry(at, self.timing.wire(bytes)) } else { at };
-        let arrival = end + entry + self.timing.latency;
-        if let Some(told) = &mut self.told {
-            told.heard += 1;
-            if told.stories.asks(arrival - told.came[slot].0) {
-                told.hear(slot, self.below.story(told.heard - 1), at, arrival);
-            }
-        }
-        self.up.send(arrival, bytes == 0, done);
+    /// When something happens next below.
+    #[inline(always)]
+    fn next_below(&self) -> Time {
+        self.below_next.unwrap_or_else(|| self.below.next_event().unwrap_or(NEVER))
     }
 
-    /// The next completion that is above at `to`.
+    /// The same, when something was done there.
     #[inline(always)]
-    fn receive(&mut self, to: Time) -> Option<P::Done> {
-        let (at, mut done) = self.up.receive(to)?;
-        let slot = done.number();
-        if let Some(told) = &mut self.told {
-            told.give(slot as usize, at);
+    fn look_below(&mut self) -> Time {
+        let next = self.below.next_event().unwrap_or(NEVER);
+        self.below_next = Some(next);
+        next
+    }
+
+    /// When the next one arrives, here or below; the end of time where none is on its
+    /// way.
+    #[inline]
+    fn next_arrival(&self) -> Time {
+        self.down.next().min(self.up.next())
+    }
+
+    /// Wire time of `bytes`.
+    #[inline(always)]
+    fn wire(&mut self, bytes: u64) -> u64 {
+        if self.wire.0 != bytes {
+            self.wire = (bytes, self.timing.wire(bytes));
         }
-        done.renumber(self.numbers[slot as usize].0);
-        done.set_at(at);
-        self.free.push(slot as u32);
-        Some(done)
+        self.wire.1
+    }
+
+    /// Sends up what has completed below at `at`.
+    #[inline(always)]
+    fn send_up(&mut self, at: Time) {
+        while let Some(done) = self.below_done.front() {
+            let slot = done.number() as usize;
+            let bytes = self.numbers[slot].1;
+            let entry = self.up.entry(at);
+            let end = match bytes {
+                0 => at,
+                _ => {
+                    let time = self.wire(bytes);
+                    self.up.carry(at, time)
+                }
+            };
+            let arrival = end + entry + self.timing.latency;
+            if let Some(told) = &mut self.told {
+                told.heard += 1;
+                if told.stories.asks(arrival - told.came[slot].0) {
+                    told.hear(slot, self.below.story(told.heard - 1), at, arrival);
+                }
+            }
+            self.up.send(arrival, bytes == 0, &mut self.below_done);
+        }
+    }
+
+    /// Gives the completions that are above at `to`, as many as there is room for.
+    #[inline(always)]
+    fn give(&mut self, to: Time, all: &mut Ring<P::Done>) {
+        while all.room() > 0
+            && let Some(at) = self.up.receive_to(to, all)
+        {
+            // Changed in its place: a completion that is copied then stalls the processor.
+            let done = all.get_mut(all.len() - 1).expect("it was put there");
+            let slot = done.number();
+            if let Some(told) = &mut self.told {
+                told.give(slot as usize, at);
+            }
+            done.renumber(self.numbers[slot as usize].0);
+            done.set_at(at);
+            self.free.push(slot as u32);
+        }
     }
 }
 
@@ -254,7 +306,7 @@ where
     fn submit(&mut self, now: Time, cmds: &mut Ring<P::Cmd>) {
         // A slot stays taken until its completion is given.
         while !self.free.is_empty() {
-            let Some(mut cmd) = cmds.pop() else { return };
+            let Some(cmd) = cmds.get_mut(0) else { return };
             let slot = self.free.pop().expect("a slot is free");
             let payload = cmd.payload();
             self.numbers[slot as usize] = (cmd.number(), payload.up);
@@ -265,30 +317,77 @@ where
             let taken = worked + self.timing.controller;
             let arrival = match payload.is_read {
                 true => taken,
-                false => self.down.carry(taken, self.timing.wire(payload.down)),
+                false => {
+                    let time = self.wire(payload.down);
+                    self.down.carry(taken, time)
+                }
             };
             if let Some(told) = &mut self.told {
                 told.came[slot as usize] = (now, arrival, worked - fetched);
             }
-            self.down.send(arrival, payload.is_read, cmd);
+            self.down.send(arrival, payload.is_read, cmds);
         }
     }
 
     fn next_event(&self) -> Option<Time> {
-        [self.down.next(), self.up.next(), self.below.next_event()].into_iter().flatten().min()
+        let next = self.next_arrival().min(self.next_below());
+        (next != NEVER).then_some(next)
     }
 
     fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
-        while let Some((_, cmd)) = self.down.receive(to) {
-            let kept = self.arrived.push(cmd);
-            assert!(kept.is_ok(), "a link holds all that it let in");
-        }
+        // It has room: a link holds all that it let in.
+        while self.down.receive_to(to, &mut self.arrived).is_some() {}
         self.work_below(to);
-        while done.room() > 0
-            && let Some(completion) = self.receive(to)
-        {
-            let _ = done.push(completion);
+        self.give(to, done);
+    }
+
+    fn turn(
+        &mut self,
+        now: Time,
+        until: Option<Time>,
+        cmds: &mut Ring<P::Cmd>,
+        done: &mut Ring<P::Done>,
+    ) -> Turn {
+        if !cmds.is_empty() {
+            self.submit(now, cmds);
         }
+        let until_or_never = until.unwrap_or(NEVER);
+        let mut last = None;
+        while cmds.is_empty() && self.arrived.is_empty() {
+            let (own, below) = (self.next_arrival(), self.next_below());
+            let mut at = own.min(below);
+            if at > until_or_never || at == NEVER {
+                return Turn::Quiet;
+            } else if below < own {
+                // Before something arrives here, what is below goes on by itself.
+                let alone = until_or_never.min(Time(own.0 - 1));
+                let (arrived, done) = (&mut self.arrived, &mut self.below_done);
+                let turn = self.below.turn(now, Some(alone), arrived, done);
+                let next = self.look_below();
+                match turn {
+                    Turn::Quiet => continue,
+                    Turn::Stays(at) => return Turn::Stays(at),
+                    Turn::Completed(then) => at = then,
+                }
+                self.send_up(at);
+                if next <= at {
+                    self.work_below(at);
+                }
+            } else if last == Some(own) {
+                return Turn::Stays(own);
+            } else if own < below && own < self.down.next() {
+                // Completions alone: nothing changes below.
+            } else {
+                while self.down.receive_to(own, &mut self.arrived).is_some() {}
+                self.work_below(own);
+                last = Some(own);
+            }
+            self.give(at, done);
+            if !done.is_empty() {
+                return Turn::Completed(at);
+            }
+        }
+        turn_by_events(self, until, cmds, done)
     }
 
     fn hint(&self, cmd: &P::Cmd) {
@@ -296,7 +395,7 @@ where
     }
 
     fn set_stories(&mut self, on: bool) {
-        self.below.set_stories(on);
+        self.below_mut().set_stories(on);
         self.told = on.then(Told::new);
     }
 

@@ -107,12 +107,22 @@ impl List {
 
     #[inline]
     pub fn pop<T: Linked>(&mut self, table: &mut impl IndexMut<u32, Output = T>) -> Option<u32> {
+        Some(self.pop_entry(table)?.0)
+    }
+
+    /// The same, with the entry.
+    #[inline(always)]
+    pub fn pop_entry<'a, T: Linked>(
+        &mut self,
+        table: &'a mut impl IndexMut<u32, Output = T>,
+    ) -> Option<(u32, &'a mut T)> {
         if self.head == NONE {
             return None;
         }
         let id = self.head;
-        self.head = *table[id].next();
-        Some(id)
+        let entry = &mut table[id];
+        self.head = *entry.next();
+        Some((id, entry))
     }
 }
 

@@ -338,7 +338,7 @@ impl Units {
 
     /// Handles one event that is due at `to`, at its own time. `Err` when
     /// there is none.
-    #[inline]
+    #[inline(always)]
     pub fn step<const TOLD: bool>(&mut self, to: Time) -> Result<(Time, Option<u32>), ()> {
         let (pu, now) = self.timeline.due(to).ok_or(())?;
         let state = self.units[pu].state;
@@ -348,19 +348,28 @@ impl Units {
             self.timeline.clear(pu);
             match state {
                 State::Array => self.array_end(now, pu),
-                State::Suspending if self.dies.is_some() => {
-                    self.make_way(now, pu);
-                    None
-                }
-                State::Entering => self.enter(now, pu),
-                State::Suspending => self.start_read::<TOLD>(now, pu),
-                State::Finishing => Some(pu),
-                State::Decoding => self.repeat(now, pu),
-                State::Resting => self.keep(now, pu),
-                _ => unreachable!("such a unit has no event"),
+                _ => self.rare_event::<TOLD>(now, pu, state),
             }
         };
         Ok((now, self.settle(pu, finished)))
+    }
+
+    /// An event that is neither the end of a transfer nor of the array's work. Out of
+    /// line, as all that is rare: what is usual then has the registers.
+    #[inline(never)]
+    fn rare_event<const TOLD: bool>(&mut self, now: Time, pu: u32, state: State) -> Option<u32> {
+        match state {
+            State::Suspending if self.dies.is_some() => {
+                self.make_way(now, pu);
+                None
+            }
+            State::Entering => self.enter(now, pu),
+            State::Suspending => self.start_read::<TOLD>(now, pu),
+            State::Finishing => Some(pu),
+            State::Decoding => self.repeat(now, pu),
+            State::Resting => self.keep(now, pu),
+            _ => unreachable!("such a unit has no event"),
+        }
     }
 
     /// Ends the active operation and starts the next.
@@ -375,8 +384,19 @@ impl Units {
             unit.passed = 0;
         }
         self.ops.give(unit.active);
-        unit.active = NONE;
-        let finished = self.start_next::<TOLD>(now, pu);
+        (unit.active, unit.state) = (NONE, State::Idle);
+        let finished = if unit.paused != NONE || !unit.others.is_empty() {
+            self.start_next::<TOLD>(now, pu)
+        } else if let Some((id, op)) = unit.reads.pop_entry(&mut self.ops) {
+            unit.active = id;
+            let op = *op;
+            if let (true, Some(tales)) = (TOLD, &mut self.tales) {
+                tales.begins(now, (pu, 0), id);
+            }
+            self.start_op(now, pu, op)
+        } else {
+            self.rest(now, pu)
+        };
         self.settle(pu, finished)
     }
 
@@ -390,7 +410,8 @@ impl Units {
         }
     }
 
-    #[inline(always)]
+    /// Starts what waits, of several kinds perhaps.
+    #[inline(never)]
     fn start_next<const TOLD: bool>(&mut self, now: Time, pu: u32) -> Option<u32> {
         let unit = &mut self.units[pu];
         unit.state = State::Idle;
@@ -405,7 +426,7 @@ impl Units {
                 tales.begins(now, (pu, 0), unit.active);
                 tales.takes(unit.active, self.timing.resume_time);
             }
-            return self.work(now, pu, left);
+            return self.work(now, pu, false, left);
         }
         let Some(id) = unit.others.pop(&mut self.ops) else {
             return self.rest(now, pu);
@@ -441,13 +462,19 @@ impl Units {
     #[inline(always)]
     fn start(&mut self, now: Time, pu: u32, id: u32) -> Option<u32> {
         self.units[pu].active = id;
-        let Op { kind, count, .. } = self.ops[id];
+        self.start_op(now, pu, self.ops[id])
+    }
+
+    /// The same of the operation that is active.
+    #[inline(always)]
+    fn start_op(&mut self, now: Time, pu: u32, op: Op) -> Option<u32> {
+        let Op { kind, ppa, count, .. } = op;
         let mut time = self.timing.command;
         if kind == OpKind::Program {
             time += self.transfer[count as usize];
         }
         if time == 0 {
-            return self.enter(now, pu);
+            return self.enter_with(now, pu, (kind, ppa, count));
         }
         self.use_bus(now, pu, State::In, kind == OpKind::Read, time);
         None
@@ -457,32 +484,47 @@ impl Units {
     #[inline(always)]
     fn enter(&mut self, now: Time, pu: u32) -> Option<u32> {
         let Op { kind, ppa, count, .. } = self.ops[self.units[pu].active];
-        let time = match kind {
-            OpKind::Read if self.senses => {
-                if self.units[pu].tries == 0 {
-                    self.units[pu].state = State::Sensing;
-                    return Some(pu);
-                }
-                self.units[pu].tries -= 1;
-                self.sensing_time(ppa, count)
-            }
-            OpKind::Read => match self.same_read {
+        self.enter_with(now, pu, (kind, ppa, count))
+    }
+
+    /// The same, of an operation that is of this kind, from that block on, and of so
+    /// many.
+    #[inline(always)]
+    fn enter_with(
+        &mut self,
+        now: Time,
+        pu: u32,
+        (kind, ppa, count): (OpKind, Ppa, u8),
+    ) -> Option<u32> {
+        let is_read = kind == OpKind::Read;
+        let time = match self.same_read {
+            _ if !is_read => self.change_time(pu, kind, ppa, count),
+            _ if self.senses => match self.time_again(pu, ppa, count) {
                 Some(time) => time,
-                None => self.read_time(pu, ppa, count),
+                None => return Some(pu),
             },
-            OpKind::Program => self.program_time(pu, ppa, count),
-            OpKind::Erase => self.takes(pu, self.timing.erase),
+            Some(time) => time,
+            None => self.read_time(pu, ppa, count),
         };
-        self.work(now, pu, time)
+        self.work(now, pu, is_read, time)
+    }
+
+    /// tPROG or tBERS of what enters the array now.
+    #[inline(never)]
+    fn change_time(&mut self, pu: u32, kind: OpKind, ppa: Ppa, count: u8) -> u64 {
+        match kind {
+            OpKind::Program => self.program_time(pu, ppa, count),
+            _ => self.takes(pu, self.timing.erase),
+        }
     }
 
     /// The array works for `time`.
     #[inline(always)]
-    fn work(&mut self, now: Time, pu: u32, time: u64) -> Option<u32> {
+    fn work(&mut self, now: Time, pu: u32, is_read: bool, time: u64) -> Option<u32> {
         if time == 0 {
             return self.array_end(now, pu);
         }
-        self.start_array(now, pu, time);
+        self.start_array(now, pu, is_read, time);
         None
     }
 
@@ -512,10 +554,9 @@ impl Units {
     }
 
     #[inline(always)]
-    fn start_array(&mut self, now: Time, pu: u32, time: u64) {
+    fn start_array(&mut self, now: Time, pu: u32, is_read: bool, time: u64) {
         let (unit, end) = (&mut self.units[pu], now + time);
         (unit.state, unit.array_end) = (State::Array, end);
-        let is_read = self.ops[unit.active].kind == OpKind::Read;
         self.timeline.set(pu, is_read, end);
         if self.timing.suspend {
             let home = self.home(pu);

@@ -7,12 +7,17 @@ use port::{Ring, Time};
 
 use crate::link::LINK_DEPTH;
 
+/// When nothing arrives.
+pub(crate) const NEVER: Time = Time(u64::MAX);
+
 /// One way of the link, with what is on it: at most [`LINK_DEPTH`].
 pub(crate) struct Way<T> {
     /// When the wire is free, seen from its end.
     free: Time,
     /// Wire time of a queue's entry.
     entry: u64,
+    /// When the first of the two that follow arrives.
+    next: Time,
     /// In the order of their turns on the wire, which is that of their arrivals.
     queued: Ring<(Time, T)>,
     /// What goes between them, in the order of its arrivals.
@@ -22,7 +27,7 @@ pub(crate) struct Way<T> {
 impl<T> Way<T> {
     pub fn new(entry: u64) -> Way<T> {
         let (queued, passing) = (Ring::new(LINK_DEPTH), Ring::new(LINK_DEPTH));
-        Way { free: Time::ZERO, entry, queued, passing }
+        Way { free: Time::ZERO, entry, next: NEVER, queued, passing }
     }
 
     /// An entry goes between the data that are on the wire at `at`, which are later
@@ -42,11 +47,12 @@ impl<T> Way<T> {
         self.free
     }
 
-    /// Puts one on its way, that arrives at `arrival`.
+    /// Puts the first of `items` on its way, that arrives at `arrival`.
     #[inline(always)]
-    pub fn send(&mut self, arrival: Time, passes: bool, item: T) {
+    pub fn send(&mut self, arrival: Time, passes: bool, items: &mut Ring<T>) {
         let ring = if passes { &mut self.passing } else { &mut self.queued };
-        ring.put(|| (arrival, item));
+        ring.put(|| (arrival, items.pop().expect("the caller saw one")));
+        self.next = self.next.min(arrival);
         // Cores that work side by side may end in another order.
         let mut at = ring.len() - 1;
         while at > 0 && ring.get(at - 1).is_some_and(|before| before.0 > arrival) {
@@ -55,23 +61,26 @@ impl<T> Way<T> {
         }
     }
 
-    /// When the next one arrives.
+    /// When the next one arrives; [`NEVER`] where nothing is on its way.
     #[inline]
-    pub fn next(&self) -> Option<Time> {
-        let (queued, passing) = (self.queued.front(), self.passing.front());
-        match (queued.map(|item| item.0), passing.map(|item| item.0)) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+    pub fn next(&self) -> Time {
+        self.next
     }
 
-    /// The next one that has arrived at `to`, and when it did.
+    /// Puts the next one that has arrived at `to` at the end of `all`, which has room.
+    /// Gives when it arrived.
     #[inline(always)]
-    pub fn receive(&mut self, to: Time) -> Option<(Time, T)> {
-        let at = self.next().filter(|&at| at <= to)?;
+    pub fn receive_to(&mut self, to: Time, all: &mut Ring<T>) -> Option<Time> {
+        let at = self.next;
+        if at > to || at == NEVER {
+            return None;
+        }
         let is_queued = self.queued.front().is_some_and(|item| item.0 == at);
         let ring = if is_queued { &mut self.queued } else { &mut self.passing };
-        ring.pop()
+        all.put(|| ring.pop().expect("it was looked at").1);
+        let first = |ring: &Ring<(Time, T)>| ring.front().map_or(NEVER, |item| item.0);
+        self.next = first(&self.queued).min(first(&self.passing));
+        Some(at)
     }
 }
 
@@ -86,27 +95,29 @@ mod tests {
             sent in prop::collection::vec((0u64..50, any::<bool>()), 0..100),
             steps in prop::collection::vec(1u64..20, 20),
         ) {
-            let mut way = Way::new(0);
+            let (mut way, mut ring) = (Way::new(0), Ring::new(1));
             for (i, &(at, passes)) in sent.iter().enumerate() {
-                way.send(Time(at), passes, i);
+                ring.put(|| i);
+                way.send(Time(at), passes, &mut ring);
             }
             let (mut to, mut got) = (0, Vec::new());
             for step in steps {
-                while let Some((at, i)) = way.receive(Time(to)) {
+                while let Some(at) = way.receive_to(Time(to), &mut ring) {
+                    let i = ring.pop().expect("it was put there");
                     prop_assert!(sent[i].0 == at.0 && at.0 <= to);
                     got.push(i);
                 }
-                prop_assert!(way.next().is_none_or(|at| at > Time(to)));
+                prop_assert!(way.next() > Time(to));
                 to += step;
             }
-            while let Some((_, i)) = way.receive(Time(1000)) {
-                got.push(i);
+            while way.receive_to(Time(1000), &mut ring).is_some() {
+                got.extend(ring.pop());
             }
             let order = |&i: &usize| (sent[i].0, sent[i].1, i);
             let mut all: Vec<usize> = (0..sent.len()).collect();
             all.sort_by_key(order);
             prop_assert_eq!(got, all);
-            prop_assert_eq!(way.next(), None);
+            prop_assert_eq!(way.next(), NEVER);
         }
     }
 

@@ -29,6 +29,8 @@ pub mod spec;
 pub mod stack;
 #[cfg(test)]
 mod stories;
+#[cfg(test)]
+mod turns;
 pub mod whole;
 
 pub use error::Error;

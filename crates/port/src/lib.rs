@@ -30,7 +30,7 @@ pub use block::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, SECTOR_BYTES, Shape};
 pub use buffer::{Buffer, Lender, Pieces, Scratch};
 pub use lazy::{Lazy, OutOfMemory};
 pub use numbered::{Completed, Numbered};
-pub use port::{Port, Turn};
+pub use port::{Port, Turn, turn_by_events};
 pub use ring::Ring;
 pub use slots::Slots;
 pub use status::Status;

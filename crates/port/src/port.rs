@@ -54,7 +54,9 @@ pub trait Port {
     /// later than `until`. What was refused is submitted again after each event.
     ///
     /// Whoever has a port behind a table calls this once a turn, and the loop
-    /// inside is compiled for the port.
+    /// inside is compiled for the port. A layer over another gives the turn to that
+    /// one as long as nothing happens in itself: an event that leads to nothing above
+    /// then passes through no layer.
     fn turn(
         &mut self,
         now: Time,
@@ -65,24 +67,7 @@ pub trait Port {
         if !cmds.is_empty() {
             self.submit(now, cmds);
         }
-        let mut last = None;
-        loop {
-            let next = self.next_event();
-            let Some(at) = next.filter(|&at| until.is_none_or(|until| at <= until)) else {
-                return Turn::Quiet;
-            };
-            if last == Some(at) {
-                return Turn::Stays(at);
-            }
-            self.advance(at, done);
-            if !done.is_empty() {
-                return Turn::Completed(at);
-            }
-            last = Some(at);
-            if !cmds.is_empty() {
-                self.submit(at, cmds);
-            }
-        }
+        turn_by_events(self, until, cmds, done)
     }
 
     /// Handles every event that is due at `to`, each at its own time, until `done`
@@ -125,6 +110,35 @@ pub trait Port {
     /// tell. It is there until more is submitted, or time goes on.
     fn story(&self, _number: u64) -> Option<&Story> {
         None
+    }
+}
+
+/// The rest of a turn, when `cmds` were submitted: event by event, by
+/// [`Port::next_event`] and [`Port::advance`] alone.
+#[inline]
+pub fn turn_by_events<P: Port + ?Sized>(
+    port: &mut P,
+    until: Option<Time>,
+    cmds: &mut Ring<P::Cmd>,
+    done: &mut Ring<P::Done>,
+) -> Turn {
+    let mut last = None;
+    loop {
+        let next = port.next_event();
+        let Some(at) = next.filter(|&at| until.is_none_or(|until| at <= until)) else {
+            return Turn::Quiet;
+        };
+        if last == Some(at) {
+            return Turn::Stays(at);
+        }
+        port.advance(at, done);
+        if !done.is_empty() {
+            return Turn::Completed(at);
+        }
+        last = Some(at);
+        if !cmds.is_empty() {
+            port.submit(at, cmds);
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use port::Time;
 
 use super::suspension::one_more;
-use super::{OpKind, State, Units};
-use crate::list::{List, NONE};
+use super::{OpKind, State, Unit, Units};
+use crate::list::{List, NONE, Table};
 use crate::timeline::Timeline;
 
 /// The owner of a channel on which data of a die with several registers have gone
@@ -49,6 +49,35 @@ impl Channel {
         (self.owner, self.end) = (pu, now + time);
         timeline.set_transfer(pu, self.end);
     }
+
+    /// Who waits for the channel of this number has it: see [`Units::grant_next`].
+    #[inline(always)]
+    fn grant_next<const APART: bool>(
+        &mut self,
+        units: &mut Table<Unit>,
+        timeline: &mut Timeline,
+        burst: u32,
+        (now, number): (Time, u32),
+    ) {
+        let reads_go = self.others.is_empty() || self.reads.is_empty();
+        let next = if APART && !self.commands.is_empty() {
+            self.commands.pop_entry(units)
+        } else if (reads_go || one_more(&mut self.passed, burst)) && !self.reads.is_empty() {
+            self.reads.pop_entry(units)
+        } else {
+            self.others.pop_entry(units)
+        };
+        match next {
+            Some((next, unit)) => {
+                let time = unit.bus_time;
+                self.grant(timeline, now, next, time);
+            }
+            None => {
+                self.owner = NONE;
+                timeline.end_transfer(number);
+            }
+        }
+    }
 }
 
 impl Units {
@@ -62,25 +91,20 @@ impl Units {
         let owner = channel.owner;
         if owner == NONE {
             channel.grant(&mut self.timeline, now, pu, time);
-        } else if is_read
-            && self.timing.suspend_transfer
-            && owner != HELD
-            && self.is_interrupted(number, owner)
-        {
-            let channel = &mut self.channels[number];
-            self.units[owner].bus_time = channel.end.since(now);
-            channel.others.push_front(owner, &mut self.units);
-            channel.grant(&mut self.timeline, now, pu, time);
-        } else {
-            let channel = &mut self.channels[number];
-            let first = is_read && self.timing.reads_first;
-            let list = match first {
-                _ if is_read && state == State::In && self.dies.is_some() => &mut channel.commands,
-                true => &mut channel.reads,
-                false => &mut channel.others,
-            };
-            list.push(pu, &mut self.units);
+            return;
         }
+        let may = is_read && self.timing.suspend_transfer && owner != HELD;
+        if may && self.interrupts(now, (pu, number), owner, time) {
+            return;
+        }
+        let channel = &mut self.channels[number];
+        let first = is_read && self.timing.reads_first;
+        let list = match first {
+            _ if is_read && state == State::In && self.dies.is_some() => &mut channel.commands,
+            true => &mut channel.reads,
+            false => &mut channel.others,
+        };
+        list.push(pu, &mut self.units);
     }
 
     /// The number of its channel.
@@ -89,16 +113,25 @@ impl Units {
         pu >> self.channel_bits
     }
 
-    /// Whether a read takes a channel from its owner, which is counted.
-    pub(super) fn is_interrupted(&mut self, number: u32, owner: u32) -> bool {
-        self.active(owner).kind == OpKind::Program
-            && one_more(&mut self.channels[number].passed, self.timing.read_burst)
+    /// Whether a read takes its channel, of this number, from the owner, which is
+    /// counted: then it has it for `time`.
+    #[inline(never)]
+    fn interrupts(&mut self, now: Time, (pu, number): (u32, u32), owner: u32, time: u64) -> bool {
+        let is_program = self.active(owner).kind == OpKind::Program;
+        let channel = &mut self.channels[number];
+        if !is_program || !one_more(&mut channel.passed, self.timing.read_burst) {
+            return false;
+        }
+        self.units[owner].bus_time = channel.end.since(now);
+        channel.others.push_front(owner, &mut self.units);
+        channel.grant(&mut self.timeline, now, pu, time);
+        true
     }
 
     /// The channel's transfer is over: the next that waits has it.
     #[inline(always)]
     pub(super) fn bus_end(&mut self, now: Time, pu: u32, state: State) -> Option<u32> {
-        let number = self.channel_of(pu);
+        let (number, burst) = (self.channel_of(pu), self.timing.read_burst);
         let channel = &mut self.channels[number];
         debug_assert_eq!(channel.owner, pu);
         if channel.passed > 0 && self.ops[self.units[pu].active].kind != OpKind::Read {
@@ -107,7 +140,7 @@ impl Units {
         if self.apart {
             return self.bus_end_apart(now, pu, state);
         }
-        self.grant_next::<false>(now, number);
+        channel.grant_next::<false>(&mut self.units, &mut self.timeline, burst, (now, number));
         if state == State::In {
             return self.enter(now, pu);
         }
@@ -151,27 +184,9 @@ impl Units {
 
     /// Who waits for the channel has it. `APART` is false where no command waits as one
     /// to a die with several registers.
-    #[inline(always)]
     fn grant_next<const APART: bool>(&mut self, now: Time, number: u32) {
-        let channel = &mut self.channels[number];
-        let alone = channel.others.is_empty();
-        let reads_go = alone || channel.reads.is_empty();
-        let next = if APART && !channel.commands.is_empty() {
-            channel.commands.pop(&mut self.units)
-        } else if reads_go || one_more(&mut channel.passed, self.timing.read_burst) {
-            channel.reads.pop(&mut self.units)
-        } else {
-            None
-        };
-        match next.or_else(|| channel.others.pop(&mut self.units)) {
-            Some(next) => {
-                let time = self.units[next].bus_time;
-                channel.grant(&mut self.timeline, now, next, time);
-            }
-            None => {
-                channel.owner = NONE;
-                self.timeline.end_transfer(number);
-            }
-        }
+        let (units, timeline) = (&mut self.units, &mut self.timeline);
+        let burst = self.timing.read_burst;
+        self.channels[number].grant_next::<APART>(units, timeline, burst, (now, number));
     }
 }

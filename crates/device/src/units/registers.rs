@@ -386,7 +386,7 @@ impl Units {
         if let Some(tales) = &mut self.tales {
             tales.takes(id, resume);
         }
-        self.start_array(now, pu, left + resume);
+        self.start_array(now, pu, false, left + resume);
     }
 
     /// A program or erase is suspended: the read goes on for which that was done.

@@ -20,6 +20,18 @@ impl Units {
         self.units[pu].state == State::Sensing
     }
 
+    /// tR of a read that is repeated; `None` where the drive is to be asked.
+    #[inline(never)]
+    pub(super) fn time_again(&mut self, pu: u32, ppa: Ppa, count: u8) -> Option<u64> {
+        let unit = &mut self.units[pu];
+        if unit.tries == 0 {
+            unit.state = State::Sensing;
+            return None;
+        }
+        unit.tries -= 1;
+        Some(self.sensing_time(ppa, count))
+    }
+
     /// Lets a read enter the array, to be repeated so many times: each takes a command
     /// and a tR more, and where the controller takes some time to find that, that and
     /// its data on the channel.
@@ -35,7 +47,7 @@ impl Units {
         if let Some(tales) = &mut self.tales {
             tales.repeats(self.units[pu].active, more);
         }
-        let finished = self.work(now, pu, time);
+        let finished = self.work(now, pu, true, time);
         self.settle(pu, finished)
     }
 

@@ -80,7 +80,7 @@ impl Units {
         }
         self.ops[id] = Op::new(NONE, OpKind::Erase, ppa, 0, 0);
         self.units[pu].active = id;
-        self.start_array(now, pu, time);
+        self.start_array(now, pu, false, time);
         None
     }
 

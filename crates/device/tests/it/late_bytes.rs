@@ -169,3 +169,42 @@ proptest! {
         prop_assert_eq!(ids, (0..commands.len() as u64).collect::<Vec<_>>());
     }
 }
+
+/// Says no to reads of one block.
+struct Unreadable(Ppa);
+
+impl Script for Unreadable {
+    fn read(
+        &mut self,
+        below: Below,
+        at: Ppa,
+        count: u32,
+        data: &mut [u8],
+        tags: &mut [u8],
+    ) -> Moved {
+        if at == self.0 { Moved::Failed } else { below.read(at, count, data, tags) }
+    }
+}
+
+/// A medium in memory need not be asked for nothing; any other is.
+#[test]
+fn reads_that_give_nothing_are_asked_for_where_they_may_fail() {
+    let geometry = geometry(1, 1, 1);
+    let medium = ScriptedMedium::ram(&geometry, 0, Unreadable(Ppa(1)));
+    let timing = Timing { program: vec![200_000], read: vec![50_000], ..Timing::default() };
+    let mut drive = Device::new(&geometry, &timing, medium).unwrap();
+    let mut done = Ring::new(8);
+    let mut statuses = Vec::new();
+    submit(&mut drive, Time::ZERO, 0, VectorOp::Write, Ppa(0), 2);
+    for (id, at, ppa) in [(1, 1_000_000, 0), (2, 2_000_000, 1)] {
+        while let Some(event) = drive.next_event() {
+            drive.advance(event, &mut done);
+        }
+        submit(&mut drive, Time(at), id, VectorOp::Read, Ppa(ppa), 1);
+    }
+    while let Some(event) = drive.next_event() {
+        drive.advance(event, &mut done);
+    }
+    statuses.extend(done.drain().map(|done| done.status));
+    assert_eq!(statuses, [Status::SUCCESS, Status::SUCCESS, Status::UNRECOVERED_READ]);
+}

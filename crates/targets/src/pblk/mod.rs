@@ -70,6 +70,7 @@ use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{ChunkState, Dimensions, Geometry, Ppa, TAG_BYTES};
 use port::lazy::table;
 use port::{BLOCK_BYTES, BlockDone, BlockReq, Buffer, Port, Ring, Shape, Slots, Story, Time};
+use port::{Turn, turn_by_events};
 use xxhash_rust::xxh3::Xxh3;
 
 pub use config::{
@@ -459,6 +460,15 @@ impl<D: OpenChannel> Pblk<D> {
         VectorCmd { cookie, op, content, whose, count, ppa, list: None, buffer }
     }
 
+    /// Whether nothing happens here before the drive has completed something.
+    #[inline]
+    fn waits_for_the_drive(&self) -> bool {
+        self.host.ready.is_empty()
+            && self.wire.out.is_empty()
+            && !self.idle.is_waiting()
+            && self.waiting_rows() == 0
+    }
+
     /// Gives the drive what waits for it.
     #[inline]
     fn submit_out(&mut self, now: Time) {
@@ -547,7 +557,7 @@ impl<D: OpenChannel> Port for Pblk<D> {
         self.follow(now);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next_event(&self) -> Option<Time> {
         match self.host.ready.front() {
             Some(done) => Some(done.at),
@@ -572,6 +582,32 @@ impl<D: OpenChannel> Port for Pblk<D> {
             self.begin_idle(to);
         }
         self.host.ready.pour(done);
+    }
+
+    fn turn(
+        &mut self,
+        now: Time,
+        until: Option<Time>,
+        cmds: &mut Ring<BlockReq>,
+        done: &mut Ring<BlockDone>,
+    ) -> Turn {
+        if !cmds.is_empty() {
+            self.submit(now, cmds);
+        }
+        while cmds.is_empty() && self.waits_for_the_drive() {
+            match self.device.turn(now, until, &mut self.wire.out, &mut self.wire.done) {
+                Turn::Completed(at) => {
+                    self.handle_all(at);
+                    self.look_for_end(at);
+                    self.host.ready.pour(done);
+                    if !done.is_empty() {
+                        return Turn::Completed(at);
+                    }
+                }
+                nothing_more => return nothing_more,
+            }
+        }
+        turn_by_events(self, until, cmds, done)
     }
 
     #[inline]
