@@ -207,7 +207,7 @@ impl<D: OpenChannel> Pblk<D> {
             if self.needs_page(&req) {
                 self.park(now, req);
             } else {
-                self.accept(now, req);
+                self.accept_late(now, req);
             }
         }
         self.facts.news = true;
@@ -409,7 +409,7 @@ impl<D: OpenChannel> Pblk<D> {
                 if let Some(told) = &mut self.told {
                     told.was_parked(came);
                 }
-                self.accept(now, req);
+                self.accept_late(now, req);
             }
         }
     }

@@ -208,7 +208,7 @@ impl<D: OpenChannel> Pblk<D> {
             let [first, last] = needed.map_or([None; 2], |needed| cache.ask(needed));
             let Some(page) = first.or(last) else {
                 cache.counters.hits += 1;
-                self.accept(now, req);
+                self.accept_late(now, req);
                 continue;
             };
             cache.counters.misses += 1;
@@ -249,7 +249,7 @@ impl<D: OpenChannel> Pblk<D> {
             if let Some(told) = &mut self.told {
                 told.was_parked(came);
             }
-            self.accept(now, req);
+            self.accept_late(now, req);
         }
     }
 

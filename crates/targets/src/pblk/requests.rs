@@ -106,7 +106,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Lets a request in. One whole block is the usual case: it is told by a
     /// few comparisons, and its fields stay in registers.
-    #[inline]
+    #[inline(always)]
     pub(super) fn accept(&mut self, now: Time, req: BlockReq) {
         let BlockReq { id, op, fua, placement, offset, len, buffer } = req;
         let is_block = len == BLOCK_BYTES
@@ -127,6 +127,12 @@ impl<D: OpenChannel> Pblk<D> {
         } else {
             self.accept_any(now, BlockReq { id, op, fua, placement, offset, len, buffer });
         }
+    }
+
+    /// The same of one that had to wait.
+    #[inline(never)]
+    pub(super) fn accept_late(&mut self, now: Time, req: BlockReq) {
+        self.accept(now, req);
     }
 
     /// Reads one whole block.
@@ -234,15 +240,16 @@ impl<D: OpenChannel> Pblk<D> {
     /// Ends a request.
     #[inline(always)]
     pub(super) fn complete(&mut self, now: Time, slot: u32) {
+        let buffer = std::mem::take(&mut self.host.requests[slot].data);
+        self.complete_with(now, slot, buffer);
+    }
+
+    /// Ends a request that has no buffer, with this one.
+    #[inline(always)]
+    fn complete_with(&mut self, now: Time, slot: u32, buffer: Buffer) {
         self.host.requests.give(slot);
-        let request = &mut self.host.requests[slot];
-        self.host.ready.put(|| BlockDone {
-            id: request.id,
-            op: request.op,
-            status: request.status,
-            at: now,
-            buffer: std::mem::take(&mut request.data),
-        });
+        let &Request { id, op, status, .. } = &self.host.requests[slot];
+        self.host.ready.put(|| BlockDone { id, op, status, at: now, buffer });
         if self.told.is_some() {
             self.end_story(slot, now);
         }
@@ -382,8 +389,7 @@ impl<D: OpenChannel> Pblk<D> {
         request.status = request.status.and(status);
         request.left -= 1;
         if request.len == BLOCK_BYTES && request.offset.is_multiple_of(BLOCK_BYTES) {
-            request.data = buffer;
-            self.complete(now, slot);
+            self.complete_with(now, slot, buffer);
             return;
         }
         request.pieces.give(buffer);
