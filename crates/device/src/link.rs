@@ -107,9 +107,10 @@ pub struct Link<P: Port> {
     wire: (u64, u64),
     cores: Cores,
     below: P,
-    /// When something happens next below, the end of time for never. `None` where it is
-    /// to be asked.
-    below_next: Option<Time>,
+    /// When something happens next below, [`NEVER`] for nothing, where nobody has
+    /// changed it since that was asked.
+    below_next: Time,
+    is_known: bool,
     down: Way<P::Cmd>,
     /// Arrived, not yet taken below.
     arrived: Ring<P::Cmd>,
@@ -174,7 +175,8 @@ where
             wire: (0, 0),
             cores: Cores::new(timing.cores),
             below,
-            below_next: None,
+            below_next: NEVER,
+            is_known: false,
             down: Way::new(timing.entry(SUBMISSION_BYTES)),
             arrived: Ring::new(LINK_DEPTH),
             up: Way::new(timing.entry(COMPLETION_BYTES)),
@@ -192,7 +194,7 @@ where
 
     /// What the link leads to, to be changed while nothing is on its way.
     pub fn below_mut(&mut self) -> &mut P {
-        self.below_next = None;
+        self.is_known = false;
         &mut self.below
     }
 
@@ -224,15 +226,20 @@ where
     /// When something happens next below.
     #[inline(always)]
     fn next_below(&self) -> Time {
-        self.below_next.unwrap_or_else(|| self.below.next_event().unwrap_or(NEVER))
+        if self.is_known { self.below_next } else { self.ask_below() }
+    }
+
+    #[cold]
+    fn ask_below(&self) -> Time {
+        self.below.next_event().unwrap_or(NEVER)
     }
 
     /// The same, when something was done there.
     #[inline(always)]
     fn look_below(&mut self) -> Time {
-        let next = self.below.next_event().unwrap_or(NEVER);
-        self.below_next = Some(next);
-        next
+        self.below_next = self.below.next_event().unwrap_or(NEVER);
+        self.is_known = true;
+        self.below_next
     }
 
     /// When the next one arrives, here or below; the end of time where none is on its
