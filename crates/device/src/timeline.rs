@@ -4,34 +4,26 @@
 //! at most one event beside that, mostly the end of its array's work. Those of
 //! a channel stand in two lists in the order of their times, one of reads and
 //! one of all else: what is alike takes about as long, so that a new event
-//! mostly belongs at the end. A tournament tree over the channels gives the
-//! next of all: setting a channel's costs one walk to the root without a branch
-//! that depends on the times; looking at the next costs nothing. Events of the
-//! same time come in the order of their units' numbers, so runs repeat exactly.
+//! mostly belongs at the end, and the next is the first. A tournament tree over
+//! the channels gives the next of all: setting a channel's costs one walk to the
+//! root without a branch that depends on the times; looking at the next costs
+//! nothing. Events of the same time come in the order of their units' numbers, so
+//! runs repeat exactly.
 
 use flash::Geometry;
 use port::Time;
 
-use crate::list::NONE;
-
 const NEVER: u64 = u64::MAX;
 
-/// The event of a unit, in a list of its channel.
-#[derive(Clone, Copy)]
-struct Entry {
-    key: u64,
-    before: u32,
-    after: u32,
-    is_read: bool,
-}
-
-/// Units in the order of their events.
+/// Events in their order: a ring of the line's `places`.
 #[derive(Clone, Copy)]
 struct Order {
-    /// The first one's.
+    /// The first one's key.
     key: u64,
-    first: u32,
-    last: u32,
+    /// How many there were before the first, and the last: their places are the rests
+    /// of these by the ring's length.
+    head: u32,
+    tail: u32,
 }
 
 /// The events of a channel.
@@ -39,20 +31,15 @@ struct Order {
 struct Agenda {
     /// The end of its transfer.
     transfer: u64,
-    reads: Order,
-    others: Order,
+    /// Of all but reads, and of reads.
+    orders: [Order; 2],
 }
 
 impl Agenda {
     /// The key of the next of them.
     #[inline(always)]
     fn next(&self) -> u64 {
-        self.transfer.min(self.reads.key).min(self.others.key)
-    }
-
-    #[inline]
-    fn of(&mut self, is_read: bool) -> &mut Order {
-        if is_read { &mut self.reads } else { &mut self.others }
+        self.transfer.min(self.orders[1].key).min(self.orders[0].key)
     }
 }
 
@@ -66,11 +53,14 @@ pub(crate) struct Timeline {
     nodes: Box<[u64]>,
     leaves: usize,
     channels: Box<[Agenda]>,
-    /// One for each unit, of a power of two.
-    entries: Box<[Entry]>,
-    /// Bits of a unit's number, and of its number in its channel.
+    /// Keys of events. Of each channel two rings, each with a place for each unit.
+    places: Box<[u64]>,
+    /// The highest number of a unit; all below are numbers.
+    last: u32,
+    /// Bits of a unit's number, of its number in its channel, and of the channel's.
     bits: u32,
     bits_in_channel: u32,
+    channel_bits: u32,
     /// Moves forward now and then, so that keys never run out of bits.
     base: u64,
 }
@@ -80,7 +70,7 @@ impl Timeline {
     pub fn bytes(geometry: &Geometry, units: usize) -> usize {
         let channels = geometry.dimensions().groups as usize;
         let tree = 2 * channels.next_power_of_two() * size_of::<u64>();
-        units * size_of::<Entry>() + channels * size_of::<Agenda>() + tree
+        2 * units * size_of::<u64>() + channels * size_of::<Agenda>() + tree
     }
 
     /// One of so many units without an event.
@@ -94,16 +84,17 @@ impl Timeline {
         let leaves = channels.next_power_of_two();
         let bits = units.trailing_zeros();
         assert!(bits <= 20, "keys leave room for the longest operation");
-        let entry = Entry { key: NEVER, before: NONE, after: NONE, is_read: false };
-        let empty = Order { key: NEVER, first: NONE, last: NONE };
-        let channel = Agenda { transfer: NEVER, reads: empty, others: empty };
+        let empty = Order { key: NEVER, head: 0, tail: 0 };
+        let channel = Agenda { transfer: NEVER, orders: [empty; 2] };
         Timeline {
             nodes: vec![NEVER; 2 * leaves].into(),
             leaves,
             channels: vec![channel; channels].into(),
-            entries: vec![entry; units].into(),
+            places: vec![NEVER; 2 * units].into(),
+            last: units as u32 - 1,
             bits,
             bits_in_channel: bits - leaves.trailing_zeros(),
+            channel_bits: leaves.trailing_zeros(),
             base: 0,
         }
     }
@@ -123,49 +114,84 @@ impl Timeline {
         if root == NEVER || at > to.0 {
             return None;
         }
-        Some((root as u32 & (self.entries.len() as u32 - 1), Time(at)))
+        Some((root as u32 & self.last, Time(at)))
+    }
+
+    /// Where the ring of an order begins, and the highest number of a place in it.
+    #[inline(always)]
+    fn ring(&self, channel: usize, is_read: bool) -> (usize, u32) {
+        (
+            (2 * channel + usize::from(is_read)) << self.bits_in_channel,
+            self.last >> self.channel_bits,
+        )
     }
 
     /// Sets the event of a unit that has none: of a read, or of something else.
     #[inline(always)]
     pub fn set(&mut self, unit: u32, is_read: bool, at: Time) {
         let key = self.key(unit, at);
-        let order = self.channels[(unit >> self.bits_in_channel) as usize].of(is_read);
-        let (mut before, mut after) = (order.last, NONE);
-        while before != NONE && self.entries[before as usize].key > key {
-            after = before;
-            before = self.entries[before as usize].before;
+        let channel = (unit >> self.bits_in_channel) as usize;
+        let (start, last) = self.ring(channel, is_read);
+        let order = &mut self.channels[channel].orders[usize::from(is_read)];
+        let mut at = order.tail;
+        order.tail = at.wrapping_add(1);
+        while at != order.head {
+            let before = self.places[start + (at.wrapping_sub(1) & last) as usize];
+            if before < key {
+                break;
+            }
+            self.places[start + (at & last) as usize] = before;
+            at = at.wrapping_sub(1);
         }
-        if after == NONE {
-            order.last = unit;
-        } else {
-            self.entries[after as usize].before = unit;
+        self.places[start + (at & last) as usize] = key;
+        if at == order.head {
+            order.key = key;
         }
-        if before == NONE {
-            (order.first, order.key) = (unit, key);
-        } else {
-            self.entries[before as usize].after = unit;
-        }
-        self.entries[unit as usize] = Entry { key, before, after, is_read };
     }
 
-    /// Takes the event of a unit away, which has one.
+    /// Takes the event of a unit away, which has one: mostly the first of its list.
     #[inline(always)]
     pub fn clear(&mut self, unit: u32) {
-        let Entry { before, after, is_read, .. } = self.entries[unit as usize];
-        let order = self.channels[(unit >> self.bits_in_channel) as usize].of(is_read);
-        let mut key = NEVER;
-        if after == NONE {
-            order.last = before;
-        } else {
-            let entry = &mut self.entries[after as usize];
-            (entry.before, key) = (before, entry.key);
+        let channel = (unit >> self.bits_in_channel) as usize;
+        let is_first = |order: &Order| order.key as u32 & self.last == unit && order.key != NEVER;
+        let [others, reads] = &self.channels[channel].orders;
+        let is_read = is_first(reads);
+        if !is_read && !is_first(others) {
+            self.clear_any(unit);
+            return;
         }
-        if before == NONE {
-            (order.first, order.key) = (after, key);
-        } else {
-            self.entries[before as usize].after = after;
+        let (start, last) = self.ring(channel, is_read);
+        let order = &mut self.channels[channel].orders[usize::from(is_read)];
+        order.head = order.head.wrapping_add(1);
+        order.key = match order.head == order.tail {
+            true => NEVER,
+            false => self.places[start + (order.head & last) as usize],
+        };
+    }
+
+    /// The same of an event that is not the first.
+    #[inline(never)]
+    fn clear_any(&mut self, unit: u32) {
+        let channel = (unit >> self.bits_in_channel) as usize;
+        for is_read in [false, true] {
+            let (start, last) = self.ring(channel, is_read);
+            let order = &mut self.channels[channel].orders[usize::from(is_read)];
+            let place = |at: u32| start + (at & last) as usize;
+            let mut at = order.head;
+            while at != order.tail && self.places[place(at)] as u32 & self.last != unit {
+                at = at.wrapping_add(1);
+            }
+            if at == order.tail {
+                continue;
+            }
+            order.tail = order.tail.wrapping_sub(1);
+            while at != order.tail {
+                self.places[place(at)] = self.places[place(at.wrapping_add(1))];
+                at = at.wrapping_add(1);
+            }
+            return;
         }
+        unreachable!("the unit has an event");
     }
 
     /// The unit has its channel until `end`.
@@ -233,16 +259,10 @@ impl Timeline {
         self.nodes.iter_mut().for_each(later);
         for channel in &mut self.channels {
             later(&mut channel.transfer);
-            for order in [&mut channel.reads, &mut channel.others] {
-                later(&mut order.key);
-                let mut unit = order.first;
-                while unit != NONE {
-                    let entry = &mut self.entries[unit as usize];
-                    later(&mut entry.key);
-                    unit = entry.after;
-                }
-            }
+            channel.orders.iter_mut().for_each(|order| later(&mut order.key));
         }
+        // Places without an event are not looked at.
+        self.places.iter_mut().for_each(later);
         self.base = base;
         assert!(
             (at - base) >> (62 - self.bits) == 0,
