@@ -279,17 +279,19 @@ impl Space {
     }
 
     /// A block is given up. Gives its chunk when that has no valid block left.
-    #[inline]
+    #[inline(always)]
     pub fn set_invalid(&mut self, ppa: Ppa) -> Option<usize> {
         assert!(self.is_valid(ppa), "a block is given up once");
         self.bits[(ppa.0 >> 6) as usize] &= !(1 << (ppa.0 & 63));
         let chunk = self.geometry.chunk_index(ppa);
-        self.valid[chunk] -= 1;
-        if self.valid[chunk] & NOT_CLOSED == 0 {
+        let valid = &mut self.valid[chunk];
+        *valid -= 1;
+        let left = *valid;
+        if left & NOT_CLOSED == 0 {
             self.pus[self.geometry.pu_index(ppa)].closed_valid -= 1;
-            self.least.lower(chunk, self.valid[chunk]);
+            self.least.lower(chunk, left);
         }
-        if self.valid[chunk] & !NOT_CLOSED == 0 { Some(chunk) } else { None }
+        if left & !NOT_CLOSED == 0 { Some(chunk) } else { None }
     }
 
     /// The next run of valid blocks in one row of a chunk, from block `from`
