@@ -373,22 +373,29 @@ impl<M: Medium> Device<M> {
     #[inline(always)]
     fn start(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
         let cmd = cmds.front().expect("it was looked at");
+        if self.may_read(cmd) && cmd.is_one_access(&self.geometry) {
+            let id = self.enter(cmds);
+            self.launch_one(now, id, OpKind::Read);
+        } else {
+            self.start_any(now, cmds);
+        }
+    }
+
+    /// The same of any command.
+    #[inline(never)]
+    fn start_any(&mut self, now: Time, cmds: &mut Ring<VectorCmd>) {
+        let cmd = cmds.front().expect("it was looked at");
         let (op, checked) = (cmd.op, self.check(cmd));
         let answer = match checked {
             Ok(()) => self.instant.then(|| self.pass_write(cmd)).flatten(),
             Err(why) => Some(why),
         };
-        let cmd = cmds.pop().expect("it was looked at");
         if let Some((status, failed)) = answer {
+            let cmd = cmds.pop().expect("it was looked at");
             self.answer(now, cmd, status, failed);
             return;
         }
-        let id = self.commands.take_as_is();
-        let command = &mut self.commands[id];
-        // Whoever had this place before left nothing in it that is to be dropped.
-        debug_assert!(command.cmd.list.is_none() && command.cmd.buffer.is_empty());
-        std::mem::forget(std::mem::replace(&mut command.cmd, cmd));
-        (command.failed, command.status, command.writing) = (0, Status::SUCCESS, false);
+        let id = self.enter(cmds);
         if op == VectorOp::Copy {
             let scratch = self.copy_buffers.pop().expect("submit saw a copy buffer");
             self.commands[id].cmd.buffer = scratch;
@@ -398,6 +405,19 @@ impl<M: Medium> Device<M> {
             return;
         }
         self.launch(now, id);
+    }
+
+    /// Puts the command at the front, which was checked, among those at work.
+    #[inline(always)]
+    fn enter(&mut self, cmds: &mut Ring<VectorCmd>) -> u32 {
+        let id = self.commands.take_as_is();
+        let command = &mut self.commands[id];
+        // Whoever had this place before left nothing in it that is to be dropped.
+        debug_assert!(command.cmd.list.is_none() && command.cmd.buffer.is_empty());
+        let cmd = cmds.pop().expect("it was looked at");
+        std::mem::forget(std::mem::replace(&mut command.cmd, cmd));
+        (command.failed, command.status, command.writing) = (0, Status::SUCCESS, false);
+        id
     }
 
     /// Asks the medium for the barrier of the oldest flush, and once more for
@@ -519,31 +539,35 @@ impl<M: Medium> Device<M> {
     /// Gives the command's operations to the parallel units.
     #[inline(always)]
     fn launch(&mut self, now: Time, id: u32) {
-        let command = &mut self.commands[id];
-        let cmd = &command.cmd;
-        let kind = match cmd.op {
-            // First: mostly so.
-            _ if cmd.op == VectorOp::Read => OpKind::Read,
+        let command = &self.commands[id];
+        let kind = match command.cmd.op {
             VectorOp::Write => OpKind::Program,
             VectorOp::Reset | VectorOp::Retire => OpKind::Erase,
             VectorOp::Copy if command.writing => OpKind::Program,
             VectorOp::Read | VectorOp::Copy => OpKind::Read,
             VectorOp::Flush => unreachable!("a flush is no operation of a unit"),
         };
-        let tags = cmd.content == Content::Tags;
-        if cmd.is_one_access(&self.geometry) {
-            command.left = 1;
-            if kind == OpKind::Read && cmd.content != Content::Data {
-                self.medium.hint_tag(cmd.ppa);
-            }
-            let op = Op::new(id, kind, cmd.ppa, 0, cmd.count).of_tags(tags);
-            let finished = self.units.enqueue(now, op, cmd.whose);
-            if finished.is_some() {
-                self.finish_at_once(now, finished);
-            }
-            return;
+        if command.cmd.is_one_access(&self.geometry) {
+            self.launch_one(now, id, kind);
+        } else {
+            self.launch_many(now, id, kind);
         }
-        self.launch_many(now, id, kind);
+    }
+
+    /// Gives the one operation of a command to its parallel unit.
+    #[inline(always)]
+    fn launch_one(&mut self, now: Time, id: u32, kind: OpKind) {
+        let command = &mut self.commands[id];
+        command.left = 1;
+        let cmd = &command.cmd;
+        if kind == OpKind::Read && cmd.content != Content::Data {
+            self.medium.hint_tag(cmd.ppa);
+        }
+        let op = Op::new(id, kind, cmd.ppa, 0, cmd.count).of_tags(cmd.content == Content::Tags);
+        let finished = self.units.enqueue(now, op, cmd.whose);
+        if finished.is_some() {
+            self.finish_at_once(now, finished);
+        }
     }
 
     /// Gives the operations of a command of several runs to the parallel units.
@@ -591,13 +615,18 @@ impl<M: Medium> Device<M> {
         if self.ready.front().is_some_and(|done| done.at > until) {
             return Turn::Quiet;
         }
-        loop {
-            let to = self.ready.front().map_or(until, |done| done.at);
-            let Ok((now, finished)) = self.units.step::<TOLD>(to) else { break };
-            if !self.finish::<TOLD>(now, finished) {
-                if self.ready.is_empty() {
-                    return Turn::Stays(now);
-                }
+        let mut to = self.ready.front().map_or(until, |done| done.at);
+        while let Ok((now, finished)) = self.units.step::<TOLD>(to) {
+            if finished.is_none() {
+                continue;
+            }
+            let goes_on = self.finish::<TOLD>(now, finished);
+            if !self.ready.is_empty() {
+                to = now;
+            } else if !goes_on {
+                return Turn::Stays(now);
+            }
+            if !goes_on {
                 break;
             }
         }

@@ -14,16 +14,19 @@ impl<M: Medium> Device<M> {
     /// case, is on the drive.
     #[inline(always)]
     pub(super) fn check(&mut self, cmd: &VectorCmd) -> Result<(), (Status, BlockBits)> {
+        if self.may_read(cmd) { Ok(()) } else { self.check_any(cmd) }
+    }
+
+    /// Whether a command is a read of one run which can be done.
+    #[inline(always)]
+    pub(super) fn may_read(&self, cmd: &VectorCmd) -> bool {
         let n = cmd.count as usize;
         let is_run = cmd.list.is_none() && (1..=MAX_ADDRESSES).contains(&n);
-        if cmd.op == VectorOp::Read
+        let (data, tag) = cmd.content.each(self.kept);
+        cmd.op == VectorOp::Read
             && is_run
-            && cmd.buffer.len() == cmd.buffer_bytes(self.kept)
+            && cmd.buffer.len() == n * (data + tag)
             && self.can_read(cmd.ppa, u32::from(cmd.count))
-        {
-            return Ok(());
-        }
-        self.check_any(cmd)
     }
 
     /// The same of any command, and what is wrong with one.
