@@ -82,6 +82,10 @@ pub struct Counters {
     pub blocks_programmed: u64,
     /// Programs and erases suspended for a read.
     pub suspends: u64,
+    /// Reads that needed no array read, as another's gave their page; not in `reads`.
+    pub shared: u64,
+    /// Array reads that began with another's, on another plane of its die.
+    pub joined: u64,
 }
 
 /// A command at work.
@@ -208,7 +212,9 @@ impl<M: Medium> Device<M> {
 
     /// What it has done so far.
     pub fn counters(&self) -> Counters {
-        Counters { suspends: self.units.suspends, ..self.counters }
+        let (shared, joined) = self.units.shared_reads();
+        let reads = self.counters.reads - shared;
+        Counters { reads, suspends: self.units.suspends, shared, joined, ..self.counters }
     }
 
     /// Whether its time is a clock's. If not, time stands still while the

@@ -43,11 +43,14 @@ pub(crate) struct List {
 
 impl Default for List {
     fn default() -> List {
-        List { head: NONE, tail: NONE }
+        List::EMPTY
     }
 }
 
 impl List {
+    /// One without an entry.
+    pub const EMPTY: List = List { head: NONE, tail: NONE };
+
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head == NONE

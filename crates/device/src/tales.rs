@@ -156,6 +156,22 @@ impl Tales {
         };
     }
 
+    /// A read that waited shares the sensing of another, and the time of it that is
+    /// still to come if it is not over.
+    pub fn shares(&mut self, now: Time, at: Place, id: u32, is_sensing: bool) {
+        self.loads(now, at, id);
+        if is_sensing {
+            let tale = &mut self.ops[id as usize];
+            tale.array = tale.array.wrapping_sub(now.0);
+        }
+    }
+
+    /// The sensing is over that a read shared.
+    pub fn is_sensed(&mut self, now: Time, id: u32) {
+        let tale = &mut self.ops[id as usize];
+        tale.array = tale.array.wrapping_add(now.0);
+    }
+
     /// An operation is suspended, which takes so long of the array.
     #[cold]
     pub fn suspended(&mut self, now: Time, at: Place, id: u32, time: u64) {

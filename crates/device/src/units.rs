@@ -29,6 +29,7 @@ mod channel;
 mod op;
 mod registers;
 mod sensing;
+mod sharing;
 mod suspension;
 mod upkeep;
 
@@ -44,6 +45,7 @@ use crate::tales::Tales;
 use crate::timeline::Timeline;
 use channel::Channel;
 use registers::Dies;
+use sharing::Sharing;
 
 /// What a parallel unit is doing with its active operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd)]
@@ -66,7 +68,8 @@ enum State {
     Finishing,
     /// The controller finds that a read is to be repeated.
     Decoding,
-    /// Its die has several registers, and it is about to enter the array.
+    /// Its die has several registers, or reads share them, and it is about to enter the
+    /// array.
     Entering,
     /// Its die has several registers, and it has its data and waits for the array.
     Loaded,
@@ -150,7 +153,9 @@ pub(crate) struct Units {
     channel_bits: u32,
     register_bits: u32,
     dies: Option<Box<Dies>>,
-    /// Whether dies have several registers, or reads may be repeated.
+    /// What reads share, if anything; then `dies` are there, too.
+    sharing: Option<Box<Sharing>>,
+    /// Whether there are `dies`, or reads may be repeated.
     apart: bool,
     timeline: Timeline,
     /// The SLC cache, if there is one.
@@ -172,6 +177,7 @@ impl Units {
         let slots = Units::slots(geometry, timing);
         let units = slots * size_of::<Unit>() + max_ops * (size_of::<Op>() + 4);
         let timeline = Timeline::bytes(geometry, slots) + Dies::bytes(geometry, timing);
+        let timeline = timeline + Sharing::bytes(geometry.dimensions().planes, timing, slots);
         (units + timeline) as u64 + Slc::tables(geometry, timing)
     }
 
@@ -183,9 +189,13 @@ impl Units {
         let mut ops = Slots::new(max_ops + folds);
         let slc = Slc::new(geometry, timing, || ops.take(Op::default()))?;
         let same_read = timing.read.len() == 1 && timing.read_partial.is_empty() && slc.is_none();
+        // One that shares another's sensing has less of it to tell.
+        let same_read = same_read && !Sharing::is_on(geometry.dimensions().planes, timing);
         // With none, what never ceases to be written would starve reads.
         let read_burst = timing.read_burst.max(1);
         let slots = Units::slots(geometry, timing);
+        let dies = Dies::new(geometry, timing);
+        let sharing = Sharing::new(geometry.dimensions().planes, timing, slots);
         Ok(Units {
             geometry: *geometry,
             partial_reads: !timing.read_partial.is_empty(),
@@ -200,8 +210,9 @@ impl Units {
             channels: Table::new(groups),
             channel_bits: (slots / groups.next_power_of_two()).trailing_zeros(),
             register_bits: registers::bits(geometry, timing),
-            dies: Dies::new(geometry, timing),
-            apart: registers::bits(geometry, timing) > 0,
+            apart: dies.is_some(),
+            dies,
+            sharing,
             timeline: Timeline::new(geometry, slots),
             slc,
             tales: None,
@@ -363,7 +374,7 @@ impl Units {
                 self.make_way(now, pu);
                 None
             }
-            State::Entering => self.enter(now, pu),
+            State::Entering => self.enter_apart(now, pu),
             State::Suspending => self.start_read::<TOLD>(now, pu),
             State::Finishing => Some(pu),
             State::Decoding => self.repeat(now, pu),

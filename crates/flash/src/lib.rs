@@ -31,4 +31,4 @@ pub use power::Power;
 pub use profile::{KeyError, Profile, ProfileError, Side};
 pub use reliability::{ErrorLevel, Reliability, Sensed};
 pub use slc::{SlcCache, SlcSize};
-pub use timing::{LONGEST_OPERATION, Timing};
+pub use timing::{LONGEST_OPERATION, MultiPlane, Timing};

@@ -19,7 +19,7 @@ use port::BLOCK_BYTES;
 use thiserror::Error;
 
 use crate::link::{COMPLETION_BYTES, SUBMISSION_BYTES};
-use crate::timing::LONGEST_OPERATION;
+use crate::timing::{LONGEST_OPERATION, MultiPlane};
 use crate::{Dimensions, EnergyCosts, Geometry, GeometryError, LinkTiming};
 use crate::{Power, ReadCache, Reliability, Timing};
 
@@ -303,6 +303,13 @@ impl Profile {
         let unreadable = self.timing.unreadable;
         if unreadable >= geometry.chunk_blocks() {
             return Err(range("unreadable", unreadable.into(), "less than the blocks of a chunk"));
+        }
+        let planes = u64::from(self.dimensions.planes);
+        if self.timing.multi_plane_reads != MultiPlane::None
+            && (planes < 2 || self.timing.plane_reads)
+        {
+            let range = "at least 2 where there are multi_plane_reads, and plane_reads=false";
+            return Err(wrong(GeometryError::Range { what: "planes", value: planes, range }));
         }
         let (bits, pages) = (self.timing.bits_a_cell, self.dimensions.pages_at_once);
         if bits > 0 && bits < pages {

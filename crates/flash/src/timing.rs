@@ -13,6 +13,30 @@ pub const READ_BURST: u32 = 64;
 /// drive's time keeps as much of it, however many parallel units there are.
 pub const LONGEST_OPERATION: u64 = 3_000_000_000_000;
 
+/// Pages that a multi-plane read may take together, one on each plane. Their blocks may
+/// differ in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MultiPlane {
+    /// None: a read waits for its own.
+    #[default]
+    None,
+    /// Those with the same number in their blocks, as ONFI and JESD230 ask of multi-plane
+    /// addresses: the plane differs, the page does not.
+    SamePage,
+    /// Those of the same type, which one pass of read voltages senses, on any word line,
+    /// of makers whose planes have row decoders of their own.
+    SameType,
+}
+
+impl MultiPlane {
+    /// Each, with its name in files.
+    pub(crate) const NAMES: [(MultiPlane, &'static str); 3] = [
+        (MultiPlane::None, "none"),
+        (MultiPlane::SamePage, "page"),
+        (MultiPlane::SameType, "type"),
+    ];
+}
+
 /// Timings of a drive, in nanoseconds unless said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing {
@@ -62,6 +86,11 @@ pub struct Timing {
     pub cache_registers: bool,
     /// Each plane of a die reads single pages by itself.
     pub plane_reads: bool,
+    /// Reads that wait at a die for the same page are served by one array read.
+    pub shared_reads: bool,
+    /// Which reads that wait for different planes of a die are one multi-plane read. For
+    /// dies of several planes that do not read by themselves.
+    pub multi_plane_reads: MultiPlane,
     /// Bits of a cell: pages of a word line. 0 for as many as there are page types.
     pub bits_a_cell: u32,
     /// mw_cunits: programmed blocks at the end of an open chunk that cannot
@@ -95,6 +124,8 @@ impl Default for Timing {
             suspend_transfer: false,
             cache_registers: false,
             plane_reads: false,
+            shared_reads: false,
+            multi_plane_reads: MultiPlane::None,
             bits_a_cell: 0,
             unreadable: 0,
             endurance: u32::MAX,

@@ -1,7 +1,7 @@
 //! Which drive, and which work, a seed stands for.
 
 use device::LinkTiming;
-use flash::{Dimensions, Geometry, SlcCache, Timing};
+use flash::{Dimensions, Geometry, MultiPlane, SlcCache, Timing};
 use port::BLOCK_BYTES;
 use targets::{MAX_STREAMS, Pblk, Victim, with_reserve};
 use workload::Rng;
@@ -301,6 +301,12 @@ fn timing(rng: &mut Rng) -> Timing {
         // Not drawn, so that each seed's world stays what it was else.
         cache_registers: read.is_multiple_of(3),
         plane_reads: read.is_multiple_of(4),
+        shared_reads: read.is_multiple_of(5),
+        multi_plane_reads: match read % 7 {
+            0 => MultiPlane::SamePage,
+            1 => MultiPlane::SameType,
+            _ => MultiPlane::None,
+        },
         ..Timing::default()
     }
 }

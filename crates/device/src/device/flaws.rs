@@ -278,6 +278,10 @@ impl<M: Medium> Device<M> {
         if unprogrammed != 0 {
             sensed.retries = flaws.model.read_retries;
         }
+        if op.is_shared() && sensed.retries > 0 {
+            self.units.read_alone(now, pu);
+            return None;
+        }
         let failed = sensed.failed | unprogrammed;
         let errors = &mut flaws.errors;
         errors.corrected_reads += u64::from(sensed.worst > 0 && failed == 0);
@@ -285,7 +289,7 @@ impl<M: Medium> Device<M> {
         errors.retries += u64::from(sensed.retries);
         flaws.outcomes[pu as usize] =
             Outcome { failed, retries: sensed.retries, begun: true, ..Outcome::default() };
-        self.note_reads(index, 1 + sensed.retries);
+        self.note_reads(index, op.sensings() + sensed.retries);
         if unprogrammed == 0 {
             self.note_level(index, level, &op, sensed.failed);
         }
@@ -489,7 +493,7 @@ impl<M: Medium> Device<M> {
         let tag = if self.units.timing().tags_on_channel { TAG_BYTES as u64 } else { 0 };
         match op.kind {
             OpKind::Read => {
-                let times = u64::from(1 + self.flaws.outcomes[pu as usize].retries);
+                let times = u64::from(op.sensings() + self.flaws.outcomes[pu as usize].retries);
                 *if in_slc { &mut counts.slc_reads } else { &mut counts.reads } += pages * times;
                 let blocks = if self.flaws.model.decode > 0 { blocks * times } else { blocks };
                 counts.bytes += blocks * if op.tags { TAG_BYTES as u64 } else { BLOCK_BYTES + tag };
@@ -526,6 +530,7 @@ impl<M: Medium> Device<M> {
             [index as u64, word(0), word(8), word(16), word(24)]
         });
         let (e, c, slc) = (self.errors(), self.flaws.counts, self.units.slc_health());
+        let (shared, joined) = self.units.shared_reads();
         let counters = [
             (1, e.corrected_reads),
             (2, e.retried_reads),
@@ -547,6 +552,8 @@ impl<M: Medium> Device<M> {
             (18, slc.dropped),
             (19, slc.direct),
             (20, slc.erases),
+            (21, shared),
+            (22, joined),
         ];
         words.chain(counters.into_iter().filter(|c| c.1 != 0).flat_map(|c| [c.0, c.1]))
     }

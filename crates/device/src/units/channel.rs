@@ -100,7 +100,9 @@ impl Units {
         let channel = &mut self.channels[number];
         let first = is_read && self.timing.reads_first;
         let list = match first {
-            _ if is_read && state == State::In && self.dies.is_some() => &mut channel.commands,
+            _ if is_read && state == State::In && self.register_bits > 0 => {
+                &mut channel.commands
+            }
             true => &mut channel.reads,
             false => &mut channel.others,
         };
@@ -151,9 +153,9 @@ impl Units {
     /// The same where dies have several registers, or reads may be repeated.
     #[inline(never)]
     fn bus_end_apart(&mut self, now: Time, pu: u32, state: State) -> Option<u32> {
-        let (number, is_wide) = (self.channel_of(pu), self.dies.is_some());
+        let number = self.channel_of(pu);
         let repeats = state == State::Out && self.units[pu].tries > 0;
-        if state == State::Out && is_wide && !repeats {
+        if state == State::Out && self.register_bits > 0 && !repeats {
             self.channels[number].owner = HELD;
             self.timeline.end_transfer(number);
             self.units[pu].state = State::Finishing;
@@ -165,7 +167,7 @@ impl Units {
             return None;
         }
         if state == State::In {
-            return if is_wide { self.came_in(now, pu) } else { self.enter(now, pu) };
+            return if self.dies.is_some() { self.came_in(now, pu) } else { self.enter(now, pu) };
         }
         self.units[pu].state = State::Finishing;
         Some(pu)

@@ -27,6 +27,20 @@ impl OpKind {
     }
 }
 
+/// How a read has its page from the array.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sensing {
+    /// By a sensing of its own, which others may share.
+    #[default]
+    Own,
+    /// The same, of one that shares no other's.
+    Alone,
+    /// Another's gave its page.
+    Shared,
+    /// It was sensed at the same time as another's, on another plane.
+    Joined,
+}
+
 /// One access of one parallel unit.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Op {
@@ -43,6 +57,8 @@ pub(crate) struct Op {
     pub kind: OpKind,
     /// A read of which only the tags are wanted.
     pub tags: bool,
+    /// Whether a read was sensed with another.
+    pub(super) sensing: Sensing,
     /// Where its die has several registers, the planes that it takes.
     pub(super) planes: u8,
     /// Reads that went before it after it had begun.
@@ -51,12 +67,36 @@ pub(crate) struct Op {
 
 impl Op {
     pub fn new(cmd: u32, kind: OpKind, ppa: Ppa, first: u8, count: u8) -> Op {
-        Op { next: NONE, cmd, ppa, first, count, kind, tags: false, planes: 0, suspended: 0 }
+        let sensing = Sensing::Own;
+        Op {
+            next: NONE,
+            cmd,
+            ppa,
+            first,
+            count,
+            kind,
+            tags: false,
+            sensing,
+            planes: 0,
+            suspended: 0,
+        }
     }
 
     /// The same, of which only the tags are wanted, or not.
     pub fn of_tags(self, tags: bool) -> Op {
         Op { tags, ..self }
+    }
+
+    /// Whether a read was sensed with another's.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        matches!(self.sensing, Sensing::Shared | Sensing::Joined)
+    }
+
+    /// Array reads of its own: none where another's gave its page.
+    #[inline]
+    pub fn sensings(&self) -> u32 {
+        u32::from(self.sensing != Sensing::Shared)
     }
 }
 

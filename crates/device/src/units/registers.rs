@@ -24,12 +24,14 @@
 use flash::{Geometry, Timing};
 use port::{Time, Whose};
 
+use super::op::Sensing;
+use super::sharing::Sharing;
 use super::suspension::one_more;
 use super::{Op, OpKind, State, Units};
 use crate::list::{NONE, Table};
 
 /// Reads that wait of which one may go before the others.
-const LOOKED_AT: usize = 16;
+pub(super) const LOOKED_AT: usize = 16;
 
 /// The registers of a die, as planes.
 #[derive(Clone, Copy)]
@@ -79,9 +81,14 @@ pub(super) fn bits(geometry: &Geometry, timing: &Timing) -> u32 {
 }
 
 impl Dies {
-    /// Those of a drive, where they have several registers.
+    /// Whether a drive's dies have several registers, or reads share what is in them.
+    fn are_apart(geometry: &Geometry, timing: &Timing) -> bool {
+        bits(geometry, timing) > 0 || Sharing::is_on(geometry.dimensions().planes, timing)
+    }
+
+    /// Those of a drive, where they are apart.
     pub fn new(geometry: &Geometry, timing: &Timing) -> Option<Box<Dies>> {
-        if bits(geometry, timing) == 0 {
+        if !Dies::are_apart(geometry, timing) {
             return None;
         }
         let planes = if timing.plane_reads { geometry.dimensions().planes } else { 1 };
@@ -92,7 +99,7 @@ impl Dies {
 
     /// Bytes of memory that they take.
     pub fn bytes(geometry: &Geometry, timing: &Timing) -> usize {
-        let slots = if bits(geometry, timing) == 0 { 0 } else { geometry.pu_slots() };
+        let slots = if Dies::are_apart(geometry, timing) { geometry.pu_slots() } else { 0 };
         slots * size_of::<Die>()
     }
 
@@ -113,7 +120,7 @@ impl Units {
     }
 
     /// The planes that an operation takes: one, if it is a read there, or all.
-    fn planes_of(&self, op: &Op) -> u8 {
+    pub(super) fn planes_of(&self, op: &Op) -> u8 {
         let all = self.dies.as_ref().map_or(0, |dies| dies.all);
         if op.kind != OpKind::Read || all == 1 {
             return all;
@@ -140,6 +147,7 @@ impl Units {
     #[inline(never)]
     pub(super) fn join(&mut self, now: Time, home: u32, id: u32, whose: Whose) {
         self.ops[id].planes = self.planes_of(&self.ops[id]);
+        self.ops[id].sensing = Sensing::Own;
         if self.tales.is_some() {
             self.note_came(now, home, id, whose);
         }
@@ -148,7 +156,11 @@ impl Units {
             unit.state = State::Idle;
             self.timeline.clear(home);
         }
+        if self.shares_at_once(now, home, id) {
+            return;
+        }
         let first = self.ops[id].kind == OpKind::Read && self.timing.reads_first;
+        let unit = &mut self.units[home];
         let list = if first { &mut unit.reads } else { &mut unit.others };
         list.push(id, &mut self.ops);
         self.go_on(now, home);
@@ -246,7 +258,7 @@ impl Units {
     }
 
     /// Whether one more read may go before what else waits; see [`Units::may_pass`].
-    fn lets_pass(&self, home: u32, loading: u32) -> bool {
+    pub(super) fn lets_pass(&self, home: u32, loading: u32) -> bool {
         let unit = &self.units[home];
         if unit.paused == NONE && unit.others.is_empty() && loading == NONE {
             return true;
@@ -258,16 +270,26 @@ impl Units {
         may_pass && within(unit.passed, self.timing.read_burst)
     }
 
-    /// The next read that can begin, which goes before what else waits.
-    fn choose_read(&mut self, home: u32, die: &Die) -> Option<Next> {
-        let (id, which) = self.take_read(home, die)?;
+    /// Counts a read that goes before what else waits.
+    pub(super) fn count_pass(&mut self, home: u32, loading: u32) {
         let unit = &mut self.units[home];
         if unit.paused != NONE {
             one_more(&mut self.ops[unit.paused].suspended, self.timing.suspend_limit);
         }
-        if unit.paused != NONE || !unit.others.is_empty() || die.loading != NONE {
+        if unit.paused != NONE || !unit.others.is_empty() || loading != NONE {
             one_more(&mut unit.passed, self.timing.read_burst);
         }
+    }
+
+    /// The register of a program at a die that does not have the array yet.
+    pub(super) fn loading(&mut self, home: u32) -> u32 {
+        self.die(home).loading
+    }
+
+    /// The next read that can begin, which goes before what else waits.
+    fn choose_read(&mut self, home: u32, die: &Die) -> Option<Next> {
+        let (id, which) = self.take_read(home, die)?;
+        self.count_pass(home, die.loading);
         Some(Next::Begin(id, which))
     }
 
@@ -337,7 +359,7 @@ impl Units {
     }
 
     /// An operation enters the array as the next event.
-    fn let_enter(&mut self, now: Time, pu: u32, is_read: bool) {
+    pub(super) fn let_enter(&mut self, now: Time, pu: u32, is_read: bool) {
         self.units[pu].state = State::Entering;
         self.timeline.set(pu, is_read, now);
     }
@@ -355,7 +377,7 @@ impl Units {
     #[inline(never)]
     pub(super) fn came_in(&mut self, now: Time, pu: u32) -> Option<u32> {
         if self.active(pu).kind != OpKind::Program {
-            return self.enter(now, pu);
+            return self.enter_apart(now, pu);
         }
         self.load(now, pu);
         self.go_on(now, self.home(pu));
@@ -405,6 +427,7 @@ impl Units {
     pub(super) fn sensed(&mut self, now: Time, pu: u32) {
         let planes = self.active(pu).planes;
         self.units[pu].state = State::Out;
+        self.note_sensed(now, pu);
         self.die(pu).sensing &= !planes;
         self.go_on(now, self.home(pu));
     }
@@ -416,9 +439,12 @@ impl Units {
         if self.ops[id].kind != OpKind::Read {
             self.units[home].passed = 0;
         }
-        let planes = self.ops[id].planes;
+        let op = self.ops[id];
         self.ops.give(id);
-        self.vacate(pu, planes);
+        if self.hands_on(now, pu, &op) {
+            return;
+        }
+        self.vacate(pu, op.planes);
         self.go_on(now, home);
         self.pass_on(now, pu);
     }

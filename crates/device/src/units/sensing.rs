@@ -37,6 +37,9 @@ impl Units {
     /// its data on the channel.
     pub fn sense(&mut self, now: Time, pu: u32, retries: u32, decode: u64) -> Option<u32> {
         let op = self.active(pu);
+        if op.is_shared() {
+            return self.sense_shared(now, pu);
+        }
         let read = self.read_time(pu, op.ppa, op.count);
         let mut more = u64::from(retries) * (self.timing.command + read);
         let mut time = read + more;
@@ -63,7 +66,7 @@ impl Units {
     pub(super) fn repeat(&mut self, now: Time, pu: u32) -> Option<u32> {
         let time = self.timing.command;
         if time == 0 {
-            return self.enter(now, pu);
+            return self.enter_apart(now, pu);
         }
         self.use_bus(now, pu, State::In, true, time);
         None

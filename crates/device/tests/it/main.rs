@@ -13,5 +13,6 @@ mod physics;
 mod queueing;
 mod registers;
 mod reliability;
+mod sharing;
 mod slc;
 mod stories;

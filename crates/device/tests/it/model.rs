@@ -12,8 +12,8 @@ use device::{
     VectorOp,
 };
 use flash::{
-    BlockBits, Chunk, ChunkState, Dimensions, Geometry, Medium, Ppa, RamMedium, SlcCache, SlcSize,
-    TAG_BYTES, Timing,
+    BlockBits, Chunk, ChunkState, Dimensions, Geometry, Medium, MultiPlane, Ppa, RamMedium,
+    SlcCache, SlcSize, TAG_BYTES, Timing,
 };
 use port::{Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
@@ -100,8 +100,10 @@ fn setups() -> impl Strategy<Value = Setup> {
         SlcCache { size, dynamic, read, program, idle, mark, ..SlcCache::default() }
     });
     let registers = (any::<bool>(), any::<bool>());
-    let all = (shape, medium, times, flags, slc, registers);
-    all.prop_map(|(shape, medium, times, flags, slc, registers)| Setup {
+    let rules = [MultiPlane::None, MultiPlane::SamePage, MultiPlane::SameType];
+    let sharing = (any::<bool>(), prop::sample::select(rules.to_vec()));
+    let all = (shape, medium, times, flags, slc, registers, sharing);
+    all.prop_map(|(shape, medium, times, flags, slc, registers, sharing)| Setup {
         groups: shape.0,
         pus: shape.1,
         planes: shape.2,
@@ -121,6 +123,8 @@ fn setups() -> impl Strategy<Value = Setup> {
             suspend_limit: flags.3,
             cache_registers: registers.0,
             plane_reads: registers.1,
+            shared_reads: sharing.0,
+            multi_plane_reads: sharing.1,
             suspend_time: 3,
             resume_time: 5,
             unreadable: flags.4,

@@ -567,6 +567,50 @@ fn repetitions_take(decode: u64, registers: bool) {
     assert_eq!((errors.retries, errors.retried_reads), (retries, 400 - seen[0]));
 }
 
+/// A read that shares another's sensing takes a command and its data, and is no array
+/// read; one that is to be repeated is read by itself.
+#[test]
+fn repetitions_are_not_shared() {
+    for decode in [0, 40] {
+        let r = Reliability {
+            decode,
+            rber_base: 5.2e-3,
+            read_retries: 5,
+            program_failure: 0.0,
+            endurance_cliff: true,
+            ..model()
+        };
+        let t = Timing { shared_reads: true, ..timing() };
+        let (mut rig, g) = one_chunk(&t, &r, 3);
+        let (mut reads, mut alone) = (0, 0);
+        for i in 0..200u32 {
+            let at = Ppa((i * 2 % g.chunk_blocks()).into());
+            let (start, tr) = (rig.now, t.read_of(g.row(at)));
+            let mut expected = 0;
+            let mut chunk = rig.port.chunk(0);
+            for (number, at) in [at, Ppa(at.0 + 1)].into_iter().enumerate() {
+                let rate = r.rber(Reliability::wear_share(0, ENDURANCE), 0, chunk.reads);
+                let retries = r.sense(3, at, 1, &chunk, rate).retries;
+                let out = if decode == 0 { 0 } else { t.transfer(1) + decode };
+                expected += t.command + u64::from(retries) * (t.command + tr + out) + t.transfer(1);
+                let is_own = number == 0 || retries > 0;
+                expected += if is_own { tr } else { 0 };
+                chunk.reads += u32::from(is_own) + retries;
+                reads += u64::from(is_own);
+                alone += u64::from(number == 1 && is_own);
+            }
+            for at in [at, Ppa(at.0 + 1)] {
+                rig.submit(start.0, filled(cmd(u64::from(i), Read, at, 1), 0));
+            }
+            rig.drain();
+            assert_eq!((rig.now - start, rig.port.chunk(0).reads), (expected, chunk.reads), "{i}");
+        }
+        let counters = rig.port.counters();
+        assert_eq!((counters.reads, counters.shared), (reads, 400 - reads));
+        assert!(alone > 20 && counters.shared > 20, "both occur: {alone}");
+    }
+}
+
 /// Upper pages are repeated more often than lower ones, as often as the sums of the
 /// binomial distribution say.
 #[test]

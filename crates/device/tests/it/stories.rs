@@ -3,7 +3,7 @@
 
 use crate::common::{cmd, drive, geometry, written};
 use device::{Link, LinkTiming, VectorCmd, VectorDone, VectorOp};
-use flash::{Ppa, SlcCache, SlcSize, Timing};
+use flash::{MultiPlane, Ppa, SlcCache, SlcSize, Timing};
 use port::story::{Cause, Work};
 use port::{Part, Port, Ring, Story, Time, Whose};
 use proptest::prelude::*;
@@ -279,8 +279,10 @@ fn timings() -> impl Strategy<Value = Timing> {
     let channel = (prop_oneof![Just(0), 4_096_000_000u64..400_000_000_000], any::<bool>());
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let registers = (any::<bool>(), any::<bool>());
-    let all = (times, channel, flags, registers);
-    all.prop_map(|((read, program, erase, command), channel, flags, registers)| Timing {
+    let rules = [MultiPlane::None, MultiPlane::SamePage, MultiPlane::SameType];
+    let sharing = (any::<bool>(), prop::sample::select(rules.to_vec()));
+    let all = (times, channel, flags, registers, sharing);
+    all.prop_map(|((read, program, erase, command), channel, flags, registers, sharing)| Timing {
         read: vec![read],
         program: vec![program],
         erase,
@@ -296,6 +298,8 @@ fn timings() -> impl Strategy<Value = Timing> {
         read_burst: 3,
         cache_registers: registers.0,
         plane_reads: registers.1,
+        shared_reads: sharing.0,
+        multi_plane_reads: sharing.1,
         slc: match flags.3 {
             true => SlcCache {
                 size: SlcSize::Bytes(4 * 8192),

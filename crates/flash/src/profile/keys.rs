@@ -8,6 +8,7 @@ use super::{Profile, Side, quantity};
 use crate::SlcSize;
 use crate::link::MAX_CORES;
 use crate::slc::WHOLE;
+use crate::timing::MultiPlane;
 
 /// One key of a profile.
 pub struct Key {
@@ -71,6 +72,14 @@ const CELL: Form<u32> = Form {
         text => up_to(text, 5).filter(|&bits| bits > 0),
     },
     show: |n| if *n == 0 { quoted("auto") } else { n.to_string() },
+};
+const PLANES: Form<MultiPlane> = Form {
+    takes: "none, page (of the same number in their blocks) or type (of the same type)",
+    read: |text| MultiPlane::NAMES.iter().find(|(_, name)| *name == text).map(|(rule, _)| *rule),
+    show: |rule| {
+        let name = MultiPlane::NAMES.iter().find(|(any, _)| any == rule);
+        quoted(name.map_or("none", |(_, name)| name))
+    },
 };
 const CORES: Form<u32> = Form {
     takes: "1 to 64, or none for one a command",
@@ -264,7 +273,7 @@ macro_rules! key {
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 88] = [
+pub static KEYS: [Key; 90] = [
     key!(needed "geometry", "groups", COUNT, dimensions.groups,
         "channels; a super-channel counts once"),
     key!(needed "geometry", "pus", COUNT, dimensions.pus, "parallel units (dies) a channel"),
@@ -321,6 +330,10 @@ pub static KEYS: [Key; 88] = [
         "data move while a die's array works at the next"),
     key!("timing", "plane_reads", FLAG, timing.plane_reads,
         "planes of a die read pages by themselves"),
+    key!("timing", "shared_reads", FLAG, timing.shared_reads,
+        "reads that wait for the same page are one array read"),
+    key!("timing", "multi_plane_reads", PLANES, timing.multi_plane_reads,
+        "which reads that wait for different planes of a die are one"),
     key!("timing", "unreadable", COUNT, timing.unreadable,
         "last blocks of an open chunk that cannot be read yet"),
     key!("timing", "endurance", LIMIT, timing.endurance, "erases that a chunk stands"),

@@ -242,6 +242,28 @@ fn operations_of_an_hour_are_refused() {
     p.check().unwrap();
 }
 
+/// Planes that read by themselves need no other, and one plane has none.
+#[test]
+fn reads_of_several_planes_need_them() {
+    let mut p = Profile::builtin("tlc").unwrap();
+    for (value, rule) in
+        [("page", MultiPlane::SamePage), ("type", MultiPlane::SameType), ("none", MultiPlane::None)]
+    {
+        p.set("multi_plane_reads", value).unwrap();
+        assert_eq!((p.timing.multi_plane_reads, p.check().is_ok()), (rule, true));
+        assert_eq!(p.get("multi_plane_reads").unwrap(), value);
+    }
+    assert!(p.set("multi_plane_reads", "true").is_err());
+    for (key, value) in [("planes", "1"), ("plane_reads", "true")] {
+        let mut p = Profile::builtin("tlc").unwrap();
+        p.set(key, value).unwrap();
+        p.check().unwrap();
+        p.set("multi_plane_reads", "page").unwrap();
+        let err = p.check().unwrap_err().to_string();
+        assert!(err.contains("multi_plane_reads"), "{err}");
+    }
+}
+
 #[test]
 fn the_slc_cache_is_off_until_asked_for() {
     // Clients' drives have one.
@@ -366,6 +388,10 @@ proptest! {
         (p.timing.suspend, p.timing.reads_first) = (flags[0], flags[1]);
         (p.timing.tags_on_channel, p.timing.suspend_transfer) = (flags[2], flags[3]);
         (p.timing.cache_registers, p.timing.plane_reads) = (flags[3], flags[0]);
+        p.timing.shared_reads = flags[1];
+        if p.dimensions.planes > 1 && !flags[0] {
+            p.timing.multi_plane_reads = MultiPlane::SamePage;
+        }
         p.about = about;
         let r = &mut p.reliability;
         (r.errors, r.endurance_cliff) = (flags[0], flags[1]);

@@ -67,6 +67,8 @@ const OTHERS: [Key; 35] = [
     ("suspend_time", &["0ns", "1us", "20us"], &["1000s"]),
     ("suspend_limit", &["0", "1", "16", "none"], &["4294967294"]),
     ("suspend_transfer", &["true", "false"], &["x"]),
+    ("shared_reads", &["true", "false"], &["1"]),
+    ("multi_plane_reads", &["none", "page", "type"], &["plane"]),
     ("unreadable", &["0", "1", "8"], &["64", "100000"]),
     ("endurance", &["100", "5000", "none"], &["0", "1", "3"]),
     ("slc_cache", &["none", "1m", "4%", "50%"], &["100%", "0%", "64g", "1"]),
