@@ -393,8 +393,11 @@ impl<'a> Bench<'a> {
                 grew(|c| c.metadata),
             ),
             steady,
-            gc: tells
-                .then(|| Gc { collections: grew(|c| c.collections), moved: grew(|c| c.moved) }),
+            gc: tells.then(|| Gc {
+                collections: grew(|c| c.collections),
+                moved: grew(|c| c.moved),
+                copied: grew(|c| c.copied),
+            }),
             erases: tells.then(|| grew(|c| c.erases)),
             self_check_ns: tally.late.percentile(99.9),
             cpu: Cpu::new(cpu.0, cpu.1, wall, ios),

@@ -31,7 +31,9 @@ pub enum VectorOp {
     /// 1.2; 2.0 has none, so it is a vendor's command here (0x94).
     Retire,
     /// Copy blocks inside the drive (0x93): `from` to `to` of the list. Blocks
-    /// written as [`Content::Whole`] are not to be copied.
+    /// written as [`Content::Whole`] are not to be copied. Where the flash has
+    /// [`Timing::copyback`], a row that goes to another row of its unit never leaves
+    /// its die: see `device/copyback.rs`.
     Copy,
     /// Make all writes and resets that completed before durable. No address.
     Flush,
@@ -186,6 +188,11 @@ pub trait OpenChannel: Port<Cmd = VectorCmd, Done = VectorDone> {
     fn rows_at_once(&self) -> u32 {
         1
     }
+    /// Copies of a row inside its unit that may follow each other before its data are to be
+    /// read and written again; 0 where rows are not copied inside units.
+    fn copies_inside(&self) -> u32 {
+        0
+    }
     /// Takes the oldest notice that the drive has (log page 0xD0), if any.
     fn take_notice(&mut self) -> Option<Notice> {
         None
@@ -223,6 +230,10 @@ impl<P: OpenChannel + ?Sized> OpenChannel for Box<P> {
 
     fn rows_at_once(&self) -> u32 {
         (**self).rows_at_once()
+    }
+
+    fn copies_inside(&self) -> u32 {
+        (**self).copies_inside()
     }
 
     fn take_notice(&mut self) -> Option<Notice> {

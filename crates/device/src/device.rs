@@ -9,6 +9,7 @@
 //! erased. It never fails as a whole: an error is the completion's.
 
 mod admission;
+mod copyback;
 mod flaws;
 mod health;
 
@@ -86,6 +87,9 @@ pub struct Counters {
     pub shared: u64,
     /// Array reads that began with another's, on another plane of its die.
     pub joined: u64,
+    /// Rows copied inside their dies: among `programs`, and the sensing of each of their
+    /// pages among `reads`.
+    pub copybacks: u64,
 }
 
 /// A command at work.
@@ -97,6 +101,8 @@ struct Command {
     status: Status,
     /// Whether a copy is writing.
     writing: bool,
+    /// A copy of a row inside its unit.
+    inside: bool,
 }
 
 impl Default for Command {
@@ -111,7 +117,8 @@ impl Default for Command {
             list: None,
             buffer: Buffer::empty(),
         };
-        Command { cmd, left: 0, failed: 0, status: Status::SUCCESS, writing: false }
+        let (writing, inside) = (false, false);
+        Command { cmd, left: 0, failed: 0, status: Status::SUCCESS, writing, inside }
     }
 }
 
@@ -137,6 +144,8 @@ pub struct Device<M> {
     ready: Ring<VectorDone>,
     stories: Option<Box<Stories>>,
     copy_buffers: Vec<Buffer>,
+    /// A row on its way from one place in its unit to another.
+    copied_row: Buffer,
     /// Flushes for which the medium has been asked, or is to be, oldest first.
     flushes: VecDeque<Flush>,
     /// Time passes while the medium moves bytes.
@@ -161,7 +170,7 @@ impl<M: Medium> Device<M> {
         let slots = geometry.chunk_slots();
         let kept = medium.kept();
         let copy_bytes = MAX_ADDRESSES * (kept as usize + TAG_BYTES);
-        Ok(Device {
+        let mut device = Device {
             geometry: *geometry,
             chunks: table(Chunk::default(), slots, "the drive's chunks")?,
             whole: table(0, slots.div_ceil(64), "the drive's chunks")?,
@@ -175,13 +184,16 @@ impl<M: Medium> Device<M> {
             ready: Ring::new(MAX_DEPTH),
             stories: None,
             copy_buffers: Buffer::carve(MAX_COPIES, copy_bytes)?,
+            copied_row: Buffer::empty(),
             flushes: VecDeque::new(),
             on_a_clock: false,
             gives_nothing: kept == 0 && medium.reads_nothing_at_once(),
             medium,
             kept,
             counters: Counters::default(),
-        })
+        };
+        device.prepare_copies()?;
+        Ok(device)
     }
 
     /// Bytes of memory that the tables of such a drive take, those of its medium
@@ -402,7 +414,9 @@ impl<M: Medium> Device<M> {
             return;
         }
         let id = self.enter(cmds);
-        if op == VectorOp::Copy {
+        if op == VectorOp::Copy && self.is_inside(&self.commands[id].cmd) {
+            self.begin_inside(id);
+        } else if op == VectorOp::Copy {
             let scratch = self.copy_buffers.pop().expect("submit saw a copy buffer");
             self.commands[id].cmd.buffer = scratch;
         } else if op == VectorOp::Flush {
@@ -423,6 +437,7 @@ impl<M: Medium> Device<M> {
         let cmd = cmds.pop().expect("it was looked at");
         std::mem::forget(std::mem::replace(&mut command.cmd, cmd));
         (command.failed, command.status, command.writing) = (0, Status::SUCCESS, false);
+        command.inside = false;
         id
     }
 
@@ -582,6 +597,7 @@ impl<M: Medium> Device<M> {
         let command = &mut self.commands[id];
         let cmd = &command.cmd;
         let (tags, whose) = (cmd.content == Content::Tags, cmd.whose);
+        let inside = command.inside;
         let mut ops = [(Ppa(0), 0u8, 0u8); MAX_ADDRESSES];
         let mut n = 0;
         if kind == OpKind::Erase {
@@ -598,7 +614,7 @@ impl<M: Medium> Device<M> {
         }
         command.left = n as u32;
         for &(ppa, first, count) in &ops[..n] {
-            let op = Op::new(id, kind, ppa, first, count).of_tags(tags);
+            let op = Op::new(id, kind, ppa, first, count).of_tags(tags).inside(inside);
             let finished = self.units.enqueue(now, op, whose);
             self.finish_at_once(now, finished);
         }
@@ -742,6 +758,7 @@ impl<M: Medium> Device<M> {
             }
             // The erase before it failed.
             OpKind::Program if self.chunks[chunk].state == ChunkState::Offline => Moved::Failed,
+            OpKind::Program if op.inside => self.move_inside(op),
             OpKind::Program => {
                 let bytes = command.cmd.buffer.bytes();
                 let tags = &bytes[data.start + tag_start..][..tag_bytes];
@@ -772,6 +789,9 @@ impl<M: Medium> Device<M> {
             OpKind::Program => {
                 self.counters.programs += 1;
                 self.counters.blocks_programmed += u64::from(blocks);
+                if op.inside {
+                    self.account_inside(op);
+                }
                 if moved == Moved::Failed {
                     self.program_failed(op.ppa, blocks);
                 } else {
@@ -851,7 +871,9 @@ impl<M: Medium> Device<M> {
             self.copy_write(now, id);
             return true;
         }
-        self.copy_buffers.push(std::mem::take(&mut command.cmd.buffer));
+        if !command.inside {
+            self.copy_buffers.push(std::mem::take(&mut command.cmd.buffer));
+        }
         if self.stories.is_some() {
             self.tell_at_once(now);
         }
@@ -880,7 +902,7 @@ impl<M: Medium> Device<M> {
     fn has_room(&self, cmd: &VectorCmd) -> bool {
         self.commands.live() + self.ready.len() < MAX_DEPTH
             && self.units.ops.room() >= OPS_NEEDED
-            && (cmd.op != VectorOp::Copy || !self.copy_buffers.is_empty())
+            && (cmd.op != VectorOp::Copy || !self.copy_buffers.is_empty() || self.is_inside(cmd))
     }
 }
 
@@ -991,6 +1013,10 @@ impl<M: Medium> OpenChannel for Device<M> {
 
     fn is_cached(&self) -> bool {
         self.medium.is_cached()
+    }
+
+    fn copies_inside(&self) -> u32 {
+        self.timing().copyback
     }
 
     fn take_notice(&mut self) -> Option<Notice> {

@@ -453,4 +453,8 @@ impl<P: OpenChannel> OpenChannel for Link<P> {
     fn rows_at_once(&self) -> u32 {
         self.below.rows_at_once()
     }
+
+    fn copies_inside(&self) -> u32 {
+        self.below.copies_inside()
+    }
 }

@@ -26,6 +26,7 @@
 //! an operation that belongs to no command; it may be suspended as a program.
 
 mod channel;
+mod copies;
 mod op;
 mod registers;
 mod sensing;
@@ -153,6 +154,8 @@ pub(crate) struct Units {
     channel_bits: u32,
     register_bits: u32,
     dies: Option<Box<Dies>>,
+    /// By command, where a row comes from that is copied inside its unit, if any is.
+    sources: Vec<Ppa>,
     /// What reads share, if anything; then `dies` are there, too.
     sharing: Option<Box<Sharing>>,
     /// Whether there are `dies`, or reads may be repeated.
@@ -212,6 +215,7 @@ impl Units {
             register_bits: registers::bits(geometry, timing),
             apart: dies.is_some(),
             dies,
+            sources: Vec::new(),
             sharing,
             timeline: Timeline::new(geometry, slots),
             slc,
@@ -249,7 +253,7 @@ impl Units {
                 let same = if self.senses { None } else { self.same_read };
                 (self.transfer_out(op), same.unwrap_or(0))
             }
-            OpKind::Program => (self.transfer[count as usize], 0),
+            OpKind::Program => (self.load_time(count, op.inside), 0),
             OpKind::Erase => (0, 0),
         };
         if let Some(tales) = &self.tales {
@@ -298,7 +302,7 @@ impl Units {
         let held = &mut self.ops[id];
         (held.cmd, held.ppa, held.kind) = (op.cmd, op.ppa, op.kind);
         (held.first, held.count, held.suspended) = (op.first, op.count, 0);
-        held.tags = op.tags;
+        (held.tags, held.inside) = (op.tags, op.inside);
         if self.dies.is_some() {
             self.join(now, pu, id, whose);
             return None;
@@ -479,10 +483,10 @@ impl Units {
     /// The same of the operation that is active.
     #[inline(always)]
     fn start_op(&mut self, now: Time, pu: u32, op: Op) -> Option<u32> {
-        let Op { kind, ppa, count, .. } = op;
+        let Op { kind, ppa, count, inside, .. } = op;
         let mut time = self.timing.command;
         if kind == OpKind::Program {
-            time += self.transfer[count as usize];
+            time += self.load_time(count, inside);
         }
         if time == 0 {
             return self.enter_with(now, pu, (kind, ppa, count));
@@ -523,10 +527,14 @@ impl Units {
     /// tPROG or tBERS of what enters the array now.
     #[inline(never)]
     fn change_time(&mut self, pu: u32, kind: OpKind, ppa: Ppa, count: u8) -> u64 {
-        match kind {
-            OpKind::Program => self.program_time(pu, ppa, count),
-            _ => self.takes(pu, self.timing.erase),
+        if kind == OpKind::Erase {
+            return self.takes(pu, self.timing.erase);
         }
+        let Op { inside, cmd, .. } = self.ops[self.units[pu].active];
+        if inside {
+            return self.copy_time(pu, cmd, ppa, count);
+        }
+        self.program_time(pu, ppa, count)
     }
 
     /// The array works for `time`.

@@ -84,6 +84,10 @@ impl<D: OpenChannel> OpenChannel for Fuse<D> {
         self.drive.borrow().rows_at_once()
     }
 
+    fn copies_inside(&self) -> u32 {
+        self.drive.borrow().copies_inside()
+    }
+
     fn take_notice(&mut self) -> Option<Notice> {
         self.drive.borrow_mut().take_notice()
     }

@@ -174,6 +174,10 @@ macro_rules! over_another_port {
             fn rows_at_once(&self) -> u32 {
                 self.below().rows_at_once()
             }
+
+            fn copies_inside(&self) -> u32 {
+                self.below().copies_inside()
+            }
         }
     };
 }

@@ -91,6 +91,9 @@ pub struct Timing {
     /// Which reads that wait for different planes of a die are one multi-plane read. For
     /// dies of several planes that do not read by themselves.
     pub multi_plane_reads: MultiPlane,
+    /// Copies of a row inside its die, from page register to array, that may follow each
+    /// other before its data go through the controller and are corrected; 0 for none.
+    pub copyback: u32,
     /// Bits of a cell: pages of a word line. 0 for as many as there are page types.
     pub bits_a_cell: u32,
     /// mw_cunits: programmed blocks at the end of an open chunk that cannot
@@ -126,6 +129,7 @@ impl Default for Timing {
             plane_reads: false,
             shared_reads: false,
             multi_plane_reads: MultiPlane::None,
+            copyback: 0,
             bits_a_cell: 0,
             unreadable: 0,
             endurance: u32::MAX,
@@ -195,7 +199,8 @@ impl Timing {
         let sensing = most(&self.read).max(most(&self.read_partial)).max(self.slc.read);
         let read = reads * (self.command + sensing);
         let program = most(&self.program) + self.opening + pages * self.slc.read;
-        let works = program.max(pages * self.slc.program).max(self.erase);
+        let copied = if self.copyback > 0 { pages * sensing } else { 0 };
+        let works = (program + copied).max(pages * self.slc.program).max(self.erase);
         read.max(works + self.resume_time)
     }
 

@@ -35,6 +35,9 @@ pub struct WriteCounters {
     /// User's rows that went to a unit of which a chunk was being collected. Not
     /// kept over a restart.
     pub held_rows: u64,
+    /// Of `gc`, what was copied inside its unit and did not come down to it again. Not
+    /// kept over a restart.
+    pub copied: u64,
     /// Blocks read for the user that were never written, or trimmed: in no time.
     /// Not kept over a restart.
     pub nothing: u64,
@@ -42,7 +45,7 @@ pub struct WriteCounters {
 
 port::sums!(
     WriteCounters: user, gc, padding, metadata, absorbed, collections, moved, erases, retired, lost,
-    refreshed, leveled, held, held_rows, nothing
+    refreshed, leveled, held, held_rows, copied, nothing
 );
 
 /// What a map cache did: where not all of the map is in memory.

@@ -186,6 +186,8 @@ pub struct Gc {
     pub collections: u64,
     /// Logical blocks moved.
     pub moved: u64,
+    /// Of these, copied inside their dies, in whole rows.
+    pub copied: u64,
 }
 
 /// Processor time of what was measured.
@@ -331,7 +333,11 @@ impl Report {
         if let Some(gc) = self.gc {
             let (runs, moved) = (counted(gc.collections, "run"), counted(gc.moved, "block"));
             let erases = counted(self.erases.unwrap_or(0), "erase");
-            let text = format!("{runs}, {moved} moved; {erases}");
+            let copied = match gc.copied {
+                0 => String::new(),
+                copied => format!(", {} inside their dies", counted(copied, "block")),
+            };
+            let text = format!("{runs}, {moved} moved{copied}; {erases}");
             out.line("collection", &text)?;
         }
         match self.steady {

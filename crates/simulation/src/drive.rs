@@ -244,6 +244,13 @@ impl OpenChannel for Drive {
         }
     }
 
+    fn copies_inside(&self) -> u32 {
+        match self {
+            Drive::Parity(parity) => parity.copies_inside(),
+            drive => drive.powered().copies_inside(),
+        }
+    }
+
     fn rows_at_once(&self) -> u32 {
         match self {
             Drive::Parity(parity) => parity.rows_at_once(),

@@ -236,7 +236,8 @@ impl Flash {
                     remains.strikes.extend(strike);
                 }
             }
-            VectorOp::Write => {
+            // A copy is sent with the address that it writes to.
+            VectorOp::Write | VectorOp::Copy => {
                 remains.struck.programs += 1;
                 remains.failed[remains.geometry.chunk_index(ppa)] = true;
             }
@@ -502,6 +503,10 @@ impl OpenChannel for Powered {
 
     fn is_cached(&self) -> bool {
         self.device.is_cached()
+    }
+
+    fn copies_inside(&self) -> u32 {
+        self.device.copies_inside()
     }
 
     fn take_notice(&mut self) -> Option<Notice> {

@@ -301,6 +301,7 @@ fn timing(rng: &mut Rng) -> Timing {
         // Not drawn, so that each seed's world stays what it was else.
         cache_registers: read.is_multiple_of(3),
         plane_reads: read.is_multiple_of(4),
+        copyback: (read % 3) as u32,
         shared_reads: read.is_multiple_of(5),
         multi_plane_reads: match read % 7 {
             0 => MultiPlane::SamePage,

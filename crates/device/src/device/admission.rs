@@ -47,6 +47,10 @@ impl<M: Medium> Device<M> {
             self.check_run_address(cmd)?;
         }
         match cmd.op {
+            VectorOp::Copy if self.is_inside(cmd) => {
+                self.check_reads(cmd)?;
+                self.enter_writes(cmd, true)
+            }
             VectorOp::Read | VectorOp::Copy => self.check_reads(cmd),
             VectorOp::Write if cmd.list.is_none() => self.enter_run(cmd),
             VectorOp::Write => self.enter_writes(cmd, false),

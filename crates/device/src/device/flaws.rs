@@ -306,6 +306,16 @@ impl<M: Medium> Device<M> {
         }
     }
 
+    /// A row was copied from one chunk to another without correction: its data are as old
+    /// there as they were, and so is the chunk, if not older.
+    pub(super) fn inherit_age(&mut self, from: usize, to: usize, reads: u32) {
+        if self.flaws.model.errors {
+            let since = self.chunks[from].since;
+            self.chunks[to].since = self.chunks[to].since.min(since);
+            self.note_reads(from, reads);
+        }
+    }
+
     /// Tells the medium of a chunk that was read, unless its erase is on its
     /// way: the medium must not take it for erased before it is.
     fn describe_read(&mut self, index: usize) {
@@ -500,7 +510,11 @@ impl<M: Medium> Device<M> {
             }
             OpKind::Program => {
                 *if in_slc { &mut counts.slc_programs } else { &mut counts.programs } += pages;
-                counts.bytes += blocks * (BLOCK_BYTES + tag);
+                if op.inside {
+                    counts.reads += pages;
+                } else {
+                    counts.bytes += blocks * (BLOCK_BYTES + tag);
+                }
             }
             OpKind::Erase => counts.erases += u64::from(planes),
         }
@@ -554,6 +568,7 @@ impl<M: Medium> Device<M> {
             (20, slc.erases),
             (21, shared),
             (22, joined),
+            (23, self.counters.copybacks),
         ];
         words.chain(counters.into_iter().filter(|c| c.1 != 0).flat_map(|c| [c.0, c.1]))
     }

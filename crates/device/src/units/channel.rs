@@ -100,9 +100,7 @@ impl Units {
         let channel = &mut self.channels[number];
         let first = is_read && self.timing.reads_first;
         let list = match first {
-            _ if is_read && state == State::In && self.register_bits > 0 => {
-                &mut channel.commands
-            }
+            _ if is_read && state == State::In && self.register_bits > 0 => &mut channel.commands,
             true => &mut channel.reads,
             false => &mut channel.others,
         };

@@ -57,6 +57,8 @@ pub(crate) struct Op {
     pub kind: OpKind,
     /// A read of which only the tags are wanted.
     pub tags: bool,
+    /// A program of what is in its unit already: nothing comes over the channel.
+    pub inside: bool,
     /// Whether a read was sensed with another.
     pub(super) sensing: Sensing,
     /// Where its die has several registers, the planes that it takes.
@@ -68,23 +70,18 @@ pub(crate) struct Op {
 impl Op {
     pub fn new(cmd: u32, kind: OpKind, ppa: Ppa, first: u8, count: u8) -> Op {
         let sensing = Sensing::Own;
-        Op {
-            next: NONE,
-            cmd,
-            ppa,
-            first,
-            count,
-            kind,
-            tags: false,
-            sensing,
-            planes: 0,
-            suspended: 0,
-        }
+        let (tags, inside, planes, suspended) = (false, false, 0, 0);
+        Op { next: NONE, cmd, ppa, first, count, kind, tags, inside, sensing, planes, suspended }
     }
 
     /// The same, of which only the tags are wanted, or not.
     pub fn of_tags(self, tags: bool) -> Op {
         Op { tags, ..self }
+    }
+
+    /// The same, of which the data are in its unit already, or not.
+    pub fn inside(self, inside: bool) -> Op {
+        Op { inside, ..self }
     }
 
     /// Whether a read was sensed with another's.

@@ -340,7 +340,7 @@ impl Units {
         self.units[pu].active = id;
         let mut time = self.timing.command;
         if kind == OpKind::Program {
-            time += self.transfer[self.ops[id].count as usize];
+            time += self.load_time(self.ops[id].count, self.ops[id].inside);
         }
         if time > 0 {
             self.use_bus(now, pu, State::In, kind == OpKind::Read, time);

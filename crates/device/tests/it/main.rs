@@ -4,6 +4,7 @@
 mod at_once;
 mod cache;
 mod common;
+mod copyback;
 mod descriptors;
 mod fairness;
 mod hosted;

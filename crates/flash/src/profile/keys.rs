@@ -273,7 +273,7 @@ macro_rules! key {
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 90] = [
+pub static KEYS: [Key; 91] = [
     key!(needed "geometry", "groups", COUNT, dimensions.groups,
         "channels; a super-channel counts once"),
     key!(needed "geometry", "pus", COUNT, dimensions.pus, "parallel units (dies) a channel"),
@@ -334,6 +334,8 @@ pub static KEYS: [Key; 90] = [
         "reads that wait for the same page are one array read"),
     key!("timing", "multi_plane_reads", PLANES, timing.multi_plane_reads,
         "which reads that wait for different planes of a die are one"),
+    key!("timing", "copyback", RETRIES, timing.copyback,
+        "copies of a row inside its die before its data are corrected; 0 for none"),
     key!("timing", "unreadable", COUNT, timing.unreadable,
         "last blocks of an open chunk that cannot be read yet"),
     key!("timing", "endurance", LIMIT, timing.endurance, "erases that a chunk stands"),

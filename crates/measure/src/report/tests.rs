@@ -56,7 +56,7 @@ fn sample() -> Report {
         write: Some(direction(50_000)),
         write_amplification: WriteAmplification::from_blocks(50_000, 75_000, 2_500, 500),
         steady: Some(SteadyState::new(false, 25, 5, ROUND_NS)),
-        gc: Some(Gc { collections: 12, moved: 75_000 }),
+        gc: Some(Gc { collections: 12, moved: 75_000, copied: 0 }),
         erases: Some(36),
         self_check_ns: Some(3_200),
         cpu: Cpu::new(0.6, 0.02, 0.62, 1_000_000),

@@ -13,6 +13,7 @@ use flash::{Ppa, TAG_BYTES, Tag};
 use port::{Buffer, Status};
 
 use super::collector::{Collector, Phase, READS_PER_PU, Stage, Survivors};
+use super::copies::UNKNOWN;
 use super::failures::{is_lost, is_read};
 use super::limiter::CREDIT;
 use super::map::Place;
@@ -127,6 +128,8 @@ impl<D: OpenChannel> Pblk<D> {
                 self.space.take(chunk);
             }
             self.collectors.of[rank].begin_asked(chunk, !failed);
+            // Its data are to be corrected.
+            self.chunks[chunk].copies = UNKNOWN;
             self.chunks[chunk].phase = Phase::Reading;
             self.counters.collections += 1;
             return Some(chunk);
@@ -291,6 +294,9 @@ impl<D: OpenChannel> Pblk<D> {
         // A read that names no block was not tried.
         let is_whole = is_read(done.status) || done.failed != 0;
         let unread = if is_read(done.status) { 0 } else { done.failed };
+        if is_whole && unread == 0 && self.is_whole_row(first, count) {
+            self.set_row_apart(rank);
+        }
         for i in 0..count {
             let at = Ppa(first.0 + u64::from(i));
             let failed = unread != 0 && unread >> i & 1 == 1;
@@ -454,7 +460,7 @@ impl<D: OpenChannel> Pblk<D> {
         self.note_sent(unit, true);
         let which = unit - self.units.collection(rank as u32, 0);
         let held = self.units.unit_mut(unit);
-        (held.filled, held.padding) = (0, 0);
+        (held.filled, held.padding, held.failed) = (0, 0, false);
         self.collectors.of[rank].busy[which as usize] = false;
     }
 

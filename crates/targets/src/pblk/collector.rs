@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use flash::{Geometry, Ppa};
 use port::{Buffer, OutOfMemory, Scratch};
 
+use super::copies::UNKNOWN;
 use super::limiter::CREDIT;
 use super::space::OpenChunk;
 
@@ -30,6 +31,8 @@ pub(super) struct Stage {
     pub(super) asked: bool,
     /// A read has told that its error rate is high.
     pub(super) told: bool,
+    /// How often what was copied to it inside its unit was copied since it was written.
+    pub(super) copies: u8,
     /// The last record that gave up a block of it.
     pub(super) given_up: u64,
 }
@@ -37,7 +40,7 @@ pub(super) struct Stage {
 impl Stage {
     /// Of a chunk that is out of use, and was written up to `end`.
     pub(super) fn retired(end: u32) -> Stage {
-        Stage { failed: true, end, ..Stage::default() }
+        Stage { failed: true, end, copies: UNKNOWN, ..Stage::default() }
     }
 
     /// It is to be erased when nothing of it is needed any more.

@@ -29,6 +29,7 @@ mod checkpoint;
 mod collect;
 mod collector;
 mod config;
+mod copies;
 mod end;
 mod failures;
 mod flushes;
@@ -83,6 +84,7 @@ pub use recover::Peek;
 
 use checkpoint::Checkpoint;
 use collector::{Collector, Stage, Survivors};
+use copies::Lists;
 use flushes::Flush;
 use hints::Hints;
 use idle::Idle;
@@ -155,6 +157,7 @@ struct Collectors {
     holders: BTreeMap<usize, Vec<u64>>,
     /// Passes over the map for that.
     searches: u64,
+    lists: Lists,
 }
 
 /// What makes map and trims durable.
@@ -300,7 +303,7 @@ impl<D: OpenChannel> Pblk<D> {
             }
         }
         let log_rows = u64::from(log_rows(geometry.dimensions().rows())) * u64::from(pus);
-        Ok(Pblk {
+        let mut pblk = Pblk {
             wire: Wire {
                 out: Ring::new(2 * BACKLOG + 16 * pus as usize),
                 done: Ring::new(device.depth()),
@@ -328,6 +331,7 @@ impl<D: OpenChannel> Pblk<D> {
                 survivors: Survivors::all(&geometry, row_bytes)?,
                 holders: BTreeMap::new(),
                 searches: 0,
+                lists: Lists::new(2 * pus, device.copies_inside()),
             },
             chunks: table(Stage::default(), slots, "the target's chunks")?,
             readers: Readers::new(slots)?,
@@ -351,7 +355,9 @@ impl<D: OpenChannel> Pblk<D> {
             device,
             geometry,
             config,
-        })
+        };
+        pblk.forget_copies();
+        Ok(pblk)
     }
 
     /// The outside of the drive.

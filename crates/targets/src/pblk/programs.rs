@@ -354,13 +354,18 @@ impl<D: OpenChannel> Pblk<D> {
         self.chunks[open.chunk()].rows += 1;
         let held = self.units.unit_mut(unit);
         (held.ppa, held.sent) = (ppa, true);
-        let buffer = held.buffer.lend();
         let mut whose = Whose::User;
         if !self.units.is_user(unit) {
             self.note_sent(unit, true);
             whose = self.whose_moved(self.units.rank_of(unit));
         }
         self.fetch_slots(unit);
+        if !self.units.is_user(unit)
+            && let Some(from) = self.copied_from(unit, ppa)
+        {
+            return self.copy_row(unit, from, ppa, whose);
+        }
+        let buffer = self.units.unit_mut(unit).buffer.lend();
         self.send(|| {
             let (cookie, op) = (Cookie::Program(unit), VectorOp::Write);
             let cmd = Self::run(cookie, op, ppa, row, Content::Tagged, buffer);
@@ -370,8 +375,11 @@ impl<D: OpenChannel> Pblk<D> {
 
     #[inline]
     pub(super) fn program_done(&mut self, unit: u32, done: VectorDone) {
+        match done.list {
+            Some(list) => self.copy_ended(unit, list, done.status.is_ok()),
+            None => self.units.unit_mut(unit).buffer.reclaim(done.buffer),
+        }
         let held = self.units.unit_mut(unit);
-        held.buffer.reclaim(done.buffer);
         held.sent = false;
         let before = std::mem::take(&mut held.before);
         let (ppa, striped) = (held.ppa, std::mem::take(&mut held.striped));

@@ -49,6 +49,8 @@ pub(super) struct Unit {
     pub striped: bool,
     /// Slots of padding.
     pub padding: u32,
+    /// A copy of its row failed: it is to be written.
+    pub failed: bool,
 }
 
 /// All units: the user's, shared, then two for each parallel unit's

@@ -31,6 +31,8 @@ mod checkpoint;
 #[cfg(debug_assertions)]
 mod close;
 #[cfg(debug_assertions)]
+mod copyback;
+#[cfg(debug_assertions)]
 mod damage;
 #[cfg(debug_assertions)]
 mod disturb;
