@@ -1,14 +1,15 @@
 //! The runner: preconditions a drive, brings it to its steady state, runs a
 //! load, and checks what was written.
 //!
-//! A run ends by itself, when somebody stops it, or when its time on the wall
-//! is over. Requests that a run began all end in it, so its seconds reach to the
+//! A run ends by itself, or when somebody stops it. Requests that a run began all end in it, so its seconds reach to the
 //! last completion; only of one that was stopped, on a clock that is not ours,
 //! are those left inside that take longer than a moment.
 //!
 //! Time that does not pass: a drive without time (profile `null`, or reads of
-//! blocks never written) would never reach an end in drive time. As long as
-//! drive time stands still, time on the wall counts in its place.
+//! blocks never written) would never reach an end in drive time. So where
+//! requests of [`STILL_BYTES`] end one after the other and drive time stands
+//! still, what was to last so long (a ramp, a run) is over. The clock on the wall
+//! decides nothing but when to look whether somebody stops it.
 
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,9 @@ use drive::error::Error;
 const LOOK_EVERY: Duration = Duration::from_millis(8);
 /// How long requests that are out are waited for when a run was stopped.
 const GRACE: Duration = Duration::from_millis(300);
+/// Requests of so many bytes that end at the same drive time end what was to last
+/// for a time: more than the write buffer of any drive takes at once.
+pub const STILL_BYTES: u64 = 1 << 30;
 /// Requests out while preconditioning.
 pub const DEPTH: u32 = 32;
 
@@ -96,18 +100,23 @@ impl<'a> Runner<'a> {
 /// What a run is at.
 struct Course {
     plan: Plan,
-    began: Instant,
     start: Time,
     /// When counting began, or the run.
     counting: bool,
     /// Requests that may still be issued.
     left: u64,
+    /// How many requests have ended since drive time moved.
+    still: u64,
+    /// So many are enough to say that it stands still.
+    most_still: u64,
 }
 
 impl Course {
-    fn new(plan: Plan, now: Time) -> Course {
+    /// Of a run that begins now, of requests of `bs` bytes.
+    fn new(plan: Plan, now: Time, bs: u64) -> Course {
+        let (still, most_still) = (0, STILL_BYTES / bs);
         let mut course =
-            Course { plan, began: Instant::now(), start: now, counting: false, left: u64::MAX };
+            Course { plan, start: now, counting: false, left: u64::MAX, still, most_still };
         if plan.ramp == 0 {
             course.count(now);
         }
@@ -117,11 +126,16 @@ impl Course {
     /// The ramp is over.
     fn count(&mut self, now: Time) {
         self.counting = true;
-        self.start = now;
-        self.began = Instant::now();
+        (self.start, self.still) = (now, 0);
         if let Until::Ios(ios) = self.plan.until {
             self.left = ios;
         }
+    }
+
+    /// So many requests ended in a turn from `before` until `now`.
+    #[inline]
+    fn ended(&mut self, before: Time, now: Time, requests: usize) {
+        self.still = if now == before { self.still + requests as u64 } else { 0 };
     }
 
     /// Looks at the time, and at what was written. In an open loop `now` is
@@ -129,32 +143,18 @@ impl Course {
     #[inline]
     fn look(&mut self, now: Time, written: u64) {
         let passed = now.since(self.start);
+        let stands = self.still >= self.most_still;
         if !self.counting {
-            if passed >= self.plan.ramp {
+            if passed >= self.plan.ramp || stands {
                 self.count(now);
             }
             return;
         }
         match self.plan.until {
             Until::Ios(_) => {}
-            Until::Time(ns) if passed < ns => {}
-            Until::Both(ns, bytes) if passed < ns || written < bytes => {}
+            Until::Time(ns) if passed < ns && !stands => {}
+            Until::Both(ns, bytes) if (passed < ns && !stands) || written < bytes => {}
             _ => self.left = 0,
-        }
-    }
-
-    /// While drive time stands still, time on the wall counts.
-    fn look_at_wall(&mut self, now: Time, written: u64) {
-        let wall = self.began.elapsed().as_nanos() as u64;
-        if now != self.start {
-            return;
-        }
-        match self.plan.until {
-            _ if !self.counting && wall >= self.plan.ramp => self.count(now),
-            _ if !self.counting => {}
-            Until::Time(ns) if wall >= ns => self.left = 0,
-            Until::Both(_, bytes) if written >= bytes => self.left = 0,
-            _ => {}
         }
     }
 
@@ -171,11 +171,7 @@ impl Course {
 
     /// How much of the run is done, 0 to 1.
     fn part(&self, now: Time, written: u64) -> f64 {
-        let passed = now.since(self.start).max(if now == self.start {
-            self.began.elapsed().as_nanos() as u64
-        } else {
-            0
-        });
+        let passed = now.since(self.start);
         let of = |done: u64, all: u64| done as f64 / all.max(1) as f64;
         match self.plan.until {
             _ if !self.counting => 0.0,
@@ -226,7 +222,7 @@ impl Runner<'_> {
             driver.set_stories(true);
         }
         let began = driver.now();
-        let (mut now, mut course) = (began, Course::new(plan, began));
+        let (mut now, mut course) = (began, Course::new(plan, began, load.bs()));
         let (mut turns, mut stride) = (0u32, Stride::new(driver.patience()));
         let (is_late, mut stopped) = (driver.is_real(), None);
         load.begin(began);
@@ -265,6 +261,7 @@ impl Runner<'_> {
                 (Some(arrival), Some(begin)) => Some(arrival.min(begin)),
                 (arrival, begin) => arrival.or(begin),
             };
+            let before = now;
             now = match driver.turn(arrival, &mut load.queue, &mut load.done) {
                 Ok(now) => now,
                 Err(e) if driver.is_lost() && tally.all().count() > 0 => {
@@ -273,6 +270,7 @@ impl Runner<'_> {
                 }
                 Err(e) => return Err(e),
             };
+            course.ended(before, now, load.done.len());
             load.complete(now, is_late, &mut tally, driver, &mut self.verifier)?;
             if !plan.count && tally.errors() > 0 {
                 // A drive that cannot be prepared is not asked again: one that
@@ -283,7 +281,6 @@ impl Runner<'_> {
             if turns >= stride.turns {
                 turns = 0;
                 stride.look();
-                course.look_at_wall(now, tally.written);
                 if !self.watch.look(course.part(now, tally.written)) {
                     (tally.interrupted, course.left) = (true, 0);
                     let since = stopped.get_or_insert_with(Instant::now).elapsed();
