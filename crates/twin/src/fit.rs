@@ -1,11 +1,14 @@
 //! A fit: the candidate of a family that comes nearest to some points, what it gives
 //! of all of them, and what the points say of each parameter.
 
+use std::time::{Duration, Instant};
+
 use drive::Error;
 use load::watch::Watch;
 use measure::units;
 use serde::Serialize;
 
+use crate::error::TwinError;
 use crate::model::{Candidate, Model, Prediction};
 use crate::objective::objective;
 use crate::parameter::Parameter;
@@ -53,6 +56,12 @@ pub struct Sensitivity {
     pub at_end: bool,
 }
 
+/// What the rest of `all` candidates takes, as long each as the `done` first.
+fn time_left(passed: Duration, done: u64, all: u64) -> String {
+    let each = passed.as_nanos() as f64 / done.max(1) as f64;
+    units::time_ns(each * all.saturating_sub(done) as f64)
+}
+
 impl Fit<'_> {
     /// Searches for the best of the runs that are `used`. `what` is being fitted.
     pub fn search(&self, used: &[bool], what: &str, watch: &mut Watch) -> Result<Found, Error> {
@@ -60,13 +69,25 @@ impl Fit<'_> {
         // The family itself must be a drive: what is wrong with it is told.
         self.model.candidate(self.parameters, &start)?;
         watch.phase(what);
-        search(&start, self.evaluations, self.seed, |at, n, best| {
+        let began = Instant::now();
+        let found = search(&start, self.evaluations, self.seed, |at, n, best| {
             if best.is_finite() {
-                watch.phase(&format!("{what}, {} % off", units::count(best.exp_m1() * 100.0)));
+                let off = units::count(best.exp_m1() * 100.0);
+                let left = time_left(began.elapsed(), n - 1, self.evaluations);
+                watch.phase(&format!("{what}, {off} % off, {left} left at most"));
             }
             watch.look(n as f64 / self.evaluations as f64);
             self.cost(at, used, watch)
-        })
+        })?;
+        if found.objective >= NO_DRIVE {
+            return Err(TwinError::Usage(format!(
+                "no candidate takes time for all that was measured: give --family {} times, or \
+                 take another one",
+                self.model.family
+            ))
+            .into());
+        }
+        Ok(found)
     }
 
     /// The objective of a place, over the runs that are `used`.
@@ -79,7 +100,7 @@ impl Fit<'_> {
         };
         let of = self.points[..self.fitted].iter().zip(&self.runs.of);
         let of = of.filter_map(|(point, &run)| Some((point, predictions[run].as_ref()?)));
-        Ok(objective(of))
+        Ok(objective(of).unwrap_or(NO_DRIVE))
     }
 
     /// What the candidate at a place gives of the runs that are `used`, or of all.

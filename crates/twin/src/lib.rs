@@ -75,7 +75,17 @@ fn fit(args: &TwinArgs, watch: &mut Watch) -> Result<(Report, flash::Profile), E
     let fitted = points.len();
     let against = points::read(&args.against)?;
     ignored.extend(against.ignored);
-    points.extend(against.all);
+    let (known, others): (Vec<Point>, Vec<Point>) =
+        against.all.into_iter().partition(|point| points.iter().any(|one| point.is_same_as(one)));
+    ignored.extend(known.iter().map(|point| {
+        format!(
+            "{}: {}, {}s, is among the points of the fit",
+            point.at,
+            point.run,
+            point.direction.name()
+        )
+    }));
+    points.extend(others);
     // The command line has one, unless a drive is measured.
     let family = args.family.as_deref().unwrap_or_default();
     let model = Model::new(family, &args.set, args.seed)?;

@@ -2,8 +2,8 @@
 //!
 //! It is the weighted mean of |ln (predicted / measured)| over all figures of all
 //! points: 0.1 is about 10 %. A mean of absolute values and not of squares, so that
-//! points which no candidate can meet do not bend all others. Nothing here fails: a
-//! figure that is not there on one side does not count.
+//! points which no candidate can meet do not bend all others. A percentile that
+//! is not there on one side does not count. Nothing here fails.
 
 use crate::model::Prediction;
 use crate::points::{Figures, Point};
@@ -18,11 +18,14 @@ pub fn errors(measured: &Figures, predicted: &Figures) -> [Option<f64>; 4] {
     std::array::from_fn(|i| Some((predicted[i]? / measured[i]?).ln()).filter(|e| e.is_finite()))
 }
 
-/// The objective of some points with their predictions.
-pub fn objective<'a>(points: impl IntoIterator<Item = (&'a Point, &'a Prediction)>) -> f64 {
+/// The objective of some points with their predictions; `None` where a drive takes no
+/// time for one of them: it cannot be compared.
+pub fn objective<'a>(points: impl IntoIterator<Item = (&'a Point, &'a Prediction)>) -> Option<f64> {
     let (mut sum, mut weights) = (0.0, 0.0);
     for (point, prediction) in points {
-        let errors = errors(&point.measured, prediction.of(point.direction));
+        let predicted = prediction.of(point.direction);
+        predicted.mean_us?;
+        let errors = errors(&point.measured, predicted);
         for (error, weight) in errors.into_iter().zip(WEIGHTS) {
             if let Some(error) = error {
                 sum += weight * error.abs();
@@ -30,5 +33,5 @@ pub fn objective<'a>(points: impl IntoIterator<Item = (&'a Point, &'a Prediction
             }
         }
     }
-    if weights > 0.0 { sum / weights } else { 0.0 }
+    Some(if weights > 0.0 { sum / weights } else { 0.0 })
 }

@@ -19,6 +19,8 @@ mod ours;
 
 /// Bytes of a file of points, at most.
 const MOST_BYTES: u64 = 256 << 20;
+/// Points, at most: what is kept back is chosen among all pairs of them.
+const MOST_POINTS: usize = 4096;
 /// The most requests out that are modelled: a link holds no more.
 const MOST_DEPTH: u32 = 1024;
 
@@ -124,6 +126,16 @@ impl Run {
         Ok(Run { path: String::new(), rw: kind, read_percent, bs, qd })
     }
 
+    /// By its plainest name: a mix of reads alone is reads.
+    pub fn plain(&self) -> Run {
+        let rw = match (self.rw, self.read_percent) {
+            (Rw::Randrw, 100) => Rw::Randread,
+            (Rw::Randrw, 0) => Rw::Randwrite,
+            (rw, _) => rw,
+        };
+        Run { rw, ..self.clone() }
+    }
+
     /// Whether addresses are random.
     pub fn is_random(&self) -> bool {
         !matches!(self.rw, Rw::Read | Rw::Write)
@@ -224,6 +236,13 @@ impl Point {
         Ok(Point { drive: drive.into(), run, direction, measured, at })
     }
 
+    /// Whether both tell of the same requests of the same run: of one drive, or with
+    /// the same figures, whatever the drive is called.
+    pub fn is_same_as(&self, other: &Point) -> bool {
+        (self.run.plain(), self.direction) == (other.run.plain(), other.direction)
+            && (self.drive == other.drive || self.measured == other.measured)
+    }
+
     /// What `--where KEY=` compares.
     pub fn value(&self, key: &str) -> Option<String> {
         Some(match key {
@@ -261,6 +280,10 @@ pub fn read(paths: &[String]) -> Result<Points, TwinError> {
     for path in paths {
         let text = text_of(path)?;
         parse(path, &text, &mut points)?;
+        if points.all.len() > MOST_POINTS {
+            let what = format!("there are more than {MOST_POINTS} points with those of it");
+            return Err(TwinError::Format { path: path.clone(), what });
+        }
     }
     points.all = agree::agree(points.all)?;
     Ok(points)

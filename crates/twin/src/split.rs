@@ -26,7 +26,7 @@ impl Runs {
     pub fn new(points: &[Point]) -> Runs {
         let mut runs = Runs { all: Vec::new(), of: Vec::new() };
         for point in points {
-            let run = plain(&point.run);
+            let run = point.run.plain();
             let known = runs.all.iter().position(|one| *one == run);
             runs.of.push(known.unwrap_or_else(|| {
                 runs.all.push(run);
@@ -35,16 +35,6 @@ impl Runs {
         }
         runs
     }
-}
-
-/// A run by its plainest name: a mix of reads alone is reads.
-fn plain(run: &Run) -> Run {
-    let rw = match (run.rw, run.read_percent) {
-        (Rw::Randrw, 100) => Rw::Randread,
-        (Rw::Randrw, 0) => Rw::Randwrite,
-        (rw, _) => rw,
-    };
-    Run { rw, ..run.clone() }
 }
 
 /// Whether so many runs can be split so: something must be fitted, and something
@@ -175,7 +165,7 @@ impl<'a> Measured<'a> {
         };
         let like: Vec<&&Point> = self.0.iter().filter(alike).collect();
         let Some(first) = like.first() else {
-            let kind = plain(&point.run).rw.name();
+            let kind = point.run.plain().rw.name();
             return Some(format!("no {}s of {kind}", point.direction.name()));
         };
         let outside = |name: &str, of: fn(&Run) -> u32| {

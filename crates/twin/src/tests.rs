@@ -79,7 +79,44 @@ fn each_point_is_kept_back_once() {
     assert_eq!(depths.iter().sum::<u64>(), 81);
     let all = report["points"].as_array().unwrap();
     let of = |part: &str| all.iter().filter(|point| point["part"] == part).count();
-    assert_eq!((of("used"), of("kept_back")), (3, 3), "what is only compared is not fitted");
+    // What was fitted is no comparison, whatever the drive is called there.
+    assert_eq!((of("used"), of("kept_back")), (3, 0));
+    assert_eq!(report["ignored"].as_array().unwrap().len(), 2 + 3, "{report:#}");
+    assert!(report["ignored"][2].as_str().unwrap().contains("is among the points of the fit"));
+}
+
+#[test]
+fn what_is_only_compared_is_not_fitted() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = planted(folder.path());
+    let against = |line: &str| {
+        let other = folder.path().join("other.csv");
+        fs::write(&other, format!("drive,path,rw,bs,qd,iops\n{line}\n")).unwrap();
+        let line = format!(
+            "{file} --family ref --fit read=20us..200us --evaluations 2 --against {} --json",
+            other.display()
+        );
+        let mut printed = Vec::new();
+        run(&args(&line), &mut printed).unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&printed).unwrap();
+        let parts = report["points"].as_array().unwrap().iter().map(|p| p["part"].to_string());
+        parts.skip(3).collect::<Vec<_>>()
+    };
+    // Another drive, another run.
+    assert_eq!(against("e,kernel,randread,4096,16,70000"), ["\"kept_back\""]);
+    assert_eq!(against("d,kernel,randread,4096,8,70000"), ["\"kept_back\""]);
+    assert_eq!(against("d,kernel,randread,4096,16,70000"), [""; 0]);
+}
+
+/// A drive that takes no time meets nothing, however little is compared.
+#[test]
+fn a_family_without_time_is_no_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let line =
+        format!("{} --family null --fit erase=1ms..9ms --evaluations 3", planted(folder.path()));
+    let error = run(&args(&line), &mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("no candidate takes time"), "{error}");
+    assert_eq!(error.exit_code(), 2);
 }
 
 #[test]

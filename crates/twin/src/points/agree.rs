@@ -17,6 +17,9 @@ const ROUNDED: f64 = 1.05;
 /// What rate times mean latency may be of the depth: no more than all, and not much
 /// less, for else the job did not keep so many out.
 const OUT: (f64, f64) = (0.5, 1.1);
+/// How far the share of reads of a mix may be from what the run asked for, in
+/// percentage points: a short run draws a few more of either.
+const SHARE_OFF: f64 = 3.0;
 /// Latencies that there are, in us, and rates: a figure beyond is in another unit.
 const LATENCIES: (f64, f64) = (0.1, 1e8);
 const RATES: (f64, f64) = (0.01, 1e8);
@@ -74,6 +77,7 @@ pub fn agree(points: Vec<Point>) -> Result<Vec<Point>, TwinError> {
     }
     let all: Vec<Point> = alike.into_iter().map(mean).collect();
     keep_their_depth(&all)?;
+    keep_their_share(&all)?;
     Ok(all)
 }
 
@@ -111,6 +115,29 @@ fn mean(alike: Vec<Point>) -> Point {
     };
     let at: Vec<&str> = alike.iter().map(|point| point.at.as_str()).collect();
     Point { at: at.join(", "), measured, ..alike[0].clone() }
+}
+
+/// Of a mix, reads among all requests are as many as the run says. Where only one
+/// direction is there, nobody knows.
+fn keep_their_share(points: &[Point]) -> Result<(), TwinError> {
+    let mut runs: BTreeMap<(&str, &Run), [Option<&Point>; 2]> = BTreeMap::new();
+    for point in points.iter().filter(|point| point.run.is_mixed()) {
+        let both = runs.entry((point.drive.as_str(), &point.run)).or_default();
+        both[point.direction as usize] = Some(point);
+    }
+    for ((drive, run), both) in runs {
+        let [Some(read), Some(write)] = both else { continue };
+        let (Some(reads), Some(writes)) = (read.measured.iops, write.measured.iops) else {
+            continue;
+        };
+        let share = 100.0 * reads / (reads + writes);
+        if (share - f64::from(run.read_percent)).abs() > SHARE_OFF {
+            let what = format!("{drive} {run}: of the I/Os a second {share:.0} % are reads");
+            let remedy = "correct read_percent or iops, or leave it out";
+            return Err(TwinError::point(&format!("{} and {}", read.at, write.at), what, remedy));
+        }
+    }
+    Ok(())
 }
 
 /// Little's law: in a closed loop rate times mean latency is the depth. What a host

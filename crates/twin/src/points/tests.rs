@@ -124,6 +124,34 @@ fn a_closed_loop_that_does_not_keep_its_depth_is_named() {
     assert_eq!(of("z,kernel,randrw,75,write,4096,16,40000,20,,,\n").unwrap(), 1, "half of it");
 }
 
+/// The share of reads that was measured is the one that was asked for.
+#[test]
+fn a_mix_of_another_share_is_named() {
+    let of = |reads: f64, writes: f64| {
+        let line = |direction, iops| format!("z,kernel,randrw,75,{direction},4096,16,{iops},,,,\n");
+        parsed("x.csv", &format!("{HEAD}{}{}", line("read", reads), line("write", writes)))
+    };
+    assert_eq!(of(74_000.0, 26_000.0).unwrap().all.len(), 2);
+    let text = of(60_000.0, 40_000.0).unwrap_err().to_string();
+    assert!(text.starts_with("x.csv:2 and x.csv:3: z kernel randrw 75 % reads"), "{text}");
+    assert!(text.contains("60 % are reads; correct read_percent"), "{text}");
+}
+
+#[test]
+fn more_points_than_can_be_compared_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("many.csv").to_str().unwrap().to_string();
+    let line =
+        |n| format!("d,kernel,randread,,,{},{},5,,,,\n", 4096 * (n / 1024 + 1), n % 1024 + 1);
+    let of = |points: usize| {
+        std::fs::write(&path, HEAD.to_string() + &(0..points).map(line).collect::<String>())
+            .unwrap();
+        read(std::slice::from_ref(&path)).map(|points| points.all.len())
+    };
+    assert_eq!(of(MOST_POINTS).unwrap(), MOST_POINTS);
+    assert!(of(MOST_POINTS + 1).unwrap_err().to_string().contains("more than 4096 points"));
+}
+
 /// What fio 3.33 writes of a job, shortened.
 fn fio() -> Value {
     let side = |iops: f64, mean: f64| {
