@@ -141,8 +141,15 @@ impl Told {
         Told { came, heard: 0, up, stories: Stories::new(LINK_DEPTH, 0) }
     }
 
-    /// A command has completed below at `at`, and its completion is above at `arrival`.
-    fn hear(&mut self, slot: usize, below: Option<&Story>, at: Time, arrival: Time) {
+    /// A command has completed below at `at`, and its completion is above at `arrival`;
+    /// the controller's pipeline took so long.
+    fn hear(
+        &mut self,
+        slot: usize,
+        below: Option<&Story>,
+        (at, arrival): (Time, Time),
+        controller: u64,
+    ) {
         let (came, arrived, core) = self.came[slot];
         let story = &mut self.up[slot];
         *story = Story::at(arrived);
@@ -150,7 +157,7 @@ impl Told {
             Some(_) => story.go_on(Part::Queue, below, at),
             None => story.pass(Part::Target, at),
         }
-        story.before_with(Part::Link, Part::Core, core, came);
+        story.before_with(Part::Link, [(Part::Core, core), (Part::Controller, controller)], came);
         story.pass(Part::Link, arrival);
     }
 
@@ -276,7 +283,8 @@ where
             if let Some(told) = &mut self.told {
                 told.heard += 1;
                 if told.stories.asks(arrival - told.came[slot].0) {
-                    told.hear(slot, self.below.story(told.heard - 1), at, arrival);
+                    let below = self.below.story(told.heard - 1);
+                    told.hear(slot, below, (at, arrival), self.timing.controller);
                 }
             }
             self.up.send(arrival, bytes == 0, &mut self.below_done);

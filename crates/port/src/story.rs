@@ -21,8 +21,10 @@ use crate::Time;
 pub enum Part {
     /// It waited until the layer below took it, which was full.
     Queue,
-    /// On the link between host and drive, both ways, and in the controller's pipeline.
+    /// On the link between host and drive, both ways.
     Link,
+    /// In the controller's pipeline, which each command passes.
+    Controller,
     /// It waited for a core of the controller, and had it.
     Core,
     /// In a target that tells no more.
@@ -31,13 +33,17 @@ pub enum Part {
     RoomRows,
     /// No room in the target's buffer: rows before it waited for collection.
     RoomCollection,
+    /// No room in the target's buffer: rows before it were on their way to flash, and
+    /// the drive folded its SLC cache there.
+    RoomFolds,
     /// A part of a block waited for the old bytes around it.
     Partial,
     /// A trim waited for the log that records it.
     Log,
     /// A flush, or a write that ends with one, waited for rows to be in flash.
     Flush,
-    /// Its page of the map was not there yet.
+    /// Its page of the map was not there yet, and was read; what that read waited for
+    /// its die is told as of any other.
     Map,
     /// It waited for its stripe of parity, or for a block to be rebuilt.
     Parity,
@@ -56,13 +62,15 @@ pub enum Part {
 }
 
 /// All parts but the waits for a die.
-const PARTS: [(Part, &str, Option<&str>); 17] = [
+const PARTS: [(Part, &str, Option<&str>); 19] = [
     (Part::Queue, "queue", None),
     (Part::Link, "link", None),
+    (Part::Controller, "controller", None),
     (Part::Core, "core", None),
     (Part::Target, "target", None),
     (Part::RoomRows, "room", Some("rows on their way")),
     (Part::RoomCollection, "room", Some("collection")),
+    (Part::RoomFolds, "room", Some("folds")),
     (Part::Partial, "partial block", None),
     (Part::Log, "log of trims", None),
     (Part::Flush, "flush", None),
@@ -232,13 +240,50 @@ impl Story {
         self.start = start;
     }
 
-    /// It began earlier: at `start`, and until now `ns` of that went to `part`, all
+    /// It began earlier: at `start`, and until now so many ns went to these parts, all
     /// else to `rest`.
     #[inline]
-    pub fn before_with(&mut self, rest: Part, part: Part, ns: u64, start: Time) {
-        self.parts[part as usize] += ns;
-        self.parts[rest as usize] += self.start - start - ns;
+    pub fn before_with(&mut self, rest: Part, parts: [(Part, u64); 2], start: Time) {
+        let mut left = self.start - start;
+        for (part, ns) in parts {
+            self.parts[part as usize] += ns;
+            left -= ns;
+        }
+        self.parts[rest as usize] += left;
         self.start = start;
+    }
+
+    /// It began earlier: what happened before it, until then.
+    pub fn after(&mut self, earlier: &Story) {
+        debug_assert_eq!(earlier.end, self.start, "there is no gap");
+        self.parts.iter_mut().zip(earlier.parts).for_each(|(all, ns)| *all += ns);
+        self.die.iter_mut().zip(earlier.die).for_each(|(all, ns)| *all += ns);
+        self.start = earlier.start;
+    }
+
+    /// It goes on to `now`, when an operation ended for which it waited: what that
+    /// waited for its die is told as its own, all else went to `part`. An operation that
+    /// began before the wait waited for its die first.
+    pub fn wait_for(&mut self, part: Part, below: Option<&Story>, now: Time) {
+        let below = below.filter(|below| below.end == now);
+        let waits = below.map_or(Waits::default(), |below| below.die);
+        let own = below.map_or(0, |below| below.ns() - waits.iter().sum::<u64>());
+        let mut left = (now - self.end).saturating_sub(own);
+        for (all, ns) in self.die.iter_mut().zip(waits) {
+            let ns = ns.min(left);
+            (*all, left) = (*all + ns, left - ns);
+            self.end += ns;
+        }
+        self.parts[part as usize] += now - self.end;
+        self.end = now;
+    }
+
+    /// How long it waited for dies that were busy with what is of these.
+    pub fn waited_behind(&self, whose: Whose) -> u64 {
+        [Work::Read, Work::Program, Work::Erase]
+            .map(|work| self.behind(Cause::new(work, whose)))
+            .iter()
+            .sum()
     }
 
     /// It goes on to `end`, and that went to `part`.
@@ -437,13 +482,22 @@ mod tests {
         below.wait(&waits);
         let mut story = Story::at(Time(10));
         story.go_on(Part::Queue, Some(&below), Time(100));
-        story.before(Part::Link, Time(3));
+        story.before_with(Part::Link, [(Part::Core, 0), (Part::Controller, 5)], Time(3));
         story.add(Part::Link, 7);
         assert!(story.is_whole());
         assert_eq!((story.start(), story.end()), (Time(3), Time(107)));
         let parts: Vec<_> = story.parts().collect();
         let die = ("die", Some("program of collection"), 20);
-        assert_eq!(parts, [("queue", None, 40), ("link", None, 14), ("array", None, 30), die]);
+        assert_eq!(
+            parts,
+            [
+                ("queue", None, 40),
+                ("link", None, 9),
+                ("controller", None, 5),
+                ("array", None, 30),
+                die
+            ]
+        );
         let mut both = StorySum::default();
         [&story, &below].into_iter().for_each(|one| both.note(one));
         assert_eq!((both.ns(), both.ns_of(Part::Array)), (104 + 50, 60));
@@ -451,6 +505,32 @@ mod tests {
         story.go_on(Part::Flush, Some(&below), Time(120));
         assert_eq!((story.ns_of(Part::Flush), story.ns_of(Part::Array)), (13, 30));
         assert!(story.is_whole());
+    }
+
+    /// Whoever waits for another's read is told of what that waited for its die, as far
+    /// as it was there.
+    #[test]
+    fn a_wait_for_an_operation_tells_what_that_waited_for() {
+        let mut read = Story::at(Time(50));
+        let mut waits = Waits::default();
+        let cause = Cause::new(Work::Program, Whose::User);
+        waits[cause.number()] = 100;
+        read.wait(&waits);
+        read.add(Part::Array, 30);
+        read.add(Part::Transfer, 10);
+        for (came, map, die) in [(20, 70, 100), (50, 40, 100), (110, 40, 40), (160, 30, 0)] {
+            let mut story = Story::at(Time(came));
+            story.wait_for(Part::Map, Some(&read), Time(190));
+            assert!(story.is_whole());
+            assert_eq!((story.ns_of(Part::Map), story.behind(cause)), (map, die), "{came}");
+            let mut later = Story::at(Time(190));
+            later.add(Part::Array, 5);
+            later.after(&story);
+            assert!(later.is_whole() && later.start() == Time(came));
+        }
+        let mut story = Story::at(Time(20));
+        story.wait_for(Part::Map, Some(&read), Time(200));
+        assert_eq!(story.ns_of(Part::Map), 180, "it ended before");
     }
 
     #[test]

@@ -234,9 +234,11 @@ fn a_link_adds_its_time_on_both_ways() {
     let cmds =
         vec![(0, of(User, Read, g.ppa(0, 0, 0, 0), 2)), (0, of(User, Write, g.ppa(0, 0, 3, 0), 2))];
     let stories = told(drive, cmds);
-    assert_eq!(stories[0].ns_of(Part::Link), 3 + 4 + 2000 + 3);
+    assert_eq!(stories[0].ns_of(Part::Link), 3 + 2000 + 3);
+    assert_eq!(stories[0].ns_of(Part::Controller), 4);
     assert_eq!(stories[0].ns_of(Part::Array), 50);
-    assert_eq!(stories[1].ns_of(Part::Link), 2000 + 3 + 4 + 3);
+    assert_eq!(stories[1].ns_of(Part::Link), 2000 + 3 + 3);
+    assert_eq!(stories[1].ns_of(Part::Controller), 4);
     assert_eq!(stories[1].ns_of(Part::Transfer), 205);
 }
 
@@ -250,8 +252,8 @@ fn a_core_has_its_part() {
     let cmds =
         vec![(0, of(User, Read, g.ppa(0, 0, 0, 0), 1)), (2, of(User, Read, g.ppa(0, 1, 0, 0), 1))];
     let stories = told(drive, cmds);
-    assert_eq!((stories[0].ns_of(Part::Core), stories[0].ns_of(Part::Link)), (7, 3 + 4 + 3));
-    assert_eq!((stories[1].ns_of(Part::Core), stories[1].ns_of(Part::Link)), (5 + 7, 3 + 4 + 3));
+    assert_eq!((stories[0].ns_of(Part::Core), stories[0].ns_of(Part::Link)), (7, 3 + 3));
+    assert_eq!((stories[1].ns_of(Part::Core), stories[1].ns_of(Part::Link)), (5 + 7, 3 + 3));
 }
 
 #[test]

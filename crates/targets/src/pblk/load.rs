@@ -407,7 +407,7 @@ impl<D: OpenChannel> Pblk<D> {
                 self.park(came, req);
             } else {
                 if let Some(told) = &mut self.told {
-                    told.was_parked(came);
+                    told.was_parked(came, now);
                 }
                 self.accept_late(now, req);
             }

@@ -247,7 +247,7 @@ impl<D: OpenChannel> Pblk<D> {
             cache.ready.pop_front();
             cache.parked.give(slot);
             if let Some(told) = &mut self.told {
-                told.was_parked(came);
+                told.was_parked(came, now);
             }
             self.accept_late(now, req);
         }

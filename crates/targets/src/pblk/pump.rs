@@ -96,8 +96,8 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline(never)]
     pub(super) fn handle_all(&mut self, to: Time) {
         while !self.wire.done.is_empty() {
-            if let Some(told) = &mut self.told {
-                told.heard += self.wire.done.len() as u64;
+            if self.told.is_some() {
+                self.hear();
             }
             while let Some(done) = self.wire.done.front() {
                 // Mostly so; the rest of it is not touched.

@@ -5,6 +5,8 @@
 //!
 //! Writes wait for one reason at a time, which is the first one's. So there is a
 //! clock for each reason, and what a request waited is how far they have moved on.
+//! While rows are on their way the time is shared: as much of it goes to folds, and to
+//! collection, as the rows that ended last had waited behind these, of all that they took.
 
 use device::OpenChannel;
 use port::{BlockOp, Part, Stories, Story, Time, Whose};
@@ -13,27 +15,50 @@ use super::requests::Request;
 use super::{Cookie, DEPTH, Pblk};
 
 /// Why writes may wait.
-const REASONS: [Part; 4] = [Part::RoomRows, Part::RoomCollection, Part::Partial, Part::Log];
+const REASONS: [Part; 5] =
+    [Part::RoomRows, Part::RoomCollection, Part::Partial, Part::Log, Part::RoomFolds];
 
 /// Their numbers.
 const ROWS: usize = 0;
 const COLLECTION: usize = 1;
 const PARTIAL: usize = 2;
 const LOG: usize = 3;
+const FOLDS: usize = 4;
 
 type Waits = [u64; REASONS.len()];
 
 /// What is kept of a request.
 #[derive(Clone, Copy, Default)]
 struct Tale {
-    /// When it came: before it was let in, where its page of the map was missing.
-    came: Time,
+    /// What it waited for its page of the map before it was let in, where it did.
+    parked: Option<Story>,
     /// When it was let in.
     since: Time,
     /// How the clocks stood then, or when what is told of it so far ended.
     from: Waits,
     /// What is told so far of one that is more than in the buffer or not.
     story: Option<Story>,
+}
+
+/// What rows took, all of it, and of that behind folds and behind collection.
+#[derive(Clone, Copy, Default)]
+struct Rows {
+    all: u64,
+    behind: [u64; 2],
+}
+
+impl Rows {
+    /// The parts of so long that went to folds and to collection.
+    fn shares(&self, ns: u64) -> [u64; 2] {
+        let part = |behind: u64| {
+            if behind == 0 {
+                0
+            } else {
+                (u128::from(ns) * u128::from(behind) / u128::from(self.all)) as u64
+            }
+        };
+        self.behind.map(part)
+    }
 }
 
 /// What is kept to tell stories.
@@ -46,8 +71,12 @@ pub(super) struct Told {
     /// The clock that runs, and since when.
     reason: usize,
     since: Time,
-    /// When the request came that is let in now, if that was before.
-    parked: Option<Time>,
+    /// What the request has waited that is let in now, if it came before.
+    parked: Option<Story>,
+    /// The read of a page of the map that ended last.
+    page: Option<Story>,
+    /// Of the rows that ended last, at the same time.
+    rows: Rows,
     /// Whether nothing had waited when the last write came.
     is_first: bool,
 }
@@ -62,6 +91,8 @@ impl Told {
             reason: 0,
             since: Time::ZERO,
             parked: None,
+            page: None,
+            rows: Rows::default(),
             is_first: false,
         })
     }
@@ -69,18 +100,33 @@ impl Told {
     /// How the clocks stand.
     #[inline]
     fn look(&mut self, now: Time) -> Waits {
-        self.clocks[self.reason] += now.since(self.since);
+        let mut passed = now.since(self.since);
+        if self.reason == ROWS {
+            let [folds, collection] = self.rows.shares(passed);
+            self.clocks[FOLDS] += folds;
+            self.clocks[COLLECTION] += collection;
+            passed -= folds + collection;
+        }
+        self.clocks[self.reason] += passed;
         self.since = now;
         self.clocks
     }
 
-    /// The next request that is let in came at that time.
-    pub fn was_parked(&mut self, came: Time) {
-        self.parked = Some(came);
+    /// The next request that is let in, now, came at that time: it waited for a page.
+    #[cold]
+    pub fn was_parked(&mut self, came: Time, now: Time) {
+        let mut story = Story::at(came);
+        story.wait_for(Part::Map, self.page.as_ref(), now);
+        self.parked = Some(story);
     }
 }
 
 impl Tale {
+    /// When it came.
+    fn came(&self) -> Time {
+        self.parked.map_or(self.since, |parked| parked.start())
+    }
+
     /// What was told so far goes on to now by what it waited for the buffer.
     #[inline]
     fn wait(&mut self, clocks: &Waits, story: &mut Story) {
@@ -98,13 +144,11 @@ impl<D: OpenChannel> Pblk<D> {
     pub(super) fn begin_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
         let tale = &mut told.tales[slot as usize];
-        (tale.came, tale.since) = (now, now);
-        if let Some(came) = told.parked.take() {
-            tale.came = came;
-        }
+        (tale.since, tale.parked) = (now, told.parked.take());
         if self.host.requests[slot].op != BlockOp::Read {
-            told.clocks[told.reason] += now.since(told.since);
-            (told.since, tale.from, tale.story) = (now, told.clocks, None);
+            let clocks = told.look(now);
+            let tale = &mut told.tales[slot as usize];
+            (tale.from, tale.story) = (clocks, None);
             told.is_first |= self.host.waiting.is_empty() && self.host.merges.is_empty();
         }
     }
@@ -114,9 +158,9 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline(never)]
     pub(super) fn tell_at_once(&mut self, now: Time) {
         let Some(told) = &mut self.told else { return };
-        let came = told.parked.take().unwrap_or(now);
-        if !told.stories.pass_over(now - came) {
-            told.stories.tell(now).before(Part::Map, came);
+        let parked = told.parked.take().unwrap_or(Story::at(now));
+        if !told.stories.pass_over(parked.ns()) {
+            told.stories.tell(now).after(&parked);
         }
     }
 
@@ -150,7 +194,7 @@ impl<D: OpenChannel> Pblk<D> {
     #[inline(never)]
     pub(super) fn end_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
-        if !told.stories.pass_over(now - told.tales[slot as usize].came) {
+        if !told.stories.pass_over(now - told.tales[slot as usize].came()) {
             self.tell_story(slot, now);
         }
     }
@@ -160,6 +204,7 @@ impl<D: OpenChannel> Pblk<D> {
     fn tell_story(&mut self, slot: u32, now: Time) {
         let Some(told) = &mut self.told else { return };
         let Request { op, fua, .. } = self.host.requests[slot];
+        let clocks = (op != BlockOp::Read).then(|| told.look(now));
         let tale = &mut told.tales[slot as usize];
         let handled = told.heard - self.wire.done.len() as u64;
         let below = handled.checked_sub(1).and_then(|number| self.device.story(number));
@@ -174,12 +219,40 @@ impl<D: OpenChannel> Pblk<D> {
         };
         if op != BlockOp::Read && (fua || op == BlockOp::Flush) {
             story.go_on(Part::Flush, below, now);
-        } else if op != BlockOp::Read {
-            told.clocks[told.reason] += now.since(told.since);
-            told.since = now;
-            tale.wait(&told.clocks, story);
+        } else if let Some(clocks) = clocks {
+            tale.wait(&clocks, story);
         }
-        story.before(Part::Map, tale.came);
+        if let Some(parked) = &tale.parked {
+            story.after(parked);
+        }
+    }
+
+    /// Takes note of what the drive has done and is handled next: rows that ended, and
+    /// reads of pages of the map.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn hear(&mut self) {
+        let Some(told) = &mut self.told else { return };
+        let mut rows = Rows::default();
+        for n in 0..self.wire.done.len() {
+            let story = self.device.story(told.heard);
+            told.heard += 1;
+            let cookie = self.wire.done.get(n).map(|done| Cookie::unpack(done.cookie));
+            match (cookie, story) {
+                (Some(Cookie::Program(_)), Some(story)) => {
+                    rows.all += story.ns();
+                    let behind = [Whose::Drive, Whose::Collection].map(|w| story.waited_behind(w));
+                    rows.behind.iter_mut().zip(behind).for_each(|(all, ns)| *all += ns);
+                }
+                (Some(Cookie::Load(_) | Cookie::MapPage(_)), Some(story)) => {
+                    told.page = Some(*story);
+                }
+                _ => {}
+            }
+        }
+        if rows.all > 0 {
+            told.rows = rows;
+        }
     }
 }
 
