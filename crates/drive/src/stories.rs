@@ -8,6 +8,8 @@ use crate::spec::DriveSpec;
 use crate::stack::{build, needs_stories};
 use crate::whole::{Boxed, Observed};
 
+mod planted;
+
 fn drive(name: &str) -> Boxed {
     let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
     build(&spec.resolve().unwrap_or_else(|e| panic!("{name}: {e}")), 1).unwrap()
