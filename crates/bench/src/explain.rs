@@ -20,6 +20,9 @@ use measure::{Direction, Report, Summary, units};
 use serde_json::{Value, json};
 
 use crate::{BenchArgs, Outcome, measure};
+use advice::to_try;
+
+mod advice;
 
 /// Slowest requests that are told of where nobody says how many.
 const SLOWEST: u32 = 3;
@@ -315,35 +318,6 @@ fn advice(bench: &BenchArgs, outcome: &Outcome) -> String {
     }
 }
 
-/// What might help where that took most of the time.
-fn to_try(outcome: &Outcome, part: &str, behind: Option<&str>) -> Option<String> {
-    let profile = &outcome.drive["profile"];
-    let may_suspend = profile["timing"]["suspend"] == json!(false);
-    let of_collection = behind.is_some_and(|behind| behind.ends_with("collection"));
-    let is_program = behind.is_some_and(|b| b.starts_with("program") || b.starts_with("erase"));
-    Some(match part {
-        "die" if behind.is_some_and(|behind| behind.ends_with("of the drive")) => {
-            "slc_cache=none".into()
-        }
-        "die" if is_program && may_suspend => "suspend=true".into(),
-        "die" if is_program && profile["timing"]["suspend_limit"] != json!("none") => {
-            "suspend_limit=none".into()
-        }
-        _ if of_collection => {
-            let spare = outcome.report.drive["spare"].as_f64().unwrap_or(0.2);
-            let more = (spare * 1.5).max(spare + 0.01).min(0.9);
-            return (more > spare).then(|| format!("spare={more:.2}"));
-        }
-        "die" | "room" => {
-            let pus = profile["geometry"]["pus"].as_u64().unwrap_or(4);
-            format!("pus={}", 2 * pus)
-        }
-        "core" => "cores=none".into(),
-        "map" => "map_cache=none".into(),
-        _ => return None,
-    })
-}
-
 /// The run beside those that differ in one key; nothing where there are none.
 fn compared(outcome: &Outcome, others: &[(&str, Outcome)]) -> String {
     let mut text = String::new();
@@ -441,12 +415,12 @@ mod tests {
         args: ExplainArgs,
     }
 
-    fn bench(line: &str) -> BenchArgs {
+    pub(super) fn bench(line: &str) -> BenchArgs {
         let args = Line::parse_from(["explain"].into_iter().chain(line.split(' '))).args;
         BenchArgs { slowest: Some(1), explains: true, ..args.bench }
     }
 
-    fn run(bench: &BenchArgs) -> Outcome {
+    pub(super) fn run(bench: &BenchArgs) -> Outcome {
         measure(bench, &mut Watch::quiet()).unwrap()
     }
 

@@ -112,26 +112,25 @@ impl BenchArgs {
 
     /// Whether somebody can tell where the time of requests went.
     fn check_slowest(&self, is_ours: bool) -> Result<(), Error> {
-        let refuse = |text: &str| Err(Error::Usage(text.into()));
+        let who = if self.explains { "explain" } else { "--slowest" };
+        let refuse = |text: &str| Err(Error::Usage(format!("{who} {text}")));
         if !is_ours {
             let what = match &self.drive {
                 DriveSpec::Null(_) => "null: drives",
                 DriveSpec::Nbd(_) => "nbd: drives",
                 _ => "devices and files",
             };
-            return Err(Error::Usage(format!(
-                "--slowest is for a drive of this process, as {what} do not tell where time \
-                 goes: take mem: or a drive file"
-            )));
+            return refuse(&format!(
+                "is for a drive of this process, as {what} do not tell where time goes: take mem: \
+                 or a drive file"
+            ));
         }
         if self.clock() == ClockKind::Real {
-            return refuse(
-                "--slowest tells of drive time, to the nanosecond: take --clock virtual",
-            );
+            return refuse("tells of drive time, to the nanosecond: take --clock virtual");
         }
         if self.blocks.are_given() {
             return refuse(
-                "--slowest is for a drive without a block layer: leave out its options, from \
+                "is for a drive without a block layer: leave out its options, from \
                  --cores to --batch, or take --trace, which tells what waited there",
             );
         }
