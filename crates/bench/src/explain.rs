@@ -487,6 +487,11 @@ mod tests {
         assert!(all.sum.ns() > u64::MAX.into());
         let (mean, told) = (all.sum.ns() as f64 / 3e5, outcome.report.latency_ns.mean.unwrap());
         assert!((mean / told - 1.0).abs() < 1e-9, "{mean} {told}");
+        // Longer than a percentile tells.
+        let warned =
+            |outcome: &Outcome| outcome.warnings.iter().any(|it| it.contains("4398 s or more"));
+        assert!(warned(&outcome), "{:?}", outcome.warnings);
+        assert!(!warned(&run(&bench(&line.replace("300k", "4k")))));
         let json = causes_json(causes);
         let ns = json["reads"][0]["ns"].as_f64().unwrap();
         assert_eq!(ns, all.sum.ns() as f64);

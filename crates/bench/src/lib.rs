@@ -11,7 +11,9 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use measure::{Cpu, Direction, Gc, Report, Row, SteadyState, WriteAmplification, units};
+use measure::{
+    Cpu, Direction, Gc, Histogram, Report, Row, SteadyState, WriteAmplification, histogram, units,
+};
 use port::{BlockOp, Shape};
 use serde_json::{Value, json};
 use workload::{Arrivals as Starts, Order, Pattern, Rate};
@@ -422,7 +424,7 @@ impl<'a> Bench<'a> {
             left_inside: tally.left,
             state_hash: None,
             block_layer: None,
-            warnings: left_inside(tally.left).into_iter().collect(),
+            warnings: left_inside(tally.left).into_iter().chain(saturated(&all)).collect(),
             recovery: None,
             injected: Vec::new(),
             parity: None,
@@ -458,6 +460,16 @@ fn left_inside(left: u64) -> Option<String> {
             "{left} requests were still inside when the run was stopped: they were not waited for \
              and are in no rate or latency, so the longest latencies are missing"
         )
+    })
+}
+
+/// What is to be known of percentiles that say no more than the longest latency that is
+/// told apart.
+fn saturated(latency: &Histogram) -> Option<String> {
+    let longest = histogram::MAX_NS;
+    latency.summary().max.filter(|&max| max >= longest).map(|_| {
+        let seconds = longest / 1_000_000_000;
+        format!("some requests took {seconds} s or more: a percentile of that is of that or more")
     })
 }
 
