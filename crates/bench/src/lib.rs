@@ -36,7 +36,6 @@ use load::watch::Watch;
 
 mod args;
 mod below;
-mod energy;
 mod explain;
 mod ours;
 mod outcome;
@@ -429,6 +428,7 @@ impl<'a> Bench<'a> {
             injected: Vec::new(),
             parity: None,
             slc: None,
+            flash_errors: None,
             caches: drive::caches::Caches::default(),
             power: None,
             energy: None,

@@ -8,12 +8,13 @@ use port::Time;
 
 use crate::args::{BenchArgs, Precondition};
 use crate::below::{self, Run};
-use crate::energy::EnergyReport;
 use crate::outcome::Outcome;
 use crate::physics::Physics;
 use crate::{Bench, in_few_words, load, pattern};
 use drive::caches::Caches;
+use drive::energy::EnergyReport;
 use drive::error::Error;
+use drive::flash_errors::FlashErrors;
 use drive::image;
 use drive::power::PowerReport;
 use drive::restore::Restored;
@@ -131,6 +132,7 @@ impl Ours<'_> {
         driver.drive_mut().begin_faults();
         let before = (driver.drive().parity(), driver.drive().slc());
         let caches = Caches::of(driver.drive());
+        let errors = FlashErrors::of(driver.drive());
         let rested = driver.drive().power(driver.now());
         let (mut run, mut driver, spent) = if args.blocks.are_given() {
             drop(load);
@@ -141,6 +143,7 @@ impl Ours<'_> {
         // Before it is read back, which is no part of the run.
         let after = (driver.drive().parity(), driver.drive().slc());
         let caches = Caches::of(driver.drive()).since(&caches);
+        let errors = FlashErrors::of(driver.drive()).since(&errors);
         let power = driver.drive().power(driver.now());
         run.measured = match bench.read_back(&mut driver, run.measured) {
             Ok(measured) => measured,
@@ -157,6 +160,7 @@ impl Ours<'_> {
         outcome.add_parity(before.0, after.0);
         outcome.slc = SlcReport::new(&config.geometry, &before.1, &after.1);
         outcome.caches = caches;
+        outcome.flash_errors = errors;
         outcome.power = PowerReport::new(rested, power);
         outcome.look_for_a_ramp(args);
         let ios = outcome.report.ios;

@@ -10,11 +10,12 @@ use parity::ParityCounters;
 use serde_json::{Value, json};
 
 use crate::args::{BenchArgs, Precondition};
-use crate::energy::EnergyReport;
 use crate::slowest::SlowestReport;
 use drive::caches::Caches;
+use drive::energy::EnergyReport;
 use drive::error::Error;
 use drive::fault_rules::Injected;
+use drive::flash_errors::FlashErrors;
 use drive::power::PowerReport;
 use drive::redundancy::Redundancy;
 use drive::restore::Recovery;
@@ -66,6 +67,8 @@ pub struct Outcome {
     pub parity: Option<Redundancy>,
     /// What the SLC cache did, where there is one.
     pub slc: Option<SlcReport>,
+    /// What its flash got wrong, where anything did.
+    pub flash_errors: Option<FlashErrors>,
     /// What the caches of its controller did.
     pub caches: Caches,
     /// How it slept and how warm it was, where it does or is.
@@ -139,8 +142,10 @@ impl Outcome {
     /// Notes that what parts of the drive did has the ramp in it, where any tells.
     pub(crate) fn look_for_a_ramp(&mut self, args: &BenchArgs) {
         let told = self.parity.is_some() || self.slc.is_some() || self.power.is_some();
+        let told = told || self.flash_errors.is_some();
         if args.ramp.is_some() && (told || self.caches != Caches::default()) {
-            self.warnings.push("what parity, caches and power did has the ramp in it".into());
+            let text = "what parity, caches, power and flash errors did has the ramp in it";
+            self.warnings.push(text.into());
         }
     }
 
@@ -195,6 +200,9 @@ impl Outcome {
         if let Some(slc) = &self.slc {
             json["slc_cache"] = slc.to_json();
         }
+        if let Some(errors) = &self.flash_errors {
+            json["flash_errors"] = errors.to_json();
+        }
         self.caches.add_to(&mut json);
         if let Some(power) = &self.power {
             json["power"] = power.to_json();
@@ -245,6 +253,9 @@ impl Outcome {
             }
             if let Some(slc) = &self.slc {
                 writeln!(out, "SLC cache   {slc}")?;
+            }
+            if let Some(errors) = &self.flash_errors {
+                writeln!(out, "flash       {errors}")?;
             }
             for (label, text) in self.caches.lines() {
                 writeln!(out, "{label:<12}{text}")?;

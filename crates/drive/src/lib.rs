@@ -10,11 +10,14 @@
 //! [`restore`]. Things go wrong in a drive as [`fault_rules`] say. A drive may be
 //! [`lent`]. Fails as [`Error`] says.
 
+pub mod activity;
 pub mod backing;
 pub mod batched;
 pub mod caches;
+pub mod energy;
 pub mod error;
 pub mod fault_rules;
+pub mod flash_errors;
 pub mod image;
 pub mod lent;
 pub mod lower;

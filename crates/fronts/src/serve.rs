@@ -10,7 +10,6 @@ use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use device::SlcHealth;
 use device::realtime::Clock;
 use exports::nbd::{Export, Report, Server, StopHandle};
 use exports::{Limits, SharedDrive};
@@ -21,7 +20,7 @@ use serde_json::json;
 use signal_hook::iterator::Signals;
 
 use crate::args::ServeArgs;
-use drive::caches::Caches;
+use drive::activity::Activity;
 use drive::error::Error;
 use drive::fault_rules::Injected;
 use drive::lent::Lent;
@@ -29,7 +28,6 @@ use drive::memory;
 use drive::redundancy::Redundancy;
 use drive::restore::{Recovery, Restored};
 use drive::say::say;
-use drive::slc::SlcReport;
 use drive::spec::{DriveConfig, DriveSpec};
 use drive::stack::{self, needs_blocks};
 use drive::whole::{Boxed, Drive, Ended, Observed};
@@ -128,6 +126,7 @@ impl Serving<'_> {
         let clock = Clock::start();
         drive.set_on_a_clock(true);
         drive.begin_faults();
+        let before = Activity::of(&drive, ready);
         let (lent, owner) = Lent::new(drive, ready);
         let shared = SharedDrive::new(lent);
         let at = server.addr().map_err(|e| Error::system("serve", &e))?.to_string();
@@ -161,12 +160,12 @@ impl Serving<'_> {
         drop(shared.into_port().map_err(|e| failed(&e))?);
         let drive = owner.take_back()?;
         let (counters, injected) = (drive.counters(), drive.injected());
-        let (parity, slc) = (drive.parity(), drive.slc());
-        let slc = SlcReport::new(geometry, &SlcHealth::default(), &slc);
-        let caches = Caches::of(&*drive);
+        let parity = drive.parity();
+        let at = ready + clock.now().0;
+        let state = Activity::of(&drive, at);
         let outlives = drive.outlives();
         let ended = match outlives {
-            true => drive.end(ready + clock.now().0).and_then(Ended::put_away),
+            true => drive.end(at).and_then(Ended::put_away),
             false => Ok(()),
         };
         if let Some(e) = unserved {
@@ -190,10 +189,7 @@ impl Serving<'_> {
                 let all = all.map(|wa| wa.total);
                 json["parity"] = Redundancy::new(parity, all).to_json();
             }
-            if let Some(slc) = slc {
-                json["slc_cache"] = slc.to_json();
-            }
-            caches.add_to(&mut json);
+            state.add_to(&before, geometry, &mut json);
             if !injected.is_empty() {
                 json["injected"] = injected.iter().map(Injected::to_json).collect();
             }
@@ -207,6 +203,9 @@ impl Serving<'_> {
                 report.faults,
                 if outlives { "shut down" } else { "flushed" },
             )?;
+            for (label, text) in state.lines(&before) {
+                writeln!(out, "{label:<12}{text}")?;
+            }
             for one in &injected {
                 writeln!(out, "fault {}: {}", one.rule, units::exactly(one.times, "time"))?;
             }

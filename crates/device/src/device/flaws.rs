@@ -45,6 +45,12 @@ pub struct ErrorCounters {
     pub lost_notices: u64,
 }
 
+port::sums!(
+    ErrorCounters:
+        corrected_reads, retried_reads, retries, failed_reads, failed_blocks, failed_programs,
+        early_closes, failed_erases, lost_notices
+);
+
 /// What has become of a parallel unit's read, while it is at work.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Outcome {
@@ -87,6 +93,8 @@ struct Patrol {
     next: usize,
     /// The drive's own time up to which it has looked.
     until: u64,
+    /// How often it had something to tell.
+    told: u64,
 }
 
 /// Rounds of the patrol in the time in which the error rate of new data
@@ -217,7 +225,14 @@ impl<M: Medium> Device<M> {
             return true;
         }
         let start = self.geometry.chunk_start(index);
-        flaws.notices.raise(start, NoticeState::RateHigh, NoticeMask::Chunk, 1)
+        let is_told = flaws.notices.raise(start, NoticeState::RateHigh, NoticeMask::Chunk, 1);
+        flaws.patrol.told += u64::from(is_told);
+        is_told
+    }
+
+    /// How often the patrol has told of a chunk since the drive was made or restored.
+    pub fn patrolled(&self) -> u64 {
+        self.flaws.patrol.told
     }
 
     /// From now on energy is counted, if it is to be.

@@ -288,3 +288,14 @@ fn a_silent_server_is_given_up() {
     assert!(text.contains("stopped before the server had said"), "{text}");
     assert!(start.elapsed() < Duration::from_secs(9), "it was not its own patience");
 }
+
+/// What a bench tells of a drive a server tells of it, too.
+#[test]
+fn a_server_tells_of_power_energy_and_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let drive = "mem:tlc,size=16M,groups=1,pus=2,pages=48,energy=true,sleep_after=1s,wake_time=1ms";
+    let last = Server::start(drive, dir.path().join("sock").to_str().unwrap()).stop(Signal::TERM);
+    assert!(last["energy"]["joules"].as_f64().unwrap() > 0.0, "{last}");
+    assert!(last["power"]["asleep_seconds"].is_number(), "{last}");
+    assert!(last["flash_errors"].is_null(), "nothing went wrong: {last}");
+}
