@@ -50,6 +50,7 @@ impl SlcReport {
     pub fn to_json(&self) -> Value {
         let h = &self.health;
         let mut json = self.size_json();
+        json["row_bytes"] = self.row.into();
         json["rows_now"] = h.rows.into();
         json["cached_rows"] = h.cached.into();
         json["written_rows"] = h.written.into();
@@ -65,18 +66,18 @@ impl SlcReport {
 impl fmt::Display for SlcReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let h = &self.health;
-        let count = |n: u64| units::count(n as f64);
+        let bytes = |rows: u64| units::bytes_decimal(rows as f64 * self.row as f64);
         write!(
             f,
-            "{:.1} % of {} rows in use; {} programs taken, {} past it; {} rows folded, {} dropped; \
-             {} blocks, {:.2} erases each",
+            "{:.1} % of {} in use; {} taken, {} past it; {} folded, {} dropped; {} blocks, {:.2} \
+             erases each",
             100.0 * h.cached as f64 / h.rows.max(1) as f64,
-            count(h.rows),
-            count(h.written),
-            count(h.direct),
-            count(h.folded),
-            count(h.dropped),
-            count(h.blocks),
+            bytes(h.rows),
+            bytes(h.written),
+            bytes(h.direct),
+            bytes(h.folded),
+            bytes(h.dropped),
+            units::count(h.blocks as f64),
             self.wear,
         )
     }
@@ -112,7 +113,9 @@ mod tests {
         assert_eq!((&json["cached_rows"], &json["bytes"]), (&10.into(), &(40 * 16384).into()));
         assert_eq!(json["rows_now"], 20);
         assert_eq!((&json["erases"], &json["erases_per_block"]), (&10.into(), &1.5.into()));
-        assert!(report.to_string().starts_with("50.0 % of 20"), "{report}");
+        let text =
+            "50.0 % of 328 kB in use; 492 kB taken, 0 B past it; 328 kB folded, 0 B dropped; ";
+        assert!(report.to_string().starts_with(text), "{report}");
         let none = SlcHealth::default();
         assert_eq!(SlcReport::new(&geometry, &none, &none), None);
     }
