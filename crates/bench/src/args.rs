@@ -16,8 +16,11 @@ use measure::options::{count, duration, time, whole};
 use measure::units;
 use port::SECTOR_BYTES;
 
+mod bursts;
 mod check;
 mod effective;
+
+pub use bursts::BurstArgs;
 
 /// What a workload does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -227,6 +230,9 @@ pub struct BenchArgs {
     /// Keep where the time of all requests went, for `ssdkit explain`.
     #[arg(skip)]
     pub explains: bool,
+    /// Pauses.
+    #[command(flatten)]
+    pub bursts: BurstArgs,
     /// What goes wrong on purpose while it is measured.
     #[command(flatten)]
     pub faults: FaultArgs,

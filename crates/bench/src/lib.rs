@@ -18,6 +18,7 @@ use port::{BlockOp, Shape};
 use serde_json::{Value, json};
 use workload::{Arrivals as Starts, Order, Pattern, Rate};
 
+use crate::bursts::BurstReport;
 use crate::ours::{Prepared, ours};
 use crate::served::served;
 use crate::slowest::SlowestReport;
@@ -36,6 +37,7 @@ use load::watch::Watch;
 
 mod args;
 mod below;
+mod bursts;
 mod explain;
 mod ours;
 mod outcome;
@@ -43,7 +45,7 @@ mod physics;
 mod served;
 mod slowest;
 
-pub use args::{Arrivals, BenchArgs, End, Hot, Precondition, Range, Rw};
+pub use args::{Arrivals, BenchArgs, BurstArgs, End, Hot, Precondition, Range, Rw};
 pub use explain::{ExplainArgs, explain};
 pub use outcome::{OpenLoop, Outcome};
 
@@ -235,7 +237,8 @@ impl<'a> Bench<'a> {
         };
         let real = args.clock() == ClockKind::Real;
         let slowest = args.slowest.unwrap_or(0) as usize;
-        let runner = Runner { verifier, slowest, explains: args.explains, ..Runner::new(watch) };
+        let (explains, pauses) = (args.explains, args.bursts.pauses());
+        let runner = Runner { verifier, slowest, explains, pauses, ..Runner::new(watch) };
         Ok(Bench { args, shape: *shape, pattern, runner, real })
     }
 
@@ -334,6 +337,8 @@ impl<'a> Bench<'a> {
             "ios": if let End::Ios(n) = a.end() { Some(n) } else { None },
             "seconds": if let End::Time(ns) = a.end() { seconds(Some(ns)) } else { None },
             "ramp_seconds": seconds(a.ramp),
+            "burst": a.bursts.pauses().map(|pauses| pauses.each),
+            "pause_seconds": seconds(a.bursts.pause),
             "range": a.range.map(|r| json!({ "offset": r.offset, "bytes": r.len })),
             "zipf": a.zipf,
             "hot": a.hot.map(|h| json!({ "space_percent": h.space, "accesses_percent": h.accesses })),
@@ -418,6 +423,12 @@ impl<'a> Bench<'a> {
             report,
             drive,
             flush: (flush.ios > 0).then_some(flush),
+            bursts: BurstReport::new(
+                self.args.bursts.pauses(),
+                tally.start,
+                &tally.bursts,
+                self.pattern.bs,
+            ),
             problem: blamed.problem(),
             interrupted: tally.interrupted,
             left_inside: tally.left,

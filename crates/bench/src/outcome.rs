@@ -10,6 +10,7 @@ use parity::ParityCounters;
 use serde_json::{Value, json};
 
 use crate::args::{BenchArgs, Precondition};
+use crate::bursts::BurstReport;
 use crate::slowest::SlowestReport;
 use drive::caches::Caches;
 use drive::energy::EnergyReport;
@@ -46,6 +47,8 @@ pub struct Outcome {
     pub raised_spare: Option<String>,
     /// Flushes, where there were any.
     pub flush: Option<Direction>,
+    /// What its bursts took, where it has any.
+    pub bursts: Option<BurstReport>,
     /// Why the run fails, if it does: what went wrong.
     pub problem: Option<String>,
     /// Whether somebody stopped it.
@@ -182,6 +185,9 @@ impl Outcome {
         if let Some(flush) = &self.flush {
             json["flush"] = json!(flush);
         }
+        if let Some(bursts) = &self.bursts {
+            json["bursts"] = bursts.to_json();
+        }
         if let Some(hash) = self.state_hash {
             json["state_hash"] = format!("{hash:016x}").into();
         }
@@ -241,6 +247,9 @@ impl Outcome {
             if let Some(flush) = &self.flush {
                 let mean = units::time_ns(flush.latency_ns.mean.unwrap_or(0.0));
                 writeln!(out, "flushes     {}, {mean} on average", units::count(flush.ios as f64))?;
+            }
+            if let Some(bursts) = &self.bursts {
+                writeln!(out, "bursts      {bursts}")?;
             }
             if let Some(accounts) = &self.block_layer {
                 write!(out, "{}", accounts.to_text())?;

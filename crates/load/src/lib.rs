@@ -6,9 +6,12 @@
 //! on one thread ([`cores`]) or on the clock with a thread for each core
 //! ([`clocked`], [`real`]), of a drive of shards each with its own ([`pollers`]); a
 //! drive behind a server is a driver, too ([`served`]). [`slowest`] has the requests
-//! that took longest, [`causes`] where the time of all went, [`verify`] knows what was written, [`watch`] who watches.
+//! that took longest, [`causes`] where the time
+//! of all went; [`bursts`] pauses between requests, [`verify`] knows what was written,
+//! [`watch`] who watches.
 
 pub mod blocks;
+pub mod bursts;
 pub mod causes;
 pub mod clocked;
 pub mod cores;

@@ -18,6 +18,7 @@ use port::{BLOCK_BYTES, Shape, Time};
 use workload::{Order, Pattern};
 
 use crate::blocks::Tracing;
+use crate::bursts::{Bursts, Pauses};
 use crate::causes::Causes;
 use crate::driver::Driver;
 use crate::load::{Load, Pace};
@@ -88,12 +89,14 @@ pub struct Runner<'a> {
     pub slowest: usize,
     /// Whether to keep where the time of all of them went, too.
     pub explains: bool,
+    /// How a run that counts pauses, in a closed loop.
+    pub pauses: Option<Pauses>,
 }
 
 impl<'a> Runner<'a> {
     /// One that does not verify, traces nothing, and keeps no request.
     pub fn new(watch: &'a mut Watch) -> Runner<'a> {
-        Runner { watch, verifier: None, tracing: None, slowest: 0, explains: false }
+        Runner { watch, verifier: None, tracing: None, slowest: 0, explains: false, pauses: None }
     }
 }
 
@@ -225,6 +228,7 @@ impl Runner<'_> {
         let (mut now, mut course) = (began, Course::new(plan, began, load.bs()));
         let (mut turns, mut stride) = (0u32, Stride::new(driver.patience()));
         let (is_late, mut stopped) = (driver.is_real(), None);
+        let mut bursts = self.pauses.filter(|_| plan.count).map(|of| Bursts::new(of, began));
         load.begin(began);
         if let Some(verifier) = &mut self.verifier {
             verifier.begin(load.slots(), load.bs());
@@ -240,12 +244,22 @@ impl Runner<'_> {
             if course.counting && plan.count && !tally.counts() && now >= course.start {
                 tally.begin(course.start, driver.counters(), driver.gauges());
                 tally.energy.0 = driver.energy(course.start);
+                bursts.as_mut().into_iter().for_each(Bursts::count);
                 if let Some(tracing) = &mut self.tracing {
                     tracing.begin(now)?;
                 }
             }
             let counted = tally.counts();
-            load.issue(now, &mut course.left, counted, driver, &mut self.verifier)?;
+            match &mut bursts {
+                None => load.issue(now, &mut course.left, counted, driver, &mut self.verifier)?,
+                Some(bursts) => {
+                    let allowed = bursts.allow(now, load.is_idle(), course.left);
+                    let mut left = allowed;
+                    load.issue(now, &mut left, counted, driver, &mut self.verifier)?;
+                    bursts.issued(allowed - left);
+                    course.left -= allowed - left;
+                }
+            }
             let close = course.close(load).filter(|_| !tally.interrupted);
             if load.is_idle() && course.left == 0 && close.is_none_or(|at| now >= at) {
                 // One that was stopped had all of the time until then.
@@ -254,6 +268,7 @@ impl Runner<'_> {
                 break;
             }
             let arrival = if course.left > 0 { load.next_arrival() } else { close };
+            let arrival = arrival.or_else(|| bursts.as_ref().and_then(Bursts::next));
             let begin = (!tally.counts() && course.counting).then_some(course.start);
             // One that is due and could not be made waits for a completion.
             let later = |at: Option<Time>| at.filter(|&at| at > now);
@@ -294,6 +309,10 @@ impl Runner<'_> {
         }
         if !plan.count {
             tally.end = now;
+        }
+        if let Some(mut bursts) = bursts {
+            bursts.finish(now);
+            tally.bursts = bursts.ended;
         }
         if tally.counts() {
             tally.energy.1 = driver.energy(tally.end);

@@ -10,6 +10,7 @@ use measure::{Finished, Gauges, Histogram, Row, Series};
 use port::{BlockOp, Time};
 use targets::WriteCounters;
 
+use crate::bursts::Burst;
 use crate::causes::Causes;
 use crate::slowest::Slowest;
 
@@ -38,6 +39,8 @@ pub struct Tally {
     /// Where the time of all of them went, where that is kept; then the slowest
     /// are, too.
     pub causes: Option<Causes>,
+    /// Its bursts, where it has any.
+    pub bursts: Vec<Burst>,
     /// The series, when it is over.
     over: Finished,
     /// Bytes of writes, counted or not.
@@ -88,6 +91,7 @@ impl Tally {
             energy: Default::default(),
             slowest: None,
             causes: None,
+            bursts: Vec::new(),
             over: Finished::default(),
             written: 0,
             failed: 0,

@@ -44,6 +44,27 @@ for cells in tlc qlc; do
         "$cells-empty" "empty drive" "$cells-full" "full drive"
 done
 
+# NAME DRIVE BURST: seconds of pause, and GB/s of the burst after it.
+recover() {
+    for pause in 0.001 0.5 1 2 3 4 5 6 7 8 10 15 20; do
+        "$ssdkit" bench "$2,store=none" --rw write --bs 1M --qd 8 --burst "$3" --ios "$((2 * $3))" \
+            --pause "$pause" --json > "$work/json"
+        jq -r --arg pause "$pause" '"\($pause) \(.bursts[1].bytes_per_second / 1e9)"' "$work/json"
+    done > "$work/$1"
+}
+
+recover recovery "mem:client-tlc,size=64G" 10000
+gnuplot <<EOF
+set terminal svg size 720,360 font "sans-serif,12"
+set output "recovery.svg"
+set title "client-tlc, 64 GiB: bursts of 10.5 GB, the second after a pause"
+set xlabel "pause, seconds"
+set ylabel "GB/s"
+set yrange [0:*]
+set grid
+plot "$work/recovery" using 1:2 with linespoints lw 2 notitle
+EOF
+
 warm="energy=true,thermal_resistance=18K/W,thermal_time=30s,throttle_from=70C"
 warm="$warm,throttle_until=65C,throttle_rate=500MB/s,idle_power=2W"
 read="--rw read --bs 128k --qd 32 --precondition seq --time 120s"

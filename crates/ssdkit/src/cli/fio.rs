@@ -48,7 +48,11 @@ const OTHERS: &[(&str, &str)] = &[
     ("size", "the drive's size is in its name, as in mem:ref,size=8G; a part of it is --range"),
     ("steadystate", "--precondition steady runs the workload until it is steady, then measures"),
     ("sync", "--fua-every 1"),
-    ("thinktime", "--rate N makes requests arrive at a distance"),
+    (
+        "thinktime",
+        "--pause TIME, after every --burst N requests; --rate N makes them arrive at a distance",
+    ),
+    ("thinktime_blocks", "--burst N, with --pause TIME"),
     ("thread", "--threads N"),
     ("time_based", "--time TIME alone ends after that time: leave it out"),
     ("uri", "a served drive is the first word: nbd:PATH, nbd:HOST:PORT or the URI"),

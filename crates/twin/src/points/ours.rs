@@ -35,7 +35,7 @@ pub fn parse(path: &str, n: usize, report: &Value, points: &mut Points) -> Resul
     if workload["threads"].as_u64().is_some_and(|threads| threads != 1) {
         return refuse("it has several threads".into(), "measure with --threads 1");
     }
-    if let Some(key) = ["rate", "zipf", "hot", "fua_every", "flush_every"]
+    if let Some(key) = ["rate", "zipf", "hot", "fua_every", "flush_every", "pause_seconds"]
         .iter()
         .find(|key| !workload[**key].is_null())
     {

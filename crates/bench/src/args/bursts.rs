@@ -1,0 +1,39 @@
+//! The options of bursts.
+
+use clap::Args;
+use drive::error::Error;
+use load::bursts::Pauses;
+use measure::options::{count, duration};
+
+/// Requests in bursts.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct BurstArgs {
+    /// Closed loop: after every burst so long a pause, from when its last request has ended.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub pause: Option<u64>,
+    /// Requests of a burst [default: 1].
+    #[arg(long, value_name = "COUNT", value_parser = count, requires = "pause")]
+    pub burst: Option<u64>,
+}
+
+impl BurstArgs {
+    /// How a load pauses, if it does.
+    pub fn pauses(&self) -> Option<Pauses> {
+        self.pause.map(|ns| Pauses { each: self.burst.unwrap_or(1), ns })
+    }
+
+    /// Whether a run of an open loop or not, through a block layer or not, may pause.
+    pub fn check(&self, is_open: bool, has_layer: bool) -> Result<(), Error> {
+        let what = match self.pause {
+            Some(_) if is_open => "with --rate requests arrive when they are due",
+            Some(_) if has_layer => {
+                "it is for a drive without a block layer: mem: or a drive file without the options \
+                 from --cores to --batch, or nbd:"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::Usage(format!(
+            "--pause is for a closed loop of one core, and {what}: leave it out"
+        )))
+    }
+}
