@@ -232,7 +232,9 @@ impl<'a> Builder<'a> {
         let over = Arc::new(AtomicBool::new(false));
         let depth = |n: usize| ConfigError::range("depth of the driver's queue", n, 1, 65_535);
         depth(deepest)?;
-        let set = if self.shares_tags { Some(SharedTags::new(deepest as u32)?) } else { None };
+        let of = |tags: usize, users| SharedTags::for_users(tags as u32, users);
+        let users = (0..opened.len()).map(|queue| self.entrances(queue).len()).sum();
+        let set = if self.shares_tags { Some(of(deepest, users)?) } else { None };
         let mut all = Vec::new();
         for (number, queue) in opened.into_iter().enumerate() {
             depth(queue.depth())?;
@@ -243,9 +245,7 @@ impl<'a> Builder<'a> {
             // inside keeps to them.
             let set = match &set {
                 Some(set) => Some(set.clone()),
-                None if ways.len() > 1 && ways[0].own().is_some() => {
-                    Some(SharedTags::new(tags as u32)?)
-                }
+                None if ways.len() > 1 && ways[0].own().is_some() => Some(of(tags, ways.len())?),
                 None => None,
             };
             let mut dispatch = Vec::new();

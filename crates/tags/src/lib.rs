@@ -17,8 +17,9 @@
 //! # What comes from Linux's sbitmap
 //!
 //! The behaviour, as `lib/sbitmap.c` and blk-mq's shared tag sets have it:
-//! - taken bits in words, each on a cache line of its own; small sets use
-//!   fewer bits of a word, so that users spread ([`SharedTags::bits_per_word`]);
+//! - taken bits in words, each on a cache line of its own; small sets, and
+//!   ours for many users, use fewer bits of a word, so that users spread
+//!   ([`SharedTags::bits_per_word`]);
 //! - a bit given back goes to the word's `cleared` mask, on another line, and
 //!   the mask moves over as a whole when the word has no free bit: takers and
 //!   givers seldom touch the same line;

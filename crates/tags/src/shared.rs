@@ -83,13 +83,22 @@ pub struct TagUser {
 }
 
 impl SharedTags {
-    /// A set of tags 0 to `depth` − 1.
+    /// A set of tags 0 to `depth` − 1, for few users.
     ///
     /// # Errors
     /// When `depth` is not from 1 to [`MAX_DEPTH`](crate::MAX_DEPTH).
     pub fn new(depth: u32) -> Result<Arc<SharedTags>, BadDepth> {
+        SharedTags::for_users(depth, 1)
+    }
+
+    /// The same for so many users, each of which has a word to begin with that
+    /// no other begins with, where there are as many tags.
+    ///
+    /// # Errors
+    /// As [`SharedTags::new`].
+    pub fn for_users(depth: u32, users: usize) -> Result<Arc<SharedTags>, BadDepth> {
         check_depth(depth)?;
-        let shift = word_shift(depth);
+        let shift = word_shift(depth, users);
         let bits = 1 << shift;
         let word = |i: u32| Word {
             taken: CachePadded::new(AtomicU64::new(!ones((depth - i * bits).min(bits)))),
@@ -141,10 +150,10 @@ impl SharedTags {
     }
 
     /// How many tags are in a word: 64, or as many fewer as it takes to have
-    /// at least four words, so that the users of a small set do not all meet
-    /// at one; with fewer than four tags, one word. Depths from 4 to 7 have
-    /// one tag in a word, to 15 two, to 31 four, to 63 eight, to 127 sixteen,
-    /// to 255 thirty-two.
+    /// a word for each user, and at least four, so that users do not meet
+    /// at one; with fewer than four tags, one word. For up to four users,
+    /// depths from 4 to 7 have one tag in a word, to 15 two, to 31 four, to 63
+    /// eight, to 127 sixteen, to 255 thirty-two.
     pub fn bits_per_word(&self) -> u32 {
         1 << self.shift
     }
@@ -547,10 +556,11 @@ impl Drop for TagUser {
     }
 }
 
-/// log2 of the bits used of each word.
-fn word_shift(depth: u32) -> u32 {
+/// log2 of the bits used of each word, of a set for so many users.
+fn word_shift(depth: u32, users: usize) -> u32 {
     const WORDS: u32 = 4;
-    if depth < WORDS { 6 } else { (depth / WORDS).ilog2().min(6) }
+    let words = (users.min(depth as usize) as u32).max(WORDS);
+    if depth < WORDS { 6 } else { (depth / words).ilog2().min(6) }
 }
 
 /// The `n` lowest bits, all set.
@@ -595,6 +605,21 @@ mod tests {
             [(1, 64), (3, 64), (4, 1), (7, 1), (8, 2), (32, 8), (255, 32), (256, 64), (9999, 64)];
         for (depth, word) in expected {
             assert_eq!(bits(depth), word, "depth {depth}");
+        }
+    }
+
+    #[test]
+    fn many_users_have_a_word_each() {
+        // 512 tags of 16 users were 8 words of 64.
+        for (depth, users) in [(512, 16), (512, 100), (48, 16), (4, 16), (3, 16), (65_535, 1024)] {
+            let set = SharedTags::for_users(depth, users).unwrap();
+            let mut all: Vec<_> = (0..users.min(depth as usize)).map(|_| set.user()).collect();
+            let word = |user: &mut TagUser| user.take().unwrap() / set.bits_per_word();
+            let words: std::collections::BTreeSet<_> = all.iter_mut().map(word).collect();
+            assert!(
+                words.len() == all.len() || depth < 4,
+                "{depth} tags, {users} users: {words:?}"
+            );
         }
     }
 
