@@ -5,6 +5,7 @@
 //! exit code 2.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
@@ -227,6 +228,9 @@ pub struct BenchArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// Write a page with pictures, too, for a browser.
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
     /// Keep where the time of all requests went, for `ssdkit explain`.
     #[arg(skip)]
     pub explains: bool,

@@ -9,6 +9,7 @@
 //! wrong data.
 
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use measure::{
@@ -53,10 +54,25 @@ pub use outcome::{OpenLoop, Outcome};
 pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<(), Error> {
     let args = &BenchArgs { drive: args.drive.found()?, ..args.clone() };
     args.check()?;
+    let page = args.report.as_ref().map(|path| page_file(path)).transpose()?;
     let mut watch = Watch::terminal(args.max_time.map(Duration::from_nanos))?;
     let outcome = measure(args, &mut watch);
     watch.end();
-    outcome?.print(args.json, out)
+    let outcome = outcome?;
+    if let Some((file, name)) = page {
+        let run = report::Run::from_json(&name, outcome.to_json());
+        let run = run.map_err(|e| Error::Failed(format!("the page cannot be made: {e}")))?;
+        let written = file.write(&report::page(&[run]));
+        written.map_err(|e| Error::system(&format!("write {name}"), &e))?;
+    }
+    outcome.print(args.json, out)
+}
+
+/// The file that a page goes to, and what it is called.
+fn page_file(path: &Path) -> Result<(report::PageFile, String), Error> {
+    let name = path.display().to_string();
+    let file = report::PageFile::open(path);
+    Ok((file.map_err(|e| Error::Usage(format!("--report {name}: {e}")))?, name))
 }
 
 /// Bytes that a run writes at most, as far as that is known.
@@ -390,6 +406,7 @@ impl<'a> Bench<'a> {
             iops: per_second(ios),
             bytes_per_second: per_second(bytes),
             latency_ns: all.summary(),
+            distribution: all.distribution(),
             read: both.then_some(read),
             write: both.then_some(write),
             write_amplification: WriteAmplification::from_blocks(

@@ -155,6 +155,21 @@ impl Histogram {
         }
     }
 
+    /// How the values lie, in little space: an eighth of a power of two each.
+    pub fn distribution(&self) -> Distribution {
+        let mut all = Distribution::default();
+        for (bucket, &n) in self.counts.iter().enumerate().filter(|&(_, &n)| n > 0) {
+            let below = coarse_end(middle_of(bucket));
+            if all.below_ns.last() == Some(&below) {
+                *all.n.last_mut().expect("as many") += n;
+            } else {
+                all.below_ns.push(below);
+                all.n.push(n);
+            }
+        }
+        all
+    }
+
     /// The buckets in use, in little memory.
     pub(crate) fn pack(&self) -> Packed {
         if self.count == 0 {
@@ -164,6 +179,22 @@ impl Histogram {
         let cells = used.map(|(bucket, &n)| Packed::cell(bucket, n)).collect();
         Packed { cells, max: self.max }
     }
+}
+
+/// The end of the eighth of a power of two that a value is in.
+fn coarse_end(ns: u64) -> u64 {
+    let shift = ns.checked_ilog2().unwrap_or(0).saturating_sub(3);
+    ((ns >> shift) + 1) << shift
+}
+
+/// How many values lie where: `n[i]` of them are below `below_ns[i]` and not below
+/// the end before it, or seven eighths of it where that is further up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Distribution {
+    /// Ends, in nanoseconds, rising.
+    pub below_ns: Vec<u64>,
+    /// Values, for each end.
+    pub n: Vec<u64>,
 }
 
 /// The place of percentile `p` among `n` sorted values, from 1 to `n`.
@@ -355,6 +386,18 @@ mod tests {
         assert_eq!(h.summary(), Summary::default());
         h.record(9);
         assert_eq!((h.min(), h.max(), h.percentile(50.0)), (Some(9), Some(9), Some(9)));
+    }
+
+    #[test]
+    fn a_distribution_has_all_values_in_eighths() {
+        let mut histogram = Histogram::new();
+        let values = [0, 7, 8, 9, 100, 1023, 1024, 1151, 1152, 5_000_000, MAX_NS + 5];
+        values.iter().for_each(|&ns| histogram.record(ns));
+        let Distribution { below_ns, n } = histogram.distribution();
+        let ends = [1, 8, 9, 10, 104, 1024, 1152, 1280, 5_242_880, (MAX_NS >> 3) * 9];
+        assert_eq!(below_ns, ends);
+        assert_eq!(n, [1, 1, 1, 1, 1, 1, 2, 1, 1, 1]);
+        assert_eq!(Histogram::new().distribution(), Distribution::default());
     }
 
     /// Values of all magnitudes.

@@ -20,7 +20,7 @@ pub mod series;
 pub mod steady;
 pub mod units;
 
-pub use histogram::{Histogram, Summary};
+pub use histogram::{Distribution, Histogram, Summary};
 pub use live::{Counter, LiveHistogram};
 pub use report::{Cpu, Direction, Gc, Report, SteadyState, WriteAmplification};
 pub use series::{Finished, Gauges, Row, Series};

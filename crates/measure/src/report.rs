@@ -12,7 +12,7 @@ use std::fmt::Write;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::histogram::{Histogram, Summary};
+use crate::histogram::{Distribution, Histogram, Summary};
 use crate::series::Row;
 use crate::steady::{ROUND_NS, WINDOW as WINDOW_FULL};
 use crate::units::{bytes_decimal, count, counted, time_ns};
@@ -54,6 +54,8 @@ pub struct Report {
     pub bytes_per_second: f64,
     /// Latency of all I/Os, in nanoseconds.
     pub latency_ns: Summary,
+    /// How the latencies of all I/Os lie.
+    pub distribution: Distribution,
     /// Reads alone, where there are writes as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read: Option<Direction>,

@@ -9,6 +9,7 @@ use studies::StudyArgs;
 use twin::TwinArgs;
 use ycsb::YcsbArgs;
 
+use crate::compare::{self, CompareArgs};
 use crate::manual::{self, CompletionsArgs, ManArgs};
 use crate::trace::{self, TraceArgs};
 
@@ -118,6 +119,9 @@ pub enum Command {
     /// Run a workload on a drive and tell why its requests took what they took.
     #[command(after_help = format!("{EXPLAIN_EXAMPLES}{DRIVES}"))]
     Explain(ExplainArgs),
+    /// Hold reports of benches side by side: what differs, and what is noise.
+    #[command(after_help = compare::EXAMPLES)]
+    Compare(CompareArgs),
     /// Serve a drive over NBD, or a key-value store on it to Redis clients, until interrupted.
     #[command(after_help = format!("{SERVE_EXAMPLES}{DRIVES}"))]
     Serve(ServeArgs),

@@ -7,6 +7,7 @@
 //! on them ([`load`]).
 
 pub mod cli;
+pub mod compare;
 pub mod create;
 pub mod info;
 pub mod job;

@@ -9,7 +9,8 @@ use rustix::process::{Resource, getrlimit};
 use ssdkit::cli::{Cli, Command, fio};
 use ssdkit::drive::say::{harmless, say};
 use ssdkit::{
-    Error, bench, create, fronts, info, job, manual, profiles, snapshot, studies, trace, twin, ycsb,
+    Error, bench, compare, create, fronts, info, job, manual, profiles, snapshot, studies, trace,
+    twin, ycsb,
 };
 
 fn main() -> ExitCode {
@@ -78,6 +79,7 @@ fn run(cli: Cli) -> Result<(), Error> {
         None => job::run(cli.seed, cli.json, &mut out)?,
         Some(Command::Bench(args)) => bench::run(&args, &mut out)?,
         Some(Command::Explain(args)) => bench::explain(&args, &mut out)?,
+        Some(Command::Compare(args)) => compare::run(&args, &mut out)?,
         Some(Command::Serve(args)) => fronts::run(&args, &mut out)?,
         Some(Command::Ycsb(args)) => ycsb::run(&args, &mut out)?,
         Some(Command::Create(args)) => create::run(&args, &mut out)?,

@@ -52,6 +52,7 @@ fn sample() -> Report {
         iops: 250_000.0,
         bytes_per_second: 1.024e9,
         latency_ns: summary(1_000_000),
+        distribution: Distribution::default(),
         read: Some(direction(950_000)),
         write: Some(direction(50_000)),
         write_amplification: WriteAmplification::from_blocks(50_000, 75_000, 2_500, 500),

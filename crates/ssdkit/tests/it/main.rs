@@ -6,6 +6,7 @@ mod binary;
 mod blocks;
 mod clocks;
 mod common;
+mod compare;
 mod edge;
 mod examples;
 mod faults;

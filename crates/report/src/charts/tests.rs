@@ -1,0 +1,132 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::run::tests::{report, run};
+
+fn of(charts: &[Chart], name: &str) -> Option<String> {
+    charts.iter().find(|chart| chart.name == name).map(|chart| chart.svg.clone())
+}
+
+/// The points of the thick lines of a picture.
+fn lines(svg: &str) -> Vec<Vec<(f64, f64)>> {
+    let line = |line: &str| {
+        let points = line.split("points=\"").nth(1)?.split('"').next()?;
+        let point = |xy: &str| {
+            let (x, y) = xy.split_once(',')?;
+            Some((x.parse().ok()?, y.parse().ok()?))
+        };
+        line.contains("stroke-width=\"2\"")
+            .then(|| points.split_whitespace().filter_map(point).collect())
+    };
+    svg.split("<polyline").filter_map(line).collect()
+}
+
+#[test]
+fn a_line_over_time_goes_where_its_rows_are() {
+    let charts = all(&[run("a", &[1e5, 2e5, 1e5, 2e5])]);
+    let drawn = lines(&of(&charts, "rate").unwrap());
+    let [line] = &drawn[..] else { panic!("{drawn:?}") };
+    assert_eq!(line.len(), 4);
+    // Even steps to the right; up is down; the same rates at the same height.
+    let step = line[1].0 - line[0].0;
+    assert!(line.windows(2).all(|two| (two[1].0 - two[0].0 - step).abs() < 2.0), "{line:?}");
+    assert!(line[1].1 < line[0].1 && line[0].1 == line[2].1 && line[1].1 == line[3].1);
+    // From zero: 2e5 is twice as high as 1e5, over the bottom of the picture.
+    let bottom = 2.0 * line[0].1 - line[1].1;
+    assert!((f64::from(SIZE.1) - 12.0 - 46.0 - bottom).abs() < 3.0, "{bottom}");
+}
+
+#[test]
+fn half_of_the_requests_are_at_half_of_the_line() {
+    // All below 98 us but one in a hundred, which take 2 ms.
+    let mut json = report(&[1e5; 5]);
+    let n = json["latency_ns"]["n"].as_u64().unwrap();
+    json["distribution"]["n"] = json!([n - n / 100, n / 100]);
+    let run = Run::from_json("a", json).unwrap();
+    let drawn = lines(&of(&all(&[run]), "latency").unwrap());
+    let line = &drawn[0];
+    // It rises at 99 %, two of log10(500 000) = 5.7 steps to the right.
+    let (left, right) = (line[0].0, line[line.len() - 1].0);
+    let rise = line.windows(2).find(|two| two[0].1 > two[1].1 + 20.0).unwrap()[0].0;
+    assert!(((rise - left) / (right - left) - 2.0 / 5.7).abs() < 0.01, "{line:?}");
+}
+
+#[test]
+fn parts_of_a_bar_follow_each_other() {
+    let svg = of(&all(&[run("a", &[1e5; 5])]), "amplification").unwrap();
+    let width = |colour: &str| -> f64 {
+        let bar = svg.split("<rect").filter(|r| r.contains(colour) && !r.contains("width=\"12\""));
+        let of = |rect: &str| rect.split("width=\"").nth(1)?.split('"').next()?.parse::<f64>().ok();
+        bar.filter_map(of).next().unwrap()
+    };
+    let (host, collection) = (width("#1F77B4"), width("#D62A28"));
+    assert!((collection / host - 0.9).abs() < 0.02, "{collection} of {host}");
+}
+
+#[test]
+fn depths_make_a_line() {
+    let at = |qd: u64, iops: f64| {
+        let mut json = report(&[iops; 5]);
+        json["workload"]["qd"] = qd.into();
+        Run::from_json("a", json).unwrap()
+    };
+    assert!(of(&all(&[at(1, 1e4), at(2, 2e4)]), "depth").is_none(), "two are no line");
+    let drawn = lines(&of(&all(&[at(16, 1.2e5), at(1, 1e4), at(4, 4e4)]), "depth").unwrap());
+    assert_eq!(drawn[0].len(), 3);
+    assert!(drawn[0].is_sorted_by(|a, b| a.0 < b.0 && a.1 > b.1), "{drawn:?}");
+}
+
+#[test]
+fn what_is_not_there_is_left_out() {
+    let mut json = report(&[1e5]);
+    json["write_amplification"] = serde_json::Value::Null;
+    json["latency_ns"]["n"] = 0.into();
+    json["distribution"] = json!({ "below_ns": [], "n": [] });
+    let charts = all(&[Run::from_json("a", json).unwrap()]);
+    assert!(charts.is_empty(), "{:?}", charts.iter().map(|c| c.name).collect::<Vec<_>>());
+}
+
+#[test]
+fn axes_are_short() {
+    assert_eq!(percent_of(1.0), "90 %");
+    assert_eq!(percent_of(3.0), "99.9 %");
+    assert_eq!(short_time(1.5e6), "1.5 ms");
+    assert_eq!(short_count(250_000.0), "250 k");
+}
+
+/// From nothing to more than there can be.
+fn figure() -> impl Strategy<Value = f64> {
+    prop_oneof![Just(0.0), 0.0..1e6, (-300.0..15.1f64).prop_map(|x| 10f64.powf(x)), Just(1e15)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    /// Whatever figures there are, something is drawn or nothing, or the report is
+    /// refused, and nobody panics.
+    #[test]
+    fn any_figures_can_be_drawn(
+        rows in prop::collection::vec((figure(), figure(), prop::option::of(figure())), 0..40),
+        ends in prop::collection::btree_map(1u64.., 1u64..1 << 40, 0..20),
+        (reasons, depth) in (prop::array::uniform5(figure()), any::<u64>()),
+    ) {
+        let mut wild = report(&[1e5; 5]);
+        let sum: u64 = ends.values().sum();
+        wild["latency_ns"]["n"] = sum.into();
+        wild["latency_ns"]["max"] = reasons[0].into();
+        let (below, n): (Vec<u64>, Vec<u64>) = ends.into_iter().unzip();
+        wild["distribution"] = json!({ "below_ns": below, "n": n });
+        let row = |&(second, iops, p50): &(f64, f64, Option<f64>)| {
+            json!({ "second": second, "seconds": 1.0, "iops": iops, "p50": p50,
+                    "p999": p50, "write_amplification": p50, "free_chunks": null })
+        };
+        wild["series"] = rows.iter().map(row).collect();
+        let [total, user, gc, padding, metadata] = reasons;
+        wild["write_amplification"] = json!({ "total": total, "user": user, "gc": gc,
+            "padding": padding, "metadata": metadata });
+        wild["workload"]["qd"] = depth.into();
+        if let Ok(wild) = Run::from_json("a", wild) {
+            crate::page(&[run("b", &[1e5; 5]), wild.clone(), wild]);
+        }
+    }
+}

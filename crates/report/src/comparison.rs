@@ -1,0 +1,393 @@
+//! Runs side by side, the first of which the others are held against.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use measure::units::{bytes_decimal, count, time_ns};
+use serde_json::{Value, json};
+
+use crate::run::{Latency, Row, Run};
+use crate::waver::waver;
+
+/// Columns of a name at most; what is longer loses its beginning.
+const NAME: usize = 20;
+/// Settings that are listed.
+const SETTINGS: usize = 40;
+
+/// What a figure is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Rate,
+    Bytes,
+    Time,
+    Ratio,
+}
+
+impl Unit {
+    fn text(self, value: f64) -> String {
+        match self {
+            Unit::Rate => count(value),
+            Unit::Bytes => format!("{}/s", bytes_decimal(value)),
+            Unit::Time => time_ns(value),
+            Unit::Ratio => format!("{value:.3}"),
+        }
+    }
+}
+
+/// A figure of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cell {
+    /// What it is; `None` where the run has none.
+    pub value: Option<f64>,
+    /// By what part of it another run of the same would be off, with 95 %; `None`
+    /// where that is not known.
+    pub waver: Option<f64>,
+}
+
+/// How a figure differs from that of the first run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Difference {
+    /// As a part of the first run's.
+    pub by: f64,
+    /// By what part it would be off in other runs of the two, with 95 %.
+    pub waver: Option<f64>,
+}
+
+impl Difference {
+    fn of(first: Cell, other: Cell) -> Option<Difference> {
+        let (base, value) = (first.value?, other.value?);
+        if base == 0.0 {
+            return None;
+        }
+        let ratio = value / base;
+        // Of a quotient, to the first order.
+        let waver = first.waver.zip(other.waver).map(|(a, b)| ratio * a.hypot(b));
+        Some(Difference { by: ratio - 1.0, waver })
+    }
+
+    /// Whether it is more than both waver; `None` where that is not known.
+    pub fn is_beyond_noise(&self) -> Option<bool> {
+        self.waver.map(|waver| self.by.abs() > waver)
+    }
+
+    fn text(&self) -> String {
+        let percent = 100.0 * self.by;
+        match (self.waver, self.is_beyond_noise()) {
+            (Some(_), Some(false)) => format!("{percent:+.1} % (noise)"),
+            (Some(waver), _) => format!("{percent:+.1} % ± {:.1}", 100.0 * waver),
+            (None, _) => format!("{percent:+.1} %"),
+        }
+    }
+}
+
+/// A figure of all runs.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// What it is called, in text and JSON.
+    pub name: &'static str,
+    unit: Unit,
+    /// Of each run.
+    pub cells: Vec<Cell>,
+}
+
+impl Figure {
+    /// The figure of a run, as text.
+    pub fn text(&self, run: usize) -> String {
+        self.cells[run].value.map_or_else(|| "-".into(), |value| self.unit.text(value))
+    }
+
+    /// How that of a run differs from the first one's.
+    pub fn difference(&self, run: usize) -> Option<Difference> {
+        if run == 0 { None } else { Difference::of(self.cells[0], self.cells[run]) }
+    }
+
+    /// That, as text.
+    pub fn difference_text(&self, run: usize) -> String {
+        self.difference(run).map_or_else(String::new, |difference| difference.text())
+    }
+}
+
+/// A setting that is not the same in all runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Where it stands in the report, with points.
+    pub name: String,
+    /// What it is in each run; empty where it has none.
+    pub values: Vec<String>,
+}
+
+/// Runs side by side.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// What each is called: so much of its name as tells it from the others.
+    pub names: Vec<String>,
+    /// Their figures.
+    pub figures: Vec<Figure>,
+    /// What is set differently.
+    pub settings: Vec<Setting>,
+    /// What is to be known of each before its figures are believed.
+    pub doubts: Vec<Vec<String>>,
+}
+
+impl Comparison {
+    /// Of these runs.
+    ///
+    /// # Panics
+    /// Without a run.
+    pub fn new(runs: &[Run]) -> Comparison {
+        assert!(!runs.is_empty(), "there is something to compare");
+        Comparison {
+            names: runs.iter().map(|run| run.name.clone()).collect(),
+            figures: figures(runs),
+            settings: settings(runs),
+            doubts: runs.iter().map(Run::doubts).collect(),
+        }
+    }
+
+    /// For a terminal.
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        let several = self.names.len() > 1;
+        for (number, name) in self.names.iter().enumerate() {
+            let _ = writeln!(out, "[{}] {name}", number + 1);
+            for doubt in &self.doubts[number] {
+                let _ = writeln!(out, "    - {doubt}");
+            }
+        }
+        out.push('\n');
+        let _ = write!(out, "{:<22}{:>14}", "", "[1]");
+        for number in 2..=self.names.len() {
+            let _ = write!(out, "{:>14}{:<19}", format!("[{number}]"), "");
+        }
+        trim_line(&mut out);
+        for figure in &self.figures {
+            let _ = write!(out, "{:<22}{:>14}", figure.name, figure.text(0));
+            for run in 1..self.names.len() {
+                let difference = figure.difference_text(run);
+                let _ = write!(out, "{:>14}   {difference:<16}", figure.text(run));
+            }
+            trim_line(&mut out);
+        }
+        if several {
+            out.push_str(
+                "\n±: what other runs of both would differ by, with 95 %, from how each one's rows \
+                 do;\nnoise: less than that; neither: not known, as its rows are too few or do not \
+                 tell\n",
+            );
+            self.settings_text(&mut out);
+        }
+        out
+    }
+
+    fn settings_text(&self, out: &mut String) {
+        if self.settings.is_empty() {
+            out.push_str("\nnothing is set differently\n");
+            return;
+        }
+        out.push_str("\nset differently\n");
+        for Setting { name, values } in self.settings.iter().take(SETTINGS) {
+            let _ = write!(out, "{name:<34}");
+            for value in values {
+                let _ = write!(out, " {:<NAME$}", short(value));
+            }
+            trim_line(out);
+        }
+        if let Some(more) = self.settings.len().checked_sub(SETTINGS).filter(|&n| n > 0) {
+            let _ = writeln!(out, "and {more} more: --json has all");
+        }
+    }
+
+    /// As one JSON object.
+    pub fn to_json(&self) -> Value {
+        let figure = |figure: &Figure| {
+            let cell = |run: usize| {
+                let cell = figure.cells[run];
+                let difference = figure.difference(run);
+                json!({
+                    "value": cell.value,
+                    "waver": cell.waver,
+                    "difference": difference.map(|d| d.by),
+                    "difference_waver": difference.and_then(|d| d.waver),
+                    "beyond_noise": difference.and_then(|d| d.is_beyond_noise()),
+                })
+            };
+            json!({
+                "name": figure.name,
+                "unit": match figure.unit {
+                    Unit::Rate => "1/s",
+                    Unit::Bytes => "B/s",
+                    Unit::Time => "ns",
+                    Unit::Ratio => "1",
+                },
+                "runs": (0..figure.cells.len()).map(cell).collect::<Vec<_>>(),
+            })
+        };
+        let setting = |s: &Setting| json!({ "name": s.name, "values": s.values });
+        let run = |(name, doubts)| json!({ "name": name, "doubts": doubts });
+        json!({
+            "runs": self.names.iter().zip(&self.doubts).map(run).collect::<Vec<_>>(),
+            "figures": self.figures.iter().map(figure).collect::<Vec<_>>(),
+            "settings": self.settings.iter().map(setting).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Ends a line, without spaces at its end.
+fn trim_line(out: &mut String) {
+    out.truncate(out.trim_end_matches(' ').len());
+    out.push('\n');
+}
+
+/// So much of the end of a text as fits a column.
+fn short(text: &str) -> String {
+    let n = text.chars().count();
+    if n <= NAME {
+        return text.to_owned();
+    }
+    std::iter::once('…').chain(text.chars().skip(n - NAME + 1)).collect()
+}
+
+/// What rows say whose length is about that of the others.
+pub(crate) fn of_rows(run: &Run, get: impl Fn(&Row) -> Option<f64>) -> Vec<f64> {
+    let longest = run.series.iter().map(|row| row.seconds).fold(0.0, f64::max);
+    let whole = run.series.iter().filter(|row| row.seconds > 0.9 * longest);
+    whole.filter_map(get).collect()
+}
+
+fn figures(runs: &[Run]) -> Vec<Figure> {
+    let mut all = Vec::new();
+    let mut add = |name, unit, cell: &dyn Fn(&Run) -> Cell| {
+        let cells: Vec<Cell> = runs.iter().map(cell).collect();
+        if cells.iter().any(|cell| cell.value.is_some()) {
+            all.push(Figure { name, unit, cells });
+        }
+    };
+    let rate = |run: &Run| waver(&of_rows(run, |row| Some(row.iops)));
+    let known = |value| Cell { value, waver: None };
+    add("IOPS", Unit::Rate, &|run| Cell { value: Some(run.iops), waver: rate(run) });
+    add("throughput", Unit::Bytes, &|run| Cell {
+        value: Some(run.bytes_per_second),
+        waver: rate(run),
+    });
+    add("read IOPS", Unit::Rate, &|run| known(run.read.map(|d| d.iops)));
+    add("write IOPS", Unit::Rate, &|run| known(run.write.map(|d| d.iops)));
+    add("latency: mean", Unit::Time, &|run| {
+        // In a closed loop it is the depth over the rate.
+        let waver = run.depth().and_then(|_| rate(run));
+        Cell { value: run.latency_ns.mean, waver }
+    });
+    add("latency: p50", Unit::Time, &|run| Cell {
+        value: run.latency_ns.p50,
+        waver: waver(&of_rows(run, |row| row.p50)),
+    });
+    add("latency: p90", Unit::Time, &|run| known(run.latency_ns.p90));
+    add("latency: p99", Unit::Time, &|run| known(run.latency_ns.p99));
+    add("latency: p99.9", Unit::Time, &|run| Cell {
+        value: run.latency_ns.p999,
+        waver: waver(&of_rows(run, |row| row.p999)),
+    });
+    add("latency: p99.99", Unit::Time, &|run| known(run.latency_ns.p9999));
+    add("latency: p99.999", Unit::Time, &|run| known(run.latency_ns.p99999));
+    add("latency: longest", Unit::Time, &|run| known(run.latency_ns.max));
+    let p99 = |latency: Latency| latency.p99;
+    add("reads: p99", Unit::Time, &|run| known(run.read.and_then(|d| p99(d.latency_ns))));
+    add("writes: p99", Unit::Time, &|run| known(run.write.and_then(|d| p99(d.latency_ns))));
+    add("write amplification", Unit::Ratio, &|run| Cell {
+        value: run.write_amplification.map(|w| w.total),
+        waver: waver(&of_rows(run, |row| row.write_amplification)),
+    });
+    add("processor, a request", Unit::Time, &|run| known(Some(run.cpu.per_io_ns)));
+    all
+}
+
+/// What is set differently, by name.
+fn settings(runs: &[Run]) -> Vec<Setting> {
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (number, run) in runs.iter().enumerate() {
+        let mut put = |name: &str, value: String| {
+            let values = all.entry(name.to_owned()).or_default();
+            values.resize(runs.len(), String::new());
+            values[number] = value;
+        };
+        put("version", run.version.clone());
+        put("seed", run.seed.to_string());
+        flat("drive", &run.drive, &mut put);
+        flat("workload", &run.workload, &mut put);
+    }
+    let differs = |values: &[String]| values.iter().any(|value| *value != values[0]);
+    all.retain(|_, values| differs(values));
+    all.into_iter().map(|(name, values)| Setting { name, values }).collect()
+}
+
+/// What stands among the settings of a drive and came of its run.
+const RESULTS: [&str; 2] = ["drive.spare_in_effect", "drive.write_amplification_formula"];
+
+/// Gives each value in `value` to `put`, with where it stands.
+fn flat(name: &str, value: &Value, put: &mut dyn FnMut(&str, String)) {
+    match value {
+        _ if RESULTS.contains(&name) => {}
+        Value::Object(map) => {
+            map.iter().for_each(|(key, value)| flat(&format!("{name}.{key}"), value, put));
+        }
+        Value::String(text) => put(name, text.clone()),
+        Value::Null => put(name, "none".into()),
+        other => put(name, other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::tests::{report, run};
+
+    #[test]
+    fn the_same_run_twice_differs_in_nothing() {
+        let runs = [run("a", &[1e5, 1.1e5, 9e4, 1e5, 1e5]), run("b", &[1e5, 1.1e5, 9e4, 1e5, 1e5])];
+        let comparison = Comparison::new(&runs);
+        for figure in &comparison.figures {
+            if let Some(difference) = figure.difference(1) {
+                assert_eq!(difference.by, 0.0, "{}", figure.name);
+                assert_ne!(difference.is_beyond_noise(), Some(true), "{}", figure.name);
+            }
+        }
+        assert!(comparison.settings.is_empty());
+        assert!(comparison.to_text().contains("nothing is set differently"));
+    }
+
+    #[test]
+    fn a_difference_is_held_against_what_both_waver_by() {
+        let rows = |mean: f64, by: f64| [-1.0, 1.0, -1.0, 1.0, -1.0, 1.0].map(|s| mean + s * by);
+        let of = |a: [f64; 6], b: [f64; 6]| {
+            Comparison::new(&[run("a", &a), run("b", &b)]).figures[0].difference(1).unwrap()
+        };
+        // Two standard errors of six rows 1 % off: 2 * 0.010954 / sqrt(6).
+        let steady = of(rows(1e5, 1e3), rows(1.1e5, 1.1e3));
+        assert!((steady.by - 0.1).abs() < 1e-9);
+        let waver = 1.1 * 2f64.sqrt() * 2.0 * 0.010_954 / 6f64.sqrt();
+        assert!((steady.waver.unwrap() - waver).abs() < 1e-5, "{steady:?}");
+        assert_eq!(steady.is_beyond_noise(), Some(true));
+        assert_eq!(of(rows(1e5, 3e4), rows(1.1e5, 3e4)).is_beyond_noise(), Some(false));
+    }
+
+    #[test]
+    fn what_is_set_differently_is_named() {
+        let mut other = report(&[1e5; 5]);
+        other["workload"]["qd"] = 64.into();
+        other["drive"]["profile"]["timing"]["suspend"] = true.into();
+        let runs = [run("a", &[1e5; 5]), Run::from_json("b", other).unwrap()];
+        let settings = Comparison::new(&runs).settings;
+        let of = |name: &str, a: &str, b: &str| Setting {
+            name: name.into(),
+            values: vec![a.into(), b.into()],
+        };
+        let expected =
+            [of("drive.profile.timing.suspend", "", "true"), of("workload.qd", "32", "64")];
+        assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn a_run_alone_has_no_differences() {
+        let text = Comparison::new(&[run("a", &[1e5; 5])]).to_text();
+        assert!(text.contains("IOPS") && !text.contains('%'), "{text}");
+    }
+}

@@ -1,0 +1,24 @@
+//! Reports of benches, to be looked at and compared.
+//!
+//! - [`Run`]: what one report says, read from its JSON.
+//! - [`Comparison`]: runs side by side: how their figures differ, by how much they
+//!   waver, and what is set differently.
+//! - [`charts`]: pictures, as SVG.
+//! - [`page()`]: all of it as one page that asks nobody for anything.
+//!
+//! Guarantees: the same reports give the same bytes; what a report says is text
+//! wherever it is shown, never a part of the page; runs of any length give pages of
+//! bounded size; no file is written over that is no page. Fails only where JSON is not
+//! such a report, and with files as the system does.
+
+pub mod charts;
+mod comparison;
+mod file;
+mod page;
+mod run;
+mod waver;
+
+pub use comparison::Comparison;
+pub use file::PageFile;
+pub use page::page;
+pub use run::{Reading, Run};

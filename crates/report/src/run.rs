@@ -1,0 +1,322 @@
+//! One run, as its report tells it.
+//!
+//! Fails where the text is no JSON, no report of a bench, or one that contradicts
+//! itself so that it cannot be drawn.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// What no figure is above: larger ones cannot be drawn, and 1e15 ns are 11 days.
+const MOST: f64 = 1e15;
+
+/// Why something is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum Reading {
+    /// Not JSON, or without what a report has.
+    #[error("{name}: not the JSON of `ssdkit bench --json`: {why}")]
+    NoReport {
+        /// What was read.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A report that cannot be right.
+    #[error("{name}: {what}")]
+    Contradiction {
+        /// What was read.
+        name: String,
+        /// What contradicts what.
+        what: String,
+    },
+}
+
+/// Latencies in ns. Percentiles without enough samples are `None`.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[allow(missing_docs)]
+pub struct Latency {
+    pub mean: Option<f64>,
+    pub max: Option<f64>,
+    pub n: u64,
+    pub p50: Option<f64>,
+    pub p90: Option<f64>,
+    pub p99: Option<f64>,
+    pub p999: Option<f64>,
+    pub p9999: Option<f64>,
+    pub p99999: Option<f64>,
+}
+
+/// How latencies lie: `n[i]` of them below `below_ns[i]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[allow(missing_docs)]
+pub struct Distribution {
+    pub below_ns: Vec<u64>,
+    pub n: Vec<u64>,
+}
+
+/// Reads or writes alone.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[allow(missing_docs)]
+pub struct Direction {
+    pub iops: f64,
+    pub latency_ns: Latency,
+}
+
+/// Blocks written for each of the user's, by reason.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[allow(missing_docs)]
+pub struct Amplification {
+    pub total: f64,
+    pub user: f64,
+    pub gc: f64,
+    pub padding: f64,
+    pub metadata: f64,
+}
+
+/// How the search for a steady state ended.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[allow(missing_docs)]
+pub struct Steady {
+    pub reached: bool,
+    pub rounds: u64,
+    pub weaker: bool,
+}
+
+/// Processor time of what was measured.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[allow(missing_docs)]
+pub struct Cpu {
+    pub per_io_ns: f64,
+}
+
+/// What happened in some time.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[allow(missing_docs)]
+pub struct Row {
+    pub second: f64,
+    pub seconds: f64,
+    pub iops: f64,
+    pub p50: Option<f64>,
+    pub p999: Option<f64>,
+    pub write_amplification: Option<f64>,
+    pub free_chunks: Option<f64>,
+}
+
+/// What the report of a run says.
+#[derive(Clone, Debug, Deserialize)]
+#[allow(missing_docs)]
+pub struct Run {
+    /// What it is called here: the name of its file.
+    #[serde(skip)]
+    pub name: String,
+    pub version: String,
+    pub seed: u64,
+    pub drive: Value,
+    pub workload: Value,
+    pub ios: u64,
+    pub errors: u64,
+    pub failed_requests: u64,
+    pub seconds: f64,
+    pub void: Option<String>,
+    pub iops: f64,
+    pub bytes_per_second: f64,
+    pub latency_ns: Latency,
+    pub distribution: Distribution,
+    pub read: Option<Direction>,
+    pub write: Option<Direction>,
+    pub write_amplification: Option<Amplification>,
+    pub steady: Option<Steady>,
+    pub cpu: Cpu,
+    pub series: Vec<Row>,
+    #[serde(default)]
+    pub interrupted: bool,
+    #[serde(default)]
+    pub new_drive: bool,
+    pub open_loop: Option<OpenLoop>,
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+/// What an open loop was asked for, and reached.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[allow(missing_docs)]
+pub struct OpenLoop {
+    pub asked: f64,
+    pub reached: f64,
+    pub behind: bool,
+}
+
+impl Run {
+    /// What the text of a report says that is called `name`.
+    ///
+    /// # Errors
+    /// When it is no report of a bench.
+    pub fn from_text(name: &str, text: &str) -> Result<Run, Reading> {
+        let run = serde_json::from_str(text);
+        Run::checked(name, run)
+    }
+
+    /// What a report says that was just made.
+    ///
+    /// # Errors
+    /// As [`Run::from_text`].
+    pub fn from_json(name: &str, report: Value) -> Result<Run, Reading> {
+        Run::checked(name, serde_json::from_value(report))
+    }
+
+    fn checked(name: &str, run: serde_json::Result<Run>) -> Result<Run, Reading> {
+        let name = name.to_owned();
+        let run: Run = match run {
+            Ok(run) => run,
+            Err(e) => return Err(Reading::NoReport { name, why: e.to_string() }),
+        };
+        match run.contradiction() {
+            Some(what) => Err(Reading::Contradiction { name, what }),
+            None => Ok(Run { name, ..run }),
+        }
+    }
+
+    /// What cannot be right, if anything.
+    fn contradiction(&self) -> Option<String> {
+        let Distribution { below_ns, n } = &self.distribution;
+        if below_ns.len() != n.len() || !below_ns.is_sorted() {
+            return Some(
+                "the ends of `distribution` do not rise, or are not as many as its n".into(),
+            );
+        }
+        let sum = n.iter().try_fold(0u64, |sum, &n| sum.checked_add(n));
+        if sum != Some(self.latency_ns.n) {
+            let n = self.latency_ns.n;
+            return Some(format!("`distribution` has not as many I/Os as `latency_ns`, {n}"));
+        }
+        let mut figures = vec![self.iops, self.bytes_per_second, self.seconds, self.cpu.per_io_ns];
+        figures.extend(self.latency_ns.max);
+        if let Some(Amplification { total, user, gc, padding, metadata }) = self.write_amplification
+        {
+            figures.extend([total, user, gc, padding, metadata]);
+        }
+        for row in &self.series {
+            figures.extend([row.second, row.seconds, row.iops]);
+            figures.extend([row.p50, row.p999, row.write_amplification].into_iter().flatten());
+        }
+        let beyond = |x: &f64| !(0.0..=MOST).contains(x);
+        let beyond = figures.into_iter().find(beyond)?;
+        Some(format!("{beyond} cannot be a rate, a time or a ratio: 0 to {MOST:e} can"))
+    }
+
+    /// Why its figures are to be taken with care, the worst first.
+    pub fn doubts(&self) -> Vec<String> {
+        let mut doubts = Vec::new();
+        if let Some(why) = &self.void {
+            doubts.push(format!("void: {why}"));
+        }
+        if self.errors > 0 {
+            doubts.push(format!("{} requests failed or gave wrong data", self.errors));
+        } else if self.failed_requests > 0 {
+            doubts.push(format!("{} requests failed, as was asked for", self.failed_requests));
+        }
+        if self.interrupted {
+            doubts.push("stopped before its end".into());
+        }
+        if self.new_drive {
+            doubts.push("a new drive: rates fall once it was written over".into());
+        }
+        match self.steady {
+            Some(Steady { reached: false, rounds, .. }) => {
+                doubts.push(format!("no steady state after {rounds} rounds"));
+            }
+            Some(Steady { weaker: true, .. }) => {
+                doubts.push("steady by a weaker rule than the full one".into());
+            }
+            _ => {}
+        }
+        if let Some(OpenLoop { asked, reached, behind: true }) = self.open_loop {
+            doubts
+                .push(format!("{reached:.0} of {asked:.0} requests a second: a queue that grows"));
+        }
+        if self.latency_ns.p999.is_none() {
+            doubts.push(format!("too few I/Os for a 99.9th percentile: {}", self.ios));
+        }
+        doubts.extend(self.warnings.iter().cloned());
+        doubts
+    }
+
+    /// Requests that were outstanding, where it was a closed loop.
+    pub fn depth(&self) -> Option<f64> {
+        if self.open_loop.is_some() {
+            return None;
+        }
+        self.workload["qd"].as_f64()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A report of so many I/Os a second, in rows of a second.
+    pub(crate) fn report(iops: &[f64]) -> Value {
+        let row = |(i, iops): (usize, &f64)| {
+            json!({ "second": i, "seconds": 1.0, "iops": iops, "ios": iops, "p50": 1e5, "p999": 2e6,
+                    "write_amplification": 2.0, "free_chunks": 9, "collections": 1, "erases": 1 })
+        };
+        let n = iops.iter().sum::<f64>() as u64;
+        let mean = n as f64 / iops.len() as f64;
+        json!({
+            "version": "0.1.0", "seed": 1, "drive": { "name": "mem:ref" },
+            "workload": { "rw": "randrw", "qd": 32 }, "ios": n, "errors": 0, "failed_requests": 0,
+            "seconds": iops.len(), "void": null, "iops": mean, "bytes_per_second": 4096.0 * mean,
+            "latency_ns": { "mean": 3.2e10 / mean, "min": 8000, "max": 4_000_000, "n": n,
+                "p50": 1e5, "p90": 5e5, "p99": 1e6, "p999": 2e6, "p9999": null, "p99999": null },
+            "distribution": { "below_ns": [98_304, 2_097_152], "n": [n / 2, n - n / 2] },
+            "write_amplification":
+                { "total": 2.0, "user": 1.0, "gc": 0.9, "padding": 0.0, "metadata": 0.1 },
+            "steady": { "reached": true, "rounds": 5, "window": 5, "round_seconds": 1.0,
+                "weaker": false },
+            "cpu": { "user_seconds": 1.0, "system_seconds": 0.0, "wall_seconds": 1.0,
+                "per_io_ns": 700.0 },
+            "series": iops.iter().enumerate().map(row).collect::<Vec<_>>(),
+            "open_loop": null,
+        })
+    }
+
+    pub(crate) fn run(name: &str, iops: &[f64]) -> Run {
+        Run::from_json(name, report(iops)).unwrap()
+    }
+
+    #[test]
+    fn what_is_no_report_is_refused_with_what_it_lacks() {
+        let text =
+            |json: Value| Run::from_text("a.json", &json.to_string()).unwrap_err().to_string();
+        assert!(Run::from_text("a.json", "{").unwrap_err().to_string().starts_with("a.json: not"));
+        assert!(text(json!({ "jobs": [] })).contains("missing field"), "fio's");
+        let mut lacks = report(&[1e5]);
+        lacks.as_object_mut().unwrap().remove("series");
+        assert!(text(lacks).contains("`series`"));
+        let mut few = report(&[1e5]);
+        few["distribution"]["n"][0] = 0.into();
+        assert!(text(few).contains("as many I/Os"));
+        let mut falls = report(&[1e5]);
+        falls["distribution"]["below_ns"] = json!([5, 4]);
+        assert!(text(falls).contains("do not rise"));
+        let mut past = report(&[1e5]);
+        past["series"][0]["second"] = json!(-1.0);
+        assert!(text(past).contains("-1 cannot be"));
+    }
+
+    #[test]
+    fn doubts_are_told() {
+        assert!(run("a", &[1e5; 6]).doubts().is_empty());
+        let mut doubtful = report(&[10.0]);
+        doubtful["void"] = "it read nothing".into();
+        doubtful["steady"]["reached"] = false.into();
+        doubtful["latency_ns"]["p999"] = Value::Null;
+        doubtful["warnings"] = json!(["a ramp"]);
+        let doubts = Run::from_json("a", doubtful).unwrap().doubts();
+        let begins = ["void: it", "no steady state", "too few I/Os", "a ramp"];
+        assert_eq!(doubts.len(), begins.len());
+        for (doubt, begin) in doubts.iter().zip(begins) {
+            assert!(doubt.starts_with(begin), "{doubt}");
+        }
+    }
+}

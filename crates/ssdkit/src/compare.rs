@@ -1,0 +1,80 @@
+//! `ssdkit compare`: reports of benches side by side.
+//!
+//! Reads regular files only, of [`MOST_BYTES`] at most each. Fails where one is no
+//! report, and where what was asked for cannot be written.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use report::{Comparison, PageFile, Run, charts, page};
+
+use drive::error::Error;
+
+/// What `ssdkit compare --help` ends with.
+pub const EXAMPLES: &str = "\
+Examples:
+  ssdkit bench mem:tlc,size=1G --rw randread --qd 32 --precondition seq --time 2s --json > a.json
+  ssdkit bench mem:tlc,size=1G,suspend=true --rw randread --qd 32 --precondition seq --time 2s --json > b.json
+  ssdkit compare a.json b.json
+  ssdkit compare a.json b.json --html both.html
+  ssdkit compare a.json --pictures .";
+
+/// Bytes of a report that is read: a row a second of two days.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// `ssdkit compare`.
+#[derive(Args, Clone, Debug)]
+pub struct CompareArgs {
+    /// Reports, of `ssdkit bench --json`: the others are held against the first.
+    #[arg(value_name = "FILE.json", required = true, num_args = 1..=8)]
+    pub files: Vec<PathBuf>,
+    /// Write a page with pictures, too, for a browser.
+    #[arg(long, value_name = "FILE.html")]
+    pub html: Option<PathBuf>,
+    /// Write the pictures alone, too, as DIR/NAME.svg.
+    #[arg(long, value_name = "DIR")]
+    pub pictures: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Prints how they differ to `out`.
+pub fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<(), Error> {
+    let runs = args.files.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(path) = &args.html {
+        let refused = |e| Error::Usage(format!("--html {}: {e}", path.display()));
+        let file = PageFile::open(path).map_err(refused)?;
+        let written = file.write(&page(&runs));
+        written.map_err(|e| Error::system(&format!("write {}", path.display()), &e))?;
+    }
+    if let Some(dir) = &args.pictures {
+        for chart in charts::all(&runs) {
+            let path = dir.join(format!("{}.svg", chart.name));
+            let written = fs::write(&path, chart.svg);
+            written.map_err(|e| Error::system(&format!("write {}", path.display()), &e))?;
+        }
+    }
+    let comparison = Comparison::new(&runs);
+    if args.json {
+        writeln!(out, "{:#}", comparison.to_json())?;
+    } else {
+        write!(out, "{}", comparison.to_text())?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Reads a report.
+fn read(path: &Path) -> Result<Run, Error> {
+    let name = path.display().to_string();
+    let wrong = |e: &dyn std::fmt::Display| Error::Usage(format!("{name}: {e}"));
+    let about = fs::metadata(path).map_err(|e| wrong(&e))?;
+    if !about.is_file() || about.len() > MOST_BYTES {
+        return Err(wrong(&"it is no file, or has more than 64 MiB"));
+    }
+    let text = fs::read_to_string(path).map_err(|e| wrong(&e))?;
+    Run::from_text(&name, &text).map_err(|e| Error::Usage(e.to_string()))
+}
