@@ -37,7 +37,7 @@ const JUNK: [&str; 22] = [
 /// ends of what can be or past them.
 type Key = (&'static str, &'static [&'static str], &'static [&'static str]);
 
-const GEOMETRY: [Key; 6] = [
+const GEOMETRY: &[Key] = &[
     ("groups", &["1", "2", "3", "4", "8"], &["0", "256", "257"]),
     ("pus", &["1", "2", "3", "4"], &["0", "64", "256", "300"]),
     ("planes", &["1", "2", "4", "8"], &["0", "3", "16"]),
@@ -46,7 +46,7 @@ const GEOMETRY: [Key; 6] = [
     ("chunks", &["8", "16", "20", "40"], &["0", "1", "2", "5", "16000000", "16777216", "16777217"]),
 ];
 
-const OTHERS: [Key; 35] = [
+const OTHERS: &[Key] = &[
     ("spare", &["0.07", "0.1", "0.2", "0.28", "0.5", "0.9"], &["0.01", "0.001", "0.95", "-1"]),
     ("victim", &["greedy", "fifo", "random", "d-choices:3", "d-choices:10"], &["d-choices:0"]),
     ("side", &["host", "device"], &["both"]),
@@ -184,7 +184,7 @@ impl Draw {
             keys.push(format!("size={}", self.value(&sizes, &["4k", "12k", "1G", "64G", "100T"])));
         }
         let small = self.chance(60);
-        for (name, right, extreme) in GEOMETRY {
+        for (name, right, extreme) in GEOMETRY.iter().copied() {
             // Without a size the geometry says how large it is.
             let needed = !sized || (small && name != "chunks");
             if (name != "chunks" || !sized || self.is_wild()) && (needed || self.is_wild()) {
@@ -192,7 +192,7 @@ impl Draw {
                 keys.push(format!("{name}={}", self.value(right, extreme)));
             }
         }
-        for (name, right, extreme) in OTHERS {
+        for (name, right, extreme) in OTHERS.iter().copied() {
             let percent = match name {
                 "spare" | "victim" | "side" => 25,
                 "store" if store => 30,
