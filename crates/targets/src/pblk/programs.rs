@@ -499,7 +499,7 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Gives up a copy and all that are older.
-    #[inline]
+    #[inline(always)]
     pub(super) fn drop_copies(&mut self, mut place: Place) {
         while let Some(slot) = place.slot() {
             let held = self.units.slot_mut(slot);

@@ -240,16 +240,21 @@ impl<D: OpenChannel> Pblk<D> {
     /// Ends a request.
     #[inline(always)]
     pub(super) fn complete(&mut self, now: Time, slot: u32) {
-        let buffer = std::mem::take(&mut self.host.requests[slot].data);
-        self.complete_with(now, slot, buffer);
+        self.complete_with(now, slot, |request| std::mem::take(&mut request.data));
     }
 
-    /// Ends a request that has no buffer, with this one.
+    /// The same, with this buffer.
     #[inline(always)]
-    fn complete_with(&mut self, now: Time, slot: u32, buffer: Buffer) {
+    fn complete_with(&mut self, now: Time, slot: u32, buffer: impl FnOnce(&mut Request) -> Buffer) {
         self.host.requests.give(slot);
-        let &Request { id, op, status, .. } = &self.host.requests[slot];
-        self.host.ready.put(|| BlockDone { id, op, status, at: now, buffer });
+        let request = &mut self.host.requests[slot];
+        self.host.ready.put(|| BlockDone {
+            id: request.id,
+            op: request.op,
+            status: request.status,
+            at: now,
+            buffer: buffer(request),
+        });
         if self.told.is_some() {
             self.end_story(slot, now);
         }
@@ -389,7 +394,7 @@ impl<D: OpenChannel> Pblk<D> {
         request.status = request.status.and(status);
         request.left -= 1;
         if request.len == BLOCK_BYTES && request.offset.is_multiple_of(BLOCK_BYTES) {
-            self.complete_with(now, slot, buffer);
+            self.complete_with(now, slot, |_| buffer);
             return;
         }
         request.pieces.give(buffer);
