@@ -193,6 +193,11 @@ pub trait OpenChannel: Port<Cmd = VectorCmd, Done = VectorDone> {
     fn copies_inside(&self) -> u32 {
         0
     }
+
+    /// Whether events may come of which no command knows.
+    fn has_work_of_its_own(&self) -> bool {
+        true
+    }
     /// Takes the oldest notice that the drive has (log page 0xD0), if any.
     fn take_notice(&mut self) -> Option<Notice> {
         None
@@ -234,6 +239,10 @@ impl<P: OpenChannel + ?Sized> OpenChannel for Box<P> {
 
     fn copies_inside(&self) -> u32 {
         (**self).copies_inside()
+    }
+
+    fn has_work_of_its_own(&self) -> bool {
+        (**self).has_work_of_its_own()
     }
 
     fn take_notice(&mut self) -> Option<Notice> {

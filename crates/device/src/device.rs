@@ -1019,6 +1019,11 @@ impl<M: Medium> OpenChannel for Device<M> {
         self.timing().copyback
     }
 
+    #[inline]
+    fn has_work_of_its_own(&self) -> bool {
+        self.timing().slc.is_on()
+    }
+
     fn take_notice(&mut self) -> Option<Notice> {
         self.flaws.take_notice()
     }

@@ -472,7 +472,7 @@ impl<D: OpenChannel> Pblk<D> {
         self.host.ready.is_empty()
             && self.wire.out.is_empty()
             && !self.idle.is_waiting()
-            && self.waiting_rows() == 0
+            && (self.waiting_rows() == 0 || !self.device.has_work_of_its_own())
     }
 
     /// Gives the drive what waits for it.
