@@ -2,15 +2,15 @@
 
 use std::process::ExitCode;
 
+use btree::StoreKind;
 use clap::Parser;
 use measure::units;
 use rocksdb_beside::ycsb::{Beside, Measured, measure};
 use serde_json::{Value, json};
-use btree::StoreKind;
-use ssdkit::ycsb::setup::size_for;
-use ssdkit::ycsb::{self, CacheSize, Setup};
 use ssdkit::Error;
 use ssdkit::drive::DriveSpec;
+use ssdkit::ycsb::setup::size_for;
+use ssdkit::ycsb::{self, CacheSize, Setup};
 use workload::ycsb::Workload;
 
 fn size(text: &str) -> Result<u64, String> {

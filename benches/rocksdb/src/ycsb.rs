@@ -18,9 +18,9 @@ use device::hosted::{Hosted, HostedOptions};
 use device::realtime::{Clock, pin, process_cpu};
 use measure::Histogram;
 use ssdkit::Error;
+use ssdkit::ycsb::Setup;
 use ssdkit::ycsb::client::Kind;
 use ssdkit::ycsb::controller::Work;
-use ssdkit::ycsb::Setup;
 use ssdkit::ycsb::measure::conventional;
 use workload::ycsb::{self, Operation, RECORD_BYTES, Ycsb};
 

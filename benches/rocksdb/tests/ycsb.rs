@@ -1,7 +1,7 @@
 //! A short run of YCSB in real time, verified.
 
-use rocksdb_beside::ycsb::{Beside, measure};
 use btree::StoreKind;
+use rocksdb_beside::ycsb::{Beside, measure};
 use ssdkit::drive::DriveSpec;
 use ssdkit::ycsb::setup::size_for;
 use ssdkit::ycsb::{self, CacheSize, Setup};

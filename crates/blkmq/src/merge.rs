@@ -81,7 +81,8 @@ pub(crate) fn side(old: &BlockReq, new: &BlockReq) -> Option<Side> {
     if !(behind | in_front) {
         return None;
     }
-    let alike = (old.op, old.fua, old.placement) == (new.op, new.fua, new.placement);
+    let kind = |req: &BlockReq| (req.op, req.fua, req.placement, req.queue);
+    let alike = kind(old) == kind(new);
     if !alike || new.op == BlockOp::Flush {
         return None;
     }

@@ -110,7 +110,8 @@ const GONE: u64 = u64::MAX;
 impl Default for Staged {
     fn default() -> Staged {
         let (op, buffer) = (BlockOp::Flush, Buffer::empty());
-        let req = BlockReq { id: 0, op, fua: false, placement: 0, offset: 0, len: 0, buffer };
+        let req =
+            BlockReq { id: 0, op, fua: false, placement: 0, queue: 0, offset: 0, len: 0, buffer };
         let out = Outgoing { req, from: 0, submitted: Time::ZERO, parts: Parts::NONE };
         Staged { out, stamp: GONE }
     }
@@ -123,9 +124,10 @@ impl Staged {
     #[inline(always)]
     fn enter(&mut self, stamp: u64, now: Time, from: u32, req: BlockReq) {
         self.stamp = stamp;
-        let BlockReq { id, op, fua, placement, offset, len, buffer } = req;
+        let BlockReq { id, op, fua, placement, queue, offset, len, buffer } = req;
         let out = &mut self.out;
         (out.req.id, out.req.op, out.req.fua, out.req.placement) = (id, op, fua, placement);
+        out.req.queue = queue;
         (out.req.offset, out.req.len, out.req.buffer) = (offset, len, buffer);
         (out.from, out.submitted, out.parts) = (from, now, Parts::NONE);
     }
@@ -136,8 +138,8 @@ impl Staged {
         self.stamp = GONE;
         let Outgoing { req, from, submitted, parts } = &mut self.out;
         let buffer = mem::take(&mut req.buffer);
-        let BlockReq { id, op, fua, placement, offset, len, .. } = *req;
-        let req = BlockReq { id, op, fua, placement, offset, len, buffer };
+        let BlockReq { id, op, fua, placement, queue, offset, len, .. } = *req;
+        let req = BlockReq { id, op, fua, placement, queue, offset, len, buffer };
         Outgoing { req, from: *from, submitted: *submitted, parts: *parts }
     }
 }

@@ -359,7 +359,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Cached<P> {
         self.counters.ahead += len / BLOCK_BYTES;
         let stamp = *self.stamp(number);
         let (op, fua, placement) = (BlockOp::Read, false, 0);
-        let req = BlockReq { id: 0, op, fua, placement, offset: from, len, buffer };
+        let req = BlockReq { id: 0, op, fua, placement, queue: 0, offset: from, len, buffer };
         let id = self.send(Time::ZERO, req, Kind::Load { line: at as u32, stamp });
         self.rests[id as usize] = rest;
     }

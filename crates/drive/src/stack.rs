@@ -437,7 +437,16 @@ mod tests {
         let len = if op == BlockOp::Flush { 0 } else { PIECE };
         let mut buffer = Buffer::zeroed(len as usize).unwrap();
         buffer.bytes_mut().fill(byte);
-        cmds.put(|| BlockReq { id: 0, op, fua: false, placement: 0, offset, len, buffer });
+        cmds.put(|| BlockReq {
+            id: 0,
+            op,
+            fua: false,
+            placement: 0,
+            queue: 0,
+            offset,
+            len,
+            buffer,
+        });
         drive.submit(now, &mut cmds);
         loop {
             let at = drive.next_event().expect("it is inside");
@@ -542,7 +551,16 @@ mod tests {
             let (offset, buffer) = (random.bits() % (bytes / 4096) * 4096, Buffer::empty());
             (
                 Time(id * 100_000),
-                BlockReq { id, op, fua: id % 50 == 0, placement: 0, offset, len: 4096, buffer },
+                BlockReq {
+                    id,
+                    op,
+                    fua: id % 50 == 0,
+                    placement: 0,
+                    queue: 0,
+                    offset,
+                    len: 4096,
+                    buffer,
+                },
             )
         })
     }

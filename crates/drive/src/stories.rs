@@ -73,7 +73,16 @@ impl Host {
         let id = (self.taken.len() + self.queue.len()) as u64;
         let moves = matches!(op, BlockOp::Read | BlockOp::Write);
         let buffer = Buffer::zeroed(if moves { len as usize } else { 0 }).unwrap();
-        self.queue.put(|| BlockReq { id, op, fua, placement: (id % 3) as u8, offset, len, buffer });
+        self.queue.put(|| BlockReq {
+            id,
+            op,
+            fua,
+            placement: (id % 3) as u8,
+            queue: 0,
+            offset,
+            len,
+            buffer,
+        });
         self.submit();
     }
 

@@ -201,7 +201,8 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
             return Ok(Status::ABORTED);
         };
         let (op, buffer) = (BlockOp::Flush, Buffer::empty());
-        let flush = BlockReq { id: 0, op, fua: false, placement: 0, offset: 0, len: 0, buffer };
+        let flush =
+            BlockReq { id: 0, op, fua: false, placement: 0, queue: 0, offset: 0, len: 0, buffer };
         Ok(seat.ask(flush)?.status)
     }
 

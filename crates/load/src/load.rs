@@ -68,7 +68,7 @@ impl Submitter {
 #[inline]
 fn request(slot: u32, access: &Access, placement: u8, buffer: Buffer) -> BlockReq {
     let Access { op, offset, len, fua } = *access;
-    BlockReq { id: slot.into(), op, fua, placement, offset, len, buffer }
+    BlockReq { id: slot.into(), op, fua, placement, queue: 0, offset, len, buffer }
 }
 
 /// The story of a request from when it was meant to start until `now`. Of what is

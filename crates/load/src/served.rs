@@ -253,6 +253,7 @@ mod tests {
             op: BlockOp::Read,
             fua: false,
             placement: 0,
+            queue: 0,
             offset: 0,
             len: 4096,
             buffer,

@@ -36,6 +36,9 @@ pub struct BlockReq {
     /// are likely to be given up at about the same time. 0 where nothing is known.
     /// A hint: what is read, and what is durable, does not depend on it.
     pub placement: u8,
+    /// The submission queue by which it comes, of a drive that has several; the first,
+    /// 0, where it has no such one. Commands of different queues keep no order.
+    pub queue: u8,
     /// First byte; a multiple of [`SECTOR_BYTES`].
     pub offset: u64,
     /// Bytes; a multiple of [`SECTOR_BYTES`]. For reads and writes at most
@@ -126,6 +129,7 @@ mod tests {
             op: BlockOp::Read,
             fua: false,
             placement: 0,
+            queue: 0,
             offset,
             len,
             buffer: Buffer::zeroed(buffer).unwrap(),

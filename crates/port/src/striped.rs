@@ -213,7 +213,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
 
     /// Takes any other, and has its pieces wait for their shards.
     fn cut(&mut self, now: Time, req: BlockReq, status: Status) {
-        let BlockReq { id, op, fua, placement, offset, len, buffer } = req;
+        let BlockReq { id, op, fua, placement, queue, offset, len, buffer } = req;
         let buffer = Pieces::new(buffer);
         let slot = self.inside.take(Whole { id, op, status, at: now, left: 0, buffer });
         if let Some(stories) = &mut self.stories {
@@ -227,7 +227,8 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Striped<P> {
             return;
         }
         let id = self.name | u64::from(slot);
-        let piece = |offset, len, buffer| BlockReq { id, op, fua, placement, offset, len, buffer };
+        let piece =
+            |offset, len, buffer| BlockReq { id, op, fua, placement, queue, offset, len, buffer };
         if matches!(op, BlockOp::Read | BlockOp::Write) {
             let (mut at, end) = (offset, offset + len);
             while at < end {
@@ -377,7 +378,16 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Port for Striped<P> {
         let (shard, offset) = self.place(req.offset);
         let BlockReq { id, op, fua, len, .. } = *req;
         let buffer = Buffer::empty();
-        self.shards[shard].port.hint(&BlockReq { id, op, fua, placement: 0, offset, len, buffer });
+        self.shards[shard].port.hint(&BlockReq {
+            id,
+            op,
+            fua,
+            placement: 0,
+            queue: 0,
+            offset,
+            len,
+            buffer,
+        });
     }
 
     fn set_stories(&mut self, on: bool) {

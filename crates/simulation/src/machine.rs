@@ -330,7 +330,8 @@ impl Machine {
         // Any, for each write another, and sometimes one that there is not.
         let drawn = u64::from(at).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let placement = (drawn % u64::from(self.setup.streams + 1)) as u8;
-        let mut req = BlockReq { id: slot as u64, op, fua, placement, offset, len, buffer };
+        let mut req =
+            BlockReq { id: slot as u64, op, fua, placement, queue: 0, offset, len, buffer };
         if op == BlockOp::Write {
             let each = req.buffer.len() / cells as usize;
             for (i, bytes) in req.buffer.bytes_mut().chunks_exact_mut(each).enumerate() {

@@ -302,7 +302,7 @@ mod tests {
         let data = matches!(op, BlockOp::Read | BlockOp::Write);
         let buffer = Buffer::zeroed(if data { LEN as usize } else { 0 }).unwrap();
         Inside::new(
-            BlockReq { id: 0, op, fua, placement: 0, offset: 0, len: LEN, buffer },
+            BlockReq { id: 0, op, fua, placement: 0, queue: 0, offset: 0, len: LEN, buffer },
             plan,
             &backing(),
         )

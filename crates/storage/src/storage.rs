@@ -145,6 +145,7 @@ fn probe(backing: &Arc<Backing>, mode: Mode) -> Result<(), &'static str> {
         op: BlockOp::Read,
         fua: false,
         placement: 0,
+        queue: 0,
         offset: 0,
         len,
         buffer,

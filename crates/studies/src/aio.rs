@@ -135,6 +135,7 @@ mod tests {
                     op,
                     fua: false,
                     placement: 0,
+                    queue: 0,
                     offset: 0,
                     len: 4096,
                     buffer,

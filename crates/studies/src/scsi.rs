@@ -178,7 +178,16 @@ mod tests {
     use super::*;
 
     fn req(op: BlockOp, offset: u64, len: u64, fua: bool) -> BlockReq {
-        BlockReq { id: 7 << 32, op, fua, placement: 0, offset, len, buffer: Buffer::empty() }
+        BlockReq {
+            id: 7 << 32,
+            op,
+            fua,
+            placement: 0,
+            queue: 0,
+            offset,
+            len,
+            buffer: Buffer::empty(),
+        }
     }
 
     #[test]

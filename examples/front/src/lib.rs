@@ -78,7 +78,16 @@ fn request(line: &str, shape: &Shape) -> Result<BlockReq, String> {
     };
     if op == BlockOp::Flush {
         let buffer = Buffer::empty();
-        return Ok(BlockReq { id: 0, op, fua: false, placement: 0, offset: 0, len: 0, buffer });
+        return Ok(BlockReq {
+            id: 0,
+            op,
+            fua: false,
+            placement: 0,
+            queue: 0,
+            offset: 0,
+            len: 0,
+            buffer,
+        });
     }
     let blocks = shape.bytes / BLOCK_BYTES;
     let block = block.and_then(|word| word.parse().ok()).filter(|&block: &u64| block < blocks);
@@ -91,6 +100,7 @@ fn request(line: &str, shape: &Shape) -> Result<BlockReq, String> {
         op,
         fua: false,
         placement: 0,
+        queue: 0,
         offset: block * BLOCK_BYTES,
         len: BLOCK_BYTES,
         buffer,

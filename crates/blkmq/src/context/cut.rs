@@ -58,6 +58,7 @@ struct Rest {
     op: BlockOp,
     fua: bool,
     placement: u8,
+    queue: u8,
     offset: u64,
     len: u64,
 }
@@ -127,10 +128,10 @@ impl Cuts {
 
     /// Begins to cut a request.
     pub fn begin(&mut self, lane: usize, req: BlockReq) {
-        let BlockReq { id, op, fua, placement, offset, len, buffer } = req;
+        let BlockReq { id, op, fua, placement, queue, offset, len, buffer } = req;
         let (stored, buffer, left) = (buffer.len(), Pieces::new(buffer), 1);
         let cut = self.cuts.take(Cut { id, op, buffer, stored, left, ..Cut::default() });
-        self.rest = Some(Rest { cut, lane, op, fua, placement, offset, len });
+        self.rest = Some(Rest { cut, lane, op, fua, placement, queue, offset, len });
     }
 
     /// The next piece, and the number of its submitter on core `core`. Some is
@@ -139,9 +140,9 @@ impl Cuts {
         let rest = self.rest.as_mut()?;
         let len = rest.len.min(self.piece);
         let cut = &mut self.cuts[rest.cut];
-        let Rest { op, fua, placement, offset, .. } = *rest;
+        let Rest { op, fua, placement, queue, offset, .. } = *rest;
         let buffer = cut.buffer.take(self.shape.stored(len));
-        let req = BlockReq { id: rest.cut.into(), op, fua, placement, offset, len, buffer };
+        let req = BlockReq { id: rest.cut.into(), op, fua, placement, queue, offset, len, buffer };
         (rest.offset, rest.len) = (offset + len, rest.len - len);
         if rest.len == 0 {
             self.rest = None;

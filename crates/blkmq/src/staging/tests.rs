@@ -32,7 +32,7 @@ fn req(id: u64, op: BlockOp, sector: u64, sectors: u64) -> BlockReq {
     let (offset, len) = (sector * SECTOR, sectors * SECTOR);
     let data = matches!(op, BlockOp::Read | BlockOp::Write);
     let buffer = Buffer::zeroed(if data { len as usize } else { 0 }).unwrap();
-    BlockReq { id, op, fua: false, placement: 0, offset, len, buffer }
+    BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len, buffer }
 }
 
 fn write(id: u64, sector: u64, sectors: u64) -> BlockReq {
@@ -105,6 +105,16 @@ fn placements_stay_and_are_not_made_one_with_others() {
         s.insert(Time(0), 0, true, BlockReq { placement, ..write(id, id, 1) });
     }
     let mut next = || s.next(Time(1), 0).map(|out| (out.req.placement, out.req.len));
+    assert_eq!([next(), next()], [Some((3, 2 * SECTOR)), Some((0, SECTOR))]);
+}
+
+#[test]
+fn queues_stay_and_are_not_made_one_with_others() {
+    let mut s = staging(&options(16, Merge::Full));
+    for (id, queue) in [(0, 3), (1, 3), (2, 0)] {
+        s.insert(Time(0), 0, true, BlockReq { queue, ..write(id, id, 1) });
+    }
+    let mut next = || s.next(Time(1), 0).map(|out| (out.req.queue, out.req.len));
     assert_eq!([next(), next()], [Some((3, 2 * SECTOR)), Some((0, SECTOR))]);
 }
 
@@ -524,8 +534,16 @@ impl World {
                 let (offset, len) = (sector * SECTOR, sectors * SECTOR);
                 let id = self.next_id;
                 self.next_id += 1;
-                let req =
-                    BlockReq { id, op, fua, placement: 0, offset, len, buffer: Buffer::empty() };
+                let req = BlockReq {
+                    id,
+                    op,
+                    fua,
+                    placement: 0,
+                    queue: 0,
+                    offset,
+                    len,
+                    buffer: Buffer::empty(),
+                };
                 self.insert(req, from, busy, gap);
             }
             Step::Next => drop(self.next()),

@@ -19,6 +19,7 @@ fn seen<D: Driver>(staging: Spread, driver: D) -> Vec<(usize, u64, Time)> {
             op,
             fua: false,
             placement: 0,
+            queue: 0,
             offset: id << 12,
             len: 4096,
             buffer,

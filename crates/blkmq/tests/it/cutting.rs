@@ -125,6 +125,7 @@ impl Place {
             op,
             fua: false,
             placement: 0,
+            queue: 0,
             offset: self.offset * BLOCK,
             len,
             buffer,
@@ -218,7 +219,7 @@ proptest! {
 
 fn read(id: u64, offset: u64, len: u64) -> BlockReq {
     let (op, buffer) = (BlockOp::Read, Buffer::empty());
-    BlockReq { id, op, fua: false, placement: 0, offset, len, buffer }
+    BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len, buffer }
 }
 
 #[test]

@@ -37,6 +37,7 @@ fn run(contexts: &mut [Context<TimedQueue>], depths: [u64; 2], ns: u64) -> [Hist
             op: BlockOp::Read,
             fua: false,
             placement: 0,
+            queue: 0,
             offset: 0,
             len: 4096,
             buffer,

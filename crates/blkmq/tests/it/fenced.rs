@@ -124,6 +124,7 @@ fn run(context: &mut Context<HoldsQueue>, now: Time, op: BlockOp, byte: u8) -> B
         op,
         fua: false,
         placement: 0,
+        queue: 0,
         offset: 0,
         len: 4096,
         buffer,

@@ -29,6 +29,7 @@ fn ask(context: &mut Context<TimedQueue>, blocks: impl IntoIterator<Item = u64>)
             op,
             fua: false,
             placement: 0,
+            queue: 0,
             offset,
             len: 4096,
             buffer,
@@ -124,6 +125,7 @@ fn what_a_core_staged_does_not_stay_when_it_goes() {
         op: BlockOp::Trim,
         fua: false,
         placement: 0,
+        queue: 0,
         offset: 0,
         len: 4096,
         buffer: Buffer::empty(),
@@ -139,7 +141,16 @@ fn what_a_core_staged_does_not_stay_when_it_goes() {
 /// Offers a read of this block; whether it was taken.
 fn offer(context: &mut Context<TimedQueue>, now: Time, block: u64) -> bool {
     let (mut reqs, op, buffer) = (Ring::new(1), BlockOp::Read, Buffer::empty());
-    reqs.put(|| BlockReq { id: block, op, fua: false, placement: 0, offset: 0, len: 4096, buffer });
+    reqs.put(|| BlockReq {
+        id: block,
+        op,
+        fua: false,
+        placement: 0,
+        queue: 0,
+        offset: 0,
+        len: 4096,
+        buffer,
+    });
     context.submit(now, &mut reqs);
     reqs.is_empty()
 }

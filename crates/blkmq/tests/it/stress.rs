@@ -171,6 +171,7 @@ impl Block {
             op,
             fua: false,
             placement: 0,
+            queue: 0,
             offset: self.number * BLOCK,
             len: BLOCK,
             buffer,

@@ -64,6 +64,7 @@ fn ask<Q: HardwareQueue>(context: &mut Context<Q>, now: Time, id: u64) {
         op,
         fua: false,
         placement: 0,
+        queue: 0,
         offset: id * 4096,
         len: 4096,
         buffer,

@@ -96,7 +96,7 @@ fn request(id: u64, op: BlockOp, block: u64, blocks: u64, version: u64) -> Block
             .for_each(|b| b.copy_from_slice(&version.to_le_bytes()));
     }
     let (offset, len) = (block * BLOCK_BYTES, blocks * BLOCK_BYTES);
-    BlockReq { id, op, fua: false, placement: 0, offset, len, buffer }
+    BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len, buffer }
 }
 
 fn cached(spread: u64, config: ReadCache) -> Cached<Slow> {

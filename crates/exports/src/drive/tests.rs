@@ -86,6 +86,7 @@ fn a_drive_is_looked_after_when_nobody_uses_it() {
             op,
             fua: false,
             placement: 0,
+            queue: 0,
             offset: 0,
             len: 0,
             buffer,
@@ -149,8 +150,17 @@ where
         let id = (seat.number() as u64) << 32 | id;
         let buffer = Buffer::empty();
         let op = BlockOp::Flush;
-        cmds.push(BlockReq { id, op, fua: false, placement: 0, offset: 0, len: 0, buffer })
-            .unwrap();
+        cmds.push(BlockReq {
+            id,
+            op,
+            fua: false,
+            placement: 0,
+            queue: 0,
+            offset: 0,
+            len: 0,
+            buffer,
+        })
+        .unwrap();
     }
     seat.turn(&mut cmds, &mut done).unwrap();
     done.iter().map(|d| d.id).collect()

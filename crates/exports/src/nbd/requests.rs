@@ -369,6 +369,7 @@ impl Requests {
                 op: slot.io.op,
                 fua: slot.io.fua,
                 placement: 0,
+                queue: 0,
                 offset: slot.io.offset + slot.issued,
                 len: piece.len.into(),
                 buffer: std::mem::take(&mut piece.data),
@@ -418,7 +419,7 @@ impl Requests {
             (piece.is_inside, piece.len) = (true, len as u32);
             let id = (seat as u64) << 32 | u64::from(slot.first);
             let (op, fua, buffer) = (slot.io.op, slot.io.fua, Buffer::empty());
-            let req = BlockReq { id, op, fua, placement: 0, offset, len, buffer };
+            let req = BlockReq { id, op, fua, placement: 0, queue: 0, offset, len, buffer };
             cmds.push(req).expect("there are no more commands than pieces");
             slot.issued += len;
             self.zeroed += len;

@@ -27,6 +27,7 @@ fn read<D: Drive>(drive: &mut D, now: &mut Time, offset: u64, len: u64) -> Resul
         op: BlockOp::Read,
         fua: false,
         placement: 0,
+        queue: 0,
         offset,
         len,
         buffer,
@@ -57,7 +58,7 @@ mod tests {
         let mut buffer = Buffer::zeroed(BLOCK_BYTES as usize).unwrap();
         buffer.bytes_mut().fill(byte);
         let (op, len) = (BlockOp::Write, BLOCK_BYTES);
-        cmds.put(|| BlockReq { id: 0, op, fua: true, placement: 0, offset, len, buffer });
+        cmds.put(|| BlockReq { id: 0, op, fua: true, placement: 0, queue: 0, offset, len, buffer });
         drive.submit(*now, &mut cmds);
         while done.is_empty() {
             let at = drive.next_event().unwrap();

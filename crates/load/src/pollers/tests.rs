@@ -86,7 +86,16 @@ impl Job {
         }
         let request = |op, offset, buffer: Buffer| {
             let len = buffer.len() as u64;
-            Some(BlockReq { id, op, fua: id.is_multiple_of(7), placement: 0, offset, len, buffer })
+            Some(BlockReq {
+                id,
+                op,
+                fua: id.is_multiple_of(7),
+                placement: 0,
+                queue: 0,
+                offset,
+                len,
+                buffer,
+            })
         };
         if self.at >= self.bytes {
             if self.out > 0 {
@@ -187,7 +196,16 @@ fn stored(shards: &mut [Boxed]) -> Vec<u8> {
         for offset in (0..shard.shape().bytes).step_by(STRIPE as usize) {
             let (id, op, len) = (0, BlockOp::Read, STRIPE);
             let buffer = Buffer::zeroed(len as usize).unwrap();
-            cmds.put(|| BlockReq { id, op, fua: false, placement: 0, offset, len, buffer });
+            cmds.put(|| BlockReq {
+                id,
+                op,
+                fua: false,
+                placement: 0,
+                queue: 0,
+                offset,
+                len,
+                buffer,
+            });
             shard.submit(now, &mut cmds);
             while done.is_empty() {
                 now = shard.next_event().unwrap();
@@ -214,7 +232,16 @@ fn how_many_poll_changes_nothing() {
                     let mut buffer = Buffer::zeroed(bytes.len()).unwrap();
                     buffer.bytes_mut().copy_from_slice(bytes);
                     let len = bytes.len() as u64;
-                    cmds.put(|| BlockReq { id, op, fua, placement: 0, offset, len, buffer });
+                    cmds.put(|| BlockReq {
+                        id,
+                        op,
+                        fua,
+                        placement: 0,
+                        queue: 0,
+                        offset,
+                        len,
+                        buffer,
+                    });
                 }
                 again.submit(*at, &mut cmds);
                 assert!(cmds.is_empty(), "they were taken");
@@ -266,6 +293,7 @@ fn read(id: u64) -> BlockReq {
         op: BlockOp::Read,
         fua: false,
         placement: 0,
+        queue: 0,
         offset: 0,
         len: 4096,
         buffer: Buffer::empty(),

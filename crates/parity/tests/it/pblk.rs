@@ -222,7 +222,16 @@ impl Bench {
         let (offset, len) =
             if op == BlockOp::Flush { (0, 0) } else { (block as u64 * BLOCK, BLOCK) };
         run.queue
-            .push(BlockReq { id: slot as u64, op, fua: false, placement: 0, offset, len, buffer })
+            .push(BlockReq {
+                id: slot as u64,
+                op,
+                fua: false,
+                placement: 0,
+                queue: 0,
+                offset,
+                len,
+                buffer,
+            })
             .unwrap();
         run.drive.submit(run.now, &mut run.queue);
     }
@@ -239,7 +248,16 @@ impl Bench {
         for block in 0..self.blocks.len() {
             let buffer = Buffer::zeroed(8).unwrap();
             let (op, offset) = (BlockOp::Read, block as u64 * BLOCK);
-            let req = BlockReq { id: 0, op, fua: false, placement: 0, offset, len: BLOCK, buffer };
+            let req = BlockReq {
+                id: 0,
+                op,
+                fua: false,
+                placement: 0,
+                queue: 0,
+                offset,
+                len: BLOCK,
+                buffer,
+            };
             run.queue.push(req).unwrap();
             run.drive.submit(run.now, &mut run.queue);
             let done = loop {

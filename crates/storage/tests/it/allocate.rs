@@ -57,6 +57,7 @@ fn nothing_is_allocated_per_request() {
                 op,
                 fua: false,
                 placement: 0,
+                queue: 0,
                 offset: id * 4096,
                 len: 4096,
                 buffer,

@@ -108,7 +108,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// few comparisons, and its fields stay in registers.
     #[inline(always)]
     pub(super) fn accept(&mut self, now: Time, req: BlockReq) {
-        let BlockReq { id, op, fua, placement, offset, len, buffer } = req;
+        let BlockReq { id, op, fua, placement, queue, offset, len, buffer } = req;
         let is_block = len == BLOCK_BYTES
             && offset.is_multiple_of(BLOCK_BYTES)
             && offset < self.shape.bytes
@@ -125,7 +125,7 @@ impl<D: OpenChannel> Pblk<D> {
                 self.tell_at_once(now);
             }
         } else {
-            self.accept_any(now, BlockReq { id, op, fua, placement, offset, len, buffer });
+            self.accept_any(now, BlockReq { id, op, fua, placement, queue, offset, len, buffer });
         }
     }
 
@@ -204,7 +204,7 @@ impl<D: OpenChannel> Pblk<D> {
         if self.facts.read_only && !matches!(req.op, BlockOp::Read | BlockOp::Flush) {
             status = status.and(Status::READ_ONLY);
         }
-        let BlockReq { id, op, fua, placement, offset, len, buffer } = req;
+        let BlockReq { id, op, fua, placement, offset, len, buffer, .. } = req;
         if !status.is_ok() {
             self.host.ready.put(|| BlockDone { id, op, status, at: now, buffer });
             if self.told.is_some() {

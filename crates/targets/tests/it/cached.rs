@@ -133,6 +133,7 @@ impl Drive {
                     op,
                     fua: false,
                     placement: 0,
+                    queue: 0,
                     offset,
                     len: len as u64,
                     buffer,

@@ -19,7 +19,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>, X> Host<P, X> {
     }
 
     fn submit(&mut self, id: u64, op: BlockOp, offset: u64, len: u64, buffer: Buffer) {
-        let req = BlockReq { id, op, fua: self.fua, placement: 0, offset, len, buffer };
+        let req = BlockReq { id, op, fua: self.fua, placement: 0, queue: 0, offset, len, buffer };
         assert!(self.queue.push(req).is_ok());
         self.drive.submit(self.now, &mut self.queue);
     }

@@ -308,7 +308,16 @@ impl Run {
             self.model.begin(first, count, value)
         };
         self.open.push(Some((step.op, first, count, begin)));
-        let req = BlockReq { id, op: step.op, fua: step.fua, placement: 0, offset, len, buffer };
+        let req = BlockReq {
+            id,
+            op: step.op,
+            fua: step.fua,
+            placement: 0,
+            queue: 0,
+            offset,
+            len,
+            buffer,
+        };
         self.queue.push(req).unwrap();
         self.drive.submit(self.now, &mut self.queue);
     }
@@ -332,6 +341,7 @@ impl Run {
                 op: BlockOp::Read,
                 fua: false,
                 placement: 0,
+                queue: 0,
                 offset: first as u64 * 512,
                 len: 4096,
                 buffer,

@@ -63,6 +63,7 @@ impl Load {
             op: BlockOp::Write,
             fua: false,
             placement: 0,
+            queue: 0,
             offset,
             len: 4096,
             buffer,

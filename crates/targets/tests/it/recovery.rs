@@ -326,7 +326,16 @@ impl Bench {
         let (offset, len) =
             if op == BlockOp::Flush { (0, 0) } else { (first as u64 * 512, len * 512) };
         run.queue
-            .push(BlockReq { id: slot as u64, op, fua, placement: 0, offset, len, buffer })
+            .push(BlockReq {
+                id: slot as u64,
+                op,
+                fua,
+                placement: 0,
+                queue: 0,
+                offset,
+                len,
+                buffer,
+            })
             .unwrap();
         run.drive.submit(run.now, &mut run.queue);
         // The drive wants some chunk refreshed: also what is not full is left then.
@@ -371,6 +380,7 @@ impl Bench {
                 op: BlockOp::Read,
                 fua: false,
                 placement: 0,
+                queue: 0,
                 offset,
                 len: BLOCK,
                 buffer,
@@ -538,7 +548,9 @@ fn one(bench: &mut Bench, run: &mut Run, op: BlockOp, block: u64, value: u64) {
     buffer.bytes_mut().chunks_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
     let (offset, len) = if op == BlockOp::Flush { (0, 0) } else { (block * BLOCK, BLOCK) };
     run.open[0] = Some((BlockOp::Read, false, 0, 0, 0));
-    run.queue.push(BlockReq { id: 0, op, fua: false, placement: 0, offset, len, buffer }).unwrap();
+    run.queue
+        .push(BlockReq { id: 0, op, fua: false, placement: 0, queue: 0, offset, len, buffer })
+        .unwrap();
     run.drive.submit(run.now, &mut run.queue);
     while run.open[0].is_some() {
         run.now = run.now.max(run.drive.next_event().expect("it ends"));
@@ -723,7 +735,16 @@ fn tightest(victim: Victim) {
         buffer.bytes_mut().copy_from_slice(&value.to_le_bytes());
         let offset = block * BLOCK;
         queue
-            .push(BlockReq { id: 0, op, fua: false, placement: 0, offset, len: BLOCK, buffer })
+            .push(BlockReq {
+                id: 0,
+                op,
+                fua: false,
+                placement: 0,
+                queue: 0,
+                offset,
+                len: BLOCK,
+                buffer,
+            })
             .unwrap();
         drive.submit(Time::ZERO, &mut queue);
         while done.is_empty() {

@@ -79,6 +79,7 @@ impl Life {
             op: BlockOp::Write,
             fua: false,
             placement: 0,
+            queue: 0,
             offset,
             len: 4096,
             buffer,

@@ -33,7 +33,16 @@ fn fair(weights: &[u32]) -> Staging {
 
 fn read(id: u64, blocks: u64) -> BlockReq {
     let (op, buffer) = (BlockOp::Read, Buffer::empty());
-    BlockReq { id, op, fua: false, placement: 0, offset: 0, len: blocks * BLOCK_BYTES, buffer }
+    BlockReq {
+        id,
+        op,
+        fua: false,
+        placement: 0,
+        queue: 0,
+        offset: 0,
+        len: blocks * BLOCK_BYTES,
+        buffer,
+    }
 }
 
 #[test]

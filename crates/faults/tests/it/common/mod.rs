@@ -249,7 +249,7 @@ impl Port for Plain {
 pub fn request(id: u64, op: BlockOp, offset: u64, len: u64) -> BlockReq {
     let mut buffer = Buffer::zeroed(8).unwrap();
     buffer.bytes_mut().copy_from_slice(&id.to_le_bytes());
-    BlockReq { id, op, fua: false, placement: 0, offset, len, buffer }
+    BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len, buffer }
 }
 
 /// A vector command without a list, with a buffer of the right size.
