@@ -14,6 +14,12 @@ impl Cores {
         Cores { free: vec![Time::ZERO; cores as usize] }
     }
 
+    /// When one is free; `None` where each command has its own.
+    #[inline]
+    pub fn next_free(&self) -> Option<Time> {
+        self.free.iter().min().copied()
+    }
+
     /// Gives a command that came at `at` and takes so long to the core that is free
     /// first. Says when it is done.
     #[inline]

@@ -2,10 +2,12 @@
 //!
 //! [`Device`] is a [`port::Port`] of vector commands: it checks them, schedules
 //! channels and dies, and moves the bytes through its medium. [`Link`] puts a
-//! host interface in front of any port. [`realtime`] looks at a port through
-//! the processor's clock, [`hosted`] does so on a thread of its own and serves
-//! queue pairs ([`queue`]). [`notices`] are what a drive tells unasked.
+//! host interface in front of any port, [`Queued`] several submission queues in
+//! front of that. [`realtime`] looks at a port through the processor's clock,
+//! [`hosted`] does so on a thread of its own and serves queue pairs ([`queue`]).
+//! [`notices`] are what a drive tells unasked.
 
+mod arbiter;
 pub mod cache;
 pub mod command;
 mod controller;
@@ -17,6 +19,7 @@ mod list;
 pub mod notices;
 pub mod power;
 pub mod queue;
+pub mod queues;
 pub mod realtime;
 mod slc;
 mod tales;
@@ -34,4 +37,5 @@ pub use flash::LinkTiming;
 pub use link::{Carries, Link, Payload};
 pub use notices::{Notice, NoticeMask, NoticeState};
 pub use power::{Heats, PowerHealth, Powered};
+pub use queues::Queued;
 pub use slc::SlcHealth;

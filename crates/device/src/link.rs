@@ -210,6 +210,13 @@ where
         self.below
     }
 
+    /// When a command is to be sent that is there when a core is free; `None` where
+    /// each has its own.
+    pub(crate) fn next_fetch(&self) -> Option<Time> {
+        let way = self.timing.latency + self.timing.entry(SUBMISSION_BYTES);
+        Some(Time(self.cores.next_free()?.0.saturating_sub(way)))
+    }
+
     /// Lets the port below do all that it can at `to`, also with what is
     /// refused or done at once.
     fn work_below(&mut self, to: Time) {

@@ -177,6 +177,7 @@ pub fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
         spec if spec.store != Store::Memory => "other store than memory",
         spec if spec.shards > 1 => "shards (shards=)",
         _ if config.profile.cache.is_on() => "read cache (read_cache=)",
+        _ if config.profile.queues.is_on() => "submission queues (queues=, queue_depth=)",
         _ if config.profile.power.is_on() => "power states (sleep_after=, thermal_resistance=)",
         _ if config.profile.map_cache > 0 => "map cache (map_cache=)",
         _ if config.profile.idle_collection > 0 => "idle collection (idle_collection=)",

@@ -12,7 +12,7 @@
 //! May fail: no memory for its tables, a profile that the target cannot work
 //! on, or a medium that cannot be read or written.
 
-use device::{Cached, Device, Link, OpenChannel, Powered};
+use device::{Cached, Device, Link, OpenChannel, Powered, Queued};
 use drivefile::CacheMode;
 use flash::{Chunk, ChunkState, Dimensions, RamMedium, Side};
 use nvram::{NvRam, Protected, Started};
@@ -146,7 +146,8 @@ fn assemble(
         config.spec.parity == 0 && config.faults.is_empty() && (is_inside || link.is_instant());
     let cache = config.profile.cache;
     let power = config.profile.power;
-    let is_more = journal.is_some() || cache.is_on() || power.is_on();
+    let queues = &config.profile.queues;
+    let is_more = journal.is_some() || cache.is_on() || power.is_on() || queues.is_on();
     let is_alone = is_bare && !is_more && config.spec.shards == 1;
     let (mut parts, mut at) = (Vec::new(), Time::ZERO);
     for (n, left) in (0..).zip(shards) {
@@ -183,7 +184,8 @@ fn assemble(
         drive = Box::new(Cached::new(cache, drive, shape)?);
     }
     if is_inside {
-        drive = Box::new(Link::new(link, drive));
+        let link = Link::new(link, drive);
+        drive = if queues.is_on() { Box::new(Queued::new(queues, link)) } else { Box::new(link) };
     }
     if power.is_on() {
         let energy = config.profile.energy;
@@ -513,7 +515,8 @@ mod tests {
 
     #[test]
     fn shards_go_together_with_what_is_above_them() {
-        for more in ["", ",cache=protected", ",parity=4", ",cache=protected,parity=4"] {
+        let queues = ",queues=2,queue_depth=8,cores=2,core_read=1us,read_cache=1m";
+        for more in ["", ",cache=protected", ",parity=4", ",cache=protected,parity=4", queues] {
             for rules in [&[][..], &["above:read,delay=1ms"]] {
                 let name = "mem:tlc,size=16M,groups=4,pus=4,pages=16,side=device,shards=2";
                 let struck = lives(&format!("{name}{more}"), rules);

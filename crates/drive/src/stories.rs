@@ -78,7 +78,7 @@ impl Host {
             op,
             fua,
             placement: (id % 3) as u8,
-            queue: 0,
+            queue: (id % 4) as u8,
             offset,
             len,
             buffer,
@@ -143,13 +143,16 @@ proptest! {
             Just(",read_cache=1M,read_ahead_depth=8,cores=2,core_read=3us,map_cache=16k"),
             Just(",sleep_after=100us,wake_time=30us,energy=true,thermal_resistance=900K/W,\
                 thermal_time=5ms,throttle_from=200C,throttle_until=150C,throttle_rate=200MB/s"),
+            Just(",queues=4,queue_depth=7,cores=1,core_read=3us,core_write=5us,arbitration=wrr,\
+                arbitration_burst=2,queue_classes=low/urgent/high,class_weights=4/2/1,link_latency=1us"),
             Just(",streams=2"), Just(",streams=3,shards=2"), Just(",shards=2,parity=4"),
         ],
         mean in prop_oneof![Just(0u64), 1_000u64..300_000],
         seed in any::<u64>(),
     ) {
-        // Shards have their link above the whole.
-        let side = if more.contains("shards") { "device" } else { side };
+        // Shards and queues have their link above the whole.
+        let is_above = ["shards", "queues"].iter().any(|key| more.contains(key));
+        let side = if is_above { "device" } else { side };
         let mut host = Host::new(&format!("mem:{profile},{SMALL},side={side}{more}"));
         let mut random = random::Random::new(seed, 1);
         host.fill();

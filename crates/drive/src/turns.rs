@@ -58,7 +58,7 @@ fn request(id: u64, bytes: u64, random: &mut random::Random) -> BlockReq {
     let len = if op == BlockOp::Flush { 0 } else { 4096 << random.below(4) };
     let offset = random.below(bytes / 32768) * 32768;
     let fua = op == BlockOp::Write && random.below(16) == 0;
-    BlockReq { id, op, fua, placement: 0, offset, len, buffer: Buffer::empty() }
+    BlockReq { id, op, fua, placement: 0, queue: 0, offset, len, buffer: Buffer::empty() }
 }
 
 /// Requests in bursts, each burst after a rest, some while others are inside. Gives

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! DelayPort, FaultPort    requests are late, or fail on purpose
-//! Link                    of a drive with its translation layer inside
+//! Queued, Link            of a drive with its translation layer inside
 //! Protected               a cache that is protected against power loss
 //! Striped                 of a drive of several shards
 //! target                  of each shard, and below it what [`Lower`] tells
@@ -14,7 +14,7 @@
 
 use std::any::Any;
 
-use device::{CacheCounters, Cached, Link, PowerHealth, Powered, SlcHealth};
+use device::{CacheCounters, Cached, Link, PowerHealth, Powered, Queued, SlcHealth};
 use flash::{Chunk, Energy};
 use ftl::{MapCacheCounters, Memory, Over, Target, WriteCounters};
 use nvram::{JournalError, Protected};
@@ -317,6 +317,22 @@ impl<D: Drive> Drive for Link<D> {
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
         Box::new(self.into_below()).end(now)
+    }
+
+    fn fault(&self) -> Option<(Error, bool)> {
+        self.below().fault()
+    }
+
+    fn read_cache(&self) -> Option<CacheCounters> {
+        self.below().read_cache()
+    }
+}
+
+impl Drive for Queued<Boxed> {
+    has_what_is_below!();
+
+    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        self.into_below().into_below().end(now)
     }
 
     fn fault(&self) -> Option<(Error, bool)> {

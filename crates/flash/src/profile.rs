@@ -19,9 +19,10 @@ use port::BLOCK_BYTES;
 use thiserror::Error;
 
 use crate::link::{COMPLETION_BYTES, SUBMISSION_BYTES};
+use crate::queues::MOST_QUEUED;
 use crate::timing::{LONGEST_OPERATION, MultiPlane};
 use crate::{Dimensions, EnergyCosts, Geometry, GeometryError, LinkTiming};
-use crate::{Power, ReadCache, Reliability, Timing};
+use crate::{Power, Queues, ReadCache, Reliability, Timing};
 
 /// The built-in profiles: name and text.
 const BUILTIN: [(&str, &str); 17] = [
@@ -82,6 +83,8 @@ pub struct Profile {
     pub timing: Timing,
     /// How long its link takes.
     pub link: LinkTiming,
+    /// Its submission queues.
+    pub queues: Queues,
     /// What its controller keeps of what was read.
     pub cache: ReadCache,
     /// Bytes of the map that the memory of who translates holds; 0 for all.
@@ -184,6 +187,7 @@ impl Profile {
             dimensions,
             timing: Timing::default(),
             link: LinkTiming::default(),
+            queues: Queues::default(),
             cache: ReadCache::default(),
             map_cache: 0,
             side: Side::default(),
@@ -341,12 +345,45 @@ impl Profile {
             let line = u64::from(self.cache.line);
             return Err(range("read_ahead in bytes", line, "at most the read cache"));
         }
+        self.check_queues(range)?;
         self.check_power(range)?;
         if !(0.01..=0.9).contains(&self.spare) {
             let percent = (self.spare * 100.0) as u64;
             return Err(range("spare in percent", percent, "1 to 90"));
         }
         Ok(geometry)
+    }
+
+    /// Whether there can be such queues.
+    fn check_queues(
+        &self,
+        wrong: impl Fn(&'static str, u64, &'static str) -> ProfileError,
+    ) -> Result<(), ProfileError> {
+        let queues = &self.queues;
+        if !queues.is_on() {
+            return Ok(());
+        }
+        if self.side == Side::Host {
+            let range = "1, without queue_depth, where side=host: there one asks for all";
+            return Err(wrong("queues", queues.count.into(), range));
+        }
+        if self.link.cores == 0 {
+            let range = "at least 1 with queues: a command waits there for a core";
+            return Err(wrong("cores", 0, range));
+        }
+        if self.link.core_read.max(self.link.core_write).max(self.link.core_block) == 0 {
+            let range = "more than 0 with queues, or core_write or core_block: else none waits";
+            return Err(wrong("core_read in ns", 0, range));
+        }
+        let most = u64::from(queues.count) * u64::from(queues.depth());
+        if most > u64::from(MOST_QUEUED) {
+            return Err(wrong("queues times queue_depth", most, "at most 1024"));
+        }
+        if queues.classes.len() > queues.count as usize {
+            let (what, n) = ("queue_classes, of which there are", queues.classes.len() as u64);
+            return Err(wrong(what, n, "at most as many as queues"));
+        }
+        Ok(())
     }
 
     /// Whether its power states and its temperature can be.

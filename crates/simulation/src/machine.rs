@@ -330,8 +330,8 @@ impl Machine {
         // Any, for each write another, and sometimes one that there is not.
         let drawn = u64::from(at).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let placement = (drawn % u64::from(self.setup.streams + 1)) as u8;
-        let mut req =
-            BlockReq { id: slot as u64, op, fua, placement, queue: 0, offset, len, buffer };
+        let queue = self.queue_of(at / 8);
+        let mut req = BlockReq { id: slot as u64, op, fua, placement, queue, offset, len, buffer };
         if op == BlockOp::Write {
             let each = req.buffer.len() / cells as usize;
             for (i, bytes) in req.buffer.bytes_mut().chunks_exact_mut(each).enumerate() {
@@ -340,6 +340,14 @@ impl Machine {
             }
         }
         req
+    }
+
+    /// Any queue, sometimes one that there is not; some requests in a row by the same,
+    /// as else few could be made one.
+    fn queue_of(&self, few: u32) -> u8 {
+        let queues = &self.setup.queues;
+        let drawn = u64::from(few).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        if queues.is_on() { (drawn % u64::from(queues.count + 1)) as u8 } else { 0 }
     }
 
     /// Bytes that are kept of so many sectors.

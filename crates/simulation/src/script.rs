@@ -19,7 +19,7 @@
 //! recovery everything is checked, recovered and checked again, and the drive
 //! must take writes to all of its blocks.
 
-use flash::{Dimensions, Geometry, Timing};
+use flash::{Dimensions, Geometry, Queues, Timing};
 use port::{BLOCK_BYTES, BlockOp, SECTOR_BYTES};
 use targets::{Pblk, Victim, with_reserve};
 use thiserror::Error;
@@ -323,6 +323,7 @@ fn drive(timing: Timing, link_at: LinkAt) -> Setup {
         parts: true,
         link_at,
         link,
+        queues: Queues::default(),
         species: Species::of::<Pblk<_>>(),
         bytes,
         data_chunks,

@@ -1,7 +1,7 @@
 //! Which drive, and which work, a seed stands for.
 
 use device::LinkTiming;
-use flash::{Dimensions, Geometry, MultiPlane, SlcCache, Timing};
+use flash::{Arbitration, Class, Dimensions, Geometry, MultiPlane, Queues, SlcCache, Timing};
 use port::BLOCK_BYTES;
 use targets::{MAX_STREAMS, Pblk, Victim, with_reserve};
 use workload::Rng;
@@ -60,6 +60,8 @@ pub struct Setup {
     pub link_at: LinkAt,
     /// The link's times.
     pub link: LinkTiming,
+    /// The submission queues before a link above the target.
+    pub queues: Queues,
     /// Which target it has.
     pub species: Species,
     /// Logical bytes.
@@ -89,6 +91,10 @@ pub struct Setup {
 /// Stream of the random numbers that say how many streams a target has. With this
 /// one the lives of `tests/it/found.rs` are what they were.
 const STREAMS: u64 = 48;
+
+/// Stream of the random numbers that say which queues a drive has, chosen as
+/// [`STREAMS`].
+const QUEUES: u64 = 71;
 
 /// From `low` to `high`, both included.
 fn between(rng: &mut Rng, low: u64, high: u64) -> u64 {
@@ -126,6 +132,7 @@ impl Setup {
             parts,
             link_at,
             link,
+            queues: Queues::default(),
             species: Species::of::<Pblk<_>>(),
             bytes,
             data_chunks,
@@ -142,6 +149,7 @@ impl Setup {
         setup.take_parity(seed);
         setup.take_nature(seed);
         setup.take_streams(seed);
+        setup.take_queues(seed);
         if Layers::chosen(seed) {
             setup.take_layers(seed);
         }
@@ -158,6 +166,28 @@ impl Setup {
         let dim = self.geometry.dimensions();
         let dim = Dimensions { chunks: dim.chunks + self.streams - 1, ..dim };
         self.geometry = Geometry::new(dim).expect("a few chunks more");
+    }
+
+    /// Some drives have several submission queues before their link. Not where a
+    /// protected cache is above that: no drive has one there, and it takes for granted
+    /// that what it sends keeps its order.
+    fn take_queues(&mut self, seed: u64) {
+        let mut rng = Rng::new(seed, QUEUES);
+        let rng = &mut rng;
+        let fits = self.link_at == LinkAt::Above && self.link.cores > 0 && !self.protected;
+        if !fits || rng.below(2) == 0 {
+            return;
+        }
+        let count = between(rng, 1, 4) as u32;
+        let classes = rng.below(5);
+        self.queues = Queues {
+            count,
+            depth: rng.one_of(&[1, 2, 8, 32]),
+            arbitration: rng.one_of(&[Arbitration::RoundRobin, Arbitration::Weighted]),
+            burst: rng.one_of(&[0, 1, 4]),
+            classes: (0..classes).map(|_| rng.one_of(&Class::ALL)).collect(),
+            weights: [0; 3].map(|_: u32| between(rng, 1, 4) as u32),
+        };
     }
 
     /// Puts the block layer of a seed above all.
@@ -253,7 +283,7 @@ impl Setup {
         let dim = self.geometry.dimensions();
         format!(
             "{} x {} units{} of {} chunks of {} rows of {} blocks, {} logical, {} streams, {:?}, \
-             idle {}, {} kept{}, link {:?}{}{}{}{}, {:?}, {}",
+             idle {}, {} kept{}, link {:?}{}{}{}{}{}, {:?}, {}",
             dim.groups,
             dim.pus,
             if self.parity > 0 { format!(", parity {},", self.parity) } else { String::new() },
@@ -267,6 +297,7 @@ impl Setup {
             self.kept,
             if self.parts { " and parts" } else { "" },
             self.link_at,
+            if self.queues.is_on() { format!(", {:?}", self.queues) } else { String::new() },
             if self.timing.is_instant() { ", no time" } else { "" },
             if self.timing.slc.is_on() { ", an SLC cache" } else { "" },
             if self.protected { ", a protected cache" } else { "" },
@@ -376,6 +407,11 @@ mod tests {
         for streams in 1..=MAX_STREAMS as u32 {
             assert!(some(&|s| s.streams == streams));
         }
+        for count in 1..=4 {
+            assert!(all.iter().any(|s| s.queues.is_on() && s.queues.count == count));
+        }
+        assert!(all.iter().any(|s| s.queues.is_on() && s.layers.is_some()));
+        assert!(some(&|s| s.queues.is_on() && s.work.depth > 8));
         assert!(some(&|s| s.parity > 0) && some(&|s| s.idle_collection > 0));
         assert!(all.iter().any(|s| s.parity > 0 && s.troubles.cached));
         let fill = |s: &Setup| {

@@ -3,7 +3,7 @@
 
 use std::error::Error;
 
-use device::Link;
+use device::{Link, Queued};
 use ftl::WriteCounters;
 use nvram::{Journal, JournalError, Protected};
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, OutOfMemory, Port, Ring, Shape, Time};
@@ -38,6 +38,8 @@ pub enum Under {
     Direct(Box<dyn Alive>),
     /// A conventional drive behind a link.
     Linked(Box<Link<Box<dyn Alive>>>),
+    /// One with submission queues before it.
+    Queued(Box<Queued<Box<dyn Alive>>>),
 }
 
 /// Calls the same of whichever stack it is.
@@ -46,6 +48,7 @@ macro_rules! each {
         match $stack {
             Under::Direct($port) => $call,
             Under::Linked($port) => $call,
+            Under::Queued($port) => $call,
         }
     };
 }
@@ -69,7 +72,13 @@ impl Under {
         };
         let (target, at) = setup.species.start(lower, setup, fresh).map_err(StartError::Target)?;
         let under = match setup.link_at {
-            LinkAt::Above => Under::Linked(Box::new(Link::new(setup.link, target))),
+            LinkAt::Above => {
+                let link = Link::new(setup.link, target);
+                match setup.queues.is_on() {
+                    true => Under::Queued(Box::new(Queued::new(&setup.queues, link))),
+                    false => Under::Linked(Box::new(link)),
+                }
+            }
             LinkAt::Below | LinkAt::Nowhere => Under::Direct(target),
         };
         Ok((under, at))
@@ -79,6 +88,7 @@ impl Under {
         match self {
             Under::Direct(target) => &**target,
             Under::Linked(link) => &**link.below(),
+            Under::Queued(queues) => &**queues.below().below(),
         }
     }
 
@@ -94,6 +104,7 @@ impl Under {
         match self {
             Under::Direct(target) => target.close(now),
             Under::Linked(link) => link.below_mut().close(now),
+            Under::Queued(queues) => queues.below_mut().below_mut().close(now),
         }
     }
 }

@@ -12,6 +12,7 @@ mod late_bytes;
 mod model;
 mod physics;
 mod queueing;
+mod queues;
 mod registers;
 mod reliability;
 mod sharing;

@@ -7,6 +7,7 @@
 use super::{Profile, Side, quantity};
 use crate::SlcSize;
 use crate::link::MAX_CORES;
+use crate::queues::{Arbitration, Class, MAX_QUEUES, MAX_WEIGHT, MOST_QUEUED};
 use crate::slc::WHOLE;
 use crate::timing::MultiPlane;
 
@@ -89,6 +90,60 @@ const CORES: Form<u32> = Form {
     },
     show: |n| if *n == 0 { quoted("none") } else { n.to_string() },
 };
+const QUEUES: Form<u32> = Form {
+    takes: "1 to 64",
+    read: |text| up_to(text, MAX_QUEUES).filter(|&queues| queues > 0),
+    ..COUNT
+};
+const QUEUED: Form<u32> = Form {
+    takes: "1 to 1024, or auto for an equal part of 1024",
+    read: |text| match text {
+        "auto" => Some(0),
+        text => up_to(text, MOST_QUEUED).filter(|&depth| depth > 0),
+    },
+    show: CELL.show,
+};
+const ARBITRATION: Form<Arbitration> = Form {
+    takes: "rr for round robin, or wrr for a weighted one",
+    read: |text| match text {
+        "rr" => Some(Arbitration::RoundRobin),
+        "wrr" => Some(Arbitration::Weighted),
+        _ => None,
+    },
+    show: |rule| quoted(if *rule == Arbitration::Weighted { "wrr" } else { "rr" }),
+};
+const BURST: Form<u32> = Form {
+    takes: "1, 2, 4, 8, 16, 32 or 64, or none for no limit",
+    read: |text| match text {
+        "none" => Some(0),
+        text => up_to(text, 64).filter(|burst| burst.is_power_of_two()),
+    },
+    show: CORES.show,
+};
+const CLASSES: Form<Vec<Class>> = Form {
+    takes: "urgent, high, medium or low for each queue, for example urgent/low, or none",
+    read: |text| {
+        if text == "none" {
+            return Some(Vec::new());
+        }
+        let all: Option<Vec<Class>> = text.split('/').map(Class::from_name).collect();
+        all.filter(|all| all.len() <= MAX_QUEUES as usize)
+    },
+    show: |all| match &all[..] {
+        [] => quoted("none"),
+        [one] => quoted(one.name()),
+        all => listed(all.iter().map(|class| quoted(class.name()))),
+    },
+};
+const WEIGHTS: Form<[u32; 3]> = Form {
+    takes: "three numbers from 1 to 256, of classes high, medium and low, for example 8/4/1",
+    read: |text| {
+        let weight = |text| up_to(text, MAX_WEIGHT).filter(|&weight| weight > 0);
+        let all: Option<Vec<u32>> = text.split('/').map(weight).collect();
+        all?.try_into().ok()
+    },
+    show: |all| listed(all.iter().map(u32::to_string)),
+};
 const CODEWORD: Form<u32> = Form {
     takes: "512, 1k, 2k or 4k",
     read: |text| match quantity::size(text)? {
@@ -117,9 +172,9 @@ const TIMES: Form<Vec<u64>> = Form {
         let all: Option<Vec<u64>> = text.split('/').map(quantity::time).collect();
         all.filter(|all| all.len() <= 64)
     },
-    show: |times| {
-        let all: Vec<String> = times.iter().map(TIME.show).collect();
-        if all.len() == 1 { all.concat() } else { format!("[{}]", all.join(", ")) }
+    show: |times| match &times[..] {
+        [one] => (TIME.show)(one),
+        all => listed(all.iter().map(TIME.show)),
     },
 };
 /// The same, or none.
@@ -273,7 +328,7 @@ macro_rules! key {
 
 /// All keys, in the order in which they are printed.
 #[rustfmt::skip]
-pub static KEYS: [Key; 91] = [
+pub static KEYS: &[Key] = &[
     key!(needed "geometry", "groups", COUNT, dimensions.groups,
         "channels; a super-channel counts once"),
     key!(needed "geometry", "pus", COUNT, dimensions.pus, "parallel units (dies) a channel"),
@@ -362,6 +417,18 @@ pub static KEYS: [Key; 91] = [
         "what any other command takes of a core"),
     key!("controller", "core_block", WORK, link.core_block,
         "what each 4 KiB of a command take of a core beside that"),
+    key!("controller", "queues", QUEUES, queues.count,
+        "submission queues, from which it fetches when a core is free"),
+    key!("controller", "queue_depth", QUEUED, queues.depth,
+        "commands of each that may be inside"),
+    key!("controller", "arbitration", ARBITRATION, queues.arbitration,
+        "whose turn it is: rr (each queue's) or wrr (each class's, by weight)"),
+    key!("controller", "arbitration_burst", BURST, queues.burst,
+        "commands of a queue before it is another's turn"),
+    key!("controller", "queue_classes", CLASSES, queues.classes,
+        "with wrr, the class of each queue: urgent, high, medium or low"),
+    key!("controller", "class_weights", WEIGHTS, queues.weights,
+        "with wrr, commands of classes high, medium and low in their turn"),
     key!("cache", "read_cache", CACHE, cache.size, "what the controller keeps of what was read"),
     key!("cache", "read_ahead", LINE, cache.line,
         "its line: what follows a read in sequence in it is read ahead"),
@@ -517,6 +584,11 @@ fn up_to(text: &str, most: u32) -> Option<u32> {
 /// A number in a range; what is no number is in none.
 fn within(text: &str, least: f64, most: f64) -> Option<f64> {
     text.parse().ok().filter(|number| (least..=most).contains(number))
+}
+
+/// A list, as a file has it.
+fn listed(items: impl Iterator<Item = String>) -> String {
+    format!("[{}]", items.collect::<Vec<_>>().join(", "))
 }
 
 fn quoted(text: &str) -> String {

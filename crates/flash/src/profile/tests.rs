@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::SlcSize;
+use crate::queues::{Arbitration, Class};
 use crate::slc::WHOLE;
 use proptest::prelude::*;
 
@@ -304,6 +305,49 @@ fn the_slc_cache_is_off_until_asked_for() {
 }
 
 #[test]
+fn queues_that_cannot_be_are_refused() {
+    assert!(builtin().all(|p| !p.queues.is_on()));
+    let set = |all: &[(&str, &str)]| {
+        let mut p = Profile::builtin("tlc").unwrap();
+        p.link.core_write = 2_000;
+        all.iter().for_each(|(key, value)| p.set(key, value).unwrap());
+        p.check().map(|_| p.queues).map_err(|e| e.to_string())
+    };
+    let (cores, wrr) = (("cores", "4"), ("arbitration", "wrr"));
+    let queues = set(&[cores, wrr, ("queues", "3"), ("queue_classes", "urgent/low")]).unwrap();
+    assert_eq!([0, 1, 2].map(|n| queues.class(n)), [Class::Urgent, Class::Low, Class::Medium]);
+    assert_eq!((queues.arbitration, queues.burst), (Arbitration::Weighted, 1));
+    for (keys, says) in [
+        (&[("queues", "2")][..], "cores = 0"),
+        (&[("queue_depth", "32")], "cores = 0"),
+        (&[cores, ("queues", "2"), ("core_write", "0ns")], "core_read in ns = 0"),
+        (&[cores, ("queues", "2"), ("side", "host")], "queues = 2"),
+        (&[cores, ("queues", "64"), ("queue_depth", "17")], "queues times queue_depth = 1088"),
+        (&[cores, ("queues", "2"), ("queue_classes", "low/low/high")], "there are = 3"),
+    ] {
+        let err = set(keys).unwrap_err();
+        assert!(err.contains(says), "{keys:?}: {err}");
+    }
+    let mut p = Profile::builtin("tlc").unwrap();
+    for (key, value) in [
+        ("queues", "0"),
+        ("queues", "65"),
+        ("queue_depth", "0"),
+        ("queue_depth", "1025"),
+        ("arbitration", "fair"),
+        ("arbitration_burst", "3"),
+        ("arbitration_burst", "128"),
+        ("queue_classes", "some"),
+        ("queue_classes", ""),
+        ("class_weights", "4/2"),
+        ("class_weights", "4/2/0"),
+        ("class_weights", "257/2/1"),
+    ] {
+        assert!(p.set(key, value).is_err(), "{key} {value}");
+    }
+}
+
+#[test]
 fn wrong_keys_and_values_are_named() {
     let mut p = Profile::builtin("ref").unwrap();
     let err = p.set("raed", "50us").unwrap_err().to_string();
@@ -319,7 +363,7 @@ fn wrong_keys_and_values_are_named() {
 fn what_a_key_is_set_to_can_be_set_again() {
     for p in builtin() {
         let mut again = Profile::builtin("null").unwrap();
-        for key in &KEYS {
+        for key in KEYS {
             again.set(key.name, &p.get(key.name).unwrap()).unwrap();
         }
         (again.name, again.about) = (p.name.clone(), p.about.clone());
@@ -384,6 +428,16 @@ proptest! {
         (p.link.entries, p.link.cores) = (flags[3], whole[3] % 65);
         (p.link.core_read, p.link.core_write, p.link.core_block) =
             (times[0], times[0] / 2, times[0] / 3);
+        (p.queues.count, p.queues.depth) = (1 + whole[0] % 64, whole[1] % 17);
+        (p.queues.burst, p.queues.weights) = (1 << (whole[2] % 7), [1 + whole[3] % 256, 9, 256]);
+        p.queues.classes = flags.iter().map(|&flag| Class::ALL[usize::from(flag) + 2]).collect();
+        p.queues.classes.truncate((whole[2] % 5).min(p.queues.count) as usize);
+        if flags[1] {
+            p.queues.arbitration = Arbitration::Weighted;
+        }
+        if p.side == Side::Host || p.link.cores == 0 {
+            (p.queues.count, p.queues.depth) = (1, 0);
+        }
         (p.timing.suspend_limit, p.timing.endurance) = (limit, u32::MAX);
         (p.timing.suspend, p.timing.reads_first) = (flags[0], flags[1]);
         (p.timing.tags_on_channel, p.timing.suspend_transfer) = (flags[2], flags[3]);
@@ -419,7 +473,7 @@ proptest! {
     fn no_text_panics(key in "[a-z_]{0,12}", value in ".{0,20}", file in ".{0,200}") {
         let mut p = Profile::builtin("null").unwrap();
         let _ = p.set(&key, &value);
-        for key in &KEYS {
+        for key in KEYS {
             let _ = p.set(key.name, &value);
         }
         let _ = p.check();
