@@ -138,6 +138,7 @@ proptest! {
             Just(""), Just(",parity=4"), Just(",suspend=true"), Just(",suspend=true,parity=4"),
             Just(",errors=true,endurance=300"), Just(",slc_cache=1M"), Just(",suspend_transfer=true"),
             Just(",suspend=true,cache_registers=true,plane_reads=true"),
+            Just(",shared_reads=true,multi_plane_reads=type,planes=2,copyback=2"),
             Just(",slc_cache=1M,suspend=true,cache_registers=true"),
             Just(",slc_cache=1M,suspend=true,cache_registers=true,plane_reads=true"),
             Just(",read_cache=1M,read_ahead_depth=8,cores=2,core_read=3us,map_cache=16k"),

@@ -337,7 +337,7 @@ impl Report {
             let erases = counted(self.erases.unwrap_or(0), "erase");
             let copied = match gc.copied {
                 0 => String::new(),
-                copied => format!(", {} inside their dies", counted(copied, "block")),
+                copied => format!(", {} inside", counted(copied, "block")),
             };
             let text = format!("{runs}, {moved} moved{copied}; {erases}");
             out.line("collection", &text)?;

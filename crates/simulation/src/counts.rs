@@ -105,6 +105,8 @@ counts! {
         pub fua: u64,
         /// Chunks collected.
         pub collections: u64,
+        /// Blocks that collection copied inside their dies.
+        pub copied: u64,
         /// Chunks erased.
         pub erases: u64,
     }

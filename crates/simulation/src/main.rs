@@ -285,7 +285,7 @@ fn print(args: &Args, report: &Report) {
         s.damage,
         s.detected
     );
-    println!("{} collections, {} erases", c.collections, c.erases);
+    println!("{} collections, {} blocks copied, {} erases", c.collections, c.copied, c.erases);
     println!("{} violations; hash {}", report.violations.len(), report.hash);
 }
 

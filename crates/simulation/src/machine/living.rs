@@ -93,6 +93,7 @@ impl Living for Machine {
             let (counters, delays) = (drive.counters(), drive.delays());
             self.rig.count_cut(&self.setup, counters.collections, counters.erases, delays);
             self.rig.counts.merged += drive.merged();
+            self.rig.counts.copied += counters.copied;
         }
         self.in_cache.cut();
         while self.queue.pop().is_some() {}

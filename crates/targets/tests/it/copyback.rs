@@ -48,7 +48,7 @@ fn host(copyback: u32) -> Host {
 fn work(host: &mut Host, rounds: u64) {
     let blocks = config(&host.more).bytes / BLOCK_BYTES;
     for value in 1..=rounds {
-        let cold = |block: &u64| value == 1 || block / ROW % 4 == 0;
+        let cold = |block: &u64| value == 1 || (block / ROW).is_multiple_of(4);
         for block in (0..blocks).filter(cold) {
             host.good(BlockOp::Write, block, 1000 * value + block);
         }
@@ -59,7 +59,7 @@ fn work(host: &mut Host, rounds: u64) {
 
 fn check(host: &mut Host, rounds: u64) {
     for block in 0..config(&host.more).bytes / BLOCK_BYTES {
-        let value = if block / ROW % 4 == 0 { rounds } else { 1 };
+        let value = if (block / ROW).is_multiple_of(4) { rounds } else { 1 };
         assert_eq!(host.good(BlockOp::Read, block, 0), 1000 * value + block);
     }
 }

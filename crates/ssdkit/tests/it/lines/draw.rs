@@ -69,6 +69,7 @@ const OTHERS: &[Key] = &[
     ("suspend_transfer", &["true", "false"], &["x"]),
     ("shared_reads", &["true", "false"], &["1"]),
     ("multi_plane_reads", &["none", "page", "type"], &["plane"]),
+    ("copyback", &["0", "1", "3"], &["101", "none"]),
     ("unreadable", &["0", "1", "8"], &["64", "100000"]),
     ("endurance", &["100", "5000", "none"], &["0", "1", "3"]),
     ("slc_cache", &["none", "1m", "4%", "50%"], &["100%", "0%", "64g", "1"]),
