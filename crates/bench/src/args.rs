@@ -20,6 +20,9 @@ use port::SECTOR_BYTES;
 mod bursts;
 mod check;
 mod effective;
+mod jobs;
+
+pub use jobs::Job;
 
 pub use bursts::BurstArgs;
 
@@ -174,6 +177,9 @@ pub struct BenchArgs {
     /// End after so much time on the wall; what is in the drive then has 0.3 s.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub max_time: Option<u64>,
+    /// A load at the same time as that of --rw: rw=..., and bs, qd, rate and more of its own, and queue=N.
+    #[arg(long = "job", value_name = "KEY=VALUE,...")]
+    pub jobs: Vec<Job>,
     /// Open loop: so many requests a second arrive, however long they take.
     #[arg(long, value_name = "RATE", value_parser = count)]
     pub rate: Option<u64>,

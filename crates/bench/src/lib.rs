@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use workload::{Arrivals as Starts, Order, Pattern, Rate};
 
 use crate::bursts::BurstReport;
+use crate::jobs::JobReport;
 use crate::ours::{Prepared, ours};
 use crate::served::served;
 use crate::slowest::SlowestReport;
@@ -40,13 +41,14 @@ mod args;
 mod below;
 mod bursts;
 mod explain;
+mod jobs;
 mod ours;
 mod outcome;
 mod physics;
 mod served;
 mod slowest;
 
-pub use args::{Arrivals, BenchArgs, BurstArgs, End, Hot, Precondition, Range, Rw};
+pub use args::{Arrivals, BenchArgs, BurstArgs, End, Hot, Job, Precondition, Range, Rw};
 pub use explain::{ExplainArgs, explain};
 pub use outcome::{OpenLoop, Outcome};
 
@@ -78,7 +80,7 @@ fn page_file(path: &Path) -> Result<(report::PageFile, String), Error> {
 /// Bytes that a run writes at most, as far as that is known.
 fn most_written(args: &BenchArgs) -> u64 {
     match args.end() {
-        _ if !args.rw.writes() => 0,
+        _ if !args.is_any(|load| load.rw.writes()) => 0,
         End::Ios(ios) => ios.saturating_mul(args.bs.into()),
         End::Time(_) => u64::MAX,
     }
@@ -228,6 +230,8 @@ pub(crate) struct Measured {
     pub tally: Tally,
     wall: f64,
     cpu: (f64, f64),
+    /// What each of several loads did.
+    pub jobs: Vec<JobReport>,
 }
 
 /// A measurement under way.
@@ -299,7 +303,7 @@ impl<'a> Bench<'a> {
         let (wall, cpu) = (Instant::now(), CpuTime::now());
         let tally = run(&mut self.runner)?;
         let wall = wall.elapsed().as_secs_f64();
-        Ok(Measured { tally, wall, cpu: CpuTime::now().since(&cpu) })
+        Ok(Measured { tally, wall, cpu: CpuTime::now().since(&cpu), jobs: Vec::new() })
     }
 
     /// The part of core `core` in the load of `cores`.
@@ -335,36 +339,6 @@ impl<'a> Bench<'a> {
         Ok(measured)
     }
 
-    /// The workload's effective configuration.
-    fn workload(&self) -> Value {
-        let a = self.args;
-        let percent = (a.rw == Rw::Randrw).then(|| a.reads());
-        let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
-        json!({
-            "rw": a.rw.to_string(),
-            "read_percent": percent,
-            "bs": a.bs,
-            "qd": a.rate.is_none().then_some(a.qd),
-            "threads": a.threads,
-            "rate": a.rate,
-            "arrivals": a.rate.map(|_| format!("{:?}", a.arrivals).to_lowercase()),
-            "clock": if self.real { "real" } else { "virtual" },
-            "precondition": format!("{:?}", a.precondition()).to_lowercase(),
-            "ios": if let End::Ios(n) = a.end() { Some(n) } else { None },
-            "seconds": if let End::Time(ns) = a.end() { seconds(Some(ns)) } else { None },
-            "ramp_seconds": seconds(a.ramp),
-            "burst": a.bursts.pauses().map(|pauses| pauses.each),
-            "pause_seconds": seconds(a.bursts.pause),
-            "range": a.range.map(|r| json!({ "offset": r.offset, "bytes": r.len })),
-            "zipf": a.zipf,
-            "hot": a.hot.map(|h| json!({ "space_percent": h.space, "accesses_percent": h.accesses })),
-            "placement": a.placement.then_some(true),
-            "fua_every": a.fua_every,
-            "flush_every": a.flush_every,
-            "verify": a.verify.then_some(true),
-        })
-    }
-
     pub fn outcome(
         &self,
         measured: Measured,
@@ -372,14 +346,18 @@ impl<'a> Bench<'a> {
         drive: Value,
         few_words: Value,
     ) -> Outcome {
-        let Measured { tally, wall, cpu } = measured;
+        let Measured { tally, wall, cpu, jobs } = measured;
         let (seconds, all) = (tally.seconds(), tally.all());
         let ios = all.count();
         let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
         let of = |op| {
             Direction::new(tally.latency(op), tally.latency(op).count() * self.pattern.bs, seconds)
         };
-        let (read, write) = (of(BlockOp::Read), of(BlockOp::Write));
+        let (mut read, mut write) = (of(BlockOp::Read), of(BlockOp::Write));
+        if !jobs.is_empty() {
+            read.bytes = jobs.iter().map(|job| job.bytes().0).sum();
+            write.bytes = jobs.iter().map(|job| job.bytes().1).sum();
+        }
         let flush = Direction::new(tally.latency(BlockOp::Flush), 0, seconds);
         let both = read.ios > 0 && write.ios > 0;
         // What a drive that is not ours wrote is not known here.
@@ -396,7 +374,7 @@ impl<'a> Bench<'a> {
         }
         let report = Report {
             drive: few_words,
-            workload: self.workload(),
+            workload: workload(self.args, self.real),
             ios,
             bytes,
             seconds,
@@ -446,6 +424,7 @@ impl<'a> Bench<'a> {
                 &tally.bursts,
                 self.pattern.bs,
             ),
+            jobs,
             problem: blamed.problem(),
             interrupted: tally.interrupted,
             left_inside: tally.left,
@@ -465,6 +444,35 @@ impl<'a> Bench<'a> {
             first_failed: tally.first_failed,
         }
     }
+}
+
+/// The workload's effective configuration.
+fn workload(a: &BenchArgs, is_real: bool) -> Value {
+    let percent = (a.rw == Rw::Randrw).then(|| a.reads());
+    let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
+    json!({
+        "rw": a.rw.to_string(),
+        "read_percent": percent,
+        "bs": a.bs,
+        "qd": a.rate.is_none().then_some(a.qd),
+        "threads": a.threads,
+        "rate": a.rate,
+        "arrivals": a.rate.map(|_| format!("{:?}", a.arrivals).to_lowercase()),
+        "clock": if is_real { "real" } else { "virtual" },
+        "precondition": format!("{:?}", a.precondition()).to_lowercase(),
+        "ios": if let End::Ios(n) = a.end() { Some(n) } else { None },
+        "seconds": if let End::Time(ns) = a.end() { seconds(Some(ns)) } else { None },
+        "ramp_seconds": seconds(a.ramp),
+        "burst": a.bursts.pauses().map(|pauses| pauses.each),
+        "pause_seconds": seconds(a.bursts.pause),
+        "range": a.range.map(|r| json!({ "offset": r.offset, "bytes": r.len })),
+        "zipf": a.zipf,
+        "hot": a.hot.map(|h| json!({ "space_percent": h.space, "accesses_percent": h.accesses })),
+        "placement": a.placement.then_some(true),
+        "fua_every": a.fua_every,
+        "flush_every": a.flush_every,
+        "verify": a.verify.then_some(true),
+    })
 }
 
 /// Why those of a tally that read so many bytes do not, where many blocks read

@@ -47,6 +47,10 @@ pub(crate) fn ours(
         drive.put_away()?;
         return Err(e);
     }
+    if let Err(e) = args.queues_of_jobs(&drive.config.profile.queues) {
+        drive.put_away()?;
+        return Err(e);
+    }
     if args.verify && !new && args.precondition() == Precondition::None {
         drive.put_away()?;
         return Err(Error::Usage(
@@ -138,7 +142,7 @@ impl Ours<'_> {
             drop(load);
             through_layer(args, &mut bench, driver)?
         } else {
-            directly(args, &mut bench, driver, &mut load)?
+            directly(config, &mut bench, driver, &mut load)?
         };
         // Before it is read back, which is no part of the run.
         let after = (driver.drive().parity(), driver.drive().slc());
@@ -172,16 +176,21 @@ impl Ours<'_> {
 
 /// Measures without a block layer.
 fn directly(
-    args: &BenchArgs,
+    config: &DriveConfig,
     bench: &mut Bench<'_>,
     mut driver: Virtual<Boxed>,
     load: &mut load::load::Load,
 ) -> Result<(Run, Virtual<Boxed>, Spent), Error> {
+    let (args, shape) = (bench.args, driver.drive().shape());
+    let mut measure = |driver: &mut dyn Driver| match args.jobs.is_empty() {
+        true => bench.measure(driver, load),
+        false => bench.measure_together(driver, &shape, &config.profile.queues),
+    };
     let measured = match args.clock() {
-        ClockKind::Virtual => bench.measure(&mut driver, load),
+        ClockKind::Virtual => measure(&mut driver),
         ClockKind::Real => {
             let mut real = Real::new(driver);
-            let measured = bench.measure(&mut real, load);
+            let measured = measure(&mut real);
             driver = real.into_virtual();
             if measured.as_ref().is_ok_and(|measured| measured.tally.left > 0) {
                 driver.drain();

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::args::{BenchArgs, Precondition};
 use crate::bursts::BurstReport;
+use crate::jobs::JobReport;
 use crate::slowest::SlowestReport;
 use drive::caches::Caches;
 use drive::energy::EnergyReport;
@@ -49,6 +50,8 @@ pub struct Outcome {
     pub flush: Option<Direction>,
     /// What its bursts took, where it has any.
     pub bursts: Option<BurstReport>,
+    /// What each of several loads did by itself.
+    pub jobs: Vec<JobReport>,
     /// Why the run fails, if it does: what went wrong.
     pub problem: Option<String>,
     /// Whether somebody stopped it.
@@ -127,7 +130,8 @@ impl Outcome {
     /// Notes that reads of a drive that was `new` were in vain, where nothing
     /// was done to it before: what was never written is read in no time.
     pub(crate) fn look_for_reads_of_nothing(&mut self, args: &BenchArgs, new: bool) {
-        if new && args.reads() > 0 && args.precondition() == Precondition::None {
+        if new && args.is_any(|load| load.reads() > 0) && args.precondition() == Precondition::None
+        {
             self.report.void.get_or_insert_with(|| {
                 "the drive was new, and what was never written is read in no time; --precondition \
                  seq writes it first"
@@ -139,7 +143,8 @@ impl Outcome {
     /// Notes that a `new` drive was written as it was.
     pub(crate) fn look_for_a_new_drive(&mut self, args: &BenchArgs, new: bool) {
         let as_it_was = new && args.precondition() == Precondition::None;
-        self.new_drive = as_it_was && args.rw.writes() && self.report.void.is_none();
+        self.new_drive =
+            as_it_was && args.is_any(|load| load.rw.writes()) && self.report.void.is_none();
     }
 
     /// Notes that what parts of the drive did has the ramp in it, where any tells.
@@ -187,6 +192,9 @@ impl Outcome {
         }
         if let Some(bursts) = &self.bursts {
             json["bursts"] = bursts.to_json();
+        }
+        if !self.jobs.is_empty() {
+            json["jobs"] = self.jobs.iter().map(JobReport::to_json).collect();
         }
         if let Some(hash) = self.state_hash {
             json["state_hash"] = format!("{hash:016x}").into();
@@ -241,6 +249,9 @@ impl Outcome {
             writeln!(out, "{:#}", self.to_json())?;
         } else {
             write!(out, "{}", self.report.to_text_in(columns()))?;
+            for (n, job) in self.jobs.iter().enumerate() {
+                writeln!(out, "{:<12}{}", format!("load {n}"), job.to_text())?;
+            }
             for (label, text) in self.notes() {
                 writeln!(out, "{label:<12}{text}")?;
             }

@@ -46,7 +46,7 @@ impl Submitter {
     fn new(mut generator: Generator, bs: u64) -> Submitter {
         let ahead: [Access; AHEAD] = std::array::from_fn(|_| generator.next());
         let (offsets, ops) = (ahead.map(|a| a.offset), ahead.map(|a| a.op));
-        let told = request(0, &ahead[AHEAD - 1], 0, Buffer::empty());
+        let told = request(0, &ahead[AHEAD - 1], (0, 0), Buffer::empty());
         Submitter { generator, bs, offsets, ops, fuas: ahead.map(|a| a.fua), next: 0, told }
     }
 
@@ -66,9 +66,9 @@ impl Submitter {
 }
 
 #[inline]
-fn request(slot: u32, access: &Access, placement: u8, buffer: Buffer) -> BlockReq {
+fn request(slot: u32, access: &Access, (placement, queue): (u8, u8), buffer: Buffer) -> BlockReq {
     let Access { op, offset, len, fua } = *access;
-    BlockReq { id: slot.into(), op, fua, placement, queue: 0, offset, len, buffer }
+    BlockReq { id: slot.into(), op, fua, placement, queue, offset, len, buffer }
 }
 
 /// The story of a request from when it was meant to start until `now`. Of what is
@@ -139,6 +139,8 @@ pub struct Load {
     bs: u64,
     /// Requests below this address say that they are hot.
     hot_end: u64,
+    /// The submission queue that they go by.
+    queue_number: u8,
     /// Bytes that the drive keeps of a request; 0 where it keeps none.
     kept: usize,
     /// In a closed loop, the next requests wait until so many can go at once.
@@ -204,6 +206,7 @@ impl Load {
             turn: 0,
             bs: pattern.bs,
             hot_end: pattern.hot_end(),
+            queue_number: 0,
             kept: each,
             batch: 1,
             is_all_inside,
@@ -216,6 +219,12 @@ impl Load {
     /// at least 1, and at most as many as it has slots.
     pub fn in_batches(mut self, batch: usize) -> Load {
         self.batch = batch.clamp(1, self.slots.len());
+        self
+    }
+
+    /// The same load by a submission queue of a drive that has several.
+    pub fn in_queue(mut self, queue: u8) -> Load {
+        self.queue_number = queue;
         self
     }
 
@@ -323,11 +332,11 @@ impl Load {
             let entry = &mut self.slots[slot as usize];
             (entry.start, entry.access, entry.counted) = (start, access, counted);
             let entry = &mut entry.buffer;
-            let placement = u8::from(access.offset < self.hot_end);
+            let way = (u8::from(access.offset < self.hot_end), self.queue_number);
             // The queue has room for all slots.
             self.queue.put(|| {
                 let buffer = if moves { std::mem::take(entry) } else { Buffer::empty() };
-                request(slot, &access, placement, buffer)
+                request(slot, &access, way, buffer)
             });
         }
         Ok(())

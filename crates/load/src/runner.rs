@@ -455,5 +455,7 @@ fn reached(steady: &Steady, rounds: Rounds) -> String {
     )
 }
 
+mod together;
+
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,14 @@ use load::driver::ClockKind;
 impl BenchArgs {
     /// Whether the options agree with each other and with the drive.
     pub fn check(&self) -> Result<(), Error> {
+        if !self.jobs.is_empty() {
+            self.check_jobs()?;
+        }
+        self.check_alone()
+    }
+
+    /// The same of its load alone.
+    pub(super) fn check_alone(&self) -> Result<(), Error> {
         let refuse = |text: &str| Err(Error::Usage(text.into()));
         if self.read_percent.is_some() && self.rw != Rw::Randrw {
             return refuse("--read-percent is for --rw randrw only: leave it out");
@@ -237,7 +245,7 @@ impl BenchArgs {
 
     /// Whether what is only read of a drive that stays was ever written.
     pub fn check_written(&self, new: bool) -> Result<(), Error> {
-        if !new || self.precondition.is_some() || self.reads() < 100 {
+        if !new || self.precondition.is_some() || self.is_any(|load| load.reads() < 100) {
             return Ok(());
         }
         Err(Error::Usage(

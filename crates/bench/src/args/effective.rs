@@ -25,7 +25,7 @@ impl BenchArgs {
 
     /// Whether it writes to the drive, or trims it.
     pub fn writes(&self) -> bool {
-        self.precondition() != Precondition::None || self.reads() < 100
+        self.precondition() != Precondition::None || self.is_any(|load| load.reads() < 100)
     }
 
     /// What is done to the drive before, as far as that was said.
@@ -38,7 +38,8 @@ impl BenchArgs {
     /// written is read in no time.
     #[must_use]
     pub fn settled(&self, new: bool) -> BenchArgs {
-        let first = if new && self.reads() > 0 { Precondition::Seq } else { Precondition::None };
+        let is_read = self.is_any(|load| load.reads() > 0);
+        let first = if new && is_read { Precondition::Seq } else { Precondition::None };
         BenchArgs { precondition: Some(self.precondition.unwrap_or(first)), ..self.clone() }
     }
 

@@ -41,7 +41,7 @@ struct Planted {
     op: BlockOp,
     over: u64,
     named: Name,
-    /// What follows from it, and may be told as well.
+    /// What follows from it, and may be told instead of one in ten.
     or: Option<Name>,
 }
 
@@ -70,19 +70,17 @@ impl Planted {
         let with = self.stories(keys);
         let slow: Vec<&Story> = with.iter().filter(is_slow).collect();
         let mut others: BTreeMap<Name, usize> = BTreeMap::new();
-        for name in slow
-            .iter()
-            .map(|story| grew_most(story, lone))
-            .filter(|it| *it != named && Some(*it) != or)
-        {
+        for name in slow.iter().map(|story| grew_most(story, lone)).filter(|it| *it != named) {
             *others.entry(name).or_default() += 1;
         }
-        let (without, wrong) =
-            (without.iter().filter(is_slow).count(), others.values().sum::<usize>());
-        let is_right = without == 0 && slow.len() >= 100 && wrong * 100 < slow.len();
+        let without = without.iter().filter(is_slow).count();
+        let follows = or.and_then(|or| others.remove(&or)).unwrap_or(0);
+        let wrong = others.values().sum::<usize>();
+        let is_named = wrong * 100 < slow.len() && follows * 10 < slow.len();
+        let is_right = without == 0 && slow.len() >= 100 && is_named;
         (!is_right).then(|| {
             format!(
-                "{keys}: {} of {} slow, {without} without it; named {others:?}",
+                "{keys}: {} of {} slow, {without} without it, {follows} by what follows; named {others:?}",
                 slow.len(),
                 with.len()
             )
@@ -224,19 +222,24 @@ fn what_is_read_more_is_named() {
 fn why_there_is_no_room_is_named() {
     let roomy = "size=8M,groups=2,pus=4,pages=32,spare=0.8";
     let cached =
-        "size=8M,groups=2,pus=4,pages=32,spare=0.8,slc_cache=4M,slc_program=100us,slc_idle=1ms";
+        "size=8M,groups=2,pus=4,pages=32,spare=0.8,slc_cache=8M,slc_program=100us,slc_idle=1ms";
     let of = |common, keys, work, behind| {
         let (op, over, named) = (BlockOp::Write, 10 * MS, ("room", Some(behind)));
         Planted { common, keys, work, op, over, named, or: None }
     };
     // So few that all find room in the cache, and so often that some find it folding.
     let small = |host: &mut Host, random: &mut random::Random| {
-        bursts(host, random, BlockOp::Write, 96, 180 * MS);
+        bursts(host, random, BlockOp::Write, 96, 200 * MS);
     };
     check([
         of(SMALL, "erase=40ms", write_bursts, "collection"),
         of(roomy, "program=10ms", write_bursts, "rows on their way"),
-        Planted { over: 3 * MS, ..of(cached, "program=20ms", small, "folds") },
+        // A row that finds the cache full goes past it, and is slow by itself.
+        Planted {
+            over: 3 * MS,
+            or: Some(("room", Some("rows on their way"))),
+            ..of(cached, "program=20ms", small, "folds")
+        },
     ]);
 }
 

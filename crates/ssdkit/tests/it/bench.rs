@@ -333,3 +333,62 @@ fn who_cannot_tell_of_the_slowest_says_so() {
         assert!(message.contains(why), "{line}: {message}");
     }
 }
+
+/// A controller of one core, by which all commands must go.
+const ONE_CORE: &str = "mem:znand,size=64M,store=none,cores=1,core_read=4us,core_write=4us";
+
+#[test]
+fn several_loads_are_told_by_themselves_and_together() {
+    let queues = "queues=3,arbitration=wrr,queue_classes=high/medium/low,class_weights=5/2/1";
+    let loads = "--rw randread --qd 64 --job rw=randread,qd=64 --job rw=randread,qd=64";
+    for (queues, parts) in [(queues, [5.0, 2.0, 1.0]), ("queues=1", [1.0; 3])] {
+        let json = report(&format!("{ONE_CORE},{queues} {loads} --time 400ms"));
+        check(&json);
+        let jobs = json["jobs"].as_array().unwrap();
+        assert_eq!(jobs.len(), 3);
+        for path in ["/ios", "/bytes", "/iops", "/bytes_per_second", "/latency_ns/n"] {
+            let sum: f64 = jobs.iter().map(|job| number(job, path)).sum();
+            assert!(near(sum, number(&json, path)), "{path}: {sum}");
+        }
+        assert!((number(&json, "/iops") / 250_000.0 - 1.0).abs() < 0.01, "the core is busy");
+        for (job, part) in jobs.iter().zip(parts) {
+            let share = number(job, "/iops") / number(&json, "/iops");
+            let asked = part / parts.iter().sum::<f64>();
+            assert!((share / asked - 1.0).abs() < 0.02, "{queues}: {share} for {asked}");
+        }
+    }
+}
+
+#[test]
+fn loads_of_any_kind_go_together() {
+    let json = report(&format!(
+        "{ONE_CORE},queues=2 --rw randread --job rw=write,bs=16k,threads=2,qd=4,queue=0 \
+         --job rw=randrw,rate=10k,read_percent=30,queue=1 --ramp 10ms --time 300ms"
+    ));
+    let jobs = json["jobs"].as_array().unwrap();
+    assert_eq!([0, 1, 2].map(|n| number(&jobs[n], "/queue")), [0.0, 0.0, 1.0]);
+    assert!((number(&jobs[2], "/ios") - 3_000.0).abs() <= 1.0, "{json}");
+    assert!(number(&jobs[2], "/write/bytes") > 4096.0 * 1_900.0);
+    assert_eq!(number(&jobs[1], "/bytes"), 16384.0 * number(&jobs[1], "/ios"));
+    let both: f64 = ["/read/bytes", "/write/bytes"].map(|path| number(&json, path)).iter().sum();
+    assert_eq!(number(&json, "/bytes"), both);
+    assert_eq!(number(&json, "/errors"), 0.0);
+    for (rest, says) in [
+        ("--job rw=read", "add --time"),
+        ("--time 1ms --job rw=fly", "invalid value 'fly'"),
+        ("--time 1ms --job bs=4k", "--rw"),
+        ("--time 1ms --job rw=read,time=3s", "`time` is none of"),
+        ("--time 1ms --job rw=read,read_percent=3", "number 1: --read-percent is for"),
+        ("--time 1ms --job rw=read,queue=2", "there is no queue 2"),
+        ("--time 1ms --job rw=read,qd=600", "queue 1 holds 512 commands"),
+        ("--time 1ms --job rw=read --verify", "know one load"),
+        ("--time 1ms --job rw=read --precondition steady", "take --precondition seq"),
+        ("--time 1ms --job rw=read --cores 2", "know one load"),
+    ] {
+        let (code, text) = failure(&format!("{ONE_CORE},queues=2 --rw randread {rest}"));
+        assert_eq!(code, Some(2), "{rest}: {text}");
+        assert!(text.contains(says), "{rest}: {text}");
+    }
+    let (code, text) = failure("null: --rw randread --time 1ms --job rw=read");
+    assert!(code == Some(2) && text.contains("of this process"), "{text}");
+}

@@ -1,0 +1,149 @@
+//! Several loads on one drive at the same time.
+//!
+//! Each is as it would be alone: a closed or an open loop with a tally of its own. At
+//! the same moment the first of them asks first. What the drive refuses of one waits
+//! in front of it with all that comes after, as there is one line to a drive; a load
+//! that has a submission queue with room for all its requests is never refused.
+
+use port::{BlockDone, BlockReq, Ring, Time};
+
+use super::{Course, Plan, Runner, Stride};
+use crate::driver::Driver;
+use crate::load::Load;
+use crate::tally::Tally;
+use drive::error::Error;
+
+/// Bits of a request's number that are its load's own.
+const SLOT_BITS: u32 = 32;
+
+/// A load under way.
+struct Lane<'a> {
+    load: &'a mut Load,
+    course: Course,
+    tally: Tally,
+    is_over: bool,
+}
+
+impl<'a> Lane<'a> {
+    fn new(load: &'a mut Load, plan: Plan, now: Time) -> Lane<'a> {
+        load.begin(now);
+        Lane { load, course: Course::new(plan, now), tally: Tally::new(), is_over: false }
+    }
+
+    /// Begins to count, and asks for what is due.
+    fn issue(&mut self, began: Time, now: Time, driver: &dyn Driver) -> Result<(), Error> {
+        let Lane { load, course, tally, .. } = self;
+        let was_counting = course.counting;
+        course.look(load.next_start(now), tally.written);
+        if course.counting && !was_counting && load.is_open() {
+            course.start = now.max(began + course.plan.ramp);
+            load.begin(course.start);
+        }
+        if course.counting && !tally.counts() && now >= course.start {
+            tally.begin(course.start, driver.counters(), driver.gauges());
+            tally.energy.0 = driver.energy(course.start);
+        }
+        let counted = tally.counts();
+        load.issue(now, &mut course.left, counted, driver, &mut None)
+    }
+
+    /// When it goes on without a completion; and whether it has come to its end.
+    fn look(&mut self, now: Time) -> Option<Time> {
+        let Lane { load, course, tally, .. } = self;
+        let close = course.close(load).filter(|_| !tally.interrupted);
+        if load.is_idle() && course.left == 0 && close.is_none_or(|at| now >= at) {
+            let cut = (tally.interrupted && load.is_open()).then_some(now);
+            tally.end = tally.end.max(close.or(cut).unwrap_or(tally.end));
+            self.is_over = true;
+            return None;
+        }
+        let arrival = if course.left > 0 { load.next_arrival() } else { close };
+        let begin = (!tally.counts() && course.counting).then_some(course.start);
+        [arrival, begin].into_iter().flatten().filter(|&at| at > now).min()
+    }
+}
+
+/// What goes between all lanes and the drive.
+struct Line {
+    queue: Ring<BlockReq>,
+    done: Ring<BlockDone>,
+}
+
+impl Line {
+    fn new(loads: &[Load]) -> Line {
+        let slots = loads.iter().map(Load::slots).sum();
+        Line { queue: Ring::new(slots), done: Ring::new(slots) }
+    }
+
+    fn send(&mut self, lane: usize, queue: &mut Ring<BlockReq>) {
+        while !queue.is_empty() {
+            queue.pop_to(&mut self.queue).id |= (lane as u64) << SLOT_BITS;
+        }
+    }
+
+    fn give(&mut self, lanes: &mut [Lane]) {
+        for mut done in self.done.drain() {
+            let lane = &mut lanes[(done.id >> SLOT_BITS) as usize];
+            done.id &= (1 << SLOT_BITS) - 1;
+            lane.load.done.put(|| done);
+        }
+    }
+}
+
+impl Runner<'_> {
+    /// Runs `loads` at the same time, each by `plan`. Gives the tally of each. Nobody
+    /// verifies, traces, or keeps requests.
+    pub fn run_together(
+        &mut self,
+        driver: &mut dyn Driver,
+        loads: &mut [Load],
+        plan: Plan,
+    ) -> Result<Vec<Tally>, Error> {
+        let (began, mut now, is_late) = (driver.now(), driver.now(), driver.is_real());
+        let mut line = Line::new(loads);
+        let mut lanes: Vec<Lane> =
+            loads.iter_mut().map(|load| Lane::new(load, plan, began)).collect();
+        let (mut turns, mut stride) = (0u32, Stride::new(driver.patience()));
+        loop {
+            for (n, lane) in lanes.iter_mut().enumerate() {
+                lane.issue(began, now, driver)?;
+                line.send(n, &mut lane.load.queue);
+            }
+            let next = lanes.iter_mut().filter_map(|lane| lane.look(now)).min();
+            if lanes.iter().all(|lane| lane.is_over) {
+                break;
+            }
+            now = driver.turn(next, &mut line.queue, &mut line.done)?;
+            line.give(&mut lanes);
+            for lane in &mut lanes {
+                lane.load.complete(now, is_late, &mut lane.tally, driver, &mut None)?;
+            }
+            turns += 1;
+            if turns >= stride.turns {
+                turns = 0;
+                stride.look();
+                self.look_at_all(&mut lanes, now);
+            }
+        }
+        let end = |lane: Lane| {
+            let mut tally = lane.tally;
+            tally.energy.1 = driver.energy(tally.end);
+            tally.finish(driver.counters(), driver.gauges());
+            tally
+        };
+        Ok(lanes.into_iter().map(end).collect())
+    }
+
+    /// Looks at the wall, and whether somebody stops the run.
+    fn look_at_all(&mut self, lanes: &mut [Lane], now: Time) {
+        for lane in lanes.iter_mut() {
+            lane.course.look_at_wall(now, lane.tally.written);
+        }
+        let part = lanes[0].course.part(now, lanes[0].tally.written);
+        if !self.watch.look(part) {
+            for lane in lanes {
+                (lane.tally.interrupted, lane.course.left) = (true, 0);
+            }
+        }
+    }
+}
