@@ -27,7 +27,8 @@ struct Lane<'a> {
 impl<'a> Lane<'a> {
     fn new(load: &'a mut Load, plan: Plan, now: Time) -> Lane<'a> {
         load.begin(now);
-        Lane { load, course: Course::new(plan, now), tally: Tally::new(), is_over: false }
+        let course = Course::new(plan, now, load.bs());
+        Lane { load, course, tally: Tally::new(), is_over: false }
     }
 
     /// Begins to count, and asks for what is due.
@@ -113,9 +114,11 @@ impl Runner<'_> {
             if lanes.iter().all(|lane| lane.is_over) {
                 break;
             }
+            let before = now;
             now = driver.turn(next, &mut line.queue, &mut line.done)?;
             line.give(&mut lanes);
             for lane in &mut lanes {
+                lane.course.ended(before, now, lane.load.done.len());
                 lane.load.complete(now, is_late, &mut lane.tally, driver, &mut None)?;
             }
             turns += 1;
@@ -134,11 +137,8 @@ impl Runner<'_> {
         Ok(lanes.into_iter().map(end).collect())
     }
 
-    /// Looks at the wall, and whether somebody stops the run.
+    /// Looks whether somebody stops the run.
     fn look_at_all(&mut self, lanes: &mut [Lane], now: Time) {
-        for lane in lanes.iter_mut() {
-            lane.course.look_at_wall(now, lane.tally.written);
-        }
         let part = lanes[0].course.part(now, lanes[0].tally.written);
         if !self.watch.look(part) {
             for lane in lanes {
