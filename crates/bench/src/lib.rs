@@ -16,6 +16,7 @@ use measure::{
     Cpu, Direction, Gc, Histogram, Report, Row, SteadyState, WriteAmplification, histogram, units,
 };
 use port::{BlockOp, Shape};
+use report::{OutFile, Run, page};
 use serde_json::{Value, json};
 use workload::{Arrivals as Starts, Order, Pattern, Rate};
 
@@ -61,20 +62,23 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<(), Error> {
     let outcome = measure(args, &mut watch);
     watch.end();
     let outcome = outcome?;
-    if let Some((file, name)) = page {
-        let run = report::Run::from_json(&name, outcome.to_json());
-        let run = run.map_err(|e| Error::Failed(format!("the page cannot be made: {e}")))?;
-        let written = file.write(&report::page(&[run]));
-        written.map_err(|e| Error::system(&format!("write {name}"), &e))?;
-    }
-    outcome.print(args.json, out)
+    // What was measured is told, whatever becomes of its page.
+    let written = page.map_or(Ok(()), |file| write_page(file, &outcome));
+    outcome.print(args.json, out)?;
+    written
 }
 
-/// The file that a page goes to, and what it is called.
-fn page_file(path: &Path) -> Result<(report::PageFile, String), Error> {
-    let name = path.display().to_string();
-    let file = report::PageFile::open(path);
-    Ok((file.map_err(|e| Error::Usage(format!("--report {name}: {e}")))?, name))
+/// The file that a page goes to.
+fn page_file(path: &Path) -> Result<OutFile, Error> {
+    OutFile::page(path).map_err(|e| Error::Usage(format!("--report {}: {e}", path.display())))
+}
+
+/// Writes the page of a run.
+fn write_page(file: OutFile, outcome: &Outcome) -> Result<(), Error> {
+    let name = file.path().display().to_string();
+    let run = Run::from_json(&name, outcome.to_json());
+    let run = run.map_err(|e| Error::Failed(format!("no page can be made of it: {e}")))?;
+    file.write(&page(&[run])).map_err(|e| Error::system(&format!("write {name}"), &e))
 }
 
 /// Bytes that a run writes at most, as far as that is known.

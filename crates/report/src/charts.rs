@@ -10,6 +10,7 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::RelativeSize;
 
+use crate::comparison::settings;
 use crate::run::{Amplification, Row, Run};
 
 /// Points of a line at most.
@@ -69,7 +70,7 @@ const RATE: &str = "Requests a second over drive time.";
 const BANDS: &str = "Latency over drive time: the median, and dashed the 99.9th percentile.";
 const AMPLIFICATION: &str = "Blocks programmed for each that the host wrote, by reason.";
 const WROTE: &str = "Blocks programmed for each that the host wrote, over drive time.";
-const DEPTH: &str = "Requests a second by how many are outstanding.";
+const DEPTH: &str = "Requests a second by how many are outstanding, all else being the same.";
 
 /// A line, and whose it is.
 struct Line {
@@ -82,10 +83,12 @@ struct Line {
 struct Axis {
     of: &'static str,
     text: fn(f64) -> String,
+    /// Numbers at most.
+    labels: usize,
 }
 
-const TIME: Axis = Axis { of: "latency", text: short_time };
-const SECONDS: Axis = Axis { of: "drive time", text: |s| short_time(s * 1e9) };
+const TIME: Axis = Axis { of: "latency", text: short_time, labels: 7 };
+const SECONDS: Axis = Axis { of: "drive time", text: |s| short_time(s * 1e9), labels: 10 };
 
 /// Without more digits than an axis needs.
 fn short_time(ns: f64) -> String {
@@ -134,7 +137,11 @@ fn latency(runs: &[Run]) -> Option<String> {
         Line { run, is_dashed: false, points }
     };
     let lines = runs.iter().enumerate().map(line).collect();
-    draw(runs, lines, Axis { of: "of all requests", text: percent_of }, TIME, Scale::LogY)
+    // A mark for each nine.
+    let most = runs.iter().map(|run| run.latency_ns.n).max()?.max(1);
+    let labels = most.ilog10() as usize + 2;
+    let share = Axis { of: "of all requests", text: percent_of, labels };
+    draw(runs, lines, share, TIME, Scale::LogY)
 }
 
 fn distribution(runs: &[Run]) -> Option<String> {
@@ -157,7 +164,7 @@ fn distribution(runs: &[Run]) -> Option<String> {
         Line { run, is_dashed: false, points }
     };
     let lines = runs.iter().enumerate().map(line).collect();
-    let share = Axis { of: "of all requests", text: |p| format!("{p} %") };
+    let share = Axis { of: "of all requests", text: |p| format!("{p} %"), labels: 7 };
     draw(runs, lines, TIME, share, Scale::LogX)
 }
 
@@ -179,7 +186,7 @@ fn over_time(runs: &[Run], of: &'static str, gets: &[Get], is_latency: bool) -> 
     }
     let (text, scale): (fn(f64) -> String, _) =
         if is_latency { (short_time, Scale::LogY) } else { (short_count, Scale::FromZero) };
-    draw(runs, lines, SECONDS, Axis { of, text }, scale)
+    draw(runs, lines, SECONDS, Axis { of, text, labels: 7 }, scale)
 }
 
 /// Rows as points in their middles, neighbours joined where they are too many: into
@@ -200,8 +207,15 @@ fn joined(rows: &[Row], get: Get, worst: bool) -> Vec<(f64, f64)> {
     rows.chunks(each).filter_map(point).collect()
 }
 
-/// Requests a second by depth, where runs are at three depths or more.
+/// Settings that runs of one line may differ in.
+const OF_A_LINE: [&str; 4] = ["workload.qd", "workload.threads", "seed", "version"];
+
+/// Requests a second by depth, where runs differ in nothing else and are at three depths
+/// or more.
 fn depth(runs: &[Run]) -> Option<String> {
+    if settings(runs).iter().any(|setting| !OF_A_LINE.contains(&setting.name.as_str())) {
+        return None;
+    }
     let mut points: Vec<(f64, f64)> =
         runs.iter().filter_map(|run| Some((run.depth()?, run.iops))).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -210,8 +224,8 @@ fn depth(runs: &[Run]) -> Option<String> {
     if depths.len() < 3 {
         return None;
     }
-    let outstanding = Axis { of: "outstanding", text: |n| format!("{n}") };
-    let rate = Axis { of: "requests a second", text: short_count };
+    let outstanding = Axis { of: "outstanding", text: |n| format!("{n}"), labels: 7 };
+    let rate = Axis { of: "requests a second", text: short_count, labels: 7 };
     let line = Line { run: 0, is_dashed: false, points };
     draw(&runs[..1], vec![line], outstanding, rate, Scale::LogX)
 }
@@ -297,6 +311,8 @@ where
         .configure_mesh()
         .x_desc(x.of)
         .y_desc(y.of)
+        .x_labels(x.labels)
+        .y_labels(8)
         .x_label_formatter(&|v| (x.text)(*v))
         .y_label_formatter(&|v| (y.text)(*v))
         .light_line_style(TRANSPARENT)

@@ -6,13 +6,13 @@ use std::fmt::Write;
 use measure::units::{bytes_decimal, count, time_ns};
 use serde_json::{Value, json};
 
-use crate::run::{Latency, Row, Run};
+use crate::run::{Job, Latency, Row, Run};
 use crate::waver::waver;
 
 /// Columns of a name at most; what is longer loses its beginning.
 const NAME: usize = 20;
 /// Settings that are listed.
-const SETTINGS: usize = 40;
+pub(crate) const SETTINGS: usize = 40;
 
 /// What a figure is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +56,10 @@ pub struct Difference {
 impl Difference {
     fn of(first: Cell, other: Cell) -> Option<Difference> {
         let (base, value) = (first.value?, other.value?);
-        if base == 0.0 {
+        let ratio = value / base;
+        if !ratio.is_finite() || ratio > 1e12 {
             return None;
         }
-        let ratio = value / base;
         // Of a quotient, to the first order.
         let waver = first.waver.zip(other.waver).map(|(a, b)| ratio * a.hypot(b));
         Some(Difference { by: ratio - 1.0, waver })
@@ -84,7 +84,7 @@ impl Difference {
 #[derive(Clone, Debug)]
 pub struct Figure {
     /// What it is called, in text and JSON.
-    pub name: &'static str,
+    pub name: String,
     unit: Unit,
     /// Of each run.
     pub cells: Vec<Cell>,
@@ -137,10 +137,13 @@ impl Comparison {
     pub fn new(runs: &[Run]) -> Comparison {
         assert!(!runs.is_empty(), "there is something to compare");
         Comparison {
-            names: runs.iter().map(|run| run.name.clone()).collect(),
+            names: runs.iter().map(|run| harmless(&run.name)).collect(),
             figures: figures(runs),
             settings: settings(runs),
-            doubts: runs.iter().map(Run::doubts).collect(),
+            doubts: runs
+                .iter()
+                .map(|run| run.doubts().iter().map(|doubt| harmless(doubt)).collect())
+                .collect(),
         }
     }
 
@@ -232,6 +235,11 @@ impl Comparison {
     }
 }
 
+/// A text of a report without what would steer a terminal.
+fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
 /// Ends a line, without spaces at its end.
 fn trim_line(out: &mut String) {
     out.truncate(out.trim_end_matches(' ').len());
@@ -254,12 +262,23 @@ pub(crate) fn of_rows(run: &Run, get: impl Fn(&Row) -> Option<f64>) -> Vec<f64> 
     whole.filter_map(get).collect()
 }
 
+/// Figures of reads, or writes, alone.
+type Part = (&'static str, bool, fn(Latency) -> Option<f64>);
+const PARTS: [Part; 6] = [
+    ("reads: p50", true, |latency| latency.p50),
+    ("reads: p99", true, |latency| latency.p99),
+    ("reads: p99.9", true, |latency| latency.p999),
+    ("writes: p50", false, |latency| latency.p50),
+    ("writes: p99", false, |latency| latency.p99),
+    ("writes: p99.9", false, |latency| latency.p999),
+];
+
 fn figures(runs: &[Run]) -> Vec<Figure> {
     let mut all = Vec::new();
-    let mut add = |name, unit, cell: &dyn Fn(&Run) -> Cell| {
+    let mut add = |name: &str, unit, cell: &dyn Fn(&Run) -> Cell| {
         let cells: Vec<Cell> = runs.iter().map(cell).collect();
         if cells.iter().any(|cell| cell.value.is_some()) {
-            all.push(Figure { name, unit, cells });
+            all.push(Figure { name: name.to_owned(), unit, cells });
         }
     };
     let rate = |run: &Run| waver(&of_rows(run, |row| Some(row.iops)));
@@ -269,8 +288,8 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
         value: Some(run.bytes_per_second),
         waver: rate(run),
     });
-    add("read IOPS", Unit::Rate, &|run| known(run.read.map(|d| d.iops)));
-    add("write IOPS", Unit::Rate, &|run| known(run.write.map(|d| d.iops)));
+    add("read IOPS", Unit::Rate, &|run| known(run.only(true).map(|d| d.iops)));
+    add("write IOPS", Unit::Rate, &|run| known(run.only(false).map(|d| d.iops)));
     add("latency: mean", Unit::Time, &|run| {
         // In a closed loop it is the depth over the rate.
         let waver = run.depth().and_then(|_| rate(run));
@@ -289,9 +308,18 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
     add("latency: p99.99", Unit::Time, &|run| known(run.latency_ns.p9999));
     add("latency: p99.999", Unit::Time, &|run| known(run.latency_ns.p99999));
     add("latency: longest", Unit::Time, &|run| known(run.latency_ns.max));
-    let p99 = |latency: Latency| latency.p99;
-    add("reads: p99", Unit::Time, &|run| known(run.read.and_then(|d| p99(d.latency_ns))));
-    add("writes: p99", Unit::Time, &|run| known(run.write.and_then(|d| p99(d.latency_ns))));
+    for (name, reads, get) in PARTS {
+        add(name, Unit::Time, &|run| known(run.only(reads).and_then(|d| get(d.latency_ns))));
+    }
+    for number in 0..runs.iter().map(|run| run.jobs.len()).max().unwrap_or(0) {
+        let of = |get: fn(&Job) -> Option<f64>| {
+            move |run: &Run| known(run.jobs.get(number).and_then(get))
+        };
+        add(&format!("load {number}: IOPS"), Unit::Rate, &of(|job| Some(job.iops)));
+        add(&format!("load {number}: mean"), Unit::Time, &of(|job| job.latency_ns.mean));
+        add(&format!("load {number}: p99"), Unit::Time, &of(|job| job.latency_ns.p99));
+        add(&format!("load {number}: p99.9"), Unit::Time, &of(|job| job.latency_ns.p999));
+    }
     add("write amplification", Unit::Ratio, &|run| Cell {
         value: run.write_amplification.map(|w| w.total),
         waver: waver(&of_rows(run, |row| row.write_amplification)),
@@ -301,18 +329,28 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
 }
 
 /// What is set differently, by name.
-fn settings(runs: &[Run]) -> Vec<Setting> {
+pub(crate) fn settings(runs: &[Run]) -> Vec<Setting> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (number, run) in runs.iter().enumerate() {
         let mut put = |name: &str, value: String| {
             let values = all.entry(name.to_owned()).or_default();
             values.resize(runs.len(), String::new());
-            values[number] = value;
+            values[number] = harmless(&value);
         };
         put("version", run.version.clone());
         put("seed", run.seed.to_string());
         flat("drive", &run.drive, &mut put);
         flat("workload", &run.workload, &mut put);
+        for (load, job) in run.jobs.iter().enumerate() {
+            put(&format!("load {load}.queue"), job.queue.to_string());
+            // The first is that of the run.
+            if load > 0 {
+                flat(&format!("load {load}"), &job.workload, &mut put);
+            }
+        }
+        if run.block_layer["config"].is_object() {
+            flat("block_layer", &run.block_layer["config"], &mut put);
+        }
     }
     let differs = |values: &[String]| values.iter().any(|value| *value != values[0]);
     all.retain(|_, values| differs(values));
@@ -327,7 +365,9 @@ fn flat(name: &str, value: &Value, put: &mut dyn FnMut(&str, String)) {
     match value {
         _ if RESULTS.contains(&name) => {}
         Value::Object(map) => {
-            map.iter().for_each(|(key, value)| flat(&format!("{name}.{key}"), value, put));
+            for (key, value) in map {
+                flat(&harmless(&format!("{name}.{key}")), value, put);
+            }
         }
         Value::String(text) => put(name, text.clone()),
         Value::Null => put(name, "none".into()),
@@ -360,10 +400,10 @@ mod tests {
         let of = |a: [f64; 6], b: [f64; 6]| {
             Comparison::new(&[run("a", &a), run("b", &b)]).figures[0].difference(1).unwrap()
         };
-        // Two standard errors of six rows 1 % off: 2 * 0.010954 / sqrt(6).
+        // Six rows 1 % off, five degrees of freedom: 2.571 * 0.010954 / sqrt(6).
         let steady = of(rows(1e5, 1e3), rows(1.1e5, 1.1e3));
         assert!((steady.by - 0.1).abs() < 1e-9);
-        let waver = 1.1 * 2f64.sqrt() * 2.0 * 0.010_954 / 6f64.sqrt();
+        let waver = 1.1 * 2f64.sqrt() * 2.571 * 0.010_954 / 6f64.sqrt();
         assert!((steady.waver.unwrap() - waver).abs() < 1e-5, "{steady:?}");
         assert_eq!(steady.is_beyond_noise(), Some(true));
         assert_eq!(of(rows(1e5, 3e4), rows(1.1e5, 3e4)).is_beyond_noise(), Some(false));
@@ -383,6 +423,38 @@ mod tests {
         let expected =
             [of("drive.profile.timing.suspend", "", "true"), of("workload.qd", "32", "64")];
         assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn loads_are_held_against_each_other_by_number() {
+        let with = |qd: u64, p999: f64| {
+            let mut json = report(&[1e5; 5]);
+            let job = |rw: &str, qd: u64, p999: f64| {
+                json!({ "workload": { "rw": rw, "qd": qd }, "queue": 0, "iops": 5e4,
+                        "latency_ns": { "mean": 1e5, "n": 50, "p999": p999 }, "open_loop": null })
+            };
+            json["jobs"] = json!([job("randread", 1, p999), job("write", qd, 1e6)]);
+            Run::from_json("a", json).unwrap()
+        };
+        let comparison = Comparison::new(&[with(64, 1e6), with(128, 2e6)]);
+        let by = |name: &str| {
+            comparison.figures.iter().find(|f| f.name == name).and_then(|f| f.difference(1))
+        };
+        assert_eq!(by("load 0: p99.9").map(|d| d.by), Some(1.0));
+        let names: Vec<&str> = comparison.settings.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["load 1.qd"]);
+    }
+
+    #[test]
+    fn nothing_steers_the_terminal() {
+        let mut wild = report(&[1e5; 5]);
+        let steer = "\u{1b}]0;owned\u{7}";
+        wild["warnings"] = json!([steer]);
+        wild["version"] = steer.into();
+        wild["drive"][steer] = steer.into();
+        let runs = [run("a", &[1e5; 5]), Run::from_json(steer, wild).unwrap()];
+        let text = Comparison::new(&runs).to_text();
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
     }
 
     #[test]

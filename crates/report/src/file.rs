@@ -1,66 +1,84 @@
-//! A file for a page.
+//! Files for pages and pictures.
 //!
-//! Guarantees: it never writes over what is no page of ours, and says before
-//! anything is measured that it could not be written. Fails as the system does.
+//! Guarantees: nothing is written over that is not of the same kind, and nothing is
+//! opened that may wait for ever; what was there stays as it was until what replaces it
+//! is whole. Fails as the system does.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::page::BEGIN;
 
-/// A file that a page can be written to.
+/// What a picture begins with.
+const SVG: &str = "<svg";
+
+/// A file that a page or a picture can be written to.
 #[derive(Debug)]
-pub struct PageFile {
-    file: File,
+pub struct OutFile {
     path: PathBuf,
-    is_new: bool,
+    /// Made beside it, and renamed when it is whole.
+    part: PathBuf,
+    file: File,
 }
 
-impl PageFile {
-    /// Opens it, or makes it.
+impl OutFile {
+    /// A file for a page.
     ///
     /// # Errors
-    /// When that is refused, or there is something that is no page.
-    pub fn open(path: &Path) -> io::Result<PageFile> {
+    /// When it cannot be made, or there is something that is no page.
+    pub fn page(path: &Path) -> io::Result<OutFile> {
+        OutFile::open(path, BEGIN)
+    }
+
+    /// A file for a picture.
+    ///
+    /// # Errors
+    /// When it cannot be made, or there is something that is no picture.
+    pub fn picture(path: &Path) -> io::Result<OutFile> {
+        OutFile::open(path, SVG)
+    }
+
+    fn open(path: &Path, begin: &str) -> io::Result<OutFile> {
         let wrong = |why: &str| Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        if let Ok(about) = fs::metadata(path) {
+        // A link is followed once: what it leads to is what would be replaced.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if let Ok(about) = fs::metadata(&path) {
             if !about.is_file() {
                 return wrong("it is no file");
             }
-            let mut file = options.open(path)?;
-            let mut begin = Vec::new();
-            (&mut file).take(BEGIN.len() as u64).read_to_end(&mut begin)?;
-            if !begin.is_empty() && begin != BEGIN.as_bytes() {
+            let mut there = Vec::new();
+            File::open(&path)?.take(begin.len() as u64).read_to_end(&mut there)?;
+            if !there.is_empty() && there != begin.as_bytes() {
                 return wrong("there is something else; choose another name");
             }
-            return Ok(PageFile { file, path: path.to_owned(), is_new: false });
         }
-        let file = options.create_new(true).open(path)?;
-        Ok(PageFile { file, path: path.to_owned(), is_new: true })
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.part", std::process::id()));
+        let part = path.with_file_name(name);
+        let file = OpenOptions::new().write(true).create_new(true).open(&part)?;
+        Ok(OutFile { path, part, file })
     }
 
-    /// Writes the page.
+    /// Where it will be.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes it.
     ///
     /// # Errors
-    /// As the system says; then the file has a part of it.
-    pub fn write(mut self, page: &str) -> io::Result<()> {
-        self.file.rewind()?;
-        self.file.set_len(0)?;
-        self.file.write_all(page.as_bytes())?;
-        self.is_new = false;
-        Ok(())
+    /// As the system says; then all is as it was before.
+    pub fn write(mut self, text: &str) -> io::Result<()> {
+        self.file.write_all(text.as_bytes())?;
+        fs::rename(&self.part, &self.path)
     }
 }
 
-impl Drop for PageFile {
-    /// What was made for a page that never came goes again.
+impl Drop for OutFile {
+    /// What was begun for a page that never came goes again. Renamed, it is not there.
     fn drop(&mut self) {
-        if self.is_new {
-            let _ = fs::remove_file(&self.path);
-        }
+        let _ = fs::remove_file(&self.part);
     }
 }
 
@@ -72,19 +90,30 @@ mod tests {
     fn only_pages_are_written_over() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run.html");
-        drop(PageFile::open(&path).unwrap());
-        assert!(!path.exists(), "no page came");
+        let files = || fs::read_dir(dir.path()).unwrap().count();
+        drop(OutFile::page(&path).unwrap());
+        assert_eq!(files(), 0, "no page came");
         let page = format!("{BEGIN}a longer page");
-        PageFile::open(&path).unwrap().write(&page).unwrap();
-        drop(PageFile::open(&path).unwrap());
+        OutFile::page(&path).unwrap().write(&page).unwrap();
+        drop(OutFile::page(&path).unwrap());
         assert_eq!(fs::read_to_string(&path).unwrap(), page, "it stays when no new one comes");
-        PageFile::open(&path).unwrap().write(BEGIN).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), BEGIN);
-        let drive = dir.path().join("a.ssd");
+        OutFile::page(&path).unwrap().write(BEGIN).unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), files()), (BEGIN, 1));
+        assert!(OutFile::page(dir.path()).is_err());
+        assert!(OutFile::page(&dir.path().join("none/run.html")).is_err());
+    }
+
+    #[test]
+    fn a_drive_is_not_written_over_nor_by_way_of_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (drive, link) = (dir.path().join("a.ssd"), dir.path().join("latency.svg"));
         fs::write(&drive, "SSDKIT").unwrap();
-        assert!(PageFile::open(&drive).unwrap_err().to_string().contains("something else"));
+        std::os::unix::fs::symlink(&drive, &link).unwrap();
+        for path in [&drive, &link] {
+            for refused in [OutFile::page(path), OutFile::picture(path)] {
+                assert!(refused.unwrap_err().to_string().contains("something else"));
+            }
+        }
         assert_eq!(fs::read_to_string(&drive).unwrap(), "SSDKIT");
-        assert!(PageFile::open(dir.path()).is_err());
-        assert!(PageFile::open(&dir.path().join("none/run.html")).is_err());
     }
 }

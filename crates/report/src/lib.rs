@@ -8,7 +8,7 @@
 //!
 //! Guarantees: the same reports give the same bytes; what a report says is text
 //! wherever it is shown, never a part of the page; runs of any length give pages of
-//! bounded size; no file is written over that is no page. Fails only where JSON is not
+//! bounded size; no file is written over that is not of its kind. Fails only where JSON is not
 //! such a report, and with files as the system does.
 
 pub mod charts;
@@ -19,6 +19,6 @@ mod run;
 mod waver;
 
 pub use comparison::Comparison;
-pub use file::PageFile;
+pub use file::OutFile;
 pub use page::page;
 pub use run::{Reading, Run};

@@ -3,6 +3,7 @@
 //! It has no script, asks no network and no other file for anything, and what
 //! reports say is text in it.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use serde_json::Value;
@@ -10,6 +11,12 @@ use serde_json::Value;
 use crate::charts::{self, Chart};
 use crate::comparison::{Comparison, Setting};
 use crate::run::Run;
+
+/// Settings that are listed, and characters of a text and of all that was set: more than
+/// any report of ours has.
+const MOST_SETTINGS: usize = 400;
+const LONGEST: usize = 500;
+const LONGEST_ALL: usize = 40_000;
 
 /// What every page begins with.
 pub const BEGIN: &str =
@@ -58,7 +65,7 @@ pub fn page(runs: &[Run]) -> String {
             out,
             "<details><summary>All that was set in [{}]</summary><pre>{}</pre></details>\n",
             number + 1,
-            text(&format!("{all:#}"))
+            text(&bounded(&format!("{all:#}"), LONGEST_ALL))
         );
     }
     out.push_str("</body></html>\n");
@@ -67,8 +74,21 @@ pub fn page(runs: &[Run]) -> String {
 
 fn drive_name(run: &Run) -> String {
     match &run.drive["name"] {
-        Value::String(name) => name.clone(),
+        Value::String(name) => bounded(name, LONGEST).into_owned(),
         _ => run.name.clone(),
+    }
+}
+
+/// How many requests were outstanding, in words.
+fn outstanding(run: &Run) -> String {
+    match run.depth() {
+        Some(depth) => format!(" with {depth} outstanding"),
+        None if run.jobs.len() > 1 => format!(", the first of {} loads", run.jobs.len()),
+        None if !run.workload["pause_seconds"].is_null() => {
+            let (each, pause) = (&run.workload["burst"], &run.workload["pause_seconds"]);
+            format!(" in bursts of {each} with pauses of {pause} s")
+        }
+        None => " as they arrive".into(),
     }
 }
 
@@ -76,11 +96,11 @@ fn drive_name(run: &Run) -> String {
 fn verdicts(out: &mut String, runs: &[Run], comparison: &Comparison) {
     for (number, run) in runs.iter().enumerate() {
         let about = format!(
-            "{}: {}, {} with {} outstanding, {} I/Os in {:.3} s of drive time; seed {}, version {}",
+            "{}: {}, {}{}, {} I/Os in {:.3} s of drive time; seed {}, version {}",
             run.name,
             drive_name(run),
             run.workload["rw"].as_str().unwrap_or("?"),
-            run.depth().map_or_else(|| "any number".into(), |depth| depth.to_string()),
+            outstanding(run),
             run.ios,
             run.seconds,
             run.seed,
@@ -88,7 +108,8 @@ fn verdicts(out: &mut String, runs: &[Run], comparison: &Comparison) {
         );
         let _ = write!(out, "<p>[{}] {}", number + 1, text(&about));
         for doubt in &comparison.doubts[number] {
-            let _ = write!(out, "<br><span class=\"doubt\">{}</span>", text(doubt));
+            let doubt = text(&bounded(doubt, LONGEST));
+            let _ = write!(out, "<br><span class=\"doubt\">{doubt}</span>");
         }
         if comparison.doubts[number].is_empty() {
             out.push_str("<br>Nothing speaks against its figures.");
@@ -104,7 +125,8 @@ fn figures(out: &mut String, comparison: &Comparison) {
     }
     out.push_str("</tr>\n");
     for figure in &comparison.figures {
-        let _ = write!(out, "<tr><td>{}</td><td>{}</td>", text(figure.name), text(&figure.text(0)));
+        let _ =
+            write!(out, "<tr><td>{}</td><td>{}</td>", text(&figure.name), text(&figure.text(0)));
         for run in 1..comparison.names.len() {
             let beyond = figure.difference(run).and_then(|d| d.is_beyond_noise());
             let class = if beyond == Some(true) { "difference beyond" } else { "difference" };
@@ -140,14 +162,25 @@ fn settings(out: &mut String, comparison: &Comparison) {
         let _ = write!(out, "<th>[{number}]</th>");
     }
     out.push_str("</tr>\n");
-    for Setting { name, values } in &comparison.settings {
-        let _ = write!(out, "<tr><td>{}</td>", text(name));
+    for Setting { name, values } in comparison.settings.iter().take(MOST_SETTINGS) {
+        let _ = write!(out, "<tr><td>{}</td>", text(&bounded(name, LONGEST)));
         for value in values {
-            let _ = write!(out, "<td>{}</td>", text(value));
+            let _ = write!(out, "<td>{}</td>", text(&bounded(value, LONGEST)));
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</table>\n");
+    if comparison.settings.len() > MOST_SETTINGS {
+        let _ = write!(out, "<p>And {} more.</p>\n", comparison.settings.len() - MOST_SETTINGS);
+    }
+}
+
+/// So much of a text that a page stays one that can be looked at.
+fn bounded(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
 }
 
 /// Text as it is written in a page.
@@ -199,6 +232,18 @@ mod tests {
             assert!(!page.contains("<script") && !page.contains('\u{1b}'));
             assert!(page.contains("&lt;script&gt;"));
         }
+    }
+
+    #[test]
+    fn a_report_full_of_settings_has_a_small_page() {
+        let mut full = report(&[1e5; 5]);
+        for i in 0..20_000 {
+            full["drive"][format!("key {i}")] = "value".into();
+        }
+        full["drive"]["name"] = "x".repeat(1 << 20).into();
+        full["warnings"] = serde_json::json!(["y".repeat(1 << 20)]);
+        let full = Run::from_json("a", full).unwrap();
+        assert!(page(&[run("b", &[1e5; 5]), full]).len() < 1 << 20);
     }
 
     #[test]

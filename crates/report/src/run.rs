@@ -9,6 +9,9 @@ use serde_json::Value;
 /// What no figure is above: larger ones cannot be drawn, and 1e15 ns are 11 days.
 const MOST: f64 = 1e15;
 
+/// Ends of a distribution at most: those of ours have eight a power of two.
+const MOST_ENDS: usize = 600;
+
 /// Why something is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum Reading {
@@ -45,12 +48,29 @@ pub struct Latency {
     pub p99999: Option<f64>,
 }
 
+impl Latency {
+    /// All that it has.
+    fn all(&self) -> impl Iterator<Item = f64> {
+        let Latency { mean, max, n: _, p50, p90, p99, p999, p9999, p99999 } = *self;
+        [mean, max, p50, p90, p99, p999, p9999, p99999].into_iter().flatten()
+    }
+}
+
 /// How latencies lie: `n[i]` of them below `below_ns[i]`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[allow(missing_docs)]
 pub struct Distribution {
     pub below_ns: Vec<u64>,
     pub n: Vec<u64>,
+}
+
+impl Distribution {
+    /// Without ends that have nothing.
+    fn filled(&self) -> Distribution {
+        let pairs = self.below_ns.iter().copied().zip(self.n.iter().copied());
+        let (below_ns, n) = pairs.filter(|&(_, n)| n > 0).unzip();
+        Distribution { below_ns, n }
+    }
 }
 
 /// Reads or writes alone.
@@ -134,6 +154,21 @@ pub struct Run {
     pub open_loop: Option<OpenLoop>,
     #[serde(default)]
     pub warnings: Vec<String>,
+    #[serde(default)]
+    pub jobs: Vec<Job>,
+    #[serde(default)]
+    pub block_layer: Value,
+}
+
+/// One of several loads.
+#[derive(Clone, Debug, Deserialize)]
+#[allow(missing_docs)]
+pub struct Job {
+    pub workload: Value,
+    pub queue: u64,
+    pub iops: f64,
+    pub latency_ns: Latency,
+    pub open_loop: Option<OpenLoop>,
 }
 
 /// What an open loop was asked for, and reached.
@@ -171,7 +206,7 @@ impl Run {
         };
         match run.contradiction() {
             Some(what) => Err(Reading::Contradiction { name, what }),
-            None => Ok(Run { name, ..run }),
+            None => Ok(Run { name, distribution: run.distribution.filled(), ..run }),
         }
     }
 
@@ -183,13 +218,25 @@ impl Run {
                 "the ends of `distribution` do not rise, or are not as many as its n".into(),
             );
         }
+        if n.len() > MOST_ENDS {
+            return Some(format!("`distribution` has more than {MOST_ENDS} ends"));
+        }
         let sum = n.iter().try_fold(0u64, |sum, &n| sum.checked_add(n));
         if sum != Some(self.latency_ns.n) {
             let n = self.latency_ns.n;
             return Some(format!("`distribution` has not as many I/Os as `latency_ns`, {n}"));
         }
         let mut figures = vec![self.iops, self.bytes_per_second, self.seconds, self.cpu.per_io_ns];
-        figures.extend(self.latency_ns.max);
+        if let Some(open) = self.open_loop {
+            figures.extend([open.asked, open.reached]);
+        }
+        let directions = self.read.iter().chain(&self.write);
+        let parts = directions.map(|part| (part.iops, part.latency_ns));
+        let loads = self.jobs.iter().map(|job| (job.iops, job.latency_ns));
+        for (iops, latency) in parts.chain(loads).chain([(self.iops, self.latency_ns)]) {
+            figures.push(iops);
+            figures.extend(latency.all());
+        }
         if let Some(Amplification { total, user, gc, padding, metadata }) = self.write_amplification
         {
             figures.extend([total, user, gc, padding, metadata]);
@@ -227,7 +274,17 @@ impl Run {
             Some(Steady { weaker: true, .. }) => {
                 doubts.push("steady by a weaker rule than the full one".into());
             }
+            None if self.writes() && !self.new_drive => {
+                doubts.push("no steady state was sought: rates may still fall".into());
+            }
             _ => {}
+        }
+        for (number, job) in self.jobs.iter().enumerate() {
+            if let Some(OpenLoop { asked, reached, behind: true }) = job.open_loop {
+                doubts.push(format!(
+                    "load {number}: {reached:.0} of {asked:.0} requests a second: a queue that grows"
+                ));
+            }
         }
         if let Some(OpenLoop { asked, reached, behind: true }) = self.open_loop {
             doubts
@@ -240,12 +297,36 @@ impl Run {
         doubts
     }
 
-    /// Requests that were outstanding, where it was a closed loop.
+    /// Requests that were outstanding all the time, where that is known: of one closed
+    /// loop without pauses.
     pub fn depth(&self) -> Option<f64> {
-        if self.open_loop.is_some() {
+        let pauses = !self.workload["pause_seconds"].is_null();
+        if self.open_loop.is_some() || pauses || !self.jobs.is_empty() {
             return None;
         }
-        self.workload["qd"].as_f64()
+        let cores = self.block_layer["config"]["cores"].as_f64().unwrap_or(1.0);
+        let threads = self.workload["threads"].as_f64().unwrap_or(1.0);
+        Some(self.workload["qd"].as_f64()? * threads * cores)
+    }
+
+    /// Whether any load writes.
+    fn writes(&self) -> bool {
+        let loads = self.jobs.iter().map(|job| &job.workload).chain([&self.workload]);
+        loads
+            .into_iter()
+            .any(|of| matches!(of["rw"].as_str(), Some("write" | "randwrite" | "randrw" | "trim")))
+    }
+
+    /// Its reads, or writes, alone: also of one that has nothing else.
+    pub fn only(&self, reads: bool) -> Option<Direction> {
+        let given = if reads { self.read } else { self.write };
+        let all = match self.workload["rw"].as_str() {
+            Some("read" | "randread") => reads,
+            Some("write" | "randwrite") => !reads,
+            _ => return given,
+        };
+        let whole = Direction { iops: self.iops, latency_ns: self.latency_ns };
+        given.or((all && self.jobs.is_empty()).then_some(whole))
     }
 }
 
@@ -299,14 +380,41 @@ pub(crate) mod tests {
         let mut falls = report(&[1e5]);
         falls["distribution"]["below_ns"] = json!([5, 4]);
         assert!(text(falls).contains("do not rise"));
+        for wrong in ["mean", "p50", "p99999"] {
+            let mut wild = report(&[1e5]);
+            wild["latency_ns"][wrong] = 1e300.into();
+            assert!(text(wild).contains("cannot be a rate"), "{wrong}");
+        }
+        let mut many = report(&[1e5]);
+        many["distribution"] = json!({ "below_ns": vec![1; 601], "n": vec![0; 601] });
+        assert!(text(many).contains("more than 600"));
         let mut past = report(&[1e5]);
         past["series"][0]["second"] = json!(-1.0);
         assert!(text(past).contains("-1 cannot be"));
     }
 
     #[test]
+    fn what_was_outstanding_is_of_all_threads_or_not_known() {
+        let with = |key: &str, value: Value| {
+            let mut json = report(&[1e5; 5]);
+            json["workload"][key] = value;
+            Run::from_json("a", json).unwrap()
+        };
+        assert_eq!(with("threads", 4.into()).depth(), Some(128.0));
+        assert_eq!(with("pause_seconds", 0.5.into()).depth(), None);
+        let mut several = report(&[1e5; 5]);
+        several["jobs"] = json!([{ "workload": { "rw": "write", "qd": 8 }, "queue": 1, "iops": 5.0,
+            "latency_ns": { "n": 5 }, "open_loop": null }]);
+        assert_eq!(Run::from_json("a", several).unwrap().depth(), None);
+    }
+
+    #[test]
     fn doubts_are_told() {
         assert!(run("a", &[1e5; 6]).doubts().is_empty());
+        let mut falls = report(&[1e5; 6]);
+        falls["steady"] = Value::Null;
+        let falls = Run::from_json("a", falls).unwrap();
+        assert!(falls.doubts()[0].starts_with("no steady state was sought"));
         let mut doubtful = report(&[10.0]);
         doubtful["void"] = "it read nothing".into();
         doubtful["steady"]["reached"] = false.into();

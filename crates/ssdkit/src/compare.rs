@@ -4,19 +4,19 @@
 //! report, and where what was asked for cannot be written.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use report::{Comparison, PageFile, Run, charts, page};
+use report::{Comparison, OutFile, Run, charts, page};
 
 use drive::error::Error;
 
 /// What `ssdkit compare --help` ends with.
 pub const EXAMPLES: &str = "\
 Examples:
-  ssdkit bench mem:tlc,size=1G --rw randread --qd 32 --precondition seq --time 2s --json > a.json
-  ssdkit bench mem:tlc,size=1G,suspend=true --rw randread --qd 32 --precondition seq --time 2s --json > b.json
+  ssdkit bench mem:tlc,size=1G --rw randrw --qd 32 --precondition steady --time 20s --json > a.json
+  ssdkit bench mem:tlc,size=1G,suspend=true --rw randrw --qd 32 --precondition steady --time 20s --json > b.json
   ssdkit compare a.json b.json
   ssdkit compare a.json b.json --html both.html
   ssdkit compare a.json --pictures .";
@@ -33,7 +33,7 @@ pub struct CompareArgs {
     /// Write a page with pictures, too, for a browser.
     #[arg(long, value_name = "FILE.html")]
     pub html: Option<PathBuf>,
-    /// Write the pictures alone, too, as DIR/NAME.svg.
+    /// Write the pictures alone, too, as DIR/NAME.svg, over those that are there.
     #[arg(long, value_name = "DIR")]
     pub pictures: Option<PathBuf>,
     /// Print one JSON object.
@@ -44,19 +44,6 @@ pub struct CompareArgs {
 /// Prints how they differ to `out`.
 pub fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<(), Error> {
     let runs = args.files.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
-    if let Some(path) = &args.html {
-        let refused = |e| Error::Usage(format!("--html {}: {e}", path.display()));
-        let file = PageFile::open(path).map_err(refused)?;
-        let written = file.write(&page(&runs));
-        written.map_err(|e| Error::system(&format!("write {}", path.display()), &e))?;
-    }
-    if let Some(dir) = &args.pictures {
-        for chart in charts::all(&runs) {
-            let path = dir.join(format!("{}.svg", chart.name));
-            let written = fs::write(&path, chart.svg);
-            written.map_err(|e| Error::system(&format!("write {}", path.display()), &e))?;
-        }
-    }
     let comparison = Comparison::new(&runs);
     if args.json {
         writeln!(out, "{:#}", comparison.to_json())?;
@@ -64,7 +51,24 @@ pub fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<(), Error> {
         write!(out, "{}", comparison.to_text())?;
     }
     out.flush()?;
+    if let Some(path) = &args.html {
+        write("--html", OutFile::page(path), path, &page(&runs))?;
+    }
+    if let Some(dir) = &args.pictures {
+        fs::create_dir_all(dir)
+            .map_err(|e| Error::system(&format!("make {}", dir.display()), &e))?;
+        for chart in charts::all(&runs) {
+            let path = dir.join(format!("{}.svg", chart.name));
+            write("--pictures", OutFile::picture(&path), &path, &chart.svg)?;
+        }
+    }
     Ok(())
+}
+
+/// Writes a text to a file that an option named.
+fn write(option: &str, file: io::Result<OutFile>, path: &Path, text: &str) -> Result<(), Error> {
+    let file = file.map_err(|e| Error::Usage(format!("{option} {}: {e}", path.display())))?;
+    file.write(text).map_err(|e| Error::system(&format!("write {}", path.display()), &e))
 }
 
 /// Reads a report.

@@ -64,6 +64,12 @@ impl BenchArgs {
                  take a --bs that is a multiple of 4k",
             );
         }
+        if self.report.is_some() && self.report == self.blocks.trace {
+            return refuse("--report and --trace are one file: give each its own");
+        }
+        if self.report.is_some() && self.explains {
+            return refuse("--report is of `ssdkit bench`, and explain has none: leave it out");
+        }
         let is_ours = matches!(self.drive, DriveSpec::Memory(_) | DriveSpec::File(_));
         if self.faults.are_given() {
             if !is_ours {

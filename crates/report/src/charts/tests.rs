@@ -72,6 +72,10 @@ fn depths_make_a_line() {
         Run::from_json("a", json).unwrap()
     };
     assert!(of(&all(&[at(1, 1e4), at(2, 2e4)]), "depth").is_none(), "two are no line");
+    let mut other = at(8, 8e4);
+    other.drive["name"] = "another".into();
+    let runs = [at(1, 1e4), at(2, 2e4), at(4, 4e4), other];
+    assert!(of(&all(&runs), "depth").is_none(), "another drive is on another line");
     let drawn = lines(&of(&all(&[at(16, 1.2e5), at(1, 1e4), at(4, 4e4)]), "depth").unwrap());
     assert_eq!(drawn[0].len(), 3);
     assert!(drawn[0].is_sorted_by(|a, b| a.0 < b.0 && a.1 > b.1), "{drawn:?}");
@@ -85,6 +89,15 @@ fn what_is_not_there_is_left_out() {
     json["distribution"] = json!({ "below_ns": [], "n": [] });
     let charts = all(&[Run::from_json("a", json).unwrap()]);
     assert!(charts.is_empty(), "{:?}", charts.iter().map(|c| c.name).collect::<Vec<_>>());
+}
+
+#[test]
+fn ends_without_requests_are_left_out() {
+    let mut json = report(&[1e5; 5]);
+    json["latency_ns"]["n"] = 0.into();
+    json["distribution"] = json!({ "below_ns": [5, 9], "n": [0, 0] });
+    let charts = all(&[Run::from_json("a", json).unwrap()]);
+    assert!(of(&charts, "latency").is_none() && of(&charts, "rate").is_some());
 }
 
 #[test]
@@ -107,7 +120,7 @@ proptest! {
     #[test]
     fn any_figures_can_be_drawn(
         rows in prop::collection::vec((figure(), figure(), prop::option::of(figure())), 0..40),
-        ends in prop::collection::btree_map(1u64.., 1u64..1 << 40, 0..20),
+        ends in prop::collection::btree_map(1u64.., 0u64..1 << 40, 0..20),
         (reasons, depth) in (prop::array::uniform5(figure()), any::<u64>()),
     ) {
         let mut wild = report(&[1e5; 5]);

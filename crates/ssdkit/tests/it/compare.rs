@@ -58,6 +58,12 @@ fn pages_are_written_where_they_may_be() {
         assert!(code == Some(2) && why.contains("not the JSON of `ssdkit bench"), "{why}");
     }
     assert_eq!(all(dir.path(), "compare a.json /dev/zero").2, Some(2));
+    std::fs::write(dir.path().join("rate.svg"), "SSDKIT").unwrap();
+    let (_, why, code) = all(dir.path(), "compare a.json --pictures .");
+    assert!(code == Some(2) && why.contains("there is something else"), "{why}");
+    let explain = "explain mem:tlc,size=16M --rw randread --ios 100 --report a.html";
+    let (_, why, code) = all(dir.path(), explain);
+    assert!(code == Some(2) && why.contains("--report"), "{why}");
     // What fails leaves no empty page.
     assert_eq!(all(dir.path(), "bench nbd:none.sock --rw read --report new.html").2, Some(1));
     assert!(!dir.path().join("new.html").exists());
