@@ -13,6 +13,7 @@ use flash::{LinkTiming, Power};
 use port::{Completed, Numbered, Part, Port, Ring, Stories, Story, Time};
 
 use crate::link::{Carries, LINK_DEPTH};
+use crate::sleep::{Sleeper, SleptIn};
 use crate::thermal::Thermal;
 
 /// What takes energy.
@@ -24,10 +25,10 @@ pub trait Heats {
 /// How warm a drive is, and how it slept, since it was made or opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PowerHealth {
-    /// How often it was woken.
-    pub exits: u64,
-    /// How long it slept, in ns.
-    pub asleep: u64,
+    /// How many sleep states it has.
+    pub states: usize,
+    /// How it slept in each.
+    pub slept: SleptIn,
     /// How long it throttled, in ns.
     pub throttled: u64,
     /// Its temperature and the highest so far, in thousandths of a degree; zero where
@@ -37,6 +38,18 @@ pub struct PowerHealth {
     pub highest: u64,
     /// What it did not take as it slept, in nJ.
     pub saved: u64,
+}
+
+impl PowerHealth {
+    /// How often it was woken.
+    pub fn exits(&self) -> u64 {
+        self.slept.iter().map(|slept| slept.exits).sum()
+    }
+
+    /// How long it slept, in ns.
+    pub fn asleep(&self) -> u64 {
+        self.slept.iter().map(|slept| slept.ns).sum()
+    }
 }
 
 /// A command that is inside.
@@ -52,9 +65,7 @@ struct Inside {
 
 /// A drive with power states and a temperature.
 pub struct Powered<P: Port> {
-    config: Power,
-    /// What it takes at all times while it is awake, in mW; 0 where nobody counts.
-    idle_power: u64,
+    sleeper: Sleeper,
     /// Time of bytes at the rate to which it throttles.
     pace: LinkTiming,
     thermal: Option<Thermal>,
@@ -73,20 +84,19 @@ pub struct Powered<P: Port> {
     awake: Time,
     /// When what passed before has had its time.
     next: Time,
-    exits: u64,
-    asleep: u64,
     given: u64,
     told: Option<Box<Stories>>,
 }
 
 impl<P: Port + Heats> Powered<P> {
-    /// A drive that takes so much at all times, in mW, and is awake at `at`.
-    pub fn new(config: Power, idle_power: u64, at: Time, below: P) -> Powered<P> {
+    /// A drive that takes so much while it is awake, in mW, or 0 where nobody counts,
+    /// and is awake at `at`.
+    pub fn new(config: &Power, idle_power: u64, at: Time, below: P) -> Powered<P> {
+        let heat = config.temperature;
         Powered {
-            config,
-            idle_power,
-            pace: LinkTiming { rate: config.throttle_rate, ..LinkTiming::default() },
-            thermal: (config.resistance > 0).then(|| Thermal::new(config, at, below.spent(at))),
+            sleeper: Sleeper::new(&config.sleep, idle_power),
+            pace: LinkTiming { rate: heat.throttle_rate, ..LinkTiming::default() },
+            thermal: heat.is_on().then(|| Thermal::new(heat, at, below.spent(at))),
             below,
             held: Ring::new(LINK_DEPTH),
             passed: Ring::new(LINK_DEPTH),
@@ -96,8 +106,6 @@ impl<P: Port + Heats> Powered<P> {
             quiet: at,
             awake: at,
             next: at,
-            exits: 0,
-            asleep: 0,
             given: 0,
             told: None,
         }
@@ -122,14 +130,14 @@ impl<P: Port + Heats> Powered<P> {
     pub fn health(&self, now: Time) -> PowerHealth {
         let thermal = self.thermal.as_ref().map(|thermal| thermal.at(now, self.spent(now)));
         let of = |get: fn(&Thermal) -> u64| thermal.as_ref().map_or(0, get);
-        let asleep = self.asleep(now);
+        let slept = self.slept(now);
         PowerHealth {
-            exits: self.exits,
-            asleep,
+            states: self.sleeper.states(),
+            slept,
             throttled: of(Thermal::throttled),
             temperature: of(Thermal::temperature),
             highest: of(Thermal::highest),
-            saved: self.saved(asleep),
+            saved: self.sleeper.saved(&slept),
         }
     }
 
@@ -137,22 +145,14 @@ impl<P: Port + Heats> Powered<P> {
         self.free.len() == LINK_DEPTH
     }
 
-    /// How long it has slept.
-    fn asleep(&self, now: Time) -> u64 {
-        let is_quiet = self.config.sleep_after > 0 && self.is_empty();
-        let since = if is_quiet { now.since(self.quiet) } else { 0 };
-        self.asleep + since.saturating_sub(self.config.sleep_after)
-    }
-
-    fn saved(&self, asleep: u64) -> u64 {
-        let less = self.idle_power.saturating_sub(self.config.sleep_power);
-        // A mW for a ns is a pJ.
-        (u128::from(less) * u128::from(asleep) / 1000) as u64
+    /// How it has slept.
+    fn slept(&self, now: Time) -> SleptIn {
+        self.sleeper.slept(if self.is_empty() { now.since(self.quiet) } else { 0 })
     }
 
     /// What it took until now, in nJ.
     fn spent(&self, now: Time) -> u64 {
-        self.below.spent(now).saturating_sub(self.saved(self.asleep(now)))
+        self.below.spent(now).saturating_sub(self.sleeper.saved(&self.slept(now)))
     }
 
     /// Reckons with what was taken until now.
@@ -175,12 +175,8 @@ impl<P: Port + Heats> Powered<P> {
 
     /// A command comes while nothing is inside: the drive may have gone to sleep.
     fn wake(&mut self, now: Time) {
-        let after = self.config.sleep_after;
-        let quiet = now.since(self.quiet);
-        if after > 0 && quiet >= after {
-            self.asleep += quiet - after;
-            self.exits += 1;
-            self.awake = now + self.config.wake;
+        if let Some(wait) = self.sleeper.wake(now.since(self.quiet)) {
+            self.awake = now + wait;
         }
     }
 

@@ -9,7 +9,7 @@
 //! Guarantees: the same looks with the same energy give the same temperatures, on
 //! any machine and in any build. It cannot fail.
 
-use flash::Power;
+use flash::Temperature;
 use port::Time;
 
 /// The least time between two looks, in ns.
@@ -25,7 +25,7 @@ const ONE: u128 = 1 << 62;
 /// The temperature of a drive, and whether it throttles.
 #[derive(Clone)]
 pub(crate) struct Thermal {
-    config: Power,
+    config: Temperature,
     last: Time,
     /// Energy taken until then, in nJ.
     spent: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Thermal {
 impl Thermal {
     /// One that is as warm as what is around it at that time, until which so much was
     /// taken.
-    pub fn new(config: Power, last: Time, spent: u64) -> Thermal {
+    pub fn new(config: Temperature, last: Time, spent: u64) -> Thermal {
         let (rise, highest, throttles, throttled) = (0, 0, false, 0);
         Thermal { config, last, spent, rise, highest, throttles, throttled }
     }
@@ -71,7 +71,7 @@ impl Thermal {
         let time = now - self.last;
         let energy = u128::from(spent.saturating_sub(self.spent));
         let end = energy * u128::from(self.config.resistance) * MILLI / u128::from(time);
-        let left = decay(time, self.config.thermal_time);
+        let left = decay(time, self.config.time);
         self.rise = (self.rise * left + end.min(MOST) * (ONE - left)) >> 62;
         self.highest = self.highest.max(self.rise);
         self.throttled += if self.throttles { time } else { 0 };
@@ -135,11 +135,11 @@ mod tests {
     /// Two watts at 10 K/W and a time of 30 s, from 25 degrees: 45 in the end.
     #[test]
     fn the_temperature_follows_the_closed_form() {
-        let config = Power {
+        let config = Temperature {
             ambient: 25_000,
             resistance: 10_000,
-            thermal_time: 30_000_000_000,
-            ..Power::default()
+            time: 30_000_000_000,
+            ..Temperature::default()
         };
         let mut thermal = Thermal::new(config, Time::ZERO, 0);
         // However often somebody looks.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use device::{Heats, PowerHealth};
+use device::{Heats, PowerHealth, Slept};
 use measure::units;
 use port::Time;
 use serde_json::{Value, json};
@@ -27,22 +27,28 @@ impl PowerReport {
     /// power states and no temperature.
     pub fn new(before: Option<PowerHealth>, after: Option<PowerHealth>) -> Option<PowerReport> {
         let (before, after) = (before?, after?);
-        let health = PowerHealth {
-            exits: after.exits - before.exits,
-            asleep: after.asleep - before.asleep,
-            throttled: after.throttled - before.throttled,
-            ..after
-        };
+        let slept = std::array::from_fn(|n| Slept {
+            exits: after.slept[n].exits - before.slept[n].exits,
+            ns: after.slept[n].ns - before.slept[n].ns,
+        });
+        let health = PowerHealth { slept, throttled: after.throttled - before.throttled, ..after };
         Some(PowerReport { health })
+    }
+
+    /// How it slept in each state.
+    fn states(&self) -> &[Slept] {
+        &self.health.slept[..self.health.states]
     }
 
     /// As JSON: times in seconds, temperatures in degrees Celsius.
     pub fn to_json(&self) -> Value {
         let h = &self.health;
         let degrees = |mc: u64| (h.highest > 0).then_some(mc as f64 / 1e3);
+        let state = |s: &Slept| json!({"exits": s.exits, "seconds": s.ns as f64 / 1e9});
         json!({
-            "sleep_exits": h.exits,
-            "asleep_seconds": h.asleep as f64 / 1e9,
+            "sleep_exits": h.exits(),
+            "asleep_seconds": h.asleep() as f64 / 1e9,
+            "sleep_states": self.states().iter().map(state).collect::<Vec<_>>(),
             "throttled_seconds": h.throttled as f64 / 1e9,
             "temperature": degrees(h.temperature),
             "highest_temperature": degrees(h.highest),
@@ -54,8 +60,12 @@ impl fmt::Display for PowerReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let h = &self.health;
         let time = |ns: u64| units::time_ns(ns as f64);
-        let (asleep, woken) = (time(h.asleep), units::exactly(h.exits, "time"));
+        let (asleep, woken) = (time(h.asleep()), units::exactly(h.exits(), "time"));
         write!(f, "{asleep} asleep, woken {woken}")?;
+        for (n, state) in self.states().iter().enumerate().filter(|_| h.states > 1) {
+            let (asleep, woken) = (time(state.ns), units::exactly(state.exits, "time"));
+            write!(f, "; in state {}: {asleep}, {woken}", n + 1)?;
+        }
         if h.highest > 0 {
             let degrees = |mc: u64| mc as f64 / 1e3;
             let (now, highest) = (degrees(h.temperature), degrees(h.highest));
@@ -133,7 +143,7 @@ mod tests {
         fill(&mut plain);
         fill(&mut sleepy);
         // One after rest enough, one soon, one a ns too soon, and one just then.
-        let (mut at, mut exits) = (1_000_000_000, sleepy.power(Time(999_999_999)).unwrap().exits);
+        let (mut at, mut exits) = (1_000_000_000, sleepy.power(Time(999_999_999)).unwrap().exits());
         for (rest, more) in
             [(0, 2_500_000), (1_000_000, 0), (49_999_999, 0), (50_000_000, 2_500_000)]
         {
@@ -141,16 +151,63 @@ mod tests {
             let took = (one(&mut plain, at), one(&mut sleepy, at));
             assert_eq!(took.1, took.0 + more, "after {rest} ns");
             exits += u64::from(more > 0);
-            assert_eq!(sleepy.power(Time(at + took.1)).unwrap().exits, exits);
+            assert_eq!(sleepy.power(Time(at + took.1)).unwrap().exits(), exits);
             at += took.1;
         }
         // What it saved is what it slept.
         let end = Time(at + 1_000_000_000);
         let (power, energy) = (sleepy.power(end).unwrap(), (plain.energy(end), sleepy.energy(end)));
-        assert_eq!(power.saved, power.asleep * 495 / 1000);
+        assert_eq!(power.saved, power.asleep() * 495 / 1000);
         assert_eq!(energy.1.idle, energy.0.idle - power.saved);
         let report = PowerReport::new(Some(PowerHealth::default()), Some(power)).unwrap();
         assert_eq!(report.to_json()["temperature"], Value::Null);
+    }
+
+    /// One that comes in each state, at its first ns and its last, waits for that state's
+    /// exit, and what was saved is what each state saves while it lasts.
+    #[test]
+    fn each_state_has_its_exit_and_its_power() {
+        let name = "mem:tlc,size=64M,store=none,energy=true";
+        let states = ",sleep_after=50ms/1s,wake_time=1.2ms/8ms,sleep_power=70mW/5mW";
+        let (mut plain, mut sleepy) = (drive(name), drive(&format!("{name}{states}")));
+        let mut at = 500_000_000;
+        let took = one(&mut sleepy, at);
+        assert_eq!(took, one(&mut plain, at) + 1_200_000);
+        at += took;
+        let start = sleepy.power(Time(at)).unwrap();
+        for (rest, more) in [
+            (49_999_999, 0),
+            (50_000_000, 1_200_000),
+            (999_999_999, 1_200_000),
+            (1_000_000_000, 8_000_000),
+            (3_000_000_000, 8_000_000),
+        ] {
+            at += rest;
+            let took = (one(&mut plain, at), one(&mut sleepy, at));
+            assert_eq!(took.1, took.0 + more, "after {rest} ns");
+            at += took.1;
+        }
+        let end = Time(at + 2_000_000_000);
+        let power = sleepy.power(end).unwrap();
+        let light = 450_000_000 + 949_999_999 + 3 * 950_000_000;
+        let deep = 2_000_000_000 + 1_000_000_000;
+        let states = [(3, light), (2, deep)].map(|(exits, ns)| Slept { exits, ns });
+        assert_eq!((power.states, &power.slept[..2]), (2, &states[..]));
+        // A mW for a ns is a pJ.
+        assert_eq!(power.saved, (light * 430 + deep * 495) / 1000);
+        let energy = (plain.energy(end), sleepy.energy(end));
+        assert_eq!(energy.1.idle, energy.0.idle - power.saved);
+        // Of the run after the first, reports tell by state.
+        let report = PowerReport::new(Some(start), Some(power)).unwrap();
+        let (json, text) = (report.to_json(), report.to_string());
+        assert_eq!(
+            (&json["sleep_exits"], &json["sleep_states"][0]["exits"]),
+            (&json!(4), &json!(2))
+        );
+        let deepest = json!({"exits": 2, "seconds": 3.0});
+        assert_eq!((&json["sleep_states"][1], json["sleep_states"].get(2)), (&deepest, None));
+        assert!(text.contains("woken 4 times; in state 1: "), "{text}");
+        assert!(text.ends_with("; in state 2: 3.00 s, 2 times"), "{text}");
     }
 
     /// One that is opened is awake when it is ready, however long that took.
@@ -169,7 +226,7 @@ mod tests {
         assert!(at == ready && ready > Time(1_000), "{at} {ready}");
         assert_eq!(one(&mut sleepy, at.0), one(&mut plain, at.0));
         let power = sleepy.power(at).unwrap();
-        assert_eq!((power.exits, power.asleep), (0, 0));
+        assert_eq!((power.exits(), power.asleep()), (0, 0));
     }
 
     /// Commands that come while it wakes wait for that as long as they must.

@@ -145,7 +145,7 @@ fn assemble(
     let is_bare =
         config.spec.parity == 0 && config.faults.is_empty() && (is_inside || link.is_instant());
     let cache = config.profile.cache;
-    let power = config.profile.power;
+    let power = &config.profile.power;
     let queues = &config.profile.queues;
     let is_more = journal.is_some() || cache.is_on() || power.is_on() || queues.is_on();
     let is_alone = is_bare && !is_more && config.spec.shards == 1;

@@ -22,7 +22,7 @@ const DRIVES: [&str; 13] = [
     "tlc,size=16M,errors=true,decode=3us",
     "ref,size=16M,slc_cache=1M,slc_idle=200us,idle_collection=1ms",
     "ref,size=32M,parity=4",
-    "tlc,size=32M,shards=2,sleep_after=50us,wake_time=30us",
+    "tlc,size=32M,shards=2,sleep_after=50us/120us,wake_time=30us/70us,sleep_power=2mW/1mW",
 ];
 
 fn drive(name: &str) -> Boxed {

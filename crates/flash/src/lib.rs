@@ -28,7 +28,7 @@ pub use geometry::{
 };
 pub use link::LinkTiming;
 pub use medium::{Medium, Moved, RamMedium, TAG_BYTES, Tag};
-pub use power::Power;
+pub use power::{MAX_SLEEP_STATES, Power, Sleep, Temperature};
 pub use profile::{KeyError, Profile, ProfileError, Side};
 pub use queues::{Arbitration, Class, Queues};
 pub use reliability::{ErrorLevel, Reliability, Sensed};

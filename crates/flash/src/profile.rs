@@ -391,22 +391,48 @@ impl Profile {
         &self,
         wrong: impl Fn(&'static str, u64, &'static str) -> ProfileError,
     ) -> Result<(), ProfileError> {
-        let (power, energy) = (&self.power, &self.energy);
-        let is_warm = power.resistance > 0;
+        let (heat, energy) = (&self.power.temperature, &self.energy);
+        let is_warm = heat.is_on();
         if is_warm && !energy.counted {
             let range = "only with energy=true, as energy is what makes it warm";
-            return Err(wrong("thermal_resistance in mK/W", power.resistance, range));
+            return Err(wrong("thermal_resistance in mK/W", heat.resistance, range));
         }
-        if is_warm && power.thermal_time == 0 {
+        if is_warm && heat.time == 0 {
             return Err(wrong("thermal_time in ns", 0, "more than 0 with a thermal_resistance"));
         }
-        if power.sleep_after > 0 && energy.counted && power.sleep_power > energy.idle {
-            return Err(wrong("sleep_power in mW", power.sleep_power, "at most idle_power"));
-        }
-        let (from, until) = (power.throttle_from, power.throttle_until);
-        if power.throttle_rate > 0 && !(is_warm && power.ambient < until && until <= from) {
+        let (from, until) = (heat.throttle_from, heat.throttle_until);
+        if heat.throttle_rate > 0 && !(is_warm && heat.ambient < until && until <= from) {
             let range = "above ambient and at most throttle_from, with a thermal_resistance";
             return Err(wrong("throttle_until in mC", until, range));
+        }
+        self.check_sleep(wrong)
+    }
+
+    /// Whether it can have its sleep states.
+    fn check_sleep(
+        &self,
+        wrong: impl Fn(&'static str, u64, &'static str) -> ProfileError,
+    ) -> Result<(), ProfileError> {
+        let (sleep, energy) = (&self.power.sleep, &self.energy);
+        if !sleep.is_on() {
+            return Ok(());
+        }
+        for (what, all) in [
+            ("wake_time, of which there are", &sleep.wake),
+            ("sleep_power, of which there are", &sleep.power),
+        ] {
+            if all.len() != sleep.after.len() {
+                return Err(wrong(what, all.len() as u64, "as many as of sleep_after"));
+            }
+        }
+        if let Some(pair) = sleep.after.windows(2).find(|pair| pair[0] >= pair[1]) {
+            return Err(wrong("sleep_after in ns", pair[1], "more than that before it"));
+        }
+        if let Some(pair) = sleep.power.windows(2).find(|pair| pair[0] <= pair[1]) {
+            return Err(wrong("sleep_power in mW", pair[1], "less than that before it"));
+        }
+        if energy.counted && sleep.power[0] > energy.idle {
+            return Err(wrong("sleep_power in mW", sleep.power[0], "at most idle_power"));
         }
         Ok(())
     }

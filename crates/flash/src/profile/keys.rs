@@ -7,6 +7,7 @@
 use super::{Profile, Side, quantity};
 use crate::SlcSize;
 use crate::link::MAX_CORES;
+use crate::power::MAX_SLEEP_STATES;
 use crate::queues::{Arbitration, Class, MAX_QUEUES, MAX_WEIGHT, MOST_QUEUED};
 use crate::slc::WHOLE;
 use crate::timing::MultiPlane;
@@ -286,6 +287,25 @@ const PAUSE: Form<u64> = Form {
     },
     show: |ns| if *ns == 0 { quoted("none") } else { (TIME.show)(ns) },
 };
+/// Of one sleep state or several, and so the two that follow.
+const PAUSES: Form<Vec<u64>> = Form {
+    takes: "1 to 4 rising times, for example 50ms or 50ms/1s, or none for never",
+    read: |text| if text == "none" { Some(Vec::new()) } else { of_states(text, after) },
+    show: |all| if all.is_empty() { quoted("none") } else { (TIMES.show)(all) },
+};
+const WORKS: Form<Vec<u64>> = Form {
+    takes: "1 to 4 times of at most 1s, for example 2.5ms or 1.2ms/8ms (ns, us, ms, s)",
+    read: |text| of_states(text, WORK.read),
+    ..TIMES
+};
+const FEW_WATTS: Form<Vec<u64>> = Form {
+    takes: "1 to 4 falling powers of whole mW, for example 5mW or 70mW/5mW (mW, W)",
+    read: |text| of_states(text, WATTS.read),
+    show: |all| match &all[..] {
+        [one] => (WATTS.show)(one),
+        all => listed(all.iter().map(WATTS.show)),
+    },
+};
 const CELSIUS: Form<u64> = Form {
     takes: "a temperature from 0C to 1000C, for example 70C",
     read: quantity::temperature,
@@ -534,20 +554,22 @@ pub static KEYS: &[Key] = &[
         "array program of a page of one plane in the SLC cache"),
     key!("energy", "byte_energy", ENERGY, energy.byte, "a byte on a channel"),
     key!("energy", "idle_power", WATTS, energy.idle, "what the drive takes at all times"),
-    key!("power", "sleep_after", PAUSE, power.sleep_after,
-        "it sleeps when nothing was inside for so long"),
-    key!("power", "wake_time", WORK, power.wake, "what the first command waits then"),
-    key!("power", "sleep_power", WATTS, power.sleep_power,
-        "what it takes while it sleeps, in place of idle_power"),
-    key!("power", "ambient", CELSIUS, power.ambient, "how warm it is around the drive"),
-    key!("power", "thermal_resistance", KELVINS, power.resistance,
+    key!("power", "sleep_after", PAUSES, power.sleep.after,
+        "it sleeps when nothing was inside for so long; for each sleep state"),
+    key!("power", "wake_time", WORKS, power.sleep.wake,
+        "what the first command waits then; for each"),
+    key!("power", "sleep_power", FEW_WATTS, power.sleep.power,
+        "what it takes while it sleeps, in place of idle_power; for each"),
+    key!("power", "ambient", CELSIUS, power.temperature.ambient, "how warm it is around the drive"),
+    key!("power", "thermal_resistance", KELVINS, power.temperature.resistance,
         "how much warmer a watt makes it in the end"),
-    key!("power", "thermal_time", TIME, power.thermal_time,
+    key!("power", "thermal_time", TIME, power.temperature.time,
         "how long 1 - 1/e of that takes"),
-    key!("power", "throttle_from", CELSIUS, power.throttle_from, "from here on it throttles"),
-    key!("power", "throttle_until", CELSIUS, power.throttle_until,
+    key!("power", "throttle_from", CELSIUS, power.temperature.throttle_from,
+        "from here on it throttles"),
+    key!("power", "throttle_until", CELSIUS, power.temperature.throttle_until,
         "how cool it is when it throttles no more"),
-    key!("power", "throttle_rate", RATE, power.throttle_rate,
+    key!("power", "throttle_rate", RATE, power.temperature.throttle_rate,
         "bytes a second while it throttles; none where it never does"),
 ];
 
@@ -584,6 +606,17 @@ fn up_to(text: &str, most: u32) -> Option<u32> {
 /// A number in a range; what is no number is in none.
 fn within(text: &str, least: f64, most: f64) -> Option<f64> {
     text.parse().ok().filter(|number| (least..=most).contains(number))
+}
+
+/// How long before a sleep state: some time.
+fn after(text: &str) -> Option<u64> {
+    quantity::time(text).filter(|&ns| ns > 0)
+}
+
+/// A value for each sleep state.
+fn of_states(text: &str, read: fn(&str) -> Option<u64>) -> Option<Vec<u64>> {
+    let all: Option<Vec<u64>> = text.split('/').map(read).collect();
+    all.filter(|all| all.len() <= MAX_SLEEP_STATES)
 }
 
 /// A list, as a file has it.

@@ -347,6 +347,44 @@ fn queues_that_cannot_be_are_refused() {
     }
 }
 
+/// One sleep state is written as ever, several as lists; what they cannot be together is
+/// named.
+#[test]
+fn sleep_states_that_cannot_be_are_refused() {
+    assert!(builtin().all(|p| !p.power.is_on()));
+    let set = |keys: [&str; 3]| {
+        let mut p = Profile::builtin("tlc").unwrap();
+        p.energy.counted = true;
+        for (key, value) in ["sleep_after", "wake_time", "sleep_power"].into_iter().zip(keys) {
+            p.set(key, value).map_err(|e| e.to_string())?;
+        }
+        p.check().map(|_| p).map_err(|e| e.to_string())
+    };
+    let one = set(["50ms", "2.5ms", "5mW"]).unwrap().to_toml();
+    for line in ["sleep_after = \"50ms\"", "wake_time = \"2.5ms\"", "sleep_power = \"5mW\""] {
+        assert!(one.contains(line), "{one}");
+    }
+    let two = set(["50ms/1s", "1.2ms/8ms", "70mW/5mW"]).unwrap();
+    assert!(two.to_toml().contains("sleep_power = [\"70mW\", \"5mW\"]"));
+    assert_eq!(Profile::from_toml(&two.to_toml(), "printed").unwrap(), two);
+    assert!(set(["none", "1ms/2ms", "1mW"]).is_ok(), "it never sleeps");
+    for (keys, says) in [
+        (["50ms/1s", "1ms", "70mW/5mW"], "wake_time, of which there are = 1"),
+        (["50ms", "1ms", "70mW/5mW"], "sleep_power, of which there are = 2"),
+        (["1s/1s", "1ms/8ms", "70mW/5mW"], "sleep_after in ns = 1000000000"),
+        (["50ms/1s", "1ms/8ms", "70mW/70mW"], "sleep_power in mW = 70"),
+        (["50ms/1s", "1ms/8ms", "501mW/5mW"], "sleep_power in mW = 501"),
+        (["1ms/2ms/3ms/4ms/5ms", "0", "0"], "`sleep_after` cannot be"),
+        (["none/1ms", "0/0", "1mW/0"], "`sleep_after` cannot be"),
+        (["0ms", "0", "0"], "`sleep_after` cannot be"),
+        (["1ms/2ms", "1ms/2s", "1mW/0"], "`wake_time` cannot be"),
+        (["1ms", "", "0"], "`wake_time` cannot be"),
+    ] {
+        let err = set(keys).unwrap_err();
+        assert!(err.contains(says), "{keys:?}: {err}");
+    }
+}
+
 #[test]
 fn wrong_keys_and_values_are_named() {
     let mut p = Profile::builtin("ref").unwrap();
@@ -457,6 +495,12 @@ proptest! {
         (r.codeword, r.read_retries, r.wear_notice) = (512 << (whole[1] % 4), whole[2] % 101, whole[3] % 256);
         (p.energy.read, p.energy.byte, p.energy.idle) = (rate / 3, rate / 5, rate / 7);
         p.energy.counted = flags[2];
+        let sleep = &mut p.power.sleep;
+        sleep.after = (1..=u64::from(whole[0] % 5)).map(|n| n * (1 + times[0])).collect();
+        if sleep.is_on() {
+            sleep.wake = sleep.after.iter().map(|ns| ns / 3).collect();
+            sleep.power = (0..sleep.after.len() as u64).rev().collect();
+        }
         let slc = &mut p.timing.slc;
         (slc.read, slc.idle, slc.mark) = (times[0], times[0] / 2, whole[0] % (WHOLE + 1));
         slc.program = 1 + times[0];
