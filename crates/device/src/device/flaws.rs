@@ -25,13 +25,14 @@ const READS_TOLD: u32 = 1024;
 /// What went wrong since the drive was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ErrorCounters {
-    /// Array reads in which there were bit errors, and all were corrected.
+    /// Array reads in which there were bit errors, and all were corrected, as far as the
+    /// read wants its blocks that they are made for: not those that share it.
     pub corrected_reads: u64,
     /// Array reads that had to be repeated.
     pub retried_reads: u64,
     /// Repetitions.
     pub retries: u64,
-    /// Array reads of which a block could not be given back.
+    /// Reads of a unit of which a block could not be given back.
     pub failed_reads: u64,
     /// Blocks that could not be given back, each time.
     pub failed_blocks: u64,
@@ -299,7 +300,8 @@ impl<M: Medium> Device<M> {
         }
         let failed = sensed.failed | unprogrammed;
         let errors = &mut flaws.errors;
-        errors.corrected_reads += u64::from(sensed.worst > 0 && failed == 0);
+        let is_corrected = op.sensings() > 0 && sensed.worst > 0 && failed == 0;
+        errors.corrected_reads += u64::from(is_corrected);
         errors.retried_reads += u64::from(sensed.retries > 0);
         errors.retries += u64::from(sensed.retries);
         flaws.outcomes[pu as usize] =
@@ -518,10 +520,14 @@ impl<M: Medium> Device<M> {
         let tag = if self.units.timing().tags_on_channel { TAG_BYTES as u64 } else { 0 };
         match op.kind {
             OpKind::Read => {
-                let times = u64::from(op.sensings() + self.flaws.outcomes[pu as usize].retries);
-                *if in_slc { &mut counts.slc_reads } else { &mut counts.reads } += pages * times;
-                let blocks = if self.flaws.model.decode > 0 { blocks * times } else { blocks };
-                counts.bytes += blocks * if op.tags { TAG_BYTES as u64 } else { BLOCK_BYTES + tag };
+                let retries = self.flaws.outcomes[pu as usize].retries;
+                let sensings = u64::from(op.sensings() + retries);
+                *if in_slc { &mut counts.slc_reads } else { &mut counts.reads } += pages * sensings;
+                // What is decoded by the controller goes out by each try.
+                let more = if self.flaws.model.decode > 0 { retries } else { 0 };
+                counts.bytes += blocks
+                    * u64::from(1 + more)
+                    * if op.tags { TAG_BYTES as u64 } else { BLOCK_BYTES + tag };
             }
             OpKind::Program => {
                 *if in_slc { &mut counts.slc_programs } else { &mut counts.programs } += pages;

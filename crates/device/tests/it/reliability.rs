@@ -582,7 +582,10 @@ fn repetitions_are_not_shared() {
         };
         let t = Timing { shared_reads: true, ..timing() };
         let (mut rig, g) = one_chunk(&t, &r, 3);
-        let (mut reads, mut alone) = (0, 0);
+        let costs = EnergyCosts { counted: true, read: 10, byte: 1000, ..EnergyCosts::default() };
+        rig.port.set_energy(&costs);
+        let (mut reads, mut alone, mut corrected) = (0, 0, 0);
+        let (mut sensings, mut transfers) = (0, 0);
         for i in 0..200u32 {
             let at = Ppa((i * 2 % g.chunk_blocks()).into());
             let (start, tr) = (rig.now, t.read_of(g.row(at)));
@@ -590,13 +593,17 @@ fn repetitions_are_not_shared() {
             let mut chunk = rig.port.chunk(0);
             for (number, at) in [at, Ppa(at.0 + 1)].into_iter().enumerate() {
                 let rate = r.rber(Reliability::wear_share(0, ENDURANCE), 0, chunk.reads);
-                let retries = r.sense(3, at, 1, &chunk, rate).retries;
+                let sensed = r.sense(3, at, 1, &chunk, rate);
+                let retries = sensed.retries;
                 let out = if decode == 0 { 0 } else { t.transfer(1) + decode };
                 expected += t.command + u64::from(retries) * (t.command + tr + out) + t.transfer(1);
                 let is_own = number == 0 || retries > 0;
                 expected += if is_own { tr } else { 0 };
                 chunk.reads += u32::from(is_own) + retries;
                 reads += u64::from(is_own);
+                corrected += u64::from(is_own && sensed.worst > 0 && sensed.failed == 0);
+                sensings += u64::from(u32::from(is_own) + retries);
+                transfers += u64::from(1 + if decode == 0 { 0 } else { retries });
                 alone += u64::from(number == 1 && is_own);
             }
             for at in [at, Ppa(at.0 + 1)] {
@@ -608,6 +615,9 @@ fn repetitions_are_not_shared() {
         let counters = rig.port.counters();
         assert_eq!((counters.reads, counters.shared), (reads, 400 - reads));
         assert!(alone > 20 && counters.shared > 20, "both occur: {alone}");
+        assert_eq!(rig.port.errors().corrected_reads, corrected);
+        let energy = rig.port.energy(rig.now);
+        assert_eq!((energy.read, energy.channel), (10 * sensings, 4096 * transfers), "{decode}");
     }
 }
 
