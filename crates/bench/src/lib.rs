@@ -440,6 +440,7 @@ impl<'a> Bench<'a> {
             parity: None,
             slc: None,
             flash_errors: None,
+            array: None,
             caches: drive::caches::Caches::default(),
             power: None,
             energy: None,

@@ -11,6 +11,7 @@ use crate::below::{self, Run};
 use crate::outcome::Outcome;
 use crate::physics::Physics;
 use crate::{Bench, in_few_words, load, pattern};
+use drive::array::ArrayReport;
 use drive::caches::Caches;
 use drive::energy::EnergyReport;
 use drive::error::Error;
@@ -137,6 +138,7 @@ impl Ours<'_> {
         let before = (driver.drive().parity(), driver.drive().slc());
         let caches = Caches::of(driver.drive());
         let errors = FlashErrors::of(driver.drive());
+        let array = ArrayReport::of(driver.drive());
         let rested = driver.drive().power(driver.now());
         let (mut run, mut driver, spent) = if args.blocks.are_given() {
             drop(load);
@@ -148,6 +150,7 @@ impl Ours<'_> {
         let after = (driver.drive().parity(), driver.drive().slc());
         let caches = Caches::of(driver.drive()).since(&caches);
         let errors = FlashErrors::of(driver.drive()).since(&errors);
+        let array = ArrayReport::of(driver.drive()).since(&array);
         let power = driver.drive().power(driver.now());
         run.measured = match bench.read_back(&mut driver, run.measured) {
             Ok(measured) => measured,
@@ -165,6 +168,7 @@ impl Ours<'_> {
         outcome.slc = SlcReport::new(&config.geometry, &before.1, &after.1);
         outcome.caches = caches;
         outcome.flash_errors = errors;
+        outcome.array = array;
         outcome.power = PowerReport::new(rested, power);
         outcome.look_for_a_ramp(args);
         let ios = outcome.report.ios;

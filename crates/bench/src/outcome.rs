@@ -13,6 +13,7 @@ use crate::args::{BenchArgs, Precondition};
 use crate::bursts::BurstReport;
 use crate::jobs::JobReport;
 use crate::slowest::SlowestReport;
+use drive::array::ArrayReport;
 use drive::caches::Caches;
 use drive::energy::EnergyReport;
 use drive::error::Error;
@@ -75,6 +76,8 @@ pub struct Outcome {
     pub slc: Option<SlcReport>,
     /// What its flash got wrong, where anything did.
     pub flash_errors: Option<FlashErrors>,
+    /// What its dies read once for several, or copied inside, where they did.
+    pub array: Option<ArrayReport>,
     /// What the caches of its controller did.
     pub caches: Caches,
     /// How it slept and how warm it was, where it does or is.
@@ -150,9 +153,9 @@ impl Outcome {
     /// Notes that what parts of the drive did has the ramp in it, where any tells.
     pub(crate) fn look_for_a_ramp(&mut self, args: &BenchArgs) {
         let told = self.parity.is_some() || self.slc.is_some() || self.power.is_some();
-        let told = told || self.flash_errors.is_some();
+        let told = told || self.flash_errors.is_some() || self.array.is_some();
         if args.ramp.is_some() && (told || self.caches != Caches::default()) {
-            let text = "what parity, caches, power and flash errors did has the ramp in it";
+            let text = "what parity, caches, power, dies and flash errors did has the ramp in it";
             self.warnings.push(text.into());
         }
     }
@@ -217,6 +220,9 @@ impl Outcome {
         if let Some(errors) = &self.flash_errors {
             json["flash_errors"] = errors.to_json();
         }
+        if let Some(array) = &self.array {
+            json["array"] = array.to_json();
+        }
         self.caches.add_to(&mut json);
         if let Some(power) = &self.power {
             json["power"] = power.to_json();
@@ -276,6 +282,9 @@ impl Outcome {
             }
             if let Some(errors) = &self.flash_errors {
                 writeln!(out, "flash       {errors}")?;
+            }
+            if let Some(array) = &self.array {
+                writeln!(out, "array       {array}")?;
             }
             for (label, text) in self.caches.lines() {
                 writeln!(out, "{label:<12}{text}")?;

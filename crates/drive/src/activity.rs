@@ -6,6 +6,7 @@ use flash::{Energy, Geometry};
 use port::Time;
 use serde_json::Value;
 
+use crate::array::ArrayReport;
 use crate::caches::Caches;
 use crate::energy::EnergyReport;
 use crate::flash_errors::FlashErrors;
@@ -18,6 +19,7 @@ pub struct Activity {
     slc: SlcHealth,
     caches: Caches,
     errors: FlashErrors,
+    array: ArrayReport,
     power: Option<PowerHealth>,
     energy: Energy,
 }
@@ -29,6 +31,7 @@ impl Activity {
             slc: drive.slc(),
             caches: Caches::of(&**drive),
             errors: FlashErrors::of(&**drive),
+            array: ArrayReport::of(&**drive),
             power: drive.power(now),
             energy: drive.energy(now),
         }
@@ -42,6 +45,9 @@ impl Activity {
         if let Some(errors) = self.errors.since(&before.errors) {
             json["flash_errors"] = errors.to_json();
         }
+        if let Some(array) = self.array.since(&before.array) {
+            json["array"] = array.to_json();
+        }
         self.caches.since(&before.caches).add_to(json);
         if let Some(power) = PowerReport::new(before.power, self.power) {
             json["power"] = power.to_json();
@@ -54,9 +60,10 @@ impl Activity {
     /// The same in words, of what no other line of the end tells.
     pub fn lines(&self, before: &Activity) -> Vec<(&'static str, String)> {
         let errors = self.errors.since(&before.errors).map(|it| ("flash", it.to_string()));
+        let array = self.array.since(&before.array).map(|it| ("array", it.to_string()));
         let power = PowerReport::new(before.power, self.power).map(|it| ("power", it.to_string()));
         let energy = EnergyReport::new(&before.energy, &self.energy, 0);
         let energy = energy.map(|it| ("energy", it.to_string()));
-        [errors, power, energy].into_iter().flatten().collect()
+        [errors, array, power, energy].into_iter().flatten().collect()
     }
 }

@@ -11,6 +11,7 @@
 //! [`lent`]. Fails as [`Error`] says.
 
 pub mod activity;
+pub mod array;
 pub mod backing;
 pub mod batched;
 pub mod caches;
