@@ -1,12 +1,16 @@
 //! Several loads at once: their measurement, and what is told of each by itself.
 //!
-//! Guarantees: the rates of all sum to the whole's, as the time is the same for all.
+//! Guarantees: each is told as it would be alone, over its own time: from when it began
+//! to count to its last completion or, of an open one, to its end. So rates sum to the
+//! whole's only where all end together. Nothing here panics; the loads may be refused by
+//! the drive.
 
 use measure::{Direction, Histogram, Summary, units};
 use port::{BlockOp, Shape};
 use serde_json::{Value, json};
 
-use crate::{Bench, BenchArgs, Measured, load, pattern, plan, workload};
+use crate::outcome::OpenLoop;
+use crate::{Bench, BenchArgs, Measured, load, pattern, plan, void, workload};
 use drive::error::Error;
 use flash::Queues;
 use load::driver::Driver;
@@ -21,29 +25,38 @@ pub struct JobReport {
     read: Direction,
     write: Direction,
     ios: u64,
+    seconds: f64,
     latency: Summary,
     iops: f64,
     failed: u64,
+    /// Where it is an open loop: what was asked of it, and reached.
+    pub open_loop: Option<OpenLoop>,
+    /// Why its own rates and latencies mean nothing, if they do not.
+    void: Option<String>,
 }
 
 impl JobReport {
-    fn new(args: &BenchArgs, queue: u8, own: &Tally, is_real: bool, seconds: f64) -> JobReport {
-        let bytes = |latency: &Histogram| latency.count() * u64::from(args.bs);
+    fn new(args: &BenchArgs, queue: u8, own: &Tally, is_real: bool) -> JobReport {
+        let (seconds, bs) = (own.seconds(), u64::from(args.bs));
         let of = |op| {
-            let latency = own.latency(op);
-            Direction::new(latency, bytes(latency), seconds)
+            let latency: &Histogram = own.latency(op);
+            Direction::new(latency, latency.count() * bs, seconds)
         };
         let all = own.all();
+        let (ios, failed) = (all.count(), own.failed);
         JobReport {
             args: args.clone(),
             is_real,
             queue,
             read: of(BlockOp::Read),
             write: of(BlockOp::Write),
-            ios: all.count(),
+            ios,
+            seconds,
             latency: all.summary(),
-            iops: if seconds > 0.0 { all.count() as f64 / seconds } else { 0.0 },
-            failed: own.failed,
+            iops: if seconds > 0.0 { ios as f64 / seconds } else { 0.0 },
+            failed,
+            open_loop: args.rate.map(|rate| OpenLoop::new(rate, ios + failed, seconds)),
+            void: void(own, ios),
         }
     }
 
@@ -52,17 +65,26 @@ impl JobReport {
         (self.read.bytes, self.write.bytes)
     }
 
+    /// Bytes read and written a second.
+    fn bytes_per_second(&self) -> f64 {
+        let bytes = (self.read.bytes + self.write.bytes) as f64;
+        if self.seconds > 0.0 { bytes / self.seconds } else { 0.0 }
+    }
+
     /// As JSON.
     pub fn to_json(&self) -> Value {
         let both = self.read.ios > 0 && self.write.ios > 0;
         let mut json = json!({
             "workload": workload(&self.args, self.is_real),
             "queue": self.queue,
+            "seconds": self.seconds,
+            "void": self.void,
+            "open_loop": self.open_loop.map(OpenLoop::to_json),
             "ios": self.ios,
             "failed_requests": self.failed,
             "bytes": self.read.bytes + self.write.bytes,
             "iops": self.iops,
-            "bytes_per_second": self.iops * f64::from(self.args.bs),
+            "bytes_per_second": self.bytes_per_second(),
             "latency_ns": self.latency,
         });
         if both {
@@ -71,24 +93,37 @@ impl JobReport {
         json
     }
 
-    /// In a line.
-    pub fn to_text(&self) -> String {
+    /// In a line: what was asked of it and, where figures of the whole mean something,
+    /// what it did.
+    pub fn to_text(&self, is_void: bool) -> String {
         let a = &self.args;
         let pace = match a.rate {
             Some(rate) => format!("{}/s", units::count(rate as f64)),
             None if a.threads > 1 => format!("{} x depth {}", a.threads, a.qd),
             None => format!("depth {}", a.qd),
         };
+        let asked =
+            format!("{} {}, {pace}, queue {}", a.rw, units::size_binary(a.bs.into()), self.queue);
+        match &self.void {
+            _ if is_void => asked,
+            Some(why) => format!("{asked}: VOID, {why}"),
+            None => format!("{asked}: {}", self.figures()),
+        }
+    }
+
+    fn figures(&self) -> String {
         let time = |ns: Option<f64>| ns.map_or("-".into(), units::time_ns);
+        let Summary { mean, p99, p999, .. } = self.latency;
+        let behind = self.open_loop.is_some_and(|open| open.behind);
         format!(
-            "{} {}, {pace}, queue {}: {}/s, {}/s, mean {}, p99 {}",
-            a.rw,
-            units::size_binary(a.bs.into()),
-            self.queue,
+            "{}/s{}, {}/s in {}, mean {}, p99 {}, p99.9 {}",
             units::count(self.iops),
-            units::bytes_decimal(self.iops * f64::from(a.bs)),
-            time(self.latency.mean),
-            time(self.latency.p99.map(|ns| ns as f64)),
+            if behind { ", BEHIND" } else { "" },
+            units::bytes_decimal(self.bytes_per_second()),
+            units::time_ns(self.seconds * 1e9),
+            time(mean),
+            time(p99.map(|ns| ns as f64)),
+            time(p999.map(|ns| ns as f64)),
         )
     }
 }
@@ -111,11 +146,8 @@ impl Bench<'_> {
         let (plan, is_real, mut reports) = (plan(self.args), driver.is_real(), Vec::new());
         let mut measured = self.timed(|runner| {
             let tallies = runner.run_together(driver, &mut loads, plan)?;
-            let began = tallies.iter().map(|tally| tally.start).min();
-            let ended = tallies.iter().map(|tally| tally.end).max();
-            let ns = began.zip(ended).map_or(0, |(began, ended)| ended.since(began));
             for ((job, &queue), tally) in jobs.iter().zip(&given).zip(&tallies) {
-                reports.push(JobReport::new(job, queue, tally, is_real, ns as f64 / 1e9));
+                reports.push(JobReport::new(job, queue, tally, is_real));
             }
             let energy = tallies.iter().max_by_key(|tally| tally.end).map(|last| last.energy.1);
             let mut whole = Tally::merge(tallies);
@@ -124,5 +156,91 @@ impl Bench<'_> {
         })?;
         measured.jobs = reports;
         Ok(measured)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use load::watch::Watch;
+
+    use super::*;
+    use crate::{Outcome, measure};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
+    /// A controller of one core, which does 250 k commands a second.
+    fn measured(rest: &str) -> Outcome {
+        let line = format!(
+            "bench mem:znand,size=64M,store=none,queues=2,cores=1,core_read=4us,core_write=4us \
+             {rest} --time 50ms"
+        );
+        let args = Line::parse_from(line.split_whitespace()).args;
+        args.check().unwrap();
+        measure(&args, &mut Watch::quiet()).unwrap()
+    }
+
+    fn text(outcome: &Outcome) -> String {
+        let mut out = Vec::new();
+        outcome.print(false, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// Requests of another load make up for none of its own.
+    #[test]
+    fn an_open_load_is_judged_by_its_own_requests() {
+        let outcome = measured("--rw randread --rate 50k --job rw=randread,rate=400k");
+        let judged = |n: usize| outcome.jobs[n].open_loop.unwrap();
+        assert!(!judged(0).behind && judged(1).behind, "{:?} {:?}", judged(0), judged(1));
+        // The core does 250 k, of which the first load has its 50 k while it goes on.
+        assert!((judged(0).reached / 50e3 - 1.0).abs() < 0.02, "{:?}", judged(0));
+        assert_eq!(outcome.open_loop, Some(judged(0)));
+        let json = outcome.to_json();
+        assert_eq!(json["jobs"][1]["open_loop"]["behind"], true);
+        let text = text(&outcome);
+        assert!(text.contains("rate        load 1: 400"), "{text}");
+        assert!(!text.contains("load 0:") && text.matches(", BEHIND").count() == 1, "{text}");
+        let outcome = measured("--rw randread --rate 400k --job rw=randread,qd=64");
+        assert!(outcome.open_loop.unwrap().behind, "another's requests are none of its own");
+        let outcome = measured("--rw randread --qd 4 --job rw=randread,qd=4");
+        assert!(outcome.jobs.iter().all(|job| job.open_loop.is_none()));
+    }
+
+    /// One that drains for long takes nothing from another's rate.
+    #[test]
+    fn each_has_its_own_time() {
+        let outcome = measured("--rw randread --qd 8 --job rw=randread,rate=400k");
+        let [closed, open] = &outcome.jobs[..] else { panic!("two") };
+        assert!((0.05..0.051).contains(&closed.seconds), "{}", closed.seconds);
+        assert!(open.seconds > 0.1, "{}", open.seconds);
+        assert_eq!(outcome.report.seconds, open.seconds);
+        assert_eq!(closed.iops, closed.ios as f64 / closed.seconds);
+        assert_eq!(open.ios, 20_000);
+        // In turn, while there are two.
+        assert!((closed.iops / 125e3 - 1.0).abs() < 0.02, "{}", closed.iops);
+        assert!(text(&outcome).contains(", p99.9 "));
+    }
+
+    #[test]
+    fn trims_move_no_bytes() {
+        let outcome = measured("--rw randread --precondition seq --job rw=trim,range=0+4M");
+        let json = outcome.jobs[1].to_json();
+        assert!(json["ios"].as_u64().unwrap() > 0, "{json}");
+        assert_eq!((&json["bytes"], &json["bytes_per_second"]), (&0.into(), &0.0.into()));
+    }
+
+    /// Where figures of the whole mean nothing, those of its parts do not.
+    #[test]
+    fn what_is_void_shows_no_figure_of_a_load() {
+        let outcome = measured("--rw randread --precondition none --job rw=randread");
+        assert!(outcome.report.void.is_some());
+        let text = text(&outcome);
+        let lines: Vec<_> = text.lines().filter(|line| line.starts_with("load ")).collect();
+        let asked = |n| format!("load {n}      randread 4 KiB, depth 1, queue {n}");
+        assert_eq!(lines, [asked(0), asked(1)]);
     }
 }

@@ -414,9 +414,12 @@ impl<'a> Bench<'a> {
             seed: self.args.seed,
             version: env!("CARGO_PKG_VERSION").into(),
         };
-        let rate = self.args.rate;
+        let open_loop = match jobs.first() {
+            Some(first) => first.open_loop,
+            None => self.args.rate.map(|rate| OpenLoop::new(rate, requests, seconds)),
+        };
         Outcome {
-            open_loop: rate.map(|rate| OpenLoop::new(rate, requests, seconds)),
+            open_loop,
             new_drive: false,
             raised_spare: None,
             report,

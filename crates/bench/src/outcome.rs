@@ -43,7 +43,7 @@ pub struct Outcome {
     pub drive: Value,
     /// Whether a new drive was written as it was.
     pub new_drive: bool,
-    /// In an open loop: what was asked for, and reached.
+    /// In an open loop: what was asked for, and reached; of several loads, the first's.
     pub open_loop: Option<OpenLoop>,
     /// Why the drive has more spare than its profile, if it has.
     pub raised_spare: Option<String>,
@@ -112,8 +112,19 @@ impl OpenLoop {
         OpenLoop { asked, reached, behind }
     }
 
-    fn to_json(self) -> Value {
+    pub(crate) fn to_json(self) -> Value {
         json!({ "asked": self.asked, "reached": self.reached, "behind": self.behind })
+    }
+
+    /// What is to be known of one that is behind.
+    fn note(self) -> Option<String> {
+        let (asked, reached) = (units::count(self.asked as f64), units::count(self.reached));
+        self.behind.then(|| {
+            format!(
+                "{asked} asked, {reached} reached: the drive is slower; latencies are those of a \
+                 queue that grows"
+            )
+        })
     }
 }
 
@@ -171,13 +182,15 @@ impl Outcome {
                         steady";
             notes.push(("new drive", text.into()));
         }
-        if let Some(OpenLoop { asked, reached, .. }) = self.open_loop.filter(|open| open.behind) {
-            let (asked, reached) = (units::count(asked as f64), units::count(reached));
-            let text = format!(
-                "{asked} asked, {reached} reached: the drive is slower; latencies are those of a \
-                 queue that grows"
-            );
+        if self.jobs.is_empty()
+            && let Some(text) = self.open_loop.and_then(OpenLoop::note)
+        {
             notes.push(("rate", text));
+        }
+        for (n, job) in self.jobs.iter().enumerate() {
+            if let Some(text) = job.open_loop.and_then(OpenLoop::note) {
+                notes.push(("rate", format!("load {n}: {text}")));
+            }
         }
         notes
     }
@@ -255,8 +268,9 @@ impl Outcome {
             writeln!(out, "{:#}", self.to_json())?;
         } else {
             write!(out, "{}", self.report.to_text_in(columns()))?;
+            let is_void = self.report.void.is_some();
             for (n, job) in self.jobs.iter().enumerate() {
-                writeln!(out, "{:<12}{}", format!("load {n}"), job.to_text())?;
+                writeln!(out, "{:<12}{}", format!("load {n}"), job.to_text(is_void))?;
             }
             for (label, text) in self.notes() {
                 writeln!(out, "{label:<12}{text}")?;
