@@ -19,7 +19,7 @@ use port::BLOCK_BYTES;
 use thiserror::Error;
 
 use crate::link::{COMPLETION_BYTES, SUBMISSION_BYTES};
-use crate::queues::MOST_QUEUED;
+use crate::queues::{Arbitration, MOST_QUEUED};
 use crate::timing::{LONGEST_OPERATION, MultiPlane};
 use crate::{Dimensions, EnergyCosts, Geometry, GeometryError, LinkTiming};
 use crate::{Power, Queues, ReadCache, Reliability, Timing};
@@ -309,11 +309,13 @@ impl Profile {
             return Err(range("unreadable", unreadable.into(), "less than the blocks of a chunk"));
         }
         let planes = u64::from(self.dimensions.planes);
-        if self.timing.multi_plane_reads != MultiPlane::None
-            && (planes < 2 || self.timing.plane_reads)
-        {
-            let range = "at least 2 where there are multi_plane_reads, and plane_reads=false";
-            return Err(wrong(GeometryError::Range { what: "planes", value: planes, range }));
+        let is_joined = self.timing.multi_plane_reads != MultiPlane::None;
+        if is_joined && planes < 2 {
+            return Err(range("planes", planes, "at least 2 where there are multi_plane_reads"));
+        }
+        if is_joined && self.timing.plane_reads {
+            let may = "false (0) where there are multi_plane_reads: planes read by themselves";
+            return Err(range("plane_reads", 1, may));
         }
         let (bits, pages) = (self.timing.bits_a_cell, self.dimensions.pages_at_once);
         if bits > 0 && bits < pages {
@@ -360,6 +362,16 @@ impl Profile {
         wrong: impl Fn(&'static str, u64, &'static str) -> ProfileError,
     ) -> Result<(), ProfileError> {
         let queues = &self.queues;
+        if queues.arbitration == Arbitration::RoundRobin {
+            if !queues.classes.is_empty() {
+                let (what, n) = ("queue_classes, of which there are", queues.classes.len() as u64);
+                return Err(wrong(what, n, "none without arbitration=wrr, which knows them"));
+            }
+            if let Some(&weight) = queues.weights.iter().find(|&&weight| weight != 1) {
+                let range = "1/1/1 without arbitration=wrr, which knows them";
+                return Err(wrong("class_weights, of which one", weight.into(), range));
+            }
+        }
         if !queues.is_on() {
             return Ok(());
         }

@@ -255,13 +255,15 @@ fn reads_of_several_planes_need_them() {
         assert_eq!(p.get("multi_plane_reads").unwrap(), value);
     }
     assert!(p.set("multi_plane_reads", "true").is_err());
-    for (key, value) in [("planes", "1"), ("plane_reads", "true")] {
+    for (key, value, says) in
+        [("planes", "1", "planes = 1"), ("plane_reads", "true", "plane_reads = 1")]
+    {
         let mut p = Profile::builtin("tlc").unwrap();
         p.set(key, value).unwrap();
         p.check().unwrap();
         p.set("multi_plane_reads", "page").unwrap();
         let err = p.check().unwrap_err().to_string();
-        assert!(err.contains("multi_plane_reads"), "{err}");
+        assert!(err.contains(says) && err.contains("multi_plane_reads"), "{err}");
     }
 }
 
@@ -323,7 +325,10 @@ fn queues_that_cannot_be_are_refused() {
         (&[cores, ("queues", "2"), ("core_write", "0ns")], "core_read in ns = 0"),
         (&[cores, ("queues", "2"), ("side", "host")], "queues = 2"),
         (&[cores, ("queues", "64"), ("queue_depth", "17")], "queues times queue_depth = 1088"),
-        (&[cores, ("queues", "2"), ("queue_classes", "low/low/high")], "there are = 3"),
+        (&[cores, ("queues", "2"), wrr, ("queue_classes", "low/low/high")], "there are = 3"),
+        (&[cores, ("queues", "2"), ("queue_classes", "low/high")], "queue_classes, of which"),
+        (&[("queue_classes", "low")], "none without arbitration=wrr"),
+        (&[cores, ("queues", "2"), ("class_weights", "1/2/1")], "class_weights, of which one = 2"),
     ] {
         let err = set(keys).unwrap_err();
         assert!(err.contains(says), "{keys:?}: {err}");
@@ -472,6 +477,8 @@ proptest! {
         p.queues.classes.truncate((whole[2] % 5).min(p.queues.count) as usize);
         if flags[1] {
             p.queues.arbitration = Arbitration::Weighted;
+        } else {
+            (p.queues.classes, p.queues.weights) = (Vec::new(), [1; 3]);
         }
         if p.side == Side::Host || p.link.cores == 0 {
             (p.queues.count, p.queues.depth) = (1, 0);
