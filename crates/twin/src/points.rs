@@ -310,10 +310,11 @@ fn parse(path: &str, text: &str, points: &mut Points) -> Result<(), TwinError> {
         };
         for object in objects {
             found += 1;
-            if object.get("jobs").is_some() {
-                fio::parse(path, object, points)?;
-            } else if object.get("workload").is_some() {
+            // A bench of several loads has `jobs`, too.
+            if object.get("workload").is_some() {
                 ours::parse(path, found, object, points)?;
+            } else if object.get("jobs").is_some() {
+                fio::parse(path, object, points)?;
             } else {
                 let what = "it is JSON with neither fio's `jobs` nor a bench's `workload`".into();
                 return Err(TwinError::Format { path: path.into(), what });

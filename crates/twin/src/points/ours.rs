@@ -1,7 +1,7 @@
 //! Points from the reports of `ssdkit bench --json`.
 //!
 //! A drive in this process goes by the path `none`, a device or file by
-//! `kernel`. Runs that are no closed loop of one submitter, and those whose
+//! `kernel`. Runs that are no closed loop of one submitter, of several loads, and those whose
 //! figures mean nothing, are refused.
 
 use serde_json::Value;
@@ -16,6 +16,10 @@ pub fn parse(path: &str, n: usize, report: &Value, points: &mut Points) -> Resul
     let workload = &report["workload"];
     if let Some(why) = report["void"].as_str() {
         return refuse(format!("its figures mean nothing: {why}"), "leave it out");
+    }
+    if report["jobs"].as_array().is_some_and(|jobs| !jobs.is_empty()) {
+        let remedy = "measure each alone, without --job";
+        return refuse("a run of several loads is no point".into(), remedy);
     }
     if report["interrupted"].as_bool() == Some(true) {
         return refuse("it was stopped".into(), "run it to its end");

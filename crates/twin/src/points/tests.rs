@@ -363,3 +363,15 @@ proptest! {
         prop_assert_eq!((point.measured.iops, point.measured.p99_us), (Some(iops), p99));
     }
 }
+
+/// Its `jobs` are not fio's.
+#[test]
+fn a_bench_of_several_loads_is_no_point() {
+    let report = json!({ "workload": { "rw": "randread", "bs": 4096, "qd": 1, "threads": 1 },
+        "drive": "z", "iops": 1e4, "jobs": [{ "ios": 5 }, { "ios": 6 }] });
+    let text = parsed("a.json", &report.to_string()).unwrap_err().to_string();
+    assert!(
+        text.contains("a.json: report 1") && text.contains("several loads is no point"),
+        "{text}"
+    );
+}
