@@ -428,7 +428,7 @@ impl<'a> Bench<'a> {
             bursts: BurstReport::new(
                 self.args.bursts.pauses(),
                 tally.start,
-                &tally.bursts,
+                tally.bursts,
                 self.pattern.bs,
             ),
             jobs,

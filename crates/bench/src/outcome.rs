@@ -208,6 +208,7 @@ impl Outcome {
         }
         if let Some(bursts) = &self.bursts {
             json["bursts"] = bursts.to_json();
+            json["bursts_total"] = bursts.count().into();
         }
         if !self.jobs.is_empty() {
             json["jobs"] = self.jobs.iter().map(JobReport::to_json).collect();

@@ -29,28 +29,75 @@ pub struct Burst {
     pub requests: u64,
 }
 
+impl Burst {
+    /// Whether it had fewer requests a second than another.
+    fn is_slower(&self, other: &Burst) -> bool {
+        let ns = |burst: &Burst| u128::from(burst.end.since(burst.start).max(1));
+        u128::from(self.requests) * ns(other) < u128::from(other.requests) * ns(self)
+    }
+}
+
+/// The bursts of a run that have ended, of those that began when it counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// The first [`MOST_KEPT`], be they whole or not.
+    pub first: Vec<Burst>,
+    /// How many were whole, which had all of their requests.
+    pub whole: u64,
+    /// Of these the one with the fewest requests a second, the first of equal ones.
+    pub slowest: Option<Burst>,
+    /// The last of these.
+    pub last: Option<Burst>,
+    /// The one in which the run ended.
+    pub cut: Option<Burst>,
+}
+
+impl Ended {
+    /// How many there were, whole or not.
+    pub fn count(&self) -> u64 {
+        self.whole + u64::from(self.cut.is_some())
+    }
+
+    fn add(&mut self, burst: Burst, is_whole: bool) {
+        if self.first.len() < MOST_KEPT {
+            self.first.push(burst);
+        }
+        if !is_whole {
+            self.cut = Some(burst);
+            return;
+        }
+        self.whole += 1;
+        self.last = Some(burst);
+        if self.slowest.is_none_or(|slowest| burst.is_slower(&slowest)) {
+            self.slowest = Some(burst);
+        }
+    }
+}
+
 /// The bursts of a run.
 pub struct Bursts {
     pauses: Pauses,
+    /// When counting began.
+    counting: Option<Time>,
     /// The one under way: when it began, and how many are still to come of it.
     start: Time,
     left: u64,
     /// When the next one begins; `None` while one is under way.
     next: Option<Time>,
     /// Those that have ended.
-    pub ended: Vec<Burst>,
+    pub ended: Ended,
 }
 
 impl Bursts {
-    /// The first begins at `now`.
+    /// The first begins at `now`. None counts yet.
     pub fn new(pauses: Pauses, now: Time) -> Bursts {
-        let ended = Vec::with_capacity(MOST_KEPT);
-        Bursts { pauses, start: now, left: pauses.each, next: None, ended }
+        let ended = Ended { first: Vec::with_capacity(MOST_KEPT), ..Ended::default() };
+        Bursts { pauses, counting: None, start: now, left: pauses.each, next: None, ended }
     }
 
-    /// Those that ended are forgotten: from here on they count.
-    pub fn count(&mut self) {
-        self.ended.clear();
+    /// Those count that begin from `now` on.
+    pub fn count(&mut self, now: Time) {
+        self.counting = Some(now);
     }
 
     /// How many may be issued now, of `left` of the run. `is_idle` when nothing is inside.
@@ -71,11 +118,11 @@ impl Bursts {
 
     /// The burst under way is over, and a pause begins.
     fn end(&mut self, now: Time) {
-        if self.ended.len() < MOST_KEPT {
+        if self.counting.is_some_and(|counting| self.start >= counting) {
             let requests = self.pauses.each - self.left;
-            self.ended.push(Burst { start: self.start, end: now, requests });
+            self.ended.add(Burst { start: self.start, end: now, requests }, self.left == 0);
         }
-        self.next = Some(now + self.pauses.ns);
+        self.next = Some(Time(now.0.saturating_add(self.pauses.ns)));
     }
 
     /// The run is over, and so is the burst under way, if any of it was issued.
@@ -98,6 +145,7 @@ mod tests {
     #[test]
     fn a_pause_begins_when_the_last_of_a_burst_has_ended() {
         let mut bursts = Bursts::new(Pauses { each: 3, ns: 100 }, Time(5));
+        bursts.count(Time(5));
         assert_eq!(bursts.allow(Time(5), true, 10), 3);
         bursts.issued(2);
         assert_eq!(bursts.allow(Time(10), false, 10), 1);
@@ -109,8 +157,55 @@ mod tests {
         bursts.issued(2);
         bursts.finish(Time(140));
         bursts.finish(Time(150));
-        let [first, second] = bursts.ended[..] else { panic!("two") };
+        let [first, second] = bursts.ended.first[..] else { panic!("two") };
         assert_eq!(first, Burst { start: Time(5), end: Time(30), requests: 3 });
         assert_eq!(second, Burst { start: Time(130), end: Time(140), requests: 2 });
+        let Ended { whole, slowest, last, cut, .. } = bursts.ended;
+        assert_eq!((whole, slowest, last, cut), (1, Some(first), Some(first), Some(second)));
+    }
+
+    /// Makes a burst of 2 that takes so long, and gives when the next one begins.
+    fn burst(bursts: &mut Bursts, at: Time, ns: u64) -> Time {
+        assert_eq!(bursts.allow(at, true, 10), 2);
+        bursts.issued(2);
+        bursts.allow(at + ns, true, 10);
+        bursts.next().unwrap()
+    }
+
+    /// What is told does not end with what is kept.
+    #[test]
+    fn all_are_counted_and_the_slowest_and_last_are_of_all() {
+        let mut bursts = Bursts::new(Pauses { each: 2, ns: 10 }, Time(0));
+        bursts.count(Time(0));
+        let (mut at, many) = (Time(0), MOST_KEPT as u64 + 5);
+        for n in 0..many {
+            at = burst(&mut bursts, at, if n == many - 2 { 9 } else { 4 });
+        }
+        bursts.finish(at);
+        let Ended { first, whole, slowest, last, cut } = bursts.ended;
+        assert_eq!((first.len(), whole, cut), (MOST_KEPT, many, None));
+        let took = |burst: Option<Burst>| burst.map(|burst| burst.end - burst.start);
+        assert_eq!((took(slowest), took(last)), (Some(9), Some(4)));
+        assert_eq!(last.unwrap().end + 10, at);
+    }
+
+    #[test]
+    fn one_that_began_before_counting_is_left_out() {
+        let mut bursts = Bursts::new(Pauses { each: 2, ns: 10 }, Time(0));
+        let second = burst(&mut bursts, Time(0), 4);
+        assert_eq!((second, bursts.ended.count()), (Time(14), 0));
+        assert_eq!(bursts.allow(second, true, 10), 2);
+        bursts.issued(1);
+        bursts.count(second + 1);
+        bursts.issued(1);
+        bursts.allow(second + 4, true, 10);
+        burst(&mut bursts, Time(28), 5);
+        assert_eq!(bursts.ended.first, [Burst { start: Time(28), end: Time(33), requests: 2 }]);
+    }
+
+    #[test]
+    fn a_pause_of_any_length_ends_at_a_time() {
+        let mut bursts = Bursts::new(Pauses { each: 2, ns: u64::MAX }, Time(5));
+        assert_eq!(burst(&mut bursts, Time(5), 4), Time(u64::MAX));
     }
 }

@@ -244,7 +244,7 @@ impl Runner<'_> {
             if course.counting && plan.count && !tally.counts() && now >= course.start {
                 tally.begin(course.start, driver.counters(), driver.gauges());
                 tally.energy.0 = driver.energy(course.start);
-                bursts.as_mut().into_iter().for_each(Bursts::count);
+                bursts.as_mut().into_iter().for_each(|bursts| bursts.count(now));
                 if let Some(tracing) = &mut self.tracing {
                     tracing.begin(now)?;
                 }

@@ -10,7 +10,7 @@ use measure::{Finished, Gauges, Histogram, Row, Series};
 use port::{BlockOp, Time};
 use targets::WriteCounters;
 
-use crate::bursts::Burst;
+use crate::bursts::Ended;
 use crate::causes::Causes;
 use crate::slowest::Slowest;
 
@@ -40,7 +40,7 @@ pub struct Tally {
     /// are, too.
     pub causes: Option<Causes>,
     /// Its bursts, where it has any.
-    pub bursts: Vec<Burst>,
+    pub bursts: Ended,
     /// The series, when it is over.
     over: Finished,
     /// Bytes of writes, counted or not.
@@ -91,7 +91,7 @@ impl Tally {
             energy: Default::default(),
             slowest: None,
             causes: None,
-            bursts: Vec::new(),
+            bursts: Ended::default(),
             over: Finished::default(),
             written: 0,
             failed: 0,

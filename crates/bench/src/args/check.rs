@@ -52,6 +52,7 @@ impl BenchArgs {
         let has_layer = self.blocks.are_given()
             || matches!(self.drive, DriveSpec::Null(_) | DriveSpec::Storage(_));
         self.bursts.check(self.rate.is_some(), has_layer)?;
+        self.bursts.check_time(self.end())?;
         if self.range.is_some_and(|r| r.len < u64::from(self.bs)) {
             return refuse(
                 "--range is shorter than one request of --bs: write LENGTH or OFFSET+LENGTH, \
