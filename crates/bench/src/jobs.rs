@@ -175,10 +175,11 @@ mod tests {
 
     /// A controller of one core, which does 250 k commands a second.
     fn measured(rest: &str) -> Outcome {
-        let line = format!(
-            "bench mem:znand,size=64M,store=none,queues=2,cores=1,core_read=4us,core_write=4us \
-             {rest} --time 50ms"
-        );
+        of_a_drive("znand,queues=2,cores=1,core_read=4us,core_write=4us", rest)
+    }
+
+    fn of_a_drive(drive: &str, rest: &str) -> Outcome {
+        let line = format!("bench mem:{drive},size=64M,store=none {rest} --time 50ms");
         let args = Line::parse_from(line.split_whitespace()).args;
         args.check().unwrap();
         measure(&args, &mut Watch::quiet()).unwrap()
@@ -242,5 +243,23 @@ mod tests {
         let lines: Vec<_> = text.lines().filter(|line| line.starts_with("load ")).collect();
         let asked = |n| format!("load {n}      randread 4 KiB, depth 1, queue {n}");
         assert_eq!(lines, [asked(0), asked(1)]);
+    }
+
+    /// None could go on.
+    #[test]
+    fn where_time_stands_still_all_end() {
+        for rate in ["qd=4", "rate=10k", "rate=10k,rw=randwrite"] {
+            let rw = if rate.contains("rw=") { "" } else { "rw=randread," };
+            let rest = format!("--rw randread --qd 8 --precondition none --job {rw}{rate}");
+            let outcome = of_a_drive("null", &rest);
+            assert!(
+                outcome.report.void.as_ref().unwrap().contains("stood still"),
+                "{rate}: {:?}",
+                outcome.report.void
+            );
+            assert!(outcome.report.seconds < 0.001, "{rate}: {}", outcome.report.seconds);
+            let (ios, still) = (outcome.report.ios, load::runner::STILL_BYTES / 4096);
+            assert!((still..still + 64).contains(&ios), "{rate}: {ios}");
+        }
     }
 }

@@ -525,7 +525,7 @@ fn void(tally: &Tally, ios: u64) -> Option<String> {
         0 if failed > 0 => Some(format!("no request did what it was asked, and {failed} failed")),
         0 if tally.interrupted => Some("it was stopped before anything was measured".into()),
         0 => Some("nothing was measured".into()),
-        _ if tally.seconds() > 0.0 => None,
+        _ if tally.seconds() > 0.0 && !tally.stood => None,
         _ => Some(
             "the drive's time stood still: it takes none, or all that was written fits its \
              buffer, or what was read was never written"

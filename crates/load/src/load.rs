@@ -238,6 +238,12 @@ impl Load {
         self.bs
     }
 
+    /// Bytes of the requests that have ended and are not yet taken.
+    #[inline]
+    pub(crate) fn ended(&self) -> u64 {
+        self.done.len() as u64 * self.bs
+    }
+
     /// Whether nothing is out.
     #[inline]
     pub fn is_idle(&self) -> bool {

@@ -108,18 +108,17 @@ struct Course {
     counting: bool,
     /// Requests that may still be issued.
     left: u64,
-    /// How many requests have ended since drive time moved.
+    /// Bytes of requests that have ended since drive time moved.
     still: u64,
-    /// So many are enough to say that it stands still.
-    most_still: u64,
+    /// Whether it ended since drive time stands still.
+    stood: bool,
 }
 
 impl Course {
-    /// Of a run that begins now, of requests of `bs` bytes.
-    fn new(plan: Plan, now: Time, bs: u64) -> Course {
-        let (still, most_still) = (0, STILL_BYTES / bs);
-        let mut course =
-            Course { plan, start: now, counting: false, left: u64::MAX, still, most_still };
+    /// Of a run that begins now.
+    fn new(plan: Plan, now: Time) -> Course {
+        let (counting, left, still, stood) = (false, u64::MAX, 0, false);
+        let mut course = Course { plan, start: now, counting, left, still, stood };
         if plan.ramp == 0 {
             course.count(now);
         }
@@ -135,10 +134,10 @@ impl Course {
         }
     }
 
-    /// So many requests ended in a turn from `before` until `now`.
+    /// Requests of so many bytes ended in a turn from `before` until `now`.
     #[inline]
-    fn ended(&mut self, before: Time, now: Time, requests: usize) {
-        self.still = if now == before { self.still + requests as u64 } else { 0 };
+    fn ended(&mut self, before: Time, now: Time, bytes: u64) {
+        self.still = if now == before { self.still + bytes } else { 0 };
     }
 
     /// Looks at the time, and at what was written. In an open loop `now` is
@@ -146,7 +145,7 @@ impl Course {
     #[inline]
     fn look(&mut self, now: Time, written: u64) {
         let passed = now.since(self.start);
-        let stands = self.still >= self.most_still;
+        let stands = self.still >= STILL_BYTES;
         if !self.counting {
             if passed >= self.plan.ramp || stands {
                 self.count(now);
@@ -156,6 +155,10 @@ impl Course {
         match self.plan.until {
             Until::Ios(_) => {}
             Until::Time(ns) if passed < ns && !stands => {}
+            Until::Time(ns) => {
+                self.stood |= passed < ns && self.left > 0;
+                self.left = 0;
+            }
             Until::Both(ns, bytes) if (passed < ns && !stands) || written < bytes => {}
             _ => self.left = 0,
         }
@@ -163,9 +166,13 @@ impl Course {
 
     /// When an open loop that counts ends, at the earliest; `None` while it goes
     /// on, and of another: its time is what it was given, and so many arrivals
-    /// take as many distances between them.
+    /// take as many distances between them. Where drive time stands still it waits for
+    /// none.
     fn close(&self, load: &Load) -> Option<Time> {
-        let following = load.following().filter(|_| self.plan.count && self.left == 0)?;
+        let following = load.following()?;
+        if !self.plan.count || self.left > 0 || self.stood {
+            return None;
+        }
         Some(match self.plan.until {
             Until::Time(ns) => self.start + ns,
             _ => following,
@@ -225,7 +232,7 @@ impl Runner<'_> {
             driver.set_stories(true);
         }
         let began = driver.now();
-        let (mut now, mut course) = (began, Course::new(plan, began, load.bs()));
+        let (mut now, mut course) = (began, Course::new(plan, began));
         let (mut turns, mut stride) = (0u32, Stride::new(driver.patience()));
         let (is_late, mut stopped) = (driver.is_real(), None);
         let mut bursts = self.pauses.filter(|_| plan.count).map(|of| Bursts::new(of, began));
@@ -285,7 +292,7 @@ impl Runner<'_> {
                 }
                 Err(e) => return Err(e),
             };
-            course.ended(before, now, load.done.len());
+            course.ended(before, now, load.ended());
             load.complete(now, is_late, &mut tally, driver, &mut self.verifier)?;
             if !plan.count && tally.errors() > 0 {
                 // A drive that cannot be prepared is not asked again: one that
@@ -310,6 +317,7 @@ impl Runner<'_> {
         if !plan.count {
             tally.end = now;
         }
+        tally.stood = course.stood;
         if let Some(mut bursts) = bursts {
             bursts.finish(now);
             tally.bursts = bursts.ended;

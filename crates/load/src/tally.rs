@@ -55,7 +55,9 @@ pub struct Tally {
     pub first_wrong: Option<String>,
     /// Whether somebody stopped the run before its end.
     pub interrupted: bool,
-    /// Requests that were still inside then, and were not waited for.
+    /// Whether it ended before its time since drive time stood still.
+    pub stood: bool,
+    /// Requests that were still inside when it was stopped, and were not waited for.
     pub left: u64,
     /// Why the drive was lost before the end, if it was.
     pub lost: Option<String>,
@@ -99,6 +101,7 @@ impl Tally {
             wrong: 0,
             first_wrong: None,
             interrupted: false,
+            stood: false,
             left: 0,
             lost: None,
         }
@@ -162,6 +165,7 @@ impl Tally {
             whole.late.merge(&one.late);
             whole.written += one.written;
             whole.interrupted |= one.interrupted;
+            whole.stood |= one.stood;
             whole.left += one.left;
             whole.add_errors(&one);
             whole.over.merge(one.over);

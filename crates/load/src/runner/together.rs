@@ -3,7 +3,8 @@
 //! Each is as it would be alone: a closed or an open loop with a tally of its own. At
 //! the same moment the first of them asks first. What the drive refuses of one waits
 //! in front of it with all that comes after, as there is one line to a drive; a load
-//! that has a submission queue with room for all its requests is never refused.
+//! that has a submission queue with room for all its requests is never refused. Where
+//! drive time stands still all come to their end, as none could go on.
 
 use port::{BlockDone, BlockReq, Ring, Time};
 
@@ -27,7 +28,7 @@ struct Lane<'a> {
 impl<'a> Lane<'a> {
     fn new(load: &'a mut Load, plan: Plan, now: Time) -> Lane<'a> {
         load.begin(now);
-        let course = Course::new(plan, now, load.bs());
+        let course = Course::new(plan, now);
         Lane { load, course, tally: Tally::new(), is_over: false }
     }
 
@@ -117,8 +118,10 @@ impl Runner<'_> {
             let before = now;
             now = driver.turn(next, &mut line.queue, &mut line.done)?;
             line.give(&mut lanes);
+            // Where one's requests take no time that of none goes on.
+            let ended = lanes.iter().map(|lane| lane.load.ended()).sum();
             for lane in &mut lanes {
-                lane.course.ended(before, now, lane.load.done.len());
+                lane.course.ended(before, now, ended);
                 lane.load.complete(now, is_late, &mut lane.tally, driver, &mut None)?;
             }
             turns += 1;
@@ -130,6 +133,7 @@ impl Runner<'_> {
         }
         let end = |lane: Lane| {
             let mut tally = lane.tally;
+            tally.stood = lane.course.stood;
             tally.energy.1 = driver.energy(tally.end);
             tally.finish(driver.counters(), driver.gauges());
             tally
