@@ -23,6 +23,7 @@ mod effective;
 mod jobs;
 
 pub use jobs::Job;
+pub(crate) use jobs::of_job;
 
 pub use bursts::BurstArgs;
 

@@ -9,6 +9,7 @@ use measure::{Direction, Histogram, Summary, units};
 use port::{BlockOp, Shape};
 use serde_json::{Value, json};
 
+use crate::args::of_job;
 use crate::outcome::OpenLoop;
 use crate::{Bench, BenchArgs, Measured, load, pattern, plan, void, workload};
 use drive::error::Error;
@@ -140,8 +141,9 @@ impl Bench<'_> {
         let depth = if queues.is_on() { queues.depth() as usize } else { shape.depth };
         let shape = &Shape { depth: depth.min(shape.depth), ..*shape };
         let mut loads = Vec::new();
-        for (job, &queue) in jobs.iter().zip(&given) {
-            loads.push(load(job, shape, &pattern(job, shape)?)?.in_queue(queue));
+        for (n, (job, &queue)) in jobs.iter().zip(&given).enumerate() {
+            let load = pattern(job, shape).and_then(|pattern| load(job, shape, &pattern));
+            loads.push(load.map_err(|e| of_job(n, e))?.in_queue(queue));
         }
         let (plan, is_real, mut reports) = (plan(self.args), driver.is_real(), Vec::new());
         let mut measured = self.timed(|runner| {
@@ -224,6 +226,32 @@ mod tests {
         // In turn, while there are two.
         assert!((closed.iops / 125e3 - 1.0).abs() < 0.02, "{}", closed.iops);
         assert!(text(&outcome).contains(", p99.9 "));
+    }
+
+    #[test]
+    fn what_is_wrong_with_one_is_told_with_its_number() {
+        let parsed = |job: &str| {
+            let line = format!(
+                "bench mem:znand,size=64M,store=none --rw randread --time 1ms --job rw=randwrite {job}"
+            );
+            Line::try_parse_from(line.split_whitespace()).map_err(|e| e.to_string())
+        };
+        let args = parsed("--job rw=randread,hot=10:90,placement=yes,range=60M+64M").unwrap().args;
+        assert!(args.jobs[1].args.placement);
+        args.check().unwrap();
+        let Err(error) = measure(&args, &mut Watch::quiet()) else { panic!("past its end") };
+        assert!(error.to_string().starts_with("--job, number 2: --range ends at"), "{error}");
+        let args = parsed("--job rw=randread,hot=10:90,placement=no").unwrap().args;
+        assert!(!args.jobs[1].args.placement);
+        for (job, says) in [
+            ("queue=0,queue=1", "queue= is there twice"),
+            ("placement,placement=no", "placement is there twice"),
+            ("placement=maybe", "placement= is yes or no"),
+            ("qd=1,qd=2", "--qd"),
+        ] {
+            let Err(text) = parsed(&format!("--job rw=randread,{job}")) else { panic!("{job}") };
+            assert!(text.contains(says), "{text}");
+        }
     }
 
     #[test]

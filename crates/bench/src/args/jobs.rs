@@ -43,20 +43,34 @@ impl FromStr for Job {
 
     fn from_str(text: &str) -> Result<Job, String> {
         // The drive is that of the bench: this one is put in its place.
-        let (mut line, mut queue) = (vec!["job".to_string(), "mem:null".into()], None);
+        let mut line = vec!["job".to_string(), "mem:null".into()];
+        let (mut queue, mut placement) = (None, None);
         for part in text.split(',') {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             match key {
+                "queue" if queue.is_some() => return Err("queue= is there twice".into()),
                 "queue" => {
                     let number = value.parse().map_err(|_| "queue= is a number from 0 on")?;
                     queue = Some(number);
                 }
-                "placement" if value.is_empty() => line.push("--placement".into()),
-                key if KEYS.contains(&key) && key != "placement" => {
+                "placement" if placement.is_some() => {
+                    return Err("placement is there twice".into());
+                }
+                "placement" => {
+                    placement = Some(match value {
+                        "" | "yes" => true,
+                        "no" => false,
+                        _ => return Err("placement= is yes or no".into()),
+                    });
+                }
+                key if KEYS.contains(&key) => {
                     line.push(format!("--{}={value}", key.replace('_', "-")));
                 }
                 _ => return Err(format!("`{key}` is none of {}, queue", KEYS.join(", "))),
             }
+        }
+        if placement == Some(true) {
+            line.push("--placement".into());
         }
         let command = BenchArgs::augment_args(Command::new("job"));
         let read = command.try_get_matches_from(line);
@@ -67,6 +81,14 @@ impl FromStr for Job {
             lines.collect::<Vec<_>>().join(" ").trim_start_matches("error: ").to_string()
         })?;
         Ok(Job { args, queue })
+    }
+}
+
+/// An error of load `n`, which says so; the first load's is that of the bench.
+pub(crate) fn of_job(n: usize, error: Error) -> Error {
+    match error {
+        Error::Usage(text) if n > 0 => Error::Usage(format!("--job, number {n}: {text}")),
+        error => error,
     }
 }
 
@@ -112,7 +134,7 @@ impl BenchArgs {
             return refuse("the steady state is one of one load: take --precondition seq");
         }
         for (n, job) in self.all_jobs().iter().enumerate().skip(1) {
-            job.check_alone().map_err(|e| Error::Usage(format!("--job, number {n}: {e}")))?;
+            job.check_alone().map_err(|e| of_job(n, e))?;
         }
         Ok(())
     }
