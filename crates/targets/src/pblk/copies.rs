@@ -92,7 +92,6 @@ impl<D: OpenChannel> Pblk<D> {
         let chunk = &mut self.chunks[self.geometry.chunk_index(to)];
         chunk.copies = chunk.copies.max(copies);
         let row = self.geometry.row_blocks();
-        self.counters.copied += u64::from(row);
         let number = (unit - self.units.of_user()) as usize;
         let mut list = self.collectors.lists.0[number].take().expect("one for each unit");
         for i in 0..row as usize {

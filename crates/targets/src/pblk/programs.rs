@@ -375,6 +375,7 @@ impl<D: OpenChannel> Pblk<D> {
 
     #[inline]
     pub(super) fn program_done(&mut self, unit: u32, done: VectorDone) {
+        let is_copy = done.list.is_some();
         match done.list {
             Some(list) => self.copy_ended(unit, list, done.status.is_ok()),
             None => self.units.unit_mut(unit).buffer.reclaim(done.buffer),
@@ -403,6 +404,9 @@ impl<D: OpenChannel> Pblk<D> {
         }
         if self.chunks[chunk].failed {
             return self.row_failed(unit, chunk);
+        }
+        if is_copy {
+            self.counters.copied += u64::from(self.geometry.row_blocks());
         }
         for i in 0..self.geometry.row_blocks() {
             let slot = self.units.slot_number(unit, i);

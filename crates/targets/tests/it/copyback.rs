@@ -2,6 +2,7 @@
 //! often in turn, and that all is as it was written.
 
 use device::{Device, OpenChannel};
+use faults::{FaultPort, FaultRule, Operation, Trigger};
 use flash::{ChunkState, Dimensions, Geometry, RamMedium, Timing};
 use port::{BLOCK_BYTES, BlockOp, Time};
 use targets::{Pblk, PblkConfig, Victim, with_reserve};
@@ -9,7 +10,8 @@ use targets::{Pblk, PblkConfig, Victim, with_reserve};
 const DATA_CHUNKS: u32 = 8;
 const ROW: u64 = 4;
 
-type Host = crate::host::Host<Pblk<Device<RamMedium>>, Geometry>;
+type HostOf<P> = crate::host::Host<P, Geometry>;
+type Host = HostOf<Pblk<Device<RamMedium>>>;
 
 fn timing(copyback: u32) -> Timing {
     Timing { read: vec![1_000], program: vec![5_000], erase: 3_000, copyback, ..Timing::default() }
@@ -29,7 +31,7 @@ fn config(g: &Geometry) -> PblkConfig {
     }
 }
 
-fn host(copyback: u32) -> Host {
+fn device(copyback: u32) -> (Device<RamMedium>, Geometry) {
     let dim = Dimensions {
         groups: 1,
         pus: 2,
@@ -41,6 +43,11 @@ fn host(copyback: u32) -> Host {
     };
     let g = Geometry::new(with_reserve(dim)).unwrap();
     let device = Device::new(&g, &timing(copyback), RamMedium::new(&g, 8).unwrap()).unwrap();
+    (device, g)
+}
+
+fn host(copyback: u32) -> Host {
+    let (device, g) = device(copyback);
     Host::new(Pblk::new(device, config(&g)).unwrap(), Time::ZERO, g)
 }
 
@@ -81,6 +88,42 @@ fn whole_rows_are_copied_as_often_as_the_drive_allows() {
         gc.push(counters.gc);
     }
     assert!(gc[0] > 2000, "{gc:?}");
+}
+
+/// A copy that fails is written, and is no copy.
+#[test]
+fn only_copies_that_went_well_count() {
+    let (device, g) = device(3);
+    // One address of the twentieth copy. What fails costs a chunk, of which this drive
+    // has few, so no more is written.
+    let trigger = Trigger { from: 20 * ROW, count: Some(1), ..Trigger::default() };
+    let rule = FaultRule {
+        operation: Operation::Copy,
+        trigger,
+        status: None,
+        permanent: false,
+        place: None,
+    };
+    let faulty = FaultPort::new(device, &[rule], 1).unwrap();
+    let mut host = HostOf::new(Pblk::new(faulty, config(&g)).unwrap(), Time::ZERO, g);
+    let blocks = config(&g).bytes / BLOCK_BYTES;
+    for value in 0.. {
+        let hot = |block: &u64| value == 0 || (block / ROW).is_multiple_of(4);
+        for block in (0..blocks).filter(hot) {
+            if host.drive.device().struck().sum::<u64>() == 0 {
+                host.good(BlockOp::Write, block, block);
+            }
+        }
+        if host.drive.device().struck().sum::<u64>() > 0 {
+            break;
+        }
+    }
+    host.rest();
+    let begun = host.drive.device().below().counters().copybacks;
+    let copied = host.drive.counters().copied / ROW;
+    // One that goes well to a chunk in which another has failed is written, too: of each
+    // unit two rows are on their way at most.
+    assert!(begun >= 20 && (begun - 2..begun).contains(&copied), "{copied} of {begun}");
 }
 
 /// Of what is there at a start it is not known how often it was copied.
