@@ -45,25 +45,25 @@ pub fn page(runs: &[Run]) -> String {
         runs => format!("{} runs", runs.len()),
     };
     let title = text(&title);
-    let _ = write!(
+    let _ = writeln!(
         out,
         "{BEGIN}<meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\">\
-         <title>{title}</title><style>{STYLE}</style></head>\n<body><h1>{title}</h1>\n"
+         <title>{title}</title><style>{STYLE}</style></head>\n<body><h1>{title}</h1>"
     );
     verdicts(&mut out, runs, &comparison);
     figures(&mut out, &comparison);
     for Chart { name, caption, svg } in charts::all(runs) {
         let caption = text(caption);
         let _ =
-            write!(out, "<figure id=\"{name}\">{svg}<figcaption>{caption}</figcaption></figure>\n");
+            writeln!(out, "<figure id=\"{name}\">{svg}<figcaption>{caption}</figcaption></figure>");
     }
     settings(&mut out, &comparison);
     for (number, run) in runs.iter().enumerate() {
         let all = serde_json::json!({ "drive": run.drive, "workload": run.workload });
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "<details><summary>All that was set in [{}]</summary><pre>{}</pre></details>\n",
+            "<details><summary>All that was set in [{}]</summary><pre>{}</pre></details>",
             number + 1,
             text(&bounded(&format!("{all:#}"), LONGEST_ALL))
         );
@@ -171,7 +171,7 @@ fn settings(out: &mut String, comparison: &Comparison) {
     }
     out.push_str("</table>\n");
     if comparison.settings.len() > MOST_SETTINGS {
-        let _ = write!(out, "<p>And {} more.</p>\n", comparison.settings.len() - MOST_SETTINGS);
+        let _ = writeln!(out, "<p>And {} more.</p>", comparison.settings.len() - MOST_SETTINGS);
     }
 }
 
