@@ -228,7 +228,7 @@ mod tests {
         hostile["void"] = script.into();
         hostile["warnings"] = serde_json::json!([script]);
         let hostile = Run::from_json(script, hostile).unwrap();
-        for page in [page(&[hostile.clone()]), page(&[run("a", &[1e5; 5]), hostile])] {
+        for page in [page(std::slice::from_ref(&hostile)), page(&[run("a", &[1e5; 5]), hostile])] {
             assert!(!page.contains("<script") && !page.contains('\u{1b}'));
             assert!(page.contains("&lt;script&gt;"));
         }
