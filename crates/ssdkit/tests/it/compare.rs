@@ -22,7 +22,7 @@ fn two_drives_are_told_apart_from_two_seeds_of_one() {
     bench("", "", "a.json");
     bench("", "--seed 2", "same.json");
     bench(",suspend=true", "", "other.json");
-    let compared = json(dir.path(), "compare a.json same.json other.json --json");
+    let compared = json(dir.path(), "compare a.json same.json other.json");
     let iops = &compared["figures"][0]["runs"];
     assert_eq!(iops[2]["beyond_noise"], true, "{iops}");
     // Another seed is within three times what is said with 95 %.
@@ -58,7 +58,7 @@ fn pages_are_written_where_they_may_be() {
         assert!(code == Some(2) && why.contains("not the JSON of `ssdkit bench"), "{why}");
     }
     assert_eq!(all(dir.path(), "compare a.json /dev/zero").2, Some(2));
-    std::fs::write(dir.path().join("rate.svg"), "SSDKIT").unwrap();
+    std::fs::write(dir.path().join("latency.svg"), "SSDKIT").unwrap();
     let (_, why, code) = all(dir.path(), "compare a.json --pictures .");
     assert!(code == Some(2) && why.contains("there is something else"), "{why}");
     let explain = "explain mem:tlc,size=16M --rw randread --ios 100 --report a.html";
