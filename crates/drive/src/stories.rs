@@ -142,7 +142,7 @@ proptest! {
             Just(",slc_cache=1M,suspend=true,cache_registers=true"),
             Just(",slc_cache=1M,suspend=true,cache_registers=true,plane_reads=true"),
             Just(",read_cache=1M,read_ahead_depth=8,cores=2,core_read=3us,map_cache=16k"),
-            Just(",sleep_after=100us/250us,wake_time=30us/80us,sleep_power=2mW/1mW,energy=true,thermal_resistance=900K/W,\
+            Just(",sleep_after=100us/250us,wake_time=30us/80us,sleep_power=2mW/1mW,energy=true,idle_power=3mW,thermal_resistance=900K/W,\
                 thermal_time=5ms,throttle_from=200C,throttle_until=150C,throttle_rate=200MB/s"),
             Just(",queues=4,queue_depth=7,cores=1,core_read=3us,core_write=5us,arbitration=wrr,\
                 arbitration_burst=2,queue_classes=low/urgent/high,class_weights=4/2/1,link_latency=1us"),
