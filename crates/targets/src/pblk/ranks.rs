@@ -33,19 +33,21 @@ impl Ranks {
     /// The first from place `from` on, then round from the beginning.
     #[inline(always)]
     pub fn next(&self, from: usize) -> Option<usize> {
-        let words = self.0.len();
-        let (start, bit) = (from / 64, from % 64);
-        for i in 0..=words {
-            let at = if start + i < words { start + i } else { start + i - words };
-            let mut word = self.0[at];
-            if i == 0 {
-                word &= u64::MAX << bit;
-            }
-            if word != 0 {
-                return Some(at * 64 + word.trailing_zeros() as usize);
-            }
+        let start = from / 64;
+        let word = self.0[start] & u64::MAX << (from % 64);
+        if word != 0 {
+            return Some(start * 64 + word.trailing_zeros() as usize);
         }
-        None
+        self.next_word(start)
+    }
+
+    /// The first of the words behind the one at `start`, which comes last.
+    #[inline]
+    fn next_word(&self, start: usize) -> Option<usize> {
+        let (before, behind) = self.0.split_at(start + 1);
+        let round = behind.iter().zip(start + 1..).chain(before.iter().zip(0..));
+        let (word, at) = round.into_iter().find(|&(&word, _)| word != 0)?;
+        Some(at * 64 + word.trailing_zeros() as usize)
     }
 
     /// Takes out all that are in the `i`th 64 places: a bit for each. `None` past

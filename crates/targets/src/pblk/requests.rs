@@ -47,6 +47,16 @@ impl Default for Request {
     }
 }
 
+impl Request {
+    /// Whether it writes one whole block.
+    #[inline]
+    pub(super) fn is_block_of_write(&self) -> bool {
+        self.op == BlockOp::Write
+            && self.len == BLOCK_BYTES
+            && self.offset.is_multiple_of(BLOCK_BYTES)
+    }
+}
+
 /// A part of a block whose old bytes are needed: to be read, or to be written
 /// around.
 #[derive(Debug)]
@@ -232,7 +242,17 @@ impl<D: OpenChannel> Pblk<D> {
         if op == BlockOp::Flush {
             self.flush(now, slot);
         } else {
-            self.host.waiting.push_back(slot);
+            self.wait_for_room(now, slot);
+        }
+    }
+
+    /// A write, zeroing or trim gets in line. Behind others it has to wait: what
+    /// they wait for does not come by what is let in.
+    #[inline]
+    fn wait_for_room(&mut self, now: Time, slot: u32) {
+        let is_first = self.host.waiting.is_empty();
+        self.host.waiting.push_back(slot);
+        if is_first {
             self.stage(now);
         }
     }

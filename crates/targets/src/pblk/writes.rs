@@ -40,10 +40,11 @@ impl<D: OpenChannel> Pblk<D> {
         else {
             return false;
         };
-        let Request { op, offset, len, taken, stream, .. } = self.host.requests[slot];
-        if self.units.filling[stream].is_some() {
+        let request = &self.host.requests[slot];
+        if self.units.filling[request.stream].is_some() {
             return false;
         }
+        let &Request { op, offset, len, taken, .. } = request;
         let is_whole = (offset + taken) % BLOCK_BYTES == 0 && len - taken >= BLOCK_BYTES;
         op == BlockOp::Write && is_whole
     }
@@ -56,11 +57,31 @@ impl<D: OpenChannel> Pblk<D> {
             self.host.merges.pop_front();
         }
         while let Some(&slot) = self.host.waiting.front() {
-            if !self.stage_request(now, slot) {
+            let is_taken = match self.host.requests[slot].is_block_of_write() {
+                true => self.stage_whole(now, slot),
+                false => self.stage_request(now, slot),
+            };
+            if !is_taken {
                 return;
             }
             self.host.waiting.pop_front();
         }
+    }
+
+    /// Takes a write of one whole block, the usual case. False when the buffer is
+    /// full.
+    #[inline]
+    fn stage_whole(&mut self, now: Time, slot: u32) -> bool {
+        let Request { offset, stream, .. } = self.host.requests[slot];
+        let Some(held) = self.slot_for(offset / BLOCK_BYTES, stream) else { return false };
+        let request = &mut self.host.requests[slot];
+        request.taken = BLOCK_BYTES;
+        if !request.data.is_empty() {
+            self.units.data_mut(held).copy_from_slice(request.data.bytes());
+        }
+        self.send_full_unit(stream);
+        self.write_taken(now, slot);
+        true
     }
 
     /// Takes the blocks of a write, zeroing or trim, one by one. False when
