@@ -125,11 +125,10 @@ impl<D: OpenChannel> Pblk<D> {
             && buffer.len() == self.kept;
         if is_block && op == BlockOp::Read {
             self.read_block(now, id, offset, buffer);
-        } else if is_block
-            && op == BlockOp::Write
-            && !fua
-            && self.write_block(offset, placement, &buffer)
-        {
+        } else if is_block && op == BlockOp::Write && !fua && !self.facts.read_only {
+            if !self.write_block(offset, placement, &buffer) {
+                return self.queue_block(now, id, (offset, placement), buffer);
+            }
             self.host.ready.put(|| BlockDone { id, op, status: Status::SUCCESS, at: now, buffer });
             if self.told.is_some() {
                 self.tell_at_once(now);
@@ -190,7 +189,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// for it.
     #[inline]
     fn write_block(&mut self, offset: u64, placement: u8, buffer: &Buffer) -> bool {
-        if self.facts.read_only || !self.host.waiting.is_empty() || !self.host.merges.is_empty() {
+        if !self.host.waiting.is_empty() || !self.host.merges.is_empty() {
             return false;
         }
         let stream = self.stream_of(placement);
@@ -222,16 +221,7 @@ impl<D: OpenChannel> Pblk<D> {
             }
             return;
         }
-        let stream = self.stream_of(placement);
-        let slot = self.host.requests.take_as_is();
-        let request = &mut self.host.requests[slot];
-        (request.id, request.op, request.fua) = (id, op, fua);
-        (request.offset, request.len, request.taken) = (offset, len, 0);
-        (request.left, request.status) = (0, Status::SUCCESS);
-        request.stream = stream;
-        if self.told.is_some() {
-            self.begin_story(slot, now);
-        }
+        let slot = self.begin_request(now, (id, op, fua), (offset, len, placement));
         let request = &mut self.host.requests[slot];
         if op == BlockOp::Read {
             request.pieces = Pieces::new(buffer);
@@ -244,6 +234,35 @@ impl<D: OpenChannel> Pblk<D> {
         } else {
             self.wait_for_room(now, slot);
         }
+    }
+
+    /// Lets a request in that is not done at once.
+    #[inline]
+    fn begin_request(
+        &mut self,
+        now: Time,
+        (id, op, fua): (u64, BlockOp, bool),
+        (offset, len, placement): (u64, u64, u8),
+    ) -> u32 {
+        let stream = self.stream_of(placement);
+        let slot = self.host.requests.take_as_is();
+        let request = &mut self.host.requests[slot];
+        (request.id, request.op, request.fua) = (id, op, fua);
+        (request.offset, request.len, request.taken) = (offset, len, 0);
+        (request.left, request.status) = (0, Status::SUCCESS);
+        request.stream = stream;
+        if self.told.is_some() {
+            self.begin_story(slot, now);
+        }
+        slot
+    }
+
+    /// Lets one whole block of a write wait for room.
+    fn queue_block(&mut self, now: Time, id: u64, (offset, placement): (u64, u8), buffer: Buffer) {
+        let kind = (id, BlockOp::Write, false);
+        let slot = self.begin_request(now, kind, (offset, BLOCK_BYTES, placement));
+        self.host.requests[slot].data = buffer;
+        self.wait_for_room(now, slot);
     }
 
     /// A write, zeroing or trim gets in line. Behind others it has to wait: what
