@@ -218,6 +218,23 @@ impl Stride {
 }
 
 impl Runner<'_> {
+    /// Issues what the burst still has, at most `left`. Gives how many.
+    #[inline(never)]
+    fn issue_of(
+        &mut self,
+        bursts: &mut Bursts,
+        now: Time,
+        (left, counted): (u64, bool),
+        driver: &dyn Driver,
+        load: &mut Load,
+    ) -> Result<u64, Error> {
+        let allowed = bursts.allow(now, load.is_idle(), left);
+        let mut left = allowed;
+        load.issue(now, &mut left, counted, driver, &mut self.verifier)?;
+        bursts.issued(allowed - left);
+        Ok(allowed - left)
+    }
+
     /// Runs `load` by `plan`.
     pub fn run(
         &mut self,
@@ -260,11 +277,8 @@ impl Runner<'_> {
             match &mut bursts {
                 None => load.issue(now, &mut course.left, counted, driver, &mut self.verifier)?,
                 Some(bursts) => {
-                    let allowed = bursts.allow(now, load.is_idle(), course.left);
-                    let mut left = allowed;
-                    load.issue(now, &mut left, counted, driver, &mut self.verifier)?;
-                    bursts.issued(allowed - left);
-                    course.left -= allowed - left;
+                    let left = course.left;
+                    course.left -= self.issue_of(bursts, now, (left, counted), driver, load)?;
                 }
             }
             let close = course.close(load).filter(|_| !tally.interrupted);
