@@ -166,16 +166,25 @@ impl Chunk {
         debug_assert!(self.programmed <= self.wp);
     }
 
-    /// Whether `count` blocks at `block` can be read. Of an open chunk the
-    /// last `window` programmed blocks cannot (mw_cunits).
+    /// How many blocks from its start can be read: all that are programmed, but of
+    /// an open chunk not the last `window` of these (mw_cunits of Open-Channel SSD
+    /// 2.0, in logical blocks of a chunk).
     #[inline]
-    pub fn read(&self, block: u32, count: u32, window: u32) -> Result<(), Status> {
-        let limit = match self.state {
-            ChunkState::Offline => return Err(Status::OFFLINE_CHUNK),
+    pub fn readable(&self, window: u32) -> u32 {
+        match self.state {
+            ChunkState::Offline => 0,
             ChunkState::Open => self.programmed.saturating_sub(window),
             ChunkState::Free | ChunkState::Closed => self.programmed,
-        };
-        if block + count > limit { Err(Status::UNWRITTEN) } else { Ok(()) }
+        }
+    }
+
+    /// Whether `count` blocks at `block` are [readable](Self::readable).
+    #[inline]
+    pub fn read(&self, block: u32, count: u32, window: u32) -> Result<(), Status> {
+        if self.state == ChunkState::Offline {
+            return Err(Status::OFFLINE_CHUNK);
+        }
+        if block + count > self.readable(window) { Err(Status::UNWRITTEN) } else { Ok(()) }
     }
 
     /// Takes note that the program of `count` blocks at `block` failed. True

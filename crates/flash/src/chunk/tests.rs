@@ -244,3 +244,28 @@ fn it_wears_out() {
     assert_eq!(c.write(0, 4, 4, 4), Err(Status::OFFLINE_CHUNK));
     assert_eq!(c.read(0, 1, 0), Err(Status::OFFLINE_CHUNK));
 }
+
+/// Of an open chunk all but the last blocks that are programmed, in logical blocks; of
+/// one that is full, or was closed early, all; of one that is gone, none.
+#[test]
+fn what_can_be_read_of_a_chunk() {
+    let mut c = Chunk::default();
+    assert_eq!(c.readable(3), 0);
+    for programmed in (4..16).step_by(4) {
+        c.write(programmed - 4, 4, 4, 16).unwrap();
+        assert_eq!(c.readable(3), programmed.saturating_sub(4 + 3), "not what is on its way");
+        c.program(4);
+        assert_eq!(c.readable(3), programmed - 3);
+        assert_eq!((c.readable(0), c.readable(16)), (programmed, 0));
+        assert_eq!(c.read(programmed - 4, 1, 3), Ok(()));
+        assert_eq!(c.read(programmed - 4, 2, 3), Err(Status::UNWRITTEN));
+    }
+    let early = Chunk { state: ChunkState::Closed, wp: 12, ..c };
+    assert_eq!(early.readable(3), 12);
+    c.write(12, 4, 4, 16).unwrap();
+    assert_eq!(c.readable(3), 12, "it is closed, and the rest on its way");
+    c.program(4);
+    assert_eq!(c.readable(3), 16);
+    c.retire().unwrap();
+    assert_eq!(c.readable(3), 0);
+}
