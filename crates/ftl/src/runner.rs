@@ -52,8 +52,13 @@ impl Job {
     }
 
     /// A write of zeros with this tag.
-    pub fn fill(tag: Tag, (ppa, count): (Ppa, u32)) -> Job {
-        Job { content: Content::Tagged, ppa, count, fill: Some(tag), number: 0 }
+    pub fn fill(tag: Tag, piece: (Ppa, u32)) -> Job {
+        Job::fill_as(Content::Tagged, tag, piece)
+    }
+
+    /// The same with so much of each block: `Tagged` or `Whole`.
+    pub fn fill_as(content: Content, tag: Tag, (ppa, count): (Ppa, u32)) -> Job {
+        Job { content, ppa, count, fill: Some(tag), number: 0 }
     }
 }
 

@@ -56,6 +56,9 @@ impl Plan {
         if self.stack() == Over::Layers {
             setup.take_layers(self.seed);
         }
+        if matches!(self.stack(), Over::Blocks | Over::Layers) {
+            setup.take_window(self.seed);
+        }
         setup
     }
 }

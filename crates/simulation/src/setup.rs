@@ -96,6 +96,10 @@ const STREAMS: u64 = 48;
 /// [`STREAMS`].
 const QUEUES: u64 = 71;
 
+/// Stream of the random numbers that say what of open chunks cannot be read yet, chosen
+/// as [`STREAMS`].
+const WINDOW: u64 = 96;
+
 /// From `low` to `high`, both included.
 fn between(rng: &mut Rng, low: u64, high: u64) -> u64 {
     low + rng.below(high - low + 1)
@@ -166,6 +170,19 @@ impl Setup {
         let dim = self.geometry.dimensions();
         let dim = Dimensions { chunks: dim.chunks + self.streams - 1, ..dim };
         self.geometry = Geometry::new(dim).expect("a few chunks more");
+    }
+
+    /// Of some drives the last blocks of open chunks cannot be read yet. Parity takes none
+    /// of these.
+    pub(crate) fn take_window(&mut self, seed: u64) {
+        let mut rng = Rng::new(seed, WINDOW);
+        if rng.below(6) > 0 || self.parity > 0 {
+            return;
+        }
+        let most = self.geometry.chunk_blocks() - 1;
+        let few = rng.one_of(&[1, 4, 8, 12]).min(most);
+        let any = between(&mut rng, 1, most.into()) as u32;
+        self.timing.unreadable = rng.one_of(&[few, few, any, most]);
     }
 
     /// Some drives have several submission queues before their link. Not where a
@@ -283,7 +300,7 @@ impl Setup {
         let dim = self.geometry.dimensions();
         format!(
             "{} x {} units{} of {} chunks of {} rows of {} blocks, {} logical, {} streams, {:?}, \
-             idle {}, {} kept{}, link {:?}{}{}{}{}{}, {:?}, {}",
+             idle {}, {} kept{}, link {:?}{}{}{}{}{}{}, {:?}, {}",
             dim.groups,
             dim.pus,
             if self.parity > 0 { format!(", parity {},", self.parity) } else { String::new() },
@@ -299,6 +316,10 @@ impl Setup {
             self.link_at,
             if self.queues.is_on() { format!(", {:?}", self.queues) } else { String::new() },
             if self.timing.is_instant() { ", no time" } else { "" },
+            match self.timing.unreadable {
+                0 => String::new(),
+                blocks => format!(", {blocks} unreadable"),
+            },
             if self.timing.slc.is_on() { ", an SLC cache" } else { "" },
             if self.protected { ", a protected cache" } else { "" },
             self.layers.as_ref().map_or(String::new(), |layers| format!(", {layers:?}")),

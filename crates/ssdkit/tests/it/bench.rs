@@ -273,7 +273,7 @@ fn what_cannot_be_is_refused_clearly() {
         ("mem:ref,size=64M --rw randread --qd 60000 --threads 1000", "too many at once"),
         ("mem:ref,size=64M --rw randread --qd 8192 --bs 1M", "too many at once"),
         ("mem:ref,size=64M --rw randread --read-percent 3", "--read-percent is for"),
-        ("mem:ref,unreadable=8,size=64M --rw read", "unreadable must be 0"),
+        ("mem:ref,unreadable=8,size=64M,parity=8 --rw read", "unreadable must be 0"),
         ("mem:ref,size=64M --rw trim --bs 512 --verify", "whole blocks"),
         ("mem:ref,size=64M --rw read --rate 2G", "rate"),
         ("nbd:/no/such/socket --rw read --rate 5", "closed loop"),

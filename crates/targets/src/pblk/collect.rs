@@ -91,7 +91,9 @@ impl<D: OpenChannel> Pblk<D> {
             self.chunks[chunk].moving += count;
             self.counters.moved += u64::from(count);
             let first = Ppa(self.geometry.chunk_start(chunk).0 + u64::from(block));
-            self.read_survivors(rank, first, count);
+            if !self.window.is_on() || !self.gather_held(rank, first, count) {
+                self.read_survivors(rank, first, count);
+            }
         }
     }
 
@@ -333,9 +335,9 @@ impl<D: OpenChannel> Pblk<D> {
     }
 
     /// Adds a survivor to the row being gathered, and sends the row when it is
-    /// full.
+    /// full. Gives its slot, whose bytes are the caller's to write if there are none.
     #[inline]
-    pub(super) fn gather(&mut self, rank: usize, at: Ppa, tag: Tag, bytes: &[u8]) {
+    pub(super) fn gather(&mut self, rank: usize, at: Ppa, tag: Tag, bytes: &[u8]) -> u32 {
         let c = &mut self.collectors.of[rank];
         if c.busy[c.gathering as usize] {
             c.gathering ^= 1;
@@ -344,8 +346,8 @@ impl<D: OpenChannel> Pblk<D> {
         let which = c.gathering;
         let unit = self.units.collection(rank as u32, which);
         let slot = Slot { lba: tag.id, old: Place::flash(at), live: true };
-        self.units.add(unit, slot, tag, |to| {
-            if !to.is_empty() {
+        let slot = self.units.add(unit, slot, tag, |to| {
+            if !bytes.is_empty() {
                 to.copy_from_slice(bytes);
             }
         });
@@ -355,6 +357,7 @@ impl<D: OpenChannel> Pblk<D> {
             self.collectors.of[rank].gathering ^= 1;
             self.send_gathered(unit);
         }
+        slot
     }
 
     /// A row of survivors is to be sent.
@@ -430,9 +433,10 @@ impl<D: OpenChannel> Pblk<D> {
         Some(open)
     }
 
-    /// A moved block is programmed at `at`.
+    /// A moved block is programmed at `at`: the map, or a newer slot, leads to `to`
+    /// from now on.
     #[inline(always)]
-    pub(super) fn settle_moved(&mut self, slot: u32, at: Ppa) {
+    pub(super) fn settle_moved(&mut self, slot: u32, at: Ppa, to: Place) {
         let held = *self.units.slot(slot);
         if held.lba == PAD {
             return;
@@ -443,9 +447,9 @@ impl<D: OpenChannel> Pblk<D> {
         if self.space.is_valid(from) {
             self.space.set_valid(at);
             if self.map.get(held.lba) == held.old {
-                self.map.set(held.lba, Place::flash(at));
+                self.map.set(held.lba, to);
             } else {
-                self.relink(held.lba, held.old, Place::flash(at));
+                self.relink(held.lba, held.old, to);
             }
             self.invalidate(from);
         } else {
@@ -482,6 +486,9 @@ impl<D: OpenChannel> Pblk<D> {
             return;
         }
         self.chunks[chunk].phase = Phase::Erasing;
+        if self.window.is_on() {
+            self.release_chunk(chunk);
+        }
         if !stage.failed {
             let rank = self.rank_of_chunk(chunk);
             self.collectors.of[rank].erasing += 1;

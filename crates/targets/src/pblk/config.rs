@@ -123,12 +123,6 @@ pub enum PblkError {
     /// The capacity is not whole blocks, or zero.
     #[error("the capacity of {0} bytes is not a whole number of 4096-byte blocks above zero")]
     Capacity(u64),
-    /// The drive makes recent writes wait before they can be read.
-    #[error(
-        "this target cannot serve a drive whose last {0} blocks of an open chunk are unreadable \
-         (unreadable must be 0)"
-    )]
-    Unreadable(u32),
     /// No stream, or too many.
     #[error("{0} streams cannot be kept apart: take 1 to {MAX_STREAMS}")]
     Streams(u32),

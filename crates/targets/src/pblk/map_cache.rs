@@ -273,7 +273,9 @@ impl<D: OpenChannel> Pblk<D> {
                 break;
             }
             cache.wanted.pop_front();
-            let Some(ppa) = at else {
+            // What cannot be read yet is still in the buffer that it was written from.
+            let Some(ppa) = at.filter(|&ppa| !self.window.is_on() || self.is_readable(ppa, 1))
+            else {
                 cache.arrived(page);
                 continue;
             };

@@ -12,6 +12,7 @@ use device::{Content, OpenChannel, VectorOp};
 use flash::{Ppa, Tag};
 use port::{BLOCK_BYTES, Buffer, Status};
 
+use super::ends::{END, end_behind};
 use super::meta::Purpose;
 use super::record::{Kind, own_id};
 use super::root::{Mirror, Root};
@@ -59,11 +60,24 @@ impl<D: OpenChannel> Pblk<D> {
     /// Sends the root's first row to a mirror, if that has room for a root.
     fn begin_mirror(&mut self, mirror: usize) {
         let has_room = self.make_room_for_root(mirror);
+        let pads = if has_room { self.rows_of_end(mirror) } else { 0 };
         let held = &mut self.saved.mirrors[mirror];
-        (held.done, held.busy) = (0, has_room);
+        (held.done, held.pads, held.busy) = (0, pads, has_room);
         if has_room {
             self.send_root_row(mirror);
         }
+    }
+
+    /// Rows of padding behind a root that is the last one of a clean end: so that it can
+    /// be read by who must not write.
+    fn rows_of_end(&self, mirror: usize) -> u32 {
+        if !self.window.is_on() || !self.saved.checkpoint.root.clean {
+            return 0;
+        }
+        let (row, size) = (self.geometry.row_blocks(), self.geometry.chunk_blocks());
+        let rows = Root::rows(self.saved.checkpoint.root.directory.len(), row);
+        let end = self.saved.mirrors[mirror].next + rows * row;
+        (end_behind(end, self.window.unreadable, row, size) - end) / row
     }
 
     /// Goes on to the mirror's next chunk where this one is full, and erases
@@ -154,8 +168,15 @@ impl<D: OpenChannel> Pblk<D> {
         let held = &mut self.saved.mirrors[mirror];
         let ppa = Ppa(self.geometry.chunk_start(held.chunk()).0 + u64::from(held.next));
         held.next += count;
-        let first = held.done * count;
+        let rows = Root::rows(self.saved.checkpoint.root.directory.len(), count);
+        let (done, left) = (held.done, rows + held.pads - held.done - 1);
+        let end = Tag { id: END, seq: (held.next + left * count).into() };
+        let first = done * count;
         for i in first..first + count {
+            if done >= rows {
+                self.saved.meta.add(row, end, |to| to.fill(0));
+                continue;
+            }
             let tag = Tag {
                 id: own_id(Kind::Root, u64::from(i)),
                 seq: self.saved.checkpoint.root.number,
@@ -178,7 +199,7 @@ impl<D: OpenChannel> Pblk<D> {
         if !status.is_ok() {
             held.drop_current(self.geometry.chunk_blocks());
             self.begin_mirror(mirror);
-        } else if held.done + 1 < rows {
+        } else if held.done + 1 < rows + held.pads {
             held.done += 1;
             self.send_root_row(mirror);
         } else {

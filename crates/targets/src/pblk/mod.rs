@@ -17,12 +17,12 @@
 //! the way into the buffer, `flushes` what ends when it is in flash, `programs` the
 //! way there, `pump` what follows when something has happened. `collect` is garbage
 //! collection, `collector` what is known of it, `limiter` its pace, `idle` when nobody asks, `wear` leveling,
-//! `refresh` chunks moved on request, `failures` what becomes of what fails, `end`
-//! of a drive without room, `hints` what is fetched into the caches, `stories` where
+//! `refresh` chunks moved on request, `failures` what becomes of what fails, `window`
+//! what is programmed and cannot be read yet, `end` of a drive without room, `hints` what is fetched into the caches, `stories` where
 //! a request's time went. What makes it durable: `checkpoint` writes the map, `own` and `meta` are the stream that it
 //! goes with and where its pages are, `mirrors` and `root` where all begins, `table`
 //! what is known of chunks, `log` what was given up, `record` the bytes of these;
-//! `recover` start-up, with `search` for the root and `scan` of what came after it,
+//! `recover` start-up, with `ends` of open chunks, `search` for the root and `scan` of what came after it,
 //! `load` the map's pages then, `map_cache` which of them are held. `target` is what all block targets have.
 
 mod checkpoint;
@@ -31,6 +31,7 @@ mod collector;
 mod config;
 mod copies;
 mod end;
+mod ends;
 mod failures;
 mod flushes;
 mod hints;
@@ -63,6 +64,7 @@ mod table;
 mod target;
 mod units;
 mod wear;
+mod window;
 mod writes;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -102,6 +104,7 @@ use space::Space;
 use stories::Told;
 use table::Table;
 use units::Units;
+use window::{Window, held_rows};
 
 /// Requests that may be inside at once.
 const DEPTH: usize = 1024;
@@ -204,6 +207,7 @@ pub struct Pblk<D> {
     map_cache: Option<Box<MapCache>>,
     space: Space,
     units: Units,
+    window: Window,
     stripe: Stripe,
     collectors: Collectors,
     /// By chunk: how far its collection is.
@@ -303,6 +307,10 @@ impl<D: OpenChannel> Pblk<D> {
             }
         }
         let log_rows = u64::from(log_rows(geometry.dimensions().rows())) * u64::from(pus);
+        let unreadable = device.timing().unreadable;
+        let held = held_rows(&geometry, config.streams, unreadable);
+        let of_user = (USER_UNITS_PER_PU * pus * at_once).max(16);
+        let units = Units::new(of_user, pus, row, kept, held)?;
         let mut pblk = Pblk {
             wire: Wire {
                 out: Ring::new(2 * BACKLOG + 16 * pus as usize),
@@ -324,7 +332,8 @@ impl<D: OpenChannel> Pblk<D> {
             load: None,
             map_cache: map_cache(&config, geometry.address_bits())?,
             space,
-            units: Units::new((USER_UNITS_PER_PU * pus * at_once).max(16), pus, row, kept)?,
+            window: Window::new(unreadable, &geometry, held, &units),
+            units,
             stripe: Stripe::new(&geometry, at_once),
             collectors: Collectors {
                 of: Collector::all(&geometry),
@@ -519,9 +528,6 @@ fn check<D: OpenChannel>(device: &D, config: &PblkConfig) -> Result<(), PblkErro
     if u64::from(geometry.chunks()) < u64::from(config.data_chunks) + u64::from(reserve) {
         let (chunks, data) = (geometry.chunks(), config.data_chunks);
         return Err(PblkError::TooFewChunks { chunks, data, reserve });
-    }
-    if device.timing().unreadable > 0 {
-        return Err(PblkError::Unreadable(device.timing().unreadable));
     }
     if config.victim == Victim::DChoices(0) {
         return Err(PblkError::NoChoices(0));

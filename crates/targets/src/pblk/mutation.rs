@@ -33,11 +33,15 @@ pub enum Mutation {
     /// A block that another stream gathers is not written over there: it has two
     /// copies whose numbers say nothing of their order.
     GatherTwice,
+    /// A row that cannot be read yet is not kept in memory.
+    ReleaseEarly,
+    /// A start does not pad what cannot be read yet.
+    LeaveWindow,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 13] = [
+    pub const ALL: [Mutation; 15] = [
         Mutation::SkipPage,
         Mutation::SkipOpenChunks,
         Mutation::TrimInMemory,
@@ -51,6 +55,8 @@ impl Mutation {
         Mutation::SendStale,
         Mutation::EraseUnderReads,
         Mutation::GatherTwice,
+        Mutation::ReleaseEarly,
+        Mutation::LeaveWindow,
     ];
 }
 

@@ -408,10 +408,13 @@ impl<D: OpenChannel> Pblk<D> {
         if is_copy {
             self.counters.copied += u64::from(self.geometry.row_blocks());
         }
-        for i in 0..self.geometry.row_blocks() {
-            let slot = self.units.slot_number(unit, i);
-            let at = Ppa(ppa.0 + u64::from(i));
-            if is_user { self.settle(slot, at) } else { self.settle_moved(slot, at) }
+        if !self.window.is_on() || !self.settle_held(unit, ppa) {
+            for i in 0..self.geometry.row_blocks() {
+                let slot = self.units.slot_number(unit, i);
+                let at = Ppa(ppa.0 + u64::from(i));
+                let to = Place::flash(at);
+                if is_user { self.settle(slot, at, to) } else { self.settle_moved(slot, at, to) }
+            }
         }
         self.row_ended(chunk, ppa);
         if is_user {
@@ -465,10 +468,10 @@ impl<D: OpenChannel> Pblk<D> {
         }
     }
 
-    /// A user slot is programmed at `at`: it replaces all older copies, and
-    /// becomes what the map, or a newer slot, leads to.
+    /// A user slot is programmed at `at`: it replaces all older copies, and the map,
+    /// or a newer slot, leads to `to` from now on.
     #[inline(always)]
-    fn settle(&mut self, slot: u32, at: Ppa) {
+    pub(super) fn settle(&mut self, slot: u32, at: Ppa, to: Place) {
         let held = *self.units.slot(slot);
         if !held.live {
             // Perhaps given up while it was on its way: then it is the newest
@@ -479,9 +482,9 @@ impl<D: OpenChannel> Pblk<D> {
         }
         self.space.set_valid(at);
         if self.map.get(held.lba) == Place::buffer(slot) {
-            self.map.set(held.lba, Place::flash(at));
+            self.map.set(held.lba, to);
         } else {
-            self.relink(held.lba, Place::buffer(slot), Place::flash(at));
+            self.relink(held.lba, Place::buffer(slot), to);
         }
         self.drop_copies(held.old);
     }
@@ -490,6 +493,11 @@ impl<D: OpenChannel> Pblk<D> {
     /// The map's page changes with it: it says what is on flash.
     pub(super) fn relink(&mut self, lba: u64, from: Place, to: Place) {
         self.map.touch(self.map.page_of(lba));
+        self.rechain(lba, from, to);
+    }
+
+    /// The same where what is on flash stays.
+    pub(super) fn rechain(&mut self, lba: u64, from: Place, to: Place) {
         let mut slot = self.map.get(lba).slot();
         while let Some(number) = slot {
             let held = self.units.slot_mut(number);

@@ -22,7 +22,8 @@
 //!
 //! What it writes: each parallel unit goes on with partly written chunks of data,
 //! up to one for collection and one for each stream of the user. Others, those that
-//! were left since they had aged, are padded to their end. A root that not
+//! were left since they had aged, are padded to their end. Where the end of an open chunk
+//! cannot be read yet, all are padded on by that before anything is read. A root that not
 //! every mirror has is written anew to all.
 
 use device::{Content, OpenChannel};
@@ -118,6 +119,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// [`PblkError::Mismatch`] when the drive was made otherwise.
     pub fn recover(device: D, config: PblkConfig, now: Time) -> Result<(Pblk<D>, Time), PblkError> {
         let mut pblk = Pblk::empty(device, config)?;
+        let (padded, now) = pblk.pad_ends(now)?;
         let (root, is_everywhere, now) = pblk.find_root(now)?;
         let now = pblk.load_tables(&root, now)?;
         let (mut scan, mut load, now) = pblk.scan(&root, now)?;
@@ -143,6 +145,7 @@ impl<D: OpenChannel> Pblk<D> {
         let copies = scan.copies.iter().map(|copy| (copy.lba, copy.seq));
         let numbers = (root.seq, scan.highest, pblk.units.of_user().into());
         scan.recount.add(copies, numbers, pblk.geometry.row_blocks(), &mut pblk.counters);
+        pblk.counters.padding += padded;
         let plan = pblk.plan(&scan);
         let now = pblk.pad(&plan, &scan, now)?;
         pblk.saved.checkpoint.rows = scan.rows;
@@ -194,10 +197,12 @@ impl<D: OpenChannel> Pblk<D> {
         let mut runner = Runner::new(&mut self.device, now);
         let bytes = Root::bytes(self.saved.meta.directory.len());
         let mut search = Search { bytes, ..Search::default() };
+        let unreadable = self.window.unreadable;
         for (m, mirror) in self.saved.mirrors.iter_mut().enumerate() {
             for (i, &chunk) in mirror.chunks.iter().enumerate() {
-                let programmed = runner.device.chunk(chunk).programmed;
-                let found = search.chunk(&mut runner, &geometry, chunk, programmed, m)?;
+                let of = runner.device.chunk(chunk);
+                let (programmed, readable) = (of.programmed, of.readable(unreadable));
+                let found = search.chunk(&mut runner, &geometry, chunk, readable, m)?;
                 let newest = search.newest[m].0;
                 if programmed > 0 && found.max(1) > newest {
                     search.newest[m] = (found.max(1), i);
@@ -303,12 +308,9 @@ impl<D: OpenChannel> Pblk<D> {
                 Use::Data | Use::Own => entry.next,
             };
             let is_data = of.state != ChunkState::Offline && !self.is_anchor(chunk);
-            if is_data && from < of.programmed {
-                by_pu[geometry.pu_index(geometry.chunk_start(chunk))].push((
-                    chunk,
-                    from,
-                    of.programmed,
-                ));
+            let end = of.readable(self.window.unreadable);
+            if is_data && from < end {
+                by_pu[geometry.pu_index(geometry.chunk_start(chunk))].push((chunk, from, end));
             }
             if same && entry.used == Use::Own && entry.next > 0 && of.programmed > 0 {
                 scan.chunks.insert(chunk, (0, true));

@@ -161,6 +161,8 @@ pub(super) struct Mirror {
     pub may_lose_last: bool,
     /// Rows of the root under way that are programmed.
     pub done: u32,
+    /// Rows of padding that follow it.
+    pub pads: u32,
     /// A root is under way.
     pub busy: bool,
 }

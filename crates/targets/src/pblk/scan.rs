@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use flash::{Ppa, Tag};
 
+use super::ends::END;
 use super::load::Gone;
 use super::map::Place;
 use super::mutation::{Mutation, is};
@@ -46,8 +47,8 @@ pub(super) struct Scan {
 impl Scan {
     /// Takes note of one tag.
     pub(super) fn see(&mut self, at: Ppa, chunk: usize, in_open: bool, blocks: u64, tag: Tag) {
-        // Others are not this target's.
-        if !(1..=LAST_SEQ).contains(&tag.seq) {
+        // Others are not this target's, or only pad an end.
+        if !(1..=LAST_SEQ).contains(&tag.seq) || tag.id == END {
             return;
         }
         let newest = self.chunks.entry(chunk).or_default();

@@ -5,9 +5,20 @@ use flash::{Geometry, Ppa};
 use port::Status;
 
 use super::PblkError;
+use super::ends::END;
 use super::record::{Kind, own};
 use super::recover::{Runner, read_block};
 use super::root::{Mirror, NoRoot, Root};
+
+/// What a row of a chunk for roots is.
+enum Row {
+    /// Part of a root: the number of its first block there, and the root's.
+    Root(u32, u64),
+    /// Padding of a start.
+    Padding,
+    /// It cannot be read, or is no part of a root.
+    Unknown,
+}
 
 /// The search for the last whole root.
 #[derive(Default)]
@@ -50,14 +61,14 @@ impl Search {
         Ok(self.best)
     }
 
-    /// Looks for the last whole root of a chunk, from its end. Gives the
-    /// highest number in it.
+    /// Looks for the last whole root of a chunk, from the last of its blocks that
+    /// can be read, of which there are so many. Gives the highest number in it.
     pub(super) fn chunk<D: OpenChannel>(
         &mut self,
         runner: &mut Runner<D>,
         geometry: &Geometry,
         chunk: usize,
-        programmed: u32,
+        readable: u32,
         mirror: usize,
     ) -> Result<u64, PblkError> {
         let row = geometry.row_blocks();
@@ -66,14 +77,18 @@ impl Search {
         // A row that cannot be read, or is no part of a root; of a failed
         // program it is no loss.
         let (mut newest, mut unknown) = (0, false);
-        let mut rows = programmed / row;
+        let mut rows = readable / row;
         while rows > 0 {
             let at = |row_number: u32| Ppa(start + u64::from(row_number * row));
             rows -= 1;
             let mut bytes = Vec::new();
-            let Some((first, number)) = self.root_tag(runner, at(rows), &mut bytes)? else {
-                unknown |= of.failed_of(rows * row, 1) == 0;
-                continue;
+            let (first, number) = match self.row(runner, at(rows), &mut bytes)? {
+                Row::Root(first, number) => (first, number),
+                Row::Padding => continue,
+                Row::Unknown => {
+                    unknown |= of.failed_of(rows * row, 1) == 0;
+                    continue;
+                }
             };
             newest = newest.max(number);
             self.highest = self.highest.max(number);
@@ -129,25 +144,25 @@ impl Search {
         Ok(newest)
     }
 
-    /// The number of a row's first block in its root, and the root's. `None`
-    /// for what is no part of a root or cannot be read.
-    fn root_tag<D: OpenChannel>(
+    /// What a row is.
+    fn row<D: OpenChannel>(
         &mut self,
         runner: &mut Runner<D>,
         at: Ppa,
         bytes: &mut Vec<u8>,
-    ) -> Result<Option<(u32, u64)>, PblkError> {
+    ) -> Result<Row, PblkError> {
         match read_block(runner, at, bytes) {
             Err(e) => {
                 self.damaged |= !matches!(e, PblkError::Recovery(Status::UNWRITTEN));
                 stopped(e)?;
-                Ok(None)
+                Ok(Row::Unknown)
             }
+            Ok(tag) if tag.id == END => Ok(Row::Padding),
             Ok(tag) => match own(tag.id) {
-                Some((Kind::Root, first)) => Ok(Some((first as u32, tag.seq))),
+                Some((Kind::Root, first)) => Ok(Row::Root(first as u32, tag.seq)),
                 _ => {
                     self.damaged = true;
-                    Ok(None)
+                    Ok(Row::Unknown)
                 }
             },
         }

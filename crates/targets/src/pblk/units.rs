@@ -54,7 +54,7 @@ pub(super) struct Unit {
 }
 
 /// All units: the user's, shared, then two for each parallel unit's
-/// collection.
+/// collection, then those of rows that are programmed and cannot be read yet.
 pub(super) struct Units {
     units: Vec<Unit>,
     slots: Vec<Slot>,
@@ -75,8 +75,9 @@ pub(super) struct Units {
 }
 
 impl Units {
-    pub fn new(user: u32, pus: u32, row: u32, kept: u32) -> Result<Units, OutOfMemory> {
-        let (total, row_bits) = (user + 2 * pus, row.next_power_of_two().trailing_zeros());
+    /// Of rows of `row` blocks, `held` of them for rows that cannot be read yet.
+    pub fn new(user: u32, pus: u32, row: u32, kept: u32, held: u32) -> Result<Units, OutOfMemory> {
+        let (total, row_bits) = (user + 2 * pus + held, row.next_power_of_two().trailing_zeros());
         let bytes = row as usize * (kept as usize + TAG_BYTES);
         let units = Buffer::carve(total as usize, bytes)?
             .into_iter()
@@ -102,6 +103,11 @@ impl Units {
     #[inline]
     pub fn is_user(&self, unit: u32) -> bool {
         unit < self.user_units
+    }
+
+    /// All of them.
+    pub fn count(&self) -> u32 {
+        self.units.len() as u32
     }
 
     /// Units of the user stream.
@@ -297,6 +303,33 @@ impl Units {
     pub fn data_mut(&mut self, slot: u32) -> &mut [u8] {
         let (unit, at) = self.split(slot);
         &mut self.units[unit].buffer.bytes_mut()[at * self.kept..(at + 1) * self.kept]
+    }
+
+    /// The tag of a slot.
+    pub fn tag(&self, slot: u32) -> Tag {
+        let (unit, at) = self.split(slot);
+        let start = self.row as usize * self.kept + at * TAG_BYTES;
+        Tag::load(&self.units[unit].buffer.bytes()[start..])
+    }
+
+    /// One more unit for rows that cannot be read yet.
+    pub fn add_held(&mut self) -> Result<u32, OutOfMemory> {
+        let bytes = self.row as usize * (self.kept + TAG_BYTES);
+        let buffer = Lender::new(Buffer::zeroed(bytes)?);
+        self.units.push(Unit { buffer, ..Unit::default() });
+        let slot = Slot { lba: PAD, old: Place::UNMAPPED, live: false };
+        self.slots.resize(self.units.len() << self.row_bits, slot);
+        Ok(self.units.len() as u32 - 1)
+    }
+
+    /// A unit takes the bytes of another, which gets its own: it is programmed at
+    /// `ppa`, and takes no more blocks.
+    pub fn hold(&mut self, held: u32, unit: u32, ppa: Ppa) {
+        let units = self.units.get_disjoint_mut([held as usize, unit as usize]);
+        let [held, unit] = units.expect("two units");
+        std::mem::swap(&mut held.buffer, &mut unit.buffer);
+        // Any number but 0 is that of a unit that takes no more.
+        (held.ppa, held.seq) = (ppa, u64::MAX);
     }
 
     /// Copies the kept bytes of one slot to another, in another unit.

@@ -313,7 +313,9 @@ impl<D: OpenChannel> Pblk<D> {
     fn void_unsent(&mut self, mut place: Place) {
         while let Some(slot) = place.slot() {
             place = self.units.slot(slot).old;
-            if !self.units.unit(self.units.unit_of(slot)).sent && !is(Mutation::SendStale) {
+            let unit = self.units.unit_of(slot);
+            let waits = !self.units.unit(unit).sent && !self.window.holds(unit);
+            if waits && !is(Mutation::SendStale) {
                 self.units.void(slot);
                 self.flush_records();
             }

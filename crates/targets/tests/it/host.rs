@@ -9,17 +9,21 @@ pub struct Host<P, X = ()> {
     pub more: X,
     /// Writes are durable when they complete.
     pub fua: bool,
+    /// In which stream they are.
+    pub placement: u8,
     pub queue: Ring<BlockReq>,
     pub done: Ring<BlockDone>,
 }
 
 impl<P: Port<Cmd = BlockReq, Done = BlockDone>, X> Host<P, X> {
     pub fn new(drive: P, now: Time, more: X) -> Host<P, X> {
-        Host { drive, now, more, fua: false, queue: Ring::new(8), done: Ring::new(8) }
+        let (queue, done) = (Ring::new(8), Ring::new(8));
+        Host { drive, now, more, fua: false, placement: 0, queue, done }
     }
 
     fn submit(&mut self, id: u64, op: BlockOp, offset: u64, len: u64, buffer: Buffer) {
-        let req = BlockReq { id, op, fua: self.fua, placement: 0, queue: 0, offset, len, buffer };
+        let (fua, placement) = (self.fua, self.placement);
+        let req = BlockReq { id, op, fua, placement, queue: 0, offset, len, buffer };
         assert!(self.queue.push(req).is_ok());
         self.drive.submit(self.now, &mut self.queue);
     }

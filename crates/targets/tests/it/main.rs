@@ -64,3 +64,5 @@ mod sent_again;
 mod streams;
 mod wear;
 mod whole_drives;
+#[cfg(debug_assertions)]
+mod window;

@@ -374,11 +374,14 @@ proptest! {
         slow in prop_oneof![Just(0u64), 1u64..4],
         suspend in any::<bool>(),
         rush in any::<bool>(),
+        unreadable in prop_oneof![2 => Just(0u32), 1 => Just(8u32), 1 => 1u32..96],
     ) {
         let dim = dimensions(shape.0, shape.1, shape.2, 4096 << shape.3);
         let (chunks, pages) = (DATA_CHUNKS, 4 * at_once);
         let dim = with_reserve(Dimensions { chunks, pages, pages_at_once: at_once, ..dim });
-        let mut run = Run::new(drive(dim, &timing(instant, suspend), 4096, victim, slow));
+        let unreadable = unreadable.min(dim.chunk_blocks() as u32 - 1);
+        let timing = Timing { unreadable, ..timing(instant, suspend) };
+        let mut run = Run::new(drive(dim, &timing, 4096, victim, slow));
         run.rush = rush;
         for step in &steps {
             run.submit(step);
@@ -391,8 +394,12 @@ proptest! {
 
 /// Overwrites a full drive many times: collection must keep up, the counts
 /// must add up, and every block must be there at the end.
-fn overwrite(victim: Victim, times: u64, instant: bool, slow: u64) -> targets::WriteCounters {
-    let timing = timing(instant, true);
+fn overwrite(
+    victim: Victim,
+    times: u64,
+    (instant, slow, unreadable): (bool, u64, u32),
+) -> targets::WriteCounters {
+    let timing = Timing { unreadable, ..timing(instant, true) };
     let mut run = Run::new(drive(dimensions(2, 2, 2, 4096), &timing, 4096, victim, slow));
     let blocks = run.drive.shape().bytes / BLOCK;
     let mut x = 1u64;
@@ -414,8 +421,8 @@ fn overwrite(victim: Victim, times: u64, instant: bool, slow: u64) -> targets::W
 #[test]
 fn collection_keeps_up_with_every_policy() {
     for victim in [Victim::Greedy, Victim::Fifo, Victim::Random, Victim::DChoices(4)] {
-        for (instant, slow) in [(false, 0), (true, 0), (true, 2)] {
-            let c = overwrite(victim, 12, instant, slow);
+        for drive in [(false, 0, 0), (true, 0, 0), (true, 2, 0), (false, 0, 5), (true, 2, 7)] {
+            let c = overwrite(victim, 12, drive);
             assert!(c.collections > 50, "{victim:?}: {c:?}");
             assert!(c.gc > 0 && c.erases > 50, "{victim:?}: {c:?}");
             assert!(c.erases <= c.collections);

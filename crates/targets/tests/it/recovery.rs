@@ -101,15 +101,19 @@ struct Setup {
     instant: bool,
     /// How long nothing is inside before it collects; 0 for never.
     idle: u64,
+    /// Blocks at the end of an open chunk that cannot be read yet.
+    unreadable: u32,
     seed: u64,
 }
 
 impl Setup {
     fn timing(&self) -> Timing {
+        let unreadable = self.unreadable;
         if self.instant {
-            return Timing::default();
+            return Timing { unreadable, ..Timing::default() };
         }
         Timing {
+            unreadable,
             read: vec![50_000],
             program: vec![600_000, 900_000],
             erase: 3_000_000,
@@ -493,7 +497,8 @@ fn setups() -> impl Strategy<Value = Setup> {
                 pages_at_once: shape.5,
             };
             let partial = partial && kept == 4096;
-            Setup { dim, kept, fill, victim, partial, trims, link, instant, idle: 0, seed }
+            let (idle, unreadable) = (0, 0);
+            Setup { dim, kept, fill, victim, partial, trims, link, instant, idle, unreadable, seed }
         })
 }
 
@@ -511,6 +516,16 @@ proptest! {
         setup in setups(), idle in prop_oneof![Just(1u64), 1u64..5_000_000], cuts in 1u64..5
     ) {
         let mut bench = Bench::new(Setup { idle, ..setup });
+        bench.live(cuts, 1500);
+    }
+
+    /// The same where the end of an open chunk cannot be read yet.
+    #[test]
+    fn what_cannot_be_read_yet_survives_any_cut(
+        setup in setups(), blocks in prop_oneof![Just(8u32), 1u32..100], cuts in 1u64..5
+    ) {
+        let unreadable = blocks.min(setup.dim.chunk_blocks() as u32 - 1);
+        let mut bench = Bench::new(Setup { unreadable, ..setup });
         bench.live(cuts, 1500);
     }
 }
@@ -536,6 +551,7 @@ fn plain(kept: u32) -> Bench {
         link: false,
         instant: false,
         idle: 0,
+        unreadable: 0,
         seed: 5,
     };
     Bench::new(setup)
