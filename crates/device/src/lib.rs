@@ -3,11 +3,13 @@
 //! [`Device`] is a [`port::Port`] of vector commands: it checks them, schedules
 //! channels and dies, and moves the bytes through its medium. [`Link`] puts a
 //! host interface in front of any port, [`Queued`] several submission queues in
-//! front of that. [`realtime`] looks at a port through the processor's clock,
+//! front of that; through [`Buffered`] data cross the memory of a controller's buffer.
+//! [`realtime`] looks at a port through the processor's clock,
 //! [`hosted`] does so on a thread of its own and serves queue pairs ([`queue`]).
 //! [`notices`] are what a drive tells unasked.
 
 mod arbiter;
+pub mod buffer;
 pub mod cache;
 pub mod command;
 mod controller;
@@ -29,6 +31,7 @@ mod timeline;
 mod units;
 mod way;
 
+pub use buffer::{BufferMemory, Buffered};
 pub use cache::{CacheCounters, Cached};
 pub use command::{
     Addresses, Content, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp,

@@ -129,7 +129,7 @@ fn open(
     may_be_new: bool,
 ) -> Result<BoxedBatch, Error> {
     refuse_layers(config)?;
-    let flash = lower::before(config, device)?;
+    let flash = lower::before(config, device, None)?;
     let most = BatchConfig::for_geometry(flash.geometry(), SPARE);
     let set_up = BatchConfig { pages: (config.size / BLOCK_BYTES).min(most.pages), ..most };
     let opened = match may_be_new {
@@ -177,6 +177,7 @@ pub fn refuse_layers(config: &DriveConfig) -> Result<(), Error> {
         spec if spec.store != Store::Memory => "other store than memory",
         spec if spec.shards > 1 => "shards (shards=)",
         _ if config.profile.cache.is_on() => "read cache (read_cache=)",
+        _ if config.profile.buffer_rate > 0 => "buffer with a rate (buffer_rate=)",
         _ if config.profile.queues.is_on() => "submission queues (queues=, queue_depth=)",
         _ if config.profile.power.is_on() => "power states (sleep_after=, thermal_resistance=)",
         _ if config.profile.map_cache > 0 => "map cache (map_cache=)",

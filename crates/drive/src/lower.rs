@@ -3,6 +3,7 @@
 //! ```text
 //! Parity                  across parallel units
 //! Link                    of a drive whose translation layer is on the host
+//! Buffered                of one that buffers itself, what crosses its memory
 //! DelayPort, FaultPort    the flash's commands are late, or fail
 //! Device
 //! ```
@@ -11,7 +12,7 @@
 //! each is compiled once; where a drive has none, its target is compiled for the
 //! device itself. Fails where parity does not fit the drive's geometry.
 
-use device::{Device, Link, OpenChannel};
+use device::{BufferMemory, Buffered, Device, Link, OpenChannel};
 use faults::{DelayPort, FaultPort};
 use flash::{LinkTiming, Side};
 use parity::{Parity, ParityCounters};
@@ -98,11 +99,24 @@ pub fn link_above(config: &DriveConfig) -> LinkTiming {
     if config.profile.side == Side::Device { config.profile.link } else { LinkTiming::default() }
 }
 
-/// What a drive has before its device.
-pub fn before(config: &DriveConfig, device: Device<Backing>) -> Result<Flash, Error> {
+/// The memory of a drive's buffer, where that has a rate: for all of its shards one.
+pub fn buffer(config: &DriveConfig) -> Option<BufferMemory> {
+    let rate = config.profile.buffer_rate;
+    (rate > 0).then(|| BufferMemory::new(rate))
+}
+
+/// What a drive has before its device, with the memory of its buffer, if it has one.
+pub fn before(
+    config: &DriveConfig,
+    device: Device<Backing>,
+    buffer: Option<&BufferMemory>,
+) -> Result<Flash, Error> {
     let mut flash: Flash = Box::new(device);
     if !config.faults.is_empty() {
         flash = Box::new(two_ports(flash));
+    }
+    if let Some(memory) = buffer {
+        flash = Box::new(Buffered::new(memory.clone(), flash));
     }
     let link = link_below(config);
     if !link.is_instant() {
@@ -164,6 +178,28 @@ impl Lower for Flash {
 }
 
 impl Lower for Link<Flash> {
+    fn device(&self) -> &Device<Backing> {
+        self.below().device()
+    }
+
+    fn device_mut(&mut self) -> &mut Device<Backing> {
+        self.below_mut().device_mut()
+    }
+
+    fn into_device(self: Box<Self>) -> Device<Backing> {
+        self.into_below().into_device()
+    }
+
+    fn set_rules(&mut self, rules: &Rules) {
+        self.below_mut().set_rules(rules);
+    }
+
+    fn struck(&self, is_delay: bool) -> Vec<u64> {
+        self.below().struck(is_delay)
+    }
+}
+
+impl Lower for Buffered<Flash> {
     fn device(&self) -> &Device<Backing> {
         self.below().device()
     }

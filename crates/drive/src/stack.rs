@@ -12,7 +12,7 @@
 //! May fail: no memory for its tables, a profile that the target cannot work
 //! on, or a medium that cannot be read or written.
 
-use device::{Cached, Device, Link, OpenChannel, Powered, Queued};
+use device::{Buffered, Cached, Device, Link, OpenChannel, Powered, Queued};
 use drivefile::CacheMode;
 use flash::{Chunk, ChunkState, Dimensions, RamMedium, Side};
 use nvram::{NvRam, Protected, Started};
@@ -113,7 +113,7 @@ pub fn look(
     medium: Backing,
     chunks: &[Chunk],
 ) -> Result<Look, Error> {
-    let flash = lower::before(config, old_device(config, seed, medium, chunks, 0)?)?;
+    let flash = lower::before(config, old_device(config, seed, medium, chunks, 0)?, None)?;
     let degraded = flash.degraded();
     let failed = |source| Error::Recovery { name: config.name.clone(), source };
     let peek = match config.spec.target {
@@ -142,8 +142,11 @@ fn assemble(
     assert_eq!(shards.len(), config.spec.shards as usize, "each shard has a medium");
     let link = config.profile.link;
     let is_inside = config.profile.side == Side::Device && !link.is_instant();
-    let is_bare =
-        config.spec.parity == 0 && config.faults.is_empty() && (is_inside || link.is_instant());
+    let buffer = lower::buffer(config);
+    let is_bare = config.spec.parity == 0
+        && config.faults.is_empty()
+        && buffer.is_none()
+        && (is_inside || link.is_instant());
     let cache = config.profile.cache;
     let power = &config.profile.power;
     let queues = &config.profile.queues;
@@ -165,8 +168,8 @@ fn assemble(
             let (pblk, ready) = start(config, seed, device, found.is_some())?;
             (Box::new(pblk), ready)
         } else {
-            let (pblk, ready) =
-                start(config, seed, lower::before(config, device)?, found.is_some())?;
+            let flash = lower::before(config, device, buffer.as_ref())?;
+            let (pblk, ready) = start(config, seed, flash, found.is_some())?;
             (Box::new(pblk), ready)
         };
         parts.push(drive);
@@ -182,6 +185,9 @@ fn assemble(
         let shape = drive.shape();
         ask_for(Cached::<Boxed>::bytes(&cache, &shape).saturating_add(SPARE), "the read cache")?;
         drive = Box::new(Cached::new(cache, drive, shape)?);
+    }
+    if let Some(memory) = buffer {
+        drive = Box::new(Buffered::new(memory, drive));
     }
     if is_inside {
         let link = Link::new(link, drive);
@@ -491,7 +497,7 @@ mod tests {
 
     #[test]
     fn any_layers_go_together() {
-        for side in ["host", "device"] {
+        for side in ["host", "device", "device,buffer_rate=500MB/s"] {
             for cache in ["volatile", "protected"] {
                 for parity in ["", ",parity=4"] {
                     for rules in [
@@ -515,7 +521,8 @@ mod tests {
 
     #[test]
     fn shards_go_together_with_what_is_above_them() {
-        let queues = ",queues=2,queue_depth=8,cores=2,core_read=1us,read_cache=1m";
+        let queues =
+            ",queues=2,queue_depth=8,cores=2,core_read=1us,read_cache=1m,buffer_rate=1GB/s";
         for more in ["", ",cache=protected", ",parity=4", ",cache=protected,parity=4", queues] {
             for rules in [&[][..], &["above:read,delay=1ms"]] {
                 let name = "mem:tlc,size=16M,groups=4,pus=4,pages=16,side=device,shards=2";

@@ -146,13 +146,15 @@ proptest! {
                 thermal_time=5ms,throttle_from=200C,throttle_until=150C,throttle_rate=200MB/s"),
             Just(",queues=4,queue_depth=7,cores=1,core_read=3us,core_write=5us,arbitration=wrr,\
                 arbitration_burst=2,queue_classes=low/urgent/high,class_weights=4/2/1,link_latency=1us"),
+            Just(",buffer_rate=300MB/s"), Just(",buffer_rate=1GB/s,read_cache=1M,parity=4,link_latency=1us"),
+            Just(",buffer_rate=1GB/s,shards=2"),
             Just(",streams=2"), Just(",streams=3,shards=2"), Just(",shards=2,parity=4"),
         ],
         mean in prop_oneof![Just(0u64), 1_000u64..300_000],
         seed in any::<u64>(),
     ) {
-        // Shards and queues have their link above the whole.
-        let is_above = ["shards", "queues"].iter().any(|key| more.contains(key));
+        // Shards, queues and a buffer have their link above the whole.
+        let is_above = ["shards", "queues", "buffer_rate"].iter().any(|key| more.contains(key));
         let side = if is_above { "device" } else { side };
         let mut host = Host::new(&format!("mem:{profile},{SMALL},side={side}{more}"));
         let mut random = random::Random::new(seed, 1);
@@ -172,6 +174,42 @@ fn a_drive_of_shards_tells_of_its_pieces() {
     assert!(
         host.told.iter().any(|(op, story)| *op == BlockOp::Read && story.ns_of(Part::Array) > 0)
     );
+}
+
+/// A block that crosses in 10 us: what is written does once before it completes, what is
+/// read from flash in and out, and what a cache has out only.
+#[test]
+fn data_cross_the_buffer_as_often_as_they_are_moved() {
+    let name = format!("mem:ref,{SMALL},side=device,buffer_rate=409600kB/s,read_cache=1M");
+    let mut host = Host::new(&name);
+    let mut buffer_of = |op, offset| {
+        let len = if op == BlockOp::Flush { 0 } else { BLOCK_BYTES };
+        host.ask(op, false, offset, len);
+        host.end();
+        while let Some(next) = host.drive.next_event() {
+            host.run(next);
+        }
+        host.told.last().unwrap().1.ns_of(Part::Buffer)
+    };
+    assert_eq!(buffer_of(BlockOp::Write, 0), 10_000);
+    assert_eq!(buffer_of(BlockOp::Read, 0), 10_000, "from the write buffer");
+    assert_eq!(buffer_of(BlockOp::Write, 4096), 10_000);
+    assert_eq!(buffer_of(BlockOp::Flush, 0), 0);
+    assert_eq!(buffer_of(BlockOp::Read, 4096), 20_000, "from flash");
+    assert_eq!(buffer_of(BlockOp::Read, 4096), 10_000, "from the read cache");
+}
+
+/// Where flash and link are faster, what is written takes twice its bytes of the memory:
+/// in, and out to a channel.
+#[test]
+fn a_buffer_bounds_writes_at_half_of_its_rate() {
+    let fast = "side=device,read=0ns,program=0ns,erase=0ns,command=0ns,channel_rate=none";
+    let mut host = Host::new(&format!("mem:ref,{SMALL},{fast},buffer_rate=100MB/s"));
+    host.fill();
+    host.end();
+    let bytes = host.drive.shape().bytes as f64;
+    let rate = bytes * 1e9 / host.now.0 as f64;
+    assert!((rate / 50e6 - 1.0).abs() < 0.02, "{rate}");
 }
 
 /// Each reason for which a request waits is told of some.

@@ -3,6 +3,8 @@
 //! ```text
 //! DelayPort, FaultPort    requests are late, or fail on purpose
 //! Queued, Link            of a drive with its translation layer inside
+//! Buffered                what crosses the memory of its buffer
+//! Cached                  a read cache
 //! Protected               a cache that is protected against power loss
 //! Striped                 of a drive of several shards
 //! target                  of each shard, and below it what [`Lower`] tells
@@ -14,7 +16,7 @@
 
 use std::any::Any;
 
-use device::{CacheCounters, Cached, Link, PowerHealth, Powered, Queued, SlcHealth};
+use device::{Buffered, CacheCounters, Cached, Link, PowerHealth, Powered, Queued, SlcHealth};
 use flash::{Chunk, Energy};
 use ftl::{MapCacheCounters, Memory, Over, Target, WriteCounters};
 use nvram::{JournalError, Protected};
@@ -317,6 +319,22 @@ impl<D: Drive> Drive for Link<D> {
 
     fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
         Box::new(self.into_below()).end(now)
+    }
+
+    fn fault(&self) -> Option<(Error, bool)> {
+        self.below().fault()
+    }
+
+    fn read_cache(&self) -> Option<CacheCounters> {
+        self.below().read_cache()
+    }
+}
+
+impl Drive for Buffered<Boxed> {
+    has_what_is_below!();
+
+    fn end(self: Box<Self>, now: Time) -> Result<Ended, Error> {
+        self.into_below().end(now)
     }
 
     fn fault(&self) -> Option<(Error, bool)> {

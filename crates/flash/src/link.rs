@@ -5,6 +5,17 @@ pub const SUBMISSION_BYTES: u64 = 64;
 /// Bytes of an entry of a completion queue (NVMe base specification 2.0, 3.3.3.2).
 pub const COMPLETION_BYTES: u64 = 16;
 
+/// What `bytes` take at `rate` bytes a second, in ns, rounded up; nothing where `rate`
+/// is 0.
+#[inline]
+pub fn time_at(bytes: u64, rate: u64) -> u64 {
+    if rate == 0 {
+        return 0;
+    }
+    // No buffer has 4 GiB, so a longer transfer cannot be.
+    (bytes.min(u64::from(u32::MAX)) * 1_000_000_000).div_ceil(rate)
+}
+
 /// The way between host and drive, and the controller at its end. All zero
 /// means that there is none. Times in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,11 +51,7 @@ impl LinkTiming {
     /// Wire time of `bytes`, rounded up.
     #[inline]
     pub fn wire(&self, bytes: u64) -> u64 {
-        if self.rate == 0 {
-            return 0;
-        }
-        // No buffer has 4 GiB, so a longer transfer cannot be.
-        (bytes.min(u64::from(u32::MAX)) * 1_000_000_000).div_ceil(self.rate)
+        time_at(bytes, self.rate)
     }
 
     /// Wire time of a queue's entry of `bytes`, where entries take any.

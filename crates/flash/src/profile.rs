@@ -18,7 +18,7 @@ pub use keys::{KEYS, Key, SECTIONS};
 use port::BLOCK_BYTES;
 use thiserror::Error;
 
-use crate::link::{COMPLETION_BYTES, SUBMISSION_BYTES};
+use crate::link::{COMPLETION_BYTES, SUBMISSION_BYTES, time_at};
 use crate::queues::{Arbitration, MOST_QUEUED};
 use crate::timing::{LONGEST_OPERATION, MultiPlane};
 use crate::{Dimensions, EnergyCosts, Geometry, GeometryError, LinkTiming};
@@ -85,6 +85,9 @@ pub struct Profile {
     pub link: LinkTiming,
     /// Its submission queues.
     pub queues: Queues,
+    /// Bytes a second of the memory of its controller through which data pass, in and
+    /// out together; 0 for as fast as wanted.
+    pub buffer_rate: u64,
     /// What its controller keeps of what was read.
     pub cache: ReadCache,
     /// Bytes of the map that the memory of who translates holds; 0 for all.
@@ -188,6 +191,7 @@ impl Profile {
             timing: Timing::default(),
             link: LinkTiming::default(),
             queues: Queues::default(),
+            buffer_rate: 0,
             cache: ReadCache::default(),
             map_cache: 0,
             side: Side::default(),
@@ -347,6 +351,10 @@ impl Profile {
             let line = u64::from(self.cache.line);
             return Err(range("read_ahead in bytes", line, "at most the read cache"));
         }
+        if self.buffer_rate > 0 && self.side == Side::Host {
+            let may = "none where side=host: there the host's memory is the buffer";
+            return Err(range("buffer_rate in B/s", self.buffer_rate, may));
+        }
         self.check_queues(range)?;
         self.check_power(range)?;
         if !(0.01..=0.9).contains(&self.spare) {
@@ -469,8 +477,8 @@ impl Profile {
     }
 
     /// How long one read of a logical block takes on an idle drive, in ns:
-    /// entry, latency, core, controller, command, tR, channel, link, entry, latency.
-    /// The block is in a page of the first type.
+    /// entry, latency, core, controller, command, tR, channel, buffer twice, link,
+    /// entry, latency. The block is in a page of the first type.
     pub fn lone_read(&self) -> u64 {
         let (t, link) = (&self.timing, &self.link);
         let partial = u64::from(self.dimensions.page_bytes) >= 4 * BLOCK_BYTES;
@@ -478,7 +486,8 @@ impl Profile {
         let flash = t.command + read + t.transfer(1);
         let controller = link.work(true, 1) + link.controller;
         let entries = link.entry(SUBMISSION_BYTES) + link.entry(COMPLETION_BYTES);
-        2 * link.latency + entries + controller + flash + link.wire(BLOCK_BYTES)
+        let buffer = 2 * time_at(BLOCK_BYTES, self.buffer_rate);
+        2 * link.latency + entries + controller + flash + buffer + link.wire(BLOCK_BYTES)
     }
 }
 

@@ -27,6 +27,8 @@ pub enum Part {
     Controller,
     /// It waited for a core of the controller, and had it.
     Core,
+    /// Its data waited for the memory of the controller's buffer, and crossed it.
+    Buffer,
     /// In a target that tells no more.
     Target,
     /// No room in the target's buffer: rows before it were on their way to flash.
@@ -62,11 +64,12 @@ pub enum Part {
 }
 
 /// All parts but the waits for a die.
-const PARTS: [(Part, &str, Option<&str>); 19] = [
+const PARTS: [(Part, &str, Option<&str>); 20] = [
     (Part::Queue, "queue", None),
     (Part::Link, "link", None),
     (Part::Controller, "controller", None),
     (Part::Core, "core", None),
+    (Part::Buffer, "buffer", None),
     (Part::Target, "target", None),
     (Part::RoomRows, "room", Some("rows on their way")),
     (Part::RoomCollection, "room", Some("collection")),

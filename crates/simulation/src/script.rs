@@ -324,6 +324,7 @@ fn drive(timing: Timing, link_at: LinkAt) -> Setup {
         link_at,
         link,
         queues: Queues::default(),
+        buffer_rate: 0,
         species: Species::of::<Pblk<_>>(),
         bytes,
         data_chunks,

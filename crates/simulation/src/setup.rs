@@ -62,6 +62,9 @@ pub struct Setup {
     pub link: LinkTiming,
     /// The submission queues before a link above the target.
     pub queues: Queues,
+    /// Bytes a second of the memory of its buffer; 0 for as fast as wanted. Only with a
+    /// link above the target, and without queues.
+    pub buffer_rate: u64,
     /// Which target it has.
     pub species: Species,
     /// Logical bytes.
@@ -100,6 +103,10 @@ const QUEUES: u64 = 71;
 /// as [`STREAMS`].
 const WINDOW: u64 = 96;
 
+/// Stream of the random numbers that say which buffer a drive has, chosen as
+/// [`STREAMS`].
+const BUFFER: u64 = 499;
+
 /// From `low` to `high`, both included.
 fn between(rng: &mut Rng, low: u64, high: u64) -> u64 {
     low + rng.below(high - low + 1)
@@ -137,6 +144,7 @@ impl Setup {
             link_at,
             link,
             queues: Queues::default(),
+            buffer_rate: 0,
             species: Species::of::<Pblk<_>>(),
             bytes,
             data_chunks,
@@ -154,6 +162,7 @@ impl Setup {
         setup.take_nature(seed);
         setup.take_streams(seed);
         setup.take_queues(seed);
+        setup.take_buffer(seed);
         if Layers::chosen(seed) {
             setup.take_layers(seed);
         }
@@ -205,6 +214,14 @@ impl Setup {
             classes: (0..classes).map(|_| rng.one_of(&Class::ALL)).collect(),
             weights: [0; 3].map(|_: u32| between(rng, 1, 4) as u32),
         };
+    }
+
+    /// Of some drives with a link above the target data cross the memory of a buffer.
+    fn take_buffer(&mut self, seed: u64) {
+        let mut rng = Rng::new(seed, BUFFER);
+        if self.link_at == LinkAt::Above && !self.queues.is_on() {
+            self.buffer_rate = rng.one_of(&[0, 100_000_000, 2_000_000_000]);
+        }
     }
 
     /// Puts the block layer of a seed above all.
@@ -300,7 +317,7 @@ impl Setup {
         let dim = self.geometry.dimensions();
         format!(
             "{} x {} units{} of {} chunks of {} rows of {} blocks, {} logical, {} streams, {:?}, \
-             idle {}, {} kept{}, link {:?}{}{}{}{}{}{}, {:?}, {}",
+             idle {}, {} kept{}, link {:?}{}{}{}{}{}{}{}, {:?}, {}",
             dim.groups,
             dim.pus,
             if self.parity > 0 { format!(", parity {},", self.parity) } else { String::new() },
@@ -315,6 +332,11 @@ impl Setup {
             if self.parts { " and parts" } else { "" },
             self.link_at,
             if self.queues.is_on() { format!(", {:?}", self.queues) } else { String::new() },
+            if self.buffer_rate > 0 {
+                format!(", buffer {}", self.buffer_rate)
+            } else {
+                String::new()
+            },
             if self.timing.is_instant() { ", no time" } else { "" },
             match self.timing.unreadable {
                 0 => String::new(),
@@ -432,6 +454,9 @@ mod tests {
             assert!(all.iter().any(|s| s.queues.is_on() && s.queues.count == count));
         }
         assert!(all.iter().any(|s| s.queues.is_on() && s.layers.is_some()));
+        assert!(some(&|s| s.buffer_rate > 0 && s.kept == 8));
+        assert!(all.iter().any(|s| s.buffer_rate > 0 && s.protected));
+        assert!(all.iter().any(|s| s.buffer_rate > 0 && s.parity > 0));
         assert!(some(&|s| s.queues.is_on() && s.work.depth > 8));
         assert!(some(&|s| s.parity > 0) && some(&|s| s.idle_collection > 0));
         assert!(all.iter().any(|s| s.parity > 0 && s.troubles.cached));

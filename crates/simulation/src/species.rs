@@ -9,7 +9,7 @@ mod pblk;
 use std::error::Error;
 use std::fmt;
 
-use device::{Link, OpenChannel};
+use device::{Buffered, Link, OpenChannel};
 use ftl::{Over, Start};
 use port::Time;
 
@@ -36,7 +36,13 @@ impl Below for Link<Drive> {
     }
 }
 
-/// A drive, perhaps behind a link.
+impl Below for Buffered<Drive> {
+    fn drive(&self) -> &Drive {
+        self.below()
+    }
+}
+
+/// A drive, perhaps behind a link or the memory of a buffer.
 pub type Lower = Box<dyn Below>;
 
 /// What a host asks that knows its target, in the place of what it was to ask.

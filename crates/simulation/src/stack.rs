@@ -3,7 +3,7 @@
 
 use std::error::Error;
 
-use device::{Link, Queued};
+use device::{BufferMemory, Buffered, Link, Queued};
 use ftl::WriteCounters;
 use nvram::{Journal, JournalError, Protected};
 use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, OutOfMemory, Port, Ring, Shape, Time};
@@ -38,6 +38,8 @@ pub enum Under {
     Direct(Box<dyn Alive>),
     /// A conventional drive behind a link.
     Linked(Box<Link<Box<dyn Alive>>>),
+    /// One whose data cross the memory of a buffer.
+    Buffered(Box<Link<Buffered<Box<dyn Alive>>>>),
     /// One with submission queues before it.
     Queued(Box<Queued<Box<dyn Alive>>>),
 }
@@ -48,6 +50,7 @@ macro_rules! each {
         match $stack {
             Under::Direct($port) => $call,
             Under::Linked($port) => $call,
+            Under::Buffered($port) => $call,
             Under::Queued($port) => $call,
         }
     };
@@ -66,19 +69,25 @@ impl Under {
         let drive = Drive::new(drive, flash, troubles, seed);
         let drive = drive.expect("the rules are for vector commands");
         let drive = drive.with_parity(setup.parity).expect("a setup's width fits its drive");
-        let lower: Lower = match setup.link_at {
-            LinkAt::Below => Box::new(Link::new(setup.link, drive)),
-            LinkAt::Nowhere | LinkAt::Above => Box::new(drive),
+        let buffer = (setup.buffer_rate > 0).then(|| BufferMemory::new(setup.buffer_rate));
+        let lower: Lower = match (setup.link_at, &buffer) {
+            (LinkAt::Below, _) => Box::new(Link::new(setup.link, drive)),
+            (_, Some(memory)) => Box::new(Buffered::new(memory.clone(), drive)),
+            (LinkAt::Nowhere | LinkAt::Above, None) => Box::new(drive),
         };
         let (target, at) = setup.species.start(lower, setup, fresh).map_err(StartError::Target)?;
         let under = match setup.link_at {
-            LinkAt::Above => {
-                let link = Link::new(setup.link, target);
-                match setup.queues.is_on() {
-                    true => Under::Queued(Box::new(Queued::new(&setup.queues, link))),
-                    false => Under::Linked(Box::new(link)),
+            LinkAt::Above => match buffer {
+                Some(memory) => {
+                    let target = Buffered::new(memory, target);
+                    Under::Buffered(Box::new(Link::new(setup.link, target)))
                 }
-            }
+                None if setup.queues.is_on() => {
+                    let link = Link::new(setup.link, target);
+                    Under::Queued(Box::new(Queued::new(&setup.queues, link)))
+                }
+                None => Under::Linked(Box::new(Link::new(setup.link, target))),
+            },
             LinkAt::Below | LinkAt::Nowhere => Under::Direct(target),
         };
         Ok((under, at))
@@ -88,6 +97,7 @@ impl Under {
         match self {
             Under::Direct(target) => &**target,
             Under::Linked(link) => &**link.below(),
+            Under::Buffered(link) => &**link.below().below(),
             Under::Queued(queues) => &**queues.below().below(),
         }
     }
@@ -104,6 +114,7 @@ impl Under {
         match self {
             Under::Direct(target) => target.close(now),
             Under::Linked(link) => link.below_mut().close(now),
+            Under::Buffered(link) => link.below_mut().below_mut().close(now),
             Under::Queued(queues) => queues.below_mut().below_mut().close(now),
         }
     }

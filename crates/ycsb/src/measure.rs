@@ -259,7 +259,7 @@ impl<'a, 'b> Run<'a, 'b> {
         batched::refuse_layers(&setup.drive)?;
         let medium = memory::medium(&setup.drive, BLOCK_BYTES as u32)?;
         let device = stack::new_device(&setup.drive, setup.seed, medium.into())?;
-        let flash = lower::before(&setup.drive, device)?;
+        let flash = lower::before(&setup.drive, device, None)?;
         let mut config = BatchConfig::for_geometry(flash.geometry(), 0.0);
         if !self.setup.durable {
             config.checkpoint_every = 0;

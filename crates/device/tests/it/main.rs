@@ -2,6 +2,7 @@
 //! linked costs as much as all of them.
 
 mod at_once;
+mod buffer;
 mod cache;
 mod common;
 mod copyback;

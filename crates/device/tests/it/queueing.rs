@@ -1,14 +1,14 @@
 //! Waiting in closed loops, against what theory knows of them: reads at random over
 //! dies against a model of a few lines that shares nothing with the drive, and
-//! between the bounds of closed networks; a core with a delay against its exact
-//! solution. The waiting for a core with arrivals at random, M/D/1, is in
-//! `controller.rs`.
+//! between the bounds of closed networks; a core, and the memory of a buffer, with a
+//! delay against their exact solution. The waiting for these with arrivals at random,
+//! M/D/1, is in `controller.rs` and `buffer.rs`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::common::{cmd, geometry, written};
-use device::{Link, LinkTiming, VectorCmd, VectorDone, VectorOp};
+use device::{BufferMemory, Buffered, Link, LinkTiming, VectorCmd, VectorDone, VectorOp};
 use flash::{Geometry, Timing};
 use port::random::Random;
 use port::{Port, Ring, Time};
@@ -93,6 +93,21 @@ fn a_core_and_a_delay_are_as_the_bounds_say() {
         let port = Link::new(link, written(&g, &Timing::default()).port);
         let mean = closed_loop(port, &g, depth, 20_000);
         let exact = (work + beside).max(depth * work) as f64;
+        assert!((mean / exact - 1.0).abs() < 0.005, "{depth}: {mean} for {exact}");
+    }
+}
+
+/// The same of a memory that moves a block in w: once in each read's way.
+#[test]
+fn a_buffer_and_a_delay_are_as_the_bounds_say() {
+    let g = geometry(1, 1, 1);
+    let (moves, beside) = (2_000, 10_000);
+    let link = LinkTiming { latency: beside / 2, ..LinkTiming::default() };
+    for depth in [1, 3, 6, 7, 20, 64] {
+        let memory = BufferMemory::new(4096 * 1_000_000_000 / moves);
+        let flash = Buffered::new(memory, written(&g, &Timing::default()).port);
+        let mean = closed_loop(Link::new(link, flash), &g, depth, 20_000);
+        let exact = (moves + beside).max(depth * moves) as f64;
         assert!((mean / exact - 1.0).abs() < 0.005, "{depth}: {mean} for {exact}");
     }
 }

@@ -2,7 +2,7 @@
 //! and of random commands the sum.
 
 use crate::common::{cmd, drive, geometry, written};
-use device::{Link, LinkTiming, VectorCmd, VectorDone, VectorOp};
+use device::{BufferMemory, Buffered, Link, LinkTiming, VectorCmd, VectorDone, VectorOp};
 use flash::{MultiPlane, Ppa, SlcCache, SlcSize, Timing};
 use port::story::{Cause, Work};
 use port::{Part, Port, Ring, Story, Time, Whose};
@@ -325,7 +325,7 @@ proptest! {
     fn parts_sum_to_the_whole(
         timing in timings(),
         steps in prop::collection::vec((0u64..400, 0u8..9, any::<u32>(), 0u8..5), 1..120),
-        linked in any::<bool>(),
+        before in 0..3,
         planes in 1u32..3,
     ) {
         let g = geometry(2, 2, planes);
@@ -352,9 +352,11 @@ proptest! {
             };
             cmds.push((now, of(whose, op, ppa, count)));
         }
-        if linked {
+        if before == 1 {
             let link = LinkTiming { latency: 3, controller: 40, rate: 40_960_000_000, ..LinkTiming::default() };
             told(Link::new(link, drive), cmds);
+        } else if before == 2 {
+            told(Buffered::new(BufferMemory::new(40_960_000_000), drive), cmds);
         } else {
             told(drive, cmds);
         }

@@ -197,6 +197,7 @@ fn what_is_on_the_way_is_named() {
         of("link_rate=1MB/s", "link"),
         of("controller=5ms", "controller"),
         of("cores=1,core_read=5ms", "core"),
+        of("buffer_rate=1MB/s", "buffer"),
         of("sleep_after=1ms,wake_time=20ms", "waking"),
         of(warm, "throttled"),
         Planted { work, over, ..of("channel_rate=4MB/s", "channel") },

@@ -449,6 +449,18 @@ pub static KEYS: &[Key] = &[
         "with wrr, the class of each queue: urgent, high, medium or low"),
     key!("controller", "class_weights", WEIGHTS, queues.weights,
         "with wrr, commands of classes high, medium and low in their turn"),
+    Key {
+        section: "controller",
+        name: "buffer_rate",
+        about: "bytes a second of the memory through which data pass, in and out together",
+        takes: RATE.takes,
+        needed: false,
+        set: |p, text| {
+            p.buffer_rate = (RATE.read)(text)?;
+            Some(())
+        },
+        get: |p| (RATE.show)(&p.buffer_rate),
+    },
     key!("cache", "read_cache", CACHE, cache.size, "what the controller keeps of what was read"),
     key!("cache", "read_ahead", LINE, cache.line,
         "its line: what follows a read in sequence in it is read ahead"),

@@ -143,9 +143,11 @@ fn snapshots_are_drives() {
 #[test]
 fn the_controller_bounds_and_reads_ahead() {
     let lines = examples("../controller.md");
-    let [bound, queues, ahead, without, sleepy] = &lines[..] else {
-        panic!("five examples: {lines:?}")
+    let [bound, queues, buffer, ahead, without, sleepy] = &lines[..] else {
+        panic!("six examples: {lines:?}")
     };
+    let moved = report(buffer)["bytes_per_second"].as_f64().expect("a rate");
+    assert!((0.9..=1.01).contains(&(moved / 250e6)), "{moved}: in and out at 500 MB/s");
     let queues = report(queues);
     let of = |place: &str| queues.pointer(place).and_then(|iops| iops.as_f64()).expect("a rate");
     let (lone, all) = (of("/jobs/0/iops"), of("/iops"));
