@@ -50,8 +50,10 @@ impl Needs {
             _ => Parity::<Device<RamMedium>>::tables(above),
         };
         let rows_at_once = width.saturating_sub(1).max(1);
+        let buffer = config.profile.write_buffer;
         let ends = (config.spec.streams, timing.unreadable);
-        let target = targets::pblk::tables(above, config.size, (kept, rows_at_once), ends);
+        let of_rows = (kept, rows_at_once, buffer);
+        let target = targets::pblk::tables(above, config.size, of_rows, ends);
         let tables = [empty, device, parity, target].into_iter().fold(0, u64::saturating_add);
         Needs { tables, blocks: full - empty }
     }

@@ -383,6 +383,7 @@ pub fn target(config: &DriveConfig, seed: u64) -> PblkConfig {
         idle: config.idle,
         streams: config.spec.streams,
         map_pages: config.profile.map_cache.div_ceil(BLOCK_BYTES),
+        write_buffer: config.profile.write_buffer,
         idle_collection: config.profile.idle_collection,
         victim: config.spec.victim,
         seed,

@@ -90,6 +90,9 @@ pub struct Profile {
     pub buffer_rate: u64,
     /// What its controller keeps of what was read.
     pub cache: ReadCache,
+    /// Bytes of the buffer in which who translates gathers writes, and keeps them until
+    /// they are programmed; 0 for four rows a parallel unit.
+    pub write_buffer: u64,
     /// Bytes of the map that the memory of who translates holds; 0 for all.
     pub map_cache: u64,
     /// Where translation runs.
@@ -193,6 +196,7 @@ impl Profile {
             queues: Queues::default(),
             buffer_rate: 0,
             cache: ReadCache::default(),
+            write_buffer: 0,
             map_cache: 0,
             side: Side::default(),
             idle_collection: 0,

@@ -325,6 +325,7 @@ fn drive(timing: Timing, link_at: LinkAt) -> Setup {
         link,
         queues: Queues::default(),
         buffer_rate: 0,
+        buffer_rows: 0,
         species: Species::of::<Pblk<_>>(),
         bytes,
         data_chunks,

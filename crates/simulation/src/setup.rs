@@ -65,6 +65,8 @@ pub struct Setup {
     /// Bytes a second of the memory of its buffer; 0 for as fast as wanted. Only with a
     /// link above the target, and without queues.
     pub buffer_rate: u64,
+    /// Rows of the target's write buffer; 0 for as many as where nobody says.
+    pub buffer_rows: u64,
     /// Which target it has.
     pub species: Species,
     /// Logical bytes.
@@ -145,6 +147,7 @@ impl Setup {
             link,
             queues: Queues::default(),
             buffer_rate: 0,
+            buffer_rows: 0,
             species: Species::of::<Pblk<_>>(),
             bytes,
             data_chunks,
@@ -216,11 +219,15 @@ impl Setup {
         };
     }
 
-    /// Of some drives with a link above the target data cross the memory of a buffer.
+    /// Of some drives with a link above the target data cross the memory of a buffer, and
+    /// some have a small one.
     fn take_buffer(&mut self, seed: u64) {
         let mut rng = Rng::new(seed, BUFFER);
         if self.link_at == LinkAt::Above && !self.queues.is_on() {
             self.buffer_rate = rng.one_of(&[0, 100_000_000, 2_000_000_000]);
+        }
+        if self.parity == 0 && self.buffer_rate > 0 {
+            self.buffer_rows = rng.one_of(&[0, 8, 11, 40]);
         }
     }
 
@@ -455,6 +462,8 @@ mod tests {
         }
         assert!(all.iter().any(|s| s.queues.is_on() && s.layers.is_some()));
         assert!(some(&|s| s.buffer_rate > 0 && s.kept == 8));
+        assert!(some(&|s| s.buffer_rows == 8) && some(&|s| s.buffer_rows == 40));
+        assert!(all.iter().any(|s| s.buffer_rows == 8 && s.streams == MAX_STREAMS as u32));
         assert!(all.iter().any(|s| s.buffer_rate > 0 && s.protected));
         assert!(all.iter().any(|s| s.buffer_rate > 0 && s.parity > 0));
         assert!(some(&|s| s.queues.is_on() && s.work.depth > 8));

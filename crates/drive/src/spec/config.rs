@@ -46,6 +46,7 @@ impl DriveConfig {
         one.size = share(self.size, shards as usize, shard as usize);
         one.profile.dimensions.groups /= shards;
         one.profile.energy.idle /= u64::from(shards);
+        one.profile.write_buffer = self.profile.write_buffer / u64::from(shards);
         one.profile.map_cache = self.profile.map_cache.div_ceil(shards.into());
         let slc = &mut one.profile.timing.slc;
         (slc.size, slc.own) = (slc.size.part(shards), slc.own.part(shards));

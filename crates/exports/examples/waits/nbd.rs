@@ -41,6 +41,7 @@ fn serve_chunks(addr: &ListenAddr, stop: &StopHandle, chunks: u32, whole: bool) 
         idle: 0,
         streams: 1,
         map_pages: 0,
+        write_buffer: 0,
         idle_collection: 0,
         victim: Victim::Greedy,
         seed: 1,

@@ -468,6 +468,24 @@ pub static KEYS: &[Key] = &[
         "reads that may be inside while something is read ahead; 0 for never"),
     Key {
         section: "cache",
+        name: "write_buffer",
+        about: "where writes are gathered and kept until they are programmed",
+        takes: "a size, for example 2m, or auto for four rows a parallel unit",
+        needed: false,
+        set: |p, text| {
+            p.write_buffer = match text {
+                "auto" => 0,
+                text => quantity::size(text).filter(|&bytes| bytes > 0)?,
+            };
+            Some(())
+        },
+        get: |p| match p.write_buffer {
+            0 => quoted("auto"),
+            bytes => quoted(&quantity::show_size(bytes)),
+        },
+    },
+    Key {
+        section: "cache",
         name: "map_cache",
         about: "what of the map is held in memory, in pages of 4 KiB; none for all",
         takes: "a size of at least 16k, for example 512k, or none",

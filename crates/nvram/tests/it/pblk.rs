@@ -204,6 +204,7 @@ fn live(seed: u64, model: &mut Model, left: Left, at_start: Option<u64>) -> (Lef
         idle: 0,
         streams: 1,
         map_pages: 0,
+        write_buffer: 0,
         idle_collection: 0,
         victim: Victim::Greedy,
         seed,

@@ -103,6 +103,7 @@ impl Bench {
             idle: 0,
             streams: 1,
             map_pages: 0,
+            write_buffer: 0,
             idle_collection: 0,
             victim: Victim::Greedy,
             seed: 7,

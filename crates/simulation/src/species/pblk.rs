@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use port::Status;
+use port::{BLOCK_BYTES, Status};
 use targets::pblk::PblkError;
 use targets::{Pblk, PblkConfig};
 
@@ -20,12 +20,14 @@ const MIRRORS: usize = 2;
 impl Subject for Pblk<Lower> {
     fn config(setup: &Setup) -> PblkConfig {
         let Setup { bytes, data_chunks, streams, idle_collection, victim, seed, .. } = *setup;
+        let row = u64::from(setup.geometry.row_blocks()) * BLOCK_BYTES;
         PblkConfig {
             bytes,
             data_chunks,
             idle: 0,
             streams,
             map_pages: 0,
+            write_buffer: setup.buffer_rows * row,
             idle_collection,
             victim,
             seed,

@@ -1,7 +1,8 @@
 //! How a block target is set up.
 
-use flash::Dimensions;
+use flash::{Dimensions, Geometry};
 use ftl::Victim;
+use port::BLOCK_BYTES;
 use thiserror::Error;
 
 use super::meta::{ANCHORS, metadata_chunks};
@@ -11,6 +12,19 @@ use super::meta::{ANCHORS, metadata_chunks};
 /// there is always one for the user; the fourth is for what cuts spoil, which may
 /// come again and again before a victim is moved.
 const KEPT_CHUNKS: u32 = 4;
+
+/// User rows gathered or on their way where nobody says how many, for each row that a
+/// parallel unit programs at once: one being programmed, one queued behind it, and two
+/// that are gathered or wait.
+const ROWS_PER_UNIT: u64 = 4;
+
+/// Fewest of these where nobody says how many, and where somebody does: more than
+/// there are streams, each of which gathers one.
+const FEW_ROWS: u64 = 16;
+const FEWEST_ROWS: u64 = 8;
+
+/// Bytes of a write buffer at most.
+const MOST_BUFFER: u64 = 1 << 30;
 
 /// The most streams of the user's writes.
 pub const MAX_STREAMS: usize = 4;
@@ -43,6 +57,34 @@ pub fn held_blocks(data: &Dimensions) -> u64 {
     own_blocks(data) + u64::from(data.chunks + 1) * units * data.chunk_blocks()
 }
 
+/// Rows of a write buffer of so many bytes, 0 where nobody says, of a drive that takes
+/// `rows_at_once` for each of its units.
+pub(super) fn buffer_rows(bytes: u64, geometry: &Geometry, rows_at_once: u32) -> u64 {
+    match bytes {
+        0 => {
+            let at_once = u64::from(geometry.total_pus()) * u64::from(rows_at_once);
+            (ROWS_PER_UNIT * at_once).max(FEW_ROWS)
+        }
+        bytes => bytes / (u64::from(geometry.row_blocks()) * BLOCK_BYTES),
+    }
+}
+
+/// Whether a write buffer can be of this size. With parity a row may wait for the others
+/// of its stripe, so that it has as many as where nobody says.
+pub(super) fn check_buffer(
+    bytes: u64,
+    geometry: &Geometry,
+    rows_at_once: u32,
+) -> Result<(), PblkError> {
+    let row = u64::from(geometry.row_blocks()) * BLOCK_BYTES;
+    let rows = if rows_at_once > 1 { buffer_rows(0, geometry, rows_at_once) } else { FEWEST_ROWS };
+    let (least, most) = (rows * row, MOST_BUFFER.max(rows * row));
+    if bytes > 0 && !(least..=most).contains(&bytes) {
+        return Err(PblkError::Buffer { bytes, least, most, row });
+    }
+    Ok(())
+}
+
 /// The numbers of a drive with what [`reserve_chunks`] adds to those chunks
 /// that hold data, for one stream.
 pub fn with_reserve(data: Dimensions) -> Dimensions {
@@ -68,6 +110,11 @@ pub struct PblkConfig {
     /// Pages of the map, of 4 KiB, that the drive's memory holds at a time, at least
     /// [`LEAST_MAP_PAGES`](super::LEAST_MAP_PAGES); 0 for all.
     pub map_pages: u64,
+    /// Bytes of the write buffer: of the rows in which the user's writes are gathered,
+    /// and kept until they are programmed; what is no whole row is left out. At least 8
+    /// rows, at most 1 GiB; 0 for four rows for each that a parallel unit programs at
+    /// once, and 16 at least.
+    pub write_buffer: u64,
     /// How long no request is inside, in ns, before it collects though it has room
     /// enough; 0 for never.
     pub idle_collection: u64,
@@ -126,6 +173,21 @@ pub enum PblkError {
     /// No stream, or too many.
     #[error("{0} streams cannot be kept apart: take 1 to {MAX_STREAMS}")]
     Streams(u32),
+    /// A write buffer that cannot be so small, or so large.
+    #[error(
+        "a write buffer of {bytes} bytes cannot be: write_buffer takes auto, or {least} to {most} \
+         here, of which each row is {row} bytes"
+    )]
+    Buffer {
+        /// What was asked for.
+        bytes: u64,
+        /// Fewest bytes.
+        least: u64,
+        /// Most bytes.
+        most: u64,
+        /// Bytes of a row.
+        row: u64,
+    },
     /// A policy that draws nothing.
     #[error("victim d-choices:{0} must draw at least one chunk")]
     NoChoices(u32),

@@ -5,13 +5,14 @@ use ftl::Memory;
 use port::{BLOCK_BYTES, BlockDone, BlockReq};
 
 use super::collector::{READS_PER_PU, Stage};
+use super::config::buffer_rows;
 use super::map::Map;
 use super::meta::DIRECTORY_ENTRIES;
 use super::readers::Readers;
 use super::requests::{Partial, Request};
 use super::table::Table;
 use super::window::held_rows;
-use super::{BACKLOG, DEPTH, OWN_ROWS, PARTIALS, USER_UNITS_PER_PU};
+use super::{BACKLOG, DEPTH, OWN_ROWS, PARTIALS};
 
 /// What the tables take of a drive of so many logical bytes.
 pub(super) fn of(geometry: &Geometry, bytes: u64) -> Memory {
@@ -29,13 +30,13 @@ pub(super) fn of(geometry: &Geometry, bytes: u64) -> Memory {
 
 /// Bytes of memory that a target of so many logical bytes takes in all when the
 /// drive is full: its tables, what it gathers and moves rows in, and its queues.
-/// `kept` of a block are kept by the medium, and the drive takes `rows_at_once`. With
-/// the user's writes in so many `streams`, and `unreadable` blocks at the end of each
-/// open chunk.
+/// `kept` of a block are kept by the medium, the drive takes `rows_at_once`, and the
+/// write buffer has `buffer` bytes, or what it has where that is 0. With the user's
+/// writes in so many `streams`, and `unreadable` blocks at the end of each open chunk.
 pub fn tables(
     geometry: &Geometry,
     bytes: u64,
-    (kept, rows_at_once): (u32, u32),
+    (kept, rows_at_once, buffer): (u32, u32, u64),
     (streams, unreadable): (u32, u32),
 ) -> u64 {
     let (pus, slots) = (u64::from(geometry.total_pus()), geometry.chunk_slots() as u64);
@@ -43,7 +44,7 @@ pub fn tables(
     let row = u64::from(geometry.row_blocks());
     let row_bytes = row * (u64::from(kept) + TAG_BYTES as u64);
     let own_bytes = row * (BLOCK_BYTES + TAG_BYTES as u64);
-    let units = u64::from(USER_UNITS_PER_PU) * pus * u64::from(rows_at_once) + 2 * pus;
+    let units = buffer_rows(buffer, geometry, rows_at_once) + 2 * pus;
     let units = units + u64::from(held_rows(geometry, streams, unreadable));
     // Slots of a unit: a logical block, and where it was.
     let rows = units * (row_bytes + row.next_power_of_two() * 24)

@@ -127,10 +127,6 @@ const BACKLOG: usize = 1024;
 /// log and the root.
 const OWN_ROWS: usize = 5;
 
-/// User rows gathered or on their way, for each parallel unit: one being
-/// programmed, one queued behind it, and two that are gathered or wait.
-const USER_UNITS_PER_PU: u32 = 4;
-
 /// The user's side: what was asked for and has not ended.
 struct Host {
     requests: Slots<Request>,
@@ -290,6 +286,7 @@ impl<D: OpenChannel> Pblk<D> {
         let row = geometry.row_blocks();
         let pus = geometry.total_pus();
         let at_once = device.rows_at_once();
+        let rows = config::buffer_rows(config.write_buffer, &geometry, at_once);
         let row_bytes = row as usize * (kept as usize + TAG_BYTES);
         let keeps_data = u64::from(kept) == BLOCK_BYTES;
         let slots = geometry.chunk_slots();
@@ -309,8 +306,7 @@ impl<D: OpenChannel> Pblk<D> {
         let log_rows = u64::from(log_rows(geometry.dimensions().rows())) * u64::from(pus);
         let unreadable = device.timing().unreadable;
         let held = held_rows(&geometry, config.streams, unreadable);
-        let of_user = (USER_UNITS_PER_PU * pus * at_once).max(16);
-        let units = Units::new(of_user, pus, row, kept, held)?;
+        let units = Units::new(rows as u32, pus, row, kept, held)?;
         let mut pblk = Pblk {
             wire: Wire {
                 out: Ring::new(2 * BACKLOG + 16 * pus as usize),
@@ -529,6 +525,7 @@ fn check<D: OpenChannel>(device: &D, config: &PblkConfig) -> Result<(), PblkErro
         let (chunks, data) = (geometry.chunks(), config.data_chunks);
         return Err(PblkError::TooFewChunks { chunks, data, reserve });
     }
+    config::check_buffer(config.write_buffer, geometry, device.rows_at_once())?;
     if config.victim == Victim::DChoices(0) {
         return Err(PblkError::NoChoices(0));
     }

@@ -106,6 +106,7 @@ impl Drive {
             idle: 0,
             streams: 1,
             map_pages: 0,
+            write_buffer: 0,
             idle_collection: 0,
             victim: Victim::Greedy,
             seed: 1,

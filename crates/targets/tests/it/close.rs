@@ -34,6 +34,7 @@ fn drive(timing: &Timing, pages: u32, tenths: u64, victim: Victim) -> Drive {
         idle: 0,
         streams: 1,
         map_pages: 0,
+        write_buffer: 0,
         idle_collection: 0,
         victim,
         seed: 1,

@@ -25,6 +25,7 @@ fn config(g: &Geometry) -> PblkConfig {
         idle: 0,
         streams: 1,
         map_pages: 0,
+        write_buffer: 0,
         idle_collection: 0,
         victim: Victim::Fifo,
         seed: 7,

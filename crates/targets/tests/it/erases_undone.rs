@@ -73,6 +73,7 @@ fn drive(timing: &Timing) -> Drive {
         idle: 0,
         streams: 1,
         map_pages: 0,
+        write_buffer: 0,
         idle_collection: 0,
         victim: Victim::Random,
         seed: 3,

@@ -128,6 +128,7 @@ fn config(geometry: &Geometry, victim: Victim, fill: u64) -> PblkConfig {
         idle: 0,
         streams: 1,
         map_pages: 0,
+        write_buffer: 0,
         idle_collection: 0,
         victim,
         seed: 7,

@@ -47,6 +47,7 @@ impl Host {
             idle: 0,
             streams: 1,
             map_pages: 0,
+            write_buffer: 0,
             idle_collection: wait,
             victim,
             seed: 3,

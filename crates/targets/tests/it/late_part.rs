@@ -43,6 +43,7 @@ impl Host {
             idle: 0,
             streams: 1,
             map_pages: 0,
+            write_buffer: 0,
             idle_collection: 0,
             victim: Victim::Fifo,
             seed: 7,

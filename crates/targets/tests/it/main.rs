@@ -66,3 +66,4 @@ mod wear;
 mod whole_drives;
 #[cfg(debug_assertions)]
 mod window;
+mod write_buffer;

@@ -53,6 +53,7 @@ impl Host {
             idle: 0,
             streams: 1,
             map_pages: pages,
+            write_buffer: 0,
             idle_collection: 0,
             victim,
             seed: 7,

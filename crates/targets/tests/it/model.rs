@@ -107,6 +107,7 @@ fn drive(dim: Dimensions, timing: &Timing, kept: u32, victim: Victim, slow: u64)
             idle: 0,
             streams: 1,
             map_pages: 0,
+            write_buffer: 0,
             idle_collection: 0,
             victim,
             seed: 7,

@@ -42,6 +42,7 @@ impl Load {
             idle: 0,
             streams: 1,
             map_pages: 0,
+            write_buffer: 0,
             idle_collection: 0,
             victim,
             seed: 5,

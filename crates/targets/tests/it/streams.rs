@@ -29,6 +29,7 @@ fn config(geometry: &Geometry, streams: u32) -> PblkConfig {
         idle: 0,
         streams,
         map_pages: 0,
+        write_buffer: 0,
         idle_collection: 0,
         victim,
         seed: 1,

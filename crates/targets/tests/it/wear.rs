@@ -52,6 +52,7 @@ impl Life {
             idle: 0,
             streams: 1,
             map_pages: 0,
+            write_buffer: 0,
             idle_collection: 0,
             victim,
             seed: 11,

@@ -74,6 +74,7 @@ impl Load {
             idle,
             streams: 1,
             map_pages: 0,
+            write_buffer: 0,
             idle_collection: 0,
             victim,
             seed: 5,

@@ -44,6 +44,7 @@ fn config(g: &Geometry, streams: u32) -> PblkConfig {
         data_chunks: DATA_CHUNKS,
         idle: 0,
         streams,
+        write_buffer: 0,
         map_pages: 0,
         idle_collection: 0,
         victim: Victim::Greedy,

@@ -81,6 +81,7 @@ const OTHERS: &[Key] = &[
     ("cores", &["none", "1", "4"], &["0", "65"]),
     ("core_read", &["0ns", "2us"], &["2s"]),
     ("queues", &["1", "2", "8"], &["0", "65"]),
+    ("write_buffer", &["auto", "4m", "16m"], &["4k", "2g"]),
     ("buffer_rate", &["none", "2GB/s"], &["1B/s"]),
     ("link_latency", &["0ns", "500ns"], &["1s"]),
     ("link_rate", &["none", "3GB/s"], &["1B/s"]),
