@@ -1,6 +1,7 @@
 //! A fit: the candidate of a family that comes nearest to some points, what it gives
 //! of all of them, and what the points say of each parameter.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use drive::Error;
@@ -8,6 +9,7 @@ use load::watch::Watch;
 use measure::units;
 use serde::Serialize;
 
+use crate::dropped::Dropped;
 use crate::error::TwinError;
 use crate::model::{Candidate, Model, Prediction};
 use crate::objective::objective;
@@ -40,6 +42,8 @@ pub struct Fit<'a> {
     pub evaluations: u64,
     /// Of the search.
     pub seed: u64,
+    /// What of all that was tried is no drive.
+    pub dropped: RefCell<Dropped>,
 }
 
 /// What the points say of a parameter.
@@ -79,6 +83,13 @@ impl Fit<'_> {
             watch.look(n as f64 / self.evaluations as f64);
             self.cost(at, used, watch)
         })?;
+        if self.dropped.borrow().is_all() {
+            let why = self.dropped.borrow().lines().join("; ");
+            return Err(TwinError::Usage(format!(
+                "{why}: give other ranges with --fit, or set with --set what they need"
+            ))
+            .into());
+        }
         if found.objective >= NO_DRIVE {
             return Err(TwinError::Usage(format!(
                 "no candidate takes time for all that was measured: give --family {} times, or \
@@ -92,12 +103,16 @@ impl Fit<'_> {
 
     /// The objective of a place, over the runs that are `used`.
     fn cost(&self, at: &[f64], used: &[bool], watch: &Watch) -> Result<f64, Error> {
+        let note = |why| self.dropped.borrow_mut().note(self.parameters, at, why);
         let predictions = match self.predict(at, Some(used), watch) {
             Ok((_, predictions)) => predictions,
-            // It is no drive.
-            Err(Error::Usage(_) | Error::Drive(_) | Error::Target(_)) => return Ok(NO_DRIVE),
+            Err(e @ (Error::Usage(_) | Error::Drive(_) | Error::Target(_))) => {
+                note(Some(e.to_string()));
+                return Ok(NO_DRIVE);
+            }
             Err(e) => return Err(e),
         };
+        note(None);
         let of = self.points[..self.fitted].iter().zip(&self.runs.of);
         let of = of.filter_map(|(point, &run)| Some((point, predictions[run].as_ref()?)));
         Ok(objective(of).unwrap_or(NO_DRIVE))

@@ -9,6 +9,7 @@
 //! Fails when measurements or options cannot be, when a family is no drive, and
 //! when the output cannot be written.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
@@ -18,6 +19,7 @@ use std::time::Instant;
 use drive::Error;
 use load::watch::Watch;
 
+use crate::dropped::Dropped;
 use crate::error::TwinError;
 use crate::fit::Fit;
 use crate::model::{Model, Prediction};
@@ -27,6 +29,7 @@ use crate::report::{Compared, Fitted, Part, Report};
 use crate::split::{Measured, Runs};
 
 mod args;
+mod dropped;
 mod error;
 mod fit;
 mod model;
@@ -105,6 +108,7 @@ fn fit(args: &TwinArgs, watch: &mut Watch) -> Result<(Report, flash::Profile), E
         runs: &runs,
         evaluations,
         seed: args.seed,
+        dropped: RefCell::new(Dropped::default()),
     };
     let folds = match args.folds {
         Some(n) => Some((n, cross_validate(&fit, n, of_fit, watch)?)),
@@ -132,6 +136,7 @@ fn fit(args: &TwinArgs, watch: &mut Watch) -> Result<(Report, flash::Profile), E
         objective: found.objective,
         evaluations: found.evaluations,
         converged: found.converged,
+        dropped: fit.dropped.take(),
         folds,
         seed: args.seed,
         wall_seconds: began.elapsed().as_secs_f64(),

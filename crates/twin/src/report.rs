@@ -8,6 +8,7 @@ use measure::units;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::dropped::Dropped;
 use crate::fit::Sensitivity;
 use crate::objective::WEIGHTS;
 use crate::points::{Figures, Point};
@@ -163,6 +164,8 @@ pub struct Report {
     pub evaluations: u64,
     /// Whether the search came to an end of its own.
     pub converged: bool,
+    /// What of all that was tried is no drive.
+    pub dropped: Dropped,
     /// Of a cross-validation: how many parts, and every point as the fit without it
     /// gives it.
     pub folds: Option<(u32, Vec<Compared>)>,
@@ -225,6 +228,8 @@ impl Report {
             "weights": weights.map(|(k, v)| (k.to_string(), v.into())).collect::<serde_json::Map<_, _>>(),
             "evaluations": self.evaluations,
             "converged": self.converged,
+            "dropped": self.dropped.reasons(),
+            "never": self.dropped.never(),
             "folds": self.folds.as_ref().map(|(n, points)| {
                 json!({ "folds": n, "points": points, "groups": groups(points) })
             }),
@@ -254,6 +259,7 @@ impl Report {
                 self.objective.exp_m1() * 100.0,
             ),
         ];
+        lines.extend(self.dropped.lines());
         let by_part = Self::groups(&self.points);
         for group in by_part.iter().filter(|group| is_part(&group.group)) {
             lines.push(format!("{}: {}", group.group, off_text(group)));

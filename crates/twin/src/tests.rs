@@ -108,6 +108,31 @@ fn what_is_only_compared_is_not_fitted() {
     assert_eq!(against("d,kernel,randread,4096,16,70000"), [""; 0]);
 }
 
+/// Candidates that contradict themselves are told of, and where there are no others it
+/// is an error.
+#[test]
+fn candidates_that_are_no_drive_are_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = planted(folder.path());
+    let line = format!(
+        "{file} --family ref --set side=device --fit queues=1|2|4 --fit read=20us..200us \
+         --evaluations 24 --json"
+    );
+    let mut printed = Vec::new();
+    run(&args(&line), &mut printed).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&printed).unwrap();
+    assert_eq!(report["never"], serde_json::json!(["queues=2", "queues=4"]));
+    let first = &report["dropped"][0];
+    assert!(first["why"].as_str().unwrap().contains("at least 1 with queues"), "{first}");
+    assert!(first["candidates"].as_u64().unwrap() > 2 && report["dropped"][1].is_null());
+    assert!(report["profile"].as_str().unwrap().contains("# no drive that was tried has queues=2"));
+    let line = format!("{file} --family ref --fit write_buffer=1k|2k --evaluations 3");
+    let error = run(&args(&line), &mut Vec::new()).unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    let text = error.to_string();
+    assert!(text.contains("candidates are no drive") && text.contains("each row is"), "{text}");
+}
+
 /// A drive that takes no time meets nothing, however little is compared.
 #[test]
 fn a_family_without_time_is_no_fit() {

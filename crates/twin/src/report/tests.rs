@@ -44,6 +44,7 @@ fn report() -> Report {
         objective: 0.1,
         evaluations: 42,
         converged: false,
+        dropped: Default::default(),
         folds: None,
         seed: 1,
         wall_seconds: 1.0,
