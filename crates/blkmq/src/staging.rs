@@ -29,6 +29,7 @@
 
 use std::{iter, mem};
 
+use port::lazy::room_for;
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Shape, Slots, Status, Time};
 
 use crate::config::{Merge, Plug};
@@ -217,15 +218,22 @@ impl Staging {
 
     /// Orders by another scheduler from now on, also what is staged: as if all of
     /// it came now, in the order in which it did.
+    ///
+    /// # Errors
+    /// Options outside their range, and where memory ends; then nothing changed.
     pub fn set_scheduler(&mut self, kind: &SchedulerKind) -> Result<(), ConfigError> {
         let depth = self.table.room() + self.table.live();
         let order = || Order::new(kind, depth, self.cores);
         // Either all are there or nothing changes.
-        let orders: Vec<Order> = self.ways.iter().map(|_| order()).collect::<Result<_, _>>()?;
+        let mut orders = room_for(self.ways.len(), "schedulers")?;
+        for _ in &self.ways {
+            orders.push(order()?);
+        }
+        let mut slots: Vec<u32> = room_for(self.table.live(), "what is staged")?;
         for (way, order) in self.ways.iter_mut().zip(orders) {
             let mut before = mem::replace(&mut way.order, order);
-            let all = iter::from_fn(|| before.pop(Time::ZERO, &self.table));
-            let mut slots: Vec<u32> = all.collect();
+            slots.clear();
+            slots.extend(iter::from_fn(|| before.pop(Time::ZERO, &self.table)));
             slots.sort_unstable_by_key(|&slot| self.table[slot].stamp);
             slots.iter().for_each(|&slot| way.order.push(slot, &self.table[slot].out));
         }

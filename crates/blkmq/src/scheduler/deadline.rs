@@ -20,10 +20,11 @@
 
 use std::cmp::Ordering;
 
-use port::{BlockOp, BlockReq, Time};
+use port::lazy::{room_for, table};
+use port::{BlockOp, BlockReq, OutOfMemory, Time};
 
-use super::DeadlineOptions;
 use super::links::{Links, List};
+use super::{DeadlineOptions, WHAT};
 use crate::error::ConfigError;
 use crate::merge::end;
 use crate::staging::Table;
@@ -64,10 +65,12 @@ impl Deadline {
     pub fn new(options: DeadlineOptions, depth: usize) -> Result<Deadline, ConfigError> {
         let DeadlineOptions { read_expire, write_expire, writes_starved, fifo_batch } = options;
         ConfigError::range("fifo_batch", fifo_batch as usize, 1, u32::MAX as usize)?;
-        let way = |expire| Way { sorted: Sorted::new(depth), oldest: List::EMPTY, expire };
+        let way = |expire| -> Result<Way, ConfigError> {
+            Ok(Way { sorted: Sorted::new(depth)?, oldest: List::EMPTY, expire })
+        };
         Ok(Deadline {
-            links: Links::new(depth),
-            ways: [way(read_expire), way(write_expire)],
+            links: Links::new(depth)?,
+            ways: [way(read_expire)?, way(write_expire)?],
             unsorted: List::EMPTY,
             loose: false,
             way: READ,
@@ -203,9 +206,9 @@ struct Sorted {
 }
 
 impl Sorted {
-    fn new(depth: usize) -> Sorted {
-        let keys = vec![0; depth].into_boxed_slice();
-        Sorted { slots: Vec::with_capacity(depth), keys, position: 0, passed: 0 }
+    fn new(depth: usize) -> Result<Sorted, OutOfMemory> {
+        let keys = table(0, depth, WHAT)?;
+        Ok(Sorted { slots: room_for(depth, WHAT)?, keys, position: 0, passed: 0 })
     }
 
     fn key(&self, at: usize) -> Option<u64> {

@@ -13,10 +13,11 @@
 //! nothing, and it goes before cores that have had their share. A core's own
 //! requests keep their order.
 
+use port::lazy::room_for;
 use port::{BLOCK_BYTES, BlockOp, BlockReq};
 
-use super::FairOptions;
 use super::links::{Links, List};
+use super::{FairOptions, WHAT};
 use crate::error::ConfigError;
 use crate::staging::Table;
 use crate::topology::MOST_CORES;
@@ -76,10 +77,12 @@ impl Fair {
             let weight = options.weights.get(core).copied().unwrap_or(1);
             Flow { list: List::EMPTY, start: 0, step: UNIT / u64::from(weight) }
         };
+        let mut flows = room_for(cores, WHAT)?;
+        flows.extend((0..cores).map(flow));
         Ok(Fair {
-            flows: (0..cores).map(flow).collect(),
-            links: Links::new(depth),
-            turns: Vec::with_capacity(cores),
+            flows: flows.into(),
+            links: Links::new(depth)?,
+            turns: room_for(cores, WHAT)?,
             now: 0,
             came: 0,
         })

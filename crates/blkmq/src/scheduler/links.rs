@@ -3,6 +3,11 @@
 //! An entry is in one list at most. Nothing here fails or allocates after it
 //! is made.
 
+use port::OutOfMemory;
+use port::lazy::table;
+
+use super::WHAT;
+
 /// No entry.
 const NIL: u32 = u32::MAX;
 
@@ -32,8 +37,8 @@ impl List {
 
 impl Links {
     /// For a table of `capacity` entries.
-    pub fn new(capacity: usize) -> Links {
-        Links { around: vec![(NIL, NIL); capacity].into_boxed_slice() }
+    pub fn new(capacity: usize) -> Result<Links, OutOfMemory> {
+        Ok(Links { around: table((NIL, NIL), capacity, WHAT)? })
     }
 
     /// Bytes of memory that they take.
@@ -73,7 +78,7 @@ mod tests {
 
     #[test]
     fn entries_leave_from_anywhere() {
-        let mut links = Links::new(5);
+        let mut links = Links::new(5).unwrap();
         let mut list = List::EMPTY;
         for slot in [3, 0, 4, 1] {
             links.push(&mut list, slot);

@@ -7,7 +7,7 @@
 //!
 //! Guarantees: what was put in comes out exactly once; the same calls give the
 //! same order; no allocation after they are made. Nothing fails but options
-//! outside their range.
+//! outside their range, and memory when one is made.
 
 pub(crate) mod deadline;
 pub(crate) mod fair;
@@ -67,6 +67,9 @@ pub struct FairOptions {
     pub weights: Vec<u32>,
 }
 
+/// What memory that a scheduler does not get is for.
+const WHAT: &str = "a scheduler";
+
 /// The order of what is staged.
 #[derive(Debug)]
 pub(crate) enum Order {
@@ -79,7 +82,7 @@ impl Order {
     /// The order of at most `depth` requests of `cores` cores.
     pub fn new(kind: &SchedulerKind, depth: usize, cores: usize) -> Result<Order, ConfigError> {
         Ok(match kind {
-            SchedulerKind::None => Order::None(Ring::new(depth)),
+            SchedulerKind::None => Order::None(Ring::try_new(depth, WHAT)?),
             SchedulerKind::Deadline(options) => Order::Deadline(Deadline::new(*options, depth)?),
             SchedulerKind::Fair(options) => Order::Fair(Fair::new(options, depth, cores)?),
         })
