@@ -205,9 +205,9 @@ impl<T: Copy + Default, D: Awaited<Cmd = BlockReq, Done = BlockDone>> Blocks<D, 
         self.settle("write")
     }
 
-    /// Trims the first `count` blocks, or the like, at once. For opening.
-    pub(super) fn command_now(&mut self, op: BlockOp, count: u64) -> Result<(), StoreError> {
-        self.command(op, 0, count, T::default());
+    /// Trims `count` blocks from `block` on at once. For opening.
+    pub(super) fn trim_now(&mut self, block: u64, count: u64) -> Result<(), StoreError> {
+        self.command(BlockOp::Trim, block, count, T::default());
         self.settle("trim").map(drop)
     }
 

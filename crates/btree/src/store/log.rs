@@ -29,10 +29,14 @@
 //! - Opening writes a checkpoint with a new *epoch* before anything else, and
 //!   takes only records of its checkpoint's epoch. So what a lost record left
 //!   behind is never taken for a later one's.
+//! - A segment is blank when its first record is written: it was trimmed, and a
+//!   flush came after that, before it was free. So a block behind the last whole
+//!   record is blank or of a record, as a crash leaves a block as it was or as it
+//!   was to be. Opening fails at one that is neither: it was damaged.
 //! - A record says which records were known to be durable when it was written.
-//!   Opening fails where one that is not whole is among those: it was damaged.
-//!   Only damage to those that the last flush made durable, and of which no
-//!   later record knows, looks like a write that a crash cut short.
+//!   Opening fails where one of which something is blank is among those: it was
+//!   lost. Only what was lost of those that the last flush made durable, and of
+//!   which no later record knows, looks like a write that a crash cut short.
 //! - Headers of checkpoints are in two blocks in turn, and a crash leaves a block
 //!   as it was or as it was to be. One that is not whole was damaged, and opening
 //!   fails: the older alone would take older pages for those that hold.
@@ -140,12 +144,21 @@ enum Task {
     },
     Record(u64),
     Collect(u32),
-    /// The tree's number of it, and the first record that it may not cover.
-    Flush(u32, u64),
+    /// The tree's number of it; `None` for the log's own.
+    Flush(Option<u32>, Covered),
     Trim(u32),
     CheckpointPart,
-    CheckpointFlush,
+    CheckpointFlush(Covered),
     CheckpointHeader,
+}
+
+/// What a flush makes durable.
+#[derive(Clone, Copy, Debug, Default)]
+struct Covered {
+    /// The records before this one.
+    records: u64,
+    /// So many trims of segments, from the first on.
+    trims: u64,
 }
 
 /// A record on its way.
@@ -170,8 +183,13 @@ pub struct LogStore<D> {
     fewest: Fewest,
     free: VecDeque<u32>,
     dead: VecDeque<u32>,
-    /// Segments that are on their way from dead to free.
+    /// Segments whose trim is under way, and those that were trimmed, in that
+    /// order, but perhaps not durably.
     trimming: u32,
+    trimmed: VecDeque<u32>,
+    /// Trims that were done, and those that a flush which was begun makes durable.
+    trims: u64,
+    flushing: u64,
     /// Segments with pages that cannot be read, and how many of them may be tried
     /// again.
     stuck: VecDeque<u32>,
@@ -246,6 +264,9 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             free: VecDeque::with_capacity(layout.segments as usize),
             dead: VecDeque::with_capacity(layout.segments as usize),
             trimming: 0,
+            trimmed: VecDeque::with_capacity(layout.segments as usize),
+            trims: 0,
+            flushing: 0,
             stuck: VecDeque::new(),
             retries: 0,
             most_free: 0,
@@ -341,28 +362,55 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
                     self.fail(error);
                 }
             }
-            Task::Flush(id, before) => {
-                match result {
-                    Ok(()) => self.flushed = self.flushed.max(before),
-                    Err(error) => self.fail(error),
+            Task::Flush(id, covered) => {
+                self.flush_done(covered, result);
+                if let Some(id) = id {
+                    let result = self.failed.map_or(Ok(()), Err);
+                    self.out.push_back(StoreDone::Flush { id, result });
                 }
-                let result = self.failed.map_or(Ok(()), Err);
-                self.out.push_back(StoreDone::Flush { id, result });
             }
             Task::Collect(number) => self.collect_read(number, result, buffer),
-            // A segment can be used whether it was trimmed or not.
             Task::Trim(segment) => {
-                self.segments[segment as usize].state = State::Free;
-                self.free.push_back(segment);
-                self.trimming -= 1;
-                if self.free.len() > self.most_free {
-                    self.most_free = self.free.len();
-                    self.renew_tries();
+                if let Err(error) = result {
+                    self.fail(error);
                 }
+                self.trimming -= 1;
+                self.trims += 1;
+                self.trimmed.push_back(segment);
             }
-            Task::CheckpointPart | Task::CheckpointFlush | Task::CheckpointHeader => {
+            Task::CheckpointFlush(covered) => {
+                self.flush_done(covered, result);
+                self.checkpoint_step(task, Ok(()), buffer);
+            }
+            Task::CheckpointPart | Task::CheckpointHeader => {
                 self.checkpoint_step(task, result, buffer);
             }
+        }
+    }
+
+    /// Begins a flush. The caller saw that there is room.
+    fn begin_flush(&mut self, task: impl FnOnce(Covered) -> Task) {
+        let records = self.records.front().map_or(self.head.seq, |record| record.place.seq);
+        let covered = Covered { records, trims: self.trims };
+        self.flushing = self.trims;
+        self.blocks.command(BlockOp::Flush, 0, 0, task(covered));
+    }
+
+    /// What a flush covered is durable: segments that were trimmed are free.
+    fn flush_done(&mut self, covered: Covered, result: Result<(), StoreError>) {
+        if let Err(error) = result {
+            return self.fail(error);
+        }
+        self.flushed = self.flushed.max(covered.records);
+        let durable = self.trims - self.trimmed.len() as u64;
+        for _ in durable..covered.trims {
+            let segment = self.trimmed.pop_front().expect("it was counted");
+            self.segments[segment as usize].state = State::Free;
+            self.free.push_back(segment);
+        }
+        if self.free.len() > self.most_free {
+            self.most_free = self.free.len();
+            self.renew_tries();
         }
     }
 
@@ -474,8 +522,7 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
         if self.blocks.room() <= 4 {
             return false;
         }
-        let before = self.records.front().map_or(self.head.seq, |record| record.place.seq);
-        self.blocks.command(BlockOp::Flush, 0, 0, Task::Flush(id, before));
+        self.begin_flush(|covered| Task::Flush(Some(id), covered));
         true
     }
 
@@ -528,7 +575,7 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> PageStore for LogStore<D> {
     fn memory(&self) -> u64 {
         let segment = u64::from(self.layout.segment_blocks) * PAGE_BYTES as u64;
         let buffers = (self.config.batches + self.collectors.len() + 1) as u64 * segment;
-        let segments = (self.segments.len() * (size_of::<Segment>() + 8)) as u64;
+        let segments = (self.segments.len() * (size_of::<Segment>() + 12)) as u64;
         self.layout.pages * 4 + segments + buffers + checkpoint::MEMORY
     }
 
@@ -547,7 +594,7 @@ impl Task {
             Task::Opening | Task::Page { .. } => "read a page",
             Task::Record(_) => "write a record of the log",
             Task::Collect(_) => "read a segment",
-            Task::Flush(..) | Task::CheckpointFlush => "flush",
+            Task::Flush(..) | Task::CheckpointFlush(_) => "flush",
             Task::Trim(_) => "trim a segment",
             Task::CheckpointPart | Task::CheckpointHeader => "write a checkpoint",
         }

@@ -187,8 +187,6 @@ trait Hourly: Kind {
 struct Log;
 
 impl Kind for Log {
-    const TELLS_THE_LAST: bool = false;
-
     type Store = LogStore<OnBlocks>;
 
     fn create(drive: OnBlocks, shape: Shape) -> Result<Self::Store, StoreError> {

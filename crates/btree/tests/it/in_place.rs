@@ -34,7 +34,7 @@ fn one_damaged_block_is_an_error() {
 
 #[test]
 fn one_damaged_head_after_a_crash_is_an_error() {
-    damage::each_head_after_a_crash::<InPlace>();
+    damage::each_head_after_a_crash::<InPlace>(150);
 }
 
 #[test]

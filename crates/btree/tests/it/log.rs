@@ -25,8 +25,6 @@ const CONFIG: LogConfig = LogConfig {
 struct Log;
 
 impl Kind for Log {
-    const TELLS_THE_LAST: bool = false;
-
     type Store = LogStore<OnBlocks>;
 
     fn create(drive: OnBlocks, shape: Shape) -> Result<Self::Store, StoreError> {
@@ -65,6 +63,11 @@ fn damage_is_an_error() {
 #[test]
 fn one_damaged_block_is_an_error() {
     damage::each_block::<Log>();
+}
+
+#[test]
+fn a_damaged_head_after_a_crash_is_an_error() {
+    damage::each_head_after_a_crash::<Log>(4);
 }
 
 #[test]
@@ -354,6 +357,51 @@ fn pages_without_a_header_are_moved() {
     }
 }
 
+/// A full log, so that segments are written soon after they were trimmed, on a
+/// drive whose flushes are slow and that loses what was not flushed, trims among
+/// it: what a cut leaves is no damage.
+#[test]
+fn trims_that_a_cut_undoes_are_no_damage() {
+    let mut store = store(CONFIG, 6);
+    let mut rng = Rng::new(6, 6);
+    let pages = store.pages();
+    for first in (0..pages).step_by(40) {
+        write_pages(&mut store, &(first..pages.min(first + 40)).collect::<Vec<_>>(), 1);
+    }
+    for round in 0..60 {
+        is::<MemoryDrive>(store.drive_mut()).slow_flush = 5_000_000;
+        for _ in 0..100 + rng.below(100) {
+            let first = rng.below(pages - 40);
+            write_pages(&mut store, &(first..first + 1 + rng.below(40)).collect::<Vec<_>>(), 2);
+        }
+        let drive = was::<MemoryDrive>(store.into_drive()).crash(round, no_fuse());
+        let shape = drive.shape;
+        let opened = LogStore::open(any(drive), shape, CONFIG, Time::ZERO);
+        store = opened.unwrap_or_else(|e| panic!("round {round}: {e}"));
+    }
+    assert!(store.counters().recovered > 0);
+}
+
+/// A flush is one command. So is that of the trims of a checkpoint, which keeps
+/// two itself.
+#[test]
+fn flushes_are_few() {
+    let mut store = store(CONFIG, 5);
+    let before = is::<MemoryDrive>(store.drive_mut()).flushes;
+    let rounds = 3000;
+    for round in 0..rounds {
+        write_pages(&mut store, &[0, 1, 2, 3, 4, 5, 6, 7 + round % 500], 1);
+        assert!(store.flush(1));
+        let done = next(&mut store, &mut Ring::new(8));
+        assert!(matches!(done, StoreDone::Flush { result: Ok(()), .. }));
+    }
+    let checkpoints = store.counters().checkpoints;
+    let flushes = is::<MemoryDrive>(store.drive_mut()).flushes - before;
+    let own = flushes - rounds;
+    assert!(checkpoints > 10, "{checkpoints}");
+    assert!(own > 2 * checkpoints - 4 && own <= 3 * checkpoints, "{own}, {checkpoints}");
+}
+
 /// Records that fill segments, and one behind them: only that one says that
 /// they were durable.
 #[test]
@@ -381,7 +429,7 @@ fn damage_segments_before_the_end_is_told() {
     segments.retain(|&block| block >= 64);
     assert_eq!(segments.len(), 6 * 64 + 2, "the last record was not flushed");
     for block in segments.iter().copied().take(6 * 64) {
-        let what = "a durable record of the log";
+        let what = "a record of the log";
         assert_eq!(opened(block), Some(StoreError::DamagedBlock { block, what }), "{block}");
     }
 }

@@ -1,7 +1,7 @@
 //! Making a store in place, and opening one: all that the journal holds is
 //! looked at before anything is written.
 
-use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, Shape, Time};
+use port::{BLOCK_BYTES, BlockDone, BlockReq, Buffer, Shape, Time};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::format::{Header, Root};
@@ -34,7 +34,7 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> InPlaceStore<D> {
     ) -> Result<InPlaceStore<D>, StoreError> {
         let mut store = InPlaceStore::empty(drive, shape, config)?;
         store.blocks.advance(now);
-        store.blocks.command_now(BlockOp::Trim, shape.bytes / BLOCK_BYTES)?;
+        store.blocks.trim_now(0, shape.bytes / BLOCK_BYTES)?;
         store.blocks.flush_now()?;
         // Both blocks of roots get one: from now on both are always whole.
         store.start(0, 0, 1)?;

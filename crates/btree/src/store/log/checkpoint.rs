@@ -3,7 +3,7 @@
 //! The map is written to one of two areas in turn, piece by piece while it
 //! changes; then, after a flush, the header that names it, to one of two
 //! blocks in turn; then a flush. After that the segments that had been dead
-//! when it began are trimmed, and free.
+//! when it began are trimmed, and free after the next flush.
 
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Time};
 use xxhash_rust::xxh3::Xxh3;
@@ -126,6 +126,7 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     pub(super) fn checkpoint_work(&mut self) -> bool {
         let before = self.blocks.room();
         self.release();
+        self.flush_trims();
         let due = self.checkpoint_due().is_some_and(|at| at <= self.blocks.now());
         if self.checkpoint.phase == Phase::Idle
             && (due || self.checkpoint.forced || self.is_scarce())
@@ -160,7 +161,7 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         if left == 0 {
             if checkpoint.buffers.len() == PARTS && self.blocks.room() > 4 {
                 checkpoint.phase = Phase::MapFlush;
-                self.blocks.command(BlockOp::Flush, 0, 0, Task::CheckpointFlush);
+                self.begin_flush(Task::CheckpointFlush);
             }
             return;
         }
@@ -216,7 +217,7 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             Phase::MapFlush => self.write_header(),
             Phase::Header => {
                 self.checkpoint.phase = Phase::HeaderFlush;
-                self.blocks.command(BlockOp::Flush, 0, 0, Task::CheckpointFlush);
+                self.begin_flush(Task::CheckpointFlush);
             }
             Phase::HeaderFlush => {
                 self.checkpoint.phase = Phase::Idle;
@@ -260,6 +261,14 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             let block = self.layout.block(Place { segment, ..Place::default() });
             let count = u64::from(self.layout.segment_blocks);
             self.blocks.command(BlockOp::Trim, block, count, Task::Trim(segment));
+        }
+    }
+
+    /// Makes trims durable when all have come back, if no other flush does.
+    fn flush_trims(&mut self) {
+        let waits = self.trimming == 0 && self.flushing < self.trims;
+        if waits && self.blocks.room() > 4 {
+            self.begin_flush(|covered| Task::Flush(None, covered));
         }
     }
 }

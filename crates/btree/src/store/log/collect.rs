@@ -122,6 +122,7 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             && self.records.is_empty()
             && self.dead.is_empty()
             && self.trimming == 0
+            && self.trimmed.is_empty()
             && self.checkpoint.is_idle()
             && self.blocks.room() > LEAST_ROOM
             && self.collectors.iter().all(waits)

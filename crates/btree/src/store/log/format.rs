@@ -28,7 +28,7 @@ use crate::page::PAGE_BYTES;
 
 const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"SLOG");
 const CHECKPOINT_MAGIC: u64 = u64::from_le_bytes(*b"ssdkslog");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const ENTRIES_AT: usize = 64;
 const ENTRY: usize = 12;
 const SUM_AT: usize = PAGE_BYTES - 8;

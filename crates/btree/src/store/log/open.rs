@@ -1,11 +1,11 @@
 //! Making a log, and opening one: the last checkpoint, and the records since.
 
-use port::{BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Ring, Shape, Time};
+use port::{BLOCK_BYTES, BlockDone, BlockReq, Ring, Shape, Time};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::checkpoint::{ENTRIES, PART};
 use super::format::{CheckpointHeader, Entry, Place, RecordHeader, Seals};
-use super::{LogConfig, LogStore, State};
+use super::{LogConfig, LogStore, Segment, State};
 use crate::page::PAGE_BYTES;
 use crate::store::awaited::Awaited;
 use crate::store::blocks::{buffer, is_blank};
@@ -14,9 +14,11 @@ use crate::store::{PageStore, StoreError, check_seal};
 /// What is where a record should be.
 enum Found {
     Whole(RecordHeader),
-    /// Something that is not whole: its first such block.
-    Broken(u64),
-    /// Nothing, or what an older record left.
+    /// One of which this block is the first that is blank.
+    Cut(u64),
+    /// A block that no write has left so.
+    Damaged(u64),
+    /// Nothing, or what was there before the last checkpoint.
     Absent,
 }
 
@@ -45,9 +47,10 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         let mut log = LogStore::empty(drive, shape, config)?;
         log.blocks.advance(now);
         let blocks = shape.bytes / BLOCK_BYTES;
-        log.blocks.command_now(BlockOp::Trim, blocks)?;
+        log.blocks.trim_now(0, blocks)?;
         log.blocks.flush_now()?;
         log.start(0, 0, 1)?;
+        log.poll(log.blocks.now(), &mut Ring::new(1));
         Ok(log)
     }
 
@@ -56,7 +59,7 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
     /// # Errors
     /// As for [`LogStore::create`], and [`StoreError::Unusable`] when there is
     /// no log, or its map is damaged, and [`StoreError::DamagedBlock`] when a
-    /// checkpoint or a record is, which was durable.
+    /// checkpoint or a record is, or a durable record is lost.
     pub fn open(
         drive: D,
         shape: Shape,
@@ -69,6 +72,8 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         log.load_map(&header)?;
         let seq = log.take_records(&header)?;
         log.start(header.number, header.epoch, seq)?;
+        log.trim_free()?;
+        log.poll(log.blocks.now(), &mut Ring::new(1));
         Ok(log)
     }
 
@@ -92,7 +97,6 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             self.segments[open as usize].state = State::Open;
         }
         self.checkpoint.resume(number, self.blocks.now());
-        let mut done = Ring::new(1);
         self.checkpoint_work();
         while !self.checkpoint.is_durable() {
             self.blocks.submit();
@@ -108,8 +112,23 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
                 return Err(error);
             }
         }
-        self.poll(self.blocks.now(), &mut done);
         Ok(())
+    }
+
+    /// Makes all segments that are to be written blank: what opening read of them
+    /// it reads no more.
+    fn trim_free(&mut self) -> Result<(), StoreError> {
+        let live = |segment: &Segment| segment.live > 0;
+        let mut at = 0;
+        while let Some(first) = self.segments[at..].iter().position(|one| !live(one)) {
+            let first = at + first;
+            let count = self.segments[first..].iter().position(live);
+            at = count.map_or(self.segments.len(), |count| first + count);
+            let block = self.layout.block(Place { segment: first as u32, ..Place::default() });
+            let count = (at - first) as u64 * u64::from(self.layout.segment_blocks);
+            self.blocks.trim_now(block, count)?;
+        }
+        self.blocks.flush_now()
     }
 
     /// The newer header. Both are whole, whatever was cut, but that the first
@@ -214,9 +233,9 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         }
     }
 
-    /// Fails if a record behind `place`, where none is whole, says that there
-    /// was one. `found` is what is there and at the start of the segment
-    /// `next`.
+    /// Fails if there was a record at `place`, where none is whole: what was
+    /// found there and at the start of the segment `next` was damaged, or a later
+    /// record says that there was one.
     fn look_beyond(
         &mut self,
         place: Place,
@@ -224,22 +243,17 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         epoch: u64,
         found: [Found; 2],
     ) -> Result<(), StoreError> {
-        let here = self.layout.block(place);
-        let there = self.layout.block(Place { segment: next, ..Place::default() });
-        // A segment begins with a header, of whatever time, or is blank. If not
-        // it was damaged, and which segment came after may be lost with it.
-        let is = |found: &Found, head| matches!(found, Found::Broken(block) if *block == head);
-        let all = is(&found[1], there) || (place.offset == 0 && is(&found[0], here));
-        let block = match found {
-            // A header that was right, and a page that was not.
-            [Found::Broken(block), _] if block != here => block,
-            [_, Found::Broken(block)] | [Found::Broken(block), _] => block,
-            _ => here,
-        };
-        let told =
-            self.chain_tells(place, next, epoch)? || (all && self.any_tells(place, epoch)?);
-        if told {
-            return Err(StoreError::DamagedBlock { block, what: "a durable record of the log" });
+        let damaged = found.iter().find_map(|found| match found {
+            Found::Damaged(block) => Some(*block),
+            _ => None,
+        });
+        let cut = found.iter().find_map(|found| match found {
+            Found::Cut(block) => Some(*block),
+            _ => None,
+        });
+        if damaged.is_some() || self.chain_tells(place, next, epoch)? {
+            let block = damaged.or(cut).unwrap_or(self.layout.block(place));
+            return Err(StoreError::DamagedBlock { block, what: "a record of the log" });
         }
         Ok(())
     }
@@ -257,16 +271,6 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
                 _ if beyond.tells => return Ok(true),
                 Some(next) if next < self.layout.segments => segment = next,
                 _ => return Ok(false),
-            }
-        }
-        Ok(false)
-    }
-
-    /// Whether any record of the log says so.
-    fn any_tells(&mut self, place: Place, epoch: u64) -> Result<bool, StoreError> {
-        for segment in 0..self.layout.segments {
-            if self.beyond(segment, place.seq, epoch)?.tells {
-                return Ok(true);
             }
         }
         Ok(false)
@@ -316,7 +320,7 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         let block = self.blocks.read_now(at, buffer(PAGE_BYTES)?)?;
         let Some(header) = RecordHeader::read(block.bytes()) else {
             let blank = is_blank(block.bytes());
-            return Ok(if blank { Found::Absent } else { Found::Broken(at) });
+            return Ok(if blank { Found::Absent } else { Found::Damaged(at) });
         };
         let count = u32::from(header.count);
         let good = header.seq == place.seq
@@ -331,7 +335,9 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
         for (i, body) in pages.bytes().chunks_exact(PAGE_BYTES).enumerate() {
             let Entry { page, old } = Entry::read(block.bytes(), i);
             let Some(seal) = check_seal(page, body) else {
-                return Ok(Found::Broken(at + 1 + i as u64));
+                let block = at + 1 + i as u64;
+                let blank = is_blank(body);
+                return Ok(if blank { Found::Cut(block) } else { Found::Damaged(block) });
             };
             seals.add(seal);
             if page >= self.layout.pages || (header.moves && !self.layout.has(old)) {
@@ -340,7 +346,7 @@ impl<D: Awaited<Cmd = BlockReq, Done = BlockDone>> LogStore<D> {
             }
         }
         if seals.sum() != header.seals {
-            return Ok(Found::Broken(at + 1));
+            return Ok(Found::Damaged(at + 1));
         }
         self.apply(place, usize::from(header.count), header.moves, block.bytes());
         Ok(Found::Whole(header))

@@ -45,10 +45,6 @@ pub fn is<P: Port + Any>(drive: &mut Below<P::Cmd, P::Done>) -> &mut P {
 
 /// A kind of store.
 pub trait Kind {
-    /// Whether damage is told, too, where no later record says that what is
-    /// damaged was durable.
-    const TELLS_THE_LAST: bool;
-
     type Store: PageStore;
 
     fn create(drive: OnBlocks, shape: Shape) -> Result<Self::Store, StoreError>;
@@ -65,8 +61,6 @@ pub struct InPlace;
 pub const IN_PLACE: InPlaceConfig = InPlaceConfig { max_batch: 64, clock: btree::store::no_clock };
 
 impl Kind for InPlace {
-    const TELLS_THE_LAST: bool = true;
-
     type Store = InPlaceStore<OnBlocks>;
 
     fn create(drive: OnBlocks, shape: Shape) -> Result<Self::Store, StoreError> {

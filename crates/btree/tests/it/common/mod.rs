@@ -44,6 +44,10 @@ pub struct MemoryDrive {
     pub lost: Vec<u64>,
     /// Blocks that were read.
     pub reads: u64,
+    /// What a flush takes beyond other commands, in ns.
+    pub slow_flush: u64,
+    /// Flushes that were done.
+    pub flushes: u64,
 }
 
 impl MemoryDrive {
@@ -64,6 +68,8 @@ impl MemoryDrive {
             fuse,
             lost: Vec::new(),
             reads: 0,
+            flushes: 0,
+            slow_flush: 0,
         }
     }
 
@@ -83,11 +89,13 @@ impl MemoryDrive {
         for (_, _, req) in under_way.into_iter().filter(|one| one.2.op == BlockOp::Write) {
             self.write(&req);
         }
-        let survival = rng.below(3);
+        let survival = rng.below(4);
         for (block, bytes) in std::mem::take(&mut self.volatile) {
             let survives = match survival {
                 0 => false,
                 1 => true,
+                // What was written, and no trim.
+                2 => bytes.iter().any(|&byte| byte != 0),
                 _ => rng.below(2) == 0,
             };
             if survives {
@@ -164,6 +172,7 @@ impl MemoryDrive {
             }
             BlockOp::Write => self.write(req),
             BlockOp::Flush => {
+                self.flushes += 1;
                 for (block, bytes) in std::mem::take(&mut self.volatile) {
                     self.durable.insert(block, bytes);
                 }
@@ -187,7 +196,8 @@ impl Port for MemoryDrive {
         {
             let status = self.shape.check(&req);
             assert!(status.is_ok(), "{req:?}: {status}");
-            let at = now + 1000 + self.rng.below(100_000);
+            let slow = if req.op == BlockOp::Flush { self.slow_flush } else { 0 };
+            let at = now + 1000 + self.rng.below(100_000) + slow;
             self.order += 1;
             self.inside.push((at, self.order, req));
         }
