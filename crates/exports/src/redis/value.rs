@@ -249,8 +249,20 @@ pub fn score_of(bytes: [u8; 8]) -> f64 {
     f64::from_bits(bits ^ flip)
 }
 
-/// A score that somebody wrote; not a NaN.
+/// A score that somebody wrote, in decimal; not a NaN. As for Redis, one that is
+/// too large for a double, or so small that it would be zero, is none.
 pub fn parse_score(text: &[u8]) -> Option<f64> {
+    let score = parse_bound(text)?;
+    let digits = text.split(|byte| byte.eq_ignore_ascii_case(&b'e')).next().unwrap_or_default();
+    let is_word = !text.iter().any(u8::is_ascii_digit);
+    let is_zero = !digits.iter().any(|byte| (b'1'..=b'9').contains(byte));
+    let is_kept = (score.is_finite() || is_word) && (score != 0.0 || is_zero);
+    is_kept.then_some(score)
+}
+
+/// A bound of scores that somebody wrote; not a NaN. What is too large is
+/// infinite, what is too small is zero.
+pub fn parse_bound(text: &[u8]) -> Option<f64> {
     let score: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     (!score.is_nan()).then_some(score)
 }
@@ -283,6 +295,15 @@ mod tests {
         }
         assert_eq!(parse_score(b"+inf"), Some(f64::INFINITY));
         assert_eq!([parse_score(b"nan"), parse_score(b""), parse_score(b"1 ")], [None; 3]);
+        let large = [b"1e308".as_slice(), b"1.7976931348623157e308", b"-Infinity", b"5e-324"];
+        assert!(large.iter().all(|text| parse_score(text).is_some()));
+        let beyond = [b"1e309".as_slice(), b"-1e400", b"1e-400", b"-0.1e-400", b"-nan", b" 1"];
+        assert_eq!(beyond.map(parse_score), [None; 6]);
+        assert_eq!([parse_score(b"0e400"), parse_score(b"-0.0e-9")], [Some(0.0); 2]);
+        assert_eq!(
+            [parse_bound(b"-1e400"), parse_bound(b"1e-400")],
+            [Some(-f64::INFINITY), Some(0.0)]
+        );
         assert_eq!(ordered(-0.0), ordered(0.0));
     }
 

@@ -7,6 +7,7 @@
 //! and in [`PIECE`] bytes of reply. What would take longer goes in several:
 //! with [`Next::Later`] it is called again with the same.
 
+mod adding;
 mod hashes;
 mod keys;
 mod sorted;

@@ -412,3 +412,63 @@ fn no_space_is_an_answer() {
     }
     assert_eq!(rig.ask(0, &[b"GET", b"a"]), "$1\r\n1\r\n");
 }
+
+/// Options of SET and ZADD, and scores, as Redis takes them.
+#[test]
+fn sets_are_written_as_redis_does() {
+    let mut rig = Rig::new(1);
+    let mut ask = |line: &str| {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        rig.ask(0, &words).trim_end().replace("\r\n", " ")
+    };
+    let (syntax, float) = ("-ERR syntax error", "-ERR value is not a valid float");
+    let both = "-ERR XX and NX options at the same time are not compatible";
+    let several = "-ERR GT, LT, and/or NX options at the same time are not compatible";
+    let cases = [
+        ("SET k v NX XX", syntax),
+        ("SET k v XX NX", syntax),
+        ("SET k v NX nx", "+OK"),
+        ("ZADD k 1e999 m", float),
+        ("ZADD k 1 m", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("ZADD s XX 1 a", ":0"),
+        ("EXISTS s", ":0"),
+        ("ZADD s XX INCR 1 a", "$-1"),
+        ("ZADD s NX XX 1 a", both),
+        ("ZADD s NX GT 1 a", several),
+        ("ZADD s LT NX 1 a", several),
+        ("ZADD s GT lt 1 a", several),
+        ("ZADD s GT XX 1", syntax),
+        ("ZADD s NX CH", syntax),
+        ("ZADD s INCR 1 a 2 b", "-ERR INCR option supports a single increment-element pair"),
+        ("ZADD s NX 1 a nan b", float),
+        ("ZADD s NX 1 a 2 a 3 b", ":2"),
+        ("ZSCORE s a", "$1 1"),
+        ("ZADD s NX 9 a", ":0"),
+        ("ZADD s XX 2 a 7 c", ":0"),
+        ("ZCARD s", ":2"),
+        ("ZADD s GT CH 2 a 1 a 5 b 1 d", ":2"),
+        ("ZADD s LT CH 2 a 4 b 4 b 0 d", ":2"),
+        ("ZADD s GT XX CH 3 a 3 e", ":1"),
+        ("ZRANGEBYSCORE s -inf +inf WITHSCORES", "*6 $1 d $1 0 $1 a $1 3 $1 b $1 4"),
+        ("ZADD s CH 6 f 7 f", ":2"),
+        ("ZSCORE s f", "$1 7"),
+        ("ZADD s INCR -4.5 f", "$3 2.5"),
+        ("ZADD s NX INCR 1 f", "$-1"),
+        ("ZADD s GT INCR -1 f", "$-1"),
+        ("ZADD s LT INCR -1 f", "$3 1.5"),
+        ("ZADD s INCR +inf f", "$3 inf"),
+        ("ZADD s INCR -inf f", "-ERR resulting score is not a number (NaN)"),
+        ("ZSCORE s f", "$3 inf"),
+        ("ZADD s -INFINITY g 1e308 h -1e-320 i", ":3"),
+        ("ZRANGEBYSCORE s -inf (0", "*2 $1 g $1 i"),
+        ("ZRANGEBYSCORE s 1e308 1e400", "*2 $1 h $1 f"),
+        ("ZCARD s", ":7"),
+        // A member may have the name of an option, a score may not.
+        ("ZADD o 1 NX 2 nx", ":2"),
+        ("ZADD o CH 1 NX 3 nx", ":1"),
+        ("ZADD o CH CH CH", syntax),
+    ];
+    for (line, reply) in cases {
+        assert_eq!(ask(line), reply, "{line}");
+    }
+}

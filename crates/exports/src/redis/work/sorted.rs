@@ -6,18 +6,18 @@ use crate::redis::job::{Job, Next};
 use crate::redis::mail::MAX_REPLY;
 use crate::redis::resp::{self, Args};
 use crate::redis::value::{
-    Value, index_key, indexed, lasts, main_key, member_key, next_key, ordered, parse_score,
-    score_of, show_score,
+    Value, index_key, indexed, lasts, main_key, member_key, next_key, parse_bound, score_of,
+    show_score,
 };
 
 /// Index records that are read at once.
 const RANGE: u64 = 128;
 
-const NOT_A_FLOAT: Refusal = Refusal::Text("value is not a valid float");
+pub(super) const NOT_A_FLOAT: Refusal = Refusal::Text("value is not a valid float");
 
 impl<'a> Stage<'a> {
     /// How many members the key's sorted set has, if there is one.
-    fn sorted(&self) -> Result<Option<u64>, Refusal> {
+    pub(super) fn sorted(&self) -> Result<Option<u64>, Refusal> {
         match self.mail.value(0)? {
             None => Ok(None),
             Some(Value::Sorted(count)) => Ok(Some(count)),
@@ -40,44 +40,6 @@ impl<'a> Stage<'a> {
     pub(super) fn score(&self, i: usize) -> Result<Option<f64>, Refusal> {
         let score = self.mail.raw(i).map(|raw| raw.try_into().map(score_of));
         score.transpose().map_err(|_| Refusal::Damaged)
-    }
-
-    pub(super) fn zadd(&mut self, job: &mut Job) -> Result<Next, Refusal> {
-        if self.args.len() % 2 == 1 {
-            return Err(SYNTAX);
-        }
-        if job.stage == 0 {
-            let count = self.sorted()?;
-            (job.count, job.left) = (count.unwrap_or(0), u64::from(count.is_none()));
-            for score in self.args.from(2).step_by(2) {
-                parse_score(score).ok_or(NOT_A_FLOAT)?;
-            }
-            return Ok(self.ask_members(job, 3, 2));
-        }
-        let key = self.args.get(1);
-        let mut added = 0;
-        for (i, is_last) in lasts(self.args.from(3).step_by(2)).into_iter().enumerate() {
-            if !is_last {
-                continue;
-            }
-            let member = self.args.get(3 + 2 * i);
-            let score = parse_score(self.args.get(2 + 2 * i)).ok_or(NOT_A_FLOAT)?;
-            match self.score(i)? {
-                None => added += 1,
-                Some(old) if old == score => continue,
-                Some(old) => job.delete(|to| index_key(key, old, member, to)),
-            }
-            let value = ordered(score);
-            job.put(|to| member_key(key, member, to), |to| to.extend_from_slice(&value));
-            job.put(|to| index_key(key, score, member, to), |_| {});
-        }
-        resp::int(self.out, added as i64);
-        if added > 0 {
-            job.more_keys = job.left as i64;
-            let value = Value::Sorted(job.count + added);
-            job.put(|to| main_key(key, to), |to| value.store(to));
-        }
-        Ok(if job.has_writes() { Next::WriteAndEnd } else { Next::End })
     }
 
     pub(super) fn zrem(&mut self, job: &mut Job) -> Result<Next, Refusal> {
@@ -196,7 +158,7 @@ impl Range {
     fn of(args: Args<'_>) -> Result<Range, Refusal> {
         let bound = |text: &[u8]| {
             let open = text.first() == Some(&b'(');
-            let score = parse_score(&text[usize::from(open)..]);
+            let score = parse_bound(&text[usize::from(open)..]);
             let wrong = Refusal::Text("min or max is not a float");
             Ok::<_, Refusal>((score.ok_or(wrong)?, open))
         };
