@@ -55,7 +55,7 @@ impl AsFd for Member {
 
 /// What has no more than this is little, and the part of all memory that only
 /// such connections get.
-const LITTLE: u64 = 1 << 20;
+pub const LITTLE: u64 = 1 << 20;
 const KEPT: u64 = 16;
 
 struct State {
@@ -86,6 +86,8 @@ pub struct Budget {
     start: u64,
     state: Mutex<State>,
     came: Condvar,
+    /// Of those who make much memory one does at a time.
+    making: Mutex<()>,
     /// How long the line is.
     waiting: AtomicUsize,
     evicted: AtomicU64,
@@ -117,6 +119,7 @@ impl Budget {
                 count: 0,
             }),
             came: Condvar::new(),
+            making: Mutex::new(()),
             waiting: AtomicUsize::new(0),
             evicted: AtomicU64::new(0),
             warned: [const { AtomicBool::new(false) }; 5],
@@ -127,6 +130,12 @@ impl Budget {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing that is done under this lock can be left half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for one's turn to make more than [`LITTLE`]: to fill it with zeros takes
+    /// a processor for milliseconds, and who needs none of it is to find one.
+    pub fn turn(&self) -> MutexGuard<'_, ()> {
+        self.making.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Milliseconds since it was made, by a clock that costs next to nothing and

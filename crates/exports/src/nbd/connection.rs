@@ -18,7 +18,8 @@
 //! zeros, which may take the drive minutes, what it was not given is dropped
 //! then and answered with ESHUTDOWN; only a client that says that it leaves has
 //! all of them done. Of a client that is gone the reads are dropped that the
-//! drive was not given; and the writes, where the connection broke.
+//! drive was not given; and the writes, where the connection broke. For a long
+//! read of such a one no memory is made.
 
 mod answers;
 
@@ -34,10 +35,10 @@ use rustix::net::{RecvAncillaryBuffer, RecvFlags, recvmsg};
 use rustix::thread::sched_yield;
 use thiserror::Error;
 
-use super::budget::Membership;
+use super::budget::{LITTLE, Membership};
 use super::input::{Input, negotiate, some_unless_empty};
 use super::patience::Patience;
-use super::protocol::{ENOMEM, Reply};
+use super::protocol::{ENOMEM, ESHUTDOWN, Reply};
 use super::requests::Requests;
 use super::session::{Export, Io, Step, Transmission};
 use crate::drive::{DriveLost, Seat, SharedDrive, Wait, clear, sleep};
@@ -300,6 +301,14 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Connection<'_, P> {
     /// Takes a request in, or holds it until there is room.
     #[inline]
     fn admit(&mut self, io: Io) -> bool {
+        let is_long = u64::from(io.len) > LITTLE && self.requests.wants(&io) > LITTLE;
+        let turn = is_long.then(|| self.member.budget().turn());
+        if turn.is_some() && io.op == port::BlockOp::Read && self.is_gone() {
+            // Nobody hears what would be read: no memory is made for it.
+            let (error, cookie) = (ESHUTDOWN, io.cookie);
+            self.answers.push_back(Answer::Refused(Reply { error, cookie }));
+            return true;
+        }
         let Some(slot) = self.requests.admit(io, &mut self.member) else {
             self.held = Some(io);
             return false;

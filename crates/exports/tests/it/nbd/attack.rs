@@ -200,6 +200,31 @@ fn who_is_gone_takes_no_more() {
     }
 }
 
+/// Clients that ask for much and are gone at once: for those that are when their
+/// turn comes nothing is read, and no memory is made. When that is nobody can say:
+/// it is tried until one was.
+#[test]
+fn nothing_is_read_for_who_has_asked_and_gone() {
+    const CLIENTS: usize = 50;
+    let shape = Shape { bytes: 64 << 20, max_bytes: 64 << 10, depth: 1024, ..SHAPE };
+    for _ in 0..100 {
+        let ram = Ram::new(shape, |_| 0);
+        let probe = ram.probe.clone();
+        serve(Limits::default(), ram, |rig| {
+            for _ in 0..CLIENTS {
+                let mut sock = rig.raw();
+                go(&mut sock);
+                sock.write_all(&request(CMD_READ, 0, 8 << 20)).unwrap();
+            }
+        });
+        // One is the last flush; each that is served begins at least one.
+        if probe.taken.load(Ordering::SeqCst) <= CLIENTS {
+            return;
+        }
+    }
+    panic!("all is read");
+}
+
 /// Those that say nothing, at each stage, give way to those who come; who works
 /// stays.
 #[test]
