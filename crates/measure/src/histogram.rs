@@ -6,7 +6,7 @@
 //! above [`MAX_NS`] share one bucket, so that only percentiles lose them.
 //! Nothing here fails.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Each power of two is cut in `1 << SUB_BITS` buckets.
 const SUB_BITS: u32 = 7;
@@ -189,7 +189,7 @@ fn coarse_end(ns: u64) -> u64 {
 
 /// How many values lie where: `n[i]` of them are below `below_ns[i]` and not below
 /// the end before it, or seven eighths of it where that is further up.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Distribution {
     /// Ends, in nanoseconds, rising.
     pub below_ns: Vec<u64>,

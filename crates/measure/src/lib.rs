@@ -4,13 +4,16 @@
 //! - [`live`]: counters and histograms that others read while they are counted.
 //! - [`Series`]: what happened in each second of drive time.
 //! - [`Steady`]: whether the drive has settled.
+//! - [`mod@file`]: whether a file may be written over.
 //! - [`formula`]: the write amplification that a correct drive must show.
 //! - [`options`]: values of a command's options.
 //! - [`units`]: sizes, times and rates, read and printed.
 //! - [`Report`]: all of it, as JSON or for a terminal.
 //!
-//! Nothing here reads a clock: all times are given by the caller.
+//! Nothing here reads a clock: all times are given by the caller. Only [`mod@file`]
+//! touches the system.
 
+pub mod file;
 pub mod formula;
 pub mod histogram;
 pub mod live;

@@ -5,8 +5,10 @@
 //! is whole. Fails as the system does.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+use measure::file::{There, look};
 
 use crate::page::BEGIN;
 
@@ -43,15 +45,10 @@ impl OutFile {
         let wrong = |why: &str| Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         // A link is followed once: what it leads to is what would be replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        if let Ok(about) = fs::metadata(&path) {
-            if !about.is_file() {
-                return wrong("it is no file");
-            }
-            let mut there = Vec::new();
-            File::open(&path)?.take(begin.len() as u64).read_to_end(&mut there)?;
-            if !there.is_empty() && there != begin.as_bytes() {
-                return wrong("there is something else; choose another name");
-            }
+        match look(&path, begin.as_bytes())? {
+            There::Replaceable => {}
+            There::NoFile => return wrong("it is no file"),
+            There::Other => return wrong("there is something else; choose another name"),
         }
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.part", std::process::id()));

@@ -3,6 +3,7 @@
 //! Fails where the text is no JSON, no report of a bench, or one that contradicts
 //! itself so that it cannot be drawn.
 
+use measure::Distribution;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -56,21 +57,10 @@ impl Latency {
     }
 }
 
-/// How latencies lie: `n[i]` of them below `below_ns[i]`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[allow(missing_docs)]
-pub struct Distribution {
-    pub below_ns: Vec<u64>,
-    pub n: Vec<u64>,
-}
-
-impl Distribution {
-    /// Without ends that have nothing.
-    fn filled(&self) -> Distribution {
-        let pairs = self.below_ns.iter().copied().zip(self.n.iter().copied());
-        let (below_ns, n) = pairs.filter(|&(_, n)| n > 0).unzip();
-        Distribution { below_ns, n }
-    }
+/// A distribution without ends that have nothing.
+fn filled(Distribution { below_ns, n }: Distribution) -> Distribution {
+    let (below_ns, n) = below_ns.into_iter().zip(n).filter(|&(_, n)| n > 0).unzip();
+    Distribution { below_ns, n }
 }
 
 /// Reads or writes alone.
@@ -206,7 +196,7 @@ impl Run {
         };
         match run.contradiction() {
             Some(what) => Err(Reading::Contradiction { name, what }),
-            None => Ok(Run { name, distribution: run.distribution.filled(), ..run }),
+            None => Ok(Run { name, distribution: filled(run.distribution), ..run }),
         }
     }
 

@@ -11,8 +11,8 @@
 //! May fail: the system refuses to write, or to start a thread. A failed write
 //! ends the trace and leaves I/O alone; `stop` says what it was.
 
-use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +20,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use blkmq::{Life, Watch};
+use measure::file::{self, There};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::error::TraceError;
@@ -241,21 +242,13 @@ impl<W: Write + Send + 'static> Collector<W> {
 }
 
 /// Makes the file of a trace. One that is there is written over if it is a trace, or
-/// empty: a wrong path must not cost a drive. Nothing else is opened: at a pipe that
-/// nobody reads that never ends.
+/// empty; nothing else is opened.
 fn create(path: &Path) -> Result<File, TraceError> {
-    let io = TraceError::io("create");
-    if let Ok(about) = fs::metadata(path) {
-        if !about.is_file() {
-            return Err(TraceError::NotAFile);
-        }
-        let mut begin = [0; MAGIC.len()];
-        let mut read = || File::open(path).and_then(|mut there| there.read_exact(&mut begin));
-        if about.len() > 0 && (read().is_err() || begin != MAGIC) {
-            return Err(TraceError::Exists);
-        }
+    match file::look(path, &MAGIC) {
+        Ok(There::Replaceable) => File::create(path).map_err(TraceError::io("create")),
+        Ok(There::NoFile) => Err(TraceError::NotAFile),
+        Ok(There::Other) | Err(_) => Err(TraceError::Exists),
     }
-    File::create(path).map_err(io)
 }
 
 /// Writes what comes until `ending`, and then what is there.
