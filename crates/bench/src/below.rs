@@ -164,7 +164,10 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
 /// A block layer over a driver, where its tables fit. All but the bare null
 /// driver, of which each instruction counts, come as one type: a bench through a
 /// layer is compiled for two.
-fn layer<D: BlockDriver>(config: &Config, driver: D) -> Result<blkmq::Layer<D::Queue>, Error> {
+pub(crate) fn layer<D: BlockDriver>(
+    config: &Config,
+    driver: D,
+) -> Result<blkmq::Layer<D::Queue>, Error> {
     memory::ask_queues(blkmq::tables(config, &driver)?)?;
     Ok(blkmq::build(config, driver)?)
 }
@@ -397,7 +400,7 @@ pub(crate) fn storage(
     spec: &StorageSpec,
     watch: &mut Watch,
 ) -> Result<Outcome, Error> {
-    let new = find_or_make(args, spec)?;
+    let new = find_or_make(spec, args.writes() && !args.destroy)?;
     let args = &args.settled(new);
     let writes = args.writes();
     let cores = args.blocks.cores();
@@ -453,9 +456,9 @@ fn prepare(
     bench.prepare(&mut driver, &mut load, None)
 }
 
-/// Makes sure that there is something, and that it may be written. Gives
-/// whether it was made.
-fn find_or_make(args: &BenchArgs, spec: &StorageSpec) -> Result<bool, Error> {
+/// Makes sure that there is something, and that it may be written; `guards` what is on
+/// it. Gives whether it was made.
+pub(crate) fn find_or_make(spec: &StorageSpec, guards: bool) -> Result<bool, Error> {
     let path = &spec.path;
     let kind = match (spec.find()?, spec.size) {
         (Found::Nothing, Some(_)) if spec.read_only => {
@@ -492,7 +495,7 @@ fn find_or_make(args: &BenchArgs, spec: &StorageSpec) -> Result<bool, Error> {
         }
         (Found::Device, None) => format!("the block device {path}"),
     };
-    if args.writes() && !args.destroy {
+    if guards {
         return Err(Error::Usage(format!(
             "this writes over what is on {kind}: add --destroy if it may be lost"
         )));

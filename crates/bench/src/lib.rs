@@ -48,6 +48,7 @@ mod outcome;
 mod physics;
 mod served;
 mod slowest;
+pub mod stand;
 
 pub use args::{Arrivals, BenchArgs, BurstArgs, End, Hot, Job, Precondition, Range, Rw};
 pub use explain::{ExplainArgs, explain};
@@ -106,27 +107,49 @@ fn any(args: &BenchArgs, watch: &mut Watch) -> Result<Outcome, Error> {
             let args = &args.settled(true);
             let mut config = spec.resolve()?;
             config.faults = args.faults.read(args.seed)?;
-            let populated = args.clock() == ClockKind::Real;
-            if populated || args.precondition() != Precondition::None {
-                memory::ask_written(&config)?;
-            } else if most_written(args) > memory::free() {
+            let is_written = args.precondition() != Precondition::None;
+            let on_a_clock = args.clock() == ClockKind::Real;
+            if !is_written && !on_a_clock && most_written(args) > memory::free() {
                 memory::tell(&config);
             }
-            let drive = match args.clock() {
-                ClockKind::Virtual => stack::build(&config, args.seed)?,
-                ClockKind::Real => {
-                    watch.phase("taking memory");
-                    stack::build_populated(&config, args.seed, || watch.look(0.0))?
-                }
-            };
-            let seed = args.seed;
-            ours(args, Restored { config, seed, drive, recovery: None }, watch)
+            ours(args, in_memory(config, (args.seed, on_a_clock, is_written), watch)?, watch)
         }
         DriveSpec::File(spec) => in_a_file(args, spec, watch),
         DriveSpec::Nbd(address) => served(args, address, watch),
         DriveSpec::Null(spec) => below::null(args, spec, watch),
         DriveSpec::Storage(spec) => below::storage(args, spec, watch),
     }
+}
+
+/// A new drive in memory, of a seed. One `on_a_clock` takes all its memory now; where
+/// that or all of it `is_written`, there must be so much.
+fn in_memory(
+    config: DriveConfig,
+    (seed, on_a_clock, is_written): (u64, bool, bool),
+    watch: &mut Watch,
+) -> Result<Restored, Error> {
+    if on_a_clock || is_written {
+        memory::ask_written(&config)?;
+    }
+    let drive = if on_a_clock {
+        watch.phase("taking memory");
+        stack::build_populated(&config, seed, || watch.look(0.0))?
+    } else {
+        stack::build(&config, seed)?
+    };
+    Ok(Restored { config, seed, drive, recovery: None })
+}
+
+/// The drive in a file, where it may be written over, or nothing is on it.
+fn guarded(drive: Restored, path: &str, may: bool) -> Result<Restored, Error> {
+    if may || !drive.was_written() {
+        return Ok(drive);
+    }
+    drive.put_away()?;
+    Err(Error::Usage(format!(
+        "this writes over what is on the drive in {path}: add --destroy if it may be lost, \
+         or measure a copy in memory, ssd:{path},copy=yes"
+    )))
 }
 
 /// Measures a drive file, or a copy of it in memory.
@@ -141,15 +164,7 @@ fn in_a_file(args: &BenchArgs, spec: &FileSpec, watch: &mut Watch) -> Result<Out
     if spec.copy {
         return ours(args, Restored::copied(open)?, watch);
     }
-    let drive = Restored::opened(open)?;
-    if args.writes() && !args.destroy && drive.was_written() {
-        let path = &spec.path;
-        drive.put_away()?;
-        return Err(Error::Usage(format!(
-            "this writes over what is on the drive in {path}: add --destroy if it may be lost, \
-             or measure a copy in memory, ssd:{path},copy=yes"
-        )));
-    }
+    let drive = guarded(Restored::opened(open)?, &spec.path, !args.writes() || args.destroy)?;
     ours(args, drive, watch)
 }
 
@@ -383,7 +398,7 @@ impl<'a> Bench<'a> {
             bytes,
             seconds,
             wall_seconds: wall,
-            void: void(&tally, ios).or_else(|| read_nothing(&tally, read.bytes)),
+            void: why_void(&tally, ios, read.bytes),
             failed_requests: tally.failed,
             iops: per_second(ios),
             bytes_per_second: per_second(bytes),
@@ -517,8 +532,13 @@ fn saturated(latency: &Histogram) -> Option<String> {
     })
 }
 
-/// Why the rates and latencies of a tally of `ios` I/Os mean nothing, if they
-/// do not.
+/// Why the rates and latencies of a tally mean nothing that has `ios` I/Os and bytes
+/// `read`, if they do not.
+pub fn why_void(tally: &Tally, ios: u64, read: u64) -> Option<String> {
+    void(tally, ios).or_else(|| read_nothing(tally, read))
+}
+
+/// The same, whatever was read.
 fn void(tally: &Tally, ios: u64) -> Option<String> {
     let failed = tally.failed;
     match ios {

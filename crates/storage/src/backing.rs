@@ -78,6 +78,11 @@ impl Backing {
         &self.fd
     }
 
+    /// What offset and length of a read or write are multiples of, in bytes.
+    pub fn unit(&self) -> u64 {
+        self.unit
+    }
+
     /// Whether the data of a read or write lies as the device wants it.
     #[inline]
     pub fn aligned(&self, req: &BlockReq) -> bool {

@@ -30,6 +30,8 @@ pub struct Storage {
     queues: Vec<StorageQueue>,
     kinds: [usize; 3],
     mode: Mode,
+    /// What offset and length of a read or write are multiples of.
+    unit: u64,
 }
 
 impl Storage {
@@ -55,13 +57,20 @@ impl Storage {
         let queues = modes
             .map(|mode| queue(shape, &backing, &options, mode))
             .collect::<Result<_, OpenError>>()?;
-        Ok(Storage { shape, queues, kinds: [options.queues, 0, options.poll_queues], mode })
+        let kinds = [options.queues, 0, options.poll_queues];
+        Ok(Storage { shape, queues, kinds, mode, unit: backing.unit() })
     }
 
     /// Whether the queues for polling poll: false with [`Poll::Auto`] on a
     /// device that cannot, and where there are none.
     pub fn polls(&self) -> bool {
         self.mode != Mode::Interrupt
+    }
+
+    /// What offset and length of a read or write are multiples of, in bytes; 1 through
+    /// the page cache.
+    pub fn unit(&self) -> u64 {
+        self.unit
     }
 }
 

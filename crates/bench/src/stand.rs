@@ -1,0 +1,279 @@
+//! A drive on a stand: for whoever measures it more than once, as a standard test does.
+//!
+//! Guarantees: what writes over something needs the same leave as a bench; a drive in
+//! this process is prepared in virtual time, whatever it is measured in; one in a file is
+//! shut down at the end, whatever happened. Storage is driven from one core. Fails as
+//! opening a drive for a bench does.
+
+use blkmq::{Config, Topology};
+use device::realtime::Clock;
+use exports::nbd::protocol::{READ_ONLY, SEND_TRIM};
+use port::{SECTOR_BYTES, Shape};
+use serde_json::{Value, json};
+use storage::Storage;
+use waiting::Strategy;
+
+use crate::below::{find_or_make, layer};
+use crate::ours::{ended, put_away};
+use crate::{guarded, in_few_words, in_memory};
+use blkmq::driver::any::Any;
+use drive::error::Error;
+use drive::restore::Restored;
+use drive::say::say;
+use drive::spec::{DriveConfig, DriveSpec, FileSpec, NbdAddress, StorageSpec};
+use drive::stack::needs_blocks;
+use drive::whole::Boxed;
+use load::clocked::{Clocked, Ways};
+use load::driver::{ClockKind, Driver, Real, Virtual};
+use load::runner;
+use load::served::Served;
+use load::watch::Watch;
+
+/// Which drive, and what may be done to it.
+#[derive(Clone, Debug)]
+pub struct StandArgs {
+    /// The drive, of which a path to a drive file was found ([`DriveSpec::found`]).
+    pub drive: DriveSpec,
+    /// What random numbers of its policies come from.
+    pub seed: u64,
+    /// Whether what is on it may be lost.
+    pub destroy: bool,
+    /// In whose time it is measured; by default virtual for a drive of this process.
+    pub clock: Option<ClockKind>,
+    /// Requests outside at most, of storage.
+    pub depth: usize,
+}
+
+/// What is known of a drive on a stand.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// Its effective configuration.
+    pub drive: Value,
+    /// The same in few words.
+    pub few_words: Value,
+    /// Whether nothing was ever written to it, as far as that is known.
+    pub is_new: bool,
+    /// Whether it tells what it wrote, collected, and read in vain.
+    pub tells: bool,
+    /// Whether it is a drive of this process.
+    pub is_ours: bool,
+    /// Whether its requests go through the system's page cache.
+    pub is_cached: bool,
+    /// Whether it takes trims, as far as that is known.
+    pub takes_trims: bool,
+    /// Whether requests may come when they are due, and of several loads.
+    pub takes_arrivals: bool,
+    /// Bytes of the smallest request, and of the largest.
+    pub sizes: (u64, u64),
+    /// In whose time it is measured.
+    pub clock: ClockKind,
+}
+
+/// Who moves its requests.
+enum Under<'a> {
+    /// A drive of this process; none only while it is on a clock.
+    Ours(Option<Virtual<Boxed>>),
+    Other(&'a mut dyn Driver),
+}
+
+/// A drive on a stand.
+pub struct Stand<'a> {
+    under: Under<'a>,
+    /// Its outside.
+    pub shape: Shape,
+    /// What is known of it.
+    pub about: About,
+}
+
+impl Stand<'_> {
+    /// What drives it while it is prepared: in virtual time where it can be.
+    ///
+    /// # Panics
+    /// While it is measured.
+    pub fn driver(&mut self) -> &mut dyn Driver {
+        match &mut self.under {
+            Under::Ours(ours) => ours.as_mut().expect("it is not being measured"),
+            Under::Other(other) => *other,
+        }
+    }
+
+    /// Does `run` with what drives it while it is measured. Where that fails, what is
+    /// inside ends, and is dropped.
+    pub fn measured<T, E>(
+        &mut self,
+        run: impl FnOnce(&mut dyn Driver) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let Under::Ours(ours) = &mut self.under else { return run(self.driver()) };
+        if self.about.clock == ClockKind::Virtual {
+            return run(self.driver());
+        }
+        let mut real = Real::new(ours.take().expect("it is not being measured"));
+        let result = run(&mut real);
+        let mut back = real.into_virtual();
+        if result.is_err() {
+            back.drain();
+        }
+        *ours = Some(back);
+        result
+    }
+}
+
+/// Puts a drive on a stand for `test`.
+pub fn on_a_stand<T>(
+    args: &StandArgs,
+    watch: &mut Watch,
+    test: impl FnOnce(&mut Stand, &mut Watch) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let is_ours = matches!(args.drive, DriveSpec::Memory(_) | DriveSpec::File(_));
+    if !is_ours && args.clock == Some(ClockKind::Virtual) {
+        let text = "--clock virtual needs a drive in this process: take mem: or a drive file";
+        return Err(Error::Usage(text.into()));
+    }
+    match &args.drive {
+        DriveSpec::Memory(spec) => {
+            let config = spec.resolve()?;
+            let on_a_clock = args.clock == Some(ClockKind::Real);
+            ours(args, in_memory(config, (args.seed, on_a_clock, true), watch)?, watch, test)
+        }
+        DriveSpec::File(spec) => ours(args, of_file(args, spec)?, watch, test),
+        DriveSpec::Nbd(address) => served(args, address, watch, test),
+        DriveSpec::Storage(spec) => on_storage(args, spec, watch, test),
+        DriveSpec::Null(_) => Err(Error::Usage(
+            "a null: drive keeps nothing and never fills: take mem:, a drive file, a device or \
+             a file"
+                .into(),
+        )),
+    }
+}
+
+fn of_file(args: &StandArgs, spec: &FileSpec) -> Result<Restored, Error> {
+    let open = spec.open(false)?;
+    let fit = needs_blocks(&open.config);
+    let open = open.if_fit(fit)?;
+    if spec.copy {
+        return Restored::copied(open);
+    }
+    guarded(Restored::opened(open)?, &spec.path, args.destroy)
+}
+
+fn about_ours(args: &StandArgs, config: &DriveConfig, shape: &Shape, is_new: bool) -> About {
+    let least = if u64::from(shape.kept) == port::BLOCK_BYTES { SECTOR_BYTES } else { 4096 };
+    About {
+        drive: config.effective(),
+        few_words: in_few_words(config),
+        is_new,
+        tells: true,
+        is_ours: true,
+        is_cached: false,
+        takes_trims: true,
+        takes_arrivals: true,
+        sizes: (least, shape.max_bytes),
+        clock: args.clock.unwrap_or(ClockKind::Virtual),
+    }
+}
+
+fn ours<T>(
+    args: &StandArgs,
+    drive: Restored,
+    watch: &mut Watch,
+    test: impl FnOnce(&mut Stand, &mut Watch) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let (is_new, ready) = (!drive.was_written(), drive.ready());
+    let Restored { config, drive, .. } = drive;
+    let shape = drive.shape();
+    let about = about_ours(args, &config, &shape, is_new);
+    let under = Under::Ours(Some(Virtual::at(drive, ready)));
+    let mut stand = Stand { under, shape, about };
+    let result = test(&mut stand, watch);
+    let Under::Ours(Some(driver)) = stand.under else { unreachable!("it was put back") };
+    match result {
+        Ok(result) => {
+            if let Some(why) = put_away(driver) {
+                say(format!("warning: {why}"));
+            }
+            Ok(result)
+        }
+        Err(e) => Err(ended(driver, e)),
+    }
+}
+
+/// What is known of a drive that is not of this process.
+fn about_another(args: &StandArgs, shape: &Shape) -> About {
+    let drive = json!({ "name": args.drive.to_string(), "size_bytes": shape.bytes });
+    About {
+        few_words: drive.clone(),
+        drive,
+        is_new: false,
+        tells: false,
+        is_ours: false,
+        is_cached: false,
+        takes_trims: true,
+        takes_arrivals: true,
+        sizes: (SECTOR_BYTES, shape.max_bytes),
+        clock: ClockKind::Real,
+    }
+}
+
+fn served<T>(
+    args: &StandArgs,
+    address: &NbdAddress,
+    watch: &mut Watch,
+    test: impl FnOnce(&mut Stand, &mut Watch) -> Result<T, Error>,
+) -> Result<T, Error> {
+    if !args.destroy {
+        return Err(Error::Usage(format!(
+            "this writes over what is on {}, and nobody here knows what that is: add --destroy if \
+             it may be lost",
+            args.drive
+        )));
+    }
+    let mut driver = Served::connect(address, watch)?;
+    if driver.flags() & READ_ONLY != 0 {
+        return Err(Error::Usage(
+            "this server can only be read, and a test writes: have it serve a drive that can be \
+             written"
+                .into(),
+        ));
+    }
+    let shape = driver.shape();
+    let about = About {
+        takes_trims: driver.flags() & SEND_TRIM != 0,
+        takes_arrivals: false,
+        sizes: (driver.unit().max(SECTOR_BYTES), driver.most().min(shape.max_bytes)),
+        ..about_another(args, &shape)
+    };
+    let result = test(&mut Stand { under: Under::Other(&mut driver), shape, about }, watch)?;
+    driver.close()?;
+    Ok(result)
+}
+
+fn on_storage<T>(
+    args: &StandArgs,
+    spec: &StorageSpec,
+    watch: &mut Watch,
+    test: impl FnOnce(&mut Stand, &mut Watch) -> Result<T, Error>,
+) -> Result<T, Error> {
+    if spec.read_only {
+        return Err(Error::Usage("read_only=yes takes no writes, and a test writes".into()));
+    }
+    let is_new = find_or_make(spec, !args.destroy)?;
+    let opened = Storage::open(&spec.path, spec.options(1, true))?;
+    let shape = blkmq::Driver::shape(&opened);
+    let about = About {
+        is_new,
+        is_cached: !spec.direct,
+        sizes: (opened.unit().max(SECTOR_BYTES), shape.max_bytes),
+        ..about_another(args, &shape)
+    };
+    let strategy = if spec.poll.is_some() { Strategy::Poll } else { Strategy::Interrupt };
+    let ways =
+        Ways { tells_when: false, strategy, plug: None, meanwhile: true, figures: Vec::new() };
+    let (mut contexts, _) = layer(&Config::new(Topology::new(1, 1)?), Any(opened))?;
+    contexts.iter_mut().for_each(|context| context.set_polled(spec.poll.is_some()));
+    let Some(first) = contexts.first_mut() else {
+        return Err(Error::Failed("the block layer has no core".into()));
+    };
+    let slots = args.depth.max(runner::DEPTH as usize);
+    let mut driver = Clocked::new(first, Clock::start(), slots, ways);
+    test(&mut Stand { under: Under::Other(&mut driver), shape, about }, watch)
+}
