@@ -141,7 +141,7 @@ fn latency(runs: &[Run]) -> Option<String> {
     let most = runs.iter().map(|run| run.latency_ns.n).max()?.max(1);
     let labels = most.ilog10() as usize + 2;
     let share = Axis { of: "of all requests", text: percent_of, labels };
-    draw(runs, lines, share, TIME, Scale::LogY)
+    draw(&keys(runs), lines, share, TIME, Scale::LogY)
 }
 
 fn distribution(runs: &[Run]) -> Option<String> {
@@ -165,7 +165,7 @@ fn distribution(runs: &[Run]) -> Option<String> {
     };
     let lines = runs.iter().enumerate().map(line).collect();
     let share = Axis { of: "of all requests", text: |p| format!("{p} %"), labels: 7 };
-    draw(runs, lines, TIME, share, Scale::LogX)
+    draw(&keys(runs), lines, TIME, share, Scale::LogX)
 }
 
 /// What of a row is drawn.
@@ -186,7 +186,7 @@ fn over_time(runs: &[Run], of: &'static str, gets: &[Get], is_latency: bool) -> 
     }
     let (text, scale): (fn(f64) -> String, _) =
         if is_latency { (short_time, Scale::LogY) } else { (short_count, Scale::FromZero) };
-    draw(runs, lines, SECONDS, Axis { of, text, labels: 7 }, scale)
+    draw(&keys(runs), lines, SECONDS, Axis { of, text, labels: 7 }, scale)
 }
 
 /// Rows as points in their middles, neighbours joined where they are too many: into
@@ -227,7 +227,45 @@ fn depth(runs: &[Run]) -> Option<String> {
     let outstanding = Axis { of: "outstanding", text: |n| format!("{n}"), labels: 7 };
     let rate = Axis { of: "requests a second", text: short_count, labels: 7 };
     let line = Line { run: 0, is_dashed: false, points };
-    draw(&runs[..1], vec![line], outstanding, rate, Scale::LogX)
+    draw(&[], vec![line], outstanding, rate, Scale::LogX)
+}
+
+/// How runs are named in a picture: by their numbers, and one alone by none.
+fn keys(runs: &[Run]) -> Vec<String> {
+    let all = 1..=runs.len();
+    all.map(|run| format!("[{run}]")).filter(|_| runs.len() > 1).collect()
+}
+
+/// Lines of anything, to be drawn.
+#[derive(Clone, Debug)]
+pub struct Plot {
+    /// What it shows.
+    pub caption: String,
+    /// What lies along it, and how its numbers are written.
+    pub along: (&'static str, fn(f64) -> String),
+    /// What its height is, and how its numbers are written.
+    pub height: (&'static str, fn(f64) -> String),
+    /// Whether its height is logarithmic.
+    pub is_log: bool,
+    /// Its lines, with their names.
+    pub lines: Vec<(String, Vec<(f64, f64)>)>,
+}
+
+/// The picture of a plot; none where it has no line of two points.
+pub(crate) fn plot(plot: &Plot) -> Option<String> {
+    let line = |(run, (_, points)): (usize, &(String, Vec<(f64, f64)>))| {
+        // Of too many points some are left out.
+        let each = points.len().div_ceil(POINTS).max(1);
+        Line { run, is_dashed: false, points: points.iter().copied().step_by(each).collect() }
+    };
+    let lines: Vec<Line> = plot.lines.iter().enumerate().map(line).collect();
+    if lines.iter().all(|line| line.points.len() < 2) {
+        return None;
+    }
+    let names: Vec<String> = plot.lines.iter().map(|(name, _)| name.clone()).collect();
+    let axis = |(of, text)| Axis { of, text, labels: 8 };
+    let scale = if plot.is_log { Scale::LogY } else { Scale::FromZero };
+    draw(&names, lines, axis(plot.along), axis(plot.height), scale)
 }
 
 /// Which axes are logarithmic, and whether the other begins at zero.
@@ -254,7 +292,7 @@ fn span(values: impl Iterator<Item = f64>, log: bool) -> Option<(f64, f64)> {
     Some((least, if most - least < shortest { least + shortest } else { most }))
 }
 
-fn draw(runs: &[Run], mut lines: Vec<Line>, x: Axis, y: Axis, scale: Scale) -> Option<String> {
+fn draw(names: &[String], mut lines: Vec<Line>, x: Axis, y: Axis, scale: Scale) -> Option<String> {
     let (log_x, log_y) = (scale == Scale::LogX, scale == Scale::LogY);
     let all = || lines.iter().flat_map(|line| line.points.iter().copied());
     let (left, right) = span(all().map(|p| p.0), log_x)?;
@@ -271,13 +309,13 @@ fn draw(runs: &[Run], mut lines: Vec<Line>, x: Axis, y: Axis, scale: Scale) -> O
         match scale {
             Scale::LogX => {
                 let ends = ((left..right).log_scale(), low..high);
-                fill(&area, ends, runs, &lines, (&x, &y))
+                fill(&area, ends, names, &lines, (&x, &y))
             }
             Scale::LogY => {
                 let ends = (left..right, (low..high).log_scale());
-                fill(&area, ends, runs, &lines, (&x, &y))
+                fill(&area, ends, names, &lines, (&x, &y))
             }
-            Scale::FromZero => fill(&area, (left..right, low..high), runs, &lines, (&x, &y)),
+            Scale::FromZero => fill(&area, (left..right, low..high), names, &lines, (&x, &y)),
         }
         .ok()?;
         area.present().ok()?;
@@ -292,7 +330,7 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 fn fill<X, Y>(
     area: &Area<'_>,
     (x_ends, y_ends): (X, Y),
-    runs: &[Run],
+    names: &[String],
     lines: &[Line],
     (x, y): (&Axis, &Axis),
 ) -> Drawn
@@ -327,12 +365,12 @@ where
             true => chart.draw_series(DashedLineSeries::new(points, 5, 4, style))?,
             false => chart.draw_series(LineSeries::new(points, style))?,
         };
-        if !line.is_dashed && runs.len() > 1 {
+        if let Some(name) = names.get(line.run).filter(|_| !line.is_dashed) {
             let key = move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style);
-            drawn.label(format!("[{}]", line.run + 1)).legend(key);
+            drawn.label(name).legend(key);
         }
     }
-    if runs.len() > 1 {
+    if !names.is_empty() {
         chart
             .configure_series_labels()
             .position(SeriesLabelPosition::LowerRight)

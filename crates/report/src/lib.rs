@@ -5,6 +5,7 @@
 //!   waver, and what is set differently.
 //! - [`charts`]: pictures, as SVG.
 //! - [`page()`]: all of it as one page that asks nobody for anything.
+//! - [`Sheet`]: a page of a verdict with tables and curves of anything.
 //!
 //! Guarantees: the same reports give the same bytes; what a report says is text
 //! wherever it is shown, never a part of the page; runs of any length give pages of
@@ -16,9 +17,12 @@ mod comparison;
 mod file;
 mod page;
 mod run;
+mod sheet;
 mod waver;
 
+pub use charts::Plot;
 pub use comparison::Comparison;
 pub use file::OutFile;
 pub use page::page;
 pub use run::{Reading, Run};
+pub use sheet::{Grid, Sheet};

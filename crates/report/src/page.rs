@@ -15,14 +15,14 @@ use crate::run::Run;
 /// Settings that are listed, and characters of a text and of all that was set: more than
 /// any report of ours has.
 const MOST_SETTINGS: usize = 400;
-const LONGEST: usize = 500;
-const LONGEST_ALL: usize = 40_000;
+pub(crate) const LONGEST: usize = 500;
+pub(crate) const LONGEST_ALL: usize = 40_000;
 
 /// What every page begins with.
 pub const BEGIN: &str =
     "<!DOCTYPE html>\n<html lang=\"en\"><head><meta name=\"generator\" content=\"ssdkit\">";
 
-const STYLE: &str = "\
+pub(crate) const STYLE: &str = "\
 body { font: 15px/1.5 sans-serif; color: #222; background: #fff; max-width: 920px; \
 margin: 2em auto; padding: 0 1em } \
 table { border-collapse: collapse; font-variant-numeric: tabular-nums } \
@@ -176,7 +176,7 @@ fn settings(out: &mut String, comparison: &Comparison) {
 }
 
 /// So much of a text that a page stays one that can be looked at.
-fn bounded(text: &str, most: usize) -> Cow<'_, str> {
+pub(crate) fn bounded(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
         None => Cow::Borrowed(text),
@@ -184,7 +184,7 @@ fn bounded(text: &str, most: usize) -> Cow<'_, str> {
 }
 
 /// Text as it is written in a page.
-fn text(plain: &str) -> String {
+pub(crate) fn text(plain: &str) -> String {
     let mut out = String::with_capacity(plain.len());
     for c in plain.chars() {
         match c {
