@@ -5,6 +5,7 @@ use bench::{BenchArgs, ExplainArgs};
 use clap::{Args, Parser, Subcommand};
 use fronts::ServeArgs;
 use measure::options::whole;
+use standard::TestArgs;
 use studies::StudyArgs;
 use twin::TwinArgs;
 use ycsb::YcsbArgs;
@@ -19,9 +20,9 @@ const DRIVES: &str = "\
 Drives:
   mem:PROFILE[,key=value...]   the whole stack in this process
   FILE, ssd:FILE[,copy=yes]    a drive file of `ssdkit create`; copy=yes: a copy of it in memory
-  nbd:PATH, nbd:HOST:PORT      a drive that somebody serves (bench only)
+  nbd:PATH, nbd:HOST:PORT      a drive that somebody serves (bench, test)
   null:[key=value,...]         the bare null driver (bench only)
-  PATH, file:PATH[,key=value]  a block device or file (bench only)
+  PATH, file:PATH[,key=value]  a block device or file (bench, test)
 
   PROFILE is a name (see `ssdkit profiles`) or the path of a TOML file.
   size=8G       logical capacity; gives the number of chunks
@@ -81,6 +82,17 @@ Examples:
 
 ";
 
+const TEST_EXAMPLES: &str = "\
+Examples:
+  ssdkit test --list
+  ssdkit test iops mem:tlc,size=1G --report iops.html
+  ssdkit test write-saturation mem:tlc,size=1G,store=none
+  ssdkit test latency ./drive.ssd --destroy --json
+  ssdkit test open-loop ssd:aged.ssd,copy=yes --as-is --read-percent 100
+  ssdkit test throughput /dev/nvme0n1 --destroy --period 10s
+
+";
+
 const YCSB_EXAMPLES: &str = "\
 Examples:
   ssdkit ycsb mem:tlc --workload A --pages log --clock real
@@ -119,6 +131,9 @@ pub enum Command {
     /// Run a workload on a drive and tell why its requests took what they took.
     #[command(after_help = format!("{EXPLAIN_EXAMPLES}{DRIVES}"))]
     Explain(ExplainArgs),
+    /// Run a standard test of a drive by name, or list the tests.
+    #[command(after_help = format!("{TEST_EXAMPLES}{DRIVES}"))]
+    Test(TestArgs),
     /// Hold reports of benches side by side: what differs, and what is noise.
     #[command(after_help = compare::EXAMPLES)]
     Compare(CompareArgs),

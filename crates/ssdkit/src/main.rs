@@ -9,8 +9,8 @@ use rustix::process::{Resource, getrlimit};
 use ssdkit::cli::{Cli, Command, fio};
 use ssdkit::drive::say::{harmless, say};
 use ssdkit::{
-    Error, bench, compare, create, fronts, info, job, manual, profiles, snapshot, studies, trace,
-    twin, ycsb,
+    Error, bench, compare, create, fronts, info, job, manual, profiles, snapshot, standard,
+    studies, trace, twin, ycsb,
 };
 
 fn main() -> ExitCode {
@@ -86,6 +86,7 @@ fn run(cli: Cli) -> Result<(), Error> {
         Some(Command::Info(args)) => info::run(&args, &mut out)?,
         Some(Command::Snapshot(args)) => snapshot::run(&args, &mut out)?,
         Some(Command::Profiles(args)) => profiles::run(&args, &mut out)?,
+        Some(Command::Test(args)) => standard::run(&args, &mut out)?,
         Some(Command::Study(args)) => studies::run(&args, &mut out)?,
         Some(Command::Twin(args)) => twin::run(&args, &mut out)?,
         Some(Command::Trace(args)) => trace::run(&args, &mut out)?,

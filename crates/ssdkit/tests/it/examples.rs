@@ -58,6 +58,11 @@ fn info_tells() {
 }
 
 #[test]
+fn standard_tests_are_run() {
+    run("test.md", |_| true);
+}
+
+#[test]
 fn a_store_is_measured() {
     run("ycsb.md", |_| true);
 }

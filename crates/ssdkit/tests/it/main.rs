@@ -21,4 +21,5 @@ mod parity;
 mod published;
 mod serve;
 mod servers;
+mod standard;
 mod ycsb;

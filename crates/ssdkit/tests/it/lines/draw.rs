@@ -126,7 +126,8 @@ impl Draw {
         let wild = [0, 0, 0, 0, 0, 0, 2, 4, 10, 30][rng.below(10) as usize];
         let mut draw = Draw { rng, wild };
         match draw.rng.below(100) {
-            0..67 => draw.bench(),
+            0..65 => draw.bench(),
+            65..67 => draw.test(),
             67..74 => draw.key_value(),
             74..82 => draw.create(),
             82..88 => draw.info(),
@@ -267,6 +268,36 @@ impl Draw {
             }
         }
         name
+    }
+
+    /// `ssdkit test`.
+    fn test(&mut self) -> Vec<String> {
+        let names = [
+            "iops",
+            "throughput",
+            "latency",
+            "write-saturation",
+            "recovery",
+            "cross-stimulus",
+            "pessimistic",
+            "interference",
+            "open-loop",
+        ];
+        let mut line = vec!["test".to_string(), self.value(&names, &["none"])];
+        line.push(match self.rng.below(4) {
+            0 => self.value(&["ssd:a.ssd,copy=yes", "./b.ssd", "./disk.img"], &["null:", "/"]),
+            _ => self.memory(true),
+        });
+        line.extend(["--max-time".into(), self.value(&["1s", "2s"], &["1ns", "1ms"])]);
+        self.flag(&mut line, 80, "--quick");
+        self.flag(&mut line, 50, "--destroy");
+        self.flag(&mut line, 10, "--as-is");
+        self.option(&mut line, 10, "--qd", &["1", "7", "256"], &["0", "1024", "1025"]);
+        self.option(&mut line, 10, "--period", &["1us", "1ms", "50ms"], &["1d", "0", "1000d"]);
+        self.option(&mut line, 3, "--read-percent", &["0", "50", "100"], &["101"]);
+        self.option(&mut line, 5, "--clock", &["virtual", "real"], &[]);
+        self.flag(&mut line, 50, "--json");
+        line
     }
 
     /// `ssdkit bench`.

@@ -1,0 +1,463 @@
+//! A session: what a test measures with.
+//!
+//! It holds the drive over all runs of a test. Guarantees: a run that means nothing, as
+//! bench has it, that was seen too late, or in which a request failed, ends the test as
+//! void; random runs of one session follow numbers of their own each. Fails as the drive
+//! and the runner do, and when somebody stops it.
+
+use bench::stand::Stand;
+use bench::why_void;
+use load::driver::ClockKind;
+use load::load::{Load, Pace};
+use load::runner::{Plan, Rounds, Runner, Until};
+use load::tally::Tally;
+use load::watch::Watch;
+use measure::steady::{LEAST_WINDOW, WINDOW};
+use measure::units::{size_binary, time_ns};
+use measure::{Histogram, SteadyState, Summary};
+use port::random::STEP;
+use port::{BLOCK_BYTES, BlockOp};
+use targets::WriteCounters;
+use workload::{Order, Pattern};
+
+use crate::{Options, Test};
+use drive::error::Error;
+
+/// How late, in parts of the mean latency, 99.9 % of completions may be seen on the clock.
+const LATE: f64 = 0.1;
+/// How much of a drive that was not filled here may be empty.
+const EMPTY: f64 = 0.01;
+/// Requests outstanding where neither test nor options say.
+const DEPTH: u32 = 32;
+/// Drive time of a run on the clock, as the specification has it, and in virtual time.
+const PERIOD: (u64, u64) = (60_000_000_000, 200_000_000);
+/// What part of it a quick run is.
+const QUICK: u64 = 10;
+/// The least drive time of a run of which a tail is told.
+const FOR_A_TAIL: u64 = 1_000_000_000;
+/// Bytes of a request that trims, or that looks whether a drive is full.
+const LARGE: u64 = 1 << 20;
+/// Bytes of a request that fills a drive.
+pub const FILL: u64 = 128 << 10;
+
+/// Why a test ends before its end.
+#[derive(Debug)]
+pub enum Halt {
+    /// Its result means nothing, for this reason.
+    Void(String),
+    /// It failed.
+    Failed(Error),
+}
+
+impl From<Error> for Halt {
+    fn from(e: Error) -> Halt {
+        Halt::Failed(e)
+    }
+}
+
+fn void<T>(why: impl Into<String>) -> Result<T, Halt> {
+    Err(Halt::Void(why.into()))
+}
+
+/// Requests of a kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Access {
+    /// Bytes of each.
+    pub bs: u64,
+    /// Reads among them, in percent; the rest are writes.
+    pub reads: u8,
+    /// Whether addresses are random, or one after the other.
+    pub is_random: bool,
+    /// Requests outstanding.
+    pub depth: u32,
+}
+
+impl Access {
+    /// Random requests.
+    pub fn random(bs: u64, reads: u8, depth: u32) -> Access {
+        Access { bs, reads, is_random: true, depth }
+    }
+
+    /// Sequential ones.
+    pub fn sequential(bs: u64, reads: u8, depth: u32) -> Access {
+        Access { bs, reads, is_random: false, depth }
+    }
+
+    /// In a few words.
+    pub fn text(&self) -> String {
+        let order = if self.is_random { "random" } else { "sequential" };
+        let what = match self.reads {
+            0 => "writes".into(),
+            100 => "reads".into(),
+            reads => format!("requests, {}", mix(reads)),
+        };
+        format!("{} {order} {what}", size_binary(self.bs))
+    }
+}
+
+/// Reads and writes, as the specification has them.
+pub fn mix(reads: u8) -> String {
+    format!("{reads}/{}", 100 - reads)
+}
+
+/// What was written so far.
+#[derive(Clone, Copy)]
+pub struct Wrote {
+    bytes: u64,
+    counters: Option<WriteCounters>,
+}
+
+impl Wrote {
+    /// Write amplification since it was `before`, where the drive tells, and how often as
+    /// much as a drive of `size` bytes was written.
+    pub fn since(&self, before: &Wrote, size: u64) -> (Option<f64>, f64) {
+        let amplification = self.counters.zip(before.counters).and_then(|(after, before)| {
+            let extra = |c: &WriteCounters| c.gc + c.padding + c.metadata;
+            let user = after.user - before.user;
+            (user > 0).then(|| 1.0 + (extra(&after) - extra(&before)) as f64 / user as f64)
+        });
+        (amplification, (self.bytes - before.bytes) as f64 / size as f64)
+    }
+}
+
+/// A session.
+pub struct Session<'s, 'a> {
+    /// The drive.
+    pub stand: &'s mut Stand<'a>,
+    /// How the test is run.
+    pub options: &'s Options,
+    /// Requests outstanding, where the test does not say.
+    pub depth: u32,
+    watch: &'s mut Watch,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+    runs: u64,
+    written: u64,
+    /// Whether something was written to the drive, as far as that is known.
+    is_used: bool,
+}
+
+impl<'s, 'a> Session<'s, 'a> {
+    /// One in which nothing was measured.
+    pub fn new(
+        stand: &'s mut Stand<'a>,
+        (test, options): (&Test, &'s Options),
+        watch: &'s mut Watch,
+    ) -> Session<'s, 'a> {
+        let is_used = !stand.about.is_new;
+        let depth = options.qd.or(test.depth).unwrap_or(DEPTH);
+        let notes = Vec::new();
+        Session { stand, options, depth, watch, notes, runs: 0, written: 0, is_used }
+    }
+
+    /// Whether a test of this drive can mean anything.
+    pub fn may_measure(&self) -> Result<(), Halt> {
+        if self.stand.about.is_cached {
+            return void(
+                "requests go through the system's page cache, so it is the cache that is \
+                 measured: take direct=yes",
+            );
+        }
+        Ok(())
+    }
+
+    /// Something else begins.
+    pub fn phase(&mut self, name: &str) {
+        self.watch.phase(name);
+    }
+
+    /// Bytes of the drive.
+    pub fn bytes(&self) -> u64 {
+        self.stand.shape.bytes
+    }
+
+    /// Drive time of a run, in ns.
+    pub fn period(&self) -> u64 {
+        let full = match self.stand.about.clock {
+            ClockKind::Real => PERIOD.0,
+            ClockKind::Virtual => PERIOD.1,
+        };
+        self.options.period.unwrap_or(self.options.pick(full, full / QUICK))
+    }
+
+    /// The same of a run that has few requests, of which a tail is told.
+    pub fn period_for_a_tail(&self) -> u64 {
+        self.options.period.unwrap_or(self.period().max(FOR_A_TAIL))
+    }
+
+    /// Rounds that must agree.
+    pub fn window(&self) -> usize {
+        self.options.pick(WINDOW, LEAST_WINDOW)
+    }
+
+    /// Whether it takes requests of this size.
+    pub fn takes(&self, bs: u64) -> bool {
+        let (least, most) = self.stand.about.sizes;
+        bs.is_multiple_of(least) && bs <= most && bs <= self.bytes()
+    }
+
+    /// Those of these sizes that the drive takes, at least one; of the others a note is made.
+    pub fn sizes(&mut self, all: &[u64]) -> Result<Vec<u64>, Halt> {
+        let (taken, others): (Vec<u64>, Vec<u64>) = all.iter().partition(|&&bs| self.takes(bs));
+        if !others.is_empty() {
+            let others: Vec<String> = others.into_iter().map(size_binary).collect();
+            self.notes.push(format!("without {}: the drive does not take it", others.join(", ")));
+        }
+        if taken.is_empty() {
+            void("the drive takes requests of none of the sizes")
+        } else {
+            Ok(taken)
+        }
+    }
+
+    /// What was written so far.
+    pub fn wrote(&mut self) -> Wrote {
+        let tells = self.stand.about.tells;
+        let counters = tells.then(|| self.stand.driver().counters());
+        Wrote { bytes: self.written, counters }
+    }
+
+    /// The load of an access over all of the drive.
+    pub fn load(&mut self, access: &Access) -> Result<Load, Error> {
+        self.load_at(access, Pace::Closed { depth: access.depth })
+    }
+
+    /// The same at another pace.
+    pub fn load_at(&mut self, access: &Access, pace: Pace) -> Result<Load, Error> {
+        self.runs += 1;
+        let seed = self.options.seed.wrapping_add(STEP.wrapping_mul(self.runs));
+        let order = if access.is_random { Order::Uniform } else { Order::Sequential };
+        let uniform = Pattern::uniform(self.bytes(), access.reads);
+        let pattern = Pattern { bs: access.bs, order, ..uniform };
+        Load::new(&self.stand.shape, &pattern, pace, 1, seed)
+    }
+
+    /// Runs a load by itself, counts it, and looks whether that means anything.
+    pub fn measure(&mut self, load: &mut Load, plan: Plan) -> Result<Tally, Halt> {
+        self.measure_with(load, plan, |_| ())
+    }
+
+    /// The same with a runner that was told something before.
+    pub fn measure_with(
+        &mut self,
+        load: &mut Load,
+        plan: Plan,
+        tell: impl FnOnce(&mut Runner),
+    ) -> Result<Tally, Halt> {
+        let watch = &mut *self.watch;
+        let tally = self.stand.measured(|driver| {
+            let mut runner = Runner::new(watch);
+            tell(&mut runner);
+            runner.run(driver, load, plan).map_err(Halt::from).and_then(whole)
+        })?;
+        self.note(&tally);
+        means_something(&tally, load.bs())?;
+        Ok(tally)
+    }
+
+    /// Runs several loads at once, and looks whether that means anything.
+    pub fn measure_together(&mut self, loads: &mut [Load], plan: Plan) -> Result<Vec<Tally>, Halt> {
+        let watch = &mut *self.watch;
+        let tallies = self.stand.measured(|driver| {
+            let tallies = Runner::new(watch).run_together(driver, loads, plan)?;
+            tallies.into_iter().map(whole).collect::<Result<Vec<_>, Halt>>()
+        })?;
+        for (tally, load) in tallies.iter().zip(&*loads) {
+            self.note(tally);
+            means_something(tally, load.bs())?;
+        }
+        Ok(tallies)
+    }
+
+    /// Runs an access for a period.
+    pub fn alone(&mut self, access: &Access) -> Result<Tally, Halt> {
+        let mut load = self.load(access)?;
+        let plan = for_time(self.period());
+        self.measure(&mut load, plan)
+    }
+
+    fn note(&mut self, tally: &Tally) {
+        self.written += tally.written;
+        self.is_used |= tally.written > 0;
+    }
+
+    /// Runs a load that only prepares the drive, to its end.
+    fn prepare(&mut self, load: &mut Load, ios: u64) -> Result<Tally, Error> {
+        let plan = Plan { ramp: 0, until: Until::Ios(ios), count: false };
+        let tally = Runner::new(self.watch).run(self.stand.driver(), load, plan)?;
+        if tally.interrupted {
+            return Err(stopped());
+        }
+        self.note(&tally);
+        Ok(tally)
+    }
+
+    /// Makes the drive as if it were new: one that was used is trimmed, all of it. Not
+    /// where it is taken as it is. Gives whether that could be.
+    pub fn purge(&mut self) -> Result<bool, Halt> {
+        if !self.is_used || self.options.as_is {
+            return Ok(!self.is_used);
+        }
+        if !self.stand.about.takes_trims {
+            self.notes.push("not purged before: it takes no trims".into());
+            return Ok(false);
+        }
+        self.phase("trimming the drive");
+        let (size, shape, seed) = (self.bytes(), self.stand.shape, self.options.seed);
+        let rest = size % LARGE;
+        for (offset, length, bs) in [(0, size - rest, LARGE), (size - rest, rest, BLOCK_BYTES)] {
+            if length == 0 {
+                continue;
+            }
+            let order = Order::Sequential;
+            let uniform = Pattern::uniform(length, 0);
+            let pattern = Pattern { offset, bs, trim_percent: 100, order, ..uniform };
+            let mut load = Load::new(&shape, &pattern, Pace::Closed { depth: 4 }, 1, seed)?;
+            if self.prepare(&mut load, pattern.blocks())?.failed > 0 {
+                self.notes.push("not purged before: its trims fail".into());
+                return Ok(false);
+            }
+        }
+        self.stand.driver().rest();
+        self.is_used = false;
+        Ok(true)
+    }
+
+    /// Purges the drive and writes it twice over in order; one that is taken as it is must
+    /// be full.
+    pub fn fill(&mut self) -> Result<(), Halt> {
+        if self.options.as_is {
+            return self.must_be_full();
+        }
+        self.purge()?;
+        if !self.takes(FILL) && self.bytes() > FILL {
+            let text = "this server takes no requests of 128 KiB, which fill the drive: fill it \
+                        before, and take --as-is";
+            return Err(Error::Usage(text.into()).into());
+        }
+        let (shape, seed) = (self.stand.shape, self.options.seed);
+        Runner::new(self.watch).precondition(self.stand.driver(), &shape, seed)?;
+        self.is_used = true;
+        Ok(())
+    }
+
+    /// Looks whether all of the drive was written: by reading it, where it tells what was
+    /// never written.
+    fn must_be_full(&mut self) -> Result<(), Halt> {
+        if !self.stand.about.tells {
+            let text = "nobody tells whether the drive is full: it was taken as it is";
+            self.notes.push(text.into());
+            return if self.stand.about.is_new { not_full(0.0) } else { Ok(()) };
+        }
+        self.phase("looking whether the drive is full");
+        let bs = if self.takes(LARGE) { LARGE } else { BLOCK_BYTES };
+        let mut load = self.load(&Access::sequential(bs, 100, 32))?;
+        let before = self.stand.driver().counters().nothing;
+        let requests = self.bytes() / bs;
+        self.prepare(&mut load, requests)?;
+        let nothing = self.stand.driver().counters().nothing - before;
+        self.stand.driver().rest();
+        let empty = nothing as f64 / (requests * bs / BLOCK_BYTES) as f64;
+        if empty > EMPTY { not_full(1.0 - empty) } else { Ok(()) }
+    }
+
+    /// Runs an access in rounds of a period and one overwrite at least, until the drive is
+    /// steady or that is given up.
+    pub fn settle(&mut self, access: &Access) -> Result<SteadyState, Halt> {
+        let mut load = self.load(access)?;
+        let rounds = Rounds { window: self.window(), ns: self.period() };
+        let shape = self.stand.shape;
+        self.is_used |= access.reads < 100;
+        let driver = self.stand.driver();
+        Ok(Runner::new(self.watch).settle(driver, &shape, &mut load, rounds)?)
+    }
+
+    /// Writes as much as the drive has, in random requests of 4 KiB: it then collects.
+    pub fn age(&mut self) -> Result<(), Halt> {
+        self.phase("writing over the drive at random");
+        let mut load = self.load(&Access::random(BLOCK_BYTES, 0, self.depth))?;
+        let requests = self.bytes() / BLOCK_BYTES;
+        match self.prepare(&mut load, requests)?.problem() {
+            Some(what) => void(what),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The summary of some latencies, of which there must be enough for a percentile that
+/// needs so many.
+pub fn enough(latency: &Histogram, percentile: (&str, u64), of: &str) -> Result<Summary, Halt> {
+    let (summary, (name, samples)) = (latency.summary(), percentile);
+    if summary.n < samples {
+        let n = summary.n;
+        return void(format!(
+            "too few samples for {name} of {of}: {n} of {samples}; raise --period"
+        ));
+    }
+    Ok(summary)
+}
+
+/// The 99th percentile as [`enough`] has it: a tenth of what the next nine needs.
+pub const P99: (&str, u64) = ("p99", Summary::P999_SAMPLES / 10);
+/// The 99.9th.
+pub const P999: (&str, u64) = ("p99.9", Summary::P999_SAMPLES);
+
+fn not_full<T>(part: f64) -> Result<T, Halt> {
+    void(format!(
+        "the drive is not full ({:.0} % written), and what was never written is read in no time: \
+         leave out --as-is, or fill it",
+        (100.0 * part).floor()
+    ))
+}
+
+fn stopped() -> Error {
+    Error::Failed("stopped before its end: there is no result".into())
+}
+
+/// A run that counts, for so much drive time.
+pub fn for_time(ns: u64) -> Plan {
+    Plan { ramp: 0, until: Until::Time(ns), count: true }
+}
+
+/// Bytes a second of a tally with requests of `bs` bytes.
+pub fn throughput(tally: &Tally, bs: u64) -> f64 {
+    iops(tally) * bs as f64
+}
+
+/// Requests a second of a tally.
+pub fn iops(tally: &Tally) -> f64 {
+    let seconds = tally.seconds();
+    if seconds > 0.0 { tally.all().count() as f64 / seconds } else { 0.0 }
+}
+
+/// The same, where nobody stopped it and the drive was not lost.
+fn whole(tally: Tally) -> Result<Tally, Halt> {
+    match &tally.lost {
+        _ if tally.interrupted => Err(stopped().into()),
+        Some(why) => Err(Error::Failed(why.clone()).into()),
+        None => Ok(tally),
+    }
+}
+
+/// Whether a run of requests of `bs` bytes means anything.
+pub(crate) fn means_something(tally: &Tally, bs: u64) -> Result<(), Halt> {
+    if let Some(what) = tally.problem() {
+        return void(what);
+    }
+    let all = tally.all();
+    let read = tally.latency(BlockOp::Read).count() * bs;
+    if let Some(why) = why_void(tally, all.count(), read) {
+        return void(why);
+    }
+    let late = tally.late.percentile(99.9).unwrap_or(0) as f64;
+    let mean = all.mean().unwrap_or(0.0);
+    if late > LATE * mean {
+        return void(format!(
+            "clock check failed: 0.1 % of completions were seen {} late or more, of a mean latency \
+             of {}: this machine was busy",
+            time_ns(late),
+            time_ns(mean)
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,235 @@
+//! Each test on a small drive whose answer is known, and each reason to be void.
+
+use clap::Parser;
+use load::tally::Tally;
+use measure::Gauges;
+use port::{BlockOp, Time};
+use targets::WriteCounters;
+
+use super::*;
+use crate::session::means_something;
+
+/// What bounds [`CORE`] with requests of 4 KiB, in requests a second: the link.
+const MOST: f64 = 1e9 / 4096.0;
+/// A controller of one core, which does 250 k commands a second, with a link of 1 GB/s.
+const CORE: &str = "mem:znand,cores=1,core_read=4us,core_write=4us,link_rate=1GB/s,size=32M";
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: TestArgs,
+}
+
+fn try_test(line: &str) -> Result<Outcome, Error> {
+    let args = Line::parse_from(format!("test {line}").split_whitespace()).args;
+    let (test, drive) = (Test::named(&args.name.unwrap())?, args.drive.unwrap().found()?);
+    test.measure(&drive, &args.options, &mut Watch::quiet())
+}
+
+fn test(line: &str) -> Outcome {
+    try_test(line).unwrap_or_else(|e| panic!("{line}: {e}"))
+}
+
+fn figure(outcome: &Outcome, name: &str) -> Option<f64> {
+    let found = outcome.found.figures.iter().find(|figure| figure.name == name);
+    found.unwrap_or_else(|| panic!("{name} in {outcome:?}")).value
+}
+
+fn near(what: &str, ours: f64, known: f64, by: f64) {
+    assert!((ours / known - 1.0).abs() < by, "{what}: {ours} for {known}");
+}
+
+#[test]
+fn the_matrix_is_bounded_by_core_and_link() {
+    let outcome = test(&format!("iops {CORE},store=none --quick"));
+    assert!(matches!(outcome.verdict, Verdict::Steady(_)), "{}", outcome.headline());
+    let table = &outcome.found.tables[0];
+    assert_eq!((table.rows.len(), table.columns.len()), (7, 7), "of a drive of whole blocks");
+    let row = |name: &str| {
+        let row = table.rows.iter().find(|row| row.0 == name).unwrap();
+        row.1.iter().map(|iops| iops.unwrap()).collect::<Vec<f64>>()
+    };
+    for name in ["100/0", "0/100"] {
+        let iops = row(name);
+        // Columns are from the largest to the smallest.
+        assert!(iops.windows(2).all(|pair| pair[0] < 1.02 * pair[1]), "{name}: {iops:?}");
+    }
+    let reads = row("100/0");
+    near("4 KiB reads", reads[6], MOST, 0.03);
+    near("1 MiB reads", reads[0], 1e9 / f64::from(1 << 20), 0.05);
+    // A round is told where the window began.
+    let search = &outcome.found.searches[0];
+    assert_eq!(search.first() + search.window, search.rounds);
+}
+
+#[test]
+fn throughput_is_the_link_s() {
+    let outcome = test(&format!("throughput {CORE},store=none --quick"));
+    for (size, values) in &outcome.found.tables[0].rows {
+        near(size, values[0].unwrap(), 1e9, 0.05);
+        assert!(values[1].unwrap() < 1.01e9, "{values:?}");
+    }
+    assert_eq!(outcome.found.searches.len(), 2);
+    assert_eq!(outcome.to_json()["rounds"][1]["of"], "128 KiB");
+}
+
+#[test]
+fn latency_is_of_one_request_at_a_time() {
+    let outcome = test(&format!("latency {CORE},store=memory --quick"));
+    let table = &outcome.found.tables[0];
+    assert_eq!(table.rows.len(), 9, "parts of blocks, too");
+    let bench = |name: &str| table.rows.iter().find(|row| row.0 == name).unwrap().1[0].unwrap();
+    assert!(bench("100/0 8 KiB") > bench("100/0 4 KiB"), "{table:?}");
+    // 512 bytes are written by way of a read.
+    assert!(bench("0/100 512 B") > bench("0/100 4 KiB"), "{table:?}");
+}
+
+/// All that is physical is written before anything is collected.
+#[test]
+fn the_cliff_is_where_the_drive_is_physically_full() {
+    let outcome = test("write-saturation mem:datacenter-tlc,size=512M,store=none --quick");
+    let spare = outcome.drive.1["spare"].as_f64().unwrap();
+    let cliff = figure(&outcome, "cliff").expect("it has one");
+    let full = 1.0 / (1.0 - spare);
+    assert!((full - 0.1..full + 0.25).contains(&cliff), "{cliff} for {full}");
+    let (fresh, steady) = (figure(&outcome, "empty drive"), figure(&outcome, "steady"));
+    assert!(steady < fresh, "{}", outcome.headline());
+}
+
+#[test]
+fn the_knee_is_below_what_the_drive_does() {
+    let outcome = test(&format!("open-loop {CORE},store=none --quick --read-percent 100"));
+    assert_eq!(outcome.verdict, Verdict::Done, "reads alone leave the drive as it is");
+    near("the most", figure(&outcome, "the most, closed loop").unwrap(), MOST, 0.02);
+    let knee = figure(&outcome, "knee, of the most").expect("a queue grows");
+    assert!((40.0..100.0).contains(&knee), "{knee}");
+    let reached = &outcome.found.tables[0].rows[4].1;
+    near("half of it", reached[1].unwrap(), MOST / 2.0, 0.03);
+}
+
+#[test]
+fn a_lone_reader_waits_for_programs() {
+    let outcome = test("interference mem:tlc,size=32M,store=none,suspend=false --quick");
+    let ratio = figure(&outcome, "p99 beside 16 writes by that alone").unwrap();
+    assert!(ratio > 5.0, "{}", outcome.headline());
+    let writes = &outcome.found.tables[1].rows;
+    assert!(writes[0].1[0].is_none() && writes[3].1[0] > Some(100e6), "{writes:?}");
+}
+
+#[test]
+fn the_others_measure_all_they_say() {
+    let recovery = test(&format!("recovery {CORE},store=none --quick"));
+    assert_eq!((recovery.found.tables[0].rows.len(), recovery.found.curves.len()), (5, 5));
+    assert_eq!(recovery.found.curves[0].points.len(), 3);
+    let cross = test(&format!("cross-stimulus {CORE},store=none --quick"));
+    assert_eq!(cross.found.tables[0].rows.len(), 3);
+    assert_eq!(cross.found.curves[0].points.len(), 4 * 20);
+    let pessimistic = test(&format!("pessimistic {CORE},store=memory --quick"));
+    assert_eq!(pessimistic.settings["qd"], 128);
+    let rates = &pessimistic.found.tables[0];
+    assert_eq!(rates.rows.len(), 8);
+    near("4 KiB reads", rates.rows[3].1[0].unwrap(), MOST, 0.05);
+    // Below the drive's block a write reads first.
+    assert!(rates.rows[0].1[1] < rates.rows[3].1[1], "{rates:?}");
+}
+
+fn void(outcome: &Outcome) -> &str {
+    let Verdict::Void(why) = &outcome.verdict else { panic!("{}", outcome.headline()) };
+    assert!(outcome.found.tables.is_empty() && outcome.to_text().starts_with("VOID: "));
+    assert_eq!(outcome.to_json()["void"], *why);
+    let mut out = Vec::new();
+    assert_eq!(outcome.print(false, &mut out).unwrap_err().exit_code(), 1);
+    why
+}
+
+#[test]
+fn what_means_nothing_is_void() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image").display().to_string();
+    let cached = test(&format!("iops file:{path},size=16M,direct=no --quick"));
+    assert!(void(&cached).contains("page cache"), "{cached:?}");
+    let still = test("throughput mem:null,size=16M,store=none --quick");
+    assert!(void(&still).contains("stood still"), "{still:?}");
+    let few = test(&format!("latency {CORE},store=none --quick --period 1ms"));
+    assert!(void(&few).contains("too few samples for p99.9 of 100/0 8 KiB"), "{few:?}");
+    let few = test(&format!("open-loop {CORE},store=none --quick --period 100us"));
+    assert!(void(&few).contains("too few samples for p99 of requests at 10 %"), "{few:?}");
+}
+
+/// Requests of 100 us each, of which one in a hundred was seen so late.
+fn tally(late: u64) -> Tally {
+    let mut tally = Tally::new();
+    tally.begin(Time(0), WriteCounters::default(), Gauges::default());
+    for n in 1..=1000 {
+        tally.record(BlockOp::Write, Time(n * 100_000), 100_000, Gauges::default);
+        tally.late.record(if n % 100 == 0 { late } else { 10 });
+    }
+    tally.finish(WriteCounters::default(), Gauges::default());
+    tally
+}
+
+#[test]
+fn what_was_seen_late_or_failed_is_void() {
+    let why = |tally: &Tally| match means_something(tally, 4096) {
+        Err(Halt::Void(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    means_something(&tally(9_000), 4096).unwrap();
+    assert!(why(&tally(20_000)).starts_with("clock check failed"));
+    let mut failed = tally(0);
+    failed.failed(Time(5), true, || "write of block 7".into());
+    assert_eq!(why(&failed), "1 requests failed, first: write of block 7");
+}
+
+#[test]
+fn a_drive_that_is_not_steady_fails_with_its_figures() {
+    let mut outcome = test(&format!("cross-stimulus {CORE},store=none --quick"));
+    outcome.verdict = Verdict::NotSteady(25);
+    let mut out = Vec::new();
+    assert_eq!(outcome.print(false, &mut out).unwrap_err().exit_code(), 1);
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.starts_with("NOT STEADY after 25 rounds: back at 90 %"), "{text}");
+    assert!(text.contains("1 MiB sequential"), "{text}");
+}
+
+#[test]
+fn a_quick_test_says_that_it_is_not_comparable_and_repeats() {
+    let line = format!("write-saturation {CORE},store=none --quick --seed 3");
+    let [mut first, mut again] = [test(&line), test(&line)];
+    (first.wall_seconds, again.wall_seconds) = (0.0, 0.0);
+    assert_eq!(first.to_json(), again.to_json());
+    assert!(first.headline().ends_with("(quick: not comparable)"));
+    assert_eq!(first.to_json()["comparable"], false);
+    let page = first.to_page();
+    assert!(page.contains("<figure><svg") && page.contains("not comparable"));
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    for (line, why) in [
+        ("iops null:", "never fills"),
+        ("none mem:ref", "there is no test `none`; there are: iops"),
+        ("iops mem:ref,size=16M --as-is", "is new"),
+        ("iops mem:ref,size=16M --read-percent 50", "--read-percent"),
+        ("latency mem:ref,size=16M --qd 4", "--qd"),
+        ("write-saturation mem:ref,size=16M --period 1s", "--period"),
+        ("iops nbd:/nowhere", "--destroy"),
+        ("iops ./nowhere,size=16M --clock virtual", "--clock virtual"),
+    ] {
+        let error = try_test(line).unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{line}: {error}");
+        assert!(error.to_string().contains(why), "{line}: {error}");
+    }
+}
+
+#[test]
+fn all_are_listed() {
+    let mut out = Vec::new();
+    list(false, &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert_eq!(text.lines().count(), Test::ALL.len());
+    for test in Test::ALL {
+        assert_eq!(Test::named(test.name).unwrap().about, test.about);
+        assert!(text.contains(test.name));
+    }
+}
