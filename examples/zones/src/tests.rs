@@ -48,13 +48,13 @@ impl Subject for Zones<Lower> {
     }
 }
 
-/// Whole zones and whole pages, on flash that works, some with a cache; by one queue,
-/// as the writes of a zone keep their order.
+/// Whole zones and whole pages, on flash that works and is read as soon as it is
+/// written, some with a cache; by one queue, as the writes of a zone keep their order.
 fn suit(setup: &mut Setup) {
     setup.troubles = Troubles { cached: setup.troubles.cached, ..Troubles::default() };
     (setup.timing.endurance, setup.timing.slc) = (u32::MAX, Default::default());
     (setup.parity, setup.protected, setup.layers) = (0, false, None);
-    setup.queues = Default::default();
+    (setup.queues, setup.timing.unreadable) = (Default::default(), 0);
     setup.parts = false;
     let page = u64::from(setup.geometry.write_blocks());
     setup.work.blocks = setup.work.blocks.next_multiple_of(page);
