@@ -253,12 +253,13 @@ pub struct Plot {
 
 /// The picture of a plot; none where it has no line of two points.
 pub(crate) fn plot(plot: &Plot) -> Option<String> {
-    let line = |(run, (_, points)): (usize, &(String, Vec<(f64, f64)>))| {
+    let mut lines = Vec::new();
+    for (run, (_, points)) in plot.lines.iter().enumerate() {
         // Of too many points some are left out.
         let each = points.len().div_ceil(POINTS).max(1);
-        Line { run, is_dashed: false, points: points.iter().copied().step_by(each).collect() }
-    };
-    let lines: Vec<Line> = plot.lines.iter().enumerate().map(line).collect();
+        let points = points.iter().copied().step_by(each).collect();
+        lines.push(Line { run, is_dashed: false, points });
+    }
     if lines.iter().all(|line| line.points.len() < 2) {
         return None;
     }
