@@ -46,7 +46,9 @@ impl DriveConfig {
         one.size = share(self.size, shards as usize, shard as usize);
         one.profile.dimensions.groups /= shards;
         one.profile.energy.idle /= u64::from(shards);
-        one.profile.write_buffer = self.profile.write_buffer / u64::from(shards);
+        // What is said is no 0, which would be `auto`.
+        let least = self.profile.write_buffer.min(1);
+        one.profile.write_buffer = (self.profile.write_buffer / u64::from(shards)).max(least);
         one.profile.map_cache = self.profile.map_cache.div_ceil(shards.into());
         let slc = &mut one.profile.timing.slc;
         (slc.size, slc.own) = (slc.size.part(shards), slc.own.part(shards));

@@ -149,13 +149,14 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// Records that the newest copy of a block in flash is lost, but not those
     /// in the buffer, or that will be in a row being gathered, which has no number
-    /// yet. Gives the record's number.
+    /// yet. A row that is held is on flash, and its number says nothing. Gives the
+    /// record's number.
     fn record_lost(&mut self, lba: u64) -> u64 {
         let mut upto = self.units.last_seq();
         let mut place = self.map.get(lba);
         while let Some(slot) = place.slot() {
             let unit = self.units.unit_of(slot);
-            if !self.units.is_gathering(unit) {
+            if !self.units.is_gathering(unit) && !self.window.holds(unit) {
                 upto = self.units.unit(unit).seq - 1;
             }
             place = self.units.slot(slot).old;

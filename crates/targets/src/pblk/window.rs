@@ -41,7 +41,8 @@ pub(super) struct Window {
 /// Rows that the open chunks of a drive may have unreadable, where so many blocks
 /// of each are: those of the user's streams, and of collection.
 pub(super) fn held_rows(geometry: &Geometry, streams: u32, unreadable: u32) -> u32 {
-    geometry.total_pus() * (streams + 1) * unreadable.div_ceil(geometry.row_blocks())
+    let of_unit = u64::from(streams + 1) * u64::from(unreadable.div_ceil(geometry.row_blocks()));
+    (u64::from(geometry.total_pus()) * of_unit).try_into().unwrap_or(u32::MAX)
 }
 
 impl Window {
