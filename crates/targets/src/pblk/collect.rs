@@ -21,7 +21,7 @@ use super::mutation::{Mutation, is};
 use super::programs::USER_LEAVES;
 use super::space::OpenChunk;
 use super::units::{PAD, Slot};
-use super::{Cookie, Pblk};
+use super::{BACKLOG, Cookie, Pblk};
 
 impl<D: OpenChannel> Pblk<D> {
     /// Goes on with the collection of a parallel unit as far as it may.
@@ -502,12 +502,23 @@ impl<D: OpenChannel> Pblk<D> {
         if self.readers.hold(chunk) {
             return;
         }
+        if self.wire.out.len() >= BACKLOG {
+            return self.wire.erases.push(chunk as u32);
+        }
         if self.chunks[chunk].failed {
             return self.retire(chunk);
         }
         let ppa = self.geometry.chunk_start(chunk);
         let cookie = Cookie::Reset(chunk as u32);
         self.send(|| Self::run(cookie, VectorOp::Reset, ppa, 1, Content::Data, Buffer::empty()));
+    }
+
+    /// Goes on with the erases that waited for others to go out.
+    #[cold]
+    pub(super) fn erase_waiting(&mut self) {
+        for chunk in std::mem::take(&mut self.wire.erases) {
+            self.erase(chunk as usize);
+        }
     }
 
     /// A chunk is erased, or worn out and lost.

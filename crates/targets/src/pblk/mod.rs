@@ -185,6 +185,9 @@ struct Facts {
 struct Wire {
     out: Ring<VectorCmd>,
     done: Ring<VectorDone>,
+    /// Chunks to be erased when what is before them has gone out: with chunks that
+    /// hold nothing more there is no bound to how many there are at once.
+    erases: Vec<u32>,
 }
 
 /// The block target over an open-channel drive.
@@ -311,6 +314,7 @@ impl<D: OpenChannel> Pblk<D> {
             wire: Wire {
                 out: Ring::new(2 * BACKLOG + 16 * pus as usize),
                 done: Ring::new(device.depth()),
+                erases: Vec::new(),
             },
             shape: Shape { bytes: config.bytes, kept, max_bytes: MAX_BYTES, depth: DEPTH },
             kept: kept as usize,

@@ -53,6 +53,9 @@ impl<D: OpenChannel> Pblk<D> {
         if !self.saved.meta.stuck.is_empty() {
             self.send_stuck_own_rows();
         }
+        if !self.wire.erases.is_empty() {
+            self.erase_waiting();
+        }
         self.go_on_with_checkpoint();
         if !self.stripe.older.is_empty() {
             self.send_older();
@@ -111,6 +114,7 @@ impl<D: OpenChannel> Pblk<D> {
                 }
             }
             self.take_notices();
+            self.facts.news |= !self.wire.erases.is_empty();
             // Requests that wait for pages may wait for others to end, too.
             self.facts.news |= self.load.is_some();
             self.facts.news |= self.map_cache.as_ref().is_some_and(|cache| cache.waiting() > 0);

@@ -214,3 +214,43 @@ fn before_it_begins_nothing_is_different() {
     };
     assert_eq!(state(0), state(1 << 50));
 }
+
+/// Chunks of which nothing counts any more are all erased when it is idle, however many
+/// there are: more than commands may wait for the drive.
+#[test]
+fn thousands_of_stale_chunks_are_erased() {
+    let chunks = 12_000;
+    let dim = Dimensions {
+        groups: 1,
+        pus: 1,
+        chunks,
+        pages: 2,
+        planes: 1,
+        page_bytes: 4096,
+        pages_at_once: 1,
+    };
+    let geometry = Geometry::new(with_reserve(dim)).unwrap();
+    let timing = Timing { read: vec![50], program: vec![600], erase: 3_000, ..Timing::default() };
+    let device = Device::new(&geometry, &timing, ScriptedMedium::ram(&geometry, 0, ())).unwrap();
+    let bytes = u64::from(chunks) * BLOCK;
+    let config = PblkConfig {
+        bytes,
+        data_chunks: chunks,
+        idle: 0,
+        streams: 1,
+        map_pages: 0,
+        write_buffer: 0,
+        idle_collection: WAIT,
+        victim: Victim::Greedy,
+        seed: 3,
+    };
+    let drive = Pblk::new(device, config).unwrap();
+    let mut host = Host { drive, random: Random::new(9, 0), now: Time::ZERO };
+    let blocks = u64::from(chunks);
+    (0..2).for_each(|_| (0..blocks).for_each(|block| host.ask(BlockOp::Write, block)));
+    let before = host.drive.counters().collections;
+    host.rest();
+    let won = host.drive.counters().collections - before;
+    assert!(won > 2500, "{won}");
+    host.write(100);
+}
