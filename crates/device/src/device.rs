@@ -31,6 +31,7 @@ use crate::command::{
     Addresses, Content, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp,
 };
 use crate::notices::Notice;
+use crate::opened::Opened;
 use crate::units::{Op, OpKind, Units};
 use flaws::Flaws;
 
@@ -131,6 +132,8 @@ pub struct Device<M> {
     whole: Box<[u64]>,
     /// A bit for each chunk: its erase is on its way.
     erasing: Box<[u64]>,
+    /// Where chunks that are open at a time are limited.
+    opened: Option<Box<Opened>>,
     /// No operation takes any time, and none is looked at closely.
     instant: bool,
     /// Errors or energy are modelled, or something has failed: operations are
@@ -175,6 +178,7 @@ impl<M: Medium> Device<M> {
             chunks: table(Chunk::default(), slots, "the drive's chunks")?,
             whole: table(0, slots.div_ceil(64), "the drive's chunks")?,
             erasing: table(0, slots.div_ceil(64), "the drive's chunks")?,
+            opened: Opened::new(geometry, timing)?,
             instant: timing.is_instant(),
             closely: false,
             cliff: timing.endurance,
@@ -203,7 +207,8 @@ impl<M: Medium> Device<M> {
         let chunks = slots * size_of::<Chunk>() as u64 + 2 * slots.div_ceil(64) * 8;
         let commands = MAX_DEPTH * (size_of::<Command>() + 4 + size_of::<VectorDone>());
         let outcomes = Units::slots(geometry, timing) * size_of::<flaws::Outcome>();
-        chunks + (commands + outcomes) as u64 + Units::tables(geometry, timing, most_ops(geometry))
+        let units = Units::tables(geometry, timing, most_ops(geometry));
+        chunks + (commands + outcomes) as u64 + units + Opened::tables(geometry, timing)
     }
 
     /// A drive that errs as `reliability` says, its draws decided by `seed`.
@@ -320,9 +325,13 @@ impl<M: Medium> Device<M> {
         self.units.set_free(index, self.chunks[index].state == ChunkState::Free);
     }
 
-    /// Looks again whether all of a chunk can be read.
+    /// Looks again whether all of a chunk can be read, and whether it is open.
     #[inline]
     fn note_whole(&mut self, index: usize) {
+        if let Some(opened) = &mut self.opened {
+            let pu = index >> self.geometry.chunk_bits();
+            opened.note(index, pu, self.chunks[index].state == ChunkState::Open);
+        }
         let chunk = &self.chunks[index];
         let whole =
             chunk.state == ChunkState::Closed && chunk.programmed == self.geometry.chunk_blocks();

@@ -19,6 +19,7 @@ mod lending;
 pub mod link;
 mod list;
 pub mod notices;
+mod opened;
 pub mod power;
 pub mod queue;
 pub mod queues;

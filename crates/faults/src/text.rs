@@ -115,7 +115,7 @@ const MEDIUM_FAULTS: [(&str, MediumFault); 6] = [
 ];
 
 /// A word for each status; others are written in hexadecimal.
-const STATUSES: [(&str, Status); 17] = [
+const STATUSES: [(&str, Status); 18] = [
     ("invalid-opcode", Status::INVALID_OPCODE),
     ("invalid-field", Status::INVALID_FIELD),
     ("internal", Status::INTERNAL),
@@ -123,6 +123,7 @@ const STATUSES: [(&str, Status); 17] = [
     ("lba-out-of-range", Status::LBA_OUT_OF_RANGE),
     ("capacity-exceeded", Status::CAPACITY_EXCEEDED),
     ("read-only", Status::READ_ONLY),
+    ("too-many-open-chunks", Status::TOO_MANY_OPEN_CHUNKS),
     ("write-fault", Status::WRITE_FAULT),
     ("unrecovered-read", Status::UNRECOVERED_READ),
     ("unwritten", Status::UNWRITTEN),

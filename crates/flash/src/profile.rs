@@ -316,6 +316,13 @@ impl Profile {
         if unreadable >= geometry.chunk_blocks() {
             return Err(range("unreadable", unreadable.into(), "less than the blocks of a chunk"));
         }
+        let open = [
+            ("open_chunks", self.timing.open_chunks),
+            ("open_chunks_pu", self.timing.open_chunks_pu),
+        ];
+        if let Some((what, _)) = open.into_iter().find(|(_, most)| *most == 0) {
+            return Err(range(what, 0, "at least 1, or none for no limit"));
+        }
         let planes = u64::from(self.dimensions.planes);
         let is_joined = self.timing.multi_plane_reads != MultiPlane::None;
         if is_joined && planes < 2 {

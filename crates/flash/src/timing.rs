@@ -99,6 +99,10 @@ pub struct Timing {
     /// mw_cunits: programmed blocks at the end of an open chunk that cannot
     /// be read yet.
     pub unreadable: u32,
+    /// maxoc: chunks that may be open at a time; `u32::MAX` for no limit.
+    pub open_chunks: u32,
+    /// maxocpu: the same of each parallel unit.
+    pub open_chunks_pu: u32,
     /// Erases that a chunk stands.
     pub endurance: u32,
     /// The flash that takes programs first, with one bit a cell.
@@ -132,6 +136,8 @@ impl Default for Timing {
             copyback: 0,
             bits_a_cell: 0,
             unreadable: 0,
+            open_chunks: u32::MAX,
+            open_chunks_pu: u32::MAX,
             endurance: u32::MAX,
             slc: SlcCache::default(),
         }
@@ -168,6 +174,11 @@ impl Timing {
         let operations = reads.chain(&self.program).chain(others);
         let slow = self.slc.is_on() || self.channel_rate != 0;
         !slow && operations.into_iter().all(|&time| time == 0)
+    }
+
+    /// Whether chunks that are open at a time are limited.
+    pub fn limits_open(&self) -> bool {
+        self.open_chunks.min(self.open_chunks_pu) < u32::MAX
     }
 
     /// tR of a wide page.

@@ -28,6 +28,12 @@ pub enum ParityError {
          (unreadable must be 0)"
     )]
     Unreadable(u32),
+    /// The drive limits how many chunks are open; a superblock opens many.
+    #[error(
+        "parity cannot be kept on a drive that limits its open chunks (open_chunks and \
+         open_chunks_pu must be none)"
+    )]
+    OpenChunks,
     /// The groups of units cannot be numbered.
     #[error(
         "{units} units in groups of {width} cannot be numbered in at most 256 groups of 256; \

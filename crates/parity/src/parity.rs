@@ -100,6 +100,9 @@ impl<D: OpenChannel> Parity<D> {
         if device.timing().unreadable > 0 {
             return Err(ParityError::Unreadable(device.timing().unreadable));
         }
+        if device.timing().limits_open() {
+            return Err(ParityError::OpenChunks);
+        }
         let layout = Layout::new(device.geometry(), width)?;
         let kept = device.kept();
         let depth = (device.depth() / 2).clamp(1, MAX_DEPTH);

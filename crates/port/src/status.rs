@@ -25,6 +25,9 @@ impl Status {
     pub const CAPACITY_EXCEEDED: Status = Status(0x081);
     /// The drive takes no writes.
     pub const READ_ONLY: Status = Status(0x182);
+    /// One more chunk would be open than the drive allows: "Too Many Open Zones"
+    /// of the Zoned Namespace command set. Open-Channel SSD 2.0 names none.
+    pub const TOO_MANY_OPEN_CHUNKS: Status = Status(0x1BE);
     /// The medium could not store the data.
     pub const WRITE_FAULT: Status = Status(0x280);
     /// The medium could not give the data back.
@@ -75,6 +78,7 @@ impl fmt::Display for Status {
             Status::LBA_OUT_OF_RANGE => "address out of range",
             Status::CAPACITY_EXCEEDED => "capacity exceeded",
             Status::READ_ONLY => "write to a read-only drive",
+            Status::TOO_MANY_OPEN_CHUNKS => "too many open chunks",
             Status::WRITE_FAULT => "write fault",
             Status::UNRECOVERED_READ => "unrecovered read error",
             Status::UNWRITTEN => "unwritten block",

@@ -59,6 +59,9 @@ pub enum ZonesError {
     /// The drive makes recent writes wait before they can be read.
     #[error("the last {0} blocks of an open chunk are unreadable on this drive; they must be 0")]
     Unreadable(u32),
+    /// The drive limits how many chunks are open.
+    #[error("this drive limits its open chunks: open_chunks and open_chunks_pu must be none")]
+    OpenChunks,
 }
 
 ftl::cookies! {
@@ -104,6 +107,9 @@ impl<D: OpenChannel> Zones<D> {
         }
         if device.timing().unreadable > 0 {
             return Err(ZonesError::Unreadable(device.timing().unreadable));
+        }
+        if device.timing().limits_open() {
+            return Err(ZonesError::OpenChunks);
         }
         // Neighbours are in different units, which are written at once.
         let by_number = (0..geometry.chunks()).flat_map(|number| {

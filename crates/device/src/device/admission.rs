@@ -120,6 +120,9 @@ impl<M: Medium> Device<M> {
     /// bad one is found row by row.
     #[inline]
     fn enter_run(&mut self, cmd: &VectorCmd) -> Result<(), (Status, BlockBits)> {
+        if self.opened.is_some() {
+            return self.enter_writes(cmd, false);
+        }
         let (unit, size) = (self.geometry.write_blocks(), self.geometry.chunk_blocks());
         let chunk = &mut self.chunks[self.geometry.chunk_index(cmd.ppa)];
         let block = self.geometry.block(cmd.ppa);
@@ -129,8 +132,9 @@ impl<M: Medium> Device<M> {
         }
     }
 
-    /// Moves the write pointers of all that is written, or of nothing. Apart,
-    /// as what it saves needs much of the stack.
+    /// Moves the write pointers of all that is written, run by run, or of nothing:
+    /// what an earlier run closes leaves room for what a later one opens. Apart, as
+    /// what it saves needs much of the stack.
     #[inline(never)]
     pub(super) fn enter_writes(
         &mut self,
@@ -141,6 +145,7 @@ impl<M: Medium> Device<M> {
         let mut saved = [(0usize, Chunk::default()); MAX_ADDRESSES];
         let (mut entered, mut wrong) = (0, None);
         let (geometry, chunks) = (&self.geometry, &mut self.chunks);
+        let mut opened = self.opened.as_deref_mut();
         Self::for_each_run(geometry, cmd, to, |ppa, first, count| {
             if wrong.is_some() {
                 return;
@@ -148,7 +153,20 @@ impl<M: Medium> Device<M> {
             let index = geometry.chunk_index(ppa);
             saved[entered] = (index, chunks[index]);
             entered += 1;
-            let written = chunks[index].write(geometry.block(ppa), u32::from(count), unit, size);
+            let mut written =
+                chunks[index].write(geometry.block(ppa), u32::from(count), unit, size);
+            if let Some(opened) = &mut opened
+                && written.is_ok()
+            {
+                let (is_open, pu) =
+                    (chunks[index].state == ChunkState::Open, geometry.pu_index(ppa));
+                if is_open && saved[entered - 1].1.state == ChunkState::Free && !opened.has_room(pu)
+                {
+                    written = Err(Status::TOO_MANY_OPEN_CHUNKS);
+                } else {
+                    opened.note(index, pu, is_open);
+                }
+            }
             if let Err(status) = written {
                 wrong = Some((status, block_bits(first as usize, count as usize)));
             }
@@ -156,6 +174,9 @@ impl<M: Medium> Device<M> {
         let Some(wrong) = wrong else { return Ok(()) };
         for &(index, chunk) in saved[..entered].iter().rev() {
             self.chunks[index] = chunk;
+            if self.opened.is_some() {
+                self.note_whole(index);
+            }
         }
         Err(wrong)
     }

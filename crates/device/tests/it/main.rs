@@ -11,6 +11,7 @@ mod fairness;
 mod hosted;
 mod late_bytes;
 mod model;
+mod opened;
 mod physics;
 mod queueing;
 mod queues;

@@ -102,6 +102,8 @@ fn setups() -> impl Strategy<Value = Setup> {
     let registers = (any::<bool>(), any::<bool>());
     let rules = [MultiPlane::None, MultiPlane::SamePage, MultiPlane::SameType];
     let sharing = (any::<bool>(), prop::sample::select(rules.to_vec()));
+    let most = || prop_oneof![3 => Just(u32::MAX), 1 => 1u32..5];
+    let sharing = (sharing.0, sharing.1, (most(), most()));
     let all = (shape, medium, times, flags, slc, registers, sharing);
     all.prop_map(|(shape, medium, times, flags, slc, registers, sharing)| Setup {
         groups: shape.0,
@@ -128,6 +130,8 @@ fn setups() -> impl Strategy<Value = Setup> {
             suspend_time: 3,
             resume_time: 5,
             unreadable: flags.4,
+            open_chunks: sharing.2.0,
+            open_chunks_pu: sharing.2.1,
             endurance: ENDURANCE,
             slc,
             ..Timing::default()
@@ -270,6 +274,16 @@ impl Both {
         if self.g.block(ppa) < limit { Ok(()) } else { Err(Status::UNWRITTEN) }
     }
 
+    /// Whether one more chunk of a parallel unit may be open.
+    fn may_open(&self, pu: usize) -> bool {
+        let is_open = |known: &Known| (1..self.g.chunk_blocks()).contains(&known.wp);
+        let open = (0..self.known.len()).filter(|&i| is_open(&self.known[i]));
+        let of_pu = open.clone().filter(|&i| self.g.pu_index(self.g.chunk_start(i)) == pu);
+        let timing = &self.setup.timing;
+        let within = |count: usize, most: u32| count < most as usize;
+        within(open.count(), timing.open_chunks) && within(of_pu.count(), timing.open_chunks_pu)
+    }
+
     /// C2: a chunk is erased before it is written again. C3: in order.
     fn write(&mut self, addresses: &[Ppa]) -> Result<(), (Status, BlockBits)> {
         let before = self.known.clone();
@@ -283,6 +297,7 @@ impl Both {
             {
                 n += 1;
             }
+            let has_room = self.may_open(self.g.pu_index(start));
             let known = &mut self.known[self.g.chunk_index(start)];
             let room = self.g.chunk_blocks() - known.wp;
             let verdict = if known.offline {
@@ -291,6 +306,8 @@ impl Both {
                 Err(Status::OUT_OF_ORDER_WRITE)
             } else if !(n as u32).is_multiple_of(self.g.write_blocks()) {
                 Err(Status::INVALID_FIELD)
+            } else if known.wp == 0 && room > n as u32 && !has_room {
+                Err(Status::TOO_MANY_OPEN_CHUNKS)
             } else {
                 known.wp += n as u32;
                 Ok(())

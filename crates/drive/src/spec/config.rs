@@ -50,6 +50,10 @@ impl DriveConfig {
         let least = self.profile.write_buffer.min(1);
         one.profile.write_buffer = (self.profile.write_buffer / u64::from(shards)).max(least);
         one.profile.map_cache = self.profile.map_cache.div_ceil(shards.into());
+        // What one shard leaves, others cannot have.
+        if self.profile.timing.open_chunks < u32::MAX {
+            one.profile.timing.open_chunks = self.profile.timing.open_chunks / shards;
+        }
         let slc = &mut one.profile.timing.slc;
         (slc.size, slc.own) = (slc.size.part(shards), slc.own.part(shards));
         one.geometry = part(&self.geometry, shards);

@@ -444,6 +444,9 @@ fn wrong_files_are_refused_with_a_reason() {
         ("name = \"ref\"", "name = 7", "`name` cannot be `7`"),
         ("read = \"75us\"", "read = []", "`read` cannot be"),
         ("unreadable = 0", "unreadable = 512", "unreadable = 512"),
+        ("open_chunks = \"none\"", "open_chunks = 0", "open_chunks = 0"),
+        ("open_chunks_pu = \"none\"", "open_chunks_pu = 0", "open_chunks_pu = 0"),
+        ("open_chunks = \"none\"", "open_chunks = \"many\"", "`open_chunks` cannot be `many`"),
         ("spare = 0.2", "spare = 0.95", "`spare` cannot be `0.95`"),
     ] {
         let err = broken(from, to);

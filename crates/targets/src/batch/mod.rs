@@ -309,6 +309,9 @@ impl<D: OpenChannel> Batch<D> {
         if unreadable > 0 {
             return Err(BatchError::Unreadable(unreadable));
         }
+        if device.timing().limits_open() {
+            return Err(BatchError::OpenChunks);
+        }
         let row = geometry.row_blocks() as usize;
         let layout = config.check(&geometry)?;
         let kept = device.kept();
