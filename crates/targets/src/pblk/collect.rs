@@ -510,7 +510,9 @@ impl<D: OpenChannel> Pblk<D> {
         }
         let ppa = self.geometry.chunk_start(chunk);
         let cookie = Cookie::Reset(chunk as u32);
-        self.send(|| Self::run(cookie, VectorOp::Reset, ppa, 1, Content::Data, Buffer::empty()));
+        self.send_write(|| {
+            Self::run(cookie, VectorOp::Reset, ppa, 1, Content::Data, Buffer::empty())
+        });
     }
 
     /// Goes on with the erases that waited for others to go out.

@@ -132,6 +132,19 @@ impl PblkConfig {
     }
 }
 
+/// A limit; all ones is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Most(pub u32);
+
+impl std::fmt::Display for Most {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            u32::MAX => write!(f, "none"),
+            most => write!(f, "{most}"),
+        }
+    }
+}
+
 /// A target that cannot be set up.
 #[derive(Debug, Error)]
 pub enum PblkError {
@@ -166,6 +179,21 @@ pub enum PblkError {
         idle: u32,
         /// Blocks of a chunk.
         size: u32,
+    },
+    /// Fewer chunks may be open than are written at a time.
+    #[error(
+        "{needed} chunks are open at a time, up to {needed_of_pu} of a parallel unit, but \
+         open_chunks is {most} and open_chunks_pu {most_of_pu}; take fewer streams, or raise them"
+    )]
+    OpenChunks {
+        /// Those that the drive allows in all.
+        most: Most,
+        /// Of a parallel unit.
+        most_of_pu: Most,
+        /// Those that are needed in all.
+        needed: u32,
+        /// Of a parallel unit.
+        needed_of_pu: u32,
     },
     /// The capacity is not whole blocks, or zero.
     #[error("the capacity of {0} bytes is not a whole number of 4096-byte blocks above zero")]

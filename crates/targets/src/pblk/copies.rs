@@ -98,7 +98,7 @@ impl<D: OpenChannel> Pblk<D> {
             let at = i as u64;
             (list.from[i], list.to[i]) = (Ppa(from.0 + at), Ppa(to.0 + at));
         }
-        self.send(|| {
+        self.send_write(|| {
             let (cookie, op) = (Cookie::Program(unit), VectorOp::Copy);
             let cmd = Self::run(cookie, op, to, row, Content::Data, Buffer::empty());
             VectorCmd { whose, list: Some(list), ..cmd }

@@ -74,7 +74,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// Asks the drive to take a chunk offline. Behind all that was sent before.
     pub(super) fn send_retire(&mut self, cookie: Cookie, chunk: usize) {
         let (op, ppa) = (VectorOp::Retire, self.geometry.chunk_start(chunk));
-        self.send(|| Self::run(cookie, op, ppa, 1, Content::Data, Buffer::empty()));
+        self.send_write(|| Self::run(cookie, op, ppa, 1, Content::Data, Buffer::empty()));
     }
 
     /// A chunk is offline. A drive that will not have it so knows at least of

@@ -95,11 +95,11 @@ impl<D: OpenChannel> Pblk<D> {
             let of = self.device.chunk(chunk);
             if of.is_spoilt(geometry.chunk_blocks()) {
                 self.saved.mirrors[mirror].drop_current(geometry.chunk_blocks());
-                self.send_retire(Cookie::Anchor(mirror as u32), chunk);
+                self.send_retire(Cookie::Anchor(chunk as u32), chunk);
                 continue;
             }
             if of.wp > 0 {
-                self.erase_anchor(Cookie::Anchor(mirror as u32), chunk);
+                self.erase_anchor(Cookie::Anchor(chunk as u32), chunk);
             }
             return true;
         }
@@ -146,7 +146,7 @@ impl<D: OpenChannel> Pblk<D> {
             }
             return self.saved.checkpoint.ask();
         }
-        let cookie = Cookie::Anchor(number as u32);
+        let cookie = Cookie::Anchor(chunk as u32);
         if of.is_spoilt(size) {
             self.send_retire(cookie, chunk);
         } else {
@@ -157,7 +157,9 @@ impl<D: OpenChannel> Pblk<D> {
 
     fn erase_anchor(&mut self, cookie: Cookie, chunk: usize) {
         let ppa = self.geometry.chunk_start(chunk);
-        self.send(|| Self::run(cookie, VectorOp::Reset, ppa, 1, Content::Data, Buffer::empty()));
+        self.send_write(|| {
+            Self::run(cookie, VectorOp::Reset, ppa, 1, Content::Data, Buffer::empty())
+        });
     }
 
     /// Sends the next row of the root to a mirror, which has room for it.

@@ -18,7 +18,7 @@
 //! way there, `pump` what follows when something has happened. `collect` is garbage
 //! collection, `collector` what is known of it, `limiter` its pace, `idle` when nobody asks, `wear` leveling,
 //! `refresh` chunks moved on request, `failures` what becomes of what fails, `window`
-//! what is programmed and cannot be read yet, `end` of a drive without room, `hints` what is fetched into the caches, `stories` where
+//! what is programmed and cannot be read yet, `openings` chunks that are open where that is limited, `end` of a drive without room, `hints` what is fetched into the caches, `stories` where
 //! a request's time went. What makes it durable: `checkpoint` writes the map, `own` and `meta` are the stream that it
 //! goes with and where its pages are, `mirrors` and `root` where all begins, `table`
 //! what is known of chunks, `log` what was given up, `record` the bytes of these;
@@ -45,6 +45,7 @@ mod memory;
 mod meta;
 mod mirrors;
 pub mod mutation;
+mod openings;
 mod own;
 mod programs;
 mod pump;
@@ -77,7 +78,7 @@ use port::{Turn, turn_by_events};
 use xxhash_rust::xxh3::Xxh3;
 
 pub use config::{
-    MAX_STREAMS, PblkConfig, PblkError, held_blocks, own_blocks, reserve_chunks, with_reserve,
+    MAX_STREAMS, Most, PblkConfig, PblkError, held_blocks, own_blocks, reserve_chunks, with_reserve,
 };
 pub use ftl::{Memory, Victim, WriteCounters};
 pub use map_cache::LEAST_MAP_PAGES;
@@ -95,6 +96,7 @@ use log::Log;
 use map::Map;
 use map_cache::MapCache;
 use meta::{ANCHORS, Meta, log_rows, metadata_chunks};
+use openings::Openings;
 use programs::Stripe;
 use ranks::Ranks;
 use readers::Readers;
@@ -207,6 +209,8 @@ pub struct Pblk<D> {
     space: Space,
     units: Units,
     window: Window,
+    /// What is open, where that is limited.
+    openings: Option<Box<Openings>>,
     stripe: Stripe,
     collectors: Collectors,
     /// By chunk: how far its collection is.
@@ -238,10 +242,12 @@ ftl::cookies! {
         Reset(chunk: u32 = 32),
         /// A program of own blocks: row.
         Own(row: u32 = 32),
-        /// An erase, or retirement, of a chunk for roots: mirror.
-        Anchor(mirror: u32 = 32),
+        /// An erase, or retirement, of a chunk for roots: chunk.
+        Anchor(chunk: u32 = 32),
         /// A retirement: chunk.
         Retire(chunk: u32 = 32),
+        /// Padding of a chunk that was left: chunk, its first block.
+        Pad(chunk: u32 = 32, first: u32 = 25),
         /// A read of pages of the map: which.
         Load(number: u32 = 32),
         /// A read of a page of the map that was not held: which.
@@ -333,6 +339,7 @@ impl<D: OpenChannel> Pblk<D> {
             map_cache: map_cache(&config, geometry.address_bits())?,
             space,
             window: Window::new(unreadable, &geometry, held, &units),
+            openings: Openings::new(&geometry, device.timing()),
             units,
             stripe: Stripe::new(&geometry, at_once),
             collectors: Collectors {
@@ -528,6 +535,15 @@ fn check<D: OpenChannel>(device: &D, config: &PblkConfig) -> Result<(), PblkErro
     if u64::from(geometry.chunks()) < u64::from(config.data_chunks) + u64::from(reserve) {
         let (chunks, data) = (geometry.chunks(), config.data_chunks);
         return Err(PblkError::TooFewChunks { chunks, data, reserve });
+    }
+    let (timing, needed) = (device.timing(), openings::needed(geometry, config.streams));
+    if timing.open_chunks < needed.0 || timing.open_chunks_pu < needed.1 {
+        return Err(PblkError::OpenChunks {
+            most: Most(timing.open_chunks),
+            most_of_pu: Most(timing.open_chunks_pu),
+            needed: needed.0,
+            needed_of_pu: needed.1,
+        });
     }
     config::check_buffer(config.write_buffer, geometry, device.rows_at_once())?;
     if config.victim == Victim::DChoices(0) {

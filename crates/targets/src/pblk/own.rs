@@ -114,7 +114,7 @@ impl<D: OpenChannel> Pblk<D> {
         // Recovery reads these, too.
         self.saved.checkpoint.rows += 1;
         let (cookie, op) = (Cookie::Own(row), VectorOp::Write);
-        self.send(|| Self::run(cookie, op, ppa, count, Content::Whole, buffer));
+        self.send_write(|| Self::run(cookie, op, ppa, count, Content::Whole, buffer));
     }
 
     /// A row of own blocks is programmed, or failed.
@@ -124,6 +124,7 @@ impl<D: OpenChannel> Pblk<D> {
         let row = &mut self.saved.meta.rows[number as usize];
         row.buffer.reclaim(done.buffer);
         let (ppa, purpose) = (row.ppa, row.purpose);
+        self.opening_ended(self.geometry.chunk_index(ppa), false);
         if let Purpose::Root(mirror) = purpose {
             self.saved.meta.free.push(number);
             self.root_row_done(mirror, done.status);
@@ -212,7 +213,7 @@ impl<D: OpenChannel> Pblk<D> {
                 continue;
             }
             let (cookie, ppa) = (Cookie::Reset(chunk as u32), geometry.chunk_start(chunk));
-            self.send(|| {
+            self.send_write(|| {
                 let op = VectorOp::Reset;
                 let cmd = Self::run(cookie, op, ppa, 1, Content::Data, Buffer::empty());
                 VectorCmd { whose: Whose::Metadata, ..cmd }

@@ -366,7 +366,7 @@ impl<D: OpenChannel> Pblk<D> {
             return self.copy_row(unit, from, ppa, whose);
         }
         let buffer = self.units.unit_mut(unit).buffer.lend();
-        self.send(|| {
+        self.send_write(|| {
             let (cookie, op) = (Cookie::Program(unit), VectorOp::Write);
             let cmd = Self::run(cookie, op, ppa, row, Content::Tagged, buffer);
             VectorCmd { whose, ..cmd }
@@ -387,6 +387,9 @@ impl<D: OpenChannel> Pblk<D> {
         let (chunk, rank) =
             (self.geometry.chunk_index(ppa), self.stripe.rank(self.geometry.pu_index(ppa)));
         let is_user = self.units.is_user(unit);
+        if self.openings.is_some() {
+            self.opening_ended(chunk, false);
+        }
         self.chunks[chunk].rows -= 1;
         if striped {
             self.stripe.pus[rank].rows -= 1;

@@ -47,6 +47,9 @@ impl<D: OpenChannel> Pblk<D> {
         } else if self.map_cache.is_some() {
             self.map_cache_step(now);
         }
+        if self.openings.is_some() {
+            self.make_openings();
+        }
         if self.saved.log.wanted {
             self.send_log();
         }
@@ -149,11 +152,18 @@ impl<D: OpenChannel> Pblk<D> {
             }
             Cookie::Program(unit) => self.program_done(unit, done),
             Cookie::Survivors(buffer) => self.survivors_done(buffer, done),
-            Cookie::Reset(chunk) => self.reset_done(chunk as usize, done.status),
+            Cookie::Reset(chunk) => {
+                self.opening_ended(chunk as usize, true);
+                self.reset_done(chunk as usize, done.status);
+            }
             Cookie::Own(row) => self.own_done(row, done),
             // A chunk that was not erased fails what is written to it next.
-            Cookie::Anchor(_) => {}
-            Cookie::Retire(chunk) => self.retire_done(chunk as usize),
+            Cookie::Anchor(chunk) => self.opening_ended(chunk as usize, true),
+            Cookie::Retire(chunk) => {
+                self.opening_ended(chunk as usize, true);
+                self.retire_done(chunk as usize);
+            }
+            Cookie::Pad(chunk, first) => self.pad_done(chunk as usize, first),
             Cookie::Load(number) => self.load_done(number, done),
             Cookie::MapPage(number) => self.map_page_done(number, done),
             Cookie::Flush => self.flush_done(now, done.status),

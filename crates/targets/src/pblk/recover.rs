@@ -148,6 +148,7 @@ impl<D: OpenChannel> Pblk<D> {
         pblk.counters.padding += padded;
         let plan = pblk.plan(&scan);
         let now = pblk.pad(&plan, &scan, now)?;
+        pblk.find_open();
         pblk.saved.checkpoint.rows = scan.rows;
         pblk.saved.checkpoint.root = root;
         pblk.go_on(&plan, is_everywhere, load, now);

@@ -264,7 +264,9 @@ impl Cookie {
             Cookie::Read(..) | Cookie::Partial(..) | Cookie::Program(_) | Cookie::Flush => {
                 Whose::User
             }
-            Cookie::Survivors(_) | Cookie::Reset(_) | Cookie::Retire(_) => Whose::Collection,
+            Cookie::Survivors(_) | Cookie::Reset(_) | Cookie::Retire(_) | Cookie::Pad(..) => {
+                Whose::Collection
+            }
             Cookie::Own(_)
             | Cookie::Anchor(_)
             | Cookie::Load(_)

@@ -5,6 +5,7 @@
 //! no block reads as anything but what was written, and what does not fail to
 //! be read is there, also when the drive has come to its end.
 
+use crate::openings::limited;
 use std::collections::HashSet;
 
 use device::{Device, OpenChannel};
@@ -114,6 +115,19 @@ fn timing(instant: bool, unreadable: u32) -> Timing {
         command: 100,
         channel_rate: 400_000_000,
         ..Timing::default()
+    }
+}
+
+/// The same, with room for so many open chunks more than are needed.
+fn limited_timing(
+    geometry: &Geometry,
+    (instant, unreadable): (bool, u32),
+    open: Option<(u32, u32)>,
+) -> Timing {
+    let timing = timing(instant, unreadable);
+    match open {
+        Some(more) => limited(timing, geometry, 1, more),
+        None => timing,
     }
 }
 
@@ -347,13 +361,13 @@ fn victims() -> impl Strategy<Value = Victim> {
 
 fn live(
     shape: (u32, u32, u32),
-    (instant, unreadable): (bool, u32),
+    (instant, unreadable, open): (bool, u32, Option<(u32, u32)>),
     victim: Victim,
     rates: Rates,
     (fill, seed, depth, count): (u64, u64, usize, u64),
 ) -> (Run, WriteCounters) {
     let geometry = geometry(shape.0, shape.1, shape.2);
-    let timing = timing(instant, unreadable);
+    let timing = limited_timing(&geometry, (instant, unreadable), open);
     let device = Device::new(&geometry, &timing, medium(&geometry, rates, seed)).unwrap();
     let drive = Pblk::new(device, config(&geometry, victim, fill)).unwrap();
     let mut run = Run::new(drive, seed, rates.read > 0);
@@ -377,10 +391,11 @@ proptest! {
         seed in any::<u64>(),
         depth in 1usize..120,
         unreadable in prop_oneof![2 => Just(0u32), 1 => Just(8), 1 => 1u32..12],
+        open in prop::option::of((0u32..3, 0u32..2)),
     ) {
         let rates = Rates { program, read, erase };
         let shape = (shape.0, shape.1, 1 << shape.2);
-        let drive = (instant, unreadable);
+        let drive = (instant, unreadable, open);
         let (run, counters) = live(shape, drive, victim, rates, (fill, seed, depth, 12_000));
         prop_assert!(run.read > 0 || run.refused > 0);
         prop_assert!(read > 0 || counters.lost == 0);
@@ -397,7 +412,7 @@ fn all_ways_are_met() {
         let (mut run, mut retired, mut lost, mut ended) = (0, 0, 0, 0);
         for seed in 0..12 {
             let work = (50, seed, 64, 20_000);
-            let (end, c) = live((2, 2, 1), (instant, 0), Victim::Greedy, rates, work);
+            let (end, c) = live((2, 2, 1), (instant, 0, None), Victim::Greedy, rates, work);
             run += end.unread;
             retired += c.retired;
             lost += c.lost;
@@ -419,7 +434,7 @@ fn a_row_that_failed_counts_each_time() {
     for instant in [true, false] {
         let rates = Rates { program: 1_000, ..Rates::default() };
         let work = (30, 3, 64, 8_000);
-        let (mut run, before) = live((2, 2, 1), (instant, 0), Victim::Greedy, rates, work);
+        let (mut run, before) = live((2, 2, 1), (instant, 0, None), Victim::Greedy, rates, work);
         run.begin(BlockOp::Flush, 0, 0);
         run.settle();
         while run.drive.next_event().is_some() {
@@ -439,7 +454,7 @@ fn a_lost_block_is_an_error_until_it_is_written() {
     for instant in [true, false] {
         let rates = Rates { read: 3_000, ..Rates::default() };
         let (mut run, c) =
-            live((1, 2, 1), (instant, 0), Victim::Greedy, rates, (70, 5, 16, 40_000));
+            live((1, 2, 1), (instant, 0, None), Victim::Greedy, rates, (70, 5, 16, 40_000));
         assert!(c.lost > 10 && c.erases > 100 && run.refused == 0, "{c:?}");
         let blocks = run.open.len();
         let unread = std::mem::take(&mut run.unread);
@@ -493,7 +508,7 @@ fn factory_bad_chunks_are_left_out() {
 #[test]
 fn a_chunk_is_refreshed() {
     let (mut run, before) =
-        live((2, 2, 1), (false, 0), Victim::Greedy, Rates::default(), (80, 9, 8, 3000));
+        live((2, 2, 1), (false, 0, None), Victim::Greedy, Rates::default(), (80, 9, 8, 3000));
     let geometry = geometry(2, 2, 1);
     let mut taken = 0;
     for pu in geometry.pus_channels_first() {
@@ -546,8 +561,10 @@ proptest! {
         cuts in prop::collection::vec(1u64..3_000, 1..6),
         ends_clean in any::<bool>(),
         unreadable in prop_oneof![2 => Just(0u32), 1 => Just(8), 1 => 1u32..12],
+        open in prop::option::of((0u32..3, 0u32..2)),
     ) {
-        let (geometry, timing) = (geometry(2, 2, 1), timing(instant, unreadable));
+        let geometry = geometry(2, 2, 1);
+        let timing = limited_timing(&geometry, (instant, unreadable), open);
         let rates = Rates { program, ..Rates::default() };
         let device = Device::new(&geometry, &timing, medium(&geometry, rates, seed)).unwrap();
         let drive = Pblk::new(device, config(&geometry, victim, fill)).unwrap();

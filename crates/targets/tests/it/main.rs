@@ -54,6 +54,7 @@ mod lost_part;
 #[cfg(debug_assertions)]
 mod map_cache;
 mod model;
+mod openings;
 mod pace;
 #[cfg(debug_assertions)]
 mod recovery;

@@ -5,6 +5,7 @@
 //! write that had completed before the read was submitted, or any write that
 //! overlapped it.
 
+use crate::openings::limited;
 use device::Device;
 use faults::{Below, Script, ScriptedMedium};
 use flash::{Dimensions, Geometry, Moved, Ppa, Timing};
@@ -376,12 +377,16 @@ proptest! {
         suspend in any::<bool>(),
         rush in any::<bool>(),
         unreadable in prop_oneof![2 => Just(0u32), 1 => Just(8u32), 1 => 1u32..96],
+        open in prop::option::of((0u32..3, 0u32..2)),
     ) {
         let dim = dimensions(shape.0, shape.1, shape.2, 4096 << shape.3);
         let (chunks, pages) = (DATA_CHUNKS, 4 * at_once);
         let dim = with_reserve(Dimensions { chunks, pages, pages_at_once: at_once, ..dim });
         let unreadable = unreadable.min(dim.chunk_blocks() as u32 - 1);
-        let timing = Timing { unreadable, ..timing(instant, suspend) };
+        let mut timing = Timing { unreadable, ..timing(instant, suspend) };
+        if let Some(more) = open {
+            timing = limited(timing, &Geometry::new(dim).unwrap(), 1, more);
+        }
         let mut run = Run::new(drive(dim, &timing, 4096, victim, slow));
         run.rush = rush;
         for step in &steps {

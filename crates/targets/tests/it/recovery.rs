@@ -6,12 +6,13 @@
 //! drive several times, so that cuts fall into collection, and some cuts fall
 //! into recovery itself.
 
+use crate::openings::limited;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use device::{Content, Device, Link, LinkTiming, OpenChannel, VectorCmd, VectorOp};
 use faults::{Fuse, ScriptedMedium};
-use flash::{Chunk, Dimensions, Geometry, TAG_BYTES, Tag, Timing};
+use flash::{Chunk, ChunkState, Dimensions, Geometry, TAG_BYTES, Tag, Timing};
 use port::{BlockDone, BlockOp, BlockReq, Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
 use targets::pblk::PblkError;
@@ -103,11 +104,24 @@ struct Setup {
     idle: u64,
     /// Blocks at the end of an open chunk that cannot be read yet.
     unreadable: u32,
+    /// Room for so many open chunks more than are needed; `None` without limits.
+    open: Option<(u32, u32)>,
     seed: u64,
 }
 
 impl Setup {
     fn timing(&self) -> Timing {
+        match self.open {
+            Some(more) => {
+                let geometry = Geometry::new(with_reserve(self.dim)).unwrap();
+                limited(self.free_timing(), &geometry, 1, more)
+            }
+            None => self.free_timing(),
+        }
+    }
+
+    /// Without limits.
+    fn free_timing(&self) -> Timing {
         let unreadable = self.unreadable;
         if self.instant {
             return Timing { unreadable, ..Timing::default() };
@@ -461,6 +475,9 @@ impl Bench {
             assert!(model.allows(sector, value), "sector {sector}: {value}, {writes:?}");
         });
         self.seen.collections += run.drive.counters().collections;
+        // No program fails here, nor is any refused.
+        let device = run.device.borrow();
+        assert!(device.chunks().iter().all(|chunk| chunk.state != ChunkState::Offline));
     }
 }
 
@@ -498,8 +515,21 @@ fn setups() -> impl Strategy<Value = Setup> {
                 pages_at_once: shape.5,
             };
             let partial = partial && kept == 4096;
-            let (idle, unreadable) = (0, 0);
-            Setup { dim, kept, fill, victim, partial, trims, link, instant, idle, unreadable, seed }
+            let (idle, unreadable, open) = (0, 0, None);
+            Setup {
+                dim,
+                kept,
+                fill,
+                victim,
+                partial,
+                trims,
+                link,
+                instant,
+                idle,
+                unreadable,
+                open,
+                seed,
+            }
         })
 }
 
@@ -529,6 +559,17 @@ proptest! {
         let mut bench = Bench::new(Setup { unreadable, ..setup });
         bench.live(cuts, 1500);
     }
+
+    /// The same with room for just so many open chunks as are needed, or a few more.
+    #[test]
+    fn limits_of_open_chunks_survive_any_cut(
+        setup in setups(), blocks in prop_oneof![2 => Just(0u32), 1 => 1u32..100],
+        more in (0u32..3, 0u32..3), cuts in 1u64..5
+    ) {
+        let unreadable = blocks.min(setup.dim.chunk_blocks() as u32 - 1);
+        let mut bench = Bench::new(Setup { unreadable, open: Some(more), ..setup });
+        bench.live(cuts, 1500);
+    }
 }
 
 /// A small drive on which nothing is random.
@@ -553,6 +594,7 @@ fn plain(kept: u32) -> Bench {
         instant: false,
         idle: 0,
         unreadable: 0,
+        open: None,
         seed: 5,
     };
     Bench::new(setup)

@@ -71,6 +71,8 @@ const OTHERS: &[Key] = &[
     ("multi_plane_reads", &["none", "page", "type"], &["plane"]),
     ("copyback", &["0", "1", "3"], &["101", "none"]),
     ("unreadable", &["0", "1", "8"], &["64", "100000"]),
+    ("open_chunks", &["none", "100000"], &["0", "1", "many"]),
+    ("open_chunks_pu", &["none", "99"], &["0", "1", "-1"]),
     ("endurance", &["100", "5000", "none"], &["0", "1", "3"]),
     ("slc_cache", &["none", "1m", "4%", "50%"], &["100%", "0%", "64g", "1"]),
     ("slc_idle", &["0ns", "1ms"], &["1000s"]),
