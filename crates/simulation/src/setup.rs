@@ -105,6 +105,10 @@ const QUEUES: u64 = 71;
 /// as [`STREAMS`].
 const WINDOW: u64 = 96;
 
+/// Stream of the random numbers that say how many chunks may be open, chosen as
+/// [`STREAMS`].
+const OPENINGS: u64 = 131;
+
 /// Stream of the random numbers that say which buffer a drive has, chosen as
 /// [`STREAMS`].
 const BUFFER: u64 = 499;
@@ -195,6 +199,20 @@ impl Setup {
         let few = rng.one_of(&[1, 4, 8, 12]).min(most);
         let any = between(&mut rng, 1, most.into()) as u32;
         self.timing.unreadable = rng.one_of(&[few, few, any, most]);
+    }
+
+    /// Some drives limit how many chunks are open: to what the target needs, or a few
+    /// more. Parity takes none of these.
+    pub(crate) fn take_openings(&mut self, seed: u64) {
+        let mut rng = Rng::new(seed, OPENINGS);
+        if rng.below(5) > 0 || self.parity > 0 {
+            return;
+        }
+        let units = self.geometry.total_pus();
+        let [all, of_pu] = [units * (self.streams + 2) + units.min(2), self.streams + 3];
+        let few = [(0, 0), (0, 2), (u32::MAX - all, 0), (0, u32::MAX - of_pu), (2, 1)];
+        let more = rng.one_of(&few);
+        (self.timing.open_chunks, self.timing.open_chunks_pu) = (all + more.0, of_pu + more.1);
     }
 
     /// Some drives have several submission queues before their link. Not where a
@@ -324,7 +342,7 @@ impl Setup {
         let dim = self.geometry.dimensions();
         format!(
             "{} x {} units{} of {} chunks of {} rows of {} blocks, {} logical, {} streams, {:?}, \
-             idle {}, {} kept{}, link {:?}{}{}{}{}{}{}{}, {:?}, {}",
+             idle {}, {} kept{}, link {:?}{}{}{}{}{}{}{}{}, {:?}, {}",
             dim.groups,
             dim.pus,
             if self.parity > 0 { format!(", parity {},", self.parity) } else { String::new() },
@@ -348,6 +366,12 @@ impl Setup {
             match self.timing.unreadable {
                 0 => String::new(),
                 blocks => format!(", {blocks} unreadable"),
+            },
+            match (self.timing.open_chunks, self.timing.open_chunks_pu) {
+                _ if !self.timing.limits_open() => String::new(),
+                (u32::MAX, of_pu) => format!(", {of_pu} open of a unit"),
+                (all, u32::MAX) => format!(", {all} open"),
+                (all, of_pu) => format!(", {all} open, {of_pu} of a unit"),
             },
             if self.timing.slc.is_on() { ", an SLC cache" } else { "" },
             if self.protected { ", a protected cache" } else { "" },
