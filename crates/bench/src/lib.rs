@@ -507,7 +507,7 @@ fn read_nothing(tally: &Tally, bytes: u64) -> Option<String> {
         let part = 100 * nothing / read.max(nothing);
         format!(
             "{part} % of the blocks read were never written, or trimmed, and are read in no time; \
-             --precondition seq writes all of the drive first"
+             write all of the drive first"
         )
     })
 }
