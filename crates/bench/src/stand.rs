@@ -243,7 +243,10 @@ fn served<T>(
         ..about_another(args, &shape)
     };
     let result = test(&mut Stand { under: Under::Other(&mut driver), shape, about }, watch)?;
-    driver.close()?;
+    // What was measured is kept, whatever becomes of the connection.
+    if let Err(why) = driver.close() {
+        say(format!("warning: {why}"));
+    }
     Ok(result)
 }
 
