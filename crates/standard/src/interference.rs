@@ -20,7 +20,7 @@ pub const TEST: Test = Test {
     takes: ("3 drive fills and 20 min", "seconds"),
     needs_arrivals: true,
     depth: None,
-    is_by_fills: false,
+    period: Some(period),
     run,
 };
 
@@ -30,14 +30,19 @@ const WRITERS: [u32; 4] = [0, 1, 4, 16];
 const PERIODS: u64 = 5;
 const LARGE: u64 = 64 << 10;
 
+fn period(session: &Session) -> u64 {
+    PERIODS * session.period_for_a_tail()
+}
+
 fn run(session: &mut Session) -> Result<Findings, Halt> {
     session.fill()?;
     session.age()?;
-    let plan = for_time(PERIODS * session.period_for_a_tail());
+    let plan = for_time(period(session));
     let columns = ["mean", "p50", "p99", "p99.9", "max"].map(String::from).to_vec();
     let mut times = Table::new("reads", Unit::Ns, columns);
     let columns = vec!["writes".into()];
     let mut bytes = Table::new("throughput", Unit::BytesPerSecond, columns);
+    let mut samples = Table::new("reads", Unit::Count, vec!["N".into()]);
     let mut tails = Vec::new();
     for depth in WRITERS {
         let name = match depth {
@@ -54,6 +59,7 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
         let of = |ns: Option<u64>| ns.map(|ns| ns as f64);
         let tail = of(reads.p99);
         times.push(&name, vec![reads.mean, of(reads.p50), tail, of(reads.p999), of(reads.max)]);
+        samples.push(&name, vec![Some(reads.n as f64)]);
         bytes.push(&name, vec![tallies.get(1).map(|writes| throughput(writes, LARGE))]);
         tails.push(tail.unwrap_or(0.0));
     }
@@ -69,5 +75,5 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
         one.text(),
         most.text()
     );
-    Ok(Findings { headline, figures, tables: vec![times, bytes], ..Findings::default() })
+    Ok(Findings { headline, figures, tables: vec![times, bytes, samples], ..Findings::default() })
 }

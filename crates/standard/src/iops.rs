@@ -1,6 +1,7 @@
 //! `iops`: the matrix of mixes and sizes, to steady state (SNIA PTS, IOPS test).
 //!
-//! The drive is purged and written twice over in order. A round then runs random requests
+//! The drive is purged and written twice over in order, and then at random until it collects,
+//! where it tells. A round runs random requests
 //! of each of seven mixes and eight sizes for a period; rounds go on until the IOPS of
 //! 4 KiB writes are steady. A cell is the mean of the last window's rounds.
 
@@ -18,7 +19,7 @@ pub const TEST: Test = Test {
     takes: ("5 to 25 rounds of 56 min", "minutes"),
     needs_arrivals: false,
     depth: Some(32),
-    is_by_fills: false,
+    period: Some(|session| session.period()),
     run,
 };
 
@@ -31,7 +32,6 @@ pub const SIZES: [u64; 8] =
 const TRACKED: u64 = 4 << 10;
 
 fn run(session: &mut Session) -> Result<Findings, Halt> {
-    session.fill()?;
     let (sizes, depth) = (session.sizes(&SIZES)?, session.depth);
     let cells = MIXES.iter().flat_map(|&reads| sizes.iter().map(move |&bs| (reads, bs)));
     let cells: Vec<(u8, u64)> = cells.collect();
@@ -41,10 +41,12 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
             "the drive takes no requests of 4 KiB, whose writes are tracked".into(),
         ));
     };
+    session.fill()?;
+    session.age_until_it_collects()?;
     let mut rounds: Vec<Vec<f64>> = Vec::new();
     let each = format!("{} runs of {}", cells.len(), time_ns(session.period() as f64));
     let what = [("4 KiB random writes, IOPS", Unit::Iops)];
-    let search = session.until_steady(each, &what, |session, _| {
+    let search = session.until_steady(each, &what, true, |session, _| {
         let measured = cells
             .iter()
             .map(|&(reads, bs)| Ok(iops(&session.alone(&Access::random(bs, reads, depth))?)));

@@ -1,6 +1,7 @@
 //! `latency`: one request at a time (SNIA PTS, LAT test).
 //!
-//! The drive is purged and written twice over in order. A round then runs random reads,
+//! The drive is purged and written twice over in order, and then at random until it collects,
+//! where it tells. A round runs random reads,
 //! requests of which 65 % are reads, and writes, of 8 KiB, 4 KiB and 512 bytes, for a
 //! period each with one outstanding; rounds go on until the mean latency of 4 KiB writes
 //! is steady. Figures are of all requests of the last window's rounds: histograms are
@@ -21,7 +22,7 @@ pub const TEST: Test = Test {
     takes: ("5 to 25 rounds of 9 min", "seconds"),
     needs_arrivals: false,
     depth: None,
-    is_by_fills: false,
+    period: Some(|session| session.period_for_a_tail()),
     run,
 };
 
@@ -30,7 +31,6 @@ const SIZES: [u64; 3] = [8 << 10, 4 << 10, 512];
 const TRACKED: u64 = 4 << 10;
 
 fn run(session: &mut Session) -> Result<Findings, Halt> {
-    session.fill()?;
     let sizes = session.sizes(&SIZES)?;
     let cells = MIXES.iter().flat_map(|&reads| sizes.iter().map(move |&bs| (reads, bs)));
     let cells: Vec<(u8, u64)> = cells.collect();
@@ -40,12 +40,14 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
             "the drive takes no requests of 4 KiB, whose writes are tracked".into(),
         ));
     };
+    session.fill()?;
+    session.age_until_it_collects()?;
     let period = session.period_for_a_tail();
     let mut rounds: Vec<Vec<Histogram>> = Vec::new();
     let each = format!("{} runs of {}", cells.len(), time_ns(period as f64));
     let what = [("4 KiB random writes, mean latency", Unit::Ns)];
     let window = session.window();
-    let search = session.until_steady(each, &what, |session, _| {
+    let search = session.until_steady(each, &what, true, |session, _| {
         let mut measured = Vec::new();
         for &(reads, bs) in &cells {
             let mut load = session.load(&Access::random(bs, reads, 1))?;
@@ -65,6 +67,7 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
     };
     let columns = ["mean", "p50", "p99", "p99.9", "max"].map(String::from).to_vec();
     let mut table = Table::new("latency, R/W", Unit::Ns, columns);
+    let mut samples = Table::new("requests", Unit::Count, vec!["N".into()]);
     let mut headline = String::new();
     for (n, &(reads, bs)) in cells.iter().enumerate() {
         let name = format!("{} {}", mix(reads), size_binary(bs));
@@ -78,6 +81,7 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
             headline += &format!("{what} mean {mean}, p99.9 {p999}");
         }
         table.push(&name, row);
+        samples.push(&name, vec![Some(summary.n as f64)]);
     }
-    Ok(Findings { headline, tables: vec![table], ..Findings::of(vec![search]) })
+    Ok(Findings { headline, tables: vec![table, samples], ..Findings::of(vec![search]) })
 }

@@ -25,7 +25,7 @@ pub const TEST: Test = Test {
     takes: ("the steady state and 14 min", "seconds"),
     needs_arrivals: true,
     depth: Some(256),
-    is_by_fills: false,
+    period: Some(|session| session.period_for_a_tail()),
     run,
 };
 
@@ -46,6 +46,7 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
     let mut rates = Table::new("of the most", Unit::Iops, vec!["asked".into(), "reached".into()]);
     let columns = ["mean", "p50", "p99", "p99.9", "max"].map(String::from).to_vec();
     let mut times = Table::new("latency", Unit::Ns, columns);
+    let mut samples = Table::new("requests", Unit::Count, vec!["N".into()]);
     let mut tails = Vec::new();
     let mut behind = None;
     for share in SHARES {
@@ -65,6 +66,7 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
             behind = behind.or(Some(share as f64));
         }
         rates.push(&name, vec![Some(rate as f64), Some(reached)]);
+        samples.push(&name, vec![Some(latency.n as f64)]);
         let tail = of(latency.p99);
         times.push(
             &name,
@@ -97,7 +99,7 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
         ),
         None => format!("no knee below {}", Unit::Iops.whole_text(most)),
     };
-    let tables = vec![rates, times];
+    let tables = vec![rates, times, samples];
     let found = steady.as_ref().map_or_else(Findings::default, Findings::after);
     Ok(Findings { headline, figures, tables, curves, ..found })
 }

@@ -7,15 +7,14 @@
 
 use std::io::Write;
 
-use measure::SteadyState;
 use measure::units::{exactly, time_ns};
 use serde_json::{Value, json};
 
-use crate::Test;
 use crate::curve::Curve;
 use crate::search::Search;
 use crate::session::{Halt, Session};
 use crate::table::{Figure, Table};
+use crate::{Options, Test};
 use drive::error::Error;
 use load::driver::ClockKind;
 
@@ -51,7 +50,7 @@ impl Findings {
     }
 
     /// Those after the drive was brought to its steady state.
-    pub fn after(steady: &SteadyState) -> Findings {
+    pub fn after(steady: &Search) -> Findings {
         Findings { steady: Some((steady.reached, steady.rounds)), ..Findings::default() }
     }
 }
@@ -109,6 +108,8 @@ pub struct Outcome {
     pub settings: Value,
     /// Whether it was a quick one.
     pub is_quick: bool,
+    /// Whether it was run as the test has it: no other depth or period, and prepared.
+    pub is_as_defined: bool,
     /// What a reader must know.
     pub notes: Vec<String>,
     /// The seed.
@@ -120,12 +121,18 @@ pub struct Outcome {
 fn settings(session: &Session, test: &Test) -> Value {
     let (about, options) = (&session.stand.about, session.options);
     json!({
-        "period_seconds": (!test.is_by_fills).then_some(session.period() as f64 / 1e9),
+        "period_seconds": test.period.map(|period| period(session) as f64 / 1e9),
         "window": session.window(),
         "qd": test.depth.map(|_| session.depth),
         "clock": if about.clock == ClockKind::Virtual { "virtual" } else { "real" },
         "as_is": options.as_is,
     })
+}
+
+/// Whether these options leave the test as it is defined.
+fn is_as_defined(options: &Options) -> bool {
+    let Options { quick, qd, period, read_percent, as_is, .. } = options;
+    !quick && qd.is_none() && period.is_none() && read_percent.is_none() && !as_is
 }
 
 impl Session<'_, '_> {
@@ -149,6 +156,7 @@ impl Session<'_, '_> {
             drive: (about.drive.clone(), about.few_words.clone()),
             settings: settings(self, test),
             is_quick: self.options.quick,
+            is_as_defined: is_as_defined(self.options),
             notes: std::mem::take(&mut self.notes),
             seed: self.options.seed,
             wall_seconds: 0.0,
@@ -175,6 +183,12 @@ impl Outcome {
         text
     }
 
+    /// Whether it may be set beside another result of the same test: it was steady, where that
+    /// is asked, and run as the test has it.
+    pub fn is_comparable(&self) -> bool {
+        self.is_as_defined && matches!(self.verdict, Verdict::Steady(_) | Verdict::Done)
+    }
+
     /// What is told of the test beneath the first line, by label.
     pub fn lines(&self) -> Vec<(String, String)> {
         let mut lines: Vec<(String, String)> = Vec::new();
@@ -191,6 +205,9 @@ impl Outcome {
         line("settings", format!("{period}{depth}{clock} clock, seed {}", self.seed));
         if self.is_quick {
             line("quick", "short rounds and few: not comparable with any other result".into());
+        }
+        if !self.is_quick && !self.is_as_defined {
+            line("options", "not those of the test: comparable with its like alone".into());
         }
         for (label, text) in self.found.searches.iter().flat_map(Search::lines) {
             line(label, text);
@@ -229,7 +246,7 @@ impl Outcome {
             "verdict": self.verdict.name(),
             "void": void,
             "headline": headline,
-            "comparable": !self.is_quick && void.is_none(),
+            "comparable": self.is_comparable(),
             "steady": steady.map(|(reached, rounds)| json!({ "reached": reached, "rounds": rounds })),
             "rounds": searches.iter().map(Search::to_json).collect::<Vec<_>>(),
             "figures": figures.iter().map(Figure::to_json).collect::<Vec<_>>(),

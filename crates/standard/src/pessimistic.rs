@@ -21,7 +21,7 @@ pub const TEST: Test = Test {
     takes: ("3 drive fills and 11 min", "minutes"),
     needs_arrivals: false,
     depth: Some(128),
-    is_by_fills: false,
+    period: Some(period),
     run,
 };
 
@@ -29,20 +29,27 @@ const SIZES: [u64; 8] = [512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 <
 /// The longest that a run is warmed up, and measured, in ns.
 const TIME: u64 = 20_000_000_000;
 
+fn period(session: &Session) -> u64 {
+    session.period().min(TIME)
+}
+
 fn run(session: &mut Session) -> Result<Findings, Halt> {
+    let sizes = session.sizes(&SIZES)?;
     session.fill()?;
     session.age()?;
     let depth = session.depth;
-    let ns = session.period().min(TIME);
+    let ns = period(session);
     let plan = Plan { ramp: ns, until: Until::Time(ns), count: true };
     let both = || vec!["reads".to_string(), "writes".into()];
     let mut rates = Table::new("IOPS", Unit::Iops, both());
     let mut bytes = Table::new("throughput", Unit::BytesPerSecond, both());
     let columns = ["reads, mean", "p99.9", "max", "writes, mean", "p99.9", "max"];
     let mut times = Table::new("latency", Unit::Ns, columns.map(String::from).to_vec());
+    let mut samples =
+        Table::new("requests", Unit::Count, vec!["reads, N".into(), "writes, N".into()]);
     let mut headline = String::new();
-    for bs in session.sizes(&SIZES)? {
-        let [mut rate, mut moved, mut time] = [const { Vec::new() }; 3];
+    for bs in sizes {
+        let [mut rate, mut moved, mut time, mut number] = [const { Vec::new() }; 4];
         for (reads, op) in [(100, BlockOp::Read), (0, BlockOp::Write)] {
             let access = Access::random(bs, reads, depth);
             session.phase(&access.text());
@@ -51,6 +58,7 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
             let latency = tally.latency(op).summary();
             rate.push(Some(iops(&tally)));
             moved.push(Some(throughput(&tally, bs)));
+            number.push(Some(latency.n as f64));
             let [p999, max] = [latency.p999, latency.max].map(|ns| ns.map(|ns| ns as f64));
             time.extend([latency.mean, p999, max]);
         }
@@ -65,6 +73,7 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
         rates.push(&name, rate);
         bytes.push(&name, moved);
         times.push(&name, time);
+        samples.push(&name, number);
     }
-    Ok(Findings { headline, tables: vec![rates, bytes, times], ..Findings::default() })
+    Ok(Findings { headline, tables: vec![rates, bytes, times, samples], ..Findings::default() })
 }

@@ -24,7 +24,7 @@ pub const TEST: Test = Test {
     takes: ("the steady state, then half an hour", "seconds"),
     needs_arrivals: false,
     depth: Some(32),
-    is_by_fills: false,
+    period: Some(|session| session.period()),
     run,
 };
 

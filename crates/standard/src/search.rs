@@ -10,7 +10,7 @@ use measure::{Round, Steady, Verdict, Window};
 use serde_json::{Value, json};
 
 use crate::curve::Curve;
-use crate::session::{Halt, Session};
+use crate::session::{Halt, NOT_COLLECTED, Session};
 use crate::table::Unit;
 
 /// A value that must settle.
@@ -175,11 +175,13 @@ impl Search {
 
 impl Session<'_, '_> {
     /// Runs `round` until what it gives for each of `tracked` is steady, or that is given
-    /// up. `each` says what a round is.
+    /// up. `each` says what a round is. Where its writes make the drive move data, as random
+    /// ones do (`moves`), it is not steady before it has: rounds are flat until then, too.
     pub fn until_steady(
         &mut self,
         each: String,
         tracked: &[(&str, Unit)],
+        moves: bool,
         mut round: impl FnMut(&mut Session, usize) -> Result<Vec<f64>, Halt>,
     ) -> Result<Search, Halt> {
         let mut search = Search::new(self.window(), each, tracked);
@@ -188,7 +190,13 @@ impl Session<'_, '_> {
             let before = self.wrote();
             let values = round(self, search.rounds)?;
             let (amplification, overwrites) = self.wrote().since(&before, self.bytes());
-            if !search.push(&values, amplification, overwrites) {
+            search.push(&values, amplification, overwrites);
+            let too_early = moves && !self.has_collected();
+            search.reached &= !too_early;
+            if search.reached || search.is_at_its_end() {
+                if too_early {
+                    self.note(NOT_COLLECTED);
+                }
                 return Ok(search);
             }
         }

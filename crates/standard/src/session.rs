@@ -9,17 +9,19 @@ use bench::stand::Stand;
 use bench::why_void;
 use load::driver::ClockKind;
 use load::load::{Load, Pace};
-use load::runner::{Plan, Rounds, Runner, Until};
+use load::runner::{Plan, Runner, Until};
 use load::tally::Tally;
 use load::watch::Watch;
 use measure::steady::{LEAST_WINDOW, WINDOW};
 use measure::units::{size_binary, time_ns};
-use measure::{Histogram, SteadyState, Summary};
+use measure::{Histogram, Summary};
 use port::random::STEP;
 use port::{BLOCK_BYTES, BlockOp};
 use targets::WriteCounters;
 use workload::{Order, Pattern};
 
+use crate::search::Search;
+use crate::table::Unit;
 use crate::{Options, Test};
 use drive::error::Error;
 
@@ -39,6 +41,13 @@ const FOR_A_TAIL: u64 = 1_000_000_000;
 const LARGE: u64 = 1 << 20;
 /// Bytes of a request that fills a drive.
 pub const FILL: u64 = 128 << 10;
+/// Requests outstanding that trim a drive, and that fill it.
+const TRIMMING: u32 = 4;
+const FILLING: u32 = 32;
+/// How often a drive is written over at random, at most, until it collects.
+const AGED: u64 = 4;
+/// What part of a drive is written before it is looked whether it collects.
+const LOOK: u64 = 20;
 
 /// Why a test ends before its end.
 #[derive(Debug)]
@@ -135,6 +144,8 @@ pub struct Session<'s, 'a> {
     written: u64,
     /// Whether something was written to the drive, as far as that is known.
     is_used: bool,
+    /// Blocks that collection had moved when the drive was full, where it tells.
+    moved: u64,
 }
 
 impl<'s, 'a> Session<'s, 'a> {
@@ -147,7 +158,7 @@ impl<'s, 'a> Session<'s, 'a> {
         let is_used = !stand.about.is_new;
         let depth = options.qd.or(test.depth).unwrap_or(DEPTH);
         let notes = Vec::new();
-        Session { stand, options, depth, watch, notes, runs: 0, written: 0, is_used }
+        Session { stand, options, depth, watch, notes, runs: 0, written: 0, is_used, moved: 0 }
     }
 
     /// Whether a test of this drive can mean anything.
@@ -164,6 +175,14 @@ impl<'s, 'a> Session<'s, 'a> {
     /// Something else begins.
     pub fn phase(&mut self, name: &str) {
         self.watch.phase(name);
+    }
+
+    /// Tells a reader this, once.
+    pub fn note(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
     }
 
     /// Bytes of the drive.
@@ -201,7 +220,7 @@ impl<'s, 'a> Session<'s, 'a> {
         let (taken, others): (Vec<u64>, Vec<u64>) = all.iter().partition(|&&bs| self.takes(bs));
         if !others.is_empty() {
             let others: Vec<String> = others.into_iter().map(size_binary).collect();
-            self.notes.push(format!("without {}: the drive does not take it", others.join(", ")));
+            self.note(format!("without {}: the drive does not take it", others.join(", ")));
         }
         if taken.is_empty() {
             void("the drive takes requests of none of the sizes")
@@ -250,7 +269,7 @@ impl<'s, 'a> Session<'s, 'a> {
             tell(&mut runner);
             runner.run(driver, load, plan).map_err(Halt::from).and_then(whole)
         })?;
-        self.note(&tally);
+        self.count(&tally);
         means_something(&tally, load.bs())?;
         Ok(tally)
     }
@@ -263,7 +282,7 @@ impl<'s, 'a> Session<'s, 'a> {
             tallies.into_iter().map(whole).collect::<Result<Vec<_>, Halt>>()
         })?;
         for (tally, load) in tallies.iter().zip(&*loads) {
-            self.note(tally);
+            self.count(tally);
             means_something(tally, load.bs())?;
         }
         Ok(tallies)
@@ -276,68 +295,94 @@ impl<'s, 'a> Session<'s, 'a> {
         self.measure(&mut load, plan)
     }
 
-    fn note(&mut self, tally: &Tally) {
+    fn count(&mut self, tally: &Tally) {
         self.written += tally.written;
         self.is_used |= tally.written > 0;
     }
 
-    /// Runs a load that only prepares the drive, to its end.
-    fn prepare(&mut self, load: &mut Load, ios: u64) -> Result<Tally, Error> {
-        let plan = Plan { ramp: 0, until: Until::Ios(ios), count: false };
+    /// Runs a load that only prepares the drive. What failed is the caller's to judge.
+    fn prepare(&mut self, load: &mut Load, until: Until) -> Result<Tally, Halt> {
+        let plan = Plan { ramp: 0, until, count: false };
         let tally = Runner::new(self.watch).run(self.stand.driver(), load, plan)?;
-        if tally.interrupted {
-            return Err(stopped());
-        }
-        self.note(&tally);
+        let tally = whole(tally)?;
+        self.count(&tally);
         Ok(tally)
+    }
+
+    /// Writes the drive over in order, so many times, or trims it, with requests of `bs`
+    /// bytes, and what is left at its end with smaller ones. Gives what went wrong.
+    fn over(&mut self, bs: u64, times: u64, trims: bool) -> Result<Option<String>, Halt> {
+        let (size, shape, seed) = (self.bytes(), self.stand.shape, self.options.seed);
+        let rest = size % bs;
+        for (offset, length, bs) in [(0, size - rest, bs), (size - rest, rest, BLOCK_BYTES)] {
+            if length == 0 {
+                continue;
+            }
+            let (order, trim_percent) = (Order::Sequential, if trims { 100 } else { 0 });
+            let pattern =
+                Pattern { offset, bs, trim_percent, order, ..Pattern::uniform(length, 0) };
+            let most = if trims { TRIMMING } else { FILLING };
+            let depth = u64::from(most).min(pattern.blocks()) as u32;
+            let mut load = Load::new(&shape, &pattern, Pace::Closed { depth }, 1, seed)?;
+            let tally = self.prepare(&mut load, Until::Ios(times * pattern.blocks()))?;
+            if let Some(what) = tally.problem() {
+                return Ok(Some(what));
+            }
+        }
+        self.stand.driver().rest();
+        Ok(None)
     }
 
     /// Makes the drive as if it were new: one that was used is trimmed, all of it. Not
     /// where it is taken as it is. Gives whether that could be.
-    pub fn purge(&mut self) -> Result<bool, Halt> {
+    fn purge(&mut self) -> Result<bool, Halt> {
         if !self.is_used || self.options.as_is {
             return Ok(!self.is_used);
         }
         if !self.stand.about.takes_trims {
-            self.notes.push("not purged before: it takes no trims".into());
+            self.note("not purged before: it takes no trims");
             return Ok(false);
         }
         self.phase("trimming the drive");
-        let (size, shape, seed) = (self.bytes(), self.stand.shape, self.options.seed);
-        let rest = size % LARGE;
-        for (offset, length, bs) in [(0, size - rest, LARGE), (size - rest, rest, BLOCK_BYTES)] {
-            if length == 0 {
-                continue;
-            }
-            let order = Order::Sequential;
-            let uniform = Pattern::uniform(length, 0);
-            let pattern = Pattern { offset, bs, trim_percent: 100, order, ..uniform };
-            let mut load = Load::new(&shape, &pattern, Pace::Closed { depth: 4 }, 1, seed)?;
-            if self.prepare(&mut load, pattern.blocks())?.failed > 0 {
-                self.notes.push("not purged before: its trims fail".into());
-                return Ok(false);
-            }
+        if self.over(LARGE, 1, true)?.is_some() {
+            self.note("not purged before: its trims fail");
+            return Ok(false);
         }
-        self.stand.driver().rest();
         self.is_used = false;
         Ok(true)
+    }
+
+    /// Purges the drive for a test that begins with an empty one; void where that cannot be.
+    /// Of a drive that does not tell, who takes it as it is says that it is empty.
+    pub fn empty(&mut self) -> Result<(), Halt> {
+        if self.purge()? {
+            return Ok(());
+        }
+        if self.options.as_is && !self.stand.about.tells {
+            self.note("that the drive was empty is the word of who took it as it is (--as-is)");
+            return Ok(());
+        }
+        void("the drive is not empty, and was not made so: this test begins with that")
     }
 
     /// Purges the drive and writes it twice over in order; one that is taken as it is must
     /// be full.
     pub fn fill(&mut self) -> Result<(), Halt> {
         if self.options.as_is {
-            return self.must_be_full();
+            self.must_be_full()?;
+        } else {
+            self.purge()?;
+            if !self.takes(FILL) && self.bytes() > FILL {
+                let text = "this server takes no requests of 128 KiB, which fill the drive: fill \
+                            it before, and take --as-is";
+                return Err(Error::Usage(text.into()).into());
+            }
+            self.phase("writing the drive twice over");
+            if let Some(what) = self.over(FILL, 2, false)? {
+                return void(format!("while the drive was filled, {what}"));
+            }
         }
-        self.purge()?;
-        if !self.takes(FILL) && self.bytes() > FILL {
-            let text = "this server takes no requests of 128 KiB, which fill the drive: fill it \
-                        before, and take --as-is";
-            return Err(Error::Usage(text.into()).into());
-        }
-        let (shape, seed) = (self.stand.shape, self.options.seed);
-        Runner::new(self.watch).precondition(self.stand.driver(), &shape, seed)?;
-        self.is_used = true;
+        self.moved = self.stand.driver().counters().gc;
         Ok(())
     }
 
@@ -345,8 +390,10 @@ impl<'s, 'a> Session<'s, 'a> {
     /// never written.
     fn must_be_full(&mut self) -> Result<(), Halt> {
         if !self.stand.about.tells {
-            let text = "nobody tells whether the drive is full: it was taken as it is";
-            self.notes.push(text.into());
+            self.note(
+                "nobody tells whether the drive is full, and what is not is read in no time: it \
+                 was taken as it is",
+            );
             return if self.stand.about.is_new { not_full(0.0) } else { Ok(()) };
         }
         self.phase("looking whether the drive is full");
@@ -354,7 +401,11 @@ impl<'s, 'a> Session<'s, 'a> {
         let mut load = self.load(&Access::sequential(bs, 100, 32))?;
         let before = self.stand.driver().counters().nothing;
         let requests = self.bytes() / bs;
-        self.prepare(&mut load, requests)?;
+        // A read that fails says of no block that it was never written.
+        let tally = self.prepare(&mut load, Until::Ios(requests))?;
+        if let Some(what) = tally.problem() {
+            return void(format!("while it was looked whether the drive is full, {what}"));
+        }
         let nothing = self.stand.driver().counters().nothing - before;
         self.stand.driver().rest();
         let empty = nothing as f64 / (requests * bs / BLOCK_BYTES) as f64;
@@ -363,26 +414,60 @@ impl<'s, 'a> Session<'s, 'a> {
 
     /// Runs an access in rounds of a period and one overwrite at least, until the drive is
     /// steady or that is given up.
-    pub fn settle(&mut self, access: &Access) -> Result<SteadyState, Halt> {
+    pub fn settle(&mut self, access: &Access) -> Result<Search, Halt> {
         let mut load = self.load(access)?;
-        let rounds = Rounds { window: self.window(), ns: self.period() };
-        let shape = self.stand.shape;
-        self.is_used |= access.reads < 100;
-        let driver = self.stand.driver();
-        Ok(Runner::new(self.watch).settle(driver, &shape, &mut load, rounds)?)
+        let until = Until::Both(self.period(), self.bytes());
+        let each = "a period and one overwrite at least".to_string();
+        let tracked = [("bytes written", Unit::BytesPerSecond)];
+        self.until_steady(each, &tracked, true, |session, _| {
+            let start = session.stand.driver().now();
+            let tally = session.prepare(&mut load, until)?;
+            if let Some(what) = tally.problem() {
+                return void(format!("while the drive was brought to its steady state, {what}"));
+            }
+            let ns = session.stand.driver().now().since(start);
+            // Without time there is no rate, and only write amplification can settle.
+            Ok(vec![if ns == 0 { 1.0 } else { tally.written as f64 * 1e9 / ns as f64 }])
+        })
     }
 
-    /// Writes as much as the drive has, in random requests of 4 KiB: it then collects.
+    /// Writes as much as the drive has, in random requests of 4 KiB, and where it tells goes
+    /// on until it collects: before that no write waits for a block to be moved.
     pub fn age(&mut self) -> Result<(), Halt> {
         self.phase("writing over the drive at random");
         let mut load = self.load(&Access::random(BLOCK_BYTES, 0, self.depth))?;
-        let requests = self.bytes() / BLOCK_BYTES;
-        match self.prepare(&mut load, requests)?.problem() {
-            Some(what) => void(what),
-            None => Ok(()),
+        let blocks = self.bytes() / BLOCK_BYTES;
+        let mut written = 0;
+        while written < blocks || (written < AGED * blocks && !self.has_collected()) {
+            let requests = if written < blocks { blocks } else { blocks.div_ceil(LOOK) };
+            let tally = self.prepare(&mut load, Until::Ios(requests))?;
+            if let Some(what) = tally.problem() {
+                return void(format!("while the drive was written over at random, {what}"));
+            }
+            written += requests;
         }
+        if !self.has_collected() {
+            self.note(NOT_COLLECTED);
+        }
+        Ok(())
+    }
+
+    /// The same for a test of rounds, which by itself may write too little to come to that:
+    /// not of a drive that does not tell, nor of one that is taken as it is.
+    pub fn age_until_it_collects(&mut self) -> Result<(), Halt> {
+        if self.stand.about.tells && !self.options.as_is { self.age() } else { Ok(()) }
+    }
+
+    /// Whether the drive has moved data since it was full; of one that does not tell that is
+    /// not asked.
+    pub fn has_collected(&mut self) -> bool {
+        !self.stand.about.tells || self.stand.driver().counters().gc > self.moved
     }
 }
+
+/// What is to be known of a drive that has moved nothing.
+pub const NOT_COLLECTED: &str = "the drive has not collected yet, so writes are faster than they \
+                                 will be: take a larger --period or a smaller drive";
 
 /// The summary of some latencies, of which there must be enough for a percentile that
 /// needs so many.
@@ -395,6 +480,11 @@ pub fn enough(latency: &Histogram, percentile: (&str, u64), of: &str) -> Result<
         ));
     }
     Ok(summary)
+}
+
+/// The 99th percentile, in ns; none where there are too few samples for it.
+pub fn tail(latency: &Histogram) -> Option<f64> {
+    (latency.count() >= P99.1).then(|| latency.percentile(99.0))?.map(|ns| ns as f64)
 }
 
 /// The 99th percentile as [`enough`] has it: a tenth of what the next nine needs.

@@ -19,7 +19,7 @@ pub const TEST: Test = Test {
     takes: ("5 to 25 rounds of 4 min", "seconds"),
     needs_arrivals: false,
     depth: Some(32),
-    is_by_fills: false,
+    period: Some(|session| session.period()),
     run,
 };
 
@@ -54,7 +54,8 @@ fn of_size(session: &mut Session, bs: u64) -> Result<Search, Halt> {
     let mut writes = session.load(&Access::sequential(bs, 0, depth))?;
     let each = format!("reads and writes of {}", time_ns(session.period() as f64));
     let tracked = [("reads", Unit::BytesPerSecond), ("writes", Unit::BytesPerSecond)];
-    session.until_steady(each, &tracked, |session, _| {
+    // In order all of a block is stale before it is collected: nothing is moved.
+    session.until_steady(each, &tracked, false, |session, _| {
         let reads = session.measure(&mut reads, plan)?;
         let writes = session.measure(&mut writes, plan)?;
         Ok(vec![throughput(&reads, bs), throughput(&writes, bs)])

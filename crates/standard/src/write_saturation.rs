@@ -14,7 +14,7 @@ use crate::Test;
 use crate::curve::Curve;
 use crate::outcome::Findings;
 use crate::search::Search;
-use crate::session::{Access, Halt, Session, iops};
+use crate::session::{Access, Halt, Session, iops, tail};
 use crate::table::{Figure, Table, Unit};
 
 /// The test.
@@ -24,7 +24,7 @@ pub const TEST: Test = Test {
     takes: ("5 to 25 drive fills", "seconds"),
     needs_arrivals: false,
     depth: Some(32),
-    is_by_fills: true,
+    period: None,
     run,
 };
 
@@ -39,11 +39,8 @@ const FLAT: f64 = 0.8;
 const AGREE: usize = 5;
 
 fn run(session: &mut Session) -> Result<Findings, Halt> {
-    if !session.purge()? {
-        return Err(Halt::Void(
-            "the drive is not empty, and was not made so: write saturation begins with that".into(),
-        ));
-    }
+    session.empty()?;
+    let collections = session.stand.driver().counters().collections;
     let mut load = session.load(&Access::random(BLOCK_BYTES, 0, session.depth))?;
     let requests = (session.bytes() / BLOCK_BYTES / POINTS).max(1);
     let plan = Plan { ramp: 0, until: Until::Ios(requests), count: true };
@@ -58,19 +55,20 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
             let tally: Tally = session.measure(&mut load, plan)?;
             seconds += tally.seconds();
             points.push(iops(&tally));
-            tails.push(tally.all().percentile(99.0).unwrap_or(0) as f64);
+            tails.push(tail(&tally.all()));
         }
         let (amplification, overwrites) = session.wrote().since(&before, session.bytes());
         amplifications.extend(amplification);
         let goes_on =
             search.push(&[(requests * POINTS) as f64 / seconds], amplification, overwrites);
-        let collects =
-            !session.stand.about.tells || session.stand.driver().counters().collections > 0;
+        let collects = !session.stand.about.tells
+            || session.stand.driver().counters().collections > collections;
         if !goes_on && (collects || !search.reached) {
             break;
         }
         if !collects && search.is_at_its_end() {
             search.reached = false;
+            session.note("the drive has not collected yet: take one with less spare");
             break;
         }
     }
@@ -90,24 +88,34 @@ fn cliff(points: &[f64], fresh: f64, steady: f64) -> Option<f64> {
     Some((at + FRESH.end) as f64 / POINTS as f64)
 }
 
-fn told(search: Search, points: &[f64], tails: &[f64], amplifications: &[f64]) -> Findings {
+fn told(search: Search, points: &[f64], tails: &[Option<f64>], amplifications: &[f64]) -> Findings {
     let fresh = &points[FRESH];
     let fresh = fresh.iter().sum::<f64>() / fresh.len() as f64;
     let steady = search.tracks[0].window().map_or(0.0, |window| window.mean);
     let cliff = cliff(points, fresh, steady);
+    // Of the rounds that the IOPS are of.
+    let window = &amplifications[amplifications.len().min(search.first())..];
+    let amplification = window.iter().sum::<f64>() / window.len() as f64;
+    let name = if search.reached { "steady" } else { "last rounds" };
     let figures = vec![
         Figure::new("empty drive", Unit::Iops, fresh),
-        Figure::new("steady", Unit::Iops, steady),
+        Figure::new(name, Unit::Iops, steady),
         Figure::new("cliff", Unit::Fills, cliff),
-        Figure::new("steady beside empty", Unit::Percent, 100.0 * steady / fresh),
-        Figure::new("write amplification, steady", Unit::Ratio, amplifications.last().copied()),
+        Figure::new(&format!("{name} beside empty"), Unit::Percent, 100.0 * steady / fresh),
+        Figure::new(
+            &format!("write amplification, {name}"),
+            Unit::Ratio,
+            (!window.is_empty()).then_some(amplification),
+        ),
     ];
     let along = |n: usize| (n as f64 + 0.5) / POINTS as f64;
-    let curve = |name, unit, values: &[f64]| {
-        let points = values.iter().enumerate().map(|(n, &value)| (along(n), value)).collect();
+    let curve = |name, unit, values: Vec<Option<f64>>| {
+        let point = |(n, value): (usize, Option<f64>)| Some((along(n), value?));
+        let points = values.into_iter().enumerate().filter_map(point).collect();
         Curve::new(name, ("written", Unit::Fills), unit, points)
     };
-    let curves = vec![curve("IOPS", Unit::Iops, points), curve("p99", Unit::Ns, tails)];
+    let rates = points.iter().copied().map(Some).collect();
+    let curves = vec![curve("IOPS", Unit::Iops, rates), curve("p99", Unit::Ns, tails.to_vec())];
     let mut table = Table::new("drive fill", Unit::Iops, vec!["IOPS".into()]);
     for (n, &value) in search.tracks[0].values.iter().enumerate() {
         table.push(&(n + 1).to_string(), vec![Some(value)]);

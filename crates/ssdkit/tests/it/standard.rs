@@ -35,10 +35,14 @@ fn a_drive_that_is_not_full_is_void() {
     let page = std::fs::read_to_string(dir.path().join("a.html")).unwrap();
     assert!(page.contains("<figure><svg") && page.contains("drive fill"), "{page}");
     // And then full.
-    let full = "test cross-stimulus ssd:a.ssd,copy=yes --quick --as-is --json";
+    let full = "test pessimistic ssd:a.ssd,copy=yes --quick --as-is --json";
     let (text, told, code) = all(dir.path(), full);
     let json: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}"));
     assert!(code == Some(0) && json["verdict"] == "done", "{json}{told}");
+    // One that begins with an empty drive does not take it so.
+    let used = "test cross-stimulus ssd:a.ssd,copy=yes --quick --as-is";
+    let (text, _, code) = all(dir.path(), used);
+    assert!(code == Some(1) && text.starts_with("VOID: the drive is not empty"), "{text}");
 }
 
 #[test]
