@@ -434,7 +434,7 @@ impl<D: OpenChannel> Pblk<D> {
     /// when it takes it, but power may go before it is done, and the old life
     /// be back: its copies are not new.
     fn settled_wear(&self, chunk: usize, of: &Chunk) -> u32 {
-        of.wear - u32::from(self.chunks[chunk].is_erasing() && of.wp == 0)
+        of.wear.saturating_sub(u32::from(self.chunks[chunk].is_erasing() && of.wp == 0))
     }
 
     /// Units that have begun many own chunks empty the older ones: their pages
