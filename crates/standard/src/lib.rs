@@ -12,6 +12,7 @@
 //! printing, when the drive was not steady or the result is void.
 
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -104,13 +105,14 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// The longest period, in ns: a day.
-const LONGEST: u64 = 86_400_000_000_000;
+/// How long a period may be, in ns: in less than a millisecond hardly a request ends,
+/// and its figure is that of the buffer; a day at most.
+const PERIODS: RangeInclusive<u64> = 1_000_000..=86_400_000_000_000;
 
 /// A period.
 fn period(text: &str) -> Result<u64, String> {
     let ns = duration(text)?;
-    if ns <= LONGEST { Ok(ns) } else { Err("it is a day at most".into()) }
+    if PERIODS.contains(&ns) { Ok(ns) } else { Err("it is 1ms at least, and a day at most".into()) }
 }
 
 impl Options {

@@ -36,6 +36,10 @@ fn any(outcome: &Outcome, profile: &Value, part: &str, behind: &str) -> Option<S
             let more = (spare * 1.5).max(spare + 0.01).min(0.9);
             return (more > spare).then(|| format!("spare={more:.2}"));
         }
+        "room" if profile["cache"]["write_buffer"] != "auto" => {
+            let bytes = units::size(profile["cache"]["write_buffer"].as_str()?).ok()?;
+            format!("write_buffer={}k", bytes.saturating_mul(2) / 1024)
+        }
         "die" | "room" => format!("pus={}", 2 * profile["geometry"]["pus"].as_u64().unwrap_or(4)),
         "channel" | "transfer" => twice("channel_rate", timing)?,
         "link" => twice("link_rate", &profile["link"])?,
@@ -85,6 +89,7 @@ mod tests {
             (",slc_cache=4M", "die", Some("program of the drive"), "slc_cache=none"),
             (",slc_cache=4M", "room", Some("folds"), "slc_cache=none"),
             ("", "room", Some("rows on their way"), "pus=8"),
+            (",write_buffer=1m", "room", Some("rows on their way"), "write_buffer=2048k"),
             (",errors=true", "die", Some("program of refresh"), "errors=false"),
             (",errors=true", "retries", None, "errors=false"),
             ("", "retries", None, ""),

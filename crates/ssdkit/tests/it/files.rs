@@ -317,7 +317,11 @@ fn what_cannot_be_made_is_refused() {
         ("create a --profile ref --size 1G --victim me", 2, "greedy"),
         ("create a --profile ref --size 1G --spare 2", 2, "spare"),
         ("create a --profile ref --size 64M unreadable=8 parity=8", 2, "unreadable must be 0"),
-        ("create a --profile znand --size 64M target=batch unreadable=8", 2, "they must be 0"),
+        (
+            "create a --profile znand --size 64M target=batch unreadable=8",
+            2,
+            "unreadable must be 0",
+        ),
         ("create a --profile ref --size 64M open_chunks=999 parity=8", 2, "must be none"),
         ("create a --profile znand --size 64M target=batch open_chunks_pu=9", 2, "must be none"),
         ("create a --profile ref --size 64M open_chunks=5", 2, "chunks are open at a time"),

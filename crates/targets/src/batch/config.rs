@@ -272,7 +272,9 @@ pub enum BatchError {
         least: u64,
     },
     /// The drive makes recent writes wait before they can be read.
-    #[error("the last {0} blocks of an open chunk cannot be read on this drive: they must be 0")]
+    #[error(
+        "the last {0} blocks of an open chunk cannot be read on this drive: unreadable must be 0"
+    )]
     Unreadable(u32),
     /// The drive limits how many chunks are open.
     #[error("this drive limits its open chunks: open_chunks and open_chunks_pu must be none")]

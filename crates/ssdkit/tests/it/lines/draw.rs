@@ -295,7 +295,13 @@ impl Draw {
         self.flag(&mut line, 50, "--destroy");
         self.flag(&mut line, 10, "--as-is");
         self.option(&mut line, 10, "--qd", &["1", "7", "256"], &["0", "1024", "1025"]);
-        self.option(&mut line, 10, "--period", &["1us", "1ms", "50ms"], &["1d", "0", "1000d"]);
+        self.option(
+            &mut line,
+            10,
+            "--period",
+            &["1ms", "20ms", "50ms"],
+            &["1d", "1us", "0", "1000d"],
+        );
         self.option(&mut line, 3, "--read-percent", &["0", "50", "100"], &["101"]);
         self.option(&mut line, 5, "--clock", &["virtual", "real"], &[]);
         self.flag(&mut line, 50, "--json");
