@@ -146,6 +146,7 @@ fn open(
             | BatchError::Small { .. }
             | BatchError::Cache { .. }
             | BatchError::Unreadable(_)
+            | BatchError::OpenChunks
             | BatchError::Slots => Error::Usage(text),
             BatchError::Nothing => Error::Usage(format!(
                 "{} was used before and has nothing on it now: add --destroy to make a new store",

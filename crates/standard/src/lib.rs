@@ -105,14 +105,18 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// How long a period may be, in ns: in less than a millisecond hardly a request ends,
+/// How long a period may be, in ns: in less than 0.1 ms hardly a request ends,
 /// and its figure is that of the buffer; a day at most.
-const PERIODS: RangeInclusive<u64> = 1_000_000..=86_400_000_000_000;
+const PERIODS: RangeInclusive<u64> = 100_000..=86_400_000_000_000;
 
 /// A period.
 fn period(text: &str) -> Result<u64, String> {
     let ns = duration(text)?;
-    if PERIODS.contains(&ns) { Ok(ns) } else { Err("it is 1ms at least, and a day at most".into()) }
+    if PERIODS.contains(&ns) {
+        Ok(ns)
+    } else {
+        Err("it is 100us at least, and a day at most".into())
+    }
 }
 
 impl Options {

@@ -419,7 +419,7 @@ fn damage_segments_before_the_end_is_told() {
         assert!(matches!(done, StoreDone::Flush { result: Ok(()), .. }));
         write_pages(&mut store, &[0], 2);
     }
-    let drive = was::<MemoryDrive>(store.into_drive()).crash(1, no_fuse());
+    let drive = was::<MemoryDrive>(store.into_drive()).crash(2, no_fuse());
     let opened = |damaged: u64| {
         let mut drive = drive.copy();
         drive.flip(damaged, 100);

@@ -194,7 +194,7 @@ fn where_memory_ends_a_store_is_refused() {
             "ycsb mem:znand,size=64M --workload A --records 1k --ops 1k --pages {store} --verify"
         );
         let mut runs = false;
-        for mib in 17..80 {
+        for mib in 18..80 {
             let (code, said) = limited(folder.path(), mib, &line);
             assert!(matches!(code, Some(0 | 2)), "{mib} MiB, {line}: {code:?}, {said}");
             runs |= code == Some(0);
