@@ -19,12 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use flash::link::time_at;
-use flash::{Chunk, Geometry, Ppa, Timing};
 use port::{Completed, Numbered, Part, Port, Ring, Stories, Story, Time};
 
-use crate::command::OpenChannel;
-use crate::link::{Carries, LINK_DEPTH};
-use crate::notices::Notice;
+use crate::link::{Carries, LINK_DEPTH, open_channel_below};
 use crate::way::{NEVER, Way};
 
 /// A memory with a rate, that of all clones together. They belong to one drive: all
@@ -270,47 +267,7 @@ where
     }
 }
 
-impl<P: OpenChannel> OpenChannel for Buffered<P> {
-    fn geometry(&self) -> &Geometry {
-        self.below.geometry()
-    }
-
-    fn timing(&self) -> &Timing {
-        self.below.timing()
-    }
-
-    fn kept(&self) -> u32 {
-        self.below.kept()
-    }
-
-    fn chunk(&self, chunk_index: usize) -> Chunk {
-        self.below.chunk(chunk_index)
-    }
-
-    fn depth(&self) -> usize {
-        self.below.depth().min(LINK_DEPTH)
-    }
-
-    fn is_cached(&self) -> bool {
-        self.below.is_cached()
-    }
-
-    fn take_notice(&mut self) -> Option<Notice> {
-        self.below.take_notice()
-    }
-
-    fn hint_block(&self, ppa: Ppa) {
-        self.below.hint_block(ppa);
-    }
-
-    fn rows_at_once(&self) -> u32 {
-        self.below.rows_at_once()
-    }
-
-    fn copies_inside(&self) -> u32 {
-        self.below.copies_inside()
-    }
-}
+open_channel_below!(Buffered);
 
 #[cfg(test)]
 mod tests {

@@ -16,14 +16,13 @@
 //! time. Where nobody says how many there are, each command has its own.
 
 use flash::link::{COMPLETION_BYTES, SUBMISSION_BYTES};
-use flash::{Chunk, Geometry, LinkTiming, Ppa, TAG_BYTES, Timing};
+use flash::{LinkTiming, TAG_BYTES};
 use port::{BLOCK_BYTES, BatchOp, BatchReq, Desc};
 use port::{BlockOp, BlockReq, Completed, Numbered, Part, Port, Ring, Stories, Story, Time};
 use port::{Turn, turn_by_events};
 
-use crate::command::{Content, OpenChannel, VectorCmd, VectorOp};
+use crate::command::{Content, VectorCmd, VectorOp};
 use crate::controller::Cores;
-use crate::notices::Notice;
 use crate::way::{NEVER, Way};
 
 /// What a command and its completion carry over the link. Model bytes: the
@@ -432,44 +431,53 @@ where
     }
 }
 
-impl<P: OpenChannel> OpenChannel for Link<P> {
-    fn geometry(&self) -> &Geometry {
-        self.below.geometry()
-    }
+/// The [`OpenChannel`] of a port that is as what is `below` it, of which no more may be
+/// inside than a link holds.
+macro_rules! open_channel_below {
+    ($port:ident) => {
+        impl<P: $crate::command::OpenChannel> $crate::command::OpenChannel for $port<P> {
+            fn geometry(&self) -> &flash::Geometry {
+                self.below.geometry()
+            }
 
-    fn timing(&self) -> &Timing {
-        self.below.timing()
-    }
+            fn timing(&self) -> &flash::Timing {
+                self.below.timing()
+            }
 
-    fn kept(&self) -> u32 {
-        self.below.kept()
-    }
+            fn kept(&self) -> u32 {
+                self.below.kept()
+            }
 
-    fn chunk(&self, chunk_index: usize) -> Chunk {
-        self.below.chunk(chunk_index)
-    }
+            fn chunk(&self, chunk_index: usize) -> flash::Chunk {
+                self.below.chunk(chunk_index)
+            }
 
-    fn depth(&self) -> usize {
-        self.below.depth().min(LINK_DEPTH)
-    }
+            fn depth(&self) -> usize {
+                self.below.depth().min($crate::link::LINK_DEPTH)
+            }
 
-    fn is_cached(&self) -> bool {
-        self.below.is_cached()
-    }
+            fn is_cached(&self) -> bool {
+                self.below.is_cached()
+            }
 
-    fn take_notice(&mut self) -> Option<Notice> {
-        self.below.take_notice()
-    }
+            fn take_notice(&mut self) -> Option<$crate::notices::Notice> {
+                self.below.take_notice()
+            }
 
-    fn hint_block(&self, ppa: Ppa) {
-        self.below.hint_block(ppa);
-    }
+            fn hint_block(&self, ppa: flash::Ppa) {
+                self.below.hint_block(ppa);
+            }
 
-    fn rows_at_once(&self) -> u32 {
-        self.below.rows_at_once()
-    }
+            fn rows_at_once(&self) -> u32 {
+                self.below.rows_at_once()
+            }
 
-    fn copies_inside(&self) -> u32 {
-        self.below.copies_inside()
-    }
+            fn copies_inside(&self) -> u32 {
+                self.below.copies_inside()
+            }
+        }
+    };
 }
+pub(crate) use open_channel_below;
+
+open_channel_below!(Link);
