@@ -3,6 +3,7 @@
 //! take too long without.
 
 mod amplification;
+#[cfg(debug_assertions)]
 mod bandwidth;
 #[cfg(all(debug_assertions, feature = "mutations"))]
 mod batch_breaks;
@@ -44,6 +45,7 @@ mod failures;
 mod given_up;
 #[cfg(debug_assertions)]
 mod host;
+#[cfg(debug_assertions)]
 mod idle;
 #[cfg(debug_assertions)]
 mod late_part;
@@ -53,7 +55,9 @@ mod loading;
 mod lost_part;
 #[cfg(debug_assertions)]
 mod map_cache;
+#[cfg(debug_assertions)]
 mod model;
+#[cfg(debug_assertions)]
 mod openings;
 mod pace;
 #[cfg(debug_assertions)]
@@ -61,10 +65,10 @@ mod recovery;
 #[cfg(debug_assertions)]
 mod sent_again;
 #[cfg(debug_assertions)]
-#[cfg(debug_assertions)]
 mod streams;
 mod wear;
 mod whole_drives;
 #[cfg(debug_assertions)]
 mod window;
+#[cfg(debug_assertions)]
 mod write_buffer;
