@@ -179,6 +179,12 @@ pub fn pattern(args: &BenchArgs, shape: &Shape) -> Result<Pattern, Error> {
             shape.bytes
         )));
     }
+    if !offset.is_multiple_of(args.bs.into()) {
+        return Err(Error::Usage(format!(
+            "--range starts at {offset}, which is not a multiple of --bs: use {}",
+            offset - offset % u64::from(args.bs)
+        )));
+    }
     let order = match (args.zipf, args.hot) {
         (Some(theta), _) => Order::Zipf { theta },
         (None, Some(hot)) => Order::HotCold {

@@ -51,6 +51,8 @@ pub struct About {
     pub drive: Value,
     /// The same in few words.
     pub few_words: Value,
+    /// What a reader must know of it.
+    pub notes: Vec<String>,
     /// Whether nothing was ever written to it, as far as that is known.
     pub is_new: bool,
     /// Whether it tells what it wrote, collected, and read in vain.
@@ -161,6 +163,7 @@ fn about_ours(args: &StandArgs, config: &DriveConfig, shape: &Shape, is_new: boo
     About {
         drive: config.effective(),
         few_words: in_few_words(config),
+        notes: config.raised_spare().into_iter().collect(),
         is_new,
         tells: true,
         is_ours: true,
@@ -203,6 +206,7 @@ fn about_another(args: &StandArgs, shape: &Shape) -> About {
     About {
         few_words: drive.clone(),
         drive,
+        notes: Vec::new(),
         is_new: false,
         tells: false,
         is_ours: false,

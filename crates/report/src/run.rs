@@ -190,10 +190,8 @@ impl Run {
 
     fn checked(name: &str, run: serde_json::Result<Run>) -> Result<Run, Reading> {
         let name = name.to_owned();
-        let run: Run = match run {
-            Ok(run) => run,
-            Err(e) => return Err(Reading::NoReport { name, why: e.to_string() }),
-        };
+        let run: Run =
+            run.map_err(|e| Reading::NoReport { name: name.clone(), why: e.to_string() })?;
         match run.contradiction() {
             Some(what) => Err(Reading::Contradiction { name, what }),
             None => Ok(Run { name, distribution: filled(run.distribution), ..run }),

@@ -41,6 +41,7 @@ pub mod search;
 pub mod session;
 pub mod table;
 pub mod throughput;
+pub mod uflip;
 pub mod write_saturation;
 
 pub use curve::Curve;
@@ -137,7 +138,7 @@ impl Options {
             return refuse("--qd", "has one request at a time");
         }
         if self.period.is_some() && test.period.is_none() {
-            return refuse("--period", "measures by drive fills");
+            return refuse("--period", "measures by drive fills, or by requests");
         }
         Ok(())
     }
@@ -157,7 +158,8 @@ pub struct Test {
     pub needs_arrivals: bool,
     /// Requests outstanding, unless others are asked for; none where it has its own.
     pub depth: Option<u32>,
-    /// Drive time of its runs, in ns; none where they are parts of a drive fill.
+    /// Drive time of its runs, in ns; none where they are parts of a drive fill, or of so
+    /// many requests.
     pub period: Option<fn(&Session) -> u64>,
     /// Measures.
     pub run: fn(&mut Session) -> Result<Findings, Halt>,
@@ -165,7 +167,7 @@ pub struct Test {
 
 impl Test {
     /// All tests.
-    pub const ALL: [Test; 9] = [
+    pub const ALL: [Test; 10] = [
         iops::TEST,
         throughput::TEST,
         latency::TEST,
@@ -175,6 +177,7 @@ impl Test {
         pessimistic::TEST,
         interference::TEST,
         open_loop::TEST,
+        uflip::TEST,
     ];
 
     /// The test of this name.

@@ -57,5 +57,6 @@ fn text(unit: Unit) -> fn(f64) -> String {
         Unit::Ns => |value| Unit::Ns.text(value),
         Unit::Fills | Unit::Ratio | Unit::Percent => |value| format!("{:.1}", value),
         Unit::Count => |value| format!("{:.0}", value),
+        Unit::Bytes => |value| Unit::Bytes.text(value),
     }
 }

@@ -157,7 +157,7 @@ impl<'s, 'a> Session<'s, 'a> {
     ) -> Session<'s, 'a> {
         let is_used = !stand.about.is_new;
         let depth = options.qd.or(test.depth).unwrap_or(DEPTH);
-        let notes = Vec::new();
+        let notes = stand.about.notes.clone();
         Session { stand, options, depth, watch, notes, runs: 0, written: 0, is_used, moved: 0 }
     }
 
@@ -243,12 +243,21 @@ impl<'s, 'a> Session<'s, 'a> {
 
     /// The same at another pace.
     pub fn load_at(&mut self, access: &Access, pace: Pace) -> Result<Load, Error> {
-        self.runs += 1;
-        let seed = self.options.seed.wrapping_add(STEP.wrapping_mul(self.runs));
         let order = if access.is_random { Order::Uniform } else { Order::Sequential };
         let uniform = Pattern::uniform(self.bytes(), access.reads);
-        let pattern = Pattern { bs: access.bs, order, ..uniform };
-        Load::new(&self.stand.shape, &pattern, pace, 1, seed)
+        self.load_of(&Pattern { bs: access.bs, order, ..uniform }, pace, 1)
+    }
+
+    /// The load of so many submitters that follow a pattern.
+    pub fn load_of(
+        &mut self,
+        pattern: &Pattern,
+        pace: Pace,
+        submitters: u32,
+    ) -> Result<Load, Error> {
+        self.runs += 1;
+        let seed = self.options.seed.wrapping_add(STEP.wrapping_mul(self.runs));
+        Load::new(&self.stand.shape, pattern, pace, submitters, seed)
     }
 
     /// Runs a load by itself, counts it, and looks whether that means anything.
@@ -286,6 +295,48 @@ impl<'s, 'a> Session<'s, 'a> {
             means_something(tally, load.bs())?;
         }
         Ok(tallies)
+    }
+
+    /// Runs two loads in turns, as one who asks would: some requests of the first, one of
+    /// the second, and so on. Gives the mean latency of all of them after the first `skip`
+    /// turns, in ns.
+    pub fn measure_in_turns(
+        &mut self,
+        loads: [(&mut Load, u64); 2],
+        (skip, turns): (u64, u64),
+    ) -> Result<f64, Halt> {
+        let watch = &mut *self.watch;
+        let [first, second] = loads;
+        let (mut written, mut n, mut ns) = (0, 0, 0.0);
+        self.stand.measured(|driver| {
+            for turn in 0..skip + turns {
+                for (load, requests) in [(&mut *first.0, first.1), (&mut *second.0, second.1)] {
+                    let plan = Plan { ramp: 0, until: Until::Ios(requests), count: true };
+                    let tally = whole(Runner::new(watch).run(driver, load, plan)?)?;
+                    if let Some(what) = tally.problem() {
+                        return void(what);
+                    }
+                    written += tally.written;
+                    if turn >= skip {
+                        let all = tally.all();
+                        n += all.count();
+                        ns += all.mean().unwrap_or(0.0) * all.count() as f64;
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        self.written += written;
+        self.is_used |= written > 0;
+        Ok(ns / n as f64)
+    }
+
+    /// Runs so many requests of a load that are not counted.
+    pub fn warm_up(&mut self, load: &mut Load, requests: u64) -> Result<(), Halt> {
+        match self.prepare(load, Until::Ios(requests))?.problem() {
+            Some(what) => void(what),
+            None => Ok(()),
+        }
     }
 
     /// Runs an access for a period.

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use measure::units::{bytes_decimal, count, time_ns};
+use measure::units::{bytes_decimal, count, size_binary, time_ns};
 use serde_json::{Value, json};
 
 /// What a number is of.
@@ -25,6 +25,8 @@ pub enum Unit {
     Ratio,
     /// A number.
     Count,
+    /// Bytes, binary.
+    Bytes,
 }
 
 impl Unit {
@@ -38,6 +40,7 @@ impl Unit {
             Unit::Percent => "%",
             Unit::Ratio => "ratio",
             Unit::Count => "count",
+            Unit::Bytes => "bytes",
         }
     }
 
@@ -50,6 +53,7 @@ impl Unit {
             Unit::Fills => format!("{value:.2}"),
             Unit::Percent => format!("{value:.1} %"),
             Unit::Ratio => format!("{value:.2}"),
+            Unit::Bytes => size_binary(value as u64),
         }
     }
 

@@ -107,6 +107,46 @@ fn the_knee_is_below_what_the_drive_does() {
     near("half of it", reached[1].unwrap(), MOST / 2.0, 0.03);
 }
 
+/// One core of 4 us, a link of 1 GB/s, and reads of znand of 3 us: what each pattern takes
+/// follows.
+#[test]
+fn patterns_cost_what_they_are_made_of() {
+    let outcome = test(&format!("uflip {CORE},store=memory --quick"));
+    assert_eq!(outcome.verdict, Verdict::Done);
+    let tables = &outcome.found.tables;
+    let table = |name: &str| tables.iter().find(|table| table.name == name).unwrap();
+    let column = |name: &str, of: &str| -> Vec<f64> {
+        let table = table(name);
+        let at = table.columns.iter().position(|column| column == of).unwrap();
+        table.rows.iter().map(|row| row.1[at].unwrap()).collect()
+    };
+    // A request takes its bytes' time on the link, and more.
+    let reads = column("granularity", "RR");
+    assert_eq!(reads.len(), 10, "512 B to 256 KiB");
+    for (n, ns) in reads.iter().enumerate() {
+        assert!(*ns > (512 << n) as f64, "{reads:?}");
+    }
+    assert!(reads.is_sorted(), "{reads:?}");
+    near("256 KiB by 128 KiB", reads[9] - reads[8], f64::from(128 << 10), 0.1);
+    // Sixteen at once are as fast as the link.
+    let at_once = column("parallelism", "RR");
+    near("16 at once", at_once[4], 16.0 * f64::from(32 << 10), 0.05);
+    // Reads have no order, and do not mind another.
+    for name in ["partitioning", "order"] {
+        for ns in column(name, "SR") {
+            near(name, ns, at_once[0], 0.1);
+        }
+    }
+    // A shift of a sector makes of each write parts of two blocks.
+    let shifted = column("alignment", "RW");
+    assert!(shifted[1] > shifted[0] && shifted.len() == 7, "{shifted:?}");
+    // Half of the one and half of the other.
+    let mixed = column("mix", "SR/RR");
+    near("mix", mixed[0], at_once[0], 0.1);
+    assert_eq!(table("locality").rows.len(), 11, "32 KiB to 32 MiB");
+    assert_eq!((table("pause").rows.len(), table("bursts").rows.len()), (10, 3));
+}
+
 #[test]
 fn a_lone_reader_waits_for_programs() {
     let outcome = test("interference mem:tlc,size=32M,store=none,suspend=false --quick");

@@ -2,8 +2,8 @@
 //! follows it.
 //!
 //! Guarantees: the accesses depend on the pattern, the seed and the
-//! submitter's number alone; every access lies in the range and is aligned to
-//! the block size; drawing one allocates nothing, and a uniform one takes a
+//! submitter's number alone; every access lies in the range, a whole
+//! number of blocks after its start; drawing one allocates nothing, and a uniform one takes a
 //! few nanoseconds. A pattern that cannot be followed is refused when the
 //! generator is made, with a [`PatternError`]; after that nothing fails.
 
@@ -25,6 +25,18 @@ pub const MAX_THETA: f64 = 5.0;
 pub enum Order {
     /// One after the other, from the start again after the end.
     Sequential,
+    /// Each so many blocks after the one before; from the start again after the end. 0 is
+    /// the same block each time, -1 is backwards.
+    Stride {
+        /// How many blocks further.
+        step: i64,
+    },
+    /// The range in so many equal parts, one block of each in turn, and each in order.
+    /// What is left over after equal parts is not used.
+    Partitioned {
+        /// How many parts: from 1 to as many as there are blocks.
+        parts: u32,
+    },
     /// Each block as likely as the next.
     Uniform,
     /// The k-th hottest block in proportion to k^-theta; hot blocks are
@@ -48,7 +60,7 @@ pub enum Order {
 /// What to do with a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Pattern {
-    /// First byte of the range; a multiple of `bs`.
+    /// First byte of the range; a multiple of 512.
     pub offset: u64,
     /// Bytes of the range. What is left over after whole blocks is not used.
     pub length: u64,
@@ -87,13 +99,11 @@ pub enum PatternError {
         /// The block size, in bytes.
         bs: u64,
     },
-    /// The range does not start at a multiple of the block size.
-    #[error("the range starts at {offset}, which is not a multiple of the block size of {bs}; use {}", offset - offset % bs)]
+    /// The range does not start at a whole sector.
+    #[error("the range starts at {offset}, which is not a multiple of 512; use {}", offset - offset % SECTOR_BYTES)]
     Misaligned {
         /// Where the range starts, in bytes.
         offset: u64,
-        /// The block size, in bytes.
-        bs: u64,
     },
     /// The range ends past what an address can say.
     #[error("the range of {length} bytes from {offset} ends beyond 2^64; use a smaller offset")]
@@ -126,6 +136,14 @@ pub enum PatternError {
         accesses: u8,
         /// Percent of the range.
         range: u8,
+    },
+    /// Parts that are none, or hold no block.
+    #[error("a range of {blocks} blocks has no {parts} parts; use 1 to {blocks}")]
+    Parts {
+        /// How many parts.
+        parts: u32,
+        /// Blocks of the range.
+        blocks: u64,
     },
     /// One block cannot be split in hot and cold.
     #[error(
@@ -187,8 +205,8 @@ impl Pattern {
         if length < bs {
             return Err(PatternError::RangeTooSmall { length, bs });
         }
-        if !offset.is_multiple_of(bs) {
-            return Err(PatternError::Misaligned { offset, bs });
+        if !offset.is_multiple_of(SECTOR_BYTES) {
+            return Err(PatternError::Misaligned { offset });
         }
         if offset.checked_add(length).is_none() {
             return Err(PatternError::RangeTooLarge { offset, length });
@@ -201,7 +219,11 @@ impl Pattern {
 
     fn check_order(&self) -> Result<(), PatternError> {
         match self.order {
-            Order::Sequential | Order::Uniform => Ok(()),
+            Order::Sequential | Order::Uniform | Order::Stride { .. } => Ok(()),
+            Order::Partitioned { parts } if (1..=self.blocks()).contains(&parts.into()) => Ok(()),
+            Order::Partitioned { parts } => {
+                Err(PatternError::Parts { parts, blocks: self.blocks() })
+            }
             Order::Zipf { theta } if theta > 0.0 && theta <= MAX_THETA => Ok(()),
             Order::Zipf { theta } => Err(PatternError::Theta { theta }),
             Order::HotCold { accesses_percent: accesses, range_percent: range, .. }
@@ -231,10 +253,25 @@ pub struct Access {
 /// How the next block number is found.
 #[derive(Clone, Debug)]
 enum Source {
-    Sequential { next: u64 },
+    /// `step` is below the number of blocks.
+    Stride {
+        next: u64,
+        step: u64,
+    },
+    Partitioned {
+        parts: u64,
+        part: u64,
+        next: u64,
+    },
     Uniform,
-    Zipf { zipf: Zipf, spread: Spread },
-    HotCold { hot: u64, threshold: u64 },
+    Zipf {
+        zipf: Zipf,
+        spread: Spread,
+    },
+    HotCold {
+        hot: u64,
+        threshold: u64,
+    },
 }
 
 /// Follows a pattern.
@@ -286,7 +323,15 @@ impl Generator {
         let blocks = pattern.blocks();
         let part = u128::from(blocks) * u128::from(submitter) / u128::from(submitters);
         let source = match pattern.order {
-            Order::Sequential => Source::Sequential { next: part as u64 },
+            Order::Sequential => Source::Stride { next: part as u64, step: 1 % blocks },
+            Order::Stride { step } => {
+                let step = i128::from(step).rem_euclid(blocks.into()) as u64;
+                Source::Stride { next: part as u64, step }
+            }
+            Order::Partitioned { parts } => {
+                let next = part as u64 % (blocks / u64::from(parts));
+                Source::Partitioned { parts: parts.into(), part: 0, next }
+            }
             Order::Uniform => Source::Uniform,
             Order::Zipf { theta } => {
                 Source::Zipf { zipf: Zipf::new(blocks, theta), spread: Spread::new(blocks, seed) }
@@ -363,9 +408,20 @@ impl Generator {
     fn draw_block(&mut self) -> u64 {
         match &mut self.source {
             Source::Uniform => self.rng.below(self.blocks),
-            Source::Sequential { next } => {
+            Source::Stride { next, step } => {
                 let block = *next;
-                *next = if block + 1 == self.blocks { 0 } else { block + 1 };
+                let after = block + *step;
+                *next = if after >= self.blocks { after - self.blocks } else { after };
+                block
+            }
+            Source::Partitioned { parts, part, next } => {
+                let each = self.blocks / *parts;
+                let block = *part * each + *next;
+                *part += 1;
+                if *part == *parts {
+                    *part = 0;
+                    *next = (*next + 1) % each;
+                }
                 block
             }
             Source::Zipf { zipf, spread } => spread.of(zipf.draw(&mut self.rng)),
@@ -404,10 +460,18 @@ mod tests {
             (Pattern { bs: 1000, ..good }, E::BlockSize { bs: 1000 }),
             (Pattern { bs: 2 << 20, ..good }, E::BlockSize { bs: 2 << 20 }),
             (Pattern { length: 4095, ..good }, E::RangeTooSmall { length: 4095, bs: 4096 }),
-            (Pattern { offset: 512, ..good }, E::Misaligned { offset: 512, bs: 4096 }),
+            (Pattern { offset: 513, ..good }, E::Misaligned { offset: 513 }),
             (
                 Pattern { offset: u64::MAX - 4095, length: 8192, ..good },
                 E::RangeTooLarge { offset: u64::MAX - 4095, length: 8192 },
+            ),
+            (
+                Pattern { order: Order::Partitioned { parts: 257 }, ..good },
+                E::Parts { parts: 257, blocks: 256 },
+            ),
+            (
+                Pattern { order: Order::Partitioned { parts: 0 }, ..good },
+                E::Parts { parts: 0, blocks: 256 },
             ),
             (Pattern { read_percent: 101, ..good }, E::Mix { reads: 101, trims: 0 }),
             (Pattern { trim_percent: 51, ..good }, E::Mix { reads: 50, trims: 51 }),
@@ -427,7 +491,7 @@ mod tests {
         }
         assert!(matches!(zipf(f64::NAN).check(), Err(E::Theta { .. })));
         assert!(matches!(Generator::new(&good, 0, 1, 1), Err(E::Submitter { .. })));
-        assert!(E::Misaligned { offset: 512, bs: 4096 }.to_string().ends_with("use 0"));
+        assert!(E::Misaligned { offset: 513 }.to_string().ends_with("use 512"));
         assert_eq!(good.check(), Ok(()));
     }
 
@@ -439,6 +503,24 @@ mod tests {
         assert_eq!(blocks, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1]);
         let mut second = Generator::new(&pattern, 1, 1, 2).unwrap();
         assert_eq!(second.next().offset, 5 * 4096);
+    }
+
+    #[test]
+    fn strides_go_round_and_partitions_take_turns() {
+        let blocks = |order, length: u64, n| {
+            let pattern = Pattern { order, ..Pattern::uniform(length * 4096, 0) };
+            take(&pattern, n).iter().map(|a| a.offset / 4096).collect::<Vec<u64>>()
+        };
+        let stride = |step| blocks(Order::Stride { step }, 10, 6);
+        assert_eq!(stride(0), [0; 6]);
+        assert_eq!(stride(-1), [0, 9, 8, 7, 6, 5]);
+        assert_eq!(stride(4), [0, 4, 8, 2, 6, 0]);
+        assert_eq!(stride(i64::MIN), [0, 2, 4, 6, 8, 0], "-9223372036854775808 is 2 of 10");
+        // 11 blocks in 3 parts of 3.
+        let parts = blocks(Order::Partitioned { parts: 3 }, 11, 10);
+        assert_eq!(parts, [0, 3, 6, 1, 4, 7, 2, 5, 8, 0]);
+        assert_eq!(blocks(Order::Partitioned { parts: 1 }, 3, 4), [0, 1, 2, 0]);
+        assert_eq!(blocks(Order::Sequential, 1, 3), [0; 3], "a range of one block");
     }
 
     #[test]
@@ -545,6 +627,8 @@ mod tests {
         prop_oneof![
             Just(Order::Sequential),
             Just(Order::Uniform),
+            any::<i64>().prop_map(|step| Order::Stride { step }),
+            (1u32..=2).prop_map(|parts| Order::Partitioned { parts }),
             (0.01f64..=5.0).prop_map(|theta| Order::Zipf { theta }),
             (0u8..=100, 1u8..=99, any::<bool>()).prop_map(
                 |(accesses_percent, range_percent, placed)| Order::HotCold {
@@ -559,12 +643,12 @@ mod tests {
     proptest! {
         #[test]
         fn accesses_stay_in_the_range_and_aligned(
-            order in order(), sectors in 1u64..=2048, start in 0u64..100, blocks in 2u64..5000,
+            order in order(), sectors in 1u64..=2048, start in 0u64..100_000, blocks in 2u64..5000,
             rest in 0u64..512, read_percent in 0u8..=100, seed in any::<u64>(),
         ) {
             let bs = sectors * 512;
             let pattern = Pattern {
-                offset: start * bs,
+                offset: start * 512,
                 length: blocks * bs + rest,
                 bs,
                 order,
@@ -574,7 +658,7 @@ mod tests {
             for _ in 0..100 {
                 let a = g.next();
                 prop_assert_eq!(a.len, bs);
-                prop_assert_eq!(a.offset % bs, 0);
+                prop_assert_eq!((a.offset - pattern.offset) % bs, 0);
                 prop_assert!(a.offset >= pattern.offset);
                 prop_assert!(a.offset + a.len <= pattern.offset + pattern.length);
             }
