@@ -160,6 +160,18 @@ impl Bench<'_, '_, '_> {
         Ok(tally.all().mean())
     }
 
+    /// The mean of random writes while the drive is written over at random and had no
+    /// rest: all others find the blocks that it made free in theirs.
+    fn without_rest(&mut self) -> Result<f64, Halt> {
+        let pattern = RW.pattern(self.session.bytes());
+        let mut load = self.session.load_of(&pattern, Pace::Closed { depth: 1 }, 1)?;
+        self.session.warm_up(&mut load, pattern.blocks().div_ceil(4))?;
+        let plan = Plan { ramp: 0, until: Until::Ios(self.requests), count: true };
+        let tally = self.session.measure(&mut load, plan)?;
+        self.session.stand.driver().rest();
+        Ok(tally.all().mean().unwrap_or(0.0))
+    }
+
     /// A micro-benchmark in which `change` makes of each pattern what it is at each value.
     fn micro(
         &mut self,
@@ -316,6 +328,7 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
     session.age()?;
     let requests = session.options.pick(REQUESTS.0, REQUESTS.1);
     let mut bench = Bench { session, requests };
+    let without_rest = bench.without_rest()?;
     let micros = [
         bench.granularity()?,
         bench.alignment()?,
@@ -330,10 +343,10 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
     if micros[0].table.rows.len() < doubled(SIZES).count() {
         session.note("sizes and shifts that the drive does not take are left out");
     }
-    Ok(told(micros))
+    Ok(told(without_rest, micros))
 }
 
-fn told(micros: [Micro; 9]) -> Findings {
+fn told(without_rest: f64, micros: [Micro; 9]) -> Findings {
     let [_, alignment, locality, partitioning, order, parallelism, _, pause, _] = &micros;
     let alone = ALL.map(|base| parallelism.column(base.name).next().map_or(0.0, |at| at.1));
     let [sr, rr, sw, rw] = alone;
@@ -346,6 +359,7 @@ fn told(micros: [Micro; 9]) -> Findings {
     let mut figures: Vec<Figure> =
         ALL.iter().zip(alone).map(|(base, mean)| Figure::new(base.name, Unit::Ns, mean)).collect();
     figures.extend([
+        Figure::new("RW without rest before", Unit::Ns, without_rest),
         Figure::new("RW at its worst shift, beside none", Unit::Ratio, worst / rw),
         Figure::new("RW as good as SW within", Unit::Bytes, locality.as_good("RW", sw)),
         Figure::new("SW as good in partitions", Unit::Count, partitioning.as_good("SW", sw)),
