@@ -16,6 +16,7 @@ use load::driver::ClockKind;
 use measure::options::{count, duration, time, whole};
 use measure::units;
 use port::SECTOR_BYTES;
+use workload::Varied;
 
 mod bursts;
 mod check;
@@ -40,6 +41,9 @@ pub enum Rw {
     Randwrite,
     /// Random reads and writes.
     Randrw,
+    /// Sequential reads and writes, each on their own way.
+    #[value(alias = "readwrite")]
+    Rw,
     /// Random trims.
     #[value(alias = "randtrim")]
     Trim,
@@ -48,12 +52,17 @@ pub enum Rw {
 impl Rw {
     /// Whether addresses are random.
     pub fn is_random(self) -> bool {
-        !matches!(self, Rw::Read | Rw::Write)
+        !matches!(self, Rw::Read | Rw::Write | Rw::Rw)
+    }
+
+    /// Whether both reads and writes are in it.
+    pub fn is_mixed(self) -> bool {
+        matches!(self, Rw::Rw | Rw::Randrw)
     }
 
     /// Whether it writes data.
     pub fn writes(self) -> bool {
-        matches!(self, Rw::Write | Rw::Randwrite | Rw::Randrw)
+        matches!(self, Rw::Write | Rw::Randwrite) || self.is_mixed()
     }
 }
 
@@ -150,7 +159,7 @@ pub struct BenchArgs {
     /// What to do.
     #[arg(long, alias = "readwrite", value_enum)]
     pub rw: Rw,
-    /// Reads among the requests of randrw, in percent [default: 50].
+    /// Reads among the requests of rw and randrw, in percent [default: 50].
     #[arg(long, alias = "rwmixread", value_name = "PERCENT",
           value_parser = whole::<u32>(0..=100))]
     pub read_percent: Option<u32>,
@@ -158,6 +167,9 @@ pub struct BenchArgs {
     #[arg(long, alias = "blocksize", value_name = "SIZE", default_value = "4k",
           value_parser = block_size)]
     pub bs: u32,
+    /// Sizes of requests with their shares in percent, as 4k/60:64k/40; of reads, and after a comma of writes.
+    #[arg(long, value_name = "SIZE/PERCENT:...", conflicts_with = "bs")]
+    pub bssplit: Option<Varied>,
     /// Requests outstanding, of each thread.
     #[arg(long, alias = "iodepth", value_name = "DEPTH", default_value_t = 1,
           value_parser = whole::<u32>(1..=65536))]

@@ -5,7 +5,7 @@
 //! whole's only where all end together. Nothing here panics; the loads may be refused by
 //! the drive.
 
-use measure::{Direction, Histogram, Summary, units};
+use measure::{Direction, Summary, units};
 use port::{BlockOp, Shape};
 use serde_json::{Value, json};
 
@@ -38,11 +38,8 @@ pub struct JobReport {
 
 impl JobReport {
     fn new(args: &BenchArgs, queue: u8, own: &Tally, is_real: bool) -> JobReport {
-        let (seconds, bs) = (own.seconds(), u64::from(args.bs));
-        let of = |op| {
-            let latency: &Histogram = own.latency(op);
-            Direction::new(latency, latency.count() * bs, seconds)
-        };
+        let seconds = own.seconds();
+        let of = |op| Direction::new(own.latency(op), own.bytes(op), seconds);
         let all = own.all();
         let (ios, failed) = (all.count(), own.failed);
         JobReport {
@@ -59,11 +56,6 @@ impl JobReport {
             open_loop: args.rate.map(|rate| OpenLoop::new(rate, ios + failed, seconds)),
             void: void(own, ios),
         }
-    }
-
-    /// Bytes read and written.
-    pub fn bytes(&self) -> (u64, u64) {
-        (self.read.bytes, self.write.bytes)
     }
 
     /// Bytes read and written a second.
@@ -103,8 +95,7 @@ impl JobReport {
             None if a.threads > 1 => format!("{} x depth {}", a.threads, a.qd),
             None => format!("depth {}", a.qd),
         };
-        let asked =
-            format!("{} {}, {pace}, queue {}", a.rw, units::size_binary(a.bs.into()), self.queue);
+        let asked = format!("{} {}, {pace}, queue {}", a.rw, a.sizes(), self.queue);
         match &self.void {
             _ if is_void => asked,
             Some(why) => format!("{asked}: VOID, {why}"),
@@ -252,6 +243,35 @@ mod tests {
             let Err(text) = parsed(&format!("--job rw=randread,{job}")) else { panic!("{job}") };
             assert!(text.contains(says), "{text}");
         }
+    }
+
+    /// Bytes are those of each request, and what is written of any size is found again.
+    #[test]
+    fn requests_may_have_several_sizes() {
+        let rest =
+            "--rw randread --precondition seq --job rw=randrw,bssplit=4k/60:64k/40,iodepth=2";
+        let outcome = measured(rest);
+        let json = outcome.jobs[1].to_json();
+        let number = |key: &str| json[key].as_u64().unwrap();
+        assert_eq!(json["workload"]["bssplit"], "4k/60:64k/40");
+        let blocks = number("bytes") as f64 / 4096.0 / number("ios") as f64;
+        assert!((blocks / (0.6 + 16.0 * 0.4) - 1.0).abs() < 0.1, "{blocks}");
+        let (read, write) = (&json["read"]["bytes"], &json["write"]["bytes"]);
+        assert_eq!(read.as_u64().unwrap() + write.as_u64().unwrap(), number("bytes"));
+        assert!(text(&outcome).contains("randrw 4k/60:64k/40, depth 2"));
+        for rw in ["randrw", "rw"] {
+            let line = format!(
+                "bench mem:znand,size=64M --rw {rw} --bssplit 4k/50:12k/30:512/20,8k/ --qd 8 \
+                 --ios 2k --verify"
+            );
+            let args = Line::parse_from(line.split_whitespace()).args;
+            args.check().unwrap();
+            let outcome = measure(&args, &mut Watch::quiet()).unwrap();
+            assert_eq!((outcome.problem, outcome.report.ios), (None, 2000), "{rw}");
+        }
+        let line = "bench mem:znand --rw randread --bssplit 4k/50:8k/50 --pause 1ms";
+        let args = Line::parse_from(line.split_whitespace()).args;
+        assert!(args.check().unwrap_err().to_string().contains("take --bs"));
     }
 
     #[test]

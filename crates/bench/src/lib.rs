@@ -86,7 +86,7 @@ fn write_page(file: OutFile, outcome: &Outcome) -> Result<(), Error> {
 fn most_written(args: &BenchArgs) -> u64 {
     match args.end() {
         _ if !args.is_any(|load| load.rw.writes()) => 0,
-        End::Ios(ios) => ios.saturating_mul(args.bs.into()),
+        End::Ios(ios) => ios.saturating_mul(args.most_bytes()),
         End::Time(_) => u64::MAX,
     }
 }
@@ -199,12 +199,14 @@ pub fn pattern(args: &BenchArgs, shape: &Shape) -> Result<Pattern, Error> {
         offset,
         length,
         bs: args.bs.into(),
+        varied: None,
         read_percent: args.reads() as u8,
         trim_percent: if args.rw == Rw::Trim { 100 } else { 0 },
         order,
         fua_every: args.fua_every.unwrap_or(0),
         flush_every: args.flush_every.unwrap_or(0),
     };
+    let pattern = args.varied().map_or(pattern, |varied| pattern.of_sizes(varied));
     pattern.check().map_err(|e| Error::Usage(e.to_string()))?;
     Ok(pattern)
 }
@@ -275,7 +277,10 @@ impl<'a> Bench<'a> {
         pattern: Pattern,
         watch: &'a mut Watch,
     ) -> Result<Bench<'a>, Error> {
-        let unit = if pattern.offset.is_multiple_of(port::BLOCK_BYTES) { pattern.bs } else { 512 };
+        let is_block = |varied: workload::Varied| varied.are_multiples_of(port::BLOCK_BYTES as u32);
+        let is_whole =
+            pattern.offset.is_multiple_of(port::BLOCK_BYTES) && pattern.varied.is_none_or(is_block);
+        let unit = if is_whole { pattern.bs } else { 512 };
         let verifier = match args.verify {
             true => Some(Verifier::new(shape, unit, args.seed)?),
             false => None,
@@ -375,14 +380,8 @@ impl<'a> Bench<'a> {
         let (seconds, all) = (tally.seconds(), tally.all());
         let ios = all.count();
         let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
-        let of = |op| {
-            Direction::new(tally.latency(op), tally.latency(op).count() * self.pattern.bs, seconds)
-        };
-        let (mut read, mut write) = (of(BlockOp::Read), of(BlockOp::Write));
-        if !jobs.is_empty() {
-            read.bytes = jobs.iter().map(|job| job.bytes().0).sum();
-            write.bytes = jobs.iter().map(|job| job.bytes().1).sum();
-        }
+        let of = |op| Direction::new(tally.latency(op), tally.bytes(op), seconds);
+        let (read, write) = (of(BlockOp::Read), of(BlockOp::Write));
         let flush = Direction::new(tally.latency(BlockOp::Flush), 0, seconds);
         let both = read.ios > 0 && write.ios > 0;
         // What a drive that is not ours wrote is not known here.
@@ -477,12 +476,13 @@ impl<'a> Bench<'a> {
 
 /// The workload's effective configuration.
 fn workload(a: &BenchArgs, is_real: bool) -> Value {
-    let percent = (a.rw == Rw::Randrw).then(|| a.reads());
+    let percent = a.rw.is_mixed().then(|| a.reads());
     let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
     json!({
         "rw": a.rw.to_string(),
         "read_percent": percent,
-        "bs": a.bs,
+        "bs": a.bssplit.is_none().then_some(a.bs),
+        "bssplit": a.bssplit.map(|_| a.sizes()),
         "qd": a.rate.is_none().then_some(a.qd),
         "threads": a.threads,
         "rate": a.rate,

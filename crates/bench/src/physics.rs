@@ -75,6 +75,7 @@ impl Physics {
 fn applies(config: &DriveConfig, pattern: &Pattern) -> bool {
     pattern.order == Order::Uniform
         && pattern.bs == BLOCK_BYTES
+        && pattern.varied.is_none()
         && (pattern.offset, pattern.length) == (0, config.size)
         && pattern.trim_percent == 0
         && pattern.read_percent < 100
@@ -96,6 +97,7 @@ mod tests {
             offset: 0,
             length: config.size,
             bs: 4096,
+            varied: None,
             read_percent: 0,
             trim_percent: 0,
             order: Order::Uniform,

@@ -84,7 +84,7 @@ fn refusal(args: &BenchArgs, driver: &Served, pattern: &Pattern) -> Option<Strin
         () if !pattern.bs.is_multiple_of(unit) => {
             return Some(format!("this server takes multiples of {unit} bytes: raise --bs"));
         }
-        () if moves && pattern.bs > most => {
+        () if moves && pattern.most() > most => {
             let most = units::capacity(most);
             return Some(format!("this server takes at most {most} in a request: lower --bs"));
         }

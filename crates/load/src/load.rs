@@ -33,8 +33,8 @@ const MOST_SLOTS: u64 = 1 << 16;
 /// that is written in parts and copied as a whole stalls the processor.
 struct Submitter {
     generator: Generator,
-    bs: u64,
     offsets: [u64; AHEAD],
+    lens: [u32; AHEAD],
     ops: [BlockOp; AHEAD],
     fuas: [bool; AHEAD],
     next: usize,
@@ -43,11 +43,12 @@ struct Submitter {
 }
 
 impl Submitter {
-    fn new(mut generator: Generator, bs: u64) -> Submitter {
+    fn new(mut generator: Generator) -> Submitter {
         let ahead: [Access; AHEAD] = std::array::from_fn(|_| generator.next());
         let (offsets, ops) = (ahead.map(|a| a.offset), ahead.map(|a| a.op));
         let told = request(0, &ahead[AHEAD - 1], (0, 0), Buffer::empty());
-        Submitter { generator, bs, offsets, ops, fuas: ahead.map(|a| a.fua), next: 0, told }
+        let (lens, fuas) = (ahead.map(|a| a.len as u32), ahead.map(|a| a.fua));
+        Submitter { generator, offsets, lens, ops, fuas, next: 0, told }
     }
 
     /// The next access; the drive is told of the one `AHEAD` later.
@@ -59,9 +60,11 @@ impl Submitter {
         driver.hint(told);
         let at = self.next % AHEAD;
         let (op, offset, fua) = (self.ops[at], self.offsets[at], self.fuas[at]);
+        let len = self.lens[at].into();
         (self.ops[at], self.offsets[at], self.fuas[at]) = (later.op, later.offset, later.fua);
+        self.lens[at] = later.len as u32;
         self.next = at + 1;
-        Access { op, offset, len: if op == BlockOp::Flush { 0 } else { self.bs }, fua }
+        Access { op, offset, len, fua }
     }
 }
 
@@ -136,7 +139,12 @@ pub struct Load {
     origin: Time,
     /// Arrivals so far: submitters take turns.
     turn: usize,
+    /// Bytes of the largest request.
     bs: u64,
+    /// How the bytes of a request are found, where not all are of one size.
+    varied: Option<Shape>,
+    /// Whether what is left of a run is counted in bytes, not in requests.
+    in_bytes: bool,
     /// Requests below this address say that they are hot.
     hot_end: u64,
     /// The submission queue that they go by.
@@ -178,16 +186,16 @@ impl Load {
             Pace::Closed { depth } => (u64::from(depth) * u64::from(count), depth, None),
             Pace::Open(arrivals) => (shape.depth as u64, 1, Some(arrivals)),
         };
-        let each = shape.stored(pattern.bs);
+        let each = shape.stored(pattern.most());
         let most = slots * u64::from(all.div_ceil(count.max(1)));
         if most > MOST_SLOTS || most * each as u64 > MOST_BUFFERS {
             return Err(Error::Usage(format!(
                 "{most} requests of {} bytes are too many at once: at most {MOST_SLOTS}, with 4 GiB \
                  of buffers; lower --qd, --threads, --cores or --bs",
-                pattern.bs
+                pattern.most()
             )));
         }
-        let generator = |i| Ok(Submitter::new(Generator::new(pattern, seed, i, all)?, pattern.bs));
+        let generator = |i| Ok(Submitter::new(Generator::new(pattern, seed, i, all)?));
         let submitters: Result<_, workload::PatternError> =
             (first..first + count).map(generator).collect();
         let none = Access { op: BlockOp::Flush, offset: 0, len: 0, fua: false };
@@ -204,7 +212,9 @@ impl Load {
             arrivals,
             origin: Time::ZERO,
             turn: 0,
-            bs: pattern.bs,
+            bs: pattern.most(),
+            varied: pattern.varied.map(|_| *shape),
+            in_bytes: false,
             hot_end: pattern.hot_end(),
             queue_number: 0,
             kept: each,
@@ -222,6 +232,13 @@ impl Load {
         self
     }
 
+    /// The same load, of whose run what is left is counted in bytes: a request that
+    /// begins is its last one when it reaches them.
+    pub fn in_bytes(mut self) -> Load {
+        self.in_bytes = true;
+        self
+    }
+
     /// The same load by a submission queue of a drive that has several.
     pub fn in_queue(mut self, queue: u8) -> Load {
         self.queue_number = queue;
@@ -233,12 +250,12 @@ impl Load {
         self.slots.len()
     }
 
-    /// Bytes a request.
+    /// Bytes a request; where they vary, of the largest.
     pub fn bs(&self) -> u64 {
         self.bs
     }
 
-    /// Bytes of the requests that have ended and are not yet taken.
+    /// Bytes of the requests that have ended and are not yet taken, or more where they vary.
     #[inline]
     pub(crate) fn ended(&self) -> u64 {
         self.done.len() as u64 * self.bs
@@ -295,7 +312,7 @@ impl Load {
     }
 
     /// Puts requests in the queue that are due at `now`, at most `left`, which
-    /// goes down by each that is not a flush. Part of the loop that calls it: a call
+    /// goes down by each that is not a flush, or by its bytes ([`Load::in_bytes`]). Part of the loop that calls it: a call
     /// costs a tenth of it.
     #[inline(always)]
     pub fn issue(
@@ -334,15 +351,23 @@ impl Load {
                 self.turn += 1;
             }
             self.idle.pop();
-            *left -= u64::from(access.op != BlockOp::Flush);
+            *left -= match self.in_bytes {
+                false => u64::from(access.op != BlockOp::Flush),
+                true => access.len.min(*left),
+            };
             let moves = self.kept > 0 && matches!(access.op, BlockOp::Read | BlockOp::Write);
             let entry = &mut self.slots[slot as usize];
             (entry.start, entry.access, entry.counted) = (start, access, counted);
             let entry = &mut entry.buffer;
             let way = (u8::from(access.offset < self.hot_end), self.queue_number);
             // The queue has room for all slots.
+            let varied = &self.varied;
             self.queue.put(|| {
-                let buffer = if moves { std::mem::take(entry) } else { Buffer::empty() };
+                let buffer = match varied {
+                    _ if !moves => Buffer::empty(),
+                    None => std::mem::take(entry),
+                    Some(shape) => entry.split_to(shape.stored(access.len)),
+                };
                 request(slot, &access, way, buffer)
             });
         }
@@ -391,7 +416,11 @@ impl Load {
             let (id, op, status, at) = (done.id, done.op, done.status, done.at);
             let slot = &mut self.slots[id as usize];
             if self.kept > 0 && matches!(op, BlockOp::Read | BlockOp::Write) {
-                slot.buffer = std::mem::take(&mut done.buffer);
+                let rest = std::mem::replace(&mut slot.buffer, std::mem::take(&mut done.buffer));
+                if self.varied.is_some() {
+                    // One that did not come back is told below, by what is missing.
+                    let _ = slot.buffer.join(rest);
+                }
             }
             self.done.pop();
             let number = tally.slowest.as_mut().map_or(0, Slowest::completed);
@@ -414,7 +443,7 @@ impl Load {
                 tally.written += slot.access.len;
             }
             if slot.counted && status.is_ok() {
-                tally.record(op, now, now.since(slot.start), || driver.gauges());
+                tally.record((op, slot.access.len), now, now.since(slot.start), || driver.gauges());
                 if let Some(slowest) = &mut tally.slowest {
                     let Access { offset, len, .. } = slot.access;
                     let story = || whole_story(driver.story(number), slot.start, now);

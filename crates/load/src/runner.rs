@@ -438,6 +438,7 @@ impl Runner<'_> {
         let (read_percent, trim_percent, fua_every, flush_every) = (100, 0, 0, 0);
         let reads =
             Pattern { order, read_percent, trim_percent, fua_every, flush_every, ..*pattern };
+        let reads = Pattern { varied: None, ..reads };
         let depth = DEPTH;
         let mut load = Load::new(shape, &reads, Pace::Closed { depth }, 1, seed)?;
         let plan = Plan { ramp: 0, until: Until::Ios(reads.blocks()), count: false };

@@ -24,6 +24,8 @@ pub struct Tally {
     /// When the last request was seen.
     pub end: Time,
     latency: [Histogram; 4],
+    /// Bytes of what is in `latency`.
+    bytes: [u64; 4],
     series: Option<Series>,
     /// Lateness of what was seen, in real time.
     pub late: Histogram,
@@ -86,6 +88,7 @@ impl Tally {
             start: Time(u64::MAX),
             end: Time::ZERO,
             latency: Default::default(),
+            bytes: [0; 4],
             series: None,
             late: Histogram::new(),
             before: WriteCounters::default(),
@@ -119,17 +122,18 @@ impl Tally {
         self.series.is_some()
     }
 
-    /// Counts a request that was seen to be done at `now`. Flushes do not
+    /// Counts a request of so many bytes that was seen to be done at `now`. Flushes do not
     /// count among the others.
     #[inline]
     pub fn record(
         &mut self,
-        op: BlockOp,
+        (op, len): (BlockOp, u64),
         now: Time,
         latency: u64,
         gauges: impl FnOnce() -> Gauges,
     ) {
         self.latency[place(op)].record(latency);
+        self.bytes[place(op)] += len;
         self.end = now;
         if op != BlockOp::Flush
             && let Some(series) = &mut self.series
@@ -161,6 +165,9 @@ impl Tally {
             whole.join(&one);
             for (mine, theirs) in whole.latency.iter_mut().zip(&one.latency) {
                 mine.merge(theirs);
+            }
+            for (mine, theirs) in whole.bytes.iter_mut().zip(one.bytes) {
+                *mine += theirs;
             }
             whole.late.merge(&one.late);
             whole.written += one.written;
@@ -242,6 +249,11 @@ impl Tally {
         &self.latency[place(op)]
     }
 
+    /// Bytes of the requests of one kind of which it has the latencies.
+    pub fn bytes(&self, op: BlockOp) -> u64 {
+        self.bytes[place(op)]
+    }
+
     /// Latencies of reads, writes and trims together.
     pub fn all(&self) -> Histogram {
         let mut all = self.latency[0].clone();
@@ -261,7 +273,7 @@ mod tests {
         let mut t = Tally::new();
         t.begin(Time(5), WriteCounters::default(), Gauges::default());
         for &end in ends {
-            t.record(BlockOp::Read, Time(5 + end), 9, Gauges::default);
+            t.record((BlockOp::Read, 4096), Time(5 + end), 9, Gauges::default);
         }
         t.finish(WriteCounters::default(), Gauges::default());
         t
@@ -283,8 +295,8 @@ mod tests {
     #[test]
     fn flushes_are_apart() {
         let mut t = tally(&[]);
-        t.record(BlockOp::Flush, Time(20), 7, Gauges::default);
-        t.record(BlockOp::Trim, Time(20), 7, Gauges::default);
+        t.record((BlockOp::Flush, 4096), Time(20), 7, Gauges::default);
+        t.record((BlockOp::Trim, 4096), Time(20), 7, Gauges::default);
         assert_eq!((t.all().count(), t.latency(BlockOp::Flush).count()), (1, 1));
     }
 
@@ -305,7 +317,7 @@ mod tests {
             let mut t = Tally::new();
             let gauges = Gauges { user_blocks: user, programmed_blocks: user, ..Gauges::default() };
             t.begin(Time(start), WriteCounters { user, ..WriteCounters::default() }, gauges);
-            t.record(BlockOp::Write, Time(ROW_NS - start), 9, Gauges::default);
+            t.record((BlockOp::Write, 4096), Time(ROW_NS - start), 9, Gauges::default);
             let (user_blocks, programmed_blocks) = (100, 180);
             let end = Gauges { user_blocks, programmed_blocks, ..Gauges::default() };
             t.finish(WriteCounters { user: 100, ..WriteCounters::default() }, end);
@@ -337,7 +349,7 @@ mod tests {
     fn what_failed_is_in_no_figure() {
         let mut t = Tally::new();
         t.begin(Time(5), WriteCounters::default(), Gauges::default());
-        t.record(BlockOp::Read, Time(15), 10, Gauges::default);
+        t.record((BlockOp::Read, 4096), Time(15), 10, Gauges::default);
         t.failed(Time(16), true, || "a".into());
         t.failed(Time(17), false, || "b".into());
         assert_eq!((t.all().count(), t.all().max(), t.seconds()), (1, Some(10), 11e-9));

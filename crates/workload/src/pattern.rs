@@ -11,7 +11,8 @@ use port::{BlockOp, SECTOR_BYTES};
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::rng::Rng;
+use crate::rng::{Rng, mix};
+use crate::sizes::{SizesError, Varied};
 use crate::zipf::{Spread, Zipf};
 
 /// The largest block size, in bytes.
@@ -39,6 +40,8 @@ pub enum Order {
     },
     /// Each block as likely as the next.
     Uniform,
+    /// Each block once in no order, then all of them again in another.
+    Once,
     /// The k-th hottest block in proportion to k^-theta; hot blocks are
     /// spread over the range.
     Zipf {
@@ -64,8 +67,11 @@ pub struct Pattern {
     pub offset: u64,
     /// Bytes of the range. What is left over after whole blocks is not used.
     pub length: u64,
-    /// Bytes of each access: a multiple of 512, at most [`MAX_BS`].
+    /// Bytes of each access: a multiple of 512, at most [`MAX_BS`]. Where they vary, the
+    /// smallest.
     pub bs: u64,
+    /// Where accesses are of several sizes, these.
+    pub varied: Option<Varied>,
     /// Share of reads, 0 to 100.
     pub read_percent: u8,
     /// Share of trims, 0 to 100 less the reads. The rest is writes.
@@ -79,7 +85,7 @@ pub struct Pattern {
 }
 
 /// Why a pattern cannot be followed.
-#[derive(Clone, Copy, Debug, PartialEq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 pub enum PatternError {
     /// A block size of zero, not of whole sectors, or too large.
     #[error(
@@ -89,6 +95,12 @@ pub enum PatternError {
         /// The block size, in bytes.
         bs: u64,
     },
+    /// Sizes that cannot be.
+    #[error(transparent)]
+    Sizes(#[from] SizesError),
+    /// Sizes that vary in an order that counts in blocks.
+    #[error("addresses come in this order only where all accesses are of one size; take one size")]
+    SeveralSizes,
     /// The range has no room for one block.
     #[error(
         "the range of {length} bytes is smaller than a block of {bs}; use a larger range or a smaller block"
@@ -167,6 +179,7 @@ impl Pattern {
             offset: 0,
             length,
             bs: port::BLOCK_BYTES,
+            varied: None,
             read_percent,
             trim_percent: 0,
             order: Order::Uniform,
@@ -183,6 +196,17 @@ impl Pattern {
     /// How many whole blocks the range holds; zero when `bs` is zero.
     pub fn blocks(&self) -> u64 {
         self.length.checked_div(self.bs).unwrap_or(0)
+    }
+
+    /// The same with accesses of these sizes.
+    #[must_use]
+    pub fn of_sizes(self, varied: Varied) -> Pattern {
+        Pattern { bs: varied.least(), varied: Some(varied), ..self }
+    }
+
+    /// Bytes of the largest access.
+    pub fn most(&self) -> u64 {
+        self.varied.map_or(self.bs, |varied| varied.most())
     }
 
     /// Accesses below this address say that they are hot; none for 0.
@@ -202,8 +226,19 @@ impl Pattern {
         if bs == 0 || !bs.is_multiple_of(SECTOR_BYTES) || bs > MAX_BS {
             return Err(PatternError::BlockSize { bs });
         }
-        if length < bs {
-            return Err(PatternError::RangeTooSmall { length, bs });
+        if let Some(varied) = &self.varied {
+            varied.reads.check()?;
+            varied.others.check()?;
+            let counts = |order| {
+                matches!(order, Order::Once | Order::Stride { .. } | Order::Partitioned { .. })
+            };
+            if counts(self.order) {
+                return Err(PatternError::SeveralSizes);
+            }
+        }
+        let most = self.most();
+        if length < most {
+            return Err(PatternError::RangeTooSmall { length, bs: most });
         }
         if !offset.is_multiple_of(SECTOR_BYTES) {
             return Err(PatternError::Misaligned { offset });
@@ -219,7 +254,7 @@ impl Pattern {
 
     fn check_order(&self) -> Result<(), PatternError> {
         match self.order {
-            Order::Sequential | Order::Uniform | Order::Stride { .. } => Ok(()),
+            Order::Sequential | Order::Uniform | Order::Once | Order::Stride { .. } => Ok(()),
             Order::Partitioned { parts } if (1..=self.blocks()).contains(&parts.into()) => Ok(()),
             Order::Partitioned { parts } => {
                 Err(PatternError::Parts { parts, blocks: self.blocks() })
@@ -264,6 +299,11 @@ enum Source {
         next: u64,
     },
     Uniform,
+    Once {
+        next: u64,
+        round: u64,
+        spread: Spread,
+    },
     Zipf {
         zipf: Zipf,
         spread: Spread,
@@ -288,11 +328,35 @@ pub struct Generator {
     trims: u64,
     /// No draw is needed when there is one operation only.
     only: Option<BlockOp>,
+    /// Whether anything but plain accesses of one size may come: looked at first, so that
+    /// those need no other branch.
+    is_special: bool,
     counts_writes: bool,
     fua_every: u32,
     writes_to_fua: u32,
     flush_every: u32,
     writes_to_flush: u32,
+    varied: Option<Box<Course>>,
+}
+
+/// Where accesses of several sizes go.
+#[derive(Clone, Debug)]
+struct Course {
+    sizes: Varied,
+    /// Bytes of the range.
+    length: u64,
+    /// In order: where the next read is, and the next of all else, in bytes from the start.
+    next: [u64; 2],
+}
+
+impl Course {
+    /// Where the next of its kind is, from the start again where it does not fit.
+    fn in_order(&mut self, is_read: bool, len: u64) -> u64 {
+        let next = &mut self.next[usize::from(!is_read)];
+        let at = if *next + len <= self.length { *next } else { 0 };
+        *next = at + len;
+        at
+    }
 }
 
 /// How many of so many blocks are hot.
@@ -333,6 +397,10 @@ impl Generator {
                 Source::Partitioned { parts: parts.into(), part: 0, next }
             }
             Order::Uniform => Source::Uniform,
+            Order::Once => {
+                let round = u64::from(submitter) << 32;
+                Source::Once { next: 0, round, spread: Spread::new(blocks, seed ^ mix(round)) }
+            }
             Order::Zipf { theta } => {
                 Source::Zipf { zipf: Zipf::new(blocks, theta), spread: Spread::new(blocks, seed) }
             }
@@ -348,6 +416,11 @@ impl Generator {
             (0, 0) => Some(BlockOp::Write),
             _ => None,
         };
+        let course = |sizes| {
+            // Where in the range it begins, as those of one size do.
+            let start = part as u64 * pattern.bs;
+            Box::new(Course { sizes, length: pattern.length, next: [start; 2] })
+        };
         Ok(Generator {
             rng: Rng::new(seed, u64::from(submitter)),
             blocks,
@@ -357,11 +430,13 @@ impl Generator {
             reads: threshold(reads),
             trims: threshold(reads + trims),
             only,
+            is_special: pattern.flush_every > 0 || pattern.varied.is_some(),
             counts_writes: pattern.fua_every > 0 || pattern.flush_every > 0,
             fua_every: pattern.fua_every,
             writes_to_fua: pattern.fua_every,
             flush_every: pattern.flush_every,
             writes_to_flush: pattern.flush_every,
+            varied: pattern.varied.map(course),
         })
     }
 
@@ -369,14 +444,47 @@ impl Generator {
     #[inline(always)]
     #[expect(clippy::should_implement_trait, reason = "it never ends, so it gives no option")]
     pub fn next(&mut self) -> Access {
-        if self.flush_every > 0 && self.writes_to_flush == 0 {
-            self.writes_to_flush = self.flush_every;
-            return Access { op: BlockOp::Flush, offset: 0, len: 0, fua: false };
+        if self.is_special {
+            return self.next_special();
         }
+        self.next_plain()
+    }
+
+    #[inline(always)]
+    fn next_plain(&mut self) -> Access {
         let op = self.only.unwrap_or_else(|| self.draw_op());
         // Asked first, so that most patterns need no branch on the operation.
         let fua = self.counts_writes && op == BlockOp::Write && self.count_write();
         Access { op, offset: self.offset + self.draw_block() * self.bs, len: self.bs, fua }
+    }
+
+    /// The next access where there are flushes, or several sizes.
+    #[inline(never)]
+    fn next_special(&mut self) -> Access {
+        if self.flush_every > 0 && self.writes_to_flush == 0 {
+            self.writes_to_flush = self.flush_every;
+            return Access { op: BlockOp::Flush, offset: 0, len: 0, fua: false };
+        }
+        let Some(mut course) = self.varied.take() else { return self.next_plain() };
+        let op = self.only.unwrap_or_else(|| self.draw_op());
+        let fua = self.counts_writes && op == BlockOp::Write && self.count_write();
+        let is_read = op == BlockOp::Read;
+        let sizes = if is_read { &course.sizes.reads } else { &course.sizes.others };
+        let (len, unit) = (sizes.draw(&mut self.rng), u64::from(sizes.least()));
+        let at = match self.source {
+            Source::Stride { .. } => course.in_order(is_read, len),
+            _ => self.place(course.length - len, unit),
+        };
+        self.varied = Some(course);
+        Access { op, offset: self.offset + at, len, fua }
+    }
+
+    /// A random place, a multiple of `unit` and at most `last`. One beyond, where the
+    /// access would not fit, is drawn again from all that do.
+    fn place(&mut self, last: u64, unit: u64) -> u64 {
+        let at = self.draw_block() * self.bs;
+        let at = at - at % unit;
+        if at <= last { at } else { self.rng.below(last / unit + 1) * unit }
     }
 
     #[inline]
@@ -424,6 +532,14 @@ impl Generator {
                 }
                 block
             }
+            Source::Once { next, round, spread } => {
+                if *next == self.blocks {
+                    (*next, *round) = (0, *round + 1);
+                    *spread = Spread::new(self.blocks, self.rng.bits() ^ mix(*round));
+                }
+                *next += 1;
+                spread.of(*next - 1)
+            }
             Source::Zipf { zipf, spread } => spread.of(zipf.draw(&mut self.rng)),
             Source::HotCold { hot, threshold } => {
                 if self.rng.bits() >> 32 < *threshold {
@@ -437,231 +553,4 @@ impl Generator {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn take(pattern: &Pattern, n: usize) -> Vec<Access> {
-        let mut g = Generator::new(pattern, 1, 0, 1).unwrap();
-        (0..n).map(|_| g.next()).collect()
-    }
-
-    #[test]
-    fn impossible_patterns_are_refused() {
-        let good = Pattern::uniform(1 << 20, 50);
-        let zipf = |theta| Pattern { order: Order::Zipf { theta }, ..good };
-        let hot = |accesses_percent, range_percent| Pattern {
-            order: Order::HotCold { accesses_percent, range_percent, placed: false },
-            ..good
-        };
-        use PatternError as E;
-        let refused = [
-            (Pattern { bs: 0, ..good }, E::BlockSize { bs: 0 }),
-            (Pattern { bs: 1000, ..good }, E::BlockSize { bs: 1000 }),
-            (Pattern { bs: 2 << 20, ..good }, E::BlockSize { bs: 2 << 20 }),
-            (Pattern { length: 4095, ..good }, E::RangeTooSmall { length: 4095, bs: 4096 }),
-            (Pattern { offset: 513, ..good }, E::Misaligned { offset: 513 }),
-            (
-                Pattern { offset: u64::MAX - 4095, length: 8192, ..good },
-                E::RangeTooLarge { offset: u64::MAX - 4095, length: 8192 },
-            ),
-            (
-                Pattern { order: Order::Partitioned { parts: 257 }, ..good },
-                E::Parts { parts: 257, blocks: 256 },
-            ),
-            (
-                Pattern { order: Order::Partitioned { parts: 0 }, ..good },
-                E::Parts { parts: 0, blocks: 256 },
-            ),
-            (Pattern { read_percent: 101, ..good }, E::Mix { reads: 101, trims: 0 }),
-            (Pattern { trim_percent: 51, ..good }, E::Mix { reads: 50, trims: 51 }),
-            (
-                Pattern { read_percent: 255, trim_percent: 255, ..good },
-                E::Mix { reads: 255, trims: 255 },
-            ),
-            (zipf(0.0), E::Theta { theta: 0.0 }),
-            (zipf(5.1), E::Theta { theta: 5.1 }),
-            (hot(101, 20), E::HotShares { accesses: 101, range: 20 }),
-            (hot(80, 0), E::HotShares { accesses: 80, range: 0 }),
-            (hot(80, 100), E::HotShares { accesses: 80, range: 100 }),
-            (Pattern { length: 4096, ..hot(80, 20) }, E::TooSmallToSplit),
-        ];
-        for (pattern, error) in refused {
-            assert_eq!(Generator::new(&pattern, 0, 0, 1).unwrap_err(), error);
-        }
-        assert!(matches!(zipf(f64::NAN).check(), Err(E::Theta { .. })));
-        assert!(matches!(Generator::new(&good, 0, 1, 1), Err(E::Submitter { .. })));
-        assert!(E::Misaligned { offset: 513 }.to_string().ends_with("use 512"));
-        assert_eq!(good.check(), Ok(()));
-    }
-
-    #[test]
-    fn sequential_wraps_and_submitters_start_apart() {
-        let pattern =
-            Pattern { length: 10 * 4096 + 100, order: Order::Sequential, ..Pattern::uniform(0, 0) };
-        let blocks: Vec<u64> = take(&pattern, 12).iter().map(|a| a.offset / 4096).collect();
-        assert_eq!(blocks, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1]);
-        let mut second = Generator::new(&pattern, 1, 1, 2).unwrap();
-        assert_eq!(second.next().offset, 5 * 4096);
-    }
-
-    #[test]
-    fn strides_go_round_and_partitions_take_turns() {
-        let blocks = |order, length: u64, n| {
-            let pattern = Pattern { order, ..Pattern::uniform(length * 4096, 0) };
-            take(&pattern, n).iter().map(|a| a.offset / 4096).collect::<Vec<u64>>()
-        };
-        let stride = |step| blocks(Order::Stride { step }, 10, 6);
-        assert_eq!(stride(0), [0; 6]);
-        assert_eq!(stride(-1), [0, 9, 8, 7, 6, 5]);
-        assert_eq!(stride(4), [0, 4, 8, 2, 6, 0]);
-        assert_eq!(stride(i64::MIN), [0, 2, 4, 6, 8, 0], "-9223372036854775808 is 2 of 10");
-        // 11 blocks in 3 parts of 3.
-        let parts = blocks(Order::Partitioned { parts: 3 }, 11, 10);
-        assert_eq!(parts, [0, 3, 6, 1, 4, 7, 2, 5, 8, 0]);
-        assert_eq!(blocks(Order::Partitioned { parts: 1 }, 3, 4), [0, 1, 2, 0]);
-        assert_eq!(blocks(Order::Sequential, 1, 3), [0; 3], "a range of one block");
-    }
-
-    #[test]
-    fn seeds_and_submitters_decide_everything() {
-        let pattern = Pattern::uniform(1 << 30, 70);
-        let run = |seed, submitter| {
-            let mut g = Generator::new(&pattern, seed, submitter, 4).unwrap();
-            (0..50).map(|_| g.next()).collect::<Vec<_>>()
-        };
-        assert_eq!(run(1, 0), run(1, 0));
-        assert_ne!(run(1, 0), run(2, 0));
-        assert_ne!(run(1, 0), run(1, 1));
-    }
-
-    #[test]
-    fn uniform_is_even() {
-        const BLOCKS: usize = 256;
-        let mut seen = [0u32; BLOCKS];
-        for a in take(&Pattern::uniform(BLOCKS as u64 * 4096, 100), BLOCKS * 400) {
-            seen[(a.offset / 4096) as usize] += 1;
-        }
-        // 255 degrees of freedom: 330 is passed once in a thousand seeds.
-        let chi: f64 = seen.iter().map(|&n| (f64::from(n) - 400.0).powi(2) / 400.0).sum();
-        assert!((180.0..330.0).contains(&chi), "chi-square {chi}");
-    }
-
-    #[test]
-    fn operations_come_in_their_shares() {
-        let pattern = Pattern { trim_percent: 10, ..Pattern::uniform(1 << 20, 65) };
-        let all = take(&pattern, 100_000);
-        let share = |op| all.iter().filter(|a| a.op == op).count() as f64 / 1000.0;
-        // Five standard deviations are below 0.8 %.
-        assert!((share(BlockOp::Read) - 65.0).abs() < 0.8);
-        assert!((share(BlockOp::Trim) - 10.0).abs() < 0.5);
-        assert!((share(BlockOp::Write) - 25.0).abs() < 0.7);
-        for (reads, trims, op) in
-            [(100, 0, BlockOp::Read), (0, 100, BlockOp::Trim), (0, 0, BlockOp::Write)]
-        {
-            let pattern = Pattern { trim_percent: trims, ..Pattern::uniform(1 << 20, reads) };
-            assert!(take(&pattern, 10_000).iter().all(|a| a.op == op));
-        }
-    }
-
-    #[test]
-    fn hot_and_cold_get_their_shares() {
-        let order = Order::HotCold { accesses_percent: 80, range_percent: 20, placed: true };
-        let pattern = Pattern { order, ..Pattern::uniform(1000 * 4096, 0) };
-        let all = take(&pattern, 100_000);
-        let unplaced = Pattern::uniform(1000 * 4096, 0);
-        let hot: Vec<_> = all.iter().filter(|a| a.offset < 200 * 4096).collect();
-        assert!((hot.len() as f64 / 1000.0 - 80.0).abs() < 0.7, "{} hot", hot.len());
-        assert_eq!((pattern.hot_end(), unplaced.hot_end()), (200 * 4096, 0));
-        let distinct: std::collections::HashSet<u64> = all.iter().map(|a| a.offset).collect();
-        assert_eq!(distinct.len(), 1000, "every block comes");
-        let all_hot = Order::HotCold { accesses_percent: 100, range_percent: 1, placed: false };
-        let pattern = Pattern { order: all_hot, ..Pattern::uniform(2 * 4096, 0) };
-        assert!(take(&pattern, 1000).iter().all(|a| a.offset == 0));
-    }
-
-    #[test]
-    fn the_hottest_block_is_as_hot_as_zipf_says() {
-        let pattern =
-            Pattern { order: Order::Zipf { theta: 0.99 }, ..Pattern::uniform(10_000 * 4096, 0) };
-        let mut seen = vec![0u32; 10_000];
-        for a in take(&pattern, 200_000) {
-            seen[(a.offset / 4096) as usize] += 1;
-        }
-        let total: f64 = (1..=10_000).map(|k| f64::from(k).powf(-0.99)).sum();
-        let expected = 200_000.0 / total;
-        let hottest = f64::from(seen.iter().copied().max().unwrap());
-        assert!((hottest / expected - 1.0).abs() < 0.05, "{hottest}, not {expected}");
-        // The same blocks are hot for every submitter.
-        let place = seen.iter().position(|&n| f64::from(n) == hottest).unwrap() as u64;
-        let mut other = Generator::new(&pattern, 1, 3, 4).unwrap();
-        let again = (0..10_000).filter(|_| other.next().offset / 4096 == place).count();
-        assert!((again as f64 / (10_000.0 / total) - 1.0).abs() < 0.2, "{again}");
-    }
-
-    #[test]
-    fn flushes_and_forced_writes_come_on_time() {
-        let pattern = Pattern { flush_every: 3, fua_every: 2, ..Pattern::uniform(1 << 20, 0) };
-        let marks: String = take(&pattern, 9)
-            .iter()
-            .map(|a| match (a.op, a.fua) {
-                (BlockOp::Flush, false) => 'f',
-                (BlockOp::Write, true) => 'W',
-                (BlockOp::Write, false) => 'w',
-                other => panic!("{other:?}"),
-            })
-            .collect();
-        assert_eq!(marks, "wWwfWwWfw");
-    }
-
-    #[test]
-    fn reads_do_not_count_as_writes() {
-        let pattern = Pattern { flush_every: 4, ..Pattern::uniform(1 << 20, 50) };
-        let all = take(&pattern, 1000);
-        for part in all.split(|a| a.op == BlockOp::Flush).rev().skip(1) {
-            assert_eq!(part.iter().filter(|a| a.op == BlockOp::Write).count(), 4);
-        }
-    }
-
-    fn order() -> impl Strategy<Value = Order> {
-        prop_oneof![
-            Just(Order::Sequential),
-            Just(Order::Uniform),
-            any::<i64>().prop_map(|step| Order::Stride { step }),
-            (1u32..=2).prop_map(|parts| Order::Partitioned { parts }),
-            (0.01f64..=5.0).prop_map(|theta| Order::Zipf { theta }),
-            (0u8..=100, 1u8..=99, any::<bool>()).prop_map(
-                |(accesses_percent, range_percent, placed)| Order::HotCold {
-                    accesses_percent,
-                    range_percent,
-                    placed,
-                }
-            ),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn accesses_stay_in_the_range_and_aligned(
-            order in order(), sectors in 1u64..=2048, start in 0u64..100_000, blocks in 2u64..5000,
-            rest in 0u64..512, read_percent in 0u8..=100, seed in any::<u64>(),
-        ) {
-            let bs = sectors * 512;
-            let pattern = Pattern {
-                offset: start * 512,
-                length: blocks * bs + rest,
-                bs,
-                order,
-                ..Pattern::uniform(0, read_percent)
-            };
-            let mut g = Generator::new(&pattern, seed, 2, 3).unwrap();
-            for _ in 0..100 {
-                let a = g.next();
-                prop_assert_eq!(a.len, bs);
-                prop_assert_eq!((a.offset - pattern.offset) % bs, 0);
-                prop_assert!(a.offset >= pattern.offset);
-                prop_assert!(a.offset + a.len <= pattern.offset + pattern.length);
-            }
-        }
-    }
-}
+mod tests;

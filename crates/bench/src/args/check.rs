@@ -3,8 +3,6 @@
 //!
 //! Opens nothing. Fails with words that say which option to change.
 
-use port::BLOCK_BYTES;
-
 use super::{BenchArgs, Precondition, Rw};
 use drive::error::Error;
 use drive::spec::file::one_shard_only;
@@ -24,8 +22,8 @@ impl BenchArgs {
     /// The same of its load alone.
     pub(super) fn check_alone(&self) -> Result<(), Error> {
         let refuse = |text: &str| Err(Error::Usage(text.into()));
-        if self.read_percent.is_some() && self.rw != Rw::Randrw {
-            return refuse("--read-percent is for --rw randrw only: leave it out");
+        if self.read_percent.is_some() && !self.rw.is_mixed() {
+            return refuse("--read-percent is for --rw rw and randrw only: leave it out");
         }
         if (self.zipf.is_some() || self.hot.is_some()) && !self.rw.is_random() {
             return refuse(
@@ -53,13 +51,16 @@ impl BenchArgs {
             || matches!(self.drive, DriveSpec::Null(_) | DriveSpec::Storage(_));
         self.bursts.check(self.rate.is_some(), has_layer)?;
         self.bursts.check_time(self.end())?;
-        if self.range.is_some_and(|r| r.len < u64::from(self.bs)) {
+        if self.bssplit.is_some() && self.bursts.pauses().is_some() {
+            return refuse("--pause tells the rate of each burst in bytes, of one size: take --bs");
+        }
+        if self.range.is_some_and(|r| r.len < self.most_bytes()) {
             return refuse(
                 "--range is shorter than one request of --bs: write LENGTH or OFFSET+LENGTH, \
                  with units, as in 1G+64M",
             );
         }
-        if self.verify && self.rw == Rw::Trim && !u64::from(self.bs).is_multiple_of(BLOCK_BYTES) {
+        if self.verify && self.rw == Rw::Trim && !self.are_whole_blocks() {
             return refuse(
                 "--verify of trims needs whole blocks, as a drive may ignore the trim of a part: \
                  take a --bs that is a multiple of 4k",
@@ -222,9 +223,7 @@ impl BenchArgs {
 
     /// That requests are whole blocks, as `who` keeps no bytes.
     fn check_whole_blocks(&self, who: &str) -> Result<(), Error> {
-        let whole = u64::from(self.bs).is_multiple_of(BLOCK_BYTES)
-            && self.range.is_none_or(|r| (r.offset | r.len).is_multiple_of(BLOCK_BYTES));
-        if whole {
+        if self.are_whole_blocks() {
             return Ok(());
         }
         Err(Error::Usage(format!(
@@ -264,9 +263,7 @@ impl BenchArgs {
 
     /// Whether the options agree with what the drive keeps.
     pub fn check_kept(&self, spec: &MemorySpec) -> Result<(), Error> {
-        let blocks = u64::from(self.bs).is_multiple_of(BLOCK_BYTES)
-            && self.range.is_none_or(|r| (r.offset | r.len).is_multiple_of(BLOCK_BYTES));
-        if spec.store != Store::Memory && !blocks {
+        if spec.store != Store::Memory && !self.are_whole_blocks() {
             return Err(Error::Usage(format!(
                 "store={} keeps no bytes of a block, so --bs and --range must be multiples of \
                  4k: change them, or take store=memory",

@@ -5,6 +5,9 @@ use drive::spec::DriveSpec;
 use load::blocks::Dispatch;
 use load::driver::ClockKind;
 use load::runner::Rounds;
+use measure::units;
+use port::BLOCK_BYTES;
+use workload::{Sizes, Varied};
 
 impl BenchArgs {
     /// When the run ends.
@@ -52,12 +55,50 @@ impl BenchArgs {
         }
     }
 
+    /// Sizes of requests, where they are of several: reads and writes in order are on
+    /// ways of their own, too.
+    pub fn varied(&self) -> Option<Varied> {
+        let one = Sizes::One(self.bs);
+        let mixed = (self.rw == Rw::Rw).then_some(Varied { reads: one, others: one });
+        self.bssplit.or(mixed)
+    }
+
+    /// Bytes of the largest request.
+    pub fn most_bytes(&self) -> u64 {
+        self.varied().map_or(self.bs.into(), |varied| varied.most())
+    }
+
+    /// Whether all requests are of whole blocks, and so is the range.
+    pub(super) fn are_whole_blocks(&self) -> bool {
+        let one = Sizes::One(self.bs);
+        let all = self.bssplit.unwrap_or(Varied { reads: one, others: one });
+        all.are_multiples_of(BLOCK_BYTES as u32)
+            && self.range.is_none_or(|r| (r.offset | r.len).is_multiple_of(BLOCK_BYTES))
+    }
+
+    /// Sizes of requests, in a word.
+    pub fn sizes(&self) -> String {
+        let size = |bytes: u32| units::size_binary(bytes.into()).replace(" KiB", "k");
+        let split = |sizes: &Sizes| match sizes {
+            Sizes::Split(split) => {
+                let part = |&(bytes, share): &(u32, u8)| format!("{}/{share}", size(bytes));
+                split.parts().iter().map(part).collect::<Vec<_>>().join(":")
+            }
+            other => other.to_string(),
+        };
+        match &self.bssplit {
+            None => units::size_binary(self.bs.into()),
+            Some(all) if all.reads == all.others => split(&all.reads),
+            Some(all) => format!("{},{}", split(&all.reads), split(&all.others)),
+        }
+    }
+
     /// Reads among the requests, in percent.
     pub fn reads(&self) -> u32 {
         match self.rw {
             Rw::Read | Rw::Randread => 100,
             Rw::Write | Rw::Randwrite | Rw::Trim => 0,
-            Rw::Randrw => self.read_percent.unwrap_or(50),
+            Rw::Rw | Rw::Randrw => self.read_percent.unwrap_or(50),
         }
     }
 }

@@ -15,10 +15,11 @@ use port::random::STEP;
 use super::{BenchArgs, Precondition};
 
 /// Options of the bench that a job may have.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "rw",
     "read_percent",
     "bs",
+    "bssplit",
     "qd",
     "threads",
     "rate",
@@ -28,6 +29,9 @@ const KEYS: [&str; 11] = [
     "hot",
     "placement",
 ];
+
+/// fio's names of these, as the bench itself takes them.
+const ALIASES: [&str; 5] = ["readwrite", "rwmixread", "blocksize", "iodepth", "numjobs"];
 
 /// A load beside the first.
 #[derive(Clone, Debug)]
@@ -63,7 +67,7 @@ impl FromStr for Job {
                         _ => return Err("placement= is yes or no".into()),
                     });
                 }
-                key if KEYS.contains(&key) => {
+                key if KEYS.contains(&key) || ALIASES.contains(&key) => {
                     line.push(format!("--{}={value}", key.replace('_', "-")));
                 }
                 _ => return Err(format!("`{key}` is none of {}, queue", KEYS.join(", "))),
