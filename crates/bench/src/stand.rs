@@ -36,6 +36,8 @@ pub struct StandArgs {
     pub drive: DriveSpec,
     /// What random numbers of its policies come from.
     pub seed: u64,
+    /// Whether anything is written to it.
+    pub writes: bool,
     /// Whether what is on it may be lost.
     pub destroy: bool,
     /// In whose time it is measured; by default virtual for a drive of this process.
@@ -155,7 +157,7 @@ fn of_file(args: &StandArgs, spec: &FileSpec) -> Result<Restored, Error> {
     if spec.copy {
         return Restored::copied(open);
     }
-    guarded(Restored::opened(open)?, &spec.path, args.destroy)
+    guarded(Restored::opened(open)?, &spec.path, !args.writes || args.destroy)
 }
 
 fn about_ours(args: &StandArgs, config: &DriveConfig, shape: &Shape, is_new: bool) -> About {
@@ -224,7 +226,7 @@ fn served<T>(
     watch: &mut Watch,
     test: impl FnOnce(&mut Stand, &mut Watch) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    if !args.destroy {
+    if args.writes && !args.destroy {
         return Err(Error::Usage(format!(
             "this writes over what is on {}, and nobody here knows what that is: add --destroy if \
              it may be lost",
@@ -232,9 +234,9 @@ fn served<T>(
         )));
     }
     let mut driver = Served::connect(address, watch)?;
-    if driver.flags() & READ_ONLY != 0 {
+    if args.writes && driver.flags() & READ_ONLY != 0 {
         return Err(Error::Usage(
-            "this server can only be read, and a test writes: have it serve a drive that can be \
+            "this server can only be read, and this writes: have it serve a drive that can be \
              written"
                 .into(),
         ));
@@ -260,11 +262,11 @@ fn on_storage<T>(
     watch: &mut Watch,
     test: impl FnOnce(&mut Stand, &mut Watch) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    if spec.read_only {
-        return Err(Error::Usage("read_only=yes takes no writes, and a test writes".into()));
+    if args.writes && spec.read_only {
+        return Err(Error::Usage("read_only=yes takes no writes, and this writes".into()));
     }
-    let is_new = find_or_make(spec, !args.destroy)?;
-    let opened = Storage::open(&spec.path, spec.options(1, true))?;
+    let is_new = find_or_make(spec, args.writes && !args.destroy)?;
+    let opened = Storage::open(&spec.path, spec.options(1, args.writes))?;
     let shape = blkmq::Driver::shape(&opened);
     let about = About {
         is_new,

@@ -47,6 +47,8 @@ pub enum Until {
     Time(u64),
     /// After so much drive time, in ns, and so many bytes written.
     Both(u64, u64),
+    /// After so many requests, or after so much drive time, in ns, if that is sooner.
+    Either(u64, u64),
 }
 
 /// What a run does.
@@ -129,7 +131,7 @@ impl Course {
     fn count(&mut self, now: Time) {
         self.counting = true;
         (self.start, self.still) = (now, 0);
-        if let Until::Ios(ios) = self.plan.until {
+        if let Until::Ios(ios) | Until::Either(ios, _) = self.plan.until {
             self.left = ios;
         }
     }
@@ -154,8 +156,8 @@ impl Course {
         }
         match self.plan.until {
             Until::Ios(_) => {}
-            Until::Time(ns) if passed < ns && !stands => {}
-            Until::Time(ns) => {
+            Until::Time(ns) | Until::Either(_, ns) if passed < ns && !stands => {}
+            Until::Time(ns) | Until::Either(_, ns) => {
                 self.stood |= passed < ns && self.left > 0;
                 self.left = 0;
             }
@@ -175,6 +177,7 @@ impl Course {
         }
         Some(match self.plan.until {
             Until::Time(ns) => self.start + ns,
+            Until::Either(_, ns) => following.min(self.start + ns),
             _ => following,
         })
     }
@@ -187,6 +190,7 @@ impl Course {
             _ if !self.counting => 0.0,
             Until::Ios(ios) => of(ios - self.left.min(ios), ios),
             Until::Time(ns) => of(passed, ns),
+            Until::Either(ios, ns) => of(ios - self.left.min(ios), ios).max(of(passed, ns)),
             Until::Both(ns, bytes) => of(passed, ns).min(of(written, bytes)),
         }
     }
@@ -479,6 +483,8 @@ fn reached(steady: &Steady, rounds: Rounds) -> String {
 }
 
 mod together;
+
+pub use together::Part;
 
 #[cfg(test)]
 mod tests;

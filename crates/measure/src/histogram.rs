@@ -119,6 +119,21 @@ impl Histogram {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
+    /// The standard deviation in nanoseconds, from the middles of the buckets: within
+    /// 1 %, and zero below two values.
+    pub fn deviation(&self) -> f64 {
+        let Some(mean) = self.mean().filter(|_| self.count > 1) else { return 0.0 };
+        let square = |(ns, n): (u64, u64)| n as f64 * (ns as f64 - mean) * (ns as f64 - mean);
+        (self.cells().map(square).sum::<f64>() / (self.count - 1) as f64).sqrt()
+    }
+
+    /// The buckets in use, rising: the value in the middle of each, in nanoseconds and
+    /// between the extremes, and how many values it has.
+    pub fn cells(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let used = self.counts.iter().enumerate().filter(|&(_, &n)| n > 0);
+        used.map(|(bucket, &n)| (middle_of(bucket).clamp(self.min, self.max), n))
+    }
+
     /// The value that `p` percent of all values do not exceed. `None` when
     /// empty, or when `p` is not between 0 and 100. It says nothing about
     /// whether there are enough values to mean something: [`Summary`] does.
@@ -398,6 +413,19 @@ mod tests {
         assert_eq!(below_ns, ends);
         assert_eq!(n, [1, 1, 1, 1, 1, 1, 2, 1, 1, 1]);
         assert_eq!(Histogram::new().distribution(), Distribution::default());
+    }
+
+    #[test]
+    fn cells_hold_all_and_spread_as_values_do() {
+        let h = filled(&[100, 100, 100, 300, 1_000_000]);
+        let cells: Vec<_> = h.cells().collect();
+        assert_eq!(cells.iter().map(|cell| cell.1).sum::<u64>(), 5);
+        assert_eq!((cells[0], cells[2].1), ((100, 3), 1));
+        let mean = 200_120.0f64;
+        let squares = [100.0, 100.0, 100.0, 300.0, 1e6].map(|ns: f64| (ns - mean).powi(2));
+        let exact = (squares.iter().sum::<f64>() / 4.0).sqrt();
+        assert!((h.deviation() / exact - 1.0).abs() < 0.01, "{} {exact}", h.deviation());
+        assert_eq!((filled(&[5]).deviation(), Histogram::new().deviation()), (0.0, 0.0));
     }
 
     /// Values of all magnitudes.

@@ -206,6 +206,7 @@ impl Test {
         let args = StandArgs {
             drive: drive.clone(),
             seed: options.seed,
+            writes: true,
             destroy: options.destroy,
             clock: options.clock,
             depth: 1024,

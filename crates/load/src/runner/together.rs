@@ -9,6 +9,7 @@
 use port::{BlockDone, BlockReq, Ring, Time};
 
 use super::{Course, Plan, Runner, Stride};
+use crate::bursts::{Bursts, Pauses};
 use crate::driver::Driver;
 use crate::load::Load;
 use crate::tally::Tally;
@@ -17,24 +18,35 @@ use drive::error::Error;
 /// Bits of a request's number that are its load's own.
 const SLOT_BITS: u32 = 32;
 
+/// One of several loads, and how it runs.
+pub struct Part {
+    /// The load.
+    pub load: Load,
+    /// When it counts and ends.
+    pub plan: Plan,
+    /// How it pauses, in a closed loop.
+    pub pauses: Option<Pauses>,
+}
+
 /// A load under way.
 struct Lane<'a> {
     load: &'a mut Load,
     course: Course,
+    bursts: Option<Bursts>,
     tally: Tally,
     is_over: bool,
 }
 
 impl<'a> Lane<'a> {
-    fn new(load: &'a mut Load, plan: Plan, now: Time) -> Lane<'a> {
+    fn new(load: &'a mut Load, plan: Plan, pauses: Option<Pauses>, now: Time) -> Lane<'a> {
         load.begin(now);
-        let course = Course::new(plan, now);
-        Lane { load, course, tally: Tally::new(), is_over: false }
+        let (course, bursts) = (Course::new(plan, now), pauses.map(|of| Bursts::new(of, now)));
+        Lane { load, course, bursts, tally: Tally::new(), is_over: false }
     }
 
     /// Begins to count, and asks for what is due.
     fn issue(&mut self, began: Time, now: Time, driver: &dyn Driver) -> Result<(), Error> {
-        let Lane { load, course, tally, .. } = self;
+        let Lane { load, course, bursts, tally, .. } = self;
         let was_counting = course.counting;
         course.look(load.next_start(now), tally.written);
         if course.counting && !was_counting && load.is_open() {
@@ -46,12 +58,20 @@ impl<'a> Lane<'a> {
             tally.energy.0 = driver.energy(course.start);
         }
         let counted = tally.counts();
-        load.issue(now, &mut course.left, counted, driver, &mut None)
+        let Some(bursts) = bursts else {
+            return load.issue(now, &mut course.left, counted, driver, &mut None);
+        };
+        let allowed = bursts.allow(now, load.is_idle(), course.left);
+        let mut left = allowed;
+        load.issue(now, &mut left, counted, driver, &mut None)?;
+        bursts.issued(allowed - left);
+        course.left -= allowed - left;
+        Ok(())
     }
 
     /// When it goes on without a completion; and whether it has come to its end.
     fn look(&mut self, now: Time) -> Option<Time> {
-        let Lane { load, course, tally, .. } = self;
+        let Lane { load, course, bursts, tally, .. } = self;
         let close = course.close(load).filter(|_| !tally.interrupted);
         if load.is_idle() && course.left == 0 && close.is_none_or(|at| now >= at) {
             let cut = (tally.interrupted && load.is_open()).then_some(now);
@@ -61,7 +81,8 @@ impl<'a> Lane<'a> {
         }
         let arrival = if course.left > 0 { load.next_arrival() } else { close };
         let begin = (!tally.counts() && course.counting).then_some(course.start);
-        [arrival, begin].into_iter().flatten().filter(|&at| at > now).min()
+        let pause = bursts.as_ref().and_then(Bursts::next);
+        [arrival, begin, pause].into_iter().flatten().filter(|&at| at > now).min()
     }
 }
 
@@ -72,8 +93,8 @@ struct Line {
 }
 
 impl Line {
-    fn new(loads: &[Load]) -> Line {
-        let slots = loads.iter().map(Load::slots).sum();
+    fn new(lanes: &[Lane]) -> Line {
+        let slots = lanes.iter().map(|lane| lane.load.slots()).sum();
         Line { queue: Ring::new(slots), done: Ring::new(slots) }
     }
 
@@ -101,10 +122,31 @@ impl Runner<'_> {
         loads: &mut [Load],
         plan: Plan,
     ) -> Result<Vec<Tally>, Error> {
+        let now = driver.now();
+        let lanes = loads.iter_mut().map(|load| Lane::new(load, plan, None, now)).collect();
+        self.run_lanes(driver, lanes)
+    }
+
+    /// The same, each by a plan of its own.
+    pub fn run_parts(
+        &mut self,
+        driver: &mut dyn Driver,
+        parts: &mut [Part],
+    ) -> Result<Vec<Tally>, Error> {
+        let now = driver.now();
+        let lanes = parts.iter_mut();
+        let lanes =
+            lanes.map(|Part { load, plan, pauses }| Lane::new(load, *plan, *pauses, now)).collect();
+        self.run_lanes(driver, lanes)
+    }
+
+    fn run_lanes(
+        &mut self,
+        driver: &mut dyn Driver,
+        mut lanes: Vec<Lane>,
+    ) -> Result<Vec<Tally>, Error> {
         let (began, mut now, is_late) = (driver.now(), driver.now(), driver.is_real());
-        let mut line = Line::new(loads);
-        let mut lanes: Vec<Lane> =
-            loads.iter_mut().map(|load| Lane::new(load, plan, began)).collect();
+        let mut line = Line::new(&lanes);
         let (mut turns, mut stride) = (0u32, Stride::new(driver.patience()));
         loop {
             for (n, lane) in lanes.iter_mut().enumerate() {
