@@ -146,6 +146,7 @@ fn check_size(bytes: u32) -> Result<(), SizesError> {
 
 /// Sizes of accesses, in bytes: multiples of 512, at most [`MAX_BS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "it is copied when a load is made, and not after")]
 pub enum Sizes {
     /// All the same.
     One(u32),

@@ -263,7 +263,7 @@ proptest! {
             let sizes = if a.op == BlockOp::Read { reads } else { others };
             let least = u64::from(sizes.least());
             prop_assert!(a.len >= least && a.len <= sizes.most().into());
-            let is_aligned = order == Order::Sequential || (a.offset - pattern.offset) % least == 0;
+            let is_aligned = order == Order::Sequential || (a.offset - pattern.offset).is_multiple_of(least);
             prop_assert!(is_aligned, "{} of {}", a.offset, a.len);
             prop_assert!(a.offset >= pattern.offset);
             prop_assert!(a.offset + a.len <= pattern.offset + pattern.length);
