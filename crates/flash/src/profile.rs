@@ -10,6 +10,7 @@
 //! gave passes [`Profile::check`]. What may fail is only what a user wrote,
 //! and the error names the file, the key, and what it takes.
 
+mod forms;
 mod keys;
 mod quantity;
 
