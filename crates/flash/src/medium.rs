@@ -108,8 +108,10 @@ pub trait Medium {
     /// [`Geometry::chunk_index`], whenever that has changed: after each program
     /// and reset, when it goes offline, and now and then when it is read, which
     /// need not be durable with a barrier. A medium that outlives its drive
-    /// keeps it and gives it back when it is opened. Never fails by itself; the
-    /// next barrier does.
+    /// keeps it and gives it back when it is opened: what it then tells of as
+    /// programmed, and not in vain, is all there, as it was programmed. What a cut
+    /// lost or tore it does not tell of. So what is told of and cannot be read was
+    /// damaged. Never fails by itself; the next barrier does.
     fn describe(&mut self, _chunk_index: usize, _chunk: &Chunk) {}
 
     /// Takes note of the drive's own time, in ns, by which data age. A medium

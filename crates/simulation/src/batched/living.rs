@@ -2,7 +2,6 @@
 
 use port::{Port, Time};
 use targets::Batch;
-use targets::batch::BatchError;
 use workload::Rng;
 
 use super::world::{MOST_AT_ONCE, Open, World, changes_nothing};
@@ -51,14 +50,7 @@ impl Living for World {
         let below = Drive::new(powered, flash, &troubles, seed);
         let below = below.expect("the rules are for vector commands");
         let opened = Batch::open(below, self.drive.config, Time::ZERO);
-        // A start that is refused for what it cannot read has changed nothing.
-        let is_unread = matches!(
-            opened,
-            Err(BatchError::Log { .. } | BatchError::Table { .. } | BatchError::Checkpoint)
-        );
-        if self.take_strikes() && self.drive.setup.troubles.cached && !is_unread {
-            self.model.may_go_back();
-        }
+        self.take_strikes();
         match opened {
             _ if self.rig.flash.power().is_wasted() => Err(wrong(None, "the start hangs")),
             _ if self.rig.is_off() => Ok(self.rig.cut_in_start(self.now, events)),

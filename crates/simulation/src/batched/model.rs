@@ -33,8 +33,6 @@ pub struct Model {
     /// No read that comes may see less.
     seen: u64,
     values: u64,
-    /// The state that the last check found.
-    settled: u64,
     /// By page, copies that could not be read, now and before the last check.
     struck: [HashMap<u64, Vec<u64>>; 2],
     /// A block of the target's own could not be read.
@@ -51,7 +49,6 @@ impl Model {
             acked: 0,
             seen: 0,
             values: 0,
-            settled: 0,
             struck: [HashMap::new(), HashMap::new()],
             own_struck: false,
         }
@@ -167,13 +164,6 @@ impl Model {
         self.unsure.contains_key(&lpid) && next.is_none_or(|next| next.batch > floor)
     }
 
-    /// A start could not read something, and over a cache that may be what a cut
-    /// tore: it may have dropped batches that were answered, though none that an
-    /// earlier start had found.
-    pub fn may_go_back(&mut self) {
-        (self.acked, self.seen) = (self.settled, self.settled);
-    }
-
     /// Power came.
     pub fn power_up(&mut self) {
         self.own_struck = false;
@@ -227,7 +217,7 @@ impl Model {
             page.clear();
             page.push(Written { batch: last.batch, value: seen.unwrap_or(last.value) });
         }
-        (self.taken, self.acked, self.seen, self.settled) = (low, low, low, low);
+        (self.taken, self.acked, self.seen) = (low, low, low);
         self.struck.swap(0, 1);
         self.struck[0].clear();
     }
@@ -236,7 +226,7 @@ impl Model {
     pub fn replace(&mut self) {
         self.pages.fill(vec![NEVER]);
         self.unsure.clear();
-        (self.taken, self.acked, self.seen, self.settled) = (0, 0, 0, 0);
+        (self.taken, self.acked, self.seen) = (0, 0, 0);
         self.struck.iter_mut().for_each(HashMap::clear);
     }
 

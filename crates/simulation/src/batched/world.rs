@@ -126,30 +126,21 @@ impl World {
         geometry.pus_channels_first().map(|pu| self.rig.flash.hurt(pu, 0..geometry.chunks())).sum()
     }
 
-    /// True where something was struck. A start may take that for torn: it reads
-    /// blocks of its own, and the copies of the last batches, among them those of
-    /// collection, of pages that a check has settled.
-    pub(super) fn take_strikes(&mut self) -> bool {
+    /// Takes note of what was struck since.
+    pub(super) fn take_strikes(&mut self) {
         if self.drive.setup.troubles.is_none() {
-            return false;
+            return;
         }
-        let strikes = self.rig.flash.take_strikes();
-        let mut any = false;
-        for strike in strikes {
+        for strike in self.rig.flash.take_strikes() {
             match strike {
                 Strike::Copy { block, values } if block < self.drive.config.pages => {
                     self.note(&[block], || format!("a copy cannot be read: {values:?}"));
-                    any = true;
                     self.model.strike(block, values[0]);
                 }
                 Strike::Copy { .. } => {}
-                Strike::Own => {
-                    any = true;
-                    self.model.strike_own()
-                }
+                Strike::Own => self.model.strike_own(),
             }
         }
-        any
     }
 
     /// Sends a batch that writes some pages and gives up those of others that may

@@ -255,18 +255,19 @@ impl<D: OpenChannel> Batch<D> {
         if self.log.links.is_empty() {
             self.detour(record, trail.last().row)?;
         }
-        self.say_what_was(void, last)?;
+        self.say_what_never_was(void, last)?;
         self.checkpoint.held = false;
         Ok(())
     }
 
-    /// Says in the log what this start found: which batches never were, and, over a
-    /// cache, which were. There the next start would take one of these for torn
-    /// where it cannot read a page.
-    fn say_what_was(&mut self, void: Option<(u64, u64)>, last: u64) -> Result<(), BatchError> {
+    /// Says in the log which batches never were, as this start found.
+    fn say_what_never_was(
+        &mut self,
+        void: Option<(u64, u64)>,
+        last: u64,
+    ) -> Result<(), BatchError> {
         self.log.void = void;
-        self.log.wants_done = self.cached && self.recovery.verified > 0 && self.fault.is_none();
-        if void.is_none() && !self.log.wants_done {
+        if void.is_none() {
             return Ok(());
         }
         let is_said = |target: &Batch<D>| target.log.durable_done >= last || target.fault.is_some();
@@ -336,7 +337,6 @@ impl<D: OpenChannel> Batch<D> {
     /// LSN of the first that is not complete, if there is one.
     fn find_end(&mut self, story: &Story) -> Result<Option<u64>, BatchError> {
         let geometry = self.geometry;
-        let cached = self.cached;
         for (&lsn, batch) in story.open.iter().filter(|_| !is(Mutation::NoVerify)) {
             self.recovery.verified += 1;
             if batch.seen != batch.parts {
@@ -359,8 +359,8 @@ impl<D: OpenChannel> Batch<D> {
                 }
                 Ok(())
             })?;
-            // A drive without a cache had programmed what it says that it has.
-            complete &= unread.iter().all(|&at| !cached && was_written(&runner, &geometry, at));
+            // What the drive says that it has was there, and was damaged since.
+            complete &= unread.iter().all(|&at| was_written(&runner, &geometry, at));
             self.now = runner.now;
             if !complete {
                 return Ok(Some(lsn));

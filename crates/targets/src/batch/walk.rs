@@ -4,7 +4,9 @@
 //! holds a row with the next number and the right back link is the next row: the
 //! others before it failed, though some may be readable. The log ends where no
 //! place holds one, and none was: a place that was written, and where no row can
-//! be read that fits, is damage, unless a cut can have torn it.
+//! be read that fits, is damage. No cut leaves such a row, over a cache either: what
+//! a drive says was programmed was all there when it was started
+//! ([`flash::Medium`]).
 //!
 //! Of the rows only their places stay in memory. Who needs what they say again
 //! has them read again, many at once.
@@ -227,8 +229,8 @@ fn read_again<D: OpenChannel>(
 
 /// Whether there is a row of the log behind `row`, of which one of these places may
 /// hold what is left: by the TAGs behind the places, and of the first block of
-/// each chunk. No row is written before the one before it is durable, so what a cut
-/// tore has none behind it; and rows of an earlier use of a chunk have lower
+/// each chunk. No row is written before the one before it is durable, so behind one
+/// that a cut took there is none; and rows of an earlier use of a chunk have lower
 /// numbers.
 fn has_row_behind<D: OpenChannel>(
     runner: &mut Runner<D>,
@@ -294,7 +296,7 @@ pub(super) fn walk<D: OpenChannel>(
         }
         match (next, damage) {
             (Some(row), _) => trail.add(row, &mut each),
-            (None, Some(damage)) if was_durable(runner, geometry, &links, wanted.row, damage)? => {
+            (None, Some(damage)) if was_a_row(runner, geometry, &links, wanted.row, damage)? => {
                 return Err(BatchError::Log { at: damage.at, why: damage.why });
             }
             (None, _) => return Ok(trail),
@@ -307,18 +309,17 @@ fn heavier(damage: Option<Damage>, other: Damage) -> Option<Damage> {
     damage.filter(|damage| damage.weight() > other.weight()).or(Some(other))
 }
 
-/// Whether a row was durable of which this is left, so that the log is damaged.
-/// Without a cache all that was written was; but what says nothing of being that row
-/// may be another thing. Over a cache a cut may tear the last row, which was not
-/// durable. A later one, if there is any, says that it was.
-fn was_durable<D: OpenChannel>(
+/// Whether a row was there of which this is left, so that the log is damaged. What
+/// can be read and says nothing of being that row may be another thing: only a row
+/// behind it says that there was one.
+fn was_a_row<D: OpenChannel>(
     runner: &mut Runner<D>,
     geometry: &Geometry,
     places: &[Ppa],
     row: u64,
     damage: Damage,
 ) -> Result<bool, BatchError> {
-    if !runner.device.is_cached() && damage.weight() > 0 {
+    if damage.weight() > 0 {
         return Ok(true);
     }
     has_row_behind(runner, geometry, places, row)

@@ -14,6 +14,8 @@ mod batch_failures;
 #[cfg(debug_assertions)]
 mod batch_faults;
 #[cfg(debug_assertions)]
+mod batch_file;
+#[cfg(debug_assertions)]
 mod batch_limits;
 #[cfg(debug_assertions)]
 mod batch_pace;
