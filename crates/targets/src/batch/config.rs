@@ -283,8 +283,9 @@ pub enum BatchError {
     #[error("the drive has no good chunks for checkpoint records at the beginning of its units")]
     Slots,
     /// There was a checkpoint, and no record of one is whole; or there is none on
-    /// a drive that was written.
-    #[error("no checkpoint record is whole: what the drive held cannot be found any more")]
+    /// a drive that was written; or the newest is damaged, and it alone led to rows of
+    /// the log that are there.
+    #[error("no checkpoint record that is whole leads to what the drive held")]
     Checkpoint,
     /// Nothing was ever written to the drive, and it is not to be made new.
     #[error("the drive holds nothing")]

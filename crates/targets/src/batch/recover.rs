@@ -311,11 +311,12 @@ impl<D: OpenChannel> Batch<D> {
     /// is, so that it is kept on; else from where this record needs it.
     fn walk_log(&mut self, record: &Checkpoint) -> Result<(Trail, Story, Findings), BatchError> {
         let geometry = self.geometry;
+        let doubted = self.checkpoint.number > record.number;
         let mut runner = Runner::new(&mut self.device, self.now);
         let mut read = |start| {
             let (mut story, mut findings) = (Story::default(), Findings::default());
             let take = |record| story.take(record, &mut |told: Told| findings.note(told));
-            let trail = walk(&mut runner, &geometry, start, &record.detours, take)?;
+            let trail = walk(&mut runner, &geometry, start, &record.detours, doubted, take)?;
             Ok::<_, BatchError>((trail, story, findings))
         };
         let is_start = |row: &Known| {

@@ -265,12 +265,14 @@ fn has_row_behind<D: OpenChannel>(
 
 /// Reads the log from `start` to its end. Its first row must be there. Behind
 /// the places that a row names come those of its detour. Gives each record on as
-/// it comes.
+/// it comes. `doubted`: a newer checkpoint record was damaged, which may have named
+/// other places for the row behind the last.
 pub(super) fn walk<D: OpenChannel>(
     runner: &mut Runner<D>,
     geometry: &Geometry,
     start: Start,
     detours: &[Detour],
+    doubted: bool,
     mut each: impl FnMut(Record),
 ) -> Result<Trail, BatchError> {
     let at = start.at.ppa().ok_or(BatchError::Checkpoint)?;
@@ -298,6 +300,9 @@ pub(super) fn walk<D: OpenChannel>(
             (Some(row), _) => trail.add(row, &mut each),
             (None, Some(damage)) if was_a_row(runner, geometry, &links, wanted.row, damage)? => {
                 return Err(BatchError::Log { at: damage.at, why: damage.why });
+            }
+            (None, _) if doubted && has_row_behind(runner, geometry, &links, last.row)? => {
+                return Err(BatchError::Checkpoint);
             }
             (None, _) => return Ok(trail),
         }

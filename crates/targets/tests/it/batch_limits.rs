@@ -3,8 +3,8 @@
 
 use crate::batch_world::{BLOCK, Random, Run, Setup, World, batch_buffer, faulty, ram, unreadable};
 use device::{Device, OpenChannel};
-use faults::ScriptedMedium;
-use flash::{Chunk, ChunkState, Dimensions, Geometry, Medium, Moved, Profile, Timing};
+use faults::{Access, MediumFault, MediumRule, ScriptedMedium, Span, Trigger};
+use flash::{Chunk, ChunkState, Dimensions, Geometry, Medium, Moved, Ppa, Profile, Tag, Timing};
 use port::{BatchOp, BatchReq, Buffer, Desc, Port, Ring, Status, Time};
 use targets::batch::BatchError;
 use targets::{Batch, BatchConfig};
@@ -136,6 +136,83 @@ fn with_both_slots_damaged_it_is_an_error() {
     let mut run = world.power_on(LONG).unwrap();
     world.check(&mut run);
     world.power_off(run);
+}
+
+/// A start could not write at any place that the log named, and a record named others.
+/// When that is damaged, the record before it does not lead to what is there.
+#[test]
+fn the_end_of_the_log_is_not_where_a_damaged_record_led_on() {
+    let mut refused = 0;
+    for seed in 0..12 {
+        let mut setup = Setup::small(seed).filled(50);
+        setup.config.forward_links = 1;
+        let mut world = World::new(setup, faulty);
+        let mut run = world.power_on(LONG).unwrap();
+        world.work(&mut run, 20 + seed);
+        run.drain(&mut world);
+        world.power_off(run);
+        let next = next_of_log(&mut world);
+        let trigger = Trigger { span: Some(Span::Ppa(next.0..next.0 + 1)), ..Trigger::default() };
+        let fault = MediumFault::Fail { on: Access::Program, permanent: false };
+        world.set_rules(&[MediumRule { fault, trigger }]);
+        let mut run = world.power_on(LONG).unwrap();
+        run.write(&mut world, &[1]);
+        run.drain(&mut world);
+        world.power_off(run);
+        world.set_rules(&[]);
+        let mut run = world.power_on(LONG).unwrap();
+        run.write(&mut world, &[2]);
+        let before = world.batches;
+        while world.batches == before {
+            assert!(run.step(&mut world), "{}", run.state());
+        }
+        world.power_off(run);
+        let newest = newest_record(&mut world);
+        world.set_rules(&[unreadable(newest.0..newest.0 + 1)]);
+        match world.try_power_on(LONG) {
+            Err(e) => {
+                assert_eq!(e, BatchError::Checkpoint);
+                refused += 1;
+                world.set_rules(&[]);
+            }
+            Ok(run) => {
+                let mut run = run.unwrap();
+                world.check(&mut run);
+                world.power_off(run);
+            }
+        }
+    }
+    assert!(refused > 0);
+}
+
+/// Where the block lies that has the highest number of those that `number` gives
+/// one, by its bytes and TAG.
+fn highest(world: &mut World, number: impl Fn(&[u8], Tag) -> Option<u64>) -> Ppa {
+    let (geometry, chunks) = (world.geometry, world.chunks.clone());
+    let mut best = (0, Ppa(0));
+    for (index, chunk) in chunks.iter().enumerate() {
+        let start = geometry.chunk_start(index).0;
+        for at in (start..start + u64::from(chunk.programmed)).map(Ppa) {
+            let (mut bytes, mut tag) = (vec![0; BLOCK], [0; 16]);
+            let moved = world.medium().read(at, 1, &mut bytes, &mut tag);
+            let found = number(&bytes, Tag::load(&tag)).filter(|_| moved == Moved::Done);
+            best = best.max((found.unwrap_or(0), at));
+        }
+    }
+    best.1
+}
+
+/// Where the row behind the last of the log will be, of a log with one lane.
+fn next_of_log(world: &mut World) -> Ppa {
+    let last = highest(world, |_, tag| (tag.id >> 56 == 6).then_some(tag.seq));
+    let row = world.geometry.row_blocks();
+    Ppa(last.0 - u64::from(world.geometry.block(last) % row) + u64::from(row))
+}
+
+/// Where the newest checkpoint record begins.
+fn newest_record(world: &mut World) -> Ppa {
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes[24..32].try_into().unwrap());
+    highest(world, |bytes, _| (bytes[8..12] == *b"CKPT").then(|| number(bytes)))
 }
 
 /// An older record of this version is not the drive any more.
