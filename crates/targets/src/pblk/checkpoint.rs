@@ -409,10 +409,11 @@ impl<D: OpenChannel> Pblk<D> {
 
     /// How far a chunk is written that failed or was left. It takes no more rows
     /// now, but perhaps after a restart: these must be found. One that is being
-    /// retired or erased may then be as it was, with copies that are not new.
+    /// retired or erased may then be as it was, with copies that are not new. Padding
+    /// on its way to it may never come, and its place be taken by such rows.
     fn end_of_short(&self, chunk: usize) -> u32 {
-        let wp = self.device.chunk(chunk).wp;
-        if wp == 0 { self.chunks[chunk].end } else { wp }
+        let of = self.device.chunk(chunk);
+        if of.wp == 0 { self.chunks[chunk].end } else { of.programmed }
     }
 
     /// All that was on its way at T0 has settled, or has failed: the chunks of

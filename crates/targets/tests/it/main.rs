@@ -61,6 +61,8 @@ mod map_cache;
 mod model;
 #[cfg(debug_assertions)]
 mod openings;
+#[cfg(debug_assertions)]
+mod openings_at_once;
 mod pace;
 #[cfg(debug_assertions)]
 mod recovery;

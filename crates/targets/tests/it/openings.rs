@@ -95,8 +95,8 @@ fn limits_below_what_is_needed_are_refused_with_the_numbers() {
 }
 
 /// With room for what is needed and no more a drive lives as any other: it takes no
-/// write that is refused (that is asserted in the target), loses no chunk, and after
-/// each event no more are open than may be.
+/// write that is refused (of that a chunk would be retired), and after each request no
+/// more are open than may be. `openings_at_once.rs` looks after each event.
 #[test]
 fn a_drive_with_just_room_enough_never_runs_into_its_limits() {
     for (pus, streams, copyback, more) in [
