@@ -339,7 +339,7 @@ impl<D: OpenChannel> Pblk<D> {
             map_cache: map_cache(&config, geometry.address_bits())?,
             space,
             window: Window::new(unreadable, &geometry, held, &units),
-            openings: Openings::new(&geometry, device.timing()),
+            openings: Openings::new(&geometry, device.timing())?,
             units,
             stripe: Stripe::new(&geometry, at_once),
             collectors: Collectors {

@@ -22,8 +22,8 @@
 use std::collections::VecDeque;
 
 use device::{Content, OpenChannel, VectorCmd, VectorOp};
-use flash::{ChunkState, Geometry, Ppa, Tag, Timing};
-use port::Buffer;
+use flash::{ChunkState, Geometry, Ppa, TAG_BYTES, Tag, Timing};
+use port::{BLOCK_BYTES, Buffer, OutOfMemory, Scratch};
 
 use super::ends::END;
 use super::root::{Mirror, Root};
@@ -59,21 +59,26 @@ pub(super) struct Openings {
     waiting: VecDeque<VectorCmd>,
     /// A pad is on its way.
     pads: bool,
+    /// What it is sent in.
+    buffer: Scratch,
 }
 
 impl Openings {
     /// Of a drive none of whose chunks is open; none without a limit.
-    pub fn new(geometry: &Geometry, timing: &Timing) -> Option<Box<Openings>> {
-        timing.limits_open().then(|| {
-            Box::new(Openings {
-                most: timing.open_chunks as usize,
-                most_of_pu: timing.open_chunks_pu as usize,
-                of: (0..geometry.pu_slots()).map(|_| Vec::new()).collect(),
-                all: 0,
-                waiting: VecDeque::new(),
-                pads: false,
-            })
-        })
+    pub fn new(geometry: &Geometry, timing: &Timing) -> Result<Option<Box<Openings>>, OutOfMemory> {
+        if !timing.limits_open() {
+            return Ok(None);
+        }
+        let bytes = geometry.row_blocks() as usize * (BLOCK_BYTES as usize + TAG_BYTES);
+        Ok(Some(Box::new(Openings {
+            most: timing.open_chunks as usize,
+            most_of_pu: timing.open_chunks_pu as usize,
+            of: (0..geometry.pu_slots()).map(|_| Vec::new()).collect(),
+            all: 0,
+            waiting: VecDeque::new(),
+            pads: false,
+            buffer: Scratch::new(Buffer::zeroed(bytes)?),
+        })))
     }
 
     fn has_room(&self, pu: usize) -> bool {
@@ -236,14 +241,15 @@ impl<D: OpenChannel> Pblk<D> {
         // Roots are looked for block by block, each of them whole.
         let content = if self.is_anchor(chunk) { Content::Whole } else { Content::Tagged };
         let (data, tag) = content.each(self.kept as u32);
-        let bytes = count as usize * (data + tag);
-        let mut buffer = Buffer::zeroed(bytes).expect("memory for a row");
+        let openings = self.openings.as_mut().expect("only there are pads");
+        let mut buffer = openings.buffer.take(count as usize * (data + tag));
+        // Tags of the last one may be where data are now.
+        buffer.bytes_mut().fill(0);
         let end = Tag { id: END, seq: geometry.chunk_blocks().into() };
         let tags = &mut buffer.bytes_mut()[count as usize * data..];
         tags.chunks_exact_mut(tag).for_each(|to| end.store(to));
         self.counters.padding += u64::from(count);
         let ppa = Ppa(geometry.chunk_start(chunk).0 + u64::from(from));
-        let openings = self.openings.as_mut().expect("only there are pads");
         openings.pads = true;
         let pu = geometry.pu_index(ppa);
         openings.find(pu, chunk).expect("it is open").inside += 1;
@@ -254,11 +260,12 @@ impl<D: OpenChannel> Pblk<D> {
     /// A row of padding is programmed, or failed. One that was not tried is not tried
     /// again.
     #[cold]
-    pub(super) fn pad_done(&mut self, chunk: usize, first: u32) {
+    pub(super) fn pad_done(&mut self, chunk: usize, first: u32, buffer: Buffer) {
         let pu = self.geometry.pu_index(self.geometry.chunk_start(chunk));
         let is_tried = self.device.chunk(chunk).wp != first;
         let openings = self.openings.as_mut().expect("only there are pads");
         openings.pads = false;
+        openings.buffer.give(buffer);
         if let Some(open) = openings.find(pu, chunk) {
             open.lost = !is_tried;
         }

@@ -163,7 +163,7 @@ impl<D: OpenChannel> Pblk<D> {
                 self.opening_ended(chunk as usize, true);
                 self.retire_done(chunk as usize);
             }
-            Cookie::Pad(chunk, first) => self.pad_done(chunk as usize, first),
+            Cookie::Pad(chunk, first) => self.pad_done(chunk as usize, first, done.buffer),
             Cookie::Load(number) => self.load_done(number, done),
             Cookie::MapPage(number) => self.map_page_done(number, done),
             Cookie::Flush => self.flush_done(now, done.status),
