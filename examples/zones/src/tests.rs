@@ -1,11 +1,13 @@
 //! Zones live in the simulator: random work, power cuts, and a check of all that
 //! was promised.
 
+use device::Device;
+use flash::{Dimensions, Geometry, RamMedium, Timing};
 use port::{BLOCK_BYTES, BlockOp, SECTOR_BYTES};
 use simulation::machine::Ask;
 use simulation::{Break, Host, Lower, Setup, Subject, Troubles, lives, shows};
 
-use crate::{Zones, ZonesConfig};
+use crate::{Zones, ZonesConfig, ZonesError};
 
 /// Sectors of a block.
 const SECTORS: u64 = BLOCK_BYTES / SECTOR_BYTES;
@@ -60,6 +62,31 @@ fn suit(setup: &mut Setup) {
     let page = u64::from(setup.geometry.write_blocks());
     setup.work.blocks = setup.work.blocks.next_multiple_of(page);
     setup.bytes = setup.bytes.next_multiple_of(zone_bytes(setup));
+}
+
+/// A drive that limits its open chunks, in all or of a unit, is refused by name.
+#[test]
+fn drives_that_limit_their_open_chunks_are_refused() {
+    let dim = Dimensions {
+        groups: 1,
+        pus: 2,
+        chunks: 4,
+        pages: 2,
+        planes: 1,
+        page_bytes: 4096,
+        pages_at_once: 1,
+    };
+    let (geometry, none) = (Geometry::new(dim).unwrap(), u32::MAX);
+    for (open_chunks, open_chunks_pu, is_refused) in
+        [(none, none, false), (1000, none, true), (none, 1000, true)]
+    {
+        let timing = Timing { open_chunks, open_chunks_pu, ..Timing::default() };
+        let medium = RamMedium::new(&geometry, 8).unwrap();
+        let device = Device::new(&geometry, &timing, medium).unwrap();
+        let error = Zones::open(device, &ZonesConfig { zones: 4 }).err();
+        assert_eq!(matches!(error, Some(ZonesError::OpenChunks)), is_refused, "{error:?}");
+        assert_eq!(error.is_some(), is_refused, "{error:?}");
+    }
 }
 
 #[test]

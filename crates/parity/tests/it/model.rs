@@ -6,8 +6,8 @@
 
 use crate::common::{Broken, Fused, Random, durable, power_cut, timing};
 use device::{Content, Device, OpenChannel, VectorCmd, VectorDone, VectorOp};
-use flash::{ChunkState, Dimensions, Geometry, Ppa, TAG_BYTES, Timing};
-use parity::Parity;
+use flash::{ChunkState, Dimensions, Geometry, Ppa, RamMedium, TAG_BYTES, Timing};
+use parity::{Parity, ParityError};
 use port::{Buffer, Port, Ring, Status, Time};
 use proptest::prelude::*;
 
@@ -427,6 +427,30 @@ fn full(width: u32) -> Bench {
 }
 
 /// A lost unit costs no block, and each is rebuilt from all others.
+/// A drive that limits its open chunks, in all or of a unit, is refused by name.
+#[test]
+fn drives_that_limit_their_open_chunks_are_refused() {
+    let dim = Dimensions {
+        groups: 3,
+        pus: 1,
+        chunks: 4,
+        pages: 2,
+        planes: 1,
+        page_bytes: 4096,
+        pages_at_once: 1,
+    };
+    let (geometry, none) = (Geometry::new(dim).unwrap(), u32::MAX);
+    for (open_chunks, open_chunks_pu, is_refused) in
+        [(none, none, false), (1000, none, true), (none, 1000, true)]
+    {
+        let timing = Timing { open_chunks, open_chunks_pu, ..Timing::default() };
+        let medium = RamMedium::new(&geometry, 8).unwrap();
+        let error = Parity::new(Device::new(&geometry, &timing, medium).unwrap(), 3).err();
+        assert_eq!(matches!(error, Some(ParityError::OpenChunks)), is_refused, "{error:?}");
+        assert_eq!(error.is_some(), is_refused, "{error:?}");
+    }
+}
+
 #[test]
 fn a_lost_unit_is_rebuilt() {
     let mut bench = full(4);

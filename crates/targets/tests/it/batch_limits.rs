@@ -74,6 +74,24 @@ fn impossible_configurations_are_named() {
     assert!(open(|c| c.cache_bytes = 100).contains("cache_bytes"));
 }
 
+/// A drive that limits its open chunks, in all or of a unit, is refused by name.
+#[test]
+fn drives_that_limit_their_open_chunks_are_refused() {
+    let setup = Setup::small(1);
+    let geometry = setup.geometry();
+    let none = u32::MAX;
+    for (open_chunks, open_chunks_pu, is_refused) in
+        [(none, none, false), (1000, none, true), (none, 1000, true)]
+    {
+        let timing = Timing { open_chunks, open_chunks_pu, ..setup.timing.clone() };
+        let medium = ScriptedMedium::ram(&geometry, 8, ());
+        let device: Box<dyn OpenChannel> =
+            Box::new(Device::new(&geometry, &timing, medium).unwrap());
+        let error = Batch::open(device, setup.config, Time::ZERO).err();
+        assert_eq!(error, is_refused.then_some(BatchError::OpenChunks));
+    }
+}
+
 /// A drive with several checkpoint records, power off.
 fn with_checkpoints() -> World {
     let mut world = World::new(Setup::small(9).filled(60), faulty);
