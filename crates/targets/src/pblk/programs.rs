@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use device::{Content, OpenChannel, VectorCmd, VectorDone, VectorOp};
 use flash::{Geometry, Ppa};
-use port::Whose;
+use port::{OutOfMemory, Whose};
 
 use super::config::MAX_STREAMS;
 use super::map::Place;
@@ -411,7 +411,8 @@ impl<D: OpenChannel> Pblk<D> {
         if is_copy {
             self.counters.copied += u64::from(self.geometry.row_blocks());
         }
-        if !self.window.is_on() || !self.settle_held(unit, ppa) {
+        let Ok(is_held) = self.hold(unit, ppa) else { return self.give_up_writing() };
+        if !is_held {
             for i in 0..self.geometry.row_blocks() {
                 let slot = self.units.slot_number(unit, i);
                 let at = Ppa(ppa.0 + u64::from(i));
@@ -425,6 +426,12 @@ impl<D: OpenChannel> Pblk<D> {
         } else {
             self.free_moved(unit);
         }
+    }
+
+    /// Whether a row that is programmed is held, since it cannot be read yet.
+    #[inline(always)]
+    fn hold(&mut self, unit: u32, ppa: Ppa) -> Result<bool, OutOfMemory> {
+        if self.window.is_on() { self.settle_held(unit, ppa) } else { Ok(false) }
     }
 
     /// A row was programmed in vain: it stays in the buffer and goes elsewhere. One

@@ -14,10 +14,12 @@
 //!
 //! There are units for as many rows as the open chunks of all streams and of
 //! collection have unreadable. Those of chunks that were left come on top: where
-//! none is free one more is made.
+//! none is free one more is made. Where the system has no memory for it the row stays
+//! where it was gathered, and is read from there; the drive turns read-only.
 
 use device::OpenChannel;
 use flash::{Geometry, Ppa};
+use port::OutOfMemory;
 
 use super::Pblk;
 use super::copies::UNKNOWN;
@@ -87,14 +89,14 @@ impl<D: OpenChannel> Pblk<D> {
     /// A row is programmed: lets go of those of its parallel unit that can be read
     /// now, and holds this one if it cannot. False where it can.
     #[cold]
-    pub(super) fn settle_held(&mut self, unit: u32, ppa: Ppa) -> bool {
+    pub(super) fn settle_held(&mut self, unit: u32, ppa: Ppa) -> Result<bool, OutOfMemory> {
         let rank = self.stripe.rank(self.geometry.pu_index(ppa));
         self.release_readable(rank);
         if self.is_readable(ppa, self.geometry.row_blocks()) {
-            return false;
+            return Ok(false);
         }
         let is_user = self.units.is_user(unit);
-        let held = self.take_held();
+        let held = self.take_held()?;
         self.units.hold(held, unit, ppa);
         for i in 0..self.geometry.row_blocks() {
             let at = Ppa(ppa.0 + u64::from(i));
@@ -109,15 +111,12 @@ impl<D: OpenChannel> Pblk<D> {
             }
         }
         self.window.held[rank].push(held);
-        true
+        Ok(true)
     }
 
     /// A unit to hold a row. More are needed only as chunks fail.
-    fn take_held(&mut self) -> u32 {
-        match self.window.free.pop() {
-            Some(held) => held,
-            None => self.units.add_held().expect("memory for a row"),
-        }
+    fn take_held(&mut self) -> Result<u32, OutOfMemory> {
+        self.window.free.pop().map_or_else(|| self.units.add_held(), Ok)
     }
 
     /// Lets go of the rows of a parallel unit that can be read by now.
