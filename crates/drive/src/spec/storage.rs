@@ -112,11 +112,15 @@ impl StorageSpec {
         }
     }
 
-    /// Makes the file, sparse.
+    /// Makes the file, sparse. Where that fails nothing is left of it.
     pub fn create(&self, size: u64) -> Result<(), Error> {
+        let failed = |e| Error::Usage(format!("{} cannot be made: {e}", self.path));
         let made = OpenOptions::new().write(true).create_new(true).open(&self.path);
-        let made = made.and_then(|file| file.set_len(size));
-        made.map_err(|e| Error::Usage(format!("{} cannot be made: {e}", self.path)))
+        let file = made.map_err(failed)?;
+        file.set_len(size).map_err(|e| {
+            let _ = fs::remove_file(&self.path);
+            failed(e)
+        })
     }
 
     /// How it is opened for so many cores.

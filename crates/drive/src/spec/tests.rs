@@ -286,6 +286,19 @@ fn what_has_a_slash_is_a_path() {
     }
 }
 
+/// A file that the system lets be no larger is not left behind, empty.
+#[test]
+fn a_file_that_cannot_be_made_is_not_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.img");
+    let spec = file(path.to_str().unwrap());
+    assert!(spec.create(u64::MAX).is_err());
+    assert!(!path.exists());
+    spec.create(1 << 20).unwrap();
+    assert!(spec.create(1 << 21).is_err(), "it is there already");
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 1 << 20);
+}
+
 fn specs() -> impl Strategy<Value = MemorySpec> {
     let victims = prop_oneof![
         Just(Victim::Greedy),
