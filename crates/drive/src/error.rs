@@ -7,10 +7,10 @@ use std::io;
 
 use blkmq::ConfigError;
 use port::OutOfMemory;
-use targets::pblk::PblkError;
+use targets::pblk::{Most, PblkError};
 use thiserror::Error;
 
-use crate::spec::DriveError;
+use crate::spec::{DriveConfig, DriveError};
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, Error)]
@@ -67,8 +67,64 @@ impl Error {
         }
     }
 
+    /// What the error of a shard says in the numbers of the drive, of which that has a
+    /// part.
+    pub(crate) fn of_whole_drive(self, config: &DriveConfig) -> Error {
+        let shards = config.spec.shards;
+        match self {
+            Error::Target(PblkError::Buffer { least, most, row, .. }) => {
+                let [least, most] = [least, most].map(|bytes| bytes * u64::from(shards));
+                let bytes = config.profile.write_buffer;
+                Error::Target(PblkError::Buffer { bytes, least, most, row })
+            }
+            Error::Target(PblkError::OpenChunks { most_of_pu, needed, needed_of_pu, .. }) => {
+                let (most, needed) = (Most(config.profile.timing.open_chunks), needed * shards);
+                Error::Target(PblkError::OpenChunks { most, most_of_pu, needed, needed_of_pu })
+            }
+            other => other,
+        }
+    }
+
     /// Whether the reader of our output went away: no reason to complain.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Error::Output(e) if e.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::DriveSpec;
+    use crate::stack;
+
+    /// Errors of what shards have a part of tell the drive's numbers: those that were
+    /// given, and bounds that hold.
+    #[test]
+    fn errors_of_a_shard_tell_of_the_whole_drive() {
+        for shards in [1, 2, 4] {
+            let drive = format!("mem:tlc,size=256M,groups=4,pus=2,store=none,shards={shards}");
+            let refused = |keys: &str| {
+                let name = format!("{drive},{keys}");
+                let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
+                stack::build(&spec.resolve().unwrap(), 1).err()
+            };
+            let Some(Error::Target(PblkError::Buffer { bytes, least, most, .. })) =
+                refused("write_buffer=64k")
+            else {
+                panic!("it is too small")
+            };
+            assert_eq!((bytes, most), (64 << 10, u64::from(shards) << 30));
+            assert!(refused(&format!("write_buffer={least}")).is_none());
+            assert!(refused(&format!("write_buffer={}", least - 4096)).is_some());
+
+            let Some(Error::Target(PblkError::OpenChunks { most, needed, .. })) =
+                refused("open_chunks=10")
+            else {
+                panic!("they are too few")
+            };
+            assert_eq!((most, needed), (Most(10), 8 * 3 + 2 * shards));
+            assert!(refused(&format!("open_chunks={needed}")).is_none());
+            assert!(refused(&format!("open_chunks={}", needed - 1)).is_some());
+        }
     }
 }

@@ -156,20 +156,21 @@ fn assemble(
     for (n, left) in (0..).zip(shards) {
         // The first has the seed itself, so that one shard is a drive as it was.
         let seed = seed.wrapping_add(random::STEP.wrapping_mul(n.into()));
-        let config = &config.shard(n);
+        let (config, whole) = (&config.shard(n), config);
+        let failed = |e: Error| e.of_whole_drive(whole);
         let device = match found {
             Some(away) => old_device(config, seed, left.medium, &left.chunks, away)?,
             None => new_device(config, seed, left.medium)?,
         };
         let (drive, ready): (Boxed, _) = if is_alone && is_inside {
-            let (pblk, ready) = start(config, seed, device, found.is_some())?;
+            let (pblk, ready) = start(config, seed, device, found.is_some()).map_err(failed)?;
             return Ok((Box::new(Link::new(link, pblk)), ready, None));
         } else if is_bare {
-            let (pblk, ready) = start(config, seed, device, found.is_some())?;
+            let (pblk, ready) = start(config, seed, device, found.is_some()).map_err(failed)?;
             (Box::new(pblk), ready)
         } else {
             let flash = lower::before(config, device, buffer.as_ref())?;
-            let (pblk, ready) = start(config, seed, flash, found.is_some())?;
+            let (pblk, ready) = start(config, seed, flash, found.is_some()).map_err(failed)?;
             (Box::new(pblk), ready)
         };
         parts.push(drive);
