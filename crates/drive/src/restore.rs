@@ -188,6 +188,8 @@ mod tests {
     use crate::image;
     use crate::spec::DriveSpec;
     use crate::spec::file::FileSpec;
+    use flash::{Chunk, ChunkState};
+    use port::random::Random;
     use port::{BlockDone, BlockOp, BlockReq, Buffer, Ring, Status};
 
     const DAY: u64 = 86_400_000_000_000;
@@ -329,6 +331,42 @@ mod tests {
         }
         let rows = [&made, &opened].map(|drive| drive.slc().rows);
         assert!(rows[0] == rows[1] && rows[0] < made.slc().most_rows, "{rows:?}");
+    }
+
+    /// A drive file with room for just so many open chunks as the target needs, killed
+    /// again and again in the midst of its writes: it is found each time, no write of it
+    /// is refused, and no more chunks are open than may be.
+    #[test]
+    fn a_drive_file_at_its_limit_of_open_chunks_survives_kills() {
+        const MOST: usize = 4 * 3 + 2;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.ssd").display().to_string();
+        create(
+            &path,
+            "mem:tlc,size=8M,groups=2,pus=2,pages=16,unreadable=20,open_chunks=14,\
+             open_chunks_pu=4,store=checksum",
+        );
+        let (mut random, mut erases) = (Random::new(5, 1), 0);
+        for kill in 0..40 {
+            let open = FileSpec::new(&path).open(false).unwrap();
+            let is_open = |chunk: &&Chunk| chunk.state == ChunkState::Open;
+            let open_before = open.opened.chunks.iter().filter(is_open).count();
+            let mut drive = Restored::opened(open).unwrap().drive;
+            let mut now = settle(&mut drive);
+            let parts = drive.shape().bytes >> 16;
+            for i in 0..1 + random.below(60) {
+                let at = if kill == 0 { i % parts } else { random.below(parts) };
+                let (status, end) = act(&mut drive, now, BlockOp::Write, at << 16);
+                assert!(status.is_ok(), "{status}");
+                now = end;
+                let open = drive.target(0).lower().device().chunks().iter().filter(is_open);
+                assert!(open.count() <= MOST.max(open_before), "kill {kill}");
+            }
+            assert_eq!(drive.counters().retired, 0);
+            erases = drive.counters().erases;
+            // Dropped as it is.
+        }
+        assert!(erases > 20, "{erases}");
     }
 
     #[test]
