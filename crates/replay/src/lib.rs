@@ -10,15 +10,20 @@
 
 mod error;
 mod fields;
+mod footprint;
 mod format;
 mod input;
 mod lines;
 mod own;
 mod reader;
+mod sizes;
+mod summary;
 mod volumes;
 
 pub use error::{Flaw, ReadError};
+pub use footprint::Touched;
 pub use format::{Action, Format, TimeUnit};
 pub use input::{Input, Progress};
 pub use reader::{Broken, Counts, ReadArgs, Reader, Request};
+pub use summary::{Kind, OfVolume, Summary};
 pub use volumes::MOST_VOLUMES;

@@ -162,7 +162,7 @@ pub enum Command {
     /// Fit a profile to measurements of a drive.
     #[command(after_help = TWIN_EXAMPLES)]
     Twin(TwinArgs),
-    /// Show what a request trace says.
+    /// Show what a request trace says, or what one of another kind asks for in sum.
     #[command(after_help = trace::EXAMPLES)]
     Trace(TraceArgs),
     /// Print what a shell completes.

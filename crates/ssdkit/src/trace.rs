@@ -1,17 +1,18 @@
 //! `ssdkit trace`: what a request trace says.
 //!
-//! Reads the whole file first; memory is in proportion to the part of it that
-//! is looked at. A file that was cut or damaged is shown up to there, and then
+//! Of our own it reads the whole file first; memory is in proportion to the part of it
+//! that is looked at. Of others, and with `--summary`, it tells a [`summary`], in bounded
+//! memory. A file that was cut or damaged is shown up to there, and then
 //! the command fails and says what is wrong. Fails at once when the file
 //! cannot be opened or is no trace.
 
-use std::fs::{self, File};
-use std::io::{BufReader, Write};
+use std::io::{Read, Write};
 use std::path::PathBuf;
 
 use clap::Args;
 use measure::units;
 use port::{BlockOp, Time};
+use replay::{Input, ReadArgs};
 use serde_json::{Value, json};
 use trace::{
     About, Life, NO_TAG, QueueSummary, Reader, Stage, Totals, TraceError, Window, moment, slowest,
@@ -26,8 +27,14 @@ pub const EXAMPLES: &str = "\
 Examples:
   ssdkit trace run.trace
   ssdkit trace run.trace --slowest 20 --from 1ms --to 2ms
-  ssdkit trace run.trace --json";
+  ssdkit trace run.trace --json
+  ssdkit trace hm_0.csv.gz
+  zstdcat io.zst | ssdkit trace - --format alibaba --volume 419 --broken skip";
 
+mod summary;
+
+/// The slowest requests that are shown, where nothing else is said.
+const SLOWEST: u32 = 10;
 /// Columns of the timeline, where the terminal has as many.
 const COLUMNS: usize = 80;
 /// Columns beside it.
@@ -36,22 +43,35 @@ const MARGIN: usize = 10;
 /// `ssdkit trace`.
 #[derive(Args, Clone, Debug)]
 pub struct TraceArgs {
-    /// The trace.
+    /// The trace, plain or compressed by gzip or zstd; - is standard input.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// How many of the slowest requests to show.
-    #[arg(long, value_name = "N", default_value_t = 10,
+    /// Of our own traces: how many of the slowest requests to show [default: 10].
+    #[arg(long, value_name = "N",
           value_parser = measure::options::whole::<u32>(0..=100_000))]
-    pub slowest: u32,
+    pub slowest: Option<u32>,
     /// Only requests that ended at this time or later, from the trace's start.
     #[arg(long, value_name = "TIME", value_parser = measure::options::time)]
     pub from: Option<u64>,
     /// Only requests submitted before this time.
     #[arg(long, value_name = "TIME", value_parser = measure::options::time)]
     pub to: Option<u64>,
+    /// A summary of our own traces, too, as of others.
+    #[arg(long, conflicts_with_all = ["slowest", "from", "to"])]
+    pub summary: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// How it is read.
+    #[command(flatten)]
+    pub read: ReadArgs,
+}
+
+impl TraceArgs {
+    /// How many of the slowest requests to show.
+    fn slowest(&self) -> usize {
+        self.slowest.unwrap_or(SLOWEST) as usize
+    }
 }
 
 /// Prints what the trace says to `out`.
@@ -61,13 +81,17 @@ pub fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<(), Error> {
         return Err(Error::Usage("--from must be earlier than --to".into()));
     }
     let named = |e: &dyn std::fmt::Display| format!("{}: {e}", args.file.display());
-    // A pipe may say nothing for ever.
-    let about = fs::metadata(&args.file).map_err(|e| Error::Usage(named(&e)))?;
-    if !about.is_file() {
-        return Err(Error::Usage(named(&"it is no file")));
+    let mut input = Input::open(&args.file).map_err(|e| Error::Usage(named(&e)))?;
+    let is_ours =
+        args.read.format.is_none() && input.is_ours().map_err(|e| Error::Failed(named(&e)))?;
+    if !is_ours || args.summary {
+        if args.slowest.is_some() || args.from.is_some() || args.to.is_some() {
+            let text = "--slowest, --from and --to are for traces of ssdkit bench: leave them out";
+            return Err(Error::Usage(named(&text)));
+        }
+        return summary::run(args, input, out);
     }
-    let file = File::open(&args.file).map_err(|e| Error::Usage(named(&e)))?;
-    let reader = Reader::new(BufReader::new(file)).map_err(|e| Error::Usage(named(&e)))?;
+    let reader = Reader::new(input.into_bytes()).map_err(|e| Error::Usage(named(&e)))?;
     let start = reader.about().start.0;
     let at = |ns: u64| Time(start.saturating_add(ns));
     let window = Window { from: at(from), to: at(to) };
@@ -97,7 +121,7 @@ struct Trace {
 }
 
 impl Trace {
-    fn read(mut reader: Reader<BufReader<File>>, window: Window) -> Trace {
+    fn read(mut reader: Reader<Box<dyn Read + Send>>, window: Window) -> Trace {
         let (mut lives, mut problem) = (Vec::new(), None);
         let start = reader.about().start;
         let mut last = start;
@@ -163,7 +187,7 @@ impl Trace {
     }
 
     fn write_slowest(&self, args: &TraceArgs, out: &mut dyn Write) -> Result<(), Error> {
-        let slowest = slowest(&self.lives, args.slowest as usize);
+        let slowest = slowest(&self.lives, args.slowest());
         if slowest.is_empty() {
             return Ok(());
         }
@@ -206,7 +230,7 @@ impl Trace {
     }
 
     fn to_json(&self, args: &TraceArgs) -> Value {
-        let slowest = slowest(&self.lives, args.slowest as usize);
+        let slowest = slowest(&self.lives, args.slowest());
         let slowest = slowest.iter().map(|life| self.life_json(life));
         json!({
             "config": self.about.config,

@@ -19,6 +19,9 @@ struct Cli {
 /// The page that shows the command.
 const PAGE: &str = include_str!("../../../../docs/commands/trace.md");
 
+/// Where the traces of others are that it shows.
+const TRACES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands/traces");
+
 /// As `ssdkit bench --trace` writes it for such a drive.
 const CONFIG: &str = "\
 drive = null:submit_queues=2,hw_queue_depth=3,completion_nsec=10us,servers=2,slow=100us:12.5
@@ -106,6 +109,7 @@ fn shown(line: &str, dir: &Path) -> (String, Result<(), Error>) {
     let words = line.split_whitespace().skip(1);
     let words = words.map(|word| match word {
         "run.trace" => dir.join(word).into_os_string(),
+        "msr.csv" => Path::new(TRACES).join(word).into_os_string(),
         other => other.into(),
     });
     let args = Cli::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}")).args;
@@ -129,11 +133,36 @@ fn the_pages_examples_run_and_the_first_prints_what_it_shows() {
     for line in &examples {
         shown(line, dir.path()).1.unwrap_or_else(|e| panic!("{line}: {e}"));
     }
-    let (text, _) = shown(examples[0], dir.path());
-    let indented: Vec<String> =
-        text.lines().map(|line| format!("    {line}").trim_end().to_string()).collect();
-    let page: Vec<&str> = PAGE.lines().map(str::trim_end).collect();
-    assert!(page.windows(indented.len()).any(|part| part == indented), "it prints now:\n{text}");
+    for line in examples.iter().filter(|line| line.contains("--slowest 4") || line.contains("msr"))
+    {
+        let (text, _) = shown(line, dir.path());
+        let indented: Vec<String> =
+            text.lines().map(|line| format!("    {line}").trim_end().to_string()).collect();
+        let page: Vec<&str> = PAGE.lines().map(str::trim_end).collect();
+        let is_there = page.windows(indented.len()).any(|part| part == indented);
+        assert!(is_there, "{line} prints now:\n{text}");
+    }
+}
+
+#[test]
+fn a_summary_of_our_own_and_what_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    run_traced(&dir.path().join("run.trace"), 100);
+    let json = json("ssdkit trace run.trace --summary --json", dir.path());
+    assert_eq!((&json["format"], &json["reads"]["requests"]), (&json!("ssdkit"), &json!(200)));
+    assert_eq!(json["working_set"]["blocks"], 64);
+    let (_, end) = shown("ssdkit trace msr.csv --from 1s", dir.path());
+    assert!(end.unwrap_err().to_string().contains("are for traces of ssdkit bench"));
+    // What was read until then is told.
+    std::fs::write(dir.path().join("run.trace"), "1,R,0,512,1\n1,R,0,512,2\n1,R,x,512,3\n")
+        .unwrap();
+    let (text, end) = shown("ssdkit trace run.trace", dir.path());
+    assert!(text.contains("requests    2 in 1.00 us"), "{text}");
+    let end = end.unwrap_err();
+    assert!(end.exit_code() == 1 && end.to_string().contains("line 3 is broken"), "{end}");
+    std::fs::write(dir.path().join("run.trace"), "").unwrap();
+    let end = shown("ssdkit trace run.trace", dir.path()).1.unwrap_err();
+    assert!(end.exit_code() == 2 && end.to_string().ends_with("it is empty"), "{end}");
 }
 
 #[test]
@@ -240,7 +269,7 @@ fn what_is_no_trace_is_refused() {
     };
     assert!(refused().contains("run.trace"), "it is not there");
     std::fs::write(dir.path().join("run.trace"), "some text").unwrap();
-    assert!(refused().contains("not a request trace"));
+    assert!(refused().contains("of no known format"));
 }
 
 /// A trace is not written over what is none, which may be a drive.

@@ -138,6 +138,18 @@ fn what_cannot_be_explained_is_refused() {
     }
 }
 
+/// With the traces that lie beside the pages.
+#[test]
+fn traces_are_summed_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands/traces");
+    for trace in fs::read_dir(traces).unwrap() {
+        let trace = trace.unwrap();
+        fs::copy(trace.path(), folder.path().join(trace.file_name())).unwrap();
+    }
+    run_in(&folder, "trace.md", |_| true);
+}
+
 #[test]
 fn snapshots_are_drives() {
     run("snapshot.md", |_| true);

@@ -1,0 +1,241 @@
+//! Which 4 KiB blocks a trace touches, and how often again.
+//!
+//! Blocks are kept in regions of 64 (256 KiB), with a bit each for touched and written.
+//! Guarantees: exact as long as they lie in at most [`MOST_REGIONS`] regions; from then on
+//! in a sample of the regions, chosen by a hash of where they are, and halved as often as
+//! need be, so that memory stays below 160 MB. An estimate of so many regions is within
+//! 1 % where no few of them have most of the blocks. Nothing here fails.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Bytes of a block.
+pub const BLOCK: u64 = 4096;
+/// Blocks of a region.
+const BLOCKS: u64 = 64;
+/// Regions that are kept at most: as many as a table of 4 Mi places holds.
+const MOST_REGIONS: usize = 7 << 19;
+/// Bits of a region's number in its volume: addresses end at 2^63.
+const REGION_BITS: u32 = 63 - 18;
+
+/// Keys are mixed already.
+#[derive(Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // Keys are numbers, which go the other way.
+        for &byte in bytes {
+            self.0 = (self.0 << 8) ^ u64::from(byte);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+/// A region's blocks, a bit each.
+#[derive(Clone, Copy, Default)]
+struct Region {
+    touched: u64,
+    written: u64,
+}
+
+/// What was touched so far.
+pub(crate) struct Footprint {
+    regions: HashMap<u64, Region, BuildHasherDefault<Mixed>>,
+    most: usize,
+    /// Regions are kept whose keys are [`is_kept`] so often.
+    halved: u32,
+    /// Accesses of blocks, and writes among them.
+    accesses: u64,
+    writes: u64,
+}
+
+/// What a footprint comes to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Touched {
+    /// Different blocks.
+    pub blocks: u64,
+    /// Different blocks that were written.
+    pub written: u64,
+    /// Accesses of blocks: one of each block of each read and write.
+    pub accesses: u64,
+    /// Writes among them.
+    pub writes: u64,
+    /// Whether the numbers of different blocks are estimates.
+    pub is_estimate: bool,
+}
+
+impl Touched {
+    /// Share of the accesses that went to blocks seen before.
+    pub fn reused(&self) -> f64 {
+        share(self.accesses.saturating_sub(self.blocks), self.accesses)
+    }
+
+    /// Share of the writes that went to blocks written before.
+    pub fn overwritten(&self) -> f64 {
+        share(self.writes.saturating_sub(self.written), self.writes)
+    }
+}
+
+/// A part of a whole, 0 to 1; 0 of nothing.
+pub(crate) fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// Mixes a number: another for every other one, with bits as good as random.
+#[inline]
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Whether a region stays in a sample that was halved so often. The table places keys by
+/// their first bits and by their last: these are between.
+#[inline]
+fn is_kept(key: u64, halved: u32) -> bool {
+    (key >> 32) & ((1 << halved) - 1) == 0
+}
+
+/// So many bits from `first` on.
+#[inline]
+fn bits(first: u64, count: u64) -> u64 {
+    (u64::MAX >> (BLOCKS - count)) << first
+}
+
+impl Footprint {
+    pub fn new() -> Footprint {
+        Footprint::of_at_most(MOST_REGIONS)
+    }
+
+    fn of_at_most(most: usize) -> Footprint {
+        Footprint { regions: HashMap::default(), most, halved: 0, accesses: 0, writes: 0 }
+    }
+
+    /// Takes note of a read or write of at least a byte, which ends at 2^63 at most. Of one
+    /// beyond 1 TiB the first 1 TiB counts.
+    #[inline]
+    pub fn touch(&mut self, volume: u32, offset: u64, len: u64, writes: bool) {
+        let (first, last) = (offset / BLOCK, (offset + len.min(1 << 40) - 1) / BLOCK);
+        let count = last - first + 1;
+        self.accesses += count;
+        if writes {
+            self.writes += count;
+        }
+        let mut at = first;
+        while at <= last {
+            let (region, begin) = (at / BLOCKS, at % BLOCKS);
+            let n = (BLOCKS - begin).min(last - at + 1);
+            self.mark((u64::from(volume) << REGION_BITS) | region, bits(begin, n), writes);
+            at += n;
+        }
+    }
+
+    #[inline]
+    fn mark(&mut self, region: u64, bits: u64, writes: bool) {
+        let key = mix(region);
+        if !is_kept(key, self.halved) {
+            return;
+        }
+        let region = self.regions.entry(key).or_default();
+        region.touched |= bits;
+        if writes {
+            region.written |= bits;
+        }
+        if self.regions.len() > self.most {
+            self.halve();
+        }
+    }
+
+    /// Forgets about half of the regions, until there is room.
+    #[cold]
+    fn halve(&mut self) {
+        while self.regions.len() > self.most / 2 + self.most / 4 {
+            self.halved += 1;
+            let halved = self.halved;
+            self.regions.retain(|&key, _| is_kept(key, halved));
+        }
+    }
+
+    pub fn touched(&self) -> Touched {
+        let sum = |bits: fn(&Region) -> u64| {
+            self.regions.values().map(|region| u64::from(bits(region).count_ones())).sum::<u64>()
+        };
+        let (blocks, written) = (sum(|region| region.touched), sum(|region| region.written));
+        let is_estimate = self.halved > 0;
+        // No estimate is beyond what can be.
+        let blocks = (blocks << self.halved).min(self.accesses);
+        let written = (written << self.halved).min(self.writes);
+        Touched { blocks, written, accesses: self.accesses, writes: self.writes, is_estimate }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn blocks_that_are_touched_in_part_count() {
+        let mut footprint = Footprint::new();
+        footprint.touch(0, 4095, 2, false);
+        footprint.touch(0, 0, 4096, true);
+        footprint.touch(1, 0, 64 * 4096 + 1, true);
+        footprint.touch(1, 0, 4096, true);
+        let touched = footprint.touched();
+        let (accesses, writes) = (2 + 1 + 65 + 1, 1 + 65 + 1);
+        let expected = Touched { blocks: 67, written: 66, accesses, writes, is_estimate: false };
+        assert_eq!(touched, expected);
+        assert_eq!(touched.reused(), 2.0 / 69.0);
+        assert_eq!(touched.overwritten(), 1.0 / 67.0);
+        footprint.touch(2, (1 << 63) - 1, 1, false);
+        assert_eq!(footprint.touched().blocks, 68);
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_what_a_set_of_blocks_says(
+            asked in proptest::collection::vec((0u32..3, 0u64..3_000_000, 1u64..600_000, any::<bool>()), 1..60)
+        ) {
+            let mut footprint = Footprint::new();
+            let (mut blocks, mut written) = (HashSet::new(), HashSet::new());
+            for &(volume, offset, len, writes) in &asked {
+                footprint.touch(volume, offset, len, writes);
+                for block in offset / 4096..=(offset + len - 1) / 4096 {
+                    blocks.insert((volume, block));
+                    if writes {
+                        written.insert((volume, block));
+                    }
+                }
+            }
+            let touched = footprint.touched();
+            prop_assert_eq!(touched.blocks, blocks.len() as u64);
+            prop_assert_eq!(touched.written, written.len() as u64);
+            prop_assert!(!touched.is_estimate);
+        }
+    }
+
+    /// 100 000 regions of one block in a table of 4096: the standard deviation of the
+    /// estimate is about one in the root of what is kept.
+    #[test]
+    fn what_is_too_much_is_estimated() {
+        let mut footprint = Footprint::of_at_most(4096);
+        for i in 0..100_000u64 {
+            footprint.touch(0, i * 64 * 4096, 4096, i % 4 == 0);
+            assert!(footprint.regions.len() <= 4096);
+        }
+        let touched = footprint.touched();
+        assert!(touched.is_estimate);
+        assert!((touched.blocks as f64 / 100_000.0 - 1.0).abs() < 0.06, "{touched:?}");
+        assert!((touched.written as f64 / 25_000.0 - 1.0).abs() < 0.12, "{touched:?}");
+        assert_eq!((touched.accesses, touched.writes), (100_000, 25_000));
+    }
+}
