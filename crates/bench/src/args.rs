@@ -253,6 +253,9 @@ pub struct BenchArgs {
     /// Keep where the time of all requests went, for `ssdkit explain`.
     #[arg(skip)]
     pub explains: bool,
+    /// The trace that is measured, for `ssdkit replay`.
+    #[arg(skip)]
+    pub replay: Option<crate::replay::Replay>,
     /// Pauses.
     #[command(flatten)]
     pub bursts: BurstArgs,

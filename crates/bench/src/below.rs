@@ -39,6 +39,7 @@ use load::clocked::{Clocked, Ways};
 use load::cores::{Cores, Route};
 use load::driver::ClockKind;
 use load::driver::Virtual;
+use load::load::Load;
 use load::pollers::{self, Pollers};
 use load::real::{self, Company, Course};
 use load::tally::Tally;
@@ -128,9 +129,12 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
         let Layer { bench, mut contexts, monitor, known, broken } = self;
         let args = bench.args;
         let cores = contexts.len();
-        let mut loads = (0..cores)
-            .map(|core| bench.load_of_core(&known.shape, core, cores))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut loads = match bench.recorded(&known.shape)? {
+            Some(trace) => vec![trace],
+            None => (0..cores)
+                .map(|core| bench.load_of_core(&known.shape, core, cores))
+                .collect::<Result<Vec<_>, _>>()?,
+        };
         let Known { tells_when, strategy, .. } = known;
         let config = args.blocks.config()?;
         let plug = config.plug.map(|p| p.ns);
@@ -152,6 +156,7 @@ impl<Q: HardwareQueue + Send> Layer<'_, '_, Q> {
         let untraced = stop(bench.runner.tracing.take(), &mut warnings);
         let accounts = Accounts::read(&args.blocks, &monitor, Some(strategy), done);
         let mut measured = measured?;
+        measured.played = loads.into_iter().find_map(Load::into_played);
         if read_back && let Some(first) = contexts.first_mut() {
             let slots = load::runner::DEPTH as usize;
             let mut driver = Clocked::new(first, clock, slots, course.ways.clone());
@@ -411,6 +416,7 @@ pub(crate) fn storage(
     let shape = opened.shape();
     let pattern = pattern(args, &shape)?;
     let mut bench = Bench::new(args, &shape, pattern, watch)?;
+    bench.takes.0 = bench.takes.0.max(opened.unit());
     let ways =
         Ways { tells_when: false, strategy, plug: None, meanwhile: true, figures: Vec::new() };
     let mut steady = None;

@@ -6,7 +6,7 @@
 //! read is written first, unless somebody says otherwise. Fails when options
 //! contradict the drive, when a request fails before anything was measured or
 //! somebody stops it there, and, after the report, when a request failed or gave
-//! wrong data.
+//! wrong data. [`replay`] takes the requests from a trace.
 
 use std::io::Write;
 use std::path::Path;
@@ -32,7 +32,7 @@ use drive::spec::{DriveConfig, DriveSpec, FileSpec};
 use drive::stack::{self, needs_blocks};
 use load::cpu::CpuTime;
 use load::driver::{ClockKind, Driver};
-use load::load::{Load, Pace, Share};
+use load::load::{Load, Pace, Played, Share};
 use load::runner::{Plan, Runner, Until};
 use load::tally::Tally;
 use load::verify::Verifier;
@@ -46,10 +46,12 @@ mod jobs;
 mod ours;
 mod outcome;
 mod physics;
+pub mod replay;
 mod served;
 mod slowest;
 pub mod stand;
 
+pub use self::replay::ReplayArgs;
 pub use args::{Arrivals, BenchArgs, BurstArgs, End, Hot, Job, Precondition, Range, Rw};
 pub use explain::{ExplainArgs, explain};
 pub use outcome::{OpenLoop, Outcome};
@@ -259,6 +261,8 @@ pub(crate) struct Measured {
     cpu: (f64, f64),
     /// What each of several loads did.
     pub jobs: Vec<JobReport>,
+    /// What became of a trace, where one was replayed.
+    pub played: Option<Played>,
 }
 
 /// A measurement under way.
@@ -267,6 +271,8 @@ pub(crate) struct Bench<'a> {
     shape: Shape,
     pub pattern: Pattern,
     pub runner: Runner<'a>,
+    /// What requests of a trace are fitted to: the drive's unit, and its longest request.
+    pub takes: (u64, u64),
     real: bool,
 }
 
@@ -289,7 +295,8 @@ impl<'a> Bench<'a> {
         let slowest = args.slowest.unwrap_or(0) as usize;
         let (explains, pauses) = (args.explains, args.bursts.pauses());
         let runner = Runner { verifier, slowest, explains, pauses, ..Runner::new(watch) };
-        Ok(Bench { args, shape: *shape, pattern, runner, real })
+        let takes = replay::takes(shape);
+        Ok(Bench { args, shape: *shape, pattern, runner, takes, real })
     }
 
     /// Preconditions, unless that was done. A workload that writes nothing
@@ -321,7 +328,17 @@ impl<'a> Bench<'a> {
 
     pub fn measure(&mut self, driver: &mut dyn Driver, load: &mut Load) -> Result<Measured, Error> {
         let plan = plan(self.args);
-        self.timed(|runner| runner.run(driver, load, plan))
+        let Some(mut trace) = self.recorded(&self.shape)? else {
+            return self.timed(|runner| runner.run(driver, load, plan));
+        };
+        let mut measured = self.timed(|runner| runner.run(driver, &mut trace, plan))?;
+        measured.played = trace.into_played();
+        Ok(measured)
+    }
+
+    /// The load of a trace, where one is replayed.
+    pub fn recorded(&self, shape: &Shape) -> Result<Option<Load>, Error> {
+        self.args.replay.as_ref().map(|replay| replay.load(shape, self.takes)).transpose()
     }
 
     /// Measures what `run` does.
@@ -333,7 +350,8 @@ impl<'a> Bench<'a> {
         let (wall, cpu) = (Instant::now(), CpuTime::now());
         let tally = run(&mut self.runner)?;
         let wall = wall.elapsed().as_secs_f64();
-        Ok(Measured { tally, wall, cpu: CpuTime::now().since(&cpu), jobs: Vec::new() })
+        let cpu = CpuTime::now().since(&cpu);
+        Ok(Measured { tally, wall, cpu, jobs: Vec::new(), played: None })
     }
 
     /// The part of core `core` in the load of `cores`.
@@ -376,7 +394,7 @@ impl<'a> Bench<'a> {
         drive: Value,
         few_words: Value,
     ) -> Outcome {
-        let Measured { tally, wall, cpu, jobs } = measured;
+        let Measured { tally, wall, cpu, jobs, played } = measured;
         let (seconds, all) = (tally.seconds(), tally.all());
         let ios = all.count();
         let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
@@ -434,9 +452,12 @@ impl<'a> Bench<'a> {
             seed: self.args.seed,
             version: env!("CARGO_PKG_VERSION").into(),
         };
-        let open_loop = match jobs.first() {
-            Some(first) => first.open_loop,
-            None => self.args.rate.map(|rate| OpenLoop::new(rate, requests, seconds)),
+        let played = self.args.replay.as_ref().zip(played);
+        let replay = played.as_ref().map(|(replay, played)| replay.report(played));
+        let open_loop = match (jobs.first(), &played) {
+            (Some(first), _) => first.open_loop,
+            (_, Some((replay, played))) => replay.open_loop(played, requests, seconds),
+            _ => self.args.rate.map(|rate| OpenLoop::new(rate, requests, seconds)),
         };
         Outcome {
             open_loop,
@@ -452,7 +473,13 @@ impl<'a> Bench<'a> {
                 self.pattern.bs,
             ),
             jobs,
-            problem: blamed.problem(),
+            problem: replay
+                .as_ref()
+                .and_then(|replay| replay.problem.clone())
+                .into_iter()
+                .chain(blamed.problem())
+                .reduce(|before, next| format!("{before}; {next}")),
+            replay,
             interrupted: tally.interrupted,
             left_inside: tally.left,
             state_hash: None,
@@ -476,6 +503,9 @@ impl<'a> Bench<'a> {
 
 /// The workload's effective configuration.
 fn workload(a: &BenchArgs, is_real: bool) -> Value {
+    if let Some(replay) = &a.replay {
+        return replay.workload(a, is_real);
+    }
     let percent = a.rw.is_mixed().then(|| a.reads());
     let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
     json!({

@@ -157,7 +157,8 @@ impl Ours<'_> {
             Err(e) => return Err(ended(driver, e)),
         };
         let (first, last) = (&run.measured.tally.before, &run.measured.tally.after);
-        let is_steady = steady.is_some_and(|steady| steady.reached);
+        // A formula says nothing of a trace.
+        let is_steady = steady.is_some_and(|steady| steady.reached) && args.replay.is_none();
         let physics = Physics::of(config, &bench.pattern, (first, last), is_steady);
         let drive = physics.tell(config.effective());
         let few_words = physics.tell_short(in_few_words(config));

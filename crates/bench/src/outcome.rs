@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::args::{BenchArgs, Precondition};
 use crate::bursts::BurstReport;
 use crate::jobs::JobReport;
+use crate::replay::ReplayReport;
 use crate::slowest::SlowestReport;
 use drive::array::ArrayReport;
 use drive::caches::Caches;
@@ -51,6 +52,8 @@ pub struct Outcome {
     pub flush: Option<Direction>,
     /// What its bursts took, where it has any.
     pub bursts: Option<BurstReport>,
+    /// What became of a trace, where one was replayed.
+    pub replay: Option<ReplayReport>,
     /// What each of several loads did by itself.
     pub jobs: Vec<JobReport>,
     /// Why the run fails, if it does: what went wrong.
@@ -210,6 +213,9 @@ impl Outcome {
             json["bursts"] = bursts.to_json();
             json["bursts_total"] = bursts.count().into();
         }
+        if let Some(replay) = &self.replay {
+            json["replay"] = replay.to_json();
+        }
         if !self.jobs.is_empty() {
             json["jobs"] = self.jobs.iter().map(JobReport::to_json).collect();
         }
@@ -272,6 +278,10 @@ impl Outcome {
             let is_void = self.report.void.is_some();
             for (n, job) in self.jobs.iter().enumerate() {
                 writeln!(out, "{:<12}{}", format!("load {n}"), job.to_text(is_void))?;
+            }
+            for (i, text) in self.replay.iter().flat_map(ReplayReport::lines).enumerate() {
+                let label = if i == 0 { "replay" } else { "" };
+                writeln!(out, "{label:<12}{text}")?;
             }
             for (label, text) in self.notes() {
                 writeln!(out, "{label:<12}{text}")?;

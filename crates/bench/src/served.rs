@@ -35,6 +35,7 @@ pub(crate) fn served(
     }
     let mut load = load(args, &shape, &pattern)?;
     let mut bench = Bench::new(args, &shape, pattern, watch)?;
+    bench.takes = (bench.takes.0.max(driver.unit()), bench.takes.1.min(driver.most()));
     let steady = bench.prepare(&mut driver, &mut load, None)?;
     let measured = bench.measure(&mut driver, &mut load)?;
     let measured = bench.read_back(&mut driver, measured)?;

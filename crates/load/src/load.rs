@@ -16,6 +16,10 @@ use crate::slowest::{Slow, Slowest};
 use crate::tally::Tally;
 use crate::verify::{Ready, Verifier};
 use drive::error::Error;
+pub use recorded::Played;
+use recorded::Recorded;
+
+mod recorded;
 
 /// How many accesses ahead the drive is told of.
 const AHEAD: usize = 8;
@@ -156,6 +160,8 @@ pub struct Load {
     /// Whether all that a request takes it takes in the drive: none has waited before
     /// it, so that what the drive took says which are the slowest.
     is_all_inside: bool,
+    /// The trace that it follows, in place of a pattern.
+    recorded: Option<Box<Recorded>>,
     pub(crate) queue: Ring<BlockReq>,
     pub(crate) done: Ring<BlockDone>,
 }
@@ -220,6 +226,7 @@ impl Load {
             kept: each,
             batch: 1,
             is_all_inside,
+            recorded: None,
             queue: Ring::new(slots),
             done: Ring::new(shape.depth.min(MOST_SWAPPED).max(slots)),
         })
@@ -297,6 +304,7 @@ impl Load {
         if let Some(arrivals) = &mut self.arrivals {
             arrivals.begin();
         }
+        self.begin_recorded();
         self.origin = now;
     }
 
@@ -323,8 +331,14 @@ impl Load {
         driver: &dyn Driver,
         verifier: &mut Option<Verifier>,
     ) -> Result<(), Error> {
-        if self.idle.len() < self.batch && self.arrivals.is_none() {
-            return Ok(());
+        if self.idle.len() < self.batch {
+            if self.recorded.is_some() {
+                self.issue_recorded(now, left, counted, driver);
+                return Ok(());
+            }
+            if self.arrivals.is_none() {
+                return Ok(());
+            }
         }
         while *left > 0
             && let Some(&slot) = self.idle.last()

@@ -321,7 +321,8 @@ impl Runner<'_> {
             if turns >= stride.turns {
                 turns = 0;
                 stride.look();
-                if !self.watch.look(course.part(now, tally.written)) {
+                let part = load.progress().unwrap_or_else(|| course.part(now, tally.written));
+                if !self.watch.look(part) {
                     (tally.interrupted, course.left) = (true, 0);
                     let since = stopped.get_or_insert_with(Instant::now).elapsed();
                     if driver.may_leave() && since > GRACE {

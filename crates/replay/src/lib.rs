@@ -10,6 +10,7 @@
 
 mod error;
 mod fields;
+mod fitted;
 mod footprint;
 mod format;
 mod input;
@@ -21,6 +22,7 @@ mod summary;
 mod volumes;
 
 pub use error::{Flaw, ReadError};
+pub use fitted::{Beyond, Done, Due, Fit, Fitted, Speed, volume_size};
 pub use footprint::Touched;
 pub use format::{Action, Format, TimeUnit};
 pub use input::{Input, Progress};

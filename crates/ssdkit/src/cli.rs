@@ -1,7 +1,7 @@
 //! The command line: what can be asked. Parsing opens nothing and never panics;
 //! what clap cannot see each command checks, with exit code 2.
 
-use bench::{BenchArgs, ExplainArgs};
+use bench::{BenchArgs, ExplainArgs, ReplayArgs};
 use clap::{Args, Parser, Subcommand};
 use fronts::ServeArgs;
 use measure::options::whole;
@@ -82,6 +82,16 @@ Examples:
 
 ";
 
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  ssdkit replay hm_0.csv.gz mem:tlc,size=64G,store=none
+  ssdkit replay hm_0.csv.gz mem:tlc,size=64G,store=none --pace 10x --time 1h
+  ssdkit replay run.trace mem:tlc,size=1G --pace closed --qd 32
+  ssdkit replay io.csv mem:tlc,size=16G --format alibaba --volume 419 --beyond clamp
+  blkparse sda | ssdkit replay - ssd:aged.ssd,copy=yes --action d --volume-size 1G
+
+";
+
 const TEST_EXAMPLES: &str = "\
 Examples:
   ssdkit test --list
@@ -131,6 +141,9 @@ pub enum Command {
     /// Run a workload on a drive and tell why its requests took what they took.
     #[command(after_help = format!("{EXPLAIN_EXAMPLES}{DRIVES}"))]
     Explain(ExplainArgs),
+    /// Run the requests of a trace on a drive and report.
+    #[command(after_help = format!("{REPLAY_EXAMPLES}{DRIVES}"))]
+    Replay(ReplayArgs),
     /// Run a standard test of a drive by name, or list the tests.
     #[command(after_help = format!("{TEST_EXAMPLES}{DRIVES}"))]
     Test(TestArgs),

@@ -79,6 +79,7 @@ fn run(cli: Cli) -> Result<(), Error> {
         None => job::run(cli.seed, cli.json, &mut out)?,
         Some(Command::Bench(args)) => bench::run(&args, &mut out)?,
         Some(Command::Explain(args)) => bench::explain(&args, &mut out)?,
+        Some(Command::Replay(args)) => bench::replay::run(&args, &mut out)?,
         Some(Command::Compare(args)) => compare::run(&args, &mut out)?,
         Some(Command::Serve(args)) => fronts::run(&args, &mut out)?,
         Some(Command::Ycsb(args)) => ycsb::run(&args, &mut out)?,

@@ -84,6 +84,21 @@ impl Arrivals {
         self.step(self.first);
     }
 
+    /// Starts that somebody else knows: each is the one that was told last
+    /// ([`Arrivals::tell`]), at first 0.
+    pub fn told() -> Arrivals {
+        let (rng, rate) = (Rng::new(0, 0), Rate::Fixed(1));
+        let (seed, round, first, of) = (0, 0, 0, 1);
+        let (number, next, fraction, following) = (0, 0, 0.0, 0);
+        Arrivals { rate, seed, round, rng, first, of, number, next, fraction, following }
+    }
+
+    /// The next start, in nanoseconds since the load's, which follows the one before it.
+    #[inline]
+    pub fn tell(&mut self, start: u64) {
+        (self.next, self.following) = (start, start);
+    }
+
     /// When the next request is to start, in nanoseconds since the load's start.
     #[inline]
     pub fn peek(&self) -> u64 {

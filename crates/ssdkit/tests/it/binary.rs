@@ -70,5 +70,8 @@ fn manual_pages_say_what_help_does() {
     let bench = stdout(&["man", "bench"]);
     assert!(bench.contains("ssdkit\\-bench") && bench.contains("precondition"), "{bench}");
     let (code, text) = failure(&["man", "benhc"]);
-    assert!(code == Some(2) && text.contains("bench, explain, test, compare, serve"), "{text}");
+    assert!(
+        code == Some(2) && text.contains("bench, explain, replay, test, compare, serve"),
+        "{text}"
+    );
 }

@@ -140,7 +140,7 @@ fn what_cannot_be_explained_is_refused() {
 
 /// With the traces that lie beside the pages.
 #[test]
-fn traces_are_summed_up() {
+fn traces_are_summed_up_and_replayed() {
     let folder = tempfile::tempdir().unwrap();
     let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands/traces");
     for trace in fs::read_dir(traces).unwrap() {
@@ -148,6 +148,8 @@ fn traces_are_summed_up() {
         fs::copy(trace.path(), folder.path().join(trace.file_name())).unwrap();
     }
     run_in(&folder, "trace.md", |_| true);
+    run_in(&folder, "replay.md", |_| true);
+    assert!(folder.path().join("spc.html").exists());
 }
 
 #[test]

@@ -1,0 +1,153 @@
+//! A load whose requests were recorded: those of a trace.
+//!
+//! Guarantees: in an open loop each starts at its time and latency counts from there, in a
+//! closed one as soon as there is room; the drive is told of them as early as of those
+//! of a pattern; nothing is allocated for a request, but in place of a buffer that did not
+//! come back. At the end of the trace nothing more is asked. May fail as making any load
+//! does; what is wrong with the trace is told by [`Fitted::problem`].
+
+use std::mem;
+
+use port::{BlockOp, Buffer, Ring, Shape, Time};
+use replay::{Due, Fitted};
+use workload::{Access, Arrivals};
+
+use super::{AHEAD, Load, MOST_BUFFERS, MOST_SLOTS, MOST_SWAPPED, Slot, request};
+use crate::driver::Driver;
+use drive::error::Error;
+
+/// A trace on its way to a drive.
+pub(super) struct Recorded {
+    trace: Fitted,
+    /// The next requests, of which the drive was told; the first is at `next`.
+    ahead: [Option<Due>; AHEAD],
+    next: usize,
+    /// Requests that were asked for, and when the last was due.
+    issued: (u64, u64),
+}
+
+impl Recorded {
+    /// When the next request is due.
+    fn due(&self) -> Option<u64> {
+        self.ahead[self.next].map(|due| due.at)
+    }
+
+    /// Takes the next request, and tells the drive of one later.
+    #[inline]
+    fn take(&mut self, driver: &dyn Driver) -> Option<Due> {
+        let later = self.trace.next();
+        if let Some(later) = &later {
+            driver.hint(&request(0, &later.access, (0, 0), Buffer::empty()));
+        }
+        let due = mem::replace(&mut self.ahead[self.next], later);
+        self.next = (self.next + 1) % AHEAD;
+        due
+    }
+}
+
+/// What became of a trace.
+pub struct Played {
+    /// The trace.
+    pub trace: Fitted,
+    /// Requests to the drive, and when the last was due, in ns.
+    pub issued: (u64, u64),
+}
+
+impl Load {
+    /// The load of a trace that was fitted to a drive of this shape: at its own times, or
+    /// with `depth` requests out.
+    pub fn recorded(shape: &Shape, mut trace: Fitted, depth: Option<u32>) -> Result<Load, Error> {
+        let slots = depth.map_or(shape.depth as u64, u64::from);
+        let longest = trace.fit().most;
+        let each = shape.stored(longest);
+        if slots > MOST_SLOTS || slots * each as u64 > MOST_BUFFERS {
+            return Err(Error::Usage(format!(
+                "{slots} requests of up to {longest} bytes are too many at once: at most \
+                 {MOST_SLOTS}, with 4 GiB of buffers; lower --qd"
+            )));
+        }
+        let slots = slots as usize;
+        let none = Access { op: BlockOp::Flush, offset: 0, len: 0, fua: false };
+        let slot =
+            |buffer| Slot { submitter: 0, start: Time::ZERO, access: none, counted: false, buffer };
+        let ahead = std::array::from_fn(|_| trace.next());
+        let recorded = Recorded { trace, ahead, next: 0, issued: (0, 0) };
+        Ok(Load {
+            submitters: Vec::new(),
+            slots: Buffer::carve(slots, each)?.into_iter().map(slot).collect(),
+            idle: (0..slots as u32).rev().collect(),
+            arrivals: depth.is_none().then(Arrivals::told),
+            origin: Time::ZERO,
+            turn: 0,
+            bs: longest,
+            varied: Some(*shape),
+            in_bytes: false,
+            hot_end: 0,
+            queue_number: 0,
+            kept: each,
+            // Never so many are idle: `issue` looks here first.
+            batch: usize::MAX,
+            is_all_inside: depth.is_some(),
+            recorded: Some(Box::new(recorded)),
+            queue: Ring::new(slots),
+            done: Ring::new(shape.depth.min(MOST_SWAPPED).max(slots)),
+        })
+    }
+
+    /// Puts requests of the trace in the queue that are due at `now`, at most `left`, which
+    /// is nothing when the trace has ended.
+    pub(super) fn issue_recorded(
+        &mut self,
+        now: Time,
+        left: &mut u64,
+        counted: bool,
+        driver: &dyn Driver,
+    ) {
+        let Some(recorded) = &mut self.recorded else { return };
+        while *left > 0 {
+            let Some(at) = recorded.due() else {
+                *left = 0;
+                break;
+            };
+            let Some(&slot) = self.idle.last() else { break };
+            let start = if self.arrivals.is_some() { self.origin + at } else { now };
+            if start > now {
+                break;
+            }
+            let Some(Due { access, .. }) = recorded.take(driver) else { break };
+            if let Some(arrivals) = &mut self.arrivals {
+                // The last one is followed by none.
+                arrivals.tell(recorded.due().unwrap_or(at));
+            }
+            recorded.issued = (recorded.issued.0 + 1, at);
+            self.idle.pop();
+            *left -= u64::from(access.op != BlockOp::Flush);
+            let entry = &mut self.slots[slot as usize];
+            (entry.start, entry.access, entry.counted) = (start, access, counted);
+            let moves = matches!(access.op, BlockOp::Read | BlockOp::Write);
+            let kept = self.varied.filter(|_| moves).map_or(0, |shape| shape.stored(access.len));
+            let buffer = if kept > 0 { entry.buffer.split_to(kept) } else { Buffer::empty() };
+            self.queue.put(|| request(slot, &access, (0, 0), buffer));
+        }
+    }
+
+    /// The same load over again is none: gives the trace back, and what came of it. `None`
+    /// for other loads.
+    pub fn into_played(self) -> Option<Played> {
+        let Recorded { trace, issued, .. } = *self.recorded?;
+        Some(Played { trace, issued })
+    }
+
+    /// How much of the trace was read, 0 to 1, where that is known.
+    pub(crate) fn progress(&self) -> Option<f64> {
+        self.recorded.as_ref().and_then(|recorded| recorded.trace.reader().progress().part())
+    }
+
+    /// When the first request is due, once arrivals begin.
+    pub(super) fn begin_recorded(&mut self) {
+        let due = self.recorded.as_ref().and_then(|recorded| recorded.due());
+        if let (Some(arrivals), Some(due)) = (&mut self.arrivals, due) {
+            arrivals.tell(due);
+        }
+    }
+}
