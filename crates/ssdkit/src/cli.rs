@@ -1,6 +1,7 @@
 //! The command line: what can be asked. Parsing opens nothing and never panics;
 //! what clap cannot see each command checks, with exit code 2.
 
+use ::fio::FioArgs;
 use bench::{BenchArgs, ExplainArgs, ReplayArgs};
 use clap::{Args, Parser, Subcommand};
 use fronts::ServeArgs;
@@ -92,6 +93,15 @@ Examples:
 
 ";
 
+const FIO_EXAMPLES: &str = "\
+Examples:
+  ssdkit fio randread.fio --drive mem:tlc,size=1G
+  ssdkit fio database.fio --drive mem:datacenter-tlc,size=1G --output-format json+ --output db.json
+  ssdkit fio groups.fio --drive ./drive.ssd --destroy --section random
+  ssdkit fio mixed.fio --parse-only
+
+";
+
 const TEST_EXAMPLES: &str = "\
 Examples:
   ssdkit test --list
@@ -144,6 +154,9 @@ pub enum Command {
     /// Run the requests of a trace on a drive and report.
     #[command(after_help = format!("{REPLAY_EXAMPLES}{DRIVES}"))]
     Replay(ReplayArgs),
+    /// Run fio's job files as they are, and print a report or fio's JSON.
+    #[command(after_help = format!("{FIO_EXAMPLES}{DRIVES}"))]
+    Fio(FioArgs),
     /// Run a standard test of a drive by name, or list the tests.
     #[command(after_help = format!("{TEST_EXAMPLES}{DRIVES}"))]
     Test(TestArgs),

@@ -3,7 +3,7 @@
 //!
 //! This crate is the front door: the command line ([`cli`]) and the commands that
 //! are no crate of their own. The others are [`mod@bench`], [`fronts`] (serve),
-//! [`ycsb`], [`studies`], [`standard`] (test) and [`twin`], over drives by name ([`drive`]) and what runs loads
+//! [`ycsb`], [`studies`], [`standard`] (test), [`fio`] and [`twin`], over drives by name ([`drive`]) and what runs loads
 //! on them ([`load`]).
 
 pub mod cli;
@@ -17,6 +17,6 @@ pub mod snapshot;
 pub mod trace;
 
 pub use drive::Error;
-pub use {drive, fronts, load, standard, studies, twin, ycsb};
+pub use {drive, fio, fronts, load, standard, studies, twin, ycsb};
 // By `use` it would be the attribute of that name, too.
 pub extern crate bench;

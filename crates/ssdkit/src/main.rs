@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use clap::Parser;
 #[cfg(target_env = "gnu")]
 use rustix::process::{Resource, getrlimit};
-use ssdkit::cli::{Cli, Command, fio};
+use ssdkit::cli::{self, Cli, Command};
 use ssdkit::drive::say::{harmless, say};
 use ssdkit::{
-    Error, bench, compare, create, fronts, info, job, manual, profiles, snapshot, standard,
+    Error, bench, compare, create, fio, fronts, info, job, manual, profiles, snapshot, standard,
     studies, trace, twin, ycsb,
 };
 
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     give_memory_back();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return told(&fio::explained(error)),
+        Err(error) => return told(&cli::fio::explained(error)),
     };
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
@@ -80,6 +80,7 @@ fn run(cli: Cli) -> Result<(), Error> {
         Some(Command::Bench(args)) => bench::run(&args, &mut out)?,
         Some(Command::Explain(args)) => bench::explain(&args, &mut out)?,
         Some(Command::Replay(args)) => bench::replay::run(&args, &mut out)?,
+        Some(Command::Fio(args)) => fio::run(&args, &mut out)?,
         Some(Command::Compare(args)) => compare::run(&args, &mut out)?,
         Some(Command::Serve(args)) => fronts::run(&args, &mut out)?,
         Some(Command::Ycsb(args)) => ycsb::run(&args, &mut out)?,

@@ -62,6 +62,18 @@ fn standard_tests_are_run() {
     run("test.md", |_| true);
 }
 
+/// With the job files beside the page.
+#[test]
+fn job_files_of_fio_are_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands/fio");
+    for file in fs::read_dir(files).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    run_in(&folder, "fio.md", |_| true);
+}
+
 #[test]
 fn a_store_is_measured() {
     run("ycsb.md", |_| true);

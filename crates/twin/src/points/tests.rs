@@ -364,6 +364,31 @@ proptest! {
     }
 }
 
+/// What `ssdkit fio` prints is read as what fio does.
+#[test]
+fn fio_s_json_of_ours_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.fio");
+    let job = "[global]\nioengine=libaio\ndirect=1\nfilename=d\nsize=4m\n[reads]\nrw=randread\n\
+               iodepth=8\n[both]\nstonewall\nrw=randrw\nrwmixread=70\nbs=8k\niodepth=4\n";
+    std::fs::write(&file, job).unwrap();
+    let args = ::fio::FioArgs {
+        files: vec![file],
+        drive: Some("mem:znand,size=64M,store=none".parse().unwrap()),
+        output_format: ::fio::Format::JsonPlus,
+        ..::fio::FioArgs::default()
+    };
+    let mut out = Vec::new();
+    ::fio::run(&args, &mut out).unwrap();
+    let points = parsed("ours.json", std::str::from_utf8(&out).unwrap()).unwrap();
+    let of = |point: &Point| (point.run.rw, point.run.read_percent, point.run.bs, point.run.qd);
+    let all: Vec<_> = points.all.iter().map(of).collect();
+    let both = (Rw::Randrw, 70, 8192, 4);
+    assert_eq!(all, [(Rw::Randread, 100, 4096, 8), both, both]);
+    assert!(points.all.iter().all(|point| point.measured.each().iter().all(Option::is_some)));
+    assert!(points.all.iter().all(|point| point.drive == "d"));
+}
+
 /// Its `jobs` are not fio's.
 #[test]
 fn a_bench_of_several_loads_is_no_point() {

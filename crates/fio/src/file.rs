@@ -1,0 +1,174 @@
+//! A job file as text: sections, and what stands in them.
+//!
+//! As fio reads it: a section begins with `[NAME]`; `KEY=VALUE` or `KEY` alone follow;
+//! what is behind a `;` or `#` is a remark; `${NAME}` is a variable of the environment.
+//! `[global]` is for all sections after it, of the files after it, too. Guarantees: opens
+//! nothing, never panics, and takes at most [`MOST_KEYS`] keys. Fails with the line.
+
+use std::rc::Rc;
+
+use crate::error::{At, JobError};
+
+/// Keys in a file, at most.
+pub const MOST_KEYS: usize = 1 << 16;
+/// Bytes of a name, and of a value with its variables, at most.
+const MOST_VALUE: usize = 1 << 12;
+
+/// A key, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// Its name as written.
+    pub name: String,
+    /// Its value, where it has one.
+    pub value: Option<String>,
+    /// Where it is.
+    pub at: At,
+}
+
+/// A section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Its name.
+    pub name: String,
+    /// Its keys, in order.
+    pub keys: Vec<Key>,
+    /// Where it begins.
+    pub at: At,
+}
+
+impl Section {
+    /// Whether it is for those after it.
+    pub fn is_global(&self) -> bool {
+        self.name.eq_ignore_ascii_case("global")
+    }
+}
+
+/// Reads a file's text; `variable` gives those of the environment.
+pub fn parse(
+    file: &str,
+    text: &str,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Vec<Section>, JobError> {
+    let file: Rc<str> = file.into();
+    let (mut sections, mut keys): (Vec<Section>, usize) = (Vec::new(), 0);
+    for (n, line) in text.lines().enumerate() {
+        let at = At { file: file.clone(), line: n as u32 + 1 };
+        let line = line.split([';', '#']).next().unwrap_or("").trim();
+        if line.is_empty() {
+            continue;
+        }
+        keys += 1;
+        let wrong = |what: &str| JobError::Line { at: at.clone(), what: what.into() };
+        if keys > MOST_KEYS {
+            return Err(wrong("there are too many lines: split the file"));
+        }
+        if let Some(rest) = line.strip_prefix('[') {
+            let name = rest.strip_suffix(']').map(str::trim).filter(|name| !name.is_empty());
+            let name = name.filter(|name| name.len() <= MOST_VALUE);
+            let name = name.ok_or_else(|| wrong("a section is [NAME]: correct it"))?;
+            sections.push(Section { name: name.into(), keys: Vec::new(), at });
+            continue;
+        }
+        if line.split_whitespace().next() == Some("include") {
+            return Err(wrong("files are not included here: write what is in it, or name both"));
+        }
+        let Some(section) = sections.last_mut() else {
+            return Err(wrong("it is in no section: write [global] or [NAME] before it"));
+        };
+        let key = key(line, at.clone(), variable)?;
+        section.keys.push(key);
+    }
+    Ok(sections)
+}
+
+fn key(line: &str, at: At, variable: &dyn Fn(&str) -> Option<String>) -> Result<Key, JobError> {
+    let (name, value) = match line.split_once('=') {
+        Some((name, value)) => (name.trim_end(), Some(value.trim_start())),
+        None => (line, None),
+    };
+    let value = value.map(|value| expanded(value, variable)).transpose();
+    let value = value.map_err(|what| JobError::Line { at: at.clone(), what })?;
+    Ok(Key { name: name.into(), value, at })
+}
+
+/// A value with what its variables stand for, once: what these say stays as it is.
+fn expanded(value: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    let (mut text, mut rest) = (String::new(), value);
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((name, behind)) = after.split_once('}') else {
+            return Err("a variable is ${NAME}: close it".into());
+        };
+        let is = variable(name).ok_or_else(|| {
+            format!("there is no variable {name} in the environment: set it, as in {name}=... ssdkit fio FILE")
+        })?;
+        text += before;
+        text += &is;
+        rest = behind;
+        if text.len() > MOST_VALUE {
+            break;
+        }
+    }
+    text += rest;
+    if text.len() > MOST_VALUE {
+        return Err(format!("a value has at most {MOST_VALUE} bytes"));
+    }
+    for word in ["$pagesize", "$mb_memory", "$ncpus"] {
+        if text.contains(word) {
+            return Err(format!(
+                "{word} is of fio's machine and stands for nothing here: write a number"
+            ));
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<Section>, JobError> {
+        parse("a.fio", text, &|name| (name == "SIZE").then(|| "64".into()))
+    }
+
+    #[test]
+    fn sections_keys_and_remarks() {
+        let text = "; a remark\n\n[global]\nrw = randread # random\ntime_based\n\n\
+                    [a job]\r\nsize=${SIZE}m\nbs=4k;8k\n  [b]\nfilename=a=b\n";
+        let sections = read(text).unwrap();
+        let keys = |n: usize| -> Vec<(&str, Option<&str>, u32)> {
+            let keys = sections[n].keys.iter();
+            keys.map(|key| (&*key.name, key.value.as_deref(), key.at.line)).collect()
+        };
+        let names: Vec<_> = sections.iter().map(|section| &*section.name).collect();
+        assert_eq!(names, ["global", "a job", "b"]);
+        assert!(sections[0].is_global() && !sections[1].is_global());
+        assert_eq!(keys(0), [("rw", Some("randread"), 4), ("time_based", None, 5)]);
+        assert_eq!(keys(1), [("size", Some("64m"), 8), ("bs", Some("4k"), 9)]);
+        assert_eq!(keys(2), [("filename", Some("a=b"), 11)]);
+        assert_eq!(sections[2].at.to_string(), "a.fio:10");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        for (text, told) in [
+            ("rw=read", "a.fio:1: it is in no section"),
+            ("[a\n", "a.fio:1: a section is [NAME]"),
+            ("[a]\ninclude b.fio", "a.fio:2: files are not included"),
+            ("[a]\nsize=${NO}", "a.fio:2: there is no variable NO"),
+            ("[a]\nsize=${SIZE", "a.fio:2: a variable is ${NAME}"),
+            ("[a]\nnumjobs=$ncpus", "a.fio:2: $ncpus"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.starts_with(told), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[\\[\\]a-z=;#$\\{\\}\n 0-9]{0,80}|(?s).{0,60}") {
+            let _ = read(&text);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! `ssdkit fio`: fio's job files, run as they are on drives of the program.
+//!
+//! Files: [`file`] a job file as text, [`value`] its values, [`keys`] all keys of fio and
+//! what becomes of each, [`job`] a section as a job, [`plan`] jobs on a drive, [`run`] the
+//! running of them, [`told`] what was done, `text` and [`json`] that as text and as fio's
+//! JSON. Loads, runner and drives are those of `ssdkit bench`.
+//!
+//! Fails with the line where a file is wrong or asks for what cannot be followed, and,
+//! after the report, where a request failed.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bench::stand::StandArgs;
+use clap::{Args, ValueEnum};
+use drive::error::Error;
+use drive::spec::{DriveSpec, text_of};
+use load::driver::ClockKind;
+use load::watch::{Watch, columns};
+use measure::options::duration;
+
+pub mod error;
+pub mod file;
+pub mod job;
+pub mod json;
+pub mod keys;
+mod named;
+pub mod plan;
+pub mod run;
+mod text;
+pub mod told;
+pub mod value;
+
+pub use error::JobError;
+pub use job::Job;
+
+use crate::file::Key;
+use crate::run::How;
+use crate::told::Told;
+
+/// How results are printed, by fio's names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A report for a terminal.
+    #[default]
+    Normal,
+    /// fio's JSON.
+    Json,
+    /// The same with all latencies.
+    #[value(name = "json+")]
+    JsonPlus,
+}
+
+/// What is done to a drive before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Precondition {
+    /// Nothing.
+    None,
+    /// Twice its capacity of 128 KiB sequential writes.
+    Seq,
+}
+
+/// `ssdkit fio`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct FioArgs {
+    /// fio's job files; the first job of each waits for those of the one before.
+    #[arg(value_name = "FILE.fio", required = true)]
+    pub files: Vec<PathBuf>,
+    /// The drive, in place of all that the files name.
+    #[arg(long, value_name = "DRIVE")]
+    pub drive: Option<DriveSpec>,
+    /// How results are printed.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub output_format: Format,
+    /// Print fio's JSON, as --output-format json does.
+    #[arg(long, conflicts_with = "output_format")]
+    pub json: bool,
+    /// Write results to a file, over what is in it.
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Run only the section of this name; repeatable.
+    #[arg(long, value_name = "NAME")]
+    pub section: Vec<String>,
+    /// Read the files, print what they ask for, and run nothing.
+    #[arg(long)]
+    pub parse_only: bool,
+    /// What to do to the drive before [default: seq for a new mem: drive that is read, else none].
+    #[arg(long, value_enum)]
+    pub precondition: Option<Precondition>,
+    /// Whose time it is [default: virtual for mem: and drive files, else real].
+    #[arg(long, value_enum)]
+    pub clock: Option<ClockKind>,
+    /// Write over what is on a block device or file, in a drive file, or behind a server.
+    #[arg(long)]
+    pub destroy: bool,
+    /// End after so much time on the wall.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub max_time: Option<u64>,
+}
+
+/// Runs the files, and prints to `out` or to the file that was named.
+pub fn run(args: &FioArgs, out: &mut dyn Write) -> Result<(), Error> {
+    let (jobs, globals) = read(args)?;
+    if args.parse_only {
+        write!(out, "{}", text::became(&jobs))?;
+        return Ok(());
+    }
+    let drive = named::drive(args.drive.as_ref(), &jobs)?;
+    let output = args.output.as_ref().map(|path| open(path)).transpose()?;
+    let how = How {
+        stand: StandArgs {
+            drive,
+            seed: jobs.first().map_or(1, |job| job.seed),
+            writes: jobs.iter().any(Job::writes) || args.precondition == Some(Precondition::Seq),
+            destroy: args.destroy,
+            clock: args.clock,
+            depth: jobs.iter().map(slots).sum::<u64>().min(1 << 16) as usize,
+        },
+        preconditions: args.precondition.map(|kind| kind == Precondition::Seq),
+    };
+    let mut watch = Watch::terminal(args.max_time.map(Duration::from_nanos))?;
+    let all = run::run(&jobs, &how, &mut watch);
+    watch.end();
+    let all = all?;
+    let format = if args.json { Format::Json } else { args.output_format };
+    let printed = print(&jobs, &globals, all, format);
+    match output {
+        None => out.write_all(printed.text.as_bytes())?,
+        Some(mut file) => {
+            let written = file.set_len(0).and_then(|()| file.write_all(printed.text.as_bytes()));
+            written.map_err(|e| Error::system("write --output", &e))?;
+        }
+    }
+    out.flush()?;
+    printed.problem.map_or(Ok(()), |problem| Err(Error::Failed(problem)))
+}
+
+/// Requests out at once of a job.
+fn slots(job: &Job) -> u64 {
+    u64::from(job.pace.depth) * u64::from(job.company.clones)
+}
+
+/// Jobs of all files, and the keys of `[global]`.
+fn read(args: &FioArgs) -> Result<(Vec<Job>, Vec<Key>), Error> {
+    let (mut jobs, mut globals) = (Vec::new(), Vec::new());
+    for path in &args.files {
+        let name = path.display().to_string();
+        let text = text_of(&name).map_err(|e| Error::Usage(format!("{name}: {e}")))?;
+        let sections = file::parse(&name, &text, &|name| std::env::var(name).ok())?;
+        let mut more = job::jobs(&sections, &mut globals, &args.section)?;
+        if let Some(first) = more.first_mut().filter(|_| !jobs.is_empty()) {
+            first.company.waits = true;
+        }
+        jobs.extend(more);
+    }
+    if jobs.is_empty() {
+        let what = match args.section.is_empty() {
+            true => "there is no job in it: write [NAME] and keys below it".to_string(),
+            false => format!("there is no section {}", args.section.join(", ")),
+        };
+        return Err(Error::Usage(format!("{}: {what}", args.files[0].display())));
+    }
+    plan::rounds(&jobs)?;
+    Ok((jobs, globals))
+}
+
+/// The file that results go to. It is emptied when they are there.
+fn open(path: &PathBuf) -> Result<File, Error> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    let file = file.and_then(|file| match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(std::io::Error::other("it is no file")),
+    });
+    file.map_err(|e| Error::Usage(format!("--output {}: {e}", path.display())))
+}
+
+/// What is printed, and why the command fails, if it does.
+struct Printed {
+    text: String,
+    problem: Option<String>,
+}
+
+fn print(jobs: &[Job], globals: &[Key], all: run::All, format: Format) -> Printed {
+    let (about, is_preconditioned) = (all.about.clone(), all.is_preconditioned);
+    let told = Told::all(jobs, all);
+    let problems: Vec<String> = told.iter().filter_map(Told::problem).collect();
+    let problem = (!problems.is_empty()).then(|| problems.join("; "));
+    let interrupted = told.iter().any(|one| one.tally.interrupted);
+    if format != Format::Normal {
+        let text = |key: &Key| (key.name.clone(), key.value.clone().unwrap_or("1".into()));
+        let globals: Vec<_> = globals.iter().map(text).collect();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_millis() as u64);
+        let value = json::output(&told, &globals, now, format == Format::JsonPlus);
+        return Printed { text: format!("{value:#}\n"), problem };
+    }
+    let mut text = text::became(jobs);
+    if is_preconditioned {
+        text += "the drive was written twice over before\n";
+    }
+    for one in &told {
+        text += &format!("\n{}\n", text::heading(one));
+        text += &text::report(one, &about).to_text_in(columns());
+        let flushes = one.tally.latency(port::BlockOp::Flush);
+        if let Some(mean) = flushes.mean() {
+            let mean = measure::units::time_ns(mean);
+            text += &format!("flushes     {}, {mean} on average\n", flushes.count());
+        }
+    }
+    if interrupted {
+        text += "stopped     before its end: the figures are those so far\n";
+    }
+    Printed { text, problem }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! The drive that jobs name.
+//!
+//! A run has one drive. With `--drive` it is that; else all jobs must name the same.
+//! Opens nothing but to see whether a path leads to a drive file. Fails with the line.
+
+use drive::error::Error;
+use drive::spec::{DriveSpec, Found, StorageSpec};
+
+use crate::error::JobError;
+use crate::job::Job;
+use crate::value::Amount;
+
+/// What begins the name of a drive that is no path.
+const SCHEMES: [&str; 6] = ["mem:", "ssd:", "nbd:", "null:", "file:", "nbd+unix:"];
+
+/// The drive of all jobs.
+pub fn drive(given: Option<&DriveSpec>, jobs: &[Job]) -> Result<DriveSpec, Error> {
+    if let Some(drive) = given {
+        return Ok(drive.found()?);
+    }
+    let mut all = jobs.iter().map(named);
+    let first = all.next().unwrap_or_else(|| Err(Error::Usage("there is no job".into())))?;
+    for (job, drive) in jobs[1..].iter().zip(all) {
+        if drive? != first {
+            let what = format!(
+                "[{}] names another drive than the jobs before: run it by itself, or give --drive",
+                job.name
+            );
+            return Err(JobError::Line { at: job.at.clone(), what }.into());
+        }
+    }
+    match first.found()? {
+        DriveSpec::Storage(spec) => Ok(DriveSpec::Storage(made(spec, jobs)?)),
+        drive => Ok(drive),
+    }
+}
+
+/// The drive that a job names.
+fn named(job: &Job) -> Result<DriveSpec, Error> {
+    let wrong = |what: String| Error::from(JobError::Line { at: job.at.clone(), what });
+    let name = job.filename.as_deref().ok_or_else(|| {
+        wrong(format!("[{}] names no filename=: add it, or give --drive DRIVE", job.name))
+    })?;
+    let name = name.replace("\\:", ":");
+    if SCHEMES.iter().any(|scheme| name.starts_with(scheme)) {
+        return name.parse().map_err(|e| wrong(format!("filename={name}: {e}")));
+    }
+    if name.contains([':', ',']) {
+        return Err(wrong(format!("filename={name}: a job has one drive, without `:` or `,`")));
+    }
+    let path = if name.contains('/') { name } else { format!("./{name}") };
+    let direct = if job.is_direct { "yes" } else { "no" };
+    let spec = format!("file:{path},direct={direct}").parse();
+    spec.map_err(|e| wrong(format!("filename={path}: {e}")))
+}
+
+/// A file that is made where there is none, as large as its jobs need.
+fn made(spec: StorageSpec, jobs: &[Job]) -> Result<StorageSpec, Error> {
+    if spec.find()? != Found::Nothing {
+        return Ok(spec);
+    }
+    let end = |job: &Job| match (job.extent.offset, job.extent.size) {
+        (Amount::Bytes(offset), Some(Amount::Bytes(size))) => {
+            let last = u64::from(job.company.clones - 1) * job.extent.increment;
+            offset.checked_add(size)?.checked_add(last)
+        }
+        _ => None,
+    };
+    let size = jobs.iter().map(end).collect::<Option<Vec<u64>>>();
+    let size = size.and_then(|sizes| sizes.into_iter().max());
+    Ok(StorageSpec { size: spec.size.or(size), ..spec })
+}

@@ -1,0 +1,214 @@
+//! The running of jobs: on one drive, a round after the other.
+//!
+//! Guarantees: the drive of a round is what the one before left; a clone does what a
+//! bench of the same options does, to the bit in virtual time. A drive of this process
+//! that is new and read is written twice over before. Fails as a bench does.
+
+use std::time::Instant;
+
+use bench::stand::{About, Stand, StandArgs, on_a_stand};
+use drive::error::Error;
+use load::cpu::CpuTime;
+use load::driver::Driver;
+use load::runner::{Part, Runner};
+use load::tally::Tally;
+use load::verify::Verifier;
+use load::watch::Watch;
+use port::Shape;
+use workload::Pattern;
+
+use crate::job::Job;
+use crate::plan::{Asked, Task, rounds};
+
+/// What a clone did.
+pub struct Ran {
+    /// Which.
+    pub task: Task,
+    /// What was measured.
+    pub tally: Tally,
+    /// Bytes or requests that it was to do, and of what.
+    pub asked: Asked,
+    /// Processor time of its round: of the user and of the system, in seconds.
+    pub cpu: (f64, f64),
+    /// What its round took on the wall, in seconds.
+    pub wall: f64,
+    /// Whether it ran alone, so that what the drive did was for it.
+    pub is_alone: bool,
+}
+
+/// What all did.
+pub struct All {
+    /// The drive.
+    pub about: About,
+    /// The clones that ran, in order.
+    pub ran: Vec<Ran>,
+    /// Whether the drive was written before.
+    pub is_preconditioned: bool,
+}
+
+/// How jobs are run.
+pub struct How {
+    /// The drive and what may be done to it.
+    pub stand: StandArgs,
+    /// Whether the drive is written before; where not said, one in memory that is read is.
+    pub preconditions: Option<bool>,
+}
+
+/// Runs all jobs.
+pub fn run(jobs: &[Job], how: &How, watch: &mut Watch) -> Result<All, Error> {
+    let rounds = rounds(jobs)?;
+    on_a_stand(&how.stand, watch, |stand, watch| {
+        let asked = asked(jobs, &rounds, stand)?;
+        let mut session = Session::new(jobs, how, stand, watch)?;
+        let is_preconditioned = session.prepare()?;
+        let mut ran = Vec::new();
+        for (round, asked) in rounds.iter().zip(asked) {
+            ran.extend(session.round(round, asked)?);
+            if ran.iter().any(|one: &Ran| one.tally.interrupted || one.tally.lost.is_some()) {
+                break;
+            }
+        }
+        Ok(All { about: session.stand.about.clone(), ran, is_preconditioned })
+    })
+}
+
+/// What all clones ask, where the drive takes that.
+fn asked(jobs: &[Job], rounds: &[Vec<Task>], stand: &Stand) -> Result<Vec<Vec<Asked>>, Error> {
+    let is_checked = jobs.iter().any(|job| job.is_checked);
+    let of = |task: &Task| {
+        let job = &jobs[task.job];
+        let asked = job.asked(task, stand.shape.bytes)?;
+        job.check(&asked, &stand.about)?;
+        Ok(asked)
+    };
+    let each = |round: &Vec<Task>| {
+        if is_checked && round.len() > 1 {
+            let text = "verify= knows what one job at a time writes: add stonewall to each, and \
+                        leave numjobs= out";
+            return Err(Error::Usage(text.into()));
+        }
+        if round.len() > 1 && !stand.about.takes_arrivals {
+            let text = "nbd: drives take one job at a time: add stonewall to each";
+            return Err(Error::Usage(text.into()));
+        }
+        round.iter().map(of).collect()
+    };
+    rounds.iter().map(each).collect()
+}
+
+/// Jobs on a drive.
+struct Session<'s, 'a> {
+    jobs: &'s [Job],
+    how: &'s How,
+    stand: &'s mut Stand<'a>,
+    watch: &'s mut Watch,
+    verifier: Option<Verifier>,
+}
+
+impl<'s, 'a> Session<'s, 'a> {
+    fn new(
+        jobs: &'s [Job],
+        how: &'s How,
+        stand: &'s mut Stand<'a>,
+        watch: &'s mut Watch,
+    ) -> Result<Session<'s, 'a>, Error> {
+        let mut verifier = None;
+        if jobs.iter().any(|job| job.is_checked) {
+            if stand.shape.kept == 0 {
+                let text = "verify= needs data to compare: take store=memory or store=checksum";
+                return Err(Error::Usage(text.into()));
+            }
+            if stand.about.is_ours && !stand.about.is_new && how.preconditions != Some(true) {
+                return Err(Error::Usage(
+                    "verify= knows only what was written here, and something is on this drive: \
+                     add --precondition seq, which writes over all of it"
+                        .into(),
+                ));
+            }
+            let are_blocks =
+                |job: &Job| job.access.sizes.are_multiples_of(port::BLOCK_BYTES as u32);
+            let unit = if jobs.iter().all(are_blocks) { port::BLOCK_BYTES } else { 512 };
+            verifier = Some(Verifier::new(&stand.shape, unit, how.stand.seed)?);
+        }
+        Ok(Session { jobs, how, stand, watch, verifier })
+    }
+
+    /// Writes the drive before, where that is asked for, or where nothing was written
+    /// to it and it is read. Says whether it did.
+    fn prepare(&mut self) -> Result<bool, Error> {
+        let about = &self.stand.about;
+        let is_read = self.jobs.iter().any(Job::reads);
+        let in_vain = about.is_new && is_read && self.how.preconditions.is_none();
+        let in_memory = matches!(self.how.stand.drive, drive::spec::DriveSpec::Memory(_));
+        if in_vain && about.is_ours && !in_memory && !self.jobs.iter().any(Job::writes) {
+            return Err(Error::Usage(
+                "nothing was ever written to this drive, and what was never written is read in \
+                 no time: add --precondition seq, which writes all of it"
+                    .into(),
+            ));
+        }
+        if !self.how.preconditions.unwrap_or(in_vain) {
+            return Ok(false);
+        }
+        let (shape, seed) = (self.stand.shape, self.how.stand.seed);
+        let mut runner = Runner { verifier: self.verifier.take(), ..Runner::new(self.watch) };
+        runner.precondition(self.stand.driver(), &shape, seed)?;
+        self.verifier = runner.verifier.take();
+        Ok(true)
+    }
+
+    /// Runs a round.
+    fn round(&mut self, tasks: &[Task], asked: Vec<Asked>) -> Result<Vec<Ran>, Error> {
+        let shape = self.stand.shape;
+        let parts = tasks.iter().zip(&asked);
+        let parts = parts.map(|(task, asked)| self.jobs[task.job].part(asked, &shape));
+        let mut parts = parts.collect::<Result<Vec<Part>, Error>>()?;
+        let names: Vec<&str> = tasks.iter().map(|task| &*self.jobs[task.job].name).collect();
+        self.watch.phase(&names.join(", "));
+        let reads_back = self.verifier.is_some() && self.jobs[tasks[0].job].writes();
+        let back = reads_back.then(|| (asked[0].pattern, asked[0].seed));
+        let (watch, verifier) = (&mut *self.watch, self.verifier.take());
+        let (wall, cpu) = (Instant::now(), CpuTime::now());
+        let mut runner = Runner { verifier, ..Runner::new(watch) };
+        let tallies = self.stand.measured(|driver| measure(&mut runner, driver, &mut parts))?;
+        let (cpu, wall) = (CpuTime::now().since(&cpu), wall.elapsed().as_secs_f64());
+        let tallies = read_back(&mut runner, self.stand.driver(), &shape, back, tallies)?;
+        self.verifier = runner.verifier.take();
+        let is_alone = tasks.len() == 1;
+        let ran = tasks.iter().zip(asked).zip(tallies);
+        let ran =
+            ran.map(|((&task, asked), tally)| Ran { task, tally, asked, cpu, wall, is_alone });
+        Ok(ran.collect())
+    }
+}
+
+/// Measures parts at the same time; a part alone as a bench does.
+fn measure(
+    runner: &mut Runner,
+    driver: &mut dyn Driver,
+    parts: &mut [Part],
+) -> Result<Vec<Tally>, Error> {
+    match parts {
+        [part] => {
+            runner.pauses = part.pauses;
+            Ok(vec![runner.run(driver, &mut part.load, part.plan)?])
+        }
+        parts => runner.run_parts(driver, parts),
+    }
+}
+
+/// Reads back what a run wrote that was checked, and adds what was wrong.
+fn read_back(
+    runner: &mut Runner,
+    driver: &mut dyn Driver,
+    shape: &Shape,
+    back: Option<(Pattern, u64)>,
+    mut tallies: Vec<Tally>,
+) -> Result<Vec<Tally>, Error> {
+    let Some((pattern, seed)) = back else { return Ok(tallies) };
+    for tally in tallies.iter_mut().filter(|tally| !tally.interrupted && tally.lost.is_none()) {
+        let back = runner.read_back(driver, shape, &pattern, seed)?;
+        tally.add_errors(&back);
+    }
+    Ok(tallies)
+}

@@ -1,0 +1,257 @@
+//! Job files on drives: figures, JSON, and what is refused.
+
+use std::collections::BTreeSet;
+
+use bench::BenchArgs;
+use clap::Parser;
+use serde_json::Value;
+
+use super::*;
+
+const DRIVE: &str = "mem:znand,size=64M,store=none";
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: BenchArgs,
+}
+
+/// The report of a bench of the drive.
+fn bench(rest: &str) -> Value {
+    let line = format!("bench {DRIVE} {rest}");
+    let args = Line::parse_from(line.split_whitespace()).args;
+    args.check().unwrap();
+    let report = bench::measure(&args, &mut Watch::quiet()).unwrap().to_json();
+    // Through text, as what it is compared with.
+    serde_json::from_str(&report.to_string()).unwrap()
+}
+
+/// What is printed of files with these texts.
+fn ran(drive: &str, texts: &[&str], format: Format) -> Result<String, Error> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |(n, text): (usize, &&str)| {
+        let path = folder.path().join(format!("{n}.fio"));
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let args = FioArgs {
+        files: texts.iter().enumerate().map(file).collect(),
+        drive: Some(drive.parse().unwrap()),
+        output_format: format,
+        ..FioArgs::default()
+    };
+    let mut out = Vec::new();
+    run(&args, &mut out)?;
+    Ok(String::from_utf8(out).unwrap())
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(&ran(DRIVE, &[text], Format::JsonPlus).unwrap()).unwrap()
+}
+
+/// Whether a direction of a job has the figures of a bench's report.
+fn is_same(told: &Value, report: &Value, ios: &Value) {
+    assert_eq!(told["total_ios"], *ios);
+    assert_eq!(told["iops"], report["iops"]);
+    for (own, theirs) in [("min", "min"), ("max", "max"), ("mean", "mean")] {
+        let own = told["clat_ns"][own].as_f64();
+        assert_eq!(own, report["latency_ns"][theirs].as_f64(), "{theirs}");
+    }
+    for (own, theirs) in [("50.000000", "p50"), ("99.000000", "p99")] {
+        assert_eq!(told["clat_ns"]["percentile"][own], report["latency_ns"][theirs]);
+    }
+}
+
+#[test]
+fn a_job_does_what_a_bench_does() {
+    let told =
+        json("[a]\nrw=randread\nnorandommap\nbs=4k\nioengine=libaio\niodepth=8\nnumber_ios=5000\n");
+    let report = bench("--rw randread --qd 8 --ios 5k");
+    is_same(&told["jobs"][0]["read"], &report, &report["ios"]);
+    let told = json(
+        "[a]\nrw=randwrite\nnorandommap\nbssplit=4k/60:64k/40\nioengine=libaio\niodepth=4\n\
+         fsync=16\nrandseed=7\nruntime=20ms\ntime_based\n",
+    );
+    let rest = "--rw randwrite --bssplit 4k/60:64k/40 --qd 4 --flush-every 16 --seed 7 --time 20ms";
+    let report = bench(rest);
+    is_same(&told["jobs"][0]["write"], &report, &report["ios"]);
+    assert_eq!(told["jobs"][0]["write"]["io_bytes"], report["bytes"]);
+    assert_eq!(told["jobs"][0]["sync"]["total_ios"], report["flush"]["ios"]);
+}
+
+#[test]
+fn jobs_at_once_do_what_loads_of_a_bench_do() {
+    let told = json(
+        "[global]\nioengine=libaio\nruntime=20ms\ntime_based\nnorandommap\n[reads]\nrw=randread\n\
+         iodepth=4\n[writes]\nrw=write\nbs=64k\niodepth=2\n[arrive]\nrw=randread\niodepth=64\n\
+         rate_iops=10000\n",
+    );
+    let report = bench(
+        "--rw randread --qd 4 --time 20ms --job rw=write,bs=64k,qd=2 --job rw=randread,rate=10k",
+    );
+    for (n, op) in ["read", "write", "read"].into_iter().enumerate() {
+        let load = &report["jobs"][n];
+        is_same(&told["jobs"][n][op], load, &load["ios"]);
+        assert_eq!(told["jobs"][n][op]["io_bytes"], load["bytes"]);
+    }
+    // Of fio's names, too.
+    let names = "--rw randread --qd 4 --time 20ms --job readwrite=write,blocksize=64k,iodepth=2 \
+                 --job rw=randread,rate=10k";
+    assert_eq!(bench(names)["jobs"], report["jobs"]);
+}
+
+/// Each key that fio 3.33 prints is there, and no other.
+#[test]
+fn keys_are_fio_s() {
+    fn walk(at: &str, value: &Value, keys: &mut BTreeSet<String>) {
+        let whole = ["global options", "jobs.job options", "disk_util"];
+        let is_list = at.ends_with("bins") || at.ends_with("percentile") || whole.contains(&at);
+        match value {
+            Value::Object(object) if !is_list => {
+                for (key, value) in object {
+                    let at = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+                    walk(&at, value, keys);
+                }
+            }
+            Value::Array(all) if !is_list => all.iter().for_each(|value| walk(at, value, keys)),
+            _ => {
+                keys.insert(at.into());
+            }
+        }
+    }
+    let mut own = BTreeSet::new();
+    walk("", &json("[global]\nsize=4m\n[a]\nrw=randrw\nfsync=8\n"), &mut own);
+    let theirs: BTreeSet<String> = include_str!("json.txt").lines().map(str::to_string).collect();
+    let missing: Vec<_> = theirs.difference(&own).collect();
+    // The time of the day in words, which `timestamp` has as a number.
+    assert_eq!(missing, ["time"]);
+    assert_eq!(own.difference(&theirs).count(), 0, "{:?}", own.difference(&theirs));
+}
+
+#[test]
+fn sums_are_exact() {
+    let told = json(
+        "[a]\nrw=randrw\nrwmixread=70\nbssplit=4k/60:64k/40,8k\nioengine=libaio\niodepth=16\n\
+         size=32m\nio_size=16m\npercentile_list=50:99.9\n",
+    );
+    let job = &told["jobs"][0];
+    let number = |value: &Value| value.as_u64().unwrap();
+    let (read, write) = (number(&job["read"]["io_bytes"]), number(&job["write"]["io_bytes"]));
+    assert!((16 << 20..(16 << 20) + 65536).contains(&(read + write)), "{read} {write}");
+    assert_eq!(write, 8192 * number(&job["write"]["total_ios"]));
+    let bins = job["read"]["clat_ns"]["bins"].as_object().unwrap();
+    assert_eq!(bins.values().map(number).sum::<u64>(), number(&job["read"]["total_ios"]));
+    assert_eq!(job["read"]["clat_ns"]["percentile"].as_object().unwrap().len(), 2);
+    let levels = ["latency_ns", "latency_us", "latency_ms"].map(|key| {
+        let shares = job[key].as_object().unwrap().values();
+        shares.map(|share| share.as_f64().unwrap()).sum::<f64>()
+    });
+    assert!((levels.iter().sum::<f64>() - 100.0).abs() < 1e-9, "{levels:?}");
+    assert_eq!(job["iodepth_level"]["16"], 100.0);
+    assert_eq!(job["job options"]["rwmixread"], "70");
+}
+
+#[test]
+fn every_block_is_touched_once() {
+    let told = json("[a]\nrw=randwrite\nsize=8m\n[b]\nstonewall\nrw=randtrim\nsize=8m\n");
+    assert_eq!(told["jobs"][0]["write"]["total_ios"], 2048);
+    assert_eq!(told["jobs"][1]["trim"]["io_bytes"], 8 << 20);
+    assert_eq!((&told["jobs"][0]["groupid"], &told["jobs"][1]["groupid"]), (&0.into(), &1.into()));
+}
+
+/// Whichever is sooner, alone and beside another.
+#[test]
+fn a_job_ends_by_its_work_or_by_its_time() {
+    let short = "[work]\nsize=1m\nruntime=1h\n";
+    let long = "[time]\nruntime=2ms\nrate_iops=10000\n";
+    for text in [format!("{short}{long}"), format!("{short}{long}stonewall\n")] {
+        let told = json(&text);
+        assert_eq!(told["jobs"][0]["read"]["total_ios"], 256);
+        assert_eq!(told["jobs"][1]["read"]["total_ios"], 20, "{text}");
+    }
+    let told = json("[a]\nruntime=1ms\n");
+    assert_eq!(told["jobs"][0]["read"]["runtime"], 1);
+    // A rate ends with its work, too.
+    let told = json("[a]\nrate_iops=10000\nsize=40k\nruntime=1h\n");
+    assert_eq!(told["jobs"][0]["read"]["total_ios"], 10);
+    assert_eq!(told["jobs"][0]["job_runtime"], 1);
+}
+
+#[test]
+fn groups_are_told_together_and_files_follow_each_other() {
+    let first = "[global]\nsize=4m\n[a]\nnumjobs=3\ngroup_reporting\n";
+    let out = ran(DRIVE, &[first, "[b]\nrw=write\n"], Format::Json).unwrap();
+    let told: Value = serde_json::from_str(&out).unwrap();
+    let jobs = told["jobs"].as_array().unwrap();
+    let names: Vec<_> = jobs.iter().map(|job| job["jobname"].as_str().unwrap()).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(jobs[0]["read"]["total_ios"], 3 * 1024);
+    assert_eq!(
+        (&jobs[1]["groupid"], &jobs[1]["write"]["io_bytes"]),
+        (&1.into(), &(4 << 20).into())
+    );
+    assert!(jobs[0]["read"]["clat_ns"].get("bins").is_none());
+}
+
+/// A later job sees what an earlier one wrote, and what is wrong fails.
+#[test]
+fn what_was_written_is_checked_from_job_to_job() {
+    let text = "[global]\nsize=8m\nverify=crc32c\n[a]\nrw=randwrite\nbssplit=4k/50:12k/50\n\
+                [b]\nstonewall\nrw=randrw\nbs=8k\n[c]\nstonewall\nrw=read\nbs=64k\n";
+    let out = ran("mem:znand,size=64M", &[text], Format::Normal).unwrap();
+    assert!(out.matches("errors      none").count() == 3, "{out}");
+    assert!(out.contains("verify=crc32c is the program's own check"), "{out}");
+    let both = ran("mem:znand,size=64M", &[&text.replace("stonewall\n", "")], Format::Normal);
+    assert!(both.unwrap_err().to_string().contains("add stonewall to each"));
+    let none = ran(DRIVE, &[text], Format::Normal);
+    assert!(none.unwrap_err().to_string().contains("needs data to compare"));
+}
+
+/// Each pauses for itself while the others go on.
+#[test]
+fn jobs_pause_each_on_their_own() {
+    let told = json(
+        "[global]\nruntime=10ms\ntime_based\n[a]\nrw=randread\nthinktime=1000\nthinktime_blocks=4\n\
+         [b]\nrw=randread\n",
+    );
+    let ios = |n: usize| told["jobs"][n]["read"]["total_ios"].as_u64().unwrap();
+    assert!((36..=44).contains(&ios(0)), "{}", ios(0));
+    assert!(ios(1) > 200, "{}", ios(1));
+}
+
+#[test]
+fn sizes_and_drives_that_do_not_fit_are_refused() {
+    for (drive, text, told) in [
+        (DRIVE, "[a]\nbs=512\n", "takes multiples of 4096 bytes"),
+        (DRIVE, "[a]\nsize=1g\n", "take a larger drive"),
+        (DRIVE, "; nothing\n", "there is no job in it"),
+        ("null:", "[a]\n", "a null: drive keeps nothing"),
+    ] {
+        let error = ran(drive, &[text], Format::Normal).unwrap_err().to_string();
+        assert!(error.contains(told), "{text}: {error}");
+    }
+    let args = FioArgs { files: vec!["/nonexistent/a.fio".into()], ..FioArgs::default() };
+    assert!(run(&args, &mut Vec::new()).unwrap_err().to_string().contains("a.fio"));
+}
+
+#[test]
+fn the_drive_is_that_of_the_jobs() {
+    let jobs = |text: &str| {
+        let sections = file::parse("a.fio", text, &|_| None).unwrap();
+        job::jobs(&sections, &mut Vec::new(), &[]).unwrap()
+    };
+    let named = |text: &str| named::drive(None, &jobs(text)).map_err(|e| e.to_string());
+    let spec = named("[a]\nfilename=/nonexistent/x\nsize=1m\noffset=1m\n").unwrap();
+    assert_eq!(spec.to_string(), "file:/nonexistent/x,size=2M,direct=no");
+    let spec = named("[a]\nfilename=/nonexistent/x\ndirect=1\n").unwrap();
+    assert_eq!(spec.to_string(), "file:/nonexistent/x");
+    assert_eq!(named("[a]\nfilename=mem\\:tlc,size=1G\n").unwrap().to_string(), "mem:tlc,size=1G");
+    for (text, told) in [
+        ("[a]\n", "[a] names no filename="),
+        ("[a]\nfilename=/a/b\n[b]\nfilename=/a/c\n", "a.fio:3: [b] names another drive"),
+        ("[a]\nfilename=/a/b:/a/c\n", "a job has one drive"),
+    ] {
+        let error = named(text).unwrap_err();
+        assert!(error.contains(told), "{text}: {error}");
+    }
+}

@@ -1,0 +1,202 @@
+//! The report for a terminal: what a file's keys became, then a report of each job.
+
+use std::fmt::Write;
+
+use bench::stand::About;
+use bench::why_void;
+use load::driver::ClockKind;
+use measure::units::{bytes_decimal, size_binary, time_ns};
+use measure::{Cpu, Direction, Gc, Report, Row, WriteAmplification};
+use port::BlockOp;
+use serde_json::{Value, json};
+use targets::WriteCounters;
+use workload::Sizes;
+
+use crate::job::{Does, Job};
+use crate::plan::rounds;
+use crate::told::Told;
+
+/// The widest line of what is told before the reports.
+const WIDTH: usize = 100;
+
+/// What jobs became: a paragraph of each.
+pub fn became(jobs: &[Job]) -> String {
+    let mut text = String::new();
+    let rounds = rounds(jobs).unwrap_or_default();
+    for (n, job) in jobs.iter().enumerate() {
+        let round = rounds.iter().position(|round| round.iter().any(|task| task.job == n));
+        let round = round.map_or(0, |round| round + 1);
+        line(&mut text, &format!("[{}] round {round}: {}", job.name, job.words()), "    ");
+        for note in &job.notes {
+            line(&mut text, &format!("    {note}"), "        ");
+        }
+    }
+    text
+}
+
+/// A line, cut at blanks where it is too long.
+fn line(text: &mut String, line: &str, indent: &str) {
+    let mut length = 0;
+    for (n, word) in line.split(' ').enumerate() {
+        if length > 0 && length + word.len() >= WIDTH {
+            let _ = write!(text, "\n{indent}");
+            length = indent.len();
+        } else if n > 0 {
+            text.push(' ');
+            length += 1;
+        }
+        text.push_str(word);
+        length += word.len();
+    }
+    text.push('\n');
+}
+
+fn sizes(sizes: &Sizes) -> String {
+    match sizes {
+        Sizes::One(bytes) => size_binary((*bytes).into()),
+        Sizes::Range { least, most } => {
+            format!("{} to {}", size_binary((*least).into()), size_binary((*most).into()))
+        }
+        Sizes::Split(split) => {
+            let part =
+                |&(bytes, share): &(u32, u8)| format!("{share} % {}", size_binary(bytes.into()));
+            split.parts().iter().map(part).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+impl Job {
+    /// What it does, as fio calls it.
+    pub fn rw(&self) -> &'static str {
+        match (self.access.does, self.access.is_random) {
+            (Does::Reads, false) => "read",
+            (Does::Writes, false) => "write",
+            (Does::Both, false) => "rw",
+            (Does::Trims, false) => "trim",
+            (Does::Reads, true) => "randread",
+            (Does::Writes, true) => "randwrite",
+            (Does::Both, true) => "randrw",
+            (Does::Trims, true) => "randtrim",
+        }
+    }
+
+    /// What it asks, in words.
+    pub fn words(&self) -> String {
+        let (access, lasts, pace) = (&self.access, &self.lasts, &self.pace);
+        let mut words = vec![self.rw().to_string()];
+        if access.does == Does::Both {
+            words.push(format!("{} % reads", access.reads));
+        }
+        match access.sizes.reads == access.sizes.others {
+            true => words.push(sizes(&access.sizes.reads)),
+            false => {
+                words.push(format!("reads of {}", sizes(&access.sizes.reads)));
+                words.push(format!("writes of {}", sizes(&access.sizes.others)));
+            }
+        }
+        if let Some(theta) = access.zipf {
+            words.push(format!("Zipf {theta}"));
+        }
+        if access.has_map {
+            words.push("each block once before any comes again".into());
+        }
+        if access.flush_every > 0 {
+            words.push(format!("a flush after every {} writes", access.flush_every));
+        }
+        match pace.rate {
+            Some(rate) => words.push(format!("{rate} a second, at most {} out", pace.depth)),
+            None => words.push(format!("depth {}", pace.depth)),
+        }
+        if let Some((ns, each)) = pace.think {
+            words.push(format!("a pause of {} after every {each}", time_ns(ns as f64)));
+        }
+        if let Some(ns) = lasts.runtime {
+            let most = if lasts.is_timed { "for" } else { "for at most" };
+            words.push(format!("{most} {}", time_ns(ns as f64)));
+        }
+        if lasts.ramp > 0 {
+            words.push(format!("after {} that do not count", time_ns(lasts.ramp as f64)));
+        }
+        if self.company.clones > 1 {
+            words.push(format!("{} at once", self.company.clones));
+        }
+        words.join(", ")
+    }
+
+    fn workload(&self, about: &About) -> Value {
+        let clock = if about.clock == ClockKind::Real { "real" } else { "virtual" };
+        let percent = (self.access.does == Does::Both).then_some(self.access.reads);
+        json!({
+            "job": self.name,
+            "rw": self.rw(),
+            "read_percent": percent,
+            "bs": self.one_size(),
+            "sizes": self.one_size().is_none().then(|| self.access.sizes.to_string()),
+            "qd": self.pace.depth,
+            "rate": self.pace.rate,
+            "jobs": self.company.clones,
+            "zipf": self.access.zipf,
+            "seconds": self.lasts.runtime.map(|ns| ns as f64 / 1e9),
+            "clock": clock,
+        })
+    }
+}
+
+/// The report of one.
+pub fn report(told: &Told, about: &About) -> Report {
+    let (tally, seconds) = (&told.tally, told.seconds());
+    let of = |op| Direction::new(tally.latency(op), tally.bytes(op), seconds);
+    let (read, write) = (of(BlockOp::Read), of(BlockOp::Write));
+    let (all, bytes) = (tally.all(), read.bytes + write.bytes);
+    let ios = all.count();
+    let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+    let both = read.ios > 0 && write.ios > 0;
+    // What a drive did while several jobs ran was for all of them.
+    let tells = about.tells && told.is_alone;
+    let grew =
+        |get: fn(&WriteCounters) -> u64| get(&tally.after).saturating_sub(get(&tally.before));
+    let amplification = || {
+        let own = [grew(|c| c.gc), grew(|c| c.padding), grew(|c| c.metadata)];
+        WriteAmplification::from_blocks(grew(|c| c.user), own[0], own[1], own[2])
+    };
+    let (collections, moved, copied) =
+        (grew(|c| c.collections), grew(|c| c.moved), grew(|c| c.copied));
+    Report {
+        drive: about.few_words.clone(),
+        workload: told.job.workload(about),
+        ios,
+        failed_requests: tally.failed,
+        bytes,
+        seconds,
+        wall_seconds: told.wall,
+        void: why_void(tally, ios, read.bytes),
+        iops: per_second(ios),
+        bytes_per_second: per_second(bytes),
+        latency_ns: all.summary(),
+        distribution: all.distribution(),
+        read: both.then_some(read),
+        write: both.then_some(write),
+        write_amplification: if tells { amplification() } else { None },
+        steady: None,
+        gc: tells.then_some(Gc { collections, moved, copied }),
+        erases: tells.then(|| grew(|c| c.erases)),
+        self_check_ns: tally.late.percentile(99.9),
+        cpu: Cpu::new(told.cpu.0, told.cpu.1, told.wall, ios),
+        series: match tells {
+            true => tally.rows(),
+            false => tally.rows().into_iter().map(Row::of_an_unknown_drive).collect(),
+        },
+        errors: tally.errors(),
+        seed: told.job.seed,
+        version: env!("CARGO_PKG_VERSION").into(),
+    }
+}
+
+/// A line of a job before its report.
+pub fn heading(told: &Told) -> String {
+    let name = format!("[{}] group {}", told.job.name, told.group);
+    let jobs =
+        if told.clones > 1 { format!(", {} jobs together", told.clones) } else { String::new() };
+    let bytes = [BlockOp::Read, BlockOp::Write].map(|op| told.tally.bytes(op)).iter().sum::<u64>();
+    format!("{name}{jobs}: {} in {}", bytes_decimal(bytes as f64), time_ns(told.seconds() * 1e9))
+}

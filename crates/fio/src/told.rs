@@ -1,0 +1,77 @@
+//! What is told of each job: those of a group together where that is asked for.
+//!
+//! Guarantees: figures are sums of what was measured; a percentile is that of all
+//! latencies together. Nothing here fails.
+
+use load::tally::Tally;
+use measure::Row;
+use port::BlockOp;
+
+use crate::job::Job;
+use crate::run::{All, Ran};
+
+/// A job, or those of a group, and what was done.
+pub struct Told<'a> {
+    /// The job; of a group the first one.
+    pub job: &'a Job,
+    /// Its group.
+    pub group: u32,
+    /// Clones that are in it.
+    pub clones: usize,
+    /// What was measured.
+    pub tally: Tally,
+    /// Processor time of its rounds: of the user and of the system, in seconds.
+    pub cpu: (f64, f64),
+    /// What its rounds took on the wall, in seconds.
+    pub wall: f64,
+    /// Whether what the drive did was for it alone.
+    pub is_alone: bool,
+    /// Requests out, where all clones keep the same number out.
+    pub depth: Option<u32>,
+}
+
+impl<'a> Told<'a> {
+    /// All that is told, in order.
+    pub fn all(jobs: &'a [Job], all: All) -> Vec<Told<'a>> {
+        let mut told: Vec<(Told<'a>, Vec<Tally>)> = Vec::new();
+        let mut open: Option<u32> = None;
+        for Ran { task, tally, cpu, wall, is_alone, .. } in all.ran {
+            let job = &jobs[task.job];
+            let joins = job.company.is_together && open == Some(task.group);
+            open = job.company.is_together.then_some(task.group);
+            let depth = job.pace.rate.is_none().then_some(job.pace.depth);
+            match told.last_mut().filter(|_| joins) {
+                Some((one, tallies)) => {
+                    one.clones += 1;
+                    one.is_alone = false;
+                    one.depth = one.depth.filter(|&own| Some(own) == depth);
+                    tallies.push(tally);
+                }
+                None => {
+                    let (group, clones) = (task.group, 1);
+                    let none = Tally::new();
+                    let one = Told { job, group, clones, tally: none, cpu, wall, is_alone, depth };
+                    told.push((one, vec![tally]));
+                }
+            }
+        }
+        let merged = |(one, tallies)| Told { tally: Tally::merge(tallies), ..one };
+        told.into_iter().map(merged).collect()
+    }
+
+    /// Why a run fails, if it does.
+    pub fn problem(&self) -> Option<String> {
+        self.tally.problem().map(|what| format!("[{}] {what}", self.job.name))
+    }
+
+    /// Rows of a second each, where all is of this kind of request, so that they are its.
+    pub fn rows_of(&self, op: BlockOp) -> Vec<Row> {
+        let only = self.tally.all().count() == self.tally.latency(op).count();
+        if only { self.tally.rows() } else { Vec::new() }
+    }
+
+    /// Seconds of drive time.
+    pub fn seconds(&self) -> f64 {
+        self.tally.seconds()
+    }
+}
