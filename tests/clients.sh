@@ -202,6 +202,79 @@ shards_are_served_as_one_drive() {
   done
 }
 
+# The same job file by fio and by ours, on the same file: the same keys, and the same
+# amounts in them.
+job_files_are_run_as_by_fio() {
+  cat >"$DIR/jobs.fio" <<END
+[global]
+filename=$DIR/jobs
+size=8m
+ioengine=psync
+[reads]
+rw=randread
+[writes]
+stonewall
+rw=write
+bs=64k
+fsync=4
+[together]
+stonewall
+rw=randrw
+rwmixread=70
+bssplit=4k/60:16k/40
+numjobs=2
+group_reporting
+[in-order]
+stonewall
+description=reads of a part, twice
+rw=read
+bs=8k
+offset=25%
+size=50%
+io_size=1m
+loops=2
+[alone]
+new_group
+rw=randwrite
+number_ios=100
+END
+  fio --output-format=json+ --output="$DIR/theirs.json" "$DIR/jobs.fio"
+  "$SSDKIT" fio "$DIR/jobs.fio" --output-format json+ --output "$DIR/ours.json" --destroy
+  python3 - "$DIR/theirs.json" "$DIR/ours.json" <<'END'
+import json, sys
+theirs, ours = (json.load(open(path)) for path in sys.argv[1:])
+KEPT = ("bins", "percentile", "job options", "global options")
+def keys(at, value):
+    if isinstance(value, dict) and at.split(".")[-1] not in KEPT:
+        return {key for name in value for key in keys(f"{at}.{name}", value[name])}
+    return {at}
+missing = keys("", theirs) ^ keys("", ours)
+assert missing == {".time"}, missing
+assert ours["global options"] == theirs["global options"]
+assert len(ours["jobs"]) == len(theirs["jobs"]) == 5
+for own, other in zip(ours["jobs"], theirs["jobs"]):
+    name = own["jobname"]
+    assert keys("", own) == keys("", other), keys("", own) ^ keys("", other)
+    for key in ("jobname", "groupid", "error", "job options", "iodepth_level", "latency_depth"):
+        assert own[key] == other[key], (name, key, own[key], other[key])
+    moved = [sum(job[kind]["io_bytes"] for kind in ("read", "write")) for job in (own, other)]
+    assert abs(moved[0] - moved[1]) <= (32 << 10 if name == "together" else 0), (name, moved)
+    for kind in ("read", "write", "trim"):
+        a, b = own[kind], other[kind]
+        if name != "together":
+            assert a["total_ios"] == b["total_ios"], (name, kind, a["total_ios"], b["total_ios"])
+            assert a["io_kbytes"] == b["io_kbytes"], (name, kind)
+        else:
+            assert abs(a["io_bytes"] - b["io_bytes"]) < 0.15 * sum(moved), (name, kind, moved)
+        counted = (a["total_ios"], a["clat_ns"]["N"], sum(a["clat_ns"].get("bins", {}).values()))
+        assert len(set(counted)) == 1, (name, kind, counted)
+        percentiles = [set(side["clat_ns"].get("percentile", {})) for side in (a, b)]
+        assert percentiles[0] == percentiles[1], (name, kind)
+    if name != "together":
+        assert own["sync"]["total_ios"] == other["sync"]["total_ios"], name
+END
+}
+
 a_hostile_client_harms_nobody() {
   start mem:znand,size=64M
   qemu-io -f raw "$URI" -c "write -P 0x77 0 64k" >/dev/null
@@ -302,6 +375,7 @@ for name in \
   fio_verifies_what_it_wrote \
   fio_verifies_under_collection \
   shards_are_served_as_one_drive \
+  job_files_are_run_as_by_fio \
   a_hostile_client_harms_nobody \
   a_file_system_lives_on_it \
   redis_cli_brings_back_what_it_put \
