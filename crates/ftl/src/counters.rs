@@ -127,12 +127,17 @@ pub struct Memory {
     /// What the last checkpoint says of the chunks, and how far their
     /// collection is.
     pub chunks: u64,
+    /// The write buffer's blocks, all 4096 bytes of each.
+    pub write_buffer: u64,
+    /// The same of what is programmed and cannot be read yet, in all chunks that may
+    /// be open.
+    pub held: u64,
 }
 
-port::sums!(Memory: map, directory, valid, chunks);
+port::sums!(Memory: map, directory, valid, chunks, write_buffer, held);
 
 impl Memory {
-    /// All of it.
+    /// All tables, without what buffers blocks.
     pub fn total(&self) -> u64 {
         self.map.saturating_add(self.directory + self.valid + self.chunks)
     }

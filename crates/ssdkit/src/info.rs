@@ -243,6 +243,8 @@ impl Info {
                 "valid_bytes": memory.valid,
                 "chunks_bytes": memory.chunks,
                 "total_bytes": memory.total(),
+                "write_buffer_bytes": memory.write_buffer,
+                "held_bytes": memory.held,
                 "bytes_per_terabyte": self.map_per_terabyte(memory),
             });
         }
@@ -328,20 +330,56 @@ impl Info {
             let off = if self.file.is_some() { "; empty while the drive is off" } else { "" };
             line("SLC cache", format!("{}{off}", slc.size_text(config.profile.timing.slc.dynamic)));
         }
+        let limits = self.limits_text();
+        if !limits.is_empty() {
+            line("limits", limits);
+        }
         if let Some(file) = &self.file {
             self.file_text(file, &mut line);
         }
         if let Some(memory) = &self.memory {
-            line(
-                "memory",
-                format!(
-                    "{} for the target's tables: {} a terabyte",
-                    size(memory.total()),
-                    units::bytes_decimal(self.map_per_terabyte(memory)),
-                ),
-            );
+            line("memory", self.memory_text(memory));
         }
         out
+    }
+
+    /// What the target takes of memory, in words.
+    fn memory_text(&self, memory: &Memory) -> String {
+        let per_terabyte = units::bytes_decimal(self.map_per_terabyte(memory));
+        let (tables, buffer) = (memory.total(), memory.write_buffer);
+        let mut text = format!(
+            "{} for the target's tables: {per_terabyte} a terabyte; {} of write buffer",
+            units::capacity(tables),
+            units::capacity(buffer),
+        );
+        let timing = &self.config.profile.timing;
+        if timing.unreadable > 0 {
+            let held = units::capacity(memory.held);
+            text += &format!(", {held} for rows that cannot be read yet");
+        }
+        text
+    }
+
+    /// What limits the drive's writes, in words; empty where nothing that was said does.
+    fn limits_text(&self) -> String {
+        let (profile, timing) = (&self.config.profile, &self.config.profile.timing);
+        let mut limits = Vec::new();
+        if profile.write_buffer > 0 {
+            limits.push(format!("write buffer of {}", units::capacity(profile.write_buffer)));
+        }
+        if profile.buffer_rate > 0 {
+            let rate = units::bytes_decimal(profile.buffer_rate as f64);
+            limits.push(format!("{rate}/s through its buffer"));
+        }
+        if timing.unreadable > 0 {
+            limits.push(format!("last {} blocks of an open chunk unreadable", timing.unreadable));
+        }
+        for (most, of) in [(timing.open_chunks, ""), (timing.open_chunks_pu, " of a unit")] {
+            if most < u32::MAX {
+                limits.push(format!("{most} open chunks{of} at most"));
+            }
+        }
+        limits.join("; ")
     }
 
     fn file_text(&self, file: &InFile, line: &mut impl FnMut(&str, String)) {

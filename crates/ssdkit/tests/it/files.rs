@@ -131,6 +131,31 @@ fn a_drive_file_is_a_drive() {
     }
 }
 
+/// What limits a drive's writes is in the text, and its buffers in the memory.
+#[test]
+fn what_limits_a_drive_is_told() {
+    let at = Place::new();
+    let said = |name: &str| String::from_utf8(at.run(&format!("info {name}")).stdout).unwrap();
+    let plain = said("mem:tlc,size=64M,groups=2,pus=2");
+    assert!(!plain.contains("\nlimits"), "{plain}");
+    let name = "mem:tlc,size=64M,groups=2,pus=2,write_buffer=4m,buffer_rate=2GB/s,unreadable=40,\
+                open_chunks=20,open_chunks_pu=5";
+    let text = said(name);
+    for word in [
+        "\nlimits      write buffer of 4 MiB; 2.00 GB/s through its buffer; last 40 blocks of an \
+         open chunk unreadable; 20 open chunks at most; 5 open chunks of a unit at most",
+        "; 4 MiB of write buffer",
+        " for rows that cannot be read yet",
+    ] {
+        assert!(text.contains(word), "{word} in\n{text}");
+    }
+    let memory = &at.json(&format!("info {name}"))["memory"];
+    let row = 4096 * 8;
+    assert_eq!(memory["write_buffer_bytes"].as_u64().unwrap(), (4 << 20) / row * row);
+    // Of four units two chunks each.
+    assert_eq!(memory["held_bytes"].as_u64().unwrap(), 4 * 2 * 40u64.div_ceil(8) * row);
+}
+
 #[test]
 fn what_is_on_a_drive_is_kept() {
     let at = Place::new();

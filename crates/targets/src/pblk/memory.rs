@@ -1,11 +1,12 @@
 //! What the target takes of memory, told before it is made.
 
+use device::OpenChannel;
 use flash::{Geometry, TAG_BYTES};
 use ftl::Memory;
 use port::{BLOCK_BYTES, BlockDone, BlockReq};
 
 use super::collector::{READS_PER_PU, Stage};
-use super::config::buffer_rows;
+use super::config::{PblkConfig, buffer_rows};
 use super::map::Map;
 use super::meta::DIRECTORY_ENTRIES;
 use super::readers::Readers;
@@ -25,6 +26,20 @@ pub(super) fn of(geometry: &Geometry, bytes: u64) -> Memory {
         directory: 8 * pages,
         valid: (1 << bits) / 8 + 4 * slots,
         chunks: slots * (16 + size_of::<Stage>() as u64 + Readers::BYTES),
+        ..Memory::default()
+    }
+}
+
+/// What they take, and the buffers beside them, of a drive on which this configuration
+/// works.
+pub(super) fn of_all<D: OpenChannel>(device: &D, config: &PblkConfig) -> Memory {
+    let (geometry, unreadable) = (device.geometry(), device.timing().unreadable);
+    let row = u64::from(geometry.row_blocks()) * BLOCK_BYTES;
+    let held = u64::from(held_rows(geometry, config.streams, unreadable));
+    Memory {
+        write_buffer: buffer_rows(config.write_buffer, geometry, device.rows_at_once()) * row,
+        held: held * row,
+        ..of(geometry, config.bytes)
     }
 }
 

@@ -413,9 +413,9 @@ impl<D: OpenChannel> Pblk<D> {
         self.space.all_free()
     }
 
-    /// Bytes of memory that its tables take.
+    /// Bytes of memory that its tables and buffers take.
     pub fn memory(&self) -> Memory {
-        memory::of(&self.geometry, self.config.bytes)
+        memory::of_all(&self.device, &self.config)
     }
 
     /// Rows sent since the last whole checkpoint began: what recovery would
