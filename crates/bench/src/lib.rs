@@ -493,6 +493,7 @@ impl<'a> Bench<'a> {
             array: None,
             caches: drive::caches::Caches::default(),
             power: None,
+            read_only: false,
             energy: None,
             causes: tally.causes,
             slowest: tally.slowest.map(|kept| SlowestReport::new(tally.start, kept.all())),

@@ -170,6 +170,7 @@ impl Ours<'_> {
         outcome.caches = caches;
         outcome.flash_errors = errors;
         outcome.array = array;
+        outcome.read_only = driver.drive().is_read_only();
         outcome.power = PowerReport::new(rested, power);
         outcome.look_for_a_ramp(args);
         let ios = outcome.report.ios;

@@ -25,6 +25,7 @@ use drive::redundancy::Redundancy;
 use drive::restore::Recovery;
 use drive::say::say;
 use drive::slc::SlcReport;
+use drive::whole::READ_ONLY;
 use load::blocks::Accounts;
 use load::causes::Causes;
 use load::watch::columns;
@@ -89,6 +90,8 @@ pub struct Outcome {
     pub energy: Option<EnergyReport>,
     /// Where the time of requests went, where that was asked for.
     pub causes: Option<Causes>,
+    /// At its end the drive took no more writes.
+    pub read_only: bool,
     /// The slowest requests, where they were asked for.
     pub slowest: Option<SlowestReport>,
     /// The first request that failed. With fault rules that is no error.
@@ -180,6 +183,9 @@ impl Outcome {
         if let Some(why) = &self.raised_spare {
             notes.push(("spare", why.clone()));
         }
+        if self.read_only {
+            notes.push(("read-only", READ_ONLY.into()));
+        }
         if self.new_drive {
             let text = "not preconditioned: rates fall once it was written over; --precondition \
                         steady";
@@ -249,6 +255,9 @@ impl Outcome {
         }
         if let Some(energy) = &self.energy {
             json["energy"] = energy.to_json();
+        }
+        if self.read_only {
+            json["read_only"] = true.into();
         }
         if let Some(slowest) = &self.slowest {
             json["slowest"] = slowest.to_json();

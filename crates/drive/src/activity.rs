@@ -12,7 +12,7 @@ use crate::energy::EnergyReport;
 use crate::flash_errors::FlashErrors;
 use crate::power::PowerReport;
 use crate::slc::SlcReport;
-use crate::whole::{Boxed, Drive, Observed};
+use crate::whole::{Boxed, Drive, Observed, READ_ONLY};
 
 /// What the parts of a drive have done until some time.
 pub struct Activity {
@@ -22,6 +22,7 @@ pub struct Activity {
     array: ArrayReport,
     power: Option<PowerHealth>,
     energy: Energy,
+    read_only: bool,
 }
 
 impl Activity {
@@ -34,6 +35,7 @@ impl Activity {
             array: ArrayReport::of(&**drive),
             power: drive.power(now),
             energy: drive.energy(now),
+            read_only: drive.is_read_only(),
         }
     }
 
@@ -55,6 +57,9 @@ impl Activity {
         if let Some(energy) = EnergyReport::new(&before.energy, &self.energy, 0) {
             json["energy"] = energy.to_json();
         }
+        if self.read_only {
+            json["read_only"] = true.into();
+        }
     }
 
     /// The same in words, of what no other line of the end tells.
@@ -64,6 +69,7 @@ impl Activity {
         let power = PowerReport::new(before.power, self.power).map(|it| ("power", it.to_string()));
         let energy = EnergyReport::new(&before.energy, &self.energy, 0);
         let energy = energy.map(|it| ("energy", it.to_string()));
-        [errors, array, power, energy].into_iter().flatten().collect()
+        let read_only = self.read_only.then(|| ("read-only", READ_ONLY.to_string()));
+        [errors, array, power, energy, read_only].into_iter().flatten().collect()
     }
 }

@@ -4,8 +4,9 @@
 //! back when the layer is dropped. It may be told to count time from a later
 //! moment, so that a drive that was preconditioned in virtual time goes on
 //! with a clock that starts at zero. Costs a plain store of each number a look.
-//! When the disk below a drive file is full or fails, that is told once on
-//! standard error, and requests that fail for want of room say so.
+//! When the disk below a drive file is full or fails, or the drive takes no more
+//! writes, that is told once on standard error, and requests that fail for want of
+//! room say so.
 //!
 //! Guarantees: the drive comes back exactly once, in the state it was left.
 //! Fails when the layer is still there, or its thread died.
@@ -19,7 +20,7 @@ use targets::WriteCounters;
 
 use crate::error::Error;
 use crate::say::say;
-use crate::whole::{Boxed, Drive, Observed};
+use crate::whole::{Boxed, Drive, Observed, READ_ONLY};
 
 /// Numbers that a drive's counters are.
 const COUNTERS: usize = WriteCounters::WORDS;
@@ -60,9 +61,7 @@ pub struct Lent {
     base: u64,
     figures: Arc<Figures>,
     back: Sender<Boxed>,
-    /// It is in a file, which may fail.
-    outlives: bool,
-    /// Its medium failed, and that was told.
+    /// Its medium failed, or it takes no more writes, and that was told.
     told: bool,
 }
 
@@ -88,8 +87,7 @@ impl Lent {
         let figures = Arc::new(Figures::default());
         figures.publish(&drive.counters(), drive.free_chunks());
         let owner = Owner { figures: figures.clone(), back: receiver };
-        let outlives = drive.outlives();
-        (Lent { drive: Some(drive), base: base.0, figures, back, outlives, told: false }, owner)
+        (Lent { drive: Some(drive), base: base.0, figures, back, told: false }, owner)
     }
 
     #[inline]
@@ -98,21 +96,31 @@ impl Lent {
     }
 
     /// Of the completions from `first` on, those that failed for want of room
-    /// on the disk say so.
+    /// on the disk say so. Why writes fail for good is told.
     fn explain(&mut self, first: usize, done: &mut Ring<BlockDone>) {
         for i in first..done.len() {
             let Some(one) = done.get_mut(i) else { return };
             if one.status.is_ok() || one.op == BlockOp::Read {
                 continue;
             }
-            let Some((why, is_full)) = self.drive().fault() else { return };
-            if is_full {
-                one.status = Status::CAPACITY_EXCEEDED;
+            match self.drive().fault() {
+                Some((why, is_full)) => {
+                    if is_full {
+                        one.status = Status::CAPACITY_EXCEEDED;
+                    }
+                    let until = "the drive can only be read until it is opened again";
+                    self.tell_once(&format!("{why}; {until}"));
+                }
+                None if self.drive().is_read_only() => self.tell_once(READ_ONLY),
+                None => return,
             }
-            if !self.told {
-                self.told = true;
-                say(format!("{why}; the drive can only be read until it is opened again"));
-            }
+        }
+    }
+
+    #[cold]
+    fn tell_once(&mut self, text: &str) {
+        if !std::mem::replace(&mut self.told, true) {
+            say(text);
         }
     }
 
@@ -121,9 +129,7 @@ impl Lent {
     fn tell(&mut self, first: usize, done: &mut Ring<BlockDone>) {
         let (counters, free_chunks) = (self.drive().counters(), self.drive().free_chunks());
         self.figures.publish(&counters, free_chunks);
-        if self.outlives {
-            self.explain(first, done);
-        }
+        self.explain(first, done);
         if self.base > 0 {
             for i in first..done.len() {
                 if let Some(one) = done.get_mut(i) {

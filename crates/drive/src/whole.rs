@@ -41,6 +41,10 @@ pub struct Left {
     pub chunks: Vec<Chunk>,
 }
 
+/// What is told of a drive that is [read-only](Drive::is_read_only).
+pub const READ_ONLY: &str = "too many of its chunks gave way: the drive takes no more writes, and \
+                             what it holds can be read";
+
 /// A drive that was ended.
 pub struct Ended {
     /// What its shards left.
@@ -149,6 +153,12 @@ pub trait Drive: Port<Cmd = BlockReq, Done = BlockDone> + Any + Send {
     /// is for want of room.
     fn fault(&self) -> Option<(Error, bool)> {
         each(self).find_map(|target| target.lower().device().medium().fault())
+    }
+
+    /// Whether it takes no more writes, in a shard at least, as too much of its flash
+    /// is worn out or failed.
+    fn is_read_only(&self) -> bool {
+        each(self).any(|target| target.is_read_only())
     }
 
     /// Whether its bytes are there after the process has ended.

@@ -24,6 +24,7 @@ use drive::slc::SlcReport;
 use drive::spec::file::{OpenFile, cache_name, file_error};
 use drive::spec::{DriveConfig, DriveSpec, FileSpec, TargetKind};
 use drive::stack::{self, Look};
+use drive::whole::READ_ONLY;
 
 /// Steps of the wear's distribution, at most.
 const STEPS: u32 = 10;
@@ -261,6 +262,7 @@ impl Info {
         json["cut_chunks"] = file.cut_chunks.into();
         json["used_bytes"] = file.used_bytes.into();
         if let Some(peek) = &file.peek {
+            json["read_only"] = peek.read_only.into();
             let peek = Peek { clean: file.clean, ..*peek };
             self.peek_json(&peek, file.degraded, &mut json);
         }
@@ -421,6 +423,9 @@ impl Info {
                 health.retired,
             ),
         );
+        if file.peek.is_some_and(|peek| peek.read_only) {
+            line("read-only", READ_ONLY.into());
+        }
         let rated = match self.endurance() {
             Some(n) => {
                 format!("rated {n}: {:.2} % used", 100.0 * health.mean / f64::from(n.max(1)))

@@ -52,6 +52,49 @@ fn faults_are_injected_counted_and_repeat() {
     assert!(plain.get("injected").is_none() && plain["drive"].get("faults").is_none());
 }
 
+/// A drive that program failures made read-only is told of: in reports, of a file, and by
+/// a server when it refuses its first write and at its end.
+#[test]
+fn a_drive_that_failures_made_read_only_is_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    let fault = "--fault medium:fail,on=program,probability=0.05";
+    let work = "--rw randwrite --qd 8 --ios 20k";
+    let told = "too many of its chunks gave way";
+    let said = |line: &str| String::from_utf8(run(at, line).stdout).unwrap();
+    for (faults, is_told) in [("", false), (fault, true)] {
+        let line = format!("bench mem:ref,size=16M,groups=2,pus=2,pages=64 {work} {faults}");
+        assert_eq!(json(at, &line).get("read_only").is_some(), is_told);
+        assert_eq!(said(&line).contains(&format!("\nread-only   {told}")), is_told);
+    }
+    json(at, "create a.ssd --profile ref --size 16M groups=2 pus=2 pages=64");
+    assert_eq!(json(at, "info a.ssd")["read_only"], false);
+    run(at, &format!("bench ./a.ssd {work} {fault}"));
+    assert_eq!(json(at, "info a.ssd")["read_only"], true);
+    assert!(said("info a.ssd").contains(told));
+
+    let server = Server::start(
+        Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+            .args(["serve", "mem:ref,size=16M,groups=2,pus=2,pages=64", "--nbd", "sock", "--json"])
+            .args(fault.split(' '))
+            .current_dir(at),
+    );
+    let mut client = Client::connect(&ListenAddr::Unix(at.join("sock"))).unwrap();
+    let mut errors = 0;
+    for i in 0..2000 {
+        let at = i % 256 * 65536;
+        errors += u32::from(ask(&mut client, BlockOp::Write, at, 65536, &[7; 65536]).0 != 0);
+        if errors > 9 {
+            break;
+        }
+    }
+    client.close().unwrap();
+    let (code, text, last) = server.stop_telling();
+    assert_eq!((errors, code), (10, 0), "{text}");
+    assert_eq!(text.matches(told).count(), 1, "{text}");
+    assert!(last.contains("\"read_only\":true"), "{last}");
+}
+
 /// A drive on which nothing can be made durable any more is still read, where its
 /// memory holds a part of the map, too.
 #[test]
@@ -179,12 +222,18 @@ impl Server {
     }
 
     /// Stops it; gives its exit code and what it said on standard error.
-    fn stop(mut self) -> (i32, String) {
+    fn stop(self) -> (i32, String) {
+        let (code, text, _) = self.stop_telling();
+        (code, text)
+    }
+
+    /// The same, and what it said at last.
+    fn stop_telling(mut self) -> (i32, String, String) {
         kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
         let (mut out, mut text) = (String::new(), String::new());
         self.0.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         self.0.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-        (self.0.wait().unwrap().code().unwrap(), text)
+        (self.0.wait().unwrap().code().unwrap(), text, out)
     }
 }
 

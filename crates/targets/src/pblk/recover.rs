@@ -87,6 +87,8 @@ pub struct Peek {
     pub checkpoint: u64,
     /// What the target's tables take in memory.
     pub memory: Memory,
+    /// So many chunks are offline that it takes no more writes.
+    pub read_only: bool,
 }
 
 /// What becomes of the chunks with something in them.
@@ -187,7 +189,9 @@ impl<D: OpenChannel> Pblk<D> {
         let memory = pblk.memory();
         let (root, ..) = pblk.find_root(Time::ZERO)?;
         let Root { counters, clean, number, .. } = root;
-        Ok(Peek { counters, clean, checkpoint: number, memory })
+        pblk.lose_offline();
+        let read_only = pblk.is_read_only();
+        Ok(Peek { counters, clean, checkpoint: number, memory, read_only })
     }
 
     /// Finds the last whole root; an empty one when there never was one. Its
@@ -471,16 +475,21 @@ impl<D: OpenChannel> Pblk<D> {
         free.into_iter().for_each(|chunk| self.space.give(chunk));
     }
 
+    /// The chunks that are offline are no room.
+    fn lose_offline(&mut self) {
+        for chunk in all_chunks(&self.geometry) {
+            if self.device.chunk(chunk).state == ChunkState::Offline && !self.is_anchor(chunk) {
+                self.lose(chunk);
+            }
+        }
+    }
+
     /// Goes on where the target was. A root that not every mirror has is written
     /// anew, before what older ones lead to is erased: else the next start might
     /// take up an older one.
     fn go_on(&mut self, plan: &Plan, is_everywhere: bool, load: Box<Load>, now: Time) {
         let geometry = self.geometry;
-        for chunk in all_chunks(&geometry) {
-            if self.device.chunk(chunk).state == ChunkState::Offline && !self.is_anchor(chunk) {
-                self.lose(chunk);
-            }
-        }
+        self.lose_offline();
         plan.full.iter().for_each(|&chunk| self.space.close(chunk));
         plan.failed.iter().for_each(|&chunk| self.found_failed(chunk));
         for &(pu, open) in &plan.user {
