@@ -10,9 +10,11 @@
 
 mod admission;
 mod copyback;
+mod count;
 mod flaws;
 mod health;
 
+pub use count::ChunkCount;
 pub use flaws::ErrorCounters;
 pub use health::{Health, WEAR_RANGES, Wear};
 

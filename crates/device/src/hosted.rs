@@ -394,6 +394,12 @@ impl Bell {
         let _ = rustix::io::read(self.bell.fd(), &mut [0u8; 8]);
     }
 
+    /// Has the drive's thread look at its port now, if it sleeps; to be called again
+    /// where it was just about to and nothing came of it.
+    pub fn wake_drive(&self) {
+        self.shared.bell.ring();
+    }
+
     /// Whether the drive is gone: nothing more completes.
     pub fn is_closed(&self) -> bool {
         self.shared.closed.load(Ordering::SeqCst)

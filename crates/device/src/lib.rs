@@ -37,7 +37,9 @@ pub use cache::{CacheCounters, Cached};
 pub use command::{
     Addresses, Content, MAX_ADDRESSES, OpenChannel, VectorCmd, VectorDone, VectorOp,
 };
-pub use device::{Counters, Device, ErrorCounters, Health, MAX_DEPTH, WEAR_RANGES, Wear};
+pub use device::{
+    ChunkCount, Counters, Device, ErrorCounters, Health, MAX_DEPTH, WEAR_RANGES, Wear,
+};
 pub use flash::LinkTiming;
 pub use link::{Carries, Link, Payload};
 pub use notices::{Notice, NoticeMask, NoticeState};

@@ -104,6 +104,11 @@ impl<P: Port> RealTime<P> {
         &self.port
     }
 
+    /// The drive's time: the clock's, or what the port has come to if that is later.
+    pub fn now(&self) -> Time {
+        self.drive.max(self.clock.now())
+    }
+
     /// The port again, without its clock.
     pub fn into_port(self) -> P {
         self.port

@@ -244,6 +244,12 @@ impl Units {
         });
     }
 
+    /// How long the array of a parallel unit worked since stories are told, in ns, what
+    /// it is at to its end; `None` where none are.
+    pub fn worked(&self, pu: usize) -> Option<u64> {
+        Some(self.tales.as_ref()?.worked(pu))
+    }
+
     /// Tells of the operation that a parallel unit has done but for the bytes.
     #[inline]
     pub fn tell(&self, now: Time, pu: u32, op: &Op, stories: &mut Stories) {
@@ -576,6 +582,9 @@ impl Units {
     fn start_array(&mut self, now: Time, pu: u32, is_read: bool, time: u64) {
         let (unit, end) = (&mut self.units[pu], now + time);
         (unit.state, unit.array_end) = (State::Array, end);
+        if let Some(tales) = &mut self.tales {
+            tales.works(pu >> self.register_bits, time);
+        }
         self.timeline.set(pu, is_read, end);
         if self.timing.suspend {
             let home = self.home(pu);

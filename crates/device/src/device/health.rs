@@ -80,6 +80,16 @@ impl<M: Medium> Device<M> {
         self.units.slc_health()
     }
 
+    /// How long the arrays of its parallel units worked since stories are told, in ns, by
+    /// unit, channel by channel; what they are at counts to its end, as if it were over.
+    /// Planes that read by themselves count each. Nothing where no stories are told.
+    pub fn worked(&self) -> impl Iterator<Item = u64> + '_ {
+        let g = &self.geometry;
+        let of = |group: u32, pu: u32| self.units.worked(g.pu_index(g.ppa(group, pu, 0, 0)));
+        let (groups, pus) = (g.dimensions().groups, g.dimensions().pus);
+        (0..groups).flat_map(move |group| (0..pus).filter_map(move |pu| of(group, pu)))
+    }
+
     /// How the drive is at `now`.
     pub fn health(&self, now: Time) -> Health {
         let g = &self.geometry;

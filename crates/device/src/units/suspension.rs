@@ -51,6 +51,8 @@ impl Units {
         if let Some(tales) = &mut self.tales {
             let at = (pu >> self.register_bits, 0);
             tales.suspended(now, at, active, self.timing.suspend_time);
+            tales.stops(at.0, left);
+            tales.works(at.0, self.timing.suspend_time);
         }
         (unit.paused, unit.paused_left) = (active, left);
         let unit = &mut self.units[pu];

@@ -362,3 +362,27 @@ proptest! {
         }
     }
 }
+
+/// Each unit says how long its array worked; of what is suspended, what it worked, and
+/// what the suspension took.
+#[test]
+fn units_tell_how_long_their_arrays_worked() {
+    let g = geometry(1, 2, 1);
+    let mut rig = written(&g, &timing());
+    assert_eq!(rig.port.worked().count(), 0, "nobody asked");
+    rig.port.set_stories(true);
+    for pu in [0, 0, 1] {
+        rig.one(of(User, Read, g.ppa(0, pu, 0, 0), 1));
+    }
+    rig.one(of(User, Reset, g.ppa(0, 1, 0, 0), 1));
+    assert_eq!(rig.port.worked().collect::<Vec<_>>(), [100, 50 + 3000]);
+    let suspends =
+        Timing { suspend: true, suspend_time: 20, resume_time: 30, reads_first: true, ..timing() };
+    let mut rig = written(&g, &suspends);
+    rig.port.set_stories(true);
+    let start = rig.now.0;
+    rig.submit(start, of(User, Reset, g.ppa(0, 0, 0, 0), 1));
+    rig.submit(start + 500, of(User, Read, g.ppa(0, 0, 1, 0), 1));
+    rig.drain();
+    assert_eq!(rig.port.worked().next(), Some(3000 + 20 + 30 + 50));
+}
