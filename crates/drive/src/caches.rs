@@ -12,8 +12,10 @@ use crate::whole::Drive;
 /// What the caches of reads and of the map did, as far as a drive has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caches {
-    read: Option<CacheCounters>,
-    map: Option<MapCacheCounters>,
+    /// The read cache, where there is one.
+    pub read: Option<CacheCounters>,
+    /// The map cache, where not all of the map is in memory.
+    pub map: Option<MapCacheCounters>,
 }
 
 impl Caches {

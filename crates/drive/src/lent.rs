@@ -15,10 +15,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use device::ChunkCount;
 use port::{BlockDone, BlockOp, BlockReq, Port, Ring, Status, Time};
 use targets::WriteCounters;
 
 use crate::error::Error;
+use crate::live::{self, Glimpse, Live, Place, Seen};
 use crate::say::say;
 use crate::whole::{Boxed, Drive, Observed, READ_ONLY};
 
@@ -63,6 +65,8 @@ pub struct Lent {
     back: Sender<Boxed>,
     /// Its medium failed, or it takes no more writes, and that was told.
     told: bool,
+    /// What was asked of it, where somebody looks at that.
+    live: Option<Box<Live>>,
 }
 
 /// Who lent it.
@@ -87,7 +91,18 @@ impl Lent {
         let figures = Arc::new(Figures::default());
         figures.publish(&drive.counters(), drive.free_chunks());
         let owner = Owner { figures: figures.clone(), back: receiver };
-        (Lent { drive: Some(drive), base: base.0, figures, back, told: false }, owner)
+        let (drive, base) = (Some(drive), base.0);
+        (Lent { drive, base, figures, back, told: false, live: None }, owner)
+    }
+
+    /// The same, and counts what is asked of it, to be looked at ([`Seen`]). Nothing is
+    /// inside; `tells` is whether its layers tell stories
+    /// ([`crate::stack::needs_stories`]).
+    pub fn watched(mut drive: Boxed, base: Time, tells: bool) -> (Lent, Owner) {
+        let live = Some(Box::new(Live::of(&mut drive, tells)));
+        let (mut lent, owner) = Lent::new(drive, base);
+        lent.live = live;
+        (lent, owner)
     }
 
     #[inline]
@@ -130,6 +145,9 @@ impl Lent {
         let (counters, free_chunks) = (self.drive().counters(), self.drive().free_chunks());
         self.figures.publish(&counters, free_chunks);
         self.explain(first, done);
+        if let (Some(live), Some(drive)) = (&mut self.live, &self.drive) {
+            live.note(drive, first, done);
+        }
         if self.base > 0 {
             for i in first..done.len() {
                 if let Some(one) = done.get_mut(i) {
@@ -157,8 +175,11 @@ impl Port for Lent {
 
     #[inline]
     fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
-        let now = now + self.base;
+        let (now, before) = (now + self.base, cmds.len());
         self.drive_mut().submit(now, cmds);
+        if let Some(live) = &mut self.live {
+            live.came(before - cmds.len());
+        }
     }
 
     #[inline]
@@ -197,6 +218,17 @@ impl Observed for Lent {
 
     fn free_chunks(&self) -> u64 {
         self.drive().free_chunks()
+    }
+}
+
+impl Seen for Lent {
+    fn glimpse(&self, now: Time) -> Glimpse {
+        let live = self.live.as_deref().cloned().unwrap_or_default();
+        Glimpse { at: now.0, live, ..live::glimpse(self.drive(), now + self.base) }
+    }
+
+    fn count_chunks(&self, from: Place, most: usize, count: &mut ChunkCount) -> Option<Place> {
+        live::count_chunks(self.drive(), from, most, count)
     }
 }
 

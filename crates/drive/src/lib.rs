@@ -8,7 +8,7 @@
 //!
 //! Drives in files are made and saved by [`image`] and found again by
 //! [`restore`]. Things go wrong in a drive as [`fault_rules`] say. A drive may be
-//! [`lent`]. Fails as [`Error`] says.
+//! [`lent`], and what it does then is seen by [`live`]. Fails as [`Error`] says.
 
 pub mod activity;
 pub mod array;
@@ -21,6 +21,7 @@ pub mod fault_rules;
 pub mod flash_errors;
 pub mod image;
 pub mod lent;
+pub mod live;
 pub mod lower;
 pub mod memory;
 pub mod patience;

@@ -1,0 +1,389 @@
+//! What a drive that is served has done, to be looked at while it goes on.
+//!
+//! [`Live`] counts requests by operation, how long they took and where their time
+//! went; [`Glimpse`] is that and all else that a drive tells, at one moment.
+//!
+//! Guarantees: a request is counted once, when it completes; counting allocates
+//! nothing. A glimpse takes microseconds, however large the drive is: its chunks are
+//! counted apart, in pieces ([`Seen::count_chunks`]). Nothing here fails.
+
+use device::{ChunkCount, Counters, Device, ErrorCounters, Link, PowerHealth, SlcHealth};
+use flash::Energy;
+use ftl::WriteCounters;
+use port::{BLOCK_BYTES, BlockDone, BlockOp, Port, Ring, StorySum, Time};
+
+use crate::backing::Backing;
+use crate::batched::BoxedBatch;
+use crate::caches::Caches;
+use crate::whole::{Boxed, Drive, Observed};
+
+/// The operations, by name, in the order in which they are counted.
+pub const OPS: [(BlockOp, &str); 5] = [
+    (BlockOp::Read, "read"),
+    (BlockOp::Write, "write"),
+    (BlockOp::Flush, "flush"),
+    (BlockOp::Trim, "trim"),
+    (BlockOp::WriteZeroes, "write_zeroes"),
+];
+
+/// Ranges of latencies that have an upper end: four to a power of two, from 1 us to
+/// 14.7 s. One more has what took longer.
+pub const RANGES: usize = 96;
+
+/// A quarter of the lowest end, in ns.
+const QUARTER: u64 = 250;
+
+/// Parallel units of which the load is told, at most.
+pub const MOST_UNITS: usize = 1024;
+
+/// The upper end of a range below [`RANGES`], which belongs to it, in ns.
+pub fn end_of(range: usize) -> u64 {
+    (QUARTER * (4 + range as u64 % 4)) << (range / 4)
+}
+
+/// The range that a latency is in, in ns.
+#[inline]
+pub fn range_of(ns: u64) -> usize {
+    let quarters = ns.saturating_sub(1) / QUARTER;
+    if quarters < 4 {
+        return 0;
+    }
+    let power = quarters.ilog2() as usize;
+    let range = 1 + 4 * (power - 2) + (quarters >> (power - 2) & 3) as usize;
+    range.min(RANGES)
+}
+
+/// What was done of one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Requests that completed.
+    pub requests: u64,
+    /// Those of them that failed.
+    pub failures: u64,
+    /// Bytes that reads gave and writes took.
+    pub bytes: u64,
+    /// How many took so long, by range, of those that told; the last is for what took
+    /// longer.
+    pub took: [u64; RANGES + 1],
+    /// Where their time went.
+    pub causes: StorySum,
+}
+
+impl Default for Work {
+    fn default() -> Work {
+        let (requests, failures, bytes) = (0, 0, 0);
+        Work { requests, failures, bytes, took: [0; RANGES + 1], causes: StorySum::default() }
+    }
+}
+
+/// What was asked of a drive, and done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    /// By operation, as [`OPS`] has them.
+    pub works: [Work; OPS.len()],
+    /// Whether the drive tells where the time of its requests goes.
+    pub tells: bool,
+    /// Requests that are inside.
+    pub inside: u64,
+    /// Completions so far: the number of the next story.
+    completed: u64,
+}
+
+impl Live {
+    /// Asks a drive, in which nothing is, to tell what can be told. `tells` is whether
+    /// all of its layers tell stories ([`crate::stack::needs_stories`]).
+    pub fn of(drive: &mut Boxed, tells: bool) -> Live {
+        if tells {
+            drive.set_stories(true);
+        } else {
+            // Nobody reads these, but its units then say how long they worked.
+            for shard in 0..drive.shards() {
+                drive.target_mut(shard).lower_mut().device_mut().set_stories(true);
+            }
+        }
+        Live { tells, ..Live::default() }
+    }
+
+    /// So many requests were taken.
+    #[inline]
+    pub fn came(&mut self, requests: usize) {
+        self.inside += requests as u64;
+    }
+
+    /// The completions from `first` on are new.
+    pub fn note(&mut self, drive: &Boxed, first: usize, done: &Ring<BlockDone>) {
+        for i in first..done.len() {
+            let Some(one) = done.get(i) else { return };
+            let work = &mut self.works[one.op as usize];
+            work.requests += 1;
+            work.failures += u64::from(!one.status.is_ok());
+            if matches!(one.op, BlockOp::Read | BlockOp::Write) {
+                work.bytes += one.buffer.len() as u64;
+            }
+            if self.tells
+                && let Some(story) = drive.story(self.completed)
+            {
+                work.took[range_of(story.ns())] += 1;
+                work.causes.note(story);
+            }
+            self.completed += 1;
+            self.inside = self.inside.saturating_sub(1);
+        }
+    }
+}
+
+/// What a drive tells at one moment, all of it since it was made or opened but for
+/// what [`Live`] has.
+#[derive(Clone, Debug, Default)]
+pub struct Glimpse {
+    /// When, in ns since it was lent.
+    pub at: u64,
+    /// What was asked of it.
+    pub live: Live,
+    /// What its target wrote.
+    pub written: WriteCounters,
+    /// Chunks that its target has for what comes next, where it counts them.
+    pub free_chunks: Option<u64>,
+    /// What its devices did.
+    pub flash: Counters,
+    /// What they got wrong.
+    pub errors: ErrorCounters,
+    /// How long the arrays of its units worked, in ns: of [`MOST_UNITS`] at most, else
+    /// none.
+    pub worked: Vec<u64>,
+    /// What its caches of reads and of the map did.
+    pub caches: Caches,
+    /// Its SLC cache; zeros where it has none.
+    pub slc: SlcHealth,
+    /// How it sleeps and how warm it is.
+    pub power: Option<PowerHealth>,
+    /// What it took; zeros where energy is not counted.
+    pub energy: Energy,
+    /// Why it takes no more writes, if that is so.
+    pub read_only: Option<String>,
+}
+
+/// Where chunks are counted on: a shard, and a place in its device.
+pub type Place = (usize, usize);
+
+/// A drive that can be looked at while it is used.
+pub trait Seen {
+    /// How it is at `now`.
+    fn glimpse(&self, now: Time) -> Glimpse;
+
+    /// Counts the chunks of at most `most` places from `from` on. Gives where to go on.
+    fn count_chunks(&self, from: Place, most: usize, count: &mut ChunkCount) -> Option<Place>;
+}
+
+/// What devices did together.
+fn sum(all: Counters, more: Counters) -> Counters {
+    Counters {
+        reads: all.reads + more.reads,
+        programs: all.programs + more.programs,
+        erases: all.erases + more.erases,
+        blocks_read: all.blocks_read + more.blocks_read,
+        blocks_programmed: all.blocks_programmed + more.blocks_programmed,
+        suspends: all.suspends + more.suspends,
+        shared: all.shared + more.shared,
+        joined: all.joined + more.joined,
+        copybacks: all.copybacks + more.copybacks,
+    }
+}
+
+/// How long the arrays of all units worked, where these are not too many.
+fn worked<'a>(devices: impl Iterator<Item = &'a Device<Backing>>) -> Vec<u64> {
+    let all: Vec<u64> = devices.flat_map(Device::worked).take(MOST_UNITS + 1).collect();
+    if all.len() > MOST_UNITS { Vec::new() } else { all }
+}
+
+/// Why a drive takes no more writes, if that is so.
+fn read_only(drive: &Boxed) -> Option<String> {
+    if let Some((why, _)) = drive.fault() {
+        return Some(why.to_string());
+    }
+    let is_closed = (0..drive.shards()).any(|shard| drive.target(shard).is_read_only());
+    is_closed.then(|| "too much of its flash is worn out, or its log cannot be written".into())
+}
+
+/// What a drive tells of itself at a time of its own.
+pub(crate) fn glimpse(drive: &Boxed, now: Time) -> Glimpse {
+    let devices = || (0..drive.shards()).map(|shard| drive.target(shard).lower().device());
+    Glimpse {
+        written: drive.counters(),
+        free_chunks: Some(drive.free_chunks()),
+        flash: devices().map(|device| device.counters()).fold(Counters::default(), sum),
+        errors: devices().map(|device| device.errors()).sum(),
+        worked: worked(devices()),
+        caches: Caches::of(&**drive),
+        slc: drive.slc(),
+        power: drive.power(now),
+        energy: drive.energy(now),
+        read_only: read_only(drive),
+        ..Glimpse::default()
+    }
+}
+
+/// Counts chunks of a drive, as [`Seen::count_chunks`].
+pub(crate) fn count_chunks(
+    drive: &Boxed,
+    (shard, from): Place,
+    most: usize,
+    count: &mut ChunkCount,
+) -> Option<Place> {
+    let device = drive.target(shard).lower().device();
+    match device.count_chunks(from, most, count) {
+        Some(next) => Some((shard, next)),
+        None => (shard + 1 < drive.shards()).then_some((shard + 1, 0)),
+    }
+}
+
+/// A drive with batched writes tells what it counts: its requests are reads of pages, and
+/// batches.
+impl Seen for Link<BoxedBatch> {
+    fn glimpse(&self, now: Time) -> Glimpse {
+        let drive = self.below();
+        let (device, done) = (drive.lower().device(), drive.counters());
+        let flash = device.counters();
+        let mut live = Live::default();
+        let [reads, writes, ..] = &mut live.works;
+        (reads.requests, reads.bytes) = (done.reads, done.reads * BLOCK_BYTES);
+        (writes.requests, writes.bytes) = (done.batches, done.user * BLOCK_BYTES);
+        let row = u64::from(drive.lower().geometry().row_blocks());
+        let metadata = done.log_rows * row + done.table_pages;
+        let written = WriteCounters {
+            user: done.user,
+            gc: flash.blocks_programmed.saturating_sub(done.user + done.padding + metadata),
+            padding: done.padding,
+            metadata,
+            absorbed: done.superseded,
+            collections: done.collections,
+            erases: done.erases,
+            retired: done.retired,
+            lost: done.lost,
+            refreshed: done.refreshed,
+            leveled: done.leveled,
+            ..WriteCounters::default()
+        };
+        Glimpse {
+            at: now.0,
+            live,
+            written,
+            flash,
+            errors: device.errors(),
+            worked: worked([device].into_iter()),
+            slc: device.slc_health(),
+            energy: device.energy(now),
+            read_only: drive.fault().map(ToString::to_string),
+            ..Glimpse::default()
+        }
+    }
+
+    fn count_chunks(&self, (_, from): Place, most: usize, count: &mut ChunkCount) -> Option<Place> {
+        let device = self.below().lower().device();
+        device.count_chunks(from, most, count).map(|next| (0, next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lent::Lent;
+    use crate::spec::DriveSpec;
+    use crate::stack::{build, needs_stories};
+    use port::{BlockReq, Buffer};
+
+    /// Each end is in its range and what comes after it is not; ranges are a quarter of
+    /// a power of two wide.
+    #[test]
+    fn ranges_have_their_ends() {
+        for range in 0..RANGES {
+            let end = end_of(range);
+            assert_eq!((range_of(end), range_of(end + 1)), (range, range + 1), "{end}");
+            assert!(range == 0 || end <= end_of(range - 1) * 5 / 4);
+        }
+        assert_eq!((end_of(0), end_of(4), end_of(40)), (1_000, 2_000, 1_024_000));
+        assert!(end_of(RANGES - 1) > 10_000_000_000);
+        assert_eq!((range_of(0), range_of(u64::MAX)), (0, RANGES));
+        for (n, (op, _)) in OPS.iter().enumerate() {
+            assert_eq!(*op as usize, n);
+        }
+    }
+
+    /// Does these one after the other.
+    fn ask(drive: &mut Lent, ops: &[(BlockOp, u64)]) {
+        let (mut cmds, mut done) = (Ring::new(1), Ring::new(1));
+        let mut now = Time::ZERO;
+        for &(op, offset) in ops {
+            let len = if op == BlockOp::Flush { 0 } else { 8192 };
+            let has_data = matches!(op, BlockOp::Read | BlockOp::Write);
+            let buffer = if has_data { Buffer::zeroed(8192).unwrap() } else { Buffer::empty() };
+            let (id, fua, placement, queue) = (0, false, 0, 0);
+            cmds.put(|| BlockReq { id, op, fua, placement, queue, offset, len, buffer });
+            drive.submit(now, &mut cmds);
+            while done.is_empty() {
+                now = drive.next_event().expect("it completes");
+                drive.advance(now, &mut done);
+            }
+            done.drain().for_each(drop);
+        }
+    }
+
+    /// A drive by its name, lent and looked at.
+    fn lent(name: &str) -> Lent {
+        let Ok(DriveSpec::Memory(spec)) = name.parse() else { panic!("{name}") };
+        let config = spec.resolve().unwrap();
+        let tells = needs_stories(&config).is_ok();
+        Lent::watched(build(&config, 1).unwrap(), Time(1_000_000), tells).0
+    }
+
+    /// Requests, bytes, failures, and times whose causes sum to them; over a drive that
+    /// tells no stories all but the times.
+    #[test]
+    fn a_lent_drive_counts_what_is_asked_of_it() {
+        use BlockOp::{Flush, Read, Trim, Write};
+        for (name, tells) in [
+            ("mem:tlc,size=64M", true),
+            ("mem:tlc,size=64M,groups=4,pus=1,shards=2", true),
+            ("mem:tlc,size=64M,cache=protected", false),
+        ] {
+            let mut drive = lent(name);
+            ask(&mut drive, &[(Write, 0), (Write, 1 << 20), (Flush, 0), (Read, 0), (Trim, 8192)]);
+            ask(&mut drive, &[(Read, 1 << 40)]);
+            let seen = drive.glimpse(Time(5_000_000));
+            let work = |op: BlockOp| &seen.live.works[op as usize];
+            let counts = |op| (work(op).requests, work(op).failures);
+            assert_eq!([Read, Write, Flush, Trim].map(counts), [(2, 1), (2, 0), (1, 0), (1, 0)]);
+            assert_eq!((work(Write).bytes, work(Read).bytes), (16384, 16384), "{name}");
+            assert_eq!((seen.live.inside, seen.at, seen.live.tells), (0, 5_000_000, tells));
+            for op in [Read, Write, Flush, Trim] {
+                let told: u64 = work(op).took.iter().sum();
+                assert_eq!(told, if tells { work(op).requests } else { 0 }, "{name} {op:?}");
+            }
+            assert_eq!(work(Flush).causes.ns() > 0, tells, "{name}");
+            // A protected cache keeps what was flushed.
+            assert_eq!(seen.written.user >= 4 && seen.flash.programs > 0, tells, "{name}");
+            assert_eq!(seen.worked.iter().sum::<u64>() > 0, tells, "{name}");
+            assert!(!seen.worked.is_empty() && seen.read_only.is_none(), "{name}");
+            let (mut count, mut from) = (ChunkCount::new(), Some((0, 0)));
+            while let Some(place) = from {
+                from = drive.count_chunks(place, 3, &mut count);
+            }
+            let [free, open, closed, offline] = count.states;
+            assert!(
+                Some(free) >= seen.free_chunks && open + closed > 0 && offline == 0,
+                "{count:?}"
+            );
+        }
+    }
+
+    /// Nothing is counted where nobody looks.
+    #[test]
+    fn a_drive_that_nobody_watches_tells_no_stories() {
+        let Ok(DriveSpec::Memory(spec)) = "mem:tlc,size=64M".parse() else { panic!("a drive") };
+        let drive = build(&spec.resolve().unwrap(), 1).unwrap();
+        let (mut lent, _owner) = Lent::new(drive, Time::ZERO);
+        ask(&mut lent, &[(BlockOp::Write, 0)]);
+        let seen = lent.glimpse(Time::ZERO);
+        assert!(seen.worked.is_empty() && seen.live == Live::default());
+    }
+}
