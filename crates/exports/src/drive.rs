@@ -93,6 +93,8 @@ struct Inner<P: Port> {
     refused: usize,
     /// Where the search for one that was refused begins.
     next_refused: usize,
+    /// Places that are taken.
+    seated: u64,
     /// Bells to ring when the lock is given back.
     wakes: Vec<Arc<OwnedFd>>,
     /// Somebody has had the lock and lets others have it first.
@@ -146,6 +148,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
                 busy: 0,
                 refused: 0,
                 next_refused: 0,
+                seated: 0,
                 wakes: Vec::new(),
                 is_aside: false,
             }),
@@ -179,6 +182,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
         let place = &mut inner.places[seat];
         *place = Place { taken: true, limit, bell: Some(bell.clone()), ..Place::default() };
         place.outbox.reserve_exact(limit);
+        inner.seated += 1;
         let (wakes, is_heavy) = (RefCell::default(), Cell::new(false));
         Ok(Some(Seat { drive: self, seat, bell, wakes, is_heavy }))
     }
@@ -217,6 +221,18 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> SharedDrive<P> {
         let now = inner.real.clock().now();
         inner.real.tend(now, f);
         Ok(inner.real.idle_for())
+    }
+
+    /// Lets `f` look at the drive and the time that it has come to, with the drive held:
+    /// it should not take long.
+    pub fn look<R>(&self, f: impl FnOnce(&P, Time) -> R) -> Result<R, DriveLost> {
+        let inner = self.lock()?;
+        Ok(f(inner.real.port(), inner.real.now()))
+    }
+
+    /// How many have a seat.
+    pub fn seated(&self) -> Result<u64, DriveLost> {
+        Ok(self.lock()?.seated)
     }
 
     /// Whether the drive panicked.
@@ -522,6 +538,7 @@ impl<P: Port<Cmd = BlockReq, Done = BlockDone>> Drop for Seat<'_, P> {
         let place = &mut inner.places[self.seat];
         (place.taken, place.asleep) = (false, false);
         (place.outbox, place.bell) = (VecDeque::new(), None);
+        inner.seated -= 1;
         inner.hand_over(self.seat);
         self.ring(inner);
     }

@@ -5,6 +5,8 @@
 //! are in `exports`.
 
 mod args;
+mod desk;
+mod figures;
 mod redis;
 mod serve;
 

@@ -27,12 +27,15 @@ use device::realtime::Clock;
 use exports::nbd::{ListenAddr, StopHandle};
 use exports::redis::{OpenError, Opened, Options, Server, Sync};
 use measure::units;
-use port::{BLOCK_BYTES, BlockDone, BlockReq, Shape, Time};
+use metrics::Facts;
+use port::{BLOCK_BYTES, BlockDone, BlockReq, Port, Shape, Time};
 use serde_json::json;
 
 use self::found::look;
 use self::tended::Tended;
 use crate::args::{ServeArgs, SyncWhen};
+use crate::desk::{AnyDesk, AtDesk, Desk, Staffed};
+use crate::figures::Figures;
 use crate::serve::{limits, watched};
 use drive::batched::{self, BoxedBatch};
 use drive::error::Error;
@@ -44,7 +47,7 @@ use drive::restore::{Recovery, Restored, faded};
 use drive::say::say;
 use drive::spec::file::OpenFile;
 use drive::spec::{DriveConfig, DriveSpec, NbdAddress, TargetKind};
-use drive::stack::{self, new_device, old_device};
+use drive::stack::{self, needs_stories, new_device, old_device};
 use drive::whole::{Boxed, Drive};
 use load::served::{first_of, resolve};
 
@@ -110,7 +113,7 @@ pub(crate) fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
     let faults = args.faults.read(args.seed)?;
     let stop = watched()?;
     // Before the drive is touched.
-    let server = (first_of(&resolve(address)?, Server::bind)?, stop);
+    let server = (first_of(&resolve(address)?, Server::bind)?, stop, Figures::bind(args)?);
     match &args.drive {
         DriveSpec::Memory(spec) => {
             let config = DriveConfig { faults, ..spec.resolve()? };
@@ -157,7 +160,7 @@ fn batched_file(
     args: &ServeArgs,
     open: OpenFile,
     copy: bool,
-    server: (Server, StopHandle),
+    server: Listening,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
     let is_new = open.is_new();
@@ -188,6 +191,9 @@ fn unusable(config: &DriveConfig, why: impl std::fmt::Display) -> Error {
     ))
 }
 
+/// A server, what stops it, and where its figures are to be had.
+type Listening = (Server, StopHandle, Option<Figures>);
+
 /// What is served, and how.
 struct Serving<'a> {
     args: &'a ServeArgs,
@@ -195,7 +201,7 @@ struct Serving<'a> {
     /// The drive was never used.
     is_new: bool,
     recovery: Option<Recovery>,
-    server: (Server, StopHandle),
+    server: Listening,
     out: &'a mut dyn Write,
 }
 
@@ -231,34 +237,39 @@ impl Serving<'_> {
         let opens = !target.recovery().fresh && !self.args.destroy;
         target.lower_mut().device_mut().set_on_a_clock(true);
         batched::begin_faults(&mut target, rules);
+        // Of one that is watched units say how long they worked.
+        target.lower_mut().device_mut().set_stories(self.server.2.is_some());
         let link = Link::new(lower::link_above(self.config), target);
-        let (drive, mut queues) = Hosted::start(Tended::new(link), hosting()).map_err(failed)?;
+        let desk = self.server.2.as_ref().map(|_| Desk::new());
+        let staffed = Staffed::new(Tended::new(link), desk.clone());
+        let (drive, mut queues) = Hosted::start(staffed, hosting()).map_err(failed)?;
         let queue = queues.remove(0);
         let (bell, clock) = (queue.bell(), queue.clock());
+        let desk = desk.map(|desk| Box::new(AtDesk { desk, bell: queue.bell() }) as AnyDesk);
         let most = BATCH.min(shape.max_pages as usize);
         let store = BatchStore::new(Remote::new(queue), shape, most, no_clock).map_err(failed)?;
         let kept = self.tree(Box::new(store), opens, clock.now())?;
         let end = || {
-            let target = drive.stop().into_drive().into_below();
+            let target = drive.stop().into_drive().into_drive().into_below();
             let injected = batched::injected(&target, rules);
             if target.lower().device().medium().outlives() {
                 batched::end(target, clock.now())?;
             }
             Ok(injected)
         };
-        self.serve(kept, "batched", (&bell, clock), Box::new(end))
+        self.serve(kept, "batched", (&bell, clock, desk), Box::new(end))
     }
 
-    /// Serves a store, whose drive rings the bell, by the clock; then ends the
-    /// drive, which gives what was injected into it.
+    /// Serves a store, whose drive rings the bell, by the clock, and figures of it where
+    /// it answers at a desk; then ends the drive, which gives what was injected into it.
     fn serve(
         self,
         kept: Kept,
         pages: &str,
-        (bell, clock): (&Bell, Clock),
+        (bell, clock, desk): (&Bell, Clock, Option<AnyDesk>),
         end: Box<dyn FnOnce() -> Result<Vec<Injected>, Error> + '_>,
     ) -> Result<(), Error> {
-        let Serving { args, config, recovery, server: (server, stop), out, .. } = self;
+        let Serving { args, config, recovery, server: (server, stop, figures), out, .. } = self;
         let Kept { tree, bytes, was_there } = kept;
         let options = Options { sync: when(args), limits: limits(args) };
         let keys = Opened::new(tree, options.limits.clients).map_err(|e| no_keys(config, e))?;
@@ -287,15 +298,27 @@ impl Serving<'_> {
             if let Some(recovery) = recovery {
                 json["recovery"] = recovery.to_json();
             }
+            if let Some(figures) = &figures {
+                json["metrics"] = figures.url.as_str().into();
+            }
             writeln!(out, "{json}")?;
         } else {
             let (size, what) = (units::capacity(bytes), if was_there { "the" } else { "new" });
             let name = &config.name;
             writeln!(out, "serving {what} keys on {name} ({size}, {pages}) at {at}")?;
+            if let Some(figures) = &figures {
+                writeln!(out, "metrics at {}", figures.url)?;
+            }
             writeln!(out, "Ctrl-C stops it")?;
         }
         out.flush()?;
-        let (report, tree) = server.run(keys, bell, clock, options, &stop).map_err(failed)?;
+        let (report, tree) = std::thread::scope(|scope| {
+            let facts = Facts { drive: config.name.clone(), front: "redis", bytes };
+            let figures = figures.zip(desk).map(|(it, desk)| it.serve(scope, desk, facts));
+            // Until the server has ended.
+            let _figures = figures.transpose()?;
+            server.run(keys, bell, clock, options, &stop).map_err(failed)
+        })?;
         let counters = tree.counters();
         // The store lets go of the drive.
         drop(tree);
@@ -416,10 +439,16 @@ impl Blocks<'_> {
         let shape = Shape { depth: DEPTH, ..drive.shape() };
         drive.set_on_a_clock(true);
         drive.begin_faults();
-        let (lent, owner) = Lent::new(drive, ready);
-        let (drive, mut queues) = Hosted::start(Tended::new(lent), hosting()).map_err(failed)?;
+        let desk = serving.server.2.as_ref().map(|_| Desk::new());
+        let (lent, owner) = match &desk {
+            Some(_) => Lent::watched(drive, ready, needs_stories(config).is_ok()),
+            None => Lent::new(drive, ready),
+        };
+        let staffed = Staffed::new(Tended::new(lent), desk.clone());
+        let (drive, mut queues) = Hosted::start(staffed, hosting()).map_err(failed)?;
         let queue: Queue<BlockReq, BlockDone> = queues.remove(0);
         let (bell, clock) = (queue.bell(), queue.clock());
+        let desk = desk.map(|desk| Box::new(AtDesk { desk, bell: queue.bell() }) as AnyDesk);
         let (remote, now) = (Remote::new(queue), clock.now());
         let end = || {
             drop(drive.stop());
@@ -446,6 +475,6 @@ impl Blocks<'_> {
             StoreKind::Batched => unreachable!("it was refused on a drive with blocks"),
         };
         let kept = serving.tree(store.map_err(bad)?, opens, clock.now())?;
-        serving.serve(kept, pages, (&bell, clock), Box::new(end))
+        serving.serve(kept, pages, (&bell, clock, desk), Box::new(end))
     }
 }

@@ -14,12 +14,15 @@ use device::realtime::Clock;
 use exports::nbd::{Export, Report, Server, StopHandle};
 use exports::{Limits, SharedDrive};
 use measure::{WriteAmplification, units};
+use metrics::Facts;
 use port::Time;
 use rustix::process::{Resource, Rlimit};
 use serde_json::json;
 use signal_hook::iterator::Signals;
 
 use crate::args::ServeArgs;
+use crate::desk::AtLock;
+use crate::figures::Figures;
 use drive::activity::Activity;
 use drive::error::Error;
 use drive::fault_rules::Injected;
@@ -29,7 +32,7 @@ use drive::redundancy::Redundancy;
 use drive::restore::{Recovery, Restored};
 use drive::say::say;
 use drive::spec::{DriveConfig, DriveSpec};
-use drive::stack::{self, needs_blocks};
+use drive::stack::{self, needs_blocks, needs_stories};
 use drive::whole::{Boxed, Drive, Ended, Observed};
 use load::served::{first_of, resolve};
 use load::signals::{asking, insists};
@@ -51,6 +54,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
     let stop = watched()?;
     // Before the drive is touched.
     let server = first_of(&resolve(nbd)?, Server::bind)?.with(limits);
+    let server = (server, stop, Figures::bind(args)?);
     match &args.drive {
         DriveSpec::File(spec) => {
             let mut open = spec.open(false)?;
@@ -59,17 +63,17 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<(), Error> {
             let fit = fit.and_then(|()| needs_blocks(&open.config));
             let mut open = open.if_fit(fit)?;
             if spec.copy {
-                served(args, (server, stop), Restored::copied(open)?, out)
+                served(args, server, Restored::copied(open)?, out)
             } else {
                 open.count_time_off();
-                served(args, (server, stop), Restored::opened(open)?, out)
+                served(args, server, Restored::opened(open)?, out)
             }
         }
         DriveSpec::Memory(spec) => {
             let (config, seed) = (DriveConfig { faults, ..spec.resolve()? }, args.seed);
             memory::tell(&config);
             let drive = stack::build(&config, seed)?;
-            served(args, (server, stop), Restored { config, seed, drive, recovery: None }, out)
+            served(args, server, Restored { config, seed, drive, recovery: None }, out)
         }
         _ => Err(Error::Usage("only mem: drives and drive files are served: take one".into())),
     }
@@ -86,10 +90,13 @@ pub(crate) fn limits(args: &ServeArgs) -> Limits {
     Limits { memory, warn: |text| say(text), ..Limits::default() }
 }
 
+/// A server, what stops it, and where its figures are to be had.
+type Listening = (Server, StopHandle, Option<Figures>);
+
 /// Serves a drive.
 fn served(
     args: &ServeArgs,
-    server: (Server, StopHandle),
+    server: Listening,
     drive: Restored,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
@@ -107,7 +114,7 @@ fn served(
 
 struct Serving<'a> {
     args: &'a ServeArgs,
-    server: (Server, StopHandle),
+    server: Listening,
     config: &'a DriveConfig,
     ready: Time,
     recovery: Option<Recovery>,
@@ -116,7 +123,7 @@ struct Serving<'a> {
 
 impl Serving<'_> {
     fn serve(self, mut drive: Boxed) -> Result<(), Error> {
-        let Serving { args, server: (server, stop), config, ready, recovery, out } = self;
+        let Serving { args, server: (server, stop, figures), config, ready, recovery, out } = self;
         let (name, geometry) = (&config.name, &config.geometry);
         let failed = |e: &dyn std::fmt::Display| Error::Failed(e.to_string());
         let export = Export::new(drive.shape()).map_err(|e| Error::Usage(e.to_string()))?;
@@ -127,19 +134,30 @@ impl Serving<'_> {
         drive.set_on_a_clock(true);
         drive.begin_faults();
         let before = Activity::of(&drive, ready);
-        let (lent, owner) = Lent::new(drive, ready);
+        let (lent, owner) = match &figures {
+            Some(_) => Lent::watched(drive, ready, needs_stories(config).is_ok()),
+            None => Lent::new(drive, ready),
+        };
         let shared = SharedDrive::new(lent);
         let at = server.addr().map_err(|e| Error::system("serve", &e))?.to_string();
+        let url = figures.as_ref().map(|figures| figures.url.clone());
         let mut announce = || -> io::Result<()> {
             if args.json {
                 let mut json = json!({ "serving": at, "drive": name, "size_bytes": bytes });
                 if let Some(recovery) = recovery {
                     json["recovery"] = recovery.to_json();
                 }
+                if let Some(url) = &url {
+                    json["metrics"] = url.as_str().into();
+                }
                 writeln!(out, "{json}")?;
             } else {
                 let size = units::capacity(bytes);
-                writeln!(out, "serving {name} ({size}) at {at}\nCtrl-C stops it")?;
+                writeln!(out, "serving {name} ({size}) at {at}")?;
+                if let Some(url) = &url {
+                    writeln!(out, "metrics at {url}")?;
+                }
+                writeln!(out, "Ctrl-C stops it")?;
             }
             out.flush()
         };
@@ -147,6 +165,10 @@ impl Serving<'_> {
         let served = std::thread::scope(|scope| {
             let tender = std::thread::Builder::new().name("tender".into());
             tender.spawn_scoped(scope, || tend(&shared, ended)).map_err(|e| no_thread(&e))?;
+            let facts = Facts { drive: name.clone(), front: "nbd", bytes };
+            let figures = figures.map(|it| it.serve(scope, AtLock(&shared), facts));
+            // Until the server has ended.
+            let _figures = figures.transpose()?;
             announce()?;
             let report = server.run(&export, &shared, &stop);
             drop(running);

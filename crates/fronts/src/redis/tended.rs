@@ -1,12 +1,13 @@
 //! A drive that is looked after when nobody uses it, on the thread that drives
 //! it.
 
-use device::Link;
+use device::{ChunkCount, Link};
 use port::{BatchDone, BatchOp, Port, Ring, Status, Time};
 
 use crate::serve::BEAT;
 use drive::batched::BoxedBatch;
 use drive::lent::Lent;
+use drive::live::{Glimpse, Place, Seen};
 use drive::say::say;
 
 /// What is to be looked after now and then.
@@ -67,6 +68,16 @@ impl<P: Tend> Tended<P> {
     /// The drive again.
     pub fn into_drive(self) -> P {
         self.drive
+    }
+}
+
+impl<P: Seen> Seen for Tended<P> {
+    fn glimpse(&self, now: Time) -> Glimpse {
+        self.drive.glimpse(now)
+    }
+
+    fn count_chunks(&self, from: Place, most: usize, count: &mut ChunkCount) -> Option<Place> {
+        self.drive.count_chunks(from, most, count)
     }
 }
 

@@ -1,0 +1,175 @@
+//! Where a drive that others use is asked how it is: at its lock, or at the desk of the
+//! thread that has it.
+//!
+//! Guarantees: nobody who uses the drive waits for an answer of the desk, which costs
+//! the thread one look a turn. Fails where the drive is gone, or its thread does not
+//! come by within [`PATIENCE`].
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use device::ChunkCount;
+use device::hosted::Bell;
+use drive::lent::Lent;
+use drive::live::{Glimpse, Place, Seen};
+use exports::SharedDrive;
+use metrics::{Gone, Reach, SLICE};
+use port::{Port, Ring, Time};
+
+/// How long a drive's thread may take to come by.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long it may sleep after it was woken: it was just about to, then.
+const NAP: Duration = Duration::from_millis(5);
+
+/// A drive behind a lock.
+pub(crate) struct AtLock<'a>(pub &'a SharedDrive<Lent>);
+
+impl Reach for AtLock<'_> {
+    fn glimpse(&mut self) -> Result<Glimpse, Gone> {
+        self.0.look(|drive, now| drive.glimpse(now)).map_err(|_| Gone)
+    }
+
+    fn chunks(
+        &mut self,
+        from: Place,
+        mut count: ChunkCount,
+    ) -> Result<(ChunkCount, Option<Place>), Gone> {
+        let next = self.0.look(|drive, _| drive.count_chunks(from, SLICE, &mut count));
+        Ok((count, next.map_err(|_| Gone)?))
+    }
+
+    fn connections(&mut self) -> Option<u64> {
+        self.0.seated().ok()
+    }
+}
+
+type Question<P> = Box<dyn FnOnce(&P, Time) + Send>;
+
+/// Where questions lie for the thread that has the drive.
+pub(crate) struct Desk<P> {
+    /// One lies there.
+    asked: AtomicBool,
+    question: Mutex<Option<Question<P>>>,
+}
+
+impl<P> Desk<P> {
+    pub fn new() -> Arc<Desk<P>> {
+        Arc::new(Desk { asked: AtomicBool::new(false), question: Mutex::new(None) })
+    }
+
+    #[cold]
+    fn answer(&self, drive: &P, now: Time) {
+        self.asked.store(false, Ordering::Release);
+        let question = self.question.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(question) = question {
+            question(drive, now);
+        }
+    }
+}
+
+/// A drive whose thread answers at a desk, where there is one.
+pub(crate) struct Staffed<P> {
+    drive: P,
+    desk: Option<Arc<Desk<P>>>,
+}
+
+impl<P> Staffed<P> {
+    /// It answers at `desk` from now on.
+    pub fn new(drive: P, desk: Option<Arc<Desk<P>>>) -> Staffed<P> {
+        Staffed { drive, desk }
+    }
+
+    /// The drive again.
+    pub fn into_drive(self) -> P {
+        self.drive
+    }
+}
+
+impl<P: Port> Port for Staffed<P> {
+    type Cmd = P::Cmd;
+    type Done = P::Done;
+
+    #[inline]
+    fn submit(&mut self, now: Time, cmds: &mut Ring<P::Cmd>) {
+        self.drive.submit(now, cmds);
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<Time> {
+        self.drive.next_event()
+    }
+
+    #[inline]
+    fn advance(&mut self, to: Time, done: &mut Ring<P::Done>) {
+        self.drive.advance(to, done);
+    }
+
+    #[inline]
+    fn catch_up(&mut self, last: &mut Time, to: Time, done: &mut Ring<P::Done>) -> bool {
+        if let Some(desk) = &self.desk
+            && desk.asked.load(Ordering::Acquire)
+        {
+            desk.answer(&self.drive, to.max(*last));
+        }
+        self.drive.catch_up(last, to, done)
+    }
+}
+
+/// A drive on a thread of its own, which answers at its desk.
+pub(crate) struct AtDesk<P> {
+    /// Where.
+    pub desk: Arc<Desk<P>>,
+    /// What wakes its thread.
+    pub bell: Bell,
+}
+
+/// A way to any drive on a thread of its own.
+pub(crate) type AnyDesk = Box<dyn Reach + Send>;
+
+impl<P> AtDesk<P> {
+    fn ask<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&P, Time) -> R + Send + 'static,
+    ) -> Result<R, Gone> {
+        let (say, hear) = sync_channel(1);
+        let question: Question<P> = Box::new(move |drive, now| {
+            // Nobody may wait any more.
+            let _ = say.send(f(drive, now));
+        });
+        *self.desk.question.lock().unwrap_or_else(PoisonError::into_inner) = Some(question);
+        self.desk.asked.store(true, Ordering::Release);
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE && !self.bell.is_closed() {
+            self.bell.wake_drive();
+            match hear.recv_timeout(NAP) {
+                Ok(answer) => return Ok(answer),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(Gone),
+            }
+        }
+        Err(Gone)
+    }
+}
+
+impl<P: Seen + 'static> Reach for AtDesk<P> {
+    fn glimpse(&mut self) -> Result<Glimpse, Gone> {
+        self.ask(|drive, now| drive.glimpse(now))
+    }
+
+    fn chunks(
+        &mut self,
+        from: Place,
+        mut count: ChunkCount,
+    ) -> Result<(ChunkCount, Option<Place>), Gone> {
+        self.ask(move |drive, _| {
+            let next = drive.count_chunks(from, SLICE, &mut count);
+            (count, next)
+        })
+    }
+
+    fn connections(&mut self) -> Option<u64> {
+        None
+    }
+}
