@@ -27,8 +27,8 @@ pub struct ServeArgs {
     /// key-value store.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "nbd")]
     pub redis: Option<NbdAddress>,
-    /// Where figures are to be had over HTTP while it runs, as Prometheus reads them:
-    /// [HOST:]PORT, without a host of this machine alone.
+    /// Where figures are to be had over HTTP while it runs, as Prometheus reads them and `ssdkit
+    /// top` shows them: [HOST:]PORT, without a host of this machine alone.
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<metrics::Address>,
     /// Redis: when writes are durable, as appendfsync [default: always].

@@ -1,7 +1,8 @@
 //! A live view of a drive that is served.
 //!
 //! [`Page`] writes what a drive tells as text that Prometheus reads, [`Endpoint`] gives
-//! it over HTTP, and [`Scrape`] reads it. What there is to know stands in [`table::METRICS`].
+//! it over HTTP, and [`top`] shows it on a terminal: it knows no more of the drive than
+//! the text says ([`Scrape`]). What there is to know stands in [`table::METRICS`].
 
 mod address;
 mod endpoint;
@@ -9,8 +10,10 @@ mod page;
 mod scrape;
 pub mod table;
 mod text;
+mod top;
 
 pub use address::Address;
 pub use endpoint::{Endpoint, Stopper};
 pub use page::{Facts, Gone, Page, Reach, SLICE};
 pub use scrape::{Scrape, ScrapeError};
+pub use top::{TopArgs, top};

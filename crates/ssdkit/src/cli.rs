@@ -6,6 +6,7 @@ use bench::{BenchArgs, ExplainArgs, ReplayArgs};
 use clap::{Args, Parser, Subcommand};
 use fronts::ServeArgs;
 use measure::options::whole;
+use metrics::TopArgs;
 use standard::TestArgs;
 use studies::StudyArgs;
 use twin::TwinArgs;
@@ -166,6 +167,9 @@ pub enum Command {
     /// Serve a drive over NBD, or a key-value store on it to Redis clients, until interrupted.
     #[command(after_help = format!("{SERVE_EXAMPLES}{DRIVES}"))]
     Serve(ServeArgs),
+    /// Watch a drive that is served with --metrics.
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(TopArgs),
     /// Run YCSB on a key-value store on a drive and report.
     #[command(after_help = format!("{YCSB_EXAMPLES}{DRIVES}"))]
     Ycsb(YcsbArgs),
@@ -210,6 +214,13 @@ Examples:
   ssdkit serve mem:tlc,size=4G --nbd /tmp/ssd.sock --metrics 9100
 
 ";
+
+const TOP_EXAMPLES: &str = "\
+Examples:
+  ssdkit serve mem:tlc,size=1G --nbd /tmp/ssd.sock --metrics 9100
+  ssdkit top 9100
+  ssdkit top 9100 --once --interval 5s
+  ssdkit top 127.0.0.1:9100 --once --json";
 
 const TWIN_EXAMPLES: &str = "\
 Examples:

@@ -2,7 +2,7 @@
 //! tools to measure it.
 //!
 //! This crate is the front door: the command line ([`cli`]) and the commands that
-//! are no crate of their own. The others are [`mod@bench`], [`fronts`] (serve),
+//! are no crate of their own. The others are [`mod@bench`], [`fronts`] (serve), [`metrics`] (top),
 //! [`ycsb`], [`studies`], [`standard`] (test), [`fio`] and [`twin`], over drives by name ([`drive`]) and what runs loads
 //! on them ([`load`]).
 
@@ -17,6 +17,6 @@ pub mod snapshot;
 pub mod trace;
 
 pub use drive::Error;
-pub use {drive, fio, fronts, load, standard, studies, twin, ycsb};
+pub use {drive, fio, fronts, load, metrics, standard, studies, twin, ycsb};
 // By `use` it would be the attribute of that name, too.
 pub extern crate bench;

@@ -9,8 +9,8 @@ use rustix::process::{Resource, getrlimit};
 use ssdkit::cli::{self, Cli, Command};
 use ssdkit::drive::say::{harmless, say};
 use ssdkit::{
-    Error, bench, compare, create, fio, fronts, info, job, manual, profiles, snapshot, standard,
-    studies, trace, twin, ycsb,
+    Error, bench, compare, create, fio, fronts, info, job, manual, metrics, profiles, snapshot,
+    standard, studies, trace, twin, ycsb,
 };
 
 fn main() -> ExitCode {
@@ -83,6 +83,7 @@ fn run(cli: Cli) -> Result<(), Error> {
         Some(Command::Fio(args)) => fio::run(&args, &mut out)?,
         Some(Command::Compare(args)) => compare::run(&args, &mut out)?,
         Some(Command::Serve(args)) => fronts::run(&args, &mut out)?,
+        Some(Command::Top(args)) => metrics::top(&args, &mut out)?,
         Some(Command::Ycsb(args)) => ycsb::run(&args, &mut out)?,
         Some(Command::Create(args)) => create::run(&args, &mut out)?,
         Some(Command::Info(args)) => info::run(&args, &mut out)?,

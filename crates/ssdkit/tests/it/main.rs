@@ -17,6 +17,7 @@ mod kill;
 mod layers;
 mod lines;
 mod memory;
+mod metrics;
 mod parity;
 mod published;
 mod serve;

@@ -1,0 +1,203 @@
+//! `serve --metrics` and `top` from outside.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A server with metrics.
+struct Server {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    /// Where its metrics are.
+    at: String,
+}
+
+impl Server {
+    fn start(line: &str) -> Server {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ssdkit"))
+            .arg("serve")
+            .args(line.split_whitespace())
+            .args(["--metrics", "0", "--json"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut ready = String::new();
+        out.read_line(&mut ready).unwrap();
+        let ready: Value = serde_json::from_str(&ready).unwrap();
+        let url = ready["metrics"].as_str().unwrap();
+        let at = url.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap().into();
+        Server { child, out, at }
+    }
+
+    /// What `top --once` says of it.
+    fn top(&self) -> Value {
+        let line = format!("{} --once --json --interval 100ms", self.at);
+        let out = top(&line);
+        assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
+        serde_json::from_slice(&out.stdout).unwrap()
+    }
+
+    /// Its page.
+    fn page(&self) -> String {
+        let mut sock = TcpStream::connect(&self.at).unwrap();
+        sock.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut text = String::new();
+        sock.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+        text
+    }
+
+    /// A number of its page.
+    fn value(&self, name: &str) -> f64 {
+        let page = self.page();
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{name}: {page}")).parse().unwrap()
+    }
+
+    fn stop(mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        let mut rest = String::new();
+        self.out.read_to_string(&mut rest).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{rest}");
+    }
+}
+
+impl Drop for Server {
+    /// A test that fails leaves none behind.
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn top(line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
+    command.arg("top").args(line.split_whitespace()).stdin(Stdio::null()).output().unwrap()
+}
+
+fn bench(line: &str) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
+    let out = command.arg("bench").args(line.split_whitespace()).output().unwrap();
+    assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// What clients did is on the page, to the request, and the examples of the page of top
+/// run.
+#[test]
+fn a_served_drive_tells_what_is_asked_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("a.sock");
+    let at = socket.to_str().unwrap();
+    let server = Server::start(&format!("mem:tlc,size=64M --nbd {at}"));
+    bench(&format!("nbd:{at} --rw randwrite --bs 8k --qd 8 --ios 2k --destroy"));
+    assert_eq!(server.value("ssdkit_requests_total{op=\"write\"}"), 2000.0);
+    assert_eq!(server.value("ssdkit_request_bytes_total{op=\"write\"}"), 2000.0 * 8192.0);
+    assert_eq!(server.value("ssdkit_request_seconds_count{op=\"write\"}"), 2000.0);
+    assert_eq!(server.value("ssdkit_requests_inside"), 0.0);
+    assert!(server.value("ssdkit_blocks_written_total{why=\"user\"}") > 3000.0);
+    let seen = server.top();
+    assert_eq!((&seen["front"], &seen["inside"]), (&"nbd".into(), &0.0.into()));
+    assert!(seen["drive"].as_str().unwrap().starts_with("mem:tlc"), "{seen}");
+    let chunks = seen["chunks"].as_object().unwrap().values().map(|n| n.as_f64().unwrap());
+    assert!(chunks.sum::<f64>() > 8.0 && seen["read_only"].is_null(), "{seen}");
+    let page = include_str!("../../../../docs/commands/top.md");
+    let below = page.split_once("\nExamples:\n").unwrap().1;
+    let examples: Vec<_> =
+        below.lines().filter_map(|it| it.strip_prefix("    ssdkit top ")).collect();
+    assert_eq!(examples.len(), 3);
+    for line in examples {
+        let (_, rest) = line.split_once(' ').unwrap();
+        let out = top(&format!("{} {rest}", server.at));
+        assert!(out.status.success() && !out.stdout.is_empty(), "{line}");
+    }
+    server.stop();
+}
+
+/// A drive that tells no stories, and stores on drives of both kinds.
+#[test]
+fn other_drives_tell_what_they_can() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("a.sock");
+    let at = socket.to_str().unwrap();
+    let server = Server::start(&format!("mem:tlc,size=64M,cache=protected --nbd {at}"));
+    bench(&format!("nbd:{at} --rw randwrite --qd 8 --ios 500 --destroy"));
+    assert_eq!(server.value("ssdkit_requests_total{op=\"write\"}"), 500.0);
+    assert_eq!(server.value("ssdkit_tells_stories"), 0.0);
+    assert!(!server.page().contains("ssdkit_request_seconds"));
+    assert!(server.page().contains("ssdkit_die_busy_seconds_total"));
+    server.stop();
+    for pages in ["log", "batched"] {
+        let line = format!("mem:znand,size=256M --redis {at} --pages {pages} --memory 8M");
+        let server = Server::start(&line);
+        let before = server.value("ssdkit_requests_total{op=\"write\"}");
+        let mut client = UnixStream::connect(&socket).unwrap();
+        for n in 0..20 {
+            client.write_all(format!("SET key{n} value\r\n").as_bytes()).unwrap();
+            let mut reply = [0; 5];
+            client.read_exact(&mut reply).unwrap();
+            assert_eq!(&reply, b"+OK\r\n");
+        }
+        // For a moment all get the same page.
+        std::thread::sleep(Duration::from_millis(150));
+        let after = server.value("ssdkit_requests_total{op=\"write\"}");
+        assert!(after >= before + 20.0, "{pages}: {before} {after}");
+        assert_eq!(server.top()["front"], "redis");
+        server.stop();
+    }
+}
+
+/// Clients that ask without end, or never to their end, hold up neither the drive nor
+/// its stop.
+#[test]
+fn hostile_clients_of_metrics_stop_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("a.sock");
+    let at = socket.to_str().unwrap();
+    let server = Server::start(&format!("mem:null,size=16M --nbd {at}"));
+    let silent: Vec<_> = (0..50).map(|_| TcpStream::connect(&server.at).unwrap()).collect();
+    std::thread::scope(|scope| {
+        let busy =
+            scope.spawn(|| bench(&format!("nbd:{at} --rw randwrite --ios 20k --qd 8 --destroy")));
+        while !busy.is_finished() {
+            server.page();
+            let mut sock = TcpStream::connect(&server.at).unwrap();
+            let _ = sock.write_all(&[b'x'; 20_000]);
+        }
+    });
+    let start = Instant::now();
+    server.stop();
+    assert!(start.elapsed() < Duration::from_secs(10), "it does not wait for them");
+    drop(silent);
+}
+
+#[test]
+fn what_cannot_be_watched_is_said() {
+    let failed = |line: &str| {
+        let out = top(line);
+        (out.status.code(), String::from_utf8(out.stderr).unwrap())
+    };
+    let (code, text) = failed("1");
+    assert!(code == Some(2) && text.contains("take --once"), "{text}");
+    let (code, text) = failed("127.0.0.1:1 --once");
+    assert!(code == Some(1) && text.contains("start `ssdkit serve` with --metrics"), "{text}");
+    for line in ["/tmp/a", "9100 --once --interval 1ms", "9100 --json"] {
+        assert_eq!(failed(line).0, Some(2), "{line}");
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("a.sock");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
+    let serve = command.args(["serve", "mem:null,size=16M", "--metrics", &port, "--nbd"]);
+    let out = serve.arg(&socket).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(1) && text.contains("cannot serve metrics at"), "{text}");
+    assert!(!socket.exists());
+}
