@@ -18,6 +18,13 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r')
 }
 
+/// The value of many digits.
+#[cold]
+fn checked(digits: &[u8]) -> Option<u64> {
+    let mut digits = digits.iter().map(|byte| u64::from(byte - b'0'));
+    digits.try_fold(0u64, |value, digit| value.checked_mul(10)?.checked_add(digit))
+}
+
 impl<'a> Fields<'a> {
     /// Those of a line whose fields commas part.
     pub fn of_commas(line: &'a [u8]) -> Fields<'a> {
@@ -81,23 +88,21 @@ impl<'a> Fields<'a> {
         if is_there { Ok(()) } else { Err(Flaw::Missing(what)) }
     }
 
-    /// Digits from the front on: their value and how many there are.
+    /// Digits from the front on: their value and how many there are. `None` where it is
+    /// 2^64 or more.
     #[inline]
-    fn digits(&mut self) -> Option<(u64, u32)> {
-        let (mut value, mut count) = (0u64, 0);
-        while let [first, rest @ ..] = self.rest
-            && first.is_ascii_digit()
+    fn digits(&mut self) -> Option<(u64, usize)> {
+        let (bytes, mut value, mut count) = (self.rest, 0u64, 0);
+        while let Some(digit) = bytes.get(count).map(|byte| byte.wrapping_sub(b'0'))
+            && digit < 10
         {
-            let digit = u64::from(first - b'0');
-            // Nineteen digits are below 2^64.
-            value = if count < 19 {
-                value * 10 + digit
-            } else {
-                value.checked_mul(10)?.checked_add(digit)?
-            };
-            (self.rest, count) = (rest, count + 1);
+            value = value.wrapping_mul(10).wrapping_add(digit.into());
+            count += 1;
         }
-        Some((value, count))
+        let (digits, rest) = bytes.split_at(count);
+        self.rest = rest;
+        // Nineteen digits are below 2^64.
+        if count > 19 { checked(digits).map(|value| (value, count)) } else { Some((value, count)) }
     }
 
     /// A whole number.
@@ -179,6 +184,8 @@ mod tests {
             assert_eq!(read, Err(Flaw::Number("n")), "{text}");
         }
         assert_eq!(Fields::of_blanks(b"  ").number("n"), Err(Flaw::Missing("n")));
+        let zeros = b"000000000000000000000000000012";
+        assert_eq!(Fields::of_blanks(zeros).number("n"), Ok(12));
     }
 
     #[test]

@@ -4,6 +4,9 @@
 //! Guarantees: a line gives a request, nothing, or what is wrong with it; nothing is
 //! copied or allocated. A format is told from the first lines where most of them are
 //! lines of it, and of no other.
+//!
+//! One more is a file beside these with what a line of it says, a [`Format`] with its name,
+//! and an example worked out by hand in the tests.
 
 use clap::ValueEnum;
 use port::BlockOp;

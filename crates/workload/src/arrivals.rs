@@ -208,4 +208,14 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn told_starts_are_those_that_were_told() {
+        let mut told = Arrivals::told();
+        assert_eq!(told.peek(), 0);
+        told.tell(7);
+        assert_eq!((told.peek(), told.following()), (7, 7));
+        told.begin();
+        assert_eq!(told.peek(), 0);
+    }
 }

@@ -73,11 +73,11 @@ const DRIVE: &str = "mem:tlc,size=64M";
 #[test]
 fn in_a_closed_loop_it_is_the_bench_of_the_same_requests() {
     let dir = tempfile::tempdir().unwrap();
-    trace_of_a_bench(dir.path(), 64 << 20, 5000, 10);
+    trace_of_a_bench(dir.path(), 64 << 20, 20_000, 10);
     for store in ["memory", "none"] {
-        let drive = format!("{DRIVE},store={store}");
+        let drive = format!("{DRIVE},groups=2,pus=1,store={store}");
         let options = "--precondition seq --slowest 5 --json";
-        let bench = benched(&format!("{drive} --rw randrw --qd 8 --ios 5000 {options}"));
+        let bench = benched(&format!("{drive} --rw randrw --qd 8 --ios 20k {options}"));
         let replay = replayed(
             dir.path(),
             &format!("bench.txt {drive} --pace closed --qd 8 --precondition seq --slowest 5"),

@@ -63,7 +63,7 @@ impl Load {
         if slots > MOST_SLOTS || slots * each as u64 > MOST_BUFFERS {
             return Err(Error::Usage(format!(
                 "{slots} requests of up to {longest} bytes are too many at once: at most \
-                 {MOST_SLOTS}, with 4 GiB of buffers; lower --qd"
+                 {MOST_SLOTS}, with 4 GiB of buffers; lower --qd, or depth= in the drive's name"
             )));
         }
         let slots = slots as usize;
