@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bench::stand::StandArgs;
 use clap::{Args, ValueEnum};
 use drive::error::Error;
-use drive::spec::{DriveSpec, text_of};
+use drive::spec::{DriveSpec, Found, text_of};
 use load::driver::ClockKind;
 use load::watch::{Watch, columns};
 use measure::options::duration;
@@ -86,7 +86,7 @@ pub struct FioArgs {
     /// Read the files, print what they ask for, and run nothing.
     #[arg(long)]
     pub parse_only: bool,
-    /// What to do to the drive before [default: seq for a new mem: drive that is read, else none].
+    /// What to do to the drive before [default: seq for a new drive that is read, else none].
     #[arg(long, value_enum)]
     pub precondition: Option<Precondition>,
     /// Whose time it is [default: virtual for mem: and drive files, else real].
@@ -108,12 +108,15 @@ pub fn run(args: &FioArgs, out: &mut dyn Write) -> Result<(), Error> {
         return Ok(());
     }
     let drive = named::drive(args.drive.as_ref(), &jobs)?;
+    let writes = jobs.iter().any(Job::writes) || args.precondition == Some(Precondition::Seq);
+    // A file that is made now is filled before it is read.
+    let is_made = matches!(&drive, DriveSpec::Storage(spec) if spec.find()? == Found::Nothing);
     let output = args.output.as_ref().map(|path| open(path)).transpose()?;
     let how = How {
         stand: StandArgs {
             drive,
             seed: jobs.first().map_or(1, |job| job.seed),
-            writes: jobs.iter().any(Job::writes) || args.precondition == Some(Precondition::Seq),
+            writes: writes || is_made,
             destroy: args.destroy,
             clock: args.clock,
             depth: jobs.iter().map(slots).sum::<u64>().min(1 << 16) as usize,

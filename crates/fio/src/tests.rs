@@ -234,6 +234,26 @@ fn sizes_and_drives_that_do_not_fit_are_refused() {
     assert!(run(&args, &mut Vec::new()).unwrap_err().to_string().contains("a.fio"));
 }
 
+/// As fio lays it out; a second run needs no leave to read it.
+#[test]
+fn a_file_that_is_made_is_filled_before_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, path) = (folder.path().join("a.fio"), folder.path().join("data"));
+    let text = format!("[a]\nfilename={}\nsize=1m\nrw=randread\n", path.display());
+    std::fs::write(&file, text).unwrap();
+    let args = FioArgs { files: vec![file], json: true, ..FioArgs::default() };
+    for _ in 0..2 {
+        let mut out = Vec::new();
+        run(&args, &mut out).unwrap();
+        let told: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(told["jobs"][0]["read"]["io_bytes"], 1 << 20);
+    }
+    std::fs::write(&args.files[0], format!("[a]\nfilename={}\nrw=write\n", path.display()))
+        .unwrap();
+    let error = run(&args, &mut Vec::new()).unwrap_err().to_string();
+    assert!(error.contains("add --destroy"), "{error}");
+}
+
 #[test]
 fn the_drive_is_that_of_the_jobs() {
     let jobs = |text: &str| {
