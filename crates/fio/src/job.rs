@@ -13,6 +13,7 @@ use crate::value::Amount;
 mod draft;
 
 use draft::Draft;
+pub(crate) use draft::valued;
 
 /// What a job does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +110,7 @@ pub struct Job {
     pub description: Option<String>,
     /// Where it begins.
     pub at: At,
-    /// Its own keys, without those of `[global]`, as written.
+    /// Its own keys that have a value, without those of `[global]`, by their plain names.
     pub own: Vec<(String, String)>,
     /// The file or drive that it names, with its folder.
     pub filename: Option<String>,

@@ -192,8 +192,7 @@ fn print(jobs: &[Job], globals: &[Key], all: run::All, format: Format) -> Printe
     let problem = (!problems.is_empty()).then(|| problems.join("; "));
     let interrupted = told.iter().any(|one| one.tally.interrupted);
     if format != Format::Normal {
-        let text = |key: &Key| (key.name.clone(), key.value.clone().unwrap_or("1".into()));
-        let globals: Vec<_> = globals.iter().map(text).collect();
+        let globals = job::valued(globals);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_millis() as u64);
         let value = json::output(&told, &globals, now, format == Format::JsonPlus);
         return Printed { text: format!("{value:#}\n"), problem };

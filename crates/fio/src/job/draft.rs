@@ -37,6 +37,12 @@ fn refused(key: &Key, instead: &str) -> JobError {
     JobError::Refused { at: key.at.clone(), key: name, instead: instead.into() }
 }
 
+/// Keys that have a value, by their plain names: so fio prints them.
+pub(crate) fn valued(keys: &[Key]) -> Vec<(String, String)> {
+    let of = |key: &Key| Some((keys::plain(&key.name).to_string(), key.value.clone()?));
+    keys.iter().filter_map(of).collect()
+}
+
 /// Sizes of one kind of request.
 #[derive(Clone, Copy, Default)]
 struct Kind {
@@ -399,12 +405,11 @@ impl Draft {
             (Some(name), Some(folder)) => Some(format!("{folder}/{name}")),
             (name, _) => name,
         };
-        let text = |key: &Key| (key.name.clone(), key.value.clone().unwrap_or("1".into()));
         Ok(Job {
             name: self.name.unwrap_or_else(|| section.name.clone()),
             description: self.description,
             at,
-            own: section.keys.iter().map(text).collect(),
+            own: valued(&section.keys),
             filename,
             is_direct: self.is_direct,
             access,

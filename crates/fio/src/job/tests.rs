@@ -42,7 +42,7 @@ fn defaults_are_fio_s() {
 #[test]
 fn keys_of_global_are_for_those_after_it() {
     let text = "[global]\nrw=randwrite\niodepth=8\nioengine=libaio\n[a]\niodepth=4\n\
-                [global]\nbs=8k\n[b]\nbs=16k\n[c]\n";
+                [global]\nbs=8k\n[b]\nthread\nblocksize=16k\n[c]\n";
     let jobs = read(text).unwrap();
     let of = |job: &Job| (job.access.does, job.pace.depth, job.access.sizes.others.most());
     let all: Vec<_> = jobs.iter().map(of).collect();
