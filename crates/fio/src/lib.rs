@@ -111,7 +111,7 @@ pub fn run(args: &FioArgs, out: &mut dyn Write) -> Result<(), Error> {
     let writes = jobs.iter().any(Job::writes) || args.precondition == Some(Precondition::Seq);
     // A file that is made now is filled before it is read.
     let is_made = matches!(&drive, DriveSpec::Storage(spec) if spec.find()? == Found::Nothing);
-    let output = args.output.as_ref().map(|path| open(path)).transpose()?;
+    let output = args.output.as_ref().map(open).transpose()?;
     let how = How {
         stand: StandArgs {
             drive,

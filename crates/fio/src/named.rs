@@ -16,7 +16,7 @@ const SCHEMES: [&str; 6] = ["mem:", "ssd:", "nbd:", "null:", "file:", "nbd+unix:
 /// The drive of all jobs.
 pub fn drive(given: Option<&DriveSpec>, jobs: &[Job]) -> Result<DriveSpec, Error> {
     if let Some(drive) = given {
-        return Ok(drive.found()?);
+        return drive.found();
     }
     let mut all = jobs.iter().map(named);
     let first = all.next().unwrap_or_else(|| Err(Error::Usage("there is no job".into())))?;

@@ -105,9 +105,9 @@ pub struct Done {
     pub taken: u64,
     /// Widened to whole units.
     pub widened: u64,
-    /// Cut, as the drive takes no longer ones; and the pieces.
+    /// Cut, as the drive takes no longer ones, or as they wrap around the end.
     pub cut: u64,
-    /// Pieces of those that were cut, or that wrap around the end.
+    /// Pieces of those that were cut.
     pub pieces: u64,
     /// Beyond the end, and so wrapped, clamped or rejected.
     pub beyond: u64,

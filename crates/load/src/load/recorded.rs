@@ -131,8 +131,8 @@ impl Load {
         }
     }
 
-    /// The same load over again is none: gives the trace back, and what came of it. `None`
-    /// for other loads.
+    /// The trace that it followed, and what came of it; `None` of a load that follows a
+    /// pattern.
     pub fn into_played(self) -> Option<Played> {
         let Recorded { trace, issued, .. } = *self.recorded?;
         Some(Played { trace, issued })

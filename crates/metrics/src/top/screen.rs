@@ -129,7 +129,7 @@ mod tests {
     fn keys_pause_move_and_end() {
         let figures = Figures { dies: vec![0.0; 5], ..Figures::default() };
         let mut state = State { figures: Some(figures), ..State::default() };
-        let mut press = |code, state: &mut State| press(KeyEvent::from(code), state);
+        let press = |code, state: &mut State| press(KeyEvent::from(code), state);
         assert!(!press(KeyCode::Char('p'), &mut state) && state.is_paused);
         (0..9).for_each(|_| _ = press(KeyCode::Down, &mut state));
         assert_eq!(state.scroll, 5, "no further than the list");

@@ -112,7 +112,7 @@ fn what_has_no_request_is_an_error() {
     let (_, _, error) = read(blkparse, "");
     assert_eq!(error.unwrap(), "it has no request with this --action: take the other");
     assert_eq!(read(blkparse, "--action d").0.len(), 1);
-    let rubbish: Vec<u8> = (0..100_000u32).map(|i| (i * 7919 >> 3) as u8).collect();
+    let rubbish: Vec<u8> = (0..100_000u32).map(|i| ((i * 7919) >> 3) as u8).collect();
     let error = read(&rubbish, "").2.unwrap();
     assert!(error.starts_with("its first lines are of no known format"), "{error}");
     let (_, counts, error) = read(&rubbish, "--format spc --broken skip:20");
