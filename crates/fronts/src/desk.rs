@@ -20,8 +20,8 @@ use port::{Port, Ring, Time};
 
 /// How long a drive's thread may take to come by.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long it may sleep after it was woken: it was just about to, then.
-const NAP: Duration = Duration::from_millis(5);
+/// How soon it is woken again: it may have been about to sleep.
+const NAP: Duration = Duration::from_micros(100);
 
 /// A drive behind a lock.
 pub(crate) struct AtLock<'a>(pub &'a SharedDrive<Lent>);
