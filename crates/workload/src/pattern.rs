@@ -3,8 +3,8 @@
 //!
 //! Guarantees: the accesses depend on the pattern, the seed and the
 //! submitter's number alone; every access lies in the range, a whole
-//! number of blocks after its start; drawing one allocates nothing, and a uniform one takes a
-//! few nanoseconds. A pattern that cannot be followed is refused when the
+//! number of blocks after its start (in order, of several sizes, where the one before
+//! ended); drawing one allocates nothing, and a uniform one takes a few nanoseconds. A pattern that cannot be followed is refused when the
 //! generator is made, with a [`PatternError`]; after that nothing fails.
 
 use port::{BlockOp, SECTOR_BYTES};

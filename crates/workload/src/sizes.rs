@@ -178,7 +178,7 @@ impl Sizes {
         }
     }
 
-    /// The smallest; addresses are multiples of it.
+    /// The smallest; random addresses are multiples of it.
     pub fn least(&self) -> u32 {
         match self {
             Sizes::One(bytes) => *bytes,
