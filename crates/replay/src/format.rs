@@ -26,8 +26,10 @@ mod tencent;
 const LOOKED_AT: usize = 20;
 /// Bytes of a sector.
 const SECTOR: u64 = 512;
+/// What some editors begin a text with.
+const MARK: &[u8] = b"\xef\xbb\xbf";
 /// Where addresses end.
-const MOST_ADDRESS: u64 = 1 << 63;
+pub(crate) const MOST_ADDRESS: u64 = 1 << 63;
 
 /// A format of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -165,11 +167,29 @@ impl Reading {
     #[inline]
     pub fn line<'a>(&self, line: &'a [u8], before: &mut Before) -> Result<Said<'a>, Flaw> {
         before.lines += 1;
-        let is_first = before.lines == 1;
-        let has_header = !matches!(self.format, Format::Mqsim | Format::Blkparse | Format::Fio);
-        if is_first && has_header && line.first().is_some_and(u8::is_ascii_alphabetic) {
-            return Ok(Said::Header);
+        if before.lines == 1 { self.first(line, before) } else { self.read(line, before) }
+    }
+
+    /// Reads the first line: one that begins with a letter and gives no request names the
+    /// fields.
+    #[cold]
+    fn first<'a>(&self, line: &'a [u8], before: &mut Before) -> Result<Said<'a>, Flaw> {
+        let line = line.strip_prefix(MARK).unwrap_or(line);
+        if is_blank(line) {
+            before.lines = 0;
+            return Ok(Said::Other);
         }
+        let has_header = !matches!(self.format, Format::Mqsim | Format::Blkparse | Format::Fio);
+        let is_word = line.first().is_some_and(u8::is_ascii_alphabetic);
+        match self.read(line, before) {
+            Err(_) if has_header && is_word => Ok(Said::Header),
+            said => said,
+        }
+    }
+
+    /// Reads a line that says something.
+    #[inline]
+    fn read<'a>(&self, line: &'a [u8], before: &mut Before) -> Result<Said<'a>, Flaw> {
         let said = match self.format {
             Format::Msr => Said::Request(msr::row(line)?),
             Format::Alibaba => Said::Request(alibaba::row(line)?),
@@ -213,6 +233,7 @@ fn letter(word: &[u8]) -> Result<BlockOp, Flaw> {
 
 /// Tells the format by how a trace begins; `is_all` when that is all of it.
 pub(crate) fn tell(begin: &[u8], is_all: bool) -> Result<Format, ReadError> {
+    let begin = begin.strip_prefix(MARK).unwrap_or(begin);
     let mut lines: Vec<&[u8]> = begin.split(|&byte| byte == b'\n').collect();
     if !is_all && lines.len() > 1 {
         // It may go on.

@@ -3,8 +3,9 @@
 //!
 //! A request has several events, of which one action stands for it. Addresses are sectors
 //! of 512 bytes. Of RWBS counts D for a trim, R, W, and F behind W for FUA; F without an
-//! address is a flush, and an F before W (a flush before the write) is left out. The summary
-//! at the end is passed.
+//! address is a flush, and an F before W (a flush before the write) is left out. Commands
+//! that a program hands to the device past the block layer, whose bytes stand in parentheses,
+//! are no requests. A summary is passed; events may follow, of the next file.
 
 use port::BlockOp;
 
@@ -21,14 +22,12 @@ pub(super) fn said<'a>(
 ) -> Result<Said<'a>, Flaw> {
     let is_summary = line.starts_with(b"CPU") || line.starts_with(b"Total");
     before.is_over |= is_summary && before.lines > 1;
-    if before.is_over {
-        return Ok(Said::Other);
-    }
     let mut fields = Fields::of_blanks(line);
     let volume = fields.word("device")?;
     if !is_device(volume) {
-        return Err(Flaw::Number("device"));
+        return if before.is_over { Ok(Said::Other) } else { Err(Flaw::Number("device")) };
     }
+    before.is_over = false;
     fields.number("cpu")?;
     fields.number("sequence")?;
     let at = fields.seconds()?;
@@ -49,8 +48,11 @@ pub(super) fn said<'a>(
         return Ok(Said::Request(Row { at, op, fua: false, offset: 0, len: 0, volume }));
     }
     let offset = sectors(fields.number("sector")?)?;
-    if fields.word("+")? != b"+" {
-        return Err(Flaw::Missing("+"));
+    match fields.word("+")? {
+        b"+" => {}
+        // The bytes of a command, or at once the program that gave it.
+        [b'(' | b'[', ..] => return Ok(Said::Other),
+        _ => return Err(Flaw::Missing("+")),
     }
     let len = sectors(fields.number("sectors")?)?;
     Ok(Said::Request(Row { at, op, fua, offset, len, volume }))

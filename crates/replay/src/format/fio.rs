@@ -3,8 +3,9 @@
 //!
 //! Addresses are bytes. In version 2 time passes only by `file wait time`, relative to the
 //! wait before, of which what is below 100 us counts for nothing, as fio's manual has it.
-//! fio 3.33 writes us in version 3. Both are us, unless another unit is given. `sync` and
-//! `datasync` are flushes; `add`, `open` and `close` are no requests. A volume is a file.
+//! fio 3.33 writes us in version 3, and passes its `wait`. Both are us, unless another unit is
+//! given. `sync`, `datasync` and `sync_file_range` are flushes; `add`, `open` and `close` are
+//! no requests. A volume is a file.
 
 use port::BlockOp;
 
@@ -49,9 +50,11 @@ pub(super) fn said<'a>(
         b"read" => BlockOp::Read,
         b"write" => BlockOp::Write,
         b"trim" => BlockOp::Trim,
-        b"sync" | b"datasync" => BlockOp::Flush,
+        b"sync" | b"datasync" | b"sync_file_range" => BlockOp::Flush,
         b"add" | b"open" | b"close" => return Ok(Said::Other),
-        b"wait" if before.fio == Version::Two => {
+        // The time says it.
+        b"wait" if before.fio == Version::Three => return Ok(Said::Other),
+        b"wait" => {
             let ns = time(fields.number("wait")?, unit)?;
             let waited = if ns < LEAST_WAIT { 0 } else { ns };
             before.waited = before.waited.checked_add(waited).ok_or(Flaw::Time)?;

@@ -152,6 +152,18 @@ fn blkparse() {
     assert_eq!(read, Ok(Said::Request(row(500_000_000, Write, 4096, 4096, "8,0"))));
 }
 
+/// Two files behind one another, and commands past the block layer.
+#[test]
+fn blkparse_goes_on_behind_a_summary() {
+    let twice = format!("{BLKPARSE}\n{BLKPARSE}\n Reads: 1\n");
+    assert_eq!(rows(Format::Blkparse, &twice).len(), 10);
+    let reading = Reading { format: Format::Blkparse, action: Action::D, unit: None };
+    for line in ["R 36 (12 00 00 00 24 00 ..) [smartd]", "R 36 [smartd]", "N 0 (00 ..) [x]"] {
+        let line = format!("8,0 1 2 0.5 697 D {line}");
+        assert_eq!(reading.line(line.as_bytes(), &mut Before::default()), Ok(Said::Other));
+    }
+}
+
 #[test]
 fn fio() {
     let expected = [
@@ -164,8 +176,9 @@ fn fio() {
     let expected =
         [row(260_000, Read, 61440, 4096, "/tmp/f"), row(101_732_000, Flush, 0, 0, "/tmp/f")];
     assert_eq!(rows(Format::Fio, FIO3), expected[..]);
-    let wait = "fio version 3 iolog\n1 /f wait 5 0";
-    assert_eq!(said(Format::Fio, wait)[1], Err(Flaw::Operation));
+    let more = "fio version 3 iolog\n1 /f wait 5 0\n2 /f sync_file_range 0 4096";
+    assert_eq!(said(Format::Fio, more)[1], Ok(Said::Other));
+    assert_eq!(rows(Format::Fio, more), [row(2000, Flush, 0, 0, "/f")]);
 }
 
 #[test]
