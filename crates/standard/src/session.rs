@@ -287,8 +287,8 @@ impl<'s, 'a> Session<'s, 'a> {
     }
 
     /// Runs two loads in turns, as one who asks would: some requests of the first, one of
-    /// the second, and so on. Gives the mean latency of all of them after the first `skip`
-    /// turns, in ns.
+    /// the second, and so on, and looks whether all after the first `skip` turns mean anything.
+    /// Gives the mean latency of these, in ns.
     pub fn measure_in_turns(
         &mut self,
         loads: [(&mut Load, u64); 2],
@@ -296,7 +296,7 @@ impl<'s, 'a> Session<'s, 'a> {
     ) -> Result<f64, Halt> {
         let watch = &mut *self.watch;
         let [first, second] = loads;
-        let (mut written, mut n, mut ns) = (0, 0, 0.0);
+        let (mut written, mut counted) = (0, Tally::new());
         self.stand.measured(|driver| {
             for turn in 0..skip + turns {
                 for (load, requests) in [(&mut *first.0, first.1), (&mut *second.0, second.1)] {
@@ -307,9 +307,7 @@ impl<'s, 'a> Session<'s, 'a> {
                     }
                     written += tally.written;
                     if turn >= skip {
-                        let all = tally.all();
-                        n += all.count();
-                        ns += all.mean().unwrap_or(0.0) * all.count() as f64;
+                        counted = Tally::merge(vec![std::mem::take(&mut counted), tally]);
                     }
                 }
             }
@@ -317,7 +315,8 @@ impl<'s, 'a> Session<'s, 'a> {
         })?;
         self.written += written;
         self.is_used |= written > 0;
-        Ok(ns / n as f64)
+        means_something(&counted, first.0.bs().max(second.0.bs()))?;
+        Ok(counted.all().mean().unwrap_or(0.0))
     }
 
     /// Runs so many requests of a load that are not counted.

@@ -7,7 +7,7 @@ use port::{BlockOp, Time};
 use targets::WriteCounters;
 
 use super::*;
-use crate::session::means_something;
+use crate::session::{Access, means_something};
 
 /// What bounds [`CORE`] with requests of 4 KiB, in requests a second: the link.
 const MOST: f64 = 1e9 / 4096.0;
@@ -347,4 +347,21 @@ fn all_are_listed() {
         assert_eq!(Test::named(test.name).unwrap().about, test.about);
         assert!(text.contains(test.name));
     }
+}
+
+/// Requests in turns mean as little on a drive without time as others.
+#[test]
+fn requests_in_turns_are_looked_at() {
+    fn run(session: &mut Session) -> Result<Findings, Halt> {
+        let access = Access::random(4096, 100, 1);
+        let (mut a, mut b) = (session.load(&access)?, session.load(&access)?);
+        session.measure_in_turns([(&mut a, 3), (&mut b, 1)], (2, 2)).map(|_| Findings::default())
+    }
+    let test = Test { run, ..Test::named("uflip").unwrap() };
+    let line = "test uflip mem:null,size=64M,store=none --quick";
+    let args = Line::parse_from(line.split_whitespace()).args;
+    let drive = args.drive.unwrap().found().unwrap();
+    let outcome = test.measure(&drive, &args.options, &mut Watch::quiet()).unwrap();
+    let Verdict::Void(why) = &outcome.verdict else { panic!("{}", outcome.headline()) };
+    assert!(why.contains("stood still"), "{why}");
 }
