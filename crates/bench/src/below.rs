@@ -416,7 +416,7 @@ pub(crate) fn storage(
     let shape = opened.shape();
     let pattern = pattern(args, &shape)?;
     let mut bench = Bench::new(args, &shape, pattern, watch)?;
-    bench.takes.0 = bench.takes.0.max(opened.unit());
+    bench.takes.unit = bench.takes.unit.max(opened.unit());
     let ways =
         Ways { tells_when: false, strategy, plug: None, meanwhile: true, figures: Vec::new() };
     let mut steady = None;

@@ -272,7 +272,7 @@ pub(crate) struct Bench<'a> {
     pub pattern: Pattern,
     pub runner: Runner<'a>,
     /// What requests of a trace are fitted to: the drive's unit, and its longest request.
-    pub takes: (u64, u64),
+    pub takes: replay::Takes,
     real: bool,
 }
 
@@ -295,7 +295,7 @@ impl<'a> Bench<'a> {
         let slowest = args.slowest.unwrap_or(0) as usize;
         let (explains, pauses) = (args.explains, args.bursts.pauses());
         let runner = Runner { verifier, slowest, explains, pauses, ..Runner::new(watch) };
-        let takes = replay::takes(shape);
+        let takes = replay::Takes::of(shape);
         Ok(Bench { args, shape: *shape, pattern, runner, takes, real })
     }
 
@@ -484,7 +484,11 @@ impl<'a> Bench<'a> {
             left_inside: tally.left,
             state_hash: None,
             block_layer: None,
-            warnings: left_inside(tally.left).into_iter().chain(saturated(&all)).collect(),
+            warnings: left_inside(tally.left)
+                .into_iter()
+                .chain(saturated(&all))
+                .chain(played.and_then(|(replay, played)| replay.no_times(&played)))
+                .collect(),
             recovery: None,
             injected: Vec::new(),
             parity: None,

@@ -18,7 +18,7 @@ use load::load::{Load, Played};
 use measure::options::{count, duration, whole};
 use measure::units;
 use port::{BLOCK_BYTES, SECTOR_BYTES, Shape};
-use replay::{Beyond, Counts, Done, Fit, Fitted, Input, ReadArgs, ReadError, Reader, Speed};
+use replay::{Beyond, Counts, Done, Fit, Fitted, Input, Lacks, ReadArgs, ReadError, Reader, Speed};
 use serde_json::{Value, json};
 
 use crate::outcome::OpenLoop;
@@ -194,10 +194,9 @@ impl ReplayArgs {
 }
 
 impl Replay {
-    /// The load of the trace on a drive of this shape, which takes requests of whole
-    /// units and at most so many bytes.
-    pub(crate) fn load(&self, shape: &Shape, (unit, most): (u64, u64)) -> Result<Load, Error> {
-        let args = &self.args;
+    /// The load of the trace on a drive of this shape.
+    pub(crate) fn load(&self, shape: &Shape, takes: Takes) -> Result<Load, Error> {
+        let (args, Takes { unit, most, most_trim, lacks }) = (&self.args, takes);
         let most = (most.min(LONGEST) / unit).max(1) * unit;
         let (speed, depth) = match args.pace {
             Pace::Recorded(speed) => (speed, None),
@@ -207,6 +206,8 @@ impl Replay {
             bytes: shape.bytes,
             unit,
             most,
+            most_trim: most_trim / unit * unit,
+            lacks,
             speed,
             beyond: args.beyond,
             volume: args.volume_size,
@@ -242,31 +243,63 @@ impl Replay {
         ReplayReport {
             format: trace.reader().format(),
             beyond: args.beyond,
-            done: trace.done(),
+            done: Done { taken: played.taken, ..trace.done() },
             counts: trace.reader().counts(),
             problem,
         }
     }
 
-    /// What was asked of an open loop of which so many requests ended in `seconds`.
+    /// What was asked of an open loop of which so many requests ended in `seconds`: all but
+    /// the last of a trace have a time behind them until the next. Of one that was stopped
+    /// the last has, too: until the next was due, or until then.
     pub(crate) fn open_loop(
         &self,
         played: &Played,
         requests: u64,
         seconds: f64,
     ) -> Option<OpenLoop> {
-        let (issued, ns) = played.issued;
+        let (issued, last) = played.issued;
+        let (gaps, ns) = match played.next {
+            None => (issued.saturating_sub(1), last),
+            Some(next) => (issued, last.max(next.min((seconds * 1e9) as u64))),
+        };
         let is_open = self.args.pace != Pace::Closed && ns > 0;
-        let asked = u128::from(issued) * 1_000_000_000 / u128::from(ns.max(1));
+        let asked = u128::from(gaps) * 1_000_000_000 / u128::from(ns.max(1));
         let asked = u64::try_from(asked).unwrap_or(u64::MAX);
         is_open.then(|| OpenLoop::new(asked, requests, seconds))
     }
+
+    /// What is to be known where all requests came at once.
+    pub(crate) fn no_times(&self, played: &Played) -> Option<String> {
+        let is_open = self.args.pace != Pace::Closed;
+        (is_open && played.issued.0 > 1 && played.issued.1 == 0).then(|| {
+            "all requests of the trace have one time, so that they came at once, and latencies \
+             are of waiting for each other: take --pace closed"
+                .into()
+        })
+    }
 }
 
-/// What a drive of this shape takes: whole units of bytes, and at most so many.
-pub(crate) fn takes(shape: &Shape) -> (u64, u64) {
-    let keeps_bytes = u64::from(shape.kept) == BLOCK_BYTES;
-    (if keeps_bytes { SECTOR_BYTES } else { BLOCK_BYTES }, shape.max_bytes)
+/// What a drive takes of a trace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Takes {
+    /// Whole units of so many bytes.
+    pub unit: u64,
+    /// Reads and writes of at most so many bytes.
+    pub most: u64,
+    /// Trims of at most so many.
+    pub most_trim: u64,
+    /// What it does not take.
+    pub lacks: Lacks,
+}
+
+impl Takes {
+    /// Of a drive of this shape.
+    pub fn of(shape: &Shape) -> Takes {
+        let keeps_bytes = u64::from(shape.kept) == BLOCK_BYTES;
+        let unit = if keeps_bytes { SECTOR_BYTES } else { BLOCK_BYTES };
+        Takes { unit, most: shape.max_bytes, most_trim: u64::MAX, lacks: Lacks::default() }
+    }
 }
 
 /// What became of a trace, for reports.

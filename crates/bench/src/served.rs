@@ -4,13 +4,15 @@
 //! workload asks for that, the server cannot be reached, or it is lost; what was
 //! measured until then is told.
 
-use exports::nbd::protocol::{READ_ONLY, SEND_FLUSH, SEND_FUA, SEND_TRIM};
+use exports::nbd::protocol::{READ_ONLY, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES};
 use measure::units;
+use replay::Lacks;
 use serde_json::json;
 use workload::Pattern;
 
 use crate::args::{BenchArgs, Precondition};
 use crate::outcome::Outcome;
+use crate::replay::Takes;
 use crate::{Bench, load, pattern};
 use drive::error::Error;
 use drive::spec::NbdAddress;
@@ -35,7 +37,7 @@ pub(crate) fn served(
     }
     let mut load = load(args, &shape, &pattern)?;
     let mut bench = Bench::new(args, &shape, pattern, watch)?;
-    bench.takes = (bench.takes.0.max(driver.unit()), bench.takes.1.min(driver.most()));
+    bench.takes = takes(&driver, bench.takes);
     let steady = bench.prepare(&mut driver, &mut load, None)?;
     let measured = bench.measure(&mut driver, &mut load)?;
     let measured = bench.read_back(&mut driver, measured)?;
@@ -60,6 +62,23 @@ pub(crate) fn served(
         );
     }
     Ok(outcome)
+}
+
+/// What the server takes of what a drive of its shape does.
+fn takes(driver: &Served, of_shape: Takes) -> Takes {
+    let lacks = |flag: u16| driver.flags() & flag == 0;
+    Takes {
+        unit: of_shape.unit.max(driver.unit()),
+        most: of_shape.most.min(driver.most()),
+        // Lengths have 32 bits.
+        most_trim: u32::MAX.into(),
+        lacks: Lacks {
+            trims: lacks(SEND_TRIM),
+            zeroes: lacks(SEND_WRITE_ZEROES),
+            flushes: lacks(SEND_FLUSH),
+            fua: lacks(SEND_FUA),
+        },
+    }
 }
 
 /// Why the server does not take this workload, if it does not, and what to do.

@@ -8,7 +8,9 @@
 //! depends on pattern, seed and the drive's completions alone. May fail: no
 //! memory for buffers, or a pattern that cannot be.
 
-use port::{BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Part, Ring, Shape, Story, Time};
+use port::{
+    BLOCK_BYTES, BlockDone, BlockOp, BlockReq, Buffer, OutOfMemory, Part, Ring, Shape, Story, Time,
+};
 use workload::{Access, Arrivals, Generator, Pattern};
 
 use crate::driver::Driver;
@@ -262,10 +264,16 @@ impl Load {
         self.bs
     }
 
-    /// Bytes of the requests that have ended and are not yet taken, or more where they vary.
+    /// Bytes of the requests that have ended and are not yet taken. Where they vary, one that
+    /// moves none counts as a block, and a trim as the largest.
     #[inline]
     pub(crate) fn ended(&self) -> u64 {
-        self.done.len() as u64 * self.bs
+        if self.varied.is_none() {
+            return self.done.len() as u64 * self.bs;
+        }
+        let ended = (0..self.done.len()).filter_map(|i| self.done.get(i));
+        let len = |done: &BlockDone| self.slots[done.id as usize].access.len;
+        ended.map(|done| len(done).max(BLOCK_BYTES).min(self.bs)).sum()
     }
 
     /// Whether nothing is out.

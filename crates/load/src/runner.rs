@@ -138,8 +138,8 @@ impl Course {
 
     /// Requests of so many bytes ended in a turn from `before` until `now`.
     #[inline]
-    fn ended(&mut self, before: Time, now: Time, bytes: u64) {
-        self.still = if now == before { self.still + bytes } else { 0 };
+    fn ended(&mut self, before: Time, now: Time, bytes: impl FnOnce() -> u64) {
+        self.still = if now == before { self.still + bytes() } else { 0 };
     }
 
     /// Looks at the time, and at what was written. In an open loop `now` is
@@ -302,7 +302,13 @@ impl Runner<'_> {
                 (arrival, begin) => arrival.or(begin),
             };
             let before = now;
-            now = match driver.turn(arrival, &mut load.queue, &mut load.done) {
+            // What comes next of a trace may be due before anything else.
+            let is_reading = course.left > 0 && load.is_reading();
+            let turned = match is_reading {
+                true => Ok(now),
+                false => driver.turn(arrival, &mut load.queue, &mut load.done),
+            };
+            now = match turned {
                 Ok(now) => now,
                 Err(e) if driver.is_lost() && tally.all().count() > 0 => {
                     (tally.lost, tally.left) = (Some(e.to_string()), load.out() as u64);
@@ -310,7 +316,7 @@ impl Runner<'_> {
                 }
                 Err(e) => return Err(e),
             };
-            course.ended(before, now, load.ended());
+            course.ended(before, now, || load.ended());
             load.complete(now, is_late, &mut tally, driver, &mut self.verifier)?;
             if !plan.count && tally.errors() > 0 {
                 // A drive that cannot be prepared is not asked again: one that
@@ -318,9 +324,12 @@ impl Runner<'_> {
                 course.left = 0;
             }
             turns += 1;
-            if turns >= stride.turns {
+            let is_time = turns >= stride.turns;
+            if is_time {
                 turns = 0;
                 stride.look();
+            }
+            if is_time || is_reading {
                 let part = load.progress().unwrap_or_else(|| course.part(now, tally.written));
                 if !self.watch.look(part) {
                     (tally.interrupted, course.left) = (true, 0);

@@ -100,6 +100,22 @@ pub enum ReadError {
         /// Of what, and what is there instead.
         String,
     ),
+    /// An option that this format has no use for.
+    #[error("{option} is for {of}, and this is of format {format}: leave it out")]
+    Option {
+        /// Which.
+        option: &'static str,
+        /// Where it says something.
+        of: &'static str,
+        /// What this is.
+        format: &'static str,
+    },
+    /// A record of a trace of ours that cannot be.
+    #[error("record {number} ends beyond 2^63 bytes: the file is damaged")]
+    Record {
+        /// Its number, from 1 on.
+        number: u64,
+    },
     /// A trace of ours that is damaged.
     #[error(transparent)]
     Own(#[from] OwnError),

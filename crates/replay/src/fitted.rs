@@ -13,10 +13,13 @@ use port::{BLOCK_BYTES, BlockOp};
 use serde_json::{Value, json};
 use workload::Access;
 
-use crate::reader::{Reader, Request};
+use crate::reader::{Next, Reader, Request};
 
 /// Millionths: the unit of a pace.
 const UNIT: u64 = 1_000_000;
+
+/// Requests that are looked at in search of one that fits, before who asks has a say again.
+const AT_A_TIME: u32 = 64;
 
 /// The longest replay, 100 years in ns: drives count no further for long.
 const LONGEST: u64 = 100 * 31_557_600 * 1_000_000_000;
@@ -77,6 +80,19 @@ pub enum Beyond {
     Reject,
 }
 
+/// What a drive does not take, and is not asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lacks {
+    /// Trims.
+    pub trims: bool,
+    /// Zeroes that are written without their bytes.
+    pub zeroes: bool,
+    /// Flushes.
+    pub flushes: bool,
+    /// That a request is durable when it completes.
+    pub fua: bool,
+}
+
 /// What requests are fitted to.
 #[derive(Clone, Copy, Debug)]
 pub struct Fit {
@@ -86,6 +102,10 @@ pub struct Fit {
     pub unit: u64,
     /// The longest read or write, in bytes; a multiple of the unit.
     pub most: u64,
+    /// The longest trim, in bytes; a multiple of the unit.
+    pub most_trim: u64,
+    /// What it does not take.
+    pub lacks: Lacks,
     /// How fast they come.
     pub speed: Speed,
     /// What becomes of those beyond it.
@@ -105,14 +125,22 @@ pub struct Done {
     pub taken: u64,
     /// Widened to whole units.
     pub widened: u64,
-    /// Cut, as the drive takes no longer ones, or as they wrap around the end.
+    /// Bytes that these have more.
+    pub widened_bytes: u64,
+    /// Cut, as the drive takes no longer ones.
     pub cut: u64,
-    /// Pieces of those that were cut.
+    /// Split, as they wrap around the end.
+    pub split: u64,
+    /// Pieces of those that were cut or split.
     pub pieces: u64,
     /// Beyond the end, and so wrapped, clamped or rejected.
     pub beyond: u64,
     /// Longer than the drive or volume, and so shortened to all of it.
     pub shortened: u64,
+    /// Of a kind that the drive does not take, and so left out.
+    pub not_taken: u64,
+    /// FUA, which the drive does not take, and so without.
+    pub without_fua: u64,
 }
 
 impl Done {
@@ -121,10 +149,14 @@ impl Done {
         json!({
             "taken": self.taken,
             "widened": self.widened,
+            "widened_bytes": self.widened_bytes,
             "cut": self.cut,
+            "split": self.split,
             "pieces": self.pieces,
             "beyond": self.beyond,
             "shortened": self.shortened,
+            "not_taken": self.not_taken,
+            "without_fua": self.without_fua,
         })
     }
 
@@ -136,11 +168,16 @@ impl Done {
             Beyond::Clamp => "clamped",
             Beyond::Reject => "rejected",
         };
+        let bytes = measure::units::bytes_decimal(self.widened_bytes as f64);
         let told = [
-            (self.widened, "widened to whole blocks or sectors".to_string()),
-            (self.cut, format!("cut in {} pieces", count(self.pieces))),
+            (self.widened, format!("widened to whole blocks or sectors, by {bytes}")),
+            (self.cut, "cut, as the drive takes no longer ones".into()),
+            (self.split, "split, as they wrap around the end".into()),
+            (self.pieces, "pieces came of those".into()),
             (self.beyond, format!("beyond the end, {how}")),
             (self.shortened, "longer than all there is, shortened to that".into()),
+            (self.not_taken, "of a kind that the drive does not take, left out".into()),
+            (self.without_fua, "FUA, which the drive does not take, made without".into()),
         ];
         told.iter()
             .filter(|(n, _)| *n > 0)
@@ -154,6 +191,8 @@ impl Done {
 pub struct Due {
     /// When.
     pub at: u64,
+    /// The number of its request among those that were taken, from 1 on: pieces share it.
+    pub number: u64,
     /// What.
     pub access: Access,
 }
@@ -162,6 +201,9 @@ pub struct Due {
 #[derive(Clone, Copy)]
 struct Left {
     at: u64,
+    number: u64,
+    /// Bytes of a piece, at most.
+    most: u64,
     op: BlockOp,
     fua: bool,
     /// Where its volume begins, and its bytes.
@@ -209,13 +251,19 @@ impl Fitted {
         self.problem.as_deref()
     }
 
-    /// The next access; `None` at the end, and after a problem.
+    /// Whether nothing more comes: the end was reached, or a problem.
+    pub fn is_over(&self) -> bool {
+        self.is_over && self.left.is_none()
+    }
+
+    /// The next access. `None` when it [is over](Fitted::is_over), and where a part of the
+    /// trace has none that fits: then it is to be asked again.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "what ends it is asked afterwards")]
     pub fn next(&mut self) -> Option<Due> {
-        loop {
+        for _ in 0..AT_A_TIME {
             if let Some(left) = &mut self.left {
-                let due = piece(left, self.fit.most);
+                let due = piece(left);
                 if left.len == 0 {
                     self.left = None;
                 }
@@ -230,18 +278,36 @@ impl Fitted {
                 Err(problem) => (self.problem, self.is_over) = (Some(problem), true),
             }
         }
+        None
     }
 
-    /// Takes the next request of the trace. Gives it where it is one piece.
+    /// Whether the drive takes requests of this kind.
+    #[inline]
+    fn is_taken(&self, op: BlockOp) -> bool {
+        let lacks = &self.fit.lacks;
+        match op {
+            BlockOp::Read | BlockOp::Write => true,
+            BlockOp::Trim => !lacks.trims,
+            BlockOp::WriteZeroes => !lacks.zeroes,
+            BlockOp::Flush => !lacks.flushes,
+        }
+    }
+
+    /// Takes the next request of the trace. Gives its first piece; nothing where it is left
+    /// out, or none was found yet.
     #[inline]
     fn take(&mut self) -> Result<Option<Due>, String> {
         if self.done.taken == self.fit.requests {
             self.is_over = true;
             return Ok(None);
         }
-        let Some(request) = self.reader.next().map_err(|e| e.to_string())? else {
-            self.is_over = true;
-            return Ok(None);
+        let request = match self.reader.next_soon().map_err(|e| e.to_string())? {
+            Next::Request(request) => request,
+            Next::Later => return Ok(None),
+            Next::End => {
+                self.is_over = true;
+                return Ok(None);
+            }
         };
         let at = self.fit.speed.time(request.at);
         if at >= self.fit.until {
@@ -254,27 +320,50 @@ impl Fitted {
                 .into());
         }
         self.done.taken += 1;
-        let Request { op, fua, offset, len, volume, .. } = request;
+        let number = self.done.taken;
+        let Request { op, offset, len, volume, .. } = request;
+        if !self.is_taken(op) {
+            self.done.not_taken += 1;
+            return Ok(None);
+        }
         if op == BlockOp::Flush {
             let access = Access { op, offset: 0, len: 0, fua: false };
-            return Ok(Some(Due { at, access }));
+            return Ok(Some(Due { at, number, access }));
         }
         let (base, limit) = self.place(volume)?;
         let unit = self.fit.unit;
         let begin = offset / unit * unit;
         let end = (offset + len).next_multiple_of(unit);
-        self.done.widened += u64::from(end - begin != len);
-        let mut left = Left { at, op, fua, base, limit, offset: begin, len: end - begin };
+        let moves = matches!(op, BlockOp::Read | BlockOp::Write);
+        let most = if moves { self.fit.most } else { self.fit.most_trim };
+        let fua = request.fua && !self.fit.lacks.fua;
+        let (offset, widened) = (begin, end - begin - len);
+        let len = end - begin;
+        let mut left = Left { at, number, most, op, fua, base, limit, offset, len };
         if end > limit && !self.bring_in(&mut left) {
             return Ok(None);
         }
-        let due = piece(&mut left, self.fit.most);
+        self.done.widened += u64::from(widened > 0);
+        self.done.widened_bytes = self.done.widened_bytes.saturating_add(widened);
+        self.done.without_fua += u64::from(request.fua && self.fit.lacks.fua);
+        let whole = left;
+        let due = piece(&mut left);
         if left.len > 0 {
-            self.done.cut += 1;
-            self.done.pieces += pieces(&left, self.fit.most) + 1;
+            self.count_pieces(&whole);
             self.left = Some(left);
         }
         Ok(Some(due))
+    }
+
+    /// Counts the pieces of a request that has several.
+    #[cold]
+    fn count_pieces(&mut self, whole: &Left) {
+        let before = whole.len.min(whole.limit - whole.offset);
+        let (behind, most) = (whole.len - before, whole.most);
+        let pieces = before.div_ceil(most).saturating_add(behind.div_ceil(most));
+        self.done.split += u64::from(behind > 0);
+        self.done.cut += u64::from(before > most || behind > most);
+        self.done.pieces = self.done.pieces.saturating_add(pieces);
     }
 
     /// Where a volume begins, and its bytes.
@@ -327,36 +416,17 @@ impl Fitted {
     }
 }
 
-/// Bytes of the next piece.
-#[inline]
-fn length(left: &Left, most: u64) -> u64 {
-    let moves = matches!(left.op, BlockOp::Read | BlockOp::Write);
-    let most = if moves { most } else { u64::MAX };
-    left.len.min(most).min(left.limit - left.offset)
-}
-
 /// Takes the next piece.
 #[inline]
-fn piece(left: &mut Left, most: u64) -> Due {
-    let len = length(left, most);
+fn piece(left: &mut Left) -> Due {
+    let len = left.len.min(left.most).min(left.limit - left.offset);
     let access = Access { op: left.op, offset: left.base + left.offset, len, fua: left.fua };
     left.len -= len;
     left.offset += len;
     if left.offset == left.limit {
         left.offset = 0;
     }
-    Due { at: left.at, access }
-}
-
-/// How many pieces are left.
-#[cold]
-fn pieces(left: &Left, most: u64) -> u64 {
-    let (mut left, mut count) = (*left, 0);
-    while left.len > 0 {
-        piece(&mut left, most);
-        count += 1;
-    }
-    count
+    Due { at: left.at, number: left.number, access }
 }
 
 /// Bytes of a volume: a multiple of 4 KiB.

@@ -13,6 +13,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 pub const BLOCK: u64 = 4096;
 /// Blocks of a region.
 const BLOCKS: u64 = 64;
+/// Bytes of a request that count, at most: what it takes to note is bounded.
+const MOST_NOTED: u64 = 1 << 30;
 /// Regions that are kept at most: as many as a table of 4 Mi places holds.
 const MOST_REGIONS: usize = 7 << 19;
 /// Bits of a region's number in its volume: addresses end at 2^63.
@@ -55,6 +57,8 @@ pub(crate) struct Footprint {
     /// Accesses of blocks, and writes among them.
     accesses: u64,
     writes: u64,
+    /// Reads and writes longer than what counts of one.
+    longer: u64,
 }
 
 /// What a footprint comes to.
@@ -70,6 +74,8 @@ pub struct Touched {
     pub writes: u64,
     /// Whether the numbers of different blocks are estimates.
     pub is_estimate: bool,
+    /// Reads and writes of more than 1 GiB, of which the first 1 GiB counts.
+    pub longer: u64,
 }
 
 impl Touched {
@@ -116,14 +122,16 @@ impl Footprint {
     }
 
     fn of_at_most(most: usize) -> Footprint {
-        Footprint { regions: HashMap::default(), most, halved: 0, accesses: 0, writes: 0 }
+        let regions = HashMap::default();
+        Footprint { regions, most, halved: 0, accesses: 0, writes: 0, longer: 0 }
     }
 
     /// Takes note of a read or write of at least a byte, which ends at 2^63 at most. Of one
-    /// beyond 1 TiB the first 1 TiB counts.
+    /// beyond 1 GiB the first 1 GiB counts.
     #[inline]
     pub fn touch(&mut self, volume: u32, offset: u64, len: u64, writes: bool) {
-        let (first, last) = (offset / BLOCK, (offset + len.min(1 << 40) - 1) / BLOCK);
+        let (first, last) = (offset / BLOCK, (offset + len.min(MOST_NOTED) - 1) / BLOCK);
+        self.longer += u64::from(len > MOST_NOTED);
         let count = last - first + 1;
         self.accesses += count;
         if writes {
@@ -173,7 +181,8 @@ impl Footprint {
         // No estimate is beyond what can be.
         let blocks = (blocks << self.halved).min(self.accesses);
         let written = (written << self.halved).min(self.writes);
-        Touched { blocks, written, accesses: self.accesses, writes: self.writes, is_estimate }
+        let Footprint { accesses, writes, longer, .. } = *self;
+        Touched { blocks, written, accesses, writes, is_estimate, longer }
     }
 }
 
@@ -192,12 +201,17 @@ mod tests {
         footprint.touch(1, 0, 4096, true);
         let touched = footprint.touched();
         let (accesses, writes) = (2 + 1 + 65 + 1, 1 + 65 + 1);
-        let expected = Touched { blocks: 67, written: 66, accesses, writes, is_estimate: false };
+        let expected =
+            Touched { blocks: 67, written: 66, accesses, writes, is_estimate: false, longer: 0 };
         assert_eq!(touched, expected);
         assert_eq!(touched.reused(), 2.0 / 69.0);
         assert_eq!(touched.overwritten(), 1.0 / 67.0);
         footprint.touch(2, (1 << 63) - 1, 1, false);
         assert_eq!(footprint.touched().blocks, 68);
+        // Of a very long one a part, so that it takes no time.
+        footprint.touch(3, 0, 1 << 63, true);
+        let touched = footprint.touched();
+        assert_eq!((touched.blocks, touched.longer), (68 + (1 << 18), 1));
     }
 
     proptest! {

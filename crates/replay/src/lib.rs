@@ -22,10 +22,10 @@ mod summary;
 mod volumes;
 
 pub use error::{Flaw, ReadError};
-pub use fitted::{Beyond, Done, Due, Fit, Fitted, Speed, volume_size};
+pub use fitted::{Beyond, Done, Due, Fit, Fitted, Lacks, Speed, volume_size};
 pub use footprint::Touched;
 pub use format::{Action, Format, TimeUnit};
 pub use input::{Input, Progress};
-pub use reader::{Broken, Counts, ReadArgs, Reader, Request};
+pub use reader::{Broken, Counts, Next, ReadArgs, Reader, Request};
 pub use summary::{Kind, OfVolume, Summary};
 pub use volumes::MOST_VOLUMES;

@@ -21,6 +21,11 @@ use crate::volumes::Volumes;
 const MOST_BROKEN: u64 = 1000;
 /// Names of volumes that an error tells.
 const TOLD: usize = 8;
+/// Lines that are read in search of a request, before who asks has a say again.
+const AT_A_TIME: u32 = 64;
+
+/// The name of the format of our own traces.
+const OURS: &str = "ssdkit";
 
 /// What becomes of broken lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,15 +56,34 @@ pub struct ReadArgs {
     /// Only requests of this volume (disk, device, LUN, ASU, file).
     #[arg(long, value_name = "NAME")]
     pub volume: Option<String>,
-    /// Of blkparse: the event that stands for a request.
-    #[arg(long, value_enum, default_value_t, ignore_case = true)]
-    pub action: Action,
+    /// Of blkparse: the event that stands for a request [default: q].
+    #[arg(long, value_enum, ignore_case = true)]
+    pub action: Option<Action>,
     /// What a time counts, of mqsim and fio [default: ns, and us].
     #[arg(long, value_enum)]
     pub time_unit: Option<TimeUnit>,
     /// Broken lines: stop, skip (at most 1000) or skip:N.
     #[arg(long, value_name = "HOW", default_value = "stop", value_parser = broken)]
     pub broken: Broken,
+}
+
+impl ReadArgs {
+    /// That all options that were given say something of this format; `None` is ours.
+    pub fn check(&self, format: Option<Format>) -> Result<(), ReadError> {
+        let (is_ours, is_blkparse) = (format.is_none(), format == Some(Format::Blkparse));
+        let has_unit = matches!(format, Some(Format::Mqsim | Format::Fio));
+        let given = [
+            (self.volume.is_some() && is_ours, "--volume", "traces of others"),
+            (self.broken != Broken::Stop && is_ours, "--broken", "traces of others"),
+            (self.action.is_some() && !is_blkparse, "--action", "blkparse"),
+            (self.time_unit.is_some() && !has_unit, "--time-unit", "mqsim and fio"),
+        ];
+        let format = format.map_or(OURS, Format::name);
+        match given.iter().find(|(is_idle, ..)| *is_idle) {
+            Some(&(_, option, of)) => Err(ReadError::Option { option, of, format }),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A request of a trace.
@@ -79,6 +103,17 @@ pub struct Request {
     pub volume: u32,
 }
 
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A request.
+    Request(Request),
+    /// None in the part that was read: ask again.
+    Later,
+    /// The end.
+    End,
+}
+
 /// What was read, and what was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -90,6 +125,9 @@ pub struct Counts {
     pub empty: u64,
     /// Requests that were earlier than the one before them.
     pub backwards: u64,
+    /// Requests that were dropped when a trace of ours was written: it has no record of them.
+    /// Known at its end.
+    pub dropped: u64,
 }
 
 impl Counts {
@@ -100,6 +138,7 @@ impl Counts {
             "broken_lines": self.broken,
             "empty_requests": self.empty,
             "backwards": self.backwards,
+            "dropped": self.dropped,
         })
     }
 
@@ -109,6 +148,7 @@ impl Counts {
             (self.broken, "broken line", " left out"),
             (self.empty, "request", " of no length left out"),
             (self.backwards, "request", " earlier than the one before, given at the time of that"),
+            (self.dropped, "request", " dropped when the trace was written, so not in it"),
         ];
         let told = told.iter().filter(|(n, ..)| *n > 0);
         told.map(|&(n, what, how)| measure::units::exactly(n, what) + how).collect()
@@ -140,6 +180,7 @@ impl Reader {
     /// Begins to read. Fails when it is empty or its format cannot be told.
     pub fn new(mut input: Input, args: &ReadArgs) -> Result<Reader, ReadError> {
         let source = if args.format.is_none() && input.is_ours()? {
+            args.check(None)?;
             Source::Own(Own::new(input.bytes)?)
         } else {
             let mut lines = Lines::new(input.bytes);
@@ -148,7 +189,9 @@ impl Reader {
                 return Err(ReadError::Empty);
             }
             let format = args.format.map_or_else(|| tell(begin, is_all), Ok)?;
-            let reading = Reading { format, action: args.action, unit: args.time_unit };
+            args.check(Some(format))?;
+            let action = args.action.unwrap_or_default();
+            let reading = Reading { format, action, unit: args.time_unit };
             Source::Text { lines, reading, before: Before::default() }
         };
         Ok(Reader {
@@ -166,7 +209,12 @@ impl Reader {
 
     /// What was read so far.
     pub fn counts(&self) -> Counts {
-        self.counts
+        match &self.source {
+            Source::Text { .. } => self.counts,
+            Source::Own(own) => {
+                Counts { empty: own.empty(), dropped: own.dropped(), ..self.counts }
+            }
+        }
     }
 
     /// How far it was read.
@@ -183,29 +231,47 @@ impl Reader {
     pub fn format(&self) -> &'static str {
         match &self.source {
             Source::Text { reading, .. } => reading.format.name(),
-            Source::Own(_) => "ssdkit",
+            Source::Own(_) => OURS,
         }
     }
 
-    /// The name of a volume, harmless to a terminal; of our own traces none.
+    /// The beginning of the name of a volume, harmless to a terminal; of our own traces none.
     pub fn volume(&self, number: u32) -> String {
         self.volumes.name(number)
     }
 
+    /// All of it, as it stands in the trace.
+    pub fn whole_name(&self, number: u32) -> String {
+        self.volumes.whole_name(number)
+    }
+
     /// The next request; `None` at the end. Fails also where the end is reached without any.
-    #[inline]
+    /// It may read very far where few are wanted.
     #[expect(clippy::should_implement_trait, reason = "an error ends it, so it is no iterator")]
     pub fn next(&mut self) -> Result<Option<Request>, ReadError> {
+        loop {
+            match self.next_soon()? {
+                Next::Request(request) => return Ok(Some(request)),
+                Next::Later => {}
+                Next::End => return Ok(None),
+            }
+        }
+    }
+
+    /// The same, which gives control back after some lines without a request.
+    #[inline]
+    pub fn next_soon(&mut self) -> Result<Next, ReadError> {
         if self.is_over {
-            return Ok(None);
+            return Ok(Next::End);
         }
         let next = match &mut self.source {
             Source::Text { .. } => self.next_of_text(),
-            Source::Own(own) => own.next().map_err(ReadError::from),
+            Source::Own(own) => own.next(),
         };
         match next {
-            Ok(Some(request)) => Ok(Some(self.timed(request))),
-            Ok(None) => self.end(),
+            Ok(Next::Request(request)) => Ok(Next::Request(self.timed(request))),
+            Ok(Next::Later) => Ok(Next::Later),
+            Ok(Next::End) => self.end(),
             Err(e) => {
                 self.is_over = true;
                 Err(e)
@@ -215,10 +281,10 @@ impl Reader {
 
     /// Nothing more comes.
     #[cold]
-    fn end(&mut self) -> Result<Option<Request>, ReadError> {
+    fn end(&mut self) -> Result<Next, ReadError> {
         self.is_over = true;
         if self.counts.requests > 0 {
-            return Ok(None);
+            return Ok(Next::End);
         }
         let names = (0..self.volumes.count().min(TOLD)).map(|n| self.volumes.name(n as u32));
         let names = names.collect::<Vec<_>>().join("`, `");
@@ -248,11 +314,13 @@ impl Reader {
 
     /// The next request of a text, with the time that stands there.
     #[inline]
-    fn next_of_text(&mut self) -> Result<Option<Request>, ReadError> {
-        let Source::Text { lines, reading, before } = &mut self.source else { return Ok(None) };
-        loop {
+    fn next_of_text(&mut self) -> Result<Next, ReadError> {
+        let Source::Text { lines, reading, before } = &mut self.source else {
+            return Ok(Next::End);
+        };
+        for _ in 0..AT_A_TIME {
             let line = match lines.next()? {
-                None => return Ok(None),
+                None => return Ok(Next::End),
                 Some(Line::TooLong) => Err(Flaw::TooLong),
                 Some(Line::Whole(line)) => Ok(line),
             };
@@ -262,16 +330,23 @@ impl Reader {
                 }
                 let Said::Request(row) = reading.line(line, before)? else { return Ok(None) };
                 let is_wanted = self.only.as_ref().is_none_or(|only| **only == *row.volume);
+                if !is_wanted {
+                    if self.volumes.count() < TOLD {
+                        // An error tells it. It may be a name that cannot be, which nobody wants.
+                        let _ = self.volumes.number(row.volume);
+                    }
+                    return Ok(None);
+                }
                 let volume = self.volumes.number(row.volume)?;
                 if row.len == 0 && row.op != BlockOp::Flush {
-                    self.counts.empty += u64::from(is_wanted);
+                    self.counts.empty += 1;
                     return Ok(None);
                 }
                 let (at, op, fua, offset, len) = (row.at, row.op, row.fua, row.offset, row.len);
-                Ok(is_wanted.then_some(Request { at, op, fua, offset, len, volume }))
+                Ok(Some(Request { at, op, fua, offset, len, volume }))
             });
             match read {
-                Ok(Some(request)) => return Ok(Some(request)),
+                Ok(Some(request)) => return Ok(Next::Request(request)),
                 Ok(None) => {}
                 Err(flaw) => {
                     let text = line.map(shown).unwrap_or_default();
@@ -286,6 +361,7 @@ impl Reader {
                 }
             }
         }
+        Ok(Next::Later)
     }
 }
 

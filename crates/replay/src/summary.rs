@@ -1,8 +1,8 @@
 //! What a trace asks for, in sum.
 //!
 //! Guarantees: one pass in bounded memory; all is exact but the percentiles of gaps (within
-//! 1 %) and, of very large traces, different blocks ([`crate::footprint`]). Fails as the
-//! reader does.
+//! 1 %) and, of very large traces and requests, different blocks ([`crate::footprint`]); sums
+//! of bytes end at 2^64. Fails as the reader does.
 
 use measure::Histogram;
 use port::BlockOp;
@@ -58,7 +58,7 @@ impl Peak {
             (self.second, self.requests, self.bytes) = (at / SECOND, 0, 0);
         }
         self.requests += 1;
-        self.bytes += bytes;
+        self.bytes = self.bytes.saturating_add(bytes);
         self.most_requests = self.most_requests.max(self.requests);
         self.most_bytes = self.most_bytes.max(self.bytes);
     }
@@ -95,8 +95,9 @@ pub struct Summary {
     ends: Ends,
     sequential: u64,
     peak: Peak,
-    /// The time of the last request.
+    /// The time of the last request, and the bytes that it moves.
     last: u64,
+    last_bytes: u64,
     /// What was read, and what was not.
     pub counts: Counts,
     /// Why it was not read to its end, if it was not.
@@ -132,6 +133,7 @@ impl Summary {
             sequential: 0,
             peak: Peak::default(),
             last: 0,
+            last_bytes: 0,
             counts: Counts::default(),
             problem: None,
         }
@@ -141,14 +143,15 @@ impl Summary {
         let &Request { at, op, offset, len, volume, .. } = request;
         let kind = &mut self.kinds[place(op)];
         kind.requests += 1;
-        kind.bytes += len;
+        kind.bytes = kind.bytes.saturating_add(len);
         if self.counts.requests > 0 {
             self.gaps.record(at - self.last);
         }
         self.last = at;
         self.counts.requests += 1;
         let moves = matches!(op, BlockOp::Read | BlockOp::Write);
-        self.peak.note(at, if moves { len } else { 0 });
+        self.last_bytes = if moves { len } else { 0 };
+        self.peak.note(at, self.last_bytes);
         let volume_at = volume as usize;
         if volume_at >= self.volumes.len() {
             self.volumes.resize(volume_at + 1, OfVolume::default());
@@ -157,7 +160,7 @@ impl Summary {
         of.requests += 1;
         of.end = of.end.max(offset + len);
         if moves {
-            of.bytes += len;
+            of.bytes = of.bytes.saturating_add(len);
             self.sizes.note(len);
             self.sequential += u64::from(self.ends.follow(volume, offset, len));
             self.footprint.touch(volume, offset, len, op == BlockOp::Write);
@@ -172,7 +175,19 @@ impl Summary {
     /// Reads and writes.
     pub fn moved(&self) -> Kind {
         let (reads, writes) = (self.of(BlockOp::Read), self.of(BlockOp::Write));
-        Kind { requests: reads.requests + writes.requests, bytes: reads.bytes + writes.bytes }
+        Kind {
+            requests: reads.requests + writes.requests,
+            bytes: reads.bytes.saturating_add(writes.bytes),
+        }
+    }
+
+    /// Requests, and bytes of reads and writes, a second: of all requests but the last, as
+    /// so many have as many gaps behind them. `None` where no time passed.
+    pub fn per_second(&self) -> Option<(f64, f64)> {
+        let per_second = |n: u64| n as f64 * 1e9 / self.last as f64;
+        let requests = self.counts.requests.saturating_sub(1);
+        let bytes = self.moved().bytes.saturating_sub(self.last_bytes);
+        (self.last > 0).then(|| (per_second(requests), per_second(bytes)))
     }
 
     /// From the first request to the last, in ns.
@@ -261,6 +276,8 @@ mod tests {
         assert_eq!(s.of(Write), Kind { requests: 3, bytes: 16384 });
         assert_eq!((s.of(Trim).bytes, s.of(Flush).requests), (1 << 30, 1));
         assert_eq!((s.ns(), s.peak()), (3 * SECOND, (4, 16384)));
+        // Seven requests in three seconds, and then the last.
+        assert_eq!(s.per_second(), Some((7.0 / 3.0, 24576.0 / 3.0)));
         // The second read, and the second write; another volume is another.
         assert_eq!(s.sequential(), 2.0 / 6.0);
         assert_eq!(s.common_sizes(), [(4096, 5), (8192, 1)]);
@@ -276,6 +293,16 @@ mod tests {
         assert_eq!(count, 2);
         assert_eq!(most[0], (0, OfVolume { requests: 5, bytes: 24576, end: (1 << 20) + 12288 }));
         assert_eq!(most[1], (1, OfVolume { requests: 3, bytes: 4096, end: 1 << 30 }));
+    }
+
+    /// Sums end where a number does.
+    #[test]
+    fn very_long_requests_are_summed_up() {
+        let s = summary(&[(0, BlockOp::Read, 0, i64::MAX as u64, 0); 3]);
+        assert_eq!((s.moved().bytes, s.peak()), (u64::MAX, (3, u64::MAX)));
+        let touched = s.touched();
+        assert_eq!((touched.blocks, touched.accesses, touched.longer), (1 << 18, 3 << 18, 3));
+        assert_eq!(s.per_second(), None, "no time passed");
     }
 
     #[test]

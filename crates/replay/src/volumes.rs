@@ -45,9 +45,15 @@ impl Volumes {
         Ok(number)
     }
 
-    /// The name of a volume, harmless to a terminal.
+    /// The beginning of the name of a volume, harmless to a terminal.
     pub fn name(&self, number: u32) -> String {
         self.names.get(number as usize).map(|name| crate::error::shown(name)).unwrap_or_default()
+    }
+
+    /// The same, however long it is, as it stands in the trace.
+    pub fn whole_name(&self, number: u32) -> String {
+        let name = self.names.get(number as usize);
+        name.map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default()
     }
 
     /// How many there are.
@@ -70,7 +76,9 @@ mod tests {
             ("b".into(), "a".into(), 2)
         );
         assert_eq!(volumes.number(&[b'x'; 257]), Err(Flaw::Volume));
-        for i in 2..MOST_VOLUMES {
+        let long = volumes.number(&[b'y'; 256]).unwrap();
+        assert_eq!((volumes.name(long).len(), volumes.whole_name(long).len()), (83, 256));
+        for i in 3..MOST_VOLUMES {
             volumes.number(i.to_string().as_bytes()).unwrap();
         }
         assert_eq!(volumes.number(b"one more"), Err(Flaw::Volume));

@@ -91,6 +91,7 @@ pub fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<(), Error> {
         }
         return summary::run(args, input, out);
     }
+    args.read.check(None).map_err(|e| Error::Usage(named(&e)))?;
     let reader = Reader::new(input.into_bytes()).map_err(|e| Error::Usage(named(&e)))?;
     let start = reader.about().start.0;
     let at = |ns: u64| Time(start.saturating_add(ns));

@@ -98,7 +98,7 @@ fn at_the_recorded_pace_it_is_the_open_loop_of_the_same_requests() {
     assert_eq!(latencies(&replay), latencies(&bench));
     assert_eq!(replay.state_hash, bench.state_hash);
     let open = replay.open_loop.unwrap();
-    assert!(open.asked == 20_006 && !open.behind, "{open:?}");
+    assert!(open.asked == 20_000 && !open.behind, "{open:?}");
     // Ten times as fast is a rate ten times as high.
     let bench = benched(&format!("{drive} --rw randrw --rate 200k --ios 3000"));
     let replay = replayed(dir.path(), &format!("bench.txt {drive} --pace 10x"));
@@ -225,4 +225,86 @@ fn what_cannot_be_replayed_is_refused() {
         let told = refused(line);
         assert!(told.contains(why), "{line}: {told}");
     }
+}
+
+/// A write and a flush in turns, 5 ms apart, of which the rate has the writes.
+#[test]
+fn flushes_are_in_neither_rate() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut text = String::from("fio version 3 iolog\n");
+    for n in 0..1100 {
+        let (write, sync) = (10_000 * n, 10_000 * n + 5000);
+        writeln!(text, "{write} /f write {} 4096\n{sync} /f sync 0 0", 4096 * n).unwrap();
+    }
+    fs::write(dir.path().join("a.log"), text).unwrap();
+    let replay = replayed(dir.path(), &format!("a.log {DRIVE}"));
+    let open = replay.open_loop.unwrap();
+    assert!(open.asked == 99 && !open.behind, "{open:?}");
+}
+
+/// What came before a long quiet time is no rate that lasted until it was stopped in it.
+#[test]
+fn a_quiet_time_is_no_slow_drive() {
+    let dir = tempfile::tempdir().unwrap();
+    let lines: String = (0..1500).map(|n| format!("{} 0 {} 8 1\n", n * 1000, n * 8)).collect();
+    fs::write(dir.path().join("a.txt"), lines + "999000000000 0 0 8 1\n").unwrap();
+    let bench = args(dir.path(), "a.txt null:gb=1,completion_nsec=1us --clock real").bench();
+    let mut watch = Watch::until(std::time::Duration::from_millis(600));
+    let replay = measure(&bench.unwrap(), &mut watch).unwrap();
+    let (open, json) = (replay.open_loop.unwrap(), replay.to_json());
+    assert!(replay.interrupted && !open.behind && open.asked < 10_000, "{open:?}");
+    // The last was read, and not asked for.
+    assert_eq!(json["replay"]["fitted"]["taken"], 1500);
+}
+
+#[test]
+fn a_trace_without_times_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "fio version 2 iolog\n/f add\n/f write 0 4096\n/f write 4096 4096\n";
+    fs::write(dir.path().join("a.log"), text).unwrap();
+    let told = |options: &str| {
+        let replay = replayed(dir.path(), &format!("a.log {DRIVE} {options}"));
+        replay.warnings.iter().any(|text| text.contains("take --pace closed"))
+    };
+    assert!(told("") && !told("--pace closed"));
+}
+
+/// Lines of which few are wanted are the same as these alone, and somebody who stops it is
+/// heard among them.
+#[test]
+fn many_lines_that_are_not_wanted_hold_up_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut few, mut all) = (String::new(), String::new());
+    let others = "2,R,0,512,5\n".repeat(40_000);
+    for n in 0..5 {
+        let line = format!("1,W,{},4096,{}\n", n * 8192, 7 + n * 10);
+        few += &line;
+        all += &(line + &others);
+    }
+    fs::write(dir.path().join("few.csv"), few).unwrap();
+    fs::write(dir.path().join("all.csv"), &all).unwrap();
+    for pace in ["--pace recorded", "--pace closed --qd 2"] {
+        let figures = |name: &str| {
+            let line = format!("{name}.csv {DRIVE} --volume 1 --slowest 9 {pace}");
+            let replay = replayed(dir.path(), &line);
+            (starts(&replay), figures(&replay))
+        };
+        assert_eq!(figures("all"), figures("few"), "{pace}");
+    }
+    fs::write(dir.path().join("all.csv"), all + "broken\n").unwrap();
+    let bench = args(dir.path(), &format!("all.csv {DRIVE} --volume 1 --precondition none"));
+    let mut watch = Watch::until(std::time::Duration::ZERO);
+    let replay = measure(&bench.bench().unwrap(), &mut watch).unwrap();
+    assert!(replay.interrupted && replay.problem.is_none(), "{:?}", replay.problem);
+}
+
+/// A drive without time is asked for as many bytes as end a run, not as many requests of
+/// the longest.
+#[test]
+fn small_requests_that_take_no_time_count_by_their_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    trace_of_a_bench(dir.path(), 64 << 20, 5000, 10);
+    let replay =
+        replayed(dir.path(), "bench.txt mem:null,size=64M --pace closed --qd 8 --time 10s");
+    assert_eq!(replay.report.ios, 5000);
 }

@@ -22,8 +22,10 @@ pub(super) struct Recorded {
     /// The next requests, of which the drive was told; the first is at `next`.
     ahead: [Option<Due>; AHEAD],
     next: usize,
-    /// Requests that were asked for, and when the last was due.
+    /// Requests but flushes that were asked for, and when the last was due.
     issued: (u64, u64),
+    /// The number of the request in the trace that was asked for last.
+    number: u64,
 }
 
 impl Recorded {
@@ -43,14 +45,31 @@ impl Recorded {
         self.next = (self.next + 1) % AHEAD;
         due
     }
+
+    /// Passes places that were empty, as a part of the trace had no request for them, and
+    /// reads on for these. Bounded: there may be none afterwards, though more will come.
+    #[cold]
+    fn go_on(&mut self, driver: &dyn Driver) {
+        for _ in 0..AHEAD {
+            if self.due().is_some() {
+                break;
+            }
+            self.take(driver);
+        }
+    }
 }
 
 /// What became of a trace.
 pub struct Played {
     /// The trace.
     pub trace: Fitted,
-    /// Requests to the drive, and when the last was due, in ns.
+    /// Requests to the drive but flushes, and when the last was due, in ns.
     pub issued: (u64, u64),
+    /// When the one was due that would have followed, 2^64 - 1 where it was not found yet;
+    /// `None` at the end of the trace.
+    pub next: Option<u64>,
+    /// Requests of the trace that were taken, without those that were only read.
+    pub taken: u64,
 }
 
 impl Load {
@@ -71,7 +90,7 @@ impl Load {
         let slot =
             |buffer| Slot { submitter: 0, start: Time::ZERO, access: none, counted: false, buffer };
         let ahead = std::array::from_fn(|_| trace.next());
-        let recorded = Recorded { trace, ahead, next: 0, issued: (0, 0) };
+        let recorded = Recorded { trace, ahead, next: 0, issued: (0, 0), number: 0 };
         Ok(Load {
             submitters: Vec::new(),
             slots: Buffer::carve(slots, each)?.into_iter().map(slot).collect(),
@@ -95,7 +114,8 @@ impl Load {
     }
 
     /// Puts requests of the trace in the queue that are due at `now`, at most `left`, which
-    /// is nothing when the trace has ended.
+    /// is nothing when the trace has ended. Where none was found yet it is to be called again
+    /// ([`Load::is_reading`]).
     pub(super) fn issue_recorded(
         &mut self,
         now: Time,
@@ -105,23 +125,30 @@ impl Load {
     ) {
         let Some(recorded) = &mut self.recorded else { return };
         while *left > 0 {
+            if recorded.due().is_none() {
+                recorded.go_on(driver);
+            }
             let Some(at) = recorded.due() else {
-                *left = 0;
+                if recorded.trace.is_over() {
+                    *left = 0;
+                }
                 break;
             };
+            if let Some(arrivals) = &mut self.arrivals {
+                // The last one is followed by none.
+                arrivals.tell(at);
+            }
             let Some(&slot) = self.idle.last() else { break };
             let start = if self.arrivals.is_some() { self.origin + at } else { now };
             if start > now {
                 break;
             }
-            let Some(Due { access, .. }) = recorded.take(driver) else { break };
-            if let Some(arrivals) = &mut self.arrivals {
-                // The last one is followed by none.
-                arrivals.tell(recorded.due().unwrap_or(at));
-            }
-            recorded.issued = (recorded.issued.0 + 1, at);
+            let Some(Due { access, number, .. }) = recorded.take(driver) else { break };
+            let is_flush = access.op == BlockOp::Flush;
+            recorded.issued = (recorded.issued.0 + u64::from(!is_flush), at);
+            recorded.number = number;
             self.idle.pop();
-            *left -= u64::from(access.op != BlockOp::Flush);
+            *left -= u64::from(!is_flush);
             let entry = &mut self.slots[slot as usize];
             (entry.start, entry.access, entry.counted) = (start, access, counted);
             let moves = matches!(access.op, BlockOp::Read | BlockOp::Write);
@@ -134,8 +161,25 @@ impl Load {
     /// The trace that it followed, and what came of it; `None` of a load that follows a
     /// pattern.
     pub fn into_played(self) -> Option<Played> {
-        let Recorded { trace, issued, .. } = *self.recorded?;
-        Some(Played { trace, issued })
+        let recorded = *self.recorded?;
+        let Recorded { trace, ahead, next, issued, number } = recorded;
+        let later = (0..AHEAD).find_map(|i| ahead[(next + i) % AHEAD]);
+        let taken = match later {
+            // Pieces of one request have its number.
+            Some(later) => number.max(later.number - 1),
+            None => trace.done().taken,
+        };
+        let unknown = (!trace.is_over()).then_some(u64::MAX);
+        Some(Played { next: later.map(|due| due.at).or(unknown), trace, issued, taken })
+    }
+
+    /// Whether more requests of the trace may come, and the next is not known yet: until it
+    /// is, no time may pass.
+    #[inline]
+    pub(crate) fn is_reading(&self) -> bool {
+        self.recorded.as_ref().is_some_and(|recorded| {
+            recorded.due().is_none() && !self.idle.is_empty() && !recorded.trace.is_over()
+        })
     }
 
     /// How much of the trace was read, 0 to 1, where that is known.

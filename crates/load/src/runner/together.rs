@@ -161,9 +161,10 @@ impl Runner<'_> {
             now = driver.turn(next, &mut line.queue, &mut line.done)?;
             line.give(&mut lanes);
             // Where one's requests take no time that of none goes on.
-            let ended = lanes.iter().map(|lane| lane.load.ended()).sum();
+            let of = |lanes: &[Lane]| lanes.iter().map(|lane| lane.load.ended()).sum::<u64>();
+            let ended = if now == before { of(&lanes) } else { 0 };
             for lane in &mut lanes {
-                lane.course.ended(before, now, ended);
+                lane.course.ended(before, now, || ended);
                 lane.load.complete(now, is_late, &mut lane.tally, driver, &mut None)?;
             }
             turns += 1;

@@ -18,6 +18,8 @@ const FIT: Fit = Fit {
     bytes: 40960,
     unit: 512,
     most: 8192,
+    most_trim: u64::MAX,
+    lacks: Lacks { trims: false, zeroes: false, flushes: false, fua: false },
     speed: Speed::RECORDED,
     beyond: Beyond::Wrap,
     volume: None,
@@ -36,8 +38,11 @@ fn fitted(text: &str, options: &str, fit: Fit) -> Fitted {
 /// Times, addresses and lengths; what was done; and what was wrong.
 fn all(text: &str, fit: Fit) -> (Vec<(u64, u64, u64)>, Done, Option<String>) {
     let mut fitted = fitted(text, "", fit);
-    let told = std::iter::from_fn(|| fitted.next());
-    let told = told.map(|due| (due.at, due.access.offset, due.access.len)).collect();
+    let mut told = Vec::new();
+    while !fitted.is_over() {
+        told.extend(fitted.next());
+    }
+    let told = told.iter().map(|due| (due.at, due.access.offset, due.access.len)).collect();
     (told, fitted.done(), fitted.problem().map(str::to_string))
 }
 
@@ -76,7 +81,7 @@ fn what_is_beyond_is_wrapped_clamped_or_rejected() {
     let (told, done) = of(Beyond::Wrap);
     let wrapped = [(36864, 4096), (38912, 2048), (0, 2048), (8192, 4096), (4096, 36864), (0, 4096)];
     assert_eq!(told, wrapped);
-    assert_eq!((done.cut, done.pieces, done.shortened), (2, 4, 1));
+    assert_eq!((done.cut, done.split, done.pieces, done.shortened), (0, 2, 4, 1));
     let (told, done) = of(Beyond::Clamp);
     assert_eq!(told, [(36864, 4096), (36864, 4096), (36864, 4096), (0, 40960)]);
     assert_eq!((done.cut, done.shortened), (0, 1));
@@ -98,14 +103,22 @@ fn parts_of_units_are_widened_and_long_requests_cut() {
             (6000, 512, 512)
         ]
     );
-    let expected = Done { taken: 3, widened: 1, cut: 1, pieces: 3, ..Done::default() };
+    let expected =
+        Done { taken: 3, widened: 1, widened_bytes: 512, cut: 1, pieces: 3, ..Done::default() };
     assert_eq!(done, expected);
     let (told, done, _) = all(text, Fit { unit: 4096, ..FIT });
     assert_eq!(told[0], (0, 0, 4096));
     assert_eq!(told[1..4], [(5000, 0, 8192), (5000, 8192, 8192), (5000, 16384, 8192)]);
     assert_eq!((done.widened, told.len()), (3, 5));
     let notes = done.notes(Beyond::Wrap);
-    assert_eq!(notes, ["3 widened to whole blocks or sectors", "1 cut in 3 pieces"]);
+    assert_eq!(
+        notes,
+        [
+            "3 widened to whole blocks or sectors, by 11.3 kB",
+            "1 cut, as the drive takes no longer ones",
+            "3 pieces came of those"
+        ]
+    );
 }
 
 #[test]
@@ -134,6 +147,55 @@ fn what_is_wrong_with_a_trace_is_told_at_its_end() {
     assert!(problem.unwrap().starts_with("line 2 is broken"));
 }
 
+/// The pieces of the longest request on the largest drive are not gone through to be counted.
+#[test]
+fn very_many_pieces_are_counted() {
+    let text = "1,W,4096,9223372036854771712,0\n";
+    let mut one = fitted(text, "", Fit { bytes: 1 << 63, most: 1 << 20, ..FIT });
+    assert_eq!(one.next().unwrap().access.len, 1 << 20);
+    assert_eq!((one.done().cut, one.done().pieces), (1, 1 << 43));
+    // Wrapped, too.
+    let mut one = fitted(text, "", Fit { bytes: 1 << 62, most: 1 << 20, ..FIT });
+    one.next().unwrap();
+    let done = one.done();
+    assert_eq!((done.cut, done.split, done.pieces), (1, 1, (1 << 42) + 1));
+}
+
+#[test]
+fn what_a_drive_does_not_take_is_left_out_or_cut() {
+    let text = "\
+        8,0 0 1 0.0 1 Q FWFS 0 + 8 [x]\n8,0 0 2 0.1 1 Q D 0 + 40 [x]\n\
+        8,0 0 3 0.2 1 Q FWS [x]\n8,0 0 4 0.3 1 Q R 0 + 8 [x]\n";
+    let told = |fit: Fit| {
+        let args = Line::parse_from(["x"]).args;
+        let input = Input::new(Cursor::new(text.as_bytes().to_vec()), None).unwrap();
+        let mut fitted = Fitted::new(Reader::new(input, &args).unwrap(), fit);
+        let told: Vec<_> = std::iter::from_fn(|| fitted.next()).map(|due| due.access).collect();
+        (told.iter().map(|a| (a.op, a.len, a.fua)).collect::<Vec<_>>(), fitted.done())
+    };
+    let (read, write) = ((BlockOp::Read, 4096, false), (BlockOp::Write, 4096, true));
+    let flush = (BlockOp::Flush, 0, false);
+    let trim = |len| (BlockOp::Trim, len, false);
+    assert_eq!(told(FIT).0, [write, trim(20480), flush, read]);
+    let (all, done) = told(Fit { most_trim: 16384, ..FIT });
+    assert_eq!(all, [write, trim(16384), trim(4096), flush, read]);
+    assert_eq!((done.cut, done.pieces), (1, 2));
+    let lacks = Lacks { trims: true, zeroes: true, flushes: true, fua: true };
+    let (all, done) = told(Fit { lacks, ..FIT });
+    assert_eq!(all, [(BlockOp::Write, 4096, false), read]);
+    assert_eq!((done.taken, done.not_taken, done.without_fua), (4, 2, 1));
+}
+
+/// Nothing is looked for without end where all is left out.
+#[test]
+fn control_comes_back_where_nothing_fits() {
+    let text = "1,R,40960,512,0\n".repeat(200) + "1,R,0,512,0\n";
+    let mut fitted = fitted(&text, "", Fit { beyond: Beyond::Reject, ..FIT });
+    assert!(fitted.next().is_none() && !fitted.is_over());
+    let found = (0..5).find_map(|_| fitted.next()).unwrap();
+    assert_eq!((found.access.len, found.number), (512, 201));
+}
+
 proptest! {
     /// Every piece lies in the drive, and they are as long as the request, in whole units.
     #[test]
@@ -160,8 +222,10 @@ proptest! {
             if end <= FIT.bytes {
                 prop_assert_eq!(told[0].1, begin);
             }
-            let cut = if told.len() > 1 { told.len() as u64 } else { 0 };
-            prop_assert_eq!((done.pieces, done.cut), (cut, u64::from(cut > 0)));
+            let pieces = if told.len() > 1 { told.len() as u64 } else { 0 };
+            prop_assert_eq!((done.pieces, done.cut + done.split > 0), (pieces, pieces > 0));
+            let wraps = told.windows(2).any(|pair| pair[1].1 < pair[0].1);
+            prop_assert_eq!(done.split, u64::from(wraps));
         }
     }
 }

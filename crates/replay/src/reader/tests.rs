@@ -59,7 +59,7 @@ fn times_begin_at_nothing_and_never_go_back() {
         told,
         [(0, 0, 4096, 0), (5000, 8192, 4096, 1), (5000, 4096, 512, 0), (10_000, 0, 4096, 1)]
     );
-    assert_eq!(counts, Counts { requests: 4, broken: 0, empty: 1, backwards: 1 });
+    assert_eq!(counts, Counts { requests: 4, empty: 1, backwards: 1, ..Counts::default() });
     assert_eq!(error, None);
     let notes = counts.notes();
     assert_eq!(notes[0], "1 request of no length left out");
@@ -76,6 +76,16 @@ fn one_volume_may_be_chosen() {
     assert_eq!((counts.requests, counts.empty, counts.backwards, error), (2, 0, 0, None));
     let (_, _, error) = read(TRACE.as_bytes(), "--volume 9");
     assert_eq!(error.unwrap(), "it has no request of volume `9`: there are `3`, `7`");
+}
+
+/// However many others there are.
+#[test]
+fn volumes_that_are_not_wanted_have_no_number() {
+    let others: String = (0..70_000).map(|n| format!("{n},R,0,512,1\n")).collect();
+    let text = format!("{others}{},R,0,512,1\nlast,R,0,512,2\n", "x".repeat(300));
+    let (all, _, error) = read(text.as_bytes(), "--volume last");
+    assert_eq!((all.len(), error), (1, None));
+    assert!(read(text.as_bytes(), "").2.unwrap().contains("65537th"));
 }
 
 #[test]
@@ -134,35 +144,42 @@ fn compressed_or_with_other_ends_of_lines_it_is_the_same() {
     assert_eq!(read(text.trim_end().as_bytes(), ""), plain);
 }
 
-/// A trace of ours with records as requests ended.
-fn ours(submitted: &[u64]) -> Vec<u8> {
+/// A write of a block.
+fn life(at: u64) -> Life {
+    let (at, end) = (Time(at), Time(1000));
+    Life {
+        id: 0,
+        core: 0,
+        staging: 0,
+        queue: 0,
+        tag: 0,
+        op: BlockOp::Write,
+        fua: false,
+        offset: at.0.wrapping_mul(4096),
+        len: 4096,
+        status: Status::SUCCESS,
+        parts: 1,
+        submitted: at,
+        dispatched: at,
+        completed: end,
+        seen: end,
+    }
+}
+
+/// A trace of ours of these records, when it began at 50 and dropped two requests.
+fn trace_of(lives: &[Life]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let about = About { start: Time(50), config: String::new() };
     let mut writer = Writer::new(&mut bytes, &about).unwrap();
-    for (n, &at) in submitted.iter().enumerate() {
-        let (at, end) = (Time(at), Time(1000 + n as u64));
-        writer
-            .put(&Life {
-                id: 0,
-                core: 0,
-                staging: 0,
-                queue: 0,
-                tag: 0,
-                op: BlockOp::Write,
-                fua: n == 1,
-                offset: at.0 * 4096,
-                len: 4096,
-                status: Status::SUCCESS,
-                parts: 1,
-                submitted: at,
-                dispatched: at,
-                completed: end,
-                seen: end,
-            })
-            .unwrap();
-    }
-    writer.finish(0).unwrap();
+    lives.iter().for_each(|life| writer.put(life).unwrap());
+    writer.finish(2).unwrap();
     bytes
+}
+
+/// A trace of ours with records as requests ended.
+fn ours(submitted: &[u64]) -> Vec<u8> {
+    let one = |(n, &at): (usize, &u64)| Life { fua: n == 1, ..life(at) };
+    trace_of(&submitted.iter().enumerate().map(one).collect::<Vec<_>>())
 }
 
 #[test]
@@ -175,11 +192,95 @@ fn our_own_come_in_the_order_in_which_they_were_asked() {
         [(0, 90, true), (5, 95, false), (10, 100, false), (30, 120, false), (310, 400, false)]
     );
     assert_eq!((counts.requests, counts.backwards, error), (5, 0, None));
-    let (all, _, error) = read(&bytes[..bytes.len() - 30], "");
-    assert!(all.is_empty() && error.is_some());
+    assert_eq!(counts.dropped, 2);
+    assert!(counts.notes()[0].starts_with("2 requests dropped"), "{:?}", counts.notes());
+    // The end is missing: what was read before is given.
+    let (all, counts, error) = read(&bytes[..bytes.len() - 5], "");
+    assert!(all.len() == 5 && counts.dropped == 0 && error.is_some(), "{error:?}");
+    // What was asked in the ramp is not in it.
+    let (all, ..) = read(&ours(&[49, 50, 60]), "");
+    assert_eq!(all.iter().map(|r| r.at).collect::<Vec<_>>(), [0, 10]);
+}
+
+/// A checksum says that a record is what was written, not that it can be.
+#[test]
+fn our_records_are_looked_at() {
+    let flush = Life { op: BlockOp::Flush, offset: u64::MAX, len: u64::MAX, ..life(60) };
+    let empty = Life { op: BlockOp::Read, len: 0, ..life(61) };
+    let (all, counts, error) = read(&trace_of(&[flush, empty, life(62)]), "");
+    let told: Vec<_> = all.iter().map(|r| (r.at, r.op, r.offset, r.len)).collect();
+    assert_eq!(told, [(0, BlockOp::Flush, 0, 0), (2, BlockOp::Write, 62 * 4096, 4096)]);
+    assert_eq!((counts.empty, error), (1, None));
+    for (offset, len) in [(u64::MAX, 2), (1 << 63, 1), (1, 1 << 63)] {
+        let (all, _, error) = read(&trace_of(&[life(62), Life { offset, len, ..life(63) }]), "");
+        assert_eq!(all.len(), 1, "what was before it");
+        assert_eq!(error.unwrap(), "record 2 ends beyond 2^63 bytes: the file is damaged");
+    }
+}
+
+#[test]
+fn options_that_say_nothing_of_a_format_are_refused() {
+    let refused = |bytes: &[u8], options: &str| read(bytes, options).2.unwrap();
+    for option in ["--volume 0", "--action q", "--time-unit us", "--broken skip"] {
+        let told = refused(&ours(&[60]), option);
+        assert!(told.contains("is for") && told.contains("format ssdkit: leave"), "{told}");
+    }
+    let told = refused(TRACE.as_bytes(), "--time-unit us");
+    assert_eq!(
+        told,
+        "--time-unit is for mqsim and fio, and this is of format alibaba: leave it out"
+    );
+    assert!(refused(TRACE.as_bytes(), "--action d").starts_with("--action is for blkparse"));
+}
+
+/// Who asks is to hear of other things while few lines are wanted.
+#[test]
+fn control_comes_back_where_many_lines_give_nothing() {
+    let text = format!("3,R,0,512,1\n{}7,R,0,512,2\n", "3,R,0,512,1\n".repeat(500));
+    let mut reader = reader(text.as_bytes(), "--volume 7").unwrap();
+    let later = std::iter::from_fn(|| Some(reader.next_soon().unwrap()));
+    let later = later.take_while(|next| *next == Next::Later).count() as u32;
+    assert_eq!(later, 501 / AT_A_TIME);
+    assert_eq!(reader.counts().requests, 1);
+}
+
+#[test]
+fn a_first_line_that_is_a_request_is_one() {
+    let mark = "\u{feff}";
+    let lines = "vol1,R,0,4096,1\nvol1,W,0,4096,2\n";
+    for text in [lines.to_string(), format!("{mark}{lines}"), format!("{mark}\n{lines}")] {
+        assert_eq!(read(text.as_bytes(), "").0.len(), 2, "{text:?}");
+    }
+    let named = format!("{mark}device_id,opcode,offset,length,timestamp\n{lines}");
+    assert_eq!(read(named.as_bytes(), "").0.len(), 2);
+    let numbers = format!("{mark}{TRACE}");
+    assert_eq!(read(numbers.as_bytes(), ""), read(TRACE.as_bytes(), ""));
 }
 
 proptest! {
+    /// Whatever records of ours say, what is given is a request that can be, and its sum and
+    /// its pieces are found in no time.
+    #[test]
+    fn any_records_of_ours_give_requests_or_an_error(
+        records in proptest::collection::vec(
+            (any::<u64>(), 0u32..64, any::<u64>(), 0u32..64, 0usize..5, any::<u64>()), 1..20)
+    ) {
+        use BlockOp::{Flush, Read, Trim, Write, WriteZeroes};
+        let lives: Vec<Life> = records.iter().map(|&(offset, a, len, b, op, at)| Life {
+            op: [Read, Write, Flush, Trim, WriteZeroes][op],
+            offset: offset >> a,
+            len: len >> b,
+            ..life(at)
+        }).collect();
+        let bytes = trace_of(&lives);
+        for request in read(&bytes, "").0 {
+            let end = request.offset.checked_add(request.len).unwrap();
+            prop_assert!(end <= 1 << 63);
+            prop_assert_eq!(request.len == 0, request.op == Flush);
+        }
+        crate::Summary::read(&mut reader(&bytes, "").unwrap()).touched();
+    }
+
     #[test]
     fn any_bytes_give_requests_or_an_error(
         bytes in proptest::collection::vec(any::<u8>(), 0..2000), format in 0..=Format::ALL.len()

@@ -40,11 +40,6 @@ pub(super) fn run(args: &TraceArgs, input: Input, out: &mut dyn Write) -> Result
     summary.problem.map_or(Ok(()), |e| Err(Error::Failed(named(&e))))
 }
 
-/// So many a second; 0 where no time passed.
-fn rate(n: u64, ns: u64) -> f64 {
-    if ns == 0 { 0.0 } else { n as f64 * 1e9 / ns as f64 }
-}
-
 fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
@@ -74,11 +69,10 @@ fn to_text(s: &Summary, reader: &Reader) -> String {
         };
         line(label, format!("{}{bytes}", count(requests)));
     }
-    let moved = s.moved().bytes;
     let per = |n: f64| units::bytes_decimal(n);
     let (most_requests, most_bytes) = s.peak();
-    let (requests, bytes) = (rate(s.counts.requests, s.ns()), rate(moved, s.ns()));
-    line("mean rate", format!("{}/s, {}/s", units::count(requests), per(bytes)));
+    let rate = s.per_second().map(|(n, bytes)| format!("{}/s, {}/s", units::count(n), per(bytes)));
+    line("mean rate", rate.unwrap_or_else(|| "none: all requests have one time".into()));
     let (requests, bytes) = (count(most_requests), per(most_bytes as f64));
     line("peak second", format!("{requests} requests; {bytes}"));
     if s.moved().requests > 0 {
@@ -92,7 +86,7 @@ fn to_text(s: &Summary, reader: &Reader) -> String {
         line("sequential", format!("{} of reads and writes", percent(s.sequential())));
         let touched = s.touched();
         let about = if touched.is_estimate { "about " } else { "" };
-        let size = |blocks: u64| units::bytes_decimal((blocks * 4096) as f64);
+        let size = |blocks: u64| units::bytes_decimal(blocks as f64 * 4096.0);
         line(
             "working set",
             format!(
@@ -111,6 +105,13 @@ fn to_text(s: &Summary, reader: &Reader) -> String {
                 percent(touched.overwritten())
             ),
         );
+        if touched.longer > 0 {
+            let longer = units::exactly(touched.longer, "request");
+            line(
+                "note",
+                format!("{longer} of more than 1 GiB, of which the first 1 GiB counts here"),
+            );
+        }
     }
     if s.gaps().count() > 0 {
         let time = |p| s.gaps().percentile(p).map(|ns| units::time_ns(ns as f64));
@@ -152,8 +153,8 @@ fn to_json(s: &Summary, reader: &Reader) -> Value {
         "writes": kind(BlockOp::Write),
         "trims": kind(BlockOp::Trim),
         "flushes": kind(BlockOp::Flush),
-        "requests_per_second": rate(s.counts.requests, s.ns()),
-        "bytes_per_second": rate(s.moved().bytes, s.ns()),
+        "requests_per_second": s.per_second().map(|(requests, _)| requests),
+        "bytes_per_second": s.per_second().map(|(_, bytes)| bytes),
         "peak_second": { "requests": peak_requests, "bytes": peak_bytes },
         "sizes": {
             "p50": sizes(50.0), "p90": sizes(90.0), "p99": sizes(99.0), "max": sizes(100.0),
@@ -166,6 +167,7 @@ fn to_json(s: &Summary, reader: &Reader) -> Value {
             "blocks": touched.blocks,
             "written_blocks": touched.written,
             "is_estimate": touched.is_estimate,
+            "longer_requests": touched.longer,
         },
         "block_accesses": touched.accesses,
         "reused": touched.reused(),
@@ -173,7 +175,7 @@ fn to_json(s: &Summary, reader: &Reader) -> Value {
         "gaps_ns": { "p50": gaps(50.0), "p90": gaps(90.0), "p99": gaps(99.0), "max": gaps(100.0) },
         "volumes": volumes,
         "most_asked": Value::from_iter(most.into_iter().map(|(number, of)| json!({
-            "volume": reader.volume(number),
+            "volume": reader.whole_name(number),
             "requests": of.requests,
             "bytes": of.bytes,
             "end": of.end,
