@@ -27,13 +27,13 @@ mod recorded;
 const AHEAD: usize = 8;
 /// Accesses that are tried when too many writes of a block overlap.
 const TRIES: usize = 16;
-/// The most memory that buffers may take.
-const MOST_BUFFERS: u64 = 4 << 30;
+/// The most memory that buffers may take, in bytes.
+pub const MOST_BUFFERS: u64 = 4 << 30;
 /// Up to as many requests that a drive holds, the ring of completions is as large
 /// as the drive's own, so that the two can change places.
 const MOST_SWAPPED: usize = 1024;
 /// The most requests that may be out.
-const MOST_SLOTS: u64 = 1 << 16;
+pub const MOST_SLOTS: u64 = 1 << 16;
 
 /// One who asks. What it will ask next is kept field by field: a structure
 /// that is written in parts and copied as a whole stalls the processor.

@@ -176,10 +176,32 @@ impl Course {
             return None;
         }
         Some(match self.plan.until {
-            Until::Time(ns) => self.start + ns,
-            Until::Either(_, ns) => following.min(self.start + ns),
+            Until::Time(ns) => after(self.start, ns),
+            Until::Either(_, ns) => following.min(after(self.start, ns)),
             _ => following,
         })
+    }
+
+    /// When its time is over, of a run that counts and has one.
+    fn over(&self) -> Option<Time> {
+        match self.plan.until {
+            Until::Time(ns) | Until::Either(_, ns) if self.counting && self.plan.count => {
+                Some(after(self.start, ns))
+            }
+            _ => None,
+        }
+    }
+
+    /// When a run that pauses goes on: after its pause, or where its time is over in it.
+    fn wakes(&self, bursts: &Bursts) -> Option<Time> {
+        let next = bursts.next()?;
+        Some(self.over().filter(|_| self.left > 0).map_or(next, |over| over.min(next)))
+    }
+
+    /// When a run ended that is over `now`: one that pauses had all of its time, of which
+    /// the last pause is a part.
+    fn end(&self, end: Time, now: Time, pauses: bool) -> Time {
+        end.max(self.over().filter(|&over| pauses && over <= now).unwrap_or(end))
     }
 
     /// How much of the run is done, 0 to 1.
@@ -194,6 +216,11 @@ impl Course {
             Until::Both(ns, bytes) => of(passed, ns).min(of(written, bytes)),
         }
     }
+}
+
+/// So many ns later, or the end of all time.
+fn after(start: Time, ns: u64) -> Time {
+    Time(start.0.saturating_add(ns))
 }
 
 /// Turns between two looks at the wall: so many that looking costs nothing, and
@@ -266,7 +293,7 @@ impl Runner<'_> {
             course.look(load.next_start(now), tally.written);
             if course.counting && !was_counting && load.is_open() {
                 // Behind its arrivals an overloaded drive is still at those of the ramp.
-                course.start = now.max(began + plan.ramp);
+                course.start = now.max(after(began, plan.ramp));
                 load.begin(course.start);
             }
             if course.counting && plan.count && !tally.counts() && now >= course.start {
@@ -290,10 +317,11 @@ impl Runner<'_> {
                 // One that was stopped had all of the time until then.
                 let cut = (tally.interrupted && load.is_open()).then_some(now);
                 tally.end = tally.end.max(close.or(cut).unwrap_or(tally.end));
+                tally.end = course.end(tally.end, now, bursts.is_some());
                 break;
             }
             let arrival = if course.left > 0 { load.next_arrival() } else { close };
-            let arrival = arrival.or_else(|| bursts.as_ref().and_then(Bursts::next));
+            let arrival = arrival.or_else(|| bursts.as_ref().and_then(|of| course.wakes(of)));
             let begin = (!tally.counts() && course.counting).then_some(course.start);
             // One that is due and could not be made waits for a completion.
             let later = |at: Option<Time>| at.filter(|&at| at > now);

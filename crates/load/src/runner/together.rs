@@ -8,7 +8,7 @@
 
 use port::{BlockDone, BlockReq, Ring, Time};
 
-use super::{Course, Plan, Runner, Stride};
+use super::{Course, Plan, Runner, Stride, after};
 use crate::bursts::{Bursts, Pauses};
 use crate::driver::Driver;
 use crate::load::Load;
@@ -50,7 +50,7 @@ impl<'a> Lane<'a> {
         let was_counting = course.counting;
         course.look(load.next_start(now), tally.written);
         if course.counting && !was_counting && load.is_open() {
-            course.start = now.max(began + course.plan.ramp);
+            course.start = now.max(after(began, course.plan.ramp));
             load.begin(course.start);
         }
         if course.counting && !tally.counts() && now >= course.start {
@@ -76,12 +76,13 @@ impl<'a> Lane<'a> {
         if load.is_idle() && course.left == 0 && close.is_none_or(|at| now >= at) {
             let cut = (tally.interrupted && load.is_open()).then_some(now);
             tally.end = tally.end.max(close.or(cut).unwrap_or(tally.end));
+            tally.end = course.end(tally.end, now, bursts.is_some());
             self.is_over = true;
             return None;
         }
         let arrival = if course.left > 0 { load.next_arrival() } else { close };
         let begin = (!tally.counts() && course.counting).then_some(course.start);
-        let pause = bursts.as_ref().and_then(Bursts::next);
+        let pause = bursts.as_ref().and_then(|of| course.wakes(of));
         [arrival, begin, pause].into_iter().flatten().filter(|&at| at > now).min()
     }
 }
