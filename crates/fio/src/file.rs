@@ -37,9 +37,9 @@ pub struct Section {
 }
 
 impl Section {
-    /// Whether it is for those after it.
+    /// Whether it is for those after it: its name begins with `global`, as fio looks at it.
     pub fn is_global(&self) -> bool {
-        self.name.eq_ignore_ascii_case("global")
+        self.name.starts_with("global")
     }
 }
 
@@ -144,6 +144,11 @@ mod tests {
         let names: Vec<_> = sections.iter().map(|section| &*section.name).collect();
         assert_eq!(names, ["global", "a job", "b"]);
         assert!(sections[0].is_global() && !sections[1].is_global());
+        // As fio 3.33 takes them.
+        let sections = read("[globals]\n[global of b]\n[GLOBAL]\n[my global]\n").unwrap();
+        let globals: Vec<_> = sections.iter().map(Section::is_global).collect();
+        assert_eq!(globals, [true, true, false, false]);
+        let sections = read(text).unwrap();
         assert_eq!(keys(0), [("rw", Some("randread"), 4), ("time_based", None, 5)]);
         assert_eq!(keys(1), [("size", Some("64m"), 8), ("bs", Some("4k"), 9)]);
         assert_eq!(keys(2), [("filename", Some("a=b"), 11)]);

@@ -8,6 +8,7 @@ use workload::Varied;
 
 use crate::error::{At, JobError};
 use crate::file::{Key, Section};
+use crate::plan::MOST_TASKS;
 use crate::value::Amount;
 
 mod draft;
@@ -144,25 +145,49 @@ pub fn jobs(
     only: &[String],
 ) -> Result<Vec<Job>, JobError> {
     let mut jobs = Vec::new();
+    // What globals ask is read once for all sections until the next of them.
+    let mut common: Option<Draft> = None;
     for section in sections {
         if section.is_global() {
             globals.extend(section.keys.iter().cloned());
+            common = None;
         } else if only.is_empty() || only.contains(&section.name) {
-            jobs.push(Job::new(section, globals)?);
+            if jobs.len() as u64 >= MOST_TASKS {
+                let what = format!("there are more than {MOST_TASKS} jobs: split the file");
+                return Err(JobError::Line { at: section.at.clone(), what });
+            }
+            let draft = match common.take() {
+                Some(draft) if !section.keys.iter().any(is_base) => draft,
+                _ => drafted(globals, section)?,
+            };
+            jobs.push(Job::new(section, draft.clone())?);
+            common = Some(draft).filter(|_| !section.keys.iter().any(is_base));
         }
     }
     Ok(jobs)
 }
 
+/// Whether what other keys mean depends on it.
+fn is_base(key: &Key) -> bool {
+    key.name == "kb_base"
+}
+
+/// What the keys of globals ask in a section.
+fn drafted(globals: &[Key], section: &Section) -> Result<Draft, JobError> {
+    let mut draft = Draft::default();
+    for key in globals.iter().chain(&section.keys).filter(|key| is_base(key)) {
+        draft.set_base(key)?;
+    }
+    for key in globals {
+        draft.take(key)?;
+    }
+    Ok(draft)
+}
+
 impl Job {
-    fn new(section: &Section, globals: &[Key]) -> Result<Job, JobError> {
-        let mut draft = Draft::default();
-        let keys = || globals.iter().chain(&section.keys);
-        // What other keys mean depends on this one.
-        for key in keys().filter(|key| key.name == "kb_base") {
-            draft.set_base(key)?;
-        }
-        for key in keys() {
+    /// A section, after what globals ask.
+    fn new(section: &Section, mut draft: Draft) -> Result<Job, JobError> {
+        for key in &section.keys {
             draft.take(key)?;
         }
         draft.finish(section)

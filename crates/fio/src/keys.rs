@@ -1,4 +1,4 @@
-//! All keys of fio, each in one of three classes: it runs, it has no meaning here and is
+//! All keys of fio, each in one of three classes: it runs, it is not done and that is
 //! told, or it is refused, since it would change results and is not followed.
 //!
 //! Guarantees: a key that fio 3 has is in exactly one class ([`class`]), by its name or by
@@ -9,7 +9,7 @@
 pub enum Class {
     /// It is followed.
     Runs,
-    /// It changes no result here, for this reason, which the report tells.
+    /// It is not done, for this reason, which the report tells.
     Told(&'static str),
     /// It would change results: refused unless it has fio's default, with what does the
     /// same here.
@@ -66,12 +66,12 @@ const RUNS: &[&str] = &[
     "verify",
 ];
 
-const CONTENT: &str = "the drive does not look at what is written";
+const CONTENT: &str = "the program writes data of its own, which its drives do not look at";
 const HOST: &str = "it is about the host's threads and memory, and a run here has one thread";
 const FILES: &str = "there is a drive, and no files are made, opened or taken away";
 const LOGS: &str = "no logs are written: `ssdkit bench --json` has a row for each second";
 const ALWAYS: &str = "what is told is always the same";
-const ENGINE: &str = "it is about an engine of fio's, and requests go to a drive here";
+const ENGINE: &str = "it is about an engine of fio's: the drive's name says how it is driven";
 const REPEATS: &str = "runs always repeat: another randseed= gives another run";
 const CHECKS: &str = "verify= checks each request and reads back all that was written";
 const ERRORS: &str = "a run goes on after an error, tells it and fails at its end";
@@ -79,7 +79,7 @@ const REPLAY: &str = "it is of read_iolog=, which is refused";
 const ZONES: &str = "it is of zonemode=, which is refused";
 const GROUPS: &str = "control groups and users are of the host: start the program in them";
 
-/// Keys that mean nothing here.
+/// Keys that are not done.
 const TOLD: &[(&str, &str)] = &[
     ("allow_file_create", FILES),
     ("allow_mounted_write", "what is on a drive is written over with --destroy alone"),
@@ -127,7 +127,8 @@ const TOLD: &[(&str, &str)] = &[
     ("hipri", ENGINE),
     ("hipri_percentage", ENGINE),
     ("hugepage-size", HOST),
-    ("invalidate", "a drive's caches are its own; the page cache is not emptied"),
+    ("iomem_align", HOST),
+    ("invalidate", "the page cache is not emptied: direct=1 passes it"),
     ("iopsavgtime", "samples are of a second of drive time each"),
     ("ioscheduler", "the host's scheduler is not changed: set it before"),
     ("lat_percentiles", ALWAYS),
@@ -174,7 +175,6 @@ const TOLD: &[(&str, &str)] = &[
     ("softrandommap", "no map of blocks is kept in memory"),
     ("sqthread_poll", ENGINE),
     ("sqthread_poll_cpu", ENGINE),
-    ("stats", ALWAYS),
     ("thinktime_blocks_type", "a pause is after so many requests that have ended"),
     ("thp", HOST),
     ("thread", HOST),
@@ -222,6 +222,7 @@ const FLOW: &str = "nothing here: give each job a rate_iops=";
 const STEADY: &str = "`ssdkit bench --precondition steady` runs a load until it is steady";
 const SEVERAL: &str = "a job uses one drive: write a job for each part, with offset= and size=";
 const ONLY_ENGINE: &str = "it is of an engine that does no requests of blocks";
+const TRACES: &str = "`ssdkit replay` replays traces";
 const NO_ZONES: &str = "drives here have no zones";
 
 /// Keys that would change results.
@@ -270,7 +271,7 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
         OFF,
         "a run ends with its work or its time: the report has the longest latency",
     ),
-    ("merge_blktrace_file", NEVER, "no trace is replayed"),
+    ("merge_blktrace_file", NEVER, TRACES),
     ("mss", NEVER, ONLY_ENGINE),
     ("nodelay", NEVER, ONLY_ENGINE),
     ("nowait", OFF, "a request that would wait, waits"),
@@ -292,12 +293,13 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
     ("rate_cycle", &["1000"], "a rate is kept at equal distances"),
     ("rate_iops_min", OFF, "a run ends with its work or its time: the report has the rate"),
     ("rate_min", OFF, "a run ends with its work or its time: the report has the rate"),
-    ("read_iolog", NEVER, "no trace is replayed"),
+    ("read_iolog", NEVER, TRACES),
     ("readfua", OFF, "reads do not force anything"),
     ("rw_sequencer", &["sequential"], "one address after the other"),
     ("serialize_overlap", OFF, "requests that overlap may be out at the same time"),
     ("sg_write_mode", &["write"], "writes are plain writes"),
     ("startdelay", OFF, FIRST),
+    ("stats", &["1"], "figures of all jobs are told: leave those of this one aside"),
     ("steadystate", NEVER, STEADY),
     ("steadystate_duration", OFF, STEADY),
     ("steadystate_ramp_time", OFF, STEADY),
@@ -325,6 +327,7 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
     ("zonesize", OFF, NO_ZONES),
     ("zoneskip", OFF, NO_ZONES),
     ("bs_unaligned", OFF, ALIGNED),
+    ("bs_is_seq_rand", OFF, "bs= gives sizes of reads, writes and trims"),
 ];
 
 /// Other names of keys, as fio has them.
@@ -340,6 +343,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("iodepth_batch_complete", "iodepth_batch_complete_min"),
     ("iodepth_batch_submit", "iodepth_batch"),
     ("iomem", "mem"),
+    ("mem_align", "iomem_align"),
     ("nr_files", "nrfiles"),
     ("ratecycle", "rate_cycle"),
     ("ratemin", "rate_min"),

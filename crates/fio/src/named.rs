@@ -61,7 +61,7 @@ fn made(spec: StorageSpec, jobs: &[Job]) -> Result<StorageSpec, Error> {
     }
     let end = |job: &Job| match (job.extent.offset, job.extent.size) {
         (Amount::Bytes(offset), Some(Amount::Bytes(size))) => {
-            let last = u64::from(job.company.clones - 1) * job.extent.increment;
+            let last = u64::from(job.company.clones - 1).checked_mul(job.extent.increment)?;
             offset.checked_add(size)?.checked_add(last)
         }
         _ => None,

@@ -7,7 +7,7 @@
 use bench::stand::About;
 use drive::error::Error;
 use load::bursts::Pauses;
-use load::load::{Load, Pace, Share};
+use load::load::{Load, MOST_BUFFERS, MOST_SLOTS, Pace, Share};
 use load::runner::{Part, Plan, Until};
 use port::random::STEP;
 use port::{BLOCK_BYTES, Shape};
@@ -18,7 +18,7 @@ use crate::job::{Does, Job};
 use crate::value::Amount;
 
 /// Clones of all jobs, at most.
-const MOST_TASKS: u64 = 1024;
+pub const MOST_TASKS: u64 = 1024;
 
 /// One clone of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,26 @@ pub fn rounds(jobs: &[Job]) -> Result<Vec<Vec<Task>>, JobError> {
     Ok(rounds)
 }
 
+/// Whether the requests of clones that run at the same time are within the bounds of one
+/// load, all together. Fails with the line of the job that goes past them.
+pub fn fit(jobs: &[Job], tasks: &[Task], asked: &[Asked], shape: &Shape) -> Result<(), Error> {
+    let (mut slots, mut bytes) = (0u64, 0u64);
+    for (task, asked) in tasks.iter().zip(asked) {
+        let job = &jobs[task.job];
+        let (own, each) = (job.slots(shape) as u64, shape.stored(asked.pattern.most()) as u64);
+        slots += own;
+        bytes = bytes.saturating_add(own.saturating_mul(each));
+        if slots > MOST_SLOTS || bytes > MOST_BUFFERS {
+            return Err(job.wrong(format!(
+                "jobs that run at the same time have at most {MOST_SLOTS} requests out, with \
+                 {} GiB of buffers, all together: lower iodepth=, numjobs= or bs=, or add stonewall",
+                MOST_BUFFERS >> 30
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// What a clone asks of a drive of some shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asked {
@@ -88,10 +108,16 @@ impl Job {
         let part = |percent: u8| (u128::from(bytes) * u128::from(percent) / 100) as u64;
         let offset = match extent.offset {
             Amount::Bytes(offset) => offset,
-            Amount::Percent(percent) => part(percent) / unit * unit,
+            Amount::Percent(percent) => part(percent),
         };
         let moved = extent.increment.checked_mul(clone.into());
-        let offset = moved.and_then(|moved| offset.checked_add(moved)).unwrap_or(u64::MAX);
+        let offset = moved.and_then(|moved| offset.checked_add(moved));
+        // fio goes on to the next multiple.
+        let offset = match extent.offset {
+            Amount::Bytes(_) => offset,
+            Amount::Percent(_) => offset.and_then(|at| at.checked_next_multiple_of(unit)),
+        };
+        let offset = offset.unwrap_or(u64::MAX);
         let Some(rest) = bytes.checked_sub(offset).filter(|&rest| rest > 0) else {
             let what =
                 format!("it begins at {offset}, but the drive has {bytes} bytes: lower offset=");
@@ -206,12 +232,19 @@ impl Job {
         Ok(())
     }
 
+    /// Requests of a clone that are out at once, at most.
+    fn slots(&self, shape: &Shape) -> usize {
+        match self.pace.rate {
+            None => self.pace.depth as usize,
+            Some(_) => shape.depth.min(self.pace.depth as usize).max(1),
+        }
+    }
+
     /// The load of a clone on a drive of this shape.
     pub fn part(&self, asked: &Asked, shape: &Shape) -> Result<Part, Error> {
         let Asked { pattern, seed, .. } = asked;
         let pace = &self.pace;
-        // Of those that arrive as many are out, too.
-        let depth = shape.depth.min(pace.depth as usize).max(1);
+        let depth = self.slots(shape);
         let (shape, pace) = match pace.rate {
             None => (*shape, Pace::Closed { depth: pace.depth }),
             Some(rate) => {

@@ -85,13 +85,17 @@ const TIMES: &[(&str, u64)] = &[
     ("d", 86_400_000_000_000),
 ];
 
-/// A time in ns; a bare number is of `unit` ns.
+/// The longest time, in ns: ten years of 365 days.
+pub const LONGEST: u64 = 3650 * 86_400_000_000_000;
+
+/// A time in ns, at most [`LONGEST`]; a bare number is of `unit` ns.
 pub fn time(text: &str, unit: u64) -> Option<u64> {
     let text = text.trim().to_lowercase();
-    match text.parse::<u64>() {
+    let ns = match text.parse::<u64>() {
         Ok(number) => number.checked_mul(unit),
         Err(_) => parse(&text, TIMES).ok(),
-    }
+    };
+    ns.filter(|&ns| ns <= LONGEST)
 }
 
 /// Yes or no; a key alone is yes.
@@ -143,6 +147,8 @@ mod tests {
         assert_eq!((time("2m", 1), time("5msec", 1)), (Some(120_000_000_000), Some(5_000_000)));
         assert_eq!((time("1d", 1), time("x", 1)), (Some(86_400_000_000_000), None));
         assert_eq!(time("18446744073709551615", 1000), None);
+        assert_eq!((time("3650d", 1), time("3651d", 1)), (Some(LONGEST), None));
+        assert_eq!(time("18446744073", 1_000_000_000), None);
     }
 
     #[test]

@@ -43,7 +43,8 @@ pub(crate) fn valued(keys: &[Key]) -> Vec<(String, String)> {
     keys.iter().filter_map(of).collect()
 }
 
-/// Sizes of one kind of request.
+/// Sizes of one kind of request. A split or a range stays what it is when a `bs` follows
+/// it, and a range fills in where a split is: as in fio.
 #[derive(Clone, Copy, Default)]
 struct Kind {
     bs: Option<u32>,
@@ -52,7 +53,7 @@ struct Kind {
 }
 
 /// A job, key by key.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Draft {
     base: Base,
     /// Where its rate is.
@@ -74,7 +75,7 @@ pub(super) struct Draft {
     notes: Vec<String>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Flags {
     norandommap: bool,
     time_based: bool,
@@ -85,7 +86,7 @@ struct Flags {
     verify: bool,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Amounts {
     offset: Option<Amount>,
     size: Option<Amount>,
@@ -93,14 +94,15 @@ struct Amounts {
 }
 
 /// Numbers that were given.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Numbers {
     iodepth: Option<u32>,
     numjobs: Option<u32>,
     loops: Option<u64>,
     number_ios: Option<u64>,
     increment: Option<u64>,
-    flush: Option<u32>,
+    fsync: Option<u32>,
+    fdatasync: Option<u32>,
     runtime: Option<u64>,
     ramp: Option<u64>,
     rate: Option<u64>,
@@ -128,7 +130,7 @@ impl Draft {
         match keys::class(plain) {
             Some(Class::Runs) => self.set(plain, key),
             Some(Class::Told(why)) => {
-                self.note(format!("{} has no meaning on this drive: {why}", key.name));
+                self.note(format!("{} is not done: {why}", key.name));
                 Ok(())
             }
             Some(Class::Refused { default, .. }) if value.is_some_and(|v| default.contains(&v)) => {
@@ -194,7 +196,8 @@ impl Draft {
             "loops" => self.numbers.loops = Some(self.number(key, 1)?),
             "number_ios" => self.numbers.number_ios = Some(self.number(key, 1)?),
             "offset_increment" => self.numbers.increment = Some(self.number(key, 0)?),
-            "fsync" | "fdatasync" => self.numbers.flush = Some(self.number(key, 0)?),
+            "fsync" => self.numbers.fsync = Some(self.number(key, 0)?),
+            "fdatasync" => self.numbers.fdatasync = Some(self.number(key, 0)?),
             "randseed" => self.numbers.seed = Some(self.number(key, 0)?),
             "offset" => self.amounts.offset = Some(self.amount(key)?),
             "size" => self.amounts.size = Some(self.amount(key)?),
@@ -242,10 +245,9 @@ impl Draft {
         if !is_one || rates[0] == 0 {
             return Err(wrong(key, "write one rate a second, from 1 on, as in 1000 or 10m"));
         }
-        let of_bytes = plain == "rate";
-        let rate = Some(rates[0]);
-        (self.numbers.rate, self.numbers.rate_bytes) =
-            if of_bytes { (None, rate) } else { (rate, None) };
+        let rate =
+            if plain == "rate" { &mut self.numbers.rate_bytes } else { &mut self.numbers.rate };
+        *rate = Some(rates[0]);
         self.rate_at = Some(key.at.clone());
         Ok(())
     }
@@ -280,22 +282,30 @@ impl Draft {
         let all = sides(&text).ok_or_else(|| wrong(key, "write one value, or two or three"))?;
         let base = self.base;
         let size = |text: &str| base.number(text).and_then(|bytes| u32::try_from(bytes).ok());
+        let is_kept = |kind: &Kind| kind.split.is_some() || kind.range.is_some();
+        if plain == "bs" && self.kinds.iter().any(is_kept) {
+            self.note("bs after bssplit or bsrange changes nothing of it, as in fio".into());
+        }
         for (kind, text) in self.kinds.iter_mut().zip(all) {
             let Some(text) = text else { continue };
             *kind = match plain {
                 "bs" => {
                     let bs = size(text).ok_or_else(|| wrong(key, "write a size, as in 4k"))?;
-                    Kind { bs: Some(bs), ..Kind::default() }
+                    Kind { bs: Some(bs), ..*kind }
                 }
                 "bsrange" => {
                     let both = text.split_once('-').and_then(|(a, b)| Some((size(a)?, size(b)?)));
                     let both = both.ok_or_else(|| wrong(key, "write a range, as in 4k-64k"))?;
-                    Kind { range: Some(both), ..Kind::default() }
+                    Kind {
+                        range: Some(both),
+                        split: kind.split.filter(|_| both.0 != both.1),
+                        ..*kind
+                    }
                 }
                 _ => {
                     let split = Split::read(text, |text| base.number(text));
                     let split = split.map_err(|e| wrong(key, &e.to_string()))?;
-                    Kind { split: Some(split), ..Kind::default() }
+                    Kind { split: Some(split), range: None, ..*kind }
                 }
             };
             kind.check().map_err(|e| wrong(key, &e))?;
@@ -376,7 +386,7 @@ impl Draft {
         let at = section.at.clone();
         let (does, is_random) = self.rw.unwrap_or((Does::Reads, false));
         let depth = self.depth();
-        let access = self.access(does, is_random);
+        let access = self.access(does, is_random, &at)?;
         let (rate, think) = self.pace(&access, &at)?;
         let Numbers { numjobs, loops, number_ios, increment, runtime, ramp, seed, .. } =
             self.numbers;
@@ -441,7 +451,7 @@ impl Draft {
         asked
     }
 
-    fn access(&mut self, does: Does, is_random: bool) -> Access {
+    fn access(&mut self, does: Does, is_random: bool, at: &At) -> Result<Access, JobError> {
         let reads = match does {
             Does::Reads => 100,
             Does::Writes | Does::Trims => 0,
@@ -467,16 +477,22 @@ impl Draft {
         if self.zipf.is_some() && !is_random {
             self.note("random_distribution has no meaning in order".into());
         }
-        let flush_every = self.numbers.flush.filter(|_| matches!(does, Does::Writes | Does::Both));
-        Access {
+        let flushes = [self.numbers.fsync, self.numbers.fdatasync].map(Option::unwrap_or_default);
+        if flushes.iter().all(|&every| every > 0) {
+            let what = "fsync= and fdatasync= are both a flush here: leave one of them out".into();
+            return Err(JobError::Line { at: at.clone(), what });
+        }
+        let flush_every =
+            if matches!(does, Does::Writes | Does::Both) { flushes[0].max(flushes[1]) } else { 0 };
+        Ok(Access {
             does,
             is_random,
             reads,
             sizes,
             has_map: wants_map && is_one,
             zipf: self.zipf.filter(|_| is_random),
-            flush_every: flush_every.unwrap_or(0),
-        }
+            flush_every,
+        })
     }
 
     /// Requests a second, and a pause after so many.
@@ -489,6 +505,9 @@ impl Draft {
         let Numbers { rate, rate_bytes, think, think_blocks, .. } = self.numbers;
         let at = self.rate_at.as_ref().unwrap_or(at);
         let refuse = |what: &str| Err(JobError::Line { at: at.clone(), what: what.into() });
+        if rate.is_some() && rate_bytes.is_some() {
+            return refuse("rate= and rate_iops= are not taken together: leave one of them out");
+        }
         if rate.or(rate_bytes).is_some()
             && access.does == Does::Both
             && (1..100).contains(&access.reads)
@@ -498,7 +517,8 @@ impl Draft {
                  for the writes",
             );
         }
-        let one = match access.sizes.others {
+        let Varied { reads, others } = access.sizes;
+        let one = match if access.reads == 100 { reads } else { others } {
             Sizes::One(bytes) => Some(u64::from(bytes)),
             _ => None,
         };
@@ -516,8 +536,9 @@ impl Draft {
         if rate.is_some() && think.is_some() {
             return refuse("a rate and thinktime= are not taken together: leave one of them out");
         }
-        if think.is_some() && one.is_none() {
-            return refuse("thinktime= is of one size: take bs=");
+        // With several sizes a run counts bytes, and a pause comes after requests.
+        if think.is_some() && (one.is_none() || reads != others) {
+            return refuse("thinktime= is of one size: take a bs= of one");
         }
         Ok((rate, think))
     }

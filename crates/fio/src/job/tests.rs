@@ -7,6 +7,7 @@ use workload::Sizes;
 
 use super::*;
 use crate::file::parse;
+use crate::keys::plain;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -82,11 +83,37 @@ fn values_are_followed() {
     assert_eq!((job.seed, job.extent.loops), (16, 3));
 }
 
+/// Figures of fio 3.33: one that is not asked for is off, and a split stays what it is.
+#[test]
+fn one_key_does_not_undo_another() {
+    assert_eq!(one("rw=write fdatasync=1 fsync=0").access.flush_every, 1);
+    assert_eq!(one("rw=write fsync=3 fdatasync=0").access.flush_every, 3);
+    let job = one("rw=randread bssplit=4k/50:8k/50 bs=16k");
+    assert_eq!(job.access.sizes.reads.to_string(), "4096/50:8192/50");
+    assert!(job.notes.iter().any(|note| note.contains("bs after bssplit")), "{:?}", job.notes);
+    let range = Sizes::Range { least: 4096, most: 8192 };
+    assert_eq!(one("rw=randread bsrange=4k-8k bs=16k").access.sizes.reads, range);
+    let job = one("rw=randread bssplit=4k/50:8k/50 bsrange=16k-16k");
+    assert_eq!(job.access.sizes.reads, Sizes::One(16384));
+    // Of a mix that only reads the rate is of the size of reads.
+    assert_eq!(one("rw=randrw rwmixread=100 bs=8k,4k rate=1m").pace.rate, Some(128));
+}
+
+#[test]
+fn a_base_is_of_the_globals_too() {
+    let jobs = read("[global]\nsize=1m\n[a]\n[b]\nkb_base=1000\n[c]\n[global]\nbs=8k\n[d]\n");
+    let sizes: Vec<_> = jobs.unwrap().iter().map(|job| job.extent.size).collect();
+    let (old, si) = (Some(Amount::Bytes(1 << 20)), Some(Amount::Bytes(1_000_000)));
+    assert_eq!(sizes, [old, si, old, old]);
+    let many = read(&"[a]\n".repeat(MOST_TASKS as usize + 1)).unwrap_err().to_string();
+    assert!(many.contains("a.fio:1025: there are more than 1024 jobs"), "{many}");
+}
+
 #[test]
 fn what_means_nothing_here_is_told() {
     let notes = one("rw=randread iodepth=32 refill_buffers thread cpus_allowed=0-3").notes;
     let told = |text: &str| notes.iter().any(|note| note.contains(text));
-    assert!(told("refill_buffers has no meaning") && told("cpus_allowed has no meaning"));
+    assert!(told("refill_buffers is not done") && told("cpus_allowed is not done"));
     assert!(told("ioengine=psync has one request at a time"), "{notes:?}");
     assert_eq!(one("rw=randread iodepth=32").pace.depth, 1);
     let notes = one("rw=randread bssplit=4k/50:8k/50").notes;
@@ -102,7 +129,9 @@ fn what_cannot_be_followed_is_refused_with_its_line() {
         ("rw=read zonemode=zbd", "a.fio:3: `zonemode=zbd` is not followed here: drives"),
         ("iodepth_batch=8", "a.fio:2: `iodepth_batch=8`"),
         ("random_distribution=pareto:0.9", "a.fio:2: `random_distribution=pareto:0.9`"),
-        ("read_iolog=x", "no trace is replayed"),
+        ("read_iolog=x", "`ssdkit replay` replays traces"),
+        ("stats=0", "figures of all jobs are told"),
+        ("bs_is_seq_rand=1", "sizes of reads, writes and trims"),
         ("rw=sideways", "a.fio:2: rw=sideways: read, write"),
         ("bs=100", "a.fio:2: bs=100: a request of 100 bytes"),
         ("bs=4x", "write a size"),
@@ -112,6 +141,11 @@ fn what_cannot_be_followed_is_refused_with_its_line() {
         ("time_based", "a.fio:1: time_based lasts as long as runtime="),
         ("rw=randrw rate_iops=100", "a.fio:3: fio's rates are of reads and of writes each"),
         ("rate_iops=100 thinktime=5", "are not taken together"),
+        ("rate=1m rate_iops=100", "a.fio:3: rate= and rate_iops= are not taken together"),
+        ("rw=randrw bs=4k,8k thinktime=10", "thinktime= is of one size"),
+        ("rw=write fsync=4 fdatasync=2", "are both a flush here"),
+        ("runtime=18446744073 rate_iops=10", "write a time"),
+        ("ramp_time=4000d", "write a time"),
         ("rate=100 bs=4k", "less than a request a second"),
         ("ioengine=cpuio", "engines that mean something here"),
         ("verify=null", "verify=crc32c"),
@@ -136,7 +170,17 @@ proptest! {
         alone in any::<bool>(),
     ) {
         let line = if alone { key.to_string() } else { format!("{key}={value}") };
-        if let Ok(jobs) = read(&format!("[a]\n{line}\nrw=randrw\n")) {
+        let before = "[global]\nfilename=/nonexistent/x\nsize=1m\nnumjobs=3\n";
+        if let Ok(jobs) = read(&format!("{before}[a]\n{line}\nrw=randrw\n")) {
+            // What follows from it is an error or lies on the drive.
+            let named = crate::named::drive(None, &jobs);
+            prop_assert!(named.is_ok() || ["filename", "directory", "uri"].contains(&plain(key)));
+            for task in crate::plan::rounds(&jobs).unwrap_or_default().concat().iter().take(8) {
+                if let Ok(asked) = jobs[task.job].asked(task, 1 << 30) {
+                    prop_assert!(asked.pattern.offset + asked.pattern.length <= 1 << 30);
+                    let _ = jobs[task.job].plan(&asked);
+                }
+            }
             prop_assert!(jobs.len() <= 1 + value.matches('[').count());
             prop_assert!(jobs.iter().all(|job| job.notes.len() <= 8));
         }

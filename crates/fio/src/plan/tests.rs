@@ -47,6 +47,11 @@ fn so_much_is_done_as_fio_does() {
     assert_eq!(left("rw=randread size=1m bssplit=4k/50:8k/50"), m, "in bytes");
     let at = asked("size=64k offset=25% offset_increment=128k", 4 * m).unwrap().pattern;
     assert_eq!((at.offset, at.length), (m + (128 << 10), 64 << 10));
+    // A part that is no multiple of a request begins with the next one.
+    let at = asked("size=64k offset=33%", 4 * m).unwrap().pattern;
+    assert_eq!(at.offset, 338 * 4096);
+    let at = asked("size=64k offset=33% offset_increment=1", 4 * m).unwrap().pattern;
+    assert_eq!(at.offset, 338 * 4096);
     let at = asked("size=90% offset=25%", 4 * m).unwrap().pattern;
     assert_eq!((at.offset, at.length), (m, 3 * m));
 }
@@ -57,7 +62,7 @@ fn what_is_not_on_the_drive_is_refused() {
         ("size=5m", "a.fio:1: [a] it uses 5242880 bytes from 0 on, but the drive has 4194304"),
         ("offset=4m", "it begins at 4194304"),
         ("offset_increment=4m", "it begins at 4194304"),
-        ("offset=512 bs=4k", "the range starts at 512"),
+        ("offset=100 bs=4k", "the range starts at 100"),
         ("size=2k", "smaller than a block"),
         ("rw=rw bsrange=4k-8k number_ios=4", "number_ios= is of one size"),
         ("io_size=1p loops=1p", "nothing to do, or too much"),
