@@ -26,7 +26,7 @@ pub fn output(told: &[Told], globals: &[(String, String)], now_ms: u64, plus: bo
         "timestamp": now_ms / 1000,
         "timestamp_ms": now_ms,
         "global options": options(globals),
-        "jobs": told.iter().map(|one| job(one, plus)).collect::<Vec<_>>(),
+        "jobs": told.iter().map(|one| job(one, told, plus)).collect::<Vec<_>>(),
         "disk_util": [],
     })
 }
@@ -38,7 +38,8 @@ fn options(keys: &[(String, String)]) -> Value {
         .into()
 }
 
-fn job(told: &Told, plus: bool) -> Value {
+fn job(told: &Told, all_told: &[Told], plus: bool) -> Value {
+    let direction = |op| direction(told, group_rate(told.group, all_told, op), op, plus);
     let tally = &told.tally;
     let error = if tally.wrong > 0 {
         EILSEQ
@@ -55,9 +56,9 @@ fn job(told: &Told, plus: bool) -> Value {
         "eta": NO_ETA,
         "elapsed": told.seconds().ceil().max(1.0) as u64,
         "job options": options(&told.job.own),
-        "read": direction(told, BlockOp::Read, plus),
-        "write": direction(told, BlockOp::Write, plus),
-        "trim": direction(told, BlockOp::Trim, plus),
+        "read": direction(BlockOp::Read),
+        "write": direction(BlockOp::Write),
+        "trim": direction(BlockOp::Trim),
         "sync": sync(told, plus),
         "job_runtime": millis(told.seconds()),
         "usr_cpu": percent(told.cpu.0, told.wall),
@@ -90,8 +91,16 @@ fn percent(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { 100.0 * part / whole } else { 0.0 }
 }
 
-/// A kind of request.
-fn direction(told: &Told, op: BlockOp, plus: bool) -> Value {
+/// KiB a second of one kind of request of a group: of all its bytes, over its longest job.
+fn group_rate(group: u32, all: &[Told], op: BlockOp) -> f64 {
+    let own = || all.iter().filter(|one| one.group == group && one.tally.bytes(op) > 0);
+    let bytes: u64 = own().map(|one| one.tally.bytes(op)).sum();
+    let seconds = own().map(Told::seconds).fold(0.0, f64::max);
+    if seconds > 0.0 { bytes as f64 / 1024.0 / seconds } else { 0.0 }
+}
+
+/// A kind of request, of which its group has so many KiB a second.
+fn direction(told: &Told, group: f64, op: BlockOp, plus: bool) -> Value {
     let (tally, latency) = (&told.tally, told.tally.latency(op));
     let ios = latency.count();
     let (bytes, seconds) = (tally.bytes(op), if ios > 0 { told.seconds() } else { 0.0 });
@@ -113,12 +122,13 @@ fn direction(told: &Told, op: BlockOp, plus: bool) -> Value {
     json["clat_ns"] = detailed(told, latency, plus);
     // Bytes of a row are known where all requests have one size.
     let each = told.job.one_size().filter(|bs| bytes == ios * bs);
-    samples(&mut json, &told.rows_of(op), each.unwrap_or(0));
+    samples(&mut json, &told.rows_of(op), (each.unwrap_or(0), group));
     json
 }
 
-/// Samples of a second of drive time each.
-fn samples(json: &mut Value, rows: &[Row], bytes: u64) {
+/// Samples of a second of drive time each, of requests of so many bytes, in a group of so
+/// many KiB a second.
+fn samples(json: &mut Value, rows: &[Row], (bytes, group): (u64, f64)) {
     let iops: Vec<f64> = rows.iter().map(|row| row.iops).collect();
     let bw: Vec<f64> = if bytes > 0 {
         iops.iter().map(|iops| iops * bytes as f64 / 1024.0).collect()
@@ -128,7 +138,7 @@ fn samples(json: &mut Value, rows: &[Row], bytes: u64) {
     let (iops, bw) = (Spread::of(&iops), Spread::of(&bw));
     json["bw_min"] = (bw.min as u64).into();
     json["bw_max"] = (bw.max as u64).into();
-    json["bw_agg"] = if bw.n > 0 { 100.0 } else { 0.0 }.into();
+    json["bw_agg"] = percent(bw.mean, group).min(100.0).into();
     json["bw_mean"] = bw.mean.into();
     json["bw_dev"] = bw.deviation.into();
     json["bw_samples"] = bw.n.into();
@@ -198,7 +208,8 @@ fn sync(told: &Told, plus: bool) -> Value {
 }
 
 /// How many requests were out when each began, in percent, by fio's steps. A closed loop
-/// has all that it may from its first requests on; of an open one it is not known.
+/// has all that it may from its first requests on; of one that pauses and of an open one it
+/// is not known.
 fn depths(told: &Told, ios: u64) -> Value {
     let steps = [("1", 1), ("2", 2), ("4", 4), ("8", 8), ("16", 16), ("32", 32), (">=64", 64)];
     let depth = told.depth.unwrap_or(0);

@@ -2,20 +2,22 @@
 //!
 //! Files: [`file`] a job file as text, [`value`] its values, [`keys`] all keys of fio and
 //! what becomes of each, [`job`] a section as a job, [`plan`] jobs on a drive, [`run`] the
-//! running of them, [`told`] what was done, `text` and [`json`] that as text and as fio's
-//! JSON. Loads, runner and drives are those of `ssdkit bench`.
+//! running of them, [`told`] what was done, [`remarks`] what a reader must know of it,
+//! `text` and [`json`] that as text and as fio's JSON. Loads, runner and drives are those of `ssdkit bench`.
 //!
 //! Fails with the line where a file is wrong or asks for what cannot be followed, and,
 //! after the report, where a request failed.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bench::stand::StandArgs;
 use clap::{Args, ValueEnum};
 use drive::error::Error;
+use drive::say::say;
 use drive::spec::{DriveSpec, Found, text_of};
 use load::driver::ClockKind;
 use load::watch::{Watch, columns};
@@ -28,6 +30,7 @@ pub mod json;
 pub mod keys;
 mod named;
 pub mod plan;
+pub mod remarks;
 pub mod run;
 mod text;
 pub mod told;
@@ -37,6 +40,7 @@ pub use error::JobError;
 pub use job::Job;
 
 use crate::file::Key;
+use crate::remarks::Remarks;
 use crate::run::How;
 use crate::told::Told;
 
@@ -84,7 +88,7 @@ pub struct FioArgs {
     #[arg(long, value_name = "NAME")]
     pub section: Vec<String>,
     /// Read the files, print what they ask for, and run nothing.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "output_format", "output"])]
     pub parse_only: bool,
     /// What to do to the drive before [default: seq for a new drive that is read, else none].
     #[arg(long, value_enum)]
@@ -111,7 +115,7 @@ pub fn run(args: &FioArgs, out: &mut dyn Write) -> Result<(), Error> {
     let writes = jobs.iter().any(Job::writes) || args.precondition == Some(Precondition::Seq);
     // A file that is made now is filled before it is read.
     let is_made = matches!(&drive, DriveSpec::Storage(spec) if spec.find()? == Found::Nothing);
-    let output = args.output.as_ref().map(open).transpose()?;
+    let output = args.output.as_ref().map(|path| open(path, args, &drive)).transpose()?;
     let how = How {
         stand: StandArgs {
             drive,
@@ -128,6 +132,10 @@ pub fn run(args: &FioArgs, out: &mut dyn Write) -> Result<(), Error> {
     watch.end();
     let all = all?;
     let format = if args.json { Format::Json } else { args.output_format };
+    if format != Format::Normal {
+        // fio's JSON has no place for it that anyone looks at.
+        Remarks::of(&jobs, &all).lines().iter().for_each(say);
+    }
     let printed = print(&jobs, &globals, all, format);
     match output {
         None => out.write_all(printed.text.as_bytes())?,
@@ -148,20 +156,22 @@ fn slots(job: &Job) -> u64 {
 /// Jobs of all files, and the keys of `[global]`.
 fn read(args: &FioArgs) -> Result<(Vec<Job>, Vec<Key>), Error> {
     let (mut jobs, mut globals) = (Vec::new(), Vec::new());
+    let mut missing = args.section.clone();
     for path in &args.files {
         let name = path.display().to_string();
         let text = text_of(&name).map_err(|e| Error::Usage(format!("{name}: {e}")))?;
         let sections = file::parse(&name, &text, &|name| std::env::var(name).ok())?;
+        missing.retain(|name| !sections.iter().any(|one| !one.is_global() && one.name == *name));
         let mut more = job::jobs(&sections, &mut globals, &args.section)?;
         if let Some(first) = more.first_mut().filter(|_| !jobs.is_empty()) {
             first.company.waits = true;
         }
         jobs.extend(more);
     }
-    if jobs.is_empty() {
-        let what = match args.section.is_empty() {
+    if jobs.is_empty() || !missing.is_empty() {
+        let what = match missing.is_empty() {
             true => "there is no job in it: write [NAME] and keys below it".to_string(),
-            false => format!("there is no section {}", args.section.join(", ")),
+            false => format!("there is no section {}: correct --section", missing.join(", ")),
         };
         return Err(Error::Usage(format!("{}: {what}", args.files[0].display())));
     }
@@ -169,8 +179,20 @@ fn read(args: &FioArgs) -> Result<(Vec<Job>, Vec<Key>), Error> {
     Ok((jobs, globals))
 }
 
-/// The file that results go to. It is emptied when they are there.
-fn open(path: &PathBuf) -> Result<File, Error> {
+/// The file that results go to, which is none that is read or is the drive. It is emptied
+/// when they are there.
+fn open(path: &Path, args: &FioArgs, drive: &DriveSpec) -> Result<File, Error> {
+    let own = match drive {
+        DriveSpec::Storage(spec) => Some(Path::new(&spec.path)),
+        DriveSpec::File(spec) => Some(Path::new(&spec.path)),
+        _ => None,
+    };
+    let place = |path: &Path| path.metadata().ok().map(|data| (data.dev(), data.ino()));
+    let is = |other: &Path| other == path || place(path).is_some_and(|at| place(other) == Some(at));
+    if args.files.iter().map(|file| &**file).chain(own).any(is) {
+        let what = "it is a job file or the drive of this run: name another file";
+        return Err(Error::Usage(format!("--output {}: {what}", path.display())));
+    }
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
     let file = file.and_then(|file| match file.metadata()?.is_file() {
         true => Ok(file),
@@ -186,19 +208,19 @@ struct Printed {
 }
 
 fn print(jobs: &[Job], globals: &[Key], all: run::All, format: Format) -> Printed {
-    let (about, is_preconditioned) = (all.about.clone(), all.is_preconditioned);
+    let (about, remarks) = (all.about.clone(), Remarks::of(jobs, &all));
     let told = Told::all(jobs, all);
     let problems: Vec<String> = told.iter().filter_map(Told::problem).collect();
     let problem = (!problems.is_empty()).then(|| problems.join("; "));
-    let interrupted = told.iter().any(|one| one.tally.interrupted);
     if format != Format::Normal {
         let globals = job::valued(globals);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_millis() as u64);
-        let value = json::output(&told, &globals, now, format == Format::JsonPlus);
+        let mut value = json::output(&told, &globals, now, format == Format::JsonPlus);
+        value["ssdkit"] = remarks.to_json();
         return Printed { text: format!("{value:#}\n"), problem };
     }
     let mut text = text::became(jobs);
-    if is_preconditioned {
+    if remarks.is_preconditioned {
         text += "the drive was written twice over before\n";
     }
     for one in &told {
@@ -210,8 +232,8 @@ fn print(jobs: &[Job], globals: &[Key], all: run::All, format: Format) -> Printe
             text += &format!("flushes     {}, {mean} on average\n", flushes.count());
         }
     }
-    if interrupted {
-        text += "stopped     before its end: the figures are those so far\n";
+    for (what, words) in remarks.ended() {
+        text += &format!("{what:<12}{words}\n");
     }
     Printed { text, problem }
 }

@@ -1,8 +1,8 @@
 //! The running of jobs: on one drive, a round after the other.
 //!
 //! Guarantees: the drive of a round is what the one before left; a clone does what a
-//! bench of the same options does, to the bit in virtual time. A drive of this process
-//! that is new and read is written twice over before. Fails as a bench does.
+//! bench of the same options does, to the bit in virtual time. A drive that
+//! is new and read is written twice over before. Fails as a bench does.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use port::Shape;
 use workload::Pattern;
 
 use crate::job::Job;
-use crate::plan::{Asked, Task, rounds};
+use crate::plan::{Asked, Task, fit, rounds};
 
 /// What a clone did.
 pub struct Ran {
@@ -32,6 +32,8 @@ pub struct Ran {
     pub cpu: (f64, f64),
     /// What its round took on the wall, in seconds.
     pub wall: f64,
+    /// Requests of all in its round.
+    pub round_ios: u64,
     /// Whether it ran alone, so that what the drive did was for it.
     pub is_alone: bool,
 }
@@ -44,13 +46,15 @@ pub struct All {
     pub ran: Vec<Ran>,
     /// Whether the drive was written before.
     pub is_preconditioned: bool,
+    /// Clones of rounds that never began, since the one before was stopped or lost its drive.
+    pub not_run: Vec<Task>,
 }
 
 /// How jobs are run.
 pub struct How {
     /// The drive and what may be done to it.
     pub stand: StandArgs,
-    /// Whether the drive is written before; where not said, one in memory that is read is.
+    /// Whether the drive is written before; where not said, a new one that is read is.
     pub preconditions: Option<bool>,
 }
 
@@ -61,14 +65,16 @@ pub fn run(jobs: &[Job], how: &How, watch: &mut Watch) -> Result<All, Error> {
         let asked = asked(jobs, &rounds, stand)?;
         let mut session = Session::new(jobs, how, stand, watch)?;
         let is_preconditioned = session.prepare()?;
-        let mut ran = Vec::new();
+        let (mut ran, mut begun) = (Vec::new(), 0);
         for (round, asked) in rounds.iter().zip(asked) {
+            begun += 1;
             ran.extend(session.round(round, asked)?);
             if ran.iter().any(|one: &Ran| one.tally.interrupted || one.tally.lost.is_some()) {
                 break;
             }
         }
-        Ok(All { about: session.stand.about.clone(), ran, is_preconditioned })
+        let not_run = rounds[begun..].concat();
+        Ok(All { about: session.stand.about.clone(), ran, is_preconditioned, not_run })
     })
 }
 
@@ -91,7 +97,9 @@ fn asked(jobs: &[Job], rounds: &[Vec<Task>], stand: &Stand) -> Result<Vec<Vec<As
             let text = "nbd: drives take one job at a time: add stonewall to each";
             return Err(Error::Usage(text.into()));
         }
-        round.iter().map(of).collect()
+        let asked = round.iter().map(of).collect::<Result<Vec<Asked>, Error>>()?;
+        fit(jobs, round, &asked, &stand.shape)?;
+        Ok(asked)
     };
     rounds.iter().map(each).collect()
 }
@@ -118,10 +126,10 @@ impl<'s, 'a> Session<'s, 'a> {
                 let text = "verify= needs data to compare: take store=memory or store=checksum";
                 return Err(Error::Usage(text.into()));
             }
-            if stand.about.is_ours && !stand.about.is_new && how.preconditions != Some(true) {
+            if !stand.about.is_new && how.preconditions != Some(true) {
                 return Err(Error::Usage(
-                    "verify= knows only what was written here, and something is on this drive: \
-                     add --precondition seq, which writes over all of it"
+                    "verify= knows only what was written here, and something may be on this \
+                     drive: add --precondition seq, which writes over all of it"
                         .into(),
                 ));
             }
@@ -175,9 +183,17 @@ impl<'s, 'a> Session<'s, 'a> {
         let tallies = read_back(&mut runner, self.stand.driver(), &shape, back, tallies)?;
         self.verifier = runner.verifier.take();
         let is_alone = tasks.len() == 1;
+        let round_ios = tallies.iter().map(|tally| tally.all().count()).sum();
         let ran = tasks.iter().zip(asked).zip(tallies);
-        let ran =
-            ran.map(|((&task, asked), tally)| Ran { task, tally, asked, cpu, wall, is_alone });
+        let ran = ran.map(|((&task, asked), tally)| Ran {
+            task,
+            tally,
+            asked,
+            cpu,
+            wall,
+            round_ios,
+            is_alone,
+        });
         Ok(ran.collect())
     }
 }

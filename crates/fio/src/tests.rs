@@ -122,6 +122,8 @@ fn keys_are_fio_s() {
     let mut own = BTreeSet::new();
     walk("", &json("[global]\nsize=4m\n[a]\nrw=randrw\nfsync=8\n"), &mut own);
     let theirs: BTreeSet<String> = include_str!("json.txt").lines().map(str::to_string).collect();
+    // What fio has no place for is below one key of the program's.
+    own.retain(|key| key.split('.').next() != Some("ssdkit"));
     let missing: Vec<_> = theirs.difference(&own).collect();
     // The time of the day in words, which `timestamp` has as a number.
     assert_eq!(missing, ["time"]);
@@ -193,7 +195,41 @@ fn groups_are_told_together_and_files_follow_each_other() {
     assert!(jobs[0]["read"]["clat_ns"].get("bins").is_none());
 }
 
-/// A later job sees what an earlier one wrote, and what is wrong fails.
+/// Wrong data is another error than a request that failed, and either fails the command.
+#[test]
+fn what_went_wrong_is_an_error_of_its_job() {
+    let sections = file::parse("a.fio", "[a]\n", &|_| None).unwrap();
+    let jobs = job::jobs(&sections, &mut Vec::new(), &[]).unwrap();
+    let told = |wrong: bool, failed: bool| {
+        let mut tally = load::tally::Tally::new();
+        if wrong {
+            tally.gave_wrong(|| "a block of another".into());
+        }
+        if failed {
+            tally.failed(port::Time(5), true, || "a write".into());
+        }
+        Told {
+            job: &jobs[0],
+            group: 0,
+            clones: 1,
+            tally,
+            cpu: (0.0, 0.0),
+            wall: 0.0,
+            round_ios: 0,
+            is_alone: true,
+            depth: None,
+        }
+    };
+    for (wrong, failed, error) in
+        [(false, false, 0), (false, true, 5), (true, false, 84), (true, true, 84)]
+    {
+        let told = told(wrong, failed);
+        assert_eq!(told.problem().is_some(), error > 0);
+        assert_eq!(json::output(&[told], &[], 0, false)["jobs"][0]["error"], error);
+    }
+}
+
+/// A later job sees what an earlier one wrote.
 #[test]
 fn what_was_written_is_checked_from_job_to_job() {
     let text = "[global]\nsize=8m\nverify=crc32c\n[a]\nrw=randwrite\nbssplit=4k/50:12k/50\n\
@@ -219,12 +255,87 @@ fn jobs_pause_each_on_their_own() {
     assert!(ios(1) > 200, "{}", ios(1));
 }
 
+/// A pause that the end of the time cuts is in it: alone and beside others. fio 3.33 does
+/// as many requests.
+#[test]
+fn a_pause_at_the_end_is_in_the_time() {
+    let one = "rw=randread\nthinktime=2s\nthinktime_blocks=100\nruntime=1\ntime_based\n";
+    for text in [format!("[a]\n{one}"), format!("[a]\n{one}[b]\n{one}")] {
+        let told = json(&text);
+        for job in told["jobs"].as_array().unwrap() {
+            assert_eq!(job["read"]["total_ios"], 100);
+            assert_eq!((&job["job_runtime"], &job["read"]["iops"]), (&1000.into(), &100.0.into()));
+        }
+    }
+    // One that ends with its work has none after it.
+    let work = one.replace("time_based", "number_ios=100");
+    let told = json(&format!("[a]\n{work}"));
+    assert_eq!(told["jobs"][0]["read"]["total_ios"], 100);
+    assert!(told["jobs"][0]["job_runtime"].as_u64().unwrap() < 1000);
+}
+
+/// Who reads nothing but JSON must know it, too.
+#[test]
+fn json_tells_what_means_nothing_and_what_did_not_run() {
+    let told = |text: &str, max_time: Option<u64>, format: Format| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let args = FioArgs {
+            files: vec![file.path().into()],
+            drive: Some(DRIVE.parse().unwrap()),
+            output_format: format,
+            precondition: Some(Precondition::None),
+            max_time,
+            ..FioArgs::default()
+        };
+        let mut out = Vec::new();
+        run(&args, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let own = |text: &str, max_time| -> Value {
+        let told = told(text, max_time, Format::Json);
+        serde_json::from_str::<Value>(&told).unwrap()["ssdkit"].clone()
+    };
+    let void = own("[a]\nrw=randread\nthread\n", None);
+    assert_eq!(void["void"][0]["jobname"], "a");
+    assert!(void["notes"][0]["note"].as_str().unwrap().starts_with("thread is not done"));
+    assert_eq!((&void["preconditioned"], &void["stopped"]), (&false.into(), &false.into()));
+    let text = "[a]\nrw=write\nruntime=1h\ntime_based\n[b]\nstonewall\nrw=write\n";
+    let stopped = own(text, Some(1));
+    assert_eq!((&stopped["stopped"], &stopped["not_run"][0]), (&true.into(), &"b".into()));
+    let text = told(text, Some(1), Format::Normal);
+    assert!(text.ends_with("are those so far\nnot run     b\n"), "{text}");
+}
+
+#[test]
+fn levels_and_shares_are_what_is_known() {
+    let level =
+        |text: &str, level: &str| json(text)["jobs"][0]["iodepth_level"][level].as_f64().unwrap();
+    let few = "[a]\nrw=randread\nioengine=libaio\niodepth=32\nnumber_ios=4\n";
+    assert_eq!((level(few, "32"), level(few, "4")), (0.0, 100.0));
+    let pauses = "[a]\nrw=randread\nioengine=libaio\niodepth=8\nthinktime=1\nsize=64k\n";
+    assert!(["1", "2", "4", "8"].iter().all(|name| level(pauses, name) == 0.0));
+    let told = json("[global]\nruntime=20ms\ntime_based\nrw=randread\n[a]\n[b]\n");
+    for job in [0, 1] {
+        let share = told["jobs"][job]["read"]["bw_agg"].as_f64().unwrap();
+        assert!((45.0..55.0).contains(&share), "{share}");
+    }
+    let text = ran(DRIVE, &["[a]\nrw=randtrim\nsize=1m\n"], Format::Normal).unwrap();
+    assert!(text.contains("[a] group 0: 1.05 MB in"), "{text}");
+}
+
 #[test]
 fn sizes_and_drives_that_do_not_fit_are_refused() {
     for (drive, text, told) in [
         (DRIVE, "[a]\nbs=512\n", "takes multiples of 4096 bytes"),
         (DRIVE, "[a]\nsize=1g\n", "take a larger drive"),
         (DRIVE, "; nothing\n", "there is no job in it"),
+        (
+            DRIVE,
+            "[a]\nioengine=libaio\niodepth=40000\nnumjobs=2\n",
+            "at most 65536 requests out, with 4 GiB of buffers, all together: lower iodepth=",
+        ),
+        ("mem:znand,size=64M", "[a]\nbs=1m\nioengine=libaio\niodepth=8\nnumjobs=1000\n", "4 GiB"),
         ("null:", "[a]\n", "a null: drive keeps nothing"),
     ] {
         let error = ran(drive, &[text], Format::Normal).unwrap_err().to_string();
@@ -254,6 +365,56 @@ fn a_file_that_is_made_is_filled_before_it_is_read() {
     assert!(error.contains("add --destroy"), "{error}");
 }
 
+/// What others wrote is not held for damage.
+#[test]
+fn verify_refuses_what_it_does_not_know() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, path) = (folder.path().join("a.fio"), folder.path().join("data"));
+    std::fs::write(&path, [7; 1 << 16]).unwrap();
+    let text = format!("[a]\nfilename={}\nrw=randrw\nverify=crc32c\n", path.display());
+    std::fs::write(&file, text).unwrap();
+    let args = FioArgs { files: vec![file], destroy: true, ..FioArgs::default() };
+    let error = run(&args, &mut Vec::new()).unwrap_err().to_string();
+    assert!(error.contains("add --precondition seq"), "{error}");
+    let args = FioArgs { precondition: Some(Precondition::Seq), ..args };
+    run(&args, &mut Vec::new()).unwrap();
+}
+
+/// Each name is of a section, and nothing that is read or driven is written over.
+#[test]
+fn what_is_named_is_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.fio");
+    let text = "[fill]\nrw=write\nsize=64k\n";
+    std::fs::write(&file, text).unwrap();
+    let args = FioArgs {
+        files: vec![file.clone()],
+        drive: Some(DRIVE.parse().unwrap()),
+        section: vec!["fill".into(), "typo".into()],
+        ..FioArgs::default()
+    };
+    let error = run(&args, &mut Vec::new()).unwrap_err().to_string();
+    assert!(error.contains("there is no section typo"), "{error}");
+    let link = folder.path().join("b.fio");
+    std::fs::hard_link(&file, &link).unwrap();
+    for output in [file.clone(), link] {
+        let args = FioArgs { section: Vec::new(), output: Some(output), ..args.clone() };
+        let error = run(&args, &mut Vec::new()).unwrap_err().to_string();
+        assert!(error.contains("it is a job file or the drive"), "{error}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: FioArgs,
+    }
+    for more in ["--json", "--output-format json", "--output x"] {
+        let line = format!("fio a.fio --parse-only {more}");
+        assert!(Line::try_parse_from(line.split_whitespace()).is_err(), "{more}");
+    }
+    assert!(Line::try_parse_from(["fio", "a.fio", "--parse-only"]).is_ok());
+}
+
 #[test]
 fn the_drive_is_that_of_the_jobs() {
     let jobs = |text: &str| {
@@ -263,6 +424,9 @@ fn the_drive_is_that_of_the_jobs() {
     let named = |text: &str| named::drive(None, &jobs(text)).map_err(|e| e.to_string());
     let spec = named("[a]\nfilename=/nonexistent/x\nsize=1m\noffset=1m\n").unwrap();
     assert_eq!(spec.to_string(), "file:/nonexistent/x,size=2M,direct=no");
+    // One that would be larger than can be counted is left to the drive.
+    let far = named("[a]\nfilename=/nonexistent/x\nsize=1m\nnumjobs=3\noffset_increment=10000p\n");
+    assert_eq!(far.unwrap().to_string(), "file:/nonexistent/x,direct=no");
     let spec = named("[a]\nfilename=/nonexistent/x\ndirect=1\n").unwrap();
     assert_eq!(spec.to_string(), "file:/nonexistent/x");
     assert_eq!(named("[a]\nfilename=mem\\:tlc,size=1G\n").unwrap().to_string(), "mem:tlc,size=1G");

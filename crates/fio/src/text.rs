@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use bench::stand::About;
-use bench::why_void;
 use load::driver::ClockKind;
 use measure::units::{bytes_decimal, size_binary, time_ns};
 use measure::{Cpu, Direction, Gc, Report, Row, WriteAmplification};
@@ -123,7 +122,8 @@ impl Job {
         words.join(", ")
     }
 
-    fn workload(&self, about: &About) -> Value {
+    /// What so many clones of it did, in the terms of a report.
+    fn workload(&self, about: &About, clones: usize) -> Value {
         let clock = if about.clock == ClockKind::Real { "real" } else { "virtual" };
         let percent = (self.access.does == Does::Both).then_some(self.access.reads);
         json!({
@@ -134,7 +134,7 @@ impl Job {
             "sizes": self.one_size().is_none().then(|| self.access.sizes.to_string()),
             "qd": self.pace.depth,
             "rate": self.pace.rate,
-            "jobs": self.company.clones,
+            "jobs": clones,
             "zipf": self.access.zipf,
             "seconds": self.lasts.runtime.map(|ns| ns as f64 / 1e9),
             "clock": clock,
@@ -147,7 +147,7 @@ pub fn report(told: &Told, about: &About) -> Report {
     let (tally, seconds) = (&told.tally, told.seconds());
     let of = |op| Direction::new(tally.latency(op), tally.bytes(op), seconds);
     let (read, write) = (of(BlockOp::Read), of(BlockOp::Write));
-    let (all, bytes) = (tally.all(), read.bytes + write.bytes);
+    let (all, bytes) = (tally.all(), done(told));
     let ios = all.count();
     let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
     let both = read.ios > 0 && write.ios > 0;
@@ -163,13 +163,13 @@ pub fn report(told: &Told, about: &About) -> Report {
         (grew(|c| c.collections), grew(|c| c.moved), grew(|c| c.copied));
     Report {
         drive: about.few_words.clone(),
-        workload: told.job.workload(about),
+        workload: told.job.workload(about, told.clones),
         ios,
         failed_requests: tally.failed,
         bytes,
         seconds,
         wall_seconds: told.wall,
-        void: why_void(tally, ios, read.bytes),
+        void: told.void(),
         iops: per_second(ios),
         bytes_per_second: per_second(bytes),
         latency_ns: all.summary(),
@@ -181,7 +181,7 @@ pub fn report(told: &Told, about: &About) -> Report {
         gc: tells.then_some(Gc { collections, moved, copied }),
         erases: tells.then(|| grew(|c| c.erases)),
         self_check_ns: tally.late.percentile(99.9),
-        cpu: Cpu::new(told.cpu.0, told.cpu.1, told.wall, ios),
+        cpu: Cpu::new(told.cpu.0, told.cpu.1, told.wall, told.round_ios),
         series: match tells {
             true => tally.rows(),
             false => tally.rows().into_iter().map(Row::of_an_unknown_drive).collect(),
@@ -192,11 +192,19 @@ pub fn report(told: &Told, about: &About) -> Report {
     }
 }
 
+/// Bytes that were read, written and trimmed.
+fn done(told: &Told) -> u64 {
+    [BlockOp::Read, BlockOp::Write, BlockOp::Trim].map(|op| told.tally.bytes(op)).iter().sum()
+}
+
 /// A line of a job before its report.
 pub fn heading(told: &Told) -> String {
     let name = format!("[{}] group {}", told.job.name, told.group);
     let jobs =
         if told.clones > 1 { format!(", {} jobs together", told.clones) } else { String::new() };
-    let bytes = [BlockOp::Read, BlockOp::Write].map(|op| told.tally.bytes(op)).iter().sum::<u64>();
-    format!("{name}{jobs}: {} in {}", bytes_decimal(bytes as f64), time_ns(told.seconds() * 1e9))
+    format!(
+        "{name}{jobs}: {} in {}",
+        bytes_decimal(done(told) as f64),
+        time_ns(told.seconds() * 1e9)
+    )
 }

@@ -3,12 +3,18 @@
 //! Guarantees: figures are sums of what was measured; a percentile is that of all
 //! latencies together. Nothing here fails.
 
+use bench::why_void;
 use load::tally::Tally;
 use measure::Row;
 use port::BlockOp;
 
 use crate::job::Job;
 use crate::run::{All, Ran};
+
+/// Why figures mean nothing, if they do not.
+pub fn void(tally: &Tally) -> Option<String> {
+    why_void(tally, tally.all().count(), tally.bytes(BlockOp::Read))
+}
 
 /// A job, or those of a group, and what was done.
 pub struct Told<'a> {
@@ -24,9 +30,12 @@ pub struct Told<'a> {
     pub cpu: (f64, f64),
     /// What its rounds took on the wall, in seconds.
     pub wall: f64,
+    /// Requests of all in its round.
+    pub round_ios: u64,
     /// Whether what the drive did was for it alone.
     pub is_alone: bool,
-    /// Requests out, where all clones keep the same number out.
+    /// Requests out, where all clones keep the same number out: neither those that come at
+    /// a rate nor those that pause do.
     pub depth: Option<u32>,
 }
 
@@ -35,11 +44,13 @@ impl<'a> Told<'a> {
     pub fn all(jobs: &'a [Job], all: All) -> Vec<Told<'a>> {
         let mut told: Vec<(Told<'a>, Vec<Tally>)> = Vec::new();
         let mut open: Option<u32> = None;
-        for Ran { task, tally, cpu, wall, is_alone, .. } in all.ran {
+        for Ran { task, tally, cpu, wall, round_ios, is_alone, .. } in all.ran {
             let job = &jobs[task.job];
             let joins = job.company.is_together && open == Some(task.group);
             open = job.company.is_together.then_some(task.group);
-            let depth = job.pace.rate.is_none().then_some(job.pace.depth);
+            let keeps = job.pace.rate.is_none() && job.pace.think.is_none();
+            let most = tally.all().count().min(u32::MAX.into()) as u32;
+            let depth = keeps.then_some(job.pace.depth.min(most));
             match told.last_mut().filter(|_| joins) {
                 Some((one, tallies)) => {
                     one.clones += 1;
@@ -50,7 +61,17 @@ impl<'a> Told<'a> {
                 None => {
                     let (group, clones) = (task.group, 1);
                     let none = Tally::new();
-                    let one = Told { job, group, clones, tally: none, cpu, wall, is_alone, depth };
+                    let one = Told {
+                        job,
+                        group,
+                        clones,
+                        tally: none,
+                        cpu,
+                        wall,
+                        round_ios,
+                        is_alone,
+                        depth,
+                    };
                     told.push((one, vec![tally]));
                 }
             }
@@ -62,6 +83,11 @@ impl<'a> Told<'a> {
     /// Why a run fails, if it does.
     pub fn problem(&self) -> Option<String> {
         self.tally.problem().map(|what| format!("[{}] {what}", self.job.name))
+    }
+
+    /// Why its figures mean nothing, if they do not.
+    pub fn void(&self) -> Option<String> {
+        void(&self.tally)
     }
 
     /// Rows of a second each, where all is of this kind of request, so that they are its.
