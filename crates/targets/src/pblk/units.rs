@@ -315,6 +315,16 @@ impl Units {
     /// One more unit for rows that cannot be read yet.
     pub fn add_held(&mut self) -> Result<u32, OutOfMemory> {
         let bytes = self.row as usize * (self.kept + TAG_BYTES);
+        let slots = 1 << self.row_bits;
+        // Adding to these must not fail any more when there is the buffer.
+        let refused = |what, bytes: usize| {
+            let (bytes, source) = (bytes as u64, std::io::ErrorKind::OutOfMemory.into());
+            OutOfMemory { what, bytes, source }
+        };
+        let is_room = self.units.try_reserve(1);
+        is_room.map_err(|_| refused("units", self.units.len() * size_of::<Unit>()))?;
+        let is_room = self.slots.try_reserve(slots);
+        is_room.map_err(|_| refused("slots of units", self.slots.len() * size_of::<Slot>()))?;
         let buffer = Lender::new(Buffer::zeroed(bytes)?);
         self.units.push(Unit { buffer, ..Unit::default() });
         let slot = Slot { lba: PAD, old: Place::UNMAPPED, live: false };
