@@ -63,8 +63,8 @@ pub struct Lent {
     base: u64,
     figures: Arc<Figures>,
     back: Sender<Boxed>,
-    /// Its medium failed, or it takes no more writes, and that was told.
-    told: bool,
+    /// That its medium failed, and that it takes no more writes, was told.
+    told: [bool; 2],
     /// What was asked of it, where somebody looks at that.
     live: Option<Box<Live>>,
 }
@@ -92,7 +92,7 @@ impl Lent {
         figures.publish(&drive.counters(), drive.free_chunks());
         let owner = Owner { figures: figures.clone(), back: receiver };
         let (drive, base) = (Some(drive), base.0);
-        (Lent { drive, base, figures, back, told: false, live: None }, owner)
+        (Lent { drive, base, figures, back, told: [false; 2], live: None }, owner)
     }
 
     /// The same, and counts what is asked of it, to be looked at ([`Seen`]). Nothing is
@@ -124,17 +124,18 @@ impl Lent {
                         one.status = Status::CAPACITY_EXCEEDED;
                     }
                     let until = "the drive can only be read until it is opened again";
-                    self.tell_once(&format!("{why}; {until}"));
+                    self.tell_once(0, &format!("{why}; {until}"));
                 }
-                None if self.drive().is_read_only() => self.tell_once(READ_ONLY),
+                None if self.drive().is_read_only() => self.tell_once(1, READ_ONLY),
                 None => return,
             }
         }
     }
 
+    /// Tells a reason, by its place in `told`, unless it was told.
     #[cold]
-    fn tell_once(&mut self, text: &str) {
-        if !std::mem::replace(&mut self.told, true) {
+    fn tell_once(&mut self, reason: usize, text: &str) {
+        if !std::mem::replace(&mut self.told[reason], true) {
             say(text);
         }
     }
@@ -224,7 +225,8 @@ impl Observed for Lent {
 impl Seen for Lent {
     fn glimpse(&self, now: Time) -> Glimpse {
         let live = self.live.as_deref().cloned().unwrap_or_default();
-        Glimpse { at: now.0, live, ..live::glimpse(self.drive(), now + self.base) }
+        let inside = self.live.as_ref().map(|live| live.inside);
+        Glimpse { at: now.0, live, inside, ..live::glimpse(self.drive(), now + self.base) }
     }
 
     fn count_chunks(&self, from: Place, most: usize, count: &mut ChunkCount) -> Option<Place> {

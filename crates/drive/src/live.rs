@@ -15,7 +15,7 @@ use port::{BLOCK_BYTES, BlockDone, BlockOp, Port, Ring, StorySum, Time};
 use crate::backing::Backing;
 use crate::batched::BoxedBatch;
 use crate::caches::Caches;
-use crate::whole::{Boxed, Drive, Observed};
+use crate::whole::{Boxed, Drive, Observed, READ_ONLY};
 
 /// The operations, by name, in the order in which they are counted.
 pub const OPS: [(BlockOp, &str); 5] = [
@@ -60,12 +60,12 @@ pub struct Work {
     pub requests: u64,
     /// Those of them that failed.
     pub failures: u64,
-    /// Bytes that reads gave and writes took.
+    /// Bytes that reads gave and writes took, of those that did not fail.
     pub bytes: u64,
-    /// How many took so long, by range, of those that told; the last is for what took
-    /// longer.
+    /// How many took so long, by range, of those that told and did not fail; the last is
+    /// for what took longer.
     pub took: [u64; RANGES + 1],
-    /// Where their time went.
+    /// Where the time of these went.
     pub causes: StorySum,
 }
 
@@ -116,11 +116,14 @@ impl Live {
             let Some(one) = done.get(i) else { return };
             let work = &mut self.works[one.op as usize];
             work.requests += 1;
-            work.failures += u64::from(!one.status.is_ok());
-            if matches!(one.op, BlockOp::Read | BlockOp::Write) {
+            let is_ok = one.status.is_ok();
+            work.failures += u64::from(!is_ok);
+            if is_ok && matches!(one.op, BlockOp::Read | BlockOp::Write) {
                 work.bytes += one.buffer.len() as u64;
             }
+            // A failure is soon told, and would make the drive look fast.
             if self.tells
+                && is_ok
                 && let Some(story) = drive.story(self.completed)
             {
                 work.took[range_of(story.ns())] += 1;
@@ -140,8 +143,12 @@ pub struct Glimpse {
     pub at: u64,
     /// What was asked of it.
     pub live: Live,
+    /// Requests that are inside, where they are counted.
+    pub inside: Option<u64>,
     /// What its target wrote.
     pub written: WriteCounters,
+    /// Blocks that collection read, where they are counted.
+    pub moved: Option<u64>,
     /// Chunks that its target has for what comes next, where it counts them.
     pub free_chunks: Option<u64>,
     /// What its devices did.
@@ -202,14 +209,16 @@ fn read_only(drive: &Boxed) -> Option<String> {
         return Some(why.to_string());
     }
     let is_closed = (0..drive.shards()).any(|shard| drive.target(shard).is_read_only());
-    is_closed.then(|| "too much of its flash is worn out, or its log cannot be written".into())
+    is_closed.then(|| READ_ONLY.into())
 }
 
 /// What a drive tells of itself at a time of its own.
 pub(crate) fn glimpse(drive: &Boxed, now: Time) -> Glimpse {
     let devices = || (0..drive.shards()).map(|shard| drive.target(shard).lower().device());
+    let written = drive.counters();
     Glimpse {
-        written: drive.counters(),
+        written,
+        moved: Some(written.moved),
         free_chunks: Some(drive.free_chunks()),
         flash: devices().map(|device| device.counters()).fold(Counters::default(), sum),
         errors: devices().map(|device| device.errors()).sum(),
@@ -237,17 +246,20 @@ pub(crate) fn count_chunks(
     }
 }
 
-/// A drive with batched writes tells what it counts: its requests are reads of pages, and
-/// batches.
+/// A drive with batched writes tells what it counts: its requests are reads of pages,
+/// batches, and flushes.
 impl Seen for Link<BoxedBatch> {
     fn glimpse(&self, now: Time) -> Glimpse {
         let drive = self.below();
         let (device, done) = (drive.lower().device(), drive.counters());
         let flash = device.counters();
         let mut live = Live::default();
-        let [reads, writes, ..] = &mut live.works;
-        (reads.requests, reads.bytes) = (done.reads, done.reads * BLOCK_BYTES);
-        (writes.requests, writes.bytes) = (done.batches, done.user * BLOCK_BYTES);
+        let [reads, writes, flushes, ..] = &mut live.works;
+        (reads.requests, reads.failures) = (done.reads, done.failed_reads);
+        reads.bytes = (done.reads - done.failed_reads) * BLOCK_BYTES;
+        writes.requests = done.batches + done.failed_batches;
+        (writes.failures, writes.bytes) = (done.failed_batches, done.user * BLOCK_BYTES);
+        flushes.requests = done.flushes;
         let row = u64::from(drive.lower().geometry().row_blocks());
         let metadata = done.log_rows * row + done.table_pages;
         let written = WriteCounters {
@@ -336,8 +348,8 @@ mod tests {
         Lent::watched(build(&config, 1).unwrap(), Time(1_000_000), tells).0
     }
 
-    /// Requests, bytes, failures, and times whose causes sum to them; over a drive that
-    /// tells no stories all but the times.
+    /// Requests, failures, and of what did not fail bytes and times whose causes sum to
+    /// them; over a drive that tells no stories all but the times.
     #[test]
     fn a_lent_drive_counts_what_is_asked_of_it() {
         use BlockOp::{Flush, Read, Trim, Write};
@@ -353,11 +365,12 @@ mod tests {
             let work = |op: BlockOp| &seen.live.works[op as usize];
             let counts = |op| (work(op).requests, work(op).failures);
             assert_eq!([Read, Write, Flush, Trim].map(counts), [(2, 1), (2, 0), (1, 0), (1, 0)]);
-            assert_eq!((work(Write).bytes, work(Read).bytes), (16384, 16384), "{name}");
+            assert_eq!((work(Write).bytes, work(Read).bytes), (16384, 8192), "{name}");
             assert_eq!((seen.live.inside, seen.at, seen.live.tells), (0, 5_000_000, tells));
             for op in [Read, Write, Flush, Trim] {
                 let told: u64 = work(op).took.iter().sum();
-                assert_eq!(told, if tells { work(op).requests } else { 0 }, "{name} {op:?}");
+                let good = work(op).requests - work(op).failures;
+                assert_eq!(told, if tells { good } else { 0 }, "{name} {op:?}");
             }
             assert_eq!(work(Flush).causes.ns() > 0, tells, "{name}");
             // A protected cache keeps what was flushed.

@@ -41,8 +41,10 @@ pub struct Left {
     pub chunks: Vec<Chunk>,
 }
 
-/// What is told of a drive that is [read-only](Drive::is_read_only).
-pub const READ_ONLY: &str = "too many of its chunks gave way: the drive takes no more writes, and \
+/// What is told of a drive that is [read-only](Drive::is_read_only): which of these it was
+/// is not known here.
+pub const READ_ONLY: &str = "too many of its chunks gave way, its own records could not be \
+                             written, or memory was short: the drive takes no more writes, and \
                              what it holds can be read";
 
 /// A drive that was ended.

@@ -113,14 +113,20 @@ const OTHERS: usize = 64 + 4;
 pub struct BatchCounters {
     /// Batches acknowledged.
     pub batches: u64,
+    /// Batches that failed, refused ones too.
+    pub failed_batches: u64,
     /// Logical pages taken to be written.
     pub user: u64,
     /// Logical pages given up.
     pub given_up: u64,
     /// Pages of batches that came again later in their batch: never written.
     pub superseded: u64,
-    /// Reads completed.
+    /// Reads completed, failed ones too.
     pub reads: u64,
+    /// Those of them that failed.
+    pub failed_reads: u64,
+    /// Flushes completed.
+    pub flushes: u64,
     /// Blocks programmed to fill rows of pages.
     pub padding: u64,
     /// Rows of log written, failed tries too.
@@ -627,6 +633,14 @@ impl<D: OpenChannel> Batch<D> {
         };
         if !refused.is_ok() {
             let BatchReq { id, op, buffer, .. } = req;
+            match op {
+                BatchOp::Read => {
+                    self.counters.reads += 1;
+                    self.counters.failed_reads += 1;
+                }
+                BatchOp::WriteBatch => self.counters.failed_batches += 1,
+                BatchOp::Flush => {}
+            }
             self.ready.put(|| BatchDone { id, op, status: refused, at: now, buffer });
             return;
         }

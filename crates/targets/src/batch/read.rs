@@ -194,6 +194,7 @@ impl<D: OpenChannel> Batch<D> {
         let done = BatchDone { id: read.id, op: BatchOp::Read, status, at: now, buffer };
         self.reads.give(id);
         self.counters.reads += 1;
+        self.counters.failed_reads += u64::from(!status.is_ok());
         self.ready.put(|| done);
     }
 
@@ -216,6 +217,7 @@ impl<D: OpenChannel> Batch<D> {
                 return;
             }
             self.flushes.pop_front();
+            self.counters.flushes += 1;
             let (op, status) = (BatchOp::Flush, Status::SUCCESS);
             self.ready.put(|| BatchDone { id, op, status, at: now, buffer: Buffer::empty() });
         }

@@ -651,6 +651,7 @@ impl<D: OpenChannel> Batch<D> {
                     BatchDone { id: write.id, op: BatchOp::WriteBatch, status, at: now, buffer };
                 self.ready.put(|| done);
                 self.counters.batches += u64::from(status.is_ok());
+                self.counters.failed_batches += u64::from(!status.is_ok());
                 self.look_flushes(now);
             }
             Stream::Collect | Stream::Meta => self.side_done(id),
