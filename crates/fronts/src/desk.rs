@@ -2,9 +2,11 @@
 //! thread that has it.
 //!
 //! Guarantees: nobody who uses the drive waits for an answer of the desk, which costs
-//! the thread one look a turn. Fails where the drive is gone, or its thread does not
-//! come by within [`PATIENCE`].
+//! the thread one look a turn; a look that panics ends neither, and the drive's lock is
+//! not poisoned. Fails where the drive is gone, or its thread has not answered all that a
+//! page asks within [`PATIENCE`].
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,29 +17,39 @@ use device::hosted::Bell;
 use drive::lent::Lent;
 use drive::live::{Glimpse, Place, Seen};
 use exports::SharedDrive;
-use metrics::{Gone, Reach, SLICE};
+use metrics::{NoPage, Reach, SLICE};
 use port::{Port, Ring, Time};
 
-/// How long a drive's thread may take to come by.
+/// How long a drive's thread may take for all of a page.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How soon it is woken again: it may have been about to sleep.
 const NAP: Duration = Duration::from_micros(100);
+
+/// What a look at a drive finds. It changes nothing of the drive, so that a panic leaves
+/// it as it was; the panic was told of.
+fn unless_it_panics<R>(look: impl FnOnce() -> R) -> Result<R, NoPage> {
+    catch_unwind(AssertUnwindSafe(look)).map_err(|_| NoPage::Gone)
+}
 
 /// A drive behind a lock.
 pub(crate) struct AtLock<'a>(pub &'a SharedDrive<Lent>);
 
 impl Reach for AtLock<'_> {
-    fn glimpse(&mut self) -> Result<Glimpse, Gone> {
-        self.0.look(|drive, now| drive.glimpse(now)).map_err(|_| Gone)
+    fn glimpse(&mut self) -> Result<Glimpse, NoPage> {
+        let look = self.0.look(|drive, now| unless_it_panics(|| drive.glimpse(now)));
+        look.map_err(|_| NoPage::Gone)?
     }
 
     fn chunks(
         &mut self,
         from: Place,
         mut count: ChunkCount,
-    ) -> Result<(ChunkCount, Option<Place>), Gone> {
-        let next = self.0.look(|drive, _| drive.count_chunks(from, SLICE, &mut count));
-        Ok((count, next.map_err(|_| Gone)?))
+    ) -> Result<(ChunkCount, Option<Place>), NoPage> {
+        let look = self
+            .0
+            .look(|drive, _| unless_it_panics(|| drive.count_chunks(from, SLICE, &mut count)));
+        let next = look.map_err(|_| NoPage::Gone)??;
+        Ok((count, next))
     }
 
     fn connections(&mut self) -> Option<u64> {
@@ -64,7 +76,8 @@ impl<P> Desk<P> {
         self.asked.store(false, Ordering::Release);
         let question = self.question.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(question) = question {
-            question(drive, now);
+            // Who asked hears that nobody will answer.
+            let _ = unless_it_panics(|| question(drive, now));
         }
     }
 }
@@ -120,19 +133,26 @@ impl<P: Port> Port for Staffed<P> {
 /// A drive on a thread of its own, which answers at its desk.
 pub(crate) struct AtDesk<P> {
     /// Where.
-    pub desk: Arc<Desk<P>>,
+    desk: Arc<Desk<P>>,
     /// What wakes its thread.
-    pub bell: Bell,
+    bell: Bell,
+    /// Until when the page that is being made may ask.
+    until: Instant,
 }
 
 /// A way to any drive on a thread of its own.
 pub(crate) type AnyDesk = Box<dyn Reach + Send>;
 
 impl<P> AtDesk<P> {
+    /// A drive that answers at `desk`, and whose thread `bell` wakes.
+    pub fn new(desk: Arc<Desk<P>>, bell: Bell) -> AtDesk<P> {
+        AtDesk { desk, bell, until: Instant::now() }
+    }
+
     fn ask<R: Send + 'static>(
         &self,
         f: impl FnOnce(&P, Time) -> R + Send + 'static,
-    ) -> Result<R, Gone> {
+    ) -> Result<R, NoPage> {
         let (say, hear) = sync_channel(1);
         let question: Question<P> = Box::new(move |drive, now| {
             // Nobody may wait any more.
@@ -140,21 +160,24 @@ impl<P> AtDesk<P> {
         });
         *self.desk.question.lock().unwrap_or_else(PoisonError::into_inner) = Some(question);
         self.desk.asked.store(true, Ordering::Release);
-        let start = Instant::now();
-        while start.elapsed() < PATIENCE && !self.bell.is_closed() {
+        while !self.bell.is_closed() {
+            if Instant::now() >= self.until {
+                return Err(NoPage::Late);
+            }
             self.bell.wake_drive();
             match hear.recv_timeout(NAP) {
                 Ok(answer) => return Ok(answer),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(Gone),
+                Err(RecvTimeoutError::Disconnected) => return Err(NoPage::Gone),
             }
         }
-        Err(Gone)
+        Err(NoPage::Gone)
     }
 }
 
 impl<P: Seen + 'static> Reach for AtDesk<P> {
-    fn glimpse(&mut self) -> Result<Glimpse, Gone> {
+    fn glimpse(&mut self) -> Result<Glimpse, NoPage> {
+        self.until = Instant::now() + PATIENCE;
         self.ask(|drive, now| drive.glimpse(now))
     }
 
@@ -162,7 +185,7 @@ impl<P: Seen + 'static> Reach for AtDesk<P> {
         &mut self,
         from: Place,
         mut count: ChunkCount,
-    ) -> Result<(ChunkCount, Option<Place>), Gone> {
+    ) -> Result<(ChunkCount, Option<Place>), NoPage> {
         self.ask(move |drive, _| {
             let next = drive.count_chunks(from, SLICE, &mut count);
             (count, next)
@@ -171,5 +194,24 @@ impl<P: Seen + 'static> Reach for AtDesk<P> {
 
     fn connections(&mut self) -> Option<u64> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The thread of a drive goes on after a question that panics, and who asked is told.
+    #[test]
+    fn a_question_that_panics_is_not_answered() {
+        let desk = Desk::<()>::new();
+        let (say, hear) = sync_channel::<()>(1);
+        let question: Question<()> = Box::new(move |_, _| {
+            let _say = say;
+            panic!("a fault of a look");
+        });
+        *desk.question.lock().unwrap() = Some(question);
+        desk.answer(&(), Time::ZERO);
+        assert!(hear.recv().is_err());
     }
 }

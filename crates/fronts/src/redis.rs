@@ -245,7 +245,7 @@ impl Serving<'_> {
         let (drive, mut queues) = Hosted::start(staffed, hosting()).map_err(failed)?;
         let queue = queues.remove(0);
         let (bell, clock) = (queue.bell(), queue.clock());
-        let desk = desk.map(|desk| Box::new(AtDesk { desk, bell: queue.bell() }) as AnyDesk);
+        let desk = desk.map(|desk| Box::new(AtDesk::new(desk, queue.bell())) as AnyDesk);
         let most = BATCH.min(shape.max_pages as usize);
         let store = BatchStore::new(Remote::new(queue), shape, most, no_clock).map_err(failed)?;
         let kept = self.tree(Box::new(store), opens, clock.now())?;
@@ -448,7 +448,7 @@ impl Blocks<'_> {
         let (drive, mut queues) = Hosted::start(staffed, hosting()).map_err(failed)?;
         let queue: Queue<BlockReq, BlockDone> = queues.remove(0);
         let (bell, clock) = (queue.bell(), queue.clock());
-        let desk = desk.map(|desk| Box::new(AtDesk { desk, bell: queue.bell() }) as AnyDesk);
+        let desk = desk.map(|desk| Box::new(AtDesk::new(desk, queue.bell())) as AnyDesk);
         let (remote, now) = (Remote::new(queue), clock.now());
         let end = || {
             drop(drive.stop());

@@ -43,14 +43,13 @@ impl Address {
     /// All that its host's name stands for, at least one.
     pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>, Error> {
         let bare = self.host.trim_start_matches('[').trim_end_matches(']');
-        let found: Vec<_> = (bare, self.port).to_socket_addrs().into_iter().flatten().collect();
-        match found.is_empty() {
-            false => Ok(found),
-            true => {
-                let text = format!("the host `{}` has no address: check its name", self.host);
-                Err(Error::Failed(text))
-            }
-        }
+        let failed = |why: &str| {
+            let text = format!("the host `{}` has no address{why}: check its name", self.host);
+            Error::Failed(text)
+        };
+        let found = (bare, self.port).to_socket_addrs();
+        let found: Vec<_> = found.map_err(|e| failed(&format!(" ({e})")))?.collect();
+        if found.is_empty() { Err(failed("")) } else { Ok(found) }
     }
 }
 

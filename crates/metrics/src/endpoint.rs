@@ -1,9 +1,10 @@
-//! Pages over HTTP/1.1: GET of one path, on a thread of its own.
+//! Pages over HTTP/1.1: GET and HEAD of one path, on a thread of its own.
 //!
 //! Guarantees: whatever clients do, it goes on, and takes no more than [`MOST`]
 //! connections, each with [`LONGEST`] bytes of request and the page. A client has
 //! [`TIME`] to ask and as long again to take the answer; where there are too many, a
-//! newcomer takes the place of the one that came first. It never waits for one of them.
+//! newcomer takes the place of one that has its answer, else of one that has said nothing,
+//! else of the one that came first. It never waits for one of them.
 //! Fails when its address cannot be listened on.
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,7 +17,7 @@ use drive::error::Error;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::address::Address;
-use crate::page::Gone;
+use crate::page::NoPage;
 
 /// Connections at once.
 const MOST: usize = 32;
@@ -33,6 +34,9 @@ const TURN: usize = 16;
 
 /// Where it is.
 pub const PATH: &str = "/metrics";
+
+/// What a page is.
+const PAGE: &str = "text/plain; version=0.0.4";
 
 /// A server of pages that listens.
 pub struct Endpoint {
@@ -99,7 +103,7 @@ impl Endpoint {
     }
 
     /// Gives pages until its stopper is dropped.
-    pub fn run(self, mut page: impl FnMut() -> Result<String, Gone>) {
+    pub fn run(self, mut page: impl FnMut() -> Result<String, NoPage>) {
         let mut clients: Vec<Client> = Vec::with_capacity(MOST);
         let mut deaf: Option<Instant> = None;
         loop {
@@ -152,7 +156,7 @@ impl Endpoint {
                 continue;
             }
             if clients.len() == MOST {
-                clients.remove(0);
+                clients.remove(least(clients));
             }
             let (stage, until) = (Stage::Asking, now + TIME);
             let (request, answer, sent) = (Vec::new(), Vec::new(), 0);
@@ -162,8 +166,17 @@ impl Endpoint {
     }
 }
 
+/// Whose place a newcomer takes: of those who have all, then of those who have said
+/// nothing, then of all, the one that came first.
+fn least(clients: &[Client]) -> usize {
+    let has_all = |client: &Client| client.stage == Stage::Leaving;
+    let is_silent = |client: &Client| client.stage == Stage::Asking && client.request.is_empty();
+    let first = clients.iter().position(has_all);
+    first.or_else(|| clients.iter().position(is_silent)).unwrap_or(0)
+}
+
 impl Client {
-    fn go_on(&mut self, now: Instant, page: &mut impl FnMut() -> Result<String, Gone>) {
+    fn go_on(&mut self, now: Instant, page: &mut impl FnMut() -> Result<String, NoPage>) {
         if self.stage == Stage::Asking {
             self.read_request(now, page);
         }
@@ -176,7 +189,7 @@ impl Client {
     }
 
     /// Reads what is there of the request, and makes the answer when it is whole.
-    fn read_request(&mut self, now: Instant, page: &mut impl FnMut() -> Result<String, Gone>) {
+    fn read_request(&mut self, now: Instant, page: &mut impl FnMut() -> Result<String, NoPage>) {
         let mut piece = [0; 1024];
         for _ in 0..TURN {
             let room = piece.len().min(LONGEST + 1 - self.request.len());
@@ -222,7 +235,7 @@ impl Client {
 }
 
 /// The answer to a request; `None` while it is not whole.
-fn answer(request: &[u8], page: &mut impl FnMut() -> Result<String, Gone>) -> Option<Vec<u8>> {
+fn answer(request: &[u8], page: &mut impl FnMut() -> Result<String, NoPage>) -> Option<Vec<u8>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     let said = match parsed.parse(request) {
@@ -235,11 +248,17 @@ fn answer(request: &[u8], page: &mut impl FnMut() -> Result<String, Gone>) -> Op
             let path = parsed.path.unwrap_or("");
             let path = path.split(['?', '#']).next().unwrap_or("");
             match (parsed.method.unwrap_or(""), path) {
-                ("GET", PATH) => match page() {
-                    Ok(page) => whole("200 OK", "", "text/plain; version=0.0.4", &page),
-                    Err(Gone) => plain("503 Service Unavailable", "", "the drive is gone\n"),
+                (method @ ("GET" | "HEAD"), PATH) => match page() {
+                    Ok(page) if method == "HEAD" => head("200 OK", "", PAGE, page.len()),
+                    Ok(page) => whole("200 OK", "", PAGE, &page),
+                    Err(NoPage::Gone) => {
+                        plain("503 Service Unavailable", "", "the drive is gone\n")
+                    }
+                    Err(NoPage::Late) => {
+                        plain("504 Gateway Timeout", "", "the drive does not answer in time\n")
+                    }
                 },
-                (_, PATH) => plain("405 Method Not Allowed", "Allow: GET\r\n", "GET it\n"),
+                (_, PATH) => plain("405 Method Not Allowed", "Allow: GET, HEAD\r\n", "GET it\n"),
                 _ => plain("404 Not Found", "", "metrics are at /metrics\n"),
             }
         }
@@ -251,13 +270,19 @@ fn plain(status: &str, more: &str, text: &str) -> Vec<u8> {
     whole(status, more, "text/plain", text)
 }
 
-fn whole(status: &str, more: &str, kind: &str, text: &str) -> Vec<u8> {
-    let len = text.len();
+/// The begin of an answer with so many bytes.
+fn head(status: &str, more: &str, kind: &str, len: usize) -> Vec<u8> {
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}; charset=utf-8\r\nContent-Length: {len}\r\n\
          Connection: close\r\n{more}\r\n"
     );
-    [head.as_bytes(), text.as_bytes()].concat()
+    head.into_bytes()
+}
+
+fn whole(status: &str, more: &str, kind: &str, text: &str) -> Vec<u8> {
+    let mut all = head(status, more, kind, text.len());
+    all.extend_from_slice(text.as_bytes());
+    all
 }
 
 #[cfg(test)]
@@ -300,13 +325,15 @@ mod tests {
                 ("GET / HTTP/1.1\r\n\r\n", "404"),
                 ("GET /metricsx HTTP/1.1\r\n\r\n", "404"),
                 ("POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", "405"),
-                ("HEAD /metrics HTTP/1.1\r\n\r\n", "405"),
+                ("HEAD /metrics HTTP/1.1\r\n\r\n", "200"),
                 ("\0\x01\x02\r\n\r\n", "400"),
                 ("*1\r\n$4\r\nPING\r\n", "400"),
             ] {
                 let said = ask(at, request.as_bytes());
                 assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {said}");
             }
+            let said = ask(at, b"HEAD /metrics HTTP/1.1\r\n\r\n");
+            assert!(said.contains("Content-Length: 4\r\n") && said.ends_with("\r\n\r\n"));
             let long = format!("GET /metrics HTTP/1.1\r\nA: {}\r\n\r\n", "x".repeat(LONGEST));
             assert!(ask(at, long.as_bytes()).starts_with("HTTP/1.1 431 "));
             let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(HEADERS + 1));
@@ -337,14 +364,48 @@ mod tests {
         });
     }
 
+    /// Who asks, or takes a page, keeps its place before those who need none.
+    #[test]
+    fn a_newcomer_takes_the_place_of_who_needs_it_least() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let client = |(stage, request): (Stage, &[u8])| {
+            let (sock, until) = (TcpStream::connect(at).unwrap(), Instant::now());
+            Client { sock, stage, until, request: request.into(), answer: Vec::new(), sent: 0 }
+        };
+        let (taking, asking) = ((Stage::Taking, &b"G"[..]), (Stage::Asking, &b"G"[..]));
+        let (silent, leaving) = ((Stage::Asking, &b""[..]), (Stage::Leaving, &b"G"[..]));
+        for (all, expected) in [
+            (vec![taking, asking, silent, leaving, leaving], 3),
+            (vec![asking, taking, silent, silent], 2),
+            (vec![asking, taking, asking], 0),
+        ] {
+            let all: Vec<_> = all.into_iter().map(client).collect();
+            assert_eq!(least(&all), expected);
+        }
+    }
+
     /// Who does not go on is closed when its time is over.
     #[test]
     fn who_says_nothing_is_closed() {
         served("", |at| {
             let mut sock = TcpStream::connect(at).unwrap();
             sock.write_all(b"GET /metr").unwrap();
-            assert_eq!(sock.read(&mut [0; 1]).unwrap_or(0), 0);
+            let closed = match sock.read(&mut [0; 1]) {
+                Ok(n) => n == 0,
+                Err(e) => e.kind() == ErrorKind::ConnectionReset,
+            };
+            assert!(closed, "it is closed, and nothing else is wrong");
         });
+    }
+
+    /// A drive that is slow is not taken for one that is gone.
+    #[test]
+    fn why_there_is_no_page_is_told() {
+        for (why, status) in [(NoPage::Gone, "503"), (NoPage::Late, "504")] {
+            let said = answer(b"GET /metrics HTTP/1.0\r\n\r\n", &mut || Err(why)).unwrap();
+            assert_eq!(&said[9..12], status.as_bytes());
+        }
     }
 
     proptest! {
@@ -360,7 +421,7 @@ mod tests {
             let pages = AtomicUsize::new(0);
             let said = answer(&request, &mut || {
                 pages.fetch_add(1, Ordering::Relaxed);
-                Err(Gone)
+                Err(NoPage::Gone)
             });
             if let Some(said) = said {
                 let status = std::str::from_utf8(&said[9..12]).unwrap();

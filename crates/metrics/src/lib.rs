@@ -14,6 +14,6 @@ mod top;
 
 pub use address::Address;
 pub use endpoint::{Endpoint, Stopper};
-pub use page::{Facts, Gone, Page, Reach, SLICE};
+pub use page::{Facts, NoPage, Page, Reach, SLICE};
 pub use scrape::{Scrape, ScrapeError};
 pub use top::{TopArgs, top};

@@ -3,9 +3,9 @@
 //! The drive is held for microseconds at a time: for what it tells at once, and then
 //! for its chunks, [`SLICE`] at a time and [`MOST_SLICES`] times a page, so that a large
 //! drive's are counted over several pages. However many ask, it is looked at once in
-//! [`FRESH`]; who comes sooner gets the same page.
+//! [`FRESH`]; who comes sooner gets the same page, or the same failure. No counter falls.
 //!
-//! Fails where the drive is gone.
+//! Fails where the drive is gone, or does not answer in time.
 
 use std::time::{Duration, Instant};
 
@@ -21,28 +21,34 @@ pub const SLICE: usize = 512;
 /// How often that is done for a page.
 const MOST_SLICES: usize = 256;
 
-/// The drive is there no more, or does not answer.
+/// Why there is no page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone;
+pub enum NoPage {
+    /// The drive is there no more.
+    Gone,
+    /// It does not answer in time.
+    Late,
+}
 
 /// A way to a drive that others use meanwhile.
 pub trait Reach {
-    /// How it is now.
-    fn glimpse(&mut self) -> Result<Glimpse, Gone>;
+    /// How it is now. A page begins with this: the time that a drive may take for all of
+    /// it begins, too.
+    fn glimpse(&mut self) -> Result<Glimpse, NoPage>;
 
     /// Counts the chunks of [`SLICE`] places from `from` on, beside those of `count`.
     fn chunks(
         &mut self,
         from: Place,
         count: ChunkCount,
-    ) -> Result<(ChunkCount, Option<Place>), Gone>;
+    ) -> Result<(ChunkCount, Option<Place>), NoPage>;
 
     /// Clients that are connected, where that is counted.
     fn connections(&mut self) -> Option<u64>;
 }
 
 impl<R: Reach + ?Sized> Reach for Box<R> {
-    fn glimpse(&mut self) -> Result<Glimpse, Gone> {
+    fn glimpse(&mut self) -> Result<Glimpse, NoPage> {
         (**self).glimpse()
     }
 
@@ -50,7 +56,7 @@ impl<R: Reach + ?Sized> Reach for Box<R> {
         &mut self,
         from: Place,
         count: ChunkCount,
-    ) -> Result<(ChunkCount, Option<Place>), Gone> {
+    ) -> Result<(ChunkCount, Option<Place>), NoPage> {
         (**self).chunks(from, count)
     }
 
@@ -81,34 +87,43 @@ pub struct Page<R> {
     /// The most that collection was seen to have written: of a drive with batched writes
     /// that is what a sum leaves, which falls for a moment, and no counter may.
     collected: u64,
-    last: Option<(Instant, String)>,
+    /// The most that each die was seen to have worked: an operation counts whole when it
+    /// starts, and what is left of it is taken away when it is suspended.
+    worked: Vec<u64>,
+    last: Option<(Instant, Result<String, NoPage>)>,
 }
 
 impl<R: Reach> Page<R> {
     /// The page of a drive that is reached so.
     pub fn new(reach: R, facts: Facts) -> Page<R> {
         let counting = (ChunkCount::new(), (0, 0));
-        Page { reach, facts, counting, chunks: None, collected: 0, last: None }
+        Page { reach, facts, counting, chunks: None, collected: 0, worked: Vec::new(), last: None }
     }
 
     /// The page as it is now, or was a moment ago.
-    pub fn text(&mut self) -> Result<&str, Gone> {
+    pub fn text(&mut self) -> Result<&str, NoPage> {
         let is_fresh = self.last.as_ref().is_some_and(|last| last.0.elapsed() < FRESH);
         if !is_fresh {
-            let start = Instant::now();
-            let text = self.write(start)?;
-            self.last = Some((start, text));
+            let text = self.write(Instant::now());
+            self.last = Some((Instant::now(), text));
         }
-        Ok(self.last.as_ref().map_or("", |last| &last.1))
+        match &self.last {
+            Some((_, Ok(text))) => Ok(text),
+            Some((_, Err(why))) => Err(*why),
+            None => Err(NoPage::Late),
+        }
     }
 
-    /// Counts chunks on, until all are counted or it is enough.
-    fn count(&mut self) -> Result<(), Gone> {
+    /// Counts chunks on, until all are counted, it is enough, or the drive's time is over:
+    /// then the page has the count before.
+    fn count(&mut self) -> Result<(), NoPage> {
         for _ in 0..MOST_SLICES {
             let (count, from) = self.counting;
-            match self.reach.chunks(from, count)? {
-                (count, Some(next)) => self.counting = (count, next),
-                (count, None) => {
+            match self.reach.chunks(from, count) {
+                Err(NoPage::Late) => return Ok(()),
+                Err(NoPage::Gone) => return Err(NoPage::Gone),
+                Ok((count, Some(next))) => self.counting = (count, next),
+                Ok((count, None)) => {
                     self.chunks = Some(count);
                     self.counting = (ChunkCount::new(), (0, 0));
                     return Ok(());
@@ -118,10 +133,15 @@ impl<R: Reach> Page<R> {
         Ok(())
     }
 
-    fn write(&mut self, start: Instant) -> Result<String, Gone> {
+    fn write(&mut self, start: Instant) -> Result<String, NoPage> {
         let mut seen = self.reach.glimpse()?;
         self.collected = self.collected.max(seen.written.gc);
         seen.written.gc = self.collected;
+        self.worked.resize(seen.worked.len(), 0);
+        for (most, now) in self.worked.iter_mut().zip(&mut seen.worked) {
+            *most = (*most).max(*now);
+            *now = *most;
+        }
         self.count()?;
         let mut text = Text::default();
         self.write_drive(&seen, &mut text);
@@ -158,7 +178,9 @@ fn works(seen: &Glimpse) -> impl Iterator<Item = (&'static str, &Work)> {
 
 fn write_requests(seen: &Glimpse, text: &mut Text) {
     text.one("ssdkit_tells_stories", u64::from(seen.live.tells));
-    text.one("ssdkit_requests_inside", seen.live.inside);
+    if let Some(inside) = seen.inside {
+        text.one("ssdkit_requests_inside", inside);
+    }
     let mut all = text.metric("ssdkit_requests_total");
     works(seen).for_each(|(op, work)| all.add(&[("op", op)], work.requests));
     let mut all = text.metric("ssdkit_request_failures_total");
@@ -200,19 +222,19 @@ fn write_target(seen: &Glimpse, chunks: Option<&ChunkCount>, text: &mut Text) {
         all.add(&[("why", why)], blocks);
     }
     for (name, count) in [
-        ("ssdkit_blocks_absorbed_total", w.absorbed),
-        ("ssdkit_blocks_lost_total", w.lost),
-        ("ssdkit_collections_total", w.collections),
-        ("ssdkit_blocks_moved_total", w.moved),
-        ("ssdkit_erases_total", w.erases),
-        ("ssdkit_chunks_retired_total", w.retired),
-        ("ssdkit_chunks_refreshed_total", w.refreshed),
-        ("ssdkit_chunks_leveled_total", w.leveled),
+        ("ssdkit_blocks_absorbed_total", Some(w.absorbed)),
+        ("ssdkit_blocks_lost_total", Some(w.lost)),
+        ("ssdkit_collections_total", Some(w.collections)),
+        ("ssdkit_blocks_moved_total", seen.moved),
+        ("ssdkit_erases_total", Some(w.erases)),
+        ("ssdkit_chunks_retired_total", Some(w.retired)),
+        ("ssdkit_chunks_refreshed_total", Some(w.refreshed)),
+        ("ssdkit_chunks_leveled_total", Some(w.leveled)),
+        ("ssdkit_free_chunks", seen.free_chunks),
     ] {
-        text.one(name, count);
-    }
-    if let Some(free) = seen.free_chunks {
-        text.one("ssdkit_free_chunks", free);
+        if let Some(count) = count {
+            text.one(name, count);
+        }
     }
     let Some(chunks) = chunks else { return };
     let mut all = text.metric("ssdkit_chunks");
@@ -324,6 +346,7 @@ pub(crate) mod tests {
                 work.took[drive::live::range_of(story.ns())] = 100;
             }
             (seen.written.user, seen.written.gc, seen.free_chunks) = (100, 150, Some(7));
+            (seen.inside, seen.moved) = (Some(0), Some(140));
             seen.worked = vec![1_500_000_000, 300_000_000, 0, 2_900_000_000];
             seen.caches.read =
                 Some(CacheCounters { hits: 3, misses: 1, ..CacheCounters::default() });
@@ -338,7 +361,7 @@ pub(crate) mod tests {
     }
 
     impl Reach for &mut Full {
-        fn glimpse(&mut self) -> Result<Glimpse, Gone> {
+        fn glimpse(&mut self) -> Result<Glimpse, NoPage> {
             self.looks += 1;
             Ok(self.seen.clone())
         }
@@ -347,7 +370,7 @@ pub(crate) mod tests {
             &mut self,
             (shard, from): Place,
             mut count: ChunkCount,
-        ) -> Result<(ChunkCount, Option<Place>), Gone> {
+        ) -> Result<(ChunkCount, Option<Place>), NoPage> {
             count.states[2] += 10;
             (count.worn, count.erases, count.least, count.most) = (10, 25, 1, 9);
             Ok((count, (from < 2).then_some((shard, from + 1))))
@@ -400,7 +423,8 @@ pub(crate) mod tests {
         assert_eq!(ours.value("ssdkit_chunk_erases", &[("of", "mean")]), Some(2.5));
     }
 
-    /// What is found by a sum may fall for a moment, and the counter does not.
+    /// What is found by a sum may fall for a moment, as does the work of a die that is
+    /// suspended, and the counters do not.
     #[test]
     fn counters_do_not_fall() {
         let mut full = Full::default();
@@ -412,6 +436,49 @@ pub(crate) mod tests {
             all.value("ssdkit_blocks_written_total", &[("why", "collection")]).unwrap()
         };
         assert_eq!([150, 140, 160].map(&mut collected), [150.0, 150.0, 160.0]);
+        let mut worked = |s: u64| {
+            page.reach.seen.worked[1] = s * 1_000_000_000;
+            let all = Scrape::read(&page.write(Instant::now()).unwrap()).unwrap();
+            all.value("ssdkit_die_busy_seconds_total", &[("die", "1")]).unwrap()
+        };
+        assert_eq!([3, 2, 4].map(&mut worked), [3.0, 3.0, 4.0]);
+    }
+
+    /// A drive that takes long, and does not answer.
+    struct Late<'a>(&'a mut usize);
+
+    impl Reach for Late<'_> {
+        fn glimpse(&mut self) -> Result<Glimpse, NoPage> {
+            *self.0 += 1;
+            std::thread::sleep(2 * FRESH);
+            Err(NoPage::Late)
+        }
+
+        fn chunks(
+            &mut self,
+            _: Place,
+            _: ChunkCount,
+        ) -> Result<(ChunkCount, Option<Place>), NoPage> {
+            Err(NoPage::Late)
+        }
+
+        fn connections(&mut self) -> Option<u64> {
+            None
+        }
+    }
+
+    /// Who asks soon after another that was not answered does not wait as long again: a
+    /// failure is as new as a page is, from its end on.
+    #[test]
+    fn a_drive_that_is_late_is_asked_once() {
+        let facts = Facts { drive: "a".into(), front: "redis", bytes: 1 };
+        let mut looks = 0;
+        let mut page = Page::new(Late(&mut looks), facts);
+        assert_eq!(page.text().err(), Some(NoPage::Late));
+        // However slow this is, as many times without pause have some that are soon.
+        (0..5).for_each(|_| assert_eq!(page.text().err(), Some(NoPage::Late)));
+        drop(page);
+        assert!(looks < 6, "{looks} looks");
     }
 
     /// However many ask, the drive is looked at now and then.

@@ -5,7 +5,7 @@
 /// What a metric's values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows, from zero when the drive was made or opened.
+    /// It only grows; since when it counts `docs/commands/serve.md` says.
     Counter,
     /// It is as it is.
     Gauge,
@@ -59,8 +59,18 @@ pub const METRICS: [Metric; 38] = [
     metric("ssdkit_requests_inside", Gauge, "", "Requests that have come and not completed"),
     metric("ssdkit_requests_total", Counter, "op", "Requests that completed"),
     metric("ssdkit_request_failures_total", Counter, "op", "Those of them that failed"),
-    metric("ssdkit_request_bytes_total", Counter, "op", "Bytes that reads gave and writes took"),
-    metric("ssdkit_request_seconds", Histogram, "op, le", "What requests took, in drive time"),
+    metric(
+        "ssdkit_request_bytes_total",
+        Counter,
+        "op",
+        "Bytes of reads and writes that did not fail",
+    ),
+    metric(
+        "ssdkit_request_seconds",
+        Histogram,
+        "op, le",
+        "What those took that did not fail, in drive time",
+    ),
     metric("ssdkit_time_seconds_total", Counter, "op, cause, behind", "Where their time went"),
     metric("ssdkit_blocks_written_total", Counter, "why", "Blocks of 4 KiB programmed, and why"),
     metric("ssdkit_blocks_absorbed_total", Counter, "", "Written over while still in the buffer"),

@@ -13,9 +13,12 @@ use crate::scrape::Scrape;
 
 /// The longest answer.
 const LONGEST: usize = 8 << 20;
-/// How long all of it may take, and one step.
+/// How long connecting, all of the rest, and one step of it may take.
 const TIME: Duration = Duration::from_secs(4);
 const STEP: Duration = Duration::from_secs(2);
+/// Places of an address that are tried, at most, and the time that is left for the last.
+const PLACES: usize = 4;
+const LEAST: Duration = Duration::from_millis(10);
 /// Headers of an answer, at most.
 const HEADERS: usize = 64;
 
@@ -34,24 +37,29 @@ pub(super) fn look(address: &Address) -> Result<Scrape, String> {
     Scrape::read(page).map_err(|e| e.to_string())
 }
 
-fn fetch(address: &Address) -> io::Result<Vec<u8>> {
-    let start = Instant::now();
+/// The first of an address' places that can be connected to, all in [`STEP`]: an equal
+/// part of what is left of it is for each.
+fn connect(address: &Address) -> io::Result<TcpStream> {
     let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
     let found = address.resolve().map_err(|e| io::Error::other(e.to_string()))?;
-    let mut sock = None;
-    for at in found.iter().take(4) {
-        match TcpStream::connect_timeout(at, STEP) {
-            Ok(connected) => {
-                sock = Some(connected);
-                break;
-            }
+    let found = &found[..found.len().min(PLACES)];
+    let start = Instant::now();
+    for (n, at) in found.iter().enumerate() {
+        let left = STEP.saturating_sub(start.elapsed()).max(LEAST);
+        match TcpStream::connect_timeout(at, left / (found.len() - n) as u32) {
+            Ok(sock) => return Ok(sock),
             Err(e) => failed = e,
         }
     }
-    let Some(mut sock) = sock else { return Err(failed) };
+    Err(failed)
+}
+
+fn fetch(address: &Address) -> io::Result<Vec<u8>> {
+    let mut sock = connect(address)?;
+    let start = Instant::now();
     sock.set_read_timeout(Some(STEP))?;
     sock.set_write_timeout(Some(STEP))?;
-    let asks = format!("GET {PATH} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let asks = format!("GET {PATH} HTTP/1.0\r\nHost: {address}\r\n\r\n");
     sock.write_all(asks.as_bytes())?;
     let (mut all, mut piece) = (Vec::new(), vec![0; 64 << 10]);
     while all.len() <= LONGEST && start.elapsed() < TIME {
@@ -75,6 +83,9 @@ fn body(answer: &[u8]) -> Result<&str, String> {
     match parsed.code {
         Some(200) => {}
         Some(503) => return Err("says that its drive is gone: see what the server said".into()),
+        Some(504) => {
+            return Err("says that its drive does not answer in time: it is busy, or hangs".into());
+        }
         code => {
             let code = code.unwrap_or(0);
             return Err(format!("answers with status {code}: is it the address of --metrics?"));
@@ -93,19 +104,21 @@ fn body(answer: &[u8]) -> Result<&str, String> {
 mod tests {
     use super::*;
     use crate::endpoint::Endpoint;
-    use crate::page::Gone;
+    use crate::page::NoPage;
     use proptest::prelude::*;
 
     #[test]
     fn a_page_is_fetched() {
         let (endpoint, stopper) = Endpoint::bind(&"0".parse().unwrap()).unwrap();
         let address: Address = endpoint.addr().unwrap().to_string().parse().unwrap();
-        let mut pages = ["a 7\n", "<html>"].map(String::from).into_iter();
+        let pages = ["a 7\n", "<html>"].map(|page| Ok(String::from(page)));
+        let mut pages = pages.into_iter().chain([Err(NoPage::Late)]);
         std::thread::scope(|scope| {
-            scope.spawn(move || endpoint.run(|| pages.next().ok_or(Gone)));
+            scope.spawn(move || endpoint.run(|| pages.next().unwrap_or(Err(NoPage::Gone))));
             let stopper = stopper;
             assert_eq!(look(&address).map(|all| all.value("a", &[])), Ok(Some(7.0)));
             assert!(look(&address).unwrap_err().contains("line 1 of the page"));
+            assert!(look(&address).unwrap_err().contains("does not answer in time"));
             assert!(look(&address).unwrap_err().contains("its drive is gone"));
             drop(stopper);
         });

@@ -148,6 +148,10 @@ fn other_drives_tell_what_they_can() {
         std::thread::sleep(Duration::from_millis(150));
         let after = server.value("ssdkit_requests_total{op=\"write\"}");
         assert!(after >= before + 20.0, "{pages}: {before} {after}");
+        // What is not counted is no zero.
+        for name in ["ssdkit_requests_inside ", "ssdkit_blocks_moved_total "] {
+            assert_eq!(server.page().contains(name), pages == "log", "{pages}: {name}");
+        }
         assert_eq!(server.top()["front"], "redis");
         server.stop();
     }
