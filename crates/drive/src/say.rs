@@ -21,7 +21,7 @@ pub fn say(text: impl Display) {
 }
 
 /// Characters that are not seen and change how others are shown.
-fn is_hidden(c: char) -> bool {
+pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

@@ -9,6 +9,8 @@ use thiserror::Error;
 
 /// Samples of a page, at most.
 const MOST: usize = 1 << 16;
+/// Samples of one metric, at most: twice as many as any has that is served.
+pub(crate) const MOST_OF_ONE: usize = 2048;
 /// Labels of a sample, at most.
 const MOST_LABELS: usize = 16;
 
@@ -22,7 +24,10 @@ pub enum ScrapeError {
     )]
     Line(usize),
     /// There are too many.
-    #[error("the page has more than {MOST} samples: it is not of `ssdkit serve`")]
+    #[error(
+        "the page has more than {MOST} samples, or {MOST_OF_ONE} of one metric: it is not of \
+         `ssdkit serve`"
+    )]
     Many,
 }
 
@@ -60,6 +65,7 @@ impl Scrape {
                 return Err(ScrapeError::Many);
             }
             match all.samples.get_mut(name) {
+                Some(samples) if samples.len() == MOST_OF_ONE => return Err(ScrapeError::Many),
                 Some(samples) => samples.push(sample),
                 None => _ = all.samples.insert(name.into(), vec![sample]),
             }
@@ -192,7 +198,10 @@ mod tests {
             let text = format!("b 1\n{line}\n");
             assert_eq!(Scrape::read(&text), Err(ScrapeError::Line(2)), "{line}");
         }
-        let many = "a 1\n".repeat(MOST + 1);
+        let one = "a 1\n".repeat(MOST_OF_ONE);
+        assert!(Scrape::read(&one).is_ok());
+        assert_eq!(Scrape::read(&(one + "a 1\n")), Err(ScrapeError::Many));
+        let many: String = (0..=MOST).map(|n| format!("a{} 1\n", n / MOST_OF_ONE)).collect();
         assert_eq!(Scrape::read(&many), Err(ScrapeError::Many));
         let labels = (0..=MOST_LABELS).map(|n| format!("l{n}=\"\",")).collect::<String>();
         assert_eq!(Scrape::read(&format!("a{{{labels}}} 1")), Err(ScrapeError::Line(1)));
@@ -205,8 +214,7 @@ mod tests {
             let _ = Scrape::read(&text);
         }
 
-        /// What was written is read again, whatever stands in a label; the parser of
-        /// another reads the same.
+        /// What was written is read again, whatever stands in a label.
         #[test]
         fn what_is_written_comes_back(name in any::<String>(), whole: u64) {
             let mut text = Text::default();

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use clap::Args;
 use drive::error::Error;
+use drive::say::is_hidden;
 use measure::options;
 
 use crate::address::Address;
@@ -43,6 +44,22 @@ fn interval(text: &str) -> Result<u64, String> {
     is_possible.then_some(ns).ok_or_else(|| format!("`{text}` is not from 100ms to 1h"))
 }
 
+/// A text of JSON, which a server may have had a part in, without characters that steer a
+/// terminal: they only stand in its strings, where they are written as their numbers.
+fn escaped(json: &str) -> String {
+    let mut all = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_hidden(c) {
+            let mut units = [0; 2];
+            let units = c.encode_utf16(&mut units).iter();
+            units.for_each(|unit| all.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            all.push(c);
+        }
+    }
+    all
+}
+
 /// Shows a drive until somebody ends it, or once.
 pub fn top(args: &TopArgs, out: &mut dyn Write) -> Result<(), Error> {
     if !args.once {
@@ -53,11 +70,24 @@ pub fn top(args: &TopArgs, out: &mut dyn Write) -> Result<(), Error> {
     std::thread::sleep(Duration::from_nanos(args.interval));
     let figures = Figures::between(Some(&before), &look()?);
     if args.json {
-        writeln!(out, "{}", figures.to_json())?;
+        writeln!(out, "{}", escaped(&figures.to_json().to_string()))?;
     } else {
         for line in view::plain(&figures) {
             writeln!(out, "{}", line.trim_end())?;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_steers_no_terminal() {
+        let json = serde_json::json!({ "drive": "a\u{9b}2J\u{202e}\u{1b}é" });
+        let text = escaped(&json.to_string());
+        assert_eq!(text, r#"{"drive":"a\u009b2J\u202e\u001bé"}"#);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), json);
+    }
 }

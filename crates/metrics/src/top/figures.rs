@@ -3,6 +3,8 @@
 //! Guarantees: whatever stands in them, all numbers are finite, and shares are from 0 to
 //! 1. Where a figure is not served there is none. Nothing here fails.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use crate::scrape::Scrape;
@@ -71,13 +73,29 @@ impl Looks<'_> {
         self.after.value(name, labels).map(finite)
     }
 
-    /// How much a counter grew.
+    /// How much a counter grew; with one look, from zero.
     fn grown(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let before = self.before.and_then(|all| all.value(name, labels)).unwrap_or(0.0);
         Some(finite(self.value(name, labels)? - before).max(0.0))
     }
 
-    /// The same a second.
+    /// How much each sample of a counter grew, by all of its labels. Takes time in
+    /// proportion to the samples, however many there are.
+    fn grown_each<'b, const N: usize>(
+        &'b self,
+        name: &str,
+        labels: [&'b str; N],
+    ) -> Vec<([&'b str; N], f64)> {
+        let before = self.before.into_iter().flat_map(|all| all.each(name, labels));
+        let before: HashMap<_, _> = before.collect();
+        let grown = |(of, now): ([&'b str; N], f64)| {
+            let then = before.get(&of).copied().map_or(0.0, finite);
+            (of, finite(finite(now) - then).max(0.0))
+        };
+        self.after.each(name, labels).map(grown).collect()
+    }
+
+    /// What [`Looks::grown`] says, a second.
     fn rate(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         Some(finite(self.grown(name, labels)? / self.seconds))
     }
@@ -124,9 +142,7 @@ impl Looks<'_> {
     fn causes(&self) -> Vec<(String, f64)> {
         const NAME: &str = "ssdkit_time_seconds_total";
         let mut all: Vec<(String, f64)> = Vec::new();
-        for ([op, cause, behind], _) in self.after.each(NAME, ["op", "cause", "behind"]) {
-            let labels = [("op", op), ("cause", cause), ("behind", behind)];
-            let grown = self.grown(NAME, &labels).unwrap_or(0.0);
+        for ([_, cause, behind], grown) in self.grown_each(NAME, ["op", "cause", "behind"]) {
             let name = if behind.is_empty() { cause.into() } else { format!("{cause}: {behind}") };
             match all.iter().position(|one| one.0 == name) {
                 Some(at) => all[at].1 += grown,
@@ -143,14 +159,8 @@ impl Looks<'_> {
 
     fn dies(&self) -> Vec<f64> {
         const NAME: &str = "ssdkit_die_busy_seconds_total";
-        let before: Vec<f64> =
-            self.before.into_iter().flat_map(|all| all.each(NAME, [])).map(|it| it.1).collect();
-        let grown = self
-            .after
-            .each(NAME, [])
-            .enumerate()
-            .map(|(n, (_, now))| now - before.get(n).copied().unwrap_or(0.0));
-        grown.map(|s| finite(s / self.seconds).clamp(0.0, 1.0)).take(4096).collect()
+        let grown = self.grown_each(NAME, ["die"]).into_iter();
+        grown.map(|(_, s)| finite(s / self.seconds).clamp(0.0, 1.0)).collect()
     }
 
     /// Values of a metric by a label.
@@ -165,6 +175,9 @@ impl Looks<'_> {
             ("blocks moved", "ssdkit_blocks_moved_total"),
             ("erases", "ssdkit_erases_total"),
         ];
+        // They count since the drive was made, not since it is served: nothing is known
+        // of a second before there are two looks.
+        let each = each.into_iter().filter(|_| self.before.is_some());
         let rate = |(what, name): (&str, &str)| Some((what.into(), self.rate(name, &[])?));
         let mut chunks = self.by("ssdkit_chunks", "state");
         let free = self.value("ssdkit_free_chunks", &[]);
@@ -172,7 +185,7 @@ impl Looks<'_> {
         let mut errors = self.by("ssdkit_flash_errors_total", "kind");
         errors.retain(|one| one.1 > 0.0);
         let all = vec![
-            ("a second", each.into_iter().filter_map(rate).collect()),
+            ("a second", each.filter_map(rate).collect()),
             ("chunks", chunks),
             ("chunk erases", self.by("ssdkit_chunk_erases", "of")),
             ("flash errors", errors),
@@ -205,24 +218,32 @@ fn percentile(ranges: &[(f64, f64)], part: f64) -> Option<f64> {
     None
 }
 
+/// Whether fewer requests were made than before: it is another server, which was served
+/// for longer by now.
+fn has_fallen(before: &Scrape, after: &Scrape) -> bool {
+    const NAME: &str = "ssdkit_requests_total";
+    let then: HashMap<_, _> = before.each(NAME, ["op"]).collect();
+    after.each(NAME, ["op"]).any(|(op, now)| then.get(&op).is_some_and(|&then| now < then))
+}
+
 impl Figures {
-    /// What was between two looks; where there is but one, or the server is another one
-    /// now, since it began.
+    /// What was between two looks. Where there is but one, or the server is another one
+    /// now, what it counts from its own start is told since then, and of what counts since
+    /// the drive was made only sums.
     pub fn between(before: Option<&Scrape>, after: &Scrape) -> Figures {
         const UPTIME: &str = "ssdkit_uptime_seconds";
         let uptime = finite(after.value(UPTIME, &[]).unwrap_or(0.0));
         let since = |all: &Scrape| finite(all.value(UPTIME, &[]).unwrap_or(0.0));
-        let before = before.filter(|all| since(all) < uptime);
+        let before = before.filter(|all| since(all) < uptime && !has_fallen(all, after));
         let seconds = (uptime - before.map_or(0.0, since)).max(1e-3);
         let looks = Looks { before, after, seconds };
         let info = |label| after.label("ssdkit_drive_info", label).unwrap_or("").to_string();
         let reason = after.label("ssdkit_read_only", "reason").unwrap_or("").to_string();
         let is_read_only = looks.value("ssdkit_read_only", &[]).is_some_and(|n| n > 0.0);
         let blocks = "ssdkit_blocks_written_total";
-        let energy = after.each("ssdkit_energy_joules_total", ["part"]);
-        let watts: Vec<f64> = energy
-            .filter_map(|([part], _)| looks.rate("ssdkit_energy_joules_total", &[("part", part)]))
-            .collect();
+        let is_between = before.is_some();
+        let joules = looks.grown_each("ssdkit_energy_joules_total", ["part"]);
+        let watts = joules.iter().map(|one| one.1).sum::<f64>() / seconds;
         Figures {
             drive: info("drive"),
             front: info("front"),
@@ -233,14 +254,16 @@ impl Figures {
             inside: looks.value("ssdkit_requests_inside", &[]),
             read_only: is_read_only.then_some(reason),
             amplification: [
-                looks.amplification(|why| looks.grown(blocks, &[("why", why)])),
+                looks.amplification(|why| {
+                    looks.grown(blocks, &[("why", why)]).filter(|_| is_between)
+                }),
                 looks.amplification(|why| looks.value(blocks, &[("why", why)])),
             ],
             operations: looks.operations(),
             causes: looks.causes(),
             dies: looks.dies(),
             counts: looks.counts(),
-            watts: (!watts.is_empty()).then(|| finite(watts.iter().sum())),
+            watts: (is_between && !joules.is_empty()).then(|| finite(watts)),
             celsius: looks.value("ssdkit_temperature_celsius", &[]),
         }
     }
@@ -331,6 +354,37 @@ pub(super) mod tests {
         let since = Figures::between(Some(&new), &new);
         assert_eq!((since.seconds, since.operations[0].rate), (3.0, 100.0 / 3.0));
         assert_eq!(since.causes[0].0, "array");
+        // The drive wrote before it was served.
+        assert_eq!((since.amplification, since.watts), ([None, Some(2.5)], None));
+        assert!(since.counts.iter().all(|one| one.0 != "a second"), "{:?}", since.counts);
+        // The same where it is served for longer by now than the other was.
+        let mut full = Full::default();
+        (full.seen.at, full.seen.live.works[1].requests) = (9_000_000_000, 99);
+        let longer = Scrape::read(&text(&mut full)).unwrap();
+        assert_eq!(Figures::between(Some(&new), &longer).seconds, 9.0);
+        full.seen.live.works[1].requests = 101;
+        let same = Scrape::read(&text(&mut full)).unwrap();
+        assert_eq!(Figures::between(Some(&new), &same).seconds, 6.0);
+    }
+
+    /// The largest pages that are read are compared in their own time: squared it would
+    /// be minutes.
+    #[test]
+    fn full_pages_are_compared() {
+        let metrics = ["ssdkit_time_seconds_total", "ssdkit_energy_joules_total"];
+        let line = |name: &str, n: usize| {
+            format!("{name}{{op=\"a\",cause=\"{n}\",behind=\"{n}\",part=\"{n}\"}} {n}\n")
+        };
+        let samples: String = metrics
+            .iter()
+            .flat_map(|name| (0..crate::scrape::MOST_OF_ONE).map(move |n| line(name, n)))
+            .collect();
+        let page = |uptime: u32| {
+            Scrape::read(&format!("ssdkit_uptime_seconds {uptime}\n{samples}")).unwrap()
+        };
+        let all = Figures::between(Some(&page(1)), &page(2));
+        assert_eq!((all.watts, all.causes.len()), (Some(0.0), 0));
+        assert_eq!(Figures::between(None, &page(1)).causes.len(), MOST_CAUSES - 1);
     }
 
     #[test]
@@ -355,7 +409,17 @@ pub(super) mod tests {
             let names = metric.labels.split(", ").filter(|name| !name.is_empty());
             let labels: String = names
                 .enumerate()
-                .map(|(n, name)| format!("{name}=\"{}\",", if n == 0 { &a } else { &b }))
+                .map(|(n, name)| {
+                    // Ends of ranges are numbers mostly.
+                    let text = match (name, b.len()) {
+                        ("le", 0..4) => "0.001",
+                        ("le", 4..7) => "+Inf",
+                        ("le", 7) => "NaN",
+                        _ if n == 0 => a.as_str(),
+                        _ => b.as_str(),
+                    };
+                    format!("{name}=\"{text}\",")
+                })
                 .collect();
             format!("{}{part}{{{labels}}} {value}\n", metric.name)
         });
@@ -370,7 +434,8 @@ pub(super) mod tests {
             let shares = all.dies.iter().chain(all.causes.iter().map(|one| &one.1));
             prop_assert!(shares.clone().all(|share| (0.0..=1.0).contains(share)));
             let numbers = all.operations.iter().flat_map(|one| [one.rate, one.bytes, one.failures]);
-            prop_assert!(numbers.chain(all.watts).all(f64::is_finite));
+            let took = all.operations.iter().flat_map(|one| one.took).flatten();
+            prop_assert!(numbers.chain(took).chain(all.watts).all(f64::is_finite));
             let _ = all.to_json().to_string();
         }
     }

@@ -18,7 +18,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use super::TopArgs;
 use super::client::look;
 use super::figures::Figures;
-use super::view::{State, draw, most_scroll};
+use super::view::{State, draw};
 use crate::scrape::Scrape;
 
 /// How soon keys and signals are seen.
@@ -26,8 +26,8 @@ const BEAT: Duration = Duration::from_millis(100);
 /// Lines that a page key moves lists.
 const PAGE: usize = 10;
 
-/// A terminal that is given back.
-struct Borrowed(DefaultTerminal);
+/// The terminal is given back when this is dropped.
+struct Borrowed;
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
@@ -58,15 +58,16 @@ pub(super) fn show(args: &TopArgs) -> Result<(), Error> {
         }
     };
     std::thread::Builder::new().name("looks".into()).spawn(watch).map_err(|e| no_thread(&e))?;
-    // It has the terminal given back where there is a panic, too.
+    // Taking the terminal has several steps, of which any may fail. Where there is a panic
+    // it is given back, too.
+    let _borrowed = Borrowed;
     let terminal = ratatui::try_init().map_err(|e| Error::system("use the terminal", &e))?;
     let state = State { address: args.address.to_string(), ..State::default() };
-    go_on(Borrowed(terminal), state, &looks, &ends)
-        .map_err(|e| Error::system("use the terminal", &e))
+    go_on(terminal, state, &looks, &ends).map_err(|e| Error::system("use the terminal", &e))
 }
 
 fn go_on(
-    mut terminal: Borrowed,
+    mut terminal: DefaultTerminal,
     mut state: State,
     looks: &Receiver<Result<Scrape, String>>,
     ends: &AtomicBool,
@@ -78,7 +79,9 @@ fn go_on(
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => state.gone = Some("nobody looks any more".into()),
         }
-        terminal.0.draw(|frame| draw(frame, &state))?;
+        let mut most = 0;
+        terminal.draw(|frame| most = draw(frame, &state))?;
+        state.scroll = state.scroll.min(most);
         if event::poll(BEAT)?
             && let Event::Key(key) = event::read()?
             && key.kind != KeyEventKind::Release
@@ -103,18 +106,18 @@ fn take(look: Result<Scrape, String>, before: &mut Option<Scrape>, state: &mut S
     }
 }
 
-/// What a key does. True when it ends all.
+/// What a key does. Lists that it moves too far are moved back when they are drawn. True
+/// when it ends all.
 fn press(key: KeyEvent, state: &mut State) -> bool {
-    let most = most_scroll(state);
     let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
         KeyCode::Char('c') if with_control => return true,
         KeyCode::Char('q') | KeyCode::Esc => return true,
         KeyCode::Char('p' | ' ') => state.is_paused = !state.is_paused,
         KeyCode::Up => state.scroll = state.scroll.saturating_sub(1),
-        KeyCode::Down => state.scroll = (state.scroll + 1).min(most),
+        KeyCode::Down => state.scroll = state.scroll.saturating_add(1),
         KeyCode::PageUp => state.scroll = state.scroll.saturating_sub(PAGE),
-        KeyCode::PageDown => state.scroll = (state.scroll + PAGE).min(most),
+        KeyCode::PageDown => state.scroll = state.scroll.saturating_add(PAGE),
         KeyCode::Home => state.scroll = 0,
         _ => {}
     }
@@ -127,12 +130,11 @@ mod tests {
 
     #[test]
     fn keys_pause_move_and_end() {
-        let figures = Figures { dies: vec![0.0; 5], ..Figures::default() };
-        let mut state = State { figures: Some(figures), ..State::default() };
+        let mut state = State::default();
         let press = |code, state: &mut State| press(KeyEvent::from(code), state);
         assert!(!press(KeyCode::Char('p'), &mut state) && state.is_paused);
         (0..9).for_each(|_| _ = press(KeyCode::Down, &mut state));
-        assert_eq!(state.scroll, 5, "no further than the list");
+        assert_eq!(state.scroll, 9);
         press(KeyCode::PageUp, &mut state);
         assert!(state.scroll == 0 && !press(KeyCode::Up, &mut state));
         assert!(press(KeyCode::Char('q'), &mut state) && press(KeyCode::Esc, &mut state));

@@ -148,25 +148,22 @@ pub(super) fn plain(f: &Figures) -> Vec<String> {
     all
 }
 
-/// A list with its title, from a line on.
-fn list(frame: &mut Frame, area: Rect, title: &str, lines: Vec<String>, scroll: usize) {
+/// A list with its title, from a line on. Gives how far it can be moved.
+fn list(frame: &mut Frame, area: Rect, title: &str, lines: Vec<String>, scroll: usize) -> usize {
     let room = usize::from(area.height).saturating_sub(1);
-    let from = scroll.min(lines.len().saturating_sub(room));
+    let most = lines.len().saturating_sub(room);
+    let from = scroll.min(most);
     let more = lines.len().saturating_sub(from + room);
     let title = if more > 0 { format!("{title} ({more} more below)") } else { title.into() };
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let lines = lines.into_iter().skip(from).take(room).map(Line::raw);
     let all: Vec<_> = [Line::styled(title, bold)].into_iter().chain(lines).collect();
     frame.render_widget(Paragraph::new(all), area);
+    most
 }
 
-/// How far lists can be moved on a screen of this size.
-pub(super) fn most_scroll(state: &State) -> usize {
-    state.figures.as_ref().map_or(0, |f| f.causes.len().max(f.dies.len()))
-}
-
-/// Draws all of it.
-pub(super) fn draw(frame: &mut Frame, state: &State) {
+/// Draws all of it. Gives how far its lists can be moved on a screen of this size.
+pub(super) fn draw(frame: &mut Frame, state: &State) -> usize {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let loud = Style::new().add_modifier(Modifier::REVERSED);
     let keys = "q quit  p pause  ↑ ↓ lists";
@@ -176,7 +173,7 @@ pub(super) fn draw(frame: &mut Frame, state: &State) {
     let Some(f) = &state.figures else {
         let text = gone.unwrap_or_else(|| "looking…".into());
         frame.render_widget(Paragraph::new(vec![Line::raw(text), Line::raw(foot)]), frame.area());
-        return;
+        return 0;
     };
     let [first, second] = head(f);
     let third = gone.or_else(|| trouble(f));
@@ -202,11 +199,13 @@ pub(super) fn draw(frame: &mut Frame, state: &State) {
     let [left, right] = Layout::horizontal(halves).areas(lists);
     let all = causes(f);
     let title = if all.is_empty() { "time by cause: none told" } else { "time by cause" };
-    list(frame, left, title, all, state.scroll);
-    list(frame, right, "load of dies, %", dies(f, right.width.into()), state.scroll);
+    let most = list(frame, left, title, all, state.scroll);
+    let loads = dies(f, right.width.into());
+    let most = most.max(list(frame, right, "load of dies, %", loads, state.scroll));
     frame
         .render_widget(Paragraph::new(last.into_iter().map(Line::raw).collect::<Vec<_>>()), bottom);
     frame.render_widget(Paragraph::new(foot), end);
+    most
 }
 
 #[cfg(test)]
@@ -220,7 +219,7 @@ mod tests {
     /// A screen of some size, as lines.
     fn screen(state: &State, width: u16, height: u16) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| draw(frame, state)).unwrap();
+        terminal.draw(|frame| _ = draw(frame, state)).unwrap();
         let buffer = terminal.backend().buffer();
         let cells = |y| (0..width).map(move |x| buffer[(x, y)].symbol());
         (0..height).map(|y| cells(y).collect::<String>().trim_end().to_string()).collect()
@@ -283,6 +282,18 @@ mod tests {
         assert!(!lines.contains("cause 0") && lines.contains("cause 3"), "{lines}");
         let far = State { scroll: usize::MAX, ..state() };
         assert!(screen(&far, 80, 24).join("\n").contains("cause 8"));
+        // To the line, and not to the die, at which the last is seen.
+        let mut state = state();
+        let figures = state.figures.as_mut().unwrap();
+        (figures.causes, figures.dies) = (Vec::new(), vec![0.5; 100]);
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        let mut most = 0;
+        terminal.draw(|frame| most = draw(frame, &state)).unwrap();
+        assert!((1..50).contains(&most), "{most} of 50 lines");
+        state.scroll = most;
+        assert!(screen(&state, 80, 24).join("\n").contains("  99 "));
+        state.scroll = most - 1;
+        assert!(!screen(&state, 80, 24).join("\n").contains("  99 "));
     }
 
     /// A server that is gone is told of, with what was last seen and without.
