@@ -344,7 +344,7 @@ mod tests {
         create(
             &path,
             "mem:tlc,size=8M,groups=2,pus=2,pages=16,unreadable=20,open_chunks=14,\
-             open_chunks_pu=4,store=checksum",
+             open_chunks_pu=4",
         );
         let (mut random, mut erases) = (Random::new(5, 1), 0);
         for kill in 0..40 {

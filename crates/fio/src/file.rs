@@ -51,8 +51,13 @@ pub fn parse(
 ) -> Result<Vec<Section>, JobError> {
     let file: Rc<str> = file.into();
     let (mut sections, mut keys): (Vec<Section>, usize) = (Vec::new(), 0);
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (n, line) in text.lines().enumerate() {
         let at = At { file: file.clone(), line: n as u32 + 1 };
+        if line.chars().any(|c| c.is_control() && c != '\t') {
+            let what = "a control character is in it: take it out".to_string();
+            return Err(JobError::Line { at, what });
+        }
         let line = line.split([';', '#']).next().unwrap_or("").trim();
         if line.is_empty() {
             continue;

@@ -23,6 +23,8 @@ pub struct Remarks {
     pub not_run: Vec<String>,
     /// Jobs whose figures mean nothing, each once, and why.
     pub void: Vec<(String, String)>,
+    /// Jobs that did not keep their rate, each once, and what they reached.
+    pub behind: Vec<(String, String)>,
     /// What of a job's keys is not as in fio.
     pub notes: Vec<(String, String)>,
 }
@@ -34,8 +36,14 @@ impl Remarks {
         let of_job = |n: usize| jobs[n].name.clone();
         let not_run = all.not_run.iter().filter(|task| seen.insert(task.job));
         let not_run = not_run.map(|task| of_job(task.job)).collect();
-        let mut void: Vec<(String, String)> = Vec::new();
+        let (mut void, mut behind): (Vec<(String, String)>, Vec<(String, String)>) =
+            Default::default();
         for one in &all.ran {
+            let is_told = behind.last().is_some_and(|(name, _)| *name == of_job(one.task.job));
+            let rate = jobs[one.task.job].pace.rate.filter(|_| !is_told);
+            if let Some(words) = rate.and_then(|rate| told::behind(&one.tally, rate)) {
+                behind.push((of_job(one.task.job), words));
+            }
             let is_told = void.last().is_some_and(|(name, _)| *name == of_job(one.task.job));
             if let Some(why) = told::void(&one.tally).filter(|_| !is_told) {
                 void.push((of_job(one.task.job), why));
@@ -49,6 +57,7 @@ impl Remarks {
             is_stopped: all.ran.iter().any(|one| one.tally.interrupted),
             not_run,
             void,
+            behind,
             notes: notes.collect(),
         }
     }
@@ -69,10 +78,11 @@ impl Remarks {
     pub fn lines(&self) -> Vec<String> {
         let of_jobs = self.notes.iter().map(|(name, note)| format!("[{name}] {note}"));
         let void = self.void.iter().map(|(name, why)| format!("[{name}] VOID: {why}"));
+        let behind = self.behind.iter().map(|(name, words)| format!("[{name}] BEHIND: {words}"));
         let before =
             self.is_preconditioned.then(|| "the drive was written twice over before".to_string());
         let ended = self.ended().into_iter().map(|(what, words)| format!("{what}: {words}"));
-        of_jobs.chain(before).chain(void).chain(ended).collect()
+        of_jobs.chain(before).chain(void).chain(behind).chain(ended).collect()
     }
 
     /// The same as JSON.
@@ -85,6 +95,7 @@ impl Remarks {
             "stopped": self.is_stopped,
             "not_run": self.not_run,
             "void": each(&self.void, "why"),
+            "behind": each(&self.behind, "rate"),
             "notes": each(&self.notes, "note"),
         })
     }

@@ -3,7 +3,7 @@
 //! Guarantees: figures are sums of what was measured; a percentile is that of all
 //! latencies together. Nothing here fails.
 
-use bench::why_void;
+use bench::{OpenLoop, why_void};
 use load::tally::Tally;
 use measure::Row;
 use port::BlockOp;
@@ -14,6 +14,19 @@ use crate::run::{All, Ran};
 /// Why figures mean nothing, if they do not.
 pub fn void(tally: &Tally) -> Option<String> {
     why_void(tally, tally.all().count(), tally.bytes(BlockOp::Read))
+}
+
+/// What is to be known of a clone whose requests come at a rate that it did not keep.
+pub fn behind(tally: &Tally, rate: u64) -> Option<String> {
+    let flushes = tally.latency(BlockOp::Flush).count();
+    let requests = tally.all().count() + flushes + tally.failed;
+    let reached = OpenLoop::new(rate, requests, tally.seconds());
+    let words = format!(
+        "{rate} a second asked, {:.0} reached: the drive is slower, latencies are those of a queue \
+         that grows, and the job lasts until all that was to come has ended",
+        reached.reached
+    );
+    reached.behind.then_some(words)
 }
 
 /// A job, or those of a group, and what was done.

@@ -324,7 +324,10 @@ impl Report {
 
     fn writes(&self, out: &mut Page) -> std::fmt::Result {
         let amplification = match (&self.write_amplification, self.gc) {
-            (None, None) => "unknown: this drive does not tell what it writes".to_owned(),
+            (None, None) => {
+                "unknown: this drive does not tell what it writes, or not what this load wrote"
+                    .to_owned()
+            }
             (None, Some(_)) => "none: nothing was written".to_owned(),
             (Some(w), _) => format!(
                 "{:.3} = {} user + {:.3} collection + {:.3} padding + {:.3} metadata",

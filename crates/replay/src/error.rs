@@ -49,7 +49,7 @@ pub enum ReadError {
     #[error("cannot read it: {0}")]
     Io(#[from] io::Error),
     /// Nothing is in it.
-    #[error("it is empty")]
+    #[error("it is empty, or so many remarks are before its requests that --format must name it")]
     Empty,
     /// A line is broken.
     #[error("line {number} is broken: {flaw}: `{text}`; --broken skip leaves such lines out")]

@@ -74,7 +74,10 @@ impl Input {
         // Before it is opened, where a pipe waits for who writes.
         let about = fs::metadata(path)?;
         if !about.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it is no regular file; what comes from elsewhere can be piped in, as -",
+            ));
         }
         Input::new(File::open(path)?, Some(about.len()))
     }

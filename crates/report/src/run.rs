@@ -170,6 +170,16 @@ pub struct OpenLoop {
     pub behind: bool,
 }
 
+/// Whose JSON it is, where it is of another command that is known.
+fn another(text: &str) -> Option<&'static str> {
+    let json: Value = serde_json::from_str(text).ok()?;
+    if json.get("fio version").is_some() {
+        return Some("it is fio's, or of `ssdkit fio`, and has no distribution");
+    }
+    json.get("verdict")?;
+    Some("it is of `ssdkit test`, which has tables of its own")
+}
+
 impl Run {
     /// What the text of a report says that is called `name`.
     ///
@@ -177,6 +187,7 @@ impl Run {
     /// When it is no report of a bench.
     pub fn from_text(name: &str, text: &str) -> Result<Run, Reading> {
         let run = serde_json::from_str(text);
+        let run = run.map_err(|e| another(text).map_or(e.to_string(), str::to_owned));
         Run::checked(name, run)
     }
 
@@ -185,13 +196,12 @@ impl Run {
     /// # Errors
     /// As [`Run::from_text`].
     pub fn from_json(name: &str, report: Value) -> Result<Run, Reading> {
-        Run::checked(name, serde_json::from_value(report))
+        Run::checked(name, serde_json::from_value(report).map_err(|e| e.to_string()))
     }
 
-    fn checked(name: &str, run: serde_json::Result<Run>) -> Result<Run, Reading> {
+    fn checked(name: &str, run: Result<Run, String>) -> Result<Run, Reading> {
         let name = name.to_owned();
-        let run: Run =
-            run.map_err(|e| Reading::NoReport { name: name.clone(), why: e.to_string() })?;
+        let run = run.map_err(|why| Reading::NoReport { name: name.clone(), why })?;
         match run.contradiction() {
             Some(what) => Err(Reading::Contradiction { name, what }),
             None => Ok(Run { name, distribution: filled(run.distribution), ..run }),
@@ -360,7 +370,9 @@ pub(crate) mod tests {
         let text =
             |json: Value| Run::from_text("a.json", &json.to_string()).unwrap_err().to_string();
         assert!(Run::from_text("a.json", "{").unwrap_err().to_string().starts_with("a.json: not"));
-        assert!(text(json!({ "jobs": [] })).contains("missing field"), "fio's");
+        assert!(text(json!({ "jobs": [] })).contains("missing field"));
+        assert!(text(json!({ "fio version": "fio-3.33", "jobs": [] })).contains("fio's"));
+        assert!(text(json!({ "test": "iops", "verdict": "done" })).contains("`ssdkit test`"));
         let mut lacks = report(&[1e5]);
         lacks.as_object_mut().unwrap().remove("series");
         assert!(text(lacks).contains("`series`"));

@@ -22,9 +22,9 @@ const DRIVES: &str = "\
 Drives:
   mem:PROFILE[,key=value...]   the whole stack in this process
   FILE, ssd:FILE[,copy=yes]    a drive file of `ssdkit create`; copy=yes: a copy of it in memory
-  nbd:PATH, nbd:HOST:PORT      a drive that somebody serves (bench, test)
-  null:[key=value,...]         the bare null driver (bench only)
-  PATH, file:PATH[,key=value]  a block device or file (bench, test)
+  nbd:PATH, nbd:HOST:PORT      a drive that somebody serves (bench, replay, test, fio)
+  null:[key=value,...]         the bare null driver (bench, replay)
+  PATH, file:PATH[,key=value]  a block device or file (bench, replay, test, fio)
 
   PROFILE is a name (see `ssdkit profiles`) or the path of a TOML file.
   size=8G       logical capacity; gives the number of chunks

@@ -33,7 +33,8 @@ pub const TEST: Test = Test {
 
 /// Bytes of a request, where they are not what changes.
 const BS: u64 = 32 << 10;
-/// Requests that a run counts of each submitter, and of a quick one.
+/// Requests that a run counts, and a quick one. Those of parallelism are as many as the
+/// former in either: else the first ones, which find nobody, are too many of them.
 const REQUESTS: (u64, u64) = (1024, 64);
 /// Bytes of the smallest request and of the largest.
 const SIZES: (u64, u64) = (512, 256 << 10);
@@ -48,7 +49,9 @@ const PAUSES: (u64, u64) = (100_000, 25_600_000);
 /// The smallest burst and the largest, in requests, and the pause after each, in ns.
 const BURSTS: (u64, u64) = (10, 640);
 const AFTER_A_BURST: u64 = 100_000_000;
-/// So much longer than another a time may be, and is called as good.
+/// So much longer than another a time may be, and is called alike.
+const ALIKE: f64 = 1.2;
+/// And is called as good.
 const AS_GOOD: f64 = 2.0;
 
 /// One of the four patterns.
@@ -104,6 +107,11 @@ impl Micro {
         rows.filter_map(move |((_, means), &value)| Some((value, means[at?]?)))
     }
 
+    /// The mean of one pattern at a value.
+    fn at(&self, name: &str, value: f64) -> Option<f64> {
+        self.column(name).find(|at| at.0 == value).map(|at| at.1)
+    }
+
     /// The mean of one pattern at its first value, and at its last.
     fn ends(&self, name: &str) -> Option<(f64, f64)> {
         Some((self.column(name).next()?.1, self.column(name).next_back()?.1))
@@ -152,9 +160,8 @@ impl Bench<'_, '_, '_> {
             return Ok(None);
         }
         let mut load = self.session.load_of(&pattern, Pace::Closed { depth: 1 }, at_once)?;
-        let requests = self.requests * u64::from(at_once);
-        self.session.warm_up(&mut load, requests)?;
-        let plan = Plan { ramp: 0, until: Until::Ios(requests), count: true };
+        self.session.warm_up(&mut load, self.requests)?;
+        let plan = Plan { ramp: 0, until: Until::Ios(self.requests), count: true };
         let tally = self.session.measure_with(&mut load, plan, |runner| runner.pauses = pauses)?;
         self.session.stand.driver().rest();
         Ok(tally.all().mean())
@@ -248,6 +255,7 @@ impl Bench<'_, '_, '_> {
     }
 
     fn parallelism(&mut self) -> Result<Micro, Halt> {
+        let usual = std::mem::replace(&mut self.requests, REQUESTS.0);
         let mut micro = Micro::of("parallelism", ("at once", Unit::Count), &ALL);
         for at_once in doubled((1, MOST_AT_ONCE)) {
             self.session.phase(&format!("parallelism, {at_once} at once"));
@@ -258,6 +266,7 @@ impl Bench<'_, '_, '_> {
             }
             micro.push(&at_once.to_string(), at_once as f64, means);
         }
+        self.requests = usual;
         Ok(micro)
     }
 
@@ -343,26 +352,63 @@ fn run(session: &mut Session) -> Result<Findings, Halt> {
     if micros[0].table.rows.len() < doubled(SIZES).count() {
         session.note("sizes and shifts that the drive does not take are left out");
     }
+    let most = ALL.map(|base| differ(&of_one(&micros, base))).into_iter().fold(1.0, f64::max);
+    if most > ALIKE {
+        session.note(format!(
+            "runs of one pattern differ by up to x {most:.2}: smaller differences mean nothing"
+        ));
+    }
     Ok(told(without_rest, micros))
+}
+
+/// What a pattern took each time that nothing of it was changed, in order of size.
+fn of_one(micros: &[Micro; 9], base: Base) -> Vec<f64> {
+    let [granularity, alignment, locality, partitioning, order, parallelism, _, pause, _] = micros;
+    let last = locality.column(base.name).next_back();
+    let all = [
+        granularity.at(base.name, BS as f64),
+        alignment.at(base.name, 0.0),
+        last.map(|at| at.1),
+        partitioning.at(base.name, 1.0),
+        order.at(base.name, 1.0),
+        parallelism.at(base.name, 1.0),
+        pause.at(base.name, 0.0),
+    ];
+    let mut all: Vec<f64> = all.into_iter().flatten().collect();
+    all.sort_by(f64::total_cmp);
+    all
+}
+
+/// The largest by the least of them.
+fn differ(all: &[f64]) -> f64 {
+    all.first().zip(all.last()).map_or(1.0, |(least, most)| most / least)
 }
 
 fn told(without_rest: f64, micros: [Micro; 9]) -> Findings {
     let [_, alignment, locality, partitioning, order, parallelism, _, pause, _] = &micros;
-    let alone = ALL.map(|base| parallelism.column(base.name).next().map_or(0.0, |at| at.1));
+    let runs = ALL.map(|base| of_one(&micros, base));
+    let alone = runs.each_ref().map(|all| all.get(all.len() / 2).copied().unwrap_or(0.0));
     let [sr, rr, sw, rw] = alone;
-    let worst = alignment.column("RW").map(|at| at.1).fold(0.0, f64::max);
-    let beside = |step: f64| order.column("SW").find(|at| at.0 == step).map(|at| at.1 / sw);
+    let shifted = alignment.column("RW").filter(|at| at.0 > 0.0).map(|at| at.1).reduce(f64::max);
+    let worst = shifted.zip(alignment.at("RW", 0.0)).map(|(worst, none)| worst / none);
+    let in_order = order.at("SW", 1.0);
+    let beside = |step: f64| order.at("SW", step).zip(in_order).map(|(mean, one)| mean / one);
+    let parts = partitioning.at("SW", 1.0).unwrap_or(0.0);
     let at_once = |name| {
         let ends = parallelism.ends(name);
         ends.map(|(alone, many)| alone * MOST_AT_ONCE as f64 / many)
     };
     let mut figures: Vec<Figure> =
         ALL.iter().zip(alone).map(|(base, mean)| Figure::new(base.name, Unit::Ns, mean)).collect();
+    figures.extend(ALL.iter().zip(&runs).map(|(base, all)| {
+        let name = format!("{}, its slowest run by its fastest", base.name);
+        Figure::new(&name, Unit::Ratio, differ(all))
+    }));
     figures.extend([
         Figure::new("RW without rest before", Unit::Ns, without_rest),
-        Figure::new("RW at its worst shift, beside none", Unit::Ratio, worst / rw),
+        Figure::new("RW at its worst shift, beside none", Unit::Ratio, worst),
         Figure::new("RW as good as SW within", Unit::Bytes, locality.as_good("RW", sw)),
-        Figure::new("SW as good in partitions", Unit::Count, partitioning.as_good("SW", sw)),
+        Figure::new("SW as good in partitions", Unit::Count, partitioning.as_good("SW", parts)),
         Figure::new("writes backwards beside SW", Unit::Ratio, beside(-1.0)),
         Figure::new("writes in place beside SW", Unit::Ratio, beside(0.0)),
         Figure::new("throughput of 16 at once beside 1, RR", Unit::Ratio, at_once("RR")),

@@ -197,7 +197,7 @@ fn formats_are_told_by_their_first_lines() {
 #[test]
 fn what_cannot_be_told_says_so() {
     let error = |text: &str| tell(text.as_bytes(), true).unwrap_err().to_string();
-    assert_eq!(error(" \n"), "it is empty");
+    assert!(error(" \n").starts_with("it is empty"));
     let text = error("\x1b[2Jnothing,of,it\n");
     assert!(
         text.contains("msr, alibaba, tencent") && text.contains("`?[2Jnothing,of,it`"),

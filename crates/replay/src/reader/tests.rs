@@ -115,8 +115,8 @@ fn a_broken_line_ends_it_or_is_counted() {
 
 #[test]
 fn what_has_no_request_is_an_error() {
-    assert_eq!(read(b"", "").2.unwrap(), "it is empty");
-    assert_eq!(read(b"", "--format msr").2.unwrap(), "it is empty");
+    assert!(read(b"", "").2.unwrap().starts_with("it is empty"));
+    assert!(read(b"", "--format msr").2.unwrap().starts_with("it is empty"));
     assert_eq!(read(b"\n\r\n", "--format msr").2.unwrap(), "it has no request");
     let blkparse = b"8,0 3 1 0.5 697 G W 8 + 8 [x]\n8,0 3 1 0.5 697 D W 8 + 8 [x]\n";
     let (_, _, error) = read(blkparse, "");

@@ -120,6 +120,9 @@ fn to_text(s: &Summary, reader: &Reader) -> String {
     for note in s.counts.notes() {
         line("note", note);
     }
+    if let [(_, of)] = &most[..] {
+        line("ends at", units::capacity(of.end));
+    }
     if most.len() > 1 {
         line("volumes", "those with most requests".into());
         for (number, of) in most {
