@@ -153,6 +153,8 @@ mod tests {
         let sections = read("[globals]\n[global of b]\n[GLOBAL]\n[my global]\n").unwrap();
         let globals: Vec<_> = sections.iter().map(Section::is_global).collect();
         assert_eq!(globals, [true, true, false, false]);
+        let marked = read("\u{feff}[a]\nrw=read\n").unwrap();
+        assert_eq!(marked[0].name, "a");
         let sections = read(text).unwrap();
         assert_eq!(keys(0), [("rw", Some("randread"), 4), ("time_based", None, 5)]);
         assert_eq!(keys(1), [("size", Some("64m"), 8), ("bs", Some("4k"), 9)]);
@@ -165,6 +167,7 @@ mod tests {
         for (text, told) in [
             ("rw=read", "a.fio:1: it is in no section"),
             ("[a\n", "a.fio:1: a section is [NAME]"),
+            ("[\u{1b}[31ma]\n", "a.fio:1: a control character"),
             ("[a]\ninclude b.fio", "a.fio:2: files are not included"),
             ("[a]\nsize=${NO}", "a.fio:2: there is no variable NO"),
             ("[a]\nsize=${SIZE", "a.fio:2: a variable is ${NAME}"),
