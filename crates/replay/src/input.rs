@@ -76,7 +76,7 @@ impl Input {
         if !about.is_file() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "it is no regular file; what comes from elsewhere can be piped in, as -",
+                "it is no file; what comes from elsewhere can be piped in, as -",
             ));
         }
         Input::new(File::open(path)?, Some(about.len()))

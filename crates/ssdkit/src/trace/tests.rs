@@ -162,7 +162,7 @@ fn a_summary_of_our_own_and_what_is_refused() {
     assert!(end.exit_code() == 1 && end.to_string().contains("line 3 is broken"), "{end}");
     std::fs::write(dir.path().join("run.trace"), "").unwrap();
     let end = shown("ssdkit trace run.trace", dir.path()).1.unwrap_err();
-    assert!(end.exit_code() == 2 && end.to_string().ends_with("it is empty"), "{end}");
+    assert!(end.exit_code() == 2 && end.to_string().contains("it is empty"), "{end}");
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn tests_are_listed_and_unknown_ones_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (listed, _, code) = all(dir.path(), "test --list");
     assert_eq!((code, all(dir.path(), "test").0), (Some(0), listed.clone()));
-    assert!(listed.starts_with("iops ") && listed.lines().count() == 9, "{listed}");
+    assert!(listed.starts_with("iops ") && listed.lines().count() == 10, "{listed}");
     for (line, why) in [
         ("test nothing mem:ref", "there is no test"),
         ("test iops", "DRIVE"),
