@@ -3,11 +3,10 @@
 //! last loses nothing without a word: all is there, or the place is named.
 
 use crate::batch_world::{Random, Setup, batch_buffer, value_of};
-use device::{Device, OpenChannel};
+use device::Device;
 use drivefile::disk::{Disk, Rng};
 use drivefile::{CacheMode, DriveFile, FileError, Header};
-use flash::{Chunk, Dimensions, Geometry};
-use parity::Parity;
+use flash::Dimensions;
 use port::{BatchDone, BatchOp, BatchReq, Buffer, Port, Ring, Status, Time};
 use targets::Batch;
 use targets::batch::BatchError;
@@ -20,7 +19,7 @@ const MOST_BITS: usize = 160;
 
 /// A drive in a file on a simulated disk, with power.
 struct Drive {
-    target: Batch<Box<dyn OpenChannel>>,
+    target: Batch<Device<DriveFile>>,
     now: Time,
     queue: Ring<BatchReq>,
     done: Ring<BatchDone>,
@@ -42,69 +41,47 @@ struct Sent {
     answered: usize,
 }
 
-/// A kind of drive: bytes kept of a block, and units to a superblock, one of them
-/// parity; 0 without.
-#[derive(Clone, Copy)]
-struct Kind {
-    kept: u32,
-    width: u32,
+fn setup() -> Setup {
+    let dim = Dimensions { chunks: 16, ..Setup::small(0).dim };
+    Setup::of(dim, 0).filled(60)
 }
 
-impl Kind {
-    fn geometry(self) -> Geometry {
-        Geometry::new(Dimensions { chunks: 16, ..Setup::small(0).dim }).unwrap()
-    }
-
-    /// What the target sees.
-    fn setup(self) -> Setup {
-        let geometry = self.geometry();
-        let seen = match self.width {
-            0 => geometry,
-            width => parity::geometry(&geometry, width).unwrap(),
-        };
-        Setup::of(seen.dimensions(), 0).filled(60)
-    }
-
-    fn start(self, medium: DriveFile, chunks: Option<&[Chunk]>) -> Result<Drive, Refused> {
-        let (setup, geometry) = (self.setup(), self.geometry());
+impl Drive {
+    fn over(medium: DriveFile, chunks: Option<&[flash::Chunk]>) -> Result<Drive, Refused> {
+        let (setup, geometry) = (setup(), setup().geometry());
         let device = match chunks {
             Some(chunks) => Device::restore(&geometry, &setup.timing, medium, chunks),
             None => Device::new(&geometry, &setup.timing, medium),
         };
-        let below: Box<dyn OpenChannel> = match self.width {
-            0 => Box::new(device.unwrap()),
-            width => Box::new(Parity::new(device.unwrap(), width).unwrap()),
-        };
-        let target = Batch::open(below, setup.config, Time::ZERO).map_err(Refused::Target)?;
+        let target = Batch::open(device.unwrap(), setup.config, Time::ZERO);
+        let target = target.map_err(Refused::Target)?;
         let (queue, done) = (Ring::new(DEPTH), Ring::new(DEPTH));
         Ok(Drive { now: target.now(), target, queue, done })
     }
 
     /// A new one, whose syncs take as long as so many questions.
-    fn make(self, disk: &Disk, syncs_take: u32) -> Drive {
-        let (geometry, cache, kept) = (self.geometry(), CacheMode::Volatile, self.kept);
+    fn new(disk: &Disk, kept: u32, syncs_take: u32) -> Drive {
+        let (geometry, cache) = (setup().geometry(), CacheMode::Volatile);
         let (profile, drive) = Default::default();
         let header = Header { geometry, kept, cache, profile, drive };
         let mut file = DriveFile::create_on(disk.storage(), &header, false).unwrap();
         file.defer_syncs(syncs_take);
-        self.start(file, None).unwrap()
+        Drive::over(file, None).unwrap()
     }
 
-    fn open(self, disk: &Disk) -> Result<Drive, Refused> {
-        let opened = DriveFile::open_on(disk.storage(), false, false).map_err(Refused::File)?;
-        self.start(opened.medium, Some(&opened.chunks))
+    fn open(disk: &Disk) -> Result<Drive, Refused> {
+        let opened = DriveFile::open_on(disk.storage(), false, false);
+        let opened = opened.map_err(Refused::File)?;
+        Drive::over(opened.medium, Some(&opened.chunks))
     }
-}
 
-impl Drive {
     fn kept(&self) -> usize {
         self.target.shape().kept as usize
     }
 
     /// Sends a batch of random pages, if there is room.
     fn write(&mut self, sent: &mut Sent, pages: u64, random: &mut Random) {
-        let mut lpids: Vec<u64> =
-            (0..pages).map(|_| random.below(self.target.shape().pages)).collect();
+        let mut lpids: Vec<u64> = (0..pages).map(|_| random.below(setup().config.pages)).collect();
         lpids.sort_unstable();
         lpids.dedup();
         let number = sent.batches.len() as u64 + 1;
@@ -139,7 +116,7 @@ impl Drive {
 
     /// All pages; `None` of those that cannot be read.
     fn read_all(&mut self) -> Vec<Option<u64>> {
-        (0..self.target.shape().pages).map(|lpid| self.read(lpid)).collect()
+        (0..setup().config.pages).map(|lpid| self.read(lpid)).collect()
     }
 
     fn read(&mut self, lpid: u64) -> Option<u64> {
@@ -204,11 +181,9 @@ fn bits_of(before: &[u8], after: &[u8], random: &mut Random) -> Vec<(usize, u8)>
 #[test]
 fn one_bit_after_a_kill_loses_nothing_without_a_word() {
     let (mut named, mut unread, mut harmless) = (0, 0, 0);
-    let plain = [(1, 4096, 3), (3, 8, 3), (12, 4096, 3), (39, 8, 3), (2, 8, 20)];
-    let kinds = plain.map(|(pages, kept, last)| (pages, Kind { kept, width: 0 }, last));
-    for (pages, kind, last) in kinds.into_iter().chain([(4, Kind { kept: 8, width: 4 }, 6)]) {
+    for (pages, kept, last) in [(1, 4096, 3), (3, 8, 3), (12, 4096, 3), (39, 8, 3), (2, 8, 20)] {
         let (disk, mut sent, mut random) = (Disk::default(), Sent::default(), Random(pages));
-        let mut drive = kind.make(&disk, 0);
+        let mut drive = Drive::new(&disk, kept, 0);
         drive.write_some(&mut sent, 40, pages, &mut random);
         let before = disk.killed();
         drive.write_some(&mut sent, last, pages, &mut random);
@@ -217,7 +192,7 @@ fn one_bit_after_a_kill_loses_nothing_without_a_word() {
         for (at, bit) in bits_of(&before, &after, &mut random) {
             let mut image = after.clone();
             image[at] ^= bit;
-            let found = match kind.open(&Disk::with(image)) {
+            let found = match Drive::open(&Disk::with(image)) {
                 Err(Refused::Target(BatchError::Log { .. })) => {
                     named += 1;
                     continue;
@@ -233,7 +208,7 @@ fn one_bit_after_a_kill_loses_nothing_without_a_word() {
             let all = found.iter().all(Option::is_some);
             (harmless, unread) = (harmless + u32::from(all), unread + u32::from(!all));
         }
-        let found = kind.open(&Disk::with(after)).unwrap().read_all();
+        let found = Drive::open(&Disk::with(after)).unwrap().read_all();
         assert!(sent.allows(&found) && found.iter().all(Option::is_some));
     }
     let counts = format!("{named} refused, {unread} with a page unread, {harmless} harmless");
@@ -245,12 +220,10 @@ fn one_bit_after_a_kill_loses_nothing_without_a_word() {
 #[test]
 fn rows_that_a_crash_tore_refuse_nothing() {
     let (mut cut, mut more) = (0, 0);
-    for seed in 0..90u64 {
-        let kept = [8, 4096][seed as usize % 2];
-        let kind = Kind { kept, width: [0, 0, 4][seed as usize % 3] };
-        let mut random = Random(seed);
+    for seed in 0..60u64 {
+        let (kept, mut random) = ([8, 4096][seed as usize % 2], Random(seed));
         let (disk, mut sent) = (Disk::default(), Sent::default());
-        let mut drive = kind.make(&disk, random.below(6) as u32);
+        let mut drive = Drive::new(&disk, kept, random.below(6) as u32);
         drive.write_some(&mut sent, 1 + seed as usize % 30, 5, &mut random);
         for _ in 0..1 + random.below(4) {
             let pages = 1 + random.below(30);
@@ -269,7 +242,7 @@ fn rows_that_a_crash_tore_refuse_nothing() {
             };
             let opened = DriveFile::open_on(Disk::with(image.clone()).storage(), true, false);
             cut += opened.unwrap().cut_chunks;
-            let found = kind.open(&Disk::with(image)).expect("a crash is no damage").read_all();
+            let found = Drive::open(&Disk::with(image)).expect("a crash is no damage").read_all();
             assert!(found.iter().all(Option::is_some), "seed {seed}, {turn}: {found:?}");
             assert!(sent.allows(&found), "seed {seed}, {turn}, {}: {found:?}", sent.answered);
             more += u32::from(found.contains(&Some(sent.answered as u64 + 1)));

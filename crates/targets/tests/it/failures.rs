@@ -99,7 +99,7 @@ impl Script for Faulty {
 /// Chunks of each parallel unit that hold data.
 const DATA_CHUNKS: u32 = 8;
 
-pub fn geometry(groups: u32, pus: u32, planes: u32) -> Geometry {
+fn geometry(groups: u32, pus: u32, planes: u32) -> Geometry {
     let chunks = DATA_CHUNKS;
     let dim =
         Dimensions { groups, pus, chunks, pages: 6, planes, page_bytes: 8192, pages_at_once: 1 };
@@ -107,7 +107,7 @@ pub fn geometry(groups: u32, pus: u32, planes: u32) -> Geometry {
 }
 
 /// A drive on which the last `unreadable` blocks of an open chunk cannot be read yet.
-pub fn timing(instant: bool, unreadable: u32) -> Timing {
+fn timing(instant: bool, unreadable: u32) -> Timing {
     if instant {
         return Timing { unreadable, ..Timing::default() };
     }
@@ -137,7 +137,7 @@ fn limited_timing(
 
 type Drive = Pblk<Device<ScriptedMedium>>;
 
-pub fn config(geometry: &Geometry, victim: Victim, fill: u64) -> PblkConfig {
+fn config(geometry: &Geometry, victim: Victim, fill: u64) -> PblkConfig {
     let data_chunks = DATA_CHUNKS;
     let blocks = u64::from(data_chunks * geometry.chunk_blocks() * geometry.total_pus());
     PblkConfig {

@@ -67,8 +67,6 @@ mod pace;
 #[cfg(debug_assertions)]
 mod recovery;
 #[cfg(debug_assertions)]
-mod retirement;
-#[cfg(debug_assertions)]
 mod sent_again;
 #[cfg(debug_assertions)]
 mod streams;
