@@ -36,8 +36,8 @@ impl Remarks {
         let of_job = |n: usize| jobs[n].name.clone();
         let not_run = all.not_run.iter().filter(|task| seen.insert(task.job));
         let not_run = not_run.map(|task| of_job(task.job)).collect();
-        let (mut void, mut behind): (Vec<(String, String)>, Vec<(String, String)>) =
-            Default::default();
+        let mut void: Vec<(String, String)> = Vec::new();
+        let mut behind: Vec<(String, String)> = Vec::new();
         for one in &all.ran {
             let is_told = behind.last().is_some_and(|(name, _)| *name == of_job(one.task.job));
             let rate = jobs[one.task.job].pace.rate.filter(|_| !is_told);
