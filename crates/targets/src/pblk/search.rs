@@ -86,7 +86,8 @@ impl Search {
                 Row::Root(first, number) => (first, number),
                 Row::Padding => continue,
                 Row::Unknown => {
-                    unknown |= of.failed_of(rows * row, 1) == 0;
+                    let is_loss = of.failed_of(rows * row, 1) == 0;
+                    (unknown, self.damaged) = (unknown | is_loss, self.damaged | is_loss);
                     continue;
                 }
             };
@@ -146,24 +147,17 @@ impl Search {
 
     /// What a row is.
     fn row<D: OpenChannel>(
-        &mut self,
+        &self,
         runner: &mut Runner<D>,
         at: Ppa,
         bytes: &mut Vec<u8>,
     ) -> Result<Row, PblkError> {
         match read_block(runner, at, bytes) {
-            Err(e) => {
-                self.damaged |= !matches!(e, PblkError::Recovery(Status::UNWRITTEN));
-                stopped(e)?;
-                Ok(Row::Unknown)
-            }
+            Err(e) => stopped(e).map(|()| Row::Unknown),
             Ok(tag) if tag.id == END => Ok(Row::Padding),
             Ok(tag) => match own(tag.id) {
                 Some((Kind::Root, first)) => Ok(Row::Root(first as u32, tag.seq)),
-                _ => {
-                    self.damaged = true;
-                    Ok(Row::Unknown)
-                }
+                _ => Ok(Row::Unknown),
             },
         }
     }
