@@ -251,6 +251,13 @@ pub struct Plot {
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
 }
 
+impl Plot {
+    /// Its picture; none where it has no line of two points.
+    pub fn svg(&self) -> Option<String> {
+        plot(self)
+    }
+}
+
 /// The picture of a plot; none where it has no line of two points.
 pub(crate) fn plot(plot: &Plot) -> Option<String> {
     let mut lines = Vec::new();

@@ -242,7 +242,7 @@ fn run(lab: &mut Lab) -> Result<Findings, Error> {
     rows.extend(slower(&all, middle));
     rows.extend(alone(lab, caches)?);
     rows.extend(recovery(lab)?);
-    Ok(Findings { rows, notes: notes(&setups[0][0]) })
+    Ok(Findings::new(rows, notes(&setups[0][0])))
 }
 
 /// Figure 6.

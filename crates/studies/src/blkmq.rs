@@ -140,7 +140,7 @@ fn run(lab: &mut Lab) -> Result<Findings, Error> {
     rows.extend(figure_8(&measured));
     rows.extend(figures_9_and_10(&measured));
     rows.extend(shared_lines(lab, topology)?);
-    Ok(Findings { rows, notes: notes(topology) })
+    Ok(Findings::new(rows, notes(topology)))
 }
 
 fn points(topology: Topology) -> Vec<Point> {

@@ -20,6 +20,7 @@ use super::runs::Runs;
 use super::{Findings, Options, Study};
 use bench::BenchArgs;
 use drive::error::Error;
+use drive::spec::{DriveConfig, DriveSpec};
 use load::driver::ClockKind;
 use load::watch::Watch;
 
@@ -129,14 +130,29 @@ impl<'a> Lab<'a> {
         Lab { options, watch, steps: Vec::new(), began: Instant::now() }
     }
 
-    /// Runs `ssdkit bench ARGS`, with the study's seed. Gives the IOPS of one
-    /// run in virtual time, of several in real time. `what` goes into the
-    /// manifest.
-    pub fn iops(&mut self, what: &str, args: &str) -> Result<Runs, Error> {
+    /// Runs `ssdkit bench ARGS` once, with the study's seed: for virtual time, where
+    /// once is enough. `what` goes into the manifest.
+    pub fn bench(&mut self, what: &str, args: &str) -> Result<bench::Outcome, Error> {
+        let (command, args) = self.line(args)?;
+        let outcome = finished(bench::measure(&args, self.watch)?)?;
+        self.note_step(what, command, outcome.drive.clone());
+        Ok(outcome)
+    }
+
+    /// A command line of `ssdkit bench` with the study's seed, and what it asks for.
+    fn line(&self, args: &str) -> Result<(String, BenchArgs), Error> {
         let command = format!("ssdkit bench {args} --seed {}", self.options.seed);
         let parsed = Line::try_parse_from(command.split_whitespace().skip(1));
         let Line { args } = parsed.map_err(|e| Error::Usage(e.to_string()))?;
         args.check()?;
+        Ok((command, args))
+    }
+
+    /// Runs `ssdkit bench ARGS`, with the study's seed. Gives the IOPS of one
+    /// run in virtual time, of several in real time. `what` goes into the
+    /// manifest.
+    pub fn iops(&mut self, what: &str, args: &str) -> Result<Runs, Error> {
+        let (command, args) = self.line(args)?;
         let mut configuration = Value::Null;
         let mut once = |watch: &mut Watch| {
             let outcome = finished(bench::measure(&args, watch)?)?;
@@ -214,8 +230,16 @@ impl<'a> Lab<'a> {
             wall_seconds: self.began.elapsed().as_secs_f64(),
             steps: self.steps,
         };
-        let Findings { rows, notes } = findings;
-        Outcome { study: study.name, about: study.about, rows, notes, manifest }
+        let Findings { rows, notes, pictures } = findings;
+        Outcome { study: study.name, about: study.about, rows, notes, pictures, manifest }
+    }
+}
+
+/// The drive in memory of this name.
+pub(crate) fn config(name: &str) -> Result<DriveConfig, Error> {
+    match name.parse()? {
+        DriveSpec::Memory(spec) => Ok(spec.resolve()?),
+        _ => Err(Error::Usage(format!("{name} is not in this process"))),
     }
 }
 
@@ -318,8 +342,7 @@ mod tests {
         let args = "mem:ref,size=64M,store=none --rw randwrite --qd 4 --ios 2k";
         let twice = [lab.iops("a", args).unwrap(), lab.iops("b", args).unwrap()];
         assert_eq!(twice[0], twice[1]);
-        let findings = Findings { rows: vec![], notes: vec![] };
-        let outcome = lab.finish(&Study::ALL[0], findings);
+        let outcome = lab.finish(&Study::ALL[0], Findings::default());
         assert!(outcome.manifest.steps[1].command.ends_with("--ios 2k --seed 7"));
         assert_eq!(outcome.manifest.steps[1].configuration["size_bytes"], 64 << 20);
     }

@@ -22,6 +22,7 @@ pub mod file;
 pub mod lab;
 pub mod layers;
 pub mod lines;
+pub mod myths;
 pub mod outcome;
 pub mod pessimistic;
 pub mod queue_pair;
@@ -39,7 +40,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 pub use lab::{Case, Lab, Run, SHARE, Turns};
-pub use outcome::{Manifest, Outcome, Step};
+pub use outcome::{Manifest, Outcome, Picture, Step};
 pub use row::{Reference, Row, Rule, Verdict};
 pub use runs::Runs;
 
@@ -128,12 +129,28 @@ impl Options {
 }
 
 /// What a study finds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
     /// Rows, in the paper's order.
     pub rows: Vec<Row>,
     /// What a reader must know to read them.
     pub notes: Vec<String>,
+    /// Pictures, if it draws any.
+    pub pictures: Vec<Picture>,
+}
+
+impl Findings {
+    /// Rows and notes, without a picture.
+    pub fn new(rows: Vec<Row>, notes: Vec<String>) -> Findings {
+        Findings { rows, notes, pictures: Vec::new() }
+    }
+
+    /// These, and then those.
+    pub fn join(&mut self, more: Findings) {
+        self.rows.extend(more.rows);
+        self.notes.extend(more.notes);
+        self.pictures.extend(more.pictures);
+    }
 }
 
 /// A study.
@@ -149,8 +166,8 @@ pub struct Study {
 
 impl Study {
     /// All studies.
-    pub const ALL: [Study; 4] =
-        [batched::STUDY, blkmq::STUDY, pessimistic::STUDY, simulator::STUDY];
+    pub const ALL: [Study; 5] =
+        [batched::STUDY, blkmq::STUDY, myths::STUDY, pessimistic::STUDY, simulator::STUDY];
 
     /// The study of this name.
     pub fn named(name: &str) -> Result<Study, Error> {

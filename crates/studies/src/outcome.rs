@@ -39,6 +39,17 @@ pub struct Manifest {
     pub steps: Vec<Step>,
 }
 
+/// A picture of what a study measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Picture {
+    /// A word for it, which names its file.
+    pub name: &'static str,
+    /// What it shows.
+    pub caption: String,
+    /// The picture.
+    pub svg: String,
+}
+
 /// What a study found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
@@ -50,6 +61,8 @@ pub struct Outcome {
     pub rows: Vec<Row>,
     /// What a reader must know to read them.
     pub notes: Vec<String>,
+    /// Pictures, if it draws any.
+    pub pictures: Vec<Picture>,
     /// How to repeat it.
     pub manifest: Manifest,
 }
@@ -221,7 +234,8 @@ mod tests {
             wall_seconds: 1.0,
             steps: vec![],
         };
-        Outcome { study: "s", about: "a", rows, notes: vec!["n".into()], manifest }
+        let (notes, pictures) = (vec!["n".into()], vec![]);
+        Outcome { study: "s", about: "a", rows, notes, pictures, manifest }
     }
 
     #[test]

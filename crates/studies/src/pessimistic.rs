@@ -197,7 +197,7 @@ fn run(lab: &mut Lab) -> Result<Findings, Error> {
     let mut rows = on_the_papers_drive(&papers, &most);
     rows.extend(on_the_scaled_drive(&scaled, cost_of_scsi(lab, &bench)?));
     rows.extend(interrupts(lab, &bench)?);
-    Ok(Findings { rows, notes: notes(&bench, scaled_ns) })
+    Ok(Findings::new(rows, notes(&bench, scaled_ns)))
 }
 
 fn case(bench: &Bench, what: &str, ns: u64) -> Case {

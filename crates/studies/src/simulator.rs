@@ -14,10 +14,11 @@ use serde_json::{Value, json};
 use workload::Pattern;
 
 use super::file::Target;
+use super::lab::config;
 use super::queue_pair::QueuePair;
 use super::{Findings, Lab, Reference, Row, Run, Runs, Study};
 use drive::error::Error;
-use drive::spec::{DriveConfig, DriveSpec};
+use drive::spec::DriveConfig;
 use drive::stack;
 use load::cpu::CpuTime;
 use load::load::{Load, Pace};
@@ -70,7 +71,7 @@ fn run(lab: &mut Lab) -> Result<Findings, Error> {
     let mut rows = figure(&measured);
     rows.extend(table(&measured));
     rows.extend(itself(&measured, programs_per_second(&config(NAND)?)));
-    Ok(Findings { rows, notes: notes(&measured) })
+    Ok(Findings::new(rows, notes(&measured)))
 }
 
 fn measure(lab: &mut Lab) -> Result<Measured, Error> {
@@ -204,14 +205,6 @@ fn notes(m: &Measured) -> Vec<String> {
          before it was run"
             .into(),
     ]
-}
-
-/// The drive of this name.
-fn config(name: &str) -> Result<DriveConfig, Error> {
-    match name.parse()? {
-        DriveSpec::Memory(spec) => Ok(spec.resolve()?),
-        _ => Err(Error::Usage(format!("{name} is not in this process"))),
-    }
 }
 
 /// Blocks a second that a drive programs when each die does nothing else:
