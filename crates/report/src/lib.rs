@@ -6,6 +6,7 @@
 //! - [`charts`]: pictures, as SVG.
 //! - [`page()`]: all of it as one page that asks nobody for anything.
 //! - [`Sheet`]: a page of a verdict with tables and curves of anything.
+//! - [`Dossier`]: a page of chapters of claims, each with how it was judged.
 //!
 //! Guarantees: the same reports give the same bytes; what a report says is text
 //! wherever it is shown, never a part of the page; runs of any length give pages of
@@ -14,6 +15,7 @@
 
 pub mod charts;
 mod comparison;
+mod dossier;
 mod file;
 mod page;
 mod run;
@@ -22,6 +24,7 @@ mod waver;
 
 pub use charts::Plot;
 pub use comparison::Comparison;
+pub use dossier::{Chapter, Claim, Dossier, Mark};
 pub use file::OutFile;
 pub use page::page;
 pub use run::{Reading, Run};

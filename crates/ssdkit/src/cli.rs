@@ -187,7 +187,8 @@ pub enum Command {
     Profiles(ProfilesArgs),
     /// Run a study of a paper, or list the studies.
     #[command(after_help = "Examples:\n  ssdkit study\n  ssdkit study simulator\n  \
-                      ssdkit study simulator --quick --json")]
+                      ssdkit study simulator --quick --json\n  \
+                      ssdkit study all --quick --report studies.html")]
     Study(StudyArgs),
     /// Fit a profile to measurements of a drive.
     #[command(after_help = TWIN_EXAMPLES)]

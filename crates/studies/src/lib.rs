@@ -1,6 +1,6 @@
 //! `ssdkit study`: the papers' experiments, repeated.
 //!
-//! A study is one file. It measures in a [`Lab`] and gives an [`Outcome`]:
+//! A study is one file, or one with a folder. It measures in a [`Lab`] and gives an [`Outcome`]:
 //! rows of ours, beside the paper's value where it gives one, each with a rule fixed
 //! beforehand. A study never carries a value of ours.
 //!
@@ -8,11 +8,13 @@
 //! [`outcome`] what is printed, [`lab`] what measures, [`queue_pair`] a drive
 //! on a thread of its own, [`file`] real storage, [`threads`] one load on many
 //! cores, [`layers`] block layers to compare, [`baseline`] the old one and none, [`aio`] a front that shares,
-//! [`lines`] writes to shared cache lines, [`scsi`] a command set in between;
+//! [`lines`] writes to shared cache lines, [`scsi`] a command set in between,
+//! [`page`](mod@page) what a browser shows, [`suite`] several studies one after the other;
 //! then a file for each study.
 //!
 //! Fails when there is no such study, when something could not be measured,
-//! and, after printing, when a row that is judged did not pass.
+//! and, after printing, when a row that is judged did not pass. Of all studies one that
+//! cannot be measured keeps no other from being so.
 
 pub mod aio;
 pub mod baseline;
@@ -24,12 +26,14 @@ pub mod layers;
 pub mod lines;
 pub mod myths;
 pub mod outcome;
+pub mod page;
 pub mod pessimistic;
 pub mod queue_pair;
 pub mod row;
 pub mod runs;
 pub mod scsi;
 pub mod simulator;
+pub mod suite;
 pub mod threads;
 
 use std::io::Write;
@@ -41,6 +45,7 @@ use serde_json::{Value, json};
 
 pub use lab::{Case, Lab, Run, SHARE, Turns};
 pub use outcome::{Manifest, Outcome, Picture, Step};
+pub use page::Files;
 pub use row::{Reference, Row, Rule, Verdict};
 pub use runs::Runs;
 
@@ -48,11 +53,17 @@ use drive::error::Error;
 use load::watch::Watch;
 
 /// `ssdkit study`.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct StudyArgs {
-    /// Which study; with nothing, the list.
+    /// Which study, or `all`; with nothing, the list.
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
+    /// Write a page for a browser, too: rows, pictures, how all was measured.
+    #[arg(long, value_name = "FILE.html", requires = "name")]
+    pub report: Option<PathBuf>,
+    /// Write the pictures alone, too, as DIR/NAME.svg, over those that are there.
+    #[arg(long, value_name = "DIR", requires = "name")]
+    pub pictures: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -174,7 +185,8 @@ impl Study {
         let found = Study::ALL.into_iter().find(|study| study.name == name);
         found.ok_or_else(|| {
             let known: Vec<&str> = Study::ALL.iter().map(|study| study.name).collect();
-            Error::Usage(format!("there is no study `{name}`; there are: {}", known.join(", ")))
+            let known = known.join(", ");
+            Error::Usage(format!("there is no study `{name}`; there are: {known}, and `all`"))
         })
     }
 
@@ -186,17 +198,26 @@ impl Study {
     }
 }
 
-/// Runs the study that was named, or lists them all, to `out`.
+/// Runs the study that was named, or all, or lists them, to `out`.
 pub fn run(args: &StudyArgs, out: &mut dyn Write) -> Result<(), Error> {
     let Some(name) = &args.name else { return list(args.json, out) };
+    if name == suite::NAME {
+        return suite::run(&Study::ALL, args, out);
+    }
     let study = Study::named(name)?;
     if let Some(case) = &args.options.watched {
         return lines::be_watched(case, &args.options, out);
     }
+    let files = Files::new(args)?;
     let mut watch = Watch::terminal(None)?;
     let outcome = study.measure(&args.options, &mut watch);
     watch.end();
-    outcome?.print(args.json, out)
+    let ran = [(study, outcome)];
+    // What was measured is told, whatever becomes of its files.
+    let written = if ran[0].1.is_ok() { files.write(&ran) } else { Ok(()) };
+    let [(_, outcome)] = ran;
+    outcome?.print(args.json, out)?;
+    written
 }
 
 fn list(json: bool, out: &mut dyn Write) -> Result<(), Error> {
@@ -208,6 +229,7 @@ fn list(json: bool, out: &mut dyn Write) -> Result<(), Error> {
     for study in Study::ALL {
         writeln!(out, "{:<12} {}", study.name, study.about)?;
     }
+    writeln!(out, "{:<12} all of these, one after the other", suite::NAME)?;
     Ok(())
 }
 
@@ -253,7 +275,7 @@ mod tests {
     fn studies_are_listed_and_found() {
         let printed = |json| {
             let mut out = Vec::new();
-            let args = StudyArgs { name: None, json, options: Options::default() };
+            let args = StudyArgs { json, ..StudyArgs::default() };
             run(&args, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };

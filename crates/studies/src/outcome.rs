@@ -39,6 +39,20 @@ pub struct Manifest {
     pub steps: Vec<Step>,
 }
 
+impl Manifest {
+    /// All but the steps, in a line.
+    pub fn text(&self) -> String {
+        format!(
+            "ssdkit {}, seed {}, {} processors, {:.0} s{}",
+            self.version,
+            self.seed,
+            self.processors,
+            self.wall_seconds,
+            if self.quick { ", quick: shorter runs" } else { "" }
+        )
+    }
+}
+
 /// A picture of what a study measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
@@ -113,18 +127,16 @@ impl Outcome {
             self.write_text(out)?;
         }
         out.flush()?;
+        self.failure().map_or(Ok(()), |failure| Err(Error::Failed(failure)))
+    }
+
+    /// Which judged rows did not pass, in words, if there are any.
+    pub fn failure(&self) -> Option<String> {
         let failed = |row: &&Row| row.verdict() == Verdict::Fail;
         let failed: Vec<&str> = self.rows.iter().filter(failed).map(Row::what).collect();
-        if failed.is_empty() {
-            return Ok(());
-        }
-        Err(Error::Failed(format!(
-            "study {}: {} of {} rows failed: {}",
-            self.study,
-            failed.len(),
-            self.rows.len(),
-            failed.join("; ")
-        )))
+        let (some, all) = (failed.len(), self.rows.len());
+        let which = failed.join("; ");
+        (some > 0).then(|| format!("study {}: {some} of {all} rows failed: {which}", self.study))
     }
 
     /// What came of it, before the rows.
@@ -142,7 +154,8 @@ impl Outcome {
         Ok(())
     }
 
-    fn write_text(&self, out: &mut dyn Write) -> Result<(), Error> {
+    /// Prints it as text.
+    pub fn write_text(&self, out: &mut dyn Write) -> Result<(), Error> {
         writeln!(out, "study {}: {}\n", self.study, self.about)?;
         self.write_summary(out)?;
         writeln!(
@@ -166,17 +179,8 @@ impl Outcome {
         for note in &self.notes {
             writeln!(out, "- {note}")?;
         }
-        let m = &self.manifest;
-        writeln!(
-            out,
-            "\nssdkit {}, seed {}, {} processors, {:.0} s{}",
-            m.version,
-            m.seed,
-            m.processors,
-            m.wall_seconds,
-            if m.quick { ", quick: shorter runs" } else { "" }
-        )?;
-        for step in &m.steps {
+        writeln!(out, "\n{}", self.manifest.text())?;
+        for step in &self.manifest.steps {
             writeln!(out, "  {:<36} {}", step.what, step.command)?;
         }
         Ok(())
@@ -186,7 +190,6 @@ impl Outcome {
 /// A row. Why it is not judged is said once for all rows of which that is so:
 /// `reasons` has them, in the order of their numbers.
 fn write_row(row: &Row, reasons: &mut Vec<String>, out: &mut dyn Write) -> Result<(), Error> {
-    let ratio = row.ratio().map_or("-".into(), |r| format!("{r:.3}"));
     let verdict = match row.verdict() {
         Verdict::NotGated(why) => {
             let known = reasons.iter().position(|reason| *reason == why);
@@ -205,7 +208,7 @@ fn write_row(row: &Row, reasons: &mut Vec<String>, out: &mut dyn Write) -> Resul
         row.show_reference(),
         row.show_ours(),
         row.show_spread(),
-        ratio,
+        row.show_ratio(),
         row.rule().to_string(),
         verdict,
     )?;

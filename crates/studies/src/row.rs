@@ -284,6 +284,11 @@ impl Row {
         widest.map_or("-".into(), |s| format!("{:.0} %", s * 100.0))
     }
 
+    /// The ratio, for a terminal.
+    pub fn show_ratio(&self) -> String {
+        self.ratio().map_or("-".into(), |ratio| format!("{ratio:.3}"))
+    }
+
     /// The paper's words, where it gives no number.
     pub fn words(&self) -> Option<&str> {
         match &self.reference {
