@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Pages in a real browser: a page of two runs and one of four, of known figures, are
+# Pages in a real browser: a page of one run, one of three, and one of a study, are
 # opened by headless Chromium. It must say nothing on its console, find each picture,
 # and what is drawn must not be blank.
 #
@@ -19,12 +19,14 @@ done
 "$SSDKIT" bench mem:znand,size=64M --rw randwrite --time 3s --report one.html >one.txt
 "$SSDKIT" compare qd16.json qd1.json qd4.json --html three.html --pictures . >three.txt
 
+"$SSDKIT" study myths --quick --report study.html --pictures . >study.txt
+
 browser() {
   timeout 120 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$work/profile" "$@"
 }
 
 passed=0
-for page in one three; do
+for page in one three study; do
   browser --enable-logging=stderr --v=0 --window-size=1000,3600 --screenshot="$work/$page.png" \
     "file://$work/$page.html" 2>"$page.log" >/dev/null
   if grep CONSOLE "$page.log"; then
@@ -32,12 +34,17 @@ for page in one three; do
     exit 1
   fi
   browser --dump-dom "file://$work/$page.html" 2>/dev/null >"$page.dom"
-  pictures=$(grep -o '<figure id="[a-z-]*"><svg' "$page.dom" | wc -l)
+  pictures=$(grep -oE '<figure( id="[a-z-]*")?><svg' "$page.dom" | wc -l)
   lines=$(grep -o '<polyline' "$page.dom" | wc -l)
   expected=6
   [ $page = three ] && expected=7
+  [ $page = study ] && expected=5
   if ((pictures != expected || lines < pictures)); then
     echo "$page.html: $pictures pictures with $lines lines, not $expected" >&2
+    exit 1
+  fi
+  if [ $page = study ] && ! grep -q 'class="verdict pass"' "$page.dom"; then
+    echo "$page.html: no verdict" >&2
     exit 1
   fi
   # A white page of this size is some 10 kB.

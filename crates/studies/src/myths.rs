@@ -9,8 +9,8 @@
 //!
 //! Files: [`chip`] chips without a drive around them, [`desk`] a drive under one load after
 //! the other; then a file for each of the paper's points: [`nature`], [`writes`],
-//! [`reads`], [`spread`], [`bounds`] (figure 1), and of section 3 [`vision`] and
-//! [`atomic`].
+//! [`reads`], [`spread`], [`bounds`] (figure 1), and of section 3 [`vision`],
+//! [`atomic`] and [`torn`].
 
 use report::Plot;
 
@@ -25,6 +25,7 @@ mod nature;
 mod reads;
 mod spread;
 mod timeline;
+mod torn;
 mod vision;
 mod writes;
 

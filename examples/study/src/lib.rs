@@ -24,7 +24,7 @@ fn run(lab: &mut Lab) -> Result<Findings, Error> {
     let says = "more spare, fewer blocks to move";
     let row = Row::order("random 4 KiB overwrites", "IOPS", says, ours);
     let notes = vec!["In virtual time: the same seed gives the same figures.".into()];
-    Ok(Findings { rows: vec![row], notes })
+    Ok(Findings::new(vec![row], notes))
 }
 
 #[cfg(test)]

@@ -62,6 +62,16 @@ fn standard_tests_are_run() {
     run("test.md", |_| true);
 }
 
+#[test]
+fn studies_are_listed_run_and_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    run_in(&folder, "study.md", |_| true);
+    let page = fs::read_to_string(folder.path().join("myths.html")).unwrap();
+    assert!(page.contains("class=\"verdict pass\"") && !page.contains("class=\"verdict fail\""));
+    let pictures = fs::read_dir(folder.path().join("pictures")).unwrap();
+    assert_eq!(pictures.count(), page.matches("<figure><svg").count());
+}
+
 /// With the job files beside the page.
 #[test]
 fn job_files_of_fio_are_run() {

@@ -16,8 +16,8 @@ use drive::stack::{self, new_device};
 use drive::whole::Boxed;
 use flash::RamMedium;
 
-const POINT: &str = "section 3: atomic writes";
-const SAYS: &str = "\"SSD constructors are now proposing to expose new commands, e.g., atomic \
+pub const POINT: &str = "section 3: atomic writes";
+pub const SAYS: &str = "\"SSD constructors are now proposing to expose new commands, e.g., atomic \
                     writes\"; \"log-structured files [are] today handled both at the database \
                     level and within the FTL\"";
 const SLOWER: &str = "the paper claims no latency; alone, a batch programs its pages and then its \
@@ -28,7 +28,7 @@ const DRIVE: &str = "mem:ref,erase=3ms,controller=4us,link_latency=500ns,link_ra
 /// Blocks of a row of its flash.
 const ROW: u64 = 2;
 /// Pages of a transaction, and bytes of the journal.
-const PAGES: u64 = 8;
+pub const PAGES: u64 = 8;
 const JOURNAL: u64 = 16 << 20;
 
 /// What transactions take.
@@ -54,7 +54,7 @@ pub fn findings(lab: &mut Lab) -> Result<Findings, Error> {
         Row::band(POINT, what, "blocks/page", Reference::Model(model), ours, 0.95..=1.05)
     };
     let blocks = [("journal", journal.blocks), ("atomic write", batch.blocks)];
-    let rows = vec![
+    let mut rows = vec![
         Row::order(
             POINT,
             "blocks/page",
@@ -66,6 +66,7 @@ pub fn findings(lab: &mut Lab) -> Result<Findings, Error> {
         shown("a lone transaction, atomic write", &batch),
         shown("a lone transaction, journal", &journal),
     ];
+    rows.extend(super::torn::rows(lab)?);
     Ok(Findings::new(rows, vec![]))
 }
 
@@ -155,7 +156,8 @@ impl Write {
     }
 }
 
-fn ended_well(status: Option<Status>) -> Result<(), Error> {
+/// Whether a request did what it was asked.
+pub fn ended_well(status: Option<Status>) -> Result<(), Error> {
     match status {
         Some(status) if status.is_ok() => Ok(()),
         _ => Err(Error::Failed(format!("a write failed: {status:?}"))),
@@ -163,7 +165,7 @@ fn ended_well(status: Option<Status>) -> Result<(), Error> {
 }
 
 /// Lets one request end. Gives when.
-fn one<P: Port + ?Sized>(
+pub fn one<P: Port + ?Sized>(
     drive: &mut P,
     mut now: Time,
     queue: &mut Ring<P::Cmd>,

@@ -560,8 +560,18 @@ impl Draw {
     }
 
     fn nothing(&mut self) -> Vec<String> {
-        let lines =
-            ["study", "study nope", "study --json", "--version", "bench --help", "help", "x"];
+        let lines = [
+            "study",
+            "study nope",
+            "study --json",
+            "study --report x.html",
+            "study all --report nowhere/x.html",
+            "study nope --report x.html --pictures x",
+            "--version",
+            "bench --help",
+            "help",
+            "x",
+        ];
         self.one(&lines).split(' ').map(str::to_string).collect()
     }
 }
