@@ -13,6 +13,8 @@ use crate::page::{BEGIN, LONGEST, LONGEST_ALL, STYLE, bounded, text};
 const MORE_STYLE: &str = "body { max-width: 1200px } td.what, td.says { text-align: left } \
     td.says { color: #555; border-bottom: none; padding-left: 2em; font-size: 13px } \
     th.section { padding-top: 1em } td.verdict { text-align: left } \
+    .claims td { white-space: nowrap } .claims td:first-child, .claims td.verdict { \
+    white-space: normal } \
     .pass { color: #1a7f37 } .fail { color: #a40000; font-weight: bold } .open { color: #777 }";
 
 /// How something was judged, which is its colour.
@@ -152,7 +154,7 @@ impl Chapter {
 
     fn add_claims(&self, out: &mut String) {
         let columns = self.head.len() + 1;
-        out.push_str("<table><tr>");
+        out.push_str("<table class=\"claims\"><tr>");
         for cell in &self.head {
             let _ = write!(out, "<th>{}</th>", short(cell));
         }

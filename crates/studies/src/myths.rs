@@ -37,6 +37,9 @@ pub const STUDY: Study = Study {
     run,
 };
 
+/// One of the paper's points.
+type Part = fn(&mut Lab) -> Result<Findings, Error>;
+
 /// The flash of `ref` with the paper's erase, and a controller and a link, which are
 /// chosen: 4 us a command, 500 ns each way, 3.2 GB/s. It keeps no data.
 const DRIVE: &str = "mem:ref,side=device,erase=3ms,controller=4us,link_latency=500ns,\
@@ -49,7 +52,7 @@ fn drive(lab: &Lab, more: &str) -> String {
 
 fn run(lab: &mut Lab) -> Result<Findings, Error> {
     let mut all = Findings::default();
-    let parts: [fn(&mut Lab) -> Result<Findings, Error>; 7] = [
+    let parts: [Part; 7] = [
         nature::findings,
         writes::findings,
         reads::findings,

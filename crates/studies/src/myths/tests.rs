@@ -56,3 +56,16 @@ fn a_timeline_is_that_of_its_commands() {
     assert_eq!(first.transfer(), (read.1, read.1 + transfer));
     assert_eq!(second.transfer(), (read.1 + transfer, read.1 + 2 * transfer));
 }
+
+#[test]
+fn the_same_seed_gives_the_same_figures_and_another_does_not() {
+    let rows = |seed: u64| {
+        let options = Options { quick: true, seed, ..Options::default() };
+        let mut watch = Watch::quiet();
+        let mut lab = Lab::new(&options, &mut watch);
+        [nature::findings(&mut lab), atomic::findings(&mut lab)].map(|found| found.unwrap().rows)
+    };
+    let first = rows(1);
+    assert_eq!(first, rows(1));
+    assert_ne!(first, rows(2));
+}

@@ -118,8 +118,8 @@ fn after(random: &Writes, sequential: &Writes) -> Vec<Row> {
 
 /// Writes from when the drive is new, until well after it collects.
 fn over_time(lab: &mut Lab) -> Result<Option<Plot>, Error> {
-    let size = lab.options.pick("size=4G", "size=256M,groups=2");
-    let time = lab.options.pick("25s", "6s");
+    let size = lab.options.pick("size=2G", "size=256M,groups=2");
+    let time = lab.options.pick("20s", "10s");
     let mut lines = Vec::new();
     for (what, rw) in [("random", "randwrite"), ("sequential", "write")] {
         let args = format!("{DRIVE},{size} --rw {rw} --qd 64 --time {time}");
