@@ -38,18 +38,15 @@ impl Watch {
     /// Watches for a terminal: with a bar if there is one, until `limit` on
     /// the wall is over or somebody interrupts.
     pub fn terminal(limit: Option<Duration>) -> Result<Watch, Error> {
-        let bar = io::stderr().is_terminal().then(|| {
-            let style =
-                ProgressStyle::with_template("{msg:30} {wide_bar} {percent:>3} % {elapsed}");
-            let bar = ProgressBar::new(STEPS);
-            if let Ok(style) = style {
-                bar.set_style(style);
-            }
-            bar
-        });
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let stop = interrupted().map_err(|e| Error::system("wait for signals", &e))?;
-        Ok(Watch { bar, stop, deadline })
+        Ok(Watch { bar: bar(), stop, deadline })
+    }
+
+    /// One for what comes after this, with a bar of its own if there is a terminal: it
+    /// ends when this one does.
+    pub fn another(&self) -> Watch {
+        Watch { bar: bar(), ..self.helper() }
     }
 
     /// One without a bar for another thread: it ends when this one does.
@@ -79,6 +76,18 @@ impl Watch {
             bar.finish_and_clear();
         }
     }
+}
+
+/// A bar, if there is a terminal.
+fn bar() -> Option<ProgressBar> {
+    io::stderr().is_terminal().then(|| {
+        let style = ProgressStyle::with_template("{msg:30} {wide_bar} {percent:>3} % {elapsed}");
+        let bar = ProgressBar::new(STEPS);
+        if let Ok(style) = style {
+            bar.set_style(style);
+        }
+        bar
+    })
 }
 
 /// Columns of the terminal that the output goes to, as far as anybody knows.

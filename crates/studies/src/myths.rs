@@ -68,10 +68,13 @@ fn run(lab: &mut Lab) -> Result<Findings, Error> {
     Ok(all)
 }
 
-fn notes() -> [String; 3] {
+fn notes() -> [String; 4] {
     [
         "chosen: an erase of 3 ms, as the paper has it; a controller of 4 us and a link of 500 ns \
          and 3.2 GB/s; all else is profile ref. Nothing is fitted"
+            .into(),
+        "a log on PCM is a drive of profile pcm behind its link, written in blocks of 4 KiB: memory \
+         on the processor's bus, which is written in bytes, is not here"
             .into(),
         "nameless writes, of which the drive says where it put them, are not here: of the \
          interfaces at hand the open-channel one takes the host's address, and the batched one \

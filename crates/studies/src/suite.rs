@@ -23,7 +23,9 @@ pub fn run(studies: &[Study], args: &StudyArgs, out: &mut dyn Write) -> Result<(
         return Err(Error::Usage("a case that is watched is of one study".into()));
     }
     let files = Files::new(args)?;
-    let ran = run_each(studies, args, out)?;
+    let mut watch = Watch::terminal(None)?;
+    watch.end();
+    let ran = run_each(studies, args, &mut watch, out)?;
     let written = files.write(&ran);
     if args.json {
         writeln!(out, "{:#}", to_json(&ran))?;
@@ -31,21 +33,28 @@ pub fn run(studies: &[Study], args: &StudyArgs, out: &mut dyn Write) -> Result<(
         write_summary(&ran, out)?;
     }
     out.flush()?;
-    match problem(&ran) {
-        Some(problem) => Err(Error::Failed(problem)),
-        None => written,
+    match (problem(&ran), written) {
+        (Some(problem), Err(e)) => Err(Error::Failed(format!("{problem}. {e}"))),
+        (Some(problem), Ok(())) => Err(Error::Failed(problem)),
+        (None, written) => written,
     }
 }
 
-fn run_each(studies: &[Study], args: &StudyArgs, out: &mut dyn Write) -> Result<Vec<Ran>, Error> {
+/// Runs each, as long as `watch` lets it.
+fn run_each(
+    studies: &[Study],
+    args: &StudyArgs,
+    watch: &mut Watch,
+    out: &mut dyn Write,
+) -> Result<Vec<Ran>, Error> {
     let mut ran = Vec::new();
     for study in studies {
-        let mut watch = Watch::terminal(None)?;
-        let outcome = match watch.look(0.0) {
-            true => study.measure(&args.options, &mut watch),
+        let mut own = watch.another();
+        let outcome = match own.look(0.0) {
+            true => study.measure(&args.options, &mut own),
             false => Err(Error::Failed("stopped before it began".into())),
         };
-        watch.end();
+        own.end();
         if !args.json {
             match &outcome {
                 Ok(outcome) => outcome.write_text(out)?,
@@ -104,6 +113,8 @@ fn to_json(ran: &[Ran]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::page::tests::{BROKEN, ODD};
     use super::*;
 
@@ -137,6 +148,14 @@ mod tests {
         assert_eq!(json["not_run"], json!(["broken"]));
         let page = std::fs::read_to_string(dir.path().join("all.html")).unwrap();
         assert!(page.contains("no &lt;valgrind&gt;") && page.contains("ssdkit study all"));
+    }
+
+    #[test]
+    fn when_it_is_stopped_those_to_come_are_not_begun() {
+        const NEVER: Study = Study { name: "never", about: "a study", run: |_| panic!("it began") };
+        let mut stopped = Watch::until(Duration::ZERO);
+        let ran = run_each(&[NEVER], &StudyArgs::default(), &mut stopped, &mut Vec::new()).unwrap();
+        assert!(problem(&ran).unwrap().contains("study never could not be run: stopped"));
     }
 
     #[test]
