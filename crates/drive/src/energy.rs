@@ -37,6 +37,11 @@ impl EnergyReport {
         self.parts().iter().map(|part| part.1 as f64).sum()
     }
 
+    /// All of it, in J.
+    pub fn joules(&self) -> f64 {
+        self.total() / 1e9
+    }
+
     /// In nJ; none where nothing was asked.
     fn each(&self) -> Option<f64> {
         (self.ios > 0).then(|| self.total() / self.ios as f64)
@@ -45,7 +50,7 @@ impl EnergyReport {
     /// As JSON, in J.
     pub fn to_json(self) -> Value {
         let mut json = json!({
-            "joules": self.total() / 1e9,
+            "joules": self.joules(),
             "joules_per_io": self.each().map(|each| each / 1e9),
         });
         for (name, part) in self.parts() {

@@ -130,29 +130,11 @@ impl<'a> Lab<'a> {
         Lab { options, watch, steps: Vec::new(), began: Instant::now() }
     }
 
-    /// Runs `ssdkit bench ARGS` once, with the study's seed: for virtual time, where
-    /// once is enough. `what` goes into the manifest.
-    pub fn bench(&mut self, what: &str, args: &str) -> Result<bench::Outcome, Error> {
-        let (command, args) = self.line(args)?;
-        let outcome = finished(bench::measure(&args, self.watch)?)?;
-        self.note_step(what, command, outcome.drive.clone());
-        Ok(outcome)
-    }
-
-    /// A command line of `ssdkit bench` with the study's seed, and what it asks for.
-    fn line(&self, args: &str) -> Result<(String, BenchArgs), Error> {
-        let command = format!("ssdkit bench {args} --seed {}", self.options.seed);
-        let parsed = Line::try_parse_from(command.split_whitespace().skip(1));
-        let Line { args } = parsed.map_err(|e| Error::Usage(e.to_string()))?;
-        args.check()?;
-        Ok((command, args))
-    }
-
     /// Runs `ssdkit bench ARGS`, with the study's seed. Gives the IOPS of one
     /// run in virtual time, of several in real time. `what` goes into the
     /// manifest.
     pub fn iops(&mut self, what: &str, args: &str) -> Result<Runs, Error> {
-        let (command, args) = self.line(args)?;
+        let (command, args) = self.parsed(args)?;
         let mut configuration = Value::Null;
         let mut once = |watch: &mut Watch| {
             let outcome = finished(bench::measure(&args, watch)?)?;
@@ -167,6 +149,27 @@ impl<'a> Lab<'a> {
         };
         self.note_step(what, command, configuration);
         Ok(runs)
+    }
+
+    /// Runs `ssdkit bench ARGS` once, in virtual time, with the study's seed, and
+    /// gives all that it tells. `what` goes into the manifest.
+    pub fn bench(&mut self, what: &str, args: &str) -> Result<bench::Outcome, Error> {
+        let (command, args) = self.parsed(args)?;
+        if args.clock() == ClockKind::Real {
+            return Err(Error::Usage(format!("{command}: one run says nothing of real time")));
+        }
+        let outcome = finished(bench::measure(&args, self.watch)?)?;
+        self.note_step(what, command, outcome.drive.clone());
+        Ok(outcome)
+    }
+
+    /// The command line of a bench, with the study's seed.
+    fn parsed(&self, args: &str) -> Result<(String, BenchArgs), Error> {
+        let command = format!("ssdkit bench {args} --seed {}", self.options.seed);
+        let parsed = Line::try_parse_from(command.split_whitespace().skip(1));
+        let Line { args } = parsed.map_err(|e| Error::Usage(e.to_string()))?;
+        args.check()?;
+        Ok((command, args))
     }
 
     /// Measures several times, by [`RUNS`] and what a run needs to count.
@@ -332,6 +335,20 @@ mod tests {
         for args in ["mem:ref", "mem:ref --rw read --zipf 1", "mem:none --rw read"] {
             assert_eq!(lab.iops("w", args).unwrap_err().exit_code(), 2, "{args}");
         }
+    }
+
+    #[test]
+    fn one_run_is_for_virtual_time() {
+        let options = Options::default();
+        let mut watch = Watch::quiet();
+        let mut lab = Lab::new(&options, &mut watch);
+        let args = "mem:ref,size=64M,store=none --rw randwrite --qd 4 --ios 2k";
+        let outcome = lab.bench("w", args).unwrap();
+        assert_eq!(lab.iops("w", args).unwrap(), Runs::one(outcome.report.iops));
+        let real = lab.bench("w", &format!("{args} --clock real")).map(|_| ());
+        assert_eq!(real.unwrap_err().exit_code(), 2);
+        let [bench, iops] = &lab.steps[..] else { panic!("two steps") };
+        assert_eq!((&bench.command, &bench.configuration), (&iops.command, &iops.configuration));
     }
 
     #[test]

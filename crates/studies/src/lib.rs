@@ -35,6 +35,7 @@ pub mod scsi;
 pub mod simulator;
 pub mod suite;
 pub mod threads;
+pub mod ull;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -177,8 +178,8 @@ pub struct Study {
 
 impl Study {
     /// All studies.
-    pub const ALL: [Study; 5] =
-        [batched::STUDY, blkmq::STUDY, myths::STUDY, pessimistic::STUDY, simulator::STUDY];
+    pub const ALL: [Study; 6] =
+        [batched::STUDY, blkmq::STUDY, myths::STUDY, pessimistic::STUDY, simulator::STUDY, ull::STUDY];
 
     /// The study of this name.
     pub fn named(name: &str) -> Result<Study, Error> {

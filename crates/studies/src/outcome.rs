@@ -215,6 +215,9 @@ fn write_row(row: &Row, reasons: &mut Vec<String>, out: &mut dyn Write) -> Resul
     if let Some(words) = row.words() {
         writeln!(out, "      paper: {words}")?;
     }
+    if let Some(why) = row.failed_since() {
+        writeln!(out, "      failed: {why}")?;
+    }
     Ok(())
 }
 

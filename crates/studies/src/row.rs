@@ -78,6 +78,7 @@ impl fmt::Display for Rule {
             Rule::Order => f.write_str("order"),
             Rule::Knee { from, to } => write!(f, "knee {from}..{to}"),
             Rule::Within { from, to } if *to == f64::INFINITY => write!(f, "at least {from}"),
+            Rule::Within { from, to } if *from == f64::NEG_INFINITY => write!(f, "at most {to}"),
             Rule::Within { from, to } => write!(f, "within {from}..{to}"),
             Rule::Band { low, high } => write!(f, "band {low}..{high}"),
             Rule::Shown => f.write_str("none"),
@@ -116,7 +117,8 @@ pub struct Row {
     /// One, or in the paper's order, with their names.
     ours: Vec<(String, Runs)>,
     rule: Rule,
-    /// Why it is not judged, where nothing else says so.
+    /// Why it is not judged, where nothing else says so; of one that is, why it
+    /// fails, where that is known.
     why: String,
 }
 
@@ -217,6 +219,18 @@ impl Row {
         Row { why: why.into(), ..Row::new(figure, what, unit, reference, ours, Rule::Shown) }
     }
 
+    /// Should it fail, this is why.
+    #[must_use]
+    pub fn explained(self, why: &str) -> Row {
+        Row { why: why.into(), ..self }
+    }
+
+    /// Why it fails, where it does and that is known.
+    pub fn failed_since(&self) -> Option<&str> {
+        let fails = !self.why.is_empty() && self.verdict() == Verdict::Fail;
+        fails.then_some(&self.why)
+    }
+
     /// Where in the paper it is.
     pub fn figure(&self) -> &str {
         &self.figure
@@ -306,7 +320,10 @@ impl Row {
             Reference::Silent => (None, None, None),
         };
         let verdict = self.verdict();
-        let why = if let Verdict::NotGated(why) = &verdict { Some(why) } else { None };
+        let why = match &verdict {
+            Verdict::NotGated(why) => Some(&why[..]),
+            _ => self.failed_since(),
+        };
         let ours = match &self.ours[..] {
             [(_, runs)] => runs.to_json(),
             many => many
@@ -404,6 +421,20 @@ mod tests {
         assert_eq!(row(1.0).rule().to_string(), "within 0.8..1.25");
         let much = Row::within("f", "w", "x", "much", Runs::one(9.0), 1.5..=f64::INFINITY);
         assert_eq!((much.verdict(), &*much.rule().to_string()), (Verdict::Pass, "at least 1.5"));
+        let few = Row::within("f", "w", "x", "few", Runs::one(9.0), f64::NEG_INFINITY..=1.5);
+        assert_eq!((few.verdict(), &*few.rule().to_string()), (Verdict::Fail, "at most 1.5"));
+    }
+
+    #[test]
+    fn what_fails_says_why_and_what_passes_does_not() {
+        let why = |ours: f64| {
+            let row = band(100.0, ours).explained("its tails are longer");
+            (row.failed_since().map(str::to_owned), row.to_json()["reason"].clone())
+        };
+        let known = "its tails are longer";
+        assert_eq!(why(10.0), (Some(known.into()), known.into()));
+        assert_eq!(why(100.0), (None, Value::Null));
+        assert_eq!(band(100.0, 10.0).failed_since(), None);
     }
 
     #[test]
