@@ -96,6 +96,14 @@ impl<T> Turns<T> {
     }
 }
 
+/// The drive of this name, which is one of this process.
+pub fn config(name: &str) -> Result<DriveConfig, Error> {
+    match name.parse()? {
+        DriveSpec::Memory(spec) => Ok(spec.resolve()?),
+        _ => Err(Error::Usage(format!("{name} is not in this process"))),
+    }
+}
+
 /// Why runs are void.
 fn busy(good: usize, tried: usize) -> String {
     format!(

@@ -9,20 +9,20 @@ use device::hosted::{Hosted, HostedOptions, Queue};
 use device::realtime::Clock;
 use port::{BlockDone, BlockReq, Ring, Time};
 
+use super::threads::Blocks;
 use drive::error::Error;
-use drive::whole::Boxed;
 use load::driver::Driver;
 
 /// The device thread never sleeps once it has had work.
-const LINGER: u64 = u64::MAX;
+pub const LINGER: u64 = u64::MAX;
 
 /// How long a drive may take for a request before it is given up, in ns: on a
 /// busy machine its thread may get no core for seconds.
 const PATIENCE: u64 = 60_000_000_000;
 
 /// The host's side of a drive behind a queue pair.
-pub struct QueuePair {
-    hosted: Hosted<Boxed>,
+pub struct QueuePair<P: Blocks> {
+    hosted: Hosted<P>,
     queue: Queue<BlockReq, BlockDone>,
     clock: Clock,
     now: Time,
@@ -30,10 +30,11 @@ pub struct QueuePair {
     answered: Time,
 }
 
-impl QueuePair {
-    /// Starts the device thread, with `depth` entries in each queue.
-    pub fn start(drive: Boxed, depth: usize) -> Result<QueuePair, Error> {
-        let options = HostedOptions { depth, linger: LINGER, ..HostedOptions::default() };
+impl<P: Blocks + Send + 'static> QueuePair<P> {
+    /// Starts the device thread, on `core` if there is one, with `depth` entries in each
+    /// queue.
+    pub fn start(drive: P, depth: usize, core: Option<usize>) -> Result<QueuePair<P>, Error> {
+        let options = HostedOptions { depth, linger: LINGER, core, ..HostedOptions::default() };
         let (hosted, mut queues) =
             Hosted::start(drive, options).map_err(|e| Error::Failed(e.to_string()))?;
         let queue = queues.pop().expect("one queue was asked for");
@@ -43,7 +44,7 @@ impl QueuePair {
     }
 
     /// Stops the device thread and gives the drive back.
-    pub fn stop(self) -> Boxed {
+    pub fn stop(self) -> P {
         self.hosted.stop()
     }
 
@@ -73,7 +74,7 @@ impl QueuePair {
     }
 }
 
-impl Driver for QueuePair {
+impl<P: Blocks + Send + 'static> Driver for QueuePair<P> {
     fn is_real(&self) -> bool {
         true
     }
@@ -122,7 +123,7 @@ mod tests {
         let config = spec.resolve().unwrap();
         let drive = stack::build(&config, 1).unwrap();
         let shape = drive.shape();
-        let mut pair = QueuePair::start(drive, 8).unwrap();
+        let mut pair = QueuePair::start(drive, 8, None).unwrap();
         let pattern = Pattern::uniform(shape.bytes, 50);
         let mut load = Load::new(&shape, &pattern, Pace::Closed { depth: 8 }, 1, 1).unwrap();
         let verifier = Some(Verifier::new(&shape, pattern.bs, 1).unwrap());

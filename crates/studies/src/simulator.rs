@@ -242,7 +242,7 @@ fn null_pair_once(
     let shape = drive.shape();
     let pattern = Pattern::uniform(shape.bytes, 0);
     let mut load = Load::new(&shape, &pattern, Pace::Closed { depth: depth as u32 }, 1, seed)?;
-    let mut pair = QueuePair::start(drive, depth)?;
+    let mut pair = QueuePair::start(drive, depth, None)?;
     let mut runner = Runner::new(watch);
     let (wall, cpu) = (Instant::now(), CpuTime::now());
     let run = runner.run(&mut pair, &mut load, plan);

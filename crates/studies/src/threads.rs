@@ -239,7 +239,7 @@ fn waited() -> Option<u64> {
 }
 
 /// From the time on a processor, that waiting for one, and the turns.
-fn waited_of(schedstat: &str) -> Option<u64> {
+pub fn waited_of(schedstat: &str) -> Option<u64> {
     let mut fields = schedstat.split_whitespace().map_while(|f| f.parse::<u64>().ok());
     let (_, waited) = (fields.next()?, fields.next()?);
     // A system that does not count says that it never had a turn.
@@ -248,7 +248,7 @@ fn waited_of(schedstat: &str) -> Option<u64> {
 
 /// Seconds that others took these cores from this machine so far; `None` where
 /// the system does not say.
-fn stolen(on: &[usize]) -> Option<f64> {
+pub fn stolen(on: &[usize]) -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     let ticks = rustix::param::clock_ticks_per_second() as f64;
     let of = |core: &usize| stolen_ticks(&stat, *core).map(|n| n as f64 / ticks);
