@@ -242,23 +242,23 @@ impl Row {
     }
 
     /// Ours divided by the reference, or, of an order, the first of ours
-    /// divided by the second.
+    /// divided by the second; none where nothing was measured.
     pub fn ratio(&self) -> Option<f64> {
         let median = |i: usize| self.ours.get(i).map(|(_, runs)| runs.median());
         let against = match self.rule {
             Rule::Order => median(1)?,
             _ => self.reference.number()?,
         };
-        Some(median(0)? / against)
+        Some(median(0)? / against).filter(|ratio| ratio.is_finite())
     }
 
     /// Its verdict.
     pub fn verdict(&self) -> Verdict {
-        if self.rule == Rule::Shown {
-            return Verdict::NotGated(self.why.clone());
-        }
         if let Some(why) = self.ours.iter().find_map(|(_, runs)| runs.void()) {
             return Verdict::NotGated(why.into());
+        }
+        if self.rule == Rule::Shown {
+            return Verdict::NotGated(self.why.clone());
         }
         if self.holds() { Verdict::Pass } else { Verdict::Fail }
     }
@@ -441,6 +441,9 @@ mod tests {
     fn what_is_void_or_shown_is_not_judged() {
         let void = Runs::one(1.0).voided("the machine was busy");
         let row = Row::order("f", "IOPS", "says", [("a", Runs::one(0.0)), ("b", void)]);
+        assert_eq!(row.verdict(), Verdict::NotGated("the machine was busy".into()));
+        let void = Runs::one(1.0).voided("the machine was busy");
+        let row = Row::shown("f", "w", "IOPS", Reference::Silent, void, "no depth");
         assert_eq!(row.verdict(), Verdict::NotGated("the machine was busy".into()));
         let row = Row::shown("f", "w", "IOPS", Reference::Paper(2.0), Runs::one(1.0), "no depth");
         assert_eq!(row.verdict(), Verdict::NotGated("no depth".into()));

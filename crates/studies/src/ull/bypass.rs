@@ -17,7 +17,7 @@ use drive::error::Error;
 
 const FIGURE_17: &str = "figure 17, live: what bypass saves on either drive";
 const FIGURE_18: &str = "figure 18, live: bypass against a kernel's path, 4 KiB";
-const FIGURE_19: &str = "figure 19, live: the same with large requests";
+const FIGURE_19: &str = "figure 19, live: what bypass saves of larger random reads";
 const FIGURE_20: &str = "figure 20, live: the load's processor";
 const FIGURE_21: &str = "figures 21 and 22: memory instructions";
 const OWN: &str = "ours: what a way costs by itself, on a drive without time";
@@ -26,6 +26,8 @@ const OWN: &str = "ours: what a way costs by itself, on a drive without time";
 const NULL: &str = "null";
 /// The block layer with interrupts.
 const WOKEN: Way = Way::Layer(Interrupt);
+/// What stands for the kernel's path.
+const WAYS: [(&str, Way); 2] = [("block layer", WOKEN), ("socket", Way::Socket)];
 /// Sizes of requests.
 const SIZES: [u64; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// A gain of less is none, in percent.
@@ -96,8 +98,8 @@ impl All {
             let what = format!("nvme-2016: {}", asked.name());
             let paper = Reference::Paper(paper);
             rows.push(Row::shown(FIGURE_17, &what, "%", paper, slow.clone(), OURS));
-            let name = |drive: &str| format!("saved of {} on {drive}", asked.name());
-            let pair = [(name("ull"), self.gain(ULL, WOKEN, asked)), (name("nvme-2016"), slow)];
+            let first = format!("{}: saved on ull", asked.name());
+            let pair = [(first, self.gain(ULL, WOKEN, asked)), ("on nvme-2016".into(), slow)];
             rows.push(Row::order(FIGURE_17, "%", says, pair));
         }
         rows
@@ -107,16 +109,11 @@ impl All {
         let says = "\"can benefit from removing the complicated software stack from the I/O path\"";
         let mut rows = Vec::new();
         for (asked, paper) in PATTERNS.into_iter().zip([25.2, 6.3, 13.7, 13.3]) {
-            let named =
-                |name: &str, way| (format!("{}: {name}", asked.name()), self.mean(way, asked));
-            let all = [
-                named("socket", Way::Socket),
-                named("block layer", WOKEN),
-                named("bypass", Way::Bypass),
-            ];
-            rows.push(Row::order(FIGURE_18, "us", says, all));
-            for (name, way) in [("the block layer", WOKEN), ("the socket", Way::Socket)] {
-                let what = format!("{}: what bypass saves of {name}", asked.name());
+            for (name, way) in WAYS {
+                let first = (format!("{}: {name}", asked.name()), self.mean(way, asked));
+                let bypass = ("bypass".to_owned(), self.mean(Way::Bypass, asked));
+                rows.push(Row::order(FIGURE_18, "us", says, [first, bypass]));
+                let what = format!("{}: saved of {name}", asked.name());
                 let (paper, gain) = (Reference::Paper(paper), self.gain(ULL, way, asked));
                 rows.push(Row::shown(FIGURE_18, &what, "%", paper, gain, OURS));
             }
@@ -128,17 +125,17 @@ impl All {
         let says = "\"the benefits of SPDK with ULL SSD become negligible when the request size \
                     increases\"";
         let mut rows = Vec::new();
-        for (name, way) in [("the block layer", WOKEN), ("the socket", Way::Socket)] {
+        for (name, way) in WAYS {
             let gains = SIZES.map(|bs| (bs, self.gain(ULL, way, Asked::random_reads(bs))));
             for (bs, gain) in &gains[1..] {
-                let what = format!("random reads of {} KiB: what bypass saves of {name}", bs >> 10);
+                let what = format!("{} KiB: saved of {name}", bs >> 10);
                 let why = "the curve has no numbers in the text";
                 rows.push(Row::shown(FIGURE_19, &what, "%", Reference::Silent, gain.clone(), why));
             }
             let of = |i: usize| (format!("{} KiB", gains[i].0 >> 10), gains[i].1.clone());
-            let first = (format!("saved of {name} at 4 KiB"), gains[0].1.clone());
+            let first = (format!("saved of {name}: 4 KiB"), gains[0].1.clone());
             rows.push(Row::order(FIGURE_19, "%", says, [first, of(2), of(4)]));
-            let what = format!("the first size at which it saves no {NONE} % of {name}");
+            let what = format!("first size with less than {NONE} %, of {name}");
             let knee =
                 Row::knee(FIGURE_19, &what, "KiB", 64.0, first_without(&gains), 32.0..=128.0);
             rows.push(knee.explained(DEARER));

@@ -94,8 +94,8 @@ impl All {
             let what = format!("nvme-2016: polling saves of {}", asked.name());
             let paper = Reference::Paper(paper);
             rows.push(Row::shown(FIGURE_9, &what, "%", paper, slow.clone(), OURS));
-            let name = |drive: &str| format!("saved of {} on {drive}", asked.name());
-            let pair = [(name("ull"), self.saved_on(ULL, asked)), (name("nvme-2016"), slow)];
+            let first = format!("{}: saved on ull", asked.name());
+            let pair = [(first, self.saved_on(ULL, asked)), ("on nvme-2016".into(), slow)];
             rows.push(Row::order(FIGURE_9, "%", says, pair));
         }
         rows
@@ -106,8 +106,9 @@ impl All {
         let says = "\"polling improves the performance compared to the conventional interrupt-based \
                     I/O completion\"";
         for asked in PATTERNS {
-            let name = |way: Strategy| format!("{}: {}", asked.name(), way.name());
-            let pair = [Interrupt, Poll].map(|way| (name(way), self.mean(way, asked)));
+            let first = format!("{}: interrupts", asked.name());
+            let pair =
+                [(first, self.mean(Interrupt, asked)), ("polled".into(), self.mean(Poll, asked))];
             rows.push(Row::order(FIGURE_10, "us", says, pair));
         }
         let paper = [("reads", true, 11.8, 9.6, 16.3), ("writes", false, 11.2, 9.2, 13.5)];

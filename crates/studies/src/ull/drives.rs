@@ -169,7 +169,8 @@ impl<'l, 'o> Drives<'l, 'o> {
         if let Some(seen) = self.known.get(&args) {
             return Ok(seen.clone());
         }
-        let what = format!("{profile} {}", load.trim_start_matches("--rw "));
+        let rw = load.split_whitespace().nth(1).unwrap_or_default();
+        let what = format!("{profile} {rw}, depth {depth}");
         let seen = Seen::of(&self.lab.bench(&what, &args)?, depth);
         self.known.insert(args, seen.clone());
         Ok(seen)

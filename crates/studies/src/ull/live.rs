@@ -178,9 +178,10 @@ impl Stage {
     fn case(&self, job: &Job) -> Case {
         let Job { drive, way, asked } = job;
         let (name, way) = (asked.name(), way.name());
+        let profile = drive.split(',').next().unwrap_or_default();
         let (kib, ms) = (asked.bs >> 10, self.time / 1_000_000);
         Case {
-            what: format!("{drive} {name} {kib}K"),
+            what: format!("live {profile} {name} {kib}K"),
             command: format!("{name} of {kib} KiB, depth 1, {ms} ms, live mem:{drive}, {way}"),
             configuration: json!({
                 "drive": drive, "way": way, "asked": name, "bs": asked.bs, "depth": 1,
@@ -276,7 +277,6 @@ impl Stage {
         watch: &mut Watch,
     ) -> Result<(Ran, Option<f64>), Error> {
         let failed = |e: &dyn std::fmt::Display| Error::Failed(e.to_string());
-        let mut load = self.load(job, &drive.shape())?;
         let export = Export::even_without_data(drive.shape()).map_err(|e| failed(&e))?;
         let (lent, _owner) = Lent::new(drive, ready);
         let (shared, core) = (SharedDrive::new(lent), self.cores[1]);
@@ -289,11 +289,14 @@ impl Stage {
                 pin(core).map_err(|e| failed(&e))?;
                 server.run(&export, &shared, &stop).map_err(|e| failed(&e))
             });
+            let stopping = Stopping(&stop);
             let ran = Served::connect(&dialled(address), watch).and_then(|mut client| {
+                // What it sends are bytes, whatever becomes of them.
+                let mut load = self.load(job, &client.shape())?;
                 let ran = self.measured(&mut client, &mut load, watch)?;
                 client.close().map(|()| ran)
             });
-            stop.stop();
+            drop(stopping);
             let died = |_| Err(Error::Failed("the server died: report it".into()));
             let served = serving.join().unwrap_or_else(died);
             served.and(ran)
@@ -338,6 +341,15 @@ impl Stage {
             sleeps: slept / latency.count() as f64,
         };
         Ok((ran, others.share_since()))
+    }
+}
+
+/// A server that is stopped however its client ends.
+struct Stopping<'a>(&'a StopHandle);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 
@@ -392,5 +404,49 @@ impl Measured {
                 Runs::new(vec![]).voided("the drive has a thread of its own: it takes two cores")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each way leads to the drive, in reads and in writes, and leaves nothing behind.
+    #[test]
+    fn all_ways_lead_to_the_drive() {
+        let all = super::super::super::threads::cores().unwrap();
+        let [host, device, ..] = all[..] else { return };
+        let dir = tempfile::tempdir().unwrap();
+        let cores = [host, device];
+        let stage = Stage { cores, time: 2_000_000, seed: 1, dir: dir.path().into() };
+        let layer = Strategy::ALL.map(Way::Layer);
+        for way in layer.into_iter().chain([Way::Bypass, Way::Socket, Way::Tcp]) {
+            for asked in PATTERNS {
+                let job = Job { drive: "ull,controller=4800ns", way, asked };
+                let (ran, share) = stage.once(&job, Watch::quiet()).unwrap();
+                // No way is faster than the drive: 9.2 us of a write, less its link.
+                assert!(ran.mean > 5.0 && ran.median > 5.0, "{job:?} {ran:?}");
+                assert!(ran.cpu > 0.0 && ran.sleeps >= 0.0, "{job:?} {ran:?}");
+                assert!(share.is_none_or(|share| share <= 1.0), "{share:?}");
+            }
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn without_two_cores_nothing_is_judged() {
+        let job = Job { drive: "ull", way: Way::Bypass, asked: PATTERNS[0] };
+        let (options, mut watch) = (super::super::super::Options::default(), Watch::quiet());
+        let mut lab = Lab::new(&options, &mut watch);
+        let none = Measured::new(&mut lab, None, vec![job]).unwrap();
+        let runs = none.of(job.drive, job.way, job.asked, |ran| ran.mean);
+        assert!(runs.void().unwrap().contains("two cores"));
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_has_slept() {
+        let before = slept();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(slept() > before);
     }
 }

@@ -35,11 +35,9 @@ pub fn rows(lab: &mut Lab, stage: Option<&Stage>) -> Result<Vec<Row>, Error> {
     }
     let says = "a server's gain is large for reads and small for writes: theirs lose it to the file \
                 system, ours since both drives take writes into their buffers";
-    let [reads, writes] = kinds().map(|asked| {
-        let what = format!("{} of nvme-2016, over those of ull", asked.name());
-        (what, times(&all, Way::Tcp, asked))
-    });
-    rows.push(Row::order(FIGURE_23, "x", says, [reads, writes]));
+    let [reads, writes] = kinds().map(|asked| times(&all, Way::Tcp, asked));
+    let pair = [("nvme-2016 over ull: random reads", reads), ("random writes", writes)];
+    rows.push(Row::order(FIGURE_23, "x", says, pair));
     Ok(rows)
 }
 
