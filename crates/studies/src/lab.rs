@@ -67,6 +67,12 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T> Turns<T> {
+    /// Runs of which all count.
+    #[cfg(test)]
+    pub fn of(good: Vec<T>) -> Turns<T> {
+        Turns { good, ..Turns::default() }
+    }
+
     fn note(&mut self, (run, share): (T, Option<f64>)) {
         let good = share.is_none_or(|share| share >= SHARE);
         if good { &mut self.good } else { &mut self.disturbed }.push(run);

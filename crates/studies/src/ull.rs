@@ -29,14 +29,17 @@ pub const STUDY: Study = Study {
 };
 
 fn run(lab: &mut Lab) -> Result<Findings, Error> {
-    let scale = Scale::of(lab.options);
+    let (scale, stage) = (Scale::of(lab.options), Stage::new(lab)?);
+    all(lab, scale, stage.as_ref())
+}
+
+fn all(lab: &mut Lab, scale: Scale, stage: Option<&Stage>) -> Result<Findings, Error> {
     let mut drives = Drives::new(lab, scale);
     let mut rows = device::rows(&mut drives)?;
     rows.extend(interference::rows(&mut drives)?);
-    let stage = Stage::new(lab)?;
-    rows.extend(completion::rows(lab, stage.as_ref())?);
-    rows.extend(bypass::rows(lab, stage.as_ref())?);
-    rows.extend(network::rows(lab, stage.as_ref())?);
+    rows.extend(completion::rows(lab, stage)?);
+    rows.extend(bypass::rows(lab, stage)?);
+    rows.extend(network::rows(lab, stage)?);
     Ok(Findings { rows, notes: notes() })
 }
 
@@ -59,4 +62,77 @@ fn notes() -> Vec<String> {
     ]
     .map(str::to_owned)
     .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Options, Reference, Row, Runs, Verdict};
+    use super::*;
+    use load::watch::Watch;
+
+    /// Drives on which what is lasting does not show.
+    pub const TINY: Scale = Scale {
+        size: "96M",
+        few: 5_000,
+        many: 10_000,
+        all_mixes: true,
+        seconds: 2,
+        over_time: ["256M", "256M"],
+    };
+
+    /// All of it, on drives too small for some of its figures. What fails says why, or
+    /// rests on their size.
+    #[test]
+    fn the_whole_study_has_all_rows() {
+        let options = Options { quick: true, ..Options::default() };
+        let mut watch = Watch::quiet();
+        let mut lab = Lab::new(&options, &mut watch);
+        let mut stage = Stage::new(&lab).unwrap();
+        stage.iter_mut().for_each(|stage| stage.time = 1_000_000);
+        let rows = all(&mut lab, TINY, stage.as_ref()).unwrap().rows;
+        let seconds = rows.iter().filter(|row| row.what().contains("in second")).count();
+        assert!((2..=4).contains(&seconds), "{seconds}");
+        assert_eq!(rows.len() - seconds, 167);
+        let of = |what: &str| {
+            let mut found = rows.iter().filter(|row| row.what() == what);
+            let row = found.next().unwrap_or_else(|| panic!("{what}"));
+            assert!(found.next().is_none(), "{what} twice");
+            (row.verdict(), row.to_json())
+        };
+        for what in [
+            "ull: reads in sequence, depth 1",
+            "nvme-2016: writes, depth 32",
+            "ull: random reads, 16 entries",
+            "ull: reads with 80 % writes, over reads alone",
+            "nvme-2016: writes before collection",
+            "ull: writes polled",
+        ] {
+            assert_eq!(of(what).0, Verdict::Pass, "{}", of(what).1);
+        }
+        for what in [
+            "nvme-2016: writes of 4 KiB, of 2.4 GB/s",
+            "nvme-2016: polling saves of random writes",
+            "ull: random reads, above an idle drive",
+        ] {
+            let (verdict, json) = of(what);
+            assert!(verdict == Verdict::Fail && json["reason"].is_string(), "{json}");
+        }
+        let (fitted, json) = of("ull: random reads, depth 1");
+        assert!(matches!(fitted, Verdict::NotGated(why) if why.contains("`controller`")), "{json}");
+        let (unknown, json) = of("loads, beside the kernel's path");
+        assert!(matches!(unknown, Verdict::NotGated(why) if why.contains("not measured")));
+        assert!(json["ratio"].is_null() && json["ours"]["median"].is_null(), "{json}");
+    }
+
+    #[test]
+    fn a_prediction_is_judged_by_a_tenth_and_a_fit_is_not() {
+        let verdict = |ours| device::predicted("f", "w", "us", 10.0, ours).verdict();
+        assert_eq!((verdict(11.0), verdict(11.1)), (Verdict::Pass, Verdict::Fail));
+        let fitted = device::fitted("f", "w", "us", 10.0, 20.0, "`x`");
+        assert!(matches!(fitted.verdict(), Verdict::NotGated(why) if why.contains("`x`")));
+        let most = |ours| device::at_most("f", "w", "us", ("says", 118.0), Runs::one(ours));
+        assert_eq!((most(118.0).verdict(), most(118.1).verdict()), (Verdict::Pass, Verdict::Fail));
+        let silent = Row::shown("f", "w", "us", Reference::Silent, Runs::one(1.0), "silent");
+        assert_eq!(silent.ratio(), None);
+    }
 }

@@ -37,6 +37,10 @@ const OURS: &str = "what a kernel's path costs is this machine's, and not theirs
 
 /// All rows.
 pub fn rows(lab: &mut Lab, stage: Option<&Stage>) -> Result<Vec<Row>, Error> {
+    Ok(All(Measured::new(lab, stage, jobs())?).rows())
+}
+
+fn jobs() -> Vec<Job> {
     let mut jobs = Vec::new();
     let mut ask = |drive, ways: &[Way], asked| {
         for &way in ways {
@@ -51,21 +55,24 @@ pub fn rows(lab: &mut Lab, stage: Option<&Stage>) -> Result<Vec<Row>, Error> {
     PATTERNS.iter().for_each(|&asked| ask(ULL, &all, asked));
     PATTERNS.iter().filter(|asked| asked.random).for_each(|&asked| ask(NVME, &all[..2], asked));
     ask(NULL, &all, Asked::random_reads(SIZES[0]));
-    let all = All(Measured::new(lab, stage, jobs)?);
-    let mut rows = all.own();
-    rows.extend(all.either_drive());
-    rows.extend(all.small());
-    rows.extend(all.large());
-    rows.extend(all.processor());
-    rows.push(not_measured(FIGURE_21, "loads, beside the kernel's path", "x", 23.0));
-    rows.push(not_measured(FIGURE_21, "stores, beside the kernel's path", "x", 16.2));
-    Ok(rows)
+    jobs
 }
 
 /// What was measured.
 struct All(Measured);
 
 impl All {
+    fn rows(&self) -> Vec<Row> {
+        let mut rows = self.own();
+        rows.extend(self.either_drive());
+        rows.extend(self.small());
+        rows.extend(self.large());
+        rows.extend(self.processor());
+        rows.push(not_measured(FIGURE_21, "loads, beside the kernel's path", "x", 23.0));
+        rows.push(not_measured(FIGURE_21, "stores, beside the kernel's path", "x", 16.2));
+        rows
+    }
+
     fn mean(&self, way: Way, asked: Asked) -> Runs {
         self.0.of(ULL, way, asked, |ran| ran.mean)
     }
@@ -184,7 +191,35 @@ fn first_without(gains: &[(u64, Runs)]) -> Runs {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::Verdict;
     use super::*;
+
+    /// Where a kernel's path costs so much a request, and a byte.
+    fn failed(request: f64, byte: f64) -> Vec<String> {
+        let ran = |job: &Job| {
+            let device = if job.drive == NVME { 80.0 } else { 10.0 };
+            let bytes = job.asked.bs as f64;
+            let (more, cpu) = match job.way {
+                Way::Bypass => (0.0, 100.0),
+                _ => (request + byte * bytes, 25.0),
+            };
+            let mean = device + bytes / 2000.0 + more;
+            Ran { mean, median: mean, nines: mean, cpu, other_cpu: 0.0, sleeps: 1.0 }
+        };
+        let rows = All(Measured::made_up(jobs(), ran)).rows();
+        let failed = rows.iter().filter(|row| row.verdict() == Verdict::Fail);
+        failed.map(|row| row.what().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_path_that_copies_nothing_is_the_papers() {
+        assert_eq!(failed(2.2, 0.0), [""; 0]);
+        // One that copies costs large requests, too.
+        let knees = failed(2.2, 0.001);
+        assert!(knees.iter().any(|what| what.starts_with("first size")), "{knees:?}");
+        let contrary = failed(-2.2, 0.0);
+        assert_eq!(contrary.iter().filter(|what| what.ends_with("> bypass")).count(), 8);
+    }
 
     #[test]
     fn a_gain_ends_at_the_first_size_that_has_none() {

@@ -31,6 +31,11 @@ const OURS: &str = "what an interrupt costs is a thread's waking on this machine
 
 /// All rows.
 pub fn rows(lab: &mut Lab, stage: Option<&Stage>) -> Result<Vec<Row>, Error> {
+    let all = All(Measured::new(lab, stage, jobs())?);
+    Ok(all.rows())
+}
+
+fn jobs() -> Vec<Job> {
     let on = |drive, way, asked| Job { drive, way: Way::Layer(way), asked };
     let mut jobs = Vec::new();
     for asked in PATTERNS.into_iter().chain([LARGE]) {
@@ -39,14 +44,7 @@ pub fn rows(lab: &mut Lab, stage: Option<&Stage>) -> Result<Vec<Row>, Error> {
     for asked in PATTERNS.into_iter().filter(|asked| asked.random) {
         jobs.extend([Poll, Interrupt].map(|way| on(NVME, way, asked)));
     }
-    let all = All(Measured::new(lab, stage, jobs)?);
-    let mut rows = all.either_drive();
-    rows.extend(all.means());
-    rows.extend(all.tails());
-    rows.extend(all.processor());
-    rows.extend(inside());
-    rows.extend(all.hybrid());
-    Ok(rows)
+    jobs
 }
 
 /// What was measured.
@@ -65,6 +63,16 @@ pub fn saved(first: &Runs, second: &Runs) -> Runs {
 }
 
 impl All {
+    fn rows(&self) -> Vec<Row> {
+        let mut rows = self.either_drive();
+        rows.extend(self.means());
+        rows.extend(self.tails());
+        rows.extend(self.processor());
+        rows.extend(inside());
+        rows.extend(self.hybrid());
+        rows
+    }
+
     fn of(&self, way: Strategy, asked: Asked, figure: fn(&Ran) -> f64) -> Runs {
         self.0.of(ULL, Way::Layer(way), asked, figure)
     }
@@ -219,4 +227,46 @@ fn inside() -> Vec<Row> {
         not_measured(FIGURE_15, "loads of polling, more than of interrupts", "%", 137.0),
         not_measured(FIGURE_15, "stores of polling, more than of interrupts", "%", 78.0),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::Verdict;
+    use super::*;
+
+    /// As the paper has it, where a waking costs `waking` us and hybrid polling uses
+    /// so much of a core.
+    fn rows(waking: f64, hybrid: f64) -> Vec<Row> {
+        let ran = |job: &Job| {
+            let device = if job.drive == ULL { 10.0 } else { 80.0 };
+            let (more, cpu) = match job.way {
+                Way::Layer(Poll) => (0.0, 99.0),
+                Way::Layer(Hybrid) => (0.3 * waking, hybrid),
+                _ => (waking, 18.0),
+            };
+            let mean = device + more;
+            Ran { mean, median: mean, nines: mean, cpu, other_cpu: 0.0, sleeps: 1.0 }
+        };
+        All(Measured::made_up(jobs(), ran)).rows()
+    }
+
+    fn failed(rows: &[Row]) -> Vec<&str> {
+        rows.iter().filter(|row| row.verdict() == Verdict::Fail).map(Row::what).collect()
+    }
+
+    #[test]
+    fn the_papers_machine_passes_and_its_contrary_does_not() {
+        let papers = rows(2.2, 57.0);
+        assert_eq!(failed(&papers), [""; 0]);
+        let judged = papers.iter().filter(|row| row.verdict() == Verdict::Pass).count();
+        // Two drives, four means, the processor, and hybrid polling.
+        assert_eq!(judged, 2 + 4 + 3 + 5);
+        let contrary = rows(-2.2, 57.0);
+        assert_eq!(failed(&contrary).len(), 2 + 4 + 5);
+        assert_eq!(failed(&rows(2.2, 99.5)), ["hybrid", "polled > hybrid > interrupts"]);
+        let saved = papers.iter().find(|row| row.what() == "reads: what polling saves").unwrap();
+        let json = saved.to_json();
+        let ours = json["ours"]["median"].as_f64().unwrap();
+        assert!((ours - 100.0 * 2.2 / 12.2).abs() < 1e-9, "{json}");
+    }
 }

@@ -40,15 +40,23 @@ pub struct Scale {
     pub all_mixes: bool,
     /// Drive time of collection over time, in s.
     pub seconds: u32,
+    /// The capacities there: of the conventional drive, and of the other.
+    pub over_time: [&'static str; 2],
 }
 
 impl Scale {
     /// As asked for.
     pub fn of(options: &Options) -> Scale {
-        let full =
-            Scale { size: "1G", few: 200_000, many: 10_000_000, all_mixes: true, seconds: 5 };
-        options
-            .pick(full, Scale { few: 50_000, many: 100_000, all_mixes: false, seconds: 3, ..full })
+        let full = Scale {
+            size: "1G",
+            few: 200_000,
+            many: 10_000_000,
+            all_mixes: true,
+            seconds: 5,
+            over_time: ["16G", "8G"],
+        };
+        let quick = Scale { few: 50_000, many: 100_000, all_mixes: false, seconds: 3, ..full };
+        options.pick(full, quick)
     }
 }
 
@@ -155,8 +163,10 @@ impl<'l, 'o> Drives<'l, 'o> {
         self.see(model.profile, self.scale.size, &load, depth)
     }
 
-    /// Random writes for [`Scale::seconds`] to a drive of `size` that was written in order.
-    pub fn over_time(&mut self, model: Model, size: &str, depth: u64) -> Result<Seen, Error> {
+    /// Random writes for [`Scale::seconds`] to a larger drive that was written in order.
+    pub fn over_time(&mut self, model: Model, depth: u64) -> Result<Seen, Error> {
+        let [slow, fast] = self.scale.over_time;
+        let size = if model == NVME { slow } else { fast };
         let seconds = self.scale.seconds;
         let load = format!("--rw randwrite --qd {depth} --precondition seq --time {seconds}s");
         self.see(model.profile, size, &load, depth)
@@ -179,11 +189,9 @@ impl<'l, 'o> Drives<'l, 'o> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::TINY;
     use super::*;
     use load::watch::Watch;
-
-    pub const TINY: Scale =
-        Scale { size: "96M", few: 2_000, many: 20_000, all_mixes: true, seconds: 1 };
 
     #[test]
     fn a_load_is_run_once() {

@@ -108,8 +108,8 @@ const FIRST: &str = "the paper draws it over time: a second of a drive's time is
 
 /// Figure 7b's axis: seconds of a drive that was written in order and then is at random.
 fn over_time(drives: &mut Drives) -> Result<Vec<Row>, Error> {
-    let slow = drives.over_time(NVME, "16G", DEPTH)?.seconds;
-    let fast = drives.over_time(ULL, "8G", DEPTH)?.seconds;
+    let slow = drives.over_time(NVME, DEPTH)?.seconds;
+    let fast = drives.over_time(ULL, DEPTH)?.seconds;
     let slowest = |of: &[f64]| of.iter().copied().fold(f64::NAN, f64::max);
     let first = |of: &[f64]| of.first().copied().unwrap_or(f64::NAN);
     let mut rows = Vec::new();

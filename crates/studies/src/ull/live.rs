@@ -153,7 +153,7 @@ pub struct Stage {
     /// The load's core, and the drive's.
     cores: [usize; 2],
     /// Counted, in ns.
-    time: u64,
+    pub time: u64,
     seed: u64,
     /// Where a socket is made.
     dir: PathBuf,
@@ -392,6 +392,13 @@ impl Measured {
             None => Vec::new(),
         };
         Ok(Measured { jobs, turns })
+    }
+
+    /// What somebody made up.
+    #[cfg(test)]
+    pub fn made_up(jobs: Vec<Job>, ran: impl Fn(&Job) -> Ran) -> Measured {
+        let turns = jobs.iter().map(|job| Turns::of(vec![ran(job)])).collect();
+        Measured { jobs, turns }
     }
 
     /// A figure of a job.
