@@ -92,7 +92,7 @@ mod tests {
         let rows = all(&mut lab, TINY, stage.as_ref()).unwrap().rows;
         let seconds = rows.iter().filter(|row| row.what().contains("in second")).count();
         assert!((2..=4).contains(&seconds), "{seconds}");
-        assert_eq!(rows.len() - seconds, 168);
+        assert_eq!(rows.len() - seconds, 163);
         let of = |what: &str| {
             let mut found = rows.iter().filter(|row| row.what() == what);
             let row = found.next().unwrap_or_else(|| panic!("{what}"));

@@ -94,8 +94,8 @@ const FEW: &str = "\"ranging from a few us to hundreds us, for both the reads an
 /// Why the other's tail is shorter here.
 const NO_TASKS: &str = "the paper lays them to tasks inside the drive, which without errors or \
                         writes this one has not";
-const WHICH: &str = "not compared: the paper does not say of which writes, or how deep; at depth 1 \
-                     those of a new drive all fit the buffer";
+const WHICH: &str = "not compared: the paper does not say of which writes, or of a drive in which \
+                     state; here it is new, and written over as often as there are requests";
 
 /// Figure 4b.
 fn tails(drives: &mut Drives) -> Result<Vec<Row>, Error> {
@@ -107,7 +107,7 @@ fn tails(drives: &mut Drives) -> Result<Vec<Row>, Error> {
     };
     let over = |seen: &Seen| seen.nines().map(|nines| nines / seen.mean());
     let (what, writes_what) =
-        ("nvme-2016: five nines of reads, over the mean", "nvme-2016: those of writes");
+        ("nvme-2016: five nines of reads, over the mean", "nvme-2016: five nines of writes, over the mean");
     Ok(vec![
         within("ull: five nines of random reads, depth 1", &reads),
         within("ull: five nines of random writes, depth 1", &writes),
