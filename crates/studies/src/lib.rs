@@ -7,9 +7,10 @@
 //! Files: [`row`] a claim and its verdict, [`runs`] repeated runs of a figure,
 //! [`outcome`] what is printed, [`lab`] what measures, [`queue_pair`] a drive
 //! on a thread of its own, [`file`] real storage, [`threads`] one load on many
-//! cores, [`others`] who else had these, [`layers`] block layers to compare, [`baseline`] the old one and none, [`aio`] a front that shares,
-//! [`lines`] writes to shared cache lines, [`scsi`] a command set in between,
-//! [`page`](mod@page) what a browser shows, [`suite`] several studies one after the other;
+//! cores, [`others`] who else had these, [`layers`] block layers to compare,
+//! [`baseline`] the old one and none, [`aio`] a front that shares, [`lines`] writes
+//! to shared cache lines, [`scsi`] a command set in between, [`page`](mod@page) what a
+//! browser shows, [`suite`] several studies one after the other;
 //! then a file for each study.
 //!
 //! Fails when there is no such study, when something could not be measured,

@@ -106,8 +106,10 @@ fn tails(drives: &mut Drives) -> Result<Vec<Row>, Error> {
         Row::within(FIGURE_4, what, "us", FEW, seen.nines(), 1.0..=1000.0)
     };
     let over = |seen: &Seen| seen.nines().map(|nines| nines / seen.mean());
-    let (what, writes_what) =
-        ("nvme-2016: five nines of reads, over the mean", "nvme-2016: five nines of writes, over the mean");
+    let (what, writes_what) = (
+        "nvme-2016: five nines of reads, over the mean",
+        "nvme-2016: five nines of writes, over the mean",
+    );
     Ok(vec![
         within("ull: five nines of random reads, depth 1", &reads),
         within("ull: five nines of random writes, depth 1", &writes),
