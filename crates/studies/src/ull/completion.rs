@@ -57,7 +57,8 @@ struct All(Measured);
 /// What a figure says that needs hardware counters.
 pub fn not_measured(figure: &str, what: &str, unit: &'static str, paper: f64) -> Row {
     let none = "not measured here: it takes hardware counters of loads and stores \
-                (perf_event_open), which this tree does not use";
+                (perf_event_open), which this tree does not use; valgrind, which it does, slows \
+                the code and not the drive";
     Row::shown(figure, what, unit, Reference::Paper(paper), Runs::new(vec![]), none)
 }
 
