@@ -216,7 +216,8 @@ mod tests {
         let mut lab = Lab::new(&options, &mut watch);
         let mut drives = Drives::new(&mut lab, TINY);
         let mix = drives.many(NVME, "--rw randrw --read-percent 50", 1, 50).unwrap();
-        let writes = drives.few(NVME, "--rw randwrite", 1).unwrap();
-        assert!(mix.mean() > 4.0 * writes.mean(), "{mix:?} {writes:?}");
+        let alone = drives.few(NVME, "--rw randread", 1).unwrap();
+        // With its writes, which are short, it would be less.
+        assert!(mix.mean() > alone.mean(), "{mix:?} {alone:?}");
     }
 }
