@@ -225,6 +225,12 @@ impl Row {
         Row { why: why.into(), ..self }
     }
 
+    /// The same, where what it says was seen, too.
+    #[must_use]
+    pub fn explained_where(self, is_seen: bool, why: &str) -> Row {
+        if is_seen { self.explained(why) } else { self }
+    }
+
     /// Why it fails, where it does and that is known.
     pub fn failed_since(&self) -> Option<&str> {
         let fails = !self.why.is_empty() && self.verdict() == Verdict::Fail;
@@ -435,6 +441,8 @@ mod tests {
         assert_eq!(why(10.0), (Some(known.into()), known.into()));
         assert_eq!(why(100.0), (None, Value::Null));
         assert_eq!(band(100.0, 10.0).failed_since(), None);
+        assert_eq!(band(100.0, 10.0).explained_where(false, known).failed_since(), None);
+        assert_eq!(band(100.0, 10.0).explained_where(true, known).failed_since(), Some(known));
     }
 
     #[test]

@@ -142,11 +142,14 @@ impl All {
             let of = |i: usize| (format!("{} KiB", gains[i].0 >> 10), gains[i].1.clone());
             let first = (format!("saved of {name}: 4 KiB"), gains[0].1.clone());
             let order = Row::order(FIGURE_19, "%", says, [first, of(2), of(4)]);
-            rows.push(order.explained(DEARER));
+            // What it saves of the largest is not nothing.
+            let lasts = gains[4].1.median() >= NONE;
+            rows.push(order.explained_where(lasts, DEARER));
             let what = format!("first size with less than {NONE} %, of {name}");
-            let knee =
-                Row::knee(FIGURE_19, &what, "KiB", 64.0, first_without(&gains), 32.0..=128.0);
-            rows.push(knee.explained(DEARER));
+            let first = first_without(&gains);
+            let is_late = lasts || first.median() > 128.0;
+            let knee = Row::knee(FIGURE_19, &what, "KiB", 64.0, first, 32.0..=128.0);
+            rows.push(knee.explained_where(is_late, DEARER));
         }
         rows
     }
