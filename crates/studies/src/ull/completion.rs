@@ -104,7 +104,7 @@ impl All {
         let says = "on the conventional drive \"polling unfortunately has no performance impact\"";
         for (asked, paper) in PATTERNS.into_iter().filter(|asked| asked.random).zip([2.2, 11.2]) {
             let slow = self.saved_on(NVME, asked);
-            let what = format!("nvme-2016: polling saves of {}", asked.name());
+            let what = format!("nvme-2016: {}, saved", asked.name());
             let paper = Reference::Paper(paper);
             rows.push(Row::shown(FIGURE_9, &what, "%", paper, slow.clone(), OURS));
             let first = format!("{}: saved on ull", asked.name());
