@@ -294,7 +294,9 @@ impl<'a> Bench<'a> {
         let real = args.clock() == ClockKind::Real;
         let slowest = args.slowest.unwrap_or(0) as usize;
         let (explains, pauses) = (args.explains, args.bursts.pauses());
+        let charts = args.is_drawn();
         let runner = Runner { verifier, slowest, explains, pauses, ..Runner::new(watch) };
+        let runner = Runner { charts, die_clocks: args.report.is_some(), ..runner };
         let takes = replay::Takes::of(shape);
         Ok(Bench { args, shape: *shape, pattern, runner, takes, real })
     }
@@ -499,6 +501,8 @@ impl<'a> Bench<'a> {
             power: None,
             read_only: false,
             energy: None,
+            dies: None,
+            chunks: None,
             causes: tally.causes,
             slowest: tally.slowest.map(|kept| SlowestReport::new(tally.start, kept.all())),
             first_failed: tally.first_failed,

@@ -13,6 +13,7 @@ use crate::physics::Physics;
 use crate::{Bench, in_few_words, load, pattern};
 use drive::array::ArrayReport;
 use drive::caches::Caches;
+use drive::chunk_map::ChunkMap;
 use drive::energy::EnergyReport;
 use drive::error::Error;
 use drive::flash_errors::FlashErrors;
@@ -152,6 +153,9 @@ impl Ours<'_> {
         let errors = FlashErrors::of(driver.drive()).since(&errors);
         let array = ArrayReport::of(driver.drive()).since(&array);
         let power = driver.drive().power(driver.now());
+        let pus = config.geometry.dimensions().pus;
+        let chunks = args.is_drawn().then(|| ChunkMap::of(driver.drive())).flatten();
+        let dies = run.measured.tally.dies.as_ref().map(|dies| (dies.busy(), pus));
         run.measured = match bench.read_back(&mut driver, run.measured) {
             Ok(measured) => measured,
             Err(e) => return Err(ended(driver, e)),
@@ -170,6 +174,7 @@ impl Ours<'_> {
         outcome.caches = caches;
         outcome.flash_errors = errors;
         outcome.array = array;
+        (outcome.dies, outcome.chunks) = (dies, chunks.map(|chunks| (chunks, pus)));
         outcome.read_only = driver.drive().is_read_only();
         outcome.power = PowerReport::new(rested, power);
         outcome.look_for_a_ramp(args);

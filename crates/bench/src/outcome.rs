@@ -5,6 +5,7 @@
 
 use std::io::Write;
 
+use measure::dies::Busy;
 use measure::{Direction, Report, units};
 use parity::ParityCounters;
 use serde_json::{Value, json};
@@ -16,6 +17,7 @@ use crate::replay::ReplayReport;
 use crate::slowest::SlowestReport;
 use drive::array::ArrayReport;
 use drive::caches::Caches;
+use drive::chunk_map::ChunkMap;
 use drive::energy::EnergyReport;
 use drive::error::Error;
 use drive::fault_rules::Injected;
@@ -88,6 +90,11 @@ pub struct Outcome {
     pub power: Option<PowerReport>,
     /// What was taken, where that is counted.
     pub energy: Option<EnergyReport>,
+    /// How busy its dies were, by group and unit, of so many units in a group; where
+    /// that was asked for and is told.
+    pub dies: Option<(Busy, u32)>,
+    /// All of its chunks at its end, as `dies`.
+    pub chunks: Option<(ChunkMap, u32)>,
     /// Where the time of requests went, where that was asked for.
     pub causes: Option<Causes>,
     /// At its end the drive took no more writes.
@@ -255,6 +262,13 @@ impl Outcome {
         }
         if let Some(energy) = &self.energy {
             json["energy"] = energy.to_json();
+        }
+        if let Some((busy, pus)) = &self.dies {
+            json["dies"] = json!({ "pus": pus, "ends": busy.ends, "busy": busy.busy });
+        }
+        if let Some((chunks, pus)) = &self.chunks {
+            json["chunks"] = chunks.to_json();
+            json["chunks"]["pus"] = (*pus).into();
         }
         if self.read_only {
             json["read_only"] = true.into();

@@ -250,6 +250,15 @@ impl Units {
         Some(self.tales.as_ref()?.worked(pu))
     }
 
+    /// The same until `now`: of what it is at so much as is over.
+    pub fn worked_until(&self, now: Time, pu: usize) -> Option<u64> {
+        let first = (pu as u32) << self.register_bits;
+        let units = (first..first + (1 << self.register_bits)).map(|unit| &self.units[unit]);
+        let at_work = units.filter(|unit| unit.state == State::Array);
+        let left: u64 = at_work.map(|unit| unit.array_end.since(now)).sum();
+        Some(self.worked(pu)?.saturating_sub(left))
+    }
+
     /// Tells of the operation that a parallel unit has done but for the bytes.
     #[inline]
     pub fn tell(&self, now: Time, pu: u32, op: &Op, stories: &mut Stories) {

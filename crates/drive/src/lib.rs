@@ -8,13 +8,15 @@
 //!
 //! Drives in files are made and saved by [`image`] and found again by
 //! [`restore`]. Things go wrong in a drive as [`fault_rules`] say. A drive may be
-//! [`lent`], and what it does then is seen by [`live`]. Fails as [`Error`] says.
+//! [`lent`], and what it does then is seen by [`live`]; [`chunk_map`] is all of its
+//! chunks. Fails as [`Error`] says.
 
 pub mod activity;
 pub mod array;
 pub mod backing;
 pub mod batched;
 pub mod caches;
+pub mod chunk_map;
 pub mod energy;
 pub mod error;
 pub mod fault_rules;

@@ -15,7 +15,7 @@ use port::{BLOCK_BYTES, BlockDone, BlockOp, Port, Ring, StorySum, Time};
 use crate::backing::Backing;
 use crate::batched::BoxedBatch;
 use crate::caches::Caches;
-use crate::whole::{Boxed, Drive, Observed, READ_ONLY};
+use crate::whole::{Boxed, Drive, Observed, READ_ONLY, few};
 
 /// The operations, by name, in the order in which they are counted.
 pub const OPS: [(BlockOp, &str); 5] = [
@@ -32,9 +32,6 @@ pub const RANGES: usize = 96;
 
 /// A quarter of the lowest end, in ns.
 const QUARTER: u64 = 250;
-
-/// Parallel units of which the load is told, at most.
-pub const MOST_UNITS: usize = 1024;
 
 /// The upper end of a range below [`RANGES`], which belongs to it, in ns.
 pub fn end_of(range: usize) -> u64 {
@@ -97,9 +94,7 @@ impl Live {
             drive.set_stories(true);
         } else {
             // Nobody reads these, but its units then say how long they worked.
-            for shard in 0..drive.shards() {
-                drive.target_mut(shard).lower_mut().device_mut().set_stories(true);
-            }
+            drive.set_die_clocks(true);
         }
         Live { tells, ..Live::default() }
     }
@@ -157,6 +152,8 @@ pub struct Glimpse {
     pub errors: ErrorCounters,
     /// How long the arrays of its units worked, in ns: of [`MOST_UNITS`] at most, else
     /// none.
+    ///
+    /// [`MOST_UNITS`]: crate::whole::MOST_UNITS
     pub worked: Vec<u64>,
     /// What its caches of reads and of the map did.
     pub caches: Caches,
@@ -199,8 +196,7 @@ fn sum(all: Counters, more: Counters) -> Counters {
 
 /// How long the arrays of all units worked, where these are not too many.
 fn worked<'a>(devices: impl Iterator<Item = &'a Device<Backing>>) -> Vec<u64> {
-    let all: Vec<u64> = devices.flat_map(Device::worked).take(MOST_UNITS + 1).collect();
-    if all.len() > MOST_UNITS { Vec::new() } else { all }
+    few(devices.flat_map(Device::worked))
 }
 
 /// Why a drive takes no more writes, if that is so.

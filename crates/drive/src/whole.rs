@@ -16,7 +16,8 @@
 
 use std::any::Any;
 
-use device::{Buffered, CacheCounters, Cached, Link, PowerHealth, Powered, Queued, SlcHealth};
+use device::{Buffered, CacheCounters, Cached, Link, OpenChannel, PowerHealth, Powered, Queued};
+use device::SlcHealth;
 use flash::{Chunk, Energy};
 use ftl::{MapCacheCounters, Memory, Over, Target, WriteCounters};
 use nvram::{JournalError, Protected};
@@ -62,6 +63,15 @@ impl Ended {
     }
 }
 
+/// Parallel units of which the load is told, at most.
+pub const MOST_UNITS: usize = 1024;
+
+/// What is told of each unit, where these are not too many.
+pub(crate) fn few(of_units: impl Iterator<Item = u64>) -> Vec<u64> {
+    let all: Vec<u64> = of_units.take(MOST_UNITS + 1).collect();
+    if all.len() > MOST_UNITS { Vec::new() } else { all }
+}
+
 /// Something that takes block requests, and may tell what it does.
 pub trait Observed: Port<Cmd = BlockReq, Done = BlockDone> {
     /// What its target wrote and collected; zeros where nobody tells.
@@ -72,6 +82,25 @@ pub trait Observed: Port<Cmd = BlockReq, Done = BlockDone> {
     /// Free chunks of all parallel units; zero where nobody tells.
     fn free_chunks(&self) -> u64 {
         0
+    }
+
+    /// Blocks programmed for parity, where it has that.
+    fn parity_blocks(&self) -> Option<u64> {
+        None
+    }
+
+    /// Blocks folded out of its SLC cache, where it has one.
+    fn folded_blocks(&self) -> Option<u64> {
+        None
+    }
+
+    /// From now on its dies tell how long they work, or no more.
+    fn set_die_clocks(&mut self, _on: bool) {}
+
+    /// How long the array of each die worked until `now` since then, in ns, by group and
+    /// unit: of [`MOST_UNITS`] at most, else none.
+    fn dies_worked(&self, _now: Time) -> Vec<u64> {
+        Vec::new()
     }
 
     /// The energy that its device has taken until `now`, where that is counted.
@@ -230,6 +259,27 @@ impl<D: Drive + ?Sized> Observed for D {
 
     fn free_chunks(&self) -> u64 {
         each(self).map(|target| target.free_chunks()).sum()
+    }
+
+    fn parity_blocks(&self) -> Option<u64> {
+        self.parity().map(|parity| parity.parity + parity.padded)
+    }
+
+    fn folded_blocks(&self) -> Option<u64> {
+        let slc = self.slc();
+        let row = u64::from(self.target(0).lower().device().geometry().row_blocks());
+        (slc.blocks > 0).then_some(slc.folded * row)
+    }
+
+    fn set_die_clocks(&mut self, on: bool) {
+        for shard in 0..self.shards() {
+            self.target_mut(shard).lower_mut().device_mut().set_stories(on);
+        }
+    }
+
+    fn dies_worked(&self, now: Time) -> Vec<u64> {
+        let devices = each(self).map(|target| target.lower().device());
+        few(devices.flat_map(|device| device.worked_until(now)))
     }
 
     fn energy(&self, now: Time) -> Energy {

@@ -25,6 +25,9 @@ pub trait Target: Port<Cmd = BlockReq, Done = BlockDone> {
     /// Free chunks of all parallel units.
     fn free_chunks(&self) -> u64;
 
+    /// Valid blocks of a chunk of what is below it, by its index there.
+    fn valid_blocks(&self, chunk: usize) -> u32;
+
     /// Bytes of memory that its tables take.
     fn memory(&self) -> Memory;
 

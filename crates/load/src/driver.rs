@@ -11,7 +11,7 @@
 use clap::ValueEnum;
 use device::realtime::RealTime;
 use flash::Energy;
-use measure::Gauges;
+use measure::{Gauges, Programmed};
 use port::{BlockDone, BlockReq, Ring, Story, Time, Turn};
 use targets::WriteCounters;
 
@@ -96,6 +96,25 @@ pub trait Driver {
         0
     }
 
+    /// Blocks programmed for parity, where there is any and somebody tells.
+    fn parity_blocks(&self) -> Option<u64> {
+        None
+    }
+
+    /// Blocks folded out of an SLC cache, where there is one and somebody tells.
+    fn folded_blocks(&self) -> Option<u64> {
+        None
+    }
+
+    /// From now on its dies tell how long they work, or no more.
+    fn set_die_clocks(&mut self, _on: bool) {}
+
+    /// How long the array of each die worked until `at` since then, in ns; none where
+    /// nobody tells.
+    fn dies_worked(&self, _at: Time) -> Vec<u64> {
+        Vec::new()
+    }
+
     /// The energy that the drive has taken for what it has begun, and at rest until
     /// `at`; none where nobody tells.
     fn energy(&self, _at: Time) -> Energy {
@@ -107,8 +126,14 @@ pub trait Driver {
     fn gauges(&self) -> Gauges {
         let c = self.counters();
         Gauges {
-            user_blocks: c.user,
-            programmed_blocks: c.user + c.gc + c.padding + c.metadata,
+            programmed: Programmed {
+                user: c.user,
+                gc: c.gc,
+                padding: c.padding,
+                metadata: c.metadata,
+                parity: self.parity_blocks(),
+                folds: self.folded_blocks(),
+            },
             free_chunks: self.free_chunks(),
             collections: c.collections,
             erases: c.erases,
@@ -239,6 +264,22 @@ impl<D: Observed> Driver for Virtual<D> {
         self.drive.free_chunks()
     }
 
+    fn parity_blocks(&self) -> Option<u64> {
+        self.drive.parity_blocks()
+    }
+
+    fn folded_blocks(&self) -> Option<u64> {
+        self.drive.folded_blocks()
+    }
+
+    fn set_die_clocks(&mut self, on: bool) {
+        self.drive.set_die_clocks(on);
+    }
+
+    fn dies_worked(&self, at: Time) -> Vec<u64> {
+        self.drive.dies_worked(at)
+    }
+
     fn energy(&self, at: Time) -> Energy {
         self.drive.energy(at)
     }
@@ -314,6 +355,14 @@ impl Driver for Real {
 
     fn free_chunks(&self) -> u64 {
         self.real.port().free_chunks()
+    }
+
+    fn parity_blocks(&self) -> Option<u64> {
+        self.real.port().parity_blocks()
+    }
+
+    fn folded_blocks(&self) -> Option<u64> {
+        self.real.port().folded_blocks()
     }
 
     fn energy(&self, at: Time) -> Energy {

@@ -24,6 +24,7 @@ pub mod runner;
 pub mod served;
 pub mod signals;
 pub mod slowest;
+pub mod tails;
 pub mod tally;
 pub mod threads;
 pub mod verify;

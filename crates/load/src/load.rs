@@ -474,7 +474,14 @@ impl Load {
                     if let Some(causes) = &mut tally.causes {
                         causes.note(op, &story());
                     }
-                    let from = from.filter(|_| self.is_all_inside && tally.causes.is_none());
+                    let is_for_few = tally.causes.is_none() && tally.tails.is_none();
+                    if let Some(tails) = &mut tally.tails
+                        && op != BlockOp::Flush
+                    {
+                        let slow = || Slow::new(op, offset, len, story());
+                        tails.note(now, now.since(slot.start), number, slow);
+                    }
+                    let from = from.filter(|_| self.is_all_inside && is_for_few);
                     from.into_iter().for_each(|ns| driver.tell_from(ns));
                 }
                 if is_late {

@@ -13,7 +13,7 @@
 
 use std::time::{Duration, Instant};
 
-use measure::{Round, Steady, SteadyState, Verdict, steady, units};
+use measure::{Dies, Round, Steady, SteadyState, Verdict, steady, units};
 use port::{BLOCK_BYTES, Shape, Time};
 use workload::{Order, Pattern};
 
@@ -23,6 +23,7 @@ use crate::causes::Causes;
 use crate::driver::Driver;
 use crate::load::{Load, Pace};
 use crate::slowest::Slowest;
+use crate::tails::Tails;
 use crate::tally::Tally;
 use crate::verify::Verifier;
 use crate::watch::Watch;
@@ -91,6 +92,12 @@ pub struct Runner<'a> {
     pub slowest: usize,
     /// Whether to keep where the time of all of them went, too.
     pub explains: bool,
+    /// Whether to keep of a run that counts what changes over it: where the slowest are
+    /// kept, where the time of the slowest of each row went; where dies tell, how busy
+    /// they are.
+    pub charts: bool,
+    /// Whether dies tell also where no request does.
+    pub die_clocks: bool,
     /// How a run that counts pauses, in a closed loop.
     pub pauses: Option<Pauses>,
 }
@@ -98,7 +105,9 @@ pub struct Runner<'a> {
 impl<'a> Runner<'a> {
     /// One that does not verify, traces nothing, and keeps no request.
     pub fn new(watch: &'a mut Watch) -> Runner<'a> {
-        Runner { watch, verifier: None, tracing: None, slowest: 0, explains: false, pauses: None }
+        let (verifier, tracing, pauses) = (None, None, None);
+        let (explains, charts, die_clocks) = (false, false, false);
+        Runner { watch, verifier, tracing, slowest: 0, explains, charts, die_clocks, pauses }
     }
 }
 
@@ -248,6 +257,14 @@ impl Stride {
     }
 }
 
+/// Looks how long dies worked, where that is told and due.
+#[inline]
+fn look_at_dies(tally: &mut Tally, now: Time, driver: &dyn Driver) {
+    if let Some(dies) = tally.dies.as_mut().filter(|dies| dies.is_due(now.0)) {
+        dies.look(now.0, driver.dies_worked(now));
+    }
+}
+
 impl Runner<'_> {
     /// Issues what the burst still has, at most `left`. Gives how many.
     #[inline(never)]
@@ -266,6 +283,26 @@ impl Runner<'_> {
         Ok(allowed - left)
     }
 
+    /// Begins to keep what changes over a run that begins to count.
+    fn begin_charts(&self, tally: &mut Tally, now: Time, driver: &dyn Driver) {
+        if !self.charts {
+            return;
+        }
+        tally.tails = tally.slowest.is_some().then(|| Tails::new(tally.start));
+        let worked = driver.dies_worked(now);
+        tally.dies = (!worked.is_empty()).then(|| Dies::new(now.0, worked));
+    }
+
+    /// Looks at dies for the last time.
+    fn end_dies(&self, tally: &mut Tally, driver: &mut dyn Driver) {
+        if let Some(dies) = &mut tally.dies {
+            dies.finish(driver.now().0, driver.dies_worked(driver.now()));
+        }
+        if self.die_clocks {
+            driver.set_die_clocks(false);
+        }
+    }
+
     /// Runs `load` by `plan`.
     pub fn run(
         &mut self,
@@ -278,6 +315,8 @@ impl Runner<'_> {
             tally.slowest = Some(Slowest::new(self.slowest));
             tally.causes = self.explains.then(Causes::new);
             driver.set_stories(true);
+        } else if plan.count && self.die_clocks {
+            driver.set_die_clocks(true);
         }
         let began = driver.now();
         let (mut now, mut course) = (began, Course::new(plan, began));
@@ -299,6 +338,7 @@ impl Runner<'_> {
             if course.counting && plan.count && !tally.counts() && now >= course.start {
                 tally.begin(course.start, driver.counters(), driver.gauges());
                 tally.energy.0 = driver.energy(course.start);
+                self.begin_charts(&mut tally, now, driver);
                 bursts.as_mut().into_iter().for_each(|bursts| bursts.count(now));
                 if let Some(tracing) = &mut self.tracing {
                     tracing.begin(now)?;
@@ -346,6 +386,7 @@ impl Runner<'_> {
             };
             course.ended(before, now, || load.ended());
             load.complete(now, is_late, &mut tally, driver, &mut self.verifier)?;
+            look_at_dies(&mut tally, now, driver);
             if !plan.count && tally.errors() > 0 {
                 // A drive that cannot be prepared is not asked again: one that
                 // writes no more would never reach its end.
@@ -381,6 +422,7 @@ impl Runner<'_> {
         if tally.counts() {
             tally.energy.1 = driver.energy(tally.end);
         }
+        self.end_dies(&mut tally, driver);
         if tally.slowest.is_some() {
             driver.set_stories(false);
         }

@@ -76,13 +76,19 @@ impl Slowest {
     /// least that are of interest from now on, where that has changed.
     #[inline]
     pub fn note(&mut self, ns: u64, slow: impl FnOnce() -> Slow) -> Option<u64> {
+        self.note_of(ns, self.completed, slow)
+    }
+
+    /// The same of one that so many completed before.
+    #[inline]
+    pub fn note_of(&mut self, ns: u64, number: u64, slow: impl FnOnce() -> Slow) -> Option<u64> {
         if ns < self.from {
             return None;
         }
         if self.heap.len() == self.most {
             self.heap.pop();
         }
-        self.heap.push(Reverse(Slow { number: self.completed, ..slow() }));
+        self.heap.push(Reverse(Slow { number, ..slow() }));
         if self.heap.len() < self.most {
             return None;
         }
@@ -90,6 +96,14 @@ impl Slowest {
         let Reverse(least) = self.heap.peek()?;
         self.from = least.story.ns() + 1;
         Some(self.from)
+    }
+
+    /// Those of another, too, all of which came later.
+    pub fn join(&mut self, later: &Slowest) {
+        for slow in later.all() {
+            self.note_of(slow.story.ns(), slow.number, || slow);
+        }
+        self.completed = self.completed.max(later.completed);
     }
 
     /// Those that are kept, the slowest first.

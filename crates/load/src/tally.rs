@@ -6,13 +6,14 @@
 //! Nothing here fails.
 
 use flash::Energy;
-use measure::{Finished, Gauges, Histogram, Row, Series};
+use measure::{Dies, Finished, Gauges, Histogram, Row, Series};
 use port::{BlockOp, Time};
 use targets::WriteCounters;
 
 use crate::bursts::Ended;
 use crate::causes::Causes;
 use crate::slowest::Slowest;
+use crate::tails::Tails;
 
 /// Less than this at the end is no row of its own.
 const MOMENT_NS: u64 = 100_000_000;
@@ -41,6 +42,11 @@ pub struct Tally {
     /// Where the time of all of them went, where that is kept; then the slowest
     /// are, too.
     pub causes: Option<Causes>,
+    /// The same of the slowest of each row, where that is kept; then the slowest of all
+    /// are, too.
+    pub tails: Option<Tails>,
+    /// How busy dies were, where that is told.
+    pub dies: Option<Dies>,
     /// Its bursts, where it has any.
     pub bursts: Ended,
     /// The series, when it is over.
@@ -96,6 +102,8 @@ impl Tally {
             energy: Default::default(),
             slowest: None,
             causes: None,
+            tails: None,
+            dies: None,
             bursts: Ended::default(),
             over: Finished::default(),
             written: 0,
@@ -153,7 +161,11 @@ impl Tally {
     /// The rows of the series, which is over. What came in a last moment, while
     /// the last requests ended, is no row of its own.
     pub fn rows(&self) -> Vec<Row> {
-        self.over.clone().rows(MOMENT_NS)
+        let mut rows = self.over.clone().rows(MOMENT_NS);
+        if let Some(tails) = &self.tails {
+            tails.tell(&mut rows);
+        }
+        rows
     }
 
     /// The tallies of cores that ran at the same time, as one: from the first
@@ -176,6 +188,7 @@ impl Tally {
             whole.left += one.left;
             whole.add_errors(&one);
             whole.over.merge(one.over);
+            whole.dies = whole.dies.take().or(one.dies);
         }
         whole
     }
@@ -265,6 +278,7 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
+    use measure::Programmed;
     use measure::series::ROW_NS;
 
     use super::*;
@@ -315,12 +329,13 @@ mod tests {
     fn the_first_core_s_counters_are_those_before() {
         let core = |start: u64, user: u64| {
             let mut t = Tally::new();
-            let gauges = Gauges { user_blocks: user, programmed_blocks: user, ..Gauges::default() };
-            t.begin(Time(start), WriteCounters { user, ..WriteCounters::default() }, gauges);
+            let told = |user, gc| Gauges {
+                programmed: Programmed { user, gc, ..Programmed::default() },
+                ..Gauges::default()
+            };
+            t.begin(Time(start), WriteCounters { user, ..WriteCounters::default() }, told(user, 0));
             t.record((BlockOp::Write, 4096), Time(ROW_NS - start), 9, Gauges::default);
-            let (user_blocks, programmed_blocks) = (100, 180);
-            let end = Gauges { user_blocks, programmed_blocks, ..Gauges::default() };
-            t.finish(WriteCounters { user: 100, ..WriteCounters::default() }, end);
+            t.finish(WriteCounters { user: 100, ..WriteCounters::default() }, told(100, 80));
             t
         };
         let whole = Tally::merge(vec![core(7, 40), core(5, 20), core(9, 50)]);

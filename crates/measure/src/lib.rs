@@ -3,6 +3,7 @@
 //! - [`Histogram`]: latencies, to 1 %, at a few nanoseconds each.
 //! - [`live`]: counters and histograms that others read while they are counted.
 //! - [`Series`]: what happened in each second of drive time.
+//! - [`Dies`]: how busy each die was, over drive time.
 //! - [`Steady`]: whether the drive has settled.
 //! - [`mod@file`]: whether a file may be written over.
 //! - [`formula`]: the write amplification that a correct drive must show.
@@ -13,18 +14,22 @@
 //! Nothing here reads a clock: all times are given by the caller. Only [`mod@file`]
 //! touches the system.
 
+pub mod dies;
 pub mod file;
 pub mod formula;
 pub mod histogram;
 pub mod live;
 pub mod options;
 pub mod report;
+pub mod row;
 pub mod series;
 pub mod steady;
 pub mod units;
 
+pub use dies::Dies;
 pub use histogram::{Distribution, Histogram, Summary};
 pub use live::{Counter, LiveHistogram};
 pub use report::{Cpu, Direction, Gc, Report, SteadyState, WriteAmplification};
-pub use series::{Finished, Gauges, Row, Series};
+pub use row::{Programmed, Row, Tail, TailPart};
+pub use series::{Finished, Gauges, Series};
 pub use steady::{Round, Steady, Verdict, Window};

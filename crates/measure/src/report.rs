@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::histogram::{Distribution, Histogram, Summary};
-use crate::series::Row;
+use crate::row::Row;
 use crate::steady::{ROUND_NS, WINDOW as WINDOW_FULL};
 use crate::units::{bytes_decimal, count, counted, time_ns};
 

@@ -9,9 +9,8 @@
 //! costs one comparison more than a histogram; memory is taken only at the end of a
 //! row (8 bytes for each distinct latency bucket). Nothing here fails.
 
-use serde::Serialize;
-
 use crate::histogram::{Histogram, Packed};
+use crate::row::{Programmed, Row};
 
 /// The most rows that are kept.
 pub const MAX_ROWS: usize = 2048;
@@ -21,53 +20,14 @@ pub const ROW_NS: u64 = 1_000_000_000;
 /// What a drive's own counters say. All but `free_chunks` only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
-    /// Logical blocks written by the host.
-    pub user_blocks: u64,
-    /// Blocks programmed into flash for whatever reason.
-    pub programmed_blocks: u64,
+    /// Blocks programmed into flash.
+    pub programmed: Programmed,
     /// Chunks that are free now.
     pub free_chunks: u64,
     /// Collections so far.
     pub collections: u64,
     /// Erases so far.
     pub erases: u64,
-}
-
-/// One row of the series.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
-    /// When the row starts, in seconds of drive time since the start.
-    pub second: f64,
-    /// How long it is, in seconds. The last row may be shorter, or longer by
-    /// what was too short to be one.
-    pub seconds: f64,
-    /// I/Os completed.
-    pub ios: u64,
-    /// I/Os per second.
-    pub iops: f64,
-    /// Median latency in nanoseconds; `None` without I/Os.
-    pub p50: Option<u64>,
-    /// 99.9th percentile of latency in nanoseconds, however few the I/Os.
-    pub p999: Option<u64>,
-    /// Blocks programmed for each block written in this row; `None` when
-    /// nothing was written.
-    pub write_amplification: Option<f64>,
-    /// Free chunks at the end of the row; `None`, as below, of a drive that
-    /// does not tell.
-    pub free_chunks: Option<u64>,
-    /// Collections in this row.
-    pub collections: Option<u64>,
-    /// Erases in this row.
-    pub erases: Option<u64>,
-}
-
-impl Row {
-    /// The same row of a drive that tells nothing of its inside.
-    #[must_use]
-    pub fn of_an_unknown_drive(self) -> Row {
-        let write_amplification = None;
-        Row { write_amplification, free_chunks: None, collections: None, erases: None, ..self }
-    }
 }
 
 /// A closed row: what it counted, and the counters at its end.
@@ -103,8 +63,8 @@ impl Closed {
     fn row(&self, start_ns: u64, before: &Gauges) -> Row {
         let seconds = self.ns as f64 / 1e9;
         let since = |now: u64, then: u64| now.saturating_sub(then);
-        let user = since(self.end.user_blocks, before.user_blocks);
-        let programmed = since(self.end.programmed_blocks, before.programmed_blocks);
+        let programmed = self.end.programmed.since(&before.programmed);
+        let (user, all) = (programmed.user, programmed.of_target());
         Row {
             second: start_ns as f64 / 1e9,
             seconds,
@@ -112,10 +72,12 @@ impl Closed {
             iops: if self.ns > 0 { self.ios as f64 / seconds } else { 0.0 },
             p50: self.latency.percentile(50.0),
             p999: self.latency.percentile(99.9),
-            write_amplification: (user > 0).then(|| programmed as f64 / user as f64),
+            write_amplification: (user > 0).then(|| all as f64 / user as f64),
+            programmed: Some(programmed),
             free_chunks: Some(self.end.free_chunks),
             collections: Some(since(self.end.collections, before.collections)),
             erases: Some(since(self.end.erases, before.erases)),
+            tail: None,
         }
     }
 }
@@ -291,7 +253,8 @@ mod tests {
     const S: u64 = ROW_NS;
 
     fn gauges(user: u64, programmed: u64) -> Gauges {
-        Gauges { user_blocks: user, programmed_blocks: programmed, ..Gauges::default() }
+        let programmed = Programmed { user, gc: programmed - user, ..Programmed::default() };
+        Gauges { programmed, ..Gauges::default() }
     }
 
     #[test]
@@ -311,9 +274,11 @@ mod tests {
             p50: Some(10),
             p999: Some(20),
             write_amplification: Some(3.0),
+            programmed: Some(Programmed { user: 10, gc: 20, ..Programmed::default() }),
             free_chunks: Some(9),
             collections: Some(0),
             erases: Some(4),
+            tail: None,
         };
         let second = Row {
             second: 1.0,
@@ -323,9 +288,11 @@ mod tests {
             p50: Some(30),
             p999: Some(30),
             write_amplification: None,
+            programmed: Some(Programmed::default()),
             free_chunks: Some(8),
             collections: Some(0),
             erases: Some(1),
+            tail: None,
         };
         assert_eq!(rows, [first, second]);
     }
@@ -438,6 +405,33 @@ mod tests {
         let rows = s.finish(u64::MAX, Gauges::default()).rows(0);
         assert!(rows.len() <= MAX_ROWS && rows.len() >= MAX_ROWS / 2 - 1);
         assert_eq!(rows.iter().map(|r| r.ios).sum::<u64>(), 2);
+    }
+
+    /// By reason, joined or not; what is beside write amplification is not in it.
+    #[test]
+    fn blocks_are_told_by_reason() {
+        let at = |t: u64| Gauges {
+            programmed: Programmed {
+                user: 10 * t,
+                gc: 5 * t,
+                padding: 2 * t,
+                metadata: t,
+                parity: Some(3 * t),
+                folds: None,
+            },
+            ..Gauges::default()
+        };
+        for seconds in [3, MAX_ROWS as u64 + 6] {
+            let mut s = Series::new(0, at(0));
+            (0..seconds).for_each(|t| s.record(t * S, 1, || at(t)));
+            let rows = s.finish(seconds * S, at(seconds)).rows(0);
+            for row in rows {
+                let t = row.seconds as u64;
+                assert_eq!(row.programmed, Some(at(t).programmed));
+                assert_eq!(row.write_amplification, Some(1.8));
+                assert_eq!(row.of_an_unknown_drive().programmed, None);
+            }
+        }
     }
 
     #[test]

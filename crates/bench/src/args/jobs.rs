@@ -97,6 +97,11 @@ pub(crate) fn of_job(n: usize, error: Error) -> Error {
 }
 
 impl BenchArgs {
+    /// Whether somebody has pictures of it, or may make some of its JSON.
+    pub(crate) fn is_drawn(&self) -> bool {
+        self.json || self.report.is_some()
+    }
+
     /// Whether it is so of any load.
     pub fn is_any(&self, of: impl Fn(&BenchArgs) -> bool) -> bool {
         of(self) || self.jobs.iter().any(|job| of(&job.args))

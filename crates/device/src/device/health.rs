@@ -84,10 +84,25 @@ impl<M: Medium> Device<M> {
     /// unit, channel by channel; what they are at counts to its end, as if it were over.
     /// Planes that read by themselves count each. Nothing where no stories are told.
     pub fn worked(&self) -> impl Iterator<Item = u64> + '_ {
+        self.of_units(|pu| self.units.worked(pu))
+    }
+
+    /// The same until `now`: of what they are at so much as is over.
+    pub fn worked_until(&self, now: Time) -> impl Iterator<Item = u64> + '_ {
+        self.of_units(move |pu| self.units.worked_until(now, pu))
+    }
+
+    /// What is told of each parallel unit, channel by channel.
+    fn of_units<'a>(
+        &'a self,
+        of: impl Fn(usize) -> Option<u64> + Clone + 'a,
+    ) -> impl Iterator<Item = u64> + 'a {
         let g = &self.geometry;
-        let of = |group: u32, pu: u32| self.units.worked(g.pu_index(g.ppa(group, pu, 0, 0)));
         let (groups, pus) = (g.dimensions().groups, g.dimensions().pus);
-        (0..groups).flat_map(move |group| (0..pus).filter_map(move |pu| of(group, pu)))
+        (0..groups).flat_map(move |group| {
+            let of = of.clone();
+            (0..pus).filter_map(move |pu| of(g.pu_index(g.ppa(group, pu, 0, 0))))
+        })
     }
 
     /// How the drive is at `now`.

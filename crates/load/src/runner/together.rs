@@ -8,7 +8,7 @@
 
 use port::{BlockDone, BlockReq, Ring, Time};
 
-use super::{Course, Plan, Runner, Stride, after};
+use super::{Course, Plan, Runner, Stride, after, look_at_dies};
 use crate::bursts::{Bursts, Pauses};
 use crate::driver::Driver;
 use crate::load::Load;
@@ -147,11 +147,19 @@ impl Runner<'_> {
         mut lanes: Vec<Lane>,
     ) -> Result<Vec<Tally>, Error> {
         let (began, mut now, is_late) = (driver.now(), driver.now(), driver.is_real());
+        if self.die_clocks {
+            driver.set_die_clocks(true);
+        }
         let mut line = Line::new(&lanes);
         let (mut turns, mut stride) = (0u32, Stride::new(driver.patience()));
         loop {
             for (n, lane) in lanes.iter_mut().enumerate() {
+                let counted = lane.tally.counts();
                 lane.issue(began, now, driver)?;
+                // The first load has the dies of all.
+                if n == 0 && lane.tally.counts() && !counted {
+                    self.begin_charts(&mut lane.tally, now, driver);
+                }
                 line.send(n, &mut lane.load.queue);
             }
             let next = lanes.iter_mut().filter_map(|lane| lane.look(now)).min();
@@ -168,6 +176,7 @@ impl Runner<'_> {
                 lane.course.ended(before, now, || ended);
                 lane.load.complete(now, is_late, &mut lane.tally, driver, &mut None)?;
             }
+            look_at_dies(&mut lanes[0].tally, now, driver);
             turns += 1;
             if turns >= stride.turns {
                 turns = 0;
@@ -175,6 +184,7 @@ impl Runner<'_> {
                 self.look_at_all(&mut lanes, now);
             }
         }
+        self.end_dies(&mut lanes[0].tally, driver);
         let end = |lane: Lane| {
             let mut tally = lane.tally;
             tally.stood = lane.course.stood;

@@ -12,9 +12,11 @@ fn row(second: u64, ios: u64) -> Row {
         p50: Some(80_000),
         p999: Some(900_000),
         write_amplification: Some(2.5),
+        programmed: None,
         free_chunks: Some(12),
         collections: Some(3),
         erases: Some(9),
+        tail: None,
     }
 }
 

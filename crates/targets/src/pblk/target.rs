@@ -19,6 +19,10 @@ impl<D: OpenChannel> Target for Pblk<D> {
         self.free_chunks()
     }
 
+    fn valid_blocks(&self, chunk: usize) -> u32 {
+        self.space.valid_blocks(chunk)
+    }
+
     fn memory(&self) -> Memory {
         self.memory()
     }
