@@ -55,6 +55,11 @@ pub fn all(runs: &[Run]) -> Vec<Chart> {
         ("bands", BANDS, over_time(runs, "latency", &[|row| row.p50, |row| row.p999], true)),
         ("amplification", AMPLIFICATION, amplification(runs)),
         ("over-time", WROTE, over_time(runs, "blocks", &[|row| row.write_amplification], false)),
+        ("programmed", PROGRAMMED, stacked::programmed(runs)),
+        ("tail", TAIL, stacked::tail(runs)),
+        ("dies", DIES, heat::dies(runs)),
+        ("wear", WEAR, heat::wear(runs)),
+        ("valid", VALID, heat::valid(runs)),
         ("depth", DEPTH, depth(runs)),
     ];
     let made =
@@ -70,6 +75,14 @@ const RATE: &str = "Requests a second over drive time.";
 const BANDS: &str = "Latency over drive time: the median, and dashed the 99.9th percentile.";
 const AMPLIFICATION: &str = "Blocks programmed for each that the host wrote, by reason.";
 const WROTE: &str = "Blocks programmed for each that the host wrote, over drive time.";
+const PROGRAMMED: &str = "The same by reason. Parity and folds of an SLC cache are on top of \
+    it: they are not in the figures of write amplification.";
+const TAIL: &str = "What the slowest requests of each row waited for, sixteen a row: the \
+    shares of their time.";
+const DIES: &str = "How busy dies were, by group and unit over drive time: the part of the \
+    time in which the array of each worked.";
+const WEAR: &str = "Erases of each chunk at the end: of each die, by group and unit, a line.";
+const VALID: &str = "What is valid in each chunk at the end: of each die a line, as above.";
 const DEPTH: &str = "Requests a second by how many are outstanding, all else being the same.";
 
 /// A line, and whose it is.
@@ -391,11 +404,13 @@ where
 }
 
 /// Why blocks are programmed, and the colour of each.
-const REASONS: [(&str, RGBColor); 4] = [
+const REASONS: [(&str, RGBColor); 6] = [
     ("the host's", COLOURS[0]),
     ("collection", COLOURS[1]),
     ("padding", COLOURS[2]),
     ("metadata", COLOURS[3]),
+    ("parity", COLOURS[4]),
+    ("folds", COLOURS[5]),
 ];
 
 /// Bars of the reasons, one for each run.
@@ -442,7 +457,7 @@ fn bar_chart(area: &Area<'_>, runs: usize, bars: &[(usize, Amplification)], most
         .label_style((FONT, 13))
         .axis_desc_style((FONT, 13))
         .draw()?;
-    for (number, (reason, colour)) in REASONS.into_iter().enumerate() {
+    for (number, (reason, colour)) in REASONS.into_iter().take(4).enumerate() {
         let bar = |(run, w): &(usize, Amplification)| {
             let parts = [w.user, w.gc, w.padding, w.metadata];
             let begin: f64 = parts[..number].iter().sum();
@@ -467,5 +482,7 @@ fn bar_chart(area: &Area<'_>, runs: usize, bars: &[(usize, Amplification)], most
     Ok(())
 }
 
+mod heat;
+mod stacked;
 #[cfg(test)]
 mod tests;

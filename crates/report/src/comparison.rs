@@ -236,7 +236,7 @@ impl Comparison {
 }
 
 /// A text of a report without what would steer a terminal.
-fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 

@@ -203,7 +203,7 @@ pub(crate) fn text(plain: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::tests::{report, run};
+    use crate::run::tests::{full_report, report, run};
 
     #[test]
     fn a_page_asks_nobody_and_runs_nothing() {
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_a_report_says_is_text() {
-        let mut hostile = report(&[1e5; 5]);
+        let mut hostile = full_report(&[1e5; 5]);
         let script = "</title><script>alert('x')</script>\u{1b}[2J";
         hostile["drive"]["name"] = script.into();
         hostile["drive"][script] = script.into();
@@ -227,6 +227,7 @@ mod tests {
         hostile["workload"]["rw"] = script.into();
         hostile["void"] = script.into();
         hostile["warnings"] = serde_json::json!([script]);
+        hostile["series"][0]["tail"]["parts"][0]["part"] = script.into();
         let hostile = Run::from_json(script, hostile).unwrap();
         for page in [page(std::slice::from_ref(&hostile)), page(&[run("a", &[1e5; 5]), hostile])] {
             assert!(!page.contains("<script") && !page.contains('\u{1b}'));
@@ -244,6 +245,37 @@ mod tests {
         full["warnings"] = serde_json::json!(["y".repeat(1 << 20)]);
         let full = Run::from_json("a", full).unwrap();
         assert!(page(&[run("b", &[1e5; 5]), full]).len() < 1 << 20);
+    }
+
+    /// Eight of the longest, of many dies, all of whose cells differ from their neighbours.
+    #[test]
+    fn pages_full_of_pictures_are_bounded() {
+        let mut full = full_report(&vec![1e5; 2048]);
+        for (n, row) in full["series"].as_array_mut().unwrap().iter_mut().enumerate() {
+            let part = |i: usize| {
+                serde_json::json!({ "part": format!("part {i}"), "ns": 1 + (n * (i + 7)) % 91 })
+            };
+            row["tail"]["parts"] = (0..35).map(part).collect();
+            row["programmed"] = serde_json::json!({ "user": 100, "gc": n % 77, "padding": n % 13,
+                "metadata": n % 17, "parity": n % 19, "folds": n % 23 });
+        }
+        let line = |n: usize, columns: usize| -> String {
+            let figure = |i: usize| format!("{} ", (37 * (n + i) + i * i) % 101);
+            (0..columns).map(figure).collect()
+        };
+        let lines = |dies: usize, columns: usize| -> Vec<String> {
+            (0..dies).map(|n| line(n, columns)).collect()
+        };
+        let ends: Vec<usize> = (1..=64).collect();
+        full["dies"] = serde_json::json!({ "pus": 16, "ends": ends, "busy": lines(128, 64) });
+        full["chunks"] = serde_json::json!({ "pus": 16, "each": 1,
+            "states": vec!["fcoc".repeat(32); 128], "erases": lines(128, 128),
+            "valid": lines(128, 128) });
+        let run = Run::from_json("a", full).unwrap();
+        let one = page(std::slice::from_ref(&run)).len();
+        assert!(one < 1 << 20, "{one}");
+        let eight = page(&vec![run; 8]).len();
+        assert!(eight < 3 << 20, "{eight}");
     }
 
     #[test]

@@ -7,8 +7,13 @@ use measure::Distribution;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::maps::{Chunks, Dies};
+
 /// What no figure is above: larger ones cannot be drawn, and 1e15 ns are 11 days.
-const MOST: f64 = 1e15;
+pub(crate) const MOST: f64 = 1e15;
+
+/// The time of a row's slowest requests together may be so many times as long.
+const TAIL: f64 = 100.0;
 
 /// Ends of a distribution at most: those of ours have eight a power of two.
 const MOST_ENDS: usize = 600;
@@ -98,8 +103,46 @@ pub struct Cpu {
     pub per_io_ns: f64,
 }
 
+/// Blocks programmed, by reason.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[allow(missing_docs)]
+pub struct Programmed {
+    pub user: f64,
+    pub gc: f64,
+    pub padding: f64,
+    pub metadata: f64,
+    #[serde(default)]
+    pub parity: f64,
+    #[serde(default)]
+    pub folds: f64,
+}
+
+impl Programmed {
+    /// By reason, as [`crate::charts`] names them.
+    pub fn parts(&self) -> [f64; 6] {
+        let Programmed { user, gc, padding, metadata, parity, folds } = *self;
+        [user, gc, padding, metadata, parity, folds]
+    }
+}
+
+/// Where the time of the slowest requests of a row went.
+#[derive(Clone, Debug, Deserialize)]
+#[allow(missing_docs)]
+pub struct Tail {
+    pub parts: Vec<TailPart>,
+}
+
+/// A part of it.
+#[derive(Clone, Debug, Deserialize)]
+#[allow(missing_docs)]
+pub struct TailPart {
+    pub part: String,
+    pub behind: Option<String>,
+    pub ns: f64,
+}
+
 /// What happened in some time.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs)]
 pub struct Row {
     pub second: f64,
@@ -109,6 +152,10 @@ pub struct Row {
     pub p999: Option<f64>,
     pub write_amplification: Option<f64>,
     pub free_chunks: Option<f64>,
+    /// Not of a report before there was this, as `tail`.
+    pub programmed: Option<Programmed>,
+    /// Nor where nobody asked.
+    pub tail: Option<Tail>,
 }
 
 /// What the report of a run says.
@@ -148,6 +195,9 @@ pub struct Run {
     pub jobs: Vec<Job>,
     #[serde(default)]
     pub block_layer: Value,
+    /// Where they tell; not of a report before there was this, as `chunks`.
+    pub dies: Option<Dies>,
+    pub chunks: Option<Chunks>,
 }
 
 /// One of several loads.
@@ -242,6 +292,9 @@ impl Run {
         for row in &self.series {
             figures.extend([row.second, row.seconds, row.iops]);
             figures.extend([row.p50, row.p999, row.write_amplification].into_iter().flatten());
+            figures.extend(row.programmed.iter().flat_map(Programmed::parts));
+            let tail = row.tail.iter().flat_map(|tail| &tail.parts);
+            figures.extend(tail.map(|part| part.ns / TAIL));
         }
         let beyond = |x: &f64| !(0.0..=MOST).contains(x);
         let beyond = figures.into_iter().find(beyond)?;
@@ -361,6 +414,24 @@ pub(crate) mod tests {
         })
     }
 
+    /// The same, with all that a report may have beside it.
+    pub(crate) fn full_report(iops: &[f64]) -> Value {
+        let mut all = report(iops);
+        for row in all["series"].as_array_mut().unwrap() {
+            row["programmed"] = json!({ "user": 100, "gc": 50, "padding": 0, "metadata": 25 });
+            row["tail"] = json!({ "requests": 16, "from_ns": 10, "ns": 400, "parts": [
+                { "part": "die", "behind": "program of user", "ns": 300 },
+                { "part": "array", "ns": 100 },
+            ] });
+        }
+        all["dies"] = json!({ "pus": 2, "ends": [1.0, 2.0, 3.0],
+            "busy": ["0 55 55", "100 100 100", "0 0 0", "9 10 11"] });
+        all["chunks"] = json!({ "pus": 2, "each": 1, "states": ["fcoc", "cccx", "cccc", "ffff"],
+            "erases": ["1 2 3 4", "1 1 1 9", "5 5 5 5", "1 1 1 1"],
+            "valid": ["0 55 10 99", "0 0 0 0", "95 95 95 95", "0 0 0 0"] });
+        all
+    }
+
     pub(crate) fn run(name: &str, iops: &[f64]) -> Run {
         Run::from_json(name, report(iops)).unwrap()
     }
@@ -393,6 +464,23 @@ pub(crate) mod tests {
         let mut past = report(&[1e5]);
         past["series"][0]["second"] = json!(-1.0);
         assert!(text(past).contains("-1 cannot be"));
+    }
+
+    #[test]
+    fn what_was_not_told_before_may_be_missing_and_is_checked_where_it_is_there() {
+        let old = run("a", &[1e5; 5]);
+        assert!(old.dies.is_none() && old.chunks.is_none() && old.series[0].tail.is_none());
+        let full = Run::from_json("a", full_report(&[1e5; 5])).unwrap();
+        assert_eq!(full.series[0].programmed.unwrap().parts(), [100.0, 50.0, 0.0, 25.0, 0.0, 0.0]);
+        let refused = |at: &str, value: Value| {
+            let mut json = full_report(&[1e5; 5]);
+            *json.pointer_mut(at).unwrap() = value;
+            Run::from_json("a", json).unwrap_err().to_string()
+        };
+        assert!(refused("/dies/busy/0", "1 2".into()).contains("a line of `dies`"));
+        assert!(refused("/chunks/states/3", "fff".into()).contains("`chunks`"));
+        assert!(refused("/series/0/programmed/gc", json!(-1)).contains("-1 cannot be"));
+        assert!(refused("/series/0/tail/parts/0/ns", json!(-100)).contains("-1 cannot be"));
     }
 
     #[test]

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::run::tests::{report, run};
+use crate::run::tests::{full_report, report, run};
 
 fn of(charts: &[Chart], name: &str) -> Option<String> {
     charts.iter().find(|chart| chart.name == name).map(|chart| chart.svg.clone())
@@ -106,6 +106,93 @@ fn axes_are_short() {
     assert_eq!(percent_of(3.0), "99.9 %");
     assert_eq!(short_time(1.5e6), "1.5 ms");
     assert_eq!(short_count(250_000.0), "250 k");
+}
+
+/// The corners of the filled shapes of a colour.
+fn corners(svg: &str, colour: &str) -> Vec<(f64, f64)> {
+    let shape = svg.split("<polygon").find(|shape| shape.contains(&format!("\"{colour}\"")));
+    let points = shape.and_then(|s| s.split("points=\"").nth(1)?.split('"').next()).unwrap_or("");
+    let point = |xy: &str| {
+        let (x, y) = xy.split_once(',')?;
+        Some((x.parse().ok()?, y.parse().ok()?))
+    };
+    points.split_whitespace().filter_map(point).collect()
+}
+
+/// How high the shape of a colour is.
+fn height(svg: &str, colour: &str) -> f64 {
+    let ys = || corners(svg, colour).into_iter().map(|corner| corner.1);
+    ys().fold(0.0, f64::max) - ys().fold(f64::MAX, f64::min)
+}
+
+#[test]
+fn parts_over_time_stand_on_each_other() {
+    let full = Run::from_json("a", full_report(&[1e5; 5])).unwrap();
+    let charts = all(std::slice::from_ref(&full));
+    let programmed = of(&charts, "programmed").unwrap();
+    let (host, collection) = (height(&programmed, "#1F77B4"), height(&programmed, "#D62A28"));
+    let metadata = height(&programmed, "#FF7F0E");
+    assert!(host > 100.0 && (collection / host - 0.5).abs() < 0.02, "{collection} of {host}");
+    assert!((metadata / host - 0.25).abs() < 0.02, "{metadata} of {host}");
+    let bottom = |colour: &str| corners(&programmed, colour).iter().map(|c| c.1).fold(0.0, f64::max);
+    assert!((bottom("#1F77B4") - host - bottom("#D62A28")).abs() < 2.0, "on top of it");
+    assert!(programmed.contains("collection") && !programmed.contains("padding"), "what there is");
+    let tail = of(&charts, "tail").unwrap();
+    let (first, second) = (height(&tail, "#1F77B4"), height(&tail, "#D62A28"));
+    assert!((first / second - 3.0).abs() < 0.05, "{first} {second}");
+    assert!(tail.contains("die, behind program of user") && !tail.contains("all others"));
+    // Runs one below the other; one of before has none, and the others keep their numbers.
+    let two = of(&all(&[run("old", &[1e5; 5]), full.clone(), full]), "programmed").unwrap();
+    assert!(two.contains("[2]") && two.contains("[3]") && !two.contains("[1]"));
+    assert_eq!(two.matches("<polygon").count(), 6);
+}
+
+/// What cells are painted in a colour: line, first, how many.
+fn cells(svg: &str, colour: &str) -> Vec<[u32; 3]> {
+    let path = svg.split("<path ").skip(1).find(|path| path.contains(&format!("fill=\"{colour}\"")));
+    let path = path.and_then(|path| path.split(" d=\"").nth(1)?.split('"').next()).unwrap_or("");
+    let cell = |cell: &str| {
+        let (x, rest) = cell.split_once(' ')?;
+        let (y, rest) = rest.split_once('h')?;
+        Some([y.parse().ok()?, x.parse().ok()?, rest.split('v').next()?.parse().ok()?])
+    };
+    path.split('M').skip(1).filter_map(cell).collect()
+}
+
+#[test]
+fn each_die_and_chunk_has_its_cell() {
+    let charts = all(&[Run::from_json("a", full_report(&[1e5; 5])).unwrap()]);
+    let dies = of(&charts, "dies").unwrap();
+    let (least, most) = ("#edf2f8", "#08306b");
+    assert_eq!(cells(&dies, most), [[1, 0, 3]]);
+    assert_eq!(cells(&dies, least), [[0, 0, 1], [2, 0, 3], [3, 0, 1]]);
+    assert!(dies.contains(">0/0<") && dies.contains(">1/1<") && dies.contains(">3 s<"));
+    let wear = of(&charts, "wear").unwrap();
+    assert_eq!(cells(&wear, "#d62a28"), [[1, 3, 1]], "offline");
+    assert_eq!(cells(&wear, least), [[0, 0, 1], [1, 0, 3], [3, 0, 4]]);
+    assert!(wear.contains(">erases: 1<") && wear.contains(">9<") && wear.contains(">chunk 3<"));
+    let valid = of(&charts, "valid").unwrap();
+    assert_eq!(cells(&valid, "#ff7f0e"), [[0, 2, 1]], "open");
+    assert_eq!(cells(&valid, "#ffffff"), [[0, 0, 1], [3, 0, 4]], "free");
+    assert_eq!(cells(&valid, "#d62a28"), [[1, 3, 1]], "offline");
+    assert_eq!(cells(&valid, most), [[0, 3, 1], [2, 0, 4]]);
+    let mut hidden = full_report(&[1e5; 5]);
+    hidden["chunks"]["valid"] = serde_json::Value::Null;
+    let charts = all(&[Run::from_json("a", hidden).unwrap()]);
+    assert!(of(&charts, "valid").is_none() && of(&charts, "wear").is_some());
+}
+
+#[test]
+fn too_many_cells_are_joined_into_their_mean() {
+    let mut json = full_report(&[1e5; 5]);
+    let line = |n: u32| (0..64).map(|_| (100 * (n % 2)).to_string()).collect::<Vec<_>>().join(" ");
+    let ends: Vec<u32> = (1..65).collect();
+    let busy = (0..256).map(line).collect::<Vec<_>>();
+    json["dies"] = json!({ "pus": 16, "ends": ends, "busy": busy });
+    let dies = of(&all(&[Run::from_json("a", json).unwrap()]), "dies").unwrap();
+    // An idle and a busy one are half busy.
+    assert_eq!(dies.matches("<path").count(), 1);
+    assert_eq!(cells(&dies, "#6e87aa").len(), 128, "{dies}");
 }
 
 /// From nothing to more than there can be.

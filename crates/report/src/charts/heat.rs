@@ -1,0 +1,282 @@
+//! Pictures of many cells in lines: dies over time, chunks of dies.
+//!
+//! A picture has at most [`CELLS`] cells, whatever it is of: neighbours are joined where
+//! they are too many, into their mean.
+
+use std::fmt::Write;
+
+use super::{FONT, SIZE, short_count, short_time};
+use crate::maps::{Chunks, Dies, State};
+use crate::page::text;
+use crate::run::Run;
+
+/// Cells of a picture at most, and lines of one run.
+pub const CELLS: usize = 16_384;
+const LINES: usize = 128;
+/// Shades from least to most.
+const SHADES: usize = 10;
+/// Colours of chunks that have no shade.
+const FREE: &str = "#ffffff";
+const OPEN: &str = "#ff7f0e";
+const OFFLINE: &str = "#d62a28";
+/// Left of the cells are names of lines, and right of them nothing.
+const LEFT: u32 = 82;
+const RIGHT: u32 = 12;
+const GREY: &str = "#999999";
+
+/// The colour of a shade.
+fn shade(of: usize) -> String {
+    let (light, dark) = ([0xed, 0xf2, 0xf8], [0x08, 0x30, 0x6b]);
+    let at = |i: usize| light[i] + (dark[i] - light[i]) * of as i32 / (SHADES as i32 - 1);
+    format!("#{:02x}{:02x}{:02x}", at(0), at(1), at(2))
+}
+
+/// A figure from `least` to `most` as a shade.
+fn shade_of(x: f64, (least, most): (f64, f64)) -> String {
+    let part = if most > least { (x - least) / (most - least) } else { 0.0 };
+    shade(((part * SHADES as f64) as usize).min(SHADES - 1))
+}
+
+/// Cells of one run.
+struct Map {
+    /// Their colours, line by line.
+    lines: Vec<Vec<String>>,
+    /// What lines are called.
+    names: Vec<String>,
+    /// What is at the left and the right end.
+    ends: [String; 2],
+}
+
+/// A colour, and what it means.
+type Key = (String, String);
+
+/// How busy dies were.
+pub fn dies(runs: &[Run]) -> Option<String> {
+    let busy = |of: f64| shade_of(of, (0.0, 100.0));
+    let map = |dies: &Dies| {
+        let (lines, firsts) = joined(&dies.busy, room(runs), mean);
+        let lines = lines.iter().map(|line| line.iter().copied().map(busy).collect()).collect();
+        let end = dies.ends.last().copied().unwrap_or_default();
+        let ends = ["0 s".into(), short_time(end * 1e9)];
+        Map { lines, names: names(&firsts, dies.pus), ends }
+    };
+    let maps: Vec<Option<Map>> = runs.iter().map(|run| run.dies.as_ref().map(map)).collect();
+    draw(&maps, &shades("of the time: 0 %", "100 %"))
+}
+
+/// How worn chunks are.
+pub fn wear(runs: &[Run]) -> Option<String> {
+    let all = || runs.iter().filter_map(|run| run.chunks.as_ref());
+    let cells = || all().flat_map(|chunks| chunks.erases.iter().flatten().copied());
+    let ends = (cells().reduce(f64::min)?, cells().reduce(f64::max)?);
+    let map = |chunks: &Chunks| {
+        let cells = |die: usize, at: usize| {
+            let is_offline = chunks.states[die][at] == State::Offline;
+            (chunks.erases[die][at], is_offline)
+        };
+        let colour = |of: &[(f64, bool)]| {
+            let worn: Vec<f64> = of.iter().filter(|cell| !cell.1).map(|cell| cell.0).collect();
+            if 2 * worn.len() < of.len() { OFFLINE.into() } else { shade_of(mean(&worn), ends) }
+        };
+        of_chunks(chunks, cells, colour, room(runs))
+    };
+    let maps: Vec<Option<Map>> = runs.iter().map(|run| run.chunks.as_ref().map(map)).collect();
+    let mut keys = shades(&format!("erases: {}", short_count(ends.0)), &short_count(ends.1));
+    let offline = |chunks: &Chunks| chunks.states.iter().flatten().any(|&s| s == State::Offline);
+    if all().any(offline) {
+        keys.push((OFFLINE.into(), "offline".into()));
+    }
+    draw(&maps, &keys)
+}
+
+/// What is valid in chunks.
+pub fn valid(runs: &[Run]) -> Option<String> {
+    let map = |run: &Run| {
+        let chunks = run.chunks.as_ref()?;
+        let valid = chunks.valid.as_ref()?;
+        let cells = |die: usize, at: usize| (valid[die][at], chunks.states[die][at]);
+        let colour = |of: &[(f64, State)]| {
+            let most = |state: State| 2 * of.iter().filter(|cell| cell.1 == state).count() > of.len();
+            match () {
+                () if most(State::Free) => FREE.into(),
+                () if most(State::Open) => OPEN.into(),
+                () if most(State::Offline) => OFFLINE.into(),
+                () => {
+                    let parts: Vec<f64> = of.iter().map(|cell| cell.0).collect();
+                    shade_of(mean(&parts), (0.0, 100.0))
+                }
+            }
+        };
+        Some(of_chunks(chunks, cells, colour, room(runs)))
+    };
+    let maps: Vec<Option<Map>> = runs.iter().map(map).collect();
+    let mut keys = shades("valid: 0 %", "100 %");
+    for (colour, name) in [(FREE, "free"), (OPEN, "open"), (OFFLINE, "offline")] {
+        keys.push((colour.into(), name.into()));
+    }
+    draw(&maps, &keys)
+}
+
+/// A map of chunks, of which `cell` gives what each is and `colour` that of some.
+fn of_chunks<C: Copy>(
+    chunks: &Chunks,
+    cell: impl Fn(usize, usize) -> C,
+    colour: impl Fn(&[C]) -> String,
+    room: usize,
+) -> Map {
+    let (dies, each) = (chunks.states.len(), chunks.states.first().map_or(0, Vec::len));
+    let lines: Vec<Vec<C>> =
+        (0..dies).map(|die| (0..each).map(|at| cell(die, at)).collect()).collect();
+    let (lines, firsts) = joined(&lines, room, colour);
+    let last = (each as u64).saturating_mul(chunks.each).saturating_sub(1);
+    let ends = ["chunk 0".into(), format!("chunk {last}")];
+    Map { lines, names: names(&firsts, chunks.pus), ends }
+}
+
+/// Cells of each run at most.
+fn room(runs: &[Run]) -> usize {
+    CELLS / runs.len().max(1)
+}
+
+fn mean(of: &[f64]) -> f64 {
+    of.iter().sum::<f64>() / of.len().max(1) as f64
+}
+
+/// Neighbours as one where there are more lines than [`LINES`], or more cells than there
+/// is room for. Gives the number of the first of each line, too.
+fn joined<C: Copy, J>(
+    lines: &[Vec<C>],
+    room: usize,
+    join: impl Fn(&[C]) -> J,
+) -> (Vec<Vec<J>>, Vec<usize>) {
+    let high = lines.len().div_ceil(LINES).max(1);
+    let rows = lines.len().div_ceil(high).max(1);
+    let columns = (room / rows).max(1);
+    let all = lines.first().map_or(0, Vec::len);
+    let wide = all.div_ceil(columns).max(1);
+    let line = |lines: &[Vec<C>]| {
+        let cell = |begin: usize| {
+            let of = lines.iter().flat_map(|line| line.iter().skip(begin).take(wide));
+            join(&of.copied().collect::<Vec<C>>())
+        };
+        (0..all).step_by(wide).map(cell).collect()
+    };
+    (lines.chunks(high).map(line).collect(), (0..lines.len()).step_by(high).collect())
+}
+
+/// What dies are called: group and unit.
+fn names(dies: &[usize], pus: u64) -> Vec<String> {
+    let pus = pus.max(1);
+    dies.iter().map(|&die| format!("{}/{}", die as u64 / pus, die as u64 % pus)).collect()
+}
+
+/// A key of all shades.
+fn shades(least: &str, most: &str) -> Vec<Key> {
+    let name = |of: usize| match of {
+        0 => least.to_owned(),
+        of if of == SHADES - 1 => most.to_owned(),
+        _ => String::new(),
+    };
+    (0..SHADES).map(|of| (shade(of), name(of))).collect()
+}
+
+/// Draws the maps of runs, one below the other; none where no run has one.
+fn draw(maps: &[Option<Map>], keys: &[Key]) -> Option<String> {
+    let is_any = |map: &Map| map.lines.first().is_some_and(|line| !line.is_empty());
+    let some: Vec<(usize, &Map)> = (1..)
+        .zip(maps)
+        .filter_map(|(run, map)| Some((run, map.as_ref().filter(|map| is_any(map))?)))
+        .collect();
+    if some.is_empty() {
+        return None;
+    }
+    let mut body = String::new();
+    let mut top = 12;
+    for (run, map) in some {
+        if maps.len() > 1 {
+            label(&mut body, (LEFT, top + 12), "start", &format!("[{run}]"));
+            top += 18;
+        }
+        top = add(&mut body, map, top);
+    }
+    add_keys(&mut body, keys, top + 8);
+    let (wide, high) = (SIZE.0, top + 8 + 30);
+    Some(format!(
+        "<svg width=\"{wide}\" height=\"{high}\" viewBox=\"0 0 {wide} {high}\" \
+         xmlns=\"http://www.w3.org/2000/svg\" font-family=\"{FONT}\" font-size=\"13\">\n\
+         <rect x=\"0\" y=\"0\" width=\"{wide}\" height=\"{high}\" fill=\"#ffffff\"/>\n{body}</svg>\n"
+    ))
+}
+
+/// Draws one map from `top` on. Gives where it ends.
+fn add(out: &mut String, map: &Map, top: u32) -> u32 {
+    let (lines, columns) = (map.lines.len() as u32, map.lines[0].len());
+    let each = (240 / lines).clamp(3, 24);
+    let (wide, high) = (SIZE.0 - LEFT - RIGHT, lines * each);
+    let across = f64::from(wide) / columns as f64;
+    let _ = writeln!(
+        out,
+        "<g transform=\"translate({LEFT} {top}) scale({across:.4} {each})\" \
+         shape-rendering=\"crispEdges\">"
+    );
+    for (colour, path) in paths(&map.lines) {
+        let _ = writeln!(out, "<path fill=\"{colour}\" d=\"{path}\"/>");
+    }
+    let _ = writeln!(
+        out,
+        "</g><rect x=\"{LEFT}\" y=\"{top}\" width=\"{wide}\" height=\"{high}\" fill=\"none\" \
+         stroke=\"{GREY}\"/>"
+    );
+    // Names no closer than they are high.
+    let every = (16_u32.div_ceil(each) as usize).max(map.names.len().div_ceil(16));
+    for (n, name) in map.names.iter().enumerate().step_by(every) {
+        let middle = top + n as u32 * each + each / 2 + 4;
+        label(out, (LEFT - 6, middle), "end", name);
+    }
+    let below = top + high + 15;
+    label(out, (LEFT, below), "start", &map.ends[0]);
+    label(out, (SIZE.0 - RIGHT, below), "end", &map.ends[1]);
+    below + 9
+}
+
+/// Of each colour its cells, neighbours in a line as one.
+fn paths(lines: &[Vec<String>]) -> std::collections::BTreeMap<&str, String> {
+    let mut all = std::collections::BTreeMap::new();
+    for (y, line) in lines.iter().enumerate() {
+        let mut x = 0;
+        for same in line.chunk_by(|a, b| a == b) {
+            let path: &mut String = all.entry(same[0].as_str()).or_default();
+            let _ = write!(path, "M{x} {y}h{n}v1h-{n}z", n = same.len());
+            x += same.len();
+        }
+    }
+    all
+}
+
+fn label(out: &mut String, (x, y): (u32, u32), anchor: &str, of: &str) {
+    let of = text(of);
+    let _ = writeln!(out, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{of}</text>");
+}
+
+/// Draws what colours mean: boxes side by side, those with a name of their own apart.
+fn add_keys(out: &mut String, keys: &[Key], top: u32) {
+    let mut x = LEFT;
+    for (n, (colour, name)) in keys.iter().enumerate() {
+        // The name of the least stands before it.
+        let wide = 7 * name.chars().count() as u32 + 8;
+        if n == 0 {
+            label(out, (x, top + 12), "start", name);
+            x += wide;
+        }
+        let _ = writeln!(
+            out,
+            "<rect x=\"{x}\" y=\"{top}\" width=\"16\" height=\"15\" fill=\"{colour}\" \
+             stroke=\"{GREY}\"/>"
+        );
+        x += 16;
+        if n > 0 && !name.is_empty() {
+            label(out, (x + 5, top + 12), "start", name);
+            x += wide + 14;
+        }
+    }
+}
