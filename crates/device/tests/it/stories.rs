@@ -386,3 +386,21 @@ fn units_tell_how_long_their_arrays_worked() {
     rig.drain();
     assert_eq!(rig.port.worked().next(), Some(3000 + 20 + 30 + 50));
 }
+
+/// Until some time: of what a unit is at so much as is over, and all of what ended.
+#[test]
+fn units_tell_how_long_their_arrays_worked_until_now() {
+    let g = geometry(1, 2, 1);
+    let mut rig = written(&g, &timing());
+    rig.port.set_stories(true);
+    let start = rig.now.0;
+    rig.submit(start, of(User, Reset, g.ppa(0, 1, 0, 0), 1));
+    let all = rig.port.worked().collect::<Vec<_>>();
+    assert_eq!(all, [0, 3000]);
+    // It begins when its command is there.
+    let half = rig.port.worked_until(Time(start + 1500)).nth(1).unwrap();
+    assert!((1000..=1500).contains(&half), "{half}");
+    assert!(rig.port.worked_until(Time(start + 1600)).eq([0, half + 100]));
+    rig.drain();
+    assert!(rig.port.worked_until(rig.now).eq(all));
+}

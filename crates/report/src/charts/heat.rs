@@ -111,9 +111,12 @@ pub fn valid(runs: &[Run]) -> Option<String> {
     };
     let maps: Vec<Option<Map>> = runs.iter().map(map).collect();
     let mut keys = shades("valid: 0 %", "100 %");
-    for (colour, name) in [(FREE, "free"), (OPEN, "open"), (OFFLINE, "offline")] {
-        keys.push((colour.into(), name.into()));
-    }
+    let named = [(FREE, "free"), (OPEN, "open"), (OFFLINE, "offline")];
+    let is_there = |colour: &str| {
+        maps.iter().flatten().flat_map(|map| map.lines.iter().flatten()).any(|cell| cell == colour)
+    };
+    let named = named.into_iter().filter(|(colour, _)| is_there(colour));
+    keys.extend(named.map(|(colour, name)| (colour.into(), name.into())));
     draw(&maps, &keys)
 }
 

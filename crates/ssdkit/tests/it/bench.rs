@@ -317,6 +317,71 @@ fn the_slowest_requests_tell_their_stories() {
     }
 }
 
+/// The sum of what is in a line of figures.
+fn sum_of(line: &Value) -> f64 {
+    line.as_str().unwrap().split(' ').map(|n| n.parse::<f64>().unwrap()).sum()
+}
+
+/// Of each row the slowest, and blocks by reason, sum to what is told of the whole; what
+/// is told of dies and chunks is what the run did, and changes nothing of it.
+#[test]
+fn what_changes_over_a_run_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = "bench mem:tlc,size=64M,groups=2,pus=2,side=device --rw randrw --qd 8 --time 3s \
+                --precondition seq --json";
+    let plain = common::json(dir.path(), line);
+    let told = common::json(dir.path(), &format!("{line} --slowest 3 --report a.html"));
+    for same in ["state_hash", "latency_ns", "chunks", "write_amplification"] {
+        assert_eq!(plain[same], told[same], "telling changes nothing");
+    }
+    assert!(plain["dies"].is_null() && plain["series"][0]["tail"].is_null(), "nobody asked");
+    let rows = told["series"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    let of = |reason: &str| -> f64 {
+        rows.iter().map(|row| row["programmed"][reason].as_f64().unwrap()).sum()
+    };
+    let amplification = |reason: &str| told["write_amplification"][reason].as_f64().unwrap();
+    assert!(of("gc") > 0.0);
+    for reason in ["gc", "padding", "metadata"] {
+        assert!((of(reason) / of("user") - amplification(reason)).abs() < 1e-9, "{reason}");
+    }
+    assert!(rows[0]["programmed"]["folds"].is_null() && rows[0]["programmed"]["parity"].is_null());
+    let mut slowest = 0;
+    for row in rows {
+        let tail = &row["tail"];
+        let parts = tail["parts"].as_array().unwrap();
+        let sum: u64 = parts.iter().map(|part| part["ns"].as_u64().unwrap()).sum();
+        assert_eq!((tail["requests"].as_u64(), tail["ns"].as_u64()), (Some(16), Some(sum)));
+        assert!(tail["from_ns"].as_f64() >= row["p50"].as_f64(), "{row}");
+        slowest = slowest.max(sum);
+    }
+    assert!(slowest > told["slowest"][0]["latency_ns"].as_u64().unwrap());
+    let (dies, chunks) = (&told["dies"], &told["chunks"]);
+    let spans = dies["ends"].as_array().unwrap();
+    assert_eq!(spans.last().unwrap().as_f64(), told["seconds"].as_f64());
+    assert!(spans.len() >= 32, "{spans:?}");
+    for die in 0..4 {
+        let busy = sum_of(&dies["busy"][die]) / spans.len() as f64;
+        assert!((50.0..=100.0).contains(&busy), "a drive that waits for its dies: {busy}");
+        assert!(sum_of(&chunks["erases"][die]) > 0.0 && sum_of(&chunks["valid"][die]) > 0.0);
+        let states = chunks["states"][die].as_str().unwrap();
+        assert!(states.chars().all(|state| "foc".contains(state)), "{states}");
+    }
+    assert!(dies["busy"][4].is_null() && dies["pus"] == 2 && chunks["pus"] == 2);
+    // With what is beside write amplification.
+    let line = "bench mem:tlc,size=64M,groups=2,pus=4,slc_cache=4M,parity=4,store=none \
+                --rw randwrite --qd 8 --time 1s --precondition seq --report b.html --json";
+    let told = common::json(dir.path(), line);
+    let first = &told["series"][0]["programmed"];
+    let blocks = |of: &str| first[of].as_u64().unwrap_or(0);
+    assert!(blocks("folds") > 0 && blocks("parity") > 0, "{first}");
+    assert_eq!(told["parity"]["parity_blocks"].as_u64(), first["parity"].as_u64());
+    assert!(told["chunks"]["valid"].is_null() && told["dies"]["busy"][7].is_string());
+    // Of a drive that does not tell.
+    let told = common::json(dir.path(), "bench null: --rw randread --ios 1k --json");
+    assert!(told["dies"].is_null() && told["chunks"].is_null());
+}
+
 #[test]
 fn who_cannot_tell_of_the_slowest_says_so() {
     for (line, why) in [
