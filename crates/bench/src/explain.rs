@@ -3,6 +3,7 @@
 //! Runs a bench of which each request tells its story. The time of all requests, and
 //! of the slowest shares of them, is split by cause; the parts sum to it exactly.
 //! With `--what-if` the same run is made again on a drive that differs in one key.
+//! What a served drive does is told of by [`served`].
 //! Fails where a bench does, where nobody can tell where time went, and where a
 //! drive with that key cannot be.
 
@@ -14,8 +15,8 @@ use std::time::Duration;
 use clap::Args;
 use drive::error::Error;
 use drive::spec::{DriveSpec, MemorySpec};
-use load::causes::{Causes, Group, Kind};
 use load::watch::Watch;
+use measure::causes::{Causes, Group, Kind};
 use measure::{Direction, Report, Summary, units};
 use serde_json::{Value, json};
 
@@ -23,6 +24,9 @@ use crate::{BenchArgs, Outcome, measure};
 use advice::to_try;
 
 mod advice;
+mod served;
+
+pub use served::{ExplainCommand, ServedArgs};
 
 /// Slowest requests that are told of where nobody says how many.
 const SLOWEST: u32 = 3;
@@ -152,12 +156,7 @@ fn print(
             out.write_all(text.as_bytes())?;
             return outcome.finish_print(false, out);
         }
-        for (name, kind) in kinds(outcome) {
-            text += &verdict(name, kind);
-        }
-        for (name, kind) in kinds(outcome) {
-            text += &table(name, kind);
-        }
+        text += &tables(outcome.causes.as_ref());
         writeln!(out, "{text}")?;
         outcome.print_slowest(out)?;
         let last = match asked {
@@ -193,8 +192,13 @@ fn head(outcome: &Outcome) -> String {
     text
 }
 
-fn kinds(outcome: &Outcome) -> Vec<(&'static str, &Kind)> {
-    let causes = outcome.causes.as_ref();
+/// What the tails are made of, and where the time of each kind went.
+fn tables(causes: Option<&Causes>) -> String {
+    let verdicts = kinds(causes).into_iter().map(|(name, kind)| verdict(name, kind));
+    verdicts.chain(kinds(causes).into_iter().map(|(name, kind)| table(name, kind))).collect()
+}
+
+fn kinds(causes: Option<&Causes>) -> Vec<(&'static str, &Kind)> {
     let all = causes.into_iter().flat_map(Causes::kinds);
     all.filter(|(_, kind)| kind.requests() > 0).collect()
 }
@@ -298,7 +302,7 @@ fn causes_json(causes: &Causes) -> Value {
 /// What to try, after what the slowest reads and writes waited for, of what can be.
 fn advice(bench: &BenchArgs, outcome: &Outcome) -> String {
     let mut tries: Vec<String> = Vec::new();
-    for (_, kind) in kinds(outcome) {
+    for (_, kind) in kinds(outcome.causes.as_ref()) {
         let Some((_, group)) = shares(kind).into_iter().rev().find(|(name, _)| *name != "0.1 %")
         else {
             continue;
@@ -440,7 +444,7 @@ mod tests {
         let most = "mem:tlc,store=none,suspend=true,groups=1,pus=256,chunks=20,pages=12";
         let most = bench(&format!("{most} {}", MIXED.replace("16", "512")));
         let outcome = run(&most);
-        let reads = kinds(&outcome)[0];
+        let reads = kinds(outcome.causes.as_ref())[0];
         assert!(verdict(reads.0, reads.1).contains("% die, behind"));
         assert_eq!(to_try(&outcome, "die", None).unwrap(), "pus=512");
         assert!(!advice(&most, &outcome).contains("pus="));

@@ -53,7 +53,7 @@ pub mod stand;
 
 pub use self::replay::ReplayArgs;
 pub use args::{Arrivals, BenchArgs, BurstArgs, End, Hot, Job, Precondition, Range, Rw};
-pub use explain::{ExplainArgs, explain};
+pub use explain::{ExplainArgs, ExplainCommand, ServedArgs, explain};
 pub use outcome::{OpenLoop, Outcome};
 
 /// Runs, and prints the report to `out`.
@@ -294,9 +294,9 @@ impl<'a> Bench<'a> {
         let real = args.clock() == ClockKind::Real;
         let slowest = args.slowest.unwrap_or(0) as usize;
         let (explains, pauses) = (args.explains, args.bursts.pauses());
-        let charts = args.is_drawn();
         let runner = Runner { verifier, slowest, explains, pauses, ..Runner::new(watch) };
-        let runner = Runner { charts, die_clocks: args.report.is_some(), ..runner };
+        let runner =
+            Runner { charts: args.is_drawn(), die_clocks: args.report.is_some(), ..runner };
         let takes = replay::Takes::of(shape);
         Ok(Bench { args, shape: *shape, pattern, runner, takes, real })
     }

@@ -29,11 +29,11 @@ use drive::say::say;
 use drive::slc::SlcReport;
 use drive::whole::READ_ONLY;
 use load::blocks::Accounts;
-use load::causes::Causes;
 use load::watch::columns;
+use measure::causes::Causes;
 
 /// The widest line of the slowest requests, in columns.
-const TABLE: usize = 132;
+pub(crate) const TABLE: usize = 132;
 
 /// Warnings that are printed.
 const WARNINGS: usize = 8;

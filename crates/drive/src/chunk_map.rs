@@ -169,7 +169,8 @@ mod tests {
         let mut blocks = 0.0;
         for die in 0..4 {
             let pu = g.pu_index(g.ppa(die / 2, die % 2, 0, 0));
-            let states: Vec<char> = json["states"][die as usize].as_str().unwrap().chars().collect();
+            let states: Vec<char> =
+                json["states"][die as usize].as_str().unwrap().chars().collect();
             assert_eq!(states.len(), g.chunks() as usize);
             for n in 0..g.chunks() {
                 let chunk = &device.chunks()[g.chunk_of(pu, n)];

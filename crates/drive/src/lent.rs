@@ -22,6 +22,7 @@ use targets::WriteCounters;
 use crate::error::Error;
 use crate::live::{self, Glimpse, Live, Place, Seen};
 use crate::say::say;
+use crate::told::{Explained, Told};
 use crate::whole::{Boxed, Drive, Observed, READ_ONLY};
 
 /// Numbers that a drive's counters are.
@@ -66,7 +67,13 @@ pub struct Lent {
     /// That its medium failed, and that it takes no more writes, was told.
     told: [bool; 2],
     /// What was asked of it, where somebody looks at that.
-    live: Option<Box<Live>>,
+    live: Option<Box<Watched>>,
+}
+
+/// What was asked of a drive that somebody looks at.
+struct Watched {
+    live: Live,
+    told: Told,
 }
 
 /// Who lent it.
@@ -99,9 +106,9 @@ impl Lent {
     /// inside; `tells` is whether its layers tell stories
     /// ([`crate::stack::needs_stories`]).
     pub fn watched(mut drive: Boxed, base: Time, tells: bool) -> (Lent, Owner) {
-        let live = Some(Box::new(Live::of(&mut drive, tells)));
+        let live = Live::of(&mut drive, tells);
         let (mut lent, owner) = Lent::new(drive, base);
-        lent.live = live;
+        lent.live = Some(Box::new(Watched { live, told: Told::new() }));
         (lent, owner)
     }
 
@@ -147,7 +154,8 @@ impl Lent {
         self.figures.publish(&counters, free_chunks);
         self.explain(first, done);
         if let (Some(live), Some(drive)) = (&mut self.live, &self.drive) {
-            live.note(drive, first, done);
+            let Watched { live, told } = &mut **live;
+            live.note((drive, Time(self.base)), first, done, told);
         }
         if self.base > 0 {
             for i in first..done.len() {
@@ -177,8 +185,13 @@ impl Port for Lent {
     #[inline]
     fn submit(&mut self, now: Time, cmds: &mut Ring<BlockReq>) {
         let (now, before) = (now + self.base, cmds.len());
+        if let Some(Watched { live, told }) = self.live.as_deref_mut()
+            && live.tells
+        {
+            told.come(cmds);
+        }
         self.drive_mut().submit(now, cmds);
-        if let Some(live) = &mut self.live {
+        if let Some(Watched { live, .. }) = self.live.as_deref_mut() {
             live.came(before - cmds.len());
         }
     }
@@ -224,9 +237,19 @@ impl Observed for Lent {
 
 impl Seen for Lent {
     fn glimpse(&self, now: Time) -> Glimpse {
-        let live = self.live.as_deref().cloned().unwrap_or_default();
-        let inside = self.live.as_ref().map(|live| live.inside);
+        let mut live = Live::default();
+        if let Some(watched) = &self.live {
+            live = watched.live.clone();
+            let works = live.works.iter_mut().enumerate();
+            works.for_each(|(op, work)| work.causes = watched.told.sum(op));
+        }
+        let inside = self.live.as_ref().map(|watched| watched.live.inside);
         Glimpse { at: now.0, live, inside, ..live::glimpse(self.drive(), now + self.base) }
+    }
+
+    fn explained(&self, now: Time) -> Option<Explained> {
+        let watched = self.live.as_deref().filter(|watched| watched.live.tells)?;
+        Some(watched.told.explained(now, Time(self.base)))
     }
 
     fn count_chunks(&self, from: Place, most: usize, count: &mut ChunkCount) -> Option<Place> {

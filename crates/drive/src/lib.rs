@@ -8,7 +8,7 @@
 //!
 //! Drives in files are made and saved by [`image`] and found again by
 //! [`restore`]. Things go wrong in a drive as [`fault_rules`] say. A drive may be
-//! [`lent`], and what it does then is seen by [`live`]; [`chunk_map`] is all of its
+//! [`lent`], and what it does then is seen by [`live`], and [`told`]; [`chunk_map`] is all of its
 //! chunks. Fails as [`Error`] says.
 
 pub mod activity;
@@ -36,6 +36,7 @@ pub mod spec;
 pub mod stack;
 #[cfg(test)]
 mod stories;
+pub mod told;
 #[cfg(test)]
 mod turns;
 pub mod whole;

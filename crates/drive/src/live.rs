@@ -15,6 +15,7 @@ use port::{BLOCK_BYTES, BlockDone, BlockOp, Port, Ring, StorySum, Time};
 use crate::backing::Backing;
 use crate::batched::BoxedBatch;
 use crate::caches::Caches;
+use crate::told::{Explained, Told};
 use crate::whole::{Boxed, Drive, Observed, READ_ONLY, few};
 
 /// The operations, by name, in the order in which they are counted.
@@ -62,7 +63,7 @@ pub struct Work {
     /// How many took so long, by range, of those that told and did not fail; the last is
     /// for what took longer.
     pub took: [u64; RANGES + 1],
-    /// Where the time of these went.
+    /// Where the time of these went, in a glimpse.
     pub causes: StorySum,
 }
 
@@ -105,8 +106,14 @@ impl Live {
         self.inside += requests as u64;
     }
 
-    /// The completions from `first` on are new.
-    pub fn note(&mut self, drive: &Boxed, first: usize, done: &Ring<BlockDone>) {
+    /// The completions from `first` on are new, and tell of their time since `base`.
+    pub fn note(
+        &mut self,
+        (drive, base): (&Boxed, Time),
+        first: usize,
+        done: &Ring<BlockDone>,
+        told: &mut Told,
+    ) {
         for i in first..done.len() {
             let Some(one) = done.get(i) else { return };
             let work = &mut self.works[one.op as usize];
@@ -117,12 +124,12 @@ impl Live {
                 work.bytes += one.buffer.len() as u64;
             }
             // A failure is soon told, and would make the drive look fast.
-            if self.tells
-                && is_ok
-                && let Some(story) = drive.story(self.completed)
-            {
+            let story = drive.story(self.completed).filter(|_| self.tells && is_ok);
+            if let Some(story) = story {
                 work.took[range_of(story.ns())] += 1;
-                work.causes.note(story);
+            }
+            if self.tells {
+                told.note(one, Time(one.at.since(base)), story);
             }
             self.completed += 1;
             self.inside = self.inside.saturating_sub(1);
@@ -174,6 +181,11 @@ pub type Place = (usize, usize);
 pub trait Seen {
     /// How it is at `now`.
     fn glimpse(&self, now: Time) -> Glimpse;
+
+    /// What there is to explain at `now`, where it tells.
+    fn explained(&self, _now: Time) -> Option<Explained> {
+        None
+    }
 
     /// Counts the chunks of at most `most` places from `from` on. Gives where to go on.
     fn count_chunks(&self, from: Place, most: usize, count: &mut ChunkCount) -> Option<Place>;

@@ -16,8 +16,8 @@
 
 use std::any::Any;
 
-use device::{Buffered, CacheCounters, Cached, Link, OpenChannel, PowerHealth, Powered, Queued};
 use device::SlcHealth;
+use device::{Buffered, CacheCounters, Cached, Link, OpenChannel, PowerHealth, Powered, Queued};
 use flash::{Chunk, Energy};
 use ftl::{MapCacheCounters, Memory, Over, Target, WriteCounters};
 use nvram::{JournalError, Protected};

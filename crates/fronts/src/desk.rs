@@ -16,6 +16,7 @@ use device::ChunkCount;
 use device::hosted::Bell;
 use drive::lent::Lent;
 use drive::live::{Glimpse, Place, Seen};
+use drive::told::Explained;
 use exports::SharedDrive;
 use metrics::{NoPage, Reach, SLICE};
 use port::{Port, Ring, Time};
@@ -37,6 +38,11 @@ pub(crate) struct AtLock<'a>(pub &'a SharedDrive<Lent>);
 impl Reach for AtLock<'_> {
     fn glimpse(&mut self) -> Result<Glimpse, NoPage> {
         let look = self.0.look(|drive, now| unless_it_panics(|| drive.glimpse(now)));
+        look.map_err(|_| NoPage::Gone)?
+    }
+
+    fn explained(&mut self) -> Result<Option<Explained>, NoPage> {
+        let look = self.0.look(|drive, now| unless_it_panics(|| drive.explained(now)));
         look.map_err(|_| NoPage::Gone)?
     }
 
@@ -179,6 +185,11 @@ impl<P: Seen + 'static> Reach for AtDesk<P> {
     fn glimpse(&mut self) -> Result<Glimpse, NoPage> {
         self.until = Instant::now() + PATIENCE;
         self.ask(|drive, now| drive.glimpse(now))
+    }
+
+    fn explained(&mut self) -> Result<Option<Explained>, NoPage> {
+        self.until = Instant::now() + PATIENCE;
+        self.ask(|drive, now| drive.explained(now))
     }
 
     fn chunks(

@@ -9,7 +9,7 @@ use std::thread::{Builder, Scope};
 use drive::error::Error;
 use drive::say::say;
 use load::threads::no_thread;
-use metrics::{Endpoint, Facts, Page, Reach, Stopper};
+use metrics::{Endpoint, Facts, Page, Paper, Reach, Stopper};
 
 use crate::args::ServeArgs;
 
@@ -40,7 +40,11 @@ impl Figures {
         let Figures { endpoint, stopper, .. } = self;
         let mut page = Page::new(reach, facts);
         let serve = move || {
-            let serve = AssertUnwindSafe(|| endpoint.run(|| page.text().map(str::to_string)));
+            let give = |paper| match paper {
+                Paper::Metrics => page.text().map(str::to_string),
+                Paper::Explained => page.explained().map(str::to_string),
+            };
+            let serve = AssertUnwindSafe(|| endpoint.run(give));
             if catch_unwind(serve).is_err() {
                 say("there are no metrics any more, by a fault of the program: report it");
             }

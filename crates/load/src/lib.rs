@@ -5,14 +5,12 @@
 //! [`tally::Tally`]. Drives below the block layer ([`blocks`]) run in virtual time
 //! on one thread ([`cores`]) or on the clock with a thread for each core
 //! ([`clocked`], [`real`]), of a drive of shards each with its own ([`pollers`]); a
-//! drive behind a server is a driver, too ([`served`]). [`slowest`] has the requests
-//! that took longest, [`causes`] where the time
-//! of all went; [`bursts`] pauses between requests, [`verify`] knows what was written,
+//! drive behind a server is a driver, too ([`served`]). [`tails`] has the requests
+//! that took longest in each row of a series; [`bursts`] pauses between requests, [`verify`] knows what was written,
 //! [`watch`] who watches.
 
 pub mod blocks;
 pub mod bursts;
-pub mod causes;
 pub mod clocked;
 pub mod cores;
 pub mod cpu;
@@ -23,7 +21,6 @@ pub mod real;
 pub mod runner;
 pub mod served;
 pub mod signals;
-pub mod slowest;
 pub mod tails;
 pub mod tally;
 pub mod threads;

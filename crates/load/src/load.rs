@@ -14,10 +14,10 @@ use port::{
 use workload::{Access, Arrivals, Generator, Pattern};
 
 use crate::driver::Driver;
-use crate::slowest::{Slow, Slowest};
 use crate::tally::Tally;
 use crate::verify::{Ready, Verifier};
 use drive::error::Error;
+use measure::slowest::{Slow, Slowest};
 pub use recorded::Played;
 use recorded::Recorded;
 

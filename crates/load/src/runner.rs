@@ -19,15 +19,15 @@ use workload::{Order, Pattern};
 
 use crate::blocks::Tracing;
 use crate::bursts::{Bursts, Pauses};
-use crate::causes::Causes;
 use crate::driver::Driver;
 use crate::load::{Load, Pace};
-use crate::slowest::Slowest;
 use crate::tails::Tails;
 use crate::tally::Tally;
 use crate::verify::Verifier;
 use crate::watch::Watch;
 use drive::error::Error;
+use measure::causes::Causes;
+use measure::slowest::Slowest;
 
 /// How long a run goes on without a look at the wall, about.
 const LOOK_EVERY: Duration = Duration::from_millis(8);

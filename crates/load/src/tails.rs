@@ -10,7 +10,7 @@ use measure::series::{MAX_ROWS, ROW_NS};
 use measure::{Row, Tail, TailPart};
 use port::{StorySum, Time};
 
-use crate::slowest::{Slow, Slowest};
+use measure::slowest::{Slow, Slowest};
 
 /// Requests that are kept of each row.
 const KEPT: usize = 16;

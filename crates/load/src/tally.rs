@@ -11,9 +11,9 @@ use port::{BlockOp, Time};
 use targets::WriteCounters;
 
 use crate::bursts::Ended;
-use crate::causes::Causes;
-use crate::slowest::Slowest;
 use crate::tails::Tails;
+use measure::causes::Causes;
+use measure::slowest::Slowest;
 
 /// Less than this at the end is no row of its own.
 const MOMENT_NS: u64 = 100_000_000;

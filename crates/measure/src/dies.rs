@@ -91,9 +91,8 @@ impl Dies {
             let worked = of(&two[1]).saturating_sub(of(&two[0]));
             (100.0 * worked as f64 / (two[1].at - two[0].at) as f64).round().to_string()
         };
-        let line = |die| -> Vec<String> {
-            self.looks.windows(2).map(|two| percent(die, two)).collect()
-        };
+        let line =
+            |die| -> Vec<String> { self.looks.windows(2).map(|two| percent(die, two)).collect() };
         Busy { ends, busy: (0..dies).map(|die| line(die).join(" ")).collect() }
     }
 }

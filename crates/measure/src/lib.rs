@@ -3,6 +3,7 @@
 //! - [`Histogram`]: latencies, to 1 %, at a few nanoseconds each.
 //! - [`live`]: counters and histograms that others read while they are counted.
 //! - [`Series`]: what happened in each second of drive time.
+//! - [`slowest`]: the requests that took longest; [`causes`]: where the time of all went.
 //! - [`Dies`]: how busy each die was, over drive time.
 //! - [`Steady`]: whether the drive has settled.
 //! - [`mod@file`]: whether a file may be written over.
@@ -14,6 +15,7 @@
 //! Nothing here reads a clock: all times are given by the caller. Only [`mod@file`]
 //! touches the system.
 
+pub mod causes;
 pub mod dies;
 pub mod file;
 pub mod formula;
@@ -23,6 +25,7 @@ pub mod options;
 pub mod report;
 pub mod row;
 pub mod series;
+pub mod slowest;
 pub mod steady;
 pub mod units;
 

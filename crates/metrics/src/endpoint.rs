@@ -1,4 +1,4 @@
-//! Pages over HTTP/1.1: GET and HEAD of one path, on a thread of its own.
+//! Pages over HTTP/1.1: GET and HEAD of two paths, on a thread of its own.
 //!
 //! Guarantees: whatever clients do, it goes on, and takes no more than [`MOST`]
 //! connections, each with [`LONGEST`] bytes of request and the page. A client has
@@ -32,11 +32,37 @@ const DEAF: Duration = Duration::from_millis(100);
 /// Connections that are taken, and reads of one, before the others have their turn.
 const TURN: usize = 16;
 
-/// Where it is.
-pub const PATH: &str = "/metrics";
+/// What is to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paper {
+    /// The page of metrics.
+    Metrics,
+    /// What there is to explain, as JSON.
+    Explained,
+}
 
-/// What a page is.
-const PAGE: &str = "text/plain; version=0.0.4";
+impl Paper {
+    /// Where it is.
+    pub fn path(self) -> &'static str {
+        match self {
+            Paper::Metrics => "/metrics",
+            Paper::Explained => "/explained",
+        }
+    }
+
+    /// What is at a path.
+    fn at(path: &str) -> Option<Paper> {
+        [Paper::Metrics, Paper::Explained].into_iter().find(|paper| paper.path() == path)
+    }
+
+    /// What kind of text it is.
+    fn kind(self) -> &'static str {
+        match self {
+            Paper::Metrics => "text/plain; version=0.0.4",
+            Paper::Explained => "application/json",
+        }
+    }
+}
 
 /// A server of pages that listens.
 pub struct Endpoint {
@@ -103,7 +129,7 @@ impl Endpoint {
     }
 
     /// Gives pages until its stopper is dropped.
-    pub fn run(self, mut page: impl FnMut() -> Result<String, NoPage>) {
+    pub fn run(self, mut page: impl FnMut(Paper) -> Result<String, NoPage>) {
         let mut clients: Vec<Client> = Vec::with_capacity(MOST);
         let mut deaf: Option<Instant> = None;
         loop {
@@ -176,7 +202,7 @@ fn least(clients: &[Client]) -> usize {
 }
 
 impl Client {
-    fn go_on(&mut self, now: Instant, page: &mut impl FnMut() -> Result<String, NoPage>) {
+    fn go_on(&mut self, now: Instant, page: &mut impl FnMut(Paper) -> Result<String, NoPage>) {
         if self.stage == Stage::Asking {
             self.read_request(now, page);
         }
@@ -189,7 +215,11 @@ impl Client {
     }
 
     /// Reads what is there of the request, and makes the answer when it is whole.
-    fn read_request(&mut self, now: Instant, page: &mut impl FnMut() -> Result<String, NoPage>) {
+    fn read_request(
+        &mut self,
+        now: Instant,
+        page: &mut impl FnMut(Paper) -> Result<String, NoPage>,
+    ) {
         let mut piece = [0; 1024];
         for _ in 0..TURN {
             let room = piece.len().min(LONGEST + 1 - self.request.len());
@@ -235,7 +265,10 @@ impl Client {
 }
 
 /// The answer to a request; `None` while it is not whole.
-fn answer(request: &[u8], page: &mut impl FnMut() -> Result<String, NoPage>) -> Option<Vec<u8>> {
+fn answer(
+    request: &[u8],
+    page: &mut impl FnMut(Paper) -> Result<String, NoPage>,
+) -> Option<Vec<u8>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     let said = match parsed.parse(request) {
@@ -247,10 +280,10 @@ fn answer(request: &[u8], page: &mut impl FnMut() -> Result<String, NoPage>) -> 
         Ok(httparse::Status::Complete(_)) => {
             let path = parsed.path.unwrap_or("");
             let path = path.split(['?', '#']).next().unwrap_or("");
-            match (parsed.method.unwrap_or(""), path) {
-                (method @ ("GET" | "HEAD"), PATH) => match page() {
-                    Ok(page) if method == "HEAD" => head("200 OK", "", PAGE, page.len()),
-                    Ok(page) => whole("200 OK", "", PAGE, &page),
+            match (parsed.method.unwrap_or(""), Paper::at(path)) {
+                (method @ ("GET" | "HEAD"), Some(paper)) => match page(paper) {
+                    Ok(page) if method == "HEAD" => head("200 OK", "", paper.kind(), page.len()),
+                    Ok(page) => whole("200 OK", "", paper.kind(), &page),
                     Err(NoPage::Gone) => {
                         plain("503 Service Unavailable", "", "the drive is gone\n")
                     }
@@ -258,7 +291,7 @@ fn answer(request: &[u8], page: &mut impl FnMut() -> Result<String, NoPage>) -> 
                         plain("504 Gateway Timeout", "", "the drive does not answer in time\n")
                     }
                 },
-                (_, PATH) => plain("405 Method Not Allowed", "Allow: GET, HEAD\r\n", "GET it\n"),
+                (_, Some(_)) => plain("405 Method Not Allowed", "Allow: GET, HEAD\r\n", "GET it\n"),
                 _ => plain("404 Not Found", "", "metrics are at /metrics\n"),
             }
         }
@@ -296,7 +329,7 @@ mod tests {
         let (endpoint, stopper) = Endpoint::bind(&"0".parse().unwrap()).unwrap();
         let at = endpoint.addr().unwrap();
         std::thread::scope(|scope| {
-            scope.spawn(|| endpoint.run(|| Ok(page.into())));
+            scope.spawn(|| endpoint.run(|_| Ok(page.into())));
             // Also where it fails.
             let _stopper = stopper;
             f(at);
@@ -403,7 +436,7 @@ mod tests {
     #[test]
     fn why_there_is_no_page_is_told() {
         for (why, status) in [(NoPage::Gone, "503"), (NoPage::Late, "504")] {
-            let said = answer(b"GET /metrics HTTP/1.0\r\n\r\n", &mut || Err(why)).unwrap();
+            let said = answer(b"GET /metrics HTTP/1.0\r\n\r\n", &mut |_| Err(why)).unwrap();
             assert_eq!(&said[9..12], status.as_bytes());
         }
     }
@@ -419,7 +452,7 @@ mod tests {
             ]
         ) {
             let pages = AtomicUsize::new(0);
-            let said = answer(&request, &mut || {
+            let said = answer(&request, &mut |_| {
                 pages.fetch_add(1, Ordering::Relaxed);
                 Err(NoPage::Gone)
             });

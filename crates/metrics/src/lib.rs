@@ -2,10 +2,12 @@
 //!
 //! [`Page`] writes what a drive tells as text that Prometheus reads, [`Endpoint`] gives
 //! it over HTTP, and [`top`] shows it on a terminal: it knows no more of the drive than
-//! the text says ([`Scrape`]). What there is to know stands in [`table::METRICS`].
+//! the text says ([`Scrape`]). [`Look`] is what there is to explain of its requests. What there is to know stands in [`table::METRICS`].
 
 mod address;
+mod client;
 mod endpoint;
+mod explained;
 mod page;
 mod scrape;
 pub mod table;
@@ -13,7 +15,8 @@ mod text;
 mod top;
 
 pub use address::Address;
-pub use endpoint::{Endpoint, Stopper};
+pub use endpoint::{Endpoint, Paper, Stopper};
+pub use explained::Look;
 pub use page::{Facts, NoPage, Page, Reach, SLICE};
 pub use scrape::{Scrape, ScrapeError};
-pub use top::{TopArgs, top};
+pub use top::{TopArgs, escaped, top};

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 use device::ChunkCount;
 use drive::live::{Glimpse, OPS, Place, RANGES, Work, end_of};
 
+use drive::told::Explained;
+
+use crate::explained;
 use crate::text::{Text, Value, seconds};
 
 /// For so long a page is new.
@@ -36,6 +39,9 @@ pub trait Reach {
     /// it begins, too.
     fn glimpse(&mut self) -> Result<Glimpse, NoPage>;
 
+    /// What there is to explain now, where the drive tells. It has as long as for a page.
+    fn explained(&mut self) -> Result<Option<Explained>, NoPage>;
+
     /// Counts the chunks of [`SLICE`] places from `from` on, beside those of `count`.
     fn chunks(
         &mut self,
@@ -50,6 +56,10 @@ pub trait Reach {
 impl<R: Reach + ?Sized> Reach for Box<R> {
     fn glimpse(&mut self) -> Result<Glimpse, NoPage> {
         (**self).glimpse()
+    }
+
+    fn explained(&mut self) -> Result<Option<Explained>, NoPage> {
+        (**self).explained()
     }
 
     fn chunks(
@@ -90,28 +100,37 @@ pub struct Page<R> {
     /// The most that each die was seen to have worked: an operation counts whole when it
     /// starts, and what is left of it is taken away when it is suspended.
     worked: Vec<u64>,
-    last: Option<(Instant, Result<String, NoPage>)>,
+    last: Last,
+    /// The last of what there is to explain.
+    explained: Last,
 }
 
 impl<R: Reach> Page<R> {
     /// The page of a drive that is reached so.
     pub fn new(reach: R, facts: Facts) -> Page<R> {
         let counting = (ChunkCount::new(), (0, 0));
-        Page { reach, facts, counting, chunks: None, collected: 0, worked: Vec::new(), last: None }
+        let (chunks, collected, worked, last, explained) = (None, 0, Vec::new(), None, None);
+        Page { reach, facts, counting, chunks, collected, worked, last, explained }
     }
 
     /// The page as it is now, or was a moment ago.
     pub fn text(&mut self) -> Result<&str, NoPage> {
-        let is_fresh = self.last.as_ref().is_some_and(|last| last.0.elapsed() < FRESH);
-        if !is_fresh {
+        if !is_fresh(&self.last) {
             let text = self.write(Instant::now());
             self.last = Some((Instant::now(), text));
         }
-        match &self.last {
-            Some((_, Ok(text))) => Ok(text),
-            Some((_, Err(why))) => Err(*why),
-            None => Err(NoPage::Late),
+        told(&self.last)
+    }
+
+    /// What there is to explain, as [`text`](Page::text): JSON for
+    /// [`Look`](crate::Look).
+    pub fn explained(&mut self) -> Result<&str, NoPage> {
+        if !is_fresh(&self.explained) {
+            let facts = &self.facts;
+            let text = self.reach.explained().map(|all| explained::write(&facts.drive, all));
+            self.explained = Some((Instant::now(), text));
         }
+        told(&self.explained)
     }
 
     /// Counts chunks on, until all are counted, it is enough, or the drive's time is over:
@@ -168,6 +187,21 @@ impl<R: Reach> Page<R> {
             Some(reason) => read_only.add(&[("reason", reason)], 1u64),
             None => read_only.add(&[("reason", "")], 0u64),
         }
+    }
+}
+
+/// A text, or why there is none, and when that was.
+type Last = Option<(Instant, Result<String, NoPage>)>;
+
+fn is_fresh(last: &Last) -> bool {
+    last.as_ref().is_some_and(|last| last.0.elapsed() < FRESH)
+}
+
+fn told(last: &Last) -> Result<&str, NoPage> {
+    match last {
+        Some((_, Ok(text))) => Ok(text),
+        Some((_, Err(why))) => Err(*why),
+        None => Err(NoPage::Late),
     }
 }
 
@@ -361,6 +395,10 @@ pub(crate) mod tests {
     }
 
     impl Reach for &mut Full {
+        fn explained(&mut self) -> Result<Option<Explained>, NoPage> {
+            Ok(None)
+        }
+
         fn glimpse(&mut self) -> Result<Glimpse, NoPage> {
             self.looks += 1;
             Ok(self.seen.clone())
@@ -448,6 +486,10 @@ pub(crate) mod tests {
     struct Late<'a>(&'a mut usize);
 
     impl Reach for Late<'_> {
+        fn explained(&mut self) -> Result<Option<Explained>, NoPage> {
+            Ok(None)
+        }
+
         fn glimpse(&mut self) -> Result<Glimpse, NoPage> {
             *self.0 += 1;
             std::thread::sleep(2 * FRESH);

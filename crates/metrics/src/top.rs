@@ -4,7 +4,6 @@
 //! server that is gone is told of and tried again. May fail: the output is no terminal,
 //! or with `--once` the page cannot be had.
 
-mod client;
 mod figures;
 mod screen;
 mod view;
@@ -18,6 +17,7 @@ use drive::say::is_hidden;
 use measure::options;
 
 use crate::address::Address;
+use crate::client;
 use figures::Figures;
 
 /// `ssdkit top`.
@@ -46,7 +46,7 @@ fn interval(text: &str) -> Result<u64, String> {
 
 /// A text of JSON, which a server may have had a part in, without characters that steer a
 /// terminal: they only stand in its strings, where they are written as their numbers.
-fn escaped(json: &str) -> String {
+pub fn escaped(json: &str) -> String {
     let mut all = String::with_capacity(json.len());
     for c in json.chars() {
         if is_hidden(c) {

@@ -303,6 +303,17 @@ impl Story {
         self.end += ns;
     }
 
+    /// It goes on for so long, which went to the part of that name; `None` where there is
+    /// none, or it would go on for ever.
+    pub fn add_named(&mut self, part: &str, behind: Option<&str>, ns: u64) -> Option<()> {
+        self.end = Time(self.end.0.checked_add(ns)?);
+        match place_of(part, behind)? {
+            Place::Part(number) => self.parts[number] += ns,
+            Place::Die(number) => self.die[number] += ns,
+        }
+        Some(())
+    }
+
     /// It goes on by these waits for a die.
     fn wait(&mut self, die: &Waits) {
         for (all, ns) in self.die.iter_mut().zip(die) {
@@ -344,6 +355,21 @@ impl Story {
     pub fn is_whole(&self) -> bool {
         self.parts.iter().chain(&self.die).sum::<u64>() == self.ns()
     }
+}
+
+/// Where a part is kept.
+enum Place {
+    Part(usize),
+    Die(usize),
+}
+
+/// Where the part of a name is kept, if there is one.
+fn place_of(part: &str, behind: Option<&str>) -> Option<Place> {
+    if part == "die" {
+        return CAUSES.iter().position(|&cause| Some(cause) == behind).map(Place::Die);
+    }
+    let of = |one: &(Part, &str, Option<&str>)| (one.1, one.2) == (part, behind);
+    PARTS.iter().position(of).map(Place::Part)
 }
 
 /// Those parts that are not zero, with their names.
@@ -504,6 +530,20 @@ mod tests {
         let mut both = StorySum::default();
         [&story, &below].into_iter().for_each(|one| both.note(one));
         assert_eq!((both.ns(), both.ns_of(Part::Array)), (104 + 50, 60));
+        // By their names they are the same again.
+        let (mut again, mut sum) = (Story::at(story.start()), StorySum::default());
+        for (part, behind, ns) in story.parts() {
+            again.add_named(part, behind, ns).unwrap();
+            sum.add(part, behind, ns.into()).unwrap();
+        }
+        assert_eq!(again, story);
+        sum.note(&below);
+        assert_eq!((sum, sum.since(&both)), (both, StorySum::default()));
+        for (part, behind) in [("die", None), ("room", None), ("array", Some("folds")), ("", None)]
+        {
+            assert!(again.add_named(part, behind, 1).is_none(), "{part}");
+            assert!(sum.add(part, behind, 1).is_none(), "{part}");
+        }
         // What began earlier than this ended tells nothing of what came since.
         story.go_on(Part::Flush, Some(&below), Time(120));
         assert_eq!((story.ns_of(Part::Flush), story.ns_of(Part::Array)), (13, 30));

@@ -149,9 +149,8 @@ mod tests {
         let all = chunks(json!(["fo", "cx"]), json!(["1 2", "3 4"]), json!(null)).unwrap();
         assert_eq!(all.states[1], [State::Closed, State::Offline]);
         assert!(all.valid.is_none());
-        let wrong = |states: Value, erases: Value, valid: Value| {
-            chunks(states, erases, valid).unwrap_err()
-        };
+        let wrong =
+            |states: Value, erases: Value, valid: Value| chunks(states, erases, valid).unwrap_err();
         assert!(wrong(json!(["fy"]), json!(["1 2"]), json!(null)).contains("`y`"));
         assert!(wrong(json!(["ff", "f"]), json!(["1 2", "1 2"]), json!(null)).contains("lines of"));
         assert!(wrong(json!(["ff"]), json!(["1 2", "1 2"]), json!(null)).contains("lines of"));

@@ -252,9 +252,7 @@ mod tests {
     fn pages_full_of_pictures_are_bounded() {
         let mut full = full_report(&vec![1e5; 2048]);
         for (n, row) in full["series"].as_array_mut().unwrap().iter_mut().enumerate() {
-            let part = |i: usize| {
-                serde_json::json!({ "part": format!("part {i}"), "ns": 1 + (n * (i + 7)) % 91 })
-            };
+            let part = |i: usize| serde_json::json!({ "part": format!("part {i}"), "ns": 1 + (n * (i + 7)) % 91 });
             row["tail"]["parts"] = (0..35).map(part).collect();
             row["programmed"] = serde_json::json!({ "user": 100, "gc": n % 77, "padding": n % 13,
                 "metadata": n % 17, "parity": n % 19, "folds": n % 23 });

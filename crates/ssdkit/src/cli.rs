@@ -2,7 +2,7 @@
 //! what clap cannot see each command checks, with exit code 2.
 
 use ::fio::FioArgs;
-use bench::{BenchArgs, ExplainArgs, ReplayArgs};
+use bench::{BenchArgs, ExplainCommand, ReplayArgs};
 use clap::{Args, Parser, Subcommand};
 use fronts::ServeArgs;
 use measure::options::whole;
@@ -81,6 +81,7 @@ Examples:
   ssdkit explain mem:tlc,size=1G --rw randrw --qd 16 --precondition seq --ios 100k \
     --what-if suspend=true --what-if pus=8
   ssdkit explain ./aged.ssd --rw randread --qd 8 --time 2s
+  ssdkit explain --served 9100
 
 ";
 
@@ -149,9 +150,10 @@ pub enum Command {
     /// Run a workload on a drive and report.
     #[command(after_help = format!("{BENCH_EXAMPLES}{DRIVES}"))]
     Bench(BenchArgs),
-    /// Run a workload on a drive and tell why its requests took what they took.
+    /// Run a workload on a drive, or look at a served one, and tell why its requests took
+    /// what they took.
     #[command(after_help = format!("{EXPLAIN_EXAMPLES}{DRIVES}"))]
-    Explain(ExplainArgs),
+    Explain(ExplainCommand),
     /// Run the requests of a trace on a drive and report.
     #[command(after_help = format!("{REPLAY_EXAMPLES}{DRIVES}"))]
     Replay(ReplayArgs),

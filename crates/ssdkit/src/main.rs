@@ -78,7 +78,7 @@ fn run(cli: Cli) -> Result<(), Error> {
     match cli.command {
         None => job::run(cli.seed, cli.json, &mut out)?,
         Some(Command::Bench(args)) => bench::run(&args, &mut out)?,
-        Some(Command::Explain(args)) => bench::explain(&args, &mut out)?,
+        Some(Command::Explain(command)) => command.run(&mut out)?,
         Some(Command::Replay(args)) => bench::replay::run(&args, &mut out)?,
         Some(Command::Fio(args)) => fio::run(&args, &mut out)?,
         Some(Command::Compare(args)) => compare::run(&args, &mut out)?,

@@ -16,9 +16,9 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::TopArgs;
-use super::client::look;
 use super::figures::Figures;
 use super::view::{State, draw};
+use crate::client::look;
 use crate::scrape::Scrape;
 
 /// How soon keys and signals are seen.

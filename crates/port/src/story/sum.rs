@@ -3,7 +3,7 @@
 //! Guarantees: sums are exact, however many requests there were and however long each
 //! took, so that parts sum to the time. Nothing here fails.
 
-use super::{Cause, PARTS, Part, Story, named};
+use super::{Cause, PARTS, Part, Place, Story, named, place_of};
 
 /// Where the time of some requests went, all of them together, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,14 +16,35 @@ impl StorySum {
     /// One more has this story.
     #[inline]
     pub fn note(&mut self, story: &Story) {
-        add(&mut self.parts, story.parts);
-        add(&mut self.die, story.die);
+        add_all(&mut self.parts, story.parts);
+        add_all(&mut self.die, story.die);
     }
 
     /// These, too.
     pub fn join(&mut self, other: &StorySum) {
-        add(&mut self.parts, other.parts);
-        add(&mut self.die, other.die);
+        add_all(&mut self.parts, other.parts);
+        add_all(&mut self.die, other.die);
+    }
+
+    /// What came since it was `before`.
+    #[must_use]
+    pub fn since(&self, before: &StorySum) -> StorySum {
+        let less = |all: &mut [u128], then: &[u128]| {
+            all.iter_mut().zip(then).for_each(|(all, then)| *all = all.saturating_sub(*then));
+        };
+        let mut since = *self;
+        less(&mut since.parts, &before.parts);
+        less(&mut since.die, &before.die);
+        since
+    }
+
+    /// One more part, by its name; `None` where there is none of that name.
+    pub fn add(&mut self, part: &str, behind: Option<&str>, ns: u128) -> Option<()> {
+        match place_of(part, behind)? {
+            Place::Part(number) => self.parts[number] += ns,
+            Place::Die(number) => self.die[number] += ns,
+        }
+        Some(())
     }
 
     /// What they took.
@@ -44,6 +65,6 @@ impl StorySum {
 
 /// Adds each to its own.
 #[inline]
-fn add<N: Into<u128>>(all: &mut [u128], more: impl IntoIterator<Item = N>) {
+fn add_all<N: Into<u128>>(all: &mut [u128], more: impl IntoIterator<Item = N>) {
     all.iter_mut().zip(more).for_each(|(all, ns)| *all += ns.into());
 }

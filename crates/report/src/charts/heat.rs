@@ -96,7 +96,8 @@ pub fn valid(runs: &[Run]) -> Option<String> {
         let valid = chunks.valid.as_ref()?;
         let cells = |die: usize, at: usize| (valid[die][at], chunks.states[die][at]);
         let colour = |of: &[(f64, State)]| {
-            let most = |state: State| 2 * of.iter().filter(|cell| cell.1 == state).count() > of.len();
+            let most =
+                |state: State| 2 * of.iter().filter(|cell| cell.1 == state).count() > of.len();
             match () {
                 () if most(State::Free) => FREE.into(),
                 () if most(State::Open) => OPEN.into(),

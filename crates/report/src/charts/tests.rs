@@ -134,7 +134,8 @@ fn parts_over_time_stand_on_each_other() {
     let metadata = height(&programmed, "#FF7F0E");
     assert!(host > 100.0 && (collection / host - 0.5).abs() < 0.02, "{collection} of {host}");
     assert!((metadata / host - 0.25).abs() < 0.02, "{metadata} of {host}");
-    let bottom = |colour: &str| corners(&programmed, colour).iter().map(|c| c.1).fold(0.0, f64::max);
+    let bottom =
+        |colour: &str| corners(&programmed, colour).iter().map(|c| c.1).fold(0.0, f64::max);
     assert!((bottom("#1F77B4") - host - bottom("#D62A28")).abs() < 2.0, "on top of it");
     assert!(programmed.contains("collection") && !programmed.contains("padding"), "what there is");
     let tail = of(&charts, "tail").unwrap();
@@ -149,7 +150,8 @@ fn parts_over_time_stand_on_each_other() {
 
 /// What cells are painted in a colour: line, first, how many.
 fn cells(svg: &str, colour: &str) -> Vec<[u32; 3]> {
-    let path = svg.split("<path ").skip(1).find(|path| path.contains(&format!("fill=\"{colour}\"")));
+    let path =
+        svg.split("<path ").skip(1).find(|path| path.contains(&format!("fill=\"{colour}\"")));
     let path = path.and_then(|path| path.split(" d=\"").nth(1)?.split('"').next()).unwrap_or("");
     let cell = |cell: &str| {
         let (x, rest) = cell.split_once(' ')?;

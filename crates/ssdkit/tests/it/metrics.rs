@@ -82,6 +82,17 @@ fn top(line: &str) -> Output {
     command.arg("top").args(line.split_whitespace()).stdin(Stdio::null()).output().unwrap()
 }
 
+fn explain(line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
+    command.arg("explain").args(line.split_whitespace()).stdin(Stdio::null()).output().unwrap()
+}
+
+/// What one printed that went well.
+fn text_of(out: &Output) -> String {
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout.clone()).unwrap()
+}
+
 fn bench(line: &str) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ssdkit"));
     let out = command.arg("bench").args(line.split_whitespace()).output().unwrap();
@@ -118,6 +129,65 @@ fn a_served_drive_tells_what_is_asked_of_it() {
         assert!(out.status.success() && !out.stdout.is_empty(), "{line}");
     }
     server.stop();
+}
+
+/// While it is used, a served drive is explained: each share's parts and those of each
+/// slow request sum to their time exactly, and the text of the page's example is one.
+#[test]
+fn a_served_drive_is_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("a.sock");
+    let at = socket.to_str().unwrap();
+    let server = Server::start(&format!("mem:tlc,size=64M --nbd {at}"));
+    let idle = explain(&format!("--served {} --interval 100ms", server.at));
+    assert!(text_of(&idle).contains("no request ended in"), "{}", text_of(&idle));
+    let ns = |json: &Value| json.as_u64().unwrap_or_else(|| panic!("no whole number: {json}"));
+    let parts = |of: &Value| of["parts"].as_array().unwrap().iter().map(|p| ns(&p["ns"])).sum();
+    std::thread::scope(|scope| {
+        let busy =
+            scope.spawn(|| bench(&format!("nbd:{at} --rw randrw --qd 8 --time 4s --destroy")));
+        let json = loop {
+            assert!(!busy.is_finished(), "it was never seen");
+            let out = explain(&format!("--served {} --interval 300ms --json", server.at));
+            let json: Value = serde_json::from_str(&text_of(&out)).unwrap();
+            if ns(&json["requests"]) > 0 {
+                break json;
+            }
+        };
+        let kinds = ["reads", "writes", "others"];
+        let shares = kinds.iter().flat_map(|&kind| json["explained"][kind].as_array().unwrap());
+        let shares: Vec<_> = shares.collect();
+        for share in &shares {
+            assert_eq!(ns(&share["ns"]), parts(share), "{share}");
+        }
+        let all = shares.iter().filter(|share| share["share"] == 1.0);
+        assert_eq!(all.map(|share| ns(&share["requests"])).sum::<u64>(), ns(&json["requests"]));
+        let slowest = json["slowest"].as_array().unwrap();
+        assert_eq!(slowest.len().min(3), slowest.len());
+        for slow in slowest {
+            assert_eq!(ns(&slow["latency_ns"]), parts(slow), "{slow}");
+            assert!(ns(&slow["bytes"]) == 4096 && ns(&slow["offset"]) < 64 << 20, "{slow}");
+            assert!(ns(&slow["ended_ns_ago"]) < 400_000_000_000, "{slow}");
+        }
+        let times: Vec<u64> = slowest.iter().map(|slow| ns(&slow["latency_ns"])).collect();
+        assert!(times.is_sorted_by(|a, b| a >= b) && !times.is_empty(), "{times:?}");
+    });
+    let page = include_str!("../../../../docs/commands/explain.md");
+    let examples =
+        page.lines().filter_map(|it| it.strip_prefix("    ssdkit explain --served 9100"));
+    for rest in examples {
+        let out = explain(&format!("--served {} {rest}", server.at));
+        assert!(out.status.success() && !out.stdout.is_empty(), "{rest}");
+    }
+    server.stop();
+    // One that cannot tell, and none.
+    let server = Server::start(&format!("mem:tlc,size=64M,cache=protected --nbd {at}"));
+    let out = explain(&format!("--served {} --interval 100ms", server.at));
+    let why = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(1) && why.contains("cannot tell"), "{why}");
+    server.stop();
+    let out = explain("--served 127.0.0.1:1");
+    assert_eq!(out.status.code(), Some(1));
 }
 
 /// A drive that tells no stories, and stores on drives of both kinds.

@@ -7,7 +7,7 @@
 //! their time; memory is taken when it is made, some megabytes, and recording takes
 //! none. Nothing here fails.
 
-use measure::histogram::{BUCKETS, MAX_NS, bucket_of};
+use crate::histogram::{BUCKETS, MAX_NS, bucket_of};
 use port::{BlockOp, Story, StorySum};
 
 /// Requests that took about as long.
@@ -40,6 +40,12 @@ pub struct Kind {
 impl Kind {
     fn new() -> Kind {
         Kind { bands: vec![Band::default(); BUCKETS].into() }
+    }
+
+    /// Of requests that are in bands already, those of the fastest first.
+    pub fn of_bands(bands: impl IntoIterator<Item = Group>) -> Kind {
+        let band = |Group { requests, from, sum }| Band { requests, least: from, sum };
+        Kind { bands: bands.into_iter().map(band).collect() }
     }
 
     #[inline]
@@ -92,6 +98,11 @@ impl Causes {
     /// Of no request yet.
     pub fn new() -> Causes {
         Causes { reads: Kind::new(), writes: Kind::new(), others: Kind::new() }
+    }
+
+    /// Of kinds that are known already.
+    pub fn of_kinds(reads: Kind, writes: Kind, others: Kind) -> Causes {
+        Causes { reads, writes, others }
     }
 
     /// A request has this story.

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::address::Address;
-use crate::endpoint::PATH;
+use crate::endpoint::Paper;
 use crate::scrape::Scrape;
 
 /// The longest answer.
@@ -23,8 +23,17 @@ const LEAST: Duration = Duration::from_millis(10);
 const HEADERS: usize = 64;
 
 /// What is at an address now; else why there is nothing.
-pub(super) fn look(address: &Address) -> Result<Scrape, String> {
-    let answer = fetch(address).map_err(|e| match e.kind() {
+pub(crate) fn look(address: &Address) -> Result<Scrape, String> {
+    got(address, Paper::Metrics, |page| Scrape::read(page).map_err(|e| e.to_string()))
+}
+
+/// What a paper at an address is now; else why there is nothing.
+pub(crate) fn got<T>(
+    address: &Address,
+    paper: Paper,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, String> {
+    let answer = fetch(address, paper).map_err(|e| match e.kind() {
         io::ErrorKind::ConnectionRefused => {
             format!("nobody serves metrics at {address}: start `ssdkit serve` with --metrics")
         }
@@ -33,8 +42,7 @@ pub(super) fn look(address: &Address) -> Result<Scrape, String> {
         }
         _ => format!("cannot read from {address}: {e}"),
     })?;
-    let page = body(&answer).map_err(|e| format!("{address} {e}"))?;
-    Scrape::read(page).map_err(|e| e.to_string())
+    read(body(&answer).map_err(|e| format!("{address} {e}"))?)
 }
 
 /// The first of an address' places that can be connected to, all in [`STEP`]: an equal
@@ -54,12 +62,13 @@ fn connect(address: &Address) -> io::Result<TcpStream> {
     Err(failed)
 }
 
-fn fetch(address: &Address) -> io::Result<Vec<u8>> {
+fn fetch(address: &Address, paper: Paper) -> io::Result<Vec<u8>> {
     let mut sock = connect(address)?;
     let start = Instant::now();
     sock.set_read_timeout(Some(STEP))?;
     sock.set_write_timeout(Some(STEP))?;
-    let asks = format!("GET {PATH} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    let path = paper.path();
+    let asks = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
     sock.write_all(asks.as_bytes())?;
     let (mut all, mut piece) = (Vec::new(), vec![0; 64 << 10]);
     while all.len() <= LONGEST && start.elapsed() < TIME {
@@ -114,7 +123,7 @@ mod tests {
         let pages = ["a 7\n", "<html>"].map(|page| Ok(String::from(page)));
         let mut pages = pages.into_iter().chain([Err(NoPage::Late)]);
         std::thread::scope(|scope| {
-            scope.spawn(move || endpoint.run(|| pages.next().unwrap_or(Err(NoPage::Gone))));
+            scope.spawn(move || endpoint.run(|_| pages.next().unwrap_or(Err(NoPage::Gone))));
             let stopper = stopper;
             assert_eq!(look(&address).map(|all| all.value("a", &[])), Ok(Some(7.0)));
             assert!(look(&address).unwrap_err().contains("line 1 of the page"));

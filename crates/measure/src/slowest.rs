@@ -98,6 +98,12 @@ impl Slowest {
         Some(self.from)
     }
 
+    /// Keeps none any more.
+    pub fn clear(&mut self) {
+        self.heap.clear();
+        self.from = 0;
+    }
+
     /// Those of another, too, all of which came later.
     pub fn join(&mut self, later: &Slowest) {
         for slow in later.all() {
