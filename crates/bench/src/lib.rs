@@ -294,9 +294,8 @@ impl<'a> Bench<'a> {
         let real = args.clock() == ClockKind::Real;
         let slowest = args.slowest.unwrap_or(0) as usize;
         let (explains, pauses) = (args.explains, args.bursts.pauses());
-        let runner = Runner { verifier, slowest, explains, pauses, ..Runner::new(watch) };
-        let runner =
-            Runner { charts: args.is_drawn(), die_clocks: args.report.is_some(), ..runner };
+        let mut runner = Runner { verifier, slowest, explains, pauses, ..Runner::new(watch) };
+        (runner.charts, runner.die_clocks) = (args.is_drawn(), args.report.is_some());
         let takes = replay::Takes::of(shape);
         Ok(Bench { args, shape: *shape, pattern, runner, takes, real })
     }

@@ -142,7 +142,9 @@ fn a_served_drive_is_explained() {
     let idle = explain(&format!("--served {} --interval 100ms", server.at));
     assert!(text_of(&idle).contains("no request ended in"), "{}", text_of(&idle));
     let ns = |json: &Value| json.as_u64().unwrap_or_else(|| panic!("no whole number: {json}"));
-    let parts = |of: &Value| of["parts"].as_array().unwrap().iter().map(|p| ns(&p["ns"])).sum();
+    let parts = |of: &Value| -> u64 {
+        of["parts"].as_array().unwrap().iter().map(|part| ns(&part["ns"])).sum()
+    };
     std::thread::scope(|scope| {
         let busy =
             scope.spawn(|| bench(&format!("nbd:{at} --rw randrw --qd 8 --time 4s --destroy")));
@@ -163,7 +165,7 @@ fn a_served_drive_is_explained() {
         let all = shares.iter().filter(|share| share["share"] == 1.0);
         assert_eq!(all.map(|share| ns(&share["requests"])).sum::<u64>(), ns(&json["requests"]));
         let slowest = json["slowest"].as_array().unwrap();
-        assert_eq!(slowest.len().min(3), slowest.len());
+        assert!(slowest.len() <= 3, "as many as a run tells of: {slowest:?}");
         for slow in slowest {
             assert_eq!(ns(&slow["latency_ns"]), parts(slow), "{slow}");
             assert!(ns(&slow["bytes"]) == 4096 && ns(&slow["offset"]) < 64 << 20, "{slow}");
