@@ -4,7 +4,7 @@
 //! shut down at the end where it outlives the process.
 
 use measure::SteadyState;
-use port::Time;
+use port::{BLOCK_BYTES, Time};
 
 use crate::args::{BenchArgs, Precondition};
 use crate::below::{self, Run};
@@ -163,6 +163,7 @@ impl Ours<'_> {
         let (first, last) = (&run.measured.tally.before, &run.measured.tally.after);
         // A formula says nothing of a trace.
         let is_steady = steady.is_some_and(|steady| steady.reached) && args.replay.is_none();
+        let user = (last.user - first.user) * BLOCK_BYTES;
         let physics = Physics::of(config, &bench.pattern, (first, last), is_steady);
         let drive = physics.tell(config.effective());
         let few_words = physics.tell_short(in_few_words(config));
@@ -171,6 +172,11 @@ impl Ours<'_> {
         outcome.injected = driver.drive().injected();
         outcome.add_parity(before.0, after.0);
         outcome.slc = SlcReport::new(&config.geometry, &before.1, &after.1);
+        // With a ramp they are of different spans.
+        if args.ramp.is_none() {
+            let all = outcome.report.write_amplification.as_ref().map(|wa| wa.total);
+            outcome.slc = outcome.slc.map(|slc| slc.beside(all, user));
+        }
         outcome.caches = caches;
         outcome.flash_errors = errors;
         outcome.array = array;

@@ -17,6 +17,8 @@ pub struct SlcReport {
     row: u64,
     /// Erases of each block since the drive was made or opened.
     wear: f64,
+    /// Write amplification, folds included; none where the host wrote nothing.
+    amplification: Option<f64>,
 }
 
 impl SlcReport {
@@ -27,7 +29,15 @@ impl SlcReport {
         let health = SlcHealth { rows, most_rows, cached, blocks, ..after.since(before) };
         let row = u64::from(geometry.row_blocks()) * BLOCK_BYTES;
         let wear = after.erases as f64 / after.blocks.max(1) as f64;
-        (after.blocks > 0).then_some(SlcReport { health, row, wear })
+        let amplification = None;
+        (after.blocks > 0).then_some(SlcReport { health, row, wear, amplification })
+    }
+
+    /// Beside what the target wrote in the run for each of so many bytes of the host, which
+    /// has no folds in it: with them.
+    pub fn beside(self, amplification: Option<f64>, user: u64) -> SlcReport {
+        let folded = (self.health.folded * self.row) as f64 / user as f64;
+        SlcReport { amplification: amplification.map(|wa| wa + folded), ..self }
     }
 
     /// What the cache is at most.
@@ -59,6 +69,7 @@ impl SlcReport {
         json["direct_rows"] = h.direct.into();
         json["erases"] = h.erases.into();
         json["erases_per_block"] = self.wear.into();
+        json["write_amplification"] = self.amplification.into();
         json
     }
 }
@@ -79,7 +90,11 @@ impl fmt::Display for SlcReport {
             bytes(h.dropped),
             units::count(h.blocks as f64),
             self.wear,
-        )
+        )?;
+        match self.amplification {
+            Some(wa) => write!(f, ", write amplification {wa:.2} with folds"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -116,6 +131,12 @@ mod tests {
         let text =
             "50.0 % of 328 kB in use; 492 kB taken, 0 B past it; 328 kB folded, 0 B dropped; ";
         assert!(report.to_string().starts_with(text), "{report}");
+        assert!(json["write_amplification"].is_null());
+        // 20 rows of 16 KiB are folded where the host wrote 10.
+        let beside = report.beside(Some(1.5), 10 * 16384);
+        assert_eq!(beside.to_json()["write_amplification"], 3.5);
+        assert!(beside.to_string().ends_with("each, write amplification 3.50 with folds"));
+        assert_eq!(report.beside(None, 0), report);
         let none = SlcHealth::default();
         assert_eq!(SlcReport::new(&geometry, &none, &none), None);
     }
