@@ -485,6 +485,10 @@ impl<Q: HardwareQueue> Port for Context<Q> {
             queue.hint(req);
         }
     }
+
+    fn takes_hints(&self) -> bool {
+        self.queue().is_some_and(Q::takes_hints)
+    }
 }
 
 impl<Q: HardwareQueue> Context<Q> {

@@ -432,6 +432,10 @@ impl<Q: HardwareQueue> Port for Below<Q> {
             queue.hint(req);
         }
     }
+
+    fn takes_hints(&self) -> bool {
+        matches!(self, Below::Own(queue) if queue.takes_hints())
+    }
 }
 
 impl<Q: HardwareQueue> HardwareQueue for Below<Q> {

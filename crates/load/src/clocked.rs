@@ -134,6 +134,10 @@ impl<Q: HardwareQueue> Driver for Clocked<'_, Q> {
         self.context.hint(req);
     }
 
+    fn takes_hints(&self) -> bool {
+        self.context.takes_hints()
+    }
+
     fn may_leave(&self) -> bool {
         true
     }

@@ -53,6 +53,11 @@ pub trait Driver {
     #[inline]
     fn hint(&self, _req: &BlockReq) {}
 
+    /// Whether that is of use to it.
+    fn takes_hints(&self) -> bool {
+        true
+    }
+
     /// From now on the drive tells of each request where its time went, or no more.
     fn set_stories(&mut self, _on: bool) {}
 

@@ -324,6 +324,11 @@ impl Runner<'_> {
         let (is_late, mut stopped) = (driver.is_real(), None);
         let mut bursts = self.pauses.filter(|_| plan.count).map(|of| Bursts::new(of, began));
         load.begin(began);
+        if driver.takes_hints() {
+            load.look_ahead();
+        }
+        let is_plain = load.is_plain() && self.verifier.is_none() && bursts.is_none();
+        let is_plain = is_plain && tally.slowest.is_none() && !is_late;
         if let Some(verifier) = &mut self.verifier {
             verifier.begin(load.slots(), load.bs());
         }
@@ -369,16 +374,25 @@ impl Runner<'_> {
                 (Some(arrival), Some(begin)) => Some(arrival.min(begin)),
                 (arrival, begin) => arrival.or(begin),
             };
-            let before = now;
+            let mut before = now;
             // What comes next of a trace may be due before anything else.
             let is_reading = course.left > 0 && load.is_reading();
             let turned = match is_reading {
                 true => Ok(now),
+                false if is_plain && counted && course.left > 0 && tally.dies.is_none() => {
+                    let most = stride.turns - turns;
+                    plain_turns(driver, load, &mut course, &mut tally, (&mut before, most)).map(
+                        |(now, passed)| {
+                            turns += passed;
+                            now
+                        },
+                    )
+                }
                 false => driver.turn(arrival, &mut load.queue, &mut load.done),
             };
             now = match turned {
                 Ok(now) => now,
-                Err(e) if driver.is_lost() && tally.all().count() > 0 => {
+                Err(e) if driver.is_lost() && tally.has_some() => {
                     (tally.lost, tally.left) = (Some(e.to_string()), load.out() as u64);
                     break;
                 }
@@ -527,6 +541,30 @@ impl Runner<'_> {
         let mut load = Load::new(shape, &reads, Pace::Closed { depth }, 1, seed)?;
         let plan = Plan { ramp: 0, until: Until::Ios(reads.blocks()), count: false };
         self.run(driver, &mut load, plan)
+    }
+}
+
+/// Up to `most` turns of a load that [is plain](Load::is_plain) and counts, without what
+/// every turn of another is asked. Completions of the last, which began at `before`, are
+/// left. Gives when it ended, and how many went before it.
+fn plain_turns(
+    driver: &mut dyn Driver,
+    load: &mut Load,
+    course: &mut Course,
+    tally: &mut Tally,
+    (before, most): (&mut Time, u32),
+) -> Result<(Time, u32), Error> {
+    let mut passed = 0;
+    loop {
+        let now = driver.turn(None, &mut load.queue, &mut load.done)?;
+        if passed + 1 >= most || course.left == 0 {
+            return Ok((now, passed));
+        }
+        course.ended(*before, now, || load.ended());
+        load.complete_plain(now, tally, driver);
+        (*before, passed) = (now, passed + 1);
+        course.look(now, tally.written);
+        load.issue_plain(now, &mut course.left, driver);
     }
 }
 

@@ -6,7 +6,7 @@
 //! Nothing here fails.
 
 use flash::Energy;
-use measure::{Dies, Finished, Gauges, Histogram, Row, Series};
+use measure::{Dies, Finished, Gauges, Histogram, KINDS, Row, Series};
 use port::{BlockOp, Time};
 use targets::WriteCounters;
 
@@ -24,8 +24,10 @@ pub struct Tally {
     pub start: Time,
     /// When the last request was seen.
     pub end: Time,
-    latency: [Histogram; 4],
-    /// Bytes of what is in `latency`.
+    /// Latencies by kind but those of the series' open row.
+    latency: [Histogram; KINDS],
+    flushes: Histogram,
+    /// Bytes of all that is counted, by kind.
     bytes: [u64; 4],
     series: Option<Series>,
     /// Lateness of what was seen, in real time.
@@ -94,6 +96,7 @@ impl Tally {
             start: Time(u64::MAX),
             end: Time::ZERO,
             latency: Default::default(),
+            flushes: Histogram::new(),
             bytes: [0; 4],
             series: None,
             late: Histogram::new(),
@@ -130,31 +133,43 @@ impl Tally {
         self.series.is_some()
     }
 
-    /// Counts a request of so many bytes that was seen to be done at `now`. Flushes do not
-    /// count among the others.
+    /// Requests were seen to be done at `now`, before they are recorded.
     #[inline]
-    pub fn record(
-        &mut self,
-        (op, len): (BlockOp, u64),
-        now: Time,
-        latency: u64,
-        gauges: impl FnOnce() -> Gauges,
-    ) {
-        self.latency[place(op)].record(latency);
-        self.bytes[place(op)] += len;
-        self.end = now;
-        if op != BlockOp::Flush
-            && let Some(series) = &mut self.series
-        {
-            series.record(now.0, latency, gauges);
+    pub fn go_on(&mut self, now: Time, gauges: impl FnOnce() -> Gauges) {
+        if let Some(series) = &mut self.series {
+            series.go_on(now.0, gauges, &mut self.latency);
         }
+    }
+
+    /// Counts a request of so many bytes that was seen to be done at `now`, the time that it
+    /// went on to last. Flushes do not count among the others.
+    #[inline]
+    pub fn record(&mut self, op: BlockOp, len: u64, now: Time, latency: u64) {
+        let place = place(op);
+        self.bytes[place] += len;
+        self.end = now;
+        match &mut self.series {
+            Some(series) if place < KINDS => series.record(place, latency),
+            _ => self.record_apart(place, latency),
+        }
+    }
+
+    /// What is in no row.
+    #[inline(never)]
+    fn record_apart(&mut self, place: usize, latency: u64) {
+        self.latency.get_mut(place).unwrap_or(&mut self.flushes).record(latency);
+    }
+
+    /// Whether anything was counted but flushes.
+    pub fn has_some(&self) -> bool {
+        self.bytes[..KINDS].iter().any(|&bytes| bytes > 0)
     }
 
     /// Ends the count.
     pub fn finish(&mut self, counters: WriteCounters, gauges: Gauges) {
         self.after = counters;
         if let Some(series) = self.series.take() {
-            self.over = series.finish(self.end.0, gauges);
+            self.over = series.finish(self.end.0, gauges, &mut self.latency);
         }
     }
 
@@ -178,6 +193,7 @@ impl Tally {
             for (mine, theirs) in whole.latency.iter_mut().zip(&one.latency) {
                 mine.merge(theirs);
             }
+            whole.flushes.merge(&one.flushes);
             for (mine, theirs) in whole.bytes.iter_mut().zip(one.bytes) {
                 *mine += theirs;
             }
@@ -257,9 +273,9 @@ impl Tally {
         self.end.since(self.start) as f64 / 1e9
     }
 
-    /// Latencies of one kind of request, in ns.
+    /// Latencies of one kind of request, in ns; of a run that is over.
     pub fn latency(&self, op: BlockOp) -> &Histogram {
-        &self.latency[place(op)]
+        self.latency.get(place(op)).unwrap_or(&self.flushes)
     }
 
     /// Bytes of the requests of one kind of which it has the latencies.
@@ -267,7 +283,7 @@ impl Tally {
         self.bytes[place(op)]
     }
 
-    /// Latencies of reads, writes and trims together.
+    /// Latencies of reads, writes and trims together; of a run that is over.
     pub fn all(&self) -> Histogram {
         let mut all = self.latency[0].clone();
         all.merge(&self.latency[1]);
@@ -283,11 +299,16 @@ mod tests {
 
     use super::*;
 
+    fn seen(t: &mut Tally, op: BlockOp, now: Time, latency: u64) {
+        t.go_on(now, Gauges::default);
+        t.record(op, 4096, now, latency);
+    }
+
     fn tally(ends: &[u64]) -> Tally {
         let mut t = Tally::new();
         t.begin(Time(5), WriteCounters::default(), Gauges::default());
         for &end in ends {
-            t.record((BlockOp::Read, 4096), Time(5 + end), 9, Gauges::default);
+            seen(&mut t, BlockOp::Read, Time(5 + end), 9);
         }
         t.finish(WriteCounters::default(), Gauges::default());
         t
@@ -309,8 +330,8 @@ mod tests {
     #[test]
     fn flushes_are_apart() {
         let mut t = tally(&[]);
-        t.record((BlockOp::Flush, 4096), Time(20), 7, Gauges::default);
-        t.record((BlockOp::Trim, 4096), Time(20), 7, Gauges::default);
+        seen(&mut t, BlockOp::Flush, Time(20), 7);
+        seen(&mut t, BlockOp::Trim, Time(20), 7);
         assert_eq!((t.all().count(), t.latency(BlockOp::Flush).count()), (1, 1));
     }
 
@@ -334,7 +355,7 @@ mod tests {
                 ..Gauges::default()
             };
             t.begin(Time(start), WriteCounters { user, ..WriteCounters::default() }, told(user, 0));
-            t.record((BlockOp::Write, 4096), Time(ROW_NS - start), 9, Gauges::default);
+            seen(&mut t, BlockOp::Write, Time(ROW_NS - start), 9);
             t.finish(WriteCounters { user: 100, ..WriteCounters::default() }, told(100, 80));
             t
         };
@@ -364,15 +385,15 @@ mod tests {
     fn what_failed_is_in_no_figure() {
         let mut t = Tally::new();
         t.begin(Time(5), WriteCounters::default(), Gauges::default());
-        t.record((BlockOp::Read, 4096), Time(15), 10, Gauges::default);
+        seen(&mut t, BlockOp::Read, Time(15), 10);
         t.failed(Time(16), true, || "a".into());
         t.failed(Time(17), false, || "b".into());
+        t.finish(WriteCounters::default(), Gauges::default());
         assert_eq!((t.all().count(), t.all().max(), t.seconds()), (1, Some(10), 11e-9));
         assert_eq!(t.problem().unwrap(), "2 requests failed, first: a");
         t.gave_wrong(|| "c".into());
         let both = "1 requests gave wrong data, first: c; 2 requests failed, first: a";
         assert_eq!((t.problem().as_deref(), t.errors()), (Some(both), 3));
-        t.finish(WriteCounters::default(), Gauges::default());
         assert_eq!(t.rows().iter().map(|row| row.ios).sum::<u64>(), 1);
         let whole = Tally::merge(vec![tally(&[1]), t]);
         assert_eq!((whole.errors(), whole.failed, whole.problem().as_deref()), (3, 2, Some(both)));

@@ -74,8 +74,13 @@ impl Histogram {
         self.counts[bucket_of(ns.min(MAX_NS))] += 1;
         self.count += 1;
         self.sum += u128::from(ns);
-        self.min = self.min.min(ns);
-        self.max = self.max.max(ns);
+        // Nearly always neither: a branch is less than two values that are written back.
+        if ns < self.min {
+            self.min = ns;
+        }
+        if ns > self.max {
+            self.max = ns;
+        }
     }
 
     /// Adds all that `other` counted.

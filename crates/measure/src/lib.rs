@@ -34,5 +34,5 @@ pub use histogram::{Distribution, Histogram, Summary};
 pub use live::{Counter, LiveHistogram};
 pub use report::{Cpu, Direction, Gc, Report, SteadyState, WriteAmplification};
 pub use row::{Programmed, Row, Tail, TailPart};
-pub use series::{Finished, Gauges, Series};
+pub use series::{Finished, Gauges, KINDS, Series};
 pub use steady::{Round, Steady, Verdict, Window};

@@ -6,7 +6,7 @@
 //! averages; so do those of cores that ran at the same time, whose
 //! rows are laid over each other from where each began. Every I/O is in the row in
 //! whose seconds it completed; a run that takes no time has no rows. Recording
-//! costs one comparison more than a histogram; memory is taken only at the end of a
+//! costs no more than a histogram of its kind; memory is taken only at the end of a
 //! row (8 bytes for each distinct latency bucket). Nothing here fails.
 
 use crate::histogram::{Histogram, Packed};
@@ -16,6 +16,8 @@ use crate::row::{Programmed, Row};
 pub const MAX_ROWS: usize = 2048;
 /// How long a row is at first.
 pub const ROW_NS: u64 = 1_000_000_000;
+/// Kinds of requests that are told apart until a row is closed: reads, writes, and trims.
+pub const KINDS: usize = 3;
 
 /// What a drive's own counters say. All but `free_chunks` only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,8 +88,10 @@ impl Closed {
 #[derive(Clone, Debug)]
 pub struct Series {
     closed: Vec<Closed>,
-    /// The row that is filled now.
-    open: Histogram,
+    /// The row that is filled now, by kind of request.
+    open: [Histogram; KINDS],
+    /// All kinds of a row together, while it is closed.
+    row: Histogram,
     open_start: u64,
     width: u64,
     start: u64,
@@ -100,7 +104,8 @@ impl Series {
     pub fn new(start_ns: u64, gauges: Gauges) -> Series {
         Series {
             closed: Vec::with_capacity(MAX_ROWS),
-            open: Histogram::new(),
+            open: Default::default(),
+            row: Histogram::new(),
             open_start: start_ns,
             width: ROW_NS,
             start: start_ns,
@@ -108,29 +113,44 @@ impl Series {
         }
     }
 
-    /// Counts an I/O that completed at `at_ns` after `latency_ns`. `gauges`
-    /// is asked only when this I/O is the first of a new row. An I/O older
-    /// than the open row is counted in the open row.
+    /// Goes on to `at_ns`: what is recorded from here on completed then, or is counted in
+    /// the open row where that began later. Rows that end at or before it are closed, and
+    /// only then `gauges` is asked. What they have by kind goes to `whole`, too.
     #[inline]
-    pub fn record(&mut self, at_ns: u64, latency_ns: u64, gauges: impl FnOnce() -> Gauges) {
+    pub fn go_on(
+        &mut self,
+        at_ns: u64,
+        gauges: impl FnOnce() -> Gauges,
+        whole: &mut [Histogram; KINDS],
+    ) {
         if at_ns.saturating_sub(self.open_start) >= self.width {
-            self.catch_up(at_ns, gauges());
+            self.catch_up(at_ns, gauges(), whole);
         }
-        self.open.record(latency_ns);
+    }
+
+    /// Counts an I/O of a kind, numbered from 0, that took `latency_ns`.
+    #[inline]
+    pub fn record(&mut self, kind: usize, latency_ns: u64) {
+        self.open[kind].record(latency_ns);
     }
 
     /// Closes the series at `at_ns`.
-    pub fn finish(mut self, at_ns: u64, gauges: Gauges) -> Finished {
-        self.catch_up(at_ns, gauges);
+    pub fn finish(
+        mut self,
+        at_ns: u64,
+        gauges: Gauges,
+        whole: &mut [Histogram; KINDS],
+    ) -> Finished {
+        self.catch_up(at_ns, gauges, whole);
         let rest = at_ns.saturating_sub(self.open_start);
         if rest > 0 {
-            self.close(rest, gauges);
-        } else if self.open.count() > 0
+            self.close(rest, gauges, whole);
+        } else if self.gather(whole) > 0
             && let Some(last) = self.closed.last_mut()
         {
             // Completed at the very end: the last moment of the last row.
-            last.ios += self.open.count();
-            last.latency = last.latency.merge(&self.open.pack());
+            last.ios += self.row.count();
+            last.latency = last.latency.merge(&self.row.pack());
             last.end = gauges;
         }
         let Series { closed, width, start, start_gauges, .. } = self;
@@ -140,9 +160,9 @@ impl Series {
     /// Closes all rows that end at or before `at_ns`. What the drive counted
     /// in rows without I/Os goes to the first of them.
     #[cold]
-    fn catch_up(&mut self, at_ns: u64, gauges: Gauges) {
+    fn catch_up(&mut self, at_ns: u64, gauges: Gauges, whole: &mut [Histogram; KINDS]) {
         while at_ns.saturating_sub(self.open_start) >= self.width {
-            self.close(self.width, gauges);
+            self.close(self.width, gauges, whole);
             if self.closed.len() == MAX_ROWS {
                 halve(&mut self.closed);
                 self.width *= 2;
@@ -150,10 +170,21 @@ impl Series {
         }
     }
 
-    fn close(&mut self, ns: u64, end: Gauges) {
-        self.closed.push(Closed { ns, ios: self.open.count(), latency: self.open.pack(), end });
-        self.open.clear();
+    fn close(&mut self, ns: u64, end: Gauges, whole: &mut [Histogram; KINDS]) {
+        let ios = self.gather(whole);
+        self.closed.push(Closed { ns, ios, latency: self.row.pack(), end });
         self.open_start += ns;
+    }
+
+    /// Brings what was counted since the last row together in `row`. Gives how much it is.
+    fn gather(&mut self, whole: &mut [Histogram; KINDS]) -> u64 {
+        self.row.clear();
+        for (open, whole) in self.open.iter_mut().zip(whole).filter(|(open, _)| open.count() > 0) {
+            self.row.merge(open);
+            whole.merge(open);
+            open.clear();
+        }
+        self.row.count()
     }
 }
 
@@ -249,8 +280,43 @@ impl Finished {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::cell::RefCell;
 
     const S: u64 = ROW_NS;
+
+    thread_local! {
+        /// What rows are brought together in; made once, as it is large.
+        static WHOLE: RefCell<[Histogram; KINDS]> = RefCell::default();
+    }
+
+    /// Counts a read that completed at `at`.
+    fn count(s: &mut Series, at: u64, ns: u64, gauges: impl FnOnce() -> Gauges) {
+        WHOLE.with_borrow_mut(|whole| s.go_on(at, gauges, whole));
+        s.record(0, ns);
+    }
+
+    fn over(s: Series, at: u64, gauges: Gauges) -> Finished {
+        WHOLE.with_borrow_mut(|whole| s.finish(at, gauges, whole))
+    }
+
+    #[test]
+    fn kinds_are_told_apart_and_together() {
+        let mut whole: [Histogram; KINDS] = Default::default();
+        let mut s = Series::new(0, Gauges::default());
+        for at in [1, S + 1] {
+            s.go_on(at, Gauges::default, &mut whole);
+            (0..KINDS).for_each(|kind| (0..=kind).for_each(|_| s.record(kind, 10 + kind as u64)));
+        }
+        let rows = s.finish(2 * S, Gauges::default(), &mut whole).rows(0);
+        assert_eq!(
+            rows.iter().map(|row| (row.ios, row.p50)).collect::<Vec<_>>(),
+            [(6, Some(11)); 2]
+        );
+        let of = |h: &Histogram| (h.count(), h.min(), h.max());
+        assert_eq!(of(&whole[0]), (2, Some(10), Some(10)));
+        assert_eq!(of(&whole[1]), (4, Some(11), Some(11)));
+        assert_eq!(of(&whole[2]), (6, Some(12), Some(12)));
+    }
 
     fn gauges(user: u64, programmed: u64) -> Gauges {
         let programmed = Programmed { user, gc: programmed - user, ..Programmed::default() };
@@ -261,11 +327,11 @@ mod tests {
     fn a_row_for_each_second() {
         let mut s = Series::new(5 * S, gauges(100, 200));
         let unasked = || panic!("no row has ended");
-        s.record(5 * S, 10, unasked);
-        s.record(5 * S + 1, 20, unasked);
-        s.record(6 * S, 30, || Gauges { erases: 4, free_chunks: 9, ..gauges(110, 230) });
+        count(&mut s, 5 * S, 10, unasked);
+        count(&mut s, 5 * S + 1, 20, unasked);
+        count(&mut s, 6 * S, 30, || Gauges { erases: 4, free_chunks: 9, ..gauges(110, 230) });
         let end = Gauges { erases: 5, free_chunks: 8, ..gauges(110, 230) };
-        let rows = s.finish(6 * S + S / 2, end).rows(0);
+        let rows = over(s, 6 * S + S / 2, end).rows(0);
         let first = Row {
             second: 0.0,
             seconds: 1.0,
@@ -300,19 +366,19 @@ mod tests {
     #[test]
     fn idle_seconds_are_rows_too() {
         let mut s = Series::new(0, Gauges::default());
-        s.record(0, 1, Gauges::default);
-        s.record(3 * S, 1, Gauges::default);
+        count(&mut s, 0, 1, Gauges::default);
+        count(&mut s, 3 * S, 1, Gauges::default);
         let ios: Vec<u64> =
-            s.finish(4 * S, Gauges::default()).rows(0).iter().map(|r| r.ios).collect();
+            over(s, 4 * S, Gauges::default()).rows(0).iter().map(|r| r.ios).collect();
         assert_eq!(ios, [1, 0, 0, 1]);
     }
 
     #[test]
     fn an_io_at_the_very_end_is_counted() {
         let mut s = Series::new(0, Gauges::default());
-        s.record(1, 1, Gauges::default);
-        s.record(S, 7, Gauges::default);
-        let rows = s.finish(S, Gauges::default()).rows(0);
+        count(&mut s, 1, 1, Gauges::default);
+        count(&mut s, S, 7, Gauges::default);
+        let rows = over(s, S, Gauges::default()).rows(0);
         assert_eq!((rows.len(), rows[0].ios, rows[0].p999), (1, 2, Some(7)));
     }
 
@@ -320,8 +386,8 @@ mod tests {
     fn a_short_end_is_in_the_row_before_with_its_time() {
         let ended = |at: u64, shortest: u64| {
             let mut s = Series::new(0, gauges(0, 0));
-            (0..at / 10).for_each(|n| s.record(10 * n, 5, || gauges(n, n)));
-            let rows = s.finish(at, gauges(at, at)).rows(shortest);
+            (0..at / 10).for_each(|n| count(&mut s, 10 * n, 5, || gauges(n, n)));
+            let rows = over(s, at, gauges(at, at)).rows(shortest);
             rows.iter().map(|row| (row.second, row.seconds, row.ios, row.iops)).collect::<Vec<_>>()
         };
         let at = S + S / 20;
@@ -336,9 +402,9 @@ mod tests {
         let core = |latency: u64, end: u64| {
             let mut s = Series::new(0, gauges(0, 0));
             for at in (0..end).step_by(S as usize / 4) {
-                s.record(at, latency, || gauges(at, at));
+                count(&mut s, at, latency, || gauges(at, at));
             }
-            s.finish(end, gauges(end, end))
+            over(s, end, gauges(end, end))
         };
         let mut both = Finished::default();
         both.merge(core(10, S + S / 2));
@@ -352,9 +418,9 @@ mod tests {
         assert_eq!(both.clone().rows(S / 10).len(), rows.len());
         // One that began later.
         let mut late = Series::new(S / 4, gauges(0, 0));
-        late.record(2 * S, 50, || gauges(1, 1));
+        count(&mut late, 2 * S, 50, || gauges(1, 1));
         let mut all = both.clone();
-        all.merge(late.finish(2 * S + S / 2, gauges(1, 1)));
+        all.merge(over(late, 2 * S + S / 2, gauges(1, 1)));
         let rows = all.rows(0);
         assert_eq!(rows.iter().map(|r| r.seconds).sum::<f64>(), 2.5, "{rows:?}");
         // One that went on for so long that its rows are twice as long.
@@ -368,8 +434,8 @@ mod tests {
     fn cores_that_began_and_ended_apart_take_the_time_from_first_to_last() {
         let core = |start: u64, end: u64| {
             let mut s = Series::new(start, gauges(0, 0));
-            s.record(end - 1, 5, || gauges(1, 1));
-            s.finish(end, gauges(1, 1))
+            count(&mut s, end - 1, 5, || gauges(1, 1));
+            over(s, end, gauges(1, 1))
         };
         let hundredth = S / 100;
         for (end, last) in [(300, 300), (205, 215), (20, 215)] {
@@ -393,16 +459,16 @@ mod tests {
     #[test]
     fn a_late_report_counts_in_the_open_row() {
         let mut s = Series::new(10 * S, Gauges::default());
-        s.record(3, 1, Gauges::default);
-        assert_eq!(s.finish(11 * S, Gauges::default()).rows(0)[0].ios, 1);
+        count(&mut s, 3, 1, Gauges::default);
+        assert_eq!(over(s, 11 * S, Gauges::default()).rows(0)[0].ios, 1);
     }
 
     #[test]
     fn memory_is_bounded_for_any_length() {
         let mut s = Series::new(0, Gauges::default());
-        s.record(0, 1, Gauges::default);
-        s.record(u64::MAX - 1, 1, Gauges::default);
-        let rows = s.finish(u64::MAX, Gauges::default()).rows(0);
+        count(&mut s, 0, 1, Gauges::default);
+        count(&mut s, u64::MAX - 1, 1, Gauges::default);
+        let rows = over(s, u64::MAX, Gauges::default()).rows(0);
         assert!(rows.len() <= MAX_ROWS && rows.len() >= MAX_ROWS / 2 - 1);
         assert_eq!(rows.iter().map(|r| r.ios).sum::<u64>(), 2);
     }
@@ -423,8 +489,8 @@ mod tests {
         };
         for seconds in [3, MAX_ROWS as u64 + 6] {
             let mut s = Series::new(0, at(0));
-            (0..seconds).for_each(|t| s.record(t * S, 1, || at(t)));
-            let rows = s.finish(seconds * S, at(seconds)).rows(0);
+            (0..seconds).for_each(|t| count(&mut s, t * S, 1, || at(t)));
+            let rows = over(s, seconds * S, at(seconds)).rows(0);
             for row in rows {
                 let t = row.seconds as u64;
                 assert_eq!(row.programmed, Some(at(t).programmed));
@@ -440,10 +506,10 @@ mod tests {
         let seconds = MAX_ROWS as u64 + 3;
         for t in 0..seconds {
             for _ in 0..3 {
-                s.record(t * S, 100 + t % 2, || gauges(t * 10, t * 20));
+                count(&mut s, t * S, 100 + t % 2, || gauges(t * 10, t * 20));
             }
         }
-        let rows = s.finish(seconds * S, gauges(seconds * 10, seconds * 20)).rows(0);
+        let rows = over(s, seconds * S, gauges(seconds * 10, seconds * 20)).rows(0);
         assert_eq!(rows.len(), MAX_ROWS / 2 + 2);
         assert!(rows[..MAX_ROWS / 2].iter().all(|r| r.seconds == 2.0 && r.ios == 6));
         assert!(rows.iter().all(|r| r.write_amplification == Some(2.0)));
@@ -458,10 +524,10 @@ mod tests {
             let mut at = 0;
             for gap in &gaps {
                 at += gap;
-                s.record(at, *gap, || Gauges { erases: at, ..Gauges::default() });
+                count(&mut s, at, *gap, || Gauges { erases: at, ..Gauges::default() });
             }
             at += 1;
-            let rows = s.finish(at, Gauges { erases: at, ..Gauges::default() }).rows(0);
+            let rows = over(s, at, Gauges { erases: at, ..Gauges::default() }).rows(0);
             prop_assert_eq!(rows.iter().map(|r| r.ios).sum::<u64>(), gaps.len() as u64);
             prop_assert_eq!(rows.iter().filter_map(|r| r.erases).sum::<u64>(), at);
             let ends = rows.windows(2).all(|w| (w[0].second + w[0].seconds - w[1].second).abs() < 1e-6);

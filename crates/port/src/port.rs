@@ -98,6 +98,11 @@ pub trait Port {
     #[inline]
     fn hint(&self, _cmd: &Self::Cmd) {}
 
+    /// Whether hints are of use to it. Asked once, by who would have to look ahead for them.
+    fn takes_hints(&self) -> bool {
+        true
+    }
+
     /// From now on it tells of each command where its time went, or no more. To be
     /// called while nothing of the caller's is inside. A port that is not written
     /// for it tells nothing: for whoever is above all its time is its own.

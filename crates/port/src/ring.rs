@@ -209,6 +209,20 @@ impl<T> Ring<T> {
         n
     }
 
+    /// Gives all items, oldest first, to `take`. What it leaves where it panics is not
+    /// dropped.
+    #[inline(always)]
+    pub fn take_all(&mut self, mut take: impl FnMut(T)) {
+        let (first, mask) = (self.head, self.items.len() - 1);
+        let len = std::mem::take(&mut self.len);
+        for i in first..first + len {
+            // SAFETY: it is masked to the length of `items`, and holds an item that is
+            // outside the items from now on.
+            take(unsafe { self.items.get_unchecked(i & mask).assume_init_read() });
+        }
+        self.head = 0;
+    }
+
     /// Takes all items, oldest first.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         std::iter::from_fn(|| self.pop())
@@ -241,6 +255,21 @@ mod tests {
         assert_eq!(r.push(3), Ok(()));
         assert_eq!(r.drain().collect::<Vec<_>>(), [2, 3]);
         assert_eq!(r.pop(), None);
+    }
+
+    #[test]
+    fn all_are_taken_in_order_and_each_once() {
+        let item = std::rc::Rc::new(());
+        for before in 0..5 {
+            let mut r = Ring::new(3);
+            (0..before).for_each(|_| drop((r.push((9, item.clone())), r.pop())));
+            (0..3).for_each(|i| r.push((i, item.clone())).unwrap());
+            let mut seen = Vec::new();
+            r.take_all(|(i, _)| seen.push(i));
+            assert_eq!((seen, r.len(), std::rc::Rc::strong_count(&item)), (vec![0, 1, 2], 0, 1));
+            r.push((7, item.clone())).unwrap();
+            assert_eq!(r.pop().map(|(i, _)| i), Some(7));
+        }
     }
 
     #[test]

@@ -180,8 +180,14 @@ pub struct Study {
 
 impl Study {
     /// All studies.
-    pub const ALL: [Study; 6] =
-        [batched::STUDY, blkmq::STUDY, myths::STUDY, pessimistic::STUDY, simulator::STUDY, ull::STUDY];
+    pub const ALL: [Study; 6] = [
+        batched::STUDY,
+        blkmq::STUDY,
+        myths::STUDY,
+        pessimistic::STUDY,
+        simulator::STUDY,
+        ull::STUDY,
+    ];
 
     /// The study of this name.
     pub fn named(name: &str) -> Result<Study, Error> {

@@ -328,6 +328,8 @@ pub struct Generator {
     trims: u64,
     /// No draw is needed when there is one operation only.
     only: Option<BlockOp>,
+    /// That operation, where addresses are uniform and writes need not be counted.
+    uniform: Option<BlockOp>,
     /// Whether anything but plain accesses of one size may come: looked at first, so that
     /// those need no other branch.
     is_special: bool,
@@ -421,7 +423,10 @@ impl Generator {
             let start = part as u64 * pattern.bs;
             Box::new(Course { sizes, length: pattern.length, next: [start; 2] })
         };
+        let counts_writes = pattern.fua_every > 0 || pattern.flush_every > 0;
+        let is_uniform = pattern.order == Order::Uniform && !counts_writes;
         Ok(Generator {
+            uniform: only.filter(|_| is_uniform),
             rng: Rng::new(seed, u64::from(submitter)),
             blocks,
             bs: pattern.bs,
@@ -431,7 +436,7 @@ impl Generator {
             trims: threshold(reads + trims),
             only,
             is_special: pattern.flush_every > 0 || pattern.varied.is_some(),
-            counts_writes: pattern.fua_every > 0 || pattern.flush_every > 0,
+            counts_writes,
             fua_every: pattern.fua_every,
             writes_to_fua: pattern.fua_every,
             flush_every: pattern.flush_every,
@@ -452,6 +457,10 @@ impl Generator {
 
     #[inline(always)]
     fn next_plain(&mut self) -> Access {
+        if let Some(op) = self.uniform {
+            let block = self.rng.below(self.blocks);
+            return Access { op, offset: self.offset + block * self.bs, len: self.bs, fua: false };
+        }
         let op = self.only.unwrap_or_else(|| self.draw_op());
         // Asked first, so that most patterns need no branch on the operation.
         let fua = self.counts_writes && op == BlockOp::Write && self.count_write();

@@ -93,6 +93,10 @@ impl Port for AnyQueue {
     fn hint(&self, req: &BlockReq) {
         self.0.hint(req);
     }
+
+    fn takes_hints(&self) -> bool {
+        self.0.takes_hints()
+    }
 }
 
 impl HardwareQueue for AnyQueue {

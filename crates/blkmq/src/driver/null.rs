@@ -136,6 +136,10 @@ impl Port for NullQueue {
             done.put(|| one);
         }
     }
+
+    fn takes_hints(&self) -> bool {
+        false
+    }
 }
 
 impl HardwareQueue for NullQueue {

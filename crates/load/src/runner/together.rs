@@ -151,6 +151,9 @@ impl Runner<'_> {
             driver.set_die_clocks(true);
         }
         let mut line = Line::new(&lanes);
+        if driver.takes_hints() {
+            lanes.iter_mut().for_each(|lane| lane.load.look_ahead());
+        }
         let (mut turns, mut stride) = (0u32, Stride::new(driver.patience()));
         loop {
             for (n, lane) in lanes.iter_mut().enumerate() {
