@@ -252,14 +252,6 @@ impl<'a> Lab<'a> {
     }
 }
 
-/// The drive in memory of this name.
-pub(crate) fn config(name: &str) -> Result<DriveConfig, Error> {
-    match name.parse()? {
-        DriveSpec::Memory(spec) => Ok(spec.resolve()?),
-        _ => Err(Error::Usage(format!("{name} is not in this process"))),
-    }
-}
-
 /// An outcome that may be used: all requests did what they were asked.
 fn finished(outcome: bench::Outcome) -> Result<bench::Outcome, Error> {
     match (&outcome.problem, &outcome.report.void) {

@@ -40,7 +40,7 @@ fn all(lab: &mut Lab, scale: Scale, stage: Option<&Stage>) -> Result<Findings, E
     rows.extend(completion::rows(lab, stage)?);
     rows.extend(bypass::rows(lab, stage)?);
     rows.extend(network::rows(lab, stage)?);
-    Ok(Findings { rows, notes: notes() })
+    Ok(Findings::new(rows, notes()))
 }
 
 fn notes() -> Vec<String> {
