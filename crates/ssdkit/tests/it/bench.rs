@@ -328,7 +328,7 @@ fn sum_of(line: &Value) -> f64 {
 fn what_changes_over_a_run_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let line = "bench mem:tlc,size=64M,groups=2,pus=2,side=device --rw randrw --qd 8 --time 3s \
-                --precondition seq --json";
+                --precondition seq";
     let plain = crate::common::json(dir.path(), line);
     let told = crate::common::json(dir.path(), &format!("{line} --slowest 3 --report a.html"));
     for same in ["state_hash", "latency_ns", "chunks", "write_amplification"] {
@@ -370,7 +370,7 @@ fn what_changes_over_a_run_is_told() {
     assert!(dies["busy"][4].is_null() && dies["pus"] == 2 && chunks["pus"] == 2);
     // With what is beside write amplification.
     let line = "bench mem:tlc,size=64M,groups=2,pus=4,slc_cache=4M,parity=4,store=none \
-                --rw randwrite --qd 8 --time 1s --precondition seq --report b.html --json";
+                --rw randwrite --qd 8 --time 1s --precondition seq --report b.html";
     let told = crate::common::json(dir.path(), line);
     let first = &told["series"][0]["programmed"];
     let blocks = |of: &str| first[of].as_u64().unwrap_or(0);
@@ -378,7 +378,7 @@ fn what_changes_over_a_run_is_told() {
     assert_eq!(told["parity"]["parity_blocks"].as_u64(), first["parity"].as_u64());
     assert!(told["chunks"]["valid"].is_null() && told["dies"]["busy"][7].is_string());
     // Of a drive that does not tell.
-    let told = crate::common::json(dir.path(), "bench null: --rw randread --ios 1k --json");
+    let told = crate::common::json(dir.path(), "bench null: --rw randread --ios 1k");
     assert!(told["dies"].is_null() && told["chunks"].is_null());
 }
 
