@@ -62,13 +62,14 @@ impl Args for ExplainCommand {
             .long(SERVED)
             .value_name("[HOST:]PORT")
             .value_parser(|text: &str| text.parse::<Address>())
-            .conflicts_with_all(of_run)
+            .conflicts_with_all(of_run.clone())
             .help("In place of a run: the drive that is served with --metrics there");
         let interval = Arg::new(INTERVAL)
             .long(INTERVAL)
             .value_name("TIME")
             .value_parser(interval)
             .requires(SERVED)
+            .conflicts_with_all(of_run)
             .help("With --served: for so long, 100ms to 10s; 1s");
         cmd.arg(served).arg(interval)
     }
@@ -204,7 +205,7 @@ mod tests {
             ("", "--rw"),
             ("mem:tlc", "--rw"),
             ("--rw randread", "DRIVE"),
-            ("mem:tlc --rw randread --interval 1s", "--served"),
+            ("mem:tlc --rw randread --interval 1s", "cannot be used with"),
             ("--served 9100 --rw randread", "cannot be used with"),
             ("mem:tlc --served 9100", "cannot be used with"),
             ("--served 9100 --what-if suspend=true", "cannot be used with"),
