@@ -149,7 +149,7 @@ pub struct Cli {
 pub enum Command {
     /// Run a workload on a drive and report.
     #[command(after_help = format!("{BENCH_EXAMPLES}{DRIVES}"))]
-    Bench(BenchArgs),
+    Bench(Box<BenchArgs>),
     /// Run a workload on a drive, or look at a served one, and tell why its requests took
     /// what they took.
     #[command(after_help = format!("{EXPLAIN_EXAMPLES}{DRIVES}"))]

@@ -17,7 +17,7 @@ fn parse(line: &str) -> Result<Cli, clap::Error> {
 
 fn bench(rest: &str) -> BenchArgs {
     match parse(&format!("ssdkit bench {rest}")).unwrap().command {
-        Some(Command::Bench(args)) => args,
+        Some(Command::Bench(args)) => *args,
         other => panic!("{other:?}"),
     }
 }
