@@ -50,6 +50,11 @@ impl<D: OpenChannel> Target for Zones<D> {
         self.zones.iter().filter(|zone| zone.next == 0).count() as u64
     }
 
+    /// All that was written: a zone is never written over.
+    fn valid_blocks(&self, chunk: usize) -> u32 {
+        self.zones.iter().find(|zone| zone.chunk == chunk).map_or(0, |zone| zone.next)
+    }
+
     fn memory(&self) -> Memory {
         let chunks = (self.zones.len() * size_of::<Zone>()) as u64;
         Memory { chunks, ..Memory::default() }
