@@ -108,14 +108,15 @@ mod tests {
             let start = Time(77);
             let (mut tails, mut random) = (Tails::new(start), random::Random::new(1, 1));
             let mut series = Series::new(start.0, Gauges::default());
-            let mut all = Vec::new();
+            let (mut all, mut whole) = (Vec::new(), Default::default());
             for n in 0..seconds * each {
                 let at = start + n * ROW_NS / each;
                 let (array, link) = (random.bits() % 90, 1 + random.bits() % 9);
                 let mut story = Story::at(Time(5));
                 story.add(Part::Array, array);
                 story.add(Part::Link, link);
-                series.record(at.0, array + link, Gauges::default);
+                series.go_on(at.0, Gauges::default, &mut whole);
+                series.record(0, array + link);
                 let slow = || Slow::new(BlockOp::Read, n, 4096, story);
                 tails.note(at, array + link, n, slow);
                 all.push((n as f64 / each as f64, array + link, array));
@@ -123,7 +124,7 @@ mod tests {
             // The last is a short row, which is in the one before.
             let end = start + (seconds - 1) * ROW_NS + ROW_NS / 2;
             let end = Time(end.0.max(start.0 + (seconds * each - 1) * ROW_NS / each));
-            let mut rows = series.finish(end.0, Gauges::default()).rows(ROW_NS);
+            let mut rows = series.finish(end.0, Gauges::default(), &mut whole).rows(ROW_NS);
             tails.tell(&mut rows);
             for row in &rows {
                 let end = row.second + row.seconds;
@@ -145,14 +146,15 @@ mod tests {
     #[test]
     fn a_row_without_requests_has_no_tail() {
         let mut tails = Tails::new(Time(0));
-        let mut series = Series::new(0, Gauges::default());
+        let (mut series, mut whole) = (Series::new(0, Gauges::default()), Default::default());
         for at in [0, 2 * ROW_NS] {
             let mut story = Story::at(Time(at));
             story.add(Part::Array, 5);
-            series.record(at, 5, Gauges::default);
+            series.go_on(at, Gauges::default, &mut whole);
+            series.record(0, 5);
             tails.note(Time(at), 5, 0, || Slow::new(BlockOp::Read, 0, 512, story));
         }
-        let mut rows = series.finish(3 * ROW_NS, Gauges::default()).rows(0);
+        let mut rows = series.finish(3 * ROW_NS, Gauges::default(), &mut whole).rows(0);
         tails.tell(&mut rows);
         let kept = rows.iter().map(|row| row.tail.as_ref().map_or(0, |tail| tail.requests));
         assert_eq!(kept.collect::<Vec<_>>(), [1, 0, 1]);

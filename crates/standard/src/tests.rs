@@ -214,7 +214,8 @@ fn tally(late: u64) -> Tally {
     let mut tally = Tally::new();
     tally.begin(Time(0), WriteCounters::default(), Gauges::default());
     for n in 1..=1000 {
-        tally.record((BlockOp::Write, 4096), Time(n * 100_000), 100_000, Gauges::default);
+        tally.go_on(Time(n * 100_000), Gauges::default);
+        tally.record(BlockOp::Write, 4096, Time(n * 100_000), 100_000);
         tally.late.record(if n % 100 == 0 { late } else { 10 });
     }
     tally.finish(WriteCounters::default(), Gauges::default());
