@@ -11,8 +11,9 @@ use port::{BlockDone, BlockReq, Ring, Story, StorySum, Time};
 
 use crate::live::{OPS, RANGES, range_of};
 
-/// Seconds of which the slowest are kept: this one and those before it.
-pub const SECONDS: u64 = 11;
+/// Seconds of which the slowest are kept: this one and those before it. Two more than may
+/// be asked for: a page may be old when it is read.
+pub const SECONDS: u64 = 13;
 /// Requests that are kept of each second.
 pub const KEPT: usize = 16;
 /// Requests that are inside a drive at most; where there were more, their tables grow.

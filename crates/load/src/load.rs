@@ -495,9 +495,6 @@ impl Load {
             self.is_all_inside = false;
             driver.tell_from(0);
         }
-        if tally.counts() && !self.done.is_empty() {
-            tally.go_on(now, || driver.gauges());
-        }
         while let Some(done) = self.done.get_mut(0) {
             // Field by field, as above; the buffer only where it has bytes.
             let (id, op, status, at) = (done.id, done.op, done.status, done.at);
@@ -528,6 +525,7 @@ impl Load {
                 tally.written += slot.access.len;
             }
             if slot.counted && status.is_ok() {
+                tally.go_on(now, || driver.gauges());
                 tally.record(op, slot.access.len, now, now.since(slot.start));
                 if let Some(slowest) = &mut tally.slowest {
                     let Access { offset, len, .. } = slot.access;
@@ -560,11 +558,8 @@ impl Load {
     /// asks more of a request than how long it took.
     #[inline(always)]
     pub fn complete_plain(&mut self, now: Time, tally: &mut Tally, driver: &dyn Driver) {
-        if self.done.is_empty() {
-            return;
-        }
-        tally.go_on(now, || driver.gauges());
         let Load { done, slots, idle, .. } = self;
+        let mut is_first = true;
         done.take_all(|BlockDone { id, op, status, .. }| {
             let slot = &slots[id as usize];
             let len = slot.access.len;
@@ -575,6 +570,9 @@ impl Load {
                     tally.written += len;
                 }
                 if slot.counted {
+                    if std::mem::take(&mut is_first) {
+                        tally.go_on(now, || driver.gauges());
+                    }
                     tally.record(op, len, now, now.since(slot.start));
                 }
             }

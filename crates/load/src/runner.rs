@@ -565,6 +565,10 @@ fn plain_turns(
         (*before, passed) = (now, passed + 1);
         course.look(now, tally.written);
         load.issue_plain(now, &mut course.left, driver);
+        if load.is_idle() {
+            // Its time is over, and there is nothing to turn for.
+            return Ok((now, passed));
+        }
     }
 }
 

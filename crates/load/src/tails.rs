@@ -67,8 +67,13 @@ impl Tails {
         self.width = self.width.saturating_mul(2);
     }
 
-    /// Tells of each row of the series where the time of its slowest went.
-    pub fn tell(&self, rows: &mut [Row]) {
+    /// Tells of each row of the series, most of which are so many ns long, where the time
+    /// of its slowest went.
+    pub fn tell(mut self, rows: &mut [Row], width: u64) {
+        // The series went on after the last request.
+        while self.width < width {
+            self.halve();
+        }
         let last = rows.len().saturating_sub(1);
         for (number, row) in rows.iter_mut().enumerate() {
             let mut kept = self.rows.get(number).cloned();
@@ -124,8 +129,10 @@ mod tests {
             // The last is a short row, which is in the one before.
             let end = start + (seconds - 1) * ROW_NS + ROW_NS / 2;
             let end = Time(end.0.max(start.0 + (seconds * each - 1) * ROW_NS / each));
-            let mut rows = series.finish(end.0, Gauges::default(), &mut whole).rows(ROW_NS);
-            tails.tell(&mut rows);
+            let finished = series.finish(end.0, Gauges::default(), &mut whole);
+            let width = finished.width();
+            let mut rows = finished.rows(ROW_NS);
+            tails.tell(&mut rows, width);
             for row in &rows {
                 let end = row.second + row.seconds;
                 let is_last = end == rows.last().map_or(0.0, |row| row.second + row.seconds);
@@ -143,6 +150,30 @@ mod tests {
         }
     }
 
+    /// A series whose rows are joined after the last request, too.
+    #[test]
+    fn rows_that_are_joined_at_the_end_have_the_slowest_of_both() {
+        let (mut series, mut whole) = (Series::new(0, Gauges::default()), Default::default());
+        let mut tails = Tails::new(Time(0));
+        for second in 0..MAX_ROWS as u64 - 1 {
+            let mut story = Story::at(Time(second * ROW_NS));
+            story.add(Part::Array, 1 + second);
+            series.go_on(second * ROW_NS, Gauges::default, &mut whole);
+            series.record(0, 1 + second);
+            let slow = || Slow::new(BlockOp::Read, second, 512, story);
+            tails.note(Time(second * ROW_NS), 1 + second, second, slow);
+        }
+        let finished = series.finish(MAX_ROWS as u64 * ROW_NS, Gauges::default(), &mut whole);
+        let width = finished.width();
+        let mut rows = finished.rows(0);
+        tails.tell(&mut rows, width);
+        assert_eq!((width, rows.len()), (2 * ROW_NS, MAX_ROWS / 2));
+        for (n, row) in rows.iter().enumerate() {
+            let (tail, second) = (row.tail.as_ref().unwrap(), 2 * n as u64);
+            assert_eq!((tail.requests, tail.from_ns), (row.ios, 1 + second), "{n}");
+        }
+    }
+
     #[test]
     fn a_row_without_requests_has_no_tail() {
         let mut tails = Tails::new(Time(0));
@@ -155,7 +186,7 @@ mod tests {
             tails.note(Time(at), 5, 0, || Slow::new(BlockOp::Read, 0, 512, story));
         }
         let mut rows = series.finish(3 * ROW_NS, Gauges::default(), &mut whole).rows(0);
-        tails.tell(&mut rows);
+        tails.tell(&mut rows, ROW_NS);
         let kept = rows.iter().map(|row| row.tail.as_ref().map_or(0, |tail| tail.requests));
         assert_eq!(kept.collect::<Vec<_>>(), [1, 0, 1]);
     }

@@ -178,7 +178,7 @@ impl Tally {
     pub fn rows(&self) -> Vec<Row> {
         let mut rows = self.over.clone().rows(MOMENT_NS);
         if let Some(tails) = &self.tails {
-            tails.tell(&mut rows);
+            tails.clone().tell(&mut rows, self.over.width());
         }
         rows
     }

@@ -255,6 +255,11 @@ impl Finished {
         }
     }
 
+    /// How long a row is, but the last, in ns.
+    pub fn width(&self) -> u64 {
+        self.width
+    }
+
     /// The rows, oldest first. A last one shorter than `shortest_ns` is in the
     /// one before, if there is one: a rate over so little says nothing.
     pub fn rows(mut self, shortest_ns: u64) -> Vec<Row> {

@@ -84,6 +84,9 @@ pub(crate) fn write(drive: &str, all: Option<Explained>) -> String {
     serde_json::to_string(&all).unwrap_or_else(|e| format!("no JSON: {e}"))
 }
 
+/// How many requests, and where their time went.
+type Counted = (u64, StorySum);
+
 /// What a served drive told at some time.
 #[derive(Clone, Debug)]
 pub struct Look {
@@ -92,14 +95,14 @@ pub struct Look {
     /// When, in ns since it is served.
     pub at: u64,
     /// By operation, as [`OPS`] has them, and range: how many, and where their time went.
-    works: Vec<Vec<(u64, StorySum)>>,
+    works: Vec<Vec<Counted>>,
     /// The slowest of the last seconds, and when each ended.
     slowest: Vec<(Slow, u64)>,
 }
 
 impl Look {
     /// The longest time between two looks of which all of the slowest are there, in ns.
-    pub const LONGEST: u64 = (SECONDS - 1) * 1_000_000_000;
+    pub const LONGEST: u64 = (SECONDS - 3) * 1_000_000_000;
 
     /// Asks the server whose metrics are at an address.
     ///
@@ -138,6 +141,14 @@ impl Look {
         let slowest = wire.slowest.iter().map(slow).collect::<Option<Vec<_>>>();
         let slowest = slowest.ok_or_else(unknown)?;
         Ok(Look { drive: wire.drive, at: wire.at_ns, works, slowest })
+    }
+
+    /// Whether it is of the server that `before` is of, and of the same one since: what it
+    /// counted only grew.
+    pub fn follows(&self, before: &Look) -> bool {
+        let grew = |(now, then): (&Counted, &Counted)| now.0 >= then.0 && now.1.ns() >= then.1.ns();
+        let all = self.works.iter().flatten().zip(before.works.iter().flatten());
+        self.drive == before.drive && self.at >= before.at && all.into_iter().all(grew)
     }
 
     /// Where the time of the requests went that ended since `before`.
@@ -213,6 +224,10 @@ mod tests {
         assert_eq!((slow.op, slow.offset, slow.len, *ago), (BlockOp::Write, 4096, 512, 50));
         assert_eq!((slow.story.ns(), slow.story.ns_of(Part::RoomFolds)), (90, 90));
         assert!(second.slowest_since(&second).is_empty(), "it ended before");
+        assert!(second.follows(&first) && second.follows(&second) && !first.follows(&second));
+        assert!(!look(2_000, 1000, 10).follows(&second), "started anew, and later");
+        let other = Look { drive: "mem:b".into(), ..look(2_000, 2000, 20) };
+        assert!(!other.follows(&second));
     }
 
     #[test]

@@ -54,7 +54,7 @@ type Key = (String, String);
 pub fn dies(runs: &[Run]) -> Option<String> {
     let busy = |of: f64| shade_of(of, (0.0, 100.0));
     let map = |dies: &Dies| {
-        let (lines, firsts) = joined(&dies.busy, room(runs), mean);
+        let (lines, firsts) = joined(&evened(dies), room(runs), mean);
         let lines = lines.iter().map(|line| line.iter().copied().map(busy).collect()).collect();
         let end = dies.ends.last().copied().unwrap_or_default();
         let ends = ["0 s".into(), short_time(end * 1e9)];
@@ -62,6 +62,22 @@ pub fn dies(runs: &[Run]) -> Option<String> {
     };
     let maps: Vec<Option<Map>> = runs.iter().map(|run| run.dies.as_ref().map(map)).collect();
     draw(&maps, &shades("of the time: 0 %", "100 %"))
+}
+
+/// How busy dies were in as many spans as there are, all as long: those that were looked at
+/// ended when requests did.
+fn evened(dies: &Dies) -> Vec<Vec<f64>> {
+    let (count, end) = (dies.ends.len(), dies.ends.last().copied().unwrap_or_default());
+    let spans = || std::iter::once(0.0).chain(dies.ends.iter().copied()).zip(&dies.ends);
+    let even = |line: &Vec<f64>, at: usize| {
+        let of = |part: usize| end * part as f64 / count as f64;
+        let (from, to) = (of(at), of(at + 1));
+        let inside = |((begin, &end), &busy)| (f64::min(end, to) - f64::max(begin, from), busy);
+        let parts = spans().zip(line).map(inside).filter(|part| part.0 > 0.0);
+        let (time, busy) = parts.fold((0.0, 0.0), |sum, (t, busy)| (sum.0 + t, sum.1 + t * busy));
+        if time > 0.0 { busy / time } else { line[at] }
+    };
+    dies.busy.iter().map(|line| (0..count).map(|at| even(line, at)).collect()).collect()
 }
 
 /// How worn chunks are.
@@ -282,5 +298,22 @@ fn add_keys(out: &mut String, keys: &[Key], top: u32) {
             label(out, (x + 5, top + 12), "start", name);
             x += wide + 14;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of spans of 1, 7 and 2 s.
+    #[test]
+    fn spans_of_any_length_are_drawn_as_long_as_they_were() {
+        let busy = vec![vec![100.0, 0.0, 50.0], vec![10.0, 10.0, 10.0]];
+        let even = evened(&Dies { pus: 2, ends: vec![1.0, 8.0, 10.0], busy });
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        assert!(near(even[0][0], 30.0) && near(even[0][1], 0.0) && near(even[0][2], 30.0));
+        assert!(even[1].iter().all(|&busy| near(busy, 10.0)), "{even:?}");
+        let same = Dies { pus: 1, ends: vec![2.0, 4.0], busy: vec![vec![3.0, 99.0]] };
+        assert_eq!(evened(&same), same.busy);
     }
 }

@@ -461,3 +461,42 @@ fn loads_of_any_kind_go_together() {
     let (code, text) = failure("null: --rw randread --time 1ms --job rw=read");
     assert!(code == Some(2) && text.contains("of this process"), "{text}");
 }
+
+/// Loads that keep no bytes and follow each other have a loop of their own; where the
+/// slowest are kept they go the way of all others. Figures are the same, whatever ends
+/// them.
+#[test]
+fn plain_loads_are_measured_as_all_others() {
+    let dir = tempfile::tempdir().unwrap();
+    for line in [
+        "tlc --rw randread --qd 1 --time 20ms --precondition seq",
+        "tlc --rw randwrite --qd 8 --time 30ms --ramp 10ms",
+        "tlc --rw randwrite --qd 1 --flush-every 3 --time 10ms",
+        "ref --rw trim --qd 4 --time 1ms --precondition seq",
+        "ref --rw randrw --qd 8 --threads 3 --ios 5k --precondition seq",
+        "ref --rw randread --qd 32 --time 10ms --bs 16k --precondition seq",
+        "null --rw randrw --qd 4 --ios 5k",
+        "null --rw randread --bs 64k --time 1s --ramp 1ms",
+    ] {
+        let line = format!("bench mem:{}", line.replacen(' ', ",size=16M,store=none ", 1));
+        let plain = crate::common::json(dir.path(), &line);
+        let other = crate::common::json(dir.path(), &format!("{line} --slowest 2"));
+        for same in ["ios", "seconds", "bytes", "latency_ns", "distribution", "state_hash"] {
+            assert_eq!(plain[same], other[same], "{same}: {line}");
+        }
+        let rows = |json: &Value| json["series"].as_array().unwrap().len();
+        assert_eq!(rows(&plain), rows(&other), "{line}");
+    }
+}
+
+/// Requests of the ramp that end late are in no row.
+#[test]
+fn rows_end_with_the_run() {
+    let json = report(
+        "mem:tlc,groups=1,pus=1,size=2G,store=none --rw randrw --bs 1M --qd 128 --ramp 100ms \
+         --ios 1 --precondition seq",
+    );
+    let rows = json["series"].as_array().unwrap();
+    let seconds: f64 = rows.iter().map(|row| row["seconds"].as_f64().unwrap()).sum();
+    assert!((seconds - number(&json, "/seconds")).abs() < 1e-6, "{seconds} s: {json}");
+}
