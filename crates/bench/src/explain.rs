@@ -233,6 +233,9 @@ fn verdict(name: &str, kind: &Kind) -> String {
             format!("{:.0} % {}", 100.0 * ns as f64 / total, name_of(part, behind))
         })
         .collect();
+    if told.is_empty() {
+        return String::new();
+    }
     let which = match share {
         "all" => format!("all {name}"),
         "slowest half" => format!("the slowest half of {name}"),

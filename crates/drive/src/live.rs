@@ -183,9 +183,7 @@ pub trait Seen {
     fn glimpse(&self, now: Time) -> Glimpse;
 
     /// What there is to explain at `now`, where it tells.
-    fn explained(&self, _now: Time) -> Option<Explained> {
-        None
-    }
+    fn explained(&self, now: Time) -> Option<Explained>;
 
     /// Counts the chunks of at most `most` places from `from` on. Gives where to go on.
     fn count_chunks(&self, from: Place, most: usize, count: &mut ChunkCount) -> Option<Place>;
@@ -296,6 +294,10 @@ impl Seen for Link<BoxedBatch> {
             read_only: drive.fault().map(ToString::to_string),
             ..Glimpse::default()
         }
+    }
+
+    fn explained(&self, _now: Time) -> Option<Explained> {
+        None
     }
 
     fn count_chunks(&self, (_, from): Place, most: usize, count: &mut ChunkCount) -> Option<Place> {

@@ -84,6 +84,11 @@ pub(crate) fn write(drive: &str, all: Option<Explained>) -> String {
     serde_json::to_string(&all).unwrap_or_else(|e| format!("no JSON: {e}"))
 }
 
+/// Requests and their time in ns that are taken from a server, each: sums of all that a
+/// page can tell stay far from what their numbers hold.
+const MOST: u64 = 1 << 50;
+const MOST_NS: u128 = 1 << 100;
+
 /// How many requests, and where their time went.
 type Counted = (u64, StorySum);
 
@@ -124,8 +129,12 @@ impl Look {
         for ((_, op), work) in OPS.iter().zip(&mut works) {
             for WireBand { range, requests, parts } in told.remove(*op).unwrap_or_default() {
                 let band = work.get_mut(range).ok_or_else(unknown)?;
+                if band.0 > 0 || requests > MOST {
+                    return Err(other("ranges told twice, or of more than there can be".into()));
+                }
                 band.0 = requests;
                 for WirePart { part, behind, ns } in &parts {
+                    let ns = &Some(*ns).filter(|&ns| ns <= MOST_NS).ok_or_else(unknown)?;
                     band.1.add(part, behind.as_deref(), *ns).ok_or_else(unknown)?;
                 }
             }
@@ -226,6 +235,15 @@ mod tests {
         assert!(second.slowest_since(&second).is_empty(), "it ended before");
         assert!(second.follows(&first) && second.follows(&second) && !first.follows(&second));
         assert!(!look(2_000, 1000, 10).follows(&second), "started anew, and later");
+        let page = write("mem:a", Some(told(0, 1000, 1)));
+        for (good, bad) in [
+            ("\"requests\":1000", "\"requests\":18446744073709551615"),
+            ("\"ns\":1700000", "\"ns\":340282366920938463463374607431768211455"),
+            ("\"range\":40", "\"range\":3"),
+        ] {
+            let page = page.replacen(good, bad, 1);
+            assert!(page.contains(bad) && Look::read(&page).is_err(), "{bad}");
+        }
         let other = Look { drive: "mem:b".into(), ..look(2_000, 2000, 20) };
         assert!(!other.follows(&second));
     }

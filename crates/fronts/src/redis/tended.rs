@@ -9,6 +9,7 @@ use drive::batched::BoxedBatch;
 use drive::lent::Lent;
 use drive::live::{Glimpse, Place, Seen};
 use drive::say::say;
+use drive::told::Explained;
 
 /// What is to be looked after now and then.
 pub trait Tend: Port {
@@ -74,6 +75,10 @@ impl<P: Tend> Tended<P> {
 impl<P: Seen> Seen for Tended<P> {
     fn glimpse(&self, now: Time) -> Glimpse {
         self.drive.glimpse(now)
+    }
+
+    fn explained(&self, now: Time) -> Option<Explained> {
+        self.drive.explained(now)
     }
 
     fn count_chunks(&self, from: Place, most: usize, count: &mut ChunkCount) -> Option<Place> {

@@ -41,8 +41,8 @@ impl StorySum {
     /// One more part, by its name; `None` where there is none of that name.
     pub fn add(&mut self, part: &str, behind: Option<&str>, ns: u128) -> Option<()> {
         match place_of(part, behind)? {
-            Place::Part(number) => self.parts[number] += ns,
-            Place::Die(number) => self.die[number] += ns,
+            Place::Part(number) => self.parts[number] = self.parts[number].checked_add(ns)?,
+            Place::Die(number) => self.die[number] = self.die[number].checked_add(ns)?,
         }
         Some(())
     }

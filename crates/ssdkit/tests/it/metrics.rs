@@ -175,6 +175,11 @@ fn a_served_drive_is_explained() {
         let times: Vec<u64> = slowest.iter().map(|slow| ns(&slow["latency_ns"])).collect();
         assert!(times.is_sorted_by(|a, b| a >= b) && !times.is_empty(), "{times:?}");
     });
+    let socket = dir.path().join("b.sock");
+    let redis = Server::start(&format!("mem:znand,size=256M --redis {}", socket.display()));
+    let idle = explain(&format!("--served {} --interval 100ms", redis.at));
+    assert!(idle.status.success(), "{}", String::from_utf8_lossy(&idle.stderr));
+    redis.stop();
     let page = include_str!("../../../../docs/commands/explain.md");
     let examples =
         page.lines().filter_map(|it| it.strip_prefix("    ssdkit explain --served 9100"));
