@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use drive::error::Error;
 use drive::say::harmless;
+use drive::told::KEPT;
 use load::watch::columns;
 use measure::causes::Kind;
 use measure::slowest::Slow;
@@ -172,6 +173,10 @@ fn print(
     writeln!(out, "{}", tables(Some(&causes)))?;
     let told = slowest.iter().map(|(slow, ago)| (slow, *ago));
     write!(out, "{}", table(told, "ended ago", columns().min(TABLE)))?;
+    let (known, asked) = (slowest.len() as u64, u64::from(args.slowest).min(requests));
+    if known < asked {
+        writeln!(out, "{known} of the {asked} slowest: a server keeps {KEPT} of each second")?;
+    }
     Ok(())
 }
 

@@ -176,7 +176,8 @@ fn a_served_drive_is_explained() {
         assert!(times.is_sorted_by(|a, b| a >= b) && !times.is_empty(), "{times:?}");
     });
     let socket = dir.path().join("b.sock");
-    let redis = Server::start(&format!("mem:znand,size=256M --redis {}", socket.display()));
+    let redis =
+        Server::start(&format!("mem:znand,size=256M --pages log --redis {}", socket.display()));
     let idle = explain(&format!("--served {} --interval 100ms", redis.at));
     assert!(idle.status.success(), "{}", String::from_utf8_lossy(&idle.stderr));
     redis.stop();
