@@ -60,12 +60,12 @@ impl Runs {
         (least, greatest)
     }
 
-    /// Greatest less least, as a share of the median; `None` for a single run,
-    /// or a median of zero.
+    /// Greatest less least, as a share of the median without its sign; `None` for a single
+    /// run, or a median of zero.
     pub fn spread(&self) -> Option<f64> {
         let (least, greatest) = self.range();
         let shares = self.values.len() > 1 && self.median() != 0.0;
-        shares.then(|| (greatest - least) / self.median())
+        shares.then(|| (greatest - least) / self.median().abs())
     }
 
     /// `f` of each run. Void when these are.
@@ -102,6 +102,7 @@ mod tests {
         let runs = Runs::new(vec![9.0, 1.0, 4.0]);
         assert_eq!((runs.median(), runs.range()), (4.0, (1.0, 9.0)));
         assert_eq!(runs.spread(), Some(2.0));
+        assert_eq!(runs.map(|x| -x).spread(), Some(2.0));
         assert_eq!(Runs::new(vec![4.0, 1.0, 9.0, 2.0]).median(), 3.0);
     }
 
