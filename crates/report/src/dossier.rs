@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::page::{BEGIN, LONGEST, LONGEST_ALL, STYLE, bounded, text};
+use crate::page::{BEGIN, LONGEST, STYLE, bounded, text};
 
 /// What a dossier has beside what all pages have.
 const MORE_STYLE: &str = "body { max-width: 1200px } td.what, td.says { text-align: left } \
@@ -16,6 +16,9 @@ const MORE_STYLE: &str = "body { max-width: 1200px } td.what, td.says { text-ali
     .claims td { white-space: nowrap } .claims td:first-child, .claims td.verdict { \
     white-space: normal } \
     .pass { color: #1a7f37 } .fail { color: #a40000; font-weight: bold } .open { color: #777 }";
+
+/// Characters of all that was set in a chapter: more than any study of ours has.
+const LONGEST_ALL: usize = 400_000;
 
 /// How something was judged, which is its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,6 +274,15 @@ mod tests {
             assert!(page.contains(&format!("<h2 id=\"chapter-{number}\"")));
         }
         assert_eq!(page.matches("<table").count(), page.matches("</table>").count());
+    }
+
+    /// A hundred configurations of a few thousand characters.
+    #[test]
+    fn all_that_was_set_is_there_to_its_end() {
+        let mut dossier = dossier("word");
+        let one = |n: usize| (format!("{n:03}"), "x".repeat(3000).into());
+        dossier.chapters[0].all = Value::Object((0..100).map(one).collect());
+        assert!(dossier.page().contains("&quot;099&quot;"));
     }
 
     #[test]

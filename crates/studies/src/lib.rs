@@ -217,6 +217,11 @@ pub fn run(args: &StudyArgs, out: &mut dyn Write) -> Result<(), Error> {
     if let Some(case) = &args.options.watched {
         return lines::be_watched(case, &args.options, out);
     }
+    one(study, args, out)
+}
+
+/// Runs one.
+fn one(study: Study, args: &StudyArgs, out: &mut dyn Write) -> Result<(), Error> {
     let files = Files::new(args)?;
     let mut watch = Watch::terminal(None)?;
     let outcome = study.measure(&args.options, &mut watch);
@@ -225,8 +230,15 @@ pub fn run(args: &StudyArgs, out: &mut dyn Write) -> Result<(), Error> {
     // What was measured is told, whatever becomes of its files.
     let written = if ran[0].1.is_ok() { files.write(&ran) } else { Ok(()) };
     let [(_, outcome)] = ran;
-    outcome?.print(args.json, out)?;
-    written
+    both(outcome?.print(args.json, out), written)
+}
+
+/// Two things that were tried one after the other: where both failed, both are told.
+fn both(first: Result<(), Error>, then: Result<(), Error>) -> Result<(), Error> {
+    match (first, then) {
+        (Err(first), Err(then)) => Err(Error::Failed(format!("{first}. {then}"))),
+        (first, then) => first.and(then),
+    }
 }
 
 fn list(json: bool, out: &mut dyn Write) -> Result<(), Error> {
@@ -278,6 +290,33 @@ mod tests {
         for (cores, sockets) in [(Some(0), 1), (Some(all.len() + 1), 1), (Some(1), 2), (None, 0)] {
             assert_eq!(of(cores, sockets).unwrap_err().exit_code(), 2);
         }
+    }
+
+    /// Its directory is gone when its page is to be written.
+    const LOST: Study = Study {
+        name: "lost",
+        about: "a study",
+        run: |lab| {
+            std::fs::remove_dir_all(lab.options.dir()).unwrap();
+            let row = Row::sign("f", "fails", "x", "says", Runs::one(1.0), false);
+            Ok(Findings::new(vec![row], vec![]))
+        },
+    };
+
+    #[test]
+    fn a_row_that_fails_hides_no_page_that_cannot_be_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let sub = dir.path().join("sub");
+        std::fs::create_dir(&sub).unwrap();
+        let options = Options { dir: Some(sub.clone()), ..Options::default() };
+        let report = Some(sub.join("page.html"));
+        let mut out = Vec::new();
+        let args = StudyArgs { report, options, ..StudyArgs::default() };
+        let error = one(LOST, &args, &mut out).unwrap_err().to_string();
+        for says in ["study lost: 1 of 1 rows failed: fails", "cannot write", "page.html"] {
+            assert!(error.contains(says), "{says}: {error}");
+        }
+        assert!(String::from_utf8(out).unwrap().contains("0 passed, 1 failed"));
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! What studies give beside their text: a page for a browser, and pictures.
 //!
 //! Guarantees: files are taken before anything is measured, and only such as are new or of
-//! the same kind; the page is written whole or not at all. Fails as the system does.
+//! the same kind; the page is written whole or not at all. One that cannot be written keeps
+//! no other from being so. Fails as the system does.
 
 use std::fs;
 use std::path::PathBuf;
 
 use report::{Chapter, Claim, Dossier, Mark, OutFile};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Outcome, Row, Study, StudyArgs, Verdict};
+use super::{Outcome, Row, Step, Study, StudyArgs, Verdict, both};
 use drive::error::Error;
 
 /// A study, and what it gave.
@@ -22,35 +23,43 @@ pub struct Files {
 }
 
 impl Files {
-    /// Those of a command line.
+    /// Those of a command line. Makes the directory of pictures. Fails where that or the
+    /// page cannot be.
     pub fn new(args: &StudyArgs) -> Result<Files, Error> {
         let page = args.report.as_ref().map(|path| {
             let file = OutFile::page(path);
             file.map_err(|e| Error::Usage(format!("--report {}: {e}", path.display())))
         });
-        Ok(Files { page: page.transpose()?, pictures: args.pictures.clone() })
+        let page = page.transpose()?;
+        if let Some(dir) = &args.pictures {
+            // A file that is begun and goes again: a directory may be there and take none.
+            let taken = fs::create_dir_all(dir).and_then(|()| OutFile::picture(&dir.join(PROBE)));
+            taken.map_err(|e| Error::Usage(format!("--pictures {}: {e}", dir.display())))?;
+        }
+        Ok(Files { page, pictures: args.pictures.clone() })
     }
 
     /// Writes what these studies gave.
     pub fn write(self, ran: &[Ran]) -> Result<(), Error> {
+        let mut all = Ok(());
         if let Some(file) = self.page {
             let name = file.path().display().to_string();
-            file.write(&page(ran)).map_err(|e| Error::system(&format!("write {name}"), &e))?;
+            all = file.write(&page(ran)).map_err(|e| Error::system(&format!("write {name}"), &e));
         }
-        let Some(dir) = self.pictures else { return Ok(()) };
-        let make = |e| Error::system(&format!("make {}", dir.display()), &e);
-        fs::create_dir_all(&dir).map_err(make)?;
+        let Some(dir) = self.pictures else { return all };
         let outcomes = ran.iter().filter_map(|(_, outcome)| outcome.as_ref().ok());
         for picture in outcomes.flat_map(|outcome| &outcome.pictures) {
             let path = dir.join(format!("{}.svg", picture.name));
-            let name = path.display();
-            let file = OutFile::picture(&path);
-            let file = file.map_err(|e| Error::Usage(format!("--pictures {name}: {e}")))?;
-            file.write(&picture.svg).map_err(|e| Error::system(&format!("write {name}"), &e))?;
+            let written = OutFile::picture(&path).and_then(|file| file.write(&picture.svg));
+            let doing = format!("write {}", path.display());
+            all = both(all, written.map_err(|e| Error::system(&doing, &e)));
         }
-        Ok(())
+        all
     }
 }
+
+/// The name of a picture that no study draws.
+const PROBE: &str = ".ssdkit.svg";
 
 /// The page of what these studies gave.
 pub fn page(ran: &[Ran]) -> String {
@@ -109,7 +118,7 @@ fn chapter((study, outcome): &Ran) -> Chapter {
         pictures: Vec::new(),
         notes: Vec::new(),
         steps: Vec::new(),
-        all: serde_json::Value::Null,
+        all: Value::Null,
     };
     let outcome = match outcome {
         Ok(outcome) => outcome,
@@ -118,9 +127,7 @@ fn chapter((study, outcome): &Ran) -> Chapter {
     let (passed, failed, not_gated) = outcome.tally();
     let (manifest, picture) =
         (&outcome.manifest, |p: &super::Picture| (p.caption.clone(), p.svg.clone()));
-    let step = |step: &super::Step| (step.what.clone(), step.command.clone());
-    let configurations =
-        manifest.steps.iter().map(|s| json!({ "what": s.what, "configuration": s.configuration }));
+    let step = |step: &Step| (step.what.clone(), step.command.clone());
     let mut notes = outcome.notes.clone();
     notes.push(manifest.text());
     Chapter {
@@ -135,15 +142,30 @@ fn chapter((study, outcome): &Ran) -> Chapter {
         pictures: outcome.pictures.iter().map(picture).collect(),
         notes,
         steps: manifest.steps.iter().map(step).collect(),
-        all: configurations.collect(),
+        all: configurations(&manifest.steps),
         ..empty
     }
+}
+
+/// What was set in these steps, each configuration once.
+fn configurations(steps: &[Step]) -> Value {
+    let mut all: Vec<(&Value, Vec<&str>)> = Vec::new();
+    for Step { what, configuration, .. } in steps {
+        match all.iter_mut().find(|(known, _)| *known == configuration) {
+            Some((_, of)) => of.push(what),
+            None => all.push((configuration, vec![what])),
+        }
+    }
+    all.into_iter().map(|(set, of)| json!({ "what": of, "configuration": set })).collect()
 }
 
 fn claim(row: &Row) -> Claim {
     let (mark, verdict) = match row.verdict() {
         Verdict::Pass => (Mark::Pass, "pass".into()),
-        Verdict::Fail => (Mark::Fail, "fail".into()),
+        Verdict::Fail => {
+            let why = row.failed_since().map_or(String::new(), |why| format!(": {why}"));
+            (Mark::Fail, format!("fail{why}"))
+        }
         Verdict::NotGated(why) => (Mark::Open, format!("not gated: {why}")),
     };
     let cells = [
@@ -185,7 +207,7 @@ pub(crate) mod tests {
         let one = || Runs::one(1.0);
         let rows = vec![
             Row::band(HOSTILE, "a > b", "IOPS", Reference::Paper(1.0), one(), 0.5..=2.0),
-            Row::sign("fig. 2", "fails", "x", HOSTILE, one(), false),
+            Row::sign("fig. 2", "fails", "x", HOSTILE, one(), false).explained("<why>"),
             Row::shown("fig. 2", "open", "x", Reference::Silent, one(), HOSTILE),
         ];
         Ok(Findings::new(rows, vec![HOSTILE.into()]))
@@ -203,7 +225,7 @@ pub(crate) mod tests {
             "1 passed, 1 failed, 1 not gated; 1 study could not be run",
             "a &gt; b",
             "<td class=\"verdict pass\">pass</td>",
-            "<td class=\"verdict fail\">fail</td>",
+            "<td class=\"verdict fail\">fail: &lt;why&gt;</td>",
             "<td class=\"verdict open\">not gated: ",
             "could not be run: no &lt;valgrind&gt;",
             "band 0.5..2",
@@ -212,6 +234,55 @@ pub(crate) mod tests {
             assert!(page.contains(says), "{says}: {page}");
         }
         assert!(!page.contains("<script") && !page.contains("<b>a study"));
+    }
+
+    #[test]
+    fn a_configuration_stands_there_once() {
+        let step = |what: &str, set: u32| {
+            let configuration = json!({ "set": set });
+            Step { what: what.into(), command: String::new(), configuration }
+        };
+        let all = configurations(&[step("a", 1), step("b", 2), step("c", 1)]);
+        let of = |what: &[&str], set: u32| json!({ "what": what, "configuration": { "set": set } });
+        assert_eq!(all, json!([of(&["a", "c"], 1), of(&["b"], 2)]));
+    }
+
+    #[test]
+    fn a_directory_that_takes_no_picture_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "mine").unwrap();
+        for pictures in [file.clone(), file.join("below"), "/proc".into()] {
+            let report = Some(dir.path().join("page.html"));
+            let args =
+                StudyArgs { report, pictures: Some(pictures.clone()), ..StudyArgs::default() };
+            let error = Files::new(&args).err().expect("it takes none");
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(&pictures.display().to_string()), "{error}");
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left behind");
+        let made = dir.path().join("a/b");
+        Files::new(&StudyArgs { pictures: Some(made.clone()), ..StudyArgs::default() }).unwrap();
+        assert_eq!(fs::read_dir(made).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_foreign_picture_stops_only_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let mut ran = ran(&[ODD]);
+        let picture =
+            |name| super::super::Picture { name, caption: "".into(), svg: "<svg/>".into() };
+        ran[0].1.as_mut().unwrap().pictures = ["a", "b", "c"].map(picture).into();
+        fs::write(at("a.svg"), "mine").unwrap();
+        fs::create_dir(at("c.svg")).unwrap();
+        let pictures = Some(dir.path().into());
+        let files = Files::new(&StudyArgs { pictures, ..StudyArgs::default() }).unwrap();
+        let error = files.write(&ran).unwrap_err().to_string();
+        assert!(error.contains("a.svg") && error.contains("c.svg"), "{error}");
+        assert!(!error.contains("b.svg"), "{error}");
+        let has = |name| fs::read_to_string(at(name)).unwrap();
+        assert_eq!((&*has("a.svg"), &*has("b.svg")), ("mine", "<svg/>"));
     }
 
     #[test]

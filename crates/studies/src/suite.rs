@@ -10,7 +10,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use super::page::{Files, Ran, problem, summary};
-use super::{Study, StudyArgs, Verdict};
+use super::{Study, StudyArgs, Verdict, both};
 use drive::error::Error;
 use load::watch::Watch;
 
@@ -33,11 +33,8 @@ pub fn run(studies: &[Study], args: &StudyArgs, out: &mut dyn Write) -> Result<(
         write_summary(&ran, out)?;
     }
     out.flush()?;
-    match (problem(&ran), written) {
-        (Some(problem), Err(e)) => Err(Error::Failed(format!("{problem}. {e}"))),
-        (Some(problem), Ok(())) => Err(Error::Failed(problem)),
-        (None, written) => written,
-    }
+    let went = problem(&ran).map_or(Ok(()), |problem| Err(Error::Failed(problem)));
+    both(went, written)
 }
 
 /// Runs each, as long as `watch` lets it.
