@@ -48,6 +48,17 @@ impl<P: Blocks + Send + 'static> QueuePair<P> {
         self.hosted.stop()
     }
 
+    /// Ends the device thread after its turn, whatever is inside: for a drive that does
+    /// not answer, whose thread would look for what is to come without end.
+    pub fn leave(self) {
+        if self.queue.is_closed() {
+            // It died, and has said so: a second panic helps nobody.
+            drop(self.hosted);
+        } else {
+            self.hosted.leave();
+        }
+    }
+
     /// Nothing completed in this turn.
     #[inline]
     fn wait(&mut self) -> Result<(), Error> {
@@ -107,6 +118,8 @@ impl<P: Blocks + Send + 'static> Driver for QueuePair<P> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use drive::spec::DriveSpec;
     use drive::stack;
@@ -115,6 +128,7 @@ mod tests {
     use load::runner::{Plan, Runner, Until};
     use load::verify::Verifier;
     use load::watch::Watch;
+    use port::{BlockOp, Buffer, Port};
     use workload::Pattern;
 
     #[test]
@@ -136,5 +150,39 @@ mod tests {
         let back = runner.read_back(&mut pair, &shape, &pattern, 1).unwrap();
         assert_eq!(back.problem(), None);
         assert!(pair.stop().counters().user > 0);
+    }
+
+    /// A drive that takes everything and completes nothing.
+    struct Mute(#[expect(dead_code, reason = "it is counted")] Arc<()>);
+
+    impl Port for Mute {
+        type Cmd = BlockReq;
+        type Done = BlockDone;
+
+        fn submit(&mut self, _: Time, cmds: &mut Ring<BlockReq>) {
+            while cmds.pop().is_some() {}
+        }
+
+        fn next_event(&self) -> Option<Time> {
+            None
+        }
+
+        fn advance(&mut self, _: Time, _: &mut Ring<BlockDone>) {}
+    }
+
+    /// Its thread would look for what is to come for ever.
+    #[test]
+    fn a_drive_that_does_not_answer_is_left() {
+        let mute = Arc::new(());
+        let mut pair = QueuePair::start(Mute(mute.clone()), 8, None).unwrap();
+        let (mut queue, mut done) = (Ring::new(1), Ring::new(1));
+        let (op, buffer) = (BlockOp::Flush, Buffer::empty());
+        let flush =
+            BlockReq { id: 0, op, fua: false, placement: 0, queue: 0, offset: 0, len: 0, buffer };
+        queue.put(|| flush);
+        pair.turn(None, &mut queue, &mut done).unwrap();
+        assert_eq!(pair.queue.outside(), 1);
+        pair.leave();
+        assert_eq!(Arc::strong_count(&mute), 1, "its thread has it still");
     }
 }

@@ -250,8 +250,7 @@ fn null_pair_once(
     let tally = match run {
         Ok(tally) => tally,
         Err(error) => {
-            // The thread of a drive that does not answer may never end.
-            std::mem::forget(pair);
+            pair.leave();
             return Err(error);
         }
     };

@@ -160,12 +160,18 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// As asked for; none where there are no two cores.
+    /// As asked for; none where there are no two cores. Fails, too, where no socket can be
+    /// made, which is better known before minutes of measuring than after.
     pub fn new(lab: &Lab) -> Result<Option<Stage>, Error> {
         let (cores, _) = lab.options.topology()?;
         let [host, device, ..] = cores[..] else { return Ok(None) };
         let (time, seed) = (lab.options.pick(150_000_000, 30_000_000), lab.options.seed);
-        Ok(Some(Stage { cores: [host, device], time, seed, dir: lab.options.dir() }))
+        let stage = Stage { cores: [host, device], time, seed, dir: lab.options.dir() };
+        // It goes again at once.
+        let socket = Server::bind(&stage.address(Way::Socket));
+        let dir = stage.dir.display();
+        socket.map_err(|e| Error::Usage(format!("--dir {dir}, for a socket: {e}")))?;
+        Ok(Some(stage))
     }
 
     /// Measures all of `jobs` by turns.
@@ -193,8 +199,7 @@ impl Stage {
     fn once(&self, job: &Job, mut watch: Watch) -> Result<(Ran, Option<f64>), Error> {
         let (drive, ready) = self.prepared(job)?;
         let run = || {
-            let on = self.cores[0];
-            pin(on).map_err(|e| Error::Failed(format!("cannot run on core {on}: {e}")))?;
+            pinned(self.cores[0])?;
             match job.way {
                 Way::Bypass => self.bypassing(job, drive, ready, &mut watch),
                 Way::Layer(strategy) => self.layered(job, strategy, drive, ready, &mut watch),
@@ -231,13 +236,21 @@ impl Stage {
     ) -> Result<(Ran, Option<f64>), Error> {
         let mut load = self.load(job, &drive.shape())?;
         let (lent, _owner) = Lent::new(drive, ready);
-        let mut pair = QueuePair::start(lent, ENTRIES, Some(self.cores[1]))?;
-        let ran = self.measured(&mut pair, &mut load, watch);
-        if ran.is_ok() {
-            pair.stop();
-        } else {
-            // The thread of a drive that does not answer may never end.
-            std::mem::forget(pair);
+        self.polled(&mut load, lent, watch)
+    }
+
+    /// A drive behind a queue pair that is polled. Its thread ends, whatever happens.
+    fn polled(
+        &self,
+        load: &mut Load,
+        drive: Lent,
+        watch: &mut Watch,
+    ) -> Result<(Ran, Option<f64>), Error> {
+        let mut pair = QueuePair::start(drive, ENTRIES, Some(self.cores[1]))?;
+        let ran = self.measured(&mut pair, load, watch);
+        match ran.is_ok() {
+            true => drop(pair.stop()),
+            false => pair.leave(),
         }
         ran
     }
@@ -286,7 +299,7 @@ impl Stage {
         thread::scope(|scope| {
             let serving = scope.spawn(|| {
                 // Those of its connections stay there, too.
-                pin(core).map_err(|e| failed(&e))?;
+                pinned(core)?;
                 server.run(&export, &shared, &stop).map_err(|e| failed(&e))
             });
             let stopping = Stopping(&stop);
@@ -351,6 +364,11 @@ impl Drop for Stopping<'_> {
     fn drop(&mut self) {
         self.0.stop();
     }
+}
+
+/// Keeps this thread on a core.
+fn pinned(core: usize) -> Result<(), Error> {
+    pin(core).map_err(|e| Error::Failed(format!("cannot run on core {core}: {e}")))
 }
 
 /// Where a client finds a server.
@@ -438,6 +456,54 @@ mod tests {
             }
         }
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    /// A drive, and a load to it, of which somebody has enough at once.
+    #[test]
+    fn a_run_that_fails_leaves_no_thread() {
+        let all = super::super::super::threads::cores().unwrap();
+        let cores = [all[0], all[all.len() - 1]];
+        let stage = Stage { cores, time: 2_000_000, seed: 1, dir: std::env::temp_dir() };
+        let job = Job { drive: "ull", way: Way::Bypass, asked: PATTERNS[1] };
+        let (drive, ready) = stage.prepared(&job).unwrap();
+        let mut load = stage.load(&job, &drive.shape()).unwrap();
+        let (lent, owner) = Lent::new(drive, ready);
+        let mut stopped = Watch::until(std::time::Duration::ZERO);
+        stage.polled(&mut load, lent, &mut stopped).unwrap_err();
+        assert!(owner.take_back().is_ok(), "its thread has it still");
+    }
+
+    /// The client has nobody to talk to, and is told so by a closed door.
+    #[test]
+    fn a_server_that_gets_no_core_keeps_nobody_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = super::super::super::threads::cores().unwrap()[0];
+        let cores = [host, usize::MAX];
+        let stage = Stage { cores, time: 2_000_000, seed: 1, dir: dir.path().into() };
+        for way in [Way::Socket, Way::Tcp] {
+            let job = Job { drive: "ull", way, asked: PATTERNS[1] };
+            let error = stage.once(&job, Watch::quiet()).unwrap_err().to_string();
+            assert!(error.contains("cannot run on core"), "{error}");
+        }
+    }
+
+    /// Before anything is measured.
+    #[test]
+    fn a_directory_that_takes_no_socket_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        for (sub, is_taken) in [("", true), ("none", false), (&"long".repeat(30)[..], false)] {
+            let (dir, mut watch) = (dir.path().join(sub), Watch::quiet());
+            if sub.len() > 9 {
+                fs::create_dir(&dir).unwrap();
+            }
+            let options =
+                super::super::super::Options { dir: Some(dir.clone()), ..Default::default() };
+            match Stage::new(&Lab::new(&options, &mut watch)) {
+                Ok(stage) => assert!(is_taken || stage.is_none(), "{}", dir.display()),
+                Err(e) => assert!(!is_taken && e.exit_code() == 2, "{e}"),
+            }
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "the long one");
     }
 
     #[test]
