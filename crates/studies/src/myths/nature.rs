@@ -1,5 +1,8 @@
-//! "SSDs behave as the non-volatile memory they contain" (section 2.3, 1): a die alone
+//! "SSDs behave as to the non-volatile memory they contain" (section 2.3, 1): a die alone
 //! beside the drive that is made of such dies.
+//!
+//! That the drive takes writes at all places has no row: a bench of which a request fails
+//! ends the study.
 
 use device::VectorOp;
 use flash::Ppa;
@@ -12,10 +15,10 @@ use super::super::{Findings, Lab, Reference, Row, Runs};
 use super::chip::{Chips, share};
 use super::{drive, picture, power_of_two, thousands};
 use drive::error::Error;
+use drive::spec::DriveConfig;
 
-const POINT: &str = "sec. 2.3 (1): \"SSDs behave as the non-volatile memory they contain\"";
+const POINT: &str = "sec. 2.3 (1): \"SSDs behave as to the non-volatile memory they contain\"";
 const REFUSES: &str = "\"(C3) writes must be sequential within a block\"";
-const TAKES: &str = "\"with page mapping, there are no constraints on the placement of any write\"";
 
 /// One die of the drive.
 const CHIP: &str = "mem:ref,groups=1,pus=1,erase=3ms,store=none";
@@ -50,7 +53,7 @@ pub fn findings(lab: &mut Lab) -> Result<Findings, Error> {
     let chip = chip(lab)?;
     let name = drive(lab, "");
     let (mut writes, mut reads) = (Curve(vec![]), Curve(vec![]));
-    let (mut lone_write, mut lone_read, mut refused) = (f64::NAN, f64::NAN, f64::NAN);
+    let (mut lone_write, mut lone_read) = (f64::NAN, f64::NAN);
     let ios = lab.options.pick("50k", "10k");
     for depth in DEPTHS {
         for (rw, curve, lone) in
@@ -62,13 +65,9 @@ pub fn findings(lab: &mut Lab) -> Result<Findings, Error> {
             if depth == 1 {
                 *lone = outcome.report.latency_ns.mean.unwrap_or(f64::NAN);
             }
-            if rw == "randwrite" {
-                let of = outcome.report.ios + outcome.report.failed_requests;
-                refused = 100.0 * outcome.report.failed_requests as f64 / of as f64;
-            }
         }
     }
-    let rows = rows(&name, &chip, (&writes, &reads), (lone_write, lone_read), refused)?;
+    let rows = rows(&name, &chip, (&writes, &reads), (lone_write, lone_read))?;
     let pictures = plot(&chip, &writes, &reads).and_then(|plot| picture("myths-chip", &plot));
     Ok(Findings { rows, notes: vec![], pictures: pictures.into_iter().collect() })
 }
@@ -78,16 +77,13 @@ fn rows(
     chip: &Chip,
     (writes, reads): (&Curve, &Curve),
     (lone_write, lone_read): (f64, f64),
-    refused: f64,
 ) -> Result<Vec<Row>, Error> {
     let config = config(name)?;
     let us = |ns: f64| Runs::one(ns / 1e3);
     let dies = f64::from(config.geometry.total_pus());
-    let channels = f64::from(config.geometry.dimensions().groups);
-    let transfer = config.profile.timing.transfer(1) as f64;
     let link = &config.profile.link;
     let beside = (link.controller + 2 * link.latency + link.wire(port::BLOCK_BYTES)) as f64;
-    let parallel = (channels * 1e9 / transfer).min(dies * chip.reads) / chip.reads;
+    let parallel = parallel(&config, chip.reads);
     let of = |curve: &Curve, chip: f64| Runs::one(curve.most() / chip);
     Ok(vec![
         Row::order(
@@ -128,15 +124,16 @@ fn rows(
             Runs::one(chip.refused),
             90.0..=100.0,
         ),
-        Row::within(
-            POINT,
-            "writes at random places that the drive refuses",
-            "%",
-            TAKES,
-            Runs::one(refused),
-            0.0..=0.0,
-        ),
     ])
+}
+
+/// How many times the reads of a die a drive can do: as many as it has dies, or fewer where
+/// its channels, each with a command and a block at a time, do not let them pass.
+fn parallel(config: &DriveConfig, of_a_die: f64) -> f64 {
+    let timing = &config.profile.timing;
+    let each = (timing.command + timing.transfer(1)) as f64;
+    let channels = f64::from(config.geometry.dimensions().groups);
+    (channels * 1e9 / each / of_a_die).min(f64::from(config.geometry.total_pus()))
 }
 
 /// Measures a die.
@@ -196,4 +193,24 @@ fn plot(chip: &Chip, writes: &Curve, reads: &Curve) -> Option<Plot> {
             flat("a die's writes", chip.writes),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 64 dies on 8 channels, of which a read keeps its own busy for 10 us or more.
+    #[test]
+    fn commands_take_their_channels() {
+        let of = |command: &str| {
+            let config = config(&format!("mem:ref,store=none,command={command}")).unwrap();
+            (config.profile.timing.transfer(1) as f64, parallel(&config, 11_000.0))
+        };
+        let (transfer, without) = of("0ns");
+        assert!((without - 8e9 / transfer / 11_000.0).abs() < 1e-9, "{without}");
+        let (_, with) = of("10us");
+        assert!((with - 8e9 / (transfer + 1e4) / 11_000.0).abs() < 1e-9, "{with}");
+        let config = config("mem:ref,store=none").unwrap();
+        assert_eq!(parallel(&config, 1.0), 64.0);
+    }
 }
