@@ -58,7 +58,11 @@ fn notes() -> Vec<String> {
          takes and copies each request and each answer; its own block devices, ublk, loop and FUSE \
          take root or modules",
         "a file system at the client (figure 23) and the kernel's NBD server are not measured: they \
-         take block devices of the kernel",
+         take block devices of the kernel; the paper has one drive behind a server, the ull, so that \
+         rows of two are held against our own expectation, in brackets",
+        "where the paper has means of reads or writes and names no order (of figures 4, 9 and 10), \
+         they are of both, and one is held against them: reads in sequence of ull, random ones of \
+         nvme-2016, and random writes, which take as long as those in sequence",
     ]
     .map(str::to_owned)
     .into()
@@ -92,7 +96,7 @@ mod tests {
         let rows = all(&mut lab, TINY, stage.as_ref()).unwrap().rows;
         let seconds = rows.iter().filter(|row| row.what().contains("in second")).count();
         assert!((2..=4).contains(&seconds), "{seconds}");
-        assert_eq!(rows.len() - seconds, 163);
+        assert_eq!(rows.len() - seconds, 165);
         let of = |what: &str| {
             let mut found = rows.iter().filter(|row| row.what() == what);
             let row = found.next().unwrap_or_else(|| panic!("{what}"));
@@ -110,7 +114,7 @@ mod tests {
             assert_eq!(of(what).0, Verdict::Pass, "{}", of(what).1);
         }
         for what in [
-            "nvme-2016: writes of 4 KiB, of 2.4 GB/s",
+            "nvme-2016: writes of 4 KiB, of its reads' 2.4 GB/s",
             "nvme-2016: polling saves of random writes",
             "ull: random reads, above an idle drive",
         ] {
@@ -119,6 +123,25 @@ mod tests {
         }
         let (fitted, json) = of("ull: random reads, depth 1");
         assert!(matches!(fitted, Verdict::NotGated(why) if why.contains("`controller`")), "{json}");
+        for what in [
+            "nvme-2016: what 40 % writes add, by a line",
+            "random reads: nvme-2016 / ull, at the client",
+        ] {
+            let (_, json) = of(what);
+            assert!(json["paper"].is_null() && json["paper_says"].is_null(), "{json}");
+            assert!(json["model"].is_number(), "{json}");
+        }
+        // A figure that rests on the paper's own difference.
+        assert!(matches!(of("ull: reads in sequence polled").0, Verdict::NotGated(_)));
+        // What makes no sense below zero is bounded there.
+        for what in [
+            "ull: five nines of reads with 20 % writes",
+            "ull: what collection adds to a write",
+            "nvme-2016: polling saves of random reads",
+        ] {
+            let (_, json) = of(what);
+            assert!(json["rule"].as_str().unwrap().starts_with("within "), "{json}");
+        }
         let (unknown, json) = of("loads, beside the kernel's path");
         assert!(matches!(unknown, Verdict::NotGated(why) if why.contains("not measured")));
         assert!(json["ratio"].is_null() && json["ours"]["median"].is_null(), "{json}");
@@ -130,8 +153,6 @@ mod tests {
         assert_eq!((verdict(11.0), verdict(11.1)), (Verdict::Pass, Verdict::Fail));
         let fitted = device::fitted("f", "w", "us", 10.0, 20.0, "`x`");
         assert!(matches!(fitted.verdict(), Verdict::NotGated(why) if why.contains("`x`")));
-        let most = |ours| device::at_most("f", "w", "us", ("says", 118.0), Runs::one(ours));
-        assert_eq!((most(118.0).verdict(), most(118.1).verdict()), (Verdict::Pass, Verdict::Fail));
         let silent = Row::shown("f", "w", "us", Reference::Silent, Runs::one(1.0), "silent");
         assert_eq!(silent.ratio(), None);
     }

@@ -2,7 +2,9 @@
 //! polling saves, of the two drives in virtual time.
 //!
 //! What was fitted is shown and not judged. What is predicted is to be within a
-//! tenth; what the paper says in words is a bound. Fails as a bench does.
+//! tenth; what the paper says in words is a bound. Where the paper has a mean
+//! and names no order, so that it is of both, one is held against it: reads in sequence of
+//! the fast drive, random ones of the other. Fails as a bench does.
 
 use super::super::{Reference, Row, Runs};
 use super::drives::{Drives, Model, NVME, Seen, ULL};
@@ -15,10 +17,11 @@ const FIGURE_9: &str = "figures 9 and 10: what polling saves, by the drives' own
 const CURVE: &str = "the curve has no numbers in the text";
 
 /// A prediction is to be within a tenth.
-const TENTH: std::ops::RangeInclusive<f64> = 0.9..=1.1;
+pub const TENTH: std::ops::RangeInclusive<f64> = 0.9..=1.1;
 /// With so many out a drive gives its most.
 const DEEP: u64 = 256;
-/// GB/s that the paper's introduction gives the conventional drive.
+/// GB/s that the paper's introduction gives the conventional drive for reads; for writes it
+/// has 1.2. Which of them its "total performance capacity" is, it does not say.
 const CAPACITY: f64 = 2.4;
 
 /// A figure that the drive's values were not fitted to.
@@ -37,17 +40,6 @@ pub fn fitted(
 ) -> Row {
     let why = format!("fitted, by {by} of the profile: it says nothing");
     Row::shown(figure, what, unit, Reference::Paper(paper), Runs::one(ours), &why)
-}
-
-/// A figure that is to be so much at most.
-pub fn at_most(
-    figure: &str,
-    what: &str,
-    unit: &'static str,
-    (says, most): (&str, f64),
-    ours: Runs,
-) -> Row {
-    Row::within(figure, what, unit, says, ours, f64::NEG_INFINITY..=most)
 }
 
 /// All rows.
@@ -91,7 +83,9 @@ fn latency(drives: &mut Drives) -> Result<Vec<Row>, Error> {
 
 /// What the paper says of the tails of the one drive.
 const FEW: &str = "\"ranging from a few us to hundreds us, for both the reads and writes\"";
-/// Why the other's tail is shorter here.
+/// Of the other: five nines of its reads, over their mean.
+const TAIL: f64 = 17.9;
+/// Why that is less here.
 const NO_TASKS: &str = "the paper lays them to tasks inside the drive, which without errors or \
                         writes this one has not";
 const WHICH: &str = "not compared: the paper does not say of which writes, or of a drive in which \
@@ -106,6 +100,8 @@ fn tails(drives: &mut Drives) -> Result<Vec<Row>, Error> {
         Row::within(FIGURE_4, what, "us", FEW, seen.nines(), 1.0..=1000.0)
     };
     let over = |seen: &Seen| seen.nines().map(|nines| nines / seen.mean());
+    let (slow, slow_writes) = (over(&slow), over(&slow_writes));
+    let is_shorter = slow.median() < TAIL;
     let (what, writes_what) = (
         "nvme-2016: five nines of reads, over the mean",
         "nvme-2016: five nines of writes, over the mean",
@@ -113,9 +109,9 @@ fn tails(drives: &mut Drives) -> Result<Vec<Row>, Error> {
     Ok(vec![
         within("ull: five nines of random reads, depth 1", &reads),
         within("ull: five nines of random writes, depth 1", &writes),
-        Row::band(FIGURE_4, what, "x", Reference::Paper(17.9), over(&slow), TENTH)
-            .explained(NO_TASKS),
-        Row::shown(FIGURE_4, writes_what, "x", Reference::Paper(108.0), over(&slow_writes), WHICH),
+        Row::band(FIGURE_4, what, "x", Reference::Paper(TAIL), slow, TENTH)
+            .explained_where(is_shorter, NO_TASKS),
+        Row::shown(FIGURE_4, writes_what, "x", Reference::Paper(108.0), slow_writes, WHICH),
     ])
 }
 
@@ -162,8 +158,11 @@ fn saturation(drives: &mut Drives) -> Result<Vec<Row>, Error> {
     Ok(rows)
 }
 
-const FORTY: &str = "the paper's own 121 us at depth 32 are 45 % of this capacity: one of the two is \
-                     of another state of the drive";
+/// Of [`CAPACITY`], in percent.
+const WRITTEN: f64 = 40.0;
+const FORTY: &str = "the paper has 2.4 GB/s of reads and 1.2 of writes, and does not say of which it \
+                     is 40 %; its own 121 us at depth 32 are 45 % of the one and 90 % of the other, \
+                     so that one of its two figures is of another state of the drive";
 const MOST: &str = "\"the bandwidth [...] for random reads outperforms that of all other I/O \
                     patterns [...] with higher queue depths (more than 128)\"";
 
@@ -174,17 +173,13 @@ fn most(drives: &mut Drives) -> Result<Vec<Row>, Error> {
     let (in_order, writes) = (rate(IN_ORDER, DEEP)?, rate(WRITES, DEEP)?);
     let writes_in_order = rate(WRITES_IN_ORDER, DEEP)?;
     let what = "nvme-2016: random reads, the most";
+    let written = 100.0 * writes / CAPACITY;
+    let of_reads = "nvme-2016: writes of 4 KiB, of its reads' 2.4 GB/s";
     let mut rows = vec![
         fitted(FIGURE_5, what, "GB/s", 1.8, random, "`core_read`"),
         predicted(FIGURE_5, "nvme-2016: reads in sequence, the most", "GB/s", 1.8, in_order),
-        predicted(
-            FIGURE_5,
-            "nvme-2016: writes of 4 KiB, of 2.4 GB/s",
-            "%",
-            40.0,
-            100.0 * writes / CAPACITY,
-        )
-        .explained(FORTY),
+        predicted(FIGURE_5, of_reads, "%", WRITTEN, written)
+            .explained_where(written > WRITTEN, FORTY),
     ];
     for (name, other) in [
         ("in sequence", in_order),
@@ -198,7 +193,10 @@ fn most(drives: &mut Drives) -> Result<Vec<Row>, Error> {
     Ok(rows)
 }
 
-const SAVES: &str = "\"less than 2.2% and 11.2%\"";
+const SAVES: &str = "\"less than 2.2% and 11.2%, on average, respectively\"";
+/// What polling is here, by the paper's figures of reads.
+const OWN_DIFFERENCE: &str = "the 2.2 us that the paper's own two figures differ by, less in \
+                              `controller`";
 /// Why polling saves more of the conventional drive.
 const OWN_US: &str = "the host's part is taken from the other drive, in us: it is less here";
 
@@ -210,8 +208,9 @@ fn polling(drives: &mut Drives) -> Result<Vec<Row>, Error> {
         Ok(Runs::one(100.0 * (1.0 - polled / woken)))
     };
     let (reads, writes) = (saved(READS)?, saved(WRITES)?);
-    let saves = |what: &str, most, ours| {
-        at_most(FIGURE_9, what, "%", (SAVES, most), ours).explained(OWN_US)
+    let saves = |what: &str, most, ours: Runs| {
+        let is_more = ours.median() > most;
+        Row::within(FIGURE_9, what, "%", SAVES, ours, 0.0..=most).explained_where(is_more, OWN_US)
     };
     let predicted = |what: &str, paper, ours| predicted(FIGURE_9, what, "us", paper, ours);
     let mut mean = |load| drives.few(ULL, load, 1).map(|seen| seen.mean());
@@ -223,7 +222,7 @@ fn polling(drives: &mut Drives) -> Result<Vec<Row>, Error> {
         saves("nvme-2016: polling saves of random writes", 11.2, writes),
         predicted("ull: reads in sequence with interrupts", 11.8, read),
         predicted("ull: writes with interrupts", 11.2, write),
-        predicted("ull: reads in sequence polled", 9.6, polled_read),
+        fitted(FIGURE_9, "ull: reads in sequence polled", "us", 9.6, polled_read, OWN_DIFFERENCE),
         predicted("ull: writes polled", 9.2, polled_write),
     ])
 }

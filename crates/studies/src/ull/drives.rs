@@ -72,6 +72,8 @@ pub struct Seen {
     rate: f64,
     /// Of the drive, at rest included.
     watts: f64,
+    /// Blocks programmed for each that was written; none where nothing was.
+    pub programmed: Option<f64>,
     /// Mean latency in us of each second of drive time, of which there is one whole.
     pub seconds: Vec<f64>,
 }
@@ -84,6 +86,7 @@ impl Seen {
             latency: report.read.map_or(report.latency_ns, |read| read.latency_ns),
             rate: report.bytes_per_second,
             watts: joules / report.seconds,
+            programmed: report.write_amplification.as_ref().map(|of| of.total),
             seconds: seconds(report, depth),
         }
     }
