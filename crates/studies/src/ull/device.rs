@@ -83,9 +83,7 @@ fn latency(drives: &mut Drives) -> Result<Vec<Row>, Error> {
 
 /// What the paper says of the tails of the one drive.
 const FEW: &str = "\"ranging from a few us to hundreds us, for both the reads and writes\"";
-/// Of the other: five nines of its reads, over their mean.
-const TAIL: f64 = 17.9;
-/// Why that is less here.
+/// Why the other's tail is shorter here.
 const NO_TASKS: &str = "the paper lays them to tasks inside the drive, which without errors or \
                         writes this one has not";
 const WHICH: &str = "not compared: the paper does not say of which writes, or of a drive in which \
@@ -101,18 +99,21 @@ fn tails(drives: &mut Drives) -> Result<Vec<Row>, Error> {
     };
     let over = |seen: &Seen| seen.nines().map(|nines| nines / seen.mean());
     let (slow, slow_writes) = (over(&slow), over(&slow_writes));
-    let is_shorter = slow.median() < TAIL;
-    let (what, writes_what) = (
-        "nvme-2016: five nines of reads, over the mean",
-        "nvme-2016: five nines of writes, over the mean",
-    );
+    let writes_what = "nvme-2016: five nines of writes, over the mean";
     Ok(vec![
         within("ull: five nines of random reads, depth 1", &reads),
         within("ull: five nines of random writes, depth 1", &writes),
-        Row::band(FIGURE_4, what, "x", Reference::Paper(TAIL), slow, TENTH)
-            .explained_where(is_shorter, NO_TASKS),
+        tail(slow),
         Row::shown(FIGURE_4, writes_what, "x", Reference::Paper(108.0), slow_writes, WHICH),
     ])
+}
+
+/// Five nines of the other's reads, over their mean.
+fn tail(ours: Runs) -> Row {
+    let (what, paper) = ("nvme-2016: five nines of reads, over the mean", 17.9);
+    let is_shorter = ours.median() < paper;
+    Row::band(FIGURE_4, what, "x", Reference::Paper(paper), ours, TENTH)
+        .explained_where(is_shorter, NO_TASKS)
 }
 
 /// Figure 4's curves, and five nines where they are deepest.
@@ -158,8 +159,6 @@ fn saturation(drives: &mut Drives) -> Result<Vec<Row>, Error> {
     Ok(rows)
 }
 
-/// Of [`CAPACITY`], in percent.
-const WRITTEN: f64 = 40.0;
 const FORTY: &str = "the paper has 2.4 GB/s of reads and 1.2 of writes, and does not say of which it \
                      is 40 %; its own 121 us at depth 32 are 45 % of the one and 90 % of the other, \
                      so that one of its two figures is of another state of the drive";
@@ -173,13 +172,10 @@ fn most(drives: &mut Drives) -> Result<Vec<Row>, Error> {
     let (in_order, writes) = (rate(IN_ORDER, DEEP)?, rate(WRITES, DEEP)?);
     let writes_in_order = rate(WRITES_IN_ORDER, DEEP)?;
     let what = "nvme-2016: random reads, the most";
-    let written = 100.0 * writes / CAPACITY;
-    let of_reads = "nvme-2016: writes of 4 KiB, of its reads' 2.4 GB/s";
     let mut rows = vec![
         fitted(FIGURE_5, what, "GB/s", 1.8, random, "`core_read`"),
         predicted(FIGURE_5, "nvme-2016: reads in sequence, the most", "GB/s", 1.8, in_order),
-        predicted(FIGURE_5, of_reads, "%", WRITTEN, written)
-            .explained_where(written > WRITTEN, FORTY),
+        of_capacity(100.0 * writes / CAPACITY),
     ];
     for (name, other) in [
         ("in sequence", in_order),
@@ -191,6 +187,12 @@ fn most(drives: &mut Drives) -> Result<Vec<Row>, Error> {
         rows.push(Row::order(FIGURE_5, "GB/s", MOST, pair));
     }
     Ok(rows)
+}
+
+/// What it writes, in percent of [`CAPACITY`].
+fn of_capacity(ours: f64) -> Row {
+    let (what, paper) = ("nvme-2016: writes of 4 KiB, of its reads' 2.4 GB/s", 40.0);
+    predicted(FIGURE_5, what, "%", paper, ours).explained_where(ours > paper, FORTY)
 }
 
 const SAVES: &str = "\"less than 2.2% and 11.2%, on average, respectively\"";
@@ -208,21 +210,45 @@ fn polling(drives: &mut Drives) -> Result<Vec<Row>, Error> {
         Ok(Runs::one(100.0 * (1.0 - polled / woken)))
     };
     let (reads, writes) = (saved(READS)?, saved(WRITES)?);
-    let saves = |what: &str, most, ours: Runs| {
-        let is_more = ours.median() > most;
-        Row::within(FIGURE_9, what, "%", SAVES, ours, 0.0..=most).explained_where(is_more, OWN_US)
-    };
     let predicted = |what: &str, paper, ours| predicted(FIGURE_9, what, "us", paper, ours);
     let mut mean = |load| drives.few(ULL, load, 1).map(|seen| seen.mean());
     let (read, write) = (mean(IN_ORDER)?, mean(WRITES)?);
     let mut mean = |load| drives.polled(ULL, load).map(|seen| seen.mean());
     let (polled_read, polled_write) = (mean(IN_ORDER)?, mean(WRITES)?);
     Ok(vec![
-        saves("nvme-2016: polling saves of random reads", 2.2, reads),
-        saves("nvme-2016: polling saves of random writes", 11.2, writes),
+        saves("random reads", 2.2, reads),
+        saves("random writes", 11.2, writes),
         predicted("ull: reads in sequence with interrupts", 11.8, read),
         predicted("ull: writes with interrupts", 11.2, write),
         fitted(FIGURE_9, "ull: reads in sequence polled", "us", 9.6, polled_read, OWN_DIFFERENCE),
         predicted("ull: writes polled", 9.2, polled_write),
     ])
+}
+
+/// What polling saves of the conventional drive, in percent, and `most` by the paper.
+fn saves(of: &str, most: f64, ours: Runs) -> Row {
+    let (what, is_more) = (format!("nvme-2016: polling saves of {of}"), ours.median() > most);
+    Row::within(FIGURE_9, &what, "%", SAVES, ours, 0.0..=most).explained_where(is_more, OWN_US)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::Verdict;
+    use super::*;
+
+    /// A reason is given where it was seen, and not for a failure of another kind.
+    #[test]
+    fn a_failure_has_the_reason_that_was_seen() {
+        let fails = |row: Row, why: Option<&str>| {
+            assert_eq!(row.verdict(), Verdict::Fail, "{}", row.to_json());
+            assert_eq!(row.failed_since(), why, "{}", row.to_json());
+        };
+        fails(tail(Runs::one(5.5)), Some(NO_TASKS));
+        fails(tail(Runs::one(50.0)), None);
+        fails(of_capacity(48.8), Some(FORTY));
+        fails(of_capacity(20.0), None);
+        fails(saves("reads", 2.2, Runs::one(2.6)), Some(OWN_US));
+        // Polling that costs time saves none.
+        fails(saves("reads", 2.2, Runs::one(-1.0)), None);
+    }
 }
