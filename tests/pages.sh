@@ -74,6 +74,10 @@ for page in one known old three study; do
     echo "$page.html: pictures $pictures, not ${expected[$page]}" >&2
     exit 1
   fi
+  if (($(grep -o '</title>' "$page.dom" | wc -l) != 1 + $(wc -w <<<"$pictures"))); then
+    echo "$page.html: a picture has no title" >&2
+    exit 1
+  fi
   if (($(grep -o '<polyline' "$page.dom" | wc -l) < 5)); then
     echo "$page.html: lines are missing" >&2
     exit 1
@@ -89,7 +93,7 @@ for page in one known old three study; do
   fi
   passed=$((passed + 1))
 done
-# What is known is where it belongs: five reasons, two causes, of four dies one that is
+# What is known is where it belongs, and what is not in a picture is said: five reasons, two causes, of four dies one that is
 # always busy, one chunk that is offline, one that is open, five that are free.
 drawn() {
   tr -d '\n' <known.dom | grep -oP "<figure id=\"$1\">.*?</figure>" | grep -oP -- "$2" | wc -l
@@ -106,6 +110,7 @@ check tail 'die, behind program of user' 1
 check dies 'fill="#08306b" d="M2 0h1v1h-1zM0 1h3v1h-3z"' 1
 check dies '>1/1<' 1
 check wear 'fill="#d62a28" d="M3 1h1v1h-1z"' 1
+check programmed '<figcaption>.*: parity, and folds of the SLC cache' 1
 check valid 'fill="#ff7f0e" d="M2 0h1v1h-1z"' 1
 check valid 'fill="#ffffff" d="M0 0h1v1h-1zM0 3h4v1h-4z"' 1
 for picture in *.svg; do

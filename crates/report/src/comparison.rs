@@ -158,13 +158,15 @@ impl Comparison {
             }
         }
         out.push('\n');
-        let _ = write!(out, "{:<22}{:>14}", "", "[1]");
+        let longest = self.figures.iter().map(|figure| figure.name.chars().count()).max();
+        let wide = longest.unwrap_or(0).max(21) + 1;
+        let _ = write!(out, "{:<wide$}{:>14}", "", "[1]");
         for number in 2..=self.names.len() {
             let _ = write!(out, "{:>14}{:<19}", format!("[{number}]"), "");
         }
         trim_line(&mut out);
         for figure in &self.figures {
-            let _ = write!(out, "{:<22}{:>14}", figure.name, figure.text(0));
+            let _ = write!(out, "{:<wide$}{:>14}", figure.name, figure.text(0));
             for run in 1..self.names.len() {
                 let difference = figure.difference_text(run);
                 let _ = write!(out, "{:>14}   {difference:<16}", figure.text(run));
@@ -324,6 +326,9 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
         value: run.write_amplification.map(|w| w.total),
         waver: waver(&of_rows(run, |row| row.write_amplification)),
     });
+    add("write amplification with folds", Unit::Ratio, &|run| {
+        known(run.slc_cache.and_then(|cache| cache.write_amplification))
+    });
     add("processor, a request", Unit::Time, &|run| known(Some(run.cpu.per_io_ns)));
     all
 }
@@ -423,6 +428,25 @@ mod tests {
         let expected =
             [of("drive.profile.timing.suspend", "", "true"), of("workload.qd", "32", "64")];
         assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn what_folds_cost_is_told_where_it_is_known() {
+        let mut folds = report(&[1e5; 5]);
+        let text =
+            |of: &Value| Comparison::new(&[Run::from_json("a", of.clone()).unwrap()]).to_text();
+        for unknown in [Value::Null, json!({ "write_amplification": null })] {
+            folds["slc_cache"] = unknown;
+            assert!(!text(&folds).contains("folds"));
+        }
+        folds["slc_cache"] = json!({ "write_amplification": 3.25 });
+        let text = text(&folds);
+        for (name, value) in [("", "2.000"), (" with folds", "3.250")] {
+            let line = format!("\n{:<31}{value:>14}\n", format!("write amplification{name}"));
+            assert!(text.contains(&line), "{text}");
+        }
+        folds["slc_cache"]["write_amplification"] = (-1).into();
+        assert!(Run::from_json("a", folds).is_err());
     }
 
     #[test]

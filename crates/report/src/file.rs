@@ -1,6 +1,7 @@
 //! Files for pages and pictures.
 //!
-//! Guarantees: nothing is written over that is not of the same kind, and nothing is
+//! Guarantees: a page is written over nothing but a page of ssdkit, whichever command made
+//! it, a picture over nothing but an SVG file, and nothing is
 //! opened that may wait for ever; what was there stays as it was until what replaces it
 //! is whole. Fails as the system does.
 

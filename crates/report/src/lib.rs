@@ -10,7 +10,8 @@
 //!
 //! Guarantees: the same reports give the same bytes; what a report says is text
 //! wherever it is shown, never a part of the page; runs of any length give pages of
-//! bounded size; no file is written over that is not of its kind. Fails only where JSON is not
+//! bounded size; a page is written over nothing but a page of ssdkit, whichever command made it,
+//! and a picture over nothing but one. Fails only where JSON is not
 //! such a report, and with files as the system does.
 
 pub mod charts;

@@ -54,7 +54,7 @@ pub fn page(runs: &[Run]) -> String {
     verdicts(&mut out, runs, &comparison);
     figures(&mut out, &comparison);
     for Chart { name, caption, svg } in charts::all(runs) {
-        let caption = text(caption);
+        let caption = text(&caption);
         let _ =
             writeln!(out, "<figure id=\"{name}\">{svg}<figcaption>{caption}</figcaption></figure>");
     }

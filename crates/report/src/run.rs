@@ -87,6 +87,14 @@ pub struct Amplification {
     pub metadata: f64,
 }
 
+/// What an SLC cache cost.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[allow(missing_docs)]
+pub struct SlcCache {
+    /// With folds; not where the run cannot tell.
+    pub write_amplification: Option<f64>,
+}
+
 /// How the search for a steady state ended.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[allow(missing_docs)]
@@ -197,6 +205,7 @@ pub struct Run {
     pub block_layer: Value,
     /// Where they tell; not of a report before there was this, as `chunks`.
     pub dies: Option<Dies>,
+    pub slc_cache: Option<SlcCache>,
     pub chunks: Option<Chunks>,
 }
 
@@ -289,6 +298,7 @@ impl Run {
         {
             figures.extend([total, user, gc, padding, metadata]);
         }
+        figures.extend(self.slc_cache.and_then(|cache| cache.write_amplification));
         for row in &self.series {
             figures.extend([row.second, row.seconds, row.iops]);
             figures.extend([row.p50, row.p999, row.write_amplification].into_iter().flatten());

@@ -5,7 +5,8 @@
 
 use std::fmt::Write;
 
-use super::{FONT, SIZE, short_count, short_time};
+use super::axes::{end, short_count, short_time};
+use super::{FONT, SIZE};
 use crate::maps::{Chunks, Dies, State};
 use crate::page::text;
 use crate::run::Run;
@@ -19,14 +20,16 @@ const SHADES: usize = 10;
 const FREE: &str = "#ffffff";
 const OPEN: &str = "#ff7f0e";
 const OFFLINE: &str = "#d62a28";
+/// Of which nobody says how much is valid.
+pub const CLOSED: &str = "#8c8c8c";
 /// Left of the cells are names of lines, and right of them nothing.
 const LEFT: u32 = 82;
 const RIGHT: u32 = 12;
 const GREY: &str = "#999999";
 
-/// The colour of a shade.
-fn shade(of: usize) -> String {
-    let (light, dark) = ([0xed, 0xf2, 0xf8], [0x08, 0x30, 0x6b]);
+/// The colour of a shade; the lightest is no white, which is for what is free.
+pub fn shade(of: usize) -> String {
+    let (light, dark) = ([0xc6, 0xdb, 0xef], [0x08, 0x30, 0x6b]);
     let at = |i: usize| light[i] + (dark[i] - light[i]) * of as i32 / (SHADES as i32 - 1);
     format!("#{:02x}{:02x}{:02x}", at(0), at(1), at(2))
 }
@@ -45,6 +48,8 @@ struct Map {
     names: Vec<String>,
     /// What is at the left and the right end.
     ends: [String; 2],
+    /// What part of the width it has.
+    part: f64,
 }
 
 /// A colour, and what it means.
@@ -52,16 +57,31 @@ type Key = (String, String);
 
 /// How busy dies were.
 pub fn dies(runs: &[Run]) -> Option<String> {
-    let busy = |of: f64| shade_of(of, (0.0, 100.0));
-    let map = |dies: &Dies| {
-        let (lines, firsts) = joined(&evened(dies), room(runs), mean);
-        let lines = lines.iter().map(|line| line.iter().copied().map(busy).collect()).collect();
-        let end = dies.ends.last().copied().unwrap_or_default();
-        let ends = ["0 s".into(), short_time(end * 1e9)];
-        Map { lines, names: names(&firsts, dies.pus), ends }
+    let told: Vec<Option<Busy>> = runs.iter().map(|run| busy(run.dies.as_ref()?, runs)).collect();
+    let cells = || told.iter().flatten().flat_map(|busy| busy.lines.iter().flatten().copied());
+    // Where planes count each there may be more than all of the time.
+    let most = cells().fold(100.0, f64::max);
+    let map = |Busy { lines, names, end: at }: Busy| {
+        let shades = |line: &Vec<f64>| line.iter().map(|&of| shade_of(of, (0.0, most))).collect();
+        let lines = lines.iter().map(shades).collect();
+        let ends = ["0 s".into(), short_time(at * 1e9)];
+        Map { lines, names, ends, part: (at / end(runs)).clamp(0.02, 1.0) }
     };
-    let maps: Vec<Option<Map>> = runs.iter().map(|run| run.dies.as_ref().map(map)).collect();
-    draw(&maps, &shades("of the time: 0 %", "100 %"))
+    let maps: Vec<Option<Map>> = told.into_iter().map(|busy| busy.map(map)).collect();
+    draw(&maps, &shades("of the time: 0 %", &format!("{most:.0} %")))
+}
+
+/// How busy the dies of a run were, in as many lines and cells as are drawn.
+struct Busy {
+    lines: Vec<Vec<f64>>,
+    names: Vec<String>,
+    /// In seconds.
+    end: f64,
+}
+
+fn busy(dies: &Dies, runs: &[Run]) -> Option<Busy> {
+    let (lines, firsts) = joined(&evened(dies), room(runs), mean);
+    Some(Busy { lines, names: names(&firsts, dies.pus), end: *dies.ends.last()? })
 }
 
 /// How busy dies were in as many spans as there are, all as long: those that were looked at
@@ -97,7 +117,11 @@ pub fn wear(runs: &[Run]) -> Option<String> {
         of_chunks(chunks, cells, colour, room(runs))
     };
     let maps: Vec<Option<Map>> = runs.iter().map(|run| run.chunks.as_ref().map(map)).collect();
-    let mut keys = shades(&format!("erases: {}", short_count(ends.0)), &short_count(ends.1));
+    let least = format!("erases: {}", short_count(ends.0));
+    let mut keys = match ends.0 < ends.1 {
+        true => shades(&least, &short_count(ends.1)),
+        false => vec![(shade(0), least)],
+    };
     let offline = |chunks: &Chunks| chunks.states.iter().flatten().any(|&s| s == State::Offline);
     if all().any(offline) {
         keys.push((OFFLINE.into(), "offline".into()));
@@ -105,36 +129,38 @@ pub fn wear(runs: &[Run]) -> Option<String> {
     draw(&maps, &keys)
 }
 
-/// What is valid in chunks.
+/// What is valid in chunks; where that is not told, their states alone.
 pub fn valid(runs: &[Run]) -> Option<String> {
-    let map = |run: &Run| {
-        let chunks = run.chunks.as_ref()?;
-        let valid = chunks.valid.as_ref()?;
-        let cells = |die: usize, at: usize| (valid[die][at], chunks.states[die][at]);
-        let colour = |of: &[(f64, State)]| {
-            let most =
-                |state: State| 2 * of.iter().filter(|cell| cell.1 == state).count() > of.len();
-            match () {
-                () if most(State::Free) => FREE.into(),
-                () if most(State::Open) => OPEN.into(),
-                () if most(State::Offline) => OFFLINE.into(),
-                () => {
-                    let parts: Vec<f64> = of.iter().map(|cell| cell.0).collect();
-                    shade_of(mean(&parts), (0.0, 100.0))
-                }
-            }
-        };
-        Some(of_chunks(chunks, cells, colour, room(runs)))
+    let map = |chunks: &Chunks| {
+        let valid = chunks.valid.as_ref();
+        let cells =
+            |die: usize, at: usize| (valid.map(|valid| valid[die][at]), chunks.states[die][at]);
+        of_chunks(chunks, cells, of_state, room(runs))
     };
-    let maps: Vec<Option<Map>> = runs.iter().map(map).collect();
-    let mut keys = shades("valid: 0 %", "100 %");
-    let named = [(FREE, "free"), (OPEN, "open"), (OFFLINE, "offline")];
+    let maps: Vec<Option<Map>> = runs.iter().map(|run| run.chunks.as_ref().map(map)).collect();
+    let all = || runs.iter().filter_map(|run| run.chunks.as_ref());
+    let is_told = all().any(|chunks| chunks.valid.is_some());
+    let mut keys = if is_told { shades("valid: 0 %", "100 %") } else { vec![] };
+    let named = [(FREE, "free"), (OPEN, "open"), (OFFLINE, "offline"), (CLOSED, "closed")];
     let is_there = |colour: &str| {
         maps.iter().flatten().flat_map(|map| map.lines.iter().flatten()).any(|cell| cell == colour)
     };
     let named = named.into_iter().filter(|(colour, _)| is_there(colour));
     keys.extend(named.map(|(colour, name)| (colour.into(), name.into())));
     draw(&maps, &keys)
+}
+
+/// The colour of chunks: of the state that most have, and of closed ones how much is valid.
+fn of_state(of: &[(Option<f64>, State)]) -> String {
+    let most = |state: State| 2 * of.iter().filter(|cell| cell.1 == state).count() > of.len();
+    let valid: Vec<f64> = of.iter().filter_map(|cell| cell.0).collect();
+    match () {
+        () if most(State::Free) => FREE.into(),
+        () if most(State::Open) => OPEN.into(),
+        () if most(State::Offline) => OFFLINE.into(),
+        () if valid.is_empty() => CLOSED.into(),
+        () => shade_of(mean(&valid), (0.0, 100.0)),
+    }
 }
 
 /// A map of chunks, of which `cell` gives what each is and `colour` that of some.
@@ -150,7 +176,7 @@ fn of_chunks<C: Copy>(
     let (lines, firsts) = joined(&lines, room, colour);
     let last = (each as u64).saturating_mul(chunks.each).saturating_sub(1);
     let ends = ["chunk 0".into(), format!("chunk {last}")];
-    Map { lines, names: names(&firsts, chunks.pus), ends }
+    Map { lines, names: names(&firsts, chunks.pus), ends, part: 1.0 }
 }
 
 /// Cells of each run at most.
@@ -232,7 +258,8 @@ fn draw(maps: &[Option<Map>], keys: &[Key]) -> Option<String> {
 fn add(out: &mut String, map: &Map, top: u32) -> u32 {
     let (lines, columns) = (map.lines.len() as u32, map.lines[0].len());
     let each = (240 / lines).clamp(3, 24);
-    let (wide, high) = (SIZE.0 - LEFT - RIGHT, lines * each);
+    let wide = (f64::from(SIZE.0 - LEFT - RIGHT) * map.part).round() as u32;
+    let high = lines * each;
     let across = f64::from(wide) / columns as f64;
     let _ = writeln!(
         out,
@@ -255,7 +282,8 @@ fn add(out: &mut String, map: &Map, top: u32) -> u32 {
     }
     let below = top + high + 15;
     label(out, (LEFT, below), "start", &map.ends[0]);
-    label(out, (SIZE.0 - RIGHT, below), "end", &map.ends[1]);
+    // Not over the one on the left.
+    label(out, (LEFT + wide.max(100), below), "end", &map.ends[1]);
     below + 9
 }
 
@@ -282,11 +310,11 @@ fn label(out: &mut String, (x, y): (u32, u32), anchor: &str, of: &str) {
 fn add_keys(out: &mut String, keys: &[Key], top: u32) {
     let mut x = LEFT;
     for (n, (colour, name)) in keys.iter().enumerate() {
-        // The name of the least stands before it.
-        let wide = 7 * name.chars().count() as u32 + 8;
-        if n == 0 {
+        // Of shades the next has no name; that of the least stands before it.
+        let is_least = n == 0 && keys.get(1).is_some_and(|next| next.1.is_empty());
+        if is_least {
             label(out, (x, top + 12), "start", name);
-            x += wide;
+            x += wide_of(name);
         }
         let _ = writeln!(
             out,
@@ -294,11 +322,15 @@ fn add_keys(out: &mut String, keys: &[Key], top: u32) {
              stroke=\"{GREY}\"/>"
         );
         x += 16;
-        if n > 0 && !name.is_empty() {
+        if !is_least && !name.is_empty() {
             label(out, (x + 5, top + 12), "start", name);
-            x += wide + 14;
+            x += wide_of(name) + 14;
         }
     }
+}
+
+fn wide_of(name: &str) -> u32 {
+    7 * name.chars().count() as u32 + 8
 }
 
 #[cfg(test)]

@@ -7,18 +7,18 @@ use std::collections::BTreeMap;
 
 use plotters::prelude::*;
 
-use super::{Area, COLOURS, Drawn, FONT, REASONS, SECONDS, SIZE, short_count};
+use super::axes::{Axis, seconds, short_count};
+use super::bars::REASONS;
+use super::keys::{self, Key};
+use super::{Area, COLOURS, Drawn, FONT, SIZE};
 use crate::comparison::harmless;
 use crate::page::bounded;
 use crate::run::{Programmed, Row, Run, Tail, TailPart};
 
 /// Columns of a run at most.
 const COLUMNS: usize = 200;
-/// How high a picture of several runs is for each, and the line of a key.
+/// How high a picture of several runs is for each.
 const EACH: u32 = 220;
-const KEY: u32 = 20;
-/// Keys of a line.
-const KEYS: usize = 3;
 /// Characters of a cause.
 const LONGEST: usize = 40;
 /// Causes that are told apart; the last colour is that of all others.
@@ -44,7 +44,8 @@ pub fn programmed(runs: &[Run]) -> Option<String> {
     let told = |run: &Run| run.series.iter().filter(|row| row.programmed.is_some()).count() > 1;
     let stacks = runs.iter().map(|run| if told(run) { joined(run, &column) } else { vec![] });
     let names = REASONS.map(|(reason, _)| reason.to_owned());
-    draw(&stacks.collect::<Vec<_>>(), &names, ("blocks", short_count))
+    let height = Axis { of: "blocks", text: short_count, labels: 6, ends: None };
+    draw(&stacks.collect::<Vec<_>>(), &names, &seconds(runs), &height)
 }
 
 /// Where the time of the slowest of each row went.
@@ -70,7 +71,9 @@ pub fn tail(runs: &[Run]) -> Option<String> {
     };
     let told = |run: &Run| run.series.iter().any(|row| row.tail.is_some());
     let stacks = runs.iter().map(|run| if told(run) { joined(run, &column) } else { vec![] });
-    draw(&stacks.collect::<Vec<_>>(), &names, ("of their time", |part| format!("{part} %")))
+    let text = |part| format!("{part} %");
+    let height = Axis { of: "of their time", text, labels: 6, ends: None };
+    draw(&stacks.collect::<Vec<_>>(), &names, &seconds(runs), &height)
 }
 
 fn parts_of(row: &Row) -> impl Iterator<Item = &TailPart> {
@@ -95,11 +98,8 @@ fn joined(run: &Run, parts: &dyn Fn(&[Row]) -> Vec<f64>) -> Vec<Column> {
     run.series.chunks(each).map(column).collect()
 }
 
-/// How the numbers of the height are called and written.
-type Height = (&'static str, fn(f64) -> String);
-
 /// Draws the stacks of runs, one below the other; none where there is nothing in them.
-fn draw(stacks: &[Vec<Column>], names: &[String], height: Height) -> Option<String> {
+fn draw(stacks: &[Vec<Column>], names: &[String], time: &Axis, height: &Axis) -> Option<String> {
     let some: Vec<(usize, &Vec<Column>)> =
         (1..).zip(stacks).filter(|(_, stack)| !stack.is_empty()).collect();
     let all = || some.iter().flat_map(|(_, stack)| stack.iter());
@@ -110,16 +110,17 @@ fn draw(stacks: &[Vec<Column>], names: &[String], height: Height) -> Option<Stri
     let used = |&part: &usize| all().any(|column| column.parts[part] > 0.0);
     let used: Vec<usize> = (0..names.len()).filter(used).collect();
     let each = if some.len() > 1 { EACH } else { SIZE.1 };
-    let (pictures, keys) = (each * some.len() as u32, KEY * used.len().div_ceil(KEYS) as u32 + 8);
+    let pictures = each * some.len() as u32;
+    let keys: Vec<Key> = used.iter().map(|&part| (names[part].clone(), COLOURS[part])).collect();
     let mut svg = String::new();
     {
-        let area = SVGBackend::with_string(&mut svg, (SIZE.0, pictures + keys));
+        let area = SVGBackend::with_string(&mut svg, (SIZE.0, pictures + keys::height(&keys)));
         let (above, below) = area.into_drawing_area().split_vertically(pictures);
         for ((run, stack), area) in some.iter().zip(above.split_evenly((some.len(), 1))) {
             let title = if stacks.len() > 1 { format!("[{run}]") } else { String::new() };
-            add(&area, stack, &used, (&title, most, height)).ok()?;
+            add(&area, stack, &used, (&title, most), (time, height)).ok()?;
         }
-        add_keys(&below, names, &used).ok()?;
+        keys::add(&below, &keys).ok()?;
         above.present().ok()?;
     }
     Some(svg)
@@ -130,10 +131,10 @@ fn add(
     area: &Area<'_>,
     stack: &[Column],
     used: &[usize],
-    (title, most, height): (&str, f64, Height),
+    (title, most): (&str, f64),
+    (time, height): (&Axis, &Axis),
 ) -> Drawn {
-    let begin = stack.first().map_or(0.0, |column| column.ends.0);
-    let end = stack.last().map_or(0.0, |column| column.ends.1).max(begin + 1e-9);
+    let (begin, end) = time.ends.unwrap_or((0.0, 1.0));
     let mut chart = ChartBuilder::on(area)
         .margin(12)
         .caption(title, (FONT, 13))
@@ -142,12 +143,12 @@ fn add(
         .build_cartesian_2d(begin..end, 0.0..most)?;
     chart
         .configure_mesh()
-        .x_desc(SECONDS.of)
-        .y_desc(height.0)
-        .x_labels(SECONDS.labels)
-        .y_labels(6)
-        .x_label_formatter(&|v| (SECONDS.text)(*v))
-        .y_label_formatter(&|v| (height.1)(*v))
+        .x_desc(time.of)
+        .y_desc(height.of)
+        .x_labels(time.labels)
+        .y_labels(height.labels)
+        .x_label_formatter(&|v| (time.text)(*v))
+        .y_label_formatter(&|v| (height.text)(*v))
         .disable_mesh()
         .label_style((FONT, 13))
         .axis_desc_style((FONT, 13))
@@ -163,17 +164,6 @@ fn add(
         below.reverse();
         let outline: Vec<(f64, f64)> = above.chain(below).collect();
         chart.draw_series([Polygon::new(outline, COLOURS[part].filled())])?;
-    }
-    Ok(())
-}
-
-/// Draws what colours mean.
-fn add_keys(area: &Area<'_>, names: &[String], used: &[usize]) -> Drawn {
-    for (n, &part) in used.iter().enumerate() {
-        let wide = (SIZE.0 as i32 - 82) / KEYS as i32;
-        let (x, y) = (82 + (n % KEYS) as i32 * wide, (n / KEYS) as i32 * KEY as i32);
-        area.draw(&Rectangle::new([(x, y + 2), (x + 14, y + 15)], COLOURS[part].filled()))?;
-        area.draw(&Text::new(names[part].clone(), (x + 20, y + 2), (FONT, 13)))?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::heat::{CLOSED, shade};
 use super::*;
 use crate::run::tests::{full_report, report, run};
 
@@ -46,17 +47,103 @@ fn half_of_the_requests_are_at_half_of_the_line() {
     let run = Run::from_json("a", json).unwrap();
     let drawn = lines(&of(&all(&[run]), "latency").unwrap());
     let line = &drawn[0];
-    // It rises at 99 %, two of log10(500 000) = 5.7 steps to the right.
+    // It rises at 99 %, two of log10(500 000 / 10) = 4.7 steps to the right.
     let (left, right) = (line[0].0, line[line.len() - 1].0);
     let rise = line.windows(2).find(|two| two[0].1 > two[1].1 + 20.0).unwrap()[0].0;
-    assert!(((rise - left) / (right - left) - 2.0 / 5.7).abs() < 0.01, "{line:?}");
+    assert!(((rise - left) / (right - left) - 2.0 / 4.7).abs() < 0.01, "{line:?}");
+    // Where fewer than ten are beyond it goes on in dashes, to the longest of all.
+    let dashes = &drawn[1..];
+    assert!(dashes.len() > 5 && dashes.iter().all(|dash| dash[0].0 >= right - 1.0), "{dashes:?}");
+    let end = dashes.iter().flatten().map(|point| point.0).fold(0.0, f64::max);
+    assert!(((end - left) / (right - left) - 5.7 / 4.7).abs() < 0.02, "{end}");
+}
+
+/// A report of rows of which some had no request, and a drive that folds.
+fn silent() -> Value {
+    let mut json = full_report(&[1e5, 1e5, 0.0, 0.0, 1e5, 0.0, 1e5, 2e5]);
+    for row in json["series"].as_array_mut().unwrap() {
+        row["programmed"]["folds"] = 100.into();
+        if row["iops"] == 0.0 {
+            row["p50"] = Value::Null;
+            row["p999"] = Value::Null;
+            row["write_amplification"] = Value::Null;
+        }
+    }
+    json
+}
+
+#[test]
+fn lines_are_broken_where_there_was_no_request() {
+    let charts = all(&[Run::from_json("a", silent()).unwrap()]);
+    let rate = of(&charts, "rate").unwrap();
+    let drawn = lines(&rate);
+    assert_eq!(drawn.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+    assert_eq!(rate.matches("<circle").count(), 1, "a row between two without");
+    let bands = of(&charts, "bands").unwrap();
+    assert_eq!(bands.matches("<circle").count(), 2);
+    for name in ["rate", "bands"] {
+        let chart = charts.iter().find(|chart| chart.name == name).unwrap();
+        assert!(chart.caption.ends_with("Lines are broken where no request ended."));
+    }
+}
+
+#[test]
+fn time_is_the_same_in_all_pictures() {
+    // Dies were looked at until 3 s, and rows end at 5 s; another run at 10 s.
+    let full = |rows: usize| Run::from_json("a", full_report(&vec![1e5; rows])).unwrap();
+    let one = all(&[full(5)]);
+    let first = |name: &str| lines(&of(&one, name).unwrap())[0][0].0;
+    assert_eq!(first("rate"), first("over-time"));
+    // The first row is half a second wide before its middle: a tenth of what there is.
+    let wide = f64::from(SIZE.0) - 82.0 - 24.0;
+    assert!((first("rate") - 94.0 - wide / 10.0).abs() < 3.0, "{}", first("rate"));
+    for name in ["rate", "bands", "programmed", "tail"] {
+        let svg = of(&one, name).unwrap();
+        assert!(svg.contains("0 s\n") && !svg.contains("0 ns\n"), "{name}");
+    }
+    let two = all(&[full(5), full(10)]);
+    let right = |svg: &str| corners(svg, "#1F77B4").iter().map(|c| c.0).fold(0.0, f64::max);
+    let (one, two) = (of(&one, "programmed").unwrap(), of(&two, "programmed").unwrap());
+    assert!((right(&one) - 94.0 - 2.0 * (right(&two) - 94.0)).abs() < 6.0, "half as wide");
+}
+
+#[test]
+fn captions_say_what_is_not_in_a_picture() {
+    let caption = |runs: &[Run], name: &str| {
+        all(runs).into_iter().find(|chart| chart.name == name).unwrap().caption
+    };
+    let plain = [Run::from_json("a", full_report(&[1e5; 5])).unwrap()];
+    let folds = [Run::from_json("a", silent()).unwrap()];
+    for name in ["amplification", "over-time", "programmed"] {
+        assert!(!caption(&plain, name).contains("fold"), "{name}");
+        assert!(caption(&folds, name).contains("olds of the SLC cache"), "{name}");
+    }
+    assert!(caption(&folds, "programmed").contains("told where that time began"));
+    for chart in all(&folds) {
+        let title = format!("<title>{}</title>", chart.caption);
+        assert!(chart.caption.ends_with('.') && chart.svg.contains(&title), "{}", chart.name);
+        assert!(chart.svg.starts_with("<svg"), "{}", chart.name);
+    }
+}
+
+#[test]
+fn what_colours_mean_is_below_the_picture() {
+    let runs = [run("a", &[1e5; 5]), run("b", &[2e5; 5])];
+    for (name, key) in [("rate", "[2]"), ("latency", "[2]"), ("amplification", "collection")] {
+        let svg = of(&all(&runs), name).unwrap();
+        let text = svg.split("<text").find(|text| text.contains(&format!("\n{key}\n")));
+        // Runs are at the left of their bars, too.
+        let y = text.and_then(|text| text.split(" y=\"").nth(1)?.split('"').next());
+        let y: u32 = y.and_then(|y| y.parse().ok()).unwrap();
+        assert!(y >= SIZE.1, "{name}: {y}");
+    }
 }
 
 #[test]
 fn parts_of_a_bar_follow_each_other() {
     let svg = of(&all(&[run("a", &[1e5; 5])]), "amplification").unwrap();
     let width = |colour: &str| -> f64 {
-        let bar = svg.split("<rect").filter(|r| r.contains(colour) && !r.contains("width=\"12\""));
+        let bar = svg.split("<rect").filter(|r| r.contains(colour) && !r.contains("width=\"14\""));
         let of = |rect: &str| rect.split("width=\"").nth(1)?.split('"').next()?.parse::<f64>().ok();
         bar.filter_map(of).next().unwrap()
     };
@@ -98,14 +185,6 @@ fn ends_without_requests_are_left_out() {
     json["distribution"] = json!({ "below_ns": [5, 9], "n": [0, 0] });
     let charts = all(&[Run::from_json("a", json).unwrap()]);
     assert!(of(&charts, "latency").is_none() && of(&charts, "rate").is_some());
-}
-
-#[test]
-fn axes_are_short() {
-    assert_eq!(percent_of(1.0), "90 %");
-    assert_eq!(percent_of(3.0), "99.9 %");
-    assert_eq!(short_time(1.5e6), "1.5 ms");
-    assert_eq!(short_count(250_000.0), "250 k");
 }
 
 /// The corners of the filled shapes of a colour.
@@ -165,7 +244,7 @@ fn cells(svg: &str, colour: &str) -> Vec<[u32; 3]> {
 fn each_die_and_chunk_has_its_cell() {
     let charts = all(&[Run::from_json("a", full_report(&[1e5; 5])).unwrap()]);
     let dies = of(&charts, "dies").unwrap();
-    let (least, most) = ("#edf2f8", "#08306b");
+    let (least, most) = ("#c6dbef", "#08306b");
     assert_eq!(cells(&dies, most), [[1, 0, 3]]);
     assert_eq!(cells(&dies, least), [[0, 0, 1], [2, 0, 3], [3, 0, 1]]);
     assert!(dies.contains(">0/0<") && dies.contains(">1/1<") && dies.contains(">3 s<"));
@@ -181,7 +260,27 @@ fn each_die_and_chunk_has_its_cell() {
     let mut hidden = full_report(&[1e5; 5]);
     hidden["chunks"]["valid"] = serde_json::Value::Null;
     let charts = all(&[Run::from_json("a", hidden).unwrap()]);
-    assert!(of(&charts, "valid").is_none() && of(&charts, "wear").is_some());
+    let states = charts.iter().find(|chart| chart.name == "valid").unwrap();
+    assert_eq!(cells(&states.svg, "#ff7f0e"), [[0, 2, 1]], "open");
+    assert_eq!(cells(&states.svg, CLOSED)[0], [0, 1, 1]);
+    assert!(states.svg.contains(">closed<") && !states.svg.contains("100 %"), "{}", states.svg);
+    assert!(states.caption.contains("only the states") && of(&charts, "wear").is_some());
+}
+
+#[test]
+fn what_is_even_has_one_shade_and_what_is_beyond_all_of_the_time_is_told() {
+    let mut json = full_report(&[1e5; 5]);
+    json["chunks"]["erases"] = json!(vec!["0 0 0 0"; 4]);
+    json["chunks"]["states"] = json!(vec!["cccc"; 4]);
+    json["dies"]["busy"] = json!(["0 100 250", "0 0 0", "0 0 0", "0 0 0"]);
+    let charts = all(&[Run::from_json("a", json).unwrap()]);
+    let wear = of(&charts, "wear").unwrap();
+    assert_eq!(wear.matches("width=\"16\"").count(), 1, "{wear}");
+    assert!(wear.contains(">erases: 0<"));
+    let dies = charts.iter().find(|chart| chart.name == "dies").unwrap();
+    assert!(dies.svg.contains(">250 %<") && dies.caption.contains("count each"));
+    assert_eq!(cells(&dies.svg, "#08306b"), [[0, 2, 1]]);
+    assert_ne!(cells(&dies.svg, "#08306b"), cells(&dies.svg, &shade(4)), "100 is less than 250");
 }
 
 #[test]
@@ -194,7 +293,7 @@ fn too_many_cells_are_joined_into_their_mean() {
     let dies = of(&all(&[Run::from_json("a", json).unwrap()]), "dies").unwrap();
     // An idle and a busy one are half busy.
     assert_eq!(dies.matches("<path").count(), 1);
-    assert_eq!(cells(&dies, "#6e87aa").len(), 128, "{dies}");
+    assert_eq!(cells(&dies, "#5d7ca6").len(), 128, "{dies}");
 }
 
 /// From nothing to more than there can be.
