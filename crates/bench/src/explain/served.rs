@@ -27,6 +27,8 @@ const SERVED: &str = "served";
 const INTERVAL: &str = "interval";
 /// Options of a run that a served drive has, too.
 const COMMON: [&str; 2] = ["json", "slowest"];
+/// The option of a run that explain refuses.
+const REPORT: &str = "report";
 
 /// `ssdkit explain`: of a run, or of a served drive.
 #[derive(Clone, Debug)]
@@ -57,6 +59,8 @@ impl Args for ExplainCommand {
         let of_run: Vec<_> = of_run.filter(|id| !COMMON.contains(&id.as_str())).collect();
         let cmd = cmd.mut_args(|arg| match arg.is_required_set() {
             true => arg.required(false).required_unless_present(SERVED),
+            // Refused, with what it is of: no option to be found.
+            false if arg.get_id().as_str() == REPORT => arg.hide(true),
             false => arg,
         });
         let served = Arg::new(SERVED)
