@@ -1,9 +1,8 @@
 //! Files for pages and pictures.
 //!
 //! Guarantees: a page is written over nothing but a page of ssdkit, whichever command made
-//! it, a picture over nothing but an SVG file, and nothing is
-//! opened that may wait for ever; what was there stays as it was until what replaces it
-//! is whole. Fails as the system does.
+//! it, and a picture over nothing but an SVG file; nothing is opened that may wait for ever;
+//! what was there stays as it was until what replaces it is whole. Fails as the system does.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

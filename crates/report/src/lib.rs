@@ -10,9 +10,9 @@
 //!
 //! Guarantees: the same reports give the same bytes; what a report says is text
 //! wherever it is shown, never a part of the page; runs of any length give pages of
-//! bounded size; a page is written over nothing but a page of ssdkit, whichever command made it,
-//! and a picture over nothing but one. Fails only where JSON is not
-//! such a report, and with files as the system does.
+//! bounded size; a page is written over nothing but a page of ssdkit, whichever command made
+//! it, and a picture over nothing but an SVG file. Fails only where JSON is not such a report,
+//! and with files as the system does.
 
 pub mod charts;
 mod comparison;
