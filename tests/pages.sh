@@ -74,7 +74,8 @@ for page in one known old three study; do
     echo "$page.html: pictures $pictures, not ${expected[$page]}" >&2
     exit 1
   fi
-  if (($(grep -o '</title>' "$page.dom" | wc -l) != 1 + $(wc -w <<<"$pictures"))); then
+  # Studies draw some of theirs themselves.
+  if [ $page != study ] && (($(grep -o '</title>' "$page.dom" | wc -l) != 1 + $(wc -w <<<"$pictures"))); then
     echo "$page.html: a picture has no title" >&2
     exit 1
   fi
@@ -110,7 +111,7 @@ check tail 'die, behind program of user' 1
 check dies 'fill="#08306b" d="M2 0h1v1h-1zM0 1h3v1h-3z"' 1
 check dies '>1/1<' 1
 check wear 'fill="#d62a28" d="M3 1h1v1h-1z"' 1
-check programmed '<figcaption>.*: parity, and folds of the SLC cache' 1
+check programmed '<figcaption>.*amplification: parity, and folds of the SLC cache' 1
 check valid 'fill="#ff7f0e" d="M2 0h1v1h-1z"' 1
 check valid 'fill="#ffffff" d="M0 0h1v1h-1zM0 3h4v1h-4z"' 1
 for picture in *.svg; do

@@ -352,7 +352,7 @@ where
             match line.is_dashed {
                 // Of one point there is no line.
                 _ if piece.len() == 1 => {
-                    chart.draw_series(points.map(|point| Circle::new(point, 2, style.filled())))?
+                    chart.draw_series(points.map(|point| Circle::new(point, 3, style.filled())))?
                 }
                 true => chart.draw_series(DashedLineSeries::new(points, 5, 4, style))?,
                 false => chart.draw_series(LineSeries::new(points, style))?,

@@ -80,7 +80,7 @@ fn beside(runs: &[Run]) -> Option<&'static str> {
 
 fn programmed(runs: &[Run]) -> Option<String> {
     let beside = beside(runs)
-        .map(|what| format!("On top, and in no figure of write amplification: {what}."));
+        .map(|what| format!("On top, and not in what is called write amplification: {what}."));
     let silent = is_silent(runs).then(|| {
         "What the drive did while no request ended is told where that time began.".to_owned()
     });
