@@ -544,34 +544,6 @@ impl Runner<'_> {
     }
 }
 
-/// Up to `most` turns of a load that [is plain](Load::is_plain) and counts, without what
-/// every turn of another is asked. Completions of the last, which began at `before`, are
-/// left. Gives when it ended, and how many went before it.
-fn plain_turns(
-    driver: &mut dyn Driver,
-    load: &mut Load,
-    course: &mut Course,
-    tally: &mut Tally,
-    (before, most): (&mut Time, u32),
-) -> Result<(Time, u32), Error> {
-    let mut passed = 0;
-    loop {
-        let now = driver.turn(None, &mut load.queue, &mut load.done)?;
-        if passed + 1 >= most || course.left == 0 {
-            return Ok((now, passed));
-        }
-        course.ended(*before, now, || load.ended());
-        load.complete_plain(now, tally, driver);
-        (*before, passed) = (now, passed + 1);
-        course.look(now, tally.written);
-        load.issue_plain(now, &mut course.left, driver);
-        if load.is_idle() {
-            // Its time is over, and there is nothing to turn for.
-            return Ok((now, passed));
-        }
-    }
-}
-
 /// A tally of preconditioning. Fails when a request failed or gave wrong data,
 /// and when somebody stopped it: `at` says where that was.
 fn unharmed(tally: Tally, at: impl FnOnce(&Tally) -> String) -> Result<Tally, Error> {
@@ -604,8 +576,10 @@ fn reached(steady: &Steady, rounds: Rounds) -> String {
     )
 }
 
+mod plain;
 mod together;
 
+use plain::plain_turns;
 pub use together::Part;
 
 #[cfg(test)]

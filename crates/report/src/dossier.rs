@@ -161,7 +161,7 @@ impl Chapter {
         for cell in &self.head {
             let _ = write!(out, "<th>{}</th>", short(cell));
         }
-        out.push_str("<th></th></tr>\n");
+        out.push_str("<th>verdict</th></tr>\n");
         let mut section = None;
         for claim in &self.claims {
             if section != Some(&claim.section) {
