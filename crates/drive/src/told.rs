@@ -1,8 +1,9 @@
 //! What a drive that is served tells of its requests, to be explained while it goes on:
 //! where their time went, by how long they took, and the slowest of the last seconds.
 //!
-//! Guarantees: parts sum to the times exactly; memory is bounded and taken when it is
-//! made, about a third of a megabyte, and counting takes none. Nothing here fails.
+//! Guarantees: parts sum to the times exactly; memory is taken when it is made, about a
+//! third of a megabyte, and counting takes none as long as no more than `INSIDE` requests
+//! are inside or wait; then it is bounded by how many are. Nothing here fails.
 
 use std::collections::HashMap;
 
