@@ -18,14 +18,14 @@ use crate::driver::Driver;
 use crate::tally::Tally;
 use crate::verify::{Ready, Verifier};
 use drive::error::Error;
-use measure::slowest::{Slow, Slowest};
+use measure::slowest::Slow;
 pub use recorded::Played;
 use recorded::Recorded;
+use submitter::{AHEAD, Ahead, Submitter};
 
 mod recorded;
+mod submitter;
 
-/// How many accesses ahead the drive is told of.
-const AHEAD: usize = 8;
 /// Accesses that are tried when too many writes of a block overlap.
 const TRIES: usize = 16;
 /// The most memory that buffers may take, in bytes.
@@ -34,66 +34,12 @@ pub const MOST_BUFFERS: u64 = 4 << 30;
 /// as the drive's own, so that the two can change places.
 const MOST_SWAPPED: usize = 1024;
 /// The most requests that may be out.
-pub const MOST_SLOTS: u64 = 1 << 16;
-
-/// One who asks.
-struct Submitter {
-    generator: Generator,
-    /// What it will ask next, where the drive is told of it.
-    ahead: Option<Ahead>,
-}
-
-/// What will be asked next. It is kept field by field: a structure that is written in
-/// parts and copied as a whole stalls the processor.
-struct Ahead {
-    offsets: [u64; AHEAD],
-    lens: [u32; AHEAD],
-    ops: [BlockOp; AHEAD],
-    fuas: [bool; AHEAD],
-    next: usize,
-    /// The latest of them, as the drive is told of it.
-    told: BlockReq,
-}
-
-impl Ahead {
-    fn new(generator: &mut Generator) -> Ahead {
-        let ahead: [Access; AHEAD] = std::array::from_fn(|_| generator.next());
-        let (offsets, ops) = (ahead.map(|a| a.offset), ahead.map(|a| a.op));
-        let told = request(0, &ahead[AHEAD - 1], (0, 0), Buffer::empty());
-        let (lens, fuas) = (ahead.map(|a| a.len as u32), ahead.map(|a| a.fua));
-        Ahead { offsets, lens, ops, fuas, next: 0, told }
-    }
-
-    /// The next access; the drive is told of the one `AHEAD` later.
-    #[inline(always)]
-    fn draw(&mut self, later: Access, driver: &dyn Driver) -> Access {
-        let told = &mut self.told;
-        (told.op, told.fua, told.offset, told.len) = (later.op, later.fua, later.offset, later.len);
-        driver.hint(told);
-        let at = self.next % AHEAD;
-        let (op, offset, fua) = (self.ops[at], self.offsets[at], self.fuas[at]);
-        let len = self.lens[at].into();
-        (self.ops[at], self.offsets[at], self.fuas[at]) = (later.op, later.offset, later.fua);
-        self.lens[at] = later.len as u32;
-        self.next = at + 1;
-        Access { op, offset, len, fua }
-    }
-}
-
-impl Submitter {
-    fn new(generator: Generator) -> Submitter {
-        Submitter { generator, ahead: None }
-    }
-
-    #[inline(always)]
-    fn draw(&mut self, driver: &dyn Driver) -> Access {
-        let access = self.generator.next();
-        match &mut self.ahead {
-            None => access,
-            Some(ahead) => ahead.draw(access, driver),
-        }
-    }
-}
+pub const MOST_SLOTS: u64 = 1 << SLOT_BITS;
+/// Bits of a request's number that are its slot.
+pub(crate) const SLOT_BITS: u32 = 16;
+/// Those bits. Above them a completion of one of several loads has how many of the others
+/// came since the last of its own.
+const SLOTS: u64 = (1 << SLOT_BITS) - 1;
 
 #[inline]
 fn request(slot: u32, access: &Access, (placement, queue): (u8, u8), buffer: Buffer) -> BlockReq {
@@ -180,6 +126,8 @@ pub struct Load {
     varied: Option<Shape>,
     /// Whether what is left of a run is counted in bytes, not in requests.
     in_bytes: bool,
+    /// Whether arrivals that could not be made until the end of a run are not made.
+    in_time: bool,
     /// Requests below this address say that they are hot.
     hot_end: u64,
     /// The submission queue that they go by.
@@ -252,6 +200,7 @@ impl Load {
             bs: pattern.most(),
             varied: pattern.varied.map(|_| *shape),
             in_bytes: false,
+            in_time: false,
             hot_end: pattern.hot_end(),
             queue_number: 0,
             kept: each,
@@ -277,10 +226,23 @@ impl Load {
         self
     }
 
+    /// The same load, which makes nothing when the time of a run is over: not what was to
+    /// arrive until then and is late, either.
+    pub fn in_time(mut self) -> Load {
+        self.in_time = true;
+        self
+    }
+
     /// The same load by a submission queue of a drive that has several.
     pub fn in_queue(mut self, queue: u8) -> Load {
         self.queue_number = queue;
         self
+    }
+
+    /// It has the drive not for itself: which requests are the slowest is no longer told
+    /// by what the drive took.
+    pub(crate) fn beside_others(&mut self) {
+        self.is_all_inside = false;
     }
 
     /// Room for requests.
@@ -301,7 +263,7 @@ impl Load {
             return self.done.len() as u64 * self.bs;
         }
         let ended = (0..self.done.len()).filter_map(|i| self.done.get(i));
-        let len = |done: &BlockDone| self.slots[done.id as usize].access.len;
+        let len = |done: &BlockDone| self.slots[(done.id & SLOTS) as usize].access.len;
         ended.map(|done| len(done).max(BLOCK_BYTES).min(self.bs)).sum()
     }
 
@@ -318,10 +280,13 @@ impl Load {
     }
 
     /// When the next request is meant to start, if there is room: `now` in a
-    /// closed loop; in an open one its arrival, however late it is.
+    /// closed loop; in an open one its arrival, however late it is, but for one that makes
+    /// nothing [late](Load::in_time).
     #[inline]
     pub fn next_start(&self, now: Time) -> Time {
-        self.arrivals.as_ref().map_or(now, |arrivals| self.origin + arrivals.peek())
+        let Some(arrivals) = &self.arrivals else { return now };
+        let due = self.origin + arrivals.peek();
+        if self.in_time { due.max(now) } else { due }
     }
 
     /// When the next request of an open loop arrives; `None` in a closed one,
@@ -498,6 +463,7 @@ impl Load {
         while let Some(done) = self.done.get_mut(0) {
             // Field by field, as above; the buffer only where it has bytes.
             let (id, op, status, at) = (done.id, done.op, done.status, done.at);
+            let (id, others) = (id & SLOTS, id >> SLOT_BITS);
             let slot = &mut self.slots[id as usize];
             if self.kept > 0 && matches!(op, BlockOp::Read | BlockOp::Write) {
                 let rest = std::mem::replace(&mut slot.buffer, std::mem::take(&mut done.buffer));
@@ -507,7 +473,7 @@ impl Load {
                 }
             }
             self.done.pop();
-            let number = tally.slowest.as_mut().map_or(0, Slowest::completed);
+            let number = tally.slowest.as_mut().map_or(0, |all| all.completed_after(others));
             if !status.is_ok() {
                 tally.failed(now, slot.counted, || slot.failed(op, status));
                 if slot.buffer.len() < self.kept {

@@ -283,6 +283,12 @@ impl Runner<'_> {
         Ok(allowed - left)
     }
 
+    /// A tally is to keep the slowest requests, and where the time of all went.
+    fn keep(&self, tally: &mut Tally) {
+        tally.slowest = Some(Slowest::new(self.slowest));
+        tally.causes = self.explains.then(Causes::new);
+    }
+
     /// Begins to keep what changes over a run that begins to count.
     fn begin_charts(&self, tally: &mut Tally, now: Time, driver: &dyn Driver) {
         if !self.charts {
@@ -312,8 +318,7 @@ impl Runner<'_> {
     ) -> Result<Tally, Error> {
         let mut tally = Tally::new();
         if plan.count && self.slowest > 0 {
-            tally.slowest = Some(Slowest::new(self.slowest));
-            tally.causes = self.explains.then(Causes::new);
+            self.keep(&mut tally);
             driver.set_stories(true);
         } else if plan.count && self.die_clocks {
             driver.set_die_clocks(true);

@@ -205,6 +205,9 @@ impl Tally {
             whole.add_errors(&one);
             whole.over.merge(one.over);
             whole.dies = whole.dies.take().or(one.dies);
+            if let (Some(all), Some(more)) = (&mut whole.causes, &one.causes) {
+                all.join(more);
+            }
         }
         whole
     }

@@ -11,7 +11,7 @@ use crate::histogram::{BUCKETS, MAX_NS, bucket_of};
 use port::{BlockOp, Story, StorySum};
 
 /// Requests that took about as long.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Band {
     requests: u64,
     /// What the first of them took, or less.
@@ -32,7 +32,7 @@ pub struct Group {
 }
 
 /// Requests of one kind.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Kind {
     bands: Box<[Band]>,
 }
@@ -55,6 +55,19 @@ impl Kind {
         band.least = if band.requests == 0 { ns } else { band.least.min(ns) };
         band.requests += 1;
         band.sum.note(story);
+    }
+
+    /// These, too.
+    fn join(&mut self, other: &Kind) {
+        for (all, more) in self.bands.iter_mut().zip(&other.bands) {
+            if more.requests == 0 {
+                continue;
+            }
+            let least = if all.requests == 0 { u64::MAX } else { all.least };
+            all.least = least.min(more.least);
+            all.requests += more.requests;
+            all.sum.join(&more.sum);
+        }
     }
 
     /// How many there were.
@@ -81,7 +94,7 @@ impl Kind {
 }
 
 /// Requests of all kinds.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Causes {
     reads: Kind,
     writes: Kind,
@@ -113,6 +126,13 @@ impl Causes {
             BlockOp::Write => self.writes.note(story),
             _ => self.others.note(story),
         }
+    }
+
+    /// Those of another, too, which were noted in the same bands.
+    pub fn join(&mut self, other: &Causes) {
+        self.reads.join(&other.reads);
+        self.writes.join(&other.writes);
+        self.others.join(&other.others);
     }
 
     /// The kinds, by name.
@@ -158,6 +178,30 @@ mod tests {
                 let sum = |of: fn(&(u64, u64)) -> u64| slow.iter().map(|one| of(one)).sum::<u64>();
                 assert_eq!(group.sum.ns(), u128::from(sum(|one| one.0)));
                 assert_eq!(group.sum.ns_of(Part::Array), u128::from(sum(|one| one.1)));
+            }
+        }
+    }
+
+    /// Requests that were noted apart are, joined, as if they had been noted together.
+    #[test]
+    fn what_is_joined_is_as_if_it_were_one() {
+        let (mut apart, mut whole) = ([Causes::new(), Causes::new()], Causes::new());
+        let mut random = random::Random::new(3, 1);
+        for n in 0..400 {
+            let mut story = Story::at(Time(n));
+            story.add(Part::Array, random.bits() % 5_000);
+            let op = if random.bits().is_multiple_of(3) { BlockOp::Write } else { BlockOp::Read };
+            apart[(random.bits() % 2) as usize].note(op, &story);
+            whole.note(op, &story);
+        }
+        let [mut first, second] = apart;
+        first.join(&second);
+        for ((_, joined), (_, whole)) in first.kinds().into_iter().zip(whole.kinds()) {
+            for share in [1.0, 0.3, 0.01] {
+                let of = |kind: &Kind| {
+                    kind.slowest(share).map(|group| (group.requests, group.from, group.sum))
+                };
+                assert_eq!(of(joined), of(whole));
             }
         }
     }

@@ -72,6 +72,14 @@ impl Slowest {
         self.completed - 1
     }
 
+    /// The same of a request that so many of others completed before, of which nothing
+    /// was said.
+    #[inline]
+    pub fn completed_after(&mut self, others: u64) -> u64 {
+        self.completed += others;
+        self.completed()
+    }
+
     /// The request that completed last took so long. Gives how long those take at
     /// least that are of interest from now on, where that has changed.
     #[inline]

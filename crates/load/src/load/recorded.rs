@@ -101,6 +101,7 @@ impl Load {
             bs: longest,
             varied: Some(*shape),
             in_bytes: false,
+            in_time: false,
             hot_end: 0,
             queue_number: 0,
             kept: each,

@@ -11,12 +11,9 @@ use port::{BlockDone, BlockReq, Ring, Time};
 use super::{Course, Plan, Runner, Stride, after, look_at_dies};
 use crate::bursts::{Bursts, Pauses};
 use crate::driver::Driver;
-use crate::load::Load;
+use crate::load::{Load, SLOT_BITS};
 use crate::tally::Tally;
 use drive::error::Error;
-
-/// Bits of a request's number that are its load's own.
-const SLOT_BITS: u32 = 32;
 
 /// One of several loads, and how it runs.
 pub struct Part {
@@ -35,13 +32,16 @@ struct Lane<'a> {
     bursts: Option<Bursts>,
     tally: Tally,
     is_over: bool,
+    /// Completions of all loads until the last of its own.
+    seen: u64,
 }
 
 impl<'a> Lane<'a> {
     fn new(load: &'a mut Load, plan: Plan, pauses: Option<Pauses>, now: Time) -> Lane<'a> {
         load.begin(now);
+        load.beside_others();
         let (course, bursts) = (Course::new(plan, now), pauses.map(|of| Bursts::new(of, now)));
-        Lane { load, course, bursts, tally: Tally::new(), is_over: false }
+        Lane { load, course, bursts, tally: Tally::new(), is_over: false, seen: 0 }
     }
 
     /// Begins to count, and asks for what is due.
@@ -91,12 +91,14 @@ impl<'a> Lane<'a> {
 struct Line {
     queue: Ring<BlockReq>,
     done: Ring<BlockDone>,
+    /// Completions so far.
+    completed: u64,
 }
 
 impl Line {
     fn new(lanes: &[Lane]) -> Line {
         let slots = lanes.iter().map(|lane| lane.load.slots()).sum();
-        Line { queue: Ring::new(slots), done: Ring::new(slots) }
+        Line { queue: Ring::new(slots), done: Ring::new(slots), completed: 0 }
     }
 
     fn send(&mut self, lane: usize, queue: &mut Ring<BlockReq>) {
@@ -105,10 +107,14 @@ impl Line {
         }
     }
 
+    /// Each lane gets its own, with how many of others were before it.
     fn give(&mut self, lanes: &mut [Lane]) {
         for mut done in self.done.drain() {
             let lane = &mut lanes[(done.id >> SLOT_BITS) as usize];
-            done.id &= (1 << SLOT_BITS) - 1;
+            let others = self.completed - lane.seen;
+            self.completed += 1;
+            lane.seen = self.completed;
+            done.id = done.id & ((1 << SLOT_BITS) - 1) | others << SLOT_BITS;
             lane.load.done.put(|| done);
         }
     }
@@ -116,7 +122,7 @@ impl Line {
 
 impl Runner<'_> {
     /// Runs `loads` at the same time, each by `plan`. Gives the tally of each. Nobody
-    /// verifies, traces, or keeps requests.
+    /// verifies or traces.
     pub fn run_together(
         &mut self,
         driver: &mut dyn Driver,
@@ -147,7 +153,10 @@ impl Runner<'_> {
         mut lanes: Vec<Lane>,
     ) -> Result<Vec<Tally>, Error> {
         let (began, mut now, is_late) = (driver.now(), driver.now(), driver.is_real());
-        if self.die_clocks {
+        if self.slowest > 0 {
+            lanes.iter_mut().for_each(|lane| self.keep(&mut lane.tally));
+            driver.set_stories(true);
+        } else if self.die_clocks {
             driver.set_die_clocks(true);
         }
         let mut line = Line::new(&lanes);
@@ -162,6 +171,8 @@ impl Runner<'_> {
                 // The first load has the dies of all.
                 if n == 0 && lane.tally.counts() && !counted {
                     self.begin_charts(&mut lane.tally, now, driver);
+                    // A row has requests of all of them.
+                    lane.tally.tails = None;
                 }
                 line.send(n, &mut lane.load.queue);
             }
@@ -188,6 +199,9 @@ impl Runner<'_> {
             }
         }
         self.end_dies(&mut lanes[0].tally, driver);
+        if self.slowest > 0 {
+            driver.set_stories(false);
+        }
         let end = |lane: Lane| {
             let mut tally = lane.tally;
             tally.stood = lane.course.stood;
