@@ -191,8 +191,11 @@ impl Port for Lent {
             told.come(cmds);
         }
         self.drive_mut().submit(now, cmds);
-        if let Some(Watched { live, .. }) = self.live.as_deref_mut() {
+        if let Some(Watched { live, told }) = self.live.as_deref_mut() {
             live.came(before - cmds.len());
+            if live.tells {
+                told.stay(cmds);
+            }
         }
     }
 

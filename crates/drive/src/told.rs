@@ -41,6 +41,9 @@ pub struct Told {
     works: Vec<Vec<Band>>,
     /// What is inside: offset and length of each, by number.
     inside: HashMap<u64, (u64, u64)>,
+    /// Of the requests that the drive refused last: how many there are, and number,
+    /// offset and length of the last. They are noted.
+    refused: Option<(usize, [u64; 3])>,
     /// By the number of the second, round and round.
     seconds: Vec<Second>,
     completed: u64,
@@ -70,17 +73,26 @@ impl Told {
         Told {
             works: vec![vec![Band::default(); RANGES + 1]; OPS.len()],
             inside: HashMap::with_capacity(2 * INSIDE),
+            refused: None,
             seconds: (0..SECONDS).map(second).collect(),
             completed: 0,
         }
     }
 
-    /// These ask, and some of them will be taken.
+    /// These ask, and some of them will be taken. Those that were refused before, in the
+    /// same order, are not looked at again.
     pub fn come(&mut self, requests: &Ring<BlockReq>) {
-        for i in 0..requests.len() {
+        let is_known = |&(count, last): &(usize, [u64; 3])| of(requests, count) == Some(last);
+        let known = self.refused.filter(is_known).map_or(0, |(count, _)| count);
+        for i in known..requests.len() {
             let Some(one) = requests.get(i) else { return };
             self.inside.insert(one.id, (one.offset, one.len));
         }
+    }
+
+    /// These were refused of those that [came](Told::come).
+    pub fn stay(&mut self, requests: &Ring<BlockReq>) {
+        self.refused = of(requests, requests.len()).map(|last| (requests.len(), last));
     }
 
     /// One ended, at that time since it was lent; what it tells, where it did what it
@@ -124,10 +136,50 @@ impl Told {
     }
 }
 
+/// The last of so many of these: its number, offset and length.
+fn of(requests: &Ring<BlockReq>, count: usize) -> Option<[u64; 3]> {
+    requests.get(count.checked_sub(1)?).map(|one| [one.id, one.offset, one.len])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use port::{BlockOp, Buffer, Part, Status};
+
+    fn request(id: u64, offset: u64) -> BlockReq {
+        let (op, buffer) = (BlockOp::Read, Buffer::empty());
+        BlockReq { id, op, fua: false, placement: 0, queue: 0, offset, len: 4096, buffer }
+    }
+
+    /// A drive that is full is asked again and again: what waits is noted once.
+    #[test]
+    fn what_waits_is_looked_at_once() {
+        let (mut told, mut requests) = (Told::new(), Ring::new(8));
+        let noted = |told: &mut Told, requests: &Ring<BlockReq>| {
+            told.inside.clear();
+            told.come(requests);
+            let mut ids: Vec<u64> = told.inside.keys().copied().collect();
+            ids.sort_unstable();
+            ids
+        };
+        (0..4).for_each(|id| requests.put(|| request(id, 4096 * id)));
+        assert_eq!(noted(&mut told, &requests), [0, 1, 2, 3]);
+        requests.pop();
+        told.stay(&requests);
+        assert_eq!(noted(&mut told, &requests), [0; 0], "1, 2 and 3 are known");
+        requests.put(|| request(0, 0));
+        assert_eq!(noted(&mut told, &requests), [0]);
+        told.stay(&requests);
+        (0..4).for_each(|_| _ = requests.pop());
+        told.stay(&requests);
+        requests.put(|| request(0, 8192));
+        assert_eq!(noted(&mut told, &requests), [0], "none was left");
+        // Others than those that stayed, and as many.
+        told.stay(&requests);
+        requests.pop();
+        requests.put(|| request(0, 4096));
+        assert_eq!(noted(&mut told, &requests), [0]);
+    }
 
     fn done(id: u64, op: BlockOp, at: Time) -> BlockDone {
         BlockDone { id, op, status: Status::SUCCESS, at, buffer: Buffer::empty() }
@@ -142,18 +194,8 @@ mod tests {
         for n in 0..40u64 {
             // Two a second for twenty seconds, and one of them slow.
             let at = Time(n * 500_000_000 + 7);
-            let (op, len) = (BlockOp::Read, 4096);
-            let buffer = Buffer::empty();
-            requests.put(|| BlockReq {
-                id: n % 3,
-                op,
-                fua: false,
-                placement: 0,
-                queue: 0,
-                offset: 4096 * n,
-                len,
-                buffer,
-            });
+            let op = BlockOp::Read;
+            requests.put(|| request(n % 3, 4096 * n));
             told.come(&requests);
             requests.pop();
             let mut story = Story::at(Time(base.0 + at.0 - 100 * (1 + n)));
