@@ -3,11 +3,11 @@
 //! Runs a bench of which each request tells its story. The time of all requests, and
 //! of the slowest shares of them, is split by cause; the parts sum to it exactly.
 //! With `--what-if` the same run is made again on a drive that differs in one key.
+//! Of several loads each is told of by itself; `ssdkit replay --explain` is this of a trace.
 //! What a served drive does is told of by [`served`].
 //! Fails where a bench does, where nobody can tell where time went, and where a
 //! drive with that key cannot be.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::time::Duration;
@@ -16,27 +16,23 @@ use clap::Args;
 use drive::error::Error;
 use drive::spec::{DriveSpec, MemorySpec};
 use load::watch::Watch;
-use measure::causes::{Causes, Group, Kind};
-use measure::{Direction, Report, Summary, units};
+use measure::units;
+use measure::why::{WIDE, Why, causes_json, tail};
 use serde_json::{Value, json};
 
+use crate::replay::Replay;
 use crate::{BenchArgs, Outcome, measure};
 use advice::to_try;
+use compared::{compared, cut_short, time};
 
 mod advice;
+mod compared;
 mod served;
 
 pub use served::{ExplainCommand, ServedArgs};
 
 /// Slowest requests that are told of where nobody says how many.
 const SLOWEST: u32 = 3;
-/// The shares of requests that are told of: what they are called, and how large.
-const SHARES: [(&str, f64); 5] =
-    [("all", 1.0), ("slowest half", 0.5), ("10 %", 0.1), ("1 %", 0.01), ("0.1 %", 0.001)];
-/// Fewer requests are no share to tell of.
-const LEAST: f64 = 10.0;
-/// Causes below this part of every share are told of together.
-const SMALL: f64 = 0.01;
 /// Runs again, at most.
 const MOST_IFS: usize = 16;
 
@@ -53,22 +49,31 @@ pub struct ExplainArgs {
 
 /// Runs, and prints why.
 pub fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<(), Error> {
-    let slowest = Some(args.bench.slowest.unwrap_or(SLOWEST));
-    let drive = args.bench.drive.found()?;
-    let bench = BenchArgs { drive, slowest, explains: true, ..args.bench.clone() };
+    explain_bench(&args.bench, &args.what_if, out)
+}
+
+/// The same of any bench, also of one that replays a trace, and those that differ from it.
+pub(crate) fn explain_bench(
+    bench: &BenchArgs,
+    asked: &[String],
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let slowest = Some(bench.slowest.unwrap_or(SLOWEST));
+    let drive = bench.drive.found()?;
+    let bench = BenchArgs { drive, slowest, explains: true, ..bench.clone() };
     bench.check()?;
-    if args.what_if.len() > MOST_IFS {
+    if asked.len() > MOST_IFS {
         return Err(Error::Usage(format!("--what-if may be given {MOST_IFS} times")));
     }
-    let ifs: Vec<_> = args.what_if.iter().map(|set| what_if(&bench, set)).collect();
+    let ifs: Vec<_> = asked.iter().map(|set| what_if(&bench, set)).collect();
     let ifs = ifs.into_iter().collect::<Result<Vec<_>, _>>()?;
     let mut watch = Watch::terminal(bench.max_time.map(Duration::from_nanos))?;
     let runs = all(&bench, &ifs, &mut watch);
     watch.end();
     let (outcome, others, error) = runs?;
-    let failed = error.map(|e| of_what_if(&args.what_if[others.len()], e));
-    let others: Vec<_> = args.what_if.iter().map(String::as_str).zip(others).collect();
-    print(&bench, &outcome, (&args.what_if, &others), out)?;
+    let failed = error.map(|e| of_what_if(&asked[others.len()], e));
+    let others: Vec<_> = asked.iter().map(String::as_str).zip(others).collect();
+    print(&bench, &outcome, (asked, &others), out)?;
     failed.map_or(Ok(()), Err)
 }
 
@@ -123,6 +128,9 @@ fn what_if(bench: &BenchArgs, set: &str) -> Result<BenchArgs, Error> {
     if bench.snapshot.is_some() {
         return usage("--what-if makes other drives: leave out --snapshot".into());
     }
+    if bench.replay.as_ref().is_some_and(Replay::is_a_stream) {
+        return usage(format!("--what-if {set}: standard input is read once; take a file"));
+    }
     let mut spec: MemorySpec = spec.clone();
     let is_set = spec.set(key.trim(), value.trim()).and_then(|()| spec.resolve());
     is_set.map_err(|e| of_what_if(set, e.into()))?;
@@ -156,7 +164,7 @@ fn print(
             out.write_all(text.as_bytes())?;
             return outcome.finish_print(false, out);
         }
-        text += &tables(outcome.causes.as_ref());
+        text += &why(outcome).tables(WIDE);
         writeln!(out, "{text}")?;
         outcome.print_slowest(out)?;
         let last = match asked {
@@ -170,6 +178,15 @@ fn print(
         Some(problem) => Err(Error::Failed(format!("--what-if {set}: {problem}"))),
         None => Ok(()),
     })
+}
+
+/// What there is to tell: of several loads each by itself.
+pub(crate) fn why(outcome: &Outcome) -> Why<'_> {
+    if outcome.jobs.is_empty() {
+        return outcome.causes.as_ref().map(Why::of_one).unwrap_or_default();
+    }
+    let loads = outcome.jobs.iter().enumerate();
+    Why::of_loads(loads.map(|(n, job)| (format!("load {n}"), job.asks(), job.causes.as_ref())))
 }
 
 /// What was run, and what is to be known of its figures; of one that is void only why.
@@ -186,130 +203,20 @@ fn head(outcome: &Outcome) -> String {
         time(total.mean),
         time(total.p99.map(|ns| ns as f64)),
     );
+    for (n, job) in outcome.jobs.iter().enumerate() {
+        let _ = writeln!(text, "load {n}: {}", job.to_text(false));
+    }
     for (label, note) in outcome.notes() {
         let _ = writeln!(text, "{label}: {note}");
     }
     text
 }
 
-/// What the tails are made of, and where the time of each kind went.
-fn tables(causes: Option<&Causes>) -> String {
-    let verdicts = kinds(causes).into_iter().map(|(name, kind)| verdict(name, kind));
-    verdicts.chain(kinds(causes).into_iter().map(|(name, kind)| table(name, kind))).collect()
-}
-
-fn kinds(causes: Option<&Causes>) -> Vec<(&'static str, &Kind)> {
-    let all = causes.into_iter().flat_map(Causes::kinds);
-    all.filter(|(_, kind)| kind.requests() > 0).collect()
-}
-
-/// A cause, as it is told.
-fn name_of(part: &str, behind: Option<&str>) -> String {
-    match behind {
-        Some(behind) => format!("{part}, behind {behind}"),
-        None => part.into(),
-    }
-}
-
-/// The shares of a kind that have enough requests: the whole always.
-fn shares(kind: &Kind) -> Vec<(&'static str, Group)> {
-    let all = kind.requests() as f64;
-    let enough = SHARES.iter().filter(|&&(_, share)| share == 1.0 || all * share >= LEAST);
-    enough.filter_map(|&(name, share)| Some((name, kind.slowest(share)?))).collect()
-}
-
-/// What the tail is made of, in a sentence.
-fn verdict(name: &str, kind: &Kind) -> String {
-    let Some((share, group)) = shares(kind).into_iter().rev().find(|(name, _)| *name != "0.1 %")
-    else {
-        return String::new();
-    };
-    let total = group.sum.ns().max(1) as f64;
-    let mut parts: Vec<_> = group.sum.parts().collect();
-    parts.sort_by_key(|part| std::cmp::Reverse(part.2));
-    let told = parts.iter().take(3).filter(|part| part.2 as f64 / total >= 0.05);
-    let told: Vec<_> = told
-        .map(|&(part, behind, ns)| {
-            format!("{:.0} % {}", 100.0 * ns as f64 / total, name_of(part, behind))
-        })
-        .collect();
-    if told.is_empty() {
-        return String::new();
-    }
-    let which = match share {
-        "all" => format!("all {name}"),
-        "slowest half" => format!("the slowest half of {name}"),
-        share => format!("the slowest {share} of {name}"),
-    };
-    let from = units::time_ns(group.from as f64);
-    format!("{which}, {from} and more: {}\n", told.join("; "))
-}
-
-/// Where the time of a kind's requests went, by share.
-fn table(name: &str, kind: &Kind) -> String {
-    let shares = shares(kind);
-    let mut rows: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for (at, (_, group)) in shares.iter().enumerate() {
-        for (part, behind, ns) in group.sum.parts() {
-            let row = rows.entry(name_of(part, behind)).or_insert_with(|| vec![0.0; shares.len()]);
-            row[at] = ns as f64 / group.sum.ns().max(1) as f64;
-        }
-    }
-    let (mut large, small): (Vec<_>, Vec<_>) =
-        rows.into_iter().partition(|(_, row)| row.iter().any(|&part| part >= SMALL));
-    large.sort_by(|a, b| b.1[shares.len() - 1].total_cmp(&a.1[shares.len() - 1]));
-    if !small.is_empty() {
-        let sum = |at: usize| small.iter().map(|(_, row)| row[at]).sum();
-        large.push(("all others".into(), (0..shares.len()).map(sum).collect()));
-    }
-    let mut text = String::from("\n");
-    let mut line = |label: &str, cells: Vec<String>| {
-        let _ = write!(text, "{label:<40}");
-        cells.iter().for_each(|cell| _ = write!(text, "{cell:>14}"));
-        text.push('\n');
-    };
-    let of = |f: &dyn Fn(&Group) -> String| shares.iter().map(|(_, group)| f(group)).collect();
-    line(name, shares.iter().map(|(share, _)| (*share).into()).collect());
-    line("requests", of(&|group| units::count(group.requests as f64)));
-    line("latency from", of(&|group| units::time_ns(group.from as f64)));
-    line("mean", of(&|group| units::time_ns(group.sum.ns() as f64 / group.requests as f64)));
-    for (cause, row) in &large {
-        line(cause, row.iter().map(|part| format!("{:.1} %", 100.0 * part)).collect());
-    }
-    text
-}
-
-fn causes_json(causes: &Causes) -> Value {
-    // What is above 2^64 - 1 is the nearest double.
-    let number = |ns: u128| u64::try_from(ns).map_or_else(|_| json!(ns as f64), Value::from);
-    let part = |(part, behind, ns): (&str, Option<&str>, u128)| match behind {
-        Some(behind) => json!({ "part": part, "behind": behind, "ns": number(ns) }),
-        None => json!({ "part": part, "ns": number(ns) }),
-    };
-    let group = |share: f64, group: Group| {
-        json!({
-            "share": share,
-            "requests": group.requests,
-            "from_ns": group.from,
-            "ns": number(group.sum.ns()),
-            "parts": group.sum.parts().map(part).collect::<Value>(),
-        })
-    };
-    let kind = |kind: &Kind| -> Value {
-        let of = SHARES.iter().filter_map(|&(_, share)| Some(group(share, kind.slowest(share)?)));
-        of.collect()
-    };
-    causes.kinds().into_iter().map(|(name, all)| (name.to_string(), kind(all))).collect()
-}
-
 /// What to try, after what the slowest reads and writes waited for, of what can be.
 fn advice(bench: &BenchArgs, outcome: &Outcome) -> String {
     let mut tries: Vec<String> = Vec::new();
-    for (_, kind) in kinds(outcome.causes.as_ref()) {
-        let Some((_, group)) = shares(kind).into_iter().rev().find(|(name, _)| *name != "0.1 %")
-        else {
-            continue;
-        };
+    for kind in why(outcome).kinds() {
+        let Some((_, group)) = tail(kind) else { continue };
         let first = group.sum.parts().max_by_key(|part| part.2);
         let Some(set) = first.and_then(|(part, behind, _)| to_try(outcome, part, behind)) else {
             continue;
@@ -323,92 +230,6 @@ fn advice(bench: &BenchArgs, outcome: &Outcome) -> String {
         [] => String::new(),
         _ => format!("\nto see what would change it: {}\n", tries.join(" ")),
     }
-}
-
-/// The run beside those that differ in one key; nothing where there are none.
-fn compared(outcome: &Outcome, others: &[(&str, Outcome)]) -> String {
-    let mut text = String::new();
-    if others.is_empty() {
-        return text;
-    }
-    let base = figures(&outcome.report);
-    let _ = write!(text, "\n{:<28}", "what if");
-    base.iter().for_each(|(name, _)| _ = write!(text, "{name:>19}"));
-    let _ = write!(text, "\n{:<28}", "as it is");
-    base.iter().for_each(|(name, value)| _ = write!(text, "{:>11}{:8}", figure(name, *value), ""));
-    text.truncate(text.trim_end().len());
-    text.push('\n');
-    for (set, other) in others {
-        let _ = write!(text, "{set:<27} ");
-        if other.interrupted || other.report.void.is_some() {
-            let why = other.report.void.as_deref().unwrap_or("stopped before its end");
-            let _ = writeln!(text, "no figures: {why}");
-            continue;
-        }
-        let there = figures(&other.report);
-        for (name, before) in &base {
-            let now = there.iter().find(|(other, _)| other == name).and_then(|(_, now)| *now);
-            let change = before
-                .zip(now)
-                .filter(|(before, _)| *before > 0.0)
-                .map(|(before, now)| format!("{:+.0} %", 100.0 * (now / before - 1.0)));
-            let _ = write!(text, "{:>11}{:>8}", figure(name, now), change.unwrap_or_default());
-        }
-        if other.open_loop.is_some_and(|open| open.behind) {
-            text += "  slower than its rate: a queue that grows";
-        }
-        if other.raised_spare != outcome.raised_spare {
-            text += "  with another spare";
-        }
-        text.truncate(text.trim_end().len());
-        text.push('\n');
-    }
-    text
-}
-
-/// Which of those that were asked for were not run, or not to their end.
-fn cut_short(asked: &[String], others: &[(&str, Outcome)]) -> String {
-    let stopped = others.iter().filter(|(_, other)| other.interrupted).map(|(set, _)| *set);
-    let not_run = asked.iter().skip(others.len()).map(String::as_str);
-    let mut text = String::new();
-    let mut tell = |what: &str, sets: Vec<&str>| {
-        if !sets.is_empty() {
-            let _ = write!(text, "\n{what}: {}\n", sets.join(", "));
-        }
-    };
-    tell("stopped before its end", stopped.collect());
-    tell("not run", not_run.collect());
-    text
-}
-
-/// What runs are compared by.
-fn figures(report: &Report) -> Vec<(String, Option<f64>)> {
-    let mut all = vec![("I/Os a second".to_string(), Some(report.iops))];
-    let mut add = |of: &str, latency: &Summary| {
-        let p99 = latency.p99.map(|ns| ns as f64);
-        all.push((format!("{of}mean"), latency.mean));
-        all.push((format!("{of}p99"), p99));
-    };
-    let direction = |of: &Option<Direction>| of.map(|of| of.latency_ns);
-    match (direction(&report.read), direction(&report.write)) {
-        (Some(read), Some(write)) => {
-            add("reads' ", &read);
-            add("writes' ", &write);
-        }
-        _ => add("", &report.latency_ns),
-    }
-    all
-}
-
-fn figure(name: &str, value: Option<f64>) -> String {
-    match value {
-        Some(value) if name == "I/Os a second" => units::count(value),
-        value => time(value),
-    }
-}
-
-fn time(ns: Option<f64>) -> String {
-    ns.map_or("-".into(), units::time_ns)
 }
 
 #[cfg(test)]
@@ -447,8 +268,7 @@ mod tests {
         let most = "mem:tlc,store=none,suspend=true,groups=1,pus=256,chunks=20,pages=12";
         let most = bench(&format!("{most} {}", MIXED.replace("16", "512")));
         let outcome = run(&most);
-        let reads = kinds(outcome.causes.as_ref())[0];
-        assert!(verdict(reads.0, reads.1).contains("% die, behind"));
+        assert!(why(&outcome).tables(WIDE).contains("% die, behind"));
         assert_eq!(to_try(&outcome, "die", None).unwrap(), "pus=512");
         assert!(!advice(&most, &outcome).contains("pus="));
         // More dies read no sooner.
@@ -481,6 +301,34 @@ mod tests {
             text.contains("\nstopped before its end: suspend=true\n\nnot run: pus=8\n"),
             "{text}"
         );
+    }
+
+    /// Of several loads each has its tables; who alone writes is named.
+    #[test]
+    fn several_loads_are_told_of_each_by_itself() {
+        let line = "mem:tlc,size=64M,store=none --rw randread --qd 4 --precondition seq --job \
+                    rw=randwrite,qd=8 --time 20ms";
+        let bench = bench(line);
+        bench.check().unwrap();
+        let outcome = run(&bench);
+        let mut out = Vec::new();
+        let ifs = [what_if(&bench, "suspend=true").unwrap()].map(|one| run(&one));
+        let ifs: Vec<_> = ["suspend=true"].into_iter().zip(ifs).collect();
+        print(&bench, &outcome, (&["suspend=true".into()], &ifs), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        for part in [
+            "\nload 0: randread 4 KiB, depth 4, queue 0: ",
+            " of reads of load 0, ",
+            "% die, behind program of load 1",
+            "\nreads of load 0  ",
+            "\nwrites of load 1  ",
+            "read 0  ",
+            "load 0's p99",
+            "load 1's mean",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("of user"), "{text}");
     }
 
     /// Of 300,000 requests of 150,000 s each the sum is above 2^64 ns.

@@ -5,6 +5,9 @@
 //! whole's only where all end together. Nothing here panics; the loads may be refused by
 //! the drive.
 
+use measure::causes::Causes;
+use measure::slowest::{Slow, Slowest};
+use measure::why::{Asks, causes_json};
 use measure::{Direction, Summary, units};
 use port::{BlockOp, Shape};
 use serde_json::{Value, json};
@@ -34,6 +37,10 @@ pub struct JobReport {
     pub open_loop: Option<OpenLoop>,
     /// Why its own rates and latencies mean nothing, if they do not.
     void: Option<String>,
+    /// Where the time of its requests went, where that was asked for.
+    pub causes: Option<Causes>,
+    /// Its slowest requests, where they were asked for.
+    pub slowest: Vec<Slow>,
 }
 
 impl JobReport {
@@ -55,7 +62,20 @@ impl JobReport {
             failed,
             open_loop: args.rate.map(|rate| OpenLoop::new(rate, ios + failed, seconds)),
             void: void(own, ios),
+            causes: own.causes.clone(),
+            slowest: own.slowest.as_ref().map_or(Vec::new(), Slowest::all),
         }
+    }
+
+    /// What it asks a drive for. What is written in part is read before.
+    pub(crate) fn asks(&self) -> Asks {
+        let (a, writes) = (&self.args, self.args.rw.writes() && self.args.reads() < 100);
+        Asks { reads: a.reads() > 0 || writes && !a.are_whole_blocks(), writes }
+    }
+
+    /// What its requests took, in ns.
+    pub(crate) fn latency(&self) -> &Summary {
+        &self.latency
     }
 
     /// Bytes read and written a second.
@@ -80,6 +100,9 @@ impl JobReport {
             "bytes_per_second": self.bytes_per_second(),
             "latency_ns": self.latency,
         });
+        if let Some(causes) = &self.causes {
+            json["explained"] = causes_json(causes);
+        }
         if both {
             (json["read"], json["write"]) = (json!(self.read), json!(self.write));
         }
@@ -291,6 +314,54 @@ mod tests {
         let lines: Vec<_> = text.lines().filter(|line| line.starts_with("load ")).collect();
         let asked = |n| format!("load {n}      randread 4 KiB, depth 1, queue {n}");
         assert_eq!(lines, [asked(0), asked(1)]);
+    }
+
+    /// Each load's time is told of by itself, exactly, and together they are the whole;
+    /// a reader beside a writer waits behind its programs.
+    #[test]
+    fn each_load_tells_where_its_time_went() {
+        let line = "bench mem:tlc,size=64M,store=none --rw randread --qd 4 --precondition seq \
+                    --job rw=randwrite,qd=8 --job rw=randread,rate=5k --time 50ms --slowest 7";
+        let args = Line::parse_from(line.split_whitespace()).args;
+        let plain = BenchArgs { slowest: None, ..args.clone() };
+        let plain = measure(&plain, &mut Watch::quiet()).unwrap();
+        let args = BenchArgs { explains: true, ..args };
+        args.check().unwrap();
+        let outcome = measure(&args, &mut Watch::quiet()).unwrap();
+        let (told, untold) = (outcome.to_json(), plain.to_json());
+        assert_eq!(told["latency_ns"], untold["latency_ns"], "asking changes nothing");
+        let sum = |causes: &Causes| {
+            let all = causes.kinds().into_iter().filter_map(|(_, kind)| kind.slowest(1.0));
+            all.fold((0, 0), |sum, of| (sum.0 + of.requests, sum.1 + of.sum.ns()))
+        };
+        let mut whole = (0, 0);
+        for (n, job) in outcome.jobs.iter().enumerate() {
+            let (requests, ns) = sum(job.causes.as_ref().unwrap());
+            assert_eq!(requests, job.ios);
+            let mean = job.latency.mean.unwrap();
+            assert!((ns as f64 / requests as f64 / mean - 1.0).abs() < 1e-9, "{n}: {mean}");
+            whole = (whole.0 + requests, whole.1 + ns);
+            let parts = &told["jobs"][n]["explained"];
+            assert_eq!(parts["reads"].as_array().unwrap().is_empty(), n == 1, "{parts}");
+        }
+        assert_eq!(sum(outcome.causes.as_ref().unwrap()), whole);
+        let behind = outcome.jobs[0].causes.as_ref().unwrap().kinds()[0].1.slowest(0.01).unwrap();
+        let most = behind.sum.parts().max_by_key(|part| part.2).unwrap();
+        assert_eq!((most.0, most.1), ("die", Some("program of user")));
+        // The slowest of all, whoever's they are.
+        let slowest = told["slowest"].as_array().unwrap();
+        let ns: Vec<_> = slowest.iter().map(|one| one["latency_ns"].as_u64().unwrap()).collect();
+        assert!(ns.len() == 7 && ns.is_sorted_by(|a, b| a >= b), "{ns:?}");
+        assert_eq!(Some(ns[0]), outcome.jobs.iter().filter_map(|job| job.latency.max).max());
+        assert!(slowest.iter().all(|one| one["load"].as_u64().unwrap() < 3));
+        for one in slowest {
+            let parts =
+                one["parts"].as_array().unwrap().iter().map(|of| of["ns"].as_u64().unwrap());
+            assert_eq!(one["latency_ns"], parts.sum::<u64>());
+        }
+        let mut many = args;
+        many.jobs = vec![many.jobs[0].clone(); measure::why::MOST_LOADS];
+        assert!(many.check().unwrap_err().to_string().contains("32 loads at most"));
     }
 
     /// None could go on.

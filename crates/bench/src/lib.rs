@@ -12,9 +12,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use measure::{
-    Cpu, Direction, Gc, Histogram, Report, Row, SteadyState, WriteAmplification, histogram, units,
-};
+use measure::{Cpu, Direction, Gc, Report, Row, SteadyState, WriteAmplification, units};
 use port::{BlockOp, Shape};
 use report::{OutFile, Run, page};
 use serde_json::{Value, json};
@@ -50,11 +48,14 @@ pub mod replay;
 mod served;
 mod slowest;
 pub mod stand;
+mod void;
 
 pub use self::replay::ReplayArgs;
 pub use args::{Arrivals, BenchArgs, BurstArgs, End, Hot, Job, Precondition, Range, Rw};
 pub use explain::{ExplainArgs, ExplainCommand, ServedArgs, explain};
 pub use outcome::{OpenLoop, Outcome};
+pub use void::why_void;
+use void::{left_inside, saturated, void};
 
 /// Runs, and prints the report to `out`.
 pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<(), Error> {
@@ -460,6 +461,7 @@ impl<'a> Bench<'a> {
             (_, Some((replay, played))) => replay.open_loop(played, requests, seconds),
             _ => self.args.rate.map(|rate| OpenLoop::new(rate, requests, seconds)),
         };
+        let slowest = SlowestReport::of(self.args.slowest, &tally, &jobs);
         Outcome {
             open_loop,
             new_drive: false,
@@ -503,7 +505,7 @@ impl<'a> Bench<'a> {
             dies: None,
             chunks: None,
             causes: tally.causes,
-            slowest: tally.slowest.map(|kept| SlowestReport::new(tally.start, kept.all())),
+            slowest,
             first_failed: tally.first_failed,
         }
     }
@@ -540,60 +542,4 @@ fn workload(a: &BenchArgs, is_real: bool) -> Value {
         "flush_every": a.flush_every,
         "verify": a.verify.then_some(true),
     })
-}
-
-/// Why those of a tally that read so many bytes do not, where many blocks read
-/// were never written, or trimmed.
-fn read_nothing(tally: &Tally, bytes: u64) -> Option<String> {
-    let nothing = tally.after.nothing.saturating_sub(tally.before.nothing);
-    let read = bytes / port::BLOCK_BYTES;
-    (nothing > 0 && nothing * 100 >= read).then(|| {
-        let part = 100 * nothing / read.max(nothing);
-        format!(
-            "{part} % of the blocks read were never written, or trimmed, and are read in no time; \
-             write all of the drive first"
-        )
-    })
-}
-
-/// What is to be known where requests were left inside.
-fn left_inside(left: u64) -> Option<String> {
-    (left > 0).then(|| {
-        format!(
-            "{left} requests were still inside when the run was stopped: they were not waited for \
-             and are in no rate or latency, so the longest latencies are missing"
-        )
-    })
-}
-
-/// What is to be known of percentiles that say no more than the longest latency that is
-/// told apart.
-fn saturated(latency: &Histogram) -> Option<String> {
-    let longest = histogram::MAX_NS;
-    latency.summary().max.filter(|&max| max >= longest).map(|_| {
-        let seconds = longest / 1_000_000_000;
-        format!("some requests took {seconds} s or more: a percentile of that is of that or more")
-    })
-}
-
-/// Why the rates and latencies of a tally mean nothing that has `ios` I/Os and bytes
-/// `read`, if they do not.
-pub fn why_void(tally: &Tally, ios: u64, read: u64) -> Option<String> {
-    void(tally, ios).or_else(|| read_nothing(tally, read))
-}
-
-/// The same, whatever was read.
-fn void(tally: &Tally, ios: u64) -> Option<String> {
-    let failed = tally.failed;
-    match ios {
-        0 if failed > 0 => Some(format!("no request did what it was asked, and {failed} failed")),
-        0 if tally.interrupted => Some("it was stopped before anything was measured".into()),
-        0 => Some("nothing was measured".into()),
-        _ if tally.seconds() > 0.0 && !tally.stood => None,
-        _ => Some(
-            "the drive's time stood still: it takes none, or all that was written fits its \
-             buffer, or what was read was never written"
-                .into(),
-        ),
-    }
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::args::{BenchArgs, Precondition};
 use crate::bursts::BurstReport;
+use crate::explain::why;
 use crate::jobs::JobReport;
 use crate::replay::ReplayReport;
 use crate::slowest::SlowestReport;
@@ -359,7 +360,7 @@ impl Outcome {
     /// Prints the slowest requests, where there are any.
     pub(crate) fn print_slowest(&self, out: &mut dyn Write) -> Result<(), Error> {
         if let Some(slowest) = &self.slowest {
-            write!(out, "{}", slowest.to_text(columns().min(TABLE)))?;
+            write!(out, "{}", slowest.to_text(&why(self), columns().min(TABLE)))?;
         }
         Ok(())
     }

@@ -21,6 +21,7 @@ use port::{BLOCK_BYTES, SECTOR_BYTES, Shape};
 use replay::{Beyond, Counts, Done, Fit, Fitted, Input, Lacks, ReadArgs, ReadError, Reader, Speed};
 use serde_json::{Value, json};
 
+use crate::explain::explain_bench;
 use crate::outcome::OpenLoop;
 use crate::{BenchArgs, Precondition};
 
@@ -110,6 +111,12 @@ pub struct ReplayArgs {
     /// Tell of the slowest requests where their time went: so many, 1 to 1000.
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=1000))]
     pub slowest: Option<u32>,
+    /// Tell where the time of its requests went, as `ssdkit explain` does.
+    #[arg(long)]
+    pub explain: bool,
+    /// With --explain: replay again with this key of the drive's name set; again for more.
+    #[arg(long, value_name = "KEY=VALUE", requires = "explain")]
+    pub what_if: Vec<String>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -126,7 +133,8 @@ pub struct ReplayArgs {
 pub struct Replay {
     /// As it was asked for.
     args: Arc<ReplayArgs>,
-    /// The trace, until it is measured: a stream is read once.
+    /// The trace as it was opened at first, until it is measured: a later run opens it
+    /// again, and a stream is read once.
     reader: Arc<Mutex<Option<Reader>>>,
 }
 
@@ -138,7 +146,11 @@ impl fmt::Debug for Replay {
 
 /// Replays, and prints the report to `out`.
 pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), Error> {
-    crate::run(&args.bench()?, out)
+    let bench = args.bench()?;
+    match args.explain {
+        true => explain_bench(&bench, &args.what_if, out),
+        false => crate::run(&bench, out),
+    }
 }
 
 impl ReplayArgs {
@@ -173,6 +185,7 @@ impl ReplayArgs {
             seed: self.seed,
             destroy: self.destroy,
             slowest: self.slowest,
+            explains: self.explain,
             json: self.json,
             report: self.report.clone(),
             replay: Some(replay.clone()),
@@ -194,6 +207,11 @@ impl ReplayArgs {
 }
 
 impl Replay {
+    /// Whether it comes from standard input.
+    pub(crate) fn is_a_stream(&self) -> bool {
+        self.args.trace.as_os_str() == "-"
+    }
+
     /// The load of the trace on a drive of this shape.
     pub(crate) fn load(&self, shape: &Shape, takes: Takes) -> Result<Load, Error> {
         let (args, Takes { unit, most, most_trim, lacks }) = (&self.args, takes);
@@ -215,7 +233,7 @@ impl Replay {
             until: args.time.filter(|_| depth.is_none()).unwrap_or(u64::MAX),
         };
         let reader = self.reader.lock().unwrap_or_else(|e| e.into_inner()).take();
-        let reader = reader.ok_or_else(|| Error::Failed("a trace is replayed once".into()))?;
+        let reader = reader.map_or_else(|| args.open(), Ok)?;
         Load::recorded(shape, Fitted::new(reader, fit), depth)
     }
 

@@ -21,7 +21,7 @@ use drive::error::Error;
 use drive::restore::Restored;
 use drive::say::say;
 use drive::spec::{DriveConfig, DriveSpec, FileSpec, NbdAddress, StorageSpec};
-use drive::stack::needs_blocks;
+use drive::stack::{needs_blocks, needs_stories};
 use drive::whole::Boxed;
 use load::clocked::{Clocked, Ways};
 use load::driver::{ClockKind, Driver, Real, Virtual};
@@ -59,6 +59,8 @@ pub struct About {
     pub is_new: bool,
     /// Whether it tells what it wrote, collected, and read in vain.
     pub tells: bool,
+    /// Why it cannot tell where the time of its requests goes, if it cannot.
+    pub tells_no_stories: Option<String>,
     /// Whether it is a drive of this process.
     pub is_ours: bool,
     /// Whether its requests go through the system's page cache.
@@ -168,6 +170,10 @@ fn about_ours(args: &StandArgs, config: &DriveConfig, shape: &Shape, is_new: boo
         notes: config.raised_spare().into_iter().collect(),
         is_new,
         tells: true,
+        tells_no_stories: match args.clock {
+            Some(ClockKind::Real) => Some("it tells of drive time: take --clock virtual".into()),
+            _ => needs_stories(config).err().map(|e| e.to_string()),
+        },
         is_ours: true,
         is_cached: false,
         takes_trims: true,
@@ -211,6 +217,9 @@ fn about_another(args: &StandArgs, shape: &Shape) -> About {
         notes: Vec::new(),
         is_new: false,
         tells: false,
+        tells_no_stories: Some(
+            "only drives of this process tell: take mem: or a drive file".into(),
+        ),
         is_ours: false,
         is_cached: false,
         takes_trims: true,

@@ -4,6 +4,7 @@
 //! - [`live`]: counters and histograms that others read while they are counted.
 //! - [`Series`]: what happened in each second of drive time.
 //! - [`slowest`]: the requests that took longest; [`causes`]: where the time of all went.
+//! - [`why`]: both of them as text, and as JSON.
 //! - [`Dies`]: how busy each die was, over drive time.
 //! - [`Steady`]: whether the drive has settled.
 //! - [`mod@file`]: whether a file may be written over.
@@ -28,6 +29,7 @@ pub mod series;
 pub mod slowest;
 pub mod steady;
 pub mod units;
+pub mod why;
 
 pub use dies::Dies;
 pub use histogram::{Distribution, Histogram, Summary};

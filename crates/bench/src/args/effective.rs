@@ -69,7 +69,7 @@ impl BenchArgs {
     }
 
     /// Whether all requests are of whole blocks, and so is the range.
-    pub(super) fn are_whole_blocks(&self) -> bool {
+    pub(crate) fn are_whole_blocks(&self) -> bool {
         let one = Sizes::One(self.bs);
         let all = self.bssplit.unwrap_or(Varied { reads: one, others: one });
         all.are_multiples_of(BLOCK_BYTES as u32)

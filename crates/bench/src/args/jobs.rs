@@ -10,6 +10,7 @@ use clap::{Args, Command, FromArgMatches};
 use drive::error::Error;
 use drive::spec::DriveSpec;
 use flash::Queues;
+use measure::why::MOST_LOADS;
 use port::random::STEP;
 
 use super::{BenchArgs, Precondition};
@@ -133,11 +134,12 @@ impl BenchArgs {
             return refuse("several loads run for a time: add --time");
         }
         let pauses = self.bursts.pauses().is_some();
-        if self.blocks.are_given() || self.verify || self.slowest.is_some() || pauses {
-            return refuse(
-                "the block layer, --verify, --slowest, --pause and `ssdkit explain` know one \
-                 load: leave them out",
-            );
+        if self.blocks.are_given() || self.verify || pauses {
+            return refuse("the block layer, --verify and --pause know one load: leave them out");
+        }
+        if self.explains && self.jobs.len() >= MOST_LOADS {
+            let text = format!("explain tells of {MOST_LOADS} loads at most: take fewer");
+            return refuse(&text);
         }
         if self.precondition() == Precondition::Steady {
             return refuse("the steady state is one of one load: take --precondition seq");

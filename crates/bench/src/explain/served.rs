@@ -14,13 +14,13 @@ use drive::told::KEPT;
 use load::watch::columns;
 use measure::causes::Kind;
 use measure::slowest::Slow;
+use measure::why::{WIDE, Why, causes_json, request_json};
 use measure::{options, units};
 use metrics::{Address, Look, escaped};
 use serde_json::json;
 
-use super::{ExplainArgs, SLOWEST, causes_json, tables};
+use super::{ExplainArgs, SLOWEST};
 use crate::outcome::TABLE;
-use crate::slowest::{one, table};
 
 /// The option that says which server.
 const SERVED: &str = "served";
@@ -143,25 +143,25 @@ fn print(
     let causes = after.causes_since(before);
     let mut slowest = after.slowest_since(before);
     slowest.truncate(args.slowest as usize);
-    let requests: u64 = causes.kinds().iter().map(|(_, kind)| kind.requests()).sum();
+    let count: u64 = causes.kinds().iter().map(|(_, kind)| kind.requests()).sum();
     if args.json {
         let slow = |(slow, ago): &(Slow, u64)| {
-            let mut json = one(slow);
+            let mut json = request_json(slow);
             json["ended_ns_ago"] = (*ago).into();
             json
         };
         let json = json!({
             "drive": after.drive,
             "seconds": seconds,
-            "requests": requests,
+            "requests": count,
             "explained": causes_json(&causes),
             "slowest": slowest.iter().map(slow).collect::<Vec<_>>(),
         });
         writeln!(out, "{}", escaped(&json.to_string()))?;
         return Ok(());
     }
-    let name = harmless(&after.drive);
-    if requests == 0 {
+    let (name, why) = (harmless(&after.drive), Why::of_one(&causes));
+    if count == 0 {
         writeln!(out, "{name}: no request ended in {}", units::time_ns(seconds * 1e9))?;
         return Ok(());
     }
@@ -170,14 +170,14 @@ fn print(
     writeln!(
         out,
         "{name}: {} requests a second for {}, {} in the mean",
-        units::count(requests as f64 / seconds),
+        units::count(count as f64 / seconds),
         units::time_ns(seconds * 1e9),
-        units::time_ns(ns as f64 / requests as f64),
+        units::time_ns(ns as f64 / count as f64),
     )?;
-    writeln!(out, "{}", tables(Some(&causes)))?;
-    let told = slowest.iter().map(|(slow, ago)| (slow, *ago));
-    write!(out, "{}", table(told, "ended ago", columns().min(TABLE)))?;
-    let (known, asked) = (slowest.len() as u64, u64::from(args.slowest).min(requests));
+    writeln!(out, "{}", why.tables(WIDE))?;
+    let told = slowest.iter().map(|(slow, ago)| (slow, *ago, None));
+    write!(out, "{}", why.requests(told, "ended ago", columns().min(TABLE)))?;
+    let (known, asked) = (slowest.len() as u64, u64::from(args.slowest).min(count));
     if known < asked {
         writeln!(out, "{known} of the {asked} slowest: a server keeps {KEPT} of each second")?;
     }

@@ -308,3 +308,43 @@ fn small_requests_that_take_no_time_count_by_their_bytes() {
         replayed(dir.path(), "bench.txt mem:null,size=64M --pace closed --qd 8 --time 10s");
     assert_eq!(replay.report.ios, 5000);
 }
+
+/// A trace is explained as a bench of the same requests is, and again on another drive;
+/// a stream is read once.
+#[test]
+fn a_trace_is_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    trace_of_a_bench(dir.path(), 64 << 20, 400, 2_000);
+    let line = format!("bench.txt {DRIVE} --explain --what-if suspend=true");
+    let told = |line: &str| {
+        let mut out = Vec::new();
+        run(&args(dir.path(), line), &mut out).unwrap();
+        serde_json::from_slice::<Value>(&out).unwrap()
+    };
+    let json = told(&line);
+    let all = &json["explained"]["reads"][0];
+    let parts = all["parts"].as_array().unwrap();
+    assert_eq!(all["ns"], parts.iter().map(|part| part["ns"].as_u64().unwrap()).sum::<u64>());
+    assert_eq!(json["ios"], 400);
+    assert_eq!(json["slowest"].as_array().unwrap().len(), 3);
+    let again = &json["what_if"][0];
+    assert_eq!((&again["set"], &again["run"]["ios"]), (&"suspend=true".into(), &400.into()));
+    let plain = figures(&replayed(dir.path(), &format!("bench.txt {DRIVE}")));
+    assert_eq!(plain["latency_ns"], json["latency_ns"]);
+    let suspended = figures(&replayed(dir.path(), &format!("bench.txt {DRIVE},suspend=true")));
+    assert_eq!(suspended["latency_ns"], again["run"]["latency_ns"]);
+    let stream = Line::parse_from(["replay", "-", DRIVE, "--explain", "--what-if", "pus=8"]).args;
+    let stream = Replay { args: Arc::new(stream), reader: Arc::default() };
+    assert!(stream.is_a_stream());
+    let refused = |rest: &str| {
+        let line = format!("bench.txt {DRIVE} {rest}");
+        let words = format!("replay {}/{line}", dir.path().display());
+        match Line::try_parse_from(words.split_whitespace()) {
+            Ok(line) => run(&line.args, &mut Vec::new()).unwrap_err().to_string(),
+            Err(e) => e.to_string(),
+        }
+    };
+    assert!(refused("--what-if suspend=true").contains("--explain"));
+    assert!(refused("--explain --what-if no=1").contains("is no key"));
+    assert!(refused("--explain --report a.html").contains("--report is of"));
+}

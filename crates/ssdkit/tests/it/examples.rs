@@ -107,12 +107,15 @@ fn a_twin_is_fitted_and_measured() {
 #[test]
 fn causes_sum_to_what_requests_took() {
     let lines = examples("explain.md");
-    let [plain, what_if, map] = &lines[..] else { panic!("three examples: {lines:?}") };
+    let [plain, what_if, map, loads] = &lines[..] else { panic!("four examples: {lines:?}") };
     let page = include_str!("../../../../docs/commands/explain.md");
-    let out = Command::new(env!("CARGO_BIN_EXE_ssdkit")).args(plain.split(' ')).output().unwrap();
-    let text = String::from_utf8(out.stdout).unwrap();
-    for line in text.lines().take(12).filter(|line| !line.is_empty()) {
-        assert!(page.contains(line.trim_end()), "the page has not: {line}");
+    for example in [plain, loads] {
+        let command = env!("CARGO_BIN_EXE_ssdkit");
+        let out = Command::new(command).args(example.split(' ')).output().unwrap();
+        let text = String::from_utf8(out.stdout).unwrap();
+        for line in text.lines().take(12).filter(|line| !line.is_empty()) {
+            assert!(page.contains(line.trim_end()), "the page has not: {line}");
+        }
     }
     let report = report(what_if);
     let number = |value: &serde_json::Value| value.as_u64().expect("a number");

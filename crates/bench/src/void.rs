@@ -1,0 +1,62 @@
+//! Where figures of a run mean nothing, or not what they say: why.
+//!
+//! Nothing here fails.
+
+use load::tally::Tally;
+use measure::{Histogram, histogram};
+
+/// Why those of a tally that read so many bytes do not, where many blocks read
+/// were never written, or trimmed.
+fn read_nothing(tally: &Tally, bytes: u64) -> Option<String> {
+    let nothing = tally.after.nothing.saturating_sub(tally.before.nothing);
+    let read = bytes / port::BLOCK_BYTES;
+    (nothing > 0 && nothing * 100 >= read).then(|| {
+        let part = 100 * nothing / read.max(nothing);
+        format!(
+            "{part} % of the blocks read were never written, or trimmed, and are read in no time; \
+             write all of the drive first"
+        )
+    })
+}
+
+/// What is to be known where requests were left inside.
+pub(crate) fn left_inside(left: u64) -> Option<String> {
+    (left > 0).then(|| {
+        format!(
+            "{left} requests were still inside when the run was stopped: they were not waited for \
+             and are in no rate or latency, so the longest latencies are missing"
+        )
+    })
+}
+
+/// What is to be known of percentiles that say no more than the longest latency that is
+/// told apart.
+pub(crate) fn saturated(latency: &Histogram) -> Option<String> {
+    let longest = histogram::MAX_NS;
+    latency.summary().max.filter(|&max| max >= longest).map(|_| {
+        let seconds = longest / 1_000_000_000;
+        format!("some requests took {seconds} s or more: a percentile of that is of that or more")
+    })
+}
+
+/// Why the rates and latencies of a tally mean nothing that has `ios` I/Os and bytes
+/// `read`, if they do not.
+pub fn why_void(tally: &Tally, ios: u64, read: u64) -> Option<String> {
+    void(tally, ios).or_else(|| read_nothing(tally, read))
+}
+
+/// The same, whatever was read.
+pub(crate) fn void(tally: &Tally, ios: u64) -> Option<String> {
+    let failed = tally.failed;
+    match ios {
+        0 if failed > 0 => Some(format!("no request did what it was asked, and {failed} failed")),
+        0 if tally.interrupted => Some("it was stopped before anything was measured".into()),
+        0 => Some("nothing was measured".into()),
+        _ if tally.seconds() > 0.0 && !tally.stood => None,
+        _ => Some(
+            "the drive's time stood still: it takes none, or all that was written fits its \
+             buffer, or what was read was never written"
+                .into(),
+        ),
+    }
+}
