@@ -189,7 +189,7 @@ impl Look {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use drive::told::Band;
     use port::Part;
@@ -215,11 +215,18 @@ mod tests {
         Explained { at: at + 100, works, slowest }
     }
 
+    /// Two looks, between which there were 990 fast reads and ten slow ones.
+    pub(crate) fn looks() -> [Look; 2] {
+        let look =
+            |at, fast, slow| Look::read(&write("mem:a", Some(told(at, fast, slow)))).unwrap();
+        [look(0, 1000, 1), look(1_000, 1990, 11)]
+    }
+
     #[test]
     fn two_looks_give_what_was_between() {
         let look =
             |at, fast, slow| Look::read(&write("mem:a", Some(told(at, fast, slow)))).unwrap();
-        let (first, second) = (look(0, 1000, 1), look(1_000, 1990, 11));
+        let [first, second] = looks();
         assert_eq!((second.drive.as_str(), second.at), ("mem:a", 1_100));
         let causes = second.causes_since(&first);
         let [reads, writes, others] = causes.kinds().map(|(_, kind)| kind);

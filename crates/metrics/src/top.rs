@@ -7,6 +7,7 @@
 mod figures;
 mod screen;
 mod view;
+mod why;
 
 use std::io::Write;
 use std::time::Duration;

@@ -45,8 +45,9 @@ pub(super) struct Figures {
     /// Write amplification: between the looks, and since it was made or opened.
     pub amplification: [Option<f64>; 2],
     pub operations: Vec<Operation>,
-    /// Where time went, largest part first.
-    pub causes: Vec<(String, f64)>,
+    /// Where time went, largest part first: to what, behind what if that is told, and how
+    /// much of it.
+    pub causes: Vec<([String; 2], f64)>,
     /// How much of the time each die's array worked.
     pub dies: Vec<f64>,
     /// Numbers of other things, by what they are.
@@ -139,14 +140,15 @@ impl Looks<'_> {
     }
 
     /// The parts of the time, all operations together.
-    fn causes(&self) -> Vec<(String, f64)> {
+    fn causes(&self) -> Vec<([String; 2], f64)> {
         const NAME: &str = "ssdkit_time_seconds_total";
-        let mut all: Vec<(String, f64)> = Vec::new();
+        let mut all: Vec<([String; 2], f64)> = Vec::new();
         for ([_, cause, behind], grown) in self.grown_each(NAME, ["op", "cause", "behind"]) {
-            let name = if behind.is_empty() { cause.into() } else { format!("{cause}: {behind}") };
-            match all.iter().position(|one| one.0 == name) {
+            match all.iter().position(|(of, _)| of[..] == [cause, behind]) {
                 Some(at) => all[at].1 += grown,
-                None if all.len() < MOST_CAUSES => all.push((name, grown)),
+                None if all.len() < MOST_CAUSES => {
+                    all.push(([cause.into(), behind.into()], grown));
+                }
                 None => {}
             }
         }
@@ -282,8 +284,13 @@ impl Figures {
             }
             json
         };
+        let word = |name: &str| name.replace(' ', "_");
         let pairs = |all: &[(String, f64)]| -> Value {
-            all.iter().map(|(name, n)| (name.clone(), Value::from(*n))).collect()
+            all.iter().map(|(name, n)| (word(name), Value::from(*n))).collect()
+        };
+        let cause = |([cause, behind], share): &([String; 2], f64)| {
+            let behind = (!behind.is_empty()).then_some(behind);
+            json!({ "cause": cause, "behind": behind, "share": share })
         };
         let mut json = json!({
             "drive": self.drive,
@@ -296,13 +303,13 @@ impl Figures {
             "read_only": self.read_only,
             "write_amplification": { "now": self.amplification[0], "total": self.amplification[1] },
             "operations": self.operations.iter().map(operation).collect::<Vec<_>>(),
-            "time_by_cause": pairs(&self.causes),
+            "time_by_cause": self.causes.iter().map(cause).collect::<Value>(),
             "die_load": self.dies,
             "watts": self.watts,
             "temperature": self.celsius,
         });
         for (name, all) in &self.counts {
-            json[name.replace(' ', "_").to_lowercase()] = pairs(all);
+            json[word(name).to_lowercase()] = pairs(all);
         }
         json
     }
@@ -353,7 +360,12 @@ pub(super) mod tests {
         let new = Scrape::read(&text(&mut Full::default())).unwrap();
         let since = Figures::between(Some(&new), &new);
         assert_eq!((since.seconds, since.operations[0].rate), (3.0, 100.0 / 3.0));
-        assert_eq!(since.causes[0].0, "array");
+        assert_eq!(since.causes[0].0, ["array", ""]);
+        let json = since.to_json();
+        let told = json["time_by_cause"].as_array().unwrap();
+        assert_eq!((&told[0]["cause"], &told[0]["behind"]), (&"array".into(), &Value::Null));
+        let share = |one: &Value| one["share"].as_f64().unwrap();
+        assert!((told.iter().map(share).sum::<f64>() - 1.0).abs() < 1e-9, "{told:?}");
         // The drive wrote before it was served.
         assert_eq!((since.amplification, since.watts), ([None, Some(2.5)], None));
         assert!(since.counts.iter().all(|one| one.0 != "a second"), "{:?}", since.counts);
@@ -365,6 +377,21 @@ pub(super) mod tests {
         full.seen.live.works[1].requests = 101;
         let same = Scrape::read(&text(&mut full)).unwrap();
         assert_eq!(Figures::between(Some(&new), &same).seconds, 6.0);
+    }
+
+    /// No key has a blank in it.
+    #[test]
+    fn keys_of_json_are_words() {
+        fn look(json: &Value) {
+            for (key, value) in json.as_object().into_iter().flatten() {
+                assert!(!key.contains(' '), "{key}");
+                look(value);
+            }
+            json.as_array().into_iter().flatten().for_each(look);
+        }
+        let json = figures().to_json();
+        assert_eq!(json["a_second"]["blocks_moved"], 0.0);
+        look(&json);
     }
 
     /// The largest pages that are read are compared in their own time: squared it would

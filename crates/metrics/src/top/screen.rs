@@ -6,7 +6,7 @@
 use std::io::{IsTerminal, stdin, stdout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel, sync_channel};
 use std::time::Duration;
 
 use drive::error::Error;
@@ -18,7 +18,10 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use super::TopArgs;
 use super::figures::Figures;
 use super::view::{State, draw};
+use super::why::Between;
+use crate::address::Address;
 use crate::client::look;
+use crate::explained::Look;
 use crate::scrape::Scrape;
 
 /// How soon keys and signals are seen.
@@ -48,12 +51,16 @@ pub(super) fn show(args: &TopArgs) -> Result<(), Error> {
     }
     let (address, interval) = (args.address.clone(), Duration::from_nanos(args.interval));
     let (give, looks) = sync_channel(1);
-    // The thread ends when one of the two ends here is gone.
-    let (_running, ended) = channel::<()>();
+    // The thread ends when one of the two ends here is gone, and looks at once where it is
+    // asked why.
+    let (asks, asked) = channel::<bool>();
     let watch = move || {
-        while give.send(look(&address)).is_ok() {
-            if ended.recv_timeout(interval) == Err(RecvTimeoutError::Disconnected) {
-                return;
+        let mut is_why = false;
+        while give.send(Looked::at(&address, is_why)).is_ok() {
+            match asked.recv_timeout(interval) {
+                Ok(is_asked) => is_why = is_asked,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     };
@@ -63,16 +70,17 @@ pub(super) fn show(args: &TopArgs) -> Result<(), Error> {
     let _borrowed = Borrowed;
     let terminal = ratatui::try_init().map_err(|e| Error::system("use the terminal", &e))?;
     let state = State { address: args.address.to_string(), ..State::default() };
-    go_on(terminal, state, &looks, &ends).map_err(|e| Error::system("use the terminal", &e))
+    go_on(terminal, state, (&asks, &looks), &ends)
+        .map_err(|e| Error::system("use the terminal", &e))
 }
 
 fn go_on(
     mut terminal: DefaultTerminal,
     mut state: State,
-    looks: &Receiver<Result<Scrape, String>>,
+    (asks, looks): (&Sender<bool>, &Receiver<Looked>),
     ends: &AtomicBool,
 ) -> std::io::Result<()> {
-    let mut before = None;
+    let mut before = Before::default();
     while !ends.load(Ordering::Relaxed) {
         match looks.try_recv() {
             Ok(look) => take(look, &mut before, &mut state),
@@ -82,6 +90,7 @@ fn go_on(
         let mut most = 0;
         terminal.draw(|frame| most = draw(frame, &state))?;
         state.scroll = state.scroll.min(most);
+        let was_why = state.is_why;
         if event::poll(BEAT)?
             && let Event::Key(key) = event::read()?
             && key.kind != KeyEventKind::Release
@@ -89,20 +98,61 @@ fn go_on(
         {
             break;
         }
+        if state.is_why != was_why {
+            // Where nobody looks any more that is told above.
+            let _ = asks.send(state.is_why);
+        }
     }
     Ok(())
 }
 
-/// A look at the server, or why it was none.
-fn take(look: Result<Scrape, String>, before: &mut Option<Scrape>, state: &mut State) {
-    match look {
-        // What is shown stays; the next look is compared with this one.
-        Ok(page) if state.is_paused => (*before, state.gone) = (Some(page), None),
+/// A look at the server: its page, and what there is to explain where somebody asks; or
+/// why it was none.
+struct Looked {
+    page: Result<Scrape, String>,
+    why: Option<Result<Look, String>>,
+}
+
+impl Looked {
+    fn at(address: &Address, is_why: bool) -> Looked {
+        let page = look(address);
+        let why = (is_why && page.is_ok()).then(|| Look::at(address));
+        Looked { page, why }
+    }
+}
+
+/// What a look is compared with: the one before it.
+#[derive(Default)]
+struct Before {
+    page: Option<Scrape>,
+    why: Option<Look>,
+}
+
+/// Takes a look. What is paused stays; the next look is compared with this one.
+fn take(look: Looked, before: &mut Before, state: &mut State) {
+    match look.page {
         Ok(page) => {
-            state.figures = Some(Figures::between(before.as_ref(), &page));
-            (*before, state.gone) = (Some(page), None);
+            if !state.is_paused {
+                state.figures = Some(Figures::between(before.page.as_ref(), &page));
+            }
+            (before.page, state.gone) = (Some(page), None);
         }
         Err(why) => state.gone = Some(why),
+    }
+    let why = match look.why {
+        None => return before.why = None,
+        Some(Err(why)) => {
+            before.why = None;
+            Some(Err(why))
+        }
+        Some(Ok(look)) => {
+            let between = before.why.as_ref().and_then(|then| Between::looks(then, &look));
+            before.why = Some(look);
+            between.map(Ok)
+        }
+    };
+    if !state.is_paused {
+        state.why = why;
     }
 }
 
@@ -114,6 +164,7 @@ fn press(key: KeyEvent, state: &mut State) -> bool {
         KeyCode::Char('c') if with_control => return true,
         KeyCode::Char('q') | KeyCode::Esc => return true,
         KeyCode::Char('p' | ' ') => state.is_paused = !state.is_paused,
+        KeyCode::Char('w') => (state.is_why, state.why, state.scroll) = (!state.is_why, None, 0),
         KeyCode::Up => state.scroll = state.scroll.saturating_sub(1),
         KeyCode::Down => state.scroll = state.scroll.saturating_add(1),
         KeyCode::PageUp => state.scroll = state.scroll.saturating_sub(PAGE),
@@ -146,17 +197,42 @@ mod tests {
     #[test]
     fn looks_are_taken_unless_paused() {
         let page = |uptime: u32| Scrape::read(&format!("ssdkit_uptime_seconds {uptime}\n"));
-        let (mut state, mut before) = (State::default(), None);
-        take(page(3).map_err(|e| e.to_string()), &mut before, &mut state);
-        take(Err("gone".into()), &mut before, &mut state);
+        let (mut state, mut before) = (State::default(), Before::default());
+        let page = |uptime| Looked { page: page(uptime).map_err(|e| e.to_string()), why: None };
+        take(page(3), &mut before, &mut state);
+        take(Looked { page: Err("gone".into()), why: None }, &mut before, &mut state);
         assert_eq!(state.gone.as_deref(), Some("gone"));
         state.is_paused = true;
-        take(page(5).map_err(|e| e.to_string()), &mut before, &mut state);
+        take(page(5), &mut before, &mut state);
         assert!(state.gone.is_none());
         let uptime = |state: &State| state.figures.as_ref().unwrap().uptime;
         assert_eq!(uptime(&state), 3.0);
         state.is_paused = false;
-        take(page(7).map_err(|e| e.to_string()), &mut before, &mut state);
+        take(page(7), &mut before, &mut state);
         assert_eq!((uptime(&state), state.figures.unwrap().seconds), (7.0, 2.0));
+    }
+
+    /// Asked why, two looks are compared, of one server; while it is paused none are shown.
+    #[test]
+    fn why_is_of_the_time_between_two_looks() {
+        let (mut state, mut before) = (State::default(), Before::default());
+        press(KeyEvent::from(KeyCode::Char('w')), &mut state);
+        assert!(state.is_why);
+        let [first, second] = crate::explained::tests::looks();
+        let mut take = |why: Result<&Look, &str>, state: &mut State| {
+            let why = Some(why.cloned().map_err(String::from));
+            take(Looked { page: Ok(Scrape::default()), why }, &mut before, state);
+            state.why.as_ref().map(Result::is_ok)
+        };
+        assert_eq!(take(Ok(&first), &mut state), None);
+        assert_eq!(take(Ok(&second), &mut state), Some(true));
+        assert_eq!(take(Ok(&first), &mut state), None, "another server");
+        assert_eq!(take(Err("cannot tell"), &mut state), Some(false));
+        state.is_paused = true;
+        assert_eq!(take(Ok(&first), &mut state), Some(false));
+        state.is_paused = false;
+        assert_eq!(take(Ok(&second), &mut state), Some(true));
+        press(KeyEvent::from(KeyCode::Char('w')), &mut state);
+        assert!(!state.is_why && state.why.is_none());
     }
 }

@@ -12,6 +12,7 @@ use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
 use super::figures::{Figures, Operation, PERCENTILES};
+use super::why::Between;
 
 /// The longest text of a server that is shown.
 const LONGEST: usize = 160;
@@ -34,6 +35,10 @@ pub(super) struct State {
     pub is_paused: bool,
     /// Lines of lists that are passed over.
     pub scroll: usize,
+    /// Why requests take what they take is shown, in place of how the drive is.
+    pub is_why: bool,
+    /// What there is of that, or why there is nothing yet.
+    pub why: Option<Result<Between, String>>,
 }
 
 /// A text of a server, on one line.
@@ -88,8 +93,9 @@ fn operations(f: &Figures) -> Vec<String> {
 
 /// Where time went, a line each.
 fn causes(f: &Figures) -> Vec<String> {
-    let line = |(name, share): &(String, f64)| {
-        let name: String = shown(name).chars().take(NAME).collect();
+    let line = |([cause, behind], share): &([String; 2], f64)| {
+        let name = if behind.is_empty() { cause.clone() } else { format!("{cause}: {behind}") };
+        let name: String = shown(&name).chars().take(NAME).collect();
         format!("{name:<NAME$} {} {:>4.0} %", bar(*share, BAR), share * 100.0)
     };
     f.causes.iter().map(line).collect()
@@ -162,11 +168,20 @@ fn list(frame: &mut Frame, area: Rect, title: &str, lines: Vec<String>, scroll: 
     most
 }
 
+/// Why requests take what they take, a line each.
+fn why(state: &State, columns: usize) -> Vec<String> {
+    match &state.why {
+        None => vec!["looking…".into()],
+        Some(Ok(between)) => between.lines(columns),
+        Some(Err(text)) => vec![shown(text)],
+    }
+}
+
 /// Draws all of it. Gives how far its lists can be moved on a screen of this size.
 pub(super) fn draw(frame: &mut Frame, state: &State) -> usize {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let loud = Style::new().add_modifier(Modifier::REVERSED);
-    let keys = "q quit  p pause  ↑ ↓ lists";
+    let keys = "q quit  p pause  w why  ↑ ↓ lists";
     let foot =
         format!("{keys}   {}{}", state.address, if state.is_paused { "   paused" } else { "" });
     let gone = state.gone.as_ref().map(|why| format!("{}; trying again", shown(why)));
@@ -178,6 +193,16 @@ pub(super) fn draw(frame: &mut Frame, state: &State) -> usize {
     let [first, second] = head(f);
     let third = gone.or_else(|| trouble(f));
     let third = third.map_or_else(Line::default, |text| Line::styled(text, loud));
+    let head = vec![Line::styled(first, bold), Line::raw(second), third];
+    if state.is_why {
+        let heights = [Constraint::Length(3), Constraint::Min(0), Constraint::Length(1)];
+        let [top, middle, end] = Layout::vertical(heights).areas(frame.area());
+        frame.render_widget(Paragraph::new(head), top);
+        let lines = why(state, middle.width.into());
+        let most = list(frame, middle, "why", lines, state.scroll);
+        frame.render_widget(Paragraph::new(foot), end);
+        return most;
+    }
     let (table, last) = (operations(f), counts(f));
     let heights = [
         Constraint::Length(3),
@@ -187,7 +212,6 @@ pub(super) fn draw(frame: &mut Frame, state: &State) -> usize {
         Constraint::Length(1),
     ];
     let [top, middle, lists, bottom, end] = Layout::vertical(heights).areas(frame.area());
-    let head = vec![Line::styled(first, bold), Line::raw(second), third];
     frame.render_widget(Paragraph::new(head), top);
     let lines: Vec<_> = table
         .into_iter()
@@ -227,7 +251,8 @@ mod tests {
 
     fn state() -> State {
         let mut figures = figures();
-        figures.causes = (0..9).map(|n| (format!("cause {n}"), 0.5 / f64::from(1 << n))).collect();
+        let cause = |n| ([format!("cause {n}"), String::new()], 0.5 / f64::from(1 << n));
+        figures.causes = (0..9).map(cause).collect();
         State { address: "127.0.0.1:9100".into(), figures: Some(figures), ..State::default() }
     }
 
@@ -294,6 +319,35 @@ mod tests {
         assert!(screen(&state, 80, 24).join("\n").contains("  99 "));
         state.scroll = most - 1;
         assert!(!screen(&state, 80, 24).join("\n").contains("  99 "));
+    }
+
+    /// Why requests take what they take fills a screen of its own, wide and narrow.
+    #[test]
+    fn why_requests_are_slow_is_shown() {
+        let looks = crate::explained::tests::looks();
+        let why = Between::looks(&looks[0], &looks[1]).map(Ok);
+        assert!(why.is_some() && Between::looks(&looks[1], &looks[0]).is_none());
+        let state = State { is_why: true, why, ..state() };
+        for (width, half) in [(80, "    half"), (130, "  slowest half")] {
+            let lines = screen(&state, width, 40).join("\n");
+            for part in [
+                "write amp. 3.00",
+                "why\n",
+                "the slowest 1 % of reads, 896 us and more: 100 % array",
+                half,
+                "array                                 ",
+                "room 90 ns behind folds",
+                "w why",
+            ] {
+                assert!(lines.contains(part), "{part}: {lines}");
+            }
+            assert!(!lines.contains("load of dies"), "{lines}");
+        }
+        let text = |why| screen(&State { why, ..state.clone() }, 80, 24).join("\n");
+        assert!(text(None).contains("looking…"));
+        assert!(text(Some(Err("it cannot\u{1b}[2J".into()))).contains("it cannot\\u{1b}[2J"));
+        let same = Between::looks(&looks[1], &looks[1]).map(Ok);
+        assert!(text(same).contains("no request ended in 0 ns"));
     }
 
     /// A server that is gone is told of, with what was last seen and without.
